@@ -1,0 +1,68 @@
+# cmake/HologramSettings.cmake: language standard, warnings, optimisation, linker and sanitizers
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
+
+find_program(HOLOGRAM_CCACHE ccache)
+mark_as_advanced(HOLOGRAM_CCACHE)
+if(HOLOGRAM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER "${HOLOGRAM_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${HOLOGRAM_CCACHE}")
+endif()
+
+find_program(HOLOGRAM_MOLD mold)
+mark_as_advanced(HOLOGRAM_MOLD)
+if(HOLOGRAM_MOLD)
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_LINK_OPTIONS -fuse-ld=mold)
+  check_cxx_source_compiles("int main() { return 0; }" HOLOGRAM_MOLD_WORKS)
+  unset(CMAKE_REQUIRED_LINK_OPTIONS)
+  if(HOLOGRAM_MOLD_WORKS)
+    add_link_options(-fuse-ld=mold)
+  endif()
+endif()
+
+# Results must not depend on the compiler's taste in FMAs: contraction is always spelled out.
+add_compile_options(-ffp-contract=off -ffunction-sections -fdata-sections)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  add_link_options(-Wl,--gc-sections)
+endif()
+
+set(HOLOGRAM_WARNINGS
+    -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wvla -Wcast-qual -Wundef)
+if(HOLOGRAM_WERROR)
+  list(APPEND HOLOGRAM_WARNINGS -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12's flow-based warnings have known false positives on inlined std::string and std::vector
+  # code: -Wrestrict is off, the others warn without failing the build.
+  list(APPEND HOLOGRAM_WARNINGS -Wno-restrict -Wno-error=maybe-uninitialized -Wno-error=array-bounds
+       -Wno-error=stringop-overflow -Wno-error=stringop-overread -Wno-error=free-nonheap-object
+       -Wno-error=dangling-pointer)
+endif()
+
+if(HOLOGRAM_SANITIZE)
+  if(NOT HOLOGRAM_SANITIZE MATCHES "^(address|thread|undefined)$")
+    message(FATAL_ERROR "HOLOGRAM_SANITIZE is '${HOLOGRAM_SANITIZE}'; "
+                        "expected address, thread, undefined or nothing")
+  endif()
+  add_compile_options(-fsanitize=${HOLOGRAM_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${HOLOGRAM_SANITIZE})
+  if(HOLOGRAM_SANITIZE STREQUAL "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
