@@ -1,0 +1,58 @@
+// atlas/builder.h: writes bodies: values with types, hash-consed so that nothing is computed twice.
+#pragma once
+
+#include <unordered_map>
+
+#include "atlas/program.h"
+
+namespace hologram::atlas {
+
+/// A typed value of the body under construction.
+struct Val {
+  ValueId id = no_value;
+  DType type = DType::f32;
+};
+
+/// Appends instructions to a body; pure ones that exist already are reused. Folds exact arithmetic on constants.
+class BodyBuilder {
+ public:
+  explicit BodyBuilder(Body& body) : body_(body) {}
+
+  Val constant(DType type, uint64_t bits);
+  Val number(DType type, double value);   ///< rounded to `type`
+  Val integer(DType type, int64_t value);
+  Val index(const Expr& e);
+  Val clamp_index(Val i, const Expr& extent);
+  Val load(int buffer, DType type, const Expr& offset, Val guard = {});
+  void store(int buffer, const Expr& offset, Val value, Val guard = {});
+  Val accumulator(int number, DType type);
+  Val accumulate(ir::Op reduce, int number, Val value);
+
+  /// Any element-wise op of the table; operands in the op's order and of its types.
+  Val op(ir::Op op, Val x);
+  Val op(ir::Op op, Val x, Val y);
+  Val op(ir::Op op, Val x, Val y, Val z);
+  Val cast(Val x, DType to, ir::Op how = ir::Op::cast);
+
+  Val add(Val x, Val y) { return op(ir::Op::add, x, y); }
+  Val sub(Val x, Val y) { return op(ir::Op::sub, x, y); }
+  Val mul(Val x, Val y) { return op(ir::Op::mul, x, y); }
+  Val div(Val x, Val y) { return op(ir::Op::div, x, y); }
+  Val fma(Val x, Val y, Val z) { return op(ir::Op::fma, x, y, z); }
+  Val select(Val c, Val x, Val y) { return op(ir::Op::select, c, x, y); }
+  Val lt(Val x, Val y) { return op(ir::Op::lt, x, y); }
+  Val le(Val x, Val y) { return op(ir::Op::le, x, y); }
+  Val eq(Val x, Val y) { return op(ir::Op::eq, x, y); }
+  Val ne(Val x, Val y) { return op(ir::Op::ne, x, y); }
+  Val bitcast(Val x, DType to) { return cast(x, to, ir::Op::bitcast); }
+
+  Body& body() { return body_; }
+
+ private:
+  Val emit(Instr i);
+
+  Body& body_;
+  std::unordered_multimap<uint64_t, ValueId> seen_;
+};
+
+}  // namespace hologram::atlas

@@ -1,0 +1,440 @@
+// base/expr.cpp: canonical form and arithmetic of integer expressions.
+#include "base/expr.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace hologram {
+
+struct Expr::Poly {
+  std::vector<Term> terms;
+  uint64_t hash;
+};
+
+namespace {
+
+uint64_t mix(uint64_t h, uint64_t v) {
+  h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
+  return h * 0xff51afd7ed558ccdull;
+}
+
+int64_t mul_checked(int64_t a, int64_t b) {
+  int64_t r;
+  require(!__builtin_mul_overflow(a, b, &r), "size arithmetic: {} * {} overflows 64 bits", a, b);
+  return r;
+}
+
+int64_t add_checked(int64_t a, int64_t b) {
+  int64_t r;
+  require(!__builtin_add_overflow(a, b, &r), "size arithmetic: {} + {} overflows 64 bits", a, b);
+  return r;
+}
+
+int64_t floor_div_value(int64_t a, int64_t b) {
+  if (b == 0) return 0;
+  int64_t q = a / b;
+  return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+AtomRef make_atom(Atom::Kind kind, int id, const Expr* a, const Expr* b) {
+  auto atom = std::make_shared<Atom>();
+  atom->kind = kind;
+  atom->id = id;
+  uint64_t h = mix(static_cast<uint64_t>(kind) + 1, static_cast<uint64_t>(id));
+  if (a) atom->a = std::make_shared<const Expr>(*a);
+  if (b) atom->b = std::make_shared<const Expr>(*b);
+  if (kind != Atom::Kind::axis && kind != Atom::Kind::value) {
+    if (a) h = mix(h, a->hash());
+    if (b) h = mix(h, b->hash());
+  }
+  atom->hash = h;
+  return atom;
+}
+
+Expr atom_expr(AtomRef atom) { return Expr::from_terms(0, {Term{1, {std::move(atom)}}}); }
+
+int compare_atoms(const std::vector<AtomRef>& x, const std::vector<AtomRef>& y) {
+  if (x.size() != y.size()) return x.size() < y.size() ? -1 : 1;
+  for (size_t i = 0; i < x.size(); ++i)
+    if (int c = compare(*x[i], *y[i])) return c;
+  return 0;
+}
+
+int compare_exprs(const Expr& x, const Expr& y) {
+  auto tx = x.terms(), ty = y.terms();
+  if (tx.size() != ty.size()) return tx.size() < ty.size() ? -1 : 1;
+  for (size_t i = 0; i < tx.size(); ++i) {
+    if (int c = compare_atoms(tx[i].atoms, ty[i].atoms)) return c;
+    if (tx[i].coefficient != ty[i].coefficient) return tx[i].coefficient < ty[i].coefficient ? -1 : 1;
+  }
+  return x.constant() == y.constant() ? 0 : x.constant() < y.constant() ? -1 : 1;
+}
+
+// c*d*floor(r/d) + c*mod(r,d) = c*r: finds such a pair, removes it and returns c*r.
+std::optional<Expr> recombine(std::vector<Term>& terms) {
+  for (size_t m = 0; m < terms.size(); ++m) {
+    const auto& atoms = terms[m].atoms;
+    for (size_t k = 0; k < atoms.size(); ++k) {
+      if (atoms[k]->kind != Atom::Kind::mod) continue;
+      const Expr &r = *atoms[k]->a, &d = *atoms[k]->b;
+      std::vector<AtomRef> others = atoms;
+      others.erase(others.begin() + static_cast<ptrdiff_t>(k));
+      Expr factor = Expr::from_terms(0, {Term{terms[m].coefficient, others}});
+      if (others.empty()) factor = Expr(terms[m].coefficient);
+      AtomRef q = make_atom(Atom::Kind::floor_div, 0, &r, &d);
+      Expr wanted = factor * d * atom_expr(q);
+      if (wanted.terms().size() != 1 || wanted.constant() != 0) continue;
+      for (size_t j = 0; j < terms.size(); ++j) {
+        if (j == m || terms[j].coefficient != wanted.terms()[0].coefficient) continue;
+        if (compare_atoms(terms[j].atoms, wanted.terms()[0].atoms) != 0) continue;
+        terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::max(j, m)));
+        terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::min(j, m)));
+        return factor * r;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int compare(const Atom& x, const Atom& y) {
+  if (&x == &y) return 0;
+  if (x.kind != y.kind) return x.kind < y.kind ? -1 : 1;
+  if (x.kind <= Atom::Kind::value)
+    return x.id == y.id ? 0 : x.id < y.id ? -1 : 1;
+  if (int c = compare_exprs(*x.a, *y.a)) return c;
+  return compare_exprs(*x.b, *y.b);
+}
+
+Expr Expr::from_terms(int64_t constant, std::vector<Term> terms) {
+  for (Term& t : terms) {
+    std::sort(t.atoms.begin(), t.atoms.end(),
+              [](const AtomRef& x, const AtomRef& y) { return compare(*x, *y) < 0; });
+    if (t.atoms.empty()) constant = add_checked(constant, std::exchange(t.coefficient, 0));
+  }
+  std::sort(terms.begin(), terms.end(), [](const Term& x, const Term& y) {
+    return compare_atoms(x.atoms, y.atoms) < 0;
+  });
+  std::vector<Term> merged;
+  for (Term& t : terms) {
+    if (!merged.empty() && compare_atoms(merged.back().atoms, t.atoms) == 0)
+      merged.back().coefficient = add_checked(merged.back().coefficient, t.coefficient);
+    else
+      merged.push_back(std::move(t));
+  }
+  std::erase_if(merged, [](const Term& t) { return t.coefficient == 0; });
+  if (auto whole = recombine(merged)) return from_terms(constant, std::move(merged)) + *whole;
+  Expr e(constant);
+  if (merged.empty()) return e;
+  uint64_t h = 17;
+  for (const Term& t : merged) {
+    h = mix(h, static_cast<uint64_t>(t.coefficient));
+    for (const AtomRef& a : t.atoms) h = mix(h, a->hash);
+  }
+  e.terms_ = std::make_shared<const Poly>(Poly{std::move(merged), h});
+  return e;
+}
+
+Expr Expr::symbol(int id) { return atom_expr(make_atom(Atom::Kind::symbol, id, nullptr, nullptr)); }
+
+Expr Expr::axis(int id, const Expr& extent) {
+  return atom_expr(make_atom(Atom::Kind::axis, id, &extent, nullptr));
+}
+
+Expr Expr::value(int id, const Expr& extent) {
+  return atom_expr(make_atom(Atom::Kind::value, id, &extent, nullptr));
+}
+
+int64_t Expr::constant_value() const {
+  check(is_const(), "Expr::constant_value on a symbolic expression");
+  return constant_;
+}
+
+std::span<const Term> Expr::terms() const {
+  return terms_ ? std::span<const Term>(terms_->terms) : std::span<const Term>();
+}
+
+const Atom* Expr::as_atom() const {
+  auto t = terms();
+  return constant_ == 0 && t.size() == 1 && t[0].coefficient == 1 && t[0].atoms.size() == 1
+             ? t[0].atoms[0].get()
+             : nullptr;
+}
+
+uint64_t Expr::hash() const {
+  return mix(terms_ ? terms_->hash : 0, static_cast<uint64_t>(constant_));
+}
+
+bool Expr::operator==(const Expr& other) const {
+  if (constant_ != other.constant_) return false;
+  if (terms_ == other.terms_) return true;
+  if (!terms_ || !other.terms_ || terms_->hash != other.terms_->hash) return false;
+  return compare_exprs(*this, other) == 0;
+}
+
+Expr Expr::operator+(const Expr& other) const {
+  if (is_const() && other.is_const()) return Expr(add_checked(constant_, other.constant_));
+  if (other.is(0)) return *this;
+  if (is(0)) return other;
+  std::vector<Term> all(terms().begin(), terms().end());
+  all.insert(all.end(), other.terms().begin(), other.terms().end());
+  return from_terms(add_checked(constant_, other.constant_), std::move(all));
+}
+
+Expr Expr::operator-(const Expr& other) const { return *this + other * Expr(-1); }
+
+Expr Expr::operator*(const Expr& other) const {
+  if (is_const() && other.is_const()) return Expr(mul_checked(constant_, other.constant_));
+  if (is(1)) return other;
+  if (other.is(1)) return *this;
+  std::vector<Term> all;
+  auto scaled = [&](const Expr& e, int64_t c) {
+    if (c != 0)
+      for (const Term& t : e.terms()) all.push_back({mul_checked(t.coefficient, c), t.atoms});
+  };
+  scaled(*this, other.constant_);
+  scaled(other, constant_);
+  for (const Term& x : terms())
+    for (const Term& y : other.terms()) {
+      Term t{mul_checked(x.coefficient, y.coefficient), x.atoms};
+      t.atoms.insert(t.atoms.end(), y.atoms.begin(), y.atoms.end());
+      all.push_back(std::move(t));
+    }
+  return from_terms(mul_checked(constant_, other.constant_), std::move(all));
+}
+
+namespace {
+
+// t / d for a monomial d.
+std::optional<Term> divide_term(const Term& t, int64_t c, std::span<const AtomRef> atoms) {
+  if (c == 0 || t.coefficient % c != 0) return std::nullopt;
+  Term q{t.coefficient / c, t.atoms};
+  for (const AtomRef& a : atoms) {
+    auto it = std::find_if(q.atoms.begin(), q.atoms.end(),
+                           [&](const AtomRef& x) { return compare(*x, *a) == 0; });
+    if (it == q.atoms.end()) return std::nullopt;
+    q.atoms.erase(it);
+  }
+  return q;
+}
+
+struct Split {
+  Expr quotient, rest;
+};
+
+// e = d * quotient + rest with every term of rest not divisible by the monomial d.
+Split split_by(const Expr& e, const Expr& d) {
+  int64_t c = d.constant();
+  std::span<const AtomRef> atoms;
+  if (!d.is_const()) {
+    if (d.terms().size() != 1 || c != 0) {  // a sum: only whole multiples are seen
+      if (e == d) return {Expr(1), Expr(0)};
+      return {Expr(0), e};
+    }
+    c = d.terms()[0].coefficient;
+    atoms = d.terms()[0].atoms;
+  }
+  std::vector<Term> q, r;
+  for (const Term& t : e.terms()) {
+    if (auto x = divide_term(t, c, atoms))
+      q.push_back(std::move(*x));
+    else
+      r.push_back(t);
+  }
+  int64_t qc = 0, rc = e.constant();
+  if (atoms.empty()) {
+    qc = floor_div_value(rc, c);
+    rc -= qc * c;
+  }
+  return {Expr::from_terms(qc, std::move(q)), Expr::from_terms(rc, std::move(r))};
+}
+
+int64_t gcd_of_terms(const Expr& e, int64_t g) {
+  for (const Term& t : e.terms()) g = std::gcd(g, t.coefficient);
+  return g;
+}
+
+Expr divide_terms_by(const Expr& e, int64_t g) {
+  std::vector<Term> terms(e.terms().begin(), e.terms().end());
+  for (Term& t : terms) t.coefficient /= g;
+  return Expr::from_terms(floor_div_value(e.constant(), g), std::move(terms));
+}
+
+bool within(const Expr& r, const Expr& d) {
+  return provably_nonnegative(r) && provably_less(r, d);
+}
+
+}  // namespace
+
+std::optional<Expr> Expr::exact_div(const Expr& d) const {
+  if (*this == d) return Expr(1);
+  if (!d.is_const() && (d.terms().size() != 1 || d.constant() != 0)) return std::nullopt;
+  if (d.is(0)) return std::nullopt;
+  Split s = split_by(*this, d);
+  return s.rest.is(0) ? std::optional(s.quotient) : std::nullopt;
+}
+
+Expr floor_div(const Expr& a, const Expr& b) {
+  if (b.is(1)) return a;
+  if (a.is_const() && b.is_const()) return Expr(floor_div_value(a.constant_value(), b.constant_value()));
+  if (b.is(0)) return Expr(0);
+  Split s = split_by(a, b);
+  if (within(s.rest, b)) return s.quotient;
+  Expr r = s.rest, d = b;
+  if (d.is_const()) {
+    if (int64_t g = gcd_of_terms(r, d.constant_value()); g > 1) {
+      r = divide_terms_by(r, g);
+      d = Expr(d.constant_value() / g);
+      if (d.is(1) || within(r, d)) return s.quotient + floor_div(r, d);
+    }
+  }
+  if (const Atom* x = r.as_atom(); x && x->kind == Atom::Kind::floor_div)
+    return s.quotient + floor_div(*x->a, *x->b * d);
+  return s.quotient + atom_expr(make_atom(Atom::Kind::floor_div, 0, &r, &d));
+}
+
+Expr mod(const Expr& a, const Expr& b) {
+  if (b.is(1) || b.is(0)) return Expr(0);
+  if (a.is_const() && b.is_const()) return a - b * floor_div(a, b);
+  Expr r = split_by(a, b).rest, d = b;
+  if (within(r, d)) return r;
+  if (d.is_const()) {
+    int64_t g = gcd_of_terms(r, d.constant_value());
+    if (g > 1 && r.constant() % g == 0)
+      return Expr(g) * mod(divide_terms_by(r, g), Expr(d.constant_value() / g));
+  }
+  if (const Atom* x = r.as_atom(); x && x->kind == Atom::Kind::mod && x->b->exact_div(d))
+    return mod(*x->a, d);
+  return atom_expr(make_atom(Atom::Kind::mod, 0, &r, &d));
+}
+
+Expr ceil_div(const Expr& a, const Expr& b) { return floor_div(a + b - Expr(1), b); }
+
+Expr min(const Expr& a, const Expr& b) {
+  if (provably_nonnegative(b - a)) return a;
+  if (provably_nonnegative(a - b)) return b;
+  bool ordered = compare_exprs(a, b) <= 0;
+  return atom_expr(make_atom(Atom::Kind::min, 0, ordered ? &a : &b, ordered ? &b : &a));
+}
+
+Expr max(const Expr& a, const Expr& b) {
+  if (provably_nonnegative(b - a)) return b;
+  if (provably_nonnegative(a - b)) return a;
+  bool ordered = compare_exprs(a, b) <= 0;
+  return atom_expr(make_atom(Atom::Kind::max, 0, ordered ? &a : &b, ordered ? &b : &a));
+}
+
+bool Expr::any_atom(const std::function<bool(const Atom&)>& test) const {
+  for (const Term& t : terms())
+    for (const AtomRef& a : t.atoms) {
+      if (test(*a)) return true;
+      bool inner = a->kind > Atom::Kind::value;
+      if (inner && (a->a->any_atom(test) || a->b->any_atom(test))) return true;
+    }
+  return false;
+}
+
+bool Expr::has_axis(int id) const {
+  return any_atom([id](const Atom& a) { return a.kind == Atom::Kind::axis && a.id == id; });
+}
+
+bool Expr::has_axes() const {
+  return any_atom([](const Atom& a) { return a.kind == Atom::Kind::axis; });
+}
+
+std::optional<std::pair<Expr, Expr>> Expr::linear_in_axis(int id) const {
+  std::vector<Term> with, without;
+  for (const Term& t : terms()) {
+    Term rest{t.coefficient, {}};
+    int times = 0;
+    for (const AtomRef& a : t.atoms) {
+      if (a->kind == Atom::Kind::axis && a->id == id)
+        ++times;
+      else
+        rest.atoms.push_back(a);
+    }
+    for (const AtomRef& a : rest.atoms)
+      if (Expr::from_terms(0, {Term{1, {a}}}).has_axis(id)) return std::nullopt;
+    if (times > 1) return std::nullopt;
+    if (times == 1)
+      with.push_back(std::move(rest));
+    else
+      without.push_back(t);
+  }
+  return std::pair(from_terms(0, std::move(with)), from_terms(constant_, std::move(without)));
+}
+
+Expr Expr::substitute(const std::function<std::optional<Expr>(const Atom&)>& lookup) const {
+  Expr sum(constant_);
+  for (const Term& t : terms()) {
+    Expr product(t.coefficient);
+    for (const AtomRef& a : t.atoms) {
+      using K = Atom::Kind;
+      std::optional<Expr> repl = lookup(*a);
+      if (repl)
+        product *= *repl;
+      else if (a->kind <= K::value)
+        product *= from_terms(0, {Term{1, {a}}});
+      else {
+        Expr x = a->a->substitute(lookup), y = a->b->substitute(lookup);
+        product *= a->kind == K::floor_div ? floor_div(x, y)
+                   : a->kind == K::mod     ? mod(x, y)
+                   : a->kind == K::min     ? min(x, y)
+                                           : max(x, y);
+      }
+    }
+    sum += product;
+  }
+  return sum;
+}
+
+int64_t Expr::eval(std::span<const int64_t> symbols, std::span<const int64_t> axes,
+                   std::span<const int64_t> values) const {
+  int64_t sum = constant_;
+  for (const Term& t : terms()) {
+    int64_t product = t.coefficient;
+    for (const AtomRef& a : t.atoms) {
+      using K = Atom::Kind;
+      if (a->kind <= K::value) {
+        auto known = a->kind == K::symbol ? symbols : a->kind == K::axis ? axes : values;
+        check(static_cast<size_t>(a->id) < known.size(), "Expr::eval: unbound symbol, axis or value");
+        product *= known[static_cast<size_t>(a->id)];
+        continue;
+      }
+      int64_t x = a->a->eval(symbols, axes, values), y = a->b->eval(symbols, axes, values);
+      product *= a->kind == K::floor_div ? floor_div_value(x, y)
+                 : a->kind == K::mod     ? (y == 0 ? 0 : x - y * floor_div_value(x, y))
+                 : a->kind == K::min     ? std::min(x, y)
+                                         : std::max(x, y);
+    }
+    sum += product;
+  }
+  return sum;
+}
+
+Expr numel(const Shape& shape) {
+  Expr n(1);
+  for (const Expr& d : shape) n *= d;
+  return n;
+}
+
+Shape contiguous_strides(const Shape& shape) {
+  Shape strides(shape.size());
+  Expr s(1);
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = s;
+    if (!shape[i].is(0)) s *= shape[i];
+  }
+  return strides;
+}
+
+std::string str(const Shape& shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + shape[i].str();
+  return out + "]";
+}
+
+}  // namespace hologram

@@ -1,0 +1,76 @@
+// codegen/codegen.h: Atlas programs → native object code, through LLVM.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "atlas/abi.h"
+#include "atlas/program.h"
+
+namespace hologram::codegen {
+
+/// Instruction-set levels that the CPU code generator renders.
+enum class Isa : uint8_t { sse42, avx2, avx512, neon };
+
+std::string_view name_of(Isa isa);
+
+struct Target {
+  Isa isa;
+  std::string cpu;       ///< LLVM's CPU name, for scheduling
+  std::string features;  ///< LLVM's feature string; part of the cache key
+  int vector_bytes;      ///< 16, 32 or 64
+};
+
+/// The best target this machine runs, or the one that HOLOGRAM_CPU_ISA asks for: Error(unavailable) if the machine lacks
+/// it, Error(invalid_argument) for an unknown name. "amx" means avx512 here.
+Target host_target();
+/// A fixed target for an instruction set, the same on every machine.
+Target generic_target(Isa isa);
+
+/// How the runtime splits a kernel's work.
+struct Launch {
+  Expr total;          ///< parallel units
+  Expr grain;          ///< chunk boundaries fall on multiples of this (in units)
+  Expr unit_work;      ///< rough cost of one unit, in vector instructions' time on one core (about a quarter of a nanosecond)
+};
+
+struct Object {
+  std::string code;   ///< relocatable ELF object with one function, no undefined symbols
+  Launch launch;
+};
+
+/// The name of the function in an Object.
+inline constexpr const char* kernel_symbol = "hologram_kernel";
+
+/// Generates machine code. Thread-safe: each call uses its own LLVMContext and TargetMachine.
+/// Throws Error(unsupported) for what the generator does not render, Error(internal) if LLVM fails.
+Object compile(const atlas::Program& program, const Target& target);
+
+/// Launch facts alone, without compiling (for cached objects).
+Launch launch_of(const atlas::Program& program, const Target& target);
+
+/// LLVM IR before or after optimisation, or assembly, for HOLOGRAM_DUMP.
+std::string dump_llvm(const atlas::Program& program, const Target& target);
+std::string dump_asm(const atlas::Program& program, const Target& target);
+
+/// Version of the generator: part of every cache key; changes whenever generated code may change.
+std::string_view version();
+
+/// Columns per packed panel of a product's right operand on this target.
+int panel_width(const Target& target, DType operand_type);
+
+/// An object loaded into executable memory. Frees it when destroyed.
+class LoadedKernel {
+ public:
+  virtual ~LoadedKernel() = default;
+  atlas::KernelFn function = nullptr;
+};
+
+/// Links an object into this process (JITLink; no EH frames, a resource tracker per kernel).
+/// Throws Error(corrupt) when the object is not what it should be.
+std::shared_ptr<LoadedKernel> load(std::string_view object);
+
+}  // namespace hologram::codegen

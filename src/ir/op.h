@@ -1,0 +1,74 @@
+// ir/op.h: the operation enumeration and its properties, from ops.def.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace hologram::ir {
+
+enum class Op : uint8_t {
+#define HOLOGRAM_OP(name, kind, arity, attributes, flags, doc) name,
+#include "ir/ops.def"
+#undef HOLOGRAM_OP
+};
+
+inline constexpr int num_ops = 0
+#define HOLOGRAM_OP(name, kind, arity, attributes, flags, doc) +1
+#include "ir/ops.def"
+#undef HOLOGRAM_OP
+    ;
+
+/// Which dtype and shape rule an operation follows.
+enum class OpKind : uint8_t {
+  leaf,           ///< dtype and shape are given
+  unary,          ///< any arithmetic dtype, same out
+  unary_float,    ///< floats only
+  unary_bits,     ///< integers and b8
+  binary,         ///< two of one dtype and shape, same out
+  binary_float,   ///< the same, floats only
+  binary_bits,    ///< the same, integers and b8
+  binary_int,     ///< the same, integers
+  compare,        ///< two of one dtype and shape -> b8
+  select,         ///< b8, then two of one dtype
+  ternary_float,  ///< three of one float dtype
+  cast,           ///< dtype is given
+  movement,       ///< shape is given, dtype kept
+  reduce,         ///< axes leave the shape
+  reduce_index,   ///< the same, result i64
+  scan,           ///< shape and dtype kept
+  dot,
+  attention,
+  take,
+  scatter,
+  external,
+  external_result,
+};
+
+enum Flag : uint8_t {
+  commutative = 1,
+  idempotent = 2,  ///< f(f(x)) = f(x), or f(x, x) = x
+  involution = 4,  ///< f(f(x)) = x
+  exact = 8,       ///< one correctly rounded or exact machine operation; ir/scalar.h evaluates it
+};
+
+struct OpInfo {
+  std::string_view name;
+  OpKind kind;
+  int arity;
+  std::string_view attributes;
+  uint8_t flags;
+  std::string_view doc;
+};
+
+const OpInfo& info(Op op);
+inline std::string_view name_of(Op op) { return info(op).name; }
+std::optional<Op> op_from_name(std::string_view name);
+
+/// One value per element, computed from the elements at the same place (leaves apart).
+inline bool is_elementwise(Op op) {
+  OpKind k = info(op).kind;
+  return k >= OpKind::unary && k <= OpKind::cast;
+}
+
+}  // namespace hologram::ir
