@@ -36,18 +36,20 @@ function(hologram_library folder)
   endforeach()
 endfunction()
 
-# hologram_hide_symbols(<target> <version script>): what the script does not name is not exported
+# hologram_hide_symbols(<target> <version script>): what the script does not name is not exported.
+# Symbols are bound at load time, so that a missing one fails the import and not a later call.
 function(hologram_hide_symbols target script)
   if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
     target_link_options(${target} PRIVATE
-      -Wl,--exclude-libs,ALL "-Wl,--version-script=${script}" -Wl,-z,defs)
+      -Wl,--exclude-libs,ALL "-Wl,--version-script=${script}" -Wl,-z,now)
     set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${script}")
   endif()
 endfunction()
 
 # hologram_test_group(<folder>): tests/<folder>/*.cpp become the executable test_<folder>, run by ctest.
 # tests/<folder>/libs.cmake may set
-#   LIBS     folders of src/ to link (default: everything up to the runtime)
+#   LIBS     folders of src/ to link (default: the folder of the group's own name, as in ir or
+#            backend_cpu, with what that needs; else everything)
 #   LINK     further targets
 #   SHARDS   how many ctest tests the executable is split into (default 1)
 #   TIMEOUT  seconds for one of them (default 600)
@@ -57,7 +59,10 @@ function(hologram_test_group folder)
   if(NOT sources)
     return()
   endif()
-  set(LIBS capi runtime)
+  set(LIBS capi)
+  if(TARGET hologram_${folder})
+    set(LIBS ${folder})
+  endif()
   set(LINK "")
   set(SHARDS 1)
   set(TIMEOUT 600)

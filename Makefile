@@ -1,0 +1,61 @@
+# Makefile: the commands of the README; each installs what it needs first and is quick the second time
+
+PRESET ?= release
+VENV ?= .venv
+PYTHON ?= python3
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+export VENV PYTHON JOBS
+
+.DEFAULT_GOAL := help
+.PHONY: help build test test-cpp test-python demo bench wheel format tidy clean distclean
+
+help: ## Show this list
+	@echo "make TARGET [PRESET=release|dev|asan|tsan|ubsan] [VENV=.venv] [PYTHON=python3] [JOBS=n]"
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | column -t -s '|' 2>/dev/null \
+	  || grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST)
+
+build: ## Install what the build needs, build the library and the Python module
+	@tools/bootstrap.sh build
+	@tools/build.sh $(PRESET)
+
+test: ## Build everything and run every test
+	@tools/bootstrap.sh test
+	@tools/build.sh $(PRESET)
+	@tools/test.sh $(PRESET)
+
+test-cpp: build ## Run the C++ tests only
+	@ctest --preset $(PRESET) -j $(JOBS)
+
+test-python: ## Run the Python tests only
+	@tools/bootstrap.sh test
+	@tools/build.sh $(PRESET) _core
+	@$(VENV)/bin/python -m pytest
+
+demo: ## Compile a real sentence encoder and search a text collection with it
+	@tools/bootstrap.sh demo
+	@tools/build.sh release _core
+	@$(VENV)/bin/python examples/semantic_search/demo.py $(ARGS)
+
+bench: ## Measure against other runtimes, each in its own process
+	@tools/bootstrap.sh bench
+	@tools/build.sh release
+	@$(VENV)/bin/python bench/run.py $(ARGS)
+
+wheel: ## Make a wheel in dist/
+	@tools/bootstrap.sh build
+	@. tools/steps.sh && step "wheel" build/logs/wheel.log \
+	  $(VENV)/bin/python -m pip wheel --disable-pip-version-check --no-deps -w dist .
+	@ls dist/*.whl
+
+format: ## Format the C++ sources with clang-format
+	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
+
+tidy: ## Run clang-tidy over the C++ sources
+	@tools/build.sh dev
+	@git ls-files 'src/*.cpp' | xargs -P $(JOBS) -n 4 clang-tidy -p build/dev --quiet
+
+clean: ## Remove the builds
+	@rm -rf build dist python/hologram/_core*.so
+
+distclean: clean ## Remove the builds and the virtual environment
+	@rm -rf .venv

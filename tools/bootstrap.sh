@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# tools/bootstrap.sh: installs what a make target needs: Debian packages, virtual environment, PyPI packages
+#
+# usage: tools/bootstrap.sh build|test|demo|bench
+#
+# Environment: VENV (default .venv), PYTHON (default python3), HOLOGRAM_SKIP_SYSTEM=1 (take the system's
+# packages as they are: for systems that are not Debian).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. tools/steps.sh
+
+level=${1:-build}
+VENV=${VENV:-.venv}
+logs=build/logs
+mkdir -p "$logs"
+
+system_packages=(build-essential cmake ninja-build ccache mold llvm-19-dev libfmt-dev libb2-dev
+                 zlib1g-dev libzstd-dev libgtest-dev)
+case $level in
+  build) extras=dev ;;
+  test)
+    extras=dev,torch,test,demo
+    system_packages+=(g++-aarch64-linux-gnu qemu-user)
+    ;;
+  demo) extras=dev,torch,demo ;;
+  bench)
+    extras=dev,torch,demo,bench
+    system_packages+=(libbenchmark-dev)
+    ;;
+  *) die "unknown level '$level'; expected build, test, demo or bench" ;;
+esac
+
+# --- Python interpreter -----------------------------------------------------------------------------
+good_python() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
+find_python() {
+  local name
+  for name in "${PYTHON:-python3}" python3.13 python3.12 python3.11 python3.10; do
+    if command -v "$name" >/dev/null && good_python "$name"; then
+      command -v "$name"
+      return
+    fi
+  done
+  return 1
+}
+
+# --- system packages --------------------------------------------------------------------------------
+explain_packages() {
+  printf '%s\n' \
+    "Hologram is built with: a C++20 compiler (GCC 12 or newer), CMake >= 3.25, Ninja," \
+    "LLVM 19.1 (headers and static libraries), fmt >= 9.1, libb2, zlib and zstd (static libraries)," \
+    "GoogleTest, Python >= 3.10 with its headers and the venv module; for the tests also" \
+    "g++-aarch64-linux-gnu and qemu-user, for the benchmarks Google Benchmark." \
+    "ccache and mold are used when present." \
+    "When they are installed, run the same command with HOLOGRAM_SKIP_SYSTEM=1."
+}
+missing_packages() {
+  local package
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
+      printf '%s ' "$package"
+  done
+}
+as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@" || sudo "$@"; fi; }
+apt_install() {
+  export DEBIAN_FRONTEND=noninteractive
+  as_root apt-get update -q
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+}
+
+python=$(find_python || true)
+if [ "${HOLOGRAM_SKIP_SYSTEM:-0}" != 1 ]; then
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    printf 'error: this is not a Debian system, so its packages are not installed by this script.\n' >&2
+    explain_packages >&2
+    exit 1
+  fi
+  # Another Python than the system's brings its own headers and venv module.
+  case $python in "" | /usr/bin/* | /bin/*) system_packages+=(python3 python3-venv python3-dev) ;; esac
+  missing=$(missing_packages "${system_packages[@]}")
+  if [ -n "$missing" ]; then
+    if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+      die "these Debian packages are missing, and installing them needs root or sudo:" "$missing" \
+        "as root: apt-get install $missing"
+    fi
+    # sudo may have to ask for a password: that happens here, where the terminal is.
+    if [ "$(id -u)" -ne 0 ]; then sudo -v; fi
+    # shellcheck disable=SC2086  # a list of package names
+    step "Debian packages (${missing% })" "$logs/apt.log" apt_install $missing ||
+      die "apt-get could not install the packages (LLVM 19 needs Debian 12 or newer)"
+    python=$(find_python || true)
+  fi
+fi
+[ -n "$python" ] || die "Python >= 3.10 was not found" \
+  "install it, or name one: make PYTHON=/path/to/python3"
+
+# --- virtual environment ----------------------------------------------------------------------------
+if [ -x "$VENV/bin/python" ] && ! good_python "$VENV/bin/python"; then
+  die "$VENV has no working Python >= 3.10; remove that folder and run make again"
+fi
+if [ ! -x "$VENV/bin/pip" ]; then
+  step "virtual environment $VENV ($("$python" -V))" "$logs/venv.log" "$python" -m venv "$VENV" ||
+    die "python -m venv failed; on Debian: apt-get install python3-venv"
+fi
+"$VENV/bin/python" - <<'PY' || die "the headers of $python are missing; on Debian: apt-get install python3-dev"
+import pathlib, sys, sysconfig
+sys.exit(not (pathlib.Path(sysconfig.get_paths()["include"]) / "Python.h").is_file())
+PY
+
+# --- PyPI packages and the two packages of this repository (editable: Python files are used in place)
+stamp=$VENV/.hologram-$level
+wanted=$({ cat pyproject.toml; pwd; echo "$extras"; } | sha256sum)
+if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+  # wheel.cmake=false: the native module comes from tools/build.sh, not from this install.
+  step "PyPI packages [$extras]" "$logs/pip.log" \
+    "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off \
+    -e ".[$extras]" -C wheel.cmake=false -C editable.mode=inplace ||
+    die "pip could not install the packages"
+  printf '%s\n' "$wanted" >"$stamp"
+fi

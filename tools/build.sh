@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# tools/build.sh: configures and builds one preset, and links its Python module into python/hologram
+#
+# usage: tools/build.sh PRESET [TARGET...]      (after tools/bootstrap.sh)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. tools/steps.sh
+
+preset=$1
+shift
+VENV=${VENV:-.venv}
+build=build/$preset
+jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
+python=$(cd "$(dirname "$VENV")" && pwd)/$(basename "$VENV")/bin/python
+
+configuration=$({ cat CMakePresets.json; echo "$python"; "$python" -V; } | sha256sum)
+if [ ! -f "$build/build.ninja" ] || [ "$(cat "$build/.configured" 2>/dev/null)" != "$configuration" ]; then
+  step "configure ($preset)" "build/logs/configure-$preset.log" \
+    cmake --preset "$preset" "-DPython_EXECUTABLE=$python"
+  printf '%s\n' "$configuration" >"$build/.configured"
+fi
+step "build ($preset)" "build/logs/build-$preset.log" \
+  cmake --build "$build" -j "$jobs" ${1+--target "$@"}
+
+for module in "$build"/python/hologram/_core*.so; do
+  if [ -e "$module" ]; then
+    ln -sfn "../../$module" "python/hologram/$(basename "$module")"
+  fi
+done
