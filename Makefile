@@ -1,5 +1,6 @@
 # Makefile: the commands of the README; each installs what it needs first and is quick the second time
 
+SHELL := /bin/bash
 PRESET ?= release
 VENV ?= .venv
 PYTHON ?= python3
