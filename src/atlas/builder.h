@@ -1,6 +1,7 @@
 // atlas/builder.h: writes bodies: values with types, hash-consed so that nothing is computed twice.
 #pragma once
 
+#include <span>
 #include <unordered_map>
 
 #include "atlas/program.h"
@@ -13,10 +14,12 @@ struct Val {
   DType type = DType::f32;
 };
 
-/// Appends instructions to a body; pure ones that exist already are reused. Folds exact arithmetic on constants.
+/// Appends instructions to a body; pure ones that exist already are reused, loads as long as nothing was stored to their
+/// buffer. Folds exact arithmetic on constants. A wrong operand type is an internal error.
 class BodyBuilder {
  public:
-  explicit BodyBuilder(Body& body) : body_(body) {}
+  /// Continues `body`, reusing what it holds.
+  explicit BodyBuilder(Body& body);
 
   Val constant(DType type, uint64_t bits);
   Val number(DType type, double value);   ///< rounded to `type`
@@ -50,9 +53,18 @@ class BodyBuilder {
 
  private:
   Val emit(Instr i);
+  Val arithmetic(ir::Op op, std::span<const Val> args);
+  void remember(ValueId id);
 
   Body& body_;
   std::unordered_multimap<uint64_t, ValueId> seen_;
+  std::unordered_map<int, ValueId> stored_;  ///< per buffer: loads before this id are out of date
 };
+
+/// Whether the arithmetic of bodies has `op` on operands of `type` (the type selected, for select). f16 and bf16 are
+/// storage types: only select takes them. Casts are judged by may_cast.
+bool may_compute(ir::Op op, DType type);
+/// Whether `how` (cast, cast_wrap or bitcast) converts `from` to `to`.
+bool may_cast(ir::Op how, DType from, DType to);
 
 }  // namespace hologram::atlas

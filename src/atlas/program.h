@@ -41,6 +41,8 @@ struct Instr {
   uint64_t bits = 0;
   int buffer = -1;
   Expr expr;
+
+  bool operator==(const Instr&) const = default;
 };
 
 /// The result type of an instruction (b8 for compares).
