@@ -110,6 +110,9 @@ PY
 stamp=$VENV/.hologram-$level
 wanted=$({ cat pyproject.toml; pwd; echo "$extras"; } | sha256sum)
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+  # Debian 12's pip knows no -C.
+  step "pip" "$logs/pip.log" "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input \
+    "pip>=23.1" || die "pip could not be updated"
   # wheel.cmake=false: the native module comes from tools/build.sh, not from this install.
   step "PyPI packages [$extras]" "$logs/pip.log" \
     "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off \
