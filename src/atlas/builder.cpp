@@ -198,4 +198,12 @@ Val BodyBuilder::cast(Val x, DType to, ir::Op how) {
   return emit(std::move(instr));
 }
 
+void BodyBuilder::finish(Val v) {
+  check(v.id < body_.instrs.size(), "BodyBuilder::finish: a value of another body");
+  if (v.id + 1 == body_.instrs.size()) return;
+  Instr again = body_.instrs[v.id];
+  check(reusable(again), "BodyBuilder::finish: not a value");
+  remember(body_.add(std::move(again)));
+}
+
 }  // namespace hologram::atlas

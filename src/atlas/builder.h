@@ -49,6 +49,9 @@ class BodyBuilder {
   Val ne(Val x, Val y) { return op(ir::Op::ne, x, y); }
   Val bitcast(Val x, DType to) { return cast(x, to, ir::Op::bitcast); }
 
+  /// Makes `v` the last instruction (repeating it if it is an earlier one): how an operand body names its value.
+  void finish(Val v);
+
   Body& body() { return body_; }
 
  private:

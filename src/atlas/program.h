@@ -78,9 +78,11 @@ struct Axis {
 };
 
 /// One reduction over all row axes, its operand computed by the stage's body. Sums and products: blocks of 4,096 in
-/// row-major order, inside a block 64 strided partials and a halving tree, tails padded with the identity; blocks are
-/// combined as a binary counter does (equal sizes first, then the rest from the smallest up). `tree` drops the 4,096 blocks:
-/// each row element is itself a block's result and only the binary counter is applied.
+/// row-major order, inside a block 64 strided partials that start from the identity (partial j takes elements j, j + 64, …)
+/// and a halving tree (j takes j + 32, then j + 16, …), tails padded with the identity; blocks are combined as a binary
+/// counter does (equal sizes first, then the rest from the smallest up), the earlier operand first. `tree` drops the 4,096
+/// blocks: each row element is itself a block's result and only the binary counter is applied. No elements give the
+/// identity. reduce_arg* takes the first of equal elements in row-major order, and gives 0 for no elements.
 struct Reduction {
   ir::Op op;    ///< a reduce_* row
   DType type;   ///< of operand and result (reduce_arg*: of the operand; the result is i64)
@@ -114,7 +116,8 @@ struct LoopBlock {
 /// C[b, m, n] = epilogue(sum over k of lhs(b, m, k) * rhs(b, k, n)). Axes: batch_rank parallel ones, then m, n
 /// (parallel) and k (row). The operand bodies end with the operand's value (type `operand_type`) and see the batch axes
 /// and m, k (n, k); the epilogue sees batch axes, m and n, reads the sum as accumulator 0 in `acc_type` and stores.
-/// reproducible: one FMA chain per k-block of 384, blocks added in ascending order.
+/// reproducible: one FMA chain from +0 per k-block of 384; the first block's sum, to which the others are added in
+/// ascending order (0 when K is 0).
 struct ProductBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;

@@ -1,0 +1,117 @@
+// atlas/expand_math.cpp: transcendental functions of bodies replaced by their sequences.
+#include <algorithm>
+#include <optional>
+
+#include "atlas/builder.h"
+#include "atlas/math.h"
+#include "base/error.h"
+
+namespace hologram::atlas {
+namespace {
+
+bool needs_expansion(const Instr& i) {
+  return i.code == Code::arithmetic && !(ir::info(i.op).flags & ir::exact);
+}
+
+/// Rebuilds a body; `at` gives each old value's new number.
+class Expansion {
+ public:
+  explicit Expansion(const Body& body) : old_(body), builder_(body_) {
+    for (const Instr& i : body.instrs) map_.push_back(place(i));
+  }
+
+  ValueId at(ValueId old) const { return old == no_value ? no_value : map_[old].id; }
+  Body take() { return std::move(body_); }
+
+  /// Keeps an operand body's value in last place.
+  void finish() {
+    if (!map_.empty() && old_.instrs.back().code != Code::store) builder_.finish(map_.back());
+  }
+
+ private:
+  Val arg(const Instr& i, size_t k) const { return i.args[k] == no_value ? Val{} : map_[i.args[k]]; }
+
+  Expr renumber(const Expr& e) const {
+    if (!e.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; })) return e;
+    return e.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind != Atom::Kind::value) return std::nullopt;
+      return Expr::value(static_cast<int>(map_[static_cast<size_t>(a.id)].id), renumber(*a.a));
+    });
+  }
+
+  Val place(const Instr& i) {
+    switch (i.code) {
+      case Code::constant:
+        return builder_.constant(i.type, i.bits);
+      case Code::index:
+        return builder_.index(renumber(i.expr));
+      case Code::clamp_index:
+        return builder_.clamp_index(arg(i, 0), renumber(i.expr));
+      case Code::load:
+        return builder_.load(i.buffer, i.type, renumber(i.expr), arg(i, 0));
+      case Code::store:
+        builder_.store(i.buffer, renumber(i.expr), arg(i, 0), arg(i, 1));
+        return {};
+      case Code::accumulator:
+        return builder_.accumulator(i.buffer, i.type);
+      case Code::accumulate:
+        return builder_.accumulate(i.op, i.buffer, arg(i, 0));
+      case Code::arithmetic:
+        break;
+    }
+    if (ir::info(i.op).kind == ir::OpKind::cast) return builder_.cast(arg(i, 0), i.type, i.op);
+    auto count = static_cast<size_t>(ir::info(i.op).arity);
+    std::array<Val, 3> args{arg(i, 0), arg(i, 1), arg(i, 2)};
+    if (needs_expansion(i)) return emit_math(builder_, i.op, std::span<const Val>(args).first(count));
+    return count == 1   ? builder_.op(i.op, args[0])
+           : count == 2 ? builder_.op(i.op, args[0], args[1])
+                        : builder_.op(i.op, args[0], args[1], args[2]);
+  }
+
+  const Body& old_;
+  Body body_;
+  BodyBuilder builder_;
+  std::vector<Val> map_;
+};
+
+bool needs_expansion(const Body& body) {
+  return std::any_of(body.instrs.begin(), body.instrs.end(),
+                     [](const Instr& i) { return needs_expansion(i); });
+}
+
+void expand(Stage& stage) {
+  if (!needs_expansion(stage.body)) return;
+  Expansion e(stage.body);
+  for (Reduction& r : stage.reductions) {
+    r.value = e.at(r.value);
+    r.position = e.at(r.position);
+  }
+  stage.body = e.take();
+}
+
+void expand(Body& body) {
+  if (!needs_expansion(body)) return;
+  Expansion e(body);
+  e.finish();
+  body = e.take();
+}
+
+}  // namespace
+
+void expand_math(Program& program) {
+  switch (program.kind) {
+    case BlockKind::loop:
+      for (Stage& s : program.loop.stages) expand(s);
+      break;
+    case BlockKind::product:
+      for (Body* b : {&program.product.lhs, &program.product.rhs, &program.product.epilogue}) expand(*b);
+      break;
+    case BlockKind::attention:
+      for (Body* b : {&program.attention.q, &program.attention.k, &program.attention.v,
+                      &program.attention.score, &program.attention.epilogue})
+        expand(*b);
+      break;
+  }
+}
+
+}  // namespace hologram::atlas

@@ -1,0 +1,263 @@
+// backend/interp/product.cpp: product and attention blocks.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "atlas/math.h"
+#include "backend/interp/lanes.h"
+#include "base/error.h"
+#include "ir/scalar.h"
+
+namespace hologram::interp {
+namespace {
+
+constexpr int64_t k_block = 384;
+
+// An operand's elements for all values of two axes, as bits in `type`, row-major.
+std::vector<uint64_t> gather(BodyRunner& body, Frame& frame, size_t batch_rank, size_t axis_a, int64_t a,
+                             size_t axis_b, int64_t b, DType from, DType to) {
+  std::vector<uint64_t> out(static_cast<size_t>(a * b));
+  Frame inner = frame;
+  for (size_t k = 0; k < batch_rank; ++k) inner.axes[k].fill(frame.axes[k][0]);
+  for (int64_t i = 0; i < a; ++i) {
+    inner.axes[axis_a].fill(i);
+    for (int64_t j = 0; j < b; j += lanes) {
+      int n = static_cast<int>(std::min<int64_t>(lanes, b - j));
+      for (int l = 0; l < n; ++l) inner.axes[axis_b][static_cast<size_t>(l)] = j + l;
+      body.run(inner, n);
+      uint64_t* row = out.data() + i * b + j;
+      const uint64_t* value = body.result();
+      for (int l = 0; l < n; ++l)
+        row[l] = from == to ? value[l] : ir::eval_scalar(ir::Op::cast, from, std::array{value[l]}, to);
+    }
+  }
+  frame.sticky |= inner.sticky;
+  return out;
+}
+
+template <class T>
+T from_bits(uint64_t bits) {
+  if constexpr (std::is_same_v<T, float>)
+    return std::bit_cast<float>(static_cast<uint32_t>(bits));
+  else if constexpr (std::is_same_v<T, double>)
+    return std::bit_cast<double>(bits);
+  else
+    return static_cast<T>(bits);
+}
+
+template <class T>
+uint64_t to_bits(T x) {
+  if constexpr (std::is_same_v<T, float>)
+    return std::bit_cast<uint32_t>(x);
+  else if constexpr (std::is_same_v<T, double>)
+    return std::bit_cast<uint64_t>(x);
+  else
+    return x;
+}
+
+// out[n] = sum over k of lhs[k] * rhs[k, n]: a chain from 0 per k-block; the first block's sum, then + the others'.
+template <class T>
+void row_product(const uint64_t* lhs, const uint64_t* rhs, int64_t columns, int64_t depth, uint64_t* out) {
+  std::vector<T> chain(static_cast<size_t>(columns)), sum(static_cast<size_t>(columns));
+  for (int64_t begin = 0; begin < depth; begin += k_block) {
+    std::fill(chain.begin(), chain.end(), T{});
+    for (int64_t k = begin; k < std::min(depth, begin + k_block); ++k) {
+      T x = from_bits<T>(lhs[k]);
+      const uint64_t* row = rhs + k * columns;
+      for (size_t n = 0; n < chain.size(); ++n) {
+        T y = from_bits<T>(row[n]);
+        if constexpr (std::is_floating_point_v<T>)
+          chain[n] = std::fma(x, y, chain[n]);
+        else
+          chain[n] = static_cast<T>(chain[n] + x * y);
+      }
+    }
+    for (size_t n = 0; n < sum.size(); ++n)
+      sum[n] = begin == 0 ? chain[n] : static_cast<T>(sum[n] + chain[n]);
+  }
+  for (size_t n = 0; n < sum.size(); ++n) out[n] = to_bits<T>(sum[n]);
+}
+
+void row_product(DType type, const uint64_t* lhs, const uint64_t* rhs, int64_t columns, int64_t depth,
+                 uint64_t* out) {
+  switch (type) {
+    case DType::f32:
+      return row_product<float>(lhs, rhs, columns, depth, out);
+    case DType::f64:
+      return row_product<double>(lhs, rhs, columns, depth, out);
+    case DType::i32:
+    case DType::u32:
+      return row_product<uint32_t>(lhs, rhs, columns, depth, out);
+    case DType::i64:
+    case DType::u64:
+      return row_product<uint64_t>(lhs, rhs, columns, depth, out);
+    default:  // narrower integers: the low bits of a wider sum
+      row_product<uint64_t>(lhs, rhs, columns, depth, out);
+      for (int64_t n = 0; n < columns; ++n) out[n] &= ~uint64_t{0} >> (64 - 8 * size_of(type));
+  }
+}
+
+// Runs an epilogue on one row of results; the other axes' coordinates are at lane 0 of frame.axes.
+void finish_row(BodyRunner& epilogue, Frame& frame, const std::vector<size_t>& fixed, size_t axis,
+                const std::vector<uint64_t>& row) {
+  for (size_t k : fixed) frame.axes[k].fill(frame.axes[k][0]);
+  auto columns = static_cast<int64_t>(row.size());
+  for (int64_t j = 0; j < columns; j += lanes) {
+    int n = static_cast<int>(std::min<int64_t>(lanes, columns - j));
+    for (int l = 0; l < n; ++l) frame.axes[axis][static_cast<size_t>(l)] = j + l;
+    frame.element = row.data() + j;
+    epilogue.run(frame, n);
+  }
+  frame.element = nullptr;
+}
+
+std::vector<size_t> numbers_to(size_t n) {
+  std::vector<size_t> v(n);
+  for (size_t k = 0; k < n; ++k) v[k] = k;
+  return v;
+}
+
+std::vector<int64_t> batch_extents(const std::vector<atlas::Axis>& axes, size_t rank, const Frame& frame) {
+  std::vector<int64_t> extents;
+  for (size_t k = 0; k < rank; ++k) extents.push_back(eval_uniform(axes[k].extent, frame));
+  return extents;
+}
+
+// The right operand from its panels (see atlas::ProductBlock), widened to `to`.
+std::vector<uint64_t> unpack(const Memory& m, int64_t batch, int64_t depth, int64_t columns, int64_t width,
+                             DType to) {
+  std::vector<uint64_t> out(static_cast<size_t>(depth * columns));
+  int64_t panels = (columns + width - 1) / width;
+  auto size = static_cast<size_t>(size_of(m.dtype));
+  for (int64_t k = 0; k < depth; ++k)
+    for (int64_t n = 0; n < columns; ++n) {
+      int64_t at = ((batch * panels + n / width) * depth + k) * width + n % width;
+      check(at < m.extent, "interp: a packed operand smaller than its panels");
+      uint64_t bits = 0;
+      std::copy_n(m.base + at * static_cast<int64_t>(size), size, reinterpret_cast<char*>(&bits));
+      out[static_cast<size_t>(k * columns + n)] =
+          m.dtype == to ? bits : ir::eval_scalar(ir::Op::cast, m.dtype, std::array{bits}, to);
+    }
+  return out;
+}
+
+}  // namespace
+
+void run_product(const atlas::ProductBlock& block, Frame& frame) {
+  auto rank = static_cast<size_t>(block.batch_rank);
+  size_t am = rank, an = rank + 1, ak = rank + 2;
+  frame.axes.resize(block.axes.size());
+  frame.accumulators.assign(1, 0);
+  BodyRunner lhs(block.lhs), rhs(block.rhs), epilogue(block.epilogue);
+  int64_t m = std::max<int64_t>(0, eval_uniform(block.axes[am].extent, frame));
+  int64_t n = std::max<int64_t>(0, eval_uniform(block.axes[an].extent, frame));
+  int64_t depth = std::max<int64_t>(0, eval_uniform(block.axes[ak].extent, frame));
+  Walk batches(batch_extents(block.axes, rank, frame), 0);
+  std::vector<uint64_t> row(static_cast<size_t>(n));
+  for (int64_t b = 0; b < batches.total(); ++b) {
+    batches.coordinates(frame, b, 1);
+    auto x = gather(lhs, frame, rank, am, m, ak, depth, block.operand_type, block.acc_type);
+    auto y = block.packed_rhs >= 0
+                 ? unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], b, depth, n,
+                          block.panel_width, block.acc_type)
+                 : gather(rhs, frame, rank, ak, depth, an, n, block.operand_type, block.acc_type);
+    for (int64_t i = 0; i < m; ++i) {
+      row_product(block.acc_type, x.data() + i * depth, y.data(), n, depth, row.data());
+      frame.axes[am][0] = i;
+      finish_row(epilogue, frame, numbers_to(rank + 1), an, row);
+    }
+  }
+}
+
+namespace {
+
+// Scores of one query row → weights and their sum; false when every key is masked out.
+class Softmax {
+ public:
+  explicit Softmax(DType type) : type_(type) {
+    atlas::BodyBuilder b(body_);
+    atlas::Val x = b.accumulator(0, type), max = b.accumulator(1, type);
+    b.finish(atlas::emit_math(b, ir::Op::exp, std::array{b.sub(x, max)}));
+    runner_.emplace(body_);
+    frame_.accumulators.assign(2, 0);
+  }
+
+  bool run(std::vector<uint64_t>& scores, uint64_t* sum) {
+    Reducer largest(ir::Op::reduce_max, type_, false), total(ir::Op::reduce_sum, type_, false);
+    auto count = static_cast<int>(scores.size());
+    largest.push(scores.data(), nullptr, count);
+    uint64_t max = largest.finish();
+    if (max == identity_of(ir::Op::reduce_max, type_)) return false;
+    frame_.accumulators[1] = max;
+    for (int j = 0; j < count; j += lanes) {
+      int n = std::min(lanes, count - j);
+      frame_.element = scores.data() + j;
+      runner_->run(frame_, n);
+      std::copy_n(runner_->result(), n, scores.data() + j);
+    }
+    total.push(scores.data(), nullptr, count);
+    *sum = total.finish();
+    return true;
+  }
+
+ private:
+  DType type_;
+  atlas::Body body_;
+  std::optional<BodyRunner> runner_;
+  Frame frame_;
+};
+
+}  // namespace
+
+void run_attention(const atlas::AttentionBlock& block, Frame& frame) {
+  auto rank = static_cast<size_t>(block.batch_rank);
+  size_t query = rank, key = rank + 1, depth = rank + 2, value = rank + 3;
+  frame.axes.resize(block.axes.size());
+  frame.accumulators.assign(1, 0);
+  DType type = compute_type(block.operand_type);
+  BodyRunner bq(block.q), bk(block.k), bv(block.v), score(block.score), epilogue(block.epilogue);
+  auto extent = [&](size_t axis) {
+    return std::max<int64_t>(0, eval_uniform(block.axes[axis].extent, frame));
+  };
+  int64_t queries = extent(query), keys = extent(key), d = extent(depth), e = extent(value);
+  uint64_t scale = ir::bits_of(type, block.scale);
+  uint64_t masked = identity_of(ir::Op::reduce_max, type);
+  Softmax softmax(type);
+  std::vector<uint64_t> scores(static_cast<size_t>(keys)), row(static_cast<size_t>(e));
+  Walk batches(batch_extents(block.axes, rank, frame), 0);
+  for (int64_t b = 0; b < batches.total(); ++b) {
+    batches.coordinates(frame, b, 1);
+    auto q = gather(bq, frame, rank, query, queries, depth, d, block.operand_type, type);
+    auto kt = gather(bk, frame, rank, depth, d, key, keys, block.operand_type, type);
+    auto v = gather(bv, frame, rank, key, keys, value, e, block.operand_type, type);
+    for (int64_t i = 0; i < queries; ++i) {
+      row_product(type, q.data() + i * d, kt.data(), keys, d, scores.data());
+      for (uint64_t& s : scores) s = ir::eval_scalar(ir::Op::mul, type, std::array{s, scale}, type);
+      frame.axes[query][0] = i;
+      if (!score.empty()) {
+        std::vector<uint64_t> raw = scores;
+        for (int64_t j = 0; j < keys; j += lanes) {
+          int n = static_cast<int>(std::min<int64_t>(lanes, keys - j));
+          for (size_t k = 0; k <= rank; ++k) frame.axes[k].fill(frame.axes[k][0]);
+          for (int l = 0; l < n; ++l) frame.axes[key][static_cast<size_t>(l)] = j + l;
+          frame.element = raw.data() + j;
+          score.run(frame, n);
+          std::copy_n(score.result(), n, scores.data() + j);
+        }
+      }
+      if (block.causal)
+        for (int64_t j = i + 1; j < keys; ++j) scores[static_cast<size_t>(j)] = masked;
+      uint64_t sum = 0;
+      std::fill(row.begin(), row.end(), 0);
+      if (softmax.run(scores, &sum)) {
+        row_product(type, scores.data(), v.data(), e, keys, row.data());
+        for (uint64_t& x : row) x = ir::eval_scalar(ir::Op::div, type, std::array{x, sum}, type);
+      }
+      finish_row(epilogue, frame, numbers_to(rank + 1), value, row);
+    }
+  }
+}
+
+}  // namespace hologram::interp

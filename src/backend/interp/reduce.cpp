@@ -1,0 +1,120 @@
+// backend/interp/reduce.cpp: reductions in the order that every backend keeps.
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "backend/interp/lanes.h"
+#include "base/error.h"
+#include "ir/scalar.h"
+
+namespace hologram::interp {
+namespace {
+
+using ir::Op;
+
+constexpr int64_t block_size = 4096;
+
+bool is_arg(Op op) { return ir::info(op).kind == ir::OpKind::reduce_index; }
+
+bool is_nan(DType type, uint64_t bits) {
+  return is_float(type) && std::isnan(ir::as_double(type, bits));
+}
+
+// Whether x takes the place of the best so far, `best`, which came earlier.
+bool better(Op op, DType type, uint64_t x, uint64_t best) {
+  if (is_nan(type, best)) return false;
+  if (is_nan(type, x)) return true;
+  std::array<uint64_t, 2> args = op == Op::reduce_argmax ? std::array{best, x} : std::array{x, best};
+  return ir::eval_scalar(Op::lt, type, args, DType::b8) != 0;
+}
+
+}  // namespace
+
+uint64_t identity_of(Op reduce, DType type) {
+  switch (reduce) {
+    case Op::reduce_sum:
+      return 0;
+    case Op::reduce_prod:
+      return ir::bits_of_integer(type, 1);
+    case Op::reduce_max:
+      if (is_float(type)) return ir::bits_of(type, -std::numeric_limits<double>::infinity());
+      return is_signed_int(type) ? uint64_t{1} << (size_of(type) * 8 - 1) : 0;
+    case Op::reduce_min:
+      if (is_float(type)) return ir::bits_of(type, std::numeric_limits<double>::infinity());
+      if (type == DType::b8) return 1;
+      return (~uint64_t{0} >> (64 - size_of(type) * 8)) >> (is_signed_int(type) ? 1 : 0);
+    default:
+      return 0;
+  }
+}
+
+uint64_t combine(Op reduce, DType type, uint64_t x, uint64_t y) {
+  if (reduce == Op::reduce_sum && type == DType::f32)
+    return std::bit_cast<uint32_t>(std::bit_cast<float>(static_cast<uint32_t>(x)) +
+                                   std::bit_cast<float>(static_cast<uint32_t>(y)));
+  Op op = reduce == Op::reduce_sum    ? Op::add
+          : reduce == Op::reduce_prod ? Op::mul
+          : reduce == Op::reduce_max  ? Op::max
+                                      : Op::min;
+  return ir::eval_scalar(op, type, std::array{x, y}, type);
+}
+
+Reducer::Reducer(Op op, DType type, bool tree) : op_(op), type_(type), tree_(tree) {
+  partial_.fill(identity_of(op, type));
+}
+
+void Reducer::push_best(const uint64_t* values, const uint64_t* positions, int n) {
+  for (int l = 0; l < n; ++l, ++count_) {
+    if (count_ != 0 && !better(op_, type_, values[l], best_)) continue;
+    best_ = values[l];
+    best_position_ = positions ? positions[l] : static_cast<uint64_t>(count_);
+  }
+}
+
+void Reducer::push(const uint64_t* values, const uint64_t* positions, int n) {
+  if (is_arg(op_)) return push_best(values, positions, n);
+  for (int l = 0; l < n; ++l) {
+    if (tree_) {
+      push_block(values[l]);
+      continue;
+    }
+    uint64_t& p = partial_[static_cast<size_t>(in_block_ % 64)];
+    p = combine(op_, type_, p, values[l]);
+    if (++in_block_ == block_size) flush();
+  }
+}
+
+void Reducer::flush() {
+  for (size_t half = 32; half > 0; half /= 2)
+    for (size_t k = 0; k < half; ++k)
+      partial_[k] = combine(op_, type_, partial_[k], partial_[k + half]);
+  push_block(partial_[0]);
+  partial_.fill(identity_of(op_, type_));
+  in_block_ = 0;
+}
+
+void Reducer::push_block(uint64_t value) {
+  int level = 0;
+  while (!counter_.empty() && counter_.back().first == level) {
+    value = combine(op_, type_, counter_.back().second, value);
+    counter_.pop_back();
+    ++level;
+  }
+  counter_.emplace_back(level, value);
+}
+
+uint64_t Reducer::finish() {
+  if (is_arg(op_)) {
+    count_ = 0;
+    return std::exchange(best_position_, 0);
+  }
+  if (in_block_ > 0) flush();
+  if (counter_.empty()) return identity_of(op_, type_);
+  uint64_t sum = counter_.back().second;
+  for (size_t k = counter_.size() - 1; k-- > 0;)
+    sum = combine(op_, type_, counter_[k].second, sum);
+  counter_.clear();
+  return sum;
+}
+
+}  // namespace hologram::interp
