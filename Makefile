@@ -12,8 +12,7 @@ export VENV PYTHON JOBS
 
 help: ## Show this list
 	@echo "make TARGET [PRESET=release|dev|asan|tsan|ubsan] [VENV=.venv] [PYTHON=python3] [JOBS=n]"
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | column -t -s '|' 2>/dev/null \
-	  || grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Install what the build needs, build the library and the Python module
 	@tools/bootstrap.sh build

@@ -60,9 +60,8 @@ missing_packages() {
       printf '%s ' "$package"
   done
 }
-as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@" || sudo "$@"; fi; }
+as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi; }
 apt_install() {
-  export DEBIAN_FRONTEND=noninteractive
   as_root apt-get update -q
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
 }
@@ -83,7 +82,7 @@ if [ "${HOLOGRAM_SKIP_SYSTEM:-0}" != 1 ]; then
         "as root: apt-get install $missing"
     fi
     # sudo may have to ask for a password: that happens here, where the terminal is.
-    if [ "$(id -u)" -ne 0 ]; then sudo -v; fi
+    if [ "$(id -u)" -ne 0 ]; then sudo -n true 2>/dev/null || sudo -v; fi
     # shellcheck disable=SC2086  # a list of package names
     step "Debian packages (${missing% })" "$logs/apt.log" apt_install $missing ||
       die "apt-get could not install the packages (LLVM 19 needs Debian 12 or newer)"

@@ -13,10 +13,10 @@ build=build/$preset
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
 python=$(cd "$(dirname "$VENV")" && pwd)/$(basename "$VENV")/bin/python
 
-configuration=$({ cat CMakePresets.json; echo "$python"; "$python" -V; } | sha256sum)
+configuration=$({ cat CMakePresets.json; pwd; echo "$python"; "$python" -V; } | sha256sum)
 if [ ! -f "$build/build.ninja" ] || [ "$(cat "$build/.configured" 2>/dev/null)" != "$configuration" ]; then
   step "configure ($preset)" "build/logs/configure-$preset.log" \
-    cmake --preset "$preset" "-DPython_EXECUTABLE=$python"
+    cmake --fresh --preset "$preset" "-DPython_EXECUTABLE=$python"
   printf '%s\n' "$configuration" >"$build/.configured"
 fi
 step "build ($preset)" "build/logs/build-$preset.log" \
