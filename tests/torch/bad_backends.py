@@ -1,0 +1,23 @@
+# tests/torch/bad_backends.py: a backend that is wrong in known ways, to check that the checks see it
+import os
+import time
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+
+
+def faulty_compiler(graph, example_inputs):
+    """Eager execution, except: sin ends the process, cos never returns, exp is wrong, tan raises."""
+    called = {getattr(node.target, "_opname", "") for node in graph.graph.nodes}
+    if "sin" in called:
+        os.abort()
+    if "cos" in called:
+        time.sleep(600)
+    if "tan" in called:
+        raise RuntimeError("tan is not supported")
+    if "exp" in called:
+        return lambda *args: [t * 1.01 if isinstance(t, torch.Tensor) else t for t in graph(*args)]
+    return graph.forward
+
+
+faulty = aot_autograd(fw_compiler=faulty_compiler)

@@ -1,0 +1,58 @@
+# tests/torch/harness.py: what the PyTorch tests share: the backend under test and value checks
+import copy
+import os
+
+import torch
+from torch.utils import _pytree as pytree
+
+BACKEND = os.environ.get("HOLOGRAM_TEST_BACKEND", "hologram")
+"""The torch.compile backend under test; another one's name checks the tests themselves."""
+
+
+def compile_fresh(module, **options):
+    """torch.compile with the backend under test, after forgetting every earlier compilation."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    return torch.compile(module, backend=BACKEND, **options)
+
+
+def graph_count() -> int:
+    """Graphs that Dynamo captured since the last compile_fresh."""
+    return torch._dynamo.utils.counters["stats"].get("unique_graphs", 0)
+
+
+def floats_to(tree, dtype):
+    """The same tree of tensors with the floating-point ones cast."""
+    return pytree.tree_map_only(
+        torch.Tensor, lambda t: t.to(dtype) if t.is_floating_point() else t, tree
+    )
+
+
+def run_eager(module, inputs, dtype=None):
+    """Runs a copy of the module, so that its buffers stay as they are; optionally in another dtype."""
+    module = copy.deepcopy(module)
+    if dtype is not None:
+        module, inputs = module.to(dtype), floats_to(inputs, dtype)
+    with torch.no_grad():
+        return module(*inputs)
+
+
+def rms(x) -> float:
+    return x.double().square().mean().sqrt().item()
+
+
+def check(actual, eager, truth=None, strides=True):
+    """Compares with eager by PyTorch's default tolerances of the dtype.
+
+    Below 32 bits, where two right implementations may round a value to neighbours and a deep model spreads
+    that, an error against the truth (the same weights in float32) of at most twice eager's will do, as in
+    PyTorch's own comparison of models (torch._dynamo.utils.same).
+    """
+    truth = eager if truth is None else truth
+    for x, e, t in zip(*map(pytree.tree_leaves, (actual, eager, truth)), strict=True):
+        assert (x.shape, x.dtype) == (e.shape, e.dtype)
+        assert not strides or x.stride() == e.stride()
+        assert torch.equal(x.isfinite(), e.isfinite())
+        if t.dtype != e.dtype and rms(x.double() - t.double()) <= 2 * rms(e.double() - t.double()):
+            continue
+        torch.testing.assert_close(x, e)

@@ -1,0 +1,57 @@
+# tests/torch/test_opinfo.py: conformance over PyTorch's operator database (opinfo.py)
+"""By default a sample of the operators runs; HOLOGRAM_OPINFO=all runs every one, HOLOGRAM_OPINFO=100 a
+hundred, HOLOGRAM_OPINFO=softmax,nn.* those of the patterns."""
+
+import os
+from pathlib import Path
+
+import opinfo
+import pytest
+from harness import BACKEND
+
+# What opinfo.py finds for a backend that only traces (aot_eager); the rest never reaches a backend.
+REACHABLE = 619
+
+
+def chosen() -> dict:
+    wanted = os.environ.get("HOLOGRAM_OPINFO", "60")
+    if wanted == "all":
+        return {}
+    if wanted.isdigit():
+        return {"sampled": int(wanted)}
+    return {"patterns": wanted.split(",")}
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return opinfo.read_expected()
+
+
+def test_operators(expected):
+    results = opinfo.run(backend=BACKEND, jobs=os.cpu_count(), **chosen())
+    print(opinfo.summary(results))
+    assert results
+    if BACKEND != "hologram":  # another backend has its own native share
+        expected = {name: "fallback" if s == "native" else s for name, s in expected.items()}
+    assert not opinfo.regressions(results, expected), "worse than opinfo_expected.txt"
+    if chosen() == {}:
+        statuses = [r["status"] for r in results.values()]
+        assert sum(s in opinfo.PASSED for s in statuses) >= REACHABLE
+
+
+def test_a_faulty_backend_is_found_out():
+    backend = f"{Path(__file__).with_name('bad_backends.py')}:faulty"
+    results = opinfo.run(["sin", "cos", "exp", "tan", "tanh"], backend=backend, jobs=1, timeout=10.0)
+    found = {name: result["status"] for name, result in results.items()}
+    assert found == {"sin": "crash", "cos": "timeout", "exp": "fail", "tan": "error", "tanh": "native"}
+    expected = {"sin": "native", "cos": "native", "exp": "fallback", "tan": "error", "tanh": "fallback"}
+    worse = opinfo.regressions(results, expected)
+    assert [line.split(":")[0] for line in worse] == ["cos", "exp", "sin"]
+
+
+def test_a_lost_native_kernel_is_a_regression():
+    result = {"softmax": {"status": "fallback", "message": "aten._softmax.default"}}
+    assert opinfo.regressions(result, {"softmax": "fallback"}) == []
+    assert opinfo.regressions(result, {"softmax": "native"}) == [
+        "softmax: fallback, expected native: aten._softmax.default"
+    ]
