@@ -38,7 +38,7 @@ demo: ## Compile a real sentence encoder and search a text collection with it
 
 bench: ## Measure against other runtimes, each in its own process
 	@tools/bootstrap.sh bench
-	@tools/build.sh release
+	@tools/build.sh release _core benchmarks
 	@$(VENV)/bin/python bench/run.py $(ARGS)
 
 wheel: ## Make a wheel in dist/

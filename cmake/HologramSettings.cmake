@@ -53,6 +53,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND HOLOGRAM_WARNINGS -Wno-restrict -Wno-error=maybe-uninitialized -Wno-error=array-bounds
        -Wno-error=stringop-overflow -Wno-error=stringop-overread -Wno-error=free-nonheap-object
        -Wno-error=dangling-pointer)
+elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # libstdc++ 12's own std::stable_sort uses what C++17 deprecates.
+  list(APPEND HOLOGRAM_WARNINGS -Wno-deprecated-declarations)
 endif()
 
 if(HOLOGRAM_SANITIZE)
@@ -65,4 +68,12 @@ if(HOLOGRAM_SANITIZE)
   if(HOLOGRAM_SANITIZE STREQUAL "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
+endif()
+
+if(HOLOGRAM_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "HOLOGRAM_FUZZ needs clang, which has libFuzzer; "
+                        "this is ${CMAKE_CXX_COMPILER_ID} (try cmake --preset fuzz)")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

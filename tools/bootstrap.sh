@@ -20,7 +20,7 @@ case $level in
   build) extras=dev ;;
   test)
     extras=dev,torch,test,demo
-    system_packages+=(g++-aarch64-linux-gnu qemu-user)
+    system_packages+=(g++-aarch64-linux-gnu qemu-user clang-19 libclang-rt-19-dev)
     ;;
   demo) extras=dev,torch,demo ;;
   bench)
@@ -49,7 +49,8 @@ explain_packages() {
     "Hologram is built with: a C++20 compiler (GCC 12 or newer), CMake >= 3.25, Ninja," \
     "LLVM 19.1 (headers and static libraries), fmt >= 9.1, libb2, zlib and zstd (static libraries)," \
     "GoogleTest, Python >= 3.10 with its headers and the venv module; for the tests also" \
-    "g++-aarch64-linux-gnu and qemu-user, for the benchmarks Google Benchmark." \
+    "g++-aarch64-linux-gnu, qemu-user and clang 19 with its run-time libraries (for libFuzzer); for the" \
+    "benchmarks Google Benchmark." \
     "ccache and mold are used when present." \
     "When they are installed, run the same command with HOLOGRAM_SKIP_SYSTEM=1."
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tools/test.sh: runs every test of a built preset; ctest's and pytest's own summaries close it
+# tools/test.sh: runs every test of a built preset and the fuzz targets for a bounded time; ctest's and
+# pytest's own summaries close it
 #
 # usage: tools/test.sh PRESET
 set -uo pipefail
@@ -8,6 +9,15 @@ preset=$1
 VENV=${VENV:-.venv}
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
 status=0
+
+# HOLOGRAM_FUZZ=0 leaves the fuzz targets out.
+if [ "${HOLOGRAM_FUZZ:-1}" != 0 ] && compgen -G 'tests/fuzz/*.cpp' >/dev/null; then
+  if tools/build.sh fuzz fuzzers; then
+    ctest --preset fuzz -j "$jobs" || status=1
+  else
+    status=1
+  fi
+fi
 
 echo "==> C++ tests"
 ctest --preset "$preset" -j "$jobs" || status=1
