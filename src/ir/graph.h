@@ -17,10 +17,10 @@ namespace hologram::ir {
 
 /// Attribute values of a node; which of them an operation uses, and their names, stands in ops.def.
 struct Attrs {
-  std::vector<int64_t> ints;
-  std::vector<Expr> exprs;
+  std::vector<int64_t> ints = {};
+  std::vector<Expr> exprs = {};
   uint64_t bits = 0;
-  std::string text;
+  std::string text = {};
 
   bool operator==(const Attrs&) const = default;
 };
@@ -115,7 +115,10 @@ void parse(std::string_view text, Graph& into);
 /// Content fingerprint of the graph's outputs and everything below them.
 Fingerprint fingerprint(const Graph& graph);
 
-/// Operands before users; only what the outputs need.
+/// Operands before users; only what the outputs need (with the parameters that outputs are written into).
 std::vector<Value> live_nodes(const Graph& graph);
+
+/// The node of parameter `index`, or nullptr.
+Value find_parameter(const Graph& graph, int index);
 
 }  // namespace hologram::ir
