@@ -1,0 +1,38 @@
+// backend/backend.h: what the runtime asks of a kind of device.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "atlas/abi.h"
+#include "atlas/program.h"
+
+namespace hologram {
+
+/// A kernel ready to run on host memory. Callers put keep.get() into bufs[-1], the place before the first buffer.
+struct CompiledKernel {
+  atlas::KernelFn function = nullptr;
+  Expr total;      ///< parallel units, over the program's symbols
+  Expr grain;      ///< chunk boundaries fall on multiples of this
+  Expr unit_work;  ///< cost of one unit in vector instructions (about a quarter of a nanosecond)
+  std::shared_ptr<const void> keep;  ///< owns the code
+};
+
+/// A kind of device that compiles Atlas programs. Methods may be called from several threads at once.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;
+  /// Names the instruction set, features and generator version: with a program's fingerprint it keys machine code.
+  virtual std::string code_key() const = 0;
+  /// Columns per packed panel of a product's right operand; 0: this backend does not want packing.
+  virtual int panel_width(DType operand) const = 0;
+  /// Machine code and launch facts for a verified program, in a form that can be stored; see load().
+  virtual std::string compile(const atlas::Program& program) const = 0;
+  /// Makes what compile() returned executable. Throws Error(corrupt) for anything else.
+  virtual CompiledKernel load(const atlas::Program& program, std::string_view code) const = 0;
+};
+
+}  // namespace hologram

@@ -1,0 +1,40 @@
+// backend/cpu/cpu.cpp: native kernels through the code generator.
+#include "backend/cpu/cpu.h"
+
+#include "codegen/codegen.h"
+
+namespace hologram::cpu {
+namespace {
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(codegen::Target target) : target_(std::move(target)) {}
+
+  std::string_view name() const override { return "cpu"; }
+
+  std::string code_key() const override {
+    return fmt::format("cpu {} {} {} {}", codegen::name_of(target_.isa), target_.cpu, target_.features,
+                       codegen::version());
+  }
+
+  int panel_width(DType operand) const override { return codegen::panel_width(target_, operand); }
+
+  std::string compile(const atlas::Program& program) const override {
+    return codegen::compile(program, target_).code;
+  }
+
+  CompiledKernel load(const atlas::Program& program, std::string_view code) const override {
+    std::shared_ptr<codegen::LoadedKernel> loaded = codegen::load(code);
+    codegen::Launch launch = codegen::launch_of(program, target_);
+    return {loaded->function, launch.total, launch.grain, launch.unit_work, loaded};
+  }
+
+ private:
+  codegen::Target target_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend() { return std::make_unique<CpuBackend>(codegen::host_target()); }
+
+}  // namespace hologram::cpu

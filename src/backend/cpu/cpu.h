@@ -1,0 +1,14 @@
+// backend/cpu/cpu.h: native kernels for the host's processor.
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+
+namespace hologram::cpu {
+
+/// The backend for this machine, or for the instruction set that HOLOGRAM_CPU_ISA names (read at each call).
+/// Throws Error(unavailable) when the machine lacks it, Error(invalid_argument) for an unknown name.
+std::unique_ptr<Backend> make_backend();
+
+}  // namespace hologram::cpu

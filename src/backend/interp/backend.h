@@ -1,0 +1,13 @@
+// backend/interp/backend.h: the interpreter behind the common backend interface.
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+
+namespace hologram::interp {
+
+/// A backend that executes programs as they are. Slow; for comparison.
+std::unique_ptr<Backend> make_backend();
+
+}  // namespace hologram::interp

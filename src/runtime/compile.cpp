@@ -1,0 +1,104 @@
+// runtime/compile.cpp: graph → canonical form → plan → kernels.
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "canon/canon.h"
+#include "runtime/executable.h"
+
+namespace hologram::runtime {
+namespace {
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& milliseconds) : out_(milliseconds) {}
+  ~Stopwatch() { out_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  double& out_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+int count_ops(const ir::Graph& graph) {
+  int n = 0;
+  for (ir::Value v : ir::live_nodes(graph)) {
+    auto kind = ir::info(v->op).kind;
+    n += kind != ir::OpKind::leaf && kind != ir::OpKind::external_result;
+  }
+  return n;
+}
+
+// Calls work(i) for i in [0, n) on up to `threads` threads; the first exception is thrown here.
+template <class Work>
+void side_by_side(size_t n, size_t threads, const Work& work) {
+  std::atomic<size_t> next{0};
+  std::exception_ptr error;
+  std::mutex mutex;
+  auto loop = [&] {
+    for (size_t i; (i = next++) < n;) try {
+        work(i);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+        next = n;
+      }
+  };
+  std::vector<std::jthread> helpers;
+  for (size_t t = 1; t < std::min(n, threads); ++t) helpers.emplace_back(loop);
+  loop();
+  helpers.clear();
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+void Executable::load_kernels() {
+  kernels_.resize(plan_.programs.size());
+  std::atomic<int> count[3] = {};
+  side_by_side(plan_.programs.size(), std::max(1u, std::thread::hardware_concurrency()), [&](size_t i) {
+    KernelSource source;
+    kernels_[i] = runtime_->kernels().get(plan_.programs[i], &source);
+    ++count[static_cast<int>(source)];
+  });
+  report_.memory_hits = count[0];
+  report_.disk_hits = count[1];
+  report_.compiled = count[2];
+}
+
+std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph, const CompileOptions& options,
+                                                std::shared_ptr<Runtime> runtime) {
+  std::shared_ptr<Executable> e(new Executable(std::move(runtime)));
+  CompileReport& report = e->report_;
+  report.ops_before = count_ops(graph);
+  ir::Graph canonical;
+  {
+    Stopwatch watch(report.milliseconds["canon"]);
+    canon::Report fired;
+    canon::canonicalize(graph, canonical, {options.reproducible, options.fast}, &fired);
+    for (const auto& [name, n] : fired.rules) report.rules[name] = static_cast<int>(n);
+  }
+  {
+    Stopwatch watch(report.milliseconds["schedule"]);
+    schedule::Options o;
+    o.reproducible = options.reproducible;
+    o.fast = options.fast;
+    o.panel_width = [&](DType t) { return e->runtime_->backend().panel_width(t); };
+    o.is_static = [&](int i) {
+      auto k = static_cast<size_t>(i);
+      return k < options.static_parameters.size() && options.static_parameters[k];
+    };
+    e->plan_ = schedule::make_plan(canonical, o);
+  }
+  {
+    Stopwatch watch(report.milliseconds["codegen"]);
+    e->load_kernels();
+  }
+  e->prepare();
+  report.ops_canonical = e->plan_.canonical_ops;
+  report.kernels = static_cast<int>(e->plan_.programs.size());
+  report.steps = static_cast<int>(e->plan_.steps.size());
+  return e;
+}
+
+}  // namespace hologram::runtime

@@ -1,0 +1,115 @@
+// runtime/executable.h: a compiled graph and how to run it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/runtime.h"
+#include "schedule/plan.h"
+
+namespace hologram::runtime {
+
+struct CompileOptions {
+  bool reproducible = false;
+  bool fast = false;
+  /// By parameter index: content that stays from call to call, so that what is computed from it alone may be kept.
+  std::vector<bool> static_parameters;
+};
+
+/// What compiling did, for stats() and explain().
+struct CompileReport {
+  std::map<std::string, double> milliseconds;  ///< by stage: canon, schedule, codegen, link
+  int ops_before = 0, ops_canonical = 0;
+  int kernels = 0;                             ///< distinct programs
+  int steps = 0;
+  int memory_hits = 0, disk_hits = 0, compiled = 0;
+  std::map<std::string, int> rules;            ///< rewrite rules that fired
+};
+
+/// The state of one call in progress: pointers of all slots. Leased from the executable, so that calls may overlap.
+struct Frame;
+
+/// How a call reaches the host framework.
+class Host {
+ public:
+  virtual ~Host() = default;
+  /// Runs a host step: its operands' pointers are in the frame; sets those of its results. Nonzero stops the call; the
+  /// host keeps the reason.
+  virtual int32_t call(const schedule::Step& step, Frame& frame) = 0;
+};
+
+/// Where results go: memory for output number `index`. Throws Error(out_of_memory).
+class Outputs {
+ public:
+  virtual ~Outputs() = default;
+  virtual void* allocate(int index, size_t bytes, Frame& frame) = 0;
+};
+
+struct Frame {
+  std::vector<void*> slots;        ///< address per plan slot
+  std::vector<int64_t> symbols;    ///< value per plan symbol
+  std::vector<void*> buffers;      ///< per step: keep pointer, then its buffers
+  std::vector<int64_t> arguments;  ///< per step: its program's symbols
+  std::vector<int64_t> totals, grains;
+  std::vector<int64_t> offsets;    ///< by slot: arena byte offset
+  int64_t arena_bytes = 0;
+  bool sized = false;              ///< sizes were computed for `symbols`
+};
+
+/// Immutable once made (apart from its caches); run() may be called from any number of threads at once.
+class Executable {
+ public:
+  /// Compiles a graph. Throws Error(unsupported), Error(invalid_argument) or Error(internal) naming the stage.
+  static std::shared_ptr<Executable> compile(const ir::Graph& graph, const CompileOptions& options,
+                                             std::shared_ptr<Runtime> runtime);
+
+  struct Arguments {
+    void* const* parameters;        ///< address per parameter
+    const int64_t* symbols;         ///< value per symbol
+    /// Per cache entry: whether its parameters have changed since the last call (null: always).
+    const bool* stale = nullptr;
+  };
+  /// Runs once. Returns 0 or what a host call or kernel returned. `frame` outlives the call's use of slot addresses.
+  int32_t run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
+
+  std::unique_ptr<Frame> lease();
+  void give_back(std::unique_ptr<Frame> frame);
+
+  const schedule::Plan& plan() const { return plan_; }
+  const CompileReport& report() const { return report_; }
+  Runtime& runtime() const { return *runtime_; }
+  /// StickyError bits set since the last call of this function.
+  int32_t take_errors() { return sticky_.exchange(0); }
+  /// Bytes held for values computed from static parameters (packed weights).
+  size_t cached_bytes() const;
+
+ private:
+  explicit Executable(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
+  void load_kernels();
+  void prepare();
+  void size(Frame& frame) const;
+  int32_t run_steps(Frame& frame, const Arguments& arguments, Host* host, size_t first, size_t last);
+  void bind(Frame& frame, int slot, void* address) const;
+
+  struct Place {
+    int slot;
+    size_t position;  // in Frame::buffers
+  };
+
+  std::shared_ptr<Runtime> runtime_;
+  schedule::Plan plan_;
+  CompileReport report_;
+  std::vector<std::shared_ptr<const CompiledKernel>> kernels_;  // by program
+  std::vector<size_t> first_buffer_, first_argument_;           // by step
+  std::vector<std::vector<size_t>> uses_;                       // by slot: positions in Frame::buffers
+  bool static_sizes_ = true;
+  std::vector<std::shared_ptr<void>> cached_;                   // by cache entry
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Frame>> idle_;
+  std::atomic<int32_t> sticky_{0};
+};
+
+}  // namespace hologram::runtime

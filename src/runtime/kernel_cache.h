@@ -1,0 +1,40 @@
+// runtime/kernel_cache.h: compiled kernels by content, in memory and on disk.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "backend/backend.h"
+#include "base/fingerprint.h"
+
+namespace hologram::runtime {
+
+/// Where a kernel came from.
+enum class KernelSource : uint8_t { memory, disk, compiled };
+
+/// Thread-safe; nothing is compiled under a lock. Kernels stay while someone uses them, and the most recent ones longer.
+class KernelCache {
+ public:
+  explicit KernelCache(const Backend& backend) : backend_(backend) {}
+
+  /// The kernel for a program (before expand_math), compiled if nobody has it. `source` (may be null) tells where it came from.
+  std::shared_ptr<const CompiledKernel> get(const atlas::Program& program, KernelSource* source = nullptr);
+
+  struct Stats {
+    uint64_t memory_hits = 0, disk_hits = 0, misses = 0;
+    size_t kernels = 0;  ///< in memory now
+  };
+  Stats stats() const;
+  /// Forgets every kernel that is not in use. Those on disk stay.
+  void clear();
+
+ private:
+  const Backend& backend_;
+  mutable std::mutex mutex_;
+  std::unordered_map<Fingerprint, std::shared_ptr<const CompiledKernel>> kernels_;
+  std::atomic<uint64_t> memory_hits_{0}, disk_hits_{0}, misses_{0};
+};
+
+}  // namespace hologram::runtime

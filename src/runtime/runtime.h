@@ -1,0 +1,36 @@
+// runtime/runtime.h: what compiled graphs share: backend, threads, memory and kernels.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "backend/backend.h"
+#include "runtime/boundary_pool.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/memory_pool.h"
+#include "runtime/thread_pool.h"
+
+namespace hologram::runtime {
+
+/// Thread-safe. Executables keep their runtime alive.
+class Runtime {
+ public:
+  /// `backend`: "cpu" or "interp". Throws Error(invalid_argument) for another name, Error(unavailable) where the machine
+  /// lacks it.
+  explicit Runtime(std::string_view backend);
+
+  const Backend& backend() const { return *backend_; }
+  ThreadPool& threads() { return threads_; }
+  MemoryPool& memory() { return memory_; }
+  BoundaryPool& boundary() { return boundary_; }
+  KernelCache& kernels() { return kernels_; }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  ThreadPool threads_;
+  MemoryPool memory_;
+  BoundaryPool boundary_;
+  KernelCache kernels_;
+};
+
+}  // namespace hologram::runtime

@@ -1,0 +1,182 @@
+// schedule/axes.cpp: merging and splitting the axes of a loop block, and the choice of its lanes.
+#include <algorithm>
+#include <functional>
+
+#include "schedule/lower.h"
+
+namespace hologram::schedule {
+namespace {
+
+using atlas::Axis;
+using atlas::AxisKind;
+using atlas::LoopBlock;
+
+void for_each_expr(LoopBlock& loop, const std::function<void(Expr&)>& f) {
+  for (Axis& a : loop.axes) f(a.extent);
+  for (auto& s : loop.stages)
+    for (auto& i : s.body.instrs) f(i.expr);
+}
+
+// Replaces axis k by `with(k)` in every expression.
+void substitute_axes(LoopBlock& loop, const std::function<Expr(int)>& with) {
+  for_each_expr(loop, [&](Expr& e) {
+    if (!e.has_axes()) return;
+    e = e.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind == Atom::Kind::axis) return with(a.id);
+      return std::nullopt;
+    });
+  });
+}
+
+Expr axis_of(const LoopBlock& loop, size_t i) { return Expr::axis(static_cast<int>(i), loop.axes[i].extent); }
+
+// Whether some extent depends on axis k.
+bool shapes_others(const LoopBlock& loop, size_t k) {
+  return std::any_of(loop.axes.begin(), loop.axes.end(),
+                     [&](const Axis& a) { return a.extent.has_axis(static_cast<int>(k)); });
+}
+
+void remove_units(LoopBlock& loop) {
+  bool rows = std::any_of(loop.stages.begin(), loop.stages.end(),
+                          [](const auto& s) { return s.kind != atlas::StageKind::point; });
+  std::vector<Axis> kept;
+  std::vector<int> place(loop.axes.size(), -1);
+  size_t row_count = 0;
+  for (size_t i = 0; i < loop.axes.size(); ++i) row_count += loop.axes[i].kind == AxisKind::row;
+  for (size_t i = 0; i < loop.axes.size(); ++i) {
+    bool row = loop.axes[i].kind == AxisKind::row;
+    if (loop.axes[i].extent.is(1) && !(row && rows && row_count == 1)) {
+      row_count -= row;
+      loop.parallel_rank -= !row;
+      continue;
+    }
+    place[i] = static_cast<int>(kept.size());
+    kept.push_back(loop.axes[i]);
+  }
+  if (kept.size() == loop.axes.size()) return;
+  loop.axes = std::move(kept);
+  substitute_axes(loop, [&](int k) {
+    int p = place[static_cast<size_t>(k)];
+    return p < 0 ? Expr(0) : Expr::axis(p, loop.axes[static_cast<size_t>(p)].extent);
+  });
+}
+
+// A constant by which some expression divides axis k whole, or 0.
+int64_t wanted_split(LoopBlock& loop, size_t k) {
+  const Expr& extent = loop.axes[k].extent;
+  bool innermost = k + 1 == loop.axes.size() || k + 1 == static_cast<size_t>(loop.parallel_rank);
+  int64_t found = 0;
+  auto test = [&](const Atom& a) {
+    if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return false;
+    const Atom* x = a.a->as_atom();
+    if (!x || x->kind != Atom::Kind::axis || x->id != static_cast<int>(k) || !a.b->is_const()) return false;
+    int64_t d = a.b->constant_value();
+    if (d <= 1 || (innermost && d < 16) || !extent.exact_div(Expr(d))) return false;
+    found = d;
+    return true;
+  };
+  for_each_expr(loop, [&](Expr& e) {
+    if (found == 0) e.any_atom(test);
+  });
+  return found;
+}
+
+bool split_once(LoopBlock& loop) {
+  if (loop.axes.size() >= 12) return false;
+  for (size_t k = 0; k < loop.axes.size(); ++k) {
+    if (shapes_others(loop, k)) continue;
+    int64_t d = wanted_split(loop, k);
+    if (d == 0) continue;
+    Expr outer = *loop.axes[k].extent.exact_div(Expr(d));
+    AxisKind kind = loop.axes[k].kind;
+    loop.axes[k].extent = outer;
+    loop.axes.insert(loop.axes.begin() + static_cast<ptrdiff_t>(k) + 1, {kind, Expr(d)});
+    loop.parallel_rank += kind == AxisKind::parallel;
+    auto at = static_cast<int>(k);
+    substitute_axes(loop, [&](int i) {
+      if (i < at) return axis_of(loop, static_cast<size_t>(i));
+      if (i > at) return axis_of(loop, static_cast<size_t>(i) + 1);
+      return axis_of(loop, k) * Expr(d) + axis_of(loop, k + 1);
+    });
+    return true;
+  }
+  return false;
+}
+
+// Whether axes k and k + 1 only ever appear as extent(k + 1) * i<k> + i<k + 1>, times something.
+bool mergeable(LoopBlock& loop, size_t k) {
+  if (loop.axes[k].kind != loop.axes[k + 1].kind) return false;
+  const Expr& inner = loop.axes[k + 1].extent;
+  if (inner.has_axes() || loop.axes[k].extent.has_axes()) return false;
+  auto i = static_cast<int>(k);
+  bool ok = true;
+  for_each_expr(loop, [&](Expr& e) {
+    if (!ok || (!e.has_axis(i) && !e.has_axis(i + 1))) return;
+    auto outer_part = e.linear_in_axis(i);
+    if (!outer_part) {
+      ok = false;
+      return;
+    }
+    auto inner_part = outer_part->second.linear_in_axis(i + 1);
+    ok = inner_part && !outer_part->first.has_axis(i + 1) && outer_part->first == inner * inner_part->first;
+  });
+  return ok;
+}
+
+bool merge_once(LoopBlock& loop) {
+  for (size_t k = 0; k + 1 < loop.axes.size(); ++k) {
+    if (!mergeable(loop, k)) continue;
+    AxisKind kind = loop.axes[k].kind;
+    loop.axes[k].extent = loop.axes[k].extent * loop.axes[k + 1].extent;
+    loop.axes.erase(loop.axes.begin() + static_cast<ptrdiff_t>(k) + 1);
+    loop.parallel_rank -= kind == AxisKind::parallel;
+    auto at = static_cast<int>(k);
+    substitute_axes(loop, [&](int i) {
+      if (i == at) return Expr(0);
+      if (i == at + 1) return axis_of(loop, k);
+      return axis_of(loop, static_cast<size_t>(i < at ? i : i - 1));
+    });
+    return true;
+  }
+  return false;
+}
+
+// How well memory is walked along axis k.
+int contiguity(const LoopBlock& loop, int k) {
+  int score = 0;
+  for (const auto& s : loop.stages)
+    for (const auto& i : s.body.instrs) {
+      if (i.code != atlas::Code::load && i.code != atlas::Code::store) continue;
+      if (!i.expr.has_axis(k)) continue;
+      auto part = i.expr.linear_in_axis(k);
+      score += part && part->first.is(1) ? 2 : -2;
+    }
+  return score;
+}
+
+void choose_lanes(LoopBlock& loop) {
+  bool serial = false, rows = false;
+  for (const auto& s : loop.stages) {
+    serial |= s.kind == atlas::StageKind::serial_row;
+    rows |= s.kind == atlas::StageKind::row;
+  }
+  int last_parallel = loop.parallel_rank - 1;
+  int last_row = rows && !serial ? static_cast<int>(loop.axes.size()) - 1 : -1;
+  loop.lane_axis = last_parallel;
+  if (last_row < 0 || static_cast<size_t>(last_row) < static_cast<size_t>(loop.parallel_rank)) return;
+  if (last_parallel < 0 || contiguity(loop, last_row) >= contiguity(loop, last_parallel)) loop.lane_axis = last_row;
+}
+
+}  // namespace
+
+void simplify_axes(LoopBlock& loop) {
+  remove_units(loop);
+  for (int round = 0; round < 8 && split_once(loop); ++round) {
+  }
+  remove_units(loop);
+  while (merge_once(loop)) {
+  }
+  choose_lanes(loop);
+}
+
+}  // namespace hologram::schedule

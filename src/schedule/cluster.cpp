@@ -1,0 +1,274 @@
+// schedule/cluster.cpp: one cluster per root, and what each cluster reads.
+#include "schedule/cluster.h"
+
+#include <algorithm>
+#include <set>
+
+namespace hologram::schedule {
+
+using ir::Op;
+using ir::OpKind;
+using ir::Value;
+
+bool Cluster::has_rows() const {
+  return std::any_of(axes.begin(), axes.end(), [](const ClusterAxis& a) { return a.row; });
+}
+
+const Member* Cluster::find(Value node) const {
+  for (const Member& m : members)
+    if (m.node == node) return &m;
+  return nullptr;
+}
+
+TakeParts split_take(Value node, const Index& index, size_t index_rank) {
+  auto axis = static_cast<ptrdiff_t>(node->attrs.ints[0]);
+  auto rank = static_cast<ptrdiff_t>(index_rank);
+  return {Index(index.begin(), index.begin() + axis),
+          Index(index.begin() + axis, index.begin() + axis + rank),
+          Index(index.begin() + axis + rank, index.end())};
+}
+
+int batch_rank(const Cluster& c) {
+  return c.anchor->rank() - 2;
+}
+
+namespace {
+
+struct Visited {
+  Value node;
+  Index index;
+};
+
+struct VisitedHash {
+  size_t operator()(const Visited& v) const {
+    size_t h = v.node->hash;
+    for (const Expr& e : v.index) h = h * 31 + e.hash();
+    return h;
+  }
+};
+
+struct VisitedEqual {
+  bool operator()(const Visited& a, const Visited& b) const {
+    return a.node == b.node && a.index == b.index;
+  }
+};
+
+}  // namespace
+
+void Clustering::walk(Value start, const Index& start_index, const AccessFn& visit,
+                      const std::function<bool(Value)>& inside) const {
+  std::unordered_map<Visited, char, VisitedHash, VisitedEqual> seen;
+  int fresh = 0;
+  std::function<void(Value, const Index&, bool)> go = [&](Value n, const Index& index, bool first) {
+    if (!first) {
+      if (n->is(Op::constant) || n->is(Op::iota)) return;
+      if (!seen.emplace(Visited{n, index}, 0).second) return;
+      if (n->is(Op::parameter) || (root_[n->id] && !inside(n))) return visit(n, index);
+      if (root_[n->id]) visit(n, index);
+    }
+    OpKind kind = ir::info(n->op).kind;
+    if (n->is(Op::take)) {
+      Value operand = n->input(0), indices = n->input(1);
+      TakeParts p = split_take(n, index, indices->shape.size());
+      go(indices, p.indices, false);
+      Index at = p.before;
+      at.push_back(Expr::value(fresh++, operand->shape[p.before.size()]));
+      at.insert(at.end(), p.after.begin(), p.after.end());
+      go(operand, at, false);
+    } else if (ir::is_elementwise(n->op) || kind == OpKind::movement) {
+      for (size_t i = 0; i < n->inputs.size(); ++i) go(n->input(i), input_index(n, i, index), false);
+    }
+  };
+  go(start, start_index, true);
+}
+
+void Clustering::for_each_access(const Cluster& c, const AccessFn& visit) const {
+  auto inside = [&](Value v) { return v != c.anchor && c.find(v) != nullptr; };
+  auto none = [](Value) { return false; };
+  auto root_or_below = [&](Value v, const Index& index) {
+    if (v->is(Op::constant) || v->is(Op::iota)) return;
+    if (v->is(Op::parameter) || root_[v->id]) {
+      visit(v, index);
+      if (!v->is(Op::parameter) && inside(v) && !c.find(v)->operand.empty()) return;
+      if (v->is(Op::parameter) || !inside(v)) return;
+    }
+    walk(v, index, visit, inside);
+  };
+  auto axis = [&](size_t i) { return Expr::axis(c.axes[i].id, c.axes[i].extent); };
+  for (const Member& m : c.members) {
+    OpKind kind = ir::info(m.node->op).kind;
+    if (kind == OpKind::reduce || kind == OpKind::reduce_index || kind == OpKind::scan)
+      root_or_below(m.node->input(), m.operand);
+    else if (m.node != c.anchor)
+      walk(m.node, m.index, visit, inside);
+  }
+  if (!c.anchor || c.kind == ClusterKind::scan) return;
+  Value a = c.anchor;
+  if (c.kind == ClusterKind::product) {
+    auto b = static_cast<size_t>(batch_rank(c));
+    Index l, r;
+    for (size_t i = 0; i < b; ++i) l.push_back(c.members[0].index[i]);
+    r = l;
+    l.insert(l.end(), {axis(c.axes.size() - 3), axis(c.axes.size() - 1)});
+    r.insert(r.end(), {axis(c.axes.size() - 1), axis(c.axes.size() - 2)});
+    root_or_below(a->input(0), l);
+    root_or_below(a->input(1), r);
+    return;
+  }
+  // Attention, scatter, host calls: only which roots they read matters.
+  for (Value in : a->inputs) {
+    Index any(in->shape.size());
+    for (size_t i = 0; i < any.size(); ++i) any[i] = Expr::value(static_cast<int>(1000 + i), in->shape[i]);
+    if (in->is(Op::parameter) || root_[in->id])
+      visit(in, any);
+    else
+      walk(in, any, visit, none);
+  }
+}
+
+int Clustering::cluster_of(Value v) const {
+  auto it = home_.find(v);
+  return it == home_.end() ? -1 : it->second;
+}
+
+std::vector<int> Clustering::dependencies(const Cluster& c) const {
+  std::set<int> out;
+  for_each_access(c, [&](Value v, const Index&) {
+    int k = cluster_of(v);
+    if (k >= 0 && &clusters_[static_cast<size_t>(k)] != &c) out.insert(k);
+  });
+  return {out.begin(), out.end()};
+}
+
+// New axes for the dimensions of `shape` (none for dimensions of 1) and the coordinates made of them.
+Index Clustering::axes_index(Cluster& c, const Shape& shape, bool row) {
+  Index out;
+  for (const Expr& d : shape) {
+    if (d.is(1)) {
+      out.push_back(Expr(0));
+      continue;
+    }
+    c.axes.push_back(new_axis(d, row));
+    out.push_back(Expr::axis(c.axes.back().id, d));
+  }
+  return out;
+}
+
+namespace {
+
+bool is_small(const Expr& e, int64_t limit) { return e.is_const() && e.constant_value() <= limit; }
+
+// A sum over very many elements per result with few results: its blocks should run in parallel.
+bool should_split(Value v, const Shape& parallel, const Shape& row) {
+  if (v->is(Op::reduce_argmax) || v->is(Op::reduce_argmin)) return false;
+  Expr n = numel(row);
+  return is_small(numel(parallel), 512) && !is_small(n, 16383);
+}
+
+}  // namespace
+
+void Clustering::make_clusters() {
+  for (Value v : live_) {
+    if (!root_[v->id] || v->is(Op::parameter) || v->is(Op::host_result)) continue;
+    Cluster c;
+    Member m{v, {}, {}};
+    OpKind kind = ir::info(v->op).kind;
+    if (kind == OpKind::reduce || kind == OpKind::reduce_index) {
+      Value x = v->input();
+      Shape parallel, row;
+      std::vector<char> reduced(x->shape.size(), 0);
+      for (int64_t a : v->attrs.ints) reduced[static_cast<size_t>(a)] = 1;
+      for (size_t i = 0; i < x->shape.size(); ++i) (reduced[i] ? row : parallel).push_back(x->shape[i]);
+      m.index = axes_index(c, parallel, false);
+      Index r = axes_index(c, row, true);
+      size_t p = 0, q = 0;
+      for (size_t i = 0; i < x->shape.size(); ++i) m.operand.push_back(reduced[i] ? r[q++] : m.index[p++]);
+      c.split = should_split(v, parallel, row);
+      if (r.empty() || std::none_of(c.axes.begin(), c.axes.end(), [](auto& a) { return a.row; }))
+        c.axes.push_back(new_axis(Expr(1), true));
+    } else if (kind == OpKind::dot) {
+      c.kind = ClusterKind::product;
+      c.anchor = v;
+      for (size_t i = 0; i < v->shape.size(); ++i) {
+        bool matrix = i + 2 >= v->shape.size();
+        if (v->shape[i].is(1) && !matrix) {
+          m.index.push_back(Expr(0));
+          continue;
+        }
+        c.axes.push_back(new_axis(v->shape[i], false));
+        m.index.push_back(Expr::axis(c.axes.back().id, v->shape[i]));
+      }
+      c.axes.push_back(new_axis(v->input(0)->shape.back(), true));
+    } else if (kind == OpKind::attention) {
+      c.kind = ClusterKind::attention;
+      c.anchor = v;
+      for (const Expr& d : v->shape) {
+        c.axes.push_back(new_axis(d, false));
+        m.index.push_back(Expr::axis(c.axes.back().id, d));
+      }
+      c.axes.push_back(new_axis(v->input(1)->shape[v->input(1)->shape.size() - 2], true));
+      c.axes.push_back(new_axis(v->input(0)->shape.back(), true));
+    } else if (kind == OpKind::scan) {
+      c.kind = ClusterKind::scan;
+      c.anchor = v;
+      auto axis = static_cast<size_t>(v->attrs.ints[0]);
+      for (size_t i = 0; i < v->shape.size(); ++i) {
+        ClusterAxis a = new_axis(v->shape[i], i == axis);
+        m.index.push_back(Expr::axis(a.id, a.extent));
+        c.axes.push_back(a);
+      }
+      std::stable_partition(c.axes.begin(), c.axes.end(), [](const ClusterAxis& a) { return !a.row; });
+      m.operand = m.index;
+    } else if (kind == OpKind::scatter) {
+      c.kind = ClusterKind::scatter;
+      c.anchor = v;
+    } else if (kind == OpKind::external) {
+      c.kind = ClusterKind::host;
+      c.anchor = v;
+    } else {
+      m.index = axes_index(c, v->shape, false);
+    }
+    c.members.push_back(std::move(m));
+    c.cost = 1;
+    home_[v] = static_cast<int>(clusters_.size());
+    clusters_.push_back(std::move(c));
+  }
+  for (Value v : live_)
+    if (v->is(Op::host_result)) home_[v] = home_.at(v->input());
+  for (const Cluster& c : clusters_) depends_.push_back(dependencies(c));
+}
+
+Clustering::Clustering(const ir::Graph& graph, const Options& options)
+    : graph_(graph), options_(options), live_(ir::live_nodes(graph)) {
+  choose_roots();
+  make_clusters();
+  fuse();
+  sort();
+}
+
+// Drops dead clusters and orders the rest so that producers come first; among ready ones the earliest node goes first.
+void Clustering::sort() {
+  std::vector<int> order;
+  std::vector<char> done(clusters_.size(), 0);
+  std::function<void(int)> visit = [&](int k) {
+    auto i = static_cast<size_t>(k);
+    if (done[i]) return;
+    done[i] = 1;
+    for (int d : depends_[i]) visit(d);
+    order.push_back(k);
+  };
+  for (size_t i = 0; i < clusters_.size(); ++i)
+    if (!clusters_[i].dead) visit(static_cast<int>(i));
+  std::vector<int> place(clusters_.size(), -1);
+  std::vector<Cluster> sorted;
+  for (int k : order) {
+    place[static_cast<size_t>(k)] = static_cast<int>(sorted.size());
+    sorted.push_back(std::move(clusters_[static_cast<size_t>(k)]));
+  }
+  for (auto& [node, k] : home_) k = place[static_cast<size_t>(k)];
+  clusters_ = std::move(sorted);
+  depends_.clear();
+  for (const Cluster& c : clusters_) depends_.push_back(dependencies(c));
+}
+
+}  // namespace hologram::schedule

@@ -1,0 +1,96 @@
+// schedule/cluster.h: which operations share a kernel.
+#pragma once
+
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "schedule/index.h"
+#include "schedule/plan.h"
+
+namespace hologram::schedule {
+
+/// An iteration axis; ids are unique over all clusters.
+struct ClusterAxis {
+  int id;
+  Expr extent;
+  bool row = false;  ///< reduced over (or run along) by the cluster's reductions
+};
+
+/// A node that a cluster computes.
+struct Member {
+  ir::Value node;
+  Index index;    ///< its coordinates in terms of the cluster's axes
+  Index operand;  ///< reductions and scans: the operand's coordinates
+};
+
+enum class ClusterKind : uint8_t { loop, product, attention, scatter, scan, host };
+
+/// One future kernel (or host call). Loop: parallel axes, then row axes. Product: batch…, m, n, then k. Attention: batch…,
+/// query, value depth, then key, depth. Scatter and scan: see lower.cpp.
+struct Cluster {
+  ClusterKind kind = ClusterKind::loop;
+  std::vector<ClusterAxis> axes;
+  std::vector<Member> members;
+  ir::Value anchor = nullptr;  ///< the product, attention, scatter, scan or host call
+  bool split = false;          ///< long reduction with few parallel points: blocks become parallel
+  bool dead = false;
+  int cost = 0;                ///< operations in the bodies, to bound their growth
+
+  bool has_rows() const;
+  const Member* find(ir::Value node) const;
+};
+
+/// The nodes that get a buffer or a place in a kernel of their own; everything else is computed where it is read.
+class Clustering {
+ public:
+  Clustering(const ir::Graph& graph, const Options& options);
+
+  /// In an order in which producers come before consumers.
+  const std::vector<Cluster>& clusters() const { return clusters_; }
+  bool is_root(ir::Value v) const { return root_[v->id]; }
+  /// The cluster that computes a root, or -1 (parameters).
+  int cluster_of(ir::Value v) const;
+
+  /// Every read of a root (or parameter) from the expressions of a cluster.
+  using AccessFn = std::function<void(ir::Value, const Index&)>;
+  void for_each_access(const Cluster& c, const AccessFn& visit) const;
+  /// The same below one node; `inside` nodes are walked through although they are roots.
+  void walk(ir::Value node, const Index& index, const AccessFn& visit,
+            const std::function<bool(ir::Value)>& inside) const;
+
+ private:
+  void choose_roots();
+  void make_clusters();
+  void fuse();
+  bool merge(int producer, int consumer);
+  bool merge_loops(const Cluster& a, const Cluster& b, Cluster& out) const;
+  bool merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out) const;
+  bool merge_siblings(int a, int b);
+  bool path_around(int from, int to) const;
+  std::vector<int> dependencies(const Cluster& c) const;
+  void replace(int a, int b, Cluster merged);
+  void sort();
+  ClusterAxis new_axis(const Expr& extent, bool row) { return {next_axis_++, extent, row}; }
+  Index axes_index(Cluster& c, const Shape& shape, bool row);
+
+  const ir::Graph& graph_;
+  const Options& options_;
+  std::vector<ir::Value> live_;
+  std::vector<char> root_;
+  std::vector<Cluster> clusters_;
+  std::vector<std::vector<int>> depends_;  // by cluster
+  std::unordered_map<ir::Value, int> home_;
+  int next_axis_ = 0;
+};
+
+/// Number of batch axes of a product's or attention's cluster.
+int batch_rank(const Cluster& c);
+
+/// Splits the coordinates of a take's or scatter's result-like tensor [a…, i…, b…].
+struct TakeParts {
+  Index before, indices, after;
+};
+TakeParts split_take(ir::Value node, const Index& index, size_t index_rank);
+
+}  // namespace hologram::schedule

@@ -1,0 +1,151 @@
+// schedule/emit.cpp: expressions of the graph → bodies of Atlas programs.
+#include "schedule/emit.h"
+
+#include "ir/scalar.h"
+#include "schedule/cluster.h"
+
+namespace hologram::schedule {
+
+using atlas::Access;
+using atlas::Val;
+using ir::Op;
+using ir::OpKind;
+using ir::Value;
+
+int Kernel::buffer(int slot, Access access) {
+  auto [it, added] = number_.emplace(slot, static_cast<int>(program.buffers.size()));
+  if (added) {
+    const Slot& s = slots_[static_cast<size_t>(slot)];
+    Expr extent(1);
+    for (size_t i = 0; i < s.shape.size(); ++i) extent += (s.shape[i] - Expr(1)) * s.strides[i];
+    program.buffers.push_back({s.dtype, access, extent});
+    buffers.push_back(slot);
+  }
+  Access& now = program.buffers[static_cast<size_t>(it->second)].access;
+  if (now != access) now = Access::read_write;
+  return it->second;
+}
+
+int Kernel::scratch(DType dtype, const Expr& extent) {
+  program.buffers.push_back({dtype, Access::scratch, extent});
+  return static_cast<int>(program.buffers.size()) - 1;
+}
+
+size_t Emitter::KeyHash::operator()(const Key& k) const {
+  size_t h = k.node->hash * 31 + k.guard;
+  for (const Expr& e : k.index) h = h * 31 + e.hash();
+  return h;
+}
+
+Val Emitter::widen(Val v) {
+  return v.type == DType::f16 || v.type == DType::bf16 ? b_.cast(v, DType::f32) : v;
+}
+
+Val Emitter::convert(Val v, DType to, Op how) {
+  if (v.type == to) return v;
+  if (how == Op::bitcast) return b_.cast(v, to, how);
+  v = widen(v);
+  DType direct = compute_type(to);
+  if (v.type != direct) v = b_.cast(v, direct, how);
+  return direct == to ? v : b_.cast(v, to);
+}
+
+Val Emitter::load(int slot, const Index& index, Val guard) {
+  int buffer = kernel_.buffer(slot, Access::read);
+  const Slot& s = kernel_.slot(slot);
+  return b_.load(buffer, s.dtype, offset_of(index, s.strides), guard);
+}
+
+void Emitter::store(int slot, const Index& index, Val value, Val guard) {
+  int buffer = kernel_.buffer(slot, Access::write);
+  b_.store(buffer, offset_of(index, kernel_.slot(slot).strides), value, guard);
+}
+
+Val Emitter::within(const Expr& e, const Expr& extent, Val guard) {
+  auto both = [&](Val g) { guard = guard.id == atlas::no_value ? g : b_.op(Op::bit_and, guard, g); };
+  if (!provably_nonnegative(e)) both(b_.le(b_.integer(DType::i64, 0), b_.index(e)));
+  if (!provably_less(e, extent)) both(b_.lt(b_.index(e), b_.index(extent)));
+  return guard;
+}
+
+Expr Emitter::index_value(Value indices, const Index& at, const Expr& extent, Val guard) {
+  Val i = convert(value(indices, at, guard), DType::i64);
+  if (guard.id != atlas::no_value) i = b_.select(guard, i, b_.integer(DType::i64, 0));
+  Val clamped = b_.clamp_index(i, extent);
+  return Expr::value(static_cast<int>(clamped.id), extent);
+}
+
+Val Emitter::value(Value v, const Index& index, Val guard) {
+  if (v->is(Op::constant)) return b_.constant(v->dtype, v->attrs.bits);
+  if (v->is(Op::iota))
+    return convert(b_.index(index[static_cast<size_t>(v->attrs.ints[0])]), v->dtype);
+  Key key{v, guard.id, index};
+  if (auto it = memo_.find(key); it != memo_.end()) return it->second;
+  Val out;
+  if (auto local = local_(v, index))
+    out = *local;
+  else if (is_buffered_(v))
+    out = load(slot_of_(v), index, guard);
+  else
+    out = compute(v, index, guard);
+  memo_.emplace(std::move(key), out);
+  return out;
+}
+
+Val Emitter::compute(Value v, const Index& index, Val guard) {
+  if (v->is(Op::take)) {
+    Value operand = v->input(0), indices = v->input(1);
+    TakeParts p = split_take(v, index, indices->shape.size());
+    Index at = p.before;
+    at.push_back(index_value(indices, p.indices, operand->shape[p.before.size()], guard));
+    at.insert(at.end(), p.after.begin(), p.after.end());
+    return value(operand, at, guard);
+  }
+  if (v->is(Op::pad)) {
+    Index at = input_index(v, 0, index);
+    Val g = guard;
+    for (size_t i = 0; i < at.size(); ++i) g = within(at[i], v->input()->shape[i], g);
+    Val x = value(v->input(), at, g);
+    if (g.id == guard.id) return x;
+    return b_.select(g, x, b_.constant(v->dtype, v->attrs.bits));
+  }
+  if (v->is(Op::concat)) {
+    auto axis = static_cast<size_t>(v->attrs.ints[0]);
+    Val out;
+    for (size_t k = v->inputs.size(); k-- > 0;) {
+      Index at = input_index(v, k, index);
+      Val g = within(at[axis], v->input(k)->shape[axis], guard);
+      Val x = value(v->input(k), at, g);
+      if (out.id == atlas::no_value) {
+        out = x;
+        continue;
+      }
+      Expr next = concat_start(v, k + 1);
+      out = b_.select(b_.lt(b_.index(index[axis]), b_.index(next)), x, out);
+    }
+    return out;
+  }
+  if (ir::info(v->op).kind == OpKind::movement) return value(v->input(), input_index(v, 0, index), guard);
+  if (!ir::is_elementwise(v->op))
+    fail(ErrorCode::internal, "schedule: {} reached where an expression is expected", ir::name_of(v->op));
+  Val out = elementwise(v, index, guard);
+  if (on_compute) on_compute(v, index, out);
+  return out;
+}
+
+Val Emitter::elementwise(Value v, const Index& index, Val guard) {
+  if (ir::info(v->op).kind == OpKind::cast) return convert(value(v->input(), index, guard), v->dtype, v->op);
+  if (v->is(Op::select))
+    return b_.select(value(v->input(0), index, guard), value(v->input(1), index, guard),
+                     value(v->input(2), index, guard));
+  Val x[3];
+  for (size_t i = 0; i < v->inputs.size(); ++i) x[i] = widen(value(v->input(i), index, guard));
+  if (guard.id != atlas::no_value && (v->is(Op::div) || v->is(Op::rem)) && is_int(x[1].type))
+    x[1] = b_.select(guard, x[1], b_.integer(x[1].type, 1));  // unread divisors must not raise the error
+  Val out = v->inputs.size() == 1   ? b_.op(v->op, x[0])
+            : v->inputs.size() == 2 ? b_.op(v->op, x[0], x[1])
+                                    : b_.op(v->op, x[0], x[1], x[2]);
+  return ir::info(v->op).kind == OpKind::compare ? out : convert(out, v->dtype);
+}
+
+}  // namespace hologram::schedule

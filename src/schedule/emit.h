@@ -1,0 +1,86 @@
+// schedule/emit.h: expressions of the graph → bodies of Atlas programs.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "atlas/builder.h"
+#include "schedule/index.h"
+#include "schedule/plan.h"
+
+namespace hologram::schedule {
+
+/// A program under construction and the plan's slot behind each of its buffers.
+class Kernel {
+ public:
+  Kernel(const std::vector<Slot>& slots) : slots_(slots) {}
+
+  /// The program's buffer number for a slot; repeated use widens the access.
+  int buffer(int slot, atlas::Access access);
+  /// A private buffer of `extent` elements.
+  int scratch(DType dtype, const Expr& extent);
+  const Slot& slot(int s) const { return slots_[static_cast<size_t>(s)]; }
+
+  atlas::Program program;
+  std::vector<int> buffers;  ///< slots of the buffers that are not scratch
+
+ private:
+  const std::vector<Slot>& slots_;
+  std::map<int, int> number_;
+};
+
+/// Writes one body: values of graph nodes at given coordinates.
+class Emitter {
+ public:
+  /// What a node is in this body when it is not computed from its operands: an accumulator, a scratch value …
+  using Local = std::function<std::optional<atlas::Val>(ir::Value, const Index&)>;
+
+  Emitter(Kernel& kernel, atlas::Body& body, std::function<int(ir::Value)> slot_of,
+          std::function<bool(ir::Value)> is_buffered, Local local)
+      : kernel_(kernel), b_(body), slot_of_(std::move(slot_of)),
+        is_buffered_(std::move(is_buffered)), local_(std::move(local)) {}
+
+  /// The element of `v` at `index`, in v's dtype. Where `guard` is false nothing is read and the value is arbitrary.
+  atlas::Val value(ir::Value v, const Index& index, atlas::Val guard = {});
+  /// The element of v computed from its operands even if it has a buffer.
+  atlas::Val compute(ir::Value v, const Index& index, atlas::Val guard = {});
+  void store(int slot, const Index& index, atlas::Val value, atlas::Val guard = {});
+  /// f16 and bf16 become f32; others stay.
+  atlas::Val widen(atlas::Val v);
+  /// Conversion between any two dtypes, by way of f32 for the half types.
+  atlas::Val convert(atlas::Val v, DType to, ir::Op how = ir::Op::cast);
+  /// A conjunction of "0 <= e < extent" where it is not already certain, joined to `guard`.
+  atlas::Val within(const Expr& e, const Expr& extent, atlas::Val guard);
+  /// The index value loaded for a take or scatter, as an expression.
+  Expr index_value(ir::Value indices, const Index& at, const Expr& extent, atlas::Val guard);
+
+  atlas::BodyBuilder& builder() { return b_; }
+  /// Called with every element-wise node computed at an index.
+  std::function<void(ir::Value, const Index&, atlas::Val)> on_compute;
+
+ private:
+  atlas::Val elementwise(ir::Value v, const Index& index, atlas::Val guard);
+  atlas::Val load(int slot, const Index& index, atlas::Val guard);
+
+  struct Key {
+    ir::Value node;
+    atlas::ValueId guard;
+    Index index;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& k) const;
+  };
+
+  Kernel& kernel_;
+  atlas::BodyBuilder b_;
+  std::function<int(ir::Value)> slot_of_;
+  std::function<bool(ir::Value)> is_buffered_;
+  Local local_;
+  std::unordered_map<Key, atlas::Val, KeyHash> memo_;
+};
+
+}  // namespace hologram::schedule

@@ -1,0 +1,270 @@
+// schedule/fuse.cpp: merging clusters into fewer kernels.
+//
+// A producer merges into its consumer when each of the consumer's reads tells where in the consumer's iteration space
+// the producer's element is computed: its axes then become the consumer's.
+#include <algorithm>
+#include <map>
+
+#include "schedule/cluster.h"
+
+namespace hologram::schedule {
+namespace {
+
+using ir::Op;
+using ir::Value;
+
+using AxisMap = std::map<int, Expr>;
+
+constexpr int max_members = 64;
+
+Index substitute(const Index& index, const AxisMap& map) {
+  Index out;
+  for (const Expr& e : index)
+    out.push_back(e.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind != Atom::Kind::axis) return std::nullopt;
+      auto it = map.find(a.id);
+      return it == map.end() ? std::nullopt : std::optional(it->second);
+    }));
+  return out;
+}
+
+// Extends `map` (axes of the producer → axes of the consumer) so that the member's own index becomes `read`.
+bool unify(const Index& own, const Index& read, AxisMap& map) {
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (own[i].is_const()) {
+      if (!(own[i] == read[i])) return false;
+      continue;
+    }
+    const Atom* a = single_axis(own[i]);
+    const Atom* to = single_axis(read[i]);
+    if (!a || !to || !(*a->a == *to->a)) return false;
+    auto [it, added] = map.emplace(a->id, read[i]);
+    if (!added && !(it->second == read[i])) return false;
+  }
+  return true;
+}
+
+bool injective(const AxisMap& map) {
+  for (auto i = map.begin(); i != map.end(); ++i)
+    for (auto j = map.begin(); j != i; ++j)
+      if (i->second == j->second) return false;
+  return true;
+}
+
+bool maps_to(const AxisMap& map, int axis) {
+  return std::any_of(map.begin(), map.end(),
+                     [&](const auto& p) { return single_axis(p.second)->id == axis; });
+}
+
+Expr as_expr(const ClusterAxis& a) { return Expr::axis(a.id, a.extent); }
+
+std::vector<ClusterAxis> axes_of(const Cluster& c, bool row) {
+  std::vector<ClusterAxis> out;
+  for (const ClusterAxis& a : c.axes)
+    if (a.row == row) out.push_back(a);
+  return out;
+}
+
+void append_members(Cluster& out, const Cluster& from, const AxisMap& map) {
+  for (const Member& m : from.members)
+    out.members.push_back({m.node, substitute(m.index, map), substitute(m.operand, map)});
+}
+
+// Maps the producer's row axes to `targets` in order.
+bool map_rows(const std::vector<ClusterAxis>& rows, const std::vector<ClusterAxis>& targets, AxisMap& map) {
+  if (rows.size() != targets.size()) return false;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!(rows[i].extent == targets[i].extent)) return false;
+    auto [it, added] = map.emplace(rows[i].id, as_expr(targets[i]));
+    if (!added && single_axis(it->second)->id != targets[i].id) return false;
+  }
+  return true;
+}
+
+bool same_set(const AxisMap& map, const std::vector<ClusterAxis>& from, const std::vector<ClusterAxis>& to) {
+  if (from.size() != to.size()) return false;
+  for (const ClusterAxis& a : from) {
+    auto it = map.find(a.id);
+    if (it == map.end()) return false;
+    int id = single_axis(it->second)->id;
+    if (std::none_of(to.begin(), to.end(), [&](const ClusterAxis& t) { return t.id == id; })) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool Clustering::merge_loops(const Cluster& a, const Cluster& b, Cluster& out) const {
+  AxisMap map;
+  bool ok = true;
+  for_each_access(b, [&](Value v, const Index& read) {
+    if (const Member* m = a.find(v)) ok = ok && unify(m->index, read, map);
+  });
+  if (!ok || map.empty() || !injective(map)) {
+    // Single elements (no axes at all) may still join one another.
+    if (!ok || !map.empty() || !a.axes.empty() || !b.axes.empty()) return false;
+  }
+  auto pa = axes_of(a, false), ra = axes_of(a, true), pb = axes_of(b, false), rb = axes_of(b, true);
+  out = b;
+  out.cost = a.cost + b.cost;
+  out.split = a.split || b.split;
+  bool rows_read = std::any_of(ra.begin(), ra.end(), [&](const ClusterAxis& r) { return map.count(r.id) > 0; });
+  if (ra.empty()) {
+    bool all = same_set(map, pa, b.axes);
+    bool points = !rb.empty() && !b.split && same_set(map, pa, pb);
+    if (!all && !points) return false;
+  } else if (rb.empty()) {
+    std::vector<ClusterAxis> rest;
+    for (const ClusterAxis& x : pb) {
+      bool taken = std::any_of(pa.begin(), pa.end(), [&](const ClusterAxis& p) {
+        auto it = map.find(p.id);
+        return it != map.end() && single_axis(it->second)->id == x.id;
+      });
+      if (!taken) rest.push_back(x);
+    }
+    if (pb.size() - rest.size() != pa.size()) return false;
+    if (rest.empty()) {
+      if (rows_read) return false;
+      for (const ClusterAxis& r : ra) out.axes.push_back(r);
+    } else {
+      if (a.split || !map_rows(ra, rest, map)) return false;
+      out.axes.clear();
+      for (const ClusterAxis& x : pb)
+        if (std::none_of(rest.begin(), rest.end(), [&](const ClusterAxis& r) { return r.id == x.id; }))
+          out.axes.push_back(x);
+      for (ClusterAxis r : rest) {
+        r.row = true;
+        out.axes.push_back(r);
+      }
+    }
+  } else {
+    if (a.split || b.split || !same_set(map, pa, pb) || !map_rows(ra, rb, map)) return false;
+  }
+  out.members.clear();
+  append_members(out, a, map);
+  append_members(out, b, {});
+  return true;
+}
+
+bool Clustering::merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out) const {
+  if (b.has_rows()) return false;
+  AxisMap map;  // axes of the consumer → expressions over the product's axes
+  bool ok = true;
+  for_each_access(b, [&](Value v, const Index& read) {
+    const Member* m = a.find(v);
+    if (!m || !ok) return;
+    Shape extents;
+    for (const Expr& d : m->node->shape) extents.push_back(d);
+    auto solved = invert(read, m->index, extents);
+    if (!solved) {
+      ok = false;
+      return;
+    }
+    for (auto& [id, e] : *solved) {
+      auto [it, added] = map.emplace(id, e);
+      if (!added && !(it->second == e)) ok = false;
+    }
+  });
+  if (!ok || map.size() != b.axes.size()) return false;
+  out = a;
+  out.cost = a.cost + b.cost;
+  append_members(out, b, map);
+  return true;
+}
+
+// True if `to` needs something that needs `from`, other than directly.
+bool Clustering::path_around(int from, int to) const {
+  std::vector<char> seen(clusters_.size(), 0);
+  std::vector<int> stack;
+  for (int d : depends_[static_cast<size_t>(to)])
+    if (d != from) stack.push_back(d);
+  while (!stack.empty()) {
+    int k = stack.back();
+    stack.pop_back();
+    if (k == from) return true;
+    if (seen[static_cast<size_t>(k)]++) continue;
+    for (int d : depends_[static_cast<size_t>(k)]) stack.push_back(d);
+  }
+  return false;
+}
+
+// `merged` takes the place of cluster b; a goes.
+void Clustering::replace(int a, int b, Cluster merged) {
+  for (const Member& m : merged.members) home_[m.node] = b;
+  auto ia = static_cast<size_t>(a), ib = static_cast<size_t>(b);
+  clusters_[ia].dead = true;
+  clusters_[ib] = std::move(merged);
+  std::vector<int>& mine = depends_[ib];
+  mine.insert(mine.end(), depends_[ia].begin(), depends_[ia].end());
+  depends_[ia].clear();
+  for (std::vector<int>& list : depends_) {
+    std::replace(list.begin(), list.end(), a, b);
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+  std::erase(mine, b);
+}
+
+bool Clustering::merge(int a, int b) {
+  const Cluster &x = clusters_[static_cast<size_t>(a)], &y = clusters_[static_cast<size_t>(b)];
+  if (y.kind != ClusterKind::loop) return false;
+  if (x.members.size() + y.members.size() > max_members || x.cost + y.cost > 400) return false;
+  Cluster out;
+  bool ok = x.kind == ClusterKind::loop ? merge_loops(x, y, out)
+            : x.kind == ClusterKind::product || x.kind == ClusterKind::attention
+                ? merge_epilogue(x, y, out)
+                : false;
+  if (!ok || path_around(a, b)) return false;
+  replace(a, b, std::move(out));
+  return true;
+}
+
+// Two loops over equal axes that read the same large tensor at the same place.
+bool Clustering::merge_siblings(int a, int b) {
+  const Cluster &x = clusters_[static_cast<size_t>(a)], &y = clusters_[static_cast<size_t>(b)];
+  if (x.kind != ClusterKind::loop || y.kind != ClusterKind::loop || x.axes.size() != y.axes.size()) return false;
+  if (x.axes.empty() || x.members.size() + y.members.size() > max_members || x.cost + y.cost > 400) return false;
+  if (x.split != y.split) return false;
+  AxisMap map;
+  for (size_t i = 0; i < x.axes.size(); ++i) {
+    if (x.axes[i].row != y.axes[i].row || !(x.axes[i].extent == y.axes[i].extent)) return false;
+    map.emplace(x.axes[i].id, as_expr(y.axes[i]));
+  }
+  bool shared = false;
+  for_each_access(x, [&](Value v, const Index& read) {
+    if (shared) return;
+    Index there = substitute(read, map);
+    for (const ClusterAxis& axis : y.axes)
+      if (std::none_of(there.begin(), there.end(), [&](const Expr& e) { return e.has_axis(axis.id); })) return;
+    for_each_access(y, [&](Value w, const Index& other) { shared = shared || (v == w && there == other); });
+  });
+  if (!shared || path_around(a, b) || path_around(b, a)) return false;
+  for (int d : depends_[static_cast<size_t>(a)])
+    if (d == b) return false;
+  for (int d : depends_[static_cast<size_t>(b)])
+    if (d == a) return false;
+  Cluster out = y;
+  out.cost = x.cost + y.cost;
+  append_members(out, x, map);
+  replace(a, b, std::move(out));
+  return true;
+}
+
+void Clustering::fuse() {
+  auto alive = [&](int k) { return !clusters_[static_cast<size_t>(k)].dead; };
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (int b = 0; b < static_cast<int>(clusters_.size()); ++b) {
+      if (!alive(b)) continue;
+      std::vector<int> producers = depends_[static_cast<size_t>(b)];
+      for (auto it = producers.rbegin(); it != producers.rend(); ++it)
+        if (alive(*it) && merge(*it, b)) changed = true;
+    }
+  }
+  for (int b = 0; b < static_cast<int>(clusters_.size()); ++b)
+    for (int a = std::max(0, b - 24); a < b && alive(b); ++a)
+      if (alive(a)) merge_siblings(a, b);
+}
+
+}  // namespace hologram::schedule

@@ -1,0 +1,179 @@
+// schedule/index.cpp: index arithmetic through movement operations.
+#include "schedule/index.h"
+
+#include <algorithm>
+
+namespace hologram::schedule {
+namespace {
+
+// Row-major position of index[first, last) in shape[first, last).
+Expr linear(const Shape& shape, const Index& index, size_t first, size_t last) {
+  Expr n(0);
+  for (size_t i = first; i < last; ++i) n = n * shape[i] + index[i];
+  return n;
+}
+
+// Coordinates of row-major position n in shape[first, last), written to out.
+void delinearize(const Shape& shape, size_t first, size_t last, Expr n, Index& out) {
+  Expr inner(1);
+  std::vector<Expr> strides(last - first);
+  for (size_t i = last; i-- > first;) {
+    strides[i - first] = inner;
+    inner *= shape[i];
+  }
+  for (size_t i = first; i < last; ++i) {
+    Expr q = floor_div(n, strides[i - first]);
+    out[i] = i == first ? q : mod(q, shape[i]);
+  }
+}
+
+}  // namespace
+
+Index through_reshape(const Shape& from, const Shape& to, const Index& index) {
+  Index out(from.size());
+  size_t i = 0, j = 0;  // the groups [i, i1) of `to` and [j, j1) of `from` hold the same elements
+  while (i < to.size() || j < from.size()) {
+    size_t i1 = i, j1 = j;
+    Expr a(1), b(1);
+    if (i1 < to.size()) a = to[i1++];
+    if (j1 < from.size()) b = from[j1++];
+    while (!(a == b)) {
+      bool a_smaller = b.exact_div(a).has_value() && i1 < to.size();
+      bool b_smaller = a.exact_div(b).has_value() && j1 < from.size();
+      if (a_smaller && !(b_smaller && a.is(1) && b.is(1)))
+        a *= to[i1++];
+      else if (b_smaller)
+        b *= from[j1++];
+      else if (i1 < to.size() || j1 < from.size()) {  // no common factor: take everything that is left
+        while (i1 < to.size()) a *= to[i1++];
+        while (j1 < from.size()) b *= from[j1++];
+        break;
+      } else
+        break;
+    }
+    Expr n = linear(to, index, i, i1);
+    if (j1 > j) delinearize(from, j, j1, n, out);
+    i = i1;
+    j = j1;
+  }
+  return out;
+}
+
+Expr concat_start(ir::Value node, size_t input) {
+  auto axis = static_cast<size_t>(node->attrs.ints[0]);
+  Expr start(0);
+  for (size_t k = 0; k < input; ++k) start += node->input(k)->shape[axis];
+  return start;
+}
+
+Index input_index(ir::Value node, size_t input, const Index& index) {
+  using ir::Op;
+  const auto& ints = node->attrs.ints;
+  const auto& exprs = node->attrs.exprs;
+  Index out = index;
+  switch (node->op) {
+    case Op::reshape:
+      return through_reshape(node->input()->shape, node->shape, index);
+    case Op::permute:
+      for (size_t i = 0; i < ints.size(); ++i) out[static_cast<size_t>(ints[i])] = index[i];
+      return out;
+    case Op::expand:
+      for (size_t i = 0; i < out.size(); ++i)
+        if (node->input()->shape[i].is(1)) out[i] = Expr(0);
+      return out;
+    case Op::slice:
+      for (size_t i = 0; i < out.size(); ++i) out[i] = exprs[i] + Expr(ints[i]) * index[i];
+      return out;
+    case Op::flip:
+      for (int64_t a : ints) {
+        auto i = static_cast<size_t>(a);
+        out[i] = node->shape[i] - Expr(1) - index[i];
+      }
+      return out;
+    case Op::pad:
+      for (size_t i = 0; i < out.size(); ++i) out[i] = index[i] - exprs[i];
+      return out;
+    case Op::concat: {
+      auto axis = static_cast<size_t>(ints[0]);
+      out[axis] = index[axis] - concat_start(node, input);
+      return out;
+    }
+    default:
+      check(ir::is_elementwise(node->op), "input_index: not an index map");
+      return out;
+  }
+}
+
+Expr offset_of(const Index& index, const Shape& strides) {
+  Expr n(0);
+  for (size_t i = 0; i < index.size(); ++i) n += index[i] * strides[i];
+  return n;
+}
+
+const Atom* single_axis(const Expr& e) {
+  const Atom* a = e.as_atom();
+  return a && a->kind == Atom::Kind::axis ? a : nullptr;
+}
+
+namespace {
+
+struct Part {
+  const Atom* axis;
+  Expr radix;
+};
+
+// The axes of a mixed-radix sum from the least significant up.
+std::optional<std::vector<Part>> mixed_radix(const Expr& e) {
+  std::vector<Part> parts;
+  if (e.constant() != 0) return std::nullopt;
+  for (const Term& t : e.terms()) {
+    const Atom* axis = nullptr;
+    Expr radix(t.coefficient);
+    for (const AtomRef& a : t.atoms) {
+      if (a->kind == Atom::Kind::axis && !axis)
+        axis = a.get();
+      else if (a->kind == Atom::Kind::symbol)
+        radix *= Expr::symbol(a->id);
+      else
+        return std::nullopt;
+    }
+    if (!axis) return std::nullopt;
+    parts.push_back({axis, radix});
+  }
+  std::vector<Part> sorted;
+  Expr next(1);
+  while (!parts.empty()) {
+    auto it = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.radix == next; });
+    if (it == parts.end()) return std::nullopt;
+    next = it->radix * *it->axis->a;
+    sorted.push_back(*it);
+    parts.erase(it);
+  }
+  return sorted;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::pair<int, Expr>>> invert(const Index& coordinates, const Index& values,
+                                                        const Shape& shape) {
+  std::vector<std::pair<int, Expr>> out;
+  for (size_t i = 0; i < coordinates.size(); ++i) {
+    if (coordinates[i].is(0) && shape[i].is(1)) continue;
+    auto parts = mixed_radix(coordinates[i]);
+    if (!parts || parts->empty()) return std::nullopt;
+    Expr whole(1);
+    for (size_t k = 0; k < parts->size(); ++k) {
+      const Part& p = (*parts)[k];
+      Expr v = floor_div(values[i], p.radix);
+      out.emplace_back(p.axis->id, k + 1 < parts->size() ? mod(v, *p.axis->a) : v);
+      whole = p.radix * *p.axis->a;
+    }
+    if (!(whole == shape[i])) return std::nullopt;
+  }
+  for (size_t i = 0; i < out.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (out[i].first == out[j].first) return std::nullopt;
+  return out;
+}
+
+}  // namespace hologram::schedule

@@ -1,0 +1,367 @@
+// schedule/lower.cpp: clusters → Atlas programs: products, attention, scatter, scans.
+#include "schedule/lower.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "schedule/lower_loop.h"
+
+namespace hologram::schedule {
+
+using atlas::Access;
+using atlas::AxisKind;
+using atlas::Val;
+using ir::Op;
+using ir::Value;
+
+namespace {
+
+// The parameters an expression is computed from, or nullopt when one of them is not static or a buffer is read.
+std::optional<std::vector<int>> static_sources(const Clustering& clustering, const Options& options, Value v) {
+  std::vector<int> out;
+  bool ok = true;
+  auto visit = [&](Value leaf, const Index&) {
+    if (leaf->is(Op::parameter) && options.is_static(static_cast<int>(leaf->attrs.ints[0])))
+      out.push_back(static_cast<int>(leaf->attrs.ints[0]));
+    else
+      ok = false;
+  };
+  if (v->is(Op::parameter) || clustering.is_root(v)) {
+    visit(v, {});
+  } else {
+    Index any(v->shape.size());
+    for (size_t i = 0; i < any.size(); ++i) any[i] = Expr::axis(static_cast<int>(i), v->shape[i]);
+    clustering.walk(v, any, visit, [](Value) { return false; });
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  if (!ok || out.empty()) return std::nullopt;
+  return out;
+}
+
+class Lowering {
+ public:
+  Lowering(const Cluster& cluster, const Clustering& clustering, const Options& options, Storage& storage)
+      : c_(cluster), clustering_(clustering), options_(options), storage_(storage) {}
+
+  std::vector<Lowered> product();
+  std::vector<Lowered> attention();
+  std::vector<Lowered> scatter();
+  std::vector<Lowered> scan();
+
+ private:
+  Emitter emitter(Kernel& k, atlas::Body& body, Emitter::Local local = {}) {
+    if (!local) local = [](Value, const Index&) { return std::optional<Val>(); };
+    return Emitter(
+        k, body, storage_.slot_of,
+        [this](Value v) {
+          return v->is(Op::parameter) || (clustering_.is_root(v) && (v == c_.anchor || !c_.find(v)));
+        },
+        std::move(local));
+  }
+
+  // The cluster's axes, renumbered by position, as a substitution for its members' indices.
+  Index placed(const Index& index, const std::vector<ClusterAxis>& order) const {
+    Index out;
+    for (const Expr& e : index)
+      out.push_back(e.substitute([&](const Atom& a) -> std::optional<Expr> {
+        if (a.kind != Atom::Kind::axis) return std::nullopt;
+        for (size_t i = 0; i < order.size(); ++i)
+          if (order[i].id == a.id) return Expr::axis(static_cast<int>(i), order[i].extent);
+        return std::nullopt;
+      }));
+    return out;
+  }
+
+  void epilogue(Kernel& k, atlas::Body& body, DType acc_type, const std::vector<ClusterAxis>& order);
+  void end_with(atlas::Body& body, Val v);
+  Lowered pack_rhs(Value rhs, const Shape& batch, int width, int& slot);
+  Lowered finish(Kernel& k, std::string name) { return {std::move(k.program), std::move(k.buffers), std::move(name), -1}; }
+
+  const Cluster& c_;
+  const Clustering& clustering_;
+  const Options& options_;
+  Storage& storage_;
+};
+
+// Bodies of operands end with their value.
+void Lowering::end_with(atlas::Body& body, Val v) {
+  if (v.id + 1 == body.instrs.size()) return;
+  atlas::Instr copy;
+  copy.code = atlas::Code::arithmetic;
+  copy.op = Op::bitcast;
+  copy.type = copy.from = v.type;
+  copy.args[0] = v.id;
+  body.add(copy);
+}
+
+// The members of a product's or attention's cluster, computed from the accumulated element and stored.
+void Lowering::epilogue(Kernel& k, atlas::Body& body, DType acc_type, const std::vector<ClusterAxis>& order) {
+  Emitter* self = nullptr;
+  Emitter e = emitter(k, body, [&](Value v, const Index&) -> std::optional<Val> {
+    if (v != c_.anchor) return std::nullopt;
+    return self->convert(self->builder().accumulator(0, acc_type), v->dtype);
+  });
+  self = &e;
+  for (const Member& m : c_.members)
+    for (int slot : storage_.stores_of(m.node)) {
+      Index at = placed(m.index, order);
+      e.store(slot, at, e.value(m.node, at));
+    }
+}
+
+Lowered Lowering::pack_rhs(Value rhs, const Shape& batch, int width, int& slot) {
+  size_t b = batch.size();
+  Expr n = rhs->shape.back(), depth = rhs->shape[rhs->shape.size() - 2];
+  Shape shape = batch;
+  shape.insert(shape.end(), {ceil_div(n, Expr(width)), depth, Expr(width)});
+  slot = storage_.temporary(rhs->dtype, shape, "pack");
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  Index store_at, read_at;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    loop.axes.push_back({AxisKind::parallel, shape[i]});
+    store_at.push_back(Expr::axis(static_cast<int>(i), shape[i]));
+  }
+  loop.parallel_rank = static_cast<int>(shape.size());
+  read_at.assign(store_at.begin(), store_at.begin() + static_cast<ptrdiff_t>(b));
+  Expr column = store_at[b] * Expr(width) + store_at[b + 2];
+  read_at.insert(read_at.end(), {store_at[b + 1], column});
+  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+  Emitter e = emitter(k, stage.body);
+  Val guard = e.within(column, n, {});
+  Val v = e.value(rhs, read_at, guard);
+  if (guard.id != atlas::no_value) v = e.builder().select(guard, v, e.builder().constant(v.type, 0));
+  e.store(slot, store_at, v);
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  return finish(k, "pack");
+}
+
+std::vector<Lowered> Lowering::product() {
+  std::vector<Lowered> out;
+  Value dot = c_.anchor, lhs = dot->input(0), rhs = dot->input(1);
+  DType in = lhs->dtype;
+  DType acc = is_int(dot->dtype) ? dot->dtype : compute_type(in);
+  Expr m = lhs->shape[lhs->shape.size() - 2];
+  Shape batch(rhs->shape.begin(), rhs->shape.end() - 2);
+
+  int width = options_.panel_width(in), packed = -1;
+  auto sources = width > 0 ? static_sources(clustering_, options_, rhs) : std::nullopt;
+  bool small = m.is_const() && m.constant_value() < 8;
+  if (width > 0 && (sources || !small)) {
+    Lowered pack = pack_rhs(rhs, batch, width, packed);
+    if (sources) pack.cached = storage_.cache(packed, *sources);
+    out.push_back(std::move(pack));
+  }
+
+  Kernel k(storage_.slots);
+  k.program.kind = atlas::BlockKind::product;
+  atlas::ProductBlock& p = k.program.product;
+  const auto& order = c_.axes;
+  for (const ClusterAxis& a : order) p.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
+  p.batch_rank = static_cast<int>(order.size()) - 3;
+  p.operand_type = in;
+  p.acc_type = acc;
+  p.precision = static_cast<int>(dot->attrs.ints[0]);
+  p.reproducible = options_.reproducible;
+  auto axis = [&](size_t i) { return Expr::axis(static_cast<int>(i), order[i].extent); };
+  Expr im = axis(order.size() - 3), in_ = axis(order.size() - 2), ik = axis(order.size() - 1);
+  Index own = placed(c_.members[0].index, order);
+  Index at(own.begin(), own.end() - 2);
+  Index lhs_at = at, rhs_at = at;
+  lhs_at.insert(lhs_at.end(), {im, ik});
+  rhs_at.insert(rhs_at.end(), {ik, in_});
+  {
+    Emitter e = emitter(k, p.lhs);
+    end_with(p.lhs, e.value(lhs, lhs_at));
+  }
+  if (packed >= 0) {
+    p.packed_rhs = k.buffer(packed, Access::read);
+    p.panel_width = width;
+  } else {
+    Emitter e = emitter(k, p.rhs);
+    end_with(p.rhs, e.value(rhs, rhs_at));
+  }
+  epilogue(k, p.epilogue, acc, order);
+  out.push_back(finish(k, cluster_name(c_)));
+  return out;
+}
+
+std::vector<Lowered> Lowering::attention() {
+  Value a = c_.anchor, q = a->input(0), kk = a->input(1), v = a->input(2);
+  Kernel k(storage_.slots);
+  k.program.kind = atlas::BlockKind::attention;
+  atlas::AttentionBlock& t = k.program.attention;
+  // From batch…, query, value depth, key, depth to batch…, query, key, depth, value depth.
+  std::vector<ClusterAxis> order = c_.axes;
+  size_t b = order.size() - 4;
+  ClusterAxis value_depth = order[b + 1];
+  order.erase(order.begin() + static_cast<ptrdiff_t>(b) + 1);
+  order.push_back(value_depth);
+  for (const ClusterAxis& x : order) t.axes.push_back({x.row ? AxisKind::row : AxisKind::parallel, x.extent});
+  t.batch_rank = static_cast<int>(b);
+  t.operand_type = q->dtype;
+  t.scale = std::bit_cast<double>(a->attrs.bits);
+  t.causal = a->attrs.ints[0] != 0;
+  t.reproducible = options_.reproducible;
+  auto axis = [&](size_t i) { return Expr::axis(static_cast<int>(i), order[i].extent); };
+  Index batch;
+  for (size_t i = 0; i < b; ++i) batch.push_back(axis(i));
+  Expr query = axis(b), key = axis(b + 1), depth = axis(b + 2), out_depth = axis(b + 3);
+  auto with = [&](Index at, Value operand, const Expr& row, const Expr& column) {
+    if (b > 0 && operand != q) {
+      const Expr &heads = a->shape[b - 1], &kv_heads = operand->shape[b - 1];
+      if (!(heads == kv_heads)) {
+        auto group = heads.exact_div(kv_heads);
+        check(group.has_value(), "attention lowering: head counts");
+        at[b - 1] = floor_div(at[b - 1], *group);
+      }
+    }
+    at.insert(at.end(), {row, column});
+    return at;
+  };
+  auto operand = [&](atlas::Body& body, Value x, const Index& at) {
+    Emitter e = emitter(k, body);
+    end_with(body, e.value(x, at));
+  };
+  operand(t.q, q, with(batch, q, query, depth));
+  operand(t.k, kk, with(batch, kk, key, depth));
+  operand(t.v, v, with(batch, v, key, out_depth));
+  if (a->inputs.size() > 3) {
+    Value bias = a->input(3);
+    Index full = batch, at;
+    full.insert(full.end(), {query, key});
+    size_t lead = full.size() - bias->shape.size();
+    for (size_t i = 0; i < bias->shape.size(); ++i) at.push_back(bias->shape[i].is(1) ? Expr(0) : full[lead + i]);
+    Emitter e = emitter(k, t.score);
+    atlas::BodyBuilder& w = e.builder();
+    DType acc = compute_type(q->dtype);
+    Val score = w.accumulator(0, acc), x = e.value(bias, at);
+    Val masked = bias->dtype == DType::b8
+                     ? w.select(x, score, w.number(acc, -std::numeric_limits<double>::infinity()))
+                     : w.add(score, e.convert(x, acc));
+    end_with(t.score, masked);
+  }
+  epilogue(k, t.epilogue, compute_type(q->dtype), order);
+  std::vector<Lowered> out;
+  out.push_back(finish(k, cluster_name(c_)));
+  return out;
+}
+
+std::vector<Lowered> Lowering::scatter() {
+  Value s = c_.anchor, operand = s->input(0), indices = s->input(1), updates = s->input(2);
+  std::vector<Lowered> out;
+  std::vector<int> targets = storage_.stores_of(s);
+  for (int slot : targets) {
+    if (!storage_.in_place(s)) {
+      Kernel k(storage_.slots);
+      atlas::LoopBlock& loop = k.program.loop;
+      Index at;
+      for (const Expr& d : s->shape) {
+        at.push_back(d.is(1) ? Expr(0) : Expr::axis(static_cast<int>(loop.axes.size()), d));
+        if (!d.is(1)) loop.axes.push_back({AxisKind::parallel, d});
+      }
+      loop.parallel_rank = static_cast<int>(loop.axes.size());
+      atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+      Emitter e = emitter(k, stage.body);
+      e.store(slot, at, e.value(operand, at));
+      loop.stages.push_back(std::move(stage));
+      simplify_axes(loop);
+      out.push_back(finish(k, "copy"));
+    }
+    Kernel k(storage_.slots);
+    atlas::LoopBlock& loop = k.program.loop;
+    size_t axis = static_cast<size_t>(s->attrs.ints[0]), rank = indices->shape.size();
+    Index at(updates->shape.size());
+    auto add_axes = [&](size_t first, size_t last, AxisKind kind) {
+      for (size_t i = first; i < last; ++i) {
+        at[i] = Expr::axis(static_cast<int>(loop.axes.size()), updates->shape[i]);
+        loop.axes.push_back({kind, updates->shape[i]});
+      }
+    };
+    add_axes(0, axis, AxisKind::parallel);
+    add_axes(axis + rank, at.size(), AxisKind::parallel);
+    loop.parallel_rank = static_cast<int>(loop.axes.size());
+    add_axes(axis, axis + rank, AxisKind::row);
+    if (rank == 0) loop.axes.push_back({AxisKind::row, Expr(1)});
+    atlas::Stage stage{atlas::StageKind::serial_row, {}, {}, {}};
+    Emitter e = emitter(k, stage.body);
+    TakeParts parts = split_take(s, at, rank);
+    Index to = parts.before;
+    to.push_back(e.index_value(indices, parts.indices, s->shape[axis], {}));
+    to.insert(to.end(), parts.after.begin(), parts.after.end());
+    Val u = e.value(updates, at);
+    static constexpr Op combine[] = {Op::add, Op::add, Op::mul, Op::max, Op::min};
+    if (int64_t mode = s->attrs.ints[1]; mode != 0) {
+      int buffer = k.buffer(slot, Access::read_write);
+      Val old = e.builder().load(buffer, s->dtype, offset_of(to, k.slot(slot).strides));
+      u = e.convert(e.builder().op(combine[mode], e.widen(old), e.widen(u)), s->dtype);
+    }
+    e.store(slot, to, u);
+    loop.stages.push_back(std::move(stage));
+    simplify_axes(loop);
+    out.push_back(finish(k, "scatter"));
+  }
+  return out;
+}
+
+std::vector<Lowered> Lowering::scan() {
+  Value s = c_.anchor;
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  for (const ClusterAxis& a : c_.axes) loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
+  loop.parallel_rank = static_cast<int>(c_.axes.size()) - 1;
+  atlas::Stage stage{atlas::StageKind::serial_row, {}, {}, {}};
+  Emitter e = emitter(k, stage.body);
+  Index at = placed(c_.members[0].index, c_.axes);
+  Val x = e.widen(e.value(s->input(), at));
+  static const std::pair<Op, Op> running[] = {{Op::cumsum, Op::reduce_sum},
+                                              {Op::cumprod, Op::reduce_prod},
+                                              {Op::cummax, Op::reduce_max},
+                                              {Op::cummin, Op::reduce_min}};
+  Op reduce = Op::reduce_sum;
+  for (auto& [scan_op, r] : running)
+    if (scan_op == s->op) reduce = r;
+  stage.running.push_back({reduce, x.type});
+  Val sum = e.builder().accumulate(reduce, 0, x);
+  for (int slot : storage_.stores_of(s)) e.store(slot, at, e.convert(sum, s->dtype));
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  std::vector<Lowered> out;
+  out.push_back(finish(k, std::string(ir::name_of(s->op))));
+  return out;
+}
+
+}  // namespace
+
+std::string cluster_name(const Cluster& c) {
+  std::string name;
+  for (const Member& m : c.members) {
+    if (name.size() > 40) return name + "+…";
+    name += (name.empty() ? "" : "+") + std::string(ir::name_of(m.node->op));
+  }
+  return name;
+}
+
+std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering, const Options& options,
+                           Storage& storage) {
+  Lowering l(cluster, clustering, options, storage);
+  switch (cluster.kind) {
+    case ClusterKind::loop:
+      return lower_loop(cluster, clustering, storage);
+    case ClusterKind::product:
+      return l.product();
+    case ClusterKind::attention:
+      return l.attention();
+    case ClusterKind::scatter:
+      return l.scatter();
+    case ClusterKind::scan:
+      return l.scan();
+    case ClusterKind::host:
+      break;
+  }
+  fail(ErrorCode::internal, "schedule: a host call has no program");
+}
+
+}  // namespace hologram::schedule

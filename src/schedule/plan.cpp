@@ -1,0 +1,420 @@
+// schedule/plan.cpp: clusters → steps, slots and shared programs.
+#include "schedule/plan.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "schedule/lower.h"
+#include "schedule/memory.h"
+
+namespace hologram::schedule {
+namespace {
+
+using ir::Op;
+using ir::Value;
+
+Expr span_bytes(DType dtype, const Shape& shape, const Shape& strides) {
+  Expr n(1);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i].is(0)) return Expr(0);
+    n += (shape[i] - Expr(1)) * strides[i];
+  }
+  return n * Expr(size_of(dtype));
+}
+
+// Renumbers a program's symbols densely by first appearance; returns what each new one stands for.
+std::vector<Expr> own_symbols(atlas::Program& p) {
+  std::vector<Expr> used;
+  std::map<int, int> number;
+  auto visit = [&](Expr& e) {
+    if (e.is_const()) return;
+    e = e.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind != Atom::Kind::symbol) return std::nullopt;
+      auto [it, added] = number.emplace(a.id, static_cast<int>(used.size()));
+      if (added) used.push_back(Expr::symbol(a.id));
+      return Expr::symbol(it->second);
+    });
+  };
+  auto body = [&](atlas::Body& b) {
+    for (auto& i : b.instrs) visit(i.expr);
+  };
+  auto axes = [&](std::vector<atlas::Axis>& list) {
+    for (auto& a : list) visit(a.extent);
+  };
+  for (auto& b : p.buffers) visit(b.extent);
+  axes(p.loop.axes);
+  for (auto& s : p.loop.stages) body(s.body);
+  axes(p.product.axes);
+  for (auto* b : {&p.product.lhs, &p.product.rhs, &p.product.epilogue}) body(*b);
+  axes(p.attention.axes);
+  for (auto* b : {&p.attention.q, &p.attention.k, &p.attention.v, &p.attention.score, &p.attention.epilogue}) body(*b);
+  p.num_symbols = static_cast<int>(used.size());
+  return used;
+}
+
+class Planner {
+ public:
+  Planner(const ir::Graph& graph, const Options& options)
+      : graph_(graph), options_(options), clustering_(graph, options) {}
+
+  Plan run();
+
+ private:
+  using Order = std::vector<int>;
+
+  void make_input_slots();
+  void place_outputs();
+  void place_intermediates();
+  bool try_in_place(const ir::Output& o);
+  bool reads_only_in_place(const Cluster& c, Value parameter, const Member& m) const;
+  bool depends(int cluster, int on) const;
+  Order order() const;
+  int new_slot(Slot s);
+  int slot_for(Value v, SlotKind kind, int index, const Shape& strides);
+  void emit(const Cluster& c);
+  void emit_host(const Cluster& c);
+  void emit_kernel(Lowered k);
+  void emit_copies();
+  void link_steps();
+
+  const ir::Graph& graph_;
+  const Options& options_;
+  Clustering clustering_;
+  Plan plan_;
+  std::map<int, int> input_slot_;              // by parameter index
+  std::map<Value, std::vector<int>> stores_;   // slots a root is written to; the first is the one it is read from
+  std::set<Value> in_place_scatter_;
+  std::vector<std::vector<int>> clusters_read_;  // by cluster: the clusters it needs
+  std::vector<std::pair<int, int>> before_;      // (reader, writer of the parameter it reads)
+  std::vector<std::pair<int, int>> copies_;      // (from slot, to slot) after everything else
+  std::map<Fingerprint, int> program_number_;
+};
+
+int Planner::new_slot(Slot s) {
+  plan_.slots.push_back(std::move(s));
+  return static_cast<int>(plan_.slots.size()) - 1;
+}
+
+int Planner::slot_for(Value v, SlotKind kind, int index, const Shape& strides) {
+  Slot s{kind, v->dtype, v->shape, strides};
+  s.index = index;
+  s.bytes = v->dtype == DType::host ? Expr(0) : span_bytes(v->dtype, v->shape, strides);
+  s.name = std::string(ir::name_of(v->op));
+  return new_slot(std::move(s));
+}
+
+void Planner::make_input_slots() {
+  for (const ir::Node& n : graph_.nodes()) {
+    if (!n.is(Op::parameter)) continue;
+    int index = static_cast<int>(n.attrs.ints[0]);
+    input_slot_.emplace(index, slot_for(&n, SlotKind::input, index, n.attrs.exprs));
+  }
+}
+
+bool Planner::depends(int cluster, int on) const {
+  std::vector<int> stack{cluster};
+  std::set<int> seen;
+  while (!stack.empty()) {
+    int k = stack.back();
+    stack.pop_back();
+    if (k == on) return true;
+    if (!seen.insert(k).second) continue;
+    const auto& next = clusters_read_[static_cast<size_t>(k)];
+    stack.insert(stack.end(), next.begin(), next.end());
+    for (auto [reader, writer] : before_)
+      if (writer == k) stack.push_back(reader);
+  }
+  return false;
+}
+
+// Whether the cluster that computes m reads `parameter` only at the element it is about to write.
+bool Planner::reads_only_in_place(const Cluster& c, Value parameter, const Member& m) const {
+  if (c.kind == ClusterKind::scatter) {
+    if (c.anchor->input(0) != parameter) return false;
+    bool elsewhere = false;
+    for (size_t i = 1; i < 3; ++i) {
+      Value in = c.anchor->input(i);
+      auto visit = [&](Value v, const Index&) { elsewhere |= v == parameter; };
+      Index any;
+      for (const Expr& d : in->shape) any.push_back(Expr::value(static_cast<int>(any.size()), d));
+      if (in == parameter) return false;
+      if (!in->is(Op::constant) && !in->is(Op::iota) && !clustering_.is_root(in))
+        clustering_.walk(in, any, visit, [](Value) { return false; });
+    }
+    return !elsewhere;
+  }
+  if (c.kind != ClusterKind::loop && c.kind != ClusterKind::product) return false;
+  bool ok = !c.split;
+  clustering_.for_each_access(c, [&](Value v, const Index& at) {
+    if (v == parameter) ok = ok && !c.has_rows() && at == m.index;
+  });
+  return ok;
+}
+
+// Lets the cluster that computes o.value write straight into the parameter.
+bool Planner::try_in_place(const ir::Output& o) {
+  Value v = o.value;
+  if (v->is(Op::parameter) || v->is(Op::host_result) || stores_.count(v)) return false;
+  int writer = clustering_.cluster_of(v);
+  const Cluster& c = clustering_.clusters()[static_cast<size_t>(writer)];
+  const Slot& target = plan_.slots[static_cast<size_t>(input_slot_.at(o.parameter))];
+  if (target.dtype != v->dtype || !(target.shape == v->shape) || c.kind == ClusterKind::host) return false;
+  Value parameter = nullptr;
+  for (const ir::Node& n : graph_.nodes())
+    if (n.is(Op::parameter) && n.attrs.ints[0] == o.parameter) parameter = &n;
+  const Member* m = c.find(v);
+  if (!reads_only_in_place(c, parameter, *m)) return false;
+  std::vector<std::pair<int, int>> added;
+  for (size_t k = 0; k < clustering_.clusters().size(); ++k) {
+    int reader = static_cast<int>(k);
+    if (reader == writer) continue;
+    bool reads = false;
+    clustering_.for_each_access(clustering_.clusters()[k], [&](Value leaf, const Index&) { reads |= leaf == parameter; });
+    if (!reads) continue;
+    if (depends(reader, writer)) return false;
+    added.emplace_back(reader, writer);
+  }
+  for (const ir::Output& other : graph_.outputs)  // the old content is also returned
+    if (other.parameter < 0 && other.value == parameter) return false;
+  before_.insert(before_.end(), added.begin(), added.end());
+  stores_[v].push_back(input_slot_.at(o.parameter));
+  if (c.kind == ClusterKind::scatter) in_place_scatter_.insert(v);
+  return true;
+}
+
+void Planner::place_outputs() {
+  int number = 0;
+  plan_.outputs.resize(graph_.outputs.size());
+  for (const ir::Output& o : graph_.outputs) {
+    PlanOutput& out = plan_.outputs[static_cast<size_t>(number++)];
+    if (o.parameter < 0) continue;
+    out.mutation = true;
+    out.slot = input_slot_.at(o.parameter);
+    if (o.value->is(Op::parameter)) {
+      int from = input_slot_.at(static_cast<int>(o.value->attrs.ints[0]));
+      if (from != out.slot) copies_.emplace_back(from, out.slot);
+    } else if (!try_in_place(o)) {
+      copies_.emplace_back(-1 - (number - 1), out.slot);  // resolved once the value has its slot
+    }
+  }
+  number = 0;
+  for (const ir::Output& o : graph_.outputs) {
+    int index = number++;
+    PlanOutput& out = plan_.outputs[static_cast<size_t>(index)];
+    if (o.parameter >= 0) continue;
+    if (o.value->is(Op::parameter)) {
+      out.is_input = true;
+      out.slot = input_slot_.at(static_cast<int>(o.value->attrs.ints[0]));
+    } else if (o.value->is(Op::host_result)) {
+      auto& s = stores_[o.value];
+      if (s.empty()) s.push_back(slot_for(o.value, SlotKind::host, -1, o.value->attrs.exprs));
+      out.slot = s[0];
+    } else {
+      out.slot = slot_for(o.value, SlotKind::output, index, o.strides);
+      stores_[o.value].push_back(out.slot);
+    }
+  }
+}
+
+// Slots for roots that other clusters read and for what is copied into parameters at the end.
+void Planner::place_intermediates() {
+  auto need = [&](Value v) {
+    if (v->is(Op::parameter) || stores_.count(v)) return;
+    bool host = v->is(Op::host_result);
+    stores_[v].push_back(slot_for(v, host ? SlotKind::host : SlotKind::arena, -1,
+                                  host ? v->attrs.exprs : contiguous_strides(v->shape)));
+  };
+  for (const Cluster& c : clustering_.clusters())
+    clustering_.for_each_access(c, [&](Value v, const Index&) {
+      if (!c.find(v)) need(v);
+    });
+  for (auto& [from, to] : copies_) {
+    if (from >= 0) continue;
+    Value v = graph_.outputs[static_cast<size_t>(-1 - from)].value;
+    need(v);
+    from = stores_.at(v)[0];
+  }
+}
+
+Planner::Order Planner::order() const {
+  Order out;
+  size_t n = clustering_.clusters().size();
+  std::vector<char> done(n, 0);
+  std::function<void(int)> visit = [&](int k) {
+    if (done[static_cast<size_t>(k)]) return;
+    done[static_cast<size_t>(k)] = 1;
+    for (int d : clusters_read_[static_cast<size_t>(k)]) visit(d);
+    for (auto [reader, writer] : before_)
+      if (writer == k) visit(reader);
+    out.push_back(k);
+  };
+  for (size_t k = 0; k < n; ++k) visit(static_cast<int>(k));
+  return out;
+}
+
+void Planner::emit_kernel(Lowered k) {
+  Step step{StepKind::kernel};
+  step.symbols = own_symbols(k.program);
+  step.buffers = std::move(k.buffers);
+  step.name = std::move(k.name);
+  step.cached = k.cached;
+  Fingerprint f = atlas::fingerprint(k.program);
+  auto [it, added] = program_number_.emplace(f, static_cast<int>(plan_.programs.size()));
+  if (added) plan_.programs.push_back(std::move(k.program));
+  step.program = it->second;
+  plan_.steps.push_back(std::move(step));
+}
+
+void Planner::emit_host(const Cluster& c) {
+  Value call = c.anchor;
+  Step step{StepKind::host_call};
+  step.callee = static_cast<int>(call->attrs.ints[0]);
+  step.name = call->attrs.text;
+  step.sizes = call->attrs.exprs;
+  for (Value in : call->inputs)
+    step.arguments.push_back(in->is(Op::parameter) ? input_slot_.at(static_cast<int>(in->attrs.ints[0]))
+                                                   : stores_.at(in)[0]);
+  for (const auto& [v, slots] : stores_) {
+    if (!v->is(Op::host_result) || v->input() != call) continue;
+    auto i = static_cast<size_t>(v->attrs.ints[0]);
+    if (step.results.size() <= i) step.results.resize(i + 1, -1);
+    step.results[i] = slots[0];
+  }
+  plan_.steps.push_back(std::move(step));
+}
+
+void Planner::emit(const Cluster& c) {
+  if (c.kind == ClusterKind::host) return emit_host(c);
+  static const std::vector<int> nowhere;
+  Storage storage{
+      plan_.slots,
+      [this](Value v) {
+        return v->is(Op::parameter) ? input_slot_.at(static_cast<int>(v->attrs.ints[0])) : stores_.at(v)[0];
+      },
+      [this](Value v) {
+        auto it = stores_.find(v);
+        return it == stores_.end() ? nowhere : it->second;
+      },
+      [this](Value v) { return in_place_scatter_.count(v) > 0; },
+      [this](DType dtype, const Shape& shape, const std::string& name) {
+        Slot s{SlotKind::arena, dtype, shape, contiguous_strides(shape)};
+        s.bytes = span_bytes(dtype, shape, s.strides);
+        s.name = name;
+        return new_slot(std::move(s));
+      },
+      [this](int slot, const std::vector<int>& parameters) {
+        Slot& s = plan_.slots[static_cast<size_t>(slot)];
+        s.kind = SlotKind::cached;
+        s.index = static_cast<int>(plan_.cache.size());
+        plan_.cache.push_back({slot, parameters});
+        return s.index;
+      }};
+  bool stored = std::any_of(c.members.begin(), c.members.end(), [&](const Member& m) { return stores_.count(m.node) > 0; });
+  if (!stored) return;
+  for (Lowered& k : lower(c, clustering_, options_, storage)) emit_kernel(std::move(k));
+}
+
+// Values for mutated parameters that could not be computed in place.
+void Planner::emit_copies() {
+  for (auto [from, to] : copies_) {
+    Kernel k(plan_.slots);
+    atlas::LoopBlock& loop = k.program.loop;
+    const Slot &source = k.slot(from), &target = k.slot(to);
+    Index at;
+    for (const Expr& d : target.shape) {
+      at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), d));
+      loop.axes.push_back({atlas::AxisKind::parallel, d});
+    }
+    loop.parallel_rank = static_cast<int>(loop.axes.size());
+    atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+    atlas::BodyBuilder b(stage.body);
+    atlas::Val v = b.load(k.buffer(from, atlas::Access::read), source.dtype, offset_of(at, source.strides));
+    b.store(k.buffer(to, atlas::Access::write), offset_of(at, target.strides), v);
+    loop.stages.push_back(std::move(stage));
+    simplify_axes(loop);
+    emit_kernel({std::move(k.program), std::move(k.buffers), "copy", -1});
+  }
+}
+
+void Planner::link_steps() {
+  std::map<int, int> writer;
+  for (size_t s = 0; s < plan_.steps.size(); ++s) {
+    Step& step = plan_.steps[s];
+    std::set<int> after;
+    auto reads = [&](int slot) {
+      if (auto it = writer.find(slot); it != writer.end()) after.insert(it->second);
+    };
+    for (int b : step.arguments) reads(b);
+    for (int b : step.buffers) reads(b);
+    step.after.assign(after.begin(), after.end());
+    if (step.kind == StepKind::kernel) {
+      const atlas::Program& p = plan_.programs[static_cast<size_t>(step.program)];
+      size_t k = 0;
+      for (const atlas::Buffer& b : p.buffers) {
+        if (b.access == atlas::Access::scratch) continue;
+        if (b.access != atlas::Access::read) writer[step.buffers[k]] = static_cast<int>(s);
+        ++k;
+      }
+    }
+    for (int b : step.results) writer[b] = static_cast<int>(s);
+  }
+}
+
+Plan Planner::run() {
+  plan_.num_symbols = graph_.num_symbols;
+  plan_.num_parameters = graph_.num_parameters;
+  for (const Cluster& c : clustering_.clusters()) {
+    std::set<int> reads;
+    clustering_.for_each_access(c, [&](Value v, const Index&) {
+      int k = clustering_.cluster_of(v);
+      if (k >= 0 && &clustering_.clusters()[static_cast<size_t>(k)] != &c) reads.insert(k);
+    });
+    clusters_read_.emplace_back(reads.begin(), reads.end());
+  }
+  make_input_slots();
+  place_outputs();
+  place_intermediates();
+  for (int k : order()) emit(clustering_.clusters()[static_cast<size_t>(k)]);
+  emit_copies();
+  plan_memory(plan_);
+  link_steps();
+  for (Value v : ir::live_nodes(graph_)) {
+    auto kind = ir::info(v->op).kind;
+    if (kind == ir::OpKind::leaf || kind == ir::OpKind::external_result) continue;
+    ++plan_.canonical_ops;
+    bool view = kind == ir::OpKind::movement && !v->is(Op::concat) && !v->is(Op::pad);
+    if (!view && v->dtype != DType::host) plan_.eager_bytes += numel(v->shape) * Expr(size_of(v->dtype));
+  }
+  return std::move(plan_);
+}
+
+}  // namespace
+
+Plan make_plan(const ir::Graph& graph, const Options& options) { return Planner(graph, options).run(); }
+
+std::string print(const Plan& plan) {
+  static constexpr const char* kinds[] = {"input", "output", "arena", "host", "cached"};
+  std::string out;
+  for (size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& s = plan.slots[i];
+    out += fmt::format("slot {} {} {}{} {} strides {}", i, kinds[static_cast<int>(s.kind)],
+                       s.index < 0 ? "" : fmt::format("{} ", s.index), name_of(s.dtype), str(s.shape), str(s.strides));
+    if (s.kind == SlotKind::arena) out += fmt::format(" at {}{}", s.offset.str(), s.boundary ? " boundary" : "");
+    out += "\n";
+  }
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& s = plan.steps[i];
+    if (s.kind == StepKind::host_call)
+      out += fmt::format("step {} host {} ({}) -> ({})\n", i, s.name, fmt::join(s.arguments, ", "), fmt::join(s.results, ", "));
+    else
+      out += fmt::format("step {} kernel {} ({}) # {}{}\n", i, s.program, fmt::join(s.buffers, ", "), s.name,
+                         s.cached >= 0 ? fmt::format(" cached {}", s.cached) : "");
+  }
+  out += fmt::format("arena {} bytes, {} of them in the boundary pool\n", plan.arena_bytes.str(), plan.boundary_bytes);
+  for (size_t i = 0; i < plan.programs.size(); ++i)
+    out += fmt::format("\nprogram {}\n{}", i, atlas::disassemble(plan.programs[i]));
+  return out;
+}
+
+}  // namespace hologram::schedule
