@@ -132,7 +132,7 @@ std::optional<uint64_t> reduction_identity(Op op, DType t) {
   switch (op) {
     case Op::reduce_sum:
     case Op::cumsum:
-      return right_identity(Op::add, t);
+      return 0;
     case Op::reduce_prod:
     case Op::cumprod:
       return right_identity(Op::mul, t);

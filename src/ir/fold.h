@@ -14,7 +14,7 @@ std::optional<uint64_t> right_identity(Op op, DType t);
 /// The scalar z with op(x, z) = z for every x, if there is one (never on floats but for or / and like operations).
 std::optional<uint64_t> right_zero(Op op, DType t);
 
-/// What a reduction over nothing gives: e with op(e, x) = x.
+/// What a reduction over nothing gives. Sums start from +0, so that -0 alone gives +0, as in PyTorch.
 std::optional<uint64_t> reduction_identity(Op op, DType t);
 
 /// A simpler value than the node with these (inferred) fields, or nullptr; may change the fields in place to an equal

@@ -70,7 +70,7 @@ template <class F>
 F float_arithmetic(Op op, F x, F y, F z) {
   switch (op) {
     case Op::sign:
-      return std::isnan(x) ? x : static_cast<F>((x > 0) - (x < 0));
+      return static_cast<F>((x > 0) - (x < 0));
     case Op::floor:
       return std::floor(x);
     case Op::ceil:
