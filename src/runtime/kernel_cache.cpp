@@ -1,25 +1,47 @@
 // runtime/kernel_cache.cpp: compiled kernels by content.
 #include "runtime/kernel_cache.h"
 
+#include "base/error.h"
+
 namespace hologram::runtime {
+
+// From disk, or compiled and then put there.
+std::shared_ptr<const CompiledKernel> KernelCache::make(const atlas::Program& program, const Fingerprint& key,
+                                                        KernelSource& source) {
+  atlas::Program expanded = program;
+  atlas::expand_math(expanded);
+  if (auto code = disk_.get(key)) try {
+      auto kernel = std::make_shared<CompiledKernel>(backend_.load(expanded, *code));
+      source = KernelSource::disk;
+      ++disk_hits_;
+      return kernel;
+    } catch (const Error&) {  // not code that this backend loads: compile it anew
+    }
+  std::string code = backend_.compile(expanded);
+  auto kernel = std::make_shared<CompiledKernel>(backend_.load(expanded, code));
+  source = KernelSource::compiled;
+  ++misses_;
+  disk_.put(key, code);
+  return kernel;
+}
 
 std::shared_ptr<const CompiledKernel> KernelCache::get(const atlas::Program& program, KernelSource* source) {
   Fingerprint key = fingerprint(atlas::fingerprint(program).hex() + backend_.code_key());
+  KernelSource from = KernelSource::memory;
+  std::shared_ptr<const CompiledKernel> kernel;
   {
     std::lock_guard lock(mutex_);
-    if (auto it = kernels_.find(key); it != kernels_.end()) {
-      ++memory_hits_;
-      if (source) *source = KernelSource::memory;
-      return it->second;
-    }
+    if (auto it = kernels_.find(key); it != kernels_.end()) kernel = it->second;
   }
-  atlas::Program expanded = program;
-  atlas::expand_math(expanded);
-  auto kernel = std::make_shared<CompiledKernel>(backend_.load(expanded, backend_.compile(expanded)));
-  ++misses_;
-  if (source) *source = KernelSource::compiled;
-  std::lock_guard lock(mutex_);
-  return kernels_.emplace(key, std::move(kernel)).first->second;
+  if (kernel) {
+    ++memory_hits_;
+  } else {
+    kernel = make(program, key, from);
+    std::lock_guard lock(mutex_);
+    kernel = kernels_.emplace(key, kernel).first->second;
+  }
+  if (source) *source = from;
+  return kernel;
 }
 
 KernelCache::Stats KernelCache::stats() const {

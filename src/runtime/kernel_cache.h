@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "base/fingerprint.h"
+#include "runtime/disk_cache.h"
 
 namespace hologram::runtime {
 
@@ -17,7 +18,8 @@ enum class KernelSource : uint8_t { memory, disk, compiled };
 /// Thread-safe; nothing is compiled under a lock. Kernels stay while someone uses them, and the most recent ones longer.
 class KernelCache {
  public:
-  explicit KernelCache(const Backend& backend) : backend_(backend) {}
+  KernelCache(const Backend& backend, std::filesystem::path folder, uint64_t limit)
+      : backend_(backend), disk_(std::move(folder), limit) {}
 
   /// The kernel for a program (before expand_math), compiled if nobody has it. `source` (may be null) tells where it came from.
   std::shared_ptr<const CompiledKernel> get(const atlas::Program& program, KernelSource* source = nullptr);
@@ -29,9 +31,13 @@ class KernelCache {
   Stats stats() const;
   /// Forgets every kernel that is not in use. Those on disk stay.
   void clear();
+  DiskCache& disk() { return disk_; }
 
  private:
+  std::shared_ptr<const CompiledKernel> make(const atlas::Program& program, const Fingerprint& key, KernelSource& source);
+
   const Backend& backend_;
+  DiskCache disk_;
   mutable std::mutex mutex_;
   std::unordered_map<Fingerprint, std::shared_ptr<const CompiledKernel>> kernels_;
   std::atomic<uint64_t> memory_hits_{0}, disk_hits_{0}, misses_{0};

@@ -16,6 +16,7 @@ std::unique_ptr<Backend> make_backend(std::string_view name) {
 
 }  // namespace
 
-Runtime::Runtime(std::string_view backend) : backend_(make_backend(backend)), kernels_(*backend_) {}
+Runtime::Runtime(std::string_view backend) : backend_(make_backend(backend)),
+      kernels_(*backend_, DiskCache::default_folder(), DiskCache::default_limit()) {}
 
 }  // namespace hologram::runtime

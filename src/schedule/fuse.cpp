@@ -51,11 +51,6 @@ bool injective(const AxisMap& map) {
   return true;
 }
 
-bool maps_to(const AxisMap& map, int axis) {
-  return std::any_of(map.begin(), map.end(),
-                     [&](const auto& p) { return single_axis(p.second)->id == axis; });
-}
-
 Expr as_expr(const ClusterAxis& a) { return Expr::axis(a.id, a.extent); }
 
 std::vector<ClusterAxis> axes_of(const Cluster& c, bool row) {

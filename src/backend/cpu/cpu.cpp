@@ -1,6 +1,7 @@
 // backend/cpu/cpu.cpp: native kernels through the code generator.
 #include "backend/cpu/cpu.h"
 
+#include "base/error.h"
 #include "codegen/codegen.h"
 
 namespace hologram::cpu {

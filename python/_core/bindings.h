@@ -1,0 +1,12 @@
+// python/_core/bindings.h: the parts of the native module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace hologram::python {
+
+void bind_graph(nanobind::module_& m);
+void bind_executable(nanobind::module_& m);
+void bind_torch_call(nanobind::module_& m);
+
+}  // namespace hologram::python

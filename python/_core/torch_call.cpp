@@ -1,0 +1,478 @@
+// python/_core/torch_call.cpp: the callable that PyTorch runs: a list of tensors in, a list of tensors out.
+//
+// Tensors are read and made through the DLPack C exchange table of torch.Tensor, so that one binary serves all PyTorch
+// versions that have it.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <structmember.h>
+
+#include "bindings.h"
+#include "runtime/dlpack.h"
+#include "runtime/executable.h"
+
+namespace nb = nanobind;
+
+namespace hologram::python {
+namespace {
+
+using runtime::Executable;
+using runtime::Frame;
+using runtime::MemoryPool;
+using schedule::SlotKind;
+
+/// How one positional argument is used.
+enum class ArgKind : uint8_t { tensor, symbol, object, ignored };
+
+struct Arg {
+  ArgKind kind;
+  int index;
+};
+
+/// What one result is.
+enum class ResultKind : uint8_t { plan, none, integer };
+
+struct Result {
+  ResultKind kind;
+  int index;  // plan output
+  Expr value;
+};
+
+dlpack::DataType dlpack_type(DType t) {
+  auto bits = static_cast<uint8_t>(8 * size_of(t));
+  if (t == DType::b8) return {dlpack::code_bool, 8, 1};
+  if (t == DType::bf16) return {dlpack::code_bfloat, 16, 1};
+  if (is_float(t)) return {dlpack::code_float, bits, 1};
+  return {is_signed_int(t) ? dlpack::code_int : dlpack::code_uint, bits, 1};
+}
+
+/// An output or borrowed buffer on its way into a tensor.
+struct Exported {
+  dlpack::ManagedTensor managed;
+  void* block = nullptr;  // of the memory pool; null when borrowed
+  int64_t shape_and_strides[1];
+};
+
+void delete_exported(dlpack::ManagedTensor* self) {
+  auto* e = static_cast<Exported*>(self->context);
+  MemoryPool::deallocate(e->block);
+  std::free(e);
+}
+
+/// Per parameter of a cache entry: what its content was computed from last time.
+struct Stamp {
+  PyObject* weak = nullptr;  // weak reference to the tensor
+  void* data = nullptr;
+  int64_t version = -1;
+};
+
+class TorchCall {
+ public:
+  TorchCall(std::shared_ptr<Executable> executable, const dlpack::Exchange* exchange, std::vector<Arg> args,
+            std::vector<Result> results, PyObject* host)
+      : executable_(std::move(executable)), exchange_(exchange), args_(std::move(args)), results_(std::move(results)),
+        host_(Py_NewRef(host)) {
+    const auto& plan = executable_->plan();
+    stamps_.resize(static_cast<size_t>(plan.num_parameters));
+    for (const auto& entry : plan.cache)
+      for (int p : entry.parameters) stamped_.push_back(p);
+    std::sort(stamped_.begin(), stamped_.end());
+    stamped_.erase(std::unique(stamped_.begin(), stamped_.end()), stamped_.end());
+    parameter_slot_.assign(static_cast<size_t>(plan.num_parameters), -1);
+    for (size_t i = 0; i < plan.slots.size(); ++i)
+      if (plan.slots[i].kind == SlotKind::input) parameter_slot_[static_cast<size_t>(plan.slots[i].index)] = static_cast<int>(i);
+  }
+  ~TorchCall() {
+    for (Stamp& s : stamps_) Py_XDECREF(s.weak);
+    Py_DECREF(host_);
+  }
+  TorchCall(const TorchCall&) = delete;
+  TorchCall& operator=(const TorchCall&) = delete;
+
+  PyObject* call(PyObject* list);
+  PyObject* host() const { return host_; }
+
+ private:
+  class State;
+  friend class State;
+
+  std::shared_ptr<Executable> executable_;
+  const dlpack::Exchange* exchange_;
+  std::vector<Arg> args_;
+  std::vector<Result> results_;
+  PyObject* host_;  // callable (callee, operands, sizes, wanted) -> list of tensors
+  std::vector<Stamp> stamps_;
+  std::vector<int> stamped_;
+  std::vector<int> parameter_slot_;
+};
+
+/// One call in progress.
+class TorchCall::State final : public runtime::Outputs, public runtime::Host {
+ public:
+  State(TorchCall& owner, Frame& frame) : owner_(owner), frame_(frame) {
+    const auto& plan = owner.executable_->plan();
+    parameters_.resize(static_cast<size_t>(plan.num_parameters));
+    objects_.resize(plan.slots.size());
+    blocks_.resize(plan.outputs.size());
+    symbols_.resize(static_cast<size_t>(plan.num_symbols));
+  }
+  ~State() override {
+    for (PyObject* o : objects_) Py_XDECREF(o);
+    for (void* b : blocks_) MemoryPool::deallocate(b);
+  }
+
+  bool read(PyObject* list);
+  PyObject* run();
+
+  void* allocate(int index, size_t bytes, Frame&) override {
+    return blocks_[static_cast<size_t>(index)] = owner_.executable_->runtime().memory().allocate(bytes);
+  }
+  int32_t call(const schedule::Step& step, Frame& frame) override;
+
+ private:
+  const schedule::Plan& plan() const { return owner_.executable_->plan(); }
+  bool check_stamps();
+  PyObject* object_of(int slot);
+  PyObject* make_tensor(const schedule::Slot& slot, void* data, void* block);
+  bool adopt(int slot, PyObject* object);
+  int32_t call_with_lock(const schedule::Step& step);
+
+  TorchCall& owner_;
+  Frame& frame_;
+  std::vector<void*> parameters_;
+  std::vector<int64_t> symbols_;
+  std::vector<PyObject*> objects_;  // by slot, owned
+  std::vector<void*> blocks_;       // by output
+  std::vector<char> stale_;
+  PyThreadState* saved_ = nullptr;
+};
+
+bool TorchCall::State::read(PyObject* list) {
+  const auto& args = owner_.args_;
+  if (!PyList_Check(list) || static_cast<size_t>(PyList_GET_SIZE(list)) != args.size()) {
+    PyErr_Format(PyExc_TypeError, "hologram: expected a list of %zu arguments", args.size());
+    return false;
+  }
+  for (size_t i = 0; i < args.size(); ++i) {
+    PyObject* o = PyList_GET_ITEM(list, static_cast<Py_ssize_t>(i));
+    auto k = static_cast<size_t>(args[i].index);
+    switch (args[i].kind) {
+      case ArgKind::tensor: {
+        dlpack::Tensor t;
+        if (owner_.exchange_->view_of_object(o, &t) != 0) return false;
+        parameters_[k] = static_cast<char*>(t.data) + t.byte_offset;
+        [[fallthrough]];
+      }
+      case ArgKind::object:
+        if (int slot = owner_.parameter_slot_[k]; slot >= 0) objects_[static_cast<size_t>(slot)] = Py_NewRef(o);
+        break;
+      case ArgKind::symbol: {
+        int64_t n = PyLong_AsLongLong(o);
+        if (n == -1 && PyErr_Occurred()) return false;
+        symbols_[k] = n;
+        break;
+      }
+      case ArgKind::ignored:
+        break;
+    }
+  }
+  return check_stamps() && PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) == 0;
+}
+
+// Finds the cache entries whose parameters are not the tensors, at the versions, that they were computed from.
+bool TorchCall::State::check_stamps() {
+  static PyObject* const version_name = PyUnicode_InternFromString("_version");
+  const auto& cache = plan().cache;
+  if (cache.empty()) return true;
+  std::vector<char> changed(parameters_.size(), 0);
+  for (int p : owner_.stamped_) {
+    auto k = static_cast<size_t>(p);
+    Stamp& s = owner_.stamps_[k];
+    PyObject* o = objects_[static_cast<size_t>(owner_.parameter_slot_[k])];
+    int64_t version = -1;
+    if (PyObject* v = PyObject_GetAttr(o, version_name)) {
+      version = PyLong_AsLongLong(v);
+      Py_DECREF(v);
+    } else {
+      PyErr_Clear();  // inference tensors keep no version: always computed anew
+    }
+    bool same = s.weak && PyWeakref_GetObject(s.weak) == o && s.data == parameters_[k] && s.version == version;
+    if (same && version >= 0) continue;
+    changed[k] = 1;
+    PyObject* weak = PyWeakref_NewRef(o, nullptr);
+    if (!weak) return false;
+    Py_XSETREF(s.weak, weak);
+    s.data = parameters_[k];
+    s.version = version;
+  }
+  stale_.assign(cache.size(), 0);
+  for (size_t c = 0; c < cache.size(); ++c)
+    for (int p : cache[c].parameters) stale_[c] |= changed[static_cast<size_t>(p)];
+  return true;
+}
+
+// A tensor over `data`, with the slot's dtype, sizes and strides. It owns `block` (null: it borrows).
+PyObject* TorchCall::State::make_tensor(const schedule::Slot& slot, void* data, void* block) {
+  size_t rank = slot.shape.size();
+  auto* e = static_cast<Exported*>(std::malloc(sizeof(Exported) + 2 * rank * sizeof(int64_t)));
+  if (!e) {
+    MemoryPool::deallocate(block);
+    return PyErr_NoMemory();
+  }
+  int64_t* sizes = e->shape_and_strides;
+  for (size_t i = 0; i < rank; ++i) {
+    sizes[i] = slot.shape[i].eval(frame_.symbols);
+    sizes[rank + i] = slot.strides[i].eval(frame_.symbols);
+  }
+  e->block = block;
+  e->managed = {{1, 1}, e, delete_exported, 0,
+                {data, {dlpack::cpu, 0}, static_cast<int32_t>(rank), dlpack_type(slot.dtype), sizes, sizes + rank, 0}};
+  void* out = nullptr;
+  if (owner_.exchange_->object_from_managed(&e->managed, &out) != 0) {
+    delete_exported(&e->managed);
+    return nullptr;
+  }
+  return static_cast<PyObject*>(out);
+}
+
+// The tensor of a slot, made on first use; borrowed from this state.
+PyObject* TorchCall::State::object_of(int slot) {
+  auto i = static_cast<size_t>(slot);
+  if (!objects_[i]) objects_[i] = make_tensor(plan().slots[i], frame_.slots[i], nullptr);
+  return objects_[i];
+}
+
+// Takes over a result of a host call; natively read ones have been checked for their strides by the host.
+bool TorchCall::State::adopt(int slot, PyObject* object) {
+  auto i = static_cast<size_t>(slot);
+  Py_XSETREF(objects_[i], Py_NewRef(object));
+  if (plan().slots[i].dtype == DType::host) return true;
+  dlpack::Tensor t;
+  if (owner_.exchange_->view_of_object(object, &t) != 0) return false;
+  frame_.slots[i] = static_cast<char*>(t.data) + t.byte_offset;
+  return true;
+}
+
+int32_t TorchCall::State::call_with_lock(const schedule::Step& step) {
+  auto n = static_cast<Py_ssize_t>(step.arguments.size());
+  nb::object operands = nb::steal(PyList_New(n));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* o = object_of(step.arguments[static_cast<size_t>(i)]);
+    if (!o) return 1;
+    PyList_SET_ITEM(operands.ptr(), i, Py_NewRef(o));
+  }
+  nb::list sizes;
+  for (const Expr& e : step.sizes) sizes.append(e.eval(frame_.symbols));
+  nb::list strides;
+  for (int slot : step.results) {
+    if (slot < 0 || plan().slots[static_cast<size_t>(slot)].dtype == DType::host) {
+      strides.append(nb::none());
+      continue;
+    }
+    nb::list s;
+    for (const Expr& e : plan().slots[static_cast<size_t>(slot)].strides) s.append(e.eval(frame_.symbols));
+    strides.append(s);
+  }
+  nb::object results = nb::steal(PyObject_CallFunction(owner_.host_, "iOOO", step.callee, operands.ptr(), sizes.ptr(),
+                                                       strides.ptr()));
+  if (!results.is_valid()) return 1;
+  for (size_t i = 0; i < step.results.size(); ++i) {
+    if (step.results[i] < 0) continue;
+    nb::object r = nb::steal(PySequence_GetItem(results.ptr(), static_cast<Py_ssize_t>(i)));
+    if (!r.is_valid() || !adopt(step.results[i], r.ptr())) return 1;
+  }
+  return 0;
+}
+
+int32_t TorchCall::State::call(const schedule::Step& step, Frame&) {
+  PyEval_RestoreThread(saved_);
+  int32_t status = call_with_lock(step);
+  saved_ = PyEval_SaveThread();
+  return status;
+}
+
+PyObject* TorchCall::State::run() {
+  Executable& e = *owner_.executable_;
+  Executable::Arguments arguments{parameters_.data(), symbols_.data(),
+                                  stale_.empty() ? nullptr : reinterpret_cast<const bool*>(stale_.data())};
+  int32_t status = 0;
+  saved_ = PyEval_SaveThread();
+  try {
+    status = e.run(arguments, *this, this, frame_);
+  } catch (...) {
+    PyEval_RestoreThread(saved_);
+    throw;
+  }
+  PyEval_RestoreThread(saved_);
+  if (int32_t errors = e.take_errors()) {
+    if (errors & atlas::index_out_of_range)
+      PyErr_SetString(PyExc_IndexError, "index out of range in a compiled graph");
+    else
+      PyErr_SetString(PyExc_RuntimeError, "ZeroDivisionError");
+    return nullptr;
+  }
+  if (status != 0) {
+    if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "hologram: a kernel failed with status %d", status);
+    return nullptr;
+  }
+  nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(owner_.results_.size())));
+  for (size_t i = 0; i < owner_.results_.size(); ++i) {
+    const Result& r = owner_.results_[i];
+    PyObject* o = nullptr;
+    if (r.kind == ResultKind::none) {
+      o = Py_NewRef(Py_None);
+    } else if (r.kind == ResultKind::integer) {
+      o = PyLong_FromLongLong(r.value.eval(symbols_));
+    } else {
+      const auto& output = plan().outputs[static_cast<size_t>(r.index)];
+      const auto& slot = plan().slots[static_cast<size_t>(output.slot)];
+      if (slot.kind == SlotKind::output) {
+        void* block = std::exchange(blocks_[static_cast<size_t>(slot.index)], nullptr);
+        o = make_tensor(slot, block, block);
+      } else {
+        o = Py_XNewRef(object_of(output.slot));
+      }
+    }
+    if (!o) return nullptr;
+    PyList_SET_ITEM(out.ptr(), static_cast<Py_ssize_t>(i), o);
+  }
+  return out.release().ptr();
+}
+
+PyObject* TorchCall::call(PyObject* list) {
+  std::unique_ptr<Frame> frame = executable_->lease();
+  PyObject* out = nullptr;
+  {
+    State state(*this, *frame);
+    if (state.read(list)) out = state.run();
+  }
+  executable_->give_back(std::move(frame));
+  return out;
+}
+
+// --- the Python type. A plain C type: its instances carry `_boxed_call`, and calls reach C without an intermediary.
+
+struct TorchCallObject {
+  PyObject_HEAD
+  TorchCall* call;
+  PyObject* dict;
+  PyObject* weak;
+};
+
+PyObject* torch_call_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  if (PyTuple_GET_SIZE(args) != 1 || (kwargs && PyDict_GET_SIZE(kwargs) != 0)) {
+    PyErr_SetString(PyExc_TypeError, "hologram: a compiled graph takes one list of arguments");
+    return nullptr;
+  }
+  try {
+    return reinterpret_cast<TorchCallObject*>(self)->call->call(PyTuple_GET_ITEM(args, 0));
+  } catch (const Error& e) {
+    PyErr_SetString(e.code() == ErrorCode::out_of_memory ? PyExc_MemoryError : PyExc_RuntimeError, e.what());
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  }
+  return nullptr;
+}
+
+int torch_call_traverse(PyObject* self, visitproc visit, void* arg) {
+  auto* o = reinterpret_cast<TorchCallObject*>(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(o->dict);
+  if (o->call) Py_VISIT(o->call->host());
+  return 0;
+}
+
+int torch_call_clear(PyObject* self) {
+  Py_CLEAR(reinterpret_cast<TorchCallObject*>(self)->dict);
+  return 0;
+}
+
+void torch_call_dealloc(PyObject* self) {
+  auto* o = reinterpret_cast<TorchCallObject*>(self);
+  PyObject_GC_UnTrack(self);
+  if (o->weak) PyObject_ClearWeakRefs(self);
+  Py_CLEAR(o->dict);
+  delete o->call;
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef torch_call_members[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(TorchCallObject, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(TorchCallObject, weak), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyType_Slot torch_call_slots[] = {
+    {Py_tp_call, reinterpret_cast<void*>(torch_call_call)},
+    {Py_tp_traverse, reinterpret_cast<void*>(torch_call_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(torch_call_clear)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(torch_call_dealloc)},
+    {Py_tp_members, torch_call_members},
+    {Py_tp_doc, const_cast<char*>("A compiled graph: call it with one list of arguments, which it clears; it returns a list.")},
+    {0, nullptr}};
+
+PyType_Spec torch_call_spec = {"hologram._core.TorchCall", sizeof(TorchCallObject), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, torch_call_slots};
+
+std::vector<Arg> parse_args(nb::list args) {
+  std::vector<Arg> out;
+  for (nb::handle h : args) {
+    auto kind = nb::cast<std::string>(h[0]);
+    ArgKind k = kind == "tensor"   ? ArgKind::tensor
+                : kind == "symbol" ? ArgKind::symbol
+                : kind == "object" ? ArgKind::object
+                                   : ArgKind::ignored;
+    out.push_back({k, nb::cast<int>(h[1])});
+  }
+  return out;
+}
+
+std::vector<Result> parse_results(nb::list results) {
+  std::vector<Result> out;
+  for (nb::handle h : results) {
+    auto kind = nb::cast<std::string>(h[0]);
+    if (kind == "output")
+      out.push_back({ResultKind::plan, nb::cast<int>(h[1]), Expr(0)});
+    else if (kind == "integer")
+      out.push_back({ResultKind::integer, -1,
+                     PyLong_Check(nb::object(h[1]).ptr()) ? Expr(nb::cast<int64_t>(h[1])) : nb::cast<Expr>(h[1])});
+    else
+      out.push_back({ResultKind::none, -1, Expr(0)});
+  }
+  return out;
+}
+
+}  // namespace
+
+void bind_torch_call(nb::module_& m) {
+  PyObject* type = PyType_FromSpec(&torch_call_spec);
+  if (!type) nb::raise_python_error();
+  m.attr("TorchCall") = nb::steal(type);
+  m.def(
+      "torch_call",
+      [type](std::shared_ptr<Executable> executable, nb::handle capsule, nb::list args, nb::list results, nb::handle host) {
+        auto* exchange = static_cast<const dlpack::Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+        if (!exchange) nb::raise_python_error();
+        while (exchange && exchange->header.version.major != 1)
+          exchange = reinterpret_cast<const dlpack::Exchange*>(exchange->header.previous);
+        require(exchange != nullptr, "torch_call: the tensor type offers no DLPack 1.x exchange table");
+        auto call = std::make_unique<TorchCall>(std::move(executable), exchange, parse_args(args), parse_results(results),
+                                                host.ptr());
+        auto* self = reinterpret_cast<TorchCallObject*>(
+            reinterpret_cast<PyTypeObject*>(type)->tp_alloc(reinterpret_cast<PyTypeObject*>(type), 0));
+        if (!self) nb::raise_python_error();
+        self->call = call.release();
+        self->dict = PyDict_New();
+        PyDict_SetItemString(self->dict, "_boxed_call", Py_True);
+        return nb::steal(reinterpret_cast<PyObject*>(self));
+      },
+      nb::arg("executable"), nb::arg("exchange"), nb::arg("args"), nb::arg("results"), nb::arg("host"),
+      "A callable over a list of tensors and integers. args: ('tensor'|'symbol'|'object'|'ignored', index) per position; "
+      "results: ('output', index), ('integer', expression) or ('none', 0); exchange: torch.Tensor.__dlpack_c_exchange_api__; "
+      "host(callee, operands, sizes, strides) runs host operations.");
+}
+
+}  // namespace hologram::python

@@ -1,0 +1,255 @@
+// runtime/disk_cache.cpp: machine code by content on disk.
+#include "runtime/disk_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+
+namespace hologram::runtime {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char magic[8] = {'H', 'O', 'L', 'O', 'K', 'R', 'N', '1'};
+constexpr const char* suffix = ".kernel";
+constexpr uint64_t max_entry = uint64_t{64} << 20;
+
+struct Header {
+  char magic[8];
+  uint64_t size;
+  std::array<uint8_t, 32> key;
+  std::array<uint8_t, 32> checksum;
+};
+static_assert(sizeof(Header) == 80);
+
+class File {
+ public:
+  File(const fs::path& path, int flags, int mode = 0) : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  bool open() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+
+  bool read(void* to, size_t n) {
+    auto* p = static_cast<char*>(to);
+    while (n > 0) {
+      ssize_t k = ::read(fd_, p, n);
+      if (k < 0 && errno == EINTR) continue;
+      if (k <= 0) return false;
+      p += k;
+      n -= static_cast<size_t>(k);
+    }
+    return true;
+  }
+  bool write(const void* from, size_t n) {
+    const auto* p = static_cast<const char*>(from);
+    while (n > 0) {
+      ssize_t k = ::write(fd_, p, n);
+      if (k < 0 && errno == EINTR) continue;
+      if (k <= 0) return false;
+      p += k;
+      n -= static_cast<size_t>(k);
+    }
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
+// Why this folder must not be trusted with machine code; empty if it may.
+std::string distrust(const fs::path& folder) {
+  struct stat s;
+  if (::lstat(folder.c_str(), &s) != 0) return errno == ENOENT ? "" : std::strerror(errno);
+  if (!S_ISDIR(s.st_mode)) return "it is not a folder";
+  if (s.st_uid != ::geteuid()) return "it belongs to another user";
+  if (s.st_mode & (S_IWGRP | S_IWOTH)) return "others may write to it";
+  return "";
+}
+
+struct Entry {
+  fs::path path;
+  uint64_t bytes;
+  fs::file_time_type time;
+};
+
+std::vector<Entry> entries_of(const fs::path& folder) {
+  std::vector<Entry> out;
+  std::error_code ec;
+  for (fs::recursive_directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
+    std::error_code e;
+    if (!it->is_regular_file(e) || it->path().extension() != suffix) continue;
+    uint64_t bytes = it->file_size(e);
+    auto time = it->last_write_time(e);
+    if (!e) out.push_back({it->path(), bytes, time});
+  }
+  return out;
+}
+
+std::optional<uint64_t> parse_bytes(const char* text) {
+  char* end = nullptr;
+  errno = 0;
+  unsigned long long n = std::strtoull(text, &end, 10);
+  if (end == text || errno != 0) return std::nullopt;
+  uint64_t unit = 1;
+  if (*end == 'K' || *end == 'M' || *end == 'G') {
+    unit = *end == 'K' ? uint64_t{1} << 10 : *end == 'M' ? uint64_t{1} << 20 : uint64_t{1} << 30;
+    ++end;
+  }
+  if (*end != 0 || n > UINT64_MAX / unit) return std::nullopt;
+  return n * unit;
+}
+
+}  // namespace
+
+DiskCache::DiskCache(fs::path folder, uint64_t limit) : folder_(std::move(folder)), limit_(limit) {}
+
+fs::path DiskCache::default_folder() {
+  if (const char* dir = std::getenv("HOLOGRAM_CACHE_DIR")) return std::string_view(dir) == "off" ? "" : dir;
+  if (const char* base = std::getenv("XDG_CACHE_HOME"); base && *base == '/') return fs::path(base) / "hologram";
+  if (const char* home = std::getenv("HOME"); home && *home == '/') return fs::path(home) / ".cache" / "hologram";
+  return "";
+}
+
+uint64_t DiskCache::default_limit() {
+  const char* text = std::getenv("HOLOGRAM_CACHE_LIMIT");
+  return (text ? parse_bytes(text) : std::nullopt).value_or(uint64_t{1} << 30);
+}
+
+fs::path DiskCache::path_of(const Fingerprint& key) const {
+  std::string hex = key.hex();
+  return folder_ / hex.substr(0, 2) / (hex.substr(2) + suffix);
+}
+
+bool DiskCache::usable() noexcept {
+  int state = state_.load();
+  if (state == 0) {
+    try {
+      state = !folder_.empty() && distrust(folder_).empty() ? 1 : -1;
+    } catch (...) {
+      state = -1;
+    }
+    state_ = state;
+  }
+  return state > 0;
+}
+
+std::optional<std::string> DiskCache::get(const Fingerprint& key) noexcept {
+  if (!usable()) return std::nullopt;
+  try {
+    fs::path path = path_of(key);
+    std::string content;
+    {
+      File file(path, O_RDONLY | O_NOFOLLOW);
+      Header h;
+      struct stat s;
+      if (!file.open()) return std::nullopt;
+      bool whole = ::fstat(file.fd(), &s) == 0 && file.read(&h, sizeof h) && std::memcmp(h.magic, magic, 8) == 0 &&
+                   h.key == key.bytes && h.size <= max_entry &&
+                   static_cast<uint64_t>(s.st_size) == sizeof h + h.size;
+      if (whole) {
+        content.resize(h.size);
+        whole = file.read(content.data(), content.size()) && fingerprint(content).bytes == h.checksum;
+      }
+      if (whole) {
+        ::futimens(file.fd(), nullptr);  // recently used
+        return content;
+      }
+    }
+    ::unlink(path.c_str());
+  } catch (...) {
+  }
+  return std::nullopt;
+}
+
+void DiskCache::put(const Fingerprint& key, std::string_view content) noexcept {
+  if (!usable() || content.size() > max_entry) return;
+  try {
+    std::error_code ec;
+    fs::create_directories(folder_.parent_path(), ec);
+    ::mkdir(folder_.c_str(), 0700);
+    if (!distrust(folder_).empty()) {
+      state_ = -1;
+      return;
+    }
+    fs::path path = path_of(key);
+    ::mkdir(path.parent_path().c_str(), 0700);
+    static std::atomic<uint64_t> serial{0};
+    fs::path temporary = path;
+    temporary += fmt::format(".{}.{}", ::getpid(), serial++);
+    Header h;
+    std::memcpy(h.magic, magic, sizeof magic);
+    h.size = content.size();
+    h.key = key.bytes;
+    h.checksum = fingerprint(content).bytes;
+    bool ok = false;
+    {
+      File file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+      ok = file.open() && file.write(&h, sizeof h) && file.write(content.data(), content.size());
+    }
+    if (!ok || ::rename(temporary.c_str(), path.c_str()) != 0) {
+      ::unlink(temporary.c_str());
+      return;
+    }
+    // Looking at the whole folder costs; do it once for every sixteenth of the limit written.
+    if ((written_ += sizeof h + content.size()) > limit_ / 16) {
+      written_ = 0;
+      prune();
+    }
+  } catch (...) {
+  }
+}
+
+void DiskCache::prune() noexcept {
+  try {
+    std::vector<Entry> all = entries_of(folder_);
+    uint64_t total = 0;
+    for (const Entry& e : all) total += e.bytes;
+    if (total <= limit_) return;
+    std::sort(all.begin(), all.end(), [](const Entry& a, const Entry& b) { return a.time < b.time; });
+    for (const Entry& e : all) {
+      if (total <= limit_ - limit_ / 4) break;
+      if (::unlink(e.path.c_str()) == 0) total -= e.bytes;
+    }
+  } catch (...) {
+  }
+}
+
+DiskCache::Info DiskCache::info() const noexcept {
+  Info out;
+  try {
+    out.folder = folder_;
+    out.limit = limit_;
+    out.problem = folder_.empty() ? "it is switched off" : distrust(folder_);
+    if (!out.problem.empty()) return out;
+    for (const Entry& e : entries_of(folder_)) {
+      ++out.entries;
+      out.bytes += e.bytes;
+    }
+  } catch (...) {
+    out.problem = "it cannot be read";
+  }
+  return out;
+}
+
+uint64_t DiskCache::clear() noexcept {
+  uint64_t n = 0;
+  try {
+    if (!folder_.empty() && distrust(folder_).empty())
+      for (const Entry& e : entries_of(folder_)) n += ::unlink(e.path.c_str()) == 0;
+  } catch (...) {
+  }
+  return n;
+}
+
+}  // namespace hologram::runtime

@@ -1,0 +1,53 @@
+// runtime/disk_cache.h: machine code by content on disk, shared by processes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/fingerprint.h"
+
+namespace hologram::runtime {
+
+/// A folder of checksummed entries, written by atomic rename. It holds machine code, so it must belong to this user and be
+/// writable by nobody else; otherwise it is not used. Thread-safe and safe beside other processes. No method throws:
+/// a cache that does not work is as good as an empty one, and problem() says why.
+class DiskCache {
+ public:
+  /// `folder` is created (mode 0700) at the first put. Empty: the cache is off. `limit` bounds the bytes of all entries.
+  DiskCache(std::filesystem::path folder, uint64_t limit);
+
+  /// HOLOGRAM_CACHE_DIR if set ("" or "off" switch it off), else hologram under XDG_CACHE_HOME or ~/.cache.
+  static std::filesystem::path default_folder();
+  /// HOLOGRAM_CACHE_LIMIT (bytes, suffix K, M or G) or 1 GiB.
+  static uint64_t default_limit();
+
+  /// The entry's content; nothing if there is none. An entry that fails its checks is removed.
+  std::optional<std::string> get(const Fingerprint& key) noexcept;
+  /// Stores an entry; the oldest ones go when the folder outgrows its limit.
+  void put(const Fingerprint& key, std::string_view content) noexcept;
+
+  struct Info {
+    std::filesystem::path folder;
+    uint64_t entries = 0, bytes = 0, limit = 0;
+    std::string problem;  ///< why the cache is not used; empty if it is
+  };
+  Info info() const noexcept;
+  /// Removes every entry; returns how many.
+  uint64_t clear() noexcept;
+
+ private:
+  bool usable() noexcept;
+  void prune() noexcept;
+  std::filesystem::path path_of(const Fingerprint& key) const;
+
+  std::filesystem::path folder_;
+  uint64_t limit_;
+  std::atomic<int> state_{0};  // 0 unknown, 1 usable, -1 not
+  std::atomic<uint64_t> written_{0};
+};
+
+}  // namespace hologram::runtime

@@ -1,0 +1,113 @@
+// tests/runtime/test_disk_cache.cpp: the cache of machine code on disk
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "runtime/disk_cache.h"
+
+namespace hologram::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DiskCacheTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "hologram-cache-XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  fs::path only_entry() const {
+    for (const auto& e : fs::recursive_directory_iterator(root_))
+      if (e.path().extension() == ".kernel") return e.path();
+    return {};
+  }
+
+  fs::path root_;
+  Fingerprint key_ = fingerprint("a kernel");
+};
+
+TEST_F(DiskCacheTest, GivesBackWhatWasPutEvenToAnotherInstance) {
+  DiskCache a(root_ / "c", 1 << 20), b(root_ / "c", 1 << 20);
+  EXPECT_FALSE(a.get(key_));
+  a.put(key_, std::string("code\0more", 9));
+  EXPECT_EQ(b.get(key_), std::string("code\0more", 9));
+  EXPECT_FALSE(b.get(fingerprint("another")));
+  struct stat s;
+  ASSERT_EQ(stat((root_ / "c").c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, 0700u);
+  EXPECT_EQ(a.info().entries, 1u);
+  EXPECT_EQ(a.clear(), 1u);
+  EXPECT_EQ(a.info().entries, 0u);
+}
+
+TEST_F(DiskCacheTest, DropsDamagedEntries) {
+  DiskCache cache(root_ / "c", 1 << 20);
+  for (int where : {0, 10, 20, 60, 85, -1}) {
+    cache.put(key_, "some machine code");
+    fs::path entry = only_entry();
+    ASSERT_FALSE(entry.empty());
+    if (where < 0) {
+      fs::resize_file(entry, 90);
+    } else {
+      std::fstream f(entry, std::ios::in | std::ios::out | std::ios::binary);
+      f.seekg(where);
+      int c = f.get();
+      f.seekp(where);
+      f.put(static_cast<char>(c ^ 0x40));
+    }
+    EXPECT_FALSE(cache.get(key_)) << "damage at " << where;
+    EXPECT_FALSE(fs::exists(entry));
+  }
+}
+
+TEST_F(DiskCacheTest, RefusesAFolderThatOthersMayWriteTo) {
+  fs::create_directory(root_ / "open");
+  fs::permissions(root_ / "open", fs::perms::all);
+  DiskCache cache(root_ / "open", 1 << 20);
+  cache.put(key_, "code");
+  EXPECT_FALSE(cache.get(key_));
+  EXPECT_TRUE(fs::is_empty(root_ / "open"));
+  EXPECT_EQ(cache.info().problem, "others may write to it");
+}
+
+TEST_F(DiskCacheTest, StaysWithinItsLimitAndKeepsTheRecent) {
+  DiskCache cache(root_ / "c", 40'000);
+  Fingerprint last;
+  for (int i = 0; i < 60; ++i) cache.put(last = fingerprint("k" + std::to_string(i)), std::string(2000, 'x'));
+  EXPECT_LE(cache.info().bytes, 40'000u + 40'000u / 8);
+  EXPECT_TRUE(cache.get(last));
+}
+
+TEST_F(DiskCacheTest, ManyThreadsAtOnceSeeWholeEntries) {
+  DiskCache cache(root_ / "c", 1 << 24);
+  std::atomic<int> wrong{0};
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 100; ++i) {
+        cache.put(key_, std::string(5000, static_cast<char>('a' + t)));
+        auto got = cache.get(key_);
+        if (got && (got->size() != 5000 || got->find_first_not_of(got->front()) != std::string::npos)) ++wrong;
+      }
+    });
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(cache.get(key_));
+}
+
+TEST_F(DiskCacheTest, SwitchedOffItStoresNothing) {
+  DiskCache cache("", 1 << 20);
+  cache.put(key_, "code");
+  EXPECT_FALSE(cache.get(key_));
+  EXPECT_EQ(cache.info().problem, "it is switched off");
+}
+
+}  // namespace
+}  // namespace hologram::runtime
