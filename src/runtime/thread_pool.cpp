@@ -4,62 +4,70 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <climits>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
-#include <thread>
 #include <vector>
 
 #ifdef __linux__
 #include <linux/futex.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include "base/error.h"
+#include "runtime/core_share.h"
 
 namespace hologram::runtime {
 namespace {
 
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr auto kAcquire = std::memory_order_acquire;
+
+/// Calls that can share the workers at one time; more run on their own threads.
 constexpr int kSlots = 64;
+/// From this many chunks on, sleeping workers are woken before the first chunk.
 constexpr uint32_t kWakeChunks = 4;
+/// With fewer chunks they are woken when the first one took this long.
 constexpr int64_t kLongChunkNs = 10'000;
+/// How long a worker waits for the next call before it sleeps: longer than a caller's last chunk
+/// and the step to the next kernel of its graph.
 constexpr int64_t kWorkerSpinNs = 30'000;
-constexpr int64_t kCallerSpinNs = 60'000;
+/// How long a caller waits for the others' last chunks before it sleeps. Its core is then free for
+/// the worker that it waits for.
+constexpr int64_t kCallerSpinNs = 50'000;
+/// The shortest time between two moves of a worker to another CPU.
+constexpr int64_t kMoveEveryNs = 1'000'000;
 
-/// Counts the forks this process descends from, so that a pool notices that its workers are gone.
-std::atomic<uint32_t> fork_generation{0};
+/// Forks that this process descends from: a pool of another count has lost its workers.
+std::atomic<uint32_t> fork_count{0};
 
-uint32_t current_generation() {
-  static const int registered =
-      pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1); });
+uint32_t current_fork_count() noexcept {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1); });
   (void)registered;
-  return fork_generation.load(std::memory_order_relaxed);
+  return fork_count.load(kRelaxed);
 }
 
+/// Whether this thread runs a chunk; calls from there run inline.
 thread_local bool inside_chunk = false;
 
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-void cpu_relax() {
+void pause_briefly() noexcept {
+  for (int i = 0; i < 8; ++i) {
 #if defined(__x86_64__)
-  __builtin_ia32_pause();
+    __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("yield");
+    asm volatile("isb");
 #endif
+  }
 }
 
 /// Sleeps while `word` holds `value`; may return early.
-void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
+void sleep_on(std::atomic<uint32_t>& word, uint32_t value) noexcept {
 #ifdef __linux__
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
 #else
@@ -67,277 +75,392 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
 #endif
 }
 
-void futex_wake(std::atomic<uint32_t>& word, int count) {
+void wake(std::atomic<uint32_t>& word, uint32_t count) noexcept {
 #ifdef __linux__
-  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, std::min<uint32_t>(count, INT_MAX), nullptr,
+          nullptr, 0);
 #else
   if (count == 1) word.notify_one();
-  else word.notify_all();
+  if (count > 1) word.notify_all();
 #endif
 }
 
+/// The word that chunks are claimed from: the number of the call in its slot, the workers that have
+/// joined it, and its next chunk. A claim is a compare-and-swap, so it fails for a thread that was
+/// stopped since it read the slot and missed the end of the call.
 struct Ticket {
-  static constexpr int kNextBits = 20, kJoinedBits = 8;
-  static constexpr uint64_t kNextMask = (uint64_t{1} << kNextBits) - 1;
-  static constexpr uint64_t kJoin = uint64_t{1} << kNextBits;
-  static constexpr uint64_t kGeneration = uint64_t{1} << (kNextBits + kJoinedBits);
-  static uint32_t next(uint64_t t) { return static_cast<uint32_t>(t & kNextMask); }
-  static uint32_t joined(uint64_t t) {
-    return static_cast<uint32_t>((t >> kNextBits) & ((1u << kJoinedBits) - 1));
-  }
-  static uint64_t generation(uint64_t t) { return t >> (kNextBits + kJoinedBits); }
-};
+  static constexpr int kChunkBits = 20, kJoinedBits = 8;
+  static constexpr uint32_t kMaxChunks = (1u << kChunkBits) - 2;
+  static constexpr uint64_t kJoin = uint64_t{1} << kChunkBits;
+  static constexpr uint64_t kCall = uint64_t{1} << (kChunkBits + kJoinedBits);
 
-struct alignas(64) Slot {
-  std::atomic<uint64_t> ticket{0};
-  std::atomic<RangeFn> fn{nullptr};
-  std::atomic<const void*> ctx{nullptr};
-  std::atomic<void* const*> bufs{nullptr};
-  std::atomic<const int64_t*> syms{nullptr};
-  std::atomic<int64_t> total{0}, grain{0};
-  std::atomic<uint32_t> chunks{0}, helpers{0};
-  alignas(64) std::atomic<uint32_t> done{0};
-  std::atomic<uint32_t> waiting{0};
-  std::atomic<int32_t> status{0};
+  uint64_t word;
+
+  uint32_t chunk() const { return static_cast<uint32_t>(word & (kJoin - 1)); }
+  uint32_t joined() const { return static_cast<uint32_t>(word / kJoin % (1u << kJoinedBits)); }
+  uint64_t call() const { return word / kCall; }
 };
+static_assert(ThreadPool::kMaxThreads <= 1 << Ticket::kJoinedBits);
 
 struct Job {
-  RangeFn fn;
-  const void* ctx;
-  void* const* bufs;
-  const int64_t* syms;
-  int64_t total, grain;
-  uint32_t chunks;
+  RangeFn fn = nullptr;
+  const void* ctx = nullptr;
+  void* const* bufs = nullptr;
+  const int64_t* syms = nullptr;
+  int64_t total = 0, grain = 1;
+  uint32_t chunks = 0, helpers = 0;
+  int cpu = -1;  // where the caller runs
 
-  int32_t run(uint32_t chunk) const {
+  int32_t run(int64_t begin, int64_t end) const noexcept {
+    try {
+      return fn(ctx, bufs, syms, begin, end);
+    } catch (...) {
+      return ThreadPool::kThrew;
+    }
+  }
+  int32_t run_chunk(uint32_t chunk) const noexcept {
     const int64_t begin = chunk * grain;
-    return fn(ctx, bufs, syms, begin, std::min(total, begin + grain));
+    inside_chunk = true;
+    const int32_t status = run(begin, std::min(total, begin + grain));
+    inside_chunk = false;
+    return status;
   }
 };
 
-constexpr auto relaxed = std::memory_order_relaxed;
+/// A call under way. The memory belongs to the pool for good, since a worker may look at it at any
+/// time; what it reads counts only if the claim that follows succeeds.
+class alignas(64) Slot {
+ public:
+  void open(const Job& job) noexcept {
+    fn_.store(job.fn, kRelaxed);
+    ctx_.store(job.ctx, kRelaxed);
+    bufs_.store(job.bufs, kRelaxed);
+    syms_.store(job.syms, kRelaxed);
+    total_.store(job.total, kRelaxed);
+    grain_.store(job.grain, kRelaxed);
+    chunks_.store(job.chunks, kRelaxed);
+    helpers_.store(job.helpers, kRelaxed);
+    cpu_.store(job.cpu, kRelaxed);
+    done_.store(0, kRelaxed);
+    waiting_.store(0, kRelaxed);
+    status_.store(0, kRelaxed);
+    const Ticket last{ticket_.load(kRelaxed)};
+    ticket_.store((last.call() + 1) * Ticket::kCall, std::memory_order_release);
+  }
+
+  Job read() const noexcept {
+    return {fn_.load(kRelaxed),     ctx_.load(kRelaxed),     bufs_.load(kRelaxed),
+            syms_.load(kRelaxed),   total_.load(kRelaxed),   grain_.load(kRelaxed),
+            chunks_.load(kRelaxed), helpers_.load(kRelaxed), cpu_.load(kRelaxed)};
+  }
+
+  Ticket ticket() const noexcept { return {ticket_.load(kAcquire)}; }
+
+  /// The caller's claim: the next chunk, or some number ≥ chunks.
+  uint32_t claim() noexcept {
+    return Ticket{ticket_.fetch_add(1, std::memory_order_acq_rel)}.chunk();
+  }
+
+  /// A worker's claim of the chunk in `seen`; on failure `seen` is brought up to date.
+  bool claim(Ticket& seen, bool join) noexcept {
+    return ticket_.compare_exchange_strong(seen.word, seen.word + 1 + (join ? Ticket::kJoin : 0),
+                                           std::memory_order_acq_rel, kAcquire);
+  }
+
+  /// Runs a claimed chunk, unless one has failed already.
+  void run(const Job& job, uint32_t chunk) noexcept {
+    if (status_.load(kRelaxed) != 0) return;
+    const int32_t status = job.run_chunk(chunk);
+    int32_t none = 0;
+    if (status != 0) status_.compare_exchange_strong(none, status, kRelaxed);
+  }
+
+  /// Reports finished chunks; who reports the last one wakes a sleeping caller.
+  void report(uint32_t finished, uint32_t chunks) noexcept {
+    if (finished != 0 && done_.fetch_add(finished) + finished == chunks && waiting_.load() != 0)
+      wake(done_, 1);
+  }
+
+  /// Waits until all chunks are reported; returns the status of the call.
+  int32_t wait(uint32_t chunks) noexcept {
+    if (done_.load(kAcquire) != chunks) {
+      const int64_t deadline = now_ns() + kCallerSpinNs;
+      while (done_.load(kAcquire) != chunks && now_ns() < deadline) pause_briefly();
+      waiting_.store(1);
+      for (uint32_t done; (done = done_.load()) != chunks;) sleep_on(done_, done);
+    }
+    return status_.load(kRelaxed);
+  }
+
+ private:
+  std::atomic<uint64_t> ticket_{0};
+  std::atomic<RangeFn> fn_{nullptr};
+  std::atomic<const void*> ctx_{nullptr};
+  std::atomic<void* const*> bufs_{nullptr};
+  std::atomic<const int64_t*> syms_{nullptr};
+  std::atomic<int64_t> total_{0}, grain_{1};
+  std::atomic<uint32_t> chunks_{0}, helpers_{0};
+  std::atomic<int> cpu_{-1};
+  alignas(64) std::atomic<uint32_t> done_{0};
+  std::atomic<uint32_t> waiting_{0};
+  std::atomic<int32_t> status_{0};
+};
 
 }  // namespace
 
 struct ThreadPool::State {
-  alignas(64) std::atomic<uint64_t> busy{0};
-  alignas(64) std::atomic<uint32_t> epoch{0};
-  std::atomic<uint32_t> sleepers{0};
-  alignas(64) std::atomic<uint32_t> threads;
-  std::atomic<uint32_t> spawned{0};
-  std::atomic<bool> stop{false};
-  const uint32_t generation = current_generation();
-  std::mutex spawn_mutex;
-  std::vector<pthread_t> workers;
-  Slot slots[kSlots];
-
   explicit State(uint32_t n) : threads(n) {}
+
+  const uint32_t born = current_fork_count();
+  std::atomic<uint32_t> threads;  // wanted, the caller included; surplus workers sleep on it
+  std::atomic<uint32_t> started{0};
+  std::atomic<bool> stop{false};
+  std::atomic<void (*)()> hook{nullptr};
+  std::mutex start_mutex;
+  std::vector<pthread_t> workers;
+  alignas(64) std::atomic<uint64_t> busy{0};   // one bit per slot in use
+  alignas(64) std::atomic<uint32_t> epoch{0};  // counts calls; idle workers sleep on it
+  std::atomic<uint32_t> sleepers{0};
+  Slot slots[kSlots];
 };
 
 namespace {
-using State = ThreadPool::State;
 
-bool work_on(Slot& slot) {
-  uint64_t ticket = slot.ticket.load(std::memory_order_acquire);
-  Job job{slot.fn.load(relaxed),   slot.ctx.load(relaxed),   slot.bufs.load(relaxed),
-          slot.syms.load(relaxed), slot.total.load(relaxed), slot.grain.load(relaxed),
-          slot.chunks.load(relaxed)};
-  if (Ticket::next(ticket) >= job.chunks || Ticket::joined(ticket) >= slot.helpers.load(relaxed))
-    return false;
-  const uint64_t generation = Ticket::generation(ticket);
-  uint64_t step = Ticket::kJoin + 1;
-  uint32_t finished = 0;
-  while (Ticket::generation(ticket) == generation && Ticket::next(ticket) < job.chunks) {
-    if (!slot.ticket.compare_exchange_weak(ticket, ticket + step, std::memory_order_acq_rel,
-                                           std::memory_order_acquire)) {
-      if (step != 1 && (Ticket::generation(ticket) != generation ||
-                        Ticket::joined(ticket) >= slot.helpers.load(relaxed)))
-        break;
-      continue;
-    }
-    step = 1;
-    if (slot.status.load(relaxed) == 0) {
-      inside_chunk = true;
-      const int32_t status = job.run(Ticket::next(ticket));
-      inside_chunk = false;
-      int32_t none = 0;
-      if (status != 0) slot.status.compare_exchange_strong(none, status, relaxed);
-    }
-    ++finished;
-    ticket = slot.ticket.load(std::memory_order_acquire);
-  }
-  if (finished == 0) return false;
-  if (slot.done.fetch_add(finished) + finished == job.chunks && slot.waiting.load())
-    futex_wake(slot.done, 1);
-  return true;
-}
+class Worker {
+ public:
+  Worker(ThreadPool::State& state, uint32_t index) : state_(state), index_(index) {}
 
-void worker_loop(State& state, uint32_t index) {
-  while (!state.stop.load()) {
-    const uint32_t threads = state.threads.load();
-    if (index + 1 >= threads) {
-      futex_wait(state.threads, threads);
-      continue;
+  void loop() noexcept {
+    while (!state_.stop.load()) {
+      const uint32_t threads = state_.threads.load();
+      if (index_ + 1 >= threads) {
+        sleep_on(state_.threads, threads);
+        share_.woke(now_ns());
+        continue;
+      }
+      const uint32_t epoch = state_.epoch.load(kAcquire);
+      bool worked = false;
+      for (uint64_t busy = state_.busy.load(kAcquire); busy != 0; busy &= busy - 1)
+        worked |= work_on(state_.slots[std::countr_zero(busy)]);
+      if (!worked && !spin(epoch)) sleep(epoch);
     }
-    const uint32_t epoch = state.epoch.load(std::memory_order_acquire);
-    bool worked = false;
-    for (uint64_t busy = state.busy.load(relaxed); busy; busy &= busy - 1)
-      worked |= work_on(state.slots[std::countr_zero(busy)]);
-    if (worked) continue;
-    const int64_t deadline = now_ns() + kWorkerSpinNs;
-    bool spinning = true;
-    while (state.epoch.load(relaxed) == epoch && (spinning = now_ns() < deadline))
-      for (int i = 0; i < 16; ++i) cpu_relax();
-    if (spinning) continue;
-    state.sleepers.fetch_add(1);
-    if (!state.stop.load()) futex_wait(state.epoch, epoch);
-    state.sleepers.fetch_sub(1);
   }
-}
+
+ private:
+  /// Claims and runs chunks of a call until none is left; whether it ran any.
+  bool work_on(Slot& slot) noexcept {
+    Ticket ticket = slot.ticket();
+    const uint64_t call = ticket.call();
+    const Job job = slot.read();
+    bool joined = false;
+    auto open = [&] {
+      return ticket.call() == call && ticket.chunk() < job.chunks &&
+             (joined || ticket.joined() < job.helpers);
+    };
+    if (!open()) return false;
+    stay_off(job.cpu);
+    uint32_t finished = 0;
+    for (;;) {
+      if (share_.should_yield(now_ns())) {
+        slot.report(finished, job.chunks);
+        finished = 0;
+        yield();
+      }
+      if (auto* hook = state_.hook.load(kRelaxed)) hook();
+      ticket = slot.ticket();
+      while (open() && !slot.claim(ticket, !joined)) {
+      }
+      if (!open()) break;
+      joined = true;
+      slot.run(job, ticket.chunk());
+      ++finished;
+    }
+    slot.report(finished, job.chunks);
+    return joined;
+  }
+
+  /// Waits a little for the next call; whether it came.
+  bool spin(uint32_t epoch) noexcept {
+    const int64_t start = now_ns();
+    for (int64_t now = start; state_.epoch.load(kAcquire) == epoch; now = now_ns()) {
+      if (share_.should_yield(now) || now - start > kWorkerSpinNs) return false;
+      pause_briefly();
+    }
+    return true;
+  }
+
+  void sleep(uint32_t epoch) noexcept {
+    state_.sleepers.fetch_add(1);
+    if (!state_.stop.load()) sleep_on(state_.epoch, epoch);
+    state_.sleepers.fetch_sub(1);
+    share_.woke(now_ns());
+  }
+
+  void yield() noexcept {
+    const int64_t before = now_ns();
+    sched_yield();
+    share_.yielded(before, now_ns());
+  }
+
+  /// Leaves the caller's CPU: the kernel puts a worker there when all CPUs are busy, and then the
+  /// two would take turns instead of working side by side.
+  void stay_off(int cpu) noexcept {
+    if (cpu < 0 || current_cpu() != cpu) return;
+    const int64_t now = now_ns();
+    if (now - moved_ < kMoveEveryNs) return;
+    leave_cpu(cpu);
+    moved_ = now_ns();
+    share_.woke(moved_);
+  }
+
+  ThreadPool::State& state_;
+  const uint32_t index_;
+  CoreShare share_;
+  int64_t moved_ = 0;
+};
 
 struct Start {
-  State* state;
+  ThreadPool::State* state;
   uint32_t index;
 };
 
-void* worker_main(void* p) {
-  const Start start = *static_cast<Start*>(p);
-  delete static_cast<Start*>(p);
-  worker_loop(*start.state, start.index);
+void* worker_main(void* argument) {
+  const std::unique_ptr<Start> start(static_cast<Start*>(argument));
+  Worker(*start->state, start->index).loop();
   return nullptr;
 }
 
-void spawn_workers(State& state, uint32_t wanted) noexcept {
-  std::unique_lock lock(state.spawn_mutex, std::try_to_lock);
+/// Starts workers up to `wanted`, as many as the system gives; it is asked once. Signals stay with
+/// the user's threads.
+void start_workers(ThreadPool::State& state, uint32_t wanted) noexcept {
+  const std::unique_lock lock(state.start_mutex, std::try_to_lock);
   if (!lock) return;
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  while (state.workers.size() < wanted) {
-    pthread_t thread;
-    state.workers.reserve(state.workers.size() + 1);
-    auto* start = new Start{&state, static_cast<uint32_t>(state.workers.size())};
-    if (pthread_create(&thread, nullptr, worker_main, start) != 0) {
-      delete start;
-      break;
+  try {
+    state.workers.reserve(wanted);
+    while (state.workers.size() < wanted) {
+      auto start = std::make_unique<Start>(&state, static_cast<uint32_t>(state.workers.size()));
+      pthread_t thread;
+      if (pthread_create(&thread, nullptr, worker_main, start.get()) != 0) break;
+      (void)start.release();
+      state.workers.push_back(thread);
     }
-    state.workers.push_back(thread);
+  } catch (const std::bad_alloc&) {  // the caller works alone
   }
-  state.spawned.store(static_cast<uint32_t>(state.workers.size()), relaxed);
+  state.started.store(std::max(wanted, state.started.load(kRelaxed)), kRelaxed);
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+uint32_t checked_threads(const char* function, int threads) {
+  require(threads >= 0 && threads <= ThreadPool::kMaxThreads, "{}: threads must be 0…{}, got {}",
+          function, ThreadPool::kMaxThreads, threads);
+  return static_cast<uint32_t>(threads != 0 ? threads : ThreadPool::default_threads());
 }
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : state_(nullptr) {
-  require(threads >= 0 && threads <= kMaxThreads, "ThreadPool: threads must be 0…{}, got {}",
-          kMaxThreads, threads);
-  state_ = new State(static_cast<uint32_t>(threads ? threads : default_threads()));
-}
+ThreadPool::ThreadPool(int threads) : state_(new State(checked_threads("ThreadPool", threads))) {}
 
 ThreadPool::~ThreadPool() {
   State* state = state_.load();
-  if (state->generation != current_generation()) return;
+  // In a forked child the workers do not exist, and the thread that forked may use the state.
+  if (state->born != current_fork_count()) return;
   state->stop.store(true);
   state->epoch.fetch_add(1);
-  futex_wake(state->epoch, INT_MAX);
+  wake(state->epoch, INT_MAX);
   state->threads.fetch_add(1);
-  futex_wake(state->threads, INT_MAX);
-  for (pthread_t t : state->workers) pthread_join(t, nullptr);
+  wake(state->threads, INT_MAX);
+  for (pthread_t thread : state->workers) pthread_join(thread, nullptr);
   delete state;
 }
 
-State* ThreadPool::state() noexcept {
-  State* state = state_.load(std::memory_order_acquire);
-  if (state->generation == current_generation()) [[likely]]
+ThreadPool::State* ThreadPool::state() noexcept {
+  State* state = state_.load(kAcquire);
+  if (state->born == current_fork_count()) [[likely]]
     return state;
-  auto* fresh = new State(state->threads.load());
-  if (state_.compare_exchange_strong(state, fresh)) return fresh;
-  delete fresh;
+  // The old state is left alone: its locks and counts are as the fork found them.
+  auto fresh = std::unique_ptr<State>(new (std::nothrow) State(state->threads.load()));
+  if (fresh == nullptr) return nullptr;
+  if (state_.compare_exchange_strong(state, fresh.get())) return fresh.release();
   return state;
-}
-
-void ThreadPool::set_num_threads(int threads) {
-  State* s = state();
-  s->threads.store(static_cast<uint32_t>(threads ? threads : default_threads()));
-  futex_wake(s->threads, INT_MAX);
-}
-int ThreadPool::num_threads() const noexcept { return static_cast<int>(state_.load()->threads.load()); }
-
-int ThreadPool::default_threads() {
-  if (const char* text = std::getenv("HOLOGRAM_NUM_THREADS")) {
-    char* end = nullptr;
-    const long n = std::strtol(text, &end, 10);
-    if (end != text && *end == 0 && n > 0) return static_cast<int>(std::min<long>(n, kMaxThreads));
-  }
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::clamp(CPU_COUNT(&set), 1, kMaxThreads);
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
 }
 
 int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
                                  const int64_t* syms, int64_t total, int64_t grain,
                                  int max_threads) noexcept {
   if (total <= 0) return 0;
-  if (total <= grain || inside_chunk) return fn(ctx, bufs, syms, 0, total);
-  State& s = *state();
-  uint32_t threads = s.threads.load(relaxed);
+  grain = std::max<int64_t>(grain, 1);
+  Job job{fn, ctx, bufs, syms, total, grain};
+  if (total <= grain || inside_chunk) return job.run(0, total);
+  State* const s = state();
+  if (s == nullptr) return job.run(0, total);
+  uint32_t threads = s->threads.load(kRelaxed);
   if (max_threads > 0) threads = std::min(threads, static_cast<uint32_t>(max_threads));
-  if (threads <= 1) return fn(ctx, bufs, syms, 0, total);
-  int64_t count = (total + grain - 1) / grain;
-  const uint32_t chunks = static_cast<uint32_t>(count);
-  if (s.spawned.load(relaxed) + 1 < threads) spawn_workers(s, threads - 1);
-  uint64_t busy = s.busy.load(relaxed);
-  int index;
+  const int64_t most = Ticket::kMaxChunks;
+  if ((total - 1) / grain >= most) job.grain = grain = grain * ((total - 1) / grain / most + 1);
+  job.chunks = static_cast<uint32_t>((total - 1) / grain + 1);
+  job.helpers = std::min(threads, job.chunks) - 1;
+  if (job.helpers == 0) return job.run(0, total);
+  if (s->started.load(kRelaxed) + 1 < threads) start_workers(*s, threads - 1);
+
+  uint64_t busy = s->busy.load(kRelaxed), bit;
   do {
-    if (busy == ~uint64_t{0}) return fn(ctx, bufs, syms, 0, total);
-    index = std::countr_one(busy);
-  } while (!s.busy.compare_exchange_weak(busy, busy | uint64_t{1} << index));
-  Slot& slot = s.slots[index];
-  slot.fn.store(fn, relaxed);
-  slot.ctx.store(ctx, relaxed);
-  slot.bufs.store(bufs, relaxed);
-  slot.syms.store(syms, relaxed);
-  slot.total.store(total, relaxed);
-  slot.grain.store(grain, relaxed);
-  slot.chunks.store(chunks, relaxed);
-  slot.helpers.store(threads - 1, relaxed);
-  slot.done.store(0, relaxed);
-  slot.status.store(0, relaxed);
-  slot.waiting.store(0, relaxed);
-  slot.ticket.store((Ticket::generation(slot.ticket.load(relaxed)) + 1) * Ticket::kGeneration,
-                    std::memory_order_release);
-  s.epoch.fetch_add(1);
-  if (s.sleepers.load() > 0) futex_wake(s.epoch, static_cast<int>(threads - 1));
-  const Job job{fn, ctx, bufs, syms, total, grain, chunks};
+    if (busy == ~uint64_t{0}) return job.run(0, total);
+    bit = ~busy & (busy + 1);
+  } while (!s->busy.compare_exchange_weak(busy, busy | bit));
+  Slot& slot = s->slots[std::countr_zero(bit)];
+  job.cpu = current_cpu();
+  slot.open(job);
+  s->epoch.fetch_add(1);
+  bool asleep = s->sleepers.load() != 0;
+  if (asleep && job.chunks >= kWakeChunks) {
+    wake(s->epoch, job.helpers);
+    asleep = false;
+  }
+
   uint32_t finished = 0;
-  for (;;) {
-    const uint64_t t = slot.ticket.fetch_add(1, std::memory_order_acq_rel);
-    if (Ticket::next(t) >= chunks) break;
-    if (slot.status.load(relaxed) == 0) {
-      inside_chunk = true;
-      const int32_t status = job.run(Ticket::next(t));
-      inside_chunk = false;
-      int32_t none = 0;
-      if (status != 0) slot.status.compare_exchange_strong(none, status, relaxed);
-    }
-    ++finished;
-  }
-  uint32_t done = slot.done.fetch_add(finished) + finished;
-  if (done != chunks) {
-    const int64_t deadline = now_ns() + kCallerSpinNs;
-    while ((done = slot.done.load(std::memory_order_acquire)) != chunks && now_ns() < deadline)
-      for (int i = 0; i < 16; ++i) cpu_relax();
-    while (done != chunks) {
-      slot.waiting.store(1);
-      done = slot.done.load();
-      if (done != chunks) futex_wait(slot.done, done);
-      done = slot.done.load();
+  const int64_t start = asleep ? now_ns() : 0;
+  for (uint32_t chunk; (chunk = slot.claim()) < job.chunks; ++finished) {
+    slot.run(job, chunk);
+    if (asleep && now_ns() - start >= kLongChunkNs) {
+      wake(s->epoch, job.helpers);
+      asleep = false;
     }
   }
-  const int32_t status = slot.status.load(relaxed);
-  s.busy.fetch_and(~(uint64_t{1} << index));
+  slot.report(finished, job.chunks);
+  const int32_t status = slot.wait(job.chunks);
+  s->busy.fetch_and(~bit);
   return status;
+}
+
+void ThreadPool::set_num_threads(int threads) {
+  const uint32_t wanted = checked_threads("ThreadPool::set_num_threads", threads);
+  if (State* s = state()) {
+    s->threads.store(wanted);
+    wake(s->threads, INT_MAX);
+    s->epoch.fetch_add(1);  // surplus workers stop waiting for calls
+    wake(s->epoch, INT_MAX);
+  }
+}
+
+int ThreadPool::num_threads() const noexcept {
+  return static_cast<int>(state_.load(kAcquire)->threads.load(kRelaxed));
+}
+
+int ThreadPool::default_threads() {
+  if (const char* text = std::getenv("HOLOGRAM_NUM_THREADS")) {
+    char* end = nullptr;
+    const long n = std::strtol(text, &end, 10);
+    if (end != text && *end == '\0' && n > 0)
+      return static_cast<int>(std::min<long>(n, kMaxThreads));
+  }
+  return std::min(allowed_cpus(), kMaxThreads);
+}
+
+void ThreadPool::set_worker_hook(void (*hook)()) noexcept {
+  if (State* s = state()) s->hook.store(hook);
 }
 
 }  // namespace hologram::runtime

@@ -3,25 +3,28 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 
 namespace hologram::runtime {
 
 /// A kernel over [begin, end): 0 on success, any other value is a status for the caller. It runs on
-/// any thread, for several ranges at once, and must not throw.
+/// any thread, on several ranges at once.
 using RangeFn = int32_t (*)(const void* ctx, void* const* bufs, const int64_t* syms, int64_t begin,
                             int64_t end);
 
 /// Threads that help a caller through a range. The calling thread works too and can finish every
 /// chunk alone: a worker that sleeps or is not scheduled costs at most the chunk it holds. Workers
-/// start on first need, spin briefly after work (never while other processes want the cores) and
-/// then sleep. Any number of threads may call at once. After a fork the child starts its own workers.
+/// start on first need, spin briefly after work and then sleep; beside busy processes they give the
+/// core away between chunks (core_share.h). Any number of threads may call at once. After a fork
+/// the child starts its own workers.
 class ThreadPool {
  public:
   /// Most threads that one call can use, the caller included.
   static constexpr int kMaxThreads = 256;
+  /// The status of a range whose function threw.
+  static constexpr int32_t kThrew = INT32_MIN;
 
-  /// `threads` counts the caller; 0 means default_threads().
+  /// `threads` counts the caller; 0 means default_threads(). Throws Error(invalid_argument) outside
+  /// 0…kMaxThreads.
   explicit ThreadPool(int threads = 0);
   /// Joins the workers. No parallel_for may be running.
   ~ThreadPool();
@@ -32,14 +35,15 @@ class ThreadPool {
   /// not yet begun are skipped. Every `begin` is a multiple of `grain`; `end` is a further multiple
   /// of it, or `total`. Runs on the calling thread in one piece when total ≤ grain, when only one
   /// thread is allowed, or when called from inside a chunk of any pool.
-  /// Choose `grain` for 10–30 µs of work: shorter chunks pay for claiming, longer ones let a
-  /// preempted worker hold up the call. Sleeping workers are woken at once for four chunks or more,
-  /// for fewer only after the caller has found its first chunk long.
+  ///
+  /// Choose `grain` for 10–30 µs of work: shorter chunks pay for claiming (about 50 ns), longer
+  /// ones make a call wait longer for a preempted worker. Sleeping workers are woken at once for
+  /// four chunks or more, for fewer only after the caller has found its first chunk long.
   /// `max_threads` (0: num_threads()) bounds the threads of this call, the caller included.
   int32_t parallel_for(RangeFn fn, const void* ctx, void* const* bufs, const int64_t* syms,
                        int64_t total, int64_t grain, int max_threads = 0) noexcept;
 
-  /// parallel_for for a callable `int32_t body(int64_t begin, int64_t end)`; it must not throw.
+  /// parallel_for for a callable `int32_t body(int64_t begin, int64_t end)`.
   template <class Body>
   int32_t for_ranges(int64_t total, int64_t grain, const Body& body, int max_threads = 0) noexcept {
     return parallel_for(
@@ -49,13 +53,17 @@ class ThreadPool {
         &body, nullptr, nullptr, total, grain, max_threads);
   }
 
-  /// Changes the thread count, the caller included; 0 means default_threads(). Calls under way finish
-  /// with the workers they have. Throws Error(invalid_argument) outside 0…kMaxThreads.
+  /// Changes the thread count, the caller included; 0 means default_threads(). Calls under way
+  /// finish with the workers they have; surplus workers sleep. Throws Error(invalid_argument)
+  /// outside 0…kMaxThreads.
   void set_num_threads(int threads);
   int num_threads() const noexcept;
 
   /// HOLOGRAM_NUM_THREADS if it is a positive number, else the CPUs this process may run on.
   static int default_threads();
+
+  /// For tests: a function that every worker calls before it claims a chunk, or nullptr.
+  void set_worker_hook(void (*hook)()) noexcept;
 
   struct State;  // internal: shared with the workers
 

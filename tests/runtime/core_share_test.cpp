@@ -1,0 +1,119 @@
+// tests/runtime/core_share_test.cpp: a worker's guess of its time slice, on a simulated core.
+#include "runtime/core_share.h"
+
+#include <gtest/gtest.h>
+
+namespace {
+using hologram::runtime::CoreShare;
+
+constexpr int64_t kMs = 1'000'000;
+
+/// A core shared with one busy process under a scheduler that takes it away every `slice` ns.
+struct SimulatedCore {
+  int64_t slice;
+  bool competitor = true;
+  int64_t now = kMs;
+  int64_t run_start = kMs;
+  int lost = 0, yields = 0, idle_yields = 0;
+
+  /// Runs one chunk of `length`; the scheduler may cut it.
+  void chunk(CoreShare& share, int64_t length) {
+    if (share.should_yield(now)) {
+      const int64_t before = now;
+      ++yields;
+      idle_yields += !competitor;
+      now += competitor ? slice : 500;
+      run_start = now;
+      share.yielded(before, now);
+    }
+    now += length;
+    if (competitor && now - run_start >= slice) {
+      ++lost;
+      now += slice;
+      run_start = now;
+    }
+  }
+};
+
+TEST(CoreShare, NeverYieldsAlone) {
+  CoreShare share;
+  SimulatedCore core{4 * kMs, false};
+  for (int i = 0; i < 100'000; ++i) core.chunk(share, 15'000);
+  EXPECT_EQ(core.yields, 0);
+  EXPECT_FALSE(share.contended());
+}
+
+class CoreShareSlices : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(CoreShareSlices, YieldsBeforeTheSliceEnds) {
+  CoreShare share;
+  SimulatedCore core{GetParam()};
+  const int64_t end = core.now + 20'000 * kMs;
+  while (core.now < end) core.chunk(share, 15'000);
+  const auto slices = static_cast<int>(end / (2 * core.slice));
+  EXPECT_GT(core.yields, slices * 9 / 10);
+  EXPECT_LT(core.lost, slices / 20 + 3) << "of " << slices << " slices";
+  EXPECT_TRUE(share.contended());
+}
+
+INSTANTIATE_TEST_SUITE_P(Slices, CoreShareSlices,
+                         ::testing::Values(2 * kMs, 3 * kMs, 4 * kMs, 6 * kMs, 12 * kMs));
+
+TEST(CoreShare, UsesLongerSlicesWhenTheyCome) {
+  CoreShare share;
+  SimulatedCore core{2 * kMs};
+  for (int i = 0; i < 10'000; ++i) core.chunk(share, 15'000);
+  EXPECT_LT(share.quantum(), 2 * kMs);
+  core.slice = 8 * kMs;
+  core.lost = 0;
+  const int64_t end = core.now + 3'000 * kMs;
+  while (core.now < end) core.chunk(share, 15'000);
+  EXPECT_GT(share.quantum(), 6 * kMs);
+  EXPECT_LT(share.quantum(), 8 * kMs);
+  EXPECT_LT(core.lost, 12);
+}
+
+TEST(CoreShare, StopsYieldingWhenTheCompetitorLeaves) {
+  CoreShare share;
+  SimulatedCore core{4 * kMs};
+  for (int i = 0; i < 10'000; ++i) core.chunk(share, 15'000);
+  ASSERT_TRUE(share.contended());
+  core.competitor = false;
+  for (int i = 0; i < 10'000; ++i) core.chunk(share, 15'000);
+  EXPECT_FALSE(share.contended());
+  EXPECT_LE(core.idle_yields, 4);
+}
+
+TEST(CoreShare, ASleepIsNotALostCore) {
+  CoreShare share;
+  int64_t now = kMs;
+  for (int i = 0; i < 1'000; ++i) {
+    EXPECT_FALSE(share.should_yield(now));
+    now += 50 * kMs;
+    share.woke(now);
+  }
+  EXPECT_FALSE(share.contended());
+}
+
+TEST(CoreShare, LongChunksOnAnIdleCoreCostFewYields) {
+  CoreShare share;
+  SimulatedCore core{4 * kMs, false};
+  for (int i = 0; i < 1'000; ++i) core.chunk(share, 5 * kMs);
+  EXPECT_LE(core.yields, 1'000);
+  for (int i = 0; i < 100; ++i) core.chunk(share, 15'000);
+  core.yields = 0;
+  for (int i = 0; i < 10'000; ++i) core.chunk(share, 15'000);
+  EXPECT_LE(core.yields, 4);
+}
+
+TEST(CoreShare, LeavingTheCpuKeepsTheAllowedOnes) {
+  const int allowed = hologram::runtime::allowed_cpus();
+  const int cpu = hologram::runtime::current_cpu();
+  hologram::runtime::leave_cpu(cpu);
+  EXPECT_EQ(hologram::runtime::allowed_cpus(), allowed);
+  hologram::runtime::leave_cpu(-1);
+  hologram::runtime::leave_cpu(1 << 20);
+  EXPECT_EQ(hologram::runtime::allowed_cpus(), allowed);
+}
+
+}  // namespace

@@ -1,0 +1,506 @@
+// tests/runtime/thread_pool_test.cpp: every chunk once, whoever sleeps, stops, forks or throws.
+#include "runtime/thread_pool.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace {
+using hologram::Error;
+using hologram::runtime::ThreadPool;
+using namespace std::chrono_literals;
+
+/// Counts the runs of every item.
+struct Counts {
+  explicit Counts(int64_t n) : items(static_cast<size_t>(n)) {}
+  void add(int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      items[static_cast<size_t>(i)].fetch_add(1, std::memory_order_relaxed);
+  }
+  bool each_once() const {
+    return std::all_of(items.begin(), items.end(), [](auto& n) { return n.load() == 1; });
+  }
+  std::vector<std::atomic<int>> items;
+};
+
+void work_for(std::chrono::nanoseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+/// Waits until `condition` holds; false after ten seconds.
+template <class Condition>
+bool eventually(const Condition& condition) {
+  const auto end = std::chrono::steady_clock::now() + 10s;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+TEST(ThreadPool, RunsEveryItemOnce) {
+  ThreadPool pool(4);
+  for (const int64_t total : {1, 2, 3, 7, 64, 1000, 4097})
+    for (const int64_t grain : {1, 3, 16, 1000}) {
+      Counts counts(total);
+      EXPECT_EQ(pool.for_ranges(total, grain,
+                                [&](int64_t begin, int64_t end) {
+                                  EXPECT_EQ(begin % grain, 0);
+                                  EXPECT_LT(begin, end);
+                                  EXPECT_TRUE(end % grain == 0 || end == total);
+                                  counts.add(begin, end);
+                                  return 0;
+                                }),
+                0);
+      EXPECT_TRUE(counts.each_once()) << total << " by " << grain;
+    }
+}
+
+TEST(ThreadPool, PassesItsArgumentsOn) {
+  ThreadPool pool(2);
+  int ctx = 7, buffer = 0;
+  void* bufs[] = {&buffer};
+  const int64_t syms[] = {11, 13};
+  struct Seen {
+    static int32_t check(const void* c, void* const* b, const int64_t* s, int64_t, int64_t) {
+      return *static_cast<const int*>(c) == 7 && b[0] != nullptr && s[1] == 13 ? 0 : 1;
+    }
+  };
+  EXPECT_EQ(pool.parallel_for(Seen::check, &ctx, bufs, syms, 100, 10), 0);
+}
+
+TEST(ThreadPool, EmptyAndOddRanges) {
+  ThreadPool pool(3);
+  auto never = [](int64_t, int64_t) { return 1; };
+  EXPECT_EQ(pool.for_ranges(0, 8, never), 0);
+  EXPECT_EQ(pool.for_ranges(-5, 8, never), 0);
+  Counts counts(10);
+  EXPECT_EQ(pool.for_ranges(10, 0, [&](int64_t b, int64_t e) { return counts.add(b, e), 0; }), 0);
+  EXPECT_TRUE(counts.each_once());
+}
+
+TEST(ThreadPool, MergesChunksBeyondItsCounter) {
+  ThreadPool pool(2);
+  std::atomic<int64_t> items{0};
+  const int64_t total = int64_t{5} << 20;
+  EXPECT_EQ(pool.for_ranges(total, 1,
+                            [&](int64_t b, int64_t e) {
+                              items.fetch_add(e - b, std::memory_order_relaxed);
+                              return 0;
+                            }),
+            0);
+  EXPECT_EQ(items.load(), total);
+  items = 0;
+  EXPECT_EQ(pool.for_ranges(INT64_MAX - 5, INT64_MAX / 3,
+                            [&](int64_t b, int64_t e) {
+                              items.fetch_add(e - b, std::memory_order_relaxed);
+                              return 0;
+                            }),
+            0);
+  EXPECT_EQ(items.load(), INT64_MAX - 5);
+}
+
+TEST(ThreadPool, SmallWorkStaysOnTheCallingThread) {
+  ThreadPool pool(4);
+  const auto self = std::this_thread::get_id();
+  int calls = 0;
+  for (const int max_threads : {0, 1}) {
+    const int64_t grain = max_threads == 1 ? 10 : 1000;
+    EXPECT_EQ(pool.for_ranges(
+                  1000, grain,
+                  [&](int64_t begin, int64_t end) {
+                    EXPECT_EQ(std::this_thread::get_id(), self);
+                    EXPECT_EQ(begin, 0);
+                    EXPECT_EQ(end, 1000);
+                    ++calls;
+                    return 0;
+                  },
+                  max_threads),
+              0);
+  }
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(ThreadPool, WorkersHelp) {
+  ThreadPool pool(3);
+  std::atomic<int> inside{0};
+  // The first chunks wait for one another, so three threads must be in the call.
+  EXPECT_EQ(pool.for_ranges(64, 1,
+                            [&](int64_t begin, int64_t) {
+                              if (begin >= 3) return 0;
+                              inside.fetch_add(1);
+                              return eventually([&] { return inside.load() >= 3; }) ? 0 : 1;
+                            }),
+            0);
+}
+
+TEST(ThreadPool, TwoLongChunksUseTwoThreads) {
+  // Fewer chunks than wake sleeping workers at once: they come once the first chunk proved long.
+  ThreadPool pool(2);
+  pool.for_ranges(8, 1, [](int64_t, int64_t) { return 0; });
+  std::this_thread::sleep_for(20ms);
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  EXPECT_EQ(pool.for_ranges(3, 1,
+                            [&](int64_t, int64_t) {
+                              work_for(50ms);
+                              const std::lock_guard lock(mutex);
+                              threads.insert(std::this_thread::get_id());
+                              return 0;
+                            }),
+            0);
+  EXPECT_EQ(threads.size(), 2u);
+}
+
+TEST(ThreadPool, MaxThreadsBoundsOneCall) {
+  ThreadPool pool(4);
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> now{0}, most{0};
+    pool.for_ranges(
+        64, 1,
+        [&](int64_t, int64_t) {
+          const int running = now.fetch_add(1) + 1;
+          int seen = most.load();
+          while (running > seen && !most.compare_exchange_weak(seen, running)) {
+          }
+          work_for(100us);
+          now.fetch_sub(1);
+          return 0;
+        },
+        2);
+    EXPECT_LE(most.load(), 2);
+  }
+}
+
+TEST(ThreadPool, FirstNonzeroStatusComesBack) {
+  ThreadPool pool(4);
+  for (int64_t bad = 0; bad < 50; bad += 7)
+    EXPECT_EQ(pool.for_ranges(50, 1, [&](int64_t begin, int64_t) { return begin == bad ? 42 : 0; }),
+              42);
+  EXPECT_EQ(pool.for_ranges(50, 50, [&](int64_t, int64_t) { return -3; }), -3);
+}
+
+TEST(ThreadPool, AStatusSkipsTheRest) {
+  ThreadPool pool(2);
+  std::atomic<int> runs{0};
+  EXPECT_EQ(pool.for_ranges(100'000, 1,
+                            [&](int64_t, int64_t) {
+                              runs.fetch_add(1);
+                              return 5;
+                            }),
+            5);
+  EXPECT_LE(runs.load(), 2);
+}
+
+TEST(ThreadPool, ExceptionsBecomeAStatus) {
+  ThreadPool pool(4);
+  for (const int64_t grain : {1, 1000})
+    EXPECT_EQ(pool.for_ranges(100, grain,
+                              [](int64_t, int64_t) -> int32_t { throw std::runtime_error("no"); }),
+              ThreadPool::kThrew);
+  // The workers are still there.
+  std::atomic<int> inside{0};
+  EXPECT_EQ(pool.for_ranges(64, 1,
+                            [&](int64_t begin, int64_t) {
+                              if (begin >= 4) return 0;
+                              inside.fetch_add(1);
+                              return eventually([&] { return inside.load() >= 4; }) ? 0 : 1;
+                            }),
+            0);
+}
+
+// Stopped workers. The hook blocks a worker just before a claim; a gate in the kernel blocks it
+// inside a chunk.
+std::atomic<bool> hook_closed{false};
+std::atomic<int> hook_waiting{0};
+void closed_hook() {
+  if (!hook_closed.load()) return;
+  hook_waiting.fetch_add(1);
+  while (hook_closed.load()) std::this_thread::sleep_for(1ms);
+  hook_waiting.fetch_sub(1);
+}
+
+TEST(ThreadPool, TheCallerFinishesWhenEveryWorkerIsStopped) {
+  ThreadPool pool(4);
+  pool.set_worker_hook(closed_hook);
+  hook_closed = true;
+  for (int round = 0; round < 200; ++round) {
+    Counts counts(64);
+    EXPECT_EQ(pool.for_ranges(64, 1, [&](int64_t b, int64_t e) { return counts.add(b, e), 0; }), 0);
+    EXPECT_TRUE(counts.each_once());
+    if (round == 100) {
+      EXPECT_TRUE(eventually([&] {
+        pool.for_ranges(64, 1, [](int64_t, int64_t) { return 0; });
+        return hook_waiting.load() == 3;
+      }));
+    }
+  }
+  // Workers that slept through many calls claim nothing of those.
+  hook_closed = false;
+  EXPECT_TRUE(eventually([] { return hook_waiting.load() == 0; }));
+}
+
+TEST(ThreadPool, AStaleWorkerRunsNoChunkOfAnEndedCall) {
+  ThreadPool pool(2);
+  pool.set_worker_hook(closed_hook);
+  const auto caller = std::this_thread::get_id();
+  for (int round = 0; round < 50; ++round) {
+    hook_closed = true;
+    auto live = std::make_unique<std::atomic<bool>>(true);
+    std::atomic<int> late{0};
+    for (int tries = 0; hook_waiting.load() == 0 && tries < 1000; ++tries)
+      pool.for_ranges(16, 1, [&](int64_t, int64_t) {
+        if (!live->load()) late.fetch_add(1);
+        work_for(2us);
+        return 0;
+      });
+    live->store(false);
+    hook_closed = false;
+    std::atomic<int> others{0};
+    for (int i = 0; i < 20; ++i)
+      pool.for_ranges(16, 1, [&](int64_t, int64_t) {
+        if (std::this_thread::get_id() != caller) others.fetch_add(1);
+        return 0;
+      });
+    EXPECT_EQ(late.load(), 0);
+  }
+}
+
+TEST(ThreadPool, AStoppedWorkerHoldsUpOnlyItsChunk) {
+  ThreadPool pool(3);
+  const auto caller = std::this_thread::get_id();
+  std::atomic<bool> closed{true};
+  std::atomic<int> held{0}, finished{0};
+  std::thread opener([&] {
+    // All chunks but the held ones get done while the workers stand still.
+    EXPECT_TRUE(
+        eventually([&] { return held.load() >= 1 && finished.load() + held.load() == 200; }));
+    closed = false;
+  });
+  Counts counts(200);
+  EXPECT_EQ(pool.for_ranges(200, 1,
+                            [&](int64_t b, int64_t e) {
+                              if (std::this_thread::get_id() != caller) {
+                                held.fetch_add(1);
+                                while (closed.load()) std::this_thread::sleep_for(1ms);
+                                held.fetch_sub(1);
+                              } else if (held.load() == 0) {
+                                eventually([&] { return held.load() > 0; });
+                              }
+                              counts.add(b, e);
+                              finished.fetch_add(1);
+                              return 0;
+                            }),
+            0);
+  opener.join();
+  EXPECT_TRUE(counts.each_once());
+}
+
+TEST(ThreadPool, ManyCallersAtOnce) {
+  ThreadPool pool(4);
+  std::vector<std::thread> callers;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 8; ++t)
+    callers.emplace_back([&, t] {
+      for (int round = 0; round < 300; ++round) {
+        const int64_t total = 1 + (round * 37 + t * 11) % 500;
+        Counts counts(total);
+        const int32_t want = round % 17 == 0 ? t + 1 : 0;
+        const int32_t got = pool.for_ranges(total, 1 + round % 9, [&](int64_t b, int64_t e) {
+          counts.add(b, e);
+          return e == total ? want : 0;
+        });
+        if (got != want || (want == 0 && !counts.each_once())) wrong.fetch_add(1);
+      }
+    });
+  for (auto& caller : callers) caller.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+TEST(ThreadPool, MoreCallersThanSlots) {
+  ThreadPool pool(2);
+  constexpr int kCallers = 80;
+  std::atomic<int> inside{0};
+  std::atomic<int> ok{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < kCallers; ++t)
+    callers.emplace_back([&] {
+      std::atomic<bool> first{true};
+      Counts counts(8);
+      pool.for_ranges(8, 1, [&](int64_t b, int64_t e) {
+        if (first.exchange(false)) {
+          inside.fetch_add(1);
+          eventually([&] { return inside.load() >= kCallers - 2; });
+        }
+        counts.add(b, e);
+        return 0;
+      });
+      ok.fetch_add(counts.each_once());
+    });
+  for (auto& caller : callers) caller.join();
+  EXPECT_EQ(ok.load(), kCallers);
+}
+
+TEST(ThreadPool, NestedCallsRunInline) {
+  ThreadPool pool(3), other(3);
+  Counts counts(64 * 64);
+  std::atomic<int> moved{0};
+  EXPECT_EQ(pool.for_ranges(64, 1,
+                            [&](int64_t outer, int64_t) {
+                              const auto self = std::this_thread::get_id();
+                              ThreadPool& inner = outer % 2 ? pool : other;
+                              return inner.for_ranges(64, 1, [&](int64_t b, int64_t e) {
+                                if (std::this_thread::get_id() != self) moved.fetch_add(1);
+                                counts.add(outer * 64 + b, outer * 64 + e);
+                                return 0;
+                              });
+                            }),
+            0);
+  EXPECT_EQ(moved.load(), 0);
+  EXPECT_TRUE(counts.each_once());
+}
+
+TEST(ThreadPool, TheThreadCountChangesAtRunTime) {
+  ThreadPool pool(1);
+  for (const int threads : {3, 1, 4, 2, 3}) {
+    pool.set_num_threads(threads);
+    EXPECT_EQ(pool.num_threads(), threads);
+    std::atomic<int> inside{0}, most{0};
+    for (int round = 0; round < 3; ++round)
+      EXPECT_EQ(
+          pool.for_ranges(256, 1,
+                          [&](int64_t begin, int64_t) {
+                            const int running = inside.fetch_add(1) + 1;
+                            int seen = most.load();
+                            while (running > seen && !most.compare_exchange_weak(seen, running)) {
+                            }
+                            if (begin < threads) eventually([&] { return most.load() >= threads; });
+                            inside.fetch_sub(1);
+                            return 0;
+                          }),
+          0);
+    EXPECT_EQ(most.load(), threads);
+  }
+}
+
+TEST(ThreadPool, ThreadCountsOutOfRangeAreErrors) {
+  ThreadPool pool(2);
+  for (const int threads : {-1, ThreadPool::kMaxThreads + 1}) {
+    EXPECT_THROW(ThreadPool bad(threads), Error);
+    try {
+      pool.set_num_threads(threads);
+      ADD_FAILURE();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), hologram::ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(e.what()).find("set_num_threads: threads must be 0…256, got " +
+                                           std::to_string(threads)),
+                std::string::npos);
+    }
+  }
+  EXPECT_EQ(pool.num_threads(), 2);
+}
+
+TEST(ThreadPool, TheEnvironmentSetsTheDefault) {
+  const char* saved = std::getenv("HOLOGRAM_NUM_THREADS");
+  const std::string before = saved ? saved : "";
+  unsetenv("HOLOGRAM_NUM_THREADS");
+  const int cpus = ThreadPool::default_threads();
+  EXPECT_GE(cpus, 1);
+  setenv("HOLOGRAM_NUM_THREADS", "5", 1);
+  EXPECT_EQ(ThreadPool::default_threads(), 5);
+  EXPECT_EQ(ThreadPool().num_threads(), 5);
+  setenv("HOLOGRAM_NUM_THREADS", "100000", 1);
+  EXPECT_EQ(ThreadPool::default_threads(), ThreadPool::kMaxThreads);
+  for (const char* text : {"", "0", "-2", "two", "3x"}) {
+    setenv("HOLOGRAM_NUM_THREADS", text, 1);
+    EXPECT_EQ(ThreadPool::default_threads(), cpus) << text;
+  }
+  if (saved)
+    setenv("HOLOGRAM_NUM_THREADS", before.c_str(), 1);
+  else
+    unsetenv("HOLOGRAM_NUM_THREADS");
+}
+
+// ThreadSanitizer does not follow threads that start after a fork in a threaded process.
+#if !defined(__SANITIZE_THREAD__)
+/// Runs `body` in a forked child; whether it returned true within ten seconds.
+template <class Body>
+bool in_child(const Body& body) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(10);
+    _exit(body() ? 0 : 1);
+  }
+  int status = 0;
+  return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool uses_threads(ThreadPool& pool, int threads) {
+  std::atomic<int> inside{0};
+  return pool.for_ranges(64, 1, [&](int64_t begin, int64_t) {
+    if (begin >= threads) return 0;
+    inside.fetch_add(1);
+    return eventually([&] { return inside.load() >= threads; }) ? 0 : 1;
+  }) == 0;
+}
+
+TEST(ThreadPool, AChildStartsItsOwnWorkers) {
+  auto pool = std::make_unique<ThreadPool>(3);
+  ASSERT_TRUE(uses_threads(*pool, 3));
+  EXPECT_TRUE(in_child([&] {
+    const bool ok = uses_threads(*pool, 3) && pool->num_threads() == 3 &&
+                    in_child([&] { return uses_threads(*pool, 3); });
+    pool.reset();
+    return ok;
+  }));
+  EXPECT_TRUE(in_child([&] {
+    pool.reset();  // without a call in the child
+    return true;
+  }));
+  EXPECT_TRUE(uses_threads(*pool, 3));
+}
+
+TEST(ThreadPool, AForkWhileOthersCallIsSafe) {
+  ThreadPool pool(3);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 2; ++t)
+    callers.emplace_back([&] {
+      while (!stop.load())
+        pool.for_ranges(256, 1, [](int64_t, int64_t) {
+          work_for(1us);
+          return 0;
+        });
+    });
+  for (int round = 0; round < 10; ++round)
+    EXPECT_TRUE(in_child([&] { return uses_threads(pool, 3); }));
+  stop = true;
+  for (auto& caller : callers) caller.join();
+}
+#endif
+
+TEST(ThreadPool, PoolsComeAndGo) {
+  for (int round = 0; round < 100; ++round) {
+    ThreadPool pool(1 + round % 4);
+    Counts counts(100);
+    pool.for_ranges(100, 3, [&](int64_t b, int64_t e) { return counts.add(b, e), 0; });
+    ASSERT_TRUE(counts.each_once());
+  }
+}
+
+}  // namespace
