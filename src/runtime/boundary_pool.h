@@ -31,8 +31,9 @@ size_t boundary_offset(BoundaryAddress address);
 BoundaryAddress boundary_address(size_t offset);
 
 /// Contiguous storage of 1.125 MiB (aligned to 2 MiB and on a huge page where the system allows, at
-/// least to 64 bytes) and the set of its busy classes. Thread-safe, lock-free. A class is busy while
-/// anybody holds it: the owner, and every exported view. Views keep the storage alive after the pool.
+/// least to 64 bytes) and the set of its busy classes. Thread-safe, lock-free. A class is busy
+/// while anybody holds it: the owner, and every exported view. Views keep the storage alive after
+/// the pool.
 class BoundaryPool {
  public:
   /// Throws Error(out_of_memory).
@@ -46,8 +47,8 @@ class BoundaryPool {
   std::optional<int> allocate(int count = 1);
   /// Takes this class; false when it is busy. Throws Error(invalid_argument) outside 0…95.
   bool allocate_class(int cls);
-  /// Drops the owner's hold on a run. Throws Error(invalid_argument) for a class out of range or not
-  /// owned; then nothing changes.
+  /// Drops the owner's hold on a run. Throws Error(invalid_argument) for a class out of range or
+  /// not owned; then nothing changes.
   void free(int first, int count = 1);
 
   bool busy(int cls) const;

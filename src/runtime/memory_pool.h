@@ -10,9 +10,10 @@ namespace hologram::runtime {
 /// page faults. Lock-free: any thread may allocate and free at any time, a forked child included.
 /// Blocks may outlive the pool; the last one to die returns the remaining memory.
 ///
-/// Sizes are rounded up to one of eight classes per doubling, and a request may reuse a cached block
-/// of up to twice its size. A request that finds none first gives back cached blocks of the sizes
-/// below its own, so that slowly growing sizes (a sequence getting longer) do not pile up memory.
+/// Sizes are rounded up to one of eight classes per doubling, and a request may reuse a cached
+/// block of up to twice its size. A request that finds none first gives back cached blocks of the
+/// sizes below its own, so that slowly growing sizes (a sequence getting longer) do not pile up
+/// memory.
 class MemoryPool {
  public:
   static constexpr size_t kAlignment = 64;
@@ -20,10 +21,10 @@ class MemoryPool {
   static constexpr size_t kHugePage = size_t{2} << 20;
 
   struct Stats {
-    size_t in_use = 0;  ///< Bytes of live blocks, rounding included.
-    size_t peak = 0;    ///< Largest in_use since construction or reset_peak().
-    size_t cached = 0;  ///< Bytes kept for reuse.
-    size_t limit = 0;   ///< Bound of `cached`.
+    size_t in_use = 0;    ///< Bytes of live blocks, rounding included.
+    size_t peak = 0;      ///< Largest in_use since construction or reset_peak().
+    size_t cached = 0;    ///< Bytes kept for reuse.
+    size_t limit = 0;     ///< Bound of `cached`.
     uint64_t hits = 0;    ///< Allocations served from the cache.
     uint64_t misses = 0;  ///< Allocations that mapped fresh memory.
   };
@@ -35,10 +36,10 @@ class MemoryPool {
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  /// A block of at least `bytes` bytes, contents undefined, aligned to kAlignment (to kHugePage when
-  /// bytes ≥ kHugePage). Zero bytes give a valid block too. When the system refuses, the cache is
-  /// given back and the request repeated; then throws Error(out_of_memory), with all live blocks and
-  /// counters as they were.
+  /// A block of at least `bytes` bytes, contents undefined, aligned to kAlignment (to kHugePage
+  /// when bytes ≥ kHugePage). Zero bytes give a valid block too. When the system refuses, the cache
+  /// is given back and the request repeated; then throws Error(out_of_memory), with all live blocks
+  /// and counters as they were.
   void* allocate(size_t bytes);
 
   /// Frees a block of any pool, from any thread; nullptr is ignored. Never throws.
@@ -54,8 +55,8 @@ class MemoryPool {
   /// A snapshot; fields may be a few operations apart while other threads allocate.
   Stats stats() const noexcept;
 
-  /// HOLOGRAM_POOL_LIMIT (bytes, optional suffix K, M or G) if set and well-formed, else a quarter of
-  /// the memory this process may use.
+  /// HOLOGRAM_POOL_LIMIT (bytes, optional suffix K, M or G) if set and well-formed, else a quarter
+  /// of the memory this process may use.
   static size_t default_limit();
 
   struct State;  // internal: shared with the blocks

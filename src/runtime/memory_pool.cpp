@@ -1,0 +1,368 @@
+// runtime/memory_pool.cpp: size classes of lock-free block stacks, and who frees them last.
+#include "runtime/memory_pool.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <new>
+#include <string_view>
+
+#include "base/error.h"
+#include "runtime/pages.h"
+
+namespace hologram::runtime {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+// Size classes: multiples of 64 up to 512, then eight per doubling.
+constexpr size_t kUnit = MemoryPool::kAlignment;
+constexpr int kPerDoubling = 8;
+constexpr int kTopBit = 46;
+constexpr size_t kLargest = size_t{1} << (kTopBit + 1);
+constexpr int kClasses = kPerDoubling + (kTopBit - 8) * kPerDoubling;
+/// From this size on, a miss gives smaller cached blocks back.
+constexpr size_t kReplaceFrom = 64 << 10;
+
+constexpr int class_of(size_t bytes) {
+  const size_t n = std::max(bytes, size_t{1});
+  if (n <= kUnit * kPerDoubling) return static_cast<int>((n - 1) / kUnit);
+  const int bit = static_cast<int>(std::bit_width(n - 1)) - 1;  // 2^bit < n ≤ 2^(bit+1)
+  return (bit - 8) * kPerDoubling + static_cast<int>((n - 1 - (size_t{1} << bit)) >> (bit - 3));
+}
+
+constexpr size_t class_bytes(int cls) {
+  if (cls < kPerDoubling) return kUnit * static_cast<size_t>(cls + 1);
+  const int bit = cls / kPerDoubling + 8;
+  return (size_t{1} << bit) + (static_cast<size_t>(cls % kPerDoubling + 1) << (bit - 3));
+}
+static_assert(class_of(0) == 0 && class_of(64) == 0 && class_of(65) == 1 && class_of(512) == 7);
+static_assert(class_bytes(class_of(513)) == 576 && class_bytes(class_of(1024)) == 1024);
+static_assert(class_bytes(class_of(1025)) == 1152 && class_of(kLargest) == kClasses - 1);
+
+constexpr uint32_t kNoNode = 0;
+
+/// What precedes every block.
+struct alignas(kUnit) Header {
+  MemoryPool::State* state;
+  uint32_t node;
+  int cls;
+};
+static_assert(sizeof(Header) == kUnit);
+
+Header* header_of(const void* block) {
+  return const_cast<Header*>(static_cast<const Header*>(block) - 1);
+}
+
+/// A block's place in a stack. Nodes stay allocated as long as the pool's state, so that a thread
+/// may read one that another has just taken; the tag of the stack's head then fails its swap.
+struct Node {
+  std::atomic<uint32_t> next{kNoNode};
+  std::atomic<void*> block{nullptr};
+};
+
+class Nodes {
+ public:
+  ~Nodes() {
+    for (auto& chunk : chunks_) delete[] chunk.load(kRelaxed);
+  }
+  Node& operator[](uint32_t index) const noexcept {
+    return chunks_[index / kChunk].load(std::memory_order_acquire)[index % kChunk];
+  }
+  /// A node never given out before, kNoNode when memory or numbers run out.
+  uint32_t create() noexcept {
+    uint32_t index = created_.load(kRelaxed);
+    do {
+      if (index >= kChunk * kChunks) return kNoNode;
+      auto& chunk = chunks_[index / kChunk];
+      if (chunk.load(std::memory_order_acquire) == nullptr) {
+        Node* fresh = new (std::nothrow) Node[kChunk];
+        if (fresh == nullptr) return kNoNode;
+        Node* expected = nullptr;
+        if (!chunk.compare_exchange_strong(expected, fresh)) delete[] fresh;
+      }
+    } while (!created_.compare_exchange_weak(index, index + 1));
+    return index;
+  }
+
+ private:
+  static constexpr uint32_t kChunk = 1024, kChunks = 1024;
+  std::atomic<uint32_t> created_{kNoNode + 1};
+  std::array<std::atomic<Node*>, kChunks> chunks_{};
+};
+
+/// A stack of nodes; the head holds the top node and a tag that changes with every push and pop.
+class Stack {
+ public:
+  bool empty() const noexcept { return top(head_.load(kRelaxed)) == kNoNode; }
+  void push(Nodes& nodes, uint32_t node) noexcept {
+    uint64_t head = head_.load(kRelaxed);
+    do nodes[node].next.store(top(head), kRelaxed);
+    while (!head_.compare_exchange_weak(head, successor(head, node), std::memory_order_release,
+                                        kRelaxed));
+  }
+  uint32_t pop(Nodes& nodes) noexcept {
+    uint64_t head = head_.load(std::memory_order_acquire);
+    while (top(head) != kNoNode) {
+      const uint32_t next = nodes[top(head)].next.load(kRelaxed);
+      if (head_.compare_exchange_weak(head, successor(head, next), std::memory_order_acquire))
+        return top(head);
+    }
+    return kNoNode;
+  }
+
+ private:
+  static uint32_t top(uint64_t head) { return static_cast<uint32_t>(head); }
+  static uint64_t successor(uint64_t head, uint32_t top) { return ((head >> 32) + 1) << 32 | top; }
+  std::atomic<uint64_t> head_{kNoNode};
+};
+
+struct alignas(64) SizeClass {
+  Stack free;
+  std::atomic<uint64_t> hits{0};
+  std::atomic<bool> touched{false};  // a hit since the eviction hand passed last
+};
+
+}  // namespace
+
+struct MemoryPool::State {
+  explicit State(size_t bytes) : limit(bytes) {}
+
+  // Bytes of live blocks (multiples of 64), plus 1 while the pool exists: at 0 the state dies.
+  alignas(64) std::atomic<size_t> in_use{1};
+  alignas(64) std::atomic<size_t> cached{0};
+  alignas(64) std::atomic<size_t> limit;
+  std::atomic<size_t> peak{0};
+  std::atomic<uint64_t> misses{0};
+  std::atomic<uint32_t> hand{0};  // the class to look at first for eviction
+  Stack spare_nodes;
+  Nodes nodes;
+  std::array<SizeClass, kClasses> classes;
+
+  /// A cached block of the class, or nullptr.
+  void* take(int cls) noexcept {
+    SizeClass& c = classes[static_cast<size_t>(cls)];
+    if (c.free.empty()) return nullptr;
+    const uint32_t node = c.free.pop(nodes);
+    if (node == kNoNode) return nullptr;
+    cached.fetch_sub(class_bytes(cls), kRelaxed);
+    return nodes[node].block.load(kRelaxed);
+  }
+
+  void* take_hit(int cls) noexcept {
+    void* block = take(cls);
+    if (block == nullptr) return nullptr;
+    SizeClass& c = classes[static_cast<size_t>(cls)];
+    c.hits.fetch_add(1, kRelaxed);
+    if (!c.touched.load(kRelaxed)) c.touched.store(true, kRelaxed);
+    return block;
+  }
+
+  /// Keeps a dead block for reuse; false when it has no node.
+  bool keep(void* block) noexcept {
+    const Header* header = header_of(block);
+    if (header->node == kNoNode) return false;
+    const int cls = header->cls;
+    cached.fetch_add(class_bytes(cls), kRelaxed);
+    classes[static_cast<size_t>(cls)].free.push(nodes, header->node);
+    return true;
+  }
+
+  void* map(int cls) noexcept {
+    const size_t bytes = class_bytes(cls);
+    void* block = nullptr;
+    if (bytes >= kHugePage) {
+      block = map_huge(bytes, sizeof(Header));
+    } else if (auto* memory = static_cast<Header*>(std::aligned_alloc(kUnit, bytes + kUnit))) {
+      block = memory + 1;
+    }
+    if (block == nullptr) return nullptr;
+    uint32_t node = spare_nodes.pop(nodes);
+    if (node == kNoNode) node = nodes.create();
+    if (node != kNoNode) nodes[node].block.store(block, kRelaxed);
+    new (header_of(block)) Header{this, node, cls};
+    return block;
+  }
+
+  void unmap(void* block) noexcept {
+    const Header header = *header_of(block);
+    if (class_bytes(header.cls) >= kHugePage) {
+      unmap_huge(static_cast<std::byte*>(block), class_bytes(header.cls), sizeof(Header));
+    } else {
+      std::free(header_of(block));
+    }
+    if (header.node != kNoNode) spare_nodes.push(nodes, header.node);
+  }
+
+  /// Gives back cached blocks of a class, at least `wanted` bytes if there are as many.
+  size_t drop(int cls, size_t wanted) noexcept {
+    size_t dropped = 0;
+    while (dropped < wanted) {
+      void* block = take(cls);
+      if (block == nullptr) break;
+      unmap(block);
+      dropped += class_bytes(cls);
+    }
+    return dropped;
+  }
+
+  size_t drop_all() noexcept {
+    size_t dropped = 0;
+    for (int cls = 0; cls < kClasses; ++cls)
+      dropped += drop(cls, std::numeric_limits<size_t>::max());
+    return dropped;
+  }
+
+  /// Brings the cache below its bound, classes without a recent hit first.
+  void trim() noexcept {
+    for (int looked = 0; looked < 2 * kClasses && cached.load(kRelaxed) > limit.load(kRelaxed);
+         ++looked) {
+      const int cls = static_cast<int>(hand.fetch_add(1, kRelaxed) % kClasses);
+      if (classes[static_cast<size_t>(cls)].free.empty()) continue;
+      if (classes[static_cast<size_t>(cls)].touched.exchange(false, kRelaxed)) continue;
+      const size_t now = cached.load(kRelaxed), bound = limit.load(kRelaxed);
+      if (now > bound) drop(cls, now - bound);
+    }
+  }
+
+  /// Makes room for a fresh block of the class among the smaller ones, down to a quarter of its
+  /// size, so that growing sizes leave no trail of cached blocks.
+  void replace_smaller(int cls) noexcept {
+    const size_t bytes = class_bytes(cls);
+    if (bytes < kReplaceFrom) return;
+    size_t dropped = 0;
+    for (int below = cls - 1; below >= cls - 2 * kPerDoubling && dropped < bytes; --below)
+      dropped += drop(below, bytes - dropped);
+  }
+
+  void count_live(size_t bytes) noexcept {
+    const size_t live = (in_use.fetch_add(bytes, kRelaxed) & ~size_t{1}) + bytes;
+    size_t highest = peak.load(kRelaxed);
+    while (live > highest && !peak.compare_exchange_weak(highest, live, kRelaxed)) {
+    }
+  }
+
+  /// Takes `amount` off in_use; who takes the last of it ends the state.
+  void drop_live(size_t amount) noexcept {
+    if (in_use.fetch_sub(amount, std::memory_order_acq_rel) != amount) return;
+    drop_all();
+    delete this;
+  }
+};
+
+MemoryPool::MemoryPool(size_t limit) : state_(new State(limit)) {}
+
+MemoryPool::~MemoryPool() {
+  state_->limit.store(0, kRelaxed);
+  state_->drop_all();
+  state_->drop_live(1);
+}
+
+void* MemoryPool::allocate(size_t bytes) {
+  State& s = *state_;
+  if (bytes > kLargest)
+    fail(ErrorCode::out_of_memory, "MemoryPool::allocate: {} bytes asked for", bytes);
+  const int cls = class_of(bytes);
+  void* block = nullptr;
+  const int last = std::min(cls + kPerDoubling - 1, kClasses - 1);
+  for (int c = cls; block == nullptr && c <= last; ++c) block = s.take_hit(c);
+  if (block == nullptr) {
+    s.replace_smaller(cls);
+    block = s.map(cls);
+    if (block == nullptr && s.drop_all() != 0) block = s.map(cls);
+    if (block == nullptr)
+      fail(ErrorCode::out_of_memory,
+           "MemoryPool::allocate: the system refused {} bytes ({} in use by this pool)",
+           class_bytes(cls), s.in_use.load(kRelaxed) & ~size_t{1});
+    s.misses.fetch_add(1, kRelaxed);
+  }
+  s.count_live(class_bytes(header_of(block)->cls));
+  return block;
+}
+
+void MemoryPool::deallocate(void* block) noexcept {
+  if (block == nullptr) return;
+  State& s = *header_of(block)->state;
+  const size_t bytes = class_bytes(header_of(block)->cls);
+  const size_t limit = s.limit.load(kRelaxed);
+  if (bytes > limit || !s.keep(block)) {
+    s.unmap(block);
+  } else if (s.cached.load(kRelaxed) > limit) {
+    s.trim();
+  }
+  s.drop_live(bytes);
+}
+
+size_t MemoryPool::capacity(const void* block) noexcept {
+  return class_bytes(header_of(block)->cls);
+}
+
+size_t MemoryPool::release() noexcept { return state_->drop_all(); }
+
+void MemoryPool::set_limit(size_t bytes) noexcept {
+  state_->limit.store(bytes, kRelaxed);
+  state_->trim();
+}
+
+void MemoryPool::reset_peak() noexcept {
+  state_->peak.store(state_->in_use.load(kRelaxed) & ~size_t{1}, kRelaxed);
+}
+
+MemoryPool::Stats MemoryPool::stats() const noexcept {
+  Stats stats;
+  stats.in_use = state_->in_use.load(kRelaxed) & ~size_t{1};
+  stats.peak = std::max(state_->peak.load(kRelaxed), stats.in_use);
+  stats.cached = state_->cached.load(kRelaxed);
+  stats.limit = state_->limit.load(kRelaxed);
+  for (const SizeClass& c : state_->classes) stats.hits += c.hits.load(kRelaxed);
+  stats.misses = state_->misses.load(kRelaxed);
+  return stats;
+}
+
+namespace {
+
+/// The number in a one-line file, or the largest number.
+size_t number_in(const char* path) {
+  unsigned long long value = 0;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "r"), std::fclose);
+  if (file == nullptr || std::fscanf(file.get(), "%llu", &value) != 1)
+    return std::numeric_limits<size_t>::max();
+  return static_cast<size_t>(value);
+}
+
+/// Parses "123", "64K", "512M" or "2G"; false when malformed or too large.
+bool parse_bytes(const char* text, size_t& bytes) {
+  char* end = nullptr;
+  if (*text < '0' || *text > '9') return false;
+  const unsigned long long value = std::strtoull(text, &end, 10);
+  const std::string_view suffix(end);
+  const int shift = suffix.empty() ? 0 : suffix == "K" ? 10 : suffix == "M" ? 20 : 30;
+  if (shift == 30 && suffix != "G") return false;
+  if (value > (std::numeric_limits<size_t>::max() >> shift)) return false;
+  bytes = static_cast<size_t>(value) << shift;
+  return true;
+}
+
+}  // namespace
+
+size_t MemoryPool::default_limit() {
+  size_t bytes = 0;
+  if (const char* text = std::getenv("HOLOGRAM_POOL_LIMIT"); text && parse_bytes(text, bytes))
+    return bytes;
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  bytes = pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page)
+                                : size_t{4} << 30;
+  // Containers: cgroup v2, then v1.
+  bytes = std::min(bytes, number_in("/sys/fs/cgroup/memory.max"));
+  bytes = std::min(bytes, number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+  return bytes / 4;
+}
+
+}  // namespace hologram::runtime

@@ -1,0 +1,44 @@
+// runtime/pages.cpp: anonymous memory on huge pages.
+#include "runtime/pages.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace hologram::runtime {
+namespace {
+
+size_t page_multiple(size_t bytes) noexcept {
+  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+}  // namespace
+
+std::byte* map_huge(size_t bytes, size_t lead) noexcept {
+  bytes = page_multiple(bytes);
+  lead = page_multiple(lead);
+  const size_t reserved = bytes + lead + kHugePageBytes;
+  if (reserved < bytes) return nullptr;
+  void* const mapping =
+      mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(mapping);
+  const uintptr_t past_lead = reinterpret_cast<uintptr_t>(begin) + lead;
+  const size_t skip = (kHugePageBytes - past_lead % kHugePageBytes) % kHugePageBytes;
+  if (skip != 0) munmap(begin, skip);
+  std::byte* const memory = begin + skip + lead;
+  const size_t tail = kHugePageBytes - skip;
+  if (tail != 0) munmap(memory + bytes, tail);
+#ifdef MADV_HUGEPAGE
+  madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: small pages do as well
+#endif
+  return memory;
+}
+
+void unmap_huge(std::byte* memory, size_t bytes, size_t lead) noexcept {
+  munmap(memory - page_multiple(lead), page_multiple(bytes) + page_multiple(lead));
+}
+
+}  // namespace hologram::runtime

@@ -1,0 +1,18 @@
+// runtime/pages.h: anonymous memory on huge pages.
+#pragma once
+
+#include <cstddef>
+
+namespace hologram::runtime {
+
+inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+inline constexpr size_t kSmallPageBytes = 4096;
+
+/// Maps `bytes` of zeroed memory at an address aligned to kHugePageBytes and asks for huge pages;
+/// nullptr when the system refuses. `lead` bytes before it (a multiple of the system's page, or 0)
+/// are mapped too, on ordinary pages.
+std::byte* map_huge(size_t bytes, size_t lead = 0) noexcept;
+/// Unmaps what map_huge gave for the same sizes.
+void unmap_huge(std::byte* memory, size_t bytes, size_t lead = 0) noexcept;
+
+}  // namespace hologram::runtime

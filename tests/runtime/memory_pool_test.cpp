@@ -1,0 +1,421 @@
+// tests/runtime/memory_pool_test.cpp: reuse, bounds, threads, forks and blocks that outlive the
+// pool.
+#include "runtime/memory_pool.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace {
+using hologram::Error;
+using hologram::ErrorCode;
+using hologram::runtime::MemoryPool;
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kBig = size_t{4} << 30;
+
+bool aligned(const void* p, size_t to) { return reinterpret_cast<uintptr_t>(p) % to == 0; }
+
+TEST(MemoryPool, BlocksAreAlignedAndLargeEnough) {
+  MemoryPool pool(kBig);
+  std::vector<void*> blocks;
+  size_t total = 0;
+  for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{512},
+                       size_t{513}, size_t{4000}, size_t{1} << 16, 2 * kMiB - 1, 2 * kMiB,
+                       2 * kMiB + 1, 5 * kMiB, 40 * kMiB + 17}) {
+    void* block = pool.allocate(bytes);
+    EXPECT_TRUE(aligned(block, MemoryPool::kAlignment)) << bytes;
+    const bool huge = bytes >= MemoryPool::kHugePage;
+    EXPECT_TRUE(!huge || aligned(block, MemoryPool::kHugePage)) << bytes;
+    const size_t capacity = MemoryPool::capacity(block);
+    EXPECT_GE(capacity, bytes);
+    EXPECT_LE(capacity, std::max<size_t>(64, bytes + bytes / 8 + 64));
+    std::memset(block, 0x5a, capacity);
+    total += capacity;
+    blocks.push_back(block);
+  }
+  EXPECT_EQ(pool.stats().in_use, total);
+  EXPECT_EQ(pool.stats().misses, blocks.size());
+  for (void* block : blocks) MemoryPool::deallocate(block);
+  EXPECT_EQ(pool.stats().in_use, 0u);
+  EXPECT_EQ(pool.stats().cached, total);
+  EXPECT_EQ(pool.stats().peak, total);
+  MemoryPool::deallocate(nullptr);
+}
+
+TEST(MemoryPool, EverySizeIsRoundedUpByLittle) {
+  MemoryPool pool(0);
+  for (size_t bytes = 1; bytes < 3 * kMiB; bytes += 1 + bytes / 50) {
+    void* block = pool.allocate(bytes);
+    const size_t capacity = MemoryPool::capacity(block);
+    ASSERT_GE(capacity, bytes);
+    ASSERT_EQ(capacity % 64, 0u);
+    ASSERT_LE(capacity, std::max<size_t>(bytes + 63, bytes * 9 / 8 + 1)) << bytes;
+    MemoryPool::deallocate(block);
+  }
+}
+
+TEST(MemoryPool, TheSameSizeComesFromTheCache) {
+  MemoryPool pool(kBig);
+  for (const size_t bytes : {size_t{100}, size_t{5000}, 3 * kMiB}) {
+    void* first = pool.allocate(bytes);
+    MemoryPool::deallocate(first);
+    const auto before = pool.stats();
+    void* second = pool.allocate(bytes);
+    EXPECT_EQ(second, first);
+    EXPECT_EQ(pool.stats().hits, before.hits + 1);
+    EXPECT_EQ(pool.stats().misses, before.misses);
+    MemoryPool::deallocate(second);
+  }
+}
+
+TEST(MemoryPool, ASmallerRequestUsesALargerBlock) {
+  MemoryPool pool(kBig);
+  void* large = pool.allocate(10 * kMiB);
+  MemoryPool::deallocate(large);
+  void* small = pool.allocate(6 * kMiB);
+  EXPECT_EQ(small, large);
+  EXPECT_EQ(pool.stats().in_use, 10 * kMiB);
+  MemoryPool::deallocate(small);
+  void* tiny = pool.allocate(3 * kMiB);  // less than half: wasteful
+  EXPECT_NE(tiny, large);
+  MemoryPool::deallocate(tiny);
+}
+
+TEST(MemoryPool, GrowingSizesLeaveNoTrail) {
+  MemoryPool pool(kBig);
+  size_t most = 0;
+  for (size_t bytes = kMiB; bytes < 64 * kMiB; bytes += 64 << 10) {
+    MemoryPool::deallocate(pool.allocate(bytes));
+    most = std::max(most, pool.stats().cached);
+  }
+  EXPECT_LT(most, 160 * kMiB);  // without replacement: about 500 MiB
+}
+
+TEST(MemoryPool, VaryingSizesReachASteadyState) {
+  MemoryPool pool(kBig);
+  std::mt19937 random(1);
+  std::uniform_int_distribution<size_t> size(64 << 10, 16 * kMiB);
+  size_t most = 0;
+  uint64_t misses = 0;
+  for (int call = 0; call < 4000; ++call) {
+    if (call == 1000) misses = pool.stats().misses;
+    void* blocks[3];
+    for (void*& block : blocks) block = pool.allocate(size(random));
+    for (void* block : blocks) MemoryPool::deallocate(block);
+    most = std::max(most, pool.stats().in_use + pool.stats().cached);
+  }
+  EXPECT_LT(most, 3 * 3 * 16 * kMiB);
+  EXPECT_LT(pool.stats().misses - misses, 9000u / 50);
+}
+
+TEST(MemoryPool, AlternatingSizesAllHit) {
+  MemoryPool pool(kBig);
+  uint64_t misses = 0;
+  for (int call = 0; call < 100; ++call) {
+    if (call == 2) misses = pool.stats().misses;
+    for (const size_t mib : {10, 14, 40, 3}) {
+      void* a = pool.allocate(mib * kMiB);
+      void* b = pool.allocate(mib * kMiB);
+      MemoryPool::deallocate(a);
+      MemoryPool::deallocate(b);
+    }
+  }
+  EXPECT_EQ(pool.stats().misses, misses);
+}
+
+TEST(MemoryPool, TheCacheIsBounded) {
+  MemoryPool pool(8 * kMiB);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 20; ++i) blocks.push_back(pool.allocate(kMiB));
+  for (void* block : blocks) {
+    MemoryPool::deallocate(block);
+    EXPECT_LE(pool.stats().cached, 8 * kMiB);
+  }
+  EXPECT_GE(pool.stats().cached, 7 * kMiB);
+  MemoryPool::deallocate(pool.allocate(9 * kMiB));  // larger than the bound: never kept
+  EXPECT_LE(pool.stats().cached, 8 * kMiB);
+  pool.set_limit(2 * kMiB);
+  EXPECT_LE(pool.stats().cached, 2 * kMiB);
+  EXPECT_EQ(pool.stats().limit, 2 * kMiB);
+  pool.set_limit(0);
+  EXPECT_EQ(pool.stats().cached, 0u);
+  MemoryPool::deallocate(pool.allocate(100));
+  EXPECT_EQ(pool.stats().cached, 0u);
+}
+
+TEST(MemoryPool, TheBoundKeepsWhatIsUsed) {
+  MemoryPool pool(12 * kMiB);
+  void* old[6];
+  for (void*& block : old) block = pool.allocate(kMiB);
+  for (void* block : old) MemoryPool::deallocate(block);
+  uint64_t misses = 0;
+  for (int call = 0; call < 50; ++call) {
+    if (call == 5) misses = pool.stats().misses;
+    MemoryPool::deallocate(pool.allocate(8 * kMiB));
+  }
+  EXPECT_EQ(pool.stats().misses, misses);
+}
+
+/// Resident bytes of this process.
+size_t resident() {
+  size_t total = 0, pages = 0;
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "r"), std::fclose);
+  if (file == nullptr || std::fscanf(file.get(), "%zu %zu", &total, &pages) != 2) return 0;
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(MemoryPool, ReleaseGivesTheMemoryBack) {
+  MemoryPool pool(kBig);
+  const size_t before = resident();
+  void* live = pool.allocate(kMiB);
+  std::memset(live, 1, kMiB);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 8; ++i) {
+    blocks.push_back(pool.allocate(16 * kMiB));
+    std::memset(blocks.back(), 1, 16 * kMiB);
+  }
+  for (void* block : blocks) MemoryPool::deallocate(block);
+  const size_t full = resident();
+  EXPECT_GT(full, before + 120 * kMiB);
+  EXPECT_EQ(pool.release(), 128 * kMiB);
+  EXPECT_LT(resident(), full - 100 * kMiB);
+  EXPECT_EQ(pool.stats().cached, 0u);
+  EXPECT_EQ(pool.stats().in_use, kMiB);
+  EXPECT_EQ(static_cast<unsigned char*>(live)[kMiB - 1], 1);
+  MemoryPool::deallocate(live);
+}
+
+TEST(MemoryPool, BlocksOutliveThePool) {
+  std::vector<void*> blocks;
+  {
+    MemoryPool pool(kBig);
+    for (const size_t bytes : {size_t{10}, size_t{100'000}, 4 * kMiB}) {
+      MemoryPool::deallocate(pool.allocate(bytes));
+      blocks.push_back(pool.allocate(bytes));
+    }
+  }
+  for (void* block : blocks) std::memset(block, 7, MemoryPool::capacity(block));
+  std::thread([&] {
+    for (void* block : blocks) MemoryPool::deallocate(block);
+  }).join();
+}
+
+TEST(MemoryPool, PeakAndItsReset) {
+  MemoryPool pool(kBig);
+  void* a = pool.allocate(4 * kMiB);
+  void* b = pool.allocate(2 * kMiB);
+  MemoryPool::deallocate(a);
+  EXPECT_EQ(pool.stats().peak, 6 * kMiB);
+  pool.reset_peak();
+  EXPECT_EQ(pool.stats().peak, 2 * kMiB);
+  MemoryPool::deallocate(b);
+}
+
+TEST(MemoryPool, TooLargeIsAnErrorThatLosesNothing) {
+  MemoryPool pool(kBig);
+  void* live = pool.allocate(3 * kMiB);
+  std::memset(live, 3, 3 * kMiB);
+  const auto before = pool.stats();
+  for (const size_t bytes : {SIZE_MAX, SIZE_MAX / 2, (size_t{1} << 47) + 1, size_t{1} << 46}) {
+    try {
+      void* block = pool.allocate(bytes);
+      MemoryPool::deallocate(block);
+      // A system that promises any memory.
+      EXPECT_LE(bytes, size_t{1} << 46);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::out_of_memory);
+      EXPECT_NE(std::string(e.what()).find("MemoryPool::allocate"), std::string::npos);
+    }
+  }
+  EXPECT_EQ(pool.stats().in_use, before.in_use);
+  EXPECT_EQ(pool.stats().misses, before.misses);
+  EXPECT_EQ(static_cast<unsigned char*>(live)[3 * kMiB - 1], 3);
+  MemoryPool::deallocate(live);
+  void* next = pool.allocate(kMiB);
+  MemoryPool::deallocate(next);
+}
+
+bool child_is_ok(bool (*body)()) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(20);
+    _exit(body() ? 0 : 1);
+  }
+  int status = 0;
+  return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+TEST(MemoryPool, TheCacheMakesRoomWhenTheSystemRefuses) {
+  EXPECT_TRUE(child_is_ok([] {
+    MemoryPool pool(kBig);
+    MemoryPool::deallocate(pool.allocate(256 * kMiB));
+    MemoryPool::deallocate(pool.allocate(700 * kMiB));
+    void* live = pool.allocate(kMiB);
+    // Room for one more gigabyte: enough only without what is cached.
+    size_t pages = 0;
+    std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "r"), std::fclose);
+    if (file == nullptr || std::fscanf(file.get(), "%zu", &pages) != 1) return false;
+    const rlim_t now = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const rlimit limit{now + 512 * kMiB, now + 512 * kMiB};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) return false;
+    void* block = pool.allocate(1000 * kMiB);
+    bool ok = pool.stats().cached == 0;
+    MemoryPool::deallocate(block);
+    const auto before = pool.stats();
+    try {
+      pool.allocate(4000 * kMiB);
+      ok = false;
+    } catch (const Error& e) {
+      ok = ok && e.code() == ErrorCode::out_of_memory;
+    }
+    ok = ok && pool.stats().in_use == before.in_use && before.in_use == kMiB;
+    MemoryPool::deallocate(live);
+    return ok;
+  }));
+}
+#endif
+
+TEST(MemoryPool, AForkedChildAllocatesAndFrees) {
+  EXPECT_TRUE(child_is_ok([] {
+    MemoryPool pool(kBig);
+    void* mine = pool.allocate(100);
+    return child_is_ok([] { return true; }) && (MemoryPool::deallocate(mine), true);
+  }));
+  static MemoryPool* shared = nullptr;
+  static void* inherited = nullptr;
+  MemoryPool pool(kBig);
+  shared = &pool;
+  inherited = pool.allocate(3 * kMiB);
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop.load())
+      for (size_t bytes : {size_t{100}, size_t{100'000}, 2 * kMiB})
+        MemoryPool::deallocate(pool.allocate(bytes));
+  });
+  for (int round = 0; round < 20; ++round)
+    EXPECT_TRUE(child_is_ok([] {
+      MemoryPool::deallocate(inherited);
+      for (int i = 0; i < 100; ++i) MemoryPool::deallocate(shared->allocate(3 * kMiB));
+      return true;
+    }));
+  stop = true;
+  other.join();
+  MemoryPool::deallocate(inherited);
+}
+
+TEST(MemoryPool, ThreadsAllocateAndFreeOneAnothersBlocks) {
+  MemoryPool pool(64 * kMiB);
+  constexpr int kThreads = 6, kBoard = 64;
+  std::atomic<void*> board[kBoard] = {};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      for (int i = 0; i < 20'000; ++i) {
+        const size_t bytes = size_t{1} << (random() % 18);
+        auto* block = static_cast<unsigned char*>(pool.allocate(bytes + 8));
+        const auto tag = static_cast<unsigned char>(random());
+        block[0] = tag;
+        block[bytes + 7] = tag;
+        auto* other = static_cast<unsigned char*>(board[random() % kBoard].exchange(block));
+        if (block == other) wrong.fetch_add(1);
+        if (i % 1000 == 0) pool.release();
+        if (i % 1500 == 0) pool.set_limit((1 + random() % 64) * kMiB);
+        if (other != nullptr) MemoryPool::deallocate(other);
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
+  for (auto& slot : board) MemoryPool::deallocate(slot.load());
+  EXPECT_EQ(pool.stats().in_use, 0u);
+  EXPECT_EQ(pool.stats().hits + pool.stats().misses, uint64_t{kThreads} * 20'000);
+  const size_t cached = pool.stats().cached;
+  EXPECT_EQ(pool.release(), cached);
+  EXPECT_EQ(pool.stats().cached, 0u);
+}
+
+TEST(MemoryPool, NoBlockIsGivenOutTwice) {
+  MemoryPool pool(kBig);
+  constexpr int kThreads = 4;
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20'000; ++i) {
+        auto* a = static_cast<int*>(pool.allocate(256));
+        auto* b = static_cast<int*>(pool.allocate(256));
+        *a = t * 2;
+        *b = t * 2 + 1;
+        if (i % 64 == 0) std::this_thread::yield();
+        if (*a != t * 2 || *b != t * 2 + 1 || a == b) wrong.fetch_add(1);
+        MemoryPool::deallocate(a);
+        MemoryPool::deallocate(b);
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
+  EXPECT_LE(pool.stats().misses, 2u * kThreads + 2u * kThreads * 2u);
+}
+
+TEST(MemoryPool, ThePoolDiesWhileOthersFree) {
+  for (int round = 0; round < 300; ++round) {
+    auto pool = std::make_unique<MemoryPool>(kBig);
+    std::vector<void*> blocks;
+    for (int i = 0; i < 8; ++i) blocks.push_back(pool->allocate(1000));
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t)
+      threads.emplace_back([&, t] {
+        for (size_t i = static_cast<size_t>(t); i < blocks.size(); i += 2)
+          MemoryPool::deallocate(blocks[i]);
+      });
+    pool.reset();
+    for (auto& thread : threads) thread.join();
+  }
+}
+
+TEST(MemoryPool, TheEnvironmentSetsTheLimit) {
+  const char* saved = std::getenv("HOLOGRAM_POOL_LIMIT");
+  const std::string before = saved ? saved : "";
+  unsetenv("HOLOGRAM_POOL_LIMIT");
+  const size_t usual = MemoryPool::default_limit();
+  EXPECT_GT(usual, 64 * kMiB);
+  const std::pair<const char*, size_t> cases[] = {{"0", 0},
+                                                  {"123456", 123456},
+                                                  {"64K", 64 << 10},
+                                                  {"512M", 512 * kMiB},
+                                                  {"3G", 3072 * kMiB},
+                                                  {"", usual},
+                                                  {"-1", usual},
+                                                  {"12X", usual},
+                                                  {"1MM", usual},
+                                                  {"99999999999G", usual}};
+  for (const auto& [text, bytes] : cases) {
+    setenv("HOLOGRAM_POOL_LIMIT", text, 1);
+    EXPECT_EQ(MemoryPool::default_limit(), bytes) << text;
+  }
+  setenv("HOLOGRAM_POOL_LIMIT", "5M", 1);
+  EXPECT_EQ(MemoryPool().stats().limit, 5 * kMiB);
+  if (saved)
+    setenv("HOLOGRAM_POOL_LIMIT", before.c_str(), 1);
+  else
+    unsetenv("HOLOGRAM_POOL_LIMIT");
+}
+
+}  // namespace
