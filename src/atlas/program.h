@@ -54,6 +54,7 @@ struct Body {
     instrs.push_back(std::move(i));
     return static_cast<ValueId>(instrs.size() - 1);
   }
+  bool operator==(const Body&) const = default;
 };
 
 enum class Access : uint8_t {
@@ -67,6 +68,8 @@ struct Buffer {
   DType dtype;
   Access access;
   Expr extent;  ///< elements that may be addressed: [0, extent)
+
+  bool operator==(const Buffer&) const = default;
 };
 
 enum class AxisKind : uint8_t { parallel, row };
@@ -75,6 +78,8 @@ enum class AxisKind : uint8_t { parallel, row };
 struct Axis {
   AxisKind kind;
   Expr extent;
+
+  bool operator==(const Axis&) const = default;
 };
 
 /// One reduction over all row axes, its operand computed by the stage's body. Sums and products: blocks of 4,096 in
@@ -89,6 +94,8 @@ struct Reduction {
   ValueId value;
   bool tree = false;
   ValueId position = no_value;  ///< reduce_arg*: i64 value to report; none = the row-major row position
+
+  bool operator==(const Reduction&) const = default;
 };
 
 enum class StageKind : uint8_t {
@@ -102,6 +109,8 @@ struct Stage {
   Body body;
   std::vector<Reduction> reductions;            ///< row stages: appended to the block's accumulators
   std::vector<std::pair<ir::Op, DType>> running;  ///< serial stages: running accumulators, likewise appended
+
+  bool operator==(const Stage&) const = default;
 };
 
 /// A loop nest. Parallel axes come first and their points are independent. Accumulators are numbered through all stages
@@ -111,6 +120,8 @@ struct LoopBlock {
   int parallel_rank = 0;
   int lane_axis = -1;  ///< which axis backends should vectorise: the last parallel or the last row axis; -1: none
   std::vector<Stage> stages;
+
+  bool operator==(const LoopBlock&) const = default;
 };
 
 /// C[b, m, n] = epilogue(sum over k of lhs(b, m, k) * rhs(b, k, n)). Axes: batch_rank parallel ones, then m, n
@@ -129,6 +140,8 @@ struct ProductBlock {
   int packed_rhs = -1;        ///< buffer that holds rhs packed as panels (element (k, n) of batch b at
                               ///< ((b * ceil(N / width) + n / width) * K + k) * width + n % width, zero-padded), or -1: the rhs body
   int panel_width = 0;        ///< columns per panel
+
+  bool operator==(const ProductBlock&) const = default;
 };
 
 /// softmax(scale * q k^T + bias) v for each batch point, online over keys. Axes: batch_rank parallel ones, then query,
@@ -143,6 +156,8 @@ struct AttentionBlock {
   double scale = 1.0;
   bool causal = false;  ///< key axis <= query axis, besides `score`
   bool reproducible = false;
+
+  bool operator==(const AttentionBlock&) const = default;
 };
 
 enum class BlockKind : uint8_t { loop, product, attention };
@@ -155,6 +170,8 @@ struct Program {
   LoopBlock loop;
   ProductBlock product;
   AttentionBlock attention;
+
+  bool operator==(const Program&) const = default;
 };
 
 /// Checks types, definitions before use, axis scopes, buffer numbers and access, and bounds where extents are known.

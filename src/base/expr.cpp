@@ -32,8 +32,17 @@ int64_t add_checked(int64_t a, int64_t b) {
   return r;
 }
 
+int64_t wrapping_mul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
+int64_t wrapping_sub(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+
 int64_t floor_div_value(int64_t a, int64_t b) {
   if (b == 0) return 0;
+  if (b == -1) return wrapping_sub(0, a);
   int64_t q = a / b;
   return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q;
 }
@@ -110,7 +119,10 @@ int compare(const Atom& x, const Atom& y) {
 }
 
 Expr Expr::from_terms(int64_t constant, std::vector<Term> terms) {
+  // No sane index needs more; parsers meet insane ones.
+  require(terms.size() <= 1 << 14, "size arithmetic: an expression of {} terms", terms.size());
   for (Term& t : terms) {
+    require(t.atoms.size() <= 64, "size arithmetic: a term of degree {}", t.atoms.size());
     std::sort(t.atoms.begin(), t.atoms.end(),
               [](const AtomRef& x, const AtomRef& y) { return compare(*x, *y) < 0; });
     if (t.atoms.empty()) constant = add_checked(constant, std::exchange(t.coefficient, 0));
@@ -126,6 +138,9 @@ Expr Expr::from_terms(int64_t constant, std::vector<Term> terms) {
       merged.push_back(std::move(t));
   }
   std::erase_if(merged, [](const Term& t) { return t.coefficient == 0; });
+  // The least integer has no opposite.
+  for (const Term& t : merged) add_checked(t.coefficient, -1);
+  add_checked(constant, -1);
   if (auto whole = recombine(merged)) return from_terms(constant, std::move(merged)) + *whole;
   Expr e(constant);
   if (merged.empty()) return e;
@@ -188,6 +203,7 @@ Expr Expr::operator-(const Expr& other) const { return *this + other * Expr(-1);
 
 Expr Expr::operator*(const Expr& other) const {
   if (is_const() && other.is_const()) return Expr(mul_checked(constant_, other.constant_));
+  if (is(0) || other.is(0)) return Expr(0);
   if (is(1)) return other;
   if (other.is(1)) return *this;
   std::vector<Term> all;
@@ -195,6 +211,8 @@ Expr Expr::operator*(const Expr& other) const {
     if (c != 0)
       for (const Term& t : e.terms()) all.push_back({mul_checked(t.coefficient, c), t.atoms});
   };
+  require((terms().size() + 1) * (other.terms().size() + 1) <= 1 << 14,
+          "size arithmetic: a product of {} by {} terms", terms().size(), other.terms().size());
   scaled(*this, other.constant_);
   scaled(other, constant_);
   for (const Term& x : terms())
@@ -247,7 +265,7 @@ Split split_by(const Expr& e, const Expr& d) {
   int64_t qc = 0, rc = e.constant();
   if (atoms.empty()) {
     qc = floor_div_value(rc, c);
-    rc -= qc * c;
+    rc = wrapping_sub(rc, wrapping_mul(qc, c));
   }
   return {Expr::from_terms(qc, std::move(q)), Expr::from_terms(rc, std::move(r))};
 }
@@ -401,16 +419,18 @@ int64_t Expr::eval(std::span<const int64_t> symbols, std::span<const int64_t> ax
       if (a->kind <= K::value) {
         auto known = a->kind == K::symbol ? symbols : a->kind == K::axis ? axes : values;
         check(static_cast<size_t>(a->id) < known.size(), "Expr::eval: unbound symbol, axis or value");
-        product *= known[static_cast<size_t>(a->id)];
+        product = wrapping_mul(product, known[static_cast<size_t>(a->id)]);
         continue;
       }
       int64_t x = a->a->eval(symbols, axes, values), y = a->b->eval(symbols, axes, values);
-      product *= a->kind == K::floor_div ? floor_div_value(x, y)
-                 : a->kind == K::mod     ? (y == 0 ? 0 : x - y * floor_div_value(x, y))
-                 : a->kind == K::min     ? std::min(x, y)
+      int64_t part = a->kind == K::floor_div ? floor_div_value(x, y)
+                     : a->kind == K::mod
+                         ? (y == 0 ? 0 : wrapping_sub(x, wrapping_mul(y, floor_div_value(x, y))))
+                     : a->kind == K::min ? std::min(x, y)
                                          : std::max(x, y);
+      product = wrapping_mul(product, part);
     }
-    sum += product;
+    sum = wrapping_sub(sum, wrapping_sub(0, product));
   }
   return sum;
 }
