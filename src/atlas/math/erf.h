@@ -1,0 +1,118 @@
+// atlas/math/erf.h: the error function and its kin.
+#pragma once
+
+#include "atlas/math/log.h"
+
+namespace hologram::atlas::math {
+
+/// erf x for |x| <= 1.
+template <class F>
+F erf_central(F x) {
+  F z = x * x;
+  if constexpr (sizeof(ScalarOf<F>) == 4)
+    return fma(polynomial(z, table::erf_f32), x, x);
+  else
+    return fma(polynomial(z, table::erf_f64), x, x);
+}
+
+/// erfc a = exp(-a^2) c(t) / (1 + 2 a) for a >= 0, in f64; `precise`: to an f64, else to an f32.
+template <bool precise, class F>
+F erfc_positive(F a) {
+  a = at_most(a, 28.0);
+  F t = (a - 4.0) / (a + 4.0);
+  F c;
+  if constexpr (precise)
+    c = polynomial(t, table::erfcx_f64);
+  else
+    c = polynomial(t, table::erfcx_short_f64);
+  Double<F> square = exact_product(a, a);
+  F ratio = c / fma(a, 2.0, 1.0);
+  F x = at_least(-square.hi, exp_low<double>);
+  auto [magic, after] = wide_scale(x);
+  auto [r, scale] = exp_argument(x, magic);
+  return (expm1_reduced(r - square.lo) + 1.0) * ratio * scale * after;
+}
+
+template <bool precise = true, class F>
+F erfc(F x) {
+  F a = abs(x);
+  F far = erfc_positive<precise>(a);
+  far = select(x < 0.0, far.of(2) - far, far);
+  F near = x.of(1) - erf_central(x);
+  return select(a < 0.5, near, far);
+}
+
+/// erf x = 1 - exp(-a (1 + c(a))) beyond 0.93, in f32.
+template <class B>
+Num<B, float> erf(Num<B, float> x) {
+  using F = Num<B, float>;
+  F a = at_most(abs(x), 4.0f);
+  F y = fma(polynomial(a, table::erf_tail_f32), -a, -a);
+  auto [r, scale] = exp_argument(y, 0);
+  F far = fma(expm1_reduced(r), -scale, r.of(1) - scale);
+  return select(abs(x) < 0.93f, erf_central(x), copysign(far, x));
+}
+template <class B>
+Num<B, double> erf(Num<B, double> x) {
+  Num<B, double> a = abs(x);
+  return select(a < 1.0, erf_central(x), copysign(x.of(1) - erfc_positive<true>(a), x));
+}
+
+/// x Phi(x) = x exp(-x^2/2) c(t) / (a + k) for x < 0; for x > 0 that is what is missing to x.
+template <class B>
+Num<B, float> gelu(Num<B, float> x) {
+  using F = Num<B, float>;
+  F xc = at_most(at_least(x, -15.0f), 15.0f);
+  F a = abs(xc);
+  F d = 1.0f / (a + 2.75f);
+  F c = polynomial(fma(d, -5.5f, 1.0f), table::gelu_f32);
+  F half = xc * -0.5f;
+  F hi = half * xc, lo = fma(half, xc, -hi);
+  auto [r, scale] = exp_argument(hi, 64);
+  F y = (expm1_reduced(r + lo) + 1.0f) * (c * d);
+  y = y * (xc * scale) * 0x1p-64f;
+  y = select(x < 0.0f, y, x - y);
+  return select(x == x.of(-Format<float>::infinity), Format<float>::nan, y);
+}
+
+template <class B>
+Num<B, double> gelu(Num<B, double> x) {
+  using F = Num<B, double>;
+  F xc = at_most(at_least(x, -40.0), 40.0);
+  // a / sqrt 2 in two pieces; erfcx at the rounded one, corrected to first order
+  constexpr double root_hi = 0x1.6a09e667f3bcdp-1, root_lo = -0x1.bdd3413b26456p-55;
+  F a = abs(xc);
+  F s = a * root_hi, s_lo = fma(a, root_hi, -s) + a * root_lo;
+  F t = (s - 4.0) / (s + 4.0);
+  F ratio = polynomial(t, table::erfcx_f64) / fma(s, 2.0, 1.0);
+  // d/ds erfcx = 2 s erfcx - 2/sqrt(pi)
+  ratio = fma(s_lo, fma(ratio, s * 2.0, -0x1.20dd750429b6dp+0), ratio);
+  F half = xc * -0.5;
+  Double<F> p = exact_product(half, xc);
+  auto [r, scale] = exp_argument(p.hi, 256);
+  F y = (expm1_reduced(r + p.lo) + 1.0) * (ratio * 0.5);
+  y = y * (xc * scale) * 0x1p-256;
+  y = select(x < 0.0, y, x - y);
+  return select(x == x.of(-Format<double>::infinity), Format<double>::nan, y);
+}
+
+/// A rational start, then one step of Halley's method on erf or, near 1, erfc. In f64.
+template <class F>
+F erfinv(F x) {
+  F a = abs(x);
+  F complement = x.of(1) - a;
+  F w = -log(complement * (a + 1.0));
+  F tail = at_most(sqrt(w), 6.1) - 4.0;
+  F start = select(w < 5.0, polynomial(at_most(w, 5.0) - 2.5, table::erfinv_f64),
+                   polynomial(tail, table::erfinv_tail_f64)) *
+            a;
+  F miss = select(a < 0.5, erf(start) - a, complement - erfc(start));
+  F u = miss * 0x1.c5bf891b4ef6bp-1 * exp(start * start);  // sqrt(pi)/2
+  F y = start - u / fma(u, start, 1.0);
+  y = select(a < 0x1p-1000, a * 0x1.c5bf891b4ef6bp-1, y);
+  y = select(a == 1.0, Format<double>::infinity, y);
+  y = select(a <= x.of(1), y, Format<double>::nan);
+  return copysign(y, x);
+}
+
+}  // namespace hologram::atlas::math

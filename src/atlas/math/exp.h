@@ -1,0 +1,214 @@
+// atlas/math/exp.h: exp, exp2, expm1, sigmoid and the hyperbolic functions made from them.
+#pragma once
+
+#include "atlas/math/num.h"
+#include "atlas/math/tables.h"
+
+namespace hologram::atlas::math {
+
+/// How a floating-point format is laid out, and ln 2 in two pieces of it.
+template <class T>
+struct Format;
+template <>
+struct Format<float> {
+  static constexpr int fraction_bits = 23, bias = 127;
+  static constexpr float round_magic = 0x1.8p23f;  // x + round_magic has round(x) in its low bits
+  static constexpr float log2e = 0x1.715476p+0f, ln2_hi = 0x1.62e43p-1f, ln2_lo = -0x1.05c61p-29f;
+  static constexpr float infinity = __builtin_inff(), nan = __builtin_nanf("");
+  static constexpr float min_normal = 0x1p-126f;
+};
+template <>
+struct Format<double> {
+  static constexpr int fraction_bits = 52, bias = 1023;
+  static constexpr double round_magic = 0x1.8p52;
+  static constexpr double log2e = 0x1.71547652b82fep+0, ln2_hi = 0x1.62e42fefa39efp-1,
+                          ln2_lo = 0x1.abc9e3b39803fp-56;
+  static constexpr double infinity = __builtin_inf(), nan = __builtin_nan("");
+  static constexpr double min_normal = 0x1p-1022;
+};
+
+/// x = n ln 2 + r with |r| <= ln 2 / 2 (and a rounding), scale = 2^(n + offset).
+template <class F>
+struct ExpArgument {
+  F r, scale;
+};
+
+/// `magic` = round_magic + bias + offset; n + bias + offset must be a valid exponent field.
+template <class F>
+ExpArgument<F> exp_argument(F x, F magic) {
+  using T = ScalarOf<F>;
+  using Fm = Format<T>;
+  F t = fma(x, Fm::log2e, magic);
+  F n = t - magic;
+  F r = fma(n, -Fm::ln2_lo, fma(n, -Fm::ln2_hi, x));
+  return {r, from_bits<T>(to_bits(t) << Fm::fraction_bits)};
+}
+template <class F>
+ExpArgument<F> exp_argument(F x, int offset) {
+  using Fm = Format<ScalarOf<F>>;
+  return exp_argument(x, x.of(Fm::round_magic + (Fm::bias + offset)));
+}
+
+/// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2; `full`: such that e^r - 1 is right to the last place
+/// also near 0.
+template <bool full = false, class F>
+F expm1_coefficient(F r) {
+  if constexpr (sizeof(ScalarOf<F>) == 4) {
+    if constexpr (full)
+      return polynomial(r, table::expm1_f32);
+    else
+      return polynomial(r, table::exp_f32);
+  } else {
+    if constexpr (full)
+      return polynomial(r, table::expm1_f64);
+    else
+      return polynomial(r, table::exp_f64);
+  }
+}
+template <bool full = false, class F>
+F expm1_reduced(F r) {
+  return fma(expm1_coefficient<full>(r), r * r, r);
+}
+
+/// The scaling of a result whose exponent may leave the normal range: 2^n = scale * after, with
+/// scale normal.
+template <class F>
+struct WideScale {
+  F magic, after;
+};
+template <class F>
+WideScale<F> wide_scale(F x) {
+  using T = ScalarOf<F>;
+  using Fm = Format<T>;
+  constexpr int up = sizeof(T) == 4 ? 64 : 128;
+  constexpr T down = sizeof(T) == 4 ? T(0x1p-64) : T(0x1p-128);
+  constexpr T magic = Fm::round_magic + Fm::bias;
+  auto negative = x < T(0);
+  return {choose(negative, x, magic + up, magic - 2), choose(negative, x, down, T(4))};
+}
+
+template <class T>
+inline constexpr T exp_low = sizeof(T) == 4 ? T(-104) : T(-746);
+template <class T>
+inline constexpr T exp_high = sizeof(T) == 4 ? T(89) : T(710);
+
+/// e^(x + low), |low| far below 1.
+template <class F>
+F exp_sum(F x, F low) {
+  using T = ScalarOf<F>;
+  x = at_most(at_least(x, exp_low<T>), exp_high<T>);
+  auto [magic, after] = wide_scale(x);
+  auto [r, scale] = exp_argument(x, magic);
+  return (expm1_reduced(r + low) + T(1)) * scale * after;
+}
+
+template <class F>
+F exp(F x) {
+  using T = ScalarOf<F>;
+  x = at_most(at_least(x, exp_low<T>), exp_high<T>);
+  auto [magic, after] = wide_scale(x);
+  auto [r, scale] = exp_argument(x, magic);
+  return (expm1_reduced(r) + T(1)) * scale * after;
+}
+
+template <class F>
+F exp2(F x) {
+  using T = ScalarOf<F>;
+  using Fm = Format<T>;
+  x = at_most(at_least(x, sizeof(T) == 4 ? T(-151) : T(-1076)), sizeof(T) == 4 ? T(129) : T(1025));
+  auto [magic, after] = wide_scale(x);
+  F t = x + magic;
+  F r = x - (t - magic);
+  F scale = from_bits<T>(to_bits(t) << Fm::fraction_bits);
+  if constexpr (sizeof(T) == 4) {
+    F tail = fma(r * r, polynomial(r, table::exp2_f32), r * Fm::ln2_lo);
+    return (fma(r, Fm::ln2_hi, tail) + T(1)) * scale * after;
+  } else {
+    F y = r * Fm::ln2_hi;
+    F low = fma(r, Fm::ln2_lo, fma(r, Fm::ln2_hi, -y));
+    return (expm1_reduced(y) + low + T(1)) * scale * after;
+  }
+}
+
+/// Both sums of s (1 + q) - 1 keep what they round away.
+template <class F>
+F expm1(F x) {
+  using T = ScalarOf<F>;
+  using Fm = Format<T>;
+  F xc = at_most(at_least(x, sizeof(T) == 4 ? T(-20) : T(-40)), exp_high<T>);
+  F t = fma(xc, Fm::log2e, x.of(Fm::round_magic + (Fm::bias - 1)));
+  F n = t - (Fm::round_magic + (Fm::bias - 1));
+  F half = from_bits<T>(to_bits(t) << Fm::fraction_bits);  // 2^(n - 1)
+  F main = fma(n, -Fm::ln2_hi, xc), rest = n * -Fm::ln2_lo;
+  F r = main + rest;
+  auto [q, q_low] = fast_sum(main, fma(expm1_coefficient<true>(r), r * r, rest));
+  F below = half - T(0.5);
+  F y = fma(half, q, below);
+  F y_low = fma(half, q, below - y);
+  y = (y + fma(half, q_low, y_low)) * T(2);
+  return select(abs(x) < (sizeof(T) == 4 ? T(0x1p-25) : T(0x1p-54)), x, y);
+}
+
+/// 1 / (1 + e^-x): the denominator in two pieces, the quotient corrected by its residual. Below -60
+/// everything is scaled, so that the denominator stays finite and subnormal results are right.
+template <class F>
+F sigmoid(F x) {
+  using T = ScalarOf<F>;
+  using Fm = Format<T>;
+  constexpr bool single = sizeof(T) == 4;
+  constexpr T magic = Fm::round_magic + Fm::bias;
+  F y = at_most(at_least(-x, single ? T(-40) : T(-80)), single ? T(104) : T(746));
+  auto large = y > T(60);
+  F one = choose(large, x, single ? T(0x1p-64) : T(0x1p-128), T(1));
+  auto [r, scale] = exp_argument(y, choose(large, x, magic - (single ? 64 : 128), magic));
+  F q = expm1_reduced(r);
+  F whole = one + scale;
+  F d = fma(scale, q, whole);
+  F d_low = fma(scale, q, whole - d);
+  F inverse = T(1) / d;
+  F residual = fma(-inverse, d_low, fma(-inverse, d, T(1)));
+  return fma(residual, inverse, inverse) * one;
+}
+
+/// Near 0 a polynomial (f32) or (e^2a - 1)/(e^2a + 1) (f64), beyond 1 - 2/(e^2a + 1).
+template <class B>
+Num<B, float> tanh(Num<B, float> x) {
+  using F = Num<B, float>;
+  F z = x * x;
+  F near = fma(polynomial(z, table::tanh_f32) * z, x, x);
+  auto [r, scale] = exp_argument(at_most(abs(x) * 2.0f, 19.0f), 0);
+  F d = fma(scale, expm1_reduced(r), scale + 1.0f);
+  F far = r.of(1) - 2.0f / d;
+  return select(abs(x) < 0.8f, near, copysign(far, x));
+}
+template <class B>
+Num<B, double> tanh(Num<B, double> x) {
+  using F = Num<B, double>;
+  auto [r, scale] = exp_argument(at_most(abs(x) * 2.0, 40.0), 0);
+  F q = expm1_reduced<true>(r);
+  F d = fma(scale, q, scale + 1.0);
+  auto far = abs(x) > 0.55;
+  F y = select(far, 2.0, fma(scale, q, scale - 1.0)) / d;
+  y = copysign(select(far, x.of(1) - y, y), x);
+  return select(abs(x) < 0x1p-27, x, y);
+}
+
+/// In f64.
+template <class F>
+F sinh(F x) {
+  F a = at_most(abs(x), 710.6);
+  auto [r, quarter] = exp_argument(a, -2);
+  F half = fma(quarter, expm1_reduced<true>(r), quarter - 0.25) * 2.0;  // (e^a - 1)/2
+  F y = half + half / fma(half, 2.0, 1.0);
+  y = copysign(select(half < Format<double>::infinity, y, half), x);
+  return select(abs(x) < 0x1p-27, x, select(x == x, y, x));
+}
+template <class F>
+F cosh(F x) {
+  F a = at_most(abs(x), 710.6);
+  auto [r, quarter] = exp_argument(a, -2);
+  F half = (expm1_reduced(r) + 1.0) * quarter * 2.0;  // e^a / 2
+  return half + 0.25 / half;
+}
+
+}  // namespace hologram::atlas::math

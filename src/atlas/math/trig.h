@@ -1,0 +1,255 @@
+// atlas/math/trig.h: trigonometric functions and their inverses.
+#pragma once
+
+#include "atlas/math/log.h"
+
+namespace hologram::atlas::math {
+
+inline constexpr double half_pi_hi = 0x1.921fb54442d18p+0, half_pi_lo = 0x1.1a62633145c07p-54;
+
+/// An angle x = (quarters + r / (pi/2)) quarter turns with |r| <= pi/4; the low two bits of
+/// `quarters` count.
+template <class F, class I>
+struct Angle {
+  Double<F> r;
+  I quarters;
+};
+
+/// 1/(2 pi) in pieces of 28 bits and a rest, for any f32: x times a piece is exact in f64 and its
+/// whole turns drop out.
+inline constexpr std::array<double, 6> turns_28{0x1.45f3068p-3,   0x1.727220ap-29,
+                                                0x1.29fc274p-58,  0x1.7d1f534p-86,
+                                                0x1.bb81b68p-115, 0x1.14acc9e21c821p-141};
+
+/// The angle of an f32, in f64 without a low part.
+template <class B>
+auto reduce_angle(Num<B, float> x) {
+  using D = Num<B, double>;
+  D wide = convert<double>(x);
+  D turns = wide * turns_28[0];
+  turns = turns - round(turns);
+  for (int i = 1; i < 5; ++i) {
+    D p = wide * turns_28[i];
+    turns = turns + (p - round(p));
+  }
+  turns = fma(wide, turns_28[5], turns);
+  D quarter = turns * 4.0;
+  D shifted = quarter + Format<double>::round_magic;
+  D n = shifted - Format<double>::round_magic;
+  auto quarters = to_bits(shifted);
+  return Angle<D, decltype(quarters)>{{(quarter - n) * half_pi_hi, wide.of(0)}, quarters};
+}
+
+/// 1/(2 pi) as a fraction in pieces of 53 bits: enough for any f64.
+inline constexpr int turn_pieces = 24;
+inline constexpr std::array<double, turn_pieces> turns_53{
+    0x1.45f306dc9c880p-3, 0x1.529fc2757d1f5p-1, 0x1.a6ee06db14accp-3,  0x1.3c439041fe514p-3,
+    0x1.1d5ef5de2b0dbp-1, 0x1.246e3a424dd2ep-1, 0x1.924bba8274600p-10, 0x1.21cfe1deb1cb0p-3,
+    0x1.29a73ee88235ep-2, 0x1.52ebb4484e99cp-1, 0x1.c09ad17df904ep-2,  0x1.91d639835339cp-3,
+    0x1.a4e422fc5defcp-1, 0x1.283b1ff897ffdp-1, 0x1.c0b301fde5e23p-1,  0x1.6b414da3eda68p-4,
+    0x1.3f6793e584dbap-1, 0x1.e8c7ecd3cbfd4p-2, 0x1.6ba93dd63f5f0p-3,  0x1.7c5ecf41ce7dep-1,
+    0x1.4a525d4d7f6bcp-3, 0x1.b11f8d5d08560p-1, 0x1.98237e3db5d5cp-3,  0x1.c33ef0826bd0dp-1};
+
+/// The angle of an f64. With w chosen so that whole pieces before w give whole turns, five pieces
+/// from w on decide.
+template <class B>
+auto reduce_angle(Num<B, double> x) {
+  using F = Num<B, double>;
+  constexpr int pieces = 5;
+  auto bits = to_bits(x);
+  auto field = (bits >> 52) & int64_t{0x7ff};
+  // w = floor(max(e - 52, 0) / 53)
+  F e = at_least(small_integer<double>(field) - 1075.0, 0.0);
+  F w = floor(e * (1.0 / 53) + 0x1p-20);
+  auto wi = to_bits(w + Format<double>::round_magic);
+  std::array<F, turn_pieces> window;
+  for (int i = 0; i < turn_pieces; ++i) window[i] = x.of(turns_53[i]);
+  int live = turn_pieces;
+  for (int bit = 16; bit > 0; bit /= 2) {
+    auto taken = (wi & int64_t{bit}) != wi.of(0);
+    int keep = bit - 1 + pieces;
+    for (int i = 0; i < keep; ++i) {
+      F zero = x.of(0);
+      F above = i + bit < live ? window[i + bit] : zero;
+      F here = i < live ? window[i] : zero;
+      window[i] = select(taken, above, here);
+    }
+    live = keep;
+  }
+  // x 2^(-53 w): two steps, the first of which is exact for every x that has w > 0
+  auto shift = (wi & int64_t{31}) * int64_t{53};
+  auto first = shift >> 1, second = shift - first;
+  auto power = [&](auto i) { return from_bits<double>((i.of(1023) - i) << 52); };
+  F m = x * power(first) * power(second);
+  Double<F> p0 = exact_product(m, window[0]);
+  Double<F> p1 = exact_product(m * 0x1p-53, window[1]);
+  Double<F> p2 = exact_product(m * 0x1p-106, window[2]);
+  F p3 = m * 0x1p-159 * window[3];
+  auto fraction = [](F v) { return v - round(v); };
+  Double<F> t = exact_sum(fraction(p0.hi), fraction(p0.lo));
+  t = t + exact_sum(fraction(p1.hi), p1.lo);
+  t = t + p2;
+  t = t + Double<F>{p3, m * 0x1p-212 * window[4]};
+  F n = round(t.hi * 4.0);
+  Double<F> quarter = fast_sum(fma(t.hi, 4.0, -n), t.lo * 4.0);
+  Double<F> r = quarter * Double<F>{x.of(half_pi_hi), x.of(half_pi_lo)};
+  auto quarters = to_bits(n + Format<double>::round_magic);
+  return Angle<F, decltype(quarters)>{r, quarters};
+}
+
+/// sin(r.hi + r.lo) for |r| <= pi/4; `precise`: to an f64, else to an f32 and without r.lo.
+template <bool precise, class F>
+F sin_reduced(Double<F> r) {
+  F z = r.hi * r.hi;
+  if constexpr (precise)
+    return r.hi + fma(polynomial(z, table::sin_f64), z * r.hi, r.lo);
+  else
+    return fma(polynomial(z, table::sin_short_f64), z * r.hi, r.hi);
+}
+template <bool precise, class F>
+F cos_reduced(Double<F> r) {
+  F z = r.hi * r.hi;
+  if constexpr (precise) {
+    // 1 - z/2 in two pieces
+    F half = z * 0.5, one = half.of(1) - half;
+    F low = (half.of(1) - one) - half;
+    return one + fma(z * z, polynomial(z, table::cos_f64), low - r.hi * r.lo);
+  } else {
+    return fma(z * z, polynomial(z, table::cos_short_f64), fma(z, -0.5, 1.0));
+  }
+}
+
+/// sin of (quarters + offset) quarter turns and r.
+template <bool precise, class A>
+auto sin_of(const A& a, int offset) {
+  auto q = offset == 0 ? a.quarters : a.quarters + int64_t{offset};
+  auto y =
+      select((q & int64_t{1}) != q.of(0), cos_reduced<precise>(a.r), sin_reduced<precise>(a.r));
+  return from_bits<double>(to_bits(y) ^ ((q & int64_t{2}) << 62));
+}
+template <bool precise, class A>
+auto tan_of(const A& a) {
+  auto s = sin_reduced<precise>(a.r), c = cos_reduced<precise>(a.r);
+  auto odd = (a.quarters & int64_t{1}) != a.quarters.of(0);
+  return select(odd, c, s) / select(odd, -s, c);
+}
+
+template <class B>
+Num<B, float> sin(Num<B, float> x) {
+  return select(abs(x) < 0x1p-13f, x, convert<float>(sin_of<false>(reduce_angle(x), 0)));
+}
+template <class B>
+Num<B, double> sin(Num<B, double> x) {
+  return select(abs(x) < 0x1p-27, x, sin_of<true>(reduce_angle(x), 0));
+}
+template <class B>
+Num<B, float> cos(Num<B, float> x) {
+  return convert<float>(sin_of<false>(reduce_angle(x), 1));
+}
+template <class B>
+Num<B, double> cos(Num<B, double> x) {
+  return sin_of<true>(reduce_angle(x), 1);
+}
+template <class B>
+Num<B, float> tan(Num<B, float> x) {
+  return select(abs(x) < 0x1p-13f, x, convert<float>(tan_of<false>(reduce_angle(x))));
+}
+template <class B>
+Num<B, double> tan(Num<B, double> x) {
+  return select(abs(x) < 0x1p-27, x, tan_of<true>(reduce_angle(x)));
+}
+
+/// asin s - s for |s| <= 1/2, s^2 = z, in f64.
+template <class F>
+F asin_tail(F s, F z) {
+  return s * z * polynomial(z, table::asin_f64);
+}
+
+/// In f64: beyond 1/2, asin a = pi/2 - 2 asin sqrt((1 - a)/2).
+template <class F>
+F asin(F x) {
+  F a = abs(x);
+  auto small = a < 0.5;
+  F z = select(small, a * a, fma(a, -0.5, 0.5));
+  F root = sqrt(z), s = select(small, a, root);
+  F tail = asin_tail(s, z);
+  F low = fma(-root, root, z) / (root + root);  // of the root
+  F far = half_pi_hi - (root * 2.0 - (fma(tail + low, -2.0, half_pi_lo)));
+  F y = select(small, s + tail, select(z == 0.0, half_pi_hi, far));
+  return select(a < 0x1p-27, x, copysign(y, x));
+}
+
+template <class F>
+F acos(F x) {
+  F a = abs(x);
+  auto small = a < 0.5;
+  F z = select(small, a * a, fma(a, -0.5, 0.5));
+  F root = sqrt(z), s = select(small, x, root);
+  F tail = asin_tail(s, z);
+  F low = select(z == 0.0, 0.0, fma(-root, root, z) / (root + root));
+  F middle = half_pi_hi - (x - (half_pi_lo - tail));
+  F right = (root + (tail + low)) * 2.0;
+  F left = half_pi_hi * 2.0 - (root * 2.0 - fma(tail + low, -2.0, half_pi_lo * 2.0));
+  return select(small, middle, select(x < 0.0, left, right));
+}
+
+/// base + atan(n / d), base given in two pieces, for 0 <= n <= d, d > 0, in f64; negated: base -
+/// atan.
+template <class F>
+F atan_ratio(F n, F d, Num<typename F::Arithmetic, bool> negated, F base_hi, F base_lo) {
+  auto far = d * 0x1.a827999fcef32p-2 < n;  // tan(pi/8)
+  F num = select(far, n - d, n), den = select(far, n + d, d);
+  F t = num / den;
+  F low = fma(-t, den, num) / den;
+  low = select(abs(low) < 1.0, low, 0.0);
+  F z = t * t;
+  F tail = fma(t * z, polynomial(z, table::atan_f64), low);
+  F flip = choose(negated, n, -1.0, 1.0);
+  // base +- (pi/4 +) (t + tail)
+  F quarter_hi = choose(far, n, half_pi_hi / 2, 0.0) * flip;
+  F quarter_lo = choose(far, n, half_pi_lo / 2, 0.0) * flip;
+  Double<F> base = exact_sum(base_hi, quarter_hi);
+  Double<F> sum = exact_sum(base.hi, t * flip);
+  return sum.hi + (sum.lo + fma(tail, flip, base.lo + (base_lo + quarter_lo)));
+}
+
+template <class F>
+F atan(F x) {
+  F a = abs(x), one = x.of(1);
+  auto beyond = a > 1.0;
+  F n = select(beyond, one, a), d = select(beyond, a, one);
+  F y = atan_ratio(n, d, beyond, choose(beyond, x, half_pi_hi, 0.0),
+                   choose(beyond, x, half_pi_lo, 0.0));
+  y = select(x == x, y, x);
+  return select(a < 0x1p-27, x, copysign(y, x));
+}
+
+/// Angle of the point (x, y), in f64.
+template <class F>
+F atan2(F y, F x) {
+  F ay = abs(y), ax = abs(x);
+  auto steep = ax < ay;
+  F n = select(steep, ax, ay), d = select(steep, ay, ax);
+  // infinite and null points count as (1, 1) and (0, 1); sums of large ones must not overflow
+  auto infinite = n == n.of(Format<double>::infinity);
+  n = select(infinite, 1.0, n);
+  d = select(infinite, 1.0, d);
+  d = select(d == 0.0, 1.0, d);
+  F scale = choose(d > 0x1p1000, d, 0x1p-100, 1.0) * choose(d < n.of(0x1p-900), d, 0x1p100, 1.0);
+  n = n * scale;
+  d = d * scale;
+  F negative = copysign(x.of(1), x);
+  auto left = negative < 0.0;
+  // right: steep ? pi/2 - t : t; left: steep ? pi/2 + t : pi - t
+  auto negated = left ^ steep;
+  F quarters = choose(steep, x, 1.0, 0.0);
+  quarters = select(left, choose(steep, x, 1.0, 2.0), quarters);
+  F r = atan_ratio(n, d, negated, quarters * half_pi_hi, quarters * half_pi_lo);
+  F tiny = select(left, r, n / d);
+  r = select((n < d * 0x1p-60) & (quarters == 0.0), tiny, r);
+  r = copysign(r, y);
+  r = select(x == x, r, x);
+  return select(y == y, r, y);
+}
+
+}  // namespace hologram::atlas::math

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""tools/minimax.py: derives the polynomial coefficients of src/atlas/math/*.h.
+
+  python3 tools/minimax.py             every table
+  python3 tools/minimax.py NAME...     some of them
+
+Needs mpmath and numpy. Each entry of TABLES is a weighted minimax fit: the Remez exchange on a dense grid at 60 digits, then one
+coefficient after the other, from the lowest order up, is rounded to its format and the later ones take up its rounding. Printed: the largest weighted error (as log2) after rounding.
+"""
+import sys
+
+import mpmath as mp
+import numpy as np
+
+mp.mp.dps = 60
+
+
+def round_to(x, fmt):
+    """x rounded to nearest in 'f32' or 'f64'."""
+    with mp.workprec(24 if fmt == "f32" else 53):
+        return +mp.mpf(x)
+
+
+def grid(lo, hi, n):
+    """Chebyshev-spaced points of [lo, hi], zero avoided."""
+    mid, half = (hi + lo) / 2, (hi - lo) / 2
+    pts = [mid - half * mp.cos(mp.pi * i / (n - 1)) for i in range(n)]
+    tiny = half * mp.mpf(10) ** -9
+    return [p if abs(p) > tiny else tiny for p in pts]
+
+
+def remez(f, powers, weight, xs):
+    """Minimax coefficients for sum c_k x^powers[k] ~ f with error times weight levelled. f, weight: lists over xs."""
+    n = len(powers)
+    basis = [[x**p for p in powers] for x in xs]
+    ref = [round(i * (len(xs) - 1) / n) for i in range(n + 1)]
+    for _ in range(60):
+        a = mp.matrix(n + 1, n + 1)
+        b = mp.matrix(n + 1, 1)
+        for r, i in enumerate(ref):
+            for k in range(n):
+                a[r, k] = basis[i][k]
+            a[r, n] = (-1) ** r / weight[i]
+            b[r] = f[i]
+        sol = mp.lu_solve(a, b)
+        c, level = [sol[k] for k in range(n)], abs(sol[n])
+        err = [(f[i] - mp.fdot(c, basis[i])) * weight[i] for i in range(len(xs))]
+        # one extremum per run of equal sign; of more than n + 1 keep the best consecutive ones
+        peaks = []
+        for i, e in enumerate(err):
+            if peaks and (err[peaks[-1]] > 0) == (e > 0):
+                if abs(e) > abs(err[peaks[-1]]):
+                    peaks[-1] = i
+            else:
+                peaks.append(i)
+        while len(peaks) > n + 1:
+            if abs(err[peaks[0]]) < abs(err[peaks[-1]]):
+                peaks.pop(0)
+            else:
+                peaks.pop()
+        worst = max(abs(e) for e in err)
+        if len(peaks) < n + 1 or worst <= level * mp.mpf("1.0005"):
+            break
+        ref = peaks
+    return c, worst
+
+
+def compensate(delta, power, powers, xs, ws):
+    """Changes of the coefficients of `powers` that make up best (least squares) for -delta x^power."""
+    if not powers or delta == 0:
+        return [mp.mpf(0)] * len(powers)
+    a = np.array([[float(w * x**p) for p in powers] for x, w in zip(xs, ws)])
+    b = np.array([float(w * delta * x**power) for x, w in zip(xs, ws)])
+    scale = np.abs(a).max(axis=0)
+    return [mp.mpf(float(v)) for v in np.linalg.lstsq(a / scale, b, rcond=None)[0] / scale]
+
+
+def fit(f, powers, lo, hi, weight=None, fmt="f64", points=None):
+    """Coefficients for f on [lo, hi]; weight 1/f by default. fmt: one format or a list per coefficient."""
+    lo, hi = mp.mpf(lo), mp.mpf(hi)
+    xs = grid(lo, hi, points or max(400, 40 * len(powers)))
+    fs = [f(x) for x in xs]
+    ws = [(1 / abs(f(x)) if weight is None else abs(weight(x))) for x in xs]
+    fmts = [fmt] * len(powers) if isinstance(fmt, str) else list(fmt)
+    c, _ = remez(fs, list(powers), ws, xs)
+    for k in range(len(powers)):
+        rounded = round_to(c[k], fmts[k])
+        later = compensate(c[k] - rounded, powers[k], powers[k + 1:], xs, ws)
+        c[k] = rounded
+        for j, d in enumerate(later):
+            c[k + 1 + j] += d
+    done = c
+    rest = [f_x - mp.fdot(c, [x**p for p in powers]) for f_x, x in zip(fs, xs)]
+    worst = max(abs(r) * w for r, w in zip(rest, ws))
+    return done, worst
+
+
+def literal(c, fmt):
+    return float(c).hex() + ("f" if fmt == "f32" else "")
+
+
+TABLES = {}
+
+
+def poly(name, f, powers, lo, hi, weight=None, fmt="f64"):
+    TABLES[name] = (f, dict(powers=powers, lo=lo, hi=hi, weight=weight, fmt=fmt))
+
+
+def run(name):
+    f, kw = TABLES[name]
+    fmt = kw["fmt"]
+    c, worst = fit(f, **kw)
+    lo, hi = (mp.nstr(mp.mpf(kw[k]), 5) for k in ("lo", "hi"))
+    print(f"// on [{lo}, {hi}], weighted error 2^{mp.nstr(mp.log(worst, 2), 4)}")
+    text = f"inline constexpr std::array<{'float' if fmt == 'f32' else 'double'}, {len(c)}> {name}{{"
+    line = ""
+    for k, x in enumerate(c):
+        item = literal(x, fmt).replace("0000000p", "p") + ("};" if k == len(c) - 1 else ",")
+        if len(line or text) + 1 + len(item) > 100:
+            print(line or text)
+            line = "    " + item
+        else:
+            line = (line + " " + item) if line else text + item
+    print(line, flush=True)
+
+
+HEADER = """// atlas/math/tables.h: polynomial coefficients, written by tools/minimax.py.
+#pragma once
+
+#include <array>
+
+namespace hologram::atlas::math::table {
+"""
+
+
+def sqrt(x):
+    return mp.sqrt(x)
+
+
+H = mp.log(2) / 2 * (1 + mp.mpf(2) ** -10)  # half of ln 2 and a little, for the rounding of the multiple
+
+# exp: e^r = 1 + r + r^2 c(r); the second pair levels the error relative to e^r - 1
+expc = lambda r: (mp.expm1(r) - r) / r**2
+poly("exp_f32", expc, range(0, 5), -H, H, lambda r: r**2 / mp.exp(r), "f32")
+poly("exp_f64", expc, range(0, 10), -H, H, lambda r: r**2 / mp.exp(r))
+poly("expm1_f32", expc, range(0, 6), -H, H, lambda r: r**2 / mp.expm1(r), "f32")
+poly("expm1_f64", expc, range(0, 11), -H, H, lambda r: r**2 / mp.expm1(r))
+# exp2: 2^r = 1 + r ln 2 + r^2 c(r)
+poly("exp2_f32", lambda r: (mp.expm1(r * mp.log(2)) - r * mp.log(2)) / r**2, range(0, 5), "-0.5", "0.5",
+     lambda r: r**2 / 2**r, "f32")
+# log(1 + f) = f - f^2/2 + f^3 c(f)
+poly("log_f32", lambda f: (mp.log1p(f) - f + f * f / 2) / f**3, range(0, 8), sqrt(0.5) - 1, sqrt(2) - 1,
+     lambda f: f**3 / mp.log1p(f), "f32")
+# log((1 + s)/(1 - s)) = 2 s + s z c(z), z = s^2; tail: the same beyond 2/3 z
+Z = ((sqrt(2) - 1) / (sqrt(2) + 1)) ** 2 * mp.mpf("1.001")
+atl = lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z
+poly("log_f64", atl, range(0, 7), 0, Z, lambda z: z)
+poly("log_tail_f64", lambda z: (atl(z) - mp.mpf(2) / 3) / z, range(0, 7), 0, Z, lambda z: z**2)
+# tanh x = x + x z c(z), z = x^2
+poly("tanh_f32", lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 7), 0, "0.7",
+     lambda z: z * mp.sqrt(z) / mp.tanh(mp.sqrt(z)), "f32")
+# sin x = x + x z c(z), cos x = 1 - z/2 + z^2 c(z) up to a quarter of pi
+Q = (mp.pi / 4) ** 2 * mp.mpf("1.001")
+sinc = lambda z: (mp.sin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z
+cosc = lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2
+poly("sin_short_f64", sinc, range(0, 4), 0, Q, lambda z: z * mp.sqrt(z) / mp.sin(mp.sqrt(z)))
+poly("cos_short_f64", cosc, range(0, 3), 0, Q, lambda z: z**2 / mp.cos(mp.sqrt(z)))
+poly("sin_f64", sinc, range(0, 6), 0, Q, lambda z: z * mp.sqrt(z) / mp.sin(mp.sqrt(z)))
+poly("cos_f64", cosc, range(0, 6), 0, Q, lambda z: z**2 / mp.cos(mp.sqrt(z)))
+# asin s = s + s z c(z) on [0, 1/2]; atan t = t + t z c(z) on [0, tan(pi/8)]
+poly("asin_f64", lambda z: (mp.asin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 13), 0, "0.2501", lambda z: z)
+T = (sqrt(2) - 1) ** 2 * mp.mpf("1.001")
+poly("atan_f64", lambda z: (mp.atan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 11), 0, T, lambda z: z)
+# m^(-1/3) on [1, 2]
+poly("cbrt_f64", lambda m: mp.cbrt(m) ** -1, range(0, 6), 1, 2)
+# erf x = x + x c(z) up to 0.93 (f32) and 1 (f64)
+erfs = lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1
+poly("erf_f32", erfs, range(0, 6), 0, "0.87", lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), "f32")
+poly("erf_f64", erfs, range(0, 13), 0, "1.0001", lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)))
+# erf a = 1 - exp(-a - a c(a)) beyond
+poly("erf_tail_f32", lambda a: -mp.log(mp.erfc(a)) / a - 1, range(0, 7), "0.92", "4.0",
+     lambda a: a * mp.erfc(a) / mp.erf(a), "f32")
+
+
+def erfcx(a):
+    return mp.erfc(a) * mp.exp(a * a)
+
+
+def erfcx_t(t):
+    a = 4 * (1 + t) / (1 - t)
+    return (1 + 2 * a) * erfcx(a)
+
+
+# erfc a = exp(-a^2) c(t) / (1 + 2 a), t = (a - 4)/(a + 4)
+poly("erfcx_f64", erfcx_t, range(0, 23), -1, "0.7501")
+poly("erfcx_short_f64", erfcx_t, range(0, 12), -1, (mp.mpf(11) - 4) / 15)
+
+
+def mills(k):
+    """Phi(-a) exp(a^2/2) (a + k) over t = 1 - 2 k/(a + k)."""
+
+    def f(t):
+        a = k * (1 + t) / (1 - t)
+        return erfcx(a / sqrt(2)) / 2 * (a + k)
+
+    return f
+
+
+# gelu: Phi(-a) = exp(-a^2/2) c(t) / (a + k), t = 1 - 2 k/(a + k)
+K = mp.mpf("2.75")
+poly("gelu_f32", mills(K), range(0, 9), -1, (mp.mpf("14.7") - K) / (mp.mpf("14.7") + K), None, "f32")
+# lgamma(2 + t) = t c(t); Stirling: lgamma z = (z - 1/2) log z - z + log(2 pi)/2 + c(1/z^2)/z for z >= 8
+poly("lgamma_f64", lambda t: mp.loggamma(2 + t) / t, range(0, 19), "-0.5001", "0.5001")
+
+
+def stirling(w):
+    z = 1 / mp.sqrt(w)
+    return (mp.loggamma(z) - (z - mp.mpf("0.5")) * mp.log(z) + z - mp.log(2 * mp.pi) / 2) * z
+
+
+poly("stirling_f64", stirling, range(0, 7), mp.mpf(10) ** -9, mp.mpf(1) / 64)
+# digamma z = log z - 1/(2 z) - c(w) w, w = 1/z^2, for z >= 10
+poly("digamma_f64", lambda w: (mp.log(1 / mp.sqrt(w)) - mp.sqrt(w) / 2 - mp.digamma(1 / mp.sqrt(w))) / w,
+     range(0, 7), mp.mpf(10) ** -9, mp.mpf(1) / 100)
+
+
+def erfinv_ratio(w):
+    x = mp.sqrt(-mp.expm1(-w))
+    return mp.erfinv(x) / x
+
+
+# erfinv x ~ x c(w - 2.5) for w = -log(1 - x^2) < 5, x c(sqrt(w) - 4) beyond; refined by one step of Halley's method
+poly("erfinv_f64", lambda t: erfinv_ratio(t + mp.mpf("2.5")), range(0, 9), mp.mpf("-2.4999999"), "2.5")
+poly("erfinv_tail_f64", lambda t: erfinv_ratio((t + 4) ** 2), range(0, 10), sqrt(5) - 4, "2.1")
+
+if __name__ == "__main__":
+    print(HEADER)
+    for table_name in sys.argv[1:] or TABLES:
+        run(table_name)
+    print("\n}  // namespace hologram::atlas::math::table")
