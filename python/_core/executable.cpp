@@ -9,6 +9,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "codegen/codegen.h"
+#include "schedule/estimate.h"
 
 namespace nb = nanobind;
 
@@ -53,6 +55,90 @@ nb::dict memory_stats(Runtime& r) {
   return out;
 }
 
+nb::list shape_list(const Shape& shape) {
+  nb::list out;
+  for (const Expr& e : shape) out.append(e.str());
+  return out;
+}
+
+// Steps and slots as plain data, for explain().
+nb::dict describe(const Executable& e) {
+  const schedule::Plan& plan = e.plan();
+  static constexpr const char* kinds[] = {"input", "output", "arena", "host", "cached"};
+  nb::list slots, steps;
+  for (const auto& s : plan.slots) {
+    nb::dict d;
+    d["kind"] = kinds[static_cast<int>(s.kind)];
+    d["dtype"] = std::string(name_of(s.dtype));
+    d["shape"] = shape_list(s.shape);
+    d["bytes"] = s.bytes.str();
+    d["boundary"] = s.boundary;
+    d["name"] = s.name;
+    slots.append(d);
+  }
+  for (const auto& s : plan.steps) {
+    nb::dict d;
+    bool kernel = s.kind == schedule::StepKind::kernel;
+    d["kind"] = kernel ? "kernel" : "host";
+    d["name"] = s.name;
+    d["program"] = s.program;
+    d["slots"] = kernel ? s.buffers : s.arguments;
+    d["after"] = s.after;
+    d["cached"] = s.cached >= 0;
+    if (kernel) {
+      schedule::Estimate cost = schedule::estimate(plan.programs[static_cast<size_t>(s.program)]);
+      auto named = [&](const Expr& x) {
+        return x.substitute([&](const Atom& a) -> std::optional<Expr> {
+          if (a.kind == Atom::Kind::symbol) return s.symbols[static_cast<size_t>(a.id)];
+          return std::nullopt;
+        });
+      };
+      d["flop"] = named(cost.flop).str();
+      d["bytes"] = named(cost.bytes).str();
+    }
+    steps.append(d);
+  }
+  nb::dict out;
+  out["slots"] = slots;
+  out["steps"] = steps;
+  out["arena_bytes"] = plan.arena_bytes.str();
+  out["boundary_bytes"] = plan.boundary_bytes;
+  out["eager_bytes"] = plan.eager_bytes.str();
+  return out;
+}
+
+// One stage of every program's translation: "atlas", "llvm" or "asm".
+std::vector<std::string> dump(const Executable& e, std::string_view stage) {
+  std::vector<std::string> out;
+  for (const atlas::Program& p : e.plan().programs) {
+    if (stage == "atlas") {
+      out.push_back(atlas::disassemble(p));
+      continue;
+    }
+    require(stage == "llvm" || stage == "asm", "dump: stage \"{}\" is unknown; expected atlas, llvm or asm", stage);
+    atlas::Program expanded = p;
+    atlas::expand_math(expanded);
+    codegen::Target target = codegen::host_target();
+    out.push_back(stage == "llvm" ? codegen::dump_llvm(expanded, target) : codegen::dump_asm(expanded, target));
+  }
+  return out;
+}
+
+nb::dict cache_info() {
+  auto info = runtime::DiskCache(runtime::DiskCache::default_folder(), runtime::DiskCache::default_limit()).info();
+  nb::dict out;
+  out["folder"] = info.folder.string();
+  out["entries"] = info.entries;
+  out["bytes"] = info.bytes;
+  out["limit"] = info.limit;
+  out["problem"] = info.problem;
+  return out;
+}
+
+uint64_t cache_clear() {
+  return runtime::DiskCache(runtime::DiskCache::default_folder(), runtime::DiskCache::default_limit()).clear();
+}
+
 }  // namespace
 
 void bind_executable(nb::module_& m) {
@@ -72,7 +158,11 @@ void bind_executable(nb::module_& m) {
       .def_prop_ro("cached_bytes", &Executable::cached_bytes)
       .def_prop_ro("arena_bytes", [](Executable& e) { return e.plan().arena_bytes.str(); })
       .def_prop_ro("eager_bytes", [](Executable& e) { return e.plan().eager_bytes.str(); })
+      .def("describe", &describe, "Steps and buffers of the plan as plain data.")
+      .def("dump", &dump, nb::arg("stage"), "Text of every kernel: 'atlas', 'llvm' or 'asm'.")
       .def("plan", [](Executable& e) { return schedule::print(e.plan()); }, "Text of the plan.");
+  m.def("cache_info", &cache_info, "Folder, entries and bytes of the kernel cache on disk, and why it is not used, if so.");
+  m.def("cache_clear", &cache_clear, "Removes every kernel from the cache on disk; returns how many.");
   m.def("compile", &compile, nb::arg("graph"), nb::arg("runtime"), nb::arg("static_parameters") = std::vector<bool>(),
         nb::arg("reproducible") = false, nb::arg("fast") = false, "Compiles a graph into an Executable.");
 }

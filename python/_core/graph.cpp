@@ -104,6 +104,8 @@ void bind_expr(nb::module_& m) {
       .def("__repr__", [](const Expr& a) { return a.str(); });
   m.def("expr_min", [](nb::object a, nb::object b) { return from_expr(min(to_expr(a), to_expr(b))); });
   m.def("expr_max", [](nb::object a, nb::object b) { return from_expr(max(to_expr(a), to_expr(b))); });
+  m.def("floor_div", [](nb::object a, nb::object b) { return from_expr(floor_div(to_expr(a), to_expr(b))); });
+  m.def("mod", [](nb::object a, nb::object b) { return from_expr(mod(to_expr(a), to_expr(b))); });
   m.def("provably_equal", [](nb::object a, nb::object b) { return to_expr(a) == to_expr(b); });
 }
 

@@ -65,7 +65,7 @@ class Verifier {
     std::string place = fmt::format("buffer b{}", k);
     expression(b.extent, {}, place, nullptr, 0);
     require(!(b.extent.is_const() && b.extent.constant_value() < 0), "{}: extent {} is negative", place,
-            b.extent.constant_value());
+            b.extent.str());
   }
 
   void axes(const std::vector<Axis>& list, int parallel) {
@@ -203,6 +203,7 @@ class Verifier {
         return no_more(i, 0, place);
       case Code::clamp_index:
         operand(body, i, 0, DType::i64, at, place);
+        expression(i.expr, {}, place, nullptr, 0);  // a dimension: no axes, no values
         return no_more(i, 1, place);
       case Code::load:
         access(i, place, false);

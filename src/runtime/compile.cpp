@@ -75,8 +75,8 @@ std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph, const Co
   {
     Stopwatch watch(report.milliseconds["canon"]);
     canon::Report fired;
-    canon::canonicalize(graph, canonical, {options.reproducible, options.fast}, &fired);
-    for (const auto& [name, n] : fired.rules) report.rules[name] = static_cast<int>(n);
+    canon::canonicalize(graph, canonical, fired, {options.reproducible, options.fast});
+    for (const auto& [name, n] : fired.fired) report.rules[std::string(name)] = static_cast<int>(n);
   }
   {
     Stopwatch watch(report.milliseconds["schedule"]);

@@ -1,0 +1,67 @@
+// schedule/estimate.cpp: what a kernel costs.
+#include "schedule/estimate.h"
+
+#include <algorithm>
+
+namespace hologram::schedule {
+namespace {
+
+using atlas::Axis;
+
+// Upper end of an extent that may depend on outer axes.
+Expr extent_of(const Axis& a) {
+  return a.extent.substitute([](const Atom& x) -> std::optional<Expr> {
+    if (x.kind == Atom::Kind::axis) return Expr(0);
+    return std::nullopt;
+  });
+}
+
+int64_t operations(const atlas::Body& body) {
+  int64_t n = 0;
+  for (const auto& i : body.instrs) {
+    if (i.code == atlas::Code::accumulate) ++n;
+    if (i.code == atlas::Code::arithmetic && ir::info(i.op).kind != ir::OpKind::cast) n += i.op == ir::Op::fma ? 2 : 1;
+  }
+  return n;
+}
+
+Expr product_of(const std::vector<Axis>& axes, size_t first, size_t last) {
+  Expr n(1);
+  for (size_t i = first; i < last; ++i) n *= extent_of(axes[i]);
+  return n;
+}
+
+Expr flop_of(const atlas::LoopBlock& loop) {
+  auto parallel = static_cast<size_t>(loop.parallel_rank);
+  Expr points = product_of(loop.axes, 0, parallel), rows = product_of(loop.axes, parallel, loop.axes.size());
+  Expr total(0);
+  for (const auto& s : loop.stages) {
+    Expr n(operations(s.body) + static_cast<int64_t>(s.reductions.size()));
+    total += n * points * (s.kind == atlas::StageKind::point ? Expr(1) : rows);
+  }
+  return total;
+}
+
+}  // namespace
+
+Estimate estimate(const atlas::Program& program) {
+  Estimate out{Expr(0), Expr(0)};
+  for (const auto& b : program.buffers)
+    if (b.access != atlas::Access::scratch) out.bytes += b.extent * Expr(size_of(b.dtype));
+  if (program.kind == atlas::BlockKind::loop) {
+    out.flop = flop_of(program.loop);
+  } else if (program.kind == atlas::BlockKind::product) {
+    const auto& axes = program.product.axes;
+    out.flop = Expr(2) * product_of(axes, 0, axes.size()) +
+               Expr(operations(program.product.epilogue)) * product_of(axes, 0, axes.size() - 1);
+  } else {
+    const auto& axes = program.attention.axes;
+    size_t b = axes.size() - 4;
+    Expr scores = product_of(axes, 0, b + 2);
+    out.flop = scores * (Expr(2) * extent_of(axes[b + 2]) + Expr(2) * extent_of(axes[b + 3]) +
+                         Expr(4 + operations(program.attention.score)));
+  }
+  return out;
+}
+
+}  // namespace hologram::schedule

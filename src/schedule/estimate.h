@@ -1,0 +1,15 @@
+// schedule/estimate.h: what a kernel costs, for explain() and pictures.
+#pragma once
+
+#include "atlas/program.h"
+
+namespace hologram::schedule {
+
+struct Estimate {
+  Expr flop;   ///< arithmetic operations; a transcendental counts as one, a fused multiply-add as two
+  Expr bytes;  ///< of every distinct element of its buffers, once (scratch apart)
+};
+
+Estimate estimate(const atlas::Program& program);
+
+}  // namespace hologram::schedule

@@ -1,0 +1,235 @@
+// tests/schedule/test_plan.cpp: which operations share a kernel, and where buffers live
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "schedule/plan.h"
+
+namespace hologram::schedule {
+namespace {
+
+using ir::Graph;
+using ir::Op;
+using ir::Value;
+
+class PlanTest : public testing::Test {
+ protected:
+  Value input(Shape shape, DType t = DType::f32) {
+    return g.parameter(next_++, t, shape, contiguous_strides(shape));
+  }
+  /// Parameters from number 100 on are weights.
+  Value weight(Shape shape) { return g.parameter(next_weight_++, DType::f32, shape, contiguous_strides(shape)); }
+  void output(Value v) { g.outputs.push_back({v, contiguous_strides(v->shape), -1}); }
+  Value keep(Value reduced, const Shape& full, size_t axis) {
+    Shape unit = full;
+    unit[axis] = 1;
+    return g.broadcast(g.reshape(reduced, unit), full);
+  }
+  Value dot(Value a, Value b) { return g.make(Op::dot_general, {a, b}, {{0}, {}, 0, ""}); }
+  Value add(Value a, Value b) { return g.binary(Op::add, a, g.broadcast(b, a->shape)); }
+  Value softmax(Value x, size_t axis) {
+    auto a = static_cast<int64_t>(axis);
+    Value e = g.unary(Op::exp, g.binary(Op::sub, x, keep(g.reduce(Op::reduce_max, x, {a}), x->shape, axis)));
+    return g.binary(Op::div, e, keep(g.reduce(Op::reduce_sum, e, {a}), x->shape, axis));
+  }
+  Value layer_norm(Value x, const Expr& n) {
+    size_t axis = x->shape.size() - 1;
+    auto a = static_cast<int64_t>(axis);
+    Shape outer(x->shape.begin(), x->shape.end() - 1);
+    Value count = g.number(DType::f32, static_cast<double>(n.constant_value()), outer);
+    Value d = g.binary(Op::sub, x, keep(g.binary(Op::div, g.reduce(Op::reduce_sum, x, {a}), count), x->shape, axis));
+    Value var = g.binary(Op::div, g.reduce(Op::reduce_sum, g.binary(Op::mul, d, d), {a}), count);
+    Value r = g.unary(Op::rsqrt, g.binary(Op::add, var, g.number(DType::f32, 1e-5, outer)));
+    Value y = g.binary(Op::mul, g.binary(Op::mul, d, keep(r, x->shape, axis)), g.broadcast(weight({n}), x->shape));
+    return add(y, weight({n}));
+  }
+  Plan plan() {
+    Options o;
+    o.panel_width = [](DType) { return 32; };
+    o.is_static = [](int i) { return i >= 100; };
+    ir::verify(g);
+    Plan p = make_plan(g, o);
+    for (const auto& program : p.programs) atlas::verify(program);
+    return p;
+  }
+  static int runs(const Plan& p) {  // kernels of a steady-state call
+    int n = 0;
+    for (const Step& s : p.steps) n += s.kind == StepKind::kernel && s.cached < 0;
+    return n;
+  }
+
+  Graph g;
+
+ private:
+  int next_ = 0, next_weight_ = 100;
+};
+
+TEST_F(PlanTest, ElementWiseChainsAreOneKernelOverOneAxis) {
+  Value x = input({64, 100}), y = g.unary(Op::tanh, g.binary(Op::mul, x, x));
+  output(g.binary(Op::add, y, g.unary(Op::exp, x)));
+  Plan p = plan();
+  ASSERT_EQ(runs(p), 1);
+  EXPECT_EQ(p.programs[0].loop.axes.size(), 1u);
+  EXPECT_EQ(p.programs[0].loop.axes[0].extent, Expr(6400));
+}
+
+TEST_F(PlanTest, SoftmaxIsOneKernelAndComputesItsExponentialsOnce) {
+  output(softmax(input({8, 128}), 1));
+  Plan p = plan();
+  ASSERT_EQ(runs(p), 1);
+  int exponentials = 0;
+  for (const auto& stage : p.programs[0].loop.stages)
+    for (const auto& i : stage.body.instrs) exponentials += i.code == atlas::Code::arithmetic && i.op == Op::exp;
+  EXPECT_EQ(exponentials, 1);
+}
+
+TEST_F(PlanTest, SoftmaxOverAnOuterAxisRunsItsLanesAlongTheInnerOne) {
+  output(softmax(input({8, 64, 256}), 1));
+  Plan p = plan();
+  ASSERT_EQ(runs(p), 1);
+  const auto& loop = p.programs[0].loop;
+  EXPECT_EQ(loop.lane_axis, loop.parallel_rank - 1);
+}
+
+TEST_F(PlanTest, AddAndLayerNormAreOneKernelWithTwoResults) {
+  Value x = g.binary(Op::add, input({4, 128, 768}), input({4, 128, 768}));
+  output(layer_norm(x, 768));
+  output(x);
+  EXPECT_EQ(runs(plan()), 1);
+}
+
+TEST_F(PlanTest, AProductTakesBiasActivationAndResidualAndPacksItsWeightOnce) {
+  Value x = input({64, 256}), w = weight({512, 256});
+  Value h = g.unary(Op::gelu, add(dot(x, g.permute(w, {1, 0})), weight({512})));
+  output(g.binary(Op::add, h, input({64, 512})));
+  Plan p = plan();
+  EXPECT_EQ(runs(p), 1);
+  ASSERT_EQ(p.cache.size(), 1u);
+  EXPECT_EQ(p.cache[0].parameters, std::vector<int>{100});
+}
+
+TEST_F(PlanTest, HeadsAreSplitInTheProductsEpilogue) {
+  Value q = add(dot(input({1024, 384}), g.permute(weight({384, 384}), {1, 0})), weight({384}));
+  output(g.permute(g.reshape(q, {8, 128, 12, 32}), {0, 2, 1, 3}));
+  EXPECT_EQ(runs(plan()), 1);
+}
+
+TEST_F(PlanTest, LongSumsRunTheirBlocksInParallel) {
+  output(g.reduce(Op::reduce_sum, input({2048, 2048}), {0, 1}));
+  Plan p = plan();
+  ASSERT_EQ(p.steps.size(), 2u);
+  EXPECT_EQ(p.programs[0].loop.axes[0].extent, Expr(1024));
+  EXPECT_TRUE(p.programs[1].loop.stages[0].reductions[0].tree);
+}
+
+TEST_F(PlanTest, EqualLayersShareTheirPrograms) {
+  Value x = input({32, 64});
+  for (int i = 0; i < 4; ++i) x = layer_norm(g.binary(Op::add, dot(x, g.permute(weight({64, 64}), {1, 0})), x), 64);
+  output(x);
+  Plan p = plan();
+  EXPECT_EQ(runs(p), 8);
+  EXPECT_EQ(p.programs.size(), 3u);  // packing, product, norm
+}
+
+TEST_F(PlanTest, SymbolicSizesGiveTheSameKernels) {
+  g.num_symbols = 1;
+  Expr n = Expr::symbol(0);
+  Value x = g.binary(Op::add, input({4, n, 384}), input({4, n, 384}));
+  output(layer_norm(x, 384));
+  Plan p = plan();
+  EXPECT_EQ(runs(p), 1);
+  ASSERT_EQ(p.steps[0].symbols.size(), 1u);
+  EXPECT_EQ(p.steps[0].symbols[0], n);
+}
+
+TEST_F(PlanTest, AStaticCacheIsUpdatedInPlace) {
+  Value cache = input({2, 128, 64}), at = input({1}, DType::i64), rows = input({2, 1, 64});
+  Value updated = g.make(Op::scatter, {cache, at, rows}, {{1, 0}, {}, 0, ""});
+  g.outputs.push_back({updated, {}, 0});
+  output(g.reduce(Op::reduce_max, updated, {1}));
+  Plan p = plan();
+  ASSERT_EQ(p.steps.size(), 2u);  // no copy of the cache
+  EXPECT_EQ(p.steps[0].name, "scatter");
+  EXPECT_EQ(p.steps[1].buffers[0], p.outputs[0].slot);  // the maximum reads the parameter itself
+}
+
+TEST_F(PlanTest, AParameterThatIsStillNeededIsCopiedLater) {
+  Value x = input({64, 64});
+  Value next = dot(x, x);
+  g.outputs.push_back({next, {}, 0});
+  Plan p = plan();
+  EXPECT_EQ(p.steps.back().name, "copy");
+  EXPECT_EQ(p.slots[static_cast<size_t>(p.steps.back().buffers[1])].kind, SlotKind::input);
+}
+
+TEST_F(PlanTest, ReadersOfAParameterComeBeforeItsUpdate) {
+  Value x = input({64}), y = input({64});
+  g.outputs.push_back({g.binary(Op::add, x, y), {}, 0});
+  output(g.reduce(Op::reduce_sum, g.unary(Op::exp, x), {0}));
+  Plan p = plan();
+  int target = p.outputs[0].slot;
+  int write = -1, last_read = -1;
+  for (size_t s = 0; s < p.steps.size(); ++s) {
+    const auto& program = p.programs[static_cast<size_t>(p.steps[s].program)];
+    size_t k = 0;
+    for (const auto& b : program.buffers) {
+      if (b.access == atlas::Access::scratch) continue;
+      if (p.steps[s].buffers[k++] != target) continue;
+      (b.access == atlas::Access::read ? last_read : write) = static_cast<int>(s);
+    }
+  }
+  EXPECT_LE(last_read, write);
+}
+
+TEST_F(PlanTest, BuffersThatAreLiveTogetherNeverShareMemory) {
+  Value x = input({96, 96});
+  for (int i = 0; i < 6; ++i) {
+    Value a = dot(x, g.permute(weight({96, 96}), {1, 0})), b = dot(x, g.permute(weight({96, 2000}), {0, 1}));
+    x = g.binary(Op::add, a, g.slice(b, {0, i}, {96, 96}, {1, 1}));
+    output(g.reduce(Op::reduce_sum, x, {1}));
+  }
+  Plan p = plan();
+  struct Use {
+    int first = -1, last = -1;
+  };
+  std::map<int, Use> life;
+  for (size_t s = 0; s < p.steps.size(); ++s)
+    for (int b : p.steps[s].buffers) {
+      Use& u = life[b];
+      if (u.first < 0) u.first = static_cast<int>(s);
+      u.last = static_cast<int>(s);
+    }
+  int64_t end = p.arena_bytes.constant_value(), shared = 0, sum = 0;
+  for (auto& [i, u] : life) {
+    const Slot& a = p.slots[static_cast<size_t>(i)];
+    if (a.kind != SlotKind::arena) continue;
+    int64_t a0 = a.offset.constant_value(), a1 = a0 + a.bytes.constant_value();
+    EXPECT_EQ(a0 % 64, 0);
+    EXPECT_LE(a1, end);
+    sum += a1 - a0;
+    for (auto& [j, v] : life) {
+      const Slot& b = p.slots[static_cast<size_t>(j)];
+      if (j <= i || b.kind != SlotKind::arena) continue;
+      int64_t b0 = b.offset.constant_value(), b1 = b0 + b.bytes.constant_value();
+      bool together = u.first <= v.last && v.first <= u.last;
+      bool overlap = a0 < b1 && b0 < a1;
+      EXPECT_FALSE(together && overlap) << "slots " << i << " and " << j;
+      shared += overlap;
+    }
+  }
+  EXPECT_GT(shared, 0);
+  EXPECT_LT(end, sum);
+}
+
+TEST_F(PlanTest, SmallBuffersLiveInTheBoundaryClasses) {
+  Value x = input({8, 64});
+  Value h = dot(x, g.permute(weight({64, 64}), {1, 0}));
+  output(dot(softmax(h, 1), g.permute(weight({64, 64}), {1, 0})));
+  Plan p = plan();
+  EXPECT_GT(p.boundary_bytes, 0);
+  EXPECT_EQ(p.boundary_bytes % 12288, 0);
+  EXPECT_EQ(p.arena_bytes.constant_value(), p.boundary_bytes);
+}
+
+}  // namespace
+}  // namespace hologram::schedule
