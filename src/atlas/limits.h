@@ -12,6 +12,7 @@ inline constexpr size_t instructions = 65535;  ///< per body; expressions name v
 inline constexpr size_t accumulators = 4096;
 inline constexpr int symbols = 4096;
 inline constexpr int panel_width = 4096;
+inline constexpr size_t expression_bytes = 8192;
 inline constexpr size_t text_bytes = size_t{64} << 20;
 
 inline constexpr size_t lane_instructions = 1 << 20;

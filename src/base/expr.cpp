@@ -120,7 +120,7 @@ int compare(const Atom& x, const Atom& y) {
 
 Expr Expr::from_terms(int64_t constant, std::vector<Term> terms) {
   // No sane index needs more; parsers meet insane ones.
-  require(terms.size() <= 1 << 14, "size arithmetic: an expression of {} terms", terms.size());
+  require(terms.size() <= 1 << 12, "size arithmetic: an expression of {} terms", terms.size());
   for (Term& t : terms) {
     require(t.atoms.size() <= 64, "size arithmetic: a term of degree {}", t.atoms.size());
     std::sort(t.atoms.begin(), t.atoms.end(),
@@ -211,7 +211,7 @@ Expr Expr::operator*(const Expr& other) const {
     if (c != 0)
       for (const Term& t : e.terms()) all.push_back({mul_checked(t.coefficient, c), t.atoms});
   };
-  require((terms().size() + 1) * (other.terms().size() + 1) <= 1 << 14,
+  require((terms().size() + 1) * (other.terms().size() + 1) <= 1 << 12,
           "size arithmetic: a product of {} by {} terms", terms().size(), other.terms().size());
   scaled(*this, other.constant_);
   scaled(other, constant_);

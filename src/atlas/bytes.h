@@ -1,0 +1,56 @@
+// atlas/bytes.h: writes and reads the binary container of programs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace hologram::atlas {
+
+/// Which layer of the instruction set a container or text holds.
+enum class Layer : uint8_t { block = 1, lane = 2 };
+
+/// Appends integers (LEB128, signed ones zigzag) and strings.
+class ByteWriter {
+ public:
+  void byte(uint8_t b) { out_ += static_cast<char>(b); }
+  void uint(uint64_t n);
+  void sint(int64_t n);
+  void word(uint64_t n);  ///< eight bytes, little-endian
+  void string(std::string_view s);
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+/// Reads what ByteWriter writes. Throws Error(corrupt) at the end of the bytes and beyond limits.
+class ByteReader {
+ public:
+  explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
+
+  uint8_t byte();
+  uint64_t uint(uint64_t limit = ~uint64_t{0});
+  int64_t sint();
+  uint64_t word();
+  std::string_view string(size_t limit);
+  /// A number of elements to follow, each of at least one byte: never more than the bytes left.
+  size_t count(size_t limit);
+  bool at_end() const { return at_ == bytes_.size(); }
+  [[noreturn]] void error(std::string_view what) const;
+
+ private:
+  std::string_view take(size_t n);
+
+  std::string_view bytes_;
+  size_t at_ = 0;
+};
+
+/// Magic, version, layer, payload and its checksum.
+std::string seal(Layer layer, std::string_view payload);
+/// The payload of a sound container of this layer; throws Error(corrupt).
+std::string_view unseal(Layer layer, std::string_view bytes);
+/// Which layer `bytes` hold; throws Error(corrupt).
+Layer layer_of(std::string_view bytes);
+
+}  // namespace hologram::atlas

@@ -1,0 +1,30 @@
+// backend/null/backend.cpp: verifies and encodes; for checking the compiler without a device.
+#include "backend/null/backend.h"
+
+namespace hologram::null {
+namespace {
+
+int32_t do_nothing(const atlas::Context*, void* const*, const int64_t*, int64_t, int64_t) { return 0; }
+
+class NullBackend : public Backend {
+ public:
+  std::string_view name() const override { return "null"; }
+  std::string code_key() const override { return "null"; }
+  int panel_width(DType) const override { return 0; }
+
+  std::string compile(const atlas::Program& program) const override {
+    atlas::verify(program);
+    return atlas::encode(program);
+  }
+
+  CompiledKernel load(const atlas::Program&, std::string_view code) const override {
+    auto program = std::make_shared<atlas::Program>(atlas::decode(code));
+    return {do_nothing, Expr(1), Expr(1), Expr(1), program};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend() { return std::make_unique<NullBackend>(); }
+
+}  // namespace hologram::null
