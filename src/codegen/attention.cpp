@@ -1,0 +1,508 @@
+// codegen/attention.cpp: attention with online softmax, as one kernel.
+//
+// A unit is a batch point and a block of queries. For each block of keys: scores = q k^T into a scratch tile, the score body
+// and the running maximum, exponentials and their sum, then the value accumulators, scaled down where the maximum grew,
+// gain p v. Every sum runs over its terms one by one in ascending order, so the bits depend on neither lanes nor units.
+#include "codegen/attention.h"
+
+#include <algorithm>
+#include <map>
+
+#include "atlas/math.h"
+#include "base/error.h"
+#include "codegen/attention_plan.h"
+#include "codegen/nest.h"
+#include "codegen/pack.h"
+#include "codegen/product_micro.h"
+
+namespace hologram::codegen {
+namespace {
+
+// exp(accumulator 0 - accumulator 1)
+atlas::Body exp_of_difference(DType type) {
+  atlas::Body body;
+  atlas::BodyBuilder b(body);
+  atlas::Val x = b.sub(b.accumulator(0, type), b.accumulator(1, type));
+  b.finish(atlas::emit_math(b, ir::Op::exp, std::array{x}));
+  return body;
+}
+
+class AttentionEmitter {
+ public:
+  explicit AttentionEmitter(Kernel& kernel)
+      : k_(kernel),
+        a_(kernel.program.attention),
+        plan_(plan_attention(kernel.program, kernel.target)),
+        t_(plan_.tile),
+        type_(plan_.type),
+        query_axis_(a_.batch_rank),
+        key_axis_(query_axis_ + 1),
+        depth_axis_(query_axis_ + 2),
+        value_axis_(query_axis_ + 3),
+        exp_score_(exp_of_difference(type_)),
+        exp_shrink_(exp_score_) {}
+
+  void run() {
+    if (plan_.units.is(0)) return k_.finish();
+    prepare();
+    emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
+              [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
+    k_.root().seek();
+    k_.finish();
+  }
+
+ private:
+  Value* number(const Expr& e) { return emit_expr(k_.root(), e).v; }
+  Value* mul(Value* a, Value* b) { return k_.ir.CreateNSWMul(a, b); }
+  Value* mul(Value* a, int64_t b) { return k_.ir.CreateNSWMul(a, k_.i64(b)); }
+  Value* add(Value* a, Value* b) { return k_.ir.CreateNSWAdd(a, b); }
+  Value* sub(Value* a, Value* b) { return k_.ir.CreateNSWSub(a, b); }
+  Value* least(Value* a, Value* b) { return k_.ir.CreateSelect(k_.ir.CreateICmpSLT(a, b), a, b); }
+  Value* round_up(Value* a, int64_t to) { return k_.ir.CreateAnd(add(a, k_.i64(to - 1)), k_.i64(-to)); }
+  Value* div(Value* a, Value* b) { return k_.ir.CreateUDiv(a, b); }
+  Value* at(Value* base, Value* index) { return element(k_, type_, base, index); }
+  bool by_queries() const { return plan_.lanes == ScoreLanes::queries; }
+
+  llvm::Type* vector() const { return k_.lane_type(type_, t_.lanes); }
+  llvm::Align alignment() const { return llvm::Align(static_cast<uint64_t>(size_of(type_))); }
+  Value* load(Value* p) { return k_.ir.CreateAlignedLoad(vector(), p, alignment()); }
+  void store(Value* v, Value* p) { k_.ir.CreateAlignedStore(v, p, alignment()); }
+  Value* load_one(Value* p) { return k_.ir.CreateAlignedLoad(k_.type_of(type_), p, alignment()); }
+  Value* spread(Value* v) { return k_.ir.CreateVectorSplat(static_cast<unsigned>(t_.lanes), v); }
+  llvm::Constant* constant(double x) { return llvm::ConstantFP::get(k_.type_of(type_), x); }
+  llvm::Constant* lowest(llvm::Type* t) { return llvm::ConstantFP::getInfinity(t, true); }
+  llvm::Constant* zero(llvm::Type* t) { return llvm::Constant::getNullValue(t); }
+  // NaN scores need no care here: their own exponential is NaN.
+  Value* larger(Value* x, Value* y) { return k_.ir.CreateSelect(k_.ir.CreateFCmpOGT(x, y), x, y); }
+
+  void prepare() {
+    queries_ = number(plan_.queries);
+    keys_ = number(plan_.keys);
+    depth_ = number(plan_.depth);
+    values_ = number(plan_.values);
+    query_units_ = number(plan_.query_units);
+    k_.root().seek();
+    value_panels_ = k_.ir.CreateUDiv(add(values_, k_.i64(t_.panel - 1)), k_.i64(t_.panel));
+    key_stride_ = add(round_up(depth_, t_.lanes), k_.i64(t_.lanes));
+    int64_t rows = plan_.query_block;
+    std::vector<std::pair<Value**, Value*>> regions{
+        {&q_, by_queries() ? mul(depth_, t_.panel) : mul(key_stride_, rows)},
+        {&scores_, k_.i64(key_block * (by_queries() ? t_.panel : rows))},
+        {&out_, mul(value_panels_, rows * t_.panel)}};
+    if (!by_queries()) regions.emplace_back(&k_block_, mul(depth_, t_.panel));
+    else if (!plan_.k_load) regions.emplace_back(&k_block_, mul(key_stride_, key_block));
+    if (!plan_.v_load) regions.emplace_back(&v_block_, k_.i64(key_block * t_.panel));
+    std::vector<Value*> offsets;
+    Value* size = k_.i64(0);
+    for (auto& [where, count] : regions) {
+      offsets.push_back(size);
+      size = add(size, round_up(count, 16));
+    }
+    Value* memory = emit_scratch(k_.root(), mul(size, size_of(type_)));
+    for (size_t i = 0; i < regions.size(); ++i) *regions[i].first = at(memory, offsets[i]);
+    int64_t columns = std::max<int64_t>(t_.panel, rows);
+    max_ = k_.slot(k_.type_of(type_), "max", columns);
+    sum_ = k_.slot(k_.type_of(type_), "sum", columns);
+    shrink_ = k_.slot(k_.type_of(type_), "shrink", columns);
+    square_ = k_.slot(k_.type_of(type_), "square", int64_t{t_.lanes} * t_.lanes);
+    if (!by_queries()) tile_ = k_.slot(k_.type_of(type_), "tile", rows * t_.panel);
+    if (plan_.k_load) k_row_ = number(plan_.k_load->x_stride);
+    if (plan_.v_load) v_row_ = number(plan_.v_load->x_stride);
+    k_.root().seek();
+  }
+
+  void emit_unit(Scope& scope, Value* unit) {
+    scope.seek();
+    Value* batch = div(unit, query_units_);
+    Value* block = sub(unit, mul(batch, query_units_));
+    for (int axis = a_.batch_rank; axis-- > 0;) {
+      Value* extent = number(a_.axes[static_cast<size_t>(axis)].extent);
+      scope.seek();
+      Value* outer = axis ? div(batch, extent) : k_.i64(0);
+      scope.set_axis(axis, axis ? sub(batch, mul(outer, extent)) : batch);
+      batch = outer;
+    }
+    query_begin_ = mul(block, plan_.query_block);
+    query_count_ = plan_.queries.is_const() && plan_.queries.constant_value() % plan_.query_block == 0
+                       ? static_cast<Value*>(k_.i64(plan_.query_block))
+                       : least(sub(queries_, query_begin_), k_.i64(plan_.query_block));
+    if (plan_.k_load) k_base_ = emit_expr(scope, plan_.k_load->base).v;
+    if (plan_.v_load) v_base_ = emit_expr(scope, plan_.v_load->base).v;
+    scope.seek();
+    Value* key_end = keys_;
+    if (a_.causal) key_end = least(keys_, add(query_begin_, query_count_));
+    clear(scope);
+    pack_queries(scope);
+    emit_loop(scope, k_.i64(0), key_end, k_.i64(key_block), false, [&](Scope& s, Value* key) {
+      s.seek();
+      key_begin_ = key;
+      key_count_ = whole_key_blocks() ? static_cast<Value*>(k_.i64(key_block))
+                                      : least(sub(key_end, key), k_.i64(key_block));
+      if (by_queries())
+        scores_by_queries(s);
+      else
+        scores_by_keys(s);
+      add_values(s);
+    });
+    epilogue(scope);
+  }
+
+  bool whole_key_blocks() const {
+    return plan_.keys.is_const() && plan_.keys.constant_value() % key_block == 0 &&
+           (!a_.causal || plan_.query_block % key_block == 0);
+  }
+
+  void fill(Scope& scope, Value* base, Value* count, llvm::Constant* value) {
+    emit_loop(scope, k_.i64(0), count, k_.i64(t_.lanes), false, [&](Scope& s, Value* i) {
+      s.seek();
+      store(value, at(base, i));
+    });
+  }
+
+  void clear(Scope& scope) {
+    scope.seek();
+    Value* columns = k_.i64(std::max<int64_t>(t_.panel, plan_.query_block));
+    fill(scope, max_, columns, lowest(vector()));
+    fill(scope, sum_, columns, zero(vector()));
+    scope.seek();
+    fill(scope, out_, mul(value_panels_, plan_.query_block * t_.panel), zero(vector()));
+  }
+
+  Operand operand(const atlas::Body& body) const { return {body, a_.operand_type, type_, t_.lanes}; }
+
+  // q as depth x queries (lanes along queries) or as rows.
+  void pack_queries(Scope& scope) {
+    Run queries{query_axis_, query_begin_, query_count_}, depth{depth_axis_, k_.i64(0), depth_};
+    if (!by_queries()) {
+      emit_loop(scope, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& s, Value* i) {
+        s.seek();
+        s.set_axis(query_axis_, add(query_begin_, i));
+        operand(a_.q).gather(s, depth, at(q_, mul(i, key_stride_)));
+      });
+      return;
+    }
+    scope.seek();
+    Value* partial = k_.ir.CreateICmpSLT(query_count_, k_.i64(t_.panel));
+    emit_if(scope, partial, [&](Scope& s) {
+      s.seek();
+      fill(s, q_, mul(depth_, t_.panel), zero(vector()));
+    });
+    if (first_stride(a_.q, query_axis_) == 1 && first_stride(a_.q, depth_axis_) != 1) {
+      emit_loop(scope, k_.i64(0), depth_, k_.i64(1), false, [&](Scope& s, Value* i) {
+        s.seek();
+        s.set_axis(depth_axis_, i);
+        operand(a_.q).gather(s, queries, at(q_, mul(i, t_.panel)));
+      });
+    } else {
+      operand(a_.q).transpose(scope, queries, depth, square_, q_, t_.panel);
+    }
+  }
+
+  struct Matrix {
+    Value *base, *row, *k;  // element (r, k) at base + r * row + k * k
+  };
+
+  // Row counts of tiles that cover up to `most` rows; just those that occur if `exact`.
+  std::vector<int> row_counts(int64_t most, bool exact) const {
+    std::vector<int> counts;
+    for (int r = 1; r <= t_.max_rows; ++r) {
+      bool used = false;
+      for (int64_t rows = exact ? most : 1; rows <= most && !used; ++rows) {
+        int64_t tiles = (rows + t_.max_rows - 1) / t_.max_rows;
+        used = rows / tiles == r || (rows % tiles && rows / tiles + 1 == r);
+      }
+      if (used) counts.push_back(r);
+    }
+    return counts;
+  }
+
+  // out (rows x panel) = [scale * out +] a (rows x depth) * one panel of b, tile by tile.
+  void multiply(Scope& scope, Value* rows, int64_t most_rows, const Matrix& a, Value* b, Value* b_k,
+                Value* depth, Value* out, bool accumulate) {
+    std::vector<int> counts = row_counts(most_rows, fixed(rows).has_value());
+    scope.seek();
+    Value* tiles = div(add(rows, k_.i64(t_.max_rows - 1)), k_.i64(t_.max_rows));
+    emit_loop(scope, k_.i64(0), tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
+      s.seek();
+      Value* first = div(mul(tile, rows), tiles);
+      Value* count = sub(div(mul(add(tile, k_.i64(1)), rows), tiles), first);
+      std::vector<Value*> args{at(a.base, mul(first, a.row)), a.row, a.k, b, b_k, k_.i64(0), depth,
+                               at(out, mul(first, t_.panel)), at(shrink_, first)};
+      llvm::BasicBlock* exit = k_.block("tile_done");
+      std::vector<llvm::BasicBlock*> blocks;
+      for (size_t i = 0; i < counts.size(); ++i) blocks.push_back(k_.block("tile"));
+      auto* chosen = k_.ir.CreateSwitch(count, blocks[0], static_cast<unsigned>(counts.size()));
+      for (size_t i = 0; i < counts.size(); ++i) {
+        if (i) chosen->addCase(k_.ir.getInt64(static_cast<uint64_t>(counts[i])), blocks[i]);
+        k_.ir.SetInsertPoint(blocks[i]);
+        MicroKernel m{.tile = t_, .type = type_, .storage = type_, .rows = counts[i], .panels = 1,
+                      .a_row = fixed(a.row), .a_k = fixed(a.k), .b_k = fixed(b_k), .b_panel = 0,
+                      .depth = fixed(depth), .accumulate = accumulate};
+        llvm::Function*& f = micro_[{counts[i], accumulate}];
+        if (!f) f = m.emit(k_);
+        k_.ir.CreateCall(f, args);
+        k_.ir.CreateBr(exit);
+      }
+      k_.ir.SetInsertPoint(exit);
+      s.move_to(exit);
+    });
+    scope.seek();
+  }
+
+  Value* scaled(Value* score) {
+    return a_.scale == 1.0 ? score : k_.ir.CreateFMul(score, llvm::ConstantFP::get(score->getType(), a_.scale));
+  }
+
+  // The score body on a vector of scaled scores.
+  Value* final_score(Scope& scope, Value* score) {
+    if (a_.score.instrs.empty()) return score;
+    scope.set_accumulator(0, {score, true});
+    LaneValue v = emit_body(scope, a_.score).back();
+    scope.seek();
+    return splat(k_, v, t_.lanes);
+  }
+
+  Value* exponential(Scope& scope, const atlas::Body& body, LaneValue x, LaneValue max) {
+    scope.set_accumulator(0, x);
+    scope.set_accumulator(1, max);
+    Value* v = emit_body(scope, body).back().v;
+    scope.seek();
+    return v;
+  }
+
+  // The new running maximum, made finite where every score so far is -inf; updates max and shrink at `index`.
+  Value* update_maximum(Scope& scope, Value* index, Value* maximum, llvm::Type* type) {
+    scope.seek();
+    Value* p = at(max_, index);
+    Value* old = k_.ir.CreateAlignedLoad(type, p, alignment());
+    Value* now = larger(maximum, old);
+    k_.ir.CreateAlignedStore(now, p, alignment());
+    Value* finite = k_.ir.CreateSelect(k_.ir.CreateFCmpOEQ(now, lowest(type)), zero(type), now);
+    bool varying = type->isVectorTy();
+    Value* shrink = exponential(scope, exp_shrink_, {old, varying}, {finite, varying});
+    k_.ir.CreateAlignedStore(shrink, at(shrink_, index), alignment());
+    return finite;
+  }
+
+  // scores[key][query] → probabilities; lanes along queries.
+  void scores_by_queries(Scope& scope) {
+    Matrix keys{};
+    if (plan_.k_load) {
+      scope.seek();
+      Value* first = add(k_base_, mul(key_begin_, k_row_));
+      keys = {at(k_.buffer(plan_.k_load->buffer), first), k_row_, k_.i64(1)};
+    } else {
+      emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& s, Value* i) {
+        s.seek();
+        s.set_axis(key_axis_, add(key_begin_, i));
+        operand(a_.k).gather(s, {depth_axis_, k_.i64(0), depth_}, at(k_block_, mul(i, key_stride_)));
+      });
+      keys = {k_block_, key_stride_, k_.i64(1)};
+    }
+    multiply(scope, key_count_, key_block, keys, q_, k_.i64(t_.panel), depth_, scores_, false);
+    for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+      s.seek();
+      Value* query = add(query_begin_, offset);
+      s.set_axis(query_axis_, query);
+      s.set_lanes(query_axis_, t_.lanes, mask);
+      Value* last_key = a_.causal ? lane_numbers(query) : nullptr;
+      softmax_columns(s, offset, last_key);
+    });
+  }
+
+  // first, first + 1, … as i32.
+  Value* lane_numbers(Value* first) {
+    std::vector<llvm::Constant*> numbers;
+    for (int l = 0; l < t_.lanes; ++l) numbers.push_back(k_.ir.getInt32(static_cast<uint32_t>(l)));
+    return k_.ir.CreateAdd(spread(k_.ir.CreateTrunc(first, k_.ir.getInt32Ty())),
+                           llvm::ConstantVector::get(numbers));
+  }
+
+  void softmax_columns(Scope& scope, Value* offset, Value* last_key) {
+    auto place = [&](Value* i) { return at(scores_, add(mul(i, t_.panel), offset)); };
+    Value* largest =
+        emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, {lowest(vector())},
+                  [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
+                    s.seek();
+                    Value* key = add(key_begin_, i);
+                    s.set_axis(key_axis_, key);
+                    Value* x = final_score(s, scaled(load(place(i))));
+                    if (last_key) {
+                      Value* number = spread(k_.ir.CreateTrunc(key, k_.ir.getInt32Ty()));
+                      x = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(number, last_key), x, lowest(vector()));
+                    }
+                    store(x, place(i));
+                    return {larger(x, carried[0])};
+                  })[0];
+    Value* maximum = update_maximum(scope, offset, largest, vector());
+    Value* start = k_.ir.CreateFMul(load(at(sum_, offset)), load(at(shrink_, offset)));
+    Value* total =
+        emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, {start},
+                  [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
+                    s.seek();
+                    Value* p = exponential(s, exp_score_, {load(place(i)), true}, {maximum, true});
+                    store(p, place(i));
+                    return {k_.ir.CreateFAdd(carried[0], p)};
+                  })[0];
+    scope.seek();
+    store(total, at(sum_, offset));
+  }
+
+  // scores[query][key] → probabilities; lanes along keys.
+  void scores_by_keys(Scope& scope) {
+    Value* rows = k_.i64(plan_.query_block);
+    emit_loop(scope, k_.i64(0), key_count_, k_.i64(t_.panel), true, [&](Scope& s, Value* first) {
+      s.seek();
+      Value* count = least(sub(key_count_, first), k_.i64(t_.panel));
+      Run keys{key_axis_, add(key_begin_, first), count}, depth{depth_axis_, k_.i64(0), depth_};
+      if (first_stride(a_.k, key_axis_) == 1 && first_stride(a_.k, depth_axis_) != 1) {
+        emit_loop(s, k_.i64(0), depth_, k_.i64(1), false, [&](Scope& inner, Value* i) {
+          inner.seek();
+          inner.set_axis(depth_axis_, i);
+          operand(a_.k).gather(inner, keys, at(k_block_, mul(i, t_.panel)));
+        });
+      } else {
+        operand(a_.k).transpose(s, keys, depth, square_, k_block_, t_.panel);
+      }
+      multiply(s, rows, plan_.query_block, {q_, key_stride_, k_.i64(1)}, k_block_, k_.i64(t_.panel),
+               depth_, tile_, false);
+      emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& row, Value* r) {
+        emit_loop(row, k_.i64(0), k_.i64(t_.panel), k_.i64(t_.lanes), true, [&](Scope& inner, Value* c) {
+          inner.seek();
+          Value* x = load(at(tile_, add(mul(r, t_.panel), c)));
+          store(x, at(scores_, add(mul(r, key_block), add(first, c))));
+        });
+      });
+    });
+    emit_loop(scope, k_.i64(0), rows, k_.i64(1), true, [&](Scope& s, Value* r) {
+      s.seek();
+      Value* query = add(query_begin_, r);
+      s.set_axis(query_axis_, query);
+      softmax_row(s, r, query);
+    });
+  }
+
+  Value* horizontal_maximum(Value* v) {
+    for (int half = t_.lanes / 2; half >= 1; half /= 2) {
+      std::vector<int> order;
+      for (int l = 0; l < t_.lanes; ++l) order.push_back(l ^ half);
+      v = larger(v, k_.ir.CreateShuffleVector(v, order));
+    }
+    return k_.ir.CreateExtractElement(v, uint64_t{0});
+  }
+
+  void softmax_row(Scope& scope, Value* r, Value* query) {
+    Value* row = at(scores_, mul(r, key_block));
+    // Lanes behind the last key become -inf, so that their exponentials add nothing.
+    Value* slot = at(shrink_, r);
+    k_.ir.CreateAlignedStore(lowest(k_.type_of(type_)), slot, alignment());
+    for_vectors(scope, key_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+      s.seek();
+      Value* key = add(key_begin_, offset);
+      s.set_axis(key_axis_, key);
+      s.set_lanes(key_axis_, t_.lanes, mask);
+      Value* x = final_score(s, scaled(load(at(row, offset))));
+      if (a_.causal) {
+        Value* last = spread(k_.ir.CreateTrunc(query, k_.ir.getInt32Ty()));
+        x = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(lane_numbers(key), last), x, lowest(vector()));
+      }
+      if (mask) x = k_.ir.CreateSelect(mask, x, lowest(vector()));
+      store(x, at(row, offset));
+      Value* so_far = k_.ir.CreateAlignedLoad(k_.type_of(type_), slot, alignment());
+      k_.ir.CreateAlignedStore(larger(horizontal_maximum(x), so_far), slot, alignment());
+    });
+    scope.seek();
+    Value* maximum = update_maximum(scope, r, load_one(slot), k_.type_of(type_));
+    Value* start = k_.ir.CreateFMul(load_one(at(sum_, r)), load_one(slot));
+    emit_loop(scope, k_.i64(0), key_count_, k_.i64(t_.lanes), true, [&](Scope& s, Value* offset) {
+      s.seek();
+      s.set_lanes(key_axis_, t_.lanes);
+      store(exponential(s, exp_score_, {load(at(row, offset)), true}, {maximum, false}), at(row, offset));
+    });
+    Value* total = emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, {start},
+                             [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
+                               s.seek();
+                               return {k_.ir.CreateFAdd(carried[0], load_one(at(row, i)))};
+                             })[0];
+    scope.seek();
+    k_.ir.CreateAlignedStore(total, at(sum_, r), alignment());
+  }
+
+  // out = shrink * out + p v
+  void add_values(Scope& scope) {
+    Matrix p = by_queries() ? Matrix{scores_, k_.i64(1), k_.i64(t_.panel)}
+                            : Matrix{scores_, k_.i64(key_block), k_.i64(1)};
+    Value* base = v_block_;
+    if (plan_.v_load) {
+      scope.seek();
+      base = at(k_.buffer(plan_.v_load->buffer), add(v_base_, mul(key_begin_, v_row_)));
+    }
+    emit_loop(scope, k_.i64(0), value_panels_, k_.i64(1), true, [&](Scope& s, Value* panel) {
+      s.seek();
+      Value* column = mul(panel, t_.panel);
+      Value *b = nullptr, *b_k = nullptr;
+      if (plan_.v_load) {
+        b = at(base, column);
+        b_k = v_row_;
+      } else {
+        Value* count = least(sub(values_, column), k_.i64(t_.panel));
+        emit_loop(s, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& inner, Value* i) {
+          inner.seek();
+          inner.set_axis(key_axis_, add(key_begin_, i));
+          operand(a_.v).gather(inner, {value_axis_, column, count}, at(v_block_, mul(i, t_.panel)));
+        });
+        b = v_block_;
+        b_k = k_.i64(t_.panel);
+      }
+      s.seek();
+      multiply(s, query_count_, plan_.query_block, p, b, b_k, key_count_,
+               at(out_, mul(column, plan_.query_block)), true);
+    });
+  }
+
+  void epilogue(Scope& scope) {
+    for_vectors(scope, values_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+      s.seek();
+      s.set_axis(value_axis_, offset);
+      s.set_lanes(value_axis_, t_.lanes, mask);
+      Value* panel = k_.ir.CreateUDiv(offset, k_.i64(t_.panel));
+      Value* column = sub(offset, mul(panel, t_.panel));
+      Value* first = add(mul(panel, plan_.query_block * t_.panel), column);
+      emit_loop(s, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& row, Value* r) {
+        row.seek();
+        row.set_axis(query_axis_, add(query_begin_, r));
+        Value* sum = spread(load_one(at(sum_, r)));
+        Value* v = k_.ir.CreateFDiv(load(at(out_, add(first, mul(r, t_.panel)))), sum);
+        v = k_.ir.CreateSelect(k_.ir.CreateFCmpOEQ(sum, zero(vector())), zero(vector()), v);
+        row.set_accumulator(0, {v, true});
+        emit_body(row, a_.epilogue);
+      });
+    });
+  }
+
+  Kernel& k_;
+  const atlas::AttentionBlock& a_;
+  AttentionPlan plan_;
+  TileModel t_;
+  DType type_;
+  int query_axis_, key_axis_, depth_axis_, value_axis_;
+  // Two bodies, since a scope shares the values of one body with the scopes inside it.
+  atlas::Body exp_score_, exp_shrink_;
+  Value *queries_ = nullptr, *keys_ = nullptr, *depth_ = nullptr, *values_ = nullptr, *query_units_ = nullptr,
+        *value_panels_ = nullptr, *key_stride_ = nullptr, *k_row_ = nullptr, *v_row_ = nullptr;
+  // Scratch: packed queries, score tile, value accumulators [panel][query][column], packed keys and values.
+  Value *q_ = nullptr, *scores_ = nullptr, *out_ = nullptr, *k_block_ = nullptr, *v_block_ = nullptr;
+  // Per query of the unit: running maximum and sum, factor of the last step.
+  Value *max_ = nullptr, *sum_ = nullptr, *shrink_ = nullptr;
+  Value *square_ = nullptr, *tile_ = nullptr;
+  // Of the current unit and key block.
+  Value *query_begin_ = nullptr, *query_count_ = nullptr, *k_base_ = nullptr, *v_base_ = nullptr,
+        *key_begin_ = nullptr, *key_count_ = nullptr;
+  std::map<std::pair<int, bool>, llvm::Function*> micro_;
+};
+
+}  // namespace
+
+void emit_attention(Kernel& k) { AttentionEmitter(k).run(); }
+
+}  // namespace hologram::codegen

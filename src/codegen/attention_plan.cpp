@@ -1,0 +1,56 @@
+// codegen/attention_plan.cpp: units and operand paths of attention.
+#include "codegen/attention_plan.h"
+
+#include "base/error.h"
+#include "codegen/attention.h"
+
+namespace hologram::codegen {
+
+AttentionPlan plan_attention(const atlas::Program& program, const Target& target) {
+  const atlas::AttentionBlock& b = program.attention;
+  AttentionPlan p;
+  p.type = compute_type(b.operand_type);
+  if (p.type != DType::f32 && p.type != DType::f64)
+    fail(ErrorCode::unsupported, "codegen: attention on {}", name_of(b.operand_type));
+  p.tile = tile_model(target, p.type);
+  auto extent = [&](int axis) { return b.axes[static_cast<size_t>(b.batch_rank + axis)].extent; };
+  p.queries = extent(0);
+  p.keys = extent(1);
+  p.depth = extent(2);
+  p.values = extent(3);
+  int key_axis = b.batch_rank + 1, depth_axis = key_axis + 1, value_axis = key_axis + 2;
+
+  bool few = p.queries.is_const() && p.queries.constant_value() <= 4;
+  p.lanes = few ? ScoreLanes::keys : ScoreLanes::queries;
+  p.query_block = few ? p.queries.constant_value() : p.tile.panel;
+  bool plain = b.operand_type == p.type;
+  auto k = strided_load(b.k, key_axis, depth_axis);
+  if (plain && k && k->y_stride.is(1) && p.lanes == ScoreLanes::queries) p.k_load = k;
+  // A last panel that is not whole would read behind the row.
+  bool whole = p.values.is_const() && p.values.constant_value() % p.tile.panel == 0;
+  auto v = strided_load(b.v, key_axis, value_axis);
+  if (plain && v && v->y_stride.is(1) && whole) p.v_load = v;
+
+  p.query_units = p.query_block > 0 ? ceil_div(p.queries, p.query_block) : Expr(0);
+  p.units = p.query_units;
+  for (int a = 0; a < b.batch_rank; ++a) p.units = p.units * b.axes[static_cast<size_t>(a)].extent;
+  return p;
+}
+
+Launch launch_of_attention(const atlas::Program& program, const Target& target) {
+  AttentionPlan p = plan_attention(program, target);
+  // In picoseconds: two multiply-adds a cycle of 250 ps, and about ten cycles for a vector of exponentials.
+  int64_t vectors = p.lanes == ScoreLanes::queries ? p.tile.vectors : 1;
+  Expr per_key = (p.depth + p.values) * (p.query_block * 125 * vectors / p.tile.panel + 50) +
+                 Expr(p.query_block * 2500 / p.tile.lanes + 1000);
+  Launch launch;
+  launch.total = p.units;
+  launch.unit_work = p.keys * per_key + 20000;
+  if (launch.unit_work.is_const())
+    launch.grain = std::max<int64_t>(1, 15'000'000 / launch.unit_work.constant_value());
+  else
+    launch.grain = max(Expr(1), floor_div(Expr(15'000'000), launch.unit_work));
+  return launch;
+}
+
+}  // namespace hologram::codegen

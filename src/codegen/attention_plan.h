@@ -1,0 +1,29 @@
+// codegen/attention_plan.h: how attention is cut into units and blocks. No LLVM in here.
+#pragma once
+
+#include <optional>
+
+#include "codegen/product_plan.h"
+
+namespace hologram::codegen {
+
+/// Keys of one step of the online softmax. The result depends on it and on nothing else of the plan.
+inline constexpr int64_t key_block = 128;
+
+/// Lanes of the score tile run along queries, or along keys when there are only a few queries.
+enum class ScoreLanes : uint8_t { queries, keys };
+
+struct AttentionPlan {
+  TileModel tile;
+  DType type;  ///< of all arithmetic
+  ScoreLanes lanes;
+  Expr queries, keys, depth, values;
+  int64_t query_block;  ///< queries of a unit
+  std::optional<StridedLoad> k_load, v_load;  ///< set where the operand is read in place
+  Expr query_units;     ///< per batch point
+  Expr units;
+};
+
+AttentionPlan plan_attention(const atlas::Program& program, const Target& target);
+
+}  // namespace hologram::codegen

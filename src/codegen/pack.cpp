@@ -1,0 +1,144 @@
+// codegen/pack.cpp: operand bodies written out as blocks of memory, straight or transposed.
+#include "codegen/pack.h"
+
+#include <cstddef>
+
+#include "base/error.h"
+#include "codegen/nest.h"
+
+namespace hologram::codegen {
+namespace {
+
+llvm::Align alignment(DType t) { return llvm::Align(static_cast<uint64_t>(size_of(t))); }
+
+}  // namespace
+
+Value* emit_scratch(Scope& scope, Value* bytes) {
+  Kernel& k = scope.kernel();
+  scope.seek();
+  Value* context = k.function->getArg(0);
+  llvm::Type* pointer = k.ir.getPtrTy();
+  Value* service = k.ir.CreateLoad(
+      pointer, k.ir.CreateConstInBoundsGEP1_64(k.ir.getInt8Ty(), context, offsetof(atlas::Context, scratch)));
+  auto* type = llvm::FunctionType::get(pointer, {pointer, k.ir.getInt64Ty()}, false);
+  Value* memory = k.ir.CreateCall(type, service, {context, bytes});
+  llvm::BasicBlock *none = k.block("no_scratch"), *some = k.block("scratch");
+  k.ir.CreateCondBr(k.ir.CreateIsNull(memory), none, some);
+  k.ir.SetInsertPoint(none);
+  k.leave(static_cast<int>(ErrorCode::out_of_memory));
+  k.ir.SetInsertPoint(some);
+  scope.move_to(some);
+  return memory;
+}
+
+Value* element(Kernel& k, DType t, Value* base, Value* index) {
+  return k.ir.CreateInBoundsGEP(k.memory_type(t), base, index);
+}
+
+Value* lane_mask(Kernel& k, Value* remaining, int lanes) {
+  std::vector<llvm::Constant*> numbers;
+  for (int l = 0; l < lanes; ++l)
+    numbers.push_back(llvm::ConstantInt::get(k.ir.getInt64Ty(), static_cast<uint64_t>(l)));
+  return k.ir.CreateICmpSLT(llvm::ConstantVector::get(numbers),
+                            k.ir.CreateVectorSplat(static_cast<unsigned>(lanes), remaining));
+}
+
+void for_vectors(Scope& scope, Value* count, int lanes,
+                 const std::function<void(Scope&, Value* offset, Value* mask)>& fill) {
+  Kernel& k = scope.kernel();
+  scope.seek();
+  Value* whole = k.ir.CreateAnd(count, k.i64(-lanes));
+  Value* some_left = k.ir.CreateICmpNE(whole, count);
+  emit_loop(scope, k.i64(0), whole, k.i64(lanes), false,
+            [&](Scope& inner, Value* offset) { fill(inner, offset, nullptr); });
+  emit_if(scope, some_left, [&](Scope& inner) {
+    inner.seek();
+    Value* mask = lane_mask(k, k.ir.CreateSub(count, whole), lanes);
+    fill(inner, whole, mask);
+  });
+}
+
+void Operand::vector(Scope& scope, int axis, Value* at, Value* mask, Value* out) const {
+  Kernel& k = scope.kernel();
+  scope.set_axis(axis, at);
+  scope.set_lanes(axis, lanes, mask);
+  LaneValue value = emit_body(scope, body).back();
+  scope.seek();
+  Value* v = splat(k, value, lanes);
+  if (from != type) v = emit_cast(k, ir::Op::cast, v, from, type);
+  k.ir.CreateAlignedStore(v, out, alignment(type));
+}
+
+void Operand::gather(Scope& scope, const Run& y, Value* out) const {
+  Kernel& k = scope.kernel();
+  for_vectors(scope, y.count, lanes, [&](Scope& inner, Value* offset, Value* mask) {
+    inner.seek();
+    Value* at = k.ir.CreateNSWAdd(y.begin, offset);
+    vector(inner, y.axis, at, mask, element(k, type, out, offset));
+  });
+}
+
+void Operand::transpose(Scope& scope, const Run& x, const Run& y, Value* square, Value* out,
+                        int64_t stride) const {
+  Kernel& k = scope.kernel();
+  emit_loop(scope, k.i64(0), x.count, k.i64(lanes), true, [&](Scope& group, Value* x_offset) {
+    group.seek();
+    Value* left = k.ir.CreateNSWSub(x.count, x_offset);
+    Value* rows = k.ir.CreateSelect(k.ir.CreateICmpSLT(left, k.i64(lanes)), left, k.i64(lanes));
+    for_vectors(group, y.count, lanes, [&](Scope& s, Value* y_offset, Value* mask) {
+      s.seek();
+      Value* y_at = k.ir.CreateNSWAdd(y.begin, y_offset);
+      emit_loop(s, k.i64(0), rows, k.i64(1), true, [&](Scope& row, Value* i) {
+        row.seek();
+        row.set_axis(x.axis, k.ir.CreateNSWAdd(k.ir.CreateNSWAdd(x.begin, x_offset), i));
+        Value* to = element(k, type, square, k.ir.CreateNSWMul(i, k.i64(lanes)));
+        vector(row, y.axis, y_at, mask, to);
+      });
+      s.seek();
+      Value* index = k.ir.CreateNSWAdd(k.ir.CreateNSWMul(y_offset, k.i64(stride)), x_offset);
+      Value* limit = mask ? k.ir.CreateNSWSub(y.count, y_offset) : nullptr;
+      store_transposed(s, square, element(k, type, out, index), stride, limit);
+    });
+  });
+}
+
+// Row i of the square's transpose to out[i * stride …]; only the first `limit` rows if given.
+void Operand::store_transposed(Scope& scope, Value* square, Value* out, int64_t stride, Value* limit) const {
+  Kernel& k = scope.kernel();
+  auto count = static_cast<unsigned>(lanes);
+  llvm::Type* row_type = k.lane_type(type, lanes);
+  std::vector<Value*> rows(count);
+  for (unsigned i = 0; i < count; ++i)
+    rows[i] = k.ir.CreateAlignedLoad(row_type, element(k, type, square, k.i64(int64_t{i} * lanes)), alignment(type));
+  // Each round exchanges the off-diagonal quarters of squares of 2 * half.
+  for (unsigned half = count / 2; half >= 1; half /= 2) {
+    std::vector<int> low, high;
+    for (unsigned l = 0; l < count; ++l) {
+      bool upper = l & half;
+      low.push_back(static_cast<int>(upper ? count + l - half : l));
+      high.push_back(static_cast<int>(upper ? count + l : l + half));
+    }
+    for (unsigned i = 0; i < count; ++i) {
+      if (i & half) continue;
+      Value *a = rows[i], *b = rows[i + half];
+      rows[i] = k.ir.CreateShuffleVector(a, b, low);
+      rows[i + half] = k.ir.CreateShuffleVector(a, b, high);
+    }
+  }
+  if (!limit) {
+    for (unsigned i = 0; i < count; ++i)
+      k.ir.CreateAlignedStore(rows[i], element(k, type, out, k.i64(int64_t{i} * stride)), alignment(type));
+    return;
+  }
+  for (unsigned i = 0; i < count; ++i)
+    k.ir.CreateAlignedStore(rows[i], element(k, type, square, k.i64(int64_t{i} * lanes)), alignment(type));
+  emit_loop(scope, k.i64(0), limit, k.i64(1), true, [&](Scope& s, Value* i) {
+    s.seek();
+    Value* from_row = element(k, type, square, k.ir.CreateNSWMul(i, k.i64(lanes)));
+    Value* v = k.ir.CreateAlignedLoad(row_type, from_row, alignment(type));
+    k.ir.CreateAlignedStore(v, element(k, type, out, k.ir.CreateNSWMul(i, k.i64(stride))), alignment(type));
+  });
+  scope.seek();
+}
+
+}  // namespace hologram::codegen

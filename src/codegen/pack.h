@@ -1,0 +1,49 @@
+// codegen/pack.h: operand bodies written out as blocks of memory, straight or transposed.
+#pragma once
+
+#include <functional>
+
+#include "codegen/body.h"
+
+namespace hologram::codegen {
+
+/// `bytes` of scratch memory from the kernel's context, at the end of `scope`; leaves the kernel when there is none.
+/// Valid until the kernel returns; only one such call may be made in a kernel.
+Value* emit_scratch(Scope& scope, Value* bytes);
+
+/// Pointer to element `index` (i64) of type `t`'s memory form behind `base`.
+Value* element(Kernel& k, DType t, Value* base, Value* index);
+
+/// Runs `fill` for each vector of [0, count): whole ones without a mask, then the rest with one.
+void for_vectors(Scope& scope, Value* count, int lanes,
+                 const std::function<void(Scope&, Value* offset, Value* mask)>& fill);
+
+/// A vector of i1: which of `lanes` lanes lie before `remaining` (i64).
+Value* lane_mask(Kernel& k, Value* remaining, int lanes);
+
+/// A run of an axis: [begin, begin + count).
+struct Run {
+  int axis;
+  Value *begin, *count;
+};
+
+/// The values of an operand's body, converted to `type`.
+struct Operand {
+  const atlas::Body& body;
+  DType from, type;
+  int lanes;
+
+  /// out[i] = the element at y.begin + i; y runs along lanes and out has room for a whole number of vectors. What else the
+  /// body reads is fixed in `scope`.
+  void gather(Scope& scope, const Run& y, Value* out) const;
+
+  /// out[j * stride + i] = the element at x.begin + i, y.begin + j, for an operand that lies along y in memory. Rows of out
+  /// have room for x.count rounded up to whole vectors. `square`: lanes * lanes elements to work in.
+  void transpose(Scope& scope, const Run& x, const Run& y, Value* square, Value* out, int64_t stride) const;
+
+ private:
+  void vector(Scope& scope, int axis, Value* at, Value* mask, Value* out) const;
+  void store_transposed(Scope& scope, Value* square, Value* out, int64_t stride, Value* limit) const;
+};
+
+}  // namespace hologram::codegen

@@ -1,0 +1,404 @@
+// codegen/product.cpp: the units of a product: operand blocks, register tiles, epilogue.
+#include "codegen/product.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "codegen/nest.h"
+#include "codegen/pack.h"
+#include "codegen/product_micro.h"
+
+namespace hologram::codegen {
+
+namespace {
+
+class ProductEmitter {
+ public:
+  explicit ProductEmitter(Kernel& kernel)
+      : k_(kernel),
+        p_(kernel.program.product),
+        plan_(plan_product(kernel.program, kernel.target)),
+        t_(plan_.tile),
+        type_(p_.acc_type),
+        m_axis_(p_.batch_rank),
+        n_axis_(m_axis_ + 1),
+        k_axis_(m_axis_ + 2) {}
+
+  void run() {
+    if (plan_.m.is(0)) return k_.finish();
+    prepare();
+    emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
+              [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
+    k_.root().seek();
+    k_.finish();
+  }
+
+ private:
+  int64_t bytes() const { return size_of(type_); }
+  Value* number(const Expr& e) { return emit_expr(k_.root(), e).v; }
+  Value* mul(Value* a, Value* b) { return k_.ir.CreateNSWMul(a, b); }
+  Value* mul(Value* a, int64_t b) { return k_.ir.CreateNSWMul(a, k_.i64(b)); }
+  Value* add(Value* a, Value* b) { return k_.ir.CreateNSWAdd(a, b); }
+  Value* sub(Value* a, Value* b) { return k_.ir.CreateNSWSub(a, b); }
+  Value* least(Value* a, Value* b) { return k_.ir.CreateSelect(k_.ir.CreateICmpSLT(a, b), a, b); }
+  Value* round_up(Value* a, int64_t to) {
+    return k_.ir.CreateAnd(add(a, k_.i64(to - 1)), k_.i64(-to));
+  }
+  // a / b, both nonnegative.
+  Value* div(Value* a, Value* b) { return k_.ir.CreateUDiv(a, b); }
+
+  // Sizes, scratch memory and the values that hold for all units.
+  void prepare() {
+    m_ = number(plan_.m);
+    n_ = number(plan_.n);
+    depth_ = number(plan_.k);
+    panels_ = number(plan_.panels);
+    m_units_ = number(plan_.m_units);
+    n_units_ = number(plan_.n_units);
+    k_.root().seek();
+    Value* size = k_.i64(0);
+    if (plan_.lhs == LhsPath::rows) {
+      // A little more than a whole number of vectors, so that rows do not meet in the same cache sets.
+      lhs_stride_ = add(round_up(depth_, t_.lanes), k_.i64(t_.lanes));
+      size = mul(lhs_stride_, plan_.block_rows);
+    } else if (plan_.lhs == LhsPath::columns) {
+      lhs_stride_ = k_.i64((plan_.block_rows + t_.lanes - 1) / t_.lanes * t_.lanes + t_.lanes);
+      size = mul(lhs_stride_, add(depth_, k_.i64(1)));
+    }
+    lhs_bytes_ = size;
+    if (plan_.rhs != RhsPath::packed) size = add(size, mul(depth_, int64_t{t_.panel} * widest()));
+    int64_t tile = int64_t{t_.panel} * std::max(t_.max_rows, 8);
+    tile_ = k_.slot(k_.memory_type(type_), "tile", tile);
+    if (plan_.rhs == RhsPath::transposed)
+      square_ = k_.slot(k_.memory_type(type_), "square", int64_t{t_.lanes} * t_.lanes);
+    if (size != k_.i64(0) || plan_.lhs != LhsPath::direct || plan_.rhs != RhsPath::packed) {
+      scratch_ = emit_scratch(k_.root(), mul(round_up(add(size, k_.i64(1)), 16), bytes()));
+      rhs_scratch_ = element(k_, type_, scratch_, lhs_bytes_);
+    }
+    if (plan_.lhs != LhsPath::direct) {
+      packed_block_ = k_.slot(k_.ir.getInt64Ty(), "packed_block");
+      k_.ir.CreateStore(k_.i64(-1), packed_block_);
+    }
+    if (plan_.lhs_load) {
+      lhs_row_ = number(plan_.lhs_load->x_stride);
+    }
+    if (plan_.rhs_load) rhs_row_ = number(plan_.rhs_load->y_stride);
+    k_.root().seek();
+  }
+
+  int widest() const { return plan_.panels_for(1); }
+  bool whole_panels() const { return plan_.n.is_const() && plan_.n.constant_value() % t_.panel == 0; }
+  bool whole_vectors() const { return plan_.n.is_const() && plan_.n.constant_value() % t_.lanes == 0; }
+
+  void emit_unit(Scope& scope, Value* unit) {
+    scope.seek();
+    // Column blocks vary fastest, so that consecutive units share their rows.
+    Value* rows_unit = div(unit, n_units_);
+    Value* column_unit = sub(unit, mul(rows_unit, n_units_));
+    Value* batch = div(rows_unit, m_units_);
+    Value* row_unit = sub(rows_unit, mul(batch, m_units_));
+    Value* rest = batch;
+    for (int axis = p_.batch_rank; axis-- > 0;) {
+      Value* extent = number(p_.axes[static_cast<size_t>(axis)].extent);
+      scope.seek();
+      Value* outer = axis ? div(rest, extent) : k_.i64(0);
+      scope.set_axis(axis, axis ? sub(rest, mul(outer, extent)) : rest);
+      rest = outer;
+    }
+    row_begin_ = div(mul(row_unit, m_), m_units_);
+    rows_ = sub(div(mul(add(row_unit, k_.i64(1)), m_), m_units_), row_begin_);
+    Value* panel_begin = div(mul(column_unit, panels_), n_units_);
+    Value* panel_end = div(mul(add(column_unit, k_.i64(1)), panels_), n_units_);
+    batch_panels_ = mul(batch, panels_);
+    tiles_ = div(add(rows_, k_.i64(t_.max_rows - 1)), k_.i64(t_.max_rows));
+    prepare_lhs(scope, rows_unit);
+    prepare_rhs(scope);
+
+    std::vector<int> single = plan_.row_counts(true), several = plan_.row_counts(false);
+    scope.seek();
+    if (several.empty()) return panel_loop(scope, panel_begin, panel_end, true, single);
+    if (single.empty()) return panel_loop(scope, panel_begin, panel_end, false, several);
+    Value* one = k_.ir.CreateICmpEQ(tiles_, k_.i64(1));
+    Value* more = k_.ir.CreateNot(one);
+    emit_if(scope, one,
+            [&](Scope& s) { panel_loop(s, panel_begin, panel_end, true, single); });
+    emit_if(scope, more,
+            [&](Scope& s) { panel_loop(s, panel_begin, panel_end, false, several); });
+  }
+
+  void prepare_lhs(Scope& scope, Value* block) {
+    if (plan_.lhs == LhsPath::direct) {
+      Value* base = emit_expr(scope, plan_.lhs_load->base).v;
+      scope.seek();
+      lhs_ = element(k_, type_, k_.buffer(plan_.lhs_load->buffer), add(base, mul(lhs_row_, row_begin_)));
+      lhs_row_stride_ = lhs_row_;
+      lhs_k_stride_ = k_.i64(1);
+      return;
+    }
+    lhs_ = scratch_;
+    bool by_rows = plan_.lhs == LhsPath::rows;
+    lhs_row_stride_ = by_rows ? lhs_stride_ : k_.i64(1);
+    lhs_k_stride_ = by_rows ? k_.i64(1) : lhs_stride_;
+    scope.seek();
+    Value* have = k_.ir.CreateLoad(k_.ir.getInt64Ty(), packed_block_);
+    emit_if(scope, k_.ir.CreateICmpNE(have, block), [&](Scope& s) {
+      s.seek();
+      k_.ir.CreateStore(block, packed_block_);
+      Operand lhs{p_.lhs, p_.operand_type, type_, t_.lanes};
+      auto fill = [&](Scope& inner, Value* i) {
+        inner.seek();
+        Value* out = element(k_, type_, scratch_, mul(i, lhs_stride_));
+        if (by_rows) {
+          inner.set_axis(m_axis_, add(row_begin_, i));
+          lhs.gather(inner, {k_axis_, k_.i64(0), depth_}, out);
+        } else {
+          inner.set_axis(k_axis_, i);
+          lhs.gather(inner, {m_axis_, row_begin_, rows_}, out);
+        }
+      };
+      emit_loop(s, k_.i64(0), by_rows ? rows_ : depth_, k_.i64(1), by_rows, fill);
+    });
+  }
+
+  void prepare_rhs(Scope& scope) {
+    if (!plan_.rhs_load) return;
+    rhs_base_ = emit_expr(scope, plan_.rhs_load->base).v;
+    scope.seek();
+  }
+
+  // All register tiles of panels [begin, end). `single`: the unit is one tile high.
+  void panel_loop(Scope& scope, Value* begin, Value* end, bool single, const std::vector<int>& counts) {
+    int span = 1;
+    if (single)
+      for (int r : counts) span = std::max(span, plan_.panels_for(r));
+    scope.seek();
+    if (span == 1) {
+      emit_loop(scope, begin, end, k_.i64(1), true, [&](Scope& s, Value* panel) {
+        emit_panels(s, panel, k_.i64(1), single, counts, {1});
+      });
+      return;
+    }
+    // The step depends on the number of rows and of panels left: a loop with its own counter.
+    Value* step = k_.i64(1);
+    std::vector<int> spans{1};
+    for (int r : counts) {
+      int wide = plan_.panels_for(r);
+      if (std::find(spans.begin(), spans.end(), wide) == spans.end()) spans.push_back(wide);
+      step = k_.ir.CreateSelect(k_.ir.CreateICmpEQ(rows_, k_.i64(r)), k_.i64(wide), step);
+    }
+    llvm::BasicBlock *before = k_.ir.GetInsertBlock(), *head = k_.block("panels"),
+                     *exit = k_.block("after");
+    k_.ir.CreateBr(head);
+    k_.ir.SetInsertPoint(head);
+    auto* panel = k_.ir.CreatePHI(k_.ir.getInt64Ty(), 2);
+    panel->addIncoming(begin, before);
+    Scope inner(scope, false);
+    Value* left = sub(end, panel);
+    Value* width = k_.ir.CreateSelect(k_.ir.CreateICmpSLT(left, step), k_.i64(1), step);
+    emit_panels(inner, panel, width, true, counts, spans);
+    inner.seek();
+    Value* next = add(panel, width);
+    panel->addIncoming(next, k_.ir.GetInsertBlock());
+    k_.ir.CreateCondBr(k_.ir.CreateICmpSLT(next, end), head, exit);
+    k_.ir.SetInsertPoint(exit);
+    scope.move_to(exit);
+  }
+
+  struct Rhs {
+    Value *base, *k_stride, *panel_stride;
+  };
+
+  // Panels [panel, panel + width) against all rows of the unit.
+  void emit_panels(Scope& scope, Value* panel, Value* width, bool single, const std::vector<int>& counts,
+                   const std::vector<int>& spans) {
+    Rhs rhs = rhs_panels(scope, panel, width);
+    scope.seek();
+    auto fill = [&](Scope& s, Value* tile) {
+      s.seek();
+      Value* first = single ? k_.i64(0) : div(mul(tile, rows_), tiles_);
+      Value* count = single ? rows_ : sub(div(mul(add(tile, k_.i64(1)), rows_), tiles_), first);
+      call_tile(s, first, count, width, rhs, counts, spans);
+      epilogue(s, add(row_begin_, first), count, panel, width);
+    };
+    if (single) {
+      Scope inner(scope, false);
+      fill(inner, k_.i64(0));
+      inner.seek();
+      scope.move_to(k_.ir.GetInsertBlock());
+    } else {
+      emit_loop(scope, k_.i64(0), tiles_, k_.i64(1), true, fill);
+    }
+  }
+
+  Rhs rhs_panels(Scope& scope, Value* panel, Value* width) {
+    scope.seek();
+    Value* panel_size = mul(depth_, t_.panel);
+    switch (plan_.rhs) {
+      case RhsPath::packed: {
+        Value* index = mul(add(batch_panels_, panel), panel_size);
+        return {element(k_, plan_.rhs_storage, k_.buffer(p_.packed_rhs), index), k_.i64(t_.panel),
+                panel_size};
+      }
+      case RhsPath::direct:
+        return direct_panels(scope, panel, width);
+      default:
+        break;
+    }
+    emit_loop(scope, k_.i64(0), width, k_.i64(1), true, [&](Scope& s, Value* i) {
+      s.seek();
+      Value* out = element(k_, type_, rhs_scratch_, mul(i, panel_size));
+      Value* n_begin = mul(add(panel, i), t_.panel);
+      if (plan_.rhs == RhsPath::panels)
+        pack_panel(s, n_begin, out);
+      else
+        transpose_panel(s, n_begin, out);
+    });
+    scope.seek();
+    return {rhs_scratch_, k_.i64(t_.panel), panel_size};
+  }
+
+  // Reads in place, except that an incomplete last panel is copied: nothing may be read behind the operand.
+  Rhs direct_panels(Scope& scope, Value* panel, Value* width) {
+    Value* index = add(rhs_base_, mul(panel, t_.panel));
+    Value* in_place = element(k_, type_, k_.buffer(plan_.rhs_load->buffer), index);
+    if (whole_panels()) return {in_place, rhs_row_, k_.i64(t_.panel)};
+    Value* n_end = mul(add(panel, width), t_.panel);
+    Value* incomplete = k_.ir.CreateICmpSGT(n_end, n_);
+    // Only the last panel is incomplete; a span that ends with it is copied panel by panel.
+    emit_if(scope, incomplete, [&](Scope& s) {
+      emit_loop(s, k_.i64(0), width, k_.i64(1), true, [&](Scope& inner, Value* i) {
+        inner.seek();
+        Value* out = element(k_, type_, rhs_scratch_, mul(i, mul(depth_, t_.panel)));
+        pack_panel(inner, mul(add(panel, i), t_.panel), out);
+      });
+    });
+    scope.seek();
+    return {k_.ir.CreateSelect(incomplete, rhs_scratch_, in_place),
+            k_.ir.CreateSelect(incomplete, k_.i64(t_.panel), rhs_row_),
+            k_.ir.CreateSelect(incomplete, mul(depth_, t_.panel), k_.i64(t_.panel))};
+  }
+
+  Operand rhs_operand() const { return {p_.rhs, p_.operand_type, type_, t_.lanes}; }
+  Value* columns_left(Value* n_begin) { return least(sub(n_, n_begin), k_.i64(t_.panel)); }
+
+  void pack_panel(Scope& scope, Value* n_begin, Value* out) {
+    Value* count = columns_left(n_begin);
+    emit_loop(scope, k_.i64(0), depth_, k_.i64(1), false, [&](Scope& s, Value* i) {
+      s.set_axis(k_axis_, i);
+      s.seek();
+      Value* row = element(k_, type_, out, mul(i, t_.panel));
+      rhs_operand().gather(s, {n_axis_, n_begin, count}, row);
+    });
+  }
+
+  // For an operand that lies along k.
+  void transpose_panel(Scope& scope, Value* n_begin, Value* out) {
+    Run n{n_axis_, n_begin, columns_left(n_begin)}, k{k_axis_, k_.i64(0), depth_};
+    rhs_operand().transpose(scope, n, k, square_, out, t_.panel);
+  }
+
+  llvm::Function* micro(int rows, int panels, const Rhs& rhs) {
+    llvm::Function*& f = micro_[{rows, panels}];
+    if (!f) {
+      MicroKernel m{.tile = t_,
+                    .type = type_,
+                    .storage = plan_.rhs_storage,
+                    .rows = rows,
+                    .panels = panels,
+                    .a_row = fixed(lhs_row_stride_),
+                    .a_k = fixed(lhs_k_stride_),
+                    .b_k = fixed(rhs.k_stride),
+                    .b_panel = fixed(rhs.panel_stride),
+                    .depth = fixed(depth_)};
+      f = m.emit(k_);
+    }
+    return f;
+  }
+
+  // tile_ = rows [first, first + count) of the unit times the panels.
+  void call_tile(Scope& scope, Value* first, Value* count, Value* width, const Rhs& rhs,
+                 const std::vector<int>& counts, const std::vector<int>& spans) {
+    scope.seek();
+    Value* a = element(k_, type_, lhs_, mul(first, lhs_row_stride_));
+    std::vector<Value*> args{a,           lhs_row_stride_,  lhs_k_stride_, rhs.base,
+                             rhs.k_stride, rhs.panel_stride, depth_,        tile_,
+                             llvm::PoisonValue::get(k_.ir.getPtrTy())};
+    std::vector<std::pair<int, int>> shapes;
+    for (int r : counts)
+      for (int s : spans)
+        if (s == 1 || s == plan_.panels_for(r)) shapes.emplace_back(r, s);
+    if (shapes.size() == 1) {
+      k_.ir.CreateCall(micro(shapes[0].first, shapes[0].second, rhs), args);
+      return;
+    }
+    constexpr int stride = 16;  // more than any span
+    Value* shape = add(mul(count, stride), width);
+    llvm::BasicBlock* exit = k_.block("tile_done");
+    std::vector<llvm::BasicBlock*> blocks;
+    for (auto& [r, s] : shapes) {
+      blocks.push_back(k_.block("tile"));
+      (void)r;
+    }
+    auto* chosen = k_.ir.CreateSwitch(shape, blocks[0], static_cast<unsigned>(shapes.size()));
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      auto [r, s] = shapes[i];
+      if (i) chosen->addCase(k_.ir.getInt64(static_cast<uint64_t>(r * stride + s)), blocks[i]);
+      k_.ir.SetInsertPoint(blocks[i]);
+      k_.ir.CreateCall(micro(r, s, rhs), args);
+      k_.ir.CreateBr(exit);
+    }
+    k_.ir.SetInsertPoint(exit);
+    scope.move_to(exit);
+  }
+
+  // Runs the epilogue on the tile; rows from m on, `count` of them, and `width` panels.
+  void epilogue(Scope& scope, Value* m, Value* count, Value* panel, Value* width) {
+    scope.seek();
+    Value* n_begin = mul(panel, t_.panel);
+    Value* tile_columns = mul(width, t_.panel);
+    Value* columns = whole_panels() ? tile_columns : least(sub(n_, n_begin), tile_columns);
+    auto vector = [&](Scope& s, Value* offset, Value* mask) {
+      s.seek();
+      s.set_axis(n_axis_, add(n_begin, offset));
+      s.set_lanes(n_axis_, t_.lanes, mask);
+      emit_loop(s, k_.i64(0), count, k_.i64(1), true, [&](Scope& row, Value* r) {
+        row.seek();
+        row.set_axis(m_axis_, add(m, r));
+        Value* at = element(k_, type_, tile_, add(mul(r, tile_columns), offset));
+        Value* v = k_.ir.CreateAlignedLoad(k_.lane_type(type_, t_.lanes), at,
+                                           llvm::Align(static_cast<uint64_t>(bytes())));
+        row.set_accumulator(0, {v, true});
+        emit_body(row, p_.epilogue);
+      });
+    };
+    if (whole_vectors()) {
+      emit_loop(scope, k_.i64(0), columns, k_.i64(t_.lanes), true,
+                [&](Scope& s, Value* offset) { vector(s, offset, nullptr); });
+    } else {
+      for_vectors(scope, columns, t_.lanes, vector);
+    }
+  }
+
+  Kernel& k_;
+  const atlas::ProductBlock& p_;
+  ProductPlan plan_;
+  TileModel t_;
+  DType type_;
+  int m_axis_, n_axis_, k_axis_;
+  Value *m_ = nullptr, *n_ = nullptr, *depth_ = nullptr, *panels_ = nullptr, *m_units_ = nullptr,
+        *n_units_ = nullptr;
+  Value *scratch_ = nullptr, *rhs_scratch_ = nullptr, *lhs_bytes_ = nullptr, *packed_block_ = nullptr,
+        *tile_ = nullptr, *square_ = nullptr;
+  Value *lhs_stride_ = nullptr, *lhs_row_ = nullptr, *rhs_row_ = nullptr;
+  // Of the current unit.
+  Value *row_begin_ = nullptr, *rows_ = nullptr, *tiles_ = nullptr, *batch_panels_ = nullptr;
+  Value *lhs_ = nullptr, *lhs_row_stride_ = nullptr, *lhs_k_stride_ = nullptr, *rhs_base_ = nullptr;
+  std::map<std::pair<int, int>, llvm::Function*> micro_;
+};
+
+}  // namespace
+
+void emit_product(Kernel& k) { ProductEmitter(k).run(); }
+
+}  // namespace hologram::codegen

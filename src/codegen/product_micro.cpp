@@ -1,0 +1,229 @@
+// codegen/product_micro.cpp: register kernels of products and attention.
+#include "codegen/product_micro.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <array>
+
+#include "codegen/pack.h"
+
+namespace hologram::codegen {
+
+Fixed fixed(Value* v) {
+  if (auto* c = llvm::dyn_cast<llvm::ConstantInt>(v)) return c->getSExtValue();
+  return std::nullopt;
+}
+
+namespace {
+
+class Writer {
+ public:
+  Writer(Kernel& k, const MicroKernel& m) : k_(k), m_(m), ir_(k.ir) {
+    vector_ = k.lane_type(m.type, m.tile.lanes);
+    stored_ = k.widen(k.memory_type(m.storage), m.tile.lanes);
+    columns_ = m.panels * m.tile.vectors;
+  }
+
+  llvm::Function* run() {
+    llvm::IRBuilderBase::InsertPointGuard guard(ir_);
+    create();
+    auto* entry = block("entry");
+    auto* done = block("done");
+    ir_.SetInsertPoint(entry);
+    if (m_.accumulate || (m_.depth && *m_.depth <= product_k_block)) {
+      finish(chain(a_, b_, depth_, start()), nullptr);
+      ir_.CreateBr(done);
+    } else {
+      blocks(entry, done);
+    }
+    ir_.SetInsertPoint(done);
+    ir_.CreateRetVoid();
+    return function_;
+  }
+
+ private:
+  using Tile = std::vector<Value*>;
+
+  void create() {
+    llvm::Type *p = ir_.getPtrTy(), *w = ir_.getInt64Ty();
+    auto* type = llvm::FunctionType::get(ir_.getVoidTy(), {p, w, w, p, w, w, w, p, p}, false);
+    std::string name = "tile_" + std::to_string(m_.rows) + "x" + std::to_string(columns_);
+    function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, name, k_.module);
+    function_->setDSOLocal(true);
+    llvm::AttrBuilder attributes(k_.context, k_.function->getAttributes().getFnAttrs());
+    function_->addFnAttrs(attributes);
+    function_->addFnAttr(llvm::Attribute::NoInline);
+    for (unsigned a : {0u, 3u, 7u, 8u}) function_->addParamAttr(a, llvm::Attribute::NoAlias);
+    for (unsigned a : {0u, 3u, 8u}) function_->addParamAttr(a, llvm::Attribute::ReadOnly);
+    auto number = [&](const Fixed& f, unsigned arg) -> Value* {
+      return f ? static_cast<Value*>(k_.i64(*f)) : function_->getArg(arg);
+    };
+    a_ = function_->getArg(0);
+    a_row_ = number(m_.a_row, 1);
+    a_k_ = number(m_.a_k, 2);
+    b_ = function_->getArg(3);
+    b_k_ = number(m_.b_k, 4);
+    b_panel_ = number(m_.b_panel, 5);
+    depth_ = number(m_.depth, 6);
+    out_ = function_->getArg(7);
+  }
+
+  llvm::BasicBlock* block(const char* name) {
+    return llvm::BasicBlock::Create(k_.context, name, function_);
+  }
+
+  size_t at(int row, int column) const { return static_cast<size_t>(row * columns_ + column); }
+
+  Value* out_pointer(int row, int column) {
+    return element(k_, m_.type, out_, k_.i64(int64_t{row} * columns_ * m_.tile.lanes + column * m_.tile.lanes));
+  }
+
+  llvm::Align alignment(DType t) const { return llvm::Align(static_cast<uint64_t>(size_of(t))); }
+
+  Tile load_out() {
+    Tile t;
+    for (int r = 0; r < m_.rows; ++r)
+      for (int c = 0; c < columns_; ++c)
+        t.push_back(ir_.CreateAlignedLoad(vector_, out_pointer(r, c), alignment(m_.type)));
+    return t;
+  }
+
+  Tile start() {
+    if (m_.accumulate) {
+      Tile t = load_out();
+      for (int r = 0; r < m_.rows; ++r) {
+        Value* scale = scalar(element(k_, m_.type, function_->getArg(8), k_.i64(r)));
+        for (int c = 0; c < columns_; ++c) t[at(r, c)] = ir_.CreateFMul(t[at(r, c)], scale);
+      }
+      return t;
+    }
+    return Tile(at(m_.rows, 0), llvm::Constant::getNullValue(vector_));
+  }
+
+  bool floating() const { return is_float(m_.type); }
+
+  Value* multiply_add(Value* x, Value* y, Value* z) {
+    if (!floating()) return ir_.CreateAdd(ir_.CreateMul(x, y), z);
+    if (k_.target.isa == Isa::sse42)
+      return emit_arithmetic(k_, ir::Op::fma, m_.type, std::array{x, y, z});
+    return ir_.CreateIntrinsic(llvm::Intrinsic::fma, {vector_}, {x, y, z});
+  }
+
+  // The number at p in every lane.
+  Value* scalar(Value* p) {
+    Value* x = ir_.CreateAlignedLoad(k_.type_of(m_.type), p, alignment(m_.type));
+    return ir_.CreateVectorSplat(static_cast<unsigned>(m_.tile.lanes), x);
+  }
+
+  // The multiply-adds of one k, on accumulators `t`.
+  void step(Value* a, Value* b, Tile& t) {
+    Tile columns;
+    for (int c = 0; c < columns_; ++c) {
+      int panel = c / m_.tile.vectors, in_panel = c % m_.tile.vectors;
+      Value* p = panel ? element(k_, m_.storage, b, ir_.CreateNSWMul(b_panel_, k_.i64(panel))) : b;
+      p = element(k_, m_.storage, p, k_.i64(in_panel * m_.tile.lanes));
+      Value* v = ir_.CreateAlignedLoad(stored_, p, alignment(m_.storage));
+      columns.push_back(m_.storage == m_.type ? v : emit_cast(k_, ir::Op::cast, v, m_.storage, m_.type));
+    }
+    for (int r = 0; r < m_.rows; ++r) {
+      Value* p = element(k_, m_.type, a, ir_.CreateNSWMul(a_row_, k_.i64(r)));
+      Value* x = scalar(p);
+      for (int c = 0; c < columns_; ++c)
+        t[at(r, c)] = multiply_add(x, columns[static_cast<size_t>(c)], t[at(r, c)]);
+    }
+  }
+
+  // `count` steps from a and b on; leaves the builder behind the loop.
+  Tile chain(Value* a, Value* b, Value* count, const Tile& from) {
+    llvm::BasicBlock *before = ir_.GetInsertBlock(), *head = block("k"), *exit = block("chain");
+    bool some = m_.depth && *m_.depth > 0;
+    if (some)
+      ir_.CreateBr(head);
+    else
+      ir_.CreateCondBr(ir_.CreateICmpSGT(count, k_.i64(0)), head, exit);
+    ir_.SetInsertPoint(head);
+    auto* left = ir_.CreatePHI(ir_.getInt64Ty(), 2);
+    auto* pa = ir_.CreatePHI(ir_.getPtrTy(), 2);
+    auto* pb = ir_.CreatePHI(ir_.getPtrTy(), 2);
+    left->addIncoming(count, before);
+    pa->addIncoming(a, before);
+    pb->addIncoming(b, before);
+    std::vector<llvm::PHINode*> accumulators;
+    Tile t;
+    for (Value* v : from) {
+      accumulators.push_back(ir_.CreatePHI(vector_, 2));
+      accumulators.back()->addIncoming(v, before);
+      t.push_back(accumulators.back());
+    }
+    step(pa, pb, t);
+    pa->addIncoming(element(k_, m_.type, pa, a_k_), ir_.GetInsertBlock());
+    pb->addIncoming(element(k_, m_.storage, pb, b_k_), ir_.GetInsertBlock());
+    Value* next = ir_.CreateNSWSub(left, k_.i64(1));
+    left->addIncoming(next, ir_.GetInsertBlock());
+    for (size_t i = 0; i < t.size(); ++i) accumulators[i]->addIncoming(t[i], ir_.GetInsertBlock());
+    llvm::BasicBlock* last = ir_.GetInsertBlock();
+    ir_.CreateCondBr(ir_.CreateICmpSGT(next, k_.i64(0)), head, exit);
+    ir_.SetInsertPoint(exit);
+    for (size_t i = 0; i < t.size(); ++i) {
+      auto* phi = ir_.CreatePHI(vector_, 2);
+      if (!some) phi->addIncoming(from[i], before);
+      phi->addIncoming(t[i], last);
+      t[i] = phi;
+    }
+    return t;
+  }
+
+  // Writes the tile; `first` (i1) says whether to write or to add behind what is there (null: write).
+  void finish(const Tile& t, Value* first) {
+    auto store = [&](const Tile& values) {
+      for (int r = 0; r < m_.rows; ++r)
+        for (int c = 0; c < columns_; ++c)
+          ir_.CreateAlignedStore(values[at(r, c)], out_pointer(r, c), alignment(m_.type));
+    };
+    if (!first) return store(t);
+    llvm::BasicBlock *write = block("write"), *add = block("add"), *exit = block("stored");
+    ir_.CreateCondBr(first, write, add);
+    ir_.SetInsertPoint(write);
+    store(t);
+    ir_.CreateBr(exit);
+    ir_.SetInsertPoint(add);
+    Tile sums = load_out();
+    for (size_t i = 0; i < sums.size(); ++i)
+      sums[i] = floating() ? ir_.CreateFAdd(sums[i], t[i]) : ir_.CreateAdd(sums[i], t[i]);
+    store(sums);
+    ir_.CreateBr(exit);
+    ir_.SetInsertPoint(exit);
+  }
+
+  void blocks(llvm::BasicBlock* entry, llvm::BasicBlock* done) {
+    auto* head = block("k_block");
+    ir_.CreateBr(head);
+    ir_.SetInsertPoint(head);
+    auto* begin = ir_.CreatePHI(ir_.getInt64Ty(), 2);
+    begin->addIncoming(k_.i64(0), entry);
+    Value* left = ir_.CreateNSWSub(depth_, begin);
+    Value* size = k_.i64(product_k_block);
+    Value* count = ir_.CreateSelect(ir_.CreateICmpSLT(left, size), left, size);
+    Value* a = element(k_, m_.type, a_, ir_.CreateNSWMul(begin, a_k_));
+    Value* b = element(k_, m_.storage, b_, ir_.CreateNSWMul(begin, b_k_));
+    finish(chain(a, b, count, start()), ir_.CreateICmpEQ(begin, k_.i64(0)));
+    Value* next = ir_.CreateNSWAdd(begin, size);
+    begin->addIncoming(next, ir_.GetInsertBlock());
+    ir_.CreateCondBr(ir_.CreateICmpSLT(next, depth_), head, done);
+  }
+
+  Kernel& k_;
+  const MicroKernel& m_;
+  llvm::IRBuilder<>& ir_;
+  llvm::Type *vector_, *stored_;
+  int columns_;
+  llvm::Function* function_ = nullptr;
+  Value *a_ = nullptr, *a_row_ = nullptr, *a_k_ = nullptr, *b_ = nullptr, *b_k_ = nullptr,
+        *b_panel_ = nullptr, *depth_ = nullptr, *out_ = nullptr;
+};
+
+}  // namespace
+
+llvm::Function* MicroKernel::emit(Kernel& k) const { return Writer(k, *this).run(); }
+
+}  // namespace hologram::codegen

@@ -1,0 +1,34 @@
+// codegen/product_micro.h: register kernels: a tile of rows x panels summed over a depth.
+#pragma once
+
+#include <optional>
+
+#include "codegen/body.h"
+#include "codegen/product_plan.h"
+
+namespace hologram::codegen {
+
+/// A number fixed in the generated code, or an argument of it.
+using Fixed = std::optional<int64_t>;
+
+/// What a register kernel is specialised for. It computes, for r < rows and c < panels * tile.panel,
+///   out[r * panels * tile.panel + c] = sum over k < depth of a[r * a_row + k * a_k] * b(k, c),
+///   b(k, c) = b[(c / panel) * b_panel + k * b_k + c % panel],
+/// by one multiply-add chain per k-block of product_k_block, blocks added in ascending order.
+struct MicroKernel {
+  TileModel tile;
+  DType type;     ///< of a, out and all arithmetic
+  DType storage;  ///< of b in memory
+  int rows;
+  int panels;
+  Fixed a_row, a_k, b_k, b_panel, depth;
+  bool accumulate = false;  ///< instead: one chain that starts from out, its row r multiplied by scale[r]
+
+  /// Adds the function to the module. Its arguments: a, a_row, a_k, b, b_k, b_panel, depth, out, scale.
+  llvm::Function* emit(Kernel& k) const;
+};
+
+/// An i64 value as a Fixed, if it is a constant.
+Fixed fixed(Value* v);
+
+}  // namespace hologram::codegen

@@ -1,0 +1,191 @@
+// codegen/product_plan.cpp: the analytic model behind products' blocking.
+#include "codegen/product_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace hologram::codegen {
+namespace {
+
+// Sizes assumed for run-time dimensions when blocks are chosen.
+constexpr int64_t assumed_rows = 512, assumed_columns = 1024, assumed_depth = 512;
+
+int64_t or_else(const Expr& e, int64_t assumed) { return e.is_const() ? e.constant_value() : assumed; }
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+const atlas::Instr* only_load(const atlas::Body& body) {
+  if (body.instrs.size() != 1) return nullptr;
+  const atlas::Instr& i = body.instrs.front();
+  return i.code == atlas::Code::load && i.args[0] == atlas::no_value ? &i : nullptr;
+}
+
+// How often a unit's rows reuse what was read or copied of the right operand decides how many rows it has: its own block
+// of the left operand should stay in half of the second-level cache, unless the right operand comes from memory.
+int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t element) {
+  int64_t depth = std::max<int64_t>(or_else(p.k, assumed_depth), 1);
+  int64_t columns = or_else(p.n, assumed_columns);
+  int64_t half_l2 = (target.vector_bytes == 64 ? 1024 : 512) * 1024 / 2;
+  int64_t rows = std::clamp<int64_t>(half_l2 / (depth * element), 24, 72);
+  bool copied = p.rhs == RhsPath::panels || p.rhs == RhsPath::transposed;
+  if (copied || depth * columns * element > (4 << 20)) rows = 4 * 72;
+  return rows;
+}
+
+// Cycles of `rows` x one panel over the whole depth: two multiply-adds a cycle, or the panel's bytes at 32 a cycle.
+double panel_cycles(const ProductPlan& p, double rows, double depth) {
+  double arithmetic = std::max(rows, 2.0) * p.tile.vectors / 2;
+  double memory = static_cast<double>(p.tile.panel) * size_of(p.rhs_storage) / 32;
+  return std::max(arithmetic, memory) * depth;
+}
+
+}  // namespace
+
+TileModel tile_model(const Target& target, DType acc_type) {
+  int lanes = target.vector_bytes / std::max(4, size_of(acc_type));
+  bool many_registers = target.vector_bytes == 64 || target.isa == Isa::neon;
+  return {.lanes = lanes, .vectors = 2, .panel = 2 * lanes, .max_rows = many_registers ? 12 : 6};
+}
+
+int panel_width(const Target& target, DType operand_type) {
+  return tile_model(target, compute_type(operand_type)).panel;
+}
+
+std::optional<StridedLoad> strided_load(const atlas::Body& body, int x_axis, int y_axis) {
+  const atlas::Instr* load = only_load(body);
+  if (!load) return std::nullopt;
+  auto x = load->expr.linear_in_axis(x_axis);
+  if (!x) return std::nullopt;
+  auto y = x->second.linear_in_axis(y_axis);
+  if (!y || x->first.has_axes() || y->first.has_axes()) return std::nullopt;
+  return StridedLoad{load->buffer, y->second, x->first, y->first};
+}
+
+std::optional<int64_t> first_stride(const atlas::Body& body, int axis) {
+  for (const atlas::Instr& i : body.instrs) {
+    if (i.code != atlas::Code::load || !i.expr.has_axis(axis)) continue;
+    auto split = i.expr.linear_in_axis(axis);
+    if (split && split->first.is_const()) return split->first.constant_value();
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+int ProductPlan::panels_for(int rows) const {
+  int limit = tile.max_rows * tile.vectors;  // accumulators that fit
+  for (int span : {4, 2})
+    if (rows * tile.vectors * span <= std::min(limit, 12)) return span;
+  return 1;
+}
+
+std::vector<int> ProductPlan::row_counts(bool single) const {
+  std::vector<bool> used(static_cast<size_t>(tile.max_rows) + 1);
+  auto add_unit = [&](int64_t rows) {
+    int64_t tiles = divide_up(rows, tile.max_rows);
+    if (rows <= 0 || (tiles == 1) != single) return;
+    used[static_cast<size_t>(rows / tiles)] = true;
+    if (rows % tiles) used[static_cast<size_t>(rows / tiles) + 1] = true;
+  };
+  if (m.is_const()) {
+    int64_t rows = m.constant_value(), blocks = divide_up(rows, block_rows);
+    if (rows > 0) {
+      add_unit(rows / blocks);
+      if (rows % blocks) add_unit(rows / blocks + 1);
+    }
+  } else {
+    for (int64_t rows = 1; rows <= block_rows; ++rows) add_unit(rows);
+  }
+  std::vector<int> counts;
+  for (int r = 1; r <= tile.max_rows; ++r)
+    if (used[static_cast<size_t>(r)]) counts.push_back(r);
+  return counts;
+}
+
+ProductPlan plan_product(const atlas::Program& program, const Target& target) {
+  const atlas::ProductBlock& b = program.product;
+  if (compute_type(b.acc_type) != b.acc_type || b.acc_type == DType::b8 || b.acc_type == DType::host)
+    fail(ErrorCode::unsupported, "codegen: products cannot accumulate in {}", name_of(b.acc_type));
+  ProductPlan p;
+  p.tile = tile_model(target, b.acc_type);
+  int m_axis = b.batch_rank, n_axis = m_axis + 1, k_axis = m_axis + 2;
+  auto extent = [&](int axis) { return b.axes[static_cast<size_t>(axis)].extent; };
+  p.m = extent(m_axis);
+  p.n = extent(n_axis);
+  p.k = extent(k_axis);
+  p.panels = ceil_div(p.n, p.tile.panel);
+
+  auto lhs = strided_load(b.lhs, m_axis, k_axis);
+  bool plain = b.operand_type == b.acc_type;
+  auto m_stride = first_stride(b.lhs, m_axis), k_stride = first_stride(b.lhs, k_axis);
+  if (lhs && plain && lhs->y_stride.is(1)) {
+    p.lhs = LhsPath::direct;
+    p.lhs_load = lhs;
+  } else {
+    p.lhs = m_stride == 1 && k_stride != 1 ? LhsPath::columns : LhsPath::rows;
+  }
+
+  p.rhs_storage = b.acc_type;
+  if (b.packed_rhs >= 0) {
+    if (b.panel_width != p.tile.panel)
+      fail(ErrorCode::unsupported, "codegen: panels of {} columns, expected {} on {}", b.panel_width,
+           p.tile.panel, name_of(target.isa));
+    p.rhs = RhsPath::packed;
+    p.rhs_storage = program.buffers[static_cast<size_t>(b.packed_rhs)].dtype;
+  } else {
+    auto rhs = strided_load(b.rhs, n_axis, k_axis);
+    int64_t bytes = or_else(p.k, assumed_depth) * or_else(p.n, assumed_columns) * size_of(b.acc_type);
+    bool few_rows = p.m.is_const() && p.m.constant_value() <= 2 * p.tile.max_rows;
+    if (rhs && plain && rhs->x_stride.is(1) && (few_rows || bytes <= 64 * 1024)) {
+      p.rhs = RhsPath::direct;
+      p.rhs_load = rhs;
+    } else {
+      p.rhs = first_stride(b.rhs, k_axis) == 1 && first_stride(b.rhs, n_axis) != 1 ? RhsPath::transposed
+                                                                                   : RhsPath::panels;
+    }
+  }
+
+  // Units of 10 µs or more, up to 64 of them for large products, whole register tiles high.
+  int64_t rows = std::max<int64_t>(or_else(p.m, assumed_rows), 1);
+  int64_t panels = std::max<int64_t>(divide_up(or_else(p.n, assumed_columns), p.tile.panel), 1);
+  auto depth = static_cast<double>(std::max<int64_t>(or_else(p.k, assumed_depth), 1));
+  int64_t limit = std::min(rows_by_cache(p, target, size_of(b.acc_type)), rows);
+  double batch = 1;
+  for (int k = 0; k < b.batch_rank; ++k) batch *= static_cast<double>(std::max<int64_t>(or_else(extent(k), 1), 1));
+  double total = batch * static_cast<double>(panels) * panel_cycles(p, static_cast<double>(rows), depth);
+  double target_cycles = std::clamp(total / 64, 40e3, 1e6);
+  auto high = static_cast<double>(limit);
+  double wide = target_cycles / panel_cycles(p, high, depth);
+  if (wide < 4) {  // fewer rows rather than very narrow units
+    double by_work = target_cycles / panel_cycles(p, 1, depth) * 2 / 4;
+    int64_t tiles = std::max<int64_t>(1, std::llround(by_work / p.tile.max_rows));
+    limit = std::clamp<int64_t>(tiles * p.tile.max_rows, std::min<int64_t>(limit, 2 * p.tile.max_rows), limit);
+    wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
+  }
+  p.block_rows = std::max<int64_t>(limit, 1);
+  p.block_panels = std::clamp<int64_t>(std::llround(wide), 1, panels);
+  if (!p.n.is_const() && p.block_panels > 4) p.block_panels = p.block_panels / 4 * 4;
+  p.m_units = ceil_div(p.m, p.block_rows);
+  p.n_units = ceil_div(p.panels, p.block_panels);
+  p.units = p.m_units * p.n_units;
+  for (int k = 0; k < b.batch_rank; ++k) p.units = p.units * extent(k);
+  return p;
+}
+
+Launch launch_of_product(const atlas::Program& program, const Target& target) {
+  ProductPlan p = plan_product(program, target);
+  Expr rows = min(p.m, p.block_rows), panels = min(p.panels, p.block_panels);
+  // A cycle is 0.25 ns. Besides the arithmetic: a panel from the cache, and the epilogue.
+  Expr per_panel = (rows * (p.tile.vectors * 125) + 1000) * p.k + rows * (p.tile.vectors * 1500);
+  Launch launch;
+  launch.total = p.units;
+  launch.unit_work = rows * 0 + panels * per_panel + 20000;
+  if (launch.unit_work.is_const())
+    launch.grain = std::max<int64_t>(1, 15'000'000 / launch.unit_work.constant_value());
+  else
+    launch.grain = max(Expr(1), floor_div(Expr(15'000'000), launch.unit_work));
+  return launch;
+}
+
+}  // namespace hologram::codegen

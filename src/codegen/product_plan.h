@@ -1,0 +1,73 @@
+// codegen/product_plan.h: how a product is cut into units, blocks and register tiles. No LLVM in here.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "atlas/program.h"
+#include "codegen/codegen.h"
+
+namespace hologram::codegen {
+
+/// Products: k-blocks whose chains are added in ascending order (docs/numerics.md).
+inline constexpr int64_t product_k_block = 384;
+
+/// Registers and vectors of a target, for elements of one accumulation type.
+struct TileModel {
+  int lanes;     ///< elements per vector
+  int vectors;   ///< vectors per panel row
+  int panel;     ///< columns per panel: lanes * vectors
+  int max_rows;  ///< rows of the largest register tile
+};
+TileModel tile_model(const Target& target, DType acc_type);
+
+/// An operand body that is one plain load, linear in two axes: element (x, y) at base + x * x_stride + y * y_stride.
+struct StridedLoad {
+  int buffer;
+  Expr base;  ///< free of both axes
+  Expr x_stride, y_stride;
+};
+/// nullopt unless `body` is a single unguarded load of that form, with strides free of axes.
+std::optional<StridedLoad> strided_load(const atlas::Body& body, int x_axis, int y_axis);
+
+/// The stride of `axis` in the body's first load that depends on it: 1, another constant, or nullopt if unknown.
+std::optional<int64_t> first_stride(const atlas::Body& body, int axis);
+
+enum class LhsPath : uint8_t {
+  direct,   ///< read in place, k contiguous
+  rows,     ///< copied row by row, k contiguous
+  columns,  ///< copied k by k, m contiguous
+};
+enum class RhsPath : uint8_t {
+  packed,      ///< panels made ahead
+  direct,      ///< read in place, n contiguous
+  panels,      ///< panels made for each unit, a row of n at a time
+  transposed,  ///< the same for an operand with k contiguous
+};
+
+/// The choices for one product on one target; docs/products.md gives the model.
+struct ProductPlan {
+  TileModel tile;
+  Expr m, n, k;
+  LhsPath lhs;
+  RhsPath rhs;
+  std::optional<StridedLoad> lhs_load, rhs_load;
+  DType rhs_storage;     ///< element type of the panels that the register kernels read
+  int64_t block_rows;    ///< most rows of a unit
+  int64_t block_panels;  ///< most panels of a unit
+  Expr panels;           ///< of the whole right operand
+  Expr m_units, n_units; ///< per batch point
+  Expr units;            ///< in all
+
+  /// Panels that a register tile of `rows` rows spans when its unit has no other rows.
+  int panels_for(int rows) const;
+  /// Row counts of register tiles that can occur; `single`: in units with one tile.
+  std::vector<int> row_counts(bool single) const;
+};
+
+/// Throws Error(unsupported) for types that products cannot accumulate in.
+ProductPlan plan_product(const atlas::Program& program, const Target& target);
+
+Launch launch_of_product(const atlas::Program& program, const Target& target);
+
+}  // namespace hologram::codegen
