@@ -34,7 +34,7 @@ Target generic_target(Isa isa);
 struct Launch {
   Expr total;          ///< parallel units
   Expr grain;          ///< chunk boundaries fall on multiples of this (in units)
-  Expr unit_work;      ///< rough cost of one unit, in vector instructions' time on one core (about a quarter of a nanosecond)
+  Expr unit_work;      ///< rough cost of one unit on one core with its data in cache, in picoseconds
 };
 
 struct Object {

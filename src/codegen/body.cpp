@@ -1,0 +1,205 @@
+// codegen/body.cpp: walks a body and puts each instruction where it belongs.
+#include "codegen/body.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "codegen/index.h"
+#include "codegen/memory.h"
+
+namespace hologram::codegen {
+
+using atlas::Body;
+using atlas::Code;
+using atlas::Instr;
+using atlas::no_value;
+using atlas::ValueId;
+
+LaneValue find_accumulator(Scope& scope, int number, Scope** where) {
+  for (Scope* s = &scope; s; s = s->parent_)
+    if (auto it = s->accumulators_.find(number); it != s->accumulators_.end()) {
+      *where = s;
+      return it->second;
+    }
+  fail(ErrorCode::internal, "internal error in codegen: accumulator {} has no value here", number);
+}
+
+LaneValue find_running(Scope& scope, int number) {
+  for (Scope* s = &scope; s; s = s->parent_)
+    if (auto it = s->running_.find(number); it != s->running_.end()) return it->second;
+  fail(ErrorCode::internal, "internal error in codegen: running accumulator {} has no slot", number);
+}
+
+namespace {
+
+class Walker {
+ public:
+  Walker(Scope& scope, const Body& body)
+      : scope_(scope), k_(scope.kernel()), body_(body), values_(body.instrs.size()), homes_(body.instrs.size()) {}
+
+  Scope* home(ValueId id) const { return homes_[id]; }
+  std::vector<LaneValue>& values() { return values_; }
+
+  /// The outermost scope for an instruction.
+  Scope& place(const Instr& i) {
+    if (i.code == Code::store || i.code == Code::accumulate) return scope_;
+    Scope* at = &k_.root();
+    auto deeper = [&](Scope& s) {
+      if (s.depth() > at->depth()) at = &s;
+    };
+    for (ValueId a : i.args)
+      if (a != no_value) deeper(*homes_[a]);
+    if (i.code == Code::accumulator) {
+      Scope* where;
+      find_accumulator(scope_, i.buffer, &where);
+      return *where;
+    }
+    if (i.code == Code::load || i.code == Code::index || i.code == Code::clamp_index) {
+      i.expr.any_atom([&](const Atom& a) {
+        if (a.kind == Atom::Kind::value) deeper(*homes_[static_cast<size_t>(a.id)]);
+        if (a.kind == Atom::Kind::axis) deeper(axis_home(a.id));
+        return false;
+      });
+    }
+    if (i.code == Code::load &&
+        k_.program.buffers[static_cast<size_t>(i.buffer)].access != atlas::Access::read)
+      return scope_;
+    // What may fault or flag an error stays where it runs for certain, among the lanes it is for.
+    if (i.code == Code::load || i.code == Code::clamp_index || flags_errors(i)) deeper(certain());
+    return *at;
+  }
+
+  LaneValue emit(Scope& at, const Instr& i);
+
+ private:
+  static bool flags_errors(const Instr& i) {
+    return i.code == Code::arithmetic && (i.op == ir::Op::div || i.op == ir::Op::rem) && !is_float(i.type);
+  }
+
+  Scope& axis_home(int axis) {
+    Scope* s = &scope_;
+    while (s->parent() && !s->fixes_axis(axis)) s = s->parent();
+    return *s;
+  }
+
+  // The outermost scope whose code runs whenever this scope's does.
+  Scope& certain() {
+    Scope* s = &scope_;
+    while (s->parent() && !s->is_conditional()) s = s->parent();
+    return *s;
+  }
+
+  LaneValue arg(const Instr& i, size_t n) const {
+    return i.args[n] == no_value ? LaneValue{} : values_[i.args[n]];
+  }
+
+  LaneValue emit_op(Scope& at, const Instr& i);
+  LaneValue emit_clamp(Scope& at, const Instr& i);
+  LaneValue emit_accumulate(const Instr& i);
+
+  Scope& scope_;
+  Kernel& k_;
+  const Body& body_;
+  std::vector<LaneValue> values_;
+  std::vector<Scope*> homes_;
+
+ public:
+  void keep(ValueId id, Scope& at, LaneValue v) {
+    values_[id] = v;
+    homes_[id] = &at;
+  }
+};
+
+LaneValue Walker::emit_op(Scope& at, const Instr& i) {
+  auto count = static_cast<size_t>(ir::info(i.op).arity);
+  bool vector = false;
+  for (size_t n = 0; n < count; ++n) vector = vector || arg(i, n).varying;
+  std::array<Value*, 3> operands{};
+  for (size_t n = 0; n < count; ++n)
+    operands[n] = vector ? splat(k_, arg(i, n), at.lanes()) : arg(i, n).v;
+  if (ir::info(i.op).kind == ir::OpKind::cast)
+    return {emit_cast(k_, i.op, operands[0], i.from, i.type), vector};
+  Value* mask = vector ? at.mask() : nullptr;
+  return {emit_arithmetic(k_, i.op, i.type, std::span(operands).first(count), mask), vector};
+}
+
+LaneValue Walker::emit_clamp(Scope& at, const Instr& i) {
+  LaneValue index = arg(i, 0), extent = IndexEmitter(&values_, false).emit(at, i.expr);
+  at.seek();
+  bool vector = index.varying || extent.varying;
+  Value *x = vector ? splat(k_, index, at.lanes()) : index.v;
+  Value* n = vector ? splat(k_, extent, at.lanes()) : extent.v;
+  auto& ir = k_.ir;
+  Value *zero = llvm::Constant::getNullValue(x->getType()), *one = llvm::ConstantInt::get(x->getType(), 1);
+  x = ir.CreateSelect(ir.CreateICmpSLT(x, zero), ir.CreateAdd(x, n), x);
+  Value* outside = ir.CreateICmpUGE(x, n);
+  if (vector && at.mask()) outside = ir.CreateAnd(outside, at.mask());
+  k_.flag_error(outside, atlas::index_out_of_range);
+  x = ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, ir.CreateSub(n, one));
+  return {ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, zero), vector};
+}
+
+LaneValue Walker::emit_accumulate(const Instr& i) {
+  LaneValue slot = find_running(scope_, i.buffer);
+  int lanes = slot.varying ? scope_.lanes() : 1;
+  llvm::Type* type = k_.lane_type(i.type, lanes);
+  Value* now = combine(k_, i.op, i.type, k_.ir.CreateLoad(type, slot.v), splat(k_, arg(i, 0), lanes));
+  k_.ir.CreateStore(now, slot.v);
+  return {now, slot.varying};
+}
+
+LaneValue Walker::emit(Scope& at, const Instr& i) {
+  at.seek();
+  switch (i.code) {
+    case Code::constant: {
+      llvm::Type* type = k_.type_of(i.type);
+      if (type->isFloatingPointTy()) {
+        llvm::APInt bits(static_cast<unsigned>(size_of(i.type)) * 8, i.bits);
+        return {llvm::ConstantFP::get(k_.context, llvm::APFloat(type->getFltSemantics(), bits)), false};
+      }
+      uint64_t bits = i.type == DType::b8 ? i.bits != 0 : i.bits;
+      return {llvm::ConstantInt::get(type, bits), false};
+    }
+    case Code::index:
+      return IndexEmitter(&values_, false).emit(at, i.expr);
+    case Code::clamp_index:
+      return emit_clamp(at, i);
+    case Code::load:
+      return emit_load(at, i, arg(i, 0), values_);
+    case Code::store:
+      emit_store(at, i, arg(i, 0), arg(i, 1), values_);
+      return {};
+    case Code::arithmetic:
+      return emit_op(at, i);
+    case Code::accumulator: {
+      Scope* where;
+      return find_accumulator(scope_, i.buffer, &where);
+    }
+    case Code::accumulate:
+      return emit_accumulate(i);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<LaneValue> emit_body(Scope& scope, const Body& body) {
+  Walker w(scope, body);
+  for (ValueId id = 0; id < body.instrs.size(); ++id) {
+    const Instr& i = body.instrs[id];
+    Scope& at = w.place(i);
+    if (i.code == Code::store || i.code == Code::accumulate) {
+      w.keep(id, scope, w.emit(scope, i));
+      continue;
+    }
+    auto [it, fresh] = at.values_.try_emplace({&body, id});
+    if (fresh) it->second = w.emit(at, i);
+    w.keep(id, at, it->second);
+  }
+  scope.seek();
+  return std::move(w.values());
+}
+
+}  // namespace hologram::codegen

@@ -1,0 +1,195 @@
+// codegen/memory.cpp: loads and stores of bodies.
+#include "codegen/memory.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include "base/error.h"
+
+namespace hologram::codegen {
+namespace {
+
+// How the lanes of an access lie in memory.
+struct Layout {
+  enum Kind { uniform, contiguous, reversed, scattered } kind;
+  Value* address = nullptr;  ///< uniform, contiguous: of lane 0; reversed: of the last lane
+  Value* indices = nullptr;  ///< scattered: elements from the buffer's start
+};
+
+class Access {
+ public:
+  Access(Scope& scope, const atlas::Instr& i, const std::vector<LaneValue>& values)
+      : scope_(scope),
+        k_(scope.kernel()),
+        ir_(k_.ir),
+        buffer_(i.buffer),
+        dtype_(k_.program.buffers[static_cast<size_t>(i.buffer)].dtype),
+        element_(k_.memory_type(dtype_)),
+        lanes_(scope.lanes()),
+        values_(values) {
+    align_ = llvm::Align(static_cast<uint64_t>(size_of(dtype_)));
+    constant_ = k_.program.buffers[static_cast<size_t>(i.buffer)].access == atlas::Access::read;
+  }
+
+  LaneValue load(const Expr& index, LaneValue guard);
+  void store(const Expr& index, LaneValue value, LaneValue guard);
+
+ private:
+  Layout layout(const Expr& index);
+  Value* vector_mask(LaneValue guard);
+  Value* any(LaneValue guard, bool& certain);
+  Value* load_vector(Value* address, Value* mask);
+  void store_vector(Value* address, Value* value, Value* mask);
+  Value* reverse(Value* v);
+  Value* mark(llvm::Instruction* load);
+
+  Scope& scope_;
+  Kernel& k_;
+  llvm::IRBuilder<>& ir_;
+  int buffer_;
+  DType dtype_;
+  llvm::Type* element_;
+  int lanes_;
+  const std::vector<LaneValue>& values_;
+  llvm::Align align_{1};
+  bool constant_;
+};
+
+Layout Access::layout(const Expr& index) {
+  IndexEmitter base(&values_, true);
+  const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(buffer_)];
+  bool interleaved = b.access == atlas::Access::scratch && k_.scratch_lanes() > 1;
+  Expr e = interleaved ? index * Expr(k_.scratch_lanes()) : index;
+  if (lanes_ == 1) return {Layout::uniform, base.address(scope_, buffer_, e)};
+  bool varies = base.varies(scope_, e);
+  if (interleaved && !varies) return {Layout::contiguous, base.address(scope_, buffer_, e)};
+  if (!varies) return {Layout::uniform, base.address(scope_, buffer_, e)};
+  auto parts = e.linear_in_axis(scope_.lane_axis());
+  if (!interleaved && parts && !base.varies(scope_, parts->second)) {
+    if (parts->first.is(1)) return {Layout::contiguous, base.address(scope_, buffer_, e)};
+    if (parts->first.is(-1))
+      return {Layout::reversed, base.address(scope_, buffer_, e - Expr(lanes_ - 1))};
+  }
+  LaneValue indices = IndexEmitter(&values_, false).emit(scope_, e);
+  scope_.seek();
+  Value* v = splat(k_, indices, lanes_);
+  if (interleaved) {
+    std::vector<llvm::Constant*> steps;
+    for (int l = 0; l < lanes_; ++l) steps.push_back(llvm::ConstantInt::getSigned(ir_.getInt64Ty(), l));
+    v = ir_.CreateAdd(v, llvm::ConstantVector::get(steps));
+  }
+  return {Layout::scattered, nullptr, v};
+}
+
+// The lanes to touch, or null for all.
+Value* Access::vector_mask(LaneValue guard) {
+  Value* mask = scope_.mask();
+  if (!guard) return mask;
+  Value* g = splat(k_, guard, lanes_);
+  return mask ? ir_.CreateAnd(g, mask) : g;
+}
+
+// Whether any lane is to be touched (i1); `certain` when that is known.
+Value* Access::any(LaneValue guard, bool& certain) {
+  certain = !guard && !scope_.mask();
+  if (certain) return nullptr;
+  if (guard && !guard.varying && !scope_.mask()) return guard.v;
+  return ir_.CreateOrReduce(vector_mask(guard));
+}
+
+Value* Access::mark(llvm::Instruction* load) {
+  if (constant_)
+    load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(k_.context, {}));
+  return load;
+}
+
+Value* Access::reverse(Value* v) {
+  std::vector<int> order;
+  for (int l = lanes_ - 1; l >= 0; --l) order.push_back(l);
+  return ir_.CreateShuffleVector(v, order);
+}
+
+Value* Access::load_vector(Value* address, Value* mask) {
+  llvm::Type* type = k_.widen(element_, lanes_);
+  if (!mask) return mark(ir_.CreateAlignedLoad(type, address, align_));
+  return mark(ir_.CreateMaskedLoad(type, address, align_, mask, llvm::Constant::getNullValue(type)));
+}
+
+void Access::store_vector(Value* address, Value* value, Value* mask) {
+  if (mask)
+    ir_.CreateMaskedStore(value, address, align_, mask);
+  else
+    ir_.CreateAlignedStore(value, address, align_);
+}
+
+LaneValue Access::load(const Expr& index, LaneValue guard) {
+  Layout at = layout(index);
+  scope_.seek();
+  if (at.kind == Layout::uniform) {
+    bool certain;
+    Value* touched = any(guard, certain);
+    Value* address = certain ? at.address : ir_.CreateSelect(touched, at.address, k_.zeros());
+    auto* load = ir_.CreateAlignedLoad(element_, address, align_);
+    Value* x = from_memory(k_, dtype_, certain ? mark(load) : load);
+    if (!guard || !guard.varying) return {x, false};
+    Value* wide = splat(k_, {x, false}, lanes_);
+    return {ir_.CreateSelect(guard.v, wide, llvm::Constant::getNullValue(wide->getType())), true};
+  }
+  Value* mask = vector_mask(guard);
+  Value* x;
+  if (at.kind == Layout::scattered) {
+    llvm::Type* type = k_.widen(element_, lanes_);
+    Value* pointers = ir_.CreateGEP(element_, k_.buffer(buffer_), at.indices);
+    if (!mask) mask = llvm::Constant::getAllOnesValue(k_.widen(ir_.getInt1Ty(), lanes_));
+    x = mark(ir_.CreateMaskedGather(type, pointers, align_, mask, llvm::Constant::getNullValue(type)));
+  } else if (at.kind == Layout::reversed) {
+    x = reverse(load_vector(at.address, mask ? reverse(mask) : nullptr));
+  } else {
+    x = load_vector(at.address, mask);
+  }
+  return {from_memory(k_, dtype_, x), true};
+}
+
+void Access::store(const Expr& index, LaneValue value, LaneValue guard) {
+  Layout at = layout(index);
+  scope_.seek();
+  if (at.kind == Layout::uniform && !value.varying && (!guard || !guard.varying)) {
+    bool certain;
+    Value* touched = any(guard, certain);
+    Value* address = certain ? at.address : ir_.CreateSelect(touched, at.address, k_.sink());
+    ir_.CreateAlignedStore(to_memory(k_, dtype_, value.v), address, align_);
+    return;
+  }
+  Value* mask = vector_mask(guard);
+  Value* x = to_memory(k_, dtype_, splat(k_, value, lanes_));
+  if (at.kind == Layout::contiguous) return store_vector(at.address, x, mask);
+  if (at.kind == Layout::reversed)
+    return store_vector(at.address, reverse(x), mask ? reverse(mask) : nullptr);
+  Value* pointers = at.kind == Layout::uniform
+                        ? splat(k_, {at.address, false}, lanes_)
+                        : ir_.CreateGEP(element_, k_.buffer(buffer_), at.indices);
+  if (!mask) mask = llvm::Constant::getAllOnesValue(k_.widen(ir_.getInt1Ty(), lanes_));
+  ir_.CreateMaskedScatter(x, pointers, align_, mask);
+}
+
+}  // namespace
+
+LaneValue emit_load(Scope& scope, const atlas::Instr& i, LaneValue guard, const std::vector<LaneValue>& values) {
+  return Access(scope, i, values).load(i.expr, guard);
+}
+
+void emit_store(Scope& scope, const atlas::Instr& i, LaneValue value, LaneValue guard,
+                const std::vector<LaneValue>& values) {
+  Access(scope, i, values).store(i.expr, value, guard);
+}
+
+Value* from_memory(Kernel& k, DType type, Value* x) {
+  if (type != DType::b8) return x;
+  return k.ir.CreateICmpNE(x, llvm::Constant::getNullValue(x->getType()));
+}
+
+Value* to_memory(Kernel& k, DType type, Value* x) {
+  if (type != DType::b8) return x;
+  return k.ir.CreateZExt(x, x->getType()->getWithNewBitWidth(8));
+}
+
+}  // namespace hologram::codegen

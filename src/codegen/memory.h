@@ -1,0 +1,17 @@
+// codegen/memory.h: loads and stores of bodies.
+#pragma once
+
+#include "codegen/index.h"
+
+namespace hologram::codegen {
+
+/// buffer[expr] as seen by the lanes of `scope`; `guard` may be empty.
+LaneValue emit_load(Scope& scope, const atlas::Instr& i, LaneValue guard, const std::vector<LaneValue>& values);
+void emit_store(Scope& scope, const atlas::Instr& i, LaneValue value, LaneValue guard,
+                const std::vector<LaneValue>& values);
+
+/// Register and memory forms of b8 (all other types are the same).
+Value* from_memory(Kernel& k, DType type, Value* x);
+Value* to_memory(Kernel& k, DType type, Value* x);
+
+}  // namespace hologram::codegen
