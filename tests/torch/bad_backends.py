@@ -1,4 +1,4 @@
-# tests/torch/bad_backends.py: a backend that is wrong in known ways, to check that the checks see it
+# tests/torch/bad_backends.py: a backend that is wrong in known ways, to try the checks on
 import os
 import time
 
@@ -7,7 +7,8 @@ from torch._dynamo.backends.common import aot_autograd
 
 
 def faulty_compiler(graph, example_inputs):
-    """Eager execution, except: sin ends the process, cos never returns, exp is wrong, tan raises."""
+    """Eager execution, except: sin ends the process, cos never returns, exp is wrong, tan
+    raises."""
     called = {getattr(node.target, "_opname", "") for node in graph.graph.nodes}
     if "sin" in called:
         os.abort()

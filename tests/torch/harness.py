@@ -29,7 +29,8 @@ def floats_to(tree, dtype):
 
 
 def run_eager(module, inputs, dtype=None):
-    """Runs a copy of the module, so that its buffers stay as they are; optionally in another dtype."""
+    """Runs a copy of the module, so that its buffers stay as they are; optionally in another
+    dtype."""
     module = copy.deepcopy(module)
     if dtype is not None:
         module, inputs = module.to(dtype), floats_to(inputs, dtype)
@@ -44,9 +45,9 @@ def rms(x) -> float:
 def check(actual, eager, truth=None, strides=True):
     """Compares with eager by PyTorch's default tolerances of the dtype.
 
-    Below 32 bits, where two right implementations may round a value to neighbours and a deep model spreads
-    that, an error against the truth (the same weights in float32) of at most twice eager's will do, as in
-    PyTorch's own comparison of models (torch._dynamo.utils.same).
+    Below 32 bits, where two right implementations may round a value to neighbours and a deep model
+    spreads that, an error against the truth (the same weights in float32) of at most twice eager's
+    will do, as in PyTorch's own comparison of models (torch._dynamo.utils.same).
     """
     truth = eager if truth is None else truth
     for x, e, t in zip(*map(pytree.tree_leaves, (actual, eager, truth)), strict=True):

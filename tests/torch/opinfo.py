@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-# tests/torch/opinfo.py: PyTorch's operator database through torch.compile, one worker process per lane
-"""Runs operators of PyTorch's OpInfo database compiled and eager and compares values, metadata and mutation.
+# tests/torch/opinfo.py: PyTorch's operator database through torch.compile, in worker processes
+"""Runs operators of PyTorch's OpInfo database compiled and eager; compares values, metadata,
+mutation.
 
     python tests/torch/opinfo.py                          # the whole database, inference, float32
     python tests/torch/opinfo.py 'nn.functional.*' softmax --mode training --samples 3
     python tests/torch/opinfo.py --expect                 # rewrite the list of expected results
 
-Each operator runs in a worker process with a time limit: a crash or a hang costs that operator only.
-Status of an operator, the worst of its samples:
+Each operator runs in a worker process with a time limit: a crash or a hang costs that operator
+only. Status of an operator, the worst of its samples:
   crash, timeout, error (the backend raised), fail (wrong value or metadata),
   nograph (Dynamo never called the backend), nondet (eager is random: only metadata is compared),
   fallback (right, with operators that the backend left to PyTorch), native (right, without), skip
@@ -32,7 +33,7 @@ EXPECTED = Path(__file__).with_name("opinfo_expected.txt")
 START_LIMIT = 180.0  # seconds until a worker has imported the database
 
 
-# --- the worker -------------------------------------------------------------------------------------
+# --- the worker -----------------------------------------------------------------------------------
 class Checker:
     """Runs one operator's samples; lives in the worker process."""
 
@@ -83,14 +84,18 @@ class Checker:
         try:
             eager_inputs = self.clone(inputs)
             eager = self.call(function, *eager_inputs, process)
-            random = not self.equal(eager, self.call(function, *self.clone(inputs), process, seed=43))
+            random = not self.equal(
+                eager, self.call(function, *self.clone(inputs), process, seed=43)
+            )
         except Exception as error:  # not the backend's concern
             return "skip", f"eager: {type(error).__name__}: {error}"[:300]
         torch._dynamo.reset()
         counters = torch._dynamo.utils.counters
         counters.clear()
         before = self.fallbacks()
-        compiled = torch.compile(lambda *a, **k: function(*a, **k), backend=self.backend, dynamic=False)
+        compiled = torch.compile(
+            lambda *a, **k: function(*a, **k), backend=self.backend, dynamic=False
+        )
         compiled_inputs = self.clone(inputs)
         try:
             actual = self.call(compiled, *compiled_inputs, process)
@@ -98,7 +103,9 @@ class Checker:
             return "error", f"{type(error).__name__}: {error}"[:600]
         try:
             self.compare(eager[0], actual[0], "output", values=not random)
-            self.compare(*self.known_gradients(eager[1], actual[1]), "gradient", not random, scale=10)
+            self.compare(
+                *self.known_gradients(eager[1], actual[1]), "gradient", not random, scale=10
+            )
             if not random:
                 leaves = torch.utils._pytree.tree_leaves
                 self.compare(leaves(eager_inputs), leaves(compiled_inputs), "input after the call")
@@ -144,12 +151,16 @@ class Checker:
         if not roots or not inputs:
             return outputs, []
         generator = torch.Generator().manual_seed(7)
-        directions = [torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype) for t in roots]
+        directions = [
+            torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype)
+            for t in roots
+        ]
         gradients = torch.autograd.grad(roots, inputs, directions, allow_unused=True)
         return [t.detach() if isinstance(t, torch.Tensor) else t for t in outputs], list(gradients)
 
     def known_gradients(self, eager, actual):
-        """Eager may give None where a traced graph gives zeros; drops pairs without any gradient."""
+        """Eager may give None where a traced graph gives zeros; drops pairs without any
+        gradient."""
         zeros = self.torch.zeros_like
         pairs = [(zeros(a) if e is None else e, zeros(e) if a is None else a)
                  for e, a in zip(eager, actual) if e is not None or a is not None]  # fmt: skip
@@ -157,17 +168,27 @@ class Checker:
 
     def compare(self, expected, actual, what, values=True, scale=1.0):
         torch = self.torch
-        assert len(expected) == len(actual), f"{what}: {len(actual)} results, eager has {len(expected)}"
+        assert len(expected) == len(actual), (
+            f"{what}: {len(actual)} results, eager has {len(expected)}"
+        )
         for index, (e, a) in enumerate(zip(expected, actual)):
             where = f"{what} {index}"
             if not isinstance(e, torch.Tensor):
-                same = e == a or e != e and a != a or isinstance(e, float) and abs(e - a) <= 1e-4 * max(1, abs(e))
+                same = (
+                    e == a
+                    or e != e
+                    and a != a
+                    or isinstance(e, float)
+                    and abs(e - a) <= 1e-4 * max(1, abs(e))
+                )
                 assert not values or same, f"{where}: {a!r}, eager has {e!r}"
                 continue
-            kind = lambda t: (tuple(t.shape), t.dtype, t.layout) if isinstance(t, torch.Tensor) else type(t)
+            kind = lambda t: (
+                (tuple(t.shape), t.dtype, t.layout) if isinstance(t, torch.Tensor) else type(t)
+            )
             assert kind(e) == kind(a), f"{where}: {kind(a)}, eager has {kind(e)}"
             if values:
-                dense = lambda t: (t.detach().to_dense() if t.layout != torch.strided else t.detach())
+                dense = lambda t: t.detach().to_dense() if t.layout != torch.strided else t.detach()
                 e, a = (dense(t).resolve_conj().resolve_neg() for t in (e, a))
                 bound = scale * tolerance(torch, e.dtype)
                 torch.testing.assert_close(
@@ -208,7 +229,8 @@ def load_backend(name: str):
 
 
 def serve(options):
-    """Answers each operator name on standard input with a line of JSON; what operators print goes to stderr."""
+    """Answers each operator name on standard input with a line of JSON; what operators print goes
+    to stderr."""
     import logging
     import warnings
 
@@ -225,7 +247,7 @@ def serve(options):
         answers.write(json.dumps(answer) + "\n")
 
 
-# --- the lanes --------------------------------------------------------------------------------------
+# --- the lanes ------------------------------------------------------------------------------------
 class Worker:
     """A worker process and the answers that arrive from it; None marks its end."""
 
@@ -263,7 +285,11 @@ class Worker:
         if answer is None:
             self.stop()
             code = self.process.returncode
-            return {"op": name, "status": "crash", "message": f"the process ended with status {code}"}
+            return {
+                "op": name,
+                "status": "crash",
+                "message": f"the process ended with status {code}",
+            }
         return answer
 
     @property
@@ -314,7 +340,9 @@ def run(patterns=(), *, backend="hologram", dtype="float32", mode="inference", s
         if worker is not None and worker.alive:
             worker.stop()
 
-    lanes = [threading.Thread(target=lane, args=(None if i else first,)) for i in range(max(1, jobs))]
+    lanes = [
+        threading.Thread(target=lane, args=(None if i else first,)) for i in range(max(1, jobs))
+    ]
     for thread in lanes:
         thread.start()
     for thread in lanes:
@@ -322,15 +350,18 @@ def run(patterns=(), *, backend="hologram", dtype="float32", mode="inference", s
     return {name: results[name] for name in chosen if name in results}
 
 
-# --- expectations -----------------------------------------------------------------------------------
+# --- expectations ---------------------------------------------------------------------------------
 def read_expected(path: Path = EXPECTED) -> dict[str, str]:
     """Lines of `status name`, for inference in float32 with one sample."""
     lines = path.read_text().splitlines()
-    return {name: status for status, name in (line.split() for line in lines if line and line[0] != "#")}
+    return {
+        name: status for status, name in (line.split() for line in lines if line and line[0] != "#")
+    }
 
 
 def regressions(results: dict[str, dict], expected: dict[str, str]) -> list[str]:
-    """Operators that are worse than expected, each with what happened; an unknown one must not be bad."""
+    """Operators that are worse than expected, each with what happened; an unknown one must not be
+    bad."""
     worse = []
     for name, result in results.items():
         status, wanted = result["status"], expected.get(name, "nograph")
@@ -345,7 +376,9 @@ def write_expected(results: dict[str, dict], path: Path = EXPECTED):
         "# tests/torch/opinfo_expected.txt: what opinfo.py found, written by `opinfo.py --expect`\n"
         "# inference, float32, one sample per operator\n"
     )
-    path.write_text(header + "".join(f"{r['status']:8} {name}\n" for name, r in sorted(results.items())))
+    path.write_text(
+        header + "".join(f"{r['status']:8} {name}\n" for name, r in sorted(results.items()))
+    )
 
 
 def summary(results: dict[str, dict]) -> str:
@@ -355,13 +388,17 @@ def summary(results: dict[str, dict]) -> str:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("ops", nargs="*", help="names or patterns; none: all")
     parser.add_argument("--backend", default=os.environ.get("HOLOGRAM_TEST_BACKEND", "hologram"))
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--mode", choices=("inference", "training"), default="inference")
     parser.add_argument("--samples", type=int, default=1, help="samples per operator, 0: all")
-    parser.add_argument("--sampled", type=int, default=0, help="that many operators, spread over the list")
+    parser.add_argument(
+        "--sampled", type=int, default=0, help="that many operators, spread over the list"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds per operator")
     parser.add_argument("--json", type=Path, help="write the results here")
@@ -374,12 +411,22 @@ def main():
 
     def progress(name, result, done, total):
         if options.verbose or result["status"] in BAD:
-            print(f"[{done}/{total}] {result['status']:8} {name}  {result['message'][:200]!r}", flush=True)
+            print(
+                f"[{done}/{total}] {result['status']:8} {name}  {result['message'][:200]!r}",
+                flush=True,
+            )
 
     results = run(
-        options.ops, backend=options.backend, dtype=options.dtype, mode=options.mode, samples=options.samples,
-        sampled=options.sampled, jobs=options.jobs, timeout=options.timeout, progress=progress,
-    )  # fmt: skip
+        options.ops,
+        backend=options.backend,
+        dtype=options.dtype,
+        mode=options.mode,
+        samples=options.samples,
+        sampled=options.sampled,
+        jobs=options.jobs,
+        timeout=options.timeout,
+        progress=progress,
+    )
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
     if options.expect:

@@ -1,6 +1,6 @@
 # tests/torch/test_opinfo.py: conformance over PyTorch's operator database (opinfo.py)
-"""By default a sample of the operators runs; HOLOGRAM_OPINFO=all runs every one, HOLOGRAM_OPINFO=100 a
-hundred, HOLOGRAM_OPINFO=softmax,nn.* those of the patterns."""
+"""By default a sample of the operators runs; HOLOGRAM_OPINFO=all runs every one,
+HOLOGRAM_OPINFO=100 a hundred, HOLOGRAM_OPINFO=softmax,nn.* those of the patterns."""
 
 import os
 from pathlib import Path
@@ -41,10 +41,24 @@ def test_operators(expected):
 
 def test_a_faulty_backend_is_found_out():
     backend = f"{Path(__file__).with_name('bad_backends.py')}:faulty"
-    results = opinfo.run(["sin", "cos", "exp", "tan", "tanh"], backend=backend, jobs=1, timeout=10.0)
+    results = opinfo.run(
+        ["sin", "cos", "exp", "tan", "tanh"], backend=backend, jobs=1, timeout=10.0
+    )
     found = {name: result["status"] for name, result in results.items()}
-    assert found == {"sin": "crash", "cos": "timeout", "exp": "fail", "tan": "error", "tanh": "native"}
-    expected = {"sin": "native", "cos": "native", "exp": "fallback", "tan": "error", "tanh": "fallback"}
+    assert found == {
+        "sin": "crash",
+        "cos": "timeout",
+        "exp": "fail",
+        "tan": "error",
+        "tanh": "native",
+    }
+    expected = {
+        "sin": "native",
+        "cos": "native",
+        "exp": "fallback",
+        "tan": "error",
+        "tanh": "fallback",
+    }
     worse = opinfo.regressions(results, expected)
     assert [line.split(":")[0] for line in worse] == ["cos", "exp", "sin"]
 

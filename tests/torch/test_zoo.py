@@ -7,7 +7,10 @@ from harness import BACKEND, check, compile_fresh, graph_count, run_eager
 from zoo import ZOO, normal
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-MODULES_DYNAMO_SKIPS = {"lstm", "gru"}  # nn.LSTM and nn.GRU break the graph unless the backend asks for them
+MODULES_DYNAMO_SKIPS = {
+    "lstm",
+    "gru",
+}  # nn.LSTM and nn.GRU break the graph unless the backend asks for them
 
 
 def eager_or_skip(case):
@@ -78,7 +81,9 @@ def test_static_cache_is_updated_in_place(dtype):
         assert caches[name].data_ptr() == places[name]
 
 
-@pytest.mark.parametrize("name", ["mlp", "resnet", "bert", "gpt2", "llama", "vit", "lstm_cell", "gru_cell"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "resnet", "bert", "gpt2", "llama", "vit", "lstm_cell", "gru_cell"]
+)
 def test_training_step(name):
     case = ZOO[name]()
     results = []
@@ -91,7 +96,9 @@ def test_training_step(name):
             optimizer.zero_grad()
             outputs = call(*case.inputs)
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-            loss = sum((o * normal(*o.shape, dtype=o.dtype, seed=i)).mean() for i, o in enumerate(outputs))
+            loss = sum(
+                (o * normal(*o.shape, dtype=o.dtype, seed=i)).mean() for i, o in enumerate(outputs)
+            )
             loss.backward()
             gradients = {name: p.grad.clone() for name, p in module.named_parameters()}
             first = first or (loss.detach(), gradients)

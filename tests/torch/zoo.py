@@ -1,7 +1,7 @@
 # tests/torch/zoo.py: small models of the common architectures, with fixed seeds and no downloads
-"""Each function of `ZOO` takes a dtype and returns a `Case`: an eval-mode module, example inputs, and which
-input dimensions may vary from call to call. The classes take their sizes as arguments, so that the
-benchmarks build larger ones from the same definitions."""
+"""Each function of `ZOO` takes a dtype and returns a `Case`: an eval-mode module, example inputs,
+and which input dimensions may vary from call to call. The classes take their sizes as arguments, so
+that the benchmarks build larger ones from the same definitions."""
 
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class Case(NamedTuple):
         return self.inputs[index].shape[dim]
 
 
-# --- multilayer perceptron --------------------------------------------------------------------------
+# --- multilayer perceptron ------------------------------------------------------------------------
 class MLP(nn.Sequential):
     """Linear layers of the given widths with GELU between them."""
 
@@ -45,7 +45,7 @@ class MLP(nn.Sequential):
         super().__init__(*layers[:-1])
 
 
-# --- residual network (He et al. 2015) --------------------------------------------------------------
+# --- residual network (He et al. 2015) ------------------------------------------------------------
 class BasicBlock(nn.Module):
     def __init__(self, channels_in: int, channels: int, stride: int):
         super().__init__()
@@ -88,7 +88,7 @@ class ResNet(nn.Module):
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))
 
 
-# --- transformer parts ------------------------------------------------------------------------------
+# --- transformer parts ----------------------------------------------------------------------------
 def split_heads(x, heads: int):
     """[batch, length, heads * width] → [batch, heads, length, width]"""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
@@ -108,7 +108,9 @@ class SelfAttention(nn.Module):
 
     def forward(self, x, mask=None, causal=False):
         q, k, v = (split_heads(t, self.heads) for t in self.qkv(x).chunk(3, -1))
-        return self.out(merge_heads(F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)))
+        return self.out(
+            merge_heads(F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal))
+        )
 
 
 class BertLayer(nn.Module):
@@ -141,7 +143,9 @@ class Bert(nn.Module):
     def forward(self, tokens, attend):
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.norm(self.token(tokens) + self.position(positions))
-        mask = torch.zeros_like(attend, dtype=x.dtype).masked_fill(~attend, torch.finfo(x.dtype).min)
+        mask = torch.zeros_like(attend, dtype=x.dtype).masked_fill(
+            ~attend, torch.finfo(x.dtype).min
+        )
         mask = mask[:, None, None, :]
         for layer in self.layers:
             x = layer(x, mask)
@@ -162,8 +166,8 @@ class GptBlock(nn.Module):
         self.down = nn.Linear(4 * width, width)
 
     def forward(self, x, cache=None, position=None, mask=None):
-        """With a cache ([2, batch, heads, length, width of a head]), `position` (int64, [n]) says where the
-        n new keys and values go."""
+        """With a cache ([2, batch, heads, length, width of a head]), `position` (int64, [n]) says
+        where the n new keys and values go."""
         q, k, v = (split_heads(t, self.heads) for t in self.qkv(self.norm1(x)).chunk(3, -1))
         if cache is None:
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -273,7 +277,9 @@ class Llama(nn.Module):
     def forward(self, tokens):
         x = self.token(tokens)
         exponents = torch.arange(0, self.head_width, 2, device=tokens.device) / self.head_width
-        angles = torch.outer(torch.arange(tokens.shape[1], device=tokens.device), 10000.0**-exponents)
+        angles = torch.outer(
+            torch.arange(tokens.shape[1], device=tokens.device), 10000.0**-exponents
+        )
         angles = torch.cat((angles, angles), -1)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         for block in self.blocks:
@@ -312,9 +318,10 @@ class ViT(nn.Module):
         return self.head(self.norm(x)[:, 0])
 
 
-# --- recurrent networks -----------------------------------------------------------------------------
+# --- recurrent networks ---------------------------------------------------------------------------
 class Unrolled(nn.Module):
-    """A recurrent cell applied to each step of [length, batch, width]; returns all hidden states."""
+    """A recurrent cell applied to each step of [length, batch, width]; returns all hidden
+    states."""
 
     def __init__(self, cell: nn.Module):
         super().__init__()
@@ -330,15 +337,15 @@ class Unrolled(nn.Module):
         return torch.stack(outputs)
 
 
-# --- the zoo ----------------------------------------------------------------------------------------
-def make(build, dtype) -> nn.Module:
+# --- the zoo --------------------------------------------------------------------------------------
+def make(build, dtype=torch.float32) -> nn.Module:
     """Builds a module with the seed of the zoo, in eval mode and the given dtype."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return build().to(dtype).eval()
 
 
-def normal(*shape, dtype, seed=1):
+def normal(*shape, dtype=torch.float32, seed=1):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
@@ -415,6 +422,17 @@ def gru_cell(dtype=torch.float32) -> Case:
 ZOO = {
     function.__name__: function
     for function in (
-        mlp, resnet, bert, gpt2, gpt2_cached, llama, vit, encoder_layer, lstm, gru, lstm_cell, gru_cell,
+        mlp,
+        resnet,
+        bert,
+        gpt2,
+        gpt2_cached,
+        llama,
+        vit,
+        encoder_layer,
+        lstm,
+        gru,
+        lstm_cell,
+        gru_cell,
     )
-}  # fmt: skip
+}

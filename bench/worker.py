@@ -1,0 +1,139 @@
+# bench/worker.py: one case under one peer in one process; session.py starts it and asks for timings
+"""usage: worker.py CASE PEER THREADS
+
+Answers on standard output, one line of JSON each: first what the first call took, then an answer to
+every request line on standard input ({"seconds": s, "latencies": bool}). Whatever libraries print
+goes to standard error."""
+
+import copy
+import gc
+import json
+import os
+import sys
+import time
+
+
+def check(outputs, reference, tolerance: float) -> float:
+    """The largest error relative to the largest reference value of its output; raises when too
+    large."""
+    import torch
+    from peers import Unavailable
+    from torch.utils import _pytree as pytree
+
+    worst = 0.0
+    tensors = [torch.as_tensor(t) for t in pytree.tree_leaves(outputs)]
+    expected = pytree.tree_leaves(reference)
+    if len(tensors) < len(expected):
+        raise Unavailable(f"wrong result: {len(tensors)} outputs instead of {len(expected)}")
+    for actual, right in zip(tensors, expected):
+        if actual.shape != right.shape:
+            raise Unavailable(
+                f"wrong result: shape {tuple(actual.shape)}, not {tuple(right.shape)}"
+            )
+        error = (actual.double() - right).abs().max() / right.abs().max()
+        worst = max(worst, error.item() if error == error else float("inf"))
+    if worst > tolerance:
+        raise Unavailable(f"wrong result: relative error {worst:.1e}, allowed {tolerance:.0e}")
+    return worst
+
+
+def prepare(case, peer, threads: int):
+    """→ (call, what the first call was like)"""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    torch.set_num_threads(threads)
+    start = time.perf_counter()
+    peer.load()
+    loaded = time.perf_counter() - start
+    module, inputs = case.build()
+    double = lambda t: t.double() if t.is_floating_point() else t
+    reference = (
+        copy.deepcopy(module).double()(*pytree.tree_map(double, inputs)) if peer.checked else None
+    )
+    start = time.perf_counter()
+    call = peer.prepare(case, module, inputs, threads)
+    outputs = call()
+    first = {"first": time.perf_counter() - start, "load": loaded}
+    if peer.checked:
+        first["error"] = check(outputs, reference, case.tolerance)
+        first["error"] = max(first["error"], check(call(), reference, case.tolerance))
+    if peer.name == "hologram":
+        import hologram_torch
+
+        first["stats"] = hologram_torch.stats()
+    return call, first
+
+
+def block_size(call, target: float = 1e-3) -> int:
+    """Calls per timed block, so that the clock's own cost does not count."""
+    count = 1
+    while True:
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        elapsed = time.perf_counter() - start
+        if elapsed >= target:
+            return count
+        count *= 2
+
+
+def measure(call, seconds: float) -> dict:
+    """Seconds per call: median and minimum over blocks of calls that fill the given time."""
+    count, times = block_size(call), []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 3:
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        times.append((time.perf_counter() - start) / count)
+    times.sort()
+    return {"median": times[len(times) // 2], "min": times[0], "calls": count * len(times)}
+
+
+def latencies(call, seconds: float) -> dict:
+    """Seconds of single calls: mean, median, 99th percentile and maximum."""
+    times, end = [], time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 100:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    times.sort()
+    at = lambda share: times[int(share * (len(times) - 1))]
+    return {
+        "mean": sum(times) / len(times),
+        "median": at(0.5),
+        "p99": at(0.99),
+        "max": times[-1],
+        "calls": len(times),
+    }
+
+
+def main(case_name: str, peer_name: str, threads: str):
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    answer = lambda message: answers.write(json.dumps(message) + "\n")
+    import cases
+    import peers
+    import torch
+
+    with torch.no_grad():
+        try:
+            call, first = prepare(cases.find(case_name), peers.PEERS[peer_name], int(threads))
+        except Exception as error:
+            name = "" if isinstance(error, peers.Unavailable) else f"{type(error).__name__}: "
+            text = str(error).strip() or "no message"
+            return answer({"failed": name + text.splitlines()[0][:300]})
+        answer(first)
+        for _ in range(3):
+            call()
+        gc.collect()
+        gc.freeze()
+        for line in sys.stdin:
+            request = json.loads(line)
+            how = latencies if request.get("latencies") else measure
+            answer(how(call, request["seconds"]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,66 @@
+# tests/torch/test_bench.py: the benchmark harness refuses wrong values and computes right ratios
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+import cases  # noqa: E402
+import peers  # noqa: E402
+import report  # noqa: E402
+import session  # noqa: E402
+import worker  # noqa: E402
+
+
+def rounds(*medians):
+    return {"rounds": [{"median": m, "min": 0.9 * m, "calls": 1} for m in medians]}
+
+
+def test_a_wrong_value_is_refused():
+    right = torch.arange(6.0, dtype=torch.float64).reshape(2, 3)
+    assert worker.check([right.float()], [right], 5e-5) == 0
+    for wrong in (right * 1.001, right * float("nan"), right[:1]):
+        with pytest.raises(peers.Unavailable, match="wrong result"):
+            worker.check([wrong], [right], 5e-5)
+    with pytest.raises(peers.Unavailable, match="0 outputs instead of 1"):
+        worker.check([], [right], 5e-5)
+
+
+def test_ratios_are_taken_within_a_round():
+    slow, fast = rounds(2.0, 20.0, 2.0), rounds(1.0, 10.0, 1.0)
+    assert report.ratio(slow, fast) == 2.0
+    assert report.fastest_ratio(slow, fast) == 2.0
+    assert report.ratio(slow, {"failed": "reason"}) is None
+
+
+def test_short_calls_are_compared_with_torch_compile_only():
+    long = {"eager": rounds(3e-3), "onnxruntime": rounds(1e-3), "hologram": rounds(5e-4)}
+    assert report.best_peer(long) == "onnxruntime"
+    short = {"eager": rounds(3e-5), "onnxruntime": rounds(1e-5), "hologram": rounds(5e-6)}
+    assert report.best_peer(short) == "eager"
+    found = report.speedups({"cases": {"c": {"peers": short}}})
+    assert found == {"c": ("eager", pytest.approx(6.0))}
+
+
+def test_sizes_in_names():
+    assert [cases.count(text) for text in ("16", "10K", "1M")] == [16, 10_000, 1_000_000]
+    assert [case.name for case in cases.select(["chain-1*", "chain-300"])] == [
+        "chain-1K", "chain-10K", "chain-100K", "chain-1M", "chain-10M", "chain-300",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="no case is called 'nothing'"):
+        cases.find("nothing")
+
+
+def test_a_session_times_eager(tmp_path):
+    run = session.Session("chain-64", "eager", 1, str(tmp_path))
+    try:
+        assert run.first["error"] <= 1e-6
+        for _ in range(2):
+            timed = run.ask(0.01)
+            assert 0 < timed["min"] <= timed["median"]
+        assert run.ask(0.01, latencies=True)["calls"] >= 100
+    finally:
+        run.close()
+    with pytest.raises(session.Failed, match="ValueError"):
+        session.Session("nothing", "eager", 1, str(tmp_path))
