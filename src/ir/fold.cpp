@@ -164,7 +164,9 @@ Value fold(Graph& graph, Op& op, std::vector<Value>& inputs, Attrs& attrs, const
       if (inputs[1] == inputs[2]) return inputs[1];
       break;
     case OpKind::reduce:
-      return attrs.ints.empty() ? inputs[0] : nullptr;
+      if (!attrs.ints.empty()) return nullptr;
+      if (op != Op::reduce_sum || !is_float(type.dtype)) return inputs[0];
+      return graph.binary(Op::add, inputs[0], graph.constant(type.dtype, 0, type.shape));  // +0 + -0
     case OpKind::reduce_index:
       return attrs.ints.empty() ? graph.constant(type.dtype, 0, type.shape) : nullptr;
     default:

@@ -266,6 +266,7 @@ class Rule {
       case Op::flip:
         axes(in_[0]->rank());
         std::sort(attrs_.ints.begin(), attrs_.ints.end());
+        std::erase_if(attrs_.ints, [&](int64_t a) { return in_[0]->shape[static_cast<size_t>(a)].is(1); });
         return {in_[0]->dtype, in_[0]->shape};
       case Op::pad:
         return pad();

@@ -97,7 +97,8 @@ TEST_F(GraphTest, IdentitiesOfTheTable) {
   EXPECT_EQ(g.permute(x, {0}), x);
   EXPECT_EQ(g.slice(x, {0}, {4}, {}), x);
   EXPECT_EQ(g.concat({x}, 0), x);
-  EXPECT_EQ(g.reduce(Op::reduce_sum, x, {}), x);
+  EXPECT_EQ(g.reduce(Op::reduce_max, x, {}), x);
+  EXPECT_EQ(g.reduce(Op::reduce_sum, x, {}), g.binary(Op::add, x, f(0))) << "a sum of -0 is +0";
 }
 
 TEST_F(GraphTest, TextRoundTrip) {

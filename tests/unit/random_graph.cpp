@@ -1,0 +1,316 @@
+// tests/unit/random_graph.cpp: random graphs with the values that their nodes must have.
+#include "unit/random_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "ir/infer.h"
+#include "ir/scalar.h"
+
+namespace hologram::test {
+namespace {
+
+using ir::Attrs;
+using ir::Op;
+using ir::OpKind;
+
+constexpr std::array types = {DType::b8,  DType::u8,   DType::i8,  DType::i16, DType::i32, DType::i64,
+                              DType::f16, DType::bf16, DType::f32, DType::f64, DType::f32, DType::u32};
+
+}  // namespace
+
+RandomGraph::RandomGraph(uint64_t seed, int nodes) : random_(seed) {
+  symbols = {pick(3) + 1, pick(2) + 2};
+  for (int i = 0; i < 3; ++i) add_parameter(any(types), shape());
+  for (int i = 0; i < nodes; ++i) {
+    try {
+      step();
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::invalid_argument) throw;
+    }
+  }
+  size_t outputs = std::min<size_t>(items_.size(), 4);
+  for (size_t i = items_.size() - outputs; i < items_.size(); ++i) {
+    graph.outputs.push_back({items_[i].value, contiguous_strides(items_[i].value->shape)});
+    expected.push_back(items_[i].tensor);
+  }
+}
+
+uint64_t RandomGraph::value(DType t) {
+  if (t == DType::b8) return random_() & 1;
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  constexpr std::array special = {0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.0, 1e-40, 65504.0, inf, -inf,
+                                  std::numeric_limits<double>::quiet_NaN()};
+  if (is_float(t)) return ir::bits_of(t, pick(3) ? static_cast<double>(pick(41) - 20) / 8 : any(special));
+  constexpr std::array<int64_t, 8> ints = {0, 1, -1, 2, 3, std::numeric_limits<int64_t>::min(),
+                                           std::numeric_limits<int64_t>::max(), 7};
+  return ir::bits_of_integer(t, pick(3) ? pick(9) - 4 : any(ints));
+}
+
+Expr RandomGraph::dimension() {
+  Expr s0 = Expr::symbol(0), s1 = Expr::symbol(1);
+  std::array<Expr, 8> all = {1, 1, 2, 3, s0, s1, s0 + Expr(1), 1};
+  return any(all);
+}
+
+Shape RandomGraph::shape() {
+  Shape s(static_cast<size_t>(pick(4)));
+  for (Expr& d : s) d = dimension();
+  return s;
+}
+
+void RandomGraph::add(Op op, const std::vector<Item>& inputs, Attrs attrs, std::optional<DType> dtype,
+                      std::optional<Shape> shape) {
+  std::vector<ir::Value> values;
+  std::vector<const Tensor*> tensors;
+  for (const Item& i : inputs) {
+    values.push_back(i.value);
+    tensors.push_back(&i.tensor);
+  }
+  Attrs normal = attrs;
+  ir::Type type = ir::infer(op, values, normal, dtype, shape);
+  int64_t size = number(numel(type.shape));
+  if (size > 600) return;
+  Tensor t = evaluate(op, normal, type.dtype, type.shape, tensors, symbols);
+  items_.push_back({graph.make(op, values, attrs, dtype, shape), std::move(t)});
+}
+
+void RandomGraph::add_parameter(DType t, Shape s) {
+  std::vector<int64_t> concrete;
+  for (const Expr& d : s) concrete.push_back(number(d));
+  Tensor data = filled(t, std::move(concrete), 0);
+  for (uint64_t& b : data.bits) b = value(t);
+  parameters.emplace(next_parameter_, data);
+  items_.push_back({graph.parameter(next_parameter_++, t, s, contiguous_strides(s)), std::move(data)});
+}
+
+void RandomGraph::add_constant(DType t, Shape s) { add(Op::constant, {}, {.bits = value(t)}, t, std::move(s)); }
+
+// Something of the type and shape of x: often an item, a constant or x itself.
+RandomGraph::Item RandomGraph::like(const Item& x) {
+  Shape s = x.value->shape;
+  DType t = x.value->dtype;
+  std::vector<const Item*> fits;
+  for (const Item& i : items_)
+    if (i.value->shape == s && i.value->dtype == t) fits.push_back(&i);
+  int how = pick(6);
+  if (how < 3 && !fits.empty()) return *any(fits);
+  if (how == 3) {
+    add_parameter(t, std::move(s));
+  } else if (how == 4 && !s.empty()) {
+    size_t axis = static_cast<size_t>(pick(static_cast<int>(s.size())));
+    Shape small = s;
+    small[axis] = 1;
+    add_parameter(t, std::move(small));
+    Item narrow = items_.back();
+    add(Op::expand, {narrow}, {}, {}, std::move(s));
+  } else {
+    add_constant(t, std::move(s));
+  }
+  return items_.back();
+}
+
+void RandomGraph::step() {
+  switch (pick(10)) {
+    case 0:
+      return add_parameter(any(types), shape());
+    case 1:
+      return reduction();
+    case 2:
+      return indexing();
+    case 3:
+    case 4:
+    case 5:
+      return movement();
+    case 6:
+      return product();
+    default:
+      return elementwise();
+  }
+}
+
+void RandomGraph::elementwise() {
+  Op op = static_cast<Op>(pick(ir::num_ops));
+  OpKind kind = ir::info(op).kind;
+  if (!ir::is_elementwise(op) || !(ir::info(op).flags & ir::exact)) return elementwise();
+  Item x = any(items_);
+  if (kind == OpKind::cast) return add(op, {x}, {}, any(types));
+  if (kind == OpKind::select) {
+    std::vector<Item> conditions;
+    for (const Item& i : items_)
+      if (i.value->dtype == DType::b8) conditions.push_back(i);
+    if (conditions.empty()) return add_parameter(DType::b8, x.value->shape);
+    Item c = any(conditions);
+    std::vector<Item> fits;
+    for (const Item& i : items_)
+      if (i.value->shape == c.value->shape) fits.push_back(i);
+    Item y = any(fits);
+    return add(op, {c, y, like(y)});
+  }
+  std::vector<Item> inputs{x};
+  while (static_cast<int>(inputs.size()) < ir::info(op).arity) inputs.push_back(like(x));
+  std::shuffle(inputs.begin(), inputs.end(), random_);
+  add(op, inputs);
+}
+
+void RandomGraph::movement() {
+  Item x = any(items_);
+  int rank = x.value->rank();
+  std::vector<int64_t> axes(static_cast<size_t>(rank));
+  for (int i = 0; i < rank; ++i) axes[static_cast<size_t>(i)] = i;
+  switch (pick(8)) {
+    case 0:
+      std::shuffle(axes.begin(), axes.end(), random_);
+      return add(Op::permute, {x}, {.ints = axes});
+    case 1:
+      std::shuffle(axes.begin(), axes.end(), random_);
+      axes.resize(static_cast<size_t>(pick(rank + 1)));
+      return add(Op::flip, {x}, {.ints = axes});
+    case 2: {
+      Shape s = x.value->shape;
+      for (Expr& d : s)
+        if (d.is(1)) d = dimension();
+      return add(Op::expand, {x}, {}, {}, s);
+    }
+    case 3:
+    case 4:
+      return slice(x);
+    case 5:
+      return pad(x);
+    case 6: {
+      if (rank == 0) return;
+      Item y = pick(2) ? like(x) : x;
+      return add(Op::concat, {x, y}, {.ints = {pick(rank)}});
+    }
+    default:
+      return reshape(x);
+  }
+}
+
+void RandomGraph::slice(const Item& x) {
+  Shape starts, sizes;
+  std::vector<int64_t> steps;
+  for (const Expr& d : x.value->shape) {
+    int how = pick(3);
+    Expr start(0), size = d;
+    int64_t step = 1;
+    if (how == 1 && d.is_const() && d.constant_value() > 0) {
+      int64_t n = d.constant_value();
+      int64_t first = pick(static_cast<int>(n));
+      step = pick(2) + 1;
+      start = Expr(first);
+      size = Expr((n - 1 - first) / step + 1);
+    } else if (how == 2 && provably_nonnegative(d - Expr(1))) {
+      start = pick(2) ? Expr(0) : d - Expr(1);
+      size = Expr(1);
+    }
+    starts.push_back(start);
+    sizes.push_back(size);
+    steps.push_back(step);
+  }
+  add(Op::slice, {x}, {.ints = steps, .exprs = starts}, {}, sizes);
+}
+
+void RandomGraph::pad(const Item& x) {
+  Shape low, sizes;
+  for (const Expr& d : x.value->shape) {
+    int64_t before = pick(4) - 1, after = pick(4) - 1;
+    bool keep = d.is_const() && d.constant_value() + before + after <= 0;
+    low.push_back(keep ? Expr(0) : Expr(before));
+    sizes.push_back(keep ? d : d + Expr(before + after));
+  }
+  for (const Expr& d : sizes)
+    if (number(d) < 1) return;
+  uint64_t bits = value(x.value->dtype);
+  add(Op::pad, {x}, {.exprs = low, .bits = bits}, {}, sizes);
+}
+
+void RandomGraph::reshape(const Item& x) {
+  Shape s = x.value->shape;
+  for (int i = 0; i < 2; ++i) {
+    size_t at = static_cast<size_t>(pick(static_cast<int>(s.size()) + 1));
+    int how = pick(3);
+    if (how == 0 && s.size() < 4) {
+      s.insert(s.begin() + static_cast<ptrdiff_t>(at), Expr(1));
+    } else if (at < s.size() && (s[at].is(1) || (how == 1 && at + 1 < s.size()))) {
+      if (at + 1 < s.size()) s[at + 1] *= s[at];
+      if (s[at].is(1) || at + 1 < s.size()) s.erase(s.begin() + static_cast<ptrdiff_t>(at));
+    }
+  }
+  add(Op::reshape, {x}, {}, {}, s);
+}
+
+void RandomGraph::reduction() {
+  Item x = any(items_);
+  Op op = static_cast<Op>(static_cast<int>(Op::reduce_sum) + pick(10));
+  if (x.value->rank() == 0) return;
+  std::vector<int64_t> axes;
+  for (int i = 0; i < x.value->rank(); ++i)
+    if (pick(2)) axes.push_back(i);
+  if (ir::info(op).kind == OpKind::scan) axes = {pick(x.value->rank())};
+  add(op, {x}, {.ints = axes});
+}
+
+// Indices within [0, n) for the concrete n.
+RandomGraph::Item RandomGraph::indices(const Expr& n) {
+  DType t = pick(2) ? DType::i64 : DType::i32;
+  int how = pick(4);
+  if (how == 0) {
+    add(Op::iota, {}, {.ints = {0}}, t, Shape{n});
+  } else if (how == 1) {
+    add(Op::constant, {}, {.bits = ir::bits_of_integer(t, pick(2) ? 0 : -1)}, t, shape());
+  } else {
+    add_parameter(t, shape());
+    Item& i = items_.back();
+    int64_t limit = number(n);
+    for (uint64_t& b : i.tensor.bits) b = ir::bits_of_integer(t, pick(static_cast<int>(2 * limit)) - limit);
+    parameters[next_parameter_ - 1] = i.tensor;
+  }
+  return items_.back();
+}
+
+void RandomGraph::indexing() {
+  Item x = any(items_);
+  if (x.value->rank() == 0) return;
+  int axis = pick(x.value->rank());
+  const Expr& n = x.value->shape[static_cast<size_t>(axis)];
+  if (number(n) < 1) return;
+  Item i = indices(n);
+  add(Op::take, {x, i}, {.ints = {axis}});
+  if (pick(2)) return;
+  Item updates = like(items_.back());
+  int mode = x.value->dtype == DType::b8 ? 0 : pick(5);
+  add(Op::scatter, {x, i, updates}, {.ints = {axis, mode}});
+  if (pick(2)) return;
+  Item again = like(updates);
+  Item first = items_.back();
+  add(Op::scatter, {first, i, again}, {.ints = {axis, 0}});
+}
+
+void RandomGraph::product() {
+  Item x = any(items_);
+  int rank = x.value->rank();
+  if (rank < 2 || x.value->dtype == DType::b8) return;
+  Shape s = x.value->shape;
+  size_t m = s.size() - 2, k = s.size() - 1;
+  bool transposed = pick(2);
+  s[m] = x.value->shape[transposed ? m : k];
+  s[k] = dimension();
+  if (transposed) std::swap(s[m], s[k]);
+  add_parameter(x.value->dtype, s);
+  Item y = items_.back();
+  std::vector<int64_t> swap;
+  for (int i = 0; i < rank; ++i) swap.push_back(i);
+  std::swap(swap[m], swap[k]);
+  if (!transposed) return add(Op::dot_general, {x, y});
+  add(Op::permute, {x}, {.ints = swap});
+  Item xt = items_.back();
+  add(Op::permute, {y}, {.ints = swap});
+  Item yt = items_.back();
+  add(Op::dot_general, {xt, yt});
+  Item d = items_.back();
+  add(Op::permute, {d}, {.ints = swap});
+}
+
+}  // namespace hologram::test

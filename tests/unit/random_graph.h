@@ -1,0 +1,59 @@
+// tests/unit/random_graph.h: random graphs with the values that their nodes must have.
+#pragma once
+
+#include <map>
+#include <random>
+
+#include "ir/graph.h"
+#include "unit/reference.h"
+
+namespace hologram::test {
+
+/// Builds a graph of exact operations and evaluates each node as it was asked for, before anything is folded.
+class RandomGraph {
+ public:
+  explicit RandomGraph(uint64_t seed, int nodes = 30);
+
+  ir::Graph graph;
+  std::map<int, Tensor> parameters;
+  std::vector<int64_t> symbols;
+  std::vector<Tensor> expected;  ///< one per output
+
+ private:
+  struct Item {
+    ir::Value value;
+    Tensor tensor;
+  };
+
+  int pick(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
+  template <class C>
+  const auto& any(const C& from) {
+    return from[static_cast<size_t>(pick(static_cast<int>(from.size())))];
+  }
+  uint64_t value(DType t);
+  Expr dimension();
+  Shape shape();
+  int64_t number(const Expr& e) { return e.eval(symbols); }
+
+  void add(ir::Op op, const std::vector<Item>& inputs, ir::Attrs attrs = {}, std::optional<DType> dtype = {},
+           std::optional<Shape> shape = {});
+  void add_parameter(DType t, Shape s);
+  void add_constant(DType t, Shape s);
+  Item like(const Item& x);
+  Item indices(const Expr& n);
+  void step();
+  void elementwise();
+  void movement();
+  void slice(const Item& x);
+  void pad(const Item& x);
+  void reshape(const Item& x);
+  void reduction();
+  void indexing();
+  void product();
+
+  std::mt19937_64 random_;
+  std::vector<Item> items_;
+  int next_parameter_ = 0;
+};
+
+}  // namespace hologram::test

@@ -1,0 +1,343 @@
+// tests/unit/reference.cpp: a slow evaluator of graphs on small concrete shapes.
+#include "unit/reference.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "ir/fold.h"
+#include "ir/scalar.h"
+
+namespace hologram::test {
+namespace {
+
+using ir::Attrs;
+using ir::Op;
+using ir::OpKind;
+using Index = std::vector<int64_t>;
+
+int64_t count(const Index& shape) {
+  int64_t n = 1;
+  for (int64_t d : shape) n *= d;
+  return n;
+}
+
+size_t offset(const Index& shape, const Index& at) {
+  int64_t o = 0;
+  for (size_t i = 0; i < shape.size(); ++i) o = o * shape[i] + at[i];
+  return static_cast<size_t>(o);
+}
+
+// Calls f(index) for each point in row-major order.
+template <class F>
+void for_each(const Index& shape, F f) {
+  Index at(shape.size(), 0);
+  for (int64_t n = count(shape); n > 0; --n) {
+    f(at);
+    for (size_t i = shape.size(); i-- > 0;) {
+      if (++at[i] < shape[i]) break;
+      at[i] = 0;
+    }
+  }
+}
+
+double normal_cdf_twice(double x) { return 1 + std::erf(x / std::sqrt(2.0)); }
+
+double function(Op op, double x, double y) {
+  switch (op) {
+    case Op::rsqrt: return 1 / std::sqrt(x);
+    case Op::cbrt: return std::cbrt(x);
+    case Op::exp: return std::exp(x);
+    case Op::exp2: return std::exp2(x);
+    case Op::expm1: return std::expm1(x);
+    case Op::log: return std::log(x);
+    case Op::log2: return std::log2(x);
+    case Op::log10: return std::log10(x);
+    case Op::log1p: return std::log1p(x);
+    case Op::sin: return std::sin(x);
+    case Op::cos: return std::cos(x);
+    case Op::tan: return std::tan(x);
+    case Op::asin: return std::asin(x);
+    case Op::acos: return std::acos(x);
+    case Op::atan: return std::atan(x);
+    case Op::sinh: return std::sinh(x);
+    case Op::cosh: return std::cosh(x);
+    case Op::tanh: return std::tanh(x);
+    case Op::asinh: return std::asinh(x);
+    case Op::acosh: return std::acosh(x);
+    case Op::atanh: return std::atanh(x);
+    case Op::sigmoid: return 1 / (1 + std::exp(-x));
+    case Op::erf: return std::erf(x);
+    case Op::erfc: return std::erfc(x);
+    case Op::gelu: return x * normal_cdf_twice(x) / 2;
+    case Op::lgamma: return std::lgamma(x);
+    case Op::pow: return std::pow(x, y);
+    case Op::atan2: return std::atan2(x, y);
+    default:
+      fail(ErrorCode::internal, "reference: {} is not evaluated", name_of(op));
+  }
+}
+
+uint64_t scalar(Op op, DType type, DType result, std::span<const uint64_t> args) {
+  if (ir::info(op).flags & ir::exact) return ir::eval_scalar(op, type, args, result);
+  double x = ir::as_double(type, args[0]), y = args.size() > 1 ? ir::as_double(type, args[1]) : 0;
+  return ir::bits_of(result, function(op, x, y));
+}
+
+void elementwise(Op op, const std::vector<const Tensor*>& in, Tensor& out) {
+  DType type = in[op == Op::select ? 1 : 0]->dtype;
+  for (size_t i = 0; i < out.size(); ++i) {
+    std::array<uint64_t, 3> args{};
+    for (size_t k = 0; k < in.size(); ++k) args[k] = in[k]->bits[i];
+    out.bits[i] = scalar(op, type, out.dtype, std::span(args.data(), in.size()));
+  }
+}
+
+// The operand's element that stands at `at` in the result of a movement; nullptr outside (pad).
+const uint64_t* moved(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs, const Tensor& x, const Index& at) {
+  Index from(x.shape.size());
+  for (size_t i = 0; i < at.size(); ++i) {
+    switch (op) {
+      case Op::permute:
+        from[static_cast<size_t>(attrs.ints[i])] = at[i];
+        break;
+      case Op::expand:
+        from[i] = x.shape[i] == 1 ? 0 : at[i];
+        break;
+      case Op::slice:
+        from[i] = exprs[i] + attrs.ints[i] * at[i];
+        break;
+      case Op::flip:
+        from[i] = std::find(attrs.ints.begin(), attrs.ints.end(), static_cast<int64_t>(i)) != attrs.ints.end()
+                      ? x.shape[i] - 1 - at[i]
+                      : at[i];
+        break;
+      default:
+        from[i] = at[i] - exprs[i];
+        if (from[i] < 0 || from[i] >= x.shape[i]) return nullptr;
+    }
+  }
+  return &x.bits[offset(x.shape, from)];
+}
+
+void movement(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs, const std::vector<const Tensor*>& in,
+              Tensor& out) {
+  if (op == Op::reshape) {
+    out.bits = in[0]->bits;
+    return;
+  }
+  size_t n = 0;
+  for_each(out.shape, [&](const Index& at) {
+    if (op != Op::concat) {
+      const uint64_t* p = moved(op, attrs, exprs, *in[0], at);
+      out.bits[n++] = p ? *p : attrs.bits;
+      return;
+    }
+    Index from = at;
+    size_t axis = static_cast<size_t>(attrs.ints[0]);
+    for (const Tensor* part : in) {
+      if (from[axis] < part->shape[axis]) {
+        out.bits[n++] = part->bits[offset(part->shape, from)];
+        return;
+      }
+      from[axis] -= part->shape[axis];
+    }
+  });
+}
+
+uint64_t combine(Op op, DType t, uint64_t a, uint64_t b) {
+  Op f = op == Op::reduce_sum || op == Op::cumsum      ? Op::add
+         : op == Op::reduce_prod || op == Op::cumprod ? Op::mul
+         : op == Op::reduce_max || op == Op::cummax   ? Op::max
+                                                      : Op::min;
+  return ir::eval_scalar(f, t, std::array{a, b}, t);
+}
+
+// a takes the place of b as the extremum so far.
+bool wins(Op op, DType t, uint64_t a, uint64_t b) {
+  bool a_nan = std::isnan(ir::as_double(t, a)), b_nan = std::isnan(ir::as_double(t, b));
+  if (is_float(t) && (a_nan || b_nan)) return a_nan && !b_nan;
+  bool max = op == Op::reduce_argmax;
+  return ir::eval_scalar(Op::lt, t, std::array{max ? b : a, max ? a : b}, DType::b8) != 0;
+}
+
+void reduce(Op op, const Attrs& attrs, const Tensor& x, Tensor& out) {
+  bool index = ir::info(op).kind == OpKind::reduce_index;
+  std::vector<int64_t> seen(out.size(), 0);
+  std::vector<uint64_t> best(out.size(), index ? 0 : *ir::reduction_identity(op, x.dtype));
+  size_t n = 0;
+  for_each(x.shape, [&](const Index& at) {
+    Index to;
+    for (size_t i = 0; i < at.size(); ++i)
+      if (std::find(attrs.ints.begin(), attrs.ints.end(), static_cast<int64_t>(i)) == attrs.ints.end())
+        to.push_back(at[i]);
+    size_t o = offset(out.shape, to);
+    uint64_t v = x.bits[n++];
+    if (!index) {
+      best[o] = combine(op, x.dtype, best[o], v);
+    } else if (seen[o] == 0 || wins(op, x.dtype, v, best[o])) {
+      best[o] = v;
+      out.bits[o] = static_cast<uint64_t>(seen[o]);
+    }
+    ++seen[o];
+  });
+  if (!index) out.bits = best;
+}
+
+void scan(Op op, const Attrs& attrs, const Tensor& x, Tensor& out) {
+  size_t axis = static_cast<size_t>(attrs.ints[0]);
+  for_each(x.shape, [&](const Index& at) {
+    Index before = at;
+    --before[axis];
+    uint64_t so_far = at[axis] ? out.bits[offset(x.shape, before)] : *ir::reduction_identity(op, x.dtype);
+    size_t o = offset(x.shape, at);
+    out.bits[o] = combine(op, x.dtype, so_far, x.bits[o]);
+  });
+}
+
+void product(const Tensor& l, const Tensor& r, Tensor& out) {
+  DType t = out.dtype;
+  auto load = [&](const Tensor& x, const Index& at) {
+    return ir::eval_scalar(Op::cast, x.dtype, std::array{x.bits[offset(x.shape, at)]}, t);
+  };
+  size_t rank = out.shape.size(), n = 0;
+  for_each(out.shape, [&](const Index& at) {
+    uint64_t sum = 0;
+    Index a = at, b = at;
+    for (int64_t k = 0; k < l.shape[rank - 1]; ++k) {
+      a[rank - 1] = b[rank - 2] = k;
+      uint64_t term = ir::eval_scalar(Op::mul, t, std::array{load(l, a), load(r, b)}, t);
+      sum = ir::eval_scalar(Op::add, t, std::array{sum, term}, t);
+    }
+    out.bits[n++] = sum;
+  });
+}
+
+// The operand's index for a point of the result of a take; -1 in the axis for an index out of bounds.
+Index gathered(const Tensor& x, const Tensor& indices, size_t axis, const Index& at) {
+  size_t k = indices.shape.size();
+  Index where(at.begin() + static_cast<ptrdiff_t>(axis), at.begin() + static_cast<ptrdiff_t>(axis + k));
+  int64_t i = ir::as_integer(indices.dtype, indices.bits[offset(indices.shape, where)]), n = x.shape[axis];
+  if (i < 0) i += n;
+  Index from(at.begin(), at.begin() + static_cast<ptrdiff_t>(axis));
+  from.push_back(i >= 0 && i < n ? i : -1);
+  from.insert(from.end(), at.begin() + static_cast<ptrdiff_t>(axis + k), at.end());
+  return from;
+}
+
+void take(const Attrs& attrs, const Tensor& x, const Tensor& indices, Tensor& out) {
+  size_t axis = static_cast<size_t>(attrs.ints[0]), n = 0;
+  for_each(out.shape, [&](const Index& at) {
+    Index from = gathered(x, indices, axis, at);
+    out.bits[n++] = from[axis] < 0 ? 0 : x.bits[offset(x.shape, from)];
+  });
+}
+
+void scatter(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& out) {
+  constexpr Op modes[] = {Op::reduce_sum, Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min};
+  out.bits = in[0]->bits;
+  size_t axis = static_cast<size_t>(attrs.ints[0]), n = 0;
+  for_each(in[2]->shape, [&](const Index& at) {
+    Index to = gathered(out, *in[1], axis, at);
+    uint64_t update = in[2]->bits[n++];
+    if (to[axis] < 0) return;
+    uint64_t& slot = out.bits[offset(out.shape, to)];
+    slot = attrs.ints[1] == 0 ? update : combine(modes[attrs.ints[1]], out.dtype, slot, update);
+  });
+}
+
+void leaf(Op op, const Attrs& attrs, Tensor& out) {
+  size_t n = 0;
+  for_each(out.shape, [&](const Index& at) {
+    uint64_t coordinate = op == Op::iota ? static_cast<uint64_t>(at[static_cast<size_t>(attrs.ints[0])]) : 0;
+    out.bits[n++] = op == Op::constant
+                        ? attrs.bits
+                        : ir::eval_scalar(Op::cast, DType::i64, std::array{coordinate}, out.dtype);
+  });
+}
+
+}  // namespace
+
+bool same(const Tensor& a, const Tensor& b) {
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    bool nan = is_float(a.dtype) && std::isnan(ir::as_double(a.dtype, a.bits[i])) &&
+               std::isnan(ir::as_double(b.dtype, b.bits[i]));
+    if (a.bits[i] != b.bits[i] && !nan) return false;
+  }
+  return true;
+}
+
+bool close(const Tensor& a, const Tensor& b, double tolerance) {
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    double x = ir::as_double(a.dtype, a.bits[i]), y = ir::as_double(b.dtype, b.bits[i]);
+    if (std::isnan(x) && std::isnan(y)) continue;
+    if (x == y) continue;
+    if (!(std::abs(x - y) <= tolerance * std::max({1.0, std::abs(x), std::abs(y)}))) return false;
+  }
+  return true;
+}
+
+std::string text(const Tensor& t) {
+  std::string out = fmt::format("{}[{}]{{", name_of(t.dtype), fmt::join(t.shape, ", "));
+  for (uint64_t b : t.bits) out += fmt::format(" {}", ir::as_double(t.dtype, b));
+  return out + " }";
+}
+
+Tensor filled(DType dtype, std::vector<int64_t> shape, uint64_t bits) {
+  size_t n = static_cast<size_t>(count(shape));
+  return {dtype, std::move(shape), std::vector<uint64_t>(n, bits)};
+}
+
+Tensor evaluate(Op op, const Attrs& attrs, DType dtype, const Shape& shape, const std::vector<const Tensor*>& inputs,
+                std::span<const int64_t> symbols) {
+  Index concrete;
+  for (const Expr& d : shape) concrete.push_back(d.eval(symbols));
+  Tensor out = filled(dtype, std::move(concrete), 0);
+  std::vector<int64_t> exprs;
+  for (const Expr& e : attrs.exprs) exprs.push_back(e.eval(symbols));
+  switch (ir::info(op).kind) {
+    case OpKind::leaf:
+      leaf(op, attrs, out);
+      break;
+    case OpKind::movement:
+      movement(op, attrs, exprs, inputs, out);
+      break;
+    case OpKind::reduce:
+    case OpKind::reduce_index:
+      reduce(op, attrs, *inputs[0], out);
+      break;
+    case OpKind::scan:
+      scan(op, attrs, *inputs[0], out);
+      break;
+    case OpKind::dot:
+      product(*inputs[0], *inputs[1], out);
+      break;
+    case OpKind::take:
+      take(attrs, *inputs[0], *inputs[1], out);
+      break;
+    case OpKind::scatter:
+      scatter(attrs, inputs, out);
+      break;
+    default:
+      elementwise(op, inputs, out);
+  }
+  return out;
+}
+
+std::vector<Tensor> evaluate(const ir::Graph& graph, const std::map<int, Tensor>& parameters,
+                             std::span<const int64_t> symbols) {
+  std::vector<Tensor> values(graph.nodes().size());
+  for (ir::Value v : ir::live_nodes(graph)) {
+    std::vector<const Tensor*> inputs;
+    for (ir::Value x : v->inputs) inputs.push_back(&values[x->id]);
+    values[v->id] = v->is(Op::parameter) ? parameters.at(static_cast<int>(v->attrs.ints[0]))
+                                         : evaluate(v->op, v->attrs, v->dtype, v->shape, inputs, symbols);
+  }
+  std::vector<Tensor> out;
+  for (const ir::Output& o : graph.outputs) out.push_back(values[o.value->id]);
+  return out;
+}
+
+}  // namespace hologram::test
