@@ -282,7 +282,8 @@ class Rewriter {
       // Folding may leave an operand of a variable's term (neg of neg(x)): it costs less than the term.
       Costs new_costs = old_costs;
       for (const Term& b : boundary)
-        for (const Term& x : lang_.operands(b)) new_costs.emplace(x, old_costs.at(b) - 1);
+        for (const Term& x : lang_.operands(b))
+          if (!lang_.is_constant(x)) new_costs.emplace(x, old_costs.at(b) - 1);
       if (cost(result, new_costs) >= cost(m.root, old_costs)) return false;
     }
     return true;
