@@ -1,0 +1,128 @@
+// tests/atlas/programs.h: small programs that several tests use.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "atlas/builder.h"
+#include "backend/interp/interp.h"
+
+namespace hologram::test {
+
+using atlas::BodyBuilder;
+using atlas::Program;
+using atlas::Val;
+using ir::Op;
+
+inline Expr sym(int k) { return Expr::symbol(k); }
+
+/// out[i] = op(in[i]…) over s0 elements.
+inline Program elementwise(Op op, DType type, int operands, DType out) {
+  Program p;
+  p.num_symbols = 1;
+  for (int k = 0; k < operands; ++k) p.buffers.push_back({type, atlas::Access::read, sym(0)});
+  p.buffers.push_back({out, atlas::Access::write, sym(0)});
+  p.loop.axes = {{atlas::AxisKind::parallel, sym(0)}};
+  p.loop.parallel_rank = 1;
+  p.loop.lane_axis = 0;
+  p.loop.stages.emplace_back();
+  atlas::Stage& s = p.loop.stages.back();
+  s.kind = atlas::StageKind::point;
+  BodyBuilder b(s.body);
+  Expr i = Expr::axis(0, sym(0));
+  std::vector<Val> args;
+  for (int k = 0; k < operands; ++k) args.push_back(b.load(k, type, i));
+  Val r = operands == 1   ? b.op(op, args[0])
+          : operands == 2 ? b.op(op, args[0], args[1])
+                          : b.op(op, args[0], args[1], args[2]);
+  b.store(operands, i, r);
+  return p;
+}
+
+/// out[i] = reduction over j of in[i, j]; [s0, s1] -> [s0].
+inline Program row_reduction(Op op, DType type, bool tree = false) {
+  bool index = ir::info(op).kind == ir::OpKind::reduce_index;
+  DType result = index ? DType::i64 : type;
+  Program p;
+  p.num_symbols = 2;
+  p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)}, {result, atlas::Access::write, sym(0)}};
+  p.loop.axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::row, sym(1)}};
+  p.loop.parallel_rank = 1;
+  p.loop.lane_axis = 1;
+  p.loop.stages.resize(2);
+  Expr i = Expr::axis(0, sym(0)), j = Expr::axis(1, sym(1));
+  atlas::Stage& row = p.loop.stages[0];
+  row.kind = atlas::StageKind::row;
+  BodyBuilder rb(row.body);
+  Val x = rb.load(0, type, i * sym(1) + j);
+  row.reductions.push_back({.op = op, .type = type, .value = x.id, .tree = tree});
+  atlas::Stage& point = p.loop.stages[1];
+  point.kind = atlas::StageKind::point;
+  BodyBuilder pb(point.body);
+  pb.store(1, i, pb.accumulator(0, result));
+  return p;
+}
+
+/// out[b, m, n] = sum over k of x[b, m, k] * y[b, k, n]; sizes s0 = B, s1 = M, s2 = N, s3 = K.
+inline Program batched_product(DType operand, DType acc, DType out) {
+  Program p;
+  p.kind = atlas::BlockKind::product;
+  p.num_symbols = 4;
+  Expr B = sym(0), M = sym(1), N = sym(2), K = sym(3);
+  p.buffers = {{operand, atlas::Access::read, B * M * K},
+               {operand, atlas::Access::read, B * K * N},
+               {out, atlas::Access::write, B * M * N}};
+  atlas::ProductBlock& q = p.product;
+  q.axes = {{atlas::AxisKind::parallel, B}, {atlas::AxisKind::parallel, M},
+            {atlas::AxisKind::parallel, N}, {atlas::AxisKind::row, K}};
+  q.batch_rank = 1;
+  q.operand_type = operand;
+  q.acc_type = acc;
+  q.reproducible = true;
+  Expr b = Expr::axis(0, B), m = Expr::axis(1, M), n = Expr::axis(2, N), k = Expr::axis(3, K);
+  BodyBuilder(q.lhs).load(0, operand, (b * M + m) * K + k);
+  BodyBuilder(q.rhs).load(1, operand, (b * K + k) * N + n);
+  BodyBuilder e(q.epilogue);
+  e.store(2, (b * M + m) * N + n, e.cast(e.accumulator(0, acc), out));
+  return p;
+}
+
+/// One attention head per batch point: q [B, M, D], k [B, N, D], v [B, N, E], bias [M, N] added to the scores.
+inline Program biased_attention(DType type, bool causal) {
+  Program p;
+  p.kind = atlas::BlockKind::attention;
+  p.num_symbols = 5;
+  DType acc = compute_type(type);
+  Expr B = sym(0), M = sym(1), N = sym(2), D = sym(3), E = sym(4);
+  p.buffers = {{type, atlas::Access::read, B * M * D}, {type, atlas::Access::read, B * N * D},
+               {type, atlas::Access::read, B * N * E}, {acc, atlas::Access::read, M * N},
+               {type, atlas::Access::write, B * M * E}};
+  atlas::AttentionBlock& a = p.attention;
+  for (const Expr& e : {B, M, N, D, E}) a.axes.push_back({atlas::AxisKind::parallel, e});
+  a.batch_rank = 1;
+  a.operand_type = type;
+  a.scale = 0.125;
+  a.causal = causal;
+  Expr b = Expr::axis(0, B), m = Expr::axis(1, M), n = Expr::axis(2, N), d = Expr::axis(3, D),
+       e = Expr::axis(4, E);
+  BodyBuilder(a.q).load(0, type, (b * M + m) * D + d);
+  BodyBuilder(a.k).load(1, type, (b * N + n) * D + d);
+  BodyBuilder(a.v).load(2, type, (b * N + n) * E + e);
+  BodyBuilder s(a.score);
+  s.finish(s.add(s.accumulator(0, acc), s.load(3, acc, m * N + n)));
+  BodyBuilder o(a.epilogue);
+  o.store(4, (b * M + m) * E + e, o.cast(o.accumulator(0, acc), type));
+  return p;
+}
+
+/// Runs an expanded copy of `p` and returns the sticky bits.
+inline int32_t run(Program p, std::vector<void*> bufs, std::vector<int64_t> syms = {}) {
+  atlas::verify(p);
+  atlas::expand_math(p);
+  atlas::verify(p);
+  std::atomic<int32_t> sticky = 0;
+  interp::run(p, bufs.data(), syms.data(), &sticky);
+  return sticky;
+}
+
+}  // namespace hologram::test
