@@ -279,12 +279,13 @@ class Rewriter {
       Costs old_costs;
       for (const Term& b : boundary) old_costs.insert_or_assign(b, least_cost);
       if (high < boundary.size()) old_costs.insert_or_assign(boundary[high], 1000);
+      uint64_t old_cost = cost(m.root, old_costs);
       // Folding may leave an operand of a variable's term (neg of neg(x)): it costs less than the term.
       Costs new_costs = old_costs;
       for (const Term& b : boundary)
         for (const Term& x : lang_.operands(b))
           if (!lang_.is_constant(x)) new_costs.emplace(x, old_costs.at(b) - 1);
-      if (cost(result, new_costs) >= cost(m.root, old_costs)) return false;
+      if (cost(result, new_costs) >= old_cost) return false;
     }
     return true;
   }
