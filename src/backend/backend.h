@@ -15,7 +15,7 @@ struct CompiledKernel {
   atlas::KernelFn function = nullptr;
   Expr total;      ///< parallel units, over the program's symbols
   Expr grain;      ///< chunk boundaries fall on multiples of this
-  Expr unit_work;  ///< cost of one unit in vector instructions (about a quarter of a nanosecond)
+  Expr unit_work;  ///< rough cost of one unit on one core, in picoseconds
   std::shared_ptr<const void> keep;  ///< owns the code
 };
 

@@ -57,6 +57,8 @@ class Scope {
   Scope* parent() const { return parent_; }
   int depth() const { return depth_; }
   bool fixes_axis(int axis) const { return axes_.count(axis) != 0; }
+  /// This scope's code, or a sibling's that needs the same invariants, runs whenever the parent's does.
+  void make_certain() { conditional_ = false; }
   bool is_conditional() const { return conditional_; }
   int lanes() const { return lanes_; }
   int lane_axis() const { return lane_axis_; }

@@ -10,8 +10,8 @@ namespace {
 using schedule::SlotKind;
 using schedule::StepKind;
 
-// Work below this runs on the calling thread; chunks aim at it too. In vector instructions, a quarter of a nanosecond each.
-constexpr int64_t chunk_work = 60'000;
+// Work below this runs on the calling thread; chunks aim at it too. In picoseconds.
+constexpr int64_t chunk_work = 15'000'000;
 
 struct ScratchMemory {
   void* data = nullptr;

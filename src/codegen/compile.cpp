@@ -1,0 +1,117 @@
+// codegen/compile.cpp: Atlas program → LLVM module → object.
+#include <llvm/BinaryFormat/ELF.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/Object/ELFObjectFile.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "codegen/attention.h"
+#include "codegen/body.h"
+#include "codegen/loop.h"
+#include "codegen/passes.h"
+#include "codegen/product.h"
+
+namespace hologram::codegen {
+namespace {
+
+bool is_exact(const atlas::Body& body) {
+  return std::all_of(body.instrs.begin(), body.instrs.end(), [](const atlas::Instr& i) {
+    return i.code != atlas::Code::arithmetic || (ir::info(i.op).flags & ir::exact);
+  });
+}
+
+bool is_exact(const atlas::Program& p) {
+  const auto& product = p.product;
+  const auto& a = p.attention;
+  return std::all_of(p.loop.stages.begin(), p.loop.stages.end(), [](const atlas::Stage& s) { return is_exact(s.body); }) &&
+         is_exact(product.lhs) && is_exact(product.rhs) && is_exact(product.epilogue) && is_exact(a.q) &&
+         is_exact(a.k) && is_exact(a.v) && is_exact(a.score) && is_exact(a.epilogue);
+}
+
+// One kernel's module; LLVM's context goes with it.
+struct Unit {
+  atlas::Program program;
+  const Target& target;
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::TargetMachine> machine;
+  std::unique_ptr<llvm::Module> module;
+
+  Unit(const atlas::Program& p, const Target& t) : program(p), target(t) {
+    if (!is_exact(program)) atlas::expand_math(program);
+    context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
+    machine = make_machine(target);
+    module = std::make_unique<llvm::Module>("hologram", context);
+    module->setTargetTriple(machine->getTargetTriple().str());
+    module->setDataLayout(machine->createDataLayout());
+    Kernel k(*module, program, target);
+    switch (program.kind) {
+      case atlas::BlockKind::loop:
+        emit_loop_block(k);
+        break;
+      case atlas::BlockKind::product:
+        emit_product(k);
+        break;
+      case atlas::BlockKind::attention:
+        emit_attention(k);
+        break;
+    }
+    std::string message;
+    llvm::raw_string_ostream out(message);
+    if (llvm::verifyModule(*module, &out)) fail(ErrorCode::internal, "internal error in codegen: {}", message);
+  }
+};
+
+// No kernel may call or read anything outside itself.
+void check_symbols(const std::string& code) {
+  auto object = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(code, "kernel"));
+  if (!object) fail(ErrorCode::internal, "internal error in codegen: {}", llvm::toString(object.takeError()));
+  for (const llvm::object::SymbolRef& s : (*object)->symbols()) {
+    auto flags = s.getFlags();
+    auto name = s.getName();
+    if (!flags || !name) fail(ErrorCode::internal, "internal error in codegen: unreadable symbol table");
+    bool outside = (*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty();
+    if (outside) fail(ErrorCode::internal, "internal error in codegen: the kernel needs the symbol {}", name->str());
+  }
+}
+
+}  // namespace
+
+Object compile(const atlas::Program& program, const Target& target) {
+  Unit unit(program, target);
+  optimise(*unit.module);
+  Object object{translate(*unit.module, *unit.machine, false), launch_of(program, target)};
+  check_symbols(object.code);
+  return object;
+}
+
+Launch launch_of(const atlas::Program& program, const Target& target) {
+  switch (program.kind) {
+    case atlas::BlockKind::product:
+      return launch_of_product(program, target);
+    case atlas::BlockKind::attention:
+      return launch_of_attention(program, target);
+    default:
+      return launch_of_loop(program, target);
+  }
+}
+
+std::string dump_llvm(const atlas::Program& program, const Target& target) {
+  Unit unit(program, target);
+  optimise(*unit.module);
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  unit.module->print(out, nullptr);
+  return text;
+}
+
+std::string dump_asm(const atlas::Program& program, const Target& target) {
+  Unit unit(program, target);
+  optimise(*unit.module);
+  return translate(*unit.module, *unit.machine, true);
+}
+
+std::string_view version() { return "1"; }
+
+}  // namespace hologram::codegen

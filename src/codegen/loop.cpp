@@ -1,0 +1,362 @@
+// codegen/loop.cpp: loop blocks: walks the parallel units, lays lanes, runs the stages.
+#include "codegen/loop.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "codegen/nest.h"
+#include "codegen/reduce.h"
+
+namespace hologram::codegen {
+namespace {
+
+namespace Intrinsic = llvm::Intrinsic;
+using atlas::Stage;
+using atlas::StageKind;
+
+class LoopEmitter {
+ public:
+  explicit LoopEmitter(Kernel& k)
+      : k_(k),
+        ir_(k.ir),
+        block_(k.program.loop),
+        plan_(plan_loop(k.program, k.target)),
+        rank_(block_.parallel_rank),
+        axes_(static_cast<int>(block_.axes.size())) {
+    points_only_ = std::all_of(block_.stages.begin(), block_.stages.end(),
+                               [](const Stage& s) { return s.kind == StageKind::point; });
+    bool scratch = std::any_of(k.program.buffers.begin(), k.program.buffers.end(),
+                               [](const atlas::Buffer& b) { return b.access == atlas::Access::scratch; });
+    if (!points_only_ || scratch) plan_.unroll = 1;
+    int number = 0;
+    for (const Stage& s : block_.stages) {
+      first_accumulator_.push_back(number);
+      number += static_cast<int>(s.reductions.size() + s.running.size());
+    }
+  }
+
+  void run() {
+    k_.make_scratch(plan_.mode == LaneMode::parallel ? plan_.lanes : 1);
+    if (plan_.mode == LaneMode::parallel)
+      lines();
+    else
+      each_point();
+    k_.root().seek();
+    k_.finish();
+  }
+
+ private:
+  const Expr& extent(int axis) const { return block_.axes[static_cast<size_t>(axis)].extent; }
+  bool at_least_one(int axis) const { return extent(axis).is_const() && extent(axis).constant_value() > 0; }
+
+  // --- walking the units
+
+  /// The coordinates of row-major position `at` over axes [0, count).
+  std::vector<Value*> coordinates(Scope& scope, Value* at, int count) {
+    std::vector<Value*> result(static_cast<size_t>(count));
+    for (int a = count - 1; a > 0; --a) {
+      Value* n = emit_expr(scope, extent(a)).v;
+      Value* rest = ir_.CreateUDiv(at, n);
+      result[static_cast<size_t>(a)] = ir_.CreateSub(at, ir_.CreateMul(rest, n));
+      at = rest;
+    }
+    if (count > 0) result[0] = at;
+    return result;
+  }
+
+  /// The coordinates one step on.
+  std::vector<Value*> advance(Scope& scope, std::vector<Value*> now) {
+    Value* carry = nullptr;
+    for (int a = static_cast<int>(now.size()) - 1; a >= 0; --a) {
+      Value*& i = now[static_cast<size_t>(a)];
+      Value* n = emit_expr(scope, extent(a)).v;
+      scope.seek();
+      Value* next = carry ? ir_.CreateAdd(i, ir_.CreateZExt(carry, ir_.getInt64Ty())) : ir_.CreateAdd(i, k_.i64(1));
+      if (a == 0) {
+        i = next;
+        break;
+      }
+      carry = ir_.CreateICmpEQ(next, n);
+      i = ir_.CreateSelect(carry, k_.i64(0), next);
+    }
+    return now;
+  }
+
+  // Every unit is a point of its own.
+  void each_point() {
+    Scope& root = k_.root();
+    root.seek();
+    std::vector<Value*> first = coordinates(root, k_.begin, rank_);
+    root.seek();
+    emit_loop(root, k_.begin, k_.end, k_.i64(1), true, first,
+              [&](Scope& scope, Value*, std::vector<Value*> at) -> std::vector<Value*> {
+                for (int a = 0; a < rank_; ++a) scope.set_axis(a, at[static_cast<size_t>(a)]);
+                stages(scope);
+                return advance(scope, at);
+              });
+  }
+
+  // Units along the last parallel axis become lines cut into lanes.
+  void lines() {
+    Scope& root = k_.root();
+    int last = rank_ - 1;
+    if (rank_ == 1) return line(root, k_.begin, k_.end);
+    root.seek();
+    Value* n = emit_expr(root, extent(last)).v;
+    Value* first = ir_.CreateUDiv(k_.begin, n);
+    Value* stop = ir_.CreateAdd(ir_.CreateUDiv(ir_.CreateSub(k_.end, k_.i64(1)), n), k_.i64(1));
+    std::vector<Value*> at = coordinates(root, first, last);
+    root.seek();
+    emit_loop(root, first, stop, k_.i64(1), true, at,
+              [&](Scope& scope, Value* number, std::vector<Value*> now) -> std::vector<Value*> {
+                for (int a = 0; a < last; ++a) scope.set_axis(a, now[static_cast<size_t>(a)]);
+                Value* start = ir_.CreateMul(number, n);
+                Value* low = ir_.CreateBinaryIntrinsic(Intrinsic::smax, ir_.CreateSub(k_.begin, start), k_.i64(0));
+                Value* high = ir_.CreateBinaryIntrinsic(Intrinsic::smin, ir_.CreateSub(k_.end, start), n);
+                line(scope, low, high);
+                return advance(scope, now);
+              });
+  }
+
+  // Points [low, high) of the lane axis, at least one of them.
+  void line(Scope& scope, Value* low, Value* high) {
+    lane_loop(scope, rank_ - 1, low, high, plan_.unroll, [&](Scope& s) { stages(s); });
+  }
+
+  /// Runs `fill` for all of [low, high) along `axis`: `unroll` vectors at a time, then single vectors, then the tail.
+  void lane_loop(Scope& outer, int axis, Value* low, Value* high, int unroll, const std::function<void(Scope&)>& fill) {
+    outer.seek();
+    Value* at = low;
+    for (int u = unroll; u > 0; u = u > 1 ? 1 : 0) {
+      int step = plan_.lanes * u;
+      Value* whole = ir_.CreateAnd(ir_.CreateSub(high, at), k_.i64(-step));
+      Value* stop = ir_.CreateAdd(at, whole);
+      emit_loop(outer, at, stop, k_.i64(step), false, [&](Scope& round, Value* i) {
+        round.make_certain();
+        for (int c = 0; c < u; ++c) {
+          Scope copy(round, false);
+          copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * plan_.lanes)) : i);
+          copy.set_lanes(axis, plan_.lanes);
+          fill(copy);
+          copy.seek();
+          round.move_to(ir_.GetInsertBlock());
+        }
+      });
+      outer.seek();
+      at = stop;
+    }
+    tail(outer, axis, at, high, fill);
+  }
+
+  void tail(Scope& outer, int axis, Value* at, Value* high, const std::function<void(Scope&)>& fill) {
+    if (plan_.masked_tails) {
+      emit_if(outer, ir_.CreateICmpSLT(at, high), [&](Scope& s) {
+        s.make_certain();
+        s.set_axis(axis, at);
+        s.set_lanes(axis, plan_.lanes, mask(ir_.CreateSub(high, at)));
+        fill(s);
+      });
+      return;
+    }
+    emit_loop(outer, at, high, k_.i64(1), false, [&](Scope& s, Value* i) {
+      s.make_certain();
+      s.set_axis(axis, i);
+      fill(s);
+    });
+  }
+
+  /// The first `count` lanes (may be negative or more than there are).
+  Value* mask(Value* count) {
+    count = ir_.CreateBinaryIntrinsic(Intrinsic::smin, count, k_.i64(plan_.lanes));
+    count = ir_.CreateBinaryIntrinsic(Intrinsic::smax, count, k_.i64(0));
+    Value* limit = ir_.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), ir_.CreateTrunc(count, ir_.getInt8Ty()));
+    return ir_.CreateICmpULT(iota(ir_.getInt8Ty(), plan_.lanes), limit);
+  }
+
+  // --- stages at one point (or a vector of points)
+
+  void stages(Scope& scope) {
+    for (size_t n = 0; n < block_.stages.size(); ++n) {
+      const Stage& s = block_.stages[n];
+      scope.seek();
+      if (s.kind == StageKind::point)
+        emit_body(scope, s.body);
+      else if (s.kind == StageKind::serial_row)
+        serial_stage(scope, s, first_accumulator_[n]);
+      else
+        row_stage(scope, s, first_accumulator_[n]);
+    }
+  }
+
+  /// Loops over row axes [axis, last); `fill` runs inside them.
+  void row_loops(Scope& scope, int axis, int last, const std::function<void(Scope&)>& fill) {
+    if (axis == last) return fill(scope);
+    Value* n = emit_expr(scope, extent(axis)).v;
+    scope.seek();
+    emit_loop(scope, k_.i64(0), n, k_.i64(1), at_least_one(axis), [&](Scope& s, Value* i) {
+      s.set_axis(axis, i);
+      row_loops(s, axis + 1, last, fill);
+    });
+  }
+
+  void serial_stage(Scope& scope, const Stage& s, int accumulator) {
+    int lanes = scope.lanes();
+    std::vector<Value*> slots;
+    for (size_t r = 0; r < s.running.size(); ++r) {
+      auto [op, type] = s.running[r];
+      Value* slot = k_.slot(k_.lane_type(type, lanes), "running");
+      ir_.CreateStore(splat(k_, {k_.identity(op, type), false}, lanes), slot);
+      slots.push_back(slot);
+    }
+    Scope inner(scope, false);
+    for (size_t r = 0; r < slots.size(); ++r) inner.set_running(accumulator + static_cast<int>(r), slots[r], lanes > 1);
+    row_loops(inner, rank_, axes_, [&](Scope& row) { emit_body(row, s.body); });
+    inner.seek();
+    scope.move_to(ir_.GetInsertBlock());
+    for (size_t r = 0; r < slots.size(); ++r) {
+      llvm::Type* type = k_.lane_type(s.running[r].second, lanes);
+      scope.set_accumulator(accumulator + static_cast<int>(r), {ir_.CreateLoad(type, slots[r]), lanes > 1});
+    }
+  }
+
+  void row_stage(Scope& scope, const Stage& s, int accumulator) {
+    bool along = plan_.mode == LaneMode::row;
+    if (s.reductions.empty()) {
+      if (!along) return row_loops(scope, rank_, axes_, [&](Scope& row) { emit_body(row, s.body); });
+      return row_loops(scope, rank_, axes_ - 1, [&](Scope& row) {
+        Value* n = emit_expr(row, extent(axes_ - 1)).v;
+        auto fill = [&](Scope& line) {
+          line.seek();
+          int work = static_cast<int>(s.body.instrs.size());
+          lane_loop(line, axes_ - 1, k_.i64(0), n, work <= 8 ? 4 : work <= 20 ? 2 : 1,
+                    [&](Scope& lane) { emit_body(lane, s.body); });
+        };
+        if (at_least_one(axes_ - 1)) return fill(row);
+        emit_if(row, ir_.CreateICmpSGT(n, k_.i64(0)), fill);
+      });
+    }
+    bool trees = std::any_of(s.reductions.begin(), s.reductions.end(), [](const auto& r) { return r.tree; });
+    bool grouped = axes_ == rank_ + 1 || (extent(axes_ - 1).is_const() && extent(axes_ - 1).constant_value() % 64 == 0);
+    RowShape shape;
+    shape.total = extent_of(block_, rank_, axes_);
+    shape.along_row = along && grouped && !trees;
+    shape.lanes = shape.along_row ? plan_.lanes : scope.lanes();
+    RowStage stage{s, accumulator, shape, {}};
+    for (const atlas::Reduction& r : s.reductions) stage.reducers.push_back(Reducer::make(scope, r, shape));
+    scope.seek();
+    Value* count = shape.along_row ? groups(scope, stage) : elements(scope, stage);
+    for (size_t r = 0; r < stage.reducers.size(); ++r)
+      scope.set_accumulator(accumulator + static_cast<int>(r), stage.reducers[r]->finish(scope, count));
+    scope.seek();
+  }
+
+  struct RowStage {
+    const Stage& stage;
+    int accumulator;
+    RowShape shape;
+    std::vector<std::unique_ptr<Reducer>> reducers;
+  };
+
+  void update(Scope& scope, RowStage& stage, int copy, Value* position, Value* lanes_mask) {
+    std::vector<LaneValue> values = emit_body(scope, stage.stage.body);
+    for (size_t r = 0; r < stage.reducers.size(); ++r) {
+      const atlas::Reduction& what = stage.stage.reductions[r];
+      LaneValue reported = what.position == atlas::no_value ? LaneValue{} : values[what.position];
+      stage.reducers[r]->update(scope, copy, values[what.value], reported, position, lanes_mask);
+    }
+  }
+
+  void advance_all(Scope& scope, RowStage& stage, Value* count) {
+    for (auto& r : stage.reducers) r->advance(scope, count);
+    scope.seek();
+  }
+
+  /// One row element after the other; returns their number.
+  Value* elements(Scope& scope, RowStage& stage) {
+    llvm::AllocaInst* counter = k_.slot(ir_.getInt64Ty(), "position");
+    ir_.CreateStore(k_.i64(0), counter);
+    row_loops(scope, rank_, axes_, [&](Scope& row) {
+      row.seek();
+      Value* position = ir_.CreateLoad(ir_.getInt64Ty(), counter);
+      update(row, stage, 0, position, nullptr);
+      row.seek();
+      Value* next = ir_.CreateAdd(position, k_.i64(1));
+      ir_.CreateStore(next, counter);
+      advance_all(row, stage, next);
+    });
+    scope.seek();
+    return ir_.CreateLoad(ir_.getInt64Ty(), counter);
+  }
+
+  /// Vectors along the row, in groups of 64 elements; returns the number of elements.
+  Value* groups(Scope& scope, RowStage& stage) {
+    int axis = axes_ - 1;
+    bool several = axes_ > rank_ + 1;
+    llvm::AllocaInst* counter = several ? k_.slot(ir_.getInt64Ty(), "position") : nullptr;
+    if (counter) ir_.CreateStore(k_.i64(0), counter);
+    Value* total = nullptr;
+    row_loops(scope, rank_, axis, [&](Scope& row) {
+      Value* n = emit_expr(row, extent(axis)).v;
+      row.seek();
+      Value* before = counter ? static_cast<Value*>(ir_.CreateLoad(ir_.getInt64Ty(), counter)) : k_.i64(0);
+      Value* whole = ir_.CreateAnd(n, k_.i64(-64));
+      emit_loop(row, k_.i64(0), whole, k_.i64(64), at_least_one(axis) && extent(axis).constant_value() >= 64,
+                [&](Scope& round, Value* i) {
+                  // With a constant extent every element exists, or none does; the tail shares the invariants otherwise.
+                  if (at_least_one(axis)) round.make_certain();
+                  Value* position = ir_.CreateAdd(before, i);
+                  group(round, stage, axis, i, position, nullptr);
+                  advance_all(round, stage, ir_.CreateAdd(position, k_.i64(64)));
+                });
+      row.seek();
+      if (counter) {
+        ir_.CreateStore(ir_.CreateAdd(before, n), counter);
+        return;
+      }
+      total = n;
+      emit_if(row, ir_.CreateICmpSLT(whole, n), [&](Scope& rest) {
+        group(rest, stage, axis, whole, whole, ir_.CreateSub(n, whole));
+      });
+    });
+    scope.seek();
+    return counter ? ir_.CreateLoad(ir_.getInt64Ty(), counter) : total;
+  }
+
+  /// The vectors of one group that begins at coordinate i; `left` (or null): how many of its elements exist.
+  void group(Scope& scope, RowStage& stage, int axis, Value* i, Value* position, Value* left) {
+    const int lanes = plan_.lanes;
+    for (int c = 0; c < 64 / lanes; ++c) {
+      auto vector = [&](Scope& s) {
+        Scope copy(s, false);
+        copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * lanes)) : i);
+        Value* some = left ? mask(c ? ir_.CreateSub(left, k_.i64(c * lanes)) : left) : nullptr;
+        copy.set_lanes(axis, lanes, some);
+        Value* where = c ? ir_.CreateAdd(position, k_.i64(c * lanes)) : position;
+        update(copy, stage, c, where, some);
+        copy.seek();
+        s.move_to(ir_.GetInsertBlock());
+      };
+      if (left && c > 0)
+        emit_if(scope, ir_.CreateICmpSGT(left, k_.i64(c * lanes)), vector);
+      else
+        vector(scope);
+      scope.seek();
+    }
+  }
+
+  Kernel& k_;
+  llvm::IRBuilder<>& ir_;
+  const atlas::LoopBlock& block_;
+  LoopPlan plan_;
+  int rank_, axes_;
+  bool points_only_ = false;
+  std::vector<int> first_accumulator_;
+};
+
+}  // namespace
+
+void emit_loop_block(Kernel& k) { LoopEmitter(k).run(); }
+
+}  // namespace hologram::codegen

@@ -1,0 +1,83 @@
+// codegen/target.cpp: the instruction-set levels and what this machine runs.
+#include <cstdlib>
+
+#include "base/error.h"
+#include "codegen/codegen.h"
+
+namespace hologram::codegen {
+namespace {
+
+constexpr const char* sse42_features =
+    "+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+x87,+64bit,+crc32";
+constexpr const char* avx2_features =
+    "+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+x87,+64bit,+crc32,"
+    "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+xsave";
+constexpr const char* avx512_features =
+    "+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+x87,+64bit,+crc32,"
+    "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+xsave,"
+    "+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,+evex512,-prefer-256-bit";
+
+bool runs_here(Isa isa) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  switch (isa) {
+    case Isa::sse42:
+      return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+    case Isa::avx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+             __builtin_cpu_supports("f16c");
+    case Isa::avx512:
+      return runs_here(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl");
+    case Isa::neon:
+      return false;
+  }
+  return false;
+#elif defined(__aarch64__)
+  return isa == Isa::neon;
+#else
+  (void)isa;
+  return false;
+#endif
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) {
+  constexpr std::string_view names[] = {"sse42", "avx2", "avx512", "neon"};
+  return names[static_cast<size_t>(isa)];
+}
+
+Target generic_target(Isa isa) {
+  switch (isa) {
+    case Isa::sse42:
+      return {isa, "x86-64-v2", sse42_features, 16};
+    case Isa::avx2:
+      return {isa, "x86-64-v3", avx2_features, 32};
+    case Isa::avx512:
+      return {isa, "x86-64-v4", avx512_features, 64};
+    case Isa::neon:
+      return {isa, "generic", "+neon,+fp-armv8", 16};
+  }
+  fail(ErrorCode::internal, "internal error in generic_target");
+}
+
+Target host_target() {
+  constexpr Isa best_first[] = {Isa::avx512, Isa::avx2, Isa::sse42, Isa::neon};
+  if (const char* wanted = std::getenv("HOLOGRAM_CPU_ISA"); wanted && *wanted) {
+    std::string_view name = wanted;
+    if (name == "amx") name = "avx512";
+    for (Isa isa : best_first) {
+      if (name != name_of(isa)) continue;
+      if (!runs_here(isa)) fail(ErrorCode::unavailable, "HOLOGRAM_CPU_ISA={}: this machine cannot run it", wanted);
+      return generic_target(isa);
+    }
+    fail(ErrorCode::invalid_argument, "HOLOGRAM_CPU_ISA={}: expected sse42, avx2, avx512, amx or neon", wanted);
+  }
+  for (Isa isa : best_first)
+    if (runs_here(isa)) return generic_target(isa);
+  fail(ErrorCode::unavailable, "this processor has neither SSE4.2 nor NEON");
+}
+
+}  // namespace hologram::codegen
