@@ -5,7 +5,8 @@
   python3 tools/minimax.py NAME...     some of them
 
 Needs mpmath and numpy. Each entry of TABLES is a weighted minimax fit: the Remez exchange on a dense grid at 60 digits, then one
-coefficient after the other, from the lowest order up, is rounded to its format and the later ones take up its rounding. Printed: the largest weighted error (as log2) after rounding.
+coefficient after the other, from the lowest order up, is rounded to its format and the later ones take up its rounding;
+f32 ones are then polished by annealing. Printed: the largest weighted error (as log2) after rounding.
 """
 import sys
 
@@ -29,10 +30,9 @@ def grid(lo, hi, n):
     return [p if abs(p) > tiny else tiny for p in pts]
 
 
-def remez(f, powers, weight, xs):
-    """Minimax coefficients for sum c_k x^powers[k] ~ f with error times weight levelled. f, weight: lists over xs."""
-    n = len(powers)
-    basis = [[x**p for p in powers] for x in xs]
+def remez(f, basis, weight, xs):
+    """Minimax coefficients for sum c_k basis[.][k] ~ f with error times weight levelled; all lists over xs."""
+    n = len(basis[0])
     ref = [round(i * (len(xs) - 1) / n) for i in range(n + 1)]
     for _ in range(60):
         a = mp.matrix(n + 1, n + 1)
@@ -65,38 +65,62 @@ def remez(f, powers, weight, xs):
     return c, worst
 
 
-def compensate(delta, power, powers, xs, ws):
-    """Changes of the coefficients of `powers` that make up best (least squares) for -delta x^power."""
-    if not powers or delta == 0:
-        return [mp.mpf(0)] * len(powers)
-    a = np.array([[float(w * x**p) for p in powers] for x, w in zip(xs, ws)])
-    b = np.array([float(w * delta * x**power) for x, w in zip(xs, ws)])
+def round_all(c, basis, weight, fmts):
+    """Rounds c in order; after each one the later ones change so as to make up for it (least squares)."""
+    w = np.array([float(v) for v in weight])[:, None]
+    a = np.array([[float(v) for v in row] for row in basis]) * w
     scale = np.abs(a).max(axis=0)
-    return [mp.mpf(float(v)) for v in np.linalg.lstsq(a / scale, b, rcond=None)[0] / scale]
-
-
-def fit(f, powers, lo, hi, weight=None, fmt="f64", points=None):
-    """Coefficients for f on [lo, hi]; weight 1/f by default. fmt: one format or a list per coefficient."""
-    lo, hi = mp.mpf(lo), mp.mpf(hi)
-    xs = grid(lo, hi, points or max(400, 40 * len(powers)))
-    fs = [f(x) for x in xs]
-    ws = [(1 / abs(f(x)) if weight is None else abs(weight(x))) for x in xs]
-    fmts = [fmt] * len(powers) if isinstance(fmt, str) else list(fmt)
-    c, _ = remez(fs, list(powers), ws, xs)
-    for k in range(len(powers)):
+    for k in range(len(c)):
         rounded = round_to(c[k], fmts[k])
-        later = compensate(c[k] - rounded, powers[k], powers[k + 1:], xs, ws)
-        c[k] = rounded
-        for j, d in enumerate(later):
-            c[k + 1 + j] += d
-    done = c
-    rest = [f_x - mp.fdot(c, [x**p for p in powers]) for f_x, x in zip(fs, xs)]
-    worst = max(abs(r) * w for r, w in zip(rest, ws))
-    return done, worst
+        delta, c[k] = c[k] - rounded, rounded
+        if k + 1 < len(c) and delta != 0:
+            later = np.linalg.lstsq(a[:, k + 1:] / scale[k + 1:], a[:, k] * float(delta), rcond=None)[0]
+            for j, d in enumerate(later / scale[k + 1:]):
+                c[k + 1 + j] += mp.mpf(float(d))
+    return c
+
+
+def polish(c, fs, basis, weight, steps=60000):
+    """Simulated annealing over neighbouring f32 coefficients; the first one stays."""
+    a = np.array([[float(v) for v in row] for row in basis])
+    f, w = (np.array([float(v) for v in part]) for part in (fs, weight))
+    error = lambda k: np.abs((f - a @ k.astype(float)) * w).max()
+    rng = np.random.default_rng(1)
+    now = best = np.array([float(v) for v in c], np.float32)
+    e_now = e_best = error(now)
+    heat = e_best / 20
+    for step in range(steps):
+        trial = now.copy()
+        for k in rng.integers(1, len(c), rng.integers(1, 4)):
+            trial[k] = np.nextafter(trial[k], np.float32(rng.choice([-9, 9])))
+        e = error(trial)
+        if e < e_now or rng.random() < np.exp((e_now - e) / (heat * (1 - step / (steps + 1)))):
+            now, e_now = trial, e
+        if e < e_best:
+            best, e_best = trial, e
+    return [mp.mpf(float(v)) for v in best]
+
+
+def points(lo, hi, n):
+    return grid(mp.mpf(lo), mp.mpf(hi), max(400, 40 * n))
+
+
+def fit(f, powers, lo, hi, weight=None, fmt="f64"):
+    """Coefficients for f on [lo, hi] and the largest weighted error; weight 1/f by default."""
+    xs = points(lo, hi, len(powers))
+    fs = [f(x) for x in xs]
+    ws = [(1 / abs(v) if weight is None else abs(weight(x))) for x, v in zip(xs, fs)]
+    basis = [[x**p for p in powers] for x in xs]
+    c, _ = remez(fs, basis, ws, xs)
+    c = round_all(c, basis, ws, [fmt] * len(c))
+    if fmt == "f32":
+        c = polish(c, fs, basis, ws)
+    return c, max(abs(v - mp.fdot(c, row)) * w for v, row, w in zip(fs, basis, ws))
 
 
 def literal(c, fmt):
-    return float(c).hex() + ("f" if fmt == "f32" else "")
+    mantissa, exponent = float(c).hex().split("p")
+    return mantissa.rstrip("0").rstrip(".") + "p" + exponent + ("f" if fmt == "f32" else "")
 
 
 TABLES = {}
@@ -108,14 +132,17 @@ def poly(name, f, powers, lo, hi, weight=None, fmt="f64"):
 
 def run(name):
     f, kw = TABLES[name]
-    fmt = kw["fmt"]
     c, worst = fit(f, **kw)
     lo, hi = (mp.nstr(mp.mpf(kw[k]), 5) for k in ("lo", "hi"))
     print(f"// on [{lo}, {hi}], weighted error 2^{mp.nstr(mp.log(worst, 2), 4)}")
+    print_array(name, c, kw["fmt"])
+
+
+def print_array(name, c, fmt):
     text = f"inline constexpr std::array<{'float' if fmt == 'f32' else 'double'}, {len(c)}> {name}{{"
     line = ""
     for k, x in enumerate(c):
-        item = literal(x, fmt).replace("0000000p", "p") + ("};" if k == len(c) - 1 else ",")
+        item = literal(x, fmt) + ("};" if k == len(c) - 1 else ",")
         if len(line or text) + 1 + len(item) > 100:
             print(line or text)
             line = "    " + item
@@ -142,6 +169,7 @@ H = mp.log(2) / 2 * (1 + mp.mpf(2) ** -10)  # half of ln 2 and a little, for the
 # exp: e^r = 1 + r + r^2 c(r); the second pair levels the error relative to e^r - 1
 expc = lambda r: (mp.expm1(r) - r) / r**2
 poly("exp_f32", expc, range(0, 5), -H, H, lambda r: r**2 / mp.exp(r), "f32")
+poly("exp_shifted_f32", expc, range(0, 5), "-0.288", "0.4058", lambda r: r**2 / mp.exp(r), "f32")
 poly("exp_f64", expc, range(0, 10), -H, H, lambda r: r**2 / mp.exp(r))
 poly("expm1_f32", expc, range(0, 6), -H, H, lambda r: r**2 / mp.expm1(r), "f32")
 poly("expm1_f64", expc, range(0, 11), -H, H, lambda r: r**2 / mp.expm1(r))
@@ -149,7 +177,7 @@ poly("expm1_f64", expc, range(0, 11), -H, H, lambda r: r**2 / mp.expm1(r))
 poly("exp2_f32", lambda r: (mp.expm1(r * mp.log(2)) - r * mp.log(2)) / r**2, range(0, 5), "-0.5", "0.5",
      lambda r: r**2 / 2**r, "f32")
 # log(1 + f) = f - f^2/2 + f^3 c(f)
-poly("log_f32", lambda f: (mp.log1p(f) - f + f * f / 2) / f**3, range(0, 8), sqrt(0.5) - 1, sqrt(2) - 1,
+poly("log_f32", lambda f: (mp.log1p(f) - f + f * f / 2) / f**3, range(0, 8), mp.mpf(-1) / 3, mp.mpf(1) / 3,
      lambda f: f**3 / mp.log1p(f), "f32")
 # log((1 + s)/(1 - s)) = 2 s + s z c(z), z = s^2; tail: the same beyond 2/3 z
 Z = ((sqrt(2) - 1) / (sqrt(2) + 1)) ** 2 * mp.mpf("1.001")
@@ -157,7 +185,7 @@ atl = lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z
 poly("log_f64", atl, range(0, 7), 0, Z, lambda z: z)
 poly("log_tail_f64", lambda z: (atl(z) - mp.mpf(2) / 3) / z, range(0, 7), 0, Z, lambda z: z**2)
 # tanh x = x + x z c(z), z = x^2
-poly("tanh_f32", lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 7), 0, "0.7",
+poly("tanh_f32", lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 7), 0, "1.0",
      lambda z: z * mp.sqrt(z) / mp.tanh(mp.sqrt(z)), "f32")
 # sin x = x + x z c(z), cos x = 1 - z/2 + z^2 c(z) up to a quarter of pi
 Q = (mp.pi / 4) ** 2 * mp.mpf("1.001")
@@ -173,12 +201,12 @@ T = (sqrt(2) - 1) ** 2 * mp.mpf("1.001")
 poly("atan_f64", lambda z: (mp.atan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 11), 0, T, lambda z: z)
 # m^(-1/3) on [1, 2]
 poly("cbrt_f64", lambda m: mp.cbrt(m) ** -1, range(0, 6), 1, 2)
-# erf x = x + x c(z) up to 0.93 (f32) and 1 (f64)
+# erf x = x + x c(z) up to 0.85 (f32) and 1 (f64)
 erfs = lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1
-poly("erf_f32", erfs, range(0, 6), 0, "0.87", lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), "f32")
+poly("erf_f32", erfs, range(0, 6), 0, "0.73", lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), "f32")
 poly("erf_f64", erfs, range(0, 13), 0, "1.0001", lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)))
 # erf a = 1 - exp(-a - a c(a)) beyond
-poly("erf_tail_f32", lambda a: -mp.log(mp.erfc(a)) / a - 1, range(0, 7), "0.92", "4.0",
+poly("erf_tail_f32", lambda a: -mp.log(mp.erfc(a)) / a - 1, range(0, 7), "0.84", "4.0",
      lambda a: a * mp.erfc(a) / mp.erf(a), "f32")
 
 
@@ -196,19 +224,15 @@ poly("erfcx_f64", erfcx_t, range(0, 23), -1, "0.7501")
 poly("erfcx_short_f64", erfcx_t, range(0, 12), -1, (mp.mpf(11) - 4) / 15)
 
 
-def mills(k):
-    """Phi(-a) exp(a^2/2) (a + k) over t = 1 - 2 k/(a + k)."""
-
-    def f(t):
-        a = k * (1 + t) / (1 - t)
-        return erfcx(a / sqrt(2)) / 2 * (a + k)
-
-    return f
 
 
-# gelu: Phi(-a) = exp(-a^2/2) c(t) / (a + k), t = 1 - 2 k/(a + k)
-K = mp.mpf("2.75")
-poly("gelu_f32", mills(K), range(0, 9), -1, (mp.mpf("14.7") - K) / (mp.mpf("14.7") + K), None, "f32")
+def mills_t(t):
+    a = mp.mpf("2.5") * (1 + t) / (1 - t)
+    return erfcx(a / sqrt(2)) / 2 * (a + mp.mpf("2.5"))
+
+
+# gelu: Phi(-a) = exp(-a^2/2) c(t) / (a + 2.5), t = (a - 2.5)/(a + 2.5)
+poly("gelu_f32", mills_t, range(0, 11), -1, mp.mpf("12.3") / mp.mpf("17.3"), None, "f32")
 # lgamma(2 + t) = t c(t); Stirling: lgamma z = (z - 1/2) log z - z + log(2 pi)/2 + c(1/z^2)/z for z >= 8
 poly("lgamma_f64", lambda t: mp.loggamma(2 + t) / t, range(0, 19), "-0.5001", "0.5001")
 

@@ -30,7 +30,7 @@ F erfc_positive(F a) {
   F x = at_least(-square.hi, exp_low<double>);
   auto [magic, after] = wide_scale(x);
   auto [r, scale] = exp_argument(x, magic);
-  return (expm1_reduced(r - square.lo) + 1.0) * ratio * scale * after;
+  return fma(expm1_reduced(r - square.lo), ratio, ratio) * scale * after;
 }
 
 template <bool precise = true, class F>
@@ -42,7 +42,7 @@ F erfc(F x) {
   return select(a < 0.5, near, far);
 }
 
-/// erf x = 1 - exp(-a (1 + c(a))) beyond 0.93, in f32.
+/// erf x = 1 - exp(-a (1 + c(a))) beyond 0.85, in f32.
 template <class B>
 Num<B, float> erf(Num<B, float> x) {
   using F = Num<B, float>;
@@ -50,7 +50,7 @@ Num<B, float> erf(Num<B, float> x) {
   F y = fma(polynomial(a, table::erf_tail_f32), -a, -a);
   auto [r, scale] = exp_argument(y, 0);
   F far = fma(expm1_reduced(r), -scale, r.of(1) - scale);
-  return select(abs(x) < 0.93f, erf_central(x), copysign(far, x));
+  return select(abs(x) < 0.85f, erf_central(x), copysign(far, x));
 }
 template <class B>
 Num<B, double> erf(Num<B, double> x) {
@@ -58,18 +58,23 @@ Num<B, double> erf(Num<B, double> x) {
   return select(a < 1.0, erf_central(x), copysign(x.of(1) - erfc_positive<true>(a), x));
 }
 
-/// x Phi(x) = x exp(-x^2/2) c(t) / (a + k) for x < 0; for x > 0 that is what is missing to x.
+/// x Phi(x) = x exp(-x^2/2) c(t) / (a + 2.5) for x < 0, a = -x; for x > 0 the same of -x is what is
+/// missing to x. What the square, the quotient and its product with c round away is kept.
 template <class B>
 Num<B, float> gelu(Num<B, float> x) {
   using F = Num<B, float>;
   F xc = at_most(at_least(x, -15.0f), 15.0f);
   F a = abs(xc);
-  F d = 1.0f / (a + 2.75f);
-  F c = polynomial(fma(d, -5.5f, 1.0f), table::gelu_f32);
+  F s = a + 2.5f, d = 1.0f / s;
+  F s_low = a - (s - 2.5f);
+  F c = horner(fma(d, -5.0f, 1.0f), table::gelu_f32);
+  F ratio = d * c;
+  F quotient_low = fma(-d, s, 1.0f) - d * s_low;
+  F ratio_low = fma(d, c, -ratio) + ratio * quotient_low;
   F half = xc * -0.5f;
   F hi = half * xc, lo = fma(half, xc, -hi);
   auto [r, scale] = exp_argument(hi, 64);
-  F y = (expm1_reduced(r + lo) + 1.0f) * (c * d);
+  F y = fma(ratio, expm1_reduced(r + lo), ratio_low) + ratio;
   y = y * (xc * scale) * 0x1p-64f;
   y = select(x < 0.0f, y, x - y);
   return select(x == x.of(-Format<float>::infinity), Format<float>::nan, y);
@@ -90,7 +95,8 @@ Num<B, double> gelu(Num<B, double> x) {
   F half = xc * -0.5;
   Double<F> p = exact_product(half, xc);
   auto [r, scale] = exp_argument(p.hi, 256);
-  F y = (expm1_reduced(r + p.lo) + 1.0) * (ratio * 0.5);
+  ratio = ratio * 0.5;
+  F y = fma(expm1_reduced(r + p.lo), ratio, ratio);
   y = y * (xc * scale) * 0x1p-256;
   y = select(x < 0.0, y, x - y);
   return select(x == x.of(-Format<double>::infinity), Format<double>::nan, y);

@@ -99,16 +99,29 @@ F exp_sum(F x, F low) {
   x = at_most(at_least(x, exp_low<T>), exp_high<T>);
   auto [magic, after] = wide_scale(x);
   auto [r, scale] = exp_argument(x, magic);
-  return (expm1_reduced(r + low) + T(1)) * scale * after;
+  return fma(expm1_reduced(r + low), scale, scale) * after;
 }
 
-template <class F>
-F exp(F x) {
-  using T = ScalarOf<F>;
-  x = at_most(at_least(x, exp_low<T>), exp_high<T>);
+/// In f32 the argument is reduced to [log(3/4), log(3/2)], where r and e^r - 1 round well below the
+/// sum.
+template <class B>
+Num<B, float> exp(Num<B, float> x) {
+  using Fm = Format<float>;
+  x = at_most(at_least(x, exp_low<float>), exp_high<float>);
+  auto [magic, after] = wide_scale(x);
+  auto t = fma(x, Fm::log2e, -0.085f) + magic;
+  auto n = t - magic;
+  auto r = fma(n, -Fm::ln2_lo, fma(n, -Fm::ln2_hi, x));
+  auto q = fma(polynomial(r, table::exp_shifted_f32), r * r, r);
+  auto scale = from_bits<float>(to_bits(t) << Fm::fraction_bits);
+  return fma(q, scale, scale) * after;
+}
+template <class B>
+Num<B, double> exp(Num<B, double> x) {
+  x = at_most(at_least(x, exp_low<double>), exp_high<double>);
   auto [magic, after] = wide_scale(x);
   auto [r, scale] = exp_argument(x, magic);
-  return (expm1_reduced(r) + T(1)) * scale * after;
+  return fma(expm1_reduced(r), scale, scale) * after;
 }
 
 template <class F>
@@ -122,11 +135,11 @@ F exp2(F x) {
   F scale = from_bits<T>(to_bits(t) << Fm::fraction_bits);
   if constexpr (sizeof(T) == 4) {
     F tail = fma(r * r, polynomial(r, table::exp2_f32), r * Fm::ln2_lo);
-    return (fma(r, Fm::ln2_hi, tail) + T(1)) * scale * after;
+    return fma(fma(r, Fm::ln2_hi, tail), scale, scale) * after;
   } else {
     F y = r * Fm::ln2_hi;
     F low = fma(r, Fm::ln2_lo, fma(r, Fm::ln2_hi, -y));
-    return (expm1_reduced(y) + low + T(1)) * scale * after;
+    return fma(expm1_reduced(y) + low, scale, scale) * after;
   }
 }
 
@@ -144,7 +157,7 @@ F expm1(F x) {
   auto [q, q_low] = fast_sum(main, fma(expm1_coefficient<true>(r), r * r, rest));
   F below = half - T(0.5);
   F y = fma(half, q, below);
-  F y_low = fma(half, q, below - y);
+  F y_low = fma(half, q, below - y) + ((half - below) - T(0.5));
   y = (y + fma(half, q_low, y_low)) * T(2);
   return select(abs(x) < (sizeof(T) == 4 ? T(0x1p-25) : T(0x1p-54)), x, y);
 }
@@ -162,9 +175,8 @@ F sigmoid(F x) {
   F one = choose(large, x, single ? T(0x1p-64) : T(0x1p-128), T(1));
   auto [r, scale] = exp_argument(y, choose(large, x, magic - (single ? 64 : 128), magic));
   F q = expm1_reduced(r);
-  F whole = one + scale;
-  F d = fma(scale, q, whole);
-  F d_low = fma(scale, q, whole - d);
+  F d = fma(scale, q, one + scale);
+  F d_low = fma(scale, q, one - (d - scale));
   F inverse = T(1) / d;
   F residual = fma(-inverse, d_low, fma(-inverse, d, T(1)));
   return fma(residual, inverse, inverse) * one;
@@ -179,7 +191,7 @@ Num<B, float> tanh(Num<B, float> x) {
   auto [r, scale] = exp_argument(at_most(abs(x) * 2.0f, 19.0f), 0);
   F d = fma(scale, expm1_reduced(r), scale + 1.0f);
   F far = r.of(1) - 2.0f / d;
-  return select(abs(x) < 0.8f, near, copysign(far, x));
+  return select(abs(x) < 1.0f, near, copysign(far, x));
 }
 template <class B>
 Num<B, double> tanh(Num<B, double> x) {
@@ -207,7 +219,7 @@ template <class F>
 F cosh(F x) {
   F a = at_most(abs(x), 710.6);
   auto [r, quarter] = exp_argument(a, -2);
-  F half = (expm1_reduced(r) + 1.0) * quarter * 2.0;  // e^a / 2
+  F half = fma(expm1_reduced(r), quarter, quarter) * 2.0;  // e^a / 2
   return half + 0.25 / half;
 }
 

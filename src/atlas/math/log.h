@@ -32,15 +32,17 @@ template <>
 inline constexpr LogBase<double> base_10<double>{0x1.34413509f78p-2, 0x1.fef311f12b358p-46,
                                                  0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57};
 
-/// x = 2^exponent (1 + f) with 1 + f in [sqrt(1/2), sqrt 2).
+/// x = 2^exponent (1 + f) with 1 + f in [2/3, 4/3) or [sqrt(1/2), sqrt 2).
 template <class F>
 struct LogArgument {
   F exponent, f;
 };
 
+/// The bits of the least significand taken: 2/3 in f32, where log(1 + f) is a series in f,
+/// sqrt(1/2) in f64, where it is one in f/(2 + f).
 template <class T>
-inline constexpr IntOf<T> sqrt_half_bits = sizeof(T) == 4 ? IntOf<T>(0x3f3504f3)
-                                                          : IntOf<T>(0x3fe6a09e667f3bcd);
+inline constexpr IntOf<T> least_bits = sizeof(T) == 4 ? IntOf<T>(0x3f2aaaab)
+                                                      : IntOf<T>(0x3fe6a09e667f3bcd);
 template <class T>
 inline constexpr IntOf<T> fraction_mask = (IntOf<T>(1) << Format<T>::fraction_bits) - 1;
 
@@ -64,40 +66,38 @@ LogArgument<F> log_argument(F x) {
   constexpr T up = sizeof(T) == 4 ? T(0x1p24) : T(0x1p54);
   auto tiny = x < Fm::min_normal;
   F scaled = select(tiny, x * up, x);
-  auto i = to_bits(scaled) - sqrt_half_bits<T>;
+  auto i = to_bits(scaled) - least_bits<T>;
   F exponent = small_integer<T>(i >> Fm::fraction_bits) +
                choose(tiny, x, sizeof(T) == 4 ? T(-24) : T(-54), T(0));
-  F m = from_bits<T>((i & fraction_mask<T>)+sqrt_half_bits<T>);
+  F m = from_bits<T>((i & fraction_mask<T>)+least_bits<T>);
   return {exponent, m - T(1)};
 }
 
-/// log(1 + f) - f.
+/// scale * (log(1 + f) - f) + lo.
 template <class F>
-F log1p_less_f(F f) {
+F log_tail(F f, ScalarOf<F> scale, F lo) {
   using T = ScalarOf<F>;
   if constexpr (sizeof(T) == 4) {
-    return fma(f, polynomial(f, table::log_f32), T(-0.5)) * (f * f);
+    F square = f * f;
+    if (scale != 1) square = square * scale;
+    return fma(fma(f, polynomial(f, table::log_f32), T(-0.5)), square, lo);
   } else {
     F s = f / (f + T(2)), z = s * s, half = f * f * T(0.5);
-    return fma(s, fma(z, polynomial(z, table::log_f64), half), -half);
+    F tail = fma(s, fma(z, polynomial(z, table::log_f64), half), -half);
+    return scale != 1 ? fma(tail, scale, lo) : tail + lo;
   }
 }
 
-/// exponent * log 2 + log(1 + f + f_low) to the base.
+/// exponent * log 2 + log(1 + f) to the base; `low`, if any, is a small number to add.
 template <class F>
-F log_combine(LogArgument<F> a, const LogBase<ScalarOf<F>>& base, F f_low, bool with_low) {
+F log_combine(LogArgument<F> a, const LogBase<ScalarOf<F>>& base, const F* low = nullptr) {
   auto [k, f] = a;
-  F tail = log1p_less_f(f);
-  F main = f, rest = with_low ? f_low : f - f;
-  if (base.scale_hi != 1) {
-    main = f * base.scale_hi;
-    rest = fma(f, base.scale_hi, -main) + f * base.scale_lo;
-    tail = tail * base.scale_hi;
-  }
+  F main = base.scale_hi != 1 ? f * base.scale_hi : f;
   auto [hi, lo] = fast_sum(k * base.power_hi, main);
   if (base.power_lo != 0) lo = fma(k, base.power_lo, lo);
-  if (with_low || base.scale_hi != 1) lo = lo + rest;
-  return hi + (tail + lo);
+  if (base.scale_hi != 1) lo = lo + fma(f, base.scale_lo, fma(f, base.scale_hi, -main));
+  if (low) lo = lo + *low;
+  return hi + log_tail(f, base.scale_hi, lo);
 }
 
 /// What a logarithm gives at 0, below 0, at infinity and for NaN.
@@ -111,7 +111,7 @@ F log_special(F x, F y) {
 
 template <class F>
 F log_of(F x, const LogBase<ScalarOf<F>>& base) {
-  return log_special(x, log_combine(log_argument(x), base, x, false));
+  return log_special(x, log_combine(log_argument(x), base));
 }
 
 template <class F>
@@ -132,14 +132,15 @@ F log1p(F x) {
   using T = ScalarOf<F>;
   using Fm = Format<T>;
   auto [u, u_low] = exact_sum(x, x.of(1));
-  auto i = to_bits(u) - sqrt_half_bits<T>;
+  auto i = to_bits(u) - least_bits<T>;
   auto e = i >> Fm::fraction_bits;
-  F m = from_bits<T>((i & fraction_mask<T>)+sqrt_half_bits<T>);
+  F m = from_bits<T>((i & fraction_mask<T>)+least_bits<T>);
   // u_low scaled as u was, by 2^(1 - e) / 2 since e may be one above the largest exponent
   constexpr IntOf<T> two = IntOf<T>(Fm::bias + 1) << Fm::fraction_bits;
   F scale = from_bits<T>(e.of(two) - (e << Fm::fraction_bits));
   auto [f, f_low] = exact_sum(m - T(1), u_low * T(0.5) * scale);
-  F y = log_combine({small_integer<T>(e), f}, natural<T>, f_low, true);
+  F low = fma(-f, f_low, f_low);  // f_low / (1 + f)
+  F y = log_combine({small_integer<T>(e), f}, natural<T>, &low);
   y = select(x < Fm::infinity, y, x);
   y = select(x <= T(-1), choose(x < T(-1), x, Fm::nan, -Fm::infinity), y);
   return select(abs(x) < (sizeof(T) == 4 ? T(0x1p-25) : T(0x1p-54)), x, y);

@@ -180,18 +180,33 @@ Num<B, T> at_most(Num<B, T> x, Plain<T> hi) {
   return select(x > hi, hi, x);
 }
 
-/// c[0] + c[1] x + c[2] x^2 + …, as Estrin's tree: the shortest chain of dependent operations.
+/// c[0] + c[1] x + c[2] x^2 + … by Horner's rule: the fewest operations and roundings, one long
+/// chain.
+template <class B, class T, size_t N>
+Num<B, T> horner(Num<B, T> x, const std::array<T, N>& c) {
+  Num<B, T> y = fma(x, c[N - 1], c[N - 2]);
+  for (size_t i = N - 2; i-- > 0;) y = fma(y, x, c[i]);
+  return y;
+}
+
+/// The same with shorter chains: Horner's rule in x^2 on pairs of terms, for more than eight in x^4
+/// on fours.
 template <class B, class T, size_t N>
 Num<B, T> polynomial(Num<B, T> x, const std::array<T, N>& c) {
-  std::array<Num<B, T>, (N + 1) / 2> level;
-  for (size_t i = 0; i < N / 2; ++i) level[i] = fma(x, c[2 * i + 1], c[2 * i]);
-  if constexpr (N % 2 != 0) level[N / 2] = x.of(c[N - 1]);
-  for (size_t n = (N + 1) / 2; n > 1; n = (n + 1) / 2) {
-    x = x * x;
-    for (size_t i = 0; i < n / 2; ++i) level[i] = fma(level[2 * i + 1], x, level[2 * i]);
-    if (n % 2 != 0) level[n / 2] = level[n - 1];
+  constexpr size_t step = N > 8 ? 4 : 2;
+  Num<B, T> square = x * x, power = step == 4 ? square * square : square;
+  auto pair = [&](size_t i) { return i + 1 < N ? fma(x, c[i + 1], c[i]) : x.of(c[i]); };
+  auto block = [&](size_t i) {
+    if (step == 2 || i + 2 >= N) return pair(i);
+    return fma(pair(i + 2), square, pair(i));
+  };
+  size_t i = (N - 1) / step * step;
+  Num<B, T> y = block(i);
+  while (i > 0) {
+    i -= step;
+    y = fma(y, power, block(i));
   }
-  return level[0];
+  return y;
 }
 
 /// An unevaluated sum hi + lo with |lo| at most half a unit in the last place of hi.

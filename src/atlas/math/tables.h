@@ -6,16 +6,19 @@
 namespace hologram::atlas::math::table {
 
 // on [-0.34691, 0.34691], weighted error 2^-28.23
-inline constexpr std::array<float, 5> exp_f32{0x1.fffffcp-2f, 0x1.555490p-3f, 0x1.5558a2p-5f,
-                                              0x1.123ac6p-7f, 0x1.6a5deep-10f};
+inline constexpr std::array<float, 5> exp_f32{0x1.fffffcp-2f, 0x1.55549p-3f, 0x1.55589ep-5f,
+                                              0x1.123ab6p-7f, 0x1.6a5e8cp-10f};
+// on [-0.288, 0.4058], weighted error 2^-28.35
+inline constexpr std::array<float, 5> exp_shifted_f32{
+    0x1.000006p-1f, 0x1.5554d4p-3f, 0x1.554432p-5f, 0x1.11f3cep-7f, 0x1.7fa9f6p-10f};
 // on [-0.34691, 0.34691], weighted error 2^-57.87
 inline constexpr std::array<double, 10> exp_f64{
     0x1.000000000000ap-1,  0x1.55555555554fcp-3,  0x1.5555555550681p-5,  0x1.1111111127209p-7,
     0x1.6c16c1848ae9bp-10, 0x1.a01a012dfa178p-13, 0x1.a019991c9b5aap-16, 0x1.71df1c90c4674p-19,
     0x1.28ae429bb4eb4p-22, 0x1.ad8e461c38da2p-26};
-// on [-0.34691, 0.34691], weighted error 2^-30.98
-inline constexpr std::array<float, 6> expm1_f32{0x1.000000p-1f, 0x1.555554p-3f,  0x1.5554f0p-5f,
-                                                0x1.111306p-7f, 0x1.6d438cp-10f, 0x1.9e0ce2p-13f};
+// on [-0.34691, 0.34691], weighted error 2^-31.0
+inline constexpr std::array<float, 6> expm1_f32{0x1p-1f,        0x1.555554p-3f,  0x1.5554fp-5f,
+                                                0x1.111316p-7f, 0x1.6d4396p-10f, 0x1.9e0c3cp-13f};
 // on [-0.34691, 0.34691], weighted error 2^-61.52
 inline constexpr std::array<double, 11> expm1_f64{0x1p-1,
                                                   0x1.5555555555559p-3,
@@ -29,24 +32,24 @@ inline constexpr std::array<double, 11> expm1_f64{0x1p-1,
                                                   0x1.af5f5dd0cd0a1p-26,
                                                   0x1.1f1a594658e8bp-29};
 // on [-0.5, 0.5], weighted error 2^-28.26
-inline constexpr std::array<float, 5> exp2_f32{0x1.ebfbdcp-3f, 0x1.c6af88p-5f, 0x1.3b2ddcp-7f,
-                                               0x1.5f041ap-10f, 0x1.416f8ap-13f};
-// on [-0.29289, 0.41421], weighted error 2^-27.35
-inline constexpr std::array<float, 8> log_f32{0x1.555554p-2f,  -0x1.000226p-2f, 0x1.99a020p-3f,
-                                              -0x1.547290p-3f, 0x1.22d8c8p-3f,  -0x1.0d8190p-3f,
-                                              0x1.056148p-3f,  -0x1.38d3dap-4f};
+inline constexpr std::array<float, 5> exp2_f32{0x1.ebfbdcp-3f, 0x1.c6af88p-5f, 0x1.3b2ddap-7f,
+                                               0x1.5f0416p-10f, 0x1.41705cp-13f};
+// on [-0.33333, 0.33333], weighted error 2^-27.67
+inline constexpr std::array<float, 8> log_f32{0x1.555506p-2f,  -0x1.fffefp-3f, 0x1.99d064p-3f,
+                                              -0x1.559ddap-3f, 0x1.1ed3fep-3f, -0x1.f30f7p-4f,
+                                              0x1.1e731cp-3f,  -0x1.080a9cp-3f};
 // on [0.0, 0.029467], weighted error 2^-58.48
 inline constexpr std::array<double, 7> log_f64{
     0x1.5555555555593p-1, 0x1.999999997fa55p-2, 0x1.2492494221c2dp-2, 0x1.c71c51e0cb89dp-3,
-    0x1.7466477e6457ap-3, 0x1.39a0d5dc5d9d0p-3, 0x1.2f0eb1b3aec81p-3};
+    0x1.7466477e6457ap-3, 0x1.39a0d5dc5d9dp-3,  0x1.2f0eb1b3aec81p-3};
 // on [0.0, 0.029467], weighted error 2^-65.27
 inline constexpr std::array<double, 7> log_tail_f64{
     0x1.9999999999b33p-2, 0x1.2492492457799p-2, 0x1.c71c722deb7b3p-3, 0x1.745ce9b454075p-3,
     0x1.3b1ef4c5f04e4p-3, 0x1.0f7f1856613b9p-3, 0x1.0e4a77799b2cep-3};
-// on [0.0, 0.7], weighted error 2^-31.08
-inline constexpr std::array<float, 7> tanh_f32{-0x1.555552p-2f, 0x1.111022p-3f,  -0x1.b9ed2cp-5f,
-                                               0x1.641fd8p-6f,  -0x1.13f7c6p-7f, 0x1.686362p-9f,
-                                               -0x1.12ecc0p-11f};
+// on [0.0, 1.0], weighted error 2^-27.68
+inline constexpr std::array<float, 7> tanh_f32{-0x1.55553cp-2f, 0x1.110be6p-3f, -0x1.b96288p-5f,
+                                               0x1.600bd8p-6f,  -0x1.04676p-7f, 0x1.2db7f2p-9f,
+                                               -0x1.7807f8p-12f};
 // on [0.0, 0.61747], weighted error 2^-37.49
 inline constexpr std::array<double, 4> sin_short_f64{-0x1.5555554c68b27p-3, 0x1.11110863b73afp-7,
                                                      -0x1.a00f79c44f033p-13, 0x1.6cd0a8067268bp-19};
@@ -64,9 +67,9 @@ inline constexpr std::array<double, 6> cos_f64{0x1.555555555554bp-5,  -0x1.6c16c
 // on [0.0, 0.2501], weighted error 2^-59.82
 inline constexpr std::array<double, 13> asin_f64{
     0x1.5555555555578p-3, 0x1.333333332df17p-4, 0x1.6db6db722b553p-5, 0x1.f1c71a8ba2c92p-6,
-    0x1.6e8bdfe5e6ba1p-6, 0x1.1c49de0e4179bp-6, 0x1.ca21431479b6ap-7, 0x1.75779741c0e00p-7,
-    0x1.618a80d4113e3p-7, 0x1.e15eb99cbc1bbp-9, 0x1.6500ef5d3f93ap-6, -0x1.59f4faa1ad422p-6,
-    0x1.0be3ea2c69a7bp-5};
+    0x1.6e8bdfe5e6ba1p-6, 0x1.1c49de0e4179bp-6, 0x1.ca21431479b6ap-7, 0x1.75779741c0ep-7,
+    0x1.618a80d4113e3p-7, 0x1.e15eb99cbc1bcp-9, 0x1.6500ef5d3f939p-6, -0x1.59f4faa1ad42p-6,
+    0x1.0be3ea2c69a7ap-5};
 // on [0.0, 0.17174], weighted error 2^-59.47
 inline constexpr std::array<double, 11> atan_f64{
     -0x1.555555555553dp-2, 0x1.9999999995889p-3, -0x1.24924922ae56ep-3, 0x1.c71c70e66f76cp-4,
@@ -76,46 +79,47 @@ inline constexpr std::array<double, 11> atan_f64{
 inline constexpr std::array<double, 6> cbrt_f64{0x1.c7f378362647bp+0, -0x1.90e78232b4c3ep+0,
                                                 0x1.3e6911742f0e7p+0, -0x1.321cd49631449p-1,
                                                 0x1.3fa3057f5d557p-3, -0x1.16d7935219e38p-6};
-// on [0.0, 0.87], weighted error 2^-25.71
-inline constexpr std::array<float, 6> erf_f32{0x1.06eba6p-3f,  -0x1.8126e0p-2f, 0x1.ce1922p-4f,
-                                              -0x1.b675f4p-6f, 0x1.46b518p-8f,  -0x1.37db6ep-11f};
+// on [0.0, 0.73], weighted error 2^-26.98
+inline constexpr std::array<float, 6> erf_f32{0x1.06eba8p-3f,  -0x1.812722p-2f, 0x1.ce249ap-4f,
+                                              -0x1.b728a8p-6f, 0x1.4b1eacp-8f,  -0x1.4b4256p-11f};
 // on [0.0, 1.0001], weighted error 2^-56.33
 inline constexpr std::array<double, 13> erf_f64{
-    0x1.06eba8214db69p-3,  -0x1.812746b0379fdp-2,  0x1.ce2f21a043610p-4,  -0x1.b82ce312ab112p-6,
+    0x1.06eba8214db69p-3,  -0x1.812746b0379fdp-2,  0x1.ce2f21a04361p-4,   -0x1.b82ce312ab112p-6,
     0x1.565bcd126ea36p-8,  -0x1.c02db492639d8p-11, 0x1.f9a33427efbb6p-14, -0x1.f4d31e020fbbcp-17,
-    0x1.b9ed77fcd9362p-20, -0x1.5f8e7db9273ccp-23, 0x1.fc0f4ad594abbp-27, -0x1.4530631c6aad1p-30,
-    0x1.25fa71e6c6885p-34};
-// on [0.92, 4.0], weighted error 2^-30.34
+    0x1.b9ed77fcd9362p-20, -0x1.5f8e7db9273ccp-23, 0x1.fc0f4ad594abfp-27, -0x1.4530631c6ab11p-30,
+    0x1.25fa71e6c6a8dp-34};
+// on [0.84, 4.0], weighted error 2^-29.46
 inline constexpr std::array<float, 7> erf_tail_f32{
-    0x1.0778dcp-3f, 0x1.45328ep-1f,   0x1.b32568p-4f, -0x1.855122p-6f,
-    0x1.dd6ba8p-9f, -0x1.52795cp-12f, 0x1.78d116p-17f};
+    0x1.076134p-3f, 0x1.454b3ep-1f,   0x1.b1d62ap-4f, -0x1.80b17cp-6f,
+    0x1.cb86f4p-9f, -0x1.2e82d6p-12f, 0x1.038d24p-17f};
 // on [-1.0, 0.7501], weighted error 2^-54.41
 inline constexpr std::array<double, 23> erfcx_f64{
     0x1.3ba5916e9fd7fp+0,   -0x1.1df1ad154a29cp-3,  0x1.f7f5df66fcb25p-7,   0x1.16ecefcfa601bp-4,
     -0x1.9ddb23c3e569bp-4,  0x1.7fee004df77ddp-4,   -0x1.0fb06dfe8c279p-4,  0x1.3079edf9cf401p-5,
     -0x1.096238796f5eap-6,  0x1.49c671a1d5629p-8,   -0x1.8d4aa48f69a5ep-11, -0x1.a1de9180a8f34p-13,
-    0x1.3be10f77435eep-13,  -0x1.99681a8a4046cp-16, -0x1.78b019226599dp-17, 0x1.7f9d3301d81c1p-18,
-    0x1.4555066f5bafbp-22,  -0x1.bf1440489bf0ep-21, 0x1.09b7e64d28252p-24,  0x1.e6c5b3eb62319p-24,
-    -0x1.0e6cb3e78aed8p-27, -0x1.bd4104e7c53dep-27, -0x1.ae7efae031e8cp-30};
+    0x1.3be10f77435eep-13,  -0x1.99681a8a4046cp-16, -0x1.78b019226599fp-17, 0x1.7f9d3301d81bcp-18,
+    0x1.4555066f5bc35p-22,  -0x1.bf1440489be24p-21, 0x1.09b7e64d27b5ep-24,  0x1.e6c5b3eb614dcp-24,
+    -0x1.0e6cb3e78ac0ep-27, -0x1.bd4104e7c0a07p-27, -0x1.ae7efae022e65p-30};
 // on [-1.0, 0.46667], weighted error 2^-30.07
 inline constexpr std::array<double, 12> erfcx_short_f64{
-    0x1.3ba5917106406p+0,  -0x1.1df1af592a4a9p-3, 0x1.f7f5198e006d7p-7,   0x1.16edd182ec270p-4,
+    0x1.3ba5917106406p+0,  -0x1.1df1af592a4a9p-3, 0x1.f7f5198e006d7p-7,   0x1.16edd182ec27p-4,
     -0x1.9dd8095cae6a5p-4, 0x1.7fe33f8feef1ep-4,  -0x1.0fd71e4cda2bdp-4,  0x1.30bce3e64463ep-5,
     -0x1.064274d77c76cp-6, 0x1.4f646d900903fp-8,  -0x1.1874d500a64f6p-10, -0x1.46247073815ecp-11};
-// on [-1.0, 0.68481], weighted error 2^-23.53
-inline constexpr std::array<float, 9> gelu_f32{0x1.701ef2p-1f,  -0x1.e5bd1ap-2f,  0x1.7569e0p-3f,
-                                               -0x1.0f638ep-6f, -0x1.0ce066p-6f,  0x1.a3e8b0p-9f,
-                                               0x1.396a70p-9f,  -0x1.415a46p-12f, -0x1.4e0854p-12f};
+// on [-1.0, 0.71098], weighted error 2^-24.93
+inline constexpr std::array<float, 11> gelu_f32{0x1.69cee6p-1f,   -0x1.bc19cap-2f, 0x1.0e4f8p-3f,
+                                                0x1.2eb602p-7f,   -0x1.0c86eep-6f, -0x1.a76bdcp-10f,
+                                                0x1.4b5e0ep-9f,   0x1.7a1176p-11f, -0x1.3bec04p-12f,
+                                                -0x1.8c9f1cp-13f, -0x1.3b2ab8p-16f};
 // on [-0.5001, 0.5001], weighted error 2^-56.13
 inline constexpr std::array<double, 19> lgamma_f64{
     0x1.b0ee6072093cep-2,   0x1.4a34cc4a60fa7p-2,  -0x1.13e001a5575bbp-4,  0x1.51322ac7d7c97p-6,
     -0x1.e404fc21a1a3ap-8,  0x1.7add6eaea15d1p-9,  -0x1.38ac5c240c06cp-10, 0x1.0b36af1d395e5p-11,
-    -0x1.d3fd5013c53bep-13, 0x1.a127e57ed86d0p-14, -0x1.78dde7ecd0f2dp-15, 0x1.5805f37e50847p-16,
-    -0x1.3cc3f9aa05f62p-17, 0x1.264ec455f617bp-18, -0x1.1195c067d4d79p-19, 0x1.ed0201f220512p-21,
-    -0x1.db7c7a9c9be7ap-22, 0x1.2cf82febef715p-22, -0x1.0a7e64b062f0fp-23};
+    -0x1.d3fd5013c53bep-13, 0x1.a127e57ed86dp-14,  -0x1.78dde7ecd0f2dp-15, 0x1.5805f37e50847p-16,
+    -0x1.3cc3f9aa05f62p-17, 0x1.264ec455f617bp-18, -0x1.1195c067d4d7ap-19, 0x1.ed0201f220511p-21,
+    -0x1.db7c7a9c9be3ap-22, 0x1.2cf82febef71ep-22, -0x1.0a7e64b06300fp-23};
 // on [1.0e-9, 0.015625], weighted error 2^-54.0
 inline constexpr std::array<double, 7> stirling_f64{
-    0x1.5555555555555p-4,  -0x1.6c16c16c109a8p-9,  0x1.a01a015de5230p-11, -0x1.3813321c30c0bp-11,
+    0x1.5555555555555p-4,  -0x1.6c16c16c109a8p-9,  0x1.a01a015de523p-11, -0x1.3813321c30c0bp-11,
     0x1.b920ebf31c5f9p-11, -0x1.ee6dc0e561521p-10, 0x1.467bf5fa50e7cp-8};
 // on [1.0e-9, 0.01], weighted error 2^-54.0
 inline constexpr std::array<double, 7> digamma_f64{
@@ -123,7 +127,7 @@ inline constexpr std::array<double, 7> digamma_f64{
     0x1.f05f5b0df3199p-8, -0x1.55fb1ac1ce158p-6, 0x1.189a9d5f890fcp-4};
 // on [-2.5, 2.5], weighted error 2^-23.35
 inline constexpr std::array<double, 9> erfinv_f64{
-    0x1.805c5e2bb9900p+0,   0x1.f91ec5e312522p-3,  -0x1.11ca4ec1675b3p-8,
+    0x1.805c5e2bb99p+0,     0x1.f91ec5e312522p-3,  -0x1.11ca4ec1675b3p-8,
     -0x1.48a6e2d487e7cp-10, 0x1.ca713607b4363p-13, -0x1.27101c2b966d8p-18,
     -0x1.d9a367f87fef7p-19, 0x1.7112dac39395dp-22, 0x1.ea3f9aa3a5c21p-26};
 // on [-1.7639, 2.1], weighted error 2^-20.42
