@@ -28,6 +28,7 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr auto kAcquire = std::memory_order_acquire;
+constexpr auto kRelease = std::memory_order_release;
 
 /// Calls that can share the workers at one time; more run on their own threads.
 constexpr int kSlots = 64;
@@ -90,7 +91,8 @@ void wake(std::atomic<uint32_t>& word, uint32_t count) noexcept {
 /// stopped since it read the slot and missed the end of the call.
 struct Ticket {
   static constexpr int kChunkBits = 20, kJoinedBits = 8;
-  static constexpr uint32_t kMaxChunks = (1u << kChunkBits) - 2;
+  static constexpr uint32_t kClosed = (1u << kChunkBits) - 1;  // a chunk that no call has
+  static constexpr uint32_t kMaxChunks = kClosed - 1;
   static constexpr uint64_t kJoin = uint64_t{1} << kChunkBits;
   static constexpr uint64_t kCall = uint64_t{1} << (kChunkBits + kJoinedBits);
 
@@ -132,26 +134,29 @@ struct Job {
 class alignas(64) Slot {
  public:
   void open(const Job& job) noexcept {
-    fn_.store(job.fn, kRelaxed);
-    ctx_.store(job.ctx, kRelaxed);
-    bufs_.store(job.bufs, kRelaxed);
-    syms_.store(job.syms, kRelaxed);
-    total_.store(job.total, kRelaxed);
-    grain_.store(job.grain, kRelaxed);
-    chunks_.store(job.chunks, kRelaxed);
-    helpers_.store(job.helpers, kRelaxed);
-    cpu_.store(job.cpu, kRelaxed);
+    // First the ticket becomes one that nobody can claim from: a worker that then reads fields of
+    // the new call (acquire) along with the old call's ticket fails to claim.
+    const uint64_t call = Ticket{ticket_.load(kRelaxed)}.call() + 1;
+    ticket_.store(call * Ticket::kCall + Ticket::kClosed, kRelaxed);
+    fn_.store(job.fn, kRelease);
+    ctx_.store(job.ctx, kRelease);
+    bufs_.store(job.bufs, kRelease);
+    syms_.store(job.syms, kRelease);
+    total_.store(job.total, kRelease);
+    grain_.store(job.grain, kRelease);
+    chunks_.store(job.chunks, kRelease);
+    helpers_.store(job.helpers, kRelease);
+    cpu_.store(job.cpu, kRelease);
     done_.store(0, kRelaxed);
     waiting_.store(0, kRelaxed);
     status_.store(0, kRelaxed);
-    const Ticket last{ticket_.load(kRelaxed)};
-    ticket_.store((last.call() + 1) * Ticket::kCall, std::memory_order_release);
+    ticket_.store(call * Ticket::kCall, kRelease);
   }
 
   Job read() const noexcept {
-    return {fn_.load(kRelaxed),     ctx_.load(kRelaxed),     bufs_.load(kRelaxed),
-            syms_.load(kRelaxed),   total_.load(kRelaxed),   grain_.load(kRelaxed),
-            chunks_.load(kRelaxed), helpers_.load(kRelaxed), cpu_.load(kRelaxed)};
+    return {fn_.load(kAcquire),     ctx_.load(kAcquire),     bufs_.load(kAcquire),
+            syms_.load(kAcquire),   total_.load(kAcquire),   grain_.load(kAcquire),
+            chunks_.load(kAcquire), helpers_.load(kAcquire), cpu_.load(kAcquire)};
   }
 
   Ticket ticket() const noexcept { return {ticket_.load(kAcquire)}; }
