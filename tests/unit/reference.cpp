@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "ir/fold.h"
 #include "ir/scalar.h"
@@ -78,8 +79,14 @@ double function(Op op, double x, double y) {
   }
 }
 
+// The sign of a NaN is no part of its value, but copysign shows it: all NaNs are made the same.
+uint64_t one_nan(DType t, uint64_t bits) {
+  bool nan = is_float(t) && std::isnan(ir::as_double(t, bits));
+  return nan ? ir::bits_of(t, std::numeric_limits<double>::quiet_NaN()) : bits;
+}
+
 uint64_t scalar(Op op, DType type, DType result, std::span<const uint64_t> args) {
-  if (ir::info(op).flags & ir::exact) return ir::eval_scalar(op, type, args, result);
+  if (ir::info(op).flags & ir::exact) return one_nan(result, ir::eval_scalar(op, type, args, result));
   double x = ir::as_double(type, args[0]), y = args.size() > 1 ? ir::as_double(type, args[1]) : 0;
   return ir::bits_of(result, function(op, x, y));
 }
@@ -251,7 +258,7 @@ void leaf(Op op, const Attrs& attrs, Tensor& out) {
   for_each(out.shape, [&](const Index& at) {
     uint64_t coordinate = op == Op::iota ? static_cast<uint64_t>(at[static_cast<size_t>(attrs.ints[0])]) : 0;
     out.bits[n++] = op == Op::constant
-                        ? attrs.bits
+                        ? one_nan(out.dtype, attrs.bits)
                         : ir::eval_scalar(Op::cast, DType::i64, std::array{coordinate}, out.dtype);
   });
 }
