@@ -36,7 +36,7 @@ class ThreadPool {
   /// of it, or `total`. Runs on the calling thread in one piece when total ≤ grain, when only one
   /// thread is allowed, or when called from inside a chunk of any pool.
   ///
-  /// Choose `grain` for 10–30 µs of work: shorter chunks pay for claiming (about 50 ns), longer
+  /// Choose `grain` for 10–30 µs of work: shorter chunks pay for claiming (0.1–0.2 µs), longer
   /// ones make a call wait longer for a preempted worker. Sleeping workers are woken at once for
   /// four chunks or more, for fewer only after the caller has found its first chunk long.
   /// `max_threads` (0: num_threads()) bounds the threads of this call, the caller included.
