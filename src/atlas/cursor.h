@@ -10,10 +10,10 @@
 
 namespace hologram::atlas {
 
-/// A place in a text of lines. `;` starts a comment that runs to the end of the line.
+/// A place in a text of lines. `;` (and `//`, where `slashes` says so) starts a comment that runs to the end of the line.
 class Cursor {
  public:
-  explicit Cursor(std::string_view text) : text_(text) {}
+  explicit Cursor(std::string_view text, bool slashes = false) : text_(text), slashes_(slashes) {}
 
   /// Throws Error(invalid_argument) with line and column.
   template <class... Args>
@@ -72,6 +72,16 @@ class Cursor {
     while (end < text_.size() && word_char(text_[end])) ++end;
     bool digit = end > at_ && std::isdigit(static_cast<unsigned char>(text_[at_]));
     return digit ? std::string_view() : text_.substr(at_, end - at_);
+  }
+
+  /// Letters, digits, '_' and '.'; "" if there is none.
+  std::string_view dotted() {
+    spaces();
+    size_t end = at_;
+    while (end < text_.size() && (word_char(text_[end]) || text_[end] == '.')) ++end;
+    std::string_view w = text_.substr(at_, end - at_);
+    at_ = end;
+    return w;
   }
 
   std::string_view word(std::string_view what) {
@@ -148,7 +158,7 @@ class Cursor {
 
   void spaces() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
-    if (at_ < text_.size() && text_[at_] == ';')
+    if (at_ < text_.size() && (text_[at_] == ';' || (slashes_ && text_.substr(at_, 2) == "//")))
       while (at_ < text_.size() && text_[at_] != '\n') ++at_;
   }
 
@@ -159,6 +169,7 @@ class Cursor {
   }
 
   std::string_view text_;
+  bool slashes_;
   size_t at_ = 0, line_start_ = 0;
   int line_ = 1;
 };

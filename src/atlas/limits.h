@@ -15,7 +15,7 @@ inline constexpr int panel_width = 4096;
 inline constexpr size_t expression_bytes = 8192;
 inline constexpr size_t text_bytes = size_t{64} << 20;
 
-inline constexpr size_t lane_instructions = 1 << 20;
+inline constexpr size_t lane_instructions = 1 << 18;
 inline constexpr size_t labels = 1 << 16;
 inline constexpr size_t label_length = 255;
 
