@@ -34,7 +34,7 @@ class Converter {
   Value* float_to_float(Value* x, DType from, DType to);
   Value* saturate(Value* x, DType to);
   Value* truncate_x86(Value* x, int bits);
-  Value* wrap(Value* x, DType from, DType to);
+  Value* wrap(Value* x, DType to);
   Value* int_to_int(Value* x, DType from, DType to);
 
   Kernel& k_;
@@ -124,7 +124,7 @@ Value* Converter::truncate_x86(Value* x, int bits) {
   return ir_.CreateSelect(fits, r, llvm::ConstantInt::get(ints(bits), uint64_t{1} << (bits - 1)));
 }
 
-Value* Converter::wrap(Value* x, DType from, DType to) {
+Value* Converter::wrap(Value* x, DType to) {
   if (to == DType::u64) {
     // Above 2^63 the f32 difference is exact, so the width of the float does not matter.
     Value* half = llvm::ConstantFP::get(x->getType(), std::ldexp(1.0, 63));
@@ -134,7 +134,6 @@ Value* Converter::wrap(Value* x, DType from, DType to) {
                                   llvm::Constant::getNullValue(ints(64)));
     return ir_.CreateXor(r, top);
   }
-  (void)from;
   bool wide = to == DType::i64 || to == DType::u32 || to == DType::u8;
   Value* r = truncate_x86(x, wide ? 64 : 32);
   return ir_.CreateTrunc(r, type(to));
@@ -147,12 +146,12 @@ Value* Converter::int_to_int(Value* x, DType from, DType to) {
 
 Value* Converter::run(Op how, Value* x, DType from, DType to) {
   if (from == to) return x;
-  if (how == Op::bitcast) return ir_.CreateBitCast(x, type(to));
+  if (how == Op::bitcast) return from == DType::b8 ? ir_.CreateZExt(x, type(to)) : ir_.CreateBitCast(x, type(to));
   if (is_float(from)) {
     if (is_float(to)) return float_to_float(x, from, to);
     x = widen_half(x, from);
     if (to == DType::b8) return ir_.CreateFCmpUNE(x, llvm::Constant::getNullValue(x->getType()));
-    return how == Op::cast ? saturate(x, to) : wrap(x, from, to);
+    return how == Op::cast ? saturate(x, to) : wrap(x, to);
   }
   if (to == DType::b8) return ir_.CreateICmpNE(x, llvm::Constant::getNullValue(x->getType()));
   if (!is_float(to)) return int_to_int(x, from, to);

@@ -1,0 +1,94 @@
+// tests/codegen/run_kernel.h: compiles a program for an instruction set and runs it in chunks on this machine.
+#pragma once
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "atlas/program.h"
+#include "backend/interp/interp.h"
+#include "codegen/codegen.h"
+
+namespace hologram::test {
+
+/// Bytes on a 64-byte boundary, with a guard behind them that nothing may write to.
+class Memory {
+ public:
+  explicit Memory(size_t bytes) : size_(bytes), data_(bytes + 2 * guard, char{0x5a}) {}
+  char* data() { return data_.data() + guard - reinterpret_cast<uintptr_t>(data_.data()) % 64; }
+  template <class T>
+  T* as() {
+    return reinterpret_cast<T*>(data());
+  }
+  size_t size() const { return size_; }
+  bool intact() {
+    for (const char* p = data() + size_; p < data_.data() + data_.size(); ++p)
+      if (*p != 0x5a) return false;
+    for (const char* p = data_.data(); p < data(); ++p)
+      if (*p != 0x5a) return false;
+    return true;
+  }
+
+ private:
+  static constexpr size_t guard = 128;
+  size_t size_;
+  std::vector<char> data_;
+};
+
+/// Instruction sets whose code this machine runs.
+inline std::vector<codegen::Isa> runnable_isas() {
+#if defined(__x86_64__)
+  std::vector<codegen::Isa> isas{codegen::Isa::sse42};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.push_back(codegen::Isa::avx2);
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq"))
+    isas.push_back(codegen::Isa::avx512);
+  return isas;
+#else
+  return {codegen::Isa::neon};
+#endif
+}
+
+/// A compiled program.
+class Compiled {
+ public:
+  Compiled(const atlas::Program& program, const codegen::Target& target)
+      : object_(codegen::compile(program, target)), kernel_(codegen::load(object_.code)) {}
+
+  /// Runs all units in chunks of `chunk` (0: all at once) and returns the status; *errors gets the sticky bits.
+  int32_t run(const std::vector<void*>& bufs, const std::vector<int64_t>& syms, int64_t chunk = 0,
+              int32_t* errors = nullptr) const {
+    atlas::Context context{};
+    context.scratch = [](const atlas::Context*, int64_t bytes) -> void* {
+      thread_local std::unique_ptr<char, decltype(&std::free)> memory(nullptr, &std::free);
+      thread_local int64_t size = 0;
+      if (size < bytes) {
+        memory.reset(static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(bytes + 63) / 64 * 64)));
+        size = bytes;
+      }
+      return memory.get();
+    };
+    std::atomic<int32_t> sticky{0};
+    context.sticky_error = &sticky;
+    int64_t total = object_.launch.total.eval(syms);
+    if (chunk == 0) chunk = std::max<int64_t>(total, 1);
+    for (int64_t begin = 0; begin < total; begin += chunk) {
+      int32_t status = kernel_->function(&context, bufs.data(), syms.data(), begin,
+                                         std::min(total, begin + chunk));
+      if (status) return status;
+    }
+    if (errors) *errors = sticky.load();
+    return 0;
+  }
+
+  int64_t units(const std::vector<int64_t>& syms = {}) const { return object_.launch.total.eval(syms); }
+  const codegen::Object& object() const { return object_; }
+  atlas::KernelFn function() const { return kernel_->function; }
+
+ private:
+  codegen::Object object_;
+  std::shared_ptr<codegen::LoadedKernel> kernel_;
+};
+
+}  // namespace hologram::test

@@ -1,0 +1,145 @@
+// tests/codegen/test_ops.cpp: every exact op on every type, all pairs of special values, against the interpreter.
+#include "codegen/differential.h"
+
+namespace hologram::test {
+namespace {
+
+using ir::Op;
+using ir::OpKind;
+
+constexpr DType all_types[] = {DType::b8,  DType::u8,  DType::i8,  DType::i16, DType::i32, DType::i64, DType::f16,
+                               DType::bf16, DType::f32, DType::f64, DType::u16, DType::u32, DType::u64};
+
+// out[i] = op(x0[i], x1[i], x2[i]) over all combinations of special values.
+struct OpTest {
+  atlas::Program p;
+  BodyBuilder b;
+  Expr i;
+  int64_t n;
+
+  explicit OpTest(int64_t count) : b(first_body(p)), n(count) {
+    i = add_axes(p.loop, {Expr(n)}, {})[0];
+    p.loop.lane_axis = 0;
+  }
+  static atlas::Body& first_body(atlas::Program& p) {
+    p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
+    return p.loop.stages[0].body;
+  }
+  Val input(DType t) {
+    p.buffers.push_back({t, Access::read, Expr(n)});
+    return b.load(static_cast<int>(p.buffers.size()) - 1, t, i);
+  }
+  void output(Val v) {
+    p.buffers.push_back({v.type, Access::write, Expr(n)});
+    b.store(static_cast<int>(p.buffers.size()) - 1, i, v);
+  }
+};
+
+void put(char* to, DType t, int64_t index, uint64_t bits) {
+  auto size = static_cast<size_t>(size_of(t));
+  std::memcpy(to + static_cast<size_t>(index) * size, &bits, size);
+}
+
+TEST(Ops, EveryExactOpOnEveryType) {
+  for (int n = 0; n < ir::num_ops; ++n) {
+    Op op = static_cast<Op>(n);
+    const ir::OpInfo& row = ir::info(op);
+    if (!ir::is_elementwise(op) || !(row.flags & ir::exact) || row.kind == OpKind::cast) continue;
+    for (DType t : all_types) {
+      if (!atlas::may_compute(op, t)) continue;
+      SCOPED_TRACE(std::string(row.name) + " " + std::string(name_of(t)));
+      std::vector<DType> types(static_cast<size_t>(row.arity), t);
+      if (row.kind == OpKind::select) types[0] = DType::b8;
+      std::vector<std::vector<uint64_t>> values;
+      int64_t count = 1;
+      for (DType x : types) {
+        values.push_back(special_values(x));
+        if (row.arity == 3 && values.back().size() > 20) {  // keep the cube small, with its ends
+          auto& v = values.back();
+          for (size_t k = 0; k < v.size() / 2; ++k) v[k] = v[2 * k];
+          v.resize(v.size() / 2);
+        }
+        count *= static_cast<int64_t>(values.back().size());
+      }
+      count += 5;  // a tail
+      OpTest test(count);
+      std::vector<Val> args;
+      for (DType x : types) args.push_back(test.input(x));
+      Val r = row.arity == 1   ? test.b.op(op, args[0])
+              : row.arity == 2 ? test.b.op(op, args[0], args[1])
+                               : test.b.op(op, args[0], args[1], args[2]);
+      test.output(r);
+      Inputs inputs;
+      inputs.prepare = [&](int buffer, char* to, int64_t elements) {
+        auto k = static_cast<size_t>(buffer);
+        if (k >= values.size()) return;
+        int64_t stride = 1;
+        for (size_t j = 0; j < k; ++j) stride *= static_cast<int64_t>(values[j].size());
+        for (int64_t e = 0; e < elements; ++e)
+          put(to, types[k], e, values[k][static_cast<size_t>(e / stride) % values[k].size()]);
+      };
+      expect_same(test.p, inputs);
+    }
+  }
+}
+
+TEST(Ops, EveryConversion) {
+  for (Op how : {Op::cast, Op::cast_wrap, Op::bitcast})
+    for (DType from : all_types)
+      for (DType to : all_types) {
+        if (from == to || !atlas::may_cast(how, from, to)) continue;
+        SCOPED_TRACE(std::string(ir::name_of(how)) + " " + std::string(name_of(from)) + " to " + std::string(name_of(to)));
+        bool small = size_of(from) <= 2 && from != DType::b8;
+        auto values = special_values(from);
+        if (small) {
+          values.clear();
+          for (uint64_t x = 0; x < (uint64_t{1} << (8 * size_of(from))); ++x) values.push_back(x);
+        }
+        OpTest test(small ? static_cast<int64_t>(values.size()) : 1000);
+        test.output(test.b.cast(test.input(from), to, how));
+        Inputs inputs;
+        inputs.specials = 6;
+        inputs.prepare = [&](int buffer, char* data, int64_t) {
+          if (buffer != 0) return;
+          for (size_t e = 0; e < values.size(); ++e) put(data, from, static_cast<int64_t>(e), values[e]);
+        };
+        expect_same(test.p, inputs);
+      }
+}
+
+TEST(Ops, RoundingToHalfTypesOnRandomBits) {
+  for (DType to : {DType::f16, DType::bf16}) {
+    OpTest test(100000);
+    test.output(test.b.cast(test.input(DType::f32), to));
+    Inputs inputs;
+    inputs.prepare = [](int buffer, char* data, int64_t n) {
+      std::mt19937 random(7);
+      if (buffer == 0)
+        for (int64_t e = 0; e < n; ++e) put(data, DType::f32, e, e % 2 ? random() : (random() & 0x0fffffff) | 0x30000000);
+    };
+    expect_same(test.p, inputs);
+  }
+}
+
+TEST(Ops, FmodAndFmaOnRandomBits) {
+  for (DType t : {DType::f32, DType::f64}) {
+    OpTest test(20000);
+    Val x = test.input(t), y = test.input(t), z = test.input(t);
+    test.output(test.b.op(Op::rem, x, y));
+    test.output(test.b.fma(x, y, z));
+    Inputs inputs;
+    inputs.prepare = [&](int buffer, char* data, int64_t n) {
+      std::mt19937_64 random(static_cast<uint64_t>(buffer));
+      if (buffer < 3)
+        for (int64_t e = 0; e < n; ++e) {
+          uint64_t bits = random();
+          if (e % 3 == 0) bits = ir::bits_of(t, std::ldexp(std::normal_distribution<double>()(random), static_cast<int>(bits % 40)));
+          put(data, t, e, bits);
+        }
+    };
+    expect_same(test.p, inputs);
+  }
+}
+
+}  // namespace
+}  // namespace hologram::test

@@ -1,0 +1,151 @@
+// tests/codegen/test_reduce.cpp: reductions of many lengths, along rows and down columns, against the interpreter.
+#include "codegen/differential.h"
+
+namespace hologram::test {
+namespace {
+
+using ir::Op;
+
+struct Case {
+  std::vector<int64_t> parallel, rows;
+  int lane_axis;
+  bool symbolic = false;
+  DType storage = DType::f32, type = DType::f32;
+  std::vector<Op> ops{Op::reduce_sum};
+  bool tree = false;
+};
+
+// out_k[p] = op_k over rows of f(x[p, r]); with several stages the second one uses the first one's result.
+atlas::Program make(const Case& c) {
+  atlas::Program p;
+  std::vector<Expr> parallel, rows;
+  auto dimension = [&](int64_t n) { return c.symbolic ? Expr::symbol(p.num_symbols++) : Expr(n); };
+  for (int64_t n : c.parallel) parallel.push_back(dimension(n));
+  for (int64_t n : c.rows) rows.push_back(dimension(n));
+  auto& b = p.loop;
+  std::vector<Expr> i = add_axes(b, parallel, rows);
+  b.lane_axis = c.lane_axis;
+  // Column reductions read with the lanes contiguous: rows outermost in memory.
+  bool columns = c.lane_axis == b.parallel_rank - 1;
+  Expr offset(0), out(0), size(1), outs(1);
+  auto append = [&](size_t axis) {
+    offset = offset * b.axes[axis].extent + i[axis];
+    size *= b.axes[axis].extent;
+  };
+  auto rank = static_cast<size_t>(b.parallel_rank);
+  if (columns)
+    for (size_t a = rank; a < b.axes.size(); ++a) append(a);
+  for (size_t a = 0; a < rank; ++a) append(a);
+  if (!columns)
+    for (size_t a = rank; a < b.axes.size(); ++a) append(a);
+  for (size_t a = 0; a < rank; ++a) {
+    out = out * b.axes[a].extent + i[a];
+    outs *= b.axes[a].extent;
+  }
+  p.buffers.push_back({c.storage, Access::read, size});
+  b.stages.resize(3);
+  b.stages[0].kind = atlas::StageKind::row;
+  BodyBuilder first(b.stages[0].body);
+  Val x = first.load(0, c.storage, offset);
+  if (c.storage != c.type) x = first.cast(x, c.type);
+  for (Op op : c.ops) b.stages[0].reductions.push_back({op, c.type, x.id, c.tree});
+  // A second row stage that stores and reduces with what the first found.
+  b.stages[1].kind = atlas::StageKind::row;
+  bool index = ir::info(c.ops[0]).kind == ir::OpKind::reduce_index;
+  {
+    p.buffers.push_back({c.type, Access::write, size});
+    BodyBuilder body(b.stages[1].body);
+    Val y = body.load(0, c.storage, offset);
+    if (c.storage != c.type) y = body.cast(y, c.type);
+    Val a = body.accumulator(0, index ? DType::i64 : c.type);
+    if (index) a = body.cast(a, c.type);
+    Val z = body.op(c.type == DType::b8 ? Op::bit_xor : Op::add, y, a);
+    body.store(1, offset, z);
+    Op again = c.type == DType::b8 ? Op::reduce_max : Op::reduce_sum;
+    b.stages[1].reductions.push_back({again, c.type, z.id, false});
+  }
+  b.stages[2].kind = atlas::StageKind::point;
+  BodyBuilder last(b.stages[2].body);
+  for (size_t k = 0; k <= c.ops.size(); ++k) {
+    bool position = k < c.ops.size() && ir::info(c.ops[k]).kind == ir::OpKind::reduce_index;
+    DType t = position ? DType::i64 : c.type;
+    p.buffers.push_back({t, Access::write, outs});
+    last.store(static_cast<int>(p.buffers.size()) - 1, out, last.accumulator(static_cast<int>(k), t));
+  }
+  return p;
+}
+
+void check(const Case& c, int specials = 2) {
+  std::string what = "rows";
+  for (int64_t r : c.rows) what += " " + std::to_string(r);
+  what += ", points";
+  for (int64_t r : c.parallel) what += " " + std::to_string(r);
+  SCOPED_TRACE(what + ", lane axis " + std::to_string(c.lane_axis) + (c.symbolic ? ", symbolic, " : ", ") +
+               std::string(name_of(c.storage)) + " as " + std::string(name_of(c.type)));
+  Inputs inputs;
+  inputs.specials = specials;
+  inputs.chunks = {0, 3};
+  if (c.symbolic) {
+    inputs.symbols = c.parallel;
+    inputs.symbols.insert(inputs.symbols.end(), c.rows.begin(), c.rows.end());
+  }
+  expect_same(make(c), inputs);
+}
+
+constexpr int64_t lengths[] = {1, 2, 7, 63, 64, 65, 100, 4095, 4096, 4097, 10000, 40000};
+
+TEST(Reduce, SumsOfManyLengthsAlongRows) {
+  for (int64_t n : lengths) {
+    check({{2}, {n}, 1, false}, 0);
+    check({{2}, {n}, 1, true}, 0);
+  }
+  check({{2}, {0}, 1, true}, 0);
+  check({{2}, {0}, 1, false}, 0);
+}
+
+TEST(Reduce, SumsOfManyLengthsDownColumns) {
+  for (int64_t n : lengths) check({{21}, {n}, 0, n % 2 == 0}, 0);
+  check({{21}, {0}, 0, true}, 0);
+}
+
+TEST(Reduce, SeveralRowAxes) {
+  for (auto rows : std::vector<std::vector<int64_t>>{{3, 64}, {33, 192}, {70, 64}, {5, 7}, {100, 49}, {2, 3, 5}, {9, 1000}, {1, 1}})
+    for (bool symbolic : {false, true}) {
+      check({{2, 2}, rows, 1 + static_cast<int>(rows.size()), symbolic}, 0);
+      check({{2, 37}, rows, 1, symbolic}, 0);
+      check({{3}, rows, -1, symbolic}, 0);
+    }
+}
+
+TEST(Reduce, EveryOpOnEveryType) {
+  constexpr DType types[] = {DType::b8,  DType::u8,  DType::i8,  DType::i16, DType::i32, DType::i64,
+                             DType::f32, DType::f64, DType::u16, DType::u32, DType::u64};
+  for (DType t : types)
+    for (int lane_axis : {0, 1}) {
+      std::vector<Op> ops{Op::reduce_max, Op::reduce_min};
+      if (t != DType::b8)
+        ops.insert(ops.begin(), {Op::reduce_sum, Op::reduce_prod, Op::reduce_argmax, Op::reduce_argmin});
+      check({{19}, {150}, lane_axis, false, t, t, ops}, 3);
+    }
+  for (DType t : {DType::bf16, DType::f16})
+    for (int lane_axis : {0, 1})
+      check({{19}, {150}, lane_axis, false, t, DType::f32, {Op::reduce_sum, Op::reduce_max}}, 1);
+}
+
+TEST(Reduce, ArgmaxAlone) {
+  for (int64_t n : {1, 5, 64, 1000, 5000})
+    for (int lane_axis : {0, 1})
+      for (int specials : {0, 4, 16}) check({{17}, {n}, lane_axis, false, DType::f32, DType::f32, {Op::reduce_argmax}}, specials);
+}
+
+TEST(Reduce, TreesOfGivenBlocks) {
+  for (int64_t n : {1, 2, 3, 4, 7, 13, 64, 100})
+    for (int lane_axis : {0, 1}) {
+      Case c{{5}, {n}, lane_axis};
+      c.tree = true;
+      check(c, 0);
+    }
+}
+
+}  // namespace
+}  // namespace hologram::test
