@@ -22,7 +22,7 @@ F erfc_positive(F a) {
   F t = (a - 4.0) / (a + 4.0);
   F c;
   if constexpr (precise)
-    c = polynomial(t, table::erfcx_f64);
+    c = horner(t, table::erfcx_f64);
   else
     c = polynomial(t, table::erfcx_short_f64);
   Double<F> square = exact_product(a, a);
@@ -76,10 +76,11 @@ Num<B, float> gelu(Num<B, float> x) {
   auto [r, scale] = exp_argument(hi, 64);
   F y = fma(ratio, expm1_reduced(r + lo), ratio_low) + ratio;
   y = y * (xc * scale) * 0x1p-64f;
-  y = select(x < 0.0f, y, x - y);
+  y = select(x > 0.0f, x - y, y);
   return select(x == x.of(-Format<float>::infinity), Format<float>::nan, y);
 }
 
+/// The same with erfcx, and by erf near 0.
 template <class B>
 Num<B, double> gelu(Num<B, double> x) {
   using F = Num<B, double>;
@@ -89,7 +90,7 @@ Num<B, double> gelu(Num<B, double> x) {
   F a = abs(xc);
   F s = a * root_hi, s_lo = fma(a, root_hi, -s) + a * root_lo;
   F t = (s - 4.0) / (s + 4.0);
-  F ratio = polynomial(t, table::erfcx_f64) / fma(s, 2.0, 1.0);
+  F ratio = horner(t, table::erfcx_f64) / fma(s, 2.0, 1.0);
   // d/ds erfcx = 2 s erfcx - 2/sqrt(pi)
   ratio = fma(s_lo, fma(ratio, s * 2.0, -0x1.20dd750429b6dp+0), ratio);
   F half = xc * -0.5;
@@ -98,7 +99,8 @@ Num<B, double> gelu(Num<B, double> x) {
   ratio = ratio * 0.5;
   F y = fma(expm1_reduced(r + p.lo), ratio, ratio);
   y = y * (xc * scale) * 0x1p-256;
-  y = select(x < 0.0, y, x - y);
+  y = select(x > 0.0, x - y, y);
+  y = select(a < 0.65, x * fma(erf_central(x * root_hi), 0.5, 0.5), y);
   return select(x == x.of(-Format<double>::infinity), Format<double>::nan, y);
 }
 

@@ -139,7 +139,8 @@ F exp2(F x) {
   } else {
     F y = r * Fm::ln2_hi;
     F low = fma(r, Fm::ln2_lo, fma(r, Fm::ln2_hi, -y));
-    return fma(expm1_reduced(y) + low, scale, scale) * after;
+    F q = y + fma(expm1_coefficient(y), y * y, low);
+    return fma(q, scale, scale) * after;
   }
 }
 
@@ -191,7 +192,7 @@ Num<B, float> tanh(Num<B, float> x) {
   auto [r, scale] = exp_argument(at_most(abs(x) * 2.0f, 19.0f), 0);
   F d = fma(scale, expm1_reduced(r), scale + 1.0f);
   F far = r.of(1) - 2.0f / d;
-  return select(abs(x) < 1.0f, near, copysign(far, x));
+  return copysign(select(abs(x) < 1.0f, near, far), x);
 }
 template <class B>
 Num<B, double> tanh(Num<B, double> x) {

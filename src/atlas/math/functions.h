@@ -77,7 +77,7 @@ F elementary(Op op, F x, bool& known) {
     case Op::lgamma:
       return in_f64([](auto v) { return lgamma(v); }, x);
     case Op::digamma:
-      return in_f64([](auto v) { return digamma(v); }, x);
+      return in_f64([](auto v) { return digamma<precise>(v); }, x);
     default:
       known = false;
       return x;

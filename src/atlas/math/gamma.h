@@ -37,13 +37,13 @@ F lgamma_positive(F x) {
   return select(large, far, near);
 }
 
-/// log |gamma(x)|: for x < 0, log(pi / |sin(pi x)|) - lgamma(1 - x).
+/// log |gamma(x)|: for x < 0, -log(|sin(pi x)| / pi) - lgamma(1 - x).
 template <class F>
 F lgamma(F x) {
   auto negative = x < 0.0;
   F y = lgamma_positive(select(negative, x.of(1) - x, x));
   F r = x - round(x);
-  F reflected = log(pi / sin_pi(r)) - y;
+  F reflected = -(log(sin_pi(r) * (1 / pi)) + y);
   reflected = select(r == 0.0, Format<double>::infinity, reflected);
   y = select(x == 0.0, Format<double>::infinity, select(negative, reflected, y));
   y = select(abs(x) < Format<double>::infinity, y, abs(x));
@@ -51,23 +51,35 @@ F lgamma(F x) {
   return select(x == x, y, x);
 }
 
+/// y - 1/u - … - 1/(u + 9); not `precise`: by one division, to about ten units in the last place.
+template <bool precise, class F>
+F less_ten_reciprocals(F y, F u) {
+  if constexpr (precise) {
+    F sum = 1.0 / (u + 9.0);
+    for (int i = 8; i > 0; --i) sum = sum + 1.0 / (u + double(i));
+    return (y - sum) - 1.0 / u;
+  } else {
+    F product = u, slope = u.of(1);
+    for (int i = 1; i < 10; ++i) {
+      F next = u + double(i);
+      slope = fma(slope, next, product);
+      product = product * next;
+    }
+    return y - slope / product;
+  }
+}
+
 /// Ten steps up when below 10, then the asymptotic series; for x < 0, digamma(1 - x) - pi / tan(pi
 /// x).
-template <class F>
+template <bool precise, class F>
 F digamma(F x) {
   auto negative = x < 0.0;
   F u = select(negative, x.of(1) - x, x);
   auto small = u < 10.0;
-  F product = u, slope = x.of(1);
-  for (int i = 1; i < 10; ++i) {
-    F next = u + double(i);
-    slope = fma(slope, next, product);
-    product = product * next;
-  }
   F z = select(small, u + 10.0, u);
   F inverse = 1.0 / z, w = inverse * inverse;
   F y = log(z) - fma(inverse, 0.5, w * polynomial(w, table::digamma_f64));
-  y = select(small, y - slope / product, y);
+  y = select(small, less_ten_reciprocals<precise>(y, u), y);
   F r = x - round(x);
   F s = sin_pi(r), c = sin_pi(x.of(0.5) - abs(r));
   F reflected = y - copysign(c / s * pi, r);

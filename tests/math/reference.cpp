@@ -1,0 +1,137 @@
+// tests/math/reference.cpp: the elementary functions in double.
+#include "reference.h"
+
+namespace hologram::atlas::math {
+namespace {
+
+using ir::Op;
+
+double digamma(double x) {
+  if (x == 0) return std::copysign(INFINITY, -x);
+  if (x < 0) {
+    double r = x - std::nearbyint(x);
+    if (r == 0) return NAN;
+    return digamma(1 - x) - M_PI / std::tan(M_PI * r);
+  }
+  if (std::isinf(x)) return x;
+  long double sum = 0, z = x;
+  while (z < 20) {
+    sum -= 1 / z;
+    z += 1;
+  }
+  long double w = 1 / (z * z);
+  long double series =
+      w *
+      (1.0L / 12 - w * (1.0L / 120 -
+                        w * (1.0L / 252 -
+                             w * (1.0L / 240 - w * (1.0L / 132 - w * (691.0L / 32760 - w / 12))))));
+  return static_cast<double>(sum + std::log(z) - 0.5L / z - series);
+}
+
+double erfinv(double x) {
+  double a = std::fabs(x);
+  if (!(a <= 1)) return NAN;
+  if (a == 1) return std::copysign(INFINITY, x);
+  if (a < 1e-9) return x * 0.88622692545275801365;
+  double w = -std::log1p(-a * a), y;
+  y = std::sqrt(w) * 0.8;
+  for (int i = 0; i < 60; ++i) {
+    long double miss = a < 0.5 ? static_cast<long double>(std::erf(static_cast<long double>(y))) - a
+                               : (1.0L - a) - std::erfc(static_cast<long double>(y));
+    long double u = miss * 0.88622692545275801365L * std::exp(static_cast<long double>(y) * y);
+    double next = static_cast<double>(y - u / (1 + u * y));
+    if (next == y) break;
+    y = next;
+  }
+  return std::copysign(y, x);
+}
+
+double gelu(double x) {
+  if (std::isinf(x)) return x < 0 ? NAN : x;
+  if (x > 0) return x - x * (0.5 * std::erfc(x * M_SQRT1_2));
+  // erfc of the rounded argument, corrected to first order
+  double s = -x * M_SQRT1_2;
+  double low = std::fma(-x, M_SQRT1_2, -s) - x * -4.833646656726457e-17;
+  double e = std::erfc(s) - low * M_2_SQRTPI * std::exp(-s * s);
+  return x * (0.5 * e);
+}
+
+}  // namespace
+
+double reference(Op op, double x) {
+  switch (op) {
+    case Op::rsqrt:
+      return 1 / std::sqrt(x);
+    case Op::cbrt:
+      return std::cbrt(x);
+    case Op::exp:
+      return std::exp(x);
+    case Op::exp2:
+      return std::exp2(x);
+    case Op::expm1:
+      return std::expm1(x);
+    case Op::log:
+      return std::log(x);
+    case Op::log2:
+      return std::log2(x);
+    case Op::log10:
+      return std::log10(x);
+    case Op::log1p:
+      return std::log1p(x);
+    case Op::sin:
+      return std::sin(x);
+    case Op::cos:
+      return std::cos(x);
+    case Op::tan:
+      return std::tan(x);
+    case Op::asin:
+      return std::asin(x);
+    case Op::acos:
+      return std::acos(x);
+    case Op::atan:
+      return std::atan(x);
+    case Op::sinh:
+      return std::sinh(x);
+    case Op::cosh:
+      return std::cosh(x);
+    case Op::tanh:
+      return std::tanh(x);
+    case Op::asinh:
+      return std::asinh(x);
+    case Op::acosh:
+      return std::acosh(x);
+    case Op::atanh:
+      return std::atanh(x);
+    case Op::sigmoid:
+      return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
+    case Op::erf:
+      return std::erf(x);
+    case Op::erfc:
+      return std::erfc(x);
+    case Op::erfinv:
+      return erfinv(x);
+    case Op::gelu:
+      return gelu(x);
+    case Op::lgamma: {
+      int sign;
+      return ::lgamma_r(x, &sign);
+    }
+    case Op::digamma:
+      return digamma(x);
+    default:
+      return NAN;
+  }
+}
+
+double reference(Op op, double x, double y) {
+  switch (op) {
+    case Op::pow:
+      return std::pow(x, y);
+    case Op::atan2:
+      return std::atan2(x, y);
+    default:
+      return NAN;
+  }
+}
+
+}  // namespace hologram::atlas::math

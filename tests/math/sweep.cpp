@@ -1,0 +1,197 @@
+// tests/math/sweep.cpp: float32 functions against their bounds: sampled, or over all 2^32 inputs
+// with HOLOGRAM_EXHAUSTIVE=1. The largest errors are printed at the end.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "native.h"
+#include "reference.h"
+
+namespace hologram::atlas::math {
+namespace {
+
+using ir::Op;
+
+struct Bound {
+  Op op;
+  double ulp;
+};
+
+constexpr Bound bounds[] = {
+    {Op::exp, 1},   {Op::exp2, 1},    {Op::expm1, 1},   {Op::log, 1},   {Op::log2, 1},
+    {Op::log10, 1}, {Op::log1p, 1},   {Op::rsqrt, 1},   {Op::cbrt, 1},  {Op::sin, 1},
+    {Op::cos, 1},   {Op::tan, 1},     {Op::asin, 1},    {Op::acos, 1},  {Op::atan, 1},
+    {Op::sinh, 1},  {Op::cosh, 1},    {Op::tanh, 1},    {Op::asinh, 1}, {Op::acosh, 1},
+    {Op::atanh, 1}, {Op::sigmoid, 1}, {Op::erf, 1},     {Op::erfc, 1},  {Op::erfinv, 4},
+    {Op::gelu, 4},  {Op::lgamma, 4},  {Op::digamma, 4},
+};
+
+struct Worst {
+  double ulp = 0;
+  float at = 0, got = 0;
+
+  void take(double error, float x, float y) {
+    if (error > ulp) *this = {error, x, y};
+  }
+};
+
+bool exhaustive() {
+  const char* value = std::getenv("HOLOGRAM_EXHAUSTIVE");
+  return value && std::string(value) == "1";
+}
+
+Worst sweep(Op op, uint64_t first, uint64_t last, uint64_t step) {
+  constexpr size_t chunk = 4096;
+  std::vector<float> x;
+  Worst worst;
+  auto flush = [&] {
+    std::vector<float> y = evaluate(op, x);
+    for (size_t i = 0; i < x.size(); ++i) {
+      worst.take(ulp_error<float>(y[i], reference(op, double{x[i]})), x[i], y[i]);
+    }
+    x.clear();
+  };
+  for (uint64_t bits = first; bits < last; bits += step) {
+    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+    if (x.size() == chunk) flush();
+  }
+  flush();
+  return worst;
+}
+
+/// Around powers of two, integers, halves and the ends of the ranges.
+Worst neighbourhoods(Op op) {
+  std::vector<uint32_t> centres = {0, 0x00800000, 0x7f800000, 0x7fc00000};
+  for (int e = -30; e <= 30; ++e) centres.push_back(std::bit_cast<uint32_t>(std::ldexp(1.0f, e)));
+  for (float c = 0.5f; c <= 160; c += 0.5f) centres.push_back(std::bit_cast<uint32_t>(c));
+  for (float c : {0.85f, 0.34657359f, 1.4616321f, 0.33333334f, 0.6666667f, 87.33655f, 88.72284f,
+                  103.97208f, 3.8325068f, 10.054f, 14.9f, 17.328679f, 5.0f, 3e38f}) {
+    centres.push_back(std::bit_cast<uint32_t>(c));
+  }
+  Worst worst;
+  for (uint32_t c : centres) {
+    uint32_t low = c < 40 ? 0 : c - 40;
+    for (uint64_t sign : {uint64_t{0}, uint64_t{0x80000000}}) {
+      Worst w = sweep(op, low + sign, std::min<uint64_t>(c + 40, 0x7fffffff) + sign, 1);
+      worst.take(w.ulp, w.at, w.got);
+    }
+  }
+  return worst;
+}
+
+std::map<std::string, Worst>& results() {
+  static std::map<std::string, Worst> map;
+  return map;
+}
+
+class Table : public testing::Environment {
+ public:
+  void TearDown() override {
+    if (results().empty()) return;
+    std::printf("\nlargest error in ulp, float32, %s\n",
+                exhaustive() ? "all 2^32 inputs" : "sampled");
+    for (const auto& [name, worst] : results()) {
+      std::printf("  %-8s %7.4f at %a\n", name.c_str(), worst.ulp, double{worst.at});
+    }
+  }
+};
+const auto* table = testing::AddGlobalTestEnvironment(new Table);
+
+class Sweep : public testing::TestWithParam<Bound> {};
+
+TEST_P(Sweep, StaysWithinItsBound) {
+  auto [op, bound] = GetParam();
+  constexpr uint64_t all = uint64_t{1} << 32;
+  Worst worst = neighbourhoods(op);
+  if (exhaustive()) {
+    unsigned parts = std::max(1u, std::thread::hardware_concurrency());
+    std::vector<Worst> found(parts);
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < parts; ++i) {
+      threads.emplace_back(
+          [&, i, op = op] { found[i] = sweep(op, all * i / parts, all * (i + 1) / parts, 1); });
+    }
+    for (std::thread& t : threads) t.join();
+    for (const Worst& w : found) worst.take(w.ulp, w.at, w.got);
+  } else {
+    Worst w = sweep(op, 0, all, 4099);
+    worst.take(w.ulp, w.at, w.got);
+  }
+  results()[std::string(ir::name_of(op))] = worst;
+  EXPECT_LE(worst.ulp, bound) << "at " << worst.at << " got " << worst.got << ", exact "
+                              << reference(op, double{worst.at});
+}
+
+INSTANTIATE_TEST_SUITE_P(Float32, Sweep, testing::ValuesIn(bounds),
+                         [](const auto& test) { return std::string(ir::name_of(test.param.op)); });
+
+/// Pairs with special, ordinary and arbitrary members.
+std::pair<std::vector<float>, std::vector<float>> pairs() {
+  std::vector<float> x, y;
+  std::vector<float> special = {0.0f,           0x1p-149f, 0x1p-126f,     1e-20f,  0.5f,
+                                0x1.fffffep-1f, 1.0f,      0x1.000002p0f, 1.5f,    2.0f,
+                                3.0f,           4.0f,      1e5f,          0x1p24f, 0x1.fffffep23f,
+                                1e30f,          3e38f,     INFINITY,      NAN};
+  size_t n = special.size();
+  for (size_t i = 0; i < n; ++i) special.push_back(-special[i]);
+  for (float a : special) {
+    for (float b : special) {
+      x.push_back(a);
+      y.push_back(b);
+    }
+  }
+  std::mt19937_64 random(7);
+  std::normal_distribution<float> wide(0, 20), narrow(0, 1);
+  for (int i = 0; i < (exhaustive() ? 100'000'000 : 400'000); ++i) {
+    uint64_t bits = random();
+    switch (i % 4) {
+      case 0:
+        x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+        y.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits >> 32)));
+        break;
+      case 1:
+        x.push_back(std::exp2(narrow(random)));
+        y.push_back(wide(random) * 6);
+        break;
+      case 2:
+        x.push_back(wide(random));
+        y.push_back(std::nearbyint(wide(random)));
+        break;
+      default:
+        x.push_back(std::exp(wide(random)));
+        y.push_back(narrow(random));
+    }
+  }
+  return {x, y};
+}
+
+class PairSweep : public testing::TestWithParam<Bound> {};
+
+TEST_P(PairSweep, StaysWithinItsBound) {
+  auto [op, bound] = GetParam();
+  auto [x, y] = pairs();
+  std::vector<float> z = evaluate(op, x, y);
+  double worst = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    double error = ulp_error<float>(z[i], reference(op, double{x[i]}, double{y[i]}));
+    if (error > worst) worst = error, at = i;
+  }
+  results()[std::string(ir::name_of(op))] = {worst, x[at], z[at]};
+  EXPECT_LE(worst, bound) << "at " << x[at] << ", " << y[at] << " got " << z[at] << ", exact "
+                          << reference(op, double{x[at]}, double{y[at]});
+}
+
+INSTANTIATE_TEST_SUITE_P(Float32, PairSweep,
+                         testing::Values(Bound{Op::pow, 1}, Bound{Op::atan2, 1}),
+                         [](const auto& test) { return std::string(ir::name_of(test.param.op)); });
+
+}  // namespace
+}  // namespace hologram::atlas::math
