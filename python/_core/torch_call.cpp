@@ -32,11 +32,11 @@ struct Arg {
 };
 
 /// What one result is.
-enum class ResultKind : uint8_t { plan, none, integer };
+enum class ResultKind : uint8_t { plan, argument, none, integer };
 
 struct Result {
   ResultKind kind;
-  int index;  // plan output
+  int index;  // plan output, or parameter of an argument that is returned itself
   Expr value;
 };
 
@@ -71,9 +71,9 @@ struct Stamp {
 class TorchCall {
  public:
   TorchCall(std::shared_ptr<Executable> executable, const dlpack::Exchange* exchange, std::vector<Arg> args,
-            std::vector<Result> results, PyObject* host)
+            std::vector<Result> results, PyObject* host, nb::list constants)
       : executable_(std::move(executable)), exchange_(exchange), args_(std::move(args)), results_(std::move(results)),
-        host_(Py_NewRef(host)) {
+        host_(Py_NewRef(host)), constants_(constants) {
     const auto& plan = executable_->plan();
     stamps_.resize(static_cast<size_t>(plan.num_parameters));
     for (const auto& entry : plan.cache)
@@ -83,6 +83,9 @@ class TorchCall {
     parameter_slot_.assign(static_cast<size_t>(plan.num_parameters), -1);
     for (size_t i = 0; i < plan.slots.size(); ++i)
       if (plan.slots[i].kind == SlotKind::input) parameter_slot_[static_cast<size_t>(plan.slots[i].index)] = static_cast<int>(i);
+    returned_.assign(static_cast<size_t>(plan.num_parameters), 0);
+    for (const Result& r : results_)
+      if (r.kind == ResultKind::argument) returned_.at(static_cast<size_t>(r.index)) = 1;
   }
   ~TorchCall() {
     for (Stamp& s : stamps_) Py_XDECREF(s.weak);
@@ -103,9 +106,11 @@ class TorchCall {
   std::vector<Arg> args_;
   std::vector<Result> results_;
   PyObject* host_;  // callable (callee, operands, sizes, wanted) -> list of tensors
+  nb::list constants_;  // (parameter, tensor): operands that belong to the graph
   std::vector<Stamp> stamps_;
   std::vector<int> stamped_;
   std::vector<int> parameter_slot_;
+  std::vector<char> returned_;  // by parameter: whether a result is the argument itself
 };
 
 /// One call in progress.
@@ -117,9 +122,11 @@ class TorchCall::State final : public runtime::Outputs, public runtime::Host {
     objects_.resize(plan.slots.size());
     blocks_.resize(plan.outputs.size());
     symbols_.resize(static_cast<size_t>(plan.num_symbols));
+    arguments_.resize(static_cast<size_t>(plan.num_parameters));
   }
   ~State() override {
     for (PyObject* o : objects_) Py_XDECREF(o);
+    for (PyObject* o : arguments_) Py_XDECREF(o);
     for (void* b : blocks_) MemoryPool::deallocate(b);
   }
 
@@ -133,6 +140,8 @@ class TorchCall::State final : public runtime::Outputs, public runtime::Host {
 
  private:
   const schedule::Plan& plan() const { return owner_.executable_->plan(); }
+  bool read_tensor(PyObject* o, size_t parameter);
+  void keep(PyObject* o, size_t parameter);
   bool check_stamps();
   PyObject* object_of(int slot);
   PyObject* make_tensor(const schedule::Slot& slot, void* data, void* block);
@@ -144,10 +153,24 @@ class TorchCall::State final : public runtime::Outputs, public runtime::Host {
   std::vector<void*> parameters_;
   std::vector<int64_t> symbols_;
   std::vector<PyObject*> objects_;  // by slot, owned
+  std::vector<PyObject*> arguments_;  // by parameter: those that are returned, owned
   std::vector<void*> blocks_;       // by output
   std::vector<char> stale_;
   PyThreadState* saved_ = nullptr;
 };
+
+void TorchCall::State::keep(PyObject* o, size_t parameter) {
+  if (int slot = owner_.parameter_slot_[parameter]; slot >= 0) objects_[static_cast<size_t>(slot)] = Py_NewRef(o);
+  if (owner_.returned_[parameter]) arguments_[parameter] = Py_NewRef(o);
+}
+
+bool TorchCall::State::read_tensor(PyObject* o, size_t parameter) {
+  dlpack::Tensor t;
+  if (owner_.exchange_->view_of_object(o, &t) != 0) return false;
+  parameters_[parameter] = static_cast<char*>(t.data) + t.byte_offset;
+  keep(o, parameter);
+  return true;
+}
 
 bool TorchCall::State::read(PyObject* list) {
   const auto& args = owner_.args_;
@@ -159,14 +182,11 @@ bool TorchCall::State::read(PyObject* list) {
     PyObject* o = PyList_GET_ITEM(list, static_cast<Py_ssize_t>(i));
     auto k = static_cast<size_t>(args[i].index);
     switch (args[i].kind) {
-      case ArgKind::tensor: {
-        dlpack::Tensor t;
-        if (owner_.exchange_->view_of_object(o, &t) != 0) return false;
-        parameters_[k] = static_cast<char*>(t.data) + t.byte_offset;
-        [[fallthrough]];
-      }
+      case ArgKind::tensor:
+        if (!read_tensor(o, k)) return false;
+        break;
       case ArgKind::object:
-        if (int slot = owner_.parameter_slot_[k]; slot >= 0) objects_[static_cast<size_t>(slot)] = Py_NewRef(o);
+        keep(o, k);
         break;
       case ArgKind::symbol: {
         int64_t n = PyLong_AsLongLong(o);
@@ -177,6 +197,16 @@ bool TorchCall::State::read(PyObject* list) {
       case ArgKind::ignored:
         break;
     }
+  }
+  for (nb::handle constant : owner_.constants_) {
+    auto k = static_cast<size_t>(nb::cast<int>(constant[0]));
+    nb::object tensor = constant[1];
+    bool host = owner_.parameter_slot_[k] >= 0 &&
+                plan().slots[static_cast<size_t>(owner_.parameter_slot_[k])].dtype == DType::host;
+    if (host)
+      keep(tensor.ptr(), k);
+    else if (!read_tensor(tensor.ptr(), k))
+      return false;
   }
   return check_stamps() && PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) == 0;
 }
@@ -325,6 +355,8 @@ PyObject* TorchCall::State::run() {
       o = Py_NewRef(Py_None);
     } else if (r.kind == ResultKind::integer) {
       o = PyLong_FromLongLong(r.value.eval(symbols_));
+    } else if (r.kind == ResultKind::argument) {
+      o = Py_NewRef(arguments_[static_cast<size_t>(r.index)]);
     } else {
       const auto& output = plan().outputs[static_cast<size_t>(r.index)];
       const auto& slot = plan().slots[static_cast<size_t>(output.slot)];
@@ -436,6 +468,8 @@ std::vector<Result> parse_results(nb::list results) {
     auto kind = nb::cast<std::string>(h[0]);
     if (kind == "output")
       out.push_back({ResultKind::plan, nb::cast<int>(h[1]), Expr(0)});
+    else if (kind == "argument")
+      out.push_back({ResultKind::argument, nb::cast<int>(h[1]), Expr(0)});
     else if (kind == "integer")
       out.push_back({ResultKind::integer, -1,
                      PyLong_Check(nb::object(h[1]).ptr()) ? Expr(nb::cast<int64_t>(h[1])) : nb::cast<Expr>(h[1])});
@@ -453,14 +487,15 @@ void bind_torch_call(nb::module_& m) {
   m.attr("TorchCall") = nb::steal(type);
   m.def(
       "torch_call",
-      [type](std::shared_ptr<Executable> executable, nb::handle capsule, nb::list args, nb::list results, nb::handle host) {
+      [type](std::shared_ptr<Executable> executable, nb::handle capsule, nb::list args, nb::list results, nb::handle host,
+             nb::list constants) {
         auto* exchange = static_cast<const dlpack::Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
         if (!exchange) nb::raise_python_error();
         while (exchange && exchange->header.version.major != 1)
           exchange = reinterpret_cast<const dlpack::Exchange*>(exchange->header.previous);
         require(exchange != nullptr, "torch_call: the tensor type offers no DLPack 1.x exchange table");
         auto call = std::make_unique<TorchCall>(std::move(executable), exchange, parse_args(args), parse_results(results),
-                                                host.ptr());
+                                                host.ptr(), constants);
         auto* self = reinterpret_cast<TorchCallObject*>(
             reinterpret_cast<PyTypeObject*>(type)->tp_alloc(reinterpret_cast<PyTypeObject*>(type), 0));
         if (!self) nb::raise_python_error();
@@ -470,8 +505,10 @@ void bind_torch_call(nb::module_& m) {
         return nb::steal(reinterpret_cast<PyObject*>(self));
       },
       nb::arg("executable"), nb::arg("exchange"), nb::arg("args"), nb::arg("results"), nb::arg("host"),
+      nb::arg("constants") = nb::list(),
       "A callable over a list of tensors and integers. args: ('tensor'|'symbol'|'object'|'ignored', index) per position; "
-      "results: ('output', index), ('integer', expression) or ('none', 0); exchange: torch.Tensor.__dlpack_c_exchange_api__; "
+      "results: ('output', index), ('argument', parameter), ('integer', expression) or ('none', 0); constants: (parameter, "
+      "tensor) for parameters that no argument gives; exchange: torch.Tensor.__dlpack_c_exchange_api__; "
       "host(callee, operands, sizes, strides) runs host operations.");
 }
 

@@ -203,9 +203,9 @@ void Planner::place_outputs() {
     int index = number++;
     PlanOutput& out = plan_.outputs[static_cast<size_t>(index)];
     if (o.parameter >= 0) continue;
-    if (o.value->is(Op::parameter)) {
-      out.is_input = true;
-      out.slot = input_slot_.at(static_cast<int>(o.value->attrs.ints[0]));
+    if (o.value->is(Op::parameter)) {  // a new tensor all the same; read before parameters are written at the end
+      out.slot = slot_for(o.value, SlotKind::output, index, o.strides);
+      copies_.emplace(copies_.begin(), input_slot_.at(static_cast<int>(o.value->attrs.ints[0])), out.slot);
     } else if (o.value->is(Op::host_result)) {
       auto& s = stores_[o.value];
       if (s.empty()) s.push_back(slot_for(o.value, SlotKind::host, -1, o.value->attrs.exprs));

@@ -61,7 +61,6 @@ struct Step {
 
 struct PlanOutput {
   int slot = -1;
-  bool is_input = false;  ///< the caller's own tensor, unchanged
   bool mutation = false;  ///< nothing to return: the step wrote the parameter
 };
 

@@ -98,7 +98,7 @@ void Clustering::choose_roots() {
       for (size_t i = 0; i < 3; ++i) make_root(base(v->input(i)));
       if (v->inputs.size() > 3 && inl[v->input(3)->id].cost > 6) make_root(base(v->input(3)));
     } else if (v->is(Op::host_call)) {
-      for (Value in : v->inputs) make_root(in);
+      for (Value in : v->inputs) root_[in->id] = !in->is(Op::parameter);  // the host wants even constants in memory
     } else if (v->is(Op::scatter)) {
       if (inl[v->input(2)->id].cost > 32) make_root(base(v->input(2)));
     }

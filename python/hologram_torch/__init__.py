@@ -1,0 +1,32 @@
+# hologram_torch/__init__.py: Hologram for PyTorch: torch.compile(model, backend="hologram")
+"""Compiles PyTorch models to native kernels.
+
+    compiled = torch.compile(model, backend="hologram")
+
+`stats()` tells what was compiled and which operators ran in PyTorch; `explain(model, *inputs)` shows how one model
+becomes kernels. Importing this package is cheap: PyTorch and the compiler load on first use.
+"""
+
+_HOME = {
+    "hologram": "backend",
+    "stats": "counters",
+    "reset_stats": "counters",
+    "explain": "explain",
+    "release_memory": "device",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name):
+    import importlib
+
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        globals()[name] = value  # also over a submodule of the same name
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,36 @@
+# hologram_torch/backend.py: the entry point of torch.compile(backend="hologram")
+
+
+def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
+    """Compiles a graph that Dynamo captured.
+
+    mode: None, "default" or another of PyTorch's (which change nothing), "reproducible", "fast".
+    options: {"reproducible": bool, "fast": bool, "pack_weights": bool}, see options.Options.
+    """
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    import torch
+
+    from . import decomp, rewrite
+    from .compiler import compile_graph
+    from .options import Options
+
+    chosen = Options.make(mode, options)
+    rewrite.dynamo_graph(gm)
+
+    def compiler(kind):
+        return lambda graph, inputs: compile_graph(graph, kind, chosen)
+
+    with torch.compiler.config.patch(cache_key_tag=f"hologram-{chosen.tag()}"):
+        compiled = aot_module_simplified(
+            gm,
+            example_inputs,
+            fw_compiler=compiler("forward"),
+            bw_compiler=torch._dynamo.disable(compiler("backward")),
+            inference_compiler=compiler("inference"),
+            partition_fn=min_cut_rematerialization_partition,
+            decompositions=decomp.table(),
+            keep_inference_input_mutations=True,
+        )
+    return torch._dynamo.disable(compiled)

@@ -1,0 +1,152 @@
+# hologram_torch/counters.py: counters, log lines and dumps
+import collections
+import contextlib
+import contextlib
+import logging
+import os
+import sys
+import threading
+
+log = logging.getLogger("hologram")
+_lock = threading.Lock()
+
+
+def _configure():
+    level = os.environ.get("HOLOGRAM_LOG")
+    if level:
+        if not log.handlers:
+            handler = logging.StreamHandler()
+            handler.setFormatter(logging.Formatter("hologram %(levelname)s: %(message)s"))
+            log.addHandler(handler)
+            log.propagate = False
+        log.setLevel(level.upper() if not level.isdigit() else int(level))
+
+
+class _Counters:
+    def __init__(self):
+        self.graphs = 0
+        self.failed_graphs = 0
+        self.kernels = 0
+        self.kernel_cache_hits = 0
+        self.kernel_cache_misses = 0
+        self.ops_before = 0
+        self.ops_canonical = 0
+        self.compile_ms = collections.Counter()
+        self.fallback_ops = collections.Counter()
+
+
+_counters = _Counters()
+_named = set()
+
+
+def stats() -> dict:
+    """What happened since the process began or since reset_stats().
+
+    graphs, failed_graphs: compiled graphs, and graphs that were left to PyTorch because compiling failed
+    kernels: native kernels of all graphs; kernel_cache_hits and _misses: found in the cache, or compiled
+    fallback_ops: {operator: calls} of operators that ran in PyTorch inside compiled graphs
+    compile_ms: milliseconds by stage; "trace" is the translation in Python, "total" all of ours
+    ops_before, ops_canonical: operations before and after canonicalisation
+    """
+    with _lock:
+        c = _counters
+        return {**vars(c), "compile_ms": dict(c.compile_ms), "fallback_ops": dict(c.fallback_ops)}
+
+
+def reset_stats() -> None:
+    """Sets all counters to zero."""
+    global _counters
+    with _lock:
+        _counters = _Counters()
+
+
+def count_fallback(name: str) -> None:
+    """One call of an operator in PyTorch."""
+    _counters.fallback_ops[name] += 1
+
+
+def name_fallback(name: str) -> None:
+    """Says once per process that an operator is left to PyTorch."""
+    if name not in _named:
+        _named.add(name)
+        log.warning("%s has no native kernel here; PyTorch runs it inside the compiled graph", name)
+
+
+def count_failure() -> None:
+    with _lock:
+        _counters.failed_graphs += 1
+
+
+def count_graph(report: dict, trace_ms: float, total_ms: float) -> None:
+    """Adds a compiled graph's report."""
+    with _lock:
+        c = _counters
+        c.graphs += 1
+        c.kernels += report["kernels"]
+        c.kernel_cache_hits += report["memory_hits"] + report["disk_hits"]
+        c.kernel_cache_misses += report["compiled"]
+        c.ops_before += report["ops_before"]
+        c.ops_canonical += report["ops_canonical"]
+        for stage, ms in report["milliseconds"].items():
+            c.compile_ms[stage] += ms
+        c.compile_ms["trace"] += trace_ms
+        c.compile_ms["total"] += total_ms
+
+
+_captures = []
+
+
+@contextlib.contextmanager
+def capture():
+    """Collects (name, executable) of every graph compiled inside."""
+    records = []
+    _captures.append(records)
+    try:
+        yield records
+    finally:
+        _captures.remove(records)
+
+
+def record(name: str, executable) -> None:
+    """Tells whoever captures about a compiled graph."""
+    for records in list(_captures):
+        records.append((name, executable))
+
+
+_captures = []
+
+
+@contextlib.contextmanager
+def capture():
+    """Collects (name, executable) of the graphs compiled inside the block."""
+    records = []
+    _captures.append(records)
+    try:
+        yield records
+    finally:
+        _captures[:] = [r for r in _captures if r is not records]
+
+
+def compiled(name: str, executable) -> None:
+    """Records a compiled graph for whoever captures."""
+    for records in _captures:
+        records.append((name, executable))
+
+
+def dump_stages() -> set:
+    """The stages named by HOLOGRAM_DUMP (graph, plan, atlas, llvm, asm; several joined by commas)."""
+    return set(filter(None, os.environ.get("HOLOGRAM_DUMP", "").split(",")))
+
+
+def dump(name: str, stage: str, text: str) -> None:
+    """Writes one stage of a graph into HOLOGRAM_DUMP_DIR, or to standard error."""
+    folder = os.environ.get("HOLOGRAM_DUMP_DIR")
+    if not folder:
+        sys.stderr.write(f"# hologram {stage} of {name}\n{text}\n")
+        return
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, f"{name}.{stage}.txt"), "w") as file:
+        file.write(text)
+
+
+_configure()

@@ -1,0 +1,99 @@
+# hologram_torch/decomp.py: operators that are taken apart before lowering
+import functools
+
+import torch
+
+aten = torch.ops.aten
+
+
+@functools.cache
+def table() -> dict:
+    """Decompositions by operator overload: PyTorch's core set, without what has a native lowering."""
+    from torch._decomp import core_aten_decompositions, decomposition_table
+
+    from . import lowering
+
+    out = {op: f for op, f in core_aten_decompositions().items() if not lowering.has_lowering(str(op))}
+    for name in _WHOLE:
+        out.pop(getattr(getattr(aten, name, None), "default", None), None)
+    for name in _ALSO:
+        packet, overload = name.split(".")
+        op = getattr(getattr(aten, packet, None), overload, None)
+        if op is not None and op in decomposition_table:
+            out[op] = decomposition_table[op]
+    out |= _own()
+    return out
+
+
+# Whose decomposition gives other results than the operator.
+_WHOLE = ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward")
+
+# Not in the core set, but with a decomposition whose parts are native.
+_ALSO = (
+    "native_batch_norm.default", "_native_batch_norm_legit.default", "_batch_norm_with_update.default",
+    "_batch_norm_with_update_functional.default", "_batch_norm_no_update.default", "hypot.default", "ldexp.Tensor",
+    "special_zeta.self_scalar", "special_zeta.other_scalar",
+    "dist.default", "_adaptive_avg_pool2d.default", "upsample_bilinear2d.vec", "upsample_nearest2d.vec",
+    "upsample_bicubic2d.default", "upsample_bilinear2d.default", "upsample_trilinear3d.default",
+    "grid_sampler_2d.default", "heaviside.default", "_addmm_activation.default", "batch_norm_backward.default",
+    "dropout.default", "tril_indices.default", "triu_indices.default",
+)  # fmt: skip
+
+
+def _own() -> dict:
+    from . import attention  # noqa: F401  (registers hologram::sdpa)
+
+    return {
+        aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+        aten._native_multi_head_attention.default: _multi_head_attention,
+    }
+
+
+def _attend(x, width, heads, qkv_weight, qkv_bias, out_weight, out_bias, mask, mask_type):
+    batch, length, _ = x.shape
+    q, k, v = torch.nn.functional.linear(x, qkv_weight, qkv_bias).chunk(3, -1)
+    q, k, v = (t.reshape(batch, length, heads, width // heads).transpose(1, 2) for t in (q, k, v))
+    if mask is not None:
+        if mask_type == 1:  # padding: [batch, length], true where hidden
+            mask = mask.reshape(batch, 1, 1, length)
+        elif mask_type == 2:
+            mask = mask.reshape(batch, -1, length, length) if mask.dim() == 4 else mask
+        mask = mask.logical_not() if mask.dtype == torch.bool else mask
+    y = torch.ops.hologram.sdpa(q, k, v, mask, False, (width // heads) ** -0.5, False)
+    y = y.transpose(1, 2).reshape(batch, length, width)
+    return torch.nn.functional.linear(y, out_weight, out_bias)
+
+
+def _encoder_layer(
+    src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first, eps,
+    norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2, ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2,
+    mask=None, mask_type=None,
+):  # fmt: skip
+    """torch.nn.TransformerEncoderLayer in eval mode, which eager runs as one operator."""
+    if src.is_nested or src.dim() != 3:
+        return NotImplemented
+    norm = torch.nn.functional.layer_norm
+
+    def attend(x):
+        return _attend(x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, mask_type)
+
+    def feed(x):
+        y = torch.nn.functional.linear(x, ffn_weight_1, ffn_bias_1)
+        y = torch.nn.functional.gelu(y) if use_gelu else torch.relu(y)
+        return torch.nn.functional.linear(y, ffn_weight_2, ffn_bias_2)
+
+    if norm_first:
+        x = src + attend(norm(src, (embed_dim,), norm_weight_1, norm_bias_1, eps))
+        return x + feed(norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps))
+    x = norm(src + attend(src), (embed_dim,), norm_weight_1, norm_bias_1, eps)
+    return norm(x + feed(x), (embed_dim,), norm_weight_2, norm_bias_2, eps)
+
+
+def _multi_head_attention(
+    query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias,
+    mask=None, need_weights=True, average_attn_weights=True, mask_type=None,
+):  # fmt: skip
+    if need_weights or query is not key or key is not value or query.is_nested or query.dim() != 3:
+        return NotImplemented
+    out = _attend(query, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, mask_type)
+    return out, query.new_empty(0)

@@ -1,0 +1,30 @@
+# hologram_torch/device.py: the one native runtime of this process
+import functools
+import os
+import threading
+
+_lock = threading.Lock()
+
+
+@functools.cache
+def _make(backend: str):
+    from hologram import _core
+
+    return _core.Runtime(backend)
+
+
+def runtime():
+    """Backend, threads, pools and kernel cache that all compiled graphs share. HOLOGRAM_BACKEND chooses another
+    backend than the native one: "interp" executes kernels by their definition."""
+    import torch
+
+    with _lock:
+        made = _make(os.environ.get("HOLOGRAM_BACKEND", "cpu"))
+        if "HOLOGRAM_NUM_THREADS" not in os.environ and made.num_threads != torch.get_num_threads():
+            made.num_threads = torch.get_num_threads()
+        return made
+
+
+def release_memory() -> int:
+    """Gives the memory that the pools keep for later back to the system; returns the bytes."""
+    return runtime().release_memory()

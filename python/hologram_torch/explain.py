@@ -1,0 +1,116 @@
+# hologram_torch/explain.py: how a model becomes kernels: text and a picture
+import dataclasses
+import html
+import re
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """One compiled graph: its name, the compiler's report and the plan's description."""
+
+    name: str
+    report: dict
+    plan: dict
+
+    def kernels(self) -> list:
+        """The steps of a steady-state call: what packs weights runs once and is left out."""
+        return [s for s in self.plan["steps"] if not s["cached"]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What explain() found. str() gives the text; html() and svg() the pictures; save(path) writes one by its suffix."""
+
+    graphs: list
+    fallback_ops: dict
+
+    def __str__(self) -> str:
+        lines = []
+        for graph in self.graphs:
+            lines += _text(graph)
+        if self.fallback_ops:
+            calls = ", ".join(f"{name} ×{n}" for name, n in sorted(self.fallback_ops.items()))
+            lines.append(f"left to PyTorch: {calls}")
+        elif self.graphs:
+            lines.append("left to PyTorch: nothing")
+        return "\n".join(lines) or "no graph was compiled"
+
+    def svg(self, index: int = 0) -> str:
+        """The plan of graph `index` as an SVG picture."""
+        from .plan_picture import draw
+
+        return draw(self.graphs[index].plan)
+
+    def html(self) -> str:
+        """A page with the text and a picture of every plan."""
+        pictures = "".join(f"<h2>{html.escape(g.name)}</h2>{self.svg(i)}" for i, g in enumerate(self.graphs))
+        return (
+            "<!doctype html><html><head><meta charset='utf-8'><title>Hologram plan</title>"
+            "<style>body{font-family:system-ui,sans-serif;margin:2em}pre{background:#f5f6f8;padding:1em}</style>"
+            f"</head><body><h1>Plan</h1><pre>{html.escape(str(self))}</pre>{pictures}</body></html>"
+        )
+
+    def save(self, path: str) -> None:
+        """Writes the page (.html) or the picture of the first graph (.svg). Raises ValueError for another suffix."""
+        if path.endswith(".svg"):
+            content = self.svg()
+        elif path.endswith((".html", ".htm")):
+            content = self.html()
+        else:
+            raise ValueError(f"explain: {path!r} should end in .html or .svg")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content)
+
+
+def size_text(expression: str, unit: str) -> str:
+    """'1234567', 'B' → '1.2 MB'; symbolic sizes stay expressions."""
+    if not re.fullmatch(r"-?\d+", expression):
+        return f"{expression} {unit}"
+    n = float(expression)
+    for prefix in ("", "k", "M", "G", "T"):
+        if abs(n) < 1000:
+            return f"{n:.3g} {prefix}{unit}"
+        n /= 1000
+    return f"{n:.3g} P{unit}"
+
+
+def _text(graph: Graph) -> list:
+    report, plan, kernels = graph.report, graph.plan, graph.kernels()
+    stages = ", ".join(f"{k} {v:.1f}" for k, v in sorted(report["milliseconds"].items()))
+    lines = [
+        f"{graph.name}: {report['ops_before']} operations → {report['ops_canonical']} canonical → "
+        f"{len(kernels)} kernels ({report['kernels']} distinct)",
+        f"  compiled in ms: {stages}; kernels from memory {report['memory_hits']}, disk {report['disk_hits']}, "
+        f"compiled {report['compiled']}",
+        f"  intermediates: {size_text(plan['arena_bytes'], 'B')} planned "
+        f"({size_text(str(plan['boundary_bytes']), 'B')} of them in the boundary pool), "
+        f"{size_text(plan['eager_bytes'], 'B')} if every operation made a tensor",
+    ]
+    if report["rules"]:
+        fired = ", ".join(f"{name} ×{n}" for name, n in sorted(report["rules"].items(), key=lambda r: (-r[1], r[0])))
+        lines.append(f"  rules: {fired}")
+    lines.append(f"  {'kernel':<48} {'FLOP':>12} {'bytes':>12}")
+    for step in kernels:
+        if step["kind"] == "host":
+            lines.append(f"  {step['name'][:40] + ' (PyTorch)':<48}")
+        else:
+            lines.append(f"  {step['name'][:48]:<48} {size_text(step['flop'], ''):>12} {size_text(step['bytes'], 'B'):>12}")
+    return lines
+
+
+def explain(model, *inputs, **options) -> Explanation:
+    """Compiles `model` for `inputs`, runs it once without gradients and tells what came of it.
+
+    model: a module or function; inputs: its positional arguments; options: as in torch.compile(options=...).
+    """
+    import torch
+
+    from . import counters
+
+    torch._dynamo.reset()
+    before = dict(counters.stats()["fallback_ops"])
+    with counters.capture() as records, torch.no_grad():
+        torch.compile(model, backend="hologram", options=options or None)(*inputs)
+    after = counters.stats()["fallback_ops"]
+    fallback = {k: n - before.get(k, 0) for k, n in after.items() if n > before.get(k, 0)}
+    return Explanation([Graph(name, e.report, e.describe()) for name, e in records], fallback)

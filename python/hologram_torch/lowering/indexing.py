@@ -1,0 +1,273 @@
+# hologram_torch/lowering/indexing.py: gathers and scatters
+from .. import dtypes
+from ..builder import contiguous_strides, numel
+from . import Unsupported, lower
+from .views import axis_of
+
+
+def _positions(c, index, name="i64"):
+    return index if index.dtype in ("i64", "i32") else c.cast(index, name)
+
+
+@lower("embedding.default")
+def embedding(c, weight, indices, *_, **__):
+    return c.take(weight, _positions(c, indices), 0)
+
+
+@lower("index_select.default")
+def index_select(c, x, dim, index):
+    if not x.shape:
+        return x
+    if not index.shape:
+        index = c.reshape(index, [1])
+    return c.take(x, _positions(c, index), axis_of(dim, len(x.shape)))
+
+
+@lower("take.default")
+def take(c, x, index):
+    return c.take(c.flatten(x), index, 0)
+
+
+def _checked(c, parts, sizes, wrap):
+    """One position in a row-major block of `sizes` from a position per axis; out of range stays out of range."""
+    at = valid = None
+    strides = contiguous_strides(sizes)
+    for index, size, stride in zip(parts, sizes, strides, strict=True):
+        size, zero = c.scalar(size, "i64"), c.number("i64", 0)
+        if wrap:
+            index = c.where(c.lt(index, zero), c.add(index, size), index)
+        inside = c.both(c.le(zero, index), c.lt(index, size))
+        step = index if type(stride) is int and stride == 1 else c.mul(index, c.scalar(stride, "i64"))
+        at = step if at is None else c.add(at, step)
+        valid = inside if valid is None else c.both(valid, inside)
+    return c.where(valid, at, c.scalar(numel(sizes), "i64"))
+
+
+def _along(c, x_shape, dim, index):
+    """Row-major positions in x of the elements that index [i…] names along `dim`, the others by their own place."""
+    shape = index.shape
+    strides = contiguous_strides(x_shape)
+    size, zero = c.scalar(x_shape[dim], "i64"), c.number("i64", 0)
+    index = c.cast(index, "i64")
+    inside = c.both(c.le(zero, index), c.lt(index, size))
+    at = index if type(strides[dim]) is int and strides[dim] == 1 else c.mul(index, c.scalar(strides[dim], "i64"))
+    for i, stride in enumerate(strides):
+        if i != dim and not (type(shape[i]) is int and shape[i] == 1):
+            at = c.add(at, c.mul(c.iota("i64", shape, i), c.scalar(stride, "i64")))
+    return c.where(inside, at, c.scalar(numel(x_shape), "i64"))
+
+
+@lower("gather.default")
+def gather(c, x, dim, index, *, sparse_grad=False):
+    if not x.shape or not index.shape:
+        flat = c.reshape(x, [numel(x.shape)])
+        return c.reshape(c.take(flat, c.reshape(index, [numel(index.shape)]), 0), c.out_shape)
+    dim = axis_of(dim, len(x.shape))
+    if c.hint(numel(index.shape)) == 0:
+        return c.number(x.dtype, 0, index.shape)
+    if len(x.shape) == 1:
+        return c.take(x, index, 0)
+    return c.take(c.flatten(x), _along(c, x.shape, dim, index), 0)
+
+
+# --- scatter along one axis
+def _scatter(c, x, dim, index, source, mode):
+    shape = x.shape
+    if c.hint(numel(index.shape)) == 0:
+        return x
+    if not shape:
+        x, index = c.reshape(x, [1]), c.reshape(index, [1])
+        source = c.reshape(source, [1])
+        return c.reshape(c.scatter(x, c.cast(index, "i64"), source, 0, mode), [])
+    if not index.shape:
+        index = c.reshape(index, [1])
+        source = c.reshape(source, [1]) if not source.shape else source
+    dim = axis_of(dim, len(shape))
+    source = c.slice(source, [0] * len(shape), index.shape)
+    at = c.cast(index, "i64") if len(shape) == 1 else _along(c, shape, dim, index)
+    out = c.scatter(c.flatten(x), c.flatten(at), c.flatten(source), 0, mode)
+    return c.reshape(out, shape)
+
+
+def _value(c, x, index, value):
+    return c.broadcast(c.scalar(value, x.dtype), index.shape)
+
+
+@lower("scatter.src")
+def scatter_src(c, x, dim, index, src):
+    return _scatter(c, x, dim, index, src, "set")
+
+
+@lower("scatter.value")
+def scatter_value(c, x, dim, index, value):
+    return _scatter(c, x, dim, index, _value(c, x, index, value), "set")
+
+
+_MODES = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _wide_scatter(c, x, dim, index, source, mode):
+    """Accumulates halves in their own type, as PyTorch does on the CPU."""
+    if x.dtype == "b8":
+        raise Unsupported("accumulation of truth values")
+    return _scatter(c, x, dim, index, source, mode)
+
+
+@lower("scatter.reduce")
+def scatter_with(c, x, dim, index, src, *, reduce):
+    return _wide_scatter(c, x, dim, index, src, _MODES[reduce])
+
+
+@lower("scatter.value_reduce")
+def scatter_value_with(c, x, dim, index, value, *, reduce):
+    return _wide_scatter(c, x, dim, index, _value(c, x, index, value), _MODES[reduce])
+
+
+@lower("scatter_add.default")
+def scatter_add(c, x, dim, index, src):
+    return _wide_scatter(c, x, dim, index, src, "add")
+
+
+def _identity(name, mode):
+    if mode in ("add", "mul"):
+        return 0 if mode == "add" else 1
+    if name in dtypes.FLOATS:
+        return float("-inf") if mode == "max" else float("inf")
+    return dtypes.INT_RANGE[name][0 if mode == "max" else 1]
+
+
+@lower("scatter_reduce.two")
+def scatter_reduce(c, x, dim, index, src, reduce, *, include_self=True):
+    if reduce == "mean":
+        return _scatter_mean(c, x, dim, index, src, include_self)
+    mode = _MODES[reduce]
+    if not include_self:
+        x = _scatter(c, x, dim, index, _value(c, x, index, _identity(x.dtype, mode)), "set")
+    return _wide_scatter(c, x, dim, index, src, mode)
+
+
+def _scatter_mean(c, x, dim, index, src, include_self):
+    if x.dtype not in dtypes.FLOATS:
+        raise Unsupported("integer mean")
+    one, zero = c.number(x.dtype, 1, index.shape), c.number(x.dtype, 0, index.shape)
+    if not include_self:
+        x = _scatter(c, x, dim, index, zero, "set")
+    total = _scatter(c, x, dim, index, src, "add")
+    count = c.number(x.dtype, 1, x.shape)
+    if not include_self:
+        count = _scatter(c, count, dim, index, zero, "set")
+    count = c.ew("max", _scatter(c, count, dim, index, one, "add"), 1)
+    return c.div(total, count)
+
+
+# --- advanced indexing
+def _arranged(c, x, indices):
+    """Brings the indexed axes together. → (x with them merged, positions, first axis, order of x's axes before merging)"""
+    shape = x.shape
+    indices = list(indices) + [None] * (len(shape) - len(indices))
+    named = [i for i, index in enumerate(indices) if index is not None]
+    if any(indices[i].dtype in ("b8", "u8") for i in named):
+        raise Unsupported("index by a mask")
+    together = named == list(range(named[0], named[0] + len(named)))
+    order = list(range(len(shape)))
+    first = named[0]
+    if not together:
+        order = named + [i for i in order if i not in named]
+        first = 0
+    x = c.permute(x, order)
+    if len(named) == 1:
+        return x, c.cast(indices[named[0]], "i64"), first, order
+    sizes = [shape[i] for i in named]
+    parts = [c.cast(indices[i], "i64") for i in named]
+    wide = c.broadcast_shape(*(p.shape for p in parts))
+    at = _checked(c, [c.broadcast(p, wide) for p in parts], sizes, wrap=True)
+    moved = [shape[i] for i in order]
+    x = c.reshape(x, [*moved[:first], numel(sizes), *moved[first + len(named) :]])
+    return x, at, first, order
+
+
+@lower("index.Tensor", "_unsafe_index.Tensor")
+def index(c, x, indices):
+    if all(i is None for i in indices):
+        return x
+    x, at, first, _ = _arranged(c, x, indices)
+    return c.take(x, at, first)
+
+
+def _mask_put(c, x, mask, value, accumulate):
+    """x[mask] = number."""
+    if numel(value.shape) != 1 or accumulate:
+        raise Unsupported("several values at a mask")
+    shape, masked = x.shape, mask.shape
+    mask = c.reshape(mask, [*masked, *[1] * (len(shape) - len(masked))])
+    return c.where(mask, c.cast(c.reshape(value, []), x.dtype), x)
+
+
+@lower("index_put.default", "_unsafe_index_put.default")
+def index_put(c, x, indices, values, accumulate=False):
+    named = [i for i in indices if i is not None]
+    if len(named) == 1 and indices[0] is not None and named[0].dtype == "b8":
+        return _mask_put(c, x, named[0], values, accumulate)
+    if accumulate and x.dtype == "b8":
+        raise Unsupported("accumulation of truth values")
+    whole = x.shape
+    merged, at, first, order = _arranged(c, x, indices)
+    shape = merged.shape
+    wanted = [*shape[:first], *at.shape, *shape[first + 1 :]]
+    updates = c.broadcast(c.cast(values, x.dtype), wanted)
+    out = c.scatter(merged, at, updates, first, "add" if accumulate else "set")
+    out = c.reshape(out, [whole[i] for i in order])
+    return c.permute(out, [order.index(i) for i in range(len(order))])
+
+
+def _index_update(c, x, dim, index, source, mode):
+    scalar = not x.shape
+    if scalar:
+        x = c.reshape(x, [1])
+    dim = axis_of(dim, len(x.shape))
+    if not index.shape:
+        index = c.reshape(index, [1])
+    wanted = list(x.shape)
+    wanted[dim] = index.shape[0]
+    out = c.scatter(x, c.cast(index, "i64"), c.reshape(source, wanted), dim, mode)
+    return c.reshape(out, []) if scalar else out
+
+
+@lower("index_copy.default")
+def index_copy(c, x, dim, index, source):
+    return _index_update(c, x, dim, index, source, "set")
+
+
+@lower("index_add.default")
+def index_add(c, x, dim, index, source, *, alpha=1):
+    if x.dtype == "b8":
+        raise Unsupported("accumulation of truth values")
+    if alpha != 1:
+        source = c.mul(source, c.scalar(alpha, source.dtype))
+    return _index_update(c, x, dim, index, source, "add")
+
+
+@lower("index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_fill(c, x, dim, index, value):
+    shape = list(x.shape) or [1]
+    if not index.shape:
+        index = c.reshape(index, [1])
+    shape[axis_of(dim, len(shape))] = index.shape[0]
+    source = c.broadcast(c.scalar(value, x.dtype), shape)
+    return _index_update(c, x, dim, index, source, "set")
+
+
+@lower("embedding_dense_backward.default")
+def embedding_backward(c, gradient, indices, num_weights, padding_idx, scale_grad_by_freq):
+    if scale_grad_by_freq:
+        raise Unsupported("scale_grad_by_freq")
+    width = gradient.shape[-1]
+    count = numel(indices.shape)
+    rows, at = c.reshape(gradient, [count, width]), c.reshape(indices, [count])
+    if padding_idx >= 0:
+        rows = c.where(c.reshape(c.eq(at, padding_idx), [count, 1]), c.number(rows.dtype, 0), rows)
+    wide = dtypes.compute(rows.dtype)
+    table = c.number(wide, 0, [num_weights, width])
+    return c.cast(c.scatter(table, at, c.cast(rows, wide), 0, "add"), c.out_dtype)
+
+

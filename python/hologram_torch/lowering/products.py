@@ -1,0 +1,80 @@
+# hologram_torch/lowering/products.py: matrix products and attention
+from .. import dtypes
+from ..builder import f64_bits
+from . import Unsupported, lower
+
+
+def _product(c, x, y):
+    if x.dtype == "b8" or y.dtype != x.dtype:
+        raise Unsupported("product of truth values or of two dtypes")
+    return c.dot(x, y)
+
+
+@lower("mm.default", "bmm.default")
+def mm(c, x, y):
+    return _product(c, x, y)
+
+
+@lower("addmm.default", "baddbmm.default")
+def addmm(c, bias, x, y, *, beta=1, alpha=1):
+    out = c.out_dtype
+    z = _product(c, x, y)
+    if out not in dtypes.FLOATS:
+        if alpha != 1:
+            z = c.mul(z, alpha)
+        return z if beta == 0 else c.add(z, bias if beta == 1 else c.mul(bias, beta))
+    via = dtypes.compute(out)
+    if alpha != 1:
+        z = c.cast(c.mul(c.cast(z, via), float(alpha)), out)
+    if beta == 0:
+        return z
+    if beta != 1:
+        bias = c.cast(c.mul(c.cast(bias, via), float(beta)), out)
+    return c.add(z, c.cast(bias, out))
+
+
+@lower("mv.default")
+def mv(c, x, y):
+    return c.reshape(_product(c, x, c.unsqueeze(y, 1)), c.out_shape)
+
+
+@lower("addmv.default")
+def addmv(c, bias, x, y, *, beta=1, alpha=1):
+    z = c.reshape(_product(c, x, c.unsqueeze(y, 1)), c.out_shape)
+    if alpha != 1:
+        z = c.mul(z, alpha)
+    if beta == 0:
+        return z
+    return c.add(z, c.cast(bias, z.dtype) if beta == 1 else c.mul(c.cast(bias, z.dtype), beta))
+
+
+@lower("dot.default", "vdot.default")
+def dot(c, x, y):
+    wide = dtypes.compute(x.dtype)
+    return c.cast(c.reduce("sum", c.mul(c.cast(x, wide), c.cast(y, wide)), [0]), x.dtype)
+
+
+@lower("ger.default", "outer.default")
+def outer(c, x, y):
+    return c.mul(c.cast(c.unsqueeze(x, 1), c.out_dtype), c.cast(c.unsqueeze(y, 0), c.out_dtype))
+
+
+@lower("hologram.sdpa.default")
+def sdpa(c, query, key, value, mask, causal, scale, grouped):
+    rank = len(query.shape)
+    if rank < 3:
+        query, key, value = (c.reshape(v, [1] * (3 - rank) + list(v.shape)) for v in (query, key, value))
+    lead = c.broadcast_shape(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+    query, key, value = (c.broadcast(v, [*lead, *v.shape[-3:]]) for v in (query, key, value))
+    if not grouped:
+        heads = c.broadcast_shape(*(v.shape[-3:-2] for v in (query, key, value)))
+        query, key, value = (c.broadcast(v, [*lead, *heads, *v.shape[-2:]]) for v in (query, key, value))
+    operands = [query, key, value]
+    if mask is not None:
+        if mask.dtype not in ("b8", query.dtype):
+            mask = c.cast(mask, query.dtype)
+        operands.append(mask)
+    out = c.make("attention", operands, ints=[int(causal)], bits=f64_bits(scale))
+    return c.reshape(out, c.out_shape)
+
+

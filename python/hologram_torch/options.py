@@ -1,0 +1,56 @@
+# hologram_torch/options.py: what a user may ask of the backend
+import dataclasses
+import os
+
+# PyTorch's own modes promise only speed; Hologram's default already is its fastest at full accuracy.
+_MODES = {
+    "default": {},
+    "reduce-overhead": {},
+    "max-autotune": {},
+    "max-autotune-no-cudagraphs": {},
+    "reproducible": {"reproducible": True},
+    "fast": {"fast": True},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Choices of one torch.compile call.
+
+    reproducible: the same bits on every machine and thread count; also set by HOLOGRAM_REPRODUCIBLE=1 and
+        torch.use_deterministic_algorithms(True).
+    fast: float32 products may use bfloat16 terms.
+    pack_weights: keep what depends on parameters alone (packed weights) between calls.
+    """
+
+    reproducible: bool = False
+    fast: bool = False
+    pack_weights: bool = True
+
+    @classmethod
+    def make(cls, mode: str | None, options: dict | None) -> "Options":
+        """Checks what torch.compile was given. Raises ValueError or TypeError naming what is allowed."""
+        import torch
+
+        if mode is not None and mode not in _MODES:
+            raise ValueError(f"hologram: mode {mode!r} is none of {', '.join(map(repr, _MODES))}")
+        chosen = dict(_MODES[mode or "default"])
+        names = {field.name for field in dataclasses.fields(cls)}
+        for key, value in (options or {}).items():
+            if key not in names:
+                raise ValueError(f"hologram: option {key!r} is none of {', '.join(map(repr, sorted(names)))}")
+            if not isinstance(value, bool):
+                raise TypeError(f"hologram: option {key!r} takes True or False, got {value!r}")
+            chosen[key] = value
+        if os.environ.get("HOLOGRAM_REPRODUCIBLE", "0") not in ("", "0") or torch.are_deterministic_algorithms_enabled():
+            chosen.setdefault("reproducible", True)
+        return cls(**chosen)
+
+    def tag(self) -> str:
+        """Distinguishes results of different options in PyTorch's caches."""
+        return "".join("01"[getattr(self, field.name)] for field in dataclasses.fields(self))
+
+
+def strict() -> bool:
+    """HOLOGRAM_STRICT=1: failures are raised instead of being left to PyTorch."""
+    return os.environ.get("HOLOGRAM_STRICT", "0") not in ("", "0")

@@ -1,0 +1,401 @@
+# hologram_torch/translate.py: an FX graph of ATen operators → a Hologram graph
+import operator
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx import Node
+from torch.fx.immutable_collections import immutable_dict, immutable_list
+
+from . import counters, dtypes, lowering
+from .builder import Builder, Value
+from .host import HostCall, HostTable, _Operand, _Size
+from .options import strict
+from .symbols import Unsupported, hint
+
+_COPY = torch.ops.aten.copy_.default
+_SEQUENCES = (list, tuple, immutable_list)
+
+
+class Translator(Builder):
+    """Translates one graph. Afterwards: graph, args and results for the native callable, host, constants, static."""
+
+    def __init__(self, module, static_inputs=(), keep_static=True):
+        super().__init__()
+        self.module = module
+        self.env = {}
+        self.host = HostTable()
+        self.host_nodes = set()  # FX nodes whose values only the host holds
+        self.args, self.results, self.constants = [], [], []
+        self.parameter_of = {}  # placeholder -> parameter number
+        self.static = []
+        self.last_random = None
+        self.outputs = 0
+        self.fallbacks = []
+        self._node = self._val = None
+        self._static_inputs = frozenset(static_inputs) if keep_static else frozenset()
+        self._mutated = {}
+
+    def run(self):
+        position = 0
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholder(node, position)
+                position += 1
+            elif node.op == "output":
+                self._output(node)
+            else:
+                self._step(node, self.module)
+        return self
+
+    # --- what lowerings ask
+    @property
+    def out(self):
+        return self._val
+
+    @property
+    def out_dtype(self):
+        val = self._val
+        return dtypes.NAME[(val if type(val) not in (list, tuple) else val[0]).dtype]
+
+    @property
+    def out_shape(self):
+        val = self._val
+        return self.symbols.sizes((val if type(val) not in (list, tuple) else val[0]).shape)
+
+    @property
+    def out_dtypes(self):
+        val = self._val
+        return [dtypes.NAME[v.dtype] for v in (val if type(val) in (list, tuple) else (val,))]
+
+    @property
+    def out_shapes(self):
+        val = self._val
+        return [self.symbols.sizes(v.shape) for v in (val if type(val) in (list, tuple) else (val,))]
+
+    def fake(self, index):
+        """The fake tensor of the node's positional argument."""
+        return self._node.args[index].meta["val"]
+
+    def size(self, n):
+        return self.symbols.size(n)
+
+    def hint(self, n) -> int:
+        """The example value of an int or expression."""
+        return n if type(n) is int else n.evaluate(self.symbols.hints)
+
+    def same_size(self, a, b) -> bool:
+        return a == b
+
+    def scalar(self, x, dtype):
+        """An operand (value, number or symbolic size) as a value of this dtype."""
+        if type(x) is Value:
+            return self.cast(x, dtype)
+        if isinstance(x, (bool, int, float)):
+            return self.number(dtype, x)
+        if x is None or isinstance(x, (complex, str)):
+            raise Unsupported(f"operand {x!r}")
+        return self.size_value(x, dtype)
+
+    # --- arguments and constants
+    def _tensor_parameter(self, example):
+        number = len(self.static)
+        self.static.append(False)
+        if dtypes.is_native(example):
+            shape, strides = self.symbols.sizes(example.shape), self.symbols.sizes(example.stride())
+            return number, self.graph.parameter(number, dtypes.NAME[example.dtype], shape, strides)
+        return number, self.graph.parameter(number, dtypes.HOST, [], [])
+
+    def _placeholder(self, node, position):
+        val = node.meta.get("val")
+        if node.users and all(_is_effect(user) and user.args[0] is node for user in node.users):
+            self.args.append(("ignored", 0))  # an effect token: PyTorch passes None
+            self.env[node] = None
+            return
+        if isinstance(val, torch.Tensor):
+            number, value = self._tensor_parameter(val)
+            native = value.dtype != dtypes.HOST
+            self.static[number] = native and position in self._static_inputs
+            self.args.append(("tensor" if native else "object", number))
+            self.parameter_of[node] = number
+            self.env[node] = value
+            if not native:
+                self.host_nodes.add(node)
+                if val.layout is torch.strided and val.dtype in dtypes.NAME and val.is_neg():
+                    self._resolve_negative(node, value, val)
+            return
+        if isinstance(val, torch.SymInt):
+            symbol = self.symbols.bind(val)
+            self.args.append(("ignored", 0) if symbol is None else ("symbol", symbol))
+            self.env[node] = self.symbols.size(val)
+            return
+        self.args.append(("ignored", 0))
+        self.env[node] = val if isinstance(val, (bool, int, float, str)) else _Opaque(node)
+
+    def _resolve_negative(self, node, value, val):
+        call = HostCall(torch.ops.aten.resolve_neg.default, "aten.resolve_neg.default", (_Operand(0),), {}, None)
+        self.env[node] = self._host_values(call, [value], [], val)
+        self.host_nodes.discard(node)
+
+    def _attribute(self, node, module):
+        value = operator.attrgetter(node.target)(module)
+        if isinstance(value, torch.Tensor):
+            if value.numel() == 1 and value.dim() == 0 and dtypes.is_native(value) and _plain(value):
+                with unset_fake_temporarily():
+                    self.env[node] = self.number(dtypes.NAME[value.dtype], value.item())
+                return
+            number, parameter = self._tensor_parameter(value)
+            self.constants.append((number, value))
+            self.env[node] = parameter
+            if parameter.dtype == dtypes.HOST:
+                self.host_nodes.add(node)
+            return
+        self.env[node] = value
+
+    # --- steps
+    def _step(self, node, module):
+        if node.op == "get_attr":
+            return self._attribute(node, module)
+        if node.op != "call_function":
+            raise Unsupported(f"{node.op} {node.target}")
+        target = node.target
+        val = node.meta.get("val")
+        if target is operator.getitem:
+            container = self.env[node.args[0]]
+            self.env[node] = value = container[self._plain(node.args[1])]
+            if type(value) is Value and value.dtype == dtypes.HOST:
+                self.host_nodes.add(node)
+        elif target is _COPY:
+            self._mutate(node)
+        elif isinstance(val, (bool, int, float)):
+            self.env[node] = val
+        elif isinstance(val, torch.SymInt):
+            self.env[node] = self.symbols.size(val)
+        elif isinstance(val, (torch.SymFloat, torch.SymBool)):
+            self.env[node] = _Opaque(node)
+        elif getattr(target, "_name", "") == "invoke_subgraph":
+            self._inline(node)
+        elif val is None and _only_checks(target):
+            self.env[node] = None
+        else:
+            self._operator(node, target, val)
+
+    def _inline(self, node):
+        module = self.env[node.args[0]]
+        values = [self.env[a] if isinstance(a, Node) else a for a in node.args[2:]]
+        hosts = [isinstance(a, Node) and a in self.host_nodes for a in node.args[2:]]
+        arguments = iter(zip(values, hosts, strict=True))
+        for inner in module.graph.nodes:
+            if inner.op == "placeholder":
+                self.env[inner], is_host = next(arguments)
+                if is_host:
+                    self.host_nodes.add(inner)
+            elif inner.op == "output":
+                self.env[node] = self._plain(inner.args[0])
+            else:
+                self._step(inner, module)
+
+    def _plain(self, a):
+        """An FX argument with nodes replaced by their values."""
+        kind = type(a)
+        if kind is Node:
+            if a in self.host_nodes:
+                self._saw_host = True
+            value = self.env[a]
+            if type(value) is _Opaque:
+                raise Unsupported(f"value of {value.node}")
+            return value
+        if kind in _SEQUENCES:
+            return [self._plain(x) for x in a]
+        if kind in (dict, immutable_dict):
+            return {k: self._plain(x) for k, x in a.items()}
+        if kind is slice:
+            return slice(self._plain(a.start), self._plain(a.stop), self._plain(a.step))
+        return a
+
+    def _operator(self, node, target, val):
+        self._node, self._val = node, val
+        found = lowering.find(target) if isinstance(target, torch._ops.OpOverload) else None
+        if found is not None and _all_native(val):
+            self._saw_host = False
+            args = [self._plain(a) for a in node.args]
+            kwargs = {k: self._plain(a) for k, a in node.kwargs.items()}
+            if not self._saw_host:
+                try:
+                    self.env[node] = self._checked(found(self, *args, **kwargs), val)
+                    return
+                except Unsupported as refusal:
+                    counters.log.debug("%s: %s", target, refusal)
+                except Exception as error:
+                    if strict():
+                        raise RuntimeError(f"lowering {target} of node {node.name}: {error}") from error
+                    counters.log.debug("%s: %s", target, error, exc_info=True)
+        self._call_host(node, target, val)
+
+    def _checked(self, value, val):
+        """Makes a lowering's result agree with what tracing promised."""
+        if type(value) is tuple:
+            return tuple(None if v is None else self._checked(v, f) for v, f in zip(value, val, strict=True))
+        name, shape = dtypes.NAME[val.dtype], self.symbols.sizes(val.shape)
+        if value.dtype != name:
+            raise TypeError(f"gives {value.dtype}, tracing {name}")
+        if value.shape != shape:
+            if all(type(n) is int for n in shape) and all(type(n) is int for n in value.shape):
+                raise TypeError(f"gives {value.shape}, tracing {shape}")
+            return self.reshape(value, shape)
+        return value
+
+    def _mutate(self, node):
+        target, source = node.args[:2]
+        if target not in self.parameter_of or target in self.host_nodes or source in self.host_nodes:
+            raise Unsupported(f"writing into {target}")
+        val = target.meta["val"]
+        shape = self.symbols.sizes(val.shape)
+        value = self.broadcast(self.cast(self.env[source], dtypes.NAME[val.dtype]), shape)
+        self._mutated[target] = value
+        self.env[node] = value
+
+    # --- the host
+    def _call_host(self, node, target, val):
+        if isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable:
+            raise Unsupported(f"operator {target}, which writes into its operand,")
+        name = str(target)
+        operands, strides, sizes = [], [], []
+
+        def template(a):
+            kind = type(a)
+            if kind is Node:
+                value = self.env[a]
+                if type(value) in (list, tuple):
+                    return kind_of(value)(wrap(v, None) for v in value)
+                return wrap(value, a)
+            if kind in _SEQUENCES:
+                return [template(x) for x in a]
+            if kind in (dict, immutable_dict):
+                return {k: template(x) for k, x in a.items()}
+            return a
+
+        def kind_of(value):
+            return list if type(value) is list else tuple
+
+        def wrap(value, origin):
+            if type(value) is Value:
+                operands.append(value)
+                fake = origin.meta.get("val") if origin is not None else None
+                native = isinstance(fake, torch.Tensor) and dtypes.is_native(fake)
+                static = native and all(type(s) is int for s in fake.stride())
+                strides.append(list(fake.stride()) if static else None)
+                return _Operand(len(operands) - 1)
+            if isinstance(value, self._expr_type):
+                sizes.append(value)
+                return _Size(len(sizes) - 1)
+            if type(value) is _Opaque:
+                raise Unsupported(f"value of {value.node}")
+            return value
+
+        args = [template(a) for a in node.args]
+        kwargs = {k: template(a) for k, a in node.kwargs.items()}
+        call = HostCall(target, name, args, kwargs, None)
+        call.operand_strides = HostCall(target, name, (), {}, strides).operand_strides
+        random = isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+        if random and self.last_random is not None:
+            operands.append(self.last_random)  # keeps the order in which the generator is used
+            if call.operand_strides is not None:
+                call.operand_strides.append(None)
+        self.fallbacks.append(name)
+        value = self._host_values(call, operands, sizes, val)
+        if random:
+            first = next(iter(v for v in (value if isinstance(value, tuple) else (value,)) if type(v) is Value), None)
+            self.last_random = first if first is not None else self.last_random
+        self.env[node] = value
+        if type(value) is Value and value.dtype == dtypes.HOST:
+            self.host_nodes.add(node)
+
+    _expr_type = __import__("hologram._core", fromlist=["Expr"]).Expr
+
+    def _host_values(self, call, operands, sizes, val):
+        token = self.make("host_call", operands, ints=[self.host.add(call)], exprs=sizes, text=call.name)
+
+        def result(fake, path):
+            if isinstance(fake, (list, tuple)):
+                return tuple(result(f, (*path, i)) for i, f in enumerate(fake))
+            if fake is None:
+                return None
+            if not isinstance(fake, torch.Tensor):
+                if isinstance(fake, (bool, int, float)):
+                    return fake
+                raise Unsupported(f"result {type(fake).__name__} of {call.name}")
+            index = len(call.results)
+            if not dtypes.is_native(fake):
+                call.results.append((path, None, None))
+                return self.make("host_result", [token], ints=[index], exprs=[], dtype=dtypes.HOST, shape=[])
+            shape = self.symbols.sizes(fake.shape)
+            static = torch.Size(shape) if all(type(n) is int for n in shape) else None
+            call.results.append((path, fake.dtype, static))
+            return self.make(
+                "host_result", [token], ints=[index], exprs=self.symbols.sizes(fake.stride()),
+                dtype=dtypes.NAME[fake.dtype], shape=shape,
+            )  # fmt: skip
+
+        return result(val, ())
+
+    # --- results
+    def _output(self, node):
+        for target, value in self._mutated.items():
+            self.graph.output(value, [], self.parameter_of[target])
+            self.outputs += 1
+        (values,) = node.args
+        for item in values if isinstance(values, _SEQUENCES) else (values,):
+            self.results.append(self._result(item))
+
+    def _result(self, item):
+        if item is None:
+            return ("none", 0)
+        if isinstance(item, int):
+            return ("integer", int(item))
+        if not isinstance(item, Node):
+            raise Unsupported(f"result {item!r}")
+        value = self.env[item]
+        if item.target is _COPY:
+            return ("argument", self.parameter_of[item.args[0]])
+        if item in self.parameter_of:
+            return ("argument", self.parameter_of[item])
+        if type(value) is Value:
+            val = item.meta["val"] if "val" in item.meta else operator.attrgetter(item.target)(self.module)
+            strides = [] if value.dtype == dtypes.HOST else self.symbols.sizes(val.stride())
+            self.graph.output(value, strides)
+            self.outputs += 1
+            return ("output", self.outputs - 1)
+        if value is None:
+            return ("none", 0)
+        if type(value) is bool or isinstance(value, (float, _Opaque)):
+            raise Unsupported(f"result {item} of type {type(value).__name__}")
+        return ("integer", value)
+
+
+class _Opaque:
+    """A value that the graph cannot hold; using it leaves the graph to PyTorch."""
+
+    def __init__(self, node):
+        self.node = node
+
+
+def _is_effect(node) -> bool:
+    return getattr(node.target, "_name", "") == "with_effects"
+
+
+def _plain(tensor) -> bool:
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _all_native(val) -> bool:
+    if isinstance(val, torch.Tensor):
+        return dtypes.is_native(val)
+    return isinstance(val, (list, tuple)) and all(v is None or _all_native(v) for v in val)
+
+
+def _only_checks(target) -> bool:
+    name = str(target)
+    return "_assert" in name or "sym_constrain" in name
+
+
+__all__ = ["Translator", "Unsupported", "hint"]
