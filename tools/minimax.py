@@ -191,8 +191,9 @@ poly("tanh_f32", lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 
 Q = (mp.pi / 4) ** 2 * mp.mpf("1.001")
 sinc = lambda z: (mp.sin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z
 cosc = lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2
-poly("sin_short_f64", sinc, range(0, 4), 0, Q, lambda z: z * mp.sqrt(z) / mp.sin(mp.sqrt(z)))
-poly("cos_short_f64", cosc, range(0, 3), 0, Q, lambda z: z**2 / mp.cos(mp.sqrt(z)))
+# the same to f32 precision with quarter turns as the unit, |r| <= 1/2: sin = r c(z), cos = c(z)
+poly("sin_quarter_f64", lambda z: mp.sin(mp.pi / 2 * mp.sqrt(z)) / mp.sqrt(z), range(0, 4), 0, "0.2501")
+poly("cos_quarter_f64", lambda z: mp.cos(mp.pi / 2 * mp.sqrt(z)), range(0, 5), 0, "0.2501")
 poly("sin_f64", sinc, range(0, 6), 0, Q, lambda z: z * mp.sqrt(z) / mp.sin(mp.sqrt(z)))
 poly("cos_f64", cosc, range(0, 6), 0, Q, lambda z: z**2 / mp.cos(mp.sqrt(z)))
 # asin s = s + s z c(z) on [0, 1/2]; atan t = t + t z c(z) on [0, tan(pi/8)]

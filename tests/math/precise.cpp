@@ -146,7 +146,7 @@ constexpr Bound bounds[] = {
     {Op::asinh, 2, -10, 10},       {Op::acosh, 3, 1, 10},        {Op::atanh, 3, -1, 1},
     {Op::sigmoid, 1, -760, 40},    {Op::erf, 1, -6, 6},          {Op::erfc, 4, -6, 28},
     {Op::erfinv, 4, -1, 1},        {Op::gelu, 4, -39, 10},       {Op::lgamma, 4, -20, 200, 1},
-    {Op::digamma, 4, -20, 200, 1}, {Op::pow, 1.5, 0, 10},        {Op::atan2, 1.5, -10, 10},
+    {Op::digamma, 5, -20, 200, 1}, {Op::pow, 1.5, 0, 10},        {Op::atan2, 1.5, -10, 10},
 };
 
 /// What an error counts against at least; for x < 0 that includes what the reflection formula adds

@@ -14,7 +14,7 @@ F sin_pi(F r) {
   auto small = a < 0.25;
   F t = select(small, a, a.of(0.5) - a) * pi;
   Double<F> angle{t, t.of(0)};
-  return select(small, sin_reduced<true>(angle), cos_reduced<true>(angle));
+  return select(small, sin_reduced(angle), cos_reduced(angle));
 }
 
 /// For x > 0: by steps of 1 to [1.5, 2.5], or Stirling's series from 8 on.

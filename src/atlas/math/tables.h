@@ -50,12 +50,13 @@ inline constexpr std::array<double, 7> log_tail_f64{
 inline constexpr std::array<float, 7> tanh_f32{-0x1.55553cp-2f, 0x1.110be6p-3f, -0x1.b96288p-5f,
                                                0x1.600bd8p-6f,  -0x1.04676p-7f, 0x1.2db7f2p-9f,
                                                -0x1.7807f8p-12f};
-// on [0.0, 0.61747], weighted error 2^-37.49
-inline constexpr std::array<double, 4> sin_short_f64{-0x1.5555554c68b27p-3, 0x1.11110863b73afp-7,
-                                                     -0x1.a00f79c44f033p-13, 0x1.6cd0a8067268bp-19};
-// on [0.0, 0.61747], weighted error 2^-33.0
-inline constexpr std::array<double, 3> cos_short_f64{0x1.55554a0887595p-5, -0x1.6c0c2e2b6c9b5p-10,
-                                                     0x1.99ea030f28937p-16};
+// on [0.0, 0.2501], weighted error 2^-28.2
+inline constexpr std::array<double, 4> sin_quarter_f64{0x1.921fb52e6128fp+0, -0x1.4abbb8f9ac988p-1,
+                                                       0x1.465e8f3d5c7eep-4, -0x1.2d92799ca511ep-8};
+// on [0.0, 0.2501], weighted error 2^-34.05
+inline constexpr std::array<double, 5> cos_quarter_f64{0x1.ffffffff84783p-1, -0x1.3bd3cc6e6a15cp+0,
+                                                       0x1.03c1daa6336f4p-2, -0x1.55c4e6abe48d8p-6,
+                                                       0x1.d99e76ada6bb6p-11};
 // on [0.0, 0.61747], weighted error 2^-57.88
 inline constexpr std::array<double, 6> sin_f64{-0x1.5555555555548p-3,  0x1.111111110f755p-7,
                                                -0x1.a01a019bf0909p-13, 0x1.71de355d52aaap-19,

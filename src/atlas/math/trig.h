@@ -1,43 +1,52 @@
 // atlas/math/trig.h: trigonometric functions and their inverses.
 #pragma once
 
+#include <utility>
+
 #include "atlas/math/log.h"
 
 namespace hologram::atlas::math {
 
 inline constexpr double half_pi_hi = 0x1.921fb54442d18p+0, half_pi_lo = 0x1.1a62633145c07p-54;
 
-/// An angle x = (quarters + r / (pi/2)) quarter turns with |r| <= pi/4; the low two bits of
-/// `quarters` count.
+/// The angle of an f64: x = (quarters + r / (pi/2)) quarter turns with |r| <= pi/4; the low two
+/// bits of `quarters` count.
 template <class F, class I>
 struct Angle {
   Double<F> r;
   I quarters;
 };
 
-/// 1/(2 pi) in pieces of 28 bits and a rest, for any f32: x times a piece is exact in f64 and its
-/// whole turns drop out.
-inline constexpr std::array<double, 6> turns_28{0x1.45f3068p-3,   0x1.727220ap-29,
-                                                0x1.29fc274p-58,  0x1.7d1f534p-86,
-                                                0x1.bb81b68p-115, 0x1.14acc9e21c821p-141};
+/// 1/(2 pi) in three pieces of 29 bits and a rest, whole and without its first 52 bits: x times a
+/// piece is exact in f64 for an f32, its whole turns drop out, and from 2^76 on the first 52 bits
+/// give nothing but whole turns.
+inline constexpr std::array<double, 4> turns_29{0x1.45f306cp-3, 0x1.c9c882ap-31, 0x1.4fe13a8p-61,
+                                                0x1.f47d4d377036ep-88};
+inline constexpr std::array<double, 4> turns_29_far{0x1.529fc26p-54, 0x1.57d1f53p-82,
+                                                    0x1.377036cp-112, 0x1.8a5664f10e41p-140};
 
-/// The angle of an f32, in f64 without a low part.
+/// The angle of an f32 in f64: r in quarter turns, |r| <= 1/2.
 template <class B>
-auto reduce_angle(Num<B, float> x) {
+struct QuarterAngle {
+  Num<B, double> r;
+  Num<B, int64_t> quarters;
+};
+template <class B>
+QuarterAngle<B> reduce_angle(Num<B, float> x) {
   using D = Num<B, double>;
   D wide = convert<double>(x);
-  D turns = wide * turns_28[0];
+  auto far = abs(x) >= 0x1p76f;
+  auto piece = [&](int i) { return choose(far, wide, turns_29_far[i], turns_29[i]); };
+  D turns = wide * piece(0);
   turns = turns - round(turns);
-  for (int i = 1; i < 5; ++i) {
-    D p = wide * turns_28[i];
+  for (int i = 1; i < 3; ++i) {
+    D p = wide * piece(i);
     turns = turns + (p - round(p));
   }
-  turns = fma(wide, turns_28[5], turns);
-  D quarter = turns * 4.0;
-  D shifted = quarter + Format<double>::round_magic;
+  turns = fma(wide, piece(3), turns);
+  D shifted = fma(turns, 4.0, wide.of(Format<double>::round_magic));
   D n = shifted - Format<double>::round_magic;
-  auto quarters = to_bits(shifted);
-  return Angle<D, decltype(quarters)>{{(quarter - n) * half_pi_hi, wide.of(0)}, quarters};
+  return {fma(turns, 4.0, -n), to_bits(shifted)};
 }
 
 /// 1/(2 pi) as a fraction in pieces of 53 bits: enough for any f64.
@@ -97,66 +106,70 @@ auto reduce_angle(Num<B, double> x) {
   return Angle<F, decltype(quarters)>{r, quarters};
 }
 
-/// sin(r.hi + r.lo) for |r| <= pi/4; `precise`: to an f64, else to an f32 and without r.lo.
-template <bool precise, class F>
+/// sin(r.hi + r.lo) for |r| <= pi/4.
+template <class F>
 F sin_reduced(Double<F> r) {
   F z = r.hi * r.hi;
-  if constexpr (precise)
-    return r.hi + fma(polynomial(z, table::sin_f64), z * r.hi, r.lo);
-  else
-    return fma(polynomial(z, table::sin_short_f64), z * r.hi, r.hi);
+  return r.hi + fma(polynomial(z, table::sin_f64), z * r.hi, r.lo);
 }
-template <bool precise, class F>
+/// cos(r.hi + r.lo): 1 - z/2 in two pieces.
+template <class F>
 F cos_reduced(Double<F> r) {
-  F z = r.hi * r.hi;
-  if constexpr (precise) {
-    // 1 - z/2 in two pieces
-    F half = z * 0.5, one = half.of(1) - half;
-    F low = (half.of(1) - one) - half;
-    return one + fma(z * z, polynomial(z, table::cos_f64), low - r.hi * r.lo);
-  } else {
-    return fma(z * z, polynomial(z, table::cos_short_f64), fma(z, -0.5, 1.0));
-  }
+  F z = r.hi * r.hi, half = z * 0.5, one = half.of(1) - half;
+  F low = (half.of(1) - one) - half;
+  return one + fma(z * z, polynomial(z, table::cos_f64), low - r.hi * r.lo);
 }
 
-/// sin of (quarters + offset) quarter turns and r.
-template <bool precise, class A>
+/// Sine and cosine of an angle without its quarters.
+template <class F, class I>
+std::pair<F, F> sin_cos(const Angle<F, I>& a) {
+  return {sin_reduced(a.r), cos_reduced(a.r)};
+}
+template <class B>
+auto sin_cos(const QuarterAngle<B>& a) {
+  auto z = a.r * a.r;
+  return std::pair{polynomial(z, table::sin_quarter_f64) * a.r,
+                   polynomial(z, table::cos_quarter_f64)};
+}
+
+/// sin of an angle and `offset` quarter turns, in f64.
+template <class A>
 auto sin_of(const A& a, int offset) {
   auto q = offset == 0 ? a.quarters : a.quarters + int64_t{offset};
-  auto y =
-      select((q & int64_t{1}) != q.of(0), cos_reduced<precise>(a.r), sin_reduced<precise>(a.r));
+  auto [s, c] = sin_cos(a);
+  auto y = select((q & int64_t{1}) != q.of(0), c, s);
   return from_bits<double>(to_bits(y) ^ ((q & int64_t{2}) << 62));
 }
-template <bool precise, class A>
+template <class A>
 auto tan_of(const A& a) {
-  auto s = sin_reduced<precise>(a.r), c = cos_reduced<precise>(a.r);
+  auto [s, c] = sin_cos(a);
   auto odd = (a.quarters & int64_t{1}) != a.quarters.of(0);
   return select(odd, c, s) / select(odd, -s, c);
 }
 
 template <class B>
 Num<B, float> sin(Num<B, float> x) {
-  return select(abs(x) < 0x1p-13f, x, convert<float>(sin_of<false>(reduce_angle(x), 0)));
+  return select(abs(x) < 0x1p-13f, x, convert<float>(sin_of(reduce_angle(x), 0)));
 }
 template <class B>
 Num<B, double> sin(Num<B, double> x) {
-  return select(abs(x) < 0x1p-27, x, sin_of<true>(reduce_angle(x), 0));
+  return select(abs(x) < 0x1p-27, x, sin_of(reduce_angle(x), 0));
 }
 template <class B>
 Num<B, float> cos(Num<B, float> x) {
-  return convert<float>(sin_of<false>(reduce_angle(x), 1));
+  return convert<float>(sin_of(reduce_angle(x), 1));
 }
 template <class B>
 Num<B, double> cos(Num<B, double> x) {
-  return sin_of<true>(reduce_angle(x), 1);
+  return sin_of(reduce_angle(x), 1);
 }
 template <class B>
 Num<B, float> tan(Num<B, float> x) {
-  return select(abs(x) < 0x1p-13f, x, convert<float>(tan_of<false>(reduce_angle(x))));
+  return select(abs(x) < 0x1p-13f, x, convert<float>(tan_of(reduce_angle(x))));
 }
 template <class B>
 Num<B, double> tan(Num<B, double> x) {
-  return select(abs(x) < 0x1p-27, x, tan_of<true>(reduce_angle(x)));
+  return select(abs(x) < 0x1p-27, x, tan_of(reduce_angle(x)));
 }
 
 /// asin s - s for |s| <= 1/2, s^2 = z, in f64.
