@@ -167,12 +167,14 @@ class LoopEmitter {
     });
   }
 
-  /// The first `count` lanes (may be negative or more than there are).
+  /// The first `count` lanes (may be negative or more than there are). The comparison fills a register: where it does not,
+  /// LLVM 19 may spill a mask with what lies above its lanes, and stores of narrow elements then use that.
   Value* mask(Value* count) {
     count = ir_.CreateBinaryIntrinsic(Intrinsic::smin, count, k_.i64(plan_.lanes));
     count = ir_.CreateBinaryIntrinsic(Intrinsic::smax, count, k_.i64(0));
-    Value* limit = ir_.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), ir_.CreateTrunc(count, ir_.getInt8Ty()));
-    return ir_.CreateICmpULT(iota(ir_.getInt8Ty(), plan_.lanes), limit);
+    llvm::Type* element = ir_.getIntNTy(static_cast<unsigned>(std::max(8, 128 / plan_.lanes)));
+    Value* limit = ir_.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), ir_.CreateTrunc(count, element));
+    return ir_.CreateICmpULT(iota(element, plan_.lanes), limit);
   }
 
   // --- stages at one point (or a vector of points)

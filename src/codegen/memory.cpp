@@ -34,7 +34,7 @@ class Access {
   void store(const Expr& index, LaneValue value, LaneValue guard);
 
  private:
-  Layout layout(const Expr& index);
+  Layout layout(const Expr& index, LaneValue guard);
   Value* vector_mask(LaneValue guard);
   Value* any(LaneValue guard, bool& certain);
   Value* load_vector(Value* address, Value* mask);
@@ -54,17 +54,19 @@ class Access {
   bool constant_;
 };
 
-Layout Access::layout(const Expr& index) {
+Layout Access::layout(const Expr& index, LaneValue guard) {
   IndexEmitter base(&values_, true);
   const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(buffer_)];
   bool interleaved = b.access == atlas::Access::scratch && k_.scratch_lanes() > 1;
   Expr e = interleaved ? index * Expr(k_.scratch_lanes()) : index;
   if (lanes_ == 1) return {Layout::uniform, base.address(scope_, buffer_, e)};
   bool varies = base.varies(scope_, e);
+  // LLVM 19 may take a spilled mask's upper bits for lanes when a vector fills less than a register.
+  bool loose_mask = guard && guard.varying && k_.target.isa == Isa::avx512 && lanes_ * size_of(dtype_) < 16;
   if (interleaved && !varies) return {Layout::contiguous, base.address(scope_, buffer_, e)};
   if (!varies) return {Layout::uniform, base.address(scope_, buffer_, e)};
   auto parts = e.linear_in_axis(scope_.lane_axis());
-  if (!interleaved && parts && !base.varies(scope_, parts->second)) {
+  if (!interleaved && !loose_mask && parts && !base.varies(scope_, parts->second)) {
     if (parts->first.is(1)) return {Layout::contiguous, base.address(scope_, buffer_, e)};
     if (parts->first.is(-1))
       return {Layout::reversed, base.address(scope_, buffer_, e - Expr(lanes_ - 1))};
@@ -122,7 +124,7 @@ void Access::store_vector(Value* address, Value* value, Value* mask) {
 }
 
 LaneValue Access::load(const Expr& index, LaneValue guard) {
-  Layout at = layout(index);
+  Layout at = layout(index, guard);
   scope_.seek();
   if (at.kind == Layout::uniform) {
     bool certain;
@@ -150,7 +152,7 @@ LaneValue Access::load(const Expr& index, LaneValue guard) {
 }
 
 void Access::store(const Expr& index, LaneValue value, LaneValue guard) {
-  Layout at = layout(index);
+  Layout at = layout(index, guard);
   scope_.seek();
   if (at.kind == Layout::uniform && !value.varying && (!guard || !guard.varying)) {
     bool certain;
