@@ -2,11 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <span>
 #include <string_view>
 
-#include "atlas/abi.h"
+#include "atlas/entry.h"
 #include "atlas/program.h"
+#include "base/error.h"
 
 namespace hologram {
 
@@ -16,6 +19,12 @@ struct CompiledKernel {
   Expr total;      ///< parallel units, over the program's symbols
   Expr grain;      ///< chunk boundaries fall on multiples of this
   Expr unit_work;  ///< rough cost of one unit on one core, in picoseconds
+  std::shared_ptr<const void> keep;  ///< owns the code
+};
+
+/// An entry function ready to run.
+struct CompiledEntry {
+  atlas::EntryFn function = nullptr;
   std::shared_ptr<const void> keep;  ///< owns the code
 };
 
@@ -31,6 +40,13 @@ class Backend {
   virtual int panel_width(DType operand) const = 0;
   /// Machine code and launch facts for a verified program, in a form that can be stored; see load().
   virtual std::string compile(const atlas::Program& program) const = 0;
+  /// Machine code of the function that runs these steps one after the other, or nothing when this backend has none
+  /// and the runtime must walk them itself.
+  virtual std::optional<std::string> compile_entry(std::span<const atlas::EntryStep>) const { return std::nullopt; }
+  /// Makes what compile_entry() returned executable. Throws Error(corrupt) for anything else.
+  virtual CompiledEntry load_entry(std::string_view) const {
+    fail(ErrorCode::internal, "{}: this backend makes no entry functions", name());
+  }
   /// Makes what compile() returned executable. Throws Error(corrupt) for anything else.
   virtual CompiledKernel load(const atlas::Program& program, std::string_view code) const = 0;
 };

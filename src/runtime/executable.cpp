@@ -76,23 +76,30 @@ class Lease {
 
 }  // namespace
 
-// Lays out Frame::buffers and Frame::arguments.
+// The context of one call. Exceptions stop here: generated code has no way to pass them on.
+struct Executable::CallContext : atlas::Context {
+  const Executable& executable;
+  Frame& frame;
+  Host* host;
+  mutable std::exception_ptr error;
+};
+
+// Lays out Frame::buffers and Frame::arguments and makes the entry function.
 void Executable::prepare() {
   uses_.resize(plan_.slots.size());
-  size_t buffers = 0, arguments = 0;
   for (const auto& step : plan_.steps) {
-    first_buffer_.push_back(++buffers);  // one place before the first for the kernel's own pointer
-    first_argument_.push_back(arguments);
+    ++num_buffers_;  // one place before the first for the kernel's own pointer
+    entry_steps_.push_back({step.program, static_cast<int64_t>(num_buffers_), static_cast<int64_t>(num_arguments_), step.cached});
     for (size_t i = 0; i < step.buffers.size(); ++i)
-      uses_[static_cast<size_t>(step.buffers[i])].push_back(buffers + i);
-    buffers += step.buffers.size();
-    arguments += step.symbols.size();
+      uses_[static_cast<size_t>(step.buffers[i])].push_back(num_buffers_ + i);
+    num_buffers_ += step.buffers.size();
+    num_arguments_ += step.symbols.size();
     for (const Expr& e : step.symbols) static_sizes_ &= e.is_const();
   }
-  first_buffer_.push_back(buffers);
-  first_argument_.push_back(arguments);
   static_sizes_ &= plan_.num_symbols == 0;
   cached_.resize(plan_.cache.size());
+  for (const auto& k : kernels_) functions_.push_back(k->function);
+  entry_ = runtime_->kernels().get_entry(entry_steps_);
 }
 
 std::unique_ptr<Frame> Executable::lease() {
@@ -107,14 +114,14 @@ std::unique_ptr<Frame> Executable::lease() {
   auto frame = std::make_unique<Frame>();
   frame->slots.resize(plan_.slots.size());
   frame->symbols.resize(static_cast<size_t>(plan_.num_symbols), INT64_MIN);
-  frame->buffers.resize(first_buffer_.back() + 1);
-  frame->arguments.resize(first_argument_.back() + 1);
+  frame->buffers.resize(num_buffers_ + 1);
+  frame->arguments.resize(num_arguments_ + 1);
   frame->totals.resize(plan_.steps.size());
   frame->grains.resize(plan_.steps.size());
   frame->offsets.resize(plan_.slots.size());
   for (size_t s = 0; s < plan_.steps.size(); ++s)
     if (plan_.steps[s].kind == StepKind::kernel)
-      frame->buffers[first_buffer_[s] - 1] =
+      frame->buffers[static_cast<size_t>(entry_steps_[s].first_buffer) - 1] =
           const_cast<void*>(kernels_[static_cast<size_t>(plan_.steps[s].program)]->keep.get());
   return frame;
 }
@@ -136,7 +143,7 @@ void Executable::size(Frame& frame) const {
   for (size_t s = 0; s < plan_.steps.size(); ++s) {
     const schedule::Step& step = plan_.steps[s];
     if (step.kind != StepKind::kernel) continue;
-    int64_t* arguments = frame.arguments.data() + first_argument_[s];
+    int64_t* arguments = frame.arguments.data() + entry_steps_[s].first_argument;
     for (size_t i = 0; i < step.symbols.size(); ++i) arguments[i] = step.symbols[i].eval(frame.symbols);
     std::span<const int64_t> own(arguments, step.symbols.size());
     const CompiledKernel& k = *kernels_[static_cast<size_t>(step.program)];
@@ -153,7 +160,10 @@ void Executable::size(Frame& frame) const {
     frame.grains[s] = (chunk + grain - 1) / grain * grain;
   }
   for (size_t i = 0; i < plan_.slots.size(); ++i)
-    if (plan_.slots[i].kind == SlotKind::arena) frame.offsets[i] = plan_.slots[i].offset.eval(frame.symbols);
+    if (plan_.slots[i].kind == SlotKind::arena)
+      frame.offsets[i] = plan_.slots[i].offset.eval(frame.symbols);
+    else if (plan_.slots[i].kind == SlotKind::output)
+      frame.offsets[i] = plan_.slots[i].bytes.eval(frame.symbols);
   frame.arena_bytes = plan_.arena_bytes.eval(frame.symbols);
   frame.sized = true;
 }
@@ -173,7 +183,7 @@ int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
         bind(frame, slot, arguments.parameters[s.index]);
         break;
       case SlotKind::output:
-        bind(frame, slot, outputs.allocate(s.index, static_cast<size_t>(s.bytes.eval(frame.symbols)), frame));
+        bind(frame, slot, outputs.allocate(s.index, static_cast<size_t>(frame.offsets[i]), frame));
         break;
       case SlotKind::arena:
         bind(frame, slot, (s.boundary ? lease.boundary : lease.arena) + frame.offsets[i]);
@@ -198,35 +208,53 @@ int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
     }
     bind(frame, slot, held[c].get());
   }
-  atlas::Context context{run_parallel, thread_scratch, nullptr, &sticky_, runtime_.get()};
-  for (size_t s = 0; s < plan_.steps.size(); ++s) {
-    const schedule::Step& step = plan_.steps[s];
-    int32_t status = 0;
-    if (step.kind == StepKind::host_call) {
-      if (!host) fail(ErrorCode::unsupported, "Executable: operation {} needs a host framework", step.name);
-      status = host->call(step, frame);
-      for (int slot : step.results)
-        if (slot >= 0)
-          for (size_t position : uses_[static_cast<size_t>(slot)])
-            frame.buffers[position] = frame.slots[static_cast<size_t>(slot)];
-    } else if (step.cached < 0 || fresh[static_cast<size_t>(step.cached)]) {
-      atlas::KernelFn f = kernels_[static_cast<size_t>(step.program)]->function;
-      void* const* bufs = frame.buffers.data() + first_buffer_[s];
-      const int64_t* syms = frame.arguments.data() + first_argument_[s];
-      int64_t total = frame.totals[s], grain = frame.grains[s];
-      if (total <= grain)
-        status = total > 0 ? f(&context, bufs, syms, 0, total) : 0;
-      else
-        status = run_parallel(&context, f, bufs, syms, total, grain);
-    }
-    if (status != 0) return status;
-  }
+  std::vector<uint8_t> stale(fresh.size());
+  for (size_t c = 0; c < fresh.size(); ++c) stale[c] = fresh[c] != nullptr;
+  CallContext context{{run_parallel, thread_scratch, call_host, &sticky_, runtime_.get()}, *this, frame, host, {}};
+  atlas::EntryFrame entry{&context,           functions_.data(),   frame.buffers.data(), frame.arguments.data(),
+                          frame.totals.data(), frame.grains.data(), stale.data()};
+  int32_t status = entry_.function ? entry_.function(&entry) : run_steps(entry);
+  if (context.error) std::rethrow_exception(context.error);
+  if (status != 0) return status;
   if (std::any_of(fresh.begin(), fresh.end(), [](const auto& p) { return p != nullptr; })) {
     std::lock_guard lock(mutex_);
     for (size_t c = 0; c < fresh.size(); ++c)
       if (fresh[c]) cached_[c] = fresh[c];
   }
   return 0;
+}
+
+// What an entry function does, for backends that make none.
+int32_t Executable::run_steps(const atlas::EntryFrame& e) const {
+  for (size_t s = 0; s < entry_steps_.size(); ++s) {
+    const atlas::EntryStep& step = entry_steps_[s];
+    if (step.cached >= 0 && !e.stale[step.cached]) continue;
+    int32_t status = 0;
+    if (step.kernel < 0)
+      status = e.context->call_host(e.context, static_cast<int64_t>(s));
+    else if (e.totals[s] > 0)
+      status = e.kernels[step.kernel](e.context, e.buffers + step.first_buffer, e.arguments + step.first_argument, 0,
+                                      e.totals[s]);
+    if (status != 0) return status;
+  }
+  return 0;
+}
+
+int32_t Executable::call_host(const atlas::Context* context, int64_t step_number) {
+  const auto& call = *static_cast<const CallContext*>(context);
+  const schedule::Step& step = call.executable.plan_.steps[static_cast<size_t>(step_number)];
+  try {
+    if (!call.host) fail(ErrorCode::unsupported, "Executable: operation {} needs a host framework", step.name);
+    int32_t status = call.host->call(step, call.frame);
+    for (int slot : step.results)
+      if (slot >= 0)
+        for (size_t position : call.executable.uses_[static_cast<size_t>(slot)])
+          call.frame.buffers[position] = call.frame.slots[static_cast<size_t>(slot)];
+    return status;
+  } catch (...) {
+    call.error = std::current_exception();
+    return static_cast<int32_t>(ErrorCode::internal);
+  }
 }
 
 size_t Executable::cached_bytes() const {

@@ -54,7 +54,7 @@ struct Frame {
   std::vector<void*> buffers;      ///< per step: keep pointer, then its buffers
   std::vector<int64_t> arguments;  ///< per step: its program's symbols
   std::vector<int64_t> totals, grains;
-  std::vector<int64_t> offsets;    ///< by slot: arena byte offset
+  std::vector<int64_t> offsets;    ///< by slot: arena byte offset, or an output's bytes
   int64_t arena_bytes = 0;
   bool sized = false;              ///< sizes were computed for `symbols`
 };
@@ -88,22 +88,22 @@ class Executable {
 
  private:
   explicit Executable(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
+  struct CallContext;
+  static int32_t call_host(const atlas::Context* context, int64_t step);
   void load_kernels();
   void prepare();
   void size(Frame& frame) const;
-  int32_t run_steps(Frame& frame, const Arguments& arguments, Host* host, size_t first, size_t last);
+  int32_t run_steps(const atlas::EntryFrame& entry) const;
   void bind(Frame& frame, int slot, void* address) const;
-
-  struct Place {
-    int slot;
-    size_t position;  // in Frame::buffers
-  };
 
   std::shared_ptr<Runtime> runtime_;
   schedule::Plan plan_;
   CompileReport report_;
   std::vector<std::shared_ptr<const CompiledKernel>> kernels_;  // by program
-  std::vector<size_t> first_buffer_, first_argument_;           // by step
+  std::vector<atlas::KernelFn> functions_;                      // by program
+  std::vector<atlas::EntryStep> entry_steps_;                   // by step
+  CompiledEntry entry_;                                         // runs them all
+  size_t num_buffers_ = 0, num_arguments_ = 0;
   std::vector<std::vector<size_t>> uses_;                       // by slot: positions in Frame::buffers
   bool static_sizes_ = true;
   std::vector<std::shared_ptr<void>> cached_;                   // by cache entry

@@ -44,6 +44,22 @@ std::shared_ptr<const CompiledKernel> KernelCache::get(const atlas::Program& pro
   return kernel;
 }
 
+CompiledEntry KernelCache::get_entry(std::span<const atlas::EntryStep> steps) {
+  std::string text = "entry";
+  for (const atlas::EntryStep& s : steps)
+    text += fmt::format(" {},{},{},{}", s.kernel, s.first_buffer, s.first_argument, s.cached);
+  Fingerprint key = fingerprint(text + backend_.code_key());
+  if (auto code = disk_.get(key)) try {
+      return backend_.load_entry(*code);
+    } catch (const Error&) {
+    }
+  auto code = backend_.compile_entry(steps);
+  if (!code) return {};
+  CompiledEntry entry = backend_.load_entry(*code);
+  disk_.put(key, *code);
+  return entry;
+}
+
 KernelCache::Stats KernelCache::stats() const {
   std::lock_guard lock(mutex_);
   return {memory_hits_, disk_hits_, misses_, kernels_.size()};

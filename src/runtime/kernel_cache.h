@@ -24,6 +24,9 @@ class KernelCache {
   /// The kernel for a program (before expand_math), compiled if nobody has it. `source` (may be null) tells where it came from.
   std::shared_ptr<const CompiledKernel> get(const atlas::Program& program, KernelSource* source = nullptr);
 
+  /// The entry function for these steps; none where the backend makes none.
+  CompiledEntry get_entry(std::span<const atlas::EntryStep> steps);
+
   struct Stats {
     uint64_t memory_hits = 0, disk_hits = 0, misses = 0;
     size_t kernels = 0;  ///< in memory now

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "codegen/codegen.h"
+#include "codegen/entry.h"
 
 namespace hologram::cpu {
 namespace {
@@ -22,6 +23,15 @@ class CpuBackend : public Backend {
 
   std::string compile(const atlas::Program& program) const override {
     return codegen::compile(program, target_).code;
+  }
+
+  std::optional<std::string> compile_entry(std::span<const atlas::EntryStep> steps) const override {
+    return codegen::compile_entry(steps, target_);
+  }
+
+  CompiledEntry load_entry(std::string_view code) const override {
+    std::shared_ptr<codegen::LoadedKernel> loaded = codegen::load(code);
+    return {reinterpret_cast<atlas::EntryFn>(reinterpret_cast<void*>(loaded->function)), loaded};
   }
 
   CompiledKernel load(const atlas::Program& program, std::string_view code) const override {

@@ -1,0 +1,32 @@
+// atlas/entry.h: what the function that runs a whole plan and the runtime agree on.
+#pragma once
+
+#include <cstdint>
+
+#include "atlas/abi.h"
+
+namespace hologram::atlas {
+
+/// A step of a plan as the entry function sees it.
+struct EntryStep {
+  int32_t kernel = -1;        ///< number in EntryFrame::kernels, or -1: a call to the host
+  int64_t first_buffer = 0;   ///< position of its buffers in EntryFrame::buffers
+  int64_t first_argument = 0; ///< position of its symbols in EntryFrame::arguments
+  int32_t cached = -1;        ///< >= 0: runs only when EntryFrame::stale[cached] is not 0
+};
+
+/// What one call of an entry function works on. Generated code reads it by offset.
+struct EntryFrame {
+  const Context* context;
+  const KernelFn* kernels;
+  void* const* buffers;
+  const int64_t* arguments;
+  const int64_t* totals;  ///< by step: parallel units
+  const int64_t* grains;  ///< by step: units per chunk; totals <= grains runs on the calling thread
+  const uint8_t* stale;
+};
+
+/// Runs every step in order; returns 0 or the first nonzero status.
+using EntryFn = int32_t (*)(const EntryFrame*);
+
+}  // namespace hologram::atlas
