@@ -22,7 +22,12 @@ class Cursor {
          fmt::format(format, std::forward<Args>(args)...));
   }
 
-  int line() const { return line_; }
+  /// A place on the current line, to which back() returns.
+  size_t here() {
+    spaces();
+    return at_;
+  }
+  void back(size_t place) { at_ = place; }
 
   /// Skips empty lines; true at the end of the text.
   bool at_end() {

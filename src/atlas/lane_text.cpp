@@ -63,6 +63,7 @@ class LaneAssembler {
     if (in_.number() != 1) in_.error("expected version 1");
     in_.end_line();
     while (!in_.at_end()) {
+      token_at_ = in_.here();
       std::string_view token = in_.dotted();
       if (token.empty()) in_.error("expected an instruction or a label");
       if (in_.take(':')) {
@@ -79,6 +80,13 @@ class LaneAssembler {
   }
 
  private:
+  // An error in the mnemonic, at its beginning.
+  template <class... Args>
+  [[noreturn]] void token_error(fmt::format_string<Args...> format, Args&&... args) {
+    in_.back(token_at_);
+    in_.error(format, std::forward<Args>(args)...);
+  }
+
   uint32_t label(std::string_view name) {
     if (name.empty() || name.size() > limits::label_length)
       in_.error("expected a label of 1 to {} characters", limits::label_length);
@@ -99,13 +107,13 @@ class LaneAssembler {
 
   DType dtype(std::string_view name) {
     auto t = dtype_from_name(name);
-    if (!t || *t == DType::host) in_.error("unknown type \"{}\"", name);
+    if (!t || *t == DType::host) token_error("unknown type \"{}\"", name);
     return *t;
   }
 
   // Takes the next suffix from "a.b.c".
   std::string_view suffix(std::string_view& rest, std::string_view what) {
-    if (rest.empty()) in_.error("expected {}", what);
+    if (rest.empty()) token_error("expected {}", what);
     size_t end = std::min(rest.find('.'), rest.size());
     std::string_view s = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
@@ -116,7 +124,7 @@ class LaneAssembler {
   uint8_t variant(std::string_view name, int count, std::string_view what) {
     for (int k = 0; k < count; ++k)
       if (name_of(static_cast<E>(k)) == name) return static_cast<uint8_t>(k);
-    in_.error("unknown {} \"{}\"", what, name);
+    token_error("unknown {} \"{}\"", what, name);
   }
 
   LaneInstr instruction(std::string_view token) {
@@ -138,7 +146,7 @@ class LaneAssembler {
     }
     if (row.types != LaneTypes::none) i.type = dtype(suffix(rest, "a type"));
     if (i.op == LaneOp::cvt) i.from = dtype(suffix(rest, "a source type"));
-    if (!rest.empty()) in_.error("unexpected suffix \"{}\"", rest);
+    if (!rest.empty()) token_error("unexpected suffix \"{}\"", rest);
     operands(i, row);
     return i;
   }
@@ -150,17 +158,17 @@ class LaneAssembler {
         return it->second;
       }
       if (end == 0 || token.rfind('.', end - 1) == std::string_view::npos)
-        in_.error("unknown instruction \"{}\"", token);
+        token_error("unknown instruction \"{}\"", token);
     }
   }
 
   uint8_t predicate(std::string_view text) {
     if (text.size() < 2 || text.size() > 3 || text[0] != 'p' || !std::isdigit(static_cast<unsigned char>(text[1])) ||
         (text.size() == 3 && !std::isdigit(static_cast<unsigned char>(text[2]))))
-      in_.error("expected a predicate, not \"{}\"", text);
+      token_error("expected a predicate, not \"{}\"", text);
     int n = text[1] - '0';
     if (text.size() == 3) n = n * 10 + text[2] - '0';
-    if (n >= lane_predicates) in_.error("expected p0 to p15");
+    if (n >= lane_predicates) token_error("expected p0 to p15");
     return static_cast<uint8_t>(n);
   }
 
@@ -236,6 +244,7 @@ class LaneAssembler {
   }
 
   Cursor in_;
+  size_t token_at_ = 0;
   LaneProgram p_;
   std::unordered_map<std::string, uint32_t> labels_;
 };

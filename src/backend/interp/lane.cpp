@@ -542,12 +542,12 @@ class Machine {
         return;
       }
       case LaneOp::pool_load: {
-        Place at{find_pool(get(r[1], DType::u64))->second, get(r[2], DType::u64)};
-        return put(r[0], i.type, load(at, i.type, LaneFault::pool_out_of_bounds));
+        uint64_t h = get(r[1], DType::u64), offset = get(r[2], DType::u64);
+        return put(r[0], i.type, load({find_pool(h)->second, offset}, i.type, LaneFault::pool_out_of_bounds));
       }
       default: {  // pool_store
-        Place at{find_pool(get(r[0], DType::u64))->second, get(r[1], DType::u64)};
-        return store(at, i.type, get(r[2], i.type), LaneFault::pool_out_of_bounds);
+        uint64_t h = get(r[0], DType::u64), offset = get(r[1], DType::u64), bits = get(r[2], i.type);
+        return store({find_pool(h)->second, offset}, i.type, bits, LaneFault::pool_out_of_bounds);
       }
     }
   }
