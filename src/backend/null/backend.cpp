@@ -1,6 +1,8 @@
 // backend/null/backend.cpp: verifies and encodes; for checking the compiler without a device.
 #include "backend/null/backend.h"
 
+#include "base/error.h"
+
 namespace hologram::null {
 namespace {
 
@@ -15,6 +17,14 @@ class NullBackend : public Backend {
   std::string compile(const atlas::Program& program) const override {
     atlas::verify(program);
     return atlas::encode(program);
+  }
+
+  std::optional<std::string> compile_entry(std::span<const atlas::EntryStep>) const override {
+    return std::nullopt;
+  }
+
+  CompiledEntry load_entry(std::string_view) const override {
+    fail(ErrorCode::internal, "null: there are no entry functions");
   }
 
   CompiledKernel load(const atlas::Program&, std::string_view code) const override {
