@@ -45,9 +45,17 @@ struct Object {
 /// The name of the function in an Object.
 inline constexpr const char* kernel_symbol = "hologram_kernel";
 
+/// Milliseconds that the stages of one compile took.
+struct Timing {
+  double setup = 0;      ///< TargetMachine, module
+  double emit = 0;       ///< Atlas → LLVM IR
+  double passes = 0;
+  double translate = 0;  ///< LLVM IR → object
+};
+
 /// Generates machine code. Thread-safe: each call uses its own LLVMContext and TargetMachine.
 /// Throws Error(unsupported) for what the generator does not render, Error(internal) if LLVM fails.
-Object compile(const atlas::Program& program, const Target& target);
+Object compile(const atlas::Program& program, const Target& target, Timing* timing = nullptr);
 
 /// Launch facts alone, without compiling (for cached objects).
 Launch launch_of(const atlas::Program& program, const Target& target);

@@ -5,6 +5,7 @@
 #include <llvm/Support/raw_ostream.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.h"
 #include "codegen/attention.h"
@@ -30,6 +31,18 @@ bool is_exact(const atlas::Program& p) {
          is_exact(a.k) && is_exact(a.v) && is_exact(a.score) && is_exact(a.epilogue);
 }
 
+// Milliseconds since the last call.
+class Clock {
+ public:
+  double lap() {
+    auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double, std::milli>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
 // One kernel's module; LLVM's context goes with it.
 struct Unit {
   atlas::Program program;
@@ -38,13 +51,15 @@ struct Unit {
   std::unique_ptr<llvm::TargetMachine> machine;
   std::unique_ptr<llvm::Module> module;
 
-  Unit(const atlas::Program& p, const Target& t) : program(p), target(t) {
+  Unit(const atlas::Program& p, const Target& t, Timing* timing = nullptr) : program(p), target(t) {
+    Clock clock;
     if (!is_exact(program)) atlas::expand_math(program);
     context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
     machine = make_machine(target);
     module = std::make_unique<llvm::Module>("hologram", context);
     module->setTargetTriple(machine->getTargetTriple().str());
     module->setDataLayout(machine->createDataLayout());
+    if (timing) timing->setup = clock.lap();
     Kernel k(*module, program, target);
     switch (program.kind) {
       case atlas::BlockKind::loop:
@@ -60,6 +75,7 @@ struct Unit {
     std::string message;
     llvm::raw_string_ostream out(message);
     if (llvm::verifyModule(*module, &out)) fail(ErrorCode::internal, "internal error in codegen: {}", message);
+    if (timing) timing->emit = clock.lap();
   }
 };
 
@@ -78,10 +94,13 @@ void check_symbols(const std::string& code) {
 
 }  // namespace
 
-Object compile(const atlas::Program& program, const Target& target) {
-  Unit unit(program, target);
+Object compile(const atlas::Program& program, const Target& target, Timing* timing) {
+  Unit unit(program, target, timing);
+  Clock clock;
   optimise(*unit.module);
+  if (timing) timing->passes = clock.lap();
   Object object{translate(*unit.module, *unit.machine, false), launch_of(program, target)};
+  if (timing) timing->translate = clock.lap();
   check_symbols(object.code);
   return object;
 }
