@@ -173,6 +173,9 @@ poly("exp_shifted_f32", expc, range(0, 5), "-0.288", "0.4058", lambda r: r**2 / 
 poly("exp_f64", expc, range(0, 10), -H, H, lambda r: r**2 / mp.exp(r))
 poly("expm1_f32", expc, range(0, 6), -H, H, lambda r: r**2 / mp.expm1(r), "f32")
 poly("expm1_f64", expc, range(0, 11), -H, H, lambda r: r**2 / mp.expm1(r))
+# the same in f64 for results in f32
+poly("exp_brief_f64", expc, range(0, 5), -H, H, lambda r: r**2 / mp.exp(r))
+poly("expm1_brief_f64", expc, range(0, 6), -H, H, lambda r: r**2 / mp.expm1(r))
 # exp2: 2^r = 1 + r ln 2 + r^2 c(r)
 poly("exp2_f32", lambda r: (mp.expm1(r * mp.log(2)) - r * mp.log(2)) / r**2, range(0, 5), "-0.5", "0.5",
      lambda r: r**2 / 2**r, "f32")
@@ -183,6 +186,7 @@ poly("log_f32", lambda f: (mp.log1p(f) - f + f * f / 2) / f**3, range(0, 8), mp.
 Z = ((sqrt(2) - 1) / (sqrt(2) + 1)) ** 2 * mp.mpf("1.001")
 atl = lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z
 poly("log_f64", atl, range(0, 7), 0, Z, lambda z: z)
+poly("log_brief_f64", atl, range(0, 4), 0, Z, lambda z: z)
 poly("log_tail_f64", lambda z: (atl(z) - mp.mpf(2) / 3) / z, range(0, 7), 0, Z, lambda z: z**2)
 # tanh x = x + x z c(z), z = x^2
 poly("tanh_f32", lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 7), 0, "1.0",
@@ -198,10 +202,12 @@ poly("sin_f64", sinc, range(0, 6), 0, Q, lambda z: z * mp.sqrt(z) / mp.sin(mp.sq
 poly("cos_f64", cosc, range(0, 6), 0, Q, lambda z: z**2 / mp.cos(mp.sqrt(z)))
 # asin s = s + s z c(z) on [0, 1/2]; atan t = t + t z c(z) on [0, tan(pi/8)]
 poly("asin_f64", lambda z: (mp.asin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 13), 0, "0.2501", lambda z: z)
+poly("asin_brief_f64", lambda z: (mp.asin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 6), 0, "0.2501", lambda z: z)
 T = (sqrt(2) - 1) ** 2 * mp.mpf("1.001")
 poly("atan_f64", lambda z: (mp.atan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 11), 0, T, lambda z: z)
+poly("atan_brief_f64", lambda z: (mp.atan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 5), 0, T, lambda z: z)
 # m^(-1/3) on [1, 2]
-poly("cbrt_f64", lambda m: mp.cbrt(m) ** -1, range(0, 6), 1, 2)
+poly("cbrt_f64", lambda m: mp.cbrt(m) ** -1, range(0, 4), 1, 2)
 # erf x = x + x c(z) up to 0.85 (f32) and 1 (f64)
 erfs = lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1
 poly("erf_f32", erfs, range(0, 6), 0, "0.73", lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), "f32")

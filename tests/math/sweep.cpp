@@ -28,8 +28,8 @@ constexpr Bound bounds[] = {
     {Op::exp, 1},   {Op::exp2, 1},    {Op::expm1, 1},   {Op::log, 1},   {Op::log2, 1},
     {Op::log10, 1}, {Op::log1p, 1},   {Op::rsqrt, 1},   {Op::cbrt, 1},  {Op::sin, 1},
     {Op::cos, 1},   {Op::tan, 1},     {Op::asin, 1},    {Op::acos, 1},  {Op::atan, 1},
-    {Op::sinh, 1},  {Op::cosh, 1},    {Op::tanh, 1},    {Op::asinh, 1}, {Op::acosh, 1},
-    {Op::atanh, 1}, {Op::sigmoid, 1}, {Op::erf, 1},     {Op::erfc, 1},  {Op::erfinv, 4},
+    {Op::sinh, 1},  {Op::cosh, 1},    {Op::tanh, 1},    {Op::asinh, 3}, {Op::acosh, 3},
+    {Op::atanh, 3}, {Op::sigmoid, 1}, {Op::erf, 1},     {Op::erfc, 1},  {Op::erfinv, 4},
     {Op::gelu, 4},  {Op::lgamma, 4},  {Op::digamma, 4},
 };
 

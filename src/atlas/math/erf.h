@@ -30,7 +30,9 @@ F erfc_positive(F a) {
   F x = at_least(-square.hi, exp_low<double>);
   auto [magic, after] = wide_scale(x);
   auto [r, scale] = exp_argument(x, magic);
-  return fma(expm1_reduced(r - square.lo), ratio, ratio) * scale * after;
+  return fma(expm1_reduced < precise ? Use::part : Use::brief_part > (r - square.lo), ratio,
+             ratio) *
+         scale * after;
 }
 
 template <bool precise = true, class F>

@@ -49,25 +49,32 @@ ExpArgument<F> exp_argument(F x, int offset) {
   return exp_argument(x, x.of(Fm::round_magic + (Fm::bias + offset)));
 }
 
-/// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2; `full`: such that e^r - 1 is right to the last place
-/// also near 0.
-template <bool full = false, class F>
+/// What a polynomial is made for: e^r - 1 as part of e^r, by itself (right to the last place also
+/// near 0), and the same in f64 for results in f32.
+enum class Use { part, whole, brief_part, brief_whole };
+
+/// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2.
+template <Use use = Use::part, class F>
 F expm1_coefficient(F r) {
   if constexpr (sizeof(ScalarOf<F>) == 4) {
-    if constexpr (full)
+    if constexpr (use == Use::whole)
       return polynomial(r, table::expm1_f32);
     else
       return polynomial(r, table::exp_f32);
   } else {
-    if constexpr (full)
+    if constexpr (use == Use::whole)
       return polynomial(r, table::expm1_f64);
+    else if constexpr (use == Use::brief_part)
+      return polynomial(r, table::exp_brief_f64);
+    else if constexpr (use == Use::brief_whole)
+      return polynomial(r, table::expm1_brief_f64);
     else
       return polynomial(r, table::exp_f64);
   }
 }
-template <bool full = false, class F>
+template <Use use = Use::part, class F>
 F expm1_reduced(F r) {
-  return fma(expm1_coefficient<full>(r), r * r, r);
+  return fma(expm1_coefficient<use>(r), r * r, r);
 }
 
 /// The scaling of a result whose exponent may leave the normal range: 2^n = scale * after, with
@@ -116,12 +123,12 @@ Num<B, float> exp(Num<B, float> x) {
   auto scale = from_bits<float>(to_bits(t) << Fm::fraction_bits);
   return fma(q, scale, scale) * after;
 }
-template <class B>
+template <Use use = Use::part, class B>
 Num<B, double> exp(Num<B, double> x) {
   x = at_most(at_least(x, exp_low<double>), exp_high<double>);
   auto [magic, after] = wide_scale(x);
   auto [r, scale] = exp_argument(x, magic);
-  return fma(expm1_reduced(r), scale, scale) * after;
+  return fma(expm1_reduced<use>(r), scale, scale) * after;
 }
 
 template <class F>
@@ -155,7 +162,7 @@ F expm1(F x) {
   F half = from_bits<T>(to_bits(t) << Fm::fraction_bits);  // 2^(n - 1)
   F main = fma(n, -Fm::ln2_hi, xc), rest = n * -Fm::ln2_lo;
   F r = main + rest;
-  auto [q, q_low] = fast_sum(main, fma(expm1_coefficient<true>(r), r * r, rest));
+  auto [q, q_low] = fast_sum(main, fma(expm1_coefficient<Use::whole>(r), r * r, rest));
   F below = half - T(0.5);
   F y = fma(half, q, below);
   F y_low = fma(half, q, below - y) + ((half - below) - T(0.5));
@@ -198,7 +205,7 @@ template <class B>
 Num<B, double> tanh(Num<B, double> x) {
   using F = Num<B, double>;
   auto [r, scale] = exp_argument(at_most(abs(x) * 2.0, 40.0), 0);
-  F q = expm1_reduced<true>(r);
+  F q = expm1_reduced<Use::whole>(r);
   F d = fma(scale, q, scale + 1.0);
   auto far = abs(x) > 0.55;
   F y = select(far, 2.0, fma(scale, q, scale - 1.0)) / d;
@@ -206,21 +213,24 @@ Num<B, double> tanh(Num<B, double> x) {
   return select(abs(x) < 0x1p-27, x, y);
 }
 
-/// In f64.
-template <class F>
+/// In f64; `precise`: to an f64, else to an f32.
+template <bool precise, class F>
 F sinh(F x) {
-  F a = at_most(abs(x), 710.6);
+  F a = at_most(abs(x), precise ? 710.6 : 100.0);
   auto [r, quarter] = exp_argument(a, -2);
-  F half = fma(quarter, expm1_reduced<true>(r), quarter - 0.25) * 2.0;  // (e^a - 1)/2
+  F q = expm1_reduced < precise ? Use::whole : Use::brief_whole > (r);
+  F half = fma(quarter, q, quarter - 0.25) * 2.0;  // (e^a - 1)/2
   F y = half + half / fma(half, 2.0, 1.0);
-  y = copysign(select(half < Format<double>::infinity, y, half), x);
-  return select(abs(x) < 0x1p-27, x, select(x == x, y, x));
+  if constexpr (precise) y = select(half < Format<double>::infinity, y, half);
+  y = select(abs(x) < 0x1p-27, x, copysign(y, x));
+  return precise ? select(x == x, y, x) : y;
 }
-template <class F>
+template <bool precise, class F>
 F cosh(F x) {
-  F a = at_most(abs(x), 710.6);
+  F a = at_most(abs(x), precise ? 710.6 : 100.0);
   auto [r, quarter] = exp_argument(a, -2);
-  F half = fma(expm1_reduced(r), quarter, quarter) * 2.0;  // e^a / 2
+  F q = expm1_reduced < precise ? Use::part : Use::brief_part > (r);
+  F half = fma(q, quarter, quarter) * 2.0;  // e^a / 2
   return half + 0.25 / half;
 }
 

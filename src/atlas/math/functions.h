@@ -25,7 +25,7 @@ F elementary(Op op, F x, bool& known) {
     case Op::rsqrt:
       return rsqrt(x);
     case Op::cbrt:
-      return in_f64([](auto v) { return cbrt(v); }, x);
+      return in_f64([](auto v) { return cbrt<precise>(v); }, x);
     case Op::exp:
       return exp(x);
     case Op::exp2:
@@ -47,23 +47,23 @@ F elementary(Op op, F x, bool& known) {
     case Op::tan:
       return tan(x);
     case Op::asin:
-      return in_f64([](auto v) { return asin(v); }, x);
+      return in_f64([](auto v) { return asin<precise>(v); }, x);
     case Op::acos:
-      return in_f64([](auto v) { return acos(v); }, x);
+      return in_f64([](auto v) { return acos<precise>(v); }, x);
     case Op::atan:
-      return in_f64([](auto v) { return atan(v); }, x);
+      return in_f64([](auto v) { return atan<precise>(v); }, x);
     case Op::sinh:
-      return in_f64([](auto v) { return sinh(v); }, x);
+      return in_f64([](auto v) { return sinh<precise>(v); }, x);
     case Op::cosh:
-      return in_f64([](auto v) { return cosh(v); }, x);
+      return in_f64([](auto v) { return cosh<precise>(v); }, x);
     case Op::tanh:
       return tanh(x);
     case Op::asinh:
-      return in_f64([](auto v) { return asinh(v); }, x);
+      return asinh(x);
     case Op::acosh:
-      return in_f64([](auto v) { return acosh(v); }, x);
+      return acosh(x);
     case Op::atanh:
-      return in_f64([](auto v) { return atanh(v); }, x);
+      return atanh(x);
     case Op::sigmoid:
       return sigmoid(x);
     case Op::erf:
@@ -93,7 +93,7 @@ F elementary(Op op, F x, F y, bool& known) {
     case Op::pow:
       return in_f64([](auto u, auto v) { return power<precise>(u, v); }, x, y);
     case Op::atan2:
-      return in_f64([](auto u, auto v) { return atan2(u, v); }, x, y);
+      return in_f64([](auto u, auto v) { return atan2<precise>(u, v); }, x, y);
     default:
       known = false;
       return x;

@@ -109,31 +109,33 @@ F rsqrt(F x) {
   return y;
 }
 
-/// m^(-1/3) by polynomial and two steps of third order, then x^(1/3) = m (m^(-1/3))^2 corrected
-/// once. In f64.
-template <class F>
+/// m^(-1/3) by polynomial and a step of third order, then x^(1/3) = m (m^(-1/3))^2; `precise`: with
+/// a second step and what they round away, for an f64, else for an f32. In f64.
+template <bool precise, class F>
 F cbrt(F x) {
   F a = abs(x);
   auto tiny = a < Format<double>::min_normal;
-  F scaled = select(tiny, a * 0x1p54, a);
+  F scaled = precise ? select(tiny, a * 0x1p54, a) : a;
   auto bits = to_bits(scaled);
   F e = small_integer<double>(bits >> 52) - 1023.0;
-  F k = floor(e * (1.0 / 3) + 0x1p-20);
-  F rem = e - k * 3.0;
+  F k = floor(fma(e, 1.0 / 3, 0x1p-20));
+  F rem = fma(k, -3.0, e);
   F m = from_bits<double>((bits & fraction_mask<double>) | int64_t{0x3ff0000000000000});
   auto one = rem == 1.0, two = rem == 2.0;
   F r = polynomial(m, table::cbrt_f64) *
         select(two, 0x1.428a2f98d728bp-1, choose(one, x, 0x1.965fea53d6e3dp-1, 1.0));
   m = m * select(two, 4.0, choose(one, x, 2.0, 1.0));
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < (precise ? 2 : 1); ++i) {
     F h = fma(-m * r, r * r, 1.0);
     r = fma(r * h, fma(h, 2.0 / 9, 1.0 / 3), r);
   }
-  F y = m * r * r;
-  Double<F> square = exact_product(y, y);
-  F miss = fma(square.hi, y, -m) + square.lo * y;
-  y = fma(miss * (r * r), -1.0 / 3, y);
-  F power = k + choose(tiny, x, -18.0, 0.0);
+  F y = m * r * r, power = k;
+  if constexpr (precise) {
+    Double<F> square = exact_product(y, y);
+    F miss = fma(square.hi, y, -m) + square.lo * y;
+    y = fma(miss * (r * r), -1.0 / 3, y);
+    power = k + choose(tiny, x, -18.0, 0.0);
+  }
   y = y * from_bits<double>((to_bits(power + Format<double>::round_magic) + int64_t{1023}) << 52);
   y = copysign(y, x);
   return select((a > 0.0) & (a < x.of(Format<double>::infinity)), y, x);

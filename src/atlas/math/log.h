@@ -73,14 +73,14 @@ LogArgument<F> log_argument(F x) {
   return {exponent, m - T(1)};
 }
 
-/// scale * (log(1 + f) - f) + lo.
+/// scale * (log(1 + f) - f) + lo, given main = scale * f.
 template <class F>
-F log_tail(F f, ScalarOf<F> scale, F lo) {
+F log_tail(F f, F main, ScalarOf<F> scale, F lo) {
   using T = ScalarOf<F>;
   if constexpr (sizeof(T) == 4) {
-    F square = f * f;
-    if (scale != 1) square = square * scale;
-    return fma(fma(f, polynomial(f, table::log_f32), T(-0.5)), square, lo);
+    F square = f * f, c = polynomial(f, table::log_f32);
+    if (scale == 1) return fma(fma(f, c, T(-0.5)), square, lo);
+    return fma(f, main * T(-0.5), fma(c * square, main, lo));
   } else {
     F s = f / (f + T(2)), z = s * s, half = f * f * T(0.5);
     F tail = fma(s, fma(z, polynomial(z, table::log_f64), half), -half);
@@ -97,7 +97,7 @@ F log_combine(LogArgument<F> a, const LogBase<ScalarOf<F>>& base, const F* low =
   if (base.power_lo != 0) lo = fma(k, base.power_lo, lo);
   if (base.scale_hi != 1) lo = lo + fma(f, base.scale_lo, fma(f, base.scale_hi, -main));
   if (low) lo = lo + *low;
-  return hi + log_tail(f, base.scale_hi, lo);
+  return hi + log_tail(f, main, base.scale_hi, lo);
 }
 
 /// What a logarithm gives at 0, below 0, at infinity and for NaN.
@@ -194,12 +194,24 @@ Double<F> long_log(F x) {
   return sum + fast_sum(third.hi, third.lo + rest);
 }
 
+/// log of a non-negative f32 in f64, to about 36 bits.
+template <class F>
+F brief_log(F x) {
+  auto i = to_bits(x) - least_bits<double>;
+  F k = small_integer<double>(i >> 52);
+  F f = from_bits<double>((i & fraction_mask<double>)+least_bits<double>) - 1.0;
+  F s = f / (f + 2.0), z = s * s;
+  F y = fma(k, Format<double>::ln2_hi, s * fma(z, polynomial(z, table::log_brief_f64), 2.0));
+  y = select(x < Format<double>::infinity, y, x);
+  return select(x == 0.0, -Format<double>::infinity, y);
+}
+
 /// |x|^y in f64; `precise`: to an f64, else to an f32.
 template <bool precise, class F>
 F power_of_magnitude(F a, F y) {
   F inf = a.of(Format<double>::infinity);
   if constexpr (!precise) {
-    return exp(select(a == 1.0, 0.0, y * log(a)));
+    return exp<Use::brief_part>(select(a == 1.0, 0.0, y * brief_log(a)));
   } else {
     auto ordinary = (a < inf) & (a > 0.0);
     Double<F> l = long_log(a);

@@ -31,6 +31,14 @@ inline constexpr std::array<double, 11> expm1_f64{0x1p-1,
                                                   0x1.27e5133163e27p-22,
                                                   0x1.af5f5dd0cd0a1p-26,
                                                   0x1.1f1a594658e8bp-29};
+// on [-0.34691, 0.34691], weighted error 2^-28.28
+inline constexpr std::array<double, 5> exp_brief_f64{0x1.fffffb946fe4fp-2, 0x1.555490a519f76p-3,
+                                                     0x1.5558f4c51c245p-5, 0x1.123a67844bf1bp-7,
+                                                     0x1.6a2349fe04723p-10};
+// on [-0.34691, 0.34691], weighted error 2^-31.95
+inline constexpr std::array<double, 6> expm1_brief_f64{
+    0x1.0000002622028p-1, 0x1.555554ef0870ap-3,  0x1.5554b09cff64ap-5,
+    0x1.111189d9eecafp-7, 0x1.6d72923da09f1p-10, 0x1.a032b915bab56p-13};
 // on [-0.5, 0.5], weighted error 2^-28.26
 inline constexpr std::array<float, 5> exp2_f32{0x1.ebfbdcp-3f, 0x1.c6af88p-5f, 0x1.3b2ddap-7f,
                                                0x1.5f0416p-10f, 0x1.41705cp-13f};
@@ -42,6 +50,9 @@ inline constexpr std::array<float, 8> log_f32{0x1.555506p-2f,  -0x1.fffefp-3f, 0
 inline constexpr std::array<double, 7> log_f64{
     0x1.5555555555593p-1, 0x1.999999997fa55p-2, 0x1.2492494221c2dp-2, 0x1.c71c51e0cb89dp-3,
     0x1.7466477e6457ap-3, 0x1.39a0d5dc5d9dp-3,  0x1.2f0eb1b3aec81p-3};
+// on [0.0, 0.029467], weighted error 2^-36.6
+inline constexpr std::array<double, 4> log_brief_f64{0x1.555554fd410dp-1, 0x1.999a7b3c190dap-2,
+                                                     0x1.2438a84df4b1dp-2, 0x1.e2fdd8c99d135p-3};
 // on [0.0, 0.029467], weighted error 2^-65.27
 inline constexpr std::array<double, 7> log_tail_f64{
     0x1.9999999999b33p-2, 0x1.2492492457799p-2, 0x1.c71c722deb7b3p-3, 0x1.745ce9b454075p-3,
@@ -71,15 +82,22 @@ inline constexpr std::array<double, 13> asin_f64{
     0x1.6e8bdfe5e6ba1p-6, 0x1.1c49de0e4179bp-6, 0x1.ca21431479b6ap-7, 0x1.75779741c0ep-7,
     0x1.618a80d4113e3p-7, 0x1.e15eb99cbc1bcp-9, 0x1.6500ef5d3f939p-6, -0x1.59f4faa1ad42p-6,
     0x1.0be3ea2c69a7ap-5};
+// on [0.0, 0.2501], weighted error 2^-31.72
+inline constexpr std::array<double, 6> asin_brief_f64{0x1.55554c30231c8p-3, 0x1.333891f2570cp-4,
+                                                      0x1.6cabb59f39e05p-5, 0x1.04aafdbf238fp-5,
+                                                      0x1.d7a821f7008eep-7, 0x1.33d70bc4d6d15p-5};
 // on [0.0, 0.17174], weighted error 2^-59.47
 inline constexpr std::array<double, 11> atan_f64{
     -0x1.555555555553dp-2, 0x1.9999999995889p-3, -0x1.24924922ae56ep-3, 0x1.c71c70e66f76cp-4,
     -0x1.745cf8e619161p-4, 0x1.3b1119ac2cf12p-4, -0x1.10ebbd3ad588ep-4, 0x1.df0f7d34c4d1fp-5,
     -0x1.9cd338b7097a8p-5, 0x1.37d5dd60375e3p-5, -0x1.2568a8696e74bp-6};
-// on [1.0, 2.0], weighted error 2^-17.41
-inline constexpr std::array<double, 6> cbrt_f64{0x1.c7f378362647bp+0, -0x1.90e78232b4c3ep+0,
-                                                0x1.3e6911742f0e7p+0, -0x1.321cd49631449p-1,
-                                                0x1.3fa3057f5d557p-3, -0x1.16d7935219e38p-6};
+// on [0.0, 0.17174], weighted error 2^-30.5
+inline constexpr std::array<double, 5> atan_brief_f64{-0x1.555549509a4c4p-2, 0x1.9991a6ec5494dp-3,
+                                                      -0x1.23b637a7a5c0dp-3, 0x1.b1fa25daebf0fp-4,
+                                                      -0x1.f22b536a3b3d6p-5};
+// on [1.0, 2.0], weighted error 2^-11.95
+inline constexpr std::array<double, 4> cbrt_f64{0x1.8ab92b009030ep+0, -0x1.9eb35eebe6342p-1,
+                                                0x1.456275f9cf472p-2, -0x1.9915db30fe52p-5};
 // on [0.0, 0.73], weighted error 2^-26.98
 inline constexpr std::array<float, 6> erf_f32{0x1.06eba8p-3f,  -0x1.812722p-2f, 0x1.ce249ap-4f,
                                               -0x1.b728a8p-6f, 0x1.4b1eacp-8f,  -0x1.4b4256p-11f};

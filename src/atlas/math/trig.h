@@ -172,73 +172,87 @@ Num<B, double> tan(Num<B, double> x) {
   return select(abs(x) < 0x1p-27, x, tan_of(reduce_angle(x)));
 }
 
-/// asin s - s for |s| <= 1/2, s^2 = z, in f64.
-template <class F>
+/// asin s - s for |s| <= 1/2, s^2 = z, in f64; `precise`, here and below: to an f64, else to an
+/// f32.
+template <bool precise, class F>
 F asin_tail(F s, F z) {
-  return s * z * polynomial(z, table::asin_f64);
+  if constexpr (precise)
+    return s * z * polynomial(z, table::asin_f64);
+  else
+    return s * z * polynomial(z, table::asin_brief_f64);
+}
+/// What sqrt z lacks, given root = sqrt z rounded.
+template <bool precise, class F>
+F root_low(F root, F z) {
+  if constexpr (!precise)
+    return z.of(0);
+  else
+    return select(z == 0.0, 0.0, fma(-root, root, z) / (root + root));
 }
 
 /// In f64: beyond 1/2, asin a = pi/2 - 2 asin sqrt((1 - a)/2).
-template <class F>
+template <bool precise, class F>
 F asin(F x) {
   F a = abs(x);
   auto small = a < 0.5;
   F z = select(small, a * a, fma(a, -0.5, 0.5));
   F root = sqrt(z), s = select(small, a, root);
-  F tail = asin_tail(s, z);
-  F low = fma(-root, root, z) / (root + root);  // of the root
-  F far = half_pi_hi - (root * 2.0 - (fma(tail + low, -2.0, half_pi_lo)));
-  F y = select(small, s + tail, select(z == 0.0, half_pi_hi, far));
-  return select(a < 0x1p-27, x, copysign(y, x));
+  F tail = asin_tail<precise>(s, z);
+  F far = half_pi_hi - fma(root, 2.0, fma(tail + root_low<precise>(root, z), 2.0, -half_pi_lo));
+  return select(a < 0x1p-27, x, copysign(select(small, s + tail, far), x));
 }
 
-template <class F>
+template <bool precise, class F>
 F acos(F x) {
   F a = abs(x);
   auto small = a < 0.5;
   F z = select(small, a * a, fma(a, -0.5, 0.5));
   F root = sqrt(z), s = select(small, x, root);
-  F tail = asin_tail(s, z);
-  F low = select(z == 0.0, 0.0, fma(-root, root, z) / (root + root));
+  F tail = asin_tail<precise>(s, z);
+  F low = tail + root_low<precise>(root, z);
   F middle = half_pi_hi - (x - (half_pi_lo - tail));
-  F right = (root + (tail + low)) * 2.0;
-  F left = half_pi_hi * 2.0 - (root * 2.0 - fma(tail + low, -2.0, half_pi_lo * 2.0));
+  F right = (root + low) * 2.0;
+  F left = half_pi_hi * 2.0 - fma(root, 2.0, fma(low, 2.0, -half_pi_lo * 2.0));
   return select(small, middle, select(x < 0.0, left, right));
 }
 
-/// base + atan(n / d), base given in two pieces, for 0 <= n <= d, d > 0, in f64; negated: base -
-/// atan.
-template <class F>
+/// base + atan(n / d) for 0 <= n <= d, d > 0, in f64, base in two pieces; negated: base - atan.
+template <bool precise, class F>
 F atan_ratio(F n, F d, Num<typename F::Arithmetic, bool> negated, F base_hi, F base_lo) {
   auto far = d * 0x1.a827999fcef32p-2 < n;  // tan(pi/8)
   F num = select(far, n - d, n), den = select(far, n + d, d);
   F t = num / den;
-  F low = fma(-t, den, num) / den;
-  low = select(abs(low) < 1.0, low, 0.0);
   F z = t * t;
-  F tail = fma(t * z, polynomial(z, table::atan_f64), low);
   F flip = choose(negated, n, -1.0, 1.0);
   // base +- (pi/4 +) (t + tail)
-  F quarter_hi = choose(far, n, half_pi_hi / 2, 0.0) * flip;
-  F quarter_lo = choose(far, n, half_pi_lo / 2, 0.0) * flip;
-  Double<F> base = exact_sum(base_hi, quarter_hi);
-  Double<F> sum = exact_sum(base.hi, t * flip);
-  return sum.hi + (sum.lo + fma(tail, flip, base.lo + (base_lo + quarter_lo)));
+  F quarter_hi = choose(far, n, half_pi_hi / 2, 0.0);
+  if constexpr (!precise) {
+    F angle = quarter_hi + fma(t * z, polynomial(z, table::atan_brief_f64), t);
+    return fma(angle, flip, base_hi);
+  } else {
+    F low = fma(-t, den, num) / den;
+    low = select(abs(low) < 1.0, low, 0.0);
+    F tail = fma(t * z, polynomial(z, table::atan_f64), low);
+    F quarter_lo = choose(far, n, half_pi_lo / 2, 0.0) * flip;
+    Double<F> base = exact_sum(base_hi, quarter_hi * flip);
+    Double<F> sum = exact_sum(base.hi, t * flip);
+    return sum.hi + (sum.lo + fma(tail, flip, base.lo + (base_lo + quarter_lo)));
+  }
 }
 
-template <class F>
+template <bool precise, class F>
 F atan(F x) {
   F a = abs(x), one = x.of(1);
   auto beyond = a > 1.0;
   F n = select(beyond, one, a), d = select(beyond, a, one);
-  F y = atan_ratio(n, d, beyond, choose(beyond, x, half_pi_hi, 0.0),
-                   choose(beyond, x, half_pi_lo, 0.0));
+  F y = atan_ratio<precise>(n, d, beyond, choose(beyond, x, half_pi_hi, 0.0),
+                            choose(beyond, x, half_pi_lo, 0.0));
   y = select(x == x, y, x);
   return select(a < 0x1p-27, x, copysign(y, x));
 }
 
 /// Angle of the point (x, y), in f64.
-template <class F>
+template <bool precise, class F>
 F atan2(F y, F x) {
   F ay = abs(y), ax = abs(x);
   auto steep = ax < ay;
@@ -248,16 +262,18 @@ F atan2(F y, F x) {
   n = select(infinite, 1.0, n);
   d = select(infinite, 1.0, d);
   d = select(d == 0.0, 1.0, d);
-  F scale = choose(d > 0x1p1000, d, 0x1p-100, 1.0) * choose(d < n.of(0x1p-900), d, 0x1p100, 1.0);
-  n = n * scale;
-  d = d * scale;
+  if constexpr (precise) {
+    F scale = choose(d > 0x1p1000, d, 0x1p-100, 1.0) * choose(d < n.of(0x1p-900), d, 0x1p100, 1.0);
+    n = n * scale;
+    d = d * scale;
+  }
   F negative = copysign(x.of(1), x);
   auto left = negative < 0.0;
   // right: steep ? pi/2 - t : t; left: steep ? pi/2 + t : pi - t
   auto negated = left ^ steep;
   F quarters = choose(steep, x, 1.0, 0.0);
   quarters = select(left, choose(steep, x, 1.0, 2.0), quarters);
-  F r = atan_ratio(n, d, negated, quarters * half_pi_hi, quarters * half_pi_lo);
+  F r = atan_ratio<precise>(n, d, negated, quarters * half_pi_hi, quarters * half_pi_lo);
   F tiny = select(left, r, n / d);
   r = select((n < d * 0x1p-60) & (quarters == 0.0), tiny, r);
   r = copysign(r, y);
