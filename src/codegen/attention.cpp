@@ -89,7 +89,7 @@ class AttentionEmitter {
         {&q_, by_queries() ? mul(depth_, t_.panel) : mul(key_stride_, rows)},
         {&scores_, k_.i64(key_block * (by_queries() ? t_.panel : rows))},
         {&out_, mul(value_panels_, rows * t_.panel)}};
-    if (!by_queries()) regions.emplace_back(&k_block_, mul(depth_, t_.panel));
+    if (!by_queries()) regions.emplace_back(&k_block_, mul(depth_, int64_t{t_.panel} * plan_.key_span));
     else if (!plan_.k_load) regions.emplace_back(&k_block_, mul(key_stride_, key_block));
     if (!plan_.v_load) regions.emplace_back(&v_block_, k_.i64(key_block * t_.panel));
     std::vector<Value*> offsets;
@@ -105,7 +105,7 @@ class AttentionEmitter {
     sum_ = k_.slot(k_.type_of(type_), "sum", columns);
     shrink_ = k_.slot(k_.type_of(type_), "shrink", columns);
     square_ = k_.slot(k_.type_of(type_), "square", int64_t{t_.lanes} * t_.lanes);
-    if (!by_queries()) tile_ = k_.slot(k_.type_of(type_), "tile", rows * t_.panel);
+    if (!by_queries()) tile_ = k_.slot(k_.type_of(type_), "tile", rows * t_.panel * plan_.key_span);
     if (plan_.k_load) k_row_ = number(plan_.k_load->x_stride);
     if (plan_.v_load) v_row_ = number(plan_.v_load->x_stride);
     k_.root().seek();
@@ -216,8 +216,13 @@ class AttentionEmitter {
     return counts;
   }
 
-  // out (rows x panel) = [scale * out +] a (rows x depth) * one panel of b, tile by tile.
-  void multiply(Scope& scope, Value* rows, int64_t most_rows, const Matrix& a, Value* b, Value* b_k,
+  struct Panels {
+    Value *base, *k, *panel;  // element (k, c) at base + k * k + (c / panel) * panel + c % panel
+    int span;
+  };
+
+  // out (rows x panels) = [scale * out +] a (rows x depth) * b, tile by tile.
+  void multiply(Scope& scope, Value* rows, int64_t most_rows, const Matrix& a, const Panels& b,
                 Value* depth, Value* out, bool accumulate) {
     std::vector<int> counts = row_counts(most_rows, fixed(rows).has_value());
     scope.seek();
@@ -226,8 +231,8 @@ class AttentionEmitter {
       s.seek();
       Value* first = div(mul(tile, rows), tiles);
       Value* count = sub(div(mul(add(tile, k_.i64(1)), rows), tiles), first);
-      std::vector<Value*> args{at(a.base, mul(first, a.row)), a.row, a.k, b, b_k, k_.i64(0), depth,
-                               at(out, mul(first, t_.panel)), at(shrink_, first)};
+      std::vector<Value*> args{at(a.base, mul(first, a.row)), a.row, a.k, b.base, b.k, b.panel, depth,
+                               at(out, mul(first, int64_t{t_.panel} * b.span)), at(shrink_, first)};
       llvm::BasicBlock* exit = k_.block("tile_done");
       std::vector<llvm::BasicBlock*> blocks;
       for (size_t i = 0; i < counts.size(); ++i) blocks.push_back(k_.block("tile"));
@@ -235,8 +240,8 @@ class AttentionEmitter {
       for (size_t i = 0; i < counts.size(); ++i) {
         if (i) chosen->addCase(k_.ir.getInt64(static_cast<uint64_t>(counts[i])), blocks[i]);
         k_.ir.SetInsertPoint(blocks[i]);
-        MicroKernel m{.tile = t_, .type = type_, .storage = type_, .rows = counts[i], .panels = 1,
-                      .a_row = fixed(a.row), .a_k = fixed(a.k), .b_k = fixed(b_k), .b_panel = 0,
+        MicroKernel m{.tile = t_, .type = type_, .storage = type_, .rows = counts[i], .panels = b.span,
+                      .a_row = fixed(a.row), .a_k = fixed(a.k), .b_k = fixed(b.k), .b_panel = fixed(b.panel),
                       .depth = fixed(depth), .accumulate = accumulate};
         llvm::Function*& f = micro_[{counts[i], accumulate}];
         if (!f) f = m.emit(k_);
@@ -299,7 +304,7 @@ class AttentionEmitter {
       });
       keys = {k_block_, key_stride_, k_.i64(1)};
     }
-    multiply(scope, key_count_, key_block, keys, q_, k_.i64(t_.panel), depth_, scores_, false);
+    multiply(scope, key_count_, key_block, keys, {q_, k_.i64(t_.panel), k_.i64(0), 1}, depth_, scores_, false);
     for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
       Value* query = add(query_begin_, offset);
@@ -351,25 +356,21 @@ class AttentionEmitter {
   // scores[query][key] → probabilities; lanes along keys.
   void scores_by_keys(Scope& scope) {
     Value* rows = k_.i64(plan_.query_block);
-    emit_loop(scope, k_.i64(0), key_count_, k_.i64(t_.panel), true, [&](Scope& s, Value* first) {
+    int64_t width = int64_t{t_.panel} * plan_.key_span;
+    Panels panels{k_block_, k_.i64(t_.panel), mul(depth_, t_.panel), plan_.key_span};
+    emit_loop(scope, k_.i64(0), key_count_, k_.i64(width), true, [&](Scope& s, Value* first) {
       s.seek();
-      Value* count = least(sub(key_count_, first), k_.i64(t_.panel));
-      Run keys{key_axis_, add(key_begin_, first), count}, depth{depth_axis_, k_.i64(0), depth_};
-      if (first_stride(a_.k, key_axis_) == 1 && first_stride(a_.k, depth_axis_) != 1) {
-        emit_loop(s, k_.i64(0), depth_, k_.i64(1), false, [&](Scope& inner, Value* i) {
-          inner.seek();
-          inner.set_axis(depth_axis_, i);
-          operand(a_.k).gather(inner, keys, at(k_block_, mul(i, t_.panel)));
-        });
-      } else {
-        operand(a_.k).transpose(s, keys, depth, square_, k_block_, t_.panel);
-      }
-      multiply(s, rows, plan_.query_block, {q_, key_stride_, k_.i64(1)}, k_block_, k_.i64(t_.panel),
-               depth_, tile_, false);
+      Value* end = least(key_count_, add(first, k_.i64(width)));
+      emit_loop(s, first, end, k_.i64(t_.panel), true, [&](Scope& inner, Value* key) {
+        inner.seek();
+        Value* out = at(k_block_, mul(sub(key, first), depth_));
+        pack_key_panel(inner, key, least(sub(end, key), k_.i64(t_.panel)), out);
+      });
+      multiply(s, rows, plan_.query_block, {q_, key_stride_, k_.i64(1)}, panels, depth_, tile_, false);
       emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& row, Value* r) {
-        emit_loop(row, k_.i64(0), k_.i64(t_.panel), k_.i64(t_.lanes), true, [&](Scope& inner, Value* c) {
+        emit_loop(row, k_.i64(0), k_.i64(width), k_.i64(t_.lanes), true, [&](Scope& inner, Value* c) {
           inner.seek();
-          Value* x = load(at(tile_, add(mul(r, t_.panel), c)));
+          Value* x = load(at(tile_, add(mul(r, width), c)));
           store(x, at(scores_, add(mul(r, key_block), add(first, c))));
         });
       });
@@ -379,6 +380,18 @@ class AttentionEmitter {
       Value* query = add(query_begin_, r);
       s.set_axis(query_axis_, query);
       softmax_row(s, r, query);
+    });
+  }
+
+  // k^T of the keys from key_begin_ + first on.
+  void pack_key_panel(Scope& scope, Value* first, Value* count, Value* out) {
+    Run keys{key_axis_, add(key_begin_, first), count}, depth{depth_axis_, k_.i64(0), depth_};
+    if (first_stride(a_.k, key_axis_) != 1 || first_stride(a_.k, depth_axis_) == 1)
+      return operand(a_.k).transpose(scope, keys, depth, square_, out, t_.panel);
+    emit_loop(scope, k_.i64(0), depth_, k_.i64(1), false, [&](Scope& s, Value* i) {
+      s.seek();
+      s.set_axis(depth_axis_, i);
+      operand(a_.k).gather(s, keys, at(out, mul(i, t_.panel)));
     });
   }
 
@@ -437,13 +450,12 @@ class AttentionEmitter {
       scope.seek();
       base = at(k_.buffer(plan_.v_load->buffer), add(v_base_, mul(key_begin_, v_row_)));
     }
-    emit_loop(scope, k_.i64(0), value_panels_, k_.i64(1), true, [&](Scope& s, Value* panel) {
+    emit_loop(scope, k_.i64(0), value_panels_, k_.i64(plan_.value_span), true, [&](Scope& s, Value* panel) {
       s.seek();
       Value* column = mul(panel, t_.panel);
-      Value *b = nullptr, *b_k = nullptr;
+      Panels v{};
       if (plan_.v_load) {
-        b = at(base, column);
-        b_k = v_row_;
+        v = {at(base, column), v_row_, k_.i64(t_.panel), plan_.value_span};
       } else {
         Value* count = least(sub(values_, column), k_.i64(t_.panel));
         emit_loop(s, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& inner, Value* i) {
@@ -451,12 +463,11 @@ class AttentionEmitter {
           inner.set_axis(key_axis_, add(key_begin_, i));
           operand(a_.v).gather(inner, {value_axis_, column, count}, at(v_block_, mul(i, t_.panel)));
         });
-        b = v_block_;
-        b_k = k_.i64(t_.panel);
+        v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1};
       }
       s.seek();
-      multiply(s, query_count_, plan_.query_block, p, b, b_k, key_count_,
-               at(out_, mul(column, plan_.query_block)), true);
+      multiply(s, query_count_, plan_.query_block, p, v, key_count_, at(out_, mul(column, plan_.query_block)),
+               true);
     });
   }
 
@@ -465,14 +476,15 @@ class AttentionEmitter {
       s.seek();
       s.set_axis(value_axis_, offset);
       s.set_lanes(value_axis_, t_.lanes, mask);
-      Value* panel = k_.ir.CreateUDiv(offset, k_.i64(t_.panel));
-      Value* column = sub(offset, mul(panel, t_.panel));
-      Value* first = add(mul(panel, plan_.query_block * t_.panel), column);
+      int64_t width = int64_t{t_.panel} * plan_.value_span;
+      Value* group = k_.ir.CreateUDiv(offset, k_.i64(width));
+      Value* column = sub(offset, mul(group, width));
+      Value* first = add(mul(group, plan_.query_block * width), column);
       emit_loop(s, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& row, Value* r) {
         row.seek();
         row.set_axis(query_axis_, add(query_begin_, r));
         Value* sum = spread(load_one(at(sum_, r)));
-        Value* v = k_.ir.CreateFDiv(load(at(out_, add(first, mul(r, t_.panel)))), sum);
+        Value* v = k_.ir.CreateFDiv(load(at(out_, add(first, mul(r, width)))), sum);
         v = k_.ir.CreateSelect(k_.ir.CreateFCmpOEQ(sum, zero(vector())), zero(vector()), v);
         row.set_accumulator(0, {v, true});
         emit_body(row, a_.epilogue);
@@ -490,7 +502,7 @@ class AttentionEmitter {
   atlas::Body exp_score_, exp_shrink_;
   Value *queries_ = nullptr, *keys_ = nullptr, *depth_ = nullptr, *values_ = nullptr, *query_units_ = nullptr,
         *value_panels_ = nullptr, *key_stride_ = nullptr, *k_row_ = nullptr, *v_row_ = nullptr;
-  // Scratch: packed queries, score tile, value accumulators [panel][query][column], packed keys and values.
+  // Scratch: packed queries, score tile, value accumulators [panels][query][column], packed keys and values.
   Value *q_ = nullptr, *scores_ = nullptr, *out_ = nullptr, *k_block_ = nullptr, *v_block_ = nullptr;
   // Per query of the unit: running maximum and sum, factor of the last step.
   Value *max_ = nullptr, *sum_ = nullptr, *shrink_ = nullptr;

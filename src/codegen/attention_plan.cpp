@@ -31,6 +31,15 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   auto v = strided_load(b.v, key_axis, value_axis);
   if (plain && v && v->y_stride.is(1) && whole) p.v_load = v;
 
+  // Few queries leave registers free for several panels, which hides the latency of the chains.
+  p.key_span = p.value_span = 1;
+  if (few && p.query_block > 0) {
+    int span = panels_for(p.tile, static_cast<int>(p.query_block));
+    p.key_span = span;
+    while (span > 1 && !(whole && p.values.constant_value() % (span * p.tile.panel) == 0)) span /= 2;
+    if (p.v_load) p.value_span = span;
+  }
+
   p.query_units = p.query_block > 0 ? ceil_div(p.queries, p.query_block) : Expr(0);
   p.units = p.query_units;
   for (int a = 0; a < b.batch_rank; ++a) p.units = p.units * b.axes[static_cast<size_t>(a)].extent;

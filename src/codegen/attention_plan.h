@@ -19,6 +19,8 @@ struct AttentionPlan {
   ScoreLanes lanes;
   Expr queries, keys, depth, values;
   int64_t query_block;  ///< queries of a unit
+  int key_span;         ///< panels of keys at once, when lanes run along keys
+  int value_span;       ///< panels of the values at once
   std::optional<StridedLoad> k_load, v_load;  ///< set where the operand is read in place
   Expr query_units;     ///< per batch point
   Expr units;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "codegen/nest.h"
+#include "codegen/product_plan.h"
 
 namespace hologram::codegen {
 namespace {
@@ -78,6 +79,17 @@ void Operand::gather(Scope& scope, const Run& y, Value* out) const {
   });
 }
 
+void Operand::gather_whole(Scope& scope, const Run& y, int vectors, Value* out) const {
+  Kernel& k = scope.kernel();
+  for (int v = 0; v < vectors; ++v) {
+    scope.seek();
+    Scope inner(scope, false);
+    Value* at = k.ir.CreateNSWAdd(y.begin, k.i64(int64_t{v} * lanes));
+    vector(inner, y.axis, at, nullptr, element(k, type, out, k.i64(int64_t{v} * lanes)));
+  }
+  scope.seek();
+}
+
 void Operand::transpose(Scope& scope, const Run& x, const Run& y, Value* square, Value* out,
                         int64_t stride) const {
   Kernel& k = scope.kernel();
@@ -86,30 +98,57 @@ void Operand::transpose(Scope& scope, const Run& x, const Run& y, Value* square,
     Value* left = k.ir.CreateNSWSub(x.count, x_offset);
     Value* rows = k.ir.CreateSelect(k.ir.CreateICmpSLT(left, k.i64(lanes)), left, k.i64(lanes));
     for_vectors(group, y.count, lanes, [&](Scope& s, Value* y_offset, Value* mask) {
-      s.seek();
-      Value* y_at = k.ir.CreateNSWAdd(y.begin, y_offset);
-      emit_loop(s, k.i64(0), rows, k.i64(1), true, [&](Scope& row, Value* i) {
-        row.seek();
-        row.set_axis(x.axis, k.ir.CreateNSWAdd(k.ir.CreateNSWAdd(x.begin, x_offset), i));
-        Value* to = element(k, type, square, k.ir.CreateNSWMul(i, k.i64(lanes)));
-        vector(row, y.axis, y_at, mask, to);
-      });
+      auto values = square_rows(s, x, x_offset, rows, y, y_offset, mask, square);
       s.seek();
       Value* index = k.ir.CreateNSWAdd(k.ir.CreateNSWMul(y_offset, k.i64(stride)), x_offset);
       Value* limit = mask ? k.ir.CreateNSWSub(y.count, y_offset) : nullptr;
-      store_transposed(s, square, element(k, type, out, index), stride, limit);
+      store_transposed(s, std::move(values), square, element(k, type, out, index), stride, limit);
     });
   });
 }
 
-// Row i of the square's transpose to out[i * stride …]; only the first `limit` rows if given.
-void Operand::store_transposed(Scope& scope, Value* square, Value* out, int64_t stride, Value* limit) const {
+// lanes rows of lanes elements: rows x_offset … of x, columns y_offset … of y; rows behind the last are any others.
+std::vector<Value*> Operand::square_rows(Scope& scope, const Run& x, Value* x_offset, Value* rows, const Run& y,
+                                         Value* y_offset, Value* mask, Value* square) const {
+  Kernel& k = scope.kernel();
+  scope.seek();
+  llvm::Type* row_type = k.lane_type(type, lanes);
+  Value *x_at = k.ir.CreateNSWAdd(x.begin, x_offset), *y_at = k.ir.CreateNSWAdd(y.begin, y_offset);
+  std::vector<Value*> values;
+  auto load = strided_load(body, x.axis, y.axis);
+  if (from == type && load && load->y_stride.is(1)) {
+    Value *base = emit_expr(scope, load->base).v, *row = emit_expr(scope, load->x_stride).v;
+    scope.seek();
+    Value* last = k.ir.CreateNSWSub(rows, k.i64(1));
+    base = k.ir.CreateNSWAdd(k.ir.CreateNSWAdd(base, k.ir.CreateNSWMul(x_at, row)), y_at);
+    for (int i = 0; i < lanes; ++i) {
+      Value* number = k.i64(i);
+      if (i) number = k.ir.CreateSelect(k.ir.CreateICmpSLT(number, rows), number, last);
+      Value* p = element(k, type, k.buffer(load->buffer), k.ir.CreateNSWAdd(base, k.ir.CreateNSWMul(number, row)));
+      values.push_back(mask ? static_cast<Value*>(k.ir.CreateMaskedLoad(row_type, p, alignment(type), mask))
+                            : k.ir.CreateAlignedLoad(row_type, p, alignment(type)));
+    }
+    return values;
+  }
+  emit_loop(scope, k.i64(0), rows, k.i64(1), true, [&](Scope& inner, Value* i) {
+    inner.seek();
+    inner.set_axis(x.axis, k.ir.CreateNSWAdd(x_at, i));
+    vector(inner, y.axis, y_at, mask, element(k, type, square, k.ir.CreateNSWMul(i, k.i64(lanes))));
+  });
+  scope.seek();
+  for (int i = 0; i < lanes; ++i) {
+    Value* p = element(k, type, square, k.i64(int64_t{i} * lanes));
+    values.push_back(k.ir.CreateAlignedLoad(row_type, p, alignment(type)));
+  }
+  return values;
+}
+
+// Row i of the transpose of `rows` to out[i * stride …]; only the first `limit` rows if given.
+void Operand::store_transposed(Scope& scope, std::vector<Value*> rows, Value* square, Value* out, int64_t stride,
+                               Value* limit) const {
   Kernel& k = scope.kernel();
   auto count = static_cast<unsigned>(lanes);
   llvm::Type* row_type = k.lane_type(type, lanes);
-  std::vector<Value*> rows(count);
-  for (unsigned i = 0; i < count; ++i)
-    rows[i] = k.ir.CreateAlignedLoad(row_type, element(k, type, square, k.i64(int64_t{i} * lanes)), alignment(type));
   // Each round exchanges the off-diagonal quarters of squares of 2 * half.
   for (unsigned half = count / 2; half >= 1; half /= 2) {
     std::vector<int> low, high;

@@ -280,16 +280,29 @@ class ProductEmitter {
   }
 
   Operand rhs_operand() const { return {p_.rhs, p_.operand_type, type_, t_.lanes}; }
-  Value* columns_left(Value* n_begin) { return least(sub(n_, n_begin), k_.i64(t_.panel)); }
+  Value* columns_left(Value* n_begin) {
+    if (whole_panels()) return k_.i64(t_.panel);
+    return least(sub(n_, n_begin), k_.i64(t_.panel));
+  }
 
   void pack_panel(Scope& scope, Value* n_begin, Value* out) {
-    Value* count = columns_left(n_begin);
-    emit_loop(scope, k_.i64(0), depth_, k_.i64(1), false, [&](Scope& s, Value* i) {
-      s.set_axis(k_axis_, i);
-      s.seek();
-      Value* row = element(k_, type_, out, mul(i, t_.panel));
-      rhs_operand().gather(s, {n_axis_, n_begin, count}, row);
-    });
+    Run columns{n_axis_, n_begin, columns_left(n_begin)};
+    auto rows = [&](Scope& outer, bool whole) {
+      emit_loop(outer, k_.i64(0), depth_, k_.i64(1), false, [&](Scope& s, Value* i) {
+        s.set_axis(k_axis_, i);
+        s.seek();
+        Value* row = element(k_, type_, out, mul(i, t_.panel));
+        if (whole)
+          rhs_operand().gather_whole(s, columns, t_.vectors, row);
+        else
+          rhs_operand().gather(s, columns, row);
+      });
+    };
+    if (whole_panels()) return rows(scope, true);
+    Value* whole = k_.ir.CreateICmpEQ(columns.count, k_.i64(t_.panel));
+    Value* part = k_.ir.CreateNot(whole);
+    emit_if(scope, whole, [&](Scope& s) { rows(s, true); });
+    emit_if(scope, part, [&](Scope& s) { rows(s, false); });
   }
 
   // For an operand that lies along k.

@@ -73,7 +73,7 @@ std::optional<int64_t> first_stride(const atlas::Body& body, int axis) {
   return std::nullopt;
 }
 
-int ProductPlan::panels_for(int rows) const {
+int panels_for(const TileModel& tile, int rows) {
   int limit = tile.max_rows * tile.vectors;  // accumulators that fit
   for (int span : {4, 2})
     if (rows * tile.vectors * span <= std::min(limit, 12)) return span;
@@ -151,6 +151,8 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   int64_t panels = std::max<int64_t>(divide_up(or_else(p.n, assumed_columns), p.tile.panel), 1);
   auto depth = static_cast<double>(std::max<int64_t>(or_else(p.k, assumed_depth), 1));
   int64_t limit = std::min(rows_by_cache(p, target, size_of(b.acc_type)), rows);
+  int64_t least_rows = 2 * p.tile.max_rows;
+  if (p.rhs == RhsPath::panels || p.rhs == RhsPath::transposed) least_rows *= 6;
   double batch = 1;
   for (int k = 0; k < b.batch_rank; ++k) batch *= static_cast<double>(std::max<int64_t>(or_else(extent(k), 1), 1));
   double total = batch * static_cast<double>(panels) * panel_cycles(p, static_cast<double>(rows), depth);
@@ -160,7 +162,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   if (wide < 4) {  // fewer rows rather than very narrow units
     double by_work = target_cycles / panel_cycles(p, 1, depth) * 2 / 4;
     int64_t tiles = std::max<int64_t>(1, std::llround(by_work / p.tile.max_rows));
-    limit = std::clamp<int64_t>(tiles * p.tile.max_rows, std::min<int64_t>(limit, 2 * p.tile.max_rows), limit);
+    limit = std::clamp<int64_t>(tiles * p.tile.max_rows, std::min(limit, least_rows), limit);
     wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
   }
   p.block_rows = std::max<int64_t>(limit, 1);

@@ -20,6 +20,8 @@ struct TileModel {
   int max_rows;  ///< rows of the largest register tile
 };
 TileModel tile_model(const Target& target, DType acc_type);
+/// Panels side by side that keep enough chains going in a tile of only `rows` rows.
+int panels_for(const TileModel& tile, int rows);
 
 /// An operand body that is one plain load, linear in two axes: element (x, y) at base + x * x_stride + y * y_stride.
 struct StridedLoad {
@@ -60,7 +62,7 @@ struct ProductPlan {
   Expr units;            ///< in all
 
   /// Panels that a register tile of `rows` rows spans when its unit has no other rows.
-  int panels_for(int rows) const;
+  int panels_for(int rows) const { return codegen::panels_for(tile, rows); }
   /// Row counts of register tiles that can occur; `single`: in units with one tile.
   std::vector<int> row_counts(bool single) const;
 };

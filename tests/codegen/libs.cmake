@@ -1,0 +1,2 @@
+# tests/codegen/libs.cmake: compiled programs are compared with the interpreter
+set(LIBS codegen backend/interp atlas ir base)

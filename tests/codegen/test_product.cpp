@@ -1,0 +1,249 @@
+// tests/codegen/test_product.cpp: compiled products against the interpreter, bit by bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "atlas/builder.h"
+#include "codegen/run_kernel.h"
+#include "ir/scalar.h"
+
+namespace hologram::test {
+namespace {
+
+using atlas::Access;
+using atlas::AxisKind;
+using atlas::BodyBuilder;
+using atlas::Val;
+
+enum class Tail { store, bias, gelu_residual, narrow };
+
+// One product: its shape, how the operands lie in memory, and what comes before and after.
+struct Case {
+  int64_t m, n, k;
+  int64_t batch = 0;  // 0: no batch axis
+  DType operand = DType::f32;
+  DType acc = DType::f32;
+  bool lhs_transposed = false, rhs_transposed = false, packed = false, prologue = false, symbolic = false;
+  Tail tail = Tail::store;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand) << "->"
+             << name_of(c.acc) << (c.lhs_transposed ? " lhs^T" : "") << (c.rhs_transposed ? " rhs^T" : "")
+             << (c.packed ? " packed" : "") << (c.prologue ? " prologue" : "")
+             << (c.symbolic ? " symbolic" : "") << " tail " << static_cast<int>(c.tail);
+}
+
+constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3, out_buffer = 4;
+
+DType out_type(const Case& c) { return c.tail == Tail::narrow ? DType::bf16 : c.acc; }
+
+atlas::Program make_program(const Case& c, int panel) {
+  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m), n = c.symbolic ? Expr::symbol(1) : Expr(c.n),
+       k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
+  atlas::Program p;
+  p.num_symbols = c.symbolic ? 3 : 0;
+  p.kind = atlas::BlockKind::product;
+  Expr batch = c.batch ? Expr(c.batch) : Expr(1);
+  Expr panels = ceil_div(n, panel);
+  p.buffers = {{c.operand, Access::read, batch * m * k},
+               {c.operand, Access::read, c.packed ? batch * panels * k * Expr(panel) : batch * k * n},
+               {c.acc, Access::read, n},
+               {c.acc, Access::read, batch * m * n},
+               {out_type(c), Access::write, batch * m * n}};
+  atlas::ProductBlock& b = p.product;
+  if (c.batch) b.axes.push_back({AxisKind::parallel, batch});
+  b.batch_rank = c.batch ? 1 : 0;
+  b.axes.push_back({AxisKind::parallel, m});
+  b.axes.push_back({AxisKind::parallel, n});
+  b.axes.push_back({AxisKind::row, k});
+  b.operand_type = c.operand;
+  b.acc_type = c.acc;
+  int r = b.batch_rank;
+  Expr ib = c.batch ? Expr::axis(0, batch) : Expr(0);
+  Expr im = Expr::axis(r, m), in = Expr::axis(r + 1, n), ik = Expr::axis(r + 2, k);
+  BodyBuilder lhs(b.lhs);
+  Val x = lhs.load(lhs_buffer, c.operand, ib * m * k + (c.lhs_transposed ? ik * m + im : im * k + ik));
+  if (c.prologue) {
+    DType t = compute_type(c.operand);
+    Val wide = lhs.cast(x, t);
+    wide = lhs.add(wide, wide);
+    x = lhs.cast(wide, c.operand);
+  }
+  lhs.finish(x);
+  if (c.packed) {
+    b.packed_rhs = rhs_buffer;
+    b.panel_width = panel;
+  } else {
+    BodyBuilder rhs(b.rhs);
+    rhs.finish(rhs.load(rhs_buffer, c.operand, ib * k * n + (c.rhs_transposed ? in * k + ik : ik * n + in)));
+  }
+  BodyBuilder e(b.epilogue);
+  Val v = e.accumulator(0, c.acc);
+  Expr at = ib * m * n + im * n + in;
+  if (c.tail != Tail::store) v = e.add(v, e.load(bias_buffer, c.acc, in));
+  if (c.tail == Tail::gelu_residual) {
+    v = e.op(ir::Op::gelu, v);
+    v = e.add(v, e.load(residual_buffer, c.acc, at));
+  }
+  v = e.cast(v, out_type(c));
+  e.store(out_buffer, at, v);
+  atlas::expand_math(p);
+  return p;
+}
+
+template <class T>
+void fill_with(Memory& m, std::mt19937_64& random, auto draw) {
+  auto* p = m.as<T>();
+  for (size_t i = 0; i < m.size() / sizeof(T); ++i) p[i] = static_cast<T>(draw(random));
+}
+
+void fill(Memory& m, DType t, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  auto size = static_cast<size_t>(size_of(t));
+  for (size_t i = 0; i < m.size() / size; ++i) {
+    uint64_t bits = is_float(t) ? ir::bits_of(t, normal(random)) : random();
+    std::memcpy(m.data() + i * size, &bits, size);
+  }
+}
+
+size_t bytes_of(const atlas::Buffer& b, const std::vector<int64_t>& syms) {
+  return static_cast<size_t>(b.extent.eval(syms) * size_of(b.dtype));
+}
+
+// Runs a program natively and in the interpreter on the same data; the last buffer must agree in every bit.
+void expect_same(const atlas::Program& p, const codegen::Target& target, const std::vector<int64_t>& syms,
+                 int64_t chunk, void (*edit)(std::vector<Memory>&) = nullptr) {
+  std::mt19937_64 random(7);
+  std::vector<Memory> memory;
+  std::vector<void*> bufs;
+  for (const atlas::Buffer& b : p.buffers) {
+    memory.emplace_back(bytes_of(b, syms));
+    fill(memory.back(), b.dtype, random);
+  }
+  if (edit) edit(memory);
+  for (Memory& m : memory) bufs.push_back(m.data());
+  size_t out_bytes = memory.back().size();
+  Memory expected(out_bytes);
+  std::vector<void*> reference = bufs;
+  reference.back() = expected.data();
+  interp::run(p, reference.data(), syms.data(), nullptr);
+  Compiled compiled(p, target);
+  ASSERT_EQ(compiled.run(bufs, syms, chunk), 0);
+  for (Memory& m : memory) EXPECT_TRUE(m.intact());
+  DType t = p.buffers.back().dtype;
+  auto size = static_cast<size_t>(size_of(t));
+  size_t wrong = 0, first = 0;
+  for (size_t i = 0; i < out_bytes / size; ++i) {
+    uint64_t x = 0, y = 0;
+    std::memcpy(&x, memory.back().data() + i * size, size);
+    std::memcpy(&y, expected.data() + i * size, size);
+    bool both_nan = is_float(t) && std::isnan(ir::as_double(t, x)) && std::isnan(ir::as_double(t, y));
+    if (x != y && !both_nan && wrong++ == 0) first = i;
+  }
+  EXPECT_EQ(wrong, 0u) << "of " << out_bytes / size << ", the first at " << first;
+}
+
+class Product : public testing::TestWithParam<codegen::Isa> {
+ protected:
+  codegen::Target target() const { return codegen::generic_target(GetParam()); }
+  void check(const Case& c, int64_t chunk = 0) {
+    std::ostringstream name;
+    name << c;
+    SCOPED_TRACE(name.str());
+    std::vector<int64_t> syms;
+    if (c.symbolic) syms = {c.m, c.n, c.k};
+    expect_same(make_program(c, codegen::panel_width(target(), c.operand)), target(), syms, chunk);
+  }
+};
+
+TEST_P(Product, packed_shapes_with_tails) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {1, 100, 20}, {1, 300, 7}, {2, 130, 9}, {3, 70, 33},
+                         {5, 64, 16}, {12, 32, 8}, {13, 33, 9}, {25, 96, 40}, {31, 61, 17}, {100, 40, 11}})
+    check({.m = m, .n = n, .k = k, .packed = true});
+}
+
+TEST_P(Product, every_small_row_count) {
+  for (int64_t m = 1; m <= 26; ++m) check({.m = m, .n = 37, .k = 5, .packed = true});
+}
+
+TEST_P(Product, depth_beyond_a_block_adds_blocks_in_order) {
+  for (int64_t k : {383, 384, 385, 768, 1000})
+    check({.m = 7, .n = 40, .k = k, .packed = true, .tail = Tail::bias});
+}
+
+TEST_P(Product, unpacked_operands) {
+  for (bool lhs_t : {false, true})
+    for (bool rhs_t : {false, true})
+      for (auto [m, n, k] : {std::array<int64_t, 3>{1, 50, 19}, {40, 50, 19}, {64, 64, 64}, {30, 17, 400}, {100, 130, 33}})
+        check({.m = m, .n = n, .k = k, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t});
+}
+
+TEST_P(Product, epilogues_and_prologues) {
+  for (Tail tail : {Tail::bias, Tail::gelu_residual, Tail::narrow})
+    for (bool prologue : {false, true})
+      check({.m = 29, .n = 75, .k = 50, .packed = true, .prologue = prologue, .tail = tail});
+}
+
+TEST_P(Product, batches) {
+  for (bool packed : {false, true})
+    check({.m = 9, .n = 21, .k = 13, .batch = 5, .packed = packed, .tail = Tail::gelu_residual}, 2);
+}
+
+TEST_P(Product, symbolic_sizes) {
+  for (bool packed : {false, true})
+    for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 12}, {2, 140, 3}, {11, 31, 400}, {200, 65, 24}})
+      check({.m = m, .n = n, .k = k, .batch = 2, .packed = packed, .symbolic = true, .tail = Tail::bias}, 1);
+}
+
+TEST_P(Product, symbolic_transposed) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 12}, {15, 31, 37}})
+    check({.m = m, .n = n, .k = k, .lhs_transposed = true, .rhs_transposed = true, .symbolic = true});
+}
+
+TEST_P(Product, element_types) {
+  for (bool packed : {false, true}) {
+    check({.m = 17, .n = 45, .k = 390, .operand = DType::f64, .acc = DType::f64, .packed = packed});
+    for (DType t : {DType::bf16, DType::f16})
+      check({.m = 17, .n = 45, .k = 39, .operand = t, .acc = DType::f32, .packed = packed, .tail = Tail::narrow});
+    for (auto [from, to] : {std::pair{DType::i8, DType::i32}, {DType::u8, DType::i32}, {DType::i8, DType::i8},
+                            {DType::u8, DType::u8}, {DType::i16, DType::i16}, {DType::i32, DType::i32},
+                            {DType::i64, DType::i64}})
+      if (!packed || codegen::panel_width(target(), from) == codegen::panel_width(target(), to))
+        check({.m = 14, .n = 45, .k = 50, .operand = from, .acc = to, .packed = packed});
+  }
+}
+
+TEST_P(Product, nothing_to_add_gives_zero_and_no_rows_do_nothing) {
+  for (bool symbolic : {false, true}) {
+    check({.m = 5, .n = 40, .k = 0, .packed = true, .symbolic = symbolic, .tail = Tail::bias});
+    check({.m = 5, .n = 40, .k = 0, .symbolic = symbolic});
+  }
+  EXPECT_EQ(codegen::launch_of(make_program({.m = 0, .n = 40, .k = 3}, 32), target()).total.eval({}), 0);
+  EXPECT_EQ(codegen::launch_of(make_program({.m = 4, .n = 0, .k = 3}, 32), target()).total.eval({}), 0);
+}
+
+TEST_P(Product, infinities_and_nan_stay_in_their_rows_and_columns) {
+  Case c{.m = 20, .n = 40, .k = 9};
+  expect_same(make_program(c, 0), target(), {}, 0, [](std::vector<Memory>& m) {
+    m[lhs_buffer].as<float>()[3 * 9 + 2] = INFINITY;
+    m[lhs_buffer].as<float>()[7 * 9 + 1] = NAN;
+    m[rhs_buffer].as<float>()[4 * 40 + 39] = -INFINITY;
+    m[rhs_buffer].as<float>()[2 * 40 + 5] = 0;
+  });
+}
+
+TEST_P(Product, the_split_into_chunks_changes_nothing) {
+  for (int64_t chunk : {1, 3, 1000})
+    check({.m = 150, .n = 700, .k = 300, .packed = true, .prologue = true, .tail = Tail::bias}, chunk);
+}
+
+std::string isa_name(const testing::TestParamInfo<codegen::Isa>& info) {
+  return std::string(codegen::name_of(info.param));
+}
+INSTANTIATE_TEST_SUITE_P(isa, Product, testing::ValuesIn(runnable_isas()), isa_name);
+
+}  // namespace
+}  // namespace hologram::test
