@@ -69,6 +69,9 @@ def _compile(module, name, kind, options):
     )  # fmt: skip
     if "plan" in stages:
         counters.dump(name, "plan", executable.plan())
+    for stage in sorted(stages & {"atlas", "llvm", "asm"}):
+        for number, text in enumerate(executable.dump(stage)):
+            counters.dump(f"{name}.{number}", stage, text)
     for fallback in dict.fromkeys(translated.fallbacks):
         counters.name_fallback(fallback)
     total_ms = 1e3 * (time.perf_counter() - start)

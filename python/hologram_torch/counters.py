@@ -98,26 +98,6 @@ _captures = []
 
 @contextlib.contextmanager
 def capture():
-    """Collects (name, executable) of every graph compiled inside."""
-    records = []
-    _captures.append(records)
-    try:
-        yield records
-    finally:
-        _captures.remove(records)
-
-
-def record(name: str, executable) -> None:
-    """Tells whoever captures about a compiled graph."""
-    for records in list(_captures):
-        records.append((name, executable))
-
-
-_captures = []
-
-
-@contextlib.contextmanager
-def capture():
     """Collects (name, executable) of the graphs compiled inside the block."""
     records = []
     _captures.append(records)

@@ -106,11 +106,12 @@ def explain(model, *inputs, **options) -> Explanation:
     import torch
 
     from . import counters
+    from .backend import hologram
 
     torch._dynamo.reset()
     before = dict(counters.stats()["fallback_ops"])
     with counters.capture() as records, torch.no_grad():
-        torch.compile(model, backend="hologram", options=options or None)(*inputs)
+        torch.compile(model, backend=hologram, options=options or None)(*inputs)
     after = counters.stats()["fallback_ops"]
     fallback = {k: n - before.get(k, 0) for k, n in after.items() if n > before.get(k, 0)}
     return Explanation([Graph(name, e.report, e.describe()) for name, e in records], fallback)
