@@ -295,7 +295,17 @@ std::optional<Expr> Expr::exact_div(const Expr& d) const {
   return s.rest.is(0) ? std::optional(s.quotient) : std::nullopt;
 }
 
+namespace {
+
+void check_divisor(const Expr& b) {
+  bool bad = b.is_const() ? b.constant_value() < 0 : provably_nonnegative(-b);
+  require(!bad, "size arithmetic: the divisor {} is negative", b.str());
+}
+
+}  // namespace
+
 Expr floor_div(const Expr& a, const Expr& b) {
+  check_divisor(b);
   if (b.is(1)) return a;
   if (a.is_const() && b.is_const()) return Expr(floor_div_value(a.constant_value(), b.constant_value()));
   if (b.is(0)) return Expr(0);
@@ -315,6 +325,7 @@ Expr floor_div(const Expr& a, const Expr& b) {
 }
 
 Expr mod(const Expr& a, const Expr& b) {
+  check_divisor(b);
   if (b.is(1) || b.is(0)) return Expr(0);
   if (a.is_const() && b.is_const()) return a - b * floor_div(a, b);
   Expr r = split_by(a, b).rest, d = b;

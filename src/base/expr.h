@@ -94,7 +94,8 @@ class Expr {
   std::shared_ptr<const Poly> terms_;
 };
 
-/// Mathematical floor of a / b (b > 0), simplified with the known ranges of axes.
+/// Mathematical floor of a / b, simplified with the known ranges of axes and with b > 0. A divisor that is provably
+/// negative is an Error(invalid_argument).
 Expr floor_div(const Expr& a, const Expr& b);
 /// a - b * floor_div(a, b) (b > 0).
 Expr mod(const Expr& a, const Expr& b);
