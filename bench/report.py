@@ -21,9 +21,7 @@ COLORS = {
 def seconds(value: float | None) -> str:
     if value is None:
         return "n/a"
-    for scale, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if value >= scale:
-            break
+    scale, unit = (1, "s") if value >= 1 else (1e-3, "ms") if value >= 1e-3 else (1e-6, "µs")
     digits = 3 if value < scale * 10 else 2 if value < scale * 100 else 1
     return f"{value / scale:.{digits - 1}f} {unit}"
 
@@ -150,7 +148,7 @@ def median_of(values) -> float | None:
     return statistics.median(values) if values else None
 
 
-def print_missing(results: dict, console):
+def print_notes(results: dict, console):
     missing = [
         (case, name, result["failed"])
         for case, r in results["cases"].items()
@@ -159,6 +157,10 @@ def print_missing(results: dict, console):
     ]
     for case, name, reason in missing:
         console.print(f"n/a: {case}, {name}: {reason}", markup=False)
+    for case, r in results["cases"].items():
+        left = r["peers"].get("hologram", {}).get("stats", {}).get("fallback_ops")
+        if left:
+            console.print(f"in PyTorch: {case}, hologram: {', '.join(sorted(left))}", markup=False)
 
 
 def print_all(results: dict):
@@ -173,7 +175,7 @@ def print_all(results: dict):
     )
     print_steady(results, console)
     print_first(results, console)
-    print_missing(results, console)
+    print_notes(results, console)
 
 
 # --- plots ----------------------------------------------------------------------------------------

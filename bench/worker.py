@@ -5,12 +5,22 @@ Answers on standard output, one line of JSON each: first what the first call too
 every request line on standard input ({"seconds": s, "latencies": bool}). Whatever libraries print
 goes to standard error."""
 
+import contextlib
 import copy
+import ctypes
 import gc
 import json
 import os
+import signal
 import sys
 import time
+
+
+def end_with_parent():
+    """On Linux: this process is killed when the harness ends, even while it is stopped."""
+    with contextlib.suppress(AttributeError):
+        set_death_signal = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
 
 
 def check(outputs, reference, tolerance: float) -> float:
@@ -40,6 +50,7 @@ def check(outputs, reference, tolerance: float) -> float:
 def prepare(case, peer, threads: int):
     """→ (call, what the first call was like)"""
     import torch
+    from peers import Unavailable
     from torch.utils import _pytree as pytree
 
     torch.set_num_threads(threads)
@@ -62,6 +73,8 @@ def prepare(case, peer, threads: int):
         import hologram_torch
 
         first["stats"] = hologram_torch.stats()
+        if first["stats"].get("failed_graphs"):
+            raise Unavailable("a graph was not compiled; HOLOGRAM_LOG=warning says why")
     return call, first
 
 
@@ -110,6 +123,7 @@ def latencies(call, seconds: float) -> dict:
 
 
 def main(case_name: str, peer_name: str, threads: str):
+    end_with_parent()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     answer = lambda message: answers.write(json.dumps(message) + "\n")

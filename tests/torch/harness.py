@@ -10,15 +10,28 @@ BACKEND = os.environ.get("HOLOGRAM_TEST_BACKEND", "hologram")
 
 
 def compile_fresh(module, **options):
-    """torch.compile with the backend under test, after forgetting every earlier compilation."""
+    """torch.compile with the backend under test, without earlier compilations and counts."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
+    if BACKEND == "hologram":
+        import hologram_torch
+
+        hologram_torch.reset_stats()
     return torch.compile(module, backend=BACKEND, **options)
 
 
 def graph_count() -> int:
     """Graphs that Dynamo captured since the last compile_fresh."""
     return torch._dynamo.utils.counters["stats"].get("unique_graphs", 0)
+
+
+def backend_stats() -> dict:
+    """What the backend under test counted; nothing for another one than ours."""
+    if BACKEND != "hologram":
+        return {"failed_graphs": 0, "fallback_ops": {}, "kernel_cache_misses": 0}
+    import hologram_torch
+
+    return hologram_torch.stats()
 
 
 def floats_to(tree, dtype):

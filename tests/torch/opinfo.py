@@ -30,6 +30,7 @@ STATUSES = ("crash", "timeout", "error", "fail", "nograph", "nondet", "fallback"
 BAD = STATUSES[:4]
 PASSED = ("nondet", "fallback", "native")
 EXPECTED = Path(__file__).with_name("opinfo_expected.txt")
+FAILED = "a graph that failed to compile"
 START_LIMIT = 180.0  # seconds until a worker has imported the database
 
 
@@ -111,12 +112,14 @@ class Checker:
                 self.compare(leaves(eager_inputs), leaves(compiled_inputs), "input after the call")
         except AssertionError as error:
             return "fail", str(error)[:600]
+        after = self.fallbacks()
+        left = sorted(name for name, calls in after.items() if calls > before.get(name, 0))
+        if FAILED in left:
+            return "error", FAILED
         if not counters["stats"].get("unique_graphs", 0):
             return "nograph", "; ".join(list(counters["graph_break"])[:1])[:200]
         if random:
             return "nondet", ""
-        after = self.fallbacks()
-        left = sorted(name for name, calls in after.items() if calls > before.get(name, 0))
         return ("fallback", " ".join(left)) if left else ("native", "")
 
     def clone(self, tree):
@@ -210,7 +213,7 @@ def tolerance(torch, dtype) -> float:
 
 
 def load_backend(name: str):
-    """→ (backend for torch.compile, function that returns the fallback calls by operator)
+    """→ (backend for torch.compile, function that returns its counts of what it did not compile)
 
     `name` is a registered backend, or FILE:FUNCTION."""
     if ":" in name:
@@ -224,7 +227,11 @@ def load_backend(name: str):
     if name == "hologram":
         import hologram_torch
 
-        return name, lambda: dict(hologram_torch.stats()["fallback_ops"])
+        def counts():
+            stats = hologram_torch.stats()
+            return {**stats["fallback_ops"], FAILED: stats["failed_graphs"]}
+
+        return name, counts
     return name, dict
 
 
