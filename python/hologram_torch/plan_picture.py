@@ -2,7 +2,7 @@
 import html
 
 _COLOURS = {"product": "#cfe3ff", "attention": "#ffe0b8", "loop": "#d9f2d9", "host": "#f6cccc"}
-_BOX = (230, 46)
+_BOX = (290, 46)
 _GAP = (26, 44)
 
 
@@ -45,7 +45,7 @@ def draw(plan: dict) -> str:
     layers = _layers(steps)
     _order(layers)
     (w, h), (gx, gy) = _BOX, _GAP
-    width = max((len(layer) for layer in layers), default=1) * (w + gx) + gx
+    width = max(max((len(layer) for layer in layers), default=1) * (w + gx) + gx, len(_COLOURS) * 90 + 2 * gx)
     height = len(layers) * (h + gy) + gy + 24
     at = {}
     for y, layer in enumerate(layers):
@@ -75,7 +75,7 @@ def draw(plan: dict) -> str:
             f"{size_text(step['flop'], 'FLOP')}, {size_text(step['bytes'], 'B')}")
         out.append(f"<g><title>{html.escape(step['name'])}</title>"
                    f"<rect x='{x:.1f}' y='{y:.1f}' width='{w}' height='{h}' rx='6' fill='{_COLOURS[_kind(step)]}' stroke='#555'/>"
-                   f"<text x='{x + 10:.1f}' y='{y + 19:.1f}' font-weight='600'>{i}  {_label(step['name'], 31)}</text>"
+                   f"<text x='{x + 10:.1f}' y='{y + 19:.1f}' font-weight='600'>{i}  {_label(step['name'], 34)}</text>"
                    f"<text x='{x + 10:.1f}' y='{y + 35:.1f}' fill='#444'>{_label(detail, 38)}</text></g>")
     out.append("</svg>")
     return "".join(out)

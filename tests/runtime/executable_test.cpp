@@ -1,0 +1,187 @@
+// tests/runtime/executable_test.cpp: compiled graphs: sizes, caches, overlapping calls, errors
+#include "runtime/executable.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+namespace hologram::runtime {
+namespace {
+
+using ir::Graph;
+using ir::Op;
+using ir::Value;
+
+/// Results in ordinary vectors.
+class Vectors : public Outputs {
+ public:
+  void* allocate(int index, size_t bytes, Frame&) override {
+    if (data.size() <= static_cast<size_t>(index)) data.resize(static_cast<size_t>(index) + 1);
+    data[static_cast<size_t>(index)].resize(bytes / sizeof(float));
+    return data[static_cast<size_t>(index)].data();
+  }
+  std::vector<std::vector<float>> data;
+};
+
+/// Doubles its one operand.
+class Doubler : public Host {
+ public:
+  int32_t call(const schedule::Step& step, Frame& frame) override {
+    ++calls;
+    if (fails) return 77;
+    if (throws) throw std::runtime_error("the host gave up");
+    const auto* x = static_cast<const float*>(frame.slots[static_cast<size_t>(step.arguments[0])]);
+    for (size_t i = 0; i < 8; ++i) result[i] = 2 * x[i];
+    frame.slots[static_cast<size_t>(step.results[0])] = result;
+    return 0;
+  }
+  int calls = 0;
+  bool fails = false, throws = false;
+  float result[8];
+};
+
+std::vector<float> ramp(size_t n, float first = 0) {
+  std::vector<float> x(n);
+  std::iota(x.begin(), x.end(), first);
+  return x;
+}
+
+class ExecutableTest : public testing::TestWithParam<const char*> {
+ protected:
+  void output(Value v) { g.outputs.push_back({v, contiguous_strides(v->shape), -1}); }
+  std::shared_ptr<Executable> compile(std::vector<bool> statics = {}) {
+    return Executable::compile(g, {false, false, std::move(statics)}, runtime);
+  }
+  int32_t run(Executable& e, std::vector<void*> inputs, std::vector<int64_t> symbols, Vectors& out,
+              Host* host = nullptr, const bool* stale = nullptr) {
+    auto frame = e.lease();
+    int32_t status = e.run({inputs.data(), symbols.data(), stale}, out, host, *frame);
+    e.give_back(std::move(frame));
+    return status;
+  }
+
+  Graph g;
+  std::shared_ptr<Runtime> runtime = std::make_shared<Runtime>(GetParam());
+};
+
+TEST_P(ExecutableTest, OneCompilationServesEverySize) {
+  g.num_symbols = 1;
+  Expr n = Expr::symbol(0);
+  Value x = g.parameter(0, DType::f32, {n, 3}, {3, 1});
+  output(g.reduce(Op::reduce_sum, g.binary(Op::add, x, x), {1}));
+  auto e = compile();
+  for (int64_t size : {2, 5, 1000, 3, 0}) {
+    auto in = ramp(static_cast<size_t>(3 * size));
+    Vectors out;
+    ASSERT_EQ(run(*e, {in.data()}, {size}, out), 0);
+    ASSERT_EQ(out.data[0].size(), static_cast<size_t>(size));
+    for (size_t i = 0; i < out.data[0].size(); ++i) EXPECT_EQ(out.data[0][i], 18 * static_cast<float>(i) + 6);
+  }
+  EXPECT_EQ(e->report().kernels, 1);
+}
+
+TEST_P(ExecutableTest, StaticParametersAreReadAgainOnlyWhenStale) {
+  Value x = g.parameter(0, DType::f32, {16, 8}, {8, 1}), w = g.parameter(1, DType::f32, {8, 4}, {4, 1});
+  output(g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""}));
+  auto e = compile({false, true});
+  if (e->plan().cache.empty()) GTEST_SKIP() << "this backend packs nothing";
+  std::vector<float> a(128, 1), b(32, 1);
+  Vectors out;
+  bool stale = false;
+  ASSERT_EQ(run(*e, {a.data(), b.data()}, {}, out, nullptr, &stale), 0);
+  EXPECT_EQ(out.data[0][0], 8);
+  EXPECT_GT(e->cached_bytes(), 0u);
+  std::fill(b.begin(), b.end(), 2.0f);
+  ASSERT_EQ(run(*e, {a.data(), b.data()}, {}, out, nullptr, &stale), 0);
+  EXPECT_EQ(out.data[0][0], 8) << "said not to be stale, so it must not have been packed again";
+  stale = true;
+  ASSERT_EQ(run(*e, {a.data(), b.data()}, {}, out, nullptr, &stale), 0);
+  EXPECT_EQ(out.data[0][0], 16);
+}
+
+TEST_P(ExecutableTest, CallsMayOverlap) {
+  Value x = g.parameter(0, DType::f32, {64, 64}, {64, 1});
+  Value y = g.make(Op::dot_general, {x, x}, {{0}, {}, 0, ""});
+  output(g.make(Op::dot_general, {g.unary(Op::neg, y), x}, {{0}, {}, 0, ""}));
+  auto e = compile();
+  std::atomic<int> wrong{0};
+  std::vector<std::jthread> threads;
+  for (int t = 1; t <= 4; ++t)
+    threads.emplace_back([&, t] {
+      std::vector<float> in(64 * 64, static_cast<float>(t));
+      for (int i = 0; i < 50; ++i) {
+        Vectors out;
+        if (run(*e, {in.data()}, {}, out) != 0 || out.data[0][777] != -4096.0f * static_cast<float>(t * t * t)) ++wrong;
+      }
+    });
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_P(ExecutableTest, HostCallsRunBetweenKernels) {
+  Value x = g.parameter(0, DType::f32, {8}, {1});
+  Value call = g.make(Op::host_call, {g.unary(Op::neg, x)}, {{0}, {}, 0, "double"}, DType::host, Shape{});
+  Value r = g.make(Op::host_result, {call}, {{0}, {1}, 0, ""}, DType::f32, Shape{8});
+  output(g.binary(Op::add, r, x));
+  auto e = compile();
+  auto in = ramp(8, 1);
+  Vectors out;
+  Doubler host;
+  ASSERT_EQ(run(*e, {in.data()}, {}, out, &host), 0);
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(out.data[0][i], -in[i]);
+  host.fails = true;
+  EXPECT_EQ(run(*e, {in.data()}, {}, out, &host), 77);
+  host.fails = false;
+  host.throws = true;
+  EXPECT_THROW(run(*e, {in.data()}, {}, out, &host), std::runtime_error);
+  EXPECT_EQ(host.calls, 3);
+  EXPECT_THROW(run(*e, {in.data()}, {}, out), Error);  // no host at all
+}
+
+TEST_P(ExecutableTest, AnIndexOutOfRangeIsReportedAndTouchesNothing) {
+  Value t = g.parameter(0, DType::f32, {4}, {1}), i = g.parameter(1, DType::i64, {3}, {1});
+  output(g.make(Op::take, {t, i}, {{0}, {}, 0, ""}));
+  auto e = compile();
+  auto table = ramp(4, 10);
+  std::vector<int64_t> index{1, -1, 3};
+  Vectors out;
+  ASSERT_EQ(run(*e, {table.data(), index.data()}, {}, out), 0);
+  EXPECT_EQ(out.data[0], (std::vector<float>{11, 13, 13}));
+  EXPECT_EQ(e->take_errors(), 0);
+  index[1] = 1'000'000'000'000;
+  ASSERT_EQ(run(*e, {table.data(), index.data()}, {}, out), 0);
+  EXPECT_EQ(e->take_errors(), atlas::index_out_of_range);
+  EXPECT_EQ(e->take_errors(), 0);
+}
+
+TEST_P(ExecutableTest, MemoryGoesBackToThePool) {
+  Value x = g.parameter(0, DType::f32, {256, 256}, {256, 1});
+  Value y = g.make(Op::dot_general, {x, x}, {{0}, {}, 0, ""});
+  output(g.reduce(Op::reduce_sum, g.make(Op::dot_general, {y, x}, {{0}, {}, 0, ""}), {0, 1}));
+  auto e = compile();
+  std::vector<float> in(256 * 256, 0.5f);
+  Vectors out;
+  size_t before = runtime->memory().stats().in_use;
+  int classes = runtime->boundary().free_classes();
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(run(*e, {in.data()}, {}, out), 0);
+  EXPECT_EQ(runtime->memory().stats().in_use, before);
+  EXPECT_EQ(runtime->boundary().free_classes(), classes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ExecutableTest, testing::Values("interp", "cpu"),
+                         [](const auto& i) { return std::string(i.param); });
+
+TEST(RuntimeTest, AnUnknownBackendIsNamed) {
+  try {
+    Runtime r("abacus");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(e.what()).find("abacus"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace hologram::runtime
