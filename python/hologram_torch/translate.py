@@ -6,8 +6,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
-from . import counters, dtypes, lowering
-from .builder import Builder, Value
+from . import counters, dtypes, inplace, lowering
+from .builder import Builder, Value, contiguous_strides
 from .host import HostCall, HostTable, _Operand, _Size
 from .options import strict
 from .symbols import Unsupported, hint
@@ -34,6 +34,8 @@ class Translator(Builder):
         self._node = self._val = None
         self._static_inputs = frozenset(static_inputs) if keep_static else frozenset()
         self._mutated = {}
+        self._chains = inplace.find(module.graph)
+        self._flat = {}  # node of a chain -> the argument after it, its leading axes joined
 
     def run(self):
         position = 0
@@ -97,11 +99,14 @@ class Translator(Builder):
         return self.size_value(x, dtype)
 
     # --- arguments and constants
-    def _tensor_parameter(self, example):
+    def _tensor_parameter(self, example, chain=None):
         number = len(self.static)
         self.static.append(False)
         if dtypes.is_native(example):
             shape, strides = self.symbols.sizes(example.shape), self.symbols.sizes(example.stride())
+            if chain is not None:
+                shape = inplace.flat_shape(shape, chain.last)
+                strides = contiguous_strides(shape)
             return number, self.graph.parameter(number, dtypes.NAME[example.dtype], shape, strides)
         return number, self.graph.parameter(number, dtypes.HOST, [], [])
 
@@ -112,7 +117,11 @@ class Translator(Builder):
             self.env[node] = None
             return
         if isinstance(val, torch.Tensor):
-            number, value = self._tensor_parameter(val)
+            chain = self._chains.get(node) if dtypes.is_native(val) else None
+            number, value = self._tensor_parameter(val, chain)
+            if chain is not None:
+                self._flat[node] = value
+                value = self.reshape(value, self.symbols.sizes(val.shape))
             native = value.dtype != dtypes.HOST
             self.static[number] = native and position in self._static_inputs
             self.args.append(("tensor" if native else "object", number))
@@ -133,7 +142,7 @@ class Translator(Builder):
 
     def _resolve_negative(self, node, value, val):
         call = HostCall(torch.ops.aten.resolve_neg.default, "aten.resolve_neg.default", (_Operand(0),), {}, None)
-        self.env[node] = self._host_values(call, [value], [], val)
+        self.env[node] = self._host_values(call, [value], [], val, native=True)
         self.host_nodes.discard(node)
 
     def _attribute(self, node, module):
@@ -166,6 +175,8 @@ class Translator(Builder):
                 self.host_nodes.add(node)
         elif target is _COPY:
             self._mutate(node)
+        elif self._chains and self._update_part(node):
+            pass
         elif isinstance(val, (bool, int, float)):
             self.env[node] = val
         elif isinstance(val, torch.SymInt):
@@ -244,8 +255,24 @@ class Translator(Builder):
             return self.reshape(value, shape)
         return value
 
+    def _update_part(self, node) -> bool:
+        for placeholder, chain in self._chains.items():
+            if node in chain.steps and node.args[0] in self._flat:
+                axis, number, along, index, source = chain.steps[node]
+                shape = self.symbols.sizes(placeholder.meta["val"].shape)
+                flat = inplace.scatter_step(self, self._flat[node.args[0]], shape, chain.last, axis, number, along,
+                                            self.env[index], self.env[source])  # fmt: skip
+                self._flat[node] = flat
+                self.env[node] = self.reshape(flat, shape)
+                return True
+        return False
+
     def _mutate(self, node):
         target, source = node.args[:2]
+        if source in self._flat and target in self._chains:
+            self._mutated[target] = self._flat[source]
+            self.env[node] = self.env[source]
+            return
         if target not in self.parameter_of or target in self.host_nodes or source in self.host_nodes:
             raise Unsupported(f"writing into {target}")
         val = target.meta["val"]
@@ -312,7 +339,7 @@ class Translator(Builder):
 
     _expr_type = __import__("hologram._core", fromlist=["Expr"]).Expr
 
-    def _host_values(self, call, operands, sizes, val):
+    def _host_values(self, call, operands, sizes, val, native=False):
         token = self.make("host_call", operands, ints=[self.host.add(call)], exprs=sizes, text=call.name)
 
         def result(fake, path):
@@ -325,7 +352,7 @@ class Translator(Builder):
                     return fake
                 raise Unsupported(f"result {type(fake).__name__} of {call.name}")
             index = len(call.results)
-            if not dtypes.is_native(fake):
+            if not (native or dtypes.is_native(fake)):
                 call.results.append((path, None, None))
                 return self.make("host_result", [token], ints=[index], exprs=[], dtype=dtypes.HOST, shape=[])
             shape = self.symbols.sizes(fake.shape)

@@ -62,6 +62,7 @@ class Planner {
 
  private:
   using Order = std::vector<int>;
+  using Copies = std::vector<std::pair<int, int>>;  // (from slot, to slot)
 
   void make_input_slots();
   void place_outputs();
@@ -75,7 +76,7 @@ class Planner {
   void emit(const Cluster& c);
   void emit_host(const Cluster& c);
   void emit_kernel(Lowered k);
-  void emit_copies();
+  void emit_copies(const Copies& copies);
   void link_steps();
 
   const ir::Graph& graph_;
@@ -87,7 +88,8 @@ class Planner {
   std::set<Value> in_place_scatter_;
   std::vector<std::vector<int>> clusters_read_;  // by cluster: the clusters it needs
   std::vector<std::pair<int, int>> before_;      // (reader, writer of the parameter it reads)
-  std::vector<std::pair<int, int>> copies_;      // (from slot, to slot) after everything else
+  Copies early_copies_;                             // of parameters, before anything is written
+  Copies copies_;                                   // after everything else
   std::map<Fingerprint, int> program_number_;
 };
 
@@ -131,14 +133,14 @@ bool Planner::depends(int cluster, int on) const {
 // Whether the cluster that computes m reads `parameter` only at the element it is about to write.
 bool Planner::reads_only_in_place(const Cluster& c, Value parameter, const Member& m) const {
   if (c.kind == ClusterKind::scatter) {
-    if (c.anchor->input(0) != parameter) return false;
+    Value written = c.anchor->input(0);
     bool elsewhere = false;
     for (size_t i = 1; i < 3; ++i) {
       Value in = c.anchor->input(i);
-      auto visit = [&](Value v, const Index&) { elsewhere |= v == parameter; };
+      auto visit = [&](Value v, const Index&) { elsewhere |= v == parameter || v == written; };
       Index any;
       for (const Expr& d : in->shape) any.push_back(Expr::value(static_cast<int>(any.size()), d));
-      if (in == parameter) return false;
+      if (in == parameter || in == written) return false;
       if (!in->is(Op::constant) && !in->is(Op::iota) && !clustering_.is_root(in))
         clustering_.walk(in, any, visit, [](Value) { return false; });
     }
@@ -163,23 +165,40 @@ bool Planner::try_in_place(const ir::Output& o) {
   Value parameter = nullptr;
   for (const ir::Node& n : graph_.nodes())
     if (n.is(Op::parameter) && n.attrs.ints[0] == o.parameter) parameter = &n;
-  const Member* m = c.find(v);
-  if (!reads_only_in_place(c, parameter, *m)) return false;
+  if (!reads_only_in_place(c, parameter, *c.find(v))) return false;
+  std::vector<Value> chain{v};  // scatters that build on one another, the last first
+  std::vector<int> writers{writer};
+  while (c.kind == ClusterKind::scatter && chain.back()->input(0) != parameter) {
+    Value before = chain.back()->input(0);
+    int k = before->is(Op::scatter) && !stores_.count(before) ? clustering_.cluster_of(before) : -1;
+    if (k < 0) return false;
+    const Cluster& b = clustering_.clusters()[static_cast<size_t>(k)];
+    if (b.kind != ClusterKind::scatter || !reads_only_in_place(b, parameter, *b.find(before))) return false;
+    if (std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const auto& other) { return other.value == before; }))
+      return false;
+    chain.push_back(before);
+    writers.push_back(k);
+  }
   std::vector<std::pair<int, int>> added;
   for (size_t k = 0; k < clustering_.clusters().size(); ++k) {
     int reader = static_cast<int>(k);
-    if (reader == writer) continue;
-    bool reads = false;
-    clustering_.for_each_access(clustering_.clusters()[k], [&](Value leaf, const Index&) { reads |= leaf == parameter; });
-    if (!reads) continue;
-    if (depends(reader, writer)) return false;
-    added.emplace_back(reader, writer);
+    auto own = std::find(writers.begin(), writers.end(), reader);
+    bool reads = false, reads_chain = false;
+    clustering_.for_each_access(clustering_.clusters()[k], [&](Value leaf, const Index&) {
+      reads |= leaf == parameter;
+      for (size_t i = 1; i < chain.size(); ++i)
+        reads_chain |= leaf == chain[i] && (own == writers.end() || chain[static_cast<size_t>(own - writers.begin())]->input(0) != leaf);
+    });
+    if (reads_chain) return false;  // what an earlier scatter left would be overwritten
+    if (!reads || own != writers.end()) continue;
+    if (depends(reader, writers.back())) return false;
+    added.emplace_back(reader, writers.back());
   }
-  for (const ir::Output& other : graph_.outputs)  // the old content is also returned
-    if (other.parameter < 0 && other.value == parameter) return false;
   before_.insert(before_.end(), added.begin(), added.end());
-  stores_[v].push_back(input_slot_.at(o.parameter));
-  if (c.kind == ClusterKind::scatter) in_place_scatter_.insert(v);
+  for (Value s : chain) {
+    stores_[s].push_back(input_slot_.at(o.parameter));
+    if (c.kind == ClusterKind::scatter) in_place_scatter_.insert(s);
+  }
   return true;
 }
 
@@ -192,8 +211,16 @@ void Planner::place_outputs() {
     out.mutation = true;
     out.slot = input_slot_.at(o.parameter);
     if (o.value->is(Op::parameter)) {
-      int from = input_slot_.at(static_cast<int>(o.value->attrs.ints[0]));
-      if (from != out.slot) copies_.emplace_back(from, out.slot);
+      int source = static_cast<int>(o.value->attrs.ints[0]), from = input_slot_.at(source);
+      if (from == out.slot) continue;
+      bool written = std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
+                                 [&](const ir::Output& other) { return other.parameter == source; });
+      if (written) {
+        int kept = slot_for(o.value, SlotKind::arena, -1, contiguous_strides(o.value->shape));
+        early_copies_.emplace_back(from, kept);
+        from = kept;
+      }
+      copies_.emplace_back(from, out.slot);
     } else if (!try_in_place(o)) {
       copies_.emplace_back(-1 - (number - 1), out.slot);  // resolved once the value has its slot
     }
@@ -203,16 +230,19 @@ void Planner::place_outputs() {
     int index = number++;
     PlanOutput& out = plan_.outputs[static_cast<size_t>(index)];
     if (o.parameter >= 0) continue;
-    if (o.value->is(Op::parameter)) {  // a new tensor all the same; read before parameters are written at the end
+    if (o.value->is(Op::parameter)) {  // a new tensor all the same
       out.slot = slot_for(o.value, SlotKind::output, index, o.strides);
-      copies_.emplace(copies_.begin(), input_slot_.at(static_cast<int>(o.value->attrs.ints[0])), out.slot);
+      early_copies_.emplace_back(input_slot_.at(static_cast<int>(o.value->attrs.ints[0])), out.slot);
     } else if (o.value->is(Op::host_result)) {
       auto& s = stores_[o.value];
       if (s.empty()) s.push_back(slot_for(o.value, SlotKind::host, -1, o.value->attrs.exprs));
       out.slot = s[0];
     } else {
       out.slot = slot_for(o.value, SlotKind::output, index, o.strides);
-      stores_[o.value].push_back(out.slot);
+      if (in_place_scatter_.count(o.value))
+        copies_.emplace_back(stores_.at(o.value)[0], out.slot);
+      else
+        stores_[o.value].push_back(out.slot);
     }
   }
 }
@@ -315,9 +345,8 @@ void Planner::emit(const Cluster& c) {
   for (Lowered& k : lower(c, clustering_, options_, storage)) emit_kernel(std::move(k));
 }
 
-// Values for mutated parameters that could not be computed in place.
-void Planner::emit_copies() {
-  for (auto [from, to] : copies_) {
+void Planner::emit_copies(const Copies& copies) {
+  for (auto [from, to] : copies) {
     Kernel k(plan_.slots);
     atlas::LoopBlock& loop = k.program.loop;
     const Slot &source = k.slot(from), &target = k.slot(to);
@@ -375,8 +404,9 @@ Plan Planner::run() {
   make_input_slots();
   place_outputs();
   place_intermediates();
+  emit_copies(early_copies_);
   for (int k : order()) emit(clustering_.clusters()[static_cast<size_t>(k)]);
-  emit_copies();
+  emit_copies(copies_);
   plan_memory(plan_);
   link_steps();
   for (Value v : ir::live_nodes(graph_)) {

@@ -1,32 +1,24 @@
 # hologram_torch/lowering/binary.py: arithmetic of two operands, comparisons, logic
-import math
-
 from .. import dtypes
 from ..builder import Value
 from . import Unsupported, lower
 from .pointwise import compute
 
 
-def exact_in(x, name) -> bool:
-    """Whether a Python number keeps its value in a dtype (it then needs no wider arithmetic)."""
-    if type(x) is not float:
-        return abs(x) <= 256
-    if x != x or math.isinf(x):
-        return True
-    return math.frexp(x)[0] * 256 % 1 == 0 and 1e-4 < abs(x) < 1e4 or x == 0
-
-
-def wide(c, out, *operands):
-    """The dtype to compute in: f32 for half types with a number that they cannot hold."""
-    if out in dtypes.HALVES and any(type(x) in (int, float) and not exact_in(x, out) for x in operands):
-        return "f32"
-    return out
+# In eager, these keep a Python number at full width beside half-precision tensors; others round it to the tensor's type.
+_WIDE_NUMBERS = ("add", "sub", "mul", "div")
 
 
 def arithmetic(c, op, *operands):
     out = c.out_dtype
-    via = wide(c, out, *operands)
+    half = out in dtypes.HALVES and any(type(x) in (int, float) for x in operands)
+    via = "f32" if half and op in _WIDE_NUMBERS else out
     return c.cast(c.ew(op, *[c.scalar(x, via) for x in operands]), out)
+
+
+def _rounded(c, x, out):
+    """An operand in the dtype that compositions on `out` are computed in, numbers rounded to `out` first."""
+    return c.cast(c.scalar(x, out), dtypes.compute(out))
 
 
 def _scaled(c, op, x, y, alpha):
@@ -72,8 +64,7 @@ def div(c, x, y):
 
 def _floor_divide(c, x, y, name):
     """Rounds the quotient down, for floats through the exact remainder as Python does."""
-    x, y = c.scalar(x, name), c.scalar(y, name)
-    zero = c.number(name, 0)
+    x, y, zero = c.scalar(x, name), c.scalar(y, name), c.number(name, 0)
     rest = c.ew("rem", x, y)
     opposed = c.both(c.ne(rest, zero), c.ne(c.lt(y, zero), c.lt(rest, zero)))
     if name not in dtypes.FLOATS:
@@ -91,7 +82,8 @@ def _floor_divide(c, x, y, name):
 @lower("floor_divide.default", "floor_divide.Scalar")
 def floor_divide(c, x, y):
     out = c.out_dtype
-    return c.cast(_floor_divide(c, x, y, dtypes.compute(out)), out)
+    both = type(x) is Value and type(y) is Value  # halves round at each step, beside a number only at the end
+    return c.cast(_floor_divide(c, x, y, out if both else dtypes.compute(out)), out)
 
 
 @lower("div.Tensor_mode", "div.Scalar_mode")
@@ -103,15 +95,14 @@ def div_mode(c, x, y, *, rounding_mode=None):
         return floor_divide(c, x, y)
     if out not in dtypes.FLOATS:
         return arithmetic(c, "div", x, y)
-    via = dtypes.compute(out)
-    return c.cast(c.ew("trunc", c.div(c.scalar(x, via), c.scalar(y, via))), out)
+    return c.cast(c.ew("trunc", c.div(_rounded(c, x, out), _rounded(c, y, out))), out)
 
 
 @lower("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(c, x, y):
     out = c.out_dtype
     via = dtypes.compute(out)
-    x, y = c.scalar(x, via), c.scalar(y, via)
+    x, y = _rounded(c, x, out), _rounded(c, y, out)
     rest = c.ew("rem", x, y)
     if via.startswith("u"):
         return rest
@@ -178,7 +169,9 @@ def pow_scalar(c, x, exponent):
         -1: lambda x: c.div(c.number(x.dtype, 1), x),
         -2: lambda x: c.div(c.number(x.dtype, 1), c.mul(x, x)),
     }.get(exponent)
-    return compute(c, special or (lambda x: c.ew("pow", x, float(exponent))), x)
+    if special is None:
+        return c.ew("pow", x, float(exponent))
+    return compute(c, special, x) if out == "f16" else special(x)
 
 
 @lower("pow.Tensor_Tensor", "pow.Scalar")
@@ -186,8 +179,7 @@ def pow_tensor(c, x, y):
     out = c.out_dtype
     if out not in dtypes.FLOATS:
         raise Unsupported("integer power")
-    via = dtypes.compute(out)
-    return c.cast(c.ew("pow", c.scalar(x, via), c.scalar(y, via)), out)
+    return c.ew("pow", c.scalar(x, out), c.scalar(y, out))
 
 
 # --- bits and logic

@@ -28,8 +28,9 @@ def take(c, x, index):
     return c.take(c.flatten(x), index, 0)
 
 
-def _checked(c, parts, sizes, wrap):
-    """One position in a row-major block of `sizes` from a position per axis; out of range stays out of range."""
+def checked(c, parts, sizes, wrap, beyond=None):
+    """One position in a row-major block of `sizes` from a position per axis; where one is out of range, `beyond`
+    (the block's size)."""
     at = valid = None
     strides = contiguous_strides(sizes)
     for index, size, stride in zip(parts, sizes, strides, strict=True):
@@ -40,7 +41,7 @@ def _checked(c, parts, sizes, wrap):
         step = index if type(stride) is int and stride == 1 else c.mul(index, c.scalar(stride, "i64"))
         at = step if at is None else c.add(at, step)
         valid = inside if valid is None else c.both(valid, inside)
-    return c.where(valid, at, c.scalar(numel(sizes), "i64"))
+    return c.where(valid, at, c.scalar(numel(sizes) if beyond is None else beyond, "i64"))
 
 
 def _along(c, x_shape, dim, index):
@@ -180,7 +181,7 @@ def _arranged(c, x, indices):
     sizes = [shape[i] for i in named]
     parts = [c.cast(indices[i], "i64") for i in named]
     wide = c.broadcast_shape(*(p.shape for p in parts))
-    at = _checked(c, [c.broadcast(p, wide) for p in parts], sizes, wrap=True)
+    at = checked(c, [c.broadcast(p, wide) for p in parts], sizes, wrap=True)
     moved = [shape[i] for i in order]
     x = c.reshape(x, [*moved[:first], numel(sizes), *moved[first + len(named) :]])
     return x, at, first, order

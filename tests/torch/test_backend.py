@@ -1,0 +1,334 @@
+# tests/torch/test_backend.py: the backend's own behaviour: options, statistics, aliasing, sizes, regions, failures
+import logging
+import os
+
+import pytest
+import torch
+from harness import BACKEND, check, compile_fresh
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
+hologram_torch = pytest.importorskip("hologram_torch")
+
+
+def normal(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def native(function, *inputs, fallbacks=(), **options):
+    """Runs compiled and eager on clones, compares results and inputs, and checks what was left to PyTorch."""
+    clones = [[t.clone() if isinstance(t, torch.Tensor) else t for t in inputs] for _ in range(2)]
+    hologram_torch.reset_stats()
+    with torch.no_grad():
+        expected = function(*clones[0])
+        actual = compile_fresh(function, **options)(*clones[1])
+    check(actual, expected)
+    torch.testing.assert_close(clones[1], clones[0], equal_nan=True)
+    assert set(hologram_torch.stats()["fallback_ops"]) == set(fallbacks)
+    assert hologram_torch.stats()["failed_graphs"] == 0
+    return actual
+
+
+# --- options and statistics
+def test_unknown_mode_and_options_are_refused():
+    for arguments, message in (
+        ({"mode": "quick"}, "mode 'quick' is none of"),
+        ({"options": {"speed": True}}, "option 'speed' is none of 'fast', 'pack_weights', 'reproducible'"),
+        ({"options": {"fast": 3}}, "option 'fast' takes True or False, got 3"),
+    ):
+        with pytest.raises(Exception, match=message):
+            compile_fresh(torch.sin, **arguments)(normal(3))
+
+
+@pytest.mark.parametrize("mode", [None, "default", "max-autotune", "reproducible", "fast"])
+def test_modes_run(mode):
+    native(lambda x: torch.softmax(x, -1), normal(4, 9), mode=mode)
+
+
+def test_stats_count_graphs_kernels_and_fallbacks():
+    native(lambda x: torch.sort(x * 2).values + 1, normal(7), fallbacks=["aten.sort.default"])
+    stats = hologram_torch.stats()
+    assert stats["graphs"] == 1 and stats["fallback_ops"] == {"aten.sort.default": 1}
+    assert stats["kernels"] == stats["kernel_cache_hits"] + stats["kernel_cache_misses"] == 2
+    assert {"trace", "canon", "schedule", "codegen", "total"} <= set(stats["compile_ms"])
+    assert stats["ops_before"] >= stats["ops_canonical"] > 0
+    hologram_torch.reset_stats()
+    assert hologram_torch.stats()["graphs"] == 0 and hologram_torch.stats()["fallback_ops"] == {}
+
+
+def test_a_fallback_is_named_once(caplog):
+    for _ in range(2):
+        native(lambda x: torch.special.airy_ai(x), normal(5), fallbacks=["aten.special_airy_ai.default"])
+    assert sum("aten.special_airy_ai.default" in r.message for r in caplog.records) == 1
+
+
+def test_a_failing_compile_runs_in_pytorch_and_says_which_graph(monkeypatch, caplog):
+    from hologram_torch import compiler
+
+    def broken(*_):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(compiler, "Translator", broken)
+    monkeypatch.setenv("HOLOGRAM_STRICT", "0")
+    x = normal(3)
+    hologram_torch.reset_stats()
+    torch.testing.assert_close(compile_fresh(torch.sin)(x), torch.sin(x))
+    assert hologram_torch.stats()["failed_graphs"] == 1
+    assert "no luck" in caplog.text and "inference_" in caplog.text and "please report" in caplog.text
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    with pytest.raises(Exception, match="no luck"):
+        compile_fresh(torch.sin)(x)
+
+
+def test_dump_writes_the_stages(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOLOGRAM_DUMP", "graph,plan")
+    monkeypatch.setenv("HOLOGRAM_DUMP_DIR", str(tmp_path))
+    native(torch.sin, normal(3))
+    texts = {path.name.split(".")[1]: path.read_text() for path in tmp_path.iterdir()}
+    assert " = sin %0" in texts["graph"] and "step 0 kernel" in texts["plan"]
+
+
+def test_explain_tells_operations_kernels_and_fallbacks(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Conv1d(4, 4, 1)).eval()
+    found = hologram_torch.explain(model, normal(2, 4, 8))
+    text = str(found)
+    assert "canonical" in text and "aten.convolution.default ×1" in text and "dot_general" in text
+    for name in ("plan.svg", "plan.html"):
+        found.save(str(tmp_path / name))
+        assert "<svg" in (tmp_path / name).read_text()
+    with pytest.raises(ValueError, match="should end in"):
+        found.save("plan.txt")
+
+
+# --- results and arguments
+def test_an_equal_result_is_a_tensor_of_its_own():
+    for function in (lambda x: x.clone(), lambda x: x * 1, lambda x: x + 0, lambda x: (x.clone(), x.clone())):
+        x = torch.arange(5)
+        y = native(function, x)
+        for t in y if isinstance(y, tuple) else (y,):
+            assert t.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+def test_views_of_arguments_stay_views():
+    x = normal(4, 6)
+    compiled = compile_fresh(lambda x: (x.t(), x[1:], x * 2))
+    t, part, _ = compiled(x)
+    x.zero_()
+    assert t.abs().max() == 0 and part.abs().max() == 0
+
+
+def test_arguments_are_written_in_place():
+    def function(x, y):
+        x.add_(y)
+        x[1:3].mul_(2)
+        y[0] = 7
+        return x.sum(), y * 2
+
+    native(function, normal(5, 3), normal(5, 3, seed=1))
+    native(lambda x: x.transpose(0, 1).mul_(3), normal(3, 4))
+    native(lambda x, y: (x.copy_(y), y.copy_(x * 2)), normal(4), normal(4, seed=1))
+
+
+def test_overlapping_arguments_are_written_through_their_base():
+    def run(function):
+        base = torch.arange(12.0)
+        function(base[:8], base[4:])
+        return base
+
+    def function(x, y):
+        x.mul_(2)
+        y.add_(1)
+
+    check(run(compile_fresh(function)), run(function))
+
+
+def test_strides_are_as_eager_gives_them():
+    x = normal(2, 3, 4, 5)
+    native(lambda x: x.to(memory_format=torch.channels_last) * 2, x)
+    native(lambda x: (x.permute(3, 1, 0, 2) + 1, x.transpose(1, 2).exp()), x)
+    native(lambda x: (x * 2)[:, :1].expand(2, 6, 4, 5), x)
+    native(lambda x: (x + 1).as_strided((3, 4), (1, 5), 2), x)
+
+
+def test_constants_of_the_graph():
+    table = normal(4, 3, seed=3)
+    scale = torch.tensor(2.5)
+    native(lambda x: x @ table + torch.tensor([1.0, 2.0, 3.0]) * scale, normal(2, 4))
+
+
+def test_negated_and_conjugated_views():
+    z = torch.randn(4, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))
+    compiled = compile_fresh(lambda x: x * 2 + 1)
+    check(compiled(z.conj().imag), z.conj().imag * 2 + 1)
+    check(compile_fresh(lambda z: torch.view_as_real(z.conj() * z).sum(-1))(z), torch.view_as_real(z.conj() * z).sum(-1))
+
+
+def test_values_of_the_host_pass_through():
+    native(lambda x: torch.fft.rfft(x * 2).abs() + 1, normal(8),
+           fallbacks=["aten._fft_r2c.default", "aten.abs.default"])  # fmt: skip
+
+
+def test_random_operators_use_pytorchs_generator_in_order():
+    def function(x):
+        return torch.nn.functional.dropout(x, 0.5), torch.rand_like(x), torch.randn(3)
+
+    results = []
+    for call in (compile_fresh(function), function):
+        torch.manual_seed(3)
+        results.append(call(normal(64)))
+    check(*results)
+
+
+# --- dtypes
+FUNCTIONS = {
+    "scalar": lambda x: x * 0.1 + 1 / 3,
+    "alpha": lambda x: torch.add(x, x, alpha=0.3),
+    "pow": lambda x: x.abs() ** 1.7 + x**3,
+    "silu": torch.nn.functional.silu,
+    "lerp": lambda x: torch.lerp(x, x.flip(0), 0.3),
+    "compare": lambda x: (x > 0.1) & (x <= 0.7),
+    "clamp": lambda x: x.clamp(-0.3, 0.4),
+    "floor_divide": lambda x: x // 0.3,
+    "remainder": lambda x: x % 0.7,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_float_types(name, dtype):
+    native(FUNCTIONS[name], normal(257, dtype=dtype))
+
+
+def test_integers_and_promotion():
+    i, u, b = torch.arange(-9, 9), torch.arange(18, dtype=torch.uint8), torch.arange(18) % 3 == 0
+    native(lambda i, u: (i // 4, i % 4, -i // 3, i * u, i + 0.5, i / 3, u - 3, u >> 1, i << 2), i, u)
+    native(lambda i, b: (i * b, b + b, b & ~b, b.sum(), i.sum(), i.float().mean(), b.any(), (i > 0).all()), i, b)
+    native(lambda i, u: (torch.where(i > 0, i, u), torch.maximum(i, u), i.clamp(min=-2), i**3, i == u), i, u)
+    native(lambda i: (i.to(torch.int8) * 100, i.to(torch.int32) - 5, i.double() / 7), i)
+
+
+def test_floats_become_integers_as_in_eager():
+    x = torch.tensor([1.9, -1.9, 300.5, -300.5, 3e9, -3e9, 1e20, float("inf"), float("nan")])
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool):
+        native(lambda x, dtype=dtype: x.to(dtype), x)
+
+
+def test_integer_division_by_zero_raises():
+    compiled = compile_fresh(lambda x, y: x // y)
+    check(compiled(torch.tensor([7, -7]), torch.tensor([2, 2])), torch.tensor([3, -4]))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(torch.tensor([7, 7]), torch.tensor([2, 0]))
+    check(compiled(torch.tensor([7, -7]), torch.tensor([2, 2])), torch.tensor([3, -4]))
+
+
+def test_index_out_of_range_raises():
+    compiled = compile_fresh(lambda x, i: x[i])
+    x = normal(5)
+    check(compiled(x, torch.tensor([4, -5])), x[[4, -5]])
+    with pytest.raises(IndexError, match="out of range"):
+        compiled(x, torch.tensor([5, 0]))
+
+
+# --- sizes
+def test_arithmetic_on_sizes():
+    def function(x):
+        n = x.shape[0]
+        y = torch.arange(n, dtype=torch.float32) / n
+        return x.reshape(-1, 2) + y[: n // 2, None], x.sum() / n, torch.full((n,), n), x[n // 2 :].flip(0), n * 2
+
+    compiled = compile_fresh(function, dynamic=True)
+    for n in (6, 8, 14):
+        x = normal(n)
+        *tensors, size = compiled(x)
+        *expected, wanted = function(x)
+        check(tensors, expected)
+        assert size == wanted
+
+
+def test_a_host_call_with_sizes():
+    compiled = compile_fresh(lambda x: torch.topk(x * 2, x.shape[0] // 2).values, dynamic=True)
+    for n in (6, 10):
+        check(compiled(normal(n)), torch.topk(normal(n) * 2, n // 2).values)
+
+
+def test_empty_tensors():
+    native(lambda x: (x + 1, x.sum(), x.sum(1), torch.cat([x, x]), x @ x.t()), torch.empty(0, 3))
+    native(lambda x: (x * 2).reshape(0, 6), torch.empty(3, 0, 2))
+
+
+# --- regions and branches
+def test_branches_and_regions():
+    def branchy(x):
+        return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,)) + 1
+
+    for x in (torch.ones(4), -torch.ones(4)):
+        check(compile_fresh(branchy)(x), branchy(x))
+
+    @torch.compiler.nested_compile_region
+    def block(x):
+        return torch.relu(x) * 2
+
+    native(lambda x: block(block(x)) + 1, normal(6))
+
+
+def test_a_mutable_custom_operator():
+    @torch.library.custom_op("hologram_test::fill_twice", mutates_args=("x",))
+    def fill_twice(x: torch.Tensor, value: float) -> None:
+        x.fill_(2 * value)
+
+    def function(x):
+        y = x + 1
+        fill_twice(y, 3.0)
+        return y * x
+
+    check(compile_fresh(function)(normal(4)), function(normal(4)))
+
+
+def test_a_graph_break_between_two_graphs():
+    def function(x):
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos() if y.sum() > 0 else y
+
+    check(compile_fresh(function)(torch.ones(3)), function(torch.ones(3)))
+
+
+def test_threads_may_call_one_graph():
+    from concurrent.futures import ThreadPoolExecutor
+
+    compiled = compile_fresh(lambda x: torch.softmax(x @ x.t(), -1), dynamic=False)
+    inputs = [normal(32, 16, seed=i) for i in range(8)]
+    expected = [torch.softmax(x @ x.t(), -1) for x in inputs]
+    compiled(inputs[0])
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            check(list(pool.map(compiled, inputs)), expected)
+
+
+def test_logging_is_quiet_unless_asked():
+    assert logging.getLogger("hologram").level == logging.NOTSET or os.environ.get("HOLOGRAM_LOG")
+
+
+def cache_update(cache, keys, values, position):
+    cache[0].index_copy_(1, position, keys)
+    cache[1].index_copy_(1, position, values)
+    return cache[0] @ cache[1].transpose(-1, -2)
+
+
+@pytest.mark.parametrize("update", [
+    cache_update,
+    lambda c, k, v, p: (cache_update(c, k, v, p), c.clone()),
+    lambda c, k, v, p: (c.sum(), cache_update(c, k, v, p)),
+    lambda c, k, v, p: c[1].index_copy_(1, p, c[0][:, :2] * 2),
+    lambda c, k, v, p: (c.select(2, 3).index_copy_(1, p[1:], v[:2, :1]), c * 1),
+    lambda c, k, v, p: (c.select(1, 2).index_copy_(2, p[1:], v[:2, :1, :1].expand(2, 8, 1)), c * 1),
+])  # fmt: skip
+def test_parts_of_an_argument_are_written_in_place(update):
+    native(update, normal(2, 3, 8, 4), normal(3, 2, 4, seed=1), normal(3, 2, 4, seed=2), torch.tensor([5, 2]))
+
+
+def test_a_cache_is_not_copied(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOLOGRAM_DUMP", "plan")
+    monkeypatch.setenv("HOLOGRAM_DUMP_DIR", str(tmp_path))
+    native(cache_update, normal(2, 3, 8, 4), normal(3, 2, 4, seed=1), normal(3, 2, 4, seed=2), torch.tensor([5, 2]))
+    (plan,) = (path.read_text() for path in tmp_path.iterdir())
+    assert plan.count("# scatter") == 2 and "# copy" not in plan
