@@ -34,7 +34,7 @@ test-python: ## Run the Python tests only
 demo: ## Compile a real sentence encoder and search a text collection with it
 	@tools/bootstrap.sh demo
 	@tools/build.sh release _core
-	@$(VENV)/bin/python examples/semantic_search/demo.py $(ARGS)
+	@$(VENV)/bin/python -m hologram_torch.demo $(ARGS)
 
 bench: ## Measure against other runtimes, each in its own process
 	@tools/bootstrap.sh bench

@@ -1,0 +1,42 @@
+# tests/python/test_cli.py: the command line
+import json
+import os
+import subprocess
+import sys
+
+
+def run(*args, **env):
+    return subprocess.run([sys.executable, "-m", "hologram", *args], env=dict(os.environ, **env), capture_output=True, text=True)
+
+
+def test_info_names_version_and_processor():
+    import hologram
+
+    done = run("info", "--json")
+    data = json.loads(done.stdout)
+    assert done.returncode == 0 and data["version"] == hologram.version()
+    assert "cpu" in data["backends"] and data["cpu"]["threads"] >= 1
+
+
+def test_cache_can_be_looked_at_and_emptied(tmp_path):
+    folder = tmp_path / "cache"
+    code = (
+        "from hologram import _core as c; g = c.Graph(); x = g.parameter(0, 'f32', [8], [1]);"
+        "g.output(g.elementwise('add', [x, x]), [1]); c.compile(g, c.Runtime('cpu'))"
+    )
+    subprocess.run([sys.executable, "-c", code], env=dict(os.environ, HOLOGRAM_CACHE_DIR=str(folder)), check=True)
+    info = json.loads(run("cache", "info", "--json", HOLOGRAM_CACHE_DIR=str(folder)).stdout)
+    assert info["entries"] >= 1 and info["bytes"] > 0 and info["problem"] == ""
+    removed = json.loads(run("cache", "clear", "--json", HOLOGRAM_CACHE_DIR=str(folder)).stdout)
+    assert removed == {"removed": info["entries"]}
+    assert json.loads(run("cache", "info", "--json", HOLOGRAM_CACHE_DIR=str(folder)).stdout)["entries"] == 0
+
+
+def test_a_wrong_instruction_set_is_an_error_not_a_crash():
+    done = run("info", "--json", HOLOGRAM_CPU_ISA="abacus")
+    assert done.returncode == 1
+    assert "abacus" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_bad_usage_exits_with_two():
+    assert run("nonsense").returncode == 2
