@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "atlas/math.h"
 #include "base/error.h"
@@ -123,8 +124,8 @@ class AttentionEmitter {
       batch = outer;
     }
     query_begin_ = mul(block, plan_.query_block);
-    query_count_ = plan_.queries.is_const() && plan_.queries.constant_value() % plan_.query_block == 0
-                       ? static_cast<Value*>(k_.i64(plan_.query_block))
+    query_count_ = plan_.query_counts.size() == 1
+                       ? static_cast<Value*>(k_.i64(plan_.query_counts[0]))
                        : least(sub(queries_, query_begin_), k_.i64(plan_.query_block));
     if (plan_.k_load) k_base_ = emit_expr(scope, plan_.k_load->base).v;
     if (plan_.v_load) v_base_ = emit_expr(scope, plan_.v_load->base).v;
@@ -136,8 +137,8 @@ class AttentionEmitter {
     emit_loop(scope, k_.i64(0), key_end, k_.i64(key_block), false, [&](Scope& s, Value* key) {
       s.seek();
       key_begin_ = key;
-      key_count_ = whole_key_blocks() ? static_cast<Value*>(k_.i64(key_block))
-                                      : least(sub(key_end, key), k_.i64(key_block));
+      key_count_ = plan_.key_counts.size() == 1 ? static_cast<Value*>(k_.i64(plan_.key_counts[0]))
+                                                : least(sub(key_end, key), k_.i64(key_block));
       if (by_queries())
         scores_by_queries(s);
       else
@@ -145,11 +146,6 @@ class AttentionEmitter {
       add_values(s);
     });
     epilogue(scope);
-  }
-
-  bool whole_key_blocks() const {
-    return plan_.keys.is_const() && plan_.keys.constant_value() % key_block == 0 &&
-           (!a_.causal || plan_.query_block % key_block == 0);
   }
 
   void fill(Scope& scope, Value* base, Value* count, llvm::Constant* value) {
@@ -164,6 +160,7 @@ class AttentionEmitter {
     Value* columns = k_.i64(std::max<int64_t>(t_.panel, plan_.query_block));
     fill(scope, max_, columns, lowest(vector()));
     fill(scope, sum_, columns, zero(vector()));
+    fill(scope, shrink_, columns, zero(vector()));
     scope.seek();
     fill(scope, out_, mul(value_panels_, plan_.query_block * t_.panel), zero(vector()));
   }
@@ -202,56 +199,61 @@ class AttentionEmitter {
     Value *base, *row, *k;  // element (r, k) at base + r * row + k * k
   };
 
-  // Row counts of tiles that cover up to `most` rows; just those that occur if `exact`.
-  std::vector<int> row_counts(int64_t most, bool exact) const {
-    std::vector<int> counts;
-    for (int r = 1; r <= t_.max_rows; ++r) {
-      bool used = false;
-      for (int64_t rows = exact ? most : 1; rows <= most && !used; ++rows) {
-        int64_t tiles = (rows + t_.max_rows - 1) / t_.max_rows;
-        used = rows / tiles == r || (rows % tiles && rows / tiles + 1 == r);
-      }
-      if (used) counts.push_back(r);
-    }
-    return counts;
-  }
-
   struct Panels {
     Value *base, *k, *panel;  // element (k, c) at base + k * k + (c / panel) * panel + c % panel
     int span;
   };
 
-  // out (rows x panels) = [scale * out +] a (rows x depth) * b, tile by tile.
-  void multiply(Scope& scope, Value* rows, int64_t most_rows, const Matrix& a, const Panels& b,
-                Value* depth, Value* out, bool accumulate) {
-    std::vector<int> counts = row_counts(most_rows, fixed(rows).has_value());
+  // out (rows x panels) = a (rows x depth) * b. `counts`: the numbers of rows that occur, or {} if any up to `most` may.
+  void multiply(Scope& scope, Value* rows, const std::vector<int64_t>& counts, int64_t most, const Matrix& a,
+                const Panels& b, Value* depth, Value* out) {
+    scope.seek();
+    Cover cover = emit_cover(k_, t_, rows, !counts.empty());
+    std::set<int> heights;
+    for (int64_t c : counts) heights.insert(tile_height(t_, c, true));
+    if (counts.empty())
+      for (int h : tile_heights(t_, most)) heights.insert(h);
+    emit_loop(scope, k_.i64(0), cover.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
+      s.seek();
+      Value* first = least(mul(tile, cover.height), sub(rows, cover.height));
+      call_tile(s, first, cover.height, heights, a, b, depth, out, false);
+    });
+    scope.seek();
+  }
+
+  // out = shrink * out + a * b. Here no tile may cover a row twice, so heights differ by one.
+  void multiply_add(Scope& scope, Value* rows, const std::vector<int64_t>& counts, const Matrix& a,
+                    const Panels& b, Value* depth, Value* out) {
     scope.seek();
     Value* tiles = div(add(rows, k_.i64(t_.max_rows - 1)), k_.i64(t_.max_rows));
+    std::set<int> heights;
+    for (int64_t c : counts) {
+      int64_t t = (c + t_.max_rows - 1) / t_.max_rows;
+      heights.insert({static_cast<int>(c / t), static_cast<int>((c + t - 1) / t)});
+    }
     emit_loop(scope, k_.i64(0), tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
       s.seek();
       Value* first = div(mul(tile, rows), tiles);
-      Value* count = sub(div(mul(add(tile, k_.i64(1)), rows), tiles), first);
-      std::vector<Value*> args{at(a.base, mul(first, a.row)), a.row, a.k, b.base, b.k, b.panel, depth,
-                               at(out, mul(first, int64_t{t_.panel} * b.span)), at(shrink_, first)};
-      llvm::BasicBlock* exit = k_.block("tile_done");
-      std::vector<llvm::BasicBlock*> blocks;
-      for (size_t i = 0; i < counts.size(); ++i) blocks.push_back(k_.block("tile"));
-      auto* chosen = k_.ir.CreateSwitch(count, blocks[0], static_cast<unsigned>(counts.size()));
-      for (size_t i = 0; i < counts.size(); ++i) {
-        if (i) chosen->addCase(k_.ir.getInt64(static_cast<uint64_t>(counts[i])), blocks[i]);
-        k_.ir.SetInsertPoint(blocks[i]);
-        MicroKernel m{.tile = t_, .type = type_, .storage = type_, .rows = counts[i], .panels = b.span,
-                      .a_row = fixed(a.row), .a_k = fixed(a.k), .b_k = fixed(b.k), .b_panel = fixed(b.panel),
-                      .depth = fixed(depth), .accumulate = accumulate};
-        llvm::Function*& f = micro_[{counts[i], accumulate}];
-        if (!f) f = m.emit(k_);
-        k_.ir.CreateCall(f, args);
-        k_.ir.CreateBr(exit);
-      }
-      k_.ir.SetInsertPoint(exit);
-      s.move_to(exit);
+      Value* height = sub(div(mul(add(tile, k_.i64(1)), rows), tiles), first);
+      call_tile(s, first, height, heights, a, b, depth, out, true);
     });
     scope.seek();
+  }
+
+  void call_tile(Scope& scope, Value* first, Value* height, const std::set<int>& heights, const Matrix& a,
+                 const Panels& b, Value* depth, Value* out, bool accumulate) {
+    std::map<int64_t, llvm::Function*> kernels;
+    for (int h : heights) {
+      llvm::Function*& f = micro_[{h, accumulate}];
+      MicroKernel m{.tile = t_, .type = type_, .storage = type_, .rows = h, .panels = b.span,
+                    .a_row = fixed(a.row), .a_k = fixed(a.k), .b_k = fixed(b.k), .b_panel = fixed(b.panel),
+                    .depth = fixed(depth), .accumulate = accumulate};
+      if (!f) f = m.emit(k_);
+      kernels[h] = f;
+    }
+    call_one(scope, height, kernels,
+             {at(a.base, mul(first, a.row)), a.row, a.k, b.base, b.k, b.panel, depth,
+              at(out, mul(first, int64_t{t_.panel} * b.span)), at(shrink_, first)});
   }
 
   Value* scaled(Value* score) {
@@ -304,7 +306,8 @@ class AttentionEmitter {
       });
       keys = {k_block_, key_stride_, k_.i64(1)};
     }
-    multiply(scope, key_count_, key_block, keys, {q_, k_.i64(t_.panel), k_.i64(0), 1}, depth_, scores_, false);
+    multiply(scope, key_count_, plan_.key_counts, key_block, keys, {q_, k_.i64(t_.panel), k_.i64(0), 1}, depth_,
+             scores_);
     for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
       Value* query = add(query_begin_, offset);
@@ -366,7 +369,7 @@ class AttentionEmitter {
         Value* out = at(k_block_, mul(sub(key, first), depth_));
         pack_key_panel(inner, key, least(sub(end, key), k_.i64(t_.panel)), out);
       });
-      multiply(s, rows, plan_.query_block, {q_, key_stride_, k_.i64(1)}, panels, depth_, tile_, false);
+      multiply(s, rows, {plan_.query_block}, 0, {q_, key_stride_, k_.i64(1)}, panels, depth_, tile_);
       emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& row, Value* r) {
         emit_loop(row, k_.i64(0), k_.i64(width), k_.i64(t_.lanes), true, [&](Scope& inner, Value* c) {
           inner.seek();
@@ -446,6 +449,15 @@ class AttentionEmitter {
     Matrix p = by_queries() ? Matrix{scores_, k_.i64(1), k_.i64(t_.panel)}
                             : Matrix{scores_, k_.i64(key_block), k_.i64(1)};
     Value* base = v_block_;
+    // Where any number of queries may come, half a block or a whole one is computed.
+    Value* rows = query_count_;
+    std::vector<int64_t> counts = plan_.query_counts;
+    if (counts.empty()) {
+      scope.seek();
+      int64_t half = plan_.query_block / 2;
+      rows = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(query_count_, k_.i64(half)), k_.i64(half), k_.i64(2 * half));
+      counts = {half, 2 * half};
+    }
     if (plan_.v_load) {
       scope.seek();
       base = at(k_.buffer(plan_.v_load->buffer), add(v_base_, mul(key_begin_, v_row_)));
@@ -466,8 +478,7 @@ class AttentionEmitter {
         v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1};
       }
       s.seek();
-      multiply(s, query_count_, plan_.query_block, p, v, key_count_, at(out_, mul(column, plan_.query_block)),
-               true);
+      multiply_add(s, rows, counts, p, v, key_count_, at(out_, mul(column, plan_.query_block)));
     });
   }
 

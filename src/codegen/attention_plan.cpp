@@ -1,10 +1,37 @@
 // codegen/attention_plan.cpp: units and operand paths of attention.
 #include "codegen/attention_plan.h"
 
+#include <algorithm>
+#include <set>
+
 #include "base/error.h"
 #include "codegen/attention.h"
 
 namespace hologram::codegen {
+
+namespace {
+
+// The sizes of the blocks of [0, total).
+void add_blocks(std::set<int64_t>& sizes, int64_t total, int64_t block) {
+  if (total >= block) sizes.insert(block);
+  if (total % block) sizes.insert(total % block);
+}
+
+void find_counts(AttentionPlan& p, bool causal) {
+  if (!p.queries.is_const() || p.query_block <= 0) return;
+  std::set<int64_t> queries, keys;
+  int64_t total = p.queries.constant_value();
+  add_blocks(queries, total, p.query_block);
+  p.query_counts = {queries.begin(), queries.end()};
+  if (!p.keys.is_const()) return;
+  int64_t all = p.keys.constant_value();
+  add_blocks(keys, all, key_block);
+  for (int64_t end = p.query_block; causal && end < total + p.query_block; end += p.query_block)
+    add_blocks(keys, std::min({end, total, all}), key_block);
+  p.key_counts = {keys.begin(), keys.end()};
+}
+
+}  // namespace
 
 AttentionPlan plan_attention(const atlas::Program& program, const Target& target) {
   const atlas::AttentionBlock& b = program.attention;
@@ -40,6 +67,7 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
     if (p.v_load) p.value_span = span;
   }
 
+  find_counts(p, b.causal);
   p.query_units = p.query_block > 0 ? ceil_div(p.queries, p.query_block) : Expr(0);
   p.units = p.query_units;
   for (int a = 0; a < b.batch_rank; ++a) p.units = p.units * b.axes[static_cast<size_t>(a)].extent;

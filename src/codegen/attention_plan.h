@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "codegen/product_plan.h"
 
@@ -22,6 +23,8 @@ struct AttentionPlan {
   int key_span;         ///< panels of keys at once, when lanes run along keys
   int value_span;       ///< panels of the values at once
   std::optional<StridedLoad> k_load, v_load;  ///< set where the operand is read in place
+  std::vector<int64_t> query_counts;  ///< queries of a unit: all that occur, or {} if any may
+  std::vector<int64_t> key_counts;    ///< keys of a step, likewise
   Expr query_units;     ///< per batch point
   Expr units;
 };

@@ -23,10 +23,11 @@ class ProductEmitter {
         type_(p_.acc_type),
         m_axis_(p_.batch_rank),
         n_axis_(m_axis_ + 1),
-        k_axis_(m_axis_ + 2) {}
+        k_axis_(m_axis_ + 2),
+        heights_(plan_.heights()) {}
 
   void run() {
-    if (plan_.m.is(0)) return k_.finish();
+    if (heights_.empty()) return k_.finish();
     prepare();
     emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
               [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
@@ -111,20 +112,13 @@ class ProductEmitter {
     Value* panel_begin = div(mul(column_unit, panels_), n_units_);
     Value* panel_end = div(mul(add(column_unit, k_.i64(1)), panels_), n_units_);
     batch_panels_ = mul(batch, panels_);
-    tiles_ = div(add(rows_, k_.i64(t_.max_rows - 1)), k_.i64(t_.max_rows));
+    Cover cover = emit_cover(k_, t_, rows_, plan_.m.is_const());
+    height_ = cover.height;
+    tiles_ = cover.tiles;
     prepare_lhs(scope, rows_unit);
     prepare_rhs(scope);
 
-    std::vector<int> single = plan_.row_counts(true), several = plan_.row_counts(false);
-    scope.seek();
-    if (several.empty()) return panel_loop(scope, panel_begin, panel_end, true, single);
-    if (single.empty()) return panel_loop(scope, panel_begin, panel_end, false, several);
-    Value* one = k_.ir.CreateICmpEQ(tiles_, k_.i64(1));
-    Value* more = k_.ir.CreateNot(one);
-    emit_if(scope, one,
-            [&](Scope& s) { panel_loop(s, panel_begin, panel_end, true, single); });
-    emit_if(scope, more,
-            [&](Scope& s) { panel_loop(s, panel_begin, panel_end, false, several); });
+    panel_loop(scope, panel_begin, panel_end);
   }
 
   void prepare_lhs(Scope& scope, Value* block) {
@@ -167,26 +161,21 @@ class ProductEmitter {
     scope.seek();
   }
 
-  // All register tiles of panels [begin, end). `single`: the unit is one tile high.
-  void panel_loop(Scope& scope, Value* begin, Value* end, bool single, const std::vector<int>& counts) {
+  // All register tiles of panels [begin, end).
+  void panel_loop(Scope& scope, Value* begin, Value* end) {
     int span = 1;
-    if (single)
-      for (int r : counts) span = std::max(span, plan_.panels_for(r));
+    for (int r : heights_) span = std::max(span, plan_.panels_for(r));
     scope.seek();
     if (span == 1) {
-      emit_loop(scope, begin, end, k_.i64(1), true, [&](Scope& s, Value* panel) {
-        emit_panels(s, panel, k_.i64(1), single, counts, {1});
-      });
+      emit_loop(scope, begin, end, k_.i64(1), true,
+                [&](Scope& s, Value* panel) { emit_panels(s, panel, k_.i64(1)); });
       return;
     }
-    // The step depends on the number of rows and of panels left: a loop with its own counter.
+    // The step depends on the tiles' height and the panels left: a loop with its own counter.
     Value* step = k_.i64(1);
-    std::vector<int> spans{1};
-    for (int r : counts) {
-      int wide = plan_.panels_for(r);
-      if (std::find(spans.begin(), spans.end(), wide) == spans.end()) spans.push_back(wide);
-      step = k_.ir.CreateSelect(k_.ir.CreateICmpEQ(rows_, k_.i64(r)), k_.i64(wide), step);
-    }
+    for (int r : heights_)
+      if (int wide = plan_.panels_for(r); wide > 1)
+        step = k_.ir.CreateSelect(k_.ir.CreateICmpEQ(height_, k_.i64(r)), k_.i64(wide), step);
     llvm::BasicBlock *before = k_.ir.GetInsertBlock(), *head = k_.block("panels"),
                      *exit = k_.block("after");
     k_.ir.CreateBr(head);
@@ -196,7 +185,7 @@ class ProductEmitter {
     Scope inner(scope, false);
     Value* left = sub(end, panel);
     Value* width = k_.ir.CreateSelect(k_.ir.CreateICmpSLT(left, step), k_.i64(1), step);
-    emit_panels(inner, panel, width, true, counts, spans);
+    emit_panels(inner, panel, width);
     inner.seek();
     Value* next = add(panel, width);
     panel->addIncoming(next, k_.ir.GetInsertBlock());
@@ -210,25 +199,19 @@ class ProductEmitter {
   };
 
   // Panels [panel, panel + width) against all rows of the unit.
-  void emit_panels(Scope& scope, Value* panel, Value* width, bool single, const std::vector<int>& counts,
-                   const std::vector<int>& spans) {
+  void emit_panels(Scope& scope, Value* panel, Value* width) {
     Rhs rhs = rhs_panels(scope, panel, width);
     scope.seek();
-    auto fill = [&](Scope& s, Value* tile) {
+    emit_loop(scope, k_.i64(0), tiles_, k_.i64(1), true, [&](Scope& s, Value* tile) {
       s.seek();
-      Value* first = single ? k_.i64(0) : div(mul(tile, rows_), tiles_);
-      Value* count = single ? rows_ : sub(div(mul(add(tile, k_.i64(1)), rows_), tiles_), first);
-      call_tile(s, first, count, width, rhs, counts, spans);
-      epilogue(s, add(row_begin_, first), count, panel, width);
-    };
-    if (single) {
-      Scope inner(scope, false);
-      fill(inner, k_.i64(0));
-      inner.seek();
-      scope.move_to(k_.ir.GetInsertBlock());
-    } else {
-      emit_loop(scope, k_.i64(0), tiles_, k_.i64(1), true, fill);
-    }
+      Value* begin = mul(tile, height_);
+      Value* first = least(begin, sub(rows_, height_));
+      call_tile(s, first, width, rhs);
+      s.seek();
+      Value* count = least(height_, sub(rows_, begin));
+      Value* skipped = mul(sub(begin, first), mul(width, t_.panel));
+      epilogue(s, element(k_, type_, tile_, skipped), add(row_begin_, begin), count, panel, width);
+    });
   }
 
   Rhs rhs_panels(Scope& scope, Value* panel, Value* width) {
@@ -329,44 +312,22 @@ class ProductEmitter {
     return f;
   }
 
-  // tile_ = rows [first, first + count) of the unit times the panels.
-  void call_tile(Scope& scope, Value* first, Value* count, Value* width, const Rhs& rhs,
-                 const std::vector<int>& counts, const std::vector<int>& spans) {
+  // tile_ = rows [first, first + height_) of the unit times the panels.
+  void call_tile(Scope& scope, Value* first, Value* width, const Rhs& rhs) {
     scope.seek();
     Value* a = element(k_, type_, lhs_, mul(first, lhs_row_stride_));
-    std::vector<Value*> args{a,           lhs_row_stride_,  lhs_k_stride_, rhs.base,
+    std::vector<Value*> args{a,            lhs_row_stride_,  lhs_k_stride_, rhs.base,
                              rhs.k_stride, rhs.panel_stride, depth_,        tile_,
                              llvm::PoisonValue::get(k_.ir.getPtrTy())};
-    std::vector<std::pair<int, int>> shapes;
-    for (int r : counts)
-      for (int s : spans)
-        if (s == 1 || s == plan_.panels_for(r)) shapes.emplace_back(r, s);
-    if (shapes.size() == 1) {
-      k_.ir.CreateCall(micro(shapes[0].first, shapes[0].second, rhs), args);
-      return;
-    }
-    constexpr int stride = 16;  // more than any span
-    Value* shape = add(mul(count, stride), width);
-    llvm::BasicBlock* exit = k_.block("tile_done");
-    std::vector<llvm::BasicBlock*> blocks;
-    for (auto& [r, s] : shapes) {
-      blocks.push_back(k_.block("tile"));
-      (void)r;
-    }
-    auto* chosen = k_.ir.CreateSwitch(shape, blocks[0], static_cast<unsigned>(shapes.size()));
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      auto [r, s] = shapes[i];
-      if (i) chosen->addCase(k_.ir.getInt64(static_cast<uint64_t>(r * stride + s)), blocks[i]);
-      k_.ir.SetInsertPoint(blocks[i]);
-      k_.ir.CreateCall(micro(r, s, rhs), args);
-      k_.ir.CreateBr(exit);
-    }
-    k_.ir.SetInsertPoint(exit);
-    scope.move_to(exit);
+    constexpr int64_t stride = 16;  // more than any span
+    std::map<int64_t, llvm::Function*> kernels;
+    for (int r : heights_)
+      for (int span : {1, plan_.panels_for(r)}) kernels[r * stride + span] = micro(r, span, rhs);
+    call_one(scope, add(mul(height_, stride), width), kernels, args);
   }
 
-  // Runs the epilogue on the tile; rows from m on, `count` of them, and `width` panels.
-  void epilogue(Scope& scope, Value* m, Value* count, Value* panel, Value* width) {
+  // Runs the epilogue on the sums in `sums`: `count` rows from m on and `width` panels.
+  void epilogue(Scope& scope, Value* sums, Value* m, Value* count, Value* panel, Value* width) {
     scope.seek();
     Value* n_begin = mul(panel, t_.panel);
     Value* tile_columns = mul(width, t_.panel);
@@ -378,7 +339,7 @@ class ProductEmitter {
       emit_loop(s, k_.i64(0), count, k_.i64(1), true, [&](Scope& row, Value* r) {
         row.seek();
         row.set_axis(m_axis_, add(m, r));
-        Value* at = element(k_, type_, tile_, add(mul(r, tile_columns), offset));
+        Value* at = element(k_, type_, sums, add(mul(r, tile_columns), offset));
         Value* v = k_.ir.CreateAlignedLoad(k_.lane_type(type_, t_.lanes), at,
                                            llvm::Align(static_cast<uint64_t>(bytes())));
         row.set_accumulator(0, {v, true});
@@ -405,8 +366,9 @@ class ProductEmitter {
         *tile_ = nullptr, *square_ = nullptr;
   Value *lhs_stride_ = nullptr, *lhs_row_ = nullptr, *rhs_row_ = nullptr;
   // Of the current unit.
-  Value *row_begin_ = nullptr, *rows_ = nullptr, *tiles_ = nullptr, *batch_panels_ = nullptr;
+  Value *row_begin_ = nullptr, *rows_ = nullptr, *height_ = nullptr, *tiles_ = nullptr, *batch_panels_ = nullptr;
   Value *lhs_ = nullptr, *lhs_row_stride_ = nullptr, *lhs_k_stride_ = nullptr, *rhs_base_ = nullptr;
+  std::vector<int> heights_;
   std::map<std::pair<int, int>, llvm::Function*> micro_;
 };
 

@@ -226,4 +226,46 @@ class Writer {
 
 llvm::Function* MicroKernel::emit(Kernel& k) const { return Writer(k, *this).run(); }
 
+Cover emit_cover(Kernel& k, const TileModel& tile, Value* rows, bool exact) {
+  auto& ir = k.ir;
+  auto divide_up = [&](Value* a, Value* b) {
+    return ir.CreateUDiv(ir.CreateNSWAdd(a, ir.CreateNSWSub(b, k.i64(1))), b);
+  };
+  Value* tiles = divide_up(rows, k.i64(tile.max_rows));
+  Value* split = divide_up(rows, tiles);
+  if (exact) return {split, tiles};
+  Value* even = ir.CreateAnd(ir.CreateNSWAdd(split, k.i64(1)), k.i64(-2));
+  Value* half = ir.CreateLShr(ir.CreateNSWAdd(rows, k.i64(1)), 1);
+  half = ir.CreateSelect(ir.CreateICmpEQ(half, k.i64(5)), k.i64(6), half);
+  Value* odd = ir.CreateTrunc(split, ir.getInt1Ty());
+  Value* halves = ir.CreateAnd(ir.CreateICmpEQ(tiles, k.i64(1)), odd);
+  Value* height = ir.CreateSelect(halves, half, even);
+  height = ir.CreateSelect(ir.CreateICmpSLE(split, k.i64(4)), split, height);
+  return {height, divide_up(rows, height)};
+}
+
+void call_one(Scope& scope, Value* shape, const std::map<int64_t, llvm::Function*>& kernels,
+              const std::vector<Value*>& args) {
+  Kernel& k = scope.kernel();
+  scope.seek();
+  if (kernels.size() == 1) {
+    k.ir.CreateCall(kernels.begin()->second, args);
+    return;
+  }
+  llvm::BasicBlock *exit = k.block("tile_done"), *first = k.block("tile");
+  auto* chosen = k.ir.CreateSwitch(shape, first, static_cast<unsigned>(kernels.size()));
+  for (auto& [number, function] : kernels) {
+    llvm::BasicBlock* block = first;
+    if (number != kernels.begin()->first) {
+      block = k.block("tile");
+      chosen->addCase(k.ir.getInt64(static_cast<uint64_t>(number)), block);
+    }
+    k.ir.SetInsertPoint(block);
+    k.ir.CreateCall(function, args);
+    k.ir.CreateBr(exit);
+  }
+  k.ir.SetInsertPoint(exit);
+  scope.move_to(exit);
+}
+
 }  // namespace hologram::codegen

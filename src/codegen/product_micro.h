@@ -1,7 +1,9 @@
 // codegen/product_micro.h: register kernels: a tile of rows x panels summed over a depth.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <vector>
 
 #include "codegen/body.h"
 #include "codegen/product_plan.h"
@@ -27,6 +29,18 @@ struct MicroKernel {
   /// Adds the function to the module. Its arguments: a, a_row, a_k, b, b_k, b_panel, depth, out, scale.
   llvm::Function* emit(Kernel& k) const;
 };
+
+/// How a block of rows is covered by tiles of one height: tile i starts at row min(i * height, rows - height) and is the
+/// first to compute its rows from i * height on.
+struct Cover {
+  Value *height, *tiles;
+};
+/// tile_height at run time.
+Cover emit_cover(Kernel& k, const TileModel& tile, Value* rows, bool exact);
+
+/// Calls kernels[shape] with `args`, where `shape` (i64) is one of the map's keys.
+void call_one(Scope& scope, Value* shape, const std::map<int64_t, llvm::Function*>& kernels,
+              const std::vector<Value*>& args);
 
 /// An i64 value as a Fixed, if it is a constant.
 Fixed fixed(Value* v);

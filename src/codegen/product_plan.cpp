@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/error.h"
 
@@ -80,27 +81,28 @@ int panels_for(const TileModel& tile, int rows) {
   return 1;
 }
 
-std::vector<int> ProductPlan::row_counts(bool single) const {
-  std::vector<bool> used(static_cast<size_t>(tile.max_rows) + 1);
-  auto add_unit = [&](int64_t rows) {
-    int64_t tiles = divide_up(rows, tile.max_rows);
-    if (rows <= 0 || (tiles == 1) != single) return;
-    used[static_cast<size_t>(rows / tiles)] = true;
-    if (rows % tiles) used[static_cast<size_t>(rows / tiles) + 1] = true;
-  };
-  if (m.is_const()) {
-    int64_t rows = m.constant_value(), blocks = divide_up(rows, block_rows);
-    if (rows > 0) {
-      add_unit(rows / blocks);
-      if (rows % blocks) add_unit(rows / blocks + 1);
-    }
-  } else {
-    for (int64_t rows = 1; rows <= block_rows; ++rows) add_unit(rows);
-  }
-  std::vector<int> counts;
-  for (int r = 1; r <= tile.max_rows; ++r)
-    if (used[static_cast<size_t>(r)]) counts.push_back(r);
-  return counts;
+int tile_height(const TileModel& tile, int64_t rows, bool exact) {
+  int64_t tiles = divide_up(rows, tile.max_rows), even_split = divide_up(rows, tiles);
+  if (exact || even_split <= 4) return static_cast<int>(even_split);
+  if (tiles > 1 || even_split % 2 == 0) return static_cast<int>((even_split + 1) / 2 * 2);
+  int64_t half = (rows + 1) / 2;
+  return static_cast<int>(half == 5 ? 6 : half);
+}
+
+std::vector<int> tile_heights(const TileModel& tile, int64_t most) {
+  std::set<int> heights;
+  for (int64_t rows = 1; rows <= most; ++rows) heights.insert(tile_height(tile, rows, false));
+  return {heights.begin(), heights.end()};
+}
+
+std::vector<int> ProductPlan::heights() const {
+  if (!m.is_const()) return tile_heights(tile, block_rows);
+  int64_t rows = m.constant_value();
+  if (rows <= 0) return {};
+  int64_t blocks = divide_up(rows, block_rows);
+  std::set<int> found{tile_height(tile, rows / blocks, true)};
+  if (rows % blocks) found.insert(tile_height(tile, rows / blocks + 1, true));
+  return {found.begin(), found.end()};
 }
 
 ProductPlan plan_product(const atlas::Program& program, const Target& target) {

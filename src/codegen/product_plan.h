@@ -20,6 +20,11 @@ struct TileModel {
   int max_rows;  ///< rows of the largest register tile
 };
 TileModel tile_model(const Target& target, DType acc_type);
+/// Rows of each register tile of a block of `rows` rows (at least 1): the last tile reaches back over rows of the one before,
+/// so that one height serves the block. `exact`: the best height; else one of few, for blocks of any size.
+int tile_height(const TileModel& tile, int64_t rows, bool exact);
+/// The heights that tile_height gives for 1 to `most` rows.
+std::vector<int> tile_heights(const TileModel& tile, int64_t most);
 /// Panels side by side that keep enough chains going in a tile of only `rows` rows.
 int panels_for(const TileModel& tile, int rows);
 
@@ -61,10 +66,10 @@ struct ProductPlan {
   Expr m_units, n_units; ///< per batch point
   Expr units;            ///< in all
 
-  /// Panels that a register tile of `rows` rows spans when its unit has no other rows.
+  /// Panels that a register tile of `rows` rows spans.
   int panels_for(int rows) const { return codegen::panels_for(tile, rows); }
-  /// Row counts of register tiles that can occur; `single`: in units with one tile.
-  std::vector<int> row_counts(bool single) const;
+  /// The heights of register tiles that can occur.
+  std::vector<int> heights() const;
 };
 
 /// Throws Error(unsupported) for types that products cannot accumulate in.
