@@ -234,12 +234,12 @@ poly("erfcx_short_f64", erfcx_t, range(0, 12), -1, (mp.mpf(11) - 4) / 15)
 
 
 def mills_t(t):
-    a = mp.mpf("2.5") * (1 + t) / (1 - t)
-    return erfcx(a / sqrt(2)) / 2 * (a + mp.mpf("2.5"))
+    a = mp.mpf("2.25") * (1 + t) / (1 - t)
+    return erfcx(a / sqrt(2)) / 2 * (a + mp.mpf("2.25"))
 
 
-# gelu: Phi(-a) = exp(-a^2/2) c(t) / (a + 2.5), t = (a - 2.5)/(a + 2.5)
-poly("gelu_f32", mills_t, range(0, 11), -1, mp.mpf("12.3") / mp.mpf("17.3"), None, "f32")
+# gelu: Phi(-a) = exp(-a^2/2) c(t) / (a + 2.25), t = (a - 2.25)/(a + 2.25)
+poly("gelu_f32", mills_t, range(0, 11), -1, mp.mpf("12.55") / mp.mpf("17.05"), None, "f32")
 # lgamma(2 + t) = t c(t); Stirling: lgamma z = (z - 1/2) log z - z + log(2 pi)/2 + c(1/z^2)/z for z >= 8
 poly("lgamma_f64", lambda t: mp.loggamma(2 + t) / t, range(0, 19), "-0.5001", "0.5001")
 

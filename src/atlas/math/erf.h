@@ -60,26 +60,28 @@ Num<B, double> erf(Num<B, double> x) {
   return select(a < 1.0, erf_central(x), copysign(x.of(1) - erfc_positive<true>(a), x));
 }
 
-/// x Phi(x) = x exp(-x^2/2) c(t) / (a + 2.5) for x < 0, a = -x; for x > 0 the same of -x is what is
-/// missing to x. What the square, the quotient and its product with c round away is kept.
+/// x Phi(x) = max(x, 0) - a exp(-a^2/2) c(t) / (a + 2.25), a = |x|. What the square, the quotient
+/// and its product with c round away is kept. -inf gives NaN as in 0.5 x (1 + erf(x / sqrt 2)).
 template <class B>
 Num<B, float> gelu(Num<B, float> x) {
   using F = Num<B, float>;
-  F xc = at_most(at_least(x, -15.0f), 15.0f);
-  F a = abs(xc);
-  F s = a + 2.5f, d = 1.0f / s;
-  F s_low = a - (s - 2.5f);
-  F c = horner(fma(d, -5.0f, 1.0f), table::gelu_f32);
+  using Fm = Format<float>;
+  F a = at_most(abs(x), 15.0f);
+  F s = a + 2.25f, d = 1.0f / s;
+  F s_low = a - (s - 2.25f);
+  F c = horner(fma(d, -4.5f, 1.0f), table::gelu_f32);
   F ratio = d * c;
-  F quotient_low = fma(-d, s, 1.0f) - d * s_low;
-  F ratio_low = fma(d, c, -ratio) + ratio * quotient_low;
-  F half = xc * -0.5f;
-  F hi = half * xc, lo = fma(half, xc, -hi);
-  auto [r, scale] = exp_argument(hi, 64);
-  F y = fma(ratio, expm1_reduced(r + lo), ratio_low) + ratio;
-  y = y * (xc * scale) * 0x1p-64f;
-  y = select(x > 0.0f, x - y, y);
-  return select(x == x.of(-Format<float>::infinity), Format<float>::nan, y);
+  F quotient_low = fma(-d, s_low, fma(-d, s, 1.0f));
+  F ratio_low = fma(ratio, quotient_low, fma(d, c, -ratio));
+  // exp(-a^2/2 + 64 ln 2): n times the short first piece of ln 2 is exact
+  constexpr float magic = Fm::round_magic + (Fm::bias + 64);
+  F t = fma(a * a, -0.5f * Fm::log2e, magic);
+  F n = t - magic;
+  F r = fma(a * -0.5f, a, n * -natural<float>.power_hi);
+  F q = expm1_reduced(fma(n, -natural<float>.power_lo, r));
+  F y =
+      (fma(ratio, q, ratio_low) + ratio) * (a * from_bits<float>(to_bits(t) << Fm::fraction_bits));
+  return fma(y, -0x1p-64f, select(x < 0.0f, x * 0.0f, x));
 }
 
 /// The same with erfcx, and by erf near 0.

@@ -170,20 +170,17 @@ F expm1(F x) {
   return select(abs(x) < (sizeof(T) == 4 ? T(0x1p-25) : T(0x1p-54)), x, y);
 }
 
-/// 1 / (1 + e^-x): the denominator in two pieces, the quotient corrected by its residual. Below -60
-/// everything is scaled, so that the denominator stays finite and subnormal results are right.
+/// 1 / (1 + e^-x): the denominator in two pieces, the quotient corrected by its residual. All is
+/// scaled by `one`, so that the denominator stays finite where the result is subnormal.
 template <class F>
 F sigmoid(F x) {
   using T = ScalarOf<F>;
-  using Fm = Format<T>;
   constexpr bool single = sizeof(T) == 4;
-  constexpr T magic = Fm::round_magic + Fm::bias;
+  constexpr T one = single ? T(0x1p-40) : T(0x1p-200);
   F y = at_most(at_least(-x, single ? T(-40) : T(-80)), single ? T(104) : T(746));
-  auto large = y > T(60);
-  F one = choose(large, x, single ? T(0x1p-64) : T(0x1p-128), T(1));
-  auto [r, scale] = exp_argument(y, choose(large, x, magic - (single ? 64 : 128), magic));
+  auto [r, scale] = exp_argument(y, single ? -40 : -200);
   F q = expm1_reduced(r);
-  F d = fma(scale, q, one + scale);
+  F d = fma(scale, q, scale + one);
   F d_low = fma(scale, q, one - (d - scale));
   F inverse = T(1) / d;
   F residual = fma(-inverse, d_low, fma(-inverse, d, T(1)));
