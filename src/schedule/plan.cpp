@@ -148,8 +148,9 @@ bool Planner::reads_only_in_place(const Cluster& c, Value parameter, const Membe
   }
   if (c.kind != ClusterKind::loop && c.kind != ClusterKind::product) return false;
   bool ok = !c.split;
+  // A product may compute an element twice (its last tile reaches back), so it must not read what it writes.
   clustering_.for_each_access(c, [&](Value v, const Index& at) {
-    if (v == parameter) ok = ok && !c.has_rows() && at == m.index;
+    if (v == parameter) ok = ok && c.kind == ClusterKind::loop && !c.has_rows() && at == m.index;
   });
   return ok;
 }

@@ -162,6 +162,15 @@ TEST_F(PlanTest, AParameterThatIsStillNeededIsCopiedLater) {
   EXPECT_EQ(p.slots[static_cast<size_t>(p.steps.back().buffers[1])].kind, SlotKind::input);
 }
 
+TEST_F(PlanTest, AProductNeverReadsWhatItWrites) {
+  Value x = input({64, 64}), y = input({64, 64});
+  g.outputs.push_back({g.binary(Op::add, dot(y, y), x), {}, 0});  // x += y y
+  Plan p = plan();
+  for (const auto& program : p.programs)
+    for (const auto& b : program.buffers) EXPECT_NE(b.access, atlas::Access::read_write);
+  EXPECT_EQ(p.steps.back().name, "copy");
+}
+
 TEST_F(PlanTest, ReadersOfAParameterComeBeforeItsUpdate) {
   Value x = input({64}), y = input({64});
   g.outputs.push_back({g.binary(Op::add, x, y), {}, 0});
