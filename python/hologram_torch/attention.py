@@ -24,13 +24,10 @@ def sdpa(query, key, value, mask, causal, scale, grouped):
 
 @torch.library.register_fake("hologram::sdpa")
 def sdpa_fake(query, key, value, mask, causal, scale, grouped):
-    """The strides that eager's kernel gives: heads innermost but one where its flash kernel runs."""
-    *batch, length, _ = query.shape
-    lead = _lead(query, key, value, grouped)
-    width = value.shape[-1]
+    """With eager's strides: those of the query where its flash kernel runs, else row-major."""
     if query.dim() == 4 and _is_flash(query, key, value, mask):
-        return query.new_empty((lead[0], length, lead[1], width)).transpose(1, 2)
-    return query.new_empty((*lead, length, width))
+        return torch.empty_like(query)
+    return query.new_empty((*_lead(query, key, value, grouped), query.shape[-2], value.shape[-1]))
 
 
 def _is_flash(query, key, value, mask) -> bool:

@@ -35,15 +35,25 @@ _ALSO = (
     "special_zeta.self_scalar", "special_zeta.other_scalar",
     "dist.default", "_adaptive_avg_pool2d.default", "upsample_bilinear2d.vec", "upsample_nearest2d.vec",
     "upsample_bicubic2d.default", "upsample_bilinear2d.default", "upsample_trilinear3d.default",
-    "grid_sampler_2d.default", "heaviside.default", "_addmm_activation.default", "batch_norm_backward.default",
+    "heaviside.default", "_addmm_activation.default", "batch_norm_backward.default",
     "dropout.default", "tril_indices.default", "triu_indices.default",
 )  # fmt: skip
+
+
+def _grid_sampler(x, *rest):
+    """Coordinates need more bits than the half types have; eager's own kernel keeps them."""
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return NotImplemented
+    from torch._decomp import decomposition_table
+
+    return decomposition_table[aten.grid_sampler_2d.default](x, *rest)
 
 
 def _own() -> dict:
     from . import attention  # noqa: F401  (registers hologram::sdpa)
 
     return {
+        aten.grid_sampler_2d.default: _grid_sampler,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _multi_head_attention,
     }
