@@ -11,6 +11,7 @@ from harness import BACKEND
 
 # What opinfo.py finds for a backend that only traces (aot_eager); the rest never reaches a backend.
 REACHABLE = 619
+NATIVE_SHARE = 0.60
 
 
 def chosen() -> dict:
@@ -37,6 +38,14 @@ def test_operators(expected):
     if chosen() == {}:
         statuses = [r["status"] for r in results.values()]
         assert sum(s in opinfo.PASSED for s in statuses) >= REACHABLE
+
+
+def test_expected_native_share(expected):
+    statuses = list(expected.values())
+    passed = sum(s in opinfo.PASSED for s in statuses)
+    assert passed >= REACHABLE
+    assert statuses.count("native") >= NATIVE_SHARE * passed
+    assert not any(s in opinfo.BAD for s in statuses)
 
 
 def test_a_faulty_backend_is_found_out():
