@@ -76,7 +76,8 @@ int compare_exprs(const Expr& x, const Expr& y) {
   if (tx.size() != ty.size()) return tx.size() < ty.size() ? -1 : 1;
   for (size_t i = 0; i < tx.size(); ++i) {
     if (int c = compare_atoms(tx[i].atoms, ty[i].atoms)) return c;
-    if (tx[i].coefficient != ty[i].coefficient) return tx[i].coefficient < ty[i].coefficient ? -1 : 1;
+    if (tx[i].coefficient != ty[i].coefficient)
+      return tx[i].coefficient < ty[i].coefficient ? -1 : 1;
   }
   return x.constant() == y.constant() ? 0 : x.constant() < y.constant() ? -1 : 1;
 }
@@ -112,8 +113,7 @@ std::optional<Expr> recombine(std::vector<Term>& terms) {
 int compare(const Atom& x, const Atom& y) {
   if (&x == &y) return 0;
   if (x.kind != y.kind) return x.kind < y.kind ? -1 : 1;
-  if (x.kind <= Atom::Kind::value)
-    return x.id == y.id ? 0 : x.id < y.id ? -1 : 1;
+  if (x.kind <= Atom::Kind::value) return x.id == y.id ? 0 : x.id < y.id ? -1 : 1;
   if (int c = compare_exprs(*x.a, *y.a)) return c;
   return compare_exprs(*x.b, *y.b);
 }
@@ -127,9 +127,8 @@ Expr Expr::from_terms(int64_t constant, std::vector<Term> terms) {
               [](const AtomRef& x, const AtomRef& y) { return compare(*x, *y) < 0; });
     if (t.atoms.empty()) constant = add_checked(constant, std::exchange(t.coefficient, 0));
   }
-  std::sort(terms.begin(), terms.end(), [](const Term& x, const Term& y) {
-    return compare_atoms(x.atoms, y.atoms) < 0;
-  });
+  std::sort(terms.begin(), terms.end(),
+            [](const Term& x, const Term& y) { return compare_atoms(x.atoms, y.atoms) < 0; });
   std::vector<Term> merged;
   for (Term& t : terms) {
     if (!merged.empty() && compare_atoms(merged.back().atoms, t.atoms) == 0)
@@ -281,9 +280,7 @@ Expr divide_terms_by(const Expr& e, int64_t g) {
   return Expr::from_terms(floor_div_value(e.constant(), g), std::move(terms));
 }
 
-bool within(const Expr& r, const Expr& d) {
-  return provably_nonnegative(r) && provably_less(r, d);
-}
+bool within(const Expr& r, const Expr& d) { return provably_nonnegative(r) && provably_less(r, d); }
 
 }  // namespace
 
@@ -307,7 +304,8 @@ void check_divisor(const Expr& b) {
 Expr floor_div(const Expr& a, const Expr& b) {
   check_divisor(b);
   if (b.is(1)) return a;
-  if (a.is_const() && b.is_const()) return Expr(floor_div_value(a.constant_value(), b.constant_value()));
+  if (a.is_const() && b.is_const())
+    return Expr(floor_div_value(a.constant_value(), b.constant_value()));
   if (b.is(0)) return Expr(0);
   Split s = split_by(a, b);
   if (within(s.rest, b)) return s.quotient;
@@ -429,7 +427,8 @@ int64_t Expr::eval(std::span<const int64_t> symbols, std::span<const int64_t> ax
       using K = Atom::Kind;
       if (a->kind <= K::value) {
         auto known = a->kind == K::symbol ? symbols : a->kind == K::axis ? axes : values;
-        check(static_cast<size_t>(a->id) < known.size(), "Expr::eval: unbound symbol, axis or value");
+        check(static_cast<size_t>(a->id) < known.size(),
+              "Expr::eval: unbound symbol, axis or value");
         product = wrapping_mul(product, known[static_cast<size_t>(a->id)]);
         continue;
       }

@@ -31,7 +31,8 @@ std::optional<Expr> bound_atom(const Atom& a, bool upper, int depth) {
     case K::min:
     case K::max: {
       auto x = bound(*a.a, upper, depth), y = bound(*a.b, upper, depth);
-      bool loose = upper == (a.kind == K::min);  // either operand bounds a min from above, a max from below
+      bool loose =
+          upper == (a.kind == K::min);  // either operand bounds a min from above, a max from below
       if (loose && (!x || !y)) return x ? x : y;
       if (!x || !y) return std::nullopt;
       if (x->is_const() && y->is_const())
@@ -86,12 +87,10 @@ bool provably_nonnegative(const Expr& e) {
   // The shift doubles a term for each of its symbols.
   for (const Term& t : low->terms())
     if (t.atoms.size() > 10) return false;
-  Expr shifted = low->substitute([](const Atom& a) -> std::optional<Expr> {
-    return Expr::symbol(a.id) + Expr(1);
-  });
-  return shifted.constant() >= 0 &&
-         std::all_of(shifted.terms().begin(), shifted.terms().end(),
-                     [](const Term& t) { return t.coefficient > 0; });
+  Expr shifted = low->substitute(
+      [](const Atom& a) -> std::optional<Expr> { return Expr::symbol(a.id) + Expr(1); });
+  return shifted.constant() >= 0 && std::all_of(shifted.terms().begin(), shifted.terms().end(),
+                                                [](const Term& t) { return t.coefficient > 0; });
 }
 
 }  // namespace hologram

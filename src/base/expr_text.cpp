@@ -42,7 +42,8 @@ class Parser {
 
  private:
   [[noreturn]] void error(std::string_view expected) {
-    fail(ErrorCode::invalid_argument, "expression \"{}\": expected {} at position {}", text_, expected, at_);
+    fail(ErrorCode::invalid_argument, "expression \"{}\": expected {} at position {}", text_,
+         expected, at_);
   }
 
   void skip() {
@@ -58,7 +59,8 @@ class Parser {
 
   int64_t number() {
     skip();
-    if (at_ == text_.size() || !std::isdigit(static_cast<unsigned char>(text_[at_]))) error("a number");
+    if (at_ == text_.size() || !std::isdigit(static_cast<unsigned char>(text_[at_])))
+      error("a number");
     int64_t n = 0;
     while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_]))) {
       if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, text_[at_] - '0', &n))
@@ -160,8 +162,7 @@ std::string Expr::str() const {
   return out;
 }
 
-Expr parse_expr(std::string_view text,
-                const std::function<Expr(Atom::Kind, int)>& extent_of) {
+Expr parse_expr(std::string_view text, const std::function<Expr(Atom::Kind, int)>& extent_of) {
   return Parser(text, extent_of).parse();
 }
 

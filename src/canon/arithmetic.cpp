@@ -8,7 +8,7 @@
 namespace hologram::canon {
 namespace {
 
-using namespace pattern;  // NOLINT(google-build-using-namespace): the vocabulary of the tables below
+using namespace pattern;  // NOLINT(google-build-using-namespace): words of the tables
 
 Result absorb_zero(Terms& t, const Match& m) {
   auto zero = ir::right_zero(m.root->op, m.root->dtype);
@@ -38,7 +38,9 @@ bool positive_constant(const Match& m) {
 }
 
 bool signed_type(const Match& m) { return !is_unsigned_int(m.root->dtype); }
-bool never_negative_type(const Match& m) { return is_unsigned_int(m.root->dtype) || m.root->dtype == DType::b8; }
+bool never_negative_type(const Match& m) {
+  return is_unsigned_int(m.root->dtype) || m.root->dtype == DType::b8;
+}
 
 std::vector<Rule> sums() {
   return {
@@ -133,9 +135,10 @@ std::vector<Rule> roundings() {
       rules.emplace_back("round_rounded", Pattern::node(outer, {p}), p);
     }
     Pattern whole = cast(x);
-    rules.emplace_back("round_integer", Pattern::node(outer, {whole}), +[](Terms&, const Match& m) -> Result {
-      return is_float(m[0]->dtype) ? std::nullopt : Result(m.root->input());
-    });
+    rules.emplace_back(
+        "round_integer", Pattern::node(outer, {whole}), +[](Terms&, const Match& m) -> Result {
+          return is_float(m[0]->dtype) ? std::nullopt : Result(m.root->input());
+        });
   }
   return rules;
 }

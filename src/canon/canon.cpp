@@ -12,8 +12,8 @@ namespace {
 const std::vector<Rule>& all_rules() {
   static const std::vector<Rule> rules = [] {
     std::vector<Rule> all;
-    for (auto set : {arithmetic_rules, logic_rules, cast_rules, movement_rules, slice_rules, hoist_rules,
-                     reduce_rules, index_rules, function_rules}) {
+    for (auto set : {arithmetic_rules, logic_rules, cast_rules, movement_rules, slice_rules,
+                     hoist_rules, reduce_rules, index_rules, function_rules}) {
       std::vector<Rule> some = set();
       std::move(some.begin(), some.end(), std::back_inserter(all));
     }
@@ -50,7 +50,8 @@ void transfer(const ir::Graph& in, ir::Graph& out, F finish) {
     made[v->id] = finish(leaf ? out.make(v->op, {}, v->attrs, v->dtype, v->shape)
                               : terms.rebuild(v, std::move(operands)));
   }
-  for (const ir::Output& o : in.outputs) out.outputs.push_back({made[o.value->id], o.strides, o.parameter});
+  for (const ir::Output& o : in.outputs)
+    out.outputs.push_back({made[o.value->id], o.strides, o.parameter});
   out.num_symbols = std::max(out.num_symbols, in.num_symbols);
   out.num_parameters = std::max(out.num_parameters, in.num_parameters);
 }

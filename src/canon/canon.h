@@ -24,9 +24,10 @@ struct Report {
   std::vector<std::string_view> passes;
 };
 
-/// Rebuilds `in` into the empty graph `out`, rewritten to a fixed point: canonicalize(out) gives the same graph again.
-/// Values are kept bit for bit except where a rule says that its result is at least as accurate (1 / (1 + exp(-x)) →
-/// sigmoid(x), and the like), and but for the payload and sign of NaNs.
+/// Rebuilds `in` into the empty graph `out`, rewritten to a fixed point: canonicalize(out) gives
+/// the same graph again. Values are kept bit for bit except where a rule says that its result is at
+/// least as accurate (1 / (1 + exp(-x)) → sigmoid(x), and the like), and but for the payload and
+/// sign of NaNs.
 void canonicalize(const ir::Graph& in, ir::Graph& out, Report& report, const Options& options = {});
 
 /// Names of all rules, in the order in which they are tried.

@@ -4,7 +4,7 @@
 namespace hologram::canon {
 namespace {
 
-using namespace pattern;  // NOLINT(google-build-using-namespace): the vocabulary of the tables below
+using namespace pattern;  // NOLINT(google-build-using-namespace): words of the tables
 
 // Bits of magnitude that an integer type needs and a float type holds exactly.
 int digits(DType t) {
@@ -46,10 +46,13 @@ Result merge_casts(Terms& t, const Match& m) {
 Result drop_narrowing(Terms& t, const Match& m) {
   DType from = m[0]->dtype, mid = m.root->input()->dtype, to = m.root->dtype;
   if (!is_float(from) || !is_float(mid) || !is_float(to)) return std::nullopt;
-  return size_of(mid) < size_of(from) && size_of(mid) < size_of(to) ? Result(t.graph.cast(m[0], to)) : std::nullopt;
+  return size_of(mid) < size_of(from) && size_of(mid) < size_of(to) ? Result(t.graph.cast(m[0], to))
+                                                                    : std::nullopt;
 }
 
-Result merge_bitcasts(Terms& t, const Match& m) { return t.graph.cast(m[0], m.root->dtype, Op::bitcast); }
+Result merge_bitcasts(Terms& t, const Match& m) {
+  return t.graph.cast(m[0], m.root->dtype, Op::bitcast);
+}
 
 // The coordinate converted is the coordinate in the other type, where the first type held it.
 Result cast_iota(Terms& t, const Match& m) {
@@ -57,7 +60,8 @@ Result cast_iota(Terms& t, const Match& m) {
   DType from = i->dtype, to = m.root->dtype;
   if (!is_int(from) || to == DType::b8) return std::nullopt;
   const Expr& n = i->shape[static_cast<size_t>(i->attrs.ints[0])];
-  bool fits = digits(from) >= 63 || (n.is_const() && n.constant_value() <= int64_t{1} << digits(from));
+  bool fits =
+      digits(from) >= 63 || (n.is_const() && n.constant_value() <= int64_t{1} << digits(from));
   if (!fits) return std::nullopt;
   return t.graph.iota(to, i->shape, static_cast<int>(i->attrs.ints[0]));
 }

@@ -1,13 +1,14 @@
 // canon/function.cpp: compositions recognised as functions, and symmetries of functions.
 //
-// Where a rule here changes bits its result is at least as accurate as the composition: the functions are within a few
-// units in the last place of the exact value, the compositions cancel or round several times.
+// Where a rule here changes bits its result is at least as accurate as the composition: the
+// functions are within a few units in the last place of the exact value, the compositions cancel or
+// round several times.
 #include "canon/terms.h"
 
 namespace hologram::canon {
 namespace {
 
-using namespace pattern;  // NOLINT(google-build-using-namespace): the vocabulary of the tables below
+using namespace pattern;  // NOLINT(google-build-using-namespace): words of the tables
 
 constexpr double sqrt_2 = 1.4142135623730951;
 constexpr double sqrt_half = 0.7071067811865476;
@@ -39,7 +40,8 @@ std::vector<Rule> compositions() {
   return rules;
 }
 
-// The exponents that PyTorch treats apart, where that agrees with C's pow: not 1/2, for pow(-inf, 1/2) is inf.
+// The exponents that PyTorch treats apart, where that agrees with C's pow: not 1/2, for pow(-inf,
+// 1/2) is inf.
 std::vector<Rule> powers() {
   return {
       {"pow_zero", pow(x, num(0)), num(1)},
@@ -54,8 +56,8 @@ std::vector<Rule> powers() {
 
 std::vector<Rule> symmetries() {
   std::vector<Rule> rules;
-  for (Op f : {Op::sin, Op::tan, Op::asin, Op::atan, Op::sinh, Op::tanh, Op::asinh, Op::atanh, Op::erf, Op::erfinv,
-               Op::cbrt})
+  for (Op f : {Op::sin, Op::tan, Op::asin, Op::atan, Op::sinh, Op::tanh, Op::asinh, Op::atanh,
+               Op::erf, Op::erfinv, Op::cbrt})
     rules.emplace_back("odd_function", Pattern::node(f, {neg(x)}), neg(Pattern::node(f, {x})));
   for (Op f : {Op::cos, Op::cosh}) {
     rules.emplace_back("even_function", Pattern::node(f, {neg(x)}), Pattern::node(f, {x}));

@@ -24,7 +24,8 @@ Result hoist(Terms& t, const Match& m) {
   const Shape& inner = moved->input()->shape;
   std::vector<Value> operands;
   for (Value v : m.root->inputs)
-    operands.push_back(v->is_constant() ? t.graph.constant(v->dtype, v->attrs.bits, inner) : v->input());
+    operands.push_back(v->is_constant() ? t.graph.constant(v->dtype, v->attrs.bits, inner)
+                                        : v->input());
   bool typed = ir::info(m.root->op).kind == ir::OpKind::cast;
   Value f = t.graph.make(m.root->op, std::move(operands), m.root->attrs,
                          typed ? std::optional(m.root->dtype) : std::nullopt);

@@ -8,7 +8,7 @@
 namespace hologram::canon {
 namespace {
 
-using namespace pattern;  // NOLINT(google-build-using-namespace): the vocabulary of the tables below
+using namespace pattern;  // NOLINT(google-build-using-namespace): words of the tables
 
 // concat(concat(a, b), c) = concat(a, b, c), and empty operands go.
 Result flatten_concat(Terms& t, const Match& m) {
@@ -90,7 +90,8 @@ Result take_constant(Terms& t, const Match& m) {
 // Writing the same places again: the first writing is lost.
 Result scatter_again(Terms& t, const Match& m) {
   Value first = m.root->input();
-  if (m.root->attrs.ints[1] != 0 || m.root->attrs.ints[0] != first->attrs.ints[0]) return std::nullopt;
+  if (m.root->attrs.ints[1] != 0 || m.root->attrs.ints[0] != first->attrs.ints[0])
+    return std::nullopt;
   return t.graph.make(Op::scatter, {m[0], m[1], m[2]}, m.root->attrs);
 }
 
@@ -114,7 +115,8 @@ bool swaps_last_two(Value p) {
 // (Aᵀ Bᵀ)ᵀ = B A: the same products in the same order.
 Result transposed_product(Terms& t, const Match& m) {
   Value p = m.root, dot = p->input();
-  if (!swaps_last_two(p) || !swaps_last_two(dot->input(0)) || !swaps_last_two(dot->input(1))) return std::nullopt;
+  if (!swaps_last_two(p) || !swaps_last_two(dot->input(0)) || !swaps_last_two(dot->input(1)))
+    return std::nullopt;
   return t.graph.make(Op::dot_general, {m[1], m[0]}, dot->attrs, dot->dtype);
 }
 

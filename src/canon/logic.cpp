@@ -5,7 +5,7 @@
 namespace hologram::canon {
 namespace {
 
-using namespace pattern;  // NOLINT(google-build-using-namespace): the vocabulary of the tables below
+using namespace pattern;  // NOLINT(google-build-using-namespace): words of the tables
 
 Result select_to_cast(Terms& t, const Match& m) {
   return m.root->dtype == DType::b8 ? m[0] : t.graph.cast(m[0], m.root->dtype);
@@ -75,7 +75,8 @@ std::vector<Rule> comparisons() {
       {"ne_neg", ne(neg(x), c), ne(x, neg(c))},
       {"lt_unsigned_zero", lt(x, num(0)), num(0), x_unsigned},
       {"le_unsigned_zero", le(num(0), x), num(1), x_unsigned},
-      {"cast_neg_to_truth", cast(neg(x)), +[](Terms& t, const Match& m) -> Result {
+      {"cast_neg_to_truth", cast(neg(x)),
+       +[](Terms& t, const Match& m) -> Result {
          return m.root->dtype == DType::b8 ? Result(t.graph.cast(m[0], DType::b8)) : std::nullopt;
        }},
   };

@@ -8,7 +8,7 @@
 namespace hologram::canon {
 namespace {
 
-using namespace pattern;  // NOLINT(google-build-using-namespace): the vocabulary of the tables below
+using namespace pattern;  // NOLINT(google-build-using-namespace): words of the tables
 
 Result merge_reshapes(Terms& t, const Match& m) { return t.graph.reshape(m[0], m.root->shape); }
 Result merge_expands(Terms& t, const Match& m) { return t.graph.expand(m[0], m.root->shape); }
@@ -34,7 +34,8 @@ Result merge_pads(Terms& t, const Match& m) {
   Shape low = m.root->attrs.exprs;
   for (size_t i = 0; i < low.size(); ++i) {
     const Expr& l = inner->attrs.exprs[i];
-    if (!provably_nonnegative(l) || !provably_nonnegative(inner->shape[i] - l - m[0]->shape[i])) return std::nullopt;
+    if (!provably_nonnegative(l) || !provably_nonnegative(inner->shape[i] - l - m[0]->shape[i]))
+      return std::nullopt;
     low[i] += l;
   }
   return t.graph.pad(m[0], std::move(low), m.root->shape, inner->attrs.bits);
@@ -52,7 +53,8 @@ Result permute_ones(Terms& t, const Match& m) {
   return t.graph.reshape(m.root->input(), m.root->shape);
 }
 
-// Renaming axes below an expand: reshape(expand(x)) = expand(reshape(x)) if only dimensions of 1 come or go.
+// Renaming axes below an expand: reshape(expand(x)) = expand(reshape(x)) if only dimensions of 1
+// come or go.
 Result reshape_expand(Terms& t, const Match& m) {
   Value e = m.root->input();
   if (!same_but_for_ones(e->shape, m.root->shape)) return std::nullopt;
@@ -71,7 +73,8 @@ Result reshape_permute(Terms& t, const Match& m) {
   Value p = m.root->input();
   if (!same_but_for_ones(p->shape, m.root->shape)) return std::nullopt;
   std::vector<size_t> from = wide_axes(p->shape), to = wide_axes(m.root->shape);
-  // New axis of each wide axis of the result, in the order in which x has them; ones stay at the end.
+  // New axis of each wide axis of the result, in the order in which x has them; ones stay at the
+  // end.
   std::vector<std::pair<int64_t, size_t>> order;
   for (size_t i = 0; i < from.size(); ++i) order.emplace_back(p->attrs.ints[from[i]], to[i]);
   std::sort(order.begin(), order.end());

@@ -16,7 +16,8 @@ inline std::vector<size_t> wide_axes(const Shape& s) {
   return out;
 }
 
-/// True if the shapes differ only in where dimensions of 1 stand, so that a reshape between them renames axes.
+/// True if the shapes differ only in where dimensions of 1 stand, so that a reshape between them
+/// renames axes.
 inline bool same_but_for_ones(const Shape& a, const Shape& b) {
   std::vector<size_t> x = wide_axes(a), y = wide_axes(b);
   if (x.size() != y.size()) return false;

@@ -39,7 +39,8 @@ Result reduce_ones(Terms& t, const Match& m) {
   return from_identity(t, r->op, t.graph.reshape(x, r->shape));
 }
 
-// What is repeated along kept axes is reduced once; extrema need a repeated axis once, integer sums a factor.
+// What is repeated along kept axes is reduced once; extrema need a repeated axis once, integer sums
+// a factor.
 Result reduce_expand(Terms& t, const Match& m) {
   Value r = m.root, e = r->input(), x = m[0];
   int64_t times = 1;
@@ -56,7 +57,8 @@ Result reduce_expand(Terms& t, const Match& m) {
   Value once = t.graph.make(r->op, {x}, {.ints = r->attrs.ints});
   if (times == 1) return t.graph.expand(once, r->shape);
   Value all = t.graph.expand(t.graph.reshape(x, once->shape), r->shape);
-  uint64_t factor = ir::eval_scalar(Op::cast, DType::i64, std::array{static_cast<uint64_t>(times)}, r->dtype);
+  uint64_t factor =
+      ir::eval_scalar(Op::cast, DType::i64, std::array{static_cast<uint64_t>(times)}, r->dtype);
   return t.graph.binary(Op::mul, all, t.graph.constant(r->dtype, factor, r->shape));
 }
 
@@ -111,12 +113,15 @@ Result reduce_constant(Terms& t, const Match& m) {
   if (!provably_nonnegative(count - Expr(1))) return std::nullopt;
   if (is_extremum(r->op)) return t.graph.constant(type, bits, r->shape);
   double value = ir::as_double(type, bits);
-  if (r->op == Op::reduce_prod) return value == 1 ? Result(t.graph.constant(type, bits, r->shape)) : std::nullopt;
+  if (r->op == Op::reduce_prod)
+    return value == 1 ? Result(t.graph.constant(type, bits, r->shape)) : std::nullopt;
   if (r->op != Op::reduce_sum) return std::nullopt;
   if (value == 0) return t.graph.number(type, 0.0, r->shape);
   if (!is_int(type) || !count.is_const()) return std::nullopt;
-  uint64_t n = ir::eval_scalar(Op::cast, DType::i64, std::array{static_cast<uint64_t>(count.constant_value())}, type);
-  return t.graph.constant(type, ir::eval_scalar(Op::mul, type, std::array{bits, n}, type), r->shape);
+  uint64_t n = ir::eval_scalar(Op::cast, DType::i64,
+                               std::array{static_cast<uint64_t>(count.constant_value())}, type);
+  return t.graph.constant(type, ir::eval_scalar(Op::mul, type, std::array{bits, n}, type),
+                          r->shape);
 }
 
 // A scan along one element.
@@ -144,7 +149,8 @@ std::vector<Rule> reduce_rules() {
     if (kind == OpKind::reduce_index) continue;
     rules.emplace_back("reduce_constant", Pattern::node(op, {c}), reduce_constant);
     rules.emplace_back("reduce_reduce", Pattern::node(op, {Pattern::node(op, {x})}), merge_reduces);
-    if (is_extremum(op)) rules.emplace_back("reduce_neg", Pattern::node(op, {pattern::neg(x)}), extremum_neg);
+    if (is_extremum(op))
+      rules.emplace_back("reduce_neg", Pattern::node(op, {pattern::neg(x)}), extremum_neg);
   }
   return rules;
 }

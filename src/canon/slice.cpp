@@ -5,7 +5,7 @@
 namespace hologram::canon {
 namespace {
 
-using namespace pattern;  // NOLINT(google-build-using-namespace): the vocabulary of the tables below
+using namespace pattern;  // NOLINT(google-build-using-namespace): words of the tables
 
 Result merge_slices(Terms& t, const Match& m) {
   const Attrs &outer = m.root->attrs, &inner = m.root->input()->attrs;
@@ -29,7 +29,8 @@ Result slice_expand(Terms& t, const Match& m) {
     sizes[i] = Expr(1);
     steps[i] = 1;
   }
-  return t.graph.expand(t.graph.slice(a, std::move(starts), std::move(sizes), std::move(steps)), s->shape);
+  return t.graph.expand(t.graph.slice(a, std::move(starts), std::move(sizes), std::move(steps)),
+                        s->shape);
 }
 
 Result slice_permute(Terms& t, const Match& m) {
@@ -99,7 +100,8 @@ Result slice_pad(Terms& t, const Match& m) {
     if (!provably_nonnegative(s->shape[i] - Expr(1))) return std::nullopt;
     auto [first, last] = range(s, i);
     starts[i] = first - p->attrs.exprs[i];
-    if (!provably_nonnegative(starts[i]) || !provably_less(last - p->attrs.exprs[i], m[0]->shape[i]))
+    if (!provably_nonnegative(starts[i]) ||
+        !provably_less(last - p->attrs.exprs[i], m[0]->shape[i]))
       return std::nullopt;
   }
   return t.graph.slice(m[0], std::move(starts), s->shape, s->attrs.ints);
@@ -111,7 +113,8 @@ Result pad_to_slice(Terms& t, const Match& m) {
   Shape starts;
   for (size_t i = 0; i < p->shape.size(); ++i) {
     starts.push_back(-p->attrs.exprs[i]);
-    if (!provably_nonnegative(starts[i]) || !provably_nonnegative(m[0]->shape[i] - starts[i] - p->shape[i]))
+    if (!provably_nonnegative(starts[i]) ||
+        !provably_nonnegative(m[0]->shape[i] - starts[i] - p->shape[i]))
       return std::nullopt;
   }
   return t.graph.slice(m[0], std::move(starts), p->shape, {});

@@ -16,10 +16,11 @@ struct Weight {
   uint64_t factor, offset;
 };
 
-// The weights decide which way rules may point: of two operations of one factor the one with the larger offset moves
-// outwards, and lighter factors move out of heavier ones. So negation ends up outermost, then expand, permute, flip and
-// reshape, then element-wise work, then reductions; slices move inwards. Cheaper arithmetic replaces dearer one, and
-// functions replace compositions. A reduction is the heavier the more axes it has.
+// The weights decide which way rules may point: of two operations of one factor the one with the
+// larger offset moves outwards, and lighter factors move out of heavier ones. So negation ends up
+// outermost, then expand, permute, flip and reshape, then element-wise work, then reductions;
+// slices move inwards. Cheaper arithmetic replaces dearer one, and functions replace compositions.
+// A reduction is the heavier the more axes it has.
 Weight weight_of(Op op) {
   switch (op) {
     case Op::neg:
@@ -83,8 +84,8 @@ bool Terms::is(Value v, const Number& n) {
   if (!n.loose || !is_float(v->dtype)) return false;
   uint64_t apart = std::max(bits, wanted) - std::min(bits, wanted);
   // Eight units of the last place, or of float32's in a double that was computed in float32.
-  return apart <= 8 || (v->dtype == DType::f64 &&
-                        std::abs(ir::as_double(v->dtype, bits) - n.value) <= 1e-7 * std::abs(n.value));
+  return apart <= 8 || (v->dtype == DType::f64 && std::abs(ir::as_double(v->dtype, bits) -
+                                                           n.value) <= 1e-7 * std::abs(n.value));
 }
 
 Value Terms::rebuild(Value v, std::vector<Value> operands) {
@@ -92,9 +93,12 @@ Value Terms::rebuild(Value v, std::vector<Value> operands) {
   ir::OpKind kind = ir::info(v->op).kind;
   bool given = kind == ir::OpKind::movement || kind == ir::OpKind::external_result;
   if (given && v->op != Op::concat) shape = v->shape;
-  // The operands may have changed their type (a movement hoisted over a cast); where the op's rule gives it, let it.
-  bool typed = kind == ir::OpKind::cast || kind == ir::OpKind::external_result || v->is(Op::dot_general);
-  return graph.make(v->op, std::move(operands), v->attrs, typed ? std::optional(v->dtype) : std::nullopt, shape);
+  // The operands may have changed their type (a movement hoisted over a cast); where the op's rule
+  // gives it, let it.
+  bool typed =
+      kind == ir::OpKind::cast || kind == ir::OpKind::external_result || v->is(Op::dot_general);
+  return graph.make(v->op, std::move(operands), v->attrs,
+                    typed ? std::optional(v->dtype) : std::nullopt, shape);
 }
 
 uint64_t Terms::weigh(Value v, std::span<const uint64_t> operand_costs) {
@@ -102,7 +106,8 @@ uint64_t Terms::weigh(Value v, std::span<const uint64_t> operand_costs) {
   uint64_t sum = 0;
   for (uint64_t c : operand_costs) sum = std::min(sum + c, limit);
   Weight w = weight_of(v->op);
-  if (ir::info(v->op).kind == ir::OpKind::reduce || ir::info(v->op).kind == ir::OpKind::reduce_index)
+  if (ir::info(v->op).kind == ir::OpKind::reduce ||
+      ir::info(v->op).kind == ir::OpKind::reduce_index)
     for (size_t i = 1; i < std::min<size_t>(v->attrs.ints.size(), 8); ++i) w.factor *= 3;
   return std::min(w.factor * sum + w.offset, limit);
 }

@@ -13,8 +13,9 @@ using ir::Attrs;
 using ir::Op;
 using ir::Value;
 
-/// A splat written in a pattern. It matches the constant of the operand's dtype nearest to `value`; when `loose`, also
-/// neighbours within a few units in the last place (1/sqrt(2) is rounded differently by different front ends).
+/// A splat written in a pattern. It matches the constant of the operand's dtype nearest to `value`;
+/// when `loose`, also neighbours within a few units in the last place (1/sqrt(2) is rounded
+/// differently by different front ends).
 struct Number {
   double value = 0;
   bool loose = false;
@@ -34,7 +35,9 @@ struct Terms {
   static bool is_constant(Value v) { return v->is_constant(); }
   static bool is(Value v, const Number& n);
   /// The splat in the dtype and shape of `like`.
-  Value literal(const Number& n, Value like) { return graph.number(like->dtype, n.value, like->shape); }
+  Value literal(const Number& n, Value like) {
+    return graph.number(like->dtype, n.value, like->shape);
+  }
   /// An operation without attributes.
   Value build(Op op, std::vector<Value> operands) { return graph.make(op, std::move(operands)); }
   /// The same operation on other operands.
@@ -53,7 +56,6 @@ enum RuleFlag : uint32_t {
   only_fast = 1,     ///< loses precision that a narrowing cast promises
   changes_order = 2  ///< changes the order of sums: off in reproducible mode
 };
-
 
 /// Conditions on the type of the root, or of x where the root is a truth value.
 inline bool on_ints(const Match& m) { return is_int(m.root->dtype); }
@@ -86,9 +88,9 @@ inline Pattern about(double value) { return Pattern::literal({value, true}); }
 /// Any node of this operation.
 inline Pattern any(Op op) { return Pattern::any_operands(op); }
 
-#define HOLOGRAM_OP(name, kind, arity, attributes, flags, doc)        \
-  template <class... P>                                               \
-  Pattern name(const P&... operands) {                                \
+#define HOLOGRAM_OP(name, kind, arity, attributes, flags, doc)         \
+  template <class... P>                                                \
+  Pattern name(const P&... operands) {                                 \
     return Pattern::node(Op::name, std::vector<Pattern>{operands...}); \
   }
 #include "ir/ops.def"

@@ -18,7 +18,8 @@ class Writer {
   }
   void exprs(const std::vector<Expr>& es) {
     number(es.size());
-    for (const Expr& e : es) e.is_const() ? text(fmt::format_int(e.constant_value()).c_str()) : text(e.str());
+    for (const Expr& e : es)
+      e.is_const() ? text(fmt::format_int(e.constant_value()).c_str()) : text(e.str());
   }
   const std::string& bytes() const { return out_; }
 

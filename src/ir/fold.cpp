@@ -42,7 +42,8 @@ Value fold_constants(Graph& graph, Op op, const std::vector<Value>& inputs, cons
   return error ? nullptr : graph.constant(type.dtype, bits, type.shape);
 }
 
-Value fold_movement(Graph& graph, Op op, const std::vector<Value>& inputs, const Attrs& attrs, const Type& type) {
+Value fold_movement(Graph& graph, Op op, const std::vector<Value>& inputs, const Attrs& attrs,
+                    const Type& type) {
   Value x = inputs[0];
   if (op == Op::concat) {
     if (inputs.size() == 1) return x;
@@ -67,7 +68,9 @@ Value fold_movement(Graph& graph, Op op, const std::vector<Value>& inputs, const
       if (!std::all_of(attrs.ints.begin(), attrs.ints.end(), one)) return nullptr;
       [[fallthrough]];
     default:  // slice and pad
-      return x->shape == type.shape && std::all_of(attrs.exprs.begin(), attrs.exprs.end(), zero) ? x : nullptr;
+      return x->shape == type.shape && std::all_of(attrs.exprs.begin(), attrs.exprs.end(), zero)
+                 ? x
+                 : nullptr;
   }
 }
 
@@ -166,7 +169,8 @@ Value fold(Graph& graph, Op& op, std::vector<Value>& inputs, Attrs& attrs, const
     case OpKind::reduce:
       if (!attrs.ints.empty()) return nullptr;
       if (op != Op::reduce_sum || !is_float(type.dtype)) return inputs[0];
-      return graph.binary(Op::add, inputs[0], graph.constant(type.dtype, 0, type.shape));  // +0 + -0
+      return graph.binary(Op::add, inputs[0],
+                          graph.constant(type.dtype, 0, type.shape));  // +0 + -0
     case OpKind::reduce_index:
       return attrs.ints.empty() ? graph.constant(type.dtype, 0, type.shape) : nullptr;
     default:
@@ -181,10 +185,10 @@ Value fold(Graph& graph, Op& op, std::vector<Value>& inputs, Attrs& attrs, const
   }
   if (inputs.size() != 2) return nullptr;
   if ((row.flags & idempotent) && inputs[0] == inputs[1]) return inputs[0];
-  if ((row.flags & commutative) && comes_first(inputs[1], inputs[0])) std::swap(inputs[0], inputs[1]);
+  if ((row.flags & commutative) && comes_first(inputs[1], inputs[0]))
+    std::swap(inputs[0], inputs[1]);
   auto unit = right_identity(op, type.dtype);
-  if (unit && inputs[1]->is_constant() && inputs[1]->attrs.bits == *unit)
-    return inputs[0];
+  if (unit && inputs[1]->is_constant() && inputs[1]->attrs.bits == *unit) return inputs[0];
   return nullptr;
 }
 

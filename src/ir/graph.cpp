@@ -27,7 +27,8 @@ uint64_t hash_of(const Node& n) {
 }
 
 bool same_fields(const Node& x, const Node& y) {
-  return x.op == y.op && x.dtype == y.dtype && x.inputs == y.inputs && x.shape == y.shape && x.attrs == y.attrs;
+  return x.op == y.op && x.dtype == y.dtype && x.inputs == y.inputs && x.shape == y.shape &&
+         x.attrs == y.attrs;
 }
 
 // 1 + the largest symbol in the expressions, or 0.
@@ -55,7 +56,8 @@ Value Graph::intern(Node node) {
     if (same_fields(*it->second, node)) return it->second;
   node.id = static_cast<uint32_t>(nodes_.size());
   num_symbols = std::max({num_symbols, symbols_in(node.shape), symbols_in(node.attrs.exprs)});
-  if (node.is(Op::parameter)) num_parameters = std::max(num_parameters, static_cast<int>(node.attrs.ints[0]) + 1);
+  if (node.is(Op::parameter))
+    num_parameters = std::max(num_parameters, static_cast<int>(node.attrs.ints[0]) + 1);
   Value v = &nodes_.emplace_back(std::move(node));
   index_.emplace(v->hash, v);
   return v;
@@ -70,7 +72,8 @@ Value Graph::make(Op op, std::vector<Value> inputs, Attrs attrs, std::optional<D
 }
 
 Value Graph::parameter(int index, DType dtype, Shape shape, Shape strides) {
-  return make(Op::parameter, {}, {.ints = {index}, .exprs = std::move(strides)}, dtype, std::move(shape));
+  return make(Op::parameter, {}, {.ints = {index}, .exprs = std::move(strides)}, dtype,
+              std::move(shape));
 }
 
 Value Graph::constant(DType dtype, uint64_t bits, Shape shape) {
@@ -91,33 +94,42 @@ Value Graph::iota(DType dtype, Shape shape, int axis) {
 
 Value Graph::cast(Value x, DType dtype, Op how) { return make(how, {x}, {}, dtype); }
 
-Value Graph::reshape(Value x, Shape shape) { return make(Op::reshape, {x}, {}, {}, std::move(shape)); }
+Value Graph::reshape(Value x, Shape shape) {
+  return make(Op::reshape, {x}, {}, {}, std::move(shape));
+}
 
 Value Graph::permute(Value x, std::vector<int64_t> axes) {
   return make(Op::permute, {x}, {.ints = std::move(axes)});
 }
 
-Value Graph::expand(Value x, Shape shape) { return make(Op::expand, {x}, {}, {}, std::move(shape)); }
-
-Value Graph::slice(Value x, Shape starts, Shape sizes, std::vector<int64_t> steps) {
-  return make(Op::slice, {x}, {.ints = std::move(steps), .exprs = std::move(starts)}, {}, std::move(sizes));
+Value Graph::expand(Value x, Shape shape) {
+  return make(Op::expand, {x}, {}, {}, std::move(shape));
 }
 
-Value Graph::flip(Value x, std::vector<int64_t> axes) { return make(Op::flip, {x}, {.ints = std::move(axes)}); }
+Value Graph::slice(Value x, Shape starts, Shape sizes, std::vector<int64_t> steps) {
+  return make(Op::slice, {x}, {.ints = std::move(steps), .exprs = std::move(starts)}, {},
+              std::move(sizes));
+}
+
+Value Graph::flip(Value x, std::vector<int64_t> axes) {
+  return make(Op::flip, {x}, {.ints = std::move(axes)});
+}
 
 Value Graph::pad(Value x, Shape low, Shape shape, uint64_t value_bits) {
   return make(Op::pad, {x}, {.exprs = std::move(low), .bits = value_bits}, {}, std::move(shape));
 }
 
-Value Graph::concat(std::vector<Value> xs, int axis) { return make(Op::concat, std::move(xs), {.ints = {axis}}); }
+Value Graph::concat(std::vector<Value> xs, int axis) {
+  return make(Op::concat, std::move(xs), {.ints = {axis}});
+}
 
 Value Graph::reduce(Op op, Value x, std::vector<int64_t> axes) {
   return make(op, {x}, {.ints = std::move(axes)});
 }
 
 Value Graph::broadcast(Value x, const Shape& shape) {
-  require(x != nullptr && x->shape.size() <= shape.size(), "broadcast: rank {} does not fit shape {}",
-          x ? x->rank() : 0, str(shape));
+  require(x != nullptr && x->shape.size() <= shape.size(),
+          "broadcast: rank {} does not fit shape {}", x ? x->rank() : 0, str(shape));
   Shape padded(shape.size() - x->shape.size(), Expr(1));
   padded.insert(padded.end(), x->shape.begin(), x->shape.end());
   return expand(reshape(x, std::move(padded)), shape);

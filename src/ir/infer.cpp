@@ -48,15 +48,18 @@ class Rule {
     OpKind kind = info(op_).kind;
     if (kind == OpKind::external || kind == OpKind::external_result) return;
     for (size_t i = 0; i < in_.size(); ++i)
-      need(in_[i]->dtype != DType::host, "operand {} is a value of the host; only host calls take it", i);
+      need(in_[i]->dtype != DType::host,
+           "operand {} is a value of the host; only host calls take it", i);
   }
 
   // Attributes that the op's row does not name must be left alone.
   void unused() const {
     std::string_view names = info(op_).attributes;
     auto has = [&](std::string_view kind) { return names.find(kind) != std::string_view::npos; };
-    need(has("ints:") || attrs_.ints.empty(), "has no integer attributes, got {}", attrs_.ints.size());
-    need(has("exprs:") || attrs_.exprs.empty(), "has no size attributes, got {}", attrs_.exprs.size());
+    need(has("ints:") || attrs_.ints.empty(), "has no integer attributes, got {}",
+         attrs_.ints.size());
+    need(has("exprs:") || attrs_.exprs.empty(), "has no size attributes, got {}",
+         attrs_.exprs.size());
     need(has("bits:") || attrs_.bits == 0, "has no scalar attribute, got {:#x}", attrs_.bits);
     need(has("text:") || attrs_.text.empty(), "has no name, got \"{}\"", attrs_.text);
   }
@@ -65,7 +68,8 @@ class Rule {
     if (e.is_const()) return;
     need(!e.any_atom([](const Atom& a) {
       return a.kind == Atom::Kind::axis || a.kind == Atom::Kind::value;
-    }), "{} {} may contain symbols, not axes or values", what, e.str());
+    }),
+         "{} {} may contain symbols, not axes or values", what, e.str());
   }
 
   void dimensions(const Shape& shape) const {
@@ -82,7 +86,8 @@ class Rule {
   // ints must be one axis of `rank`.
   int axis(int rank) const {
     count("axis", attrs_.ints.size(), 1);
-    need(attrs_.ints[0] >= 0 && attrs_.ints[0] < rank, "axis {} is outside [0, {})", attrs_.ints[0], rank);
+    need(attrs_.ints[0] >= 0 && attrs_.ints[0] < rank, "axis {} is outside [0, {})", attrs_.ints[0],
+         rank);
     return static_cast<int>(attrs_.ints[0]);
   }
 
@@ -112,7 +117,8 @@ class Rule {
 
   void scalar_bits(DType t) const {
     int width = 8 * size_of(t);
-    need(width == 64 || attrs_.bits >> width == 0, "value {:#x} does not fit {}", attrs_.bits, name_of(t));
+    need(width == 64 || attrs_.bits >> width == 0, "value {:#x} does not fit {}", attrs_.bits,
+         name_of(t));
     need(t != DType::b8 || attrs_.bits <= 1, "value {:#x} is not a truth value", attrs_.bits);
   }
 
@@ -120,7 +126,8 @@ class Rule {
     DType t = given_dtype();
     if (op_ == Op::parameter) {
       count("index", attrs_.ints.size(), 1);
-      need(attrs_.ints[0] >= 0 && attrs_.ints[0] < (1 << 24), "index {} is outside [0, 2^24)", attrs_.ints[0]);
+      need(attrs_.ints[0] >= 0 && attrs_.ints[0] < (1 << 24), "index {} is outside [0, 2^24)",
+           attrs_.ints[0]);
       strides(t, given().size());
       return {t, given()};
     }
@@ -138,7 +145,8 @@ class Rule {
   void same(size_t first) const {
     for (size_t i = first + 1; i < in_.size(); ++i) {
       need(in_[i]->dtype == in_[first]->dtype && in_[i]->shape == in_[first]->shape,
-           "operand {} is {}, expected {} like operand {}", i, text(in_[i]), text(in_[first]), first);
+           "operand {} is {}, expected {} like operand {}", i, text(in_[i]), text(in_[first]),
+           first);
     }
   }
 
@@ -150,9 +158,10 @@ class Rule {
   }
 
   Type select() const {
-    need(in_[0]->dtype == DType::b8, "operand 0 is {}, expected a condition of type b8", text(in_[0]));
-    need(in_[0]->shape == in_[1]->shape, "operand 1 is {}, expected the condition's shape {}", text(in_[1]),
-         str(in_[0]->shape));
+    need(in_[0]->dtype == DType::b8, "operand 0 is {}, expected a condition of type b8",
+         text(in_[0]));
+    need(in_[0]->shape == in_[1]->shape, "operand 1 is {}, expected the condition's shape {}",
+         text(in_[1]), str(in_[0]->shape));
     same(1);
     return {in_[1]->dtype, in_[1]->shape};
   }
@@ -191,8 +200,9 @@ class Rule {
 
   Type reshape() const {
     Expr from = numel(in_[0]->shape), to = numel(given());
-    need(!provably_less(from, to) && !provably_less(to, from), "cannot turn {} ({} elements) into {} ({})",
-         text(in_[0]), from.str(), str(given()), to.str());
+    need(!provably_less(from, to) && !provably_less(to, from),
+         "cannot turn {} ({} elements) into {} ({})", text(in_[0]), from.str(), str(given()),
+         to.str());
     return {in_[0]->dtype, given()};
   }
 
@@ -208,7 +218,8 @@ class Rule {
     same_rank();
     for (size_t i = 0; i < given().size(); ++i)
       need(in_[0]->shape[i].is(1) || in_[0]->shape[i] == given()[i],
-           "axis {} of {} cannot become {}; only a dimension of 1 is repeated", i, text(in_[0]), given()[i].str());
+           "axis {} of {} cannot become {}; only a dimension of 1 is repeated", i, text(in_[0]),
+           given()[i].str());
     return {in_[0]->dtype, given()};
   }
 
@@ -226,7 +237,8 @@ class Rule {
       if (!provably_nonnegative(n - Expr(1))) continue;
       Expr last = start + Expr(attrs_.ints[i]) * (n - Expr(1));
       need(!provably_less(start, Expr(0)) && !provably_less(d - Expr(1), last),
-           "elements {} to {} along axis {} of {} are out of bounds", start.str(), last.str(), i, text(in_[0]));
+           "elements {} to {} along axis {} of {} are out of bounds", start.str(), last.str(), i,
+           text(in_[0]));
     }
     return {in_[0]->dtype, given()};
   }
@@ -256,17 +268,18 @@ class Rule {
   Type movement() {
     switch (op_) {
       case Op::reshape:
-            return reshape();
+        return reshape();
       case Op::permute:
         return permute();
       case Op::expand:
-            return expand();
+        return expand();
       case Op::slice:
         return slice();
       case Op::flip:
         axes(in_[0]->rank());
         std::sort(attrs_.ints.begin(), attrs_.ints.end());
-        std::erase_if(attrs_.ints, [&](int64_t a) { return in_[0]->shape[static_cast<size_t>(a)].is(1); });
+        std::erase_if(attrs_.ints,
+                      [&](int64_t a) { return in_[0]->shape[static_cast<size_t>(a)].is(1); });
         return {in_[0]->dtype, in_[0]->shape};
       case Op::pad:
         return pad();
@@ -278,18 +291,19 @@ class Rule {
   void precision() {
     if (attrs_.ints.empty()) attrs_.ints = {0};
     count("precision", attrs_.ints.size(), 1);
-    need(attrs_.ints[0] >= 0 && attrs_.ints[0] <= 2, "precision {} is none of 0, 1, 2", attrs_.ints[0]);
+    need(attrs_.ints[0] >= 0 && attrs_.ints[0] <= 2, "precision {} is none of 0, 1, 2",
+         attrs_.ints[0]);
   }
 
   Type dot() {
     precision();
     const Shape &l = in_[0]->shape, &r = in_[1]->shape;
-    need(l.size() >= 2 && l.size() == r.size(), "operands {} and {} need one rank of at least 2", text(in_[0]),
-         text(in_[1]));
+    need(l.size() >= 2 && l.size() == r.size(), "operands {} and {} need one rank of at least 2",
+         text(in_[0]), text(in_[1]));
     size_t b = l.size() - 2;
     for (size_t i = 0; i < b; ++i)
-      need(l[i] == r[i], "batch axis {} is {} in {} and {} in {}", i, l[i].str(), text(in_[0]), r[i].str(),
-           text(in_[1]));
+      need(l[i] == r[i], "batch axis {} is {} in {} and {} in {}", i, l[i].str(), text(in_[0]),
+           r[i].str(), text(in_[1]));
     need(l[b + 1] == r[b], "inner dimensions of {} and {} differ", text(in_[0]), text(in_[1]));
     Shape out(l.begin(), l.end());
     out[b + 1] = r[b + 1];
@@ -308,20 +322,25 @@ class Rule {
   Type attention() {
     if (attrs_.ints.empty()) attrs_.ints = {0};
     count("causal", attrs_.ints.size(), 1);
-    need(attrs_.ints[0] == 0 || attrs_.ints[0] == 1, "causal {} is neither 0 nor 1", attrs_.ints[0]);
+    need(attrs_.ints[0] == 0 || attrs_.ints[0] == 1, "causal {} is neither 0 nor 1",
+         attrs_.ints[0]);
     need(in_.size() == 3 || in_.size() == 4, "takes 3 or 4 operands, got {}", in_.size());
     const Shape &q = in_[0]->shape, &k = in_[1]->shape, &v = in_[2]->shape;
     need(is_float(in_[0]->dtype), "operand 0 is {}, expected floats", text(in_[0]));
     for (size_t i = 0; i < 3; ++i)
       need(in_[i]->dtype == in_[0]->dtype && in_[i]->shape.size() == q.size() && q.size() >= 3,
-           "operand {} is {}, expected the dtype of {} and one rank of at least 3", i, text(in_[i]), text(in_[0]));
+           "operand {} is {}, expected the dtype of {} and one rank of at least 3", i, text(in_[i]),
+           text(in_[0]));
     size_t b = q.size() - 3;
     for (size_t i = 0; i < b; ++i)
-      need(q[i] == k[i] && q[i] == v[i], "batch axis {} of {}, {} and {} differs", i, text(in_[0]), text(in_[1]),
-           text(in_[2]));
-    need(k[b] == v[b] && k[b + 1] == v[b + 1], "keys {} and values {} differ", text(in_[1]), text(in_[2]));
-    need(q[b + 2] == k[b + 2], "queries {} and keys {} differ in their last axis", text(in_[0]), text(in_[1]));
-    need(q[b].exact_div(k[b]).has_value(), "{} heads are not a multiple of {} key heads", q[b].str(), k[b].str());
+      need(q[i] == k[i] && q[i] == v[i], "batch axis {} of {}, {} and {} differs", i, text(in_[0]),
+           text(in_[1]), text(in_[2]));
+    need(k[b] == v[b] && k[b + 1] == v[b + 1], "keys {} and values {} differ", text(in_[1]),
+         text(in_[2]));
+    need(q[b + 2] == k[b + 2], "queries {} and keys {} differ in their last axis", text(in_[0]),
+         text(in_[1]));
+    need(q[b].exact_div(k[b]).has_value(), "{} heads are not a multiple of {} key heads",
+         q[b].str(), k[b].str());
     Shape out = q;
     out.back() = v.back();
     if (in_.size() == 4) bias(q, k[b + 1]);
@@ -332,8 +351,8 @@ class Rule {
     Shape scores = q;
     scores.back() = keys;
     const Shape& s = in_[3]->shape;
-    need(in_[3]->dtype == DType::b8 || in_[3]->dtype == in_[0]->dtype, "bias {} is neither b8 nor {}",
-         text(in_[3]), name_of(in_[0]->dtype));
+    need(in_[3]->dtype == DType::b8 || in_[3]->dtype == in_[0]->dtype,
+         "bias {} is neither b8 nor {}", text(in_[3]), name_of(in_[0]->dtype));
     bool fits = s.size() <= scores.size();
     for (size_t i = 0; fits && i < s.size(); ++i) {
       const Expr& d = scores[scores.size() - s.size() + i];
@@ -350,7 +369,8 @@ class Rule {
   Shape indexed(size_t a) const {
     Shape out(in_[0]->shape.begin(), in_[0]->shape.begin() + static_cast<ptrdiff_t>(a));
     out.insert(out.end(), in_[1]->shape.begin(), in_[1]->shape.end());
-    out.insert(out.end(), in_[0]->shape.begin() + static_cast<ptrdiff_t>(a) + 1, in_[0]->shape.end());
+    out.insert(out.end(), in_[0]->shape.begin() + static_cast<ptrdiff_t>(a) + 1,
+               in_[0]->shape.end());
     return out;
   }
 
@@ -367,8 +387,8 @@ class Rule {
     need(a >= 0 && a < in_[0]->rank(), "axis {} is outside [0, {})", a, in_[0]->rank());
     need(mode >= 0 && mode <= 4, "mode {} is outside [0, 4]", mode);
     Shape want = indexed(static_cast<size_t>(a));
-    need(in_[2]->dtype == in_[0]->dtype && in_[2]->shape == want, "updates are {}, expected {}{}", text(in_[2]),
-         name_of(in_[0]->dtype), str(want));
+    need(in_[2]->dtype == in_[0]->dtype && in_[2]->shape == want, "updates are {}, expected {}{}",
+         text(in_[2]), name_of(in_[0]->dtype), str(want));
     return {in_[0]->dtype, in_[0]->shape};
   }
 

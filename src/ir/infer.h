@@ -12,9 +12,10 @@ struct Type {
   Shape shape;
 };
 
-/// The result type of a node with these fields, brought into normal form (`attrs`: defaults filled in, axes of
-/// reductions and flips sorted, steps and flips along dimensions of 1 left out). Throws Error(invalid_argument) naming the op, the operand and the expectation.
-/// Dimensions must agree structurally; bounds and element counts that depend on symbols are refused only where they are
+/// The result type of a node with these fields, brought into normal form (`attrs`: defaults filled
+/// in, axes of reductions and flips sorted, steps and flips along dimensions of 1 left out). Throws
+/// Error(invalid_argument) naming the op, the operand and the expectation. Dimensions must agree
+/// structurally; bounds and element counts that depend on symbols are refused only where they are
 /// provably wrong.
 Type infer(Op op, const std::vector<Value>& inputs, Attrs& attrs, std::optional<DType> dtype,
            const std::optional<Shape>& shape);

@@ -127,7 +127,8 @@ uint64_t eval_float(Op op, DType t, std::span<const uint64_t> args) {
 // --- integers and truth values
 
 int64_t shift_left(int64_t x, uint64_t by, int width) {
-  return by < static_cast<uint64_t>(width) ? static_cast<int64_t>(static_cast<uint64_t>(x) << by) : 0;
+  return by < static_cast<uint64_t>(width) ? static_cast<int64_t>(static_cast<uint64_t>(x) << by)
+                                           : 0;
 }
 
 // x is sign- or zero-extended to 64 bits as its type says.
@@ -232,8 +233,7 @@ int64_t truncate_x86(double x, int bits) {
 // What compilers emit for double → u64 on x86: two signed conversions around 2^63.
 uint64_t truncate_x86_u64(double x) {
   constexpr double half = 9223372036854775808.0;
-  if (x >= half)
-    return static_cast<uint64_t>(truncate_x86(x - half, 64)) ^ (uint64_t{1} << 63);
+  if (x >= half) return static_cast<uint64_t>(truncate_x86(x - half, 64)) ^ (uint64_t{1} << 63);
   return static_cast<uint64_t>(truncate_x86(x, 64));
 }
 
@@ -256,8 +256,7 @@ uint64_t convert(Op how, DType from, DType to, uint64_t bits) {
   int64_t x = as_integer(from, bits);
   if (is_int(to)) return static_cast<uint64_t>(x) & mask_of(to);
   bool big = from == DType::u64;
-  if (to == DType::f64)
-    return store(to, big ? static_cast<double>(bits) : static_cast<double>(x));
+  if (to == DType::f64) return store(to, big ? static_cast<double>(bits) : static_cast<double>(x));
   return store(to, big ? static_cast<float>(bits) : static_cast<float>(x));
 }
 
@@ -314,7 +313,7 @@ uint16_t f32_to_f16(float x) {
   uint32_t u = std::bit_cast<uint32_t>(x), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
   if (a > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((a >> 13) & 0x1ffu));
   if (a >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to 65536 or more
-  if (a >= 0x38800000u) {                                             // normal: at least 2^-14
+  if (a >= 0x38800000u) {                                              // normal: at least 2^-14
     uint32_t rounded = a + 0xfffu + ((a >> 13) & 1u);
     return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
   }
@@ -329,7 +328,8 @@ float bf16_to_f32(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t
 float f16_to_f32(uint16_t x) {
   uint32_t sign = (x & 0x8000u) << 16, exponent = (x >> 10) & 0x1fu, mantissa = x & 0x3ffu;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
   float tiny = static_cast<float>(mantissa) * 0x1p-24f;
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(tiny));
 }

@@ -43,10 +43,12 @@ DType dtype_of_bits(Op op, DType result) { return op == Op::attention ? DType::f
 
 std::string scalar_text(DType t, uint64_t bits) {
   std::string hex = fmt::format("{:#x}", bits);
-  if (!is_float(t)) return t == DType::u64 ? fmt::format("{}", bits) : fmt::format("{}", as_integer(t, bits));
+  if (!is_float(t))
+    return t == DType::u64 ? fmt::format("{}", bits) : fmt::format("{}", as_integer(t, bits));
   double x = as_double(t, bits);
   if (!std::isfinite(x)) return hex;
-  std::string shortest = t == DType::f64 ? fmt::format("{}", x) : fmt::format("{}", static_cast<float>(x));
+  std::string shortest =
+      t == DType::f64 ? fmt::format("{}", x) : fmt::format("{}", static_cast<float>(x));
   double back = 0;
   std::from_chars(shortest.data(), shortest.data() + shortest.size(), back);
   return bits_of(t, back) == bits ? shortest : hex;
@@ -74,13 +76,16 @@ std::string ints_text(const Attribute& a, const std::vector<int64_t>& ints) {
 }
 
 std::string node_text(const Node& n) {
-  std::string out = fmt::format("%{}: {}{} = {}", n.id, name_of(n.dtype), str(n.shape), name_of(n.op));
-  for (size_t i = 0; i < n.inputs.size(); ++i) out += fmt::format("{} %{}", i ? "," : "", n.inputs[i]->id);
+  std::string out =
+      fmt::format("%{}: {}{} = {}", n.id, name_of(n.dtype), str(n.shape), name_of(n.op));
+  for (size_t i = 0; i < n.inputs.size(); ++i)
+    out += fmt::format("{} %{}", i ? "," : "", n.inputs[i]->id);
   for (const Attribute& a : attributes_of(n.op)) {
     if (a.kind == "ints") out += ints_text(a, n.attrs.ints);
     if (a.kind == "exprs") out += fmt::format(" {}={}", a.names, str(n.attrs.exprs));
     if (a.kind == "bits")
-      out += fmt::format(" {}={}", a.names, scalar_text(dtype_of_bits(n.op, n.dtype), n.attrs.bits));
+      out +=
+          fmt::format(" {}={}", a.names, scalar_text(dtype_of_bits(n.op, n.dtype), n.attrs.bits));
     if (a.kind == "text") out += fmt::format(" {}={}", a.names, quoted(n.attrs.text));
   }
   return out + "\n";
@@ -89,7 +94,8 @@ std::string node_text(const Node& n) {
 std::string output_text(const Output& o) {
   std::string out = fmt::format("return %{}", o.value->id);
   if (o.parameter >= 0) return out + fmt::format(" parameter={}\n", o.parameter);
-  return out + (o.value->dtype == DType::host ? "\n" : fmt::format(" strides={}\n", str(o.strides)));
+  return out +
+         (o.value->dtype == DType::host ? "\n" : fmt::format(" strides={}\n", str(o.strides)));
 }
 
 // --- parsing
@@ -111,7 +117,8 @@ class Parser {
       else
         statement();
       spaces();
-      if (at_ < text_.size() && text_[at_] != '\n' && text_[at_] != '#') error("the end of the line");
+      if (at_ < text_.size() && text_[at_] != '\n' && text_[at_] != '#')
+        error("the end of the line");
     }
   }
 
@@ -139,7 +146,8 @@ class Parser {
   }
 
   void spaces() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r'))
+      ++at_;
   }
   // Spaces, line ends and comments.
   void blank() {
@@ -223,7 +231,8 @@ class Parser {
     size_t where = at_;
     if (take("0x")) {
       uint64_t bits = 0;
-      auto [end, status] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), bits, 16);
+      auto [end, status] =
+          std::from_chars(text_.data() + at_, text_.data() + text_.size(), bits, 16);
       if (status != std::errc{}) error("a hexadecimal number of at most 64 bits");
       at_ = static_cast<size_t>(end - text_.data());
       return bits;
@@ -231,7 +240,8 @@ class Parser {
     if (t == DType::u64) return number<uint64_t>("a number");
     if (is_float(t)) return bits_of(t, number<double>("a number"));
     int64_t n = number<int64_t>("a number");
-    if (as_integer(t, bits_of_integer(t, n)) != n) error_at(where, fmt::format("{} does not fit {}", n, name_of(t)));
+    if (as_integer(t, bits_of_integer(t, n)) != n)
+      error_at(where, fmt::format("{} does not fit {}", n, name_of(t)));
     return bits_of_integer(t, n);
   }
 
@@ -247,7 +257,8 @@ class Parser {
       unsigned value = 0;
       const char* digits = text_.data() + at_ + 2;
       bool fits = at_ + 4 <= text_.size() && text_[at_ + 1] == 'x';
-      if (!fits || std::from_chars(digits, digits + 2, value, 16).ptr != digits + 2) error("\\x and two digits");
+      if (!fits || std::from_chars(digits, digits + 2, value, 16).ptr != digits + 2)
+        error("\\x and two digits");
       out += static_cast<char>(value);
       at_ += 3;
     }
@@ -314,7 +325,8 @@ class Parser {
       do inputs.push_back(operand());
       while (take(","));
     }
-    if (type == DType::host && *op != Op::parameter && *op != Op::host_call && *op != Op::host_result)
+    if (type == DType::host && *op != Op::parameter && *op != Op::host_call &&
+        *op != Op::host_result)
       error_at(where, fmt::format("{} does not make values of the host", name_of(*op)));
     Attrs attrs = attributes(*op, type);
     values_[id] = located(where, [&] {

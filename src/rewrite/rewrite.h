@@ -1,16 +1,19 @@
 // rewrite/rewrite.h: a term rewriting engine: rules as data, applied to a fixed point.
 //
-// A Language L says what terms are. Terms are immutable and equal terms compare equal (hash-consing). It provides
-//   types     Term (cheap to copy, hashable), Head (what kind of node), Literal (a leaf written in a pattern)
-//   looking   Head head(Term), std::span<const Term> operands(Term), bool commutative(Head), bool is_constant(Term),
+// A Language L says what terms are. Terms are immutable and equal terms compare equal
+// (hash-consing). It provides
+//   types     Term (cheap to copy, hashable), Head (what kind of node), Literal (a leaf written in
+//   a pattern) looking   Head head(Term), std::span<const Term> operands(Term), bool
+//   commutative(Head), bool is_constant(Term),
 //             bool is(Term, const Literal&)
 //   building  Term build(Head, std::vector<Term>), Term rebuild(Term, std::vector<Term> operands),
 //             Term literal(const Literal&, Term like)
-//   cost      uint64_t weigh(Term, std::span<const uint64_t> operand_costs), monotone in the operands' costs
+//   cost      uint64_t weigh(Term, std::span<const uint64_t> operand_costs), monotone in the
+//   operands' costs
 //
-// Termination: a rule must lower the cost of the term above the pattern's variables, whatever the variables cost; a
-// replacement that does not is refused and counted. Idempotence: a rule looks at nothing but the term below its root,
-// so a term in normal form stays in normal form.
+// Termination: a rule must lower the cost of the term above the pattern's variables, whatever the
+// variables cost; a replacement that does not is refused and counted. Idempotence: a rule looks at
+// nothing but the term below its root, so a term in normal form stays in normal form.
 #pragma once
 
 #include <algorithm>
@@ -65,7 +68,8 @@ struct Match {
   const Term& operator[](int id) const { return *bound[static_cast<size_t>(id)]; }
 };
 
-/// pattern + condition + replacement. The replacement is a pattern, or a function where it needs attributes.
+/// pattern + condition + replacement. The replacement is a pattern, or a function where it needs
+/// attributes.
 template <class L>
 struct Rule {
   using Term = typename L::Term;
@@ -76,16 +80,19 @@ struct Rule {
   std::optional<Term> (*apply)(L&, const Match<L>&) = nullptr;
   uint32_t flags = 0;  ///< for the owner of the rules: when they are in force
 
-  Rule(std::string_view n, Pattern<L> f, Pattern<L> t, bool (*w)(const Match<L>&) = nullptr, uint32_t fl = 0)
+  Rule(std::string_view n, Pattern<L> f, Pattern<L> t, bool (*w)(const Match<L>&) = nullptr,
+       uint32_t fl = 0)
       : name(n), from(std::move(f)), to(std::move(t)), when(w), flags(fl) {}
-  Rule(std::string_view n, Pattern<L> f, std::optional<Term> (*a)(L&, const Match<L>&), uint32_t fl = 0)
+  Rule(std::string_view n, Pattern<L> f, std::optional<Term> (*a)(L&, const Match<L>&),
+       uint32_t fl = 0)
       : name(n), from(std::move(f)), apply(a), flags(fl) {}
 };
 
 /// How often rules fired, by name.
 using Counts = std::map<std::string, int, std::less<>>;
 
-/// Applies rules to terms of one language. Keeps what it has learnt, so one Rewriter serves a whole graph.
+/// Applies rules to terms of one language. Keeps what it has learnt, so one Rewriter serves a whole
+/// graph.
 template <class L>
 class Rewriter {
  public:
@@ -155,7 +162,8 @@ class Rewriter {
       Goal goal{&r->from, t, nullptr};
       if (!solve(&goal, m)) continue;
       if (r->when && !r->when(m)) continue;
-      std::optional<Term> result = r->apply ? r->apply(lang_, m) : std::optional<Term>(build(*r->to, m, t));
+      std::optional<Term> result =
+          r->apply ? r->apply(lang_, m) : std::optional<Term>(build(*r->to, m, t));
       if (!result || *result == t) continue;
       if (!cheaper(*r, m, *result)) {
         ++refused_[std::string(r->name)];
@@ -259,20 +267,22 @@ class Rewriter {
   bool covered(const Term& t, const std::vector<Term>& boundary, int depth) {
     std::span<const Term> operands = lang_.operands(t);
     return !operands.empty() && std::all_of(operands.begin(), operands.end(), [&](const Term& x) {
-      return lang_.is_constant(x) || std::find(boundary.begin(), boundary.end(), x) != boundary.end() ||
+      return lang_.is_constant(x) ||
+             std::find(boundary.begin(), boundary.end(), x) != boundary.end() ||
              (depth > 1 && covered(x, boundary, depth - 1));
     });
   }
 
-  // Compares costs with every variable at least_cost, and with each in turn at 1000: weights are linear with small coefficients,
-  // so that shows the order for all larger costs too.
+  // Compares costs with every variable at least_cost, and with each in turn at 1000: weights are
+  // linear with small coefficients, so that shows the order for all larger costs too.
   bool cheaper(const Rule<L>& rule, const Match<L>& m, Term result) {
     std::vector<Term> boundary;
     for (const auto& b : m.bound)
       if (b) boundary.push_back(*b);
     boundary_below(rule.from, m.root, boundary);
     std::erase_if(boundary, [&](const Term& b) { return b == m.root || lang_.is_constant(b); });
-    // A variable may stand for a node of the pattern itself; it then costs what its own variables make it cost.
+    // A variable may stand for a node of the pattern itself; it then costs what its own variables
+    // make it cost.
     std::vector<Term> all = boundary;
     std::erase_if(boundary, [&](const Term& b) { return covered(b, all, 3); });
     for (size_t high = 0; high <= boundary.size(); ++high) {
@@ -280,7 +290,8 @@ class Rewriter {
       for (const Term& b : boundary) old_costs.insert_or_assign(b, least_cost);
       if (high < boundary.size()) old_costs.insert_or_assign(boundary[high], 1000);
       uint64_t old_cost = cost(m.root, old_costs);
-      // Folding may leave an operand of a variable's term (neg of neg(x)): it costs less than the term.
+      // Folding may leave an operand of a variable's term (neg of neg(x)): it costs less than the
+      // term.
       Costs new_costs = old_costs;
       for (const Term& b : boundary)
         for (const Term& x : lang_.operands(b))

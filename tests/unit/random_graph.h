@@ -9,7 +9,8 @@
 
 namespace hologram::test {
 
-/// Builds a graph of exact operations and evaluates each node as it was asked for, before anything is folded.
+/// Builds a graph of exact operations and evaluates each node as it was asked for, before anything
+/// is folded.
 class RandomGraph {
  public:
   explicit RandomGraph(uint64_t seed, int nodes = 30);
@@ -35,8 +36,8 @@ class RandomGraph {
   Shape shape();
   int64_t number(const Expr& e) { return e.eval(symbols); }
 
-  void add(ir::Op op, const std::vector<Item>& inputs, ir::Attrs attrs = {}, std::optional<DType> dtype = {},
-           std::optional<Shape> shape = {});
+  void add(ir::Op op, const std::vector<Item>& inputs, ir::Attrs attrs = {},
+           std::optional<DType> dtype = {}, std::optional<Shape> shape = {});
   void add_parameter(DType t, Shape s);
   void add_constant(DType t, Shape s);
   Item like(const Item& x);

@@ -46,34 +46,62 @@ double normal_cdf_twice(double x) { return 1 + std::erf(x / std::sqrt(2.0)); }
 
 double function(Op op, double x, double y) {
   switch (op) {
-    case Op::rsqrt: return 1 / std::sqrt(x);
-    case Op::cbrt: return std::cbrt(x);
-    case Op::exp: return std::exp(x);
-    case Op::exp2: return std::exp2(x);
-    case Op::expm1: return std::expm1(x);
-    case Op::log: return std::log(x);
-    case Op::log2: return std::log2(x);
-    case Op::log10: return std::log10(x);
-    case Op::log1p: return std::log1p(x);
-    case Op::sin: return std::sin(x);
-    case Op::cos: return std::cos(x);
-    case Op::tan: return std::tan(x);
-    case Op::asin: return std::asin(x);
-    case Op::acos: return std::acos(x);
-    case Op::atan: return std::atan(x);
-    case Op::sinh: return std::sinh(x);
-    case Op::cosh: return std::cosh(x);
-    case Op::tanh: return std::tanh(x);
-    case Op::asinh: return std::asinh(x);
-    case Op::acosh: return std::acosh(x);
-    case Op::atanh: return std::atanh(x);
-    case Op::sigmoid: return 1 / (1 + std::exp(-x));
-    case Op::erf: return std::erf(x);
-    case Op::erfc: return std::erfc(x);
-    case Op::gelu: return x * normal_cdf_twice(x) / 2;
-    case Op::lgamma: return std::lgamma(x);
-    case Op::pow: return std::pow(x, y);
-    case Op::atan2: return std::atan2(x, y);
+    case Op::rsqrt:
+      return 1 / std::sqrt(x);
+    case Op::cbrt:
+      return std::cbrt(x);
+    case Op::exp:
+      return std::exp(x);
+    case Op::exp2:
+      return std::exp2(x);
+    case Op::expm1:
+      return std::expm1(x);
+    case Op::log:
+      return std::log(x);
+    case Op::log2:
+      return std::log2(x);
+    case Op::log10:
+      return std::log10(x);
+    case Op::log1p:
+      return std::log1p(x);
+    case Op::sin:
+      return std::sin(x);
+    case Op::cos:
+      return std::cos(x);
+    case Op::tan:
+      return std::tan(x);
+    case Op::asin:
+      return std::asin(x);
+    case Op::acos:
+      return std::acos(x);
+    case Op::atan:
+      return std::atan(x);
+    case Op::sinh:
+      return std::sinh(x);
+    case Op::cosh:
+      return std::cosh(x);
+    case Op::tanh:
+      return std::tanh(x);
+    case Op::asinh:
+      return std::asinh(x);
+    case Op::acosh:
+      return std::acosh(x);
+    case Op::atanh:
+      return std::atanh(x);
+    case Op::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Op::erf:
+      return std::erf(x);
+    case Op::erfc:
+      return std::erfc(x);
+    case Op::gelu:
+      return x * normal_cdf_twice(x) / 2;
+    case Op::lgamma:
+      return std::lgamma(x);
+    case Op::pow:
+      return std::pow(x, y);
+    case Op::atan2:
+      return std::atan2(x, y);
     default:
       fail(ErrorCode::internal, "reference: {} is not evaluated", name_of(op));
   }
@@ -86,7 +114,8 @@ uint64_t one_nan(DType t, uint64_t bits) {
 }
 
 uint64_t scalar(Op op, DType type, DType result, std::span<const uint64_t> args) {
-  if (ir::info(op).flags & ir::exact) return one_nan(result, ir::eval_scalar(op, type, args, result));
+  if (ir::info(op).flags & ir::exact)
+    return one_nan(result, ir::eval_scalar(op, type, args, result));
   double x = ir::as_double(type, args[0]), y = args.size() > 1 ? ir::as_double(type, args[1]) : 0;
   return ir::bits_of(result, function(op, x, y));
 }
@@ -101,7 +130,8 @@ void elementwise(Op op, const std::vector<const Tensor*>& in, Tensor& out) {
 }
 
 // The operand's element that stands at `at` in the result of a movement; nullptr outside (pad).
-const uint64_t* moved(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs, const Tensor& x, const Index& at) {
+const uint64_t* moved(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs, const Tensor& x,
+                      const Index& at) {
   Index from(x.shape.size());
   for (size_t i = 0; i < at.size(); ++i) {
     switch (op) {
@@ -115,7 +145,8 @@ const uint64_t* moved(Op op, const Attrs& attrs, const std::vector<int64_t>& exp
         from[i] = exprs[i] + attrs.ints[i] * at[i];
         break;
       case Op::flip:
-        from[i] = std::find(attrs.ints.begin(), attrs.ints.end(), static_cast<int64_t>(i)) != attrs.ints.end()
+        from[i] = std::find(attrs.ints.begin(), attrs.ints.end(), static_cast<int64_t>(i)) !=
+                          attrs.ints.end()
                       ? x.shape[i] - 1 - at[i]
                       : at[i];
         break;
@@ -127,8 +158,8 @@ const uint64_t* moved(Op op, const Attrs& attrs, const std::vector<int64_t>& exp
   return &x.bits[offset(x.shape, from)];
 }
 
-void movement(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs, const std::vector<const Tensor*>& in,
-              Tensor& out) {
+void movement(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs,
+              const std::vector<const Tensor*>& in, Tensor& out) {
   if (op == Op::reshape) {
     out.bits = in[0]->bits;
     return;
@@ -153,7 +184,7 @@ void movement(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs, cons
 }
 
 uint64_t combine(Op op, DType t, uint64_t a, uint64_t b) {
-  Op f = op == Op::reduce_sum || op == Op::cumsum      ? Op::add
+  Op f = op == Op::reduce_sum || op == Op::cumsum     ? Op::add
          : op == Op::reduce_prod || op == Op::cumprod ? Op::mul
          : op == Op::reduce_max || op == Op::cummax   ? Op::max
                                                       : Op::min;
@@ -176,7 +207,8 @@ void reduce(Op op, const Attrs& attrs, const Tensor& x, Tensor& out) {
   for_each(x.shape, [&](const Index& at) {
     Index to;
     for (size_t i = 0; i < at.size(); ++i)
-      if (std::find(attrs.ints.begin(), attrs.ints.end(), static_cast<int64_t>(i)) == attrs.ints.end())
+      if (std::find(attrs.ints.begin(), attrs.ints.end(), static_cast<int64_t>(i)) ==
+          attrs.ints.end())
         to.push_back(at[i]);
     size_t o = offset(out.shape, to);
     uint64_t v = x.bits[n++];
@@ -196,7 +228,8 @@ void scan(Op op, const Attrs& attrs, const Tensor& x, Tensor& out) {
   for_each(x.shape, [&](const Index& at) {
     Index before = at;
     --before[axis];
-    uint64_t so_far = at[axis] ? out.bits[offset(x.shape, before)] : *ir::reduction_identity(op, x.dtype);
+    uint64_t so_far =
+        at[axis] ? out.bits[offset(x.shape, before)] : *ir::reduction_identity(op, x.dtype);
     size_t o = offset(x.shape, at);
     out.bits[o] = combine(op, x.dtype, so_far, x.bits[o]);
   });
@@ -220,11 +253,14 @@ void product(const Tensor& l, const Tensor& r, Tensor& out) {
   });
 }
 
-// The operand's index for a point of the result of a take; -1 in the axis for an index out of bounds.
+// The operand's index for a point of the result of a take; -1 in the axis for an index out of
+// bounds.
 Index gathered(const Tensor& x, const Tensor& indices, size_t axis, const Index& at) {
   size_t k = indices.shape.size();
-  Index where(at.begin() + static_cast<ptrdiff_t>(axis), at.begin() + static_cast<ptrdiff_t>(axis + k));
-  int64_t i = ir::as_integer(indices.dtype, indices.bits[offset(indices.shape, where)]), n = x.shape[axis];
+  Index where(at.begin() + static_cast<ptrdiff_t>(axis),
+              at.begin() + static_cast<ptrdiff_t>(axis + k));
+  int64_t i = ir::as_integer(indices.dtype, indices.bits[offset(indices.shape, where)]),
+          n = x.shape[axis];
   if (i < 0) i += n;
   Index from(at.begin(), at.begin() + static_cast<ptrdiff_t>(axis));
   from.push_back(i >= 0 && i < n ? i : -1);
@@ -241,7 +277,8 @@ void take(const Attrs& attrs, const Tensor& x, const Tensor& indices, Tensor& ou
 }
 
 void scatter(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& out) {
-  constexpr Op modes[] = {Op::reduce_sum, Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min};
+  constexpr Op modes[] = {Op::reduce_sum, Op::reduce_sum, Op::reduce_prod, Op::reduce_max,
+                          Op::reduce_min};
   out.bits = in[0]->bits;
   size_t axis = static_cast<size_t>(attrs.ints[0]), n = 0;
   for_each(in[2]->shape, [&](const Index& at) {
@@ -256,7 +293,8 @@ void scatter(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& o
 void leaf(Op op, const Attrs& attrs, Tensor& out) {
   size_t n = 0;
   for_each(out.shape, [&](const Index& at) {
-    uint64_t coordinate = op == Op::iota ? static_cast<uint64_t>(at[static_cast<size_t>(attrs.ints[0])]) : 0;
+    uint64_t coordinate =
+        op == Op::iota ? static_cast<uint64_t>(at[static_cast<size_t>(attrs.ints[0])]) : 0;
     out.bits[n++] = op == Op::constant
                         ? one_nan(out.dtype, attrs.bits)
                         : ir::eval_scalar(Op::cast, DType::i64, std::array{coordinate}, out.dtype);
@@ -297,8 +335,8 @@ Tensor filled(DType dtype, std::vector<int64_t> shape, uint64_t bits) {
   return {dtype, std::move(shape), std::vector<uint64_t>(n, bits)};
 }
 
-Tensor evaluate(Op op, const Attrs& attrs, DType dtype, const Shape& shape, const std::vector<const Tensor*>& inputs,
-                std::span<const int64_t> symbols) {
+Tensor evaluate(Op op, const Attrs& attrs, DType dtype, const Shape& shape,
+                const std::vector<const Tensor*>& inputs, std::span<const int64_t> symbols) {
   Index concrete;
   for (const Expr& d : shape) concrete.push_back(d.eval(symbols));
   Tensor out = filled(dtype, std::move(concrete), 0);
@@ -339,8 +377,9 @@ std::vector<Tensor> evaluate(const ir::Graph& graph, const std::map<int, Tensor>
   for (ir::Value v : ir::live_nodes(graph)) {
     std::vector<const Tensor*> inputs;
     for (ir::Value x : v->inputs) inputs.push_back(&values[x->id]);
-    values[v->id] = v->is(Op::parameter) ? parameters.at(static_cast<int>(v->attrs.ints[0]))
-                                         : evaluate(v->op, v->attrs, v->dtype, v->shape, inputs, symbols);
+    values[v->id] = v->is(Op::parameter)
+                        ? parameters.at(static_cast<int>(v->attrs.ints[0]))
+                        : evaluate(v->op, v->attrs, v->dtype, v->shape, inputs, symbols);
   }
   std::vector<Tensor> out;
   for (const ir::Output& o : graph.outputs) out.push_back(values[o.value->id]);

@@ -37,7 +37,9 @@ struct Words {
   static uint64_t weigh(Term t, std::span<const uint64_t> costs) {
     uint64_t sum = 0;
     for (uint64_t c : costs) sum += c;
-    return t->operands.empty() ? (t->head == '1' ? 1 : least_cost) : t->head == '!' ? 2 * sum + 1 : sum + 2;
+    return t->operands.empty() ? (t->head == '1' ? 1 : least_cost)
+           : t->head == '!'    ? 2 * sum + 1
+                               : sum + 2;
   }
 };
 
@@ -59,7 +61,8 @@ class RewriteTest : public testing::Test {
       {"unit", P::node('.', {x, one}), x},
       {"involution", P::node('!', {P::node('!', {x})}), x},
       {"inverse", P::node('.', {x, P::node('!', {x})}), one},
-      {"conjugate", P::node('!', {P::node('.', {x, y})}), P::node('.', {P::node('!', {y}), P::node('!', {x})})},
+      {"conjugate", P::node('!', {P::node('.', {x, y})}),
+       P::node('.', {P::node('!', {y}), P::node('!', {x})})},
       {"absorb", P::node('+', {x, P::node('!', {x})}), one},
       {"grows", P::node('?', {x}), P::node('!', {P::node('!', {P::node('?', {x})})})},
   };
@@ -77,7 +80,8 @@ class RewriteTest : public testing::Test {
 
 TEST_F(RewriteTest, ReachesAFixedPointThroughNewTerms) {
   Rewriter<Words> r(words, all());
-  // !(a . !b) becomes (!!b . !a) and then (b . !a); with an a behind it nothing cancels, with !b in front it does.
+  // !(a . !b) becomes (!!b . !a) and then (b . !a); with an a behind it nothing cancels, with !b in
+  // front it does.
   EXPECT_EQ(text(r.normalize(invert(join(leaf('a'), invert(leaf('b')))))), "(b.!a)");
   EXPECT_EQ(text(r.normalize(join(invert(invert(leaf('a'))), invert(leaf('a'))))), "1");
   EXPECT_EQ(text(r.normalize(join(join(leaf('1'), leaf('a')), leaf('1')))), "a");
@@ -113,9 +117,8 @@ TEST_F(RewriteTest, RefusesARuleThatDoesNotLowerTheCost) {
 TEST_F(RewriteTest, ConditionsAndFunctions) {
   std::vector<R> more = {
       {"only_a", P::node('!', {x}), one, [](const Match<Words>& m) { return m[0]->head == 'a'; }},
-      {"swap", P::node('?', {P::constant(3)}), +[](Words& w, const Match<Words>&) -> std::optional<const Word*> {
-         return w.make('z');
-       }},
+      {"swap", P::node('?', {P::constant(3)}),
+       +[](Words& w, const Match<Words>&) -> std::optional<const Word*> { return w.make('z'); }},
   };
   Rewriter<Words> r(words, {&more[0], &more[1]});
   EXPECT_EQ(text(r.normalize(invert(leaf('a')))), "1");
