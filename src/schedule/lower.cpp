@@ -143,15 +143,14 @@ std::vector<Lowered> Lowering::product() {
   Value dot = c_.anchor, lhs = dot->input(0), rhs = dot->input(1);
   DType in = lhs->dtype;
   DType acc = is_int(dot->dtype) ? dot->dtype : compute_type(in);
-  Expr m = lhs->shape[lhs->shape.size() - 2];
   Shape batch(rhs->shape.begin(), rhs->shape.end() - 2);
 
   int width = options_.panel_width(in), packed = -1;
   auto sources = width > 0 ? static_sources(clustering_, options_, rhs) : std::nullopt;
-  bool small = m.is_const() && m.constant_value() < 8;
-  if (width > 0 && (sources || !small)) {
+  // Only what is packed once is packed ahead: the product packs the panels of other operands as it needs them.
+  if (sources) {
     Lowered pack = pack_rhs(rhs, batch, width, packed);
-    if (sources) pack.cached = storage_.cache(packed, *sources);
+    pack.cached = storage_.cache(packed, *sources);
     out.push_back(std::move(pack));
   }
 
