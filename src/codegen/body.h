@@ -48,6 +48,9 @@ class Scope {
   void set_accumulator(int number, LaneValue value) { accumulators_[number] = value; }
   /// Memory that holds running accumulator `number` (an element or a vector per lane count).
   void set_running(int number, Value* slot, bool varying) { running_[number] = {slot, varying}; }
+  /// Whole vectors stored in order go past the caches: the caller has made sure of their alignment.
+  void set_streaming(bool on) { streaming_ = on; }
+  bool streaming() const { return streaming_; }
   /// Later code of this scope goes to the end of `block`.
   void move_to(llvm::BasicBlock* block) { block_ = block; }
   /// Puts the kernel's builder to the end of this scope's code (before the terminator, if there is one).
@@ -86,7 +89,7 @@ class Scope {
   Kernel& kernel_;
   Scope* parent_ = nullptr;
   int depth_ = 0;
-  bool conditional_ = false;
+  bool conditional_ = false, streaming_ = false;
   llvm::BasicBlock* block_;
   int lane_axis_ = -1;
   int lanes_ = 1;

@@ -26,6 +26,7 @@ Scope::Scope(Scope& parent, bool conditional)
       parent_(&parent),
       depth_(parent.depth_ + 1),
       conditional_(conditional),
+      streaming_(parent.streaming_),
       block_(parent.kernel_.ir.GetInsertBlock()),
       lane_axis_(parent.lane_axis_),
       lanes_(parent.lanes_),

@@ -2,10 +2,12 @@
 #include "codegen/loop.h"
 
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "codegen/memory.h"
 #include "codegen/nest.h"
 #include "codegen/reduce.h"
 
@@ -30,6 +32,7 @@ class LoopEmitter {
     bool scratch = std::any_of(k.program.buffers.begin(), k.program.buffers.end(),
                                [](const atlas::Buffer& b) { return b.access == atlas::Access::scratch; });
     if (!points_only_ || scratch) plan_.unroll = 1;
+    if (!points_only_ || plan_.mode != LaneMode::parallel) plan_.may_stream = false;
     int number = 0;
     for (const Stage& s : block_.stages) {
       first_accumulator_.push_back(number);
@@ -39,6 +42,10 @@ class LoopEmitter {
 
   void run() {
     k_.make_scratch(plan_.mode == LaneMode::parallel ? plan_.lanes : 1);
+    if (plan_.may_stream) {
+      Value* bytes = emit_expr(k_.root(), buffer_bytes(k_.program)).v;
+      large_ = ir_.CreateICmpSGT(bytes, k_.i64(stream_bytes));
+    }
     if (plan_.mode == LaneMode::parallel)
       lines();
     else
@@ -122,32 +129,73 @@ class LoopEmitter {
 
   // Points [low, high) of the lane axis, at least one of them.
   void line(Scope& scope, Value* low, Value* high) {
-    lane_loop(scope, rank_ - 1, low, high, plan_.unroll, [&](Scope& s) { stages(s); });
+    std::vector<const atlas::Body*> bodies;
+    for (const Stage& s : block_.stages) bodies.push_back(&s.body);
+    lane_loop(scope, rank_ - 1, low, high, plan_.unroll, bodies, [&](Scope& s) { stages(s); });
   }
 
   /// Runs `fill` for all of [low, high) along `axis`: `unroll` vectors at a time, then single vectors, then the tail.
-  void lane_loop(Scope& outer, int axis, Value* low, Value* high, int unroll, const std::function<void(Scope&)>& fill) {
+  /// `bodies` are what it emits.
+  void lane_loop(Scope& outer, int axis, Value* low, Value* high, int unroll,
+                 const std::vector<const atlas::Body*>& bodies, const std::function<void(Scope&)>& fill) {
     outer.seek();
     Value* at = low;
-    for (int u = unroll; u > 0; u = u > 1 ? 1 : 0) {
-      int step = plan_.lanes * u;
-      Value* whole = ir_.CreateAnd(ir_.CreateSub(high, at), k_.i64(-step));
-      Value* stop = ir_.CreateAdd(at, whole);
-      emit_loop(outer, at, stop, k_.i64(step), false, [&](Scope& round, Value* i) {
-        round.make_certain();
-        for (int c = 0; c < u; ++c) {
-          Scope copy(round, false);
-          copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * plan_.lanes)) : i);
-          copy.set_lanes(axis, plan_.lanes);
-          fill(copy);
-          copy.seek();
-          round.move_to(ir_.GetInsertBlock());
-        }
-      });
-      outer.seek();
-      at = stop;
+    if (plan_.may_stream) {
+      Value* stream = aligned_stores(outer, axis, low, bodies);
+      if (stream) {
+        outer.seek();
+        stream = ir_.CreateAnd(stream, large_);
+        Value* until = ir_.CreateSelect(stream, high, low);
+        at = vectors(outer, axis, at, until, unroll, true, fill);
+        if (k_.target.isa != Isa::neon)
+          emit_if(outer, stream, [&](Scope&) { ir_.CreateIntrinsic(Intrinsic::x86_sse_sfence, {}, {}); });
+        outer.seek();
+      }
     }
+    if (unroll > 1) at = vectors(outer, axis, at, high, unroll, false, fill);
+    at = vectors(outer, axis, at, high, 1, false, fill);
     tail(outer, axis, at, high, fill);
+  }
+
+  /// Whole rounds of `unroll` vectors from `at`; returns where they end.
+  Value* vectors(Scope& outer, int axis, Value* at, Value* high, int unroll, bool streaming,
+                 const std::function<void(Scope&)>& fill) {
+    int step = plan_.lanes * unroll;
+    Value* stop = ir_.CreateAdd(at, ir_.CreateAnd(ir_.CreateSub(high, at), k_.i64(-step)));
+    emit_loop(outer, at, stop, k_.i64(step), false, [&](Scope& round, Value* i) {
+      round.make_certain();
+      round.set_streaming(streaming);
+      for (int c = 0; c < unroll; ++c) {
+        Scope copy(round, false);
+        copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * plan_.lanes)) : i);
+        copy.set_lanes(axis, plan_.lanes);
+        fill(copy);
+        copy.seek();
+        round.move_to(ir_.GetInsertBlock());
+      }
+    });
+    outer.seek();
+    return stop;
+  }
+
+  /// Whether every store of `bodies` writes whole aligned vectors from lane coordinate `low` on (i1); null if some cannot.
+  Value* aligned_stores(Scope& outer, int axis, Value* low, const std::vector<const atlas::Body*>& bodies) {
+    Scope first(outer, false);
+    first.set_axis(axis, low);
+    first.set_lanes(axis, plan_.lanes);
+    Value* low_bits = nullptr;
+    for (const atlas::Body* body : bodies)
+      for (const atlas::Instr& i : body->instrs) {
+        if (i.code != atlas::Code::store) continue;
+        const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(i.buffer)];
+        if (b.access != atlas::Access::write || i.args[1] != atlas::no_value) return nullptr;
+        auto address = vector_address(first, i.buffer, i.expr);
+        if (!address) return nullptr;
+        Value* bits = ir_.CreatePtrToInt(*address, ir_.getInt64Ty());
+        low_bits = low_bits ? ir_.CreateOr(low_bits, bits) : bits;
+      }
+    if (!low_bits) return nullptr;
+    return ir_.CreateICmpEQ(ir_.CreateAnd(low_bits, k_.i64(63)), k_.i64(0));
   }
 
   void tail(Scope& outer, int axis, Value* at, Value* high, const std::function<void(Scope&)>& fill) {
@@ -233,7 +281,7 @@ class LoopEmitter {
           line.seek();
           int work = static_cast<int>(s.body.instrs.size());
           lane_loop(line, axes_ - 1, k_.i64(0), n, work <= 8 ? 4 : work <= 20 ? 2 : 1,
-                    [&](Scope& lane) { emit_body(lane, s.body); });
+                    {&s.body}, [&](Scope& lane) { emit_body(lane, s.body); });
         };
         if (at_least_one(axes_ - 1)) return fill(row);
         emit_if(row, ir_.CreateICmpSGT(n, k_.i64(0)), fill);
@@ -354,6 +402,7 @@ class LoopEmitter {
   LoopPlan plan_;
   int rank_, axes_;
   bool points_only_ = false;
+  Value* large_ = nullptr;  ///< whether the buffers exceed stream_bytes
   std::vector<int> first_accumulator_;
 };
 

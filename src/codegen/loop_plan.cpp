@@ -69,7 +69,31 @@ int64_t body_cost(const atlas::Body& body, int lanes) {
   return ps;
 }
 
+// Beyond this much arithmetic memory is not what limits a kernel, and stores past the caches only hold it up.
+constexpr int max_streamed_work = 24;
+
+// Column reductions take several vectors of adjacent columns at a time, so that each row gives whole cache lines; their
+// partials stay in the nearest cache.
+int column_vectors(const atlas::Program& p, const LoopPlan& plan) {
+  if (plan.mode != LaneMode::parallel) return 1;
+  int64_t bytes = 0;
+  for (const Stage& s : p.loop.stages)
+    for (const atlas::Reduction& r : s.reductions) bytes += int64_t{64} * size_of(r.type) * plan.lanes;
+  int n = 4;
+  while (n > 1 && (n * plan.lanes > 64 || n * bytes > 32 * 1024)) n /= 2;
+  const Expr& extent = p.loop.axes[static_cast<size_t>(p.loop.lane_axis)].extent;
+  while (n > 1 && extent.is_const() && extent.constant_value() < n * plan.lanes) n /= 2;
+  return bytes > 0 ? n : 1;
+}
+
 }  // namespace
+
+Expr buffer_bytes(const atlas::Program& program) {
+  Expr bytes(0);
+  for (const atlas::Buffer& b : program.buffers)
+    if (b.access != atlas::Access::scratch) bytes += b.extent * Expr(size_of(b.dtype));
+  return bytes;
+}
 
 LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   const atlas::LoopBlock& b = program.loop;
@@ -90,6 +114,10 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   if (plan.lanes == 1) plan.mode = LaneMode::scalar;
   plan.masked_tails = target.isa == Isa::avx512;
   int work = arithmetic_count(b);
+  Expr bytes = buffer_bytes(program);
+  plan.may_stream = target.isa != Isa::neon && work <= max_streamed_work &&
+                    (!bytes.is_const() || bytes.constant_value() > stream_bytes);
+  plan.lanes *= column_vectors(program, plan);
   plan.unroll = work <= 8 ? 4 : work <= 24 ? 2 : 1;
   return plan;
 }

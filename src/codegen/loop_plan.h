@@ -17,7 +17,13 @@ struct LoopPlan {
   int lanes = 1;
   int unroll = 1;           ///< vectors per round of loops without reductions
   bool masked_tails = false; ///< else what is left over runs one by one
+  bool may_stream = false;   ///< the kernel's data may be larger than the caches; see stream_bytes
 };
+
+/// Kernels whose buffers hold more bytes than this write past the caches.
+inline constexpr int64_t stream_bytes = int64_t{48} << 20;
+/// Bytes of all buffers.
+Expr buffer_bytes(const atlas::Program& program);
 
 LoopPlan plan_loop(const atlas::Program& program, const Target& target);
 

@@ -117,10 +117,16 @@ Value* Access::load_vector(Value* address, Value* mask) {
 }
 
 void Access::store_vector(Value* address, Value* value, Value* mask) {
-  if (mask)
+  if (mask) {
     ir_.CreateMaskedStore(value, address, align_, mask);
-  else
-    ir_.CreateAlignedStore(value, address, align_);
+    return;
+  }
+  auto* store = ir_.CreateAlignedStore(value, address, align_);
+  uint64_t bytes = static_cast<uint64_t>(lanes_ * size_of(dtype_));
+  if (!scope_.streaming() || bytes < 16) return;
+  store->setAlignment(llvm::Align(bytes));
+  auto* one = llvm::ConstantAsMetadata::get(ir_.getInt32(1));
+  store->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(k_.context, one));
 }
 
 LaneValue Access::load(const Expr& index, LaneValue guard) {
@@ -174,6 +180,15 @@ void Access::store(const Expr& index, LaneValue value, LaneValue guard) {
 }
 
 }  // namespace
+
+std::optional<Value*> vector_address(Scope& scope, int buffer, const Expr& index) {
+  auto parts = index.linear_in_axis(scope.lane_axis());
+  bool values = index.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; });
+  if (values || !parts || !parts->first.is(1)) return std::nullopt;
+  Value* address = IndexEmitter(nullptr, true).address(scope, buffer, index);
+  scope.seek();
+  return address;
+}
 
 LaneValue emit_load(Scope& scope, const atlas::Instr& i, LaneValue guard, const std::vector<LaneValue>& values) {
   return Access(scope, i, values).load(i.expr, guard);

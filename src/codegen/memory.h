@@ -1,6 +1,8 @@
 // codegen/memory.h: loads and stores of bodies.
 #pragma once
 
+#include <optional>
+
 #include "codegen/index.h"
 
 namespace hologram::codegen {
@@ -9,6 +11,9 @@ namespace hologram::codegen {
 LaneValue emit_load(Scope& scope, const atlas::Instr& i, LaneValue guard, const std::vector<LaneValue>& values);
 void emit_store(Scope& scope, const atlas::Instr& i, LaneValue value, LaneValue guard,
                 const std::vector<LaneValue>& values);
+
+/// Address of lane 0 if the lanes of `scope` touch consecutive elements of the buffer.
+std::optional<Value*> vector_address(Scope& scope, int buffer, const Expr& index);
 
 /// Register and memory forms of b8 (all other types are the same).
 Value* from_memory(Kernel& k, DType type, Value* x);

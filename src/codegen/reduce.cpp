@@ -2,6 +2,7 @@
 #include "codegen/reduce.h"
 
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <limits>
 
@@ -141,7 +142,86 @@ class LaneReducer final : public Reducer {
   std::unique_ptr<Counter> counter_;
 };
 
-// The same with one element at a time (of every lane's own row): the partials are an array in memory.
+// Maximum and minimum of floats along the row where the target has AVX-512DQ: its range instruction orders zeros but
+// passes numbers over NaN, so NaN are noted apart. Neither depends on an order.
+class RangeReducer final : public Reducer {
+ public:
+  static bool suits(Kernel& k, const atlas::Reduction& r, const RowShape& shape) {
+    return k.target.isa == Isa::avx512 && shape.along_row && !r.tree && compute_type(r.type) == r.type &&
+           is_float(r.type) && (r.op == Op::reduce_max || r.op == Op::reduce_min) &&
+           shape.lanes * size_of(r.type) == 64;
+  }
+
+  RangeReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
+      : k_(scope.kernel()), r_(r), lanes_(shape.lanes) {
+    type_ = k_.lane_type(r.type, lanes_);
+    identity_ = llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)),
+                                               k_.identity(r.op, r.type));
+    llvm::Type* bits = k_.widen(k_.ir.getInt1Ty(), lanes_);
+    scope.seek();
+    for (int c = 0; c < partials / lanes_; ++c) {
+      best_.push_back(k_.slot(type_, "best"));
+      k_.ir.CreateStore(identity_, best_.back());
+      nan_.push_back(k_.slot(bits, "nan"));
+      k_.ir.CreateStore(llvm::Constant::getNullValue(bits), nan_.back());
+    }
+  }
+
+  void update(Scope&, int copy, LaneValue value, LaneValue, Value*, Value* mask) override {
+    auto& ir = k_.ir;
+    auto c = static_cast<size_t>(copy);
+    Value* x = splat(k_, value, lanes_);
+    if (mask) x = ir.CreateSelect(mask, x, identity_);
+    ir.CreateStore(range(ir.CreateLoad(type_, best_[c]), x), best_[c]);
+    // One comparison serves two vectors of a whole group.
+    if (!mask && copy % 2 == 0) {
+      waiting_ = x;
+      return;
+    }
+    Value* unordered = ir.CreateFCmpUNO(x, mask ? x : waiting_);
+    Value* seen = ir.CreateLoad(unordered->getType(), nan_[c]);
+    ir.CreateStore(ir.CreateOr(seen, unordered), nan_[c]);
+  }
+
+  void advance(Scope&, Value*) override {}
+
+  LaneValue finish(Scope& scope, Value*) override {
+    scope.seek();
+    auto& ir = k_.ir;
+    Value *best = nullptr, *nan = nullptr;
+    for (size_t c = 0; c < best_.size(); ++c) {
+      Value* v = ir.CreateLoad(type_, best_[c]);
+      Value* n = ir.CreateLoad(k_.widen(ir.getInt1Ty(), lanes_), nan_[c]);
+      best = best ? range(best, v) : v;
+      nan = nan ? ir.CreateOr(nan, n) : n;
+    }
+    auto op = [&](Value* x, Value* y) { return combine(k_, r_.op, r_.type, x, y); };
+    Value* result = fold_lanes(k_, best, op);
+    llvm::Constant* no_number = llvm::ConstantFP::getNaN(k_.type_of(r_.type));
+    return {ir.CreateSelect(ir.CreateOrReduce(nan), no_number, result), false};
+  }
+
+ private:
+  Value* range(Value* x, Value* y) {
+    auto& ir = k_.ir;
+    bool single = r_.type == DType::f32;
+    // Immediate: larger or smaller of the two, sign of the result as compared.
+    Value* which = ir.getInt32(r_.op == Op::reduce_max ? 5 : 4);
+    Value* all = ir.getIntN(static_cast<unsigned>(lanes_), single ? 0xffff : 0xff);
+    auto id = single ? Intrinsic::x86_avx512_mask_range_ps_512 : Intrinsic::x86_avx512_mask_range_pd_512;
+    return ir.CreateIntrinsic(id, {}, {x, y, which, llvm::Constant::getNullValue(type_), all, ir.getInt32(4)});
+  }
+
+  Kernel& k_;
+  const atlas::Reduction& r_;
+  int lanes_;
+  llvm::Type* type_;
+  llvm::Constant* identity_;
+  std::vector<Value*> best_, nan_;
+  Value* waiting_ = nullptr;
+};
+
+// Sums and the others with one element at a time (of every lane's own row): the partials are an array in memory.
 class SerialReducer final : public Reducer {
  public:
   SerialReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
@@ -345,6 +425,7 @@ class BestReducer final : public Reducer {
 
 std::unique_ptr<Reducer> Reducer::make(Scope& scope, const atlas::Reduction& r, const RowShape& shape) {
   if (ir::info(r.op).kind == ir::OpKind::reduce_index) return std::make_unique<BestReducer>(scope, r, shape);
+  if (RangeReducer::suits(scope.kernel(), r, shape)) return std::make_unique<RangeReducer>(scope, r, shape);
   if (shape.along_row) return std::make_unique<LaneReducer>(scope, r, shape);
   return std::make_unique<SerialReducer>(scope, r, shape);
 }
