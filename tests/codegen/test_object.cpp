@@ -1,0 +1,114 @@
+// tests/codegen/test_object.cpp: objects, loading, targets and compiling side by side.
+#include <elf.h>
+
+#include <thread>
+
+#include "base/error.h"
+#include "codegen/differential.h"
+
+namespace hologram::test {
+namespace {
+
+atlas::Program scale(DType t, int64_t n) {
+  atlas::Program p;
+  p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  Expr i = add_axes(p.loop, {Expr(n)}, {})[0];
+  p.loop.lane_axis = 0;
+  p.buffers = {{t, Access::read, Expr(n)}, {t, Access::write, Expr(n)}};
+  BodyBuilder b(p.loop.stages[0].body);
+  Val x = b.load(0, t, i);
+  b.store(1, i, b.mul(b.op(ir::Op::exp, x), x));
+  return p;
+}
+
+TEST(Object, HasOneFunctionAndNeedsNothing) {
+  for (codegen::Isa isa : {codegen::Isa::sse42, codegen::Isa::avx2, codegen::Isa::avx512, codegen::Isa::neon}) {
+    SCOPED_TRACE(name_of(isa));
+    std::string code = codegen::compile(scale(DType::f32, 1000), codegen::generic_target(isa)).code;
+    Elf64_Ehdr header;
+    ASSERT_GE(code.size(), sizeof header);
+    std::memcpy(&header, code.data(), sizeof header);
+    EXPECT_EQ(header.e_machine, isa == codegen::Isa::neon ? EM_AARCH64 : EM_X86_64);
+    int functions = 0;
+    for (int s = 0; s < header.e_shnum; ++s) {
+      Elf64_Shdr section;
+      std::memcpy(&section, code.data() + header.e_shoff + static_cast<size_t>(s) * sizeof section, sizeof section);
+      if (section.sh_type != SHT_SYMTAB) continue;
+      for (size_t k = 1; k < section.sh_size / sizeof(Elf64_Sym); ++k) {
+        Elf64_Sym symbol;
+        std::memcpy(&symbol, code.data() + section.sh_offset + k * sizeof symbol, sizeof symbol);
+        EXPECT_NE(symbol.st_shndx, SHN_UNDEF) << "symbol " << k;
+        functions += ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL;
+      }
+    }
+    EXPECT_EQ(functions, 1);
+  }
+}
+
+TEST(Object, TheSameProgramGivesTheSameBytes) {
+  codegen::Target t = codegen::host_target();
+  EXPECT_EQ(codegen::compile(scale(DType::f32, 77), t).code, codegen::compile(scale(DType::f32, 77), t).code);
+}
+
+TEST(Object, DamagedObjectsAreRefused) {
+  std::string code = codegen::compile(scale(DType::f32, 77), codegen::host_target()).code;
+  for (std::string bad : {std::string(), std::string("not an object"), code.substr(0, 40), code.substr(0, code.size() / 2)}) {
+    try {
+      codegen::load(bad);
+      ADD_FAILURE() << "accepted " << bad.size() << " bytes";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::corrupt);
+    }
+  }
+}
+
+TEST(Object, CompilesSideBySide) {
+  std::vector<std::thread> threads;
+  std::atomic<int> good{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int64_t n = 1; n < 6; ++n) {
+        atlas::Program p = scale(t % 2 ? DType::f32 : DType::f64, 100 * n + t);
+        Compiled kernel(p, codegen::host_target());
+        std::vector<double> x(2000, 0.0), y(2000, 7.0);
+        good += kernel.run({x.data(), y.data()}, {}) == 0 && y[0] == 0.0;
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(good, 20);
+}
+
+TEST(Target, IsaFromTheEnvironment) {
+  auto with = [](const char* isa) {
+    setenv("HOLOGRAM_CPU_ISA", isa, 1);
+    struct Unset {
+      ~Unset() { unsetenv("HOLOGRAM_CPU_ISA"); }
+    } unset;
+    return codegen::host_target();
+  };
+#if defined(__x86_64__)
+  EXPECT_EQ(with("sse42").isa, codegen::Isa::sse42);
+  try {
+    with("neon");
+    ADD_FAILURE() << "neon on x86-64";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::unavailable);
+  }
+#endif
+  try {
+    with("avx3");
+    ADD_FAILURE() << "avx3 accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(e.what()).find("avx3"), std::string::npos);
+  }
+}
+
+TEST(Target, DumpsShowTheKernel) {
+  atlas::Program p = scale(DType::f32, 100);
+  EXPECT_NE(codegen::dump_llvm(p, codegen::generic_target(codegen::Isa::avx2)).find("@hologram_kernel"), std::string::npos);
+  EXPECT_NE(codegen::dump_asm(p, codegen::generic_target(codegen::Isa::avx2)).find("ymm"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hologram::test
