@@ -104,6 +104,51 @@ Result scatter_all(Terms&, const Match& m) {
   return all && exact ? Result(m[1]) : std::nullopt;
 }
 
+// The keys or values with each head once, if heads are repeated in groups of `group`: as expand(x)
+// from one head, or as reshape(expand(x)) from [batch…, heads, 1, n, d].
+Value ungrouped(Terms& t, Value v, Expr& group) {
+  size_t h = v->shape.size() - 3;
+  Value e = v->is(Op::reshape) ? v->input() : v;
+  if (!e->is(Op::expand)) return nullptr;
+  Shape small = v->shape;
+  small[h] = e->input()->shape[h];
+  group = e->shape[h];
+  if (v->is(Op::reshape)) {
+    Shape split = v->shape;
+    if (e->shape.size() != split.size() + 1) return nullptr;
+    group = e->shape[h + 1];
+    split[h] = e->shape[h];
+    split.insert(split.begin() + static_cast<ptrdiff_t>(h) + 1, group);
+    if (split != e->shape || e->shape[h] * group != v->shape[h]) return nullptr;
+  }
+  // Only the group's axis is repeated.
+  Shape narrow = e->shape;
+  narrow[v->is(Op::reshape) ? h + 1 : h] = Expr(1);
+  return narrow == e->input()->shape ? t.graph.reshape(e->input(), std::move(small)) : nullptr;
+}
+
+// attention repeats key and value heads itself.
+Result attention_grouped(Terms& t, const Match& m) {
+  Value a = m.root;
+  Expr key_group, value_group;
+  Value k = ungrouped(t, a->input(1), key_group), v = ungrouped(t, a->input(2), value_group);
+  if (!k || !v || key_group != value_group) return std::nullopt;
+  if (!a->shape[a->shape.size() - 3].exact_div(k->shape[k->shape.size() - 3])) return std::nullopt;
+  std::vector<Value> operands = a->inputs;
+  operands[1] = k;
+  operands[2] = v;
+  return t.graph.make(Op::attention, std::move(operands), a->attrs);
+}
+
+// attention repeats its bias itself.
+Result attention_bias(Terms& t, const Match& m) {
+  Value a = m.root;
+  if (a->inputs.size() != 4 || !a->input(3)->is(Op::expand)) return std::nullopt;
+  std::vector<Value> operands = a->inputs;
+  operands[3] = a->input(3)->input();
+  return t.graph.make(Op::attention, std::move(operands), a->attrs);
+}
+
 // The permutation swaps the last two axes and nothing else.
 bool swaps_last_two(Value p) {
   std::vector<int64_t> axes = p->attrs.ints;
@@ -130,6 +175,8 @@ std::vector<Rule> index_rules() {
       {"take_constant", take(x, c), take_constant},
       {"scatter_scatter", scatter(scatter(x, y, w), y, z), scatter_again},
       {"scatter_iota", scatter(x, iota(), y), scatter_all},
+      {"attention_grouped", any(Op::attention), attention_grouped},
+      {"attention_bias", any(Op::attention), attention_bias},
       {"dot_transposed", permute(dot_general(permute(x), permute(y))), transposed_product},
   };
 }

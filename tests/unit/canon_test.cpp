@@ -538,6 +538,43 @@ const std::vector<Row>& rows() {
        [](const B& b) {
          return b.g.make(dot_general, {b.p(13, DType::f32, {4, 3}), b.p(12, DType::f32, {3, 5})});
        }},
+      {"attention_grouped",
+       [](const B& b) {
+         Value q = b.p(16, DType::f32, {2, 6, b.n, 8});
+         auto repeated = [&](int i) {
+           Value five = b.g.reshape(b.p(i, DType::f32, {2, 3, 4, 8}), {2, 3, 1, 4, 8});
+           return b.g.reshape(b.g.expand(five, {2, 3, 2, 4, 8}), {2, 6, 4, 8});
+         };
+         return b.g.make(attention, {q, repeated(17), repeated(18)}, {.ints = {1}});
+       },
+       [](const B& b) {
+         Value q = b.p(16, DType::f32, {2, 6, b.n, 8});
+         Value k = b.p(17, DType::f32, {2, 3, 4, 8}), v = b.p(18, DType::f32, {2, 3, 4, 8});
+         return b.g.make(attention, {q, k, v}, {.ints = {1}});
+       }},
+      {"attention_grouped",
+       [](const B& b) {
+         Value q = b.p(16, DType::f32, {6, b.n, 8});
+         auto repeated = [&](int i) {
+           return b.g.expand(b.p(i, DType::f32, {1, 4, 8}), {6, 4, 8});
+         };
+         return b.g.make(attention, {q, repeated(17), repeated(18)});
+       },
+       [](const B& b) {
+         Value q = b.p(16, DType::f32, {6, b.n, 8});
+         Value k = b.p(17, DType::f32, {1, 4, 8}), v = b.p(18, DType::f32, {1, 4, 8});
+         return b.g.make(attention, {q, k, v});
+       }},
+      {"attention_bias",
+       [](const B& b) {
+         Value q = b.p(16, DType::f32, {2, 6, 5, 8}), k = b.p(17, DType::f32, {2, 6, 4, 8});
+         Value bias = b.g.expand(b.p(18, DType::b8, {2, 1, 1, 4}), {2, 6, 5, 4});
+         return b.g.make(attention, {q, k, k, bias});
+       },
+       [](const B& b) {
+         Value q = b.p(16, DType::f32, {2, 6, 5, 8}), k = b.p(17, DType::f32, {2, 6, 4, 8});
+         return b.g.make(attention, {q, k, k, b.p(18, DType::b8, {2, 1, 1, 4})});
+       }},
       // functions
       {"sigmoid", [](const B& b) { return b.div(b.f(1), b.add(b.f(1), b(exp, b.neg(b.x())))); },
        [](const B& b) { return b(sigmoid, b.x()); }},

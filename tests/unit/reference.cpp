@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -253,6 +254,45 @@ void product(const Tensor& l, const Tensor& r, Tensor& out) {
   });
 }
 
+// softmax(scale * q k^T + bias) v in double.
+void attend(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& out) {
+  const Tensor &q = *in[0], &k = *in[1], &v = *in[2];
+  size_t h = q.shape.size() - 3, n = 0;
+  int64_t group = q.shape[h] / k.shape[h], keys = k.shape[h + 1], depth = q.shape[h + 2];
+  auto load = [](const Tensor& t, const Index& at) {
+    return ir::as_double(t.dtype, t.bits[offset(t.shape, at)]);
+  };
+  for_each(out.shape, [&](const Index& at) {
+    Index head = at;
+    head[h] /= group;
+    double top = 0, bottom = 0;
+    for (int64_t j = 0; j < keys; ++j) {
+      double score = 0;
+      Index a = at, b = head;
+      b[h + 1] = j;
+      for (a[h + 2] = b[h + 2] = 0; a[h + 2] < depth; ++a[h + 2], ++b[h + 2])
+        score += load(q, a) * load(k, b);
+      score *= std::bit_cast<double>(attrs.bits);
+      bool keep = attrs.ints[0] == 0 || j <= at[h + 1];
+      if (in.size() == 4) {
+        Index where(at.begin() + static_cast<ptrdiff_t>(at.size() - in[3]->shape.size()), at.end());
+        where.back() = j;
+        for (size_t i = 0; i < where.size(); ++i) where[i] = in[3]->shape[i] == 1 ? 0 : where[i];
+        double bias = load(*in[3], where);
+        if (in[3]->dtype == DType::b8)
+          keep = keep && bias != 0;
+        else
+          score += bias;
+      }
+      if (!keep) continue;
+      b[h + 2] = at[h + 2];
+      top += std::exp(score) * load(v, b);
+      bottom += std::exp(score);
+    }
+    out.bits[n++] = ir::bits_of(out.dtype, bottom == 0 ? 0 : top / bottom);
+  });
+}
+
 // The operand's index for a point of the result of a take; -1 in the axis for an index out of
 // bounds.
 Index gathered(const Tensor& x, const Tensor& indices, size_t axis, const Index& at) {
@@ -358,6 +398,9 @@ Tensor evaluate(Op op, const Attrs& attrs, DType dtype, const Shape& shape,
       break;
     case OpKind::dot:
       product(*inputs[0], *inputs[1], out);
+      break;
+    case OpKind::attention:
+      attend(attrs, inputs, out);
       break;
     case OpKind::take:
       take(attrs, *inputs[0], *inputs[1], out);
