@@ -332,3 +332,12 @@ def test_a_cache_is_not_copied(monkeypatch, tmp_path):
     native(cache_update, normal(2, 3, 8, 4), normal(3, 2, 4, seed=1), normal(3, 2, 4, seed=2), torch.tensor([5, 2]))
     (plan,) = (path.read_text() for path in tmp_path.iterdir())
     assert plan.count("# scatter") == 2 and "# copy" not in plan
+
+
+@pytest.mark.parametrize("n", [1, 3, 15, 16, 17, 33, 63, 65, 1000])
+def test_in_place_updates_touch_every_element_once(n):
+    def update(x, y):
+        x.mul_(3).add_(y)
+        return x.sum()
+
+    native(update, normal(n, 5), normal(n, 5, seed=1))
