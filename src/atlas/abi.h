@@ -8,17 +8,20 @@ namespace hologram::atlas {
 
 struct Context;
 
-/// A compiled kernel: works on parallel units [begin, end) of its iteration space. `bufs` holds one address per program
-/// buffer that is not scratch, in order; `syms` the program's symbols. Returns 0 or an ErrorCode.
+/// A compiled kernel: works on parallel units [begin, end) of its iteration space. `bufs` holds one
+/// address per program buffer that is not scratch, in order; `syms` the program's symbols. Returns
+/// 0 or an ErrorCode.
 using KernelFn = int32_t (*)(const Context* context, void* const* bufs, const int64_t* syms,
                              int64_t begin, int64_t end);
 
-/// Services for a running kernel. Plain data: generated code reads it by offset (checked by static_asserts in codegen).
+/// Services for a running kernel. Plain data: generated code reads it by offset (checked by
+/// static_asserts in codegen).
 struct Context {
   /// Runs kernel over [0, total) in chunks of `grain` on the pool; the calling thread takes part.
   int32_t (*parallel_for)(const Context* context, KernelFn kernel, void* const* bufs,
                           const int64_t* syms, int64_t total, int64_t grain);
-  /// At least `bytes` of 64-byte aligned memory private to the calling thread, valid until the kernel returns; null if there is none.
+  /// At least `bytes` of 64-byte aligned memory private to the calling thread, valid until the
+  /// kernel returns; null if there is none.
   void* (*scratch)(const Context* context, int64_t bytes);
   /// Calls step `step` of the host (extern operations); nonzero stops the graph.
   int32_t (*call_host)(const Context* context, int64_t step);

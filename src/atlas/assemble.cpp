@@ -148,7 +148,8 @@ class Assembler {
       bool running = in_.peek_word() == "running";
       if (!running && in_.peek_word() != "reduce") return;
       in_.word("");
-      if (accumulators == limits::accumulators) in_.error("more than {} accumulators", limits::accumulators);
+      if (accumulators == limits::accumulators)
+        in_.error("more than {} accumulators", limits::accumulators);
       if (!running && !s.running.empty()) in_.error("reductions come before running accumulators");
       expect_number('a', accumulators++);
       in_.expect('=');
@@ -222,7 +223,8 @@ class Assembler {
     while (!in_.at_end()) {
       bool store = in_.peek_word() == "store";
       if (!store && in_.peek() != '%') return;
-      if (b.instrs.size() == limits::instructions) in_.error("more than {} instructions", limits::instructions);
+      if (b.instrs.size() == limits::instructions)
+        in_.error("more than {} instructions", limits::instructions);
       Instr i{.code = Code::store, .expr = {}};
       if (store) {
         in_.word("");
@@ -301,8 +303,8 @@ class Assembler {
 }  // namespace
 
 Program assemble(std::string_view text) {
-  require(text.size() <= limits::text_bytes, "assemble: {} bytes of text; expected at most {}", text.size(),
-          limits::text_bytes);
+  require(text.size() <= limits::text_bytes, "assemble: {} bytes of text; expected at most {}",
+          text.size(), limits::text_bytes);
   return Assembler(text).assemble();
 }
 

@@ -1,7 +1,8 @@
 // atlas/binary.cpp: binary form of block programs.
 //
-// Operations and expressions stand in tables of strings at the front: names outlive a renumbering of ops.def, and most
-// expressions occur many times. An expression is read with the axes and values in whose scope it stands.
+// Operations and expressions stand in tables of strings at the front: names outlive a renumbering
+// of ops.def, and most expressions occur many times. An expression is read with the axes and values
+// in whose scope it stands.
 #include <bit>
 #include <unordered_map>
 

@@ -143,7 +143,8 @@ Val BodyBuilder::accumulator(int number, DType type) {
 
 Val BodyBuilder::accumulate(ir::Op reduce, int number, Val value) {
   check(ir::info(reduce).kind == ir::OpKind::reduce, "BodyBuilder::accumulate: not a reduction");
-  Instr instr{.code = Code::accumulate, .op = reduce, .type = value.type, .buffer = number, .expr = {}};
+  Instr instr{
+      .code = Code::accumulate, .op = reduce, .type = value.type, .buffer = number, .expr = {}};
   instr.args[0] = value.id;
   return emit(std::move(instr));
 }

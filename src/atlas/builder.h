@@ -14,15 +14,16 @@ struct Val {
   DType type = DType::f32;
 };
 
-/// Appends instructions to a body; pure ones that exist already are reused, loads as long as nothing was stored to their
-/// buffer. Folds exact arithmetic on constants. A wrong operand type is an internal error.
+/// Appends instructions to a body; pure ones that exist already are reused, loads as long as
+/// nothing was stored to their buffer. Folds exact arithmetic on constants. A wrong operand type is
+/// an internal error.
 class BodyBuilder {
  public:
   /// Continues `body`, reusing what it holds.
   explicit BodyBuilder(Body& body);
 
   Val constant(DType type, uint64_t bits);
-  Val number(DType type, double value);   ///< rounded to `type`
+  Val number(DType type, double value);  ///< rounded to `type`
   Val integer(DType type, int64_t value);
   Val index(const Expr& e);
   Val clamp_index(Val i, const Expr& extent);
@@ -49,7 +50,8 @@ class BodyBuilder {
   Val ne(Val x, Val y) { return op(ir::Op::ne, x, y); }
   Val bitcast(Val x, DType to) { return cast(x, to, ir::Op::bitcast); }
 
-  /// Makes `v` the last instruction (repeating it if it is an earlier one): how an operand body names its value.
+  /// Makes `v` the last instruction (repeating it if it is an earlier one): how an operand body
+  /// names its value.
   void finish(Val v);
 
   Body& body() { return body_; }
@@ -64,8 +66,8 @@ class BodyBuilder {
   std::unordered_map<int, ValueId> stored_;  ///< per buffer: loads before this id are out of date
 };
 
-/// Whether the arithmetic of bodies has `op` on operands of `type` (the type selected, for select). f16 and bf16 are
-/// storage types: only select takes them. Casts are judged by may_cast.
+/// Whether the arithmetic of bodies has `op` on operands of `type` (the type selected, for select).
+/// f16 and bf16 are storage types: only select takes them. Casts are judged by may_cast.
 bool may_compute(ir::Op op, DType type);
 /// Whether `how` (cast, cast_wrap or bitcast) converts `from` to `to`.
 bool may_cast(ir::Op how, DType from, DType to);

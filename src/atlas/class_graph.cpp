@@ -16,9 +16,12 @@ constexpr std::array<Neighbours, num_classes> make_table() {
   std::array<Neighbours, num_classes> table{};
   for (int c = 0; c < num_classes; ++c) {
     Neighbours& n = table[static_cast<size_t>(c)];
-    auto add = [&](const ClassLabel& l) { n.list[n.degree++] = static_cast<uint8_t>(class_index(l)); };
+    auto add = [&](const ClassLabel& l) {
+      n.list[n.degree++] = static_cast<uint8_t>(class_index(l));
+    };
     ClassLabel l = class_label(c);
-    for (int ClassLabel::*bit : {&ClassLabel::e1, &ClassLabel::e2, &ClassLabel::e3, &ClassLabel::e6}) {
+    for (int ClassLabel::*bit :
+         {&ClassLabel::e1, &ClassLabel::e2, &ClassLabel::e3, &ClassLabel::e6}) {
       ClassLabel flipped = l;
       flipped.*bit = 1 - l.*bit;
       add(flipped);

@@ -35,7 +35,8 @@ constexpr int class_mirror(int c) { return c / 3 % 2 ? c - 3 : c + 3; }
 /// The two classes whose bits are all 0 with d45 = 0, up to the mirror.
 constexpr bool in_unity_set(int c) { return c == 1 || c == 4; }
 
-/// Classes that differ in one of e1, e2, e3, e6, or in d45 by one step; ascending. 5 of them where d45 is ±1, else 6.
+/// Classes that differ in one of e1, e2, e3, e6, or in d45 by one step; ascending. 5 of them where
+/// d45 is ±1, else 6.
 std::span<const uint8_t> class_neighbours(int c);
 
 }  // namespace hologram::atlas

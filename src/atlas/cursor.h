@@ -10,7 +10,8 @@
 
 namespace hologram::atlas {
 
-/// A place in a text of lines. `;` (and `//`, where `slashes` says so) starts a comment that runs to the end of the line.
+/// A place in a text of lines. `;` (and `//`, where `slashes` says so) starts a comment that runs
+/// to the end of the line.
 class Cursor {
  public:
   explicit Cursor(std::string_view text, bool slashes = false) : text_(text), slashes_(slashes) {}
@@ -115,7 +116,8 @@ class Cursor {
     for (; end < text_.size(); ++end) {
       int digit = digit_of(text_[end]);
       if (digit < 0 || static_cast<uint64_t>(digit) >= base) break;
-      if (n > (~uint64_t{0} - static_cast<uint64_t>(digit)) / base) error("a number beyond 64 bits");
+      if (n > (~uint64_t{0} - static_cast<uint64_t>(digit)) / base)
+        error("a number beyond 64 bits");
       n = n * base + static_cast<uint64_t>(digit);
     }
     if (end == start) error("expected a number");
@@ -129,7 +131,8 @@ class Cursor {
     spaces();
     if (raw() != letter) error("expected {} and a number", letter);
     ++at_;
-    if (!std::isdigit(static_cast<unsigned char>(raw()))) error("expected a number after {}", letter);
+    if (!std::isdigit(static_cast<unsigned char>(raw())))
+      error("expected a number after {}", letter);
     return number(limit);
   }
 
@@ -162,7 +165,8 @@ class Cursor {
   }
 
   void spaces() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r'))
+      ++at_;
     if (at_ < text_.size() && (text_[at_] == ';' || (slashes_ && text_.substr(at_, 2) == "//")))
       while (at_ < text_.size() && text_[at_] != '\n') ++at_;
   }

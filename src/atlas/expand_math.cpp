@@ -29,7 +29,9 @@ class Expansion {
   }
 
  private:
-  Val arg(const Instr& i, size_t k) const { return i.args[k] == no_value ? Val{} : map_[i.args[k]]; }
+  Val arg(const Instr& i, size_t k) const {
+    return i.args[k] == no_value ? Val{} : map_[i.args[k]];
+  }
 
   Expr renumber(const Expr& e) const {
     if (!e.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; })) return e;
@@ -62,7 +64,8 @@ class Expansion {
     if (ir::info(i.op).kind == ir::OpKind::cast) return builder_.cast(arg(i, 0), i.type, i.op);
     auto count = static_cast<size_t>(ir::info(i.op).arity);
     std::array<Val, 3> args{arg(i, 0), arg(i, 1), arg(i, 2)};
-    if (needs_expansion(i)) return emit_math(builder_, i.op, std::span<const Val>(args).first(count));
+    if (needs_expansion(i))
+      return emit_math(builder_, i.op, std::span<const Val>(args).first(count));
     return count == 1   ? builder_.op(i.op, args[0])
            : count == 2 ? builder_.op(i.op, args[0], args[1])
                         : builder_.op(i.op, args[0], args[1], args[2]);
@@ -104,7 +107,8 @@ void expand_math(Program& program) {
       for (Stage& s : program.loop.stages) expand(s);
       break;
     case BlockKind::product:
-      for (Body* b : {&program.product.lhs, &program.product.rhs, &program.product.epilogue}) expand(*b);
+      for (Body* b : {&program.product.lhs, &program.product.rhs, &program.product.epilogue})
+        expand(*b);
       break;
     case BlockKind::attention:
       for (Body* b : {&program.attention.q, &program.attention.k, &program.attention.v,

@@ -60,8 +60,8 @@ enum class FenceScope : uint8_t { thread, block, device, system };
 inline constexpr int num_fence_scopes = 4;
 std::string_view name_of(FenceScope s);
 
-/// Where a load or store goes. Handles: 0 is the boundary pool (in lds and sts the block's shared memory), 1… the launch's
-/// buffers, 2^64 - 96 + class that class's 12,288 bytes.
+/// Where a load or store goes. Handles: 0 is the boundary pool (in lds and sts the block's shared
+/// memory), 1… the launch's buffers, 2^64 - 96 + class that class's 12,288 bytes.
 struct LaneAddress {
   enum class Kind : uint8_t {
     none,
@@ -85,13 +85,13 @@ constexpr uint64_t class_handle(int c) { return ~uint64_t{0} - 95 + static_cast<
 
 struct LaneInstr {
   LaneOp op;
-  DType type = DType::host;  ///< the type suffix; host: none
-  DType from = DType::host;  ///< cvt: source type
-  uint8_t variant = 0;       ///< set: a Compare; memfence: a FenceScope; bra: 1 if conditional
+  DType type = DType::host;       ///< the type suffix; host: none
+  DType from = DType::host;       ///< cvt: source type
+  uint8_t variant = 0;            ///< set: a Compare; memfence: a FenceScope; bra: 1 if conditional
   std::array<uint8_t, 4> regs{};  ///< registers and predicates in operand order; bra: the predicate
   LaneAddress address;
-  uint64_t immediate = 0;    ///< also the count of a range
-  uint32_t label = 0;        ///< number in LaneProgram::labels
+  uint64_t immediate = 0;  ///< also the count of a range
+  uint32_t label = 0;      ///< number in LaneProgram::labels
 
   bool operator==(const LaneInstr&) const = default;
 };
@@ -100,13 +100,15 @@ inline constexpr uint32_t undefined_target = ~0u;
 
 struct LaneLabel {
   std::string name;
-  uint32_t target = undefined_target;  ///< instruction number; the number of instructions is the end
+  uint32_t target =
+      undefined_target;  ///< instruction number; the number of instructions is the end
 
   bool operator==(const LaneLabel&) const = default;
 };
 
-/// A program of the register machine. Registers r0…r255 hold one typed value each, p0…p15 truth values. Preset: r252 lane x,
-/// r253 block x, r254 block size x (u32), r255 the lane's number in the launch (u64).
+/// A program of the register machine. Registers r0…r255 hold one typed value each, p0…p15 truth
+/// values. Preset: r252 lane x, r253 block x, r254 block size x (u32), r255 the lane's number in
+/// the launch (u64).
 struct LaneProgram {
   std::vector<LaneInstr> instrs;
   std::vector<LaneLabel> labels;
@@ -164,10 +166,11 @@ template <class... Args>
   throw LaneError(fault, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Checks each instruction by itself (types, ranges, labels); what execution relies on. Throws LaneError.
+/// Checks each instruction by itself (types, ranges, labels); what execution relies on. Throws
+/// LaneError.
 void check_structure(const LaneProgram& program);
-/// check_structure, and: every register and predicate that is read was written with that type on every path to it (the
-/// sides of sel apart, of which only one is read). Throws LaneError.
+/// check_structure, and: every register and predicate that is read was written with that type on
+/// every path to it (the sides of sel apart, of which only one is read). Throws LaneError.
 void verify(const LaneProgram& program);
 
 /// One instruction as text, and a whole program (the assembler's input).
@@ -176,7 +179,8 @@ std::string disassemble(const LaneProgram& program);
 /// Throws Error(invalid_argument) with line and column.
 LaneProgram assemble_lane(std::string_view text);
 
-/// Versioned binary form with a checksum, as block programs have it. decode_lane throws Error(corrupt).
+/// Versioned binary form with a checksum, as block programs have it. decode_lane throws
+/// Error(corrupt).
 std::string encode(const LaneProgram& program);
 LaneProgram decode_lane(std::string_view bytes);
 Fingerprint fingerprint(const LaneProgram& program);

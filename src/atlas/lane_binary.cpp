@@ -1,6 +1,7 @@
 // atlas/lane_binary.cpp: binary form of lane programs.
 //
-// Instructions are named in a table of mnemonics at the front, so that files outlive a renumbering of lane.def.
+// Instructions are named in a table of mnemonics at the front, so that files outlive a renumbering
+// of lane.def.
 #include <array>
 
 #include "atlas/bytes.h"

@@ -85,17 +85,34 @@ const std::vector<LaneOpInfo>& table() {
 }
 
 constexpr std::string_view fault_names[] = {
-    "InvalidBufferHandle", "InvalidPoolHandle",   "BufferOutOfBounds",    "PoolOutOfBounds",
-    "InvalidRegister",     "InvalidPredicate",    "TypeMismatch",         "UninitializedRegister",
-    "UninitializedPredicate", "DivisionByZero",   "InvalidMemoryAddress", "ProgramError",
-    "DuplicateLabel",      "UndefinedLabel",      "InvalidLabelTarget",   "CallStackOverflow",
-    "CallStackUnderflow",  "InvalidClassIndex",   "InvalidBoundaryCoordinates", "ExecutionError",
-    "UnsupportedOperation", "InvalidLaunchConfig", "OutOfMemory",
+    "InvalidBufferHandle",
+    "InvalidPoolHandle",
+    "BufferOutOfBounds",
+    "PoolOutOfBounds",
+    "InvalidRegister",
+    "InvalidPredicate",
+    "TypeMismatch",
+    "UninitializedRegister",
+    "UninitializedPredicate",
+    "DivisionByZero",
+    "InvalidMemoryAddress",
+    "ProgramError",
+    "DuplicateLabel",
+    "UndefinedLabel",
+    "InvalidLabelTarget",
+    "CallStackOverflow",
+    "CallStackUnderflow",
+    "InvalidClassIndex",
+    "InvalidBoundaryCoordinates",
+    "ExecutionError",
+    "UnsupportedOperation",
+    "InvalidLaunchConfig",
+    "OutOfMemory",
 };
 
 ErrorCode code_of(LaneFault f) {
-  return f == LaneFault::division_by_zero      ? ErrorCode::division_by_zero
-         : f == LaneFault::out_of_memory       ? ErrorCode::out_of_memory
+  return f == LaneFault::division_by_zero        ? ErrorCode::division_by_zero
+         : f == LaneFault::out_of_memory         ? ErrorCode::out_of_memory
          : f == LaneFault::unsupported_operation ? ErrorCode::unsupported
                                                  : ErrorCode::invalid_argument;
 }
@@ -125,7 +142,8 @@ bool has_type(LaneTypes types, DType t) {
 }
 
 std::string_view name_of(Compare c) {
-  constexpr std::string_view names[] = {"eq", "ne", "lt", "le", "gt", "ge", "ltu", "leu", "gtu", "geu"};
+  constexpr std::string_view names[] = {"eq", "ne",  "lt",  "le",  "gt",
+                                        "ge", "ltu", "leu", "gtu", "geu"};
   return names[static_cast<size_t>(c)];
 }
 
@@ -149,7 +167,8 @@ uint32_t LaneProgram::label(std::string_view name) {
 void LaneProgram::place(std::string_view name) {
   LaneLabel& l = labels[label(name)];
   if (l.target != undefined_target)
-    lane_fail(LaneFault::duplicate_label, "\"{}\" at {} stands at {} already", name, instrs.size(), l.target);
+    lane_fail(LaneFault::duplicate_label, "\"{}\" at {} stands at {} already", name, instrs.size(),
+              l.target);
   l.target = static_cast<uint32_t>(instrs.size());
 }
 

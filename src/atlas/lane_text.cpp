@@ -35,7 +35,8 @@ std::string address_text(const LaneAddress& a) {
 std::string mnemonic_of(const LaneInstr& i) {
   std::string out(info(i.op).mnemonic);
   if (i.op == LaneOp::set) out += name_of(static_cast<Compare>(i.variant));
-  if (i.op == LaneOp::memfence) out += fmt::format(".{}", name_of(static_cast<FenceScope>(i.variant)));
+  if (i.op == LaneOp::memfence)
+    out += fmt::format(".{}", name_of(static_cast<FenceScope>(i.variant)));
   if (i.op == LaneOp::bra && i.variant) out += fmt::format(".p{}", i.regs[0]);
   if (i.type != DType::host) out += fmt::format(".{}", hologram::name_of(i.type));
   if (i.from != DType::host) out += fmt::format(".{}", hologram::name_of(i.from));
@@ -46,7 +47,8 @@ std::string mnemonic_of(const LaneInstr& i) {
 const std::map<std::string_view, LaneOp>& mnemonics() {
   static const std::map<std::string_view, LaneOp> table = [] {
     std::map<std::string_view, LaneOp> t;
-    for (int k = 0; k < num_lane_ops; ++k) t.emplace(info(static_cast<LaneOp>(k)).mnemonic, static_cast<LaneOp>(k));
+    for (int k = 0; k < num_lane_ops; ++k)
+      t.emplace(info(static_cast<LaneOp>(k)).mnemonic, static_cast<LaneOp>(k));
     return t;
   }();
   return table;
@@ -90,7 +92,8 @@ class LaneAssembler {
   uint32_t label(std::string_view name) {
     if (name.empty() || name.size() > limits::label_length)
       in_.error("expected a label of 1 to {} characters", limits::label_length);
-    auto [it, fresh] = labels_.try_emplace(std::string(name), static_cast<uint32_t>(p_.labels.size()));
+    auto [it, fresh] =
+        labels_.try_emplace(std::string(name), static_cast<uint32_t>(p_.labels.size()));
     if (fresh) {
       if (p_.labels.size() == limits::labels) in_.error("more than {} labels", limits::labels);
       p_.labels.push_back({it->first, undefined_target});
@@ -153,7 +156,8 @@ class LaneAssembler {
 
   LaneOp operation(std::string_view token, std::string_view& rest) {
     for (size_t end = token.size();; end = token.rfind('.', end - 1)) {
-      if (auto it = mnemonics().find(token.substr(0, end)); it != mnemonics().end() && it->second != LaneOp::set) {
+      if (auto it = mnemonics().find(token.substr(0, end));
+          it != mnemonics().end() && it->second != LaneOp::set) {
         rest = token.substr(std::min(end + 1, token.size()));
         return it->second;
       }
@@ -163,7 +167,8 @@ class LaneAssembler {
   }
 
   uint8_t predicate(std::string_view text) {
-    if (text.size() < 2 || text.size() > 3 || text[0] != 'p' || !std::isdigit(static_cast<unsigned char>(text[1])) ||
+    if (text.size() < 2 || text.size() > 3 || text[0] != 'p' ||
+        !std::isdigit(static_cast<unsigned char>(text[1])) ||
         (text.size() == 3 && !std::isdigit(static_cast<unsigned char>(text[2]))))
       token_error("expected a predicate, not \"{}\"", text);
     int n = text[1] - '0';
@@ -198,8 +203,9 @@ class LaneAssembler {
           i.immediate = in_.number(row.immediate_limit);
           break;
         default:
-          i.regs[count++] = o.of == Of::predicate ? static_cast<uint8_t>(in_.prefixed('p', lane_predicates - 1))
-                                                  : reg();
+          i.regs[count++] = o.of == Of::predicate
+                                ? static_cast<uint8_t>(in_.prefixed('p', lane_predicates - 1))
+                                : reg();
       }
     }
   }
@@ -271,7 +277,8 @@ std::string disassemble(const LaneInstr& i, const LaneProgram& program) {
         }
         break;
       case Role::label:
-        out += fmt::format("@{}", i.label < program.labels.size() ? program.labels[i.label].name : "?");
+        out += fmt::format("@{}",
+                           i.label < program.labels.size() ? program.labels[i.label].name : "?");
         break;
       case Role::range:
         out += fmt::format("r{}, {}", i.regs[reg++], i.immediate);
@@ -297,8 +304,8 @@ std::string disassemble(const LaneProgram& program) {
 }
 
 LaneProgram assemble_lane(std::string_view text) {
-  require(text.size() <= limits::text_bytes, "assemble: {} bytes of text; expected at most {}", text.size(),
-          limits::text_bytes);
+  require(text.size() <= limits::text_bytes, "assemble: {} bytes of text; expected at most {}",
+          text.size(), limits::text_bytes);
   return LaneAssembler(text).assemble();
 }
 

@@ -1,8 +1,9 @@
 // atlas/lane_verify.cpp: the verifier of lane programs.
 //
-// A forward data-flow analysis over basic blocks: for each register its type on every path so far, or that it may be
-// uninitialised or of several types. A call's effect is that of its target: registers that the target may write have the
-// types they have at its returns, all others keep the caller's.
+// A forward data-flow analysis over basic blocks: for each register its type on every path so far,
+// or that it may be uninitialised or of several types. A call's effect is that of its target:
+// registers that the target may write have the types they have at its returns, all others keep the
+// caller's.
 #include <algorithm>
 #include <bitset>
 #include <cctype>
@@ -33,28 +34,33 @@ void check_address(const LaneInstr& i, const std::string& place) {
     lane_fail(LaneFault::invalid_memory_address, "{}: no address", place);
   bool shared = i.op == LaneOp::lds || i.op == LaneOp::sts;
   if (a.kind == Kind::phi) {
-    if (shared) lane_fail(LaneFault::invalid_memory_address, "{}: Φ addresses the boundary pool", place);
+    if (shared)
+      lane_fail(LaneFault::invalid_memory_address, "{}: Φ addresses the boundary pool", place);
     if (a.a >= num_classes)
       lane_fail(LaneFault::invalid_class_index, "{}: class {}; expected 0 to 95", place, a.a);
     if (a.b >= class_pages)
-      lane_fail(LaneFault::invalid_boundary_coordinates, "{}: page {}; expected 0 to 47", place, a.b);
+      lane_fail(LaneFault::invalid_boundary_coordinates, "{}: page {}; expected 0 to 47", place,
+                a.b);
     // A value that begins in the pool's last bytes may still end beyond it.
     int64_t at = int64_t{a.a} * class_bytes + a.b * page_bytes + a.c;
     if (at + size_of(i.type) > boundary_bytes)
-      lane_fail(LaneFault::buffer_out_of_bounds, "{}: offset {}, size {}, buffer of {} bytes", place, at,
-                size_of(i.type), boundary_bytes);
+      lane_fail(LaneFault::buffer_out_of_bounds, "{}: offset {}, size {}, buffer of {} bytes",
+                place, at, size_of(i.type), boundary_bytes);
   }
   if (a.kind == Kind::buffer && shared && a.handle != 0)
-    lane_fail(LaneFault::invalid_buffer_handle, "{}: shared memory is handle 0, not {}", place, a.handle);
+    lane_fail(LaneFault::invalid_buffer_handle, "{}: shared memory is handle 0, not {}", place,
+              a.handle);
   auto displacement = static_cast<int64_t>(a.offset);
   if (a.kind == Kind::indirect && (displacement < INT32_MIN || displacement > INT32_MAX))
-    lane_fail(LaneFault::invalid_memory_address, "{}: displacement {} is no i32", place, displacement);
+    lane_fail(LaneFault::invalid_memory_address, "{}: displacement {} is no i32", place,
+              displacement);
 }
 
 void check_instruction(const LaneProgram& p, size_t at) {
   const LaneInstr& i = p.instrs[at];
   if (static_cast<int>(i.op) >= num_lane_ops)
-    lane_fail(LaneFault::program_error, "instruction {}: unknown operation {}", at, static_cast<int>(i.op));
+    lane_fail(LaneFault::program_error, "instruction {}: unknown operation {}", at,
+              static_cast<int>(i.op));
   const LaneOpInfo& row = info(i.op);
   std::string place = place_of(p, at);
   if (static_cast<int>(i.type) >= num_dtypes || static_cast<int>(i.from) >= num_dtypes)
@@ -63,12 +69,14 @@ void check_instruction(const LaneProgram& p, size_t at) {
     lane_fail(LaneFault::unsupported_operation, "{}: no {} on {}", place, row.mnemonic,
               i.type == DType::host ? "no type" : hologram::name_of(i.type));
   if (i.op == LaneOp::cvt ? !has_type(LaneTypes::all12, i.from) : i.from != DType::host)
-    lane_fail(LaneFault::unsupported_operation, "{}: no conversion from {}", place, hologram::name_of(i.from));
+    lane_fail(LaneFault::unsupported_operation, "{}: no conversion from {}", place,
+              hologram::name_of(i.from));
   int variants = i.op == LaneOp::set        ? num_compares
                  : i.op == LaneOp::memfence ? num_fence_scopes
                  : i.op == LaneOp::bra      ? 2
                                             : 1;
-  if (i.variant >= variants) lane_fail(LaneFault::program_error, "{}: unknown variant {}", place, i.variant);
+  if (i.variant >= variants)
+    lane_fail(LaneFault::program_error, "{}: unknown variant {}", place, i.variant);
   if (i.op == LaneOp::set && i.variant >= static_cast<int>(Compare::ltu) && is_float(i.type))
     lane_fail(LaneFault::unsupported_operation, "{}: no unsigned comparison of {}", place,
               hologram::name_of(i.type));
@@ -82,25 +90,27 @@ void check_instruction(const LaneProgram& p, size_t at) {
         break;
       case Role::immediate:
         if (i.immediate > row.immediate_limit)
-          lane_fail(LaneFault::program_error, "{}: immediate {}; expected at most {}", place, i.immediate,
-                    row.immediate_limit);
+          lane_fail(LaneFault::program_error, "{}: immediate {}; expected at most {}", place,
+                    i.immediate, row.immediate_limit);
         break;
       case Role::label: {
         if (i.label >= p.labels.size())
-          lane_fail(LaneFault::undefined_label, "{}: label number {} of {}", place, i.label, p.labels.size());
+          lane_fail(LaneFault::undefined_label, "{}: label number {} of {}", place, i.label,
+                    p.labels.size());
         if (p.labels[i.label].target == undefined_target)
           lane_fail(LaneFault::undefined_label, "\"{}\" in {}", p.labels[i.label].name, place);
         break;
       }
       case Role::range:
         if (i.regs[reg] + i.immediate > lane_registers)
-          lane_fail(LaneFault::invalid_register, "{}: registers r{} to r{}; expected at most r255", place,
-                    i.regs[reg], i.regs[reg] + i.immediate - 1);
+          lane_fail(LaneFault::invalid_register, "{}: registers r{} to r{}; expected at most r255",
+                    place, i.regs[reg], i.regs[reg] + i.immediate - 1);
         ++reg;
         break;
       default:
         if (o.of == Of::predicate && i.regs[reg] >= lane_predicates)
-          lane_fail(LaneFault::invalid_predicate, "{}: p{}; expected p0 to p15", place, i.regs[reg]);
+          lane_fail(LaneFault::invalid_predicate, "{}: p{}; expected p0 to p15", place,
+                    i.regs[reg]);
         ++reg;
     }
   }
@@ -279,8 +289,7 @@ class Flow {
   void call(const LaneInstr& i, size_t at, size_t leader, const State& s) {
     Function& f = functions_.at(target(i));
     f.callers.insert(leader);
-    if (target(i) < p_.instrs.size())
-      arrive(target(i), s);
+    if (target(i) < p_.instrs.size()) arrive(target(i), s);
     if (!f.exit.reached()) return;
     State after = s;
     for (size_t r = 0; r < after.types.size(); ++r)
@@ -298,15 +307,16 @@ class Flow {
     uint8_t found = s.types[reg];
     if (found == static_cast<uint8_t>(want) || (optional && found == unknown)) return;
     if (found == unknown)
-      lane_fail(LaneFault::uninitialized_register, "{}: r{} is not a {} on every path", place_of(p_, at), reg,
-                hologram::name_of(want));
+      lane_fail(LaneFault::uninitialized_register, "{}: r{} is not a {} on every path",
+                place_of(p_, at), reg, hologram::name_of(want));
     lane_fail(LaneFault::type_mismatch, "{}: r{} is {}; expected {}", place_of(p_, at), reg,
               hologram::name_of(static_cast<DType>(found)), hologram::name_of(want));
   }
 
   void read_predicate(size_t at, const State& s, uint8_t p) {
     if (s.predicates[p] != 0)
-      lane_fail(LaneFault::uninitialized_predicate, "{}: p{} is not set on every path", place_of(p_, at), p);
+      lane_fail(LaneFault::uninitialized_predicate, "{}: p{} is not set on every path",
+                place_of(p_, at), p);
   }
 
   void apply(const LaneInstr& i, size_t at, State& s) {
@@ -362,7 +372,8 @@ void check_structure(const LaneProgram& p) {
     lane_fail(LaneFault::program_error, "{} instructions; expected at most {}", p.instrs.size(),
               limits::lane_instructions);
   if (p.labels.size() > limits::labels)
-    lane_fail(LaneFault::program_error, "{} labels; expected at most {}", p.labels.size(), limits::labels);
+    lane_fail(LaneFault::program_error, "{} labels; expected at most {}", p.labels.size(),
+              limits::labels);
   std::set<std::string_view> names;
   for (const LaneLabel& l : p.labels) {
     if (!names.insert(l.name).second)
@@ -375,8 +386,8 @@ void check_structure(const LaneProgram& p) {
       lane_fail(LaneFault::program_error, "a label is 1 to {} letters, digits, '_' and '.'",
                 limits::label_length);
     if (l.target != undefined_target && l.target > p.instrs.size())
-      lane_fail(LaneFault::invalid_label_target, "\"{}\" points at {} of {} instructions", l.name, l.target,
-                p.instrs.size());
+      lane_fail(LaneFault::invalid_label_target, "\"{}\" points at {} of {} instructions", l.name,
+                l.target, p.instrs.size());
   }
   for (size_t k = 0; k < p.instrs.size(); ++k) check_instruction(p, k);
 }

@@ -26,8 +26,8 @@ class Printer {
     out_ = "atlas block 1\n";
     line("symbols {}", p_.num_symbols);
     for (size_t k = 0; k < p_.buffers.size(); ++k)
-      line("buffer b{} {} {} [{}]", k, name_of(p_.buffers[k].dtype), access_name(p_.buffers[k].access),
-           p_.buffers[k].extent.str());
+      line("buffer b{} {} {} [{}]", k, name_of(p_.buffers[k].dtype),
+           access_name(p_.buffers[k].access), p_.buffers[k].extent.str());
     switch (p_.kind) {
       case BlockKind::loop:
         loop(p_.loop);
@@ -51,7 +51,8 @@ class Printer {
 
   void axes(const std::vector<Axis>& list) {
     for (size_t k = 0; k < list.size(); ++k)
-      line("axis i{} {} [{}]", k, list[k].kind == AxisKind::row ? "row" : "parallel", list[k].extent.str());
+      line("axis i{} {} [{}]", k, list[k].kind == AxisKind::row ? "row" : "parallel",
+           list[k].extent.str());
   }
 
   void loop(const LoopBlock& b) {
@@ -63,20 +64,23 @@ class Printer {
       line("stage {}", stage_name(s.kind));
       body(s.body);
       for (const Reduction& r : s.reductions)
-        line("  reduce a{} = {}.{} %{}{}{}", accumulators++, ir::name_of(r.op), name_of(r.type), r.value,
-             r.tree ? " tree" : "", r.position == no_value ? "" : fmt::format(" at %{}", r.position));
+        line("  reduce a{} = {}.{} %{}{}{}", accumulators++, ir::name_of(r.op), name_of(r.type),
+             r.value, r.tree ? " tree" : "",
+             r.position == no_value ? "" : fmt::format(" at %{}", r.position));
       for (const auto& [op, type] : s.running)
         line("  running a{} = {}.{}", accumulators++, ir::name_of(op), name_of(type));
     }
   }
 
   void product(const ProductBlock& b) {
-    line("product batch {} operand {} acc {} precision {}{}{}", b.batch_rank, name_of(b.operand_type),
-         name_of(b.acc_type), b.precision, b.reproducible ? " reproducible" : "",
+    line("product batch {} operand {} acc {} precision {}{}{}", b.batch_rank,
+         name_of(b.operand_type), name_of(b.acc_type), b.precision,
+         b.reproducible ? " reproducible" : "",
          b.packed_rhs < 0 && b.panel_width == 0
              ? ""
              : fmt::format(" packed {} width {}",
-                           b.packed_rhs < 0 ? "none" : fmt::format("b{}", b.packed_rhs), b.panel_width));
+                           b.packed_rhs < 0 ? "none" : fmt::format("b{}", b.packed_rhs),
+                           b.panel_width));
     axes(b.axes);
     named("lhs", b.lhs);
     named("rhs", b.rhs);
@@ -84,8 +88,8 @@ class Printer {
   }
 
   void attention(const AttentionBlock& b) {
-    line("attention batch {} operand {} scale {:#x}{}{} ; scale = {}", b.batch_rank, name_of(b.operand_type),
-         std::bit_cast<uint64_t>(b.scale), b.causal ? " causal" : "",
+    line("attention batch {} operand {} scale {:#x}{}{} ; scale = {}", b.batch_rank,
+         name_of(b.operand_type), std::bit_cast<uint64_t>(b.scale), b.causal ? " causal" : "",
          b.reproducible ? " reproducible" : "", b.scale);
     axes(b.axes);
     named("q", b.q);
@@ -108,9 +112,11 @@ class Printer {
     switch (i.code) {
       case Code::constant:
         if (is_float(i.type))
-          line("  %{} = constant.{} {:#x} ; {}", at, name_of(i.type), i.bits, ir::as_double(i.type, i.bits));
+          line("  %{} = constant.{} {:#x} ; {}", at, name_of(i.type), i.bits,
+               ir::as_double(i.type, i.bits));
         else
-          line("  %{} = constant.{} {:#x} ; {}", at, name_of(i.type), i.bits, ir::as_integer(i.type, i.bits));
+          line("  %{} = constant.{} {:#x} ; {}", at, name_of(i.type), i.bits,
+               ir::as_integer(i.type, i.bits));
         return;
       case Code::index:
         return line("  %{} = index [{}]", at, i.expr.str());
@@ -125,8 +131,8 @@ class Printer {
       case Code::accumulator:
         return line("  %{} = accumulator.{} a{}", at, name_of(i.type), i.buffer);
       case Code::accumulate:
-        return line("  %{} = accumulate.{}.{} a{}, %{}", at, ir::name_of(i.op), name_of(i.type), i.buffer,
-                    i.args[0]);
+        return line("  %{} = accumulate.{}.{} a{}, %{}", at, ir::name_of(i.op), name_of(i.type),
+                    i.buffer, i.args[0]);
       case Code::arithmetic:
         break;
     }

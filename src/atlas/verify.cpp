@@ -17,9 +17,12 @@ bool known(ir::Op op) { return static_cast<int>(op) < ir::num_ops; }
 bool known(Code c) { return static_cast<size_t>(c) < std::size(code_names); }
 
 bool is_reduce(ir::Op op) { return known(op) && ir::info(op).kind == ir::OpKind::reduce; }
-bool is_reduce_index(ir::Op op) { return known(op) && ir::info(op).kind == ir::OpKind::reduce_index; }
+bool is_reduce_index(ir::Op op) {
+  return known(op) && ir::info(op).kind == ir::OpKind::reduce_index;
+}
 
-/// Whether values of `type` can be reduced: sums and products of truth values have no meaning of their own.
+/// Whether values of `type` can be reduced: sums and products of truth values have no meaning of
+/// their own.
 bool may_reduce(ir::Op op, DType type) {
   if (!known(type) || compute_type(type) != type) return false;
   bool ordered = op != ir::Op::reduce_sum && op != ir::Op::reduce_prod;
@@ -29,10 +32,10 @@ bool may_reduce(ir::Op op, DType type) {
 /// What a body may refer to.
 struct Scope {
   std::string name;
-  std::vector<bool> axes;                         ///< visible ones, by number
-  std::vector<DType> accumulators;                ///< results that may be read
+  std::vector<bool> axes;           ///< visible ones, by number
+  std::vector<DType> accumulators;  ///< results that may be read
   const std::vector<std::pair<ir::Op, DType>>* running = nullptr;
-  size_t first_running = 0;                       ///< number of running[0]
+  size_t first_running = 0;  ///< number of running[0]
   bool may_store = true;
 };
 
@@ -64,8 +67,8 @@ class Verifier {
     require(b.access <= Access::scratch, "buffer b{}: unknown access", k);
     std::string place = fmt::format("buffer b{}", k);
     expression(b.extent, {}, place, nullptr, 0);
-    require(!(b.extent.is_const() && b.extent.constant_value() < 0), "{}: extent {} is negative", place,
-            b.extent.str());
+    require(!(b.extent.is_const() && b.extent.constant_value() < 0), "{}: extent {} is negative",
+            place, b.extent.str());
   }
 
   void axes(const std::vector<Axis>& list, int parallel) {
@@ -77,7 +80,8 @@ class Verifier {
       bool row = static_cast<int>(k) >= parallel;
       if (row) std::fill_n(visible.begin(), std::max(0, parallel), true);
       expression(e, visible, place, nullptr, 0);
-      require(!(e.is_const() && e.constant_value() < 0), "{}: extent {} is negative", place, e.str());
+      require(!(e.is_const() && e.constant_value() < 0), "{}: extent {} is negative", place,
+              e.str());
     }
     // Extents with the ranges that hold here, whatever the atoms claim.
     grounded_.clear();
@@ -92,7 +96,8 @@ class Verifier {
       if (a.kind == K::symbol)
         require(a.id >= 0 && a.id < p_.num_symbols, "{}: unknown symbol s{}", place, a.id);
       if (a.kind == K::axis)
-        require(a.id >= 0 && static_cast<size_t>(a.id) < visible.size() && visible[static_cast<size_t>(a.id)],
+        require(a.id >= 0 && static_cast<size_t>(a.id) < visible.size() &&
+                    visible[static_cast<size_t>(a.id)],
                 "{}: axis i{} is not visible here", place, a.id);
       if (a.kind == K::value)
         require(body && a.id >= 0 && static_cast<size_t>(a.id) < position &&
@@ -107,8 +112,10 @@ class Verifier {
     if (e.is_const()) return e;
     return e.substitute([&](const Atom& a) -> std::optional<Expr> {
       auto id = static_cast<size_t>(a.id);
-      if (a.kind == Atom::Kind::axis && id < grounded_.size()) return Expr::axis(a.id, grounded_[id]);
-      if (a.kind == Atom::Kind::value && body) return Expr::value(a.id, ground(body->instrs[id].expr, body));
+      if (a.kind == Atom::Kind::axis && id < grounded_.size())
+        return Expr::axis(a.id, grounded_[id]);
+      if (a.kind == Atom::Kind::value && body)
+        return Expr::value(a.id, ground(body->instrs[id].expr, body));
       return std::nullopt;
     });
   }
@@ -124,8 +131,9 @@ class Verifier {
     Expr at = ground(i.expr, &body);
     const Expr& extent = p_.buffers[static_cast<size_t>(i.buffer)].extent;
     require(!provably_less(at, Expr(0)), "{}: offset {} is negative", place, i.expr.str());
-    require(!provably_nonnegative(at - extent), "{}: offset {} is outside buffer b{}, which has {} elements",
-            place, i.expr.str(), i.buffer, extent.str());
+    require(!provably_nonnegative(at - extent),
+            "{}: offset {} is outside buffer b{}, which has {} elements", place, i.expr.str(),
+            i.buffer, extent.str());
     // The largest offset of a box of axes: at its far corner when the offset grows along each axis.
     Expr corner = at;
     for (size_t k = 0; k < grounded_.size(); ++k) {
@@ -134,18 +142,18 @@ class Verifier {
       corner = parts->first * (grounded_[k] - Expr(1)) + parts->second;
     }
     require(!provably_nonnegative(corner - extent),
-            "{}: offset {} reaches {}, outside buffer b{}, which has {} elements", place, i.expr.str(),
-            corner.str(), i.buffer, extent.str());
+            "{}: offset {} reaches {}, outside buffer b{}, which has {} elements", place,
+            i.expr.str(), corner.str(), i.buffer, extent.str());
   }
 
   const Buffer& access(const Instr& i, const std::string& place, bool write) {
-    require(i.buffer >= 0 && static_cast<size_t>(i.buffer) < p_.buffers.size(), "{}: unknown buffer b{}",
-            place, i.buffer);
+    require(i.buffer >= 0 && static_cast<size_t>(i.buffer) < p_.buffers.size(),
+            "{}: unknown buffer b{}", place, i.buffer);
     const Buffer& b = p_.buffers[static_cast<size_t>(i.buffer)];
-    require(b.access != (write ? Access::read : Access::write), "{}: buffer b{} may not be {}", place,
-            i.buffer, write ? "written" : "read");
-    require(b.dtype == i.type, "{}: {} access to buffer b{} of {}", place, name_of(i.type), i.buffer,
-            name_of(b.dtype));
+    require(b.access != (write ? Access::read : Access::write), "{}: buffer b{} may not be {}",
+            place, i.buffer, write ? "written" : "read");
+    require(b.dtype == i.type, "{}: {} access to buffer b{} of {}", place, name_of(i.type),
+            i.buffer, name_of(b.dtype));
     return b;
   }
 
@@ -159,10 +167,12 @@ class Verifier {
                const std::string& place) {
     require(i.args[k] != no_value, "{}: operand {} is missing", place, k + 1);
     DType found = type_of(body, i.args[k], position, place);
-    require(found == type, "{}: operand {} is {}; expected {}", place, k + 1, name_of(found), name_of(type));
+    require(found == type, "{}: operand {} is {}; expected {}", place, k + 1, name_of(found),
+            name_of(type));
   }
 
-  void guard(const Body& body, const Instr& i, size_t k, size_t position, const std::string& place) {
+  void guard(const Body& body, const Instr& i, size_t k, size_t position,
+             const std::string& place) {
     if (i.args[k] != no_value) operand(body, i, k, DType::b8, position, place);
   }
 
@@ -174,13 +184,14 @@ class Verifier {
   void arithmetic(const Body& body, const Instr& i, size_t at, const std::string& place) {
     const ir::OpInfo& row = ir::info(i.op);
     if (row.kind == ir::OpKind::cast) {
-      require(known(i.from) && may_cast(i.op, i.from, i.type), "{}: no {} from {} to {}", place, row.name,
-              static_cast<int>(i.from) < num_dtypes ? name_of(i.from) : "?", name_of(i.type));
+      require(known(i.from) && may_cast(i.op, i.from, i.type), "{}: no {} from {} to {}", place,
+              row.name, static_cast<int>(i.from) < num_dtypes ? name_of(i.from) : "?",
+              name_of(i.type));
       operand(body, i, 0, i.from, at, place);
       return no_more(i, 1, place);
     }
-    require(ir::is_elementwise(i.op) && may_compute(i.op, i.type), "{}: no {} on {}", place, row.name,
-            name_of(i.type));
+    require(ir::is_elementwise(i.op) && may_compute(i.op, i.type), "{}: no {} on {}", place,
+            row.name, name_of(i.type));
     for (size_t k = 0; k < static_cast<size_t>(row.arity); ++k)
       operand(body, i, k, k == 0 && row.kind == ir::OpKind::select ? DType::b8 : i.type, at, place);
     no_more(i, static_cast<size_t>(row.arity), place);
@@ -189,13 +200,15 @@ class Verifier {
   void instruction(const Body& body, size_t at, const Scope& s) {
     const Instr& i = body.instrs[at];
     require(known(i.code), "{}, %{}: unknown instruction", s.name, at);
-    std::string place = fmt::format("{}, %{} ({})", s.name, at, code_names[static_cast<size_t>(i.code)]);
+    std::string place =
+        fmt::format("{}, %{} ({})", s.name, at, code_names[static_cast<size_t>(i.code)]);
     require(known(i.type) && known(i.op), "{}: unknown type or operation", place);
     expression(i.expr, s.axes, place, &body, at);
     switch (i.code) {
       case Code::constant: {
         int bits = size_of(i.type) * 8;
-        require(bits == 64 || i.bits >> bits == 0, "{}: {:#x} does not fit {}", place, i.bits, name_of(i.type));
+        require(bits == 64 || i.bits >> bits == 0, "{}: {:#x} does not fit {}", place, i.bits,
+                name_of(i.type));
         require(i.type != DType::b8 || i.bits < 2, "{}: a b8 is 0 or 1", place);
         return no_more(i, 0, place);
       }
@@ -223,8 +236,10 @@ class Verifier {
         return arithmetic(body, i, at, place);
       case Code::accumulator: {
         auto n = static_cast<size_t>(i.buffer);
-        require(i.buffer >= 0 && n < s.accumulators.size(), "{}: a{} is no earlier result", place, i.buffer);
-        require(i.type == s.accumulators[n], "{}: a{} is {}", place, i.buffer, name_of(s.accumulators[n]));
+        require(i.buffer >= 0 && n < s.accumulators.size(), "{}: a{} is no earlier result", place,
+                i.buffer);
+        require(i.type == s.accumulators[n], "{}: a{} is {}", place, i.buffer,
+                name_of(s.accumulators[n]));
         return no_more(i, 0, place);
       }
       case Code::accumulate: {
@@ -240,8 +255,8 @@ class Verifier {
   }
 
   void body(const Body& b, const Scope& s) {
-    require(b.instrs.size() <= limits::instructions, "{}: {} instructions; expected at most {}", s.name,
-            b.instrs.size(), limits::instructions);
+    require(b.instrs.size() <= limits::instructions, "{}: {} instructions; expected at most {}",
+            s.name, b.instrs.size(), limits::instructions);
     for (size_t k = 0; k < b.instrs.size(); ++k) instruction(b, k, s);
   }
 
@@ -253,11 +268,12 @@ class Verifier {
   }
 
   void reduction(const Stage& stage, const Reduction& r, const std::string& place) {
-    require((is_reduce(r.op) || is_reduce_index(r.op)) && may_reduce(r.op, r.type), "{}: no such reduction",
-            place);
+    require((is_reduce(r.op) || is_reduce_index(r.op)) && may_reduce(r.op, r.type),
+            "{}: no such reduction", place);
     require(!(r.tree && is_reduce_index(r.op)), "{}: a tree of positions", place);
     DType found = type_of(stage.body, r.value, stage.body.instrs.size(), place);
-    require(found == r.type, "{}: %{} is {}; expected {}", place, r.value, name_of(found), name_of(r.type));
+    require(found == r.type, "{}: %{} is {}; expected {}", place, r.value, name_of(found),
+            name_of(r.type));
     if (r.position == no_value) return;
     require(is_reduce_index(r.op), "{}: a position for a value", place);
     found = type_of(stage.body, r.position, stage.body.instrs.size(), place);
@@ -272,10 +288,11 @@ class Verifier {
               "axis i{}: parallel axes come first", k);
     axes(b.axes, b.parallel_rank);
     int last = static_cast<int>(b.axes.size()) - 1;
-    require(b.lane_axis == -1 || (b.lane_axis >= 0 && (b.lane_axis == last || b.lane_axis == b.parallel_rank - 1)),
+    require(b.lane_axis == -1 ||
+                (b.lane_axis >= 0 && (b.lane_axis == last || b.lane_axis == b.parallel_rank - 1)),
             "loop: lane axis {}; expected the last parallel or row axis, or -1", b.lane_axis);
-    require(b.stages.size() <= limits::stages, "loop: {} stages; expected at most {}", b.stages.size(),
-            limits::stages);
+    require(b.stages.size() <= limits::stages, "loop: {} stages; expected at most {}",
+            b.stages.size(), limits::stages);
     std::vector<DType> results;
     for (size_t k = 0; k < b.stages.size(); ++k) stage(b, k, results);
   }
@@ -286,13 +303,14 @@ class Verifier {
     require(st.kind <= StageKind::serial_row, "{}: unknown kind", s.name);
     s.axes.assign(b.axes.size(), st.kind != StageKind::point);
     std::fill_n(s.axes.begin(), b.parallel_rank, true);
-    require(st.kind != StageKind::point || st.reductions.empty(), "{}: a point stage reduces nothing", s.name);
+    require(st.kind != StageKind::point || st.reductions.empty(),
+            "{}: a point stage reduces nothing", s.name);
     require(st.kind == StageKind::serial_row || st.running.empty(),
             "{}: running accumulators in a stage that is not serial", s.name);
     s.running = &st.running;
     s.first_running = results.size() + st.reductions.size();
-    require(s.first_running + st.running.size() <= limits::accumulators, "{}: more than {} accumulators",
-            s.name, limits::accumulators);
+    require(s.first_running + st.running.size() <= limits::accumulators,
+            "{}: more than {} accumulators", s.name, limits::accumulators);
     for (const auto& [op, type] : st.running)
       require(is_reduce(op) && may_reduce(op, type), "{}: no such running accumulator", s.name);
     body(st.body, s);
@@ -312,7 +330,8 @@ class Verifier {
 
   void block_axes(const std::vector<Axis>& list, int batch, size_t own, std::string_view name) {
     require(batch >= 0 && list.size() == static_cast<size_t>(batch) + own,
-            "{}: {} axes with {} of a batch; expected {} beside those", name, list.size(), batch, own);
+            "{}: {} axes with {} of a batch; expected {} beside those", name, list.size(), batch,
+            own);
     axes(list, 0);
     for (const Axis& a : list)
       require(!a.extent.has_axes(), "{}: an extent that depends on another axis", name);
@@ -323,8 +342,10 @@ class Verifier {
     require(known(b.operand_type) && known(b.acc_type), "product: unknown type");
     require(b.acc_type != DType::b8 && compute_type(b.acc_type) == b.acc_type &&
                 b.operand_type != DType::b8 && is_float(b.acc_type) == is_float(b.operand_type),
-            "product: no sum in {} of operands in {}", name_of(b.acc_type), name_of(b.operand_type));
-    require(b.precision >= 0 && b.precision <= 2, "product: precision {}; expected 0, 1 or 2", b.precision);
+            "product: no sum in {} of operands in {}", name_of(b.acc_type),
+            name_of(b.operand_type));
+    require(b.precision >= 0 && b.precision <= 2, "product: precision {}; expected 0, 1 or 2",
+            b.precision);
     size_t n = b.axes.size();
     Scope lhs = scope("lhs", n, b.batch_rank, {0, 2}), rhs = scope("rhs", n, b.batch_rank, {2, 1});
     lhs.may_store = rhs.may_store = false;
@@ -339,12 +360,13 @@ class Verifier {
   }
 
   void packed(const ProductBlock& b) {
-    require(b.panel_width > 0 && b.panel_width <= limits::panel_width, "product: panels of {} columns",
-            b.panel_width);
+    require(b.panel_width > 0 && b.panel_width <= limits::panel_width,
+            "product: panels of {} columns", b.panel_width);
     Instr i{.code = Code::load, .type = b.operand_type, .buffer = b.packed_rhs, .expr = {}};
     const Buffer& buffer = access(i, "product, packed operand", false);
     auto rank = static_cast<size_t>(b.batch_rank);
-    Expr size = ceil_div(b.axes[rank + 1].extent, b.panel_width) * b.axes[rank + 2].extent * b.panel_width;
+    Expr size =
+        ceil_div(b.axes[rank + 1].extent, b.panel_width) * b.axes[rank + 2].extent * b.panel_width;
     for (size_t k = 0; k < rank; ++k) size *= b.axes[k].extent;
     require(!provably_less(buffer.extent, size), "product: b{} has {} elements; its panels are {}",
             b.packed_rhs, buffer.extent.str(), size.str());
@@ -352,7 +374,8 @@ class Verifier {
 
   void attention(const AttentionBlock& b) {
     block_axes(b.axes, b.batch_rank, 4, "attention");
-    require(known(b.operand_type) && is_float(b.operand_type), "attention: operands that are not floats");
+    require(known(b.operand_type) && is_float(b.operand_type),
+            "attention: operands that are not floats");
     size_t n = b.axes.size();
     DType type = compute_type(b.operand_type);
     Scope q = scope("q", n, b.batch_rank, {0, 2}), k = scope("k", n, b.batch_rank, {1, 2});

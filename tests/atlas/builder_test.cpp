@@ -3,9 +3,9 @@
 
 #include <bit>
 
+#include "atlas/programs.h"
 #include "base/error.h"
 #include "ir/scalar.h"
-#include "atlas/programs.h"
 
 namespace hologram::test {
 namespace {
@@ -83,7 +83,8 @@ TEST(Builder, RejectsWrongTypes) {
   EXPECT_EQ(b.cast(h, DType::f32).type, DType::f32);
 }
 
-// may_compute and may_cast agree with what ir::eval_scalar evaluates: every permitted exact op gives a value.
+// may_compute and may_cast agree with what ir::eval_scalar evaluates: every permitted exact op
+// gives a value.
 TEST(Builder, PermittedArithmeticEvaluates) {
   int permitted = 0;
   for (int o = 0; o < ir::num_ops; ++o) {
@@ -94,7 +95,8 @@ TEST(Builder, PermittedArithmeticEvaluates) {
       auto type = static_cast<DType>(t);
       if (!atlas::may_compute(op, type)) continue;
       std::array<uint64_t, 3> one{1, 1, 1};
-      EXPECT_NO_THROW(ir::eval_scalar(op, type, std::span(one).first(static_cast<size_t>(ir::info(op).arity)), type))
+      EXPECT_NO_THROW(ir::eval_scalar(
+          op, type, std::span(one).first(static_cast<size_t>(ir::info(op).arity)), type))
           << ir::name_of(op) << " on " << name_of(type);
       ++permitted;
     }

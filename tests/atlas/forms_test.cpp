@@ -121,7 +121,8 @@ TEST(Forms, EveryDamagedByteIsCorrupt) {
   EXPECT_THROW(atlas::decode(good + "x"), Error);
 }
 
-// Past the checksum: damaged payloads give a program or Error(corrupt), and what they give can be verified or refused.
+// Past the checksum: damaged payloads give a program or Error(corrupt), and what they give can be
+// verified or refused.
 TEST(Forms, DamagedPayloadsAreReadOrCorrupt) {
   std::mt19937 gen(11);
   int read = 0, refused = 0;
@@ -139,7 +140,8 @@ TEST(Forms, DamagedPayloadsAreReadOrCorrupt) {
         EXPECT_EQ(atlas::decode(encode(q)), q);
       } catch (const Error& e) {
         ++refused;
-        ASSERT_TRUE(e.code() == ErrorCode::corrupt || e.code() == ErrorCode::invalid_argument) << e.what();
+        ASSERT_TRUE(e.code() == ErrorCode::corrupt || e.code() == ErrorCode::invalid_argument)
+            << e.what();
       }
     }
   }
@@ -161,12 +163,16 @@ TEST(Forms, AssemblerSaysWhere) {
   EXPECT_EQ(assemble_error("atlas block 2\n"), "line 1, column 14: expected version 1");
   EXPECT_EQ(assemble_error("atlas block 1\nsymbols 1\nbuffer b0 f31 read [s0]\n"),
             "line 3, column 14: unknown element type \"f31\"");
-  std::string head = "atlas block 1\nsymbols 1\nbuffer b0 f32 read [s0]\nloop parallel 1\naxis i0 parallel [s0]\n";
-  EXPECT_EQ(assemble_error(head + "stage point\n  %1 = load.f32 b0[i0]\n"), "line 7, column 5: expected %0 here");
-  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = load.f32 b0[i1]\n"), "line 7, column 23: unknown i1");
+  std::string head =
+      "atlas block 1\nsymbols 1\nbuffer b0 f32 read [s0]\nloop parallel 1\naxis i0 parallel [s0]\n";
+  EXPECT_EQ(assemble_error(head + "stage point\n  %1 = load.f32 b0[i0]\n"),
+            "line 7, column 5: expected %0 here");
+  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = load.f32 b0[i1]\n"),
+            "line 7, column 23: unknown i1");
   EXPECT_EQ(assemble_error(head + "stage point\n  %0 = lod.f32 b0[i0]\n"),
             "line 7, column 11: unknown operation \"lod\"");
-  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = load.f32 b0[v0]\n"), "line 7, column 23: unknown v0");
+  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = load.f32 b0[v0]\n"),
+            "line 7, column 23: unknown v0");
   EXPECT_EQ(assemble_error(head + "stage point\n  %0 = load.f32 b0[i0] 5\n"),
             "line 7, column 24: expected the end of the line");
   EXPECT_NE(assemble_error(head + "stage point\n  %0 = load.f32 b0[" + std::string(9000, '(')), "");
@@ -196,8 +202,11 @@ std::string verify_error(const Program& p) {
 
 std::string verify_text(const std::string& body, const std::string& header = "") {
   return verify_error(atlas::assemble(
-      "atlas block 1\nsymbols 1\nbuffer b0 f32 read [s0]\nbuffer b1 f32 write [8]\nbuffer b2 i64 read [s0]\n" +
-      (header.empty() ? "loop parallel 1\naxis i0 parallel [8]\naxis i1 row [s0]\nstage row\n" : header) + body));
+      "atlas block 1\nsymbols 1\nbuffer b0 f32 read [s0]\nbuffer b1 f32 write [8]\nbuffer b2 i64 "
+      "read [s0]\n" +
+      (header.empty() ? "loop parallel 1\naxis i0 parallel [8]\naxis i1 row [s0]\nstage row\n"
+                      : header) +
+      body));
 }
 
 TEST(Verify, AcceptsTheExamples) {
@@ -205,8 +214,10 @@ TEST(Verify, AcceptsTheExamples) {
 }
 
 TEST(Verify, NamesTheFault) {
-  EXPECT_EQ(verify_text("%0 = add.f32 %0, %0\n"), "stage 0, %0 (arithmetic): %0 is not an earlier value");
-  EXPECT_EQ(verify_text("%0 = load.f64 b0[i1]\n"), "stage 0, %0 (load): f64 access to buffer b0 of f32");
+  EXPECT_EQ(verify_text("%0 = add.f32 %0, %0\n"),
+            "stage 0, %0 (arithmetic): %0 is not an earlier value");
+  EXPECT_EQ(verify_text("%0 = load.f64 b0[i1]\n"),
+            "stage 0, %0 (load): f64 access to buffer b0 of f32");
   EXPECT_EQ(verify_text("%0 = load.f32 b1[i0]\n"), "stage 0, %0 (load): buffer b1 may not be read");
   EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nstore.f32 b0[i1], %0\n"),
             "stage 0, %1 (store): buffer b0 may not be written");
@@ -219,30 +230,37 @@ TEST(Verify, NamesTheFault) {
             "stage 0, %1 (arithmetic): a superfluous operand");
   EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = bit_and.f32 %0, %0\n"),
             "stage 0, %1 (arithmetic): no bit_and on f32");
-  EXPECT_EQ(verify_text("%0 = constant.u8 0x100\n"), "stage 0, %0 (constant): 0x100 does not fit u8");
+  EXPECT_EQ(verify_text("%0 = constant.u8 0x100\n"),
+            "stage 0, %0 (constant): 0x100 does not fit u8");
   EXPECT_EQ(verify_text("%0 = constant.b8 0x2\n"), "stage 0, %0 (constant): a b8 is 0 or 1");
   EXPECT_EQ(verify_text("%0 = index [s1]\n"), "stage 0, %0 (index): unknown symbol s1");
-  EXPECT_EQ(verify_text("%0 = accumulator.f32 a0\n"), "stage 0, %0 (accumulator): a0 is no earlier result");
+  EXPECT_EQ(verify_text("%0 = accumulator.f32 a0\n"),
+            "stage 0, %0 (accumulator): a0 is no earlier result");
   EXPECT_EQ(verify_text("%0 = load.i64 b2[i1]\n%1 = accumulate.reduce_sum.i64 a0, %0\n"),
             "stage 0, %1 (accumulate): a0 is no running accumulator of this stage");
   EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nreduce a0 = reduce_sum.f64 %0\n"),
             "stage 0, a0: %0 is f32; expected f64");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nreduce a0 = add.f32 %0\n"), "stage 0, a0: no such reduction");
-  EXPECT_EQ(verify_text("%0 = bitcast.f64.f32 %0\n"), "stage 0, %0 (arithmetic): no bitcast from f32 to f64");
+  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nreduce a0 = add.f32 %0\n"),
+            "stage 0, a0: no such reduction");
+  EXPECT_EQ(verify_text("%0 = bitcast.f64.f32 %0\n"),
+            "stage 0, %0 (arithmetic): no bitcast from f32 to f64");
   EXPECT_EQ(verify_text("", "loop parallel 2\naxis i0 parallel [8]\naxis i1 row [s0]\n"),
             "axis i1: parallel axes come first");
-  EXPECT_EQ(verify_text("%0 = index [i1]\n", "loop parallel 1\naxis i0 parallel [8]\naxis i1 row [s0]\nstage point\n"),
+  EXPECT_EQ(verify_text("%0 = index [i1]\n",
+                        "loop parallel 1\naxis i0 parallel [8]\naxis i1 row [s0]\nstage point\n"),
             "stage 0, %0 (index): axis i1 is not visible here");
 }
 
 TEST(Verify, ProvesBounds) {
   std::string load = "%0 = load.f32 b0[i1]\n";
   EXPECT_EQ(verify_text(load + "store.f32 b1[i0], %0\n"), "");
-  EXPECT_EQ(verify_text(load + "store.f32 b1[i0 + 1], %0\n"),
-            "stage 0, %1 (store): offset i0 + 1 reaches 8, outside buffer b1, which has 8 elements");
+  EXPECT_EQ(
+      verify_text(load + "store.f32 b1[i0 + 1], %0\n"),
+      "stage 0, %1 (store): offset i0 + 1 reaches 8, outside buffer b1, which has 8 elements");
   EXPECT_EQ(verify_text(load + "store.f32 b1[i0 + 8], %0\n"),
             "stage 0, %1 (store): offset i0 + 8 is outside buffer b1, which has 8 elements");
-  EXPECT_EQ(verify_text(load + "store.f32 b1[i0 - 8], %0\n"), "stage 0, %1 (store): offset i0 - 8 is negative");
+  EXPECT_EQ(verify_text(load + "store.f32 b1[i0 - 8], %0\n"),
+            "stage 0, %1 (store): offset i0 - 8 is negative");
   EXPECT_EQ(verify_text("%0 = load.f32 b0[i1 + s0]\n"),
             "stage 0, %0 (load): offset s0 + i1 is outside buffer b0, which has s0 elements");
   // Not provable either way, guarded, or never executed: accepted.
@@ -263,13 +281,27 @@ TEST(Verify, SurvivesHostilePrograms) {
         for (atlas::Instr& i : s.body.instrs) {
           if (gen() % 8) continue;
           switch (gen() % 7) {
-            case 0: i.code = static_cast<atlas::Code>(gen() % 256); break;
-            case 1: i.op = static_cast<Op>(gen() % 256); break;
-            case 2: i.type = static_cast<DType>(gen() % 256); break;
-            case 3: i.from = static_cast<DType>(gen() % 256); break;
-            case 4: i.args[gen() % 3] = static_cast<uint32_t>(gen()); break;
-            case 5: i.buffer = static_cast<int>(gen()); break;
-            default: i.expr = Expr::value(static_cast<int>(gen() % 9), Expr(3)) * Expr::axis(7, Expr(2)); break;
+            case 0:
+              i.code = static_cast<atlas::Code>(gen() % 256);
+              break;
+            case 1:
+              i.op = static_cast<Op>(gen() % 256);
+              break;
+            case 2:
+              i.type = static_cast<DType>(gen() % 256);
+              break;
+            case 3:
+              i.from = static_cast<DType>(gen() % 256);
+              break;
+            case 4:
+              i.args[gen() % 3] = static_cast<uint32_t>(gen());
+              break;
+            case 5:
+              i.buffer = static_cast<int>(gen());
+              break;
+            default:
+              i.expr = Expr::value(static_cast<int>(gen() % 9), Expr(3)) * Expr::axis(7, Expr(2));
+              break;
           }
         }
       if (gen() % 4 == 0) p.loop.parallel_rank = static_cast<int>(gen());

@@ -8,9 +8,9 @@
 #include <random>
 
 #include "atlas/abi.h"
+#include "atlas/programs.h"
 #include "base/error.h"
 #include "ir/scalar.h"
-#include "atlas/programs.h"
 
 namespace hologram::test {
 namespace {
@@ -58,7 +58,8 @@ uint64_t unpack(DType type, const std::vector<char>& bytes, size_t k) {
 }
 
 bool same(DType type, uint64_t x, uint64_t y) {
-  if (is_float(type) && std::isnan(ir::as_double(type, x))) return std::isnan(ir::as_double(type, y));
+  if (is_float(type) && std::isnan(ir::as_double(type, x)))
+    return std::isnan(ir::as_double(type, y));
   return x == y;
 }
 
@@ -92,7 +93,8 @@ TEST(Interp, ExactOpsEqualEvalScalar) {
         for (size_t j = 0; j < in.size(); ++j) args[j] = in[j][k];
         uint64_t want = ir::eval_scalar(op, type, std::span(args).first(in.size()), to, &error);
         ASSERT_TRUE(same(to, want, unpack(to, out, k)))
-            << row.name << "." << name_of(type) << " of " << args[0] << ", " << args[1] << ", " << args[2];
+            << row.name << "." << name_of(type) << " of " << args[0] << ", " << args[1] << ", "
+            << args[2];
       }
       EXPECT_EQ(sticky, error ? atlas::integer_division_by_zero : 0) << row.name;
     }
@@ -117,8 +119,10 @@ TEST(Interp, CastsBetweenAllTypes) {
         std::vector<char> x = pack(from, in), out(n * static_cast<size_t>(size_of(to)));
         run(p, {x.data(), out.data()}, {n});
         for (size_t k = 0; k < n; ++k)
-          ASSERT_TRUE(same(to, ir::eval_scalar(how, from, std::array{in[k]}, to), unpack(to, out, k)))
-              << ir::name_of(how) << " " << name_of(from) << " to " << name_of(to) << " of " << in[k];
+          ASSERT_TRUE(
+              same(to, ir::eval_scalar(how, from, std::array{in[k]}, to), unpack(to, out, k)))
+              << ir::name_of(how) << " " << name_of(from) << " to " << name_of(to) << " of "
+              << in[k];
       }
 }
 
@@ -155,8 +159,8 @@ TEST_P(SumOrder, IsTheStatedOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, SumOrder,
-                         testing::Values(0, 1, 2, 63, 64, 65, 4095, 4096, 4097, 8192, 12288, 3 * 4096 + 5,
-                                         7 * 4096 + 1, 100000));
+                         testing::Values(0, 1, 2, 63, 64, 65, 4095, 4096, 4097, 8192, 12288,
+                                         3 * 4096 + 5, 7 * 4096 + 1, 100000));
 
 TEST(Interp, TreeReductionIsTheCounterAlone) {
   std::vector<float> x = random_floats(7, 4);
@@ -299,7 +303,8 @@ TEST_P(ProductDepth, IsAChainOfFmaPerBlock) {
   auto at = [](int64_t k) { return static_cast<size_t>(k); };
   std::vector<float> x = random_floats(at(B * M * K), 1), y = random_floats(at(B * K * N), 2),
                      out(at(B * M * N), -1);
-  run(batched_product(DType::f32, DType::f32, DType::f32), {x.data(), y.data(), out.data()}, {B, M, N, K});
+  run(batched_product(DType::f32, DType::f32, DType::f32), {x.data(), y.data(), out.data()},
+      {B, M, N, K});
   for (int64_t b = 0; b < B; ++b)
     for (int64_t m = 0; m < M; ++m)
       for (int64_t n = 0; n < N; ++n) {
@@ -319,11 +324,13 @@ INSTANTIATE_TEST_SUITE_P(Depths, ProductDepth, testing::Values(0, 1, 7, 383, 384
 TEST(Interp, IntegerProductsWrap) {
   std::vector<int8_t> x(300, -128), y(300, -128);
   int32_t out = 0;
-  run(batched_product(DType::i8, DType::i32, DType::i32), {x.data(), y.data(), &out}, {1, 1, 1, 300});
+  run(batched_product(DType::i8, DType::i32, DType::i32), {x.data(), y.data(), &out},
+      {1, 1, 1, 300});
   EXPECT_EQ(out, 300 * 16384);
   std::vector<int64_t> a(3, INT64_MAX), b(3, 3);
   int64_t wide = 0;
-  run(batched_product(DType::i64, DType::i64, DType::i64), {a.data(), b.data(), &wide}, {1, 1, 1, 3});
+  run(batched_product(DType::i64, DType::i64, DType::i64), {a.data(), b.data(), &wide},
+      {1, 1, 1, 3});
   EXPECT_EQ(wide, static_cast<int64_t>(uint64_t{9} * INT64_MAX));
 }
 
@@ -332,7 +339,8 @@ TEST(Interp, HalfProductsAccumulateInFloat) {
   x[0] = ir::f32_to_bf16(256.0f);
   y[0] = ir::f32_to_bf16(1.0f);
   uint16_t out = 0;
-  run(batched_product(DType::bf16, DType::f32, DType::bf16), {x.data(), y.data(), &out}, {1, 1, 1, 64});
+  run(batched_product(DType::bf16, DType::f32, DType::bf16), {x.data(), y.data(), &out},
+      {1, 1, 1, 64});
   EXPECT_EQ(ir::bf16_to_f32(out), ir::bf16_to_f32(ir::f32_to_bf16(256.0f + 63 * 0.0078125f)));
 }
 
@@ -340,11 +348,13 @@ TEST(Interp, PackedOperandGivesTheSameBits) {
   int64_t B = 2, M = 5, N = 37, K = 20, width = 16, panels = 3;
   auto at = [](int64_t k) { return static_cast<size_t>(k); };
   std::vector<float> x = random_floats(at(B * M * K), 1), y = random_floats(at(B * K * N), 2),
-                     plain(at(B * M * N)), packed_out(at(B * M * N)), panel(at(B * panels * K * width), 0);
+                     plain(at(B * M * N)), packed_out(at(B * M * N)),
+                     panel(at(B * panels * K * width), 0);
   for (int64_t b = 0; b < B; ++b)
     for (int64_t k = 0; k < K; ++k)
       for (int64_t n = 0; n < N; ++n)
-        panel[at(((b * panels + n / width) * K + k) * width + n % width)] = y[at((b * K + k) * N + n)];
+        panel[at(((b * panels + n / width) * K + k) * width + n % width)] =
+            y[at((b * K + k) * N + n)];
   Program p = batched_product(DType::f32, DType::f32, DType::f32);
   run(p, {x.data(), y.data(), plain.data()}, {B, M, N, K});
   p.product.packed_rhs = 1;
@@ -363,8 +373,8 @@ TEST(Interp, AttentionAgainstDoubles) {
          v = random_floats(at(B * N * E), 3), bias = random_floats(at(M * N), 4);
     for (int64_t n = 0; n < N; ++n) bias[at(2 * N + n)] = -INFINITY;  // a row that is masked out
     std::vector<float> out(at(B * M * E), 42);
-    run(biased_attention(DType::f32, causal), {q.data(), k.data(), v.data(), bias.data(), out.data()},
-        {B, M, N, D, E});
+    run(biased_attention(DType::f32, causal),
+        {q.data(), k.data(), v.data(), bias.data(), out.data()}, {B, M, N, D, E});
     for (int64_t b = 0; b < B; ++b)
       for (int64_t m = 0; m < M; ++m)
         for (int64_t e = 0; e < E; ++e) {
@@ -372,7 +382,8 @@ TEST(Interp, AttentionAgainstDoubles) {
           std::vector<double> s(at(N), -INFINITY);
           for (int64_t n = 0; n < (causal ? m + 1 : N); ++n) {
             double dot = 0;
-            for (int64_t d = 0; d < D; ++d) dot += double(q[at((b * M + m) * D + d)]) * k[at((b * N + n) * D + d)];
+            for (int64_t d = 0; d < D; ++d)
+              dot += double(q[at((b * M + m) * D + d)]) * k[at((b * N + n) * D + d)];
             s[at(n)] = dot * 0.125 + bias[at(m * N + n)];
             max = std::max(max, s[at(n)]);
           }

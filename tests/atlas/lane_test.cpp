@@ -46,7 +46,8 @@ std::string verify_fault(const std::string& text) {
   return fault([&] { verify(p); });
 }
 
-std::string run_fault(const std::string& text, std::vector<uint64_t> words = std::vector<uint64_t>(16),
+std::string run_fault(const std::string& text,
+                      std::vector<uint64_t> words = std::vector<uint64_t>(16),
                       LaneLaunch launch = {}) {
   LaneProgram p = lane(text);
   return fault([&] {
@@ -57,7 +58,8 @@ std::string run_fault(const std::string& text, std::vector<uint64_t> words = std
 }
 
 // Runs verified text with one lane; buffer 1 is `words`, which it returns.
-std::vector<uint64_t> run_words(const std::string& text, std::vector<uint64_t> words = std::vector<uint64_t>(16),
+std::vector<uint64_t> run_words(const std::string& text,
+                                std::vector<uint64_t> words = std::vector<uint64_t>(16),
                                 LaneLaunch launch = {}) {
   LaneProgram p = lane(text);
   verify(p);
@@ -68,7 +70,8 @@ std::vector<uint64_t> run_words(const std::string& text, std::vector<uint64_t> w
 }
 
 bool same(DType type, uint64_t x, uint64_t y) {
-  if (is_float(type) && std::isnan(ir::as_double(type, x))) return std::isnan(ir::as_double(type, y));
+  if (is_float(type) && std::isnan(ir::as_double(type, x)))
+    return std::isnan(ir::as_double(type, y));
   return x == y;
 }
 
@@ -88,7 +91,8 @@ std::vector<uint64_t> boundary_values(DType t) {
 
 // --- every instruction × every type
 
-// The operands of `op` in text, with registers r0 (written), r1, r2, r3 (read); "" for what has no such form.
+// The operands of `op` in text, with registers r0 (written), r1, r2, r3 (read); "" for what has no
+// such form.
 std::string instruction_text(LaneOp op, DType type, std::string_view variant = "") {
   const LaneOpInfo& row = info(op);
   std::string out(row.mnemonic);
@@ -132,7 +136,8 @@ TEST(LaneConformance, EveryInstructionWithEveryType) {
       std::string variant = op == LaneOp::set ? "lt" : "";
       LaneProgram p = lane(instruction_text(op, t, variant) + "\nend:\n");
       std::string found = fault([&] { check_structure(p); });
-      EXPECT_EQ(found, has_type(info(op).types, t) ? "" : "UnsupportedOperation") << disassemble(p.instrs[0], p);
+      EXPECT_EQ(found, has_type(info(op).types, t) ? "" : "UnsupportedOperation")
+          << disassemble(p.instrs[0], p);
       (found.empty() ? legal : illegal)++;
     }
   }
@@ -146,8 +151,13 @@ TEST(LaneConformance, EachReadOperandMustBeInitialisedAndOfItsType) {
   for (int k = 0; k < num_lane_ops; ++k) {
     auto op = static_cast<LaneOp>(k);
     const LaneOpInfo& row = info(op);
-    DType t = row.types == LaneTypes::none ? DType::host : has_type(row.types, DType::i32) ? DType::i32 : DType::f64;
-    std::string text = instruction_text(op, t, op == LaneOp::set ? "eq" : op == LaneOp::memfence ? ".block" : "");
+    DType t = row.types == LaneTypes::none      ? DType::host
+              : has_type(row.types, DType::i32) ? DType::i32
+                                                : DType::f64;
+    std::string text = instruction_text(op, t,
+                                        op == LaneOp::set        ? "eq"
+                                        : op == LaneOp::memfence ? ".block"
+                                                                 : "");
     std::string body = text + "\nend:\n";
     // What each register must hold.
     std::vector<std::string> setup;
@@ -155,7 +165,8 @@ TEST(LaneConformance, EachReadOperandMustBeInitialisedAndOfItsType) {
     for (const LaneOperand& o : row.operands) {
       using Role = LaneOperand::Role;
       if (o.role == Role::range) {
-        for (int n : {1, 2}) setup.push_back(fmt::format("mov_imm.{} r{}, 0", hologram::name_of(t), n));
+        for (int n : {1, 2})
+          setup.push_back(fmt::format("mov_imm.{} r{}, 0", hologram::name_of(t), n));
       } else if (o.role == Role::read || o.role == Role::modified || o.role == Role::optional) {
         if (o.of == LaneOperand::Of::predicate) {
           setup.push_back("seteq.u32 p0, r252, r252");
@@ -204,25 +215,28 @@ TEST(LaneConformance, ArithmeticIsThatOfBodies) {
     int operands;
   };
   std::vector<Case> cases = {
-      {"add", LaneOp::add, ir::Op::add, 2},        {"sub", LaneOp::sub, ir::Op::sub, 2},
-      {"mul", LaneOp::mul, ir::Op::mul, 2},        {"div", LaneOp::div, ir::Op::div, 2},
-      {"min", LaneOp::min, ir::Op::minnum, 2},     {"max", LaneOp::max, ir::Op::maxnum, 2},
-      {"abs", LaneOp::abs, ir::Op::abs, 1},        {"neg", LaneOp::neg, ir::Op::neg, 1},
-      {"and", LaneOp::and_, ir::Op::bit_and, 2},   {"or", LaneOp::or_, ir::Op::bit_or, 2},
-      {"xor", LaneOp::xor_, ir::Op::bit_xor, 2},   {"not", LaneOp::not_, ir::Op::bit_not, 1},
+      {"add", LaneOp::add, ir::Op::add, 2},      {"sub", LaneOp::sub, ir::Op::sub, 2},
+      {"mul", LaneOp::mul, ir::Op::mul, 2},      {"div", LaneOp::div, ir::Op::div, 2},
+      {"min", LaneOp::min, ir::Op::minnum, 2},   {"max", LaneOp::max, ir::Op::maxnum, 2},
+      {"abs", LaneOp::abs, ir::Op::abs, 1},      {"neg", LaneOp::neg, ir::Op::neg, 1},
+      {"and", LaneOp::and_, ir::Op::bit_and, 2}, {"or", LaneOp::or_, ir::Op::bit_or, 2},
+      {"xor", LaneOp::xor_, ir::Op::bit_xor, 2}, {"not", LaneOp::not_, ir::Op::bit_not, 1},
       {"sqrt", LaneOp::sqrt, ir::Op::sqrt, 1},
   };
   for (const Case& c : cases)
     for (DType t : all12) {
       if (!has_type(info(c.op).types, t)) continue;
       std::string type(hologram::name_of(t));
-      std::string text = fmt::format("ldg.{0} r1, [buf1 + 0]\nldg.{0} r2, [buf1 + 8]\n{1}.{0} r0, r1{2}\nstg.{0} [buf1 + 16], r0\n",
-                                     type, c.text, c.operands == 2 ? ", r2" : "");
+      std::string text = fmt::format(
+          "ldg.{0} r1, [buf1 + 0]\nldg.{0} r2, [buf1 + 8]\n{1}.{0} r0, r1{2}\nstg.{0} [buf1 + 16], "
+          "r0\n",
+          type, c.text, c.operands == 2 ? ", r2" : "");
       for (uint64_t x : boundary_values(t))
         for (uint64_t y : boundary_values(t)) {
           bool error = false;
           std::array<uint64_t, 2> args{x, y};
-          uint64_t want = ir::eval_scalar(c.scalar, t, std::span(args).first(static_cast<size_t>(c.operands)), t, &error);
+          uint64_t want = ir::eval_scalar(
+              c.scalar, t, std::span(args).first(static_cast<size_t>(c.operands)), t, &error);
           if (error) {
             EXPECT_EQ(run_fault(text, {x, y, 0}), "DivisionByZero");
             continue;
@@ -235,10 +249,12 @@ TEST(LaneConformance, ArithmeticIsThatOfBodies) {
 TEST(LaneConformance, Comparisons) {
   auto holds = [](std::string_view cc, DType t, uint64_t x, uint64_t y) {
     std::string type(hologram::name_of(t));
-    return run_words(fmt::format("ldg.{0} r1, [buf1 + 0]\nldg.{0} r2, [buf1 + 8]\nset{1}.{0} p3, r1, r2\n"
-                                 "mov_imm.u64 r3, 1\nmov_imm.u64 r4, 0\nsel.u64 r5, p3, r3, r4\nstg.u64 [buf1 + 16], r5\n",
-                                 type, cc),
-                     {x, y, 7})[2] == 1;
+    return run_words(
+               fmt::format("ldg.{0} r1, [buf1 + 0]\nldg.{0} r2, [buf1 + 8]\nset{1}.{0} p3, r1, r2\n"
+                           "mov_imm.u64 r3, 1\nmov_imm.u64 r4, 0\nsel.u64 r5, p3, r3, r4\nstg.u64 "
+                           "[buf1 + 16], r5\n",
+                           type, cc),
+               {x, y, 7})[2] == 1;
   };
   for (DType t : all12) {
     if (!has_type(LaneTypes::all10, t)) continue;
@@ -269,15 +285,18 @@ TEST(LaneConformance, ConversionsBetweenAllPairs) {
   for (DType from : all12)
     for (DType to : all12)
       for (uint64_t x : boundary_values(from)) {
-        std::string text = fmt::format("ldg.{0} r1, [buf1]\ncvt.{1}.{0} r2, r1\nstg.{1} [buf1 + 8], r2\n",
-                                       hologram::name_of(from), hologram::name_of(to));
+        std::string text =
+            fmt::format("ldg.{0} r1, [buf1]\ncvt.{1}.{0} r2, r1\nstg.{1} [buf1 + 8], r2\n",
+                        hologram::name_of(from), hologram::name_of(to));
         uint64_t want = from == to ? x : ir::eval_scalar(ir::Op::cast, from, std::array{x}, to);
         ASSERT_TRUE(same(to, run_words(text, {x, 0})[1], want)) << text << x;
       }
   // Saturation, NaN and wrapping in plain numbers.
   auto f32 = [](float x) { return uint64_t{std::bit_cast<uint32_t>(x)}; };
-  auto convert = [](std::string_view types, uint64_t x, std::string_view from, std::string_view to) {
-    return run_words(fmt::format("ldg.{1} r1, [buf1]\ncvt.{0} r2, r1\nstg.{2} [buf1 + 8], r2\n", types, from, to),
+  auto convert = [](std::string_view types, uint64_t x, std::string_view from,
+                    std::string_view to) {
+    return run_words(fmt::format("ldg.{1} r1, [buf1]\ncvt.{0} r2, r1\nstg.{2} [buf1 + 8], r2\n",
+                                 types, from, to),
                      {x, 0})[1];
   };
   EXPECT_EQ(convert("i32.f32", f32(3e9f), "f32", "i32"), 0x7fffffffu);
@@ -291,18 +310,21 @@ TEST(LaneConformance, ConversionsBetweenAllPairs) {
 TEST(LaneConformance, MadRoundsTwiceAndFmaOnce) {
   float x = 1.0f + 0x1p-23f, c = -1.0f - 0x1p-22f;
   auto word = [](float f) { return uint64_t{std::bit_cast<uint32_t>(f)}; };
-  std::string text = "ldg.f32 r1, [buf1]\nldg.f32 r2, [buf1 + 8]\nmad.f32 r3, r1, r1, r2\nfma.f32 r4, r1, r1, r2\n"
-                     "stg.f32 [buf1 + 16], r3\nstg.f32 [buf1 + 24], r4\n";
+  std::string text =
+      "ldg.f32 r1, [buf1]\nldg.f32 r2, [buf1 + 8]\nmad.f32 r3, r1, r1, r2\nfma.f32 r4, r1, r1, r2\n"
+      "stg.f32 [buf1 + 16], r3\nstg.f32 [buf1 + 24], r4\n";
   auto out = run_words(text, {word(x), word(c), 0, 0});
   EXPECT_EQ(out[2], word(0.0f));
   EXPECT_EQ(out[3], word(0x1p-46f));
-  EXPECT_EQ(run_words("ldg.i32 r1, [buf1]\nmad.i32 r2, r1, r1, r1\nstg.i32 [buf1 + 8], r2\n", {0x7fffffff, 0})[1],
+  EXPECT_EQ(run_words("ldg.i32 r1, [buf1]\nmad.i32 r2, r1, r1, r1\nstg.i32 [buf1 + 8], r2\n",
+                      {0x7fffffff, 0})[1],
             0x80000000u);
 }
 
 TEST(LaneConformance, ShiftsTakeTheAmountModuloTheWidth) {
   auto shift = [](std::string_view op, uint64_t x, uint64_t amount, std::string_view type) {
-    return run_words(fmt::format("ldg.{0} r1, [buf1]\nldg.u32 r2, [buf1 + 8]\n{1}.{0} r3, r1, r2\nstg.{0} [buf1 + 16], r3\n",
+    return run_words(fmt::format("ldg.{0} r1, [buf1]\nldg.u32 r2, [buf1 + 8]\n{1}.{0} r3, r1, "
+                                 "r2\nstg.{0} [buf1 + 16], r3\n",
                                  type, op),
                      {x, amount, 0})[2];
   };
@@ -316,8 +338,8 @@ TEST(LaneConformance, ShiftsTakeTheAmountModuloTheWidth) {
 TEST(LaneConformance, RegisterReductions) {
   std::string fill = "mov_imm.i32 r10, 5\nmov_imm.i32 r11, -3\nmov_imm.i32 r12, 4\n";
   auto reduce = [&](std::string_view op, int count) {
-    return static_cast<int32_t>(
-        run_words(fill + fmt::format("reduce.{}.i32 r0, r10, {}\nstg.i32 [buf1], r0\n", op, count), {0})[0]);
+    return static_cast<int32_t>(run_words(
+        fill + fmt::format("reduce.{}.i32 r0, r10, {}\nstg.i32 [buf1], r0\n", op, count), {0})[0]);
   };
   EXPECT_EQ(reduce("add", 3), 6);
   EXPECT_EQ(reduce("mul", 3), -60);
@@ -327,7 +349,9 @@ TEST(LaneConformance, RegisterReductions) {
   EXPECT_EQ(reduce("mul", 0), 1);
   EXPECT_EQ(reduce("min", 0), std::numeric_limits<int32_t>::max());
   EXPECT_EQ(reduce("max", 0), std::numeric_limits<int32_t>::min());
-  auto neutral = run_words("reduce.min.f64 r0, r0, 0\nreduce.max.f64 r1, r0, 0\nstg.f64 [buf1], r0\nstg.f64 [buf1 + 8], r1\n");
+  auto neutral = run_words(
+      "reduce.min.f64 r0, r0, 0\nreduce.max.f64 r1, r0, 0\nstg.f64 [buf1], r0\nstg.f64 [buf1 + 8], "
+      "r1\n");
   EXPECT_EQ(std::bit_cast<double>(neutral[0]), INFINITY);
   EXPECT_EQ(std::bit_cast<double>(neutral[1]), -INFINITY);
   EXPECT_EQ(verify_fault("reduce.add.i32 r0, r255, 2\n"), "InvalidRegister");
@@ -339,18 +363,28 @@ TEST(LaneConformance, TranscendentalsAreNearTheLibrary) {
     const char* name;
     double (*f)(double);
   };
-  std::vector<Case> cases = {{"exp", std::exp},   {"log", std::log},   {"log2", std::log2}, {"log10", std::log10},
-                             {"sqrt", std::sqrt}, {"sin", std::sin},   {"cos", std::cos},   {"tan", std::tan},
-                             {"tanh", std::tanh}, {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
+  std::vector<Case> cases = {{"exp", std::exp},
+                             {"log", std::log},
+                             {"log2", std::log2},
+                             {"log10", std::log10},
+                             {"sqrt", std::sqrt},
+                             {"sin", std::sin},
+                             {"cos", std::cos},
+                             {"tan", std::tan},
+                             {"tanh", std::tanh},
+                             {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
                              {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }}};
   for (const Case& c : cases)
     for (double x : {0.25, 1.0, 2.5, 7.0}) {
-      auto out = run_words(fmt::format("ldg.f64 r1, [buf1]\n{0}.f64 r2, r1\nstg.f64 [buf1 + 8], r2\n"
-                                       "cvt.f32.f64 r3, r1\n{0}.f32 r4, r3\nstg.f32 [buf1 + 16], r4\n",
-                                       c.name),
-                           {std::bit_cast<uint64_t>(x), 0, 0});
-      EXPECT_NEAR(std::bit_cast<double>(out[1]), c.f(x), 1e-14 * (1 + std::fabs(c.f(x)))) << c.name << x;
-      EXPECT_NEAR(std::bit_cast<float>(static_cast<uint32_t>(out[2])), c.f(x), 3e-7 * (1 + std::fabs(c.f(x))))
+      auto out =
+          run_words(fmt::format("ldg.f64 r1, [buf1]\n{0}.f64 r2, r1\nstg.f64 [buf1 + 8], r2\n"
+                                "cvt.f32.f64 r3, r1\n{0}.f32 r4, r3\nstg.f32 [buf1 + 16], r4\n",
+                                c.name),
+                    {std::bit_cast<uint64_t>(x), 0, 0});
+      EXPECT_NEAR(std::bit_cast<double>(out[1]), c.f(x), 1e-14 * (1 + std::fabs(c.f(x))))
+          << c.name << x;
+      EXPECT_NEAR(std::bit_cast<float>(static_cast<uint32_t>(out[2])), c.f(x),
+                  3e-7 * (1 + std::fabs(c.f(x))))
           << c.name << x;
     }
 }
@@ -359,9 +393,10 @@ TEST(LaneConformance, TranscendentalsAreNearTheLibrary) {
 
 // Counts the passes of a body that `loop` closes.
 uint64_t passes(uint32_t n) {
-  return run_words(fmt::format("mov_imm.u32 r0, {}\nmov_imm.u64 r1, 0\nmov_imm.u64 r2, 1\nagain:\nadd.u64 r1, r1, r2\n"
-                               "loop r0, @again\nstg.u64 [buf1], r1\n",
-                               n))[0];
+  return run_words(fmt::format(
+      "mov_imm.u32 r0, {}\nmov_imm.u64 r1, 0\nmov_imm.u64 r2, 1\nagain:\nadd.u64 r1, r1, r2\n"
+      "loop r0, @again\nstg.u64 [buf1], r1\n",
+      n))[0];
 }
 
 TEST(LaneControl, LoopJumpsWhileTheCounterIsAboveZero) {
@@ -372,24 +407,30 @@ TEST(LaneControl, LoopJumpsWhileTheCounterIsAboveZero) {
 }
 
 TEST(LaneControl, NestedLoops) {
-  EXPECT_EQ(run_words("mov_imm.u32 r0, 4\nmov_imm.u64 r1, 0\nmov_imm.u64 r2, 1\n"
-                      "outer: mov_imm.u32 r3, 6\ninner: add.u64 r1, r1, r2\nloop r3, @inner\nloop r0, @outer\n"
-                      "stg.u64 [buf1], r1\n")[0],
-            35u);
+  EXPECT_EQ(
+      run_words(
+          "mov_imm.u32 r0, 4\nmov_imm.u64 r1, 0\nmov_imm.u64 r2, 1\n"
+          "outer: mov_imm.u32 r3, 6\ninner: add.u64 r1, r1, r2\nloop r3, @inner\nloop r0, @outer\n"
+          "stg.u64 [buf1], r1\n")[0],
+      35u);
 }
 
 TEST(LaneControl, ConditionalBranches) {
-  std::string text = "ldg.i32 r0, [buf1]\nmov_imm.i32 r1, 0\nsetlt.i32 p7, r0, r1\nbra.p7 @negative\n"
-                     "mov_imm.i32 r2, 1\nbra @store\nnegative: mov_imm.i32 r2, 2\nstore: stg.i32 [buf1 + 8], r2\n";
+  std::string text =
+      "ldg.i32 r0, [buf1]\nmov_imm.i32 r1, 0\nsetlt.i32 p7, r0, r1\nbra.p7 @negative\n"
+      "mov_imm.i32 r2, 1\nbra @store\nnegative: mov_imm.i32 r2, 2\nstore: stg.i32 [buf1 + 8], r2\n";
   EXPECT_EQ(run_words(text, {5, 0})[1], 1u);
   EXPECT_EQ(run_words(text, {0xffffffff, 0})[1], 2u);
 }
 
 TEST(LaneControl, CallsNestTo256) {
   // r0 calls deep: each level calls the next until the counter is 0.
-  std::string text = "ldg.u32 r0, [buf1]\nmov_imm.u32 r1, 0\nmov_imm.u32 r2, 1\nmov_imm.u64 r3, 0\nmov_imm.u64 r4, 1\n"
-                     "call @f\nstg.u64 [buf1 + 8], r3\nexit\n"
-                     "f: sub.u32 r0, r0, r2\nadd.u64 r3, r3, r4\nseteq.u32 p0, r0, r1\nbra.p0 @done\ncall @f\ndone: ret\n";
+  std::string text =
+      "ldg.u32 r0, [buf1]\nmov_imm.u32 r1, 0\nmov_imm.u32 r2, 1\nmov_imm.u64 r3, 0\nmov_imm.u64 "
+      "r4, 1\n"
+      "call @f\nstg.u64 [buf1 + 8], r3\nexit\n"
+      "f: sub.u32 r0, r0, r2\nadd.u64 r3, r3, r4\nseteq.u32 p0, r0, r1\nbra.p0 @done\ncall "
+      "@f\ndone: ret\n";
   EXPECT_EQ(run_words(text, {1, 0})[1], 1u);
   EXPECT_EQ(run_words(text, {256, 0})[1], 256u);
   EXPECT_EQ(run_fault(text, {257, 0}), "CallStackOverflow");
@@ -430,10 +471,12 @@ TEST(LaneVerify, InitialisationOnEveryPath) {
   std::string split = "seteq.u32 p0, r252, r253\nbra.p0 @b\nmov_imm.i32 r0, 1\nbra @join\n";
   EXPECT_EQ(verify_fault(split + "b: mov_imm.i32 r0, 2\njoin: add.i32 r1, r0, r0\n"), "");
   EXPECT_EQ(verify_fault(split + "b:\njoin: add.i32 r1, r0, r0\n"), "UninitializedRegister");
-  EXPECT_EQ(verify_fault(split + "b: mov_imm.f32 r0, 2\njoin: add.i32 r1, r0, r0\n"), "UninitializedRegister");
+  EXPECT_EQ(verify_fault(split + "b: mov_imm.f32 r0, 2\njoin: add.i32 r1, r0, r0\n"),
+            "UninitializedRegister");
   EXPECT_EQ(verify_fault(split + "b: exit\njoin: add.i32 r1, r0, r0\n"), "");
   // A loop's first pass counts.
-  EXPECT_EQ(verify_fault("mov_imm.u32 r0, 3\ntop: add.i32 r1, r2, r2\nmov_imm.i32 r2, 1\nloop r0, @top\n"),
+  EXPECT_EQ(verify_fault(
+                "mov_imm.u32 r0, 3\ntop: add.i32 r1, r2, r2\nmov_imm.i32 r2, 1\nloop r0, @top\n"),
             "UninitializedRegister");
   // Code that nothing reaches is not looked at.
   EXPECT_EQ(verify_fault("exit\nadd.i32 r0, r1, r2\n"), "");
@@ -444,15 +487,19 @@ TEST(LaneVerify, CallsWriteForTheirCallers) {
   EXPECT_EQ(verify_fault("call @f\nadd.i32 r6, r5, r5\nexit\n" + f), "");
   EXPECT_EQ(verify_fault("add.i32 r6, r5, r5\ncall @f\nexit\n" + f), "UninitializedRegister");
   // Registers that a function does not touch stay each caller's own.
-  EXPECT_EQ(verify_fault("mov_imm.i32 r1, 1\ncall @f\nadd.i32 r6, r1, r5\nmov_imm.f32 r1, 1\ncall @f\n"
-                         "add.f32 r7, r1, r1\nexit\n" + f),
-            "");
+  EXPECT_EQ(
+      verify_fault("mov_imm.i32 r1, 1\ncall @f\nadd.i32 r6, r1, r5\nmov_imm.f32 r1, 1\ncall @f\n"
+                   "add.f32 r7, r1, r1\nexit\n" +
+                   f),
+      "");
   // A function that changes a type changes it for every caller.
-  EXPECT_EQ(verify_fault("mov_imm.f32 r5, 0\ncall @f\nadd.f32 r6, r5, r5\nexit\n" + f), "TypeMismatch");
+  EXPECT_EQ(verify_fault("mov_imm.f32 r5, 0\ncall @f\nadd.f32 r6, r5, r5\nexit\n" + f),
+            "TypeMismatch");
   // A path through the function that leaves the register alone.
-  EXPECT_EQ(verify_fault("call @g\nadd.i32 r6, r5, r5\nexit\ng: seteq.u32 p0, r252, r253\nbra.p0 @out\n"
-                         "mov_imm.i32 r5, 1\nout: ret\n"),
-            "UninitializedRegister");
+  EXPECT_EQ(
+      verify_fault("call @g\nadd.i32 r6, r5, r5\nexit\ng: seteq.u32 p0, r252, r253\nbra.p0 @out\n"
+                   "mov_imm.i32 r5, 1\nout: ret\n"),
+      "UninitializedRegister");
   // What comes after a call that never returns is not reached.
   EXPECT_EQ(verify_fault("call @h\nadd.i32 r6, r5, r5\nh: exit\n"), "");
   // Through two levels.
@@ -465,7 +512,9 @@ TEST(LaneMemoryForms, LastValidByteAndOneBeyond) {
   for (DType t : all12) {
     uint64_t size = static_cast<uint64_t>(size_of(t));
     std::string type(hologram::name_of(t));
-    auto load = [&](uint64_t offset) { return run_fault(fmt::format("ldg.{} r0, [buf1 + {}]\n", type, offset)); };
+    auto load = [&](uint64_t offset) {
+      return run_fault(fmt::format("ldg.{} r0, [buf1 + {}]\n", type, offset));
+    };
     auto store = [&](uint64_t offset) {
       return run_fault(fmt::format("mov_imm.{0} r0, 1\nstg.{0} [buf1 + {1}], r0\n", type, offset));
     };
@@ -476,7 +525,8 @@ TEST(LaneMemoryForms, LastValidByteAndOneBeyond) {
     EXPECT_EQ(store(128 - size + 1), "BufferOutOfBounds");
   }
   EXPECT_EQ(run_fault("ldg.u8 r0, [buf2]\n"), "InvalidBufferHandle");
-  EXPECT_EQ(run_fault("ldg.u8 r0, [buf0]\n"), "InvalidBufferHandle");  // no boundary pool in this launch
+  EXPECT_EQ(run_fault("ldg.u8 r0, [buf0]\n"),
+            "InvalidBufferHandle");  // no boundary pool in this launch
 }
 
 TEST(LaneMemoryForms, RegistersHoldHandlesAndOffsets) {
@@ -487,7 +537,8 @@ TEST(LaneMemoryForms, RegistersHoldHandlesAndOffsets) {
   EXPECT_EQ(run_fault(head + "ldg.u64 r0, [r10 - 8]\n", words), "BufferOutOfBounds");
   EXPECT_EQ(run_fault("ldg.u64 r0, [r10 + 8]\n", words), "UninitializedRegister");
   EXPECT_EQ(run_fault("mov_imm.u32 r10, 1\nldg.u64 r0, [r10 + 8]\n", words), "TypeMismatch");
-  EXPECT_EQ(run_fault(head + "mov_imm.i64 r12, 0\nldg.u64 r0, [r10 + r12]\n", words), "TypeMismatch");
+  EXPECT_EQ(run_fault(head + "mov_imm.i64 r12, 0\nldg.u64 r0, [r10 + r12]\n", words),
+            "TypeMismatch");
   EXPECT_EQ(verify_fault("mov_imm.u32 r10, 1\nldg.u64 r0, [r10 + 8]\n"), "TypeMismatch");
   EXPECT_EQ(verify_fault(head + "ldg.u64 r0, [r10 + r12]\n"), "UninitializedRegister");
 }
@@ -505,7 +556,8 @@ std::string boundary_fault(const std::string& text, std::vector<std::byte>& pool
 TEST(LaneMemoryForms, BoundaryPoolCorners) {
   std::vector<std::byte> pool(boundary_bytes);
   std::string one = "mov_imm.u8 r0, 7\n", word = "mov_imm.u64 r0, 7\n";
-  EXPECT_EQ(boundary_fault(one + "stg.u8 [Φ(0, 0, 0)], r0\nstg.u8 [phi(95, 47, 255)], r0\n", pool), "");
+  EXPECT_EQ(boundary_fault(one + "stg.u8 [Φ(0, 0, 0)], r0\nstg.u8 [phi(95, 47, 255)], r0\n", pool),
+            "");
   EXPECT_EQ(pool.front(), std::byte{7});
   EXPECT_EQ(pool[1179647], std::byte{7});
   EXPECT_EQ(boundary_fault(one + "stg.u8 [Φ(96, 0, 0)], r0\n", pool), "InvalidClassIndex");
@@ -523,15 +575,19 @@ TEST(LaneMemoryForms, ClassHandles) {
     std::string store = "mov_imm.u8 r0, 9\nstg.u8 [buf{} + {}], r0\n";
     EXPECT_EQ(boundary_fault(fmt::format(fmt::runtime(store), class_handle(c), 12287), pool), "");
     EXPECT_EQ(pool[static_cast<size_t>(c) * 12288 + 12287], std::byte{9});
-    EXPECT_EQ(boundary_fault(fmt::format(fmt::runtime(store), class_handle(c), 12288), pool), "BufferOutOfBounds");
+    EXPECT_EQ(boundary_fault(fmt::format(fmt::runtime(store), class_handle(c), 12288), pool),
+              "BufferOutOfBounds");
   }
-  EXPECT_EQ(boundary_fault(fmt::format("ldg.u8 r0, [buf{}]\n", class_handle(0) - 1), pool), "InvalidBufferHandle");
+  EXPECT_EQ(boundary_fault(fmt::format("ldg.u8 r0, [buf{}]\n", class_handle(0) - 1), pool),
+            "InvalidBufferHandle");
 }
 
 TEST(LaneMemoryForms, BoundMap) {
   auto map = [](int c, int page, int byte) {
-    return fmt::format("mov_imm.u8 r1, {}\nmov_imm.u8 r2, {}\nmov_imm.u8 r3, {}\nbound.map r0, r1, r2, r3\nstg.u64 [buf1], r0\n",
-                       c, page, byte);
+    return fmt::format(
+        "mov_imm.u8 r1, {}\nmov_imm.u8 r2, {}\nmov_imm.u8 r3, {}\nbound.map r0, r1, r2, "
+        "r3\nstg.u64 [buf1], r0\n",
+        c, page, byte);
   };
   EXPECT_EQ(run_words(map(0, 0, 0))[0], 0u);
   EXPECT_EQ(run_words(map(95, 47, 255))[0], 1179647u);
@@ -549,16 +605,19 @@ TEST(LaneMemoryForms, SharedMemoryIsTheBlocksOwn) {
   EXPECT_EQ(verify_fault("lds.u64 r0, [Φ(0, 0, 0)]\n"), "InvalidMemoryAddress");
   // Zeroed for each block: every block adds 1 to what it finds, and finds 0.
   launch.grid.x = 3;
-  auto out = run_words("lds.u64 r0, [buf0]\nmov_imm.u64 r1, 1\nadd.u64 r0, r0, r1\nsts.u64 [buf0], r0\n"
-                       "mov_imm.u64 r5, 8\nmul.u64 r6, r255, r5\nmov_imm.u64 r7, 1\nstg.u64 [r7 + r6], r0\n",
-                       {0, 0, 0}, launch);
+  auto out = run_words(
+      "lds.u64 r0, [buf0]\nmov_imm.u64 r1, 1\nadd.u64 r0, r0, r1\nsts.u64 [buf0], r0\n"
+      "mov_imm.u64 r5, 8\nmul.u64 r6, r255, r5\nmov_imm.u64 r7, 1\nstg.u64 [r7 + r6], r0\n",
+      {0, 0, 0}, launch);
   EXPECT_EQ(out, (std::vector<uint64_t>{1, 1, 1}));
 }
 
 TEST(LanePools, AllocateUseAndFree) {
-  EXPECT_EQ(run_words("pool.alloc r0, 16\nmov_imm.u64 r1, 8\nmov_imm.i32 r2, -5\npool.store.i32 r0, r1, r2\n"
-                      "pool.load.i32 r3, r0, r1\nstg.i32 [buf1], r3\npool.free r0\n")[0],
-            0xfffffffbu);
+  EXPECT_EQ(
+      run_words(
+          "pool.alloc r0, 16\nmov_imm.u64 r1, 8\nmov_imm.i32 r2, -5\npool.store.i32 r0, r1, r2\n"
+          "pool.load.i32 r3, r0, r1\nstg.i32 [buf1], r3\npool.free r0\n")[0],
+      0xfffffffbu);
   std::string head = "pool.alloc r0, 16\nmov_imm.u64 r1, {}\n";
   auto at = [&](int offset) { return fmt::format(fmt::runtime(head), offset); };
   EXPECT_EQ(run_fault(at(8) + "pool.load.f64 r2, r0, r1\n"), "");
@@ -570,7 +629,9 @@ TEST(LanePools, AllocateUseAndFree) {
   EXPECT_EQ(run_fault("pool.alloc r0, 18446744073709551615\n"), "OutOfMemory");
   LaneLaunch small;
   small.max_memory = 1 << 20;
-  EXPECT_EQ(run_fault("mov_imm.u32 r1, 1000000\ntop: pool.alloc r0, 0\nloop r1, @top\n", {0}, small), "OutOfMemory");
+  EXPECT_EQ(
+      run_fault("mov_imm.u32 r1, 1000000\ntop: pool.alloc r0, 0\nloop r1, @top\n", {0}, small),
+      "OutOfMemory");
 }
 
 // --- many lanes
@@ -580,9 +641,10 @@ TEST(LaneLaunches, PresetRegisters) {
   launch.grid = {2, 2, 1};
   launch.block = {3, 2, 1};
   std::vector<uint64_t> out(24 * 4);
-  LaneProgram p = lane("mov_imm.u64 r0, 32\nmul.u64 r1, r255, r0\nmov_imm.u64 r2, 1\nmov_imm.u64 r3, 8\n"
-                       "stg.u64 [r2 + r1], r255\nadd.u64 r1, r1, r3\nstg.u32 [r2 + r1], r252\nadd.u64 r1, r1, r3\n"
-                       "stg.u32 [r2 + r1], r253\nadd.u64 r1, r1, r3\nstg.u32 [r2 + r1], r254\n");
+  LaneProgram p = lane(
+      "mov_imm.u64 r0, 32\nmul.u64 r1, r255, r0\nmov_imm.u64 r2, 1\nmov_imm.u64 r3, 8\n"
+      "stg.u64 [r2 + r1], r255\nadd.u64 r1, r1, r3\nstg.u32 [r2 + r1], r252\nadd.u64 r1, r1, r3\n"
+      "stg.u32 [r2 + r1], r253\nadd.u64 r1, r1, r3\nstg.u32 [r2 + r1], r254\n");
   verify(p);
   LaneMemory m;
   m.buffers = {bytes(out)};
@@ -597,9 +659,11 @@ TEST(LaneLaunches, PresetRegisters) {
 
 // out[i] = a[i] + b[i] with `global id < n` tested by the program.
 TEST(LaneLaunches, NotAMultipleOfTheBlock) {
-  std::string text = "mov_imm.u64 r0, 1000\nsetge.u64 p0, r255, r0\nbra.p0 @end\nmov_imm.u64 r1, 4\nmul.u64 r2, r255, r1\n"
-                     "mov_imm.u64 r3, 1\nmov_imm.u64 r4, 2\nldg.f32 r5, [r3 + r2]\nldg.f32 r6, [r4 + r2]\n"
-                     "add.f32 r7, r5, r6\nmov_imm.u64 r8, 3\nstg.f32 [r8 + r2], r7\nend:\n";
+  std::string text =
+      "mov_imm.u64 r0, 1000\nsetge.u64 p0, r255, r0\nbra.p0 @end\nmov_imm.u64 r1, 4\nmul.u64 r2, "
+      "r255, r1\n"
+      "mov_imm.u64 r3, 1\nmov_imm.u64 r4, 2\nldg.f32 r5, [r3 + r2]\nldg.f32 r6, [r4 + r2]\n"
+      "add.f32 r7, r5, r6\nmov_imm.u64 r8, 3\nstg.f32 [r8 + r2], r7\nend:\n";
   LaneProgram p = lane(text);
   verify(p);
   std::vector<float> a(1000), b(1000), out(1000);
@@ -619,8 +683,10 @@ class Barrier : public testing::TestWithParam<uint32_t> {};
 TEST_P(Barrier, BlockReversalThroughSharedMemory) {
   uint32_t n = GetParam();
   LaneProgram p = lane(
-      "mov_imm.u64 r0, 8\ncvt.u64.u32 r1, r252\nmul.u64 r2, r1, r0\nmov_imm.u64 r3, 0\nsts.u64 [r3 + r2], r255\n"
-      "bar.sync 0\ncvt.u64.u32 r4, r254\nmov_imm.u64 r5, 1\nsub.u64 r4, r4, r5\nsub.u64 r4, r4, r1\nmul.u64 r4, r4, r0\n"
+      "mov_imm.u64 r0, 8\ncvt.u64.u32 r1, r252\nmul.u64 r2, r1, r0\nmov_imm.u64 r3, 0\nsts.u64 [r3 "
+      "+ r2], r255\n"
+      "bar.sync 0\ncvt.u64.u32 r4, r254\nmov_imm.u64 r5, 1\nsub.u64 r4, r4, r5\nsub.u64 r4, r4, "
+      "r1\nmul.u64 r4, r4, r0\n"
       "lds.u64 r6, [r3 + r4]\nmul.u64 r7, r255, r0\nstg.u64 [r5 + r7], r6\n");
   verify(p);
   std::vector<uint64_t> out(n * 3);
@@ -641,9 +707,16 @@ TEST(LaneLaunches, ALaneThatEndsCountsAsArrived) {
   LaneLaunch launch;
   launch.block.x = 4;
   // Lane 0 leaves; the others sum over two barriers.
-  EXPECT_EQ(run_fault("mov_imm.u32 r0, 0\nseteq.u32 p0, r252, r0\nbra.p0 @end\nbar.sync 0\nbar.sync 1\nend:\n", {0}, launch), "");
-  EXPECT_EQ(run_fault("mov_imm.u32 r0, 0\nseteq.u32 p0, r252, r0\nbra.p0 @b\nbar.sync 0\nexit\nb: bar.sync 1\n", {0}, launch),
-            "ExecutionError");
+  EXPECT_EQ(
+      run_fault(
+          "mov_imm.u32 r0, 0\nseteq.u32 p0, r252, r0\nbra.p0 @end\nbar.sync 0\nbar.sync 1\nend:\n",
+          {0}, launch),
+      "");
+  EXPECT_EQ(
+      run_fault(
+          "mov_imm.u32 r0, 0\nseteq.u32 p0, r252, r0\nbra.p0 @b\nbar.sync 0\nexit\nb: bar.sync 1\n",
+          {0}, launch),
+      "ExecutionError");
 }
 
 TEST(LaneLaunches, InvalidConfigurations) {
@@ -664,9 +737,11 @@ TEST(LaneLaunches, InvalidConfigurations) {
 // --- classes and phases
 
 TEST(LaneClasses, CurrentClassMirrorAndUnity) {
-  LaneProgram p = lane("cls.get r0\nmirror r1, r0\nmov_imm.u64 r2, 2\nmul.u64 r3, r255, r2\nmov_imm.u64 r4, 1\n"
-                       "stg.u8 [r4 + r3], r1\nunity.test p0, 0x3eb0c6f7a0b5ed8d\nmov_imm.u8 r5, 1\nmov_imm.u8 r6, 0\n"
-                       "sel.u8 r7, p0, r5, r6\nadd.u64 r3, r3, r4\nstg.u8 [r4 + r3], r7\n");
+  LaneProgram p = lane(
+      "cls.get r0\nmirror r1, r0\nmov_imm.u64 r2, 2\nmul.u64 r3, r255, r2\nmov_imm.u64 r4, 1\n"
+      "stg.u8 [r4 + r3], r1\nunity.test p0, 0x3eb0c6f7a0b5ed8d\nmov_imm.u8 r5, 1\nmov_imm.u8 r6, "
+      "0\n"
+      "sel.u8 r7, p0, r5, r6\nadd.u64 r3, r3, r4\nstg.u8 [r4 + r3], r7\n");
   verify(p);
   std::vector<uint8_t> out(200 * 2);
   LaneMemory m;
@@ -685,11 +760,13 @@ TEST(LaneClasses, CurrentClassMirrorAndUnity) {
 TEST(LaneClasses, Neighbours) {
   for (int c = 0; c < num_classes; ++c) {
     std::string text = fmt::format("mov_imm.u8 r0, {}\nnbr.count r1, r0\nstg.u32 [buf1], r1\n", c);
-    for (int k = 0; k < 7; ++k) text += fmt::format("nbr.get r2, r0, {}\nstg.u8 [buf1 + {}], r2\n", k, 8 + k);
+    for (int k = 0; k < 7; ++k)
+      text += fmt::format("nbr.get r2, r0, {}\nstg.u8 [buf1 + {}], r2\n", k, 8 + k);
     auto out = run_words(text);
     auto list = class_neighbours(c);
     ASSERT_EQ(out[0], list.size());
-    for (size_t k = 0; k < 7; ++k) ASSERT_EQ(out[1] >> (8 * k) & 0xff, k < list.size() ? list[k] : 0u);
+    for (size_t k = 0; k < 7; ++k)
+      ASSERT_EQ(out[1] >> (8 * k) & 0xff, k < list.size() ? list[k] : 0u);
   }
   EXPECT_EQ(run_fault("mov_imm.u8 r0, 200\nnbr.count r1, r0\n"), "InvalidClassIndex");
   EXPECT_EQ(run_fault("mov_imm.u8 r0, 96\nnbr.get r1, r0, 0\n"), "InvalidClassIndex");
@@ -707,7 +784,8 @@ TEST(LaneClasses, ResonanceSumsExactlyOverManyLanes) {
   for (double r : m.resonance) all += r;
   EXPECT_EQ(all, 9999.0 * 10000 / 2);
   EXPECT_EQ(m.resonance[0], 99.0 * 100 / 2 + (9600 + 9699) * 50);
-  EXPECT_EQ(run_fault("mov_imm.u8 r0, 96\nmov_imm.f64 r1, 0\nres.accum r0, r1\n"), "InvalidClassIndex");
+  EXPECT_EQ(run_fault("mov_imm.u8 r0, 96\nmov_imm.f64 r1, 0\nres.accum r0, r1\n"),
+            "InvalidClassIndex");
 }
 
 TEST(LaneClasses, PhaseWraps) {
@@ -737,16 +815,20 @@ std::string everything() {
           text += instruction_text(op, t, name_of(static_cast<Compare>(c))) + "\n";
       } else if (op == LaneOp::memfence) {
         for (int s = 0; s < num_fence_scopes; ++s)
-          text += instruction_text(op, t, fmt::format(".{}", name_of(static_cast<FenceScope>(s)))) + "\n";
+          text += instruction_text(op, t, fmt::format(".{}", name_of(static_cast<FenceScope>(s)))) +
+                  "\n";
       } else {
         text += instruction_text(op, t) + "\n";
       }
       if (info(op).types == LaneTypes::none) break;
     }
   }
-  return text + "bra.p15 @start\nldg.f16 r1, [Φ(5, 12, 200)]\nldg.f16 r1, [r10 - 4]\nldg.f16 r1, [r10 + 64]\n"
-                "stg.f16 [r1 + r2], r3\ncvt.bf16.f64 r1, r2\nloop r9, @end\nmov_imm.f64 r1, 0x3ff8000000000000\n"
-                "mov_imm.i8 r1, -1\nend:\nagain:\n";
+  return text +
+         "bra.p15 @start\nldg.f16 r1, [Φ(5, 12, 200)]\nldg.f16 r1, [r10 - 4]\nldg.f16 r1, [r10 + "
+         "64]\n"
+         "stg.f16 [r1 + r2], r3\ncvt.bf16.f64 r1, r2\nloop r9, @end\nmov_imm.f64 r1, "
+         "0x3ff8000000000000\n"
+         "mov_imm.i8 r1, -1\nend:\nagain:\n";
 }
 
 TEST(LaneForms, TextAndBytesRoundTrip) {
@@ -788,9 +870,11 @@ TEST(LaneForms, AssemblerSaysWhere) {
   EXPECT_EQ(message("add.f33 r0, r1, r2\n"), "line 2, column 1: unknown type \"f33\"");
   EXPECT_EQ(message("add r0, r1, r2\n"), "line 2, column 1: expected a type");
   EXPECT_EQ(message("add.f32 r0, r1\n"), "line 2, column 15: expected ','");
-  EXPECT_EQ(message("add.f32 r0, r1, r256\n"), "line 2, column 18: expected a number of at most 255");
+  EXPECT_EQ(message("add.f32 r0, r1, r256\n"),
+            "line 2, column 18: expected a number of at most 255");
   EXPECT_EQ(message("setzz.f32 p0, r1, r2\n"), "line 2, column 1: unknown comparison \"zz\"");
-  EXPECT_EQ(message("seteq.f32 p16, r1, r2\n"), "line 2, column 12: expected a number of at most 15");
+  EXPECT_EQ(message("seteq.f32 p16, r1, r2\n"),
+            "line 2, column 12: expected a number of at most 15");
   EXPECT_EQ(message("bra.p16 @x\n"), "line 2, column 1: expected p0 to p15");
   EXPECT_EQ(message("phase.adv 65536\n"), "line 2, column 11: expected a number of at most 65535");
   EXPECT_EQ(message("exit.f32\n"), "line 2, column 1: unexpected suffix \"f32\"");
@@ -862,7 +946,9 @@ TEST(LaneForms, VerifiedRandomProgramsKeepTheirTypes) {
     LaneLaunch launch;
     launch.max_steps = 2000;
     std::string found = run_fault(text, {0}, launch);
-    ASSERT_TRUE(found == "" || found == "ExecutionError" || found.starts_with("CallStack")) << found << "\n" << text;
+    ASSERT_TRUE(found == "" || found == "ExecutionError" || found.starts_with("CallStack"))
+        << found << "\n"
+        << text;
   }
   EXPECT_GT(accepted, 200);
 }

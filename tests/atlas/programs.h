@@ -45,7 +45,8 @@ inline Program row_reduction(Op op, DType type, bool tree = false) {
   DType result = index ? DType::i64 : type;
   Program p;
   p.num_symbols = 2;
-  p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)}, {result, atlas::Access::write, sym(0)}};
+  p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)},
+               {result, atlas::Access::write, sym(0)}};
   p.loop.axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::row, sym(1)}};
   p.loop.parallel_rank = 1;
   p.loop.lane_axis = 1;
@@ -73,8 +74,10 @@ inline Program batched_product(DType operand, DType acc, DType out) {
                {operand, atlas::Access::read, B * K * N},
                {out, atlas::Access::write, B * M * N}};
   atlas::ProductBlock& q = p.product;
-  q.axes = {{atlas::AxisKind::parallel, B}, {atlas::AxisKind::parallel, M},
-            {atlas::AxisKind::parallel, N}, {atlas::AxisKind::row, K}};
+  q.axes = {{atlas::AxisKind::parallel, B},
+            {atlas::AxisKind::parallel, M},
+            {atlas::AxisKind::parallel, N},
+            {atlas::AxisKind::row, K}};
   q.batch_rank = 1;
   q.operand_type = operand;
   q.acc_type = acc;
@@ -87,15 +90,18 @@ inline Program batched_product(DType operand, DType acc, DType out) {
   return p;
 }
 
-/// One attention head per batch point: q [B, M, D], k [B, N, D], v [B, N, E], bias [M, N] added to the scores.
+/// One attention head per batch point: q [B, M, D], k [B, N, D], v [B, N, E], bias [M, N] added to
+/// the scores.
 inline Program biased_attention(DType type, bool causal) {
   Program p;
   p.kind = atlas::BlockKind::attention;
   p.num_symbols = 5;
   DType acc = compute_type(type);
   Expr B = sym(0), M = sym(1), N = sym(2), D = sym(3), E = sym(4);
-  p.buffers = {{type, atlas::Access::read, B * M * D}, {type, atlas::Access::read, B * N * D},
-               {type, atlas::Access::read, B * N * E}, {acc, atlas::Access::read, M * N},
+  p.buffers = {{type, atlas::Access::read, B * M * D},
+               {type, atlas::Access::read, B * N * D},
+               {type, atlas::Access::read, B * N * E},
+               {acc, atlas::Access::read, M * N},
                {type, atlas::Access::write, B * M * E}};
   atlas::AttentionBlock& a = p.attention;
   for (const Expr& e : {B, M, N, D, E}) a.axes.push_back({atlas::AxisKind::parallel, e});

@@ -1,4 +1,5 @@
-// tests/fuzz/atlas_decode.cpp: any payload behind a sound header is a block program or Error(corrupt).
+// tests/fuzz/atlas_decode.cpp: any payload behind a sound header is a block program or
+// Error(corrupt).
 #include "atlas/bytes.h"
 #include "fuzz/block_run.h"
 

@@ -1,4 +1,5 @@
-// tests/fuzz/lane_decode.cpp: any payload behind a sound header is a lane program or Error(corrupt).
+// tests/fuzz/lane_decode.cpp: any payload behind a sound header is a lane program or
+// Error(corrupt).
 #include "atlas/bytes.h"
 #include "fuzz/lane_run.h"
 

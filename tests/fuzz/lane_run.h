@@ -8,7 +8,8 @@
 
 namespace hologram::test {
 
-/// Printing and encoding agree; it runs without type faults if it verifies, and without crashes if not.
+/// Printing and encoding agree; it runs without type faults if it verifies, and without crashes if
+/// not.
 inline void check_lane(const atlas::LaneProgram& p) {
   bool verified = false;
   try {
@@ -39,7 +40,8 @@ inline void check_lane(const atlas::LaneProgram& p) {
     interp::run(p, launch, memory);
   } catch (const atlas::LaneError& e) {
     using atlas::LaneFault;
-    bool types = e.fault() == LaneFault::type_mismatch || e.fault() == LaneFault::uninitialized_register ||
+    bool types = e.fault() == LaneFault::type_mismatch ||
+                 e.fault() == LaneFault::uninitialized_register ||
                  e.fault() == LaneFault::uninitialized_predicate;
     bool selects = false;  // the verifier lets the side of a sel that is not read be uninitialised
     for (const atlas::LaneInstr& i : p.instrs) selects = selects || i.op == atlas::LaneOp::sel;

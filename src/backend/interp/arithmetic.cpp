@@ -1,4 +1,5 @@
-// backend/interp/arithmetic.cpp: body arithmetic on batches: ir::eval_scalar, with loops for the commonest cases.
+// backend/interp/arithmetic.cpp: body arithmetic on batches: ir::eval_scalar, with loops for the
+// commonest cases.
 #include <bit>
 #include <cmath>
 

@@ -7,9 +7,10 @@
 namespace hologram::interp {
 namespace {
 
-// A kernel function carries no data of its own: the program travels in the place before the first buffer.
-int32_t execute(const atlas::Context* context, void* const* bufs, const int64_t* syms, int64_t begin,
-                int64_t end) {
+// A kernel function carries no data of its own: the program travels in the place before the first
+// buffer.
+int32_t execute(const atlas::Context* context, void* const* bufs, const int64_t* syms,
+                int64_t begin, int64_t end) {
   if (begin >= end) return 0;
   const auto* program = static_cast<const atlas::Program*>(bufs[-1]);
   try {
@@ -27,7 +28,9 @@ class InterpBackend : public Backend {
   std::string_view name() const override { return "interp"; }
   std::string code_key() const override { return "interp"; }
   int panel_width(DType) const override { return 16; }
-  std::string compile(const atlas::Program& program) const override { return atlas::encode(program); }
+  std::string compile(const atlas::Program& program) const override {
+    return atlas::encode(program);
+  }
 
   CompiledKernel load(const atlas::Program&, std::string_view code) const override {
     auto program = std::make_shared<atlas::Program>(atlas::decode(code));

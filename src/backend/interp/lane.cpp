@@ -26,7 +26,7 @@ using Role = LaneOperand::Role;
 using Of = LaneOperand::Of;
 
 constexpr uint64_t pool_overhead = 128;  ///< bytes that a pool counts beside its own
-constexpr DType empty = DType::host;  ///< type of a register that holds nothing
+constexpr DType empty = DType::host;     ///< type of a register that holds nothing
 
 /// One lane of a block between two barriers.
 struct Lane {
@@ -35,7 +35,7 @@ struct Lane {
   uint16_t set = 0;         ///< predicates that have a value …
   uint16_t predicates = 0;  ///< … and it
   bool done = false;
-  int barrier = -1;         ///< the barrier it waits at
+  int barrier = -1;  ///< the barrier it waits at
   std::vector<uint32_t> calls;
 };
 
@@ -121,13 +121,17 @@ bool compares(atlas::Compare c, DType type, uint64_t x, uint64_t y) {
   using atlas::Compare;
   if (c >= Compare::ltu) {
     type = unsigned_of(type);
-    c = static_cast<Compare>(static_cast<int>(c) - static_cast<int>(Compare::ltu) + static_cast<int>(Compare::lt));
+    c = static_cast<Compare>(static_cast<int>(c) - static_cast<int>(Compare::ltu) +
+                             static_cast<int>(Compare::lt));
   }
   if (c == Compare::gt || c == Compare::ge) {
     std::swap(x, y);
     c = c == Compare::gt ? Compare::lt : Compare::le;
   }
-  Op op = c == Compare::eq ? Op::eq : c == Compare::ne ? Op::ne : c == Compare::lt ? Op::lt : Op::le;
+  Op op = c == Compare::eq   ? Op::eq
+          : c == Compare::ne ? Op::ne
+          : c == Compare::lt ? Op::lt
+                             : Op::le;
   return ir::eval_scalar(op, type, std::array{x, y}, DType::b8) != 0;
 }
 
@@ -163,14 +167,15 @@ class Machine {
     uint64_t bytes = 0;
     uint64_t per_lane = slots_ * 9 + sizeof(Lane);
     if (launch_.first_phase >= atlas::num_phases)
-      lane_fail(LaneFault::invalid_launch_config, "phase {}; expected 0 to 767", launch_.first_phase);
+      lane_fail(LaneFault::invalid_launch_config, "phase {}; expected 0 to 767",
+                launch_.first_phase);
     if (!memory_.boundary.empty() && memory_.boundary.size() != atlas::boundary_bytes)
       lane_fail(LaneFault::invalid_launch_config, "a boundary pool of {} bytes; expected {}",
                 memory_.boundary.size(), atlas::boundary_bytes);
     if (__builtin_mul_overflow(lanes_per_block, per_lane, &bytes) ||
         __builtin_add_overflow(bytes, launch_.shared_bytes, &bytes) || bytes > launch_.max_memory)
-      lane_fail(LaneFault::out_of_memory, "a block of {} lanes with {} bytes of shared memory", lanes_per_block,
-                launch_.shared_bytes);
+      lane_fail(LaneFault::out_of_memory, "a block of {} lanes with {} bytes of shared memory",
+                lanes_per_block, launch_.shared_bytes);
     values_.resize(lanes_per_block * slots_);
     types_.resize(lanes_per_block * slots_);
     lanes_.resize(lanes_per_block);
@@ -191,7 +196,8 @@ class Machine {
     std::array<bool, atlas::lane_registers> used{};
     used[252] = used[253] = used[254] = used[255] = true;
     for (const LaneInstr& i : p_.instrs) {
-      if (i.address.kind == LaneAddress::Kind::indirect || i.address.kind == LaneAddress::Kind::computed)
+      if (i.address.kind == LaneAddress::Kind::indirect ||
+          i.address.kind == LaneAddress::Kind::computed)
         used[i.address.a] = used[i.address.b] = true;
       size_t reg = 0;
       for (const LaneOperand& o : atlas::info(i.op).operands) {
@@ -244,8 +250,8 @@ class Machine {
     for (Lane& l : lanes_) {
       if (l.done) continue;
       if (barrier >= 0 && l.barrier != barrier)
-        lane_fail(LaneFault::execution_error, "deadlock: lanes of a block wait at barriers {} and {}", barrier,
-                  l.barrier);
+        lane_fail(LaneFault::execution_error,
+                  "deadlock: lanes of a block wait at barriers {} and {}", barrier, l.barrier);
       barrier = l.barrier;
       l.barrier = -1;
     }
@@ -259,8 +265,8 @@ class Machine {
     DType found = type_[slot_[reg]];
     if (found == want) return value_[slot_[reg]];
     if (found == empty) lane_fail(LaneFault::uninitialized_register, "{}: r{}", place(), reg);
-    lane_fail(LaneFault::type_mismatch, "{}: r{} is {}; expected {}", place(), reg, hologram::name_of(found),
-              hologram::name_of(want));
+    lane_fail(LaneFault::type_mismatch, "{}: r{} is {}; expected {}", place(), reg,
+              hologram::name_of(found), hologram::name_of(want));
   }
 
   void put(uint8_t reg, DType type, uint64_t bits) {
@@ -269,13 +275,15 @@ class Machine {
   }
 
   bool predicate(uint8_t p) const {
-    if (!(lane_->set >> p & 1)) lane_fail(LaneFault::uninitialized_predicate, "{}: p{}", place(), p);
+    if (!(lane_->set >> p & 1))
+      lane_fail(LaneFault::uninitialized_predicate, "{}: p{}", place(), p);
     return lane_->predicates >> p & 1;
   }
 
   void put_predicate(uint8_t p, bool value) {
     lane_->set = static_cast<uint16_t>(lane_->set | 1u << p);
-    lane_->predicates = static_cast<uint16_t>((lane_->predicates & ~(1u << p)) | unsigned{value} << p);
+    lane_->predicates =
+        static_cast<uint16_t>((lane_->predicates & ~(1u << p)) | unsigned{value} << p);
   }
 
   void count_steps(uint64_t n) {
@@ -301,11 +309,13 @@ class Machine {
         return !i.variant || predicate(i.regs[0]) ? target(i) : following;
       case LaneOp::call:
         if (lane_->calls.size() == atlas::lane_call_depth)
-          lane_fail(LaneFault::call_stack_overflow, "{}: more than {} calls deep", place(), atlas::lane_call_depth);
+          lane_fail(LaneFault::call_stack_overflow, "{}: more than {} calls deep", place(),
+                    atlas::lane_call_depth);
         lane_->calls.push_back(following);
         return target(i);
       case LaneOp::ret: {
-        if (lane_->calls.empty()) lane_fail(LaneFault::call_stack_underflow, "{}: no call to return from", place());
+        if (lane_->calls.empty())
+          lane_fail(LaneFault::call_stack_underflow, "{}: no call to return from", place());
         uint32_t back = lane_->calls.back();
         lane_->calls.pop_back();
         return back;
@@ -351,14 +361,17 @@ class Machine {
                    i.type == i.from ? x : ir::eval_scalar(Op::cast, i.from, std::array{x}, i.type));
       }
       case LaneOp::mad: {
-        uint64_t xy = ir::eval_scalar(Op::mul, i.type, std::array{get(r[1], i.type), get(r[2], i.type)}, i.type);
-        return put(r[0], i.type, ir::eval_scalar(Op::add, i.type, std::array{xy, get(r[3], i.type)}, i.type));
+        uint64_t xy = ir::eval_scalar(Op::mul, i.type,
+                                      std::array{get(r[1], i.type), get(r[2], i.type)}, i.type);
+        return put(r[0], i.type,
+                   ir::eval_scalar(Op::add, i.type, std::array{xy, get(r[3], i.type)}, i.type));
       }
       case LaneOp::shl:
       case LaneOp::shr: {
         uint64_t x = get(r[1], i.type);
         uint64_t amount = get(r[2], DType::u32) % static_cast<uint64_t>(size_of(i.type) * 8);
-        return put(r[0], i.type, ir::eval_scalar(scalar_op(i.op), i.type, std::array{x, amount}, i.type));
+        return put(r[0], i.type,
+                   ir::eval_scalar(scalar_op(i.op), i.type, std::array{x, amount}, i.type));
       }
       case LaneOp::set: {
         uint64_t x = get(r[1], i.type), y = get(r[2], i.type);
@@ -367,7 +380,8 @@ class Machine {
       case LaneOp::sel:
         return put(r[0], i.type, get(predicate(r[1]) ? r[2] : r[3], i.type));
       case LaneOp::memfence:
-        // One thread runs all lanes in program order: of any scope, a fence only holds the compiler.
+        // One thread runs all lanes in program order: of any scope, a fence only holds the
+        // compiler.
         return std::atomic_signal_fence(std::memory_order_seq_cst);
       case LaneOp::reduce_add:
       case LaneOp::reduce_min:
@@ -398,7 +412,8 @@ class Machine {
     size_t count = atlas::info(i.op).operands.size() - 1;
     for (size_t k = 0; k < count; ++k) args[k] = get(i.regs[k + 1], i.type);
     bool error = false;
-    uint64_t value = ir::eval_scalar(scalar_op(i.op), i.type, std::span(args).first(count), i.type, &error);
+    uint64_t value =
+        ir::eval_scalar(scalar_op(i.op), i.type, std::span(args).first(count), i.type, &error);
     if (error) lane_fail(LaneFault::division_by_zero, "{}", place());
     put(i.regs[0], i.type, value);
   }
@@ -421,7 +436,8 @@ class Machine {
     if (i.immediate == 0) return identity_of(identity, i.type);
     uint64_t value = get(i.regs[1], i.type);
     for (uint64_t k = 1; k < i.immediate; ++k)
-      value = ir::eval_scalar(op, i.type, std::array{value, get(static_cast<uint8_t>(i.regs[1] + k), i.type)}, i.type);
+      value = ir::eval_scalar(
+          op, i.type, std::array{value, get(static_cast<uint8_t>(i.regs[1] + k), i.type)}, i.type);
     return value;
   }
 
@@ -462,7 +478,8 @@ class Machine {
         auto c = static_cast<uint64_t>(class_of(r[1]));
         uint64_t page = get(r[2], DType::u8), byte = get(r[3], DType::u8);
         if (page >= atlas::class_pages)
-          lane_fail(LaneFault::invalid_boundary_coordinates, "{}: page {}; expected 0 to 47", place(), page);
+          lane_fail(LaneFault::invalid_boundary_coordinates, "{}: page {}; expected 0 to 47",
+                    place(), page);
         return put(r[0], DType::u64, c * atlas::class_bytes + page * atlas::page_bytes + byte);
       }
     }
@@ -480,7 +497,8 @@ class Machine {
       case LaneAddress::Kind::buffer:
         return {handle(a.handle, shared), a.offset};
       case LaneAddress::Kind::phi:
-        return {handle(0, false), uint64_t{a.a} * atlas::class_bytes + a.b * atlas::page_bytes + a.c};
+        return {handle(0, false),
+                uint64_t{a.a} * atlas::class_bytes + a.b * atlas::page_bytes + a.c};
       case LaneAddress::Kind::indirect:
         // A negative displacement becomes a huge offset, which is out of bounds.
         return {handle(get(a.a, DType::u64), shared), a.offset};
@@ -492,24 +510,28 @@ class Machine {
   std::span<std::byte> handle(uint64_t h, bool shared) {
     if (shared) {
       if (h == 0) return shared_;
-      lane_fail(LaneFault::invalid_buffer_handle, "{}: shared memory is handle 0, not {}", place(), h);
+      lane_fail(LaneFault::invalid_buffer_handle, "{}: shared memory is handle 0, not {}", place(),
+                h);
     }
     if (h == 0 || h >= atlas::class_handle(0)) {
       if (memory_.boundary.empty())
-        lane_fail(LaneFault::invalid_buffer_handle, "{}: this launch has no boundary pool", place());
+        lane_fail(LaneFault::invalid_buffer_handle, "{}: this launch has no boundary pool",
+                  place());
       if (h == 0) return memory_.boundary;
-      return memory_.boundary.subspan((h - atlas::class_handle(0)) * atlas::class_bytes, atlas::class_bytes);
+      return memory_.boundary.subspan((h - atlas::class_handle(0)) * atlas::class_bytes,
+                                      atlas::class_bytes);
     }
     if (h > memory_.buffers.size())
-      lane_fail(LaneFault::invalid_buffer_handle, "{}: handle {} of {} buffers", place(), h, memory_.buffers.size());
+      lane_fail(LaneFault::invalid_buffer_handle, "{}: handle {} of {} buffers", place(), h,
+                memory_.buffers.size());
     return memory_.buffers[h - 1];
   }
 
   std::byte* bytes_at(const Place& at, DType type, LaneFault fault) {
     auto size = static_cast<uint64_t>(size_of(type));
     if (at.memory.size() < size || at.offset > at.memory.size() - size)
-      lane_fail(fault, "{}: offset {}, size {}, in {} bytes", place(), static_cast<int64_t>(at.offset), size,
-                at.memory.size());
+      lane_fail(fault, "{}: offset {}, size {}, in {} bytes", place(),
+                static_cast<int64_t>(at.offset), size, at.memory.size());
     return at.memory.data() + at.offset;
   }
 
@@ -520,7 +542,8 @@ class Machine {
     return bits;
   }
 
-  void store(const Place& at, DType type, uint64_t bits, LaneFault fault = LaneFault::buffer_out_of_bounds) {
+  void store(const Place& at, DType type, uint64_t bits,
+             LaneFault fault = LaneFault::buffer_out_of_bounds) {
     std::memcpy(bytes_at(at, type, fault), &bits, static_cast<size_t>(size_of(type)));
   }
 
@@ -530,7 +553,8 @@ class Machine {
       case LaneOp::pool_alloc: {
         if (pool_bytes_ + pool_overhead > launch_.max_memory ||
             i.immediate > launch_.max_memory - pool_bytes_ - pool_overhead)
-          lane_fail(LaneFault::out_of_memory, "{}: pools beyond {} bytes", place(), launch_.max_memory);
+          lane_fail(LaneFault::out_of_memory, "{}: pools beyond {} bytes", place(),
+                    launch_.max_memory);
         pool_bytes_ += i.immediate + pool_overhead;
         pools_.emplace(++last_pool_, std::vector<std::byte>(i.immediate));
         return put(r[0], DType::u64, last_pool_);
@@ -543,10 +567,12 @@ class Machine {
       }
       case LaneOp::pool_load: {
         uint64_t h = get(r[1], DType::u64), offset = get(r[2], DType::u64);
-        return put(r[0], i.type, load({find_pool(h)->second, offset}, i.type, LaneFault::pool_out_of_bounds));
+        return put(r[0], i.type,
+                   load({find_pool(h)->second, offset}, i.type, LaneFault::pool_out_of_bounds));
       }
       default: {  // pool_store
-        uint64_t h = get(r[0], DType::u64), offset = get(r[1], DType::u64), bits = get(r[2], i.type);
+        uint64_t h = get(r[0], DType::u64), offset = get(r[1], DType::u64),
+                 bits = get(r[2], i.type);
         return store({find_pool(h)->second, offset}, i.type, bits, LaneFault::pool_out_of_bounds);
       }
     }

@@ -41,7 +41,8 @@ int64_t apply(Atom::Kind kind, int64_t x, int64_t y) {
 }
 
 // out[l] *= atom
-void multiply_atom(const Atom& a, const Frame& frame, const uint64_t* values, int n, uint64_t* out) {
+void multiply_atom(const Atom& a, const Frame& frame, const uint64_t* values, int n,
+                   uint64_t* out) {
   using K = Atom::Kind;
   auto id = static_cast<size_t>(a.id);
   if (a.kind == K::symbol) {
@@ -96,7 +97,8 @@ void store_bits(const Memory& m, int64_t at, uint64_t bits) {
 
 void check_bounds(const Memory& m, int buffer, int64_t at) {
   if (at < 0 || at >= m.extent)
-    fail(ErrorCode::internal, "interp: element {} of buffer b{}, which has {}", at, buffer, m.extent);
+    fail(ErrorCode::internal, "interp: element {} of buffer b{}, which has {}", at, buffer,
+         m.extent);
 }
 
 }  // namespace
@@ -108,7 +110,8 @@ void eval_lanes(const Expr& e, const Frame& frame, const uint64_t* values, int n
     std::fill_n(product.data(), n, static_cast<uint64_t>(t.coefficient));
     for (const AtomRef& a : t.atoms) multiply_atom(*a, frame, values, n, product.data());
     for (int l = 0; l < n; ++l)
-      out[l] = static_cast<int64_t>(static_cast<uint64_t>(out[l]) + product[static_cast<size_t>(l)]);
+      out[l] =
+          static_cast<int64_t>(static_cast<uint64_t>(out[l]) + product[static_cast<size_t>(l)]);
   }
 }
 
@@ -118,8 +121,7 @@ int64_t eval_uniform(const Expr& e, const Frame& frame) {
   return out;
 }
 
-BodyRunner::BodyRunner(const atlas::Body& body)
-    : body_(body), values_(body.instrs.size() * lanes) {
+BodyRunner::BodyRunner(const atlas::Body& body) : body_(body), values_(body.instrs.size() * lanes) {
   for (size_t k = 0; k < body.instrs.size(); ++k)
     if (body.instrs[k].code == Code::constant)
       std::fill_n(values_.data() + k * lanes, lanes, body.instrs[k].bits);
@@ -213,7 +215,8 @@ Walk::Walk(std::vector<int64_t> extents, int first) : extents_(std::move(extents
       total_ = 0;
       return;
     }
-    require(!__builtin_mul_overflow(total_, e, &total_), "interp: the iteration space overflows 64 bits");
+    require(!__builtin_mul_overflow(total_, e, &total_),
+            "interp: the iteration space overflows 64 bits");
   }
 }
 

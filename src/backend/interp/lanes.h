@@ -1,4 +1,5 @@
-// backend/interp/lanes.h: the interpreter works on batches of elements ("lanes") to spread the cost of dispatch.
+// backend/interp/lanes.h: the interpreter works on batches of elements ("lanes") to spread the cost
+// of dispatch.
 #pragma once
 
 #include <array>
@@ -27,15 +28,16 @@ struct Memory {
 /// What bodies see besides their own values.
 struct Frame {
   std::span<const int64_t> symbols;
-  std::vector<Lanes<int64_t>> axes;     ///< coordinates of the batch's elements, by axis number
-  std::vector<uint64_t> accumulators;   ///< results of reductions, the same for all lanes …
-  const uint64_t* element = nullptr;    ///< … unless set: accumulator 0 of each lane (products, attention)
+  std::vector<Lanes<int64_t>> axes;    ///< coordinates of the batch's elements, by axis number
+  std::vector<uint64_t> accumulators;  ///< results of reductions, the same for all lanes …
+  const uint64_t* element =
+      nullptr;  ///< … unless set: accumulator 0 of each lane (products, attention)
   std::vector<Memory> memory;
-  int32_t sticky = 0;                   ///< atlas::StickyError bits so far
+  int32_t sticky = 0;  ///< atlas::StickyError bits so far
 };
 
-/// Value of `e` for the first n lanes. `values` holds the body's values, `lanes` of them per instruction (may be null when
-/// `e` has no v<id>). Arithmetic wraps; division by zero gives 0.
+/// Value of `e` for the first n lanes. `values` holds the body's values, `lanes` of them per
+/// instruction (may be null when `e` has no v<id>). Arithmetic wraps; division by zero gives 0.
 void eval_lanes(const Expr& e, const Frame& frame, const uint64_t* values, int n, int64_t* out);
 
 /// Value of an expression over symbols, and over axes at lane 0.
@@ -55,7 +57,9 @@ class BodyRunner {
   /// Bits of a value after run().
   const uint64_t* value(atlas::ValueId id) const { return values_.data() + size_t{id} * lanes; }
   /// The last instruction's value.
-  const uint64_t* result() const { return value(static_cast<atlas::ValueId>(body_.instrs.size() - 1)); }
+  const uint64_t* result() const {
+    return value(static_cast<atlas::ValueId>(body_.instrs.size() - 1));
+  }
   bool empty() const { return body_.instrs.empty(); }
 
  private:
@@ -79,7 +83,8 @@ class Walk {
   int64_t total_ = 1;
 };
 
-/// One reduction over row elements pushed in row-major order, in the order that atlas::Reduction states.
+/// One reduction over row elements pushed in row-major order, in the order that atlas::Reduction
+/// states.
 class Reducer {
  public:
   Reducer(ir::Op op, DType type, bool tree);

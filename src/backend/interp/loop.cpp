@@ -11,7 +11,8 @@ using atlas::Code;
 using atlas::Stage;
 using atlas::StageKind;
 
-// Whether running a serial body instruction by instruction over a batch equals running it element by element.
+// Whether running a serial body instruction by instruction over a batch equals running it element
+// by element.
 bool batches_serially(const atlas::Body& body) {
   std::vector<int> stored, loaded, accumulated;
   for (const atlas::Instr& i : body.instrs) {
@@ -20,9 +21,8 @@ bool batches_serially(const atlas::Body& body) {
     if (i.code != Code::load && std::count(list.begin(), list.end(), i.buffer)) return false;
     list.push_back(i.buffer);
   }
-  return std::none_of(stored.begin(), stored.end(), [&](int b) {
-    return std::count(loaded.begin(), loaded.end(), b) != 0;
-  });
+  return std::none_of(stored.begin(), stored.end(),
+                      [&](int b) { return std::count(loaded.begin(), loaded.end(), b) != 0; });
 }
 
 struct StageRunner {
@@ -56,7 +56,8 @@ struct StageRunner {
   }
 };
 
-std::vector<int64_t> extents_of(const atlas::LoopBlock& block, size_t from, size_t to, const Frame& frame) {
+std::vector<int64_t> extents_of(const atlas::LoopBlock& block, size_t from, size_t to,
+                                const Frame& frame) {
   std::vector<int64_t> extents;
   for (size_t k = from; k < to; ++k) extents.push_back(eval_uniform(block.axes[k].extent, frame));
   return extents;

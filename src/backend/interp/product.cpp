@@ -16,8 +16,8 @@ namespace {
 constexpr int64_t k_block = 384;
 
 // An operand's elements for all values of two axes, as bits in `type`, row-major.
-std::vector<uint64_t> gather(BodyRunner& body, Frame& frame, size_t batch_rank, size_t axis_a, int64_t a,
-                             size_t axis_b, int64_t b, DType from, DType to) {
+std::vector<uint64_t> gather(BodyRunner& body, Frame& frame, size_t batch_rank, size_t axis_a,
+                             int64_t a, size_t axis_b, int64_t b, DType from, DType to) {
   std::vector<uint64_t> out(static_cast<size_t>(a * b));
   Frame inner = frame;
   for (size_t k = 0; k < batch_rank; ++k) inner.axes[k].fill(frame.axes[k][0]);
@@ -30,7 +30,8 @@ std::vector<uint64_t> gather(BodyRunner& body, Frame& frame, size_t batch_rank, 
       uint64_t* row = out.data() + i * b + j;
       const uint64_t* value = body.result();
       for (int l = 0; l < n; ++l)
-        row[l] = from == to ? value[l] : ir::eval_scalar(ir::Op::cast, from, std::array{value[l]}, to);
+        row[l] =
+            from == to ? value[l] : ir::eval_scalar(ir::Op::cast, from, std::array{value[l]}, to);
     }
   }
   frame.sticky |= inner.sticky;
@@ -57,9 +58,11 @@ uint64_t to_bits(T x) {
     return x;
 }
 
-// out[n] = sum over k of lhs[k] * rhs[k, n]: a chain from 0 per k-block; the first block's sum, then + the others'.
+// out[n] = sum over k of lhs[k] * rhs[k, n]: a chain from 0 per k-block; the first block's sum,
+// then + the others'.
 template <class T>
-void row_product(const uint64_t* lhs, const uint64_t* rhs, int64_t columns, int64_t depth, uint64_t* out) {
+void row_product(const uint64_t* lhs, const uint64_t* rhs, int64_t columns, int64_t depth,
+                 uint64_t* out) {
   std::vector<T> chain(static_cast<size_t>(columns)), sum(static_cast<size_t>(columns));
   for (int64_t begin = 0; begin < depth; begin += k_block) {
     std::fill(chain.begin(), chain.end(), T{});
@@ -80,8 +83,8 @@ void row_product(const uint64_t* lhs, const uint64_t* rhs, int64_t columns, int6
   for (size_t n = 0; n < sum.size(); ++n) out[n] = to_bits<T>(sum[n]);
 }
 
-void row_product(DType type, const uint64_t* lhs, const uint64_t* rhs, int64_t columns, int64_t depth,
-                 uint64_t* out) {
+void row_product(DType type, const uint64_t* lhs, const uint64_t* rhs, int64_t columns,
+                 int64_t depth, uint64_t* out) {
   switch (type) {
     case DType::f32:
       return row_product<float>(lhs, rhs, columns, depth, out);
@@ -119,15 +122,16 @@ std::vector<size_t> numbers_to(size_t n) {
   return v;
 }
 
-std::vector<int64_t> batch_extents(const std::vector<atlas::Axis>& axes, size_t rank, const Frame& frame) {
+std::vector<int64_t> batch_extents(const std::vector<atlas::Axis>& axes, size_t rank,
+                                   const Frame& frame) {
   std::vector<int64_t> extents;
   for (size_t k = 0; k < rank; ++k) extents.push_back(eval_uniform(axes[k].extent, frame));
   return extents;
 }
 
 // The right operand from its panels (see atlas::ProductBlock), widened to `to`.
-std::vector<uint64_t> unpack(const Memory& m, int64_t batch, int64_t depth, int64_t columns, int64_t width,
-                             DType to) {
+std::vector<uint64_t> unpack(const Memory& m, int64_t batch, int64_t depth, int64_t columns,
+                             int64_t width, DType to) {
   std::vector<uint64_t> out(static_cast<size_t>(depth * columns));
   int64_t panels = (columns + width - 1) / width;
   auto size = static_cast<size_t>(size_of(m.dtype));

@@ -24,7 +24,8 @@ bool is_nan(DType type, uint64_t bits) {
 bool better(Op op, DType type, uint64_t x, uint64_t best) {
   if (is_nan(type, best)) return false;
   if (is_nan(type, x)) return true;
-  std::array<uint64_t, 2> args = op == Op::reduce_argmax ? std::array{best, x} : std::array{x, best};
+  std::array<uint64_t, 2> args =
+      op == Op::reduce_argmax ? std::array{best, x} : std::array{x, best};
   return ir::eval_scalar(Op::lt, type, args, DType::b8) != 0;
 }
 
@@ -111,8 +112,7 @@ uint64_t Reducer::finish() {
   if (in_block_ > 0) flush();
   if (counter_.empty()) return identity_of(op_, type_);
   uint64_t sum = counter_.back().second;
-  for (size_t k = counter_.size() - 1; k-- > 0;)
-    sum = combine(op_, type_, counter_[k].second, sum);
+  for (size_t k = counter_.size() - 1; k-- > 0;) sum = combine(op_, type_, counter_[k].second, sum);
   counter_.clear();
   return sum;
 }

@@ -6,7 +6,9 @@
 namespace hologram::null {
 namespace {
 
-int32_t do_nothing(const atlas::Context*, void* const*, const int64_t*, int64_t, int64_t) { return 0; }
+int32_t do_nothing(const atlas::Context*, void* const*, const int64_t*, int64_t, int64_t) {
+  return 0;
+}
 
 class NullBackend : public Backend {
  public:

@@ -7,7 +7,8 @@
 
 namespace hologram::null {
 
-/// A backend that verifies and encodes programs; its kernels return at once and leave their buffers as they are.
+/// A backend that verifies and encodes programs; its kernels return at once and leave their buffers
+/// as they are.
 std::unique_ptr<Backend> make_backend();
 
 }  // namespace hologram::null
