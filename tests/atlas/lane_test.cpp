@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <random>
 
@@ -855,6 +857,27 @@ TEST(LaneForms, OneContainerForBothLayers) {
   EXPECT_EQ(std::get<Program>(decode_any(encode(block))), block);
   EXPECT_THROW(decode(encode(p)), Error);
   EXPECT_THROW(decode_lane(encode(block)), Error);
+}
+
+// The programs in docs/atlas.md assemble and verify.
+TEST(LaneForms, DocumentedProgramsAreReal) {
+  auto path = std::filesystem::path(__FILE__).parent_path() / "../../docs/atlas.md";
+  std::ifstream file(path);
+  ASSERT_TRUE(file) << path;
+  std::string line, text;
+  bool inside = false;
+  int programs = 0;
+  while (std::getline(file, line)) {
+    if (line != "```") {
+      if (inside) text += line + "\n";
+      continue;
+    }
+    inside = !inside;
+    if (inside) continue;
+    std::visit([](const auto& p) { verify(p); }, assemble_any(std::exchange(text, "")));
+    ++programs;
+  }
+  EXPECT_EQ(programs, 2);
 }
 
 TEST(LaneForms, AssemblerSaysWhere) {
