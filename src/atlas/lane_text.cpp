@@ -1,4 +1,5 @@
 // atlas/lane_text.cpp: text form of lane programs, both ways.
+#include <algorithm>
 #include <map>
 #include <unordered_map>
 
@@ -295,6 +296,10 @@ std::string disassemble(const LaneProgram& program) {
   std::vector<std::vector<uint32_t>> at(program.instrs.size() + 1);
   for (uint32_t k = 0; k < program.labels.size(); ++k)
     if (program.labels[k].target != undefined_target) at[program.labels[k].target].push_back(k);
+  // Labels at one place by name: their numbers follow from where the text first mentions them.
+  for (auto& here : at)
+    std::sort(here.begin(), here.end(),
+              [&](uint32_t a, uint32_t b) { return program.labels[a].name < program.labels[b].name; });
   std::string out = "atlas lane 1\n";
   for (size_t k = 0; k <= program.instrs.size(); ++k) {
     for (uint32_t l : at[k]) out += program.labels[l].name + ":\n";

@@ -833,6 +833,11 @@ std::string everything() {
          "mov_imm.i8 r1, -1\nend:\nagain:\n";
 }
 
+TEST(LaneForms, LabelsAtOnePlaceArePrintedByName) {
+  const char* text = "atlas lane 1\n  call @b\n  call @a\na:\nb:\n  ret\n";
+  EXPECT_EQ(disassemble(assemble_lane(text)), text);
+}
+
 TEST(LaneForms, TextAndBytesRoundTrip) {
   LaneProgram p = lane(everything());
   std::string text = disassemble(p);

@@ -16,7 +16,7 @@ def examples():
             yield pytest.param(code, id=f"{page.name}-{n}")
 
 
-@pytest.mark.parametrize("code", examples())
+@pytest.mark.parametrize("code", list(examples()))
 def test_example_runs(code, tmp_path):
     env = dict(os.environ, HOLOGRAM_STRICT="1", HOLOGRAM_CACHE_DIR=str(tmp_path / "cache"))
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
