@@ -24,9 +24,12 @@ uint64_t greatest(DType t) {
   return is_signed_int(t) ? all_ones(t) >> 1 : all_ones(t);
 }
 
-// Order of the operands of a commutative operation: constants last, then creation order.
+// Order of the operands of a commutative operation: constants last, what is repeated before them,
+// otherwise creation order. So mul(x, expand(w)) looks the same in each layer of a model though the
+// layers share w.
 bool comes_first(Value x, Value y) {
-  return x->is_constant() != y->is_constant() ? y->is_constant() : x->id < y->id;
+  auto rank = [](Value v) { return v->is_constant() ? 2 : v->is(Op::expand) ? 1 : 0; };
+  return rank(x) != rank(y) ? rank(x) < rank(y) : x->id < y->id;
 }
 
 Value fold_constants(Graph& graph, Op op, const std::vector<Value>& inputs, const Type& type) {

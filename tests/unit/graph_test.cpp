@@ -77,6 +77,15 @@ TEST_F(GraphTest, ErrorsNameTheOpAndTheExpectation) {
   EXPECT_EQ(message_of([&] { g.make(Op::neg, {nullptr}); }), "neg: operand 0 is null");
 }
 
+TEST_F(GraphTest, OperandsHaveOneOrder) {
+  Value w = g.expand(p(0, {1, 4}), {s0, 4}), x = p(1, {s0, 4}), y = p(2, {s0, 4});
+  Value c = g.number(DType::f32, 2, {s0, 4});
+  EXPECT_EQ(g.binary(Op::mul, y, x)->inputs, (std::vector<Value>{x, y}));
+  EXPECT_EQ(g.binary(Op::mul, w, x)->inputs, (std::vector<Value>{x, w}));
+  EXPECT_EQ(g.binary(Op::mul, c, w)->inputs, (std::vector<Value>{w, c}));
+  EXPECT_EQ(g.binary(Op::sub, c, w)->inputs, (std::vector<Value>{c, w}));
+}
+
 TEST_F(GraphTest, ConstantsFold) {
   Value a = g.number(DType::f32, 1.5, {s0}), b = g.number(DType::f32, -2, {s0});
   EXPECT_EQ(g.binary(Op::mul, a, b), g.number(DType::f32, -3, {s0}));
