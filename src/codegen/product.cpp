@@ -109,8 +109,12 @@ class ProductEmitter {
     }
     row_begin_ = div(mul(row_unit, m_), m_units_);
     rows_ = sub(div(mul(add(row_unit, k_.i64(1)), m_), m_units_), row_begin_);
-    Value* panel_begin = div(mul(column_unit, panels_), n_units_);
-    Value* panel_end = div(mul(add(column_unit, k_.i64(1)), panels_), n_units_);
+    Value* groups = div(add(panels_, k_.i64(plan_.panel_group - 1)), k_.i64(plan_.panel_group));
+    auto panel_of = [&](Value* number) {
+      return least(mul(div(mul(number, groups), n_units_), plan_.panel_group), panels_);
+    };
+    Value* panel_begin = panel_of(column_unit);
+    Value* panel_end = panel_of(add(column_unit, k_.i64(1)));
     batch_panels_ = mul(batch, panels_);
     Cover cover = emit_cover(k_, t_, rows_, plan_.m.is_const());
     height_ = cover.height;

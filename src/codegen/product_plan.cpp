@@ -169,7 +169,11 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   }
   p.block_rows = std::max<int64_t>(limit, 1);
   p.block_panels = std::clamp<int64_t>(std::llround(wide), 1, panels);
-  if (!p.n.is_const() && p.block_panels > 4) p.block_panels = p.block_panels / 4 * 4;
+  // Tiles of few rows span several panels: no unit should end within a span.
+  int64_t lowest = p.m.is_const() ? std::min<int64_t>(rows, p.tile.max_rows) : 1;
+  p.panel_group = p.panels_for(static_cast<int>(lowest));
+  if (!p.m.is_const() && p.block_panels < p.panel_group) p.panel_group = 1;
+  p.block_panels = std::max<int64_t>(p.block_panels / p.panel_group, 1) * p.panel_group;
   p.m_units = ceil_div(p.m, p.block_rows);
   p.n_units = ceil_div(p.panels, p.block_panels);
   p.units = p.m_units * p.n_units;

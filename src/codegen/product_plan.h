@@ -62,6 +62,7 @@ struct ProductPlan {
   DType rhs_storage;     ///< element type of the panels that the register kernels read
   int64_t block_rows;    ///< most rows of a unit
   int64_t block_panels;  ///< most panels of a unit
+  int panel_group;       ///< units are whole groups of so many panels, but for the last
   Expr panels;           ///< of the whole right operand
   Expr m_units, n_units; ///< per batch point
   Expr units;            ///< in all
