@@ -131,6 +131,6 @@ std::string dump_asm(const atlas::Program& program, const Target& target) {
   return translate(*unit.module, *unit.machine, true);
 }
 
-std::string_view version() { return "1"; }
+std::string_view version() { return "2"; }
 
 }  // namespace hologram::codegen
