@@ -64,7 +64,7 @@ Launch launch_of(const atlas::Program& program, const Target& target);
 std::string dump_llvm(const atlas::Program& program, const Target& target);
 std::string dump_asm(const atlas::Program& program, const Target& target);
 
-/// Version of the generator: part of every cache key; changes whenever generated code may change.
+/// A hash over the generator's sources: part of every cache key.
 std::string_view version();
 
 /// Columns per packed panel of a product's right operand on this target.

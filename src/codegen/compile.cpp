@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "codegen/attention.h"
 #include "codegen/body.h"
+#include "codegen/generator.h"
 #include "codegen/loop.h"
 #include "codegen/passes.h"
 #include "codegen/product.h"
@@ -131,6 +132,6 @@ std::string dump_asm(const atlas::Program& program, const Target& target) {
   return translate(*unit.module, *unit.machine, true);
 }
 
-std::string_view version() { return "2"; }
+std::string_view version() { return HOLOGRAM_GENERATOR; }
 
 }  // namespace hologram::codegen

@@ -1,0 +1,13 @@
+# cmake/fingerprint.cmake: writes OUT, a header with a hash over the files that the file LIST names (one a line)
+file(STRINGS "${LIST}" files)
+set(all "")
+foreach(file IN LISTS files)
+  file(SHA256 "${file}" hash)
+  get_filename_component(name "${file}" NAME)
+  string(APPEND all "${name} ${hash}\n")
+endforeach()
+string(SHA256 hash "${all}")
+set(text "// The code generator's sources, as one hash: cached machine code of other sources is not used.\n"
+         "#pragma once\n#define HOLOGRAM_GENERATOR \"${hash}\"\n")
+string(CONCAT text ${text})
+file(WRITE "${OUT}" "${text}")
