@@ -96,6 +96,7 @@ void bind_expr(nb::module_& m) {
       .def("__floordiv__", [](const Expr& a, nb::object b) { return from_expr(floor_div(a, to_expr(b))); })
       .def("__mod__", [](const Expr& a, nb::object b) { return from_expr(mod(a, to_expr(b))); })
       .def("evaluate", [](const Expr& a, const std::vector<int64_t>& symbols) { return a.eval(symbols); }, nb::arg("symbols"))
+      .def_prop_ro("nonnegative", [](const Expr& a) { return provably_nonnegative(a); }, "Whether no size makes it negative.")
       .def("__neg__", [](const Expr& a) { return from_expr(-a); })
       .def("__eq__", [](const Expr& a, nb::object b) {
         if (!nb::isinstance<Expr>(b) && !PyLong_Check(b.ptr())) return false;

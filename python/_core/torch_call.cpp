@@ -32,12 +32,13 @@ struct Arg {
 };
 
 /// What one result is.
-enum class ResultKind : uint8_t { plan, argument, none, integer };
+enum class ResultKind : uint8_t { plan, argument, argument_view, result_view, none, integer };
 
 struct Result {
   ResultKind kind;
-  int index;  // plan output, or parameter of an argument that is returned itself
-  Expr value;
+  int index = -1;  // plan output; parameter of an argument that is returned itself or viewed; result that is viewed
+  Expr value = Expr(0);    // integer, or how far behind its base a view begins
+  Shape sizes = {}, strides = {};  // of a view
 };
 
 dlpack::DataType dlpack_type(DType t) {
@@ -71,9 +72,9 @@ struct Stamp {
 class TorchCall {
  public:
   TorchCall(std::shared_ptr<Executable> executable, const dlpack::Exchange* exchange, std::vector<Arg> args,
-            std::vector<Result> results, PyObject* host, nb::list constants)
+            std::vector<Result> results, PyObject* host, nb::list constants, nb::object threads)
       : executable_(std::move(executable)), exchange_(exchange), args_(std::move(args)), results_(std::move(results)),
-        host_(Py_NewRef(host)), constants_(constants) {
+        host_(Py_NewRef(host)), constants_(constants), threads_(threads) {
     const auto& plan = executable_->plan();
     stamps_.resize(static_cast<size_t>(plan.num_parameters));
     for (const auto& entry : plan.cache)
@@ -85,7 +86,7 @@ class TorchCall {
       if (plan.slots[i].kind == SlotKind::input) parameter_slot_[static_cast<size_t>(plan.slots[i].index)] = static_cast<int>(i);
     returned_.assign(static_cast<size_t>(plan.num_parameters), 0);
     for (const Result& r : results_)
-      if (r.kind == ResultKind::argument) returned_.at(static_cast<size_t>(r.index)) = 1;
+      if (r.kind == ResultKind::argument || r.kind == ResultKind::argument_view) returned_.at(static_cast<size_t>(r.index)) = 1;
   }
   ~TorchCall() {
     for (Stamp& s : stamps_) Py_XDECREF(s.weak);
@@ -106,7 +107,10 @@ class TorchCall {
   std::vector<Arg> args_;
   std::vector<Result> results_;
   PyObject* host_;  // callable (callee, operands, sizes, wanted) -> list of tensors
+  bool follow_threads();
+
   nb::list constants_;  // (parameter, tensor): operands that belong to the graph
+  nb::object threads_;  // callable: the thread count that the caller wants now; None: as it is
   std::vector<Stamp> stamps_;
   std::vector<int> stamped_;
   std::vector<int> parameter_slot_;
@@ -144,6 +148,8 @@ class TorchCall::State final : public runtime::Outputs, public runtime::Host {
   void keep(PyObject* o, size_t parameter);
   bool check_stamps();
   PyObject* object_of(int slot);
+  PyObject* result_of(const Result& r, PyObject* results);
+  PyObject* view_of(PyObject* base, const Result& r);
   PyObject* make_tensor(const schedule::Slot& slot, void* data, void* block);
   bool adopt(int slot, PyObject* object);
   int32_t call_with_lock(const schedule::Step& step);
@@ -323,6 +329,45 @@ int32_t TorchCall::State::call(const schedule::Step& step, Frame&) {
   return status;
 }
 
+// base.as_strided(sizes, strides, base.storage_offset() + value)
+PyObject* TorchCall::State::view_of(PyObject* base, const Result& r) {
+  auto tuple = [&](const Shape& shape) {
+    nb::object t = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+    for (size_t i = 0; i < shape.size(); ++i)
+      PyTuple_SET_ITEM(t.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i].eval(symbols_)));
+    return t;
+  };
+  nb::object offset = nb::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
+  if (!offset.is_valid()) return nullptr;
+  int64_t start = PyLong_AsLongLong(offset.ptr()) + r.value.eval(symbols_);
+  return PyObject_CallMethod(base, "as_strided", "OOL", tuple(r.sizes).ptr(), tuple(r.strides).ptr(),
+                             static_cast<long long>(start));
+}
+
+// A new reference, or null with an exception. `results` holds those before it.
+PyObject* TorchCall::State::result_of(const Result& r, PyObject* results) {
+  auto k = static_cast<size_t>(r.index);
+  switch (r.kind) {
+    case ResultKind::none:
+      return Py_NewRef(Py_None);
+    case ResultKind::integer:
+      return PyLong_FromLongLong(r.value.eval(symbols_));
+    case ResultKind::argument:
+      return Py_NewRef(arguments_[k]);
+    case ResultKind::argument_view:
+      return view_of(arguments_[k], r);
+    case ResultKind::result_view:
+      return view_of(PyList_GET_ITEM(results, r.index), r);
+    case ResultKind::plan:
+      break;
+  }
+  const auto& output = plan().outputs[k];
+  const auto& slot = plan().slots[static_cast<size_t>(output.slot)];
+  if (slot.kind != SlotKind::output) return Py_XNewRef(object_of(output.slot));
+  void* block = std::exchange(blocks_[static_cast<size_t>(slot.index)], nullptr);
+  return make_tensor(slot, block, block);
+}
+
 PyObject* TorchCall::State::run() {
   Executable& e = *owner_.executable_;
   Executable::Arguments arguments{parameters_.data(), symbols_.data(),
@@ -349,31 +394,28 @@ PyObject* TorchCall::State::run() {
   }
   nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(owner_.results_.size())));
   for (size_t i = 0; i < owner_.results_.size(); ++i) {
-    const Result& r = owner_.results_[i];
-    PyObject* o = nullptr;
-    if (r.kind == ResultKind::none) {
-      o = Py_NewRef(Py_None);
-    } else if (r.kind == ResultKind::integer) {
-      o = PyLong_FromLongLong(r.value.eval(symbols_));
-    } else if (r.kind == ResultKind::argument) {
-      o = Py_NewRef(arguments_[static_cast<size_t>(r.index)]);
-    } else {
-      const auto& output = plan().outputs[static_cast<size_t>(r.index)];
-      const auto& slot = plan().slots[static_cast<size_t>(output.slot)];
-      if (slot.kind == SlotKind::output) {
-        void* block = std::exchange(blocks_[static_cast<size_t>(slot.index)], nullptr);
-        o = make_tensor(slot, block, block);
-      } else {
-        o = Py_XNewRef(object_of(output.slot));
-      }
-    }
+    PyObject* o = result_of(owner_.results_[i], out.ptr());
     if (!o) return nullptr;
     PyList_SET_ITEM(out.ptr(), static_cast<Py_ssize_t>(i), o);
   }
   return out.release().ptr();
 }
 
+// Takes over the caller's thread count where it has changed.
+bool TorchCall::follow_threads() {
+  if (threads_.is_none()) return true;
+  PyObject* wanted = PyObject_CallNoArgs(threads_.ptr());
+  if (!wanted) return false;
+  auto n = static_cast<int>(PyLong_AsLong(wanted));
+  Py_DECREF(wanted);
+  if (n == -1 && PyErr_Occurred()) return false;
+  runtime::ThreadPool& pool = executable_->runtime().threads();
+  if (n > 0 && n != pool.num_threads()) pool.set_num_threads(n);
+  return true;
+}
+
 PyObject* TorchCall::call(PyObject* list) {
+  if (!follow_threads()) return nullptr;
   std::unique_ptr<Frame> frame = executable_->lease();
   PyObject* out = nullptr;
   {
@@ -462,19 +504,32 @@ std::vector<Arg> parse_args(nb::list args) {
   return out;
 }
 
+Expr expression(nb::object h) {
+  return PyLong_Check(h.ptr()) ? Expr(nb::cast<int64_t>(h)) : nb::cast<Expr>(h);
+}
+
+Shape expressions(nb::object list) {
+  Shape out;
+  for (nb::handle h : list) out.push_back(expression(nb::borrow(h)));
+  return out;
+}
+
 std::vector<Result> parse_results(nb::list results) {
   std::vector<Result> out;
   for (nb::handle h : results) {
     auto kind = nb::cast<std::string>(h[0]);
-    if (kind == "output")
-      out.push_back({ResultKind::plan, nb::cast<int>(h[1]), Expr(0)});
-    else if (kind == "argument")
-      out.push_back({ResultKind::argument, nb::cast<int>(h[1]), Expr(0)});
-    else if (kind == "integer")
-      out.push_back({ResultKind::integer, -1,
-                     PyLong_Check(nb::object(h[1]).ptr()) ? Expr(nb::cast<int64_t>(h[1])) : nb::cast<Expr>(h[1])});
-    else
-      out.push_back({ResultKind::none, -1, Expr(0)});
+    if (kind == "output") {
+      out.push_back({ResultKind::plan, nb::cast<int>(h[1])});
+    } else if (kind == "argument") {
+      out.push_back({ResultKind::argument, nb::cast<int>(h[1])});
+    } else if (kind == "argument_view" || kind == "result_view") {
+      ResultKind k = kind == "argument_view" ? ResultKind::argument_view : ResultKind::result_view;
+      out.push_back({k, nb::cast<int>(h[1]), expression(h[4]), expressions(h[2]), expressions(h[3])});
+    } else if (kind == "integer") {
+      out.push_back({ResultKind::integer, -1, expression(h[1])});
+    } else {
+      out.push_back({ResultKind::none});
+    }
   }
   return out;
 }
@@ -488,14 +543,14 @@ void bind_torch_call(nb::module_& m) {
   m.def(
       "torch_call",
       [type](std::shared_ptr<Executable> executable, nb::handle capsule, nb::list args, nb::list results, nb::handle host,
-             nb::list constants) {
+             nb::list constants, nb::object threads) {
         auto* exchange = static_cast<const dlpack::Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
         if (!exchange) nb::raise_python_error();
         while (exchange && exchange->header.version.major != 1)
           exchange = reinterpret_cast<const dlpack::Exchange*>(exchange->header.previous);
         require(exchange != nullptr, "torch_call: the tensor type offers no DLPack 1.x exchange table");
         auto call = std::make_unique<TorchCall>(std::move(executable), exchange, parse_args(args), parse_results(results),
-                                                host.ptr(), constants);
+                                                host.ptr(), constants, threads);
         auto* self = reinterpret_cast<TorchCallObject*>(
             reinterpret_cast<PyTypeObject*>(type)->tp_alloc(reinterpret_cast<PyTypeObject*>(type), 0));
         if (!self) nb::raise_python_error();
@@ -505,10 +560,11 @@ void bind_torch_call(nb::module_& m) {
         return nb::steal(reinterpret_cast<PyObject*>(self));
       },
       nb::arg("executable"), nb::arg("exchange"), nb::arg("args"), nb::arg("results"), nb::arg("host"),
-      nb::arg("constants") = nb::list(),
+      nb::arg("constants") = nb::list(), nb::arg("threads") = nb::none(),
       "A callable over a list of tensors and integers. args: ('tensor'|'symbol'|'object'|'ignored', index) per position; "
-      "results: ('output', index), ('argument', parameter), ('integer', expression) or ('none', 0); constants: (parameter, "
-      "tensor) for parameters that no argument gives; exchange: torch.Tensor.__dlpack_c_exchange_api__; "
+      "results: ('output', index), ('argument', parameter), ('argument_view', "
+      "parameter, sizes, strides, distance), ('result_view', earlier result, sizes, strides, distance), ('integer', expression) or ('none', 0); constants: (parameter, "
+      "tensor) for parameters that no argument gives; threads(): the thread count to use, asked at each call; exchange: torch.Tensor.__dlpack_c_exchange_api__; "
       "host(callee, operands, sizes, strides) runs host operations.");
 }
 

@@ -60,8 +60,10 @@ class Builder:
         """A size known at run time, as a scalar of the graph."""
         if type(n) is int:
             return self.number(dtype, n)
-        line = self.graph.iota("i64", [n + 1], 0)
-        return self.cast(self.reshape(self.graph.slice(line, [n], [1], [1]), []), dtype)
+        below = 0 if n.nonnegative else 1 << 40
+        line = self.graph.iota("i64", [n + 1 if below == 0 else 1 << 41], 0)
+        value = self.reshape(self.graph.slice(line, [n + below], [1], [1]), [])
+        return self.cast(self.sub(value, below) if below else value, dtype)
 
     # --- element-wise
     def ew(self, op, *operands):

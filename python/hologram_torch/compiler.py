@@ -65,7 +65,7 @@ def _compile(module, name, kind, options):
     )
     call = _core.torch_call(
         executable, torch.Tensor.__dlpack_c_exchange_api__, translated.args, translated.results, translated.host,
-        translated.constants,
+        translated.constants, device.thread_count(),
     )  # fmt: skip
     if "plan" in stages:
         counters.dump(name, "plan", executable.plan())

@@ -16,13 +16,15 @@ def _make(backend: str):
 def runtime():
     """Backend, threads, pools and kernel cache that all compiled graphs share. HOLOGRAM_BACKEND chooses another
     backend than the native one: "interp" executes kernels by their definition."""
+    with _lock:
+        return _make(os.environ.get("HOLOGRAM_BACKEND", "cpu"))
+
+
+def thread_count():
+    """What tells the thread count at each call: PyTorch's setting, unless HOLOGRAM_NUM_THREADS says one."""
     import torch
 
-    with _lock:
-        made = _make(os.environ.get("HOLOGRAM_BACKEND", "cpu"))
-        if "HOLOGRAM_NUM_THREADS" not in os.environ and made.num_threads != torch.get_num_threads():
-            made.num_threads = torch.get_num_threads()
-        return made
+    return None if "HOLOGRAM_NUM_THREADS" in os.environ else torch.get_num_threads
 
 
 def release_memory() -> int:

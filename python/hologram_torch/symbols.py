@@ -43,6 +43,25 @@ class Symbols:
             found = self.known[e] = self._convert(e)
         return found
 
+    def real(self, builder, e):
+        """A float made of sizes, as a scalar of the graph in f64."""
+        if e.is_integer:
+            return builder.size_value(self.expr(e), "f64")
+        if e.is_Float or e.is_Rational:
+            return builder.number("f64", float(e))
+        name, parts = type(e).__name__, e.args
+        if e.is_Pow and float(parts[1]) in (0.5, -0.5):
+            return builder.ew("sqrt" if parts[1] > 0 else "rsqrt", self.real(builder, parts[0]))
+        op = _REAL.get(name)
+        if op is None or not parts:
+            raise Unsupported(f"number {e}")
+        values = [self.real(builder, part) for part in parts]
+        if op == "cast":
+            return values[0]
+        if len(values) == 1:
+            return builder.ew(op, values[0])
+        return functools.reduce(lambda x, y: builder.ew(op, x, y), values)
+
     def _convert(self, e):
         if e.is_Integer:
             return int(e)
@@ -56,6 +75,13 @@ class Symbols:
         if convert is None:
             raise Unsupported(f"size {e}")
         return convert(*map(self.expr, e.args))
+
+
+_REAL = {
+    "Add": "add", "Mul": "mul", "FloatTrueDiv": "div", "IntTrueDiv": "div", "ToFloat": "cast", "Pow": "pow",
+    "FloatPow": "pow", "OpaqueUnaryFn_sqrt": "sqrt", "OpaqueUnaryFn_exp": "exp", "OpaqueUnaryFn_log": "log",
+    "OpaqueUnaryFn_log2": "log2", "Max": "max", "Min": "min",
+}  # fmt: skip
 
 
 def _fold(function):

@@ -25,6 +25,7 @@ class Translator(Builder):
         self.env = {}
         self.host = HostTable()
         self.host_nodes = set()  # FX nodes whose values only the host holds
+        self.real_nodes = set()  # FX nodes that are floats made of sizes
         self.args, self.results, self.constants = [], [], []
         self.parameter_of = {}  # placeholder -> parameter number
         self.static = []
@@ -181,7 +182,9 @@ class Translator(Builder):
             self.env[node] = val
         elif isinstance(val, torch.SymInt):
             self.env[node] = self.symbols.size(val)
-        elif isinstance(val, (torch.SymFloat, torch.SymBool)):
+        elif isinstance(val, torch.SymFloat):
+            self.env[node] = self._real(node, val)
+        elif isinstance(val, torch.SymBool):
             self.env[node] = _Opaque(node)
         elif getattr(target, "_name", "") == "invoke_subgraph":
             self._inline(node)
@@ -189,6 +192,14 @@ class Translator(Builder):
             self.env[node] = None
         else:
             self._operator(node, target, val)
+
+    def _real(self, node, val):
+        try:
+            value = self.symbols.real(self, val.node.expr)
+        except Unsupported:
+            return _Opaque(node)
+        self.real_nodes.add(node)
+        return value
 
     def _inline(self, node):
         module = self.env[node.args[0]]
@@ -237,7 +248,7 @@ class Translator(Builder):
                 except Unsupported as refusal:
                     counters.log.debug("%s: %s", target, refusal)
                 except Exception as error:
-                    if strict():
+                    if strict() and "Expr" not in str(error):
                         raise RuntimeError(f"lowering {target} of node {node.name}: {error}") from error
                     counters.log.debug("%s: %s", target, error, exc_info=True)
         self._call_host(node, target, val)
@@ -306,6 +317,8 @@ class Translator(Builder):
 
         def wrap(value, origin):
             if type(value) is Value:
+                if origin in self.real_nodes:
+                    raise Unsupported(f"number {origin} made of sizes")
                 operands.append(value)
                 fake = origin.meta.get("val") if origin is not None else None
                 native = isinstance(fake, torch.Tensor) and dtypes.is_native(fake)
@@ -371,7 +384,8 @@ class Translator(Builder):
             self.graph.output(value, [], self.parameter_of[target])
             self.outputs += 1
         (values,) = node.args
-        for item in values if isinstance(values, _SEQUENCES) else (values,):
+        self._returned = list(values) if isinstance(values, _SEQUENCES) else [values]
+        for item in self._returned:
             self.results.append(self._result(item))
 
     def _result(self, item):
@@ -386,6 +400,9 @@ class Translator(Builder):
             return ("argument", self.parameter_of[item.args[0]])
         if item in self.parameter_of:
             return ("argument", self.parameter_of[item])
+        view = self._view(item)
+        if view is not None:
+            return view
         if type(value) is Value:
             val = item.meta["val"] if "val" in item.meta else operator.attrgetter(item.target)(self.module)
             strides = [] if value.dtype == dtypes.HOST else self.symbols.sizes(val.stride())
@@ -399,6 +416,25 @@ class Translator(Builder):
         return ("integer", value)
 
 
+    def _view(self, item):
+        """A result that is a view of an argument, or of an earlier result where sizes are symbolic (PyTorch then reads
+        the offset from it)."""
+        root = _view_root(item)
+        if root is None:
+            return None
+        val, base = item.meta["val"], root.meta.get("val")
+        if not isinstance(base, torch.Tensor) or val.dtype != base.dtype or _flags(val) != _flags(base):
+            return None
+        if root in self.parameter_of and root not in self._mutated:
+            kind, number = "argument_view", self.parameter_of[root]
+        elif self.symbols.hints and root in self._returned[: len(self.results)]:
+            kind, number = "result_view", self._returned.index(root)
+        else:
+            return None
+        distance = self.size(val.storage_offset()) - self.size(base.storage_offset())
+        return (kind, number, self.symbols.sizes(val.shape), self.symbols.sizes(val.stride()), distance)
+
+
 class _Opaque:
     """A value that the graph cannot hold; using it leaves the graph to PyTorch."""
 
@@ -408,6 +444,21 @@ class _Opaque:
 
 def _is_effect(node) -> bool:
     return getattr(node.target, "_name", "") == "with_effects"
+
+
+def _view_root(node):
+    """The node that a chain of views begins at, or None for a node that is no view."""
+    root = node
+    while root.op == "call_function":
+        source = root.args[0] if root.target is operator.getitem else root
+        if not getattr(source.target, "is_view", False) or not isinstance(source.args[0], Node):
+            break
+        root = source.args[0]
+    return None if root is node else root
+
+
+def _flags(tensor):
+    return tensor.is_neg(), tensor.dtype.is_complex and tensor.is_conj(), tensor.layout
 
 
 def _plain(tensor) -> bool:

@@ -140,6 +140,7 @@ void Executable::bind(Frame& frame, int slot, void* address) const {
 
 // Everything that follows from the symbols' values.
 void Executable::size(Frame& frame) const {
+  int64_t threads = frame.threads = runtime_->threads().num_threads();
   for (size_t s = 0; s < plan_.steps.size(); ++s) {
     const schedule::Step& step = plan_.steps[s];
     if (step.kind != StepKind::kernel) continue;
@@ -149,7 +150,6 @@ void Executable::size(Frame& frame) const {
     const CompiledKernel& k = *kernels_[static_cast<size_t>(step.program)];
     int64_t total = k.total.eval(own), grain = std::max<int64_t>(1, k.grain.eval(own));
     int64_t work = std::max<int64_t>(1, k.unit_work.eval(own));
-    int64_t threads = runtime_->threads().num_threads();
     frame.totals[s] = total;
     if (saturating_mul(total, work) <= chunk_work || threads == 1) {
       frame.grains[s] = std::max<int64_t>(total, 1);
@@ -165,11 +165,10 @@ void Executable::size(Frame& frame) const {
     else if (plan_.slots[i].kind == SlotKind::output)
       frame.offsets[i] = plan_.slots[i].bytes.eval(frame.symbols);
   frame.arena_bytes = plan_.arena_bytes.eval(frame.symbols);
-  frame.sized = true;
 }
 
 int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame) {
-  if (!frame.sized || (!static_sizes_ &&
+  if (frame.threads != runtime_->threads().num_threads() || (!static_sizes_ &&
                        !std::equal(frame.symbols.begin(), frame.symbols.end(), arguments.symbols))) {
     std::copy_n(arguments.symbols, frame.symbols.size(), frame.symbols.begin());
     size(frame);

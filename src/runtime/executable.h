@@ -56,7 +56,7 @@ struct Frame {
   std::vector<int64_t> totals, grains;
   std::vector<int64_t> offsets;    ///< by slot: arena byte offset, or an output's bytes
   int64_t arena_bytes = 0;
-  bool sized = false;              ///< sizes were computed for `symbols`
+  int threads = 0;                 ///< sizes were computed for `symbols` and this thread count (0: not yet)
 };
 
 /// Immutable once made (apart from its caches); run() may be called from any number of threads at once.

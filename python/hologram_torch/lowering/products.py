@@ -19,17 +19,17 @@ def mm(c, x, y):
 def addmm(c, bias, x, y, *, beta=1, alpha=1):
     out = c.out_dtype
     z = _product(c, x, y)
-    if out not in dtypes.FLOATS:
-        if alpha != 1:
-            z = c.mul(z, alpha)
-        return z if beta == 0 else c.add(z, bias if beta == 1 else c.mul(bias, beta))
-    via = dtypes.compute(out)
-    if alpha != 1:
-        z = c.cast(c.mul(c.cast(z, via), float(alpha)), out)
-    if beta == 0:
+    return _combine(c, z, bias, alpha, beta, out, dtypes.compute(out))
+
+
+def _combine(c, z, bias, alpha, beta, out, via):
+    """alpha * z + beta * bias; a beta of 0 leaves the bias out, NaN included."""
+    if not (type(alpha) in (int, float) and alpha == 1):
+        z = c.cast(c.mul(c.cast(z, via), c.scalar(alpha, via)), out)
+    if type(beta) in (int, float) and beta == 0:
         return z
-    if beta != 1:
-        bias = c.cast(c.mul(c.cast(bias, via), float(beta)), out)
+    if not (type(beta) in (int, float) and beta == 1):
+        bias = c.cast(c.mul(c.cast(bias, via), c.scalar(beta, via)), out)
     return c.add(z, c.cast(bias, out))
 
 
@@ -41,11 +41,7 @@ def mv(c, x, y):
 @lower("addmv.default")
 def addmv(c, bias, x, y, *, beta=1, alpha=1):
     z = c.reshape(_product(c, x, c.unsqueeze(y, 1)), c.out_shape)
-    if alpha != 1:
-        z = c.mul(z, alpha)
-    if beta == 0:
-        return z
-    return c.add(z, c.cast(bias, z.dtype) if beta == 1 else c.mul(c.cast(bias, z.dtype), beta))
+    return _combine(c, z, bias, alpha, beta, z.dtype, dtypes.compute(z.dtype))
 
 
 @lower("dot.default", "vdot.default")
