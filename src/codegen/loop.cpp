@@ -323,6 +323,24 @@ class LoopEmitter {
     scope.seek();
   }
 
+  /// Down a column each row element lies on a page of its own, which hardware does not foresee.
+  void prefetch(Scope& row, const atlas::Body& body) {
+    constexpr int64_t ahead = 16;
+    if (plan_.mode != LaneMode::parallel || row.lanes() == 1) return;
+    for (const atlas::Instr& i : body.instrs) {
+      if (i.code != atlas::Code::load || i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; })) continue;
+      auto step = i.expr.linear_in_axis(axes_ - 1);
+      if (!step || step->first.is(0) || step->first.is(1)) continue;
+      auto address = vector_address(row, i.buffer, i.expr + step->first * Expr(ahead));
+      if (!address) continue;
+      int64_t bytes = row.lanes() * size_of(k_.program.buffers[static_cast<size_t>(i.buffer)].dtype);
+      for (int64_t line = 0; line < bytes; line += 64) {
+        Value* at = ir_.CreateConstGEP1_64(ir_.getInt8Ty(), *address, static_cast<uint64_t>(line));
+        ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()}, {at, ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
+      }
+    }
+  }
+
   /// One row element after the other; returns their number.
   Value* elements(Scope& scope, RowStage& stage) {
     llvm::AllocaInst* counter = k_.slot(ir_.getInt64Ty(), "position");
@@ -330,6 +348,7 @@ class LoopEmitter {
     row_loops(scope, rank_, axes_, [&](Scope& row) {
       row.seek();
       Value* position = ir_.CreateLoad(ir_.getInt64Ty(), counter);
+      prefetch(row, stage.stage.body);
       update(row, stage, 0, position, nullptr);
       row.seek();
       Value* next = ir_.CreateAdd(position, k_.i64(1));
