@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """tools/minimax.py: derives the polynomial coefficients of src/atlas/math/*.h.
 
-  python3 tools/minimax.py             every table
+  python3 tools/minimax.py             every table (then clang-format): src/atlas/math/tables.h
   python3 tools/minimax.py NAME...     some of them
 
 Needs mpmath and numpy. Each entry of TABLES is a weighted minimax fit: the Remez exchange on a dense grid at 60 digits, then one
