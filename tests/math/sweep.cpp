@@ -99,8 +99,9 @@ Worst neighbourhoods(Op op) {
   std::vector<uint32_t> centres = {0, 0x00800000, 0x7f800000, 0x7fc00000};
   for (int e = -30; e <= 30; ++e) centres.push_back(std::bit_cast<uint32_t>(std::ldexp(1.0f, e)));
   for (float c = 0.5f; c <= 160; c += 0.5f) centres.push_back(std::bit_cast<uint32_t>(c));
-  for (float c : {0.85f, 0.34657359f, 1.4616321f, 0.33333334f, 0.6666667f, 87.33655f, 88.72284f,
-                  103.97208f, 3.8325068f, 10.054f, 14.9f, 17.328679f, 5.0f, 3e38f}) {
+  for (float c :
+       {0.85f, 0.34657359f, 1.4616321f, 0.33333334f, 0.6666667f, 87.33655f, 88.72284f, 103.97208f,
+        3.8325068f, 10.054f, 14.9f, 17.328679f, 0x1.f37c8ap+95f, 5.0f, 3e38f}) {
     centres.push_back(std::bit_cast<uint32_t>(c));
   }
   Worst worst;

@@ -37,16 +37,19 @@ QuarterAngle<B> reduce_angle(Num<B, float> x) {
   D wide = convert<double>(x);
   auto far = abs(x) >= 0x1p76f;
   auto piece = [&](int i) { return choose(far, wide, turns_29_far[i], turns_29[i]); };
-  D turns = wide * piece(0);
-  turns = turns - round(turns);
-  for (int i = 1; i < 3; ++i) {
+  auto product = [&](int i) {
     D p = wide * piece(i);
-    turns = turns + (p - round(p));
-  }
-  turns = fma(wide, piece(3), turns);
+    return p - round(p);
+  };
+  // near a whole quarter the low bits of the sum decide
+  D first = product(0), second = product(1), third = product(2);
+  D sum = first + second;
+  D turns = sum + third;
+  D low = (second - (sum - first)) + (third - (turns - sum));
+  low = fma(wide, piece(3), low);
   D shifted = fma(turns, 4.0, wide.of(Format<double>::round_magic));
   D n = shifted - Format<double>::round_magic;
-  return {fma(turns, 4.0, -n), to_bits(shifted)};
+  return {fma(low, 4.0, fma(turns, 4.0, -n)), to_bits(shifted)};
 }
 
 /// 1/(2 pi) as a fraction in pieces of 53 bits: enough for any f64.
