@@ -79,8 +79,13 @@ int column_vectors(const atlas::Program& p, const LoopPlan& plan) {
   int64_t bytes = 0;
   for (const Stage& s : p.loop.stages)
     for (const atlas::Reduction& r : s.reductions) bytes += int64_t{64} * size_of(r.type) * plan.lanes;
+  // Scratch memory is interleaved by lane and should stay in the second-level cache.
+  int64_t scratch = 0;
+  for (const atlas::Buffer& b : p.buffers)
+    if (b.access == atlas::Access::scratch)
+      scratch += (b.extent.is_const() ? b.extent.constant_value() : 2048) * size_of(b.dtype) * plan.lanes;
   int n = 4;
-  while (n > 1 && (n * plan.lanes > 64 || n * bytes > 32 * 1024)) n /= 2;
+  while (n > 1 && (n * plan.lanes > 64 || n * bytes > 32 * 1024 || n * scratch > 256 * 1024)) n /= 2;
   const Expr& extent = p.loop.axes[static_cast<size_t>(p.loop.lane_axis)].extent;
   while (n > 1 && extent.is_const() && extent.constant_value() < n * plan.lanes) n /= 2;
   return bytes > 0 ? n : 1;
