@@ -1,7 +1,7 @@
 # hologram_torch/rewrite.py: changes to Dynamo's graph before autograd sees it
 import torch
 
-from . import attention  # noqa: F401  (registers hologram::sdpa)
+from . import attention, recurrent  # noqa: F401  (registers hologram::sdpa)
 
 _SDPA = torch._C._nn.scaled_dot_product_attention
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -12,7 +12,7 @@ def dynamo_graph(module) -> None:
     """Rewrites in place; nested modules (regions, branches) too."""
     for part in module.modules():
         if isinstance(part, torch.fx.GraphModule):
-            changed = [node for node in part.graph.nodes if node.target is _SDPA and _sdpa(node)]
+            changed = [node for node in part.graph.nodes if node.target in _REWRITES and _REWRITES[node.target](node)]
             if changed:
                 part.recompile()
 
@@ -48,3 +48,14 @@ def _sdpa(node) -> bool:
     node.args = (*(given[name] for name in _NAMES[:3]), mask, given.get("is_causal", False), float(scale), grouped)
     node.kwargs = {}
     return True
+
+
+def _lstm(node) -> bool:
+    """Replaces torch.lstm on a plain tensor; packed sequences (a tensor of batch sizes second) stay."""
+    if len(node.args) != 9 or node.kwargs or not isinstance(node.args[1], (list, tuple)):
+        return False
+    node.target = recurrent.lstm
+    return True
+
+
+_REWRITES = {_SDPA: _sdpa, torch.lstm: _lstm, torch._VF.lstm: _lstm}

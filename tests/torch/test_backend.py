@@ -341,3 +341,17 @@ def test_in_place_updates_touch_every_element_once(n):
         return x.sum()
 
     native(update, normal(n, 5), normal(n, 5, seed=1))
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LSTM(6, 5, 2), torch.nn.LSTM(6, 5, bidirectional=True, batch_first=True),
+                                   torch.nn.GRU(6, 5)])  # fmt: skip
+def test_recurrent_layers_where_dynamo_hands_them_over(layer):
+    x = normal(4, 3, 6)
+    with torch._dynamo.config.patch(allow_rnn=True):
+        native(layer, x)
+        results = []
+        for call in (compile_fresh(layer), layer):
+            layer.zero_grad()
+            call(x)[0].square().sum().backward()
+            results.append([p.grad.clone() for p in layer.parameters()])
+    check(*results)
