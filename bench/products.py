@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# bench/products.py: float32 products and attention against PyTorch's own, in one process
+"""Each case is checked against float64, then both sides are timed in turns; prints the ratio of the best times.
+
+    python bench/products.py [--threads 2] [--seconds 0.5]
+
+"packed" is a weight that stays (torch.nn.Linear), "given" a right operand that is new in each call.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+import hologram_torch
+
+SQUARES = (64, 128, 256, 512, 1024, 2048)
+SHAPES = [(n, n, n) for n in SQUARES] + [
+    (1024, 1536, 384), (1024, 384, 1536), (1024, 384, 384), (128, 3072, 768),
+    (16, 384, 384), (4, 384, 384), (1, 3072, 768),
+]  # fmt: skip
+ATTENTION = ((8, 12, 128, 128, 32), (1, 12, 1024, 1024, 64), (1, 12, 1, 1024, 64))
+
+
+def linear(m: int, n: int, k: int):
+    layer = torch.nn.Linear(k, n, bias=False)
+    exact = layer.weight.detach().double().t()
+    return layer, (torch.randn(m, k),), lambda x: x.double() @ exact
+
+
+def given(m: int, n: int, k: int):
+    return torch.mm, (torch.randn(m, k), torch.randn(k, n)), lambda a, b: a.double() @ b.double()
+
+
+def attention(batch: int, heads: int, queries: int, keys: int, depth: int):
+    q = torch.randn(batch, heads, queries, depth)
+    k, v = torch.randn(2, batch, heads, keys, depth).unbind()
+    exact = lambda *qkv: scaled_dot_product_attention(*(x.double() for x in qkv))  # noqa: E731
+    return scaled_dot_product_attention, (q, k, v), exact
+
+
+def best_times(calls, seconds: float) -> list[float]:
+    """Smallest time of each call, in turns of about a millisecond."""
+    repeats = []
+    for call in calls:
+        start = time.perf_counter()
+        call()
+        repeats.append(max(1, int(1e-3 / (time.perf_counter() - start))))
+    best = [float("inf")] * len(calls)
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for i, call in enumerate(calls):
+            start = time.perf_counter()
+            for _ in range(repeats[i]):
+                call()
+            best[i] = min(best[i], (time.perf_counter() - start) / repeats[i])
+    return best
+
+
+@torch.no_grad()
+def measure(name: str, case, flops: float, seconds: float) -> bool:
+    function, inputs, exact = case
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=hologram_torch.hologram, dynamic=False)
+    reference = exact(*inputs)
+    error = (compiled(*inputs).double() - reference).abs().max() / reference.abs().max()
+    if not error < 1e-5:
+        print(f"{name:36} wrong: error {error:.1e}")
+        return False
+    ours, theirs = best_times((lambda: compiled(*inputs), lambda: function(*inputs)), seconds)
+    print(
+        f"{name:36} {ours * 1e6:10.1f} us {theirs * 1e6:10.1f} us "
+        f"{flops / ours / 1e9:7.1f} GF/s  ratio {theirs / ours:5.2f}"
+    )
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--seconds", type=float, default=0.5, help="per case")
+    options = parser.parse_args()
+    os.environ["HOLOGRAM_STRICT"] = "1"  # what cannot be compiled is an error here, not PyTorch's own time
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    print(f"{options.threads} threads{'':27} {'hologram':>13} {'torch':>13}")
+    right = True
+    for kind, build in (("packed", linear), ("given", given)):
+        for m, n, k in SHAPES:
+            name = f"{kind} {m} x {n} x {k}"
+            right &= measure(name, build(m, n, k), 2.0 * m * n * k, options.seconds)
+    for b, h, m, n, d in ATTENTION:
+        name = f"attention {b} x {h} x {m} x {n} x {d}"
+        right &= measure(name, attention(b, h, m, n, d), 4.0 * b * h * m * n * d, options.seconds)
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
