@@ -1,8 +1,9 @@
-// bench/cpp/codegen.cpp: what compiling a loop kernel costs, by stage, and how fast the kernels run on one thread.
+// bench/cpp/codegen.cpp: what compiling a loop kernel costs, by stage, and how fast the kernels run
+// on one thread.
 //
-// compile/<kernel>: milliseconds for IR, passes, object and load. run/<kernel>/<elements>: time and bytes per second
-// (bytes read and written once), beside copy/<elements>, the best of plain and non-temporal copy by AVX in C++.
-// HOLOGRAM_CPU_ISA chooses the instruction set.
+// compile/<kernel>: milliseconds for IR, passes, object and load. run/<kernel>/<elements>: time and
+// bytes per second (bytes read and written once), beside copy/<elements>, the best of plain and
+// non-temporal copy by AVX in C++. HOLOGRAM_CPU_ISA chooses the instruction set.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -54,7 +55,9 @@ struct Maker {
     p.loop.stages.push_back({kind, {}, {}, {}});
     return BodyBuilder(p.loop.stages.back().body);
   }
-  void reduce(Op op, Val v) { p.loop.stages.back().reductions.push_back({op, v.type, v.id, false}); }
+  void reduce(Op op, Val v) {
+    p.loop.stages.back().reductions.push_back({op, v.type, v.id, false});
+  }
 };
 
 atlas::Program add(Shape2 s) {
@@ -80,7 +83,8 @@ atlas::Program chain(Shape2 s) {
 
 atlas::Program softmax(Shape2 s) {
   Maker k(s.points, s.row, 1);
-  int x = k.buffer(DType::f32, Access::read, k.m * k.n), out = k.buffer(DType::f32, Access::write, k.m * k.n),
+  int x = k.buffer(DType::f32, Access::read, k.m * k.n),
+      out = k.buffer(DType::f32, Access::write, k.m * k.n),
       e = k.buffer(DType::f32, Access::scratch, k.n);
   Expr at = k.i * k.n + k.j;
   auto a = k.stage(StageKind::row);
@@ -96,8 +100,9 @@ atlas::Program softmax(Shape2 s) {
 
 atlas::Program layer_norm(Shape2 s) {
   Maker k(s.points, s.row, 1);
-  int x = k.buffer(DType::f32, Access::read, k.m * k.n), g = k.buffer(DType::f32, Access::read, k.n),
-      h = k.buffer(DType::f32, Access::read, k.n), out = k.buffer(DType::f32, Access::write, k.m * k.n);
+  int x = k.buffer(DType::f32, Access::read, k.m * k.n),
+      g = k.buffer(DType::f32, Access::read, k.n), h = k.buffer(DType::f32, Access::read, k.n),
+      out = k.buffer(DType::f32, Access::write, k.m * k.n);
   Expr at = k.i * k.n + k.j;
   auto a = k.stage(StageKind::row);
   k.reduce(Op::reduce_sum, a.load(x, DType::f32, at));
@@ -108,7 +113,8 @@ atlas::Program layer_norm(Shape2 s) {
   Val d = b.sub(b.load(x, DType::f32, at), mean(b));
   k.reduce(Op::reduce_sum, b.mul(d, d));
   auto c = k.stage(StageKind::row);
-  Val variance = c.div(c.accumulator(1, DType::f32), c.number(DType::f32, static_cast<double>(s.row)));
+  Val variance =
+      c.div(c.accumulator(1, DType::f32), c.number(DType::f32, static_cast<double>(s.row)));
   Val scale = c.op(Op::rsqrt, c.add(variance, c.number(DType::f32, 1e-5)));
   Val y = c.mul(c.sub(c.load(x, DType::f32, at), mean(c)), scale);
   c.store(out, at, c.add(c.mul(y, c.load(g, DType::f32, k.j)), c.load(h, DType::f32, k.j)));
@@ -117,7 +123,8 @@ atlas::Program layer_norm(Shape2 s) {
 
 atlas::Program row_sum(Shape2 s) {
   Maker k(s.points, s.row, 1);
-  int x = k.buffer(DType::f32, Access::read, k.m * k.n), out = k.buffer(DType::f32, Access::write, k.m);
+  int x = k.buffer(DType::f32, Access::read, k.m * k.n),
+      out = k.buffer(DType::f32, Access::write, k.m);
   auto a = k.stage(StageKind::row);
   k.reduce(Op::reduce_sum, a.load(x, DType::f32, k.i * k.n + k.j));
   auto b = k.stage(StageKind::point);
@@ -127,7 +134,8 @@ atlas::Program row_sum(Shape2 s) {
 
 atlas::Program column_sum(Shape2 s) {
   Maker k(s.row, s.points, 0);
-  int x = k.buffer(DType::f32, Access::read, k.m * k.n), out = k.buffer(DType::f32, Access::write, k.m);
+  int x = k.buffer(DType::f32, Access::read, k.m * k.n),
+      out = k.buffer(DType::f32, Access::write, k.m);
   auto a = k.stage(StageKind::row);
   k.reduce(Op::reduce_sum, a.load(x, DType::f32, k.j * k.m + k.i));
   auto b = k.stage(StageKind::point);
@@ -137,7 +145,8 @@ atlas::Program column_sum(Shape2 s) {
 
 atlas::Program row_max(Shape2 s) {
   Maker k(s.points, s.row, 1);
-  int x = k.buffer(DType::f32, Access::read, k.m * k.n), out = k.buffer(DType::f32, Access::write, k.m);
+  int x = k.buffer(DType::f32, Access::read, k.m * k.n),
+      out = k.buffer(DType::f32, Access::write, k.m);
   auto a = k.stage(StageKind::row);
   k.reduce(Op::reduce_max, a.load(x, DType::f32, k.i * k.n + k.j));
   auto b = k.stage(StageKind::point);
@@ -146,8 +155,9 @@ atlas::Program row_max(Shape2 s) {
 }
 
 using Make = atlas::Program (*)(Shape2);
-const std::map<std::string, Make> kernels{{"add", add},         {"chain", chain},     {"softmax", softmax},
-                                          {"layer_norm", layer_norm}, {"row_sum", row_sum}, {"column_sum", column_sum},
+const std::map<std::string, Make> kernels{{"add", add},         {"chain", chain},
+                                          {"softmax", softmax}, {"layer_norm", layer_norm},
+                                          {"row_sum", row_sum}, {"column_sum", column_sum},
                                           {"row_max", row_max}};
 
 void compile(benchmark::State& state, Make make) {
@@ -160,7 +170,8 @@ void compile(benchmark::State& state, Make make) {
     codegen::Object o = codegen::compile(p, target, &t);
     auto before = std::chrono::steady_clock::now();
     auto kernel = codegen::load(o.code);
-    load += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count();
+    load += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before)
+                .count();
     sum.setup += t.setup;
     sum.emit += t.emit;
     sum.passes += t.passes;
@@ -223,13 +234,17 @@ void copy(benchmark::State& state) {
 
 const bool registered = [] {
   for (const auto& [name, make] : kernels) {
-    benchmark::RegisterBenchmark(("compile/" + name).c_str(), compile, make)->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(("compile/" + name).c_str(), compile, make)
+        ->Unit(benchmark::kMillisecond);
     auto* b = benchmark::RegisterBenchmark(("run/" + name).c_str(), run, make);
-    for (auto [m, n] : std::vector<std::pair<int64_t, int64_t>>{{1, 1024}, {100, 1000}, {512, 768}, {1000, 1000}, {2500, 4000}})
+    for (auto [m, n] : std::vector<std::pair<int64_t, int64_t>>{
+             {1, 1024}, {100, 1000}, {512, 768}, {1000, 1000}, {2500, 4000}})
       b->Args({m, n});
   }
   auto* c = benchmark::RegisterBenchmark("copy", copy);
-  for (auto [m, n] : std::vector<std::pair<int64_t, int64_t>>{{1, 1024}, {100, 1000}, {1000, 1000}, {2500, 4000}}) c->Args({m, n});
+  for (auto [m, n] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 1024}, {100, 1000}, {1000, 1000}, {2500, 4000}})
+    c->Args({m, n});
   return true;
 }();
 

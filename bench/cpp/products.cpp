@@ -1,8 +1,10 @@
-// bench/cpp/products.cpp: GF/s of compiled products and attention; values are checked before they are timed.
+// bench/cpp/products.cpp: GF/s of compiled products and attention; values are checked before they
+// are timed.
 //
-// product/<m>/<n>/<k>/<threads>/<operands>: operands 0 = right one packed ahead, 1 = both as they lie, row-major,
-// 2 = the right one transposed, 3 = packed, with bias and gelu. attention/<batch>/<heads>/<queries>/<keys>/<depth>/<threads>.
-// HOLOGRAM_CPU_ISA chooses the instruction set.
+// product/<m>/<n>/<k>/<threads>/<operands>: operands 0 = right one packed ahead, 1 = both as they
+// lie, row-major, 2 = the right one transposed, 3 = packed, with bias and gelu.
+// attention/<batch>/<heads>/<queries>/<keys>/<depth>/<threads>. HOLOGRAM_CPU_ISA chooses the
+// instruction set.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -104,7 +106,8 @@ void product(benchmark::State& state) {
   epilogue.store(3, im * n + in, v);
   atlas::expand_math(p);
 
-  Floats a = floats(m * k, 1), b = floats((panels ? padded : n) * k, 2), bias = floats(n, 3), c = floats(m * n, 4);
+  Floats a = floats(m * k, 1), b = floats((panels ? padded : n) * k, 2), bias = floats(n, 3),
+         c = floats(m * n, 4);
   auto b_at = [&](int64_t x, int64_t y) {
     if (panels) return b.get()[(y / width * k + x) * width + y % width];
     return operands == transposed ? b.get()[y * k + x] : b.get()[x * n + y];
@@ -123,7 +126,8 @@ void product(benchmark::State& state) {
       sum += bias.get()[j];
       sum = sum * (1 + std::erf(sum / std::sqrt(2.0))) / 2;
     }
-    if (!(std::abs(sum - c.get()[i * n + j]) <= 1e-6 * scale)) return state.SkipWithError("wrong value");
+    if (!(std::abs(sum - c.get()[i * n + j]) <= 1e-6 * scale))
+      return state.SkipWithError("wrong value");
   }
   for (auto _ : state) kernel(bufs);
   state.counters["GF/s"] = benchmark::Counter(2e-9 * static_cast<double>(m * n * k),
@@ -131,7 +135,8 @@ void product(benchmark::State& state) {
 }
 
 void attention(benchmark::State& state) {
-  int64_t batch = state.range(0), heads = state.range(1), m = state.range(2), n = state.range(3), d = state.range(4);
+  int64_t batch = state.range(0), heads = state.range(1), m = state.range(2), n = state.range(3),
+          d = state.range(4);
   auto threads = static_cast<int>(state.range(5));
   int64_t bh = batch * heads;
   atlas::Program p;
@@ -142,10 +147,14 @@ void attention(benchmark::State& state) {
                {DType::f32, Access::write, bh * m * d}};
   atlas::AttentionBlock& block = p.attention;
   block.batch_rank = 1;
-  block.axes = {{AxisKind::parallel, bh}, {AxisKind::parallel, m}, {AxisKind::row, n}, {AxisKind::row, d},
+  block.axes = {{AxisKind::parallel, bh},
+                {AxisKind::parallel, m},
+                {AxisKind::row, n},
+                {AxisKind::row, d},
                 {AxisKind::parallel, d}};
   block.scale = 1 / std::sqrt(static_cast<double>(d));
-  Expr h = Expr::axis(0, bh), i = Expr::axis(1, m), j = Expr::axis(2, n), x = Expr::axis(3, d), e = Expr::axis(4, d);
+  Expr h = Expr::axis(0, bh), i = Expr::axis(1, m), j = Expr::axis(2, n), x = Expr::axis(3, d),
+       e = Expr::axis(4, d);
   atlas::BodyBuilder bq(block.q), bk(block.k), bv(block.v), out(block.epilogue);
   bq.finish(bq.load(0, DType::f32, (h * m + i) * d + x));
   bk.finish(bk.load(1, DType::f32, (h * n + j) * d + x));
@@ -153,7 +162,8 @@ void attention(benchmark::State& state) {
   out.store(3, (h * m + i) * d + e, out.accumulator(0, DType::f32));
   atlas::expand_math(p);
 
-  Floats q = floats(bh * m * d, 1), k = floats(bh * n * d, 2), v = floats(bh * n * d, 3), y = floats(bh * m * d, 4);
+  Floats q = floats(bh * m * d, 1), k = floats(bh * n * d, 2), v = floats(bh * n * d, 3),
+         y = floats(bh * m * d, 4);
   Kernel kernel(p, threads);
   void* bufs[] = {q.get(), k.get(), v.get(), y.get()};
   kernel(bufs);
@@ -163,7 +173,8 @@ void attention(benchmark::State& state) {
     for (int64_t key = 0; key < n; ++key) {
       double s = 0;
       for (int64_t c = 0; c < d; ++c)
-        s += static_cast<double>(q.get()[(head * m + row) * d + c]) * k.get()[(head * n + key) * d + c];
+        s += static_cast<double>(q.get()[(head * m + row) * d + c]) *
+             k.get()[(head * n + key) * d + c];
       double weight = std::exp(s * block.scale);
       sum += weight;
       value += weight * v.get()[(head * n + key) * d + column];
@@ -179,18 +190,34 @@ void attention(benchmark::State& state) {
 void product_cases(benchmark::internal::Benchmark* b) {
   for (int64_t threads : {1, 2})
     for (int64_t operands : {packed, in_place, transposed, packed_gelu})
-      for (auto [m, n, k] : {std::array<int64_t, 3>{16, 16, 16}, {32, 32, 32}, {64, 64, 64}, {128, 128, 128},
-                             {256, 256, 256}, {512, 512, 512}, {1024, 1024, 1024}, {2048, 2048, 2048},
-                             {1024, 1536, 384}, {1024, 384, 1536}, {1024, 384, 384}, {128, 3072, 768},
-                             {16, 384, 384}, {16, 1536, 384}, {1, 3072, 768}, {1, 384, 384}, {4, 384, 384}})
+      for (auto [m, n, k] : {std::array<int64_t, 3>{16, 16, 16},
+                             {32, 32, 32},
+                             {64, 64, 64},
+                             {128, 128, 128},
+                             {256, 256, 256},
+                             {512, 512, 512},
+                             {1024, 1024, 1024},
+                             {2048, 2048, 2048},
+                             {1024, 1536, 384},
+                             {1024, 384, 1536},
+                             {1024, 384, 384},
+                             {128, 3072, 768},
+                             {16, 384, 384},
+                             {16, 1536, 384},
+                             {1, 3072, 768},
+                             {1, 384, 384},
+                             {4, 384, 384}})
         b->Args({m, n, k, threads, operands});
 }
 BENCHMARK(product)->Apply(product_cases)->UseRealTime();
 
 void attention_cases(benchmark::internal::Benchmark* b) {
   for (int64_t threads : {1, 2})
-    for (auto [batch, heads, m, n, d] :
-         {std::array<int64_t, 5>{8, 12, 128, 128, 32}, {1, 12, 16, 16, 32}, {1, 12, 1024, 1024, 64}, {1, 12, 1, 1024, 64}, {1, 12, 1, 128, 64}})
+    for (auto [batch, heads, m, n, d] : {std::array<int64_t, 5>{8, 12, 128, 128, 32},
+                                         {1, 12, 16, 16, 32},
+                                         {1, 12, 1024, 1024, 64},
+                                         {1, 12, 1, 1024, 64},
+                                         {1, 12, 1, 128, 64}})
       b->Args({batch, heads, m, n, d, threads});
 }
 BENCHMARK(attention)->Apply(attention_cases)->UseRealTime();

@@ -22,7 +22,8 @@ using runtime::Executable;
 using runtime::Runtime;
 
 std::shared_ptr<Executable> compile(const ir::Graph& graph, std::shared_ptr<Runtime> runtime,
-                                    std::vector<bool> static_parameters, bool reproducible, bool fast) {
+                                    std::vector<bool> static_parameters, bool reproducible,
+                                    bool fast) {
   CompileOptions options{reproducible, fast, std::move(static_parameters)};
   nb::gil_scoped_release release;
   return Executable::compile(graph, options, std::move(runtime));
@@ -115,17 +116,21 @@ std::vector<std::string> dump(const Executable& e, std::string_view stage) {
       out.push_back(atlas::disassemble(p));
       continue;
     }
-    require(stage == "llvm" || stage == "asm", "dump: stage \"{}\" is unknown; expected atlas, llvm or asm", stage);
+    require(stage == "llvm" || stage == "asm",
+            "dump: stage \"{}\" is unknown; expected atlas, llvm or asm", stage);
     atlas::Program expanded = p;
     atlas::expand_math(expanded);
     codegen::Target target = codegen::host_target();
-    out.push_back(stage == "llvm" ? codegen::dump_llvm(expanded, target) : codegen::dump_asm(expanded, target));
+    out.push_back(stage == "llvm" ? codegen::dump_llvm(expanded, target)
+                                  : codegen::dump_asm(expanded, target));
   }
   return out;
 }
 
 nb::dict cache_info() {
-  auto info = runtime::DiskCache(runtime::DiskCache::default_folder(), runtime::DiskCache::default_limit()).info();
+  auto info =
+      runtime::DiskCache(runtime::DiskCache::default_folder(), runtime::DiskCache::default_limit())
+          .info();
   nb::dict out;
   out["folder"] = info.folder.string();
   out["entries"] = info.entries;
@@ -136,23 +141,30 @@ nb::dict cache_info() {
 }
 
 uint64_t cache_clear() {
-  return runtime::DiskCache(runtime::DiskCache::default_folder(), runtime::DiskCache::default_limit()).clear();
+  return runtime::DiskCache(runtime::DiskCache::default_folder(),
+                            runtime::DiskCache::default_limit())
+      .clear();
 }
 
 }  // namespace
 
 void bind_executable(nb::module_& m) {
-  nb::class_<Runtime>(m, "Runtime", "Backend, threads, memory and kernel cache that compiled graphs share.")
+  nb::class_<Runtime>(m, "Runtime",
+                      "Backend, threads, memory and kernel cache that compiled graphs share.")
       .def(nb::init<std::string_view>(), nb::arg("backend") = "cpu")
       .def_prop_ro("backend", [](Runtime& r) { return std::string(r.backend().name()); })
       .def_prop_ro("code_key", [](Runtime& r) { return r.backend().code_key(); })
       .def_prop_rw(
           "num_threads", [](Runtime& r) { return r.threads().num_threads(); },
           [](Runtime& r, int n) { r.threads().set_num_threads(n); })
-      .def("memory_stats", &memory_stats, "Bytes in use, at peak and cached by the output pool, and its hits.")
-      .def("release_memory", [](Runtime& r) { return r.memory().release(); },
-           "Gives all cached memory back to the system; returns the bytes.")
-      .def("clear_kernels", [](Runtime& r) { r.kernels().clear(); }, "Forgets kernels that nothing uses.");
+      .def("memory_stats", &memory_stats,
+           "Bytes in use, at peak and cached by the output pool, and its hits.")
+      .def(
+          "release_memory", [](Runtime& r) { return r.memory().release(); },
+          "Gives all cached memory back to the system; returns the bytes.")
+      .def(
+          "clear_kernels", [](Runtime& r) { r.kernels().clear(); },
+          "Forgets kernels that nothing uses.");
   nb::class_<Executable>(m, "Executable", "A compiled graph.")
       .def_prop_ro("report", &report_of)
       .def_prop_ro("cached_bytes", &Executable::cached_bytes)
@@ -160,11 +172,15 @@ void bind_executable(nb::module_& m) {
       .def_prop_ro("eager_bytes", [](Executable& e) { return e.plan().eager_bytes.str(); })
       .def("describe", &describe, "Steps and buffers of the plan as plain data.")
       .def("dump", &dump, nb::arg("stage"), "Text of every kernel: 'atlas', 'llvm' or 'asm'.")
-      .def("plan", [](Executable& e) { return schedule::print(e.plan()); }, "Text of the plan.");
-  m.def("cache_info", &cache_info, "Folder, entries and bytes of the kernel cache on disk, and why it is not used, if so.");
-  m.def("cache_clear", &cache_clear, "Removes every kernel from the cache on disk; returns how many.");
-  m.def("compile", &compile, nb::arg("graph"), nb::arg("runtime"), nb::arg("static_parameters") = std::vector<bool>(),
-        nb::arg("reproducible") = false, nb::arg("fast") = false, "Compiles a graph into an Executable.");
+      .def(
+          "plan", [](Executable& e) { return schedule::print(e.plan()); }, "Text of the plan.");
+  m.def("cache_info", &cache_info,
+        "Folder, entries and bytes of the kernel cache on disk, and why it is not used, if so.");
+  m.def("cache_clear", &cache_clear,
+        "Removes every kernel from the cache on disk; returns how many.");
+  m.def("compile", &compile, nb::arg("graph"), nb::arg("runtime"),
+        nb::arg("static_parameters") = std::vector<bool>(), nb::arg("reproducible") = false,
+        nb::arg("fast") = false, "Compiles a graph into an Executable.");
 }
 
 }  // namespace hologram::python

@@ -46,7 +46,9 @@ Shape to_shape(nb::handle list) {
   return out;
 }
 
-nb::object from_expr(const Expr& e) { return e.is_const() ? nb::cast(e.constant_value()) : nb::cast(e); }
+nb::object from_expr(const Expr& e) {
+  return e.is_const() ? nb::cast(e.constant_value()) : nb::cast(e);
+}
 
 nb::list from_shape(const Shape& shape) {
   nb::list out;
@@ -93,20 +95,30 @@ void bind_expr(nb::module_& m) {
       .def("__rsub__", [](const Expr& a, nb::object b) { return from_expr(to_expr(b) - a); })
       .def("__mul__", [](const Expr& a, nb::object b) { return from_expr(a * to_expr(b)); })
       .def("__rmul__", [](const Expr& a, nb::object b) { return from_expr(to_expr(b) * a); })
-      .def("__floordiv__", [](const Expr& a, nb::object b) { return from_expr(floor_div(a, to_expr(b))); })
+      .def("__floordiv__",
+           [](const Expr& a, nb::object b) { return from_expr(floor_div(a, to_expr(b))); })
       .def("__mod__", [](const Expr& a, nb::object b) { return from_expr(mod(a, to_expr(b))); })
-      .def("evaluate", [](const Expr& a, const std::vector<int64_t>& symbols) { return a.eval(symbols); }, nb::arg("symbols"))
-      .def_prop_ro("nonnegative", [](const Expr& a) { return provably_nonnegative(a); }, "Whether no size makes it negative.")
+      .def(
+          "evaluate",
+          [](const Expr& a, const std::vector<int64_t>& symbols) { return a.eval(symbols); },
+          nb::arg("symbols"))
+      .def_prop_ro(
+          "nonnegative", [](const Expr& a) { return provably_nonnegative(a); },
+          "Whether no size makes it negative.")
       .def("__neg__", [](const Expr& a) { return from_expr(-a); })
-      .def("__eq__", [](const Expr& a, nb::object b) {
-        if (!nb::isinstance<Expr>(b) && !PyLong_Check(b.ptr())) return false;
-        return a == to_expr(b);
-      })
+      .def("__eq__",
+           [](const Expr& a, nb::object b) {
+             if (!nb::isinstance<Expr>(b) && !PyLong_Check(b.ptr())) return false;
+             return a == to_expr(b);
+           })
       .def("__hash__", [](const Expr& a) { return static_cast<int64_t>(a.hash() >> 1); })
       .def("__repr__", [](const Expr& a) { return a.str(); });
-  m.def("expr_min", [](nb::object a, nb::object b) { return from_expr(min(to_expr(a), to_expr(b))); });
-  m.def("expr_max", [](nb::object a, nb::object b) { return from_expr(max(to_expr(a), to_expr(b))); });
-  m.def("floor_div", [](nb::object a, nb::object b) { return from_expr(floor_div(to_expr(a), to_expr(b))); });
+  m.def("expr_min",
+        [](nb::object a, nb::object b) { return from_expr(min(to_expr(a), to_expr(b))); });
+  m.def("expr_max",
+        [](nb::object a, nb::object b) { return from_expr(max(to_expr(a), to_expr(b))); });
+  m.def("floor_div",
+        [](nb::object a, nb::object b) { return from_expr(floor_div(to_expr(a), to_expr(b))); });
   m.def("mod", [](nb::object a, nb::object b) { return from_expr(mod(to_expr(a), to_expr(b))); });
   m.def("provably_equal", [](nb::object a, nb::object b) { return to_expr(a) == to_expr(b); });
 }
@@ -126,7 +138,8 @@ void bind_node(nb::module_& m) {
       .def("__eq__", [](const Node& a, const Node& b) { return a.value == b.value; })
       .def("__hash__", [](const Node& n) { return static_cast<int64_t>(n.value->id); })
       .def("__repr__", [](const Node& n) {
-        return fmt::format("<{} {}{}>", ir::name_of(n.value->op), name_of(n.value->dtype), str(n.value->shape));
+        return fmt::format("<{} {}{}>", ir::name_of(n.value->op), name_of(n.value->dtype),
+                           str(n.value->shape));
       });
 }
 
@@ -141,92 +154,136 @@ void bind_graph(nb::module_& m) {
       .def("new_symbol", [](Graph& g) { return Expr::symbol(g.num_symbols++); })
       .def(
           "make",
-          [](Graph& g, std::string_view op, const std::vector<Node>& inputs, std::vector<int64_t> ints, nb::object exprs,
-             uint64_t bits, std::string text, std::optional<std::string> dtype, std::optional<nb::object> shape) {
-            ir::Attrs attrs{std::move(ints), exprs.is_none() ? Shape() : to_shape(exprs), bits, std::move(text)};
+          [](Graph& g, std::string_view op, const std::vector<Node>& inputs,
+             std::vector<int64_t> ints, nb::object exprs, uint64_t bits, std::string text,
+             std::optional<std::string> dtype, std::optional<nb::object> shape) {
+            ir::Attrs attrs{std::move(ints), exprs.is_none() ? Shape() : to_shape(exprs), bits,
+                            std::move(text)};
             return Node{g.make(op_of(op), to_values(inputs), std::move(attrs),
                                dtype ? std::optional(dtype_of(*dtype)) : std::nullopt,
                                shape ? std::optional(to_shape(*shape)) : std::nullopt)};
           },
-          nb::arg("op"), nb::arg("inputs"), nb::arg("ints") = std::vector<int64_t>(), nb::arg("exprs") = nb::none(),
-          nb::arg("bits") = 0, nb::arg("text") = "", nb::arg("dtype") = nb::none(), nb::arg("shape") = nb::none(), keep,
+          nb::arg("op"), nb::arg("inputs"), nb::arg("ints") = std::vector<int64_t>(),
+          nb::arg("exprs") = nb::none(), nb::arg("bits") = 0, nb::arg("text") = "",
+          nb::arg("dtype") = nb::none(), nb::arg("shape") = nb::none(), keep,
           nb::keep_alive<0, 1>(), "The node for one row of ops.def.")
-      .def("elementwise",
-           [](Graph& g, std::string_view op, const std::vector<Node>& xs) { return Node{elementwise(g, op, xs)}; },
-           nb::arg("op"), nb::arg("operands"), nb::keep_alive<0, 1>(),
-           "Element-wise operation with NumPy broadcasting; operands of one dtype.")
-      .def("parameter",
-           [](Graph& g, int index, std::string_view dtype, nb::object shape, nb::object strides) {
-             return Node{g.parameter(index, dtype_of(dtype), to_shape(shape), to_shape(strides))};
-           },
-           nb::arg("index"), nb::arg("dtype"), nb::arg("shape"), nb::arg("strides"), nb::keep_alive<0, 1>())
-      .def("number",
-           [](Graph& g, std::string_view dtype, nb::object value, nb::object shape) {
-             DType t = dtype_of(dtype);
-             Shape s = to_shape(shape);
-             if (PyLong_Check(value.ptr()) && !is_float(t)) {
-               int overflow = 0;
-               long long n = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
-               if (overflow) n = static_cast<long long>(PyLong_AsUnsignedLongLongMask(value.ptr()));
-               return Node{g.integer(t, n, std::move(s))};
-             }
-             return Node{g.number(t, nb::cast<double>(value), std::move(s))};
-           },
-           nb::arg("dtype"), nb::arg("value"), nb::arg("shape") = nb::list(), nb::keep_alive<0, 1>())
-      .def("iota",
-           [](Graph& g, std::string_view dtype, nb::object shape, int axis) {
-             return Node{g.iota(dtype_of(dtype), to_shape(shape), axis)};
-           },
-           nb::arg("dtype"), nb::arg("shape"), nb::arg("axis"), nb::keep_alive<0, 1>())
-      .def("cast",
-           [](Graph& g, Node x, std::string_view dtype, std::string_view how) {
-             return Node{g.cast(x.value, dtype_of(dtype), op_of(how))};
-           },
-           nb::arg("x"), nb::arg("dtype"), nb::arg("how") = "cast", nb::keep_alive<0, 1>())
-      .def("reshape", [](Graph& g, Node x, nb::object shape) { return Node{g.reshape(x.value, to_shape(shape))}; },
-           nb::keep_alive<0, 1>())
-      .def("permute", [](Graph& g, Node x, std::vector<int64_t> axes) { return Node{g.permute(x.value, std::move(axes))}; },
-           nb::keep_alive<0, 1>())
-      .def("expand", [](Graph& g, Node x, nb::object shape) { return Node{g.expand(x.value, to_shape(shape))}; },
-           nb::keep_alive<0, 1>())
-      .def("broadcast", [](Graph& g, Node x, nb::object shape) { return Node{g.broadcast(x.value, to_shape(shape))}; },
-           nb::keep_alive<0, 1>())
-      .def("slice",
-           [](Graph& g, Node x, nb::object starts, nb::object sizes, std::vector<int64_t> steps) {
-             return Node{g.slice(x.value, to_shape(starts), to_shape(sizes), std::move(steps))};
-           },
-           nb::keep_alive<0, 1>())
-      .def("flip", [](Graph& g, Node x, std::vector<int64_t> axes) { return Node{g.flip(x.value, std::move(axes))}; },
-           nb::keep_alive<0, 1>())
-      .def("pad",
-           [](Graph& g, Node x, nb::object low, nb::object shape, nb::object value) {
-             DType t = x.value->dtype;
-             uint64_t bits = is_float(t) ? ir::bits_of(t, nb::cast<double>(value))
-                                         : ir::bits_of_integer(t, nb::cast<int64_t>(nb::int_(value)));
-             return Node{g.pad(x.value, to_shape(low), to_shape(shape), bits)};
-           },
-           nb::keep_alive<0, 1>())
-      .def("concat", [](Graph& g, const std::vector<Node>& xs, int axis) { return Node{g.concat(to_values(xs), axis)}; },
-           nb::keep_alive<0, 1>())
-      .def("reduce",
-           [](Graph& g, std::string_view op, Node x, std::vector<int64_t> axes) {
-             return Node{g.reduce(op_of(op), x.value, std::move(axes))};
-           },
-           nb::keep_alive<0, 1>())
-      .def("output",
-           [](Graph& g, Node x, nb::object strides, int parameter) {
-             g.outputs.push_back({x.value, to_shape(strides), parameter});
-           },
-           nb::arg("value"), nb::arg("strides") = nb::list(), nb::arg("parameter") = -1)
+      .def(
+          "elementwise",
+          [](Graph& g, std::string_view op, const std::vector<Node>& xs) {
+            return Node{elementwise(g, op, xs)};
+          },
+          nb::arg("op"), nb::arg("operands"), nb::keep_alive<0, 1>(),
+          "Element-wise operation with NumPy broadcasting; operands of one dtype.")
+      .def(
+          "parameter",
+          [](Graph& g, int index, std::string_view dtype, nb::object shape, nb::object strides) {
+            return Node{g.parameter(index, dtype_of(dtype), to_shape(shape), to_shape(strides))};
+          },
+          nb::arg("index"), nb::arg("dtype"), nb::arg("shape"), nb::arg("strides"),
+          nb::keep_alive<0, 1>())
+      .def(
+          "number",
+          [](Graph& g, std::string_view dtype, nb::object value, nb::object shape) {
+            DType t = dtype_of(dtype);
+            Shape s = to_shape(shape);
+            if (PyLong_Check(value.ptr()) && !is_float(t)) {
+              int overflow = 0;
+              long long n = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+              if (overflow) n = static_cast<long long>(PyLong_AsUnsignedLongLongMask(value.ptr()));
+              return Node{g.integer(t, n, std::move(s))};
+            }
+            return Node{g.number(t, nb::cast<double>(value), std::move(s))};
+          },
+          nb::arg("dtype"), nb::arg("value"), nb::arg("shape") = nb::list(), nb::keep_alive<0, 1>())
+      .def(
+          "iota",
+          [](Graph& g, std::string_view dtype, nb::object shape, int axis) {
+            return Node{g.iota(dtype_of(dtype), to_shape(shape), axis)};
+          },
+          nb::arg("dtype"), nb::arg("shape"), nb::arg("axis"), nb::keep_alive<0, 1>())
+      .def(
+          "cast",
+          [](Graph& g, Node x, std::string_view dtype, std::string_view how) {
+            return Node{g.cast(x.value, dtype_of(dtype), op_of(how))};
+          },
+          nb::arg("x"), nb::arg("dtype"), nb::arg("how") = "cast", nb::keep_alive<0, 1>())
+      .def(
+          "reshape",
+          [](Graph& g, Node x, nb::object shape) {
+            return Node{g.reshape(x.value, to_shape(shape))};
+          },
+          nb::keep_alive<0, 1>())
+      .def(
+          "permute",
+          [](Graph& g, Node x, std::vector<int64_t> axes) {
+            return Node{g.permute(x.value, std::move(axes))};
+          },
+          nb::keep_alive<0, 1>())
+      .def(
+          "expand",
+          [](Graph& g, Node x, nb::object shape) {
+            return Node{g.expand(x.value, to_shape(shape))};
+          },
+          nb::keep_alive<0, 1>())
+      .def(
+          "broadcast",
+          [](Graph& g, Node x, nb::object shape) {
+            return Node{g.broadcast(x.value, to_shape(shape))};
+          },
+          nb::keep_alive<0, 1>())
+      .def(
+          "slice",
+          [](Graph& g, Node x, nb::object starts, nb::object sizes, std::vector<int64_t> steps) {
+            return Node{g.slice(x.value, to_shape(starts), to_shape(sizes), std::move(steps))};
+          },
+          nb::keep_alive<0, 1>())
+      .def(
+          "flip",
+          [](Graph& g, Node x, std::vector<int64_t> axes) {
+            return Node{g.flip(x.value, std::move(axes))};
+          },
+          nb::keep_alive<0, 1>())
+      .def(
+          "pad",
+          [](Graph& g, Node x, nb::object low, nb::object shape, nb::object value) {
+            DType t = x.value->dtype;
+            uint64_t bits = is_float(t)
+                                ? ir::bits_of(t, nb::cast<double>(value))
+                                : ir::bits_of_integer(t, nb::cast<int64_t>(nb::int_(value)));
+            return Node{g.pad(x.value, to_shape(low), to_shape(shape), bits)};
+          },
+          nb::keep_alive<0, 1>())
+      .def(
+          "concat",
+          [](Graph& g, const std::vector<Node>& xs, int axis) {
+            return Node{g.concat(to_values(xs), axis)};
+          },
+          nb::keep_alive<0, 1>())
+      .def(
+          "reduce",
+          [](Graph& g, std::string_view op, Node x, std::vector<int64_t> axes) {
+            return Node{g.reduce(op_of(op), x.value, std::move(axes))};
+          },
+          nb::keep_alive<0, 1>())
+      .def(
+          "output",
+          [](Graph& g, Node x, nb::object strides, int parameter) {
+            g.outputs.push_back({x.value, to_shape(strides), parameter});
+          },
+          nb::arg("value"), nb::arg("strides") = nb::list(), nb::arg("parameter") = -1)
       .def_prop_ro("num_nodes", [](const Graph& g) { return g.nodes().size(); })
       .def("verify", [](const Graph& g) { ir::verify(g); })
       .def("fingerprint", [](const Graph& g) { return ir::fingerprint(g).hex(); })
       .def("__str__", [](const Graph& g) { return ir::print(g); });
-  m.def("ops", [] {
-    nb::list out;
-    for (int i = 0; i < ir::num_ops; ++i) out.append(std::string(ir::name_of(static_cast<ir::Op>(i))));
-    return out;
-  }, "Names of all graph operations.");
+  m.def(
+      "ops",
+      [] {
+        nb::list out;
+        for (int i = 0; i < ir::num_ops; ++i)
+          out.append(std::string(ir::name_of(static_cast<ir::Op>(i))));
+        return out;
+      },
+      "Names of all graph operations.");
 }
 
 }  // namespace hologram::python

@@ -1,7 +1,8 @@
-// python/_core/torch_call.cpp: the callable that PyTorch runs: a list of tensors in, a list of tensors out.
+// python/_core/torch_call.cpp: the callable that PyTorch runs: a list of tensors in, a list of
+// tensors out.
 //
-// Tensors are read and made through the DLPack C exchange table of torch.Tensor, so that one binary serves all PyTorch
-// versions that have it.
+// Tensors are read and made through the DLPack C exchange table of torch.Tensor, so that one binary
+// serves all PyTorch versions that have it.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -36,8 +37,9 @@ enum class ResultKind : uint8_t { plan, argument, argument_view, result_view, no
 
 struct Result {
   ResultKind kind;
-  int index = -1;  // plan output; parameter of an argument that is returned itself or viewed; result that is viewed
-  Expr value = Expr(0);    // integer, or how far behind its base a view begins
+  int index = -1;        // plan output; parameter of an argument that is returned itself or viewed;
+                         // result that is viewed
+  Expr value = Expr(0);  // integer, or how far behind its base a view begins
   Shape sizes = {}, strides = {};  // of a view
 };
 
@@ -71,10 +73,16 @@ struct Stamp {
 
 class TorchCall {
  public:
-  TorchCall(std::shared_ptr<Executable> executable, const dlpack::Exchange* exchange, std::vector<Arg> args,
-            std::vector<Result> results, PyObject* host, nb::list constants, nb::object threads)
-      : executable_(std::move(executable)), exchange_(exchange), args_(std::move(args)), results_(std::move(results)),
-        host_(Py_NewRef(host)), constants_(constants), threads_(threads) {
+  TorchCall(std::shared_ptr<Executable> executable, const dlpack::Exchange* exchange,
+            std::vector<Arg> args, std::vector<Result> results, PyObject* host, nb::list constants,
+            nb::object threads)
+      : executable_(std::move(executable)),
+        exchange_(exchange),
+        args_(std::move(args)),
+        results_(std::move(results)),
+        host_(Py_NewRef(host)),
+        constants_(constants),
+        threads_(threads) {
     const auto& plan = executable_->plan();
     stamps_.resize(static_cast<size_t>(plan.num_parameters));
     for (const auto& entry : plan.cache)
@@ -83,10 +91,12 @@ class TorchCall {
     stamped_.erase(std::unique(stamped_.begin(), stamped_.end()), stamped_.end());
     parameter_slot_.assign(static_cast<size_t>(plan.num_parameters), -1);
     for (size_t i = 0; i < plan.slots.size(); ++i)
-      if (plan.slots[i].kind == SlotKind::input) parameter_slot_[static_cast<size_t>(plan.slots[i].index)] = static_cast<int>(i);
+      if (plan.slots[i].kind == SlotKind::input)
+        parameter_slot_[static_cast<size_t>(plan.slots[i].index)] = static_cast<int>(i);
     returned_.assign(static_cast<size_t>(plan.num_parameters), 0);
     for (const Result& r : results_)
-      if (r.kind == ResultKind::argument || r.kind == ResultKind::argument_view) returned_.at(static_cast<size_t>(r.index)) = 1;
+      if (r.kind == ResultKind::argument || r.kind == ResultKind::argument_view)
+        returned_.at(static_cast<size_t>(r.index)) = 1;
   }
   ~TorchCall() {
     for (Stamp& s : stamps_) Py_XDECREF(s.weak);
@@ -138,7 +148,8 @@ class TorchCall::State final : public runtime::Outputs, public runtime::Host {
   PyObject* run();
 
   void* allocate(int index, size_t bytes, Frame&) override {
-    return blocks_[static_cast<size_t>(index)] = owner_.executable_->runtime().memory().allocate(bytes);
+    return blocks_[static_cast<size_t>(index)] =
+               owner_.executable_->runtime().memory().allocate(bytes);
   }
   int32_t call(const schedule::Step& step, Frame& frame) override;
 
@@ -158,15 +169,16 @@ class TorchCall::State final : public runtime::Outputs, public runtime::Host {
   Frame& frame_;
   std::vector<void*> parameters_;
   std::vector<int64_t> symbols_;
-  std::vector<PyObject*> objects_;  // by slot, owned
+  std::vector<PyObject*> objects_;    // by slot, owned
   std::vector<PyObject*> arguments_;  // by parameter: those that are returned, owned
-  std::vector<void*> blocks_;       // by output
+  std::vector<void*> blocks_;         // by output
   std::vector<char> stale_;
   PyThreadState* saved_ = nullptr;
 };
 
 void TorchCall::State::keep(PyObject* o, size_t parameter) {
-  if (int slot = owner_.parameter_slot_[parameter]; slot >= 0) objects_[static_cast<size_t>(slot)] = Py_NewRef(o);
+  if (int slot = owner_.parameter_slot_[parameter]; slot >= 0)
+    objects_[static_cast<size_t>(slot)] = Py_NewRef(o);
   if (owner_.returned_[parameter]) arguments_[parameter] = Py_NewRef(o);
 }
 
@@ -217,7 +229,8 @@ bool TorchCall::State::read(PyObject* list) {
   return check_stamps() && PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) == 0;
 }
 
-// Finds the cache entries whose parameters are not the tensors, at the versions, that they were computed from.
+// Finds the cache entries whose parameters are not the tensors, at the versions, that they were
+// computed from.
 bool TorchCall::State::check_stamps() {
   static PyObject* const version_name = PyUnicode_InternFromString("_version");
   const auto& cache = plan().cache;
@@ -234,7 +247,8 @@ bool TorchCall::State::check_stamps() {
     } else {
       PyErr_Clear();  // inference tensors keep no version: always computed anew
     }
-    bool same = s.weak && PyWeakref_GetObject(s.weak) == o && s.data == parameters_[k] && s.version == version;
+    bool same = s.weak && PyWeakref_GetObject(s.weak) == o && s.data == parameters_[k] &&
+                s.version == version;
     if (same && version >= 0) continue;
     changed[k] = 1;
     PyObject* weak = PyWeakref_NewRef(o, nullptr);
@@ -249,7 +263,8 @@ bool TorchCall::State::check_stamps() {
   return true;
 }
 
-// A tensor over `data`, with the slot's dtype, sizes and strides. It owns `block` (null: it borrows).
+// A tensor over `data`, with the slot's dtype, sizes and strides. It owns `block` (null: it
+// borrows).
 PyObject* TorchCall::State::make_tensor(const schedule::Slot& slot, void* data, void* block) {
   size_t rank = slot.shape.size();
   auto* e = static_cast<Exported*>(std::malloc(sizeof(Exported) + 2 * rank * sizeof(int64_t)));
@@ -263,8 +278,17 @@ PyObject* TorchCall::State::make_tensor(const schedule::Slot& slot, void* data, 
     sizes[rank + i] = slot.strides[i].eval(frame_.symbols);
   }
   e->block = block;
-  e->managed = {{1, 1}, e, delete_exported, 0,
-                {data, {dlpack::cpu, 0}, static_cast<int32_t>(rank), dlpack_type(slot.dtype), sizes, sizes + rank, 0}};
+  e->managed = {{1, 1},
+                e,
+                delete_exported,
+                0,
+                {data,
+                 {dlpack::cpu, 0},
+                 static_cast<int32_t>(rank),
+                 dlpack_type(slot.dtype),
+                 sizes,
+                 sizes + rank,
+                 0}};
   void* out = nullptr;
   if (owner_.exchange_->object_from_managed(&e->managed, &out) != 0) {
     delete_exported(&e->managed);
@@ -280,7 +304,8 @@ PyObject* TorchCall::State::object_of(int slot) {
   return objects_[i];
 }
 
-// Takes over a result of a host call; natively read ones have been checked for their strides by the host.
+// Takes over a result of a host call; natively read ones have been checked for their strides by the
+// host.
 bool TorchCall::State::adopt(int slot, PyObject* object) {
   auto i = static_cast<size_t>(slot);
   Py_XSETREF(objects_[i], Py_NewRef(object));
@@ -308,11 +333,12 @@ int32_t TorchCall::State::call_with_lock(const schedule::Step& step) {
       continue;
     }
     nb::list s;
-    for (const Expr& e : plan().slots[static_cast<size_t>(slot)].strides) s.append(e.eval(frame_.symbols));
+    for (const Expr& e : plan().slots[static_cast<size_t>(slot)].strides)
+      s.append(e.eval(frame_.symbols));
     strides.append(s);
   }
-  nb::object results = nb::steal(PyObject_CallFunction(owner_.host_, "iOOO", step.callee, operands.ptr(), sizes.ptr(),
-                                                       strides.ptr()));
+  nb::object results = nb::steal(PyObject_CallFunction(owner_.host_, "iOOO", step.callee,
+                                                       operands.ptr(), sizes.ptr(), strides.ptr()));
   if (!results.is_valid()) return 1;
   for (size_t i = 0; i < step.results.size(); ++i) {
     if (step.results[i] < 0) continue;
@@ -334,14 +360,15 @@ PyObject* TorchCall::State::view_of(PyObject* base, const Result& r) {
   auto tuple = [&](const Shape& shape) {
     nb::object t = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
     for (size_t i = 0; i < shape.size(); ++i)
-      PyTuple_SET_ITEM(t.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i].eval(symbols_)));
+      PyTuple_SET_ITEM(t.ptr(), static_cast<Py_ssize_t>(i),
+                       PyLong_FromLongLong(shape[i].eval(symbols_)));
     return t;
   };
   nb::object offset = nb::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
   if (!offset.is_valid()) return nullptr;
   int64_t start = PyLong_AsLongLong(offset.ptr()) + r.value.eval(symbols_);
-  return PyObject_CallMethod(base, "as_strided", "OOL", tuple(r.sizes).ptr(), tuple(r.strides).ptr(),
-                             static_cast<long long>(start));
+  return PyObject_CallMethod(base, "as_strided", "OOL", tuple(r.sizes).ptr(),
+                             tuple(r.strides).ptr(), static_cast<long long>(start));
 }
 
 // A new reference, or null with an exception. `results` holds those before it.
@@ -370,8 +397,9 @@ PyObject* TorchCall::State::result_of(const Result& r, PyObject* results) {
 
 PyObject* TorchCall::State::run() {
   Executable& e = *owner_.executable_;
-  Executable::Arguments arguments{parameters_.data(), symbols_.data(),
-                                  stale_.empty() ? nullptr : reinterpret_cast<const bool*>(stale_.data())};
+  Executable::Arguments arguments{
+      parameters_.data(), symbols_.data(),
+      stale_.empty() ? nullptr : reinterpret_cast<const bool*>(stale_.data())};
   int32_t status = 0;
   saved_ = PyEval_SaveThread();
   try {
@@ -389,7 +417,8 @@ PyObject* TorchCall::State::run() {
     return nullptr;
   }
   if (status != 0) {
-    if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "hologram: a kernel failed with status %d", status);
+    if (!PyErr_Occurred())
+      PyErr_Format(PyExc_RuntimeError, "hologram: a kernel failed with status %d", status);
     return nullptr;
   }
   nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(owner_.results_.size())));
@@ -426,11 +455,11 @@ PyObject* TorchCall::call(PyObject* list) {
   return out;
 }
 
-// --- the Python type. A plain C type: its instances carry `_boxed_call`, and calls reach C without an intermediary.
+// --- the Python type. A plain C type: its instances carry `_boxed_call`, and calls reach C without
+// an intermediary.
 
 struct TorchCallObject {
-  PyObject_HEAD
-  TorchCall* call;
+  PyObject_HEAD TorchCall* call;
   PyObject* dict;
   PyObject* weak;
 };
@@ -443,7 +472,8 @@ PyObject* torch_call_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   try {
     return reinterpret_cast<TorchCallObject*>(self)->call->call(PyTuple_GET_ITEM(args, 0));
   } catch (const Error& e) {
-    PyErr_SetString(e.code() == ErrorCode::out_of_memory ? PyExc_MemoryError : PyExc_RuntimeError, e.what());
+    PyErr_SetString(e.code() == ErrorCode::out_of_memory ? PyExc_MemoryError : PyExc_RuntimeError,
+                    e.what());
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   }
@@ -485,7 +515,8 @@ PyType_Slot torch_call_slots[] = {
     {Py_tp_clear, reinterpret_cast<void*>(torch_call_clear)},
     {Py_tp_dealloc, reinterpret_cast<void*>(torch_call_dealloc)},
     {Py_tp_members, torch_call_members},
-    {Py_tp_doc, const_cast<char*>("A compiled graph: call it with one list of arguments, which it clears; it returns a list.")},
+    {Py_tp_doc, const_cast<char*>("A compiled graph: call it with one list of arguments, which it "
+                                  "clears; it returns a list.")},
     {0, nullptr}};
 
 PyType_Spec torch_call_spec = {"hologram._core.TorchCall", sizeof(TorchCallObject), 0,
@@ -524,7 +555,8 @@ std::vector<Result> parse_results(nb::list results) {
       out.push_back({ResultKind::argument, nb::cast<int>(h[1])});
     } else if (kind == "argument_view" || kind == "result_view") {
       ResultKind k = kind == "argument_view" ? ResultKind::argument_view : ResultKind::result_view;
-      out.push_back({k, nb::cast<int>(h[1]), expression(h[4]), expressions(h[2]), expressions(h[3])});
+      out.push_back(
+          {k, nb::cast<int>(h[1]), expression(h[4]), expressions(h[2]), expressions(h[3])});
     } else if (kind == "integer") {
       out.push_back({ResultKind::integer, -1, expression(h[1])});
     } else {
@@ -542,29 +574,36 @@ void bind_torch_call(nb::module_& m) {
   m.attr("TorchCall") = nb::steal(type);
   m.def(
       "torch_call",
-      [type](std::shared_ptr<Executable> executable, nb::handle capsule, nb::list args, nb::list results, nb::handle host,
-             nb::list constants, nb::object threads) {
-        auto* exchange = static_cast<const dlpack::Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+      [type](std::shared_ptr<Executable> executable, nb::handle capsule, nb::list args,
+             nb::list results, nb::handle host, nb::list constants, nb::object threads) {
+        auto* exchange = static_cast<const dlpack::Exchange*>(
+            PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
         if (!exchange) nb::raise_python_error();
         while (exchange && exchange->header.version.major != 1)
           exchange = reinterpret_cast<const dlpack::Exchange*>(exchange->header.previous);
-        require(exchange != nullptr, "torch_call: the tensor type offers no DLPack 1.x exchange table");
-        auto call = std::make_unique<TorchCall>(std::move(executable), exchange, parse_args(args), parse_results(results),
-                                                host.ptr(), constants, threads);
-        auto* self = reinterpret_cast<TorchCallObject*>(
-            reinterpret_cast<PyTypeObject*>(type)->tp_alloc(reinterpret_cast<PyTypeObject*>(type), 0));
+        require(exchange != nullptr,
+                "torch_call: the tensor type offers no DLPack 1.x exchange table");
+        auto call =
+            std::make_unique<TorchCall>(std::move(executable), exchange, parse_args(args),
+                                        parse_results(results), host.ptr(), constants, threads);
+        auto* self =
+            reinterpret_cast<TorchCallObject*>(reinterpret_cast<PyTypeObject*>(type)->tp_alloc(
+                reinterpret_cast<PyTypeObject*>(type), 0));
         if (!self) nb::raise_python_error();
         self->call = call.release();
         self->dict = PyDict_New();
         PyDict_SetItemString(self->dict, "_boxed_call", Py_True);
         return nb::steal(reinterpret_cast<PyObject*>(self));
       },
-      nb::arg("executable"), nb::arg("exchange"), nb::arg("args"), nb::arg("results"), nb::arg("host"),
-      nb::arg("constants") = nb::list(), nb::arg("threads") = nb::none(),
-      "A callable over a list of tensors and integers. args: ('tensor'|'symbol'|'object'|'ignored', index) per position; "
+      nb::arg("executable"), nb::arg("exchange"), nb::arg("args"), nb::arg("results"),
+      nb::arg("host"), nb::arg("constants") = nb::list(), nb::arg("threads") = nb::none(),
+      "A callable over a list of tensors and integers. args: "
+      "('tensor'|'symbol'|'object'|'ignored', index) per position; "
       "results: ('output', index), ('argument', parameter), ('argument_view', "
-      "parameter, sizes, strides, distance), ('result_view', earlier result, sizes, strides, distance), ('integer', expression) or ('none', 0); constants: (parameter, "
-      "tensor) for parameters that no argument gives; threads(): the thread count to use, asked at each call; exchange: torch.Tensor.__dlpack_c_exchange_api__; "
+      "parameter, sizes, strides, distance), ('result_view', earlier result, sizes, strides, "
+      "distance), ('integer', expression) or ('none', 0); constants: (parameter, "
+      "tensor) for parameters that no argument gives; threads(): the thread count to use, asked at "
+      "each call; exchange: torch.Tensor.__dlpack_c_exchange_api__; "
       "host(callee, operands, sizes, strides) runs host operations.");
 }
 

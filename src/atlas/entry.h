@@ -9,10 +9,10 @@ namespace hologram::atlas {
 
 /// A step of a plan as the entry function sees it.
 struct EntryStep {
-  int32_t kernel = -1;        ///< number in EntryFrame::kernels, or -1: a call to the host
-  int64_t first_buffer = 0;   ///< position of its buffers in EntryFrame::buffers
-  int64_t first_argument = 0; ///< position of its symbols in EntryFrame::arguments
-  int32_t cached = -1;        ///< >= 0: runs only when EntryFrame::stale[cached] is not 0
+  int32_t kernel = -1;         ///< number in EntryFrame::kernels, or -1: a call to the host
+  int64_t first_buffer = 0;    ///< position of its buffers in EntryFrame::buffers
+  int64_t first_argument = 0;  ///< position of its symbols in EntryFrame::arguments
+  int32_t cached = -1;         ///< >= 0: runs only when EntryFrame::stale[cached] is not 0
 };
 
 /// What one call of an entry function works on. Generated code reads it by offset.

@@ -298,8 +298,9 @@ std::string disassemble(const LaneProgram& program) {
     if (program.labels[k].target != undefined_target) at[program.labels[k].target].push_back(k);
   // Labels at one place by name: their numbers follow from where the text first mentions them.
   for (auto& here : at)
-    std::sort(here.begin(), here.end(),
-              [&](uint32_t a, uint32_t b) { return program.labels[a].name < program.labels[b].name; });
+    std::sort(here.begin(), here.end(), [&](uint32_t a, uint32_t b) {
+      return program.labels[a].name < program.labels[b].name;
+    });
   std::string out = "atlas lane 1\n";
   for (size_t k = 0; k <= program.instrs.size(); ++k) {
     for (uint32_t l : at[k]) out += program.labels[l].name + ":\n";

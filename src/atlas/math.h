@@ -1,4 +1,5 @@
-// atlas/math.h: transcendental functions as sequences of exact body arithmetic, the same on every backend.
+// atlas/math.h: transcendental functions as sequences of exact body arithmetic, the same on every
+// backend.
 #pragma once
 
 #include <initializer_list>
@@ -8,8 +9,9 @@
 
 namespace hologram::atlas {
 
-/// Appends the sequence for `op` (an element-wise op without Flag::exact) on f32 or f64 operands and returns its result.
-/// Only exact ops are used (add, sub, mul, div, fma, sqrt, floor, round, compares, selects, casts, bit operations). Error bounds: docs/numerics.md.
+/// Appends the sequence for `op` (an element-wise op without Flag::exact) on f32 or f64 operands
+/// and returns its result. Only exact ops are used (add, sub, mul, div, fma, sqrt, floor, round,
+/// compares, selects, casts, bit operations). Error bounds: docs/numerics.md.
 Val emit_math(BodyBuilder& b, ir::Op op, std::span<const Val> args);
 
 }  // namespace hologram::atlas

@@ -1,4 +1,5 @@
-// atlas/program.h: block programs of the Atlas ISA: what the compiler emits and every backend executes.
+// atlas/program.h: block programs of the Atlas ISA: what the compiler emits and every backend
+// executes.
 #pragma once
 
 #include <array>
@@ -21,17 +22,20 @@ inline constexpr ValueId no_value = ~0u;
 enum class Code : uint8_t {
   constant,     ///< `bits` in `type`
   index,        ///< the integer expression `expr` as an i64
-  clamp_index,  ///< args[0] (i64) wrapped once from [-n, 0) and clamped into [0, n), n = `expr`; outside sets the sticky
-                ///< error index_out_of_range; `expr` is a dimension (symbols only). Its result may be used in expressions as v<id>.
+  clamp_index,  ///< args[0] (i64) wrapped once from [-n, 0) and clamped into [0, n), n = `expr`;
+                ///< outside sets the sticky error index_out_of_range; `expr` is a dimension
+                ///< (symbols only). Its result may be used in expressions as v<id>.
   load,         ///< buffer[expr]; with args[0] (b8) false memory is not touched and the result is 0
   store,        ///< buffer[expr] = args[0], if args[1] (b8) is absent or true. No result.
   arithmetic,   ///< element-wise `op` on args in their common `type` (casts: from `from` to `type`)
-  accumulator,  ///< result number `buffer` of earlier reductions; in an epilogue 0 is the product's element
-  accumulate,   ///< serial stages: combines args[0] into running accumulator `buffer` (`op` a reduce_*), gives the new value
+  accumulator,  ///< result number `buffer` of earlier reductions; in an epilogue 0 is the product's
+                ///< element
+  accumulate,   ///< serial stages: combines args[0] into running accumulator `buffer` (`op` a
+                ///< reduce_*), gives the new value
 };
 
-/// One SSA instruction. f16 and bf16 are storage types: they are loaded, stored and cast (and selected); arithmetic is
-/// done in their compute type.
+/// One SSA instruction. f16 and bf16 are storage types: they are loaded, stored and cast (and
+/// selected); arithmetic is done in their compute type.
 struct Instr {
   Code code;
   ir::Op op = ir::Op::add;
@@ -61,7 +65,7 @@ enum class Access : uint8_t {
   read,
   write,
   read_write,  ///< may alias nothing else in the program
-  scratch,     ///< private to one parallel point: `extent` elements, contents undefined at its start
+  scratch,  ///< private to one parallel point: `extent` elements, contents undefined at its start
 };
 
 struct Buffer {
@@ -74,7 +78,8 @@ struct Buffer {
 
 enum class AxisKind : uint8_t { parallel, row };
 
-/// Axis number k of a block is i<k>. The extent of a row axis may depend on parallel axes before it.
+/// Axis number k of a block is i<k>. The extent of a row axis may depend on parallel axes before
+/// it.
 struct Axis {
   AxisKind kind;
   Expr extent;
@@ -82,18 +87,21 @@ struct Axis {
   bool operator==(const Axis&) const = default;
 };
 
-/// One reduction over all row axes, its operand computed by the stage's body. Sums and products: blocks of 4,096 in
-/// row-major order, inside a block 64 strided partials that start from the identity (partial j takes elements j, j + 64, …)
-/// and a halving tree (j takes j + 32, then j + 16, …), tails padded with the identity; blocks are combined as a binary
-/// counter does (equal sizes first, then the rest from the smallest up), the earlier operand first. `tree` drops the 4,096
-/// blocks: each row element is itself a block's result and only the binary counter is applied. No elements give the
-/// identity. reduce_arg* takes the first of equal elements in row-major order, and gives 0 for no elements.
+/// One reduction over all row axes, its operand computed by the stage's body. Sums and products:
+/// blocks of 4,096 in row-major order, inside a block 64 strided partials that start from the
+/// identity (partial j takes elements j, j + 64, …) and a halving tree (j takes j + 32, then j +
+/// 16, …), tails padded with the identity; blocks are combined as a binary counter does (equal
+/// sizes first, then the rest from the smallest up), the earlier operand first. `tree` drops the
+/// 4,096 blocks: each row element is itself a block's result and only the binary counter is
+/// applied. No elements give the identity. reduce_arg* takes the first of equal elements in
+/// row-major order, and gives 0 for no elements.
 struct Reduction {
-  ir::Op op;    ///< a reduce_* row
-  DType type;   ///< of operand and result (reduce_arg*: of the operand; the result is i64)
+  ir::Op op;   ///< a reduce_* row
+  DType type;  ///< of operand and result (reduce_arg*: of the operand; the result is i64)
   ValueId value;
   bool tree = false;
-  ValueId position = no_value;  ///< reduce_arg*: i64 value to report; none = the row-major row position
+  ValueId position =
+      no_value;  ///< reduce_arg*: i64 value to report; none = the row-major row position
 
   bool operator==(const Reduction&) const = default;
 };
@@ -107,47 +115,52 @@ enum class StageKind : uint8_t {
 struct Stage {
   StageKind kind;
   Body body;
-  std::vector<Reduction> reductions;            ///< row stages: appended to the block's accumulators
-  std::vector<std::pair<ir::Op, DType>> running;  ///< serial stages: running accumulators, likewise appended
+  std::vector<Reduction> reductions;  ///< row stages: appended to the block's accumulators
+  std::vector<std::pair<ir::Op, DType>>
+      running;  ///< serial stages: running accumulators, likewise appended
 
   bool operator==(const Stage&) const = default;
 };
 
-/// A loop nest. Parallel axes come first and their points are independent. Accumulators are numbered through all stages
-/// in order, reductions before running ones.
+/// A loop nest. Parallel axes come first and their points are independent. Accumulators are
+/// numbered through all stages in order, reductions before running ones.
 struct LoopBlock {
   std::vector<Axis> axes;
   int parallel_rank = 0;
-  int lane_axis = -1;  ///< which axis backends should vectorise: the last parallel or the last row axis; -1: none
+  int lane_axis = -1;  ///< which axis backends should vectorise: the last parallel or the last row
+                       ///< axis; -1: none
   std::vector<Stage> stages;
 
   bool operator==(const LoopBlock&) const = default;
 };
 
-/// C[b, m, n] = epilogue(sum over k of lhs(b, m, k) * rhs(b, k, n)). Axes: batch_rank parallel ones, then m, n
-/// (parallel) and k (row). The operand bodies end with the operand's value (type `operand_type`) and see the batch axes
-/// and m, k (n, k); the epilogue sees batch axes, m and n, reads the sum as accumulator 0 in `acc_type` and stores.
-/// reproducible: one FMA chain from +0 per k-block of 384; the first block's sum, to which the others are added in
-/// ascending order (0 when K is 0).
+/// C[b, m, n] = epilogue(sum over k of lhs(b, m, k) * rhs(b, k, n)). Axes: batch_rank parallel
+/// ones, then m, n (parallel) and k (row). The operand bodies end with the operand's value (type
+/// `operand_type`) and see the batch axes and m, k (n, k); the epilogue sees batch axes, m and n,
+/// reads the sum as accumulator 0 in `acc_type` and stores. reproducible: one FMA chain from +0 per
+/// k-block of 384; the first block's sum, to which the others are added in ascending order (0 when
+/// K is 0).
 struct ProductBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;
   Body lhs, rhs, epilogue;
   DType operand_type = DType::f32;
   DType acc_type = DType::f32;
-  int precision = 0;          ///< 0 highest, 1 high, 2 medium
+  int precision = 0;  ///< 0 highest, 1 high, 2 medium
   bool reproducible = false;
-  int packed_rhs = -1;        ///< buffer that holds rhs packed as panels (element (k, n) of batch b at
-                              ///< ((b * ceil(N / width) + n / width) * K + k) * width + n % width, zero-padded), or -1: the rhs body
-  int panel_width = 0;        ///< columns per panel
+  int packed_rhs = -1;  ///< buffer that holds rhs packed as panels (element (k, n) of batch b at
+                        ///< ((b * ceil(N / width) + n / width) * K + k) * width + n % width,
+                        ///< zero-padded), or -1: the rhs body
+  int panel_width = 0;  ///< columns per panel
 
   bool operator==(const ProductBlock&) const = default;
 };
 
-/// softmax(scale * q k^T + bias) v for each batch point, online over keys. Axes: batch_rank parallel ones, then query,
-/// key, depth (of q and k), value depth. The bodies end with their element; `score` (may be empty) maps accumulator 0, the
-/// scaled score, to the final score and sees batch, query and key axes (-inf masks out); `epilogue` sees batch, query and
-/// value depth and stores accumulator 0. A row whose scores are all -inf gives 0.
+/// softmax(scale * q k^T + bias) v for each batch point, online over keys. Axes: batch_rank
+/// parallel ones, then query, key, depth (of q and k), value depth. The bodies end with their
+/// element; `score` (may be empty) maps accumulator 0, the scaled score, to the final score and
+/// sees batch, query and key axes (-inf masks out); `epilogue` sees batch, query and value depth
+/// and stores accumulator 0. A row whose scores are all -inf gives 0.
 struct AttentionBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;
@@ -174,8 +187,8 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-/// Checks types, definitions before use, axis scopes, buffer numbers and access, and bounds where extents are known.
-/// Throws Error(invalid_argument) naming the place.
+/// Checks types, definitions before use, axis scopes, buffer numbers and access, and bounds where
+/// extents are known. Throws Error(invalid_argument) naming the place.
 void verify(const Program& program);
 
 /// Text form (the assembler's input); parse reads it back to an equal program.
@@ -190,8 +203,8 @@ Program decode(std::string_view bytes);
 /// Content fingerprint of the binary form.
 Fingerprint fingerprint(const Program& program);
 
-/// Replaces every arithmetic instruction whose op lacks Flag::exact by its sequence of exact arithmetic (atlas/math.h);
-/// what backends run.
+/// Replaces every arithmetic instruction whose op lacks Flag::exact by its sequence of exact
+/// arithmetic (atlas/math.h); what backends run.
 void expand_math(Program& program);
 
 }  // namespace hologram::atlas

@@ -3,8 +3,8 @@
 
 #include <memory>
 #include <optional>
-#include <string>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "atlas/entry.h"
@@ -13,12 +13,13 @@
 
 namespace hologram {
 
-/// A kernel ready to run on host memory. Callers put keep.get() into bufs[-1], the place before the first buffer.
+/// A kernel ready to run on host memory. Callers put keep.get() into bufs[-1], the place before the
+/// first buffer.
 struct CompiledKernel {
   atlas::KernelFn function = nullptr;
-  Expr total;      ///< parallel units, over the program's symbols
-  Expr grain;      ///< chunk boundaries fall on multiples of this
-  Expr unit_work;  ///< rough cost of one unit on one core, in picoseconds
+  Expr total;                        ///< parallel units, over the program's symbols
+  Expr grain;                        ///< chunk boundaries fall on multiples of this
+  Expr unit_work;                    ///< rough cost of one unit on one core, in picoseconds
   std::shared_ptr<const void> keep;  ///< owns the code
 };
 
@@ -28,21 +29,26 @@ struct CompiledEntry {
   std::shared_ptr<const void> keep;  ///< owns the code
 };
 
-/// A kind of device that compiles Atlas programs. Methods may be called from several threads at once.
+/// A kind of device that compiles Atlas programs. Methods may be called from several threads at
+/// once.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
-  /// Names the instruction set, features and generator version: with a program's fingerprint it keys machine code.
+  /// Names the instruction set, features and generator version: with a program's fingerprint it
+  /// keys machine code.
   virtual std::string code_key() const = 0;
   /// Columns per packed panel of a product's right operand; 0: this backend does not want packing.
   virtual int panel_width(DType operand) const = 0;
-  /// Machine code and launch facts for a verified program, in a form that can be stored; see load().
+  /// Machine code and launch facts for a verified program, in a form that can be stored; see
+  /// load().
   virtual std::string compile(const atlas::Program& program) const = 0;
-  /// Machine code of the function that runs these steps one after the other, or nothing when this backend has none
-  /// and the runtime must walk them itself.
-  virtual std::optional<std::string> compile_entry(std::span<const atlas::EntryStep>) const { return std::nullopt; }
+  /// Machine code of the function that runs these steps one after the other, or nothing when this
+  /// backend has none and the runtime must walk them itself.
+  virtual std::optional<std::string> compile_entry(std::span<const atlas::EntryStep>) const {
+    return std::nullopt;
+  }
   /// Makes what compile_entry() returned executable. Throws Error(corrupt) for anything else.
   virtual CompiledEntry load_entry(std::string_view) const {
     fail(ErrorCode::internal, "{}: this backend makes no entry functions", name());

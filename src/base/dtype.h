@@ -7,8 +7,9 @@
 
 namespace hologram {
 
-/// Element types. `b8` is a truth value stored as a byte 0 or 1 (PyTorch's bool); `host` marks values that only the
-/// host framework understands (complex, fp8, sparse, tuples): they pass through extern calls and nothing else.
+/// Element types. `b8` is a truth value stored as a byte 0 or 1 (PyTorch's bool); `host` marks
+/// values that only the host framework understands (complex, fp8, sparse, tuples): they pass
+/// through extern calls and nothing else.
 enum class DType : uint8_t { b8, u8, i8, i16, i32, i64, f16, bf16, f32, f64, u16, u32, u64, host };
 
 inline constexpr int num_dtypes = 14;
@@ -30,7 +31,8 @@ constexpr bool is_unsigned_int(DType t) {
 }
 constexpr bool is_int(DType t) { return is_signed_int(t) || is_unsigned_int(t); }
 
-/// The type in which arithmetic on `t` is done: f32 for f16 and bf16 (each operation then rounds), else `t`.
+/// The type in which arithmetic on `t` is done: f32 for f16 and bf16 (each operation then rounds),
+/// else `t`.
 constexpr DType compute_type(DType t) {
   return t == DType::f16 || t == DType::bf16 ? DType::f32 : t;
 }

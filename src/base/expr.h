@@ -14,9 +14,10 @@ namespace hologram {
 
 class Expr;
 
-/// The indivisible parts of an Expr. A symbol is a run-time size, at least 1 where it matters for proofs. An axis is a
-/// loop counter with 0 <= axis < extent. A value is a number known only inside a kernel body (an index that was loaded),
-/// clamped so that 0 <= value < extent. The others carry two operands.
+/// The indivisible parts of an Expr. A symbol is a run-time size, at least 1 where it matters for
+/// proofs. An axis is a loop counter with 0 <= axis < extent. A value is a number known only inside
+/// a kernel body (an index that was loaded), clamped so that 0 <= value < extent. The others carry
+/// two operands.
 struct Atom {
   enum class Kind : uint8_t { symbol, axis, value, floor_div, mod, min, max };
   Kind kind;
@@ -35,11 +36,13 @@ struct Term {
   std::vector<AtomRef> atoms;
 };
 
-/// An immutable polynomial with integer coefficients over atoms, kept in canonical form: equal polynomials have equal
-/// representations. Cheap to copy. Arithmetic wraps nowhere: overflow of a coefficient throws Error(invalid_argument).
+/// An immutable polynomial with integer coefficients over atoms, kept in canonical form: equal
+/// polynomials have equal representations. Cheap to copy. Arithmetic wraps nowhere: overflow of a
+/// coefficient throws Error(invalid_argument).
 class Expr {
  public:
-  Expr(int64_t constant = 0) : constant_(constant) {}  // NOLINT(google-explicit-constructor): sizes are written as numbers
+  // NOLINTNEXTLINE(google-explicit-constructor): sizes are written as numbers
+  Expr(int64_t constant = 0) : constant_(constant) {}
   static Expr symbol(int id);
   static Expr axis(int id, const Expr& extent);
   static Expr value(int id, const Expr& extent);
@@ -72,7 +75,8 @@ class Expr {
   bool any_atom(const std::function<bool(const Atom&)>& test) const;
   bool has_axis(int id) const;
   bool has_axes() const;
-  /// Splits e = coefficient * axis(id) + rest with neither part containing the axis; nullopt if e is not linear in it.
+  /// Splits e = coefficient * axis(id) + rest with neither part containing the axis; nullopt if e
+  /// is not linear in it.
   std::optional<std::pair<Expr, Expr>> linear_in_axis(int id) const;
 
   /// Replaces symbols and axes; `lookup` returns nullopt to keep an atom.
@@ -94,8 +98,8 @@ class Expr {
   std::shared_ptr<const Poly> terms_;
 };
 
-/// Mathematical floor of a / b, simplified with the known ranges of axes and with b > 0. A divisor that is provably
-/// negative is an Error(invalid_argument).
+/// Mathematical floor of a / b, simplified with the known ranges of axes and with b > 0. A divisor
+/// that is provably negative is an Error(invalid_argument).
 Expr floor_div(const Expr& a, const Expr& b);
 /// a - b * floor_div(a, b) (b > 0).
 Expr mod(const Expr& a, const Expr& b);
@@ -110,8 +114,8 @@ inline bool provably_less(const Expr& a, const Expr& b) {
   return provably_nonnegative(b - a - Expr(1));
 }
 
-/// Reads what str() writes. `extent_of` gives the extent of axis i<k> or of value v<k> (throws for an unknown one).
-/// Throws Error(invalid_argument) with the position on malformed text.
+/// Reads what str() writes. `extent_of` gives the extent of axis i<k> or of value v<k> (throws for
+/// an unknown one). Throws Error(invalid_argument) with the position on malformed text.
 Expr parse_expr(std::string_view text,
                 const std::function<Expr(Atom::Kind kind, int id)>& extent_of = {});
 

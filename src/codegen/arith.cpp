@@ -13,9 +13,13 @@ namespace Intrinsic = llvm::Intrinsic;
 
 Value* zero_of(Value* x) { return llvm::Constant::getNullValue(x->getType()); }
 
-llvm::Constant* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
+llvm::Constant* number(Value* like, double value) {
+  return llvm::ConstantFP::get(like->getType(), value);
+}
 
-llvm::Constant* integer(llvm::Type* type, uint64_t value) { return llvm::ConstantInt::get(type, value); }
+llvm::Constant* integer(llvm::Type* type, uint64_t value) {
+  return llvm::ConstantInt::get(type, value);
+}
 
 unsigned width_of(Value* x) { return x->getType()->getScalarSizeInBits(); }
 
@@ -53,7 +57,8 @@ Value* float_sign(Kernel& k, Value* x) {
 
 // Fused multiply-add: an instruction where the target has one.
 Value* float_fma(Kernel& k, Value* x, Value* y, Value* z) {
-  if (k.target.isa != Isa::sse42) return k.ir.CreateIntrinsic(Intrinsic::fma, {x->getType()}, {x, y, z});
+  if (k.target.isa != Isa::sse42)
+    return k.ir.CreateIntrinsic(Intrinsic::fma, {x->getType()}, {x, y, z});
   return width_of(x) == 32 ? soft_fma_f32(k, x, y, z) : soft_fma_f64(k, x, y, z);
 }
 
@@ -93,7 +98,8 @@ Value* float_op(Kernel& k, Op op, std::span<Value* const> a) {
       return ir.CreateBinaryIntrinsic(Intrinsic::maximum, a[0], a[1]);
     case Op::minnum:
     case Op::maxnum: {
-      Value* r = ir.CreateBinaryIntrinsic(op == Op::minnum ? Intrinsic::minimum : Intrinsic::maximum, a[0], a[1]);
+      Value* r = ir.CreateBinaryIntrinsic(
+          op == Op::minnum ? Intrinsic::minimum : Intrinsic::maximum, a[0], a[1]);
       r = ir.CreateSelect(is_nan(k, a[1]), a[0], r);
       return ir.CreateSelect(is_nan(k, a[0]), a[1], r);
     }
@@ -123,12 +129,14 @@ Value* quotient(Kernel& k, Value* x, Value* y, bool is_signed) {
   bool constant = llvm::isa<llvm::Constant>(y);
   if (!vector || width_of(x) > 32 || constant)
     return is_signed ? ir.CreateSDiv(x, y) : ir.CreateUDiv(x, y);
-  // Up to 32 bits the double quotient never rounds up to an integer, and no target divides vectors of integers.
+  // Up to 32 bits the double quotient never rounds up to an integer, and no target divides vectors
+  // of integers.
   llvm::Type* wide = x->getType()->getWithNewBitWidth(width_of(x) < 32 ? 32 : 64);
   llvm::Type* real = llvm::FixedVectorType::get(ir.getDoubleTy(), vector->getNumElements());
   auto as_real = [&](Value* v) {
     if (is_signed) return ir.CreateSIToFP(v, real);
-    return width_of(v) < 32 ? ir.CreateSIToFP(ir.CreateZExt(v, wide), real) : ir.CreateUIToFP(v, real);
+    return width_of(v) < 32 ? ir.CreateSIToFP(ir.CreateZExt(v, wide), real)
+                            : ir.CreateUIToFP(v, real);
   };
   Value* ratio = ir.CreateFDiv(as_real(x), as_real(y));
   if (is_signed && width_of(x) == 32) return ir.CreateFPToSI(ratio, x->getType());
@@ -163,14 +171,16 @@ Value* shift(Kernel& k, Op op, Value* x, Value* y, bool is_signed) {
   Value* inside = ir.CreateICmpULE(y, last);
   if (op == Op::shr && is_signed) return ir.CreateAShr(x, ir.CreateSelect(inside, y, last));
   Value* by = ir.CreateSelect(inside, y, zero_of(y));
-  return ir.CreateSelect(inside, op == Op::shl ? ir.CreateShl(x, by) : ir.CreateLShr(x, by), zero_of(x));
+  return ir.CreateSelect(inside, op == Op::shl ? ir.CreateShl(x, by) : ir.CreateLShr(x, by),
+                         zero_of(x));
 }
 
 Value* integer_sign(Kernel& k, Value* x, bool is_signed) {
   auto& ir = k.ir;
-  Value* positive = ir.CreateZExt(is_signed ? ir.CreateICmpSGT(x, zero_of(x)) : ir.CreateICmpNE(x, zero_of(x)),
-                                  x->getType());
-  return is_signed ? ir.CreateOr(positive, ir.CreateAShr(x, integer(x->getType(), width_of(x) - 1))) : positive;
+  Value* positive = ir.CreateZExt(
+      is_signed ? ir.CreateICmpSGT(x, zero_of(x)) : ir.CreateICmpNE(x, zero_of(x)), x->getType());
+  return is_signed ? ir.CreateOr(positive, ir.CreateAShr(x, integer(x->getType(), width_of(x) - 1)))
+                   : positive;
 }
 
 Value* integer_op(Kernel& k, Op op, DType type, std::span<Value* const> a, Value* mask) {
@@ -180,7 +190,9 @@ Value* integer_op(Kernel& k, Op op, DType type, std::span<Value* const> a, Value
     case Op::neg:
       return ir.CreateNeg(a[0]);
     case Op::abs:
-      return is_signed ? ir.CreateIntrinsic(Intrinsic::abs, {a[0]->getType()}, {a[0], ir.getFalse()}) : a[0];
+      return is_signed
+                 ? ir.CreateIntrinsic(Intrinsic::abs, {a[0]->getType()}, {a[0], ir.getFalse()})
+                 : a[0];
     case Op::sign:
       return integer_sign(k, a[0], is_signed);
     case Op::bit_not:
@@ -232,7 +244,8 @@ Value* emit_arithmetic(Kernel& k, Op op, DType type, std::span<Value* const> arg
     std::vector<Value*> wide;
     for (Value* a : args) wide.push_back(emit_cast(k, Op::cast, a, type, DType::f32));
     Value* r = float_op(k, op, wide);
-    return ir::info(op).kind == ir::OpKind::compare ? r : emit_cast(k, Op::cast, r, DType::f32, type);
+    return ir::info(op).kind == ir::OpKind::compare ? r
+                                                    : emit_cast(k, Op::cast, r, DType::f32, type);
   }
   return is_float(type) ? float_op(k, op, args) : integer_op(k, op, type, args, mask);
 }

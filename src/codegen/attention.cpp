@@ -1,8 +1,9 @@
 // codegen/attention.cpp: attention with online softmax, as one kernel.
 //
-// A unit is a batch point and a block of queries. For each block of keys: scores = q k^T into a scratch tile, the score body
-// and the running maximum, exponentials and their sum, then the value accumulators, scaled down where the maximum grew,
-// gain p v. Every sum runs over its terms one by one in ascending order, so the bits depend on neither lanes nor units.
+// A unit is a batch point and a block of queries. For each block of keys: scores = q k^T into a
+// scratch tile, the score body and the running maximum, exponentials and their sum, then the value
+// accumulators, scaled down where the maximum grew, gain p v. Every sum runs over its terms one by
+// one in ascending order, so the bits depend on neither lanes nor units.
 #include "codegen/attention.h"
 
 #include <algorithm>
@@ -59,7 +60,9 @@ class AttentionEmitter {
   Value* add(Value* a, Value* b) { return k_.ir.CreateNSWAdd(a, b); }
   Value* sub(Value* a, Value* b) { return k_.ir.CreateNSWSub(a, b); }
   Value* least(Value* a, Value* b) { return k_.ir.CreateSelect(k_.ir.CreateICmpSLT(a, b), a, b); }
-  Value* round_up(Value* a, int64_t to) { return k_.ir.CreateAnd(add(a, k_.i64(to - 1)), k_.i64(-to)); }
+  Value* round_up(Value* a, int64_t to) {
+    return k_.ir.CreateAnd(add(a, k_.i64(to - 1)), k_.i64(-to));
+  }
   Value* div(Value* a, Value* b) { return k_.ir.CreateUDiv(a, b); }
   Value* at(Value* base, Value* index) { return element(k_, type_, base, index); }
   bool by_queries() const { return plan_.lanes == ScoreLanes::queries; }
@@ -90,8 +93,10 @@ class AttentionEmitter {
         {&q_, by_queries() ? mul(depth_, t_.panel) : mul(key_stride_, rows)},
         {&scores_, k_.i64(key_block * (by_queries() ? t_.panel : rows))},
         {&out_, mul(value_panels_, rows * t_.panel)}};
-    if (!by_queries()) regions.emplace_back(&k_block_, mul(depth_, int64_t{t_.panel} * plan_.key_span));
-    else if (!plan_.k_load) regions.emplace_back(&k_block_, mul(key_stride_, key_block));
+    if (!by_queries())
+      regions.emplace_back(&k_block_, mul(depth_, int64_t{t_.panel} * plan_.key_span));
+    else if (!plan_.k_load)
+      regions.emplace_back(&k_block_, mul(key_stride_, key_block));
     if (!plan_.v_load) regions.emplace_back(&v_block_, k_.i64(key_block * t_.panel));
     std::vector<Value*> offsets;
     Value* size = k_.i64(0);
@@ -165,7 +170,9 @@ class AttentionEmitter {
     fill(scope, out_, mul(value_panels_, plan_.query_block * t_.panel), zero(vector()));
   }
 
-  Operand operand(const atlas::Body& body) const { return {body, a_.operand_type, type_, t_.lanes}; }
+  Operand operand(const atlas::Body& body) const {
+    return {body, a_.operand_type, type_, t_.lanes};
+  }
 
   // q as depth x queries (lanes along queries) or as rows.
   void pack_queries(Scope& scope) {
@@ -204,9 +211,10 @@ class AttentionEmitter {
     int span;
   };
 
-  // out (rows x panels) = a (rows x depth) * b. `counts`: the numbers of rows that occur, or {} if any up to `most` may.
-  void multiply(Scope& scope, Value* rows, const std::vector<int64_t>& counts, int64_t most, const Matrix& a,
-                const Panels& b, Value* depth, Value* out) {
+  // out (rows x panels) = a (rows x depth) * b. `counts`: the numbers of rows that occur, or {} if
+  // any up to `most` may.
+  void multiply(Scope& scope, Value* rows, const std::vector<int64_t>& counts, int64_t most,
+                const Matrix& a, const Panels& b, Value* depth, Value* out) {
     scope.seek();
     Cover cover = emit_cover(k_, t_, rows, !counts.empty());
     std::set<int> heights;
@@ -240,14 +248,22 @@ class AttentionEmitter {
     scope.seek();
   }
 
-  void call_tile(Scope& scope, Value* first, Value* height, const std::set<int>& heights, const Matrix& a,
-                 const Panels& b, Value* depth, Value* out, bool accumulate) {
+  void call_tile(Scope& scope, Value* first, Value* height, const std::set<int>& heights,
+                 const Matrix& a, const Panels& b, Value* depth, Value* out, bool accumulate) {
     std::map<int64_t, llvm::Function*> kernels;
     for (int h : heights) {
       llvm::Function*& f = micro_[{h, accumulate}];
-      MicroKernel m{.tile = t_, .type = type_, .storage = type_, .rows = h, .panels = b.span,
-                    .a_row = fixed(a.row), .a_k = fixed(a.k), .b_k = fixed(b.k), .b_panel = fixed(b.panel),
-                    .depth = fixed(depth), .accumulate = accumulate};
+      MicroKernel m{.tile = t_,
+                    .type = type_,
+                    .storage = type_,
+                    .rows = h,
+                    .panels = b.span,
+                    .a_row = fixed(a.row),
+                    .a_k = fixed(a.k),
+                    .b_k = fixed(b.k),
+                    .b_panel = fixed(b.panel),
+                    .depth = fixed(depth),
+                    .accumulate = accumulate};
       if (!f) f = m.emit(k_);
       kernels[h] = f;
     }
@@ -257,7 +273,9 @@ class AttentionEmitter {
   }
 
   Value* scaled(Value* score) {
-    return a_.scale == 1.0 ? score : k_.ir.CreateFMul(score, llvm::ConstantFP::get(score->getType(), a_.scale));
+    return a_.scale == 1.0
+               ? score
+               : k_.ir.CreateFMul(score, llvm::ConstantFP::get(score->getType(), a_.scale));
   }
 
   // The score body on a vector of scaled scores.
@@ -277,7 +295,8 @@ class AttentionEmitter {
     return v;
   }
 
-  // The new running maximum, made finite where every score so far is -inf; updates max and shrink at `index`.
+  // The new running maximum, made finite where every score so far is -inf; updates max and shrink
+  // at `index`.
   Value* update_maximum(Scope& scope, Value* index, Value* maximum, llvm::Type* type) {
     scope.seek();
     Value* p = at(max_, index);
@@ -302,12 +321,13 @@ class AttentionEmitter {
       emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& s, Value* i) {
         s.seek();
         s.set_axis(key_axis_, add(key_begin_, i));
-        operand(a_.k).gather(s, {depth_axis_, k_.i64(0), depth_}, at(k_block_, mul(i, key_stride_)));
+        operand(a_.k).gather(s, {depth_axis_, k_.i64(0), depth_},
+                             at(k_block_, mul(i, key_stride_)));
       });
       keys = {k_block_, key_stride_, k_.i64(1)};
     }
-    multiply(scope, key_count_, plan_.key_counts, key_block, keys, {q_, k_.i64(t_.panel), k_.i64(0), 1}, depth_,
-             scores_);
+    multiply(scope, key_count_, plan_.key_counts, key_block, keys,
+             {q_, k_.i64(t_.panel), k_.i64(0), 1}, depth_, scores_);
     for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
       Value* query = add(query_begin_, offset);
@@ -328,20 +348,20 @@ class AttentionEmitter {
 
   void softmax_columns(Scope& scope, Value* offset, Value* last_key) {
     auto place = [&](Value* i) { return at(scores_, add(mul(i, t_.panel), offset)); };
-    Value* largest =
-        emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, {lowest(vector())},
-                  [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
-                    s.seek();
-                    Value* key = add(key_begin_, i);
-                    s.set_axis(key_axis_, key);
-                    Value* x = final_score(s, scaled(load(place(i))));
-                    if (last_key) {
-                      Value* number = spread(k_.ir.CreateTrunc(key, k_.ir.getInt32Ty()));
-                      x = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(number, last_key), x, lowest(vector()));
-                    }
-                    store(x, place(i));
-                    return {larger(x, carried[0])};
-                  })[0];
+    Value* largest = emit_loop(
+        scope, k_.i64(0), key_count_, k_.i64(1), true, {lowest(vector())},
+        [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
+          s.seek();
+          Value* key = add(key_begin_, i);
+          s.set_axis(key_axis_, key);
+          Value* x = final_score(s, scaled(load(place(i))));
+          if (last_key) {
+            Value* number = spread(k_.ir.CreateTrunc(key, k_.ir.getInt32Ty()));
+            x = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(number, last_key), x, lowest(vector()));
+          }
+          store(x, place(i));
+          return {larger(x, carried[0])};
+        })[0];
     Value* maximum = update_maximum(scope, offset, largest, vector());
     Value* start = k_.ir.CreateFMul(load(at(sum_, offset)), load(at(shrink_, offset)));
     Value* total =
@@ -369,13 +389,15 @@ class AttentionEmitter {
         Value* out = at(k_block_, mul(sub(key, first), depth_));
         pack_key_panel(inner, key, least(sub(end, key), k_.i64(t_.panel)), out);
       });
-      multiply(s, rows, {plan_.query_block}, 0, {q_, key_stride_, k_.i64(1)}, panels, depth_, tile_);
+      multiply(s, rows, {plan_.query_block}, 0, {q_, key_stride_, k_.i64(1)}, panels, depth_,
+               tile_);
       emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& row, Value* r) {
-        emit_loop(row, k_.i64(0), k_.i64(width), k_.i64(t_.lanes), true, [&](Scope& inner, Value* c) {
-          inner.seek();
-          Value* x = load(at(tile_, add(mul(r, width), c)));
-          store(x, at(scores_, add(mul(r, key_block), add(first, c))));
-        });
+        emit_loop(row, k_.i64(0), k_.i64(width), k_.i64(t_.lanes), true,
+                  [&](Scope& inner, Value* c) {
+                    inner.seek();
+                    Value* x = load(at(tile_, add(mul(r, width), c)));
+                    store(x, at(scores_, add(mul(r, key_block), add(first, c))));
+                  });
       });
     });
     emit_loop(scope, k_.i64(0), rows, k_.i64(1), true, [&](Scope& s, Value* r) {
@@ -433,13 +455,15 @@ class AttentionEmitter {
     emit_loop(scope, k_.i64(0), key_count_, k_.i64(t_.lanes), true, [&](Scope& s, Value* offset) {
       s.seek();
       s.set_lanes(key_axis_, t_.lanes);
-      store(exponential(s, exp_score_, {load(at(row, offset)), true}, {maximum, false}), at(row, offset));
+      store(exponential(s, exp_score_, {load(at(row, offset)), true}, {maximum, false}),
+            at(row, offset));
     });
-    Value* total = emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, {start},
-                             [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
-                               s.seek();
-                               return {k_.ir.CreateFAdd(carried[0], load_one(at(row, i)))};
-                             })[0];
+    Value* total =
+        emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, {start},
+                  [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
+                    s.seek();
+                    return {k_.ir.CreateFAdd(carried[0], load_one(at(row, i)))};
+                  })[0];
     scope.seek();
     k_.ir.CreateAlignedStore(total, at(sum_, r), alignment());
   }
@@ -455,31 +479,35 @@ class AttentionEmitter {
     if (counts.empty()) {
       scope.seek();
       int64_t half = plan_.query_block / 2;
-      rows = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(query_count_, k_.i64(half)), k_.i64(half), k_.i64(2 * half));
+      rows = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(query_count_, k_.i64(half)), k_.i64(half),
+                                k_.i64(2 * half));
       counts = {half, 2 * half};
     }
     if (plan_.v_load) {
       scope.seek();
       base = at(k_.buffer(plan_.v_load->buffer), add(v_base_, mul(key_begin_, v_row_)));
     }
-    emit_loop(scope, k_.i64(0), value_panels_, k_.i64(plan_.value_span), true, [&](Scope& s, Value* panel) {
-      s.seek();
-      Value* column = mul(panel, t_.panel);
-      Panels v{};
-      if (plan_.v_load) {
-        v = {at(base, column), v_row_, k_.i64(t_.panel), plan_.value_span};
-      } else {
-        Value* count = least(sub(values_, column), k_.i64(t_.panel));
-        emit_loop(s, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& inner, Value* i) {
-          inner.seek();
-          inner.set_axis(key_axis_, add(key_begin_, i));
-          operand(a_.v).gather(inner, {value_axis_, column, count}, at(v_block_, mul(i, t_.panel)));
-        });
-        v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1};
-      }
-      s.seek();
-      multiply_add(s, rows, counts, p, v, key_count_, at(out_, mul(column, plan_.query_block)));
-    });
+    emit_loop(scope, k_.i64(0), value_panels_, k_.i64(plan_.value_span), true,
+              [&](Scope& s, Value* panel) {
+                s.seek();
+                Value* column = mul(panel, t_.panel);
+                Panels v{};
+                if (plan_.v_load) {
+                  v = {at(base, column), v_row_, k_.i64(t_.panel), plan_.value_span};
+                } else {
+                  Value* count = least(sub(values_, column), k_.i64(t_.panel));
+                  emit_loop(s, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& inner, Value* i) {
+                    inner.seek();
+                    inner.set_axis(key_axis_, add(key_begin_, i));
+                    operand(a_.v).gather(inner, {value_axis_, column, count},
+                                         at(v_block_, mul(i, t_.panel)));
+                  });
+                  v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1};
+                }
+                s.seek();
+                multiply_add(s, rows, counts, p, v, key_count_,
+                             at(out_, mul(column, plan_.query_block)));
+              });
   }
 
   void epilogue(Scope& scope) {
@@ -511,10 +539,13 @@ class AttentionEmitter {
   int query_axis_, key_axis_, depth_axis_, value_axis_;
   // Two bodies, since a scope shares the values of one body with the scopes inside it.
   atlas::Body exp_score_, exp_shrink_;
-  Value *queries_ = nullptr, *keys_ = nullptr, *depth_ = nullptr, *values_ = nullptr, *query_units_ = nullptr,
-        *value_panels_ = nullptr, *key_stride_ = nullptr, *k_row_ = nullptr, *v_row_ = nullptr;
-  // Scratch: packed queries, score tile, value accumulators [panels][query][column], packed keys and values.
-  Value *q_ = nullptr, *scores_ = nullptr, *out_ = nullptr, *k_block_ = nullptr, *v_block_ = nullptr;
+  Value *queries_ = nullptr, *keys_ = nullptr, *depth_ = nullptr, *values_ = nullptr,
+        *query_units_ = nullptr, *value_panels_ = nullptr, *key_stride_ = nullptr,
+        *k_row_ = nullptr, *v_row_ = nullptr;
+  // Scratch: packed queries, score tile, value accumulators [panels][query][column], packed keys
+  // and values.
+  Value *q_ = nullptr, *scores_ = nullptr, *out_ = nullptr, *k_block_ = nullptr,
+        *v_block_ = nullptr;
   // Per query of the unit: running maximum and sum, factor of the last step.
   Value *max_ = nullptr, *sum_ = nullptr, *shrink_ = nullptr;
   Value *square_ = nullptr, *tile_ = nullptr;

@@ -63,7 +63,8 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   if (few && p.query_block > 0) {
     int span = panels_for(p.tile, static_cast<int>(p.query_block));
     p.key_span = span;
-    while (span > 1 && !(whole && p.values.constant_value() % (span * p.tile.panel) == 0)) span /= 2;
+    while (span > 1 && !(whole && p.values.constant_value() % (span * p.tile.panel) == 0))
+      span /= 2;
     if (p.v_load) p.value_span = span;
   }
 
@@ -76,7 +77,8 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
 
 Launch launch_of_attention(const atlas::Program& program, const Target& target) {
   AttentionPlan p = plan_attention(program, target);
-  // In picoseconds: two multiply-adds a cycle of 250 ps, and about ten cycles for a vector of exponentials.
+  // In picoseconds: two multiply-adds a cycle of 250 ps, and about ten cycles for a vector of
+  // exponentials.
   int64_t vectors = p.lanes == ScoreLanes::queries ? p.tile.vectors : 1;
   Expr per_key = (p.depth + p.values) * (p.query_block * 125 * vectors / p.tile.panel + 50) +
                  Expr(p.query_block * 2500 / p.tile.lanes + 1000);

@@ -8,7 +8,8 @@
 
 namespace hologram::codegen {
 
-/// Keys of one step of the online softmax. The result depends on it and on nothing else of the plan.
+/// Keys of one step of the online softmax. The result depends on it and on nothing else of the
+/// plan.
 inline constexpr int64_t key_block = 128;
 
 /// Lanes of the score tile run along queries, or along keys when there are only a few queries.
@@ -19,13 +20,13 @@ struct AttentionPlan {
   DType type;  ///< of all arithmetic
   ScoreLanes lanes;
   Expr queries, keys, depth, values;
-  int64_t query_block;  ///< queries of a unit
-  int key_span;         ///< panels of keys at once, when lanes run along keys
-  int value_span;       ///< panels of the values at once
+  int64_t query_block;                        ///< queries of a unit
+  int key_span;                               ///< panels of keys at once, when lanes run along keys
+  int value_span;                             ///< panels of the values at once
   std::optional<StridedLoad> k_load, v_load;  ///< set where the operand is read in place
   std::vector<int64_t> query_counts;  ///< queries of a unit: all that occur, or {} if any may
   std::vector<int64_t> key_counts;    ///< keys of a step, likewise
-  Expr query_units;     ///< per batch point
+  Expr query_units;                   ///< per batch point
   Expr units;
 };
 

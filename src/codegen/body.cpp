@@ -29,7 +29,8 @@ LaneValue find_accumulator(Scope& scope, int number, Scope** where) {
 LaneValue find_running(Scope& scope, int number) {
   for (Scope* s = &scope; s; s = s->parent_)
     if (auto it = s->running_.find(number); it != s->running_.end()) return it->second;
-  fail(ErrorCode::internal, "internal error in codegen: running accumulator {} has no slot", number);
+  fail(ErrorCode::internal, "internal error in codegen: running accumulator {} has no slot",
+       number);
 }
 
 namespace {
@@ -37,7 +38,11 @@ namespace {
 class Walker {
  public:
   Walker(Scope& scope, const Body& body)
-      : scope_(scope), k_(scope.kernel()), body_(body), values_(body.instrs.size()), homes_(body.instrs.size()) {}
+      : scope_(scope),
+        k_(scope.kernel()),
+        body_(body),
+        values_(body.instrs.size()),
+        homes_(body.instrs.size()) {}
 
   Scope* home(ValueId id) const { return homes_[id]; }
   std::vector<LaneValue>& values() { return values_; }
@@ -75,7 +80,8 @@ class Walker {
 
  private:
   static bool flags_errors(const Instr& i) {
-    return i.code == Code::arithmetic && (i.op == ir::Op::div || i.op == ir::Op::rem) && !is_float(i.type);
+    return i.code == Code::arithmetic && (i.op == ir::Op::div || i.op == ir::Op::rem) &&
+           !is_float(i.type);
   }
 
   Scope& axis_home(int axis) {
@@ -129,10 +135,11 @@ LaneValue Walker::emit_clamp(Scope& at, const Instr& i) {
   LaneValue index = arg(i, 0), extent = IndexEmitter(&values_, false).emit(at, i.expr);
   at.seek();
   bool vector = index.varying || extent.varying;
-  Value *x = vector ? splat(k_, index, at.lanes()) : index.v;
+  Value* x = vector ? splat(k_, index, at.lanes()) : index.v;
   Value* n = vector ? splat(k_, extent, at.lanes()) : extent.v;
   auto& ir = k_.ir;
-  Value *zero = llvm::Constant::getNullValue(x->getType()), *one = llvm::ConstantInt::get(x->getType(), 1);
+  Value *zero = llvm::Constant::getNullValue(x->getType()),
+        *one = llvm::ConstantInt::get(x->getType(), 1);
   x = ir.CreateSelect(ir.CreateICmpSLT(x, zero), ir.CreateAdd(x, n), x);
   Value* outside = ir.CreateICmpUGE(x, n);
   if (vector && at.mask()) outside = ir.CreateAnd(outside, at.mask());
@@ -145,7 +152,8 @@ LaneValue Walker::emit_accumulate(const Instr& i) {
   LaneValue slot = find_running(scope_, i.buffer);
   int lanes = slot.varying ? scope_.lanes() : 1;
   llvm::Type* type = k_.lane_type(i.type, lanes);
-  Value* now = combine(k_, i.op, i.type, k_.ir.CreateLoad(type, slot.v), splat(k_, arg(i, 0), lanes));
+  Value* now =
+      combine(k_, i.op, i.type, k_.ir.CreateLoad(type, slot.v), splat(k_, arg(i, 0), lanes));
   k_.ir.CreateStore(now, slot.v);
   return {now, slot.varying};
 }
@@ -157,7 +165,8 @@ LaneValue Walker::emit(Scope& at, const Instr& i) {
       llvm::Type* type = k_.type_of(i.type);
       if (type->isFloatingPointTy()) {
         llvm::APInt bits(static_cast<unsigned>(size_of(i.type)) * 8, i.bits);
-        return {llvm::ConstantFP::get(k_.context, llvm::APFloat(type->getFltSemantics(), bits)), false};
+        return {llvm::ConstantFP::get(k_.context, llvm::APFloat(type->getFltSemantics(), bits)),
+                false};
       }
       uint64_t bits = i.type == DType::b8 ? i.bits != 0 : i.bits;
       return {llvm::ConstantInt::get(type, bits), false};

@@ -1,9 +1,10 @@
 // codegen/body.h: emits Atlas bodies as LLVM IR, one lane or a vector of lanes at a time.
 //
-// A Kernel is the function being generated. Scopes nest as loops do: a scope knows where its straight-line code stands, the
-// values of the axes fixed in it and, for the innermost one, how lanes are laid along one axis. emit_body puts every
-// instruction into the outermost scope in which all that it reads is fixed, so loop-invariant code never enters a loop.
-// Bodies make no control flow; data-dependent errors are collected in a flag that Kernel::finish hands to the context.
+// A Kernel is the function being generated. Scopes nest as loops do: a scope knows where its
+// straight-line code stands, the values of the axes fixed in it and, for the innermost one, how
+// lanes are laid along one axis. emit_body puts every instruction into the outermost scope in which
+// all that it reads is fixed, so loop-invariant code never enters a loop. Bodies make no control
+// flow; data-dependent errors are collected in a flag that Kernel::finish hands to the context.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -20,8 +21,8 @@ namespace hologram::codegen {
 
 using llvm::Value;
 
-/// A value in a body: the same for all lanes (a scalar) or a vector with an element per lane. In registers b8 is i1, f16 and
-/// bf16 are their bits as i16.
+/// A value in a body: the same for all lanes (a scalar) or a vector with an element per lane. In
+/// registers b8 is i1, f16 and bf16 are their bits as i16.
 struct LaneValue {
   Value* v = nullptr;
   bool varying = false;
@@ -34,9 +35,10 @@ class Kernel;
 /// One level of the loop nest.
 class Scope {
  public:
-  explicit Scope(Kernel& kernel);  ///< the kernel's outermost level, which stands at the builder's block
-  /// A level inside `parent`, standing at the builder's block. `conditional`: its code may be skipped while the parent's
-  /// runs, so what may fault stays inside.
+  explicit Scope(
+      Kernel& kernel);  ///< the kernel's outermost level, which stands at the builder's block
+  /// A level inside `parent`, standing at the builder's block. `conditional`: its code may be
+  /// skipped while the parent's runs, so what may fault stays inside.
   Scope(Scope& parent, bool conditional);
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
@@ -53,14 +55,16 @@ class Scope {
   bool streaming() const { return streaming_; }
   /// Later code of this scope goes to the end of `block`.
   void move_to(llvm::BasicBlock* block) { block_ = block; }
-  /// Puts the kernel's builder to the end of this scope's code (before the terminator, if there is one).
+  /// Puts the kernel's builder to the end of this scope's code (before the terminator, if there is
+  /// one).
   void seek();
 
   Kernel& kernel() const { return kernel_; }
   Scope* parent() const { return parent_; }
   int depth() const { return depth_; }
   bool fixes_axis(int axis) const { return axes_.count(axis) != 0; }
-  /// This scope's code, or a sibling's that needs the same invariants, runs whenever the parent's does.
+  /// This scope's code, or a sibling's that needs the same invariants, runs whenever the parent's
+  /// does.
   void make_certain() { conditional_ = false; }
   bool is_conditional() const { return conditional_; }
   int lanes() const { return lanes_; }
@@ -83,7 +87,9 @@ class Scope {
     bool operator==(const Address&) const = default;
   };
   struct AddressHash {
-    size_t operator()(const Address& a) const { return a.index.hash() * 31 + static_cast<size_t>(a.buffer); }
+    size_t operator()(const Address& a) const {
+      return a.index.hash() * 31 + static_cast<size_t>(a.buffer);
+    }
   };
 
   Kernel& kernel_;
@@ -105,7 +111,8 @@ class Scope {
 /// The function under construction.
 class Kernel {
  public:
-  /// Creates the function `kernel_symbol` in `module`. Units [begin, end) are not empty where root() stands.
+  /// Creates the function `kernel_symbol` in `module`. Units [begin, end) are not empty where
+  /// root() stands.
   Kernel(llvm::Module& module, const atlas::Program& program, const Target& target);
   ~Kernel();
 
@@ -122,14 +129,16 @@ class Kernel {
   Value* buffer(int k) const { return buffers_[static_cast<size_t>(k)]; }
   Value* symbol(int k) const { return symbols_[static_cast<size_t>(k)]; }
 
-  /// Sets up the scratch buffers: on the stack when small, else from the context. Lane l of element e is element
-  /// e * lanes + l. Call it once, in the root scope, before any body that uses scratch.
+  /// Sets up the scratch buffers: on the stack when small, else from the context. Lane l of element
+  /// e is element e * lanes + l. Call it once, in the root scope, before any body that uses
+  /// scratch.
   void make_scratch(int lanes);
   int scratch_lanes() const { return scratch_lanes_; }
 
   /// Memory on the stack for `count` values of `type`, allocated on entry.
   llvm::AllocaInst* slot(llvm::Type* type, const char* name, int64_t count = 1);
-  /// 64 zero bytes to load from, and 64 bytes to store to, in place of memory that must not be touched.
+  /// 64 zero bytes to load from, and 64 bytes to store to, in place of memory that must not be
+  /// touched.
   Value* zeros();
   Value* sink();
   /// Ors `bit` (StickyError) into the error flag where `condition` (i1) holds.
@@ -140,8 +149,8 @@ class Kernel {
   void finish();
 
   llvm::BasicBlock* block(const char* name);
-  llvm::Type* type_of(DType t) const;        ///< in registers
-  llvm::Type* memory_type(DType t) const;    ///< in memory: as in registers, but i8 for b8
+  llvm::Type* type_of(DType t) const;      ///< in registers
+  llvm::Type* memory_type(DType t) const;  ///< in memory: as in registers, but i8 for b8
   llvm::Type* lane_type(DType t, int lanes) const;
   llvm::Type* widen(llvm::Type* t, int lanes) const;
   Value* i64(int64_t value) { return ir.getInt64(static_cast<uint64_t>(value)); }
@@ -157,16 +166,17 @@ class Kernel {
   std::unique_ptr<Scope> root_;
 };
 
-/// Emits the instructions of `body` that are not emitted yet as seen from `scope` and returns the value of every
-/// instruction, by ValueId (none for stores). Calling it again in a sibling scope (another unrolled copy, the tail)
-/// shares what was put into outer scopes.
+/// Emits the instructions of `body` that are not emitted yet as seen from `scope` and returns the
+/// value of every instruction, by ValueId (none for stores). Calling it again in a sibling scope
+/// (another unrolled copy, the tail) shares what was put into outer scopes.
 std::vector<LaneValue> emit_body(Scope& scope, const atlas::Body& body);
 
 /// An index expression at `scope`: i64, scalar or per lane. `values` serves atoms v<k>.
 LaneValue emit_expr(Scope& scope, const Expr& e, const std::vector<LaneValue>* values = nullptr);
 
 /// Arithmetic on values of one lane shape (scalars or vectors alike).
-Value* emit_arithmetic(Kernel& k, ir::Op op, DType type, std::span<Value* const> args, Value* mask = nullptr);
+Value* emit_arithmetic(Kernel& k, ir::Op op, DType type, std::span<Value* const> args,
+                       Value* mask = nullptr);
 /// cast, cast_wrap and bitcast.
 Value* emit_cast(Kernel& k, ir::Op how, Value* x, DType from, DType to);
 /// reduce_sum, _prod, _max and _min as arithmetic on two values.

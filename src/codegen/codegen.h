@@ -24,21 +24,21 @@ struct Target {
   int vector_bytes;      ///< 16, 32 or 64
 };
 
-/// The best target this machine runs, or the one that HOLOGRAM_CPU_ISA asks for: Error(unavailable) if the machine lacks
-/// it, Error(invalid_argument) for an unknown name. "amx" means avx512 here.
+/// The best target this machine runs, or the one that HOLOGRAM_CPU_ISA asks for: Error(unavailable)
+/// if the machine lacks it, Error(invalid_argument) for an unknown name. "amx" means avx512 here.
 Target host_target();
 /// A fixed target for an instruction set, the same on every machine.
 Target generic_target(Isa isa);
 
 /// How the runtime splits a kernel's work.
 struct Launch {
-  Expr total;          ///< parallel units
-  Expr grain;          ///< chunk boundaries fall on multiples of this (in units)
-  Expr unit_work;      ///< rough cost of one unit on one core with its data in cache, in picoseconds
+  Expr total;      ///< parallel units
+  Expr grain;      ///< chunk boundaries fall on multiples of this (in units)
+  Expr unit_work;  ///< rough cost of one unit on one core with its data in cache, in picoseconds
 };
 
 struct Object {
-  std::string code;   ///< relocatable ELF object with one function, no undefined symbols
+  std::string code;  ///< relocatable ELF object with one function, no undefined symbols
   Launch launch;
 };
 
@@ -47,8 +47,8 @@ inline constexpr const char* kernel_symbol = "hologram_kernel";
 
 /// Milliseconds that the stages of one compile took.
 struct Timing {
-  double setup = 0;      ///< TargetMachine, module
-  double emit = 0;       ///< Atlas → LLVM IR
+  double setup = 0;  ///< TargetMachine, module
+  double emit = 0;   ///< Atlas → LLVM IR
   double passes = 0;
   double translate = 0;  ///< LLVM IR → object
 };

@@ -27,9 +27,11 @@ bool is_exact(const atlas::Body& body) {
 bool is_exact(const atlas::Program& p) {
   const auto& product = p.product;
   const auto& a = p.attention;
-  return std::all_of(p.loop.stages.begin(), p.loop.stages.end(), [](const atlas::Stage& s) { return is_exact(s.body); }) &&
-         is_exact(product.lhs) && is_exact(product.rhs) && is_exact(product.epilogue) && is_exact(a.q) &&
-         is_exact(a.k) && is_exact(a.v) && is_exact(a.score) && is_exact(a.epilogue);
+  return std::all_of(p.loop.stages.begin(), p.loop.stages.end(),
+                     [](const atlas::Stage& s) { return is_exact(s.body); }) &&
+         is_exact(product.lhs) && is_exact(product.rhs) && is_exact(product.epilogue) &&
+         is_exact(a.q) && is_exact(a.k) && is_exact(a.v) && is_exact(a.score) &&
+         is_exact(a.epilogue);
 }
 
 // Milliseconds since the last call.
@@ -75,7 +77,8 @@ struct Unit {
     }
     std::string message;
     llvm::raw_string_ostream out(message);
-    if (llvm::verifyModule(*module, &out)) fail(ErrorCode::internal, "internal error in codegen: {}", message);
+    if (llvm::verifyModule(*module, &out))
+      fail(ErrorCode::internal, "internal error in codegen: {}", message);
     if (timing) timing->emit = clock.lap();
   }
 };
@@ -83,13 +86,17 @@ struct Unit {
 // No kernel may call or read anything outside itself.
 void check_symbols(const std::string& code) {
   auto object = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(code, "kernel"));
-  if (!object) fail(ErrorCode::internal, "internal error in codegen: {}", llvm::toString(object.takeError()));
+  if (!object)
+    fail(ErrorCode::internal, "internal error in codegen: {}", llvm::toString(object.takeError()));
   for (const llvm::object::SymbolRef& s : (*object)->symbols()) {
     auto flags = s.getFlags();
     auto name = s.getName();
-    if (!flags || !name) fail(ErrorCode::internal, "internal error in codegen: unreadable symbol table");
+    if (!flags || !name)
+      fail(ErrorCode::internal, "internal error in codegen: unreadable symbol table");
     bool outside = (*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty();
-    if (outside) fail(ErrorCode::internal, "internal error in codegen: the kernel needs the symbol {}", name->str());
+    if (outside)
+      fail(ErrorCode::internal, "internal error in codegen: the kernel needs the symbol {}",
+           name->str());
   }
 }
 

@@ -15,14 +15,17 @@ namespace Intrinsic = llvm::Intrinsic;
 class Converter {
  public:
   Converter(Kernel& k, Value* like) : k_(k), ir_(k.ir) {
-    if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(like->getType())) lanes_ = static_cast<int>(v->getNumElements());
+    if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(like->getType()))
+      lanes_ = static_cast<int>(v->getNumElements());
   }
 
   Value* run(Op how, Value* x, DType from, DType to);
 
  private:
   llvm::Type* type(DType t) const { return k_.lane_type(t, lanes_); }
-  llvm::Type* ints(int bits) const { return k_.widen(llvm::Type::getIntNTy(k_.context, static_cast<unsigned>(bits)), lanes_); }
+  llvm::Type* ints(int bits) const {
+    return k_.widen(llvm::Type::getIntNTy(k_.context, static_cast<unsigned>(bits)), lanes_);
+  }
   llvm::Constant* word(uint64_t value) const { return llvm::ConstantInt::get(ints(32), value); }
   bool has_half() const { return k_.target.isa != Isa::sse42; }
 
@@ -57,20 +60,24 @@ Value* Converter::f32_to_bf16(Value* x) {
 
 Value* Converter::f16_to_f32(Value* x) {
   if (has_half())
-    return ir_.CreateFPExt(ir_.CreateBitCast(x, k_.widen(ir_.getHalfTy(), lanes_)), type(DType::f32));
-  // Exponent and mantissa moved up and rebased by an exact multiplication; infinities and NaN by their exponent.
+    return ir_.CreateFPExt(ir_.CreateBitCast(x, k_.widen(ir_.getHalfTy(), lanes_)),
+                           type(DType::f32));
+  // Exponent and mantissa moved up and rebased by an exact multiplication; infinities and NaN by
+  // their exponent.
   Value* u = ir_.CreateZExt(x, ints(32));
   Value* body = ir_.CreateShl(ir_.CreateAnd(u, word(0x7fff)), word(13));
   Value* scaled = ir_.CreateFMul(ir_.CreateBitCast(body, type(DType::f32)),
                                  llvm::ConstantFP::get(type(DType::f32), std::ldexp(1.0, 112)));
   Value* special = ir_.CreateICmpUGE(body, word(0x0f800000));
-  Value* r = ir_.CreateSelect(special, ir_.CreateOr(body, word(0x7f800000)), ir_.CreateBitCast(scaled, ints(32)));
+  Value* r = ir_.CreateSelect(special, ir_.CreateOr(body, word(0x7f800000)),
+                              ir_.CreateBitCast(scaled, ints(32)));
   Value* sign = ir_.CreateShl(ir_.CreateAnd(u, word(0x8000)), word(16));
   return ir_.CreateBitCast(ir_.CreateOr(r, sign), type(DType::f32));
 }
 
 Value* Converter::f32_to_f16(Value* x) {
-  if (has_half()) return ir_.CreateBitCast(ir_.CreateFPTrunc(x, k_.widen(ir_.getHalfTy(), lanes_)), ints(16));
+  if (has_half())
+    return ir_.CreateBitCast(ir_.CreateFPTrunc(x, k_.widen(ir_.getHalfTy(), lanes_)), ints(16));
   Value* u = ir_.CreateBitCast(x, ints(32));
   Value* sign = ir_.CreateAnd(ir_.CreateLShr(u, word(16)), word(0x8000));
   Value* a = ir_.CreateAnd(u, word(0x7fffffff));
@@ -80,7 +87,8 @@ Value* Converter::f32_to_f16(Value* x) {
   normal = ir_.CreateLShr(ir_.CreateSub(normal, word(0x38000000)), word(13));
   // Subnormal results: the addition of 0.5 leaves the rounded multiple of 2^-24 in the low bits.
   Value* half = llvm::ConstantFP::get(type(DType::f32), 0.5);
-  Value* tiny = ir_.CreateBitCast(ir_.CreateFAdd(ir_.CreateBitCast(a, type(DType::f32)), half), ints(32));
+  Value* tiny =
+      ir_.CreateBitCast(ir_.CreateFAdd(ir_.CreateBitCast(a, type(DType::f32)), half), ints(32));
   tiny = ir_.CreateSub(tiny, word(0x3f000000));
   Value* r = ir_.CreateSelect(ir_.CreateICmpULT(a, word(0x38800000)), tiny, normal);
   r = ir_.CreateSelect(ir_.CreateICmpUGE(a, word(0x477ff000)), word(0x7c00), r);
@@ -102,14 +110,17 @@ Value* Converter::float_to_float(Value* x, DType from, DType to) {
 
 Value* Converter::saturate(Value* x, DType to) {
   auto id = is_unsigned_int(to) ? Intrinsic::fptoui_sat : Intrinsic::fptosi_sat;
-  // Narrow results go through i32, which every target converts to; the clamp to the narrow range is exact.
+  // Narrow results go through i32, which every target converts to; the clamp to the narrow range is
+  // exact.
   int bits = size_of(to) * 8;
   if (bits >= 32) return ir_.CreateIntrinsic(id, {type(to), x->getType()}, {x});
   Value* wide = ir_.CreateIntrinsic(Intrinsic::fptosi_sat, {ints(32), x->getType()}, {x});
   int64_t high = (int64_t{1} << (bits - (is_signed_int(to) ? 1 : 0))) - 1;
   int64_t low = is_signed_int(to) ? -high - 1 : 0;
-  wide = ir_.CreateBinaryIntrinsic(Intrinsic::smin, wide, llvm::ConstantInt::getSigned(ints(32), high));
-  wide = ir_.CreateBinaryIntrinsic(Intrinsic::smax, wide, llvm::ConstantInt::getSigned(ints(32), low));
+  wide = ir_.CreateBinaryIntrinsic(Intrinsic::smin, wide,
+                                   llvm::ConstantInt::getSigned(ints(32), high));
+  wide =
+      ir_.CreateBinaryIntrinsic(Intrinsic::smax, wide, llvm::ConstantInt::getSigned(ints(32), low));
   return ir_.CreateTrunc(wide, type(to));
 }
 
@@ -117,7 +128,8 @@ Value* Converter::saturate(Value* x, DType to) {
 Value* Converter::truncate_x86(Value* x, int bits) {
   double limit = std::ldexp(1.0, bits - 1);
   auto real = [&](double v) { return llvm::ConstantFP::get(x->getType(), v); };
-  bool exact = x->getType()->getScalarType()->isFloatTy() || bits == 64;  // −limit − 1 is no number of the type
+  bool exact = x->getType()->getScalarType()->isFloatTy() ||
+               bits == 64;  // −limit − 1 is no number of the type
   Value* low = exact ? ir_.CreateFCmpOGE(x, real(-limit)) : ir_.CreateFCmpOGT(x, real(-limit - 1));
   Value* fits = ir_.CreateAnd(low, ir_.CreateFCmpOLT(x, real(limit)));
   Value* r = ir_.CreateFPToSI(ir_.CreateSelect(fits, x, real(0)), ints(bits));
@@ -146,7 +158,8 @@ Value* Converter::int_to_int(Value* x, DType from, DType to) {
 
 Value* Converter::run(Op how, Value* x, DType from, DType to) {
   if (from == to) return x;
-  if (how == Op::bitcast) return from == DType::b8 ? ir_.CreateZExt(x, type(to)) : ir_.CreateBitCast(x, type(to));
+  if (how == Op::bitcast)
+    return from == DType::b8 ? ir_.CreateZExt(x, type(to)) : ir_.CreateBitCast(x, type(to));
   if (is_float(from)) {
     if (is_float(to)) return float_to_float(x, from, to);
     x = widen_half(x, from);
@@ -162,6 +175,8 @@ Value* Converter::run(Op how, Value* x, DType from, DType to) {
 
 }  // namespace
 
-Value* emit_cast(Kernel& k, Op how, Value* x, DType from, DType to) { return Converter(k, x).run(how, x, from, to); }
+Value* emit_cast(Kernel& k, Op how, Value* x, DType from, DType to) {
+  return Converter(k, x).run(how, x, from, to);
+}
 
 }  // namespace hologram::codegen

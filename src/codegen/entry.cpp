@@ -16,14 +16,27 @@ using llvm::FunctionType;
 using llvm::Value;
 
 static_assert(sizeof(atlas::EntryFrame) == 7 * sizeof(void*));
-static_assert(offsetof(atlas::Context, parallel_for) == 0 && offsetof(atlas::Context, call_host) == 16);
+static_assert(offsetof(atlas::Context, parallel_for) == 0 &&
+              offsetof(atlas::Context, call_host) == 16);
 
-enum Field { field_context, field_kernels, field_buffers, field_arguments, field_totals, field_grains, field_stale };
+enum Field {
+  field_context,
+  field_kernels,
+  field_buffers,
+  field_arguments,
+  field_totals,
+  field_grains,
+  field_stale
+};
 
 class EntryEmitter {
  public:
   EntryEmitter(llvm::Module& module, std::span<const atlas::EntryStep> steps)
-      : module_(module), steps_(steps), ir_(module.getContext()), ptr_(ir_.getPtrTy()), i64_(ir_.getInt64Ty()),
+      : module_(module),
+        steps_(steps),
+        ir_(module.getContext()),
+        ptr_(ir_.getPtrTy()),
+        i64_(ir_.getInt64Ty()),
         i32_(ir_.getInt32Ty()) {}
 
   void emit() {
@@ -40,7 +53,8 @@ class EntryEmitter {
       const atlas::EntryStep& step = steps_[s];
       auto* next = BasicBlock::Create(module_.getContext(), "next", f, failed);
       if (step.cached >= 0) {
-        Value* flag = load(ir_.getInt8Ty(), fields[field_stale], static_cast<uint64_t>(step.cached));
+        Value* flag =
+            load(ir_.getInt8Ty(), fields[field_stale], static_cast<uint64_t>(step.cached));
         auto* run = BasicBlock::Create(module_.getContext(), "run", f, next);
         ir_.CreateCondBr(ir_.CreateICmpNE(flag, ir_.getInt8(0)), run, next);
         ir_.SetInsertPoint(run);
@@ -48,11 +62,14 @@ class EntryEmitter {
       Value* status;
       if (step.kernel < 0) {
         auto* host = FunctionType::get(i32_, {ptr_, i64_}, false);
-        status = ir_.CreateCall(host, load(ptr_, fields[field_context], 2), {fields[field_context], ir_.getInt64(s)});
+        status = ir_.CreateCall(host, load(ptr_, fields[field_context], 2),
+                                {fields[field_context], ir_.getInt64(s)});
       } else {
         status = ir_.CreateCall(
-            launch, {fields[field_context], load(ptr_, fields[field_kernels], static_cast<uint64_t>(step.kernel)),
-                     at(ptr_, fields[field_buffers], step.first_buffer), at(i64_, fields[field_arguments], step.first_argument),
+            launch, {fields[field_context],
+                     load(ptr_, fields[field_kernels], static_cast<uint64_t>(step.kernel)),
+                     at(ptr_, fields[field_buffers], step.first_buffer),
+                     at(i64_, fields[field_arguments], step.first_argument),
                      load(i64_, fields[field_totals], s), load(i64_, fields[field_grains], s)});
       }
       statuses.emplace_back(status, ir_.GetInsertBlock());
@@ -76,31 +93,38 @@ class EntryEmitter {
     f->addFnAttr(llvm::Attribute::NoUnwind);
     return f;
   }
-  Value* at(llvm::Type* type, Value* base, int64_t i) { return ir_.CreateConstInBoundsGEP1_64(type, base, static_cast<uint64_t>(i)); }
+  Value* at(llvm::Type* type, Value* base, int64_t i) {
+    return ir_.CreateConstInBoundsGEP1_64(type, base, static_cast<uint64_t>(i));
+  }
   Value* load(llvm::Type* type, Value* base, uint64_t i) {
     return ir_.CreateLoad(type, ir_.CreateConstInBoundsGEP1_64(type, base, i));
   }
 
-  // launch(context, kernel, buffers, arguments, total, grain): on this thread, or through the context's parallel_for.
+  // launch(context, kernel, buffers, arguments, total, grain): on this thread, or through the
+  // context's parallel_for.
   Function* emit_launch() {
     auto* type = FunctionType::get(i32_, {ptr_, ptr_, ptr_, ptr_, i64_, i64_}, false);
     Function* f = function(type, "launch", Function::InternalLinkage);
     f->addFnAttr(llvm::Attribute::NoInline);
-    Value *context = f->getArg(0), *kernel = f->getArg(1), *buffers = f->getArg(2), *arguments = f->getArg(3),
-          *total = f->getArg(4), *grain = f->getArg(5);
-    auto block = [&](const char* name) { return BasicBlock::Create(module_.getContext(), name, f); };
-    auto *entry = block("entry"), *work = block("work"), *here = block("here"), *spread = block("spread"), *none = block("none");
+    Value *context = f->getArg(0), *kernel = f->getArg(1), *buffers = f->getArg(2),
+          *arguments = f->getArg(3), *total = f->getArg(4), *grain = f->getArg(5);
+    auto block = [&](const char* name) {
+      return BasicBlock::Create(module_.getContext(), name, f);
+    };
+    auto *entry = block("entry"), *work = block("work"), *here = block("here"),
+         *spread = block("spread"), *none = block("none");
     ir_.SetInsertPoint(entry);
     ir_.CreateCondBr(ir_.CreateICmpSGT(total, ir_.getInt64(0)), work, none);
     ir_.SetInsertPoint(work);
     ir_.CreateCondBr(ir_.CreateICmpSLE(total, grain), here, spread);
     ir_.SetInsertPoint(here);
     auto* kernel_type = FunctionType::get(i32_, {ptr_, ptr_, ptr_, i64_, i64_}, false);
-    ir_.CreateRet(ir_.CreateCall(kernel_type, kernel, {context, buffers, arguments, ir_.getInt64(0), total}));
+    ir_.CreateRet(
+        ir_.CreateCall(kernel_type, kernel, {context, buffers, arguments, ir_.getInt64(0), total}));
     ir_.SetInsertPoint(spread);
     auto* parallel_type = FunctionType::get(i32_, {ptr_, ptr_, ptr_, ptr_, i64_, i64_}, false);
-    ir_.CreateRet(
-        ir_.CreateCall(parallel_type, load(ptr_, context, 0), {context, kernel, buffers, arguments, total, grain}));
+    ir_.CreateRet(ir_.CreateCall(parallel_type, load(ptr_, context, 0),
+                                 {context, kernel, buffers, arguments, total, grain}));
     ir_.SetInsertPoint(none);
     ir_.CreateRet(ir_.getInt32(0));
     return f;
@@ -123,7 +147,8 @@ std::string compile_entry(std::span<const atlas::EntryStep> steps, const Target&
   EntryEmitter(module, steps).emit();
   std::string message;
   llvm::raw_string_ostream out(message);
-  if (llvm::verifyModule(module, &out)) fail(ErrorCode::internal, "internal error in codegen: {}", message);
+  if (llvm::verifyModule(module, &out))
+    fail(ErrorCode::internal, "internal error in codegen: {}", message);
   return translate(module, *machine, false);
 }
 

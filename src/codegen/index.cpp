@@ -95,14 +95,16 @@ LaneValue IndexEmitter::linear(Scope& scope, const Expr& e) {
   scope.seek();
   std::vector<llvm::Constant*> steps;
   for (int l = 0; l < scope.lanes(); ++l)
-    steps.push_back(llvm::ConstantInt::getSigned(k.ir.getInt64Ty(), l * parts->first.constant_value()));
+    steps.push_back(
+        llvm::ConstantInt::getSigned(k.ir.getInt64Ty(), l * parts->first.constant_value()));
   Value* v = k.ir.CreateAdd(splat(k, first, scope.lanes()), llvm::ConstantVector::get(steps));
   return {v, true};
 }
 
 LaneValue IndexEmitter::sum(Scope& scope, const Expr& e) {
   Kernel& k = scope.kernel();
-  Split parts = scope.depth() > 0 ? split(scope, e) : Split{Expr(e.constant()), e - Expr(e.constant())};
+  Split parts =
+      scope.depth() > 0 ? split(scope, e) : Split{Expr(e.constant()), e - Expr(e.constant())};
   LaneValue total;
   auto add = [&](LaneValue x) {
     scope.seek();
@@ -164,7 +166,8 @@ LaneValue IndexEmitter::atom(Scope& scope, const Atom& a) {
       for (int l = 0; l < lanes; ++l)
         steps.push_back(llvm::ConstantInt::getSigned(k.ir.getInt64Ty(), l));
       scope.seek();
-      return {k.ir.CreateAdd(splat(k, {first, false}, lanes), llvm::ConstantVector::get(steps)), true};
+      return {k.ir.CreateAdd(splat(k, {first, false}, lanes), llvm::ConstantVector::get(steps)),
+              true};
     }
     default:
       break;
@@ -221,7 +224,8 @@ Value* emit_floor_div(Kernel& k, Value* x, Value* y, const Expr& x_known, const 
   } else {
     q = ir.CreateSDiv(x, divisor);
     Value* rest = ir.CreateSub(x, ir.CreateMul(q, divisor));
-    Value* down = ir.CreateAnd(ir.CreateICmpNE(rest, zero), ir.CreateICmpSLT(ir.CreateXor(rest, divisor), zero));
+    Value* down = ir.CreateAnd(ir.CreateICmpNE(rest, zero),
+                               ir.CreateICmpSLT(ir.CreateXor(rest, divisor), zero));
     q = ir.CreateSub(q, ir.CreateZExt(down, type));
   }
   return by_zero ? ir.CreateSelect(by_zero, zero, q) : q;

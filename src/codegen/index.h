@@ -8,8 +8,8 @@ namespace hologram::codegen {
 /// Emits index expressions, each part in the outermost scope in which it is fixed.
 class IndexEmitter {
  public:
-  /// `values` serves atoms v<k>; may be null when there are none. `base`: the lane axis stands for lane 0's coordinate, so
-  /// that results are scalars.
+  /// `values` serves atoms v<k>; may be null when there are none. `base`: the lane axis stands for
+  /// lane 0's coordinate, so that results are scalars.
   IndexEmitter(const std::vector<LaneValue>* values, bool base) : values_(values), base_(base) {}
 
   LaneValue emit(Scope& scope, const Expr& e);

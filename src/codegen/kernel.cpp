@@ -49,7 +49,8 @@ Kernel::Kernel(llvm::Module& m, const atlas::Program& p, const Target& t)
     : module(m), program(p), target(t), context(m.getContext()), ir(m.getContext()) {
   llvm::Type* pointer = ir.getPtrTy();
   llvm::Type* word = ir.getInt64Ty();
-  auto* type = llvm::FunctionType::get(ir.getInt32Ty(), {pointer, pointer, pointer, word, word}, false);
+  auto* type =
+      llvm::FunctionType::get(ir.getInt32Ty(), {pointer, pointer, pointer, word, word}, false);
   function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kernel_symbol, m);
   function->setDSOLocal(true);
   function->addFnAttr(llvm::Attribute::NoUnwind);
@@ -178,9 +179,9 @@ void Kernel::make_scratch(int lanes) {
   }
   if (heap.empty()) return;
   llvm::Type* pointer = ir.getPtrTy();
-  Value* service = ir.CreateLoad(
-      pointer, ir.CreateConstInBoundsGEP1_64(ir.getInt8Ty(), context_arg_,
-                                             offsetof(atlas::Context, scratch)));
+  Value* service =
+      ir.CreateLoad(pointer, ir.CreateConstInBoundsGEP1_64(ir.getInt8Ty(), context_arg_,
+                                                           offsetof(atlas::Context, scratch)));
   auto* type = llvm::FunctionType::get(pointer, {pointer, ir.getInt64Ty()}, false);
   Value* base = ir.CreateCall(type, service, {context_arg_, heap_bytes});
   llvm::BasicBlock *none = block("no_scratch"), *work = block("work");
@@ -221,8 +222,8 @@ llvm::Constant* Kernel::identity(ir::Op reduce, DType type) {
   double infinity = std::numeric_limits<double>::infinity();
   auto number = [&](double value) -> llvm::Constant* {
     if (t->isFloatingPointTy()) return llvm::ConstantFP::get(t, value);
-    return llvm::ConstantInt::get(t, is_float(type) ? hologram::ir::bits_of(type, value)
-                                                    : static_cast<uint64_t>(value));
+    return llvm::ConstantInt::get(
+        t, is_float(type) ? hologram::ir::bits_of(type, value) : static_cast<uint64_t>(value));
   };
   unsigned width = t->isIntegerTy() ? t->getIntegerBitWidth() : 0;
   bool is_signed = is_signed_int(type);

@@ -27,11 +27,13 @@ class Loaded final : public LoadedKernel {
 // Links one object synchronously; it may not need any other.
 class Link final : public JITLinkContext {
  public:
-  Link(Loaded& loaded, std::string& error) : JITLinkContext(nullptr), loaded_(loaded), error_(error) {}
+  Link(Loaded& loaded, std::string& error)
+      : JITLinkContext(nullptr), loaded_(loaded), error_(error) {}
 
   JITLinkMemoryManager& getMemoryManager() override { return memory_manager(); }
   void notifyFailed(llvm::Error e) override { error_ = llvm::toString(std::move(e)); }
-  void lookup(const LookupMap& names, std::unique_ptr<JITLinkAsyncLookupContinuation> then) override {
+  void lookup(const LookupMap& names,
+              std::unique_ptr<JITLinkAsyncLookupContinuation> then) override {
     std::string first = names.empty() ? "" : names.begin()->first.str();
     then->run(llvm::createStringError("the object needs the symbol " + first));
   }
@@ -41,7 +43,9 @@ class Link final : public JITLinkContext {
         loaded_.function = s->getAddress().toPtr<atlas::KernelFn>();
     return llvm::Error::success();
   }
-  void notifyFinalized(JITLinkMemoryManager::FinalizedAlloc a) override { loaded_.allocation = std::move(a); }
+  void notifyFinalized(JITLinkMemoryManager::FinalizedAlloc a) override {
+    loaded_.allocation = std::move(a);
+  }
   bool shouldAddDefaultTargetPasses(const llvm::Triple&) const override { return false; }
   llvm::Error modifyPassConfig(LinkGraph&, PassConfiguration& passes) override {
     passes.PrePrunePasses.push_back([](LinkGraph& graph) {
@@ -67,7 +71,8 @@ std::shared_ptr<LoadedKernel> load(std::string_view object) {
   if (!graph) fail(ErrorCode::corrupt, "kernel object: {}", llvm::toString(graph.takeError()));
   link(std::move(*graph), std::make_unique<Link>(*loaded, error));
   if (!error.empty()) fail(ErrorCode::corrupt, "kernel object: {}", error);
-  if (!loaded->function) fail(ErrorCode::corrupt, "kernel object: it has no function {}", kernel_symbol);
+  if (!loaded->function)
+    fail(ErrorCode::corrupt, "kernel object: it has no function {}", kernel_symbol);
   return loaded;
 }
 

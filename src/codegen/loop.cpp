@@ -29,8 +29,9 @@ class LoopEmitter {
         axes_(static_cast<int>(block_.axes.size())) {
     points_only_ = std::all_of(block_.stages.begin(), block_.stages.end(),
                                [](const Stage& s) { return s.kind == StageKind::point; });
-    bool scratch = std::any_of(k.program.buffers.begin(), k.program.buffers.end(),
-                               [](const atlas::Buffer& b) { return b.access == atlas::Access::scratch; });
+    bool scratch =
+        std::any_of(k.program.buffers.begin(), k.program.buffers.end(),
+                    [](const atlas::Buffer& b) { return b.access == atlas::Access::scratch; });
     if (!points_only_ || scratch) plan_.unroll = 1;
     if (!points_only_ || plan_.mode != LaneMode::parallel) plan_.may_stream = false;
     int number = 0;
@@ -56,7 +57,9 @@ class LoopEmitter {
 
  private:
   const Expr& extent(int axis) const { return block_.axes[static_cast<size_t>(axis)].extent; }
-  bool at_least_one(int axis) const { return extent(axis).is_const() && extent(axis).constant_value() > 0; }
+  bool at_least_one(int axis) const {
+    return extent(axis).is_const() && extent(axis).constant_value() > 0;
+  }
 
   // --- walking the units
 
@@ -80,7 +83,8 @@ class LoopEmitter {
       Value*& i = now[static_cast<size_t>(a)];
       Value* n = emit_expr(scope, extent(a)).v;
       scope.seek();
-      Value* next = carry ? ir_.CreateAdd(i, ir_.CreateZExt(carry, ir_.getInt64Ty())) : ir_.CreateAdd(i, k_.i64(1));
+      Value* next = carry ? ir_.CreateAdd(i, ir_.CreateZExt(carry, ir_.getInt64Ty()))
+                          : ir_.CreateAdd(i, k_.i64(1));
       if (a == 0) {
         i = next;
         break;
@@ -120,8 +124,10 @@ class LoopEmitter {
               [&](Scope& scope, Value* number, std::vector<Value*> now) -> std::vector<Value*> {
                 for (int a = 0; a < last; ++a) scope.set_axis(a, now[static_cast<size_t>(a)]);
                 Value* start = ir_.CreateMul(number, n);
-                Value* low = ir_.CreateBinaryIntrinsic(Intrinsic::smax, ir_.CreateSub(k_.begin, start), k_.i64(0));
-                Value* high = ir_.CreateBinaryIntrinsic(Intrinsic::smin, ir_.CreateSub(k_.end, start), n);
+                Value* low = ir_.CreateBinaryIntrinsic(Intrinsic::smax,
+                                                       ir_.CreateSub(k_.begin, start), k_.i64(0));
+                Value* high =
+                    ir_.CreateBinaryIntrinsic(Intrinsic::smin, ir_.CreateSub(k_.end, start), n);
                 line(scope, low, high);
                 return advance(scope, now);
               });
@@ -134,10 +140,11 @@ class LoopEmitter {
     lane_loop(scope, rank_ - 1, low, high, plan_.unroll, bodies, [&](Scope& s) { stages(s); });
   }
 
-  /// Runs `fill` for all of [low, high) along `axis`: `unroll` vectors at a time, then single vectors, then the tail.
-  /// `bodies` are what it emits.
+  /// Runs `fill` for all of [low, high) along `axis`: `unroll` vectors at a time, then single
+  /// vectors, then the tail. `bodies` are what it emits.
   void lane_loop(Scope& outer, int axis, Value* low, Value* high, int unroll,
-                 const std::vector<const atlas::Body*>& bodies, const std::function<void(Scope&)>& fill) {
+                 const std::vector<const atlas::Body*>& bodies,
+                 const std::function<void(Scope&)>& fill) {
     outer.seek();
     Value* at = low;
     if (plan_.may_stream) {
@@ -148,7 +155,8 @@ class LoopEmitter {
         Value* until = ir_.CreateSelect(stream, high, low);
         at = vectors(outer, axis, at, until, unroll, true, fill);
         if (k_.target.isa != Isa::neon)
-          emit_if(outer, stream, [&](Scope&) { ir_.CreateIntrinsic(Intrinsic::x86_sse_sfence, {}, {}); });
+          emit_if(outer, stream,
+                  [&](Scope&) { ir_.CreateIntrinsic(Intrinsic::x86_sse_sfence, {}, {}); });
         outer.seek();
       }
     }
@@ -178,8 +186,10 @@ class LoopEmitter {
     return stop;
   }
 
-  /// Whether every store of `bodies` writes whole aligned vectors from lane coordinate `low` on (i1); null if some cannot.
-  Value* aligned_stores(Scope& outer, int axis, Value* low, const std::vector<const atlas::Body*>& bodies) {
+  /// Whether every store of `bodies` writes whole aligned vectors from lane coordinate `low` on
+  /// (i1); null if some cannot.
+  Value* aligned_stores(Scope& outer, int axis, Value* low,
+                        const std::vector<const atlas::Body*>& bodies) {
     Scope first(outer, false);
     first.set_axis(axis, low);
     first.set_lanes(axis, plan_.lanes);
@@ -198,7 +208,8 @@ class LoopEmitter {
     return ir_.CreateICmpEQ(ir_.CreateAnd(low_bits, k_.i64(63)), k_.i64(0));
   }
 
-  void tail(Scope& outer, int axis, Value* at, Value* high, const std::function<void(Scope&)>& fill) {
+  void tail(Scope& outer, int axis, Value* at, Value* high,
+            const std::function<void(Scope&)>& fill) {
     if (plan_.masked_tails) {
       emit_if(outer, ir_.CreateICmpSLT(at, high), [&](Scope& s) {
         s.make_certain();
@@ -215,13 +226,15 @@ class LoopEmitter {
     });
   }
 
-  /// The first `count` lanes (may be negative or more than there are). The comparison fills a register: where it does not,
-  /// LLVM 19 may spill a mask with what lies above its lanes, and stores of narrow elements then use that.
+  /// The first `count` lanes (may be negative or more than there are). The comparison fills a
+  /// register: where it does not, LLVM 19 may spill a mask with what lies above its lanes, and
+  /// stores of narrow elements then use that.
   Value* mask(Value* count) {
     count = ir_.CreateBinaryIntrinsic(Intrinsic::smin, count, k_.i64(plan_.lanes));
     count = ir_.CreateBinaryIntrinsic(Intrinsic::smax, count, k_.i64(0));
     llvm::Type* element = ir_.getIntNTy(static_cast<unsigned>(std::max(8, 128 / plan_.lanes)));
-    Value* limit = ir_.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), ir_.CreateTrunc(count, element));
+    Value* limit =
+        ir_.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), ir_.CreateTrunc(count, element));
     return ir_.CreateICmpULT(iota(element, plan_.lanes), limit);
   }
 
@@ -261,44 +274,54 @@ class LoopEmitter {
       slots.push_back(slot);
     }
     Scope inner(scope, false);
-    for (size_t r = 0; r < slots.size(); ++r) inner.set_running(accumulator + static_cast<int>(r), slots[r], lanes > 1);
+    for (size_t r = 0; r < slots.size(); ++r)
+      inner.set_running(accumulator + static_cast<int>(r), slots[r], lanes > 1);
     row_loops(inner, rank_, axes_, [&](Scope& row) { emit_body(row, s.body); });
     inner.seek();
     scope.move_to(ir_.GetInsertBlock());
     for (size_t r = 0; r < slots.size(); ++r) {
       llvm::Type* type = k_.lane_type(s.running[r].second, lanes);
-      scope.set_accumulator(accumulator + static_cast<int>(r), {ir_.CreateLoad(type, slots[r]), lanes > 1});
+      scope.set_accumulator(accumulator + static_cast<int>(r),
+                            {ir_.CreateLoad(type, slots[r]), lanes > 1});
     }
   }
 
   void row_stage(Scope& scope, const Stage& s, int accumulator) {
     bool along = plan_.mode == LaneMode::row;
     if (s.reductions.empty()) {
-      if (!along) return row_loops(scope, rank_, axes_, [&](Scope& row) { emit_body(row, s.body); });
+      if (!along)
+        return row_loops(scope, rank_, axes_, [&](Scope& row) { emit_body(row, s.body); });
       return row_loops(scope, rank_, axes_ - 1, [&](Scope& row) {
         Value* n = emit_expr(row, extent(axes_ - 1)).v;
         auto fill = [&](Scope& line) {
           line.seek();
           int work = static_cast<int>(s.body.instrs.size());
-          lane_loop(line, axes_ - 1, k_.i64(0), n, work <= 8 ? 4 : work <= 20 ? 2 : 1,
+          lane_loop(line, axes_ - 1, k_.i64(0), n,
+                    work <= 8    ? 4
+                    : work <= 20 ? 2
+                                 : 1,
                     {&s.body}, [&](Scope& lane) { emit_body(lane, s.body); });
         };
         if (at_least_one(axes_ - 1)) return fill(row);
         emit_if(row, ir_.CreateICmpSGT(n, k_.i64(0)), fill);
       });
     }
-    bool trees = std::any_of(s.reductions.begin(), s.reductions.end(), [](const auto& r) { return r.tree; });
-    bool grouped = axes_ == rank_ + 1 || (extent(axes_ - 1).is_const() && extent(axes_ - 1).constant_value() % 64 == 0);
+    bool trees =
+        std::any_of(s.reductions.begin(), s.reductions.end(), [](const auto& r) { return r.tree; });
+    bool grouped = axes_ == rank_ + 1 ||
+                   (extent(axes_ - 1).is_const() && extent(axes_ - 1).constant_value() % 64 == 0);
     RowShape shape;
     shape.total = extent_of(block_, rank_, axes_);
     shape.along_row = along && grouped && !trees;
     shape.lanes = shape.along_row ? plan_.lanes : scope.lanes();
     RowStage stage{s, accumulator, shape, {}};
-    for (const atlas::Reduction& r : s.reductions) stage.reducers.push_back(Reducer::make(scope, r, shape));
+    for (const atlas::Reduction& r : s.reductions)
+      stage.reducers.push_back(Reducer::make(scope, r, shape));
     scope.seek();
     Value* count = shape.along_row ? groups(scope, stage) : elements(scope, stage);
     for (size_t r = 0; r < stage.reducers.size(); ++r)
-      scope.set_accumulator(accumulator + static_cast<int>(r), stage.reducers[r]->finish(scope, count));
+      scope.set_accumulator(accumulator + static_cast<int>(r),
+                            stage.reducers[r]->finish(scope, count));
     scope.seek();
   }
 
@@ -328,15 +351,19 @@ class LoopEmitter {
     constexpr int64_t ahead = 16;
     if (plan_.mode != LaneMode::parallel || row.lanes() == 1) return;
     for (const atlas::Instr& i : body.instrs) {
-      if (i.code != atlas::Code::load || i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; })) continue;
+      if (i.code != atlas::Code::load ||
+          i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
+        continue;
       auto step = i.expr.linear_in_axis(axes_ - 1);
       if (!step || step->first.is(0) || step->first.is(1)) continue;
       auto address = vector_address(row, i.buffer, i.expr + step->first * Expr(ahead));
       if (!address) continue;
-      int64_t bytes = row.lanes() * size_of(k_.program.buffers[static_cast<size_t>(i.buffer)].dtype);
+      int64_t bytes =
+          row.lanes() * size_of(k_.program.buffers[static_cast<size_t>(i.buffer)].dtype);
       for (int64_t line = 0; line < bytes; line += 64) {
         Value* at = ir_.CreateConstGEP1_64(ir_.getInt8Ty(), *address, static_cast<uint64_t>(line));
-        ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()}, {at, ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
+        ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()},
+                            {at, ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
       }
     }
   }
@@ -369,11 +396,14 @@ class LoopEmitter {
     row_loops(scope, rank_, axis, [&](Scope& row) {
       Value* n = emit_expr(row, extent(axis)).v;
       row.seek();
-      Value* before = counter ? static_cast<Value*>(ir_.CreateLoad(ir_.getInt64Ty(), counter)) : k_.i64(0);
+      Value* before =
+          counter ? static_cast<Value*>(ir_.CreateLoad(ir_.getInt64Ty(), counter)) : k_.i64(0);
       Value* whole = ir_.CreateAnd(n, k_.i64(-64));
-      emit_loop(row, k_.i64(0), whole, k_.i64(64), at_least_one(axis) && extent(axis).constant_value() >= 64,
+      emit_loop(row, k_.i64(0), whole, k_.i64(64),
+                at_least_one(axis) && extent(axis).constant_value() >= 64,
                 [&](Scope& round, Value* i) {
-                  // With a constant extent every element exists, or none does; the tail shares the invariants otherwise.
+                  // With a constant extent every element exists, or none does; the tail shares the
+                  // invariants otherwise.
                   if (at_least_one(axis)) round.make_certain();
                   Value* position = ir_.CreateAdd(before, i);
                   group(round, stage, axis, i, position, nullptr);
@@ -393,7 +423,8 @@ class LoopEmitter {
     return counter ? ir_.CreateLoad(ir_.getInt64Ty(), counter) : total;
   }
 
-  /// The vectors of one group that begins at coordinate i; `left` (or null): how many of its elements exist.
+  /// The vectors of one group that begins at coordinate i; `left` (or null): how many of its
+  /// elements exist.
   void group(Scope& scope, RowStage& stage, int axis, Value* i, Value* position, Value* left) {
     const int lanes = plan_.lanes;
     for (int c = 0; c < 64 / lanes; ++c) {

@@ -12,7 +12,8 @@ using atlas::Instr;
 using atlas::Stage;
 using atlas::StageKind;
 
-// Bytes of the widest element that lanes compute with. 64-bit integers beside floats are indices and do not count.
+// Bytes of the widest element that lanes compute with. 64-bit integers beside floats are indices
+// and do not count.
 int lane_bytes(const atlas::Program& p) {
   int widest = 1, widest_index = 1;
   bool floats = false;
@@ -26,7 +27,8 @@ int lane_bytes(const atlas::Program& p) {
   };
   for (const Stage& s : p.loop.stages) {
     for (const Instr& i : s.body.instrs) {
-      if (i.code == Code::index || i.code == Code::clamp_index || i.code == Code::constant) continue;
+      if (i.code == Code::index || i.code == Code::clamp_index || i.code == Code::constant)
+        continue;
       see(i.type);
       if (i.code == Code::arithmetic && ir::info(i.op).kind == ir::OpKind::cast) see(i.from);
     }
@@ -69,23 +71,27 @@ int64_t body_cost(const atlas::Body& body, int lanes) {
   return ps;
 }
 
-// Beyond this much arithmetic memory is not what limits a kernel, and stores past the caches only hold it up.
+// Beyond this much arithmetic memory is not what limits a kernel, and stores past the caches only
+// hold it up.
 constexpr int max_streamed_work = 24;
 
-// Column reductions take several vectors of adjacent columns at a time, so that each row gives whole cache lines; their
-// partials stay in the nearest cache.
+// Column reductions take several vectors of adjacent columns at a time, so that each row gives
+// whole cache lines; their partials stay in the nearest cache.
 int column_vectors(const atlas::Program& p, const LoopPlan& plan) {
   if (plan.mode != LaneMode::parallel) return 1;
   int64_t bytes = 0;
   for (const Stage& s : p.loop.stages)
-    for (const atlas::Reduction& r : s.reductions) bytes += int64_t{64} * size_of(r.type) * plan.lanes;
+    for (const atlas::Reduction& r : s.reductions)
+      bytes += int64_t{64} * size_of(r.type) * plan.lanes;
   // Scratch memory is interleaved by lane and should stay in the second-level cache.
   int64_t scratch = 0;
   for (const atlas::Buffer& b : p.buffers)
     if (b.access == atlas::Access::scratch)
-      scratch += (b.extent.is_const() ? b.extent.constant_value() : 2048) * size_of(b.dtype) * plan.lanes;
+      scratch +=
+          (b.extent.is_const() ? b.extent.constant_value() : 2048) * size_of(b.dtype) * plan.lanes;
   int n = 4;
-  while (n > 1 && (n * plan.lanes > 64 || n * bytes > 32 * 1024 || n * scratch > 256 * 1024)) n /= 2;
+  while (n > 1 && (n * plan.lanes > 64 || n * bytes > 32 * 1024 || n * scratch > 256 * 1024))
+    n /= 2;
   const Expr& extent = p.loop.axes[static_cast<size_t>(p.loop.lane_axis)].extent;
   while (n > 1 && extent.is_const() && extent.constant_value() < n * plan.lanes) n /= 2;
   return bytes > 0 ? n : 1;
@@ -153,7 +159,8 @@ Launch launch_of_loop(const atlas::Program& program, const Target& target) {
   int64_t point = 0, row = 0;
   for (const Stage& s : b.stages) {
     int64_t lanes = plan.mode == LaneMode::row && s.kind == StageKind::serial_row ? 1 : plan.lanes;
-    int64_t cost = body_cost(s.body, static_cast<int>(lanes)) + 300 * static_cast<int64_t>(s.reductions.size());
+    int64_t cost = body_cost(s.body, static_cast<int>(lanes)) +
+                   300 * static_cast<int64_t>(s.reductions.size());
     if (s.kind == StageKind::point)
       point += cost;
     else

@@ -15,9 +15,9 @@ enum class LaneMode : uint8_t {
 struct LoopPlan {
   LaneMode mode = LaneMode::scalar;
   int lanes = 1;
-  int unroll = 1;           ///< vectors per round of loops without reductions
-  bool masked_tails = false; ///< else what is left over runs one by one
-  bool may_stream = false;   ///< the kernel's data may be larger than the caches; see stream_bytes
+  int unroll = 1;             ///< vectors per round of loops without reductions
+  bool masked_tails = false;  ///< else what is left over runs one by one
+  bool may_stream = false;    ///< the kernel's data may be larger than the caches; see stream_bytes
 };
 
 /// Kernels whose buffers hold more bytes than this write past the caches.

@@ -61,8 +61,10 @@ Layout Access::layout(const Expr& index, LaneValue guard) {
   Expr e = interleaved ? index * Expr(k_.scratch_lanes()) : index;
   if (lanes_ == 1) return {Layout::uniform, base.address(scope_, buffer_, e)};
   bool varies = base.varies(scope_, e);
-  // LLVM 19 may take a spilled mask's upper bits for lanes when a vector fills less than a register.
-  bool loose_mask = guard && guard.varying && k_.target.isa == Isa::avx512 && lanes_ * size_of(dtype_) < 16;
+  // LLVM 19 may take a spilled mask's upper bits for lanes when a vector fills less than a
+  // register.
+  bool loose_mask =
+      guard && guard.varying && k_.target.isa == Isa::avx512 && lanes_ * size_of(dtype_) < 16;
   if (interleaved && !varies) return {Layout::contiguous, base.address(scope_, buffer_, e)};
   if (!varies) return {Layout::uniform, base.address(scope_, buffer_, e)};
   auto parts = e.linear_in_axis(scope_.lane_axis());
@@ -76,7 +78,8 @@ Layout Access::layout(const Expr& index, LaneValue guard) {
   Value* v = splat(k_, indices, lanes_);
   if (interleaved) {
     std::vector<llvm::Constant*> steps;
-    for (int l = 0; l < lanes_; ++l) steps.push_back(llvm::ConstantInt::getSigned(ir_.getInt64Ty(), l));
+    for (int l = 0; l < lanes_; ++l)
+      steps.push_back(llvm::ConstantInt::getSigned(ir_.getInt64Ty(), l));
     v = ir_.CreateAdd(v, llvm::ConstantVector::get(steps));
   }
   return {Layout::scattered, nullptr, v};
@@ -113,7 +116,8 @@ Value* Access::reverse(Value* v) {
 Value* Access::load_vector(Value* address, Value* mask) {
   llvm::Type* type = k_.widen(element_, lanes_);
   if (!mask) return mark(ir_.CreateAlignedLoad(type, address, align_));
-  return mark(ir_.CreateMaskedLoad(type, address, align_, mask, llvm::Constant::getNullValue(type)));
+  return mark(
+      ir_.CreateMaskedLoad(type, address, align_, mask, llvm::Constant::getNullValue(type)));
 }
 
 void Access::store_vector(Value* address, Value* value, Value* mask) {
@@ -148,7 +152,8 @@ LaneValue Access::load(const Expr& index, LaneValue guard) {
     llvm::Type* type = k_.widen(element_, lanes_);
     Value* pointers = ir_.CreateGEP(element_, k_.buffer(buffer_), at.indices);
     if (!mask) mask = llvm::Constant::getAllOnesValue(k_.widen(ir_.getInt1Ty(), lanes_));
-    x = mark(ir_.CreateMaskedGather(type, pointers, align_, mask, llvm::Constant::getNullValue(type)));
+    x = mark(
+        ir_.CreateMaskedGather(type, pointers, align_, mask, llvm::Constant::getNullValue(type)));
   } else if (at.kind == Layout::reversed) {
     x = reverse(load_vector(at.address, mask ? reverse(mask) : nullptr));
   } else {
@@ -190,7 +195,8 @@ std::optional<Value*> vector_address(Scope& scope, int buffer, const Expr& index
   return address;
 }
 
-LaneValue emit_load(Scope& scope, const atlas::Instr& i, LaneValue guard, const std::vector<LaneValue>& values) {
+LaneValue emit_load(Scope& scope, const atlas::Instr& i, LaneValue guard,
+                    const std::vector<LaneValue>& values) {
   return Access(scope, i, values).load(i.expr, guard);
 }
 

@@ -8,7 +8,8 @@
 namespace hologram::codegen {
 
 /// buffer[expr] as seen by the lanes of `scope`; `guard` may be empty.
-LaneValue emit_load(Scope& scope, const atlas::Instr& i, LaneValue guard, const std::vector<LaneValue>& values);
+LaneValue emit_load(Scope& scope, const atlas::Instr& i, LaneValue guard,
+                    const std::vector<LaneValue>& values);
 void emit_store(Scope& scope, const atlas::Instr& i, LaneValue value, LaneValue guard,
                 const std::vector<LaneValue>& values);
 

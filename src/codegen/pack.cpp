@@ -19,8 +19,9 @@ Value* emit_scratch(Scope& scope, Value* bytes) {
   scope.seek();
   Value* context = k.function->getArg(0);
   llvm::Type* pointer = k.ir.getPtrTy();
-  Value* service = k.ir.CreateLoad(
-      pointer, k.ir.CreateConstInBoundsGEP1_64(k.ir.getInt8Ty(), context, offsetof(atlas::Context, scratch)));
+  Value* service =
+      k.ir.CreateLoad(pointer, k.ir.CreateConstInBoundsGEP1_64(k.ir.getInt8Ty(), context,
+                                                               offsetof(atlas::Context, scratch)));
   auto* type = llvm::FunctionType::get(pointer, {pointer, k.ir.getInt64Ty()}, false);
   Value* memory = k.ir.CreateCall(type, service, {context, bytes});
   llvm::BasicBlock *none = k.block("no_scratch"), *some = k.block("scratch");
@@ -107,9 +108,11 @@ void Operand::transpose(Scope& scope, const Run& x, const Run& y, Value* square,
   });
 }
 
-// lanes rows of lanes elements: rows x_offset … of x, columns y_offset … of y; rows behind the last are any others.
-std::vector<Value*> Operand::square_rows(Scope& scope, const Run& x, Value* x_offset, Value* rows, const Run& y,
-                                         Value* y_offset, Value* mask, Value* square) const {
+// lanes rows of lanes elements: rows x_offset … of x, columns y_offset … of y; rows behind the last
+// are any others.
+std::vector<Value*> Operand::square_rows(Scope& scope, const Run& x, Value* x_offset, Value* rows,
+                                         const Run& y, Value* y_offset, Value* mask,
+                                         Value* square) const {
   Kernel& k = scope.kernel();
   scope.seek();
   llvm::Type* row_type = k.lane_type(type, lanes);
@@ -124,9 +127,11 @@ std::vector<Value*> Operand::square_rows(Scope& scope, const Run& x, Value* x_of
     for (int i = 0; i < lanes; ++i) {
       Value* number = k.i64(i);
       if (i) number = k.ir.CreateSelect(k.ir.CreateICmpSLT(number, rows), number, last);
-      Value* p = element(k, type, k.buffer(load->buffer), k.ir.CreateNSWAdd(base, k.ir.CreateNSWMul(number, row)));
-      values.push_back(mask ? static_cast<Value*>(k.ir.CreateMaskedLoad(row_type, p, alignment(type), mask))
-                            : k.ir.CreateAlignedLoad(row_type, p, alignment(type)));
+      Value* p = element(k, type, k.buffer(load->buffer),
+                         k.ir.CreateNSWAdd(base, k.ir.CreateNSWMul(number, row)));
+      values.push_back(
+          mask ? static_cast<Value*>(k.ir.CreateMaskedLoad(row_type, p, alignment(type), mask))
+               : k.ir.CreateAlignedLoad(row_type, p, alignment(type)));
     }
     return values;
   }
@@ -144,8 +149,8 @@ std::vector<Value*> Operand::square_rows(Scope& scope, const Run& x, Value* x_of
 }
 
 // Row i of the transpose of `rows` to out[i * stride …]; only the first `limit` rows if given.
-void Operand::store_transposed(Scope& scope, std::vector<Value*> rows, Value* square, Value* out, int64_t stride,
-                               Value* limit) const {
+void Operand::store_transposed(Scope& scope, std::vector<Value*> rows, Value* square, Value* out,
+                               int64_t stride, Value* limit) const {
   Kernel& k = scope.kernel();
   auto count = static_cast<unsigned>(lanes);
   llvm::Type* row_type = k.lane_type(type, lanes);
@@ -166,16 +171,19 @@ void Operand::store_transposed(Scope& scope, std::vector<Value*> rows, Value* sq
   }
   if (!limit) {
     for (unsigned i = 0; i < count; ++i)
-      k.ir.CreateAlignedStore(rows[i], element(k, type, out, k.i64(int64_t{i} * stride)), alignment(type));
+      k.ir.CreateAlignedStore(rows[i], element(k, type, out, k.i64(int64_t{i} * stride)),
+                              alignment(type));
     return;
   }
   for (unsigned i = 0; i < count; ++i)
-    k.ir.CreateAlignedStore(rows[i], element(k, type, square, k.i64(int64_t{i} * lanes)), alignment(type));
+    k.ir.CreateAlignedStore(rows[i], element(k, type, square, k.i64(int64_t{i} * lanes)),
+                            alignment(type));
   emit_loop(scope, k.i64(0), limit, k.i64(1), true, [&](Scope& s, Value* i) {
     s.seek();
     Value* from_row = element(k, type, square, k.ir.CreateNSWMul(i, k.i64(lanes)));
     Value* v = k.ir.CreateAlignedLoad(row_type, from_row, alignment(type));
-    k.ir.CreateAlignedStore(v, element(k, type, out, k.ir.CreateNSWMul(i, k.i64(stride))), alignment(type));
+    k.ir.CreateAlignedStore(v, element(k, type, out, k.ir.CreateNSWMul(i, k.i64(stride))),
+                            alignment(type));
   });
   scope.seek();
 }

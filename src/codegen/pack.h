@@ -7,8 +7,8 @@
 
 namespace hologram::codegen {
 
-/// `bytes` of scratch memory from the kernel's context, at the end of `scope`; leaves the kernel when there is none.
-/// Valid until the kernel returns; only one such call may be made in a kernel.
+/// `bytes` of scratch memory from the kernel's context, at the end of `scope`; leaves the kernel
+/// when there is none. Valid until the kernel returns; only one such call may be made in a kernel.
 Value* emit_scratch(Scope& scope, Value* bytes);
 
 /// Pointer to element `index` (i64) of type `t`'s memory form behind `base`.
@@ -33,24 +33,25 @@ struct Operand {
   DType from, type;
   int lanes;
 
-  /// out[i] = the element at y.begin + i; y runs along lanes and out has room for a whole number of vectors. What else the
-  /// body reads is fixed in `scope`.
+  /// out[i] = the element at y.begin + i; y runs along lanes and out has room for a whole number of
+  /// vectors. What else the body reads is fixed in `scope`.
   void gather(Scope& scope, const Run& y, Value* out) const;
 
   /// The same for exactly `vectors` whole vectors, in straight-line code.
   void gather_whole(Scope& scope, const Run& y, int vectors, Value* out) const;
 
-  /// out[j * stride + i] = the element at x.begin + i, y.begin + j, for an operand that lies along y in memory. Rows of out
-  /// have room for x.count rounded up to whole vectors; what fills it is unspecified. `square`: lanes * lanes elements to
-  /// work in.
-  void transpose(Scope& scope, const Run& x, const Run& y, Value* square, Value* out, int64_t stride) const;
+  /// out[j * stride + i] = the element at x.begin + i, y.begin + j, for an operand that lies along
+  /// y in memory. Rows of out have room for x.count rounded up to whole vectors; what fills it is
+  /// unspecified. `square`: lanes * lanes elements to work in.
+  void transpose(Scope& scope, const Run& x, const Run& y, Value* square, Value* out,
+                 int64_t stride) const;
 
  private:
   void vector(Scope& scope, int axis, Value* at, Value* mask, Value* out) const;
-  std::vector<Value*> square_rows(Scope& scope, const Run& x, Value* x_offset, Value* rows, const Run& y,
-                                  Value* y_offset, Value* mask, Value* square) const;
-  void store_transposed(Scope& scope, std::vector<Value*> rows, Value* square, Value* out, int64_t stride,
-                        Value* limit) const;
+  std::vector<Value*> square_rows(Scope& scope, const Run& x, Value* x_offset, Value* rows,
+                                  const Run& y, Value* y_offset, Value* mask, Value* square) const;
+  void store_transposed(Scope& scope, std::vector<Value*> rows, Value* square, Value* out,
+                        int64_t stride, Value* limit) const;
 };
 
 }  // namespace hologram::codegen

@@ -39,7 +39,8 @@ void initialise_llvm() {
 
 std::unique_ptr<llvm::TargetMachine> make_machine(const Target& target) {
   initialise_llvm();
-  std::string triple = target.isa == Isa::neon ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu";
+  std::string triple =
+      target.isa == Isa::neon ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu";
   std::string error;
   const llvm::Target* t = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!t) fail(ErrorCode::internal, "internal error in codegen: {}", error);
@@ -77,7 +78,8 @@ std::string translate(llvm::Module& module, llvm::TargetMachine& machine, bool a
   llvm::raw_svector_ostream out(buffer);
   llvm::legacy::PassManager passes;
   auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
-  check(!machine.addPassesToEmitFile(passes, out, nullptr, kind), "codegen: no way to emit an object");
+  check(!machine.addPassesToEmitFile(passes, out, nullptr, kind),
+        "codegen: no way to emit an object");
   passes.run(module);
   return std::string(buffer.begin(), buffer.end());
 }

@@ -60,7 +60,8 @@ class ProductEmitter {
     k_.root().seek();
     Value* size = k_.i64(0);
     if (plan_.lhs == LhsPath::rows) {
-      // A little more than a whole number of vectors, so that rows do not meet in the same cache sets.
+      // A little more than a whole number of vectors, so that rows do not meet in the same cache
+      // sets.
       lhs_stride_ = add(round_up(depth_, t_.lanes), k_.i64(t_.lanes));
       size = mul(lhs_stride_, plan_.block_rows);
     } else if (plan_.lhs == LhsPath::columns) {
@@ -89,8 +90,12 @@ class ProductEmitter {
   }
 
   int widest() const { return plan_.panels_for(1); }
-  bool whole_panels() const { return plan_.n.is_const() && plan_.n.constant_value() % t_.panel == 0; }
-  bool whole_vectors() const { return plan_.n.is_const() && plan_.n.constant_value() % t_.lanes == 0; }
+  bool whole_panels() const {
+    return plan_.n.is_const() && plan_.n.constant_value() % t_.panel == 0;
+  }
+  bool whole_vectors() const {
+    return plan_.n.is_const() && plan_.n.constant_value() % t_.lanes == 0;
+  }
 
   void emit_unit(Scope& scope, Value* unit) {
     scope.seek();
@@ -129,7 +134,8 @@ class ProductEmitter {
     if (plan_.lhs == LhsPath::direct) {
       Value* base = emit_expr(scope, plan_.lhs_load->base).v;
       scope.seek();
-      lhs_ = element(k_, type_, k_.buffer(plan_.lhs_load->buffer), add(base, mul(lhs_row_, row_begin_)));
+      lhs_ = element(k_, type_, k_.buffer(plan_.lhs_load->buffer),
+                     add(base, mul(lhs_row_, row_begin_)));
       lhs_row_stride_ = lhs_row_;
       lhs_k_stride_ = k_.i64(1);
       return;
@@ -245,7 +251,8 @@ class ProductEmitter {
     return {rhs_scratch_, k_.i64(t_.panel), panel_size};
   }
 
-  // Reads in place, except that an incomplete last panel is copied: nothing may be read behind the operand.
+  // Reads in place, except that an incomplete last panel is copied: nothing may be read behind the
+  // operand.
   Rhs direct_panels(Scope& scope, Value* panel, Value* width) {
     Value* index = add(rhs_base_, mul(panel, t_.panel));
     Value* in_place = element(k_, type_, k_.buffer(plan_.rhs_load->buffer), index);
@@ -320,9 +327,9 @@ class ProductEmitter {
   void call_tile(Scope& scope, Value* first, Value* width, const Rhs& rhs) {
     scope.seek();
     Value* a = element(k_, type_, lhs_, mul(first, lhs_row_stride_));
-    std::vector<Value*> args{a,            lhs_row_stride_,  lhs_k_stride_, rhs.base,
-                             rhs.k_stride, rhs.panel_stride, depth_,        tile_,
-                             llvm::PoisonValue::get(k_.ir.getPtrTy())};
+    std::vector<Value*> args{a,        lhs_row_stride_, lhs_k_stride_,
+                             rhs.base, rhs.k_stride,    rhs.panel_stride,
+                             depth_,   tile_,           llvm::PoisonValue::get(k_.ir.getPtrTy())};
     constexpr int64_t stride = 16;  // more than any span
     std::map<int64_t, llvm::Function*> kernels;
     for (int r : heights_)
@@ -366,11 +373,12 @@ class ProductEmitter {
   int m_axis_, n_axis_, k_axis_;
   Value *m_ = nullptr, *n_ = nullptr, *depth_ = nullptr, *panels_ = nullptr, *m_units_ = nullptr,
         *n_units_ = nullptr;
-  Value *scratch_ = nullptr, *rhs_scratch_ = nullptr, *lhs_bytes_ = nullptr, *packed_block_ = nullptr,
-        *tile_ = nullptr, *square_ = nullptr;
+  Value *scratch_ = nullptr, *rhs_scratch_ = nullptr, *lhs_bytes_ = nullptr,
+        *packed_block_ = nullptr, *tile_ = nullptr, *square_ = nullptr;
   Value *lhs_stride_ = nullptr, *lhs_row_ = nullptr, *rhs_row_ = nullptr;
   // Of the current unit.
-  Value *row_begin_ = nullptr, *rows_ = nullptr, *height_ = nullptr, *tiles_ = nullptr, *batch_panels_ = nullptr;
+  Value *row_begin_ = nullptr, *rows_ = nullptr, *height_ = nullptr, *tiles_ = nullptr,
+        *batch_panels_ = nullptr;
   Value *lhs_ = nullptr, *lhs_row_stride_ = nullptr, *lhs_k_stride_ = nullptr, *rhs_base_ = nullptr;
   std::vector<int> heights_;
   std::map<std::pair<int, int>, llvm::Function*> micro_;

@@ -75,7 +75,8 @@ class Writer {
   size_t at(int row, int column) const { return static_cast<size_t>(row * columns_ + column); }
 
   Value* out_pointer(int row, int column) {
-    return element(k_, m_.type, out_, k_.i64(int64_t{row} * columns_ * m_.tile.lanes + column * m_.tile.lanes));
+    return element(k_, m_.type, out_,
+                   k_.i64(int64_t{row} * columns_ * m_.tile.lanes + column * m_.tile.lanes));
   }
 
   llvm::Align alignment(DType t) const { return llvm::Align(static_cast<uint64_t>(size_of(t))); }
@@ -123,7 +124,8 @@ class Writer {
       Value* p = panel ? element(k_, m_.storage, b, ir_.CreateNSWMul(b_panel_, k_.i64(panel))) : b;
       p = element(k_, m_.storage, p, k_.i64(in_panel * m_.tile.lanes));
       Value* v = ir_.CreateAlignedLoad(stored_, p, alignment(m_.storage));
-      columns.push_back(m_.storage == m_.type ? v : emit_cast(k_, ir::Op::cast, v, m_.storage, m_.type));
+      columns.push_back(
+          m_.storage == m_.type ? v : emit_cast(k_, ir::Op::cast, v, m_.storage, m_.type));
     }
     for (int r = 0; r < m_.rows; ++r) {
       Value* p = element(k_, m_.type, a, ir_.CreateNSWMul(a_row_, k_.i64(r)));
@@ -173,7 +175,8 @@ class Writer {
     return t;
   }
 
-  // Writes the tile; `first` (i1) says whether to write or to add behind what is there (null: write).
+  // Writes the tile; `first` (i1) says whether to write or to add behind what is there (null:
+  // write).
   void finish(const Tile& t, Value* first) {
     auto store = [&](const Tile& values) {
       for (int r = 0; r < m_.rows; ++r)

@@ -13,7 +13,8 @@ namespace hologram::codegen {
 /// A number fixed in the generated code, or an argument of it.
 using Fixed = std::optional<int64_t>;
 
-/// What a register kernel is specialised for. It computes, for r < rows and c < panels * tile.panel,
+/// What a register kernel is specialised for. It computes, for r < rows and c < panels *
+/// tile.panel,
 ///   out[r * panels * tile.panel + c] = sum over k < depth of a[r * a_row + k * a_k] * b(k, c),
 ///   b(k, c) = b[(c / panel) * b_panel + k * b_k + c % panel],
 /// by one multiply-add chain per k-block of product_k_block, blocks added in ascending order.
@@ -24,14 +25,16 @@ struct MicroKernel {
   int rows;
   int panels;
   Fixed a_row, a_k, b_k, b_panel, depth;
-  bool accumulate = false;  ///< instead: one chain that starts from out, its row r multiplied by scale[r]
+  bool accumulate =
+      false;  ///< instead: one chain that starts from out, its row r multiplied by scale[r]
 
-  /// Adds the function to the module. Its arguments: a, a_row, a_k, b, b_k, b_panel, depth, out, scale.
+  /// Adds the function to the module. Its arguments: a, a_row, a_k, b, b_k, b_panel, depth, out,
+  /// scale.
   llvm::Function* emit(Kernel& k) const;
 };
 
-/// How a block of rows is covered by tiles of one height: tile i starts at row min(i * height, rows - height) and is the
-/// first to compute its rows from i * height on.
+/// How a block of rows is covered by tiles of one height: tile i starts at row min(i * height, rows
+/// - height) and is the first to compute its rows from i * height on.
 struct Cover {
   Value *height, *tiles;
 };

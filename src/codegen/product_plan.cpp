@@ -13,7 +13,9 @@ namespace {
 // Sizes assumed for run-time dimensions when blocks are chosen.
 constexpr int64_t assumed_rows = 512, assumed_columns = 1024, assumed_depth = 512;
 
-int64_t or_else(const Expr& e, int64_t assumed) { return e.is_const() ? e.constant_value() : assumed; }
+int64_t or_else(const Expr& e, int64_t assumed) {
+  return e.is_const() ? e.constant_value() : assumed;
+}
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -23,8 +25,9 @@ const atlas::Instr* only_load(const atlas::Body& body) {
   return i.code == atlas::Code::load && i.args[0] == atlas::no_value ? &i : nullptr;
 }
 
-// How often a unit's rows reuse what was read or copied of the right operand decides how many rows it has: its own block
-// of the left operand should stay in half of the second-level cache, unless the right operand comes from memory.
+// How often a unit's rows reuse what was read or copied of the right operand decides how many rows
+// it has: its own block of the left operand should stay in half of the second-level cache, unless
+// the right operand comes from memory.
 int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t element) {
   int64_t depth = std::max<int64_t>(or_else(p.k, assumed_depth), 1);
   int64_t columns = or_else(p.n, assumed_columns);
@@ -35,7 +38,8 @@ int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t elemen
   return rows;
 }
 
-// Cycles of `rows` x one panel over the whole depth: two multiply-adds a cycle, or the panel's bytes at 32 a cycle.
+// Cycles of `rows` x one panel over the whole depth: two multiply-adds a cycle, or the panel's
+// bytes at 32 a cycle.
 double panel_cycles(const ProductPlan& p, double rows, double depth) {
   double arithmetic = std::max(rows, 2.0) * p.tile.vectors / 2;
   double memory = static_cast<double>(p.tile.panel) * size_of(p.rhs_storage) / 32;
@@ -107,7 +111,8 @@ std::vector<int> ProductPlan::heights() const {
 
 ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   const atlas::ProductBlock& b = program.product;
-  if (compute_type(b.acc_type) != b.acc_type || b.acc_type == DType::b8 || b.acc_type == DType::host)
+  if (compute_type(b.acc_type) != b.acc_type || b.acc_type == DType::b8 ||
+      b.acc_type == DType::host)
     fail(ErrorCode::unsupported, "codegen: products cannot accumulate in {}", name_of(b.acc_type));
   ProductPlan p;
   p.tile = tile_model(target, b.acc_type);
@@ -131,20 +136,22 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   p.rhs_storage = b.acc_type;
   if (b.packed_rhs >= 0) {
     if (b.panel_width != p.tile.panel)
-      fail(ErrorCode::unsupported, "codegen: panels of {} columns, expected {} on {}", b.panel_width,
-           p.tile.panel, name_of(target.isa));
+      fail(ErrorCode::unsupported, "codegen: panels of {} columns, expected {} on {}",
+           b.panel_width, p.tile.panel, name_of(target.isa));
     p.rhs = RhsPath::packed;
     p.rhs_storage = program.buffers[static_cast<size_t>(b.packed_rhs)].dtype;
   } else {
     auto rhs = strided_load(b.rhs, n_axis, k_axis);
-    int64_t bytes = or_else(p.k, assumed_depth) * or_else(p.n, assumed_columns) * size_of(b.acc_type);
+    int64_t bytes =
+        or_else(p.k, assumed_depth) * or_else(p.n, assumed_columns) * size_of(b.acc_type);
     bool few_rows = p.m.is_const() && p.m.constant_value() <= 2 * p.tile.max_rows;
     if (rhs && plain && rhs->x_stride.is(1) && (few_rows || bytes <= 64 * 1024)) {
       p.rhs = RhsPath::direct;
       p.rhs_load = rhs;
     } else {
-      p.rhs = first_stride(b.rhs, k_axis) == 1 && first_stride(b.rhs, n_axis) != 1 ? RhsPath::transposed
-                                                                                   : RhsPath::panels;
+      p.rhs = first_stride(b.rhs, k_axis) == 1 && first_stride(b.rhs, n_axis) != 1
+                  ? RhsPath::transposed
+                  : RhsPath::panels;
     }
   }
 
@@ -156,8 +163,10 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   int64_t least_rows = 2 * p.tile.max_rows;
   if (p.rhs == RhsPath::panels || p.rhs == RhsPath::transposed) least_rows *= 6;
   double batch = 1;
-  for (int k = 0; k < b.batch_rank; ++k) batch *= static_cast<double>(std::max<int64_t>(or_else(extent(k), 1), 1));
-  double total = batch * static_cast<double>(panels) * panel_cycles(p, static_cast<double>(rows), depth);
+  for (int k = 0; k < b.batch_rank; ++k)
+    batch *= static_cast<double>(std::max<int64_t>(or_else(extent(k), 1), 1));
+  double total =
+      batch * static_cast<double>(panels) * panel_cycles(p, static_cast<double>(rows), depth);
   double target_cycles = std::clamp(total / 64, 40e3, 1e6);
   auto high = static_cast<double>(limit);
   double wide = target_cycles / panel_cycles(p, high, depth);

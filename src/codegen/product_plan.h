@@ -1,4 +1,5 @@
-// codegen/product_plan.h: how a product is cut into units, blocks and register tiles. No LLVM in here.
+// codegen/product_plan.h: how a product is cut into units, blocks and register tiles. No LLVM in
+// here.
 #pragma once
 
 #include <optional>
@@ -20,15 +21,17 @@ struct TileModel {
   int max_rows;  ///< rows of the largest register tile
 };
 TileModel tile_model(const Target& target, DType acc_type);
-/// Rows of each register tile of a block of `rows` rows (at least 1): the last tile reaches back over rows of the one before,
-/// so that one height serves the block. `exact`: the best height; else one of few, for blocks of any size.
+/// Rows of each register tile of a block of `rows` rows (at least 1): the last tile reaches back
+/// over rows of the one before, so that one height serves the block. `exact`: the best height; else
+/// one of few, for blocks of any size.
 int tile_height(const TileModel& tile, int64_t rows, bool exact);
 /// The heights that tile_height gives for 1 to `most` rows.
 std::vector<int> tile_heights(const TileModel& tile, int64_t most);
 /// Panels side by side that keep enough chains going in a tile of only `rows` rows.
 int panels_for(const TileModel& tile, int rows);
 
-/// An operand body that is one plain load, linear in two axes: element (x, y) at base + x * x_stride + y * y_stride.
+/// An operand body that is one plain load, linear in two axes: element (x, y) at base + x *
+/// x_stride + y * y_stride.
 struct StridedLoad {
   int buffer;
   Expr base;  ///< free of both axes
@@ -37,7 +40,8 @@ struct StridedLoad {
 /// nullopt unless `body` is a single unguarded load of that form, with strides free of axes.
 std::optional<StridedLoad> strided_load(const atlas::Body& body, int x_axis, int y_axis);
 
-/// The stride of `axis` in the body's first load that depends on it: 1, another constant, or nullopt if unknown.
+/// The stride of `axis` in the body's first load that depends on it: 1, another constant, or
+/// nullopt if unknown.
 std::optional<int64_t> first_stride(const atlas::Body& body, int axis);
 
 enum class LhsPath : uint8_t {
@@ -59,13 +63,13 @@ struct ProductPlan {
   LhsPath lhs;
   RhsPath rhs;
   std::optional<StridedLoad> lhs_load, rhs_load;
-  DType rhs_storage;     ///< element type of the panels that the register kernels read
-  int64_t block_rows;    ///< most rows of a unit
-  int64_t block_panels;  ///< most panels of a unit
-  int panel_group;       ///< units are whole groups of so many panels, but for the last
-  Expr panels;           ///< of the whole right operand
-  Expr m_units, n_units; ///< per batch point
-  Expr units;            ///< in all
+  DType rhs_storage;      ///< element type of the panels that the register kernels read
+  int64_t block_rows;     ///< most rows of a unit
+  int64_t block_panels;   ///< most panels of a unit
+  int panel_group;        ///< units are whole groups of so many panels, but for the last
+  Expr panels;            ///< of the whole right operand
+  Expr m_units, n_units;  ///< per batch point
+  Expr units;             ///< in all
 
   /// Panels that a register tile of `rows` rows spans.
   int panels_for(int rows) const { return codegen::panels_for(tile, rows); }

@@ -18,7 +18,8 @@ namespace Intrinsic = llvm::Intrinsic;
 constexpr int64_t block_elements = 4096;
 constexpr int partials = 64;
 
-// Block results waiting to be combined: level l holds the result of 2^l blocks if bit l of their number is set.
+// Block results waiting to be combined: level l holds the result of 2^l blocks if bit l of their
+// number is set.
 class Counter {
  public:
   Counter(Kernel& k, const atlas::Reduction& r, llvm::Type* type)
@@ -37,10 +38,11 @@ class Counter {
     Value* n = ir.CreateLoad(ir.getInt64Ty(), blocks_);
     ir.CreateStore(ir.CreateAdd(n, k_.i64(1)), blocks_);
     Value* full = ir.CreateBinaryIntrinsic(Intrinsic::cttz, ir.CreateNot(n), ir.getFalse());
-    auto merged = emit_loop(scope, k_.i64(0), full, k_.i64(1), false, {value},
-                            [&](Scope&, Value* level, std::vector<Value*> v) -> std::vector<Value*> {
-                              return {combine(k_, r_.op, r_.type, load(level), v[0])};
-                            });
+    auto merged =
+        emit_loop(scope, k_.i64(0), full, k_.i64(1), false, {value},
+                  [&](Scope&, Value* level, std::vector<Value*> v) -> std::vector<Value*> {
+                    return {combine(k_, r_.op, r_.type, load(level), v[0])};
+                  });
     scope.seek();
     ir.CreateStore(merged[0], at(full));
   }
@@ -62,7 +64,9 @@ class Counter {
   }
 
  private:
-  Value* lowest(Value* n) { return k_.ir.CreateBinaryIntrinsic(Intrinsic::cttz, n, k_.ir.getFalse()); }
+  Value* lowest(Value* n) {
+    return k_.ir.CreateBinaryIntrinsic(Intrinsic::cttz, n, k_.ir.getFalse());
+  }
   Value* without_lowest(Value* n) { return k_.ir.CreateAnd(n, k_.ir.CreateSub(n, k_.i64(1))); }
   Value* at(Value* level) { return k_.ir.CreateGEP(type_, levels_, level); }
   Value* load(Value* level) { return k_.ir.CreateLoad(type_, at(level)); }
@@ -111,7 +115,8 @@ class LaneReducer final : public Reducer {
 
  private:
   Value* wide_identity() {
-    return lanes_ > 1 ? llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), identity_)
+    return lanes_ > 1 ? llvm::ConstantVector::getSplat(
+                            llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), identity_)
                       : identity_;
   }
   void clear(Scope& scope) {
@@ -142,21 +147,22 @@ class LaneReducer final : public Reducer {
   std::unique_ptr<Counter> counter_;
 };
 
-// Maximum and minimum of floats along the row where the target has AVX-512DQ: its range instruction orders zeros but
-// passes numbers over NaN, so NaN are noted apart. Neither depends on an order.
+// Maximum and minimum of floats along the row where the target has AVX-512DQ: its range instruction
+// orders zeros but passes numbers over NaN, so NaN are noted apart. Neither depends on an order.
 class RangeReducer final : public Reducer {
  public:
   static bool suits(Kernel& k, const atlas::Reduction& r, const RowShape& shape) {
-    return k.target.isa == Isa::avx512 && shape.along_row && !r.tree && compute_type(r.type) == r.type &&
-           is_float(r.type) && (r.op == Op::reduce_max || r.op == Op::reduce_min) &&
+    return k.target.isa == Isa::avx512 && shape.along_row && !r.tree &&
+           compute_type(r.type) == r.type && is_float(r.type) &&
+           (r.op == Op::reduce_max || r.op == Op::reduce_min) &&
            shape.lanes * size_of(r.type) == 64;
   }
 
   RangeReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
       : k_(scope.kernel()), r_(r), lanes_(shape.lanes) {
     type_ = k_.lane_type(r.type, lanes_);
-    identity_ = llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)),
-                                               k_.identity(r.op, r.type));
+    identity_ = llvm::ConstantVector::getSplat(
+        llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), k_.identity(r.op, r.type));
     llvm::Type* bits = k_.widen(k_.ir.getInt1Ty(), lanes_);
     scope.seek();
     for (int c = 0; c < partials / lanes_; ++c) {
@@ -208,8 +214,10 @@ class RangeReducer final : public Reducer {
     // Immediate: larger or smaller of the two, sign of the result as compared.
     Value* which = ir.getInt32(r_.op == Op::reduce_max ? 5 : 4);
     Value* all = ir.getIntN(static_cast<unsigned>(lanes_), single ? 0xffff : 0xff);
-    auto id = single ? Intrinsic::x86_avx512_mask_range_ps_512 : Intrinsic::x86_avx512_mask_range_pd_512;
-    return ir.CreateIntrinsic(id, {}, {x, y, which, llvm::Constant::getNullValue(type_), all, ir.getInt32(4)});
+    auto id =
+        single ? Intrinsic::x86_avx512_mask_range_ps_512 : Intrinsic::x86_avx512_mask_range_pd_512;
+    return ir.CreateIntrinsic(
+        id, {}, {x, y, which, llvm::Constant::getNullValue(type_), all, ir.getInt32(4)});
   }
 
   Kernel& k_;
@@ -221,16 +229,17 @@ class RangeReducer final : public Reducer {
   Value* waiting_ = nullptr;
 };
 
-// Sums and the others with one element at a time (of every lane's own row): the partials are an array in memory.
+// Sums and the others with one element at a time (of every lane's own row): the partials are an
+// array in memory.
 class SerialReducer final : public Reducer {
  public:
   SerialReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
       : k_(scope.kernel()), r_(r), lanes_(shape.lanes) {
     type_ = k_.lane_type(r.type, lanes_);
     llvm::Constant* one = k_.identity(r.op, r.type);
-    identity_ = lanes_ > 1
-                    ? llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), one)
-                    : one;
+    identity_ = lanes_ > 1 ? llvm::ConstantVector::getSplat(
+                                 llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), one)
+                           : one;
     one_block_ = !r.tree && provably_nonnegative(Expr(block_elements) - shape.total);
     if (!r.tree) {
       if (shape.total.is_const() && shape.total.constant_value() < partials)
@@ -284,7 +293,8 @@ class SerialReducer final : public Reducer {
     counter_->push(scope, tree(scope));
     clear(scope);
   }
-  // Partials beyond used_ are identities; combining with one changes nothing but the sign of a zero that cannot be there.
+  // Partials beyond used_ are identities; combining with one changes nothing but the sign of a zero
+  // that cannot be there.
   Value* tree(Scope& scope) {
     int64_t used = used_;
     for (int64_t half = partials / 2; half > 0; half /= 2) {
@@ -312,7 +322,8 @@ class SerialReducer final : public Reducer {
   std::unique_ptr<Counter> counter_;
 };
 
-// argmax and argmin: best value, its row position and what to report for it. An empty state has the largest position.
+// argmax and argmin: best value, its row position and what to report for it. An empty state has the
+// largest position.
 class BestReducer final : public Reducer {
  public:
   BestReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
@@ -334,7 +345,8 @@ class BestReducer final : public Reducer {
     }
   }
 
-  void update(Scope&, int copy, LaneValue value, LaneValue reported, Value* position, Value* mask) override {
+  void update(Scope&, int copy, LaneValue value, LaneValue reported, Value* position,
+              Value* mask) override {
     auto& ir = k_.ir;
     State& s = states_[static_cast<size_t>(copy)];
     Value *best = ir.CreateLoad(type_, s.value), *x = splat(k_, value, lanes_);
@@ -342,7 +354,8 @@ class BestReducer final : public Reducer {
     if (shape_.along_row && lanes_ > 1) here = ir.CreateAdd(here, iota(ir.getInt64Ty(), lanes_));
     Value* was = ir.CreateLoad(word_, s.position);
     Value* take = better(x, best);
-    if (s.reported) take = ir.CreateOr(take, ir.CreateICmpEQ(was, llvm::ConstantInt::get(word_, empty)));
+    if (s.reported)
+      take = ir.CreateOr(take, ir.CreateICmpEQ(was, llvm::ConstantInt::get(word_, empty)));
     if (mask) take = ir.CreateAnd(take, mask);
     ir.CreateStore(ir.CreateSelect(take, x, best), s.value);
     ir.CreateStore(ir.CreateSelect(take, here, was), s.position);
@@ -365,8 +378,10 @@ class BestReducer final : public Reducer {
       for (size_t c = 0; c < half; ++c) now[c] = merge(now[c], now[c + half]);
     State r = now[0];
     if (shape_.along_row)
-      for (int half = lanes_ / 2; half > 0; half /= 2) r = merge(part(r, 0, half), part(r, half, half));
-    Value* nothing = ir.CreateICmpEQ(r.position, llvm::ConstantInt::get(r.position->getType(), empty));
+      for (int half = lanes_ / 2; half > 0; half /= 2)
+        r = merge(part(r, 0, half), part(r, half, half));
+    Value* nothing =
+        ir.CreateICmpEQ(r.position, llvm::ConstantInt::get(r.position->getType(), empty));
     Value* result = r.reported ? r.reported : r.position;
     return {ir.CreateSelect(nothing, llvm::Constant::getNullValue(result->getType()), result),
             !shape_.along_row && lanes_ > 1};
@@ -396,10 +411,13 @@ class BestReducer final : public Reducer {
 
   State merge(const State& a, const State& b) {
     auto& ir = k_.ir;
-    Value* tie = ir.CreateAnd(ir.CreateNot(better(a.value, b.value)), ir.CreateICmpSLT(b.position, a.position));
+    Value* tie = ir.CreateAnd(ir.CreateNot(better(a.value, b.value)),
+                              ir.CreateICmpSLT(b.position, a.position));
     Value* second = ir.CreateOr(better(b.value, a.value), tie);
-    second = ir.CreateAnd(second, ir.CreateICmpNE(b.position, llvm::ConstantInt::get(b.position->getType(), empty)));
-    return {ir.CreateSelect(second, b.value, a.value), ir.CreateSelect(second, b.position, a.position),
+    second = ir.CreateAnd(
+        second, ir.CreateICmpNE(b.position, llvm::ConstantInt::get(b.position->getType(), empty)));
+    return {ir.CreateSelect(second, b.value, a.value),
+            ir.CreateSelect(second, b.position, a.position),
             a.reported ? ir.CreateSelect(second, b.reported, a.reported) : nullptr};
   }
 
@@ -408,7 +426,8 @@ class BestReducer final : public Reducer {
     for (int l = 0; l < count; ++l) order.push_back(first + l);
     auto take = [&](Value* v) -> Value* {
       if (!v) return nullptr;
-      return count == 1 ? k_.ir.CreateExtractElement(v, static_cast<uint64_t>(first)) : k_.ir.CreateShuffleVector(v, order);
+      return count == 1 ? k_.ir.CreateExtractElement(v, static_cast<uint64_t>(first))
+                        : k_.ir.CreateShuffleVector(v, order);
     };
     return {take(s.value), take(s.position), take(s.reported)};
   }
@@ -423,16 +442,20 @@ class BestReducer final : public Reducer {
 
 }  // namespace
 
-std::unique_ptr<Reducer> Reducer::make(Scope& scope, const atlas::Reduction& r, const RowShape& shape) {
-  if (ir::info(r.op).kind == ir::OpKind::reduce_index) return std::make_unique<BestReducer>(scope, r, shape);
-  if (RangeReducer::suits(scope.kernel(), r, shape)) return std::make_unique<RangeReducer>(scope, r, shape);
+std::unique_ptr<Reducer> Reducer::make(Scope& scope, const atlas::Reduction& r,
+                                       const RowShape& shape) {
+  if (ir::info(r.op).kind == ir::OpKind::reduce_index)
+    return std::make_unique<BestReducer>(scope, r, shape);
+  if (RangeReducer::suits(scope.kernel(), r, shape))
+    return std::make_unique<RangeReducer>(scope, r, shape);
   if (shape.along_row) return std::make_unique<LaneReducer>(scope, r, shape);
   return std::make_unique<SerialReducer>(scope, r, shape);
 }
 
 llvm::Constant* iota(llvm::Type* element, int lanes) {
   std::vector<llvm::Constant*> steps;
-  for (int l = 0; l < lanes; ++l) steps.push_back(llvm::ConstantInt::get(element, static_cast<uint64_t>(l)));
+  for (int l = 0; l < lanes; ++l)
+    steps.push_back(llvm::ConstantInt::get(element, static_cast<uint64_t>(l)));
   return llvm::ConstantVector::get(steps);
 }
 
@@ -444,7 +467,9 @@ Value* fold_lanes(Kernel& k, Value* v, const std::function<Value*(Value*, Value*
       low.push_back(l);
       high.push_back(l + half);
     }
-    if (half == 1) return op(k.ir.CreateExtractElement(v, uint64_t{0}), k.ir.CreateExtractElement(v, uint64_t{1}));
+    if (half == 1)
+      return op(k.ir.CreateExtractElement(v, uint64_t{0}),
+                k.ir.CreateExtractElement(v, uint64_t{1}));
     v = op(k.ir.CreateShuffleVector(v, low), k.ir.CreateShuffleVector(v, high));
   }
   return v;

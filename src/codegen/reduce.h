@@ -9,26 +9,29 @@ namespace hologram::codegen {
 
 /// How a stage's row elements arrive.
 struct RowShape {
-  int lanes = 1;          ///< elements of `varying` values
-  bool along_row = false; ///< lanes are consecutive row elements; else they are separate points
-  Expr total;             ///< row elements
+  int lanes = 1;           ///< elements of `varying` values
+  bool along_row = false;  ///< lanes are consecutive row elements; else they are separate points
+  Expr total;              ///< row elements
 };
 
-/// State of one reduction. Row elements arrive in row-major order: along the row as groups of 64, a vector at a time;
-/// otherwise one by one.
+/// State of one reduction. Row elements arrive in row-major order: along the row as groups of 64, a
+/// vector at a time; otherwise one by one.
 class Reducer {
  public:
   virtual ~Reducer() = default;
-  /// Along the row: vector number `copy` of the group that begins at element `position` (i64); lanes outside `mask` (may be
-  /// null) do not exist. Otherwise the element at `position`.
-  virtual void update(Scope& scope, int copy, LaneValue value, LaneValue reported, Value* position, Value* mask) = 0;
-  /// After each group, or element: `count` elements have arrived. May move the scope to another block.
+  /// Along the row: vector number `copy` of the group that begins at element `position` (i64);
+  /// lanes outside `mask` (may be null) do not exist. Otherwise the element at `position`.
+  virtual void update(Scope& scope, int copy, LaneValue value, LaneValue reported, Value* position,
+                      Value* mask) = 0;
+  /// After each group, or element: `count` elements have arrived. May move the scope to another
+  /// block.
   virtual void advance(Scope& scope, Value* count) = 0;
   /// The result, once `count` elements have arrived.
   virtual LaneValue finish(Scope& scope, Value* count) = 0;
 
   /// `scope` stands before the rows.
-  static std::unique_ptr<Reducer> make(Scope& scope, const atlas::Reduction& r, const RowShape& shape);
+  static std::unique_ptr<Reducer> make(Scope& scope, const atlas::Reduction& r,
+                                       const RowShape& shape);
 };
 
 /// A vector whose element l is l.

@@ -10,7 +10,8 @@ namespace Intrinsic = llvm::Intrinsic;
 using llvm::Type;
 
 // A private function double/float × count → the same type, written by `fill` on first use.
-llvm::Function* helper(Kernel& k, const char* name, Type* type, unsigned count, void (*fill)(Kernel&, llvm::Function*)) {
+llvm::Function* helper(Kernel& k, const char* name, Type* type, unsigned count,
+                       void (*fill)(Kernel&, llvm::Function*)) {
   if (llvm::Function* f = k.module.getFunction(name)) return f;
   auto* signature = llvm::FunctionType::get(type, std::vector<Type*>(count, type), false);
   auto* f = llvm::Function::Create(signature, llvm::Function::InternalLinkage, name, k.module);
@@ -39,7 +40,8 @@ Value* per_lane(Kernel& k, llvm::Function* f, std::span<Value* const> args) {
   return out;
 }
 
-// A finite nonzero double as sign, integer mantissa in [2^52, 2^53) and exponent: ±mantissa * 2^exponent.
+// A finite nonzero double as sign, integer mantissa in [2^52, 2^53) and exponent: ±mantissa *
+// 2^exponent.
 struct Parts {
   Value *bits, *negative, *mantissa, *exponent, *special, *zero;
 };
@@ -54,8 +56,10 @@ Parts take_apart(Kernel& k, Value* x) {
   p.special = ir.CreateICmpEQ(field, ir.getInt64(0x7ff));
   Value* subnormal = ir.CreateICmpEQ(field, ir.getInt64(0));
   p.zero = ir.CreateAnd(subnormal, ir.CreateICmpEQ(fraction, ir.getInt64(0)));
-  Value* shift = ir.CreateSub(ir.CreateBinaryIntrinsic(Intrinsic::ctlz, fraction, ir.getFalse()), ir.getInt64(11));
-  shift = ir.CreateSelect(subnormal, ir.CreateSelect(p.zero, ir.getInt64(0), shift), ir.getInt64(0));
+  Value* shift = ir.CreateSub(ir.CreateBinaryIntrinsic(Intrinsic::ctlz, fraction, ir.getFalse()),
+                              ir.getInt64(11));
+  shift =
+      ir.CreateSelect(subnormal, ir.CreateSelect(p.zero, ir.getInt64(0), shift), ir.getInt64(0));
   Value* mantissa = ir.CreateOr(fraction, uint64_t{1} << 52);
   p.mantissa = ir.CreateSelect(subnormal, ir.CreateShl(fraction, shift), mantissa);
   Value* lowest = ir.CreateSub(ir.getInt64(1 - 1075), shift);
@@ -78,7 +82,8 @@ Value* shift_sticky(Kernel& k, Value* x, Value* by) {
 Value* round_to_double(Kernel& k, Value* sum, Value* exponent, Value* negative) {
   auto& ir = k.ir;
   Type* wide = sum->getType();
-  Value* leading = ir.CreateTrunc(ir.CreateBinaryIntrinsic(Intrinsic::ctlz, sum, ir.getFalse()), ir.getInt64Ty());
+  Value* leading = ir.CreateTrunc(ir.CreateBinaryIntrinsic(Intrinsic::ctlz, sum, ir.getFalse()),
+                                  ir.getInt64Ty());
   Value* top = ir.CreateAdd(ir.CreateSub(ir.getInt64(127), leading), exponent);
   Value* quantum = ir.CreateBinaryIntrinsic(Intrinsic::smax, ir.CreateSub(top, ir.getInt64(52)),
                                             llvm::ConstantInt::getSigned(ir.getInt64Ty(), -1074));
@@ -91,18 +96,22 @@ Value* round_to_double(Kernel& k, Value* sum, Value* exponent, Value* negative) 
   Value* one = llvm::ConstantInt::get(wide, 1);
   Value* half = ir.CreateLShr(ir.CreateShl(one, by), one);
   Value* odd = ir.CreateTrunc(kept, ir.getInt1Ty());
-  Value* up = ir.CreateOr(ir.CreateICmpUGT(rest, half), ir.CreateAnd(ir.CreateICmpEQ(rest, half), odd));
+  Value* up =
+      ir.CreateOr(ir.CreateICmpUGT(rest, half), ir.CreateAnd(ir.CreateICmpEQ(rest, half), odd));
   Value* rounded = ir.CreateAdd(kept, ir.CreateZExt(up, wide));
-  Value* mantissa = ir.CreateTrunc(ir.CreateSelect(right, rounded, ir.CreateShl(sum, by)), ir.getInt64Ty());
+  Value* mantissa =
+      ir.CreateTrunc(ir.CreateSelect(right, rounded, ir.CreateShl(sum, by)), ir.getInt64Ty());
   Value* biased = ir.CreateAdd(quantum, ir.getInt64(1074));
   Value* bits = ir.CreateAdd(ir.CreateShl(biased, 52), mantissa);
   Value* infinity = ir.getInt64(uint64_t{0x7ff} << 52);
-  Value* overflow = ir.CreateOr(ir.CreateICmpSGT(biased, ir.getInt64(0x7ff)), ir.CreateICmpUGT(bits, infinity));
+  Value* overflow =
+      ir.CreateOr(ir.CreateICmpSGT(biased, ir.getInt64(0x7ff)), ir.CreateICmpUGT(bits, infinity));
   bits = ir.CreateSelect(overflow, infinity, bits);
   return ir.CreateOr(bits, ir.CreateShl(ir.CreateZExt(negative, ir.getInt64Ty()), 63));
 }
 
-// The product is exact in 106 bits; z is aligned to it in 128, with a sticky bit for what falls off the smaller one.
+// The product is exact in 106 bits; z is aligned to it in 128, with a sticky bit for what falls off
+// the smaller one.
 void fill_fma(Kernel& k, llvm::Function* f) {
   auto& ir = k.ir;
   Value *x = f->getArg(0), *y = f->getArg(1), *z = f->getArg(2);
@@ -114,7 +123,9 @@ void fill_fma(Kernel& k, llvm::Function* f) {
   Value* distance = ir.CreateSelect(c.zero, ir.getInt64(0), ir.CreateSub(c.exponent, exponent));
   constexpr uint64_t room = 70;
   Value* below = ir.CreateICmpSLT(distance, ir.getInt64(0));
-  Value* left = ir.CreateSelect(below, ir.getInt64(0), ir.CreateBinaryIntrinsic(Intrinsic::umin, distance, ir.getInt64(room)));
+  Value* left =
+      ir.CreateSelect(below, ir.getInt64(0),
+                      ir.CreateBinaryIntrinsic(Intrinsic::umin, distance, ir.getInt64(room)));
   Value* addend = ir.CreateShl(ir.CreateZExt(mantissa, wide), ir.CreateZExt(left, wide));
   addend = shift_sticky(k, addend, ir.CreateSelect(below, ir.CreateNeg(distance), ir.getInt64(0)));
   Value* beyond = ir.CreateSelect(below, ir.getInt64(0), ir.CreateSub(distance, left));
@@ -124,11 +135,13 @@ void fill_fma(Kernel& k, llvm::Function* f) {
   Value* negative = ir.CreateXor(a.negative, b.negative);
   Value* same = ir.CreateICmpEQ(negative, c.negative);
   Value* larger = ir.CreateICmpUGE(product, addend);
-  Value* difference = ir.CreateSelect(larger, ir.CreateSub(product, addend), ir.CreateSub(addend, product));
+  Value* difference =
+      ir.CreateSelect(larger, ir.CreateSub(product, addend), ir.CreateSub(addend, product));
   Value* sum = ir.CreateSelect(same, ir.CreateAdd(product, addend), difference);
   negative = ir.CreateSelect(larger, negative, c.negative);
   Value* nothing = ir.CreateICmpEQ(sum, llvm::Constant::getNullValue(wide));
-  Value* bits = round_to_double(k, ir.CreateSelect(nothing, llvm::ConstantInt::get(wide, 1), sum), exponent, negative);
+  Value* bits = round_to_double(k, ir.CreateSelect(nothing, llvm::ConstantInt::get(wide, 1), sum),
+                                exponent, negative);
   Value* r = ir.CreateBitCast(ir.CreateSelect(nothing, ir.getInt64(0), bits), ir.getDoubleTy());
   r = ir.CreateSelect(c.special, z, r);
   Value* plain = ir.CreateOr(ir.CreateOr(a.special, b.special), ir.CreateOr(a.zero, b.zero));
@@ -144,11 +157,13 @@ void fill_fmod(Kernel& k, llvm::Function* f) {
   uint64_t fraction_mask = (uint64_t{1} << fraction_bits) - 1, field_mask = single ? 0xff : 0x7ff;
   Type *narrow = ir.getIntNTy(width), *word = ir.getInt64Ty();
   auto block = [&](const char* name) { return llvm::BasicBlock::Create(k.context, name, f); };
-  llvm::BasicBlock *invalid = block("invalid"), *numbers = block("numbers"), *small = block("small"),
-                   *start = block("start"), *loop = block("loop"), *done = block("done");
+  llvm::BasicBlock *invalid = block("invalid"), *numbers = block("numbers"),
+                   *small = block("small"), *start = block("start"), *loop = block("loop"),
+                   *done = block("done");
   Value* sign = ir.CreateAnd(ir.CreateBitCast(x, narrow), uint64_t{1} << (width - 1));
   auto magnitude = [&](Value* v) {
-    return ir.CreateZExt(ir.CreateAnd(ir.CreateBitCast(v, narrow), (uint64_t{1} << (width - 1)) - 1), word);
+    return ir.CreateZExt(
+        ir.CreateAnd(ir.CreateBitCast(v, narrow), (uint64_t{1} << (width - 1)) - 1), word);
   };
   Value *a = magnitude(x), *b = magnitude(y);
   Value* infinity = ir.getInt64(field_mask << fraction_bits);
@@ -164,7 +179,8 @@ void fill_fmod(Kernel& k, llvm::Function* f) {
 
   ir.SetInsertPoint(start);
   auto exponent = [&](Value* v) {
-    return ir.CreateBinaryIntrinsic(Intrinsic::umax, ir.CreateLShr(v, fraction_bits), ir.getInt64(1));
+    return ir.CreateBinaryIntrinsic(Intrinsic::umax, ir.CreateLShr(v, fraction_bits),
+                                    ir.getInt64(1));
   };
   auto mantissa = [&](Value* v) {
     Value* normal = ir.CreateICmpUGT(v, ir.getInt64(fraction_mask));
@@ -204,7 +220,8 @@ void fill_fmod(Kernel& k, llvm::Function* f) {
 
 }  // namespace
 
-// The product is exact in double; rounding the sum to odd makes the second rounding harmless (Boldo & Melquiond 2008).
+// The product is exact in double; rounding the sum to odd makes the second rounding harmless (Boldo
+// & Melquiond 2008).
 Value* soft_fma_f32(Kernel& k, Value* x, Value* y, Value* z) {
   auto& ir = k.ir;
   Type* real = x->getType()->getWithNewType(ir.getDoubleTy());
@@ -213,7 +230,8 @@ Value* soft_fma_f32(Kernel& k, Value* x, Value* y, Value* z) {
   Value* addend = ir.CreateFPExt(z, real);
   Value* sum = ir.CreateFAdd(product, addend);
   Value* part = ir.CreateFSub(sum, product);
-  Value* error = ir.CreateFAdd(ir.CreateFSub(product, ir.CreateFSub(sum, part)), ir.CreateFSub(addend, part));
+  Value* error =
+      ir.CreateFAdd(ir.CreateFSub(product, ir.CreateFSub(sum, part)), ir.CreateFSub(addend, part));
   Value* bits = ir.CreateBitCast(sum, bits_type);
   Value* zero = llvm::Constant::getNullValue(real);
   Value* one = llvm::ConstantInt::get(bits_type, 1);

@@ -8,12 +8,15 @@ namespace hologram::codegen {
 namespace {
 
 constexpr const char* sse42_features =
-    "+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+x87,+64bit,+crc32";
+    "+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+x87,+64bit,+"
+    "crc32";
 constexpr const char* avx2_features =
-    "+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+x87,+64bit,+crc32,"
+    "+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+x87,+64bit,+"
+    "crc32,"
     "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+xsave";
 constexpr const char* avx512_features =
-    "+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+x87,+64bit,+crc32,"
+    "+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+x87,+64bit,+"
+    "crc32,"
     "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+xsave,"
     "+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,+evex512,-prefer-256-bit";
 
@@ -24,12 +27,12 @@ bool runs_here(Isa isa) {
     case Isa::sse42:
       return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
     case Isa::avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
-             __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
     case Isa::avx512:
-      return runs_here(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512vl");
+      return runs_here(Isa::avx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     case Isa::neon:
       return false;
   }
@@ -70,10 +73,12 @@ Target host_target() {
     if (name == "amx") name = "avx512";
     for (Isa isa : best_first) {
       if (name != name_of(isa)) continue;
-      if (!runs_here(isa)) fail(ErrorCode::unavailable, "HOLOGRAM_CPU_ISA={}: this machine cannot run it", wanted);
+      if (!runs_here(isa))
+        fail(ErrorCode::unavailable, "HOLOGRAM_CPU_ISA={}: this machine cannot run it", wanted);
       return generic_target(isa);
     }
-    fail(ErrorCode::invalid_argument, "HOLOGRAM_CPU_ISA={}: expected sse42, avx2, avx512, amx or neon", wanted);
+    fail(ErrorCode::invalid_argument,
+         "HOLOGRAM_CPU_ISA={}: expected sse42, avx2, avx512, amx or neon", wanted);
   }
   for (Isa isa : best_first)
     if (runs_here(isa)) return generic_target(isa);

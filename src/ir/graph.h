@@ -44,8 +44,9 @@ struct Node {
   bool is_constant() const { return op == Op::constant; }
 };
 
-/// A result of the graph: `value` written with element `strides` to a new tensor, or, when `parameter` >= 0, into that
-/// parameter (through its own strides; `strides` is then empty). Values of dtype host need no strides.
+/// A result of the graph: `value` written with element `strides` to a new tensor, or, when
+/// `parameter` >= 0, into that parameter (through its own strides; `strides` is then empty). Values
+/// of dtype host need no strides.
 struct Output {
   Value value;
   Shape strides;
@@ -60,9 +61,10 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// The node with these fields, made on first use. Folds constants, applies the identities of the op table, and
-  /// verifies: throws Error(invalid_argument) naming the op, the operand and the expectation. `shape` and `dtype` may be
-  /// left out (empty / nullopt) where the op's rule determines them; where they are given they are checked.
+  /// The node with these fields, made on first use. Folds constants, applies the identities of the
+  /// op table, and verifies: throws Error(invalid_argument) naming the op, the operand and the
+  /// expectation. `shape` and `dtype` may be left out (empty / nullopt) where the op's rule
+  /// determines them; where they are given they are checked.
   Value make(Op op, std::vector<Value> inputs, Attrs attrs = {}, std::optional<DType> dtype = {},
              std::optional<Shape> shape = {});
 
@@ -115,7 +117,8 @@ void parse(std::string_view text, Graph& into);
 /// Content fingerprint of the graph's outputs and everything below them.
 Fingerprint fingerprint(const Graph& graph);
 
-/// Operands before users; only what the outputs need (with the parameters that outputs are written into).
+/// Operands before users; only what the outputs need (with the parameters that outputs are written
+/// into).
 std::vector<Value> live_nodes(const Graph& graph);
 
 /// The node of parameter `index`, or nullptr.

@@ -1,4 +1,5 @@
-// ir/scalar.h: exact scalar arithmetic on bit patterns: the reference for folding, interpreter and backends.
+// ir/scalar.h: exact scalar arithmetic on bit patterns: the reference for folding, interpreter and
+// backends.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,13 @@
 
 namespace hologram::ir {
 
-/// Evaluates an operation with Flag::exact on scalars given as zero-extended bit patterns in their dtypes. `type` is the
-/// operands' dtype (the type of the second operand for select), `to` the result's for casts. f16 and bf16 compute in f32 and
-/// round, and everything converts to them through f32, as in PyTorch. min and max order -0 below +0. A division by
-/// zero gives 0 and sets *error (when not null).
-uint64_t eval_scalar(Op op, DType type, std::span<const uint64_t> args, DType to, bool* error = nullptr);
+/// Evaluates an operation with Flag::exact on scalars given as zero-extended bit patterns in their
+/// dtypes. `type` is the operands' dtype (the type of the second operand for select), `to` the
+/// result's for casts. f16 and bf16 compute in f32 and round, and everything converts to them
+/// through f32, as in PyTorch. min and max order -0 below +0. A division by zero gives 0 and sets
+/// *error (when not null).
+uint64_t eval_scalar(Op op, DType type, std::span<const uint64_t> args, DType to,
+                     bool* error = nullptr);
 
 /// Conversions between numbers and bit patterns. to_bits rounds to nearest even; integers saturate.
 uint64_t bits_of(DType type, double value);

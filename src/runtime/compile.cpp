@@ -13,7 +13,10 @@ namespace {
 class Stopwatch {
  public:
   explicit Stopwatch(double& milliseconds) : out_(milliseconds) {}
-  ~Stopwatch() { out_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count(); }
+  ~Stopwatch() {
+    out_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_)
+                .count();
+  }
 
  private:
   double& out_;
@@ -56,17 +59,19 @@ void side_by_side(size_t n, size_t threads, const Work& work) {
 void Executable::load_kernels() {
   kernels_.resize(plan_.programs.size());
   std::atomic<int> count[3] = {};
-  side_by_side(plan_.programs.size(), std::max(1u, std::thread::hardware_concurrency()), [&](size_t i) {
-    KernelSource source;
-    kernels_[i] = runtime_->kernels().get(plan_.programs[i], &source);
-    ++count[static_cast<int>(source)];
-  });
+  side_by_side(plan_.programs.size(), std::max(1u, std::thread::hardware_concurrency()),
+               [&](size_t i) {
+                 KernelSource source;
+                 kernels_[i] = runtime_->kernels().get(plan_.programs[i], &source);
+                 ++count[static_cast<int>(source)];
+               });
   report_.memory_hits = count[0];
   report_.disk_hits = count[1];
   report_.compiled = count[2];
 }
 
-std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph, const CompileOptions& options,
+std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,
+                                                const CompileOptions& options,
                                                 std::shared_ptr<Runtime> runtime) {
   std::shared_ptr<Executable> e(new Executable(std::move(runtime)));
   CompileReport& report = e->report_;

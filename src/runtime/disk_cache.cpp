@@ -31,7 +31,8 @@ static_assert(sizeof(Header) == 80);
 
 class File {
  public:
-  File(const fs::path& path, int flags, int mode = 0) : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  File(const fs::path& path, int flags, int mode = 0)
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
   ~File() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -115,9 +116,12 @@ std::optional<uint64_t> parse_bytes(const char* text) {
 DiskCache::DiskCache(fs::path folder, uint64_t limit) : folder_(std::move(folder)), limit_(limit) {}
 
 fs::path DiskCache::default_folder() {
-  if (const char* dir = std::getenv("HOLOGRAM_CACHE_DIR")) return std::string_view(dir) == "off" ? "" : dir;
-  if (const char* base = std::getenv("XDG_CACHE_HOME"); base && *base == '/') return fs::path(base) / "hologram";
-  if (const char* home = std::getenv("HOME"); home && *home == '/') return fs::path(home) / ".cache" / "hologram";
+  if (const char* dir = std::getenv("HOLOGRAM_CACHE_DIR"))
+    return std::string_view(dir) == "off" ? "" : dir;
+  if (const char* base = std::getenv("XDG_CACHE_HOME"); base && *base == '/')
+    return fs::path(base) / "hologram";
+  if (const char* home = std::getenv("HOME"); home && *home == '/')
+    return fs::path(home) / ".cache" / "hologram";
   return "";
 }
 
@@ -154,12 +158,13 @@ std::optional<std::string> DiskCache::get(const Fingerprint& key) noexcept {
       Header h;
       struct stat s;
       if (!file.open()) return std::nullopt;
-      bool whole = ::fstat(file.fd(), &s) == 0 && file.read(&h, sizeof h) && std::memcmp(h.magic, magic, 8) == 0 &&
-                   h.key == key.bytes && h.size <= max_entry &&
-                   static_cast<uint64_t>(s.st_size) == sizeof h + h.size;
+      bool whole = ::fstat(file.fd(), &s) == 0 && file.read(&h, sizeof h) &&
+                   std::memcmp(h.magic, magic, 8) == 0 && h.key == key.bytes &&
+                   h.size <= max_entry && static_cast<uint64_t>(s.st_size) == sizeof h + h.size;
       if (whole) {
         content.resize(h.size);
-        whole = file.read(content.data(), content.size()) && fingerprint(content).bytes == h.checksum;
+        whole =
+            file.read(content.data(), content.size()) && fingerprint(content).bytes == h.checksum;
       }
       if (whole) {
         ::futimens(file.fd(), nullptr);  // recently used
@@ -216,7 +221,8 @@ void DiskCache::prune() noexcept {
     uint64_t total = 0;
     for (const Entry& e : all) total += e.bytes;
     if (total <= limit_) return;
-    std::sort(all.begin(), all.end(), [](const Entry& a, const Entry& b) { return a.time < b.time; });
+    std::sort(all.begin(), all.end(),
+              [](const Entry& a, const Entry& b) { return a.time < b.time; });
     for (const Entry& e : all) {
       if (total <= limit_ - limit_ / 4) break;
       if (::unlink(e.path.c_str()) == 0) total -= e.bytes;

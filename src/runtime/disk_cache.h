@@ -12,15 +12,18 @@
 
 namespace hologram::runtime {
 
-/// A folder of checksummed entries, written by atomic rename. It holds machine code, so it must belong to this user and be
-/// writable by nobody else; otherwise it is not used. Thread-safe and safe beside other processes. No method throws:
-/// a cache that does not work is as good as an empty one, and problem() says why.
+/// A folder of checksummed entries, written by atomic rename. It holds machine code, so it must
+/// belong to this user and be writable by nobody else; otherwise it is not used. Thread-safe and
+/// safe beside other processes. No method throws: a cache that does not work is as good as an empty
+/// one, and problem() says why.
 class DiskCache {
  public:
-  /// `folder` is created (mode 0700) at the first put. Empty: the cache is off. `limit` bounds the bytes of all entries.
+  /// `folder` is created (mode 0700) at the first put. Empty: the cache is off. `limit` bounds the
+  /// bytes of all entries.
   DiskCache(std::filesystem::path folder, uint64_t limit);
 
-  /// HOLOGRAM_CACHE_DIR if set ("" or "off" switch it off), else hologram under XDG_CACHE_HOME or ~/.cache.
+  /// HOLOGRAM_CACHE_DIR if set ("" or "off" switch it off), else hologram under XDG_CACHE_HOME or
+  /// ~/.cache.
   static std::filesystem::path default_folder();
   /// HOLOGRAM_CACHE_LIMIT (bytes, suffix K, M or G) or 1 GiB.
   static uint64_t default_limit();

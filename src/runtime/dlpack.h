@@ -1,5 +1,5 @@
-// runtime/dlpack.h: the DLPack 1.x C structures and exchange table (data-apis.org, "DLPack: Open In Memory Tensor
-// Structure"), written from the standard.
+// runtime/dlpack.h: the DLPack 1.x C structures and exchange table (data-apis.org, "DLPack: Open In
+// Memory Tensor Structure"), written from the standard.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,14 @@ struct Device {
   int32_t id;
 };
 
-enum TypeCode : uint8_t { code_int = 0, code_uint = 1, code_float = 2, code_bfloat = 4, code_complex = 5, code_bool = 6 };
+enum TypeCode : uint8_t {
+  code_int = 0,
+  code_uint = 1,
+  code_float = 2,
+  code_bfloat = 4,
+  code_complex = 5,
+  code_bool = 6
+};
 
 struct DataType {
   uint8_t code;
@@ -53,8 +60,8 @@ struct ExchangeHeader {
   ExchangeHeader* previous;
 };
 
-/// DLPackExchangeAPI: functions that a framework offers on its tensor type as capsule `__dlpack_c_exchange_api__`.
-/// They return 0 or set a Python exception.
+/// DLPackExchangeAPI: functions that a framework offers on its tensor type as capsule
+/// `__dlpack_c_exchange_api__`. They return 0 or set a Python exception.
 struct Exchange {
   ExchangeHeader header;
   int (*allocate)(Tensor* prototype, ManagedTensor** out, void* error_context,

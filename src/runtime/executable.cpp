@@ -29,10 +29,11 @@ void* thread_scratch(const atlas::Context*, int64_t bytes) {
   return memory.data;
 }
 
-int32_t run_parallel(const atlas::Context* context, atlas::KernelFn kernel, void* const* bufs, const int64_t* syms,
-                     int64_t total, int64_t grain) {
+int32_t run_parallel(const atlas::Context* context, atlas::KernelFn kernel, void* const* bufs,
+                     const int64_t* syms, int64_t total, int64_t grain) {
   auto* runtime = static_cast<Runtime*>(context->runtime);
-  return runtime->threads().parallel_for(reinterpret_cast<RangeFn>(kernel), context, bufs, syms, total, grain);
+  return runtime->threads().parallel_for(reinterpret_cast<RangeFn>(kernel), context, bufs, syms,
+                                         total, grain);
 }
 
 int64_t saturating_mul(int64_t a, int64_t b) {
@@ -53,7 +54,8 @@ class Lease {
     }
     int64_t skip = boundary ? boundary_bytes : 0;
     if (arena_bytes > skip) {
-      block_ = static_cast<std::byte*>(runtime.memory().allocate(static_cast<size_t>(arena_bytes - skip)));
+      block_ = static_cast<std::byte*>(
+          runtime.memory().allocate(static_cast<size_t>(arena_bytes - skip)));
       arena = block_ - skip;
     }
     if (!boundary) boundary = arena;
@@ -89,7 +91,8 @@ void Executable::prepare() {
   uses_.resize(plan_.slots.size());
   for (const auto& step : plan_.steps) {
     ++num_buffers_;  // one place before the first for the kernel's own pointer
-    entry_steps_.push_back({step.program, static_cast<int64_t>(num_buffers_), static_cast<int64_t>(num_arguments_), step.cached});
+    entry_steps_.push_back({step.program, static_cast<int64_t>(num_buffers_),
+                            static_cast<int64_t>(num_arguments_), step.cached});
     for (size_t i = 0; i < step.buffers.size(); ++i)
       uses_[static_cast<size_t>(step.buffers[i])].push_back(num_buffers_ + i);
     num_buffers_ += step.buffers.size();
@@ -145,7 +148,8 @@ void Executable::size(Frame& frame) const {
     const schedule::Step& step = plan_.steps[s];
     if (step.kind != StepKind::kernel) continue;
     int64_t* arguments = frame.arguments.data() + entry_steps_[s].first_argument;
-    for (size_t i = 0; i < step.symbols.size(); ++i) arguments[i] = step.symbols[i].eval(frame.symbols);
+    for (size_t i = 0; i < step.symbols.size(); ++i)
+      arguments[i] = step.symbols[i].eval(frame.symbols);
     std::span<const int64_t> own(arguments, step.symbols.size());
     const CompiledKernel& k = *kernels_[static_cast<size_t>(step.program)];
     int64_t total = k.total.eval(own), grain = std::max<int64_t>(1, k.grain.eval(own));
@@ -168,8 +172,9 @@ void Executable::size(Frame& frame) const {
 }
 
 int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame) {
-  if (frame.threads != runtime_->threads().num_threads() || (!static_sizes_ &&
-                       !std::equal(frame.symbols.begin(), frame.symbols.end(), arguments.symbols))) {
+  if (frame.threads != runtime_->threads().num_threads() ||
+      (!static_sizes_ &&
+       !std::equal(frame.symbols.begin(), frame.symbols.end(), arguments.symbols))) {
     std::copy_n(arguments.symbols, frame.symbols.size(), frame.symbols.begin());
     size(frame);
   }
@@ -201,7 +206,8 @@ int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
   for (size_t c = 0; c < plan_.cache.size(); ++c) {
     int slot = plan_.cache[c].slot;
     if (!held[c] || !arguments.stale || arguments.stale[c]) {
-      auto bytes = static_cast<size_t>(plan_.slots[static_cast<size_t>(slot)].bytes.eval(frame.symbols));
+      auto bytes =
+          static_cast<size_t>(plan_.slots[static_cast<size_t>(slot)].bytes.eval(frame.symbols));
       fresh[c] = std::shared_ptr<void>(runtime_->memory().allocate(bytes), &MemoryPool::deallocate);
       held[c] = fresh[c];
     }
@@ -209,9 +215,15 @@ int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
   }
   std::vector<uint8_t> stale(fresh.size());
   for (size_t c = 0; c < fresh.size(); ++c) stale[c] = fresh[c] != nullptr;
-  CallContext context{{run_parallel, thread_scratch, call_host, &sticky_, runtime_.get()}, *this, frame, host, {}};
-  atlas::EntryFrame entry{&context,           functions_.data(),   frame.buffers.data(), frame.arguments.data(),
-                          frame.totals.data(), frame.grains.data(), stale.data()};
+  CallContext context{
+      {run_parallel, thread_scratch, call_host, &sticky_, runtime_.get()}, *this, frame, host, {}};
+  atlas::EntryFrame entry{&context,
+                          functions_.data(),
+                          frame.buffers.data(),
+                          frame.arguments.data(),
+                          frame.totals.data(),
+                          frame.grains.data(),
+                          stale.data()};
   int32_t status = entry_.function ? entry_.function(&entry) : run_steps(entry);
   if (context.error) std::rethrow_exception(context.error);
   if (status != 0) return status;
@@ -232,8 +244,8 @@ int32_t Executable::run_steps(const atlas::EntryFrame& e) const {
     if (step.kernel < 0)
       status = e.context->call_host(e.context, static_cast<int64_t>(s));
     else if (e.totals[s] > 0)
-      status = e.kernels[step.kernel](e.context, e.buffers + step.first_buffer, e.arguments + step.first_argument, 0,
-                                      e.totals[s]);
+      status = e.kernels[step.kernel](e.context, e.buffers + step.first_buffer,
+                                      e.arguments + step.first_argument, 0, e.totals[s]);
     if (status != 0) return status;
   }
   return 0;
@@ -243,7 +255,8 @@ int32_t Executable::call_host(const atlas::Context* context, int64_t step_number
   const auto& call = *static_cast<const CallContext*>(context);
   const schedule::Step& step = call.executable.plan_.steps[static_cast<size_t>(step_number)];
   try {
-    if (!call.host) fail(ErrorCode::unsupported, "Executable: operation {} needs a host framework", step.name);
+    if (!call.host)
+      fail(ErrorCode::unsupported, "Executable: operation {} needs a host framework", step.name);
     int32_t status = call.host->call(step, call.frame);
     for (int slot : step.results)
       if (slot >= 0)

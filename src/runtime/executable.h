@@ -15,7 +15,8 @@ namespace hologram::runtime {
 struct CompileOptions {
   bool reproducible = false;
   bool fast = false;
-  /// By parameter index: content that stays from call to call, so that what is computed from it alone may be kept.
+  /// By parameter index: content that stays from call to call, so that what is computed from it
+  /// alone may be kept.
   std::vector<bool> static_parameters;
 };
 
@@ -23,21 +24,22 @@ struct CompileOptions {
 struct CompileReport {
   std::map<std::string, double> milliseconds;  ///< by stage: canon, schedule, codegen, link
   int ops_before = 0, ops_canonical = 0;
-  int kernels = 0;                             ///< distinct programs
+  int kernels = 0;  ///< distinct programs
   int steps = 0;
   int memory_hits = 0, disk_hits = 0, compiled = 0;
-  std::map<std::string, int> rules;            ///< rewrite rules that fired
+  std::map<std::string, int> rules;  ///< rewrite rules that fired
 };
 
-/// The state of one call in progress: pointers of all slots. Leased from the executable, so that calls may overlap.
+/// The state of one call in progress: pointers of all slots. Leased from the executable, so that
+/// calls may overlap.
 struct Frame;
 
 /// How a call reaches the host framework.
 class Host {
  public:
   virtual ~Host() = default;
-  /// Runs a host step: its operands' pointers are in the frame; sets those of its results. Nonzero stops the call; the
-  /// host keeps the reason.
+  /// Runs a host step: its operands' pointers are in the frame; sets those of its results. Nonzero
+  /// stops the call; the host keeps the reason.
   virtual int32_t call(const schedule::Step& step, Frame& frame) = 0;
 };
 
@@ -54,25 +56,28 @@ struct Frame {
   std::vector<void*> buffers;      ///< per step: keep pointer, then its buffers
   std::vector<int64_t> arguments;  ///< per step: its program's symbols
   std::vector<int64_t> totals, grains;
-  std::vector<int64_t> offsets;    ///< by slot: arena byte offset, or an output's bytes
+  std::vector<int64_t> offsets;  ///< by slot: arena byte offset, or an output's bytes
   int64_t arena_bytes = 0;
-  int threads = 0;                 ///< sizes were computed for `symbols` and this thread count (0: not yet)
+  int threads = 0;  ///< sizes were computed for `symbols` and this thread count (0: not yet)
 };
 
-/// Immutable once made (apart from its caches); run() may be called from any number of threads at once.
+/// Immutable once made (apart from its caches); run() may be called from any number of threads at
+/// once.
 class Executable {
  public:
-  /// Compiles a graph. Throws Error(unsupported), Error(invalid_argument) or Error(internal) naming the stage.
+  /// Compiles a graph. Throws Error(unsupported), Error(invalid_argument) or Error(internal) naming
+  /// the stage.
   static std::shared_ptr<Executable> compile(const ir::Graph& graph, const CompileOptions& options,
                                              std::shared_ptr<Runtime> runtime);
 
   struct Arguments {
-    void* const* parameters;        ///< address per parameter
-    const int64_t* symbols;         ///< value per symbol
+    void* const* parameters;  ///< address per parameter
+    const int64_t* symbols;   ///< value per symbol
     /// Per cache entry: whether its parameters have changed since the last call (null: always).
     const bool* stale = nullptr;
   };
-  /// Runs once. Returns 0 or what a host call or kernel returned. `frame` outlives the call's use of slot addresses.
+  /// Runs once. Returns 0 or what a host call or kernel returned. `frame` outlives the call's use
+  /// of slot addresses.
   int32_t run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
 
   std::unique_ptr<Frame> lease();
@@ -104,9 +109,9 @@ class Executable {
   std::vector<atlas::EntryStep> entry_steps_;                   // by step
   CompiledEntry entry_;                                         // runs them all
   size_t num_buffers_ = 0, num_arguments_ = 0;
-  std::vector<std::vector<size_t>> uses_;                       // by slot: positions in Frame::buffers
+  std::vector<std::vector<size_t>> uses_;  // by slot: positions in Frame::buffers
   bool static_sizes_ = true;
-  std::vector<std::shared_ptr<void>> cached_;                   // by cache entry
+  std::vector<std::shared_ptr<void>> cached_;  // by cache entry
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> idle_;
   std::atomic<int32_t> sticky_{0};

@@ -6,7 +6,8 @@
 namespace hologram::runtime {
 
 // From disk, or compiled and then put there.
-std::shared_ptr<const CompiledKernel> KernelCache::make(const atlas::Program& program, const Fingerprint& key,
+std::shared_ptr<const CompiledKernel> KernelCache::make(const atlas::Program& program,
+                                                        const Fingerprint& key,
                                                         KernelSource& source) {
   atlas::Program expanded = program;
   atlas::expand_math(expanded);
@@ -25,7 +26,8 @@ std::shared_ptr<const CompiledKernel> KernelCache::make(const atlas::Program& pr
   return kernel;
 }
 
-std::shared_ptr<const CompiledKernel> KernelCache::get(const atlas::Program& program, KernelSource* source) {
+std::shared_ptr<const CompiledKernel> KernelCache::get(const atlas::Program& program,
+                                                       KernelSource* source) {
   Fingerprint key = fingerprint(atlas::fingerprint(program).hex() + backend_.code_key());
   KernelSource from = KernelSource::memory;
   std::shared_ptr<const CompiledKernel> kernel;

@@ -15,14 +15,17 @@ namespace hologram::runtime {
 /// Where a kernel came from.
 enum class KernelSource : uint8_t { memory, disk, compiled };
 
-/// Thread-safe; nothing is compiled under a lock. Kernels stay while someone uses them, and the most recent ones longer.
+/// Thread-safe; nothing is compiled under a lock. Kernels stay while someone uses them, and the
+/// most recent ones longer.
 class KernelCache {
  public:
   KernelCache(const Backend& backend, std::filesystem::path folder, uint64_t limit)
       : backend_(backend), disk_(std::move(folder), limit) {}
 
-  /// The kernel for a program (before expand_math), compiled if nobody has it. `source` (may be null) tells where it came from.
-  std::shared_ptr<const CompiledKernel> get(const atlas::Program& program, KernelSource* source = nullptr);
+  /// The kernel for a program (before expand_math), compiled if nobody has it. `source` (may be
+  /// null) tells where it came from.
+  std::shared_ptr<const CompiledKernel> get(const atlas::Program& program,
+                                            KernelSource* source = nullptr);
 
   /// The entry function for these steps; none where the backend makes none.
   CompiledEntry get_entry(std::span<const atlas::EntryStep> steps);
@@ -37,7 +40,8 @@ class KernelCache {
   DiskCache& disk() { return disk_; }
 
  private:
-  std::shared_ptr<const CompiledKernel> make(const atlas::Program& program, const Fingerprint& key, KernelSource& source);
+  std::shared_ptr<const CompiledKernel> make(const atlas::Program& program, const Fingerprint& key,
+                                             KernelSource& source);
 
   const Backend& backend_;
   DiskCache disk_;

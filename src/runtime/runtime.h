@@ -15,8 +15,8 @@ namespace hologram::runtime {
 /// Thread-safe. Executables keep their runtime alive.
 class Runtime {
  public:
-  /// `backend`: "cpu" or "interp". Throws Error(invalid_argument) for another name, Error(unavailable) where the machine
-  /// lacks it.
+  /// `backend`: "cpu" or "interp". Throws Error(invalid_argument) for another name,
+  /// Error(unavailable) where the machine lacks it.
   explicit Runtime(std::string_view backend);
 
   const Backend& backend() const { return *backend_; }

@@ -28,7 +28,9 @@ void substitute_axes(LoopBlock& loop, const std::function<Expr(int)>& with) {
   });
 }
 
-Expr axis_of(const LoopBlock& loop, size_t i) { return Expr::axis(static_cast<int>(i), loop.axes[i].extent); }
+Expr axis_of(const LoopBlock& loop, size_t i) {
+  return Expr::axis(static_cast<int>(i), loop.axes[i].extent);
+}
 
 // Whether some extent depends on axis k.
 bool shapes_others(const LoopBlock& loop, size_t k) {
@@ -69,7 +71,8 @@ int64_t wanted_split(LoopBlock& loop, size_t k) {
   auto test = [&](const Atom& a) {
     if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return false;
     const Atom* x = a.a->as_atom();
-    if (!x || x->kind != Atom::Kind::axis || x->id != static_cast<int>(k) || !a.b->is_const()) return false;
+    if (!x || x->kind != Atom::Kind::axis || x->id != static_cast<int>(k) || !a.b->is_const())
+      return false;
     int64_t d = a.b->constant_value();
     if (d <= 1 || (innermost && d < 16) || !extent.exact_div(Expr(d))) return false;
     found = d;
@@ -118,7 +121,8 @@ bool mergeable(LoopBlock& loop, size_t k) {
       return;
     }
     auto inner_part = outer_part->second.linear_in_axis(i + 1);
-    ok = inner_part && !outer_part->first.has_axis(i + 1) && outer_part->first == inner * inner_part->first;
+    ok = inner_part && !outer_part->first.has_axis(i + 1) &&
+         outer_part->first == inner * inner_part->first;
   });
   return ok;
 }
@@ -163,8 +167,10 @@ void choose_lanes(LoopBlock& loop) {
   int last_parallel = loop.parallel_rank - 1;
   int last_row = rows && !serial ? static_cast<int>(loop.axes.size()) - 1 : -1;
   loop.lane_axis = last_parallel;
-  if (last_row < 0 || static_cast<size_t>(last_row) < static_cast<size_t>(loop.parallel_rank)) return;
-  if (last_parallel < 0 || contiguity(loop, last_row) >= contiguity(loop, last_parallel)) loop.lane_axis = last_row;
+  if (last_row < 0 || static_cast<size_t>(last_row) < static_cast<size_t>(loop.parallel_rank))
+    return;
+  if (last_parallel < 0 || contiguity(loop, last_row) >= contiguity(loop, last_parallel))
+    loop.lane_axis = last_row;
 }
 
 }  // namespace

@@ -28,9 +28,7 @@ TakeParts split_take(Value node, const Index& index, size_t index_rank) {
           Index(index.begin() + axis + rank, index.end())};
 }
 
-int batch_rank(const Cluster& c) {
-  return c.anchor->rank() - 2;
-}
+int batch_rank(const Cluster& c) { return c.anchor->rank() - 2; }
 
 namespace {
 
@@ -76,7 +74,8 @@ void Clustering::walk(Value start, const Index& start_index, const AccessFn& vis
       at.insert(at.end(), p.after.begin(), p.after.end());
       go(operand, at, false);
     } else if (ir::is_elementwise(n->op) || kind == OpKind::movement) {
-      for (size_t i = 0; i < n->inputs.size(); ++i) go(n->input(i), input_index(n, i, index), false);
+      for (size_t i = 0; i < n->inputs.size(); ++i)
+        go(n->input(i), input_index(n, i, index), false);
     }
   };
   go(start, start_index, true);
@@ -118,7 +117,8 @@ void Clustering::for_each_access(const Cluster& c, const AccessFn& visit) const 
   // Attention, scatter, host calls: only which roots they read matters.
   for (Value in : a->inputs) {
     Index any(in->shape.size());
-    for (size_t i = 0; i < any.size(); ++i) any[i] = Expr::value(static_cast<int>(1000 + i), in->shape[i]);
+    for (size_t i = 0; i < any.size(); ++i)
+      any[i] = Expr::value(static_cast<int>(1000 + i), in->shape[i]);
     if (in->is(Op::parameter) || root_[in->id])
       visit(in, any);
     else
@@ -140,7 +140,8 @@ std::vector<int> Clustering::dependencies(const Cluster& c) const {
   return {out.begin(), out.end()};
 }
 
-// New axes for the dimensions of `shape` (none for dimensions of 1) and the coordinates made of them.
+// New axes for the dimensions of `shape` (none for dimensions of 1) and the coordinates made of
+// them.
 Index Clustering::axes_index(Cluster& c, const Shape& shape, bool row) {
   Index out;
   for (const Expr& d : shape) {
@@ -178,11 +179,13 @@ void Clustering::make_clusters() {
       Shape parallel, row;
       std::vector<char> reduced(x->shape.size(), 0);
       for (int64_t a : v->attrs.ints) reduced[static_cast<size_t>(a)] = 1;
-      for (size_t i = 0; i < x->shape.size(); ++i) (reduced[i] ? row : parallel).push_back(x->shape[i]);
+      for (size_t i = 0; i < x->shape.size(); ++i)
+        (reduced[i] ? row : parallel).push_back(x->shape[i]);
       m.index = axes_index(c, parallel, false);
       Index r = axes_index(c, row, true);
       size_t p = 0, q = 0;
-      for (size_t i = 0; i < x->shape.size(); ++i) m.operand.push_back(reduced[i] ? r[q++] : m.index[p++]);
+      for (size_t i = 0; i < x->shape.size(); ++i)
+        m.operand.push_back(reduced[i] ? r[q++] : m.index[p++]);
       c.split = should_split(v, parallel, row);
       if (r.empty() || std::none_of(c.axes.begin(), c.axes.end(), [](auto& a) { return a.row; }))
         c.axes.push_back(new_axis(Expr(1), true));
@@ -217,7 +220,8 @@ void Clustering::make_clusters() {
         m.index.push_back(Expr::axis(a.id, a.extent));
         c.axes.push_back(a);
       }
-      std::stable_partition(c.axes.begin(), c.axes.end(), [](const ClusterAxis& a) { return !a.row; });
+      std::stable_partition(c.axes.begin(), c.axes.end(),
+                            [](const ClusterAxis& a) { return !a.row; });
       m.operand = m.index;
     } else if (kind == OpKind::scatter) {
       c.kind = ClusterKind::scatter;
@@ -246,7 +250,8 @@ Clustering::Clustering(const ir::Graph& graph, const Options& options)
   sort();
 }
 
-// Drops dead clusters and orders the rest so that producers come first; among ready ones the earliest node goes first.
+// Drops dead clusters and orders the rest so that producers come first; among ready ones the
+// earliest node goes first.
 void Clustering::sort() {
   std::vector<int> order;
   std::vector<char> done(clusters_.size(), 0);

@@ -26,8 +26,8 @@ struct Member {
 
 enum class ClusterKind : uint8_t { loop, product, attention, scatter, scan, host };
 
-/// One future kernel (or host call). Loop: parallel axes, then row axes. Product: batch…, m, n, then k. Attention: batch…,
-/// query, value depth, then key, depth. Scatter and scan: see lower.cpp.
+/// One future kernel (or host call). Loop: parallel axes, then row axes. Product: batch…, m, n,
+/// then k. Attention: batch…, query, value depth, then key, depth. Scatter and scan: see lower.cpp.
 struct Cluster {
   ClusterKind kind = ClusterKind::loop;
   std::vector<ClusterAxis> axes;
@@ -35,13 +35,14 @@ struct Cluster {
   ir::Value anchor = nullptr;  ///< the product, attention, scatter, scan or host call
   bool split = false;          ///< long reduction with few parallel points: blocks become parallel
   bool dead = false;
-  int cost = 0;                ///< operations in the bodies, to bound their growth
+  int cost = 0;  ///< operations in the bodies, to bound their growth
 
   bool has_rows() const;
   const Member* find(ir::Value node) const;
 };
 
-/// The nodes that get a buffer or a place in a kernel of their own; everything else is computed where it is read.
+/// The nodes that get a buffer or a place in a kernel of their own; everything else is computed
+/// where it is read.
 class Clustering {
  public:
   Clustering(const ir::Graph& graph, const Options& options);

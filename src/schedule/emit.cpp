@@ -62,7 +62,9 @@ void Emitter::store(int slot, const Index& index, Val value, Val guard) {
 }
 
 Val Emitter::within(const Expr& e, const Expr& extent, Val guard) {
-  auto both = [&](Val g) { guard = guard.id == atlas::no_value ? g : b_.op(Op::bit_and, guard, g); };
+  auto both = [&](Val g) {
+    guard = guard.id == atlas::no_value ? g : b_.op(Op::bit_and, guard, g);
+  };
   if (!provably_nonnegative(e)) both(b_.le(b_.integer(DType::i64, 0), b_.index(e)));
   if (!provably_less(e, extent)) both(b_.lt(b_.index(e), b_.index(extent)));
   return guard;
@@ -125,23 +127,27 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
     }
     return out;
   }
-  if (ir::info(v->op).kind == OpKind::movement) return value(v->input(), input_index(v, 0, index), guard);
+  if (ir::info(v->op).kind == OpKind::movement)
+    return value(v->input(), input_index(v, 0, index), guard);
   if (!ir::is_elementwise(v->op))
-    fail(ErrorCode::internal, "schedule: {} reached where an expression is expected", ir::name_of(v->op));
+    fail(ErrorCode::internal, "schedule: {} reached where an expression is expected",
+         ir::name_of(v->op));
   Val out = elementwise(v, index, guard);
   if (on_compute) on_compute(v, index, out);
   return out;
 }
 
 Val Emitter::elementwise(Value v, const Index& index, Val guard) {
-  if (ir::info(v->op).kind == OpKind::cast) return convert(value(v->input(), index, guard), v->dtype, v->op);
+  if (ir::info(v->op).kind == OpKind::cast)
+    return convert(value(v->input(), index, guard), v->dtype, v->op);
   if (v->is(Op::select))
     return b_.select(value(v->input(0), index, guard), value(v->input(1), index, guard),
                      value(v->input(2), index, guard));
   Val x[3];
   for (size_t i = 0; i < v->inputs.size(); ++i) x[i] = widen(value(v->input(i), index, guard));
   if (guard.id != atlas::no_value && (v->is(Op::div) || v->is(Op::rem)) && is_int(x[1].type))
-    x[1] = b_.select(guard, x[1], b_.integer(x[1].type, 1));  // unread divisors must not raise the error
+    x[1] = b_.select(guard, x[1],
+                     b_.integer(x[1].type, 1));  // unread divisors must not raise the error
   Val out = v->inputs.size() == 1   ? b_.op(v->op, x[0])
             : v->inputs.size() == 2 ? b_.op(v->op, x[0], x[1])
                                     : b_.op(v->op, x[0], x[1], x[2]);

@@ -35,15 +35,20 @@ class Kernel {
 /// Writes one body: values of graph nodes at given coordinates.
 class Emitter {
  public:
-  /// What a node is in this body when it is not computed from its operands: an accumulator, a scratch value …
+  /// What a node is in this body when it is not computed from its operands: an accumulator, a
+  /// scratch value …
   using Local = std::function<std::optional<atlas::Val>(ir::Value, const Index&)>;
 
   Emitter(Kernel& kernel, atlas::Body& body, std::function<int(ir::Value)> slot_of,
           std::function<bool(ir::Value)> is_buffered, Local local)
-      : kernel_(kernel), b_(body), slot_of_(std::move(slot_of)),
-        is_buffered_(std::move(is_buffered)), local_(std::move(local)) {}
+      : kernel_(kernel),
+        b_(body),
+        slot_of_(std::move(slot_of)),
+        is_buffered_(std::move(is_buffered)),
+        local_(std::move(local)) {}
 
-  /// The element of `v` at `index`, in v's dtype. Where `guard` is false nothing is read and the value is arbitrary.
+  /// The element of `v` at `index`, in v's dtype. Where `guard` is false nothing is read and the
+  /// value is arbitrary.
   atlas::Val value(ir::Value v, const Index& index, atlas::Val guard = {});
   /// The element of v computed from its operands even if it has a buffer.
   atlas::Val compute(ir::Value v, const Index& index, atlas::Val guard = {});

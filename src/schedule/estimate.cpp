@@ -20,7 +20,8 @@ int64_t operations(const atlas::Body& body) {
   int64_t n = 0;
   for (const auto& i : body.instrs) {
     if (i.code == atlas::Code::accumulate) ++n;
-    if (i.code == atlas::Code::arithmetic && ir::info(i.op).kind != ir::OpKind::cast) n += i.op == ir::Op::fma ? 2 : 1;
+    if (i.code == atlas::Code::arithmetic && ir::info(i.op).kind != ir::OpKind::cast)
+      n += i.op == ir::Op::fma ? 2 : 1;
   }
   return n;
 }
@@ -33,7 +34,8 @@ Expr product_of(const std::vector<Axis>& axes, size_t first, size_t last) {
 
 Expr flop_of(const atlas::LoopBlock& loop) {
   auto parallel = static_cast<size_t>(loop.parallel_rank);
-  Expr points = product_of(loop.axes, 0, parallel), rows = product_of(loop.axes, parallel, loop.axes.size());
+  Expr points = product_of(loop.axes, 0, parallel),
+       rows = product_of(loop.axes, parallel, loop.axes.size());
   Expr total(0);
   for (const auto& s : loop.stages) {
     Expr n(operations(s.body) + static_cast<int64_t>(s.reductions.size()));

@@ -6,7 +6,8 @@
 namespace hologram::schedule {
 
 struct Estimate {
-  Expr flop;   ///< arithmetic operations; a transcendental counts as one, a fused multiply-add as two
+  Expr
+      flop;  ///< arithmetic operations; a transcendental counts as one, a fused multiply-add as two
   Expr bytes;  ///< of every distinct element of its buffers, once (scratch apart)
 };
 

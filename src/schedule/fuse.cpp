@@ -1,7 +1,8 @@
 // schedule/fuse.cpp: merging clusters into fewer kernels.
 //
-// A producer merges into its consumer when each of the consumer's reads tells where in the consumer's iteration space
-// the producer's element is computed: its axes then become the consumer's.
+// A producer merges into its consumer when each of the consumer's reads tells where in the
+// consumer's iteration space the producer's element is computed: its axes then become the
+// consumer's.
 #include <algorithm>
 #include <map>
 
@@ -28,7 +29,8 @@ Index substitute(const Index& index, const AxisMap& map) {
   return out;
 }
 
-// Extends `map` (axes of the producer → axes of the consumer) so that the member's own index becomes `read`.
+// Extends `map` (axes of the producer → axes of the consumer) so that the member's own index
+// becomes `read`.
 bool unify(const Index& own, const Index& read, AxisMap& map) {
   for (size_t i = 0; i < own.size(); ++i) {
     if (own[i].is_const()) {
@@ -66,7 +68,8 @@ void append_members(Cluster& out, const Cluster& from, const AxisMap& map) {
 }
 
 // Maps the producer's row axes to `targets` in order.
-bool map_rows(const std::vector<ClusterAxis>& rows, const std::vector<ClusterAxis>& targets, AxisMap& map) {
+bool map_rows(const std::vector<ClusterAxis>& rows, const std::vector<ClusterAxis>& targets,
+              AxisMap& map) {
   if (rows.size() != targets.size()) return false;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!(rows[i].extent == targets[i].extent)) return false;
@@ -76,13 +79,15 @@ bool map_rows(const std::vector<ClusterAxis>& rows, const std::vector<ClusterAxi
   return true;
 }
 
-bool same_set(const AxisMap& map, const std::vector<ClusterAxis>& from, const std::vector<ClusterAxis>& to) {
+bool same_set(const AxisMap& map, const std::vector<ClusterAxis>& from,
+              const std::vector<ClusterAxis>& to) {
   if (from.size() != to.size()) return false;
   for (const ClusterAxis& a : from) {
     auto it = map.find(a.id);
     if (it == map.end()) return false;
     int id = single_axis(it->second)->id;
-    if (std::none_of(to.begin(), to.end(), [&](const ClusterAxis& t) { return t.id == id; })) return false;
+    if (std::none_of(to.begin(), to.end(), [&](const ClusterAxis& t) { return t.id == id; }))
+      return false;
   }
   return true;
 }
@@ -103,7 +108,8 @@ bool Clustering::merge_loops(const Cluster& a, const Cluster& b, Cluster& out) c
   out = b;
   out.cost = a.cost + b.cost;
   out.split = a.split || b.split;
-  bool rows_read = std::any_of(ra.begin(), ra.end(), [&](const ClusterAxis& r) { return map.count(r.id) > 0; });
+  bool rows_read =
+      std::any_of(ra.begin(), ra.end(), [&](const ClusterAxis& r) { return map.count(r.id) > 0; });
   if (ra.empty()) {
     bool all = same_set(map, pa, b.axes);
     bool points = !rb.empty() && !b.split && same_set(map, pa, pb);
@@ -125,7 +131,8 @@ bool Clustering::merge_loops(const Cluster& a, const Cluster& b, Cluster& out) c
       if (a.split || !map_rows(ra, rest, map)) return false;
       out.axes.clear();
       for (const ClusterAxis& x : pb)
-        if (std::none_of(rest.begin(), rest.end(), [&](const ClusterAxis& r) { return r.id == x.id; }))
+        if (std::none_of(rest.begin(), rest.end(),
+                         [&](const ClusterAxis& r) { return r.id == x.id; }))
           out.axes.push_back(x);
       for (ClusterAxis r : rest) {
         r.row = true;
@@ -217,8 +224,10 @@ bool Clustering::merge(int a, int b) {
 // Two loops over equal axes that read the same large tensor at the same place.
 bool Clustering::merge_siblings(int a, int b) {
   const Cluster &x = clusters_[static_cast<size_t>(a)], &y = clusters_[static_cast<size_t>(b)];
-  if (x.kind != ClusterKind::loop || y.kind != ClusterKind::loop || x.axes.size() != y.axes.size()) return false;
-  if (x.axes.empty() || x.members.size() + y.members.size() > max_members || x.cost + y.cost > 400) return false;
+  if (x.kind != ClusterKind::loop || y.kind != ClusterKind::loop || x.axes.size() != y.axes.size())
+    return false;
+  if (x.axes.empty() || x.members.size() + y.members.size() > max_members || x.cost + y.cost > 400)
+    return false;
   if (x.split != y.split) return false;
   AxisMap map;
   for (size_t i = 0; i < x.axes.size(); ++i) {
@@ -230,8 +239,11 @@ bool Clustering::merge_siblings(int a, int b) {
     if (shared) return;
     Index there = substitute(read, map);
     for (const ClusterAxis& axis : y.axes)
-      if (std::none_of(there.begin(), there.end(), [&](const Expr& e) { return e.has_axis(axis.id); })) return;
-    for_each_access(y, [&](Value w, const Index& other) { shared = shared || (v == w && there == other); });
+      if (std::none_of(there.begin(), there.end(),
+                       [&](const Expr& e) { return e.has_axis(axis.id); }))
+        return;
+    for_each_access(
+        y, [&](Value w, const Index& other) { shared = shared || (v == w && there == other); });
   });
   if (!shared || path_around(a, b) || path_around(b, a)) return false;
   for (int d : depends_[static_cast<size_t>(a)])

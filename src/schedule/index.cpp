@@ -44,7 +44,8 @@ Index through_reshape(const Shape& from, const Shape& to, const Index& index) {
         a *= to[i1++];
       else if (b_smaller)
         b *= from[j1++];
-      else if (i1 < to.size() || j1 < from.size()) {  // no common factor: take everything that is left
+      else if (i1 < to.size() ||
+               j1 < from.size()) {  // no common factor: take everything that is left
         while (i1 < to.size()) a *= to[i1++];
         while (j1 < from.size()) b *= from[j1++];
         break;
@@ -143,7 +144,8 @@ std::optional<std::vector<Part>> mixed_radix(const Expr& e) {
   std::vector<Part> sorted;
   Expr next(1);
   while (!parts.empty()) {
-    auto it = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.radix == next; });
+    auto it =
+        std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.radix == next; });
     if (it == parts.end()) return std::nullopt;
     next = it->radix * *it->axis->a;
     sorted.push_back(*it);
@@ -154,8 +156,8 @@ std::optional<std::vector<Part>> mixed_radix(const Expr& e) {
 
 }  // namespace
 
-std::optional<std::vector<std::pair<int, Expr>>> invert(const Index& coordinates, const Index& values,
-                                                        const Shape& shape) {
+std::optional<std::vector<std::pair<int, Expr>>> invert(const Index& coordinates,
+                                                        const Index& values, const Shape& shape) {
   std::vector<std::pair<int, Expr>> out;
   for (size_t i = 0; i < coordinates.size(); ++i) {
     if (coordinates[i].is(0) && shape[i].is(1)) continue;

@@ -10,11 +10,13 @@ namespace hologram::schedule {
 
 using Index = std::vector<Expr>;
 
-/// Coordinates in a tensor of shape `from` of the element that stands at `index` of its reshape to `to`.
+/// Coordinates in a tensor of shape `from` of the element that stands at `index` of its reshape to
+/// `to`.
 Index through_reshape(const Shape& from, const Shape& to, const Index& index);
 
-/// Coordinates of operand `input` that an element-wise or movement node reads for its element `index` (concat: relative
-/// to that part; pad: may lie outside). Not for take and heavier operations.
+/// Coordinates of operand `input` that an element-wise or movement node reads for its element
+/// `index` (concat: relative to that part; pad: may lie outside). Not for take and heavier
+/// operations.
 Index input_index(ir::Value node, size_t input, const Index& index);
 
 /// Where along `axis` part `input` of a concat begins.
@@ -26,9 +28,10 @@ Expr offset_of(const Index& index, const Shape& strides);
 /// A number, or an axis by itself, or nothing.
 const Atom* single_axis(const Expr& e);
 
-/// Solves coordinates[i] = value[i], coordinates being mixed-radix sums of distinct axes (each axis once, the radices
-/// its lower neighbours' extents), for the axes: pairs (axis id, expression). nullopt where the form does not hold.
-std::optional<std::vector<std::pair<int, Expr>>> invert(const Index& coordinates, const Index& values,
-                                                        const Shape& shape);
+/// Solves coordinates[i] = value[i], coordinates being mixed-radix sums of distinct axes (each axis
+/// once, the radices its lower neighbours' extents), for the axes: pairs (axis id, expression).
+/// nullopt where the form does not hold.
+std::optional<std::vector<std::pair<int, Expr>>> invert(const Index& coordinates,
+                                                        const Index& values, const Shape& shape);
 
 }  // namespace hologram::schedule

@@ -16,8 +16,10 @@ using ir::Value;
 
 namespace {
 
-// The parameters an expression is computed from, or nullopt when one of them is not static or a buffer is read.
-std::optional<std::vector<int>> static_sources(const Clustering& clustering, const Options& options, Value v) {
+// The parameters an expression is computed from, or nullopt when one of them is not static or a
+// buffer is read.
+std::optional<std::vector<int>> static_sources(const Clustering& clustering, const Options& options,
+                                               Value v) {
   std::vector<int> out;
   bool ok = true;
   auto visit = [&](Value leaf, const Index&) {
@@ -41,7 +43,8 @@ std::optional<std::vector<int>> static_sources(const Clustering& clustering, con
 
 class Lowering {
  public:
-  Lowering(const Cluster& cluster, const Clustering& clustering, const Options& options, Storage& storage)
+  Lowering(const Cluster& cluster, const Clustering& clustering, const Options& options,
+           Storage& storage)
       : c_(cluster), clustering_(clustering), options_(options), storage_(storage) {}
 
   std::vector<Lowered> product();
@@ -55,7 +58,8 @@ class Lowering {
     return Emitter(
         k, body, storage_.slot_of,
         [this](Value v) {
-          return v->is(Op::parameter) || (clustering_.is_root(v) && (v == c_.anchor || !c_.find(v)));
+          return v->is(Op::parameter) ||
+                 (clustering_.is_root(v) && (v == c_.anchor || !c_.find(v)));
         },
         std::move(local));
   }
@@ -73,10 +77,13 @@ class Lowering {
     return out;
   }
 
-  void epilogue(Kernel& k, atlas::Body& body, DType acc_type, const std::vector<ClusterAxis>& order);
+  void epilogue(Kernel& k, atlas::Body& body, DType acc_type,
+                const std::vector<ClusterAxis>& order);
   void end_with(atlas::Body& body, Val v);
   Lowered pack_rhs(Value rhs, const Shape& batch, int width, int& slot);
-  Lowered finish(Kernel& k, std::string name) { return {std::move(k.program), std::move(k.buffers), std::move(name), -1}; }
+  Lowered finish(Kernel& k, std::string name) {
+    return {std::move(k.program), std::move(k.buffers), std::move(name), -1};
+  }
 
   const Cluster& c_;
   const Clustering& clustering_;
@@ -95,8 +102,10 @@ void Lowering::end_with(atlas::Body& body, Val v) {
   body.add(copy);
 }
 
-// The members of a product's or attention's cluster, computed from the accumulated element and stored.
-void Lowering::epilogue(Kernel& k, atlas::Body& body, DType acc_type, const std::vector<ClusterAxis>& order) {
+// The members of a product's or attention's cluster, computed from the accumulated element and
+// stored.
+void Lowering::epilogue(Kernel& k, atlas::Body& body, DType acc_type,
+                        const std::vector<ClusterAxis>& order) {
   Emitter* self = nullptr;
   Emitter e = emitter(k, body, [&](Value v, const Index&) -> std::optional<Val> {
     if (v != c_.anchor) return std::nullopt;
@@ -131,7 +140,8 @@ Lowered Lowering::pack_rhs(Value rhs, const Shape& batch, int width, int& slot) 
   Emitter e = emitter(k, stage.body);
   Val guard = e.within(column, n, {});
   Val v = e.value(rhs, read_at, guard);
-  if (guard.id != atlas::no_value) v = e.builder().select(guard, v, e.builder().constant(v.type, 0));
+  if (guard.id != atlas::no_value)
+    v = e.builder().select(guard, v, e.builder().constant(v.type, 0));
   e.store(slot, store_at, v);
   loop.stages.push_back(std::move(stage));
   simplify_axes(loop);
@@ -147,7 +157,8 @@ std::vector<Lowered> Lowering::product() {
 
   int width = options_.panel_width(in), packed = -1;
   auto sources = width > 0 ? static_sources(clustering_, options_, rhs) : std::nullopt;
-  // Only what is packed once is packed ahead: the product packs the panels of other operands as it needs them.
+  // Only what is packed once is packed ahead: the product packs the panels of other operands as it
+  // needs them.
   if (sources) {
     Lowered pack = pack_rhs(rhs, batch, width, packed);
     pack.cached = storage_.cache(packed, *sources);
@@ -158,7 +169,8 @@ std::vector<Lowered> Lowering::product() {
   k.program.kind = atlas::BlockKind::product;
   atlas::ProductBlock& p = k.program.product;
   const auto& order = c_.axes;
-  for (const ClusterAxis& a : order) p.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
+  for (const ClusterAxis& a : order)
+    p.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
   p.batch_rank = static_cast<int>(order.size()) - 3;
   p.operand_type = in;
   p.acc_type = acc;
@@ -198,7 +210,8 @@ std::vector<Lowered> Lowering::attention() {
   ClusterAxis value_depth = order[b + 1];
   order.erase(order.begin() + static_cast<ptrdiff_t>(b) + 1);
   order.push_back(value_depth);
-  for (const ClusterAxis& x : order) t.axes.push_back({x.row ? AxisKind::row : AxisKind::parallel, x.extent});
+  for (const ClusterAxis& x : order)
+    t.axes.push_back({x.row ? AxisKind::row : AxisKind::parallel, x.extent});
   t.batch_rank = static_cast<int>(b);
   t.operand_type = q->dtype;
   t.scale = std::bit_cast<double>(a->attrs.bits);
@@ -232,7 +245,8 @@ std::vector<Lowered> Lowering::attention() {
     Index full = batch, at;
     full.insert(full.end(), {query, key});
     size_t lead = full.size() - bias->shape.size();
-    for (size_t i = 0; i < bias->shape.size(); ++i) at.push_back(bias->shape[i].is(1) ? Expr(0) : full[lead + i]);
+    for (size_t i = 0; i < bias->shape.size(); ++i)
+      at.push_back(bias->shape[i].is(1) ? Expr(0) : full[lead + i]);
     Emitter e = emitter(k, t.score);
     atlas::BodyBuilder& w = e.builder();
     DType acc = compute_type(q->dtype);
@@ -309,7 +323,8 @@ std::vector<Lowered> Lowering::scan() {
   Value s = c_.anchor;
   Kernel k(storage_.slots);
   atlas::LoopBlock& loop = k.program.loop;
-  for (const ClusterAxis& a : c_.axes) loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
+  for (const ClusterAxis& a : c_.axes)
+    loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
   loop.parallel_rank = static_cast<int>(c_.axes.size()) - 1;
   atlas::Stage stage{atlas::StageKind::serial_row, {}, {}, {}};
   Emitter e = emitter(k, stage.body);
@@ -343,8 +358,8 @@ std::string cluster_name(const Cluster& c) {
   return name;
 }
 
-std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering, const Options& options,
-                           Storage& storage) {
+std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
+                           const Options& options, Storage& storage) {
   Lowering l(cluster, clustering, options, storage);
   switch (cluster.kind) {
     case ClusterKind::loop:

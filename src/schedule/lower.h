@@ -14,25 +14,27 @@ struct Lowered {
   atlas::Program program;
   std::vector<int> buffers;  ///< slots
   std::string name;
-  int cached = -1;           ///< cache entry that this kernel fills
+  int cached = -1;  ///< cache entry that this kernel fills
 };
 
 /// What lowering needs from the plan: slots of stored values and new temporary ones.
 struct Storage {
   std::vector<Slot>& slots;
-  std::function<int(ir::Value)> slot_of;                  ///< where a root or parameter is read
-  std::function<std::vector<int>(ir::Value)> stores_of;   ///< where a root must be written (may be empty)
-  std::function<bool(ir::Value)> in_place;                ///< the scatter writes into its operand's own buffer
+  std::function<int(ir::Value)> slot_of;  ///< where a root or parameter is read
+  std::function<std::vector<int>(ir::Value)>
+      stores_of;                            ///< where a root must be written (may be empty)
+  std::function<bool(ir::Value)> in_place;  ///< the scatter writes into its operand's own buffer
   std::function<int(DType, const Shape&, const std::string&)> temporary;
-  std::function<int(int slot, const std::vector<int>& parameters)> cache;  ///< makes a slot a cached one
+  std::function<int(int slot, const std::vector<int>& parameters)>
+      cache;  ///< makes a slot a cached one
 };
 
 /// The kernels of a cluster, in order.
-std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering, const Options& options,
-                           Storage& storage);
+std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
+                           const Options& options, Storage& storage);
 
-/// Merges axes that always appear as one linear counter, and splits those whose quotients and remainders are taken;
-/// chooses the lane axis.
+/// Merges axes that always appear as one linear counter, and splits those whose quotients and
+/// remainders are taken; chooses the lane axis.
 void simplify_axes(atlas::LoopBlock& loop);
 
 }  // namespace hologram::schedule

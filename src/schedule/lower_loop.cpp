@@ -14,7 +14,7 @@ using atlas::Val;
 using ir::Op;
 using ir::Value;
 
-constexpr int64_t block = 4096;             // elements of a reduction block
+constexpr int64_t block = 4096;  // elements of a reduction block
 constexpr int64_t max_scratch_bytes = 32768;
 
 struct At {
@@ -36,7 +36,8 @@ class LoopLowering {
   LoopLowering(const Cluster& c, const Clustering& clustering, Storage& storage)
       : c_(c), clustering_(clustering), storage_(storage) {
     order_axes();
-    for (const Member& m : c.members) members_.push_back({m.node, placed(m.index), placed(m.operand)});
+    for (const Member& m : c.members)
+      members_.push_back({m.node, placed(m.index), placed(m.operand)});
     find_levels();
   }
 
@@ -92,7 +93,7 @@ class LoopLowering {
   std::map<At, std::pair<int, int>, AtLess> computed_;  // first and last stage, while collecting
   std::map<At, int, AtLess> scratch_;                   // buffer; -1 until its first stage makes it
   std::map<At, int, AtLess> scratch_stage_;
-  std::vector<int> partials_;                           // slots of block results, split clusters
+  std::vector<int> partials_;  // slots of block results, split clusters
 };
 
 // Parallel axes by descending stride of the first stored member, then rows.
@@ -110,8 +111,9 @@ void LoopLowering::order_axes() {
           return slot.strides[i].is_const() ? slot.strides[i].constant_value() : INT64_MAX;
       return INT64_MAX;
     };
-    std::stable_sort(order_.begin(), order_.begin() + static_cast<ptrdiff_t>(parallel_),
-                     [&](const ClusterAxis& a, const ClusterAxis& b) { return stride(a) > stride(b); });
+    std::stable_sort(
+        order_.begin(), order_.begin() + static_cast<ptrdiff_t>(parallel_),
+        [&](const ClusterAxis& a, const ClusterAxis& b) { return stride(a) > stride(b); });
     return;
   }
 }
@@ -144,7 +146,8 @@ bool LoopLowering::is_row_level(const Member& m) const {
 int LoopLowering::level_below(Value v, const Index& index, bool start_inside) {
   int level = 0;
   auto visit = [&](Value r, const Index&) {
-    if (auto it = level_.find(r); it != level_.end() && is_reduce(r)) level = std::max(level, it->second + 1);
+    if (auto it = level_.find(r); it != level_.end() && is_reduce(r))
+      level = std::max(level, it->second + 1);
   };
   if (start_inside) {
     visit(v, index);
@@ -190,13 +193,14 @@ bool LoopLowering::prefers_rows() const {
 }
 
 // A body in which reductions before `stage` are accumulators; `more` may know further values.
-Emitter LoopLowering::emitter(Kernel& k, atlas::Body& body, int stage, std::shared_ptr<Emitter*> self,
-                              Emitter::Local more) {
+Emitter LoopLowering::emitter(Kernel& k, atlas::Body& body, int stage,
+                              std::shared_ptr<Emitter*> self, Emitter::Local more) {
   return Emitter(
       k, body, storage_.slot_of,
       [this](Value v) { return v->is(Op::parameter) || (clustering_.is_root(v) && !c_.find(v)); },
       [this, stage, self, more](Value v, const Index& index) -> std::optional<Val> {
-        if (auto it = accumulators_.find(v); it != accumulators_.end() && it->second.stage < stage) {
+        if (auto it = accumulators_.find(v);
+            it != accumulators_.end() && it->second.stage < stage) {
           Emitter& e = **self;
           return e.convert(e.builder().accumulator(it->second.number, it->second.type), v->dtype);
         }
@@ -204,7 +208,8 @@ Emitter LoopLowering::emitter(Kernel& k, atlas::Body& body, int stage, std::shar
       });
 }
 
-// Finds element-wise values that several row stages compute and that cost more than a store and a load.
+// Finds element-wise values that several row stages compute and that cost more than a store and a
+// load.
 void LoopLowering::choose_scratch() {
   Expr row(1);
   for (size_t i = parallel_; i < order_.size(); ++i) row *= order_[i].extent;
@@ -242,7 +247,8 @@ void LoopLowering::choose_scratch() {
 
 void LoopLowering::build(Kernel& k, bool collect) {
   atlas::LoopBlock& loop = k.program.loop;
-  for (const ClusterAxis& a : order_) loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
+  for (const ClusterAxis& a : order_)
+    loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
   loop.parallel_rank = static_cast<int>(parallel_);
   int last = -1;
   for (const Member& m : members_)
@@ -252,11 +258,13 @@ void LoopLowering::build(Kernel& k, bool collect) {
   for (int stage = 0; stage <= last; ++stage) {
     atlas::Stage s{atlas::StageKind::row, {}, {}, {}};
     auto self = std::make_shared<Emitter*>();
-    Emitter e = emitter(k, s.body, stage, self, [&, stage](Value v, const Index& index) -> std::optional<Val> {
-      auto it = scratch_.find(At{v, index});
-      if (collect || it == scratch_.end() || scratch_stage_.at(it->first) == stage) return std::nullopt;
-      return e.builder().load(it->second, v->dtype, row_position());
-    });
+    Emitter e = emitter(
+        k, s.body, stage, self, [&, stage](Value v, const Index& index) -> std::optional<Val> {
+          auto it = scratch_.find(At{v, index});
+          if (collect || it == scratch_.end() || scratch_stage_.at(it->first) == stage)
+            return std::nullopt;
+          return e.builder().load(it->second, v->dtype, row_position());
+        });
     *self = &e;
     e.on_compute = [&, stage](Value v, const Index& index, Val x) {
       At at{v, index};
@@ -283,7 +291,8 @@ void LoopLowering::build(Kernel& k, bool collect) {
         bool arg = ir::info(m.node->op).kind == ir::OpKind::reduce_index;
         made.push_back({m.node, {count++, arg ? DType::i64 : x.type, stage}});
       } else if (is_row_level(m)) {
-        for (int slot : storage_.stores_of(m.node)) e.store(slot, m.index, e.value(m.node, m.index));
+        for (int slot : storage_.stores_of(m.node))
+          e.store(slot, m.index, e.value(m.node, m.index));
       }
     }
     for (auto& [v, acc] : made) accumulators_[v] = acc;
@@ -317,7 +326,8 @@ Lowered LoopLowering::whole() {
 // First half of a split reduction: every block of 4,096 row elements is a parallel unit of its own.
 Lowered LoopLowering::partial_blocks() {
   Shape parallel_shape, row_shape;
-  for (size_t i = 0; i < order_.size(); ++i) (i < parallel_ ? parallel_shape : row_shape).push_back(order_[i].extent);
+  for (size_t i = 0; i < order_.size(); ++i)
+    (i < parallel_ ? parallel_shape : row_shape).push_back(order_[i].extent);
   Expr n = numel(row_shape), blocks = ceil_div(n, Expr(block));
   Kernel k(storage_.slots);
   atlas::LoopBlock& loop = k.program.loop;
@@ -359,7 +369,8 @@ Lowered LoopLowering::partial_blocks() {
   return {std::move(k.program), std::move(k.buffers), cluster_name(c_) + " (blocks)", -1};
 }
 
-// Second half: the binary counter over the blocks' results, then everything with one element per point.
+// Second half: the binary counter over the blocks' results, then everything with one element per
+// point.
 Lowered LoopLowering::combine_blocks() {
   Expr n(1);
   for (size_t i = parallel_; i < order_.size(); ++i) n *= order_[i].extent;
@@ -392,7 +403,8 @@ Lowered LoopLowering::combine_blocks() {
 
 }  // namespace
 
-std::vector<Lowered> lower_loop(const Cluster& cluster, const Clustering& clustering, Storage& storage) {
+std::vector<Lowered> lower_loop(const Cluster& cluster, const Clustering& clustering,
+                                Storage& storage) {
   return LoopLowering(cluster, clustering, storage).run();
 }
 

@@ -7,7 +7,8 @@
 
 namespace hologram::schedule {
 
-std::vector<Lowered> lower_loop(const Cluster& cluster, const Clustering& clustering, Storage& storage);
+std::vector<Lowered> lower_loop(const Cluster& cluster, const Clustering& clustering,
+                                Storage& storage);
 
 /// "reduce_max+exp+…" for pictures.
 std::string cluster_name(const Cluster& c);

@@ -39,11 +39,13 @@ struct Placed {
 };
 
 // Lowest offset at which `size` bytes fit beside everything placed that is live at the same time.
-int64_t first_fit(const std::vector<Placed>& placed, const std::vector<Life>& life, size_t slot, int64_t size) {
+int64_t first_fit(const std::vector<Placed>& placed, const std::vector<Life>& life, size_t slot,
+                  int64_t size) {
   std::vector<Placed> busy;
   for (const Placed& p : placed)
     if (life[p.slot].overlaps(life[slot])) busy.push_back(p);
-  std::sort(busy.begin(), busy.end(), [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
+  std::sort(busy.begin(), busy.end(),
+            [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
   int64_t at = 0;
   for (const Placed& p : busy) {
     if (at + size <= p.offset) break;
@@ -89,7 +91,8 @@ void plan_memory(Plan& plan) {
   plan.boundary_bytes = round_up(small_end, class_bytes);
   for (const Placed& p : large) plan.slots[p.slot].offset = Expr(plan.boundary_bytes + p.offset);
 
-  // Symbolic sizes: regions of one size expression, each shared by slots that are not live together.
+  // Symbolic sizes: regions of one size expression, each shared by slots that are not live
+  // together.
   struct Region {
     Expr size, offset;
     std::vector<size_t> slots;
@@ -99,7 +102,8 @@ void plan_memory(Plan& plan) {
   for (size_t i : symbolic) {
     auto fits = [&](const Region& r) {
       return r.size == plan.slots[i].bytes &&
-             std::none_of(r.slots.begin(), r.slots.end(), [&](size_t o) { return life[o].overlaps(life[i]); });
+             std::none_of(r.slots.begin(), r.slots.end(),
+                          [&](size_t o) { return life[o].overlaps(life[i]); });
     };
     auto it = std::find_if(regions.begin(), regions.end(), fits);
     if (it == regions.end()) {

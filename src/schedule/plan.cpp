@@ -48,7 +48,9 @@ std::vector<Expr> own_symbols(atlas::Program& p) {
   axes(p.product.axes);
   for (auto* b : {&p.product.lhs, &p.product.rhs, &p.product.epilogue}) body(*b);
   axes(p.attention.axes);
-  for (auto* b : {&p.attention.q, &p.attention.k, &p.attention.v, &p.attention.score, &p.attention.epilogue}) body(*b);
+  for (auto* b :
+       {&p.attention.q, &p.attention.k, &p.attention.v, &p.attention.score, &p.attention.epilogue})
+    body(*b);
   p.num_symbols = static_cast<int>(used.size());
   return used;
 }
@@ -83,13 +85,14 @@ class Planner {
   const Options& options_;
   Clustering clustering_;
   Plan plan_;
-  std::map<int, int> input_slot_;              // by parameter index
-  std::map<Value, std::vector<int>> stores_;   // slots a root is written to; the first is the one it is read from
+  std::map<int, int> input_slot_;  // by parameter index
+  std::map<Value, std::vector<int>>
+      stores_;  // slots a root is written to; the first is the one it is read from
   std::set<Value> in_place_scatter_;
   std::vector<std::vector<int>> clusters_read_;  // by cluster: the clusters it needs
   std::vector<std::pair<int, int>> before_;      // (reader, writer of the parameter it reads)
-  Copies early_copies_;                             // of parameters, before anything is written
-  Copies copies_;                                   // after everything else
+  Copies early_copies_;                          // of parameters, before anything is written
+  Copies copies_;                                // after everything else
   std::map<Fingerprint, int> program_number_;
 };
 
@@ -148,7 +151,8 @@ bool Planner::reads_only_in_place(const Cluster& c, Value parameter, const Membe
   }
   if (c.kind != ClusterKind::loop && c.kind != ClusterKind::product) return false;
   bool ok = !c.split;
-  // A product may compute an element twice (its last tile reaches back), so it must not read what it writes.
+  // A product may compute an element twice (its last tile reaches back), so it must not read what
+  // it writes.
   clustering_.for_each_access(c, [&](Value v, const Index& at) {
     if (v == parameter) ok = ok && c.kind == ClusterKind::loop && !c.has_rows() && at == m.index;
   });
@@ -162,7 +166,8 @@ bool Planner::try_in_place(const ir::Output& o) {
   int writer = clustering_.cluster_of(v);
   const Cluster& c = clustering_.clusters()[static_cast<size_t>(writer)];
   const Slot& target = plan_.slots[static_cast<size_t>(input_slot_.at(o.parameter))];
-  if (target.dtype != v->dtype || !(target.shape == v->shape) || c.kind == ClusterKind::host) return false;
+  if (target.dtype != v->dtype || !(target.shape == v->shape) || c.kind == ClusterKind::host)
+    return false;
   Value parameter = nullptr;
   for (const ir::Node& n : graph_.nodes())
     if (n.is(Op::parameter) && n.attrs.ints[0] == o.parameter) parameter = &n;
@@ -174,8 +179,10 @@ bool Planner::try_in_place(const ir::Output& o) {
     int k = before->is(Op::scatter) && !stores_.count(before) ? clustering_.cluster_of(before) : -1;
     if (k < 0) return false;
     const Cluster& b = clustering_.clusters()[static_cast<size_t>(k)];
-    if (b.kind != ClusterKind::scatter || !reads_only_in_place(b, parameter, *b.find(before))) return false;
-    if (std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const auto& other) { return other.value == before; }))
+    if (b.kind != ClusterKind::scatter || !reads_only_in_place(b, parameter, *b.find(before)))
+      return false;
+    if (std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
+                    [&](const auto& other) { return other.value == before; }))
       return false;
     chain.push_back(before);
     writers.push_back(k);
@@ -188,7 +195,9 @@ bool Planner::try_in_place(const ir::Output& o) {
     clustering_.for_each_access(clustering_.clusters()[k], [&](Value leaf, const Index&) {
       reads |= leaf == parameter;
       for (size_t i = 1; i < chain.size(); ++i)
-        reads_chain |= leaf == chain[i] && (own == writers.end() || chain[static_cast<size_t>(own - writers.begin())]->input(0) != leaf);
+        reads_chain |= leaf == chain[i] &&
+                       (own == writers.end() ||
+                        chain[static_cast<size_t>(own - writers.begin())]->input(0) != leaf);
     });
     if (reads_chain) return false;  // what an earlier scatter left would be overwritten
     if (!reads || own != writers.end()) continue;
@@ -214,8 +223,9 @@ void Planner::place_outputs() {
     if (o.value->is(Op::parameter)) {
       int source = static_cast<int>(o.value->attrs.ints[0]), from = input_slot_.at(source);
       if (from == out.slot) continue;
-      bool written = std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
-                                 [&](const ir::Output& other) { return other.parameter == source; });
+      bool written =
+          std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
+                      [&](const ir::Output& other) { return other.parameter == source; });
       if (written) {
         int kept = slot_for(o.value, SlotKind::arena, -1, contiguous_strides(o.value->shape));
         early_copies_.emplace_back(from, kept);
@@ -233,7 +243,8 @@ void Planner::place_outputs() {
     if (o.parameter >= 0) continue;
     if (o.value->is(Op::parameter)) {  // a new tensor all the same
       out.slot = slot_for(o.value, SlotKind::output, index, o.strides);
-      early_copies_.emplace_back(input_slot_.at(static_cast<int>(o.value->attrs.ints[0])), out.slot);
+      early_copies_.emplace_back(input_slot_.at(static_cast<int>(o.value->attrs.ints[0])),
+                                 out.slot);
     } else if (o.value->is(Op::host_result)) {
       auto& s = stores_[o.value];
       if (s.empty()) s.push_back(slot_for(o.value, SlotKind::host, -1, o.value->attrs.exprs));
@@ -304,8 +315,9 @@ void Planner::emit_host(const Cluster& c) {
   step.name = call->attrs.text;
   step.sizes = call->attrs.exprs;
   for (Value in : call->inputs)
-    step.arguments.push_back(in->is(Op::parameter) ? input_slot_.at(static_cast<int>(in->attrs.ints[0]))
-                                                   : stores_.at(in)[0]);
+    step.arguments.push_back(in->is(Op::parameter)
+                                 ? input_slot_.at(static_cast<int>(in->attrs.ints[0]))
+                                 : stores_.at(in)[0]);
   for (const auto& [v, slots] : stores_) {
     if (!v->is(Op::host_result) || v->input() != call) continue;
     auto i = static_cast<size_t>(v->attrs.ints[0]);
@@ -318,30 +330,31 @@ void Planner::emit_host(const Cluster& c) {
 void Planner::emit(const Cluster& c) {
   if (c.kind == ClusterKind::host) return emit_host(c);
   static const std::vector<int> nowhere;
-  Storage storage{
-      plan_.slots,
-      [this](Value v) {
-        return v->is(Op::parameter) ? input_slot_.at(static_cast<int>(v->attrs.ints[0])) : stores_.at(v)[0];
-      },
-      [this](Value v) {
-        auto it = stores_.find(v);
-        return it == stores_.end() ? nowhere : it->second;
-      },
-      [this](Value v) { return in_place_scatter_.count(v) > 0; },
-      [this](DType dtype, const Shape& shape, const std::string& name) {
-        Slot s{SlotKind::arena, dtype, shape, contiguous_strides(shape)};
-        s.bytes = span_bytes(dtype, shape, s.strides);
-        s.name = name;
-        return new_slot(std::move(s));
-      },
-      [this](int slot, const std::vector<int>& parameters) {
-        Slot& s = plan_.slots[static_cast<size_t>(slot)];
-        s.kind = SlotKind::cached;
-        s.index = static_cast<int>(plan_.cache.size());
-        plan_.cache.push_back({slot, parameters});
-        return s.index;
-      }};
-  bool stored = std::any_of(c.members.begin(), c.members.end(), [&](const Member& m) { return stores_.count(m.node) > 0; });
+  Storage storage{plan_.slots,
+                  [this](Value v) {
+                    return v->is(Op::parameter) ? input_slot_.at(static_cast<int>(v->attrs.ints[0]))
+                                                : stores_.at(v)[0];
+                  },
+                  [this](Value v) {
+                    auto it = stores_.find(v);
+                    return it == stores_.end() ? nowhere : it->second;
+                  },
+                  [this](Value v) { return in_place_scatter_.count(v) > 0; },
+                  [this](DType dtype, const Shape& shape, const std::string& name) {
+                    Slot s{SlotKind::arena, dtype, shape, contiguous_strides(shape)};
+                    s.bytes = span_bytes(dtype, shape, s.strides);
+                    s.name = name;
+                    return new_slot(std::move(s));
+                  },
+                  [this](int slot, const std::vector<int>& parameters) {
+                    Slot& s = plan_.slots[static_cast<size_t>(slot)];
+                    s.kind = SlotKind::cached;
+                    s.index = static_cast<int>(plan_.cache.size());
+                    plan_.cache.push_back({slot, parameters});
+                    return s.index;
+                  }};
+  bool stored = std::any_of(c.members.begin(), c.members.end(),
+                            [&](const Member& m) { return stores_.count(m.node) > 0; });
   if (!stored) return;
   for (Lowered& k : lower(c, clustering_, options_, storage)) emit_kernel(std::move(k));
 }
@@ -359,7 +372,8 @@ void Planner::emit_copies(const Copies& copies) {
     loop.parallel_rank = static_cast<int>(loop.axes.size());
     atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
     atlas::BodyBuilder b(stage.body);
-    atlas::Val v = b.load(k.buffer(from, atlas::Access::read), source.dtype, offset_of(at, source.strides));
+    atlas::Val v =
+        b.load(k.buffer(from, atlas::Access::read), source.dtype, offset_of(at, source.strides));
     b.store(k.buffer(to, atlas::Access::write), offset_of(at, target.strides), v);
     loop.stages.push_back(std::move(stage));
     simplify_axes(loop);
@@ -415,14 +429,17 @@ Plan Planner::run() {
     if (kind == ir::OpKind::leaf || kind == ir::OpKind::external_result) continue;
     ++plan_.canonical_ops;
     bool view = kind == ir::OpKind::movement && !v->is(Op::concat) && !v->is(Op::pad);
-    if (!view && v->dtype != DType::host) plan_.eager_bytes += numel(v->shape) * Expr(size_of(v->dtype));
+    if (!view && v->dtype != DType::host)
+      plan_.eager_bytes += numel(v->shape) * Expr(size_of(v->dtype));
   }
   return std::move(plan_);
 }
 
 }  // namespace
 
-Plan make_plan(const ir::Graph& graph, const Options& options) { return Planner(graph, options).run(); }
+Plan make_plan(const ir::Graph& graph, const Options& options) {
+  return Planner(graph, options).run();
+}
 
 std::string print(const Plan& plan) {
   static constexpr const char* kinds[] = {"input", "output", "arena", "host", "cached"};
@@ -430,19 +447,24 @@ std::string print(const Plan& plan) {
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& s = plan.slots[i];
     out += fmt::format("slot {} {} {}{} {} strides {}", i, kinds[static_cast<int>(s.kind)],
-                       s.index < 0 ? "" : fmt::format("{} ", s.index), name_of(s.dtype), str(s.shape), str(s.strides));
-    if (s.kind == SlotKind::arena) out += fmt::format(" at {}{}", s.offset.str(), s.boundary ? " boundary" : "");
+                       s.index < 0 ? "" : fmt::format("{} ", s.index), name_of(s.dtype),
+                       str(s.shape), str(s.strides));
+    if (s.kind == SlotKind::arena)
+      out += fmt::format(" at {}{}", s.offset.str(), s.boundary ? " boundary" : "");
     out += "\n";
   }
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& s = plan.steps[i];
     if (s.kind == StepKind::host_call)
-      out += fmt::format("step {} host {} ({}) -> ({})\n", i, s.name, fmt::join(s.arguments, ", "), fmt::join(s.results, ", "));
+      out += fmt::format("step {} host {} ({}) -> ({})\n", i, s.name, fmt::join(s.arguments, ", "),
+                         fmt::join(s.results, ", "));
     else
-      out += fmt::format("step {} kernel {} ({}) # {}{}\n", i, s.program, fmt::join(s.buffers, ", "), s.name,
-                         s.cached >= 0 ? fmt::format(" cached {}", s.cached) : "");
+      out +=
+          fmt::format("step {} kernel {} ({}) # {}{}\n", i, s.program, fmt::join(s.buffers, ", "),
+                      s.name, s.cached >= 0 ? fmt::format(" cached {}", s.cached) : "");
   }
-  out += fmt::format("arena {} bytes, {} of them in the boundary pool\n", plan.arena_bytes.str(), plan.boundary_bytes);
+  out += fmt::format("arena {} bytes, {} of them in the boundary pool\n", plan.arena_bytes.str(),
+                     plan.boundary_bytes);
   for (size_t i = 0; i < plan.programs.size(); ++i)
     out += fmt::format("\nprogram {}\n{}", i, atlas::disassemble(plan.programs[i]));
   return out;

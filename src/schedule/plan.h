@@ -13,9 +13,11 @@ namespace hologram::schedule {
 struct Options {
   bool reproducible = false;
   bool fast = false;
-  /// Columns per packed panel of a product's right operand for an operand dtype; 0: never pack ahead.
+  /// Columns per packed panel of a product's right operand for an operand dtype; 0: never pack
+  /// ahead.
   std::function<int(DType)> panel_width = [](DType) { return 0; };
-  /// Whether parameter `index` keeps its content from call to call (weights): what is computed from it alone may be kept.
+  /// Whether parameter `index` keeps its content from call to call (weights): what is computed from
+  /// it alone may be kept.
   std::function<bool(int index)> is_static = [](int) { return false; };
 };
 
@@ -24,7 +26,8 @@ enum class SlotKind : uint8_t {
   output,  ///< output `index`, allocated for the call
   arena,   ///< intermediate at byte `offset` of the call's arena
   host,    ///< made by the host framework in a host call
-  cached,  ///< computed from static parameters alone: kept between calls, `index` numbers the cache entries
+  cached,  ///< computed from static parameters alone: kept between calls, `index` numbers the cache
+           ///< entries
 };
 
 /// One buffer of the plan.
@@ -32,12 +35,12 @@ struct Slot {
   SlotKind kind;
   DType dtype;
   Shape shape;
-  Shape strides;         ///< in elements
+  Shape strides;  ///< in elements
   int index = -1;
-  Expr bytes = 0;        ///< span of the buffer
-  Expr offset = 0;       ///< arena: byte offset, a multiple of 64
-  bool boundary = false; ///< arena: lies in the boundary pool's classes
-  std::string name = {}; ///< for pictures: the op that makes it
+  Expr bytes = 0;         ///< span of the buffer
+  Expr offset = 0;        ///< arena: byte offset, a multiple of 64
+  bool boundary = false;  ///< arena: lies in the boundary pool's classes
+  std::string name = {};  ///< for pictures: the op that makes it
 };
 
 enum class StepKind : uint8_t { kernel, host_call };
@@ -48,7 +51,7 @@ struct Step {
   int program = -1;
   std::vector<int> buffers = {};   ///< slot per program buffer that is not scratch
   std::vector<Expr> symbols = {};  ///< value of each program symbol
-  int cached = -1;            ///< >= 0: runs only when cache entry `cached` is stale
+  int cached = -1;                 ///< >= 0: runs only when cache entry `cached` is stale
   // host call
   int callee = -1;
   std::vector<int> arguments = {};  ///< slots of the operands
@@ -56,7 +59,7 @@ struct Step {
   std::vector<Expr> sizes = {};     ///< integer arguments
   // for pictures
   std::string name = {};
-  std::vector<int> after = {};      ///< steps whose results this one reads
+  std::vector<int> after = {};  ///< steps whose results this one reads
 };
 
 struct PlanOutput {
@@ -80,8 +83,8 @@ struct Plan {
   int num_parameters = 0;
   Expr arena_bytes = 0;
   int64_t boundary_bytes = 0;  ///< leading part of the arena that the boundary pool's classes hold
-  Expr eager_bytes = 0;        ///< what intermediates would take if each op made a tensor of its own
-  int canonical_ops = 0;       ///< live nodes that are not leaves
+  Expr eager_bytes = 0;   ///< what intermediates would take if each op made a tensor of its own
+  int canonical_ops = 0;  ///< live nodes that are not leaves
 };
 
 /// Turns a canonical graph into a plan. Throws Error(unsupported) for what has no lowering.

@@ -1,4 +1,5 @@
-// schedule/roots.cpp: which nodes get a place of their own instead of being computed where they are read.
+// schedule/roots.cpp: which nodes get a place of their own instead of being computed where they are
+// read.
 #include <algorithm>
 
 #include "schedule/cluster.h"
@@ -42,7 +43,7 @@ int cost_of(Value v) {
 constexpr int cap = 1 << 20;
 
 struct Inline {
-  int cost = 0;   // of recomputing the value from roots
+  int cost = 0;  // of recomputing the value from roots
   int loads = 0;
   bool moves_data = false;  // has a take, concat or pad inside
 };
@@ -98,7 +99,8 @@ void Clustering::choose_roots() {
       for (size_t i = 0; i < 3; ++i) make_root(base(v->input(i)));
       if (v->inputs.size() > 3 && inl[v->input(3)->id].cost > 6) make_root(base(v->input(3)));
     } else if (v->is(Op::host_call)) {
-      for (Value in : v->inputs) root_[in->id] = !in->is(Op::parameter);  // the host wants even constants in memory
+      for (Value in : v->inputs)
+        root_[in->id] = !in->is(Op::parameter);  // the host wants even constants in memory
     } else if (v->is(Op::scatter)) {
       if (inl[v->input(2)->id].cost > 32) make_root(base(v->input(2)));
     }

@@ -1,4 +1,5 @@
-// tests/codegen/differential.h: runs a program on the interpreter and on every instruction set and compares all bytes.
+// tests/codegen/differential.h: runs a program on the interpreter and on every instruction set and
+// compares all bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,22 +19,42 @@ using atlas::AxisKind;
 using atlas::BodyBuilder;
 using atlas::Val;
 
-/// Bit patterns worth trying for a type: zeros, infinities, NaN, subnormals, extremes, halfway cases.
+/// Bit patterns worth trying for a type: zeros, infinities, NaN, subnormals, extremes, halfway
+/// cases.
 inline std::vector<uint64_t> special_values(DType t) {
   std::vector<uint64_t> v;
   if (t == DType::b8) return {0, 1};
   if (is_float(t)) {
     double inf = std::numeric_limits<double>::infinity();
-    for (double x : {0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 0.1, -7.3, 1e-3, 255.0, 256.5, 127.5, -128.5,
-                     65504.0, 65520.0, 32767.9, -32769.0, 2147483648.0, -2147483648.0, 4294967296.0, 9.3e18, -9.3e18,
-                     1.9e19, 1e30, -1e30, inf, -inf, std::nan(""), 1e-40, -3e-45, 6e-8, 3e-8, 5.97e-8, 1.17549435e-38,
-                     3.4028234e38, 1.00000012, 0.99999994, 1e300, 5e-324})
+    for (double x : {0.0,           -0.0,
+                     1.0,           -1.0,
+                     0.5,           -0.5,
+                     1.5,           2.5,
+                     -2.5,          3.0,
+                     0.1,           -7.3,
+                     1e-3,          255.0,
+                     256.5,         127.5,
+                     -128.5,        65504.0,
+                     65520.0,       32767.9,
+                     -32769.0,      2147483648.0,
+                     -2147483648.0, 4294967296.0,
+                     9.3e18,        -9.3e18,
+                     1.9e19,        1e30,
+                     -1e30,         inf,
+                     -inf,          std::nan(""),
+                     1e-40,         -3e-45,
+                     6e-8,          3e-8,
+                     5.97e-8,       1.17549435e-38,
+                     3.4028234e38,  1.00000012,
+                     0.99999994,    1e300,
+                     5e-324})
       v.push_back(ir::bits_of(t, x));
     return v;
   }
   uint64_t ones = ~uint64_t{0} >> (64 - 8 * size_of(t));
-  for (uint64_t x : std::initializer_list<uint64_t>{0, 1, 2, 3, 7, 8, 31, 32, 63, 64, 100, ones, ones - 1, ones >> 1,
-                                                    (ones >> 1) + 1, (ones >> 1) - 1, ones - 6})
+  for (uint64_t x :
+       std::initializer_list<uint64_t>{0, 1, 2, 3, 7, 8, 31, 32, 63, 64, 100, ones, ones - 1,
+                                       ones >> 1, (ones >> 1) + 1, (ones >> 1) - 1, ones - 6})
     v.push_back(x & ones);
   return v;
 }
@@ -67,13 +88,14 @@ inline bool same(DType t, const char* x, const char* y) {
 struct Inputs {
   std::vector<int64_t> symbols;
   uint64_t seed = 1;
-  int specials = 2;                    ///< of 16 values
-  std::vector<int64_t> chunks{0};      ///< units per call, 0: all
+  int specials = 2;                ///< of 16 values
+  std::vector<int64_t> chunks{0};  ///< units per call, 0: all
   /// Overwrites buffer contents before the run (buffer number, memory, elements).
   std::function<void(int, char*, int64_t)> prepare;
 };
 
-/// Expects the same bytes (NaN for NaN) and sticky errors from the interpreter and from every instruction set.
+/// Expects the same bytes (NaN for NaN) and sticky errors from the interpreter and from every
+/// instruction set.
 inline void expect_same(atlas::Program p, const Inputs& inputs = {}) {
   atlas::verify(p);
   atlas::expand_math(p);
@@ -123,8 +145,9 @@ inline void expect_same(atlas::Program p, const Inputs& inputs = {}) {
           uint64_t a = 0, b = 0;
           std::memcpy(&a, x, size);
           std::memcpy(&b, y, size);
-          ADD_FAILURE() << "buffer " << numbers[n] << " element " << i << ": got " << ir::as_double(t, a) << " (" << std::hex
-                        << a << "), interpreter " << ir::as_double(t, b) << " (" << b << ")";
+          ADD_FAILURE() << "buffer " << numbers[n] << " element " << i << ": got "
+                        << ir::as_double(t, a) << " (" << std::hex << a << "), interpreter "
+                        << ir::as_double(t, b) << " (" << b << ")";
           ++bad;
         }
         if (bad) return;
@@ -134,7 +157,8 @@ inline void expect_same(atlas::Program p, const Inputs& inputs = {}) {
 }
 
 /// Axes of a loop block: `parallel` extents, then `rows`.
-inline std::vector<Expr> add_axes(atlas::LoopBlock& b, const std::vector<Expr>& parallel, const std::vector<Expr>& rows) {
+inline std::vector<Expr> add_axes(atlas::LoopBlock& b, const std::vector<Expr>& parallel,
+                                  const std::vector<Expr>& rows) {
   std::vector<Expr> i;
   for (const Expr& e : parallel) {
     i.push_back(Expr::axis(static_cast<int>(b.axes.size()), e));

@@ -1,4 +1,5 @@
-// tests/codegen/run_kernel.h: compiles a program for an instruction set and runs it in chunks on this machine.
+// tests/codegen/run_kernel.h: compiles a program for an instruction set and runs it in chunks on
+// this machine.
 #pragma once
 
 #include <atomic>
@@ -40,7 +41,8 @@ class Memory {
 inline std::vector<codegen::Isa> runnable_isas() {
 #if defined(__x86_64__)
   std::vector<codegen::Isa> isas{codegen::Isa::sse42};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.push_back(codegen::Isa::avx2);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    isas.push_back(codegen::Isa::avx2);
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq"))
     isas.push_back(codegen::Isa::avx512);
@@ -56,7 +58,8 @@ class Compiled {
   Compiled(const atlas::Program& program, const codegen::Target& target)
       : object_(codegen::compile(program, target)), kernel_(codegen::load(object_.code)) {}
 
-  /// Runs all units in chunks of `chunk` (0: all at once) and returns the status; *errors gets the sticky bits.
+  /// Runs all units in chunks of `chunk` (0: all at once) and returns the status; *errors gets the
+  /// sticky bits.
   int32_t run(const std::vector<void*>& bufs, const std::vector<int64_t>& syms, int64_t chunk = 0,
               int32_t* errors = nullptr) const {
     atlas::Context context{};
@@ -64,7 +67,8 @@ class Compiled {
       thread_local std::unique_ptr<char, decltype(&std::free)> memory(nullptr, &std::free);
       thread_local int64_t size = 0;
       if (size < bytes) {
-        memory.reset(static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(bytes + 63) / 64 * 64)));
+        memory.reset(
+            static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(bytes + 63) / 64 * 64)));
         size = bytes;
       }
       return memory.get();
@@ -82,7 +86,9 @@ class Compiled {
     return 0;
   }
 
-  int64_t units(const std::vector<int64_t>& syms = {}) const { return object_.launch.total.eval(syms); }
+  int64_t units(const std::vector<int64_t>& syms = {}) const {
+    return object_.launch.total.eval(syms);
+  }
   const codegen::Object& object() const { return object_; }
   atlas::KernelFn function() const { return kernel_->function; }
 

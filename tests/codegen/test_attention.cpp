@@ -25,25 +25,28 @@ struct Case {
   bool causal = false;
   Score score = Score::plain;
   DType dtype = DType::f32;
-  bool symbolic = false;  // queries and keys
+  bool symbolic = false;      // queries and keys
   bool heads_inside = false;  // [batch, sequence, heads, depth] in memory
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.batch << 'x' << c.heads << '/' << c.kv_heads << ' ' << c.queries << " queries " << c.keys
-             << " keys " << c.depth << "->" << c.values << (c.causal ? " causal" : "") << " score "
-             << static_cast<int>(c.score) << ' ' << name_of(c.dtype) << (c.symbolic ? " symbolic" : "")
-             << (c.heads_inside ? " heads inside" : "");
+  return out << c.batch << 'x' << c.heads << '/' << c.kv_heads << ' ' << c.queries << " queries "
+             << c.keys << " keys " << c.depth << "->" << c.values << (c.causal ? " causal" : "")
+             << " score " << static_cast<int>(c.score) << ' ' << name_of(c.dtype)
+             << (c.symbolic ? " symbolic" : "") << (c.heads_inside ? " heads inside" : "");
 }
 
 constexpr int q_buffer = 0, k_buffer = 1, v_buffer = 2, bias_buffer = 3, out_buffer = 4;
 
-Expr offset(bool inside, Expr b, Expr h, Expr s, Expr d, const Expr& heads, const Expr& sequence, const Expr& depth) {
-  return inside ? ((b * sequence + s) * heads + h) * depth + d : ((b * heads + h) * sequence + s) * depth + d;
+Expr offset(bool inside, Expr b, Expr h, Expr s, Expr d, const Expr& heads, const Expr& sequence,
+            const Expr& depth) {
+  return inside ? ((b * sequence + s) * heads + h) * depth + d
+                : ((b * heads + h) * sequence + s) * depth + d;
 }
 
 atlas::Program make_program(const Case& c) {
-  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.queries), n = c.symbolic ? Expr::symbol(1) : Expr(c.keys);
+  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.queries),
+       n = c.symbolic ? Expr::symbol(1) : Expr(c.keys);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 2 : 0;
   p.kind = atlas::BlockKind::attention;
@@ -56,13 +59,14 @@ atlas::Program make_program(const Case& c) {
                {c.dtype, Access::write, bh * m * c.values}};
   atlas::AttentionBlock& a = p.attention;
   a.batch_rank = 2;
-  a.axes = {{AxisKind::parallel, c.batch}, {AxisKind::parallel, c.heads}, {AxisKind::parallel, m},
-            {AxisKind::row, n}, {AxisKind::row, c.depth}, {AxisKind::parallel, c.values}};
+  a.axes = {{AxisKind::parallel, c.batch}, {AxisKind::parallel, c.heads},
+            {AxisKind::parallel, m},       {AxisKind::row, n},
+            {AxisKind::row, c.depth},      {AxisKind::parallel, c.values}};
   a.operand_type = c.dtype;
   a.scale = 1 / std::sqrt(static_cast<double>(c.depth));
   a.causal = c.causal;
-  Expr b = Expr::axis(0, c.batch), h = Expr::axis(1, c.heads), i = Expr::axis(2, m), j = Expr::axis(3, n),
-       d = Expr::axis(4, c.depth), e = Expr::axis(5, c.values);
+  Expr b = Expr::axis(0, c.batch), h = Expr::axis(1, c.heads), i = Expr::axis(2, m),
+       j = Expr::axis(3, n), d = Expr::axis(4, c.depth), e = Expr::axis(5, c.values);
   Expr kv = floor_div(h, c.heads / c.kv_heads);
   BodyBuilder q(a.q), k(a.k), v(a.v);
   bool in = c.heads_inside;
@@ -73,9 +77,11 @@ atlas::Program make_program(const Case& c) {
     BodyBuilder s(a.score);
     Val x = s.accumulator(0, DType::f32);
     if (c.score == Score::key_bias) x = s.add(x, s.load(bias_buffer, DType::f32, b * m * n + j));
-    if (c.score == Score::full_bias) x = s.add(x, s.load(bias_buffer, DType::f32, (b * m + i) * n + j));
+    if (c.score == Score::full_bias)
+      x = s.add(x, s.load(bias_buffer, DType::f32, (b * m + i) * n + j));
     if (c.score == Score::keep_mask)
-      x = s.select(s.load(bias_buffer, DType::b8, (b * m + i) * n + j), x, s.number(DType::f32, -INFINITY));
+      x = s.select(s.load(bias_buffer, DType::b8, (b * m + i) * n + j), x,
+                   s.number(DType::f32, -INFINITY));
     s.finish(x);
   }
   BodyBuilder out(a.epilogue);
@@ -112,7 +118,8 @@ class Attention : public testing::TestWithParam<codegen::Isa> {
       auto count = static_cast<size_t>(b.extent.eval(syms));
       memory.emplace_back(count * size);
       for (size_t i = 0; i < count; ++i) {
-        uint64_t bits = b.dtype == DType::b8 ? random() % 4 == 0 : ir::bits_of(b.dtype, normal(random));
+        uint64_t bits =
+            b.dtype == DType::b8 ? random() % 4 == 0 : ir::bits_of(b.dtype, normal(random));
         std::memcpy(memory.back().data() + i * size, &bits, size);
       }
     }
@@ -127,7 +134,8 @@ class Attention : public testing::TestWithParam<codegen::Isa> {
 
   void compare(const Case& c, const std::vector<Memory>& m) {
     double worst = 0;
-    auto at = [&](int64_t b, int64_t h, int64_t s, int64_t d, int64_t heads, int64_t sequence, int64_t depth) {
+    auto at = [&](int64_t b, int64_t h, int64_t s, int64_t d, int64_t heads, int64_t sequence,
+                  int64_t depth) {
       return c.heads_inside ? ((b * sequence + s) * heads + h) * depth + d
                             : ((b * heads + h) * sequence + s) * depth + d;
     };
@@ -143,10 +151,13 @@ class Attention : public testing::TestWithParam<codegen::Isa> {
               x += value(c.dtype, m[q_buffer], at(b, h, i, d, c.heads, c.queries, c.depth)) *
                    value(c.dtype, m[k_buffer], at(b, kv, j, d, c.kv_heads, c.keys, c.depth));
             x /= std::sqrt(static_cast<double>(c.depth));
-            if (c.score == Score::key_bias) x += value(DType::f32, m[bias_buffer], b * c.queries * c.keys + j);
-            if (c.score == Score::full_bias) x += value(DType::f32, m[bias_buffer], (b * c.queries + i) * c.keys + j);
+            if (c.score == Score::key_bias)
+              x += value(DType::f32, m[bias_buffer], b * c.queries * c.keys + j);
+            if (c.score == Score::full_bias)
+              x += value(DType::f32, m[bias_buffer], (b * c.queries + i) * c.keys + j);
             if (c.score == Score::keep_mask &&
-                !const_cast<Memory&>(m[bias_buffer]).as<uint8_t>()[(b * c.queries + i) * c.keys + j])
+                !const_cast<Memory&>(m[bias_buffer])
+                     .as<uint8_t>()[(b * c.queries + i) * c.keys + j])
               x = -INFINITY;
             if (c.causal && j > i) x = -INFINITY;
             s[static_cast<size_t>(j)] = x;
@@ -156,10 +167,13 @@ class Attention : public testing::TestWithParam<codegen::Isa> {
           for (int64_t e = 0; e < c.values; ++e) {
             double y = 0;
             for (int64_t j = 0; j < c.keys; ++j)
-              y += s[static_cast<size_t>(j)] * value(c.dtype, m[v_buffer], at(b, kv, j, e, c.kv_heads, c.keys, c.values));
+              y += s[static_cast<size_t>(j)] *
+                   value(c.dtype, m[v_buffer], at(b, kv, j, e, c.kv_heads, c.keys, c.values));
             if (sum > 0) y /= sum;
-            double got = value(c.dtype, m[out_buffer], at(b, h, i, e, c.heads, c.queries, c.values));
-            double error = std::abs(got - y) / (c.dtype == DType::f32 ? 1 : std::max(1e-2, std::abs(y)));
+            double got =
+                value(c.dtype, m[out_buffer], at(b, h, i, e, c.heads, c.queries, c.values));
+            double error =
+                std::abs(got - y) / (c.dtype == DType::f32 ? 1 : std::max(1e-2, std::abs(y)));
             worst = std::max(worst, std::isnan(error) ? INFINITY : error);
           }
         }
@@ -168,49 +182,98 @@ class Attention : public testing::TestWithParam<codegen::Isa> {
 };
 
 TEST_P(Attention, shapes) {
-  for (Case c : {Case{1, 1, 1, 1, 1, 1, 1}, Case{2, 3, 3, 7, 9, 16, 16}, Case{1, 2, 2, 64, 128, 32, 32},
-                 Case{1, 2, 2, 33, 130, 64, 64}, Case{1, 1, 1, 70, 300, 24, 40}, Case{2, 2, 2, 17, 129, 80, 48},
-                 Case{1, 1, 1, 5, 400, 400, 8}})
+  for (Case c :
+       {Case{1, 1, 1, 1, 1, 1, 1}, Case{2, 3, 3, 7, 9, 16, 16}, Case{1, 2, 2, 64, 128, 32, 32},
+        Case{1, 2, 2, 33, 130, 64, 64}, Case{1, 1, 1, 70, 300, 24, 40},
+        Case{2, 2, 2, 17, 129, 80, 48}, Case{1, 1, 1, 5, 400, 400, 8}})
     check(c);
 }
 
 TEST_P(Attention, heads_between_sequence_and_depth) {
-  check({.batch = 2, .heads = 3, .kv_heads = 3, .queries = 40, .keys = 50, .depth = 32, .values = 32, .heads_inside = true});
+  check({.batch = 2,
+         .heads = 3,
+         .kv_heads = 3,
+         .queries = 40,
+         .keys = 50,
+         .depth = 32,
+         .values = 32,
+         .heads_inside = true});
 }
 
 TEST_P(Attention, few_queries) {
   for (int64_t queries : {1, 2, 4})
     for (int64_t keys : {1, 31, 128, 200})
-      check({.batch = 1, .heads = 2, .kv_heads = 2, .queries = queries, .keys = keys, .depth = 20, .values = 33,
+      check({.batch = 1,
+             .heads = 2,
+             .kv_heads = 2,
+             .queries = queries,
+             .keys = keys,
+             .depth = 20,
+             .values = 33,
              .score = Score::full_bias});
 }
 
 TEST_P(Attention, causal) {
   for (int64_t queries : {1, 3, 40, 150})
-    check({.batch = 1, .heads = 2, .kv_heads = 2, .queries = queries, .keys = 150, .depth = 32, .values = 32, .causal = true});
+    check({.batch = 1,
+           .heads = 2,
+           .kv_heads = 2,
+           .queries = queries,
+           .keys = 150,
+           .depth = 32,
+           .values = 32,
+           .causal = true});
 }
 
 TEST_P(Attention, scores_and_rows_that_are_masked_out) {
   for (Score score : {Score::key_bias, Score::full_bias, Score::keep_mask})
     for (int64_t queries : {2, 37})
-      check({.batch = 2, .heads = 2, .kv_heads = 2, .queries = queries, .keys = 140, .depth = 16, .values = 16, .score = score});
+      check({.batch = 2,
+             .heads = 2,
+             .kv_heads = 2,
+             .queries = queries,
+             .keys = 140,
+             .depth = 16,
+             .values = 16,
+             .score = score});
 }
 
 TEST_P(Attention, grouped_heads) {
   for (int64_t queries : {1, 20})
-    check({.batch = 2, .heads = 6, .kv_heads = 2, .queries = queries, .keys = 35, .depth = 16, .values = 16});
+    check({.batch = 2,
+           .heads = 6,
+           .kv_heads = 2,
+           .queries = queries,
+           .keys = 35,
+           .depth = 16,
+           .values = 16});
 }
 
 TEST_P(Attention, narrow_types) {
   for (DType t : {DType::bf16, DType::f16})
     for (int64_t queries : {1, 20})
-      check({.batch = 1, .heads = 2, .kv_heads = 2, .queries = queries, .keys = 140, .depth = 40, .values = 40, .dtype = t});
+      check({.batch = 1,
+             .heads = 2,
+             .kv_heads = 2,
+             .queries = queries,
+             .keys = 140,
+             .depth = 40,
+             .values = 40,
+             .dtype = t});
 }
 
 TEST_P(Attention, symbolic_sizes) {
   for (auto [m, n] : {std::pair<int64_t, int64_t>{1, 1}, {1, 150}, {40, 130}})
-    check({.batch = 2, .heads = 2, .kv_heads = 2, .queries = m, .keys = n, .depth = 32, .values = 32,
-           .score = Score::full_bias, .symbolic = true}, 1);
+    check({.batch = 2,
+           .heads = 2,
+           .kv_heads = 2,
+           .queries = m,
+           .keys = n,
+           .depth = 32,
+           .values = 32,
+           .score = Score::full_bias,
+           .symbolic = true},
+          1);
 }
 
 std::string isa_name(const testing::TestParamInfo<codegen::Isa>& info) {

@@ -1,4 +1,5 @@
-// tests/codegen/test_neon.cpp: objects for AArch64, linked by a cross compiler and run under qemu, against the interpreter.
+// tests/codegen/test_neon.cpp: objects for AArch64, linked by a cross compiler and run under qemu,
+// against the interpreter.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,7 +13,9 @@ using ir::Op;
 namespace fs = std::filesystem;
 
 bool have_tools() {
-  return std::system("command -v aarch64-linux-gnu-g++ >/dev/null 2>&1 && command -v qemu-aarch64 >/dev/null 2>&1") == 0;
+  return std::system(
+             "command -v aarch64-linux-gnu-g++ >/dev/null 2>&1 && command -v qemu-aarch64 "
+             ">/dev/null 2>&1") == 0;
 }
 
 class Neon : public testing::Test {
@@ -58,11 +61,13 @@ class Neon : public testing::Test {
     interp::run(p, bufs.data(), nullptr, &sticky);
 
     fs::path source = fs::path(__FILE__).parent_path();
-    std::string build = "aarch64-linux-gnu-g++ -O1 -std=c++20 -static -I" + (source / "../../src").string() + " " +
-                        (source / "neon/harness.cc").string() + " " + (dir_ / "kernel.o").string() + " -o " +
-                        (dir_ / "run").string();
+    std::string build = "aarch64-linux-gnu-g++ -O1 -std=c++20 -static -I" +
+                        (source / "../../src").string() + " " +
+                        (source / "neon/harness.cc").string() + " " + (dir_ / "kernel.o").string() +
+                        " -o " + (dir_ / "run").string();
     ASSERT_EQ(std::system(build.c_str()), 0);
-    std::string run = "qemu-aarch64 " + (dir_ / "run").string() + " " + (dir_ / "in").string() + " " + (dir_ / "out").string();
+    std::string run = "qemu-aarch64 " + (dir_ / "run").string() + " " + (dir_ / "in").string() +
+                      " " + (dir_ / "out").string();
     ASSERT_EQ(std::system(run.c_str()), 0);
 
     std::ifstream out(dir_ / "out", std::ios::binary);
@@ -77,7 +82,8 @@ class Neon : public testing::Test {
       ASSERT_TRUE(out.good());
       auto size = static_cast<size_t>(size_of(b.dtype));
       for (size_t i = 0; i < got.size(); i += size)
-        ASSERT_TRUE(same(b.dtype, got.data() + i, data[n].data() + i)) << "buffer " << n << " element " << i / size;
+        ASSERT_TRUE(same(b.dtype, got.data() + i, data[n].data() + i))
+            << "buffer " << n << " element " << i / size;
       ++n;
     }
   }
@@ -100,13 +106,18 @@ TEST_F(Neon, ElementWiseOpsAndConversions) {
     p.buffers.push_back({v.type, Access::write, n});
     b.store(static_cast<int>(p.buffers.size()) - 1, i, v);
   };
-  Val x = input(DType::f32), y = input(DType::f32), k = input(DType::i32), m = input(DType::i32), d = input(DType::f64);
+  Val x = input(DType::f32), y = input(DType::f32), k = input(DType::i32), m = input(DType::i32),
+      d = input(DType::f64);
   Val h = input(DType::f16), g = input(DType::bf16);
-  for (Op op : {Op::add, Op::mul, Op::div, Op::rem, Op::min, Op::max, Op::minnum, Op::copysign, Op::nextafter, Op::lt})
+  for (Op op : {Op::add, Op::mul, Op::div, Op::rem, Op::min, Op::max, Op::minnum, Op::copysign,
+                Op::nextafter, Op::lt})
     output(b.op(op, x, y));
-  for (Op op : {Op::floor, Op::round, Op::sqrt, Op::exp, Op::log, Op::gelu, Op::tanh}) output(b.op(op, x));
-  for (Op op : {Op::add, Op::mul, Op::div, Op::rem, Op::min, Op::shl, Op::shr, Op::bit_xor, Op::le}) output(b.op(op, k, m));
-  for (DType t : {DType::i8, DType::u8, DType::i32, DType::i64, DType::u64, DType::f16, DType::bf16, DType::f64, DType::b8}) {
+  for (Op op : {Op::floor, Op::round, Op::sqrt, Op::exp, Op::log, Op::gelu, Op::tanh})
+    output(b.op(op, x));
+  for (Op op : {Op::add, Op::mul, Op::div, Op::rem, Op::min, Op::shl, Op::shr, Op::bit_xor, Op::le})
+    output(b.op(op, k, m));
+  for (DType t : {DType::i8, DType::u8, DType::i32, DType::i64, DType::u64, DType::f16, DType::bf16,
+                  DType::f64, DType::b8}) {
     output(b.cast(x, t));
     if (!is_float(t)) output(b.cast(x, t, Op::cast_wrap));
     if (t != DType::f64) output(b.cast(d, t));
@@ -131,13 +142,15 @@ TEST_F(Neon, SoftmaxAndArgmax) {
     for (auto& s : p.loop.stages) s.kind = atlas::StageKind::row;
     BodyBuilder a(p.loop.stages[0].body);
     Val x = a.load(0, DType::f32, at);
-    p.loop.stages[0].reductions = {{Op::reduce_max, DType::f32, x.id}, {Op::reduce_argmax, DType::f32, x.id}};
+    p.loop.stages[0].reductions = {{Op::reduce_max, DType::f32, x.id},
+                                   {Op::reduce_argmax, DType::f32, x.id}};
     BodyBuilder b(p.loop.stages[1].body);
     Val e = b.op(Op::exp, b.sub(b.load(0, DType::f32, at), b.accumulator(0, DType::f32)));
     b.store(2, i[1], e);
     p.loop.stages[1].reductions = {{Op::reduce_sum, DType::f32, e.id}};
     BodyBuilder c(p.loop.stages[2].body);
-    c.store(1, at, c.cast(c.div(c.load(2, DType::f32, i[1]), c.accumulator(2, DType::f32)), DType::bf16));
+    c.store(1, at,
+            c.cast(c.div(c.load(2, DType::f32, i[1]), c.accumulator(2, DType::f32)), DType::bf16));
     p.loop.stages[3].kind = atlas::StageKind::point;
     BodyBuilder d(p.loop.stages[3].body);
     d.store(3, i[0], d.accumulator(1, DType::i64));

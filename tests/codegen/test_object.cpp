@@ -22,7 +22,8 @@ atlas::Program scale(DType t, int64_t n) {
 }
 
 TEST(Object, HasOneFunctionAndNeedsNothing) {
-  for (codegen::Isa isa : {codegen::Isa::sse42, codegen::Isa::avx2, codegen::Isa::avx512, codegen::Isa::neon}) {
+  for (codegen::Isa isa :
+       {codegen::Isa::sse42, codegen::Isa::avx2, codegen::Isa::avx512, codegen::Isa::neon}) {
     SCOPED_TRACE(name_of(isa));
     std::string code = codegen::compile(scale(DType::f32, 1000), codegen::generic_target(isa)).code;
     Elf64_Ehdr header;
@@ -32,13 +33,15 @@ TEST(Object, HasOneFunctionAndNeedsNothing) {
     int functions = 0;
     for (int s = 0; s < header.e_shnum; ++s) {
       Elf64_Shdr section;
-      std::memcpy(&section, code.data() + header.e_shoff + static_cast<size_t>(s) * sizeof section, sizeof section);
+      std::memcpy(&section, code.data() + header.e_shoff + static_cast<size_t>(s) * sizeof section,
+                  sizeof section);
       if (section.sh_type != SHT_SYMTAB) continue;
       for (size_t k = 1; k < section.sh_size / sizeof(Elf64_Sym); ++k) {
         Elf64_Sym symbol;
         std::memcpy(&symbol, code.data() + section.sh_offset + k * sizeof symbol, sizeof symbol);
         EXPECT_NE(symbol.st_shndx, SHN_UNDEF) << "symbol " << k;
-        functions += ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL;
+        functions += ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
+                     ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL;
       }
     }
     EXPECT_EQ(functions, 1);
@@ -47,12 +50,14 @@ TEST(Object, HasOneFunctionAndNeedsNothing) {
 
 TEST(Object, TheSameProgramGivesTheSameBytes) {
   codegen::Target t = codegen::host_target();
-  EXPECT_EQ(codegen::compile(scale(DType::f32, 77), t).code, codegen::compile(scale(DType::f32, 77), t).code);
+  EXPECT_EQ(codegen::compile(scale(DType::f32, 77), t).code,
+            codegen::compile(scale(DType::f32, 77), t).code);
 }
 
 TEST(Object, DamagedObjectsAreRefused) {
   std::string code = codegen::compile(scale(DType::f32, 77), codegen::host_target()).code;
-  for (std::string bad : {std::string(), std::string("not an object"), code.substr(0, 40), code.substr(0, code.size() / 2)}) {
+  for (std::string bad : {std::string(), std::string("not an object"), code.substr(0, 40),
+                          code.substr(0, code.size() / 2)}) {
     try {
       codegen::load(bad);
       ADD_FAILURE() << "accepted " << bad.size() << " bytes";
@@ -106,8 +111,11 @@ TEST(Target, IsaFromTheEnvironment) {
 
 TEST(Target, DumpsShowTheKernel) {
   atlas::Program p = scale(DType::f32, 100);
-  EXPECT_NE(codegen::dump_llvm(p, codegen::generic_target(codegen::Isa::avx2)).find("@hologram_kernel"), std::string::npos);
-  EXPECT_NE(codegen::dump_asm(p, codegen::generic_target(codegen::Isa::avx2)).find("ymm"), std::string::npos);
+  EXPECT_NE(
+      codegen::dump_llvm(p, codegen::generic_target(codegen::Isa::avx2)).find("@hologram_kernel"),
+      std::string::npos);
+  EXPECT_NE(codegen::dump_asm(p, codegen::generic_target(codegen::Isa::avx2)).find("ymm"),
+            std::string::npos);
 }
 
 }  // namespace

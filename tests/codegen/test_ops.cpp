@@ -1,4 +1,5 @@
-// tests/codegen/test_ops.cpp: every exact op on every type, all pairs of special values, against the interpreter.
+// tests/codegen/test_ops.cpp: every exact op on every type, all pairs of special values, against
+// the interpreter.
 #include "codegen/differential.h"
 
 namespace hologram::test {
@@ -7,8 +8,9 @@ namespace {
 using ir::Op;
 using ir::OpKind;
 
-constexpr DType all_types[] = {DType::b8,  DType::u8,  DType::i8,  DType::i16, DType::i32, DType::i64, DType::f16,
-                               DType::bf16, DType::f32, DType::f64, DType::u16, DType::u32, DType::u64};
+constexpr DType all_types[] = {DType::b8,  DType::u8,  DType::i8,   DType::i16, DType::i32,
+                               DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64,
+                               DType::u16, DType::u32, DType::u64};
 
 // out[i] = op(x0[i], x1[i], x2[i]) over all combinations of special values.
 struct OpTest {
@@ -88,7 +90,8 @@ TEST(Ops, EveryConversion) {
     for (DType from : all_types)
       for (DType to : all_types) {
         if (from == to || !atlas::may_cast(how, from, to)) continue;
-        SCOPED_TRACE(std::string(ir::name_of(how)) + " " + std::string(name_of(from)) + " to " + std::string(name_of(to)));
+        SCOPED_TRACE(std::string(ir::name_of(how)) + " " + std::string(name_of(from)) + " to " +
+                     std::string(name_of(to)));
         bool small = size_of(from) <= 2 && from != DType::b8;
         auto values = special_values(from);
         if (small) {
@@ -101,7 +104,8 @@ TEST(Ops, EveryConversion) {
         inputs.specials = 6;
         inputs.prepare = [&](int buffer, char* data, int64_t) {
           if (buffer != 0) return;
-          for (size_t e = 0; e < values.size(); ++e) put(data, from, static_cast<int64_t>(e), values[e]);
+          for (size_t e = 0; e < values.size(); ++e)
+            put(data, from, static_cast<int64_t>(e), values[e]);
         };
         expect_same(test.p, inputs);
       }
@@ -115,7 +119,8 @@ TEST(Ops, RoundingToHalfTypesOnRandomBits) {
     inputs.prepare = [](int buffer, char* data, int64_t n) {
       std::mt19937 random(7);
       if (buffer == 0)
-        for (int64_t e = 0; e < n; ++e) put(data, DType::f32, e, e % 2 ? random() : (random() & 0x0fffffff) | 0x30000000);
+        for (int64_t e = 0; e < n; ++e)
+          put(data, DType::f32, e, e % 2 ? random() : (random() & 0x0fffffff) | 0x30000000);
     };
     expect_same(test.p, inputs);
   }
@@ -133,7 +138,9 @@ TEST(Ops, FmodAndFmaOnRandomBits) {
       if (buffer < 3)
         for (int64_t e = 0; e < n; ++e) {
           uint64_t bits = random();
-          if (e % 3 == 0) bits = ir::bits_of(t, std::ldexp(std::normal_distribution<double>()(random), static_cast<int>(bits % 40)));
+          if (e % 3 == 0)
+            bits = ir::bits_of(t, std::ldexp(std::normal_distribution<double>()(random),
+                                             static_cast<int>(bits % 40)));
           put(data, t, e, bits);
         }
     };

@@ -25,15 +25,17 @@ struct Case {
   int64_t batch = 0;  // 0: no batch axis
   DType operand = DType::f32;
   DType acc = DType::f32;
-  bool lhs_transposed = false, rhs_transposed = false, packed = false, prologue = false, symbolic = false;
+  bool lhs_transposed = false, rhs_transposed = false, packed = false, prologue = false,
+       symbolic = false;
   Tail tail = Tail::store;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand) << "->"
-             << name_of(c.acc) << (c.lhs_transposed ? " lhs^T" : "") << (c.rhs_transposed ? " rhs^T" : "")
-             << (c.packed ? " packed" : "") << (c.prologue ? " prologue" : "")
-             << (c.symbolic ? " symbolic" : "") << " tail " << static_cast<int>(c.tail);
+  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand)
+             << "->" << name_of(c.acc) << (c.lhs_transposed ? " lhs^T" : "")
+             << (c.rhs_transposed ? " rhs^T" : "") << (c.packed ? " packed" : "")
+             << (c.prologue ? " prologue" : "") << (c.symbolic ? " symbolic" : "") << " tail "
+             << static_cast<int>(c.tail);
 }
 
 constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3, out_buffer = 4;
@@ -48,11 +50,12 @@ atlas::Program make_program(const Case& c, int panel) {
   p.kind = atlas::BlockKind::product;
   Expr batch = c.batch ? Expr(c.batch) : Expr(1);
   Expr panels = ceil_div(n, panel);
-  p.buffers = {{c.operand, Access::read, batch * m * k},
-               {c.operand, Access::read, c.packed ? batch * panels * k * Expr(panel) : batch * k * n},
-               {c.acc, Access::read, n},
-               {c.acc, Access::read, batch * m * n},
-               {out_type(c), Access::write, batch * m * n}};
+  p.buffers = {
+      {c.operand, Access::read, batch * m * k},
+      {c.operand, Access::read, c.packed ? batch * panels * k * Expr(panel) : batch * k * n},
+      {c.acc, Access::read, n},
+      {c.acc, Access::read, batch * m * n},
+      {out_type(c), Access::write, batch * m * n}};
   atlas::ProductBlock& b = p.product;
   if (c.batch) b.axes.push_back({AxisKind::parallel, batch});
   b.batch_rank = c.batch ? 1 : 0;
@@ -65,7 +68,8 @@ atlas::Program make_program(const Case& c, int panel) {
   Expr ib = c.batch ? Expr::axis(0, batch) : Expr(0);
   Expr im = Expr::axis(r, m), in = Expr::axis(r + 1, n), ik = Expr::axis(r + 2, k);
   BodyBuilder lhs(b.lhs);
-  Val x = lhs.load(lhs_buffer, c.operand, ib * m * k + (c.lhs_transposed ? ik * m + im : im * k + ik));
+  Val x =
+      lhs.load(lhs_buffer, c.operand, ib * m * k + (c.lhs_transposed ? ik * m + im : im * k + ik));
   if (c.prologue) {
     DType t = compute_type(c.operand);
     Val wide = lhs.cast(x, t);
@@ -78,7 +82,8 @@ atlas::Program make_program(const Case& c, int panel) {
     b.panel_width = panel;
   } else {
     BodyBuilder rhs(b.rhs);
-    rhs.finish(rhs.load(rhs_buffer, c.operand, ib * k * n + (c.rhs_transposed ? in * k + ik : ik * n + in)));
+    rhs.finish(rhs.load(rhs_buffer, c.operand,
+                        ib * k * n + (c.rhs_transposed ? in * k + ik : ik * n + in)));
   }
   BodyBuilder e(b.epilogue);
   Val v = e.accumulator(0, c.acc);
@@ -113,9 +118,11 @@ size_t bytes_of(const atlas::Buffer& b, const std::vector<int64_t>& syms) {
   return static_cast<size_t>(b.extent.eval(syms) * size_of(b.dtype));
 }
 
-// Runs a program natively and in the interpreter on the same data; the last buffer must agree in every bit.
-void expect_same(const atlas::Program& p, const codegen::Target& target, const std::vector<int64_t>& syms,
-                 int64_t chunk, void (*edit)(std::vector<Memory>&) = nullptr) {
+// Runs a program natively and in the interpreter on the same data; the last buffer must agree in
+// every bit.
+void expect_same(const atlas::Program& p, const codegen::Target& target,
+                 const std::vector<int64_t>& syms, int64_t chunk,
+                 void (*edit)(std::vector<Memory>&) = nullptr) {
   std::mt19937_64 random(7);
   std::vector<Memory> memory;
   std::vector<void*> bufs;
@@ -140,7 +147,8 @@ void expect_same(const atlas::Program& p, const codegen::Target& target, const s
     uint64_t x = 0, y = 0;
     std::memcpy(&x, memory.back().data() + i * size, size);
     std::memcpy(&y, expected.data() + i * size, size);
-    bool both_nan = is_float(t) && std::isnan(ir::as_double(t, x)) && std::isnan(ir::as_double(t, y));
+    bool both_nan =
+        is_float(t) && std::isnan(ir::as_double(t, x)) && std::isnan(ir::as_double(t, y));
     if (x != y && !both_nan && wrong++ == 0) first = i;
   }
   EXPECT_EQ(wrong, 0u) << "of " << out_bytes / size << ", the first at " << first;
@@ -160,8 +168,17 @@ class Product : public testing::TestWithParam<codegen::Isa> {
 };
 
 TEST_P(Product, packed_shapes_with_tails) {
-  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {1, 100, 20}, {1, 300, 7}, {2, 130, 9}, {3, 70, 33},
-                         {5, 64, 16}, {12, 32, 8}, {13, 33, 9}, {25, 96, 40}, {31, 61, 17}, {100, 40, 11}})
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                         {1, 100, 20},
+                         {1, 300, 7},
+                         {2, 130, 9},
+                         {3, 70, 33},
+                         {5, 64, 16},
+                         {12, 32, 8},
+                         {13, 33, 9},
+                         {25, 96, 40},
+                         {31, 61, 17},
+                         {100, 40, 11}})
     check({.m = m, .n = n, .k = k, .packed = true});
 }
 
@@ -177,7 +194,11 @@ TEST_P(Product, depth_beyond_a_block_adds_blocks_in_order) {
 TEST_P(Product, unpacked_operands) {
   for (bool lhs_t : {false, true})
     for (bool rhs_t : {false, true})
-      for (auto [m, n, k] : {std::array<int64_t, 3>{1, 50, 19}, {40, 50, 19}, {64, 64, 64}, {30, 17, 400}, {100, 130, 33}})
+      for (auto [m, n, k] : {std::array<int64_t, 3>{1, 50, 19},
+                             {40, 50, 19},
+                             {64, 64, 64},
+                             {30, 17, 400},
+                             {100, 130, 33}})
         check({.m = m, .n = n, .k = k, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t});
 }
 
@@ -194,22 +215,41 @@ TEST_P(Product, batches) {
 
 TEST_P(Product, symbolic_sizes) {
   for (bool packed : {false, true})
-    for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 12}, {2, 140, 3}, {11, 31, 400}, {200, 65, 24}})
-      check({.m = m, .n = n, .k = k, .batch = 2, .packed = packed, .symbolic = true, .tail = Tail::bias}, 1);
+    for (auto [m, n, k] :
+         {std::array<int64_t, 3>{1, 70, 12}, {2, 140, 3}, {11, 31, 400}, {200, 65, 24}})
+      check({.m = m,
+             .n = n,
+             .k = k,
+             .batch = 2,
+             .packed = packed,
+             .symbolic = true,
+             .tail = Tail::bias},
+            1);
 }
 
 TEST_P(Product, symbolic_transposed) {
   for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 12}, {15, 31, 37}})
-    check({.m = m, .n = n, .k = k, .lhs_transposed = true, .rhs_transposed = true, .symbolic = true});
+    check(
+        {.m = m, .n = n, .k = k, .lhs_transposed = true, .rhs_transposed = true, .symbolic = true});
 }
 
 TEST_P(Product, element_types) {
   for (bool packed : {false, true}) {
     check({.m = 17, .n = 45, .k = 390, .operand = DType::f64, .acc = DType::f64, .packed = packed});
     for (DType t : {DType::bf16, DType::f16})
-      check({.m = 17, .n = 45, .k = 39, .operand = t, .acc = DType::f32, .packed = packed, .tail = Tail::narrow});
-    for (auto [from, to] : {std::pair{DType::i8, DType::i32}, {DType::u8, DType::i32}, {DType::i8, DType::i8},
-                            {DType::u8, DType::u8}, {DType::i16, DType::i16}, {DType::i32, DType::i32},
+      check({.m = 17,
+             .n = 45,
+             .k = 39,
+             .operand = t,
+             .acc = DType::f32,
+             .packed = packed,
+             .tail = Tail::narrow});
+    for (auto [from, to] : {std::pair{DType::i8, DType::i32},
+                            {DType::u8, DType::i32},
+                            {DType::i8, DType::i8},
+                            {DType::u8, DType::u8},
+                            {DType::i16, DType::i16},
+                            {DType::i32, DType::i32},
                             {DType::i64, DType::i64}})
       if (!packed || codegen::panel_width(target(), from) == codegen::panel_width(target(), to))
         check({.m = 14, .n = 45, .k = 50, .operand = from, .acc = to, .packed = packed});
@@ -221,8 +261,10 @@ TEST_P(Product, nothing_to_add_gives_zero_and_no_rows_do_nothing) {
     check({.m = 5, .n = 40, .k = 0, .packed = true, .symbolic = symbolic, .tail = Tail::bias});
     check({.m = 5, .n = 40, .k = 0, .symbolic = symbolic});
   }
-  EXPECT_EQ(codegen::launch_of(make_program({.m = 0, .n = 40, .k = 3}, 32), target()).total.eval({}), 0);
-  EXPECT_EQ(codegen::launch_of(make_program({.m = 4, .n = 0, .k = 3}, 32), target()).total.eval({}), 0);
+  EXPECT_EQ(
+      codegen::launch_of(make_program({.m = 0, .n = 40, .k = 3}, 32), target()).total.eval({}), 0);
+  EXPECT_EQ(codegen::launch_of(make_program({.m = 4, .n = 0, .k = 3}, 32), target()).total.eval({}),
+            0);
 }
 
 TEST_P(Product, infinities_and_nan_stay_in_their_rows_and_columns) {
@@ -237,7 +279,8 @@ TEST_P(Product, infinities_and_nan_stay_in_their_rows_and_columns) {
 
 TEST_P(Product, the_split_into_chunks_changes_nothing) {
   for (int64_t chunk : {1, 3, 1000})
-    check({.m = 150, .n = 700, .k = 300, .packed = true, .prologue = true, .tail = Tail::bias}, chunk);
+    check({.m = 150, .n = 700, .k = 300, .packed = true, .prologue = true, .tail = Tail::bias},
+          chunk);
 }
 
 std::string isa_name(const testing::TestParamInfo<codegen::Isa>& info) {

@@ -1,4 +1,5 @@
-// tests/codegen/test_reduce.cpp: reductions of many lengths, along rows and down columns, against the interpreter.
+// tests/codegen/test_reduce.cpp: reductions of many lengths, along rows and down columns, against
+// the interpreter.
 #include "codegen/differential.h"
 
 namespace hologram::test {
@@ -15,7 +16,8 @@ struct Case {
   bool tree = false;
 };
 
-// out_k[p] = op_k over rows of f(x[p, r]); with several stages the second one uses the first one's result.
+// out_k[p] = op_k over rows of f(x[p, r]); with several stages the second one uses the first one's
+// result.
 atlas::Program make(const Case& c) {
   atlas::Program p;
   std::vector<Expr> parallel, rows;
@@ -70,7 +72,8 @@ atlas::Program make(const Case& c) {
     bool position = k < c.ops.size() && ir::info(c.ops[k]).kind == ir::OpKind::reduce_index;
     DType t = position ? DType::i64 : c.type;
     p.buffers.push_back({t, Access::write, outs});
-    last.store(static_cast<int>(p.buffers.size()) - 1, out, last.accumulator(static_cast<int>(k), t));
+    last.store(static_cast<int>(p.buffers.size()) - 1, out,
+               last.accumulator(static_cast<int>(k), t));
   }
   return p;
 }
@@ -80,8 +83,9 @@ void check(const Case& c, int specials = 2) {
   for (int64_t r : c.rows) what += " " + std::to_string(r);
   what += ", points";
   for (int64_t r : c.parallel) what += " " + std::to_string(r);
-  SCOPED_TRACE(what + ", lane axis " + std::to_string(c.lane_axis) + (c.symbolic ? ", symbolic, " : ", ") +
-               std::string(name_of(c.storage)) + " as " + std::string(name_of(c.type)));
+  SCOPED_TRACE(what + ", lane axis " + std::to_string(c.lane_axis) +
+               (c.symbolic ? ", symbolic, " : ", ") + std::string(name_of(c.storage)) + " as " +
+               std::string(name_of(c.type)));
   Inputs inputs;
   inputs.specials = specials;
   inputs.chunks = {0, 3};
@@ -109,7 +113,8 @@ TEST(Reduce, SumsOfManyLengthsDownColumns) {
 }
 
 TEST(Reduce, SeveralRowAxes) {
-  for (auto rows : std::vector<std::vector<int64_t>>{{3, 64}, {33, 192}, {70, 64}, {5, 7}, {100, 49}, {2, 3, 5}, {9, 1000}, {1, 1}})
+  for (auto rows : std::vector<std::vector<int64_t>>{
+           {3, 64}, {33, 192}, {70, 64}, {5, 7}, {100, 49}, {2, 3, 5}, {9, 1000}, {1, 1}})
     for (bool symbolic : {false, true}) {
       check({{2, 2}, rows, 1 + static_cast<int>(rows.size()), symbolic}, 0);
       check({{2, 37}, rows, 1, symbolic}, 0);
@@ -124,7 +129,8 @@ TEST(Reduce, EveryOpOnEveryType) {
     for (int lane_axis : {0, 1}) {
       std::vector<Op> ops{Op::reduce_max, Op::reduce_min};
       if (t != DType::b8)
-        ops.insert(ops.begin(), {Op::reduce_sum, Op::reduce_prod, Op::reduce_argmax, Op::reduce_argmin});
+        ops.insert(ops.begin(),
+                   {Op::reduce_sum, Op::reduce_prod, Op::reduce_argmax, Op::reduce_argmin});
       check({{19}, {150}, lane_axis, false, t, t, ops}, 3);
     }
   for (DType t : {DType::bf16, DType::f16})
@@ -135,7 +141,8 @@ TEST(Reduce, EveryOpOnEveryType) {
 TEST(Reduce, ArgmaxAlone) {
   for (int64_t n : {1, 5, 64, 1000, 5000})
     for (int lane_axis : {0, 1})
-      for (int specials : {0, 4, 16}) check({{17}, {n}, lane_axis, false, DType::f32, DType::f32, {Op::reduce_argmax}}, specials);
+      for (int specials : {0, 4, 16})
+        check({{17}, {n}, lane_axis, false, DType::f32, DType::f32, {Op::reduce_argmax}}, specials);
 }
 
 TEST(Reduce, TreesOfGivenBlocks) {

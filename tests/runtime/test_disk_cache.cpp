@@ -80,7 +80,8 @@ TEST_F(DiskCacheTest, RefusesAFolderThatOthersMayWriteTo) {
 TEST_F(DiskCacheTest, StaysWithinItsLimitAndKeepsTheRecent) {
   DiskCache cache(root_ / "c", 40'000);
   Fingerprint last;
-  for (int i = 0; i < 60; ++i) cache.put(last = fingerprint("k" + std::to_string(i)), std::string(2000, 'x'));
+  for (int i = 0; i < 60; ++i)
+    cache.put(last = fingerprint("k" + std::to_string(i)), std::string(2000, 'x'));
   EXPECT_LE(cache.info().bytes, 40'000u + 40'000u / 8);
   EXPECT_TRUE(cache.get(last));
 }
@@ -94,7 +95,9 @@ TEST_F(DiskCacheTest, ManyThreadsAtOnceSeeWholeEntries) {
       for (int i = 0; i < 100; ++i) {
         cache.put(key_, std::string(5000, static_cast<char>('a' + t)));
         auto got = cache.get(key_);
-        if (got && (got->size() != 5000 || got->find_first_not_of(got->front()) != std::string::npos)) ++wrong;
+        if (got &&
+            (got->size() != 5000 || got->find_first_not_of(got->front()) != std::string::npos))
+          ++wrong;
       }
     });
   threads.clear();

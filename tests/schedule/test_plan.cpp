@@ -18,7 +18,9 @@ class PlanTest : public testing::Test {
     return g.parameter(next_++, t, shape, contiguous_strides(shape));
   }
   /// Parameters from number 100 on are weights.
-  Value weight(Shape shape) { return g.parameter(next_weight_++, DType::f32, shape, contiguous_strides(shape)); }
+  Value weight(Shape shape) {
+    return g.parameter(next_weight_++, DType::f32, shape, contiguous_strides(shape));
+  }
   void output(Value v) { g.outputs.push_back({v, contiguous_strides(v->shape), -1}); }
   Value keep(Value reduced, const Shape& full, size_t axis) {
     Shape unit = full;
@@ -29,7 +31,8 @@ class PlanTest : public testing::Test {
   Value add(Value a, Value b) { return g.binary(Op::add, a, g.broadcast(b, a->shape)); }
   Value softmax(Value x, size_t axis) {
     auto a = static_cast<int64_t>(axis);
-    Value e = g.unary(Op::exp, g.binary(Op::sub, x, keep(g.reduce(Op::reduce_max, x, {a}), x->shape, axis)));
+    Value e = g.unary(Op::exp,
+                      g.binary(Op::sub, x, keep(g.reduce(Op::reduce_max, x, {a}), x->shape, axis)));
     return g.binary(Op::div, e, keep(g.reduce(Op::reduce_sum, e, {a}), x->shape, axis));
   }
   Value layer_norm(Value x, const Expr& n) {
@@ -37,10 +40,13 @@ class PlanTest : public testing::Test {
     auto a = static_cast<int64_t>(axis);
     Shape outer(x->shape.begin(), x->shape.end() - 1);
     Value count = g.number(DType::f32, static_cast<double>(n.constant_value()), outer);
-    Value d = g.binary(Op::sub, x, keep(g.binary(Op::div, g.reduce(Op::reduce_sum, x, {a}), count), x->shape, axis));
+    Value d =
+        g.binary(Op::sub, x,
+                 keep(g.binary(Op::div, g.reduce(Op::reduce_sum, x, {a}), count), x->shape, axis));
     Value var = g.binary(Op::div, g.reduce(Op::reduce_sum, g.binary(Op::mul, d, d), {a}), count);
     Value r = g.unary(Op::rsqrt, g.binary(Op::add, var, g.number(DType::f32, 1e-5, outer)));
-    Value y = g.binary(Op::mul, g.binary(Op::mul, d, keep(r, x->shape, axis)), g.broadcast(weight({n}), x->shape));
+    Value y = g.binary(Op::mul, g.binary(Op::mul, d, keep(r, x->shape, axis)),
+                       g.broadcast(weight({n}), x->shape));
     return add(y, weight({n}));
   }
   Plan plan() {
@@ -79,7 +85,8 @@ TEST_F(PlanTest, SoftmaxIsOneKernelAndComputesItsExponentialsOnce) {
   ASSERT_EQ(runs(p), 1);
   int exponentials = 0;
   for (const auto& stage : p.programs[0].loop.stages)
-    for (const auto& i : stage.body.instrs) exponentials += i.code == atlas::Code::arithmetic && i.op == Op::exp;
+    for (const auto& i : stage.body.instrs)
+      exponentials += i.code == atlas::Code::arithmetic && i.op == Op::exp;
   EXPECT_EQ(exponentials, 1);
 }
 
@@ -124,7 +131,8 @@ TEST_F(PlanTest, LongSumsRunTheirBlocksInParallel) {
 
 TEST_F(PlanTest, EqualLayersShareTheirPrograms) {
   Value x = input({32, 64});
-  for (int i = 0; i < 4; ++i) x = layer_norm(g.binary(Op::add, dot(x, g.permute(weight({64, 64}), {1, 0})), x), 64);
+  for (int i = 0; i < 4; ++i)
+    x = layer_norm(g.binary(Op::add, dot(x, g.permute(weight({64, 64}), {1, 0})), x), 64);
   output(x);
   Plan p = plan();
   EXPECT_EQ(runs(p), 8);
@@ -193,7 +201,8 @@ TEST_F(PlanTest, ReadersOfAParameterComeBeforeItsUpdate) {
 TEST_F(PlanTest, BuffersThatAreLiveTogetherNeverShareMemory) {
   Value x = input({96, 96});
   for (int i = 0; i < 6; ++i) {
-    Value a = dot(x, g.permute(weight({96, 96}), {1, 0})), b = dot(x, g.permute(weight({96, 2000}), {0, 1}));
+    Value a = dot(x, g.permute(weight({96, 96}), {1, 0})),
+          b = dot(x, g.permute(weight({96, 2000}), {0, 1}));
     x = g.binary(Op::add, a, g.slice(b, {0, i}, {96, 96}, {1, 1}));
     output(g.reduce(Op::reduce_sum, x, {1}));
   }

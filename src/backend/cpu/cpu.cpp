@@ -15,8 +15,8 @@ class CpuBackend : public Backend {
   std::string_view name() const override { return "cpu"; }
 
   std::string code_key() const override {
-    return fmt::format("cpu {} {} {} {}", codegen::name_of(target_.isa), target_.cpu, target_.features,
-                       codegen::version());
+    return fmt::format("cpu {} {} {} {}", codegen::name_of(target_.isa), target_.cpu,
+                       target_.features, codegen::version());
   }
 
   int panel_width(DType operand) const override { return codegen::panel_width(target_, operand); }
@@ -46,6 +46,8 @@ class CpuBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend() { return std::make_unique<CpuBackend>(codegen::host_target()); }
+std::unique_ptr<Backend> make_backend() {
+  return std::make_unique<CpuBackend>(codegen::host_target());
+}
 
 }  // namespace hologram::cpu

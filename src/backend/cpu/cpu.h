@@ -7,8 +7,9 @@
 
 namespace hologram::cpu {
 
-/// The backend for this machine, or for the instruction set that HOLOGRAM_CPU_ISA names (read at each call).
-/// Throws Error(unavailable) when the machine lacks it, Error(invalid_argument) for an unknown name.
+/// The backend for this machine, or for the instruction set that HOLOGRAM_CPU_ISA names (read at
+/// each call). Throws Error(unavailable) when the machine lacks it, Error(invalid_argument) for an
+/// unknown name.
 std::unique_ptr<Backend> make_backend();
 
 }  // namespace hologram::cpu
