@@ -93,6 +93,23 @@ def empty_backend(graph, example_inputs):
     )
 
 
+def aot_decomposed(graph, example_inputs):
+    """Traces as Hologram does, with its rewrites and decompositions, and lets PyTorch run the
+    result: what is left of Hologram's first call is its own cost."""
+    from functorch.compile import make_boxed_func
+    from hologram_torch import decomp, rewrite
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    rewrite.dynamo_graph(graph)
+    return aot_module_simplified(
+        graph,
+        example_inputs,
+        fw_compiler=lambda module, inputs: make_boxed_func(module.forward),
+        decompositions=decomp.table(),
+        keep_inference_input_mutations=True,
+    )
+
+
 # --- OpenVINO -------------------------------------------------------------------------------------
 def openvino_config(threads: int) -> dict:
     return {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
@@ -176,6 +193,7 @@ PEERS = {
         Peer("openvino_model", load_openvino_model, prepare_openvino_model),
         Peer("onnxruntime", load_onnxruntime, prepare_onnxruntime),
         Peer("hologram", load_hologram, compiled_by("hologram"), warm=True),
+        Peer("aot_decomposed", load_hologram, compiled_by(aot_decomposed), steady=False),
         Peer("empty", load_dynamo, compiled_by(empty_backend), checked=False),
     )
 }

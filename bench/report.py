@@ -52,7 +52,7 @@ def fastest_ratio(numerator: dict, denominator: dict) -> float | None:
 
 def best_peer(peers: dict, subject: str = "hologram") -> str | None:
     """The fastest of the others that the subject is compared with."""
-    times = {name: steady(r) for name, r in peers.items() if name not in (subject, "aot_eager")}
+    times = {name: steady(r) for name, r in peers.items() if name != subject}
     times = {name: t for name, t in times.items() if t is not None}
     if times and min(times.values()) < SHORT and any(name in times for name in DYNAMO_PEERS):
         times = {name: t for name, t in times.items() if name in DYNAMO_PEERS}
@@ -80,10 +80,19 @@ def style(times: float | None) -> str:
     return "n/a" if times is None else f"[{'green' if times >= 1 else 'red'}]{times:.2f}×[/]"
 
 
+def measured_peers(results: dict) -> list[str]:
+    """The peers with a steady state, in the results' order."""
+    return [
+        name
+        for name in results["peers"]
+        if any(case["peers"].get(name, {}).get("rounds") for case in results["cases"].values())
+    ]
+
+
 def print_steady(results: dict, console):
     from rich.table import Table
 
-    names = [n for n in results["peers"] if n != "aot_eager"]
+    names = measured_peers(results)
     table = Table(title="Steady state, seconds per call")
     table.add_column("case")
     for name in names:
@@ -124,22 +133,26 @@ def print_first(results: dict, console):
     for name in names:
         table.add_column(name, justify="right")
     ours = "hologram" in names
-    for title in ("hologram, warm disk", "beyond aot_eager: cold", "warm") if ours else ():
+    bases = [name for name in ("aot_eager", "aot_decomposed") if name in names]
+    titles = ["hologram, warm disk", "inside hologram: cold", "warm"]
+    titles += [f"beyond {base}: {state}" for base in bases for state in ("cold", "warm")]
+    for title in titles if ours else ():
         table.add_column(title, justify="right")
     for case, result in results["cases"].items():
         peers = result["peers"]
         first = {name: median_of(peers.get(name, {}).get("first")) for name in names}
         row = [seconds(first[name]) for name in names]
         if ours:
-            warm = median_of(peers.get("hologram", {}).get("warm"))
-            base = first.get("aot_eager")
-            beyond = [
-                None if t is None or base is None else t - base for t in (first["hologram"], warm)
-            ]
-            row += [
-                seconds(warm),
-                *(f"{t * 1e3:+.0f} ms" if t is not None else "n/a" for t in beyond),
-            ]
+            result = peers.get("hologram", {})
+            warm = median_of(result.get("warm"))
+            row.append(seconds(warm))
+            for stats in ("stats", "warm_stats"):
+                milliseconds = result.get(stats, {}).get("compile_ms", {}).get("total")
+                row.append("n/a" if milliseconds is None else f"{milliseconds:.0f} ms")
+            for base in bases:
+                for t in (first["hologram"], warm):
+                    known = t is not None and first[base] is not None
+                    row.append(f"{(t - first[base]) * 1e3:+.0f} ms" if known else "n/a")
         table.add_row(case, *row)
     console.print(table)
 
@@ -221,7 +234,7 @@ def plot(results: dict, folder: Path):
     peers = [results["cases"][c]["peers"] for c in cases]
     machine = f"{results['machine']['cpu']}, {results['threads']} threads"
     files = lambda stem: [folder / f"{stem}.{kind}" for kind in ("svg", "png")]
-    steady = [n for n in results["peers"] if n != "aot_eager"]
+    steady = measured_peers(results)
     if "eager" in steady:
         values = {
             n: [ratio(p.get("eager", {}), p.get(n, {})) for p in peers]
