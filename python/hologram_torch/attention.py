@@ -22,8 +22,8 @@ def sdpa(query, key, value, mask, causal, scale, grouped):
     return out.clone() if out._is_view() and out._base is query else out
 
 
-@torch.library.register_fake("hologram::sdpa")
-def sdpa_fake(query, key, value, mask, causal, scale, grouped):
+@torch.library.impl(_library, "sdpa", "Meta")
+def sdpa_meta(query, key, value, mask, causal, scale, grouped):
     """With eager's strides: those of the query where its flash kernel runs, else row-major."""
     if query.dim() == 4 and _is_flash(query, key, value, mask):
         return torch.empty_like(query)

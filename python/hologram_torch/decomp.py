@@ -9,11 +9,11 @@ aten = torch.ops.aten
 @functools.cache
 def table() -> dict:
     """Decompositions by operator overload: PyTorch's core set, without what has a native lowering."""
-    from torch._decomp import core_aten_decompositions, decomposition_table
+    from torch._decomp import decomposition_table
 
     from . import lowering
 
-    out = {op: f for op, f in core_aten_decompositions().items() if not lowering.has_lowering(str(op))}
+    out = {op: f for op, f in _core().items() if not lowering.has_lowering(str(op))}
     for name in _WHOLE:
         out.pop(getattr(getattr(aten, name, None), "default", None), None)
     for name in _ALSO:
@@ -25,6 +25,15 @@ def table() -> dict:
     return out
 
 
+def _core() -> dict:
+    """PyTorch's core set without the composite operators, which tracing takes apart anyway and whose listing in
+    core_aten_decompositions takes 0.1 s of a process's first call."""
+    from torch import _decomp
+
+    quick = getattr(_decomp, "_core_aten_decompositions_post_autograd", None)
+    return dict((quick or _decomp.core_aten_decompositions)())
+
+
 # Whose decomposition gives other results than the operator.
 _WHOLE = ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward")
 
@@ -34,6 +43,7 @@ _ALSO = (
     "_batch_norm_with_update_functional.default", "_batch_norm_no_update.default", "hypot.default", "ldexp.Tensor",
     "special_zeta.self_scalar", "special_zeta.other_scalar",
     "dist.default", "_adaptive_avg_pool2d.default", "upsample_bilinear2d.vec", "upsample_nearest2d.vec",
+    *(f"{name}{n}d.default" for n in (1, 2, 3) for name in ("upsample_nearest", "_upsample_nearest_exact")),
     "upsample_bicubic2d.default", "upsample_bilinear2d.default", "upsample_trilinear3d.default",
     "heaviside.default", "_addmm_activation.default", "batch_norm_backward.default",
     "dropout.default", "tril_indices.default", "triu_indices.default",
