@@ -100,7 +100,7 @@ class Rewriter {
   using Head = typename L::Head;
 
   /// The rules are tried in this order; they and the language must outlive the rewriter.
-  Rewriter(L& language, const std::vector<const Rule<L>*>& rules) : lang_(language) {
+  Rewriter(L& language, const std::vector<const Rule<L>*>& rules) : lang_(language), rules_(rules) {
     for (const Rule<L>* r : rules) by_head_[r->from.head].push_back(r);
   }
 
@@ -129,6 +129,16 @@ class Rewriter {
     return t;
   }
 
+  /// The normal form by another strategy: the first rule (in the given order) that applies anywhere
+  /// in the term, at the place nearest to the root and left-most, until none does. For languages of
+  /// words, whose operations are unary: the cost is a step per rule and place.
+  Term normalize_in_order(Term t) {
+    while (std::optional<Term> next = step_in_order(t)) t = *next;
+    return t;
+  }
+
+  /// Names of the rules that fired, in that order.
+  const std::vector<std::string_view>& trace() const { return trace_; }
   const Counts& fired() const { return fired_; }
   /// Rules whose replacement would not have lowered the cost.
   const Counts& refused() const { return refused_; }
@@ -157,22 +167,66 @@ class Rewriter {
   std::optional<Term> step(Term t) {
     auto it = by_head_.find(lang_.head(t));
     if (it == by_head_.end()) return std::nullopt;
-    for (const Rule<L>* r : it->second) {
-      Match<L> m{t, {}};
-      Goal goal{&r->from, t, nullptr};
-      if (!solve(&goal, m)) continue;
-      if (r->when && !r->when(m)) continue;
-      std::optional<Term> result =
-          r->apply ? r->apply(lang_, m) : std::optional<Term>(build(*r->to, m, t));
-      if (!result || *result == t) continue;
-      if (!cheaper(*r, m, *result)) {
-        ++refused_[std::string(r->name)];
-        continue;
+    for (const Rule<L>* r : it->second)
+      if (std::optional<Term> result = apply(*r, t)) return result;
+    return std::nullopt;
+  }
+
+  // The result of one rule at the root, if it applies.
+  std::optional<Term> apply(const Rule<L>& r, Term t) {
+    Match<L> m{t, {}};
+    Goal goal{&r.from, t, nullptr};
+    if (!solve(&goal, m)) return std::nullopt;
+    if (r.when && !r.when(m)) return std::nullopt;
+    std::optional<Term> result =
+        r.apply ? r.apply(lang_, m) : std::optional<Term>(build(*r.to, m, t));
+    if (!result || *result == t) return std::nullopt;
+    if (!cheaper(r, m, *result)) {
+      ++refused_[std::string(r.name)];
+      return std::nullopt;
+    }
+    ++fired_[std::string(r.name)];
+    trace_.push_back(r.name);
+    return result;
+  }
+
+  // Where a walk stands: a term, and which of its operands it is in.
+  struct Place {
+    Term term;
+    size_t operand;
+  };
+
+  std::optional<Term> step_in_order(Term root) {
+    for (const Rule<L>* r : rules_) {
+      std::vector<Place> path{{root, 0}};
+      if (lang_.head(root) == r->from.head)
+        if (std::optional<Term> result = apply(*r, root)) return result;
+      while (!path.empty()) {
+        Place& at = path.back();
+        std::span<const Term> operands = lang_.operands(at.term);
+        if (at.operand == operands.size()) {
+          path.pop_back();
+          if (!path.empty()) ++path.back().operand;
+          continue;
+        }
+        Term below = operands[at.operand];
+        if (lang_.head(below) == r->from.head)
+          if (std::optional<Term> result = apply(*r, below)) return rebuild_path(path, *result);
+        path.push_back({below, 0});
       }
-      ++fired_[std::string(r->name)];
-      return result;
     }
     return std::nullopt;
+  }
+
+  // The root of a path when the operand that it leads to becomes `t`.
+  Term rebuild_path(const std::vector<Place>& path, Term t) {
+    for (size_t k = path.size(); k-- > 0;) {
+      std::span<const Term> old = lang_.operands(path[k].term);
+      std::vector<Term> operands(old.begin(), old.end());
+      operands[path[k].operand] = t;
+      t = lang_.rebuild(path[k].term, std::move(operands));
+    }
+    return t;
   }
 
   bool solve(const Goal* goal, Match<L>& m) {
@@ -302,9 +356,11 @@ class Rewriter {
   }
 
   L& lang_;
+  std::vector<const Rule<L>*> rules_;
   std::unordered_map<Head, std::vector<const Rule<L>*>> by_head_;
   std::unordered_map<Term, Term> normal_;
   Counts fired_, refused_;
+  std::vector<std::string_view> trace_;
 };
 
 }  // namespace hologram::rewrite

@@ -1,0 +1,402 @@
+// tests/sigmatics/circuit_test.cpp: circuits: parser, rewriting, and what they do to memory.
+#include "sigmatics/circuit.h"
+
+#include <gtest/gtest.h>
+
+#include <complex>
+#include <functional>
+#include <map>
+#include <random>
+
+#include "sigmatics/effects.h"
+
+namespace hologram::sigmatics {
+namespace {
+
+std::string mistake(std::string_view text) {
+  try {
+    parse_circuit(text);
+    return "";
+  } catch (const SyntaxError& e) {
+    return fmt::format("{} @{}", e.what(), e.position());
+  }
+}
+
+Canonical canonical(std::string_view text, Rules rules = Rules::gates) {
+  return canonicalize(parse_circuit(text), rules);
+}
+
+std::string text_of(std::string_view text) { return print(parse_circuit(text)); }
+
+constexpr const char* gate_texts[] = {"mark@c00", "mark@c21", "mark@c42", "mark@c07",
+                                      "copy@c05->c06"};
+
+// --- the model of gates: 2 x 2 matrices, phases exact up to rounding
+
+using Number = std::complex<double>;
+using Matrix = std::array<Number, 4>;
+
+Matrix operator*(const Matrix& a, const Matrix& b) {
+  return {a[0] * b[0] + a[1] * b[2], a[0] * b[1] + a[1] * b[3], a[2] * b[0] + a[3] * b[2],
+          a[2] * b[1] + a[3] * b[3]};
+}
+
+Matrix matrix_of(const Call& c) {
+  const double h = std::sqrt(0.5);
+  const Matrix x{0, 1, 1, 0}, hadamard{h, h, h, -h};
+  if (c.generator == Generator::copy) return hadamard * x;
+  switch (c.a.cls) {
+    case 21:
+      return x;
+    case 42:
+      return {1, 0, 0, -1};
+    case 7:
+      return {1, 0, 0, Number(0, 1)};
+    default:
+      return {1, 0, 0, 1};
+  }
+}
+
+Matrix product(const std::vector<Call>& calls) {
+  Matrix m{1, 0, 0, 1};
+  for (const Call& c : calls) m = m * matrix_of(c);
+  return m;
+}
+
+double distance(const Matrix& a, const Matrix& b) {
+  double d = 0;
+  for (size_t k = 0; k < 4; ++k) d = std::max(d, std::abs(a[k] - b[k]));
+  return d;
+}
+
+std::string word_text(const std::vector<int>& letters) {
+  std::string s;
+  for (int l : letters) s += (s.empty() ? "" : " . ") + std::string(gate_texts[l]);
+  return s;
+}
+
+void expect_sound(const std::vector<int>& letters) {
+  std::string text = word_text(letters);
+  Circuit before = parse_circuit(text);
+  Canonical after = canonicalize(before);
+  EXPECT_LT(distance(product(calls_of(before)), product(calls_of(after.circuit))), 1e-9) << text;
+  EXPECT_LE(after.canonical_ops, after.original_ops);
+  EXPECT_EQ(after.canonical_ops, count_operations(after.circuit));
+  Canonical again = canonicalize(after.circuit);
+  EXPECT_EQ(print(again.circuit), print(after.circuit));
+  EXPECT_TRUE(again.applied_rules.empty());
+}
+
+TEST(Rewriting, RulesHoldInTheModel) {
+  const std::map<char, int> letter = {{'I', 0}, {'X', 1}, {'Z', 2}, {'S', 3}, {'C', 4}};
+  auto matrix = [&](const std::string& word) {
+    std::vector<int> letters;
+    for (char c : word) letters.push_back(letter.at(c));
+    return product(calls_of(parse_circuit(word_text(letters))));
+  };
+  auto rules = gate_rules();
+  EXPECT_GE(rules.size(), 14u);
+  for (const RuleText& r : rules) {
+    EXPECT_LT(distance(matrix(r.from), matrix(r.to)), 1e-12) << r.name;
+    EXPECT_GT(r.from.size(), r.to.size()) << r.name;
+  }
+}
+
+TEST(Rewriting, EveryShortWordKeepsItsMatrix) {
+  for (int length = 1; length <= 6; ++length) {
+    int words = 1;
+    for (int k = 0; k < length; ++k) words *= 5;
+    for (int w = 0; w < words; ++w) {
+      std::vector<int> letters;
+      for (int k = 0, rest = w; k < length; ++k, rest /= 5) letters.push_back(rest % 5);
+      expect_sound(letters);
+    }
+  }
+}
+
+TEST(Rewriting, LongWordsKeepTheirMatrix) {
+  std::mt19937 random(1);
+  for (int k = 0; k < 300; ++k) {
+    std::vector<int> letters(20 + random() % 80);
+    for (int& l : letters) l = static_cast<int>(random() % 5);
+    expect_sound(letters);
+  }
+}
+
+TEST(Rewriting, Counts) {
+  struct Row {
+    const char* text;
+    size_t before, after;
+    double percent;
+    std::vector<std::string> rules;
+    const char* canonical;
+  };
+  const Row rows[] = {
+      {"mark@c21", 1, 1, 0, {}, "mark@c21"},
+      {"copy@c05->c06 . mark@c21 . copy@c05->c06 . mark@c21", 4, 1, 75, {"H² = I"}, "mark@c00"},
+      {"copy@c05->c06 . mark@c21 . mark@c21 . copy@c05->c06 . mark@c21",
+       5,
+       1,
+       80,
+       {"HXH = Z"},
+       "mark@c42"},
+      {"mark@c21 . mark@c21", 2, 1, 50, {"X² = I"}, "mark@c00"},
+      {"mark@c42 . mark@c42", 2, 1, 50, {"Z² = I"}, "mark@c00"},
+      {"mark@c07 . mark@c07", 2, 1, 50, {"S² = Z"}, "mark@c42"},
+      {"mark@c07 . mark@c07 . mark@c07 . mark@c07",
+       4,
+       1,
+       75,
+       {"S² = Z", "S² = Z", "Z² = I"},
+       "mark@c00"},
+      {"mark@c00 . mark@c00", 2, 1, 50, {"I.I = I"}, "mark@c00"},
+      {"(mark@c21 . mark@c21) . mark@c21", 3, 1, 66.6667, {"X² = I", "I.G = G"}, "mark@c21"},
+      {"copy@c05->c06 . mark@c21 . copy@c05->c06 . mark@c21 || mark@c21 . mark@c21",
+       6,
+       2,
+       66.6667,
+       {"H² = I", "X² = I"},
+       "mark@c00 || mark@c00"},
+      {"(mark@c00 . mark@c01)", 2, 2, 0, {}, "mark@c00 . mark@c01"},
+      {"mark@c21 . mark@c21 || mark@c21 . mark@c21",
+       4,
+       2,
+       50,
+       {"X² = I", "X² = I"},
+       "mark@c00 || mark@c00"},
+  };
+  for (const Row& r : rows) {
+    Canonical c = canonical(r.text);
+    EXPECT_EQ(c.original_ops, r.before) << r.text;
+    EXPECT_EQ(c.canonical_ops, r.after) << r.text;
+    EXPECT_DOUBLE_EQ(c.reduction_pct, r.percent) << r.text;
+    EXPECT_EQ(c.applied_rules, r.rules) << r.text;
+    EXPECT_EQ(print(c.circuit), r.canonical);
+  }
+}
+
+TEST(Rewriting, RulesFireOnlyOnTheGatesThemselves) {
+  for (const char* text : {
+           "copy@c05->c07 . mark@c21 . copy@c05->c08 . mark@c21",  // other destinations
+           "copy@c05->c09 . mark@c21 . copy@c05->c09 . mark@c21",
+           "mark@c21^+1 . mark@c21",      // class 22
+           "R+1@ (mark@c21 . mark@c21)",  // class 45
+           "mark@c21@3 . mark@c21",       // a page
+           "mark@c21 . (mark@c21 || mark@c21)",
+           "mark@c[21..22] . mark@c21",
+       })
+    EXPECT_TRUE(canonical(text).applied_rules.empty()) << text;
+  EXPECT_EQ(canonical("mark@c20^+1 . mark@c21").applied_rules, std::vector<std::string>{"X² = I"})
+      << "transforms come first";
+}
+
+TEST(Rewriting, GroupsAreRewrittenInside) {
+  Canonical c = canonical("mark@c01 . (mark@c21 . mark@c21 || mark@c07 . mark@c07) . mark@c02");
+  EXPECT_EQ(print(c.circuit), "mark@c01 . (mark@c00 || mark@c42) . mark@c02");
+  EXPECT_EQ(c.original_ops, 6u);
+  EXPECT_EQ(c.canonical_ops, 4u);
+}
+
+TEST(Rewriting, RefusesHugeCircuits) {
+  std::string text = "mark@c01";
+  for (size_t k = 0; k < max_operations; ++k) text += " . mark@c01";
+  EXPECT_THROW(canonical(text), Error);
+}
+
+TEST(Parser, PutsTransformsToTheLeaves) {
+  EXPECT_EQ(text_of("R+1@ (mark@c00 . mark@c05)"), "mark@c24 . mark@c29");
+  EXPECT_EQ(text_of("R1@ mark@c0"), "mark@c24") << "the sign may be left out";
+  EXPECT_EQ(text_of("R-1T2~@mark@c8^1~"), "mark@c83");
+  EXPECT_EQ(text_of("~@ copy@c8@3->c9^2"), "copy@c16@3->c19");
+  EXPECT_EQ(text_of("((mark@c0 || mark@c1)) || mark@c2"), "mark@c00 || mark@c01 || mark@c02");
+  EXPECT_EQ(text_of("swap@c1<->c2 . split@c3[c4,c5] . merge@c[7..9]"),
+            "swap@c01<->c02 . split@c03[c04,c05] . merge@c[7..9]");
+}
+
+TEST(Parser, RangesKeepEveryClass) {
+  Call c = calls_of(parse_circuit("~@ mark@c[5..10]^+3"))[0];
+  EXPECT_EQ(c.range, (std::vector<uint8_t>{0, 1, 2, 19, 20, 21}));
+  EXPECT_EQ(print(c), "mark@c[0..2] . mark@c[19..21]");
+  EXPECT_EQ(text_of("R+1@ mark@c[80..95]"), "mark@c[8..23]");
+  EXPECT_EQ(text_of("R+1@ merge@c[70..73]"), "merge@c[94..95] . merge@c[0..1]");
+  EXPECT_EQ(text_of("~@ merge@c[15..16]"), "merge@c23[c23,c23] . merge@c08[c08,c08]");
+}
+
+TEST(Parser, NamesWhatIsWrongAndWhere) {
+  EXPECT_EQ(mistake(""), "UnexpectedEof expected GENERATOR at position 0 @0");
+  EXPECT_EQ(mistake("copy@c05 . mark@c21"),
+            "UnexpectedToken expected -> but got . at position 9 @9");
+  EXPECT_EQ(mistake("D+1@ mark@c0").substr(0, 18), "InvalidGenerator D");
+  EXPECT_EQ(mistake("foo@c0"), "InvalidGenerator foo at position 0: unexpected 'foo' @0");
+  EXPECT_EQ(mistake("mark@c96"), "InvalidClassIndex 96 out of range [0..95] at position 5 @5");
+  EXPECT_EQ(mistake("mark@c[3..96]"),
+            "InvalidClassIndex 96 out of range [0..95] at position 10 @10");
+  EXPECT_EQ(mistake("mark@c1@48"), "InvalidPage 48 out of range [0..47] at position 8 @8");
+  EXPECT_EQ(mistake("mark@c[9..5]"), "InvalidRange 9..5 at position 5: expected first < last @5");
+  EXPECT_EQ(mistake("mark@c[5..5]"), "InvalidRange 5..5 at position 5: expected first < last @5");
+  EXPECT_EQ(mistake("mark@c1 mark@c2"),
+            "UnexpectedToken expected EOF but got GENERATOR at position 8 @8");
+  EXPECT_EQ(mistake("mark@c1 | mark@c2"), "Lexer error at position 8: unexpected '|' @8");
+  EXPECT_EQ(mistake("mark@c1 $"), "Lexer error at position 8: unexpected '$' @8");
+  EXPECT_EQ(mistake("mark@c1 . R+1@mark@c2"),
+            "UnexpectedToken expected GENERATOR but got R at position 10 @10");
+  EXPECT_EQ(mistake("mark@c1->c2").substr(0, 21), "InvalidTarget of mark");
+  EXPECT_EQ(mistake("copy@c1<->c2").substr(0, 21), "InvalidTarget of copy");
+  EXPECT_NE(mistake("copy@c[1..4]").find("copy@c05->c06"), std::string::npos);
+  EXPECT_NE(mistake("split@c[1..4]").find("split takes no range"), std::string::npos);
+  EXPECT_EQ(mistake("merge@c1"), "UnexpectedEof expected [ at position 8 @8");
+  EXPECT_EQ(mistake("R+99999999999999999999@mark@c1").substr(0, 13), "InvalidNumber");
+}
+
+// A circuit made of random text that the printer writes.
+TEST(Parser, ReadsWhatThePrinterWrites) {
+  std::mt19937 random(9);
+  auto below = [&](unsigned n) { return random() % n; };
+  auto operation = [&]() -> std::string {
+    auto cls = [&] {
+      std::string s = fmt::format("c{}", below(96));
+      if (below(3) == 0) s += fmt::format("^{}", below(9));
+      if (below(3) == 0) s += "~";
+      if (below(4) == 0) s += fmt::format("@{}", below(48));
+      return s;
+    };
+    switch (below(7)) {
+      case 0:
+        return "mark@" + cls();
+      case 1:
+        return "copy@" + cls() + "->" + cls();
+      case 2:
+        return "swap@" + cls() + "<->" + cls();
+      case 3:
+        return "merge@" + cls() + "[" + cls() + "," + cls() + "]";
+      case 4:
+        return "split@" + cls() + "[" + cls() + "," + cls() + "]";
+      case 5:
+        return (below(2) ? "quote@" : "evaluate@") + cls();
+      default: {
+        unsigned first = static_cast<unsigned>(below(95));
+        return fmt::format("merge@c[{}..{}]", first, first + 1 + below(95 - first));
+      }
+    }
+  };
+  std::function<std::string(int)> phrase = [&](int depth) {
+    std::string s;
+    for (unsigned n = 1 + static_cast<unsigned>(below(4)); n > 0; --n) {
+      s += below(4) == 0 && depth > 0 ? "(" + phrase(depth - 1) + ")" : operation();
+      if (n > 1) s += below(4) == 0 ? " || " : " . ";
+    }
+    return s;
+  };
+  for (int k = 0; k < 1000; ++k) {
+    std::string text = phrase(3);
+    Circuit c = parse_circuit(text);
+    EXPECT_EQ(parse_circuit(print(c)), c) << text;
+    Canonical n = canonicalize(c);
+    EXPECT_EQ(print(canonicalize(n.circuit).circuit), print(n.circuit)) << text;
+    EXPECT_LE(n.canonical_ops, n.original_ops);
+  }
+}
+
+// --- effects
+
+std::string steps(std::string_view text) {
+  std::string s;
+  for (const Call& c : effects_of(calls_of(parse_circuit(text))).steps) s += print(c) + "; ";
+  return s;
+}
+
+TEST(Effects, RangesAreExpandedAndMarksDoNothing) {
+  EXPECT_EQ(steps("mark@c21 . mark@c[0..95]"), "");
+  EXPECT_EQ(steps("merge@c[3..5]"), "merge@c03[c03,c03]; merge@c04[c04,c04]; merge@c05[c05,c05]; ")
+      << "both ends count";
+  EXPECT_EQ(steps("copy@c01@3->c02 . swap@c01<->c02@7"), "copy@c01@3->c02@3; swap@c01@7<->c02@7; ");
+}
+
+TEST(Effects, QuotedCallsWaitForEvaluate) {
+  EXPECT_EQ(steps("quote@c01 . copy@c00->c01 . copy@c02->c03 . evaluate@c01 . copy@c04->c05"),
+            "copy@c02->c03; copy@c00->c01; copy@c04->c05; ");
+  EXPECT_EQ(steps("evaluate@c01 . copy@c00->c01"), "copy@c00->c01; ")
+      << "evaluate without quote does nothing";
+  EXPECT_EQ(steps("quote@c01 . copy@c00->c01 . quote@c01 . copy@c01->c02 . evaluate@c01"),
+            "copy@c00->c01; copy@c01->c02; ");
+  EXPECT_EQ(steps("quote@c[1..2] . copy@c00->c01 . copy@c01->c02 . copy@c03->c02 . evaluate@c02"),
+            "copy@c00->c01; copy@c01->c02; copy@c03->c02; ")
+      << "what a recorded call needs runs before it";
+}
+
+TEST(Effects, UnevaluatedQuotesAreReported) {
+  Effects e =
+      effects_of(calls_of(parse_circuit("quote@c09 . quote@c02 . copy@c01->c02 . mark@c03")));
+  EXPECT_EQ(e.unevaluated, (std::vector<int>{2, 9}));
+  ASSERT_EQ(e.recorded.size(), 1u);
+  EXPECT_EQ(print(e.recorded[0]), "copy@c01->c02");
+  EXPECT_TRUE(e.steps.empty());
+}
+
+// The effect of steps on a small model: each class holds a term over the classes' first contents.
+std::vector<std::string> model(const std::vector<Call>& list) {
+  std::vector<std::string> memory;
+  for (int c = 0; c < num_classes; ++c) memory.push_back(fmt::format("c{}", c));
+  auto at = [&](const Operand& o) -> std::string& { return memory[static_cast<size_t>(o.cls)]; };
+  for (const Call& c : list) {
+    if (c.generator == Generator::copy) at(c.to) = at(c.a);
+    if (c.generator == Generator::swap) std::swap(at(c.a), at(c.b));
+    if (c.generator == Generator::merge) at(c.to) = "(" + at(c.a) + "+" + at(c.b) + ")";
+    if (c.generator == Generator::split) at(c.to) = "(" + at(c.a) + "-" + at(c.b) + ")";
+  }
+  return memory;
+}
+
+TEST(Effects, MemoryRulesKeepWhatACircuitDoes) {
+  std::mt19937 random(2);
+  size_t fired = 0;
+  for (int k = 0; k < 1000; ++k) {
+    std::string text;
+    for (int n = 0; n < 16; ++n) {
+      auto cls = [&] { return std::array{5, 6, 21, 7}[random() % 4]; };
+      text += text.empty() ? "" : " . ";
+      switch (random() % 7) {
+        case 0:
+          text += fmt::format("copy@c{}->c{}", cls(), cls());
+          break;
+        case 1:
+          text += "copy@c05->c06";
+          break;
+        case 2:
+          text += fmt::format("swap@c{}<->c{}", cls(), cls());
+          break;
+        case 3:
+          text += random() % 4 ? "swap@c05<->c06"
+                               : fmt::format("merge@c{}[c{},c{}]", cls(), cls(), cls());
+          break;
+        case 4:
+          text += random() % 4 ? "mark@c21" : fmt::format("quote@c{}", cls());
+          break;
+        case 5:
+          text += random() % 4 ? "mark@c21" : fmt::format("evaluate@c{}", cls());
+          break;
+        default:
+          text += gate_texts[random() % 4];
+      }
+    }
+    Circuit before = parse_circuit(text);
+    Canonical after = canonicalize(before, Rules::memory);
+    fired += after.applied_rules.size();
+    Effects a = effects_of(calls_of(before)), b = effects_of(calls_of(after.circuit));
+    ASSERT_EQ(model(a.steps), model(b.steps)) << text;
+    EXPECT_EQ(a.unevaluated, b.unevaluated);
+  }
+  EXPECT_GT(fired, 1000u);
+}
+
+TEST(Effects, GateRulesTouchOnlyTheGatesOwnClass) {
+  Circuit c = parse_circuit("copy@c05->c06 . mark@c21 . copy@c05->c06 . mark@c21 . copy@c05->c09");
+  auto before = model(effects_of(calls_of(c)).steps);
+  auto after = model(effects_of(calls_of(canonicalize(c).circuit)).steps);
+  EXPECT_NE(before[6], after[6]);
+  before[6] = after[6];
+  EXPECT_EQ(before, after);
+}
+
+}  // namespace
+}  // namespace hologram::sigmatics
