@@ -12,7 +12,8 @@
 #include <thread>
 
 #include "native.h"
-#include "reference.h"
+#include "support/functions.h"
+#include "ulp.h"
 
 namespace hologram::atlas::math {
 namespace {
@@ -79,7 +80,7 @@ Worst sweep(Op op, uint64_t first, uint64_t last, uint64_t step, bool quick = fa
     }
     for (size_t i = 0; i < x.size(); ++i) {
       if (quick && (settled(y[i], near[i]) || estimate(y[i], near[i]) < worst.ulp - 1e-6)) continue;
-      worst.take(ulp_error<float>(y[i], reference(op, double{x[i]})), x[i], y[i]);
+      worst.take(ulp_error<float>(y[i], test::reference(op, double{x[i]})), x[i], y[i]);
     }
     x.clear();
   };
@@ -156,7 +157,7 @@ TEST_P(Sweep, StaysWithinItsBound) {
   }
   results()[std::string(ir::name_of(op))] = worst;
   EXPECT_LE(worst.ulp, bound) << "at " << worst.at << " got " << worst.got << ", exact "
-                              << reference(op, double{worst.at});
+                              << test::reference(op, double{worst.at});
 }
 
 INSTANTIATE_TEST_SUITE_P(Float32, Sweep, testing::ValuesIn(bounds),
@@ -211,12 +212,12 @@ TEST_P(PairSweep, StaysWithinItsBound) {
   double worst = 0;
   size_t at = 0;
   for (size_t i = 0; i < x.size(); ++i) {
-    double error = ulp_error<float>(z[i], reference(op, double{x[i]}, double{y[i]}));
+    double error = ulp_error<float>(z[i], test::reference(op, double{x[i]}, double{y[i]}));
     if (error > worst) worst = error, at = i;
   }
   results()[std::string(ir::name_of(op))] = {worst, x[at], z[at]};
   EXPECT_LE(worst, bound) << "at " << x[at] << ", " << y[at] << " got " << z[at] << ", exact "
-                          << reference(op, double{x[at]}, double{y[at]});
+                          << test::reference(op, double{x[at]}, double{y[at]});
 }
 
 INSTANTIATE_TEST_SUITE_P(Float32, PairSweep,

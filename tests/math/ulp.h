@@ -1,11 +1,9 @@
-// tests/math/reference.h: functions to compare with, and errors in units in the last place.
+// tests/math/ulp.h: errors in units in the last place.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
-
-#include "ir/op.h"
 
 namespace hologram::atlas::math {
 
@@ -41,9 +39,5 @@ double ulp_error(T got, R want) {
   if (got == 0 && std::signbit(got) != std::signbit(want)) return wrong;
   return static_cast<double>(std::fabs(R(got) - want) / ulp_of<T, R>(want));
 }
-
-/// In double, well below half a unit of float: glibc's functions and series of our own.
-double reference(ir::Op op, double x);
-double reference(ir::Op op, double x, double y);
 
 }  // namespace hologram::atlas::math

@@ -1,12 +1,15 @@
-// tests/math/reference.cpp: the elementary functions in double.
-#include "reference.h"
+// tests/support/functions.h: the elementary functions in double, to compare with.
+#pragma once
 
-namespace hologram::atlas::math {
-namespace {
+#include <cmath>
+
+#include "ir/op.h"
+
+namespace hologram::test {
 
 using ir::Op;
 
-double digamma(double x) {
+inline double digamma(double x) {
   if (x == 0) return std::copysign(INFINITY, -x);
   if (x < 0) {
     double r = x - std::nearbyint(x);
@@ -28,7 +31,7 @@ double digamma(double x) {
   return static_cast<double>(sum + std::log(z) - 0.5L / z - series);
 }
 
-double erfinv(double x) {
+inline double erfinv(double x) {
   double a = std::fabs(x);
   if (!(a <= 1)) return NAN;
   if (a == 1) return std::copysign(INFINITY, x);
@@ -46,7 +49,7 @@ double erfinv(double x) {
   return std::copysign(y, x);
 }
 
-double gelu(double x) {
+inline double gelu(double x) {
   if (std::isinf(x)) return x < 0 ? NAN : x;
   if (x > 0) return x - x * (0.5 * std::erfc(x * M_SQRT1_2));
   // erfc of the rounded argument, corrected to first order
@@ -56,9 +59,9 @@ double gelu(double x) {
   return x * (0.5 * e);
 }
 
-}  // namespace
-
-double reference(Op op, double x) {
+/// In double, well below half a unit of float: glibc's functions and series of our own. NaN for an
+/// operation that is none of them.
+inline double reference(Op op, double x) {
   switch (op) {
     case Op::rsqrt:
       return 1 / std::sqrt(x);
@@ -123,7 +126,7 @@ double reference(Op op, double x) {
   }
 }
 
-double reference(Op op, double x, double y) {
+inline double reference(Op op, double x, double y) {
   switch (op) {
     case Op::pow:
       return std::pow(x, y);
@@ -134,4 +137,4 @@ double reference(Op op, double x, double y) {
   }
 }
 
-}  // namespace hologram::atlas::math
+}  // namespace hologram::test
