@@ -80,6 +80,11 @@ struct LaneAddress {
   bool operator==(const LaneAddress&) const = default;
 };
 
+/// Where a phi address lies in the boundary pool.
+constexpr uint64_t phi_offset(const LaneAddress& a) {
+  return uint64_t{a.a} * 12288 + uint64_t{a.b} * 256 + a.c;
+}
+
 /// The handle of a class's bytes in the boundary pool.
 constexpr uint64_t class_handle(int c) { return ~uint64_t{0} - 95 + static_cast<uint64_t>(c); }
 

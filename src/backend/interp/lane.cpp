@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <unordered_map>
 
@@ -20,13 +19,9 @@ using atlas::LaneAddress;
 using atlas::LaneFault;
 using atlas::LaneInstr;
 using atlas::LaneOp;
-using atlas::LaneOperand;
 using ir::Op;
-using Role = LaneOperand::Role;
-using Of = LaneOperand::Of;
 
-constexpr uint64_t pool_overhead = 128;  ///< bytes that a pool counts beside its own
-constexpr DType empty = DType::host;     ///< type of a register that holds nothing
+constexpr DType empty = DType::host;  ///< type of a register that holds nothing
 
 /// One lane of a block between two barriers.
 struct Lane {
@@ -34,8 +29,6 @@ struct Lane {
   uint32_t phase = 0;
   uint16_t set = 0;         ///< predicates that have a value …
   uint16_t predicates = 0;  ///< … and it
-  bool done = false;
-  int barrier = -1;  ///< the barrier it waits at
   std::vector<uint32_t> calls;
 };
 
@@ -154,119 +147,43 @@ struct Sequence {
   }
 };
 
-class Machine {
+class Machine : public atlas::LaneHost {
  public:
   Machine(const atlas::LaneProgram& p, const LaneLaunch& launch, LaneMemory& memory)
-      : p_(p), launch_(launch), memory_(memory) {
-    number_registers();
-  }
-
-  void run() {
-    const Dim3 &g = launch_.grid, &b = launch_.block;
-    uint64_t blocks = product(g), lanes_per_block = product(b);
-    uint64_t bytes = 0;
-    uint64_t per_lane = slots_ * 9 + sizeof(Lane);
-    if (launch_.first_phase >= atlas::num_phases)
-      lane_fail(LaneFault::invalid_launch_config, "phase {}; expected 0 to 767",
-                launch_.first_phase);
-    if (!memory_.boundary.empty() && memory_.boundary.size() != atlas::boundary_bytes)
-      lane_fail(LaneFault::invalid_launch_config, "a boundary pool of {} bytes; expected {}",
-                memory_.boundary.size(), atlas::boundary_bytes);
-    if (__builtin_mul_overflow(lanes_per_block, per_lane, &bytes) ||
-        __builtin_add_overflow(bytes, launch_.shared_bytes, &bytes) || bytes > launch_.max_memory)
-      lane_fail(LaneFault::out_of_memory, "a block of {} lanes with {} bytes of shared memory",
-                lanes_per_block, launch_.shared_bytes);
-    values_.resize(lanes_per_block * slots_);
-    types_.resize(lanes_per_block * slots_);
-    lanes_.resize(lanes_per_block);
-    for (uint64_t k = 0; k < blocks; ++k) run_block(k);
+      : LaneHost(p, launch, memory), p_(p), slot_(slots().of) {
+    values_.resize(lanes() * slots().count);
+    types_.resize(lanes() * slots().count);
+    lanes_.resize(lanes());
   }
 
  private:
-  static uint64_t product(const Dim3& d) {
-    uint64_t n = uint64_t{d.x} * d.y, all = 0;
-    if (n == 0 || d.z == 0) lane_fail(LaneFault::invalid_launch_config, "a dimension of 0");
-    if (__builtin_mul_overflow(n, uint64_t{d.z}, &all))
-      lane_fail(LaneFault::invalid_launch_config, "more than 2^64 blocks or lanes");
-    return all;
+  void start(size_t l, uint32_t x, uint64_t number) override {
+    lanes_[l] = Lane{.phase = launch().first_phase, .calls = {}};
+    enter(l);
+    std::fill_n(type_, slots().count, empty);
+    put(252, DType::u32, x);
+    put(253, DType::u32, block_x());
+    put(254, DType::u32, launch().block.x);
+    put(255, DType::u64, number);
   }
 
-  // Only registers that the program names take room.
-  void number_registers() {
-    std::array<bool, atlas::lane_registers> used{};
-    used[252] = used[253] = used[254] = used[255] = true;
-    for (const LaneInstr& i : p_.instrs) {
-      if (i.address.kind == LaneAddress::Kind::indirect ||
-          i.address.kind == LaneAddress::Kind::computed)
-        used[i.address.a] = used[i.address.b] = true;
-      size_t reg = 0;
-      for (const LaneOperand& o : atlas::info(i.op).operands) {
-        if (o.role == Role::range)
-          std::fill_n(used.begin() + i.regs[reg++], i.immediate, true);
-        else if (o.role < Role::address)
-          used[i.regs[reg++]] = true;
-      }
-    }
-    for (size_t r = 0; r < used.size(); ++r)
-      if (used[r]) slot_[r] = static_cast<uint16_t>(slots_++);
-  }
-
-  void run_block(uint64_t block) {
-    block_x_ = static_cast<uint32_t>(block % launch_.grid.x);
-    count_steps(lanes_.size());  // so that many empty blocks meet the limit, too
-    shared_.assign(launch_.shared_bytes, std::byte{0});
-    std::fill(types_.begin(), types_.end(), empty);
-    for (size_t l = 0; l < lanes_.size(); ++l) {
-      lanes_[l] = Lane{.phase = launch_.first_phase, .calls = {}};
-      enter(l);
-      put(252, DType::u32, l % launch_.block.x);
-      put(253, DType::u32, block_x_);
-      put(254, DType::u32, launch_.block.x);
-      put(255, DType::u64, block * lanes_.size() + l);
-    }
-    while (run_to_barrier()) release();
+  Stop resume(size_t l) override {
+    enter(l);
+    stop_ = {};
+    while (!stop_.done && stop_.barrier < 0) step();
+    return stop_;
   }
 
   void enter(size_t lane) {
     lane_ = &lanes_[lane];
-    value_ = values_.data() + lane * slots_;
-    type_ = types_.data() + lane * slots_;
-  }
-
-  // Runs every lane until it waits or ends; true if any waits.
-  bool run_to_barrier() {
-    bool waits = false;
-    for (size_t l = 0; l < lanes_.size(); ++l) {
-      enter(l);
-      while (!lane_->done && lane_->barrier < 0) step();
-      waits = waits || lane_->barrier >= 0;
-    }
-    return waits;
-  }
-
-  // Every lane that has not ended waits now: all must wait at the same barrier.
-  void release() {
-    int barrier = -1;
-    for (Lane& l : lanes_) {
-      if (l.done) continue;
-      if (barrier >= 0 && l.barrier != barrier)
-        lane_fail(LaneFault::execution_error,
-                  "deadlock: lanes of a block wait at barriers {} and {}", barrier, l.barrier);
-      barrier = l.barrier;
-      l.barrier = -1;
-    }
-  }
-
-  std::string place() const {
-    return fmt::format("instruction {} ({})", at_, atlas::disassemble(p_.instrs[at_], p_));
+    value_ = values_.data() + lane * slots().count;
+    type_ = types_.data() + lane * slots().count;
   }
 
   uint64_t get(uint8_t reg, DType want) const {
     DType found = type_[slot_[reg]];
     if (found == want) return value_[slot_[reg]];
-    if (found == empty) lane_fail(LaneFault::uninitialized_register, "{}: r{}", place(), reg);
-    lane_fail(LaneFault::type_mismatch, "{}: r{} is {}; expected {}", place(), reg,
-              hologram::name_of(found), hologram::name_of(want));
+    wrong_register(at_, reg, found, want);
   }
 
   void put(uint8_t reg, DType type, uint64_t bits) {
@@ -276,7 +193,7 @@ class Machine {
 
   bool predicate(uint8_t p) const {
     if (!(lane_->set >> p & 1))
-      lane_fail(LaneFault::uninitialized_predicate, "{}: p{}", place(), p);
+      lane_fail(LaneFault::uninitialized_predicate, "{}: p{}", place(at_), p);
     return lane_->predicates >> p & 1;
   }
 
@@ -286,15 +203,9 @@ class Machine {
         static_cast<uint16_t>((lane_->predicates & ~(1u << p)) | unsigned{value} << p);
   }
 
-  void count_steps(uint64_t n) {
-    if (n > launch_.max_steps - steps_)
-      lane_fail(LaneFault::execution_error, "more than {} steps", launch_.max_steps);
-    steps_ += n;
-  }
-
   void step() {
     if (lane_->pc >= p_.instrs.size()) {
-      lane_->done = true;
+      stop_.done = true;
       return;
     }
     at_ = lane_->pc;
@@ -308,14 +219,11 @@ class Machine {
       case LaneOp::bra:
         return !i.variant || predicate(i.regs[0]) ? target(i) : following;
       case LaneOp::call:
-        if (lane_->calls.size() == atlas::lane_call_depth)
-          lane_fail(LaneFault::call_stack_overflow, "{}: more than {} calls deep", place(),
-                    atlas::lane_call_depth);
+        if (lane_->calls.size() == atlas::lane_call_depth) overflow(at_);
         lane_->calls.push_back(following);
         return target(i);
       case LaneOp::ret: {
-        if (lane_->calls.empty())
-          lane_fail(LaneFault::call_stack_underflow, "{}: no call to return from", place());
+        if (lane_->calls.empty()) underflow(at_);
         uint32_t back = lane_->calls.back();
         lane_->calls.pop_back();
         return back;
@@ -327,10 +235,10 @@ class Machine {
         return target(i);
       }
       case LaneOp::exit:
-        lane_->done = true;
+        stop_.done = true;
         return following;
       case LaneOp::bar_sync:
-        lane_->barrier = static_cast<int>(i.immediate);
+        stop_.barrier = static_cast<int>(i.immediate);
         return following;
       default:
         execute(i);
@@ -345,11 +253,12 @@ class Machine {
     switch (i.op) {
       case LaneOp::ldg:
       case LaneOp::lds:
-        return put(r[0], i.type, load(address(i), i.type));
+        return put(r[0], i.type, load(i));
       case LaneOp::stg:
       case LaneOp::sts: {
         uint64_t bits = get(r[0], i.type);
-        return store(address(i), i.type, bits);
+        std::memcpy(where(i), &bits, static_cast<size_t>(size_of(i.type)));
+        return;
       }
       case LaneOp::mov:
         return put(r[0], i.type, get(r[1], i.type));
@@ -403,7 +312,7 @@ class Machine {
         break;
     }
     if (i.op >= LaneOp::cls_get && i.op <= LaneOp::bound_map) return class_instruction(i);
-    if (i.op >= LaneOp::pool_alloc) return pool(i);
+    if (i.op >= LaneOp::pool_alloc) return pool_instruction(i);
     arithmetic(i);
   }
 
@@ -414,7 +323,7 @@ class Machine {
     bool error = false;
     uint64_t value =
         ir::eval_scalar(scalar_op(i.op), i.type, std::span(args).first(count), i.type, &error);
-    if (error) lane_fail(LaneFault::division_by_zero, "{}", place());
+    if (error) division_by_zero(at_);
     put(i.regs[0], i.type, value);
   }
 
@@ -441,32 +350,21 @@ class Machine {
     return value;
   }
 
-  int class_of(uint8_t reg) {
-    auto c = static_cast<int>(get(reg, DType::u8));
-    if (c >= atlas::num_classes)
-      lane_fail(LaneFault::invalid_class_index, "{}: class {}; expected 0 to 95", place(), c);
-    return c;
-  }
-
   void class_instruction(const LaneInstr& i) {
     const auto& r = i.regs;
-    auto current = static_cast<int>(block_x_ % atlas::num_classes);
     switch (i.op) {
       case LaneOp::cls_get:
-        return put(r[0], DType::u8, static_cast<uint64_t>(current));
+        return put(r[0], DType::u8, operate(at_, 0, 0, 0));
       case LaneOp::mirror:
-        return put(r[0], DType::u8, static_cast<uint64_t>(atlas::class_mirror(class_of(r[1]))));
+      case LaneOp::nbr_get:
+        return put(r[0], DType::u8, operate(at_, get(r[1], DType::u8), 0, 0));
       case LaneOp::unity_test:
-        return put_predicate(r[0], atlas::in_unity_set(current));
+        return put_predicate(r[0], operate(at_, 0, 0, 0) != 0);
       case LaneOp::nbr_count:
-        return put(r[0], DType::u32, atlas::class_neighbours(class_of(r[1])).size());
-      case LaneOp::nbr_get: {
-        auto list = atlas::class_neighbours(class_of(r[1]));
-        return put(r[0], DType::u8, i.immediate < list.size() ? list[i.immediate] : 0);
-      }
+        return put(r[0], DType::u32, operate(at_, get(r[1], DType::u8), 0, 0));
       case LaneOp::res_accum: {
-        auto c = static_cast<size_t>(class_of(r[0]));
-        memory_.resonance[c] += ir::as_double(DType::f64, get(r[1], DType::f64));
+        uint64_t cls = get(r[0], DType::u8);
+        operate(at_, cls, get(r[1], DType::f64), 0);
         return;
       }
       case LaneOp::phase_get:
@@ -475,146 +373,69 @@ class Machine {
         lane_->phase = static_cast<uint32_t>((lane_->phase + i.immediate) % atlas::num_phases);
         return;
       default: {  // bound_map
-        auto c = static_cast<uint64_t>(class_of(r[1]));
-        uint64_t page = get(r[2], DType::u8), byte = get(r[3], DType::u8);
-        if (page >= atlas::class_pages)
-          lane_fail(LaneFault::invalid_boundary_coordinates, "{}: page {}; expected 0 to 47",
-                    place(), page);
-        return put(r[0], DType::u64, c * atlas::class_bytes + page * atlas::page_bytes + byte);
+        uint64_t cls = get(r[1], DType::u8), page = get(r[2], DType::u8);
+        return put(r[0], DType::u64, operate(at_, cls, page, get(r[3], DType::u8)));
       }
     }
   }
 
-  struct Place {
-    std::span<std::byte> memory;
-    uint64_t offset;
-  };
+  void pool_instruction(const LaneInstr& i) {
+    const auto& r = i.regs;
+    switch (i.op) {
+      case LaneOp::pool_alloc:
+        return put(r[0], DType::u64, operate(at_, 0, 0, 0));
+      case LaneOp::pool_free:
+        operate(at_, get(r[0], DType::u64), 0, 0);
+        return;
+      case LaneOp::pool_load: {
+        uint64_t h = get(r[1], DType::u64);
+        return put(r[0], i.type, operate(at_, h, get(r[2], DType::u64), 0));
+      }
+      default: {  // pool_store
+        uint64_t h = get(r[0], DType::u64), offset = get(r[1], DType::u64);
+        operate(at_, h, offset, get(r[2], i.type));
+        return;
+      }
+    }
+  }
 
-  Place address(const LaneInstr& i) {
+  std::byte* where(const LaneInstr& i) {
     const LaneAddress& a = i.address;
-    bool shared = i.op == LaneOp::lds || i.op == LaneOp::sts;
     switch (a.kind) {
       case LaneAddress::Kind::buffer:
-        return {handle(a.handle, shared), a.offset};
+        return address(at_, a.handle, a.offset);
       case LaneAddress::Kind::phi:
-        return {handle(0, false),
-                uint64_t{a.a} * atlas::class_bytes + a.b * atlas::page_bytes + a.c};
+        return address(at_, 0, atlas::phi_offset(a));
       case LaneAddress::Kind::indirect:
         // A negative displacement becomes a huge offset, which is out of bounds.
-        return {handle(get(a.a, DType::u64), shared), a.offset};
-      default:
-        return {handle(get(a.a, DType::u64), shared), get(a.b, DType::u64)};
+        return address(at_, get(a.a, DType::u64), a.offset);
+      default: {
+        uint64_t h = get(a.a, DType::u64);
+        return address(at_, h, get(a.b, DType::u64));
+      }
     }
   }
 
-  std::span<std::byte> handle(uint64_t h, bool shared) {
-    if (shared) {
-      if (h == 0) return shared_;
-      lane_fail(LaneFault::invalid_buffer_handle, "{}: shared memory is handle 0, not {}", place(),
-                h);
-    }
-    if (h == 0 || h >= atlas::class_handle(0)) {
-      if (memory_.boundary.empty())
-        lane_fail(LaneFault::invalid_buffer_handle, "{}: this launch has no boundary pool",
-                  place());
-      if (h == 0) return memory_.boundary;
-      return memory_.boundary.subspan((h - atlas::class_handle(0)) * atlas::class_bytes,
-                                      atlas::class_bytes);
-    }
-    if (h > memory_.buffers.size())
-      lane_fail(LaneFault::invalid_buffer_handle, "{}: handle {} of {} buffers", place(), h,
-                memory_.buffers.size());
-    return memory_.buffers[h - 1];
-  }
-
-  std::byte* bytes_at(const Place& at, DType type, LaneFault fault) {
-    auto size = static_cast<uint64_t>(size_of(type));
-    if (at.memory.size() < size || at.offset > at.memory.size() - size)
-      lane_fail(fault, "{}: offset {}, size {}, in {} bytes", place(),
-                static_cast<int64_t>(at.offset), size, at.memory.size());
-    return at.memory.data() + at.offset;
-  }
-
-  uint64_t load(const Place& at, DType type, LaneFault fault = LaneFault::buffer_out_of_bounds) {
-    const std::byte* from = bytes_at(at, type, fault);
+  uint64_t load(const LaneInstr& i) {
     uint64_t bits = 0;
-    std::memcpy(&bits, from, static_cast<size_t>(size_of(type)));
+    std::memcpy(&bits, where(i), static_cast<size_t>(size_of(i.type)));
     return bits;
   }
 
-  void store(const Place& at, DType type, uint64_t bits,
-             LaneFault fault = LaneFault::buffer_out_of_bounds) {
-    std::memcpy(bytes_at(at, type, fault), &bits, static_cast<size_t>(size_of(type)));
-  }
-
-  void pool(const LaneInstr& i) {
-    const auto& r = i.regs;
-    switch (i.op) {
-      case LaneOp::pool_alloc: {
-        if (pool_bytes_ + pool_overhead > launch_.max_memory ||
-            i.immediate > launch_.max_memory - pool_bytes_ - pool_overhead)
-          lane_fail(LaneFault::out_of_memory, "{}: pools beyond {} bytes", place(),
-                    launch_.max_memory);
-        pool_bytes_ += i.immediate + pool_overhead;
-        pools_.emplace(++last_pool_, std::vector<std::byte>(i.immediate));
-        return put(r[0], DType::u64, last_pool_);
-      }
-      case LaneOp::pool_free: {
-        auto it = find_pool(get(r[0], DType::u64));
-        pool_bytes_ -= it->second.size() + pool_overhead;
-        pools_.erase(it);
-        return;
-      }
-      case LaneOp::pool_load: {
-        uint64_t h = get(r[1], DType::u64), offset = get(r[2], DType::u64);
-        return put(r[0], i.type,
-                   load({find_pool(h)->second, offset}, i.type, LaneFault::pool_out_of_bounds));
-      }
-      default: {  // pool_store
-        uint64_t h = get(r[0], DType::u64), offset = get(r[1], DType::u64),
-                 bits = get(r[2], i.type);
-        return store({find_pool(h)->second, offset}, i.type, bits, LaneFault::pool_out_of_bounds);
-      }
-    }
-  }
-
-  std::unordered_map<uint64_t, std::vector<std::byte>>::iterator find_pool(uint64_t h) {
-    auto it = pools_.find(h);
-    if (it == pools_.end()) lane_fail(LaneFault::invalid_pool_handle, "{}: handle {}", place(), h);
-    return it;
-  }
-
   const atlas::LaneProgram& p_;
-  const LaneLaunch& launch_;
-  LaneMemory& memory_;
-  std::array<uint16_t, atlas::lane_registers> slot_{};
-  size_t slots_ = 0;
+  const std::array<uint16_t, atlas::lane_registers>& slot_;
   std::vector<uint64_t> values_;
   std::vector<DType> types_;
   std::vector<Lane> lanes_;
-  std::vector<std::byte> shared_;
-  std::unordered_map<uint64_t, std::vector<std::byte>> pools_;
-  uint64_t last_pool_ = 0, pool_bytes_ = 0, steps_ = 0;
   std::unordered_map<int, std::unique_ptr<Sequence>> sequences_;
-  uint32_t block_x_ = 0, at_ = 0;
+  Stop stop_;
+  uint32_t at_ = 0;
   Lane* lane_ = nullptr;
   uint64_t* value_ = nullptr;
   DType* type_ = nullptr;
 };
 
 }  // namespace
-
-LaneLaunch LaneLaunch::linear(uint64_t total, uint32_t block) {
-  if (total == 0 || block == 0)
-    lane_fail(LaneFault::invalid_launch_config, "{} elements in blocks of {}", total, block);
-  uint64_t blocks = (total - 1) / block + 1;
-  if (blocks > std::numeric_limits<uint32_t>::max())
-    lane_fail(LaneFault::invalid_launch_config, "{} blocks; expected at most 2^32 - 1", blocks);
-  LaneLaunch l;
-  l.grid.x = static_cast<uint32_t>(blocks);
-  l.block.x = block;
-  return l;
-}
 
 void run(const atlas::LaneProgram& program, const LaneLaunch& launch, LaneMemory& memory) {
   atlas::check_structure(program);
