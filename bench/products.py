@@ -4,24 +4,31 @@
 
     python bench/products.py [--threads 2] [--seconds 0.5]
 
-"packed" is a weight that stays (torch.nn.Linear), "given" a right operand that is new in each call.
+"packed" is a weight that stays (torch.nn.Linear), "given" a right operand that is new in each call. Both go through
+torch.compile; "batch" calls the compiled graph itself, since Dynamo's checks take longer than a small product, and
+compares it with torch.bmm.
 """
 
 import argparse
 import os
 import sys
 import time
+from functools import partial
 
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import scaled_dot_product_attention
 
 import hologram_torch
+from hologram_torch.compiler import compile_graph
+from hologram_torch.options import Options
 
 SQUARES = (64, 128, 256, 512, 1024, 2048)
 SHAPES = [(n, n, n) for n in SQUARES] + [
     (1024, 1536, 384), (1024, 384, 1536), (1024, 384, 384), (128, 3072, 768),
     (16, 384, 384), (4, 384, 384), (1, 3072, 768),
 ]  # fmt: skip
+BATCHES = [(b, n) for n in (4, 8, 16, 32, 48, 64) for b in (1, 64)]
 ATTENTION = ((8, 12, 128, 128, 32), (1, 12, 1024, 1024, 64), (1, 12, 1, 1024, 64))
 
 
@@ -33,6 +40,11 @@ def linear(m: int, n: int, k: int):
 
 def given(m: int, n: int, k: int):
     return torch.mm, (torch.randn(m, k), torch.randn(k, n)), lambda a, b: a.double() @ b.double()
+
+
+def batch(count: int, n: int, transposed: bool):
+    a, b = torch.randn(2, count, n, n).unbind()
+    return torch.bmm, (a, b.mT if transposed else b), lambda x, y: x.double() @ y.double()
 
 
 def attention(batch: int, heads: int, queries: int, keys: int, depth: int):
@@ -60,11 +72,21 @@ def best_times(calls, seconds: float) -> list[float]:
     return best
 
 
+def direct(function, inputs):
+    """The compiled graph without torch.compile around it."""
+    graph = make_fx(function, tracing_mode="fake")(*inputs)
+    call = compile_graph(graph, "inference", Options.make(None, None))
+    return lambda *arguments: call(list(arguments))[0]
+
+
 @torch.no_grad()
-def measure(name: str, case, flops: float, seconds: float) -> bool:
+def measure(name: str, case, flops: float, seconds: float, bare: bool = False) -> bool:
     function, inputs, exact = case
     torch._dynamo.reset()
-    compiled = torch.compile(function, backend=hologram_torch.hologram, dynamic=False)
+    if bare:
+        compiled = direct(function, inputs)
+    else:
+        compiled = torch.compile(function, backend=hologram_torch.hologram, dynamic=False)
     reference = exact(*inputs)
     error = (compiled(*inputs).double() - reference).abs().max() / reference.abs().max()
     if not error < 1e-5:
@@ -78,23 +100,33 @@ def measure(name: str, case, flops: float, seconds: float) -> bool:
     return True
 
 
+def cases():
+    """Name, what builds it, floating-point operations, whether to call the compiled graph itself."""
+    for kind, build in (("packed", linear), ("given", given)):
+        for m, n, k in SHAPES:
+            yield f"{kind} {m} x {n} x {k}", partial(build, m, n, k), 2.0 * m * n * k, False
+    for transposed in (False, True):
+        for b, n in BATCHES:
+            name = f"batch {b} x {n} x {n} x {n}" + " transposed" * transposed
+            yield name, partial(batch, b, n, transposed), 2.0 * b * n**3, True
+    for b, h, m, n, d in ATTENTION:
+        yield f"attention {b} x {h} x {m} x {n} x {d}", partial(attention, b, h, m, n, d), 4.0 * b * h * m * n * d, False
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--seconds", type=float, default=0.5, help="per case")
+    parser.add_argument("--only", default="", help="a word of the cases' names")
     options = parser.parse_args()
     os.environ["HOLOGRAM_STRICT"] = "1"  # what cannot be compiled is an error here, not PyTorch's own time
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     print(f"{options.threads} threads{'':27} {'hologram':>13} {'torch':>13}")
     right = True
-    for kind, build in (("packed", linear), ("given", given)):
-        for m, n, k in SHAPES:
-            name = f"{kind} {m} x {n} x {k}"
-            right &= measure(name, build(m, n, k), 2.0 * m * n * k, options.seconds)
-    for b, h, m, n, d in ATTENTION:
-        name = f"attention {b} x {h} x {m} x {n} x {d}"
-        right &= measure(name, attention(b, h, m, n, d), 4.0 * b * h * m * n * d, options.seconds)
+    for name, build, flops, bare in cases():
+        if options.only in name:
+            right &= measure(name, build(), flops, options.seconds, bare)
     return 0 if right else 1
 
 

@@ -250,6 +250,11 @@ Value* emit_arithmetic(Kernel& k, Op op, DType type, std::span<Value* const> arg
   return is_float(type) ? float_op(k, op, args) : integer_op(k, op, type, args, mask);
 }
 
+Value* multiply_add(Kernel& k, DType type, Value* x, Value* y, Value* z) {
+  if (!is_float(type)) return k.ir.CreateAdd(k.ir.CreateMul(x, y), z);
+  return emit_arithmetic(k, Op::fma, type, std::array{x, y, z});
+}
+
 Value* combine(Kernel& k, Op reduce, DType type, Value* x, Value* y) {
   Op op = reduce == Op::reduce_sum    ? Op::add
           : reduce == Op::reduce_prod ? Op::mul

@@ -13,7 +13,9 @@
 #include "atlas/math.h"
 #include "base/error.h"
 #include "codegen/attention_plan.h"
+#include "codegen/dots.h"
 #include "codegen/nest.h"
+#include "codegen/numbers.h"
 #include "codegen/pack.h"
 #include "codegen/product_micro.h"
 
@@ -29,10 +31,10 @@ atlas::Body exp_of_difference(DType type) {
   return body;
 }
 
-class AttentionEmitter {
+class AttentionEmitter : Numbers {
  public:
   explicit AttentionEmitter(Kernel& kernel)
-      : k_(kernel),
+      : Numbers(kernel),
         a_(kernel.program.attention),
         plan_(plan_attention(kernel.program, kernel.target)),
         t_(plan_.tile),
@@ -54,16 +56,6 @@ class AttentionEmitter {
   }
 
  private:
-  Value* number(const Expr& e) { return emit_expr(k_.root(), e).v; }
-  Value* mul(Value* a, Value* b) { return k_.ir.CreateNSWMul(a, b); }
-  Value* mul(Value* a, int64_t b) { return k_.ir.CreateNSWMul(a, k_.i64(b)); }
-  Value* add(Value* a, Value* b) { return k_.ir.CreateNSWAdd(a, b); }
-  Value* sub(Value* a, Value* b) { return k_.ir.CreateNSWSub(a, b); }
-  Value* least(Value* a, Value* b) { return k_.ir.CreateSelect(k_.ir.CreateICmpSLT(a, b), a, b); }
-  Value* round_up(Value* a, int64_t to) {
-    return k_.ir.CreateAnd(add(a, k_.i64(to - 1)), k_.i64(-to));
-  }
-  Value* div(Value* a, Value* b) { return k_.ir.CreateUDiv(a, b); }
   Value* at(Value* base, Value* index) { return element(k_, type_, base, index); }
   bool by_queries() const { return plan_.lanes == ScoreLanes::queries; }
 
@@ -86,14 +78,14 @@ class AttentionEmitter {
     values_ = number(plan_.values);
     query_units_ = number(plan_.query_units);
     k_.root().seek();
-    value_panels_ = k_.ir.CreateUDiv(add(values_, k_.i64(t_.panel - 1)), k_.i64(t_.panel));
+    value_panels_ = div(add(values_, t_.panel - 1), k_.i64(t_.panel));
     key_stride_ = add(round_up(depth_, t_.lanes), k_.i64(t_.lanes));
     int64_t rows = plan_.query_block;
     std::vector<std::pair<Value**, Value*>> regions{
         {&q_, by_queries() ? mul(depth_, t_.panel) : mul(key_stride_, rows)},
         {&scores_, k_.i64(key_block * (by_queries() ? t_.panel : rows))},
         {&out_, mul(value_panels_, rows * t_.panel)}};
-    if (!by_queries())
+    if (!by_queries() && !plan_.k_load)
       regions.emplace_back(&k_block_, mul(depth_, int64_t{t_.panel} * plan_.key_span));
     else if (!plan_.k_load)
       regions.emplace_back(&k_block_, mul(key_stride_, key_block));
@@ -111,7 +103,11 @@ class AttentionEmitter {
     sum_ = k_.slot(k_.type_of(type_), "sum", columns);
     shrink_ = k_.slot(k_.type_of(type_), "shrink", columns);
     square_ = k_.slot(k_.type_of(type_), "square", int64_t{t_.lanes} * t_.lanes);
-    if (!by_queries()) tile_ = k_.slot(k_.type_of(type_), "tile", rows * t_.panel * plan_.key_span);
+    if (!by_queries()) {
+      tile_ = k_.slot(k_.type_of(type_), "tile", rows * t_.panel * plan_.key_span);
+      largest_ = k_.slot(vector(), "largest");
+      partials_ = k_.slot(k_.type_of(type_), "partials", partials_of(type_));
+    }
     if (plan_.k_load) k_row_ = number(plan_.k_load->x_stride);
     if (plan_.v_load) v_row_ = number(plan_.v_load->x_stride);
     k_.root().seek();
@@ -121,13 +117,7 @@ class AttentionEmitter {
     scope.seek();
     Value* batch = div(unit, query_units_);
     Value* block = sub(unit, mul(batch, query_units_));
-    for (int axis = a_.batch_rank; axis-- > 0;) {
-      Value* extent = number(a_.axes[static_cast<size_t>(axis)].extent);
-      scope.seek();
-      Value* outer = axis ? div(batch, extent) : k_.i64(0);
-      scope.set_axis(axis, axis ? sub(batch, mul(outer, extent)) : batch);
-      batch = outer;
-    }
+    set_batch_axes(scope, a_.axes, a_.batch_rank, batch);
     query_begin_ = mul(block, plan_.query_block);
     query_count_ = plan_.query_counts.size() == 1
                        ? static_cast<Value*>(k_.i64(plan_.query_counts[0]))
@@ -144,10 +134,12 @@ class AttentionEmitter {
       key_begin_ = key;
       key_count_ = plan_.key_counts.size() == 1 ? static_cast<Value*>(k_.i64(plan_.key_counts[0]))
                                                 : least(sub(key_end, key), k_.i64(key_block));
-      if (by_queries())
+      if (by_queries()) {
         scores_by_queries(s);
-      else
-        scores_by_keys(s);
+      } else {
+        plan_.k_load ? dots_in_place(s) : dots_of_panels(s);
+        softmax_rows(s);
+      }
       add_values(s);
     });
     epilogue(scope);
@@ -209,6 +201,7 @@ class AttentionEmitter {
   struct Panels {
     Value *base, *k, *panel;  // element (k, c) at base + k * k + (c / panel) * panel + c % panel
     int span;
+    DType storage;
   };
 
   // out (rows x panels) = a (rows x depth) * b. `counts`: the numbers of rows that occur, or {} if
@@ -255,7 +248,7 @@ class AttentionEmitter {
       llvm::Function*& f = micro_[{h, accumulate}];
       MicroKernel m{.tile = t_,
                     .type = type_,
-                    .storage = type_,
+                    .storage = b.storage,
                     .rows = h,
                     .panels = b.span,
                     .a_row = fixed(a.row),
@@ -327,7 +320,7 @@ class AttentionEmitter {
       keys = {k_block_, key_stride_, k_.i64(1)};
     }
     multiply(scope, key_count_, plan_.key_counts, key_block, keys,
-             {q_, k_.i64(t_.panel), k_.i64(0), 1}, depth_, scores_);
+             {q_, k_.i64(t_.panel), k_.i64(0), 1, type_}, depth_, scores_);
     for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
       Value* query = add(query_begin_, offset);
@@ -376,11 +369,40 @@ class AttentionEmitter {
     store(total, at(sum_, offset));
   }
 
-  // scores[query][key] → probabilities; lanes along keys.
-  void scores_by_keys(Scope& scope) {
+  // Row-major scores of a few queries. Keys with contiguous elements stay where they are: lanes run
+  // along the depth, in as many partial sums on every instruction set.
+  void dots_in_place(Scope& scope) {
+    scope.seek();
+    DType storage = a_.operand_type;
+    RowDots dots{t_.lanes, t_.max_rows * t_.vectors >= 24 ? 16 : 8, type_, storage,
+                 plan_.depth.constant_value()};
+    Value* first = element(k_, storage, k_.buffer(plan_.k_load->buffer),
+                           add(k_base_, mul(key_begin_, k_row_)));
+    auto group = [&](Scope& s, Value* offset, Value* last) {
+      s.seek();
+      std::vector<Value*> rows;
+      for (int l = 0; l < t_.lanes; ++l) {
+        Value* key = add(offset, l);
+        if (last && l) key = least(key, last);
+        rows.push_back(element(k_, storage, first, mul(key, k_row_)));
+      }
+      for (int64_t r = 0; r < plan_.query_block; ++r) {
+        Value* x = dots.emit(s, at(q_, mul(key_stride_, r)), rows);
+        s.seek();
+        store(x, at(scores_, add(offset, r * key_block)));
+      }
+    };
+    for_vectors(scope, key_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+      s.seek();
+      group(s, offset, mask ? sub(key_count_, k_.i64(1)) : nullptr);
+    });
+    scope.seek();
+  }
+
+  void dots_of_panels(Scope& scope) {
     Value* rows = k_.i64(plan_.query_block);
     int64_t width = int64_t{t_.panel} * plan_.key_span;
-    Panels panels{k_block_, k_.i64(t_.panel), mul(depth_, t_.panel), plan_.key_span};
+    Panels panels{k_block_, k_.i64(t_.panel), mul(depth_, t_.panel), plan_.key_span, type_};
     emit_loop(scope, k_.i64(0), key_count_, k_.i64(width), true, [&](Scope& s, Value* first) {
       s.seek();
       Value* end = least(key_count_, add(first, k_.i64(width)));
@@ -400,12 +422,18 @@ class AttentionEmitter {
                   });
       });
     });
-    emit_loop(scope, k_.i64(0), rows, k_.i64(1), true, [&](Scope& s, Value* r) {
-      s.seek();
-      Value* query = add(query_begin_, r);
-      s.set_axis(query_axis_, query);
-      softmax_row(s, r, query);
-    });
+    scope.seek();
+  }
+
+  // scores[query][key] → probabilities; lanes along keys.
+  void softmax_rows(Scope& scope) {
+    emit_loop(scope, k_.i64(0), k_.i64(plan_.query_block), k_.i64(1), true,
+              [&](Scope& s, Value* r) {
+                s.seek();
+                Value* query = add(query_begin_, r);
+                s.set_axis(query_axis_, query);
+                softmax_row(s, r, query);
+              });
   }
 
   // k^T of the keys from key_begin_ + first on.
@@ -431,9 +459,8 @@ class AttentionEmitter {
 
   void softmax_row(Scope& scope, Value* r, Value* query) {
     Value* row = at(scores_, mul(r, key_block));
+    k_.ir.CreateStore(lowest(vector()), largest_);
     // Lanes behind the last key become -inf, so that their exponentials add nothing.
-    Value* slot = at(shrink_, r);
-    k_.ir.CreateAlignedStore(lowest(k_.type_of(type_)), slot, alignment());
     for_vectors(scope, key_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
       Value* key = add(key_begin_, offset);
@@ -446,25 +473,27 @@ class AttentionEmitter {
       }
       if (mask) x = k_.ir.CreateSelect(mask, x, lowest(vector()));
       store(x, at(row, offset));
-      Value* so_far = k_.ir.CreateAlignedLoad(k_.type_of(type_), slot, alignment());
-      k_.ir.CreateAlignedStore(larger(horizontal_maximum(x), so_far), slot, alignment());
+      k_.ir.CreateStore(larger(x, k_.ir.CreateLoad(vector(), largest_)), largest_);
     });
     scope.seek();
-    Value* maximum = update_maximum(scope, r, load_one(slot), k_.type_of(type_));
-    Value* start = k_.ir.CreateFMul(load_one(at(sum_, r)), load_one(slot));
+    Value* now = horizontal_maximum(k_.ir.CreateLoad(vector(), largest_));
+    Value* maximum = update_maximum(scope, r, now, k_.type_of(type_));
+    int partials = partials_of(type_);
+    auto partial = [&](int v) { return at(partials_, k_.i64(int64_t{v} * t_.lanes)); };
+    for (int v = 0; v < partials / t_.lanes; ++v) store(zero(vector()), partial(v));
     emit_loop(scope, k_.i64(0), key_count_, k_.i64(t_.lanes), true, [&](Scope& s, Value* offset) {
       s.seek();
       s.set_lanes(key_axis_, t_.lanes);
-      store(exponential(s, exp_score_, {load(at(row, offset)), true}, {maximum, false}),
-            at(row, offset));
+      Value* p = exponential(s, exp_score_, {load(at(row, offset)), true}, {maximum, false});
+      store(p, at(row, offset));
+      Value* sum = at(partials_, k_.ir.CreateAnd(offset, k_.i64(partials - 1)));
+      store(k_.ir.CreateFAdd(load(sum), p), sum);
     });
-    Value* total =
-        emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, {start},
-                  [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
-                    s.seek();
-                    return {k_.ir.CreateFAdd(carried[0], load_one(at(row, i)))};
-                  })[0];
     scope.seek();
+    std::vector<Value*> sums;
+    for (int v = 0; v < partials / t_.lanes; ++v) sums.push_back(load(partial(v)));
+    Value* before = k_.ir.CreateFMul(load_one(at(sum_, r)), load_one(at(shrink_, r)));
+    Value* total = k_.ir.CreateFAdd(before, sum_partials(k_, std::move(sums), t_.lanes));
     k_.ir.CreateAlignedStore(total, at(sum_, r), alignment());
   }
 
@@ -473,6 +502,7 @@ class AttentionEmitter {
     Matrix p = by_queries() ? Matrix{scores_, k_.i64(1), k_.i64(t_.panel)}
                             : Matrix{scores_, k_.i64(key_block), k_.i64(1)};
     Value* base = v_block_;
+    DType storage = plan_.v_load ? a_.operand_type : type_;
     // Where any number of queries may come, half a block or a whole one is computed.
     Value* rows = query_count_;
     std::vector<int64_t> counts = plan_.query_counts;
@@ -485,7 +515,8 @@ class AttentionEmitter {
     }
     if (plan_.v_load) {
       scope.seek();
-      base = at(k_.buffer(plan_.v_load->buffer), add(v_base_, mul(key_begin_, v_row_)));
+      base = element(k_, storage, k_.buffer(plan_.v_load->buffer),
+                     add(v_base_, mul(key_begin_, v_row_)));
     }
     emit_loop(scope, k_.i64(0), value_panels_, k_.i64(plan_.value_span), true,
               [&](Scope& s, Value* panel) {
@@ -493,7 +524,8 @@ class AttentionEmitter {
                 Value* column = mul(panel, t_.panel);
                 Panels v{};
                 if (plan_.v_load) {
-                  v = {at(base, column), v_row_, k_.i64(t_.panel), plan_.value_span};
+                  v = {element(k_, storage, base, column), v_row_, k_.i64(t_.panel),
+                       plan_.value_span, storage};
                 } else {
                   Value* count = least(sub(values_, column), k_.i64(t_.panel));
                   emit_loop(s, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& inner, Value* i) {
@@ -502,7 +534,7 @@ class AttentionEmitter {
                     operand(a_.v).gather(inner, {value_axis_, column, count},
                                          at(v_block_, mul(i, t_.panel)));
                   });
-                  v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1};
+                  v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1, type_};
                 }
                 s.seek();
                 multiply_add(s, rows, counts, p, v, key_count_,
@@ -531,7 +563,6 @@ class AttentionEmitter {
     });
   }
 
-  Kernel& k_;
   const atlas::AttentionBlock& a_;
   AttentionPlan plan_;
   TileModel t_;
@@ -548,7 +579,7 @@ class AttentionEmitter {
         *v_block_ = nullptr;
   // Per query of the unit: running maximum and sum, factor of the last step.
   Value *max_ = nullptr, *sum_ = nullptr, *shrink_ = nullptr;
-  Value *square_ = nullptr, *tile_ = nullptr;
+  Value *square_ = nullptr, *tile_ = nullptr, *largest_ = nullptr, *partials_ = nullptr;
   // Of the current unit and key block.
   Value *query_begin_ = nullptr, *query_count_ = nullptr, *k_base_ = nullptr, *v_base_ = nullptr,
         *key_begin_ = nullptr, *key_count_ = nullptr;

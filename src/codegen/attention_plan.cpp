@@ -52,11 +52,14 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   p.query_block = few ? p.queries.constant_value() : p.tile.panel;
   bool plain = b.operand_type == p.type;
   auto k = strided_load(b.k, key_axis, depth_axis);
-  if (plain && k && k->y_stride.is(1) && p.lanes == ScoreLanes::queries) p.k_load = k;
+  bool floats = is_float(b.operand_type);
+  bool whole_sums = p.depth.is_const() && p.depth.constant_value() > 0 &&
+                    p.depth.constant_value() % (64 / size_of(p.type)) == 0;
+  if (k && k->y_stride.is(1) && (few ? floats && whole_sums : plain)) p.k_load = k;
   // A last panel that is not whole would read behind the row.
   bool whole = p.values.is_const() && p.values.constant_value() % p.tile.panel == 0;
   auto v = strided_load(b.v, key_axis, value_axis);
-  if (plain && v && v->y_stride.is(1) && whole) p.v_load = v;
+  if (floats && v && v->y_stride.is(1) && whole) p.v_load = v;
 
   // Few queries leave registers free for several panels, which hides the latency of the chains.
   p.key_span = p.value_span = 1;

@@ -177,6 +177,8 @@ LaneValue emit_expr(Scope& scope, const Expr& e, const std::vector<LaneValue>* v
 /// Arithmetic on values of one lane shape (scalars or vectors alike).
 Value* emit_arithmetic(Kernel& k, ir::Op op, DType type, std::span<Value* const> args,
                        Value* mask = nullptr);
+/// x * y + z as products take it: one rounding on floats, wrapping on integers.
+Value* multiply_add(Kernel& k, DType type, Value* x, Value* y, Value* z);
 /// cast, cast_wrap and bitcast.
 Value* emit_cast(Kernel& k, ir::Op how, Value* x, DType from, DType to);
 /// reduce_sum, _prod, _max and _min as arithmetic on two values.

@@ -6,17 +6,20 @@
 
 #include "base/error.h"
 #include "codegen/nest.h"
+#include "codegen/numbers.h"
 #include "codegen/pack.h"
 #include "codegen/product_micro.h"
+#include "codegen/product_small.h"
+#include "codegen/product_stream.h"
 
 namespace hologram::codegen {
 
 namespace {
 
-class ProductEmitter {
+class ProductEmitter : Numbers {
  public:
   explicit ProductEmitter(Kernel& kernel)
-      : k_(kernel),
+      : Numbers(kernel),
         p_(kernel.program.product),
         plan_(plan_product(kernel.program, kernel.target)),
         t_(plan_.tile),
@@ -37,18 +40,6 @@ class ProductEmitter {
 
  private:
   int64_t bytes() const { return size_of(type_); }
-  Value* number(const Expr& e) { return emit_expr(k_.root(), e).v; }
-  Value* mul(Value* a, Value* b) { return k_.ir.CreateNSWMul(a, b); }
-  Value* mul(Value* a, int64_t b) { return k_.ir.CreateNSWMul(a, k_.i64(b)); }
-  Value* add(Value* a, Value* b) { return k_.ir.CreateNSWAdd(a, b); }
-  Value* sub(Value* a, Value* b) { return k_.ir.CreateNSWSub(a, b); }
-  Value* least(Value* a, Value* b) { return k_.ir.CreateSelect(k_.ir.CreateICmpSLT(a, b), a, b); }
-  Value* round_up(Value* a, int64_t to) {
-    return k_.ir.CreateAnd(add(a, k_.i64(to - 1)), k_.i64(-to));
-  }
-  // a / b, both nonnegative.
-  Value* div(Value* a, Value* b) { return k_.ir.CreateUDiv(a, b); }
-
   // Sizes, scratch memory and the values that hold for all units.
   void prepare() {
     m_ = number(plan_.m);
@@ -104,14 +95,7 @@ class ProductEmitter {
     Value* column_unit = sub(unit, mul(rows_unit, n_units_));
     Value* batch = div(rows_unit, m_units_);
     Value* row_unit = sub(rows_unit, mul(batch, m_units_));
-    Value* rest = batch;
-    for (int axis = p_.batch_rank; axis-- > 0;) {
-      Value* extent = number(p_.axes[static_cast<size_t>(axis)].extent);
-      scope.seek();
-      Value* outer = axis ? div(rest, extent) : k_.i64(0);
-      scope.set_axis(axis, axis ? sub(rest, mul(outer, extent)) : rest);
-      rest = outer;
-    }
+    set_batch_axes(scope, p_.axes, p_.batch_rank, batch);
     row_begin_ = div(mul(row_unit, m_), m_units_);
     rows_ = sub(div(mul(add(row_unit, k_.i64(1)), m_), m_units_), row_begin_);
     Value* groups = div(add(panels_, k_.i64(plan_.panel_group - 1)), k_.i64(plan_.panel_group));
@@ -365,7 +349,6 @@ class ProductEmitter {
     }
   }
 
-  Kernel& k_;
   const atlas::ProductBlock& p_;
   ProductPlan plan_;
   TileModel t_;
@@ -386,6 +369,11 @@ class ProductEmitter {
 
 }  // namespace
 
-void emit_product(Kernel& k) { ProductEmitter(k).run(); }
+void emit_product(Kernel& k) {
+  if (auto small = plan_small_product(k.program, k.target)) return emit_small_product(k, *small);
+  if (auto stream = plan_stream_product(k.program, k.target))
+    return emit_stream_product(k, *stream);
+  ProductEmitter(k).run();
+}
 
 }  // namespace hologram::codegen

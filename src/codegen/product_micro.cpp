@@ -1,10 +1,6 @@
 // codegen/product_micro.cpp: register kernels of products and attention.
 #include "codegen/product_micro.h"
 
-#include <llvm/IR/Intrinsics.h>
-
-#include <array>
-
 #include "codegen/pack.h"
 
 namespace hologram::codegen {
@@ -103,13 +99,6 @@ class Writer {
 
   bool floating() const { return is_float(m_.type); }
 
-  Value* multiply_add(Value* x, Value* y, Value* z) {
-    if (!floating()) return ir_.CreateAdd(ir_.CreateMul(x, y), z);
-    if (k_.target.isa == Isa::sse42)
-      return emit_arithmetic(k_, ir::Op::fma, m_.type, std::array{x, y, z});
-    return ir_.CreateIntrinsic(llvm::Intrinsic::fma, {vector_}, {x, y, z});
-  }
-
   // The number at p in every lane.
   Value* scalar(Value* p) {
     Value* x = ir_.CreateAlignedLoad(k_.type_of(m_.type), p, alignment(m_.type));
@@ -131,7 +120,7 @@ class Writer {
       Value* p = element(k_, m_.type, a, ir_.CreateNSWMul(a_row_, k_.i64(r)));
       Value* x = scalar(p);
       for (int c = 0; c < columns_; ++c)
-        t[at(r, c)] = multiply_add(x, columns[static_cast<size_t>(c)], t[at(r, c)]);
+        t[at(r, c)] = multiply_add(k_, m_.type, x, columns[static_cast<size_t>(c)], t[at(r, c)]);
     }
   }
 

@@ -191,6 +191,19 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
 }
 
 Launch launch_of_product(const atlas::Program& program, const Target& target) {
+  if (auto small = plan_small_product(program, target)) {
+    // In picoseconds: a vector multiply-add takes 125 or more, and a vector of the epilogue 1,000.
+    int64_t vectors = (small->n + small->lanes - 1) / small->lanes;
+    int64_t work = small->m * vectors * (small->k * 150 + 1000) + 10'000;
+    return {small->units, Expr(std::max<int64_t>(1, 15'000'000 / work)), Expr(work)};
+  }
+  if (auto stream = plan_stream_product(program, target)) {
+    Expr columns = min(stream->n, stream->columns);
+    int64_t per_element = 25 * std::max<int64_t>(stream->m / 2, 1);  // in cache, in picoseconds
+    Expr work = stream->k * columns * Expr(per_element) + Expr(20000);
+    if (!work.is_const()) return {stream->units, Expr(1), work};
+    return {stream->units, Expr(std::max<int64_t>(1, 15'000'000 / work.constant_value())), work};
+  }
   ProductPlan p = plan_product(program, target);
   Expr rows = min(p.m, p.block_rows), panels = min(p.panels, p.block_panels);
   // A cycle is 0.25 ns. Besides the arithmetic: a panel from the cache, and the epilogue.

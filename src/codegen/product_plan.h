@@ -77,6 +77,33 @@ struct ProductPlan {
   std::vector<int> heights() const;
 };
 
+/// A product of known sizes that is small enough to run straight from where its operands lie.
+struct SmallProduct {
+  int64_t m = 0, n = 0, k = 0;
+  int lanes = 1;         ///< per vector: no more than a register has, fewer for few columns
+  int span = 1;          ///< vectors side by side in a register tile
+  int rows = 1;          ///< most rows of a register tile
+  StridedLoad lhs = {};  ///< with constant strides
+  std::optional<StridedLoad> rhs = {};  ///< likewise; none: packed panels
+  bool transposed = false;  ///< the right operand has k contiguous: each unit turns it over
+  Expr units = 1;           ///< batch points
+};
+/// nullopt unless `program` is such a product for this target.
+std::optional<SmallProduct> plan_small_product(const atlas::Program& program, const Target& target);
+
+/// A product of at most four rows with a right operand that lies along n and is too large to copy.
+struct StreamProduct {
+  int64_t m;
+  Expr n, k;
+  int lanes;
+  int streams;      ///< rows of the right operand that are read side by side
+  int64_t columns;  ///< of a unit
+  StridedLoad lhs, rhs;
+  Expr units;
+};
+std::optional<StreamProduct> plan_stream_product(const atlas::Program& program,
+                                                 const Target& target);
+
 /// Throws Error(unsupported) for types that products cannot accumulate in.
 ProductPlan plan_product(const atlas::Program& program, const Target& target);
 

@@ -213,6 +213,56 @@ TEST_P(Attention, few_queries) {
              .score = Score::full_bias});
 }
 
+TEST_P(Attention, few_queries_read_keys_in_place) {
+  for (DType t : {DType::f32, DType::bf16, DType::f16})
+    for (int64_t queries : {1, 3})
+      for (int64_t keys : {1, 15, 127, 300})
+        for (Score score : {Score::plain, Score::keep_mask})
+          check({.batch = 1,
+                 .heads = 2,
+                 .kv_heads = 1,
+                 .queries = queries,
+                 .keys = keys,
+                 .depth = 64,
+                 .values = 64,
+                 .score = score,
+                 .dtype = t});
+  for (bool inside : {false, true})
+    check({.batch = 2,
+           .heads = 2,
+           .kv_heads = 2,
+           .queries = 1,
+           .keys = 150,
+           .depth = 160,
+           .values = 96,
+           .causal = true,
+           .heads_inside = inside});
+}
+
+// Sums with lanes along the depth have as many partials everywhere, so no bit depends on the ISA.
+TEST(AttentionBits, few_queries_give_the_same_on_every_instruction_set) {
+  Case c{
+      .batch = 1, .heads = 3, .kv_heads = 3, .queries = 2, .keys = 333, .depth = 96, .values = 96};
+  atlas::Program p = make_program(c);
+  std::mt19937_64 random(5);
+  std::normal_distribution<float> normal;
+  std::vector<Memory> memory;
+  std::vector<void*> bufs;
+  for (const atlas::Buffer& b : p.buffers) {
+    auto count = static_cast<size_t>(b.extent.eval({}));
+    memory.emplace_back(count * sizeof(float));
+    for (size_t i = 0; i < count; ++i) memory.back().as<float>()[i] = normal(random);
+  }
+  for (Memory& m : memory) bufs.push_back(m.data());
+  std::vector<char> first;
+  for (codegen::Isa isa : runnable_isas()) {
+    ASSERT_EQ(Compiled(p, codegen::generic_target(isa)).run(bufs, {}), 0);
+    const char* out = memory[out_buffer].data();
+    if (first.empty()) first.assign(out, out + memory[out_buffer].size());
+    EXPECT_EQ(std::memcmp(first.data(), out, first.size()), 0) << name_of(isa);
+  }
+}
+
 TEST_P(Attention, causal) {
   for (int64_t queries : {1, 3, 40, 150})
     check({.batch = 1,

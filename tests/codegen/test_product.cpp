@@ -26,7 +26,7 @@ struct Case {
   DType operand = DType::f32;
   DType acc = DType::f32;
   bool lhs_transposed = false, rhs_transposed = false, packed = false, prologue = false,
-       symbolic = false;
+       symbolic = false, known_rows = false;
   Tail tail = Tail::store;
 };
 
@@ -34,8 +34,8 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand)
              << "->" << name_of(c.acc) << (c.lhs_transposed ? " lhs^T" : "")
              << (c.rhs_transposed ? " rhs^T" : "") << (c.packed ? " packed" : "")
-             << (c.prologue ? " prologue" : "") << (c.symbolic ? " symbolic" : "") << " tail "
-             << static_cast<int>(c.tail);
+             << (c.prologue ? " prologue" : "") << (c.symbolic ? " symbolic" : "")
+             << (c.known_rows ? " but for rows" : "") << " tail " << static_cast<int>(c.tail);
 }
 
 constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3, out_buffer = 4;
@@ -43,8 +43,8 @@ constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer =
 DType out_type(const Case& c) { return c.tail == Tail::narrow ? DType::bf16 : c.acc; }
 
 atlas::Program make_program(const Case& c, int panel) {
-  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m), n = c.symbolic ? Expr::symbol(1) : Expr(c.n),
-       k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
+  Expr m = c.symbolic && !c.known_rows ? Expr::symbol(0) : Expr(c.m),
+       n = c.symbolic ? Expr::symbol(1) : Expr(c.n), k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 3 : 0;
   p.kind = atlas::BlockKind::product;
@@ -179,11 +179,42 @@ TEST_P(Product, packed_shapes_with_tails) {
                          {25, 96, 40},
                          {31, 61, 17},
                          {100, 40, 11}})
-    check({.m = m, .n = n, .k = k, .packed = true});
+    for (int64_t more : {0, 384})  // the second is too deep to run without panels in scratch
+      check({.m = m, .n = n, .k = k + more, .packed = true});
 }
 
 TEST_P(Product, every_small_row_count) {
-  for (int64_t m = 1; m <= 26; ++m) check({.m = m, .n = 37, .k = 5, .packed = true});
+  for (int64_t m = 1; m <= 26; ++m)
+    for (int64_t k : {5, 389}) check({.m = m, .n = 37, .k = k, .packed = true});
+}
+
+TEST_P(Product, small_ones_of_every_width) {
+  for (int64_t n = 1; n <= 70; n += n < 20 ? 1 : 7)
+    for (bool rhs_t : {false, true})
+      check({.m = 3 + n % 11, .n = n, .k = 1 + n % 13, .batch = 3, .rhs_transposed = rhs_t});
+}
+
+TEST_P(Product, small_ones_of_every_kind) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                         {64, 64, 64},
+                         {25, 24, 9},
+                         {7, 100, 16},
+                         {48, 17, 384},
+                         {1, 33, 200},
+                         {200, 5, 7}})
+    for (bool lhs_t : {false, true})
+      for (Tail tail : {Tail::bias, Tail::gelu_residual, Tail::narrow})
+        check({.m = m, .n = n, .k = k, .batch = 2, .lhs_transposed = lhs_t, .tail = tail}, 1);
+  for (auto [operand, acc] :
+       {std::pair{DType::f64, DType::f64}, {DType::i32, DType::i32}, {DType::i64, DType::i64}})
+    for (bool rhs_t : {false, true})
+      check({.m = 9,
+             .n = 21,
+             .k = 30,
+             .batch = 2,
+             .operand = operand,
+             .acc = acc,
+             .rhs_transposed = rhs_t});
 }
 
 TEST_P(Product, depth_beyond_a_block_adds_blocks_in_order) {
@@ -199,7 +230,8 @@ TEST_P(Product, unpacked_operands) {
                              {64, 64, 64},
                              {30, 17, 400},
                              {100, 130, 33}})
-        check({.m = m, .n = n, .k = k, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t});
+        for (int64_t more : {0, 384})
+          check({.m = m, .n = n, .k = k + more, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t});
 }
 
 TEST_P(Product, epilogues_and_prologues) {
@@ -211,6 +243,21 @@ TEST_P(Product, epilogues_and_prologues) {
 TEST_P(Product, batches) {
   for (bool packed : {false, true})
     check({.m = 9, .n = 21, .k = 13, .batch = 5, .packed = packed, .tail = Tail::gelu_residual}, 2);
+}
+
+TEST_P(Product, few_rows_and_a_large_matrix_in_place) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1030, 40},
+                         {2, 90, 800},
+                         {3, 200, 391},
+                         {4, 2100, 33},
+                         {1, 70, 1200}})
+    for (bool lhs_t : {false, true})
+      for (Tail tail : {Tail::store, Tail::gelu_residual})
+        check({.m = m, .n = n, .k = k, .batch = 2, .lhs_transposed = lhs_t, .tail = tail}, 1);
+  for (auto [n, k] : {std::pair{5, 3}, {1030, 390}, {17, 0}})
+    check({.m = 2, .n = n, .k = k, .symbolic = true, .known_rows = true, .tail = Tail::bias});
+  for (DType t : {DType::f64, DType::i32})
+    check({.m = 2, .n = 300, .k = 390, .operand = t, .acc = t});
 }
 
 TEST_P(Product, symbolic_sizes) {
