@@ -50,8 +50,7 @@ LaneSlots::LaneSlots(const LaneProgram& program) {
         used[i.regs[reg++]] = true;
     }
   }
-  for (size_t r = 0; r < used.size(); ++r)
-    if (used[r]) of[r] = static_cast<uint16_t>(count++);
+  for (size_t r = 0; r < used.size(); ++r) of[r] = used[r] ? static_cast<uint16_t>(count++) : none;
 }
 
 LaneHost::LaneHost(const LaneProgram& program, const LaneLaunch& launch, LaneMemory& memory)

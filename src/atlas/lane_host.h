@@ -41,7 +41,8 @@ struct LaneMemory {
 
 /// The registers that a program names (and r252…r255), numbered without gaps.
 struct LaneSlots {
-  std::array<uint16_t, lane_registers> of{};
+  static constexpr uint16_t none = 0xffff;
+  std::array<uint16_t, lane_registers> of{};  ///< none where the program names no such register
   size_t count = 0;
 
   explicit LaneSlots(const LaneProgram& program);

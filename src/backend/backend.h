@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "atlas/entry.h"
+#include "atlas/lane_host.h"
 #include "atlas/program.h"
 #include "base/error.h"
 
@@ -27,6 +28,15 @@ struct CompiledKernel {
 struct CompiledEntry {
   atlas::EntryFn function = nullptr;
   std::shared_ptr<const void> keep;  ///< owns the code
+};
+
+/// A lane program ready to run. Thread-safe.
+class LaneKernel {
+ public:
+  virtual ~LaneKernel() = default;
+  /// Runs a launch to its end, in the order that atlas::LaneHost states; every backend leaves the
+  /// same bits, and throws the same atlas::LaneError.
+  virtual void run(const atlas::LaneLaunch& launch, atlas::LaneMemory& memory) const = 0;
 };
 
 /// A kind of device that compiles Atlas programs. Methods may be called from several threads at
@@ -53,6 +63,8 @@ class Backend {
   virtual CompiledEntry load_entry(std::string_view) const {
     fail(ErrorCode::internal, "{}: this backend makes no entry functions", name());
   }
+  /// Verifies and compiles a lane program. Throws atlas::LaneError.
+  virtual std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const = 0;
   /// Makes what compile() returned executable. Throws Error(corrupt) for anything else.
   virtual CompiledKernel load(const atlas::Program& program, std::string_view code) const = 0;
 };

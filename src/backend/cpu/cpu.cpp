@@ -1,6 +1,7 @@
 // backend/cpu/cpu.cpp: native kernels through the code generator.
 #include "backend/cpu/cpu.h"
 
+#include "backend/cpu/lanes.h"
 #include "base/error.h"
 #include "codegen/codegen.h"
 #include "codegen/entry.h"
@@ -32,6 +33,10 @@ class CpuBackend : public Backend {
   CompiledEntry load_entry(std::string_view code) const override {
     std::shared_ptr<codegen::LoadedKernel> loaded = codegen::load(code);
     return {reinterpret_cast<atlas::EntryFn>(reinterpret_cast<void*>(loaded->function)), loaded};
+  }
+
+  std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {
+    return cpu::compile_lanes(program, target_);
   }
 
   CompiledKernel load(const atlas::Program& program, std::string_view code) const override {

@@ -2,6 +2,7 @@
 #include "backend/interp/backend.h"
 
 #include "backend/interp/interp.h"
+#include "backend/interp/lane.h"
 #include "base/error.h"
 
 namespace hologram::interp {
@@ -23,6 +24,19 @@ int32_t execute(const atlas::Context* context, void* const* bufs, const int64_t*
   }
 }
 
+class InterpLanes : public LaneKernel {
+ public:
+  explicit InterpLanes(const atlas::LaneProgram& program) : program_(program) {
+    atlas::verify(program_);
+  }
+  void run(const atlas::LaneLaunch& launch, atlas::LaneMemory& memory) const override {
+    interp::run(program_, launch, memory);
+  }
+
+ private:
+  atlas::LaneProgram program_;
+};
+
 class InterpBackend : public Backend {
  public:
   std::string_view name() const override { return "interp"; }
@@ -30,6 +44,10 @@ class InterpBackend : public Backend {
   int panel_width(DType) const override { return 16; }
   std::string compile(const atlas::Program& program) const override {
     return atlas::encode(program);
+  }
+
+  std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {
+    return std::make_unique<InterpLanes>(program);
   }
 
   CompiledKernel load(const atlas::Program&, std::string_view code) const override {

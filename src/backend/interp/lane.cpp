@@ -7,6 +7,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "atlas/lane_ops.h"
 #include "atlas/math.h"
 #include "backend/interp/lanes.h"
 #include "ir/scalar.h"
@@ -32,100 +33,10 @@ struct Lane {
   std::vector<uint32_t> calls;
 };
 
-Op scalar_op(LaneOp op) {
-  switch (op) {
-    case LaneOp::add:
-      return Op::add;
-    case LaneOp::sub:
-      return Op::sub;
-    case LaneOp::mul:
-      return Op::mul;
-    case LaneOp::div:
-      return Op::div;
-    case LaneOp::min:
-    case LaneOp::reduce_min:
-      return Op::minnum;
-    case LaneOp::max:
-    case LaneOp::reduce_max:
-      return Op::maxnum;
-    case LaneOp::abs:
-      return Op::abs;
-    case LaneOp::neg:
-      return Op::neg;
-    case LaneOp::and_:
-      return Op::bit_and;
-    case LaneOp::or_:
-      return Op::bit_or;
-    case LaneOp::xor_:
-      return Op::bit_xor;
-    case LaneOp::not_:
-      return Op::bit_not;
-    case LaneOp::shl:
-      return Op::shl;
-    case LaneOp::shr:
-      return Op::shr;
-    case LaneOp::fma:
-      return Op::fma;
-    case LaneOp::reduce_mul:
-      return Op::mul;
-    case LaneOp::exp:
-      return Op::exp;
-    case LaneOp::log:
-      return Op::log;
-    case LaneOp::log2:
-      return Op::log2;
-    case LaneOp::log10:
-      return Op::log10;
-    case LaneOp::sqrt:
-      return Op::sqrt;
-    case LaneOp::rsqrt:
-      return Op::rsqrt;
-    case LaneOp::sin:
-      return Op::sin;
-    case LaneOp::cos:
-      return Op::cos;
-    case LaneOp::tan:
-      return Op::tan;
-    case LaneOp::tanh:
-      return Op::tanh;
-    case LaneOp::sigmoid:
-      return Op::sigmoid;
-    default:
-      return Op::add;
-  }
-}
-
-DType unsigned_of(DType t) {
-  switch (t) {
-    case DType::i8:
-      return DType::u8;
-    case DType::i16:
-      return DType::u16;
-    case DType::i32:
-      return DType::u32;
-    case DType::i64:
-      return DType::u64;
-    default:
-      return t;
-  }
-}
-
 bool compares(atlas::Compare c, DType type, uint64_t x, uint64_t y) {
-  using atlas::Compare;
-  if (c >= Compare::ltu) {
-    type = unsigned_of(type);
-    c = static_cast<Compare>(static_cast<int>(c) - static_cast<int>(Compare::ltu) +
-                             static_cast<int>(Compare::lt));
-  }
-  if (c == Compare::gt || c == Compare::ge) {
-    std::swap(x, y);
-    c = c == Compare::gt ? Compare::lt : Compare::le;
-  }
-  Op op = c == Compare::eq   ? Op::eq
-          : c == Compare::ne ? Op::ne
-          : c == Compare::lt ? Op::lt
-                             : Op::le;
-  return ir::eval_scalar(op, type, std::array{x, y}, DType::b8) != 0;
+  atlas::Comparison how = atlas::comparison(c, type);
+  if (how.exchanged) std::swap(x, y);
+  return ir::eval_scalar(how.op, how.type, std::array{x, y}, DType::b8) != 0;
 }
 
 /// The sequence of one transcendental function.
@@ -280,7 +191,7 @@ class Machine : public atlas::LaneHost {
         uint64_t x = get(r[1], i.type);
         uint64_t amount = get(r[2], DType::u32) % static_cast<uint64_t>(size_of(i.type) * 8);
         return put(r[0], i.type,
-                   ir::eval_scalar(scalar_op(i.op), i.type, std::array{x, amount}, i.type));
+                   ir::eval_scalar(atlas::scalar_op(i.op), i.type, std::array{x, amount}, i.type));
       }
       case LaneOp::set: {
         uint64_t x = get(r[1], i.type), y = get(r[2], i.type);
@@ -321,8 +232,8 @@ class Machine : public atlas::LaneHost {
     size_t count = atlas::info(i.op).operands.size() - 1;
     for (size_t k = 0; k < count; ++k) args[k] = get(i.regs[k + 1], i.type);
     bool error = false;
-    uint64_t value =
-        ir::eval_scalar(scalar_op(i.op), i.type, std::span(args).first(count), i.type, &error);
+    uint64_t value = ir::eval_scalar(atlas::scalar_op(i.op), i.type, std::span(args).first(count),
+                                     i.type, &error);
     if (error) division_by_zero(at_);
     put(i.regs[0], i.type, value);
   }
@@ -332,17 +243,13 @@ class Machine : public atlas::LaneHost {
   uint64_t transcendental(LaneOp op, DType type, uint64_t x) {
     auto key = static_cast<int>(op) * num_dtypes + static_cast<int>(type);
     auto [it, fresh] = sequences_.try_emplace(key);
-    if (fresh) it->second = std::make_unique<Sequence>(scalar_op(op), type);
+    if (fresh) it->second = std::make_unique<Sequence>(atlas::scalar_op(op), type);
     return (*it->second)(x);
   }
 
   uint64_t reduce(const LaneInstr& i) {
-    Op op = scalar_op(i.op);
-    Op identity = i.op == LaneOp::reduce_add   ? Op::reduce_sum
-                  : i.op == LaneOp::reduce_mul ? Op::reduce_prod
-                  : i.op == LaneOp::reduce_min ? Op::reduce_min
-                                               : Op::reduce_max;
-    if (i.immediate == 0) return identity_of(identity, i.type);
+    Op op = atlas::scalar_op(i.op);
+    if (i.immediate == 0) return identity_of(atlas::identity_op(i.op), i.type);
     uint64_t value = get(i.regs[1], i.type);
     for (uint64_t k = 1; k < i.immediate; ++k)
       value = ir::eval_scalar(

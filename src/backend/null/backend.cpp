@@ -10,6 +10,11 @@ int32_t do_nothing(const atlas::Context*, void* const*, const int64_t*, int64_t,
   return 0;
 }
 
+class NullLanes : public LaneKernel {
+ public:
+  void run(const atlas::LaneLaunch&, atlas::LaneMemory&) const override {}
+};
+
 class NullBackend : public Backend {
  public:
   std::string_view name() const override { return "null"; }
@@ -27,6 +32,11 @@ class NullBackend : public Backend {
 
   CompiledEntry load_entry(std::string_view) const override {
     fail(ErrorCode::internal, "null: there are no entry functions");
+  }
+
+  std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {
+    atlas::verify(program);
+    return std::make_unique<NullLanes>();
   }
 
   CompiledKernel load(const atlas::Program&, std::string_view code) const override {

@@ -1,0 +1,1 @@
+set(LIBS backend/cpu backend/interp)
