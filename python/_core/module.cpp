@@ -48,4 +48,6 @@ NB_MODULE(_core, m) {
   hologram::python::bind_graph(m);
   hologram::python::bind_executable(m);
   hologram::python::bind_torch_call(m);
+  hologram::python::bind_sigmatics(m);
+  hologram::python::bind_atlas(m);
 }
