@@ -60,6 +60,25 @@ void for_vectors(Scope& scope, Value* count, int lanes,
   });
 }
 
+void transpose_square(Kernel& k, std::vector<Value*>& rows) {
+  auto count = static_cast<unsigned>(rows.size());
+  // Each round exchanges the off-diagonal quarters of squares of 2 * half.
+  for (unsigned half = count / 2; half >= 1; half /= 2) {
+    std::vector<int> low, high;
+    for (unsigned l = 0; l < count; ++l) {
+      bool upper = l & half;
+      low.push_back(static_cast<int>(upper ? count + l - half : l));
+      high.push_back(static_cast<int>(upper ? count + l : l + half));
+    }
+    for (unsigned i = 0; i < count; ++i) {
+      if (i & half) continue;
+      Value *a = rows[i], *b = rows[i + half];
+      rows[i] = k.ir.CreateShuffleVector(a, b, low);
+      rows[i + half] = k.ir.CreateShuffleVector(a, b, high);
+    }
+  }
+}
+
 void Operand::vector(Scope& scope, int axis, Value* at, Value* mask, Value* out) const {
   Kernel& k = scope.kernel();
   scope.set_axis(axis, at);
@@ -154,21 +173,7 @@ void Operand::store_transposed(Scope& scope, std::vector<Value*> rows, Value* sq
   Kernel& k = scope.kernel();
   auto count = static_cast<unsigned>(lanes);
   llvm::Type* row_type = k.lane_type(type, lanes);
-  // Each round exchanges the off-diagonal quarters of squares of 2 * half.
-  for (unsigned half = count / 2; half >= 1; half /= 2) {
-    std::vector<int> low, high;
-    for (unsigned l = 0; l < count; ++l) {
-      bool upper = l & half;
-      low.push_back(static_cast<int>(upper ? count + l - half : l));
-      high.push_back(static_cast<int>(upper ? count + l : l + half));
-    }
-    for (unsigned i = 0; i < count; ++i) {
-      if (i & half) continue;
-      Value *a = rows[i], *b = rows[i + half];
-      rows[i] = k.ir.CreateShuffleVector(a, b, low);
-      rows[i + half] = k.ir.CreateShuffleVector(a, b, high);
-    }
-  }
+  transpose_square(k, rows);
   if (!limit) {
     for (unsigned i = 0; i < count; ++i)
       k.ir.CreateAlignedStore(rows[i], element(k, type, out, k.i64(int64_t{i} * stride)),

@@ -21,6 +21,9 @@ void for_vectors(Scope& scope, Value* count, int lanes,
 /// A vector of i1: which of `lanes` lanes lie before `remaining` (i64).
 Value* lane_mask(Kernel& k, Value* remaining, int lanes);
 
+/// Transposes a square of vectors in registers; their number is a power of two.
+void transpose_square(Kernel& k, std::vector<Value*>& rows);
+
 /// A run of an axis: [begin, begin + count).
 struct Run {
   int axis;

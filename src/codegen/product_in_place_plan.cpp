@@ -79,18 +79,20 @@ std::optional<StreamProduct> plan_stream_product(const atlas::Program& program,
     return std::nullopt;
   int m_axis = b.batch_rank, n_axis = m_axis + 1, k_axis = m_axis + 2;
   auto lhs = strided_load(b.lhs, m_axis, k_axis), rhs = strided_load(b.rhs, n_axis, k_axis);
-  if (!lhs || !rhs || !rhs->x_stride.is(1)) return std::nullopt;
+  if (!lhs || !rhs) return std::nullopt;
+  bool turned = !rhs->x_stride.is(1);
+  if (turned && !(rhs->y_stride.is(1) && k.is_const())) return std::nullopt;
   TileModel tile = tile_model(target, b.acc_type);
   // Broadcasts of the left operand fill half of the registers.
   int64_t rows = m.constant_value();
   int room = tile.max_rows * tile.vectors >= 24 ? 16 : 8, streams = 8;
   while (streams * rows > room) streams /= 2;
   // Whole pages of each stream, but enough units for the threads.
-  int64_t columns = 4096 / size_of(b.acc_type);
-  while (n.is_const() && columns > 256 && n.constant_value() < 8 * columns) columns /= 2;
+  int64_t columns = turned ? 4 * tile.panel : 4096 / size_of(b.acc_type);
+  while (!turned && n.is_const() && columns > 256 && n.constant_value() < 8 * columns) columns /= 2;
   Expr units = ceil_div(n, columns);
   for (size_t a = 0; a < rank; ++a) units = units * b.axes[a].extent;
-  return StreamProduct{rows, n, k, tile.lanes, streams, columns, *lhs, *rhs, units};
+  return StreamProduct{rows, n, k, tile.lanes, turned, streams, columns, *lhs, *rhs, units};
 }
 
 }  // namespace hologram::codegen

@@ -91,12 +91,14 @@ struct SmallProduct {
 /// nullopt unless `program` is such a product for this target.
 std::optional<SmallProduct> plan_small_product(const atlas::Program& program, const Target& target);
 
-/// A product of at most four rows with a right operand that lies along n and is too large to copy.
+/// A product of at most four rows with a right operand that lies along n or k and is too large to
+/// copy.
 struct StreamProduct {
   int64_t m;
   Expr n, k;
   int lanes;
-  int streams;      ///< rows of the right operand that are read side by side
+  bool turned;      ///< k is contiguous (and known): squares are transposed in registers
+  int streams;      ///< along n: values of k that are read side by side
   int64_t columns;  ///< of a unit
   StridedLoad lhs, rhs;
   Expr units;

@@ -2,7 +2,8 @@
 //
 // A unit is a batch point and a block of columns. Its sums stay in the first-level cache while
 // several rows of the matrix stream past side by side, each of them contiguous; walking down
-// panels instead would touch another page with every row.
+// panels instead would touch another page with every row. Where k is the contiguous axis, squares
+// of the matrix are transposed in registers and the sums stay there.
 #include "codegen/product_stream.h"
 
 #include <algorithm>
@@ -31,6 +32,7 @@ class StreamEmitter : Numbers {
     lhs_row_ = number(plan_.lhs.x_stride);
     lhs_k_ = number(plan_.lhs.y_stride);
     rhs_k_ = number(plan_.rhs.y_stride);
+    rhs_n_ = number(plan_.rhs.x_stride);
     k_.root().seek();
     int64_t room = plan_.m * plan_.columns;
     sums_ = k_.slot(k_.memory_type(type_), "sums", room);
@@ -44,6 +46,15 @@ class StreamEmitter : Numbers {
  private:
   Value* at(Value* base, Value* index) { return element(k_, type_, base, index); }
   Value* load(Value* p) { return k_.ir.CreateAlignedLoad(vector_, p, align_); }
+  Value* masked_load(Value* p, Value* mask) {
+    return k_.ir.CreateMaskedLoad(vector_, p, align_, mask, llvm::Constant::getNullValue(vector_));
+  }
+  // Element (r, k) of the left operand in every lane.
+  Value* left(int64_t r, Value* k) {
+    Value* p = at(lhs_, add(mul(lhs_row_, r), mul(k, lhs_k_)));
+    Value* x = k_.ir.CreateAlignedLoad(k_.type_of(type_), p, align_);
+    return k_.ir.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), x);
+  }
   void store(Value* v, Value* p) { k_.ir.CreateAlignedStore(v, p, align_); }
   // Row r of sums that start at `base`.
   Value* row_of(Value* base, int64_t r, Value* offset) {
@@ -59,11 +70,104 @@ class StreamEmitter : Numbers {
     Value *lhs = emit_expr(scope, plan_.lhs.base).v, *rhs = emit_expr(scope, plan_.rhs.base).v;
     scope.seek();
     lhs_ = at(k_.buffer(plan_.lhs.buffer), lhs);
-    rhs_ = at(k_.buffer(plan_.rhs.buffer), add(rhs, n_begin_));
-    clear(scope, sums_);
-    emit_loop(scope, k_.i64(0), depth_, k_.i64(product_k_block), false,
-              [&](Scope& s, Value* begin) { emit_block(s, begin); });
+    rhs_ = at(k_.buffer(plan_.rhs.buffer), add(rhs, mul(n_begin_, rhs_n_)));
+    if (plan_.turned) {
+      emit_turned(scope);
+    } else {
+      clear(scope, sums_);
+      emit_loop(scope, k_.i64(0), depth_, k_.i64(product_k_block), false,
+                [&](Scope& s, Value* begin) { emit_block(s, begin); });
+    }
     epilogue(scope);
+  }
+
+  // Two groups of columns at a time, whose chains overlap.
+  void emit_turned(Scope& scope) {
+    constexpr int groups = 2;
+    int64_t width = int64_t{groups} * plan_.lanes;
+    scope.seek();
+    Value* whole = k_.ir.CreateAnd(count_, k_.i64(-width));
+    Value* last = add(count_, -1);
+    auto fill = [&](Scope& s, Value* offset, bool inside) {
+      s.seek();
+      Value* first = at(rhs_, mul(offset, rhs_n_));
+      std::vector<Value*> rows;
+      for (int64_t i = 0; i < width; ++i)
+        rows.push_back(inside ? at(first, mul(rhs_n_, i))
+                              : at(rhs_, mul(least(add(offset, i), last), rhs_n_)));
+      std::vector<Value*> sums = turned_sums(s, rows, groups);
+      s.seek();
+      for (int g = 0; g < groups; ++g)
+        for (int64_t r = 0; r < plan_.m; ++r)
+          store(sums[static_cast<size_t>(g * plan_.m + r)],
+                row_of(sums_, r, add(offset, int64_t{g} * plan_.lanes)));
+    };
+    emit_loop(scope, k_.i64(0), whole, k_.i64(width), false,
+              [&](Scope& s, Value* offset) { fill(s, offset, true); });
+    if (plan_.n.is_const() && plan_.n.constant_value() % width == 0) return;
+    scope.seek();
+    emit_if(scope, k_.ir.CreateICmpNE(whole, count_), [&](Scope& s) { fill(s, whole, false); });
+  }
+
+  // The sums of all rows for the columns whose elements start at `rows`.
+  std::vector<Value*> turned_sums(Scope& scope, const std::vector<Value*>& rows, int groups) {
+    int64_t depth = plan_.k.constant_value(), whole = depth / product_k_block * product_k_block;
+    std::vector<Value*> zero(static_cast<size_t>(groups * plan_.m),
+                             llvm::Constant::getNullValue(vector_));
+    auto joined = [&](std::vector<Value*> sums, const std::vector<Value*>& chains) {
+      for (size_t i = 0; i < sums.size(); ++i)
+        sums[i] = is_float(type_) ? k_.ir.CreateFAdd(sums[i], chains[i])
+                                  : k_.ir.CreateAdd(sums[i], chains[i]);
+      return sums;
+    };
+    if (depth < product_k_block) return turned_chains(scope, rows, k_.i64(0), depth, zero);
+    std::vector<Value*> sums = turned_chains(scope, rows, k_.i64(0), product_k_block, zero);
+    sums = emit_loop(scope, k_.i64(product_k_block), k_.i64(whole), k_.i64(product_k_block), true,
+                     sums, [&](Scope& s, Value* begin, std::vector<Value*> so_far) {
+                       auto chains = turned_chains(s, rows, begin, product_k_block, zero);
+                       s.seek();
+                       return joined(std::move(so_far), chains);
+                     });
+    if (whole == depth) return sums;
+    auto chains = turned_chains(scope, rows, k_.i64(whole), depth - whole, zero);
+    scope.seek();
+    return joined(std::move(sums), chains);
+  }
+
+  std::vector<Value*> turned_chains(Scope& scope, const std::vector<Value*>& rows, Value* begin,
+                                    int64_t depth, const std::vector<Value*>& zero) {
+    int64_t lanes = plan_.lanes, whole = depth / lanes * lanes;
+    scope.seek();
+    auto chains = emit_loop(scope, begin, add(begin, whole), k_.i64(lanes), whole > 0, zero,
+                            [&](Scope& s, Value* k, std::vector<Value*> so_far) {
+                              s.seek();
+                              return turned_steps(rows, k, lanes, std::move(so_far));
+                            });
+    scope.seek();
+    if (whole == depth) return chains;
+    return turned_steps(rows, add(begin, whole), depth - whole, std::move(chains));
+  }
+
+  // Steps k … k + count, at most as many as there are lanes.
+  std::vector<Value*> turned_steps(const std::vector<Value*>& rows, Value* k, int64_t count,
+                                   std::vector<Value*> chains) {
+    auto lanes = static_cast<size_t>(plan_.lanes);
+    Value* mask = count < plan_.lanes ? lane_mask(k_, k_.i64(count), plan_.lanes) : nullptr;
+    for (size_t g = 0; g < rows.size() / lanes; ++g) {
+      std::vector<Value*> square;
+      for (size_t i = 0; i < lanes; ++i) {
+        Value* p = at(rows[g * lanes + i], k);
+        square.push_back(mask ? masked_load(p, mask) : load(p));
+      }
+      transpose_square(k_, square);
+      for (int64_t u = 0; u < count; ++u)
+        for (int64_t r = 0; r < plan_.m; ++r) {
+          Value*& chain = chains[g * static_cast<size_t>(plan_.m) + static_cast<size_t>(r)];
+          chain =
+              multiply_add(k_, type_, left(r, add(k, u)), square[static_cast<size_t>(u)], chain);
+        }
+    }
+    return chains;
   }
 
   void clear(Scope& scope, Value* base) {
@@ -102,12 +206,10 @@ class StreamEmitter : Numbers {
   // Rows k … k + steps of the matrix.
   void emit_steps(Scope& scope, Value* k, int steps, Value* chains) {
     scope.seek();
-    std::vector<Value*> left;
+    std::vector<Value*> left_values;
     for (int64_t r = 0; r < plan_.m; ++r)
       for (int u = 0; u < steps; ++u) {
-        Value* p = at(lhs_, add(mul(lhs_row_, r), mul(add(k, u), lhs_k_)));
-        Value* x = k_.ir.CreateAlignedLoad(k_.type_of(type_), p, align_);
-        left.push_back(k_.ir.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), x));
+        left_values.push_back(left(r, add(k, u)));
       }
     std::vector<Value*> rows;
     for (int u = 0; u < steps; ++u) rows.push_back(at(rhs_, mul(add(k, u), rhs_k_)));
@@ -116,14 +218,12 @@ class StreamEmitter : Numbers {
       std::vector<Value*> right;
       for (Value* row : rows) {
         Value* p = at(row, offset);
-        right.push_back(mask ? static_cast<Value*>(k_.ir.CreateMaskedLoad(
-                                   vector_, p, align_, mask, llvm::Constant::getNullValue(vector_)))
-                             : load(p));
+        right.push_back(mask ? masked_load(p, mask) : load(p));
       }
       for (int64_t r = 0; r < plan_.m; ++r) {
         Value* sum = load(row_of(chains, r, offset));
         for (int u = 0; u < steps; ++u)
-          sum = multiply_add(k_, type_, left[static_cast<size_t>(r * steps + u)],
+          sum = multiply_add(k_, type_, left_values[static_cast<size_t>(r * steps + u)],
                              right[static_cast<size_t>(u)], sum);
         store(sum, row_of(chains, r, offset));
       }
@@ -151,7 +251,7 @@ class StreamEmitter : Numbers {
   llvm::Type* vector_;
   llvm::Align align_;
   Value *n_ = nullptr, *depth_ = nullptr, *blocks_ = nullptr, *lhs_row_ = nullptr,
-        *lhs_k_ = nullptr, *rhs_k_ = nullptr;
+        *lhs_k_ = nullptr, *rhs_k_ = nullptr, *rhs_n_ = nullptr;
   Value *sums_ = nullptr, *chains_ = nullptr;  // rows x columns of the unit, of this k-block
   // Of the current unit.
   Value *lhs_ = nullptr, *rhs_ = nullptr, *n_begin_ = nullptr, *count_ = nullptr;

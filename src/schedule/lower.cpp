@@ -155,8 +155,10 @@ std::vector<Lowered> Lowering::product() {
   DType acc = is_int(dot->dtype) ? dot->dtype : compute_type(in);
   Shape batch(rhs->shape.begin(), rhs->shape.end() - 2);
 
+  // A column vector on the right would fill one lane: (x y)ᵀ = yᵀ xᵀ has the same sums.
+  bool swapped = dot->shape.back().is(1) && !dot->shape[dot->shape.size() - 2].is(1);
   int width = options_.panel_width(in), packed = -1;
-  auto sources = width > 0 ? static_sources(clustering_, options_, rhs) : std::nullopt;
+  auto sources = width > 0 && !swapped ? static_sources(clustering_, options_, rhs) : std::nullopt;
   // Only what is packed once is packed ahead: the product packs the panels of other operands as it
   // needs them.
   if (sources) {
@@ -168,7 +170,8 @@ std::vector<Lowered> Lowering::product() {
   Kernel k(storage_.slots);
   k.program.kind = atlas::BlockKind::product;
   atlas::ProductBlock& p = k.program.product;
-  const auto& order = c_.axes;
+  std::vector<ClusterAxis> order = c_.axes;
+  if (swapped) std::swap(order[order.size() - 3], order[order.size() - 2]);
   for (const ClusterAxis& a : order)
     p.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
   p.batch_rank = static_cast<int>(order.size()) - 3;
@@ -181,8 +184,14 @@ std::vector<Lowered> Lowering::product() {
   Index own = placed(c_.members[0].index, order);
   Index at(own.begin(), own.end() - 2);
   Index lhs_at = at, rhs_at = at;
-  lhs_at.insert(lhs_at.end(), {im, ik});
-  rhs_at.insert(rhs_at.end(), {ik, in_});
+  if (swapped) {
+    std::swap(lhs, rhs);
+    lhs_at.insert(lhs_at.end(), {ik, im});
+    rhs_at.insert(rhs_at.end(), {in_, ik});
+  } else {
+    lhs_at.insert(lhs_at.end(), {im, ik});
+    rhs_at.insert(rhs_at.end(), {ik, in_});
+  }
   {
     Emitter e = emitter(k, p.lhs);
     end_with(p.lhs, e.value(lhs, lhs_at));

@@ -253,7 +253,16 @@ TEST_P(Product, few_rows_and_a_large_matrix_in_place) {
                          {1, 70, 1200}})
     for (bool lhs_t : {false, true})
       for (Tail tail : {Tail::store, Tail::gelu_residual})
-        check({.m = m, .n = n, .k = k, .batch = 2, .lhs_transposed = lhs_t, .tail = tail}, 1);
+        for (bool rhs_t : {false, true})
+          check({.m = m,
+                 .n = n,
+                 .k = k,
+                 .batch = 2,
+                 .lhs_transposed = lhs_t,
+                 .rhs_transposed = rhs_t,
+                 .tail = tail},
+                1);
+  check({.m = 1, .n = 50, .k = 1152, .rhs_transposed = true});
   for (auto [n, k] : {std::pair{5, 3}, {1030, 390}, {17, 0}})
     check({.m = 2, .n = n, .k = k, .symbolic = true, .known_rows = true, .tail = Tail::bias});
   for (DType t : {DType::f64, DType::i32})
