@@ -25,17 +25,21 @@ const atlas::Instr* only_load(const atlas::Body& body) {
   return i.code == atlas::Code::load && i.args[0] == atlas::no_value ? &i : nullptr;
 }
 
+// Whether reading a panel first costs much more than reading it again: it is copied, or lies beyond
+// the second-level cache.
+bool distant_rhs(const ProductPlan& p, int64_t element) {
+  if (p.rhs == RhsPath::panels || p.rhs == RhsPath::transposed) return true;
+  return or_else(p.k, assumed_depth) * or_else(p.n, assumed_columns) * element > (1 << 20);
+}
+
 // How often a unit's rows reuse what was read or copied of the right operand decides how many rows
 // it has: its own block of the left operand should stay in half of the second-level cache, unless
-// the right operand comes from memory.
+// the right operand is distant. 86 tiles, so that 1,024 rows are one block.
 int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t element) {
+  if (distant_rhs(p, element)) return 86 * 12;
   int64_t depth = std::max<int64_t>(or_else(p.k, assumed_depth), 1);
-  int64_t columns = or_else(p.n, assumed_columns);
   int64_t half_l2 = (target.vector_bytes == 64 ? 1024 : 512) * 1024 / 2;
-  int64_t rows = std::clamp<int64_t>(half_l2 / (depth * element), 24, 72);
-  bool copied = p.rhs == RhsPath::panels || p.rhs == RhsPath::transposed;
-  if (copied || depth * columns * element > (4 << 20)) rows = 4 * 72;
-  return rows;
+  return std::clamp<int64_t>(half_l2 / (depth * element), 24, 72);
 }
 
 // Cycles of `rows` x one panel over the whole depth: two multiply-adds a cycle, or the panel's
@@ -155,23 +159,24 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
     }
   }
 
-  // Units of 10 µs or more, up to 64 of them for large products, whole register tiles high.
+  // Units of 10 µs or more, up to 64 of them for large products (32 where each copies panels),
+  // whole register tiles high.
   int64_t rows = std::max<int64_t>(or_else(p.m, assumed_rows), 1);
   int64_t panels = std::max<int64_t>(divide_up(or_else(p.n, assumed_columns), p.tile.panel), 1);
   auto depth = static_cast<double>(std::max<int64_t>(or_else(p.k, assumed_depth), 1));
   int64_t limit = std::min(rows_by_cache(p, target, size_of(b.acc_type)), rows);
-  int64_t least_rows = 2 * p.tile.max_rows;
-  if (p.rhs == RhsPath::panels || p.rhs == RhsPath::transposed) least_rows *= 6;
+  bool distant = distant_rhs(p, size_of(b.acc_type));
+  int64_t least_rows = (distant ? 12 : 2) * p.tile.max_rows;
   double batch = 1;
   for (int k = 0; k < b.batch_rank; ++k)
     batch *= static_cast<double>(std::max<int64_t>(or_else(extent(k), 1), 1));
   double total =
       batch * static_cast<double>(panels) * panel_cycles(p, static_cast<double>(rows), depth);
-  double target_cycles = std::clamp(total / 64, 40e3, 1e6);
-  auto high = static_cast<double>(limit);
-  double wide = target_cycles / panel_cycles(p, high, depth);
-  if (wide < 4) {  // fewer rows rather than very narrow units
-    double by_work = target_cycles / panel_cycles(p, 1, depth) * 2 / 4;
+  double target_cycles = std::clamp(total / (distant ? 32 : 64), 40e3, distant ? 4e6 : 1e6);
+  double narrow = distant ? 2 : 8;
+  double wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
+  if (wide < narrow / 2) {  // fewer rows rather than very narrow units
+    double by_work = target_cycles / (depth * p.tile.vectors / 2) / narrow;
     int64_t tiles = std::max<int64_t>(1, std::llround(by_work / p.tile.max_rows));
     limit = std::clamp<int64_t>(tiles * p.tile.max_rows, std::min(limit, least_rows), limit);
     wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
