@@ -1,4 +1,4 @@
-"""The command ``hologram``: what this installation is and what its kernel cache holds."""
+"""The command ``hologram``: expressions and circuits, Atlas programs, graphs, this installation and its kernel cache."""
 
 from __future__ import annotations
 
@@ -7,36 +7,30 @@ import json
 import sys
 
 from hologram import _core
-
-
-def _print(data: dict, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(data))
-        return
-    width = max(map(len, data))
-    for key, value in data.items():
-        print(f"{key:<{width}}  {value}")
+from hologram._commands import atlas, completion, graph, sigmatics
+from hologram._commands.common import Failure, add, group, show
 
 
 def _info(args: argparse.Namespace) -> int:
     runtime = _core.Runtime("cpu")
+    host = _core.host_cpu()
     data = {
         "version": _core.version(),
         "backends": ["cpu", "interp"],
-        "cpu": {"code": runtime.code_key, "threads": runtime.num_threads},
+        "cpu": {"isa": host["isa"], "features": host["features"], "threads": runtime.num_threads},
         "cache": _core.cache_info(),
     }
-    _print(data, args.json)
+    show(data, args.json)
     return 0
 
 
 def _cache_info(args: argparse.Namespace) -> int:
-    _print(_core.cache_info(), args.json)
+    show(_core.cache_info(), args.json)
     return 0
 
 
 def _cache_clear(args: argparse.Namespace) -> int:
-    _print({"removed": _core.cache_clear()}, args.json)
+    show({"removed": _core.cache_clear()}, args.json)
     return 0
 
 
@@ -44,28 +38,39 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hologram", description=__doc__)
     parser.add_argument("--version", action="version", version=f"hologram {_core.version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def add(group, name: str, run, text: str) -> None:
-        command = group.add_parser(name, help=text, description=text)
-        command.add_argument("--json", action="store_true", help="print one JSON object")
-        command.set_defaults(run=run)
-
     add(commands, "info", _info, "Show the version, the backends, the processor and the cache.")
-    cache = commands.add_parser("cache", help="Look at or empty the kernel cache on disk.")
-    actions = cache.add_subparsers(required=True, metavar="ACTION")
-    add(actions, "info", _cache_info, "Show the cache's folder, entries and bytes.")
-    add(actions, "clear", _cache_clear, "Remove every kernel from the cache.")
+    sigmatics.register(commands)
+    atlas.register(commands)
+    graph.register(commands)
+    cache = group(commands, "cache", "Look at or empty the kernel cache on disk.")
+    add(cache, "info", _cache_info, "Show the cache's folder, entries and bytes.")
+    add(cache, "clear", _cache_clear, "Remove every kernel from the cache.")
+    completion.register(commands, parser)
     return parser
 
 
+def _report(error: Exception, as_json: bool) -> int:
+    message = str(error)
+    if isinstance(error, KeyError) and error.args:
+        message = str(error.args[0])
+    position = getattr(error, "position", None)
+    print(json.dumps({"error": {"message": message, "position": position}}, ensure_ascii=False))
+    if not as_json:
+        print(f"hologram: {message}", file=sys.stderr)
+    return 1
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command line; returns the exit code: 0, 1 for a failure, 2 for bad usage."""
+    """Runs the command line; returns the exit code: 0, 1 for a failure, 2 for bad usage.
+
+    A failure is one JSON object on standard output, ``{"error": {"message": …, "position": …}}``, and without ``--json`` also a
+    line on standard error.
+    """
     args = _parser().parse_args(argv)
     try:
-        return args.run(args)
-    except (RuntimeError, ValueError, OSError) as error:
-        if getattr(args, "json", False):
-            print(json.dumps({"error": {"message": str(error)}}))
-        else:
-            print(f"hologram: {error}", file=sys.stderr)
+        return int(args.run(args))
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone: nothing more to say to it
         return 1
+    except (Failure, RuntimeError, ValueError, ArithmeticError, LookupError, MemoryError, OSError, TypeError) as error:
+        return _report(error, getattr(args, "json", False))

@@ -1,0 +1,1 @@
+"""The commands of ``hologram``, one module for each group."""

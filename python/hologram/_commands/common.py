@@ -1,0 +1,80 @@
+"""What the commands share: arguments, input and output."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+Run = Callable[[argparse.Namespace], int]
+
+
+class Failure(Exception):
+    """A user's mistake with the position in the text where it is."""
+
+    def __init__(self, message: str, position: object = None) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+def add(group: Any, name: str, run: Run, text: str, *arguments: tuple[str, dict[str, Any]]) -> argparse.ArgumentParser:
+    """A command with ``--json`` and further arguments."""
+    command: argparse.ArgumentParser = group.add_parser(name, help=text, description=text)
+    for argument, options in arguments:
+        command.add_argument(argument, **options)
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.set_defaults(run=run)
+    return command
+
+
+def group(commands: Any, name: str, text: str, metavar: str = "ACTION") -> Any:
+    """A command that only holds others."""
+    return commands.add_parser(name, help=text, description=text).add_subparsers(required=True, metavar=metavar)
+
+
+def show(data: dict[str, Any], as_json: bool) -> None:
+    """Prints one JSON object, or a line per entry."""
+    if as_json:
+        print(json.dumps(data, ensure_ascii=False))
+        return
+    width = max(map(len, data))
+    for key, value in data.items():
+        print(f"{key:<{width}}  {value}")
+
+
+def read_text(argument: str) -> str:
+    """The argument itself, or standard input for ``-``."""
+    return sys.stdin.read() if argument == "-" else argument
+
+
+def read_bytes(path: str) -> bytes:
+    """A file's bytes, or standard input for ``-``."""
+    return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+
+
+@contextlib.contextmanager
+def located(data: bytes) -> Iterator[None]:
+    """Gives mistakes that name a line and a column their position in the text, counted in characters from 0."""
+    try:
+        yield
+    except ValueError as error:
+        found = re.match(r"line (\d+), column (\d+): ", str(error))
+        if not found:
+            raise
+        line, column = (int(n) for n in found.groups())
+        before = b"".join(data.splitlines(keepends=True)[: line - 1])
+        rest = data[len(before) :][: column - 1]
+        raise Failure(str(error), len((before + rest).decode(errors="replace"))) from error
+
+
+def integer(text: str, name: str) -> int:
+    """The number that an argument writes."""
+    try:
+        return int(text)
+    except ValueError:
+        raise Failure(f"{name} must be an integer, not {text!r}") from None
