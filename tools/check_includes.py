@@ -20,6 +20,7 @@ ORDER = [
     "atlas",
     "schedule",
     "codegen",
+    "builtin",
     "backend",
     "runtime",
     "capi",

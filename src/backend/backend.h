@@ -63,6 +63,10 @@ class Backend {
   virtual CompiledEntry load_entry(std::string_view) const {
     fail(ErrorCode::internal, "{}: this backend makes no entry functions", name());
   }
+  /// The kernel for a program (before expand_math) that was compiled with the library, or nothing.
+  virtual std::optional<CompiledKernel> builtin(const atlas::Program&, const Fingerprint&) const {
+    return std::nullopt;
+  }
   /// Verifies and compiles a lane program. Throws atlas::LaneError.
   virtual std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const = 0;
   /// Makes what compile() returned executable. Throws Error(corrupt) for anything else.

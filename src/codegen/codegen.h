@@ -54,8 +54,10 @@ struct Timing {
 };
 
 /// Generates machine code. Thread-safe: each call uses its own LLVMContext and TargetMachine.
-/// Throws Error(unsupported) for what the generator does not render, Error(internal) if LLVM fails.
-Object compile(const atlas::Program& program, const Target& target, Timing* timing = nullptr);
+/// `symbol` names the function. Throws Error(unsupported) for what the generator does not render,
+/// Error(internal) if LLVM fails.
+Object compile(const atlas::Program& program, const Target& target, Timing* timing = nullptr,
+               const char* symbol = kernel_symbol);
 
 /// Launch facts alone, without compiling (for cached objects).
 Launch launch_of(const atlas::Program& program, const Target& target);

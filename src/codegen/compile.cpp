@@ -102,8 +102,10 @@ void check_symbols(const std::string& code) {
 
 }  // namespace
 
-Object compile(const atlas::Program& program, const Target& target, Timing* timing) {
+Object compile(const atlas::Program& program, const Target& target, Timing* timing,
+               const char* symbol) {
   Unit unit(program, target, timing);
+  unit.module->getFunction(kernel_symbol)->setName(symbol);
   Clock clock;
   optimise(*unit.module);
   if (timing) timing->passes = clock.lap();

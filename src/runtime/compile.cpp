@@ -58,16 +58,18 @@ void side_by_side(size_t n, size_t threads, const Work& work) {
 
 void Executable::load_kernels() {
   kernels_.resize(plan_.programs.size());
-  std::atomic<int> count[3] = {};
+  std::atomic<int> count[4] = {};
   side_by_side(plan_.programs.size(), std::max(1u, std::thread::hardware_concurrency()),
                [&](size_t i) {
                  KernelSource source;
                  kernels_[i] = runtime_->kernels().get(plan_.programs[i], &source);
                  ++count[static_cast<int>(source)];
                });
-  report_.memory_hits = count[0];
-  report_.disk_hits = count[1];
-  report_.compiled = count[2];
+  auto from = [&](KernelSource source) { return count[static_cast<int>(source)].load(); };
+  report_.memory_hits = from(KernelSource::memory);
+  report_.builtin = from(KernelSource::builtin);
+  report_.disk_hits = from(KernelSource::disk);
+  report_.compiled = from(KernelSource::compiled);
 }
 
 std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,

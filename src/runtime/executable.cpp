@@ -2,44 +2,14 @@
 #include "runtime/executable.h"
 
 #include <algorithm>
-#include <cstdlib>
+
+#include "runtime/context.h"
 
 namespace hologram::runtime {
 namespace {
 
 using schedule::SlotKind;
 using schedule::StepKind;
-
-// Work below this runs on the calling thread; chunks aim at it too. In picoseconds.
-constexpr int64_t chunk_work = 15'000'000;
-
-struct ScratchMemory {
-  void* data = nullptr;
-  int64_t size = 0;
-  ~ScratchMemory() { std::free(data); }
-};
-
-void* thread_scratch(const atlas::Context*, int64_t bytes) {
-  thread_local ScratchMemory memory;
-  if (bytes <= memory.size) return memory.data;
-  std::free(memory.data);
-  memory.size = (bytes + 4095) / 4096 * 4096;
-  memory.data = std::aligned_alloc(64, static_cast<size_t>(memory.size));
-  if (!memory.data) memory.size = 0;
-  return memory.data;
-}
-
-int32_t run_parallel(const atlas::Context* context, atlas::KernelFn kernel, void* const* bufs,
-                     const int64_t* syms, int64_t total, int64_t grain) {
-  auto* runtime = static_cast<Runtime*>(context->runtime);
-  return runtime->threads().parallel_for(reinterpret_cast<RangeFn>(kernel), context, bufs, syms,
-                                         total, grain);
-}
-
-int64_t saturating_mul(int64_t a, int64_t b) {
-  int64_t r;
-  return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
-}
 
 // Memory of one call: the arena and the run of boundary classes.
 class Lease {
@@ -152,16 +122,8 @@ void Executable::size(Frame& frame) const {
       arguments[i] = step.symbols[i].eval(frame.symbols);
     std::span<const int64_t> own(arguments, step.symbols.size());
     const CompiledKernel& k = *kernels_[static_cast<size_t>(step.program)];
-    int64_t total = k.total.eval(own), grain = std::max<int64_t>(1, k.grain.eval(own));
-    int64_t work = std::max<int64_t>(1, k.unit_work.eval(own));
-    frame.totals[s] = total;
-    if (saturating_mul(total, work) <= chunk_work || threads == 1) {
-      frame.grains[s] = std::max<int64_t>(total, 1);
-      continue;
-    }
-    int64_t share = (total + threads - 1) / threads;
-    int64_t chunk = std::clamp<int64_t>(chunk_work / work, 1, share);
-    frame.grains[s] = (chunk + grain - 1) / grain * grain;
+    frame.totals[s] = k.total.eval(own);
+    frame.grains[s] = chunk_of(frame.totals[s], k.grain.eval(own), k.unit_work.eval(own), threads);
   }
   for (size_t i = 0; i < plan_.slots.size(); ++i)
     if (plan_.slots[i].kind == SlotKind::arena)
@@ -216,7 +178,7 @@ int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
   std::vector<uint8_t> stale(fresh.size());
   for (size_t c = 0; c < fresh.size(); ++c) stale[c] = fresh[c] != nullptr;
   CallContext context{
-      {run_parallel, thread_scratch, call_host, &sticky_, runtime_.get()}, *this, frame, host, {}};
+      make_context(runtime_->threads(), &sticky_, call_host), *this, frame, host, {}};
   atlas::EntryFrame entry{&context,
                           functions_.data(),
                           frame.buffers.data(),

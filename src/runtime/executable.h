@@ -26,7 +26,7 @@ struct CompileReport {
   int ops_before = 0, ops_canonical = 0;
   int kernels = 0;  ///< distinct programs
   int steps = 0;
-  int memory_hits = 0, disk_hits = 0, compiled = 0;
+  int memory_hits = 0, builtin = 0, disk_hits = 0, compiled = 0;
   std::map<std::string, int> rules;  ///< rewrite rules that fired
 };
 
@@ -85,6 +85,8 @@ class Executable {
 
   const schedule::Plan& plan() const { return plan_; }
   const CompileReport& report() const { return report_; }
+  /// The kernel of program number `program`.
+  const CompiledKernel& kernel(size_t program) const { return *kernels_[program]; }
   Runtime& runtime() const { return *runtime_; }
   /// StickyError bits set since the last call of this function.
   int32_t take_errors() { return sticky_.exchange(0); }

@@ -5,10 +5,16 @@
 
 namespace hologram::runtime {
 
-// From disk, or compiled and then put there.
+// From the library or from disk, or compiled and then put there.
 std::shared_ptr<const CompiledKernel> KernelCache::make(const atlas::Program& program,
+                                                        const Fingerprint& content,
                                                         const Fingerprint& key,
                                                         KernelSource& source) {
+  if (auto kernel = backend_.builtin(program, content)) {
+    source = KernelSource::builtin;
+    ++builtin_;
+    return std::make_shared<CompiledKernel>(std::move(*kernel));
+  }
   atlas::Program expanded = program;
   atlas::expand_math(expanded);
   if (auto code = disk_.get(key)) try {
@@ -28,7 +34,8 @@ std::shared_ptr<const CompiledKernel> KernelCache::make(const atlas::Program& pr
 
 std::shared_ptr<const CompiledKernel> KernelCache::get(const atlas::Program& program,
                                                        KernelSource* source) {
-  Fingerprint key = fingerprint(atlas::fingerprint(program).hex() + backend_.code_key());
+  const Fingerprint content = atlas::fingerprint(program);
+  Fingerprint key = fingerprint(content.hex() + backend_.code_key());
   KernelSource from = KernelSource::memory;
   std::shared_ptr<const CompiledKernel> kernel;
   {
@@ -38,7 +45,7 @@ std::shared_ptr<const CompiledKernel> KernelCache::get(const atlas::Program& pro
   if (kernel) {
     ++memory_hits_;
   } else {
-    kernel = make(program, key, from);
+    kernel = make(program, content, key, from);
     std::lock_guard lock(mutex_);
     kernel = kernels_.emplace(key, kernel).first->second;
   }
@@ -64,7 +71,7 @@ CompiledEntry KernelCache::get_entry(std::span<const atlas::EntryStep> steps) {
 
 KernelCache::Stats KernelCache::stats() const {
   std::lock_guard lock(mutex_);
-  return {memory_hits_, disk_hits_, misses_, kernels_.size()};
+  return {memory_hits_, disk_hits_, misses_, builtin_, kernels_.size()};
 }
 
 void KernelCache::clear() {

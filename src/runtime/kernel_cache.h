@@ -13,7 +13,7 @@
 namespace hologram::runtime {
 
 /// Where a kernel came from.
-enum class KernelSource : uint8_t { memory, disk, compiled };
+enum class KernelSource : uint8_t { memory, builtin, disk, compiled };
 
 /// Thread-safe; nothing is compiled under a lock. Kernels stay while someone uses them, and the
 /// most recent ones longer.
@@ -32,7 +32,8 @@ class KernelCache {
 
   struct Stats {
     uint64_t memory_hits = 0, disk_hits = 0, misses = 0;
-    size_t kernels = 0;  ///< in memory now
+    uint64_t builtin = 0;  ///< kernels taken from the library itself
+    size_t kernels = 0;    ///< in memory now
   };
   Stats stats() const;
   /// Forgets every kernel that is not in use. Those on disk stay.
@@ -40,14 +41,15 @@ class KernelCache {
   DiskCache& disk() { return disk_; }
 
  private:
-  std::shared_ptr<const CompiledKernel> make(const atlas::Program& program, const Fingerprint& key,
+  std::shared_ptr<const CompiledKernel> make(const atlas::Program& program,
+                                             const Fingerprint& content, const Fingerprint& key,
                                              KernelSource& source);
 
   const Backend& backend_;
   DiskCache disk_;
   mutable std::mutex mutex_;
   std::unordered_map<Fingerprint, std::shared_ptr<const CompiledKernel>> kernels_;
-  std::atomic<uint64_t> memory_hits_{0}, disk_hits_{0}, misses_{0};
+  std::atomic<uint64_t> memory_hits_{0}, disk_hits_{0}, misses_{0}, builtin_{0};
 };
 
 }  // namespace hologram::runtime

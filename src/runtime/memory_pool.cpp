@@ -352,17 +352,23 @@ bool parse_bytes(const char* text, size_t& bytes) {
 
 }  // namespace
 
+size_t MemoryPool::usable_memory() {
+  static const size_t usable = [] {
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    size_t bytes = pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page)
+                                         : size_t{4} << 30;
+    // Containers: cgroup v2, then v1.
+    bytes = std::min(bytes, number_in("/sys/fs/cgroup/memory.max"));
+    return std::min(bytes, number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+  }();
+  return usable;
+}
+
 size_t MemoryPool::default_limit() {
   size_t bytes = 0;
   if (const char* text = std::getenv("HOLOGRAM_POOL_LIMIT"); text && parse_bytes(text, bytes))
     return bytes;
-  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  bytes = pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page)
-                                : size_t{4} << 30;
-  // Containers: cgroup v2, then v1.
-  bytes = std::min(bytes, number_in("/sys/fs/cgroup/memory.max"));
-  bytes = std::min(bytes, number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
-  return bytes / 4;
+  return usable_memory() / 4;
 }
 
 }  // namespace hologram::runtime

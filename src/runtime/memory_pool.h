@@ -55,6 +55,8 @@ class MemoryPool {
   /// A snapshot; fields may be a few operations apart while other threads allocate.
   Stats stats() const noexcept;
 
+  /// Bytes of memory that this process may use: the machine's, or its control group's bound.
+  static size_t usable_memory();
   /// HOLOGRAM_POOL_LIMIT (bytes, optional suffix K, M or G) if set and well-formed, else a quarter
   /// of the memory this process may use.
   static size_t default_limit();

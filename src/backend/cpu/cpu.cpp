@@ -3,6 +3,7 @@
 
 #include "backend/cpu/lanes.h"
 #include "base/error.h"
+#include "builtin/kernels.h"
 #include "codegen/codegen.h"
 #include "codegen/entry.h"
 
@@ -33,6 +34,16 @@ class CpuBackend : public Backend {
   CompiledEntry load_entry(std::string_view code) const override {
     std::shared_ptr<codegen::LoadedKernel> loaded = codegen::load(code);
     return {reinterpret_cast<atlas::EntryFn>(reinterpret_cast<void*>(loaded->function)), loaded};
+  }
+
+  std::optional<CompiledKernel> builtin(const atlas::Program& program,
+                                        const Fingerprint& key) const override {
+    atlas::KernelFn function = builtin::find_kernel(codegen::name_of(target_.isa), key);
+    if (!function) return std::nullopt;
+    atlas::Program expanded = program;
+    atlas::expand_math(expanded);
+    codegen::Launch launch = codegen::launch_of(expanded, target_);
+    return CompiledKernel{function, launch.total, launch.grain, launch.unit_work, nullptr};
   }
 
   std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {

@@ -1,0 +1,29 @@
+# cmake/HologramBuiltin.cmake: hologram_kernels, the machine code that comes with the library
+#
+# A small host program, hologram_kernelgen, plans every operation of src/builtin and compiles its kernels
+# for each instruction set; they and a table of them are linked like any other code.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(isas sse42 avx2 avx512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(isas neon)
+else()
+  message(FATAL_ERROR "no code generator for ${CMAKE_SYSTEM_PROCESSOR}; x86-64 and AArch64 have one")
+endif()
+
+add_executable(hologram_kernelgen "${PROJECT_SOURCE_DIR}/tools/kernelgen.cpp")
+target_compile_options(hologram_kernelgen PRIVATE ${HOLOGRAM_WARNINGS})
+target_link_libraries(hologram_kernelgen PRIVATE hologram_builtin hologram_codegen hologram_schedule)
+
+set(folder "${PROJECT_BINARY_DIR}/generated/builtin")
+file(MAKE_DIRECTORY "${folder}")
+add_custom_command(
+  OUTPUT "${folder}/table.cpp" "${folder}/libhologram_builtin_code.a"
+  COMMAND hologram_kernelgen "${folder}/objects" "${folder}/table.cpp" "${folder}/objects.txt" ${isas}
+  COMMAND "${CMAKE_COMMAND}" -E rm -f "${folder}/libhologram_builtin_code.a"
+  COMMAND "${CMAKE_AR}" qcs "${folder}/libhologram_builtin_code.a" "@${folder}/objects.txt"
+  DEPENDS hologram_kernelgen
+  COMMENT "Compiling the kernels that come with the library: ${isas}"
+  VERBATIM)
+
+add_library(hologram_kernels STATIC "${folder}/table.cpp")
+target_link_libraries(hologram_kernels PUBLIC hologram_builtin "${folder}/libhologram_builtin_code.a")

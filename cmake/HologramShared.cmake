@@ -1,0 +1,35 @@
+# cmake/HologramShared.cmake: libhologram, the C interface as a shared library, and what installs it
+include(GNUInstallDirs)
+
+add_library(hologram SHARED "${PROJECT_SOURCE_DIR}/src/capi/exports.map")
+add_library(hologram::hologram ALIAS hologram)
+target_link_libraries(hologram PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,hologram_capi>")
+target_include_directories(hologram INTERFACE
+  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+target_compile_features(hologram INTERFACE cxx_std_20)
+set_target_properties(hologram PROPERTIES
+  LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION 0 EXPORT_NAME hologram)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  # Only hologram_* leaves the library. Symbols are bound at load time, so that a missing one fails there.
+  set(script "${PROJECT_SOURCE_DIR}/src/capi/exports.map")
+  target_link_options(hologram PRIVATE "-Wl,--version-script=${script}" -Wl,-z,now)
+  set_property(TARGET hologram APPEND PROPERTY LINK_DEPENDS "${script}")
+endif()
+
+if(NOT SKBUILD)
+  include(CMakePackageConfigHelpers)
+  install(TARGETS hologram EXPORT hologram-targets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/hologram" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  install(EXPORT hologram-targets NAMESPACE hologram::
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/hologram")
+  configure_package_config_file(
+    cmake/hologram-config.cmake.in "${PROJECT_BINARY_DIR}/hologram-config.cmake"
+    INSTALL_DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/hologram")
+  write_basic_package_version_file("${PROJECT_BINARY_DIR}/hologram-config-version.cmake"
+                                   COMPATIBILITY SameMinorVersion)
+  install(FILES "${PROJECT_BINARY_DIR}/hologram-config.cmake"
+                "${PROJECT_BINARY_DIR}/hologram-config-version.cmake"
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/hologram")
+  configure_file(cmake/hologram.pc.in "${PROJECT_BINARY_DIR}/hologram.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/hologram.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()

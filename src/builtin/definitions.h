@@ -1,0 +1,70 @@
+// builtin/definitions.h: the operations of executors, as graphs; their kernels are compiled when
+// the library is built.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace hologram::builtin {
+
+/// An element-wise operation on buffers: a row of the op table or one of a few compositions.
+struct Elementwise {
+  uint32_t id;
+  std::string_view name;
+  int arity;    ///< buffers read
+  int scalars;  ///< further operands that are one number each
+};
+
+/// Compositions beside the op table; their ids follow its ids.
+enum Composition : uint32_t {
+  relu = static_cast<uint32_t>(ir::num_ops),  ///< max(x, 0)
+  gelu_tanh,
+  clip,        ///< min(max(x, low), high)
+  scalar_add,  ///< x + s
+  scalar_mul,  ///< x * s
+  end_of_ids,
+};
+
+/// By name; nothing for what is not element-wise. Conversions are not in here.
+std::optional<Elementwise> find_elementwise(std::string_view name);
+/// By id; nothing for a number that is none.
+std::optional<Elementwise> elementwise(uint32_t id);
+
+/// Each fills an empty graph. Sizes are symbols: s0 elements where nothing else is said; parameters
+/// are row-major and come in the order of the operation's operands.
+
+void build_elementwise(ir::Graph& g, uint32_t id, DType dtype);
+void build_convert(ir::Graph& g, DType from, DType to);
+
+enum class Flat : uint8_t { sum, min, max, mse, cross_entropy, binary_cross_entropy, softmax };
+/// Over the whole vector. Losses give the sum over all elements, without its sign and the division
+/// by their number.
+void build_flat(ir::Graph& g, Flat what);
+
+/// `op` (a reduce_* row), or softmax when it is Op::exp, along the middle axis of [s0, s1, s2], or
+/// the last one of [s0, s1] when `last`.
+void build_along_axis(ir::Graph& g, ir::Op op, bool last);
+
+/// [s0, s2] x [s2, s1], row-major or transposed in memory with leading dimensions s3 and s4.
+void build_gemm(ir::Graph& g, DType dtype, bool transpose_a, bool transpose_b);
+/// [s0, s2] x [s2, s1], everything row-major.
+void build_gemm(ir::Graph& g, DType dtype);
+/// [s0, s1] x [s1].
+void build_matvec(ir::Graph& g, DType dtype);
+
+/// Row-major copy of a tensor with dimensions s0 … and strides after them. With `last_contiguous`
+/// the last stride is 1.
+void build_copy(ir::Graph& g, int bytes, int rank, bool last_contiguous);
+
+struct Definition {
+  std::string name;
+  std::function<void(ir::Graph&)> build;
+};
+/// What is compiled for every instruction set when the library is built.
+std::vector<Definition> precompiled();
+
+}  // namespace hologram::builtin

@@ -1,0 +1,136 @@
+// capi/handles.h: 64-bit names for objects, safe against every wrong use.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "hologram/hologram.h"
+
+namespace hologram::capi {
+
+enum class Kind : uint8_t { executor = 1, buffer, tensor, graph, executable };
+
+/// "buffer", …
+const char* name_of(Kind kind);
+
+/// One place for an object. `state` is generation (32 bits) | alive | dying | locked | pins: a pin
+/// is one addition whose result tells whether the handle was still right. The object dies with the
+/// last pin after removal, and only then the place is used again, under the next generation.
+struct alignas(64) Slot {
+  static constexpr uint32_t kAlive = 1u << 31, kDying = 1u << 30, kLocked = 1u << 29;
+  static constexpr uint32_t kPins = kLocked - 1;
+
+  std::atomic<uint64_t> state{0};
+  std::atomic<void*> object{nullptr};
+  std::atomic<uint32_t> next_free{0};
+  uint32_t index = 0;
+};
+
+/// The handles of one kind. Lock-free; memory for places is never given back. Constant-initialised
+/// and trivially destructible, so that calls during the process's start and end are safe.
+class HandleTable {
+ public:
+  constexpr HandleTable(Kind kind, void (*destroy)(void*)) : kind_(kind), destroy_(destroy) {}
+
+  /// Reserves a handle for an object to be published. Throws Error(out_of_memory) when 2^24 live
+  /// ones exist.
+  hologram_handle reserve();
+  /// Makes a reserved handle alive.
+  void publish(hologram_handle handle, void* object) noexcept;
+  /// Gives back a reserved handle that was not published.
+  void cancel(hologram_handle handle) noexcept;
+
+  /// The object's place, kept until unpin(), or nullptr when the handle is not one of this table,
+  /// stale, or locked.
+  Slot* pin(hologram_handle handle) noexcept {
+    Slot* slot = find(handle);
+    if (!slot) return nullptr;
+    const uint64_t before = slot->state.fetch_add(1, std::memory_order_acquire);
+    if (before >> 31 == (static_cast<uint64_t>(generation_of(handle)) << 1 | 1)) [[likely]]
+      return slot;
+    unpin(slot);
+    return nullptr;
+  }
+  void unpin(Slot* slot) noexcept {
+    const uint64_t before = slot->state.fetch_sub(1, std::memory_order_acq_rel);
+    if (static_cast<uint32_t>(before) == (Slot::kDying | 1)) [[unlikely]]
+      reclaim(slot, before - 1);
+  }
+
+  /// Kills the handle: it is not found from now on. False if it was not alive.
+  bool remove(hologram_handle handle) noexcept;
+  /// For a pinned slot: keeps all others out until unlock(). False when others have it pinned.
+  bool lock(Slot* slot) noexcept;
+  void unlock(Slot* slot) noexcept;
+  /// Whether the handle is alive but locked.
+  bool locked(hologram_handle handle) noexcept;
+
+  /// Removes every live handle.
+  void clear() noexcept;
+  uint64_t live() const noexcept { return live_.load(std::memory_order_relaxed); }
+  Kind kind() const noexcept { return kind_; }
+
+  static Kind kind_of(hologram_handle handle) { return static_cast<Kind>(handle >> 56); }
+
+ private:
+  static constexpr uint32_t kChunkBits = 10, kChunk = 1u << kChunkBits, kChunks = 1u << 14;
+  static constexpr uint32_t kNone = ~0u;
+
+  static uint32_t index_of(hologram_handle h) { return static_cast<uint32_t>(h & 0xffffff); }
+  static uint32_t generation_of(hologram_handle h) { return static_cast<uint32_t>(h >> 24); }
+
+  Slot* find(hologram_handle handle) noexcept {
+    if (kind_of(handle) != kind_) [[unlikely]]
+      return nullptr;
+    const uint32_t index = index_of(handle);
+    Slot* chunk = chunks_[index >> kChunkBits].load(std::memory_order_acquire);
+    return chunk ? chunk + (index & (kChunk - 1)) : nullptr;
+  }
+  hologram_handle handle_of(uint32_t index, uint32_t generation) const {
+    return static_cast<uint64_t>(kind_) << 56 | static_cast<uint64_t>(generation) << 24 | index;
+  }
+  Slot& at(uint32_t index) noexcept {
+    return chunks_[index >> kChunkBits].load(std::memory_order_acquire)[index & (kChunk - 1)];
+  }
+  uint32_t take_free() noexcept;
+  void give_free(uint32_t index) noexcept;
+  uint32_t create();
+  void reclaim(Slot* slot, uint64_t expected) noexcept;
+
+  const Kind kind_;
+  void (*const destroy_)(void*);
+  std::atomic<uint32_t> created_{0};
+  std::atomic<uint64_t> live_{0};
+  std::atomic<uint64_t> free_{kNone};  // tag | index of the first free place
+  std::array<std::atomic<Slot*>, kChunks> chunks_{};
+};
+
+/// A pinned object.
+template <class T>
+class Pin {
+ public:
+  Pin() = default;
+  Pin(HandleTable& table, hologram_handle handle) noexcept
+      : table_(&table), slot_(table.pin(handle)) {}
+  Pin(Pin&& other) noexcept : table_(other.table_), slot_(other.slot_) { other.slot_ = nullptr; }
+  Pin& operator=(Pin&& other) noexcept {
+    std::swap(table_, other.table_);
+    std::swap(slot_, other.slot_);
+    return *this;
+  }
+  ~Pin() {
+    if (slot_) table_->unpin(slot_);
+  }
+  explicit operator bool() const noexcept { return slot_ != nullptr; }
+  T* get() const noexcept { return static_cast<T*>(slot_->object.load(std::memory_order_relaxed)); }
+  T* operator->() const noexcept { return get(); }
+  T& operator*() const noexcept { return *get(); }
+  Slot* slot() const noexcept { return slot_; }
+
+ private:
+  HandleTable* table_ = nullptr;
+  Slot* slot_ = nullptr;
+};
+
+}  // namespace hologram::capi

@@ -1,0 +1,57 @@
+// runtime/context.cpp: the services that running kernels ask for.
+#include "runtime/context.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace hologram::runtime {
+namespace {
+
+struct ScratchMemory {
+  void* data = nullptr;
+  int64_t size = 0;
+  ~ScratchMemory() { std::free(data); }
+};
+
+void* thread_scratch(const atlas::Context*, int64_t bytes) {
+  thread_local ScratchMemory memory;
+  if (bytes <= memory.size) return memory.data;
+  std::free(memory.data);
+  memory.size = (bytes + 4095) / 4096 * 4096;
+  memory.data = std::aligned_alloc(64, static_cast<size_t>(memory.size));
+  if (!memory.data) memory.size = 0;
+  return memory.data;
+}
+
+int32_t run_parallel(const atlas::Context* context, atlas::KernelFn kernel, void* const* bufs,
+                     const int64_t* syms, int64_t total, int64_t grain) {
+  auto* threads = static_cast<ThreadPool*>(context->runtime);
+  return threads->parallel_for(reinterpret_cast<RangeFn>(kernel), context, bufs, syms, total,
+                               grain);
+}
+
+int32_t refuse_host(const atlas::Context*, int64_t) {
+  return static_cast<int32_t>(ErrorCode::unsupported);
+}
+
+}  // namespace
+
+atlas::Context make_context(ThreadPool& threads, std::atomic<int32_t>* sticky,
+                            int32_t (*call_host)(const atlas::Context*, int64_t)) {
+  return {run_parallel, thread_scratch, call_host ? call_host : refuse_host, sticky, &threads};
+}
+
+int64_t chunk_of(int64_t total, int64_t grain, int64_t unit_work, int64_t threads) {
+  unit_work = std::max<int64_t>(1, unit_work);
+  int64_t work;
+  if (__builtin_mul_overflow(total, unit_work, &work)) work = INT64_MAX;
+  if (work <= chunk_work || threads == 1) return std::max<int64_t>(total, 1);
+  grain = std::max<int64_t>(1, grain);
+  const int64_t share = (total + threads - 1) / threads;
+  const int64_t chunk = std::clamp<int64_t>(chunk_work / unit_work, 1, share);
+  return (chunk + grain - 1) / grain * grain;
+}
+
+}  // namespace hologram::runtime

@@ -1,0 +1,75 @@
+// runtime/operations.h: the operations on plain memory, made once and then called directly.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+
+#include "builtin/definitions.h"
+#include "runtime/executable.h"
+
+namespace hologram::runtime {
+
+/// A compiled operation whose plan is one kernel over elements: calling it is a jump.
+struct DirectKernel {
+  static constexpr int kMaxArguments = 8;
+
+  std::shared_ptr<Executable> owner;
+  atlas::KernelFn function = nullptr;
+  void* keep = nullptr;
+  int count = 0;                                 ///< buffers
+  std::array<uint8_t, kMaxArguments> sources{};  ///< by kernel buffer: the argument it is
+  int64_t grain = 1;
+  int64_t unit_work = 1;
+  int64_t inline_limit = 0;  ///< up to this many elements run on the calling thread
+};
+
+/// Operations by id and dtype, by name, and by any key; each is planned and its kernels are looked
+/// up at its first use. Thread-safe; what exists already is found without a lock.
+class Operations {
+ public:
+  explicit Operations(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
+  ~Operations();
+  Operations(const Operations&) = delete;
+  Operations& operator=(const Operations&) = delete;
+
+  /// An element-wise operation. Throws Error(invalid_argument) for an unknown id or a dtype that it
+  /// does not take.
+  const DirectKernel& elementwise(uint32_t id, DType dtype) {
+    if (id < kIds && static_cast<int>(dtype) < num_dtypes) [[likely]]
+      if (const DirectKernel* k =
+              elementwise_[id][static_cast<size_t>(dtype)].load(std::memory_order_acquire))
+        return *k;
+    return make_elementwise(id, dtype);
+  }
+  const DirectKernel& convert(DType from, DType to);
+
+  /// Runs it over `length` elements; `arguments` are the operands' addresses, then the result's.
+  /// Returns StickyError bits. Throws Error when the kernel fails.
+  int32_t run(const DirectKernel& kernel, void* const* arguments, int64_t length);
+
+  /// An operation that takes any number of kernels, under a key that says all about it.
+  Executable& executable(const std::string& key, const std::function<void(ir::Graph&)>& build);
+  /// Runs it: `inputs` by parameter, `outputs` by result. Throws Error.
+  void run(Executable& executable, void* const* inputs, const int64_t* symbols,
+           void* const* outputs);
+
+  Runtime& runtime() { return *runtime_; }
+  const std::shared_ptr<Runtime>& shared_runtime() { return runtime_; }
+  uint64_t kernel_calls() const noexcept { return calls_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr size_t kIds = builtin::end_of_ids;
+  const DirectKernel& make_elementwise(uint32_t id, DType dtype);
+  std::unique_ptr<DirectKernel> make_direct(const std::function<void(ir::Graph&)>& build,
+                                            int arguments);
+
+  std::shared_ptr<Runtime> runtime_;
+  std::array<std::array<std::atomic<const DirectKernel*>, num_dtypes>, kIds> elementwise_{};
+  std::array<std::array<std::atomic<const DirectKernel*>, num_dtypes>, num_dtypes> convert_{};
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Executable>> executables_;
+  std::atomic<uint64_t> calls_{0};
+};
+
+}  // namespace hologram::runtime

@@ -1,0 +1,274 @@
+// tests/capi/buffer_test.cpp: executors and buffers: pools, copies, views, lives.
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "support.h"
+
+namespace hologram::test {
+namespace {
+
+using Buffers = CapiTest;
+
+extern "C" int capi_c99_program(float* sum);
+
+TEST(C99, ProgramRuns) {
+  float sum = 0;
+  EXPECT_EQ(capi_c99_program(&sum), 0) << hologram_last_error();
+  EXPECT_EQ(sum, 20);
+}
+
+TEST_F(Buffers, SmallOnesTakeAClassAndLargeOnesLinearMemory) {
+  hologram_handle small = buffer(3072), large = buffer(3073);
+  uint8_t yes = 9, cls = 99;
+  EXPECT_OK(hologram_buffer_is_boundary(small, &yes));
+  EXPECT_EQ(yes, 1);
+  EXPECT_OK(hologram_buffer_class_index(small, &cls));
+  EXPECT_LT(cls, 96);
+  EXPECT_OK(hologram_buffer_is_linear(large, &yes));
+  EXPECT_EQ(yes, 1);
+  EXPECT_EQ(hologram_buffer_class_index(large, &cls), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(text([&](auto... a) { return hologram_buffer_pool(small, a...); }), "boundary");
+  EXPECT_EQ(text([&](auto... a) { return hologram_buffer_pool(large, a...); }), "linear");
+  for (float v : values(large)) ASSERT_EQ(v, 0);
+}
+
+TEST_F(Buffers, ClassesComeBack) {
+  for (int i = 0; i < 10'000; ++i) {
+    hologram_handle h[8];
+    for (auto& b : h) ASSERT_OK(hologram_executor_allocate_buffer(exec, 64, &b));
+    for (auto b : h) ASSERT_OK(hologram_buffer_cleanup(b));
+  }
+  uint32_t free_classes = 0;
+  EXPECT_OK(hologram_boundary_free_classes(exec, &free_classes));
+  EXPECT_EQ(free_classes, 96u);
+  // The 97th buffer at once lies in linear memory.
+  for (int i = 0; i < 96; ++i) buffer(4);
+  uint8_t linear = 0;
+  EXPECT_OK(hologram_buffer_is_linear(buffer(4), &linear));
+  EXPECT_EQ(linear, 1);
+}
+
+TEST_F(Buffers, BoundaryShapeIsPagesTimesBytes) {
+  hologram_handle b = 0;
+  uint32_t length = 0;
+  ASSERT_OK(hologram_executor_allocate_boundary_buffer(exec, 7, 48, 256, &b));
+  EXPECT_OK(hologram_buffer_length(b, &length));
+  EXPECT_EQ(length, 3072u);
+  hologram_handle other = 0;
+  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 7, 1, 4, &other), HOLOGRAM_BUSY);
+  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 96, 1, 4, &other),
+            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 8, 49, 4, &other),
+            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 8, 1, 257, &other),
+            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(other, 0u) << "results are written on success only";
+  void* pointer = nullptr;
+  uint8_t cls = 0, page = 0, byte = 0;
+  EXPECT_OK(hologram_boundary_pointer(exec, 7, 3, 250, &pointer));
+  void* data = nullptr;
+  EXPECT_OK(hologram_buffer_as_mut_ptr(exec, b, &data));
+  EXPECT_EQ(static_cast<std::byte*>(pointer) - static_cast<std::byte*>(data), 3 * 256 + 250);
+  EXPECT_OK(hologram_boundary_address(exec, pointer, &cls, &page, &byte));
+  EXPECT_EQ(std::make_tuple(cls, page, byte), std::make_tuple(7, 3, 250));
+  EXPECT_EQ(hologram_boundary_address(exec, &cls, &cls, &page, &byte), HOLOGRAM_NOT_FOUND);
+}
+
+TEST_F(Buffers, JsonGivesTheSameBitsBack) {
+  std::mt19937 rng(5);
+  std::vector<float> in = {0.0f,
+                           -0.0f,
+                           0.1f,
+                           1e-45f,
+                           -3.4028235e38f,
+                           16777217.0f,
+                           std::numeric_limits<float>::infinity(),
+                           -std::numeric_limits<float>::infinity(),
+                           std::numeric_limits<float>::quiet_NaN()};
+  while (in.size() < 5000) {
+    const auto v = std::bit_cast<float>(static_cast<uint32_t>(rng()));
+    in.push_back(std::isnan(v) ? std::numeric_limits<float>::quiet_NaN() : v);
+  }
+  hologram_handle a = buffer(in), b = buffer(in.size());
+  const std::string json = text([&](auto... x) { return hologram_buffer_to_vec(exec, a, x...); });
+  ASSERT_OK(hologram_buffer_copy_from_slice(exec, b, json.c_str()));
+  const std::vector<float> out = values(b);
+  EXPECT_EQ(std::memcmp(in.data(), out.data(), in.size() * 4), 0);
+}
+
+TEST_F(Buffers, JsonOfEveryDtype) {
+  const struct {
+    hologram_dtype dtype;
+    const char* json;
+  } cases[] = {{HOLOGRAM_I64, "[-9223372036854775808, 9223372036854775807]"},
+               {HOLOGRAM_U64, "[0, 18446744073709551615]"},
+               {HOLOGRAM_U8, "[0, 255]"},
+               {HOLOGRAM_I8, "[-128, 127]"},
+               {HOLOGRAM_F64, "[0.1, 1e-300]"},
+               {HOLOGRAM_F16, "[0.5, 65504]"},
+               {HOLOGRAM_BF16, "[0.5, -2]"},
+               {HOLOGRAM_B8, "[0, 1]"}};
+  for (const auto& c : cases) {
+    hologram_handle b = buffer(2, c.dtype);
+    EXPECT_OK(hologram_buffer_copy_from_slice(exec, b, c.json));
+    EXPECT_EQ(text([&](auto... x) { return hologram_buffer_to_vec(exec, b, x...); }), c.json);
+  }
+  EXPECT_EQ(hologram_buffer_copy_from_slice(exec, buffer(1, HOLOGRAM_U8), "[256]"),
+            HOLOGRAM_INVALID_ARGUMENT);
+}
+
+TEST_F(Buffers, JsonErrorsNameThePositionAndChangeNothing) {
+  hologram_handle b = buffer(std::vector<float>{7, 8, 9});
+  for (const char* bad : {"", "[1, 2, 3", "[1, 2]", "[1, 2, 3, 4]", "[1, x, 3]", "1, 2, 3",
+                          "[1, 2, 3] ]", "[1, , 3]", "[01, 2, 3]", "[\"nan\", 2, 3]"}) {
+    EXPECT_EQ(hologram_buffer_copy_from_slice(exec, b, bad), HOLOGRAM_INVALID_ARGUMENT) << bad;
+    EXPECT_EQ(values(b), (std::vector<float>{7, 8, 9})) << bad;
+  }
+  hologram_buffer_copy_from_slice(exec, b, "[1, x, 3]");
+  EXPECT_TRUE(message_has("position 4")) << hologram_last_error();
+  EXPECT_OK(hologram_buffer_copy_from_slice(exec, b, " [ 1 ,2e0,\n\"Infinity\" ] "));
+  EXPECT_EQ(values(b)[2], std::numeric_limits<float>::infinity());
+  EXPECT_OK(hologram_buffer_copy_from_slice(exec, b, "[null, -Infinity, NaN]"));
+  EXPECT_TRUE(std::isnan(values(b)[0]));
+}
+
+TEST_F(Buffers, FillAndCopyHonourTheirLength) {
+  hologram_handle a = buffer(10'000), b = buffer(10'000);
+  ASSERT_OK(hologram_buffer_fill(exec, a, 2.5f, 7777));
+  auto v = values(a);
+  EXPECT_EQ(std::count(v.begin(), v.end(), 2.5f), 7777);
+  EXPECT_EQ(v[7777], 0);
+  ASSERT_OK(hologram_buffer_copy(exec, a, b, 3));
+  v = values(b);
+  EXPECT_EQ(std::count(v.begin(), v.end(), 2.5f), 3);
+  EXPECT_EQ(hologram_buffer_fill(exec, a, 1, 10'001), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_buffer_copy(exec, a, b, 10'001), HOLOGRAM_INVALID_ARGUMENT);
+  hologram_handle i = buffer(5, HOLOGRAM_I32);
+  ASSERT_OK(hologram_buffer_fill(exec, i, -3.9f, 5));
+  EXPECT_EQ(values<int32_t>(i), std::vector<int32_t>(5, -3));
+}
+
+TEST_F(Buffers, CanonicalBytesHaveBitZeroClear) {
+  hologram_handle b = buffer(std::vector<float>{1.1f, 2.2f, 3.3f});
+  uint8_t canonical = 9;
+  EXPECT_OK(hologram_buffer_verify_canonical(exec, b, &canonical));
+  EXPECT_EQ(canonical, 0);
+  EXPECT_OK(hologram_buffer_canonicalize_all(exec, b));
+  EXPECT_OK(hologram_buffer_verify_canonical(exec, b, &canonical));
+  EXPECT_EQ(canonical, 1);
+  EXPECT_OK(hologram_buffer_copy_from_canonical_slice(exec, b, "[1.1, 2.2, 3.3]"));
+  EXPECT_OK(hologram_buffer_verify_canonical(exec, b, &canonical));
+  EXPECT_EQ(canonical, 1);
+}
+
+TEST_F(Buffers, ResizeKeepsWhatStays) {
+  hologram_handle b = buffer(std::vector<float>{1, 2, 3});
+  ASSERT_OK(hologram_buffer_resize(exec, b, 5000));
+  auto v = values(b);
+  ASSERT_EQ(v.size(), 5000u);
+  EXPECT_EQ((std::vector<float>{v[0], v[1], v[2], v[3], v[4999]}),
+            (std::vector<float>{1, 2, 3, 0, 0}));
+  ASSERT_OK(hologram_buffer_resize(exec, b, 2));
+  EXPECT_EQ(values(b), (std::vector<float>{1, 2}));
+  void *data = nullptr, *view = nullptr;
+  uint64_t bytes = 0;
+  ASSERT_OK(hologram_buffer_export(b, &data, &bytes, &view));
+  EXPECT_EQ(bytes, 8u);
+  EXPECT_EQ(hologram_buffer_resize(exec, b, 10), HOLOGRAM_BUSY);
+  EXPECT_EQ(values(b), (std::vector<float>{1, 2}));
+  ASSERT_OK(hologram_view_release(view));
+  EXPECT_OK(hologram_buffer_resize(exec, b, 10));
+}
+
+TEST_F(Buffers, ViewsOutliveHandlesInEveryOrder) {
+  for (uint64_t length : {16u, 100'000u}) {
+    hologram_handle b = buffer(std::vector<float>(length, 4.0f)), slice = 0;
+    void *data = nullptr, *view = nullptr;
+    ASSERT_OK(hologram_buffer_export(b, &data, nullptr, &view));
+    ASSERT_OK(hologram_buffer_slice(exec, b, 3, 5, &slice));
+    EXPECT_OK(hologram_buffer_fill(exec, slice, 9, 5));
+    EXPECT_OK(hologram_buffer_cleanup(b));
+    EXPECT_EQ(values(slice), std::vector<float>(5, 9.0f));
+    EXPECT_OK(hologram_executor_cleanup(exec));
+    uint64_t n = 0;
+    EXPECT_EQ(hologram_buffer_length_u64(slice, &n), HOLOGRAM_NOT_FOUND);
+    EXPECT_EQ(static_cast<float*>(data)[length - 1], 4);
+    EXPECT_EQ(static_cast<float*>(data)[7], 9);
+    EXPECT_OK(hologram_view_release(view));
+    ASSERT_OK(hologram_new_executor(&exec));
+  }
+}
+
+TEST_F(Buffers, WrappedMemoryIsSharedWhereItIsAligned) {
+  static int released;
+  released = 0;
+  auto count = [](void* p) { released += *static_cast<int*>(p); };
+  int one = 1;
+  alignas(8) std::byte memory[64] = {};
+  hologram_handle b = 0;
+  uint8_t copied = 9;
+  ASSERT_OK(hologram_executor_wrap(exec, HOLOGRAM_F32, memory, 16, count, &one, &copied, &b));
+  EXPECT_EQ(copied, 0);
+  ASSERT_OK(hologram_buffer_fill(exec, b, 1.5f, 16));
+  float seen = 0;
+  std::memcpy(&seen, memory + 60, 4);
+  EXPECT_EQ(seen, 1.5f);
+  EXPECT_EQ(hologram_buffer_resize(exec, b, 4), HOLOGRAM_BUSY);
+  EXPECT_OK(hologram_buffer_cleanup(b));
+  EXPECT_EQ(released, 1);
+  ASSERT_OK(hologram_executor_wrap(exec, HOLOGRAM_F32, memory + 1, 15, count, &one, &copied, &b));
+  EXPECT_EQ(copied, 1);
+  EXPECT_EQ(released, 2);
+  EXPECT_EQ(hologram_executor_wrap(exec + 1, HOLOGRAM_F32, memory, 16, count, &one, &copied, &b),
+            HOLOGRAM_NOT_FOUND);
+  EXPECT_EQ(released, 2) << "on failure the memory stays the caller's";
+}
+
+TEST_F(Buffers, MemoryLimitRefusesAndLosesNothing) {
+  ASSERT_OK(hologram_executor_set_memory_limit(exec, 1 << 20));
+  hologram_handle a = buffer(std::vector<float>(200'000, 3.0f)), b = 0;
+  EXPECT_EQ(hologram_executor_allocate_buffer(exec, 100'000, &b), HOLOGRAM_OUT_OF_MEMORY);
+  EXPECT_TRUE(message_has("1048576")) << hologram_last_error();
+  EXPECT_EQ(values(a), std::vector<float>(200'000, 3.0f));
+  EXPECT_EQ(hologram_buffer_resize(exec, a, 1 << 20), HOLOGRAM_OUT_OF_MEMORY);
+  EXPECT_EQ(values(a).size(), 200'000u);
+  EXPECT_OK(hologram_buffer_cleanup(a));
+  EXPECT_OK(hologram_executor_allocate_buffer(exec, 100'000, &b));
+  hologram_statistics s{};
+  s.struct_size = sizeof s;
+  ASSERT_OK(hologram_stats(exec, &s));
+  EXPECT_EQ(s.linear_bytes, 400'000u);
+  EXPECT_EQ(s.linear_peak, 800'000u);
+  EXPECT_EQ(s.buffers, 1u);
+  EXPECT_EQ(hologram_executor_allocate_buffer_u64(exec, UINT64_MAX / 2, &b),
+            HOLOGRAM_INVALID_ARGUMENT);
+}
+
+TEST_F(Buffers, EmptyOnesAreBuffers) {
+  hologram_handle b = buffer(0);
+  uint8_t empty = 0;
+  EXPECT_OK(hologram_buffer_is_empty(b, &empty));
+  EXPECT_EQ(empty, 1);
+  EXPECT_EQ(text([&](auto... x) { return hologram_buffer_to_vec(exec, b, x...); }), "[]");
+  EXPECT_OK(hologram_buffer_copy_from_slice(exec, b, "[]"));
+  EXPECT_OK(hologram_vector_add_f32(exec, b, b, b, 0));
+}
+
+TEST_F(Buffers, ByteCopiesNeedTheExactSize) {
+  hologram_handle b = buffer(4);
+  const float v[4] = {1, 2, 3, 4};
+  EXPECT_EQ(hologram_buffer_copy_from_bytes(exec, b, v, 15), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_buffer_copy_from_bytes(exec, b, v, 12), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_OK(hologram_buffer_copy_from_bytes(exec, b, v, 16));
+  float out[4];
+  EXPECT_EQ(hologram_buffer_to_bytes(exec, b, out, 15, nullptr), HOLOGRAM_SHORT_BUFFER);
+  hologram_statistics s{};
+  s.struct_size = sizeof s;
+  ASSERT_OK(hologram_stats(exec, &s));
+  EXPECT_EQ(s.bytes_copied_in, 16u) << "one copy";
+}
+
+}  // namespace
+}  // namespace hologram::test

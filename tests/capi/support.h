@@ -1,0 +1,66 @@
+// tests/capi/support.h: what the tests of the C interface share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "hologram/hologram.h"
+
+#define EXPECT_OK(call) EXPECT_EQ(call, HOLOGRAM_OK) << hologram_last_error()
+#define ASSERT_OK(call) ASSERT_EQ(call, HOLOGRAM_OK) << hologram_last_error()
+
+namespace hologram::test {
+
+/// An executor for one test; nothing may be alive after it.
+class CapiTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_OK(hologram_new_executor(&exec)); }
+  void TearDown() override {
+    hologram_executor_cleanup(exec);
+    uint64_t live = 0;
+    EXPECT_OK(hologram_clear_all_registries());
+    EXPECT_OK(hologram_live_handles(&live));
+    EXPECT_EQ(live, 0u);
+  }
+
+  hologram_handle buffer(uint64_t length, hologram_dtype dtype = HOLOGRAM_F32) {
+    hologram_handle h = 0;
+    EXPECT_OK(hologram_executor_allocate(exec, dtype, length, 0, &h));
+    return h;
+  }
+  template <class T = float>
+  hologram_handle buffer(const std::vector<T>& values, hologram_dtype dtype = HOLOGRAM_F32) {
+    hologram_handle h = buffer(values.size(), dtype);
+    EXPECT_OK(hologram_buffer_copy_from_bytes(exec, h, values.data(), values.size() * sizeof(T)));
+    return h;
+  }
+  template <class T = float>
+  std::vector<T> values(hologram_handle h) {
+    size_t bytes = 0;
+    EXPECT_OK(hologram_buffer_to_bytes(exec, h, nullptr, 0, &bytes));
+    std::vector<T> out(bytes / sizeof(T));
+    EXPECT_OK(hologram_buffer_to_bytes(exec, h, out.data(), bytes, nullptr));
+    return out;
+  }
+  /// The text that `get(buffer, capacity, needed)` gives.
+  template <class Get>
+  static std::string text(const Get& get) {
+    size_t needed = 0;
+    EXPECT_OK(get(nullptr, size_t{0}, &needed));
+    std::string s(needed, '?');
+    EXPECT_OK(get(s.data(), s.size(), &needed));
+    EXPECT_EQ(s.back(), '\0');
+    s.pop_back();
+    return s;
+  }
+  static bool message_has(std::string_view part) {
+    return std::string_view(hologram_last_error()).find(part) != std::string_view::npos;
+  }
+
+  hologram_handle exec = 0;
+};
+
+}  // namespace hologram::test

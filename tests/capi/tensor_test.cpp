@@ -1,0 +1,271 @@
+// tests/capi/tensor_test.cpp: strided views, copies, products, DLPack.
+#include <numeric>
+
+#include "runtime/dlpack.h"
+#include "support.h"
+
+namespace hologram::test {
+namespace {
+
+class Tensors : public CapiTest {
+ protected:
+  hologram_handle ramp(size_t n) {
+    std::vector<float> v(n);
+    std::iota(v.begin(), v.end(), 0.0f);
+    return buffer(v);
+  }
+  hologram_handle tensor(hologram_handle b, const char* shape) {
+    hologram_handle t = 0;
+    EXPECT_OK(hologram_tensor_from_buffer(b, shape, &t));
+    return t;
+  }
+  std::string shape(hologram_handle t) {
+    return text([&](auto... a) { return hologram_tensor_shape(t, a...); });
+  }
+  std::string strides(hologram_handle t) {
+    return text([&](auto... a) { return hologram_tensor_strides(t, a...); });
+  }
+  /// The elements in row-major order.
+  std::vector<float> elements(hologram_handle t) {
+    hologram_handle dense = 0;
+    EXPECT_OK(hologram_tensor_contiguous(exec, t, &dense));
+    uint64_t n = 0;
+    EXPECT_OK(hologram_tensor_numel_u64(dense, &n));
+    void* data = nullptr;
+    EXPECT_OK(hologram_tensor_data(dense, &data));
+    std::vector<float> out(static_cast<float*>(data), static_cast<float*>(data) + n);
+    EXPECT_OK(hologram_tensor_cleanup(dense));
+    return out;
+  }
+};
+
+TEST_F(Tensors, ViewsShowTheirBuffer) {
+  hologram_handle b = ramp(24), t = tensor(b, "[2, 3, 4]"), v = 0, same = 0;
+  EXPECT_EQ(strides(t), "[12, 4, 1]");
+  ASSERT_OK(hologram_tensor_permute(t, "[2, 0, 1]", &v));
+  EXPECT_EQ(shape(v), "[4, 2, 3]");
+  EXPECT_EQ(strides(v), "[1, 12, 4]");
+  EXPECT_EQ(elements(v)[1], 4);
+  EXPECT_EQ(elements(v)[3], 12);
+  EXPECT_EQ(elements(v)[6], 1);
+  ASSERT_OK(hologram_tensor_buffer(v, &same));
+  EXPECT_EQ(same, b);
+  ASSERT_OK(hologram_tensor_select(t, 1, 2, &v));
+  EXPECT_EQ(elements(v), (std::vector<float>{8, 9, 10, 11, 20, 21, 22, 23}));
+  ASSERT_OK(hologram_tensor_narrow(t, 2, 1, 2, &v));
+  EXPECT_EQ(shape(v), "[2, 3, 2]");
+  EXPECT_EQ(elements(v)[2], 5);
+  uint32_t offset = 0;
+  EXPECT_OK(hologram_tensor_offset(v, &offset));
+  EXPECT_EQ(offset, 1u);
+  ASSERT_OK(hologram_tensor_slice(t, 2, -1, -1, 3, &v));
+  EXPECT_EQ(elements(v), (std::vector<float>{0, 3, 4, 7, 8, 11, 12, 15, 16, 19, 20, 23}));
+  ASSERT_OK(hologram_tensor_slice(t, 2, 1, 3, -1, &v));
+  EXPECT_EQ(shape(v), "[2, 3, 2]");
+  ASSERT_OK(hologram_tensor_reshape(exec, t, "[6, 4]", &v));
+  ASSERT_OK(hologram_tensor_transpose(v, &v));
+  EXPECT_EQ(shape(v), "[4, 6]");
+  EXPECT_EQ(elements(v)[1], 4);
+  hologram_handle flat = 0;
+  EXPECT_EQ(hologram_tensor_view_1d(v, &flat), HOLOGRAM_INVALID_ARGUMENT);
+  ASSERT_OK(hologram_tensor_reshape(exec, v, "[24]", &flat));
+  EXPECT_EQ(elements(flat)[1], 4) << "a copy in the order of the view";
+  ASSERT_OK(hologram_tensor_view_1d(t, &flat));
+  EXPECT_EQ(shape(flat), "[24]");
+}
+
+TEST_F(Tensors, MistakesAreErrors) {
+  hologram_handle b = ramp(24), t = tensor(b, "[2, 3, 4]"), v = 0;
+  EXPECT_EQ(hologram_tensor_from_buffer(b, "[5, 5]", &v), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_from_buffer(b, "[4611686018427387904, 4, 4]", &v),
+            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_from_buffer_with_strides(b, "[2, 3]", "[1]", &v),
+            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_from_buffer_with_strides(b, "[2, 3]", "[20, 2]", &v),
+            HOLOGRAM_INVALID_ARGUMENT)
+      << "reaches element 24";
+  EXPECT_OK(hologram_tensor_from_buffer_with_strides(b, "[2, 3]", "[19, 2]", &v));
+  EXPECT_EQ(hologram_tensor_from_buffer_with_strides(b, "[2, 3]", "[-1, 2]", &v),
+            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_transpose(t, &v), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_permute(t, "[0, 1, 1]", &v), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_select(t, 3, 0, &v), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_select(t, 2, 4, &v), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_narrow(t, 2, 3, 2, &v), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_slice(t, 2, 0, 4, 0, &v), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_slice(t, 2, 4, -1, 1, &v), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_reshape(exec, t, "[5, 5]", &v), HOLOGRAM_INVALID_ARGUMENT);
+}
+
+TEST_F(Tensors, Broadcasting) {
+  hologram_handle row = tensor(ramp(3), "[3]"), m = tensor(ramp(6), "[2, 3]"), v = 0;
+  uint8_t yes = 0;
+  EXPECT_OK(hologram_tensor_is_broadcast_compatible_with(row, m, &yes));
+  EXPECT_EQ(yes, 1);
+  EXPECT_EQ(
+      text([](auto... a) { return hologram_tensor_broadcast_shapes("[4, 1, 3]", "[2, 1]", a...); }),
+      "[4, 2, 3]");
+  size_t needed = 0;
+  EXPECT_EQ(hologram_tensor_broadcast_shapes("[2]", "[3]", nullptr, 0, &needed),
+            HOLOGRAM_INVALID_ARGUMENT);
+  ASSERT_OK(hologram_tensor_broadcast_to(row, "[2, 3]", &v));
+  EXPECT_EQ(elements(v), (std::vector<float>{0, 1, 2, 0, 1, 2}));
+  ASSERT_OK(hologram_tensor_broadcast_to(tensor(ramp(2), "[2, 1]"), "[2, 3]", &v));
+  EXPECT_EQ(elements(v), (std::vector<float>{0, 0, 0, 1, 1, 1}));
+}
+
+TEST_F(Tensors, CopiesOfEveryRankAndSize) {
+  for (hologram_dtype dtype : {HOLOGRAM_U8, HOLOGRAM_F16, HOLOGRAM_F32, HOLOGRAM_I64}) {
+    uint32_t size = 0;
+    hologram_handle b = buffer(720, dtype), t = 0, v = 0, dense = 0;
+    EXPECT_OK(hologram_buffer_element_size(b, &size));
+    std::vector<uint8_t> bytes(720 * size);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 37 + i / 251);
+    ASSERT_OK(hologram_buffer_copy_from_bytes(exec, b, bytes.data(), bytes.size()));
+    ASSERT_OK(hologram_tensor_from_buffer(b, "[2, 3, 4, 5, 6]", &t));
+    for (const char* order : {"[4, 3, 2, 1, 0]", "[0, 2, 1, 3, 4]", "[3, 4, 0, 1, 2]",
+                              "[1, 0, 3, 2, 4]", "[2, 0, 4, 1, 3]"}) {
+      ASSERT_OK(hologram_tensor_permute(t, order, &v));
+      ASSERT_OK(hologram_tensor_contiguous(exec, v, &dense));
+      int64_t shape[5], steps[5];
+      ASSERT_OK(hologram_tensor_dimensions(v, shape, steps, 5, nullptr));
+      void* data = nullptr;
+      ASSERT_OK(hologram_tensor_data(dense, &data));
+      const auto* got = static_cast<const uint8_t*>(data);
+      int64_t at[5] = {};
+      for (int i = 0; i < 720; ++i) {
+        int64_t from = 0;
+        for (int d = 0; d < 5; ++d) from += at[d] * steps[d];
+        ASSERT_EQ(
+            std::memcmp(got + i * size, bytes.data() + static_cast<size_t>(from) * size, size), 0)
+            << order << " element " << i;
+        for (int d = 4; d >= 0 && ++at[d] == shape[d]; --d) at[d] = 0;
+      }
+    }
+  }
+}
+
+TEST_F(Tensors, MatmulTakesViews) {
+  hologram_handle big = tensor(ramp(60), "[6, 10]"), a = 0, b = 0, c = 0;
+  ASSERT_OK(hologram_tensor_narrow(big, 1, 2, 4, &a));  // 6 x 4, offset 2
+  ASSERT_OK(hologram_tensor_narrow(big, 0, 1, 3, &b));  // 3 x 10
+  ASSERT_OK(hologram_tensor_narrow(b, 1, 3, 4, &b));    // 3 x 4, offset 13
+  hologram_handle bt = 0, strided = 0;
+  ASSERT_OK(hologram_tensor_transpose(b, &bt));  // 4 x 3
+  ASSERT_OK(hologram_tensor_matmul(exec, a, bt, &c));
+  EXPECT_EQ(shape(c), "[6, 3]");
+  auto reference = [&](hologram_handle x, hologram_handle y, size_t m, size_t k, size_t n) {
+    const auto p = elements(x), q = elements(y);
+    std::vector<float> r(m * n);
+    for (size_t i = 0; i < m; ++i)
+      for (size_t j = 0; j < n; ++j)
+        for (size_t l = 0; l < k; ++l) r[i * n + j] += p[i * k + l] * q[l * n + j];
+    return r;
+  };
+  EXPECT_EQ(elements(c), reference(a, bt, 6, 4, 3));
+  ASSERT_OK(hologram_tensor_slice(big, 1, 0, -1, 3, &strided));  // 6 x 4, stride 3
+  ASSERT_OK(hologram_tensor_matmul(exec, strided, bt, &c));
+  EXPECT_EQ(elements(c), reference(strided, bt, 6, 4, 3));
+  hologram_handle at = 0;
+  ASSERT_OK(hologram_tensor_transpose(a, &at));  // 4 x 6
+  ASSERT_OK(hologram_tensor_matmul(exec, bt, b, &c));
+  EXPECT_EQ(elements(c), reference(bt, b, 4, 3, 4));
+  EXPECT_EQ(hologram_tensor_matmul(exec, at, at, &c), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_matmul(exec, a, tensor(ramp(4), "[4]"), &c), HOLOGRAM_INVALID_ARGUMENT);
+}
+
+TEST_F(Tensors, ResultsOwnTheirMemory) {
+  hologram_handle a = tensor(ramp(4), "[2, 2]"), c = 0, b = 0, again = 0;
+  ASSERT_OK(hologram_tensor_matmul(exec, a, a, &c));
+  ASSERT_OK(hologram_tensor_buffer(c, &b));
+  ASSERT_OK(hologram_tensor_buffer(c, &again));
+  EXPECT_EQ(b, again);
+  EXPECT_OK(hologram_tensor_cleanup(c));
+  EXPECT_EQ(hologram_tensor_cleanup(c), HOLOGRAM_NOT_FOUND);
+  EXPECT_EQ(values(b), (std::vector<float>{2, 3, 6, 11}));
+  hologram_handle source = 0;
+  ASSERT_OK(hologram_tensor_buffer(a, &source));
+  EXPECT_OK(hologram_buffer_cleanup(source));
+  EXPECT_EQ(hologram_tensor_buffer(a, &source), HOLOGRAM_NOT_FOUND);
+  EXPECT_EQ(elements(a), (std::vector<float>{0, 1, 2, 3})) << "a view keeps the memory";
+}
+
+/// DLManagedTensor of DLPack 0.x.
+struct Managed {
+  dlpack::Tensor tensor;
+  void* context;
+  void (*deleter)(Managed*);
+};
+
+TEST_F(Tensors, DlpackSharesMemoryBothWays) {
+  hologram_handle b = ramp(12), t = tensor(b, "[3, 4]"), v = 0, back = 0;
+  ASSERT_OK(hologram_tensor_transpose(t, &v));
+  uint64_t address = 0;
+  ASSERT_OK(hologram_tensor_to_dlpack(exec, v, &address));
+  auto* m = reinterpret_cast<Managed*>(address);
+  void* data = nullptr;
+  EXPECT_OK(hologram_tensor_data(t, &data));
+  EXPECT_EQ(m->tensor.data, data);
+  EXPECT_EQ(m->tensor.ndim, 2);
+  EXPECT_EQ(m->tensor.shape[0], 4);
+  EXPECT_EQ(m->tensor.strides[0], 1);
+  EXPECT_EQ(m->tensor.dtype.code, dlpack::code_float);
+  uint8_t copied = 9;
+  ASSERT_OK(hologram_tensor_from_dlpack(exec, address, &copied, &back));
+  EXPECT_EQ(copied, 0);
+  for (hologram_handle h : {t, v}) EXPECT_OK(hologram_tensor_cleanup(h));
+  EXPECT_OK(hologram_buffer_cleanup(b));
+  void* again = nullptr;
+  EXPECT_OK(hologram_tensor_data(back, &again));
+  EXPECT_EQ(again, data);
+  EXPECT_EQ(elements(back)[1], 4);
+  EXPECT_OK(hologram_tensor_cleanup(back));  // the deleter runs once: sanitizers watch
+}
+
+TEST_F(Tensors, DlpackFromOthers) {
+  static int deleted;
+  deleted = 0;
+  alignas(4) static float memory[6] = {1, 2, 3, 4, 5, 6};
+  int64_t shape[2] = {2, 3};
+  Managed m{{memory, {dlpack::cpu, 0}, 2, {dlpack::code_float, 32, 1}, shape, nullptr, 0},
+            nullptr,
+            [](Managed*) { ++deleted; }};
+  const auto address = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&m));
+  char json[128];
+  EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, 10, nullptr),
+            HOLOGRAM_SHORT_BUFFER);
+  m.tensor.device.type = 2;
+  EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, sizeof json, nullptr),
+            HOLOGRAM_UNSUPPORTED);
+  m.tensor.device.type = 1;
+  m.tensor.dtype.lanes = 4;
+  EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, sizeof json, nullptr),
+            HOLOGRAM_UNSUPPORTED);
+  EXPECT_EQ(deleted, 0);
+  m.tensor.dtype.lanes = 1;
+  ASSERT_OK(hologram_tensor_from_dlpack_capsule(exec, address, json, sizeof json, nullptr));
+  unsigned long long b = 0, t = 0;
+  ASSERT_EQ(std::sscanf(json, "{\"buffer\": %llu, \"tensor\": %llu}", &b, &t), 2) << json;
+  EXPECT_EQ(values(b), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  ASSERT_OK(hologram_vector_neg_f32(exec, b, b, 6));
+  EXPECT_EQ(memory[5], -6) << "shared, not copied";
+  EXPECT_OK(hologram_tensor_cleanup(t));
+  EXPECT_EQ(deleted, 0);
+  EXPECT_OK(hologram_buffer_cleanup(b));
+  EXPECT_EQ(deleted, 1);
+  int64_t backwards[2] = {-3, 1};
+  m.tensor.data = memory + 3;
+  m.tensor.strides = backwards;
+  hologram_handle v = 0;
+  uint8_t copied = 0;
+  ASSERT_OK(hologram_tensor_from_dlpack(exec, address, &copied, &v));
+  EXPECT_EQ(copied, 1);
+  EXPECT_EQ(deleted, 2);
+  EXPECT_EQ(elements(v), (std::vector<float>{-4, -5, -6, -1, -2, -3}));
+  int32_t device = 0;
+  EXPECT_OK(hologram_tensor_dlpack_device_type(exec, &device));
+  EXPECT_EQ(device, 1);
+}
+
+}  // namespace
+}  // namespace hologram::test

@@ -1,0 +1,152 @@
+// tools/kernelgen.cpp: compiles the operations of executors ahead of time, for every instruction
+// set of the target processor
+//
+// usage: hologram_kernelgen FOLDER TABLE.cpp OBJECTS.txt [ISA...]
+//
+// writes one object per distinct program and instruction set into FOLDER, their names into
+// OBJECTS.txt (a response file for ar), and the table that src/builtin/kernels.h declares.
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <thread>
+
+#include "atlas/program.h"
+#include "builtin/definitions.h"
+#include "canon/canon.h"
+#include "codegen/codegen.h"
+#include "schedule/plan.h"
+
+namespace {
+
+using namespace hologram;
+
+struct Job {
+  codegen::Target target;
+  atlas::Program program;
+  std::string key, symbol;
+};
+
+codegen::Isa isa_from_name(std::string_view name) {
+  for (codegen::Isa isa :
+       {codegen::Isa::sse42, codegen::Isa::avx2, codegen::Isa::avx512, codegen::Isa::neon})
+    if (codegen::name_of(isa) == name) return isa;
+  fail(ErrorCode::invalid_argument, "{}: no instruction set of that name", name);
+}
+
+// The distinct programs of all operations as they are planned for this target.
+std::map<std::string, atlas::Program> programs(const codegen::Target& target) {
+  std::map<std::string, atlas::Program> found;
+  for (const builtin::Definition& d : builtin::precompiled()) {
+    ir::Graph graph, canonical;
+    d.build(graph);
+    canon::Report report;
+    canon::canonicalize(graph, canonical, report);
+    schedule::Options options;
+    options.panel_width = [&](DType t) { return codegen::panel_width(target, t); };
+    for (const atlas::Program& p : schedule::make_plan(canonical, options).programs)
+      found.emplace(atlas::fingerprint(p).hex(), p);
+  }
+  return found;
+}
+
+void write(const std::filesystem::path& path, std::string_view bytes) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (!out.flush()) fail(ErrorCode::io, "{}: cannot be written", path.string());
+}
+
+// Calls work(i) for i in [0, n) on all cores; the first error is thrown here.
+template <class Work>
+void side_by_side(size_t n, const Work& work) {
+  std::atomic<size_t> next{0};
+  std::exception_ptr error;
+  std::atomic_flag failed;
+  auto loop = [&] {
+    for (size_t i; (i = next++) < n;) try {
+        work(i);
+      } catch (...) {
+        if (!failed.test_and_set()) error = std::current_exception();
+      }
+  };
+  std::vector<std::jthread> threads;
+  for (unsigned t = 1; t < std::thread::hardware_concurrency(); ++t) threads.emplace_back(loop);
+  loop();
+  threads.clear();
+  if (error) std::rethrow_exception(error);
+}
+
+std::string table(const std::vector<Job>& jobs, std::span<const std::string> isas) {
+  std::string text =
+      "// made by tools/kernelgen.cpp: the kernels that come with the library\n"
+      "#include \"builtin/kernels.h\"\n\n#include <algorithm>\n\n"
+      "using hologram::atlas::Context;\n\nextern \"C\" {\n";
+  for (const Job& j : jobs)
+    text += fmt::format(
+        "int32_t {}(const Context*, void* const*, const int64_t*, int64_t, int64_t);\n", j.symbol);
+  text += "}\n\nnamespace hologram::builtin {\nnamespace {\n\n";
+  for (const std::string& isa : isas) {
+    text += fmt::format("constexpr Kernel {}_kernels[] = {{\n", isa);
+    for (const Job& j : jobs)
+      if (codegen::name_of(j.target.isa) == isa)
+        text += fmt::format("    {{\"{}\", {}}},\n", j.key, j.symbol);
+    text += "};\n";
+  }
+  text +=
+      "\n}  // namespace\n\nstd::span<const Kernel> kernels([[maybe_unused]] std::string_view isa) "
+      "{\n";
+  for (const std::string& isa : isas)
+    text += fmt::format("  if (isa == \"{0}\") return {0}_kernels;\n", isa);
+  text +=
+      "  return {};\n}\n\n"
+      "atlas::KernelFn find_kernel(std::string_view isa, const Fingerprint& program) {\n"
+      "  const std::span<const Kernel> all = kernels(isa);\n"
+      "  const std::string key = program.hex();\n"
+      "  auto it = std::lower_bound(all.begin(), all.end(), key,\n"
+      "                             [](const Kernel& k, const std::string& s) { return k.key < s; "
+      "});\n"
+      "  return it != all.end() && it->key == key ? it->function : nullptr;\n"
+      "}\n\n}  // namespace hologram::builtin\n";
+  return text;
+}
+
+void run(const std::filesystem::path& folder, const std::filesystem::path& table_path,
+         const std::filesystem::path& list_path, std::span<const std::string> isas) {
+  std::vector<Job> jobs;
+  for (const std::string& isa : isas) {
+    codegen::Target target = codegen::generic_target(isa_from_name(isa));
+    for (auto& [key, program] : programs(target))
+      jobs.push_back({target, std::move(program), key, fmt::format("builtin_{}_{}", isa, key)});
+  }
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  side_by_side(jobs.size(), [&](size_t i) {
+    atlas::Program expanded = jobs[i].program;
+    atlas::expand_math(expanded);
+    write(folder / (jobs[i].symbol + ".o"),
+          codegen::compile(expanded, jobs[i].target, nullptr, jobs[i].symbol.c_str()).code);
+  });
+  std::string list;
+  for (const Job& j : jobs) list += (folder / (j.symbol + ".o")).string() + "\n";
+  write(list_path, list);
+  write(table_path, table(jobs, isas));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 5) {
+    std::cerr << "usage: hologram_kernelgen FOLDER TABLE.cpp OBJECTS.txt ISA...\n";
+    return 2;
+  }
+  try {
+    const std::vector<std::string> isas(argv + 4, argv + argc);
+    run(argv[1], argv[2], argv[3], isas);
+    return 0;
+  } catch (const std::exception& e) {
+    std::cerr << "hologram_kernelgen: " << e.what() << "\n";
+    return 1;
+  }
+}
