@@ -209,7 +209,7 @@ class AttentionEmitter : Numbers {
   void multiply(Scope& scope, Value* rows, const std::vector<int64_t>& counts, int64_t most,
                 const Matrix& a, const Panels& b, Value* depth, Value* out) {
     scope.seek();
-    Cover cover = emit_cover(k_, t_, rows, !counts.empty());
+    Cover cover = emit_cover(k_, t_, rows, counts);
     std::set<int> heights;
     for (int64_t c : counts) heights.insert(tile_height(t_, c, true));
     if (counts.empty())

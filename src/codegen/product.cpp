@@ -105,7 +105,7 @@ class ProductEmitter : Numbers {
     Value* panel_begin = panel_of(column_unit);
     Value* panel_end = panel_of(add(column_unit, k_.i64(1)));
     batch_panels_ = mul(batch, panels_);
-    Cover cover = emit_cover(k_, t_, rows_, plan_.m.is_const());
+    Cover cover = emit_cover(k_, t_, rows_, plan_.row_counts());
     height_ = cover.height;
     tiles_ = cover.tiles;
     prepare_lhs(scope, rows_unit);
@@ -200,7 +200,7 @@ class ProductEmitter : Numbers {
       s.seek();
       Value* begin = mul(tile, height_);
       Value* first = least(begin, sub(rows_, height_));
-      call_tile(s, first, width, rhs);
+      call_tile(s, tile, first, width, rhs);
       s.seek();
       Value* count = least(height_, sub(rows_, begin));
       Value* skipped = mul(sub(begin, first), mul(width, t_.panel));
@@ -301,19 +301,34 @@ class ProductEmitter : Numbers {
                     .a_k = fixed(lhs_k_stride_),
                     .b_k = fixed(rhs.k_stride),
                     .b_panel = fixed(rhs.panel_stride),
-                    .depth = fixed(depth_)};
+                    .depth = fixed(depth_),
+                    .fetches_ahead = fetches_ahead()};
       f = m.emit(k_);
     }
     return f;
   }
 
+  // Packed panels lie one behind the other: the first two tiles of one fetch the next.
+  bool fetches_ahead() const {
+    return plan_.rhs == RhsPath::packed && plan_.block_rows > t_.max_rows && panel_lines() > 0;
+  }
+  static constexpr int64_t line = 64;  // bytes
+  int64_t panel_lines() const { return int64_t{t_.panel} * size_of(plan_.rhs_storage) / line; }
+
   // tile_ = rows [first, first + height_) of the unit times the panels.
-  void call_tile(Scope& scope, Value* first, Value* width, const Rhs& rhs) {
+  void call_tile(Scope& scope, Value* tile, Value* first, Value* width, const Rhs& rhs) {
     scope.seek();
     Value* a = element(k_, type_, lhs_, mul(first, lhs_row_stride_));
     std::vector<Value*> args{a,        lhs_row_stride_, lhs_k_stride_,
                              rhs.base, rhs.k_stride,    rhs.panel_stride,
                              depth_,   tile_,           llvm::PoisonValue::get(k_.ir.getPtrTy())};
+    if (fetches_ahead()) {
+      Value* from = mul(mul(depth_, line), add(tile, k_.i64(panel_lines())));
+      Value* fetches = k_.ir.CreateICmpSLT(tile, k_.i64(panel_lines()));
+      Value* ahead = k_.ir.CreateGEP(k_.ir.getInt8Ty(), rhs.base, from);
+      args.push_back(k_.ir.CreateSelect(fetches, ahead, a));
+      args.push_back(k_.ir.CreateSelect(fetches, k_.i64(line), k_.i64(0)));
+    }
     constexpr int64_t stride = 16;  // more than any span
     std::map<int64_t, llvm::Function*> kernels;
     for (int r : heights_)

@@ -27,7 +27,7 @@ class Writer {
     auto* done = block("done");
     ir_.SetInsertPoint(entry);
     if (m_.accumulate || (m_.depth && *m_.depth <= product_k_block)) {
-      finish(chain(a_, b_, depth_, start()), nullptr);
+      finish(chain(a_, b_, ahead_, depth_, start()), nullptr);
       ir_.CreateBr(done);
     } else {
       blocks(entry, done);
@@ -42,7 +42,9 @@ class Writer {
 
   void create() {
     llvm::Type *p = ir_.getPtrTy(), *w = ir_.getInt64Ty();
-    auto* type = llvm::FunctionType::get(ir_.getVoidTy(), {p, w, w, p, w, w, w, p, p}, false);
+    std::vector<llvm::Type*> args{p, w, w, p, w, w, w, p, p};
+    if (m_.fetches_ahead) args.insert(args.end(), {p, w});
+    auto* type = llvm::FunctionType::get(ir_.getVoidTy(), args, false);
     std::string name = "tile_" + std::to_string(m_.rows) + "x" + std::to_string(columns_);
     function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, name, k_.module);
     function_->setDSOLocal(true);
@@ -62,6 +64,9 @@ class Writer {
     b_panel_ = number(m_.b_panel, 5);
     depth_ = number(m_.depth, 6);
     out_ = function_->getArg(7);
+    if (!m_.fetches_ahead) return;
+    ahead_ = function_->getArg(9);
+    ahead_k_ = function_->getArg(10);
   }
 
   llvm::BasicBlock* block(const char* name) {
@@ -124,8 +129,14 @@ class Writer {
     }
   }
 
+  // Brings the line at p to the second-level cache.
+  void fetch(Value* p) {
+    ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {ir_.getPtrTy()},
+                        {p, ir_.getInt32(0), ir_.getInt32(2), ir_.getInt32(1)});
+  }
+
   // `count` steps from a and b on; leaves the builder behind the loop.
-  Tile chain(Value* a, Value* b, Value* count, const Tile& from) {
+  Tile chain(Value* a, Value* b, Value* ahead, Value* count, const Tile& from) {
     llvm::BasicBlock *before = ir_.GetInsertBlock(), *head = block("k"), *exit = block("chain");
     bool some = m_.depth && *m_.depth > 0;
     if (some)
@@ -145,6 +156,12 @@ class Writer {
       accumulators.push_back(ir_.CreatePHI(vector_, 2));
       accumulators.back()->addIncoming(v, before);
       t.push_back(accumulators.back());
+    }
+    if (ahead) {
+      auto* p = ir_.CreatePHI(ir_.getPtrTy(), 2);
+      p->addIncoming(ahead, before);
+      fetch(p);
+      p->addIncoming(ir_.CreateGEP(ir_.getInt8Ty(), p, ahead_k_), head);
     }
     step(pa, pb, t);
     pa->addIncoming(element(k_, m_.type, pa, a_k_), ir_.GetInsertBlock());
@@ -198,7 +215,9 @@ class Writer {
     Value* count = ir_.CreateSelect(ir_.CreateICmpSLT(left, size), left, size);
     Value* a = element(k_, m_.type, a_, ir_.CreateNSWMul(begin, a_k_));
     Value* b = element(k_, m_.storage, b_, ir_.CreateNSWMul(begin, b_k_));
-    finish(chain(a, b, count, start()), ir_.CreateICmpEQ(begin, k_.i64(0)));
+    Value* ahead = ahead_;
+    if (ahead) ahead = ir_.CreateGEP(ir_.getInt8Ty(), ahead, ir_.CreateNSWMul(begin, ahead_k_));
+    finish(chain(a, b, ahead, count, start()), ir_.CreateICmpEQ(begin, k_.i64(0)));
     Value* next = ir_.CreateNSWAdd(begin, size);
     begin->addIncoming(next, ir_.GetInsertBlock());
     ir_.CreateCondBr(ir_.CreateICmpSLT(next, depth_), head, done);
@@ -211,21 +230,30 @@ class Writer {
   int columns_;
   llvm::Function* function_ = nullptr;
   Value *a_ = nullptr, *a_row_ = nullptr, *a_k_ = nullptr, *b_ = nullptr, *b_k_ = nullptr,
-        *b_panel_ = nullptr, *depth_ = nullptr, *out_ = nullptr;
+        *b_panel_ = nullptr, *depth_ = nullptr, *out_ = nullptr, *ahead_ = nullptr,
+        *ahead_k_ = nullptr;
 };
 
 }  // namespace
 
 llvm::Function* MicroKernel::emit(Kernel& k) const { return Writer(k, *this).run(); }
 
-Cover emit_cover(Kernel& k, const TileModel& tile, Value* rows, bool exact) {
+Cover emit_cover(Kernel& k, const TileModel& tile, Value* rows,
+                 const std::vector<int64_t>& counts) {
   auto& ir = k.ir;
   auto divide_up = [&](Value* a, Value* b) {
     return ir.CreateUDiv(ir.CreateNSWAdd(a, ir.CreateNSWSub(b, k.i64(1))), b);
   };
+  if (!counts.empty()) {
+    Value* height = nullptr;
+    for (int64_t count : counts) {
+      Value* exact = k.i64(tile_height(tile, count, true));
+      height = height ? ir.CreateSelect(ir.CreateICmpEQ(rows, k.i64(count)), exact, height) : exact;
+    }
+    return {height, divide_up(rows, height)};
+  }
   Value* tiles = divide_up(rows, k.i64(tile.max_rows));
   Value* split = divide_up(rows, tiles);
-  if (exact) return {split, tiles};
   Value* even = ir.CreateAnd(ir.CreateNSWAdd(split, k.i64(1)), k.i64(-2));
   Value* half = ir.CreateLShr(ir.CreateNSWAdd(rows, k.i64(1)), 1);
   half = ir.CreateSelect(ir.CreateICmpEQ(half, k.i64(5)), k.i64(6), half);

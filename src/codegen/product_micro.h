@@ -27,9 +27,11 @@ struct MicroKernel {
   Fixed a_row, a_k, b_k, b_panel, depth;
   bool accumulate =
       false;  ///< instead: one chain that starts from out, its row r multiplied by scale[r]
+  /// Fetches the cache line at ahead + k * ahead_k bytes with each k: part of what comes next.
+  bool fetches_ahead = false;
 
   /// Adds the function to the module. Its arguments: a, a_row, a_k, b, b_k, b_panel, depth, out,
-  /// scale.
+  /// scale, and with fetches_ahead: ahead, ahead_k.
   llvm::Function* emit(Kernel& k) const;
 };
 
@@ -38,8 +40,9 @@ struct MicroKernel {
 struct Cover {
   Value *height, *tiles;
 };
-/// tile_height at run time.
-Cover emit_cover(Kernel& k, const TileModel& tile, Value* rows, bool exact);
+/// tile_height at run time, of the exact heights where all numbers of rows that occur are known (in
+/// `counts`).
+Cover emit_cover(Kernel& k, const TileModel& tile, Value* rows, const std::vector<int64_t>& counts);
 
 /// Calls kernels[shape] with `args`, where `shape` (i64) is one of the map's keys.
 void call_one(Scope& scope, Value* shape, const std::map<int64_t, llvm::Function*>& kernels,

@@ -91,6 +91,12 @@ int panels_for(const TileModel& tile, int rows) {
 
 int tile_height(const TileModel& tile, int64_t rows, bool exact) {
   int64_t tiles = divide_up(rows, tile.max_rows), even_split = divide_up(rows, tiles);
+  if (exact && tiles > 1) {  // the height that computes fewest rows twice
+    int64_t best = even_split;
+    for (int64_t height = even_split - 1; height >= tile.max_rows * 2 / 3; --height)
+      if (divide_up(rows, height) * height < divide_up(rows, best) * best) best = height;
+    return static_cast<int>(best);
+  }
   if (exact || even_split <= 4) return static_cast<int>(even_split);
   if (tiles > 1 || even_split % 2 == 0) return static_cast<int>((even_split + 1) / 2 * 2);
   int64_t half = (rows + 1) / 2;
@@ -103,13 +109,17 @@ std::vector<int> tile_heights(const TileModel& tile, int64_t most) {
   return {heights.begin(), heights.end()};
 }
 
+std::vector<int64_t> ProductPlan::row_counts() const {
+  if (!m.is_const() || m.constant_value() <= 0) return {};
+  int64_t rows = m.constant_value(), blocks = divide_up(rows, block_rows);
+  if (rows % blocks == 0) return {rows / blocks};
+  return {rows / blocks, rows / blocks + 1};
+}
+
 std::vector<int> ProductPlan::heights() const {
   if (!m.is_const()) return tile_heights(tile, block_rows);
-  int64_t rows = m.constant_value();
-  if (rows <= 0) return {};
-  int64_t blocks = divide_up(rows, block_rows);
-  std::set<int> found{tile_height(tile, rows / blocks, true)};
-  if (rows % blocks) found.insert(tile_height(tile, rows / blocks + 1, true));
+  std::set<int> found;
+  for (int64_t count : row_counts()) found.insert(tile_height(tile, count, true));
   return {found.begin(), found.end()};
 }
 

@@ -73,6 +73,8 @@ struct ProductPlan {
 
   /// Panels that a register tile of `rows` rows spans.
   int panels_for(int rows) const { return codegen::panels_for(tile, rows); }
+  /// The numbers of rows that units have, if they are known.
+  std::vector<int64_t> row_counts() const;
   /// The heights of register tiles that can occur.
   std::vector<int> heights() const;
 };
