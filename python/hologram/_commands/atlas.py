@@ -216,11 +216,11 @@ def register(commands: Any) -> None:
     """Adds the group to the command line."""
     actions = group(commands, "atlas", "Programs of the Atlas instruction set, as text or binary.")
     add(actions, "verify", _verify, "Check a program: prints {\"ok\": true} or the error.", FILE)
-    for name, run, text in (
+    for name, action, text in (
         ("asm", _assemble, "Binary form of a program, verified."),
         ("disasm", _disassemble, "Text form of a program."),
     ):
-        add(actions, name, run, text, FILE).add_argument("-o", "--output", metavar="FILE", help="write there")
+        add(actions, name, action, text, FILE).add_argument("-o", "--output", metavar="FILE", help="write there")
     run = add(actions, "run", _run, "Run a program on named buffers (b0, b1, … or buf1, buf2, …, boundary).", FILE)
     many = {"action": "append", "default": []}
     run.add_argument("--in", dest="inputs", metavar="NAME=FILE.npy", help="contents of a buffer", **many)
