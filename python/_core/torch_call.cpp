@@ -13,6 +13,8 @@
 #include "bindings.h"
 #include "runtime/dlpack.h"
 #include "runtime/executable.h"
+#include "stamps.h"
+#include "torch_common.h"
 
 namespace nb = nanobind;
 
@@ -64,12 +66,18 @@ void delete_exported(dlpack::ManagedTensor* self) {
   std::free(e);
 }
 
-/// Per parameter of a cache entry: what its content was computed from last time.
-struct Stamp {
-  PyObject* weak = nullptr;  // weak reference to the tensor
-  void* data = nullptr;
-  int64_t version = -1;
-};
+// Eager's operators raise IndexError or RuntimeError for an index out of range; this is both.
+PyObject* index_error() {
+  static PyObject* const type = [] {
+    PyObject* bases = PyTuple_Pack(2, PyExc_IndexError, PyExc_RuntimeError);
+    PyObject* made =
+        PyErr_NewExceptionWithDoc("hologram._core.IndexOutOfRange",
+                                  "An index was out of range in a compiled graph.", bases, nullptr);
+    Py_DECREF(bases);
+    return made;
+  }();
+  return type;
+}
 
 class TorchCall {
  public:
@@ -82,13 +90,9 @@ class TorchCall {
         results_(std::move(results)),
         host_(Py_NewRef(host)),
         constants_(constants),
-        threads_(threads) {
+        threads_(threads),
+        stamps_(executable_->plan()) {
     const auto& plan = executable_->plan();
-    stamps_.resize(static_cast<size_t>(plan.num_parameters));
-    for (const auto& entry : plan.cache)
-      for (int p : entry.parameters) stamped_.push_back(p);
-    std::sort(stamped_.begin(), stamped_.end());
-    stamped_.erase(std::unique(stamped_.begin(), stamped_.end()), stamped_.end());
     parameter_slot_.assign(static_cast<size_t>(plan.num_parameters), -1);
     for (size_t i = 0; i < plan.slots.size(); ++i)
       if (plan.slots[i].kind == SlotKind::input)
@@ -98,10 +102,7 @@ class TorchCall {
       if (r.kind == ResultKind::argument || r.kind == ResultKind::argument_view)
         returned_.at(static_cast<size_t>(r.index)) = 1;
   }
-  ~TorchCall() {
-    for (Stamp& s : stamps_) Py_XDECREF(s.weak);
-    Py_DECREF(host_);
-  }
+  ~TorchCall() { Py_DECREF(host_); }
   TorchCall(const TorchCall&) = delete;
   TorchCall& operator=(const TorchCall&) = delete;
 
@@ -116,13 +117,10 @@ class TorchCall {
   const dlpack::Exchange* exchange_;
   std::vector<Arg> args_;
   std::vector<Result> results_;
-  PyObject* host_;  // callable (callee, operands, sizes, wanted) -> list of tensors
-  bool follow_threads();
-
+  PyObject* host_;      // callable (callee, operands, sizes, wanted) -> list of tensors
   nb::list constants_;  // (parameter, tensor): operands that belong to the graph
   nb::object threads_;  // callable: the thread count that the caller wants now; None: as it is
-  std::vector<Stamp> stamps_;
-  std::vector<int> stamped_;
+  Stamps stamps_;
   std::vector<int> parameter_slot_;
   std::vector<char> returned_;  // by parameter: whether a result is the argument itself
 };
@@ -232,35 +230,10 @@ bool TorchCall::State::read(PyObject* list) {
 // Finds the cache entries whose parameters are not the tensors, at the versions, that they were
 // computed from.
 bool TorchCall::State::check_stamps() {
-  static PyObject* const version_name = PyUnicode_InternFromString("_version");
-  const auto& cache = plan().cache;
-  if (cache.empty()) return true;
-  std::vector<char> changed(parameters_.size(), 0);
-  for (int p : owner_.stamped_) {
-    auto k = static_cast<size_t>(p);
-    Stamp& s = owner_.stamps_[k];
-    PyObject* o = objects_[static_cast<size_t>(owner_.parameter_slot_[k])];
-    int64_t version = -1;
-    if (PyObject* v = PyObject_GetAttr(o, version_name)) {
-      version = PyLong_AsLongLong(v);
-      Py_DECREF(v);
-    } else {
-      PyErr_Clear();  // inference tensors keep no version: always computed anew
-    }
-    bool same = s.weak && PyWeakref_GetObject(s.weak) == o && s.data == parameters_[k] &&
-                s.version == version;
-    if (same && version >= 0) continue;
-    changed[k] = 1;
-    PyObject* weak = PyWeakref_NewRef(o, nullptr);
-    if (!weak) return false;
-    Py_XSETREF(s.weak, weak);
-    s.data = parameters_[k];
-    s.version = version;
-  }
-  stale_.assign(cache.size(), 0);
-  for (size_t c = 0; c < cache.size(); ++c)
-    for (int p : cache[c].parameters) stale_[c] |= changed[static_cast<size_t>(p)];
-  return true;
+  auto object = [&](int p) {
+    return objects_[static_cast<size_t>(owner_.parameter_slot_[static_cast<size_t>(p)])];
+  };
+  return owner_.stamps_.check(object, parameters_.data(), stale_);
 }
 
 // A tensor over `data`, with the slot's dtype, sizes and strides. It owns `block` (null: it
@@ -411,7 +384,7 @@ PyObject* TorchCall::State::run() {
   PyEval_RestoreThread(saved_);
   if (int32_t errors = e.take_errors()) {
     if (errors & atlas::index_out_of_range)
-      PyErr_SetString(PyExc_IndexError, "index out of range in a compiled graph");
+      PyErr_SetString(index_error(), "index out of range in a compiled graph");
     else
       PyErr_SetString(PyExc_RuntimeError, "ZeroDivisionError");
     return nullptr;
@@ -430,21 +403,8 @@ PyObject* TorchCall::State::run() {
   return out.release().ptr();
 }
 
-// Takes over the caller's thread count where it has changed.
-bool TorchCall::follow_threads() {
-  if (threads_.is_none()) return true;
-  PyObject* wanted = PyObject_CallNoArgs(threads_.ptr());
-  if (!wanted) return false;
-  auto n = static_cast<int>(PyLong_AsLong(wanted));
-  Py_DECREF(wanted);
-  if (n == -1 && PyErr_Occurred()) return false;
-  runtime::ThreadPool& pool = executable_->runtime().threads();
-  if (n > 0 && n != pool.num_threads()) pool.set_num_threads(n);
-  return true;
-}
-
 PyObject* TorchCall::call(PyObject* list) {
-  if (!follow_threads()) return nullptr;
+  if (!follow_threads(threads_, *executable_)) return nullptr;
   std::unique_ptr<Frame> frame = executable_->lease();
   PyObject* out = nullptr;
   {
@@ -572,20 +532,14 @@ void bind_torch_call(nb::module_& m) {
   PyObject* type = PyType_FromSpec(&torch_call_spec);
   if (!type) nb::raise_python_error();
   m.attr("TorchCall") = nb::steal(type);
+  m.attr("IndexOutOfRange") = nb::borrow(index_error());
   m.def(
       "torch_call",
       [type](std::shared_ptr<Executable> executable, nb::handle capsule, nb::list args,
              nb::list results, nb::handle host, nb::list constants, nb::object threads) {
-        auto* exchange = static_cast<const dlpack::Exchange*>(
-            PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
-        if (!exchange) nb::raise_python_error();
-        while (exchange && exchange->header.version.major != 1)
-          exchange = reinterpret_cast<const dlpack::Exchange*>(exchange->header.previous);
-        require(exchange != nullptr,
-                "torch_call: the tensor type offers no DLPack 1.x exchange table");
-        auto call =
-            std::make_unique<TorchCall>(std::move(executable), exchange, parse_args(args),
-                                        parse_results(results), host.ptr(), constants, threads);
+        auto call = std::make_unique<TorchCall>(std::move(executable), exchange_of(capsule),
+                                                parse_args(args), parse_results(results),
+                                                host.ptr(), constants, threads);
         auto* self =
             reinterpret_cast<TorchCallObject*>(reinterpret_cast<PyTypeObject*>(type)->tp_alloc(
                 reinterpret_cast<PyTypeObject*>(type), 0));

@@ -34,3 +34,13 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
             keep_inference_input_mutations=True,
         )
     return torch._dynamo.disable(compiled)
+
+
+def _prepare():
+    """PyTorch calls this whenever the backend is looked up."""
+    from .recurrent import allow_layers
+
+    allow_layers()
+
+
+hologram._dynamo_backend_init = _prepare

@@ -56,7 +56,7 @@ def _compile(module, name, kind, options):
     stages = counters.dump_stages()
     if stages:
         counters.dump(name, "fx", module.print_readable(print_output=False)) if "fx" in stages else None
-    translated = Translator(module, static_inputs(kind), options.pack_weights).run()
+    translated = Translator(module, static_inputs(kind), options.pack_weights, options).run()
     trace_ms = 1e3 * (time.perf_counter() - start)
     if "graph" in stages:
         counters.dump(name, "graph", str(translated.graph))

@@ -1,7 +1,6 @@
 # hologram_torch/counters.py: counters, log lines and dumps
 import collections
 import contextlib
-import contextlib
 import logging
 import os
 import sys
@@ -77,14 +76,24 @@ def count_failure() -> None:
         _counters.failed_graphs += 1
 
 
+def _add_kernels(c, report):
+    c.kernels += report["kernels"]
+    c.kernel_cache_hits += report["memory_hits"] + report["disk_hits"]
+    c.kernel_cache_misses += report["compiled"]
+
+
+def count_kernels(report: dict) -> None:
+    """Adds the kernels of a graph that belongs to another one."""
+    with _lock:
+        _add_kernels(_counters, report)
+
+
 def count_graph(report: dict, trace_ms: float, total_ms: float) -> None:
     """Adds a compiled graph's report."""
     with _lock:
         c = _counters
         c.graphs += 1
-        c.kernels += report["kernels"]
-        c.kernel_cache_hits += report["memory_hits"] + report["disk_hits"]
-        c.kernel_cache_misses += report["compiled"]
+        _add_kernels(c, report)
         c.ops_before += report["ops_before"]
         c.ops_canonical += report["ops_canonical"]
         for stage, ms in report["milliseconds"].items():

@@ -22,7 +22,7 @@ _PUTS = (aten.index_copy.default, aten.index_put.default)
 @dataclasses.dataclass
 class Chain:
     """Steps that update one placeholder: select_scatter node → (axis of the part, its number, axis written along,
-    index node, source node). The argument's axes up to `last` are handled as one."""
+    index node, source node, whether negative indices count from the end). The argument's axes up to `last` are handled as one."""
 
     last: int
     steps: dict
@@ -50,7 +50,7 @@ def _trace(placeholder, node):
             return None
         steps[node] = step
         node = node.args[0]
-    lasts = {max(axis, along) for axis, _, along, _, _ in steps.values()}
+    lasts = {max(axis, along) for axis, _, along, *_ in steps.values()}
     return Chain(lasts.pop(), steps) if len(lasts) == 1 else None
 
 
@@ -76,21 +76,22 @@ def _step(node, rank):
     index_val = index.meta.get("val")
     if index_val is None or index_val.dim() != 1 or index_val.dtype not in (torch.int64, torch.int32):
         return None
-    return axis, number % base.meta["val"].shape[axis], along + (along >= axis), index, source
+    wraps = part.target is not aten.index_copy.default
+    return axis, number % base.meta["val"].shape[axis], along + (along >= axis), index, source, wraps
 
 
 def flat_shape(shape, last):
     return [numel(shape[: last + 1]), *shape[last + 1 :]]
 
 
-def scatter_step(c, flat, shape, last, axis, number, along, index, source):
+def scatter_step(c, flat, shape, last, axis, number, along, index, source, wraps):
     """The flat argument after one step; index and source are values."""
     inner = [i for i in range(len(shape)) if i != axis]
     lead = [i for i in inner if i <= last]
     count = index.shape[0]
     places = [count if i == along else shape[i] for i in lead]
     index = c.cast(index, "i64")
-    position = checked(c, [index], [shape[along]], wrap=True, beyond=numel(shape[: last + 1]))
+    position = checked(c, [index], [shape[along]], wrap=wraps, beyond=numel(shape[: last + 1]))
     strides = contiguous_strides(shape[: last + 1])
     wide = [1] * len(places)
     wide[lead.index(along)] = count

@@ -1,17 +1,284 @@
-# hologram_torch/recurrent.py: nn.LSTM as elementary operations, step by step
-"""Dynamo hands over nn.LSTM, nn.GRU and nn.RNN only with torch._dynamo.config.allow_rnn = True; without it they run in
-eager between two graphs. PyTorch itself then unrolls GRU and RNN, but makes LSTM one operator of another library."""
+# hologram_torch/recurrent.py: nn.LSTM, nn.GRU and nn.RNN as one operator per layer and direction
+"""Dynamo breaks its graph at these modules; under this backend it does not (see allow_layers).
+
+What a layer computes for all steps at once stays ordinary operators: the product with the input, and in the backward
+pass every product but one. hologram::recurrence and hologram::recurrence_backward are what remains: the same small
+graph, step after step, natively by lowering/recurrent.py."""
+
+import functools
+
+import torch
+from torch.nn import functional
+
+KINDS = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
+"""Gates per unit of each kind of layer."""
+
+_library = torch.library.Library("hologram", "FRAGMENT")
+_library.define(
+    "recurrence(Tensor gates, Tensor state, Tensor? cell, Tensor weight, Tensor? bias, Tensor? projection, "
+    "str kind, bool reverse) -> (Tensor, Tensor)"
+)
+_library.define(
+    "recurrence_backward(Tensor gradient, Tensor? cell_gradient, Tensor? slope, Tensor? keep, Tensor factors, "
+    "Tensor weight, Tensor? projection, bool reverse) -> (Tensor, Tensor, Tensor, Tensor)"
+)
 
 
+def allow_layers() -> None:
+    """Lets Dynamo trace nn.LSTM, nn.GRU and nn.RNN for this backend, and for no other one.
+
+    torch._dynamo.config.allow_rnn would hold for every backend of the process, and not all of them can train such a
+    graph. Where Dynamo's internals are not as expected, nothing changes: the layers run eagerly between two graphs."""
+    from torch._dynamo import config
+    from torch._dynamo.variables import builder
+
+    original = getattr(builder.VariableBuilder, "wrap_module", None)
+    if original is None or not hasattr(config, "allow_rnn") or getattr(original, "_hologram", False):
+        return
+
+    @functools.wraps(original)
+    def wrap_module(self, value):
+        if isinstance(value, torch.nn.RNNBase) and not config.allow_rnn and _compiles_here(getattr(self, "tx", None)):
+            with config.patch(allow_rnn=True):
+                return original(self, value)
+        return original(self, value)
+
+    wrap_module._hologram = True
+    builder.VariableBuilder.wrap_module = wrap_module
+    _trace_functions()
+
+
+def _trace_functions() -> None:
+    """Traces torch.gru and its like as the functions below: PyTorch's own tracing unrolls them, and fixes the length.
+    Where Dynamo has no such table, rewrite.py replaces them in its graph."""
+    from torch._dynamo.variables import base
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    handlers = getattr(TorchInGraphFunctionVariable, "_get_handlers", dict)()
+
+    def handler(function):
+        def handle(self, tx, *args, **kwargs):
+            if len(args) != 9 or kwargs or not _compiles_here(tx):
+                return None
+            items = getattr(args[2], "items", None)  # a list of weights; packed sequences have a tensor here
+            hidden = getattr(args[1], "items", None)
+            if not isinstance(items, list) or (hidden is not None) != (function is lstm):
+                return None
+            nodes = [getattr(getattr(v, "proxy", None), "node", None) for v in (args[0], *items)]
+            if not same_kind([node.meta.get("example_value") if node is not None else None for node in nodes]):
+                return None
+            return tx.inline_user_function_return(base.VariableTracker.build(tx, function), list(args), {})
+
+        return handle
+
+    for module in (torch, torch._VF):
+        for name, function in (("lstm", lstm), ("gru", gru), ("rnn_tanh", rnn_tanh), ("rnn_relu", rnn_relu)):
+            handlers.setdefault(getattr(module, name), handler(function))
+
+
+def same_kind(tensors) -> bool:
+    """Whether these are an input [steps, batch, width] and weights of one float type on the CPU."""
+    if not all(isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.is_floating_point() for t in tensors):
+        return False
+    return len({t.dtype for t in tensors}) == 1 and tensors[0].dim() == 3
+
+
+def _compiles_here(tx) -> bool:
+    """Whether what Dynamo traces goes to this backend."""
+    from .backend import hologram
+
+    function = getattr(getattr(tx, "output", None), "compiler_fn", None)
+    for _ in range(8):
+        if function is hologram or function is None:
+            break
+        inner = (getattr(function, name, None) for name in ("_torchdynamo_orig_backend", "compiler_fn", "func"))
+        function = next((f for f in inner if f is not None), None)
+    return function is hologram
+
+
+# --- whole modules
 def lstm(x, hidden, weights, has_biases, layers, dropout, training, bidirectional, batch_first):
     """torch.lstm on a plain tensor. → (output, last hidden states, last cell states)"""
-    import torch
-    from torch._decomp import decompositions as parts
+    return _layers("lstm", x, *hidden, weights, has_biases, layers, dropout, training, bidirectional, batch_first)
 
-    projected = hidden[0].size(2) != hidden[1].size(2)
-    out, last = parts._rnn_helper(
-        x, list(zip(*hidden, strict=True)), parts.gather_params(weights, has_biases, projected), has_biases, layers,
-        dropout, training, bidirectional, batch_first, parts.one_layer_lstm,
-    )  # fmt: skip
-    states, cells = zip(*last, strict=True)
-    return out, torch.stack(states, 0), torch.stack(cells, 0)
+
+def _plain(kind):
+    def run(x, hidden, weights, has_biases, layers, dropout, training, bidirectional, batch_first):
+        return _layers(kind, x, hidden, None, weights, has_biases, layers, dropout, training, bidirectional, batch_first)[:2]
+
+    run.__name__ = kind
+    return run
+
+
+gru, rnn_tanh, rnn_relu = _plain("gru"), _plain("tanh"), _plain("relu")
+
+
+def _layers(kind, x, state, cell, weights, has_biases, layers, dropout, training, bidirectional, batch_first):
+    directions = 2 if bidirectional else 1
+    per = len(weights) // (layers * directions)
+    x = x.transpose(0, 1) if batch_first else x
+    states, cells = [], []
+    for layer in range(layers):
+        outputs = []
+        for direction in range(directions):
+            k = layer * directions + direction
+            start = cell[k] if cell is not None else None
+            y, c = _layer(kind, x, state[k], start, weights[k * per : (k + 1) * per], has_biases, direction == 1)
+            last = 0 if direction else -1
+            outputs.append(y)
+            states.append(y[last])
+            cells.append(c[last] if cell is not None else None)
+        x = torch.cat(outputs, -1) if bidirectional else outputs[0]
+        if dropout and training and layer < layers - 1:
+            x = functional.dropout(x, dropout)
+    x = x.transpose(0, 1) if batch_first else x
+    return x, torch.stack(states), torch.stack(cells) if cell is not None else None
+
+
+def _layer(kind, x, state, cell, weights, has_biases, reverse):
+    bias = inner = None
+    if has_biases:
+        bias, inner = weights[2:4]
+        if kind != "gru":  # a GRU multiplies its second bias by the reset gate
+            bias, inner = bias + inner, None
+    projection = weights[-1] if len(weights) % 2 else None
+    gates = functional.linear(x, weights[0], bias)
+    return torch.ops.hologram.recurrence(gates, state, cell, weights[1], inner, projection, kind, reverse)
+
+
+# --- the operators, by definition
+def _forward_step(kind, gates, state, cell, weight, bias, projection):
+    hidden = functional.linear(state, weight, bias)
+    if kind == "gru":
+        (xr, xz, xn), (hr, hz, hn) = gates.chunk(3, -1), hidden.chunk(3, -1)
+        n = torch.tanh(xn + torch.sigmoid(xr + hr) * hn)
+        return n + torch.sigmoid(xz + hz) * (state - n), None
+    total = gates + hidden
+    if kind != "lstm":
+        return (torch.tanh if kind == "tanh" else torch.relu)(total), None
+    i, f, g, o = total.chunk(4, -1)
+    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+    out = torch.sigmoid(o) * torch.tanh(cell)
+    return out if projection is None else functional.linear(out, projection), cell
+
+
+def _order(steps, reverse):
+    return range(steps - 1, -1, -1) if reverse else range(steps)
+
+
+@torch.library.impl(_library, "recurrence", "CompositeExplicitAutograd")
+def recurrence(gates, state, cell, weight, bias, projection, kind, reverse):
+    """All states [steps, batch, …] and, of an LSTM, all cell states of one layer; `gates`: what the input adds."""
+    states, cells = [None] * len(gates), [None] * len(gates)
+    for t in _order(len(gates), reverse):
+        state, cell = _forward_step(kind, gates[t], state, cell, weight, bias, projection)
+        states[t], cells[t] = state, cell
+    return torch.stack(states), torch.stack(cells) if kind == "lstm" else gates.new_empty(0)
+
+
+@torch.library.register_fake("hologram::recurrence")
+def _(gates, state, cell, weight, bias, projection, kind, reverse):
+    steps, batch, _ = gates.shape
+    cells = gates.new_empty(0) if cell is None else gates.new_empty(steps, batch, cell.shape[-1])
+    return gates.new_empty(steps, batch, state.shape[-1]), cells
+
+
+@torch.library.impl(_library, "recurrence_backward", "CompositeExplicitAutograd")
+def recurrence_backward(gradient, cell_gradient, slope, keep, factors, weight, projection, reverse):
+    """By step: gradients of the state before projection and of the cell, and what is passed on to the step before."""
+    steps = len(gradient)
+    from_state = torch.zeros_like(gradient[0])
+    from_cell = None if slope is None else torch.zeros_like(slope[0])
+    out = [[None] * steps for _ in range(4)]
+    for t in _order(steps, not reverse):
+        d = gradient[t] + from_state
+        if projection is not None:
+            d = d @ projection
+        c = None
+        if slope is None:
+            gates = factors[t] * torch.cat([d] * (factors.shape[-1] // d.shape[-1]), -1)
+        else:
+            c = cell_gradient[t] + from_cell + d * slope[t]
+            gates = factors[t] * torch.cat([c, c, c, d], -1)
+            from_cell = c * keep[t]
+        from_state = gates @ weight
+        if slope is None and keep is not None:
+            from_state = from_state + d * keep[t]
+        for values, value in zip(out, (d, c, from_state, from_cell), strict=True):
+            values[t] = value
+    return tuple(factors.new_empty(0) if values[0] is None else torch.stack(values) for values in out)
+
+
+@torch.library.register_fake("hologram::recurrence_backward")
+def _(gradient, cell_gradient, slope, keep, factors, weight, projection, reverse):
+    steps, batch, width = gradient.shape
+    wide = factors.new_empty(steps, batch, width if projection is None else projection.shape[-1])
+    nothing = factors.new_empty(0)
+    cells = [nothing, nothing] if slope is None else [torch.empty_like(wide), torch.empty_like(wide)]
+    return wide, cells[0], factors.new_empty(steps, batch, width), cells[1]
+
+
+# --- derivatives
+def _setup(ctx, inputs, output):
+    *tensors, kind, reverse = inputs
+    ctx.save_for_backward(*tensors, *output)
+    ctx.choices = kind, reverse
+
+
+def _before(first, values, reverse):
+    """The value before each step."""
+    first = first.unsqueeze(0)
+    return torch.cat([values[1:], first] if reverse else [first, values[:-1]])
+
+
+def _backward(ctx, gradient, cell_gradient):
+    gates, state, cell, weight, bias, projection, states, cells = ctx.saved_tensors
+    kind, reverse = ctx.choices
+    before = _before(state, states, reverse)
+    hidden = functional.linear(before, weight, bias)
+    slope = keep = projected = None
+    if kind == "lstm":
+        i, f, g, o = (gates + hidden).chunk(4, -1)
+        i, f, g, o, t = *map(torch.sigmoid, (i, f)), torch.tanh(g), torch.sigmoid(o), torch.tanh(cells)
+        slope, keep = o * (1 - t * t), f
+        into_forget = _before(cell, cells, reverse) * f * (1 - f)
+        factors = torch.cat([g * i * (1 - i), into_forget, i * (1 - g * g), t * o * (1 - o)], -1)
+        projected = o * t
+    elif kind == "gru":
+        (xr, xz, xn), (hr, hz, hn) = gates.chunk(3, -1), hidden.chunk(3, -1)
+        r, z = torch.sigmoid(xr + hr), torch.sigmoid(xz + hz)
+        n = torch.tanh(xn + r * hn)
+        keep, into_new = z, (1 - z) * (1 - n * n)
+        factors = torch.cat([into_new * hn * r * (1 - r), (before - n) * z * (1 - z), into_new * r], -1)
+    else:
+        factors = 1 - states * states if kind == "tanh" else (states > 0).to(states.dtype)
+    d, c, from_state, from_cell = torch.ops.hologram.recurrence_backward(
+        gradient, cell_gradient if kind == "lstm" else None, slope, keep, factors, weight, projection, reverse
+    )
+    into_hidden = factors * torch.cat([c, c, c, d] if kind == "lstm" else [d] * KINDS[kind], -1)
+    into_gates = into_hidden
+    if kind == "gru":
+        into_gates = torch.cat([into_hidden[..., : 2 * d.shape[-1]], d * into_new], -1)
+    first = -1 if reverse else 0
+    by_projection = None
+    if projection is not None:
+        by_projection = (gradient + _after(from_state, reverse)).flatten(0, 1).t() @ projected.flatten(0, 1)
+    return (
+        into_gates,
+        from_state[first],
+        from_cell[first] if kind == "lstm" else None,
+        into_hidden.flatten(0, 1).t() @ before.flatten(0, 1),
+        into_hidden.sum((0, 1)) if bias is not None else None,
+        by_projection,
+        None,
+        None,
+    )
+
+
+def _after(values, reverse):
+    """What each step hears from the one after it: nothing, for the last."""
+    nothing = torch.zeros_like(values[:1])
+    return torch.cat([nothing, values[:-1]] if reverse else [values[1:], nothing])
+
+
+torch.library.register_autograd("hologram::recurrence", _backward, setup_context=_setup)

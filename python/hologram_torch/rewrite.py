@@ -50,12 +50,21 @@ def _sdpa(node) -> bool:
     return True
 
 
-def _lstm(node) -> bool:
-    """Replaces torch.lstm on a plain tensor; packed sequences (a tensor of batch sizes second) stay."""
-    if len(node.args) != 9 or node.kwargs or not isinstance(node.args[1], (list, tuple)):
-        return False
-    node.target = recurrent.lstm
-    return True
+def _recurrent(function):
+    def rewrite(node) -> bool:
+        """Replaces a layer over a plain tensor; packed sequences (a tensor of batch sizes second) stay."""
+        hidden = node.args[1] if len(node.args) == 9 and not node.kwargs else None
+        if isinstance(hidden, (list, tuple)) != (function is recurrent.lstm) or isinstance(node.args[2], torch.fx.Node):
+            return False
+        if not recurrent.same_kind([_example(a) for a in (node.args[0], *node.args[2])]):
+            return False
+        node.target = function
+        return True
+
+    return rewrite
 
 
-_REWRITES = {_SDPA: _sdpa, torch.lstm: _lstm, torch._VF.lstm: _lstm}
+_REWRITES = {_SDPA: _sdpa}
+for _module in (torch, torch._VF):
+    for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        _REWRITES[getattr(_module, _name)] = _recurrent(getattr(recurrent, _name))

@@ -9,7 +9,7 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from . import counters, dtypes, inplace, lowering
 from .builder import Builder, Value, contiguous_strides
 from .host import HostCall, HostTable, _Operand, _Size
-from .options import strict
+from .options import Options, strict
 from .symbols import Unsupported, hint
 
 _COPY = torch.ops.aten.copy_.default
@@ -19,9 +19,10 @@ _SEQUENCES = (list, tuple, immutable_list)
 class Translator(Builder):
     """Translates one graph. Afterwards: graph, args and results for the native callable, host, constants, static."""
 
-    def __init__(self, module, static_inputs=(), keep_static=True):
+    def __init__(self, module, static_inputs=(), keep_static=True, options=None):
         super().__init__()
         self.module = module
+        self.options = options or Options()
         self.env = {}
         self.host = HostTable()
         self.host_nodes = set()  # FX nodes whose values only the host holds
@@ -269,10 +270,10 @@ class Translator(Builder):
     def _update_part(self, node) -> bool:
         for placeholder, chain in self._chains.items():
             if node in chain.steps and node.args[0] in self._flat:
-                axis, number, along, index, source = chain.steps[node]
+                axis, number, along, index, source, wraps = chain.steps[node]
                 shape = self.symbols.sizes(placeholder.meta["val"].shape)
                 flat = inplace.scatter_step(self, self._flat[node.args[0]], shape, chain.last, axis, number, along,
-                                            self.env[index], self.env[source])  # fmt: skip
+                                            self.env[index], self.env[source], wraps)  # fmt: skip
                 self._flat[node] = flat
                 self.env[node] = self.reshape(flat, shape)
                 return True

@@ -167,6 +167,12 @@ void choose_lanes(LoopBlock& loop) {
   int last_parallel = loop.parallel_rank - 1;
   int last_row = rows && !serial ? static_cast<int>(loop.axes.size()) - 1 : -1;
   loop.lane_axis = last_parallel;
+  // Lanes are points of equal rows: an axis that a row's extent depends on cannot be cut into them.
+  for (size_t k = static_cast<size_t>(loop.parallel_rank); k < loop.axes.size(); ++k)
+    if (last_parallel >= 0 && loop.axes[k].extent.has_axis(last_parallel)) {
+      loop.lane_axis = last_row;
+      return;
+    }
   if (last_row < 0 || static_cast<size_t>(last_row) < static_cast<size_t>(loop.parallel_rank))
     return;
   if (last_parallel < 0 || contiguity(loop, last_row) >= contiguity(loop, last_parallel))

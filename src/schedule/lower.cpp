@@ -311,16 +311,21 @@ std::vector<Lowered> Lowering::scatter() {
     Emitter e = emitter(k, stage.body);
     TakeParts parts = split_take(s, at, rank);
     Index to = parts.before;
-    to.push_back(e.index_value(indices, parts.indices, s->shape[axis], {}));
+    const Expr& extent = s->shape[axis];
+    to.push_back(e.index_value(indices, parts.indices, extent, {}));
+    // An index out of range sets the sticky error and writes nothing.
+    Val place = e.convert(e.value(indices, parts.indices), DType::i64);
+    Val inside = e.builder().op(Op::bit_and, e.builder().le(e.builder().index(-extent), place),
+                                e.builder().lt(place, e.builder().index(extent)));
     to.insert(to.end(), parts.after.begin(), parts.after.end());
     Val u = e.value(updates, at);
     static constexpr Op combine[] = {Op::add, Op::add, Op::mul, Op::max, Op::min};
     if (int64_t mode = s->attrs.ints[1]; mode != 0) {
       int buffer = k.buffer(slot, Access::read_write);
-      Val old = e.builder().load(buffer, s->dtype, offset_of(to, k.slot(slot).strides));
+      Val old = e.builder().load(buffer, s->dtype, offset_of(to, k.slot(slot).strides), inside);
       u = e.convert(e.builder().op(combine[mode], e.widen(old), e.widen(u)), s->dtype);
     }
-    e.store(slot, to, u);
+    e.store(slot, to, u, inside);
     loop.stages.push_back(std::move(stage));
     simplify_axes(loop);
     out.push_back(finish(k, "scatter"));

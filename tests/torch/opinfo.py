@@ -95,7 +95,7 @@ class Checker:
         counters.clear()
         before = self.fallbacks()
         compiled = torch.compile(
-            lambda *a, **k: function(*a, **k), backend=self.backend, dynamic=False
+            lambda *a, **k: function(*a, **k), backend=self.backend, dynamic=self.options.dynamic
         )
         compiled_inputs = self.clone(inputs)
         try:
@@ -320,9 +320,11 @@ def select(names, patterns, sampled=0):
 
 
 def run(patterns=(), *, backend="hologram", dtype="float32", mode="inference", samples=1, sampled=0,
-        jobs=2, timeout=120.0, progress=None) -> dict[str, dict]:  # fmt: skip
+        dynamic=False, jobs=2, timeout=120.0, progress=None) -> dict[str, dict]:  # fmt: skip
     """Runs the chosen operators and returns name → {status, message, seconds}."""
     arguments = ["--backend", backend, "--dtype", dtype, "--mode", mode, "--samples", str(samples)]
+    if dynamic:
+        arguments.append("--dynamic")
     first = Worker(arguments)
     todo, results = queue.SimpleQueue(), {}
     chosen = select(first.names, patterns, sampled)
@@ -402,6 +404,7 @@ def main():
     parser.add_argument("--backend", default=os.environ.get("HOLOGRAM_TEST_BACKEND", "hologram"))
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--mode", choices=("inference", "training"), default="inference")
+    parser.add_argument("--dynamic", action="store_true", help="sizes are symbols")
     parser.add_argument("--samples", type=int, default=1, help="samples per operator, 0: all")
     parser.add_argument(
         "--sampled", type=int, default=0, help="that many operators, spread over the list"
@@ -429,6 +432,7 @@ def main():
         dtype=options.dtype,
         mode=options.mode,
         samples=options.samples,
+        dynamic=options.dynamic,
         sampled=options.sampled,
         jobs=options.jobs,
         timeout=options.timeout,

@@ -45,9 +45,10 @@ def test_modes_run(mode):
 
 
 def test_stats_count_graphs_kernels_and_fallbacks():
-    native(lambda x: torch.sort(x * 2).values + 1, normal(7), fallbacks=["aten.sort.default"])
+    name = "aten.special_bessel_j0.default"
+    native(lambda x: torch.special.bessel_j0(x * 2) + 1, normal(7), fallbacks=[name])
     stats = hologram_torch.stats()
-    assert stats["graphs"] == 1 and stats["fallback_ops"] == {"aten.sort.default": 1}
+    assert stats["graphs"] == 1 and stats["fallback_ops"] == {name: 1}
     assert stats["kernels"] == stats["kernel_cache_hits"] + stats["kernel_cache_misses"] == 2
     assert {"trace", "canon", "schedule", "codegen", "total"} <= set(stats["compile_ms"])
     assert stats["ops_before"] >= stats["ops_canonical"] > 0
@@ -341,17 +342,3 @@ def test_in_place_updates_touch_every_element_once(n):
         return x.sum()
 
     native(update, normal(n, 5), normal(n, 5, seed=1))
-
-
-@pytest.mark.parametrize("layer", [torch.nn.LSTM(6, 5, 2), torch.nn.LSTM(6, 5, bidirectional=True, batch_first=True),
-                                   torch.nn.GRU(6, 5)])  # fmt: skip
-def test_recurrent_layers_where_dynamo_hands_them_over(layer):
-    x = normal(4, 3, 6)
-    with torch._dynamo.config.patch(allow_rnn=True):
-        native(layer, x)
-        results = []
-        for call in (compile_fresh(layer), layer):
-            layer.zero_grad()
-            call(x)[0].square().sum().backward()
-            results.append([p.grad.clone() for p in layer.parameters()])
-    check(*results)

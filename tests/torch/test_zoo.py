@@ -7,11 +7,6 @@ from harness import BACKEND, backend_stats, check, compile_fresh, graph_count, r
 from zoo import ZOO, normal
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-MODULES_DYNAMO_SKIPS = {
-    "lstm",
-    "gru",
-}  # nn.LSTM and nn.GRU break the graph unless the backend asks for them
-
 LEFT_TO_PYTORCH = ("conv", "pool")  # may run as host calls
 
 
@@ -39,7 +34,7 @@ def test_inference(name, dtype):
     with torch.no_grad():
         check(compiled(*case.inputs), eager, truth)
         check(compiled(*case.inputs), eager, truth)
-    assert graph_count() >= 1 or name in MODULES_DYNAMO_SKIPS
+    assert graph_count() == 1
     left = [
         op for op in backend_stats()["fallback_ops"] if not any(p in op for p in LEFT_TO_PYTORCH)
     ]
@@ -86,7 +81,7 @@ def test_static_cache_is_updated_in_place(dtype):
 
 
 @pytest.mark.parametrize(
-    "name", ["mlp", "resnet", "bert", "gpt2", "llama", "vit", "lstm_cell", "gru_cell"]
+    "name", ["mlp", "resnet", "bert", "gpt2", "llama", "vit", "lstm", "gru", "lstm_cell", "gru_cell"]
 )
 def test_training_step(name):
     case = ZOO[name]()
@@ -98,8 +93,7 @@ def test_training_step(name):
         first = None
         for _ in range(2):
             optimizer.zero_grad()
-            outputs = call(*case.inputs)
-            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            outputs = torch.utils._pytree.tree_leaves(call(*case.inputs))
             loss = sum(
                 (o * normal(*o.shape, dtype=o.dtype, seed=i)).mean() for i, o in enumerate(outputs)
             )

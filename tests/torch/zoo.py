@@ -401,12 +401,14 @@ def encoder_layer(dtype=torch.float32) -> Case:
 
 
 def lstm(dtype=torch.float32) -> Case:
-    return Case(make(lambda: nn.LSTM(24, 32, 2), dtype), (normal(7, 3, 24, dtype=dtype),), {})
+    module = make(lambda: nn.LSTM(24, 32, 2), dtype)
+    return Case(module, (normal(7, 4, 24, dtype=dtype),), {"batch": [(0, 1)], "length": [(0, 0)]})
 
 
 def gru(dtype=torch.float32) -> Case:
     build = lambda: nn.GRU(24, 32, bidirectional=True)
-    return Case(make(build, dtype), (normal(7, 3, 24, dtype=dtype),), {})
+    inputs = (normal(7, 4, 24, dtype=dtype),)
+    return Case(make(build, dtype), inputs, {"batch": [(0, 1)], "length": [(0, 0)]})
 
 
 def lstm_cell(dtype=torch.float32) -> Case:

@@ -4,6 +4,7 @@ with tensors as graph values and symbolic sizes as expressions; `c` (translate.T
 knows the node's fake result as `c.out`. What it cannot express it refuses with `Unsupported`: PyTorch then runs it."""
 
 import importlib
+import pkgutil
 
 from ..symbols import Unsupported
 
@@ -11,7 +12,6 @@ __all__ = ["Unsupported", "find", "has_lowering", "lower"]
 
 _table = {}
 _by_target = {}
-_MODULES = ("pointwise", "binary", "creation", "views", "reductions", "norms", "products", "indexing")
 
 
 def lower(*names):
@@ -27,8 +27,8 @@ def lower(*names):
 
 def _load():
     if not _by_target:
-        for module in _MODULES:
-            importlib.import_module(f"{__name__}.{module}")
+        for module in pkgutil.iter_modules(__path__):
+            importlib.import_module(f"{__name__}.{module.name}")
         _by_target[None] = None
 
 

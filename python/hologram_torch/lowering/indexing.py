@@ -5,13 +5,30 @@ from . import Unsupported, lower
 from .views import axis_of
 
 
-def _positions(c, index, name="i64"):
-    return index if index.dtype in ("i64", "i32") else c.cast(index, name)
+_FAR = 1 << 62  # out of range for every axis
+
+
+def from_zero(c, index):
+    """The index where nothing counts from the end: a negative one becomes one that is out of range."""
+    index = c.cast(index, "i64")
+    return c.where(c.lt(index, c.number("i64", 0)), c.number("i64", _FAR), index)
+
+
+def take(c, x, index, axis):
+    """c.take that never reads an axis without elements: there every index is out of range."""
+    if x.shape[axis] != 0:
+        return c.take(x, index, axis)
+    shape = list(x.shape)
+    if c.hint(numel(shape[:axis] + list(index.shape) + shape[axis + 1 :])) == 0:
+        return c.number(x.dtype, 0, shape[:axis] + list(index.shape) + shape[axis + 1 :])
+    shape[axis] = 1
+    far = c.ew("bit_or", c.cast(index, "i64"), c.number("i64", _FAR))
+    return c.take(c.number(x.dtype, 0, shape), c.where(c.lt(far, c.number("i64", 0)), c.number("i64", _FAR), far), axis)
 
 
 @lower("embedding.default")
 def embedding(c, weight, indices, *_, **__):
-    return c.take(weight, _positions(c, indices), 0)
+    return take(c, weight, from_zero(c, indices), 0)
 
 
 @lower("index_select.default")
@@ -20,12 +37,12 @@ def index_select(c, x, dim, index):
         return x
     if not index.shape:
         index = c.reshape(index, [1])
-    return c.take(x, _positions(c, index), axis_of(dim, len(x.shape)))
+    return take(c, x, from_zero(c, index), axis_of(dim, len(x.shape)))
 
 
 @lower("take.default")
-def take(c, x, index):
-    return c.take(c.flatten(x), index, 0)
+def take_flat(c, x, index):
+    return take(c, c.flatten(x), index, 0)
 
 
 def checked(c, parts, sizes, wrap, beyond=None):
@@ -62,13 +79,13 @@ def _along(c, x_shape, dim, index):
 def gather(c, x, dim, index, *, sparse_grad=False):
     if not x.shape or not index.shape:
         flat = c.reshape(x, [numel(x.shape)])
-        return c.reshape(c.take(flat, c.reshape(index, [numel(index.shape)]), 0), c.out_shape)
+        return c.reshape(take(c, flat, from_zero(c, c.reshape(index, [numel(index.shape)])), 0), c.out_shape)
     dim = axis_of(dim, len(x.shape))
     if c.hint(numel(index.shape)) == 0:
         return c.number(x.dtype, 0, index.shape)
     if len(x.shape) == 1:
-        return c.take(x, index, 0)
-    return c.take(c.flatten(x), _along(c, x.shape, dim, index), 0)
+        return take(c, x, from_zero(c, index), 0)
+    return take(c, c.flatten(x), _along(c, x.shape, dim, index), 0)
 
 
 # --- scatter along one axis
@@ -79,13 +96,13 @@ def _scatter(c, x, dim, index, source, mode):
     if not shape:
         x, index = c.reshape(x, [1]), c.reshape(index, [1])
         source = c.reshape(source, [1])
-        return c.reshape(c.scatter(x, c.cast(index, "i64"), source, 0, mode), [])
+        return c.reshape(c.scatter(x, from_zero(c, index), source, 0, mode), [])
     if not index.shape:
         index = c.reshape(index, [1])
         source = c.reshape(source, [1]) if not source.shape else source
     dim = axis_of(dim, len(shape))
     source = c.slice(source, [0] * len(shape), index.shape)
-    at = c.cast(index, "i64") if len(shape) == 1 else _along(c, shape, dim, index)
+    at = from_zero(c, index) if len(shape) == 1 else _along(c, shape, dim, index)
     out = c.scatter(c.flatten(x), c.flatten(at), c.flatten(source), 0, mode)
     return c.reshape(out, shape)
 
@@ -161,6 +178,58 @@ def _scatter_mean(c, x, dim, index, src, include_self):
     return c.div(total, count)
 
 
+@lower("index_reduce.default")
+def index_reduce(c, x, dim, index, source, reduce, *, include_self=True):
+    if x.dtype == "b8" or not x.shape:
+        raise Unsupported("index_reduce of truth values or of a scalar")
+    if not index.shape:
+        index = c.reshape(index, [1])
+    dim = axis_of(dim, len(x.shape))
+    shape = list(x.shape)
+    shape[dim] = index.shape[0]
+    source = c.reshape(source, shape)
+
+    def merged(x, value, mode):
+        return c.scatter(x, from_zero(c, index), value, dim, mode)
+
+    if reduce != "mean":
+        mode = {"prod": "mul", "amax": "max", "amin": "min"}[reduce]
+        if not include_self:
+            x = merged(x, c.number(x.dtype, _identity(x.dtype, mode), shape), "set")
+        return merged(x, source, mode)
+    if x.dtype not in dtypes.FLOATS:
+        raise Unsupported("integer mean")
+    one, zero, count = c.number(x.dtype, 1, shape), c.number(x.dtype, 0, shape), c.number(x.dtype, 1, x.shape)
+    if not include_self:
+        x, count = merged(x, zero, "set"), merged(count, zero, "set")
+    return c.div(merged(x, source, "add"), c.ew("max", merged(count, one, "add"), 1))
+
+
+@lower("put.default")
+def put(c, x, index, source, accumulate=False):
+    if accumulate and x.dtype == "b8":
+        raise Unsupported("accumulation of truth values")
+    if c.hint(numel(index.shape)) == 0:
+        return x
+    flat = c.scatter(c.flatten(x), c.cast(c.flatten(index), "i64"), c.flatten(source), 0, "add" if accumulate else "set")
+    return c.reshape(flat, x.shape)
+
+
+@lower("masked_scatter.default")
+def masked_scatter(c, x, mask, source):
+    """The k-th place that the mask names receives element k of the source."""
+    shape = c.out_shape
+    mask, x = c.broadcast(mask, shape), c.broadcast(x, shape)
+    if c.hint(numel(shape)) == 0:
+        return x
+    count = c.make("cumsum", [c.cast(c.flatten(mask), "i64")], ints=[0])
+    if c.hint(numel(source.shape)) == 0:
+        source, count = c.number(x.dtype, 0, [1]), c.add(count, 1)  # any place that is named is one too many
+    zero = c.number("i64", 0)
+    at = c.where(c.flatten(mask), c.sub(count, 1), zero)
+    return c.where(mask, c.reshape(c.take(c.flatten(source), at, 0), shape), x)
+
+
 # --- advanced indexing
 def _arranged(c, x, indices):
     """Brings the indexed axes together. → (x with them merged, positions, first axis, order of x's axes before merging)"""
@@ -192,7 +261,7 @@ def index(c, x, indices):
     if all(i is None for i in indices):
         return x
     x, at, first, _ = _arranged(c, x, indices)
-    return c.take(x, at, first)
+    return take(c, x, at, first)
 
 
 def _mask_put(c, x, mask, value, accumulate):
@@ -221,7 +290,7 @@ def index_put(c, x, indices, values, accumulate=False):
     return c.permute(out, [order.index(i) for i in range(len(order))])
 
 
-def _index_update(c, x, dim, index, source, mode):
+def _index_update(c, x, dim, index, source, mode, wrap=False):
     scalar = not x.shape
     if scalar:
         x = c.reshape(x, [1])
@@ -230,7 +299,8 @@ def _index_update(c, x, dim, index, source, mode):
         index = c.reshape(index, [1])
     wanted = list(x.shape)
     wanted[dim] = index.shape[0]
-    out = c.scatter(x, c.cast(index, "i64"), c.reshape(source, wanted), dim, mode)
+    index = c.cast(index, "i64") if wrap else from_zero(c, index)
+    out = c.scatter(x, index, c.reshape(source, wanted), dim, mode)
     return c.reshape(out, []) if scalar else out
 
 
@@ -255,7 +325,7 @@ def index_fill(c, x, dim, index, value):
         index = c.reshape(index, [1])
     shape[axis_of(dim, len(shape))] = index.shape[0]
     source = c.broadcast(c.scalar(value, x.dtype), shape)
-    return _index_update(c, x, dim, index, source, "set")
+    return _index_update(c, x, dim, index, source, "set", wrap=True)
 
 
 @lower("embedding_dense_backward.default")

@@ -78,6 +78,14 @@ def logical_not(c, x):
     return c.no(c.cast(x, "b8"))
 
 
+@lower("angle.default")
+def angle(c, x):
+    """Of a real number: 0, or pi below zero; NaN stays."""
+    out = c.out_dtype
+    turned = c.where(c.lt(x, 0), c.number(out, math.pi), c.number(out, 0))
+    return c.where(c.ne(x, x), c.cast(x, out), turned) if x.dtype in dtypes.FLOATS else turned
+
+
 @lower("reciprocal.default")
 def reciprocal(c, x):
     return c.div(c.number(c.out_dtype, 1), c.cast(x, c.out_dtype))
@@ -129,6 +137,20 @@ def nan_to_num(c, x, nan=None, posinf=None, neginf=None):
     out = c.where(c.ne(x, x), 0.0 if nan is None else nan, x)
     out = c.where(c.eq(x, -math.inf), -top if neginf is None else neginf, out)
     return c.where(c.eq(x, math.inf), top if posinf is None else posinf, out)
+
+
+@lower("special_spherical_bessel_j0.default")
+def spherical_bessel_j0(c, x):
+    """sin(x) / x; its Taylor series near zero; 0 at infinity."""
+
+    def form(x):
+        square, series = c.mul(x, x), c.number(x.dtype, 1)
+        for k in (10, 8, 6, 4, 2):
+            series = c.sub(c.number(x.dtype, 1), c.mul(c.mul(square, 1 / (k * (k + 1))), series))
+        out = c.where(c.lt(c.ew("abs", x), 0.5), series, c.div(c.ew("sin", x), x))
+        return c.where(c.eq(c.ew("abs", x), math.inf), c.number(x.dtype, 0), out)
+
+    return compute(c, form, x)
 
 
 # --- activations

@@ -33,6 +33,36 @@ def _combine(c, z, bias, alpha, beta, out, via):
     return c.add(z, c.cast(bias, out))
 
 
+@lower("addbmm.default")
+def addbmm(c, bias, x, y, *, beta=1, alpha=1):
+    """One product: the batch joins the summed axis."""
+    batch, rows, depth = x.shape
+    x = c.reshape(c.permute(x, [1, 0, 2]), [rows, batch * depth])
+    z = _product(c, x, c.reshape(y, [batch * depth, y.shape[2]]))
+    out = c.out_dtype
+    return c.broadcast(_combine(c, z, bias, alpha, beta, out, dtypes.compute(out)), c.out_shape)
+
+
+@lower("_cdist_forward.default")
+def cdist(c, x, y, p, compute_mode):
+    """Distances between the rows of x and those of y in the p-norm."""
+    wide = dtypes.compute(c.out_dtype)
+    x, y = c.unsqueeze(c.cast(x, wide), len(x.shape) - 1), c.unsqueeze(c.cast(y, wide), len(y.shape) - 2)
+    apart = c.ew("abs", c.sub(x, y))
+    axes = [len(apart.shape) - 1]
+    if p == 0:
+        out = c.reduce("sum", c.cast(c.ne(apart, 0), wide), axes)
+    elif p == float("inf"):
+        out = c.reduce("max", apart, axes) if c.hint(apart.shape[-1]) else c.number(wide, 0, apart.shape[:-1])
+    elif p == 1:
+        out = c.reduce("sum", apart, axes)
+    elif p == 2:
+        out = c.ew("sqrt", c.reduce("sum", c.mul(apart, apart), axes))
+    else:
+        out = c.ew("pow", c.reduce("sum", c.ew("pow", apart, float(p)), axes), 1.0 / float(p))
+    return c.cast(out, c.out_dtype)
+
+
 @lower("mv.default")
 def mv(c, x, y):
     return c.reshape(_product(c, x, c.unsqueeze(y, 1)), c.out_shape)

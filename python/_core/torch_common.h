@@ -1,0 +1,36 @@
+// python/_core/torch_common.h: what the callables over PyTorch's tensors share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "runtime/dlpack.h"
+#include "runtime/executable.h"
+
+namespace hologram::python {
+
+/// The DLPack 1.x exchange table in a capsule (torch.Tensor.__dlpack_c_exchange_api__). Throws.
+inline const dlpack::Exchange* exchange_of(nanobind::handle capsule) {
+  auto* exchange = static_cast<const dlpack::Exchange*>(
+      PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  if (!exchange) nanobind::raise_python_error();
+  while (exchange && exchange->header.version.major != 1)
+    exchange = reinterpret_cast<const dlpack::Exchange*>(exchange->header.previous);
+  require(exchange != nullptr, "the tensor type offers no DLPack 1.x exchange table");
+  return exchange;
+}
+
+/// Takes over the caller's thread count, which `threads()` tells (None: as it is), where it has
+/// changed. False with a Python exception.
+inline bool follow_threads(nanobind::handle threads, runtime::Executable& executable) {
+  if (threads.is_none()) return true;
+  PyObject* wanted = PyObject_CallNoArgs(threads.ptr());
+  if (!wanted) return false;
+  auto n = static_cast<int>(PyLong_AsLong(wanted));
+  Py_DECREF(wanted);
+  if (n == -1 && PyErr_Occurred()) return false;
+  runtime::ThreadPool& pool = executable.runtime().threads();
+  if (n > 0 && n != pool.num_threads()) pool.set_num_threads(n);
+  return true;
+}
+
+}  // namespace hologram::python

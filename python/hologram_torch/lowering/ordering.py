@@ -1,0 +1,288 @@
+# hologram_torch/lowering/ordering.py: sorting, order statistics, searches, running extrema
+"""Rows are sorted by counting: an element's place is the number of elements before it in the order, ties by position. That is one
+comparison per pair, on whole vectors: quicker than a sort for rows of a few hundred elements, and left to PyTorch beyond."""
+
+import math
+
+from .. import dtypes
+from . import Unsupported, lower
+from .pointwise import compute
+from .views import axis_of
+
+LONGEST_ROW = 512  # of a sort by counting
+
+
+def _last(c, x, dim):
+    """x with axis `dim` moved to the end, and the order of axes that undoes it."""
+    rank = len(x.shape)
+    dim = axis_of(dim, rank)
+    order = [i for i in range(rank) if i != dim] + [dim]
+    return c.permute(x, order), [order.index(i) for i in range(rank)]
+
+
+def _row(x):
+    n = x.shape[-1]
+    if type(n) is not int or n > LONGEST_ROW:
+        raise Unsupported("rows too long to sort by counting")
+    return n
+
+
+def _before(c, a, b, descending):
+    """Whether a comes strictly before b; NaN is the largest."""
+    if descending:
+        a, b = b, a
+    less = c.lt(a, b)
+    if a.dtype in dtypes.FLOATS:
+        less = c.either(less, c.both(c.ne(b, b), c.eq(a, a)))
+    return less
+
+
+def places(c, x, descending=False):
+    """The place of every element in its row (the last axis) once that is stably sorted."""
+    n = _row(x)
+    shape = list(x.shape)
+    mine, other = c.reshape(x, [*shape, 1]), c.reshape(x, [*shape[:-1], 1, n])
+    wide = [*shape, n]
+    earlier = c.lt(c.iota("i64", wide, len(shape)), c.iota("i64", wide, len(shape) - 1))
+    mine, other = c.broadcast(mine, wide), c.broadcast(other, wide)
+    ahead, behind = _before(c, other, mine, descending), _before(c, mine, other, descending)
+    return c.reduce("sum", c.cast(c.either(ahead, c.both(c.no(behind), earlier)), "i64"), [len(shape)])
+
+
+def _rows(c, x):
+    """[rows, n] and the sizes that undo it."""
+    *lead, n = x.shape
+    rows = 1
+    for size in lead:
+        rows = size * rows
+    return c.reshape(x, [rows, n]), list(x.shape)
+
+
+def sorted_rows(c, x, descending=False):
+    """Rows in order, and the positions that their elements had."""
+    n = _row(x)
+    flat, shape = _rows(c, x)
+    if c.hint(flat.shape[0]) == 0 or n == 0:
+        return x, c.number("i64", 0, shape)
+    at = places(c, flat, descending)
+    size = flat.shape[0] * n
+    at = c.flatten(c.add(at, c.mul(c.iota("i64", flat.shape, 0), n)))
+    position = c.scatter(c.number("i64", 0, [size]), at, c.flatten(c.iota("i64", flat.shape, 1)), 0)
+    position = c.reshape(position, flat.shape)
+    source = c.add(position, c.mul(c.iota("i64", flat.shape, 0), n))
+    values = c.take(c.flatten(flat), source, 0)
+    return c.reshape(values, shape), c.reshape(position, shape)
+
+
+def _scalar_result(c, x):
+    return x, c.number("i64", 0, [])
+
+
+@lower("sort.default", "sort.stable")
+def sort(c, x, dim=-1, descending=False, *, stable=None, **options):
+    dim, descending = options.get("dim", dim), options.get("descending", descending)
+    return _sort(c, x, dim, descending)
+
+
+def _sort(c, x, dim, descending):
+    if not x.shape:
+        return _scalar_result(c, x)
+    moved, back = _last(c, x, dim)
+    values, positions = sorted_rows(c, moved, descending)
+    return c.permute(values, back), c.permute(positions, back)
+
+
+@lower("argsort.default", "argsort.stable")
+def argsort(c, x, *args, dim=-1, descending=False, stable=False):
+    args = list(args)
+    if args and type(args[0]) is bool and len(args) == 3:  # argsort.stable takes `stable` first
+        args = args[1:]
+    dim, descending = (args + [dim, descending])[:2] if len(args) < 2 else args[:2]
+    return _sort(c, x, dim, descending)[1]
+
+
+@lower("msort.default")
+def msort(c, x):
+    return _sort(c, x, 0, False)[0]
+
+
+@lower("topk.default")
+def topk(c, x, k, dim=-1, largest=True, sorted=True):
+    if not x.shape:
+        return c.reshape(x, c.out_shapes[0]), c.number("i64", 0, c.out_shapes[0])
+    moved, back = _last(c, x, dim)
+    if type(k) is not int:
+        raise Unsupported("topk of a size known only at run time")
+    return tuple(
+        c.permute(c.slice_axis(v, len(back) - 1, 0, k), back) for v in sorted_rows(c, moved, largest)
+    )
+
+
+def _at(c, x, dim, keepdim, at):
+    """The element at place `at` of every sorted row, and where it was."""
+    if not x.shape:
+        return _scalar_result(c, x)
+    moved, back = _last(c, x, dim)
+    out = []
+    for values in sorted_rows(c, moved):
+        values = c.permute(c.slice_axis(values, len(back) - 1, at, 1), back)
+        out.append(c.reshape(values, c.out_shapes[len(out)]))
+    return tuple(out)
+
+
+@lower("kthvalue.default")
+def kthvalue(c, x, k, dim=-1, keepdim=False):
+    return _at(c, x, dim, keepdim, k - 1)
+
+
+def _middle(c, x, dim, ignore_nan):
+    """Lower median of the rows along dim, kept as an axis of 1; NaN where one is, unless those are ignored."""
+    moved, back = _last(c, x, dim)
+    n = _row(moved)
+    if n == 0:
+        raise Unsupported("median of nothing")
+    values, positions = sorted_rows(c, moved)
+    if x.dtype not in dtypes.FLOATS:
+        picks = [c.slice_axis(v, len(back) - 1, (n - 1) // 2, 1) for v in (values, positions)]
+        return [c.permute(v, back) for v in picks]
+    last = len(back) - 1
+    known = c.reduce("sum", c.cast(c.eq(values, values), "i64"), [last], True)
+    if ignore_nan:
+        at = c.ew("max", c.ew("shr", c.sub(known, 1), c.number("i64", 1)), 0)
+    else:  # the first NaN, where there is one
+        at = c.where(c.eq(known, n), c.number("i64", (n - 1) // 2), known)
+    here = c.eq(c.iota("i64", values.shape, last), at)
+    position = c.reduce("sum", c.where(here, positions, c.number("i64", 0)), [last], True)
+    flat, shape = _rows(c, moved)
+    source = c.add(c.reshape(position, [flat.shape[0], 1]), c.mul(c.iota("i64", [flat.shape[0], 1], 0), n))
+    value = c.reshape(c.take(c.flatten(flat), source, 0), [*shape[:-1], 1])
+    return [c.permute(value, back), c.permute(position, back)]
+
+
+def _median(ignore_nan):
+    def whole(c, x):
+        if not x.shape:
+            return x
+        return c.reshape(_middle(c, c.flatten(x), 0, ignore_nan)[0], [])
+
+    def along(c, x, dim=-1, keepdim=False):
+        if not x.shape:
+            return _scalar_result(c, x)
+        return tuple(c.reshape(v, s) for v, s in zip(_middle(c, x, dim, ignore_nan), c.out_shapes, strict=True))
+
+    return whole, along
+
+
+for _name, _ignore in (("median", False), ("nanmedian", True)):
+    _whole, _along = _median(_ignore)
+    lower(f"{_name}.default")(_whole)
+    lower(f"{_name}.dim")(_along)
+
+
+@lower("mode.default")
+def mode(c, x, dim=-1, keepdim=False):
+    """The smallest of the values that are most frequent, and the last place where it is."""
+    if not x.shape:
+        return _scalar_result(c, x)
+    moved, back = _last(c, x, dim)
+    n, last = _row(moved), len(back) - 1
+    if n == 0:
+        raise Unsupported("mode of nothing")
+    values, positions = sorted_rows(c, moved)
+    wide = [*values.shape, n]
+    pairs = c.eq(c.broadcast(c.unsqueeze(values, last + 1), wide), c.broadcast(c.unsqueeze(values, last), wide))
+    count = c.reduce("sum", c.cast(pairs, "i64"), [last + 1])
+    count = c.ew("max", count, 1)  # a NaN equals nothing, itself included
+    first = c.reduce("argmax", count, [last], True)
+    at = c.sub(c.add(first, c.reduce("max", count, [last], True)), 1)
+    here = c.eq(c.iota("i64", values.shape, last), at)
+    position = c.reduce("sum", c.where(here, positions, c.number("i64", 0)), [last], True)
+    flat, shape = _rows(c, moved)
+    source = c.add(c.reshape(position, [flat.shape[0], 1]), c.mul(c.iota("i64", [flat.shape[0], 1], 0), n))
+    value = c.reshape(c.take(c.flatten(flat), source, 0), [*shape[:-1], 1])
+    return tuple(
+        c.reshape(c.permute(v, back), s) for v, s in zip((value, position), c.out_shapes, strict=True)
+    )
+
+
+# --- searches
+def _search(c, line, x, right, side, sorter):
+    right = right or side == "right"
+    if sorter is not None:
+        raise Unsupported("searchsorted through a sorter")
+    shape = list(x.shape)
+    n = line.shape[-1]
+    if type(n) is not int or n > LONGEST_ROW:
+        raise Unsupported("search in a long row")
+    if line.dtype != x.dtype:
+        raise Unsupported("search for one dtype in another")
+    if len(line.shape) > 1 and shape:
+        line = c.reshape(line, [*line.shape[:-1], 1, n])
+    wide = [*shape, n]
+    edge, key = c.broadcast(line, wide), c.broadcast(c.reshape(x, [*shape, 1]), wide)
+    stays = c.no(c.lt(key, edge)) if right else c.no(c.le(key, edge))
+    return c.cast(c.reduce("sum", c.cast(stays, "i64"), [len(shape)]), c.out_dtype)
+
+
+@lower("searchsorted.Tensor")
+def searchsorted(c, line, x, *, out_int32=False, right=False, side=None, sorter=None):
+    return _search(c, line, x, right, side, sorter)
+
+
+@lower("searchsorted.Scalar")
+def searchsorted_scalar(c, line, x, *, out_int32=False, right=False, side=None, sorter=None):
+    return _search(c, line, c.scalar(x, line.dtype), right, side, sorter)
+
+
+@lower("bucketize.Tensor")
+def bucketize(c, x, line, *, out_int32=False, right=False):
+    return _search(c, line, x, right, None, None)
+
+
+@lower("bucketize.Scalar")
+def bucketize_scalar(c, x, line, *, out_int32=False, right=False):
+    return _search(c, line, c.scalar(x, line.dtype), right, None, None)
+
+
+# --- running extrema
+def _running(op):
+    def lowering(c, x, dim):
+        if not x.shape:
+            return _scalar_result(c, x)
+        dim = axis_of(dim, len(x.shape))
+        wide = c.cast(x, "u8") if x.dtype == "b8" else c.cast(x, dtypes.compute(x.dtype))
+        best = c.make(op, [wide], ints=[dim])
+        hit = c.eq(wide, best)
+        if wide.dtype in dtypes.FLOATS:
+            hit = c.either(hit, c.ne(wide, wide))
+        at = c.where(hit, c.iota("i64", x.shape, dim), c.number("i64", 0))
+        return c.cast(best, x.dtype), c.make("cummax", [at], ints=[dim])
+
+    return lowering
+
+
+lower("cummax.default")(_running("cummax"))
+lower("cummin.default")(_running("cummin"))
+
+
+@lower("logcumsumexp.default")
+def logcumsumexp(c, x, dim):
+    """Each prefix apart from its own largest element, so that none of them overflows or vanishes."""
+    if not x.shape:
+        return x
+    moved, back = _last(c, x, dim)
+    n = moved.shape[-1]
+    if type(n) is not int or n > 128:
+        raise Unsupported("logcumsumexp of long rows")
+
+    def form(x):
+        rank = len(x.shape)
+        top = c.make("cummax", [x], ints=[rank - 1])
+        top = c.where(c.eq(c.ew("abs", top), math.inf), c.number(x.dtype, 0), top)
+        wide = [*x.shape, n]
+        apart = c.sub(c.broadcast(c.unsqueeze(x, rank - 1), wide), c.broadcast(c.unsqueeze(top, rank), wide))
+        seen = c.le(c.iota("i64", wide, rank), c.iota("i64", wide, rank - 1))
+        parts = c.where(seen, c.ew("exp", apart), c.number(x.dtype, 0))
+        return c.permute(c.add(c.ew("log", c.reduce("sum", parts, [rank])), top), back)
+
+    return compute(c, form, moved)

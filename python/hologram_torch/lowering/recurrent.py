@@ -1,0 +1,136 @@
+# hologram_torch/lowering/recurrent.py: recurrent layers as a graph of one step that native code repeats
+import torch
+from hologram import _core
+
+from .. import counters, device, dtypes
+from ..builder import Builder, contiguous_strides
+from . import Unsupported, lower
+
+
+class StepLoop:
+    """A compiled graph of one step and its run over all of them, as a host call of the graph around it."""
+
+    def __init__(self, name, call, dtype, widths, descending):
+        self.name, self.call, self.descending = name, call, descending
+        self.dtype, self.widths = dtype, widths
+        self.results = []  # filled by the translator; what comes out is as promised there
+
+    def __call__(self, operands, sizes, strides):
+        operands = [x.contiguous() for x in operands]
+        steps, batch = operands[0].shape[:2]
+        outputs = [torch.empty((steps, batch, width), dtype=self.dtype) for width in self.widths]
+        self.call.run(operands, outputs, steps, self.descending)
+        outputs += [torch.empty(0, dtype=self.dtype)] * (len(self.results) - len(outputs))
+        return [outputs[path[0]] for path, _, _ in self.results]
+
+
+class _Step(Builder):
+    """The graph of one step. Each operand is one of the loop: 'each' reads one place per step, 'carry' k what the step
+    before gave as result k (the operand itself first), 'fixed' the same every time."""
+
+    def __init__(self, dtype, batch):
+        super().__init__()
+        self.dtype = dtype
+        self.batch = batch if type(batch) is int else self.graph.new_symbol()
+        self.roles, self.operands, self.static, self.widths = [], [], [], []
+
+    def operand(self, value, role, carried=-1):
+        """A parameter for `value`, a value of the graph around; None stays None."""
+        if value is None:
+            return None
+        shape = value.shape[1:] if role == "each" else value.shape
+        if role != "fixed":
+            shape = [self.batch, *shape[1:]]
+        if any(type(n) is not int for n in shape[1:]) or value.dtype != self.dtype:
+            raise Unsupported("recurrent layers of symbolic width or of several dtypes")
+        number = len(self.roles)
+        self.roles.append((role, carried))
+        self.operands.append(value)
+        self.static.append(role == "fixed")
+        return self.graph.parameter(number, self.dtype, shape, contiguous_strides(shape))
+
+    def linear(self, x, weight, bias=None):
+        """x @ weightᵀ + bias, wide."""
+        y = self.wide(self.dot(x, self.permute(weight, [1, 0])))
+        return y if bias is None else self.add(y, self.wide(bias))
+
+    def wide(self, x):
+        return self.cast(x, dtypes.compute(self.dtype))
+
+    def chunks(self, x, n):
+        size = x.shape[1] // n
+        return [self.slice_axis(x, 1, i * size, size) for i in range(n)]
+
+    def result(self, x):
+        self.graph.output(self.cast(x, self.dtype), contiguous_strides(x.shape))
+        self.widths.append(x.shape[1])
+
+    def call(self, c, name, val, descending):
+        """Compiles; → the values of the host call in the graph `c` around."""
+        static = [fixed and c.options.pack_weights for fixed in self.static]
+        executable = _core.compile(self.graph, device.runtime(), static, c.options.reproducible, c.options.fast)
+        counters.count_kernels(executable.report)
+        call = _core.step_loop(executable, torch.Tensor.__dlpack_c_exchange_api__, self.roles, device.thread_count())
+        loop = StepLoop(name, call, dtypes.TORCH[self.dtype], self.widths, descending)
+        return c._host_values(loop, self.operands, [], val)
+
+
+@lower("hologram.recurrence.default")
+def recurrence(c, gates, state, cell, weight, bias, projection, kind, reverse):
+    if gates.dtype not in dtypes.FLOATS:
+        raise Unsupported("recurrent layers of this dtype")
+    s = _Step(gates.dtype, gates.shape[1])
+    x = s.wide(s.operand(gates, "each"))
+    h = s.operand(state, "carry", 0)
+    before = s.operand(cell, "carry", 1)
+    w, b, p = (s.operand(v, "fixed") for v in (weight, bias, projection))
+    hidden = s.linear(h, w, b)
+    if kind == "gru":
+        (xr, xz, xn), (hr, hz, hn) = s.chunks(x, 3), s.chunks(hidden, 3)
+        n = s.ew("tanh", s.add(xn, s.mul(s.ew("sigmoid", s.add(xr, hr)), hn)))
+        s.result(s.add(n, s.mul(s.ew("sigmoid", s.add(xz, hz)), s.sub(s.wide(h), n))))
+    elif kind == "lstm":
+        i, f, g, o = s.chunks(s.add(x, hidden), 4)
+        i, f, o = (s.ew("sigmoid", v) for v in (i, f, o))
+        now = s.add(s.mul(f, s.wide(before)), s.mul(i, s.ew("tanh", g)))
+        out = s.mul(o, s.ew("tanh", now))
+        s.result(out if p is None else s.linear(s.cast(out, s.dtype), p))
+        s.result(now)
+    else:
+        total = s.add(x, hidden)
+        s.result(s.ew("tanh", total) if kind == "tanh" else s.ew("max", total, 0))
+    return s.call(c, f"recurrence ({kind})", c.out, reverse)
+
+
+@lower("hologram.recurrence_backward.default")
+def recurrence_backward(c, gradient, cell_gradient, slope, keep, factors, weight, projection, reverse):
+    if gradient.dtype not in dtypes.FLOATS:
+        raise Unsupported("recurrent layers of this dtype")
+    s = _Step(gradient.dtype, gradient.shape[1])
+
+    def nothing(width):
+        return c.number(gradient.dtype, 0, [gradient.shape[1], width])
+
+    d = s.wide(s.operand(gradient, "each"))
+    inner = factors.shape[2] // (4 if slope is not None else 1)
+    d = s.add(d, s.wide(s.operand(nothing(gradient.shape[2]), "carry", 2 if slope is not None else 1)))
+    w, p = s.operand(weight, "fixed"), s.operand(projection, "fixed")
+    if p is not None:
+        d = s.wide(s.dot(s.cast(d, s.dtype), p))
+    factor = s.wide(s.operand(factors, "each"))
+    passed = s.operand(keep, "each")
+    if slope is not None:
+        into_cell = s.add(s.wide(s.operand(cell_gradient, "each")), s.mul(d, s.wide(s.operand(slope, "each"))))
+        into_cell = s.add(into_cell, s.wide(s.operand(nothing(inner), "carry", 3)))
+        gates = s.mul(factor, s.concat([into_cell] * 3 + [d], 1))
+        from_state = s.wide(s.dot(s.cast(gates, s.dtype), w))
+        for value in (d, into_cell, from_state, s.mul(into_cell, s.wide(passed))):
+            s.result(value)
+        return s.call(c, "recurrence backward", c.out, not reverse)
+    gates = s.mul(factor, s.concat([d] * (factors.shape[2] // d.shape[1]), 1))
+    from_state = s.wide(s.dot(s.cast(gates, s.dtype), w))
+    s.result(d)
+    s.result(from_state if passed is None else s.add(from_state, s.mul(d, s.wide(passed))))
+    values = s.call(c, "recurrence backward", [c.out[0], c.out[2]], not reverse)
+    empty = c.number(gradient.dtype, 0, [0])
+    return values[0], empty, values[1], empty

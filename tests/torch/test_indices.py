@@ -1,0 +1,92 @@
+# tests/torch/test_indices.py: indices out of range, negative indices and empty operands, as in eager
+import pytest
+import torch
+from harness import BACKEND, check, compile_fresh
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
+
+X = torch.arange(12.0).reshape(4, 3)
+ROW = torch.ones(1, 3)
+
+# The operators that take an index along axis 0 of X.
+OPERATORS = {
+    "index": lambda x, i: x[i],
+    "index_put": lambda x, i: x.clone().index_put((i,), ROW),
+    "index_put_pair": lambda x, i: x.clone().index_put((i, i), ROW[0, :1]),
+    "index_fill": lambda x, i: x.index_fill(0, i, 7.0),
+    "take": lambda x, i: x.take(i * 3),
+    "put": lambda x, i: x.put(i * 3, ROW[0, :1]),
+    "embedding": lambda x, i: torch.nn.functional.embedding(i, x),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "index_copy": lambda x, i: x.index_copy(0, i, ROW),
+    "index_add": lambda x, i: x.index_add(0, i, ROW),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, ROW, "amax"),
+    "gather": lambda x, i: x.gather(0, i[:, None].expand(1, 3)),
+    "gather_row": lambda x, i: x[:, 0].gather(0, i),
+    "scatter": lambda x, i: x.scatter(0, i[:, None].expand(1, 3), ROW),
+    "scatter_add": lambda x, i: x[:, 0].contiguous().scatter_add(0, i, ROW[0, :1]),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None].expand(1, 3), ROW, "amax"),
+}
+
+
+def outcome(function, *inputs):
+    """The result, or what was raised."""
+    try:
+        return function(*[t.clone() for t in inputs])
+    except (IndexError, RuntimeError) as error:
+        return error
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_index_is_right_or_refused_where_eager_refuses_it(name):
+    function = OPERATORS[name]
+    compiled = compile_fresh(function, dynamic=False)
+    for number in (0, 3, -1, -4, 4, -5, 1 << 40, -(1 << 40), 2):
+        index = torch.tensor([number])
+        expected, found = outcome(function, X, index), outcome(compiled, X, index)
+        assert isinstance(found, Exception) == isinstance(expected, Exception), (number, found, expected)
+        if isinstance(expected, Exception):
+            assert isinstance(found, type(expected)), (number, found, expected)
+        else:
+            check(found, expected)
+
+
+def test_a_cache_refuses_negative_positions():
+    def update(cache, i):
+        cache[0].index_copy_(1, i, torch.ones(2, 1, 3))
+        return cache.sum()
+
+    compiled = compile_fresh(update)
+    cache, expected = torch.zeros(2, 2, 5, 3), torch.zeros(2, 2, 5, 3)
+    for number in (4, -1, 5):
+        found, wanted = outcome_of(compiled, cache, number), outcome_of(update, expected, number)
+        assert isinstance(found, type(wanted))
+    check(cache, expected)
+
+
+def outcome_of(function, cache, number):
+    try:
+        return function(cache, torch.tensor([number]))
+    except (IndexError, RuntimeError) as error:
+        return error
+
+
+EMPTY = {
+    "index": lambda x, i: x[i],
+    "embedding": lambda x, i: torch.nn.functional.embedding(i, x),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "gather": lambda x, i: x.gather(0, i[:, None].expand(len(i), 3)),
+    "take": lambda x, i: x.take(i),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_nothing_is_read_from_an_empty_operand(name):
+    function, empty = EMPTY[name], torch.empty(0, 3)
+    compiled = compile_fresh(function, dynamic=False)
+    for index in (torch.tensor([0]), torch.tensor([-1, 2]), torch.empty(0, dtype=torch.int64)):
+        expected, found = outcome(function, empty, index), outcome(compiled, empty, index)
+        if isinstance(expected, Exception):
+            assert isinstance(found, (IndexError, RuntimeError)), (index, found)
+        else:
+            check(found, expected)
