@@ -582,7 +582,7 @@ struct Api {
    public:
     /// A value of a graph, valid as long as the graph.
     struct Node {
-      Graph* graph = nullptr;
+      hologram_handle graph = 0;
       uint32_t id = 0;
     };
 
@@ -605,26 +605,19 @@ struct Api {
     result<Node> parameter(hologram_dtype dtype, const char* shape) {
       uint32_t id = 0;
       return P::give(hologram_graph_parameter(get(), dtype, shape, &id), [&] {
-        return Node{this, id};
+        return Node{get(), id};
       });
     }
     result<Node> constant(hologram_dtype dtype, double value) {
       uint32_t id = 0;
       return P::give(hologram_graph_constant(get(), dtype, value, nullptr, &id), [&] {
-        return Node{this, id};
+        return Node{get(), id};
       });
     }
     /// Any operation of the op table; see hologram_graph_apply.
     result<Node> apply(const char* operation, std::initializer_list<Node> inputs,
                        const char* attributes = nullptr, const char* type = nullptr) {
-      std::vector<uint32_t> ids;
-      for (const Node& n : inputs) ids.push_back(n.id);
-      uint32_t id = 0;
-      return P::give(
-          hologram_graph_apply(get(), operation, ids.data(), ids.size(), attributes, type, &id),
-          [&] {
-            return Node{this, id};
-          });
+      return applied(get(), operation, inputs, attributes, type);
     }
     status output(Node node) { return P::done(hologram_graph_output(get(), node.id)); }
     result<std::string> text() const {
@@ -643,23 +636,35 @@ struct Api {
     }
 
     friend Node operator+(Node a, Node b) requires(P::throws) {
-      return a.graph->apply("add", {a, b});
+      return applied(a.graph, "add", {a, b});
     }
     friend Node operator-(Node a, Node b) requires(P::throws) {
-      return a.graph->apply("sub", {a, b});
+      return applied(a.graph, "sub", {a, b});
     }
     friend Node operator*(Node a, Node b) requires(P::throws) {
-      return a.graph->apply("mul", {a, b});
+      return applied(a.graph, "mul", {a, b});
     }
     friend Node operator/(Node a, Node b) requires(P::throws) {
-      return a.graph->apply("div", {a, b});
+      return applied(a.graph, "div", {a, b});
     }
-    friend Node operator-(Node a) requires(P::throws) { return a.graph->apply("neg", {a}); }
+    friend Node operator-(Node a) requires(P::throws) { return applied(a.graph, "neg", {a}); }
 
    private:
     struct Taken {
       hologram_handle handle;
     };
+    static result<Node> applied(hologram_handle graph, const char* operation,
+                                std::initializer_list<Node> inputs,
+                                const char* attributes = nullptr, const char* type = nullptr) {
+      std::vector<uint32_t> ids;
+      for (const Node& n : inputs) ids.push_back(n.id);
+      uint32_t id = 0;
+      return P::give(
+          hologram_graph_apply(graph, operation, ids.data(), ids.size(), attributes, type, &id),
+          [&] {
+            return Node{graph, id};
+          });
+    }
     explicit Graph(Taken taken) : handle_(taken.handle) {}
     detail::Handle<hologram_graph_cleanup> handle_;
   };

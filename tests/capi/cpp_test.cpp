@@ -1,0 +1,144 @@
+// tests/capi/cpp_test.cpp: the C++ interface: ownership, exceptions, returned statuses.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "hologram/hologram.hpp"
+
+namespace {
+
+uint64_t live() {
+  uint64_t n = 0;
+  EXPECT_EQ(hologram_live_handles(&n), HOLOGRAM_OK);
+  return n;
+}
+
+TEST(Cpp, ObjectsFreeWhatTheyOwnInAnyOrder) {
+  const uint64_t before = live();
+  {
+    hologram::Buffer outlives;
+    hologram::Tensor view;
+    {
+      hologram::Executor executor("cpu");
+      outlives = executor.buffer(std::vector<float>{1, 2, 3, 4, 5, 6});
+      view = outlives.tensor({2, 3}).transpose();
+      EXPECT_EQ(view.read<float>(), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+      EXPECT_EQ(view.shape(), (std::vector<int64_t>{3, 2}));
+      hologram::Buffer moved = std::move(outlives);
+      outlives = std::move(moved);
+      EXPECT_EQ(outlives.size(), 6u);
+    }
+    EXPECT_THROW((void)outlives.size(), hologram::Error);
+  }
+  EXPECT_EQ(live(), before);
+}
+
+TEST(Cpp, FailuresThrowWithCodeAndMessage) {
+  hologram::Executor executor;
+  hologram::Buffer a = executor.allocate(4), c = executor.allocate<int32_t>(4);
+  try {
+    executor.add(a, a, c, 4);
+    FAIL() << "the dtypes differ";
+  } catch (const hologram::Error& e) {
+    EXPECT_EQ(e.code(), HOLOGRAM_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(e.what()).find("dtype must be f32, is i32"), std::string::npos)
+        << e.what();
+  }
+  EXPECT_THROW(hologram::Executor("cuda"), hologram::Error);
+  EXPECT_EQ(executor.backend(), "cpu");
+}
+
+TEST(Cpp, FailuresAreReturnedByTheOtherSet) {
+  auto none = hologram::status::Executor::make("tpu");
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().code(), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_THROW((void)std::move(none).value(), hologram::Error);
+  auto executor = hologram::status::Executor::make("cpu");
+  ASSERT_TRUE(executor.ok());
+  auto a = executor->buffer(std::vector<float>{-1, 2});
+  ASSERT_TRUE(a.ok());
+  EXPECT_TRUE(executor->relu(*a, *a, 2).ok());
+  EXPECT_EQ(executor->relu(*a, *a, 3).code(), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(a->read<float>().value(), (std::vector<float>{0, 2}));
+  auto graph = hologram::status::Graph::parse("nonsense");
+  EXPECT_FALSE(graph.ok());
+}
+
+TEST(Cpp, EveryOperationReachesItsKernel) {
+  hologram::Executor e;
+  const std::vector<float> x = {0.25f, 0.5f, 0.75f}, y = {0.5f, 0.25f, 1.0f};
+  hologram::Buffer a = e.buffer(x), b = e.buffer(y), c = e.allocate(3);
+  auto first = [&] { return c.read<float>()[0]; };
+  e.add(a, b, c, 3);
+  EXPECT_EQ(first(), 0.75f);
+  e.sub(a, b, c, 3);
+  EXPECT_EQ(first(), -0.25f);
+  e.mul(a, b, c, 3);
+  EXPECT_EQ(first(), 0.125f);
+  e.div(a, b, c, 3);
+  EXPECT_EQ(first(), 0.5f);
+  e.min(a, b, c, 3);
+  EXPECT_EQ(first(), 0.25f);
+  e.max(a, b, c, 3);
+  EXPECT_EQ(first(), 0.5f);
+  e.neg(a, c, 3);
+  EXPECT_EQ(first(), -0.25f);
+  e.abs(c, c, 3);
+  EXPECT_EQ(first(), 0.25f);
+  e.relu(a, c, 3);
+  EXPECT_EQ(first(), 0.25f);
+  e.sigmoid(a, c, 3);
+  EXPECT_NEAR(first(), 1 / (1 + std::exp(-0.25)), 1e-7);
+  e.tanh(a, c, 3);
+  EXPECT_NEAR(first(), std::tanh(0.25), 1e-7);
+  e.gelu(a, c, 3);
+  EXPECT_NEAR(first(), 0.125 * (1 + std::erf(0.25 / std::sqrt(2.0))), 1e-7);
+  e.gelu_tanh(a, c, 3);
+  EXPECT_NEAR(first(), 0.1496754, 1e-6);
+  e.softmax(a, c, 3);
+  EXPECT_NEAR(first(), 0.2542752, 1e-6);
+  e.clip(a, c, 3, 0.3f, 0.6f);
+  EXPECT_EQ(c.read<float>(), (std::vector<float>{0.3f, 0.5f, 0.6f}));
+  e.scalar_add(a, c, 3, 2);
+  EXPECT_EQ(first(), 2.25f);
+  e.scalar_mul(a, c, 3, 2);
+  EXPECT_EQ(first(), 0.5f);
+  e.elementwise("copysign", {&a, &b}, c, 3);
+  EXPECT_EQ(first(), 0.25f);
+  EXPECT_EQ(e.sum(a, c, 3), 1.5f);
+  EXPECT_EQ(e.smallest(a, c, 3), 0.25f);
+  EXPECT_EQ(e.largest(a, c, 3), 0.75f);
+  EXPECT_NEAR(e.mse_loss(a, b, c, 3), 3 * 0.0625 / 3, 1e-7);
+  EXPECT_NEAR(e.cross_entropy_loss(a, b, c, 3), 0.3847053, 1e-6);
+  EXPECT_NEAR(e.binary_cross_entropy_loss(a, b, c, 3), 0.6059392, 1e-6);
+  hologram::Buffer m = e.buffer(std::vector<float>{1, 2, 3, 4, 5, 6}), r = e.allocate(2),
+                   g = e.allocate(4);
+  e.matvec(m, e.buffer(std::vector<float>{1, 1, 1}), r, 2, 3);
+  EXPECT_EQ(r.read<float>(), (std::vector<float>{6, 15}));
+  e.gemm(m, m, g, 2, 2, 3);
+  EXPECT_EQ(g.read<float>(), (std::vector<float>{22, 28, 49, 64}));
+  r.fill(3);
+  EXPECT_EQ(r.view<float>()[1], 3);
+  EXPECT_EQ(g.slice(1, 2).read<float>(), (std::vector<float>{28, 49}));
+  EXPECT_GT(e.stats().kernel_calls, 20u);
+}
+
+TEST(Cpp, GraphsFromOperators) {
+  hologram::Executor e;
+  hologram::Executable f;
+  {
+    hologram::Graph first(1);
+    auto x = first.parameter(HOLOGRAM_F32, "[s0]");
+    hologram::Graph g = std::move(first);
+    auto two = g.constant(HOLOGRAM_F32, 2);
+    g.output(-x * two + x / two);
+    f = g.compile(e);
+  }
+  for (int64_t n : {1, 4}) {
+    auto results = f(e.buffer(std::vector<float>(static_cast<size_t>(n), 8.0f)).tensor({n}));
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_EQ(results[0].read<float>(), std::vector<float>(static_cast<size_t>(n), -12.0f));
+  }
+}
+
+}  // namespace
