@@ -96,7 +96,8 @@ endfunction()
 
 # hologram_fuzz_group(<folder>): tests/<folder>/<name>.cpp becomes the libFuzzer executable fuzz_<name>, run
 # by ctest for HOLOGRAM_FUZZ_SECONDS on the inputs in tests/<folder>/corpus/<name>, if there are any.
-# tests/<folder>/libs.cmake may set LIBS (default: every folder of src/ that does not need LLVM).
+# tests/<folder>/libs.cmake may set LIBS (default: every folder of src/ that does not need LLVM), and
+# tests/<folder>/<name>.cmake SOURCES, further files of the one target.
 function(hologram_fuzz_group folder)
   set(LIBS backend/interp schedule canon sigmatics)
   include("${CMAKE_CURRENT_SOURCE_DIR}/${folder}/libs.cmake" OPTIONAL)
@@ -105,10 +106,13 @@ function(hologram_fuzz_group folder)
   foreach(source IN LISTS sources)
     get_filename_component(name "${source}" NAME_WE)
     set(target fuzz_${name})
-    add_executable(${target} ${source})
+    set(SOURCES "")
+    include("${CMAKE_CURRENT_SOURCE_DIR}/${folder}/${name}.cmake" OPTIONAL)
+    add_executable(${target} ${source} ${SOURCES})
     add_dependencies(fuzzers ${target})
     target_compile_options(${target} PRIVATE ${HOLOGRAM_WARNINGS})
-    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests"
+                               "${PROJECT_SOURCE_DIR}/include")
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
     foreach(library IN LISTS LIBS)
       hologram_target(${library} library_target)
