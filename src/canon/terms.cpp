@@ -34,6 +34,7 @@ Weight weight_of(Op op) {
     case Op::expand:
       return {2, 6};
     case Op::slice:
+    case Op::window:
       return {4, 2};
     case Op::pad:
       return {6, 3};

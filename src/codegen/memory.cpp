@@ -146,6 +146,14 @@ LaneValue Access::load(const Expr& index, LaneValue guard) {
     Value* wide = splat(k_, {x, false}, lanes_);
     return {ir_.CreateSelect(guard.v, wide, llvm::Constant::getNullValue(wide->getType())), true};
   }
+  // All lanes or none: zeros are read elsewhere, without a mask.
+  bool together = at.kind == Layout::contiguous && guard && !guard.varying && !scope_.mask() &&
+                  lanes_ * size_of(dtype_) <= 64;
+  if (together) {
+    Value* address = ir_.CreateSelect(guard.v, at.address, k_.zeros());
+    auto* load = ir_.CreateAlignedLoad(k_.widen(element_, lanes_), address, align_);
+    return {from_memory(k_, dtype_, load), true};
+  }
   Value* mask = vector_mask(guard);
   Value* x;
   if (at.kind == Layout::scattered) {

@@ -11,6 +11,7 @@
 #include "codegen/product_micro.h"
 #include "codegen/product_small.h"
 #include "codegen/product_stream.h"
+#include "codegen/runs.h"
 
 namespace hologram::codegen {
 
@@ -51,6 +52,7 @@ class ProductEmitter : Numbers {
     k_.root().seek();
     Value* size = k_.i64(0);
     if (plan_.lhs == LhsPath::rows) {
+      lhs_runs_ = split_axis(p_.lhs, k_axis_, plan_.k, k_axis_ + 1);
       // A little more than a whole number of vectors, so that rows do not meet in the same cache
       // sets.
       lhs_stride_ = add(round_up(depth_, t_.lanes), k_.i64(t_.lanes));
@@ -139,6 +141,8 @@ class ProductEmitter : Numbers {
         Value* out = element(k_, type_, scratch_, mul(i, lhs_stride_));
         if (by_rows) {
           inner.set_axis(m_axis_, add(row_begin_, i));
+          if (lhs_runs_)
+            return gather_runs(inner, *lhs_runs_, p_.operand_type, type_, t_.lanes, out);
           lhs.gather(inner, {k_axis_, k_.i64(0), depth_}, out);
         } else {
           inner.set_axis(k_axis_, i);
@@ -378,6 +382,7 @@ class ProductEmitter : Numbers {
   Value *row_begin_ = nullptr, *rows_ = nullptr, *height_ = nullptr, *tiles_ = nullptr,
         *batch_panels_ = nullptr;
   Value *lhs_ = nullptr, *lhs_row_stride_ = nullptr, *lhs_k_stride_ = nullptr, *rhs_base_ = nullptr;
+  std::optional<SplitBody> lhs_runs_;
   std::vector<int> heights_;
   std::map<std::pair<int, int>, llvm::Function*> micro_;
 };

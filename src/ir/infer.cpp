@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "ir/scalar.h"
 
@@ -251,6 +252,25 @@ class Rule {
     return {in_[0]->dtype, given()};
   }
 
+  Type window() const {
+    count("axis, step, dilation", attrs_.ints.size(), 3);
+    int64_t axis = attrs_.ints[0], step = attrs_.ints[1], dilation = attrs_.ints[2];
+    need(axis >= 0 && axis < in_[0]->rank(), "axis {} is outside [0, {})", axis, in_[0]->rank());
+    need(step > 0 && dilation > 0, "step {} or dilation {} is not positive", step, dilation);
+    need(given().size() == in_[0]->shape.size() + 1, "windows of {} cannot have the shape {}",
+         text(in_[0]), str(given()));
+    const Expr &many = given()[static_cast<size_t>(axis)], &size = given().back();
+    Shape rest = in_[0]->shape;
+    const Expr n = std::exchange(rest[static_cast<size_t>(axis)], many);
+    rest.push_back(size);
+    need(rest == given(), "windows of {} cannot have the shape {}", text(in_[0]), str(given()));
+    Expr last = Expr(step) * (many - Expr(1)) + Expr(dilation) * (size - Expr(1));
+    bool some = provably_nonnegative(many - Expr(1)) && provably_nonnegative(size - Expr(1));
+    need(!some || !provably_less(n - Expr(1), last),
+         "element {} along axis {} of {} is out of bounds", last.str(), axis, text(in_[0]));
+    return {in_[0]->dtype, given()};
+  }
+
   Type concat() const {
     need(!in_.empty(), "needs at least one operand");
     size_t a = static_cast<size_t>(axis(in_[0]->rank()));
@@ -283,6 +303,8 @@ class Rule {
         return {in_[0]->dtype, in_[0]->shape};
       case Op::pad:
         return pad();
+      case Op::window:
+        return window();
       default:
         return concat();
     }

@@ -109,6 +109,9 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
     for (size_t i = 0; i < at.size(); ++i) g = within(at[i], v->input()->shape[i], g);
     Val x = value(v->input(), at, g);
     if (g.id == guard.id) return x;
+    // A load whose guard fails gives 0 already.
+    const atlas::Instr& made = b_.body().instrs[x.id];
+    if (v->attrs.bits == 0 && made.code == atlas::Code::load && made.args[0] == g.id) return x;
     return b_.select(g, x, b_.constant(v->dtype, v->attrs.bits));
   }
   if (v->is(Op::concat)) {

@@ -52,6 +52,8 @@ class Emitter {
   atlas::Val value(ir::Value v, const Index& index, atlas::Val guard = {});
   /// The element of v computed from its operands even if it has a buffer.
   atlas::Val compute(ir::Value v, const Index& index, atlas::Val guard = {});
+  /// The element of a slot's buffer.
+  atlas::Val read(int slot, const Index& index) { return load(slot, index, {}); }
   void store(int slot, const Index& index, atlas::Val value, atlas::Val guard = {});
   /// f16 and bf16 become f32; others stay.
   atlas::Val widen(atlas::Val v);

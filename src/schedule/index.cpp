@@ -94,6 +94,12 @@ Index input_index(ir::Value node, size_t input, const Index& index) {
     case Op::pad:
       for (size_t i = 0; i < out.size(); ++i) out[i] = index[i] - exprs[i];
       return out;
+    case Op::window: {
+      auto axis = static_cast<size_t>(ints[0]);
+      out.pop_back();
+      out[axis] = Expr(ints[1]) * index[axis] + Expr(ints[2]) * index.back();
+      return out;
+    }
     case Op::concat: {
       auto axis = static_cast<size_t>(ints[0]);
       out[axis] = index[axis] - concat_start(node, input);

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "schedule/lower_loop.h"
+#include "schedule/lower_window.h"
 
 namespace hologram::schedule {
 
@@ -48,6 +49,7 @@ class Lowering {
       : c_(cluster), clustering_(clustering), options_(options), storage_(storage) {}
 
   std::vector<Lowered> product();
+  std::vector<Lowered> depthwise();
   std::vector<Lowered> attention();
   std::vector<Lowered> scatter();
   std::vector<Lowered> scan();
@@ -204,6 +206,79 @@ std::vector<Lowered> Lowering::product() {
     end_with(p.rhs, e.value(rhs, rhs_at));
   }
   epilogue(k, p.epilogue, acc, order);
+  out.push_back(finish(k, cluster_name(c_)));
+  return out;
+}
+
+// A product with one column: for each batch point (channel) and row (pixel) a chain over the taps,
+// whose weights are laid out anew with the channels densest.
+std::vector<Lowered> Lowering::depthwise() {
+  Value dot = c_.anchor, lhs = dot->input(0), rhs = dot->input(1);
+  DType acc = is_int(dot->dtype) ? dot->dtype : compute_type(lhs->dtype);
+  size_t batch = rhs->shape.size() - 2;
+  std::vector<Lowered> out;
+  Shape taps{rhs->shape[batch]};
+  taps.insert(taps.end(), rhs->shape.begin(), rhs->shape.end() - 2);
+  int weights = storage_.temporary(rhs->dtype, taps, "taps");
+  {
+    Kernel k(storage_.slots);
+    atlas::LoopBlock& loop = k.program.loop;
+    Index store_at;
+    for (const Expr& d : taps) {
+      store_at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), d));
+      loop.axes.push_back({AxisKind::parallel, d});
+    }
+    loop.parallel_rank = static_cast<int>(taps.size());
+    Index read_at(store_at.begin() + 1, store_at.end());
+    read_at.insert(read_at.end(), {store_at[0], Expr(0)});
+    atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+    Emitter e = emitter(k, stage.body);
+    e.store(weights, store_at, e.value(rhs, read_at));
+    loop.stages.push_back(std::move(stage));
+    simplify_axes(loop);
+    out.push_back(finish(k, "taps"));
+    if (auto sources = static_sources(clustering_, options_, rhs))
+      out.back().cached = storage_.cache(weights, *sources);
+  }
+  // Axes: rows, then the batch.
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  std::vector<ClusterAxis> order{c_.axes[c_.axes.size() - 3]};
+  order.insert(order.end(), c_.axes.begin(), c_.axes.end() - 3);
+  for (const ClusterAxis& a : order) loop.axes.push_back({AxisKind::parallel, a.extent});
+  loop.parallel_rank = static_cast<int>(order.size());
+  order.push_back({c_.axes[c_.axes.size() - 2].id, Expr(1), false});
+  Index own = placed(c_.members[0].index, order);
+  Index channel(own.begin(), own.end() - 2);
+  Expr row = Expr::axis(0, order[0].extent);
+  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+  Val sum;
+  Emitter e = emitter(k, stage.body, [&](Value v, const Index&) -> std::optional<Val> {
+    if (v != dot) return std::nullopt;
+    return sum;
+  });
+  atlas::BodyBuilder& b = e.builder();
+  Val chain = b.constant(acc, 0);
+  for (int64_t tap = 0; tap < taps[0].constant_value(); ++tap) {
+    Index lhs_at = channel, weight_at{Expr(tap)};
+    lhs_at.insert(lhs_at.end(), {row, Expr(tap)});
+    weight_at.insert(weight_at.end(), channel.begin(), channel.end());
+    Val x = e.convert(e.value(lhs, lhs_at), acc), w = e.convert(e.read(weights, weight_at), acc);
+    chain = is_float(acc) ? b.fma(x, w, chain) : b.add(b.mul(x, w), chain);
+  }
+  sum = e.convert(chain, dot->dtype);
+  for (const Member& m : c_.members)
+    for (int slot : storage_.stores_of(m.node)) {
+      Index index = placed(m.index, order);
+      for (Expr& x : index)  // the one column
+        x = x.substitute([&](const Atom& a) -> std::optional<Expr> {
+          bool column = a.kind == Atom::Kind::axis && a.id + 1 == static_cast<int>(order.size());
+          return column ? std::optional(Expr(0)) : std::nullopt;
+        });
+      e.store(slot, index, e.value(m.node, index));
+    }
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
   out.push_back(finish(k, cluster_name(c_)));
   return out;
 }
@@ -379,7 +454,7 @@ std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
     case ClusterKind::loop:
       return lower_loop(cluster, clustering, storage);
     case ClusterKind::product:
-      return l.product();
+      return is_depthwise(cluster) ? l.depthwise() : l.product();
     case ClusterKind::attention:
       return l.attention();
     case ClusterKind::scatter:

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "schedule/lower.h"
+#include "schedule/lower_window.h"
 #include "schedule/memory.h"
 
 namespace hologram::schedule {
@@ -78,6 +79,9 @@ class Planner {
   void emit(const Cluster& c);
   void emit_host(const Cluster& c);
   void emit_kernel(Lowered k);
+  void keep_if_static(const Cluster& c, std::vector<Lowered>& kernels, Storage& storage);
+  void prefer_layouts();
+  Shape strides_for(Value v) const;
   void emit_copies(const Copies& copies);
   void link_steps();
 
@@ -89,6 +93,7 @@ class Planner {
   std::map<Value, std::vector<int>>
       stores_;  // slots a root is written to; the first is the one it is read from
   std::set<Value> in_place_scatter_;
+  std::map<Value, int> inner_;  // intermediates with another axis than the last lying densest
   std::vector<std::vector<int>> clusters_read_;  // by cluster: the clusters it needs
   std::vector<std::pair<int, int>> before_;      // (reader, writer of the parameter it reads)
   Copies early_copies_;                          // of parameters, before anything is written
@@ -259,13 +264,45 @@ void Planner::place_outputs() {
   }
 }
 
+// Products decide how intermediates of three and more dimensions lie in memory: what they write has
+// their columns densest, what they read along k has those (a convolution's channels).
+void Planner::prefer_layouts() {
+  std::set<Value> fixed;  // the host expects what tracing promised it
+  for (const ir::Node& n : graph_.nodes())
+    if (n.is(Op::host_call)) fixed.insert(n.inputs.begin(), n.inputs.end());
+  auto prefer = [&](Value v, int axis) {
+    if (v->rank() >= 3 && axis >= 0 && axis < v->rank() - 1 && !fixed.count(v))
+      inner_.emplace(v, axis);
+  };
+  for (const Cluster& c : clustering_.clusters()) {
+    if (c.kind != ClusterKind::product) continue;
+    ProductLayout layout = product_layout(c, graph_.num_symbols);
+    if (!layout.read->is(Op::parameter)) prefer(layout.read, layout.read_axis);
+    for (const Member& m : c.members)
+      for (size_t i = 0; i < m.index.size(); ++i)
+        if (const Atom* a = single_axis(m.index[i]); a && a->id == layout.written_axis)
+          prefer(m.node, static_cast<int>(i));
+  }
+}
+
+Shape Planner::strides_for(Value v) const {
+  auto it = inner_.find(v);
+  if (it == inner_.end()) return contiguous_strides(v->shape);
+  Shape order = v->shape;
+  auto axis = static_cast<ptrdiff_t>(it->second);
+  std::rotate(order.begin() + axis, order.begin() + axis + 1, order.end());
+  Shape dense = contiguous_strides(order);
+  std::rotate(dense.begin() + axis, dense.end() - 1, dense.end());
+  return dense;
+}
+
 // Slots for roots that other clusters read and for what is copied into parameters at the end.
 void Planner::place_intermediates() {
   auto need = [&](Value v) {
     if (v->is(Op::parameter) || stores_.count(v)) return;
     bool host = v->is(Op::host_result);
     stores_[v].push_back(slot_for(v, host ? SlotKind::host : SlotKind::arena, -1,
-                                  host ? v->attrs.exprs : contiguous_strides(v->shape)));
+                                  host ? v->attrs.exprs : strides_for(v)));
   };
   for (const Cluster& c : clustering_.clusters())
     clustering_.for_each_access(c, [&](Value v, const Index&) {
@@ -356,7 +393,25 @@ void Planner::emit(const Cluster& c) {
   bool stored = std::any_of(c.members.begin(), c.members.end(),
                             [&](const Member& m) { return stores_.count(m.node) > 0; });
   if (!stored) return;
-  for (Lowered& k : lower(c, clustering_, options_, storage)) emit_kernel(std::move(k));
+  std::vector<Lowered> kernels = lower(c, clustering_, options_, storage);
+  keep_if_static(c, kernels, storage);
+  for (Lowered& k : kernels) emit_kernel(std::move(k));
+}
+
+// A loop over static parameters alone runs only when one of them has changed.
+void Planner::keep_if_static(const Cluster& c, std::vector<Lowered>& kernels, Storage& storage) {
+  if (c.kind != ClusterKind::loop || kernels.size() != 1 || c.members.size() != 1) return;
+  const std::vector<int>& slots = stores_.at(c.members[0].node);
+  if (slots.size() != 1 || plan_.slots[static_cast<size_t>(slots[0])].kind != SlotKind::arena)
+    return;
+  std::set<int> read;
+  bool fixed = true;
+  clustering_.for_each_access(c, [&](Value v, const Index&) {
+    fixed = fixed && v->is(Op::parameter) && options_.is_static(static_cast<int>(v->attrs.ints[0]));
+    if (fixed) read.insert(static_cast<int>(v->attrs.ints[0]));
+  });
+  if (fixed && !read.empty())
+    kernels[0].cached = storage.cache(slots[0], {read.begin(), read.end()});
 }
 
 void Planner::emit_copies(const Copies& copies) {
@@ -418,6 +473,7 @@ Plan Planner::run() {
   }
   make_input_slots();
   place_outputs();
+  prefer_layouts();
   place_intermediates();
   emit_copies(early_copies_);
   for (int k : order()) emit(clustering_.clusters()[static_cast<size_t>(k)]);

@@ -1,6 +1,7 @@
 // schedule/roots.cpp: which nodes get a place of their own instead of being computed where they are
 // read.
 #include <algorithm>
+#include <ranges>
 
 #include "schedule/cluster.h"
 
@@ -31,6 +32,41 @@ bool is_view(Value v) {
   return ir::info(v->op).kind == OpKind::movement && v->op != Op::concat && v->op != Op::pad;
 }
 
+Value below_views(Value v) {
+  while (is_view(v)) v = v->input();
+  return v;
+}
+
+// What the last window among the views above v's elements is taken of; null if there is none.
+Value windowed(Value v) {
+  Value found = nullptr;
+  for (; is_view(v); v = v->input())
+    if (v->is(Op::window)) found = v->input();
+  return found;
+}
+
+// Whether v, a view of a parameter, runs along that parameter's memory.
+bool runs_along_memory(Value v) {
+  Index at;
+  for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+  int last = static_cast<int>(at.size()) - 1;
+  for (; is_view(v); v = v->input()) at = input_index(v, 0, at);
+  auto split = offset_of(at, v->attrs.exprs).linear_in_axis(last);
+  return split && split->first.is(1);
+}
+
+// Whether the matrix v, a view, is one in its operand's memory too: its coordinates have strides.
+bool is_strided(Value v) {
+  Index at;
+  for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+  for (; is_view(v); v = v->input()) at = input_index(v, 0, at);
+  for (size_t axis = 0; axis < v->shape.size(); ++axis) {
+    bool linear = !at[axis].any_atom([](const Atom& a) { return a.kind > Atom::Kind::value; });
+    if (!linear) return false;
+  }
+  return true;
+}
+
 // Rough cost of one element-wise operation, in vector instructions.
 int cost_of(Value v) {
   if (ir::info(v->op).kind == OpKind::leaf || is_view(v)) return 0;
@@ -41,6 +77,7 @@ int cost_of(Value v) {
 }
 
 constexpr int cap = 1 << 20;
+constexpr int64_t most_kept = 1 << 16;  // elements of a value kept from call to call
 
 struct Inline {
   int cost = 0;  // of recomputing the value from roots
@@ -69,16 +106,43 @@ void Clustering::choose_roots() {
     OpKind k = ir::info(v->op).kind;
     if (k != OpKind::leaf) root_[v->id] = 1;
   };
-  auto base = [](Value v) {
-    while (is_view(v)) v = v->input();
-    return v;
+  auto base = below_views;
+  auto is_static = [&](Value v) {
+    return v->is(Op::parameter) && options_.is_static(static_cast<int>(v->attrs.ints[0]));
+  };
+  // A convolution's image is read in windows, many times: it lies in memory, channels last.
+  auto windowed_operand = [&](Value v) {
+    Value image = windowed(v);
+    if (!image) return false;
+    Value source = base(image->is(Op::pad) ? image->input() : image);
+    bool foreign = source->is(Op::parameter) || source->is(Op::host_result);
+    if (foreign && !runs_along_memory(image->is(Op::pad) ? image->input() : image))
+      make_root(image);
+    else
+      make_root(source);
+    return true;
+  };
+  // The other operand: a matrix of its own unless it is packed ahead.
+  auto weights = [&](Value v) {
+    if (windowed(v)) return;
+    Value source = base(v);
+    if (!source->is(Op::parameter) || (!is_static(source) && !is_strided(v))) make_root(v);
   };
   std::vector<Inline> inl(graph_.nodes().size());
+  // What depends on static parameters alone: 1 if on none, 2 if on some.
+  std::vector<char> fixed(graph_.nodes().size(), 0);
   for (Value v : live_) {
     Inline& mine = inl[v->id];
     if (is_heavy(v)) root_[v->id] = 1;
     mine.cost = cost_of(v);
     mine.loads = v->is(Op::parameter);
+    fixed[v->id] = v->is(Op::constant) ? 1 : is_static(v) ? 2 : 0;
+    if (is_view(v) || ir::is_elementwise(v->op)) {
+      auto part = [&](Value in) { return fixed[in->id]; };
+      fixed[v->id] = std::ranges::all_of(v->inputs, part)
+                         ? std::ranges::max(v->inputs | std::views::transform(part))
+                         : 0;
+    }
     mine.moves_data = v->is(Op::take) || v->is(Op::concat) || v->is(Op::pad);
     for (Value in : v->inputs) {
       if (root_[in->id]) {
@@ -90,6 +154,11 @@ void Clustering::choose_roots() {
       mine.moves_data |= inl[in->id].moves_data;
     }
     if (v->is(Op::dot_general)) {
+      if (windowed_operand(v->input(0)) | windowed_operand(v->input(1))) {
+        weights(v->input(0));
+        weights(v->input(1));
+        continue;
+      }
       Value l = base(v->input(0)), r = base(v->input(1));
       bool cheap_l = inl[l->id].cost <= 2 && !inl[l->id].moves_data && uses[l->id] == 1;
       bool cheap_r = inl[r->id].cost <= 8 && uses[r->id] == 1;
@@ -105,8 +174,11 @@ void Clustering::choose_roots() {
       if (inl[v->input(2)->id].cost > 32) make_root(base(v->input(2)));
     }
     if (root_[v->id] || is_view(v) || ir::info(v->op).kind == OpKind::leaf) continue;
+    // Dear and always the same (1 / sqrt(variance + epsilon), say): computed once and kept.
+    bool kept = fixed[v->id] == 2 && mine.cost >= 16 && numel(v->shape).is_const() &&
+                numel(v->shape).constant_value() <= most_kept;
     bool shared = uses[v->id] >= 2 && (mine.cost >= 4 || mine.loads >= 3 || mine.moves_data);
-    if (shared || mine.cost > 400 || mine.loads > 48) root_[v->id] = 1;
+    if (kept || shared || mine.cost > 400 || mine.loads > 48) root_[v->id] = 1;
   }
 }
 

@@ -121,6 +121,37 @@ TEST_F(PlanTest, HeadsAreSplitInTheProductsEpilogue) {
   EXPECT_EQ(runs(plan()), 1);
 }
 
+// convolution + batch norm of a channels-first image, as the PyTorch front end writes it.
+TEST_F(PlanTest, AConvolutionTakesNormAndResidualAndKeepsItsChannelsDensest) {
+  auto conv = [&](Value x, int64_t into, int64_t out) {
+    x = g.pad(g.permute(x, {0, 2, 3, 1}), {0, 1, 1, 0}, {2, 10, 10, into}, 0);
+    x = g.make(Op::window, {x}, {.ints = {1, 1, 1}}, {}, Shape{2, 8, 10, into, 3});
+    x = g.make(Op::window, {x}, {.ints = {2, 1, 1}}, {}, Shape{2, 8, 8, into, 3, 3});
+    x = g.reshape(g.permute(x, {0, 1, 2, 4, 5, 3}), {128, 9 * into});
+    Value w = g.reshape(g.permute(weight({out, into, 3, 3}), {2, 3, 1, 0}), {9 * into, out});
+    Value y = g.permute(g.reshape(dot(x, w), {2, 8, 8, out}), {0, 3, 1, 2});
+    auto channel = [&](Value v) { return g.broadcast(g.reshape(v, {1, out, 1, 1}), y->shape); };
+    Value eps = g.number(DType::f32, 1e-5, {out});
+    Value scale = g.unary(Op::rsqrt, g.binary(Op::add, weight({out}), eps));
+    y = g.binary(Op::mul, g.binary(Op::sub, y, channel(weight({out}))), channel(scale));
+    return g.binary(Op::add, y, channel(weight({out})));
+  };
+  auto relu = [&](Value v) { return g.binary(Op::max, v, g.number(DType::f32, 0, v->shape)); };
+  Value x = input({2, 16, 8, 8}), y = relu(conv(x, 16, 32)), z = relu(conv(y, 32, 32));
+  output(relu(g.binary(Op::add, conv(z, 32, 32), y)));
+  Plan p = plan();
+  // The image is laid out channels last, then one kernel for each convolution.
+  EXPECT_EQ(runs(p), 4);
+  EXPECT_EQ(p.cache.size(), 6u);  // three packed weights, three scales
+  int dense = 0;
+  for (const Slot& s : p.slots)
+    if (s.kind == SlotKind::arena && s.shape.size() == 4 && s.shape[1] == Expr(32)) {
+      EXPECT_EQ(s.strides, (Shape{2048, 1, 256, 32}));
+      ++dense;
+    }
+  EXPECT_EQ(dense, 2);
+}
+
 TEST_F(PlanTest, LongSumsRunTheirBlocksInParallel) {
   output(g.reduce(Op::reduce_sum, input({2048, 2048}), {0, 1}));
   Plan p = plan();

@@ -183,7 +183,7 @@ void RandomGraph::movement() {
   int rank = x.value->rank();
   std::vector<int64_t> axes(static_cast<size_t>(rank));
   for (int i = 0; i < rank; ++i) axes[static_cast<size_t>(i)] = i;
-  switch (pick(8)) {
+  switch (pick(9)) {
     case 0:
       std::shuffle(axes.begin(), axes.end(), random_);
       return add(Op::permute, {x}, {.ints = axes});
@@ -202,6 +202,8 @@ void RandomGraph::movement() {
       return slice(x);
     case 5:
       return pad(x);
+    case 7:
+      return window(x);
     case 6: {
       if (rank == 0) return;
       Item y = pick(2) ? like(x) : x;
@@ -234,6 +236,19 @@ void RandomGraph::slice(const Item& x) {
     steps.push_back(step);
   }
   add(Op::slice, {x}, {.ints = steps, .exprs = starts}, {}, sizes);
+}
+
+void RandomGraph::window(const Item& x) {
+  if (x.value->rank() == 0 || x.value->rank() > 4) return;
+  int axis = pick(x.value->rank());
+  const Expr& d = x.value->shape[static_cast<size_t>(axis)];
+  if (!d.is_const() || d.constant_value() < 1) return;
+  int64_t n = d.constant_value(), step = pick(3) + 1, dilation = pick(2) + 1;
+  int64_t size = pick(static_cast<int>((n - 1) / dilation) + 1) + 1;
+  Shape shape = x.value->shape;
+  shape[static_cast<size_t>(axis)] = Expr((n - 1 - dilation * (size - 1)) / step + 1);
+  shape.push_back(Expr(size));
+  add(Op::window, {x}, {.ints = {axis, step, dilation}}, {}, shape);
 }
 
 void RandomGraph::pad(const Item& x) {

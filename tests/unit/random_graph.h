@@ -46,6 +46,7 @@ class RandomGraph {
   void elementwise();
   void movement();
   void slice(const Item& x);
+  void window(const Item& x);
   void pad(const Item& x);
   void reshape(const Item& x);
   void reduction();

@@ -71,7 +71,7 @@ void elementwise(Op op, const std::vector<const Tensor*>& in, Tensor& out) {
 const uint64_t* moved(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs, const Tensor& x,
                       const Index& at) {
   Index from(x.shape.size());
-  for (size_t i = 0; i < at.size(); ++i) {
+  for (size_t i = 0; i < from.size(); ++i) {
     switch (op) {
       case Op::permute:
         from[static_cast<size_t>(attrs.ints[i])] = at[i];
@@ -81,6 +81,11 @@ const uint64_t* moved(Op op, const Attrs& attrs, const std::vector<int64_t>& exp
         break;
       case Op::slice:
         from[i] = exprs[i] + attrs.ints[i] * at[i];
+        break;
+      case Op::window:
+        from[i] = static_cast<int64_t>(i) == attrs.ints[0]
+                      ? attrs.ints[1] * at[i] + attrs.ints[2] * at.back()
+                      : at[i];
         break;
       case Op::flip:
         from[i] = std::find(attrs.ints.begin(), attrs.ints.end(), static_cast<int64_t>(i)) !=

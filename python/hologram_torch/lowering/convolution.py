@@ -1,0 +1,206 @@
+# hologram_torch/lowering/convolution.py: convolutions as products over windows
+"""A convolution is a product: rows are pixels of the result, columns its channels, and the depth runs over the taps
+and the channels of the image, channels fastest. `window` makes the left operand without copying, so that strides,
+dilation, padding and groups are index arithmetic. A transposed convolution, or the gradient of the image, is the same
+product over the image with zeros between its pixels and the taps reversed."""
+
+from hologram import _core
+
+from ..builder import numel
+from . import Unsupported, lower
+
+
+def per_axis(values, rank):
+    """One number an axis from PyTorch's lists, whose single element counts for all axes."""
+    values = list(values)
+    return values * rank if len(values) == 1 else values
+
+
+def windows(c, x, axes, sizes, counts, strides, dilation):
+    """Windows of `sizes` along `axes` of x; their own axes follow behind x's."""
+    for axis, size, count, stride, step in zip(axes, sizes, counts, strides, dilation, strict=True):
+        x = c.make("window", [x], ints=[axis, stride, step], shape=[*x.shape[:axis], count, *x.shape[axis + 1 :], size])
+    return x
+
+
+def pad_axes(c, x, axes, low, high, value=0):
+    """x with `low` and `high` more elements (fewer where negative) at the ends of `axes`."""
+    if all(n == 0 for n in (*low, *high)):
+        return x
+    before, shape = [0] * len(x.shape), list(x.shape)
+    for axis, a, b in zip(axes, low, high, strict=True):
+        before[axis] = a
+        shape[axis] = shape[axis] + a + b
+    return c.pad(x, before, shape, value)
+
+
+def spread(c, x, axes, strides):
+    """x with strides[i] - 1 zeros between neighbours along axes[i]."""
+    for axis, stride in zip(axes, strides, strict=True):
+        if stride == 1:
+            continue
+        shape = list(x.shape)
+        n = shape[axis]
+        x = c.reshape(x, [*shape[: axis + 1], 1, *shape[axis + 1 :]])
+        x = c.pad(x, [0] * len(x.shape), [*shape[: axis + 1], stride, *shape[axis + 1 :]], 0)
+        shape[axis] = n * stride
+        x = c.reshape(x, shape)
+        shape[axis] = n * stride - (stride - 1)
+        x = c.slice(x, [0] * len(shape), shape)
+    return x
+
+
+def out_size(n, low, high, size, stride, dilation):
+    span = dilation * (size - 1) + 1
+    return _core.floor_div(n + low + high - span, stride) + 1
+
+
+def channels_last(c, x):
+    """[n, c, d…] → [n, d…, c]"""
+    rank = len(x.shape)
+    return c.permute(x, [0, *range(2, rank), 1])
+
+
+def rows(c, x, groups, low, high, sizes, counts, strides, dilation):
+    """The left operand [groups, pixels, taps * channels of a group] of a channels-last image (no groups axis for 1)."""
+    rank = len(sizes)
+    axes = list(range(1, rank + 1))
+    batch, channels = x.shape[0], x.shape[-1]
+    if groups > 1:
+        channels = channels // groups
+        x = c.reshape(x, [*x.shape[:-1], groups, channels])
+    x = pad_axes(c, x, axes, low, high)
+    plain = all(s == 1 for s in sizes)
+    if plain and all(s == 1 for s in strides):
+        pass
+    elif plain:
+        shape = [batch, *counts, *x.shape[rank + 1 :]]
+        steps = [1, *strides, *[1] * (len(shape) - rank - 1)]
+        x = c.slice(x, [0] * len(shape), shape, steps)
+    else:
+        x = windows(c, x, axes, sizes, counts, strides, dilation)
+    pixels, image = [0, *axes], len(x.shape) - (0 if plain else rank)
+    taps = [] if plain else list(range(image, image + rank))
+    inner = [image - 1]
+    lead = [image - 2] if groups > 1 else []
+    x = c.permute(x, [*lead, *pixels, *taps, *inner])
+    depth = numel(sizes) * channels
+    return c.reshape(x, [*([groups] if groups > 1 else []), numel([batch, *counts]), depth])
+
+
+def columns(c, w, groups):
+    """The right operand [groups, taps * channels, results of a group] of a weight [results, channels, taps…]."""
+    rank = len(w.shape) - 2
+    out, channels, *sizes = w.shape
+    depth = numel(sizes) * channels
+    if groups == 1:
+        w = c.permute(w, [*range(2, rank + 2), 1, 0])
+        return c.reshape(w, [depth, out])
+    w = c.reshape(w, [groups, out // groups, channels, *sizes])
+    w = c.permute(w, [0, *range(3, rank + 3), 2, 1])
+    return c.reshape(w, [groups, depth, out // groups])
+
+
+def image_of(c, y, groups, batch, counts, channels):
+    """The product [groups, pixels, results of a group] as [n, c, d…]."""
+    rank = len(counts)
+    if groups == 1:
+        y = c.reshape(y, [batch, *counts, channels])
+        return c.permute(y, [0, rank + 1, *range(1, rank + 1)])
+    y = c.reshape(y, [groups, batch, *counts, channels // groups])
+    y = c.permute(y, [1, 0, rank + 2, *range(2, rank + 2)])
+    return c.reshape(y, [batch, channels, *counts])
+
+
+def convolve(c, x, w, strides, low, high, dilation, groups):
+    """The convolution of a channels-last image, as [n, c, d…]."""
+    sizes = w.shape[2:]
+    if not all(type(n) is int for n in w.shape):
+        raise Unsupported("convolution with a weight of symbolic size")
+    counts = [
+        out_size(n, a, b, size, stride, step)
+        for n, a, b, size, stride, step in zip(x.shape[1:-1], low, high, sizes, strides, dilation, strict=True)
+    ]
+    left = rows(c, x, groups, low, high, sizes, counts, strides, dilation)
+    y = c.dot(left, columns(c, w, groups))
+    return image_of(c, y, groups, x.shape[0], counts, w.shape[0])
+
+
+def reversed_taps(c, w, groups):
+    """A weight [in, out of a group, taps…] for the opposite direction: [out, in of a group, reversed taps…]."""
+    rank = len(w.shape) - 2
+    into, out, *sizes = w.shape
+    w = c.flip(w, list(range(2, rank + 2)))
+    w = c.reshape(w, [groups, into // groups, out, *sizes])
+    w = c.permute(w, [0, 2, 1, *range(3, rank + 3)])
+    return c.reshape(w, [groups * out, into // groups, *sizes])
+
+
+def transposed(c, x, w, strides, padding, dilation, groups, sizes_out):
+    """The image [n, c, *sizes_out] whose convolution with w (strides, padding …) has x's shape, by x's pixels."""
+    sizes = w.shape[2:]
+    x = spread(c, channels_last(c, x), range(1, len(sizes) + 1), strides)
+    low = [d * (s - 1) - p for d, s, p in zip(dilation, sizes, padding, strict=True)]
+    high = [
+        out + d * (s - 1) - n - a
+        for out, d, s, n, a in zip(sizes_out, dilation, sizes, x.shape[1:-1], low, strict=True)
+    ]
+    return convolve(c, x, reversed_taps(c, w, groups), [1] * len(sizes), low, high, dilation, groups)
+
+
+def _usable(x, w):
+    if x.dtype != w.dtype or x.dtype == "b8":
+        raise Unsupported("convolution of two dtypes")
+    if any(type(n) is int and n == 0 for n in (*x.shape, *w.shape)):
+        raise Unsupported("convolution without elements")
+
+
+@lower("convolution.default")
+def convolution(c, x, w, bias, stride, padding, dilation, is_transposed, output_padding, groups):
+    _usable(x, w)
+    rank = len(w.shape) - 2
+    stride, padding, dilation = (per_axis(v, rank) for v in (stride, padding, dilation))
+    shape = x.shape
+    unbatched = len(shape) == rank + 1
+    if unbatched:
+        x = c.reshape(x, [1, *shape])
+    if is_transposed:
+        sizes_out = c.out_shape[-rank:]
+        y = transposed(c, x, w, stride, padding, dilation, groups, sizes_out)
+    else:
+        y = convolve(c, channels_last(c, x), w, stride, padding, padding, dilation, groups)
+    if bias is not None:
+        y = c.add(y, c.reshape(bias, [1, bias.shape[0], *[1] * rank]))
+    return c.reshape(y, y.shape[1:]) if unbatched else y
+
+
+@lower("convolution_backward.default")
+def convolution_backward(c, grad, x, w, bias_sizes, stride, padding, dilation, is_transposed, output_padding, groups,
+                         output_mask):  # fmt: skip
+    _usable(x, w)
+    rank = len(w.shape) - 2
+    if is_transposed or len(x.shape) != rank + 2:
+        raise Unsupported("gradient of a transposed convolution")
+    stride, padding, dilation = (per_axis(v, rank) for v in (stride, padding, dilation))
+    to_x = to_w = to_bias = None
+    if output_mask[0]:
+        to_x = transposed(c, grad, w, stride, padding, dilation, groups, x.shape[2:])
+    if output_mask[1]:
+        to_w = _weight_gradient(c, grad, x, w.shape, stride, padding, dilation, groups)
+    if output_mask[2]:
+        to_bias = c.reduce("sum", grad, [0, *range(2, rank + 2)])
+    return to_x, to_w, to_bias
+
+
+def _weight_gradient(c, grad, x, shape, stride, padding, dilation, groups):
+    rank = len(shape) - 2
+    out, channels, *sizes = shape
+    counts = grad.shape[2:]
+    right = rows(c, channels_last(c, x), groups, padding, padding, sizes, counts, stride, dilation)
+    pixels = numel([grad.shape[0], *counts])
+    grad = c.reshape(grad, [grad.shape[0], groups, out // groups, *counts])
+    left = c.reshape(c.permute(grad, [1, 2, 0, *range(3, rank + 3)]), [groups, out // groups, pixels])
+    if groups == 1:
+        left = c.reshape(left, [out, pixels])
+    y = c.reshape(c.dot(left, right), [out, *sizes, channels])
+    return c.permute(y, [0, rank + 1, *range(1, rank + 1)])

@@ -1,0 +1,284 @@
+# hologram_torch/lowering/pooling.py: maxima and means over windows
+"""Small windows are written out: the result is an element-wise chain over the taps, each a shifted and strided view of
+the image, which fuses with what follows. Large ones are reductions over windows."""
+
+import math
+
+from .. import dtypes
+from ..builder import numel
+from . import Unsupported, lower
+from .convolution import pad_axes, per_axis, spread, windows
+
+MOST_TAPS = 36
+
+
+class Pool:
+    """The geometry of one pooling over the last axes of x."""
+
+    def __init__(self, c, x, sizes, strides, padding, dilation, counts):
+        self.c, self.x = c, x
+        self.rank = rank = len(counts)
+        self.sizes = per_axis(sizes, rank)
+        self.strides = per_axis(strides, rank) if strides else self.sizes
+        self.padding = per_axis(padding, rank)
+        self.dilation = per_axis(dilation, rank)
+        self.counts = list(counts)
+        shape = list(x.shape)
+        self.lead, self.image = shape[: len(shape) - rank], shape[len(shape) - rank :]
+        self.axes = list(range(len(self.lead), len(shape)))
+        self.out_shape = [*self.lead, *self.counts]
+
+    def places(self):
+        """The taps in row-major order, each with its offset along every axis."""
+        out = [()]
+        for size, dilation in zip(self.sizes, self.dilation, strict=True):
+            out = [(*place, k * dilation) for place in out for k in range(size)]
+        return out
+
+    def tap(self, x, place, value):
+        """x at every window's tap, `value` outside of the image."""
+        low = [p - k for p, k in zip(self.padding, place, strict=True)]
+        shape = [s * (n - 1) + 1 for s, n in zip(self.strides, self.counts, strict=True)]
+        high = [m - n - a for m, n, a in zip(shape, self.image, low, strict=True)]
+        x = pad_axes(self.c, x, self.axes, low, high, value)
+        steps = [*[1] * len(self.lead), *self.strides]
+        return self.c.slice(x, [0] * len(steps), self.out_shape, steps)
+
+    def untap(self, y, place):
+        """For every element of the image: y at the window that has the element at this tap, 0 if there is none."""
+        y = spread(self.c, y, self.axes, self.strides)
+        low = [k - p for p, k in zip(self.padding, place, strict=True)]
+        high = [n - m - a for n, m, a in zip(self.image, y.shape[len(self.lead) :], low, strict=True)]
+        return pad_axes(self.c, y, self.axes, low, high)
+
+    def windows(self, value):
+        """x's windows with their axes last."""
+        c, x = self.c, self.x
+        need = [
+            s * (n - 1) + d * (k - 1) + 1
+            for s, n, d, k in zip(self.strides, self.counts, self.dilation, self.sizes, strict=True)
+        ]
+        high = [m - n - p for m, n, p in zip(need, self.image, self.padding, strict=True)]
+        x = pad_axes(c, x, self.axes, self.padding, high, value)
+        return windows(c, x, self.axes, self.sizes, self.counts, self.strides, self.dilation)
+
+    def line(self, axis, n, scale=1, offset=0):
+        """scale * i + offset along one axis of the window counts (or of the image), as i64."""
+        shape = [1] * self.rank
+        shape[axis] = n
+        line = self.c.graph.iota("i64", shape, axis)
+        if scale != 1:
+            line = self.c.mul(line, scale)
+        return self.c.add(line, offset) if offset != 0 else line
+
+    def start(self, axis):
+        """Where each window begins along an axis."""
+        return self.line(axis, self.counts[axis], self.strides[axis], -self.padding[axis])
+
+    def position(self, coordinates):
+        """The row-major position in the image of coordinates that broadcast."""
+        at = coordinates[0]
+        for n, x in zip(self.image[1:], coordinates[1:], strict=True):
+            at = self.c.add(self.c.mul(at, self.c.scalar(n, "i64")), x)
+        return at
+
+    def own_places(self):
+        """The row-major position of each element of the image."""
+        lines = [self.line(axis, self.image[axis]) for axis in range(self.rank)]
+        return self.position(lines)
+
+
+def least(dtype):
+    if dtype in dtypes.FLOATS:
+        return -math.inf
+    bits = 8 * dtypes.TORCH[dtype].itemsize
+    return 0 if dtype.startswith("u") else -(1 << (bits - 1))
+
+
+def _geometry(c, x, kernel, stride, padding, dilation, rank, counts):
+    if x.dtype == "b8" or len(x.shape) not in (rank + 1, rank + 2):
+        raise Unsupported("pooling of this operand")
+    if any(type(n) is int and n == 0 for n in (*x.shape, *counts)):
+        raise Unsupported("pooling without elements")
+    return Pool(c, x, kernel, stride, padding, dilation, counts)
+
+
+def _max_pool(pool):
+    """Maxima and their positions in the image."""
+    c, x = pool.c, pool.x
+    low = least(x.dtype)
+    if numel(pool.sizes) > MOST_TAPS:
+        return _max_of_windows(pool, low)
+    best = found = None
+    firsts = []
+    for axis in range(pool.rank):
+        start, step = pool.start(axis), pool.dilation[axis]
+        if pool.padding[axis]:
+            below = c.ew("max", c.sub(c.number("i64", 0, start.shape), start), c.number("i64", 0, start.shape))
+            start = c.add(start, c.mul(c.div(c.add(below, step - 1), step), step))
+        firsts.append(start)
+    shape = pool.out_shape
+    value, at = None, c.broadcast(pool.position(firsts), shape)
+    for place in pool.places():
+        tap = pool.tap(x, place, low)
+        here = [c.add(pool.start(axis), place[axis]) for axis in range(pool.rank)]
+        if value is None:
+            best = tap
+            found = c.lt(c.number(x.dtype, low, shape), tap)
+        else:
+            found = c.lt(value, tap)
+            best = c.ew("max", value, tap)
+        if x.dtype in dtypes.FLOATS:
+            found = c.either(found, c.ne(tap, tap))
+        at = c.where(found, c.broadcast(pool.position(here), shape), at)
+        value = best
+    return value, at
+
+
+def _max_of_windows(pool, low):
+    c = pool.c
+    wide = pool.windows(low)
+    last = list(range(len(pool.out_shape), len(wide.shape)))
+    at = c.reduce("argmax", wide, last)
+    places, coordinates = at, []
+    for axis in reversed(range(pool.rank)):
+        size = pool.sizes[axis]
+        here = c.mul(c.ew("rem", places, size), pool.dilation[axis])
+        coordinates.append(c.add(here, c.broadcast(pool.start(axis), pool.out_shape)))
+        places = c.div(places, size)
+    return c.reduce("max", wide, last), pool.position(coordinates[::-1])
+
+
+@lower("max_pool2d_with_indices.default")
+def max_pool2d(c, x, kernel, stride=(), padding=(0,), dilation=(1,), ceil_mode=False):
+    return _max_pool(_geometry(c, x, kernel, stride, padding, dilation, 2, c.out_shapes[0][-2:]))
+
+
+@lower("max_pool3d_with_indices.default")
+def max_pool3d(c, x, kernel, stride=(), padding=(0,), dilation=(1,), ceil_mode=False):
+    return _max_pool(_geometry(c, x, kernel, stride, padding, dilation, 3, c.out_shapes[0][-3:]))
+
+
+def _exact_window(n, out):
+    if type(n) is not int or type(out) is not int or out == 0 or n % out:
+        raise Unsupported("adaptive windows of different sizes")
+    return n // out
+
+
+def _adaptive(rank):
+    def lowering(c, x, size):
+        counts = c.out_shapes[0][-rank:]
+        kernel = [_exact_window(n, out) for n, out in zip(x.shape[-rank:], counts, strict=True)]
+        return _max_pool(_geometry(c, x, kernel, (), (0,), (1,), rank, counts))
+
+    return lowering
+
+
+lower("adaptive_max_pool2d.default")(_adaptive(2))
+lower("adaptive_max_pool3d.default")(_adaptive(3))
+
+
+@lower("_adaptive_avg_pool3d.default")
+def adaptive_avg_pool3d(c, x, size):
+    counts = c.out_shape[-3:]
+    kernel = [_exact_window(n, out) for n, out in zip(x.shape[-3:], counts, strict=True)]
+    pool = _geometry(c, x, kernel, (), (0,), (1,), 3, counts)
+    return _mean(pool, c.number(dtypes.compute(x.dtype), numel(kernel)))
+
+
+@lower("max_pool2d_with_indices_backward.default")
+def max_pool2d_backward(c, grad, x, kernel, stride, padding, dilation, ceil_mode, indices):
+    return _max_pool_backward(c, grad, x, kernel, stride, padding, dilation, indices, 2)
+
+
+@lower("max_pool3d_with_indices_backward.default")
+def max_pool3d_backward(c, grad, x, kernel, stride, padding, dilation, ceil_mode, indices):
+    return _max_pool_backward(c, grad, x, kernel, stride, padding, dilation, indices, 3)
+
+
+def _max_pool_backward(c, grad, x, kernel, stride, padding, dilation, indices, rank):
+    pool = _geometry(c, x, kernel, stride, padding, dilation, rank, grad.shape[-rank:])
+    if numel(pool.sizes) > MOST_TAPS:
+        raise Unsupported("gradient of a large window")
+    wide = dtypes.compute(grad.dtype)
+    grad = c.cast(grad, wide)
+    own = c.broadcast(pool.own_places(), x.shape)
+    indices = c.add(indices, 1)  # where there is no window, 0 is read
+    total = None
+    for place in pool.places():
+        here = c.eq(pool.untap(indices, place), c.add(own, 1))
+        part = c.where(here, pool.untap(grad, place), c.number(wide, 0, x.shape))
+        total = part if total is None else c.add(total, part)
+    return c.cast(total, x.dtype)
+
+
+def _divisor(pool, include_pad, override):
+    """How many elements each window counts, as a value that broadcasts, or a number."""
+    c = pool.c
+    if override is not None:
+        return c.scalar(override, "i64")
+    total = None
+    for axis in range(pool.rank):
+        size, n, p = pool.sizes[axis], pool.image[axis], pool.padding[axis]
+        start = pool.start(axis)
+        end = c.add(start, size)
+        limit = n + p if include_pad else n
+        end = c.ew("min", end, c.broadcast(c.scalar(limit, "i64"), end.shape))
+        if not include_pad and p:
+            start = c.ew("max", start, c.number("i64", 0, start.shape))
+        whole = p == 0 or include_pad
+        exact = whole and type(n) is int and type(pool.counts[axis]) is int and (
+            pool.strides[axis] * (pool.counts[axis] - 1) - p + size <= n + p
+        )
+        part = c.number("i64", size) if exact else c.sub(end, start)
+        total = part if total is None else c.mul(total, part)
+    return total
+
+
+def _mean(pool, divisor):
+    c = pool.c
+    out, wide = pool.x.dtype, dtypes.compute(pool.x.dtype)
+    pool.x = c.cast(pool.x, wide)
+    if numel(pool.sizes) > MOST_TAPS:
+        x = pool.windows(0)
+        total = c.reduce("sum", x, list(range(len(pool.out_shape), len(x.shape))))
+    else:
+        total = None
+        for place in pool.places():
+            tap = pool.tap(pool.x, place, 0)
+            total = tap if total is None else c.add(total, tap)
+    return c.cast(c.div(total, c.cast(divisor, wide)), out)
+
+
+def _avg_pool(rank):
+    def lowering(c, x, kernel, stride=(), padding=(0,), ceil_mode=False, count_include_pad=True, divisor_override=None):
+        pool = _geometry(c, x, kernel, stride, padding, (1,), rank, c.out_shape[-rank:])
+        return _mean(pool, _divisor(pool, count_include_pad, divisor_override))
+
+    return lowering
+
+
+lower("avg_pool1d.default")(_avg_pool(1))
+lower("avg_pool2d.default")(_avg_pool(2))
+lower("avg_pool3d.default")(_avg_pool(3))
+
+
+def _avg_pool_backward(rank):
+    def lowering(c, grad, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
+        pool = _geometry(c, x, kernel, stride, padding, (1,), rank, grad.shape[-rank:])
+        if numel(pool.sizes) > MOST_TAPS:
+            raise Unsupported("gradient of a large window")
+        wide = dtypes.compute(grad.dtype)
+        divisor = c.cast(_divisor(pool, count_include_pad, divisor_override), wide)
+        part = c.div(c.cast(grad, wide), divisor)
+        total = None
+        for place in pool.places():
+            here = pool.untap(part, place)
+            total = here if total is None else c.add(total, here)
+        return c.cast(total, x.dtype)
+
+    return lowering
+
+
+lower("avg_pool2d_backward.default")(_avg_pool_backward(2))
+lower("avg_pool3d_backward.default")(_avg_pool_backward(3))

@@ -1,0 +1,33 @@
+// codegen/runs.h: operand bodies whose index along an axis is taken apart (windows of an image).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "codegen/pack.h"
+
+namespace hologram::codegen {
+
+/// One level of a split axis: `axis` counts `extent` steps of `stride`.
+struct Level {
+  int axis;
+  int64_t extent, stride;
+};
+
+/// A body in which an axis is replaced by the sum of its levels, outermost first.
+struct SplitBody {
+  atlas::Body body;
+  std::vector<Level> levels;
+};
+
+/// Splits `axis` wherever the body takes quotients and remainders of it, so that the body runs
+/// along the innermost level without divisions: k = (row, column, channel) for a convolution. New
+/// axes are numbered from `next_axis` on. nullopt where there is nothing to split, or sizes are not
+/// known.
+std::optional<SplitBody> split_axis(const atlas::Body& body, int axis, const Expr& extent,
+                                    int next_axis);
+
+/// out[k] = the operand's element at k for all k of the split axis; out has room for a vector more.
+void gather_runs(Scope& scope, const SplitBody& split, DType from, DType to, int lanes, Value* out);
+
+}  // namespace hologram::codegen

@@ -1,0 +1,214 @@
+# tests/torch/test_convolution.py: convolution and pooling, forward and backward, against eager
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import BACKEND, backend_stats, compile_fresh
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend's kernels")
+
+QUICK = settings(
+    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+def normal(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def native(function, *inputs, truth=None, tolerance=3e-6):
+    """Compiled without a call into PyTorch, with an error of at most `tolerance` of the largest."""
+    compiled = compile_fresh(function, dynamic=False)
+    with torch.no_grad():
+        expected, got = function(*inputs), compiled(*inputs)
+        exact = (truth or function)(*(t.double() if t.is_floating_point() else t for t in inputs))
+    assert backend_stats()["fallback_ops"] == {} and backend_stats()["failed_graphs"] == 0
+    assert got.stride() == expected.stride() and got.dtype == expected.dtype
+    limit = tolerance * max(exact.abs().max().item(), 1.0)
+    assert (got.double() - exact).abs().max().item() <= limit
+    return got
+
+
+@st.composite
+def convolutions(draw):
+    """Arguments of a convolution of one to three axes and the shapes of its operands."""
+    rank = draw(st.sampled_from([1, 2, 2, 2, 3]))
+    groups = draw(st.sampled_from([1, 1, 2, 4]))
+    per_axis = lambda low, high: [draw(st.integers(low, high)) for _ in range(rank)]  # noqa: E731
+    into, out = groups * draw(st.integers(1, 6)), groups * draw(st.integers(1, 20))
+    kernel, stride, dilation = per_axis(1, 4), per_axis(1, 3), per_axis(1, 2)
+    padding = [draw(st.integers(0, k)) for k in kernel]
+    image = [
+        draw(st.integers(max(d * (k - 1) + 1 - 2 * p, 1), 11))
+        for k, d, p in zip(kernel, dilation, padding, strict=True)
+    ]
+    batch = draw(st.integers(1, 3))
+    return (batch, into, *image), (out, into // groups, *kernel), stride, padding, dilation, groups
+
+
+@QUICK
+@given(convolutions(), st.booleans())
+def test_convolution(case, biased):
+    x, w, stride, padding, dilation, groups = case
+
+    def f(x, w, b):
+        return torch.convolution(
+            x, w, b if biased else None, stride, padding, dilation, False, [0], groups
+        )
+
+    native(f, normal(*x), normal(*w, seed=1), normal(w[0], seed=2))
+
+
+@QUICK
+@given(convolutions(), st.data())
+def test_transposed_convolution(case, data):
+    x, w, stride, padding, dilation, groups = case
+    shape = (w[0], x[1] // groups, *w[2:])
+    more = [data.draw(st.integers(0, max(s, d) - 1)) for s, d in zip(stride, dilation, strict=True)]
+    size = [
+        (n - 1) * s - 2 * p + d * (k - 1) + a + 1
+        for n, s, p, d, k, a in zip(x[2:], stride, padding, dilation, w[2:], more, strict=True)
+    ]
+    if min(size) < 1:
+        return
+
+    def f(y, w, b):
+        return torch.convolution(y, w, b, stride, padding, dilation, True, more, groups)
+
+    native(f, normal(x[0], w[0], *x[2:]), normal(*shape, seed=1), normal(x[1], seed=2))
+
+
+@QUICK
+@given(convolutions())
+def test_gradients_of_a_convolution(case):
+    x, w, stride, padding, dilation, groups = case
+
+    def f(x, w, b):
+        return torch.convolution(x, w, b, stride, padding, dilation, False, [0], groups)
+
+    inputs = [normal(*x), normal(*w, seed=1), normal(w[0], seed=2)]
+    results = []
+    for g in (f, compile_fresh(f, dynamic=False)):
+        leaves = [t.clone().requires_grad_() for t in inputs]
+        y = g(*leaves)
+        y.backward(normal(*y.shape, seed=3))
+        results.append([y.detach(), *(t.grad for t in leaves)])
+    assert backend_stats()["fallback_ops"] == {}
+    for expected, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("channels", [3, 16, 40])
+def test_depthwise(channels):
+    def f(x, w, b):
+        y = F.conv2d(x, w, b, stride=2, padding=1, groups=channels)
+        return F.relu6(y) + 1
+
+    native(f, normal(2, channels, 13, 12), normal(channels, 1, 3, 3, seed=1), normal(channels))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_other_types(dtype):
+    def f(x, w):
+        return F.conv2d(x, w, padding=1)
+
+    x, w = normal(2, 8, 9, 9, dtype=dtype), normal(24, 8, 3, 3, seed=1, dtype=dtype)
+    native(f, x, w, tolerance={torch.bfloat16: 4e-3, torch.float16: 5e-4, torch.float64: 1e-14}[dtype])
+
+
+def test_symbolic_sizes_compile_once():
+    def f(x, w):
+        return F.max_pool2d(F.relu(F.conv2d(x, w, padding=1)), 2)
+
+    compiled = compile_fresh(f)
+    w = normal(16, 8, 3, 3, seed=1)
+    with torch.no_grad():
+        for n, size in ((2, 8), (3, 12), (5, 10), (4, 14)):
+            x = normal(n, 8, size, size + 2)
+            for i in (0, 2, 3):
+                torch._dynamo.mark_dynamic(x, i)
+            torch.testing.assert_close(compiled(x, w), f(x, w))
+    assert backend_stats()["fallback_ops"] == {}
+
+
+def test_new_weights_are_seen():
+    layer = torch.nn.Conv2d(8, 32, 3, padding=1)
+    compiled = compile_fresh(layer, dynamic=False)
+    x = normal(1, 8, 8, 8)
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), layer(x))
+            layer.weight.mul_(-2)
+
+
+def test_batch_norm_uses_the_current_statistics():
+    block = torch.nn.Sequential(torch.nn.Conv2d(8, 16, 3), torch.nn.BatchNorm2d(16)).eval()
+    compiled = compile_fresh(block, dynamic=False)
+    x = normal(2, 8, 7, 7)
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), block(x))
+            block[1].running_var.mul_(3)
+
+
+def test_nan_and_infinity_reach_only_their_windows():
+    x = normal(1, 4, 9, 9)
+    x[0, 1, 4, 4], x[0, 2, 0, 0] = float("nan"), float("inf")
+    w = normal(5, 4, 3, 3, seed=1)
+
+    def f(x, w):
+        return F.conv2d(x, w, padding=1)
+
+    with torch.no_grad():
+        got, expected = compile_fresh(f)(x, w), f(x, w)
+    assert torch.equal(got.isnan(), expected.isnan())
+    assert torch.equal(got.isinf(), expected.isinf())
+
+
+POOLS = {
+    "max": lambda x: F.max_pool2d(x, 3, 2, 1),
+    "max_dilated": lambda x: F.max_pool2d(x, (2, 3), (3, 1), 1, (3, 2), ceil_mode=True),
+    "max_large": lambda x: F.max_pool2d(x, 7, 5, 3),
+    "max_1d": lambda x: F.max_pool1d(x[0], 3, 2, 1),
+    "max_3d": lambda x: F.max_pool3d(x, 2, 1),
+    "avg": lambda x: F.avg_pool2d(x, 3, 2, 1),
+    "avg_ceil": lambda x: F.avg_pool2d(x, 3, 2, 1, True, False),
+    "avg_divisor": lambda x: F.avg_pool2d(x, (3, 2), (2, 3), (1, 0), divisor_override=5),
+    "avg_large": lambda x: F.avg_pool2d(x, 7, 5, 3),
+    "avg_1d": lambda x: F.avg_pool1d(x[0], 3, 2, 1, True),
+    "avg_3d": lambda x: F.avg_pool3d(x, 3, 2, 1),
+    "adaptive": lambda x: F.adaptive_avg_pool2d(x, (5, 1)),
+    "adaptive_3d": lambda x: F.adaptive_avg_pool3d(x, (1, 5, 2)),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pooling(name):
+    native(POOLS[name], normal(2, 5, 15, 14))
+
+
+@pytest.mark.parametrize(
+    "kernel, options", [(3, {"stride": 2, "padding": 1}), ((2, 3), {"dilation": (3, 2)}), (8, {})]
+)
+def test_positions_of_maxima(kernel, options):
+    def f(x):
+        return F.max_pool2d(x, kernel, return_indices=True, **options)
+
+    x = normal(2, 3, 17, 18).round()  # with equal elements
+    with torch.no_grad():
+        for got, expected in zip(compile_fresh(f)(x), f(x), strict=True):
+            assert torch.equal(got, expected)
+    assert backend_stats()["fallback_ops"] == {}
+
+
+@pytest.mark.parametrize("name", ["max", "max_dilated", "max_1d", "max_3d", "avg", "avg_ceil", "avg_3d"])
+def test_gradients_of_pooling(name):
+    results = []
+    for f in (POOLS[name], compile_fresh(POOLS[name], dynamic=False)):
+        x = normal(2, 5, 9, 10).requires_grad_()
+        y = f(x)
+        y.backward(normal(*y.shape, seed=3))
+        results.append(x.grad)
+    assert backend_stats()["fallback_ops"] == {}
+    torch.testing.assert_close(results[1], results[0])
