@@ -586,6 +586,11 @@ HOLOGRAM_API hologram_status hologram_tensor_broadcast_to(hologram_handle tensor
 /** Product of matrices of one float dtype, whatever their strides. */
 HOLOGRAM_API hologram_status hologram_tensor_matmul(hologram_handle executor, hologram_handle a,
                                                     hologram_handle b, hologram_handle* result);
+/** c = alpha a b + beta c; a and b may have any strides, the rows of c are contiguous and c
+ * overlaps neither. With beta 0 the old c is not read. */
+HOLOGRAM_API hologram_status hologram_tensor_gemm(hologram_handle executor, hologram_handle a,
+                                                  hologram_handle b, hologram_handle c,
+                                                  double alpha, double beta);
 HOLOGRAM_API hologram_status hologram_tensor_is_broadcast_compatible_with(hologram_handle a,
                                                                           hologram_handle b,
                                                                           uint8_t* yes);

@@ -29,6 +29,17 @@ Value matmul(Graph& g, Value a, Value b) {
   return g.make(Op::dot_general, {a, b}, {{0}, {}, 0, ""});
 }
 
+/// Operands 0 and 1 with leading dimensions s3 and s4.
+Value strided_product(Graph& g, DType dtype, bool transpose_a, bool transpose_b) {
+  auto operand = [&](int index, const Expr& rows, const Expr& columns, bool transposed) {
+    Expr leading = symbol(3 + index);
+    Shape strides = transposed ? Shape{1, leading} : Shape{leading, 1};
+    return g.parameter(index, dtype, {rows, columns}, strides);
+  };
+  return matmul(g, operand(0, symbol(0), symbol(2), transpose_a),
+                operand(1, symbol(2), symbol(1), transpose_b));
+}
+
 Value softmax(Graph& g, Value x, int64_t axis) {
   auto wide = [&](Value reduced) {
     Shape shape = x->shape;
@@ -148,13 +159,20 @@ void build_along_axis(Graph& g, Op op, bool last) {
 
 void build_gemm(Graph& g, DType dtype, bool transpose_a, bool transpose_b) {
   g.num_symbols = 5;
-  auto operand = [&](int index, const Expr& rows, const Expr& columns, bool transposed) {
-    Expr leading = symbol(3 + index);
-    Shape strides = transposed ? Shape{1, leading} : Shape{leading, 1};
-    return g.parameter(index, dtype, {rows, columns}, strides);
+  output(g, strided_product(g, dtype, transpose_a, transpose_b));
+}
+
+void build_gemm_update(Graph& g, DType dtype, bool transpose_a, bool transpose_b, bool accumulate) {
+  g.num_symbols = 6;
+  const DType wide = compute_type(dtype);
+  Value product = strided_product(g, dtype, transpose_a, transpose_b);
+  Value c = g.parameter(2, dtype, product->shape, {symbol(5), Expr(1)});
+  auto scaled = [&](Value v, int scalar) {
+    return g.binary(Op::mul, g.cast(v, wide), g.broadcast(input(g, scalar, wide, {}), v->shape));
   };
-  output(g, matmul(g, operand(0, symbol(0), symbol(2), transpose_a),
-                   operand(1, symbol(2), symbol(1), transpose_b)));
+  Value sum = scaled(product, 3);
+  if (accumulate) sum = g.binary(Op::add, sum, scaled(c, 4));
+  g.outputs.push_back({g.cast(sum, dtype), {}, 2});
 }
 
 void build_gemm(Graph& g, DType dtype) {
@@ -209,8 +227,12 @@ std::vector<Definition> precompiled() {
           [op, last](Graph& g) { build_along_axis(g, op, last); });
   add("gemm", [](Graph& g) { build_gemm(g, DType::f32); });
   for (bool a : {false, true})
-    for (bool b : {false, true})
+    for (bool b : {false, true}) {
       add(fmt::format("gemm {} {}", a, b), [a, b](Graph& g) { build_gemm(g, DType::f32, a, b); });
+      for (bool update : {false, true})
+        add(fmt::format("gemm update {} {} {}", a, b, update),
+            [=](Graph& g) { build_gemm_update(g, DType::f32, a, b, update); });
+    }
   add("matvec", [](Graph& g) { build_matvec(g, DType::f32); });
   for (int bytes : {1, 2, 4, 8})
     for (int rank : {1, 2, 3, 4})

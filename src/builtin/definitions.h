@@ -51,6 +51,11 @@ void build_along_axis(ir::Graph& g, ir::Op op, bool last);
 
 /// [s0, s2] x [s2, s1], row-major or transposed in memory with leading dimensions s3 and s4.
 void build_gemm(ir::Graph& g, DType dtype, bool transpose_a, bool transpose_b);
+/// Parameter 2, rows s5 apart, becomes alpha * (the product above) + beta * itself; alpha and beta
+/// are parameters 3 and 4, numbers of the dtype's compute type. Without `accumulate` there is no
+/// beta and what was there is not read.
+void build_gemm_update(ir::Graph& g, DType dtype, bool transpose_a, bool transpose_b,
+                       bool accumulate);
 /// [s0, s2] x [s2, s1], everything row-major.
 void build_gemm(ir::Graph& g, DType dtype);
 /// [s0, s1] x [s1].

@@ -43,18 +43,29 @@ void to_json(hologram_handle executor, hologram_handle handle, char* json, size_
   if (json) buffer->executor->bytes_out.add(buffer->bytes());
 }
 
+/// Runs body(begin, end) over [0, bytes) in pieces of a multiple of 64 bytes, on several threads
+/// when there is enough to do.
+template <class Body>
+void side_by_side(const BufferObject& buffer, uint64_t bytes, const Body& body) {
+  constexpr int64_t piece = 256 << 10;
+  buffer.executor->operations->runtime().threads().for_ranges(
+      static_cast<int64_t>(bytes), piece, [&](int64_t begin, int64_t end) -> int32_t {
+        body(static_cast<size_t>(begin), static_cast<size_t>(end));
+        return 0;
+      });
+}
+
 void fill(const BufferObject& buffer, const void* element, uint64_t length) {
   require_length(buffer, length);
   const auto size = static_cast<size_t>(size_of(buffer.dtype));
-  if (length == 0) return;
-  std::memcpy(buffer.data, element, size);
-  // What is filled doubles: few, large copies.
-  const size_t bytes = static_cast<size_t>(length) * size;
-  for (size_t done = size; done < bytes;) {
-    const size_t n = std::min({done, bytes - done, size_t{32} << 10});
-    std::memcpy(buffer.data + done, buffer.data, n);
-    done += n;
-  }
+  alignas(64) std::byte pattern[4096];
+  for (size_t i = 0; i < sizeof pattern; i += size) std::memcpy(pattern + i, element, size);
+  side_by_side(buffer, length * size, [&](size_t begin, size_t end) {
+    for (size_t n; begin < end; begin += n) {
+      n = std::min(end - begin, sizeof pattern);
+      std::memcpy(buffer.data + begin, pattern, n);
+    }
+  });
 }
 
 void copy(hologram_handle executor, hologram_handle source, hologram_handle destination,
@@ -65,7 +76,15 @@ void copy(hologram_handle executor, hologram_handle source, hologram_handle dest
           name_of(to->dtype));
   require_length(*from, length);
   require_length(*to, length);
-  if (length) std::memmove(to->data, from->data, length * static_cast<size_t>(size_of(to->dtype)));
+  const uint64_t bytes = length * static_cast<uint64_t>(size_of(to->dtype));
+  const bool apart = from->data + bytes <= to->data || to->data + bytes <= from->data;
+  if (!apart) {
+    std::memmove(to->data, from->data, bytes);
+    return;
+  }
+  side_by_side(*to, bytes, [&](size_t begin, size_t end) {
+    std::memcpy(to->data + begin, from->data + begin, end - begin);
+  });
 }
 
 void resize(hologram_handle executor, hologram_handle handle, uint64_t length) {

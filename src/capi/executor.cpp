@@ -22,6 +22,10 @@ hologram_handle new_executor(const std::string& backend) {
   object->state = std::make_shared<ExecutorState>();
   object->state->operations = shared_operations();
   object->state->memory = runtime::ExecutorMemory::create();
+  if (backend == "auto") {
+    object->state->fallbacks = 1;
+    capi::log("info", "auto: the backend is cpu; this build has no CUDA or Metal support");
+  }
   const hologram_handle handle = executors.reserve();
   object->state->handle = handle;
   executors.publish(handle, object.release());
@@ -135,7 +139,6 @@ hologram_status hologram_new_executor_auto(hologram_handle* executor) {
   return guarded(__func__, [&] {
     require_out(executor, "executor");
     *executor = new_executor("auto");
-    capi::log("info", "auto: the backend is cpu; this build has no CUDA or Metal support");
   });
 }
 

@@ -1,5 +1,6 @@
 // capi/tensor.cpp: the functions on tensors.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "capi/json.h"
@@ -60,15 +61,21 @@ Layout layout_of(const TensorObject& t) {
   return {std::move(copy), data, false, columns};
 }
 
-std::unique_ptr<TensorObject> matmul(const TensorObject& a, const TensorObject& b) {
+/// Checks two matrices for a product; gives m, n, k.
+std::array<int64_t, 3> product_sizes(const TensorObject& a, const TensorObject& b) {
   require(a.shape.size() == 2 && b.shape.size() == 2,
           "both tensors must be matrices, got {} and {} dimensions", a.shape.size(),
           b.shape.size());
   require(a.dtype == b.dtype && is_float(a.dtype),
           "both tensors must have one float dtype, got {} and {}", name_of(a.dtype),
           name_of(b.dtype));
-  const int64_t m = a.shape[0], k = a.shape[1], n = b.shape[1];
-  require(b.shape[0] == k, "the inner sizes differ: {} x {} and {} x {}", m, k, b.shape[0], n);
+  require(b.shape[0] == a.shape[1], "the inner sizes differ: {} x {} and {} x {}", a.shape[0],
+          a.shape[1], b.shape[0], b.shape[1]);
+  return {a.shape[0], b.shape[1], a.shape[1]};
+}
+
+std::unique_ptr<TensorObject> matmul(const TensorObject& a, const TensorObject& b) {
+  const auto [m, n, k] = product_sizes(a, b);
   auto result = make_tensor(a.executor, a.dtype, {m, n});
   if (m == 0 || n == 0) return result;
   if (k == 0) {
@@ -86,6 +93,47 @@ std::unique_ptr<TensorObject> matmul(const TensorObject& a, const TensorObject& 
   operations.run(e, inputs, symbols, outputs);
   a.executor->kernel_calls.add(e.plan().steps.size());
   return result;
+}
+
+/// The bytes between a tensor's first and last element.
+std::pair<const std::byte*, const std::byte*> span_of(const TensorObject& t) {
+  int64_t last = 0;
+  for (size_t i = 0; i < t.shape.size(); ++i) last += (t.shape[i] - 1) * t.strides[i];
+  return {t.data(), t.data() + (t.numel() == 0 ? 0 : (last + 1) * size_of(t.dtype))};
+}
+
+void gemm(const TensorObject& a, const TensorObject& b, const TensorObject& c, double alpha,
+          double beta) {
+  const auto [m, n, k] = product_sizes(a, b);
+  require(c.dtype == a.dtype && c.shape == std::vector<int64_t>({m, n}),
+          "c must be {}[{}, {}], is {}{}", name_of(a.dtype), m, n, name_of(c.dtype),
+          write_integers(c.shape));
+  require((c.strides[1] == 1 || n <= 1) && (c.strides[0] >= n || m <= 1),
+          "the rows of c must be contiguous, its strides are {}", write_integers(c.strides));
+  if (m == 0 || n == 0) return;
+  const auto [from, to] = span_of(c);
+  for (const TensorObject* operand : {&a, &b}) {
+    const auto [begin, end] = span_of(*operand);
+    require(end <= from || to <= begin, "c overlaps an operand");
+  }
+  require(k != 0, "the inner size is 0");
+  const Layout left = layout_of(a), right = layout_of(b);
+  const bool accumulate = beta != 0;
+  runtime::Operations& operations = *a.executor->operations;
+  runtime::Executable& e = operations.executable(
+      fmt::format("gemm update {} {} {} {}", name_of(a.dtype), left.transposed, right.transposed,
+                  accumulate),
+      [&](ir::Graph& g) {
+        builtin::build_gemm_update(g, a.dtype, left.transposed, right.transposed, accumulate);
+      });
+  const bool narrow = compute_type(a.dtype) == DType::f32;
+  float alpha_f32 = static_cast<float>(alpha), beta_f32 = static_cast<float>(beta);
+  void* const inputs[] = {left.data, right.data, c.data(),
+                          narrow ? static_cast<void*>(&alpha_f32) : &alpha,
+                          narrow ? static_cast<void*>(&beta_f32) : &beta};
+  const int64_t symbols[] = {m, n, k, left.leading, right.leading, m <= 1 ? n : c.strides[0]};
+  operations.run(e, inputs, symbols, nullptr);
+  a.executor->kernel_calls.add(e.plan().steps.size());
 }
 
 std::unique_ptr<TensorObject> reshape(const TensorObject& t, std::vector<int64_t> shape) {
@@ -337,6 +385,15 @@ hologram_status hologram_tensor_matmul(hologram_handle executor, hologram_handle
     auto left = need_tensor_of(executor, a, "a");
     auto right = need_tensor_of(executor, b, "b");
     *result = publish(tensors, matmul(*left, *right));
+  });
+}
+
+hologram_status hologram_tensor_gemm(hologram_handle executor, hologram_handle a, hologram_handle b,
+                                     hologram_handle c, double alpha, double beta) {
+  return guarded(__func__, [&] {
+    auto left = need_tensor_of(executor, a, "a");
+    auto right = need_tensor_of(executor, b, "b");
+    gemm(*left, *right, *need_tensor_of(executor, c, "c"), alpha, beta);
   });
 }
 

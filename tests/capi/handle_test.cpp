@@ -26,6 +26,26 @@ TEST_F(Handles, AreNotFollowedOnceDead) {
   EXPECT_EQ(hologram_executor_cleanup(again), HOLOGRAM_INVALID_ARGUMENT);
 }
 
+TEST_F(Handles, AutoSaysThatItFellBack) {
+  hologram_handle automatic = 0, cuda = 0;
+  ASSERT_OK(hologram_new_executor_auto(&automatic));
+  EXPECT_EQ(text([&](auto... a) { return hologram_executor_backend(automatic, a...); }), "cpu");
+  hologram_statistics s{};
+  s.struct_size = sizeof s;
+  ASSERT_OK(hologram_stats(automatic, &s));
+  EXPECT_EQ(s.fallbacks, 1u);
+  ASSERT_OK(hologram_stats(exec, &s));
+  EXPECT_EQ(s.fallbacks, 0u);
+  uint8_t available = 9;
+  EXPECT_OK(hologram_backend_is_available("CUDA", &available));
+  EXPECT_EQ(hologram_new_executor_with_backend("Cuda", &cuda) == HOLOGRAM_OK, available == 1);
+  if (available == 0) {
+    EXPECT_TRUE(message_has("\"cuda\"")) << hologram_last_error();
+  }
+  EXPECT_EQ(hologram_new_executor_with_backend("tpu", &cuda), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_backend_is_available("tpu", &available), HOLOGRAM_INVALID_ARGUMENT);
+}
+
 TEST_F(Handles, AnExecutorTakesItsBuffersWithIt) {
   hologram_handle b = buffer(std::vector<float>(5000, 1.0f)), t = 0;
   ASSERT_OK(hologram_tensor_from_buffer(b, "[50, 100]", &t));

@@ -1,4 +1,5 @@
 // tests/capi/tensor_test.cpp: strided views, copies, products, DLPack.
+#include <cmath>
 #include <numeric>
 
 #include "runtime/dlpack.h"
@@ -172,6 +173,33 @@ TEST_F(Tensors, MatmulTakesViews) {
   EXPECT_EQ(elements(c), reference(bt, b, 4, 3, 4));
   EXPECT_EQ(hologram_tensor_matmul(exec, at, at, &c), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_tensor_matmul(exec, a, tensor(ramp(4), "[4]"), &c), HOLOGRAM_INVALID_ARGUMENT);
+}
+
+TEST_F(Tensors, GemmScalesAndAccumulatesIntoAView) {
+  hologram_handle a = tensor(ramp(12), "[4, 3]"), at = 0, c = 0;
+  hologram_handle target = tensor(buffer(std::vector<float>(18, 1.0f)), "[3, 6]");
+  ASSERT_OK(hologram_tensor_narrow(target, 1, 2, 3, &c));
+  ASSERT_OK(hologram_tensor_transpose(a, &at));  // 3 x 4
+  ASSERT_OK(hologram_tensor_gemm(exec, at, a, c, 0.5, 2));
+  const auto x = elements(a), z = elements(target);
+  for (size_t i = 0; i < 3; ++i)
+    for (size_t j = 0; j < 6; ++j) {
+      float want = 1;
+      if (j >= 2 && j < 5) {
+        want = 2;
+        for (size_t l = 0; l < 4; ++l) want += 0.5f * x[l * 3 + i] * x[l * 3 + j - 2];
+      }
+      EXPECT_EQ(z[i * 6 + j], want) << i << " " << j;
+    }
+  // Without beta the old values, NaN here, are not read.
+  hologram_handle fresh = tensor(buffer(std::vector<float>(9, NAN)), "[3, 3]");
+  ASSERT_OK(hologram_tensor_gemm(exec, at, a, fresh, 1, 0));
+  EXPECT_EQ(elements(fresh)[0], 0 + 9 + 36 + 81);
+  EXPECT_EQ(hologram_tensor_gemm(exec, at, a, at, 1, 0), HOLOGRAM_INVALID_ARGUMENT);
+  hologram_handle square = 0;
+  ASSERT_OK(hologram_tensor_narrow(a, 0, 0, 3, &square));
+  EXPECT_EQ(hologram_tensor_gemm(exec, square, square, square, 1, 0), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_TRUE(message_has("overlaps")) << hologram_last_error();
 }
 
 TEST_F(Tensors, ResultsOwnTheirMemory) {
