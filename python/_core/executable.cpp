@@ -38,6 +38,7 @@ nb::dict report_of(const Executable& e) {
   out["kernels"] = r.kernels;
   out["steps"] = r.steps;
   out["memory_hits"] = r.memory_hits;
+  out["builtin"] = r.builtin;
   out["disk_hits"] = r.disk_hits;
   out["compiled"] = r.compiled;
   out["rules"] = r.rules;

@@ -42,7 +42,8 @@ def stats() -> dict:
     """What happened since the process began or since reset_stats().
 
     graphs, failed_graphs: compiled graphs, and graphs that were left to PyTorch because compiling failed
-    kernels: native kernels of all graphs; kernel_cache_hits and _misses: found in the cache, or compiled
+    kernels: native kernels of all graphs; kernel_cache_hits and _misses: found (in memory, in
+        the library, on disk), or compiled
     fallback_ops: {operator: calls} of operators that ran in PyTorch inside compiled graphs
     compile_ms: milliseconds by stage; "trace" is the translation in Python, "total" all of ours
     ops_before, ops_canonical: operations before and after canonicalisation
@@ -78,7 +79,7 @@ def count_failure() -> None:
 
 def _add_kernels(c, report):
     c.kernels += report["kernels"]
-    c.kernel_cache_hits += report["memory_hits"] + report["disk_hits"]
+    c.kernel_cache_hits += report["memory_hits"] + report["builtin"] + report["disk_hits"]
     c.kernel_cache_misses += report["compiled"]
 
 

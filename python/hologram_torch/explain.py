@@ -80,8 +80,8 @@ def _text(graph: Graph) -> list:
     lines = [
         f"{graph.name}: {report['ops_before']} operations → {report['ops_canonical']} canonical → "
         f"{len(kernels)} kernels ({report['kernels']} distinct)",
-        f"  compiled in ms: {stages}; kernels from memory {report['memory_hits']}, disk {report['disk_hits']}, "
-        f"compiled {report['compiled']}",
+        f"  compiled in ms: {stages}; kernels from memory {report['memory_hits']}, library {report['builtin']}, "
+        f"disk {report['disk_hits']}, compiled {report['compiled']}",
         f"  intermediates: {size_text(plan['arena_bytes'], 'B')} planned "
         f"({size_text(str(plan['boundary_bytes']), 'B')} of them in the boundary pool), "
         f"{size_text(plan['eager_bytes'], 'B')} if every operation made a tensor",
