@@ -202,6 +202,10 @@ void bind_classes(nb::module_& m) {
     BeltPlace p = belt_place(address);
     return nb::make_tuple(p.page, p.byte);
   });
+  m.def("classes_for", [](int64_t length, int64_t first) {
+    ClassRun r = classes_for(length, first);
+    return nb::make_tuple(r.first, r.count);
+  });
   m.def("mirror", [](int64_t c) { return atlas::class_mirror(checked_class(c)); });
   m.def("modality_mirror", &modality_mirror);
   m.def("complement", &complement);

@@ -261,6 +261,12 @@ def belt_place(address: int) -> tuple[int, int]:
     return page, byte
 
 
+def classes_for(length: int, first: int = 0) -> range:
+    """The classes from `first` on that hold `length` float32 values, 3,072 in each."""
+    start, count = _native.classes_for(length, first)
+    return range(start, start + count)
+
+
 def transform(cls: int, *, r: int = 0, d: int = 0, t: int = 0, mirror: bool = False) -> int:
     """The class after R+r, D+d, T+t and, if `mirror`, ``~``."""
     return int(_native.transform(cls, r, d, t, mirror))

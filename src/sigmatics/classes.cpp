@@ -70,6 +70,17 @@ BeltPlace belt_place(int64_t address) {
   return {a / bytes_per_page, a % bytes_per_page};
 }
 
+ClassRun classes_for(int64_t length, int64_t first) {
+  check_class(first);
+  require(length > 0, "InvalidLength {}: a vector of class memory has at least one element",
+          length);
+  int64_t needed = (length - 1) / floats_per_class + 1, available = num_classes - first;
+  require(needed <= available,
+          "InsufficientClasses: {} values need {} classes; {} from class {} on", length, needed,
+          available, first);
+  return {static_cast<int>(first), static_cast<int>(needed)};
+}
+
 int modality_mirror(int64_t cls) { return Transform{.mirror = true}(cls); }
 
 int complement(int64_t cls) {

@@ -11,6 +11,7 @@ namespace hologram::sigmatics {
 inline constexpr int num_classes = 96;
 inline constexpr int num_pages = 48;
 inline constexpr int bytes_per_page = 256;
+inline constexpr int floats_per_class = num_pages * bytes_per_page / 4;
 inline constexpr int belt_size = num_pages * bytes_per_page;
 
 /// A class's components: quadrant h2 in 0..3, modality d in 0..2 (neutral, produce, consume),
@@ -44,6 +45,15 @@ struct BeltPlace {
 };
 /// The inverse of belt_address.
 BeltPlace belt_place(int64_t address);
+
+/// Neighbouring classes that together hold a vector.
+struct ClassRun {
+  int first, count;
+  bool operator==(const ClassRun&) const = default;
+};
+/// The run from class `first` that holds `length` float32 values, 3,072 in a class. Throws
+/// Error(invalid_argument) for no values, or where the run does not fit.
+ClassRun classes_for(int64_t length, int64_t first = 0);
 
 /// d 1 <-> 2: what `~` does.
 int modality_mirror(int64_t cls);

@@ -86,6 +86,7 @@ def test_transforms():
         (lambda: sigmatics.canonical_byte(-1), "Class index -1 out of range [0..95]"),
         (lambda: sigmatics.transform(96, d=1), "Class index 96 out of range [0..95]"),
         (lambda: sigmatics.neighbours(96), "Class index 96 out of range [0..95]"),
+        (lambda: sigmatics.classes_for(1, 96), "Class index 96 out of range [0..95]"),
         (lambda: sigmatics.mirror(-1), "Class index -1 out of range [0..95]"),
     ],
 )
@@ -98,6 +99,12 @@ def test_ranges_are_checked(call, message):
 def test_belt_addresses():
     assert sigmatics.belt_address(17, 46) == 4398
     assert all(sigmatics.belt_place(sigmatics.belt_address(p, b)) == (p, b) for p in range(48) for b in range(256))
+
+
+def test_vectors_take_neighbouring_classes():
+    assert sigmatics.classes_for(10_000) == range(4) and sigmatics.classes_for(3073, 5) == range(5, 7)
+    with pytest.raises(ValueError, match="InsufficientClasses: 294913 values need 97 classes; 96 from class 0 on"):
+        sigmatics.classes_for(294_913)
 
 
 def memory(seed=0):

@@ -105,6 +105,20 @@ TEST(Classes, RangesAreChecked) {
   EXPECT_NE(message_of([] { class_index({0, 3, 0}); }), "");
 }
 
+TEST(Classes, RunsHoldVectors) {
+  EXPECT_EQ(classes_for(1), (ClassRun{0, 1}));
+  EXPECT_EQ(classes_for(3072), (ClassRun{0, 1}));
+  EXPECT_EQ(classes_for(3073, 5), (ClassRun{5, 2}));
+  EXPECT_EQ(classes_for(10000), (ClassRun{0, 4}));
+  EXPECT_EQ(classes_for(100000), (ClassRun{0, 33}));
+  EXPECT_EQ(classes_for(294912), (ClassRun{0, 96}));
+  EXPECT_EQ(message_of([] { classes_for(0); }).substr(0, 15), "InvalidLength 0");
+  EXPECT_EQ(message_of([] { classes_for(294913); }),
+            "InsufficientClasses: 294913 values need 97 classes; 96 from class 0 on");
+  EXPECT_NE(message_of([] { classes_for(INT64_MAX, 95); }), "");
+  EXPECT_EQ(message_of([] { classes_for(1, 96); }), "Class index 96 out of range [0..95]");
+}
+
 TEST(Transforms, OrdersAndCommutation) {
   for (int c = 0; c < num_classes; ++c) {
     auto times = [c](const Transform& t, int n) {

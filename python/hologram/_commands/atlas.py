@@ -222,7 +222,7 @@ def register(commands: Any) -> None:
     ):
         add(actions, name, action, text, FILE).add_argument("-o", "--output", metavar="FILE", help="write there")
     run = add(actions, "run", _run, "Run a program on named buffers (b0, b1, … or buf1, buf2, …, boundary).", FILE)
-    many = {"action": "append", "default": []}
+    many: dict[str, Any] = {"action": "append", "default": []}
     run.add_argument("--in", dest="inputs", metavar="NAME=FILE.npy", help="contents of a buffer", **many)
     run.add_argument("--out", dest="outputs", metavar="NAME=FILE.npy", help="where to save a buffer afterwards", **many)
     run.add_argument("--zeros", metavar="NAME=TYPE:COUNT", help="a buffer of zeros, such as buf2=f32:1000", **many)

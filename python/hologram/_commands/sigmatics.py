@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import numpy as np
+
 from hologram import sigmatics
 from hologram._commands.common import add, group, integer, read_text, show
 
@@ -94,6 +96,22 @@ def _address(args: argparse.Namespace) -> int:
     return 0
 
 
+def _run(args: argparse.Namespace) -> int:
+    memory = np.load(args.input, allow_pickle=False) if args.input else np.zeros((96, 3072), np.float32)
+    effects = sigmatics.run(read_text(args.text), memory, backend=args.backend)
+    if args.output:
+        np.save(args.output, memory, allow_pickle=False)
+    data = {
+        "ok": True,
+        "backend": args.backend,
+        "steps": [str(c) for c in effects.steps],
+        "unevaluated": effects.unevaluated,
+        "recorded": [str(c) for c in effects.recorded],
+    }
+    show(data, args.json)
+    return 0
+
+
 def _explain_circuit(text: str) -> str:
     c = sigmatics.compile(text)
     effects = sigmatics.effects(text)
@@ -153,4 +171,8 @@ def register(commands: Any) -> None:
         ("page", {"metavar": "PAGE", "help": "0 to 47"}),
         ("byte", {"metavar": "BYTE", "help": "0 to 255"}),
     )
+    run = add(actions, "run", _run, "Run a circuit on class memory, 96 classes of 3,072 float32.", ("text", CIRCUIT))
+    run.add_argument("--in", dest="input", metavar="FILE.npy", help="class memory before (default: zeros)")
+    run.add_argument("--out", dest="output", metavar="FILE.npy", help="where to save class memory afterwards")
+    run.add_argument("--backend", default="cpu", choices=["cpu", "interp"], help="what runs it (default: cpu)")
     add(actions, "explain", _explain, "Every meaning of an expression or circuit, for people.", ("text", TEXT))
