@@ -114,6 +114,29 @@ TEST_F(RewriteTest, RefusesARuleThatDoesNotLowerTheCost) {
   EXPECT_TRUE(r.fired().empty());
 }
 
+TEST_F(RewriteTest, TheFirstRuleThatAppliesAnywhereComesFirst) {
+  std::vector<R> ordered = {
+      {"inner", P::node('.', {P::literal('a'), P::literal('b')}), P::literal('a')},
+      {"outer", P::node('.', {x, P::literal('c')}), x},
+  };
+  std::vector<const R*> list{&ordered[0], &ordered[1]};
+  // ((a.b).c).(a.b): the inner rule at both its places, left-most first, then the outer one.
+  const Word* ab = join(leaf('a'), leaf('b'));
+  const Word* t = join(join(ab, leaf('c')), ab);
+  Rewriter<Words> r(words, list);
+  const Word* n = r.normalize_in_order(t);
+  EXPECT_EQ(text(n), "(a.a)");
+  EXPECT_EQ(r.trace(), (std::vector<std::string_view>{"inner", "inner", "outer"}));
+  EXPECT_EQ(r.normalize_in_order(n), n);
+
+  // Of equal places the nearest to the root counts, so the outer rule takes (a.b).c whole when it
+  // is alone, and the whole term before its parts.
+  Rewriter<Words> only(words, {&ordered[1]});
+  EXPECT_EQ(text(only.normalize_in_order(join(join(ab, leaf('c')), leaf('c')))), "(a.b)");
+  EXPECT_EQ(only.fired(), (Counts{{"outer", 2}}));
+  EXPECT_EQ(r.normalize_in_order(leaf('d')), leaf('d'));
+}
+
 TEST_F(RewriteTest, ConditionsAndFunctions) {
   std::vector<R> more = {
       {"only_a", P::node('!', {x}), one, [](const Match<Words>& m) { return m[0]->head == 'a'; }},
