@@ -7,7 +7,7 @@ import json
 import sys
 
 from hologram import _core
-from hologram._commands import atlas, completion, graph, sigmatics
+from hologram._commands import atlas, bench, completion, graph, sigmatics
 from hologram._commands.common import Failure, add, group, show
 
 
@@ -42,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     sigmatics.register(commands)
     atlas.register(commands)
     graph.register(commands)
+    bench.register(commands)
     cache = group(commands, "cache", "Look at or empty the kernel cache on disk.")
     add(cache, "info", _cache_info, "Show the cache's folder, entries and bytes.")
     add(cache, "clear", _cache_clear, "Remove every kernel from the cache.")

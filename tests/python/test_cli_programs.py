@@ -275,6 +275,16 @@ def test_graphs(data, run, mistake, program):
     assert wrong["position"] is not None and "line 2" in wrong["message"]
 
 
+# --- bench
+
+
+def test_bench(data, mistake):
+    measured = data("bench", "--json", "--elements", "4096", "--rounds", "3")
+    assert set(measured["operations"]) == {"add", "mul", "exp", "tanh"} and measured["copy_gb_per_s"] > 0
+    assert all(row["times_numpy"] > 0 and row["of_copy"] > 0 for row in measured["operations"].values())
+    assert "at least 1" in mistake("bench", "--json", "--rounds", "0")["message"]
+
+
 # --- completion
 
 
