@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 
@@ -67,6 +68,9 @@ def main(argv: list[str] | None = None) -> int:
     A failure is one JSON object on standard output, ``{"error": {"message": …, "position": …}}``, and without ``--json`` also a
     line on standard error.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # whatever the locale: JSON is UTF-8, and words have arrows
     args = _parser().parse_args(argv)
     try:
         return int(args.run(args))

@@ -1,6 +1,7 @@
 # tests/python/test_cli_programs.py: the command line on circuits, Atlas programs and graphs
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -75,10 +76,21 @@ def test_eval(data, mistake):
 
 
 def test_texts_come_from_standard_input(monkeypatch, data, mistake):
-    monkeypatch.setattr("sys.stdin", io.StringIO("mark@c21 // a comment\n"))
+    def give(content):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    give("mark@c21 // é\n".encode())
     assert data("sigmatics", "eval", "--json", "-")["bytes"] == [0x2A]
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    give(b"")
     assert mistake("sigmatics", "eval", "--json", "-")["position"] == 0
+    give("// é\n\xff".encode("latin-1").replace(b"\xe9", "é".encode()))
+    assert mistake("sigmatics", "eval", "--json", "-") == {"message": "the text is not UTF-8", "position": 5}
+
+
+def test_output_is_utf_8_whatever_the_locale():
+    command = [sys.executable, "-m", "hologram", "sigmatics", "eval", "--json", "R+1@mark@c0"]
+    done = subprocess.run(command, env=dict(os.environ, PYTHONIOENCODING="ascii"), capture_output=True, check=True)
+    assert json.loads(done.stdout.decode())["words"][0] == "→ρ[1]"
 
 
 def test_tokens(data):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -48,8 +49,12 @@ def show(data: dict[str, Any], as_json: bool) -> None:
 
 
 def read_text(argument: str) -> str:
-    """The argument itself, or standard input for ``-``."""
-    return sys.stdin.read() if argument == "-" else argument
+    """The argument itself, or standard input for ``-``: UTF-8."""
+    data = sys.stdin.buffer.read() if argument == "-" else os.fsencode(argument)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Failure("the text is not UTF-8", len(data[: error.start].decode())) from None
 
 
 def read_bytes(path: str) -> bytes:
