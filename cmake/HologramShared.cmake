@@ -10,9 +10,10 @@ target_compile_features(hologram INTERFACE cxx_std_20)
 set_target_properties(hologram PROPERTIES
   LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION 0 EXPORT_NAME hologram)
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
-  # Only hologram_* leaves the library. Symbols are bound at load time, so that a missing one fails there.
+  # Only hologram_* leaves the library. Symbols are bound at load time, so that a missing one fails there;
+  # and the library stays loaded, since its threads may sleep in it.
   set(script "${PROJECT_SOURCE_DIR}/src/capi/exports.map")
-  target_link_options(hologram PRIVATE "-Wl,--version-script=${script}" -Wl,-z,now)
+  target_link_options(hologram PRIVATE "-Wl,--version-script=${script}" -Wl,-z,now -Wl,-z,nodelete)
   set_property(TARGET hologram APPEND PROPERTY LINK_DEPENDS "${script}")
 endif()
 

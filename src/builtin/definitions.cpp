@@ -216,6 +216,17 @@ std::vector<Definition> precompiled() {
       continue;
     add(std::string(what->name), [id](Graph& g) { build_elementwise(g, id, DType::f32); });
   }
+  // The common arithmetic and conversions on the other dtypes that arrays often have.
+  constexpr DType others[] = {DType::f64, DType::f16, DType::bf16, DType::i32, DType::i64};
+  for (DType t : others)
+    for (Op op : {Op::add, Op::sub, Op::mul, Op::div, Op::min, Op::max, Op::neg, Op::abs})
+      add(fmt::format("{} {}", ir::name_of(op), name_of(t)),
+          [=](Graph& g) { build_elementwise(g, static_cast<uint32_t>(op), t); });
+  for (DType t :
+       {DType::f64, DType::f16, DType::bf16, DType::i32, DType::i64, DType::u8, DType::b8})
+    for (bool back : {false, true})
+      add(fmt::format("convert {} {}", name_of(t), back),
+          [=](Graph& g) { build_convert(g, back ? t : DType::f32, back ? DType::f32 : t); });
   constexpr Flat flats[] = {Flat::sum,    Flat::min,           Flat::max,
                             Flat::mse,    Flat::cross_entropy, Flat::binary_cross_entropy,
                             Flat::softmax};
