@@ -337,6 +337,10 @@ struct Api {
       return made(
           [&](auto* h) { return hologram_tensor_matmul(executor_, get(), right.get(), h); });
     }
+    /// This tensor becomes alpha a b + beta times itself.
+    status gemm(const Tensor& a, const Tensor& b, double alpha = 1, double beta = 0) {
+      return P::done(hologram_tensor_gemm(executor_, a.get(), b.get(), get(), alpha, beta));
+    }
     /// Address of a DLManagedTensorVersioned; its deleter must be called once.
     result<uint64_t> to_dlpack() const {
       uint64_t address = 0;

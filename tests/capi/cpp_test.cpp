@@ -120,6 +120,9 @@ TEST(Cpp, EveryOperationReachesItsKernel) {
   r.fill(3);
   EXPECT_EQ(r.view<float>()[1], 3);
   EXPECT_EQ(g.slice(1, 2).read<float>(), (std::vector<float>{28, 49}));
+  hologram::Tensor left = m.tensor({2, 3}), into = g.tensor({2, 2});
+  into.gemm(left, left.transpose(), 2, -1);
+  EXPECT_EQ(into.read<float>(), (std::vector<float>{28 - 22, 64 - 28, 64 - 49, 154 - 64}));
   EXPECT_GT(e.stats().kernel_calls, 20u);
 }
 

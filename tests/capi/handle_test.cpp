@@ -202,6 +202,19 @@ TEST_F(Handles, NoMisuseCrashes) {
                          "[64]",  "[-1]",  "[1e9]",  "[0, 0]",   "[9223372036854775807, 2]",
                          "[[",    "[NaN]", "[1, 0]", "[4, 4, 4]"};
   auto text = [&] { return texts[rng() % std::size(texts)]; };
+  hologram_handle graph = 0, scratch = 0, executable = 0;
+  uint32_t node = 0;
+  ASSERT_OK(
+      hologram_graph_parse("graph(symbols=1, parameters=2)\n"
+                           "%0: f32[s0] = parameter index=0 strides=[1]\n"
+                           "%1: f32[s0] = parameter index=1 strides=[1]\n"
+                           "%2: f32[s0] = add %0, %1\n"
+                           "return %2 strides=[1]\n",
+                           &graph));
+  ASSERT_OK(hologram_graph_compile(exec, graph, 0, &executable));
+  ASSERT_OK(hologram_graph_create(1, &scratch));
+  ASSERT_OK(hologram_graph_parameter(scratch, HOLOGRAM_F32, "[s0]", &node));
+  pool[2] = executable;
   char room[256];
   std::vector<int> seen(12);
   for (int i = 0; i < 100'000; ++i) {
@@ -215,7 +228,7 @@ TEST_F(Handles, NoMisuseCrashes) {
     const auto n32 = static_cast<uint32_t>(n);
     const size_t space = rng() % sizeof room;
     hologram_status s = HOLOGRAM_OK;
-    switch (rng() % 40) {
+    switch (rng() % 48) {
       case 0:
         s = hologram_executor_allocate_buffer(owner(), n32 % 200'000, &out);
         break;
@@ -340,7 +353,48 @@ TEST_F(Handles, NoMisuseCrashes) {
         s = hologram_convert(owner(), any(), any(), n);
         break;
       case 39:
-        s = hologram_graph_cleanup(any());
+        s = hologram_graph_cleanup(rng() % 8 ? 0 : any());
+        break;
+      case 40:
+        s = hologram_graph_compile(owner(), rng() % 64 ? any() : graph, n32 % 6, &out);
+        break;
+      case 41:
+      case 42: {
+        const hologram_handle in[] = {any(), any()};
+        hologram_handle result = rng() % 2 ? 0 : any();
+        s = hologram_executable_run(rng() % 4 ? executable : any(), in, n % 3, &result, n % 2);
+        out = s == HOLOGRAM_OK ? result : 0;
+        break;
+      }
+      case 43: {
+        const int64_t symbols[] = {static_cast<int64_t>(n), -1};
+        const hologram_handle in[] = {any(), any()};
+        hologram_handle result = 0;
+        s = hologram_executable_run_with_symbols(executable, in, 2, rng() % 8 ? symbols : nullptr,
+                                                 rng() % 3, &result, 1);
+        out = s == HOLOGRAM_OK ? result : 0;
+        break;
+      }
+      case 44: {
+        const uint32_t in[] = {static_cast<uint32_t>(rng() % 40),
+                               static_cast<uint32_t>(rng() % 40)};
+        constexpr const char* names[] = {"add", "reduce_sum", "reshape", "host_call", "nothing"};
+        constexpr const char* attributes[] = {nullptr, "axes=[0]", "axes=[9]", "axes=", "=["};
+        constexpr const char* types[] = {nullptr, "f32[s0]", "[2, 2]", "f32[s9]", "f99", "[["};
+        s = hologram_graph_apply(scratch, names[rng() % 5], in, n % 3, attributes[rng() % 5],
+                                 types[rng() % 6], &u);
+        break;
+      }
+      case 45:
+        s = hologram_tensor_gemm(owner(), any(), any(), any(), 1, r);
+        break;
+      case 46:
+        s = hologram_along_axis_f32(owner(), rng() % 2 ? "softmax" : "reduce_min", any(), any(),
+                                    length() % 50, length(), n % 7);
+        break;
+      case 47:
+        s = hologram_elementwise_by_id(owner(), static_cast<uint32_t>(rng() % 200),
+                                       rng() % 8 ? pool.data() : nullptr, rng() % 4, any(), n % 99);
         break;
     }
     ASSERT_GE(s, 0);
