@@ -66,7 +66,7 @@ Rule rule(std::string_view name, std::initializer_list<uint32_t> from,
   return Rule(name, word(from), word(to));
 }
 
-// The gates' rules; the flag marks those that delete a copy.
+// The gates' rules in the order in which they are tried.
 std::vector<Rule> make_gate_rules() {
   std::vector<Rule> all = {
       rule("HXH = Z", {gate_c, gate_x, gate_x, gate_c, gate_x}, {gate_z}),

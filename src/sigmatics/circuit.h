@@ -31,7 +31,7 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-/// What merge and split compute: merge the first twelve (binary ones of source and context, the
+/// What merge and split compute: merge the first eleven (add to max of source and context, the
 /// others of the source alone), split the last two.
 enum class Variant : uint8_t {
   add,
