@@ -81,6 +81,11 @@ void transpose_square(Kernel& k, std::vector<Value*>& rows) {
 
 void Operand::vector(Scope& scope, int axis, Value* at, Value* mask, Value* out) const {
   Kernel& k = scope.kernel();
+  if (groups >= 0) {
+    scope.set_axis(groups, k.ir.CreateUDiv(at, k.i64(lanes)));
+    axis = groups + 1;
+    at = k.i64(0);
+  }
   scope.set_axis(axis, at);
   scope.set_lanes(axis, lanes, mask);
   LaneValue value = emit_body(scope, body).back();

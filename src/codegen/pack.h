@@ -35,6 +35,8 @@ struct Operand {
   const atlas::Body& body;
   DType from, type;
   int lanes;
+  int groups = -1;  ///< >= 0: `body` knows the axis along the lanes as lanes * (axis `groups`) +
+                    ///< axis `groups` + 1 (block_axis in runs.h), and runs begin at whole vectors
 
   /// out[i] = the element at y.begin + i; y runs along lanes and out has room for a whole number of
   /// vectors. What else the body reads is fixed in `scope`.

@@ -51,6 +51,8 @@ class ProductEmitter : Numbers {
     n_units_ = number(plan_.n_units);
     k_.root().seek();
     Value* size = k_.i64(0);
+    if (plan_.rhs == RhsPath::panels)
+      rhs_blocks_ = block_axis(p_.rhs, n_axis_, plan_.n, t_.lanes, n_axis_ + 2);
     if (plan_.lhs == LhsPath::rows) {
       lhs_runs_ = split_axis(p_.lhs, k_axis_, plan_.k, k_axis_ + 1);
       // A little more than a whole number of vectors, so that rows do not meet in the same cache
@@ -261,7 +263,10 @@ class ProductEmitter : Numbers {
             k_.ir.CreateSelect(incomplete, mul(depth_, t_.panel), k_.i64(t_.panel))};
   }
 
-  Operand rhs_operand() const { return {p_.rhs, p_.operand_type, type_, t_.lanes}; }
+  Operand rhs_operand() const {
+    if (rhs_blocks_) return {*rhs_blocks_, p_.operand_type, type_, t_.lanes, n_axis_ + 2};
+    return {p_.rhs, p_.operand_type, type_, t_.lanes};
+  }
   Value* columns_left(Value* n_begin) {
     if (whole_panels()) return k_.i64(t_.panel);
     return least(sub(n_, n_begin), k_.i64(t_.panel));
@@ -383,6 +388,7 @@ class ProductEmitter : Numbers {
         *batch_panels_ = nullptr;
   Value *lhs_ = nullptr, *lhs_row_stride_ = nullptr, *lhs_k_stride_ = nullptr, *rhs_base_ = nullptr;
   std::optional<SplitBody> lhs_runs_;
+  std::optional<atlas::Body> rhs_blocks_;
   std::vector<int> heights_;
   std::map<std::pair<int, int>, llvm::Function*> micro_;
 };

@@ -51,6 +51,35 @@ std::optional<SplitBody> split_axis(const atlas::Body& body, int axis, const Exp
   return out;
 }
 
+std::optional<atlas::Body> block_axis(const atlas::Body& body, int axis, const Expr& extent,
+                                      int lanes, int next_axis) {
+  bool some = false, whole = true;
+  atlas::Body out = body;
+  Expr group = Expr::axis(next_axis, ceil_div(extent, Expr(lanes))),
+       lane = Expr::axis(next_axis + 1, Expr(lanes)), all = group * Expr(lanes) + lane;
+  for (atlas::Instr& i : out.instrs)
+    i.expr = i.expr.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind == Atom::Kind::axis && a.id == axis) return all;
+      if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return std::nullopt;
+      const Atom* x = a.a->as_atom();
+      if (!x || x->kind != Atom::Kind::axis || x->id != axis) {
+        // Anything else than the axis itself would have to be looked into.
+        bool direct = x && (x->kind == Atom::Kind::floor_div || x->kind == Atom::Kind::mod);
+        whole = whole && (direct || !a.a->has_axis(axis));
+        return std::nullopt;
+      }
+      if (!a.b->is_const() || a.b->constant_value() % lanes != 0) {
+        whole = false;
+        return std::nullopt;
+      }
+      some = true;
+      Expr by(a.b->constant_value() / lanes);
+      if (a.kind == Atom::Kind::floor_div) return floor_div(group, by);
+      return mod(group, by) * Expr(lanes) + lane;
+    });
+  return some && whole ? std::optional(std::move(out)) : std::nullopt;
+}
+
 void gather_runs(Scope& scope, const SplitBody& split, DType from, DType to, int lanes,
                  Value* out) {
   Kernel& k = scope.kernel();

@@ -27,6 +27,12 @@ struct SplitBody {
 std::optional<SplitBody> split_axis(const atlas::Body& body, int axis, const Expr& extent,
                                     int next_axis);
 
+/// A body in which `axis` is replaced by lanes * (axis next_axis) + axis next_axis + 1, if it takes
+/// quotients and remainders of the axis by multiples of `lanes` alone: then a vector of lanes that
+/// begins at a multiple of their number meets one of each. nullopt otherwise.
+std::optional<atlas::Body> block_axis(const atlas::Body& body, int axis, const Expr& extent,
+                                      int lanes, int next_axis);
+
 /// out[k] = the operand's element at k for all k of the split axis; out has room for a vector more.
 void gather_runs(Scope& scope, const SplitBody& split, DType from, DType to, int lanes, Value* out);
 

@@ -157,6 +157,10 @@ void Clustering::choose_roots() {
       if (windowed_operand(v->input(0)) | windowed_operand(v->input(1))) {
         weights(v->input(0));
         weights(v->input(1));
+        // Columns that run through windows of few channels: better laid out once.
+        if (Value image = windowed(v->input(1)))
+          if (const Expr& c = image->shape.back(); !c.is_const() || c.constant_value() % 16 != 0)
+            make_root(v->input(1));
         continue;
       }
       Value l = base(v->input(0)), r = base(v->input(1));

@@ -79,15 +79,7 @@ def test_transposed_convolution(case, data):
     native(f, normal(x[0], w[0], *x[2:]), normal(*shape, seed=1), normal(x[1], seed=2))
 
 
-@QUICK
-@given(convolutions())
-def test_gradients_of_a_convolution(case):
-    x, w, stride, padding, dilation, groups = case
-
-    def f(x, w, b):
-        return torch.convolution(x, w, b, stride, padding, dilation, False, [0], groups)
-
-    inputs = [normal(*x), normal(*w, seed=1), normal(w[0], seed=2)]
+def check_gradients(f, *inputs):
     results = []
     for g in (f, compile_fresh(f, dynamic=False)):
         leaves = [t.clone().requires_grad_() for t in inputs]
@@ -97,6 +89,32 @@ def test_gradients_of_a_convolution(case):
     assert backend_stats()["fallback_ops"] == {}
     for expected, got in zip(*results, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@QUICK
+@given(convolutions())
+def test_gradients_of_a_convolution(case):
+    x, w, stride, padding, dilation, groups = case
+
+    def f(x, w, b):
+        return torch.convolution(x, w, b, stride, padding, dilation, False, [0], groups)
+
+    check_gradients(f, normal(*x), normal(*w, seed=1), normal(w[0], seed=2))
+
+
+@pytest.mark.parametrize(
+    "f, x, w",
+    [
+        (lambda x, w, b: F.conv2d(x, w, b, padding=1), (2, 64, 9, 8), (40, 64, 3, 3)),
+        (lambda x, w, b: F.conv2d(x, w, b, 2, 1, groups=24), (2, 24, 9, 8), (24, 1, 3, 3)),
+        (lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1), (2, 32, 5, 4), (32, 16, 3, 3)),
+        (lambda x, w, b: F.conv_transpose1d(x, w, b, 3, groups=2), (2, 8, 7), (8, 3, 4)),
+    ],
+    ids=["wide", "depthwise", "transposed", "transposed_groups"],
+)
+def test_gradients_of_layers(f, x, w):
+    out = f(normal(*x), normal(*w), None).shape[1]
+    check_gradients(f, normal(*x), normal(*w, seed=1), normal(out, seed=2))
 
 
 @pytest.mark.parametrize("channels", [3, 16, 40])

@@ -4,11 +4,15 @@ and the channels of the image, channels fastest. `window` makes the left operand
 dilation, padding and groups are index arithmetic. A transposed convolution, or the gradient of the image, is the same
 product over the image with zeros between its pixels and the taps reversed."""
 
+import itertools
+
 from hologram import _core
 
+from .. import dtypes
 from ..builder import numel
 from . import Unsupported, lower
 
+MOST_SUMS = 25  # taps of a depthwise convolution whose gradient is a sum for each of them
 
 def per_axis(values, rank):
     """One number an axis from PyTorch's lists, whose single element counts for all axes."""
@@ -179,14 +183,18 @@ def convolution_backward(c, grad, x, w, bias_sizes, stride, padding, dilation, i
                          output_mask):  # fmt: skip
     _usable(x, w)
     rank = len(w.shape) - 2
-    if is_transposed or len(x.shape) != rank + 2:
-        raise Unsupported("gradient of a transposed convolution")
+    if len(x.shape) != rank + 2:
+        raise Unsupported("gradient of a convolution without a batch")
     stride, padding, dilation = (per_axis(v, rank) for v in (stride, padding, dilation))
     to_x = to_w = to_bias = None
-    if output_mask[0]:
+    if output_mask[0] and is_transposed:
+        to_x = convolve(c, channels_last(c, grad), w, stride, padding, padding, dilation, groups)
+        to_x = c.slice(to_x, [0] * (rank + 2), x.shape)
+    elif output_mask[0]:
         to_x = transposed(c, grad, w, stride, padding, dilation, groups, x.shape[2:])
     if output_mask[1]:
-        to_w = _weight_gradient(c, grad, x, w.shape, stride, padding, dilation, groups)
+        few, many = (x, grad) if is_transposed else (grad, x)
+        to_w = _weight_gradient(c, few, many, w.shape, stride, padding, dilation, groups)
     if output_mask[2]:
         to_bias = c.reduce("sum", grad, [0, *range(2, rank + 2)])
     return to_x, to_w, to_bias
@@ -196,6 +204,8 @@ def _weight_gradient(c, grad, x, shape, stride, padding, dilation, groups):
     rank = len(shape) - 2
     out, channels, *sizes = shape
     counts = grad.shape[2:]
+    if channels == 1 and out == groups and numel(sizes) <= MOST_SUMS:
+        return _tap_sums(c, grad, x, sizes, stride, padding, dilation)
     right = rows(c, channels_last(c, x), groups, padding, padding, sizes, counts, stride, dilation)
     pixels = numel([grad.shape[0], *counts])
     grad = c.reshape(grad, [grad.shape[0], groups, out // groups, *counts])
@@ -204,3 +214,17 @@ def _weight_gradient(c, grad, x, shape, stride, padding, dilation, groups):
         left = c.reshape(left, [out, pixels])
     y = c.reshape(c.dot(left, right), [out, *sizes, channels])
     return c.permute(y, [0, rank + 1, *range(1, rank + 1)])
+
+
+def _tap_sums(c, grad, x, sizes, stride, padding, dilation):
+    """The gradient of a depthwise weight: for every tap the sum over the pixels."""
+    rank, wide = len(sizes), dtypes.compute(grad.dtype)
+    shape, counts, axes = list(x.shape), grad.shape[2:], list(range(2, len(sizes) + 2))
+    grad, sums = c.cast(grad, wide), []
+    span = [s * (n - 1) + 1 for s, n in zip(stride, counts, strict=True)]
+    for place in itertools.product(*(range(size) for size in sizes)):
+        low = [p - k * d for p, k, d in zip(padding, place, dilation, strict=True)]
+        high = [m - n - a for m, n, a in zip(span, shape[2:], low, strict=True)]
+        tap = c.slice(pad_axes(c, x, axes, low, high), [0] * (rank + 2), [*shape[:2], *counts], [1, 1, *stride])
+        sums.append(c.unsqueeze(c.reduce("sum", c.mul(c.cast(tap, wide), grad), [0, *axes]), 1))
+    return c.cast(c.reshape(c.concat(sums, 1), [shape[1], 1, *sizes]), x.dtype)
