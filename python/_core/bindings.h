@@ -8,8 +8,10 @@ namespace hologram::python {
 void bind_graph(nanobind::module_& m);
 void bind_executable(nanobind::module_& m);
 void bind_torch_call(nanobind::module_& m);
-void bind_step_loop(nanobind::module_& m);
 void bind_sigmatics(nanobind::module_& m);
 void bind_atlas(nanobind::module_& m);
+void bind_step_loop(nanobind::module_& m);
+void bind_sdk(nanobind::module_& m);
+void bind_array_call(nanobind::module_& m);
 
 }  // namespace hologram::python

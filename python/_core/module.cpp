@@ -48,7 +48,9 @@ NB_MODULE(_core, m) {
   hologram::python::bind_graph(m);
   hologram::python::bind_executable(m);
   hologram::python::bind_torch_call(m);
-  hologram::python::bind_step_loop(m);
   hologram::python::bind_sigmatics(m);
   hologram::python::bind_atlas(m);
+  hologram::python::bind_step_loop(m);
+  hologram::python::bind_sdk(m);
+  hologram::python::bind_array_call(m);
 }

@@ -1,9 +1,73 @@
 # hologram/__init__.py: the Python SDK (needs no PyTorch)
 """Hologram: a tensor compiler and runtime.
 
-The native part is ``hologram._core``; PyTorch is used by the separate package ``hologram_torch``.
+    import hologram, numpy as np
+
+    with hologram.Executor() as executor:
+        a, b = executor.from_numpy(x), executor.from_numpy(y)
+        c = executor.allocate(len(x))
+        hologram.ops.vector_add(executor, a, b, c)
+        c.to_numpy()
+
+    @hologram.jit
+    def f(x, y):
+        return np.tanh(x @ y).sum(axis=-1)   # one or few native kernels
+
+The native part is ``hologram._core``; PyTorch is used by the separate package ``hologram_torch``, and the C interface as
+plain functions is ``hologram_ffi``.
 """
 
-from hologram._core import __version__, version
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["__version__", "version"]
+try:
+    from hologram._core import Buffer, Executor, HologramError, __version__, version
+except ImportError as error:
+    raise ImportError(
+        f"hologram: the native module hologram._core could not be loaded ({error}); install it with "
+        "'pip install hologram-compute', or in a source tree build it with 'make build' and set "
+        "PYTHONPATH=build/release/python"
+    ) from error
+
+from hologram import backend, ops
+from hologram.backend import (
+    BackendType,
+    get_default_backend,
+    is_cuda_available,
+    is_metal_available,
+    validate_backend,
+)
+
+if TYPE_CHECKING:
+    from hologram.jit import jit
+    from hologram.tensor import Tensor, default_executor, from_dlpack
+
+_LAZY = {"jit": "jit", "Tensor": "tensor", "default_executor": "tensor", "from_dlpack": "tensor"}
+
+__all__ = [
+    "BackendType",
+    "Buffer",
+    "Executor",
+    "HologramError",
+    "Tensor",
+    "__version__",
+    "backend",
+    "default_executor",
+    "from_dlpack",
+    "get_default_backend",
+    "is_cuda_available",
+    "is_metal_available",
+    "jit",
+    "ops",
+    "validate_backend",
+    "version",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        import importlib
+
+        value = getattr(importlib.import_module(f"hologram.{_LAZY[name]}"), name)
+        globals()[name] = value  # also over a submodule of the same name
+        return value
+    raise AttributeError(f"module 'hologram' has no attribute {name!r}")

@@ -1,0 +1,292 @@
+// python/_core/array_call.cpp: compiled graphs called with NumPy arrays and Buffers.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "bindings.h"
+#include "numpy_api.h"
+#include "runtime/executable.h"
+#include "sdk.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace hologram::python {
+namespace {
+
+using runtime::Executable;
+
+/// Results from this size on come from the runtime's pool of reusable memory.
+constexpr size_t kPooled = size_t{1} << 14;
+
+enum class Kind { array, number, fixed };
+
+/// What one argument must be for the graph to apply to it.
+struct Argument {
+  Kind kind = Kind::fixed;
+  hologram_dtype dtype = HOLOGRAM_F32;
+  /// arrays: per dimension ~symbol (at least 2 elements), or the size itself.
+  std::vector<int64_t> dims;
+  nb::object value;  ///< fixed: equal to this, of the same type
+};
+
+struct Result {
+  hologram_dtype dtype;
+  Shape shape;
+};
+
+/// Memory of a kept Python object during one call.
+struct Operand {
+  void* data = nullptr;
+  nb::object kept;
+  void* view = nullptr;
+  ~Operand() {
+    if (view) hologram_view_release(view);
+  }
+};
+
+void free_pooled(PyObject* capsule) {
+  runtime::MemoryPool::deallocate(PyCapsule_GetPointer(capsule, nullptr));
+}
+
+/// An Executable together with the arguments it is right for.
+class ArrayCall {
+ public:
+  ArrayCall(std::shared_ptr<Executable> executable, nb::list arguments, nb::list results,
+            int num_symbols, nb::list guards)
+      : executable_(std::move(executable)), num_symbols_(num_symbols) {
+    for (nb::handle g : guards) guards_.push_back(nb::cast<Expr>(g));
+    for (nb::handle h : arguments) {
+      nb::tuple t = nb::cast<nb::tuple>(h);
+      Argument a;
+      const auto kind = nb::cast<std::string>(t[0]);
+      if (kind == "array") {
+        a.kind = Kind::array;
+        a.dtype = dtype_of(t[1]);
+        a.dims = nb::cast<std::vector<int64_t>>(t[2]);
+      } else if (kind == "number") {
+        a.kind = Kind::number;
+      } else {
+        a.value = t[1];
+      }
+      if (a.kind != Kind::fixed) ++num_parameters_;
+      arguments_.push_back(std::move(a));
+    }
+    for (nb::handle h : results) {
+      nb::tuple t = nb::cast<nb::tuple>(h);
+      Result r{dtype_of(t[0]), {}};
+      for (nb::handle d : nb::cast<nb::tuple>(t[1]))
+        r.shape.push_back(PyLong_Check(d.ptr()) ? Expr(nb::cast<int64_t>(d)) : nb::cast<Expr>(d));
+      results_.push_back(std::move(r));
+    }
+  }
+
+  /// The results as a list, or None when the arguments ask for another graph.
+  nb::object call(nb::tuple arguments, nb::object out) {
+    if (arguments.size() != arguments_.size()) return nb::none();
+    std::vector<Operand> operands(num_parameters_);
+    std::vector<double> numbers(num_parameters_);
+    std::vector<int64_t> symbols(static_cast<size_t>(num_symbols_), -1);
+    size_t p = 0;
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      const Argument& a = arguments_[i];
+      PyObject* object = arguments[i].ptr();
+      if (a.kind == Kind::fixed) {
+        if (!equal(a.value.ptr(), object)) return nb::none();
+      } else if (a.kind == Kind::number) {
+        if (!PyFloat_CheckExact(object)) return nb::none();
+        numbers[p] = PyFloat_AS_DOUBLE(object);
+        operands[p].data = &numbers[p];
+        ++p;
+      } else if (!take(a, object, symbols, operands[p++])) {
+        return nb::none();
+      }
+    }
+    for (const Expr& g : guards_)
+      if (g.eval(symbols) < 0) return nb::none();
+    return run(operands, symbols, out);
+  }
+
+  const std::shared_ptr<Executable>& executable() const { return executable_; }
+
+ private:
+  static bool equal(PyObject* a, PyObject* b) {
+    if (a == b) return true;
+    if (Py_TYPE(a) != Py_TYPE(b)) return false;
+    const int same = PyObject_RichCompareBool(a, b, Py_EQ);
+    if (same < 0) PyErr_Clear();  // arrays inside have no single answer
+    return same > 0;
+  }
+
+  static bool fits(const Argument& a, int ndim, const Py_ssize_t* shape,
+                   std::vector<int64_t>& symbols) {
+    if (static_cast<size_t>(ndim) != a.dims.size()) return false;
+    for (size_t d = 0; d < a.dims.size(); ++d) {
+      const int64_t want = a.dims[d];
+      if (want >= 0) {
+        if (shape[d] != want) return false;
+        continue;
+      }
+      int64_t& bound = symbols[static_cast<size_t>(~want)];
+      if (shape[d] < 2 || (bound >= 0 && bound != shape[d])) return false;
+      bound = shape[d];
+    }
+    return true;
+  }
+
+  static bool take(const Argument& a, PyObject* object, std::vector<int64_t>& symbols,
+                   Operand& operand) {
+    if (PyBuffer* b = as_buffer(object)) {
+      const auto n = static_cast<Py_ssize_t>(b->size());
+      if (b->dtype != a.dtype || !fits(a, 1, &n, symbols)) return false;
+      uint64_t bytes = 0;
+      raise(hologram_buffer_export(b->alive(), &operand.data, &bytes, &operand.view));
+      return true;
+    }
+    if (!numpy::is_array(object)) return false;
+    const numpy::Array* array = numpy::as_array(object);
+    hologram_dtype dtype;
+    if (!numpy::dtype_of(*array, dtype) || dtype != a.dtype ||
+        !fits(a, array->ndim, array->shape, symbols))
+      return false;
+    operand.kept = nb::borrow(object);
+    constexpr int wanted = numpy::c_contiguous | numpy::aligned;
+    if ((array->flags & wanted) != wanted) {
+      nb::object np = nb::module_::import_("numpy");
+      operand.kept = np.attr("require")(operand.kept, nb::none(), "CA");
+      array = numpy::as_array(operand.kept.ptr());
+    }
+    operand.data = array->data;
+    return true;
+  }
+
+  class Given : public runtime::Outputs {
+   public:
+    explicit Given(const std::vector<void*>& places) : places_(places) {}
+    void* allocate(int index, size_t, runtime::Frame&) override {
+      return places_[static_cast<size_t>(index)];
+    }
+
+   private:
+    const std::vector<void*>& places_;
+  };
+
+  nb::object run(const std::vector<Operand>& operands, const std::vector<int64_t>& symbols,
+                 nb::handle out) {
+    std::vector<void*> inputs, places;
+    for (const Operand& o : operands) inputs.push_back(o.data);
+    nb::list made;
+    std::vector<Operand> held(results_.size());
+    nb::tuple given;
+    if (!out.is_none()) {
+      given = nb::cast<nb::tuple>(out);
+      if (given.size() != results_.size())
+        throw nb::value_error("hologram.jit: out must name as many arrays as there are results");
+    }
+    size_t total = 0;
+    for (size_t i = 0; i < results_.size(); ++i) {
+      std::array<Py_ssize_t, 64> shape;
+      const Result& r = results_[i];
+      size_t bytes = static_cast<size_t>(item_size(r.dtype));
+      for (size_t d = 0; d < r.shape.size(); ++d) {
+        shape[d] = static_cast<Py_ssize_t>(r.shape[d].eval(symbols));
+        bytes *= static_cast<size_t>(shape[d]);
+      }
+      total += bytes;
+      nb::object array;
+      if (given.is_valid() && given.size() > 0) {
+        array = nb::borrow(given[i]);
+        places.push_back(check_out(r, shape.data(), array, held[i], operands));
+      } else if (bytes >= kPooled) {
+        void* block = executable_->runtime().memory().allocate(bytes);
+        PyObject* keeper = PyCapsule_New(block, nullptr, free_pooled);
+        if (!keeper) nb::raise_python_error();
+        array = numpy::make_array(r.dtype, static_cast<int>(r.shape.size()), shape.data(), block,
+                                  keeper);
+        places.push_back(block);
+      } else {
+        array = numpy::make_array(r.dtype, static_cast<int>(r.shape.size()), shape.data());
+        places.push_back(numpy::as_array(array.ptr())->data);
+      }
+      made.append(array);
+    }
+    Given results(places);
+    int32_t status, faults;
+    {
+      MaybeRelease others(total >= (size_t{1} << 17) || long_inputs(symbols));
+      auto frame = executable_->lease();
+      status = executable_->run({inputs.data(), symbols.data()}, results, nullptr, *frame);
+      executable_->give_back(std::move(frame));
+      faults = executable_->take_errors();
+    }
+    if (status != 0) throw Failure{HOLOGRAM_INTERNAL, "hologram.jit: a kernel failed"};
+    if (faults & atlas::index_out_of_range)
+      throw nb::index_error("hologram.jit: an index was out of range");
+    if (faults & atlas::integer_division_by_zero)
+      throw Failure{HOLOGRAM_DIVISION_BY_ZERO, "hologram.jit: integer division by zero"};
+    return made;
+  }
+
+  static bool long_inputs(const std::vector<int64_t>& symbols) {
+    for (int64_t s : symbols)
+      if (s >= static_cast<int64_t>(kLong)) return true;
+    return false;
+  }
+
+  static void* check_out(const Result& r, const Py_ssize_t* shape, nb::handle object, Operand& held,
+                         const std::vector<Operand>& operands) {
+    hologram_dtype dtype;
+    void* data = nullptr;
+    if (PyBuffer* b = as_buffer(object.ptr())) {
+      Py_ssize_t n = 1;
+      for (size_t d = 0; d < r.shape.size(); ++d) n *= shape[d];
+      if (b->dtype != r.dtype || b->size() != static_cast<uint64_t>(n))
+        throw nb::value_error("hologram.jit: out has another dtype or size than the result");
+      uint64_t bytes = 0;
+      raise(hologram_buffer_export(b->alive(), &held.data, &bytes, &held.view));
+      data = held.data;
+    } else {
+      if (!numpy::is_array(object.ptr()))
+        throw nb::type_error("hologram.jit: out must be arrays or Buffers");
+      const numpy::Array& a = *numpy::as_array(object.ptr());
+      constexpr int wanted = numpy::c_contiguous | numpy::aligned | numpy::writeable;
+      bool same = numpy::dtype_of(a, dtype) && dtype == r.dtype && (a.flags & wanted) == wanted &&
+                  static_cast<size_t>(a.ndim) == r.shape.size();
+      for (size_t d = 0; same && d < r.shape.size(); ++d) same = a.shape[d] == shape[d];
+      if (!same)
+        throw nb::value_error(
+            "hologram.jit: out must be writable, row-major, and of the result's dtype and shape");
+      data = a.data;
+    }
+    for (const Operand& o : operands)
+      if (o.data == data)
+        throw nb::value_error("hologram.jit: out must not share memory with an argument");
+    return data;
+  }
+
+  std::shared_ptr<Executable> executable_;
+  int num_symbols_;
+  size_t num_parameters_ = 0;
+  std::vector<Argument> arguments_;
+  std::vector<Result> results_;
+  std::vector<Expr> guards_;  ///< sizes for which the graph is right: none negative
+};
+
+}  // namespace
+
+void bind_array_call(nb::module_& m) {
+  nb::class_<ArrayCall>(m, "ArrayCall", "A compiled graph for NumPy arrays and Buffers.")
+      .def(nb::init<std::shared_ptr<Executable>, nb::list, nb::list, int, nb::list>(),
+           "executable"_a, "arguments"_a, "results"_a, "num_symbols"_a, "guards"_a)
+      .def("__call__", &ArrayCall::call, "arguments"_a, "out"_a = nb::none(),
+           "The results as a list, or None when the arguments ask for another graph.")
+      .def_prop_ro("executable", &ArrayCall::executable);
+}
+
+}  // namespace hologram::python

@@ -1,0 +1,464 @@
+// python/_core/sdk_buffer.cpp: hologram.Buffer: elements that NumPy, PyTorch and Python can share.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <tuple>
+
+#include "base/error.h"
+#include "numpy_api.h"
+#include "sdk.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace hologram::python {
+namespace {
+
+/// Above so many bytes a copy or kernel lets other Python threads run.
+constexpr uint64_t kLongCopy = uint64_t{1} << 20;
+
+/// A view that is released unless detach() gives it away.
+class View {
+ public:
+  explicit View(const PyBuffer& b) {
+    raise(hologram_buffer_export(b.alive(), &data, &bytes, &view_));
+  }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+  ~View() { hologram_view_release(view_); }
+  void* detach() { return std::exchange(view_, nullptr); }
+
+  void* data = nullptr;
+  uint64_t bytes = 0;
+
+ private:
+  void* view_ = nullptr;
+};
+
+// --- the buffer protocol
+
+struct Exported {
+  void* view;
+  Py_ssize_t shape, stride;
+};
+
+int get_buffer(PyObject* self, Py_buffer* out, int flags) {
+  const PyBuffer& b = *nb::inst_ptr<PyBuffer>(self);
+  out->obj = nullptr;
+  const char* format = format_of(b.dtype);
+  if ((flags & PyBUF_FORMAT) != 0 && !format) {
+    PyErr_SetString(PyExc_BufferError,
+                    "the buffer protocol has no bfloat16; use to_numpy() with ml_dtypes, "
+                    "__dlpack__ or to_bytes()");
+    return -1;
+  }
+  void* data = nullptr;
+  void* view = nullptr;
+  uint64_t bytes = 0;
+  const hologram_status status =
+      b.handle ? hologram_buffer_export(b.handle, &data, &bytes, &view) : HOLOGRAM_NOT_FOUND;
+  if (status != HOLOGRAM_OK) {
+    PyErr_SetString(hologram_error, b.handle ? hologram_last_error() : "this Buffer was freed");
+    return -1;
+  }
+  auto* e = static_cast<Exported*>(PyMem_Malloc(sizeof(Exported)));
+  if (!e) {
+    hologram_view_release(view);
+    PyErr_NoMemory();
+    return -1;
+  }
+  const auto size = static_cast<Py_ssize_t>(item_size(b.dtype));
+  *e = {view, static_cast<Py_ssize_t>(bytes) / size, size};
+  out->obj = Py_NewRef(self);
+  out->buf = data;
+  out->len = static_cast<Py_ssize_t>(bytes);
+  out->itemsize = size;
+  out->readonly = 0;
+  out->ndim = 1;
+  out->format = (flags & PyBUF_FORMAT) != 0 ? const_cast<char*>(format) : nullptr;
+  out->shape = (flags & PyBUF_ND) != 0 ? &e->shape : nullptr;
+  out->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? &e->stride : nullptr;
+  out->suboffsets = nullptr;
+  out->internal = e;
+  return 0;
+}
+
+void release_buffer(PyObject*, Py_buffer* out) {
+  auto* e = static_cast<Exported*>(out->internal);
+  hologram_view_release(e->view);
+  PyMem_Free(e);
+}
+
+PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                              {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+                              {0, nullptr}};
+
+// --- NumPy
+
+void from_numpy(PyBuffer& b, nb::handle array) {
+  const hologram_handle handle = b.alive();
+  if (!numpy::is_array(array.ptr()))
+    throw nb::type_error(
+        fmt::format(
+            "Buffer.from_numpy: expected a numpy.ndarray, got {}",
+            nb::type_name(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(array.ptr())))).c_str())
+            .c_str());
+  const numpy::Array* a = numpy::as_array(array.ptr());
+  hologram_dtype t;
+  if (!numpy::dtype_of(*a, t) || t != b.dtype)
+    throw nb::value_error(
+        fmt::format("Buffer.from_numpy: the array's dtype is {}, the buffer's {}; convert with "
+                    "array.astype",
+                    nb::str(nb::handle(reinterpret_cast<PyObject*>(a->descr))).c_str(),
+                    dtype_name(b.dtype))
+            .c_str());
+  uint64_t n = 1;
+  for (int i = 0; i < a->ndim; ++i) n *= static_cast<uint64_t>(a->shape[i]);
+  if (n != b.size())
+    throw nb::value_error(
+        fmt::format("Buffer.from_numpy: the array has {} elements, the buffer {}", n, b.size())
+            .c_str());
+  nb::object dense;
+  if ((a->flags & numpy::c_contiguous) == 0) {
+    dense = numpy::contiguous(array);
+    a = numpy::as_array(dense.ptr());
+  }
+  const uint64_t bytes = n * static_cast<uint64_t>(item_size(t));
+  std::optional<nb::gil_scoped_release> others;
+  if (bytes >= kLongCopy) others.emplace();
+  raise(hologram_buffer_copy_from_bytes(b.executor_handle, handle, a->data, bytes));
+}
+
+void release_view(PyObject* capsule) {
+  hologram_view_release(PyCapsule_GetPointer(capsule, nullptr));
+}
+
+nb::object to_numpy(PyBuffer& b, bool copy) {
+  if (copy) {
+    const auto n = static_cast<Py_ssize_t>(b.size());
+    nb::object array = numpy::make_array(b.dtype, 1, &n);
+    const uint64_t bytes = static_cast<uint64_t>(n) * static_cast<uint64_t>(item_size(b.dtype));
+    void* data = numpy::as_array(array.ptr())->data;
+    std::optional<nb::gil_scoped_release> others;
+    if (bytes >= kLongCopy) others.emplace();
+    raise(hologram_buffer_to_bytes(b.executor_handle, b.alive(), data, bytes, nullptr));
+    others.reset();
+    return array;
+  }
+  View view(b);
+  const auto n = static_cast<Py_ssize_t>(view.bytes) / item_size(b.dtype);
+  void* data = view.data;
+  PyObject* keeper = PyCapsule_New(view.detach(), nullptr, release_view);
+  if (!keeper) nb::raise_python_error();
+  return numpy::make_array(b.dtype, 1, &n, data, keeper);
+}
+
+nb::object array_protocol(PyBuffer& b, nb::handle dtype, nb::handle copy) {
+  nb::object array = to_numpy(b, !copy.is_none() && nb::cast<bool>(copy));
+  if (dtype.is_none()) return array;
+  return array.attr("astype")(dtype, "copy"_a = false);
+}
+
+// --- bytes
+
+void from_bytes(PyBuffer& b, nb::handle bytes) {
+  const hologram_handle handle = b.alive();
+  Py_buffer view;
+  if (PyObject_GetBuffer(bytes.ptr(), &view, PyBUF_SIMPLE) != 0) nb::raise_python_error();
+  const hologram_status status = hologram_buffer_copy_from_bytes(
+      b.executor_handle, handle, view.buf, static_cast<size_t>(view.len));
+  PyBuffer_Release(&view);
+  raise(status);
+}
+
+nb::object to_bytes(PyBuffer& b) {
+  View view(b);
+  PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.bytes));
+  if (!bytes) nb::raise_python_error();
+  nb::object result = nb::steal(bytes);
+  raise(hologram_buffer_to_bytes(b.executor_handle, b.alive(), PyBytes_AS_STRING(bytes), view.bytes,
+                                 nullptr));
+  return result;
+}
+
+// --- elements
+
+void fill(PyBuffer& b, nb::handle value) {
+  const uint64_t n = b.size();
+  if (b.dtype == HOLOGRAM_F32) {
+    const double v = PyFloat_AsDouble(value.ptr());
+    if (v == -1.0 && PyErr_Occurred()) nb::raise_python_error();
+    const auto element = static_cast<float>(v);
+    raise(hologram_buffer_fill_element(b.executor_handle, b.alive(), &element, n));
+    return;
+  }
+  uint64_t element = 0;  // any element's bytes
+  if (b.dtype == HOLOGRAM_BF16) {
+    const double v = PyFloat_AsDouble(value.ptr());
+    if (v == -1.0 && PyErr_Occurred()) nb::raise_python_error();
+    const auto single = static_cast<float>(v);
+    uint32_t bits;
+    std::memcpy(&bits, &single, sizeof bits);
+    element = v != v ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  } else {
+    nb::object bytes = nb::module_::import_("struct").attr("pack")(
+        (std::string("=") + format_of(b.dtype)).c_str(), value);
+    std::memcpy(&element, PyBytes_AS_STRING(bytes.ptr()),
+                static_cast<size_t>(PyBytes_GET_SIZE(bytes.ptr())));
+  }
+  raise(hologram_buffer_fill_element(b.executor_handle, b.alive(), &element, n));
+}
+
+void copy_from(PyBuffer& b, const PyBuffer& source) {
+  if (source.dtype != b.dtype)
+    throw nb::value_error(fmt::format("Buffer.copy_from: the source's dtype is {}, this one's {}",
+                                      dtype_name(source.dtype), dtype_name(b.dtype))
+                              .c_str());
+  const uint64_t n = source.size();
+  if (n != b.size())
+    throw nb::value_error(
+        fmt::format("Buffer.copy_from: the source has {} elements, this one {}", n, b.size())
+            .c_str());
+  if (source.executor_handle == b.executor_handle) {
+    raise(hologram_buffer_copy_u64(b.executor_handle, source.alive(), b.alive(), n));
+    return;
+  }
+  View view(source);  // another executor's memory
+  raise(hologram_buffer_copy_from_bytes(b.executor_handle, b.alive(), view.data, view.bytes));
+}
+
+nb::object slice(nb::handle self, uint64_t offset, uint64_t length) {
+  PyBuffer& b = nb::cast<PyBuffer&>(self);
+  hologram_handle handle = 0;
+  raise(hologram_buffer_slice(b.executor_handle, b.alive(), offset, length, &handle));
+  return make_buffer(b.executor, handle, b.dtype);
+}
+
+nb::object get_item(nb::handle self, nb::handle key) {
+  PyBuffer& b = nb::cast<PyBuffer&>(self);
+  const auto n = static_cast<Py_ssize_t>(b.size());
+  if (PySlice_Check(key.ptr())) {
+    Py_ssize_t start, stop, step;
+    if (PySlice_Unpack(key.ptr(), &start, &stop, &step) != 0) nb::raise_python_error();
+    const Py_ssize_t length = PySlice_AdjustIndices(n, &start, &stop, step);
+    if (step != 1) throw nb::value_error("Buffer: slices must have step 1");
+    return slice(self, static_cast<uint64_t>(start), static_cast<uint64_t>(length));
+  }
+  nb::object array = to_numpy(b, false);
+  return array[key].attr("item")();
+}
+
+void set_item(nb::handle self, nb::handle key, nb::handle value) {
+  nb::object array = to_numpy(nb::cast<PyBuffer&>(self), false);
+  array[key] = value;
+}
+
+void resize(PyBuffer& b, int64_t size) {
+  if (size < 0) throw nb::value_error("Buffer.resize: size must not be negative");
+  const hologram_status status =
+      hologram_buffer_resize(b.executor_handle, b.alive(), static_cast<uint64_t>(size));
+  if (status == HOLOGRAM_BUSY) throw nb::buffer_error(hologram_last_error());
+  raise(status);
+}
+
+// --- DLPack
+
+nb::object to_dlpack(PyBuffer& b, nb::handle, std::optional<std::tuple<int, int>> max_version,
+                     std::optional<std::tuple<int, int>> device, std::optional<bool> copy) {
+  if (device && *device != std::make_tuple(1, 0))
+    throw nb::buffer_error("Buffer.__dlpack__: the memory is the host's, device (1, 0)");
+  PyBuffer fresh;
+  PyBuffer* from = &b;
+  if (copy.value_or(false)) {
+    raise(hologram_executor_allocate(b.executor_handle, b.dtype, b.size(), HOLOGRAM_UNINITIALIZED,
+                                     &fresh.handle));
+    raise(hologram_buffer_copy_u64(b.executor_handle, b.alive(), fresh.handle, b.size()));
+    from = &fresh;
+  }
+  const auto shape = static_cast<int64_t>(b.size());
+  hologram_handle tensor = 0;
+  raise(hologram_tensor_create(from->alive(), 1, &shape, nullptr, 0, &tensor));
+  const bool versioned = max_version && std::get<0>(*max_version) >= 1;
+  struct Done {
+    hologram_handle tensor;
+    ~Done() { hologram_tensor_cleanup(tensor); }
+  } done{tensor};
+  return dlpack_capsule(b.executor_handle, tensor, versioned);
+}
+
+// --- properties
+
+std::string pool_of(const PyBuffer& b) {
+  char text[16];
+  raise(hologram_buffer_pool(b.alive(), text, sizeof text, nullptr));
+  return text;
+}
+
+std::optional<int> class_of(const PyBuffer& b) {
+  uint8_t boundary = 0, cls = 0;
+  raise(hologram_buffer_is_boundary(b.alive(), &boundary));
+  if (!boundary) return std::nullopt;
+  raise(hologram_buffer_class_index(b.alive(), &cls));
+  return cls;
+}
+
+std::string describe(const PyBuffer& b) {
+  uint64_t n = 0;
+  if (!b.handle || hologram_buffer_length_u64(b.handle, &n) != HOLOGRAM_OK)
+    return fmt::format("<hologram.Buffer of {}, freed>", dtype_name(b.dtype));
+  const std::string pool = pool_of(b);
+  std::string where = pool + " memory";
+  if (auto cls = class_of(b)) where = fmt::format("boundary class {}", *cls);
+  std::string values;
+  if (format_of(b.dtype)) {
+    View view(b);
+    const auto shown = static_cast<Py_ssize_t>(std::min<uint64_t>(n, 4));
+    nb::object list = nb::module_::import_("struct").attr("unpack")(
+        (fmt::format("={}{}", shown, format_of(b.dtype))).c_str(),
+        nb::bytes(view.data, static_cast<size_t>(shown) * static_cast<size_t>(item_size(b.dtype))));
+    for (nb::handle v : nb::list(list)) {
+      nb::object shorter = PyFloat_Check(v.ptr())
+                               ? nb::module_::import_("builtins").attr("format")(v, "g")
+                               : nb::object(nb::repr(v));
+      values += fmt::format("{}{}", values.empty() ? ": " : ", ", nb::str(shorter).c_str());
+    }
+    if (n > 4) values += ", …";
+  }
+  return fmt::format("<hologram.Buffer of {} {} in {}{}>", n, dtype_name(b.dtype), where, values);
+}
+
+uintptr_t address(const PyBuffer& b) {
+  void* p = nullptr;
+  raise(hologram_buffer_as_mut_ptr(b.executor_handle, b.alive(), &p));
+  return reinterpret_cast<uintptr_t>(p);
+}
+
+}  // namespace
+
+nb::object make_buffer(nb::handle executor, hologram_handle handle, hologram_dtype dtype,
+                       bool copied) {
+  auto b = std::make_unique<PyBuffer>();
+  b->handle = handle;
+  b->executor_handle = nb::cast<PyExecutor&>(executor).handle;
+  b->dtype = dtype;
+  b->copied = copied;
+  b->executor = nb::borrow(executor);
+  nb::object result = nb::cast(b.get(), nb::rv_policy::take_ownership);
+  b.release();
+  return result;
+}
+
+PyBuffer* as_buffer(PyObject* object) {
+  static const nb::handle type = nb::type<PyBuffer>();
+  if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(type.ptr()) &&
+      !PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type.ptr())))
+    return nullptr;
+  return nb::inst_ptr<PyBuffer>(object);
+}
+
+void bind_sdk_buffer(nb::module_& m) {
+  nb::class_<PyBuffer>(
+      m, "Buffer", nb::is_weak_referenceable(), nb::type_slots(buffer_slots),
+      R"(A one-dimensional array of an executor, made by Executor.allocate and its like.
+
+It shares its memory with NumPy (`to_numpy(copy=False)`, `numpy.asarray(buffer)`), with Python
+(`memoryview(buffer)`) and with whatever speaks DLPack (`torch.from_dlpack(buffer)`). Views keep the
+memory alive after free() and after the executor's end. Using a freed buffer raises HologramError.
+)")
+      .def_prop_ro("handle", &PyBuffer::alive, "Handle for hologram_ffi.")
+      .def_prop_ro(
+          "executor", [](const PyBuffer& b) { return b.executor; },
+          nb::sig("def executor(self) -> Executor"), "The executor it belongs to.")
+      .def_prop_ro("size", &PyBuffer::size, "Elements.")
+      .def_prop_ro(
+          "dtype", [](const PyBuffer& b) { return numpy_dtype(b.dtype); },
+          nb::sig("def dtype(self) -> Any"), "NumPy's dtype (that of ml_dtypes for bfloat16).")
+      .def_prop_ro(
+          "itemsize", [](const PyBuffer& b) { return item_size(b.dtype); }, "Bytes of one element.")
+      .def_prop_ro(
+          "nbytes",
+          [](const PyBuffer& b) { return b.size() * static_cast<uint64_t>(item_size(b.dtype)); },
+          "Bytes of all elements.")
+      .def_prop_ro("pool", &pool_of,
+                   "\"boundary\", \"linear\" or, for wrapped memory, \"foreign\".")
+      .def_prop_ro("class_index", &class_of, "Boundary class 0…95, None outside that pool.")
+      .def_prop_ro(
+          "copied", [](const PyBuffer& b) { return b.copied; },
+          "Whether wrap() or from_dlpack() had to copy.")
+      .def_prop_ro(
+          "freed",
+          [](const PyBuffer& b) {
+            uint64_t n = 0;
+            return !b.handle || hologram_buffer_length_u64(b.handle, &n) != HOLOGRAM_OK;
+          },
+          "Whether the buffer or its executor was freed.")
+      .def_prop_ro("ptr", &address, "Address of the first element.")
+      .def("__len__", &PyBuffer::size)
+      .def("__getitem__", &get_item, nb::sig("def __getitem__(self, key: Any) -> Any"),
+           "An element, or for a slice with step 1 a Buffer over the same memory.")
+      .def("__setitem__", &set_item, nb::sig("def __setitem__(self, key: Any, value: Any) -> None"))
+      .def("from_numpy", &from_numpy, "array"_a,
+           nb::sig("def from_numpy(self, array: NDArray[Any]) -> None"),
+           R"(Copies the elements of an array of any shape, in row-major order.
+
+Raises:
+    TypeError: not an ndarray.
+    ValueError: another dtype or number of elements.
+    HologramError: the buffer was freed.
+)")
+      .def("to_numpy", &to_numpy, "copy"_a = true,
+           nb::sig("def to_numpy(self, copy: bool = True) -> NDArray[Any]"),
+           "A one-dimensional array: a copy, or with copy=False a view of the same memory.")
+      .def("__array__", &array_protocol, "dtype"_a = nb::none(), "copy"_a = nb::none(),
+           nb::sig(
+               "def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]"))
+      .def("from_bytes", &from_bytes, "data"_a,
+           nb::sig(
+               "def from_bytes(self, data: bytes | bytearray | memoryview | NDArray[Any]) -> None"),
+           "Copies exactly nbytes bytes from whatever has contiguous bytes. ValueError otherwise.")
+      .def("to_bytes", &to_bytes, nb::sig("def to_bytes(self) -> bytes"), "The elements' bytes.")
+      .def("fill", &fill, "value"_a, nb::sig("def fill(self, value: float | int | bool) -> None"),
+           "Sets every element.")
+      .def("copy_from", &copy_from, "other"_a,
+           "Copies another buffer of the same dtype and size; it may belong to another executor.")
+      .def("slice", &slice, "offset"_a, "length"_a,
+           nb::sig("def slice(self, offset: int, length: int) -> Buffer"),
+           "A buffer over `length` elements from `offset` on, in the same memory.")
+      .def("resize", &resize, "size"_a,
+           "Changes the size; elements that stay keep their values, new ones are 0. BufferError "
+           "while a view or slice exists.")
+      .def(
+          "canonicalize",
+          [](const PyBuffer& b) {
+            raise(hologram_buffer_canonicalize_all(b.executor_handle, b.alive()));
+          },
+          "Clears bit 0 of every byte.")
+      .def(
+          "is_canonical",
+          [](const PyBuffer& b) {
+            uint8_t yes = 0;
+            raise(hologram_buffer_verify_canonical(b.executor_handle, b.alive(), &yes));
+            return yes != 0;
+          },
+          "Whether bit 0 of every byte is clear.")
+      .def(
+          "__dlpack__", &to_dlpack, nb::kw_only(), "stream"_a = nb::none(),
+          "max_version"_a = nb::none(), "dl_device"_a = nb::none(), "copy"_a = nb::none(),
+          nb::sig(
+              "def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None "
+              "= None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any"),
+          "A DLPack capsule that shares the memory.")
+      .def(
+          "__dlpack_device__", [](const PyBuffer&) { return std::make_tuple(1, 0); },
+          "(1, 0): the host's memory.")
+      .def(
+          "free", [](PyBuffer& b) { b.close(); },
+          "Frees the buffer; idempotent. Views keep the memory alive.")
+      .def("__repr__", &describe);
+}
+
+}  // namespace hologram::python

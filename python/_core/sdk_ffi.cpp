@@ -1,0 +1,354 @@
+// python/_core/sdk_ffi.cpp: hologram_ffi: the C interface as plain functions on handles.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <limits>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/dlpack.h"
+#include "sdk.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace hologram::python {
+namespace {
+
+template <class T>
+T narrow(int64_t value, const char* function, const char* name) {
+  if (value < static_cast<int64_t>(std::numeric_limits<T>::min()) ||
+      value > static_cast<int64_t>(std::numeric_limits<T>::max()))
+    throw Failure{HOLOGRAM_INVALID_ARGUMENT, std::string("hologram_") + function + ": " + name +
+                                                 " = " + std::to_string(value) +
+                                                 " is out of its type's range"};
+  return static_cast<T>(value);
+}
+
+template <class T>
+auto result_of(T value) {
+  if constexpr (std::is_pointer_v<T>)
+    return reinterpret_cast<uintptr_t>(value);
+  else if constexpr (std::is_same_v<T, hologram_dtype>)
+    return std::string(dtype_name(value));
+  else if constexpr (std::is_enum_v<T>)
+    return static_cast<int>(value);
+  else
+    return value;
+}
+
+template <class Call>
+std::string text_of(const Call& call) {
+  size_t needed = 0;
+  raise(call(nullptr, 0, &needed));
+  for (;;) {
+    std::string text(needed, '\0');
+    const hologram_status status = call(text.data(), text.size(), &needed);
+    if (status == HOLOGRAM_SHORT_BUFFER && needed > text.size()) continue;
+    raise(status);
+    text.resize(needed - 1);
+    return text;
+  }
+}
+
+/// Cleaning up twice is a warning, not an error.
+void cleaned(hologram_status status) {
+  if (status != HOLOGRAM_NOT_FOUND) return raise(status);
+  if (PyErr_WarnEx(PyExc_RuntimeWarning, hologram_last_error(), 1) != 0) nb::raise_python_error();
+}
+
+#include "ffi_bindings.inc"
+
+const char* doc_of(std::string_view name) {
+  for (const auto& row : by_hand_docs)
+    if (name == row[0]) return row[1];
+  return "";
+}
+
+struct Bytes {
+  explicit Bytes(nb::handle object) {
+    if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_SIMPLE) != 0) nb::raise_python_error();
+  }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  ~Bytes() { PyBuffer_Release(&view); }
+  Py_buffer view;
+};
+
+nb::bytes buffer_bytes(uint64_t executor, uint64_t buffer) {
+  size_t needed = 0;
+  raise(hologram_buffer_to_bytes(executor, buffer, nullptr, 0, &needed));
+  PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(needed));
+  if (!bytes) nb::raise_python_error();
+  nb::bytes result = nb::steal<nb::bytes>(bytes);
+  raise(hologram_buffer_to_bytes(executor, buffer, PyBytes_AS_STRING(bytes), needed, &needed));
+  return result;
+}
+
+uint64_t wrap(uint64_t executor, nb::object dtype, uint64_t data, uint64_t length,
+              nb::object owner) {
+  struct Keep {
+    static void drop(void* object) {
+      if (!Py_IsInitialized()) return;
+      const PyGILState_STATE state = PyGILState_Ensure();
+      Py_DECREF(static_cast<PyObject*>(object));
+      PyGILState_Release(state);
+    }
+  };
+  hologram_handle buffer = 0;
+  uint8_t copied = 0;
+  owner.inc_ref();
+  const hologram_status status =
+      hologram_executor_wrap(executor, dtype_of(dtype), reinterpret_cast<void*>(data), length,
+                             Keep::drop, owner.ptr(), &copied, &buffer);
+  if (status != HOLOGRAM_OK) owner.dec_ref();
+  raise(status);
+  return buffer;
+}
+
+struct Log {
+  PyObject* function = nullptr;  // replaced under the GIL
+};
+Log& log_target() {
+  static Log log;
+  return log;
+}
+
+void log_line(void*, const char* level, const char* message) {
+  if (!Py_IsInitialized()) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  if (PyObject* function = log_target().function) {
+    PyObject* result = PyObject_CallFunction(function, "ss", level, message);
+    if (!result) PyErr_WriteUnraisable(function);
+    Py_XDECREF(result);
+  }
+  PyGILState_Release(state);
+}
+
+void set_log_callback(nb::object function) {
+  const bool none = function.is_none();
+  PyObject* fresh = none ? nullptr : function.release().ptr();
+  Py_XSETREF(log_target().function, fresh);
+  raise(hologram_set_log_callback(none ? nullptr : log_line, nullptr));
+}
+
+std::vector<uint64_t> run(uint64_t executable, const std::vector<uint64_t>& inputs,
+                          std::optional<std::vector<uint64_t>> outputs,
+                          std::optional<std::vector<int64_t>> symbols) {
+  uint32_t count = 0;
+  raise(hologram_executable_num_outputs(executable, &count));
+  std::vector<uint64_t> out = outputs.value_or(std::vector<uint64_t>(count, 0));
+  hologram_status status;
+  {
+    nb::gil_scoped_release release;
+    status = symbols ? hologram_executable_run_with_symbols(executable, inputs.data(),
+                                                            inputs.size(), symbols->data(),
+                                                            symbols->size(), out.data(), out.size())
+                     : hologram_executable_run(executable, inputs.data(), inputs.size(), out.data(),
+                                               out.size());
+  }
+  raise(status);
+  return out;
+}
+
+void bind_by_hand(nb::module_& m) {
+  auto def = [&](const char* name, auto function, const auto&... extra) {
+    m.def(name, function, doc_of(name), extra...);
+  };
+  def(
+      "new_executor_with_backend",
+      [](const char* backend) {
+        hologram_handle executor = 0;
+        return hologram_new_executor_with_backend(backend, &executor) == HOLOGRAM_OK ? executor : 0;
+      },
+      "backend"_a);
+  def("set_log_callback", &set_log_callback, "function"_a.none());
+  def("executor_wrap", &wrap, "executor"_a, "dtype"_a, "data"_a, "length"_a,
+      "owner"_a.none() = nb::none());
+  def(
+      "stats",
+      [](uint64_t executor) {
+        return nb::module_::import_("json").attr("loads")(text_of(
+            [&](char* s, size_t n, size_t* k) { return hologram_stats_json(executor, s, n, k); }));
+      },
+      "executor"_a);
+  def(
+      "class_neighbors",
+      [](int64_t cls) {
+        uint8_t out[8];
+        size_t n = 0;
+        raise(hologram_class_neighbors(narrow<uint8_t>(cls, "class_neighbors", "class_index"), out,
+                                       sizeof out, &n));
+        return std::vector<int>(out, out + n);
+      },
+      "class_index"_a);
+  def(
+      "buffer_copy_from_bytes",
+      [](uint64_t executor, uint64_t buffer, nb::object data) {
+        Bytes bytes(data);
+        raise(hologram_buffer_copy_from_bytes(executor, buffer, bytes.view.buf,
+                                              static_cast<size_t>(bytes.view.len)));
+      },
+      "executor"_a, "buffer"_a, "bytes"_a);
+  def("buffer_to_bytes", &buffer_bytes, "executor"_a, "buffer"_a);
+  def(
+      "buffer_fill_element",
+      [](uint64_t executor, uint64_t buffer, nb::object element, uint64_t length) {
+        Bytes bytes(element);
+        uint32_t size = 0;
+        raise(hologram_buffer_element_size(buffer, &size));
+        if (static_cast<uint64_t>(bytes.view.len) != size)
+          throw nb::value_error("buffer_fill_element: the bytes of one element are expected");
+        raise(hologram_buffer_fill_element(executor, buffer, bytes.view.buf, length));
+      },
+      "executor"_a, "buffer"_a, "element"_a, "length"_a);
+  def(
+      "buffer_export",
+      [](uint64_t buffer) {
+        void *data = nullptr, *view = nullptr;
+        uint64_t bytes = 0;
+        raise(hologram_buffer_export(buffer, &data, &bytes, &view));
+        return std::make_tuple(reinterpret_cast<uintptr_t>(data), bytes,
+                               reinterpret_cast<uintptr_t>(view));
+      },
+      "buffer"_a);
+  def(
+      "view_release",
+      [](uint64_t view) { raise(hologram_view_release(reinterpret_cast<void*>(view))); }, "view"_a);
+  def(
+      "elementwise",
+      [](uint64_t executor, const char* operation, const std::vector<uint64_t>& inputs,
+         uint64_t output, uint64_t length) {
+        MaybeRelease others(length >= kLong);
+        raise(hologram_elementwise(executor, operation, inputs.data(), inputs.size(), output,
+                                   length));
+      },
+      "executor"_a, "operation"_a, "inputs"_a, "output"_a, "length"_a);
+  def(
+      "elementwise_by_id",
+      [](uint64_t executor, uint32_t id, const std::vector<uint64_t>& inputs, uint64_t output,
+         uint64_t length) {
+        MaybeRelease others(length >= kLong);
+        raise(
+            hologram_elementwise_by_id(executor, id, inputs.data(), inputs.size(), output, length));
+      },
+      "executor"_a, "id"_a, "inputs"_a, "output"_a, "length"_a);
+  def(
+      "tensor_create",
+      [](uint64_t buffer, const std::vector<int64_t>& shape,
+         std::optional<std::vector<int64_t>> strides, uint64_t offset) {
+        if (strides && strides->size() != shape.size())
+          throw nb::value_error("tensor_create: shape and strides differ in length");
+        hologram_handle tensor = 0;
+        raise(hologram_tensor_create(buffer, static_cast<uint32_t>(shape.size()), shape.data(),
+                                     strides ? strides->data() : nullptr, offset, &tensor));
+        return tensor;
+      },
+      "buffer"_a, "shape"_a, "strides"_a = nb::none(), "offset"_a = 0);
+  def(
+      "tensor_dimensions",
+      [](uint64_t tensor) {
+        size_t n = 0;
+        raise(hologram_tensor_dimensions(tensor, nullptr, nullptr, 0, &n));
+        std::vector<int64_t> shape(n), strides(n);
+        raise(hologram_tensor_dimensions(tensor, shape.data(), strides.data(), n, &n));
+        return std::make_tuple(shape, strides);
+      },
+      "tensor"_a);
+  def(
+      "tensor_from_dlpack_capsule",
+      [](uint64_t executor, uint64_t managed) {
+        char text[96];
+        raise(hologram_tensor_from_dlpack_capsule(executor, managed, text, sizeof text, nullptr));
+        return std::string(text);
+      },
+      "executor"_a, "managed"_a);
+  def(
+      "graph_apply",
+      [](uint64_t graph, const char* operation, const std::vector<uint32_t>& inputs,
+         std::optional<std::string> attributes, std::optional<std::string> result) {
+        uint32_t node = 0;
+        raise(hologram_graph_apply(graph, operation, inputs.data(), inputs.size(),
+                                   attributes ? attributes->c_str() : nullptr,
+                                   result ? result->c_str() : nullptr, &node));
+        return node;
+      },
+      "graph"_a, "operation"_a, "inputs"_a, "attributes"_a = nb::none(), "result"_a = nb::none());
+  def(
+      "executable_run",
+      [](uint64_t executable, const std::vector<uint64_t>& inputs,
+         std::optional<std::vector<uint64_t>> outputs) {
+        return run(executable, inputs, std::move(outputs), std::nullopt);
+      },
+      "executable"_a, "inputs"_a, "outputs"_a = nb::none());
+  def(
+      "executable_run_with_symbols",
+      [](uint64_t executable, const std::vector<uint64_t>& inputs,
+         const std::vector<int64_t>& symbols, std::optional<std::vector<uint64_t>> outputs) {
+        return run(executable, inputs, std::move(outputs), symbols);
+      },
+      "executable"_a, "inputs"_a, "symbols"_a, "outputs"_a = nb::none());
+}
+
+/// Takes a DLPack capsule over: (tensor handle, whether its elements were copied).
+std::tuple<uint64_t, bool> consume(uint64_t executor, nb::handle capsule) {
+  const bool versioned = PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned");
+  if (!versioned && !PyCapsule_IsValid(capsule.ptr(), "dltensor"))
+    throw nb::value_error("from_dlpack: expected a DLPack capsule that was not consumed before");
+  void* managed =
+      PyCapsule_GetPointer(capsule.ptr(), versioned ? "dltensor_versioned" : "dltensor");
+  const auto address = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(managed));
+  hologram_handle tensor = 0;
+  uint8_t copied = 0;
+  raise(versioned ? hologram_tensor_from_dlpack_versioned(executor, address, &copied, &tensor)
+                  : hologram_tensor_from_dlpack(executor, address, &copied, &tensor));
+  PyCapsule_SetName(capsule.ptr(), versioned ? "used_dltensor_versioned" : "used_dltensor");
+  return {tensor, copied != 0};
+}
+
+template <class Managed>
+void drop(PyObject* capsule, const char* name) {
+  if (!PyCapsule_IsValid(capsule, name)) return;
+  auto* m = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+  if (m && m->deleter) m->deleter(m);
+}
+
+/// DLManagedTensor, the form before DLPack 1.0.
+struct OldManaged {
+  dlpack::Tensor tensor;
+  void* context;
+  void (*deleter)(OldManaged* self);
+};
+
+}  // namespace
+
+nb::object dlpack_capsule(hologram_handle executor, hologram_handle tensor, bool versioned) {
+  uint64_t managed = 0;
+  raise(versioned ? hologram_tensor_to_dlpack_versioned(executor, tensor, &managed)
+                  : hologram_tensor_to_dlpack(executor, tensor, &managed));
+  void* address = reinterpret_cast<void*>(static_cast<uintptr_t>(managed));
+  PyObject* capsule =
+      versioned
+          ? PyCapsule_New(address, "dltensor_versioned",
+                          [](PyObject* c) { drop<dlpack::ManagedTensor>(c, "dltensor_versioned"); })
+          : PyCapsule_New(address, "dltensor",
+                          [](PyObject* c) { drop<OldManaged>(c, "dltensor"); });
+  if (!capsule) nb::raise_python_error();
+  return nb::steal(capsule);
+}
+
+void bind_sdk_ffi(nb::module_& m) {
+  nb::module_ ffi = m.def_submodule("ffi", "The C interface as plain functions on handles.");
+  bind_plain(ffi);
+  bind_by_hand(ffi);
+  m.def("dlpack_consume", &consume, "executor"_a, "capsule"_a,
+        "Takes a DLPack capsule over: (tensor handle, whether its elements were copied).");
+  m.def("dlpack_capsule", &dlpack_capsule, "executor"_a, "tensor"_a, "versioned"_a,
+        "A DLPack capsule that shares a tensor's memory.");
+}
+
+}  // namespace hologram::python

@@ -1,0 +1,44 @@
+# hologram/backend.py: which backends exist and which one is chosen
+"""Names of backends and what of them this machine and build offer."""
+
+import enum
+from typing import Union
+
+from hologram import _core
+
+__all__ = ["BackendType", "get_default_backend", "is_cuda_available", "is_metal_available", "validate_backend"]
+
+
+class BackendType(enum.Enum):
+    """A kind of device; AUTO takes the best one there is."""
+
+    CPU = "cpu"
+    METAL = "metal"
+    CUDA = "cuda"
+    AUTO = "auto"
+
+
+def is_metal_available() -> bool:
+    """Whether Executor("metal") would succeed."""
+    return bool(_core.ffi.backend_is_available("metal"))
+
+
+def is_cuda_available() -> bool:
+    """Whether Executor("cuda") would succeed."""
+    return bool(_core.ffi.backend_is_available("cuda"))
+
+
+def get_default_backend() -> str:
+    """What "auto" means here: "metal", else "cuda", else "cpu"."""
+    if is_metal_available():
+        return "metal"
+    return "cuda" if is_cuda_available() else "cpu"
+
+
+def validate_backend(name: Union[str, BackendType]) -> str:
+    """The backend's name in lower case. ValueError, listing the names there are, for another."""
+    text = name.value if isinstance(name, BackendType) else name
+    known = [backend.value for backend in BackendType]
+    if not isinstance(text, str) or text.lower() not in known:
+        raise ValueError(f"backend {name!r} is unknown; expected one of {', '.join(known)}")
+    return text.lower()

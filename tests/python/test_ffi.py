@@ -1,0 +1,178 @@
+# tests/python/test_ffi.py: hologram_ffi is the C header, whole and documented
+import json
+import pathlib
+import re
+import struct
+import threading
+
+import hologram
+import hologram_ffi as hg
+import numpy as np
+import pytest
+
+HEADER = pathlib.Path(__file__).parents[2] / "include/hologram/hologram.h"
+NAMED = """new_executor new_executor_with_backend new_executor_auto executor_cleanup executor_allocate_buffer
+executor_allocate_boundary_buffer buffer_length buffer_size_bytes buffer_element_size buffer_is_empty buffer_is_linear
+buffer_is_boundary buffer_pool buffer_class_index buffer_copy_from_slice buffer_to_vec buffer_copy_to_slice
+buffer_copy_from_bytes buffer_to_bytes buffer_as_ptr buffer_as_mut_ptr buffer_fill buffer_copy
+buffer_copy_from_canonical_slice buffer_canonicalize_all buffer_verify_canonical buffer_cleanup vector_add_f32 vector_sub_f32
+vector_mul_f32 vector_div_f32 vector_min_f32 vector_max_f32 vector_abs_f32 vector_neg_f32 vector_relu_f32 vector_clip_f32
+scalar_add_f32 scalar_mul_f32 sigmoid_f32 tanh_f32 gelu_f32 softmax_f32 reduce_sum_f32 reduce_min_f32 reduce_max_f32
+mse_loss_f32 cross_entropy_loss_f32 binary_cross_entropy_loss_f32 gemm_f32 matvec_f32 tensor_from_buffer
+tensor_from_buffer_with_strides tensor_shape tensor_strides tensor_ndim tensor_numel tensor_offset tensor_is_contiguous
+tensor_contiguous tensor_transpose tensor_reshape tensor_permute tensor_view_1d tensor_select tensor_narrow tensor_slice
+tensor_matmul tensor_is_broadcast_compatible_with tensor_broadcast_shapes tensor_buffer tensor_cleanup tensor_to_dlpack
+tensor_from_dlpack_capsule tensor_dlpack_device_type tensor_dlpack_device_id get_version clear_all_registries""".split()
+
+
+@pytest.fixture
+def executor():
+    handle = hg.new_executor()
+    yield handle
+    with pytest.warns(RuntimeWarning):
+        hg.executor_cleanup(handle)
+        hg.executor_cleanup(handle)  # the second time is a warning
+
+
+def filled(executor, values):
+    buffer = hg.executor_allocate_buffer(executor, len(values))
+    hg.buffer_copy_from_bytes(executor, buffer, struct.pack(f"{len(values)}f", *values))
+    return buffer
+
+
+def read(executor, buffer):
+    return np.frombuffer(hg.buffer_to_bytes(executor, buffer), np.float32).tolist()
+
+
+def test_every_function_of_the_header():
+    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
+    declared = set(re.findall(r"HOLOGRAM_API[^;]*?hologram_(\w+)\(", text))
+    assert len(declared) > 150
+    assert declared == set(hg.__all__) - {"HologramError"}
+    assert len(NAMED) == 78 and set(NAMED) <= declared
+
+
+def test_every_function_is_documented():
+    for name in hg.__all__:
+        about = getattr(hg, name).__doc__.split("\n\n", 1)
+        assert name == "HologramError" or (len(about) == 2 and about[1].strip()), name
+
+
+def test_the_seed_example(executor):
+    a, b, c = filled(executor, [1, 2, 3]), filled(executor, [10, 20, 30]), hg.executor_allocate_buffer(executor, 3)
+    hg.vector_add_f32(executor, a, b, c, 3)
+    assert json.loads(hg.buffer_to_vec(executor, c)) == [11, 22, 33]
+    hg.buffer_copy_from_slice(executor, a, json.dumps([4, 5.5, -6e-3]))
+    assert read(executor, a) == np.float32([4, 5.5, -6e-3]).tolist()
+    assert hg.reduce_sum_f32(executor, b, c, 3) == 60 and read(executor, c)[0] == 60
+    assert hg.buffer_pool(a) == "boundary" and hg.buffer_length(a) == 3 and hg.buffer_size_bytes(a) == 12
+    hg.buffer_cleanup(a)
+    with pytest.raises(hg.HologramError, match="buffer_length.*freed"):
+        hg.buffer_length(a)
+
+
+def test_backends():
+    assert hg.new_executor_with_backend("tpu") == 0
+    assert "tpu" in hg.last_error_message() and hg.last_error_code() == 1
+    auto = hg.new_executor_auto()
+    assert auto and hg.executor_backend(auto) == "cpu"
+    hg.executor_cleanup(auto)
+
+
+def test_pointers_share_memory(executor):
+    import ctypes
+
+    a = filled(executor, [1, 2, 3])
+    floats = (ctypes.c_float * 3).from_address(hg.buffer_as_mut_ptr(executor, a))
+    assert list(floats) == [1, 2, 3] and hg.buffer_as_ptr(executor, a) == hg.buffer_as_mut_ptr(executor, a)
+    floats[1] = 9
+    hg.vector_neg_f32(executor, a, a, 3)
+    assert list(floats) == [-1, -9, -3]
+
+
+def test_json_round_trip_of_bits(executor):
+    bits = np.random.default_rng(0).integers(0, 1 << 32, 2000, dtype=np.uint32)
+    values = bits.view(np.float32)
+    values = values[np.isfinite(values)]
+    a, b = (hg.executor_allocate_buffer(executor, len(values)) for _ in range(2))
+    hg.buffer_copy_from_bytes(executor, a, values)
+    hg.buffer_copy_from_slice(executor, b, hg.buffer_to_vec(executor, a))
+    assert hg.buffer_to_bytes(executor, b) == values.tobytes()
+
+
+def test_errors_are_python_exceptions(executor):
+    a = filled(executor, [1, 2, 3])
+    for error, use in [
+        (ValueError, lambda: hg.buffer_copy_from_bytes(executor, a, bytes(11))),
+        (ValueError, lambda: hg.buffer_copy_from_slice(executor, a, "[1, 2")),
+        (ValueError, lambda: hg.vector_abs_f32(executor, a, a, 4)),
+        (ValueError, lambda: hg.vector_abs_f32(executor, a, a, 1 << 32)),
+        (ValueError, lambda: hg.vector_abs_f32(executor, a, a, -1)),
+        (hg.HologramError, lambda: hg.vector_abs_f32(executor, 0, a, 3)),
+        (ValueError, lambda: hg.buffer_length(executor)),
+        (ValueError, lambda: hg.executor_allocate_boundary_buffer(executor, 96, 1, 4)),
+        (ValueError, lambda: hg.reduce_min_f32(executor, a, a, 0)),
+        (TypeError, lambda: hg.buffer_length("x")),
+    ]:
+        with pytest.raises(error):
+            use()
+    assert hg.reduce_sum_f32(executor, a, a, 3) == 6
+
+
+def test_tensors(executor):
+    a = filled(executor, range(6))
+    t = hg.tensor_from_buffer(a, "[2, 3]")
+    assert json.loads(hg.tensor_shape(t)) == [2, 3] and json.loads(hg.tensor_strides(t)) == [3, 1]
+    assert hg.tensor_dimensions(hg.tensor_transpose(t)) == ([3, 2], [1, 3])
+    narrow = hg.tensor_narrow(t, 1, 1, 2)
+    product = hg.tensor_matmul(executor, narrow, narrow)
+    assert read(executor, hg.tensor_buffer(product)) == [1 * 1 + 2 * 4, 1 * 2 + 2 * 5, 4 * 1 + 5 * 4, 4 * 2 + 5 * 5]
+    assert hg.tensor_buffer(t) == a and hg.tensor_dlpack_device_type(executor) == 1
+    made = json.loads(hg.tensor_from_dlpack_capsule(executor, hg.tensor_to_dlpack(executor, t)))
+    assert hg.tensor_data(made["tensor"]) == hg.buffer_as_ptr(executor, a)
+    assert json.loads(hg.tensor_broadcast_shapes("[2, 1]", "[3]")) == [2, 3]
+
+
+def test_graphs(executor):
+    g = hg.graph_create(1)
+    x = hg.graph_parameter(g, "float32", "[s0]")
+    hg.graph_output(g, hg.graph_apply(g, "mul", [x, x]))
+    run = hg.graph_compile(executor, g, 0)
+    a, out = filled(executor, [1, 2, 3]), hg.executor_allocate_buffer(executor, 3)
+    assert hg.executable_run(run, [a], [out]) == [out] and read(executor, out) == [1, 4, 9]
+    (fresh,) = hg.executable_run(run, [a])
+    assert read(executor, hg.tensor_buffer(fresh)) == [1, 4, 9]
+    assert json.loads(hg.executable_report(run))["kernels"] == 1
+
+
+def test_handles_are_those_of_the_sdk(executor):
+    e = hologram.Executor()
+    b = e.from_numpy(np.float32([1, 2]))
+    hg.vector_neg_f32(e.handle, b.handle, b.handle, 2)
+    assert b.to_numpy().tolist() == [-1, -2]
+    hg.buffer_cleanup(b.handle)
+    assert b.freed
+
+
+def test_no_state_is_poisoned(executor):
+    def misuse():
+        for _ in range(200):
+            with pytest.raises(Exception):
+                hg.vector_add_f32(executor, 1, 2, 3, 4)
+
+    threads = [threading.Thread(target=misuse) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert read(executor, filled(executor, [1, 2])) == [1, 2]
+
+
+def test_log_callback():
+    lines = []
+    hg.set_log_callback(lambda level, message: lines.append((level, message)))
+    hg.set_log_level("debug")
+    hg.executor_cleanup(hg.new_executor_auto())
+    hg.set_log_callback(None)
+    hg.set_log_level("warn")
+    assert all(isinstance(level, str) and message for level, message in lines)

@@ -1,0 +1,252 @@
+# tests/python/test_jit.py: hologram.jit gives NumPy's results, with few kernels and few compilations
+import hologram
+import numpy as np
+import pytest
+from hologram.trace import TraceError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((5, 7)).astype(np.float32)
+Y = rng.standard_normal((7, 3)).astype(np.float32)
+V = rng.standard_normal(7).astype(np.float32)
+I = rng.integers(-9, 9, (5, 7)).astype(np.int32)
+B = X > 0
+
+
+def check(function, *arguments, rtol=2e-5, jitted=None):
+    with np.errstate(all="ignore"):
+        want = function(*arguments)
+    got = (jitted or hologram.jit(function))(*arguments)
+    assert type(got) is type(want) or np.ndim(want) == 0
+    for w, g in zip(want if isinstance(want, tuple) else [want], got if isinstance(got, tuple) else [got]):
+        w, g = np.asarray(w), np.asarray(g)
+        assert (w.dtype, w.shape) == (g.dtype, g.shape)
+        np.testing.assert_allclose(g, w, rtol=1e-3 if w.dtype == np.float16 else rtol, atol=1e-6)
+
+
+CASES = {
+    "dense": (lambda x, y: np.tanh(x @ y).sum(axis=-1), X, Y),
+    "broadcast": (lambda x, v: x * 2 + v - 1.5, X, V),
+    "float": (lambda x, a: x * a, X, 2.5),
+    "mean": (lambda x: (x.mean(0), x.mean(), np.mean(x, dtype=np.float64)), X),
+    "mean of ints": (lambda i: i.mean(axis=1), I),
+    "mean of halves": (lambda x: x.mean(), X.astype(np.float16)),
+    "std": (lambda x: (x.std(axis=1, keepdims=True), np.var(x, ddof=1)), X),
+    "sum of ints": (lambda i: (i.sum(), i.astype(np.int8).sum(0)), I),
+    "sum of bools": (lambda b: b.sum(axis=0), B),
+    "floor": (lambda i: i // 3 + i % 4, I),
+    "negative floor": (lambda i: (i // -4, i % -4), I),
+    "floor of floats": (lambda x: (x // 0.3, x % 0.3), X),
+    "ints to floats": (lambda i: np.exp(i) + i / 2, I),
+    "int powers": (lambda i: i**3, I),
+    "powers": (lambda x: np.abs(x) ** 0.5 + x**2 + 2**x, X),
+    "where": (lambda x: np.where(x > 0, x, 0.0), X),
+    "clip": (lambda x: np.clip(x, -1, 1), X),
+    "slices": (lambda x: (x[1:, ::2], x[-1], x[:, None, 2:5], x[::-1], x[..., -3:], x[10:]), X),
+    "take": (lambda x: (x[[0, 2]], np.take(x, np.array([[0, -1]]), axis=1)), X),
+    "indices": (lambda x, i: x[i], X, np.array([4, 0, -1])),
+    "reshape": (lambda x: (x.reshape(-1), x.reshape(7, 5), x.ravel()[:, None]), X),
+    "transpose": (lambda x: x.T @ x, X),
+    "vectors": (lambda x, v: (x @ v, v @ v, np.dot(v, v), np.outer(v, v)), X, V),
+    "batches": (lambda a, y: a @ y, rng.standard_normal((2, 4, 5, 7)).astype(np.float32), Y),
+    "int product": (lambda i: i @ i.T, I),
+    "extrema": (lambda x: (x.max(1), x.argmin(1), x.min()), X),
+    "sizes": (lambda x: x / x.shape[0] + x.size, X),
+    "join": (lambda x: (np.concatenate([x, x * 2], axis=1), np.stack([x, x + 1])), X),
+    "scan": (lambda x: np.cumsum(x, 1), X),
+    "truth": (lambda x: ((x > 0).any(1), (x > -9).all(), np.logical_not(x > 0) | np.isnan(x)), X),
+    "mixed": (lambda x, i: np.maximum(x, i), X, I),
+    "hypot": (lambda x: np.hypot(x, 3) + np.sign(x) + np.logaddexp(x, x), X),
+    "constants": (lambda x: x + V, X),
+    "scalars": (lambda x: x + np.float32(2) * np.int8(3), X),
+    "identity": (lambda x: x, X),
+    "moves": (lambda x: (np.expand_dims(x, 1), np.squeeze(x[None], 0), np.swapaxes(x, 0, 1), np.moveaxis(x, 0, 1)), X),
+    "like": (lambda x: np.zeros_like(x) + np.ones_like(x) * np.full_like(x, 3), X),
+    "bits": (lambda i: (i & 3) | (i ^ 5) + (i << 2) - (i >> 1) + ~i, I),
+    "unary": (lambda x: np.sqrt(np.square(x)) + np.cbrt(x) + np.floor(x) - np.ceil(x) + np.rint(x) - np.trunc(x), X),
+    "trigonometry": (lambda x: np.sin(x) + np.cos(x) * np.arctan2(x, 2) + np.arcsinh(x) + np.expm1(x), X),
+    "round": (lambda x: np.round(x, 2), X.astype(np.float64)),
+    "f64": (lambda x: np.log1p(np.abs(x)).sum(), X.astype(np.float64)),
+    "f16": (lambda x: np.exp(x) * 2, X.astype(np.float16)),
+    "layer norm": (lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5), X),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_numpy(name):
+    check(*CASES[name])
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def test_one_kernel_and_one_graph_for_all_sizes():
+    jitted = hologram.jit(softmax)
+    for shape in ((4, 9), (30, 100), (5, 2), (1000, 3)):
+        check(softmax, rng.standard_normal(shape).astype(np.float32), jitted=jitted)
+    (report,) = jitted.reports()
+    assert report["kernels"] == 1 and "1 graphs" in repr(jitted)
+    check(softmax, rng.standard_normal((7, 7)).astype(np.float32), jitted=jitted)  # equal sizes fit as well
+    assert len(jitted.reports()) == 1
+    check(softmax, rng.standard_normal((4, 1)).astype(np.float32), jitted=jitted)
+    check(softmax, rng.standard_normal((4, 9)), jitted=jitted)
+    assert len(jitted.reports()) == 3
+    assert "loop" in jitted.dump("atlas")[0].lower()
+
+
+def test_sizes_that_the_function_looks_at():
+    @hologram.jit
+    def halves(x):
+        if x.shape[0] > 10:
+            return x * 2
+        return x[: x.shape[0] // 2]
+
+    for n in (4, 9, 11, 500, 10, 7):
+        x = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(halves(x), x * 2 if n > 10 else x[: n // 2])
+    assert len(halves.reports()) == 2
+
+    @hologram.jit
+    def unrolled(x):
+        total = 0
+        for i in range(x.shape[0]):
+            total = total + x[i] * i
+        return total
+
+    for n in (3, 4, 3):
+        x = rng.standard_normal((n, 6)).astype(np.float32)
+        np.testing.assert_allclose(unrolled(x), sum(x[i] * i for i in range(n)), rtol=1e-5)
+    assert len(unrolled.reports()) == 2
+
+
+def test_equal_sizes_that_part():
+    add = hologram.jit(lambda a, b: a.sum() + b.sum())
+    ones = np.ones
+    assert add(ones(4), ones(4)) == 8
+    assert add(ones(4), ones(5)) == 9  # another graph
+    broadcast = hologram.jit(lambda a, b: a + b)
+    np.testing.assert_array_equal(broadcast(ones((3, 4)), ones(4)), 2 * ones((3, 4)))
+    with pytest.raises(ValueError, match="broadcast"):
+        broadcast(ones((3, 4)), ones(3))
+    np.testing.assert_array_equal(broadcast(ones((3, 4)), ones(1)), 2 * ones((3, 4)))
+
+
+def test_arguments_that_are_part_of_the_program():
+    @hologram.jit
+    def f(x, axis, mode="sum", *, scale=1.0):
+        return getattr(x, mode)(axis=axis) * scale
+
+    np.testing.assert_allclose(f(X, 0), X.sum(0), rtol=1e-5)
+    np.testing.assert_allclose(f(X, 1), X.sum(1), rtol=1e-5)
+    np.testing.assert_allclose(f(X, 1, mode="max", scale=3.0), X.max(1) * 3, rtol=1e-5)
+    np.testing.assert_allclose(f(X, 1, mode="max", scale=4.0), X.max(1) * 4, rtol=1e-5)
+    assert len(f.reports()) == 3  # a float is no part of the program
+
+
+def test_nested_arguments_and_results():
+    @hologram.jit
+    def f(weights, pair):
+        a, b = pair
+        return {"sum": a + b, "scaled": [weights["w"] * a, 3, None]}
+
+    out = f({"w": V}, (V, V * 2))
+    np.testing.assert_allclose(out["sum"], V * 3, rtol=1e-6)
+    np.testing.assert_array_equal(out["scaled"][0], V * V)
+    assert out["scaled"][1:] == [3, None]
+
+
+def test_views_and_layouts():
+    double = hologram.jit(lambda x: x * 2)
+    for x in (X[:, ::2], X.T, X[::-1], np.broadcast_to(V, (3, 7))):
+        np.testing.assert_array_equal(double(x), x * 2)
+    odd = np.zeros(29, np.uint8)[1:].view(np.float32)
+    np.testing.assert_array_equal(double(odd), odd)
+    for x in (np.zeros((0, 3), np.float32), np.float32(3) * np.ones(()), np.ones(1)):
+        check(lambda x: x * 2, np.asarray(x))
+
+
+def test_buffers_and_out():
+    executor = hologram.Executor()
+    a, c = executor.from_numpy(V), executor.allocate(7)
+    double = hologram.jit(lambda x: x * 2)
+    np.testing.assert_array_equal(double(a), V * 2)
+    assert double(a, out=c) is not None
+    np.testing.assert_array_equal(c.to_numpy(), V * 2)
+    out = np.empty_like(X)
+    assert double(X, out=out) is out
+    np.testing.assert_array_equal(out, X * 2)
+    for wrong in (np.empty(3, np.float32), np.empty_like(X, dtype=np.float64), X.T, [1]):
+        with pytest.raises((ValueError, TypeError), match="out"):
+            double(X, out=wrong)
+    with pytest.raises(ValueError, match="share memory"):
+        double(X, out=X)
+    a.free()
+    with pytest.raises(hologram.HologramError):
+        double(a)
+
+
+def test_errors():
+    for message, function in [
+        ("not known", lambda x: x if x.sum() > 0 else -x),
+        ("not known", lambda x: float(x[0])),
+        ("not supported", lambda x: np.linalg.svd(x)),
+        ("masks?|size that depends", lambda x: x[x > 0]),
+        ("cannot be changed", lambda x: x.__setitem__(0, 1)),
+        ("not supported", lambda x: np.sort(x)),
+    ]:
+        with pytest.raises(TraceError, match=message):
+            hologram.jit(function)(V)
+    divide = hologram.jit(lambda a, b: a // b)
+    with pytest.raises(ZeroDivisionError):
+        divide(np.array([1, 2]), np.array([1, 0]))
+    assert divide(np.array([7, -7]), np.array([2, 2])).tolist() == [3, -4]
+    with pytest.raises(IndexError):
+        hologram.jit(lambda x, i: x[i])(V, np.array([70, 1]))
+    with pytest.raises(IndexError):
+        hologram.jit(lambda x: x[9])(V)
+    with pytest.raises(TraceError, match="complex128"):
+        hologram.jit(lambda x: x + 1)(np.zeros(3, complex))
+
+
+def test_methods_and_decorators():
+    class Model:
+        scale = 3
+
+        @hologram.jit(reproducible=True)
+        def call(self, x):
+            """Scaled."""
+            return x * self.scale
+
+    np.testing.assert_array_equal(Model().call(V), V * 3)
+    assert Model.call.__doc__ == "Scaled."
+
+
+def test_results_stay_apart():
+    f = hologram.jit(lambda x: x + 1)
+    large = np.zeros(100_000, np.float32)
+    first, second = f(large), f(first_input := large + 1)
+    assert first[0] == 1 and second[0] == 2 and first.ctypes.data != second.ctypes.data
+    assert first_input[0] == 1 and first.flags.writeable
+
+
+BINARY = [np.add, np.subtract, np.multiply, np.true_divide, np.maximum, np.minimum, np.less, np.equal]
+TYPES = ["bool", "uint8", "int8", "uint16", "int32", "int64", "uint64", "float16", "float32", "float64"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(BINARY), st.sampled_from(TYPES), st.sampled_from(TYPES), st.integers(0, 2**31))
+def test_promotion(ufunc, left, right, seed):
+    values = np.random.default_rng(seed).integers(1, 9, (2, 6))
+    a, b = values[0].astype(left), values[1].astype(right)
+    try:
+        want = ufunc(a, b)
+    except TypeError:
+        with pytest.raises(TypeError):
+            hologram.jit(lambda x, y: ufunc(x, y))(a, b)
+        return
+    got = hologram.jit(lambda x, y: ufunc(x, y))(a, b)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-3)

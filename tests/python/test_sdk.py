@@ -1,0 +1,623 @@
+# tests/python/test_sdk.py: hologram.Executor, Buffer, ops, backend, Tensor and DLPack, without PyTorch
+import gc
+import json
+import math
+import subprocess
+import sys
+import threading
+import weakref
+
+import hologram
+import numpy as np
+import pytest
+from hologram import ops
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+DTYPES = "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64 bfloat16".split()
+
+
+@pytest.fixture
+def executor():
+    with hologram.Executor() as e:
+        yield e
+
+
+def random(n, seed=0):
+    return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
+
+
+def buffers(executor, n, count=3):
+    return [executor.from_numpy(random(n, seed)) if n else None for seed in range(count)]
+
+
+# --- executors
+
+
+def test_executor_backends():
+    assert hologram.Executor().backend == "cpu"
+    for name in ("cpu", "CPU", "auto", hologram.BackendType.CPU, hologram.BackendType.AUTO):
+        assert hologram.Executor(name).backend == "cpu"
+    with pytest.raises(ValueError, match=r"tpu.*cpu, cuda, metal or auto"):
+        hologram.Executor("tpu")
+    with pytest.raises(TypeError, match="backend"):
+        hologram.Executor(3)
+    for name, available in (("cuda", hologram.is_cuda_available()), ("metal", hologram.is_metal_available())):
+        if not available:
+            with pytest.raises(hologram.HologramError, match=f'backend "{name}" is not available'):
+                hologram.Executor(name)
+    assert issubclass(hologram.HologramError, RuntimeError)
+
+
+def test_fall_back_by_hand():
+    try:
+        executor = hologram.Executor(backend="cuda")
+    except RuntimeError:
+        executor = hologram.Executor(backend="cpu")
+    assert executor.backend in ("cuda", "cpu")
+
+
+def test_backend_helpers(monkeypatch):
+    assert hologram.backend.validate_backend("CUDA") == "cuda"
+    assert hologram.backend.validate_backend(hologram.BackendType.METAL) == "metal"
+    with pytest.raises(ValueError, match="cpu, metal, cuda, auto"):
+        hologram.backend.validate_backend("tpu")
+    module = sys.modules["hologram.backend"]
+    for metal, cuda, best in ((True, True, "metal"), (False, True, "cuda"), (False, False, "cpu")):
+        monkeypatch.setattr(module, "is_metal_available", lambda value=metal: value)
+        monkeypatch.setattr(module, "is_cuda_available", lambda value=cuda: value)
+        assert hologram.get_default_backend() == best
+
+
+def test_context_manager_cleans_up_and_lets_exceptions_through():
+    with pytest.raises(KeyError), hologram.Executor() as executor:
+        buffer = executor.allocate(4)
+        raise KeyError("mine")
+    assert executor.closed and buffer.freed
+    executor.cleanup()  # again
+    for use in (
+        lambda: executor.handle,
+        lambda: executor.backend,
+        lambda: executor.allocate(3),
+        lambda: buffer.size,
+        lambda: buffer.to_numpy(),
+        lambda: memoryview(buffer),
+        lambda: ops.vector_abs(executor, buffer, buffer),
+        lambda: executor.__enter__(),
+    ):
+        with pytest.raises(hologram.HologramError):
+            use()
+    assert "cleaned up" in repr(executor) and "freed" in repr(buffer)
+
+
+def test_buffer_keeps_its_executor():
+    buffer = hologram.Executor().allocate(8)
+    gc.collect()
+    buffer.fill(3)
+    assert buffer.executor.backend == "cpu"
+    gone = weakref.ref(buffer.executor)
+    del buffer
+    gc.collect()
+    assert gone() is None
+
+
+def test_allocate(executor):
+    buffer = executor.allocate(10)
+    assert (buffer.size, len(buffer), buffer.nbytes, buffer.itemsize, buffer.dtype) == (10, 10, 40, 4, np.float32)
+    assert buffer.pool == "boundary" and 0 <= buffer.class_index < 96
+    assert not buffer.to_numpy().any()
+    for size in (0, -1):
+        with pytest.raises(ValueError, match="size"):
+            executor.allocate(size)
+    with pytest.raises(TypeError):
+        executor.allocate(2.5)
+    with pytest.raises(NotImplementedError, match="complex64"):
+        executor.allocate(4, np.complex64)
+    large = executor.allocate(3073)
+    assert large.pool == "linear" and large.class_index is None
+    assert executor.allocate(8, linear=True).pool == "linear"
+    executor.set_memory_limit(1 << 20)
+    with pytest.raises(MemoryError, match="limit"):
+        executor.allocate(1 << 20)
+    executor.allocate(1 << 10, linear=True).fill(1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype(executor, dtype):
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    values = np.array([0, 1, 1, 0, 1, 1, 0]).astype(dtype)
+    buffer = executor.allocate(7, dtype)
+    buffer.from_numpy(values)
+    assert buffer.dtype == values.dtype
+    assert buffer.to_numpy().tobytes() == values.tobytes() == buffer.to_bytes()
+    view = buffer.to_numpy(copy=False)
+    assert view.dtype == values.dtype and view.ctypes.data == buffer.ptr
+    buffer.fill(1)
+    assert (view == np.ones(7, dtype)).all()
+    other = executor.allocate(7, dtype)
+    other.copy_from(buffer)
+    assert other.to_bytes() == buffer.to_bytes()
+    assert str(values.dtype) in repr(buffer)
+
+
+def test_boundary(executor):
+    buffer = executor.allocate_boundary(7, 48, 256)
+    assert (buffer.size, buffer.class_index, buffer.pool) == (3072, 7, "boundary")
+    assert executor.boundary_pointer(7, 0, 0) == buffer.ptr
+    assert executor.boundary_address(buffer.ptr + 256 + 5) == (7, 1, 5)
+    assert executor.allocate_boundary(8, 1, 8, "float64").size == 1
+    with pytest.raises(hologram.HologramError, match="class 7 is taken"):
+        executor.allocate_boundary(7, 1, 4)
+    for arguments in ((96, 1, 4), (-1, 1, 4), (0, 49, 4), (0, 0, 4), (0, 1, 257)):
+        with pytest.raises(ValueError):
+            executor.allocate_boundary(*arguments)
+    buffer.free()
+    assert executor.allocate_boundary(7, 1, 4).size == 1
+    kept = [executor.allocate(3072) for _ in range(200)]  # more than there are classes
+    assert executor.free_classes == 0 and kept[-1].pool == "linear"
+
+
+def test_many_buffers_over_time(executor):
+    for _ in range(10_000):
+        executor.allocate(100).free()
+    stats = executor.stats()
+    assert stats["buffers"] == 0 and stats["boundary_classes_busy"] == 0
+
+
+# --- buffers
+
+
+def test_from_numpy_errors(executor):
+    buffer = executor.allocate(6)
+    with pytest.raises(TypeError, match="list"):
+        buffer.from_numpy([1, 2, 3])
+    with pytest.raises(ValueError, match="float64.*float32"):
+        buffer.from_numpy(np.zeros(6))
+    with pytest.raises(ValueError, match="5 elements.*6"):
+        buffer.from_numpy(np.zeros(5, np.float32))
+    with pytest.raises(ValueError, match="dtype"):
+        buffer.from_numpy(np.zeros(6, ">f4"))
+    matrix = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    buffer.from_numpy(matrix)
+    assert buffer.to_numpy().tolist() == [0, 3, 1, 4, 2, 5]
+    buffer.free()
+    buffer.free()
+    with pytest.raises(hologram.HologramError, match="freed"):
+        buffer.from_numpy(matrix)
+
+
+def test_bytes(executor):
+    buffer = executor.allocate(4)
+    for data in (bytes(range(16)), bytearray(range(16)), memoryview(bytes(range(16))), np.arange(16, dtype=np.uint8)):
+        buffer.fill(0)
+        buffer.from_bytes(data)
+        assert buffer.to_bytes() == bytes(range(16))
+    for size in (15, 17):
+        with pytest.raises(ValueError, match="16"):
+            buffer.from_bytes(bytes(size))
+    before = executor.stats()["bytes_copied_in"]
+    buffer.from_bytes(bytes(16))
+    assert executor.stats()["bytes_copied_in"] - before == 16  # one copy
+
+
+def test_views_share_memory(executor):
+    buffer = executor.from_numpy(random(100))
+    view = buffer.to_numpy(copy=False)
+    memory = memoryview(buffer)
+    array = np.asarray(buffer)
+    imported = np.from_dlpack(buffer)
+    assert {view.ctypes.data, array.ctypes.data, imported.ctypes.data} == {buffer.ptr}
+    assert (memory.format, memory.nbytes, memory.readonly, memory.shape) == ("f", 400, False, (100,))
+    assert not array.flags.owndata
+    view[3] = 42
+    assert memory[3] == array[3] == imported[3] == buffer[3] == 42
+    ops.vector_neg(executor, buffer, buffer)
+    assert view[3] == memory[3] == array[3] == imported[3] == -42
+    memory[4] = 7.0
+    assert buffer.to_numpy()[4] == 7
+    assert np.array(buffer, dtype=np.float64).dtype == np.float64
+
+
+@pytest.mark.parametrize("first", ["buffer", "executor", "views"])
+def test_any_order_of_destruction(first):
+    executor = hologram.Executor()
+    buffer = executor.from_numpy(random(50))
+    want = random(50)
+    views = [buffer.to_numpy(copy=False), memoryview(buffer), np.from_dlpack(buffer), np.asarray(buffer[10:])]
+    if first == "buffer":
+        buffer.free()
+        del buffer
+        gc.collect()
+    elif first == "executor":
+        executor.cleanup()
+        del executor, buffer
+        gc.collect()
+    fresh = hologram.Executor()  # might reuse memory that was given back too early
+    noise = [fresh.allocate(50) for _ in range(96)]
+    for b in noise:
+        b.fill(-1)
+    for view in views[:3]:
+        assert np.asarray(view).tolist() == want.tolist()
+    assert views[3].tolist() == want[10:].tolist()
+    del views, view
+    gc.collect()
+
+
+def test_resize(executor):
+    buffer = executor.from_numpy(random(10))
+    view = memoryview(buffer)
+    with pytest.raises(BufferError):
+        buffer.resize(20)
+    view.release()
+    buffer.resize(20)
+    assert buffer.to_numpy().tolist() == [*random(10).tolist(), *[0] * 10]
+    with pytest.raises(ValueError):
+        buffer.resize(-1)
+
+
+def test_slices_and_elements(executor):
+    buffer = executor.from_numpy(np.arange(10, dtype=np.int32))
+    part = buffer[2:5]
+    part.fill(-1)
+    assert buffer.to_numpy().tolist() == [0, 1, -1, -1, -1, 5, 6, 7, 8, 9]
+    assert part.ptr == buffer.ptr + 8 and len(buffer[20:]) == 0
+    buffer[9] = 3
+    assert buffer[-1] == 3 and isinstance(buffer[0], int)
+    with pytest.raises(IndexError):
+        buffer[10]
+    with pytest.raises(ValueError, match="step"):
+        buffer[::2]
+    with pytest.raises(ValueError):
+        buffer.slice(8, 3)
+
+
+def test_copy_from(executor):
+    a, b = executor.from_numpy(random(5)), hologram.Executor().allocate(5)
+    b.copy_from(a)
+    assert b.to_bytes() == a.to_bytes()
+    with pytest.raises(ValueError, match="elements"):
+        a.copy_from(executor.allocate(4))
+    with pytest.raises(ValueError, match="float64"):
+        a.copy_from(executor.allocate(5, "f64"))
+
+
+def test_canonical_bytes(executor):
+    buffer = executor.from_numpy(np.arange(8, dtype=np.uint8))
+    assert not buffer.is_canonical()
+    buffer.canonicalize()
+    assert buffer.is_canonical() and buffer.to_numpy().tolist() == [0, 0, 2, 2, 4, 4, 6, 6]
+
+
+def test_wrap(executor):
+    array = random(2000)
+    buffer = executor.wrap(array)
+    assert buffer.ptr == array.ctypes.data and not buffer.copied and buffer.pool == "foreign"
+    buffer.fill(5)
+    assert array[0] == 5
+    gone = weakref.ref(array)
+    want = array.tolist()
+    del array
+    gc.collect()
+    assert gone() is not None and buffer.to_numpy().tolist() == want
+    buffer.free()
+    assert gone() is None
+    frozen = random(10)
+    frozen.flags.writeable = False
+    raw = np.zeros(41, np.uint8)[1:].view(np.float32)
+    for array in (random(20)[::2], frozen, raw):
+        copy = executor.wrap(array)
+        assert copy.copied and copy.to_numpy().tolist() == array.tolist()
+    with pytest.raises(TypeError):
+        executor.wrap([1.0])
+    with pytest.raises(NotImplementedError):
+        executor.wrap(np.zeros(3, complex))
+
+
+def test_reprs(executor):
+    buffer = executor.from_numpy(np.array([1.5, -2, 3, 4, 5], np.float32))
+    assert repr(buffer) == (
+        f"<hologram.Buffer of 5 float32 in boundary class {buffer.class_index}: 1.5, -2, 3, 4, …>"
+    )
+    assert "1 buffers, 1 of 96 boundary classes busy" in repr(executor)
+    assert "row-major" in repr(hologram.Tensor(buffer, (5,)))
+
+
+# --- operations
+
+BINARY = dict(add=np.add, sub=np.subtract, mul=np.multiply, div=np.divide, min=np.minimum, max=np.maximum)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 31, 1023, 1024, 1025, 3072, 3073, 1_000_003])
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(executor, name, n):
+    x, y = random(n, 1), random(n, 2)
+    a, b, c = executor.from_numpy(x), executor.from_numpy(y), executor.allocate(n)
+    function = getattr(ops, f"vector_{name}")
+    function(executor, a, b, c)
+    np.testing.assert_array_equal(c.to_numpy(), BINARY[name](x, y))
+    function(executor, a, b, c=a, n=n)  # in place, by name
+    np.testing.assert_array_equal(a.to_numpy(), BINARY[name](x, y))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int8", "int64", "uint16"])
+def test_binary_of_other_dtypes(executor, dtype):
+    x = np.array([1, 2, 3, 100, 7], dtype)
+    y = np.array([5, 1, 2, 3, 7], dtype)
+    a, b, c = executor.from_numpy(x), executor.from_numpy(y), executor.allocate(5, dtype)
+    for name in ("add", "sub", "mul", "min", "max"):
+        getattr(ops, f"vector_{name}")(executor, a, b, c)
+        np.testing.assert_array_equal(c.to_numpy(), BINARY[name](x, y), err_msg=name)
+
+
+def test_integer_division_by_zero(executor):
+    a = executor.from_numpy(np.array([7, 8], np.int32))
+    b = executor.from_numpy(np.array([2, 0], np.int32))
+    c = executor.allocate(2, np.int32)
+    with pytest.raises(ZeroDivisionError):
+        ops.vector_div(executor, a, b, c)
+    assert c.to_numpy().tolist() == [3, 0]
+
+
+def erf(x):
+    return np.vectorize(math.erf)(x)
+
+
+UNARY = dict(
+    vector_abs=np.abs,
+    vector_neg=np.negative,
+    vector_relu=lambda x: np.maximum(x, 0),
+    sigmoid=lambda x: 1 / (1 + np.exp(-x)),
+    tanh=np.tanh,
+    gelu=lambda x: x * (1 + erf(x / math.sqrt(2))) / 2,
+    gelu_tanh=lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    softmax=lambda x: np.exp(x - x.max()) / np.exp(x - x.max()).sum(),
+)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(executor, name):
+    x = 3 * random(1000)
+    a, c = executor.from_numpy(x), executor.allocate(1000)
+    getattr(ops, name)(executor, a, c)
+    np.testing.assert_allclose(c.to_numpy(), UNARY[name](x.astype(np.float64)), rtol=1e-5, atol=2e-7)
+
+
+def test_extremes(executor):
+    a, c = executor.from_numpy(np.array([1e30, -1e30, np.nan], np.float32)), executor.allocate(3)
+    ops.sigmoid(executor, a, c)
+    np.testing.assert_array_equal(c.to_numpy(), np.float32([1, 0, np.nan]))
+    ops.vector_relu(executor, a, c)
+    np.testing.assert_array_equal(c.to_numpy(), np.float32([1e30, 0, np.nan]))
+    ops.softmax(executor, executor.from_numpy(np.full(2, 1e4, np.float32)), c, 2)
+    assert c.to_numpy()[:2].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_scalars_and_clip(executor, dtype):
+    x = np.array([-5, -1, 0, 2, 9], dtype)
+    a, c = executor.from_numpy(x), executor.allocate(5, dtype)
+    ops.scalar_add(executor, a, c, 3)
+    assert c.to_numpy().tolist() == (x + 3).tolist()
+    ops.scalar_mul(executor, a, c, scalar=2, n=2)
+    assert c.to_numpy().tolist() == [*(x * 2)[:2].tolist(), *(x + 3)[2:].tolist()]
+    ops.vector_clip(executor, a, c, -1, 2)
+    assert c.to_numpy().tolist() == [-1, -1, 0, 2, 2]
+    with pytest.raises(ValueError, match="low"):
+        ops.vector_clip(executor, a, c, 2, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_reductions_and_losses(executor, dtype):
+    rng = np.random.default_rng(0)
+    p, t = rng.uniform(0.05, 0.95, 1000).astype(dtype), rng.uniform(0, 1, 1000).astype(dtype)
+    a, b, out = executor.from_numpy(p), executor.from_numpy(t), executor.allocate(3, dtype)
+    p64, t64 = p.astype(np.float64), t.astype(np.float64)
+    want = {
+        "reduce_sum": p64.sum(),
+        "reduce_min": p64.min(),
+        "reduce_max": p64.max(),
+        "mse_loss": ((p64 - t64) ** 2).mean(),
+        "cross_entropy_loss": -(t64 * np.log(p64)).mean(),
+        "binary_cross_entropy_loss": -(t64 * np.log(p64) + (1 - t64) * np.log1p(-p64)).mean(),
+    }
+    for name, value in want.items():
+        operands = (a,) if name.startswith("reduce") else (a, b)
+        got = getattr(ops, name)(executor, *operands, out)
+        assert isinstance(got, float) and got == pytest.approx(value, rel=1e-6) and out[0] == np.dtype(dtype).type(got)
+    ops.reduce_sum(executor, a, executor.allocate(1, dtype), 10)  # one element is enough
+    with pytest.raises(ValueError):
+        ops.reduce_max(executor, a, out, 0)
+
+
+def test_sum_of_a_million(executor):
+    x = random(1_000_000) + 1
+    got = ops.reduce_sum(executor, executor.from_numpy(x), executor.allocate(1))
+    assert got == pytest.approx(x.astype(np.float64).sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 5), (7, 1, 9), (1, 8, 3), (33, 17, 65)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_products(executor, sizes, dtype):
+    m, n, k = sizes
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(-9, 9, (m, k)).astype(dtype), rng.integers(-9, 9, (k, n)).astype(dtype)
+    a, b, c = executor.from_numpy(x), executor.from_numpy(y), executor.allocate(m * n, dtype)
+    ops.gemm(executor, a, b, c, m, n, k)
+    np.testing.assert_array_equal(c.to_numpy().reshape(m, n), x @ y)
+    v, w = executor.from_numpy(y[:, 0].copy()), executor.allocate(m, dtype)
+    ops.matvec(executor, a, v, w, m, k)
+    np.testing.assert_array_equal(w.to_numpy(), x @ y[:, 0])
+    with pytest.raises(ValueError):
+        ops.gemm(executor, a, b, c, m + 1, n, k)
+
+
+def test_operation_errors(executor):
+    a, b, c = (executor.allocate(8) for _ in range(3))
+    foreign = hologram.Executor().allocate(8)
+    cases = [
+        (TypeError, "Executor", lambda: ops.vector_add(a, a, b, c)),
+        (TypeError, "'b' must be a Buffer", lambda: ops.vector_add(executor, a, 3, c)),
+        (TypeError, "'c' is missing", lambda: ops.vector_add(executor, a, b)),
+        (TypeError, "unexpected argument 'd'", lambda: ops.vector_add(executor, a, b, c, d=1)),
+        (TypeError, "too many", lambda: ops.vector_add(executor, a, b, c, 1, 2)),
+        (TypeError, "'n' must be an integer", lambda: ops.vector_add(executor, a, b, c, 1.5)),
+        (ValueError, "'n' must not be negative", lambda: ops.vector_add(executor, a, b, c, -1)),
+        (ValueError, "8 elements, 9 are needed", lambda: ops.vector_add(executor, a, b, c, 9)),
+        (ValueError, "another executor", lambda: ops.vector_add(executor, foreign, b, c)),
+        (ValueError, "overlap", lambda: ops.vector_abs(executor, a[:7], a[1:])),
+        (ValueError, "dtype|must be", lambda: ops.vector_abs(executor, a, executor.allocate(8, "i32"))),
+    ]
+    for error, message, use in cases:
+        with pytest.raises(error, match=message):
+            use()
+    a.free()
+    with pytest.raises(hologram.HologramError, match="'a' was freed"):
+        ops.vector_add(executor, a, b, c)
+    ops.vector_add(executor, b, b, c)  # a failure leaves everything usable
+
+
+def test_ops_wrap_every_function_on_buffers():
+    import hologram_ffi
+
+    flat = {n.removesuffix("_f32") for n in hologram_ffi.__all__ if n.endswith("_f32") and n != "along_axis_f32"}
+    assert flat == set(ops.__all__)
+    for name in ops.__all__:
+        assert "Raises:" in getattr(ops, name).__doc__
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.floats(width=32), min_size=1, max_size=40),
+    st.sampled_from(["add", "sub", "mul", "div", "min", "max"]),
+)
+def test_binary_on_any_floats(values, name):
+    x = np.array(values, np.float32)
+    y = x[::-1].copy()
+    executor = hologram.default_executor()
+    a, b, c = executor.from_numpy(x), executor.from_numpy(y), executor.allocate(len(x))
+    getattr(ops, f"vector_{name}")(executor, a, b, c)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(c.to_numpy(), BINARY[name](x, y))
+
+
+def test_threads_share_an_executor(executor):
+    failures = []
+
+    def work(seed):
+        try:
+            x = random(5000, seed)
+            a, c = executor.from_numpy(x), executor.allocate(5000)
+            for _ in range(200):
+                ops.vector_add(executor, a, a, c)
+                assert (c.to_numpy() == x + x).all()
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+# --- tensors and DLPack
+
+
+def test_tensors(executor):
+    x = np.arange(24, dtype=np.float32)
+    t = hologram.Tensor(executor.from_numpy(x), (2, 3, 4))
+    m = x.reshape(2, 3, 4)
+    assert (t.shape, t.strides, t.ndim, t.size, t.numel(), t.offset) == ((2, 3, 4), (12, 4, 1), 3, 24, 24, 0)
+    for view, want in [
+        (t.permute((2, 0, 1)), m.transpose(2, 0, 1)),
+        (t.T, m.T),
+        (t.select(1, 2), m[:, 2]),
+        (t.narrow(2, 1, 2), m[:, :, 1:3]),
+        (t.slice(2, 0, 4, 2), m[:, :, ::2]),
+        (t.reshape((4, -1)), m.reshape(4, 6)),
+        (t.select(0, 1).transpose(), m[1].T),
+        (t.view_1d(), x),
+        (t.T.contiguous(), m.T),
+    ]:
+        np.testing.assert_array_equal(view.numpy(), want)
+    assert t.narrow(2, 1, 2).ptr == t.ptr + 4 and not t.T.is_contiguous()
+    t.select(0, 0).numpy()[0, 0] = 99
+    assert t.numpy()[0, 0, 0] == 99
+    product = t.select(0, 1).matmul(t.select(0, 1).transpose())
+    np.testing.assert_array_equal(product.numpy(), m[1] @ m[1].T)
+    assert t.select(0, 0).select(0, 0).broadcast_to((3, 4)).shape == (3, 4)
+    with pytest.raises(ValueError):
+        t.reshape((5, 5))
+    with pytest.raises(ValueError):
+        hologram.Tensor(executor.allocate(3), (2, 2))
+    with pytest.raises(ValueError, match="-1|go into"):
+        t.reshape((7, -1))
+
+
+def test_from_dlpack():
+    array = np.arange(12, dtype=np.float64).reshape(3, 4)
+    t = hologram.from_dlpack(array)
+    assert t.ptr == array.ctypes.data and not t.copied and t.shape == (3, 4)
+    strided = hologram.from_dlpack(array[:, ::2])
+    assert strided.ptr == array.ctypes.data and strided.strides == (4, 2)
+    np.testing.assert_array_equal(strided.numpy(), array[:, ::2])
+    assert hologram.from_dlpack(array[::-1]).copied
+    frozen = array.copy()
+    frozen.flags.writeable = False
+    assert hologram.from_dlpack(frozen).copied
+    gone = weakref.ref(array)
+    want = array.tolist()
+    del array, strided
+    gc.collect()
+    assert gone() is not None and t.numpy().tolist() == want
+    del t
+    gc.collect()
+    assert gone() is None
+    with pytest.raises(TypeError, match="__dlpack__"):
+        hologram.from_dlpack([1, 2])
+    buffer = hologram.default_executor().from_numpy(np.arange(3.0))
+    assert hologram.from_dlpack(buffer).ptr == buffer.ptr
+
+
+def test_dlpack_capsules(executor):
+    buffer = executor.from_numpy(random(10))
+    assert buffer.__dlpack_device__() == (1, 0)
+    busy = executor.stats()["boundary_classes_busy"]
+    for options in ({}, {"max_version": (1, 0)}):
+        capsule = buffer.__dlpack__(**options)
+        assert "dltensor" in repr(capsule)
+        del capsule  # never consumed: its deleter runs all the same
+    tensor = hologram.from_dlpack(buffer, executor)
+    assert tensor.ptr == buffer.ptr
+    copied = np.from_dlpack(buffer, copy=True) if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
+    assert copied is None or copied.ctypes.data != buffer.ptr
+    buffer.free()
+    assert executor.stats()["boundary_classes_busy"] >= busy  # the tensor holds it
+    del tensor, copied
+    gc.collect()
+    assert executor.stats()["boundary_classes_busy"] == busy - 1
+    with pytest.raises(BufferError):
+        executor.allocate(3).__dlpack__(dl_device=(2, 0))
+    from hologram import _core
+
+    capsule = executor.from_numpy(random(3)).__dlpack__()
+    handle, _ = _core.dlpack_consume(executor.handle, capsule)
+    with pytest.raises(ValueError, match="consumed"):
+        _core.dlpack_consume(executor.handle, capsule)
+    _core.ffi.tensor_cleanup(handle)
+
+
+def test_exit_with_everything_alive():
+    code = (
+        "import hologram, numpy as np\n"
+        "e = hologram.Executor(); b = e.from_numpy(np.ones(4)); w = e.wrap(np.ones(4)); v = memoryview(b)\n"
+        "t = hologram.from_dlpack(np.ones(3)); a = np.asarray(b); e.me = e\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_stats_are_numbers(executor):
+    assert json.dumps(executor.stats()) and executor.trim() >= 0

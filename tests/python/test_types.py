@@ -1,0 +1,75 @@
+# tests/python/test_types.py: the stubs say what the module is, and mypy agrees with the examples
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+USER = '''
+import hologram
+import hologram_ffi
+import numpy as np
+from hologram import ops
+
+with hologram.Executor(hologram.BackendType.CPU) as executor:
+    a: hologram.Buffer = executor.allocate(10, np.float32)
+    b = executor.from_numpy(np.ones(10))
+    size: int = a.size + len(a) + a.nbytes
+    total: float = ops.reduce_sum(executor, a, b)
+    text: str = hologram_ffi.buffer_to_vec(executor.handle, a.handle)
+    shape: tuple[int, ...] = hologram.Tensor(a, (2, 5)).T.shape
+    view: memoryview = memoryview(a)
+    name: str = hologram.get_default_backend()
+'''
+WRONG = {
+    "executor.allocate('x')": "arg-type",
+    "hologram.ops.vector_add(executor, executor, executor, executor)": "arg-type",
+    "executor.nothing()": "attr-defined",
+    "hologram_ffi.buffer_length()": "call-arg",
+    "hologram.Buffer.from_numpy(3)": "call-arg|arg-type",
+}
+
+
+def mypy(tmp_path, source):
+    pytest.importorskip("mypy")
+    file = tmp_path / "user.py"
+    file.write_text(source)
+    return subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(file)],
+        capture_output=True,
+        text=True,
+        env={"MYPYPATH": str(ROOT / "python"), "PATH": ""},
+        cwd=tmp_path,
+    )
+
+
+def test_users_code_checks(tmp_path):
+    done = mypy(tmp_path, USER)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_mistakes_are_found(tmp_path):
+    import re
+
+    lines = ["import hologram, hologram_ffi", "executor = hologram.Executor()", *WRONG]
+    done = mypy(tmp_path, "\n".join(lines) + "\n")
+    for number, (line, code) in enumerate(WRONG.items(), 3):
+        assert re.search(rf"user.py:{number}: error: .*\[({code})\]", done.stdout), (line, done.stdout)
+
+
+def test_stubs_are_current():
+    pytest.importorskip("nanobind.stubgen")
+    spec = importlib.util.spec_from_file_location("stubs", ROOT / "tools/stubs.py")
+    stubs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(stubs)
+    assert stubs.stale() == [], "run tools/stubs.py"
+
+
+def test_public_names_exist():
+    import hologram
+
+    for name in hologram.__all__:
+        assert getattr(hologram, name) is not None
+    assert (ROOT / "python/hologram/py.typed").exists() and (ROOT / "python/hologram_ffi/py.typed").exists()
