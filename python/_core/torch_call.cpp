@@ -27,7 +27,7 @@ using runtime::MemoryPool;
 using schedule::SlotKind;
 
 /// How one positional argument is used.
-enum class ArgKind : uint8_t { tensor, symbol, object, ignored };
+enum class ArgKind : uint8_t { tensor, symbol, negated, object, ignored };
 
 struct Arg {
   ArgKind kind;
@@ -204,10 +204,11 @@ bool TorchCall::State::read(PyObject* list) {
       case ArgKind::object:
         keep(o, k);
         break;
-      case ArgKind::symbol: {
+      case ArgKind::symbol:
+      case ArgKind::negated: {
         int64_t n = PyLong_AsLongLong(o);
         if (n == -1 && PyErr_Occurred()) return false;
-        symbols_[k] = n;
+        symbols_[k] = args[i].kind == ArgKind::negated ? -n : n;
         break;
       }
       case ArgKind::ignored:
@@ -486,10 +487,11 @@ std::vector<Arg> parse_args(nb::list args) {
   std::vector<Arg> out;
   for (nb::handle h : args) {
     auto kind = nb::cast<std::string>(h[0]);
-    ArgKind k = kind == "tensor"   ? ArgKind::tensor
-                : kind == "symbol" ? ArgKind::symbol
-                : kind == "object" ? ArgKind::object
-                                   : ArgKind::ignored;
+    ArgKind k = kind == "tensor"    ? ArgKind::tensor
+                : kind == "symbol"  ? ArgKind::symbol
+                : kind == "negated" ? ArgKind::negated
+                : kind == "object"  ? ArgKind::object
+                                    : ArgKind::ignored;
     out.push_back({k, nb::cast<int>(h[1])});
   }
   return out;
@@ -552,7 +554,7 @@ void bind_torch_call(nb::module_& m) {
       nb::arg("executable"), nb::arg("exchange"), nb::arg("args"), nb::arg("results"),
       nb::arg("host"), nb::arg("constants") = nb::list(), nb::arg("threads") = nb::none(),
       "A callable over a list of tensors and integers. args: "
-      "('tensor'|'symbol'|'object'|'ignored', index) per position; "
+      "('tensor'|'symbol'|'negated'|'object'|'ignored', index) per position; "
       "results: ('output', index), ('argument', parameter), ('argument_view', "
       "parameter, sizes, strides, distance), ('result_view', earlier result, sizes, strides, "
       "distance), ('integer', expression) or ('none', 0); constants: (parameter, "

@@ -1,5 +1,8 @@
 # hologram_torch/rewrite.py: changes to Dynamo's graph before autograd sees it
+from unittest import mock
+
 import torch
+from torch.nn import functional
 
 from . import attention, recurrent  # noqa: F401  (registers hologram::sdpa)
 
@@ -21,32 +24,61 @@ def _example(node):
     return node.meta.get("example_value") if isinstance(node, torch.fx.Node) else None
 
 
-def _sdpa(node) -> bool:
-    """Replaces scaled_dot_product_attention by hologram::sdpa where that has the same meaning."""
-    given = dict(zip(_NAMES, node.args)) | dict(node.kwargs)
-    q, k, v = (_example(given.get(name)) for name in _NAMES[:3])
+def _choice(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """(causal, scale, grouped) of hologram::sdpa where that has the same meaning, else None."""
     if not all(isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dtype in _DTYPES for t in (q, k, v)):
-        return False
+        return None
     if any(t.is_nested or t.dim() < 3 or t.dim() != q.dim() or t.dtype != q.dtype for t in (q, k, v)):
-        return False
-    if given.get("dropout_p", 0.0) != 0.0 or not isinstance(given.get("is_causal", False), bool):
-        return False
-    mask, grouped = given.get("attn_mask"), bool(given.get("enable_gqa", False))
-    bias = _example(mask)
-    if mask is not None and (not isinstance(bias, torch.Tensor) or bias.requires_grad or given.get("is_causal")):
-        return False
+        return None
+    if dropout_p != 0.0 or not isinstance(is_causal, bool):
+        return None
+    if attn_mask is not None and (not isinstance(attn_mask, torch.Tensor) or attn_mask.requires_grad or is_causal):
+        return None
+    grouped = bool(enable_gqa)
     if not grouped and not (q.shape[-3] == k.shape[-3] == v.shape[-3]):
-        return False
-    scale = given.get("scale")
+        return None
     if scale is None:
         if not isinstance(q.shape[-1], int):
-            return False
+            return None
         scale = q.shape[-1] ** -0.5
     if not isinstance(scale, (int, float)):
+        return None
+    return is_causal, float(scale), grouped
+
+
+def _sdpa(node) -> bool:
+    """Replaces scaled_dot_product_attention by hologram::sdpa."""
+    given = dict(zip(_NAMES, node.args)) | dict(node.kwargs)
+    tensors = [given.get(name) for name in _NAMES[:4]]
+    mask = tensors[3]
+    if mask is not None and _example(mask) is None:
+        return False
+    rest = {name: value for name, value in given.items() if name not in _NAMES[:4]}
+    choice = _choice(*map(_example, tensors), **rest)
+    if choice is None:
         return False
     node.target = torch.ops.hologram.sdpa.default
-    node.args = (*(given[name] for name in _NAMES[:3]), mask, given.get("is_causal", False), float(scale), grouped)
+    node.args = (*tensors, *choice)
     node.kwargs = {}
+    return True
+
+
+def _attend(query, key, value, attn_mask=None, *rest, **named):
+    named |= dict(zip(_NAMES[4:], rest))
+    choice = _choice(query, key, value, attn_mask, **named)
+    if choice is None:
+        return _SDPA(query, key, value, attn_mask, **named)
+    return torch.ops.hologram.sdpa(query, key, value, attn_mask, *choice)
+
+
+def _multi_head(*args, **kwargs):
+    """torch.nn.functional.multi_head_attention_forward, which Dynamo keeps whole, with our attention inside."""
+    with mock.patch.object(functional, "scaled_dot_product_attention", _attend):
+        return functional.multi_head_attention_forward(*args, **kwargs)
+
+
+def _whole_attention(node) -> bool:
+    node.target = _multi_head
     return True
 
 
@@ -64,7 +96,7 @@ def _recurrent(function):
     return rewrite
 
 
-_REWRITES = {_SDPA: _sdpa}
+_REWRITES = {_SDPA: _sdpa, functional.multi_head_attention_forward: _whole_attention}
 for _module in (torch, torch._VF):
     for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         _REWRITES[getattr(_module, _name)] = _recurrent(getattr(recurrent, _name))

@@ -2,6 +2,7 @@
 import functools
 import operator
 
+import sympy
 from hologram import _core
 
 
@@ -16,17 +17,48 @@ class Symbols:
         self.graph = graph
         self.known = {}  # SymPy expression -> int or Expr
         self.hints = []  # example value by symbol number
+        self.environment = None  # PyTorch's record of what is known of the symbols
 
     def bind(self, value):
-        """Gives a symbolic argument its number; None where the value is known already.
+        """How a symbolic argument gives a symbol its value: ("symbol" or "negated", number), or ("ignored", 0) where the
+        value is known already. A symbol is at least 1: where tracing has not settled the sign, it is guarded.
 
         An argument may be an expression whose symbols have no argument of their own (as in the backward graph)."""
         e = value.node.expr
-        if e.is_Integer or e in self.known:
-            return None
-        self.known[e] = self.graph.new_symbol()
-        self.hints.append(hint(value))
-        return len(self.hints) - 1
+        if e.is_Integer or e in self.known or not e.is_Symbol and self._derived(e):
+            return "ignored", 0
+        self.environment = value.node.shape_env
+        example = hint(value)
+        if example == 0 and self._guard(sympy.Eq(e, 0)):
+            self.known[e] = 0
+            return "ignored", 0
+        negative = example < 0
+        if negative or self.environment.bound_sympy(e).lower < 1:
+            self._guard(sympy.Le(e, -1) if negative else sympy.Ge(e, 1))
+        symbol = self.graph.new_symbol()
+        self.known[e] = -symbol if negative else symbol
+        self.hints.append(abs(example))
+        return "negated" if negative else "symbol", len(self.hints) - 1
+
+    def _derived(self, e) -> bool:
+        """Whether the symbols that are known already give this expression."""
+        if not e.free_symbols or not all(symbol in self.known for symbol in e.free_symbols):
+            return False
+        try:
+            self.expr(e)
+        except Unsupported:
+            return False
+        return True
+
+    def _guard(self, condition) -> bool:
+        """Whether a condition on sizes holds, from now on by a guard of the graph. Where guards come too late (the backward
+        graph), as it holds for the example."""
+        environment = self.environment
+        if environment is None:
+            raise Unsupported(f"condition {condition}")
+        if getattr(environment, "frozen", False):
+            return bool(condition.xreplace(_examples(environment)))
+        return bool(environment.evaluate_expr(condition))
 
     def size(self, n):
         """An int, or the expression of a SymInt."""
@@ -71,10 +103,27 @@ class Symbols:
             return functools.reduce(operator.mul, map(self.expr, e.args))
         if e.is_Pow and e.args[1].is_Integer and int(e.args[1]) > 0:
             return functools.reduce(operator.mul, [self.expr(e.args[0])] * int(e.args[1]))
+        if type(e).__name__ == "Piecewise":
+            return self.expr(next(part for part, condition in e.args if condition == True or self._guard(condition)))  # noqa: E712
         convert = _FUNCTIONS.get(type(e).__name__)
         if convert is None:
             raise Unsupported(f"size {e}")
+        if type(e).__name__ in _DIVISIONS and not e.args[1].is_Integer and not self._positive(e.args[1]):
+            x, divisor = map(self.expr, e.args)
+            if type(e).__name__ in ("FloorDiv", "CleanDiv"):
+                return _core.floor_div(-x, -divisor)
+            raise Unsupported(f"size {e} of a negative divisor")
         return convert(*map(self.expr, e.args))
+
+    def _positive(self, e) -> bool:
+        """Divisors are positive in expressions of the graph; this tells, guarded, whether e is one."""
+        if self.environment is None or self.environment.bound_sympy(e).lower >= 1:
+            return True
+        if hint_of(self.environment, e) >= 1:
+            return self._guard(sympy.Ge(e, 1))
+        if not self._guard(sympy.Le(e, -1)):
+            raise Unsupported(f"division by {e}")
+        return False
 
 
 _REAL = {
@@ -88,6 +137,7 @@ def _fold(function):
     return lambda *xs: functools.reduce(function, xs)
 
 
+_DIVISIONS = ("FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod")
 _FUNCTIONS = {
     "FloorDiv": _core.floor_div,
     "CleanDiv": _core.floor_div,
@@ -98,6 +148,19 @@ _FUNCTIONS = {
     "Min": _fold(_core.expr_min),
     "Max": _fold(_core.expr_max),
 }
+
+
+def hint_of(environment, e) -> int:
+    """The example value of an expression of PyTorch's symbols."""
+    return int(e.xreplace(_examples(environment)))
+
+
+def _examples(environment) -> dict:
+    for name in ("backed_var_to_val", "var_to_val"):
+        found = getattr(environment, name, None)
+        if found is not None:
+            return dict(found)
+    raise Unsupported("example values of sizes")
 
 
 def hint(n) -> int:

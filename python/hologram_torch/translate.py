@@ -36,10 +36,15 @@ class Translator(Builder):
         self._node = self._val = None
         self._static_inputs = frozenset(static_inputs) if keep_static else frozenset()
         self._mutated = {}
+        self._sizes = {}  # placeholder of a size -> how it is read
         self._chains = inplace.find(module.graph)
         self._flat = {}  # node of a chain -> the argument after it, its leading axes joined
 
     def run(self):
+        for node in self.module.graph.find_nodes(op="placeholder"):
+            val = node.meta.get("val")
+            if isinstance(val, torch.SymInt) and val.node.expr.is_Symbol:  # expressions of them may come earlier
+                self._sizes[node] = self.symbols.bind(val)
         position = 0
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
@@ -135,8 +140,7 @@ class Translator(Builder):
                     self._resolve_negative(node, value, val)
             return
         if isinstance(val, torch.SymInt):
-            symbol = self.symbols.bind(val)
-            self.args.append(("ignored", 0) if symbol is None else ("symbol", symbol))
+            self.args.append(self._sizes[node] if node in self._sizes else self.symbols.bind(val))
             self.env[node] = self.symbols.size(val)
             return
         self.args.append(("ignored", 0))

@@ -150,8 +150,9 @@ Launch launch_of_loop(const atlas::Program& program, const Target& target) {
   for (int k = b.parallel_rank; k < rank; ++k) {
     Expr extent = b.axes[static_cast<size_t>(k)].extent;
     for (int depth = 0; depth < 8 && extent.has_axes(); ++depth)
-      extent = extent.substitute([](const Atom& a) -> std::optional<Expr> {
-        if (a.kind == Atom::Kind::axis) return *a.a - Expr(1);
+      extent = extent.substitute([&](const Atom& a) -> std::optional<Expr> {
+        // By the block's own extents: an atom's may name the symbols of the graph around.
+        if (a.kind == Atom::Kind::axis) return b.axes[static_cast<size_t>(a.id)].extent - Expr(1);
         return std::nullopt;
       });
     rows *= extent;

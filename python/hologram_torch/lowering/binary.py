@@ -282,3 +282,9 @@ def addcmul(c, x, a, b, *, value=1):
 @lower("addcdiv.default")
 def addcdiv(c, x, a, b, *, value=1):
     return compute(c, lambda x, a, b: c.add(x, c.div(c.mul(a, value), b)), x, a, b)
+
+
+@lower("prims.fma.default")
+def fma(c, x, y, z):
+    out = c.out_dtype
+    return c.ew("fma", *(c.scalar(v, out) for v in (x, y, z)))

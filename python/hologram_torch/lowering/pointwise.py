@@ -86,6 +86,21 @@ def angle(c, x):
     return c.where(c.ne(x, x), c.cast(x, out), turned) if x.dtype in dtypes.FLOATS else turned
 
 
+@lower("hypot.default", "prims.hypot.default")
+def hypot(c, x, y):
+    """sqrt(x² + y²) without overflow on the way; infinity wins over NaN."""
+    out = c.out_dtype
+    x, y = (c.ew("abs", c.cast(v, "f64")) for v in (x, y))
+    if out == "f64":
+        large, small = c.ew("maxnum", x, y), c.ew("minnum", x, y)
+        ratio = c.div(small, c.where(c.eq(large, 0), 1.0, large))
+        root = c.mul(large, c.ew("sqrt", c.add(c.mul(ratio, ratio), 1.0)))
+        root = c.where(c.either(c.ne(x, x), c.ne(y, y)), math.nan, root)
+    else:
+        root = c.ew("sqrt", c.add(c.mul(x, x), c.mul(y, y)))
+    return c.cast(c.where(c.either(c.eq(x, math.inf), c.eq(y, math.inf)), math.inf, root), out)
+
+
 @lower("reciprocal.default")
 def reciprocal(c, x):
     return c.div(c.number(c.out_dtype, 1), c.cast(x, c.out_dtype))

@@ -63,6 +63,19 @@ def cdist(c, x, y, p, compute_mode):
     return c.cast(out, c.out_dtype)
 
 
+@lower("_trilinear.default")
+def trilinear(c, x, y, z, expand1, expand2, expand3, sumdim, unroll_dim=1):
+    """The sum over `sumdim` of the product of three operands, each with axes of 1 put in."""
+    wide = dtypes.compute(c.out_dtype)
+    parts = []
+    for v, axes in ((x, expand1), (y, expand2), (z, expand3)):
+        v = c.cast(v, wide)
+        for axis in sorted(axes):
+            v = c.unsqueeze(v, axis)
+        parts.append(v)
+    return c.cast(c.reduce("sum", c.mul(c.mul(parts[0], parts[1]), parts[2]), sumdim), c.out_dtype)
+
+
 @lower("mv.default")
 def mv(c, x, y):
     return c.reshape(_product(c, x, c.unsqueeze(y, 1)), c.out_shape)
