@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capi/transpose.h"
+
 namespace hologram::capi {
 
 int64_t checked_numel(const std::vector<int64_t>& shape) {
@@ -95,12 +97,16 @@ void copy_row_major(const TensorObject& tensor, void* out) {
       strides.push_back(s);
     }
   }
+  runtime::Operations& operations = *tensor.executor->operations;
+  if (is_transposed(shape, strides)) {
+    copy_transposed(shape, strides, bytes, tensor.data(), out, operations.runtime().threads());
+    return;
+  }
   const int rank = static_cast<int>(shape.size());
   const bool last = strides.back() == 1;
   std::vector<int64_t> symbols = shape;
   symbols.insert(symbols.end(), strides.begin(), strides.end());
   if (last) symbols.pop_back();
-  runtime::Operations& operations = *tensor.executor->operations;
   runtime::Executable& e =
       operations.executable(fmt::format("copy {} {} {}", bytes, rank, last),
                             [&](ir::Graph& g) { builtin::build_copy(g, bytes, rank, last); });

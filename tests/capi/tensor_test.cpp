@@ -146,6 +146,29 @@ TEST_F(Tensors, CopiesOfEveryRankAndSize) {
   }
 }
 
+TEST_F(Tensors, TransposedCopiesOfEverySize) {
+  for (const auto& [rows, columns] :
+       {std::pair<int64_t, int64_t>{1, 40}, {15, 17}, {16, 16}, {33, 64}, {1000, 1001}}) {
+    hologram_handle b = ramp(static_cast<size_t>(3 * rows * columns)), t = 0, v = 0;
+    const int64_t shape[] = {3, rows, columns};
+    ASSERT_OK(hologram_tensor_create(b, 3, shape, nullptr, 0, &t));
+    for (const char* order : {"[0, 2, 1]", "[2, 1, 0]", "[2, 0, 1]"}) {
+      ASSERT_OK(hologram_tensor_permute(t, order, &v));
+      int64_t dims[3], steps[3];
+      ASSERT_OK(hologram_tensor_dimensions(v, dims, steps, 3, nullptr));
+      const std::vector<float> got = elements(v);
+      size_t n = 0;
+      for (int64_t i = 0; i < dims[0]; ++i)
+        for (int64_t j = 0; j < dims[1]; ++j)
+          for (int64_t k = 0; k < dims[2]; ++k)
+            ASSERT_EQ(got[n++], static_cast<float>(i * steps[0] + j * steps[1] + k * steps[2]))
+                << order << " of " << rows << " x " << columns;
+    }
+    EXPECT_OK(hologram_buffer_cleanup(b));
+    EXPECT_OK(hologram_tensor_cleanup(t));
+  }
+}
+
 TEST_F(Tensors, MatmulTakesViews) {
   hologram_handle big = tensor(ramp(60), "[6, 10]"), a = 0, b = 0, c = 0;
   ASSERT_OK(hologram_tensor_narrow(big, 1, 2, 4, &a));  // 6 x 4, offset 2
