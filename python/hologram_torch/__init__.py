@@ -12,10 +12,14 @@ _HOME = {
     "stats": "counters",
     "reset_stats": "counters",
     "explain": "explain",
+    "freeze": "frozen",
     "release_memory": "device",
+    "HologramTensor": "dlpack",
 }
+_SDK = ("BackendType", "Buffer", "Executor")  # of hologram
+_MODULES = ("autograd", "functional", "nn", "utils")  # eager operations by Hologram's kernels
 
-__all__ = sorted(_HOME)
+__all__ = sorted([*_HOME, *_SDK, *_MODULES])
 
 
 def __getattr__(name):
@@ -25,6 +29,10 @@ def __getattr__(name):
         value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
         globals()[name] = value  # also over a submodule of the same name
         return value
+    if name in _SDK:
+        return getattr(importlib.import_module("hologram"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,0 +1,229 @@
+# tests/torch/test_functional.py: hologram_torch.functional, nn, autograd, utils and HologramTensor
+import copy
+import gc
+import weakref
+
+import hologram
+import hologram_ffi as hg
+import hologram_torch
+import numpy as np
+import pytest
+import torch
+from hologram_torch import functional, nn, utils
+
+F = torch.nn.functional
+
+
+@pytest.fixture
+def executor():
+    with hologram_torch.Executor() as e:
+        yield e
+
+
+ELEMENTWISE = {
+    "relu": (functional.relu, F.relu),
+    "sigmoid": (functional.sigmoid, torch.sigmoid),
+    "tanh": (functional.tanh, torch.tanh),
+    "gelu": (functional.gelu, F.gelu),
+    "gelu tanh": (lambda *a: functional.gelu(*a, approximate="tanh"), lambda x: F.gelu(x, approximate="tanh")),
+    "softmax 0": (lambda *a: functional.softmax(*a, dim=0), lambda x: torch.softmax(x, 0)),
+    "softmax -1": (lambda *a: functional.softmax(*a, dim=-1), lambda x: torch.softmax(x, -1)),
+    "softmax": (functional.softmax, lambda x: torch.softmax(x.reshape(-1), 0).reshape(x.shape)),
+}
+BINARY = {name: (getattr(functional, name), getattr(torch, name)) for name in ("add", "sub", "mul", "div")}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise(executor, name):
+    ours, theirs = ELEMENTWISE[name]
+    for x in (torch.randn(32, 256), torch.randn(7), torch.randn(3, 4, 5).transpose(0, 2), torch.randn(5, 2, dtype=torch.float64)):
+        torch.testing.assert_close(ours(executor, x), theirs(x))
+        torch.testing.assert_close(ours(x), theirs(x))
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(ours, (x,))
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(executor, name):
+    ours, theirs = BINARY[name]
+    for a, b in (((4, 5), (4, 5)), ((4, 5), (5,)), ((2, 1, 5), (4, 1)), ((), (3,))):
+        x, y = torch.randn(a), torch.randn(b) + 3
+        torch.testing.assert_close(ours(executor, x, y), theirs(x, y))
+        x, y = (t.double().requires_grad_() for t in (x, y))
+        assert torch.autograd.gradcheck(ours, (x, y))
+    x = torch.randn(3, 4)
+    out = torch.empty(3, 4)
+    assert ours(executor, x, x, out=out) is out
+    torch.testing.assert_close(out, theirs(x, x))
+    with pytest.raises(ValueError):
+        ours(executor, torch.ones(2), torch.ones(3))
+    with pytest.raises(TypeError, match="one dtype"):
+        ours(executor, torch.ones(2), torch.ones(2, dtype=torch.float64))
+
+
+def test_linear(executor):
+    weight, bias = torch.randn(6, 4), torch.randn(6)
+    for x in (torch.randn(4), torch.randn(3, 4), torch.randn(2, 3, 4), torch.randn(4, 3).T):
+        torch.testing.assert_close(functional.linear(executor, x, weight, bias), F.linear(x, weight, bias))
+        torch.testing.assert_close(functional.linear(executor, x, weight), F.linear(x, weight))
+    operands = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 3, 4), (6, 4), (6,))]
+    assert torch.autograd.gradcheck(functional.linear, operands)
+    with pytest.raises(ValueError, match="do not go together"):
+        functional.linear(executor, torch.randn(3, 5), weight)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_losses(executor, reduction):
+    x, t = torch.rand(5, 3), torch.rand(5, 3)
+    classes = torch.tensor([0, 2, 1, 1, 0])
+    for ours, theirs, a, b in (
+        (functional.mse_loss, F.mse_loss, x, t),
+        (functional.binary_cross_entropy, F.binary_cross_entropy, x, t),
+        (functional.cross_entropy, F.cross_entropy, x * 5, classes),
+    ):
+        torch.testing.assert_close(ours(executor, a, b, reduction=reduction), theirs(a, b, reduction=reduction))
+        a = (a.double() * 0.8 + 0.1).requires_grad_()
+        assert torch.autograd.gradcheck(lambda v: ours(v, b.double() if b.is_floating_point() else b, reduction), (a,))
+    with pytest.raises(ValueError, match="reduction"):
+        functional.mse_loss(executor, x, t, reduction="most")
+    with pytest.raises(ValueError, match="one shape"):
+        functional.mse_loss(executor, x, t[0])
+
+
+def test_an_mlp_trains_as_in_torch():
+    torch.manual_seed(0)
+    ours = torch.nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+    theirs = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(64, 8)
+    y = (x[:, :1] - x[:, 1:2]).tanh()
+    first, second = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (ours, theirs))
+    losses = []
+    for _ in range(200):
+        losses.append(utils.train_step(ours, (x, y), first))
+        want = utils.train_step(theirs, (x, y), second, loss=F.mse_loss)
+        if len(losses) <= 50:
+            assert losses[-1] == pytest.approx(want, rel=1e-4)
+    assert losses[-1] < 0.1 * losses[0]
+
+
+def test_modules(executor):
+    torch.manual_seed(0)
+    x = torch.randn(32, 512)
+    for linear in (nn.Linear(executor, 512, 256), nn.Linear(512, 256), nn.Linear(512, 256, bias=False)):
+        reference = torch.nn.Linear(512, 256, bias=linear.bias is not None)
+        reference.load_state_dict(linear.state_dict())
+        torch.testing.assert_close(linear(x), reference(x))
+        torch.testing.assert_close(linear(executor, x), reference(x))
+        assert linear(x).shape == (32, 256)
+        torch.testing.assert_close(copy.deepcopy(linear)(x), reference(x))
+    for ours, theirs in (
+        (nn.ReLU(), torch.nn.ReLU()),
+        (nn.Sigmoid(), torch.nn.Sigmoid()),
+        (nn.Tanh(), torch.nn.Tanh()),
+        (nn.GELU(), torch.nn.GELU()),
+        (nn.Softmax(1), torch.nn.Softmax(1)),
+    ):
+        torch.testing.assert_close(ours(executor, x), theirs(x))
+    with pytest.warns(UserWarning, match="dim"):
+        nn.Softmax()
+    torch.testing.assert_close(nn.MSELoss("sum")(x, x + 1), torch.tensor(32.0 * 512))
+    y = x.clone()
+    assert nn.ReLU(inplace=True)(y) is y and (y >= 0).all()
+
+
+def test_misuse(executor):
+    with pytest.raises(TypeError, match="Tensor"):
+        functional.relu(executor, [1.0])
+    with pytest.raises(TypeError, match="complex64"):
+        functional.relu(executor, torch.zeros(3, dtype=torch.complex64))
+    with pytest.raises(ValueError, match="meta"):
+        functional.relu(executor, torch.zeros(3, device="meta"))
+    executor.cleanup()
+    with pytest.raises(hologram.HologramError):
+        functional.relu(executor, torch.zeros(3))
+
+
+def test_operands_are_not_copied(executor):
+    tensor = torch.randn(3, 4)
+    buffer, flat = utils.tensor_to_buffer(executor, tensor)
+    assert buffer.ptr == tensor.data_ptr() == flat.data_ptr() and not buffer.copied
+    back = utils.buffer_to_tensor(buffer, (3, 4), requires_grad=True)
+    assert back.data_ptr() == tensor.data_ptr() and back.requires_grad
+    again, _ = utils.tensor_to_buffer(executor, tensor + 1, existing_buffer=buffer)
+    assert again is buffer and tensor[0, 0] == buffer[0]
+    other, _ = utils.tensor_to_buffer(executor, torch.randn(5), existing_buffer=buffer)
+    assert other is not buffer
+    for shape in ((), (1,), (2, 3), (2, 3, 4), (2, 3, 4, 5)):
+        t = torch.randn(shape)
+        torch.testing.assert_close(utils.buffer_to_tensor(utils.tensor_to_buffer(executor, t)[0], shape), t)
+
+
+def test_json_is_never_used(executor, monkeypatch):
+    from hologram import _core
+
+    for name in ("buffer_copy_from_slice", "buffer_to_vec", "buffer_copy_to_slice"):
+        monkeypatch.setattr(_core.ffi, name, None)
+    functional.add(executor, torch.ones(3), torch.ones(3))
+    utils.tensor_to_buffer(executor, torch.ones(3))
+
+
+def test_devices():
+    class On:
+        def __init__(self, kind):
+            self.device = torch.device(kind)
+
+    assert [utils.match_device(On(kind)) for kind in ("cpu", "cuda", "mps")] == ["cpu", "cuda", "metal"]
+    with pytest.raises(ValueError):
+        utils.match_device(On("cpu"), "cuda")
+    assert utils.create_executor_for_tensor(torch.ones(1)).backend == "cpu"
+
+
+def test_the_quick_start():
+    a, b = torch.randn(1000), torch.randn(1000)
+    with hologram.Executor() as executor:
+        x, y, z = (executor.allocate(1000) for _ in range(3))
+        x.from_numpy(a.numpy())
+        y.from_numpy(b.numpy())
+        hologram.ops.vector_add(executor, x, y, z)
+        torch.testing.assert_close(torch.from_numpy(z.to_numpy()), a + b)
+
+
+def test_dlpack_with_torch(executor):
+    buffer = executor.from_numpy(np.arange(6, dtype=np.float32))
+    shared = torch.from_dlpack(buffer)
+    assert shared.data_ptr() == buffer.ptr
+    shared += 1
+    assert buffer.to_numpy().tolist() == [1, 2, 3, 4, 5, 6]
+    tensor = torch.randn(2, 3)
+    ours = hologram.from_dlpack(tensor, executor)
+    assert ours.ptr == tensor.data_ptr() and not ours.copied
+    half = torch.randn(8).bfloat16()
+    assert torch.equal(torch.from_dlpack(hologram.from_dlpack(half, executor)), half)
+    for dtype in (torch.bool, torch.uint8, torch.int64, torch.float16, torch.float64):
+        t = torch.ones(3, dtype=dtype)
+        assert torch.equal(torch.from_dlpack(hologram.from_dlpack(t, executor)), t)
+    buffer.free()
+    executor.cleanup()
+    assert shared.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_hologram_tensor():
+    executor = hg.new_executor()
+    buffer = hg.executor_allocate_buffer(executor, 6)
+    tensor = hologram_torch.HologramTensor(executor, buffer, (2, 3))
+    assert (tensor.shape, tensor.ndim, tensor.numel(), tensor.device_info()) == ((2, 3), 2, 6, (1, 0))
+    shared = torch.from_dlpack(tensor)
+    shared.fill_(7)
+    assert hg.buffer_to_vec(executor, buffer) == "[7, 7, 7, 7, 7, 7]"
+    source = torch.arange(6.0).reshape(3, 2)
+    imported = hologram_torch.HologramTensor.from_dlpack(executor, source.T)
+    assert imported.data_ptr == source.data_ptr() and not imported.is_contiguous()
+    assert torch.equal(torch.from_dlpack(imported.contiguous()), source.T)
+    gone = weakref.ref(source)
+    del source, imported
+    gc.collect()
+    assert gone() is None
+    hg.executor_cleanup(executor)
+    assert shared.sum() == 42
+    del tensor
