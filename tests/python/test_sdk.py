@@ -621,3 +621,19 @@ def test_exit_with_everything_alive():
 
 def test_stats_are_numbers(executor):
     assert json.dumps(executor.stats()) and executor.trim() >= 0
+
+
+def test_info_module():
+    done = subprocess.run([sys.executable, "-m", "hologram.info", "--json"], capture_output=True, text=True)
+    assert done.returncode == 0 and json.loads(done.stdout)["version"] == hologram.__version__
+
+
+def test_missing_native_module(tmp_path):
+    import pathlib
+    import shutil
+
+    package = tmp_path / "hologram"
+    package.mkdir()
+    shutil.copy(pathlib.Path(hologram.__file__).resolve(), package / "__init__.py")
+    done = subprocess.run([sys.executable, "-c", "import hologram"], cwd=tmp_path, capture_output=True, text=True, env={})
+    assert "pip install hologram-compute" in done.stderr and "make build" in done.stderr
