@@ -190,6 +190,8 @@ class Assembler {
       if (!in_.take_word("none")) b.packed_rhs = buffer_number();
       in_.expect_word("width");
       b.panel_width = static_cast<int>(in_.number(limits::panel_width));
+      in_.expect_word("group");
+      b.panel_group = static_cast<int>(in_.number(4));
     }
     in_.end_line();
     axes(b.axes);

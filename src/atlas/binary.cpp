@@ -136,6 +136,7 @@ class Encoder {
     out_.byte(b.reproducible);
     out_.sint(b.packed_rhs);
     out_.sint(b.panel_width);
+    out_.sint(b.panel_group);
     for (const Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
   }
 
@@ -322,6 +323,7 @@ class Decoder {
     b.reproducible = flag();
     b.packed_rhs = small();
     b.panel_width = small();
+    b.panel_group = small();
     for (Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
   }
 

@@ -148,10 +148,12 @@ struct ProductBlock {
   DType acc_type = DType::f32;
   int precision = 0;  ///< 0 highest, 1 high, 2 medium
   bool reproducible = false;
-  int packed_rhs = -1;  ///< buffer that holds rhs packed as panels (element (k, n) of batch b at
-                        ///< ((b * ceil(N / width) + n / width) * K + k) * width + n % width,
-                        ///< zero-padded), or -1: the rhs body
+  int packed_rhs = -1;  ///< buffer that holds rhs packed as panels, or -1: the rhs body. With
+                        ///< K' = ceil(K / group), element (k, n) of batch b is at
+                        ///< (((b * ceil(N / width) + n / width) * K' + k / group) * width + n %
+                        ///< width) * group + group - 1 - k % group, zero-padded
   int panel_width = 0;  ///< columns per panel
+  int panel_group = 1;  ///< 1, 2 or 4: values of k that lie side by side, the first one last
 
   bool operator==(const ProductBlock&) const = default;
 };

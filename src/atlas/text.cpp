@@ -78,9 +78,9 @@ class Printer {
          b.reproducible ? " reproducible" : "",
          b.packed_rhs < 0 && b.panel_width == 0
              ? ""
-             : fmt::format(" packed {} width {}",
+             : fmt::format(" packed {} width {} group {}",
                            b.packed_rhs < 0 ? "none" : fmt::format("b{}", b.packed_rhs),
-                           b.panel_width));
+                           b.panel_width, b.panel_group));
     axes(b.axes);
     named("lhs", b.lhs);
     named("rhs", b.rhs);

@@ -362,11 +362,14 @@ class Verifier {
   void packed(const ProductBlock& b) {
     require(b.panel_width > 0 && b.panel_width <= limits::panel_width,
             "product: panels of {} columns", b.panel_width);
+    require(b.panel_group == 1 || b.panel_group == 2 || b.panel_group == 4,
+            "product: groups of {} in panels; expected 1, 2 or 4", b.panel_group);
     Instr i{.code = Code::load, .type = b.operand_type, .buffer = b.packed_rhs, .expr = {}};
     const Buffer& buffer = access(i, "product, packed operand", false);
     auto rank = static_cast<size_t>(b.batch_rank);
-    Expr size =
-        ceil_div(b.axes[rank + 1].extent, b.panel_width) * b.axes[rank + 2].extent * b.panel_width;
+    Expr size = ceil_div(b.axes[rank + 1].extent, b.panel_width) *
+                ceil_div(b.axes[rank + 2].extent, b.panel_group) *
+                Expr(b.panel_width * b.panel_group);
     for (size_t k = 0; k < rank; ++k) size *= b.axes[k].extent;
     require(!provably_less(buffer.extent, size), "product: b{} has {} elements; its panels are {}",
             b.packed_rhs, buffer.extent.str(), size.str());

@@ -51,6 +51,11 @@ class Backend {
   virtual std::string code_key() const = 0;
   /// Columns per packed panel of a product's right operand; 0: this backend does not want packing.
   virtual int panel_width(DType operand) const = 0;
+  /// Values of k that lie side by side in such a panel, for sums in `acc`.
+  virtual int panel_group(DType operand, DType acc) const {
+    (void)operand, (void)acc;
+    return 1;
+  }
   /// Machine code and launch facts for a verified program, in a form that can be stored; see
   /// load().
   virtual std::string compile(const atlas::Program& program) const = 0;

@@ -22,6 +22,8 @@ struct Target {
   std::string cpu;       ///< LLVM's CPU name, for scheduling
   std::string features;  ///< LLVM's feature string; part of the cache key
   int vector_bytes;      ///< 16, 32 or 64
+  bool bf16_dots = false;  ///< AVX512_BF16: sums of pairs of bfloat16 products
+  bool i8_dots = false;    ///< AVX512_VNNI: sums of four products of bytes
 };
 
 /// The best target this machine runs, or the one that HOLOGRAM_CPU_ISA asks for: Error(unavailable)
@@ -29,6 +31,8 @@ struct Target {
 Target host_target();
 /// A fixed target for an instruction set, the same on every machine.
 Target generic_target(Isa isa);
+/// The target with the dot products of narrow types that this machine has.
+Target with_dots_of_host(Target target);
 
 /// How the runtime splits a kernel's work.
 struct Launch {
@@ -71,6 +75,8 @@ std::string_view version();
 
 /// Columns per packed panel of a product's right operand on this target.
 int panel_width(const Target& target, DType operand_type);
+/// Values of k that lie side by side in such a panel.
+int panel_group(const Target& target, DType operand_type, DType acc_type);
 
 /// An object loaded into executable memory. Frees it when destroyed.
 class LoadedKernel {

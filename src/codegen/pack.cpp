@@ -1,6 +1,8 @@
 // codegen/pack.cpp: operand bodies written out as blocks of memory, straight or transposed.
 #include "codegen/pack.h"
 
+#include <llvm/IR/Intrinsics.h>
+
 #include <cstddef>
 
 #include "base/error.h"
@@ -77,6 +79,12 @@ void transpose_square(Kernel& k, std::vector<Value*>& rows) {
       rows[i + half] = k.ir.CreateShuffleVector(a, b, high);
     }
   }
+}
+
+Value* reverse_groups(Kernel& k, Value* v, int group) {
+  if (group == 4) return k.ir.CreateUnaryIntrinsic(llvm::Intrinsic::bswap, v);
+  llvm::Value* by = llvm::ConstantInt::get(v->getType(), 16);
+  return k.ir.CreateIntrinsic(llvm::Intrinsic::fshl, {v->getType()}, {v, v, by});
 }
 
 void Operand::vector(Scope& scope, int axis, Value* at, Value* mask, Value* out) const {

@@ -24,6 +24,9 @@ Value* lane_mask(Kernel& k, Value* remaining, int lanes);
 /// Transposes a square of vectors in registers; their number is a power of two.
 void transpose_square(Kernel& k, std::vector<Value*>& rows);
 
+/// The bytes of each i32 of `v` as groups of `group` elements in the opposite order.
+Value* reverse_groups(Kernel& k, Value* v, int group);
+
 /// A run of an axis: [begin, begin + count).
 struct Run {
   int axis;

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "base/error.h"
 #include "codegen/nest.h"
 #include "codegen/numbers.h"
 #include "codegen/pack.h"
+#include "codegen/product_groups.h"
 #include "codegen/product_micro.h"
 #include "codegen/product_small.h"
 #include "codegen/product_stream.h"
@@ -45,7 +47,7 @@ class ProductEmitter : Numbers {
   void prepare() {
     m_ = number(plan_.m);
     n_ = number(plan_.n);
-    depth_ = number(plan_.k);
+    depth_ = number(plan_.steps);
     panels_ = number(plan_.panels);
     m_units_ = number(plan_.m_units);
     n_units_ = number(plan_.n_units);
@@ -72,6 +74,15 @@ class ProductEmitter : Numbers {
     if (size != k_.i64(0) || plan_.lhs != LhsPath::direct || plan_.rhs != RhsPath::packed) {
       scratch_ = emit_scratch(k_.root(), mul(round_up(add(size, k_.i64(1)), 16), bytes()));
       rhs_scratch_ = element(k_, type_, scratch_, lhs_bytes_);
+    }
+    if (plan_.dots != Dots::none) groups_.emplace(k_, plan_);
+    if (plan_.dots == Dots::bf16) exact_ = k_.slot(k_.ir.getInt64Ty(), "exact");
+    if (plan_.dots == Dots::bytes) {
+      // What the 128 added to every byte of the left operand adds to the sums.
+      correction_ = k_.slot(k_.memory_type(type_), "correction", int64_t{t_.panel} * widest());
+      signs_ = k_.slot(k_.ir.getInt32Ty(), "signs");
+      k_.root().seek();
+      k_.ir.CreateStore(k_.ir.getInt32(0x80808080), signs_);
     }
     if (plan_.lhs != LhsPath::direct) {
       packed_block_ = k_.slot(k_.ir.getInt64Ty(), "packed_block");
@@ -137,12 +148,14 @@ class ProductEmitter : Numbers {
     emit_if(scope, k_.ir.CreateICmpNE(have, block), [&](Scope& s) {
       s.seek();
       k_.ir.CreateStore(block, packed_block_);
+      if (groups_) groups_->start_block(s);
       Operand lhs{p_.lhs, p_.operand_type, type_, t_.lanes};
       auto fill = [&](Scope& inner, Value* i) {
         inner.seek();
         Value* out = element(k_, type_, scratch_, mul(i, lhs_stride_));
         if (by_rows) {
           inner.set_axis(m_axis_, add(row_begin_, i));
+          if (groups_) return groups_->pack_row(inner, out);
           if (lhs_runs_)
             return gather_runs(inner, *lhs_runs_, p_.operand_type, type_, t_.lanes, out);
           lhs.gather(inner, {k_axis_, k_.i64(0), depth_}, out);
@@ -201,6 +214,8 @@ class ProductEmitter : Numbers {
   // Panels [panel, panel + width) against all rows of the unit.
   void emit_panels(Scope& scope, Value* panel, Value* width) {
     Rhs rhs = rhs_panels(scope, panel, width);
+    if (plan_.dots == Dots::bf16) choose_exact(scope, rhs, width);
+    if (plan_.dots == Dots::bytes) correct_signs(scope, rhs, width);
     scope.seek();
     emit_loop(scope, k_.i64(0), tiles_, k_.i64(1), true, [&](Scope& s, Value* tile) {
       s.seek();
@@ -232,7 +247,11 @@ class ProductEmitter : Numbers {
       s.seek();
       Value* out = element(k_, type_, rhs_scratch_, mul(i, panel_size));
       Value* n_begin = mul(add(panel, i), t_.panel);
-      if (plan_.rhs == RhsPath::panels)
+      if (groups_ && plan_.rhs == RhsPath::panels)
+        groups_->pack_panel(s, n_begin, columns_left(n_begin), out);
+      else if (groups_)
+        groups_->turn_panel(s, rhs_base_, n_begin, columns_left(n_begin), out);
+      else if (plan_.rhs == RhsPath::panels)
         pack_panel(s, n_begin, out);
       else
         transpose_panel(s, n_begin, out);
@@ -298,20 +317,66 @@ class ProductEmitter : Numbers {
     rhs_operand().transpose(scope, n, k, square_, out, t_.panel);
   }
 
-  llvm::Function* micro(int rows, int panels, const Rhs& rhs) {
-    llvm::Function*& f = micro_[{rows, panels}];
+  // Few rows wait for memory: they take the multiply-adds at once.
+  static constexpr int64_t few_rows = 4;
+
+  // exact_ = whether pairs of bfloat16 need multiply-adds in these panels.
+  void choose_exact(Scope& scope, const Rhs& rhs, Value* width) {
+    scope.seek();
+    k_.ir.CreateStore(k_.i64(1), exact_);
+    emit_if(scope, k_.ir.CreateICmpSGT(rows_, k_.i64(few_rows)), [&](Scope& s) {
+      s.seek();
+      Value* tiny = groups_->has_tiny(s, rhs.base, mul(width, mul(depth_, t_.panel)));
+      k_.ir.CreateStore(k_.ir.CreateZExt(tiny, k_.ir.getInt64Ty()), exact_);
+    });
+  }
+
+  // correction_ = -128 * the sums of the panels' columns.
+  void correct_signs(Scope& scope, const Rhs& rhs, Value* width) {
+    std::map<int64_t, llvm::Function*> kernels;
+    for (int r : heights_)
+      for (int span : {1, plan_.panels_for(r)}) {
+        llvm::Function*& f = sums_[span];
+        MicroKernel m = kernel_of(1, span, rhs);
+        m.a_row = m.a_k = 0;
+        if (!f) f = m.emit(k_);
+        kernels[span] = f;
+      }
+    scope.seek();
+    call_one(scope, width, kernels,
+             {signs_, k_.i64(0), k_.i64(0), rhs.base, rhs.k_stride, rhs.panel_stride, depth_,
+              correction_, llvm::PoisonValue::get(k_.ir.getPtrTy())});
+    scope.seek();
+    emit_loop(scope, k_.i64(0), mul(width, t_.panel), k_.i64(t_.lanes), true,
+              [&](Scope& s, Value* i) {
+                s.seek();
+                Value* p = element(k_, type_, correction_, i);
+                Value* x = k_.ir.CreateLoad(k_.lane_type(type_, t_.lanes), p);
+                k_.ir.CreateStore(k_.ir.CreateNeg(x), p);
+              });
+  }
+
+  MicroKernel kernel_of(int rows, int panels, const Rhs& rhs) const {
+    return {.tile = t_,
+            .type = type_,
+            .storage = plan_.rhs_storage,
+            .rows = rows,
+            .panels = panels,
+            .a_row = fixed(lhs_row_stride_),
+            .a_k = fixed(lhs_k_stride_),
+            .b_k = fixed(rhs.k_stride),
+            .b_panel = fixed(rhs.panel_stride),
+            .depth = fixed(depth_),
+            .dots = plan_.dots};
+  }
+
+  llvm::Function* micro(int rows, int panels, const Rhs& rhs, bool exact) {
+    llvm::Function*& f = micro_[{rows, panels, exact}];
     if (!f) {
-      MicroKernel m{.tile = t_,
-                    .type = type_,
-                    .storage = plan_.rhs_storage,
-                    .rows = rows,
-                    .panels = panels,
-                    .a_row = fixed(lhs_row_stride_),
-                    .a_k = fixed(lhs_k_stride_),
-                    .b_k = fixed(rhs.k_stride),
-                    .b_panel = fixed(rhs.panel_stride),
-                    .depth = fixed(depth_),
-                    .fetches_ahead = fetches_ahead()};
+      MicroKernel m = kernel_of(rows, panels, rhs);
+      m.exact = exact;
+      m.from_row = plan_.dots == Dots::bytes;
+      m.fetches_ahead = fetches_ahead();
       f = m.emit(k_);
     }
     return f;
@@ -330,7 +395,8 @@ class ProductEmitter : Numbers {
     Value* a = element(k_, type_, lhs_, mul(first, lhs_row_stride_));
     std::vector<Value*> args{a,        lhs_row_stride_, lhs_k_stride_,
                              rhs.base, rhs.k_stride,    rhs.panel_stride,
-                             depth_,   tile_,           llvm::PoisonValue::get(k_.ir.getPtrTy())};
+                             depth_,   tile_,           correction_};
+    if (!correction_) args.back() = llvm::PoisonValue::get(k_.ir.getPtrTy());
     if (fetches_ahead()) {
       Value* from = mul(mul(depth_, line), add(tile, k_.i64(panel_lines())));
       Value* fetches = k_.ir.CreateICmpSLT(tile, k_.i64(panel_lines()));
@@ -340,9 +406,14 @@ class ProductEmitter : Numbers {
     }
     constexpr int64_t stride = 16;  // more than any span
     std::map<int64_t, llvm::Function*> kernels;
+    bool choice = plan_.dots == Dots::bf16;
     for (int r : heights_)
-      for (int span : {1, plan_.panels_for(r)}) kernels[r * stride + span] = micro(r, span, rhs);
-    call_one(scope, add(mul(height_, stride), width), kernels, args);
+      for (int span : {1, plan_.panels_for(r)})
+        for (int exact = 0; exact <= choice; ++exact)
+          kernels[(r * stride + span) * 2 + exact] = micro(r, span, rhs, exact);
+    Value* shape = mul(add(mul(height_, stride), width), 2);
+    if (choice) shape = add(shape, k_.ir.CreateLoad(k_.ir.getInt64Ty(), exact_));
+    call_one(scope, shape, kernels, args);
   }
 
   // Runs the epilogue on the sums in `sums`: `count` rows from m on and `width` panels.
@@ -390,7 +461,10 @@ class ProductEmitter : Numbers {
   std::optional<SplitBody> lhs_runs_;
   std::optional<atlas::Body> rhs_blocks_;
   std::vector<int> heights_;
-  std::map<std::pair<int, int>, llvm::Function*> micro_;
+  std::map<std::tuple<int, int, bool>, llvm::Function*> micro_;  // by rows, panels, exact
+  std::map<int, llvm::Function*> sums_;                          // of columns, by panels
+  std::optional<GroupPacker> groups_;
+  Value *exact_ = nullptr, *correction_ = nullptr, *signs_ = nullptr;
 };
 
 }  // namespace

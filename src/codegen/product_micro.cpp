@@ -1,6 +1,8 @@
 // codegen/product_micro.cpp: register kernels of products and attention.
 #include "codegen/product_micro.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include "codegen/pack.h"
 
 namespace hologram::codegen {
@@ -26,7 +28,7 @@ class Writer {
     auto* entry = block("entry");
     auto* done = block("done");
     ir_.SetInsertPoint(entry);
-    if (m_.accumulate || (m_.depth && *m_.depth <= product_k_block)) {
+    if (m_.accumulate || m_.dots == Dots::bytes || (m_.depth && *m_.depth <= k_block())) {
       finish(chain(a_, b_, ahead_, depth_, start()), nullptr);
       ir_.CreateBr(done);
     } else {
@@ -99,15 +101,44 @@ class Writer {
       }
       return t;
     }
-    return Tile(at(m_.rows, 0), llvm::Constant::getNullValue(vector_));
+    Tile t(at(m_.rows, 0), llvm::Constant::getNullValue(vector_));
+    for (int c = 0; m_.from_row && c < columns_; ++c) {
+      Value* p = element(k_, m_.type, function_->getArg(8), k_.i64(int64_t{c} * m_.tile.lanes));
+      Value* v = ir_.CreateAlignedLoad(vector_, p, alignment(m_.type));
+      for (int r = 0; r < m_.rows; ++r) t[at(r, c)] = v;
+    }
+    return t;
   }
 
   bool floating() const { return is_float(m_.type); }
+  int64_t k_block() const { return product_k_block / group_of(m_.dots); }
 
   // The number at p in every lane.
   Value* scalar(Value* p) {
     Value* x = ir_.CreateAlignedLoad(k_.type_of(m_.type), p, alignment(m_.type));
     return ir_.CreateVectorSplat(static_cast<unsigned>(m_.tile.lanes), x);
+  }
+
+  // The sum of a group's products, added to z. A pair of bfloat16 is two multiply-adds, the upper
+  // half's first, which is how the instruction adds them.
+  Value* add_group(Value* x, Value* y, Value* z) {
+    llvm::Type* words = k_.widen(ir_.getInt32Ty(), m_.tile.lanes);
+    if (m_.dots == Dots::bytes)
+      return ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpbusd_512, {}, {z, x, y});
+    if (!m_.exact) {
+      llvm::Type* pairs = k_.widen(llvm::Type::getBFloatTy(k_.context), 2 * m_.tile.lanes);
+      return ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+                                 {z, ir_.CreateBitCast(x, pairs), ir_.CreateBitCast(y, pairs)});
+    }
+    auto upper = [&](Value* v) {
+      v = ir_.CreateAnd(ir_.CreateBitCast(v, words), llvm::ConstantInt::get(words, 0xffff0000));
+      return ir_.CreateBitCast(v, vector_);
+    };
+    auto lower = [&](Value* v) {
+      return ir_.CreateBitCast(ir_.CreateShl(ir_.CreateBitCast(v, words), 16), vector_);
+    };
+    z = multiply_add(k_, m_.type, upper(x), upper(y), z);
+    return multiply_add(k_, m_.type, lower(x), lower(y), z);
   }
 
   // The multiply-adds of one k, on accumulators `t`.
@@ -125,7 +156,10 @@ class Writer {
       Value* p = element(k_, m_.type, a, ir_.CreateNSWMul(a_row_, k_.i64(r)));
       Value* x = scalar(p);
       for (int c = 0; c < columns_; ++c)
-        t[at(r, c)] = multiply_add(k_, m_.type, x, columns[static_cast<size_t>(c)], t[at(r, c)]);
+        t[at(r, c)] =
+            m_.dots == Dots::none
+                ? multiply_add(k_, m_.type, x, columns[static_cast<size_t>(c)], t[at(r, c)])
+                : add_group(x, columns[static_cast<size_t>(c)], t[at(r, c)]);
     }
   }
 
@@ -211,7 +245,7 @@ class Writer {
     auto* begin = ir_.CreatePHI(ir_.getInt64Ty(), 2);
     begin->addIncoming(k_.i64(0), entry);
     Value* left = ir_.CreateNSWSub(depth_, begin);
-    Value* size = k_.i64(product_k_block);
+    Value* size = k_.i64(k_block());
     Value* count = ir_.CreateSelect(ir_.CreateICmpSLT(left, size), left, size);
     Value* a = element(k_, m_.type, a_, ir_.CreateNSWMul(begin, a_k_));
     Value* b = element(k_, m_.storage, b_, ir_.CreateNSWMul(begin, b_k_));

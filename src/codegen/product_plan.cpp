@@ -62,6 +62,18 @@ int panel_width(const Target& target, DType operand_type) {
   return tile_model(target, compute_type(operand_type)).panel;
 }
 
+Dots dots_for(const Target& target, DType operand_type, DType acc_type) {
+  if (target.bf16_dots && operand_type == DType::bf16 && acc_type == DType::f32) return Dots::bf16;
+  if (target.i8_dots && operand_type == DType::i8 && acc_type == DType::i32) return Dots::bytes;
+  return Dots::none;
+}
+
+int group_of(Dots dots) { return dots == Dots::none ? 1 : dots == Dots::bf16 ? 2 : 4; }
+
+int panel_group(const Target& target, DType operand_type, DType acc_type) {
+  return group_of(dots_for(target, operand_type, acc_type));
+}
+
 std::optional<StridedLoad> strided_load(const atlas::Body& body, int x_axis, int y_axis) {
   const atlas::Instr* load = only_load(body);
   if (!load) return std::nullopt;
@@ -153,6 +165,10 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
       fail(ErrorCode::unsupported, "codegen: panels of {} columns, expected {} on {}",
            b.panel_width, p.tile.panel, name_of(target.isa));
     p.rhs = RhsPath::packed;
+    p.dots = b.panel_group > 1 ? dots_for(target, b.operand_type, b.acc_type) : Dots::none;
+    if (b.panel_group != group_of(p.dots))
+      fail(ErrorCode::unsupported, "codegen: panels of groups of {} {}", b.panel_group,
+           name_of(b.operand_type));
     p.rhs_storage = program.buffers[static_cast<size_t>(b.packed_rhs)].dtype;
   } else {
     auto rhs = strided_load(b.rhs, n_axis, k_axis);
@@ -166,16 +182,34 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
       p.rhs = first_stride(b.rhs, k_axis) == 1 && first_stride(b.rhs, n_axis) != 1
                   ? RhsPath::transposed
                   : RhsPath::panels;
+      // Groups of an operand that lies along k are read as one number each.
+      p.dots = few_rows ? Dots::none : dots_for(target, b.operand_type, b.acc_type);
+      bool whole = p.k.is_const() && p.k.constant_value() % group_of(p.dots) == 0;
+      if (p.rhs == RhsPath::transposed) {
+        if (rhs && whole && rhs->y_stride.is(1))
+          p.rhs_load = rhs;
+        else
+          p.dots = Dots::none;
+      }
     }
   }
+
+  if (p.dots != Dots::none) {
+    p.group = group_of(p.dots);
+    p.lhs = LhsPath::rows;
+    p.lhs_load = std::nullopt;
+    p.rhs_storage = b.acc_type;
+  }
+  p.steps = ceil_div(p.k, p.group);
+  int element = size_of(b.acc_type) / p.group;
 
   // Units of 10 µs or more, up to 64 of them for large products (32 where each copies panels),
   // whole register tiles high.
   int64_t rows = std::max<int64_t>(or_else(p.m, assumed_rows), 1);
   int64_t panels = std::max<int64_t>(divide_up(or_else(p.n, assumed_columns), p.tile.panel), 1);
-  auto depth = static_cast<double>(std::max<int64_t>(or_else(p.k, assumed_depth), 1));
-  int64_t limit = std::min(rows_by_cache(p, target, size_of(b.acc_type)), rows);
-  bool distant = distant_rhs(p, size_of(b.acc_type));
+  auto depth = static_cast<double>(std::max<int64_t>(or_else(p.k, assumed_depth) / p.group, 1));
+  int64_t limit = std::min(rows_by_cache(p, target, element), rows);
+  bool distant = distant_rhs(p, element);
   int64_t least_rows = (distant ? 12 : 2) * p.tile.max_rows;
   double batch = 1;
   for (int k = 0; k < b.batch_rank; ++k)
@@ -222,7 +256,8 @@ Launch launch_of_product(const atlas::Program& program, const Target& target) {
   ProductPlan p = plan_product(program, target);
   Expr rows = min(p.m, p.block_rows), panels = min(p.panels, p.block_panels);
   // A cycle is 0.25 ns. Besides the arithmetic: a panel from the cache, and the epilogue.
-  Expr per_panel = (rows * (p.tile.vectors * 125) + 1000) * p.k + rows * (p.tile.vectors * 1500);
+  Expr per_panel =
+      (rows * (p.tile.vectors * 125) + 1000) * p.steps + rows * (p.tile.vectors * 1500);
   Launch launch;
   launch.total = p.units;
   launch.unit_work = rows * 0 + panels * per_panel + 20000;

@@ -56,6 +56,17 @@ enum class RhsPath : uint8_t {
   transposed,  ///< the same for an operand with k contiguous
 };
 
+/// Instructions that sum several products of narrow operands per lane.
+enum class Dots : uint8_t {
+  none,
+  bf16,   ///< two products; subnormal numbers count as 0
+  bytes,  ///< four products of a u8 and an i8
+};
+/// What serves products of these types.
+Dots dots_for(const Target& target, DType operand_type, DType acc_type);
+/// How many products one of them sums.
+int group_of(Dots dots);
+
 /// The choices for one product on one target; docs/products.md gives the model.
 struct ProductPlan {
   TileModel tile;
@@ -63,6 +74,9 @@ struct ProductPlan {
   LhsPath lhs;
   RhsPath rhs;
   std::optional<StridedLoad> lhs_load, rhs_load;
+  Dots dots = Dots::none;
+  int group = 1;          ///< values of k in one step; operands are copied in such groups
+  Expr steps;             ///< k in groups
   DType rhs_storage;      ///< element type of the panels that the register kernels read
   int64_t block_rows;     ///< most rows of a unit
   int64_t block_panels;   ///< most panels of a unit

@@ -66,6 +66,18 @@ Target generic_target(Isa isa) {
   fail(ErrorCode::internal, "internal error in generic_target");
 }
 
+Target with_dots_of_host(Target target) {
+#if defined(__x86_64__)
+  if (target.isa != Isa::avx512) return target;
+  __builtin_cpu_init();
+  target.bf16_dots = __builtin_cpu_supports("avx512bf16");
+  target.i8_dots = __builtin_cpu_supports("avx512vnni");
+  if (target.bf16_dots) target.features += ",+avx512bf16";
+  if (target.i8_dots) target.features += ",+avx512vnni";
+#endif
+  return target;
+}
+
 Target host_target() {
   constexpr Isa best_first[] = {Isa::avx512, Isa::avx2, Isa::sse42, Isa::neon};
   if (const char* wanted = std::getenv("HOLOGRAM_CPU_ISA"); wanted && *wanted) {
@@ -75,13 +87,13 @@ Target host_target() {
       if (name != name_of(isa)) continue;
       if (!runs_here(isa))
         fail(ErrorCode::unavailable, "HOLOGRAM_CPU_ISA={}: this machine cannot run it", wanted);
-      return generic_target(isa);
+      return with_dots_of_host(generic_target(isa));
     }
     fail(ErrorCode::invalid_argument,
          "HOLOGRAM_CPU_ISA={}: expected sse42, avx2, avx512, amx or neon", wanted);
   }
   for (Isa isa : best_first)
-    if (runs_here(isa)) return generic_target(isa);
+    if (runs_here(isa)) return with_dots_of_host(generic_target(isa));
   fail(ErrorCode::unavailable, "this processor has neither SSE4.2 nor NEON");
 }
 

@@ -82,7 +82,7 @@ class Lowering {
   void epilogue(Kernel& k, atlas::Body& body, DType acc_type,
                 const std::vector<ClusterAxis>& order);
   void end_with(atlas::Body& body, Val v);
-  Lowered pack_rhs(Value rhs, const Shape& batch, int width, int& slot);
+  Lowered pack_rhs(Value rhs, const Shape& batch, int width, int group, int& slot);
   Lowered finish(Kernel& k, std::string name) {
     return {std::move(k.program), std::move(k.buffers), std::move(name), -1};
   }
@@ -121,11 +121,12 @@ void Lowering::epilogue(Kernel& k, atlas::Body& body, DType acc_type,
     }
 }
 
-Lowered Lowering::pack_rhs(Value rhs, const Shape& batch, int width, int& slot) {
+Lowered Lowering::pack_rhs(Value rhs, const Shape& batch, int width, int group, int& slot) {
   size_t b = batch.size();
   Expr n = rhs->shape.back(), depth = rhs->shape[rhs->shape.size() - 2];
   Shape shape = batch;
-  shape.insert(shape.end(), {ceil_div(n, Expr(width)), depth, Expr(width)});
+  shape.insert(shape.end(), {ceil_div(n, Expr(width)), ceil_div(depth, group), Expr(width)});
+  if (group > 1) shape.push_back(Expr(group));
   slot = storage_.temporary(rhs->dtype, shape, "pack");
   Kernel k(storage_.slots);
   atlas::LoopBlock& loop = k.program.loop;
@@ -137,10 +138,13 @@ Lowered Lowering::pack_rhs(Value rhs, const Shape& batch, int width, int& slot) 
   loop.parallel_rank = static_cast<int>(shape.size());
   read_at.assign(store_at.begin(), store_at.begin() + static_cast<ptrdiff_t>(b));
   Expr column = store_at[b] * Expr(width) + store_at[b + 2];
-  read_at.insert(read_at.end(), {store_at[b + 1], column});
+  Expr row = store_at[b + 1];
+  if (group > 1) row = row * Expr(group) + Expr(group - 1) - store_at[b + 3];
+  read_at.insert(read_at.end(), {row, column});
   atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
   Emitter e = emitter(k, stage.body);
   Val guard = e.within(column, n, {});
+  if (group > 1) guard = e.within(row, depth, guard);
   Val v = e.value(rhs, read_at, guard);
   if (guard.id != atlas::no_value)
     v = e.builder().select(guard, v, e.builder().constant(v.type, 0));
@@ -160,11 +164,12 @@ std::vector<Lowered> Lowering::product() {
   // A column vector on the right would fill one lane: (x y)ᵀ = yᵀ xᵀ has the same sums.
   bool swapped = dot->shape.back().is(1) && !dot->shape[dot->shape.size() - 2].is(1);
   int width = options_.panel_width(in), packed = -1;
+  int group = options_.panel_group(in, acc);
   auto sources = width > 0 && !swapped ? static_sources(clustering_, options_, rhs) : std::nullopt;
   // Only what is packed once is packed ahead: the product packs the panels of other operands as it
   // needs them.
   if (sources) {
-    Lowered pack = pack_rhs(rhs, batch, width, packed);
+    Lowered pack = pack_rhs(rhs, batch, width, group, packed);
     pack.cached = storage_.cache(packed, *sources);
     out.push_back(std::move(pack));
   }
@@ -201,6 +206,7 @@ std::vector<Lowered> Lowering::product() {
   if (packed >= 0) {
     p.packed_rhs = k.buffer(packed, Access::read);
     p.panel_width = width;
+    p.panel_group = group;
   } else {
     Emitter e = emitter(k, p.rhs);
     end_with(p.rhs, e.value(rhs, rhs_at));

@@ -16,6 +16,8 @@ struct Options {
   /// Columns per packed panel of a product's right operand for an operand dtype; 0: never pack
   /// ahead.
   std::function<int(DType)> panel_width = [](DType) { return 0; };
+  /// Values of k side by side in a panel, for an operand and a sum dtype.
+  std::function<int(DType, DType)> panel_group = [](DType, DType) { return 1; };
   /// Whether parameter `index` keeps its content from call to call (weights): what is computed from
   /// it alone may be kept.
   std::function<bool(int index)> is_static = [](int) { return false; };

@@ -50,6 +50,9 @@ std::vector<Program> examples() {
   packed.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * sym(3) * Expr(16);
   packed.product.precision = 1;
   list.push_back(packed);
+  packed.product.panel_group = 2;
+  packed.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * ceil_div(sym(3), 2) * Expr(32);
+  list.push_back(packed);
   Program serial = row_reduction(Op::reduce_max, DType::f32);
   atlas::Stage s;
   s.kind = atlas::StageKind::serial_row;

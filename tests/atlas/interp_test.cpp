@@ -363,6 +363,18 @@ TEST(Interp, PackedOperandGivesTheSameBits) {
   p.buffers[1].extent = Expr(B * panels * K * width);
   run(p, {x.data(), panel.data(), packed_out.data()}, {B, M, N, K});
   EXPECT_EQ(plain, packed_out);
+
+  int64_t group = 4, steps = K / group;
+  std::vector<float> grouped(panel.size(), 0);
+  for (int64_t row = 0; row < B * panels * K; ++row)
+    for (int64_t n = 0; n < width; ++n) {
+      int64_t k = row % K, to = row / K * steps + k / group;
+      grouped[at((to * width + n) * group + group - 1 - k % group)] = panel[at(row * width + n)];
+    }
+  p.product.panel_group = static_cast<int>(group);
+  std::fill(packed_out.begin(), packed_out.end(), 0.0f);
+  run(p, {x.data(), grouped.data(), packed_out.data()}, {B, M, N, K});
+  EXPECT_EQ(plain, packed_out);
 }
 
 TEST(Interp, AttentionAgainstDoubles) {

@@ -1,6 +1,7 @@
 // tests/codegen/test_product.cpp: compiled products against the interpreter, bit by bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -42,7 +43,7 @@ constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer =
 
 DType out_type(const Case& c) { return c.tail == Tail::narrow ? DType::bf16 : c.acc; }
 
-atlas::Program make_program(const Case& c, int panel) {
+atlas::Program make_program(const Case& c, int panel, int group = 1) {
   Expr m = c.symbolic && !c.known_rows ? Expr::symbol(0) : Expr(c.m),
        n = c.symbolic ? Expr::symbol(1) : Expr(c.n), k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
   atlas::Program p;
@@ -52,7 +53,8 @@ atlas::Program make_program(const Case& c, int panel) {
   Expr panels = ceil_div(n, panel);
   p.buffers = {
       {c.operand, Access::read, batch * m * k},
-      {c.operand, Access::read, c.packed ? batch * panels * k * Expr(panel) : batch * k * n},
+      {c.operand, Access::read,
+       c.packed ? batch * panels * ceil_div(k, group) * Expr(panel * group) : batch * k * n},
       {c.acc, Access::read, n},
       {c.acc, Access::read, batch * m * n},
       {out_type(c), Access::write, batch * m * n}};
@@ -80,6 +82,7 @@ atlas::Program make_program(const Case& c, int panel) {
   if (c.packed) {
     b.packed_rhs = rhs_buffer;
     b.panel_width = panel;
+    b.panel_group = group;
   } else {
     BodyBuilder rhs(b.rhs);
     rhs.finish(rhs.load(rhs_buffer, c.operand,
@@ -337,6 +340,101 @@ TEST_P(Product, the_split_into_chunks_changes_nothing) {
   for (int64_t chunk : {1, 3, 1000})
     check({.m = 150, .n = 700, .k = 300, .packed = true, .prologue = true, .tail = Tail::bias},
           chunk);
+}
+
+// The dot instructions for bfloat16 and bytes, where this machine has them.
+class Dots : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto isas = runnable_isas();
+    if (std::find(isas.begin(), isas.end(), codegen::Isa::avx512) == isas.end())
+      GTEST_SKIP() << "no AVX-512";
+    target_ = codegen::with_dots_of_host(codegen::generic_target(codegen::Isa::avx512));
+    if (!target_.bf16_dots || !target_.i8_dots) GTEST_SKIP() << "no dot instructions";
+  }
+  void check(const Case& c, int64_t chunk = 0, void (*edit)(std::vector<Memory>&) = nullptr) {
+    std::ostringstream name;
+    name << c;
+    SCOPED_TRACE(name.str());
+    std::vector<int64_t> syms;
+    if (c.symbolic) syms = {c.m, c.n, c.k};
+    int group = codegen::panel_group(target_, c.operand, c.acc);
+    ASSERT_EQ(group, c.operand == DType::bf16 ? 2 : 4);
+    int width = codegen::panel_width(target_, c.operand);
+    expect_same(make_program(c, width, c.packed ? group : 1), target_, syms, chunk, edit);
+  }
+  codegen::Target target_;
+};
+
+constexpr std::pair<DType, DType> dot_types[] = {{DType::bf16, DType::f32},
+                                                 {DType::i8, DType::i32}};
+
+TEST_F(Dots, give_the_bits_of_multiply_adds) {
+  for (auto [operand, acc] : dot_types)
+    for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 33},
+                           {3, 200, 64},
+                           {13, 33, 7},
+                           {40, 96, 385},
+                           {100, 75, 1000},
+                           {30, 64, 8}})
+      for (bool packed : {false, true})
+        for (bool rhs_t : {false, true})
+          check({.m = m,
+                 .n = n,
+                 .k = k,
+                 .batch = 2,
+                 .operand = operand,
+                 .acc = acc,
+                 .rhs_transposed = rhs_t && !packed,
+                 .packed = packed,
+                 .tail = Tail::bias},
+                1);
+}
+
+TEST_F(Dots, take_any_operands) {
+  for (auto [operand, acc] : dot_types)
+    for (bool lhs_t : {false, true}) {
+      check({.m = 29,
+             .n = 50,
+             .k = 45,
+             .operand = operand,
+             .acc = acc,
+             .lhs_transposed = lhs_t,
+             .packed = true,
+             .prologue = true});
+      for (auto [m, n, k] : {std::array<int64_t, 3>{2, 33, 5}, {29, 50, 46}, {50, 31, 0}})
+        check({.m = m,
+               .n = n,
+               .k = k,
+               .operand = operand,
+               .acc = acc,
+               .lhs_transposed = lhs_t,
+               .packed = lhs_t,
+               .symbolic = true});
+    }
+}
+
+TEST_F(Dots, tiny_numbers_infinities_and_nan) {
+  Case c{.m = 40, .n = 64, .k = 50, .operand = DType::bf16};
+  check(c, 0, [](std::vector<Memory>& m) {
+    m[lhs_buffer].as<uint16_t>()[5 * 50 + 3] = 0x7f80;
+    m[lhs_buffer].as<uint16_t>()[9 * 50 + 7] = 0x7fc0;
+    m[rhs_buffer].as<uint16_t>()[7 * 64 + 5] = 0xff80;
+  });
+  check(c, 0, [](std::vector<Memory>& m) {  // a subnormal times a large number counts
+    for (size_t k = 0; k < 50; ++k) m[lhs_buffer].as<uint16_t>()[9 * 50 + k] = 0x0041;
+    for (size_t k = 0; k < 50; ++k) m[rhs_buffer].as<uint16_t>()[k * 64 + 5] = 0x7e00;
+  });
+  check(c, 0, [](std::vector<Memory>& m) {  // and so does the other way round
+    for (size_t k = 0; k < 50; ++k) m[lhs_buffer].as<uint16_t>()[9 * 50 + k] = 0x7e00;
+    for (size_t k = 0; k < 50; ++k) m[rhs_buffer].as<uint16_t>()[k * 64 + 5] = 0x0041;
+  });
+  check(c, 0, [](std::vector<Memory>& m) {  // products that are subnormal
+    for (size_t i = 0; i < 40 * 50; ++i)
+      m[lhs_buffer].as<uint16_t>()[i] = static_cast<uint16_t>(0x2000 + i % 97);
+    for (size_t i = 0; i < 64 * 50; ++i)
+      m[rhs_buffer].as<uint16_t>()[i] = static_cast<uint16_t>(0x1f00 + i % 89);
+  });
 }
 
 std::string isa_name(const testing::TestParamInfo<codegen::Isa>& info) {

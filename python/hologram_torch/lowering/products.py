@@ -15,6 +15,12 @@ def mm(c, x, y):
     return _product(c, x, y)
 
 
+@lower("_int_mm.default")
+def int_mm(c, x, y):
+    """Bytes, summed in 32 bits."""
+    return c.make("dot_general", [x, y], ints=[0], dtype="i32")
+
+
 @lower("addmm.default", "baddbmm.default")
 def addmm(c, bias, x, y, *, beta=1, alpha=1):
     out = c.out_dtype

@@ -23,6 +23,10 @@ class CpuBackend : public Backend {
 
   int panel_width(DType operand) const override { return codegen::panel_width(target_, operand); }
 
+  int panel_group(DType operand, DType acc) const override {
+    return codegen::panel_group(target_, operand, acc);
+  }
+
   std::string compile(const atlas::Program& program) const override {
     return codegen::compile(program, target_).code;
   }

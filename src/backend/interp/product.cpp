@@ -131,13 +131,14 @@ std::vector<int64_t> batch_extents(const std::vector<atlas::Axis>& axes, size_t 
 
 // The right operand from its panels (see atlas::ProductBlock), widened to `to`.
 std::vector<uint64_t> unpack(const Memory& m, int64_t batch, int64_t depth, int64_t columns,
-                             int64_t width, DType to) {
+                             int64_t width, int64_t group, DType to) {
   std::vector<uint64_t> out(static_cast<size_t>(depth * columns));
   int64_t panels = (columns + width - 1) / width;
   auto size = static_cast<size_t>(size_of(m.dtype));
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t n = 0; n < columns; ++n) {
-      int64_t at = ((batch * panels + n / width) * depth + k) * width + n % width;
+      int64_t row = (batch * panels + n / width) * ((depth + group - 1) / group) + k / group;
+      int64_t at = (row * width + n % width) * group + group - 1 - k % group;
       check(at < m.extent, "interp: a packed operand smaller than its panels");
       uint64_t bits = 0;
       std::copy_n(m.base + at * static_cast<int64_t>(size), size, reinterpret_cast<char*>(&bits));
@@ -165,7 +166,7 @@ void run_product(const atlas::ProductBlock& block, Frame& frame) {
     auto x = gather(lhs, frame, rank, am, m, ak, depth, block.operand_type, block.acc_type);
     auto y = block.packed_rhs >= 0
                  ? unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], b, depth, n,
-                          block.panel_width, block.acc_type)
+                          block.panel_width, block.panel_group, block.acc_type)
                  : gather(rhs, frame, rank, ak, depth, an, n, block.operand_type, block.acc_type);
     for (int64_t i = 0; i < m; ++i) {
       row_product(block.acc_type, x.data() + i * depth, y.data(), n, depth, row.data());

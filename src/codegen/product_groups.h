@@ -1,0 +1,44 @@
+// codegen/product_groups.h: narrow operands copied as groups of k for the dot instructions.
+#pragma once
+
+#include "codegen/numbers.h"
+#include "codegen/product_plan.h"
+
+namespace hologram::codegen {
+
+/// Copies operands of a product whose plan uses dot instructions: a word of 32 bits holds `group`
+/// values of k, the first one uppermost. Signed bytes of the left operand gain 128, since the
+/// instruction takes them unsigned.
+class GroupPacker : Numbers {
+ public:
+  GroupPacker(Kernel& kernel, const ProductPlan& plan);
+
+  /// Forgets the tiny numbers of the left block.
+  void start_block(Scope& scope);
+  /// The left operand's row at the m that `scope` fixes, to out.
+  void pack_row(Scope& scope, Value* out);
+  /// Columns [n_begin, n_begin + columns) of the right operand, as a panel.
+  void pack_panel(Scope& scope, Value* n_begin, Value* columns, Value* out);
+  /// The same where k is contiguous; `base`: the operand's first element.
+  void turn_panel(Scope& scope, Value* base, Value* n_begin, Value* columns, Value* out);
+
+  /// bf16: whether a number other than 0 in the left block or in `words` words is so small that
+  /// the instruction, to which subnormal numbers are 0, might differ from multiply-adds (i1).
+  Value* has_tiny(Scope& scope, Value* panels, Value* words);
+
+ private:
+  llvm::Type* words(int lanes) const { return k_.widen(k_.ir.getInt32Ty(), lanes); }
+  Value* word(Value* base, Value* index) { return element(k_, DType::i32, base, index); }
+  Value* smaller(Value* x, Value* least);
+  Value* any_tiny(Value* least);
+
+  const atlas::ProductBlock& p_;
+  const ProductPlan& plan_;
+  TileModel t_;
+  int group_, m_axis_, n_axis_, k_axis_;
+  llvm::Type* halves_;  // a vector of numbers of 16 bits
+  Value *depth_, *steps_;
+  Value* least_ = nullptr;  // of the left block: see smaller()
+};
+
+}  // namespace hologram::codegen
