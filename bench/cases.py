@@ -83,6 +83,12 @@ def resnet18(batch: int):
     return models.make(models.ResNet), (models.normal(batch, 3, 224, 224),)
 
 
+def mobilenet(batch: int):
+    import models
+
+    return models.make(models.MobileNet), (models.normal(batch, 3, 224, 224),)
+
+
 def minilm(batch: int, length: int):
     import models
     import torch
@@ -170,6 +176,8 @@ CASES = [
     Case("mlp-64", lambda: mlp(64)),
     Case("resnet18-1", lambda: resnet18(1), barred=False),
     Case("resnet18-8", lambda: resnet18(8), barred=False),
+    Case("mobilenet-1", lambda: mobilenet(1), barred=False),
+    Case("mobilenet-8", lambda: mobilenet(8), barred=False),
     Case("minilm-1x16", lambda: minilm(1, 16), quick=True),
     Case("minilm-8x128", lambda: minilm(8, 128)),
     Case("gpt-prefill-1x128", gpt_prefill, barred=False),

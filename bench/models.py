@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "torch"))
-from zoo import MLP, Bert, Gpt2, Gpt2Cached, ResNet, make, normal, tokens  # noqa: E402, F401
+from zoo import MLP, Bert, Gpt2, Gpt2Cached, MobileNet, ResNet, make, normal, tokens  # noqa: E402, F401
 
 
 class Chain(nn.Module):

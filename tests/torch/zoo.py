@@ -88,6 +88,56 @@ class ResNet(nn.Module):
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))
 
 
+# --- depthwise network (Sandler et al. 2018) ------------------------------------------------------
+class InvertedResidual(nn.Module):
+    """1 x 1 to more channels, depthwise 3 x 3, 1 x 1 to few."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int, ratio: int):
+        super().__init__()
+        wide = channels_in * ratio
+        layers: list[nn.Module] = []
+        if ratio != 1:
+            layers += [nn.Conv2d(channels_in, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()]
+        self.layers = nn.Sequential(
+            *layers,
+            nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False),
+            nn.BatchNorm2d(wide),
+            nn.ReLU6(),
+            nn.Conv2d(wide, channels, 1, bias=False),
+            nn.BatchNorm2d(channels),
+        )
+        self.residual = stride == 1 and channels_in == channels
+
+    def forward(self, x):
+        y = self.layers(x)
+        return x + y if self.residual else y
+
+
+class MobileNet(nn.Module):
+    """MobileNetV2; `stages` are (ratio, channels, blocks, stride)."""
+
+    STAGES = (
+        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
+    )  # fmt: skip
+
+    def __init__(self, stages=STAGES, first: int = 32, last: int = 1280, classes: int = 1000):
+        super().__init__()
+        layers = [nn.Conv2d(3, first, 3, 2, 1, bias=False), nn.BatchNorm2d(first), nn.ReLU6()]
+        for ratio, channels, blocks, stride in stages:
+            for block in range(blocks):
+                layers.append(InvertedResidual(first, channels, 1 if block else stride, ratio))
+                first = channels
+        layers += [nn.Conv2d(first, last, 1, bias=False), nn.BatchNorm2d(last), nn.ReLU6()]
+        self.layers = nn.Sequential(*layers)
+        self.head = nn.Linear(last, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):  # else the image fades on its way through
+                nn.init.kaiming_normal_(module.weight, mode="fan_out")
+
+    def forward(self, x):
+        return self.head(self.layers(x).mean((2, 3)))
+
+
 # --- transformer parts ----------------------------------------------------------------------------
 def split_heads(x, heads: int):
     """[batch, length, heads * width] → [batch, heads, length, width]"""
@@ -367,6 +417,12 @@ def resnet(dtype=torch.float32) -> Case:
     return Case(module, (normal(4, 3, 32, 32, dtype=dtype),), {"batch": [(0, 0)]})
 
 
+def mobilenet(dtype=torch.float32) -> Case:
+    stages = ((1, 8, 1, 1), (3, 12, 2, 2))
+    module = make(lambda: MobileNet(stages, first=8, last=40, classes=10), dtype)
+    return Case(module, (normal(4, 3, 32, 32, dtype=dtype),), {"batch": [(0, 0)]})
+
+
 def bert(dtype=torch.float32) -> Case:
     attend = torch.arange(12) < torch.tensor([12, 7, 9, 1])[:, None]
     inputs = (tokens(4, 12, vocabulary=211), attend)
@@ -426,6 +482,7 @@ ZOO = {
     for function in (
         mlp,
         resnet,
+        mobilenet,
         bert,
         gpt2,
         gpt2_cached,
