@@ -130,7 +130,8 @@ def stale():
 def main(arguments):
     if arguments == ["--check"]:
         names = stale()
-        print("\n".join(f"{name} is not what the module is; run tools/stubs.py" for name in names))
+        for name in names:
+            print(f"{name} is not what the module is; run tools/stubs.py")
         return len(names)
     for name, make in STUBS.items():
         (ROOT / name).write_text(make())

@@ -273,7 +273,7 @@ void bind_sdk(nb::module_& m) {
     }
   });
 
-  nb::class_<PyExecutor>(m, "Executor", nb::is_weak_referenceable(), nb::dynamic_attr(),
+  nb::class_<PyExecutor>(m, "Executor", nb::is_weak_referenceable(),
                          R"(Memory and kernels of one backend.
 
 An executor owns a boundary pool (96 classes of 12,288 bytes, contiguous and cache-resident), a

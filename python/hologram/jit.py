@@ -114,7 +114,7 @@ class _Compiled:
                 self._plan.append(len(outputs))
                 outputs.append(value)
             else:
-                self._plan.append((value,))
+                self._plan.append((value[()] if isinstance(value, np.ndarray) and not value.ndim else value,))
         results = [tracer.output(value) for value in outputs]
         executable = _core.compile(tracer.graph, _core.shared_runtime(), [], **options)
         self._constants = tuple(tracer.constants)
@@ -146,7 +146,7 @@ def _flatten(value: Any, leaves: list[Any]) -> Any:
         return (type(value), *[_flatten(v, leaves) for v in value])
     if type(value) is dict:
         return (dict, tuple(value), *[_flatten(v, leaves) for v in value.values()])
-    leaves.append(value)
+    leaves.append(np.asarray(value) if isinstance(value, np.generic) else value)
     return "leaf"
 
 

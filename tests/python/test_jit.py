@@ -146,6 +146,20 @@ def test_arguments_that_are_part_of_the_program():
     assert len(f.reports()) == 3  # a float is no part of the program
 
 
+def test_numpy_scalars_are_arguments():
+    scale = hologram.jit(lambda x, s: x * s)
+    for value in (np.float32(2), np.float32("nan"), np.float32(3)):
+        np.testing.assert_array_equal(scale(V, value), V * value)
+    assert len(scale.reports()) == 1
+    assert scale(V, np.float64(2)).dtype == (V * np.float64(2)).dtype
+
+
+def test_bfloat16():
+    bf16 = pytest.importorskip("ml_dtypes").bfloat16
+    check(lambda x: np.exp(x) * 2 + 1, X.astype(bf16), rtol=2e-2)
+    assert hologram.jit(lambda x, y: x + y)(X.astype(bf16), X).dtype == np.float32
+
+
 def test_nested_arguments_and_results():
     @hologram.jit
     def f(weights, pair):

