@@ -1,0 +1,38 @@
+# tests/torch/test_library.py: torch.ops.hologram.* are proper operators of PyTorch
+import hologram_torch.library
+import pytest
+import torch
+
+REFERENCE = dict(
+    add=torch.add, sub=torch.sub, mul=torch.mul, div=torch.div, relu=torch.relu, sigmoid=torch.sigmoid, tanh=torch.tanh,
+    gelu=torch.nn.functional.gelu, softmax=torch.softmax,
+)  # fmt: skip
+
+
+def arguments(name, **options):
+    x = torch.randn(3, 4, **options)
+    if name in ("add", "sub", "mul", "div"):
+        return (x, (torch.randn(4) + 4).to(x.dtype).requires_grad_(x.requires_grad))
+    return (x, -1) if name == "softmax" else (x,)
+
+
+@pytest.mark.parametrize("name", hologram_torch.library.OPERATORS)
+def test_operator(name):
+    operator = getattr(torch.ops.hologram, name)
+    given = arguments(name, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(operator(*given), REFERENCE[name](*given))
+    assert torch.autograd.gradcheck(operator, given)
+    torch.library.opcheck(operator, given)
+
+
+def test_under_torch_compile():
+    def model(x):
+        return torch.ops.hologram.gelu(torch.ops.hologram.mul(x, x)) + 1
+
+    from hologram_torch.backend import hologram
+
+    x = torch.randn(5, 6)
+    for backend in ("aot_eager", hologram):
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend=backend, fullgraph=True)
+        torch.testing.assert_close(compiled(x), model(x))
