@@ -38,10 +38,10 @@ from hologram.backend import (
 )
 
 if TYPE_CHECKING:
-    from hologram.jit import jit
+    from hologram._jit import jit
     from hologram.tensor import Tensor, default_executor, from_dlpack
 
-_LAZY = {"jit": "jit", "Tensor": "tensor", "default_executor": "tensor", "from_dlpack": "tensor"}
+_LAZY = {"jit": "_jit", "Tensor": "tensor", "default_executor": "tensor", "from_dlpack": "tensor"}
 
 __all__ = [
     "BackendType",

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hologram.jit import jit
+from hologram._jit import jit
 
 
 def _softmax(x: Any) -> Any:

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from hologram.jit import jit
+from hologram._jit import jit
 from hologram.trace import Array, TraceError
 
 __all__ = ["cbrt", "digamma", "erf", "erfc", "erfinv", "gelu", "lgamma", "relu", "rsqrt", "sigmoid"]

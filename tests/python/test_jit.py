@@ -264,3 +264,12 @@ def test_promotion(ufunc, left, right, seed):
     got = hologram.jit(lambda x, y: ufunc(x, y))(a, b)
     assert got.dtype == want.dtype
     np.testing.assert_allclose(got, want, rtol=1e-3)
+
+
+def test_jit_is_the_function_whatever_was_imported_before():
+    import subprocess
+    import sys
+
+    for first in ("hologram.special", "hologram._generic", "hologram.tensor", "hologram.trace", "hologram.ops"):
+        code = f"import {first}, hologram; assert hologram.jit(lambda x: x).__class__.__name__ == 'Jitted'"
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0, first

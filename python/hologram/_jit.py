@@ -1,4 +1,4 @@
-# hologram/jit.py: NumPy functions as fused native kernels
+# hologram/_jit.py: NumPy functions as fused native kernels
 # mypy: disable-error-code="no-any-return,return-value"
 """`hologram.jit`: a function over NumPy arrays, traced once and compiled into few kernels."""
 
