@@ -123,10 +123,8 @@ void run(const std::filesystem::path& folder, const std::filesystem::path& table
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   side_by_side(jobs.size(), [&](size_t i) {
-    atlas::Program expanded = jobs[i].program;
-    atlas::expand_math(expanded);
     write(folder / (jobs[i].symbol + ".o"),
-          codegen::compile(expanded, jobs[i].target, nullptr, jobs[i].symbol.c_str()).code);
+          codegen::compile(jobs[i].program, jobs[i].target, nullptr, jobs[i].symbol.c_str()).code);
   });
   std::string list;
   for (const Job& j : jobs) list += (folder / (j.symbol + ".o")).string() + "\n";

@@ -119,11 +119,8 @@ std::vector<std::string> dump(const Executable& e, std::string_view stage) {
     }
     require(stage == "llvm" || stage == "asm",
             "dump: stage \"{}\" is unknown; expected atlas, llvm or asm", stage);
-    atlas::Program expanded = p;
-    atlas::expand_math(expanded);
     codegen::Target target = codegen::host_target();
-    out.push_back(stage == "llvm" ? codegen::dump_llvm(expanded, target)
-                                  : codegen::dump_asm(expanded, target));
+    out.push_back(stage == "llvm" ? codegen::dump_llvm(p, target) : codegen::dump_asm(p, target));
   }
   return out;
 }

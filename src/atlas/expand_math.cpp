@@ -9,14 +9,17 @@
 namespace hologram::atlas {
 namespace {
 
-bool needs_expansion(const Instr& i) {
-  return i.code == Code::arithmetic && !(ir::info(i.op).flags & ir::exact);
+using Keeps = std::function<bool(ir::Op, DType)>;
+
+bool needs_expansion(const Instr& i, const Keeps& keeps) {
+  return i.code == Code::arithmetic && !(ir::info(i.op).flags & ir::exact) &&
+         !(keeps && keeps(i.op, i.type));
 }
 
 /// Rebuilds a body; `at` gives each old value's new number.
 class Expansion {
  public:
-  explicit Expansion(const Body& body) : old_(body), builder_(body_) {
+  Expansion(const Body& body, const Keeps& keeps) : old_(body), keeps_(keeps), builder_(body_) {
     for (const Instr& i : body.instrs) map_.push_back(place(i));
   }
 
@@ -64,7 +67,7 @@ class Expansion {
     if (ir::info(i.op).kind == ir::OpKind::cast) return builder_.cast(arg(i, 0), i.type, i.op);
     auto count = static_cast<size_t>(ir::info(i.op).arity);
     std::array<Val, 3> args{arg(i, 0), arg(i, 1), arg(i, 2)};
-    if (needs_expansion(i))
+    if (needs_expansion(i, keeps_))
       return emit_math(builder_, i.op, std::span<const Val>(args).first(count));
     return count == 1   ? builder_.op(i.op, args[0])
            : count == 2 ? builder_.op(i.op, args[0], args[1])
@@ -72,19 +75,20 @@ class Expansion {
   }
 
   const Body& old_;
+  const Keeps& keeps_;
   Body body_;
   BodyBuilder builder_;
   std::vector<Val> map_;
 };
 
-bool needs_expansion(const Body& body) {
+bool needs_expansion(const Body& body, const Keeps& keeps) {
   return std::any_of(body.instrs.begin(), body.instrs.end(),
-                     [](const Instr& i) { return needs_expansion(i); });
+                     [&](const Instr& i) { return needs_expansion(i, keeps); });
 }
 
-void expand(Stage& stage) {
-  if (!needs_expansion(stage.body)) return;
-  Expansion e(stage.body);
+void expand(Stage& stage, const Keeps& keeps) {
+  if (!needs_expansion(stage.body, keeps)) return;
+  Expansion e(stage.body, keeps);
   for (Reduction& r : stage.reductions) {
     r.value = e.at(r.value);
     r.position = e.at(r.position);
@@ -92,28 +96,28 @@ void expand(Stage& stage) {
   stage.body = e.take();
 }
 
-void expand(Body& body) {
-  if (!needs_expansion(body)) return;
-  Expansion e(body);
+void expand(Body& body, const Keeps& keeps) {
+  if (!needs_expansion(body, keeps)) return;
+  Expansion e(body, keeps);
   e.finish();
   body = e.take();
 }
 
 }  // namespace
 
-void expand_math(Program& program) {
+void expand_math(Program& program, const std::function<bool(ir::Op, DType)>& keeps) {
   switch (program.kind) {
     case BlockKind::loop:
-      for (Stage& s : program.loop.stages) expand(s);
+      for (Stage& s : program.loop.stages) expand(s, keeps);
       break;
     case BlockKind::product:
       for (Body* b : {&program.product.lhs, &program.product.rhs, &program.product.epilogue})
-        expand(*b);
+        expand(*b, keeps);
       break;
     case BlockKind::attention:
       for (Body* b : {&program.attention.q, &program.attention.k, &program.attention.v,
                       &program.attention.score, &program.attention.epilogue})
-        expand(*b);
+        expand(*b, keeps);
       break;
   }
 }

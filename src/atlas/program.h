@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -207,6 +208,8 @@ Fingerprint fingerprint(const Program& program);
 
 /// Replaces every arithmetic instruction whose op lacks Flag::exact by its sequence of exact
 /// arithmetic (atlas/math.h); what backends run.
-void expand_math(Program& program);
+/// Those for which `keeps(op, operand type)` holds stay: the backend renders them itself, with the
+/// same bits.
+void expand_math(Program& program, const std::function<bool(ir::Op, DType)>& keeps = {});
 
 }  // namespace hologram::atlas

@@ -56,7 +56,7 @@ class Backend {
     (void)operand, (void)acc;
     return 1;
   }
-  /// Machine code and launch facts for a verified program, in a form that can be stored; see
+  /// Machine code for a verified program (before expand_math), in a form that can be stored; see
   /// load().
   virtual std::string compile(const atlas::Program& program) const = 0;
   /// Machine code of the function that runs these steps one after the other, or nothing when this

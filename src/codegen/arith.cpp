@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "codegen/body.h"
+#include "codegen/exponential.h"
 #include "codegen/soft.h"
 
 namespace hologram::codegen {
@@ -117,6 +118,8 @@ Value* float_op(Kernel& k, Op op, std::span<Value* const> a) {
       return ir.CreateFCmpOLE(a[0], a[1]);
     case Op::fma:
       return float_fma(k, a[0], a[1], a[2]);
+    case Op::exp:
+      return emit_exp(k, a[0]);
     default:
       fail(ErrorCode::internal, "codegen: {} is not defined on floats", name_of(op));
   }

@@ -50,6 +50,10 @@ class Scope {
   void set_accumulator(int number, LaneValue value) { accumulators_[number] = value; }
   /// Memory that holds running accumulator `number` (an element or a vector per lane count).
   void set_running(int number, Value* slot, bool varying) { running_[number] = {slot, varying}; }
+  /// Gives instruction `id` of `body`, which belongs to this scope, a value made elsewhere.
+  void preset(const atlas::Body* body, atlas::ValueId id, LaneValue value) {
+    values_[{body, id}] = value;
+  }
   /// Whole vectors stored in order go past the caches: the caller has made sure of their alignment.
   void set_streaming(bool on) { streaming_ = on; }
   bool streaming() const { return streaming_; }

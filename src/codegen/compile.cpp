@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "codegen/attention.h"
 #include "codegen/body.h"
+#include "codegen/exponential.h"
 #include "codegen/generator.h"
 #include "codegen/loop.h"
 #include "codegen/passes.h"
@@ -18,20 +19,8 @@
 namespace hologram::codegen {
 namespace {
 
-bool is_exact(const atlas::Body& body) {
-  return std::all_of(body.instrs.begin(), body.instrs.end(), [](const atlas::Instr& i) {
-    return i.code != atlas::Code::arithmetic || (ir::info(i.op).flags & ir::exact);
-  });
-}
-
-bool is_exact(const atlas::Program& p) {
-  const auto& product = p.product;
-  const auto& a = p.attention;
-  return std::all_of(p.loop.stages.begin(), p.loop.stages.end(),
-                     [](const atlas::Stage& s) { return is_exact(s.body); }) &&
-         is_exact(product.lhs) && is_exact(product.rhs) && is_exact(product.epilogue) &&
-         is_exact(a.q) && is_exact(a.k) && is_exact(a.v) && is_exact(a.score) &&
-         is_exact(a.epilogue);
+void expand_rest(atlas::Program& program, const Target& target) {
+  atlas::expand_math(program, [&](ir::Op op, DType type) { return renders(target, op, type); });
 }
 
 // Milliseconds since the last call.
@@ -56,7 +45,7 @@ struct Unit {
 
   Unit(const atlas::Program& p, const Target& t, Timing* timing = nullptr) : program(p), target(t) {
     Clock clock;
-    if (!is_exact(program)) atlas::expand_math(program);
+    expand_rest(program, target);
     context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
     machine = make_machine(target);
     module = std::make_unique<llvm::Module>("hologram", context);
@@ -109,13 +98,15 @@ Object compile(const atlas::Program& program, const Target& target, Timing* timi
   Clock clock;
   optimise(*unit.module);
   if (timing) timing->passes = clock.lap();
-  Object object{translate(*unit.module, *unit.machine, false), launch_of(program, target)};
+  Object object{translate(*unit.module, *unit.machine, false), launch_of(unit.program, target)};
   if (timing) timing->translate = clock.lap();
   check_symbols(object.code);
   return object;
 }
 
-Launch launch_of(const atlas::Program& program, const Target& target) {
+Launch launch_of(const atlas::Program& original, const Target& target) {
+  atlas::Program program = original;
+  expand_rest(program, target);
   switch (program.kind) {
     case atlas::BlockKind::product:
       return launch_of_product(program, target);

@@ -10,6 +10,7 @@
 #include "codegen/memory.h"
 #include "codegen/nest.h"
 #include "codegen/reduce.h"
+#include "codegen/transpose.h"
 
 namespace hologram::codegen {
 namespace {
@@ -33,7 +34,9 @@ class LoopEmitter {
         std::any_of(k.program.buffers.begin(), k.program.buffers.end(),
                     [](const atlas::Buffer& b) { return b.access == atlas::Access::scratch; });
     if (!points_only_ || scratch) plan_.unroll = 1;
+    if (scratch) plan_.paired = false;
     if (!points_only_ || plan_.mode != LaneMode::parallel) plan_.may_stream = false;
+    plan_prefetches();
     int number = 0;
     for (const Stage& s : block_.stages) {
       first_accumulator_.push_back(number);
@@ -47,7 +50,9 @@ class LoopEmitter {
       Value* bytes = emit_expr(k_.root(), buffer_bytes(k_.program)).v;
       large_ = ir_.CreateICmpSGT(bytes, k_.i64(stream_bytes));
     }
-    if (plan_.mode == LaneMode::parallel)
+    if (plan_.tiled)
+      tiles();
+    else if (plan_.mode == LaneMode::parallel)
       lines();
     else
       each_point();
@@ -59,6 +64,73 @@ class LoopEmitter {
   const Expr& extent(int axis) const { return block_.axes[static_cast<size_t>(axis)].extent; }
   bool at_least_one(int axis) const {
     return extent(axis).is_const() && extent(axis).constant_value() > 0;
+  }
+
+  // --- memory that is wanted soon
+
+  /// An element of a buffer whose neighbours along the lanes a stage fetches ahead of their use.
+  struct Prefetch {
+    int buffer;
+    Expr index;
+    int locality;  ///< 3: to the nearest cache, 2: to the second
+  };
+
+  /// Along rows the stage that computes most has time to fetch what the next row reads and what
+  /// this row will write. Where no stage computes much, each reads some way ahead of itself:
+  /// hardware stops at the end of each page.
+  void plan_prefetches() {
+    constexpr int enough = 12;
+    constexpr int64_t ahead = 2048;
+    prefetches_.resize(block_.stages.size());
+    if (plan_.mode != LaneMode::row) return;
+    auto work = [](const Stage& s) {
+      return s.kind == StageKind::row ? arithmetic_count(s.body) : -1;
+    };
+    size_t busiest = 0;
+    for (size_t n = 0; n < block_.stages.size(); ++n)
+      if (work(block_.stages[n]) > work(block_.stages[busiest])) busiest = n;
+    bool busy = work(block_.stages[busiest]) >= enough;
+    std::vector<std::pair<int, Expr>> seen;
+    for (size_t n = 0; n < block_.stages.size(); ++n) {
+      if (block_.stages[n].kind != StageKind::row) continue;
+      for (const atlas::Instr& i : block_.stages[n].body.instrs) {
+        bool load = i.code == atlas::Code::load, store = i.code == atlas::Code::store;
+        if (!load && !store) continue;
+        const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(i.buffer)];
+        auto step = i.expr.linear_in_axis(axes_ - 1);
+        if (b.access == atlas::Access::scratch || !step || !step->first.is(1) ||
+            i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }) ||
+            std::find(seen.begin(), seen.end(), std::pair(i.buffer, i.expr)) != seen.end())
+          continue;
+        seen.emplace_back(i.buffer, i.expr);
+        if (store) {
+          if (busy && n > busiest) prefetches_[busiest].push_back({i.buffer, i.expr, 2});
+        } else if (!busy) {
+          prefetches_[n].push_back({i.buffer, i.expr + Expr(ahead / size_of(b.dtype)), 3});
+        } else if (rank_ > 0) {
+          int last = rank_ - 1;
+          auto next = [&](const Atom& a) -> std::optional<Expr> {
+            if (a.kind != Atom::Kind::axis || a.id != last) return std::nullopt;
+            return Expr::axis(last, extent(last)) + Expr(1);
+          };
+          if (i.expr.has_axis(last))
+            prefetches_[busiest].push_back({i.buffer, i.expr.substitute(next), 2});
+        }
+      }
+    }
+  }
+
+  /// Fetches what stage `number` is to fetch at the lanes of `scope`, `offset` vectors on from
+  /// where a cache line begins.
+  void fetch_ahead(Scope& scope, size_t number, int offset) {
+    for (const Prefetch& p : prefetches_[number]) {
+      int bytes = scope.lanes() * size_of(k_.program.buffers[static_cast<size_t>(p.buffer)].dtype);
+      if (scope.lanes() == 1 || offset * bytes % 64 != 0) continue;
+      if (auto address = vector_address(scope, p.buffer, p.index))
+        ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()},
+                            {*address, ir_.getInt32(0),
+                             ir_.getInt32(static_cast<uint32_t>(p.locality)), ir_.getInt32(1)});
+    }
   }
 
   // --- walking the units
@@ -133,6 +205,82 @@ class LoopEmitter {
               });
   }
 
+  // Units are squares' worth of lines: in each, squares of lanes whose transposed loads are read
+  // along the other axis and turned over, then what is left of the lines.
+  void tiles() {
+    constexpr const char* name = "square";
+    Scope& root = k_.root();
+    int last = rank_ - 1, other = rank_ - 2, lanes = plan_.lanes;
+    const atlas::Body& body = block_.stages[0].body;
+    root.seek();
+    Value *across = emit_expr(root, extent(other)).v, *along = emit_expr(root, extent(last)).v;
+    Value* blocks = emit_expr(root, ceil_div(extent(other), Expr(lanes))).v;
+    root.seek();
+    std::vector<std::pair<atlas::ValueId, Value*>> squares;
+    for (atlas::ValueId id : transposed_loads(block_, k_.program.buffers)) {
+      const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(body.instrs[id].buffer)];
+      llvm::Type* row = k_.widen(k_.memory_type(b.dtype), lanes);
+      squares.emplace_back(id, k_.slot(row, name, lanes));
+    }
+    emit_loop(root, k_.begin, k_.end, k_.i64(1), true, [&](Scope& unit, Value* number) {
+      Value* outer = ir_.CreateUDiv(number, blocks);
+      Value* first =
+          ir_.CreateMul(ir_.CreateSub(number, ir_.CreateMul(outer, blocks)), k_.i64(lanes));
+      std::vector<Value*> at = coordinates(unit, outer, other);
+      for (int a = 0; a < other; ++a) unit.set_axis(a, at[static_cast<size_t>(a)]);
+      unit.seek();
+      Value* lines =
+          ir_.CreateBinaryIntrinsic(Intrinsic::smin, k_.i64(lanes), ir_.CreateSub(across, first));
+      Value* whole = ir_.CreateSelect(ir_.CreateICmpEQ(lines, k_.i64(lanes)),
+                                      ir_.CreateAnd(along, k_.i64(-lanes)), k_.i64(0));
+      emit_loop(unit, k_.i64(0), whole, k_.i64(lanes), false, [&](Scope& square, Value* j) {
+        for (auto& [id, memory] : squares) turn_over(square, body.instrs[id], memory, first, j);
+        square.seek();
+        emit_loop(square, k_.i64(0), k_.i64(lanes), k_.i64(1), true, [&](Scope& line, Value* r) {
+          line.set_axis(other, ir_.CreateAdd(first, r));
+          line.set_axis(last, j);
+          line.set_lanes(last, lanes);
+          for (auto& [id, memory] : squares) {
+            DType type = k_.program.buffers[static_cast<size_t>(body.instrs[id].buffer)].dtype;
+            llvm::Type* row = k_.widen(k_.memory_type(type), lanes);
+            Value* x = ir_.CreateLoad(row, ir_.CreateGEP(row, memory, r));
+            line.preset(&body, id, {from_memory(k_, type, x), true});
+          }
+          emit_body(line, body);
+        });
+      });
+      unit.seek();
+      emit_loop(unit, k_.i64(0), lines, k_.i64(1), true, [&](Scope& rest, Value* r) {
+        rest.set_axis(other, ir_.CreateAdd(first, r));
+        lane_loop(rest, last, whole, along, 1, {&body}, [&](Scope& s) { emit_body(s, body); });
+      });
+    });
+  }
+
+  /// Loads the square of `load` that begins at coordinates `first` of the axis before the lanes and
+  /// j of the lane axis, and puts it into `memory` with a row for each line.
+  void turn_over(Scope& square, const atlas::Instr& load, Value* memory, Value* first, Value* j) {
+    const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(load.buffer)];
+    llvm::Type* type = k_.widen(k_.memory_type(b.dtype), plan_.lanes);
+    llvm::Align align(static_cast<uint64_t>(size_of(b.dtype)));
+    std::vector<Value*> rows;
+    for (int c = 0; c < plan_.lanes; ++c) {
+      square.seek();
+      Scope column(square, false);
+      column.set_axis(rank_ - 1, c ? ir_.CreateAdd(j, k_.i64(c)) : j);
+      column.set_axis(rank_ - 2, first);
+      column.set_lanes(rank_ - 2, plan_.lanes);
+      auto address = vector_address(column, load.buffer, load.expr);
+      rows.push_back(ir_.CreateAlignedLoad(type, *address, align));
+      column.seek();
+      square.move_to(ir_.GetInsertBlock());
+    }
+    rows = transpose(k_, std::move(rows));
+    for (int r = 0; r < plan_.lanes; ++r)
+      ir_.CreateStore(rows[static_cast<size_t>(r)],
+                      ir_.CreateConstGEP1_64(type, memory, static_cast<uint64_t>(r)));
+  }
+
   // Points [low, high) of the lane axis, at least one of them.
   void line(Scope& scope, Value* low, Value* high) {
     std::vector<const atlas::Body*> bodies;
@@ -160,23 +308,32 @@ class LoopEmitter {
         outer.seek();
       }
     }
+    // What is left over of wide vectors takes several narrower ones.
+    int narrow = plan_.vectors > 4 ? plan_.lanes / plan_.vectors * 4 : plan_.lanes;
+    if (plan_.masked_tails && axis == rank_ - 1 && (plan_.paired || narrow < plan_.lanes)) {
+      at = vectors(outer, axis, at, high, 1, false, fill, plan_.lanes * (plan_.paired ? 2 : 1));
+      emit_loop(outer, at, high, k_.i64(narrow), false,
+                [&](Scope& s, Value* i) { masked(s, axis, i, high, narrow, fill); });
+      return;
+    }
     if (unroll > 1) at = vectors(outer, axis, at, high, unroll, false, fill);
     at = vectors(outer, axis, at, high, 1, false, fill);
     tail(outer, axis, at, high, fill);
   }
 
-  /// Whole rounds of `unroll` vectors from `at`; returns where they end.
+  /// Whole rounds of `unroll` vectors of `lanes` (0: the plan's) from `at`; returns where they end.
   Value* vectors(Scope& outer, int axis, Value* at, Value* high, int unroll, bool streaming,
-                 const std::function<void(Scope&)>& fill) {
-    int step = plan_.lanes * unroll;
+                 const std::function<void(Scope&)>& fill, int lanes = 0) {
+    if (lanes == 0) lanes = plan_.lanes;
+    int step = lanes * unroll;
     Value* stop = ir_.CreateAdd(at, ir_.CreateAnd(ir_.CreateSub(high, at), k_.i64(-step)));
     emit_loop(outer, at, stop, k_.i64(step), false, [&](Scope& round, Value* i) {
       round.make_certain();
       round.set_streaming(streaming);
       for (int c = 0; c < unroll; ++c) {
         Scope copy(round, false);
-        copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * plan_.lanes)) : i);
-        copy.set_lanes(axis, plan_.lanes);
+        copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * lanes)) : i);
+        copy.set_lanes(axis, lanes);
         fill(copy);
         copy.seek();
         round.move_to(ir_.GetInsertBlock());
@@ -211,12 +368,8 @@ class LoopEmitter {
   void tail(Scope& outer, int axis, Value* at, Value* high,
             const std::function<void(Scope&)>& fill) {
     if (plan_.masked_tails) {
-      emit_if(outer, ir_.CreateICmpSLT(at, high), [&](Scope& s) {
-        s.make_certain();
-        s.set_axis(axis, at);
-        s.set_lanes(axis, plan_.lanes, mask(ir_.CreateSub(high, at)));
-        fill(s);
-      });
+      emit_if(outer, ir_.CreateICmpSLT(at, high),
+              [&](Scope& s) { masked(s, axis, at, high, plan_.lanes, fill); });
       return;
     }
     emit_loop(outer, at, high, k_.i64(1), false, [&](Scope& s, Value* i) {
@@ -226,16 +379,25 @@ class LoopEmitter {
     });
   }
 
-  /// The first `count` lanes (may be negative or more than there are). The comparison fills a
+  /// One vector from `at`, of which the lanes below `high` exist.
+  void masked(Scope& s, int axis, Value* at, Value* high, int lanes,
+              const std::function<void(Scope&)>& fill) {
+    s.make_certain();
+    s.set_axis(axis, at);
+    s.set_lanes(axis, lanes, mask(ir_.CreateSub(high, at), lanes));
+    fill(s);
+  }
+
+  /// The first `count` of `lanes` (may be negative or more than there are). The comparison fills a
   /// register: where it does not, LLVM 19 may spill a mask with what lies above its lanes, and
   /// stores of narrow elements then use that.
-  Value* mask(Value* count) {
-    count = ir_.CreateBinaryIntrinsic(Intrinsic::smin, count, k_.i64(plan_.lanes));
+  Value* mask(Value* count, int lanes) {
+    count = ir_.CreateBinaryIntrinsic(Intrinsic::smin, count, k_.i64(lanes));
     count = ir_.CreateBinaryIntrinsic(Intrinsic::smax, count, k_.i64(0));
-    llvm::Type* element = ir_.getIntNTy(static_cast<unsigned>(std::max(8, 128 / plan_.lanes)));
+    llvm::Type* element = ir_.getIntNTy(static_cast<unsigned>(std::max(8, 128 / lanes)));
     Value* limit =
-        ir_.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), ir_.CreateTrunc(count, element));
-    return ir_.CreateICmpULT(iota(element, plan_.lanes), limit);
+        ir_.CreateVectorSplat(static_cast<unsigned>(lanes), ir_.CreateTrunc(count, element));
+    return ir_.CreateICmpULT(iota(element, lanes), limit);
   }
 
   // --- stages at one point (or a vector of points)
@@ -249,7 +411,7 @@ class LoopEmitter {
       else if (s.kind == StageKind::serial_row)
         serial_stage(scope, s, first_accumulator_[n]);
       else
-        row_stage(scope, s, first_accumulator_[n]);
+        row_stage(scope, s, n);
     }
   }
 
@@ -286,7 +448,8 @@ class LoopEmitter {
     }
   }
 
-  void row_stage(Scope& scope, const Stage& s, int accumulator) {
+  void row_stage(Scope& scope, const Stage& s, size_t number) {
+    int accumulator = first_accumulator_[number];
     bool along = plan_.mode == LaneMode::row;
     if (s.reductions.empty()) {
       if (!along)
@@ -295,12 +458,15 @@ class LoopEmitter {
         Value* n = emit_expr(row, extent(axes_ - 1)).v;
         auto fill = [&](Scope& line) {
           line.seek();
-          int work = static_cast<int>(s.body.instrs.size());
+          int work = static_cast<int>(s.body.instrs.size()) + arithmetic_count(s.body);
           lane_loop(line, axes_ - 1, k_.i64(0), n,
-                    work <= 8    ? 4
-                    : work <= 20 ? 2
+                    work <= 10   ? 4
+                    : work <= 24 ? 2
                                  : 1,
-                    {&s.body}, [&](Scope& lane) { emit_body(lane, s.body); });
+                    {&s.body}, [&](Scope& lane) {
+                      if (!lane.mask()) fetch_ahead(lane, number, 0);
+                      emit_body(lane, s.body);
+                    });
         };
         if (at_least_one(axes_ - 1)) return fill(row);
         emit_if(row, ir_.CreateICmpSGT(n, k_.i64(0)), fill);
@@ -313,12 +479,15 @@ class LoopEmitter {
     RowShape shape;
     shape.total = extent_of(block_, rank_, axes_);
     shape.along_row = along && grouped && !trees;
+    shape.by_partial = reads_by_partial(block_, s, plan_.mode);
     shape.lanes = shape.along_row ? plan_.lanes : scope.lanes();
-    RowStage stage{s, accumulator, shape, {}};
+    RowStage stage{s, number, accumulator, shape, {}};
     for (const atlas::Reduction& r : s.reductions)
       stage.reducers.push_back(Reducer::make(scope, r, shape));
     scope.seek();
-    Value* count = shape.along_row ? groups(scope, stage) : elements(scope, stage);
+    Value* count = shape.along_row    ? groups(scope, stage)
+                   : shape.by_partial ? by_partial(scope, stage)
+                                      : elements(scope, stage);
     for (size_t r = 0; r < stage.reducers.size(); ++r)
       scope.set_accumulator(accumulator + static_cast<int>(r),
                             stage.reducers[r]->finish(scope, count));
@@ -327,6 +496,7 @@ class LoopEmitter {
 
   struct RowStage {
     const Stage& stage;
+    size_t number;
     int accumulator;
     RowShape shape;
     std::vector<std::unique_ptr<Reducer>> reducers;
@@ -346,9 +516,9 @@ class LoopEmitter {
     scope.seek();
   }
 
-  /// Down a column each row element lies on a page of its own, which hardware does not foresee.
-  void prefetch(Scope& row, const atlas::Body& body) {
-    constexpr int64_t ahead = 16;
+  /// Down a column each row element lies on a page of its own, which hardware does not foresee;
+  /// `ahead` elements on is what will be read.
+  void prefetch(Scope& row, const atlas::Body& body, int64_t ahead) {
     if (plan_.mode != LaneMode::parallel || row.lanes() == 1) return;
     for (const atlas::Instr& i : body.instrs) {
       if (i.code != atlas::Code::load ||
@@ -375,7 +545,7 @@ class LoopEmitter {
     row_loops(scope, rank_, axes_, [&](Scope& row) {
       row.seek();
       Value* position = ir_.CreateLoad(ir_.getInt64Ty(), counter);
-      prefetch(row, stage.stage.body);
+      prefetch(row, stage.stage.body, 16);
       update(row, stage, 0, position, nullptr);
       row.seek();
       Value* next = ir_.CreateAdd(position, k_.i64(1));
@@ -384,6 +554,42 @@ class LoopEmitter {
     });
     scope.seek();
     return ir_.CreateLoad(ir_.getInt64Ty(), counter);
+  }
+
+  /// The elements of a single row axis, block by block and partial by partial; returns their
+  /// number.
+  Value* by_partial(Scope& scope, RowStage& stage) {
+    constexpr int64_t block = 4096, partials = 64;
+    Value* n = emit_expr(scope, extent(rank_)).v;
+    scope.seek();
+    bool some = at_least_one(rank_);
+    int64_t last = some ? (extent(rank_).constant_value() - 1) % block + 1 : 0;
+    emit_loop(scope, k_.i64(0), n, k_.i64(block), some, [&](Scope& outer, Value* base) {
+      Value* end =
+          ir_.CreateBinaryIntrinsic(Intrinsic::smin, ir_.CreateAdd(base, k_.i64(block)), n);
+      emit_loop(outer, k_.i64(0), k_.i64(partials), k_.i64(1), true,
+                [&](Scope& one, Value* number) {
+                  for (auto& r : stage.reducers) r->begin_partial(one);
+                  one.seek();
+                  Value* reversed = ir_.CreateUnaryIntrinsic(
+                      Intrinsic::bitreverse, ir_.CreateTrunc(number, ir_.getInt8Ty()));
+                  Value* first = ir_.CreateZExt(ir_.CreateLShr(reversed, 2), ir_.getInt64Ty());
+                  emit_loop(one, ir_.CreateAdd(base, first), end, k_.i64(partials),
+                            last >= partials, [&](Scope& row, Value* i) {
+                              if (some) row.make_certain();
+                              row.set_axis(rank_, i);
+                              prefetch(row, stage.stage.body, partials);
+                              update(row, stage, 0, i, nullptr);
+                              row.seek();
+                            });
+                  for (auto& r : stage.reducers) r->end_partial(one, number);
+                  one.seek();
+                });
+      for (auto& r : stage.reducers) r->end_block(outer);
+      outer.seek();
+    });
+    scope.seek();
+    return n;
   }
 
   /// Vectors along the row, in groups of 64 elements; returns the number of elements.
@@ -431,8 +637,10 @@ class LoopEmitter {
       auto vector = [&](Scope& s) {
         Scope copy(s, false);
         copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * lanes)) : i);
-        Value* some = left ? mask(c ? ir_.CreateSub(left, k_.i64(c * lanes)) : left) : nullptr;
+        Value* some =
+            left ? mask(c ? ir_.CreateSub(left, k_.i64(c * lanes)) : left, lanes) : nullptr;
         copy.set_lanes(axis, lanes, some);
+        if (!left) fetch_ahead(copy, stage.number, c);
         Value* where = c ? ir_.CreateAdd(position, k_.i64(c * lanes)) : position;
         update(copy, stage, c, where, some);
         copy.seek();
@@ -452,7 +660,8 @@ class LoopEmitter {
   LoopPlan plan_;
   int rank_, axes_;
   bool points_only_ = false;
-  Value* large_ = nullptr;  ///< whether the buffers exceed stream_bytes
+  std::vector<std::vector<Prefetch>> prefetches_;  ///< by stage
+  Value* large_ = nullptr;                         ///< whether the buffers exceed stream_bytes
   std::vector<int> first_accumulator_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 
 namespace hologram::codegen {
 namespace {
@@ -37,10 +38,12 @@ int lane_bytes(const atlas::Program& p) {
   return floats ? std::max(widest, 2) : std::max(widest, widest_index);
 }
 
-int arithmetic_count(const atlas::LoopBlock& b) {
+// Instructions of an elementary function that the target renders itself.
+constexpr int rendered_work = 16;
+
+int block_arithmetic(const atlas::LoopBlock& b) {
   int n = 0;
-  for (const Stage& s : b.stages)
-    for (const Instr& i : s.body.instrs) n += i.code == Code::arithmetic;
+  for (const Stage& s : b.stages) n += arithmetic_count(s.body);
   return n;
 }
 
@@ -62,7 +65,8 @@ int64_t body_cost(const atlas::Body& body, int lanes) {
         else if (i.op == ir::Op::rem)
           ps += 10000 * lanes;
         else
-          ps += 150 * std::max(1, size_of(i.type) / 4);
+          ps += 150 * std::max(1, size_of(i.type) / 4) *
+                (ir::info(i.op).flags & ir::exact ? 1 : rendered_work);
         break;
       default:
         break;
@@ -76,25 +80,42 @@ int64_t body_cost(const atlas::Body& body, int lanes) {
 constexpr int max_streamed_work = 24;
 
 // Column reductions take several vectors of adjacent columns at a time, so that each row gives
-// whole cache lines; their partials stay in the nearest cache.
-int column_vectors(const atlas::Program& p, const LoopPlan& plan) {
+// whole cache lines, or better a good part of a page; their partials stay in registers or in the
+// nearest cache.
+int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& target) {
   if (plan.mode != LaneMode::parallel) return 1;
-  int64_t bytes = 0;
-  for (const Stage& s : p.loop.stages)
+  int64_t bytes = 0, sums = 0;
+  bool by_partial = true;
+  for (const Stage& s : p.loop.stages) {
+    if (s.reductions.empty()) continue;
+    bool strided = reads_by_partial(p.loop, s, plan.mode);
+    by_partial = by_partial && strided;
+    sums = std::max(sums, static_cast<int64_t>(s.reductions.size()));
     for (const atlas::Reduction& r : s.reductions)
-      bytes += int64_t{64} * size_of(r.type) * plan.lanes;
+      bytes += int64_t{strided ? 8 : 64} * size_of(r.type) * plan.lanes;
+  }
+  if (bytes == 0) return 1;
   // Scratch memory is interleaved by lane and should stay in the second-level cache.
   int64_t scratch = 0;
   for (const atlas::Buffer& b : p.buffers)
     if (b.access == atlas::Access::scratch)
       scratch +=
           (b.extent.is_const() ? b.extent.constant_value() : 2048) * size_of(b.dtype) * plan.lanes;
-  int n = 4;
-  while (n > 1 && (n * plan.lanes > 64 || n * bytes > 32 * 1024 || n * scratch > 256 * 1024))
-    n /= 2;
+  // Half of the registers may hold partials where little else is computed.
+  int64_t registers = target.isa == Isa::avx512 || target.isa == Isa::neon ? 16 : 8;
   const Expr& extent = p.loop.axes[static_cast<size_t>(p.loop.lane_axis)].extent;
+  int n = 4;
+  if (by_partial && block_arithmetic(p.loop) <= 2 * sums) {
+    n = 16;
+    while (n > 4 && (n * sums > registers || n * plan.lanes > 256 || !extent.is_const() ||
+                     extent.constant_value() < 8 * n * plan.lanes))
+      n /= 2;
+  }
+  while (n > 1 &&
+         ((n <= 4 && n * plan.lanes > 64) || n * bytes > 32 * 1024 || n * scratch > 256 * 1024))
+    n /= 2;
   while (n > 1 && extent.is_const() && extent.constant_value() < n * plan.lanes) n /= 2;
-  return bytes > 0 ? n : 1;
+  return n;
 }
 
 }  // namespace
@@ -124,13 +145,78 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   }
   if (plan.lanes == 1) plan.mode = LaneMode::scalar;
   plan.masked_tails = target.isa == Isa::avx512;
-  int work = arithmetic_count(b);
+  int work = block_arithmetic(b);
   Expr bytes = buffer_bytes(program);
   plan.may_stream = target.isa != Isa::neon && work <= max_streamed_work &&
                     (!bytes.is_const() || bytes.constant_value() > stream_bytes);
-  plan.lanes *= column_vectors(program, plan);
+  plan.vectors = column_vectors(program, plan, target);
+  plan.lanes *= plan.vectors;
   plan.unroll = work <= 8 ? 4 : work <= 24 ? 2 : 1;
+  bool points = std::all_of(b.stages.begin(), b.stages.end(),
+                            [](const Stage& s) { return s.kind == StageKind::point; });
+  // Two chains of arithmetic side by side keep more units busy, where registers suffice for both.
+  plan.paired = plan.mode == LaneMode::parallel && points && plan.unroll == 1 && plan.lanes <= 16 &&
+                target.isa == Isa::avx512;
+  if (plan.mode == LaneMode::parallel && !transposed_loads(b, program.buffers).empty()) {
+    plan.tiled = true;
+    plan.lanes = std::min(plan.lanes, 16);
+    plan.unroll = 1;
+    plan.paired = plan.may_stream = false;
+  }
   return plan;
+}
+
+bool reads_by_partial(const atlas::LoopBlock& block, const Stage& stage, LaneMode mode) {
+  if (mode != LaneMode::parallel || stage.reductions.empty() ||
+      static_cast<int>(block.axes.size()) != block.parallel_rank + 1)
+    return false;
+  const Expr& rows = block.axes.back().extent;
+  if (rows.is_const() && rows.constant_value() < 128) return false;
+  return std::all_of(stage.reductions.begin(), stage.reductions.end(),
+                     [](const atlas::Reduction& r) {
+                       return !r.tree && ir::info(r.op).kind == ir::OpKind::reduce;
+                     });
+}
+
+int arithmetic_count(const atlas::Body& body) {
+  int n = 0;
+  for (const Instr& i : body.instrs)
+    if (i.code == Code::arithmetic) n += ir::info(i.op).flags & ir::exact ? 1 : rendered_work;
+  return n;
+}
+
+std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
+                                             const std::vector<atlas::Buffer>& buffers) {
+  constexpr size_t most = 4;
+  std::vector<atlas::ValueId> found;
+  int lane = b.parallel_rank - 1, other = lane - 1;
+  if (b.stages.size() != 1 || b.stages[0].kind != StageKind::point || b.lane_axis != lane ||
+      other < 0)
+    return {};
+  auto small = [](const Expr& n) { return n.is_const() && n.constant_value() < 16; };
+  if (small(b.axes[static_cast<size_t>(lane)].extent) ||
+      small(b.axes[static_cast<size_t>(other)].extent))
+    return {};
+  for (const atlas::Axis& a : b.axes)
+    if (a.extent.has_axes()) return {};
+  const auto& instrs = b.stages[0].body.instrs;
+  for (size_t n = 0; n < instrs.size(); ++n) {
+    const Instr& i = instrs[n];
+    if (i.code == Code::store) {
+      auto step = i.expr.linear_in_axis(lane);
+      if (!step || !step->first.is(1)) return {};
+    }
+    if (i.code != Code::load || i.args[0] != atlas::no_value ||
+        buffers[static_cast<size_t>(i.buffer)].access != atlas::Access::read ||
+        i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
+      continue;
+    auto along = i.expr.linear_in_axis(lane), across = i.expr.linear_in_axis(other);
+    if (!along || !across || !across->first.is(1)) continue;
+    const Expr& stride = along->first;
+    if (stride.is_const() && std::abs(stride.constant_value()) <= 1) continue;
+    found.push_back(static_cast<atlas::ValueId>(n));
+  }
+  return found.size() > most ? std::vector<atlas::ValueId>{} : found;
 }
 
 Expr extent_of(const atlas::LoopBlock& block, int first, int last) {
@@ -160,15 +246,23 @@ Launch launch_of_loop(const atlas::Program& program, const Target& target) {
   int64_t point = 0, row = 0;
   for (const Stage& s : b.stages) {
     int64_t lanes = plan.mode == LaneMode::row && s.kind == StageKind::serial_row ? 1 : plan.lanes;
-    int64_t cost = body_cost(s.body, static_cast<int>(lanes)) +
-                   300 * static_cast<int64_t>(s.reductions.size());
+    int64_t cost = (body_cost(s.body, static_cast<int>(lanes) / plan.vectors) +
+                    300 * static_cast<int64_t>(s.reductions.size())) *
+                   plan.vectors;
     if (s.kind == StageKind::point)
       point += cost;
     else
       row += std::max<int64_t>(1, cost / lanes);
   }
-  if (plan.mode == LaneMode::parallel) {
-    launch.grain = Expr(64);
+  if (plan.tiled) {
+    // A unit is as many lines as there are lanes.
+    size_t lane = static_cast<size_t>(b.parallel_rank) - 1;
+    launch.total =
+        extent_of(b, 0, b.parallel_rank - 2) * ceil_div(b.axes[lane - 1].extent, Expr(plan.lanes));
+    launch.grain = Expr(1);
+    launch.unit_work = b.axes[lane].extent * Expr(std::max<int64_t>(1, 3 * point));
+  } else if (plan.mode == LaneMode::parallel) {
+    launch.grain = Expr(std::max(64, plan.lanes));
     launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes)) + rows * Expr(row);
     if (row == 0) launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes));
   } else {

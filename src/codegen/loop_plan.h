@@ -15,7 +15,10 @@ enum class LaneMode : uint8_t {
 struct LoopPlan {
   LaneMode mode = LaneMode::scalar;
   int lanes = 1;
+  int vectors = 1;            ///< registers that `lanes` fill
   int unroll = 1;             ///< vectors per round of loops without reductions
+  bool paired = false;        ///< two vectors at a time, instruction by instruction
+  bool tiled = false;         ///< squares of lanes: see transposed_loads
   bool masked_tails = false;  ///< else what is left over runs one by one
   bool may_stream = false;    ///< the kernel's data may be larger than the caches; see stream_bytes
 };
@@ -26,6 +29,18 @@ inline constexpr int64_t stream_bytes = int64_t{48} << 20;
 Expr buffer_bytes(const atlas::Program& program);
 
 LoopPlan plan_loop(const atlas::Program& program, const Target& target);
+
+/// Whether a row stage's reductions take the elements of one partial after the other: down columns,
+/// where that saves keeping the 64 partials of every column in memory.
+bool reads_by_partial(const atlas::LoopBlock& block, const atlas::Stage& stage, LaneMode mode);
+
+/// The loads of a single point stage whose elements lie side by side along the axis before the lane
+/// axis, not along the lanes: read as rows of squares, which are then turned over in registers.
+std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& block,
+                                             const std::vector<atlas::Buffer>& buffers);
+
+/// About how many instructions a body's arithmetic takes.
+int arithmetic_count(const atlas::Body& body);
 
 /// Product of the extents of axes [first, last).
 Expr extent_of(const atlas::LoopBlock& block, int first, int last);

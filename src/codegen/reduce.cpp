@@ -201,8 +201,14 @@ class RangeReducer final : public Reducer {
       best = best ? range(best, v) : v;
       nan = nan ? ir.CreateOr(nan, n) : n;
     }
-    auto op = [&](Value* x, Value* y) { return combine(k_, r_.op, r_.type, x, y); };
-    Value* result = fold_lanes(k_, best, op);
+    // Butterflies of whole vectors: every lane ends with the result, and no narrower maximum, which
+    // takes many instructions, is needed.
+    for (int half = lanes_ / 2; half > 0; half /= 2) {
+      std::vector<int> order;
+      for (int l = 0; l < lanes_; ++l) order.push_back(l ^ half);
+      best = range(best, ir.CreateShuffleVector(best, order));
+    }
+    Value* result = ir.CreateExtractElement(best, uint64_t{0});
     llvm::Constant* no_number = llvm::ConstantFP::getNaN(k_.type_of(r_.type));
     return {ir.CreateSelect(ir.CreateOrReduce(nan), no_number, result), false};
   }
@@ -319,6 +325,89 @@ class SerialReducer final : public Reducer {
   bool one_block_ = false;
   int64_t used_ = partials;  ///< the others are never touched
   Value* array_ = nullptr;
+  std::unique_ptr<Counter> counter_;
+};
+
+// The same with the elements of a block in the order of their partials, and these in bit-reversed
+// order: the current partial is in registers, and the tree needs seven values in memory instead of
+// 64.
+class StridedReducer final : public Reducer {
+ public:
+  StridedReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
+      : k_(scope.kernel()), r_(r), lanes_(shape.lanes), type_(k_.lane_type(r.type, lanes_)) {
+    llvm::Constant* one = k_.identity(r.op, r.type);
+    identity_ = lanes_ > 1 ? llvm::ConstantVector::getSplat(
+                                 llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), one)
+                           : one;
+    partial_ = k_.slot(type_, "partial");
+    carry_ = k_.slot(type_, "carry");
+    levels_ = k_.slot(type_, "tree", tree_levels + 1);
+    scope.seek();
+    k_.ir.CreateStore(identity_, top());
+    if (!provably_nonnegative(Expr(block_elements) - shape.total)) {
+      counter_ = std::make_unique<Counter>(k_, r, type_);
+      counter_->reset(scope);
+    }
+  }
+
+  void begin_partial(Scope& scope) override {
+    scope.seek();
+    k_.ir.CreateStore(identity_, partial_);
+  }
+  void update(Scope&, int, LaneValue value, LaneValue, Value*, Value*) override {
+    auto& ir = k_.ir;
+    Value* x = splat(k_, value, lanes_);
+    ir.CreateStore(combine(k_, r_.op, r_.type, ir.CreateLoad(type_, partial_), x), partial_);
+  }
+  // A register at a time: the tree is climbed seldom, and wide vectors take long to compile.
+  void end_partial(Scope& scope, Value* number) override {
+    scope.seek();
+    auto& ir = k_.ir;
+    ir.CreateStore(ir.CreateLoad(type_, partial_), carry_);
+    int width = std::min(lanes_, 64 / size_of(r_.type));
+    llvm::Type* part = k_.lane_type(r_.type, width);
+    auto at = [&](Value* memory, Value* level, Value* n) {
+      return ir.CreateGEP(part, ir.CreateGEP(type_, memory, level), n);
+    };
+    auto each = [&](Scope& outer, const std::function<void(Value*)>& fill) {
+      emit_loop(outer, k_.i64(0), k_.i64(lanes_ / width), k_.i64(1), true,
+                [&](Scope&, Value* n) { fill(n); });
+    };
+    Value* full = ir.CreateBinaryIntrinsic(Intrinsic::cttz, ir.CreateNot(number), ir.getFalse());
+    emit_loop(scope, k_.i64(0), full, k_.i64(1), false, [&](Scope& one, Value* level) {
+      each(one, [&](Value* n) {
+        Value *x = ir.CreateLoad(part, at(levels_, level, n)), *here = at(carry_, k_.i64(0), n);
+        ir.CreateStore(combine(k_, r_.op, r_.type, x, ir.CreateLoad(part, here)), here);
+      });
+    });
+    each(scope, [&](Value* n) {
+      ir.CreateStore(ir.CreateLoad(part, at(carry_, k_.i64(0), n)), at(levels_, full, n));
+    });
+    scope.seek();
+  }
+  void end_block(Scope& scope) override {
+    scope.seek();
+    if (counter_) counter_->push(scope, k_.ir.CreateLoad(type_, top()));
+  }
+  void advance(Scope&, Value*) override {}
+
+  LaneValue finish(Scope& scope, Value*) override {
+    scope.seek();
+    bool varying = lanes_ > 1;
+    if (counter_) return {counter_->finish(scope, identity_), varying};
+    return {k_.ir.CreateLoad(type_, top()), varying};
+  }
+
+ private:
+  static constexpr int tree_levels = 6;
+  Value* top() { return k_.ir.CreateConstGEP1_64(type_, levels_, tree_levels); }
+
+  Kernel& k_;
+  const atlas::Reduction& r_;
+  int lanes_;
+  llvm::Type* type_;
+  llvm::Constant* identity_;
+  Value *partial_, *carry_, *levels_;
   std::unique_ptr<Counter> counter_;
 };
 
@@ -446,6 +535,7 @@ std::unique_ptr<Reducer> Reducer::make(Scope& scope, const atlas::Reduction& r,
                                        const RowShape& shape) {
   if (ir::info(r.op).kind == ir::OpKind::reduce_index)
     return std::make_unique<BestReducer>(scope, r, shape);
+  if (shape.by_partial) return std::make_unique<StridedReducer>(scope, r, shape);
   if (RangeReducer::suits(scope.kernel(), r, shape))
     return std::make_unique<RangeReducer>(scope, r, shape);
   if (shape.along_row) return std::make_unique<LaneReducer>(scope, r, shape);

@@ -47,7 +47,7 @@ int64_t chunk_of(int64_t total, int64_t grain, int64_t unit_work, int64_t thread
   unit_work = std::max<int64_t>(1, unit_work);
   int64_t work;
   if (__builtin_mul_overflow(total, unit_work, &work)) work = INT64_MAX;
-  if (work <= chunk_work || threads == 1) return std::max<int64_t>(total, 1);
+  if (work <= split_work || threads == 1) return std::max<int64_t>(total, 1);
   grain = std::max<int64_t>(1, grain);
   const int64_t share = (total + threads - 1) / threads;
   const int64_t chunk = std::clamp<int64_t>(chunk_work / unit_work, 1, share);

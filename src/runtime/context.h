@@ -11,7 +11,10 @@ namespace hologram::runtime {
 atlas::Context make_context(ThreadPool& threads, std::atomic<int32_t>* sticky,
                             int32_t (*call_host)(const atlas::Context*, int64_t) = nullptr);
 
-/// Work below this runs on the calling thread; chunks aim at it too. In picoseconds.
+/// Work below this runs on the calling thread, in picoseconds: a worker that is awake begins about
+/// a microsecond after the call.
+inline constexpr int64_t split_work = 6'000'000;
+/// What chunks aim at.
 inline constexpr int64_t chunk_work = 15'000'000;
 
 /// Units per chunk for a range: all of it where it stays on one thread, else a multiple of `grain`.

@@ -15,17 +15,15 @@ std::shared_ptr<const CompiledKernel> KernelCache::make(const atlas::Program& pr
     ++builtin_;
     return std::make_shared<CompiledKernel>(std::move(*kernel));
   }
-  atlas::Program expanded = program;
-  atlas::expand_math(expanded);
   if (auto code = disk_.get(key)) try {
-      auto kernel = std::make_shared<CompiledKernel>(backend_.load(expanded, *code));
+      auto kernel = std::make_shared<CompiledKernel>(backend_.load(program, *code));
       source = KernelSource::disk;
       ++disk_hits_;
       return kernel;
     } catch (const Error&) {  // not code that this backend loads: compile it anew
     }
-  std::string code = backend_.compile(expanded);
-  auto kernel = std::make_shared<CompiledKernel>(backend_.load(expanded, code));
+  std::string code = backend_.compile(program);
+  auto kernel = std::make_shared<CompiledKernel>(backend_.load(program, code));
   source = KernelSource::compiled;
   ++misses_;
   disk_.put(key, code);

@@ -68,7 +68,7 @@ std::unique_ptr<DirectKernel> Operations::make_direct(const std::function<void(i
   direct->grain = kernel.grain.constant_value();
   direct->unit_work = std::max<int64_t>(1, kernel.unit_work.constant_value());
   direct->inline_limit =
-      kernel.total == n ? chunk_work / direct->unit_work : std::numeric_limits<int64_t>::max();
+      kernel.total == n ? split_work / direct->unit_work : std::numeric_limits<int64_t>::max();
   return direct;
 }
 

@@ -34,7 +34,9 @@ constexpr auto kRelease = std::memory_order_release;
 constexpr int kSlots = 64;
 /// From this many chunks on, sleeping workers are woken before the first chunk.
 constexpr uint32_t kWakeChunks = 4;
-/// With fewer chunks they are woken when the first one took this long.
+/// With fewer chunks they are woken when the first one took this long, or before it when the last
+/// call ended less than kWorkerSpinNs ago: calls that close together keep workers awake, so one
+/// waking serves them all.
 constexpr int64_t kLongChunkNs = 10'000;
 /// How long a worker waits for the next call before it sleeps: longer than a caller's last chunk
 /// and the step to the next kernel of its graph.
@@ -223,8 +225,9 @@ struct ThreadPool::State {
   std::atomic<void (*)()> hook{nullptr};
   std::mutex start_mutex;
   std::vector<pthread_t> workers;
-  alignas(64) std::atomic<uint64_t> busy{0};   // one bit per slot in use
-  alignas(64) std::atomic<uint32_t> epoch{0};  // counts calls; idle workers sleep on it
+  std::atomic<int64_t> last_end{INT64_MIN / 2};  // when a call last found its workers asleep
+  alignas(64) std::atomic<uint64_t> busy{0};     // one bit per slot in use
+  alignas(64) std::atomic<uint32_t> epoch{0};    // counts calls; idle workers sleep on it
   std::atomic<uint32_t> sleepers{0};
   Slot slots[kSlots];
 };
@@ -420,13 +423,14 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
   slot.open(job);
   s->epoch.fetch_add(1);
   bool asleep = s->sleepers.load() != 0;
-  if (asleep && job.chunks >= kWakeChunks) {
+  const bool slept = asleep;
+  const int64_t start = asleep ? now_ns() : 0;
+  if (asleep && (job.chunks >= kWakeChunks || start - s->last_end.load(kRelaxed) < kWorkerSpinNs)) {
     wake(s->epoch, job.helpers);
     asleep = false;
   }
 
   uint32_t finished = 0;
-  const int64_t start = asleep ? now_ns() : 0;
   for (uint32_t chunk; (chunk = slot.claim()) < job.chunks; ++finished) {
     slot.run(job, chunk);
     if (asleep && now_ns() - start >= kLongChunkNs) {
@@ -436,6 +440,7 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
   }
   slot.report(finished, job.chunks);
   const int32_t status = slot.wait(job.chunks);
+  if (slept) s->last_end.store(now_ns(), kRelaxed);
   s->busy.fetch_and(~bit);
   return status;
 }

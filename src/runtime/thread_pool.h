@@ -38,7 +38,8 @@ class ThreadPool {
   ///
   /// Choose `grain` for 10–30 µs of work: shorter chunks pay for claiming (0.1–0.2 µs), longer
   /// ones make a call wait longer for a preempted worker. Sleeping workers are woken at once for
-  /// four chunks or more, for fewer only after the caller has found its first chunk long.
+  /// four chunks or more and when the last call was a moment ago, otherwise only after the caller
+  /// has found its first chunk long.
   /// `max_threads` (0: num_threads()) bounds the threads of this call, the caller included.
   int32_t parallel_for(RangeFn fn, const void* ctx, void* const* bufs, const int64_t* syms,
                        int64_t total, int64_t grain, int max_threads = 0) noexcept;

@@ -160,10 +160,14 @@ namespace {
 bool is_small(const Expr& e, int64_t limit) { return e.is_const() && e.constant_value() <= limit; }
 
 // A sum over very many elements per result with few results: its blocks should run in parallel.
+// Results whose elements lie side by side (the reduced axes are not the last) share vectors, so
+// more of them are few.
 bool should_split(Value v, const Shape& parallel, const Shape& row) {
   if (v->is(Op::reduce_argmax) || v->is(Op::reduce_argmin)) return false;
-  Expr n = numel(row);
-  return is_small(numel(parallel), 512) && !is_small(n, 16383);
+  const auto& axes = v->attrs.ints;
+  auto last = static_cast<int64_t>(v->input()->shape.size()) - 1;
+  bool along_memory = std::find(axes.begin(), axes.end(), last) != axes.end();
+  return is_small(numel(parallel), along_memory ? 24 : 512) && !is_small(numel(row), 16383);
 }
 
 }  // namespace

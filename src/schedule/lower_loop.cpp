@@ -15,7 +15,8 @@ using ir::Op;
 using ir::Value;
 
 constexpr int64_t block = 4096;  // elements of a reduction block
-constexpr int64_t max_scratch_bytes = 32768;
+// Row scratch should stay in the second-level cache along with the row itself.
+constexpr int64_t max_scratch_bytes = 256 * 1024;
 
 struct At {
   Value node;

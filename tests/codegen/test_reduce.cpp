@@ -112,6 +112,14 @@ TEST(Reduce, SumsOfManyLengthsDownColumns) {
   check({{21}, {0}, 0, true}, 0);
 }
 
+// From 128 rows on, columns take the elements of one partial after the other.
+TEST(Reduce, ColumnsByPartial) {
+  for (int64_t n : {127, 128, 129, 191, 4160, 8200})
+    for (bool symbolic : {false, true})
+      check({{70}, {n}, 0, symbolic, DType::f32, DType::f32, {Op::reduce_sum, Op::reduce_max}}, 0);
+  check({{2, 1100}, {130}, 1, false}, 1);
+}
+
 TEST(Reduce, SeveralRowAxes) {
   for (auto rows : std::vector<std::vector<int64_t>>{
            {3, 64}, {33, 192}, {70, 64}, {5, 7}, {100, 49}, {2, 3, 5}, {9, 1000}, {1, 1}})

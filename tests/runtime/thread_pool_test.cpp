@@ -186,6 +186,23 @@ TEST(ThreadPool, SmallWorkStaysOnTheCallingThread) {
   EXPECT_EQ(calls, 2);
 }
 
+TEST(ThreadPool, CallsThatFollowCloselyWakeAWorker) {
+  ThreadPool pool(2);
+  pool.for_ranges(64, 1, [](int64_t, int64_t) { return 0; });
+  std::this_thread::sleep_for(20ms);  // the worker goes to sleep
+  const auto caller = std::this_thread::get_id();
+  std::atomic<bool> helped{false};
+  EXPECT_TRUE(eventually([&] {
+    for (int call = 0; call < 1000; ++call)
+      pool.for_ranges(2, 1, [&](int64_t, int64_t) {
+        if (std::this_thread::get_id() != caller) helped.store(true);
+        work_for(2us);
+        return 0;
+      });
+    return helped.load();
+  }));
+}
+
 TEST(ThreadPool, TwoLongChunksUseTwoThreads) {
   // Fewer chunks than wake sleeping workers at once: they come once the first chunk proved long.
   ThreadPool pool(2);

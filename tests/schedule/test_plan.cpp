@@ -90,6 +90,17 @@ TEST_F(PlanTest, SoftmaxIsOneKernelAndComputesItsExponentialsOnce) {
   EXPECT_EQ(exponentials, 1);
 }
 
+TEST_F(PlanTest, SoftmaxOfManyLongRowsStaysWhole) {
+  output(softmax(input({64, 50257}), 1));
+  Plan p = plan();
+  ASSERT_EQ(runs(p), 1);
+  int exponentials = 0;
+  for (const auto& stage : p.programs[0].loop.stages)
+    for (const auto& i : stage.body.instrs)
+      exponentials += i.code == atlas::Code::arithmetic && i.op == Op::exp;
+  EXPECT_EQ(exponentials, 1);
+}
+
 TEST_F(PlanTest, SoftmaxOverAnOuterAxisRunsItsLanesAlongTheInnerOne) {
   output(softmax(input({8, 64, 256}), 1));
   Plan p = plan();

@@ -213,6 +213,11 @@ def _softmax_parts(c, x, dim):
     return apart, grown, c.reduce("sum", grown, axes, True)
 
 
+def _normalised(c, grown, total):
+    """One division a row and a product an element: as exact to an ulp, and far cheaper."""
+    return c.mul(grown, c.div(1.0, total))
+
+
 def _widened(c, x, half_to_float):
     if half_to_float and x.dtype != "f16":
         raise Unsupported("half_to_float")
@@ -222,7 +227,7 @@ def _widened(c, x, half_to_float):
 @lower("_softmax.default")
 def softmax(c, x, dim, half_to_float):
     _, grown, total = _softmax_parts(c, _widened(c, x, half_to_float), dim)
-    return c.cast(c.div(grown, total), c.out_dtype)
+    return c.cast(_normalised(c, grown, total), c.out_dtype)
 
 
 @lower("_log_softmax.default")
@@ -239,7 +244,7 @@ def safe_softmax(c, x, dim, dtype=None):
     axes = [axis_of(dim, len(x.shape))] if x.shape else []
     _, grown, total = _softmax_parts(c, x, dim)
     hidden = c.eq(c.reduce("max", x, axes, True), -math.inf)
-    return c.cast(c.where(hidden, c.number(x.dtype, 0), c.div(grown, total)), out)
+    return c.cast(c.where(hidden, c.number(x.dtype, 0), _normalised(c, grown, total)), out)
 
 
 @lower("_softmax_backward_data.default")

@@ -87,11 +87,13 @@ template <class F>
 WideScale<F> wide_scale(F x) {
   using T = ScalarOf<F>;
   using Fm = Format<T>;
-  constexpr int up = sizeof(T) == 4 ? 64 : 128;
-  constexpr T down = sizeof(T) == 4 ? T(0x1p-64) : T(0x1p-128);
+  constexpr bool single = sizeof(T) == 4;
+  // magic is even either way, so that halves round to even
+  constexpr int up = single ? 63 : 127;
+  constexpr T down = single ? T(0x1p-63) : T(0x1p-127);
   constexpr T magic = Fm::round_magic + Fm::bias;
   auto negative = x < T(0);
-  return {choose(negative, x, magic + up, magic - 2), choose(negative, x, down, T(4))};
+  return {choose(negative, x, magic + up, magic - 3), choose(negative, x, down, T(8))};
 }
 
 template <class T>
@@ -110,18 +112,33 @@ F exp_sum(F x, F low) {
 }
 
 /// In f32 the argument is reduced to [log(3/4), log(3/2)], where r and e^r - 1 round well below the
-/// sum.
+/// sum: x = n ln 2 + r with n this number rounded to nearest, halves to even.
+template <class B>
+Num<B, float> exp_power(Num<B, float> x) {
+  return fma(x, Format<float>::log2e, -0.085f);
+}
+/// e^(x - n ln 2) - 1.
+template <class B>
+Num<B, float> exp_rest(Num<B, float> x, Num<B, float> n) {
+  using Fm = Format<float>;
+  auto r = fma(n, -Fm::ln2_lo, fma(n, -Fm::ln2_hi, x));
+  return fma(polynomial(r, table::exp_shifted_f32), r * r, r);
+}
 template <class B>
 Num<B, float> exp(Num<B, float> x) {
-  using Fm = Format<float>;
   x = at_most(at_least(x, exp_low<float>), exp_high<float>);
   auto [magic, after] = wide_scale(x);
-  auto t = fma(x, Fm::log2e, -0.085f) + magic;
-  auto n = t - magic;
-  auto r = fma(n, -Fm::ln2_lo, fma(n, -Fm::ln2_hi, x));
-  auto q = fma(polynomial(r, table::exp_shifted_f32), r * r, r);
-  auto scale = from_bits<float>(to_bits(t) << Fm::fraction_bits);
+  auto t = exp_power(x) + magic;
+  auto q = exp_rest(x, t - magic);
+  auto scale = from_bits<float>(to_bits(t) << Format<float>::fraction_bits);
   return fma(q, scale, scale) * after;
+}
+/// The same bits with `scale(y, n)` = y 2^n rounded once, which some processors have.
+template <class B, class Scale>
+Num<B, float> exp_scaled(Num<B, float> x, Scale scale) {
+  x = at_most(at_least(x, exp_low<float>), exp_high<float>);
+  auto n = round(exp_power(x));
+  return scale(exp_rest(x, n) + 1.0f, n);
 }
 template <Use use = Use::part, class B>
 Num<B, double> exp(Num<B, double> x) {

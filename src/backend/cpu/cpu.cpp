@@ -44,9 +44,7 @@ class CpuBackend : public Backend {
                                         const Fingerprint& key) const override {
     atlas::KernelFn function = builtin::find_kernel(codegen::name_of(target_.isa), key);
     if (!function) return std::nullopt;
-    atlas::Program expanded = program;
-    atlas::expand_math(expanded);
-    codegen::Launch launch = codegen::launch_of(expanded, target_);
+    codegen::Launch launch = codegen::launch_of(program, target_);
     return CompiledKernel{function, launch.total, launch.grain, launch.unit_work, nullptr};
   }
 

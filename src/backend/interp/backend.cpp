@@ -43,7 +43,9 @@ class InterpBackend : public Backend {
   std::string code_key() const override { return "interp"; }
   int panel_width(DType) const override { return 16; }
   std::string compile(const atlas::Program& program) const override {
-    return atlas::encode(program);
+    atlas::Program expanded = program;
+    atlas::expand_math(expanded);
+    return atlas::encode(expanded);
   }
 
   std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {

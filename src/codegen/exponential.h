@@ -1,0 +1,15 @@
+// codegen/exponential.h: elementary functions that a target renders itself.
+#pragma once
+
+#include "codegen/body.h"
+
+namespace hologram::codegen {
+
+/// Whether the target has a sequence of its own for an op without Flag::exact. Its bits are those
+/// of atlas/math.
+bool renders(const Target& target, ir::Op op, DType type);
+
+/// e^x in f32 on AVX-512, on a scalar or a vector.
+Value* emit_exp(Kernel& k, Value* x);
+
+}  // namespace hologram::codegen

@@ -1,0 +1,68 @@
+// tests/codegen/test_exp.cpp: e^x has the same bits whether a target renders it itself or not.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdlib>
+#include <string_view>
+
+#include "codegen/differential.h"
+
+namespace hologram::test {
+namespace {
+
+using ir::Op;
+
+atlas::Program exponentials(int64_t count, DType type) {
+  atlas::Program p;
+  p.buffers = {{type, Access::read, Expr(count)}, {type, Access::write, Expr(count)}};
+  p.loop.axes.push_back({AxisKind::parallel, Expr(count)});
+  p.loop.parallel_rank = 1;
+  p.loop.lane_axis = 0;
+  p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  BodyBuilder b(p.loop.stages.back().body);
+  Expr i = Expr::axis(0, Expr(count));
+  b.store(1, i, b.op(Op::exp, b.load(0, type, i)));
+  return p;
+}
+
+TEST(Exp, SameOnEveryInstructionSet) {
+  // 1 and 3: narrower than a register; 1003: whole registers and a tail
+  for (int64_t count : {1, 3, 8, 1003})
+    for (DType type : {DType::f32, DType::f64}) {
+      SCOPED_TRACE(count);
+      Inputs inputs;
+      inputs.specials = 4;
+      expect_same(exponentials(count, type), inputs);
+    }
+}
+
+// Every 251st float32, or all of them with HOLOGRAM_EXHAUSTIVE=1.
+TEST(Exp, SameBitsForEveryInput) {
+  auto isas = runnable_isas();
+  if (std::find(isas.begin(), isas.end(), codegen::Isa::avx512) == isas.end())
+    GTEST_SKIP() << "needs AVX-512";
+  const char* value = std::getenv("HOLOGRAM_EXHAUSTIVE");
+  uint64_t step = value && std::string_view(value) == "1" ? 1 : 251;
+  constexpr int64_t count = 1 << 16;
+  atlas::Program p = exponentials(count, DType::f32);
+  Compiled scaled(p, codegen::generic_target(codegen::Isa::avx512));
+  Compiled plain(p, codegen::generic_target(codegen::Isa::avx2));
+  std::vector<float> x(count), y(count), z(count);
+  uint64_t wrong = 0;
+  for (uint64_t first = 0; first < uint64_t{1} << 32; first += step * count) {
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = std::bit_cast<float>(static_cast<uint32_t>(first + i * step));
+    int32_t errors = 0;
+    std::vector<void*> bufs{x.data(), y.data()};
+    ASSERT_EQ(scaled.run(bufs, {}, 0, &errors), 0);
+    bufs[1] = z.data();
+    ASSERT_EQ(plain.run(bufs, {}, 0, &errors), 0);
+    for (size_t i = 0; i < x.size(); ++i)
+      wrong += std::bit_cast<uint32_t>(y[i]) != std::bit_cast<uint32_t>(z[i]) &&
+               !(std::isnan(y[i]) && std::isnan(z[i]));
+  }
+  EXPECT_EQ(wrong, 0u);
+}
+
+}  // namespace
+}  // namespace hologram::test

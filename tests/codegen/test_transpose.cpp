@@ -1,0 +1,72 @@
+// tests/codegen/test_transpose.cpp: points whose loads run across the lanes, against the
+// interpreter.
+#include "codegen/differential.h"
+
+namespace hologram::test {
+namespace {
+
+using ir::Op;
+
+/// out[p, i, j] = x[p, j, i] + y[p, i, j], or as a copy x alone; offset and direction of x vary.
+atlas::Program transposed(const std::vector<Expr>& n, DType type, bool copy, int64_t shift,
+                          bool backwards) {
+  atlas::Program p;
+  auto& b = p.loop;
+  std::vector<Expr> at;
+  for (size_t a = 0; a < 3; ++a) {
+    b.axes.push_back({AxisKind::parallel, n[a]});
+    at.push_back(Expr::axis(static_cast<int>(a), n[a]));
+  }
+  b.parallel_rank = 3;
+  b.lane_axis = 2;
+  Expr size = n[0] * n[1] * n[2];
+  p.buffers = {{type, Access::read, size + Expr(shift)},
+               {type, Access::read, size},
+               {type, Access::write, size}};
+  b.stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  BodyBuilder body(b.stages.back().body);
+  Expr row = backwards ? n[2] - Expr(1) - at[2] : at[2];
+  Expr straight = (at[0] * n[1] + at[1]) * n[2] + at[2];
+  Val x = body.load(0, type, (at[0] * n[2] + row) * n[1] + at[1] + Expr(shift));
+  if (!copy)
+    x = body.op(type == DType::b8 ? Op::bit_xor : Op::add, x, body.load(1, type, straight));
+  body.store(2, straight, x);
+  return p;
+}
+
+TEST(Transpose, ShapesTypesAndDirections) {
+  std::vector<std::vector<int64_t>> shapes{{1, 16, 16},  {2, 17, 33},  {3, 40, 16},
+                                           {1, 64, 100}, {2, 100, 31}, {1, 5, 200}};
+  for (const auto& shape : shapes)
+    for (DType type : {DType::f32, DType::f64, DType::bf16, DType::i8, DType::b8, DType::i64})
+      for (bool copy : {true, false}) {
+        if (!copy && compute_type(type) != type) continue;
+        SCOPED_TRACE(testing::PrintToString(shape) + " " + std::string(name_of(type)));
+        Inputs inputs;
+        inputs.chunks = {0, 1};
+        bool backwards = type == DType::f32 && !copy;
+        std::vector<Expr> n{Expr(shape[0]), Expr(shape[1]), Expr(shape[2])};
+        expect_same(transposed(n, type, copy, copy ? 3 : 0, backwards), inputs);
+      }
+}
+
+TEST(Transpose, SymbolicSizes) {
+  std::vector<Expr> n{Expr::symbol(0), Expr::symbol(1), Expr::symbol(2)};
+  atlas::Program p = transposed(n, DType::f32, false, 0, false);
+  p.num_symbols = 3;
+  for (std::vector<int64_t> sizes : {std::vector<int64_t>{2, 3, 4}, {1, 16, 17}, {3, 50, 64}}) {
+    Inputs inputs;
+    inputs.symbols = sizes;
+    expect_same(p, inputs);
+  }
+}
+
+TEST(Transpose, SquaresAreUsed) {
+  std::vector<Expr> n{Expr(2), Expr(64), Expr(48)};
+  auto target = codegen::generic_target(codegen::Isa::avx2);
+  auto launch = codegen::launch_of(transposed(n, DType::f32, true, 0, false), target);
+  EXPECT_EQ(launch.total.constant_value(), 2 * 64 / 8);
+}
+
+}  // namespace
+}  // namespace hologram::test
