@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # bench/overhead.py: what a call through torch.compile costs beyond an empty backend
 """Graphs whose kernels take next to no time, called under an empty backend (outputs made once, so
-all that is left is PyTorch's: guards, wrappers, AOT's runtime), under Hologram, and eagerly.
+all that is left is PyTorch's: guards, wrappers, AOT's runtime), under Hologram, frozen by
+hologram_torch.freeze(), and eagerly.
 
     python bench/overhead.py [--graphs add,chain,mlp,encoder] [--rounds 15]
 """
@@ -14,7 +15,7 @@ import sys
 import report
 from session import Failed, Session, home
 
-PEERS = ("empty", "hologram", "eager")
+PEERS = ("empty", "hologram", "frozen", "eager")
 
 
 def main() -> int:

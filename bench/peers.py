@@ -64,6 +64,13 @@ def load_hologram():
         raise Unavailable(f"hologram_torch cannot be imported: {error}") from None
 
 
+def prepare_frozen(case, module, inputs, threads):
+    import hologram_torch
+
+    call = hologram_torch.freeze(module, tuple(inputs))
+    return lambda: call(*inputs)
+
+
 def empty_backend(graph, example_inputs):
     """Traces and returns outputs that were made once: what is left of a call is PyTorch's own
     cost."""
@@ -193,6 +200,7 @@ PEERS = {
         Peer("openvino_model", load_openvino_model, prepare_openvino_model),
         Peer("onnxruntime", load_onnxruntime, prepare_onnxruntime),
         Peer("hologram", load_hologram, compiled_by("hologram"), warm=True),
+        Peer("frozen", load_hologram, prepare_frozen),
         Peer("aot_decomposed", load_hologram, compiled_by(aot_decomposed), steady=False),
         Peer("empty", load_dynamo, compiled_by(empty_backend), checked=False),
     )

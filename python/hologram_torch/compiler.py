@@ -22,12 +22,13 @@ def static_inputs(kind: str) -> list:
     return list(getattr(metadata, "static_input_indices", None) or [])
 
 
-def compile_graph(module, kind: str, options: Options):
+def compile_graph(module, kind: str, options: Options, static=None):
     """A callable over one list (which it clears) that runs the graph. Where compiling fails, PyTorch runs the graph,
-    with a warning; with HOLOGRAM_STRICT=1 the error is raised."""
+    with a warning; with HOLOGRAM_STRICT=1 the error is raised. `static`: positions of parameters, where PyTorch's tracing
+    does not tell them."""
     name = f"{kind}_{next(_numbers)}"
     try:
-        return _compile(module, name, kind, options)
+        return _compile(module, name, kind, options, static_inputs(kind) if static is None else static)
     except Exception as error:
         if strict():
             error.add_note(f"while hologram compiled graph {name}; {REPORT}") if hasattr(error, "add_note") else None
@@ -51,12 +52,12 @@ def _interpreted(module):
     return run
 
 
-def _compile(module, name, kind, options):
+def _compile(module, name, kind, options, static):
     start = time.perf_counter()
     stages = counters.dump_stages()
     if stages:
         counters.dump(name, "fx", module.print_readable(print_output=False)) if "fx" in stages else None
-    translated = Translator(module, static_inputs(kind), options.pack_weights, options).run()
+    translated = Translator(module, static, options.pack_weights, options).run()
     trace_ms = 1e3 * (time.perf_counter() - start)
     if "graph" in stages:
         counters.dump(name, "graph", str(translated.graph))
