@@ -110,7 +110,8 @@ def cases():
             name = f"batch {b} x {n} x {n} x {n}" + " transposed" * transposed
             yield name, partial(batch, b, n, transposed), 2.0 * b * n**3, True
     for b, h, m, n, d in ATTENTION:
-        yield f"attention {b} x {h} x {m} x {n} x {d}", partial(attention, b, h, m, n, d), 4.0 * b * h * m * n * d, False
+        name = f"attention {b} x {h} x {m} x {n} x {d}"
+        yield name, partial(attention, b, h, m, n, d), 4.0 * b * h * m * n * d, False
 
 
 def main() -> int:

@@ -1,8 +1,10 @@
 # tests/torch/test_products.py: products through torch.compile that other tests do not reach
 import pytest
 import torch
+from harness import BACKEND
 
-import hologram_torch
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend's kernels")
+hologram_torch = pytest.importorskip("hologram_torch")
 
 
 def compiled(function, dynamic=False):
