@@ -635,7 +635,9 @@ def test_missing_native_module(tmp_path):
     package = tmp_path / "hologram"
     package.mkdir()
     shutil.copy(pathlib.Path(hologram.__file__).resolve(), package / "__init__.py")
-    done = subprocess.run([sys.executable, "-c", "import hologram"], cwd=tmp_path, capture_output=True, text=True, env={})
+    # -S: an editable installation finds the package wherever it is imported from.
+    command = [sys.executable, "-S", "-c", "import hologram"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={})
     assert "pip install hologram-compute" in done.stderr and "make build" in done.stderr
 
 
