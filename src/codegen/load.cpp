@@ -11,16 +11,19 @@ namespace {
 
 using namespace llvm::jitlink;
 
-InProcessMemoryManager& memory_manager() {
-  static InProcessMemoryManager manager(4096);
+// Every kernel keeps the manager alive: kernels that static objects hold are freed after it would
+// be.
+std::shared_ptr<InProcessMemoryManager> memory_manager() {
+  static auto manager = std::make_shared<InProcessMemoryManager>(4096);
   return manager;
 }
 
 class Loaded final : public LoadedKernel {
  public:
   ~Loaded() override {
-    if (allocation) llvm::consumeError(memory_manager().deallocate(std::move(allocation)));
+    if (allocation) llvm::consumeError(manager->deallocate(std::move(allocation)));
   }
+  std::shared_ptr<InProcessMemoryManager> manager = memory_manager();
   JITLinkMemoryManager::FinalizedAlloc allocation;
 };
 
@@ -30,7 +33,7 @@ class Link final : public JITLinkContext {
   Link(Loaded& loaded, std::string& error)
       : JITLinkContext(nullptr), loaded_(loaded), error_(error) {}
 
-  JITLinkMemoryManager& getMemoryManager() override { return memory_manager(); }
+  JITLinkMemoryManager& getMemoryManager() override { return *loaded_.manager; }
   void notifyFailed(llvm::Error e) override { error_ = llvm::toString(std::move(e)); }
   void lookup(const LookupMap& names,
               std::unique_ptr<JITLinkAsyncLookupContinuation> then) override {

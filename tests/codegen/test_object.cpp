@@ -1,6 +1,7 @@
 // tests/codegen/test_object.cpp: objects, loading, targets and compiling side by side.
 #include <elf.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "base/error.h"
@@ -52,6 +53,18 @@ TEST(Object, TheSameProgramGivesTheSameBytes) {
   codegen::Target t = codegen::host_target();
   EXPECT_EQ(codegen::compile(scale(DType::f32, 77), t).code,
             codegen::compile(scale(DType::f32, 77), t).code);
+}
+
+// A kernel that a static object holds is freed at exit after all that loading it had made. (Under
+// AddressSanitizer, memory that was freed before is found.)
+TEST(ObjectDeathTest, KernelsOutliveWhatLoadedThem) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  auto keep_until_exit = [] {
+    static std::shared_ptr<codegen::LoadedKernel> kept;
+    kept = codegen::load(codegen::compile(scale(DType::f32, 77), codegen::host_target()).code);
+    std::exit(kept ? 0 : 1);
+  };
+  EXPECT_EXIT(keep_until_exit(), testing::ExitedWithCode(0), "");
 }
 
 TEST(Object, DamagedObjectsAreRefused) {
