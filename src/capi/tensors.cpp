@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "capi/transpose.h"
+#include "runtime/transpose.h"
 
 namespace hologram::capi {
 
@@ -98,8 +98,9 @@ void copy_row_major(const TensorObject& tensor, void* out) {
     }
   }
   runtime::Operations& operations = *tensor.executor->operations;
-  if (is_transposed(shape, strides)) {
-    copy_transposed(shape, strides, bytes, tensor.data(), out, operations.runtime().threads());
+  if (runtime::is_transposed(shape, strides)) {
+    runtime::copy_transposed(shape, strides, bytes, tensor.data(), out,
+                             operations.runtime().threads());
     return;
   }
   const int rank = static_cast<int>(shape.size());

@@ -1,11 +1,11 @@
-// capi/transpose.h: row-major copies of memory that is contiguous along another dimension.
+// runtime/transpose.h: row-major copies of memory that is contiguous along another dimension.
 #pragma once
 
 #include <span>
 
 #include "runtime/thread_pool.h"
 
-namespace hologram::capi {
+namespace hologram::runtime {
 
 /// Whether a tensor is of the kind that copy_transposed is for: its last dimension is strided and
 /// another one is contiguous. Sizes of 1 must be merged away.
@@ -14,6 +14,6 @@ bool is_transposed(std::span<const int64_t> shape, std::span<const int64_t> stri
 /// Copies such a tensor, with elements of 1, 2, 4 or 8 bytes and strides in elements, to row-major
 /// memory, by square tiles that use whole cache lines on both sides.
 void copy_transposed(std::span<const int64_t> shape, std::span<const int64_t> strides, int bytes,
-                     const void* from, void* to, runtime::ThreadPool& threads);
+                     const void* from, void* to, ThreadPool& threads);
 
-}  // namespace hologram::capi
+}  // namespace hologram::runtime
