@@ -109,6 +109,15 @@ nb::dict describe(const Executable& e) {
   return out;
 }
 
+// By step: calls, and total and least seconds, since profiling was switched on.
+nb::list step_times(const Executable& e) {
+  nb::list out;
+  for (const Executable::StepTime& t : e.step_times())
+    out.append(nb::make_tuple(t.calls, 1e-9 * static_cast<double>(t.total),
+                              1e-9 * static_cast<double>(t.least)));
+  return out;
+}
+
 // One stage of every program's translation: "atlas", "llvm" or "asm".
 std::vector<std::string> dump(const Executable& e, std::string_view stage) {
   std::vector<std::string> out;
@@ -169,6 +178,10 @@ void bind_executable(nb::module_& m) {
       .def_prop_ro("arena_bytes", [](Executable& e) { return e.plan().arena_bytes.str(); })
       .def_prop_ro("eager_bytes", [](Executable& e) { return e.plan().eager_bytes.str(); })
       .def("describe", &describe, "Steps and buffers of the plan as plain data.")
+      .def("set_profile", &Executable::set_profile, nb::arg("on"),
+           "Switches the timing of each step on (from zero) or off.")
+      .def("step_times", &step_times,
+           "By step of describe(): (calls, total seconds, least seconds) while profiled.")
       .def("dump", &dump, nb::arg("stage"), "Text of every kernel: 'atlas', 'llvm' or 'asm'.")
       .def(
           "plan", [](Executable& e) { return schedule::print(e.plan()); }, "Text of the plan.");

@@ -6,15 +6,21 @@ import re
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """One compiled graph: its name, the compiler's report and the plan's description."""
+    """One compiled graph: its name, the compiler's report and the plan's description; with explain(runs=…), also
+    the (calls, total seconds, least seconds) of each step."""
 
     name: str
     report: dict
     plan: dict
+    times: tuple = ()
 
     def kernels(self) -> list:
-        """The steps of a steady-state call: what packs weights runs once and is left out."""
-        return [s for s in self.plan["steps"] if not s["cached"]]
+        """The steps of a steady-state call: what packs weights runs once and is left out. After explain(runs=…) each
+        has "seconds", the least time it took in one call."""
+        steps = self.plan["steps"]
+        if self.times:
+            steps = [dict(s, seconds=least) for s, (_, _, least) in zip(steps, self.times)]
+        return [s for s in steps if not s["cached"]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,29 +95,58 @@ def _text(graph: Graph) -> list:
     if report["rules"]:
         fired = ", ".join(f"{name} ×{n}" for name, n in sorted(report["rules"].items(), key=lambda r: (-r[1], r[0])))
         lines.append(f"  rules: {fired}")
-    lines.append(f"  {'kernel':<48} {'FLOP':>12} {'bytes':>12}")
+    times = f" {'time':>10} {'share':>6} {'FLOP/s':>9} {'B/s':>9}" if graph.times else ""
+    lines.append(f"  {'kernel':<48} {'FLOP':>12} {'bytes':>12}{times}")
+    whole = sum(s.get("seconds", 0) for s in kernels)
     for step in kernels:
         if step["kind"] == "host":
-            lines.append(f"  {step['name'][:40] + ' (PyTorch)':<48}")
+            line = f"  {step['name'][:40] + ' (PyTorch)':<48} {'':>12} {'':>12}"
         else:
-            lines.append(f"  {step['name'][:48]:<48} {size_text(step['flop'], ''):>12} {size_text(step['bytes'], 'B'):>12}")
+            line = f"  {step['name'][:48]:<48} {size_text(step['flop'], ''):>12} {size_text(step['bytes'], 'B'):>12}"
+        if graph.times:
+            line += f" {step['seconds'] * 1e6:>7.1f} µs {100 * step['seconds'] / max(whole, 1e-12):>5.1f}%"
+            line += _rate(step, "flop") + _rate(step, "bytes")
+        lines.append(line.rstrip())
+    if graph.times:
+        lines.append(f"  {'all kernels':<48} {'':>12} {'':>12} {whole * 1e6:>7.1f} µs")
     return lines
 
 
-def explain(model, *inputs, **options) -> Explanation:
+def _rate(step: dict, what: str) -> str:
+    """Amount per second as a column of the table; empty where it is not a number."""
+    amount = step.get(what, "")
+    if not re.fullmatch(r"\d+", amount) or step["seconds"] <= 0 or amount == "0":
+        return f" {'':>9}"
+    return f" {size_text(str(round(int(amount) / step['seconds'])), ''):>9}"
+
+
+def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
     """Compiles `model` for `inputs`, runs it once without gradients and tells what came of it.
 
-    model: a module or function; inputs: its positional arguments; options: as in torch.compile(options=...).
+    model: a module or function; inputs: its positional arguments; runs: further calls in which every kernel is timed
+    (seconds, the least of these calls; each kernel waits for the one before it); options: as in
+    torch.compile(options=...). Raises ValueError for negative runs.
     """
     import torch
 
     from . import counters
     from .backend import hologram
 
+    if runs < 0:
+        raise ValueError(f"explain: runs is {runs}; expected 0 or more")
     torch._dynamo.reset()
     before = dict(counters.stats()["fallback_ops"])
     with counters.capture() as records, torch.no_grad():
-        torch.compile(model, backend=hologram, options=options or None)(*inputs)
-    after = counters.stats()["fallback_ops"]
+        compiled = torch.compile(model, backend=hologram, options=options or None)
+        compiled(*inputs)
+        after = counters.stats()["fallback_ops"]
+        for _, executable in records:
+            executable.set_profile(runs > 0)
+        for _ in range(runs):
+            compiled(*inputs)
     fallback = {k: n - before.get(k, 0) for k, n in after.items() if n > before.get(k, 0)}
-    return Explanation([Graph(name, e.report, e.describe()) for name, e in records], fallback)
+    graphs = []
+    for name, executable in records:
+        executable.set_profile(False)
+        graphs.append(Graph(name, executable.report, executable.describe(), tuple(executable.step_times()) if runs else ()))
+    return Explanation(graphs, fallback)

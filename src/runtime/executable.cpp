@@ -2,6 +2,7 @@
 #include "runtime/executable.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "runtime/context.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 using schedule::SlotKind;
 using schedule::StepKind;
+using Clock = std::chrono::steady_clock;
 
 // Memory of one call: the arena and the run of boundary classes.
 class Lease {
@@ -186,7 +188,9 @@ int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
                           frame.totals.data(),
                           frame.grains.data(),
                           stale.data()};
-  int32_t status = entry_.function ? entry_.function(&entry) : run_steps(entry);
+  int32_t status = profiled_.load(std::memory_order_relaxed) ? run_profiled(entry)
+                   : entry_.function                         ? entry_.function(&entry)
+                                                             : run_steps(entry, {});
   if (context.error) std::rethrow_exception(context.error);
   if (status != 0) return status;
   if (std::any_of(fresh.begin(), fresh.end(), [](const auto& p) { return p != nullptr; })) {
@@ -197,20 +201,54 @@ int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
   return 0;
 }
 
-// What an entry function does, for backends that make none.
-int32_t Executable::run_steps(const atlas::EntryFrame& e) const {
+// What an entry function does, for backends that make none and for profiles.
+int32_t Executable::run_steps(const atlas::EntryFrame& e, std::span<int64_t> nanoseconds) const {
   for (size_t s = 0; s < entry_steps_.size(); ++s) {
     const atlas::EntryStep& step = entry_steps_[s];
     if (step.cached >= 0 && !e.stale[step.cached]) continue;
+    auto start = nanoseconds.empty() ? Clock::time_point() : Clock::now();
     int32_t status = 0;
-    if (step.kernel < 0)
+    if (step.kernel < 0) {
       status = e.context->call_host(e.context, static_cast<int64_t>(s));
-    else if (e.totals[s] > 0)
-      status = e.kernels[step.kernel](e.context, e.buffers + step.first_buffer,
-                                      e.arguments + step.first_argument, 0, e.totals[s]);
+    } else if (e.totals[s] > 0) {
+      atlas::KernelFn function = e.kernels[step.kernel];
+      void* const* buffers = e.buffers + step.first_buffer;
+      const int64_t* symbols = e.arguments + step.first_argument;
+      status = e.totals[s] <= e.grains[s]
+                   ? function(e.context, buffers, symbols, 0, e.totals[s])
+                   : e.context->parallel_for(e.context, function, buffers, symbols, e.totals[s],
+                                             e.grains[s]);
+    }
     if (status != 0) return status;
+    if (!nanoseconds.empty())
+      nanoseconds[s] = std::chrono::nanoseconds(Clock::now() - start).count();
   }
   return 0;
+}
+
+int32_t Executable::run_profiled(const atlas::EntryFrame& entry) {
+  std::vector<int64_t> took(entry_steps_.size(), -1);
+  if (int32_t status = run_steps(entry, took); status != 0) return status;
+  std::lock_guard lock(mutex_);
+  for (size_t s = 0; s < took.size() && s < times_.size(); ++s) {
+    if (took[s] < 0) continue;
+    StepTime& t = times_[s];
+    t.least = t.calls ? std::min(t.least, took[s]) : took[s];
+    t.total += took[s];
+    ++t.calls;
+  }
+  return 0;
+}
+
+void Executable::set_profile(bool on) {
+  std::lock_guard lock(mutex_);
+  if (on) times_.assign(entry_steps_.size(), {});
+  profiled_ = on;
+}
+
+std::vector<Executable::StepTime> Executable::step_times() const {
+  std::lock_guard lock(mutex_);
+  return times_;
 }
 
 int32_t Executable::call_host(const atlas::Context* context, int64_t step_number) {

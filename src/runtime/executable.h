@@ -90,6 +90,14 @@ class Executable {
   Runtime& runtime() const { return *runtime_; }
   /// StickyError bits set since the last call of this function.
   int32_t take_errors() { return sticky_.exchange(0); }
+  /// What the steps of calls took while set_profile(true) held, in nanoseconds. Such calls run step
+  /// by step instead of through the entry function.
+  struct StepTime {
+    int64_t calls = 0, total = 0, least = 0;
+  };
+  /// Switches timing on (forgetting earlier times) or off.
+  void set_profile(bool on);
+  std::vector<StepTime> step_times() const;
   /// Bytes held for values computed from static parameters (packed weights).
   size_t cached_bytes() const;
 
@@ -100,7 +108,8 @@ class Executable {
   void load_kernels();
   void prepare();
   void size(Frame& frame) const;
-  int32_t run_steps(const atlas::EntryFrame& entry) const;
+  int32_t run_steps(const atlas::EntryFrame& entry, std::span<int64_t> nanoseconds) const;
+  int32_t run_profiled(const atlas::EntryFrame& entry);
   void bind(Frame& frame, int slot, void* address) const;
 
   std::shared_ptr<Runtime> runtime_;
@@ -117,6 +126,8 @@ class Executable {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> idle_;
   std::atomic<int32_t> sticky_{0};
+  std::atomic<bool> profiled_{false};
+  std::vector<StepTime> times_;  // by step
 };
 
 }  // namespace hologram::runtime

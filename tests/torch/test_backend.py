@@ -105,6 +105,16 @@ def test_explain_tells_operations_kernels_and_fallbacks(tmp_path):
         found.save("plan.txt")
 
 
+def test_explain_times_each_kernel():
+    found = hologram_torch.explain(torch.nn.Linear(64, 64), normal(32, 64), runs=5)
+    (graph,) = found.graphs
+    assert all(step["seconds"] > 0 for step in graph.kernels())
+    calls = [t[0] for t, s in zip(graph.times, graph.plan["steps"]) if not s["cached"]]
+    assert calls == [5] * len(calls) and "all kernels" in str(found) and " µs" in str(found)
+    with pytest.raises(ValueError, match="runs is -1"):
+        hologram_torch.explain(torch.nn.Linear(64, 64), normal(32, 64), runs=-1)
+
+
 # --- results and arguments
 def test_an_equal_result_is_a_tensor_of_its_own():
     for function in (lambda x: x.clone(), lambda x: x * 1, lambda x: x + 0, lambda x: (x.clone(), x.clone())):
