@@ -10,6 +10,8 @@ using runtime::DirectKernel;
 namespace {
 
 constexpr int kMostInputs = 3;
+/// Longer calls pin: a hold takes a record that other threads might want.
+constexpr uint64_t kHeldLength = uint64_t{1} << 16;
 
 constexpr uint32_t id_of(ir::Op op) { return static_cast<uint32_t>(op); }
 
@@ -41,39 +43,76 @@ constexpr uint32_t id_of(ir::Op op) { return static_cast<uint32_t>(op); }
 
 /// Whether [a, a + n) and [b, b + m) meet without being the same.
 bool overlap(const std::byte* a, uint64_t n, const std::byte* b, uint64_t m) {
-  if (a == b) return n != m && n != 0 && m != 0;
-  return a < b ? a + n > b : b + m > a;
+  const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
+  if (first == second) return n != m && n != 0 && m != 0;
+  return first < second ? second - first < n : first - second < m;
 }
 
-/// float32 with all operands checked by comparisons alone.
+/// Whether the operands fit: float32, of this executor, long enough, the same as the output or
+/// apart from it. Comparisons alone, for lengths below 2^60.
+template <int inputs>
+[[gnu::always_inline]] inline bool fits(hologram_handle executor, BufferObject* const* operands,
+                                        uint64_t length) {
+  const BufferObject& output = *operands[inputs];
+  const uint64_t bytes = length * sizeof(float);
+  bool good = output.executor_handle() == executor;
+#pragma GCC unroll 4
+  for (int i = 0; i <= inputs; ++i) {
+    const BufferObject& b = *operands[i];
+    good &= (b.executor == output.executor) & (b.dtype == DType::f32) & (b.length >= length);
+    if (i == inputs) break;
+    const auto distance =
+        reinterpret_cast<uintptr_t>(b.data) - reinterpret_cast<uintptr_t>(output.data);
+    good &= (distance == 0) | (bytes == 0) | (distance - bytes <= 0 - 2 * bytes);
+  }
+  return good;
+}
+
+template <int inputs>
+[[gnu::always_inline]] inline void launch(uint32_t id, BufferObject* const* operands,
+                                          uint64_t length, const float* scalars, int num_scalars) {
+  void* arguments[DirectKernel::kMaxArguments];
+#pragma GCC unroll 4
+  for (int i = 0; i < inputs; ++i) arguments[i] = operands[i]->data;
+  for (int i = 0; i < num_scalars; ++i) arguments[inputs + i] = const_cast<float*>(scalars + i);
+  arguments[inputs + num_scalars] = operands[inputs]->data;
+  runtime::Operations& operations = *operands[inputs]->executor->operations;
+  operations.run(operations.elementwise(id, DType::f32), arguments, static_cast<int64_t>(length));
+}
+
+/// float32: held if that is enough, else pinned, which also finds out what is wrong.
 template <int inputs>
 hologram_status run_f32(const char* function, uint32_t id, hologram_handle executor,
                         const hologram_handle* handles, uint64_t length,
                         const float* scalars = nullptr, int num_scalars = 0) noexcept {
   constexpr int count = inputs + 1;
+  BufferObject* operands[count];
   try {
+    if (length <= kHeldLength) {
+      struct Holding : HandleTable::Hold {
+        ~Holding() { buffers.release(*this); }
+      } const held{buffers.hold<count>(handles)};
+      if (held.record >= 0) [[likely]] {
+        for (int i = 0; i < count; ++i) operands[i] = static_cast<BufferObject*>(held.objects[i]);
+        if (fits<inputs>(executor, operands, length)) [[likely]] {
+          if (length == 0) return HOLOGRAM_OK;
+          launch<inputs>(id, operands, length, scalars, num_scalars);
+          operands[inputs]->executor->kernel_calls.add_holding(held.record, 1);
+          return HOLOGRAM_OK;
+        }
+      }
+    }
     Pin<BufferObject> pins[count];
-    void* arguments[DirectKernel::kMaxArguments];
-    bool good = true;
     for (int i = 0; i < count; ++i) {
       pins[i] = Pin<BufferObject>(buffers, handles[i]);
-      if (!pins[i]) [[unlikely]]
-        explain(executor, handles, pins, count, DType::f32, DType::f32, length);
-      const BufferObject& b = *pins[i];
-      good &= (b.executor_handle() == executor) & (b.dtype == DType::f32) & (b.length >= length);
-      arguments[i == inputs ? inputs + num_scalars : i] = b.data;
+      if (!pins[i]) explain(executor, handles, pins, count, DType::f32, DType::f32, length);
+      operands[i] = pins[i].get();
     }
-    const uint64_t bytes = length * sizeof(float);
-    for (int i = 0; i < inputs; ++i)
-      good &= !overlap(pins[i]->data, bytes, pins[inputs]->data, bytes);
-    if (!good) [[unlikely]]
+    if (!fits<inputs>(executor, operands, length))
       explain(executor, handles, pins, count, DType::f32, DType::f32, length);
     if (length == 0) return HOLOGRAM_OK;
-    for (int i = 0; i < num_scalars; ++i) arguments[inputs + i] = const_cast<float*>(scalars + i);
-    ExecutorState& state = *pins[inputs]->executor;
-    state.operations->run(state.operations->elementwise(id, DType::f32), arguments,
-                          static_cast<int64_t>(length));
-    state.kernel_calls.add(1);
+    launch<inputs>(id, operands, length, scalars, num_scalars);
+    operands[inputs]->executor->kernel_calls.add(1);
     return HOLOGRAM_OK;
   } catch (...) {
     return fail_with_current(function);

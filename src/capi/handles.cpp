@@ -81,6 +81,7 @@ void HandleTable::publish(hologram_handle handle, void* object) noexcept {
   Slot& slot = at(index_of(handle));
   slot.object.store(object, kRelaxed);
   live_.fetch_add(1, kRelaxed);
+  slot.live.store(handle, std::memory_order_release);
   // Pins of a stale handle may come and go meanwhile, so the state is added to.
   slot.state.fetch_or(Slot::kAlive, std::memory_order_release);
 }
@@ -95,38 +96,99 @@ bool HandleTable::remove(hologram_handle handle) noexcept {
   do ours = (state & Slot::kAlive) != 0;
   while (ours &&
          !slot->state.compare_exchange_weak(state, (state & ~uint64_t{Slot::kAlive}) | Slot::kDying,
-                                            std::memory_order_acq_rel, kRelaxed));
-  if (ours) live_.fetch_sub(1, kRelaxed);
+                                            std::memory_order_seq_cst, kRelaxed));
+  if (ours) {
+    slot->live.store(0, std::memory_order_seq_cst);
+    live_.fetch_sub(1, kRelaxed);
+  }
   unpin(slot);
   return ours;
 }
 
-void HandleTable::reclaim(Slot* slot, uint64_t expected) noexcept {
+bool HandleTable::held(uint32_t index) const noexcept {
+  for (const Record& record : records_) {
+    uint64_t word = record.word.load(std::memory_order_seq_cst);
+    for (; word != 0; word >>= kHoldBits)
+      if ((word & kHoldMask) == index + 1) return true;
+  }
+  return false;
+}
+
+void HandleTable::last_unpin(Slot* slot, uint64_t state) noexcept {
+  if (state & Slot::kWaiting) return reclaim_waiting();
+  if (!held(slot->index)) {
+    reclaim(slot, state);
+  } else if (slot->state.compare_exchange_strong(state, state | Slot::kWaiting,
+                                                 std::memory_order_acq_rel)) {
+    if (wait(slot)) reclaim_waiting();
+  }
+}
+
+/// Whoever turns the generation owns the dead object; a late pin of the stale handle makes this
+/// fail, and its end tries again.
+bool HandleTable::reclaim(Slot* slot, uint64_t expected) noexcept {
   const uint64_t next = ((expected >> 32) + 1) << 32;
-  // Whoever turns the generation owns the dead object; a late pin of the stale handle makes this
-  // fail and tries again itself.
-  if (!slot->state.compare_exchange_strong(expected, next, std::memory_order_acq_rel)) return;
+  if (!slot->state.compare_exchange_strong(expected, next, std::memory_order_acq_rel)) return false;
   void* object = slot->object.exchange(nullptr, kRelaxed);
   give_free(slot->index);
   destroy_(object);
+  return true;
+}
+
+/// Lists a place for the call that holds it to reclaim; true when there is nothing to wait for any
+/// more. That call may have looked at the list just before, its record's end still on the way from
+/// its core: hence the second looks, for a microsecond. (Should that be too short, the end of any
+/// other call finds the place.)
+bool HandleTable::wait(Slot* slot) noexcept {
+  uint32_t head = waiting_.load(kRelaxed);
+  do slot->next_free.store(head, kRelaxed);
+  while (!waiting_.compare_exchange_weak(head, slot->index, std::memory_order_seq_cst, kRelaxed));
+  for (int i = 0; i < 64; ++i)
+    if ((slot->state.load(std::memory_order_seq_cst) & Slot::kPins) == 0 && !held(slot->index))
+      return true;
+  return false;
+}
+
+void HandleTable::reclaim_waiting() noexcept {
+  bool again;
+  do {
+    again = false;
+    uint32_t index = waiting_.exchange(kNone, std::memory_order_seq_cst);
+    while (index != kNone) {
+      Slot* slot = &at(index);
+      index = slot->next_free.load(kRelaxed);
+      const uint64_t state = slot->state.load(kRelaxed);
+      if ((state & Slot::kPins) != 0 || held(slot->index) || !reclaim(slot, state))
+        again |= wait(slot);
+    }
+  } while (again);
 }
 
 bool HandleTable::lock(Slot* slot) noexcept {
   uint64_t state = slot->state.load(kRelaxed);
   if ((state & Slot::kPins) != 1 || !(state & Slot::kAlive)) return false;
-  return slot->state.compare_exchange_strong(
-      state, (state & ~uint64_t{Slot::kAlive}) | Slot::kLocked, std::memory_order_acq_rel);
+  if (!slot->state.compare_exchange_strong(state, (state & ~uint64_t{Slot::kAlive}) | Slot::kLocked,
+                                           std::memory_order_acq_rel))
+    return false;
+  slot->live.store(0, std::memory_order_seq_cst);
+  if (!held(slot->index)) return true;
+  unlock(slot);
+  return false;
 }
 
 void HandleTable::unlock(Slot* slot) noexcept {
+  // First this: once the place is alive again it may be removed.
+  const auto generation = static_cast<uint32_t>(slot->state.load(kRelaxed) >> 32);
+  slot->live.store(handle_of(slot->index, generation), std::memory_order_release);
   slot->state.fetch_xor(Slot::kAlive | Slot::kLocked, std::memory_order_acq_rel);
 }
 
-bool HandleTable::locked(hologram_handle handle) noexcept {
+bool HandleTable::exists(hologram_handle handle) noexcept {
   Slot* slot = find(handle);
   if (!slot) return false;
   const uint64_t state = slot->state.load(kRelaxed);
-  return static_cast<uint32_t>(state >> 32) == generation_of(handle) && (state & Slot::kLocked);
+  return static_cast<uint32_t>(state >> 32) == generation_of(handle) &&
+         (state & (Slot::kAlive | Slot::kLocked)) != 0;
 }
 
 void HandleTable::clear() noexcept {

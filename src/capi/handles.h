@@ -14,14 +14,16 @@ enum class Kind : uint8_t { executor = 1, buffer, tensor, graph, executable };
 /// "buffer", …
 const char* name_of(Kind kind);
 
-/// One place for an object. `state` is generation (32 bits) | alive | dying | locked | pins: a pin
-/// is one addition whose result tells whether the handle was still right. The object dies with the
-/// last pin after removal, and only then the place is used again, under the next generation.
+/// One place for an object. `state` is generation (32 bits) | alive | dying | locked | waiting |
+/// pins: a pin is one addition whose result tells whether the handle was still right. The object
+/// dies with the last pin or hold after removal (it waits in a list while a hold alone keeps it),
+/// and only then the place is used again, under the next generation.
 struct alignas(64) Slot {
   static constexpr uint32_t kAlive = 1u << 31, kDying = 1u << 30, kLocked = 1u << 29;
-  static constexpr uint32_t kPins = kLocked - 1;
+  static constexpr uint32_t kWaiting = 1u << 28, kPins = kWaiting - 1;
 
   std::atomic<uint64_t> state{0};
+  std::atomic<hologram_handle> live{0};  ///< the handle while it is alive and not locked, else 0
   std::atomic<void*> object{nullptr};
   std::atomic<uint32_t> next_free{0};
   uint32_t index = 0;
@@ -54,17 +56,65 @@ class HandleTable {
   }
   void unpin(Slot* slot) noexcept {
     const uint64_t before = slot->state.fetch_sub(1, std::memory_order_acq_rel);
-    if (static_cast<uint32_t>(before) == (Slot::kDying | 1)) [[unlikely]]
-      reclaim(slot, before - 1);
+    if ((static_cast<uint32_t>(before) & ~Slot::kWaiting) == (Slot::kDying | 1)) [[unlikely]]
+      last_unpin(slot, before - 1);
+  }
+
+  /// What a call holds: up to three objects for the price of one atomic operation, which writes
+  /// their places into a record of the table where remove() and lock() look.
+  struct Hold {
+    static constexpr int kMost = 3;
+    int record = -1;  ///< held by no other call meanwhile; -1: nothing is held
+    void* objects[kMost];
+  };
+  static constexpr int kRecords = 32;
+  /// Holds the objects of `n` handles, or none of them: when one is wrong, or when all records that
+  /// were tried are taken. Pin them then. For calls that are short beside a free: a removed object
+  /// stays until release().
+  template <int n>
+  Hold hold(const hologram_handle* handles) noexcept {
+    static_assert(n >= 1 && n <= Hold::kMost);
+    Hold held;
+    uint64_t word = 0;
+    uint32_t large = 0;
+#pragma GCC unroll 3
+    for (int i = 0; i < n; ++i) {
+      large |= index_of(handles[i]) + 1;
+      word |= uint64_t{index_of(handles[i]) + 1} << kHoldBits * i;
+    }
+    if (large > kHoldMask) [[unlikely]]
+      return held;
+    const int record = claim(word);
+    if (record < 0) [[unlikely]]
+      return held;
+#pragma GCC unroll 3
+    for (int i = 0; i < n; ++i) {
+      // Sequentially consistent like claim() and remove(): either this sees the object removed, or
+      // the remover sees the record.
+      const uint32_t index = index_of(handles[i]);
+      Slot* chunk = chunks_[index >> kChunkBits].load(std::memory_order_acquire);
+      Slot* slot = chunk + (index & (kChunk - 1));
+      if (!chunk || handles[i] == 0 || slot->live.load(std::memory_order_seq_cst) != handles[i])
+          [[unlikely]] {
+        free_record(record);
+        return held;
+      }
+      held.objects[i] = slot->object.load(std::memory_order_relaxed);
+    }
+    held.record = record;
+    return held;
+  }
+  void release(const Hold& held) noexcept {
+    if (held.record >= 0) free_record(held.record);
   }
 
   /// Kills the handle: it is not found from now on. False if it was not alive.
   bool remove(hologram_handle handle) noexcept;
-  /// For a pinned slot: keeps all others out until unlock(). False when others have it pinned.
+  /// For a pinned slot: keeps all others out until unlock(). False when others use it.
   bool lock(Slot* slot) noexcept;
   void unlock(Slot* slot) noexcept;
-  /// Whether the handle is alive but locked.
-  bool locked(hologram_handle handle) noexcept;
+  /// Whether the handle is alive, locked or not.
+  bool exists(hologram_handle handle) noexcept;
 
   /// Removes every live handle.
   void clear() noexcept;
@@ -93,16 +143,49 @@ class HandleTable {
   Slot& at(uint32_t index) noexcept {
     return chunks_[index >> kChunkBits].load(std::memory_order_acquire)[index & (kChunk - 1)];
   }
+  static constexpr int kHoldBits = 21;
+  static constexpr uint32_t kHoldMask = (1u << kHoldBits) - 1;
+  struct alignas(64) Record {
+    std::atomic<uint64_t> word{0};  ///< index + 1 of up to three places, 21 bits each
+  };
+
+  /// Writes `word` into a free record. Threads have stacks of their own, megabytes apart: cheaper
+  /// to tell apart than by a number that each would have to keep.
+  int claim(uint64_t word) noexcept {
+    const auto stack = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+    const auto first = static_cast<uint32_t>(stack >> 23 ^ stack >> 20);
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t record = (first + i) % kRecords;
+      uint64_t none = 0;
+      if (records_[record].word.compare_exchange_strong(none, word, std::memory_order_seq_cst,
+                                                        std::memory_order_relaxed)) [[likely]]
+        return static_cast<int>(record);
+    }
+    return -1;
+  }
+  void free_record(int record) noexcept {
+    records_[static_cast<size_t>(record)].word.store(0, std::memory_order_release);
+    if (waiting_.load(std::memory_order_relaxed) != kNone) [[unlikely]]
+      reclaim_waiting();
+  }
+  /// Whether a record names the place.
+  bool held(uint32_t index) const noexcept;
+
   uint32_t take_free() noexcept;
   void give_free(uint32_t index) noexcept;
   uint32_t create();
-  void reclaim(Slot* slot, uint64_t expected) noexcept;
+  void last_unpin(Slot* slot, uint64_t state) noexcept;
+  bool reclaim(Slot* slot, uint64_t expected) noexcept;
+  bool wait(Slot* slot) noexcept;
+  void reclaim_waiting() noexcept;
 
   const Kind kind_;
   void (*const destroy_)(void*);
   std::atomic<uint32_t> created_{0};
   std::atomic<uint64_t> live_{0};
-  std::atomic<uint64_t> free_{kNone};  // tag | index of the first free place
+  std::atomic<uint64_t> free_{kNone};     // tag | index of the first free place
+  std::atomic<uint32_t> waiting_{kNone};  // the first removed place that a call still held
+  std::array<Record, kRecords> records_{};
   std::array<std::atomic<Slot*>, kChunks> chunks_{};
 };
 

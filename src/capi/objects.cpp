@@ -88,7 +88,7 @@ void report_handle(HandleTable& table, hologram_handle handle, std::string_view 
            argument, wanted, name_of(kind));
     fail(ErrorCode::not_found, "{}: {:#x} is no handle", argument, handle);
   }
-  if (table.locked(handle)) fail(busy, "{}: another call changes this {}", argument, wanted);
+  if (table.exists(handle)) fail(busy, "{}: another call changes this {}", argument, wanted);
   fail(ErrorCode::not_found, "{}: there is no {} {:#x}; it was freed or never made", argument,
        wanted, handle);
 }

@@ -17,10 +17,19 @@ namespace hologram::capi {
 /// A count that many threads add to: each to its own cache line.
 class Counter {
  public:
-  void add(uint64_t n) noexcept { shards_[shard()].value.fetch_add(n, std::memory_order_relaxed); }
+  void add(uint64_t n) noexcept {
+    const auto stack = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+    shards_[(stack >> 23 ^ stack >> 20) % 8].value.fetch_add(n, std::memory_order_relaxed);
+  }
+  /// For a call that holds this record of `buffers` and so shares its line with no other.
+  void add_holding(int record, uint64_t n) noexcept {
+    std::atomic<uint64_t>& own = held_[static_cast<size_t>(record)].value;
+    own.store(own.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
   uint64_t value() const noexcept {
     uint64_t sum = 0;
     for (const Shard& s : shards_) sum += s.value.load(std::memory_order_relaxed);
+    for (const Shard& s : held_) sum += s.value.load(std::memory_order_relaxed);
     return sum;
   }
 
@@ -28,13 +37,8 @@ class Counter {
   struct alignas(64) Shard {
     std::atomic<uint64_t> value{0};
   };
-  /// Threads have stacks of their own, megabytes apart: cheaper to tell apart than by a number that
-  /// each would have to keep.
-  static size_t shard() noexcept {
-    const auto stack = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-    return (stack >> 23 ^ stack >> 20) % 8;
-  }
   std::array<Shard, 8> shards_{};
+  std::array<Shard, HandleTable::kRecords> held_{};
 };
 
 /// A link in the list of what belongs to an executor.

@@ -18,11 +18,6 @@ class Given : public Outputs {
   void* const* outputs_;
 };
 
-[[noreturn]] void kernel_failed(int32_t status) {
-  if (status == ThreadPool::kThrew) status = static_cast<int32_t>(ErrorCode::internal);
-  fail(static_cast<ErrorCode>(status), "a kernel failed with status {}", status);
-}
-
 /// Keeps the first object stored; returns the one that stays.
 const DirectKernel& publish(std::atomic<const DirectKernel*>& place,
                             std::unique_ptr<DirectKernel> fresh) {
@@ -86,23 +81,17 @@ const DirectKernel& Operations::convert(DType from, DType to) {
   return publish(place, make_direct([&](ir::Graph& g) { builtin::build_convert(g, from, to); }, 2));
 }
 
-int32_t Operations::run(const DirectKernel& kernel, void* const* arguments, int64_t length) {
-  void* buffers[DirectKernel::kMaxArguments + 1];
-  buffers[0] = kernel.keep;
-  for (int i = 0; i < kernel.count; ++i) buffers[i + 1] = arguments[kernel.sources[i]];
-  std::atomic<int32_t> sticky{0};
-  const atlas::Context context = make_context(runtime_->threads(), &sticky);
-  int32_t status;
-  if (length <= kernel.inline_limit) {
-    status = kernel.function(&context, buffers + 1, &length, 0, length);
-  } else {
-    ThreadPool& threads = runtime_->threads();
-    const int64_t chunk = chunk_of(length, kernel.grain, kernel.unit_work, threads.num_threads());
-    status = threads.parallel_for(reinterpret_cast<RangeFn>(kernel.function), &context, buffers + 1,
-                                  &length, length, chunk);
-  }
-  if (status != 0) kernel_failed(status);
-  return sticky.load(std::memory_order_relaxed);
+int32_t Operations::run_parallel(const DirectKernel& kernel, const atlas::Context& context,
+                                 void* const* buffers, int64_t length) {
+  ThreadPool& threads = runtime_->threads();
+  const int64_t chunk = chunk_of(length, kernel.grain, kernel.unit_work, threads.num_threads());
+  return threads.parallel_for(reinterpret_cast<RangeFn>(kernel.function), &context, buffers,
+                              &length, length, chunk);
+}
+
+void Operations::kernel_failed(int32_t status) {
+  if (status == ThreadPool::kThrew) status = static_cast<int32_t>(ErrorCode::internal);
+  fail(static_cast<ErrorCode>(status), "a kernel failed with status {}", status);
 }
 
 Executable& Operations::executable(const std::string& key,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "builtin/definitions.h"
+#include "runtime/context.h"
 #include "runtime/executable.h"
 
 namespace hologram::runtime {
@@ -28,7 +29,8 @@ struct DirectKernel {
 /// up at its first use. Thread-safe; what exists already is found without a lock.
 class Operations {
  public:
-  explicit Operations(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
+  explicit Operations(std::shared_ptr<Runtime> runtime)
+      : runtime_(std::move(runtime)), context_(make_context(runtime_->threads(), nullptr)) {}
   ~Operations();
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
@@ -46,7 +48,20 @@ class Operations {
 
   /// Runs it over `length` elements; `arguments` are the operands' addresses, then the result's.
   /// Returns StickyError bits. Throws Error when the kernel fails.
-  int32_t run(const DirectKernel& kernel, void* const* arguments, int64_t length);
+  int32_t run(const DirectKernel& kernel, void* const* arguments, int64_t length) {
+    void* buffers[DirectKernel::kMaxArguments + 1];
+    buffers[0] = kernel.keep;
+    for (int i = 0; i < kernel.count; ++i) buffers[i + 1] = arguments[kernel.sources[i]];
+    std::atomic<int32_t> sticky{0};
+    atlas::Context context = context_;
+    context.sticky_error = &sticky;
+    const int32_t status = length <= kernel.inline_limit
+                               ? kernel.function(&context, buffers + 1, &length, 0, length)
+                               : run_parallel(kernel, context, buffers + 1, length);
+    if (status != 0) [[unlikely]]
+      kernel_failed(status);
+    return sticky.load(std::memory_order_relaxed);
+  }
 
   /// An operation that takes any number of kernels, under a key that says all about it.
   Executable& executable(const std::string& key, const std::function<void(ir::Graph&)>& build);
@@ -64,7 +79,12 @@ class Operations {
   std::unique_ptr<DirectKernel> make_direct(const std::function<void(ir::Graph&)>& build,
                                             int arguments);
 
+  int32_t run_parallel(const DirectKernel& kernel, const atlas::Context& context,
+                       void* const* buffers, int64_t length);
+  [[noreturn]] static void kernel_failed(int32_t status);
+
   std::shared_ptr<Runtime> runtime_;
+  atlas::Context context_;  ///< without a place for sticky errors
   std::array<std::array<std::atomic<const DirectKernel*>, num_dtypes>, kIds> elementwise_{};
   std::array<std::array<std::atomic<const DirectKernel*>, num_dtypes>, num_dtypes> convert_{};
   std::mutex mutex_;
