@@ -140,7 +140,8 @@ struct LoopBlock {
 /// `operand_type`) and see the batch axes and m, k (n, k); the epilogue sees batch axes, m and n,
 /// reads the sum as accumulator 0 in `acc_type` and stores. reproducible: one FMA chain from +0 per
 /// k-block of 384; the first block's sum, to which the others are added in ascending order (0 when
-/// K is 0).
+/// K is 0). Otherwise subnormal bfloat16 operands, and products and sums of bfloat16 operands below
+/// 2^-126, may count as 0.
 struct ProductBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;

@@ -76,7 +76,7 @@ class ProductEmitter : Numbers {
       rhs_scratch_ = element(k_, type_, scratch_, lhs_bytes_);
     }
     if (plan_.dots != Dots::none) groups_.emplace(k_, plan_);
-    if (plan_.dots == Dots::bf16) exact_ = k_.slot(k_.ir.getInt64Ty(), "exact");
+    if (plan_.keeps_tiny) exact_ = k_.slot(k_.ir.getInt64Ty(), "exact");
     if (plan_.dots == Dots::bytes) {
       // What the 128 added to every byte of the left operand adds to the sums.
       correction_ = k_.slot(k_.memory_type(type_), "correction", int64_t{t_.panel} * widest());
@@ -214,7 +214,7 @@ class ProductEmitter : Numbers {
   // Panels [panel, panel + width) against all rows of the unit.
   void emit_panels(Scope& scope, Value* panel, Value* width) {
     Rhs rhs = rhs_panels(scope, panel, width);
-    if (plan_.dots == Dots::bf16) choose_exact(scope, rhs, width);
+    if (plan_.keeps_tiny) choose_exact(scope, rhs, width);
     if (plan_.dots == Dots::bytes) correct_signs(scope, rhs, width);
     scope.seek();
     emit_loop(scope, k_.i64(0), tiles_, k_.i64(1), true, [&](Scope& s, Value* tile) {
@@ -406,7 +406,7 @@ class ProductEmitter : Numbers {
     }
     constexpr int64_t stride = 16;  // more than any span
     std::map<int64_t, llvm::Function*> kernels;
-    bool choice = plan_.dots == Dots::bf16;
+    bool choice = plan_.keeps_tiny;
     for (int r : heights_)
       for (int span : {1, plan_.panels_for(r)})
         for (int exact = 0; exact <= choice; ++exact)

@@ -27,7 +27,7 @@ GroupPacker::GroupPacker(Kernel& kernel, const ProductPlan& plan)
       depth_(number(plan.k)),
       steps_(number(plan.steps)) {
   k_.root().seek();
-  if (plan_.dots == Dots::bf16) least_ = k_.slot(halves_, "least");
+  if (plan_.keeps_tiny) least_ = k_.slot(halves_, "least");
 }
 
 void GroupPacker::start_block(Scope& scope) {

@@ -75,15 +75,16 @@ struct ProductPlan {
   RhsPath rhs;
   std::optional<StridedLoad> lhs_load, rhs_load;
   Dots dots = Dots::none;
-  int group = 1;          ///< values of k in one step; operands are copied in such groups
-  Expr steps;             ///< k in groups
-  DType rhs_storage;      ///< element type of the panels that the register kernels read
-  int64_t block_rows;     ///< most rows of a unit
-  int64_t block_panels;   ///< most panels of a unit
-  int panel_group;        ///< units are whole groups of so many panels, but for the last
-  Expr panels;            ///< of the whole right operand
-  Expr m_units, n_units;  ///< per batch point
-  Expr units;             ///< in all
+  bool keeps_tiny = false;  ///< dots of bf16 give way to multiply-adds where a subnormal counts
+  int group = 1;            ///< values of k in one step; operands are copied in such groups
+  Expr steps;               ///< k in groups
+  DType rhs_storage;        ///< element type of the panels that the register kernels read
+  int64_t block_rows;       ///< most rows of a unit
+  int64_t block_panels;     ///< most panels of a unit
+  int panel_group;          ///< units are whole groups of so many panels, but for the last
+  Expr panels;              ///< of the whole right operand
+  Expr m_units, n_units;    ///< per batch point
+  Expr units;               ///< in all
 
   /// Panels that a register tile of `rows` rows spans.
   int panels_for(int rows) const { return codegen::panels_for(tile, rows); }

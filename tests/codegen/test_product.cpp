@@ -27,7 +27,7 @@ struct Case {
   DType operand = DType::f32;
   DType acc = DType::f32;
   bool lhs_transposed = false, rhs_transposed = false, packed = false, prologue = false,
-       symbolic = false, known_rows = false;
+       symbolic = false, known_rows = false, reproducible = false;
   Tail tail = Tail::store;
 };
 
@@ -36,7 +36,8 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << "->" << name_of(c.acc) << (c.lhs_transposed ? " lhs^T" : "")
              << (c.rhs_transposed ? " rhs^T" : "") << (c.packed ? " packed" : "")
              << (c.prologue ? " prologue" : "") << (c.symbolic ? " symbolic" : "")
-             << (c.known_rows ? " but for rows" : "") << " tail " << static_cast<int>(c.tail);
+             << (c.known_rows ? " but for rows" : "") << (c.reproducible ? " reproducible" : "")
+             << " tail " << static_cast<int>(c.tail);
 }
 
 constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3, out_buffer = 4;
@@ -65,6 +66,7 @@ atlas::Program make_program(const Case& c, int panel, int group = 1) {
   b.axes.push_back({AxisKind::parallel, n});
   b.axes.push_back({AxisKind::row, k});
   b.operand_type = c.operand;
+  b.reproducible = c.reproducible;
   b.acc_type = c.acc;
   int r = b.batch_rank;
   Expr ib = c.batch ? Expr::axis(0, batch) : Expr(0);
@@ -415,7 +417,7 @@ TEST_F(Dots, take_any_operands) {
 }
 
 TEST_F(Dots, tiny_numbers_infinities_and_nan) {
-  Case c{.m = 40, .n = 64, .k = 50, .operand = DType::bf16};
+  Case c{.m = 40, .n = 64, .k = 50, .operand = DType::bf16, .reproducible = true};
   check(c, 0, [](std::vector<Memory>& m) {
     m[lhs_buffer].as<uint16_t>()[5 * 50 + 3] = 0x7f80;
     m[lhs_buffer].as<uint16_t>()[9 * 50 + 7] = 0x7fc0;
@@ -435,6 +437,21 @@ TEST_F(Dots, tiny_numbers_infinities_and_nan) {
     for (size_t i = 0; i < 64 * 50; ++i)
       m[rhs_buffer].as<uint16_t>()[i] = static_cast<uint16_t>(0x1f00 + i % 89);
   });
+  c.reproducible = false;
+  check(c, 0, [](std::vector<Memory>& m) {  // tiny, but nothing that arises is subnormal
+    for (size_t i = 0; i < 40 * 50; ++i)
+      m[lhs_buffer].as<uint16_t>()[i] = static_cast<uint16_t>(0x0f00 + i % 97);
+  });
+}
+
+// Where bits are not promised, dots need no multiply-adds for subnormal numbers.
+TEST_F(Dots, only_reproducible_products_look_for_tiny_numbers) {
+  auto text = [&](bool reproducible) {
+    Case c{.m = 40, .n = 64, .k = 50, .operand = DType::bf16, .reproducible = reproducible};
+    return codegen::dump_asm(make_program(c, 32), target_);
+  };
+  EXPECT_EQ(text(false).find("vfmadd"), std::string::npos);
+  EXPECT_NE(text(true).find("vfmadd"), std::string::npos);
 }
 
 std::string isa_name(const testing::TestParamInfo<codegen::Isa>& info) {
