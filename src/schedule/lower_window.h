@@ -7,9 +7,9 @@ namespace hologram::schedule {
 
 /// What a product would like to find and to leave in memory.
 struct ProductLayout {
-  ir::Value read;         ///< what its left operand is a view of
-  int read_axis = -1;     ///< the axis of `read` that should lie densest, or -1
-  int written_axis = -1;  ///< the cluster's axis along which its results should lie densest
+  ir::Value read;              ///< what its left operand is a view of
+  std::vector<int> read_axes;  ///< the axes of `read` that should lie densest, the densest first
+  int written_axis = -1;       ///< the cluster's axis along which its results should lie densest
 };
 
 ProductLayout product_layout(const Cluster& c, int num_symbols);

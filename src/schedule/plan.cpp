@@ -93,7 +93,8 @@ class Planner {
   std::map<Value, std::vector<int>>
       stores_;  // slots a root is written to; the first is the one it is read from
   std::set<Value> in_place_scatter_;
-  std::map<Value, int> inner_;  // intermediates with another axis than the last lying densest
+  std::map<Value, Order>
+      memory_order_;  // of intermediates that do not lie row by row: axes from the outermost in
   std::vector<std::vector<int>> clusters_read_;  // by cluster: the clusters it needs
   std::vector<std::pair<int, int>> before_;      // (reader, writer of the parameter it reads)
   Copies early_copies_;                          // of parameters, before anything is written
@@ -265,35 +266,39 @@ void Planner::place_outputs() {
 }
 
 // Products decide how intermediates of three and more dimensions lie in memory: what they write has
-// their columns densest, what they read along k has those (a convolution's channels).
+// their columns densest, what they read lies along k as far as it can (a convolution's channels,
+// the heads of attention).
 void Planner::prefer_layouts() {
   std::set<Value> fixed;  // the host expects what tracing promised it
   for (const ir::Node& n : graph_.nodes())
     if (n.is(Op::host_call)) fixed.insert(n.inputs.begin(), n.inputs.end());
-  auto prefer = [&](Value v, int axis) {
-    if (v->rank() >= 3 && axis >= 0 && axis < v->rank() - 1 && !fixed.count(v))
-      inner_.emplace(v, axis);
+  auto prefer = [&](Value v, std::vector<int> densest) {
+    if (v->rank() < 3 || densest.empty() || fixed.count(v)) return;
+    Order order;
+    for (int i = 0; i < v->rank(); ++i)
+      if (!std::count(densest.begin(), densest.end(), i)) order.push_back(i);
+    order.insert(order.end(), densest.rbegin(), densest.rend());
+    if (!std::is_sorted(order.begin(), order.end())) memory_order_.emplace(v, std::move(order));
   };
   for (const Cluster& c : clustering_.clusters()) {
     if (c.kind != ClusterKind::product) continue;
     ProductLayout layout = product_layout(c, graph_.num_symbols);
-    if (!layout.read->is(Op::parameter)) prefer(layout.read, layout.read_axis);
+    if (!layout.read->is(Op::parameter)) prefer(layout.read, layout.read_axes);
     for (const Member& m : c.members)
       for (size_t i = 0; i < m.index.size(); ++i)
         if (const Atom* a = single_axis(m.index[i]); a && a->id == layout.written_axis)
-          prefer(m.node, static_cast<int>(i));
+          prefer(m.node, {static_cast<int>(i)});
   }
 }
 
 Shape Planner::strides_for(Value v) const {
-  auto it = inner_.find(v);
-  if (it == inner_.end()) return contiguous_strides(v->shape);
-  Shape order = v->shape;
-  auto axis = static_cast<ptrdiff_t>(it->second);
-  std::rotate(order.begin() + axis, order.begin() + axis + 1, order.end());
-  Shape dense = contiguous_strides(order);
-  std::rotate(dense.begin() + axis, dense.end() - 1, dense.end());
-  return dense;
+  auto it = memory_order_.find(v);
+  if (it == memory_order_.end()) return contiguous_strides(v->shape);
+  Shape sizes, strides(v->shape.size());
+  for (int i : it->second) sizes.push_back(v->shape[static_cast<size_t>(i)]);
+  Shape dense = contiguous_strides(sizes);
+  for (size_t i = 0; i < dense.size(); ++i) strides[static_cast<size_t>(it->second[i])] = dense[i];
+  return strides;
 }
 
 // Slots for roots that other clusters read and for what is copied into parameters at the end.

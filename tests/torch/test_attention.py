@@ -114,3 +114,18 @@ def test_encoder_layer(mask, norm_first):
     visible = options.get("src_key_padding_mask", torch.zeros(2, 6, dtype=torch.bool)).logical_not()
     check(actual[visible], expected[visible])
     assert hologram_torch.stats()["fallback_ops"] == {}
+
+
+def test_heads_lie_as_the_output_projection_reads_them():
+    from hologram_torch import counters
+
+    def model(q, k, v, w):
+        a = F.scaled_dot_product_attention(q, k, v)
+        return a.transpose(1, 2).reshape(2, 16, 96) @ w
+
+    inputs = [normal(2, 3, 16, 32, seed=i) for i in range(3)] + [normal(96, 64)]
+    with counters.capture() as records:
+        torch.testing.assert_close(compile_fresh(model)(*inputs), model(*inputs))
+    ((_, executable),) = records
+    product = next(text for text in executable.dump("atlas") if "\nproduct" in text)
+    assert "load.f32 b0[96*i0 + i2]" in product
