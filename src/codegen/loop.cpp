@@ -50,7 +50,9 @@ class LoopEmitter {
       Value* bytes = emit_expr(k_.root(), buffer_bytes(k_.program)).v;
       large_ = ir_.CreateICmpSGT(bytes, k_.i64(stream_bytes));
     }
-    if (plan_.tiled)
+    if (plan_.interleaved > 0)
+      interleaved();
+    else if (plan_.tiled)
       tiles();
     else if (plan_.mode == LaneMode::parallel)
       lines();
@@ -279,6 +281,85 @@ class LoopEmitter {
     for (int r = 0; r < plan_.lanes; ++r)
       ir_.CreateStore(rows[static_cast<size_t>(r)],
                       ir_.CreateConstGEP1_64(type, memory, static_cast<uint64_t>(r)));
+  }
+
+  // Units are lines of the axis before the last: vectors along it, one for each element of a run,
+  // are stored interleaved; what is left of a line is taken one by one.
+  void interleaved() {
+    Scope& root = k_.root();
+    int run = rank_ - 1, line = rank_ - 2, lanes = plan_.lanes;
+    int64_t n = plan_.interleaved, length = extent(line).constant_value();
+    const atlas::Body& body = block_.stages[0].body;
+    atlas::Body values = body;
+    auto store = std::ranges::find(values.instrs, atlas::Code::store, &atlas::Instr::code);
+    const atlas::Instr stored = *store;
+    // The store becomes the value itself, so that the other numbers stay.
+    *store = {};
+    store->code = atlas::Code::arithmetic;
+    store->op = ir::Op::bitcast;
+    store->type = store->from = stored.type;
+    store->args[0] = stored.args[0];
+    root.seek();
+    std::vector<Value*> first = coordinates(root, k_.begin, line);
+    root.seek();
+    emit_loop(
+        root, k_.begin, k_.end, k_.i64(1), true, first,
+        [&](Scope& unit, Value*, std::vector<Value*> at) -> std::vector<Value*> {
+          for (int a = 0; a < line; ++a) unit.set_axis(a, at[static_cast<size_t>(a)]);
+          int64_t whole = length / lanes * lanes;
+          emit_loop(unit, k_.i64(0), k_.i64(whole), k_.i64(lanes), true,
+                    [&](Scope& s, Value* i) { vectors_of_run(s, i, values, stored); });
+          emit_loop(unit, k_.i64(whole), k_.i64(length), k_.i64(1), false, [&](Scope& s, Value* i) {
+            s.set_axis(line, i);
+            emit_loop(s, k_.i64(0), k_.i64(n), k_.i64(1), true, [&](Scope& one, Value* c) {
+              one.set_axis(run, c);
+              emit_body(one, body);
+            });
+          });
+          return advance(unit, at);
+        });
+  }
+
+  /// One vector along the line from coordinate i for each element of the run, stored interleaved.
+  void vectors_of_run(Scope& scope, Value* i, const atlas::Body& values,
+                      const atlas::Instr& stored) {
+    int run = rank_ - 1, line = rank_ - 2, lanes = plan_.lanes, n = plan_.interleaved;
+    std::vector<Value*> rows;
+    for (int c = 0; c < n; ++c) {
+      scope.seek();
+      Scope copy(scope, false);
+      copy.set_axis(run, k_.i64(c));
+      copy.set_axis(line, i);
+      copy.set_lanes(line, lanes);
+      LaneValue x = emit_body(copy, values)[stored.args[0]];
+      copy.seek();
+      rows.push_back(to_memory(k_, stored.type, splat(k_, x, lanes)));
+      scope.move_to(ir_.GetInsertBlock());
+    }
+    scope.seek();
+    Scope origin(scope, false);
+    origin.set_axis(run, k_.i64(0));
+    origin.set_axis(line, i);
+    origin.set_lanes(run, lanes);
+    Value* address = *vector_address(origin, stored.buffer, stored.expr);
+    // Lane l of vector o is element p % n of pixel p / n, p = o * lanes + l.
+    for (int o = 0; o < n; ++o) {
+      Value* out = nullptr;
+      for (int c = 0; c < n; ++c) {
+        std::vector<int> order(static_cast<size_t>(lanes));
+        for (int l = 0; l < lanes; ++l) {
+          int p = o * lanes + l;
+          order[static_cast<size_t>(l)] = p % n == c ? lanes + p / n : l;
+        }
+        Value* from = rows[static_cast<size_t>(c)];
+        out = ir_.CreateShuffleVector(out ? out : llvm::PoisonValue::get(from->getType()), from,
+                                      order);
+      }
+      Value* at = ir_.CreateConstGEP1_64(out->getType(), address, static_cast<uint64_t>(o));
+      ir_.CreateAlignedStore(out, at, llvm::Align(static_cast<uint64_t>(size_of(stored.type))));
+    }
+    origin.seek();
+    scope.move_to(ir_.GetInsertBlock());
   }
 
   // Points [low, high) of the lane axis, at least one of them.

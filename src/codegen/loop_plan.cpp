@@ -47,6 +47,15 @@ int block_arithmetic(const atlas::LoopBlock& b) {
   return n;
 }
 
+// Values that are loaded and may stay in registers until the end of the body.
+int load_count(const atlas::LoopBlock& b) {
+  int n = 0;
+  for (const Stage& s : b.stages)
+    n += static_cast<int>(std::ranges::count(s.body.instrs, Code::load, &Instr::code));
+  return n;
+}
+constexpr int most_paired_loads = 20;
+
 // Picoseconds that one lane vector of a body takes.
 int64_t body_cost(const atlas::Body& body, int lanes) {
   int64_t ps = 0;
@@ -156,7 +165,14 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
                             [](const Stage& s) { return s.kind == StageKind::point; });
   // Two chains of arithmetic side by side keep more units busy, where registers suffice for both.
   plan.paired = plan.mode == LaneMode::parallel && points && plan.unroll == 1 && plan.lanes <= 16 &&
-                target.isa == Isa::avx512;
+                target.isa == Isa::avx512 && load_count(b) <= most_paired_loads;
+  if (int run = interleaved_lines(b, program.buffers); run > 0 && plan.mode == LaneMode::parallel) {
+    plan.interleaved = run;
+    plan.lanes = std::min(64, target.vector_bytes / lane_bytes(program));
+    plan.unroll = 1;
+    plan.paired = plan.may_stream = false;
+    return plan;
+  }
   if (plan.mode == LaneMode::parallel && !transposed_loads(b, program.buffers).empty()) {
     plan.tiled = true;
     plan.lanes = std::min(plan.lanes, 16);
@@ -219,6 +235,37 @@ std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
   return found.size() > most ? std::vector<atlas::ValueId>{} : found;
 }
 
+int interleaved_lines(const atlas::LoopBlock& b, const std::vector<atlas::Buffer>& buffers) {
+  constexpr int64_t longest = 4, least_lanes = 16;
+  int run = b.parallel_rank - 1, line = run - 1, stores = 0;
+  if (b.stages.size() != 1 || b.stages[0].kind != StageKind::point || b.lane_axis != run ||
+      line < 0)
+    return 0;
+  const Expr &n = b.axes[static_cast<size_t>(run)].extent,
+             &length = b.axes[static_cast<size_t>(line)].extent;
+  if (!n.is_const() || n.constant_value() < 2 || n.constant_value() > longest ||
+      !length.is_const() || length.constant_value() < least_lanes)
+    return 0;
+  for (const atlas::Axis& a : b.axes)
+    if (a.extent.has_axes()) return 0;
+  for (const Instr& i : b.stages[0].body.instrs) {
+    bool load = i.code == Code::load, store = i.code == Code::store;
+    if (i.code == Code::clamp_index) return 0;
+    if (!load && !store) continue;
+    auto along = i.expr.linear_in_axis(line), across = i.expr.linear_in_axis(run);
+    bool values = i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; });
+    if (!along || !across || values) return 0;
+    if (load && !along->first.is(1) && !along->first.is(0)) return 0;
+    if (store) {
+      const atlas::Buffer& out = buffers[static_cast<size_t>(i.buffer)];
+      if (++stores > 1 || i.args[1] != atlas::no_value || out.access != atlas::Access::write ||
+          !(along->first == n) || !across->first.is(1) || size_of(out.dtype) < 2)
+        return 0;
+    }
+  }
+  return stores == 1 ? static_cast<int>(n.constant_value()) : 0;
+}
+
 Expr extent_of(const atlas::LoopBlock& block, int first, int last) {
   Expr n(1);
   for (int k = first; k < last; ++k) n *= block.axes[static_cast<size_t>(k)].extent;
@@ -254,7 +301,13 @@ Launch launch_of_loop(const atlas::Program& program, const Target& target) {
     else
       row += std::max<int64_t>(1, cost / lanes);
   }
-  if (plan.tiled) {
+  if (plan.interleaved > 0) {
+    // A unit is a line.
+    launch.total = extent_of(b, 0, b.parallel_rank - 2);
+    launch.grain = Expr(1);
+    launch.unit_work = extent_of(b, b.parallel_rank - 2, b.parallel_rank) *
+                       Expr(std::max<int64_t>(1, (point + 500) / plan.lanes));
+  } else if (plan.tiled) {
     // A unit is as many lines as there are lanes.
     size_t lane = static_cast<size_t>(b.parallel_rank) - 1;
     launch.total =

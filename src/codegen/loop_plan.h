@@ -19,6 +19,7 @@ struct LoopPlan {
   int unroll = 1;             ///< vectors per round of loops without reductions
   bool paired = false;        ///< two vectors at a time, instruction by instruction
   bool tiled = false;         ///< squares of lanes: see transposed_loads
+  int interleaved = 0;        ///< > 0: this many lines side by side, see interleaved_lines
   bool masked_tails = false;  ///< else what is left over runs one by one
   bool may_stream = false;    ///< the kernel's data may be larger than the caches; see stream_bytes
 };
@@ -38,6 +39,12 @@ bool reads_by_partial(const atlas::LoopBlock& block, const atlas::Stage& stage, 
 /// axis, not along the lanes: read as rows of squares, which are then turned over in registers.
 std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& block,
                                              const std::vector<atlas::Buffer>& buffers);
+
+/// Whether points lie in memory as short runs along the last parallel axis (the three colours of an
+/// image's pixels) while what they read lies along the axis before: then lanes run along that axis,
+/// and the vectors of a run are interleaved by shuffles before they are stored. Returns the length
+/// of a run, or 0.
+int interleaved_lines(const atlas::LoopBlock& block, const std::vector<atlas::Buffer>& buffers);
 
 /// About how many instructions a body's arithmetic takes.
 int arithmetic_count(const atlas::Body& body);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "schedule/lower_loop.h"
 #include "schedule/lower_window.h"
@@ -246,17 +247,41 @@ std::vector<Lowered> Lowering::depthwise() {
     if (auto sources = static_sources(clustering_, options_, rhs))
       out.back().cached = storage_.cache(weights, *sources);
   }
-  // Axes: rows, then the batch.
+  // Axes: lines of pixels, tiles of a line, the batch. A tile's pixels share a body, so that its
+  // weights and what their windows have in common are loaded once.
+  const ClusterAxis rows = c_.axes[c_.axes.size() - 3];
+  const int column = c_.axes[c_.axes.size() - 2].id;
+  int64_t count = taps[0].constant_value();
+  Expr line = line_of(lhs, static_cast<int>(batch));
+  int64_t pixels = pixels_together(line, count, options_.panel_width(lhs->dtype));
   Kernel k(storage_.slots);
   atlas::LoopBlock& loop = k.program.loop;
-  std::vector<ClusterAxis> order{c_.axes[c_.axes.size() - 3]};
-  order.insert(order.end(), c_.axes.begin(), c_.axes.end() - 3);
-  for (const ClusterAxis& a : order) loop.axes.push_back({AxisKind::parallel, a.extent});
-  loop.parallel_rank = static_cast<int>(order.size());
-  order.push_back({c_.axes[c_.axes.size() - 2].id, Expr(1), false});
-  Index own = placed(c_.members[0].index, order);
-  Index channel(own.begin(), own.end() - 2);
-  Expr row = Expr::axis(0, order[0].extent);
+  std::map<int, Expr> place;
+  auto add_axis = [&](const Expr& extent) {
+    Expr axis = Expr::axis(static_cast<int>(loop.axes.size()), extent);
+    loop.axes.push_back({AxisKind::parallel, extent});
+    return axis;
+  };
+  // Blocks of channels first, if the lines that a window spans exceed the nearest cache.
+  const ClusterAxis& channels = c_.axes[c_.axes.size() - 4];
+  Expr together = channels_together(lhs, line, count, channels.extent);
+  Expr block = add_axis(*channels.extent.exact_div(together)) * together;
+  Expr first = add_axis(*rows.extent.exact_div(line)) * line;
+  first += add_axis(*line.exact_div(Expr(pixels))) * Expr(pixels);
+  for (size_t i = 0; i + 4 < c_.axes.size(); ++i)
+    place[c_.axes[i].id] = add_axis(c_.axes[i].extent);
+  place[channels.id] = block + add_axis(together);
+  place[column] = Expr(0);
+  loop.parallel_rank = static_cast<int>(loop.axes.size());
+  auto placed_at = [&](const Index& index) {
+    Index at;
+    for (const Expr& i : index)
+      at.push_back(i.substitute([&](const Atom& a) -> std::optional<Expr> {
+        auto it = a.kind == Atom::Kind::axis ? place.find(a.id) : place.end();
+        return it == place.end() ? std::nullopt : std::optional(it->second);
+      }));
+    return at;
+  };
   atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
   Val sum;
   Emitter e = emitter(k, stage.body, [&](Value v, const Index&) -> std::optional<Val> {
@@ -264,25 +289,34 @@ std::vector<Lowered> Lowering::depthwise() {
     return sum;
   });
   atlas::BodyBuilder& b = e.builder();
-  Val chain = b.constant(acc, 0);
-  for (int64_t tap = 0; tap < taps[0].constant_value(); ++tap) {
-    Index lhs_at = channel, weight_at{Expr(tap)};
-    lhs_at.insert(lhs_at.end(), {row, Expr(tap)});
-    weight_at.insert(weight_at.end(), channel.begin(), channel.end());
-    Val x = e.convert(e.value(lhs, lhs_at), acc), w = e.convert(e.read(weights, weight_at), acc);
-    chain = is_float(acc) ? b.fma(x, w, chain) : b.add(b.mul(x, w), chain);
-  }
-  sum = e.convert(chain, dot->dtype);
-  for (const Member& m : c_.members)
-    for (int slot : storage_.stores_of(m.node)) {
-      Index index = placed(m.index, order);
-      for (Expr& x : index)  // the one column
-        x = x.substitute([&](const Atom& a) -> std::optional<Expr> {
-          bool column = a.kind == Atom::Kind::axis && a.id + 1 == static_cast<int>(order.size());
-          return column ? std::optional(Expr(0)) : std::nullopt;
-        });
-      e.store(slot, index, e.value(m.node, index));
+  std::vector<Val> w;
+  constexpr int64_t side_by_side = 4;  // chains that keep the multiply-adders busy
+  for (int64_t begin = 0; begin < pixels; begin += side_by_side) {
+    int64_t end = std::min(begin + side_by_side, pixels);
+    std::vector<Val> chains(static_cast<size_t>(end - begin), b.constant(acc, 0));
+    for (int64_t tap = 0; tap < count; ++tap)
+      for (int64_t pixel = begin; pixel < end; ++pixel) {
+        Expr row = place[rows.id] = first + Expr(pixel);
+        Index own = placed_at(c_.members[0].index), weight_at{Expr(tap)};
+        Index lhs_at(own.begin(), own.end() - 2);
+        weight_at.insert(weight_at.end(), lhs_at.begin(), lhs_at.end());
+        lhs_at.insert(lhs_at.end(), {row, Expr(tap)});
+        Val x = e.convert(e.value(lhs, lhs_at), acc);
+        if (static_cast<int64_t>(w.size()) == tap)
+          w.push_back(e.convert(e.read(weights, weight_at), acc));
+        Val y = w[static_cast<size_t>(tap)], &chain = chains[static_cast<size_t>(pixel - begin)];
+        chain = is_float(acc) ? b.fma(x, y, chain) : b.add(b.mul(x, y), chain);
+      }
+    for (int64_t pixel = begin; pixel < end; ++pixel) {
+      place[rows.id] = first + Expr(pixel);
+      sum = e.convert(chains[static_cast<size_t>(pixel - begin)], dot->dtype);
+      for (const Member& m : c_.members)
+        for (int slot : storage_.stores_of(m.node)) {
+          Index index = placed_at(m.index);
+          e.store(slot, index, e.value(m.node, index));
+        }
     }
+  }
   loop.stages.push_back(std::move(stage));
   simplify_axes(loop);
   out.push_back(finish(k, cluster_name(c_)));

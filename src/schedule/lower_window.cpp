@@ -2,6 +2,7 @@
 #include "schedule/lower_window.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace hologram::schedule {
@@ -11,7 +12,8 @@ using ir::Op;
 using ir::OpKind;
 using ir::Value;
 
-constexpr int64_t most_taps = 128;  // of a depthwise convolution that is unrolled
+constexpr int64_t most_taps = 128;     // of a depthwise convolution that is unrolled
+constexpr int64_t most_chained = 100;  // multiply-adds of a body that takes several pixels
 
 bool is_movement(Value v) { return ir::info(v->op).kind == OpKind::movement; }
 
@@ -74,8 +76,48 @@ ProductLayout product_layout(const Cluster& c, int num_symbols) {
 
 bool is_depthwise(const Cluster& c) {
   const Expr& depth = c.axes.back().extent;
-  return c.anchor->rank() > 2 && c.anchor->shape.back().is(1) && depth.is_const() &&
-         depth.constant_value() <= most_taps && reads_windows(c.anchor->input(0));
+  return c.anchor->rank() > 2 && c.axes.size() > 3 && c.anchor->shape.back().is(1) &&
+         depth.is_const() && depth.constant_value() <= most_taps &&
+         reads_windows(c.anchor->input(0));
+}
+
+Expr line_of(Value v, int row_axis) {
+  Index at;
+  for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+  Expr line = v->shape[static_cast<size_t>(row_axis)];
+  for (; is_movement(v) && !v->is(Op::concat); v = v->input()) at = input_index(v, 0, at);
+  for (const Expr& e : at)
+    e.any_atom([&](const Atom& a) {
+      if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return false;
+      const Atom* x = a.a->as_atom();
+      if (x && x->kind == Atom::Kind::axis && x->id == row_axis && line.exact_div(*a.b))
+        line = *a.b;
+      return false;
+    });
+  return line.is_const() ? line : Expr(1);
+}
+
+int64_t pixels_together(const Expr& line, int64_t taps, int panel_width) {
+  // Without fused multiply-adds each of them is a long sequence.
+  int64_t most = panel_width > 8 ? std::clamp<int64_t>(most_chained / taps, 1, 8) : 1;
+  while (line.constant_value() % most != 0) --most;
+  return most;
+}
+
+Expr channels_together(Value lhs, const Expr& line, int64_t taps, const Expr& channels) {
+  constexpr int64_t near_bytes = 24 * 1024, least = 32;
+  if (!channels.is_const()) return channels;
+  int64_t n = channels.constant_value();
+  auto high = std::llround(std::sqrt(static_cast<double>(taps)));
+  int64_t bytes = line.constant_value() * high * size_of(lhs->dtype);
+  int64_t blocks = 1;
+  while (n / blocks * bytes > near_bytes || n % blocks != 0) {
+    int64_t next = blocks + 1;
+    while (next <= n && n % next != 0) ++next;
+    if (n % (next * 16) != 0 || n / next < least) break;
+    blocks = next;
+  }
+  return Expr(n / blocks);
 }
 
 }  // namespace hologram::schedule

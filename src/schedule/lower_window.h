@@ -18,4 +18,15 @@ ProductLayout product_layout(const Cluster& c, int num_symbols);
 /// convolution, which is a loop over channels rather than a product.
 bool is_depthwise(const Cluster& c);
 
+/// The number of neighbouring rows of a depthwise product's left operand whose windows lie on one
+/// line of the image; 1 if that is not known.
+Expr line_of(ir::Value lhs, int row_axis);
+
+/// How many pixels of a line of such a product a loop's body takes together: a divisor of `line`.
+int64_t pixels_together(const Expr& line, int64_t taps, int panel_width);
+
+/// How many channels such a loop takes before it moves on to other pixels: a divisor of `channels`,
+/// so that the lines that a window spans stay in the nearest cache.
+Expr channels_together(ir::Value lhs, const Expr& line, int64_t taps, const Expr& channels);
+
 }  // namespace hologram::schedule

@@ -68,5 +68,48 @@ TEST(Transpose, SquaresAreUsed) {
   EXPECT_EQ(launch.total.constant_value(), 2 * 64 / 8);
 }
 
+/// out[p, x, c] = y[c, p, x - border] where that exists, else 0: an image's planes as pixels.
+atlas::Program pixels(int64_t lines, int64_t length, int64_t run, int64_t border, DType type) {
+  atlas::Program p;
+  auto& b = p.loop;
+  std::vector<Expr> at;
+  for (int64_t n : {lines, length, run}) {
+    at.push_back(Expr::axis(static_cast<int>(b.axes.size()), n));
+    b.axes.push_back({AxisKind::parallel, n});
+  }
+  b.parallel_rank = 3;
+  b.lane_axis = 2;
+  int64_t width = length - 2 * border;
+  p.buffers = {{type, Access::read, run * lines * width},
+               {type, Access::write, lines * length * run}};
+  b.stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  BodyBuilder body(b.stages.back().body);
+  Expr x = at[1] - Expr(border);
+  Val guard;
+  if (border > 0)
+    guard = body.op(Op::bit_and, body.op(Op::le, body.integer(DType::i64, 0), body.index(x)),
+                    body.op(Op::lt, body.index(x), body.integer(DType::i64, width)));
+  Expr from = (at[2] * Expr(lines) + at[0]) * Expr(width) + x;
+  body.store(1, (at[0] * Expr(length) + at[1]) * Expr(run) + at[2],
+             body.load(0, type, from, guard));
+  return p;
+}
+
+TEST(Transpose, ShortRunsAreInterleaved) {
+  for (int64_t run : {2, 3, 4})
+    for (int64_t length : {16, 37, 66})
+      for (int64_t border : {0, 3})
+        for (DType type : {DType::f32, DType::f64, DType::bf16, DType::i32}) {
+          SCOPED_TRACE(testing::PrintToString(std::vector{length, run, border}) + " " +
+                       std::string(name_of(type)));
+          Inputs inputs;
+          inputs.chunks = {0, 1};
+          expect_same(pixels(3, length, run, border, type), inputs);
+        }
+  auto target = codegen::generic_target(codegen::Isa::avx2);
+  auto launch = codegen::launch_of(pixels(5, 40, 3, 1, DType::f32), target);
+  EXPECT_EQ(launch.total.constant_value(), 5);  // a unit is a line
+}
+
 }  // namespace
 }  // namespace hologram::test

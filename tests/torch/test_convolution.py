@@ -126,6 +126,21 @@ def test_depthwise(channels):
     native(f, normal(2, channels, 13, 12), normal(channels, 1, 3, 3, seed=1), normal(channels))
 
 
+@pytest.mark.parametrize(
+    "channels, kernel, stride, size",
+    [(16, 3, 1, (9, 14)), (40, 5, 1, (8, 12)), (192, 3, 1, (5, 56)), (24, (1, 3), 2, (6, 32))],
+)
+def test_depthwise_lines_and_channel_blocks(channels, kernel, stride, size):
+    """Pixels of a line share a body, and many channels of long lines are taken block by block."""
+
+    def f(x, w):
+        x = F.relu(x * 2)  # channels-last inside: the borders are conditions
+        return F.conv2d(x, w, stride=stride, padding=1, groups=channels)
+
+    kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
+    native(f, normal(2, channels, *size), normal(channels, 1, *kernel, seed=1))
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_other_types(dtype):
     def f(x, w):
