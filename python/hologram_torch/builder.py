@@ -189,6 +189,10 @@ class Builder:
     def dot(self, x, y):
         return self.make("dot_general", [x, y], ints=[0])
 
+    def wide_dot(self, x, y):
+        """The product before it is rounded to a 16-bit dtype: in the dtype that such operands are computed in."""
+        return self.make("dot_general", [x, y], ints=[0], dtype=dtypes.compute(x.dtype))
+
     def take(self, x, indices, axis):
         return self.make("take", [x, indices], ints=[axis])
 

@@ -338,7 +338,7 @@ class Rule {
     if (bytes && (dtype_ == DType::i32 || x != y)) return DType::i32;
     need(x == y, "operands {} and {} differ in dtype", text(in_[0]), text(in_[1]));
     need(x != DType::b8, "is not defined on b8");
-    return x;
+    return dtype_ == DType::f32 && compute_type(x) == DType::f32 ? DType::f32 : x;
   }
 
   Type attention() {

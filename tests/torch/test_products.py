@@ -35,6 +35,19 @@ def test_bfloat16_sums_in_float32_and_rounds_once(m, n, k, monkeypatch):
         torch.testing.assert_close(got, exact, rtol=2**-7, atol=2**-7)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_layer_rounds_product_and_bias_together(dtype, monkeypatch):
+    """addmm is one operator: its sum has no rounding before the bias, as in eager."""
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    layer = torch.nn.Linear(64, 48).to(dtype).requires_grad_(False)
+    x = torch.randn(32, 64).to(dtype)
+    exact = (x.double() @ layer.weight.double().t() + layer.bias.double()).to(dtype)
+    apart = (compiled(layer)(x) != exact).double().mean()
+    assert apart < 0.01  # what float32 sums next to a halfway case change
+    twice = ((x.double() @ layer.weight.double().t()).to(dtype) + layer.bias != exact).double().mean()
+    assert twice > 0.05
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("rows, columns", [(5, 7), (300, 400), (64, 1)])
 def test_a_matrix_times_a_vector(rows, columns, dynamic, monkeypatch):

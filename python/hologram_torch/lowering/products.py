@@ -4,10 +4,10 @@ from ..builder import f64_bits
 from . import Unsupported, lower
 
 
-def _product(c, x, y):
+def _product(c, x, y, wide=False):
     if x.dtype == "b8" or y.dtype != x.dtype:
         raise Unsupported("product of truth values or of two dtypes")
-    return c.dot(x, y)
+    return c.wide_dot(x, y) if wide else c.dot(x, y)
 
 
 @lower("mm.default", "bmm.default")
@@ -23,20 +23,20 @@ def int_mm(c, x, y):
 
 @lower("addmm.default", "baddbmm.default")
 def addmm(c, bias, x, y, *, beta=1, alpha=1):
-    out = c.out_dtype
-    z = _product(c, x, y)
-    return _combine(c, z, bias, alpha, beta, out, dtypes.compute(out))
+    return _combine(c, _product(c, x, y, wide=True), bias, alpha, beta)
 
 
-def _combine(c, z, bias, alpha, beta, out, via):
-    """alpha * z + beta * bias; a beta of 0 leaves the bias out, NaN included."""
+def _combine(c, z, bias, alpha, beta):
+    """alpha * z + beta * bias, rounded once; a beta of 0 leaves the bias out, NaN included."""
+    wide = z.dtype
     if not (type(alpha) in (int, float) and alpha == 1):
-        z = c.cast(c.mul(c.cast(z, via), c.scalar(alpha, via)), out)
-    if type(beta) in (int, float) and beta == 0:
-        return z
-    if not (type(beta) in (int, float) and beta == 1):
-        bias = c.cast(c.mul(c.cast(bias, via), c.scalar(beta, via)), out)
-    return c.add(z, c.cast(bias, out))
+        z = c.mul(z, c.scalar(alpha, wide))
+    if not (type(beta) in (int, float) and beta == 0):
+        bias = c.cast(bias, wide)
+        if not (type(beta) in (int, float) and beta == 1):
+            bias = c.mul(bias, c.scalar(beta, wide))
+        z = c.add(z, bias)
+    return c.cast(z, c.out_dtype)
 
 
 @lower("addbmm.default")
@@ -44,9 +44,8 @@ def addbmm(c, bias, x, y, *, beta=1, alpha=1):
     """One product: the batch joins the summed axis."""
     batch, rows, depth = x.shape
     x = c.reshape(c.permute(x, [1, 0, 2]), [rows, batch * depth])
-    z = _product(c, x, c.reshape(y, [batch * depth, y.shape[2]]))
-    out = c.out_dtype
-    return c.broadcast(_combine(c, z, bias, alpha, beta, out, dtypes.compute(out)), c.out_shape)
+    z = _product(c, x, c.reshape(y, [batch * depth, y.shape[2]]), wide=True)
+    return c.broadcast(_combine(c, z, bias, alpha, beta), c.out_shape)
 
 
 @lower("_cdist_forward.default")
@@ -89,8 +88,8 @@ def mv(c, x, y):
 
 @lower("addmv.default")
 def addmv(c, bias, x, y, *, beta=1, alpha=1):
-    z = c.reshape(_product(c, x, c.unsqueeze(y, 1)), c.out_shape)
-    return _combine(c, z, bias, alpha, beta, z.dtype, dtypes.compute(z.dtype))
+    z = c.reshape(_product(c, x, c.unsqueeze(y, 1), wide=True), c.out_shape)
+    return _combine(c, z, bias, alpha, beta)
 
 
 @lower("dot.default", "vdot.default")

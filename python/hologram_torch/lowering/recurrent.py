@@ -51,7 +51,7 @@ class _Step(Builder):
 
     def linear(self, x, weight, bias=None):
         """x @ weightᵀ + bias, wide."""
-        y = self.wide(self.dot(x, self.permute(weight, [1, 0])))
+        y = self.wide_dot(x, self.permute(weight, [1, 0]))
         return y if bias is None else self.add(y, self.wide(bias))
 
     def wide(self, x):
