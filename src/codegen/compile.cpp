@@ -14,6 +14,7 @@
 #include "codegen/generator.h"
 #include "codegen/loop.h"
 #include "codegen/passes.h"
+#include "codegen/place_scratch.h"
 #include "codegen/product.h"
 
 namespace hologram::codegen {
@@ -46,6 +47,7 @@ struct Unit {
   Unit(const atlas::Program& p, const Target& t, Timing* timing = nullptr) : program(p), target(t) {
     Clock clock;
     expand_rest(program, target);
+    place_scratch(program);
     context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
     machine = make_machine(target);
     module = std::make_unique<llvm::Module>("hologram", context);

@@ -36,6 +36,7 @@ class LoopEmitter {
     if (!points_only_ || scratch) plan_.unroll = 1;
     if (scratch) plan_.paired = false;
     if (!points_only_ || plan_.mode != LaneMode::parallel) plan_.may_stream = false;
+    if (plan_.carried) ahead_ = stage_ahead();
     plan_prefetches();
     int number = 0;
     for (const Stage& s : block_.stages) {
@@ -75,16 +76,43 @@ class LoopEmitter {
     int buffer;
     Expr index;
     int locality;  ///< 3: to the nearest cache, 2: to the second
+    bool write = false;
   };
+
+  /// The axis that stands for parallel axis a of the next point.
+  int next_axis(int a) const { return axes_ + a; }
+
+  /// The first stage at the next point.
+  Stage stage_ahead() const {
+    Stage s = block_.stages[0];
+    for (atlas::Instr& i : s.body.instrs)
+      i.expr = i.expr.substitute([&](const Atom& a) -> std::optional<Expr> {
+        if (a.kind != Atom::Kind::axis || a.id >= rank_) return std::nullopt;
+        return Expr::axis(next_axis(a.id), extent(a.id));
+      });
+    return s;
+  }
 
   /// Along rows the stage that computes most has time to fetch what the next row reads and what
   /// this row will write. Where no stage computes much, each reads some way ahead of itself:
-  /// hardware stops at the end of each page.
+  /// hardware stops at the end of each page. A stage that carries the next row's first stage reads
+  /// that row itself, and what it writes was not read before.
   void plan_prefetches() {
     constexpr int enough = 12;
     constexpr int64_t ahead = 2048;
     prefetches_.resize(block_.stages.size());
     if (plan_.mode != LaneMode::row) return;
+    std::vector<std::pair<int, Expr>> seen;
+    if (plan_.carried) {
+      for (const atlas::Instr& i : ahead_.body.instrs) {
+        auto step = i.expr.linear_in_axis(axes_ - 1);
+        if (i.code != atlas::Code::load || !step || !step->first.is(1)) continue;
+        int64_t size = size_of(k_.program.buffers[static_cast<size_t>(i.buffer)].dtype);
+        prefetches_[1].push_back({i.buffer, i.expr + Expr(2 * ahead / size), 3});
+      }
+      for (const atlas::Instr& i : block_.stages[0].body.instrs)
+        if (i.code == atlas::Code::load) seen.emplace_back(i.buffer, i.expr);
+    }
     auto work = [](const Stage& s) {
       return s.kind == StageKind::row ? arithmetic_count(s.body) : -1;
     };
@@ -92,7 +120,6 @@ class LoopEmitter {
     for (size_t n = 0; n < block_.stages.size(); ++n)
       if (work(block_.stages[n]) > work(block_.stages[busiest])) busiest = n;
     bool busy = work(block_.stages[busiest]) >= enough;
-    std::vector<std::pair<int, Expr>> seen;
     for (size_t n = 0; n < block_.stages.size(); ++n) {
       if (block_.stages[n].kind != StageKind::row) continue;
       for (const atlas::Instr& i : block_.stages[n].body.instrs) {
@@ -107,6 +134,8 @@ class LoopEmitter {
         seen.emplace_back(i.buffer, i.expr);
         if (store) {
           if (busy && n > busiest) prefetches_[busiest].push_back({i.buffer, i.expr, 2});
+          if (plan_.carried && n == 1)
+            prefetches_[n].push_back({i.buffer, i.expr + Expr(ahead / size_of(b.dtype)), 3, true});
         } else if (!busy) {
           prefetches_[n].push_back({i.buffer, i.expr + Expr(ahead / size_of(b.dtype)), 3});
         } else if (rank_ > 0) {
@@ -130,7 +159,7 @@ class LoopEmitter {
       if (scope.lanes() == 1 || offset * bytes % 64 != 0) continue;
       if (auto address = vector_address(scope, p.buffer, p.index))
         ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()},
-                            {*address, ir_.getInt32(0),
+                            {*address, ir_.getInt32(p.write ? 1 : 0),
                              ir_.getInt32(static_cast<uint32_t>(p.locality)), ir_.getInt32(1)});
     }
   }
@@ -175,11 +204,25 @@ class LoopEmitter {
     root.seek();
     std::vector<Value*> first = coordinates(root, k_.begin, rank_);
     root.seek();
+    if (plan_.carried) {
+      for (const atlas::Reduction& r : block_.stages[0].reductions)
+        carried_.push_back(k_.slot(k_.type_of(r.type), "carried"));
+      Scope scope(root, false);
+      for (int a = 0; a < rank_; ++a) scope.set_axis(a, first[static_cast<size_t>(a)]);
+      row_stage(scope, block_.stages[0], 0);
+      root.move_to(ir_.GetInsertBlock());
+    }
     emit_loop(root, k_.begin, k_.end, k_.i64(1), true, first,
-              [&](Scope& scope, Value*, std::vector<Value*> at) -> std::vector<Value*> {
+              [&](Scope& scope, Value* number, std::vector<Value*> at) -> std::vector<Value*> {
                 for (int a = 0; a < rank_; ++a) scope.set_axis(a, at[static_cast<size_t>(a)]);
+                std::vector<Value*> next = advance(scope, at);
+                // The last point looks at itself again: the points behind are not this call's.
+                Value* last = ir_.CreateICmpEQ(ir_.CreateAdd(number, k_.i64(1)), k_.end);
+                for (size_t a = 0; plan_.carried && a < next.size(); ++a)
+                  scope.set_axis(next_axis(static_cast<int>(a)),
+                                 ir_.CreateSelect(last, at[a], next[a]));
                 stages(scope);
-                return advance(scope, at);
+                return next;
               });
   }
 
@@ -487,7 +530,12 @@ class LoopEmitter {
     for (size_t n = 0; n < block_.stages.size(); ++n) {
       const Stage& s = block_.stages[n];
       scope.seek();
-      if (s.kind == StageKind::point)
+      if (plan_.carried && n == 0)
+        for (size_t r = 0; r < carried_.size(); ++r)
+          scope.set_accumulator(
+              static_cast<int>(r),
+              {ir_.CreateLoad(carried_[r]->getAllocatedType(), carried_[r]), false});
+      else if (s.kind == StageKind::point)
         emit_body(scope, s.body);
       else if (s.kind == StageKind::serial_row)
         serial_stage(scope, s, first_accumulator_[n]);
@@ -562,25 +610,40 @@ class LoopEmitter {
     shape.along_row = along && grouped && !trees;
     shape.by_partial = reads_by_partial(block_, s, plan_.mode);
     shape.lanes = shape.along_row ? plan_.lanes : scope.lanes();
-    RowStage stage{s, number, accumulator, shape, {}};
-    for (const atlas::Reduction& r : s.reductions)
-      stage.reducers.push_back(Reducer::make(scope, r, shape));
+    RowStage stage{s, number, shape, {}, nullptr}, ahead{ahead_, 0, shape, {}, nullptr};
+    auto begin = [&](RowStage& one) {
+      for (const atlas::Reduction& r : one.stage.reductions)
+        one.reducers.push_back(Reducer::make(scope, r, shape));
+    };
+    begin(stage);
+    if (plan_.carried && number == 1) {
+      begin(ahead);
+      stage.ahead = &ahead;
+    }
     scope.seek();
     Value* count = shape.along_row    ? groups(scope, stage)
                    : shape.by_partial ? by_partial(scope, stage)
                                       : elements(scope, stage);
-    for (size_t r = 0; r < stage.reducers.size(); ++r)
-      scope.set_accumulator(accumulator + static_cast<int>(r),
-                            stage.reducers[r]->finish(scope, count));
+    auto carry = [&](size_t r, LaneValue value) {
+      scope.seek();
+      ir_.CreateStore(value.v, carried_[r]);
+    };
+    for (size_t r = 0; r < stage.reducers.size(); ++r) {
+      LaneValue value = stage.reducers[r]->finish(scope, count);
+      scope.set_accumulator(accumulator + static_cast<int>(r), value);
+      if (plan_.carried && number == 0) carry(r, value);
+    }
+    for (size_t r = 0; r < ahead.reducers.size(); ++r)
+      carry(r, ahead.reducers[r]->finish(scope, count));
     scope.seek();
   }
 
   struct RowStage {
     const Stage& stage;
     size_t number;
-    int accumulator;
     RowShape shape;
     std::vector<std::unique_ptr<Reducer>> reducers;
+    RowStage* ahead;  ///< runs along over the next point's row, or null
   };
 
   void update(Scope& scope, RowStage& stage, int copy, Value* position, Value* lanes_mask) {
@@ -694,7 +757,9 @@ class LoopEmitter {
                   if (at_least_one(axis)) round.make_certain();
                   Value* position = ir_.CreateAdd(before, i);
                   group(round, stage, axis, i, position, nullptr);
-                  advance_all(round, stage, ir_.CreateAdd(position, k_.i64(64)));
+                  Value* count = ir_.CreateAdd(position, k_.i64(64));
+                  advance_all(round, stage, count);
+                  if (stage.ahead) advance_all(round, *stage.ahead, count);
                 });
       row.seek();
       if (counter) {
@@ -724,6 +789,7 @@ class LoopEmitter {
         if (!left) fetch_ahead(copy, stage.number, c);
         Value* where = c ? ir_.CreateAdd(position, k_.i64(c * lanes)) : position;
         update(copy, stage, c, where, some);
+        if (stage.ahead) update(copy, *stage.ahead, c, where, some);
         copy.seek();
         s.move_to(ir_.GetInsertBlock());
       };
@@ -741,6 +807,8 @@ class LoopEmitter {
   LoopPlan plan_;
   int rank_, axes_;
   bool points_only_ = false;
+  Stage ahead_;  ///< the first stage at the next point, where it is carried
+  std::vector<llvm::AllocaInst*> carried_;         ///< what it came to, by reduction
   std::vector<std::vector<Prefetch>> prefetches_;  ///< by stage
   Value* large_ = nullptr;                         ///< whether the buffers exceed stream_bytes
   std::vector<int> first_accumulator_;

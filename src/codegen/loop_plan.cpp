@@ -127,6 +127,36 @@ int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& 
   return n;
 }
 
+// Rows that a call should have for the first to count for little where stages are carried.
+constexpr int64_t carried_rows = 4;
+
+// Whether the first stage of the next row can run along with this row's second one: it then waits
+// for memory while the other computes.
+bool carries(const atlas::LoopBlock& b, const LoopPlan& plan, const Target& target) {
+  constexpr int most_work = 4;
+  if (plan.mode != LaneMode::row || target.isa != Isa::avx512 || b.stages.size() < 2 ||
+      b.parallel_rank == 0 || static_cast<int>(b.axes.size()) != b.parallel_rank + 1 ||
+      b.axes.back().extent.has_axes())
+    return false;
+  Expr points = extent_of(b, 0, b.parallel_rank);
+  if (points.has_axes() || (points.is_const() && points.constant_value() < 4 * carried_rows))
+    return false;
+  for (int n = 0; n < 2; ++n) {
+    const Stage& s = b.stages[static_cast<size_t>(n)];
+    if (s.kind != StageKind::row || s.reductions.empty() ||
+        std::any_of(s.reductions.begin(), s.reductions.end(), [](const auto& r) {
+          return r.tree || ir::info(r.op).kind != ir::OpKind::reduce;
+        }))
+      return false;
+  }
+  const atlas::Body& body = b.stages[0].body;
+  return arithmetic_count(body) <= most_work &&
+         std::all_of(body.instrs.begin(), body.instrs.end(), [](const Instr& i) {
+           return i.code == Code::load || i.code == Code::constant || i.code == Code::arithmetic ||
+                  i.code == Code::index;
+         });
+}
+
 }  // namespace
 
 Expr buffer_bytes(const atlas::Program& program) {
@@ -179,6 +209,7 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
     plan.unroll = 1;
     plan.paired = plan.may_stream = false;
   }
+  plan.carried = carries(b, plan, target);
   return plan;
 }
 
@@ -319,7 +350,11 @@ Launch launch_of_loop(const atlas::Program& program, const Target& target) {
     launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes)) + rows * Expr(row);
     if (row == 0) launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes));
   } else {
-    launch.grain = Expr(1);
+    // Few rows are not kept together, so that every thread has some.
+    launch.grain =
+        plan.carried
+            ? max(Expr(1), min(Expr(carried_rows), floor_div(launch.total, Expr(4 * carried_rows))))
+            : Expr(1);
     launch.unit_work = Expr(point + 5000) + rows * Expr(row);
   }
   return launch;

@@ -21,6 +21,7 @@ struct LoopPlan {
   bool tiled = false;         ///< squares of lanes: see transposed_loads
   int interleaved = 0;        ///< > 0: this many lines side by side, see interleaved_lines
   bool masked_tails = false;  ///< else what is left over runs one by one
+  bool carried = false;       ///< the second stage runs along with the next point's first stage
   bool may_stream = false;    ///< the kernel's data may be larger than the caches; see stream_bytes
 };
 

@@ -1,0 +1,161 @@
+// tests/codegen/test_rows.cpp: kernels over rows whose stages overlap from row to row, and scratch
+// that lives in the output.
+#include "codegen/differential.h"
+#include "codegen/loop_plan.h"
+#include "codegen/place_scratch.h"
+
+namespace hologram::test {
+namespace {
+
+using ir::Op;
+
+struct Softmax {
+  std::vector<int64_t> points;
+  int64_t columns;
+  bool symbolic = false;
+  bool masked = false;  // adds a row of one number per column, and scales by one per first axis
+  Op first = Op::reduce_max;
+  DType result = DType::f32;
+};
+
+// b0: x, b1: scratch, b2: result, b3: mask, b4: scale
+atlas::Program make(const Softmax& c) {
+  atlas::Program p;
+  auto dimension = [&](int64_t n) { return c.symbolic ? Expr::symbol(p.num_symbols++) : Expr(n); };
+  std::vector<Expr> points;
+  Expr n(c.columns), position(0), count(1);
+  for (int64_t m : c.points) points.push_back(dimension(m));
+  std::vector<Expr> i = add_axes(p.loop, points, {n});
+  for (size_t a = 0; a < i.size(); ++a) {
+    position = position * p.loop.axes[a].extent + i[a];
+    count *= p.loop.axes[a].extent;
+  }
+  p.loop.lane_axis = static_cast<int>(i.size()) - 1;
+  p.buffers = {{DType::f32, Access::read, count},
+               {DType::f32, Access::scratch, n},
+               {c.result, Access::write, count}};
+  if (c.masked) {
+    p.buffers.push_back({DType::f32, Access::read, n});
+    p.buffers.push_back({DType::f32, Access::read, points[0]});
+  }
+  p.loop.stages.resize(3);
+  for (auto& s : p.loop.stages) s.kind = atlas::StageKind::row;
+  auto element = [&](BodyBuilder& b) {
+    Val x = b.load(0, DType::f32, position);
+    if (!c.masked) return x;
+    return b.add(b.mul(x, b.load(4, DType::f32, i[0])), b.load(3, DType::f32, i.back()));
+  };
+  BodyBuilder one(p.loop.stages[0].body), two(p.loop.stages[1].body), three(p.loop.stages[2].body);
+  p.loop.stages[0].reductions = {{c.first, DType::f32, element(one).id}};
+  Val e = two.op(Op::exp, two.sub(element(two), two.accumulator(0, DType::f32)));
+  two.store(1, i.back(), e);
+  p.loop.stages[1].reductions = {{Op::reduce_sum, DType::f32, e.id}};
+  Val quotient = three.div(three.load(1, DType::f32, i.back()), three.accumulator(1, DType::f32));
+  three.store(2, position, c.result == DType::f32 ? quotient : three.cast(quotient, c.result));
+  return p;
+}
+
+void check(const Softmax& c, int specials = 1) {
+  SCOPED_TRACE(c.columns);
+  Inputs inputs;
+  inputs.specials = specials;
+  inputs.chunks = {0, 7};
+  if (c.symbolic) inputs.symbols = c.points;
+  expect_same(make(c), inputs);
+}
+
+bool carried(const atlas::Program& p) {
+  return codegen::plan_loop(p, codegen::generic_target(codegen::Isa::avx512)).carried;
+}
+
+TEST(Rows, SoftmaxOfManyLengths) {
+  for (int64_t n : {1, 63, 64, 130, 4096, 8300}) check({{19}, n});
+  check({{19}, 0});
+}
+
+TEST(Rows, SoftmaxOfFewAndOfSymbolicRows) {
+  for (bool masked : {false, true}) {
+    check({{3}, 200, false, masked});
+    check({{1}, 200, true, masked});
+    check({{21}, 200, true, masked});
+    check({{4, 5}, 333, false, masked});
+    check({{4, 5}, 333, true, masked});
+    check({{2, 1, 9}, 70, false, masked});
+  }
+}
+
+TEST(Rows, SumsAndMinimaAreCarriedToo) {
+  for (Op first : {Op::reduce_min, Op::reduce_sum, Op::reduce_prod})
+    for (int64_t n : {100, 4160}) check({{17}, n, false, false, first}, 0);
+}
+
+TEST(Rows, NarrowResultsKeepTheirScratch) {
+  check({{18}, 300, false, false, Op::reduce_max, DType::bf16});
+  check({{18}, 300, false, false, Op::reduce_max, DType::f64});
+}
+
+TEST(Rows, CarriesWhereSecondStagesAlsoReduce) {
+  EXPECT_TRUE(carried(make({{19}, 100})));
+  EXPECT_TRUE(carried(make({{4, 5}, 100, false, true})));
+  EXPECT_TRUE(carried(make({{19}, 100, true})));
+  EXPECT_FALSE(carried(make({{3}, 100})));  // too few rows
+  atlas::Program stored = make({{19}, 100});
+  stored.buffers.push_back({DType::f32, Access::write, Expr(1900)});
+  BodyBuilder b(stored.loop.stages[0].body);
+  b.store(3, Expr(100) * Expr::axis(0, Expr(19)) + Expr::axis(1, Expr(100)),
+          b.load(0, DType::f32, Expr::axis(1, Expr(100))));
+  EXPECT_FALSE(carried(stored));  // would be stored twice
+}
+
+TEST(Rows, ScratchMovesIntoTheOutput) {
+  atlas::Program p = make({{4, 5}, 100, false, true}), before = p;
+  codegen::place_scratch(p);
+  atlas::verify(p);
+  ASSERT_EQ(p.buffers.size(), before.buffers.size() - 1);
+  EXPECT_EQ(p.buffers[1].access, Access::read_write);
+  for (const auto& b : p.buffers) EXPECT_NE(b.access, Access::scratch);
+}
+
+TEST(Rows, ScratchStaysWhereTheOutputCannotHoldIt) {
+  auto stays = [](atlas::Program p, const char* why) {
+    atlas::Program placed = p;
+    codegen::place_scratch(placed);
+    EXPECT_EQ(placed, p) << why;
+    Inputs inputs;
+    inputs.chunks = {0, 3};
+    expect_same(p, inputs);
+  };
+  stays(make({{18}, 100, false, false, Op::reduce_max, DType::f64}), "another type");
+  Expr i = Expr::axis(0, Expr(18)), j = Expr::axis(1, Expr(100)), at = Expr(100) * i + j;
+  {
+    atlas::Program p = make({{18}, 100});
+    BodyBuilder b(p.loop.stages[2].body);
+    p.buffers.push_back({DType::f32, Access::write, Expr(1800)});
+    b.store(3, at, b.load(1, DType::f32, Expr(99) - j));
+    stays(p, "other elements are read while results are written");
+  }
+  {
+    atlas::Program p = make({{18}, 100});
+    atlas::Stage again = p.loop.stages[2];
+    p.buffers.push_back({DType::f64, Access::write, Expr(1800)});
+    again.body = {};
+    BodyBuilder b(again.body);
+    b.store(3, at, b.cast(b.load(1, DType::f32, j), DType::f64));
+    p.loop.stages.push_back(again);
+    stays(p, "read after the results were written");
+  }
+  {
+    atlas::Program p = make({{18}, 100});
+    for (atlas::Instr& k : p.loop.stages[2].body.instrs)
+      if (k.code == atlas::Code::store) k.expr = Expr(100) * i + Expr(99) - j;
+    stays(p, "results in another order");
+  }
+  {
+    atlas::Program p = make({{18}, 100});
+    p.buffers[2].access = Access::read_write;
+    stays(p, "an output that is read");
+  }
+}
+
+}  // namespace
+}  // namespace hologram::test
