@@ -4,6 +4,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <span>
+
 #include "bindings.h"
 #include "runtime/dlpack.h"
 #include "runtime/executable.h"
@@ -52,13 +55,16 @@ class StepLoop {
               "step_loop: an operand continues result {}, which the graph lacks", o.result);
   }
 
-  /// operands: contiguous tensors by parameter; outputs: contiguous sequences to fill, by result.
-  void run(nb::list operands, nb::list outputs, int64_t steps, bool descending);
+  /// operands: contiguous tensors by parameter; → contiguous sequences by result, in memory of the
+  /// runtime's pool.
+  nb::list run(nb::list operands, int64_t steps, bool descending);
 
  private:
   class Target;
 
   Sequence read(PyObject* object, bool sequence, int64_t steps) const;
+  nb::object make_result(const schedule::Slot& slot, std::span<const int64_t> symbols,
+                         int64_t steps, Sequence& out) const;
 
   std::shared_ptr<Executable> executable_;
   const dlpack::Exchange* exchange_;
@@ -94,11 +100,34 @@ Sequence StepLoop::read(PyObject* object, bool sequence, int64_t steps) const {
   return out;
 }
 
-void StepLoop::run(nb::list operands, nb::list outputs, int64_t steps, bool descending) {
+// A tensor [steps, …] whose places have the slot's sizes.
+nb::object StepLoop::make_result(const schedule::Slot& slot, std::span<const int64_t> symbols,
+                                 int64_t steps, Sequence& out) const {
+  size_t rank = slot.shape.size() + 1;
+  int64_t stride = 1, size = 1;
+  std::vector<int64_t> sizes{steps};
+  for (const Expr& e : slot.shape) sizes.push_back(e.eval(symbols));
+  for (size_t i = 1; i < rank; ++i) stride *= sizes[i];
+  out.stride = stride * size_of(slot.dtype);
+  void* block = executable_->runtime().memory().allocate(
+      static_cast<size_t>(std::max<int64_t>(1, out.stride * steps)));
+  out.data = static_cast<char*>(block);
+  Exported* e = new_exported(rank, block);
+  if (!e) nb::raise_python_error();
+  for (size_t i = rank; i-- > 0;) {
+    e->shape_and_strides[i] = sizes[i];
+    e->shape_and_strides[rank + i] = size;
+    size *= std::max<int64_t>(1, sizes[i]);
+  }
+  PyObject* tensor = export_tensor(*exchange_, e, slot.dtype, rank, block);
+  if (!tensor) nb::raise_python_error();
+  return nb::steal(tensor);
+}
+
+nb::list StepLoop::run(nb::list operands, int64_t steps, bool descending) {
   const auto& plan = executable_->plan();
-  require(operands.size() == operands_.size() && outputs.size() == plan.outputs.size(),
-          "step_loop: {} operands and {} results were given for {} and {}", operands.size(),
-          outputs.size(), operands_.size(), plan.outputs.size());
+  require(operands.size() == operands_.size(), "step_loop: {} operands were given for {}",
+          operands.size(), operands_.size());
   if (!follow_threads(threads_, *executable_)) nb::raise_python_error();
   std::vector<Sequence> sources;
   std::vector<void*> parameters;
@@ -111,31 +140,38 @@ void StepLoop::run(nb::list operands, nb::list outputs, int64_t steps, bool desc
   if (exchange_->view_of_object(operands[0].ptr(), &first) != 0) nb::raise_python_error();
   if (!symbols.empty()) symbols[0] = first.shape[1];  // the batch is the only size not known
   Target target;
-  for (nb::handle o : outputs) target.results.push_back(read(o.ptr(), true, steps));
+  nb::list outputs;
+  for (const auto& o : plan.outputs) {
+    const schedule::Slot& slot = plan.slots[static_cast<size_t>(o.slot)];
+    outputs.append(make_result(slot, symbols, steps, target.results.emplace_back()));
+  }
   std::vector<char> stale;
   auto object = [&](int p) { return nb::handle(operands[static_cast<size_t>(p)]).ptr(); };
   if (!stamps_.check(object, parameters.data(), stale)) nb::raise_python_error();
 
-  nb::gil_scoped_release release;
-  std::unique_ptr<Frame> frame = executable_->lease();
-  for (int64_t n = 0; n < steps; ++n) {
-    target.step = descending ? steps - 1 - n : n;
-    int64_t before = descending ? target.step + 1 : target.step - 1;
-    for (size_t i = 0; i < operands_.size(); ++i) {
-      if (operands_[i].role == Role::each)
-        parameters[i] = sources[i].data + target.step * sources[i].stride;
-      if (operands_[i].role == Role::carry && n > 0) {
-        const Sequence& s = target.results[static_cast<size_t>(operands_[i].result)];
-        parameters[i] = s.data + before * s.stride;
+  {
+    nb::gil_scoped_release release;
+    std::unique_ptr<Frame> frame = executable_->lease();
+    for (int64_t n = 0; n < steps; ++n) {
+      target.step = descending ? steps - 1 - n : n;
+      int64_t before = descending ? target.step + 1 : target.step - 1;
+      for (size_t i = 0; i < operands_.size(); ++i) {
+        if (operands_[i].role == Role::each)
+          parameters[i] = sources[i].data + target.step * sources[i].stride;
+        if (operands_[i].role == Role::carry && n > 0) {
+          const Sequence& s = target.results[static_cast<size_t>(operands_[i].result)];
+          parameters[i] = s.data + before * s.stride;
+        }
       }
+      const bool* changed = stale.empty() ? nullptr : reinterpret_cast<const bool*>(stale.data());
+      int32_t status =
+          executable_->run({parameters.data(), symbols.data(), changed}, target, nullptr, *frame);
+      require(status == 0, "step_loop: a kernel failed with status {}", status);
+      std::fill(stale.begin(), stale.end(), 0);
     }
-    const bool* changed = stale.empty() ? nullptr : reinterpret_cast<const bool*>(stale.data());
-    int32_t status =
-        executable_->run({parameters.data(), symbols.data(), changed}, target, nullptr, *frame);
-    require(status == 0, "step_loop: a kernel failed with status {}", status);
-    std::fill(stale.begin(), stale.end(), 0);
+    executable_->give_back(std::move(frame));
   }
-  executable_->give_back(std::move(frame));
+  return outputs;
 }
 
 std::vector<Operand> parse(nb::list roles) {
@@ -152,10 +188,9 @@ std::vector<Operand> parse(nb::list roles) {
 
 void bind_step_loop(nb::module_& m) {
   nb::class_<StepLoop>(m, "StepLoop", "A compiled graph of one step, run over a sequence.")
-      .def("run", &StepLoop::run, nb::arg("operands"), nb::arg("outputs"), nb::arg("steps"),
-           nb::arg("descending"),
+      .def("run", &StepLoop::run, nb::arg("operands"), nb::arg("steps"), nb::arg("descending"),
            "Runs all steps, the last one first if `descending`. operands: contiguous tensors by "
-           "parameter; outputs: contiguous tensors [steps, ...] to fill, by result.");
+           "parameter; returns contiguous tensors [steps, ...] by result.");
   m.def(
       "step_loop",
       [](std::shared_ptr<Executable> executable, nb::handle capsule, nb::list roles,

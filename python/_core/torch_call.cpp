@@ -45,27 +45,6 @@ struct Result {
   Shape sizes = {}, strides = {};  // of a view
 };
 
-dlpack::DataType dlpack_type(DType t) {
-  auto bits = static_cast<uint8_t>(8 * size_of(t));
-  if (t == DType::b8) return {dlpack::code_bool, 8, 1};
-  if (t == DType::bf16) return {dlpack::code_bfloat, 16, 1};
-  if (is_float(t)) return {dlpack::code_float, bits, 1};
-  return {is_signed_int(t) ? dlpack::code_int : dlpack::code_uint, bits, 1};
-}
-
-/// An output or borrowed buffer on its way into a tensor.
-struct Exported {
-  dlpack::ManagedTensor managed;
-  void* block = nullptr;  // of the memory pool; null when borrowed
-  int64_t shape_and_strides[1];
-};
-
-void delete_exported(dlpack::ManagedTensor* self) {
-  auto* e = static_cast<Exported*>(self->context);
-  MemoryPool::deallocate(e->block);
-  std::free(e);
-}
-
 // Eager's operators raise IndexError or RuntimeError for an index out of range; this is both.
 PyObject* index_error() {
   static PyObject* const type = [] {
@@ -241,34 +220,13 @@ bool TorchCall::State::check_stamps() {
 // borrows).
 PyObject* TorchCall::State::make_tensor(const schedule::Slot& slot, void* data, void* block) {
   size_t rank = slot.shape.size();
-  auto* e = static_cast<Exported*>(std::malloc(sizeof(Exported) + 2 * rank * sizeof(int64_t)));
-  if (!e) {
-    MemoryPool::deallocate(block);
-    return PyErr_NoMemory();
-  }
-  int64_t* sizes = e->shape_and_strides;
+  Exported* e = new_exported(rank, block);
+  if (!e) return nullptr;
   for (size_t i = 0; i < rank; ++i) {
-    sizes[i] = slot.shape[i].eval(frame_.symbols);
-    sizes[rank + i] = slot.strides[i].eval(frame_.symbols);
+    e->shape_and_strides[i] = slot.shape[i].eval(frame_.symbols);
+    e->shape_and_strides[rank + i] = slot.strides[i].eval(frame_.symbols);
   }
-  e->block = block;
-  e->managed = {{1, 1},
-                e,
-                delete_exported,
-                0,
-                {data,
-                 {dlpack::cpu, 0},
-                 static_cast<int32_t>(rank),
-                 dlpack_type(slot.dtype),
-                 sizes,
-                 sizes + rank,
-                 0}};
-  void* out = nullptr;
-  if (owner_.exchange_->object_from_managed(&e->managed, &out) != 0) {
-    delete_exported(&e->managed);
-    return nullptr;
-  }
-  return static_cast<PyObject*>(out);
+  return export_tensor(*owner_.exchange_, e, slot.dtype, rank, data);
 }
 
 // The tensor of a slot, made on first use; borrowed from this state.

@@ -33,4 +33,19 @@ inline bool follow_threads(nanobind::handle threads, runtime::Executable& execut
   return true;
 }
 
+/// A buffer on its way into a tensor: sizes and strides are the caller's to fill.
+struct Exported {
+  dlpack::ManagedTensor managed;
+  void* block = nullptr;  // of the memory pool; null when borrowed
+  int64_t shape_and_strides[1];
+};
+
+/// Room for `rank` sizes and strides. Takes over `block`, also where it returns null (with a Python
+/// exception).
+Exported* new_exported(size_t rank, void* block);
+
+/// A tensor over `data`; owns the block that `exported` holds. Null with a Python exception.
+PyObject* export_tensor(const dlpack::Exchange& exchange, Exported* exported, DType dtype,
+                        size_t rank, void* data);
+
 }  // namespace hologram::python

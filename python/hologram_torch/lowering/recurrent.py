@@ -10,16 +10,13 @@ from . import Unsupported, lower
 class StepLoop:
     """A compiled graph of one step and its run over all of them, as a host call of the graph around it."""
 
-    def __init__(self, name, call, dtype, widths, descending):
-        self.name, self.call, self.descending = name, call, descending
-        self.dtype, self.widths = dtype, widths
+    def __init__(self, name, call, dtype, descending):
+        self.name, self.call, self.dtype, self.descending = name, call, dtype, descending
         self.results = []  # filled by the translator; what comes out is as promised there
 
     def __call__(self, operands, sizes, strides):
         operands = [x.contiguous() for x in operands]
-        steps, batch = operands[0].shape[:2]
-        outputs = [torch.empty((steps, batch, width), dtype=self.dtype) for width in self.widths]
-        self.call.run(operands, outputs, steps, self.descending)
+        outputs = self.call.run(operands, operands[0].shape[0], self.descending)
         outputs += [torch.empty(0, dtype=self.dtype)] * (len(self.results) - len(outputs))
         return [outputs[path[0]] for path, _, _ in self.results]
 
@@ -32,7 +29,7 @@ class _Step(Builder):
         super().__init__()
         self.dtype = dtype
         self.batch = batch if type(batch) is int else self.graph.new_symbol()
-        self.roles, self.operands, self.static, self.widths = [], [], [], []
+        self.roles, self.operands, self.static = [], [], []
 
     def operand(self, value, role, carried=-1):
         """A parameter for `value`, a value of the graph around; None stays None."""
@@ -63,7 +60,6 @@ class _Step(Builder):
 
     def result(self, x):
         self.graph.output(self.cast(x, self.dtype), contiguous_strides(x.shape))
-        self.widths.append(x.shape[1])
 
     def call(self, c, name, val, descending):
         """Compiles; → the values of the host call in the graph `c` around."""
@@ -71,7 +67,7 @@ class _Step(Builder):
         executable = _core.compile(self.graph, device.runtime(), static, c.options.reproducible, c.options.fast)
         counters.count_kernels(executable.report)
         call = _core.step_loop(executable, torch.Tensor.__dlpack_c_exchange_api__, self.roles, device.thread_count())
-        loop = StepLoop(name, call, dtypes.TORCH[self.dtype], self.widths, descending)
+        loop = StepLoop(name, call, dtypes.TORCH[self.dtype], descending)
         return c._host_values(loop, self.operands, [], val)
 
 

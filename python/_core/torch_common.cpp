@@ -1,0 +1,58 @@
+// python/_core/torch_common.cpp: results as PyTorch's tensors, without its headers.
+#include "torch_common.h"
+
+#include <cstdlib>
+
+namespace hologram::python {
+namespace {
+
+dlpack::DataType dlpack_type(DType t) {
+  auto bits = static_cast<uint8_t>(8 * size_of(t));
+  if (t == DType::b8) return {dlpack::code_bool, 8, 1};
+  if (t == DType::bf16) return {dlpack::code_bfloat, 16, 1};
+  if (is_float(t)) return {dlpack::code_float, bits, 1};
+  return {is_signed_int(t) ? dlpack::code_int : dlpack::code_uint, bits, 1};
+}
+
+void delete_exported(dlpack::ManagedTensor* self) {
+  auto* e = static_cast<Exported*>(self->context);
+  runtime::MemoryPool::deallocate(e->block);
+  std::free(e);
+}
+
+}  // namespace
+
+Exported* new_exported(size_t rank, void* block) {
+  auto* e = static_cast<Exported*>(std::malloc(sizeof(Exported) + 2 * rank * sizeof(int64_t)));
+  if (e) {
+    e->block = block;
+  } else {
+    runtime::MemoryPool::deallocate(block);
+    PyErr_NoMemory();
+  }
+  return e;
+}
+
+PyObject* export_tensor(const dlpack::Exchange& exchange, Exported* exported, DType dtype,
+                        size_t rank, void* data) {
+  int64_t* sizes = exported->shape_and_strides;
+  exported->managed = {{1, 1},
+                       exported,
+                       delete_exported,
+                       0,
+                       {data,
+                        {dlpack::cpu, 0},
+                        static_cast<int32_t>(rank),
+                        dlpack_type(dtype),
+                        sizes,
+                        sizes + rank,
+                        0}};
+  void* out = nullptr;
+  if (exchange.object_from_managed(&exported->managed, &out) != 0) {
+    delete_exported(&exported->managed);
+    return nullptr;
+  }
+  return static_cast<PyObject*>(out);
+}
+
+}  // namespace hologram::python
