@@ -119,7 +119,7 @@ std::vector<double> run_lanes(const nb::bytes& data, const std::vector<Array>& b
   memory.buffers = spans(buffers);
   if (!boundary.empty()) memory.boundary = spans(boundary)[0];
   nb::gil_scoped_release release;
-  runtime->backend().compile_lanes(*p)->run(launch, memory);
+  runtime->kernels().get_lanes(*p)->run(launch, memory);
   return {memory.resonance.begin(), memory.resonance.end()};
 }
 

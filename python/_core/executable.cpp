@@ -159,6 +159,15 @@ void bind_executable(nb::module_& m) {
   nb::class_<Runtime>(m, "Runtime",
                       "Backend, threads, memory and kernel cache that compiled graphs share.")
       .def(nb::init<std::string_view>(), nb::arg("backend") = "cpu")
+      .def_static(
+          "backends",
+          [] {
+            nb::list names;
+            for (std::string_view name : Runtime::backends())
+              names.append(nb::str(name.data(), name.size()));
+            return names;
+          },
+          "The backends of this build, the fastest first.")
       .def_prop_ro("backend", [](Runtime& r) { return std::string(r.backend().name()); })
       .def_prop_ro("code_key", [](Runtime& r) { return r.backend().code_key(); })
       .def_prop_rw(

@@ -17,7 +17,7 @@ def _info(args: argparse.Namespace) -> int:
     host = _core.host_cpu()
     data = {
         "version": _core.version(),
-        "backends": ["cpu", "interp"],
+        "backends": _core.Runtime.backends(),
         "cpu": {"isa": host["isa"], "features": host["features"], "threads": runtime.num_threads},
         "cache": _core.cache_info(),
     }

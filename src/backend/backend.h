@@ -74,6 +74,17 @@ class Backend {
   }
   /// Verifies and compiles a lane program. Throws atlas::LaneError.
   virtual std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const = 0;
+  /// Machine code for a lane program in a form that can be stored, or nothing where compile_lanes()
+  /// makes none. Throws atlas::LaneError.
+  virtual std::optional<std::string> lane_code(const atlas::LaneProgram&) const {
+    return std::nullopt;
+  }
+  /// Makes what lane_code() returned for the program runnable. Throws Error(corrupt) for anything
+  /// else.
+  virtual std::unique_ptr<LaneKernel> load_lanes(const atlas::LaneProgram&,
+                                                 std::string_view) const {
+    fail(ErrorCode::internal, "{}: lane programs have no machine code here", name());
+  }
   /// Makes what compile() returned executable. Throws Error(corrupt) for anything else.
   virtual CompiledKernel load(const atlas::Program& program, std::string_view code) const = 0;
 };

@@ -51,6 +51,46 @@ std::shared_ptr<const CompiledKernel> KernelCache::get(const atlas::Program& pro
   return kernel;
 }
 
+std::shared_ptr<const LaneKernel> KernelCache::make_lanes(const atlas::LaneProgram& program,
+                                                          const Fingerprint& key,
+                                                          KernelSource& source) {
+  if (auto code = disk_.get(key)) try {
+      std::shared_ptr<const LaneKernel> kernel = backend_.load_lanes(program, *code);
+      source = KernelSource::disk;
+      ++disk_hits_;
+      return kernel;
+    } catch (const Error&) {  // not code that this backend loads: compile it anew
+    }
+  source = KernelSource::compiled;
+  ++misses_;
+  auto code = backend_.lane_code(program);
+  if (!code) return backend_.compile_lanes(program);
+  std::shared_ptr<const LaneKernel> kernel = backend_.load_lanes(program, *code);
+  disk_.put(key, *code);
+  return kernel;
+}
+
+std::shared_ptr<const LaneKernel> KernelCache::get_lanes(const atlas::LaneProgram& program,
+                                                         KernelSource* source) {
+  const Fingerprint key =
+      fingerprint("lanes " + atlas::fingerprint(program).hex() + backend_.code_key());
+  KernelSource from = KernelSource::memory;
+  std::shared_ptr<const LaneKernel> kernel;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto it = lanes_.find(key); it != lanes_.end()) kernel = it->second;
+  }
+  if (kernel) {
+    ++memory_hits_;
+  } else {
+    kernel = make_lanes(program, key, from);
+    std::lock_guard lock(mutex_);
+    kernel = lanes_.emplace(key, kernel).first->second;
+  }
+  if (source) *source = from;
+  return kernel;
+}
+
 CompiledEntry KernelCache::get_entry(std::span<const atlas::EntryStep> steps) {
   std::string text = "entry";
   for (const atlas::EntryStep& s : steps)
@@ -75,6 +115,7 @@ KernelCache::Stats KernelCache::stats() const {
 void KernelCache::clear() {
   std::lock_guard lock(mutex_);
   std::erase_if(kernels_, [](const auto& entry) { return entry.second.use_count() == 1; });
+  std::erase_if(lanes_, [](const auto& entry) { return entry.second.use_count() == 1; });
 }
 
 }  // namespace hologram::runtime

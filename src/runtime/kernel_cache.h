@@ -27,6 +27,10 @@ class KernelCache {
   std::shared_ptr<const CompiledKernel> get(const atlas::Program& program,
                                             KernelSource* source = nullptr);
 
+  /// The lane kernel for a program, compiled if nobody has it. Throws atlas::LaneError.
+  std::shared_ptr<const LaneKernel> get_lanes(const atlas::LaneProgram& program,
+                                              KernelSource* source = nullptr);
+
   /// The entry function for these steps; none where the backend makes none.
   CompiledEntry get_entry(std::span<const atlas::EntryStep> steps);
 
@@ -41,6 +45,8 @@ class KernelCache {
   DiskCache& disk() { return disk_; }
 
  private:
+  std::shared_ptr<const LaneKernel> make_lanes(const atlas::LaneProgram& program,
+                                               const Fingerprint& key, KernelSource& source);
   std::shared_ptr<const CompiledKernel> make(const atlas::Program& program,
                                              const Fingerprint& content, const Fingerprint& key,
                                              KernelSource& source);
@@ -49,6 +55,7 @@ class KernelCache {
   DiskCache disk_;
   mutable std::mutex mutex_;
   std::unordered_map<Fingerprint, std::shared_ptr<const CompiledKernel>> kernels_;
+  std::unordered_map<Fingerprint, std::shared_ptr<const LaneKernel>> lanes_;
   std::atomic<uint64_t> memory_hits_{0}, disk_hits_{0}, misses_{0}, builtin_{0};
 };
 

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <mutex>
+#include <string_view>
+#include <vector>
 
 #include "backend/backend.h"
 #include "runtime/boundary_pool.h"
@@ -15,8 +17,10 @@ namespace hologram::runtime {
 /// Thread-safe. Executables keep their runtime alive.
 class Runtime {
  public:
-  /// `backend`: "cpu" or "interp". Throws Error(invalid_argument) for another name,
-  /// Error(unavailable) where the machine lacks it.
+  /// The backends of this build, the fastest first.
+  static std::vector<std::string_view> backends();
+  /// `backend`: one of them. Throws Error(invalid_argument) for another name, Error(unavailable)
+  /// where the machine lacks it.
   explicit Runtime(std::string_view backend);
 
   const Backend& backend() const { return *backend_; }

@@ -10,6 +10,7 @@ import textwrap
 import numpy as np
 import pytest
 
+import hologram
 from hologram import cli
 
 
@@ -54,6 +55,9 @@ def test_info_has_exactly_these_keys(data):
     info = data("info", "--json")
     assert set(info) == {"version", "backends", "cpu", "cache"}
     assert set(info["cpu"]) == {"isa", "features", "threads"}
+    assert info["backends"] == hologram._core.Runtime.backends() and info["backends"][0] == "cpu"
+    for backend in info["backends"]:
+        assert hologram._core.Runtime(backend).backend == backend
     assert info["cpu"]["isa"] in ("sse42", "avx2", "avx512", "amx", "neon") and info["cpu"]["features"]
 
 
@@ -292,8 +296,13 @@ def test_graphs(data, run, mistake, program):
 
 def test_bench(data, mistake):
     measured = data("bench", "--json", "--elements", "4096", "--rounds", "3")
-    assert set(measured["operations"]) == {"add", "mul", "exp", "tanh"} and measured["copy_gb_per_s"] > 0
-    assert all(row["times_numpy"] > 0 and row["of_copy"] > 0 for row in measured["operations"].values())
+    assert set(measured["limits"]) == {"copy_gb_per_s", "fma_gflop_per_s"} and measured["threads"] >= 1
+    for limit in measured["limits"].values():
+        assert limit["one"] > 0 and limit["all"] > 0
+    assert measured["call"]["nanoseconds"] > 0 and 0 < measured["product"]["of_fma"]
+    assert set(measured["operations"]) == {"add", "mul", "exp", "tanh"}
+    for row in measured["operations"].values():
+        assert row["times_numpy"] > 0 and row["of_copy"] > 0 and row["times_one_thread"] > 0
     assert "at least 1" in mistake("bench", "--json", "--rounds", "0")["message"]
 
 

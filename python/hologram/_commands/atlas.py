@@ -227,7 +227,7 @@ def register(commands: Any) -> None:
     run.add_argument("--out", dest="outputs", metavar="NAME=FILE.npy", help="where to save a buffer afterwards", **many)
     run.add_argument("--zeros", metavar="NAME=TYPE:COUNT", help="a buffer of zeros, such as buf2=f32:1000", **many)
     run.add_argument("--symbol", dest="symbols", metavar="s0=VALUE", help="a size of a block program", **many)
-    run.add_argument("--backend", default="cpu", choices=["cpu", "interp"], help="what runs it (default: cpu)")
+    run.add_argument("--backend", default="cpu", choices=_core.Runtime.backends(), help="what runs it (default: cpu)")
     run.add_argument("--grid", default="1", metavar="X[,Y[,Z]]", help="blocks of a launch of lanes (default: 1)")
     run.add_argument("--block", default="1", metavar="X[,Y[,Z]]", help="lanes of a block (default: 1)")
     run.add_argument("--shared", type=_natural, default=0, metavar="BYTES", help="shared memory of a block")

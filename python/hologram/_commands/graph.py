@@ -80,4 +80,4 @@ def register(commands: Any) -> None:
     compile_.add_argument("--stage", choices=["plan", "atlas", "llvm", "asm"], help="print this stage")
     explain = add(actions, "explain", _explain, "Operations before and after, rules, kernels and the plan.", FILE, *modes)
     for command in (compile_, explain):
-        command.add_argument("--backend", default="cpu", choices=["cpu", "interp"], help="for which backend (default: cpu)")
+        command.add_argument("--backend", default="cpu", choices=_core.Runtime.backends(), help="for which backend (default: cpu)")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hologram import sigmatics
+from hologram import _core, sigmatics
 from hologram._commands.common import add, group, integer, read_text, show
 
 TEXT = {"metavar": "EXPR", "help": "the text, or - for standard input"}
@@ -174,5 +174,5 @@ def register(commands: Any) -> None:
     run = add(actions, "run", _run, "Run a circuit on class memory, 96 classes of 3,072 float32.", ("text", CIRCUIT))
     run.add_argument("--in", dest="input", metavar="FILE.npy", help="class memory before (default: zeros)")
     run.add_argument("--out", dest="output", metavar="FILE.npy", help="where to save class memory afterwards")
-    run.add_argument("--backend", default="cpu", choices=["cpu", "interp"], help="what runs it (default: cpu)")
+    run.add_argument("--backend", default="cpu", choices=_core.Runtime.backends(), help="what runs it (default: cpu)")
     add(actions, "explain", _explain, "Every meaning of an expression or circuit, for people.", ("text", TEXT))

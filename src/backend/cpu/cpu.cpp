@@ -48,8 +48,15 @@ class CpuBackend : public Backend {
     return CompiledKernel{function, launch.total, launch.grain, launch.unit_work, nullptr};
   }
 
+  std::optional<std::string> lane_code(const atlas::LaneProgram& program) const override {
+    return cpu::lane_code(program, target_);
+  }
+  std::unique_ptr<LaneKernel> load_lanes(const atlas::LaneProgram& program,
+                                         std::string_view code) const override {
+    return cpu::load_lanes(program, code);
+  }
   std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {
-    return cpu::compile_lanes(program, target_);
+    return cpu::load_lanes(program, cpu::lane_code(program, target_));
   }
 
   CompiledKernel load(const atlas::Program& program, std::string_view code) const override {

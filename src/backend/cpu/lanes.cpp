@@ -121,11 +121,8 @@ class Machine : public atlas::LaneHost {
 
 class NativeLanes : public LaneKernel {
  public:
-  NativeLanes(const atlas::LaneProgram& program, const codegen::Target& target)
-      : program_(program) {
-    atlas::verify(program_);
-    code_ = codegen::load(codegen::compile_lanes(program_, target));
-  }
+  NativeLanes(const atlas::LaneProgram& program, std::string_view code)
+      : program_(program), code_(codegen::load(code)) {}
 
   void run(const atlas::LaneLaunch& launch, atlas::LaneMemory& memory) const override {
     Machine(program_, code_->function, launch, memory).run();
@@ -138,9 +135,13 @@ class NativeLanes : public LaneKernel {
 
 }  // namespace
 
-std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program,
-                                          const codegen::Target& target) {
-  return std::make_unique<NativeLanes>(program, target);
+std::string lane_code(const atlas::LaneProgram& program, const codegen::Target& target) {
+  atlas::verify(program);
+  return codegen::compile_lanes(program, target);
+}
+
+std::unique_ptr<LaneKernel> load_lanes(const atlas::LaneProgram& program, std::string_view code) {
+  return std::make_unique<NativeLanes>(program, code);
 }
 
 }  // namespace hologram::cpu

@@ -9,7 +9,8 @@
 namespace hologram::cpu {
 
 /// Verifies a lane program and compiles it for the target. Throws atlas::LaneError.
-std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program,
-                                          const codegen::Target& target);
+std::string lane_code(const atlas::LaneProgram& program, const codegen::Target& target);
+/// The program with its machine code. Throws Error(corrupt) for what is none.
+std::unique_ptr<LaneKernel> load_lanes(const atlas::LaneProgram& program, std::string_view code);
 
 }  // namespace hologram::cpu
