@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from hologram import _core
+from hologram import _core, _selection
 from hologram.trace import Array, Dim, Tracer, TraceError
 
 __all__ = ["Jitted", "TraceError", "jit"]
@@ -108,6 +108,8 @@ class _Compiled:
         for value in values:
             if isinstance(value, Dim):
                 value = int(value)
+            if isinstance(value, _selection.Selection):
+                raise TraceError("hologram.jit: the size of x[mask] depends on values: reduce it, or use numpy.where")
             if isinstance(value, Array):
                 if value.tracer is not tracer:
                     raise TraceError("hologram.jit: a value of another trace was returned")

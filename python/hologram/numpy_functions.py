@@ -300,34 +300,65 @@ def _wide(a: Array, dtype: Any) -> Any:
     return np.uint64 if kind[0] == "u" else np.int64
 
 
+def among(a: Array, where: Any, other: Any) -> Array:
+    """The array with `other` wherever `where` is false; itself for `where=True`."""
+    if where is True:
+        return a
+    mask = lifted(a.tracer, where)
+    if mask.value.dtype != "b8":
+        raise TypeError("where= must be an array of bools")
+    nodes = match(a.tracer, [mask.value, a.value, a.tracer.number(a.dtype, other)])
+    return a.make(Loop(a.tracer).where(*nodes))
+
+
+def _from(result: Array, ufunc: Any, initial: Any) -> Array:
+    return result if initial is None else ufunc(result, initial).astype(result.dtype)
+
+
 @implements("sum")
-def sum_(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **_: Any) -> Array:
-    return _reduce(a, "sum", axis, keepdims, _wide(a, dtype), out)
+def sum_(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True
+) -> Array:
+    return _from(_reduce(among(a, where, 0), "sum", axis, keepdims, _wide(a, dtype), out), np.add, initial)
 
 
 @implements("prod")
-def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **_: Any) -> Array:
-    return _reduce(a, "prod", axis, keepdims, _wide(a, dtype), out)
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True
+) -> Array:
+    return _from(_reduce(among(a, where, 1), "prod", axis, keepdims, _wide(a, dtype), out), np.multiply, initial)
+
+
+def _extremum(name: str, a: Any, axis: Any, keepdims: Any, out: Any, initial: Any, where: Any) -> Array:
+    if where is not True and initial is None:
+        raise ValueError(f"{name}: where= needs initial=, the result where nothing is chosen")
+    chosen = among(a, where, initial)
+    return _from(_reduce(chosen, name, axis, keepdims, None, out), np.maximum if name == "max" else np.minimum, initial)
 
 
 @implements("max", "amax")
-def max_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **_: Any) -> Array:
-    return _reduce(a, "max", axis, keepdims, None, out)
+def max_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Array:
+    return _extremum("max", a, axis, keepdims, out, initial, where)
 
 
 @implements("min", "amin")
-def min_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **_: Any) -> Array:
-    return _reduce(a, "min", axis, keepdims, None, out)
+def min_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Array:
+    return _extremum("min", a, axis, keepdims, out, initial, where)
 
 
 @implements("any")
-def any_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **_: Any) -> Array:
-    return _reduce(a, "max", axis, keepdims, np.bool_, out)
+def any_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Array:
+    return _reduce(among(a.astype(np.bool_), where, False), "max", axis, keepdims, np.bool_, out)
 
 
 @implements("all")
-def all_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **_: Any) -> Array:
-    return _reduce(a, "min", axis, keepdims, np.bool_, out)
+def all_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Array:
+    return _reduce(among(a.astype(np.bool_), where, True), "min", axis, keepdims, np.bool_, out)
+
+
+@implements("count_nonzero")
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Array:
+    return _reduce(a.astype(np.bool_), "sum", axis, keepdims, np.int64)
 
 
 @implements("argmax")
@@ -354,17 +385,25 @@ def _float(a: Array, dtype: Any) -> tuple[Array, Any]:
 
 
 @implements("mean")
-def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **_: Any) -> Array:
+def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Array:
     wide, result = _float(a, dtype)
+    if where is not True:
+        count = among(full_like(a, 1, np.int64), where, 0)
+        return np.true_divide(sum_(wide, axis, None, out, keepdims, where=where), sum_(count, axis, keepdims=keepdims)).astype(result)
     return _mean(wide, _axes(axis, a.ndim), keepdims).astype(result)
 
 
 @implements("var")
 def var(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, **_: Any
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True
 ) -> Array:
     wide, result = _float(a, dtype)
     axes = _axes(axis, a.ndim)
+    if where is not True:
+        mask = broadcast_to(lifted(a.tracer, where), a.shape)
+        off = wide - mean(wide, tuple(axes), keepdims=True, where=mask)
+        count = sum_(mask, axis, keepdims=keepdims)
+        return np.true_divide(sum_(off * off, axis, keepdims=keepdims, where=mask), count - ddof).astype(result)
     off = wide - _mean(wide, axes, True)
     total = _reduce(off * off, "sum", tuple(axes), keepdims)
     count = a.tracer.dim(product(a.value.shape[i] for i in axes))
@@ -372,9 +411,11 @@ def var(
 
 
 @implements("std")
-def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, **_: Any) -> Any:
+def std(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True
+) -> Any:
     wide, result = _float(a, dtype)
-    return np.sqrt(var(wide, axis, None, None, ddof, keepdims)).astype(result)
+    return np.sqrt(var(wide, axis, None, None, ddof, keepdims, where=where)).astype(result)
 
 
 def _scan(a: Array, op: str, axis: Any, dtype: Any) -> Array:
@@ -634,9 +675,13 @@ def copy(a: Any, **_: Any) -> Any:
 # --- indexing
 
 
-def index(a: Array, key: Any) -> Array:
-    """a[key] for integers, slices, None, Ellipsis, and one array of integers."""
+def index(a: Array, key: Any) -> Any:
+    """a[key] for integers, slices, None, Ellipsis, and one array of integers; a Selection for an array of bools."""
     keys = list(key) if isinstance(key, tuple) else [key]
+    if len(keys) == 1 and getattr(keys[0], "dtype", None) == np.bool_:
+        from hologram._selection import Selection
+
+        return Selection(a, lifted(a.tracer, keys[0]))
     used = sum(1 for k in keys if k is not None and k is not Ellipsis)
     if used > a.ndim:
         raise IndexError(f"too many indices: {used} for an array with {a.ndim} dimensions")

@@ -69,6 +69,19 @@ CASES = {
     "round": (lambda x: np.round(x, 2), X.astype(np.float64)),
     "f64": (lambda x: np.log1p(np.abs(x)).sum(), X.astype(np.float64)),
     "f16": (lambda x: np.exp(x) * 2, X.astype(np.float16)),
+    "where=": (lambda x, b: (x.sum(where=b), x.mean(1, where=b), x.max(0, initial=-9, where=b), (x > 1).any(1, where=b)), X, B),
+    "where= of variance": (lambda x, b: (x.var(where=b, ddof=1), x.std(axis=0, where=b | (x < -1))), np.abs(X), B),
+    "initial": (lambda x: (x.sum(initial=2), x.prod(1, initial=3), x.min(0, initial=-0.5)), X),
+    "selection": (lambda x, b: (x[b].sum(), x[b].mean(), x[b].max(), x[b].min(), x[b].std(), (x[b] > 1).any()), X, B),
+    "selection of ints": (lambda i: (i[i > 2].sum(), i[i > 2].max(), i[i > 2].prod(), np.count_nonzero(i[i > -3])), I),
+    "arithmetic of selections": (lambda x, i: (np.exp(x[x > 0] * 2) - x[x > 0]).sum() / x[x > 0].size, X, I),
+    "nothing selected": (lambda x: x[x > 99].sum(), X),
+    "sort": (lambda x: (np.sort(x), np.sort(x, axis=0), np.sort(x, axis=None)), X),
+    "argsort": (lambda i: (np.argsort(i, kind="stable"), i.argsort(0, kind="stable")), I),
+    "sort with NaN": (lambda x: (np.sort(x), np.argsort(x, kind="stable")), np.where(B, X, np.float32(np.nan))),
+    "sort of one dimension": (lambda v: v[np.argsort(v)], V),
+    "median": (lambda x, i: (np.median(x), np.median(x, axis=0), np.median(i, axis=1, keepdims=True)), X, I),
+    "median with NaN": (lambda x: (np.median(x, axis=1), np.median(x)), np.where(X > -0.7, X, np.float32(np.nan))),
     "layer norm": (lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5), X),
 }
 
@@ -202,6 +215,33 @@ def test_buffers_and_out():
         double(a)
 
 
+def test_sorts_of_any_short_rows_share_a_graph():
+    def order(x):
+        return np.sort(x, axis=1), np.argsort(x, axis=1, kind="stable")
+
+    jitted = hologram.jit(order)
+    for shape in ((3, 100), (40, 17), (2, 512)):
+        check(order, rng.integers(0, 30, shape).astype(np.float32), jitted=jitted)
+    assert len(jitted.reports()) == 1
+    with pytest.raises(TraceError, match="more than 512 elements"):
+        jitted(np.zeros((2, 513), np.float32))
+
+
+def test_selections_are_no_results():
+    x = np.float32([1, -2, 3])
+    for function, words in (
+        (lambda x: x[x > 0], "size of x\\[mask\\] depends on values"),
+        (lambda x: np.sort(x[x > 0]), "sort of a selection"),
+        (lambda x: x[x > 0] + x[x < 0], "different masks"),
+        (lambda x: x[x > 0] + x, "goes with numbers"),
+        (lambda x: np.max(x, where=x > 0), "initial"),
+    ):
+        with pytest.raises((TraceError, ValueError), match=words):
+            hologram.jit(function)(x)
+    with pytest.raises(IndexError, match="boolean index did not match"):
+        hologram.jit(lambda x, m: x[m].sum())(x, np.array([True, False]))
+
+
 def test_errors():
     for message, function in [
         ("not known", lambda x: x if x.sum() > 0 else -x),
@@ -209,7 +249,7 @@ def test_errors():
         ("not supported", lambda x: np.linalg.svd(x)),
         ("masks?|size that depends", lambda x: x[x > 0]),
         ("cannot be changed", lambda x: x.__setitem__(0, 1)),
-        ("not supported", lambda x: np.sort(x)),
+        ("not supported", lambda x: np.partition(x, 1)),
     ]:
         with pytest.raises(TraceError, match=message):
             hologram.jit(function)(V)

@@ -1,0 +1,211 @@
+# hologram/_selection.py: what hologram.jit knows about x[mask] and about order
+# mypy: disable-error-code="no-any-return,return-value"
+"""A masked selection, whose size is not known while tracing, up to the reduction that ends it; sorting of short rows."""
+
+from typing import Any
+
+import numpy as np
+
+from hologram.numpy_functions import FLOATS, FUNCTIONS, Loop, implements, lifted, tracer_of
+from hologram.trace import Array, TraceError, product
+
+LONGEST_ROW = 512  # of a sort, which compares every pair of a row
+
+# --- selections
+
+
+class Selection(np.lib.mixins.NDArrayOperatorsMixin):
+    """x[mask]: the chosen elements in a row. Element-wise functions and reductions of it are known; it is no result by itself."""
+
+    def __init__(self, array: Array, mask: Array) -> None:
+        if mask.ndim != array.ndim:
+            raise TraceError("hologram.jit: a mask must have as many dimensions as the array")
+        for axis, (n, m) in enumerate(zip(array.shape, mask.shape)):
+            if n != m:
+                raise IndexError(f"boolean index did not match indexed array along axis {axis}; size is {n} but the mask's is {m}")
+        self.array, self.mask = array, mask
+
+    ndim = 1
+
+    @property
+    def dtype(self) -> Any:
+        return self.array.dtype
+
+    @property
+    def size(self) -> Any:
+        count = np.sum(self.mask)
+        return Array(count.tracer, count.value, weak=True)  # NumPy's is a Python number
+
+    def astype(self, dtype: Any, **_: Any) -> "Selection":
+        return Selection(self.array.astype(dtype), self.mask)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "reduce" and len(inputs) == 1:
+            return self.__array_function__(getattr(np, {"add": "sum", "multiply": "prod"}.get(ufunc.__name__, "")), (), inputs, options)
+        plain = []
+        for x in inputs:
+            if isinstance(x, Selection):
+                if x.mask.value != self.mask.value:
+                    raise TraceError("hologram.jit: selections by different masks cannot be combined")
+                plain.append(x.array)
+            elif np.ndim(x) == 0:
+                plain.append(x)
+            else:
+                raise TraceError("hologram.jit: a selection goes with numbers and with selections by the same mask")
+        return Selection(getattr(ufunc, method)(*plain, **options), self.mask)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        name = getattr(function, "__name__", "")
+        if name not in ("sum", "prod", "max", "amax", "min", "amin", "mean", "var", "std", "any", "all", "count_nonzero"):
+            raise TraceError(f"hologram.jit: numpy.{name} of a selection is not supported; its size depends on values")
+        if kwargs.pop("axis", None) not in (None, 0, -1) or len(args) > 1:
+            raise TraceError(f"hologram.jit: numpy.{name} of a selection takes no further positional arguments")
+        if name == "count_nonzero":
+            return np.sum(self.array.astype(np.bool_) & self.mask)
+        if name.endswith(("max", "min")) and "initial" not in kwargs:
+            kwargs["initial"] = least(self.dtype) if name.endswith("max") else most(self.dtype)
+        return FUNCTIONS[function](self.array, where=self.mask, **kwargs)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TraceError("hologram.jit: the size of x[mask] depends on values: reduce it, or use numpy.where")
+
+    __bool__ = __len__ = __iter__ = __array__
+
+    def __repr__(self) -> str:
+        return f"<traced selection of {self.array!r}>"
+
+
+def least(dtype: Any) -> Any:
+    """What no value of the dtype is smaller than."""
+    dtype = np.dtype(dtype)
+    return False if dtype == np.bool_ else -np.inf if dtype.kind not in "iu" else int(np.iinfo(dtype).min)
+
+
+def most(dtype: Any) -> Any:
+    dtype = np.dtype(dtype)
+    return True if dtype == np.bool_ else np.inf if dtype.kind not in "iu" else int(np.iinfo(dtype).max)
+
+
+def _method(name: str) -> Any:
+    def method(self: Selection, **kwargs: Any) -> Any:
+        return self.__array_function__(getattr(np, name), (), (self,), kwargs)
+
+    method.__name__ = name
+    return method
+
+
+for _name in "sum prod max min mean var std any all".split():
+    setattr(Selection, _name, _method(_name))
+
+
+@implements("compress")
+def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    if axis is not None:
+        raise TraceError("hologram.jit: numpy.compress along an axis is not supported")
+    tracer = tracer_of(condition, a)
+    return lifted(tracer, a).ravel()[lifted(tracer, condition).ravel()]
+
+
+@implements("extract")
+def extract(condition: Any, arr: Any) -> Any:
+    return compress(condition, arr)
+
+
+# --- order
+
+
+def _before(c: Loop, a: Any, b: Any) -> Any:
+    """Whether a comes strictly before b; NaN is the largest."""
+    less = c("lt", a, b)
+    return c("bit_or", less, c("bit_and", c("ne", b, b), c("eq", a, a))) if a.dtype in FLOATS else less
+
+
+def _row(a: Array, what: str) -> Any:
+    """The length of the last axis, which the graph is held to be short."""
+    n = a.shape[-1]
+    if not n <= LONGEST_ROW:
+        raise TraceError(f"hologram.jit: {what} of rows with more than {LONGEST_ROW} elements is not supported, got {n}")
+    return a.value.shape[-1]
+
+
+def _positions(a: Array, what: str) -> Any:
+    """[rows, n] and, as a node like it, where the elements of every sorted row are, ties in order."""
+    graph, c, n = a.tracer.graph, Loop(a.tracer), _row(a, what)
+    flat = graph.reshape(a.value, [product(a.value.shape[:-1]), n])
+    rows = flat.shape[0]
+    wide = [rows, n, n]
+    mine = graph.broadcast(graph.reshape(flat, [rows, n, 1]), wide)
+    other = graph.broadcast(graph.reshape(flat, [rows, 1, n]), wide)
+    earlier = c("lt", graph.iota("i64", wide, 2), graph.iota("i64", wide, 1))
+    ahead, behind = _before(c, other, mine), _before(c, mine, other)
+    tie = c("bit_and", c("bit_not", behind), earlier)
+    place = graph.reduce("reduce_sum", graph.cast(c("bit_or", ahead, tie), "i64", "cast"), [2])
+    start = c("mul", graph.iota("i64", [rows, n], 0), graph.broadcast(a.tracer.size_value(n).value, [rows, n]))
+    total = [rows * n]
+    zeros = graph.broadcast(graph.number("i64", 0), total)
+    at = graph.reshape(c("add", place, start), total)
+    position = graph.make("scatter", [zeros, at, graph.reshape(graph.iota("i64", [rows, n], 1), total)], ints=[0, 0])
+    return flat, graph.reshape(position, [rows, n]), start
+
+
+def _last(a: Any, axis: Any) -> Any:
+    """(the array with that axis last, a function that moves it back); the flat array for None."""
+    if axis is None:
+        return a.ravel(), lambda x: x
+    if not -a.ndim <= axis < a.ndim:
+        raise np.exceptions.AxisError(axis, a.ndim)
+    return np.moveaxis(a, axis, -1), lambda x: np.moveaxis(x, -1, axis)
+
+
+def _stable(kind: Any, order: Any) -> None:
+    if order is not None:
+        raise TraceError("hologram.jit: order= is for records, which are not supported")
+
+
+@implements("argsort")
+def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **_: Any) -> Any:
+    _stable(kind, order)
+    moved, back = _last(a, axis)
+    return back(a.make(a.tracer.graph.reshape(_positions(moved, "argsort")[1], list(moved.value.shape))))
+
+
+@implements("sort")
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **_: Any) -> Any:
+    _stable(kind, order)
+    moved, back = _last(a, axis)
+    graph = a.tracer.graph
+    flat, position, start = _positions(moved, "sort")
+    source = Loop(a.tracer)("add", position, start)
+    values = graph.make("take", [graph.reshape(flat, [product(flat.shape)]), source], ints=[0])
+    return back(a.make(graph.reshape(values, list(moved.value.shape))))
+
+
+@implements("median")
+def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = False, keepdims: Any = False) -> Any:
+    if out is not None or isinstance(axis, tuple):
+        raise TraceError("hologram.jit: numpy.median takes one axis and no out=")
+    moved, back = _last(a, axis)
+    n = moved.shape[-1]
+    if isinstance(n, int) and n == 0:
+        raise TraceError("hologram.jit: the median of nothing is not supported")
+    rows = sort(moved)
+    upper, lower = rows[..., n // 2], rows[..., (n - 1) // 2]
+    if a.value.dtype not in FLOATS:
+        upper, lower = upper.astype(np.float64), lower.astype(np.float64)
+    middle = (lower + upper) / 2 if n % 2 == 0 else lower
+    if a.value.dtype in FLOATS:  # NaN is the largest
+        middle = np.where(np.isnan(rows[..., -1]), rows[..., -1], middle)
+    if keepdims:
+        middle = middle.reshape([1] * a.ndim) if axis is None else back(middle[..., None])
+    return middle
+
+
+def _array_method(name: str) -> Any:
+    def method(self: Array, *args: Any, **kwargs: Any) -> Any:
+        return getattr(np, name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+Array.argsort = _array_method("argsort")  # type: ignore[attr-defined]
