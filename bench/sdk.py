@@ -1,40 +1,45 @@
 #!/usr/bin/env python3
 # bench/sdk.py: calls of the Python SDK against NumPy, numexpr and PyTorch with given outputs
-"""Single operations on 1,024 elements and more, transfers, and hologram.jit, each beside its peers in one run.
+"""Every operation of hologram.ops on 1,024 elements and more, transfers, threads and hologram.jit, beside their peers in one run.
 
-    python bench/sdk.py [--sizes 1024,10000,100000,1000000,10000000] [--rounds 15] [--threads 2] [--markdown FILE]
+    python bench/sdk.py [--sizes 1024,10000,100000,1000000,10000000] [--ops add,gelu] [--seconds 0.6] [--threads 2] [--markdown FILE]
 
-Every result is checked before it is timed. A time is the best of the rounds, peers taking turns within each round.
+Every result is checked before it is timed. Peers take turns in slices of a few milliseconds, and a time is the fastest slice. A row ends when
+the three fastest slices of everybody agree within 3 %; if they do not by the time it may take, which is other work on the machine, "agree" says no.
 """
 
 import argparse
 import functools
+import math
 import os
 import platform
+import threading
 import time
 
 import numpy as np
 
-OPS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
-
-def best(functions, rounds, seconds=0.02):
-    """Seconds per call of each function, by name."""
-    counts, out = {}, {}
+def best(functions, seconds=0.6, slice_seconds=0.004):
+    """Seconds per call of each function, by name, and whether the fastest slices agree."""
+    counts, slices = {}, {name: [] for name in functions}
     for name, f in functions.items():
+        f()
         start = time.perf_counter()
-        for _ in range(3):
-            f()
-        counts[name] = max(1, int(seconds / max((time.perf_counter() - start) / 3, 1e-9)))
-    for _ in range(rounds):
+        f()
+        f()
+        counts[name] = max(1, int(slice_seconds / max((time.perf_counter() - start) / 2, 1e-9)))
+    # Each peer may take that long; a slow one costs at least five slices.
+    end = time.perf_counter() + seconds * len(functions)
+    agree = False
+    while not agree and (time.perf_counter() < end or len(slices[name]) < 5):
         for name, f in functions.items():
-            n = counts[name]
+            n = range(counts[name])
             start = time.perf_counter()
-            for _ in range(n):
+            for _ in n:
                 f()
-            out[name] = min(out.get(name, 1e9), (time.perf_counter() - start) / n)
-    return out
+            slices[name].append((time.perf_counter() - start) / counts[name])
+        agree = len(slices[name]) >= 5 and all(sorted(t)[2] <= 1.03 * min(t) for t in slices.values())
+    return {name: min(t) for name, t in slices.items()}, agree
 
 
 class Table:
@@ -54,61 +59,152 @@ def microseconds(t):
     return f"{t * 1e6:.3f}" if t < 1e-4 else f"{t * 1e6:.0f}"
 
 
-def peers_of(name, x, y, executor, hologram):
-    """The same operation by every peer, outputs given."""
-    a, b, c = executor.from_numpy(x), executor.from_numpy(y), executor.allocate(len(x))
-    ours = getattr(hologram.ops, f"vector_{name}")
-    out = np.empty_like(x)
-    functions = {
-        "hologram": functools.partial(ours, executor, a, b, c),
-        "numpy": functools.partial(OPS[name], x, y, out=out),
-    }
-    results = {"hologram": lambda: c.to_numpy(), "numpy": lambda: out}
-    try:
-        import torch
+def softmax(x):
+    e = np.exp(x.astype(np.float64) - x.max())
+    return e / e.sum()
 
-        tx, ty, tout = torch.from_numpy(x), torch.from_numpy(y), torch.empty(len(x))
-        functions["torch"] = functools.partial(getattr(torch, name), tx, ty, out=tout)
-        results["torch"] = lambda: tout.numpy()
-    except ImportError:
-        pass
-    try:
-        import numexpr
 
-        nout = np.empty_like(x)
-        text, given = f"x {SIGNS[name]} y", {"x": x, "y": y}
-        functions["numexpr"] = functools.partial(numexpr.evaluate, text, local_dict=given, out=nout)
-        results["numexpr"] = lambda: nout
+def erf(x):
+    return np.array([math.erf(v) for v in x.tolist()])
+
+
+# By operation: the number of operands, its value, NumPy's call (operands, out), PyTorch's (torch, operands, out), numexpr's text. None: it
+# has no such call. The bytes moved are those of the operands and, unless it reduces, of the result.
+OPS = {
+    "vector_add": (2, np.add, np.add, lambda t, o: functools.partial(t.add, *o), "a + b"),
+    "vector_sub": (2, np.subtract, np.subtract, lambda t, o: functools.partial(t.sub, *o), "a - b"),
+    "vector_mul": (2, np.multiply, np.multiply, lambda t, o: functools.partial(t.mul, *o), "a * b"),
+    "vector_div": (2, np.divide, np.divide, lambda t, o: functools.partial(t.div, *o), "a / b"),
+    "vector_min": (2, np.minimum, np.minimum, lambda t, o: functools.partial(t.minimum, *o), "where(a < b, a, b)"),
+    "vector_max": (2, np.maximum, np.maximum, lambda t, o: functools.partial(t.maximum, *o), "where(a > b, a, b)"),
+    "vector_abs": (1, np.abs, np.abs, lambda t, o: functools.partial(t.abs, *o), "abs(a)"),
+    "vector_neg": (1, np.negative, np.negative, lambda t, o: functools.partial(t.neg, *o), "-a"),
+    "vector_relu": (1, lambda a: np.maximum(a, 0), lambda a, out: np.maximum(a, np.float32(0), out=out), lambda t, o: functools.partial(t.clamp_min, *o, 0), "where(a > 0, a, 0)"),
+    "vector_clip": (1, lambda a: np.clip(a, -0.5, 0.5), lambda a, out: np.clip(a, np.float32(-0.5), np.float32(0.5), out=out), lambda t, o: functools.partial(t.clamp, *o, -0.5, 0.5), None),
+    "scalar_add": (1, lambda a: a + np.float32(1.5), lambda a, out: np.add(a, np.float32(1.5), out=out), lambda t, o: functools.partial(t.add, *o, 1.5), "a + s"),
+    "scalar_mul": (1, lambda a: a * np.float32(1.5), lambda a, out: np.multiply(a, np.float32(1.5), out=out), lambda t, o: functools.partial(t.mul, *o, 1.5), "a * s"),
+    "sigmoid": (1, lambda a: 1 / (1 + np.exp(-a.astype(np.float64))), None, lambda t, o: functools.partial(t.sigmoid, *o), "1 / (1 + exp(-a))"),
+    "tanh": (1, np.tanh, np.tanh, lambda t, o: functools.partial(t.tanh, *o), "tanh(a)"),
+    "gelu": (1, lambda a: a * (1 + erf(a / math.sqrt(2))) / 2, None, lambda t, o: functools.partial(t.ops.aten.gelu.out, *o), None),
+    "softmax": (1, softmax, None, lambda t, o: functools.partial(t.softmax, *o, 0), None),
+    "reduce_sum": (1, lambda a: a.sum(dtype=np.float64), np.sum, lambda t, o: functools.partial(t.sum, *o, 0), "sum(a)"),
+    "reduce_min": (1, np.min, np.min, lambda t, o: functools.partial(t.amin, *o, 0), "min(a)"),
+    "reduce_max": (1, np.max, np.max, lambda t, o: functools.partial(t.amax, *o, 0), "max(a)"),
+    "mse_loss": (2, lambda a, b: np.mean((a.astype(np.float64) - b) ** 2), None, lambda t, o: lambda out, f=t.nn.functional.mse_loss: f(*o), "sum((a - b) ** 2)"),
+    "matvec": (2, None, None, None, None),
+    "gemm": (2, None, None, None, None),
+}  # fmt: skip
+NUMBERS = {"vector_clip": (-0.5, 0.5), "scalar_add": (1.5,), "scalar_mul": (1.5,)}
+REDUCTIONS = ("reduce_sum", "reduce_min", "reduce_max", "mse_loss")
+COPY_BOUND = ("vector_add", "vector_sub", "vector_mul", "vector_div")
+
+
+def check(name, peer, value, expected):
+    # Sums of a million float32 in other orders differ in the sixth digit.
+    np.testing.assert_allclose(value, expected, rtol=2e-4 if name in REDUCTIONS else 2e-5, atol=1e-5, err_msg=f"{name}, {peer}")
+
+
+def optional(name):
+    try:
+        return __import__(name)
     except ImportError:
-        pass
+        return None
+
+
+def peers_of(name, n, executor, hologram):
+    """The same operation by every peer, outputs given: (functions, what keeps their memory)."""
+    count, expected, numpy_call, torch_call, text = OPS[name]
+    torch, numexpr = optional("torch"), optional("numexpr")
+    arrays = list(np.random.default_rng(0).uniform(-1.5, 2, (count, n)).astype(np.float32))
+    size = 1 if name in REDUCTIONS else n
+    out, tensor_out, numexpr_out = np.empty(size, np.float32), None, np.empty(size, np.float32)
+    buffers = [executor.from_numpy(a) for a in arrays]
+    result = executor.allocate(max(size, 3))  # reductions ask for room
+    functions = {"hologram": functools.partial(getattr(hologram.ops, name), executor, *buffers, result, *NUMBERS.get(name, ()), n)}
+    values = {"hologram": lambda: result.to_numpy()[:size]}
+    if numpy_call is not None:
+        shaped = out.reshape(()) if name in REDUCTIONS else out
+        functions["numpy"] = functools.partial(numpy_call, *arrays, out=shaped)
+        values["numpy"] = lambda: out
+    if torch is not None:
+        tensor_out = torch.empty(() if name in REDUCTIONS else n)
+        functions["torch"] = functools.partial(torch_call(torch, [torch.from_numpy(a) for a in arrays]), out=tensor_out)
+        if name == "mse_loss":  # takes no out=
+            values["torch"] = lambda: functions["torch"]().numpy().reshape(1)
+        else:
+            values["torch"] = lambda: tensor_out.numpy().reshape(size)
+    if numexpr is not None and text is not None:
+        given = dict(zip("ab", arrays), s=np.float32(1.5))
+        shaped = {} if name in REDUCTIONS else {"out": numexpr_out}
+        functions["numexpr"] = functools.partial(numexpr.evaluate, text, local_dict=given, **shaped)
+        if name == "mse_loss":  # numexpr has no mean
+            values["numexpr"] = lambda: numexpr.evaluate(text, local_dict=given) / n
+        else:
+            values["numexpr"] = lambda: numexpr.evaluate(text, local_dict=given, **shaped)
+    right = expected(*arrays)
     for peer, function in functions.items():
         function()
-        np.testing.assert_array_equal(results[peer](), OPS[name](x, y), err_msg=peer)
-    return functions, (a, b, c, out)
+        check(name, peer, values[peer](), right)
+    moved = 4 * n * (count + (name not in REDUCTIONS))
+    return functions, moved, (arrays, out, numexpr_out, tensor_out, buffers, result)
 
 
-def elementwise(hologram, sizes, rounds):
-    table = None
-    with hologram.Executor() as executor:
-        for n in sizes:
-            for name in OPS:
-                x, y = np.random.default_rng(0).uniform(1, 2, (2, n)).astype(np.float32)
-                functions, kept = peers_of(name, x, y, executor, hologram)
-                times = best(functions, rounds)
-                others = [p for p in times if p != "hologram"]
-                if table is None:
-                    table = Table(
-                        "Element-wise, float32, output given (µs; ratio: best peer / hologram)",
-                        ["n", "op", "hologram", *others, "ratio", "GB/s"],
-                    )
+def product_peers(name, n, executor, hologram):
+    """gemm and matvec of square matrices of n elements."""
+    torch, m = optional("torch"), math.isqrt(n)
+    shape = (m, m) if name == "gemm" else (m,)
+    rng = np.random.default_rng(0)
+    a, b, out = rng.standard_normal((m, m)).astype(np.float32), rng.standard_normal(shape).astype(np.float32), np.empty(shape, np.float32)
+    x, y, z = executor.from_numpy(a.ravel()), executor.from_numpy(b.ravel()), executor.allocate(out.size)
+    sizes = (m, m, m) if name == "gemm" else (m, m)
+    functions = {"hologram": functools.partial(getattr(hologram.ops, name), executor, x, y, z, *sizes), "numpy": functools.partial(np.matmul, a, b, out=out)}
+    values = {"hologram": lambda: z.to_numpy().reshape(shape), "numpy": lambda: out}
+    kept = (x, y, z, a, b, out)
+    if torch is not None:
+        given = torch.empty(shape)
+        functions["torch"] = functools.partial(torch.matmul, torch.from_numpy(a), torch.from_numpy(b), out=given)
+        values["torch"] = given.numpy
+    right = a.astype(np.float64) @ b
+    for peer, function in functions.items():
+        function()
+        np.testing.assert_allclose(values[peer](), right, rtol=1e-3, atol=1e-3, err_msg=f"{name}, {peer}")
+    return functions, 4 * (a.size + b.size + out.size), kept
+
+
+def copy_bandwidth(n, executor, seconds):
+    """Bytes read and written per second by the best plain copy of n float32."""
+    x, out = np.ones(n, np.float32), np.empty(n, np.float32)
+    source, target = executor.from_numpy(x), executor.allocate(n)
+    functions = {"numpy": functools.partial(np.copyto, out, x), "hologram": functools.partial(target.copy_from, source)}
+    torch = optional("torch")
+    if torch is not None:
+        functions["torch"] = functools.partial(torch.from_numpy(out).copy_, torch.from_numpy(x))
+    times, _ = best(functions, seconds)
+    return 8 * n / min(times.values())
+
+
+def operations(hologram, sizes, names, seconds):
+    columns = ["n", "op", "hologram", "numpy", "torch", "numexpr", "ratio", "GB/s", "of copy", "agree"]
+    table = Table("hologram.ops, float32, output given (µs; ratio: best peer / hologram)", columns)
+    for n in sizes:
+        with hologram.Executor() as executor:
+            copy = copy_bandwidth(n, executor, seconds) if n >= 1_000_000 else None
+            for name in names:
+                if name == "gemm" and n > 1_000_000:
+                    continue
+                peers = product_peers if name in ("gemm", "matvec") else peers_of
+                functions, moved, kept = peers(name, n, executor, hologram)
+                times, agree = best(functions, seconds)
                 ours = times["hologram"]
-                ratio = min(times[p] for p in others) / ours
-                table.row(f"{n:,}", name, microseconds(ours), *(microseconds(times[p]) for p in others), f"{ratio:.2f}", f"{12 * n / ours / 1e9:.1f}")
-                del kept
+                ratio = min((t for p, t in times.items() if p != "hologram"), default=math.nan) / ours
+                others = [microseconds(times[p]) if p in times else "" for p in ("numpy", "torch", "numexpr")]
+                share = f"{moved / ours / copy:.2f}" if copy and name in COPY_BOUND else ""
+                table.row(f"{n:,}", name, microseconds(ours), *others, f"{ratio:.2f}", f"{moved / ours / 1e9:.1f}", share, "yes" if agree else "no")
+                del functions, kept
     return table.show()
 
 
-def transfers(hologram, rounds):
+def transfers(hologram, seconds):
     x = np.random.default_rng(0).standard_normal(1024).astype(np.float32)
     with hologram.Executor() as executor:
         buffer = executor.allocate(1024)
@@ -125,14 +221,43 @@ def transfers(hologram, rounds):
             "view (memoryview)": (functools.partial(memoryview, buffer), 0.3),
             "round trip": (round_trip, 1.0),
         }
-        times = best({name: f for name, (f, _) in rows.items()}, rounds)
+        times, _ = best({name: f for name, (f, _) in rows.items()}, seconds)
     table = Table("1,024 floats between NumPy and a buffer (µs)", ["what", "time", "bar", "met"])
     for name, (_, bar) in rows.items():
         table.row(name, microseconds(times[name]), bar, "yes" if times[name] * 1e6 <= bar else "no")
     return table.show()
 
 
-def fused(hologram, rounds):
+def threads(hologram, seconds):
+    """Calls per second of several Python threads on one executor, buffers of their own. Python's lock is let go above 32,768 elements."""
+    table = Table("Threads on one executor: vector_add, calls per second against one thread", ["n", *(f"{t} threads" for t in (1, 2, 4, 8))])
+    for n in (1024, 100_000):
+        rates = []
+        for count in (1, 2, 4, 8):
+            with hologram.Executor() as executor:
+                done, stop = [0] * count, threading.Event()
+
+                def work(i, executor=executor, done=done, stop=stop, n=n):
+                    a, b = executor.allocate(n), executor.allocate(n)
+                    while not stop.is_set():
+                        for _ in range(100):
+                            hologram.ops.vector_add(executor, a, b, b)
+                        done[i] += 100
+
+                workers = [threading.Thread(target=work, args=(i,)) for i in range(count)]
+                start = time.perf_counter()
+                for w in workers:
+                    w.start()
+                time.sleep(seconds)
+                stop.set()
+                for w in workers:
+                    w.join()
+                rates.append(sum(done) / (time.perf_counter() - start))
+        table.row(f"{n:,}", *(f"{r / rates[0]:.2f}" for r in rates))
+    return table.show()
+
+
+def fused(hologram, seconds):
     def softmax(x):
         e = np.exp(x - x.max(axis=-1, keepdims=True))
         return e / e.sum(axis=-1, keepdims=True)
@@ -150,7 +275,7 @@ def fused(hologram, rounds):
             jitted = hologram.jit(function)
             np.testing.assert_allclose(jitted(x), function(x), rtol=1e-4, atol=1e-5)
             out = np.empty_like(x)
-            times = best({"jit": lambda: jitted(x, out=out), "numpy": lambda: function(x)}, rounds)
+            times, _ = best({"jit": lambda: jitted(x, out=out), "numpy": lambda: function(x)}, seconds)
             table.row(function.__name__, "×".join(map(str, shape)), microseconds(times["jit"]), microseconds(times["numpy"]), f"{times['numpy'] / times['jit']:.1f}")
     return table.show()
 
@@ -158,10 +283,15 @@ def fused(hologram, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1024,10000,100000,1000000,10000000")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--ops", default=",".join(OPS), help="of hologram.ops, without vector_ if you like")
+    parser.add_argument("--seconds", type=float, default=0.6, help="that a peer may take for one row (default: 0.6)")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--markdown", help="also write the report here")
     options = parser.parse_args()
+    names = [name if name in OPS else f"vector_{name}" for name in options.ops.split(",")]
+    for name in names:
+        if name not in OPS:
+            parser.error(f"there is no operation {name}")
     os.environ["HOLOGRAM_NUM_THREADS"] = os.environ["NUMEXPR_NUM_THREADS"] = str(options.threads)
     import hologram
 
@@ -174,9 +304,10 @@ def main():
     head = f"{platform.processor() or platform.machine()}, {options.threads} threads, hologram {hologram.__version__}, NumPy {np.__version__}"
     print(head)
     parts = [
-        elementwise(hologram, [int(n) for n in options.sizes.split(",")], options.rounds),
-        transfers(hologram, options.rounds),
-        fused(hologram, options.rounds),
+        operations(hologram, [int(n) for n in options.sizes.split(",")], names, options.seconds),
+        transfers(hologram, options.seconds),
+        threads(hologram, options.seconds),
+        fused(hologram, options.seconds),
     ]
     if options.markdown:
         with open(options.markdown, "w", encoding="utf-8") as file:

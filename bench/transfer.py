@@ -2,7 +2,7 @@
 # bench/transfer.py: getting numbers into a buffer and out again: as JSON, as bytes, and by sharing memory
 """The comparison of the seed examples, for 100 to 100,000 floats: transfer only, no operation.
 
-    python bench/transfer.py [--sizes 100,1000,10000,100000] [--rounds 9] [--plot transfer.svg] [--markdown FILE]
+    python bench/transfer.py [--sizes 100,1000,10000,100000] [--seconds 0.6] [--plot transfer.svg] [--markdown FILE]
 
 json: json.dumps of a list and buffer_copy_from_slice, then buffer_to_vec and json.loads. bytes: buffer_copy_from_bytes of an
 array, buffer_to_bytes and numpy.frombuffer. shared: a view by to_numpy(copy=False), written and read in place.
@@ -15,7 +15,7 @@ import numpy as np
 from sdk import Table, best, microseconds
 
 
-def measure(hologram, ffi, n, rounds):
+def measure(hologram, ffi, n, seconds):
     x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
     with hologram.Executor() as executor:
         buffer = executor.allocate(n)
@@ -37,7 +37,7 @@ def measure(hologram, ffi, n, rounds):
         for way in (by_json, by_bytes, shared):
             buffer.fill(0)
             assert way().tobytes() == x.tobytes()
-        return best({"json": by_json, "bytes": by_bytes, "shared": shared}, rounds)
+        return best({"json": by_json, "bytes": by_bytes, "shared": shared}, seconds)[0]
 
 
 def plot(path, rows):
@@ -60,7 +60,7 @@ def plot(path, rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="100,300,1000,3000,10000,30000,100000")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.6, help="that a way may take for one size (default: 0.6)")
     parser.add_argument("--plot", help="write a picture here (needs matplotlib)")
     parser.add_argument("--markdown", help="write the table here")
     options = parser.parse_args()
@@ -72,7 +72,7 @@ def main():
     )
     rows = []
     for n in map(int, options.sizes.split(",")):
-        times = measure(hologram, hologram_ffi, n, options.rounds)
+        times = measure(hologram, hologram_ffi, n, options.seconds)
         rows.append((n, times))
         expected = ">= 10" if 1000 <= n < 100_000 else ">= 20" if n >= 100_000 else "2 to 5 or more"
         table.row(

@@ -100,8 +100,10 @@ void build_elementwise(Graph& g, uint32_t id, DType dtype) {
       return output(g, g.binary(Op::max, in[0], g.number(dtype, 0, shape)));
     case gelu_tanh:
       return output(g, gelu_by_tanh(g, in[0]));
-    case clip:
-      return output(g, g.binary(Op::min, g.binary(Op::max, in[0], in[1]), in[2]));
+    case clip: {  // bounds are no NaN, so that one instruction does for each
+      Value low = g.select(g.binary(Op::lt, in[0], in[1]), in[1], in[0]);
+      return output(g, g.select(g.binary(Op::lt, in[2], low), in[2], low));
+    }
     case scalar_add:
       return output(g, g.binary(Op::add, in[0], in[1]));
     case scalar_mul:
@@ -181,10 +183,12 @@ void build_gemm(Graph& g, DType dtype) {
                    input(g, 1, dtype, {symbol(2), symbol(1)})));
 }
 
-void build_matvec(Graph& g, DType dtype) {
+void build_matvec(Graph& g, DType dtype, bool long_rows) {
   g.num_symbols = 2;
-  output(g, matmul(g, input(g, 0, dtype, {symbol(0), symbol(1)}),
-                   input(g, 1, dtype, {symbol(1), Expr(1)})));
+  Value a = input(g, 0, dtype, {symbol(0), symbol(1)});
+  if (!long_rows) return output(g, matmul(g, a, input(g, 1, dtype, {symbol(1), Expr(1)})));
+  Value x = g.broadcast(input(g, 1, dtype, {symbol(1)}), a->shape);
+  output(g, g.reduce(Op::reduce_sum, g.binary(Op::mul, a, x), {1}));
 }
 
 void build_copy(Graph& g, int bytes, int rank, bool last_contiguous) {
@@ -244,7 +248,9 @@ std::vector<Definition> precompiled() {
         add(fmt::format("gemm update {} {} {}", a, b, update),
             [=](Graph& g) { build_gemm_update(g, DType::f32, a, b, update); });
     }
-  add("matvec", [](Graph& g) { build_matvec(g, DType::f32); });
+  for (bool long_rows : {false, true})
+    add(fmt::format("matvec {}", long_rows),
+        [=](Graph& g) { build_matvec(g, DType::f32, long_rows); });
   for (int bytes : {1, 2, 4, 8})
     for (int rank : {1, 2, 3, 4})
       for (bool last : {false, true})

@@ -58,8 +58,9 @@ void build_gemm_update(ir::Graph& g, DType dtype, bool transpose_a, bool transpo
                        bool accumulate);
 /// [s0, s2] x [s2, s1], everything row-major.
 void build_gemm(ir::Graph& g, DType dtype);
-/// [s0, s1] x [s1].
-void build_matvec(ir::Graph& g, DType dtype);
+/// [s0, s1] x [s1]: one chain per row, or, for `long_rows`, the order of a sum, which reads a row
+/// with whole vectors.
+void build_matvec(ir::Graph& g, DType dtype, bool long_rows);
 
 /// Row-major copy of a tensor with dimensions s0 … and strides after them. With `last_contiguous`
 /// the last stride is 1.

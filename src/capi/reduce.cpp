@@ -171,8 +171,10 @@ void matvec(hologram_handle executor, hologram_handle a, hologram_handle x, holo
               !meet(vector->data, n * 4, result->data, m * 4),
           "y overlaps an operand");
   ExecutorState& state = *result->executor;
+  const bool long_rows = n >= 32;
   runtime::Executable& e = state.operations->executable(
-      "matvec", [](ir::Graph& g) { builtin::build_matvec(g, DType::f32); });
+      long_rows ? "matvec true" : "matvec false",
+      [=](ir::Graph& g) { builtin::build_matvec(g, DType::f32, long_rows); });
   void* const inputs[] = {matrix->data, vector->data};
   void* const outputs[] = {result->data};
   const int64_t sizes[] = {static_cast<int64_t>(m), static_cast<int64_t>(n)};
