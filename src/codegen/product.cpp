@@ -11,6 +11,7 @@
 #include "codegen/pack.h"
 #include "codegen/product_groups.h"
 #include "codegen/product_micro.h"
+#include "codegen/product_narrow.h"
 #include "codegen/product_small.h"
 #include "codegen/product_stream.h"
 #include "codegen/runs.h"
@@ -473,6 +474,8 @@ void emit_product(Kernel& k) {
   if (auto small = plan_small_product(k.program, k.target)) return emit_small_product(k, *small);
   if (auto stream = plan_stream_product(k.program, k.target))
     return emit_stream_product(k, *stream);
+  if (auto narrow = plan_narrow_product(k.program, k.target))
+    return emit_narrow_product(k, *narrow);
   ProductEmitter(k).run();
 }
 

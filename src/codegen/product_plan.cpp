@@ -254,6 +254,11 @@ Launch launch_of_product(const atlas::Program& program, const Target& target) {
     if (!work.is_const()) return {stream->units, Expr(1), work};
     return {stream->units, Expr(std::max<int64_t>(1, 15'000'000 / work.constant_value())), work};
   }
+  if (auto narrow = plan_narrow_product(program, target)) {
+    // In picoseconds: a vector of weights from its bytes, then a multiply-add per row.
+    int64_t work = narrow->k * narrow->vectors * (300 + 125 * narrow->m) + 20'000;
+    return {narrow->units, Expr(std::max<int64_t>(1, 15'000'000 / work)), Expr(work)};
+  }
   ProductPlan p = plan_product(program, target);
   Expr rows = min(p.m, p.block_rows), panels = min(p.panels, p.block_panels);
   // A cycle is 0.25 ns. Besides the arithmetic: a panel from the cache, and the epilogue.

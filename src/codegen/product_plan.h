@@ -123,6 +123,19 @@ struct StreamProduct {
 std::optional<StreamProduct> plan_stream_product(const atlas::Program& program,
                                                  const Target& target);
 
+/// A product of few rows whose right operand is computed from narrower numbers, in registers:
+/// weights of one byte or half of one with their scales.
+struct NarrowProduct {
+  int64_t m, n, k;
+  int lanes;
+  int vectors;      ///< of columns side by side: those of a unit
+  int64_t segment;  ///< of k, a divisor of product_k_block in which scales are the same
+  int steps;        ///< of k that share what they are taken from (two halves of a byte)
+  Expr units;
+};
+std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
+                                                 const Target& target);
+
 /// Throws Error(unsupported) for types that products cannot accumulate in.
 ProductPlan plan_product(const atlas::Program& program, const Target& target);
 

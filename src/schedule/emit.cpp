@@ -86,6 +86,8 @@ Val Emitter::value(Value v, const Index& index, Val guard) {
   Val out;
   if (auto local = local_(v, index))
     out = *local;
+  else if (auto other = elsewhere ? elsewhere(v, index) : std::nullopt)
+    out = load(other->first, other->second, guard);
   else if (is_buffered_(v))
     out = load(slot_of_(v), index, guard);
   else

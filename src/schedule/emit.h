@@ -65,6 +65,8 @@ class Emitter {
   Expr index_value(ir::Value indices, const Index& at, const Expr& extent, atlas::Val guard);
 
   atlas::BodyBuilder& builder() { return b_; }
+  /// Where a buffered node also lies in another layout: that slot and the coordinates in it.
+  std::function<std::optional<std::pair<int, Index>>(ir::Value, const Index&)> elsewhere;
   /// Called with every element-wise node computed at an index.
   std::function<void(ir::Value, const Index&, atlas::Val)> on_compute;
 

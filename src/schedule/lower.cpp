@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <ranges>
 
 #include "schedule/lower_loop.h"
 #include "schedule/lower_window.h"
@@ -84,6 +85,8 @@ class Lowering {
                 const std::vector<ClusterAxis>& order);
   void end_with(atlas::Body& body, Val v);
   Lowered pack_rhs(Value rhs, const Shape& batch, int width, int group, int& slot);
+  bool keep_narrow(Value rhs, bool few_rows, std::vector<Lowered>& out);
+  Lowered relay(Value leaf, size_t axis);
   Lowered finish(Kernel& k, std::string name) {
     return {std::move(k.program), std::move(k.buffers), std::move(name), -1};
   }
@@ -92,6 +95,12 @@ class Lowering {
   const Clustering& clustering_;
   const Options& options_;
   Storage& storage_;
+  // Weights in blocks of columns: the slot, and which of the weight's axes runs along the columns.
+  struct Blocks {
+    int slot;
+    size_t axis;
+  };
+  std::map<Value, Blocks> blocks_;
 };
 
 // Bodies of operands end with their value.
@@ -155,6 +164,116 @@ Lowered Lowering::pack_rhs(Value rhs, const Shape& batch, int width, int group, 
   return finish(k, "pack");
 }
 
+// Columns that lie side by side in the blocks of a weight kept as it is.
+constexpr int64_t block_columns = 64;
+
+// Copies a weight so that blocks of columns, which run along its axis `axis`, are densest.
+Lowered Lowering::relay(Value leaf, size_t axis) {
+  Shape shape{ceil_div(leaf->shape[axis], Expr(block_columns))};
+  for (size_t i = 0; i < leaf->shape.size(); ++i)
+    if (i != axis) shape.push_back(leaf->shape[i]);
+  shape.push_back(Expr(block_columns));
+  int slot = storage_.temporary(leaf->dtype, shape, "blocks");
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  Index to;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    loop.axes.push_back({AxisKind::parallel, shape[i]});
+    to.push_back(Expr::axis(static_cast<int>(i), shape[i]));
+  }
+  loop.parallel_rank = static_cast<int>(shape.size());
+  Index from(to.begin() + 1, to.end() - 1);
+  Expr column = to.front() * Expr(block_columns) + to.back();
+  from.insert(from.begin() + static_cast<ptrdiff_t>(axis), column);
+  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+  Emitter e = emitter(k, stage.body);
+  Val guard = e.within(column, leaf->shape[axis], {});
+  Val v = e.value(leaf, from, guard);
+  if (guard.id != atlas::no_value)
+    v = e.builder().select(guard, v, e.builder().constant(v.type, 0));
+  e.store(slot, to, v);
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  Lowered made = finish(k, "blocks");
+  made.cached = storage_.cache(slot, {static_cast<int>(leaf->attrs.ints[0])});
+  blocks_[leaf] = {slot, axis};
+  return made;
+}
+
+// Whether the product reads the weights that its right operand is computed from (quantised ones,
+// their scales) instead of panels of the result: they take at most half of the memory. What does
+// not run along columns is copied so that it does.
+bool Lowering::keep_narrow(Value rhs, bool few_rows, std::vector<Lowered>& out) {
+  size_t rank = rhs->shape.size();
+  Index at;
+  for (const Expr& d : rhs->shape) {
+    if (!d.is_const()) return false;
+    at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+  }
+  std::map<Value, std::vector<Index>> uses;
+  clustering_.walk(
+      rhs, at, [&](Value leaf, const Index& index) { uses[leaf].push_back(index); },
+      [](Value) { return false; });
+  int64_t bytes = 0;
+  Value largest = nullptr;
+  auto bytes_of = [](Value v) { return numel(v->shape).constant_value() * size_of(v->dtype); };
+  for (auto& [leaf, index] : uses) {
+    if (!numel(leaf->shape).is_const()) return false;
+    bytes += bytes_of(leaf);
+    if (!largest || bytes_of(leaf) > bytes_of(largest)) largest = leaf;
+  }
+  bool fits = largest && bytes * 2 <= numel(rhs->shape).constant_value() * size_of(rhs->dtype);
+  if (!fits || largest == rhs || !(is_int(largest->dtype) || few_rows)) return false;
+
+  int column = static_cast<int>(rank) - 1;
+  auto is_column = [&](const Expr& e) {
+    const Atom* a = single_axis(e);
+    return a && a->id == column;
+  };
+  // The axis of a weight that is the column in every use.
+  auto column_axis = [&](const std::vector<Index>& indices) -> std::optional<size_t> {
+    std::optional<size_t> found;
+    for (const Index& index : indices)
+      for (size_t i = 0; i < index.size(); ++i) {
+        if (!index[i].has_axis(column)) continue;
+        if (!is_column(index[i]) || (found && *found != i)) return std::nullopt;
+        found = i;
+      }
+    return found;
+  };
+  // Whether 16 columns lie side by side in memory already (some of them are tried).
+  auto in_order = [&](Value leaf, const std::vector<Index>& indices) {
+    const Shape& strides = storage_.slots[static_cast<size_t>(storage_.slot_of(leaf))].strides;
+    std::vector<int64_t> axes(rank, 0);
+    for (const Index& index : indices) {
+      Expr offset = offset_of(index, strides);
+      int64_t columns = std::min<int64_t>(rhs->shape.back().constant_value() / 16 * 16, 256);
+      for (int64_t n = 0; n < columns; ++n) {
+        auto value = [&](int64_t c) {
+          axes.back() = c;
+          return offset.eval({}, axes);
+        };
+        if (n % 16 && value(n) != value(n - 1) + 1) return false;
+      }
+    }
+    return true;
+  };
+  std::vector<std::pair<Value, size_t>> copies;
+  for (auto& [leaf, indices] : uses) {
+    bool depends = std::ranges::any_of(indices, [&](const Index& index) {
+      return std::ranges::any_of(index, [&](const Expr& e) { return e.has_axis(column); });
+    });
+    if (!depends) continue;
+    auto axis = column_axis(indices);
+    if (axis && (leaf == largest || !in_order(leaf, indices)))
+      copies.emplace_back(leaf, *axis);
+    else if (!axis && !in_order(leaf, indices))
+      return false;
+  }
+  for (auto& [leaf, axis] : copies) out.push_back(relay(leaf, axis));
+  return true;
+}
+
 std::vector<Lowered> Lowering::product() {
   std::vector<Lowered> out;
   Value dot = c_.anchor, lhs = dot->input(0), rhs = dot->input(1);
@@ -167,9 +286,11 @@ std::vector<Lowered> Lowering::product() {
   int width = options_.panel_width(in), packed = -1;
   int group = options_.panel_group(in, acc);
   auto sources = width > 0 && !swapped ? static_sources(clustering_, options_, rhs) : std::nullopt;
+  const Expr& rows = dot->shape[dot->shape.size() - 2];
+  bool few_rows = rows.is_const() && rows.constant_value() <= 8;
   // Only what is packed once is packed ahead: the product packs the panels of other operands as it
   // needs them.
-  if (sources) {
+  if (sources && !keep_narrow(rhs, few_rows, out)) {
     Lowered pack = pack_rhs(rhs, batch, width, group, packed);
     pack.cached = storage_.cache(packed, *sources);
     out.push_back(std::move(pack));
@@ -210,6 +331,17 @@ std::vector<Lowered> Lowering::product() {
     p.panel_group = group;
   } else {
     Emitter e = emitter(k, p.rhs);
+    if (!blocks_.empty())
+      e.elsewhere = [&](Value v, const Index& index) -> std::optional<std::pair<int, Index>> {
+        auto it = blocks_.find(v);
+        if (it == blocks_.end()) return std::nullopt;
+        size_t by = it->second.axis;
+        Index there{floor_div(index[by], Expr(block_columns))};
+        for (size_t i = 0; i < index.size(); ++i)
+          if (i != by) there.push_back(index[i]);
+        there.push_back(mod(index[by], Expr(block_columns)));
+        return std::pair(it->second.slot, there);
+      };
     end_with(p.rhs, e.value(rhs, rhs_at));
   }
   epilogue(k, p.epilogue, acc, order);

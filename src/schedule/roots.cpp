@@ -77,6 +77,7 @@ int cost_of(Value v) {
 }
 
 constexpr int cap = 1 << 20;
+constexpr int most_of_weights = 64;     // cost of dequantising, say
 constexpr int64_t most_kept = 1 << 16;  // elements of a value kept from call to call
 
 struct Inline {
@@ -137,7 +138,7 @@ void Clustering::choose_roots() {
     mine.cost = cost_of(v);
     mine.loads = v->is(Op::parameter);
     fixed[v->id] = v->is(Op::constant) ? 1 : is_static(v) ? 2 : 0;
-    if (is_view(v) || ir::is_elementwise(v->op)) {
+    if (is_view(v) || v->is(Op::concat) || ir::is_elementwise(v->op)) {
       auto part = [&](Value in) { return fixed[in->id]; };
       fixed[v->id] = std::ranges::all_of(v->inputs, part)
                          ? std::ranges::max(v->inputs | std::views::transform(part))
@@ -165,7 +166,9 @@ void Clustering::choose_roots() {
       }
       Value l = base(v->input(0)), r = base(v->input(1));
       bool cheap_l = inl[l->id].cost <= 2 && !inl[l->id].moves_data && uses[l->id] == 1;
-      bool cheap_r = inl[r->id].cost <= 8 && uses[r->id] == 1;
+      // What is computed from weights alone is packed ahead, or read with them.
+      int most = fixed[r->id] == 2 ? most_of_weights : 8;
+      bool cheap_r = inl[r->id].cost <= most && uses[r->id] == 1;
       if (!cheap_l) make_root(l);
       if (!cheap_r) make_root(r);
     } else if (v->is(Op::attention)) {

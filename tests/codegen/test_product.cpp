@@ -344,6 +344,76 @@ TEST_P(Product, the_split_into_chunks_changes_nothing) {
           chunk);
 }
 
+// Weights of 8 bits, or of 4 in the halves of a byte, with a scale per column and group of k;
+// blocks of `block` columns, or rows of all of them.
+atlas::Program narrow_program(int64_t m, int64_t n, int64_t k, int64_t group, bool halves,
+                              int64_t block, DType operand = DType::f32) {
+  atlas::Program p;
+  p.kind = atlas::BlockKind::product;
+  int64_t padded = (n + block - 1) / block * block, groups = (k + group - 1) / group;
+  p.buffers = {{operand, Access::read, m * k},
+               {halves ? DType::u8 : DType::i8, Access::read, padded * (halves ? (k + 1) / 2 : k)},
+               {DType::f32, Access::read, groups * n},
+               {DType::f32, Access::write, m * n}};
+  atlas::ProductBlock& b = p.product;
+  b.axes = {{AxisKind::parallel, m}, {AxisKind::parallel, n}, {AxisKind::row, k}};
+  b.operand_type = operand;
+  b.acc_type = DType::f32;
+  Expr im = Expr::axis(0, m), in = Expr::axis(1, n), ik = Expr::axis(2, k);
+  BodyBuilder lhs(b.lhs), rhs(b.rhs), e(b.epilogue);
+  lhs.finish(lhs.load(0, operand, im * k + ik));
+  Expr rows = halves ? Expr((k + 1) / 2) : Expr(k), row = halves ? floor_div(ik, 2) : ik;
+  Expr at = (floor_div(in, block) * rows + row) * Expr(block) + mod(in, block);
+  Val w = rhs.load(1, halves ? DType::u8 : DType::i8, at);
+  if (halves) {
+    Val low = rhs.op(ir::Op::bit_and, w, rhs.integer(DType::u8, 15)),
+        high = rhs.op(ir::Op::shr, w, rhs.integer(DType::u8, 4));
+    w = rhs.select(rhs.lt(rhs.index(mod(ik, 2)), rhs.integer(DType::i64, 1)), low, high);
+  }
+  w = rhs.cast(w, DType::f32);
+  if (halves) w = rhs.sub(w, rhs.number(DType::f32, 8));
+  w = rhs.mul(w, rhs.load(2, DType::f32, floor_div(ik, group) * n + in));
+  rhs.finish(rhs.cast(w, operand));
+  e.store(3, im * n + in, e.accumulator(0, DType::f32));
+  atlas::expand_math(p);
+  return p;
+}
+
+TEST_P(Product, weights_of_few_bits) {
+  for (bool halves : {false, true})
+    for (auto [m, n, k, group] : {std::array<int64_t, 4>{1, 256, 64, 32},
+                                  {1, 144, 801, 128},
+                                  {2, 80, 1152, 256},
+                                  {3, 48, 385, 385},
+                                  {5, 100, 50, 25},
+                                  {8, 16, 96, 16},
+                                  {9, 64, 70, 10}})
+      for (int64_t block : {int64_t{64}, n}) {
+        SCOPED_TRACE(testing::Message() << m << 'x' << n << 'x' << k << " groups of " << group
+                                        << (halves ? " halves" : "") << " blocks of " << block);
+        expect_same(narrow_program(m, n, k, group, halves, block), target(), {}, 1);
+      }
+  for (DType t : {DType::f16, DType::bf16})
+    expect_same(narrow_program(2, 96, 400, 32, true, 64, t), target(), {}, 0);
+}
+
+TEST_P(Product, halves_that_columns_choose) {  // PyTorch's layout: columns n and n + 32 in a byte
+  for (int64_t n : {int64_t{256}, int64_t{192}}) {
+    int64_t k = 40;
+    atlas::Program p = narrow_program(1, n, k, 8, true, 64);
+    BodyBuilder rhs(p.product.rhs = {});
+    Expr in = Expr::axis(1, n), ik = Expr::axis(2, k);
+    Val w = rhs.load(1, DType::u8, floor_div(in, 64) * Expr(32 * k) + ik * Expr(32) + mod(in, 32));
+    Val low = rhs.op(ir::Op::bit_and, w, rhs.integer(DType::u8, 15)),
+        high = rhs.op(ir::Op::shr, w, rhs.integer(DType::u8, 4));
+    w = rhs.select(rhs.lt(rhs.index(mod(floor_div(in, 32), 2)), rhs.integer(DType::i64, 1)), low,
+                   high);
+    w = rhs.mul(rhs.cast(w, DType::f32), rhs.load(2, DType::f32, floor_div(ik, 8) * n + in));
+    rhs.finish(w);
+    expect_same(p, target(), {}, 1);
+  }
+}
+
 // The dot instructions for bfloat16 and bytes, where this machine has them.
 class Dots : public testing::Test {
  protected:

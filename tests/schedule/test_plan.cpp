@@ -126,6 +126,20 @@ TEST_F(PlanTest, AProductTakesBiasActivationAndResidualAndPacksItsWeightOnce) {
   EXPECT_EQ(p.cache[0].parameters, std::vector<int>{100});
 }
 
+TEST_F(PlanTest, WeightsOfFewBitsAreKeptAsTheyAre) {
+  Value x = input({4, 256}), s = weight({128, 1});
+  Value q = g.parameter(101, DType::i8, {128, 256}, {256, 1});
+  Value w = g.binary(Op::mul, g.cast(q, DType::f32), g.broadcast(s, q->shape));
+  output(dot(x, g.permute(w, {1, 0})));
+  Plan p = plan();
+  ASSERT_EQ(runs(p), 1);
+  std::vector<std::pair<DType, int64_t>> kept;
+  for (const Slot& slot : p.slots)
+    if (slot.kind == SlotKind::cached)
+      kept.emplace_back(slot.dtype, numel(slot.shape).constant_value());
+  EXPECT_EQ(kept, (std::vector<std::pair<DType, int64_t>>{{DType::i8, 128 * 256}}));
+}
+
 TEST_F(PlanTest, HeadsAreSplitInTheProductsEpilogue) {
   Value q = add(dot(input({1024, 384}), g.permute(weight({384, 384}), {1, 0})), weight({384}));
   output(g.permute(g.reshape(q, {8, 128, 12, 32}), {0, 2, 1, 3}));

@@ -61,3 +61,57 @@ def test_a_matrix_times_a_vector(rows, columns, dynamic, monkeypatch):
     ):
         exact = function(w.double(), v.double(), b.double())
         torch.testing.assert_close(compiled(function, dynamic)(w, v, b), exact.float(), rtol=1e-4, atol=1e-4)
+
+
+class Quantised(torch.nn.Module):
+    """A linear layer with weights of 8 or 4 bits, written in plain operations."""
+
+    def __init__(self, n, k, bits, group=None):
+        super().__init__()
+        self.bits, self.group = bits, group
+        low, high = {8: (-128, 128), 4: (0, 256)}[bits]
+        self.register_buffer("q", torch.randint(low, high, (n, k * bits // 8), dtype=(torch.int8, torch.uint8)[bits == 4]))
+        self.register_buffer("s", torch.rand(n, k // (group or k)) / 100)
+        self.register_buffer("z", torch.rand(n, k // (group or k)) / 100)
+
+    def forward(self, x):
+        n, q = self.q.shape[0], self.q
+        if self.bits == 4:
+            q = torch.stack((q & 15, q >> 4), -1)
+        w = q.view(n, self.s.shape[1], -1).to(x.dtype) - (8 if self.bits == 4 else 0)
+        w = w * self.s.to(x.dtype)[:, :, None] + self.z.to(x.dtype)[:, :, None]
+        return x @ w.view(n, -1).t() + 1
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("m, n, k, group", [(1, 256, 1024, 128), (3, 144, 320, 32), (1, 80, 400, 400), (40, 128, 256, 64)])
+def test_weights_of_few_bits_stay_so(m, n, k, group, bits, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    layer, x = Quantised(n, k, bits, group), torch.randn(m, k)
+    function = compiled(layer)
+    for _ in range(2):
+        exact = layer.double()(x.double())
+        layer.float()
+        torch.testing.assert_close(function(x), exact.float(), rtol=1e-4, atol=1e-4)
+        layer.q += 3  # is noticed
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("m", [1, 5, 33])
+def test_pytorchs_packed_weights(m, dtype, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    n, k, group = 128, 256, 32
+    x = torch.randn(m, k, dtype=dtype)
+    bound = {"rtol": 2**-6, "atol": 2**-6} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-4}
+    w, s = torch.randint(-128, 128, (n, k), dtype=torch.int8), torch.rand(n, dtype=dtype) / 100
+    exact = (x.double() @ w.double().t() * s.double()).to(dtype)
+    torch.testing.assert_close(compiled(torch._weight_int8pack_mm)(x, w, s), exact, **bound)
+    q = torch.randint(0, 16, (n, k), dtype=torch.int32)
+    sz = torch.rand(k // group, n, 2, dtype=dtype) / 10
+    wide = sz.double().repeat_interleave(group, 0)
+    exact = (x.double() @ ((q.t().double() - 8) * wide[..., 0] + wide[..., 1])).to(dtype)
+    packed = torch._convert_weight_to_int4pack_for_cpu(q, 1)
+    layer = torch.nn.Module()
+    layer.register_buffer("w", packed)
+    layer.forward = lambda x: torch._weight_int4pack_mm_for_cpu(x, layer.w, group, sz)
+    torch.testing.assert_close(compiled(layer)(x), exact, **bound)

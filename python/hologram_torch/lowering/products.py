@@ -1,4 +1,6 @@
 # hologram_torch/lowering/products.py: matrix products and attention
+import torch
+
 from .. import dtypes
 from ..builder import f64_bits
 from . import Unsupported, lower
@@ -19,6 +21,30 @@ def mm(c, x, y):
 def int_mm(c, x, y):
     """Bytes, summed in 32 bits."""
     return c.make("dot_general", [x, y], ints=[0], dtype="i32")
+
+
+@lower("_weight_int8pack_mm.default")
+def int8_weights(c, x, w, scales):
+    """x · wᵀ in float32, then a factor for each column."""
+    z = c.dot(c.cast(x, "f32"), c.cast(c.permute(w, [1, 0]), "f32"))
+    return c.cast(c.mul(z, c.cast(scales, "f32")), c.out_dtype)
+
+
+@lower("_weight_int4pack_mm_for_cpu.default")
+def int4_weights(c, x, w, group, scales_and_zeros):
+    """x · weights of (w - 8) * scale + zero; PyTorch's packing, which depends on its instruction set, puts columns n and
+    n + 32 of 64 into one byte."""
+    columns, depth = c.hint(w.shape[0]), 2 * c.hint(w.shape[1])
+    if columns % 64 or torch.backends.cpu.get_cpu_capability() != "AVX512":
+        raise Unsupported("4-bit weights in another layout")
+    w = c.reshape(w, [columns // 64, depth, 1, 32])
+    w = c.concat([c.ew("bit_and", w, c.number("u8", 15)), c.ew("shr", w, c.number("u8", 4))], 2)
+    w = c.cast(c.reshape(c.permute(w, [1, 0, 2, 3]), [depth // group, group, columns]), "f32")
+    scale, zero = (
+        c.unsqueeze(c.cast(c.select_axis(scales_and_zeros, 2, i), "f32"), 1) for i in (0, 1)
+    )
+    w = c.reshape(c.add(c.mul(c.sub(w, 8), scale), zero), [depth, columns])
+    return c.cast(c.dot(c.cast(x, "f32"), w), c.out_dtype)
 
 
 @lower("addmm.default", "baddbmm.default")
