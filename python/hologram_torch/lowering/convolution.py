@@ -12,6 +12,7 @@ from .. import dtypes
 from ..builder import numel
 from . import Unsupported, lower
 
+MOST_PHASES = 16  # products that share out the pixels of a strided convolution's image
 MOST_SUMS = 25  # taps of a depthwise convolution whose gradient is a sum for each of them
 
 def per_axis(values, rank):
@@ -143,6 +144,12 @@ def reversed_taps(c, w, groups):
 def transposed(c, x, w, strides, padding, dilation, groups, sizes_out):
     """The image [n, c, *sizes_out] whose convolution with w (strides, padding …) has x's shape, by x's pixels."""
     sizes = w.shape[2:]
+    known = all(type(n) is int for n in (*x.shape[1:], *w.shape, *sizes_out))
+    if known and all(d == 1 for d in dilation) and any(s > 1 for s in strides):
+        if all(k <= s for k, s in zip(sizes, strides, strict=True)):
+            return _patches(c, x, w, strides, padding, groups, sizes_out)
+        if numel(strides) <= MOST_PHASES:
+            return _phases(c, x, w, strides, padding, groups, sizes_out)
     x = spread(c, channels_last(c, x), range(1, len(sizes) + 1), strides)
     low = [d * (s - 1) - p for d, s, p in zip(dilation, sizes, padding, strict=True)]
     high = [
@@ -150,6 +157,71 @@ def transposed(c, x, w, strides, padding, dilation, groups, sizes_out):
         for out, d, s, n, a in zip(sizes_out, dilation, sizes, x.shape[1:-1], low, strict=True)
     ]
     return convolve(c, x, reversed_taps(c, w, groups), [1] * len(sizes), low, high, dilation, groups)
+
+
+def _patches(c, x, w, strides, padding, groups, sizes_out):
+    """transposed() where windows do not overlap: every pixel of x gives a patch of its own, by one product."""
+    rank, sizes = len(strides), w.shape[2:]
+    batch, into, *counts = x.shape
+    out = w.shape[1]
+    pixels, taps = numel([batch, *counts]), numel(sizes)
+    w = c.permute(w, [0, *range(2, rank + 2), 1])
+    x = channels_last(c, x)
+    if groups == 1:
+        y = c.dot(c.reshape(x, [pixels, into]), c.reshape(w, [into, taps * out]))
+    else:
+        x = c.reshape(x, [pixels, groups, into // groups])
+        w = c.reshape(w, [groups, into // groups, taps * out])
+        y = c.dot(c.permute(x, [1, 0, 2]), w)
+    y = c.reshape(y, [groups, batch, *counts, *sizes, out])
+    order = [1, 0, 2 * rank + 2]
+    for axis in range(rank):
+        order += [axis + 2, axis + 2 + rank]
+    y = c.permute(y, order)  # [n, groups, results, count, size, count, size, …]
+    shape = list(y.shape)
+    for axis in range(rank):
+        shape[4 + 2 * axis] = strides[axis]
+    y = c.pad(y, [0] * len(shape), shape, 0)
+    spans = [n * s for n, s in zip(counts, strides, strict=True)]
+    y = c.reshape(y, [batch, groups * out, *spans])
+    high = [n - m + p for n, m, p in zip(sizes_out, spans, padding, strict=True)]
+    return pad_axes(c, y, range(2, rank + 2), [-p for p in padding], high)
+
+
+def _phases(c, x, w, strides, padding, groups, sizes_out):
+    """transposed() without the products with zeros: the pixels whose coordinates leave the same remainders by the
+    strides need the same taps, so each of these phases is a convolution of its own with stride 1."""
+    rank, sizes = len(strides), w.shape[2:]
+    axes = list(range(2, rank + 2))
+    x = channels_last(c, x)
+    counts = x.shape[1:-1]
+    largest = [-(-n // s) for n, s in zip(sizes_out, strides, strict=True)]
+    phases = []
+    for phase in itertools.product(*(range(s) for s in strides)):
+        taps = [(a + p) % s for a, p, s in zip(phase, padding, strides, strict=True)]  # the first one of each axis
+        kept = [-(-(k - t) // s) for k, t, s in zip(sizes, taps, strides, strict=True)]
+        number = [-(-(n - a) // s) for n, a, s in zip(sizes_out, phase, strides, strict=True)]
+        if min(kept) <= 0 or min(number) <= 0:
+            shape = [x.shape[0], w.shape[1] * groups, *largest]
+            phases.append(c.number(x.dtype, 0, shape))
+            continue
+        part = c.slice(w, [0, 0, *taps], [*w.shape[:2], *kept], [1, 1, *strides])
+        # Pixel t of the phase is coordinate stride * q + tap - padding, where q = t + first.
+        first = [(a + p - t) // s for a, p, t, s in zip(phase, padding, taps, strides, strict=True)]
+        low = [k - 1 - q for k, q in zip(kept, first, strict=True)]
+        high = [n - m - a + k - 1 for n, m, a, k in zip(number, counts, low, kept, strict=True)]
+        y = convolve(c, x, reversed_taps(c, part, groups), [1] * rank, low, high, [1] * rank, groups)
+        missing = [m - n for m, n in zip(largest, number, strict=True)]
+        phases.append(pad_axes(c, y, axes, [0] * rank, missing))
+    # Interleaved: [n, c, phases…, pixels…] → [n, c, pixel, phase, pixel, phase, …].
+    y = c.concat([c.unsqueeze(y, 2) for y in phases], 2)
+    y = c.reshape(y, [*y.shape[:2], *strides, *largest])
+    order = [0, 1]
+    for axis in range(rank):
+        order += [axis + 2 + rank, axis + 2]
+    y = c.permute(y, order)
+    y = c.reshape(y, [*y.shape[:2], *(m * s for m, s in zip(largest, strides, strict=True))])
+    return c.slice(y, [0] * (rank + 2), [*y.shape[:2], *sizes_out])
 
 
 def _usable(x, w):
