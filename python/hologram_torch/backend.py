@@ -20,7 +20,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     rewrite.dynamo_graph(gm)
 
     def compiler(kind):
-        return lambda graph, inputs: compile_graph(graph, kind, chosen)
+        return lambda graph, inputs: compile_graph(graph, kind, chosen, examples=inputs)
 
     with torch.compiler.config.patch(cache_key_tag=f"hologram-{chosen.tag()}"):
         compiled = aot_module_simplified(

@@ -5,7 +5,7 @@ import time
 import torch
 from hologram import _core
 
-from . import counters, device
+from . import counters, device, layout
 from .options import Options, strict
 from .translate import Translator
 
@@ -22,12 +22,14 @@ def static_inputs(kind: str) -> list:
     return list(getattr(metadata, "static_input_indices", None) or [])
 
 
-def compile_graph(module, kind: str, options: Options, static=None):
+def compile_graph(module, kind: str, options: Options, static=None, examples=()):
     """A callable over one list (which it clears) that runs the graph. Where compiling fails, PyTorch runs the graph,
     with a warning; with HOLOGRAM_STRICT=1 the error is raised. `static`: positions of parameters, where PyTorch's tracing
-    does not tell them."""
+    does not tell them; `examples`: tensors like those of the calls."""
     name = f"{kind}_{next(_numbers)}"
     try:
+        if kind == "backward":
+            layout.adopt(module, examples)
         return _compile(module, name, kind, options, static_inputs(kind) if static is None else static)
     except Exception as error:
         if strict():
@@ -57,7 +59,8 @@ def _compile(module, name, kind, options, static):
     stages = counters.dump_stages()
     if stages:
         counters.dump(name, "fx", module.print_readable(print_output=False)) if "fx" in stages else None
-    translated = Translator(module, static, options.pack_weights, options).run()
+    layouts = layout.saved(module.graph) if kind == "forward" else {}
+    translated = Translator(module, static, options.pack_weights, options, layouts).run()
     trace_ms = 1e3 * (time.perf_counter() - start)
     if "graph" in stages:
         counters.dump(name, "graph", str(translated.graph))
@@ -81,4 +84,5 @@ def _compile(module, name, kind, options, static):
     counters.log.info("graph %s: %d operations, %d canonical, %d kernels, %.1f ms (%.1f in Python)",
                    name, report["ops_before"], report["ops_canonical"], report["kernels"], total_ms, trace_ms)  # fmt: skip
     counters.compiled(name, executable)
+    layout.report(len(translated.results), layouts)
     return call

@@ -19,10 +19,11 @@ _SEQUENCES = (list, tuple, immutable_list)
 class Translator(Builder):
     """Translates one graph. Afterwards: graph, args and results for the native callable, host, constants, static."""
 
-    def __init__(self, module, static_inputs=(), keep_static=True, options=None):
+    def __init__(self, module, static_inputs=(), keep_static=True, options=None, layouts=None):
         super().__init__()
         self.module = module
         self.options = options or Options()
+        self.layouts = layouts or {}  # strides of results, by position, that need not be as traced
         self.env = {}
         self.host = HostTable()
         self.host_nodes = set()  # FX nodes whose values only the host holds
@@ -410,7 +411,8 @@ class Translator(Builder):
             return view
         if type(value) is Value:
             val = item.meta["val"] if "val" in item.meta else operator.attrgetter(item.target)(self.module)
-            strides = [] if value.dtype == dtypes.HOST else self.symbols.sizes(val.stride())
+            strides = self.layouts.get(len(self.results)) or self.symbols.sizes(val.stride())
+            strides = [] if value.dtype == dtypes.HOST else strides
             self.graph.output(value, strides)
             self.outputs += 1
             return ("output", self.outputs - 1)

@@ -160,17 +160,45 @@ namespace {
 bool is_small(const Expr& e, int64_t limit) { return e.is_const() && e.constant_value() <= limit; }
 
 // A sum over very many elements per result with few results: its blocks should run in parallel.
-// Results whose elements lie side by side (the reduced axes are not the last) share vectors, so
-// more of them are few.
-bool should_split(Value v, const Shape& parallel, const Shape& row) {
+// Results whose elements lie side by side share vectors, so more of them are few.
+bool should_split(Value v, const Shape& parallel, const Shape& row, bool columns) {
   if (v->is(Op::reduce_argmax) || v->is(Op::reduce_argmin)) return false;
-  const auto& axes = v->attrs.ints;
-  auto last = static_cast<int64_t>(v->input()->shape.size()) - 1;
-  bool along_memory = std::find(axes.begin(), axes.end(), last) != axes.end();
-  return is_small(numel(parallel), along_memory ? 24 : 512) && !is_small(numel(row), 16383);
+  return is_small(numel(parallel), columns ? 512 : 24) &&
+         !is_small(numel(row), columns ? 8191 : 16383);
 }
 
 }  // namespace
+
+// Whether what reduction v reads lies along its results rather than along what it sums: by its last
+// axis, or channels last by the strides of parameters and the products below it.
+bool Clustering::reduces_columns(Value v, const Member& m) const {
+  const auto& axes = v->attrs.ints;
+  auto last = static_cast<int64_t>(v->input()->shape.size()) - 1;
+  if (std::find(axes.begin(), axes.end(), last) == axes.end()) return true;
+  int columns = 0, rows = 0;
+  auto result_axis = [&](const Expr& e) {
+    return std::any_of(m.index.begin(), m.index.end(), [&](const Expr& i) {
+      const Atom* a = single_axis(i);
+      auto part = a ? e.linear_in_axis(a->id) : std::nullopt;
+      return part && part->first.is(1);
+    });
+  };
+  auto visit = [&](Value leaf, const Index& index) {
+    if (leaf->is(Op::dot_general))
+      ++(result_axis(index.back()) ? columns : rows);
+    else if (leaf->is(Op::parameter) && leaf->rank() > 2)
+      ++(result_axis(offset_of(index, leaf->attrs.exprs)) ? columns : rows);
+  };
+  auto inside = [](Value x) {
+    return ir::is_elementwise(x->op) || ir::info(x->op).kind == OpKind::movement;
+  };
+  Value x = v->input();
+  if (x->is(Op::parameter) || (root_[x->id] && !inside(x)))
+    visit(x, m.operand);
+  else
+    walk(x, m.operand, visit, inside);
+  return columns > rows;
+}
 
 void Clustering::make_clusters() {
   for (Value v : live_) {
@@ -190,7 +218,7 @@ void Clustering::make_clusters() {
       size_t p = 0, q = 0;
       for (size_t i = 0; i < x->shape.size(); ++i)
         m.operand.push_back(reduced[i] ? r[q++] : m.index[p++]);
-      c.split = should_split(v, parallel, row);
+      c.split = should_split(v, parallel, row, reduces_columns(v, m));
       if (r.empty() || std::none_of(c.axes.begin(), c.axes.end(), [](auto& a) { return a.row; }))
         c.axes.push_back(new_axis(Expr(1), true));
     } else if (kind == OpKind::dot) {

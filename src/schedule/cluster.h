@@ -63,6 +63,7 @@ class Clustering {
  private:
   void choose_roots();
   void make_clusters();
+  bool reduces_columns(ir::Value v, const Member& m) const;
   void fuse();
   bool merge(int producer, int consumer);
   bool merge_loops(const Cluster& a, const Cluster& b, Cluster& out) const;

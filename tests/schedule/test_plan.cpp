@@ -185,6 +185,17 @@ TEST_F(PlanTest, LongSumsRunTheirBlocksInParallel) {
   EXPECT_TRUE(p.programs[1].loop.stages[0].reductions[0].tree);
 }
 
+TEST_F(PlanTest, SumsOfChannelsThatLieDensestRunTheirBlocksInParallel) {
+  // [n, c, h, w] summed to [c]; the second image lies channels last.
+  Shape shape{4, 96, 56, 56};
+  Value planes = input(shape);
+  Value pixels = g.permute(input({4, 56, 56, 96}), {0, 3, 1, 2});
+  output(g.reduce(Op::reduce_sum, planes, {0, 2, 3}));
+  EXPECT_EQ(plan().steps.size(), 1u);
+  output(g.reduce(Op::reduce_sum, g.unary(Op::abs, pixels), {0, 2, 3}));
+  EXPECT_EQ(plan().steps.size(), 3u);
+}
+
 TEST_F(PlanTest, EqualLayersShareTheirPrograms) {
   Value x = input({32, 64});
   for (int i = 0; i < 4; ++i)

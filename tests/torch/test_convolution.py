@@ -199,6 +199,35 @@ def test_nan_and_infinity_reach_only_their_windows():
     assert torch.equal(got.isinf(), expected.isinf())
 
 
+def test_saved_activations_lie_channels_last():
+    """What only the backward graph reads stays as the convolution computed it; results and gradients are eager's."""
+    layers = [torch.nn.Conv2d(8, 16, 3, 2, 1), torch.nn.BatchNorm2d(16), torch.nn.ReLU6(), torch.nn.Conv2d(16, 8, 1)]
+    model = torch.nn.Sequential(*layers)
+    compiled = compile_fresh(model, dynamic=False)
+    results = []
+    for f in (model, compiled):
+        x = normal(2, 8, 13, 12).requires_grad_()
+        y = f(x)
+        if f is compiled:
+            images = [t.stride() for t in y.grad_fn.saved_tensors if t.dim() == 4 and t.shape[1:] == (16, 7, 6)]
+            assert images and all(stride == (672, 1, 96, 16) for stride in images)
+        model.zero_grad()
+        y.backward(normal(*y.shape, seed=3))
+        results.append([y.detach(), x.grad, *(p.grad.clone() for p in model.parameters())])
+        assert y.is_contiguous() and x.grad.is_contiguous()
+    assert backend_stats()["fallback_ops"] == {} and backend_stats()["failed_graphs"] == 0
+    for expected, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel, stride, padding", [(1, 2, 0), (2, 2, 0), (3, (3, 4), 1), (5, 2, 2), (3, (1, 2), 1)])
+def test_gradients_of_strides(kernel, stride, padding):
+    def f(x, w):
+        return F.conv2d(x, w, None, stride, padding, groups=2)
+
+    check_gradients(f, normal(2, 8, 11, 10), normal(12, 4, kernel, kernel, seed=1))
+
+
 POOLS = {
     "max": lambda x: F.max_pool2d(x, 3, 2, 1),
     "max_dilated": lambda x: F.max_pool2d(x, (2, 3), (3, 1), 1, (3, 2), ceil_mode=True),
