@@ -51,7 +51,10 @@ int64_t chunk_of(int64_t total, int64_t grain, int64_t unit_work, int64_t thread
   grain = std::max<int64_t>(1, grain);
   const int64_t share = (total + threads - 1) / threads;
   const int64_t chunk = std::clamp<int64_t>(chunk_work / unit_work, 1, share);
-  return (chunk + grain - 1) / grain * grain;
+  // As many for each thread: with five chunks one of two threads would work half as long again.
+  const int64_t each = ((total - 1) / chunk + threads) / threads;
+  const int64_t even = (total - 1) / (each * threads) + 1;
+  return (even + grain - 1) / grain * grain;
 }
 
 }  // namespace hologram::runtime
