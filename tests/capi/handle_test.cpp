@@ -1,6 +1,10 @@
 // tests/capi/handle_test.cpp: stale, foreign, forged and doubly freed handles; threads; much
 // traffic.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <thread>
 
@@ -60,16 +64,21 @@ TEST_F(Handles, AnExecutorTakesItsBuffersWithIt) {
   EXPECT_EQ(live, 0u);
 }
 
+/// Pages of memory that the process has touched, 0 where the system does not say.
+long resident() {
+  std::FILE* f = std::fopen("/proc/self/statm", "r");
+  long size = 0, pages = 0;
+  if (f == nullptr || std::fscanf(f, "%ld %ld", &size, &pages) != 2) pages = 0;
+  if (f) std::fclose(f);
+  return pages;
+}
+
+/// HOLOGRAM_SOAK makes the tests of growth ten times as long.
+int soak(int rounds) { return std::getenv("HOLOGRAM_SOAK") ? 10 * rounds : rounds; }
+
 TEST_F(Handles, ManyExecutorsLeaveNothing) {
-  auto resident = [] {
-    std::FILE* f = std::fopen("/proc/self/statm", "r");
-    long size = 0, pages = 0;
-    if (f == nullptr || std::fscanf(f, "%ld %ld", &size, &pages) != 2) pages = 0;
-    if (f) std::fclose(f);
-    return pages;
-  };
   long before = 0;
-  for (int i = 0; i < 10'000; ++i) {
+  for (int i = 0; i < soak(10'000); ++i) {
     if (i == 1000) before = resident();
     hologram_handle e = 0, b = 0;
     ASSERT_OK(hologram_new_executor(&e));
@@ -82,17 +91,34 @@ TEST_F(Handles, ManyExecutorsLeaveNothing) {
 TEST_F(Handles, MillionsOfBuffersLeaveNothing) {
   hologram_statistics s{};
   s.struct_size = sizeof s;
-  for (int i = 0; i < 1'000'000; ++i) {
+  long before = 0;
+  for (int i = 0; i < soak(1'000'000); ++i) {
+    if (i == 1000) before = resident();
     hologram_handle b = 0;
     ASSERT_OK(hologram_executor_allocate(exec, HOLOGRAM_F32, i % 2 ? 100 : 4000,
                                          HOLOGRAM_UNINITIALIZED, &b));
     ASSERT_OK(hologram_buffer_cleanup(b));
   }
+  EXPECT_LT(resident() - before, 500) << "pages of growth";
   ASSERT_OK(hologram_stats(exec, &s));
   EXPECT_EQ(s.buffers, 0u);
   EXPECT_EQ(s.linear_bytes, 0u);
   EXPECT_EQ(s.boundary_classes_busy, 0u);
   EXPECT_LE(s.linear_mapped, 4u);
+}
+
+TEST_F(Handles, AnExecutorIsMadeInWellUnderAMillisecond) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> milliseconds;
+  for (int i = 0; i < 200; ++i) {
+    hologram_handle e = 0;
+    const auto start = Clock::now();
+    ASSERT_OK(hologram_new_executor(&e));
+    milliseconds.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    ASSERT_OK(hologram_executor_cleanup(e));
+  }
+  std::nth_element(milliseconds.begin(), milliseconds.begin() + 100, milliseconds.end());
+  EXPECT_LT(milliseconds[100], 1.0);
 }
 
 TEST_F(Handles, EightThreadsOnOneExecutor) {
