@@ -160,6 +160,8 @@ class ProductEmitter : Numbers {
           if (lhs_runs_)
             return gather_runs(inner, *lhs_runs_, p_.operand_type, type_, t_.lanes, out);
           lhs.gather(inner, {k_axis_, k_.i64(0), depth_}, out);
+        } else if (groups_) {
+          groups_->pack_step(inner, i, row_begin_, rows_, out);
         } else {
           inner.set_axis(k_axis_, i);
           lhs.gather(inner, {m_axis_, row_begin_, rows_}, out);

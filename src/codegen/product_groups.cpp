@@ -65,31 +65,50 @@ void GroupPacker::pack_row(Scope& scope, Value* out) {
   });
 }
 
+// Words of group `step` of k at the lanes [at, at + t_.lanes) of `axis`.
+Value* GroupPacker::gather_group(Scope& scope, const atlas::Body& body, int axis, Value* at,
+                                 Value* mask, Value* step) {
+  scope.seek();
+  Value *first = mul(step, group_), *last = add(depth_, -1), *sum = nullptr;
+  for (int j = 0; j < group_; ++j) {
+    Value* k = add(first, j);
+    Scope one(scope, false);
+    one.set_axis(k_axis_, least(k, last));
+    one.set_axis(axis, at);
+    one.set_lanes(axis, t_.lanes, mask);
+    LaneValue value = emit_body(one, body).back();
+    scope.seek();
+    Value* x = k_.ir.CreateZExt(splat(k_, value, t_.lanes), words(t_.lanes));
+    if (j)
+      x = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(k, last), x,
+                             llvm::Constant::getNullValue(x->getType()));
+    x = k_.ir.CreateShl(x, static_cast<uint64_t>(32 / group_ * (group_ - 1 - j)));
+    sum = sum ? k_.ir.CreateOr(sum, x) : x;
+  }
+  return sum;
+}
+
+void GroupPacker::pack_step(Scope& scope, Value* step, Value* m_begin, Value* rows, Value* out) {
+  for_vectors(scope, rows, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+    s.seek();
+    Value* x = gather_group(s, p_.lhs, m_axis_, add(m_begin, offset), mask, step);
+    if (mask) x = k_.ir.CreateSelect(mask, x, llvm::Constant::getNullValue(x->getType()));
+    if (least_) k_.ir.CreateStore(smaller(x, k_.ir.CreateLoad(halves_, least_)), least_);
+    if (plan_.dots == Dots::bytes)
+      x = k_.ir.CreateXor(x, llvm::ConstantInt::get(x->getType(), 0x80808080));
+    k_.ir.CreateAlignedStore(x, word(out, offset), llvm::Align(4));
+  });
+}
+
 void GroupPacker::pack_panel(Scope& scope, Value* n_begin, Value* columns, Value* out) {
   scope.seek();
-  Value* last = add(depth_, -1);
   emit_loop(scope, k_.i64(0), steps_, k_.i64(1), false, [&](Scope& step, Value* i) {
     step.seek();
     Value* row = word(out, mul(i, t_.panel));
     for_vectors(step, columns, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
-      Value *at = add(n_begin, offset), *sum = nullptr;
-      for (int j = 0; j < group_; ++j) {
-        Value* k = add(mul(i, group_), j);
-        Scope one(s, false);
-        one.set_axis(k_axis_, least(k, last));
-        one.set_axis(n_axis_, at);
-        one.set_lanes(n_axis_, t_.lanes, mask);
-        LaneValue value = emit_body(one, p_.rhs).back();
-        s.seek();
-        Value* x = k_.ir.CreateZExt(splat(k_, value, t_.lanes), words(t_.lanes));
-        if (j)
-          x = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(k, last), x,
-                                 llvm::Constant::getNullValue(x->getType()));
-        x = k_.ir.CreateShl(x, static_cast<uint64_t>(32 / group_ * (group_ - 1 - j)));
-        sum = sum ? k_.ir.CreateOr(sum, x) : x;
-      }
-      k_.ir.CreateAlignedStore(sum, word(row, offset), llvm::Align(4));
+      Value* x = gather_group(s, p_.rhs, n_axis_, add(n_begin, offset), mask, i);
+      k_.ir.CreateAlignedStore(x, word(row, offset), llvm::Align(4));
     });
   });
   scope.seek();

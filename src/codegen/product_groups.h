@@ -17,6 +17,9 @@ class GroupPacker : Numbers {
   void start_block(Scope& scope);
   /// The left operand's row at the m that `scope` fixes, to out.
   void pack_row(Scope& scope, Value* out);
+  /// The left operand's group `step` of k for rows [m_begin, m_begin + rows), one behind the other,
+  /// to out.
+  void pack_step(Scope& scope, Value* step, Value* m_begin, Value* rows, Value* out);
   /// Columns [n_begin, n_begin + columns) of the right operand, as a panel.
   void pack_panel(Scope& scope, Value* n_begin, Value* columns, Value* out);
   /// The same where k is contiguous; `base`: the operand's first element.
@@ -27,6 +30,8 @@ class GroupPacker : Numbers {
   Value* has_tiny(Scope& scope, Value* panels, Value* words);
 
  private:
+  Value* gather_group(Scope& scope, const atlas::Body& body, int axis, Value* at, Value* mask,
+                      Value* step);
   llvm::Type* words(int lanes) const { return k_.widen(k_.ir.getInt32Ty(), lanes); }
   Value* word(Value* base, Value* index) { return element(k_, DType::i32, base, index); }
   Value* smaller(Value* x, Value* least);

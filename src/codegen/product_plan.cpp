@@ -197,7 +197,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   if (p.dots != Dots::none) {
     p.group = group_of(p.dots);
     p.keeps_tiny = p.dots == Dots::bf16 && b.reproducible;
-    p.lhs = LhsPath::rows;
+    if (p.lhs == LhsPath::direct) p.lhs = LhsPath::rows;
     p.lhs_load = std::nullopt;
     p.rhs_storage = b.acc_type;
   }

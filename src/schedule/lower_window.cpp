@@ -65,6 +65,11 @@ ProductLayout product_layout(const Cluster& c, int num_symbols) {
     if (!size.is_const() || size.constant_value() < 2) break;
     step *= size.constant_value();
   }
+  // A transposed matrix can be read as it lies: along its rows instead of along k.
+  bool transposed =
+      !one_column && !at.empty() && at.back().has_axis(matrix) && !at.back().has_axis(matrix + 1) &&
+      std::none_of(at.begin(), at.end() - 1, [&](const Expr& e) { return e.has_axis(matrix); });
+  if (transposed) out.read_axes.clear();
   if (one_column) {
     const Atom* last = single_axis(c.members[0].index[static_cast<size_t>(matrix) - 1]);
     out.written_axis = last ? last->id : -1;

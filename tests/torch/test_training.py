@@ -1,5 +1,6 @@
 # tests/torch/test_training.py: fifty steps of training, compiled with the optimiser's step, beside eager
 import copy
+import re
 
 import pytest
 import torch
@@ -60,3 +61,31 @@ def test_the_loss_falls_as_in_eager(make):
     assert expected[-1] < 0.9 * expected[0]
     stats = backend_stats()
     assert stats["failed_graphs"] == 0 and stats["fallback_ops"] == {}
+
+
+def test_gradients_lie_row_by_row_where_a_weight_reads_them_transposed():
+    """A weight's gradient reads both operands with the tokens as its depth; what wrote them keeps its own rows."""
+    from hologram_torch import counters
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.up, self.down = torch.nn.LayerNorm(48), torch.nn.Linear(48, 96), torch.nn.Linear(96, 48)
+
+        def forward(self, x):
+            return x + self.down(torch.relu(self.up(self.norm(x))))
+
+    model = torch.nn.Sequential(Block(), Block())
+    x = torch.randn(4, 32, 48)
+    with counters.capture() as records:
+        compiled = compile_fresh(model)
+        compiled(x).square().mean().backward()
+    checked = 0
+    for name, executable in records:
+        for slot in executable.plan().splitlines():
+            found = re.match(r"slot \d+ arena \w+ \[(\d+), (\d+), (\d+)\] strides \[(\d+), (\d+), (\d+)\]", slot)
+            if found:
+                _, b, c, *strides = (int(n) for n in found.groups())
+                assert strides == [b * c, c, 1], (name, slot)
+                checked += 1
+    assert checked
