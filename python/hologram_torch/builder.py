@@ -186,12 +186,9 @@ class Builder:
         n = self.count(x, axes)
         return self.div(self.reduce("sum", x, axes, keepdim), self.size_value(n, x.dtype))
 
-    def dot(self, x, y):
-        return self.make("dot_general", [x, y], ints=[0])
-
-    def wide_dot(self, x, y):
-        """The product before it is rounded to a 16-bit dtype: in the dtype that such operands are computed in."""
-        return self.make("dot_general", [x, y], ints=[0], dtype=dtypes.compute(x.dtype))
+    def dot(self, x, y, wide=False):
+        """The product; `wide`: not rounded to a 16-bit dtype, but in the one that such operands are computed in."""
+        return self.make("dot_general", [x, y], ints=[0], dtype=dtypes.compute(x.dtype) if wide else None)
 
     def take(self, x, indices, axis):
         return self.make("take", [x, indices], ints=[axis])

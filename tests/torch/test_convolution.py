@@ -141,6 +141,20 @@ def test_depthwise_lines_and_channel_blocks(channels, kernel, stride, size):
     native(f, normal(2, channels, *size), normal(channels, 1, *kernel, seed=1))
 
 
+@pytest.mark.parametrize("kind", ["same", "strided", "phases", "patches"])
+def test_a_bias_is_added_before_16_bit_results_are_rounded(kind):
+    layer = {
+        "same": torch.nn.Conv2d(8, 16, 3, padding=1),
+        "strided": torch.nn.Conv2d(8, 16, 3, stride=2),
+        "phases": torch.nn.ConvTranspose2d(8, 16, 3, stride=2),
+        "patches": torch.nn.ConvTranspose2d(8, 16, 2, stride=2),
+    }[kind].bfloat16().requires_grad_(False)
+    x = normal(2, 8, 12, 12, dtype=torch.bfloat16)
+    got = compile_fresh(layer)(x)
+    exact = layer.double()(x.double()).bfloat16()
+    assert (got != exact).double().mean() < 0.01  # what float32 sums next to a halfway case change
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_other_types(dtype):
     def f(x, w):

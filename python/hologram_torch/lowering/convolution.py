@@ -117,8 +117,8 @@ def image_of(c, y, groups, batch, counts, channels):
     return c.reshape(y, [batch, channels, *counts])
 
 
-def convolve(c, x, w, strides, low, high, dilation, groups):
-    """The convolution of a channels-last image, as [n, c, d…]."""
+def convolve(c, x, w, strides, low, high, dilation, groups, wide=False):
+    """The convolution of a channels-last image, as [n, c, d…]; `wide`: not yet rounded to 16 bits."""
     sizes = w.shape[2:]
     if not all(type(n) is int for n in w.shape):
         raise Unsupported("convolution with a weight of symbolic size")
@@ -127,7 +127,7 @@ def convolve(c, x, w, strides, low, high, dilation, groups):
         for n, a, b, size, stride, step in zip(x.shape[1:-1], low, high, sizes, strides, dilation, strict=True)
     ]
     left = rows(c, x, groups, low, high, sizes, counts, strides, dilation)
-    y = c.dot(left, columns(c, w, groups))
+    y = c.dot(left, columns(c, w, groups), wide)
     return image_of(c, y, groups, x.shape[0], counts, w.shape[0])
 
 
@@ -141,25 +141,25 @@ def reversed_taps(c, w, groups):
     return c.reshape(w, [groups * out, into // groups, *sizes])
 
 
-def transposed(c, x, w, strides, padding, dilation, groups, sizes_out):
+def transposed(c, x, w, strides, padding, dilation, groups, sizes_out, wide=False):
     """The image [n, c, *sizes_out] whose convolution with w (strides, padding …) has x's shape, by x's pixels."""
     sizes = w.shape[2:]
     known = all(type(n) is int for n in (*x.shape[1:], *w.shape, *sizes_out))
     if known and all(d == 1 for d in dilation) and any(s > 1 for s in strides):
         if all(k <= s for k, s in zip(sizes, strides, strict=True)):
-            return _patches(c, x, w, strides, padding, groups, sizes_out)
+            return _patches(c, x, w, strides, padding, groups, sizes_out, wide)
         if numel(strides) <= MOST_PHASES:
-            return _phases(c, x, w, strides, padding, groups, sizes_out)
+            return _phases(c, x, w, strides, padding, groups, sizes_out, wide)
     x = spread(c, channels_last(c, x), range(1, len(sizes) + 1), strides)
     low = [d * (s - 1) - p for d, s, p in zip(dilation, sizes, padding, strict=True)]
     high = [
         out + d * (s - 1) - n - a
         for out, d, s, n, a in zip(sizes_out, dilation, sizes, x.shape[1:-1], low, strict=True)
     ]
-    return convolve(c, x, reversed_taps(c, w, groups), [1] * len(sizes), low, high, dilation, groups)
+    return convolve(c, x, reversed_taps(c, w, groups), [1] * len(sizes), low, high, dilation, groups, wide)
 
 
-def _patches(c, x, w, strides, padding, groups, sizes_out):
+def _patches(c, x, w, strides, padding, groups, sizes_out, wide):
     """transposed() where windows do not overlap: every pixel of x gives a patch of its own, by one product."""
     rank, sizes = len(strides), w.shape[2:]
     batch, into, *counts = x.shape
@@ -168,11 +168,11 @@ def _patches(c, x, w, strides, padding, groups, sizes_out):
     w = c.permute(w, [0, *range(2, rank + 2), 1])
     x = channels_last(c, x)
     if groups == 1:
-        y = c.dot(c.reshape(x, [pixels, into]), c.reshape(w, [into, taps * out]))
+        y = c.dot(c.reshape(x, [pixels, into]), c.reshape(w, [into, taps * out]), wide)
     else:
         x = c.reshape(x, [pixels, groups, into // groups])
         w = c.reshape(w, [groups, into // groups, taps * out])
-        y = c.dot(c.permute(x, [1, 0, 2]), w)
+        y = c.dot(c.permute(x, [1, 0, 2]), w, wide)
     y = c.reshape(y, [groups, batch, *counts, *sizes, out])
     order = [1, 0, 2 * rank + 2]
     for axis in range(rank):
@@ -188,7 +188,7 @@ def _patches(c, x, w, strides, padding, groups, sizes_out):
     return pad_axes(c, y, range(2, rank + 2), [-p for p in padding], high)
 
 
-def _phases(c, x, w, strides, padding, groups, sizes_out):
+def _phases(c, x, w, strides, padding, groups, sizes_out, wide):
     """transposed() without the products with zeros: the pixels whose coordinates leave the same remainders by the
     strides need the same taps, so each of these phases is a convolution of its own with stride 1."""
     rank, sizes = len(strides), w.shape[2:]
@@ -203,14 +203,14 @@ def _phases(c, x, w, strides, padding, groups, sizes_out):
         number = [-(-(n - a) // s) for n, a, s in zip(sizes_out, phase, strides, strict=True)]
         if min(kept) <= 0 or min(number) <= 0:
             shape = [x.shape[0], w.shape[1] * groups, *largest]
-            phases.append(c.number(x.dtype, 0, shape))
+            phases.append(c.number(dtypes.compute(x.dtype) if wide else x.dtype, 0, shape))
             continue
         part = c.slice(w, [0, 0, *taps], [*w.shape[:2], *kept], [1, 1, *strides])
         # Pixel t of the phase is coordinate stride * q + tap - padding, where q = t + first.
         first = [(a + p - t) // s for a, p, t, s in zip(phase, padding, taps, strides, strict=True)]
         low = [k - 1 - q for k, q in zip(kept, first, strict=True)]
         high = [n - m - a + k - 1 for n, m, a, k in zip(number, counts, low, kept, strict=True)]
-        y = convolve(c, x, reversed_taps(c, part, groups), [1] * rank, low, high, [1] * rank, groups)
+        y = convolve(c, x, reversed_taps(c, part, groups), [1] * rank, low, high, [1] * rank, groups, wide)
         missing = [m - n for m, n in zip(largest, number, strict=True)]
         phases.append(pad_axes(c, y, axes, [0] * rank, missing))
     # Interleaved: [n, c, phases…, pixels…] → [n, c, pixel, phase, pixel, phase, …].
@@ -240,13 +240,15 @@ def convolution(c, x, w, bias, stride, padding, dilation, is_transposed, output_
     unbatched = len(shape) == rank + 1
     if unbatched:
         x = c.reshape(x, [1, *shape])
+    wide = bias is not None  # one operator: it rounds once
     if is_transposed:
         sizes_out = c.out_shape[-rank:]
-        y = transposed(c, x, w, stride, padding, dilation, groups, sizes_out)
+        y = transposed(c, x, w, stride, padding, dilation, groups, sizes_out, wide)
     else:
-        y = convolve(c, channels_last(c, x), w, stride, padding, padding, dilation, groups)
+        y = convolve(c, channels_last(c, x), w, stride, padding, padding, dilation, groups, wide)
     if bias is not None:
-        y = c.add(y, c.reshape(bias, [1, bias.shape[0], *[1] * rank]))
+        y = c.add(y, c.cast(c.reshape(bias, [1, bias.shape[0], *[1] * rank]), y.dtype))
+        y = c.cast(y, x.dtype)
     return c.reshape(y, y.shape[1:]) if unbatched else y
 
 

@@ -9,7 +9,7 @@ from . import Unsupported, lower
 def _product(c, x, y, wide=False):
     if x.dtype == "b8" or y.dtype != x.dtype:
         raise Unsupported("product of truth values or of two dtypes")
-    return c.wide_dot(x, y) if wide else c.dot(x, y)
+    return c.dot(x, y, wide)
 
 
 @lower("mm.default", "bmm.default")

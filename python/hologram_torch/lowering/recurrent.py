@@ -48,7 +48,7 @@ class _Step(Builder):
 
     def linear(self, x, weight, bias=None):
         """x @ weightᵀ + bias, wide."""
-        y = self.wide_dot(x, self.permute(weight, [1, 0]))
+        y = self.dot(x, self.permute(weight, [1, 0]), wide=True)
         return y if bias is None else self.add(y, self.wide(bias))
 
     def wide(self, x):
