@@ -1,6 +1,8 @@
 // schedule/axes.cpp: merging and splitting the axes of a loop block, and the choice of its lanes.
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
+#include <vector>
 
 #include "schedule/lower.h"
 
@@ -145,6 +147,47 @@ bool merge_once(LoopBlock& loop) {
   return false;
 }
 
+// Where the lanes of a load lie apart and what lies between them belongs to other, short axes (the
+// taps of a weight), these go just outside of the lanes: the cache lines are then still near.
+void gather_nearby(LoopBlock& loop) {
+  constexpr int64_t most = 64;
+  int lane = loop.parallel_rank - 1;
+  if (loop.parallel_rank != static_cast<int>(loop.axes.size()) || lane < 2) return;
+  for (const Axis& a : loop.axes)
+    if (!a.extent.is_const()) return;
+  auto step_along = [](const Expr& e, int k) -> int64_t {
+    auto part = e.linear_in_axis(k);
+    return part && part->first.is_const() ? std::abs(part->first.constant_value()) : 0;
+  };
+  for (const auto& s : loop.stages)
+    for (const auto& i : s.body.instrs) {
+      if (i.code != atlas::Code::load) continue;
+      int64_t apart = step_along(i.expr, lane), between = 1;
+      if (apart < 2 || apart > most) continue;
+      std::vector<int> order;  // of the axes before the lanes
+      std::vector<int> inner;
+      for (int k = 0; k < lane; ++k) {
+        int64_t step = step_along(i.expr, k);
+        bool near = step > 0 && step < apart;
+        if (near) between *= loop.axes[static_cast<size_t>(k)].extent.constant_value();
+        (near ? inner : order).push_back(k);
+      }
+      if (inner.empty() || order.empty() || between > apart || inner.front() > order.back())
+        continue;
+      order.insert(order.end(), inner.begin(), inner.end());
+      std::vector<Axis> axes = loop.axes;
+      std::vector<int> place(loop.axes.size(), lane);
+      for (size_t to = 0; to < order.size(); ++to) {
+        loop.axes[to] = axes[static_cast<size_t>(order[to])];
+        place[static_cast<size_t>(order[to])] = static_cast<int>(to);
+      }
+      substitute_axes(loop, [&](int k) {
+        return axis_of(loop, static_cast<size_t>(place[static_cast<size_t>(k)]));
+      });
+      return;
+    }
+}
+
 // How well memory is walked along axis k.
 int contiguity(const LoopBlock& loop, int k) {
   int score = 0;
@@ -186,6 +229,7 @@ void simplify_axes(LoopBlock& loop) {
   for (int round = 0; round < 8 && split_once(loop); ++round) {
   }
   remove_units(loop);
+  gather_nearby(loop);
   while (merge_once(loop)) {
   }
   choose_lanes(loop);

@@ -196,6 +196,20 @@ TEST_F(PlanTest, SumsOfChannelsThatLieDensestRunTheirBlocksInParallel) {
   EXPECT_EQ(plan().steps.size(), 3u);
 }
 
+TEST_F(PlanTest, TapsOfAWeightAreWalkedBesideTheLanesThatGatherThem) {
+  // [into, out, 3, 3] as [taps reversed, into, out]: a tap at a time would read all of it nine
+  // times.
+  Value w = g.make(Op::flip, {input({64, 128, 3, 3})}, {{2, 3}, {}, 0, ""});
+  output(g.permute(w, {2, 3, 0, 1}));
+  Plan p = plan();
+  ASSERT_EQ(p.steps.size(), 1u);
+  const auto& axes = p.programs[0].loop.axes;
+  ASSERT_EQ(axes.size(), 3u);
+  EXPECT_EQ(axes[0].extent, Expr(64));
+  EXPECT_EQ(axes[1].extent, Expr(9));
+  EXPECT_EQ(axes[2].extent, Expr(128));
+}
+
 TEST_F(PlanTest, EqualLayersShareTheirPrograms) {
   Value x = input({32, 64});
   for (int i = 0; i < 4; ++i)

@@ -2,6 +2,7 @@
 """Small windows are written out: the result is an element-wise chain over the taps, each a shifted and strided view of
 the image, which fuses with what follows. Large ones are reductions over windows."""
 
+import itertools
 import math
 
 from .. import dtypes
@@ -50,6 +51,20 @@ class Pool:
         low = [k - p for p, k in zip(self.padding, place, strict=True)]
         high = [n - m - a for n, m, a in zip(self.image, y.shape[len(self.lead) :], low, strict=True)]
         return pad_axes(self.c, y, self.axes, low, high)
+
+    def near(self, y, back):
+        """For every element of the image: y at the last window that may have it, or `back` windows before that one
+        along each axis; 0 where there is none. Windows are not dilated."""
+        c, lead = self.c, len(self.lead)
+        shape = list(y.shape)
+        for axis, stride in zip(self.axes, self.strides, strict=True):
+            if stride > 1:
+                y = c.broadcast(c.unsqueeze(y, axis + 1), [*shape[: axis + 1], stride, *shape[axis + 1 :]])
+                shape[axis] = shape[axis] * stride
+                y = c.reshape(y, shape)
+        low = [s * n - p for s, n, p in zip(self.strides, back, self.padding, strict=True)]
+        high = [n - m - a for n, m, a in zip(self.image, shape[lead:], low, strict=True)]
+        return pad_axes(c, y, self.axes, low, high)
 
     def windows(self, value):
         """x's windows with their axes last."""
@@ -110,18 +125,21 @@ def _max_pool(pool):
     if numel(pool.sizes) > MOST_TAPS:
         return _max_of_windows(pool, low)
     best = found = None
-    firsts = []
+    # While maxima are found, positions are offsets from the window's start: half as wide, and the same for all windows.
+    narrow = "i32" if all(type(n) is int for n in pool.image) else "i64"
+    firsts, starts = [], []
     for axis in range(pool.rank):
         start, step = pool.start(axis), pool.dilation[axis]
+        first = c.number("i64", 0, start.shape)
         if pool.padding[axis]:
-            below = c.ew("max", c.sub(c.number("i64", 0, start.shape), start), c.number("i64", 0, start.shape))
-            start = c.add(start, c.mul(c.div(c.add(below, step - 1), step), step))
-        firsts.append(start)
+            below = c.ew("max", c.sub(first, start), first)
+            first = c.mul(c.div(c.add(below, step - 1), step), step)
+        starts.append(start)
+        firsts.append(first)
     shape = pool.out_shape
-    value, at = None, c.broadcast(pool.position(firsts), shape)
+    value, at = None, c.broadcast(c.cast(pool.position(firsts), narrow), shape)
     for place in pool.places():
         tap = pool.tap(x, place, low)
-        here = [c.add(pool.start(axis), place[axis]) for axis in range(pool.rank)]
         if value is None:
             best = tap
             found = c.lt(c.number(x.dtype, low, shape), tap)
@@ -130,9 +148,10 @@ def _max_pool(pool):
             best = c.ew("max", value, tap)
         if x.dtype in dtypes.FLOATS:
             found = c.either(found, c.ne(tap, tap))
-        at = c.where(found, c.broadcast(pool.position(here), shape), at)
+        here = pool.position([c.number("i64", n, [1] * pool.rank) for n in place])
+        at = c.where(found, c.broadcast(c.cast(here, narrow), shape), at)
         value = best
-    return value, at
+    return value, c.add(c.cast(at, "i64"), c.broadcast(pool.position(starts), shape))
 
 
 def _max_of_windows(pool, low):
@@ -205,9 +224,14 @@ def _max_pool_backward(c, grad, x, kernel, stride, padding, dilation, indices, r
     own = c.broadcast(pool.own_places(), x.shape)
     indices = c.add(indices, 1)  # where there is no window, 0 is read
     total = None
-    for place in pool.places():
-        here = c.eq(pool.untap(indices, place), c.add(own, 1))
-        part = c.where(here, pool.untap(grad, place), c.number(wide, 0, x.shape))
+    if all(d == 1 for d in pool.dilation):
+        # An element's position is that of at most ceil(size / stride) windows along an axis; the first come first.
+        backs = itertools.product(*(range((k - 1) // s, -1, -1) for k, s in zip(pool.sizes, pool.strides, strict=True)))
+        views = [(pool.near(indices, back), pool.near(grad, back)) for back in backs]
+    else:
+        views = [(pool.untap(indices, place), pool.untap(grad, place)) for place in pool.places()]
+    for index, share in views:
+        part = c.where(c.eq(index, c.add(own, 1)), share, c.number(wide, 0, x.shape))
         total = part if total is None else c.add(total, part)
     return c.cast(total, x.dtype)
 
