@@ -38,9 +38,11 @@ constexpr uint32_t kWakeChunks = 4;
 /// call ended less than kWorkerSpinNs ago: calls that close together keep workers awake, so one
 /// waking serves them all.
 constexpr int64_t kLongChunkNs = 10'000;
-/// How long a worker waits for the next call before it sleeps: longer than a caller's last chunk
-/// and the step to the next kernel of its graph.
-constexpr int64_t kWorkerSpinNs = 30'000;
+/// How long a worker waits for the next call before it sleeps: longer than the step to the next
+/// kernel of a graph, or to the next call by way of Dynamo's guards; and as long as its last chunk
+/// besides, since the caller may have begun one when none was left.
+constexpr int64_t kWorkerSpinNs = 50'000;
+constexpr int64_t kLongestWorkerSpinNs = 200'000;
 /// How long a caller waits for the others' last chunks before it sleeps. Its core is then free for
 /// the worker that it waits for.
 constexpr int64_t kCallerSpinNs = 50'000;
@@ -280,7 +282,9 @@ class Worker {
       }
       if (!open()) break;
       joined = true;
+      const int64_t start = now_ns();
       slot.run(job, ticket.chunk());
+      last_chunk_ = now_ns() - start;
       ++finished;
     }
     slot.report(finished, job.chunks);
@@ -290,8 +294,10 @@ class Worker {
   /// Waits a little for the next call; whether it came.
   bool spin(uint32_t epoch) noexcept {
     const int64_t start = now_ns();
+    const int64_t longest = std::min(kWorkerSpinNs + last_chunk_, kLongestWorkerSpinNs);
+    last_chunk_ = 0;
     for (int64_t now = start; state_.epoch.load(kAcquire) == epoch; now = now_ns()) {
-      if (share_.should_yield(now) || now - start > kWorkerSpinNs) return false;
+      if (share_.should_yield(now) || now - start > longest) return false;
       pause_briefly();
     }
     return true;
@@ -325,6 +331,7 @@ class Worker {
   const uint32_t index_;
   CoreShare share_;
   int64_t moved_ = 0;
+  int64_t last_chunk_ = 0;  // how long the last chunk took
 };
 
 struct Start {
