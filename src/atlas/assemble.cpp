@@ -186,6 +186,7 @@ class Assembler {
     in_.expect_word("precision");
     b.precision = static_cast<int>(in_.number(2));
     b.reproducible = in_.take_word("reproducible");
+    b.winograd = in_.take_word("winograd");
     if (in_.take_word("packed")) {
       if (!in_.take_word("none")) b.packed_rhs = buffer_number();
       in_.expect_word("width");
@@ -197,6 +198,7 @@ class Assembler {
     axes(b.axes);
     named("lhs", b.lhs);
     named("rhs", b.rhs);
+    if (b.winograd) named("image", b.image);
     named("epilogue", b.epilogue);
   }
 

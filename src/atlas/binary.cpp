@@ -137,7 +137,9 @@ class Encoder {
     out_.sint(b.packed_rhs);
     out_.sint(b.panel_width);
     out_.sint(b.panel_group);
+    out_.byte(b.winograd);
     for (const Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
+    if (b.winograd) body(b.image);
   }
 
   void attention(const AttentionBlock& b) {
@@ -324,7 +326,9 @@ class Decoder {
     b.packed_rhs = small();
     b.panel_width = small();
     b.panel_group = small();
+    b.winograd = flag();
     for (Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
+    if (b.winograd) body(b.image);
   }
 
   void attention(AttentionBlock& b) {

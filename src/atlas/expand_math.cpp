@@ -111,7 +111,8 @@ void expand_math(Program& program, const std::function<bool(ir::Op, DType)>& kee
       for (Stage& s : program.loop.stages) expand(s, keeps);
       break;
     case BlockKind::product:
-      for (Body* b : {&program.product.lhs, &program.product.rhs, &program.product.epilogue})
+      for (Body* b : {&program.product.lhs, &program.product.rhs, &program.product.image,
+                      &program.product.epilogue})
         expand(*b, keeps);
       break;
     case BlockKind::attention:

@@ -157,6 +157,18 @@ struct ProductBlock {
   int panel_width = 0;  ///< columns per panel
   int panel_group = 1;  ///< 1, 2 or 4: values of k that lie side by side, the first one last
 
+  /// float32 only, by Winograd's F(2x2, 3x3). lhs is the 3 x 3 windows of an image; behind k come
+  /// the axes number, row, column, channel (extents N, H + 2, W + 2, C) that `image` sees:
+  ///   m = (number * H + row) * W + column, k = (3u + v) * C + channel, batch_rank = 0,
+  ///   lhs(m, k) = image(number, row + u, column + v, channel).
+  /// packed_rhs holds G w G^T rounded once from float64 , in panels of 16 matrices C x
+  /// width: element (i, j, c, n) at (((n / width) * 16 + 4i + j) * C + c) * width + n % width.
+  /// A tile's 4 x 4 pixels become B^T d B, rows first; products sum over c as above; A^T s A, rows
+  /// first, are the tile's four sums, each but (a + b) + c or (b - c) - d of the ones before. A sum
+  /// that is not finite is replaced by the one that lhs and rhs give without Winograd.
+  bool winograd = false;
+  Body image;
+
   bool operator==(const ProductBlock&) const = default;
 };
 

@@ -73,9 +73,9 @@ class Printer {
   }
 
   void product(const ProductBlock& b) {
-    line("product batch {} operand {} acc {} precision {}{}{}", b.batch_rank,
+    line("product batch {} operand {} acc {} precision {}{}{}{}", b.batch_rank,
          name_of(b.operand_type), name_of(b.acc_type), b.precision,
-         b.reproducible ? " reproducible" : "",
+         b.reproducible ? " reproducible" : "", b.winograd ? " winograd" : "",
          b.packed_rhs < 0 && b.panel_width == 0
              ? ""
              : fmt::format(" packed {} width {} group {}",
@@ -84,6 +84,7 @@ class Printer {
     axes(b.axes);
     named("lhs", b.lhs);
     named("rhs", b.rhs);
+    if (b.winograd) named("image", b.image);
     named("epilogue", b.epilogue);
   }
 

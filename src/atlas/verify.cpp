@@ -338,7 +338,7 @@ class Verifier {
   }
 
   void product(const ProductBlock& b) {
-    block_axes(b.axes, b.batch_rank, 3, "product");
+    block_axes(b.axes, b.batch_rank, b.winograd ? 7 : 3, "product");
     require(known(b.operand_type) && known(b.acc_type), "product: unknown type");
     require(b.acc_type != DType::b8 && compute_type(b.acc_type) == b.acc_type &&
                 b.operand_type != DType::b8 && is_float(b.acc_type) == is_float(b.operand_type),
@@ -354,9 +354,28 @@ class Verifier {
       operand_body(b.rhs, rhs, b.operand_type);
     else
       packed(b);
+    if (b.winograd) winograd(b, rhs);
     Scope epilogue = scope("epilogue", n, b.batch_rank, {0, 1});
     epilogue.accumulators = {b.acc_type};
     body(b.epilogue, epilogue);
+  }
+
+  void winograd(const ProductBlock& b, const Scope& rhs) {
+    require(b.batch_rank == 0 && b.operand_type == DType::f32 && b.acc_type == DType::f32 &&
+                !b.reproducible && b.packed_rhs >= 0 && b.panel_group == 1,
+            "product: winograd serves packed float32 without a batch, and nothing reproducible");
+    auto extent = [&](size_t k) { return b.axes[k].extent; };
+    Expr height = extent(4) - Expr(2), width = extent(5) - Expr(2);
+    require(extent(0) == extent(3) * height * width && extent(2) == Expr(9) * extent(6),
+            "product: winograd over {} rows and a depth of {}, but an image {}x{}x{}x{}",
+            extent(0).str(), extent(2).str(), extent(3).str(), extent(4).str(), extent(5).str(),
+            extent(6).str());
+    require(provably_nonnegative(height - Expr(1)) && provably_nonnegative(width - Expr(1)),
+            "product: winograd over an image without windows");
+    operand_body(b.rhs, rhs, b.operand_type);
+    Scope image = scope("image", b.axes.size(), 0, {3, 4, 5, 6});
+    image.may_store = false;
+    operand_body(b.image, image, b.operand_type);
   }
 
   void packed(const ProductBlock& b) {
@@ -367,8 +386,8 @@ class Verifier {
     Instr i{.code = Code::load, .type = b.operand_type, .buffer = b.packed_rhs, .expr = {}};
     const Buffer& buffer = access(i, "product, packed operand", false);
     auto rank = static_cast<size_t>(b.batch_rank);
-    Expr size = ceil_div(b.axes[rank + 1].extent, b.panel_width) *
-                ceil_div(b.axes[rank + 2].extent, b.panel_group) *
+    Expr depth = b.winograd ? Expr(16) * b.axes[6].extent : b.axes[rank + 2].extent;
+    Expr size = ceil_div(b.axes[rank + 1].extent, b.panel_width) * ceil_div(depth, b.panel_group) *
                 Expr(b.panel_width * b.panel_group);
     for (size_t k = 0; k < rank; ++k) size *= b.axes[k].extent;
     require(!provably_less(buffer.extent, size), "product: b{} has {} elements; its panels are {}",

@@ -15,6 +15,7 @@
 #include "codegen/product_small.h"
 #include "codegen/product_stream.h"
 #include "codegen/runs.h"
+#include "codegen/winograd.h"
 
 namespace hologram::codegen {
 
@@ -473,6 +474,7 @@ class ProductEmitter : Numbers {
 }  // namespace
 
 void emit_product(Kernel& k) {
+  if (k.program.product.winograd) return emit_winograd(k);
   if (auto small = plan_small_product(k.program, k.target)) return emit_small_product(k, *small);
   if (auto stream = plan_stream_product(k.program, k.target))
     return emit_stream_product(k, *stream);

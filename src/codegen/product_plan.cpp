@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "codegen/winograd_plan.h"
 
 namespace hologram::codegen {
 namespace {
@@ -241,6 +242,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
 }
 
 Launch launch_of_product(const atlas::Program& program, const Target& target) {
+  if (program.product.winograd) return launch_of_winograd(program, target);
   if (auto small = plan_small_product(program, target)) {
     // In picoseconds: a vector multiply-add takes 125 or more, and a vector of the epilogue 1,000.
     int64_t vectors = (small->n + small->lanes - 1) / small->lanes;

@@ -54,8 +54,9 @@ Estimate estimate(const atlas::Program& program) {
     out.flop = flop_of(program.loop);
   } else if (program.kind == atlas::BlockKind::product) {
     const auto& axes = program.product.axes;
-    out.flop = Expr(2) * product_of(axes, 0, axes.size()) +
-               Expr(operations(program.product.epilogue)) * product_of(axes, 0, axes.size() - 1);
+    size_t own = program.product.winograd ? 3 : axes.size();  // as if by the direct sums
+    out.flop = Expr(2) * product_of(axes, 0, own) +
+               Expr(operations(program.product.epilogue)) * product_of(axes, 0, own - 1);
   } else {
     const auto& axes = program.attention.axes;
     size_t b = axes.size() - 4;

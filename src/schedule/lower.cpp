@@ -87,6 +87,7 @@ class Lowering {
   Lowered pack_rhs(Value rhs, const Shape& batch, int width, int group, int& slot);
   bool keep_narrow(Value rhs, bool few_rows, std::vector<Lowered>& out);
   Lowered relay(Value leaf, size_t axis);
+  Lowered pack_winograd(Value rhs, int width, int& slot);
   Lowered finish(Kernel& k, std::string name) {
     return {std::move(k.program), std::move(k.buffers), std::move(name), -1};
   }
@@ -274,6 +275,53 @@ bool Lowering::keep_narrow(Value rhs, bool few_rows, std::vector<Lowered>& out) 
   return true;
 }
 
+// Panels of G w G^T, see atlas::ProductBlock::winograd.
+Lowered Lowering::pack_winograd(Value rhs, int width, int& slot) {
+  Expr n = rhs->shape[1];
+  auto channels = rhs->shape[0].exact_div(9);
+  check(channels.has_value(), "winograd packing: the depth");
+  Shape shape{ceil_div(n, Expr(width)), Expr(16), *channels, Expr(width)};
+  slot = storage_.temporary(rhs->dtype, shape, "pack");
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  Index at;
+  for (const Expr& d : {shape[0], shape[2], shape[3]}) {
+    at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), d));
+    loop.axes.push_back({AxisKind::parallel, d});
+  }
+  loop.parallel_rank = 3;
+  Expr column = at[0] * Expr(width) + at[2];
+  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+  Emitter e = emitter(k, stage.body);
+  atlas::BodyBuilder& b = e.builder();
+  Val guard = e.within(column, n, {});
+  std::array<std::array<Val, 3>, 3> g;
+  for (size_t u = 0; u < 3; ++u)
+    for (size_t v = 0; v < 3; ++v) {
+      Expr row = Expr(static_cast<int64_t>(3 * u + v)) * *channels + at[1];
+      Val x = e.value(rhs, {row, column}, guard);
+      if (guard.id != atlas::no_value) x = b.select(guard, x, b.constant(x.type, 0));
+      g[u][v] = e.convert(x, DType::f64);
+    }
+  // g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2
+  auto four = [&](const std::array<Val, 3>& x) {
+    Val half = b.number(DType::f64, 0.5), outer = b.mul(b.add(x[0], x[2]), half),
+        inner = b.mul(x[1], half);
+    return std::array{x[0], b.add(outer, inner), b.sub(outer, inner), x[2]};
+  };
+  std::array<std::array<Val, 4>, 3> t;
+  for (size_t v = 0; v < 3; ++v) t[v] = four({g[0][v], g[1][v], g[2][v]});
+  for (size_t i = 0; i < 4; ++i) {
+    auto row = four({t[0][i], t[1][i], t[2][i]});
+    for (size_t j = 0; j < 4; ++j)
+      e.store(slot, {at[0], Expr(static_cast<int64_t>(4 * i + j)), at[1], at[2]},
+              e.convert(row[j], DType::f32));
+  }
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  return finish(k, "pack");
+}
+
 std::vector<Lowered> Lowering::product() {
   std::vector<Lowered> out;
   Value dot = c_.anchor, lhs = dot->input(0), rhs = dot->input(1);
@@ -290,8 +338,14 @@ std::vector<Lowered> Lowering::product() {
   bool few_rows = rows.is_const() && rows.constant_value() <= 8;
   // Only what is packed once is packed ahead: the product packs the panels of other operands as it
   // needs them.
-  if (sources && !keep_narrow(rhs, few_rows, out)) {
-    Lowered pack = pack_rhs(rhs, batch, width, group, packed);
+  bool packs = sources && !keep_narrow(rhs, few_rows, out);
+  std::optional<WindowImage> winograd;
+  if (packs && in == DType::f32 && acc == DType::f32 && !options_.reproducible && batch.empty())
+    winograd = window_image(c_, 3);
+  if (winograd && !winograd_pays(*winograd, rhs->shape[1])) winograd.reset();
+  if (packs) {
+    Lowered pack =
+        winograd ? pack_winograd(rhs, width, packed) : pack_rhs(rhs, batch, width, group, packed);
     pack.cached = storage_.cache(packed, *sources);
     out.push_back(std::move(pack));
   }
@@ -329,7 +383,16 @@ std::vector<Lowered> Lowering::product() {
     p.packed_rhs = k.buffer(packed, Access::read);
     p.panel_width = width;
     p.panel_group = group;
-  } else {
+  }
+  if (winograd) {
+    p.winograd = true;
+    for (const Expr& extent : {winograd->images, winograd->height + Expr(2),
+                               winograd->width + Expr(2), winograd->channels})
+      p.axes.push_back({AxisKind::parallel, extent});
+    Emitter e = emitter(k, p.image);
+    end_with(p.image, e.value(winograd->image, winograd->index));
+  }
+  if (packed < 0 || winograd) {
     Emitter e = emitter(k, p.rhs);
     if (!blocks_.empty())
       e.elsewhere = [&](Value v, const Index& index) -> std::optional<std::pair<int, Index>> {

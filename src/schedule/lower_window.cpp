@@ -2,6 +2,7 @@
 #include "schedule/lower_window.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -23,7 +24,86 @@ bool reads_windows(Value v) {
   return false;
 }
 
+// Coordinates in the image below the windows of `left` of its element (m, k).
+std::pair<Value, Index> below_windows(Value left, Index at) {
+  while (reads_windows(left) && !left->is(Op::concat)) {
+    at = input_index(left, 0, at);
+    left = left->input();
+  }
+  return {left, std::move(at)};
+}
+
+// The counts and steps of the two windows of 3 that `left` reads, the outer one last.
+std::optional<std::array<Expr, 2>> window_counts(Value left) {
+  std::vector<Expr> counts;
+  for (; is_movement(left) && reads_windows(left); left = left->input()) {
+    if (!left->is(Op::window)) continue;
+    if (!left->shape.back().is(3) || left->attrs.ints[1] != 1 || left->attrs.ints[2] != 1)
+      return std::nullopt;
+    counts.push_back(left->shape[static_cast<size_t>(left->attrs.ints[0])]);
+  }
+  if (counts.size() != 2) return std::nullopt;
+  return std::array{counts[1], counts[0]};
+}
+
 }  // namespace
+
+std::optional<WindowImage> window_image(const Cluster& c, int first_axis) {
+  Value left = c.anchor->input(0);
+  if (left->rank() != 2) return std::nullopt;
+  auto counts = window_counts(left);
+  auto channels = left->shape[1].exact_div(9);
+  if (!counts || !channels) return std::nullopt;
+  auto axis = [&](int k, const Expr& extent) { return Expr::axis(first_axis + k, extent); };
+  for (int turned = 0; turned < 2; ++turned) {
+    WindowImage out;
+    out.height = (*counts)[static_cast<size_t>(turned)];
+    out.width = (*counts)[static_cast<size_t>(1 - turned)];
+    out.channels = *channels;
+    auto images = left->shape[0].exact_div(out.height * out.width);
+    if (!images) return std::nullopt;
+    out.images = *images;
+    // The operand's element in terms of pixels, taps and channels.
+    Expr number = axis(0, out.images), y = axis(1, out.height), x = axis(2, out.width),
+         channel = axis(3, out.channels), u = axis(4, 3), v = axis(5, 3);
+    Index at{(number * out.height + y) * out.width + x, (u * 3 + v) * out.channels + channel};
+    auto [image, index] = below_windows(left, at);
+    int rows = 0, columns = 0;
+    bool plain = true;
+    for (Expr& e : index) {
+      if (e == y + u) {
+        e = axis(1, out.height + Expr(2));
+        ++rows;
+      } else if (e == x + v) {
+        e = axis(2, out.width + Expr(2));
+        ++columns;
+      } else {
+        plain = plain && !e.any_atom([&](const Atom& a) {
+          return a.kind == Atom::Kind::axis && a.id != first_axis && a.id != first_axis + 3;
+        });
+      }
+    }
+    if (!plain || rows != 1 || columns != 1) continue;
+    out.image = image;
+    out.index = std::move(index);
+    return out;
+  }
+  return std::nullopt;
+}
+
+bool winograd_pays(const WindowImage& w, const Expr& columns) {
+  for (const Expr* e : {&w.height, &w.width, &w.channels, &columns})
+    if (!e->is_const()) return false;
+  auto number = [](const Expr& e) { return static_cast<double>(e.constant_value()); };
+  double c = number(w.channels), o = number(columns), height = number(w.height),
+         width = number(w.width), images = w.images.is_const() ? number(w.images) : 1;
+  if (c < 16 || o < 16) return false;
+  double tiles = images * std::ceil(height / 2) * std::ceil(width / 2);
+  // Cycles of AVX-512: 32 multiply-adds each; a vector of 16 transformed pixels takes 40.
+  double direct = images * height * width * 9 * c * o / 32;
+  double winograd = tiles * (16 * c * o / 32 * 1.1 + 40 * (c + o) / 16);
+  return winograd < 0.9 * direct;
+}
 
 ProductLayout product_layout(const Cluster& c, int num_symbols) {
   ProductLayout out;

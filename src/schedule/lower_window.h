@@ -1,6 +1,8 @@
 // schedule/lower_window.h: products over windows of an image: memory layouts and depthwise loops.
 #pragma once
 
+#include <optional>
+
 #include "schedule/cluster.h"
 
 namespace hologram::schedule {
@@ -28,5 +30,20 @@ int64_t pixels_together(const Expr& line, int64_t taps, int panel_width);
 /// How many channels such a loop takes before it moves on to other pixels: a divisor of `channels`,
 /// so that the lines that a window spans stay in the nearest cache.
 Expr channels_together(ir::Value lhs, const Expr& line, int64_t taps, const Expr& channels);
+
+/// The image under a product's 3 x 3 windows of stride 1: element (m, k) of the left operand, m =
+/// (number * height + row) * width + column and k = (3u + v) * channels + channel, is `image` at
+/// `index` for number, row + u, column + v, channel.
+struct WindowImage {
+  ir::Value image;
+  Index index;  ///< over axes first_axis … + 3: number, row + u, column + v, channel
+  Expr images, height, width, channels;
+};
+/// nullopt unless the left operand is such windows.
+std::optional<WindowImage> window_image(const Cluster& c, int first_axis);
+
+/// Whether Winograd's F(2x2, 3x3) is expected to be faster than the direct sums; `columns` are the
+/// results' channels.
+bool winograd_pays(const WindowImage& w, const Expr& columns);
 
 }  // namespace hologram::schedule

@@ -47,7 +47,7 @@ std::vector<Expr> own_symbols(atlas::Program& p) {
   axes(p.loop.axes);
   for (auto& s : p.loop.stages) body(s.body);
   axes(p.product.axes);
-  for (auto* b : {&p.product.lhs, &p.product.rhs, &p.product.epilogue}) body(*b);
+  for (auto* b : {&p.product.lhs, &p.product.rhs, &p.product.image, &p.product.epilogue}) body(*b);
   axes(p.attention.axes);
   for (auto* b :
        {&p.attention.q, &p.attention.k, &p.attention.v, &p.attention.score, &p.attention.epilogue})

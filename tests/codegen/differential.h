@@ -90,6 +90,7 @@ struct Inputs {
   uint64_t seed = 1;
   int specials = 2;                ///< of 16 values
   std::vector<int64_t> chunks{0};  ///< units per call, 0: all
+  std::vector<codegen::Isa> isas = runnable_isas();
   /// Overwrites buffer contents before the run (buffer number, memory, elements).
   std::function<void(int, char*, int64_t)> prepare;
 };
@@ -120,7 +121,7 @@ inline void expect_same(atlas::Program p, const Inputs& inputs = {}) {
   std::atomic<int32_t> sticky{0};
   interp::run(expanded, bufs.data(), inputs.symbols.data(), &sticky);
 
-  for (codegen::Isa isa : runnable_isas()) {
+  for (codegen::Isa isa : inputs.isas) {
     SCOPED_TRACE(name_of(isa));
     Compiled kernel(p, codegen::generic_target(isa));
     for (int64_t chunk : inputs.chunks) {

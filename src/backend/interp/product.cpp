@@ -148,9 +148,132 @@ std::vector<uint64_t> unpack(const Memory& m, int64_t batch, int64_t depth, int6
   return out;
 }
 
+// A product over the windows of an image by Winograd's F(2x2, 3x3); see atlas::ProductBlock.
+class Winograd {
+ public:
+  Winograd(const atlas::ProductBlock& block, Frame& frame)
+      : frame_(frame),
+        image_(block.image),
+        lhs_(block.lhs),
+        rhs_(block.rhs),
+        epilogue_(block.epilogue) {
+    frame_.axes.resize(block.axes.size());
+    frame_.accumulators.assign(1, 0);
+    auto extent = [&](size_t axis) {
+      return std::max<int64_t>(0, eval_uniform(block.axes[axis].extent, frame));
+    };
+    n_ = extent(1), depth_ = extent(2), images_ = extent(3), rows_ = extent(4),
+    columns_ = extent(5);
+    channels_ = extent(6);
+    // The 16 matrices of a panel follow one another: a depth of 16 * channels.
+    weights_ = unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], 0, 16 * channels_, n_,
+                      block.panel_width, 1, DType::f32);
+  }
+
+  void run() {
+    for (int64_t b = 0; b < images_; ++b)
+      for (int64_t y = 0; y < rows_ - 2; y += 2)
+        for (int64_t x = 0; x < columns_ - 2; x += 2) tile(b, y, x);
+  }
+
+ private:
+  using Values = std::vector<uint64_t>;
+  static float get(const Values& v, size_t i) { return from_bits<float>(v[i]); }
+
+  // All channels of a pixel; pixels behind the image take no part in any sum that is used.
+  Values pixel(int64_t b, int64_t y, int64_t x) {
+    Values out(static_cast<size_t>(channels_));
+    if (y >= rows_ || x >= columns_) return out;
+    frame_.axes[3].fill(b);
+    frame_.axes[4].fill(y);
+    frame_.axes[5].fill(x);
+    for (int64_t c = 0; c < channels_; c += lanes) {
+      int count = static_cast<int>(std::min<int64_t>(lanes, channels_ - c));
+      for (int l = 0; l < count; ++l) frame_.axes[6][static_cast<size_t>(l)] = c + l;
+      image_.run(frame_, count);
+      std::copy_n(image_.result(), count, out.data() + c);
+    }
+    return out;
+  }
+
+  void tile(int64_t b, int64_t y, int64_t x) {
+    Values pixels[16], sums[16];
+    for (int i = 0; i < 16; ++i) pixels[i] = pixel(b, y + i / 4, x + i % 4);
+    for (size_t c = 0; c < static_cast<size_t>(channels_); ++c) {
+      float d[4][4], t[4][4];
+      for (int i = 0; i < 16; ++i) d[i / 4][i % 4] = get(pixels[i], c);
+      for (int j = 0; j < 4; ++j) {
+        t[0][j] = d[0][j] - d[2][j];
+        t[1][j] = d[1][j] + d[2][j];
+        t[2][j] = d[2][j] - d[1][j];
+        t[3][j] = d[1][j] - d[3][j];
+      }
+      for (int i = 0; i < 4; ++i) {
+        float v[4] = {t[i][0] - t[i][2], t[i][1] + t[i][2], t[i][2] - t[i][1], t[i][1] - t[i][3]};
+        for (int j = 0; j < 4; ++j) pixels[4 * i + j][c] = to_bits(v[j]);
+      }
+    }
+    for (int i = 0; i < 16; ++i) {
+      sums[i].resize(static_cast<size_t>(n_));
+      row_product<float>(pixels[i].data(), weights_.data() + i * channels_ * n_, n_, channels_,
+                         sums[i].data());
+    }
+    Values rows[4];
+    for (Values& r : rows) r.resize(static_cast<size_t>(n_));
+    for (size_t n = 0; n < static_cast<size_t>(n_); ++n) {
+      float s[2][4];
+      for (size_t j = 0; j < 4; ++j) {
+        float m0 = get(sums[j], n), m1 = get(sums[4 + j], n), m2 = get(sums[8 + j], n);
+        s[0][j] = (m0 + m1) + m2;
+        s[1][j] = (m1 - m2) - get(sums[12 + j], n);
+      }
+      for (int i = 0; i < 2; ++i) {
+        rows[2 * i][n] = to_bits((s[i][0] + s[i][1]) + s[i][2]);
+        rows[2 * i + 1][n] = to_bits((s[i][1] - s[i][2]) - s[i][3]);
+      }
+    }
+    for (int i = 0; i < 4; ++i)
+      if (y + i / 2 < rows_ - 2 && x + i % 2 < columns_ - 2)
+        finish(((b * (rows_ - 2)) + y + i / 2) * (columns_ - 2) + x + i % 2, rows[i]);
+  }
+
+  void finish(int64_t m, Values& row) {
+    bool finite = true;
+    for (uint64_t v : row) finite = finite && std::isfinite(from_bits<float>(v));
+    if (!finite) {
+      Values chains = direct(m);
+      for (size_t n = 0; n < row.size(); ++n)
+        if (!std::isfinite(from_bits<float>(row[n]))) row[n] = chains[n];
+    }
+    frame_.axes[0].fill(m);
+    finish_row(epilogue_, frame_, {0}, 1, row);
+  }
+
+  // The product's row m without Winograd.
+  Values direct(int64_t m) {
+    if (right_.empty()) right_ = gather(rhs_, frame_, 0, 2, depth_, 1, n_, DType::f32, DType::f32);
+    Values left(static_cast<size_t>(depth_)), out(static_cast<size_t>(n_));
+    frame_.axes[0].fill(m);
+    for (int64_t k = 0; k < depth_; k += lanes) {
+      int count = static_cast<int>(std::min<int64_t>(lanes, depth_ - k));
+      for (int l = 0; l < count; ++l) frame_.axes[2][static_cast<size_t>(l)] = k + l;
+      lhs_.run(frame_, count);
+      std::copy_n(lhs_.result(), count, left.data() + k);
+    }
+    row_product<float>(left.data(), right_.data(), n_, depth_, out.data());
+    return out;
+  }
+
+  Frame& frame_;
+  BodyRunner image_, lhs_, rhs_, epilogue_;
+  int64_t n_, depth_, images_, rows_, columns_, channels_;
+  Values weights_, right_;
+};
+
 }  // namespace
 
 void run_product(const atlas::ProductBlock& block, Frame& frame) {
+  if (block.winograd) return Winograd(block, frame).run();
   auto rank = static_cast<size_t>(block.batch_rank);
   size_t am = rank, an = rank + 1, ak = rank + 2;
   frame.axes.resize(block.axes.size());

@@ -1,0 +1,29 @@
+// codegen/winograd_plan.h: how a Winograd product is cut into units. No LLVM in here.
+#pragma once
+
+#include "codegen/product_plan.h"
+
+namespace hologram::codegen {
+
+/// The choices for one Winograd product on one target; docs/convolution.md gives the model.
+struct WinogradPlan {
+  TileModel tile;
+  Expr tile_rows, tile_columns;  ///< tiles of 2 x 2 results down and across an image
+  Expr tiles;                    ///< of all images
+  Expr panels;                   ///< of results' channels
+  int64_t block_tiles;           ///< most tiles of a unit
+  int64_t block_panels;          ///< most panels of a unit
+  Expr tile_units, panel_units;
+  Expr units;  ///< in all; panels vary fastest
+
+  /// The numbers of tiles that units have, if they are known.
+  std::vector<int64_t> tile_counts() const;
+  /// The heights of register tiles that can occur.
+  std::vector<int> heights() const;
+};
+
+WinogradPlan plan_winograd(const atlas::Program& program, const Target& target);
+
+Launch launch_of_winograd(const atlas::Program& program, const Target& target);
+
+}  // namespace hologram::codegen

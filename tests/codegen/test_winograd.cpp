@@ -1,0 +1,351 @@
+// tests/codegen/test_winograd.cpp: 3 x 3 convolutions by Winograd's F(2x2, 3x3): the same bits as
+// the interpreter, errors within an FMA chain's bound, and the direct sums wherever those would
+// not be finite.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "codegen/differential.h"
+#include "schedule/plan.h"
+
+namespace hologram::test {
+namespace {
+
+using ir::Graph;
+using ir::Op;
+using ir::Value;
+
+struct Convolution {
+  int64_t batch, channels, height, width, results, padding;
+  bool channels_last = false;  ///< of the image in memory
+  bool symbolic_batch = false;
+  int64_t out_height() const { return height + 2 * padding - 2; }
+  int64_t out_width() const { return width + 2 * padding - 2; }
+};
+
+std::ostream& operator<<(std::ostream& out, const Convolution& c) {
+  return out << c.batch << 'x' << c.channels << 'x' << c.height << 'x' << c.width << " to "
+             << c.results << " padding " << c.padding << (c.channels_last ? " channels last" : "")
+             << (c.symbolic_batch ? " any batch" : "");
+}
+
+// The convolution [n, o, h, w] of parameters 0 (image) and 1 (weight), as the PyTorch front end
+// writes it.
+Value convolve(Graph& g, const Convolution& c) {
+  Expr batch = c.symbolic_batch ? Expr::symbol(0) : Expr(c.batch);
+  Shape image{batch, c.channels, c.height, c.width};
+  Shape strides = contiguous_strides(image);
+  if (c.channels_last)
+    strides = {c.height * c.width * c.channels, 1, c.width * c.channels, c.channels};
+  Value x = g.parameter(0, DType::f32, image, strides);
+  Shape weight{c.results, c.channels, 3, 3};
+  Value w = g.parameter(1, DType::f32, weight, contiguous_strides(weight));
+  int64_t h = c.height + 2 * c.padding, wide = c.width + 2 * c.padding;
+  x = g.permute(x, {0, 2, 3, 1});
+  if (c.padding) x = g.pad(x, {0, c.padding, c.padding, 0}, {batch, h, wide, c.channels}, 0);
+  x = g.make(Op::window, {x}, {.ints = {1, 1, 1}}, {}, Shape{batch, h - 2, wide, c.channels, 3});
+  x = g.make(Op::window, {x}, {.ints = {2, 1, 1}}, {},
+             Shape{batch, h - 2, wide - 2, c.channels, 3, 3});
+  x = g.reshape(g.permute(x, {0, 1, 2, 4, 5, 3}),
+                {batch * Expr((h - 2) * (wide - 2)), 9 * c.channels});
+  w = g.reshape(g.permute(w, {2, 3, 1, 0}), {9 * c.channels, c.results});
+  Value y = g.make(Op::dot_general, {x, w}, {.ints = {0}});
+  return g.permute(g.reshape(y, {batch, h - 2, wide - 2, c.results}), {0, 3, 1, 2});
+}
+
+// relu(convolution + bias) + residual: the form of a residual network.
+void build(Graph& g, const Convolution& c) {
+  Value y = convolve(g, c);
+  Value bias = g.parameter(2, DType::f32, {c.results}, {Expr(1)});
+  Value residual = g.parameter(3, DType::f32, y->shape, contiguous_strides(y->shape));
+  y = g.binary(Op::add, y, g.broadcast(g.reshape(bias, {1, c.results, 1, 1}), y->shape));
+  y = g.binary(Op::max, y, g.number(DType::f32, 0, y->shape));
+  y = g.binary(Op::add, y, residual);
+  g.num_symbols = c.symbolic_batch;
+  g.outputs.push_back({y, contiguous_strides(y->shape), -1});
+}
+
+schedule::Plan plan_for(const Graph& g, codegen::Isa isa, bool reproducible = false) {
+  schedule::Options options;
+  options.reproducible = reproducible;
+  options.is_static = [](int i) { return i == 1; };
+  options.panel_width = [isa](DType t) {
+    return codegen::panel_width(codegen::generic_target(isa), t);
+  };
+  return schedule::make_plan(g, options);
+}
+
+const atlas::Program* winograd_of(const schedule::Plan& plan) {
+  for (const atlas::Program& p : plan.programs)
+    if (p.kind == atlas::BlockKind::product && p.product.winograd) return &p;
+  return nullptr;
+}
+
+class Winograd : public testing::TestWithParam<Convolution> {};
+
+TEST_P(Winograd, EveryInstructionSetGivesTheInterpretersBits) {
+  const Convolution& c = GetParam();
+  Graph g;
+  build(g, c);
+  ir::verify(g);
+  for (codegen::Isa isa : runnable_isas()) {
+    schedule::Plan plan = plan_for(g, isa);
+    ASSERT_NE(winograd_of(plan), nullptr);
+    for (const atlas::Program& p : plan.programs)
+      for (int specials : {0, 1}) {
+        Inputs inputs;
+        inputs.isas = {isa};
+        if (p.num_symbols) inputs.symbols = {c.batch};
+        inputs.specials = specials;
+        inputs.chunks = {0, 1};
+        expect_same(p, inputs);
+      }
+  }
+}
+
+TEST_P(Winograd, TextAndBytesKeepTheProgram) {
+  Graph g;
+  build(g, GetParam());
+  schedule::Plan plan = plan_for(g, codegen::Isa::avx2);
+  const atlas::Program* p = winograd_of(plan);
+  ASSERT_NE(p, nullptr);
+  EXPECT_EQ(atlas::assemble(atlas::disassemble(*p)), *p);
+  EXPECT_EQ(atlas::decode(atlas::encode(*p)), *p);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Winograd,
+                         testing::Values(Convolution{1, 32, 8, 8, 32, 1},
+                                         Convolution{1, 48, 14, 14, 40, 1, true},
+                                         Convolution{2, 33, 9, 8, 35, 1},
+                                         Convolution{3, 20, 7, 11, 70, 0, true},
+                                         Convolution{1, 400, 6, 6, 17, 1, true},
+                                         Convolution{2, 24, 12, 13, 24, 2, false, true}));
+
+TEST(WinogradChoice, OnlyWhereItPaysAndNeverWhereAChainIsPromised) {
+  auto chosen = [](const Convolution& c, bool reproducible = false) {
+    Graph g;
+    build(g, c);
+    schedule::Plan plan = plan_for(g, codegen::Isa::avx512, reproducible);
+    return winograd_of(plan) != nullptr;
+  };
+  EXPECT_TRUE(chosen({1, 64, 56, 56, 64, 1}));
+  EXPECT_FALSE(chosen({1, 64, 56, 56, 64, 1}, true));
+  EXPECT_FALSE(chosen({1, 3, 224, 224, 64, 1}));
+  EXPECT_FALSE(chosen({1, 64, 56, 56, 2, 1}));
+}
+
+TEST(WinogradChoice, MalformedProgramsAreRefused) {
+  Graph g;
+  build(g, {1, 32, 8, 8, 32, 1});
+  schedule::Plan plan = plan_for(g, codegen::Isa::avx2);
+  auto refuses = [&](auto change, const char* why) {
+    atlas::Program p = *winograd_of(plan);
+    change(p.product);
+    try {
+      atlas::verify(p);
+      ADD_FAILURE() << "accepted: " << why;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+    }
+  };
+  refuses([](auto& p) { p.reproducible = true; }, "nothing reproducible");
+  refuses([](auto& p) { p.axes[6].extent = Expr(31); }, "over 64 rows and a depth of 288");
+  refuses([](auto& p) { p.axes.pop_back(); }, "expected 7 beside those");
+  refuses([](auto& p) { p.image.instrs.clear(); }, "image: no value");
+}
+
+// A convolution run whole: pixels, weights and results as [n, h, w, c] and [o, c, 3, 3].
+class Runner {
+ public:
+  explicit Runner(const Convolution& c, bool reproducible = false) : c_(c) {
+    Graph g;
+    Value y = convolve(g, c);
+    g.outputs.push_back(
+        {y,
+         {c.out_height() * c.out_width() * c.results, 1, c.out_width() * c.results, c.results},
+         -1});
+    codegen::Isa isa = runnable_isas().back();
+    plan_ = plan_for(g, isa, reproducible);
+    EXPECT_EQ(winograd_of(plan_) != nullptr, !reproducible);
+    for (const atlas::Program& p : plan_.programs)
+      kernels_.push_back(std::make_unique<Compiled>(p, codegen::generic_target(isa)));
+  }
+
+  std::vector<float> run(const std::vector<float>& image, const std::vector<float>& weight) {
+    std::vector<std::unique_ptr<Memory>> memory;
+    for (const schedule::Slot& s : plan_.slots)
+      memory.push_back(std::make_unique<Memory>(static_cast<size_t>(s.bytes.constant_value())));
+    for (size_t i = 0; i < plan_.slots.size(); ++i)
+      if (plan_.slots[i].kind == schedule::SlotKind::input) {
+        const auto& from = plan_.slots[i].index == 0 ? image : weight;
+        EXPECT_EQ(memory[i]->size(), from.size() * 4);
+        std::memcpy(memory[i]->data(), from.data(), from.size() * 4);
+      }
+    for (const schedule::Step& s : plan_.steps) {
+      std::vector<void*> bufs;
+      for (int b : s.buffers) bufs.push_back(memory[static_cast<size_t>(b)]->data());
+      EXPECT_EQ(kernels_[static_cast<size_t>(s.program)]->run(bufs, {}), 0);
+    }
+    Memory& out = *memory[static_cast<size_t>(plan_.outputs[0].slot)];
+    return {out.as<float>(), out.as<float>() + out.size() / 4};
+  }
+
+ private:
+  Convolution c_;
+  schedule::Plan plan_;
+  std::vector<std::unique_ptr<Compiled>> kernels_;
+};
+
+struct Sum {
+  double value, magnitude;  ///< of x * w, and of |x * w|
+  double tile = 0;          ///< of the largest |x| of the result's tile times |w|
+};
+
+Sum exact(const Convolution& c, const std::vector<float>& x, const std::vector<float>& w, int64_t b,
+          int64_t i, int64_t j, int64_t o) {
+  long double value = 0, magnitude = 0;
+  for (int64_t u = 0; u < 3; ++u)
+    for (int64_t v = 0; v < 3; ++v) {
+      int64_t row = i + u - c.padding, column = j + v - c.padding;
+      if (row < 0 || row >= c.height || column < 0 || column >= c.width) continue;
+      for (int64_t k = 0; k < c.channels; ++k) {
+        auto a = static_cast<size_t>(((b * c.height + row) * c.width + column) * c.channels + k);
+        auto e = static_cast<size_t>(((o * c.channels + k) * 3 + u) * 3 + v);
+        long double p = static_cast<long double>(x[a]) * w[e];
+        value += p;
+        magnitude += std::fabs(p);
+      }
+    }
+  Sum out{static_cast<double>(value), static_cast<double>(magnitude)};
+  for (int64_t k = 0; k < c.channels; ++k) {
+    double largest = 0, weights = 0;
+    for (int64_t q = 0; q < 16; ++q) {
+      int64_t row = i / 2 * 2 + q / 4 - c.padding, column = j / 2 * 2 + q % 4 - c.padding;
+      if (row < 0 || row >= c.height || column < 0 || column >= c.width) continue;
+      auto a = static_cast<size_t>(((b * c.height + row) * c.width + column) * c.channels + k);
+      largest = std::max(largest, std::fabs(static_cast<double>(x[a])));
+    }
+    for (int64_t t = 0; t < 9; ++t)
+      weights +=
+          std::fabs(static_cast<double>(w[static_cast<size_t>((o * c.channels + k) * 9 + t)]));
+    out.tile += largest * weights;
+  }
+  return out;
+}
+
+// Worst-case relative error of the direct path: chains of at most 384, then their sums.
+double chain_error(const Convolution& c) {
+  auto depth = static_cast<double>(9 * c.channels);
+  return std::ldexp(std::min(depth, 384.0) + std::ceil(depth / 384), -24);
+}
+
+template <class F>
+void for_results(const Convolution& c, F visit) {
+  size_t at = 0;
+  for (int64_t b = 0; b < c.batch; ++b)
+    for (int64_t i = 0; i < c.out_height(); ++i)
+      for (int64_t j = 0; j < c.out_width(); ++j)
+        for (int64_t o = 0; o < c.results; ++o) visit(b, i, j, o, at++);
+}
+
+using Draw = std::function<float(std::mt19937_64&)>;
+float normal(std::mt19937_64& r) { return std::normal_distribution<float>()(r); }
+
+TEST(WinogradError, StaysBelowAChainsBound) {
+  // `even`: no pixel of a tile and no tap of a filter is negligible beside another one; then the
+  // bound of each single sum holds, else that for pixels as large as the tile's largest.
+  struct Kind {
+    const char* name;
+    Draw pixel, weight;
+    bool even = true;
+  };
+  auto wide = [](int spread) {
+    return [spread](std::mt19937_64& r) {
+      return std::ldexp(normal(r),
+                        static_cast<int>(r() % static_cast<uint64_t>(spread)) - spread / 2);
+    };
+  };
+  auto positive = [](std::mt19937_64& r) { return std::fabs(normal(r)); };
+  std::vector<Kind> kinds{
+      {"normal", normal, normal},
+      {"positive", positive, positive},
+      {"around 1000", [](auto& r) { return 1000 + normal(r); }, normal},
+      {"constant", [](auto&) { return 0.1F; }, [](auto&) { return 0.3F; }},
+      {"signs", [](auto& r) { return r() % 2 ? 1.0F : -1.0F; }, normal},
+      {"few", [](auto& r) { return r() % 16 ? 0.0F : normal(r); }, normal},
+      {"single pixels", [](auto& r) { return r() % 1024 ? 0.0F : normal(r); }, normal, false},
+      {"wide pixels", wide(40), normal, false},
+      {"wide weights", normal, wide(40), false},
+      {"both wide", wide(40), wide(40), false},
+      {"cancelling", [](auto& r) { return (r() % 2 ? 1e4F : -1e4F) + normal(r); },
+       [](auto& r) { return 1 + normal(r) / 1024; }},
+      {"large", [](auto& r) { return std::ldexp(normal(r), 50); },
+       [](auto& r) { return std::ldexp(normal(r), 50); }},
+      {"small", [](auto& r) { return std::ldexp(normal(r), -55); },
+       [](auto& r) { return std::ldexp(normal(r), -50); }},
+  };
+  for (const Convolution& c :
+       {Convolution{1, 32, 9, 10, 32, 1, true}, Convolution{1, 160, 6, 6, 32, 1, true},
+        Convolution{1, 512, 4, 4, 32, 1, true}}) {
+    Runner runner(c);
+    for (const Kind& kind : kinds) {
+      std::mt19937_64 random(7);
+      std::vector<float> x(static_cast<size_t>(c.height * c.width * c.channels)),
+          w(static_cast<size_t>(c.results * c.channels * 9));
+      for (float& v : x) v = kind.pixel(random);
+      for (float& v : w) v = kind.weight(random);
+      std::vector<float> y = runner.run(x, w);
+      double worst = 0;
+      for_results(c, [&](auto b, auto i, auto j, auto o, size_t at) {
+        Sum s = exact(c, x, w, b, i, j, o);
+        double bound = chain_error(c) * (kind.even ? s.magnitude : s.tile);
+        double error = std::fabs(y[at] - s.value);
+        if (error > 0) worst = std::max(worst, error / bound);
+      });
+      EXPECT_LE(worst, 0.5) << kind.name << ", " << c;
+      RecordProperty(fmt::format("{}, {} channels", kind.name, c.channels),
+                     fmt::format("{:.3f}", worst));
+    }
+  }
+}
+
+TEST(WinogradEdges, WhatIsNotFiniteComesFromTheDirectSums) {
+  Convolution c{1, 32, 10, 10, 32, 1, true};
+  Runner winograd(c), direct(c, true);
+  float inf = std::numeric_limits<float>::infinity(), largest = std::numeric_limits<float>::max();
+  for (float special : {inf, -inf, std::nanf(""), largest, -largest, largest / 2}) {
+    for (bool in_weight : {false, true}) {
+      std::mt19937_64 random(3);
+      std::vector<float> x(static_cast<size_t>(c.height * c.width * c.channels)),
+          w(static_cast<size_t>(c.results * c.channels * 9));
+      for (float& v : x) v = std::fabs(normal(random)) / 4;
+      for (float& v : w) v = normal(random) / 4;
+      // Neighbours too: their difference in a tile's transform is NaN, or overflows.
+      size_t pixel = static_cast<size_t>((4 * c.width + 5) * c.channels + 3);
+      if (in_weight) {
+        w[9 * 33 + 4] = special;
+      } else {
+        x[pixel] = special;
+        x[pixel + 2 * static_cast<size_t>(c.channels)] = special;
+      }
+      std::vector<float> got = winograd.run(x, w), wanted = direct.run(x, w);
+      int finite = 0;
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_EQ(std::isnan(got[i]), std::isnan(wanted[i])) << i << " with " << special;
+        EXPECT_EQ(std::isinf(got[i]), std::isinf(wanted[i])) << i << " with " << special;
+        if (std::isinf(wanted[i])) {
+          EXPECT_EQ(got[i], wanted[i]);
+        }
+        finite += std::isfinite(wanted[i]);
+        if (std::fabs(wanted[i]) < 1e6F) {
+          EXPECT_NEAR(got[i], wanted[i], 1e-4) << i << " with " << special;
+        }
+      }
+      EXPECT_GT(finite, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hologram::test
