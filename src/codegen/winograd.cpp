@@ -94,8 +94,10 @@ class WinogradEmitter : Numbers {
 
   void emit_unit(Scope& scope, Value* unit) {
     scope.seek();
-    Value* tile_unit = div(unit, panel_units_);
-    Value* panel_unit = sub(unit, mul(tile_unit, panel_units_));
+    Value* fastest = plan_.tiles_fastest ? tile_units_ : panel_units_;
+    Value* tile_unit = div(unit, fastest);
+    Value* panel_unit = sub(unit, mul(tile_unit, fastest));
+    if (plan_.tiles_fastest) std::swap(tile_unit, panel_unit);
     auto part = [&](Value* number, Value* total, Value* parts) {
       return div(mul(number, total), parts);
     };

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <set>
 
 namespace hologram::codegen {
@@ -17,6 +16,48 @@ int64_t or_else(const Expr& e, int64_t assumed) {
 }
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Cycles of a unit of `tiles` tiles and `panels` panels of AVX-512: pixels' transforms, products of
+// the rows that register tiles compute, results' transforms, and weights from the third-level cache
+// or memory, four fifths of which arrive in time.
+double unit_cycles(const TileModel& t, int64_t tiles, int64_t panels, int64_t channels) {
+  auto n = static_cast<double>(tiles), p = static_cast<double>(panels),
+       c = static_cast<double>(channels);
+  int height = tile_height(t, tiles, true);
+  auto rows = static_cast<double>(divide_up(tiles, height) * height);
+  return n * 2.5 * c + p * (rows * 16 * c + n * 80 + 0.2 * 256 * c) + 2000;
+}
+
+int64_t half_l2(const Target& target) {
+  return (target.vector_bytes == 64 ? 1024 : 512) * 1024 / 2;
+}
+
+struct Blocks {
+  int64_t tiles, panels;
+};
+
+// The blocks of least work, where what the last units leave idle with two to four threads counts
+// too.
+Blocks best_blocks(const TileModel& t, const Target& target, int64_t tiles, int64_t channels,
+                   int64_t panels) {
+  // Pixels of a unit in half of the second-level cache, but not so few tiles that weights, which
+  // each unit reads once, become the limit.
+  int64_t most = std::clamp<int64_t>(half_l2(target) / (64 * channels), 64, 96);
+  int64_t least = std::min<int64_t>(tiles, 2 * t.max_rows);
+  Blocks best{std::min(tiles, most), panels};
+  double best_cost = 0;
+  int64_t first = divide_up(tiles, most), last = std::min(divide_up(tiles, least), first + 32);
+  for (int64_t n = first; n <= last; ++n)
+    for (int64_t parts = 1; parts <= panels; ++parts) {
+      Blocks b{divide_up(tiles, n), divide_up(panels, parts)};
+      auto units = static_cast<double>(n * parts),
+           cost = units * unit_cycles(t, b.tiles, b.panels, channels);
+      for (double threads : {2.0, 4.0}) cost *= std::ceil(units / threads) * threads / units;
+      if (units > 16 && cost / units < 40e3) cost *= 2;  // too short to hand out
+      if (best_cost == 0 || cost < best_cost) best = b, best_cost = cost;
+    }
+  return best;
+}
 
 }  // namespace
 
@@ -46,22 +87,13 @@ WinogradPlan plan_winograd(const atlas::Program& program, const Target& target) 
 
   int64_t tiles = or_else(p.tiles, assumed_tiles), channels = or_else(extent(6), assumed_channels);
   int64_t panels = or_else(p.panels, divide_up(assumed_channels, p.tile.panel));
-  // Every unit transforms its pixels anew: with four panels that is 4 % of its work.
-  p.block_panels = divide_up(panels, divide_up(panels, 4));
-  int64_t columns = divide_up(panels, p.block_panels);
-  if (const char* e = std::getenv("WP")) p.block_panels = atoi(e);
-  // Pixels of a unit in half of the second-level cache; but weights are read once per unit, so
-  // that few tiles would make them the limit.
-  int64_t half_l2 = (target.vector_bytes == 64 ? 1024 : 512) * 1024 / 2;
-  int64_t least = 2 * p.tile.max_rows;
-  int64_t most =
-      std::max(half_l2 / (64 * channels), int64_t{channels >= 512 ? 64 : 4 * p.tile.max_rows + 1});
-  p.block_tiles = std::clamp(divide_up(tiles * columns, 16), least, std::max(least, most));
-  if (const char* e = std::getenv("WT")) p.block_tiles = atoi(e);
-  p.block_tiles = std::min(p.block_tiles, tiles);
+  Blocks blocks = best_blocks(p.tile, target, tiles, channels, panels);
+  p.block_tiles = blocks.tiles;
+  p.block_panels = blocks.panels;
   p.tile_units = ceil_div(p.tiles, p.block_tiles);
   p.panel_units = ceil_div(p.panels, p.block_panels);
   p.units = p.tile_units * p.panel_units;
+  p.tiles_fastest = channels * panels * p.tile.panel * 64 > 2 * half_l2(target);
   return p;
 }
 

@@ -14,7 +14,10 @@ struct WinogradPlan {
   int64_t block_tiles;           ///< most tiles of a unit
   int64_t block_panels;          ///< most panels of a unit
   Expr tile_units, panel_units;
-  Expr units;  ///< in all; panels vary fastest
+  Expr units;  ///< in all
+  /// Tiles vary fastest among units, so that threads read the same weights at a time; else panels,
+  /// so that neighbouring units of a thread share their pixels.
+  bool tiles_fastest;
 
   /// The numbers of tiles that units have, if they are known.
   std::vector<int64_t> tile_counts() const;

@@ -1,4 +1,6 @@
 # tests/torch/test_convolution.py: convolution and pooling, forward and backward, against eager
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -187,6 +189,30 @@ def test_new_weights_are_seen():
         for _ in range(3):
             torch.testing.assert_close(compiled(x), layer(x))
             layer.weight.mul_(-2)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize(("into", "out", "height", "width"), [(32, 48, 14, 14), (40, 33, 9, 12)])
+def test_square_windows_with_kept_weights(into, out, height, width, channels_last):
+    layer = torch.nn.Conv2d(into, out, 3, padding=1)
+    model = torch.nn.Sequential(layer, torch.nn.BatchNorm2d(out), torch.nn.ReLU()).eval()
+    compiled = compile_fresh(model, dynamic=False)
+    x = normal(2, into, height, width)
+    if channels_last:
+        x = x.contiguous(memory_format=torch.channels_last)
+
+    def check():
+        exact = copy.deepcopy(model).double()(x.double())
+        assert (compiled(x).double() - exact).abs().max() <= 3e-6 * exact.abs().max()
+
+    with torch.no_grad():
+        check()
+        layer.weight.mul_(-2).add_(0.1)  # what was made of the weights is stale
+        check()
+        x[0, 3, 4, 5] = float("inf")
+        expected, got = model(x), compiled(x)
+        assert torch.equal(got.isnan(), expected.isnan()) and torch.equal(got.isinf(), expected.isinf())
+        assert got[1].isfinite().all() and got[0, :, 0].isfinite().all()
 
 
 def test_batch_norm_uses_the_current_statistics():
