@@ -3,6 +3,8 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include <string>
+
 namespace hologram::codegen {
 namespace {
 
@@ -246,10 +248,48 @@ Value* soft_fma_f64(Kernel& k, Value* x, Value* y, Value* z) {
   return per_lane(k, helper(k, "soft_fma", k.ir.getDoubleTy(), 3, fill_fma), std::array{x, y, z});
 }
 
-Value* soft_fmod(Kernel& k, Value* x, Value* y) {
+namespace {
+
+Value* fmod_by_division(Kernel& k, Value* x, Value* y) {
   Type* type = x->getType()->getScalarType();
   const char* name = type->isFloatTy() ? "soft_fmod_f32" : "soft_fmod_f64";
   return per_lane(k, helper(k, name, type, 2, fill_fmod), std::array{x, y});
+}
+
+// Where every quotient |x| / |y| has fewer bits than a mantissa: rounding takes it past the next
+// integer at most, and then what remains, which is exact either way, is negative.
+void fill_fmod_of_near(Kernel& k, llvm::Function* f) {
+  auto& ir = k.ir;
+  Value *x = f->getArg(0), *y = f->getArg(1);
+  Type* type = x->getType();
+  bool single = type->getScalarType()->isFloatTy();
+  auto* near = llvm::BasicBlock::Create(k.context, "near", f);
+  auto* far = llvm::BasicBlock::Create(k.context, "far", f);
+  Value* a = ir.CreateUnaryIntrinsic(Intrinsic::fabs, x);
+  Value* b = ir.CreateUnaryIntrinsic(Intrinsic::fabs, y);
+  Value* quotient = ir.CreateFDiv(a, b);
+  Value* small = ir.CreateFCmpOLT(quotient, llvm::ConstantFP::get(type, single ? 0x1p23 : 0x1p52));
+  if (type->isVectorTy()) small = ir.CreateAndReduce(small);
+  ir.CreateCondBr(small, near, far);
+  ir.SetInsertPoint(near);
+  Value* whole = ir.CreateUnaryIntrinsic(Intrinsic::trunc, quotient);
+  Value* rest = ir.CreateIntrinsic(Intrinsic::fma, {type}, {ir.CreateFNeg(whole), b, a});
+  Value* below = ir.CreateFCmpOLT(rest, llvm::ConstantFP::get(type, 0.0));
+  rest = ir.CreateSelect(below, ir.CreateFAdd(rest, b), rest);
+  rest = ir.CreateSelect(ir.CreateFCmpOLT(a, b), a, rest);  // b may be infinite
+  ir.CreateRet(ir.CreateBinaryIntrinsic(Intrinsic::copysign, rest, x));
+  ir.SetInsertPoint(far);
+  ir.CreateRet(fmod_by_division(k, x, y));
+}
+
+}  // namespace
+
+Value* soft_fmod(Kernel& k, Value* x, Value* y) {
+  if (k.target.isa == Isa::sse42) return fmod_by_division(k, x, y);
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  std::string name = x->getType()->getScalarType()->isFloatTy() ? "fmod_f32" : "fmod_f64";
+  if (vector) name += "_" + std::to_string(vector->getNumElements());
+  return k.ir.CreateCall(helper(k, name.c_str(), x->getType(), 2, fill_fmod_of_near), {x, y});
 }
 
 }  // namespace hologram::codegen

@@ -2,6 +2,7 @@
 import logging
 import os
 
+import numpy as np
 import pytest
 import torch
 from harness import BACKEND, check, compile_fresh
@@ -357,3 +358,18 @@ def test_in_place_updates_touch_every_element_once(n):
         return x.sum()
 
     native(update, normal(n, 5), normal(n, 5, seed=1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_remainders_are_exact_for_near_and_far_quotients(dtype):
+    n, m = normal(4000, seed=1).to(dtype), normal(4000, seed=2).to(dtype)
+    k = torch.arange(-2000, 2000).to(dtype)
+    pairs = [(n, m), (n * 1e5, m), (n * 1e30, m * 1e-8), (k * m, m), ((k * m).nextafter(n), m), (k * 0.1, m * 0 + 0.1),
+             (n, m * 0 + torch.inf), (n, m * 0), (k * 0, m), (n * torch.inf, m)]  # fmt: skip
+    compiled = compile_fresh(torch.fmod)
+    for x, y in pairs:
+        with np.errstate(invalid="ignore"):
+            exact = torch.from_numpy(np.fmod(x.numpy(), y.numpy()))
+        got = compiled(x, y)
+        assert torch.equal(got.nan_to_num(nan=7), exact.nan_to_num(nan=7))
+        assert torch.equal(got.signbit() | got.isnan(), exact.signbit() | exact.isnan())
