@@ -59,7 +59,8 @@ void give_bytes(const void* bytes, size_t size, void* out, size_t capacity, size
   }
   require(out != nullptr, "the buffer is NULL but its capacity is {}", capacity);
   if (capacity < size) fail(short_buffer, "{} bytes are needed, the buffer has {}", size, capacity);
-  if (size != 0) std::memcpy(out, bytes, size);
+  // The bytes may be memory of the caller's that a buffer wraps.
+  if (size != 0) std::memmove(out, bytes, size);
 }
 
 void give_text(std::string_view text, char* out, size_t capacity, size_t* needed) {

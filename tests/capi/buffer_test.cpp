@@ -4,6 +4,8 @@
 #include <limits>
 #include <random>
 
+#include <array>
+
 #include "support.h"
 
 namespace hologram::test {
@@ -244,6 +246,20 @@ TEST_F(Buffers, MemoryLimitRefusesAndLosesNothing) {
   EXPECT_EQ(s.buffers, 1u);
   EXPECT_EQ(hologram_executor_allocate_buffer_u64(exec, UINT64_MAX / 2, &b),
             HOLOGRAM_INVALID_ARGUMENT);
+}
+
+TEST_F(Buffers, BytesMoveWithinWrappedMemory) {
+  alignas(64) std::array<float, 32> memory{};
+  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i);
+  hologram_handle b = 0;
+  uint8_t copied = 0;
+  ASSERT_OK(
+      hologram_executor_wrap(exec, HOLOGRAM_F32, memory.data(), 28, nullptr, nullptr, &copied, &b));
+  EXPECT_OK(hologram_buffer_to_bytes(exec, b, memory.data() + 4, 28 * sizeof(float), nullptr));
+  EXPECT_EQ(memory[31], 27.0f);
+  EXPECT_EQ(memory[4], 0.0f);
+  EXPECT_OK(hologram_buffer_copy_from_bytes(exec, b, memory.data() + 4, 28 * sizeof(float)));
+  EXPECT_EQ(memory[27], 27.0f);
 }
 
 TEST_F(Buffers, EmptyOnesAreBuffers) {
