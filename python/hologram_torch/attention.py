@@ -4,11 +4,14 @@ from torch.nn import functional
 
 _library = torch.library.Library("hologram", "DEF")
 _library.define(
-    "sdpa(Tensor query, Tensor key, Tensor value, Tensor? mask, bool causal, float scale, bool grouped) -> Tensor"
+    "sdpa(Tensor query, Tensor key, Tensor value, Tensor? mask, bool causal, float scale, bool grouped, "
+    "float softcap=0.0) -> Tensor"
 )
 
 
-def _run(query, key, value, mask, causal, scale, grouped):
+def _run(query, key, value, mask, causal, scale, grouped, softcap):
+    if softcap:
+        return _forward(query, key, value, mask, causal, scale, grouped, softcap)
     if mask is not None and mask.dtype not in (torch.bool, query.dtype):
         mask = mask.to(query.dtype)
     return functional.scaled_dot_product_attention(
@@ -17,13 +20,14 @@ def _run(query, key, value, mask, causal, scale, grouped):
 
 
 @torch.library.impl(_library, "sdpa", "CompositeExplicitAutograd")
-def sdpa(query, key, value, mask, causal, scale, grouped):
-    out = _run(query, key, value, mask, causal, scale, grouped)
+def sdpa(query, key, value, mask, causal, scale, grouped, softcap=0.0):
+    """Scores are softcap * tanh(scores / softcap) before the mask where softcap is not 0."""
+    out = _run(query, key, value, mask, causal, scale, grouped, softcap)
     return out.clone() if out._is_view() and out._base is query else out
 
 
 @torch.library.impl(_library, "sdpa", "Meta")
-def sdpa_meta(query, key, value, mask, causal, scale, grouped):
+def sdpa_meta(query, key, value, mask, causal, scale, grouped, softcap=0.0):
     """With eager's strides: those of the query where its flash kernel runs, else row-major."""
     if query.dim() == 4 and _is_flash(query, key, value, mask):
         return torch.empty_like(query)
@@ -44,30 +48,51 @@ def _lead(query, key, value, grouped):
 
 
 def _setup(ctx, inputs, output):
-    query, key, value, mask, causal, scale, grouped = inputs
+    query, key, value, mask, *choices = inputs
     ctx.save_for_backward(query, key, value, mask, output)
-    ctx.choices = causal, scale, grouped
+    ctx.choices = choices
 
 
-def _backward(ctx, gradient):
-    """Recomputes the probabilities; a row's sum of gradient * output replaces the sum over keys."""
-    query, key, value, mask, output = ctx.saved_tensors
-    causal, scale, grouped = ctx.choices
-    wide = torch.promote_types(query.dtype, torch.float32)
-    q, k, v, out, g = (t.to(wide) for t in (query, key, value, output, gradient))
-    if grouped:
-        repeats = query.shape[-3] // key.shape[-3]
-        k, v = k.repeat_interleave(repeats, -3), v.repeat_interleave(repeats, -3)
-    scores = q @ k.mT * scale
+def _wide(t, repeats, dtype):
+    t = t.to(dtype)
+    return t.repeat_interleave(repeats, -3) if repeats > 1 else t
+
+
+def _probabilities(q, k, mask, causal, scale, softcap):
+    """Probabilities, and the hyperbolic tangents of the scores (None without a cap)."""
+    scores, tanh = q @ k.mT * scale, None
+    if softcap:
+        tanh = torch.tanh(scores / softcap)
+        scores = softcap * tanh
     if causal:
         keep = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
         scores = scores.masked_fill(keep.logical_not(), float("-inf"))
     if mask is not None:
         hidden = mask.logical_not() if mask.dtype == torch.bool else None
-        scores = scores + mask.to(wide) if hidden is None else scores.masked_fill(hidden, float("-inf"))
-    p = torch.ops.aten._safe_softmax(scores, -1)
+        scores = scores + mask.to(q.dtype) if hidden is None else scores.masked_fill(hidden, float("-inf"))
+    return torch.ops.aten._safe_softmax(scores, -1), tanh
+
+
+def _forward(query, key, value, mask, causal, scale, grouped, softcap):
+    wide = torch.promote_types(query.dtype, torch.float32)
+    repeats = query.shape[-3] // key.shape[-3] if grouped else 1
+    p, _ = _probabilities(query.to(wide), _wide(key, repeats, wide), mask, causal, scale, softcap)
+    return (p @ _wide(value, repeats, wide)).to(query.dtype)
+
+
+def _backward(ctx, gradient):
+    """Recomputes the probabilities; a row's sum of gradient * output replaces the sum over keys."""
+    query, key, value, mask, output = ctx.saved_tensors
+    causal, scale, grouped, softcap = ctx.choices
+    wide = torch.promote_types(query.dtype, torch.float32)
+    repeats = query.shape[-3] // key.shape[-3] if grouped else 1
+    q, out, g = (t.to(wide) for t in (query, output, gradient))
+    k, v = _wide(key, repeats, wide), _wide(value, repeats, wide)
+    p, tanh = _probabilities(q, k, mask, causal, scale, softcap)
     grad_v = p.mT @ g
     ds = p * (g @ v.mT - (g * out).sum(-1, keepdim=True)) * scale
+    if tanh is not None:
+        ds = ds * (1 - tanh * tanh)
     grads = [ds @ k, ds.mT @ q, grad_v]
     if grouped:
         for i in (1, 2):
@@ -75,7 +100,7 @@ def _backward(ctx, gradient):
             grads[i] = grads[i].reshape(*heads, *grads[i].shape[-2:]).sum(-3)
     like = (query, key, value)
     grads = [x.sum_to_size(t.shape).to(t.dtype) for x, t in zip(grads, like, strict=True)]
-    return (*grads, None, None, None, None)
+    return (*grads, None, None, None, None, None)
 
 
 torch.library.register_autograd("hologram::sdpa", _backward, setup_context=_setup)

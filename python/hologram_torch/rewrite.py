@@ -96,7 +96,17 @@ def _recurrent(function):
     return rewrite
 
 
-_REWRITES = {_SDPA: _sdpa, functional.multi_head_attention_forward: _whole_attention}
+def _flex(node) -> bool:
+    from . import flex  # what it imports takes time
+
+    return flex.rewrite(node)
+
+
+_REWRITES = {
+    _SDPA: _sdpa,
+    functional.multi_head_attention_forward: _whole_attention,
+    torch.ops.higher_order.flex_attention: _flex,
+}
 for _module in (torch, torch._VF):
     for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         _REWRITES[getattr(_module, _name)] = _recurrent(getattr(recurrent, _name))

@@ -176,7 +176,8 @@ struct ProductBlock {
 /// parallel ones, then query, key, depth (of q and k), value depth. The bodies end with their
 /// element; `score` (may be empty) maps accumulator 0, the scaled score, to the final score and
 /// sees batch, query and key axes (-inf masks out); `epilogue` sees batch, query and value depth
-/// and stores accumulator 0. A row whose scores are all -inf gives 0.
+/// and stores accumulator 0. A row whose scores are all -inf gives 0. Whether values of keys whose
+/// score is -inf are read (infinities and NaN among them) is up to the backend.
 struct AttentionBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;

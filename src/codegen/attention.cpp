@@ -68,6 +68,7 @@ class AttentionEmitter : Numbers {
   llvm::Constant* constant(double x) { return llvm::ConstantFP::get(k_.type_of(type_), x); }
   llvm::Constant* lowest(llvm::Type* t) { return llvm::ConstantFP::getInfinity(t, true); }
   llvm::Constant* zero(llvm::Type* t) { return llvm::Constant::getNullValue(t); }
+  Value* most(Value* a, Value* b) { return k_.ir.CreateSelect(k_.ir.CreateICmpSGT(a, b), a, b); }
   // NaN scores need no care here: their own exponential is NaN.
   Value* larger(Value* x, Value* y) { return k_.ir.CreateSelect(k_.ir.CreateFCmpOGT(x, y), x, y); }
 
@@ -127,9 +128,24 @@ class AttentionEmitter : Numbers {
     scope.seek();
     Value* key_end = keys_;
     if (a_.causal) key_end = least(keys_, add(query_begin_, query_count_));
+    Value* key_start = k_.i64(0);
+    // Whole blocks of keys that the mask hides from all queries of the unit are left out.
+    if (plan_.first_key) {
+      Value* first = number(plan_.first_key->offset);
+      scope.seek();
+      if (plan_.first_key->by_query) first = add(first, query_begin_);
+      key_start = k_.ir.CreateAnd(most(first, k_.i64(0)), k_.i64(-key_block));
+    }
+    if (plan_.last_key) {
+      Value* last = number(plan_.last_key->offset);
+      scope.seek();
+      if (plan_.last_key->by_query)
+        last = add(last, add(query_begin_, sub(query_count_, k_.i64(1))));
+      key_end = least(key_end, round_up(most(add(last, 1), k_.i64(0)), key_block));
+    }
     clear(scope);
     pack_queries(scope);
-    emit_loop(scope, k_.i64(0), key_end, k_.i64(key_block), false, [&](Scope& s, Value* key) {
+    emit_loop(scope, key_start, key_end, k_.i64(key_block), false, [&](Scope& s, Value* key) {
       s.seek();
       key_begin_ = key;
       key_count_ = plan_.key_counts.size() == 1 ? static_cast<Value*>(k_.i64(plan_.key_counts[0]))

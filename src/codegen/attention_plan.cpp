@@ -2,10 +2,12 @@
 #include "codegen/attention_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "base/error.h"
 #include "codegen/attention.h"
+#include "ir/scalar.h"
 
 namespace hologram::codegen {
 
@@ -30,6 +32,99 @@ void find_counts(AttentionPlan& p, bool causal) {
     add_blocks(keys, std::min({end, total, all}), key_block);
   p.key_counts = {keys.begin(), keys.end()};
 }
+
+// Reads a score body that ends with select(condition, score, -inf): comparisons of coordinates in
+// the condition bound the keys.
+class Bounds {
+ public:
+  Bounds(const atlas::Body& body, int query_axis, AttentionPlan& plan)
+      : body_(body), query_(query_axis), key_(query_axis + 1), plan_(plan) {}
+
+  void find() {
+    if (body_.instrs.empty()) return;
+    auto last = static_cast<atlas::ValueId>(body_.instrs.size() - 1);
+    while (const atlas::Instr* i = operation(last, ir::Op::select)) {
+      if (lowest(i->args[2])) {
+        conditions(i->args[0], true);
+        last = i->args[1];
+      } else if (lowest(i->args[1])) {
+        conditions(i->args[0], false);
+        last = i->args[2];
+      } else {
+        return;
+      }
+    }
+  }
+
+ private:
+  const atlas::Instr& at(atlas::ValueId v) const { return body_.instrs[v]; }
+  const atlas::Instr* operation(atlas::ValueId v, ir::Op op) const {
+    const atlas::Instr& i = at(v);
+    return i.code == atlas::Code::arithmetic && i.op == op ? &i : nullptr;
+  }
+  bool lowest(atlas::ValueId v) const {
+    const atlas::Instr& i = at(v);
+    return i.code == atlas::Code::constant && is_float(i.type) &&
+           ir::as_double(i.type, i.bits) == -std::numeric_limits<double>::infinity();
+  }
+
+  // An integer as an expression of coordinates. Coordinates are too small to overflow.
+  std::optional<Expr> number(atlas::ValueId v) const {
+    const atlas::Instr& i = at(v);
+    if (i.type != DType::i64 && i.type != DType::i32) return std::nullopt;
+    if (i.code == atlas::Code::index) return i.expr;
+    if (i.code == atlas::Code::constant) {
+      int64_t c = ir::as_integer(i.type, i.bits);
+      if (c < -(int64_t{1} << 31) || c >= int64_t{1} << 31) return std::nullopt;
+      return Expr(c);
+    }
+    if (i.code != atlas::Code::arithmetic) return std::nullopt;
+    if (ir::info(i.op).kind == ir::OpKind::cast)
+      return i.op == ir::Op::cast && is_int(i.from) ? number(i.args[0]) : std::nullopt;
+    if (i.op == ir::Op::neg) {
+      auto x = number(i.args[0]);
+      return x ? std::optional(-*x) : std::nullopt;
+    }
+    if (i.op != ir::Op::add && i.op != ir::Op::sub) return std::nullopt;
+    auto x = number(i.args[0]), y = number(i.args[1]);
+    if (!x || !y) return std::nullopt;
+    return i.op == ir::Op::add ? *x + *y : *x - *y;
+  }
+
+  // What follows where condition v holds, or (not `holds`) does not.
+  void conditions(atlas::ValueId v, bool holds) {
+    const atlas::Instr& i = at(v);
+    if (i.code != atlas::Code::arithmetic) return;
+    if (i.op == ir::Op::bit_not) return conditions(i.args[0], !holds);
+    if (i.op == (holds ? ir::Op::bit_and : ir::Op::bit_or)) {
+      conditions(i.args[0], holds);
+      return conditions(i.args[1], holds);
+    }
+    if (i.op != ir::Op::lt && i.op != ir::Op::le) return;
+    auto x = number(i.args[0]), y = number(i.args[1]);
+    if (!x || !y) return;
+    // not (x < y) is y <= x
+    Expr slack = holds ? *y - *x : *x - *y;
+    if ((i.op == ir::Op::lt) == holds) slack = slack - Expr(1);
+    bound(slack);
+  }
+
+  // slack >= 0
+  void bound(const Expr& slack) {
+    auto key = slack.linear_in_axis(key_);
+    if (!key) return;
+    auto query = key->second.linear_in_axis(query_);
+    if (!query || query->second.has_axes()) return;
+    if (key->first.is(1) && (query->first.is(0) || query->first.is(-1)))
+      plan_.first_key = KeyBound{!query->first.is(0), -query->second};
+    else if (key->first.is(-1) && (query->first.is(0) || query->first.is(1)))
+      plan_.last_key = KeyBound{!query->first.is(0), query->second};
+  }
+
+  const atlas::Body& body_;
+  int query_, key_;
+  AttentionPlan& plan_;
+};
 
 }  // namespace
 
@@ -71,6 +166,7 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
     if (p.v_load) p.value_span = span;
   }
 
+  Bounds(b.score, b.batch_rank, p).find();
   find_counts(p, b.causal);
   p.query_units = p.query_block > 0 ? ceil_div(p.queries, p.query_block) : Expr(0);
   p.units = p.query_units;

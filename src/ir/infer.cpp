@@ -2,6 +2,8 @@
 #include "ir/infer.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -342,8 +344,10 @@ class Rule {
   }
 
   Type attention() {
-    if (attrs_.ints.empty()) attrs_.ints = {0};
-    count("causal", attrs_.ints.size(), 1);
+    attrs_.ints.resize(std::max<size_t>(attrs_.ints.size(), 2));
+    count("causal and softcap", attrs_.ints.size(), 2);
+    auto cap = std::bit_cast<double>(attrs_.ints[1]);
+    need(cap >= 0 && std::isfinite(cap), "softcap {} is not positive", cap);
     need(attrs_.ints[0] == 0 || attrs_.ints[0] == 1, "causal {} is neither 0 nor 1",
          attrs_.ints[0]);
     need(in_.size() == 3 || in_.size() == 4, "takes 3 or 4 operands, got {}", in_.size());

@@ -284,7 +284,12 @@ class Parser {
     for (std::string_view rest = a.names; !rest.empty();) {
       std::string_view name = rest.substr(0, rest.find(','));
       rest.remove_prefix(std::min(rest.size(), name.size() + 1));
-      need(name);
+      // The last ones may be left out where the operation has a usual value.
+      spaces();
+      if (out.empty())
+        need(name);
+      else if (!take(name))
+        return;
       need("=");
       out.push_back(number<int64_t>("an integer"));
     }

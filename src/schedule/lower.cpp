@@ -559,21 +559,29 @@ std::vector<Lowered> Lowering::attention() {
   operand(t.q, q, with(batch, q, query, depth));
   operand(t.k, kk, with(batch, kk, key, depth));
   operand(t.v, v, with(batch, v, key, out_depth));
-  if (a->inputs.size() > 3) {
-    Value bias = a->input(3);
-    Index full = batch, at;
-    full.insert(full.end(), {query, key});
-    size_t lead = full.size() - bias->shape.size();
-    for (size_t i = 0; i < bias->shape.size(); ++i)
-      at.push_back(bias->shape[i].is(1) ? Expr(0) : full[lead + i]);
+  auto cap = std::bit_cast<double>(a->attrs.ints[1]);
+  if (cap > 0 || a->inputs.size() > 3) {
     Emitter e = emitter(k, t.score);
     atlas::BodyBuilder& w = e.builder();
     DType acc = compute_type(q->dtype);
-    Val score = w.accumulator(0, acc), x = e.value(bias, at);
-    Val masked = bias->dtype == DType::b8
-                     ? w.select(x, score, w.number(acc, -std::numeric_limits<double>::infinity()))
-                     : w.add(score, e.convert(x, acc));
-    end_with(t.score, masked);
+    Val score = w.accumulator(0, acc);
+    if (cap > 0) {
+      Val c = w.number(acc, cap);
+      score = w.mul(c, w.op(Op::tanh, w.div(score, c)));
+    }
+    if (a->inputs.size() > 3) {
+      Value bias = a->input(3);
+      Index full = batch, at;
+      full.insert(full.end(), {query, key});
+      size_t lead = full.size() - bias->shape.size();
+      for (size_t i = 0; i < bias->shape.size(); ++i)
+        at.push_back(bias->shape[i].is(1) ? Expr(0) : full[lead + i]);
+      Val x = e.value(bias, at);
+      score = bias->dtype == DType::b8
+                  ? w.select(x, score, w.number(acc, -std::numeric_limits<double>::infinity()))
+                  : w.add(score, e.convert(x, acc));
+    }
+    end_with(t.score, score);
   }
   epilogue(k, t.epilogue, compute_type(q->dtype), order);
   std::vector<Lowered> out;

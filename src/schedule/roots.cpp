@@ -173,7 +173,10 @@ void Clustering::choose_roots() {
       if (!cheap_r) make_root(r);
     } else if (v->is(Op::attention)) {
       for (size_t i = 0; i < 3; ++i) make_root(base(v->input(i)));
-      if (v->inputs.size() > 3 && inl[v->input(3)->id].cost > 6) make_root(base(v->input(3)));
+      // A mask made of coordinates alone costs less than its memory.
+      if (v->inputs.size() > 3)
+        if (const Inline& bias = inl[v->input(3)->id]; bias.cost > (bias.loads ? 6 : 24))
+          make_root(base(v->input(3)));
     } else if (v->is(Op::host_call)) {
       for (Value in : v->inputs)
         root_[in->id] = !in->is(Op::parameter);  // the host wants even constants in memory

@@ -129,3 +129,70 @@ def test_heads_lie_as_the_output_projection_reads_them():
     ((_, executable),) = records
     product = next(text for text in executable.dump("atlas") if "\nproduct" in text)
     assert "load.f32 b0[96*i0 + i2]" in product
+
+
+def window(b, h, i, j):
+    return (i >= j) & (i - j <= 40)
+
+
+def causal(b, h, i, j):
+    return i >= j
+
+
+def capped(score, b, h, i, j):
+    return 20 * torch.tanh(score / 20)
+
+
+def slopes(score, b, h, i, j):
+    return score + (j - i) * (h + 1) * 0.01
+
+
+FLEX = {
+    "plain": (None, None),
+    "causal": (None, causal),
+    "window": (None, window),
+    "softcap": (capped, None),
+    "softcap_window": (capped, window),
+    "slopes": (slopes, causal),
+}
+
+
+@pytest.mark.parametrize("name", FLEX)
+def test_flex_attention(name, keys=420):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    score_mod, mask_mod = FLEX[name]
+    q = normal(2, 4, 300, 16, seed=1)
+    k, v = (normal(2, 2, keys, 16, seed=s) for s in (2, 3))
+    mask = mask_mod and create_block_mask(mask_mod, None, None, 300, keys, device="cpu")
+    scores = q.double() @ k.double().repeat_interleave(2, 1).mT / 4
+    index = [torch.arange(n).view([-1 if a == i else 1 for a in range(4)]) for i, n in enumerate((2, 4, 300, keys))]
+    scores = score_mod(scores, *index) if score_mod else scores
+    scores = scores.masked_fill(~mask_mod(*index), float("-inf")) if mask_mod else scores
+    exact = scores.softmax(-1) @ v.double().repeat_interleave(2, 1)
+    hologram_torch.reset_stats()
+    function = compile_fresh(lambda *a: flex_attention(*a, score_mod=score_mod, block_mask=mask, enable_gqa=True))
+    actual = function(q, k, v)
+    torch.testing.assert_close(actual, exact.float(), rtol=1e-4, atol=1e-5)
+    if score_mod is not slopes:  # which is not a part of the attention kernel
+        assert hologram_torch.stats()["fallback_ops"] == {}
+
+
+def test_gradients_of_capped_scores():
+    q, k, v, weight = (normal(1, 2, 9, 8, seed=i).double().requires_grad_() for i in range(4))
+    actual = torch.ops.hologram.sdpa(q, k, v, None, False, 0.7, False, 1.5)
+    exact = (1.5 * torch.tanh(q @ k.mT * 0.7 / 1.5)).softmax(-1) @ v
+    torch.testing.assert_close(actual, exact)
+    gradients = (torch.autograd.grad((x * weight).sum(), (q, k, v)) for x in (actual, exact))
+    for got, want in zip(*gradients, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_a_band_of_truth_hides_blocks_of_keys():
+    q, k, v = normal(1, 2, 700, 32), normal(1, 2, 700, 32, seed=1), normal(1, 2, 700, 32, seed=2)
+
+    def function(q, k, v):
+        i = torch.arange(700)
+        return F.scaled_dot_product_attention(q, k, v, (i[:, None] >= i) & (i[:, None] - i < 100))
+
+    torch.testing.assert_close(compile_fresh(function)(q, k, v), function(q, k, v), rtol=1e-4, atol=1e-5)

@@ -215,6 +215,8 @@ void attend(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& ou
       for (a[h + 2] = b[h + 2] = 0; a[h + 2] < depth; ++a[h + 2], ++b[h + 2])
         score += load(q, a) * load(k, b);
       score *= std::bit_cast<double>(attrs.bits);
+      if (auto cap = std::bit_cast<double>(attrs.ints[1]); cap > 0)
+        score = cap * std::tanh(score / cap);
       bool keep = attrs.ints[0] == 0 || j <= at[h + 1];
       if (in.size() == 4) {
         Index where(at.begin() + static_cast<ptrdiff_t>(at.size() - in[3]->shape.size()), at.end());

@@ -130,7 +130,7 @@ def outer(c, x, y):
 
 
 @lower("hologram.sdpa.default")
-def sdpa(c, query, key, value, mask, causal, scale, grouped):
+def sdpa(c, query, key, value, mask, causal, scale, grouped, softcap=0.0):
     rank = len(query.shape)
     if rank < 3:
         query, key, value = (c.reshape(v, [1] * (3 - rank) + list(v.shape)) for v in (query, key, value))
@@ -144,7 +144,7 @@ def sdpa(c, query, key, value, mask, causal, scale, grouped):
         if mask.dtype not in ("b8", query.dtype):
             mask = c.cast(mask, query.dtype)
         operands.append(mask)
-    out = c.make("attention", operands, ints=[int(causal)], bits=f64_bits(scale))
+    out = c.make("attention", operands, ints=[int(causal), f64_bits(softcap)], bits=f64_bits(scale))
     return c.reshape(out, c.out_shape)
 
 
