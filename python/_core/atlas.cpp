@@ -141,7 +141,7 @@ nb::dict canonicalize(const ir::Graph& graph, bool reproducible, bool fast) {
 nb::dict host_cpu() {
   codegen::Target t = codegen::host_target();
   nb::dict out;
-  out["isa"] = codegen::name_of(t.isa);
+  out["isa"] = codegen::level_of(t);
   out["cpu"] = t.cpu;
   nb::list features;
   std::string_view rest = t.features;

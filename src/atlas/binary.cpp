@@ -138,6 +138,7 @@ class Encoder {
     out_.sint(b.panel_width);
     out_.sint(b.panel_group);
     out_.byte(b.winograd);
+    out_.sint(b.terms);
     for (const Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
     if (b.winograd) body(b.image);
   }
@@ -327,6 +328,7 @@ class Decoder {
     b.panel_width = small();
     b.panel_group = small();
     b.winograd = flag();
+    b.terms = small();
     for (Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
     if (b.winograd) body(b.image);
   }

@@ -156,6 +156,12 @@ struct ProductBlock {
                         ///< width) * group + group - 1 - k % group, zero-padded
   int panel_width = 0;  ///< columns per panel
   int panel_group = 1;  ///< 1, 2 or 4: values of k that lie side by side, the first one last
+  int terms = 0;        ///< 1 to 3: tile products of sums of so many bfloat16 numbers, accumulated
+                        ///< in f32 (atlas/tile_math.h); 0: chains. With terms, b<packed_rhs>
+                        ///< holds u32 words of two values of k, the first one lower: with S =
+                        ///< ceil(K / 32), those of step s, term t, row r (k = 32 s + 2 r) and
+                        ///< column n of batch b at ((((b * ceil(N / width) + n / width) * S + s) *
+                        ///< terms + t) * 16 + r) * width + n % width
 
   /// float32 only, by Winograd's F(2x2, 3x3). lhs is the 3 x 3 windows of an image; behind k come
   /// the axes number, row, column, channel (extents N, H + 2, W + 2, C) that `image` sees:

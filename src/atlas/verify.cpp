@@ -346,14 +346,19 @@ class Verifier {
             name_of(b.operand_type));
     require(b.precision >= 0 && b.precision <= 2, "product: precision {}; expected 0, 1 or 2",
             b.precision);
+    require(b.terms >= 0 && b.terms <= 3, "product: {} terms; expected 0 to 3", b.terms);
+    require(b.terms == 0 ||
+                (!b.reproducible && b.acc_type == DType::f32 &&
+                 (b.operand_type == DType::f32 || (b.operand_type == DType::bf16 && b.terms == 1))),
+            "product: no {} terms of {}", b.terms, name_of(b.operand_type));
     size_t n = b.axes.size();
     Scope lhs = scope("lhs", n, b.batch_rank, {0, 2}), rhs = scope("rhs", n, b.batch_rank, {2, 1});
     lhs.may_store = rhs.may_store = false;
     operand_body(b.lhs, lhs, b.operand_type);
-    if (b.packed_rhs < 0)
+    // What the terms of a f32 cannot hold is read again.
+    if (b.packed_rhs < 0 || (b.terms > 0 && b.operand_type == DType::f32))
       operand_body(b.rhs, rhs, b.operand_type);
-    else
-      packed(b);
+    if (b.packed_rhs >= 0) packed(b);
     if (b.winograd) winograd(b, rhs);
     Scope epilogue = scope("epilogue", n, b.batch_rank, {0, 1});
     epilogue.accumulators = {b.acc_type};
@@ -383,12 +388,14 @@ class Verifier {
             "product: panels of {} columns", b.panel_width);
     require(b.panel_group == 1 || b.panel_group == 2 || b.panel_group == 4,
             "product: groups of {} in panels; expected 1, 2 or 4", b.panel_group);
-    Instr i{.code = Code::load, .type = b.operand_type, .buffer = b.packed_rhs, .expr = {}};
+    DType type = b.terms > 0 ? DType::u32 : b.operand_type;
+    Instr i{.code = Code::load, .type = type, .buffer = b.packed_rhs, .expr = {}};
     const Buffer& buffer = access(i, "product, packed operand", false);
     auto rank = static_cast<size_t>(b.batch_rank);
     Expr depth = b.winograd ? Expr(16) * b.axes[6].extent : b.axes[rank + 2].extent;
-    Expr size = ceil_div(b.axes[rank + 1].extent, b.panel_width) * ceil_div(depth, b.panel_group) *
-                Expr(b.panel_width * b.panel_group);
+    Expr panel = b.terms > 0 ? ceil_div(depth, 32) * Expr(b.terms * 16 * b.panel_width)
+                             : ceil_div(depth, b.panel_group) * Expr(b.panel_width * b.panel_group);
+    Expr size = ceil_div(b.axes[rank + 1].extent, b.panel_width) * panel;
     for (size_t k = 0; k < rank; ++k) size *= b.axes[k].extent;
     require(!provably_less(buffer.extent, size), "product: b{} has {} elements; its panels are {}",
             b.packed_rhs, buffer.extent.str(), size.str());

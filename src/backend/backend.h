@@ -56,6 +56,12 @@ class Backend {
     (void)operand, (void)acc;
     return 1;
   }
+  /// ProductBlock::terms for a product without bodies whose right operand will be packed, once if
+  /// it keeps its content.
+  virtual int terms(const atlas::ProductBlock& product, bool packed_once) const {
+    (void)product, (void)packed_once;
+    return 0;
+  }
   /// Machine code for a verified program (before expand_math), in a form that can be stored; see
   /// load().
   virtual std::string compile(const atlas::Program& program) const = 0;

@@ -19,16 +19,25 @@ std::string_view name_of(Isa isa);
 
 struct Target {
   Isa isa;
-  std::string cpu;       ///< LLVM's CPU name, for scheduling
-  std::string features;  ///< LLVM's feature string; part of the cache key
-  int vector_bytes;      ///< 16, 32 or 64
+  std::string cpu;         ///< LLVM's CPU name, for scheduling
+  std::string features;    ///< LLVM's feature string; part of the cache key
+  int vector_bytes;        ///< 16, 32 or 64
   bool bf16_dots = false;  ///< AVX512_BF16: sums of pairs of bfloat16 products
   bool i8_dots = false;    ///< AVX512_VNNI: sums of four products of bytes
+  bool tiles = false;      ///< AMX: products of tiles of bfloat16 numbers and bytes
 };
 
 /// The best target this machine runs, or the one that HOLOGRAM_CPU_ISA asks for: Error(unavailable)
-/// if the machine lacks it, Error(invalid_argument) for an unknown name. "amx" means avx512 here.
+/// if the machine lacks it, Error(invalid_argument) for an unknown name. "amx" is avx512 with
+/// tiles, "avx512" is without.
 Target host_target();
+/// The instruction set as HOLOGRAM_CPU_ISA names it.
+std::string_view level_of(const Target& target);
+/// A target of AVX-512 with tiles, whether or not this machine has them.
+Target with_tiles(Target target);
+/// Whether this process may use tiles: the processor has them, and the operating system saves them
+/// and, asked once, permits them.
+bool tiles_here();
 /// A fixed target for an instruction set, the same on every machine.
 Target generic_target(Isa isa);
 /// The target with the dot products of narrow types that this machine has.
@@ -72,6 +81,10 @@ std::string dump_asm(const atlas::Program& program, const Target& target);
 
 /// A hash over the generator's sources: part of every cache key.
 std::string_view version();
+
+/// How many bfloat16 terms per number a product of these operands and extents is to use on this
+/// target: ProductBlock::terms. 0: none. `packed_once`: its right operand keeps its content.
+int terms_for(const Target& target, const atlas::ProductBlock& product, bool packed_once);
 
 /// Columns per packed panel of a product's right operand on this target.
 int panel_width(const Target& target, DType operand_type);

@@ -9,11 +9,13 @@
 #include "codegen/nest.h"
 #include "codegen/numbers.h"
 #include "codegen/pack.h"
+#include "codegen/product_epilogue.h"
 #include "codegen/product_groups.h"
 #include "codegen/product_micro.h"
 #include "codegen/product_narrow.h"
 #include "codegen/product_small.h"
 #include "codegen/product_stream.h"
+#include "codegen/product_tiles.h"
 #include "codegen/runs.h"
 #include "codegen/winograd.h"
 
@@ -49,6 +51,7 @@ class ProductEmitter : Numbers {
   void prepare() {
     m_ = number(plan_.m);
     n_ = number(plan_.n);
+    epilogue_.emplace(k_, t_, n_);
     depth_ = number(plan_.steps);
     panels_ = number(plan_.panels);
     m_units_ = number(plan_.m_units);
@@ -101,10 +104,6 @@ class ProductEmitter : Numbers {
   bool whole_panels() const {
     return plan_.n.is_const() && plan_.n.constant_value() % t_.panel == 0;
   }
-  bool whole_vectors() const {
-    return plan_.n.is_const() && plan_.n.constant_value() % t_.lanes == 0;
-  }
-
   void emit_unit(Scope& scope, Value* unit) {
     scope.seek();
     // Column blocks vary fastest, so that consecutive units share their rows.
@@ -229,7 +228,8 @@ class ProductEmitter : Numbers {
       s.seek();
       Value* count = least(height_, sub(rows_, begin));
       Value* skipped = mul(sub(begin, first), mul(width, t_.panel));
-      epilogue(s, element(k_, type_, tile_, skipped), add(row_begin_, begin), count, panel, width);
+      epilogue_->emit(s, element(k_, type_, tile_, skipped), add(row_begin_, begin), count, panel,
+                      width);
     });
   }
 
@@ -420,34 +420,6 @@ class ProductEmitter : Numbers {
     call_one(scope, shape, kernels, args);
   }
 
-  // Runs the epilogue on the sums in `sums`: `count` rows from m on and `width` panels.
-  void epilogue(Scope& scope, Value* sums, Value* m, Value* count, Value* panel, Value* width) {
-    scope.seek();
-    Value* n_begin = mul(panel, t_.panel);
-    Value* tile_columns = mul(width, t_.panel);
-    Value* columns = whole_panels() ? tile_columns : least(sub(n_, n_begin), tile_columns);
-    auto vector = [&](Scope& s, Value* offset, Value* mask) {
-      s.seek();
-      s.set_axis(n_axis_, add(n_begin, offset));
-      s.set_lanes(n_axis_, t_.lanes, mask);
-      emit_loop(s, k_.i64(0), count, k_.i64(1), true, [&](Scope& row, Value* r) {
-        row.seek();
-        row.set_axis(m_axis_, add(m, r));
-        Value* at = element(k_, type_, sums, add(mul(r, tile_columns), offset));
-        Value* v = k_.ir.CreateAlignedLoad(k_.lane_type(type_, t_.lanes), at,
-                                           llvm::Align(static_cast<uint64_t>(bytes())));
-        row.set_accumulator(0, {v, true});
-        emit_body(row, p_.epilogue);
-      });
-    };
-    if (whole_vectors()) {
-      emit_loop(scope, k_.i64(0), columns, k_.i64(t_.lanes), true,
-                [&](Scope& s, Value* offset) { vector(s, offset, nullptr); });
-    } else {
-      for_vectors(scope, columns, t_.lanes, vector);
-    }
-  }
-
   const atlas::ProductBlock& p_;
   ProductPlan plan_;
   TileModel t_;
@@ -468,6 +440,7 @@ class ProductEmitter : Numbers {
   std::map<std::tuple<int, int, bool>, llvm::Function*> micro_;  // by rows, panels, exact
   std::map<int, llvm::Function*> sums_;                          // of columns, by panels
   std::optional<GroupPacker> groups_;
+  std::optional<ProductEpilogue> epilogue_;
   Value *exact_ = nullptr, *correction_ = nullptr, *signs_ = nullptr;
 };
 
@@ -475,6 +448,7 @@ class ProductEmitter : Numbers {
 
 void emit_product(Kernel& k) {
   if (k.program.product.winograd) return emit_winograd(k);
+  if (auto tiles = plan_tile_product(k.program, k.target)) return emit_tile_product(k, *tiles);
   if (auto small = plan_small_product(k.program, k.target)) return emit_small_product(k, *small);
   if (auto stream = plan_stream_product(k.program, k.target))
     return emit_stream_product(k, *stream);

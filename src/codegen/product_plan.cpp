@@ -243,6 +243,15 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
 
 Launch launch_of_product(const atlas::Program& program, const Target& target) {
   if (program.product.winograd) return launch_of_winograd(program, target);
+  if (auto tiles = plan_tile_product(program, target)) {
+    // In picoseconds, at 4 GHz: the tiles, packing the rows, the epilogue of 1,024 elements.
+    Expr groups = min(tiles->groups, tiles->block_groups);
+    Expr panels = min(tiles->panels, tiles->block_panels);
+    Expr work = groups * panels * (tiles->steps * (tiles->step_cycles() * 250) + Expr(100'000)) +
+                groups * tiles->steps * Expr(tiles->lhs ? 0 : 200'000) + Expr(20'000);
+    if (!work.is_const()) return {tiles->units, Expr(1), work};
+    return {tiles->units, Expr(std::max<int64_t>(1, 15'000'000 / work.constant_value())), work};
+  }
   if (auto small = plan_small_product(program, target)) {
     // In picoseconds: a vector multiply-add takes 125 or more, and a vector of the epilogue 1,000.
     int64_t vectors = (small->n + small->lanes - 1) / small->lanes;

@@ -136,6 +136,32 @@ struct NarrowProduct {
 std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
                                                  const Target& target);
 
+/// A product of tiles (AMX), whose right operand is packed.
+struct TileProduct {
+  TileModel tile;  ///< a panel is two tiles wide
+  int terms;       ///< bfloat16 numbers per element; 0: signed bytes
+  Expr m, n, k;
+  Expr steps;   ///< products of tiles along k: of 32 values, 64 bytes
+  Expr groups;  ///< of 32 rows: two tiles
+  Expr panels;
+  std::optional<StridedLoad> lhs;  ///< read in place: whole tiles of plain bfloat16 numbers
+  int64_t block_groups;            ///< most groups of a unit
+  int64_t block_panels;            ///< most panels of a unit
+  Expr m_units, n_units;           ///< per batch point
+  Expr units;                      ///< in all
+
+  int planes() const { return terms ? terms : 1; }
+  /// Values of k in one step.
+  int step() const { return terms ? 32 : 64; }
+  /// Cycles in tiles of one step of a group and a panel.
+  int step_cycles() const;
+  /// Whether sums need memory of their own between blocks of k.
+  bool blocked() const;
+};
+/// nullopt unless the product has terms, or is one of packed bytes on a target with tiles. Throws
+/// Error(unsupported) for terms without tiles or without panels.
+std::optional<TileProduct> plan_tile_product(const atlas::Program& program, const Target& target);
+
 /// Throws Error(unsupported) for types that products cannot accumulate in.
 ProductPlan plan_product(const atlas::Program& program, const Target& target);
 

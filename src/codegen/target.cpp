@@ -1,6 +1,12 @@
 // codegen/target.cpp: the instruction-set levels and what this machine runs.
 #include <cstdlib>
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "base/error.h"
 #include "codegen/codegen.h"
 
@@ -45,6 +51,31 @@ bool runs_here(Isa isa) {
 #endif
 }
 
+#if defined(__x86_64__) && defined(__linux__)
+// What the operating system saves: XCR0.
+uint64_t saved_state() {
+  uint32_t low = 0, high = 0;
+  asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return uint64_t{high} << 32 | low;
+}
+
+bool request_tiles() {
+  constexpr uint32_t tiles_bf16_int8 = 1u << 24 | 1u << 22 | 1u << 25;  // leaf 7, edx
+  constexpr uint32_t osxsave = 1u << 27;                                // leaf 1, ecx
+  constexpr uint64_t tile_state = 1u << 17 | 1u << 18;
+  constexpr long request_permission = 0x1023, tile_data = 18;  // arch_prctl
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  if (!runs_here(Isa::avx512)) return false;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & osxsave)) return false;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+  if ((d & tiles_bf16_int8) != tiles_bf16_int8 || (saved_state() & tile_state) != tile_state)
+    return false;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+#else
+bool request_tiles() { return false; }
+#endif
+
 }  // namespace
 
 std::string_view name_of(Isa isa) {
@@ -78,11 +109,29 @@ Target with_dots_of_host(Target target) {
   return target;
 }
 
+Target with_tiles(Target target) {
+  target.tiles = true;
+  target.features += ",+amx-tile,+amx-bf16,+amx-int8";
+  return target;
+}
+
+bool tiles_here() {
+  static const bool permitted = request_tiles();
+  return permitted;
+}
+
+std::string_view level_of(const Target& target) {
+  return target.tiles ? "amx" : name_of(target.isa);
+}
+
 Target host_target() {
   constexpr Isa best_first[] = {Isa::avx512, Isa::avx2, Isa::sse42, Isa::neon};
   if (const char* wanted = std::getenv("HOLOGRAM_CPU_ISA"); wanted && *wanted) {
     std::string_view name = wanted;
-    if (name == "amx") name = "avx512";
+    if (name == "amx") {
+      if (tiles_here()) return with_tiles(with_dots_of_host(generic_target(Isa::avx512)));
+      fail(ErrorCode::unavailable, "HOLOGRAM_CPU_ISA={}: this machine cannot run it", wanted);
+    }
     for (Isa isa : best_first) {
       if (name != name_of(isa)) continue;
       if (!runs_here(isa))
@@ -93,7 +142,10 @@ Target host_target() {
          "HOLOGRAM_CPU_ISA={}: expected sse42, avx2, avx512, amx or neon", wanted);
   }
   for (Isa isa : best_first)
-    if (runs_here(isa)) return with_dots_of_host(generic_target(isa));
+    if (runs_here(isa)) {
+      Target target = with_dots_of_host(generic_target(isa));
+      return isa == Isa::avx512 && tiles_here() ? with_tiles(target) : target;
+    }
   fail(ErrorCode::unavailable, "this processor has neither SSE4.2 nor NEON");
 }
 

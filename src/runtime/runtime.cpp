@@ -34,8 +34,10 @@ std::vector<std::string_view> Runtime::backends() {
   return names;
 }
 
-Runtime::Runtime(std::string_view backend)
-    : backend_(make_backend(backend)),
+Runtime::Runtime(std::string_view backend) : Runtime(make_backend(backend)) {}
+
+Runtime::Runtime(std::unique_ptr<Backend> backend)
+    : backend_(std::move(backend)),
       kernels_(*backend_, DiskCache::default_folder(), DiskCache::default_limit()) {}
 
 }  // namespace hologram::runtime

@@ -22,6 +22,7 @@ class Runtime {
   /// `backend`: one of them. Throws Error(invalid_argument) for another name, Error(unavailable)
   /// where the machine lacks it.
   explicit Runtime(std::string_view backend);
+  explicit Runtime(std::unique_ptr<Backend> backend);
 
   const Backend& backend() const { return *backend_; }
   ThreadPool& threads() { return threads_; }

@@ -88,6 +88,7 @@ class Lowering {
   bool keep_narrow(Value rhs, bool few_rows, std::vector<Lowered>& out);
   Lowered relay(Value leaf, size_t axis);
   Lowered pack_winograd(Value rhs, int width, int& slot);
+  Lowered pack_terms(Value rhs, const Shape& batch, int width, int terms, int& slot);
   Lowered finish(Kernel& k, std::string name) {
     return {std::move(k.program), std::move(k.buffers), std::move(name), -1};
   }
@@ -322,6 +323,72 @@ Lowered Lowering::pack_winograd(Value rhs, int width, int& slot) {
   return finish(k, "pack");
 }
 
+// The bits of both values' terms as words, by term (atlas::terms_of).
+std::vector<Val> term_words(atlas::BodyBuilder& b, Val low, Val high, int terms) {
+  auto word = [&](uint64_t bits) { return b.constant(DType::u32, bits); };
+  auto bits_of = [&](Val& x, bool first) {  // in the upper half; leaves the rest in x
+    Val bits = b.bitcast(x, DType::u32);
+    Val odd = b.op(Op::bit_and, b.op(Op::shr, bits, word(16)), word(1));
+    Val rounded = b.add(b.add(bits, word(0x7fff)), odd);
+    rounded = b.op(Op::bit_and, rounded, word(0xffff0000));
+    Val term = rounded;
+    if (first) {
+      Val zero = b.eq(b.op(Op::bit_and, rounded, word(0x7fffffff)), word(0));
+      Val some = b.select(b.ne(x, b.number(DType::f32, 0)), word(0x10000), word(0));
+      term = b.op(Op::bit_or, rounded, b.select(zero, some, word(0)));
+    }
+    x = b.sub(x, b.bitcast(rounded, DType::f32));
+    return term;
+  };
+  std::vector<Val> out;
+  for (int t = 0; t < terms; ++t) {
+    Val first = bits_of(low, t == 0), second = bits_of(high, t == 0);
+    out.push_back(b.op(Op::bit_or, b.op(Op::shr, first, word(16)), second));
+  }
+  return out;
+}
+
+// The panels of a product with terms (atlas::ProductBlock).
+Lowered Lowering::pack_terms(Value rhs, const Shape& batch, int width, int terms, int& slot) {
+  size_t b = batch.size();
+  Expr n = rhs->shape.back(), depth = rhs->shape[rhs->shape.size() - 2];
+  Shape shape = batch, loops = batch;
+  Expr panels = ceil_div(n, Expr(width)), steps = ceil_div(depth, 32);
+  shape.insert(shape.end(), {panels, steps, Expr(terms), Expr(16), Expr(width)});
+  loops.insert(loops.end(), {panels, steps, Expr(16), Expr(width)});
+  slot = storage_.temporary(DType::u32, shape, "pack");
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  Index at;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    loop.axes.push_back({AxisKind::parallel, loops[i]});
+    at.push_back(Expr::axis(static_cast<int>(i), loops[i]));
+  }
+  loop.parallel_rank = static_cast<int>(loops.size());
+  Expr column = at[b] * Expr(width) + at[b + 3];
+  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+  Emitter e = emitter(k, stage.body);
+  auto value = [&](int64_t of_pair) {
+    Expr row = at[b + 1] * Expr(32) + at[b + 2] * Expr(2) + Expr(of_pair);
+    Index from(at.begin(), at.begin() + static_cast<ptrdiff_t>(b));
+    from.insert(from.end(), {row, column});
+    Val guard = e.within(row, depth, e.within(column, n, {}));
+    Val v = e.convert(e.value(rhs, from, guard), DType::f32);
+    if (guard.id == atlas::no_value) return v;
+    return e.builder().select(guard, v, e.builder().number(DType::f32, 0));
+  };
+  Val low = value(0), high = value(1);
+  auto words = term_words(e.builder(), low, high, terms);
+  for (int t = 0; t < terms; ++t) {
+    Index to(at.begin(), at.begin() + static_cast<ptrdiff_t>(b) + 2);
+    to.insert(to.end(), {Expr(t), at[b + 2], at[b + 3]});
+    e.store(slot, to, words[static_cast<size_t>(t)]);
+  }
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  return finish(k, "pack");
+}
+
 std::vector<Lowered> Lowering::product() {
   std::vector<Lowered> out;
   Value dot = c_.anchor, lhs = dot->input(0), rhs = dot->input(1);
@@ -331,37 +398,44 @@ std::vector<Lowered> Lowering::product() {
 
   // A column vector on the right would fill one lane: (x y)ᵀ = yᵀ xᵀ has the same sums.
   bool swapped = dot->shape.back().is(1) && !dot->shape[dot->shape.size() - 2].is(1);
+  std::vector<ClusterAxis> order = c_.axes;
+  if (swapped) std::swap(order[order.size() - 3], order[order.size() - 2]);
+  atlas::ProductBlock about;
+  for (const ClusterAxis& a : order)
+    about.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
+  about.batch_rank = static_cast<int>(order.size()) - 3;
+  about.operand_type = in;
+  about.acc_type = acc;
+  about.precision = static_cast<int>(dot->attrs.ints[0]);
+  about.reproducible = options_.reproducible;
+
   int width = options_.panel_width(in), packed = -1;
   int group = options_.panel_group(in, acc);
-  auto sources = width > 0 && !swapped ? static_sources(clustering_, options_, rhs) : std::nullopt;
+  bool packs = width > 0 && !swapped;
+  auto sources = packs ? static_sources(clustering_, options_, rhs) : std::nullopt;
   const Expr& rows = dot->shape[dot->shape.size() - 2];
   bool few_rows = rows.is_const() && rows.constant_value() <= 8;
+  bool narrow = sources && keep_narrow(rhs, few_rows, out);
   // Only what is packed once is packed ahead: the product packs the panels of other operands as it
-  // needs them.
-  bool packs = sources && !keep_narrow(rhs, few_rows, out);
+  // needs them, but for terms.
+  bool once = sources && !narrow;
   std::optional<WindowImage> winograd;
-  if (packs && in == DType::f32 && acc == DType::f32 && !options_.reproducible && batch.empty())
+  if (once && in == DType::f32 && acc == DType::f32 && !options_.reproducible && batch.empty())
     winograd = window_image(c_, 3);
   if (winograd && !winograd_pays(*winograd, rhs->shape[1])) winograd.reset();
-  if (packs) {
-    Lowered pack =
-        winograd ? pack_winograd(rhs, width, packed) : pack_rhs(rhs, batch, width, group, packed);
-    pack.cached = storage_.cache(packed, *sources);
+  if (packs && !narrow && !winograd) about.terms = options_.terms(about, sources.has_value());
+  if (once || about.terms > 0) {
+    Lowered pack = winograd          ? pack_winograd(rhs, width, packed)
+                   : about.terms > 0 ? pack_terms(rhs, batch, width, about.terms, packed)
+                                     : pack_rhs(rhs, batch, width, group, packed);
+    if (sources) pack.cached = storage_.cache(packed, *sources);
     out.push_back(std::move(pack));
   }
 
   Kernel k(storage_.slots);
   k.program.kind = atlas::BlockKind::product;
   atlas::ProductBlock& p = k.program.product;
-  std::vector<ClusterAxis> order = c_.axes;
-  if (swapped) std::swap(order[order.size() - 3], order[order.size() - 2]);
-  for (const ClusterAxis& a : order)
-    p.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
-  p.batch_rank = static_cast<int>(order.size()) - 3;
-  p.operand_type = in;
-  p.acc_type = acc;
-  p.precision = static_cast<int>(dot->attrs.ints[0]);
-  p.reproducible = options_.reproducible;
+  p = about;
   auto axis = [&](size_t i) { return Expr::axis(static_cast<int>(i), order[i].extent); };
   Expr im = axis(order.size() - 3), in_ = axis(order.size() - 2), ik = axis(order.size() - 1);
   Index own = placed(c_.members[0].index, order);
@@ -382,7 +456,7 @@ std::vector<Lowered> Lowering::product() {
   if (packed >= 0) {
     p.packed_rhs = k.buffer(packed, Access::read);
     p.panel_width = width;
-    p.panel_group = group;
+    p.panel_group = p.terms > 0 ? 2 : group;
   }
   if (winograd) {
     p.winograd = true;
@@ -392,7 +466,7 @@ std::vector<Lowered> Lowering::product() {
     Emitter e = emitter(k, p.image);
     end_with(p.image, e.value(winograd->image, winograd->index));
   }
-  if (packed < 0 || winograd) {
+  if (packed < 0 || winograd || (p.terms > 0 && in == DType::f32)) {
     Emitter e = emitter(k, p.rhs);
     if (!blocks_.empty())
       e.elsewhere = [&](Value v, const Index& index) -> std::optional<std::pair<int, Index>> {

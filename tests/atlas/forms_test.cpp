@@ -53,6 +53,12 @@ std::vector<Program> examples() {
   packed.product.panel_group = 2;
   packed.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * ceil_div(sym(3), 2) * Expr(32);
   list.push_back(packed);
+  packed.product.reproducible = false;
+  packed.product.terms = 3;
+  packed.buffers.push_back({DType::u32, atlas::Access::read,
+                            sym(0) * ceil_div(sym(2), 16) * ceil_div(sym(3), 32) * Expr(768)});
+  packed.product.packed_rhs = 3;
+  list.push_back(packed);
   Program serial = row_reduction(Op::reduce_max, DType::f32);
   atlas::Stage s;
   s.kind = atlas::StageKind::serial_row;

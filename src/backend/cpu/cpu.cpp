@@ -27,6 +27,10 @@ class CpuBackend : public Backend {
     return codegen::panel_group(target_, operand, acc);
   }
 
+  int terms(const atlas::ProductBlock& product, bool packed_once) const override {
+    return codegen::terms_for(target_, product, packed_once);
+  }
+
   std::string compile(const atlas::Program& program) const override {
     return codegen::compile(program, target_).code;
   }
@@ -71,8 +75,10 @@ class CpuBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend() {
-  return std::make_unique<CpuBackend>(codegen::host_target());
+std::unique_ptr<Backend> make_backend() { return make_backend(codegen::host_target()); }
+
+std::unique_ptr<Backend> make_backend(codegen::Target target) {
+  return std::make_unique<CpuBackend>(std::move(target));
 }
 
 }  // namespace hologram::cpu

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "backend/backend.h"
+#include "codegen/codegen.h"
 
 namespace hologram::cpu {
 
@@ -11,5 +12,7 @@ namespace hologram::cpu {
 /// each call). Throws Error(unavailable) when the machine lacks it, Error(invalid_argument) for an
 /// unknown name.
 std::unique_ptr<Backend> make_backend();
+/// The backend for a target, whatever this machine is.
+std::unique_ptr<Backend> make_backend(codegen::Target target);
 
 }  // namespace hologram::cpu

@@ -6,7 +6,9 @@
 #include <type_traits>
 
 #include "atlas/math.h"
+#include "atlas/tile_math.h"
 #include "backend/interp/lanes.h"
+#include "backend/interp/tiles.h"
 #include "base/error.h"
 #include "ir/scalar.h"
 
@@ -270,6 +272,29 @@ class Winograd {
   Values weights_, right_;
 };
 
+// The right operand's terms from its panels (see atlas::ProductBlock).
+TermPlanes unpack_terms(const Memory& m, int64_t batch, int64_t depth, int64_t columns,
+                        int64_t width, int terms) {
+  TermPlanes out{{}, columns};
+  int64_t panels = (columns + width - 1) / width;
+  int64_t steps = (depth + atlas::tile_step - 1) / atlas::tile_step;
+  for (int t = 0; t < terms; ++t) {
+    auto& plane = out.planes.emplace_back(static_cast<size_t>(depth * columns));
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t n = 0; n < columns; ++n) {
+        int64_t step = (batch * panels + n / width) * steps + k / atlas::tile_step;
+        int64_t row = (step * terms + t) * 16 + k % atlas::tile_step / 2;
+        int64_t at = row * width + n % width;
+        check(at < m.extent, "interp: a packed operand smaller than its panels");
+        uint32_t word = 0;
+        std::copy_n(m.base + at * 4, 4, reinterpret_cast<char*>(&word));
+        plane[static_cast<size_t>(k * columns + n)] =
+            static_cast<uint16_t>(k % 2 ? word >> 16 : word);
+      }
+  }
+  return out;
+}
+
 }  // namespace
 
 void run_product(const atlas::ProductBlock& block, Frame& frame) {
@@ -287,12 +312,28 @@ void run_product(const atlas::ProductBlock& block, Frame& frame) {
   for (int64_t b = 0; b < batches.total(); ++b) {
     batches.coordinates(frame, b, 1);
     auto x = gather(lhs, frame, rank, am, m, ak, depth, block.operand_type, block.acc_type);
-    auto y = block.packed_rhs >= 0
-                 ? unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], b, depth, n,
-                          block.panel_width, block.panel_group, block.acc_type)
-                 : gather(rhs, frame, rank, ak, depth, an, n, block.operand_type, block.acc_type);
+    bool repairs = block.terms > 0 && block.operand_type == DType::f32;
+    bool packed = block.packed_rhs >= 0;
+    std::vector<uint64_t> y;
+    if (!packed || repairs)
+      y = gather(rhs, frame, rank, ak, depth, an, n, block.operand_type, block.acc_type);
+    else if (block.terms == 0)
+      y = unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], b, depth, n,
+                 block.panel_width, block.panel_group, block.acc_type);
+    TermPlanes x_terms, y_terms;
+    if (block.terms > 0) {
+      x_terms = split_terms(x, depth, block.terms);
+      y_terms = packed ? unpack_terms(frame.memory[static_cast<size_t>(block.packed_rhs)], b, depth,
+                                      n, block.panel_width, block.terms)
+                       : split_terms(y, n, block.terms);
+    }
     for (int64_t i = 0; i < m; ++i) {
-      row_product(block.acc_type, x.data() + i * depth, y.data(), n, depth, row.data());
+      if (block.terms == 0 || repairs)
+        row_product(block.acc_type, x.data() + i * depth, y.data(), n, depth, row.data());
+      if (block.terms > 0) {
+        std::vector<uint64_t> chain = row;
+        tile_row(x_terms, i, y_terms, repairs ? chain.data() : nullptr, row.data());
+      }
       frame.axes[am][0] = i;
       finish_row(epilogue, frame, numbers_to(rank + 1), an, row);
     }

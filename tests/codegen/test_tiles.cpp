@@ -1,0 +1,358 @@
+// tests/codegen/test_tiles.cpp: products on AMX tiles, their instructions emulated, against the
+// interpreter, bit by bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "atlas/builder.h"
+#include "atlas/tile_math.h"
+#include "base/error.h"
+#include "codegen/run_kernel.h"
+#include "ir/scalar.h"
+#include "support/amx.h"
+
+#if defined(__x86_64__) && defined(__linux__)
+
+namespace hologram::test {
+namespace {
+
+using atlas::Access;
+using atlas::AxisKind;
+using atlas::BodyBuilder;
+using atlas::Val;
+
+struct Case {
+  int64_t m, n, k;
+  int64_t batch = 1;
+  DType operand = DType::bf16;
+  int terms = 1;  // 0: bytes
+  bool lhs_transposed = false, prologue = false, symbolic = false;
+  bool window = false;  // runs of 8 values of k, m * 8 apart
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand)
+             << " terms " << c.terms << (c.lhs_transposed ? " lhs^T" : "")
+             << (c.prologue ? " prologue" : "") << (c.window ? " window" : "")
+             << (c.symbolic ? " symbolic" : "");
+}
+
+enum Number { lhs_buffer, rhs_buffer, packed_buffer, bias_buffer, out_buffer };
+
+constexpr int width = 32;
+
+int64_t packed_words(const Case& c) {
+  int64_t panels = (c.n + width - 1) / width;
+  int64_t rows = c.terms ? (c.k + 31) / 32 * 16 * c.terms : (c.k + 3) / 4;
+  return c.batch * panels * rows * width;
+}
+
+atlas::Program make_program(const Case& c) {
+  DType acc = c.terms ? DType::f32 : DType::i32;
+  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m), n = c.symbolic ? Expr::symbol(1) : Expr(c.n),
+       k = c.symbolic ? Expr::symbol(2) : Expr(c.k), batch(c.batch);
+  atlas::Program p;
+  p.num_symbols = c.symbolic ? 3 : 0;
+  p.kind = atlas::BlockKind::product;
+  Expr rows = c.terms ? ceil_div(k, 32) * Expr(16 * c.terms) : ceil_div(k, 4) * Expr(4);
+  p.buffers = {{c.operand, Access::read, batch * m * k},
+               {c.operand, Access::read, batch * k * n},
+               {c.terms ? DType::u32 : c.operand, Access::read,
+                batch * ceil_div(n, width) * rows * Expr(width)},
+               {acc, Access::read, n},
+               {acc, Access::write, batch * m * n}};
+  atlas::ProductBlock& b = p.product;
+  b.axes = {{AxisKind::parallel, batch},
+            {AxisKind::parallel, m},
+            {AxisKind::parallel, n},
+            {AxisKind::row, k}};
+  b.batch_rank = 1;
+  b.operand_type = c.operand;
+  b.acc_type = acc;
+  b.terms = c.terms;
+  b.packed_rhs = packed_buffer;
+  b.panel_width = width;
+  b.panel_group = c.terms ? 2 : 4;
+  Expr ib = Expr::axis(0, batch), im = Expr::axis(1, m), in = Expr::axis(2, n),
+       ik = Expr::axis(3, k);
+  BodyBuilder lhs(b.lhs);
+  Expr at = c.lhs_transposed ? ik * m + im : im * k + ik;
+  if (c.window) at = im * Expr(8) + floor_div(ik, 8) * m * Expr(8) + mod(ik, 8);
+  Val x = lhs.load(lhs_buffer, c.operand, ib * m * k + at);
+  if (c.prologue) {
+    Val wide = lhs.cast(x, compute_type(c.operand));
+    x = lhs.cast(lhs.add(wide, wide), c.operand);
+  }
+  lhs.finish(x);
+  BodyBuilder rhs(b.rhs);
+  rhs.finish(rhs.load(rhs_buffer, c.operand, ib * k * n + ik * n + in));
+  BodyBuilder e(b.epilogue);
+  Val v = e.add(e.accumulator(0, acc), e.load(bias_buffer, acc, in));
+  e.store(out_buffer, ib * m * n + im * n + in, v);
+  atlas::verify(p);
+  atlas::expand_math(p);
+  return p;
+}
+
+uint64_t element_of(const Case& c, const Memory& m, int64_t i) {
+  uint64_t bits = 0;
+  auto size = static_cast<size_t>(size_of(c.operand));
+  std::memcpy(&bits, const_cast<Memory&>(m).data() + static_cast<size_t>(i) * size, size);
+  return bits;
+}
+
+// The right operand as atlas::ProductBlock lays it out.
+void pack(const Case& c, const Memory& rhs, Memory& packed) {
+  int64_t panels = (c.n + width - 1) / width, steps = (c.k + 31) / 32, groups = (c.k + 3) / 4;
+  std::memset(packed.data(), 0, packed.size());
+  for (int64_t b = 0; b < c.batch; ++b)
+    for (int64_t k = 0; k < c.k; ++k)
+      for (int64_t n = 0; n < c.n; ++n) {
+        uint64_t bits = element_of(c, rhs, (b * c.k + k) * c.n + n);
+        int64_t panel = b * panels + n / width;
+        if (c.terms == 0) {
+          int64_t at = ((panel * groups + k / 4) * width + n % width) * 4 + 3 - k % 4;
+          packed.as<uint8_t>()[at] = static_cast<uint8_t>(bits);
+          continue;
+        }
+        float x = c.operand == DType::f32 ? std::bit_cast<float>(static_cast<uint32_t>(bits))
+                                          : atlas::widen_bf16(static_cast<uint16_t>(bits));
+        auto terms = atlas::terms_of(x);
+        for (int t = 0; t < c.terms; ++t) {
+          int64_t row = ((panel * steps + k / 32) * c.terms + t) * 16 + k % 32 / 2;
+          packed.as<uint16_t>()[(row * width + n % width) * 2 + k % 2] =
+              terms[static_cast<size_t>(t)];
+        }
+      }
+}
+
+class Tiles : public testing::Test {
+ protected:
+  using Edit = std::function<void(Memory& lhs, Memory& rhs)>;
+
+  static codegen::Target target() {
+    return codegen::with_tiles(codegen::generic_target(codegen::Isa::avx512));
+  }
+  void SetUp() override {
+    auto isas = runnable_isas();
+    if (std::find(isas.begin(), isas.end(), codegen::Isa::avx512) == isas.end())
+      GTEST_SKIP() << "no AVX-512";
+    if (!codegen::tiles_here()) emulator_.emplace();
+  }
+
+  void check(const Case& c, int64_t chunk = 0, const Edit& edit = {}) {
+    std::ostringstream name;
+    name << c;
+    SCOPED_TRACE(name.str());
+    atlas::Program p = make_program(c);
+    std::vector<int64_t> syms;
+    if (c.symbolic) syms = {c.m, c.n, c.k};
+    std::mt19937_64 random(11);
+    std::normal_distribution<double> normal;
+    std::vector<Memory> memory;
+    std::vector<void*> bufs;
+    for (const atlas::Buffer& b : p.buffers) {
+      auto size = static_cast<size_t>(size_of(b.dtype));
+      auto count = static_cast<size_t>(b.extent.eval(syms));
+      memory.emplace_back(count * size);
+      for (size_t i = 0; i < count; ++i) {
+        uint64_t bits = is_float(b.dtype) ? ir::bits_of(b.dtype, normal(random)) : random() >> 40;
+        std::memcpy(memory.back().data() + i * size, &bits, size);
+      }
+    }
+    ASSERT_EQ(memory[packed_buffer].size(), static_cast<size_t>(packed_words(c)) * 4);
+    if (edit) edit(memory[lhs_buffer], memory[rhs_buffer]);
+    pack(c, memory[rhs_buffer], memory[packed_buffer]);
+    for (Memory& m : memory) bufs.push_back(m.data());
+    Memory expected(memory.back().size());
+    std::vector<void*> reference = bufs;
+    reference.back() = expected.data();
+    interp::run(p, reference.data(), syms.data(), nullptr);
+    Compiled compiled(p, target());
+    int64_t before = amx::state().executed;
+    ASSERT_EQ(compiled.run(bufs, syms, chunk), 0);
+    if (emulator_ && c.m * c.n * c.k > 0) {
+      EXPECT_GT(amx::state().executed, before);
+    }
+    EXPECT_EQ(amx::state().config[0], 0) << "tiles are still configured";
+    for (Memory& m : memory) EXPECT_TRUE(m.intact());
+    size_t wrong = 0, first = 0;
+    auto *got = memory.back().as<uint32_t>(), *want = expected.as<uint32_t>();
+    for (size_t i = 0; i < expected.size() / 4; ++i) {
+      bool nans = c.terms && std::isnan(std::bit_cast<float>(got[i])) &&
+                  std::isnan(std::bit_cast<float>(want[i]));
+      if (got[i] != want[i] && !nans && wrong++ == 0) first = i;
+    }
+    EXPECT_EQ(wrong, 0u) << "of " << expected.size() / 4 << ", the first at " << first << ": "
+                         << std::bit_cast<float>(got[first]) << ", expected "
+                         << std::bit_cast<float>(want[first]);
+  }
+
+  std::optional<amx::Emulator> emulator_;
+};
+
+using Sizes = std::array<int64_t, 3>;
+const Sizes tails[] = {{1, 1, 1},    {1, 40, 33},  {33, 1, 70},   {16, 32, 32},
+                       {32, 64, 64}, {17, 31, 65}, {48, 100, 96}, {65, 33, 31}};
+
+TEST_F(Tiles, bfloat16_with_tails_in_every_dimension) {
+  for (auto [m, n, k] : tails) {
+    check({.m = m, .n = n, .k = k});
+    check({.m = m, .n = n, .k = k, .batch = 2, .symbolic = true}, 1);
+  }
+}
+
+TEST_F(Tiles, bfloat16_blocks_of_k) {
+  for (int64_t k : {511, 512, 513, 1088}) check({.m = 20, .n = 40, .k = k});
+  check({.m = 40, .n = 70, .k = 600, .batch = 2, .symbolic = true}, 1);
+  check({.m = 300, .n = 40, .k = 520});
+}
+
+TEST_F(Tiles, no_sum_is_0) {
+  for (int terms : {1, 3}) {
+    DType operand = terms == 1 ? DType::bf16 : DType::f32;
+    check({.m = 20, .n = 40, .k = 0, .operand = operand, .terms = terms});
+    check({.m = 20, .n = 40, .k = 0, .operand = operand, .terms = terms, .symbolic = true});
+    check({.m = 0, .n = 40, .k = 8, .operand = operand, .terms = terms, .symbolic = true});
+  }
+}
+
+TEST_F(Tiles, any_left_operand) {
+  for (int terms : {0, 1, 3}) {
+    DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
+    for (bool transposed : {false, true})
+      for (bool prologue : {false, true})
+        check({.m = 48,
+               .n = 33,
+               .k = 64,
+               .batch = 2,
+               .operand = operand,
+               .terms = terms,
+               .lhs_transposed = transposed,
+               .prologue = prologue},
+              1);
+  }
+}
+
+TEST_F(Tiles, windows) {
+  check({.m = 40, .n = 33, .k = 72, .batch = 2, .window = true}, 1);
+  check({.m = 20, .n = 33, .k = 520, .operand = DType::f32, .terms = 3, .window = true});
+}
+
+TEST_F(Tiles, bfloat16_special_numbers) {
+  Case c{.m = 40, .n = 64, .k = 50};
+  check(c, 0, [](Memory& lhs, Memory& rhs) {
+    lhs.as<uint16_t>()[5 * 50 + 3] = 0x7f80;
+    lhs.as<uint16_t>()[9 * 50 + 7] = 0x7fc0;
+    rhs.as<uint16_t>()[7 * 64 + 5] = 0xff80;
+    rhs.as<uint16_t>()[8 * 64 + 6] = 0x0041;
+  });
+  check(c, 0, [](Memory& lhs, Memory& rhs) {  // products and sums that are subnormal
+    for (size_t i = 0; i < 40 * 50; ++i)
+      lhs.as<uint16_t>()[i] = static_cast<uint16_t>(0x2000 + (i % 2 << 15) + i % 97);
+    for (size_t i = 0; i < 64 * 50; ++i)
+      rhs.as<uint16_t>()[i] = static_cast<uint16_t>(0x1f00 + i % 89);
+  });
+}
+
+TEST_F(Tiles, float32_as_one_two_and_three_terms) {
+  for (int terms : {1, 2, 3}) {
+    for (auto [m, n, k] : tails)
+      check({.m = m, .n = n, .k = k, .operand = DType::f32, .terms = terms});
+    check({.m = 40,
+           .n = 70,
+           .k = 600,
+           .batch = 2,
+           .operand = DType::f32,
+           .terms = terms,
+           .symbolic = true},
+          1);
+    check({.m = 70, .n = 40, .k = 1030, .operand = DType::f32, .terms = terms});
+  }
+}
+
+TEST_F(Tiles, float32_that_terms_cannot_hold) {
+  float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  for (bool symbolic : {false, true}) {
+    Case c{.m = 40, .n = 70, .k = 530, .operand = DType::f32, .terms = 3, .symbolic = symbolic};
+    auto set = [](Memory& m, int64_t row, int64_t columns, int64_t column, float x) {
+      m.as<float>()[row * columns + column] = x;
+    };
+    for (float x : {inf, -inf, nan, 3.4e38f, 1e-45f, 1e-40f, 0x1p-110f, 1e-20f, 1e20f}) {
+      SCOPED_TRACE(x);
+      check(c, 0, [&](Memory& lhs, Memory& rhs) {
+        set(lhs, 7, 530, 3, x);
+        set(lhs, 39, 530, 529, -x);
+        set(rhs, 3, 70, 5, x);
+        set(rhs, 520, 70, 69, x);
+      });
+    }
+    check(c, 0, [&](Memory& lhs, Memory& rhs) {  // sums too small to trust, and zeros
+      for (int64_t k = 0; k < 530; ++k) set(lhs, 3, 530, k, k % 7 ? 0 : 0x1p-60f);
+      for (int64_t k = 0; k < 530; ++k) set(lhs, 4, 530, k, 0);
+      for (int64_t k = 0; k < 530; ++k) set(rhs, k, 70, 11, 0x1p-50f);
+      for (int64_t k = 0; k < 530; ++k) set(rhs, k, 70, 12, k == 4 ? 0x1p-45f : 0);
+    });
+  }
+}
+
+TEST_F(Tiles, bytes) {
+  for (auto [m, n, k] : tails) check({.m = m, .n = n, .k = k, .operand = DType::i8, .terms = 0});
+  for (auto [m, n, k] : {Sizes{40, 70, 130}, Sizes{20, 33, 1100}, Sizes{20, 33, 1024}})
+    check({.m = m, .n = n, .k = k, .batch = 2, .operand = DType::i8, .terms = 0, .symbolic = true},
+          1);
+}
+
+TEST_F(Tiles, the_split_into_chunks_changes_nothing) {
+  for (int64_t chunk : {1, 3})
+    check({.m = 150, .n = 300, .k = 100, .operand = DType::f32, .terms = 2}, chunk);
+}
+
+// docs/products.md states these.
+TEST(TileTargets, instructions_of_a_step) {
+  auto target = codegen::with_tiles(codegen::generic_target(codegen::Isa::avx512));
+  struct {
+    DType operand;
+    int terms, loads, products;
+    const char* product;
+  } wanted[] = {{DType::bf16, 1, 4, 4, "tdpbf16ps"},
+                {DType::f32, 1, 4, 4, "tdpbf16ps"},
+                {DType::f32, 2, 8, 12, "tdpbf16ps"},
+                {DType::f32, 3, 14, 24, "tdpbf16ps"},
+                {DType::i8, 0, 8, 8, "tdpbssd"}};  // twice: a tail of k has its own copy
+  for (const auto& w : wanted) {
+    SCOPED_TRACE(std::string(name_of(w.operand)) + " " + std::to_string(w.terms));
+    std::string text = codegen::dump_asm(
+        make_program({.m = 64, .n = 64, .k = 128, .operand = w.operand, .terms = w.terms}), target);
+    auto count = [&](const std::string& word) {
+      int n = 0;
+      for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size()) ++n;
+      return n;
+    };
+    EXPECT_EQ(count("tileloadd"), w.loads);
+    EXPECT_EQ(count(w.product), w.products);
+    EXPECT_EQ(count("tilezero"), 4);
+    EXPECT_EQ(count("tilestored"), 4);
+    EXPECT_EQ(count("ldtilecfg"), 1);
+    EXPECT_EQ(count("tilerelease"), 1);
+  }
+}
+
+TEST(TileTargets, products_of_terms_need_tiles) {
+  atlas::Program p = make_program({.m = 16, .n = 32, .k = 32});
+  try {
+    codegen::compile(p, codegen::generic_target(codegen::Isa::avx512));
+    ADD_FAILURE() << "compiled";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::unsupported);
+  }
+}
+
+}  // namespace
+}  // namespace hologram::test
+
+#endif
