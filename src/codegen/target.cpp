@@ -141,11 +141,8 @@ Target host_target() {
     fail(ErrorCode::invalid_argument,
          "HOLOGRAM_CPU_ISA={}: expected sse42, avx2, avx512, amx or neon", wanted);
   }
-  for (Isa isa : best_first)
-    if (runs_here(isa)) {
-      Target target = with_dots_of_host(generic_target(isa));
-      return isa == Isa::avx512 && tiles_here() ? with_tiles(target) : target;
-    }
+  for (Isa isa : best_first)  // tiles run on request only
+    if (runs_here(isa)) return with_dots_of_host(generic_target(isa));
   fail(ErrorCode::unavailable, "this processor has neither SSE4.2 nor NEON");
 }
 
