@@ -76,6 +76,8 @@ function(hologram_test_group folder)
   add_executable(${target} ${sources})
   target_compile_options(${target} PRIVATE ${HOLOGRAM_WARNINGS})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  # __FILE__ may be relative to the build (ccache's base_dir).
+  target_compile_definitions(${target} PRIVATE "HOLOGRAM_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
   foreach(library IN LISTS LIBS)
     hologram_target(${library} name)
     target_link_libraries(${target} PRIVATE ${name})

@@ -866,7 +866,7 @@ TEST(LaneForms, OneContainerForBothLayers) {
 
 // The programs in docs/atlas.md assemble and verify.
 TEST(LaneForms, DocumentedProgramsAreReal) {
-  auto path = std::filesystem::path(__FILE__).parent_path() / "../../docs/atlas.md";
+  auto path = std::filesystem::path(HOLOGRAM_SOURCE_DIR) / "docs/atlas.md";
   std::ifstream file(path);
   ASSERT_TRUE(file) << path;
   std::string line, text;

@@ -60,11 +60,11 @@ class Neon : public testing::Test {
     std::atomic<int32_t> sticky{0};
     interp::run(p, bufs.data(), nullptr, &sticky);
 
-    fs::path source = fs::path(__FILE__).parent_path();
+    fs::path source = HOLOGRAM_SOURCE_DIR;
     std::string build = "aarch64-linux-gnu-g++ -O1 -std=c++20 -static -I" +
-                        (source / "../../src").string() + " " +
-                        (source / "neon/harness.cc").string() + " " + (dir_ / "kernel.o").string() +
-                        " -o " + (dir_ / "run").string();
+                        (source / "src").string() + " " +
+                        (source / "tests/codegen/neon/harness.cc").string() + " " +
+                        (dir_ / "kernel.o").string() + " -o " + (dir_ / "run").string();
     ASSERT_EQ(std::system(build.c_str()), 0);
     std::string run = "qemu-aarch64 " + (dir_ / "run").string() + " " + (dir_ / "in").string() +
                       " " + (dir_ / "out").string();

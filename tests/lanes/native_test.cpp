@@ -301,8 +301,8 @@ TEST(NativeLanes, ClassesPhasesAndPools) {
 
 TEST(NativeLanes, RunTheExamplesOfTheFuzzers) {
   int count = 0;
-  for (const auto& file : std::filesystem::directory_iterator(
-           std::filesystem::path(__FILE__).parent_path() / "../fuzz/corpus/lane_assemble")) {
+  for (const auto& file : std::filesystem::directory_iterator(HOLOGRAM_SOURCE_DIR
+                                                              "/tests/fuzz/corpus/lane_assemble")) {
     std::ifstream in(file.path());
     std::string text((std::istreambuf_iterator<char>(in)), {});
     LaneProgram p = assemble_lane(text);
