@@ -166,10 +166,28 @@ def call_ufunc(tracer: Tracer, ufunc: Any, method: str, inputs: Any, options: di
         return Array(tracer, c("eq", nodes[0], nodes[0]) if name == "isfinite" else c("ne", nodes[0], nodes[0]))
     check_broadcast(tracer, [n.shape for n in nodes])
     nodes = match(tracer, nodes)
+    if name in _COMPARISONS and nodes[0].dtype != nodes[1].dtype:
+        return Array(tracer, _compare_exactly(tracer, c, name, nodes))
     out = c(_DIRECT[name], *nodes) if name in _DIRECT else _COMPOSED[name](c, *nodes)
     result = Array(tracer, out)
     result.weak = all(a.weak for a in arrays)
     return result.astype(types[-1]) if name_of(types[-1]) != out.dtype else result
+
+
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
+
+def _compare_exactly(tracer: Tracer, c: Loop, name: str, nodes: list[Any]) -> Any:
+    """A signed with an unsigned integer of 64 bits: NumPy has loops for the two that lose nothing."""
+    if name.startswith("greater"):
+        name, nodes = name.replace("greater", "less"), nodes[::-1]
+    signed = 0 if nodes[0].dtype == "i64" else 1
+    negative = c("lt", nodes[signed], 0)
+    nodes = [tracer.cast(Array(tracer, n), np.uint64) if i == signed else n for i, n in enumerate(nodes)]
+    same = c(_DIRECT[name], *nodes)
+    if name == "not_equal" or (name.startswith("less") and signed == 0):
+        return c("bit_or", negative, same)
+    return c("bit_and", c("bit_not", negative), same)
 
 
 def _is_whole(value: Any) -> bool:

@@ -306,6 +306,19 @@ def test_promotion(ufunc, left, right, seed):
     np.testing.assert_allclose(got, want, rtol=1e-3)
 
 
+_PYTHON = dict(less="lt", less_equal="le", greater="gt", greater_equal="ge", equal="eq", not_equal="ne")
+
+
+@pytest.mark.parametrize("ufunc", [np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal])
+def test_signed_and_unsigned_words_compare_exactly(ufunc):
+    a = np.array([-1, 0, 2, 2**62, -(2**63), 2**62 + 1])
+    b = np.array([2**64 - 1, 0, 3, 2**62, 2**63, 2**62], np.uint64)
+    for x, y in ((a, b), (b, a)):
+        got = hologram.jit(lambda x, y: ufunc(x, y))(x, y)
+        true = [getattr(int(p), f"__{_PYTHON[ufunc.__name__]}__")(int(q)) for p, q in zip(x, y)]
+        assert got.tolist() == true
+
+
 def test_jit_is_the_function_whatever_was_imported_before():
     import subprocess
     import sys
