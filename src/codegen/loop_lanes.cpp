@@ -1,0 +1,132 @@
+// codegen/loop_lanes.cpp: rounds of vectors, stores past the caches, masked tails.
+#include "codegen/loop_lanes.h"
+
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
+
+#include <algorithm>
+
+#include "codegen/memory.h"
+#include "codegen/nest.h"
+#include "codegen/reduce.h"
+
+namespace hologram::codegen {
+
+namespace Intrinsic = llvm::Intrinsic;
+
+LoopLanes::LoopLanes(const LoopFrame& frame) : f_(frame), k_(frame.k), ir_(frame.k.ir) {
+  if (!f_.plan.may_stream) return;
+  Value* bytes = emit_expr(k_.root(), buffer_bytes(k_.program)).v;
+  large_ = ir_.CreateICmpSGT(bytes, k_.i64(stream_bytes));
+}
+
+void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll,
+                     const std::vector<const atlas::Body*>& bodies,
+                     const std::function<void(Scope&)>& fill) {
+  outer.seek();
+  Value* at = low;
+  if (f_.plan.may_stream) {
+    Value* stream = aligned_stores(outer, axis, low, bodies);
+    if (stream) {
+      outer.seek();
+      stream = ir_.CreateAnd(stream, large_);
+      Value* until = ir_.CreateSelect(stream, high, low);
+      at = vectors(outer, axis, at, until, unroll, true, fill);
+      if (k_.target.isa != Isa::neon)
+        emit_if(outer, stream,
+                [&](Scope&) { ir_.CreateIntrinsic(Intrinsic::x86_sse_sfence, {}, {}); });
+      outer.seek();
+    }
+  }
+  // What is left over of wide vectors takes several narrower ones.
+  int narrow = f_.plan.vectors > 4 ? f_.plan.lanes / f_.plan.vectors * 4 : f_.plan.lanes;
+  if (f_.plan.masked_tails && axis == f_.rank - 1 && (f_.plan.paired || narrow < f_.plan.lanes)) {
+    at = vectors(outer, axis, at, high, 1, false, fill, f_.plan.lanes * (f_.plan.paired ? 2 : 1));
+    emit_loop(outer, at, high, k_.i64(narrow), false,
+              [&](Scope& s, Value* i) { masked(s, axis, i, high, narrow, fill); });
+    return;
+  }
+  if (unroll > 1) at = vectors(outer, axis, at, high, unroll, false, fill);
+  at = vectors(outer, axis, at, high, 1, false, fill);
+  tail(outer, axis, at, high, fill);
+}
+
+/// Whole rounds of `unroll` vectors of `lanes` (0: the plan's) from `at`; returns where they end.
+Value* LoopLanes::vectors(Scope& outer, int axis, Value* at, Value* high, int unroll,
+                          bool streaming, const std::function<void(Scope&)>& fill, int lanes) {
+  if (lanes == 0) lanes = f_.plan.lanes;
+  int step = lanes * unroll;
+  Value* stop = ir_.CreateAdd(at, ir_.CreateAnd(ir_.CreateSub(high, at), k_.i64(-step)));
+  emit_loop(outer, at, stop, k_.i64(step), false, [&](Scope& round, Value* i) {
+    round.make_certain();
+    round.set_streaming(streaming);
+    for (int c = 0; c < unroll; ++c) {
+      Scope copy(round, false);
+      copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * lanes)) : i);
+      copy.set_lanes(axis, lanes);
+      fill(copy);
+      copy.seek();
+      round.move_to(ir_.GetInsertBlock());
+    }
+  });
+  outer.seek();
+  return stop;
+}
+
+/// Whether every store of `bodies` writes whole aligned vectors from lane coordinate `low` on
+/// (i1); null if some cannot.
+Value* LoopLanes::aligned_stores(Scope& outer, int axis, Value* low,
+                                 const std::vector<const atlas::Body*>& bodies) {
+  Scope first(outer, false);
+  first.set_axis(axis, low);
+  first.set_lanes(axis, f_.plan.lanes);
+  Value* low_bits = nullptr;
+  for (const atlas::Body* body : bodies)
+    for (const atlas::Instr& i : body->instrs) {
+      if (i.code != atlas::Code::store) continue;
+      const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(i.buffer)];
+      if (b.access != atlas::Access::write || i.args[1] != atlas::no_value) return nullptr;
+      auto address = vector_address(first, i.buffer, i.expr);
+      if (!address) return nullptr;
+      Value* bits = ir_.CreatePtrToInt(*address, ir_.getInt64Ty());
+      low_bits = low_bits ? ir_.CreateOr(low_bits, bits) : bits;
+    }
+  if (!low_bits) return nullptr;
+  return ir_.CreateICmpEQ(ir_.CreateAnd(low_bits, k_.i64(63)), k_.i64(0));
+}
+
+void LoopLanes::tail(Scope& outer, int axis, Value* at, Value* high,
+                     const std::function<void(Scope&)>& fill) {
+  if (f_.plan.masked_tails) {
+    emit_if(outer, ir_.CreateICmpSLT(at, high),
+            [&](Scope& s) { masked(s, axis, at, high, f_.plan.lanes, fill); });
+    return;
+  }
+  emit_loop(outer, at, high, k_.i64(1), false, [&](Scope& s, Value* i) {
+    s.make_certain();
+    s.set_axis(axis, i);
+    fill(s);
+  });
+}
+
+/// One vector from `at`, of which the lanes below `high` exist.
+void LoopLanes::masked(Scope& s, int axis, Value* at, Value* high, int lanes,
+                       const std::function<void(Scope&)>& fill) {
+  s.make_certain();
+  s.set_axis(axis, at);
+  s.set_lanes(axis, lanes, mask(ir_.CreateSub(high, at), lanes));
+  fill(s);
+}
+
+// The comparison fills a register: where it does not, LLVM 19 may spill a mask with what lies above
+// its lanes, and stores of narrow elements then use that.
+Value* LoopLanes::mask(Value* count, int lanes) {
+  count = ir_.CreateBinaryIntrinsic(Intrinsic::smin, count, k_.i64(lanes));
+  count = ir_.CreateBinaryIntrinsic(Intrinsic::smax, count, k_.i64(0));
+  llvm::Type* element = ir_.getIntNTy(static_cast<unsigned>(std::max(8, 128 / lanes)));
+  Value* limit =
+      ir_.CreateVectorSplat(static_cast<unsigned>(lanes), ir_.CreateTrunc(count, element));
+  return ir_.CreateICmpULT(iota(element, lanes), limit);
+}
+
+}  // namespace hologram::codegen

@@ -1,0 +1,39 @@
+// codegen/loop_lanes.h: a loop block's axis cut into vectors, and what is left over.
+#pragma once
+
+#include <functional>
+
+#include "codegen/loop_frame.h"
+
+namespace hologram::codegen {
+
+class LoopLanes {
+ public:
+  /// Begins at the root scope's end.
+  explicit LoopLanes(const LoopFrame& frame);
+
+  /// Runs `fill` for all of [low, high) along `axis`: `unroll` vectors at a time, then single
+  /// vectors, then the tail. `bodies` are what it emits.
+  void loop(Scope& outer, int axis, Value* low, Value* high, int unroll,
+            const std::vector<const atlas::Body*>& bodies, const std::function<void(Scope&)>& fill);
+
+  /// The first `count` of `lanes` (may be negative or more than there are).
+  Value* mask(Value* count, int lanes);
+
+ private:
+  Value* vectors(Scope& outer, int axis, Value* at, Value* high, int unroll, bool streaming,
+                 const std::function<void(Scope&)>& fill, int lanes = 0);
+  Value* aligned_stores(Scope& outer, int axis, Value* low,
+                        const std::vector<const atlas::Body*>& bodies);
+  void tail(Scope& outer, int axis, Value* at, Value* high,
+            const std::function<void(Scope&)>& fill);
+  void masked(Scope& s, int axis, Value* at, Value* high, int lanes,
+              const std::function<void(Scope&)>& fill);
+
+  const LoopFrame& f_;
+  Kernel& k_;
+  llvm::IRBuilder<>& ir_;
+  Value* large_ = nullptr;  ///< whether the buffers exceed stream_bytes
+};
+
+}  // namespace hologram::codegen

@@ -1,0 +1,33 @@
+// codegen/loop_prefetch.h: memory that a loop block's row stages will want soon.
+#pragma once
+
+#include "codegen/loop_frame.h"
+
+namespace hologram::codegen {
+
+/// Along rows the stage that computes most has time to fetch what the next row reads and what
+/// this row will write. Where no stage computes much, each reads some way ahead of itself:
+/// hardware stops at the end of each page. A stage that carries the next row's first stage reads
+/// that row itself, and what it writes was not read before.
+class Prefetches {
+ public:
+  explicit Prefetches(const LoopFrame& frame);
+
+  /// Fetches what stage `number` is to fetch at the lanes of `scope`, `offset` vectors on from
+  /// where a cache line begins.
+  void emit(Scope& scope, size_t number, int offset) const;
+
+ private:
+  /// An element of a buffer whose neighbours along the lanes a stage fetches ahead of their use.
+  struct Prefetch {
+    int buffer;
+    Expr index;
+    int locality;  ///< 3: to the nearest cache, 2: to the second
+    bool write = false;
+  };
+
+  const LoopFrame& f_;
+  std::vector<std::vector<Prefetch>> of_stage_;
+};
+
+}  // namespace hologram::codegen

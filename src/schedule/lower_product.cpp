@@ -1,0 +1,220 @@
+// schedule/lower_product.cpp: products, depthwise ones among them.
+#include "schedule/lowering.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "schedule/lower_window.h"
+
+namespace hologram::schedule {
+
+using atlas::Access;
+using atlas::AxisKind;
+using atlas::Val;
+using ir::Op;
+using ir::Value;
+
+std::vector<Lowered> Lowering::product() {
+  std::vector<Lowered> out;
+  Value dot = c_.anchor, lhs = dot->input(0), rhs = dot->input(1);
+  DType in = lhs->dtype;
+  DType acc = is_int(dot->dtype) ? dot->dtype : compute_type(in);
+  Shape batch(rhs->shape.begin(), rhs->shape.end() - 2);
+
+  // A column vector on the right would fill one lane: (x y)ᵀ = yᵀ xᵀ has the same sums.
+  bool swapped = dot->shape.back().is(1) && !dot->shape[dot->shape.size() - 2].is(1);
+  std::vector<ClusterAxis> order = c_.axes;
+  if (swapped) std::swap(order[order.size() - 3], order[order.size() - 2]);
+  atlas::ProductBlock about;
+  for (const ClusterAxis& a : order)
+    about.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
+  about.batch_rank = static_cast<int>(order.size()) - 3;
+  about.operand_type = in;
+  about.acc_type = acc;
+  about.precision = static_cast<int>(dot->attrs.ints[0]);
+  about.reproducible = options_.reproducible;
+
+  int width = options_.panel_width(in), packed = -1;
+  int group = options_.panel_group(in, acc);
+  bool packs = width > 0 && !swapped;
+  auto sources = packs ? static_sources(clustering_, options_, rhs) : std::nullopt;
+  const Expr& rows = dot->shape[dot->shape.size() - 2];
+  bool few_rows = rows.is_const() && rows.constant_value() <= 8;
+  bool narrow = sources && keep_narrow(rhs, few_rows, out);
+  // Only what is packed once is packed ahead: the product packs the panels of other operands as it
+  // needs them, but for terms.
+  bool once = sources && !narrow;
+  std::optional<WindowImage> winograd;
+  if (once && in == DType::f32 && acc == DType::f32 && !options_.reproducible && batch.empty())
+    winograd = window_image(c_, 3);
+  if (winograd && !winograd_pays(*winograd, rhs->shape[1])) winograd.reset();
+  if (packs && !narrow && !winograd) about.terms = options_.terms(about, sources.has_value());
+  if (once || about.terms > 0) {
+    Lowered pack = winograd          ? pack_winograd(rhs, width, packed)
+                   : about.terms > 0 ? pack_terms(rhs, batch, width, about.terms, packed)
+                                     : pack_rhs(rhs, batch, width, group, packed);
+    if (sources) pack.cached = storage_.cache(packed, *sources);
+    out.push_back(std::move(pack));
+  }
+
+  Kernel k(storage_.slots);
+  k.program.kind = atlas::BlockKind::product;
+  atlas::ProductBlock& p = k.program.product;
+  p = about;
+  auto axis = [&](size_t i) { return Expr::axis(static_cast<int>(i), order[i].extent); };
+  Expr im = axis(order.size() - 3), in_ = axis(order.size() - 2), ik = axis(order.size() - 1);
+  Index own = placed(c_.members[0].index, order);
+  Index at(own.begin(), own.end() - 2);
+  Index lhs_at = at, rhs_at = at;
+  if (swapped) {
+    std::swap(lhs, rhs);
+    lhs_at.insert(lhs_at.end(), {ik, im});
+    rhs_at.insert(rhs_at.end(), {in_, ik});
+  } else {
+    lhs_at.insert(lhs_at.end(), {im, ik});
+    rhs_at.insert(rhs_at.end(), {ik, in_});
+  }
+  {
+    Emitter e = emitter(k, p.lhs);
+    end_with(p.lhs, e.value(lhs, lhs_at));
+  }
+  if (packed >= 0) {
+    p.packed_rhs = k.buffer(packed, Access::read);
+    p.panel_width = width;
+    p.panel_group = p.terms > 0 ? 2 : group;
+  }
+  if (winograd) {
+    p.winograd = true;
+    for (const Expr& extent : {winograd->images, winograd->height + Expr(2),
+                               winograd->width + Expr(2), winograd->channels})
+      p.axes.push_back({AxisKind::parallel, extent});
+    Emitter e = emitter(k, p.image);
+    end_with(p.image, e.value(winograd->image, winograd->index));
+  }
+  if (packed < 0 || winograd || (p.terms > 0 && in == DType::f32)) {
+    Emitter e = emitter(k, p.rhs);
+    if (!blocks_.empty())
+      e.elsewhere = [&](Value v, const Index& index) -> std::optional<std::pair<int, Index>> {
+        auto it = blocks_.find(v);
+        if (it == blocks_.end()) return std::nullopt;
+        size_t by = it->second.axis;
+        Index there{floor_div(index[by], Expr(block_columns))};
+        for (size_t i = 0; i < index.size(); ++i)
+          if (i != by) there.push_back(index[i]);
+        there.push_back(mod(index[by], Expr(block_columns)));
+        return std::pair(it->second.slot, there);
+      };
+    end_with(p.rhs, e.value(rhs, rhs_at));
+  }
+  epilogue(k, p.epilogue, acc, order);
+  out.push_back(finish(k, cluster_name(c_)));
+  return out;
+}
+
+// A product with one column: for each batch point (channel) and row (pixel) a chain over the taps,
+// whose weights are laid out anew with the channels densest.
+std::vector<Lowered> Lowering::depthwise() {
+  Value dot = c_.anchor, lhs = dot->input(0), rhs = dot->input(1);
+  DType acc = is_int(dot->dtype) ? dot->dtype : compute_type(lhs->dtype);
+  size_t batch = rhs->shape.size() - 2;
+  std::vector<Lowered> out;
+  Shape taps{rhs->shape[batch]};
+  taps.insert(taps.end(), rhs->shape.begin(), rhs->shape.end() - 2);
+  int weights = storage_.temporary(rhs->dtype, taps, "taps");
+  {
+    Kernel k(storage_.slots);
+    atlas::LoopBlock& loop = k.program.loop;
+    Index store_at;
+    for (const Expr& d : taps) {
+      store_at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), d));
+      loop.axes.push_back({AxisKind::parallel, d});
+    }
+    loop.parallel_rank = static_cast<int>(taps.size());
+    Index read_at(store_at.begin() + 1, store_at.end());
+    read_at.insert(read_at.end(), {store_at[0], Expr(0)});
+    atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+    Emitter e = emitter(k, stage.body);
+    e.store(weights, store_at, e.value(rhs, read_at));
+    loop.stages.push_back(std::move(stage));
+    simplify_axes(loop);
+    out.push_back(finish(k, "taps"));
+    if (auto sources = static_sources(clustering_, options_, rhs))
+      out.back().cached = storage_.cache(weights, *sources);
+  }
+  // Axes: lines of pixels, tiles of a line, the batch. A tile's pixels share a body, so that its
+  // weights and what their windows have in common are loaded once.
+  const ClusterAxis rows = c_.axes[c_.axes.size() - 3];
+  const int column = c_.axes[c_.axes.size() - 2].id;
+  int64_t count = taps[0].constant_value();
+  Expr line = line_of(lhs, static_cast<int>(batch));
+  int64_t pixels = pixels_together(line, count, options_.panel_width(lhs->dtype));
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  std::map<int, Expr> place;
+  auto add_axis = [&](const Expr& extent) {
+    Expr axis = Expr::axis(static_cast<int>(loop.axes.size()), extent);
+    loop.axes.push_back({AxisKind::parallel, extent});
+    return axis;
+  };
+  // Blocks of channels first, if the lines that a window spans exceed the nearest cache.
+  const ClusterAxis& channels = c_.axes[c_.axes.size() - 4];
+  Expr together = channels_together(lhs, line, count, channels.extent);
+  Expr block = add_axis(*channels.extent.exact_div(together)) * together;
+  Expr first = add_axis(*rows.extent.exact_div(line)) * line;
+  first += add_axis(*line.exact_div(Expr(pixels))) * Expr(pixels);
+  for (size_t i = 0; i + 4 < c_.axes.size(); ++i)
+    place[c_.axes[i].id] = add_axis(c_.axes[i].extent);
+  place[channels.id] = block + add_axis(together);
+  place[column] = Expr(0);
+  loop.parallel_rank = static_cast<int>(loop.axes.size());
+  auto placed_at = [&](const Index& index) {
+    Index at;
+    for (const Expr& i : index)
+      at.push_back(i.substitute([&](const Atom& a) -> std::optional<Expr> {
+        auto it = a.kind == Atom::Kind::axis ? place.find(a.id) : place.end();
+        return it == place.end() ? std::nullopt : std::optional(it->second);
+      }));
+    return at;
+  };
+  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+  Val sum;
+  Emitter e = emitter(k, stage.body, [&](Value v, const Index&) -> std::optional<Val> {
+    if (v != dot) return std::nullopt;
+    return sum;
+  });
+  atlas::BodyBuilder& b = e.builder();
+  std::vector<Val> w;
+  constexpr int64_t side_by_side = 4;  // chains that keep the multiply-adders busy
+  for (int64_t begin = 0; begin < pixels; begin += side_by_side) {
+    int64_t end = std::min(begin + side_by_side, pixels);
+    std::vector<Val> chains(static_cast<size_t>(end - begin), b.constant(acc, 0));
+    for (int64_t tap = 0; tap < count; ++tap)
+      for (int64_t pixel = begin; pixel < end; ++pixel) {
+        Expr row = place[rows.id] = first + Expr(pixel);
+        Index own = placed_at(c_.members[0].index), weight_at{Expr(tap)};
+        Index lhs_at(own.begin(), own.end() - 2);
+        weight_at.insert(weight_at.end(), lhs_at.begin(), lhs_at.end());
+        lhs_at.insert(lhs_at.end(), {row, Expr(tap)});
+        Val x = e.convert(e.value(lhs, lhs_at), acc);
+        if (static_cast<int64_t>(w.size()) == tap)
+          w.push_back(e.convert(e.read(weights, weight_at), acc));
+        Val y = w[static_cast<size_t>(tap)], &chain = chains[static_cast<size_t>(pixel - begin)];
+        chain = is_float(acc) ? b.fma(x, y, chain) : b.add(b.mul(x, y), chain);
+      }
+    for (int64_t pixel = begin; pixel < end; ++pixel) {
+      place[rows.id] = first + Expr(pixel);
+      sum = e.convert(chains[static_cast<size_t>(pixel - begin)], dot->dtype);
+      for (const Member& m : c_.members)
+        for (int slot : storage_.stores_of(m.node)) {
+          Index index = placed_at(m.index);
+          e.store(slot, index, e.value(m.node, index));
+        }
+    }
+  }
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  out.push_back(finish(k, cluster_name(c_)));
+  return out;
+}
+
+}  // namespace hologram::schedule

@@ -1,0 +1,274 @@
+// schedule/lower_weights.cpp: weights laid out for products.
+#include "schedule/lowering.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "schedule/lower_window.h"
+
+namespace hologram::schedule {
+
+using atlas::AxisKind;
+using atlas::Val;
+using ir::Op;
+using ir::Value;
+
+namespace {
+
+// The bits of both values' terms as words, by term (atlas::terms_of).
+std::vector<Val> term_words(atlas::BodyBuilder& b, Val low, Val high, int terms) {
+  auto word = [&](uint64_t bits) { return b.constant(DType::u32, bits); };
+  auto bits_of = [&](Val& x, bool first) {  // in the upper half; leaves the rest in x
+    Val bits = b.bitcast(x, DType::u32);
+    Val odd = b.op(Op::bit_and, b.op(Op::shr, bits, word(16)), word(1));
+    Val rounded = b.add(b.add(bits, word(0x7fff)), odd);
+    rounded = b.op(Op::bit_and, rounded, word(0xffff0000));
+    Val term = rounded;
+    if (first) {
+      Val zero = b.eq(b.op(Op::bit_and, rounded, word(0x7fffffff)), word(0));
+      Val some = b.select(b.ne(x, b.number(DType::f32, 0)), word(0x10000), word(0));
+      term = b.op(Op::bit_or, rounded, b.select(zero, some, word(0)));
+    }
+    x = b.sub(x, b.bitcast(rounded, DType::f32));
+    return term;
+  };
+  std::vector<Val> out;
+  for (int t = 0; t < terms; ++t) {
+    Val first = bits_of(low, t == 0), second = bits_of(high, t == 0);
+    out.push_back(b.op(Op::bit_or, b.op(Op::shr, first, word(16)), second));
+  }
+  return out;
+}
+
+// The panels of a product with terms (atlas::ProductBlock).
+
+}  // namespace
+
+Lowered Lowering::pack_rhs(Value rhs, const Shape& batch, int width, int group, int& slot) {
+  size_t b = batch.size();
+  Expr n = rhs->shape.back(), depth = rhs->shape[rhs->shape.size() - 2];
+  Shape shape = batch;
+  shape.insert(shape.end(), {ceil_div(n, Expr(width)), ceil_div(depth, group), Expr(width)});
+  if (group > 1) shape.push_back(Expr(group));
+  slot = storage_.temporary(rhs->dtype, shape, "pack");
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  Index store_at, read_at;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    loop.axes.push_back({AxisKind::parallel, shape[i]});
+    store_at.push_back(Expr::axis(static_cast<int>(i), shape[i]));
+  }
+  loop.parallel_rank = static_cast<int>(shape.size());
+  read_at.assign(store_at.begin(), store_at.begin() + static_cast<ptrdiff_t>(b));
+  Expr column = store_at[b] * Expr(width) + store_at[b + 2];
+  Expr row = store_at[b + 1];
+  if (group > 1) row = row * Expr(group) + Expr(group - 1) - store_at[b + 3];
+  read_at.insert(read_at.end(), {row, column});
+  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+  Emitter e = emitter(k, stage.body);
+  Val guard = e.within(column, n, {});
+  if (group > 1) guard = e.within(row, depth, guard);
+  Val v = e.value(rhs, read_at, guard);
+  if (guard.id != atlas::no_value)
+    v = e.builder().select(guard, v, e.builder().constant(v.type, 0));
+  e.store(slot, store_at, v);
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  return finish(k, "pack");
+}
+
+// Copies a weight so that blocks of columns, which run along its axis `axis`, are densest.
+Lowered Lowering::relay(Value leaf, size_t axis) {
+  Shape shape{ceil_div(leaf->shape[axis], Expr(block_columns))};
+  for (size_t i = 0; i < leaf->shape.size(); ++i)
+    if (i != axis) shape.push_back(leaf->shape[i]);
+  shape.push_back(Expr(block_columns));
+  int slot = storage_.temporary(leaf->dtype, shape, "blocks");
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  Index to;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    loop.axes.push_back({AxisKind::parallel, shape[i]});
+    to.push_back(Expr::axis(static_cast<int>(i), shape[i]));
+  }
+  loop.parallel_rank = static_cast<int>(shape.size());
+  Index from(to.begin() + 1, to.end() - 1);
+  Expr column = to.front() * Expr(block_columns) + to.back();
+  from.insert(from.begin() + static_cast<ptrdiff_t>(axis), column);
+  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+  Emitter e = emitter(k, stage.body);
+  Val guard = e.within(column, leaf->shape[axis], {});
+  Val v = e.value(leaf, from, guard);
+  if (guard.id != atlas::no_value)
+    v = e.builder().select(guard, v, e.builder().constant(v.type, 0));
+  e.store(slot, to, v);
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  Lowered made = finish(k, "blocks");
+  made.cached = storage_.cache(slot, {static_cast<int>(leaf->attrs.ints[0])});
+  blocks_[leaf] = {slot, axis};
+  return made;
+}
+
+// Whether the product reads the weights that its right operand is computed from (quantised ones,
+// their scales) instead of panels of the result: they take at most half of the memory. What does
+// not run along columns is copied so that it does.
+bool Lowering::keep_narrow(Value rhs, bool few_rows, std::vector<Lowered>& out) {
+  size_t rank = rhs->shape.size();
+  Index at;
+  for (const Expr& d : rhs->shape) {
+    if (!d.is_const()) return false;
+    at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+  }
+  std::map<Value, std::vector<Index>> uses;
+  clustering_.walk(
+      rhs, at, [&](Value leaf, const Index& index) { uses[leaf].push_back(index); },
+      [](Value) { return false; });
+  int64_t bytes = 0;
+  Value largest = nullptr;
+  auto bytes_of = [](Value v) { return numel(v->shape).constant_value() * size_of(v->dtype); };
+  for (auto& [leaf, index] : uses) {
+    if (!numel(leaf->shape).is_const()) return false;
+    bytes += bytes_of(leaf);
+    if (!largest || bytes_of(leaf) > bytes_of(largest)) largest = leaf;
+  }
+  bool fits = largest && bytes * 2 <= numel(rhs->shape).constant_value() * size_of(rhs->dtype);
+  if (!fits || largest == rhs || !(is_int(largest->dtype) || few_rows)) return false;
+
+  int column = static_cast<int>(rank) - 1;
+  auto is_column = [&](const Expr& e) {
+    const Atom* a = single_axis(e);
+    return a && a->id == column;
+  };
+  // The axis of a weight that is the column in every use.
+  auto column_axis = [&](const std::vector<Index>& indices) -> std::optional<size_t> {
+    std::optional<size_t> found;
+    for (const Index& index : indices)
+      for (size_t i = 0; i < index.size(); ++i) {
+        if (!index[i].has_axis(column)) continue;
+        if (!is_column(index[i]) || (found && *found != i)) return std::nullopt;
+        found = i;
+      }
+    return found;
+  };
+  // Whether 16 columns lie side by side in memory already (some of them are tried).
+  auto in_order = [&](Value leaf, const std::vector<Index>& indices) {
+    const Shape& strides = storage_.slots[static_cast<size_t>(storage_.slot_of(leaf))].strides;
+    std::vector<int64_t> axes(rank, 0);
+    for (const Index& index : indices) {
+      Expr offset = offset_of(index, strides);
+      int64_t columns = std::min<int64_t>(rhs->shape.back().constant_value() / 16 * 16, 256);
+      for (int64_t n = 0; n < columns; ++n) {
+        auto value = [&](int64_t c) {
+          axes.back() = c;
+          return offset.eval({}, axes);
+        };
+        if (n % 16 && value(n) != value(n - 1) + 1) return false;
+      }
+    }
+    return true;
+  };
+  std::vector<std::pair<Value, size_t>> copies;
+  for (auto& [leaf, indices] : uses) {
+    bool depends = std::ranges::any_of(indices, [&](const Index& index) {
+      return std::ranges::any_of(index, [&](const Expr& e) { return e.has_axis(column); });
+    });
+    if (!depends) continue;
+    auto axis = column_axis(indices);
+    if (axis && (leaf == largest || !in_order(leaf, indices)))
+      copies.emplace_back(leaf, *axis);
+    else if (!axis && !in_order(leaf, indices))
+      return false;
+  }
+  for (auto& [leaf, axis] : copies) out.push_back(relay(leaf, axis));
+  return true;
+}
+
+// Panels of G w G^T, see atlas::ProductBlock::winograd.
+Lowered Lowering::pack_winograd(Value rhs, int width, int& slot) {
+  Expr n = rhs->shape[1];
+  auto channels = rhs->shape[0].exact_div(9);
+  check(channels.has_value(), "winograd packing: the depth");
+  Shape shape{ceil_div(n, Expr(width)), Expr(16), *channels, Expr(width)};
+  slot = storage_.temporary(rhs->dtype, shape, "pack");
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  Index at;
+  for (const Expr& d : {shape[0], shape[2], shape[3]}) {
+    at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), d));
+    loop.axes.push_back({AxisKind::parallel, d});
+  }
+  loop.parallel_rank = 3;
+  Expr column = at[0] * Expr(width) + at[2];
+  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+  Emitter e = emitter(k, stage.body);
+  atlas::BodyBuilder& b = e.builder();
+  Val guard = e.within(column, n, {});
+  std::array<std::array<Val, 3>, 3> g;
+  for (size_t u = 0; u < 3; ++u)
+    for (size_t v = 0; v < 3; ++v) {
+      Expr row = Expr(static_cast<int64_t>(3 * u + v)) * *channels + at[1];
+      Val x = e.value(rhs, {row, column}, guard);
+      if (guard.id != atlas::no_value) x = b.select(guard, x, b.constant(x.type, 0));
+      g[u][v] = e.convert(x, DType::f64);
+    }
+  // g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2
+  auto four = [&](const std::array<Val, 3>& x) {
+    Val half = b.number(DType::f64, 0.5), outer = b.mul(b.add(x[0], x[2]), half),
+        inner = b.mul(x[1], half);
+    return std::array{x[0], b.add(outer, inner), b.sub(outer, inner), x[2]};
+  };
+  std::array<std::array<Val, 4>, 3> t;
+  for (size_t v = 0; v < 3; ++v) t[v] = four({g[0][v], g[1][v], g[2][v]});
+  for (size_t i = 0; i < 4; ++i) {
+    auto row = four({t[0][i], t[1][i], t[2][i]});
+    for (size_t j = 0; j < 4; ++j)
+      e.store(slot, {at[0], Expr(static_cast<int64_t>(4 * i + j)), at[1], at[2]},
+              e.convert(row[j], DType::f32));
+  }
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  return finish(k, "pack");
+}
+
+Lowered Lowering::pack_terms(Value rhs, const Shape& batch, int width, int terms, int& slot) {
+  size_t b = batch.size();
+  Expr n = rhs->shape.back(), depth = rhs->shape[rhs->shape.size() - 2];
+  Shape shape = batch, loops = batch;
+  Expr panels = ceil_div(n, Expr(width)), steps = ceil_div(depth, 32);
+  shape.insert(shape.end(), {panels, steps, Expr(terms), Expr(16), Expr(width)});
+  loops.insert(loops.end(), {panels, steps, Expr(16), Expr(width)});
+  slot = storage_.temporary(DType::u32, shape, "pack");
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  Index at;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    loop.axes.push_back({AxisKind::parallel, loops[i]});
+    at.push_back(Expr::axis(static_cast<int>(i), loops[i]));
+  }
+  loop.parallel_rank = static_cast<int>(loops.size());
+  Expr column = at[b] * Expr(width) + at[b + 3];
+  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+  Emitter e = emitter(k, stage.body);
+  auto value = [&](int64_t of_pair) {
+    Expr row = at[b + 1] * Expr(32) + at[b + 2] * Expr(2) + Expr(of_pair);
+    Index from(at.begin(), at.begin() + static_cast<ptrdiff_t>(b));
+    from.insert(from.end(), {row, column});
+    Val guard = e.within(row, depth, e.within(column, n, {}));
+    Val v = e.convert(e.value(rhs, from, guard), DType::f32);
+    if (guard.id == atlas::no_value) return v;
+    return e.builder().select(guard, v, e.builder().number(DType::f32, 0));
+  };
+  Val low = value(0), high = value(1);
+  auto words = term_words(e.builder(), low, high, terms);
+  for (int t = 0; t < terms; ++t) {
+    Index to(at.begin(), at.begin() + static_cast<ptrdiff_t>(b) + 2);
+    to.insert(to.end(), {Expr(t), at[b + 2], at[b + 3]});
+    e.store(slot, to, words[static_cast<size_t>(t)]);
+  }
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  return finish(k, "pack");
+}
+
+}  // namespace hologram::schedule

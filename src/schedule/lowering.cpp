@@ -1,0 +1,178 @@
+// schedule/lowering.cpp: what the kinds of clusters share; scatter and scans.
+#include "schedule/lowering.h"
+
+#include <algorithm>
+
+namespace hologram::schedule {
+
+using atlas::Access;
+using atlas::AxisKind;
+using atlas::Val;
+using ir::Op;
+using ir::Value;
+
+std::optional<std::vector<int>> static_sources(const Clustering& clustering, const Options& options,
+                                               Value v) {
+  std::vector<int> out;
+  bool ok = true;
+  auto visit = [&](Value leaf, const Index&) {
+    if (leaf->is(Op::parameter) && options.is_static(static_cast<int>(leaf->attrs.ints[0])))
+      out.push_back(static_cast<int>(leaf->attrs.ints[0]));
+    else
+      ok = false;
+  };
+  if (v->is(Op::parameter) || clustering.is_root(v)) {
+    visit(v, {});
+  } else {
+    Index any(v->shape.size());
+    for (size_t i = 0; i < any.size(); ++i) any[i] = Expr::axis(static_cast<int>(i), v->shape[i]);
+    clustering.walk(v, any, visit, [](Value) { return false; });
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  if (!ok || out.empty()) return std::nullopt;
+  return out;
+}
+
+Emitter Lowering::emitter(Kernel& k, atlas::Body& body, Emitter::Local local) {
+  if (!local) local = [](Value, const Index&) { return std::optional<atlas::Val>(); };
+  return Emitter(
+      k, body, storage_.slot_of,
+      [this](ir::Value v) {
+        return v->is(ir::Op::parameter) ||
+               (clustering_.is_root(v) && (v == c_.anchor || !c_.find(v)));
+      },
+      std::move(local));
+}
+
+Index Lowering::placed(const Index& index, const std::vector<ClusterAxis>& order) const {
+  Index out;
+  for (const Expr& e : index)
+    out.push_back(e.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind != Atom::Kind::axis) return std::nullopt;
+      for (size_t i = 0; i < order.size(); ++i)
+        if (order[i].id == a.id) return Expr::axis(static_cast<int>(i), order[i].extent);
+      return std::nullopt;
+    }));
+  return out;
+}
+
+// Bodies of operands end with their value.
+void Lowering::end_with(atlas::Body& body, Val v) {
+  if (v.id + 1 == body.instrs.size()) return;
+  atlas::Instr copy;
+  copy.code = atlas::Code::arithmetic;
+  copy.op = Op::bitcast;
+  copy.type = copy.from = v.type;
+  copy.args[0] = v.id;
+  body.add(copy);
+}
+
+// The members of a product's or attention's cluster, computed from the accumulated element and
+// stored.
+void Lowering::epilogue(Kernel& k, atlas::Body& body, DType acc_type,
+                        const std::vector<ClusterAxis>& order) {
+  Emitter* self = nullptr;
+  Emitter e = emitter(k, body, [&](Value v, const Index&) -> std::optional<Val> {
+    if (v != c_.anchor) return std::nullopt;
+    return self->convert(self->builder().accumulator(0, acc_type), v->dtype);
+  });
+  self = &e;
+  for (const Member& m : c_.members)
+    for (int slot : storage_.stores_of(m.node)) {
+      Index at = placed(m.index, order);
+      e.store(slot, at, e.value(m.node, at));
+    }
+}
+
+std::vector<Lowered> Lowering::scatter() {
+  Value s = c_.anchor, operand = s->input(0), indices = s->input(1), updates = s->input(2);
+  std::vector<Lowered> out;
+  std::vector<int> targets = storage_.stores_of(s);
+  for (int slot : targets) {
+    if (!storage_.in_place(s)) {
+      Kernel k(storage_.slots);
+      atlas::LoopBlock& loop = k.program.loop;
+      Index at;
+      for (const Expr& d : s->shape) {
+        at.push_back(d.is(1) ? Expr(0) : Expr::axis(static_cast<int>(loop.axes.size()), d));
+        if (!d.is(1)) loop.axes.push_back({AxisKind::parallel, d});
+      }
+      loop.parallel_rank = static_cast<int>(loop.axes.size());
+      atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+      Emitter e = emitter(k, stage.body);
+      e.store(slot, at, e.value(operand, at));
+      loop.stages.push_back(std::move(stage));
+      simplify_axes(loop);
+      out.push_back(finish(k, "copy"));
+    }
+    Kernel k(storage_.slots);
+    atlas::LoopBlock& loop = k.program.loop;
+    size_t axis = static_cast<size_t>(s->attrs.ints[0]), rank = indices->shape.size();
+    Index at(updates->shape.size());
+    auto add_axes = [&](size_t first, size_t last, AxisKind kind) {
+      for (size_t i = first; i < last; ++i) {
+        at[i] = Expr::axis(static_cast<int>(loop.axes.size()), updates->shape[i]);
+        loop.axes.push_back({kind, updates->shape[i]});
+      }
+    };
+    add_axes(0, axis, AxisKind::parallel);
+    add_axes(axis + rank, at.size(), AxisKind::parallel);
+    loop.parallel_rank = static_cast<int>(loop.axes.size());
+    add_axes(axis, axis + rank, AxisKind::row);
+    if (rank == 0) loop.axes.push_back({AxisKind::row, Expr(1)});
+    atlas::Stage stage{atlas::StageKind::serial_row, {}, {}, {}};
+    Emitter e = emitter(k, stage.body);
+    TakeParts parts = split_take(s, at, rank);
+    Index to = parts.before;
+    const Expr& extent = s->shape[axis];
+    to.push_back(e.index_value(indices, parts.indices, extent, {}));
+    // An index out of range sets the sticky error and writes nothing.
+    Val place = e.convert(e.value(indices, parts.indices), DType::i64);
+    Val inside = e.builder().op(Op::bit_and, e.builder().le(e.builder().index(-extent), place),
+                                e.builder().lt(place, e.builder().index(extent)));
+    to.insert(to.end(), parts.after.begin(), parts.after.end());
+    Val u = e.value(updates, at);
+    static constexpr Op combine[] = {Op::add, Op::add, Op::mul, Op::max, Op::min};
+    if (int64_t mode = s->attrs.ints[1]; mode != 0) {
+      int buffer = k.buffer(slot, Access::read_write);
+      Val old = e.builder().load(buffer, s->dtype, offset_of(to, k.slot(slot).strides), inside);
+      u = e.convert(e.builder().op(combine[mode], e.widen(old), e.widen(u)), s->dtype);
+    }
+    e.store(slot, to, u, inside);
+    loop.stages.push_back(std::move(stage));
+    simplify_axes(loop);
+    out.push_back(finish(k, "scatter"));
+  }
+  return out;
+}
+
+std::vector<Lowered> Lowering::scan() {
+  Value s = c_.anchor;
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  for (const ClusterAxis& a : c_.axes)
+    loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
+  loop.parallel_rank = static_cast<int>(c_.axes.size()) - 1;
+  atlas::Stage stage{atlas::StageKind::serial_row, {}, {}, {}};
+  Emitter e = emitter(k, stage.body);
+  Index at = placed(c_.members[0].index, c_.axes);
+  Val x = e.widen(e.value(s->input(), at));
+  static const std::pair<Op, Op> running[] = {{Op::cumsum, Op::reduce_sum},
+                                              {Op::cumprod, Op::reduce_prod},
+                                              {Op::cummax, Op::reduce_max},
+                                              {Op::cummin, Op::reduce_min}};
+  Op reduce = Op::reduce_sum;
+  for (auto& [scan_op, r] : running)
+    if (scan_op == s->op) reduce = r;
+  stage.running.push_back({reduce, x.type});
+  Val sum = e.builder().accumulate(reduce, 0, x);
+  for (int slot : storage_.stores_of(s)) e.store(slot, at, e.convert(sum, s->dtype));
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  std::vector<Lowered> out;
+  out.push_back(finish(k, std::string(ir::name_of(s->op))));
+  return out;
+}
+
+}  // namespace hologram::schedule

@@ -1,0 +1,61 @@
+// schedule/lowering.h: the lowering of one cluster, kind by kind.
+#pragma once
+
+#include <map>
+
+#include "schedule/lower.h"
+#include "schedule/lower_loop.h"
+
+namespace hologram::schedule {
+
+/// The parameters an expression is computed from, or nullopt when one of them is not static or a
+/// buffer is read.
+std::optional<std::vector<int>> static_sources(const Clustering& clustering, const Options& options,
+                                               ir::Value v);
+
+// Columns that lie side by side in the blocks of a weight kept as it is.
+inline constexpr int64_t block_columns = 64;
+
+class Lowering {
+ public:
+  Lowering(const Cluster& cluster, const Clustering& clustering, const Options& options,
+           Storage& storage)
+      : c_(cluster), clustering_(clustering), options_(options), storage_(storage) {}
+
+  std::vector<Lowered> product();
+  std::vector<Lowered> depthwise();
+  std::vector<Lowered> attention();
+  std::vector<Lowered> scatter();
+  std::vector<Lowered> scan();
+
+ private:
+  Emitter emitter(Kernel& k, atlas::Body& body, Emitter::Local local = {});
+
+  // The cluster's axes, renumbered by position, as a substitution for its members' indices.
+  Index placed(const Index& index, const std::vector<ClusterAxis>& order) const;
+
+  void epilogue(Kernel& k, atlas::Body& body, DType acc_type,
+                const std::vector<ClusterAxis>& order);
+  void end_with(atlas::Body& body, atlas::Val v);
+  Lowered pack_rhs(ir::Value rhs, const Shape& batch, int width, int group, int& slot);
+  bool keep_narrow(ir::Value rhs, bool few_rows, std::vector<Lowered>& out);
+  Lowered relay(ir::Value leaf, size_t axis);
+  Lowered pack_winograd(ir::Value rhs, int width, int& slot);
+  Lowered pack_terms(ir::Value rhs, const Shape& batch, int width, int terms, int& slot);
+  Lowered finish(Kernel& k, std::string name) {
+    return {std::move(k.program), std::move(k.buffers), std::move(name), -1};
+  }
+
+  const Cluster& c_;
+  const Clustering& clustering_;
+  const Options& options_;
+  Storage& storage_;
+  // Weights in blocks of columns: the slot, and which of the weight's axes runs along the columns.
+  struct Blocks {
+    int slot;
+    size_t axis;
+  };
+  std::map<ir::Value, Blocks> blocks_;
+};
+
+}  // namespace hologram::schedule
