@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from hologram import _core, _selection
+from hologram import _core, _selection, numpy_functions  # noqa: F401  (they fill the table of functions)
 from hologram.trace import Array, Dim, Tracer, TraceError
 
 __all__ = ["Jitted", "TraceError", "jit"]

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hologram.numpy_functions import FLOATS, FUNCTIONS, Loop, implements, lifted, tracer_of
+from hologram._registry import FLOATS, FUNCTIONS, implements, lifted, tracer_of
+from hologram._ufuncs import Loop
 from hologram.trace import Array, TraceError, product
 
 LONGEST_ROW = 512  # of a sort, which compares every pair of a row

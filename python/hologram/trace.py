@@ -307,12 +307,12 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         return Array(self.tracer, value)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        from hologram.numpy_functions import call_ufunc
+        from hologram._ufuncs import call_ufunc
 
         return call_ufunc(self.tracer, ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from hologram.numpy_functions import FUNCTIONS
+        from hologram._registry import FUNCTIONS
 
         if function not in FUNCTIONS:
             raise TraceError(f"hologram.jit: numpy.{function.__name__} is not supported")
@@ -341,7 +341,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         raise TraceError("hologram.jit: arrays cannot be changed in a traced function; make new ones")
 
     def __getitem__(self, key: Any) -> "Array":
-        from hologram.numpy_functions import index
+        from hologram._movement import index
 
         return index(self, key)
 
