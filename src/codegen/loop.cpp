@@ -4,10 +4,12 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "codegen/loop_stages.h"
 #include "codegen/memory.h"
 #include "codegen/nest.h"
+#include "codegen/ranges.h"
 #include "codegen/transpose.h"
 
 namespace hologram::codegen {
@@ -275,10 +277,52 @@ class LoopEmitter {
 
   // Points [low, high) of the lane axis, at least one of them.
   void line(Scope& scope, Value* low, Value* high) {
+    const auto& stages = f_.block.stages;
+    if (stages.size() == 1 && stages[0].kind == atlas::StageKind::point)
+      return ranges(scope, stages[0].body, low, high, f_.extent(f_.rank - 1));
     std::vector<const atlas::Body*> bodies;
-    for (const Stage& s : f_.block.stages) bodies.push_back(&s.body);
+    for (const Stage& s : stages) bodies.push_back(&s.body);
     lanes_.loop(scope, f_.rank - 1, low, high, f_.plan.unroll, bodies,
                 [&](Scope& s) { stages_.emit(s); });
+  }
+
+  // The same for one body, range by range in which its comparisons of coordinates have one outcome.
+  // `length`: of the range, at most.
+  void ranges(Scope& scope, const atlas::Body& body, Value* low, Value* high, const Expr& length) {
+    int axis = f_.rank - 1;
+    bool is_short = length.is_const() && length.constant_value() < 2 * f_.plan.lanes;
+    auto split = first_comparison(body, axis);
+    if (!split || (split->slope != 0 && is_short) || ranges_ == most_ranges) {
+      return lanes_.loop(scope, axis, low, high, is_short ? 1 : f_.plan.unroll, {&body},
+                         [&](Scope& s) { emit_body(s, body); });
+    }
+    ++ranges_;
+    const atlas::Body &holds = assumed_.emplace_back(assume(body, split->id, true)),
+                      &fails = assumed_.emplace_back(assume(body, split->id, false));
+    if (split->slope == 0) {
+      Value* rest = emit_expr(scope, split->rest).v;
+      scope.seek();
+      Value* truth = ir_.CreateICmpSGE(rest, k_.i64(0));
+      emit_if(scope, truth, [&](Scope& s) { ranges(s, holds, low, high, length); });
+      scope.seek();
+      emit_if(scope, ir_.CreateNot(truth), [&](Scope& s) { ranges(s, fails, low, high, length); });
+      return;
+    }
+    // Rising: from ceil(-rest / slope) on; falling: up to floor(rest / -slope).
+    bool rises = split->slope > 0;
+    Expr at = rises ? ceil_div(-split->rest, Expr(split->slope))
+                    : floor_div(split->rest, Expr(-split->slope)) + Expr(1);
+    Value* middle = emit_expr(scope, at).v;
+    scope.seek();
+    middle = ir_.CreateBinaryIntrinsic(Intrinsic::smax, middle, low);
+    middle = ir_.CreateBinaryIntrinsic(Intrinsic::smin, middle, high);
+    emit_if(scope, ir_.CreateICmpSLT(low, middle), [&](Scope& s) {
+      ranges(s, rises ? fails : holds, low, middle, at.is_const() ? at : length);
+    });
+    scope.seek();
+    emit_if(scope, ir_.CreateICmpSLT(middle, high), [&](Scope& s) {
+      ranges(s, rises ? holds : fails, middle, high, at.is_const() ? length - at : length);
+    });
   }
 
   const LoopFrame& f_;
@@ -286,6 +330,9 @@ class LoopEmitter {
   llvm::IRBuilder<>& ir_;
   LoopLanes lanes_;
   LoopStages stages_;
+  static constexpr int most_ranges = 12;
+  int ranges_ = 0;                   ///< comparisons that were decided
+  std::deque<atlas::Body> assumed_;  ///< scopes remember what they hold of a body by its address
 };
 
 }  // namespace

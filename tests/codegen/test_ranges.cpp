@@ -1,0 +1,136 @@
+// tests/codegen/test_ranges.cpp: loops whose bodies compare coordinates: concatenations, padding,
+// triangles.
+#include "codegen/differential.h"
+#include "codegen/ranges.h"
+
+namespace hologram::test {
+namespace {
+
+using ir::Op;
+
+Inputs with(std::vector<int64_t> symbols, std::vector<int64_t> chunks) {
+  Inputs inputs;
+  inputs.symbols = std::move(symbols);
+  inputs.chunks = std::move(chunks);
+  return inputs;
+}
+
+struct Points {
+  atlas::Program p;
+  std::vector<Expr> i;
+
+  explicit Points(const std::vector<Expr>& extents, int symbols = 0) {
+    p.num_symbols = symbols;
+    p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
+    i = add_axes(p.loop, extents, {});
+    p.loop.lane_axis = static_cast<int>(extents.size()) - 1;
+  }
+  BodyBuilder body() { return BodyBuilder(p.loop.stages[0].body); }
+};
+
+// Three parts along the lanes, and two along the axis before, of sizes that no vector divides.
+TEST(Ranges, Concatenations) {
+  for (bool symbolic : {false, true})
+    for (bool along : {true, false}) {
+      Expr m = symbolic ? Expr::symbol(0) : Expr(7), n = symbolic ? Expr::symbol(1) : Expr(203);
+      Points t({m, n}, 2);
+      const Expr &y = t.i[0], &x = t.i[1], &at = along ? x : y;
+      Expr first = symbolic ? Expr::symbol(0) : Expr(3), second = first + Expr(along ? 65 : 2);
+      t.p.buffers = {{DType::f32, Access::read, m * n},
+                     {DType::f32, Access::read, m * n},
+                     {DType::bf16, Access::read, m * n},
+                     {DType::f32, Access::write, m * n}};
+      BodyBuilder b = t.body();
+      Val in_first = b.lt(b.index(at), b.index(first)),
+          in_second = b.lt(b.index(at), b.index(second));
+      Val late = b.le(b.index(first), b.index(at));
+      Val u = b.load(0, DType::f32, y * n + x, in_first);
+      Val v = b.load(1, DType::f32, y * n + x, b.op(Op::bit_and, late, in_second));
+      Val w = b.cast(b.load(2, DType::bf16, y * n + x), DType::f32);
+      b.store(3, y * n + x, b.select(in_first, u, b.select(in_second, v, w)));
+      expect_same(t.p, with({7, 203}, {0, 1, 100, 211}));
+    }
+}
+
+TEST(Ranges, PaddingOnEverySide) {
+  for (int64_t width : {5, 64, 150}) {
+    Points t({Expr(6), Expr(9), Expr(width + 7)});
+    Expr y = t.i[1] - Expr(2), x = t.i[2] - Expr(3);
+    Expr from = (t.i[0] * Expr(5) + y) * Expr(width) + x,
+         to = (t.i[0] * Expr(9) + t.i[1]) * Expr(width + 7) + t.i[2];
+    t.p.buffers = {{DType::f32, Access::read, Expr(30 * width)},
+                   {DType::f32, Access::write, Expr(54 * (width + 7))}};
+    BodyBuilder b = t.body();
+    auto within = [&](const Expr& e, int64_t n) {
+      return b.op(Op::bit_and, b.le(b.integer(DType::i64, 0), b.index(e)),
+                  b.lt(b.index(e), b.integer(DType::i64, n)));
+    };
+    Val inside = b.op(Op::bit_and, within(y, 5), within(x, width));
+    b.store(1, to, b.select(inside, b.load(0, DType::f32, from, inside), b.number(DType::f32, -2)));
+    expect_same(t.p, with({}, {0, 1, 37}));
+  }
+}
+
+// Where a row's range begins depends on the row, and on multiples of the coordinate.
+TEST(Ranges, TrianglesAndSlopes) {
+  for (int64_t slope : {1, -1, 3, -2}) {
+    Points t({Expr(40), Expr(133)});
+    Expr to = t.i[0] * Expr(133) + t.i[1];
+    t.p.buffers = {{DType::i16, Access::read, Expr(40 * 133)},
+                   {DType::i16, Access::write, Expr(40 * 133)}};
+    BodyBuilder b = t.body();
+    Val keep = b.le(b.index(t.i[1] * Expr(slope)), b.index(t.i[0] * Expr(2) - Expr(11)));
+    Val other =
+        b.op(Op::bit_not, b.lt(b.index(t.i[0]), b.add(b.index(t.i[1]), b.integer(DType::i64, -5))));
+    Val x = b.load(0, DType::i16, to);
+    b.store(1, to, b.select(b.op(Op::bit_or, keep, other), x, b.integer(DType::i16, 9)),
+            b.op(Op::bit_or, keep, other));
+    expect_same(t.p, with({}, {0, 50}));
+  }
+}
+
+// An index that only the other side would use is out of range all the same.
+TEST(Ranges, ErrorsOfValuesThatNothingUses) {
+  Points t({Expr(300)});
+  t.p.buffers = {{DType::i64, Access::read, Expr(300)},
+                 {DType::f32, Access::read, Expr(10)},
+                 {DType::f32, Access::write, Expr(300)}};
+  BodyBuilder b = t.body();
+  Val k = b.clamp_index(b.load(0, DType::i64, t.i[0]), Expr(10));
+  Val x = b.load(1, DType::f32, Expr::value(static_cast<int>(k.id), Expr(10)));
+  b.store(2, t.i[0],
+          b.select(b.lt(b.index(t.i[0]), b.integer(DType::i64, 100)), x, b.number(DType::f32, 1)));
+  for (int64_t bad : {-1, 50, 250}) {
+    Inputs inputs;
+    inputs.prepare = [&](int buffer, char* memory, int64_t count) {
+      if (buffer == 0)
+        for (int64_t i = 0; i < count; ++i)
+          reinterpret_cast<int64_t*>(memory)[i] = i == bad ? 77 : i % 10;
+    };
+    expect_same(t.p, inputs);
+  }
+}
+
+TEST(Ranges, WhatAnAssumptionLeaves) {
+  Points t({Expr(64)});
+  t.p.buffers = {{DType::f32, Access::read, Expr(64)}, {DType::f32, Access::write, Expr(64)}};
+  BodyBuilder b = t.body();
+  Val low = b.lt(b.index(t.i[0]), b.integer(DType::i64, 20));
+  b.store(1, t.i[0], b.select(low, b.load(0, DType::f32, t.i[0], low), b.number(DType::f32, 3)));
+  const atlas::Body& body = t.p.loop.stages[0].body;
+  auto found = codegen::first_comparison(body, 0);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->id, low.id);
+  EXPECT_EQ(found->slope, -1);
+  EXPECT_EQ(found->rest.str(), "19");
+  atlas::Body copied = codegen::assume(body, low.id, true),
+              constant = codegen::assume(body, low.id, false);
+  ASSERT_EQ(copied.instrs.size(), 2u);  // a load without a guard, a store
+  EXPECT_EQ(copied.instrs[0].args[0], atlas::no_value);
+  ASSERT_EQ(constant.instrs.size(), 2u);
+  EXPECT_EQ(constant.instrs[0].code, atlas::Code::constant);
+  EXPECT_FALSE(codegen::first_comparison(copied, 0));
+}
+
+}  // namespace
+}  // namespace hologram::test
