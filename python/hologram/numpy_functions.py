@@ -287,4 +287,6 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
 
 def supported() -> list[str]:
     """Names of the NumPy functions and ufuncs that a traced function may use."""
+    from hologram import _selection  # noqa: F401  (its functions are in the table too)
+
     return sorted({*UFUNCS, *(f.__name__ for f in FUNCTIONS)})

@@ -31,6 +31,7 @@ CASES = {
     "bias": (Q, K, V, normal(2, 1, 7, 9, seed=5), {}),
     "grouped": (Q, (2, 2, 9, 16), (2, 2, 9, 16), None, {"enable_gqa": True}),
     "grouped_causal": ((1, 6, 5, 8), (1, 2, 5, 8), (1, 2, 5, 8), None, {"enable_gqa": True, "is_causal": True}),
+    "one_head_of_keys": (Q, (2, 1, 9, 16), (2, 1, 9, 16), normal(2, 1, 7, 9, seed=5), {}),
     "value_width": (Q, K, (2, 4, 9, 24), None, {}),
     "three_axes": ((3, 7, 16), (3, 9, 16), (3, 9, 16), None, {}),
     "one_query": ((2, 4, 1, 16), K, V, None, {}),
