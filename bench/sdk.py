@@ -4,7 +4,8 @@
 
     python bench/sdk.py [--sizes 1024,10000,100000,1000000,10000000] [--ops add,gelu] [--seconds 0.6] [--threads 2] [--markdown FILE]
 
-Every result is checked before it is timed. Peers take turns in slices of a few milliseconds, and a time is the fastest slice. A row ends when
+Every result is checked before it is timed. Peers take turns in slices of a few milliseconds, each after as long without a clock, so that the
+threads of the peer before have stopped waiting for work; a time is the fastest slice. A row ends when
 the three fastest slices of everybody agree within 3 %; if they do not by the time it may take, which is other work on the machine, "agree" says no.
 """
 
@@ -34,6 +35,9 @@ def best(functions, seconds=0.6, slice_seconds=0.004):
     while not agree and (time.perf_counter() < end or len(slices[name]) < 5):
         for name, f in functions.items():
             n = range(counts[name])
+            measured_from = time.perf_counter() + slice_seconds
+            while time.perf_counter() < measured_from:
+                f()
             start = time.perf_counter()
             for _ in n:
                 f()

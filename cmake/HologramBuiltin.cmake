@@ -10,18 +10,25 @@ else()
   message(FATAL_ERROR "no code generator for ${CMAKE_SYSTEM_PROCESSOR}; x86-64 and AArch64 have one")
 endif()
 
-add_executable(hologram_kernelgen "${PROJECT_SOURCE_DIR}/tools/kernelgen.cpp")
-target_compile_options(hologram_kernelgen PRIVATE ${HOLOGRAM_WARNINGS})
-target_link_libraries(hologram_kernelgen PRIVATE hologram_builtin hologram_codegen hologram_schedule)
+set(HOLOGRAM_KERNELGEN "" CACHE FILEPATH
+    "hologram_kernelgen of another build of the same sources, for builds whose own is slow or foreign; empty: our own")
+if(HOLOGRAM_KERNELGEN)
+  set(kernelgen "${HOLOGRAM_KERNELGEN}")
+else()
+  set(kernelgen hologram_kernelgen)
+  add_executable(hologram_kernelgen "${PROJECT_SOURCE_DIR}/tools/kernelgen.cpp")
+  target_compile_options(hologram_kernelgen PRIVATE ${HOLOGRAM_WARNINGS})
+  target_link_libraries(hologram_kernelgen PRIVATE hologram_builtin hologram_codegen hologram_schedule)
+endif()
 
 set(folder "${PROJECT_BINARY_DIR}/generated/builtin")
 file(MAKE_DIRECTORY "${folder}")
 add_custom_command(
   OUTPUT "${folder}/table.cpp" "${folder}/libhologram_builtin_code.a"
-  COMMAND hologram_kernelgen "${folder}/objects" "${folder}/table.cpp" "${folder}/objects.txt" ${isas}
+  COMMAND "${kernelgen}" "${folder}/objects" "${folder}/table.cpp" "${folder}/objects.txt" ${isas}
   COMMAND "${CMAKE_COMMAND}" -E rm -f "${folder}/libhologram_builtin_code.a"
   COMMAND "${CMAKE_AR}" qcs "${folder}/libhologram_builtin_code.a" "@${folder}/objects.txt"
-  DEPENDS hologram_kernelgen
+  DEPENDS "${kernelgen}"
   COMMENT "Compiling the kernels that come with the library: ${isas}"
   VERBATIM)
 

@@ -59,13 +59,13 @@ elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 
 if(HOLOGRAM_SANITIZE)
-  if(NOT HOLOGRAM_SANITIZE MATCHES "^(address|thread|undefined)$")
-    message(FATAL_ERROR "HOLOGRAM_SANITIZE is '${HOLOGRAM_SANITIZE}'; "
-                        "expected address, thread, undefined or nothing")
+  if(NOT HOLOGRAM_SANITIZE MATCHES "^(address|thread|undefined)(,undefined)?$")
+    message(FATAL_ERROR "HOLOGRAM_SANITIZE is '${HOLOGRAM_SANITIZE}'; expected address, thread, undefined, "
+                        "one of the first two with ',undefined', or nothing")
   endif()
   add_compile_options(-fsanitize=${HOLOGRAM_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HOLOGRAM_SANITIZE})
-  if(HOLOGRAM_SANITIZE STREQUAL "undefined")
+  if(HOLOGRAM_SANITIZE MATCHES "undefined$")
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
 endif()

@@ -91,18 +91,22 @@ void wake(std::atomic<uint32_t>& word, uint32_t count) noexcept {
 }
 
 /// The word that chunks are claimed from: the number of the call in its slot, the workers that have
-/// joined it, and its next chunk. A claim is a compare-and-swap, so it fails for a thread that was
-/// stopped since it read the slot and missed the end of the call.
+/// joined it, and how many chunks the caller and the workers have taken. A claim is a
+/// compare-and-swap, so it fails for a thread that was stopped since it read the slot and missed
+/// the end of the call.
 struct Ticket {
-  static constexpr int kChunkBits = 20, kJoinedBits = 8;
-  static constexpr uint32_t kClosed = (1u << kChunkBits) - 1;  // a chunk that no call has
+  static constexpr int kChunkBits = 14, kJoinedBits = 8;
+  static constexpr uint32_t kClosed = (1u << kChunkBits) - 1;  // more than any call has
   static constexpr uint32_t kMaxChunks = kClosed - 1;
-  static constexpr uint64_t kJoin = uint64_t{1} << kChunkBits;
-  static constexpr uint64_t kCall = uint64_t{1} << (kChunkBits + kJoinedBits);
+  static constexpr uint64_t kTaken = uint64_t{1} << kChunkBits;
+  static constexpr uint64_t kJoin = kTaken << kChunkBits;
+  static constexpr uint64_t kCall = kJoin << kJoinedBits;
 
   uint64_t word;
 
-  uint32_t chunk() const { return static_cast<uint32_t>(word & (kJoin - 1)); }
+  uint32_t by_caller() const { return static_cast<uint32_t>(word % kTaken); }
+  uint32_t by_workers() const { return static_cast<uint32_t>(word / kTaken % kTaken); }
+  uint32_t taken() const { return by_caller() + by_workers(); }
   uint32_t joined() const { return static_cast<uint32_t>(word / kJoin % (1u << kJoinedBits)); }
   uint64_t call() const { return word / kCall; }
 };
@@ -130,6 +134,24 @@ struct Job {
     const int32_t status = run(begin, std::min(total, begin + grain));
     inside_chunk = false;
     return status;
+  }
+};
+
+/// Which chunks the caller and the workers take. The caller's share is the first ones and the
+/// workers' the rest, each in ascending order; who is through takes what the other has not begun,
+/// from the end of it. So of two threads each works on one piece of memory, as prefetchers like it,
+/// and finds in its cache what it left there in the call before.
+struct Shares {
+  uint32_t chunks, of_caller;
+
+  Shares(uint32_t all, uint32_t helpers)
+      : chunks(all), of_caller((all + helpers) / (helpers + 1)) {}
+
+  /// The caller's claim number `n`, from 0.
+  uint32_t by_caller(uint32_t n) const { return n < of_caller ? n : chunks - 1 - (n - of_caller); }
+  /// The workers' claim number `n`.
+  uint32_t by_workers(uint32_t n) const {
+    return n < chunks - of_caller ? of_caller + n : chunks - 1 - n;
   }
 };
 
@@ -165,14 +187,16 @@ class alignas(64) Slot {
 
   Ticket ticket() const noexcept { return {ticket_.load(kAcquire)}; }
 
-  /// The caller's claim: the next chunk, or some number ≥ chunks.
-  uint32_t claim() noexcept {
-    return Ticket{ticket_.fetch_add(1, std::memory_order_acq_rel)}.chunk();
+  /// The caller's claim: the next chunk, or `chunks` when none is left.
+  uint32_t claim(const Shares& shares) noexcept {
+    const Ticket ticket{ticket_.fetch_add(1, std::memory_order_acq_rel)};
+    return ticket.taken() < shares.chunks ? shares.by_caller(ticket.by_caller()) : shares.chunks;
   }
 
-  /// A worker's claim of the chunk in `seen`; on failure `seen` is brought up to date.
+  /// A worker's claim of the next chunk after `seen`; on failure `seen` is brought up to date.
   bool claim(Ticket& seen, bool join) noexcept {
-    return ticket_.compare_exchange_strong(seen.word, seen.word + 1 + (join ? Ticket::kJoin : 0),
+    return ticket_.compare_exchange_strong(seen.word,
+                                           seen.word + Ticket::kTaken + (join ? Ticket::kJoin : 0),
                                            std::memory_order_acq_rel, kAcquire);
   }
 
@@ -264,10 +288,11 @@ class Worker {
     const Job job = slot.read();
     bool joined = false;
     auto open = [&] {
-      return ticket.call() == call && ticket.chunk() < job.chunks &&
+      return ticket.call() == call && ticket.taken() < job.chunks &&
              (joined || ticket.joined() < job.helpers);
     };
     if (!open()) return false;
+    const Shares shares(job.chunks, job.helpers);
     stay_off(job.cpu);
     uint32_t finished = 0;
     for (;;) {
@@ -283,7 +308,7 @@ class Worker {
       if (!open()) break;
       joined = true;
       const int64_t start = now_ns();
-      slot.run(job, ticket.chunk());
+      slot.run(job, shares.by_workers(ticket.by_workers()));
       last_chunk_ = now_ns() - start;
       ++finished;
     }
@@ -437,8 +462,9 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
     asleep = false;
   }
 
+  const Shares shares(job.chunks, job.helpers);
   uint32_t finished = 0;
-  for (uint32_t chunk; (chunk = slot.claim()) < job.chunks; ++finished) {
+  for (uint32_t chunk; (chunk = slot.claim(shares)) < job.chunks; ++finished) {
     slot.run(job, chunk);
     if (asleep && now_ns() - start >= kLongChunkNs) {
       wake(s->epoch, job.helpers);

@@ -221,6 +221,32 @@ TEST(ThreadPool, TwoLongChunksUseTwoThreads) {
   EXPECT_EQ(threads.size(), 2u);
 }
 
+TEST(ThreadPool, TwoThreadsHaveAPieceOfTheRangeEach) {
+  ThreadPool pool(2);
+  const auto caller = std::this_thread::get_id();
+  int shared = 0;
+  for (int call = 0; call < 300; ++call) {
+    const int64_t chunks = 2 + call % 30;
+    const bool slow_caller = call % 3 == 0, slow_worker = call % 3 == 1;
+    std::vector<char> by_worker(static_cast<size_t>(chunks));
+    std::mutex mutex;
+    pool.for_ranges(chunks, 1, [&](int64_t begin, int64_t) {
+      const bool called = std::this_thread::get_id() == caller;
+      work_for((called ? slow_caller : slow_worker) ? 40us : 10us);
+      const std::lock_guard lock(mutex);
+      by_worker[static_cast<size_t>(begin)] = !called;
+      return 0;
+    });
+    const auto first = std::find(by_worker.begin(), by_worker.end(), true);
+    const auto last = std::find(by_worker.rbegin(), by_worker.rend(), true).base();
+    if (first < last) {
+      EXPECT_TRUE(std::all_of(first, last, [](char c) { return c; }));
+    }
+    shared += first < last && last - first < chunks;
+  }
+  EXPECT_GT(shared, 0);
+}
+
 TEST(ThreadPool, MaxThreadsBoundsOneCall) {
   ThreadPool pool(4);
   for (int round = 0; round < 20; ++round) {
