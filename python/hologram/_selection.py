@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hologram._registry import FLOATS, FUNCTIONS, implements, lifted, tracer_of
+from hologram._registry import FLOATS, FUNCTIONS, AxisError, implements, lifted, tracer_of
 from hologram._ufuncs import Loop
 from hologram.trace import Array, TraceError, product
 
@@ -154,7 +154,7 @@ def _last(a: Any, axis: Any) -> Any:
     if axis is None:
         return a.ravel(), lambda x: x
     if not -a.ndim <= axis < a.ndim:
-        raise np.exceptions.AxisError(axis, a.ndim)
+        raise AxisError(axis, a.ndim)
     return np.moveaxis(a, axis, -1), lambda x: np.moveaxis(x, -1, axis)
 
 

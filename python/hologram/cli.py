@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import sys
 
 from hologram import _core
 from hologram._commands import atlas, bench, completion, graph, sigmatics
-from hologram._commands.common import Failure, add, group, show
+from hologram._commands.common import Failure, Parser, add, group, show
 
 
 def _info(args: argparse.Namespace) -> int:
@@ -36,7 +37,7 @@ def _cache_clear(args: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="hologram", description=__doc__)
+    parser = Parser(prog="hologram", description=__doc__, epilog="hologram COMMAND --help says more.")
     parser.add_argument("--version", action="version", version=f"hologram {_core.version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add(commands, "info", _info, "Show the version, the backends, the processor and the cache.")
@@ -47,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     cache = group(commands, "cache", "Look at or empty the kernel cache on disk.")
     add(cache, "info", _cache_info, "Show the cache's folder, entries and bytes.")
     add(cache, "clear", _cache_clear, "Remove every kernel from the cache.")
-    completion.register(commands, parser)
+    completion.register(commands)
     return parser
 
 
@@ -55,6 +56,8 @@ def _report(error: Exception, as_json: bool) -> int:
     message = str(error)
     if isinstance(error, KeyError) and error.args:
         message = str(error.args[0])
+    if isinstance(error, OSError) and error.filename is not None:
+        message = f"{os.fspath(error.filename)}: {error.strerror}"
     position = getattr(error, "position", None)
     print(json.dumps({"error": {"message": message, "position": position}}, ensure_ascii=False))
     if not as_json:
@@ -71,7 +74,10 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")  # whatever the locale: JSON is UTF-8, and words have arrows
-    args = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["__complete"]:
+        return completion.complete(_parser(), words[1:])
+    args = _parser().parse_args(words)
     try:
         return int(args.run(args))
     except BrokenPipeError:

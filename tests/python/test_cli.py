@@ -39,4 +39,21 @@ def test_a_wrong_instruction_set_is_an_error_not_a_crash():
 
 
 def test_bad_usage_exits_with_two():
-    assert run("nonsense").returncode == 2
+    done = run("nonsense")
+    assert done.returncode == 2 and "__" not in done.stderr
+    for words, wanted in (((), "sigmatics"), (("cache",), "clear")):
+        done = run(*words)
+        assert done.returncode == 2 and done.stdout == "" and wanted in done.stderr, "the whole help"
+
+
+def test_info_reads_well():
+    done = run("info")
+    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert done.returncode == 0 and list(lines) == ["version", "backends", "cpu", "cache"]
+    assert not set("[]{}'") & set(done.stdout)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    done = run("graph", "canon", str(tmp_path / "absent"), "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["message"] == f"{tmp_path / 'absent'}: No such file or directory"

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -38,6 +38,25 @@ def group(commands: Any, name: str, text: str, metavar: str = "ACTION") -> Any:
     return commands.add_parser(name, help=text, description=text).add_subparsers(required=True, metavar=metavar)
 
 
+class Parser(argparse.ArgumentParser):
+    """Shows the whole help where the command, or the action of a command, is missing."""
+
+    def error(self, message: str) -> NoReturn:
+        if message.endswith((" COMMAND", " ACTION")):
+            self.print_help(sys.stderr)
+            self.exit(2)
+        super().error(message)
+
+
+def plain(value: Any) -> str:
+    """A value for people: lists without brackets, of an object the entries that say something."""
+    if isinstance(value, dict):
+        return "; ".join(f"{key} {plain(v)}" for key, v in value.items() if v not in ("", None))
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(plain, value))
+    return f"{value:,}" if type(value) is int else str(value)
+
+
 def show(data: dict[str, Any], as_json: bool) -> None:
     """Prints one JSON object, or a line per entry."""
     if as_json:
@@ -45,7 +64,8 @@ def show(data: dict[str, Any], as_json: bool) -> None:
         return
     width = max(map(len, data))
     for key, value in data.items():
-        print(f"{key:<{width}}  {value}")
+        if value not in ("", None):
+            print(f"{key:<{width}}  {plain(value)}")
 
 
 def read_text(argument: str) -> str:

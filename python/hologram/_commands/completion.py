@@ -51,7 +51,7 @@ def candidates(parser: argparse.ArgumentParser, words: list[str], index: int) ->
     elif words[index].startswith("-"):
         found = list(options)
     else:
-        found = [name for name in _choices(parser) if not name.startswith("_")]
+        found = list(_choices(parser))
         found += [str(c) for a in parser._actions if not a.option_strings and isinstance(a.choices, list) for c in a.choices]
     return [word for word in found if word.startswith(words[index])]
 
@@ -61,19 +61,18 @@ def _print_script(args: argparse.Namespace) -> int:
     return 0
 
 
-def register(commands: Any, parser: argparse.ArgumentParser) -> None:
-    """Adds the command and what its scripts call."""
+def complete(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
+    """What the scripts call: INDEX WORD…, a line for each word that may stand there."""
+    if not arguments or not arguments[0].isdecimal():
+        return 2
+    for word in candidates(parser, arguments[1:], int(arguments[0])):
+        print(word)
+    return 0
+
+
+def register(commands: Any) -> None:
+    """Adds the command."""
     text = "Print a script that completes commands: add `source <(hologram completion bash)` to ~/.bashrc."
     command = commands.add_parser("completion", help="Print a shell's completion script.", description=text)
-    command.add_argument("shell", choices=list(SCRIPTS))
+    command.add_argument("shell", choices=list(SCRIPTS), metavar="SHELL", help="bash, zsh or fish")
     command.set_defaults(run=_print_script)
-
-    def complete(args: argparse.Namespace) -> int:
-        for word in candidates(parser, args.words, args.index):
-            print(word)
-        return 0
-
-    hidden = commands.add_parser("__complete")
-    hidden.add_argument("index", type=int)
-    hidden.add_argument("words", nargs=argparse.REMAINDER)
-    hidden.set_defaults(run=complete)
