@@ -85,12 +85,17 @@ class TorchCall {
   TorchCall(const TorchCall&) = delete;
   TorchCall& operator=(const TorchCall&) = delete;
 
+  /// Runs the graph on a list, which is cleared, or on `n` arguments that the caller keeps.
   PyObject* call(PyObject* list);
+  PyObject* call(PyObject* const* arguments, size_t n);
   PyObject* host() const { return host_; }
 
  private:
   class State;
   friend class State;
+
+  template <class Read>
+  PyObject* call_with(const Read& read);
 
   std::shared_ptr<Executable> executable_;
   const dlpack::Exchange* exchange_;
@@ -122,6 +127,7 @@ class TorchCall::State final : public runtime::Outputs, public runtime::Host {
   }
 
   bool read(PyObject* list);
+  bool read(PyObject* const* arguments, size_t count);
   PyObject* run();
 
   void* allocate(int index, size_t bytes, Frame&) override {
@@ -168,13 +174,23 @@ bool TorchCall::State::read_tensor(PyObject* o, size_t parameter) {
 }
 
 bool TorchCall::State::read(PyObject* list) {
-  const auto& args = owner_.args_;
-  if (!PyList_Check(list) || static_cast<size_t>(PyList_GET_SIZE(list)) != args.size()) {
-    PyErr_Format(PyExc_TypeError, "hologram: expected a list of %zu arguments", args.size());
+  if (!PyList_Check(list) || static_cast<size_t>(PyList_GET_SIZE(list)) != owner_.args_.size()) {
+    PyErr_Format(PyExc_TypeError, "hologram: expected a list of %zu arguments",
+                 owner_.args_.size());
     return false;
   }
-  for (size_t i = 0; i < args.size(); ++i) {
-    PyObject* o = PyList_GET_ITEM(list, static_cast<Py_ssize_t>(i));
+  return read(reinterpret_cast<PyListObject*>(list)->ob_item, owner_.args_.size()) &&
+         PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) == 0;
+}
+
+bool TorchCall::State::read(PyObject* const* arguments, size_t count) {
+  const auto& args = owner_.args_;
+  if (count != args.size()) {
+    PyErr_Format(PyExc_TypeError, "hologram: expected %zu arguments, got %zu", args.size(), count);
+    return false;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* o = arguments[i];
     auto k = static_cast<size_t>(args[i].index);
     switch (args[i].kind) {
       case ArgKind::tensor:
@@ -204,7 +220,7 @@ bool TorchCall::State::read(PyObject* list) {
     else if (!read_tensor(tensor.ptr(), k))
       return false;
   }
-  return check_stamps() && PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) == 0;
+  return check_stamps();
 }
 
 // Finds the cache entries whose parameters are not the tensors, at the versions, that they were
@@ -362,16 +378,25 @@ PyObject* TorchCall::State::run() {
   return out.release().ptr();
 }
 
-PyObject* TorchCall::call(PyObject* list) {
+template <class Read>
+PyObject* TorchCall::call_with(const Read& read) {
   if (!follow_threads(threads_, *executable_)) return nullptr;
   std::unique_ptr<Frame> frame = executable_->lease();
   PyObject* out = nullptr;
   {
     State state(*this, *frame);
-    if (state.read(list)) out = state.run();
+    if (read(state)) out = state.run();
   }
   executable_->give_back(std::move(frame));
   return out;
+}
+
+PyObject* TorchCall::call(PyObject* list) {
+  return call_with([&](State& state) { return state.read(list); });
+}
+
+PyObject* TorchCall::call(PyObject* const* arguments, size_t n) {
+  return call_with([&](State& state) { return state.read(arguments, n); });
 }
 
 // --- the Python type. A plain C type: its instances carry `_boxed_call`, and calls reach C without
@@ -383,13 +408,11 @@ struct TorchCallObject {
   PyObject* weak;
 };
 
-PyObject* torch_call_call(PyObject* self, PyObject* args, PyObject* kwargs) {
-  if (PyTuple_GET_SIZE(args) != 1 || (kwargs && PyDict_GET_SIZE(kwargs) != 0)) {
-    PyErr_SetString(PyExc_TypeError, "hologram: a compiled graph takes one list of arguments");
-    return nullptr;
-  }
+// What `run` returns; its C++ exceptions become Python's.
+template <class Run>
+PyObject* guarded(const Run& run) {
   try {
-    return reinterpret_cast<TorchCallObject*>(self)->call->call(PyTuple_GET_ITEM(args, 0));
+    return run();
   } catch (const Error& e) {
     PyErr_SetString(e.code() == ErrorCode::out_of_memory ? PyExc_MemoryError : PyExc_RuntimeError,
                     e.what());
@@ -397,6 +420,22 @@ PyObject* torch_call_call(PyObject* self, PyObject* args, PyObject* kwargs) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   }
   return nullptr;
+}
+
+PyObject* torch_call_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  if (PyTuple_GET_SIZE(args) != 1 || (kwargs && PyDict_GET_SIZE(kwargs) != 0)) {
+    PyErr_SetString(PyExc_TypeError, "hologram: a compiled graph takes one list of arguments");
+    return nullptr;
+  }
+  return guarded([&] {
+    return reinterpret_cast<TorchCallObject*>(self)->call->call(PyTuple_GET_ITEM(args, 0));
+  });
+}
+
+PyObject* torch_call_direct(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    return reinterpret_cast<TorchCallObject*>(self)->call->call(args, static_cast<size_t>(n));
+  });
 }
 
 int torch_call_traverse(PyObject* self, visitproc visit, void* arg) {
@@ -428,12 +467,18 @@ PyMemberDef torch_call_members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(TorchCallObject, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
+PyMethodDef torch_call_methods[] = {
+    {"direct", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(torch_call_direct)),
+     METH_FASTCALL, "The same with the arguments one by one."},
+    {nullptr, nullptr, 0, nullptr}};
+
 PyType_Slot torch_call_slots[] = {
     {Py_tp_call, reinterpret_cast<void*>(torch_call_call)},
     {Py_tp_traverse, reinterpret_cast<void*>(torch_call_traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(torch_call_clear)},
     {Py_tp_dealloc, reinterpret_cast<void*>(torch_call_dealloc)},
     {Py_tp_members, torch_call_members},
+    {Py_tp_methods, torch_call_methods},
     {Py_tp_doc, const_cast<char*>("A compiled graph: call it with one list of arguments, which it "
                                   "clears; it returns a list.")},
     {0, nullptr}};

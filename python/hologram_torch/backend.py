@@ -14,13 +14,21 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
 
     from . import decomp, rewrite
     from .compiler import compile_graph
+    from .direct import direct
     from .options import Options
 
     chosen = Options.make(mode, options)
     rewrite.dynamo_graph(gm)
 
+    found = []
+
     def compiler(kind):
         return lambda graph, inputs: compile_graph(graph, kind, chosen, examples=inputs)
+
+    def inference(graph, inputs):
+        call = compile_graph(graph, "inference", chosen, examples=inputs)
+        found.append(direct(call, graph, example_inputs))
+        return call
 
     with torch.compiler.config.patch(cache_key_tag=f"hologram-{chosen.tag()}"):
         compiled = aot_module_simplified(
@@ -28,12 +36,12 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
             example_inputs,
             fw_compiler=compiler("forward"),
             bw_compiler=torch._dynamo.disable(compiler("backward")),
-            inference_compiler=compiler("inference"),
+            inference_compiler=inference,
             partition_fn=min_cut_rematerialization_partition,
             decompositions=decomp.table(),
             keep_inference_input_mutations=True,
         )
-    return torch._dynamo.disable(compiled)
+    return torch._dynamo.disable(found[0] if found and found[0] else compiled)
 
 
 def _prepare():

@@ -71,6 +71,7 @@ def _compile(module, name, kind, options, static):
         executable, torch.Tensor.__dlpack_c_exchange_api__, translated.args, translated.results, translated.host,
         translated.constants, device.thread_count(),
     )  # fmt: skip
+    call.native = not translated.host.calls
     if "plan" in stages:
         counters.dump(name, "plan", executable.plan())
     for stage in sorted(stages & {"atlas", "llvm", "asm"}):

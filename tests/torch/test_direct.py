@@ -1,0 +1,110 @@
+# tests/torch/test_direct.py: graphs that are called without AOTAutograd's wrapper, and those that need it
+import pytest
+import torch
+from harness import BACKEND, check
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
+hologram_torch = pytest.importorskip("hologram_torch")
+
+
+def normal(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def compiled(function, *inputs, **options):
+    """→ (the compiled function after a checked call, whether its one graph is called directly)"""
+    from hologram_torch.backend import hologram
+
+    graphs = []
+
+    def backend(graph, arguments):
+        graphs.append(hologram(graph, arguments))
+        return graphs[-1]
+
+    torch._dynamo.reset()
+    call = torch.compile(function, backend=backend, **options)
+    clones = [[t.clone() if isinstance(t, torch.Tensor) else t for t in inputs] for _ in range(2)]
+    check(call(*clones[0]), function(*clones[1]))
+    check(*([t for t in c if isinstance(t, torch.Tensor)] for c in clones))
+    assert len(graphs) == 1
+    return call, graphs[0]._torchdynamo_orig_callable.__qualname__ == "TorchCall.direct"
+
+
+X = normal(4, 6)
+
+
+def views(x):
+    y = x * 2
+    return y, y.t()
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_plain_graphs_are_called_directly(grad):
+    layer = torch.nn.Linear(6, 3).requires_grad_(False)
+    with torch.set_grad_enabled(grad):
+        for function in (lambda x: x + 1, lambda x: (x * 2, x.sum(0), x), lambda x: (x * 2).t(), views, layer):
+            _, direct = compiled(function, X)
+            assert direct
+        call, direct = compiled(lambda x, n: x[:n] * n, X, 3, dynamic=True)
+        assert direct
+        check(call(X, 2), X[:2] * 2)
+        assert not call(X, 2).requires_grad
+
+
+def test_parameters_that_want_gradients_may_be_used_without():
+    layer = torch.nn.Linear(6, 3)
+    with torch.no_grad():
+        call, direct = compiled(layer, X)
+        assert direct
+        layer.weight.mul_(2)
+        check(call(X), layer(X))
+        assert not call(X).requires_grad
+    assert call(X).requires_grad  # another graph, with gradients
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.t(),  # a view of an argument
+        lambda x: x.mul_(2) + 1,  # writes its argument
+        lambda x: torch.special.bessel_j0(x),  # runs in PyTorch
+    ],
+)
+def test_graphs_that_need_the_wrapper_keep_it(function):
+    _, direct = compiled(function, X)
+    assert not direct
+
+
+@torch.no_grad()
+def test_an_argument_twice_or_overlapping():
+    call, _ = compiled(lambda x, y: x + y, X, normal(4, 6, seed=1))
+    check(call(X, X), X + X)
+    check(call(X, X[:, :]), X + X)
+
+
+def test_training_keeps_the_wrapper():
+    x = X.clone().requires_grad_()
+    _, direct = compiled(lambda x: (x * 2).sum(), x)
+    assert not direct
+
+
+def test_direct_calls_check_their_arguments():
+    from hologram_torch.backend import hologram
+
+    graphs = []
+
+    def backend(graph, arguments):
+        graphs.append(hologram(graph, arguments))
+        return graphs[-1]
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(lambda x: x + 1, backend=backend)(X)
+    direct = graphs[0]._torchdynamo_orig_callable
+    with pytest.raises(TypeError, match="hologram: expected 1 arguments, got 2"):
+        direct(X, X)
+    with pytest.raises(TypeError, match="keyword"):
+        direct(x=X)
+    (result,) = direct(X)
+    check(result, X + 1)
