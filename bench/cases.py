@@ -1,5 +1,7 @@
 # bench/cases.py: the benchmark cases, by name
-"""A case builds an eval-mode module and its inputs; the name says the sizes."""
+"""A case builds a function or an eval-mode module, as people write it, and its inputs; the name
+says the sizes. A call of a function is free of nn.Module's cost, for every peer alike; exporters
+get it inside a module."""
 
 import fnmatch
 from collections.abc import Callable
@@ -10,10 +12,10 @@ UNITS = {"K": 1000, "M": 1000_000}
 
 @dataclass(frozen=True)
 class Case:
-    """`build()` returns (module, inputs). A result is wrong when its largest error against float64
-    exceeds `tolerance` times the largest value. Barred cases count in the geometric mean; quick
-    ones run with --quick. `stateless(module, inputs)` returns the same without state, for
-    exporters."""
+    """`build()` returns (function or module, inputs). A result is wrong when its largest error
+    against float64 exceeds `tolerance` times the largest value. `title`: how tables for people name
+    it; they leave out cases without one. Barred cases count in the geometric mean; quick ones run
+    with --quick. `stateless(module, inputs)` returns the same without state, for exporters."""
 
     name: str
     build: Callable
@@ -21,6 +23,7 @@ class Case:
     barred: bool = True
     quick: bool = False
     stateless: Callable | None = None
+    title: str = ""
 
 
 def count(text: str) -> int:
@@ -32,21 +35,21 @@ def chain(size: str):
     import models
 
     n = count(size)
-    return models.Chain(), tuple(models.normal(n, seed=s) for s in range(3))
+    return models.chain, tuple(models.normal(n, seed=s) for s in range(3))
 
 
 def add(size: str):
     import models
 
     n = count(size)
-    return models.Add(), tuple(models.normal(n, seed=s) for s in range(2))
+    return models.add, tuple(models.normal(n, seed=s) for s in range(2))
 
 
 def softmax(size: str):
     import models
 
     rows, columns = map(int, size.split("x"))
-    return models.Softmax(), (models.normal(rows, columns),)
+    return models.softmax, (models.normal(rows, columns),)
 
 
 def add_layer_norm(size: str):
@@ -60,14 +63,14 @@ def add_layer_norm(size: str):
 def reduction(dim, size: int = 2048):
     import models
 
-    return models.Sum(dim), (models.normal(size, size) + 0.5,)
+    return models.sum_over(dim), (models.normal(size, size) + 0.5,)
 
 
 def matmul(size: str):
     import models
 
     n = int(size)
-    return models.Matmul(), tuple(models.normal(n, n, seed=s) for s in range(2))
+    return models.matmul, tuple(models.normal(n, n, seed=s) for s in range(2))
 
 
 def mlp(batch: int):
@@ -132,9 +135,9 @@ def tiny(kind: str):
     import models
 
     if kind == "add":
-        return models.Add(), tuple(models.normal(16, seed=s) for s in range(2))
+        return models.add, tuple(models.normal(16, seed=s) for s in range(2))
     if kind == "chain":
-        return models.Chain(), tuple(models.normal(16, seed=s) for s in range(3))
+        return models.chain, tuple(models.normal(16, seed=s) for s in range(3))
     if kind == "mlp":
         return models.make(lambda: models.MLP(8, 8, 8)), (models.normal(1, 8),)
     module = models.make(lambda: models.Bert(vocabulary=16, width=8, heads=2, layers=2, length=8))
@@ -157,32 +160,38 @@ def sized(family: str, size: str, **options) -> Case:
 
 
 CASES = [
-    *(sized("chain", s, quick=s in ("1K", "1M")) for s in ("1K", "10K", "100K", "1M", "10M")),
     *(
-        sized("add", s, barred=s in ("1M", "10M"), quick=s == "1M")
+        sized("chain", s, quick=s in ("1K", "1M"), title=f"gelu(x·w + b) · sigmoid(x), {s[:-1]} {s[-1]} elements")
         for s in ("1K", "10K", "100K", "1M", "10M")
     ),
-    sized("softmax", "1024x1024", quick=True),
-    sized("softmax", "64x50257"),
-    sized("layernorm", "512x768", quick=True),
-    Case("sum-last-2048x2048", lambda: reduction(-1), quick=True),
-    Case("sum-first-2048x2048", lambda: reduction(0)),
-    Case("sum-all-2048x2048", lambda: reduction(None)),
     *(
-        sized("matmul", str(n), barred=False, quick=n == 512)
+        sized("add", s, barred=s in ("1M", "10M"), quick=s == "1M",
+              title=f"addition, {s[:-1]} {s[-1]} elements" if s[-1] == "M" else "")
+        for s in ("1K", "10K", "100K", "1M", "10M")
+    ),
+    sized("softmax", "1024x1024", quick=True, title="softmax 1024 × 1024"),
+    sized("softmax", "64x50257", title="softmax 64 × 50257"),
+    sized("layernorm", "512x768", quick=True, title="addition + layer norm 512 × 768"),
+    Case("sum-last-2048x2048", lambda: reduction(-1), quick=True, title="sum over the last axis, 2048 × 2048"),
+    Case("sum-first-2048x2048", lambda: reduction(0), title="sum over the first axis, 2048 × 2048"),
+    Case("sum-all-2048x2048", lambda: reduction(None), title="sum of all, 2048 × 2048"),
+    *(
+        sized("matmul", str(n), barred=False, quick=n == 512,
+              title=f"product {n} × {n} × {n}" if n in (512, 2048) else "")
         for n in (64, 128, 256, 512, 1024, 2048)
     ),
-    Case("mlp-1", lambda: mlp(1), quick=True),
-    Case("mlp-64", lambda: mlp(64)),
-    Case("resnet18-1", lambda: resnet18(1), barred=False),
-    Case("resnet18-8", lambda: resnet18(8), barred=False),
-    Case("mobilenet-1", lambda: mobilenet(1), barred=False),
-    Case("mobilenet-8", lambda: mobilenet(8), barred=False),
-    Case("minilm-1x16", lambda: minilm(1, 16), quick=True),
-    Case("minilm-8x128", lambda: minilm(8, 128)),
-    Case("gpt-prefill-1x128", gpt_prefill, barred=False),
-    Case("gpt-decode-1x1", gpt_decode, barred=False, stateless=stateless_decode),
-]
+    Case("mlp-1", lambda: mlp(1), quick=True, title="MLP, batch 1"),
+    Case("mlp-64", lambda: mlp(64), title="MLP, batch 64"),
+    Case("resnet18-1", lambda: resnet18(1), barred=False, title="ResNet-18, batch 1"),
+    Case("resnet18-8", lambda: resnet18(8), barred=False, title="ResNet-18, batch 8"),
+    Case("mobilenet-1", lambda: mobilenet(1), barred=False, title="MobileNetV2-like, batch 1"),
+    Case("mobilenet-8", lambda: mobilenet(8), barred=False, title="MobileNetV2-like, batch 8"),
+    Case("minilm-1x16", lambda: minilm(1, 16), quick=True, title="MiniLM encoder, 1 × 16 tokens"),
+    Case("minilm-8x128", lambda: minilm(8, 128), title="MiniLM encoder, 8 × 128 tokens"),
+    Case("gpt-prefill-1x128", gpt_prefill, barred=False, title="GPT-2-like (6 layers of 512), prefill of 128"),
+    Case("gpt-decode-1x1", gpt_decode, barred=False, stateless=stateless_decode,
+         title="GPT-2-like, decode step"),
+]  # fmt: skip
 
 
 def find(name: str) -> Case:

@@ -1,6 +1,6 @@
-# bench/models.py: the modules that the benchmark cases run
-"""Functions as modules, so that every exporter takes them, and larger builds of the test suite's
-models."""
+# bench/models.py: the functions and modules that the benchmark cases run
+"""Element-wise operations, reductions and products are plain functions, models are modules: larger
+builds of the test suite's."""
 
 import os
 import sys
@@ -14,19 +14,40 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "torch"))
 from zoo import MLP, Bert, Gpt2, Gpt2Cached, MobileNet, ResNet, make, normal, tokens  # noqa: E402, F401
 
 
-class Chain(nn.Module):
-    def forward(self, x, w, b):
-        return F.gelu(x * w + b) * torch.sigmoid(x)
+def chain(x, w, b):
+    return F.gelu(x * w + b) * torch.sigmoid(x)
 
 
-class Add(nn.Module):
-    def forward(self, x, y):
-        return x + y
+def add(x, y):
+    return x + y
 
 
-class Softmax(nn.Module):
-    def forward(self, x):
-        return torch.softmax(x, -1)
+def softmax(x):
+    return torch.softmax(x, -1)
+
+
+def sum_over(dim):
+    """The sum over one dimension, or over all of them (None)."""
+    return (lambda x: x.sum()) if dim is None else (lambda x: x.sum(dim))
+
+
+def matmul(x, y):
+    return x @ y
+
+
+class Function(nn.Module):
+    """A function as a module, for exporters."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def as_module(case) -> nn.Module:
+    return case if isinstance(case, nn.Module) else Function(case)
 
 
 class AddLayerNorm(nn.Module):
@@ -36,22 +57,6 @@ class AddLayerNorm(nn.Module):
 
     def forward(self, x, y):
         return self.norm(x + y)
-
-
-class Sum(nn.Module):
-    """Sum over one dimension, or over all of them."""
-
-    def __init__(self, dim=None):
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, x):
-        return x.sum() if self.dim is None else x.sum(self.dim)
-
-
-class Matmul(nn.Module):
-    def forward(self, x, y):
-        return x @ y
 
 
 class FunctionalDecode(nn.Module):

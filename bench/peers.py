@@ -66,8 +66,9 @@ def load_hologram():
 
 def prepare_frozen(case, module, inputs, threads):
     import hologram_torch
+    import models
 
-    call = hologram_torch.freeze(module, tuple(inputs))
+    call = hologram_torch.freeze(models.as_module(module), tuple(inputs))
     return lambda: call(*inputs)
 
 
@@ -187,7 +188,11 @@ def prepare_onnxruntime(case, module, inputs, threads):
 
 
 def stateless(case, module, inputs):
-    return case.stateless(module, inputs) if case.stateless else (module, inputs)
+    import models
+
+    if case.stateless:
+        return case.stateless(module, inputs)
+    return models.as_module(module), inputs
 
 
 PEERS = {

@@ -157,6 +157,44 @@ def print_first(results: dict, console):
     console.print(table)
 
 
+NAMES = {
+    "eager": "eager",
+    "inductor": "Inductor",
+    "openvino": "OpenVINO",
+    "openvino_model": "OpenVINO (model)",
+    "onnxruntime": "ONNX Runtime",
+    "hologram": "Hologram",
+    "frozen": "Hologram, frozen",
+}
+
+
+def markdown(results: dict, titles: dict[str, str]) -> str:
+    """The steady state as a Markdown table of the titled cases. Its last column: how many times as
+    long as Hologram the best of the others takes, per round, then the median; below 100 µs of those
+    that are called through PyTorch."""
+    names = [n for n in measured_peers(results) if n != "hologram"]
+    shown = [*names, "hologram"]
+    best = speedups(results)
+    lines = [
+        "| case | " + " | ".join(NAMES.get(n, n) for n in shown) + " | against the best |",
+        "| --- |" + " --- |" * (len(shown) + 1),
+    ]
+    for case, result in results["cases"].items():
+        title = titles.get(case)
+        if not title:
+            continue
+        times = [seconds(steady(result["peers"].get(name, {}))) for name in shown]
+        last = f"{best[case][1]:.2f}× ({NAMES.get(best[case][0], best[case][0])})" if case in best else "n/a"
+        lines.append(f"| {title} | " + " | ".join(times) + f" | {last} |")
+    barred = [best[c][1] for c, r in results["cases"].items() if r["barred"] and c in best]
+    if barred:
+        lines += ["", f"Geometric mean of {len(barred)} cases: {geometric_mean(barred):.2f}×."]
+    machine = results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    lines += ["", f"{machine['cpu']}, {machine['cores']} cores, {results['threads']} threads; {versions}."]
+    return "\n".join(lines) + "\n"
+
+
 def median_of(values) -> float | None:
     return statistics.median(values) if values else None
 

@@ -168,7 +168,10 @@ def main() -> int:
         )
     report.print_all(results)
     report.plot(results, options.out)
-    print(f"written: {options.out}/results.json, steady.svg, first_call.svg (and .png)")
+    table = report.markdown(results, {case.name: case.title for case in options.chosen})
+    (options.out / "table.md").write_text(table)
+    print(table)
+    print(f"written: {options.out}/results.json, table.md, steady.svg, first_call.svg (and .png)")
     return 0
 
 

@@ -43,6 +43,39 @@ def test_short_calls_are_compared_with_torch_compile_only():
     assert found == {"c": ("eager", pytest.approx(6.0))}
 
 
+def test_the_table_for_people():
+    peers = {"eager": rounds(3e-5), "inductor": rounds(4e-5), "onnxruntime": rounds(1e-5), "hologram": rounds(1.5e-5)}
+    results = {
+        "machine": {"cpu": "C", "cores": 2, "versions": {"torch": "2.15"}},
+        "threads": 2,
+        "peers": list(peers),
+        "cases": {"a": {"barred": True, "peers": peers}, "b": {"barred": True, "peers": peers}},
+    }
+    assert report.markdown(results, {"a": "addition", "b": ""}).splitlines() == [
+        "| case | eager | Inductor | ONNX Runtime | Hologram | against the best |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| addition | 30.0 µs | 40.0 µs | 10.0 µs | 15.0 µs | 2.00× (eager) |",
+        "",
+        "Geometric mean of 2 cases: 2.00×.",
+        "",
+        "C, 2 cores, 2 threads; torch 2.15.",
+    ]
+
+
+def test_functions_go_to_exporters_inside_a_module():
+    case = cases.find("add-16")
+    function, inputs = case.build()
+    assert not isinstance(function, torch.nn.Module)
+    module, same = peers.stateless(case, function, inputs)
+    assert isinstance(module, torch.nn.Module) and same is inputs
+    torch.testing.assert_close(module(*inputs), inputs[0] + inputs[1])
+
+
+def test_the_default_run_has_every_peer():
+    assert {"eager", "inductor", "openvino", "onnxruntime", "hologram"} <= set(peers.DEFAULT)
+    assert all(case.title for case in cases.CASES if case.barred)
+
+
 def test_sizes_in_names():
     assert [cases.count(text) for text in ("16", "10K", "1M")] == [16, 10_000, 1_000_000]
     assert [case.name for case in cases.select(["chain-1*", "chain-300"])] == [
