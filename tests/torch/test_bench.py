@@ -6,6 +6,7 @@ import pytest
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+import architectures  # noqa: E402
 import cases  # noqa: E402
 import peers  # noqa: E402
 import report  # noqa: E402
@@ -97,3 +98,31 @@ def test_a_session_times_eager(tmp_path):
         run.close()
     with pytest.raises(session.Failed, match="ValueError"):
         session.Session("nothing", "eager", 1, str(tmp_path))
+
+
+def test_the_difference_of_architectures_counts_nan_shapes_and_what_is_nearly_zero():
+    big, small = torch.tensor([2.0, 4.0]), torch.tensor([1e-9])
+    assert architectures.difference([big, small], [big, small]) == 0
+    assert architectures.difference([big + 0.4, small], [big, small]) == pytest.approx(0.1)
+    assert architectures.difference([big, 2 * small], [big, small]) == pytest.approx(1e-9 / 4e-4)
+    assert architectures.difference([big * float("nan"), small], [big, small]) == float("inf")
+    assert architectures.difference([big], [big, small]) == float("inf")
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_an_architecture_is_compared(train):
+    pytest.importorskip("transformers")
+    row = architectures.measure("qwen3", architectures.architectures("transformers")["qwen3"], train, 0.05)
+    assert row["right"] and row["difference"] < 1e-5 and row["fallback"] == [] and row["error"] is None
+    assert train or row["ratio"] > 0
+
+
+def test_an_architecture_that_fails_when_compiled_is_wrong():
+    class Fails(torch.nn.Module):
+        def forward(self, x):
+            if torch.compiler.is_compiling():
+                return x.reshape(7, 7)
+            return x + 1
+
+    row = architectures.measure("fails", lambda: (Fails(), (torch.ones(3),), {}), False, 0.01)
+    assert not row["right"] and row["error"]
