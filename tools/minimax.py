@@ -240,6 +240,9 @@ def mills_t(t):
 
 # gelu: Phi(-a) = exp(-a^2/2) c(t) / (a + 2.25), t = (a - 2.25)/(a + 2.25)
 poly("gelu_f32", mills_t, range(0, 11), -1, mp.mpf("12.55") / mp.mpf("17.05"), None, "f32")
+# to a bfloat16: Phi(-a) = 2^c(a), and 2^r = c(r)
+poly("gelu_bf16", lambda a: mp.log(mp.erfc(a / sqrt(2)) / 2, 2), range(0, 10), 0, "13.65", lambda a: 1, "f32")
+poly("exp2_bf16", lambda r: 2**r, range(0, 5), "-0.5", "0.5", None, "f32")
 # lgamma(2 + t) = t c(t); Stirling: lgamma z = (z - 1/2) log z - z + log(2 pi)/2 + c(1/z^2)/z for z >= 8
 poly("lgamma_f64", lambda t: mp.loggamma(2 + t) / t, range(0, 19), "-0.5001", "0.5001")
 

@@ -16,10 +16,31 @@ bool needs_expansion(const Instr& i, const Keeps& keeps) {
          !(keeps && keeps(i.op, i.type));
 }
 
+bool is_cast(const Instr& i, DType from, DType to) {
+  return i.code == Code::arithmetic && i.op == ir::Op::cast && i.from == from && i.type == to;
+}
+
+/// Which values are functions of one bfloat16 of which only bfloat16 is made.
+std::vector<bool> brief_values(const Body& body) {
+  std::vector<bool> brief;
+  for (const Instr& i : body.instrs) {
+    brief.push_back(i.code == Code::arithmetic && i.type == DType::f32 &&
+                    ir::info(i.op).kind != ir::OpKind::cast && ir::info(i.op).arity == 1 &&
+                    is_cast(body.instrs[i.args[0]], DType::bf16, DType::f32));
+    if (is_cast(i, DType::f32, DType::bf16)) continue;
+    for (ValueId a : i.args)
+      if (a != no_value) brief[a] = false;
+  }
+  return brief;
+}
+
 /// Rebuilds a body; `at` gives each old value's new number.
 class Expansion {
  public:
-  Expansion(const Body& body, const Keeps& keeps) : old_(body), keeps_(keeps), builder_(body_) {
+  Expansion(const Body& body, const Keeps& keeps, const std::vector<ValueId>& results)
+      : old_(body), keeps_(keeps), brief_(brief_values(body)), builder_(body_) {
+    for (ValueId v : results)
+      if (v != no_value) brief_[v] = false;
     for (const Instr& i : body.instrs) map_.push_back(place(i));
   }
 
@@ -67,6 +88,8 @@ class Expansion {
     if (ir::info(i.op).kind == ir::OpKind::cast) return builder_.cast(arg(i, 0), i.type, i.op);
     auto count = static_cast<size_t>(ir::info(i.op).arity);
     std::array<Val, 3> args{arg(i, 0), arg(i, 1), arg(i, 2)};
+    if (brief_[map_.size()] && needs_expansion(i, keeps_))
+      return emit_brief_math(builder_, i.op, args[0]);
     if (needs_expansion(i, keeps_))
       return emit_math(builder_, i.op, std::span<const Val>(args).first(count));
     return count == 1   ? builder_.op(i.op, args[0])
@@ -76,6 +99,7 @@ class Expansion {
 
   const Body& old_;
   const Keeps& keeps_;
+  std::vector<bool> brief_;
   Body body_;
   BodyBuilder builder_;
   std::vector<Val> map_;
@@ -88,7 +112,9 @@ bool needs_expansion(const Body& body, const Keeps& keeps) {
 
 void expand(Stage& stage, const Keeps& keeps) {
   if (!needs_expansion(stage.body, keeps)) return;
-  Expansion e(stage.body, keeps);
+  std::vector<ValueId> results;
+  for (const Reduction& r : stage.reductions) results.insert(results.end(), {r.value, r.position});
+  Expansion e(stage.body, keeps, results);
   for (Reduction& r : stage.reductions) {
     r.value = e.at(r.value);
     r.position = e.at(r.position);
@@ -98,7 +124,7 @@ void expand(Stage& stage, const Keeps& keeps) {
 
 void expand(Body& body, const Keeps& keeps) {
   if (!needs_expansion(body, keeps)) return;
-  Expansion e(body, keeps);
+  Expansion e(body, keeps, {static_cast<ValueId>(body.instrs.size() - 1)});
   e.finish();
   body = e.take();
 }

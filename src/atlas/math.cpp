@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "atlas/math/brief.h"
 #include "atlas/math/functions.h"
 #include "base/error.h"
 
@@ -84,6 +85,14 @@ Val emit_math(BodyBuilder& b, ir::Op op, std::span<const Val> args) {
   if (type == DType::f64) return emit<double>(arithmetic, op, args);
   fail(ErrorCode::internal, "emit_math: {} needs f32 or f64 operands, not {}", ir::name_of(op),
        name_of(type));
+}
+
+Val emit_brief_math(BodyBuilder& b, ir::Op op, Val x) {
+  BodyArithmetic arithmetic(b);
+  bool known = false;
+  Val result =
+      math::brief_elementary(op, math::Num<BodyArithmetic, float>{&arithmetic, x}, known).v;
+  return known ? result : emit_math(b, op, std::array{x});
 }
 
 }  // namespace hologram::atlas

@@ -14,4 +14,8 @@ namespace hologram::atlas {
 /// compares, selects, casts, bit operations). Error bounds: docs/numerics.md.
 Val emit_math(BodyBuilder& b, ir::Op op, std::span<const Val> args);
 
+/// The same for `x`, a bfloat16 number in f32, where all that is made of the result is a bfloat16:
+/// shorter where there is such a sequence.
+Val emit_brief_math(BodyBuilder& b, ir::Op op, Val x);
+
 }  // namespace hologram::atlas

@@ -1,0 +1,105 @@
+// tests/math/brief.cpp: functions of bfloat16 numbers whose results are rounded to bfloat16, over
+// all inputs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "atlas/builder.h"
+#include "atlas/math.h"
+#include "ir/scalar.h"
+
+namespace hologram::atlas {
+namespace {
+
+// gelu of a bfloat16, stored as `result` (bf16: rounded); with `twice` as f32 too.
+Program gelu_program(bool twice) {
+  Program p;
+  p.kind = BlockKind::loop;
+  p.buffers = {{DType::bf16, Access::read, Expr(8)},
+               {DType::bf16, Access::write, Expr(8)},
+               {DType::f32, Access::write, Expr(8)}};
+  p.loop.axes = {{AxisKind::parallel, Expr(8)}};
+  p.loop.parallel_rank = 1;
+  p.loop.stages.push_back({StageKind::point, {}, {}, {}});
+  BodyBuilder b(p.loop.stages[0].body);
+  Val x = b.cast(b.load(0, DType::bf16, Expr::axis(0, 8)), DType::f32);
+  Val y = b.op(ir::Op::gelu, x);
+  b.store(1, Expr::axis(0, 8), b.cast(y, DType::bf16));
+  if (twice) b.store(2, Expr::axis(0, 8), y);
+  verify(p);
+  expand_math(p);
+  return p;
+}
+
+int arithmetic(const Program& p) {
+  return static_cast<int>(
+      std::ranges::count(p.loop.stages[0].body.instrs, Code::arithmetic, &Instr::code));
+}
+
+// The f32 that the body stores after rounding, and before.
+struct Results {
+  float exact, rounded;
+};
+Results run(const Body& body, uint32_t bf16) {
+  std::vector<uint64_t> values(body.instrs.size());
+  Results results{};
+  for (size_t id = 0; id < body.instrs.size(); ++id) {
+    const Instr& i = body.instrs[id];
+    if (i.code == Code::load) values[id] = bf16;
+    if (i.code == Code::constant) values[id] = i.bits;
+    if (i.code != Code::arithmetic) continue;
+    std::vector<uint64_t> args;
+    for (ValueId a : i.args)
+      if (a != no_value) args.push_back(values[a]);
+    bool cast = ir::info(i.op).kind == ir::OpKind::cast;
+    values[id] = ir::eval_scalar(i.op, cast ? i.from : i.type, args, result_type(i));
+    if (i.type != DType::bf16) continue;
+    results.exact = std::bit_cast<float>(static_cast<uint32_t>(args[0]));
+    results.rounded = std::bit_cast<float>(static_cast<uint32_t>(values[id]) << 16);
+  }
+  return results;
+}
+
+// In units of the last place of a bfloat16.
+double error_of(float got, double want) {
+  int exponent = std::max(std::ilogb(want), -126);
+  return std::abs(double{got} - want) / std::ldexp(1.0, exponent - 7);
+}
+
+TEST(BriefMath, GeluIsShorterOnlyWhereTheResultIsRounded) {
+  int brief = arithmetic(gelu_program(false)), whole = arithmetic(gelu_program(true));
+  EXPECT_LE(brief, 31);
+  EXPECT_GT(whole, brief + 10);
+}
+
+TEST(BriefMath, GeluOfEveryBfloat16) {
+  Program p = gelu_program(false);
+  double worst = 0, at = 0;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    float x = std::bit_cast<float>(bits << 16);
+    Results y = run(p.loop.stages[0].body, bits);
+    if (std::isnan(x) || x == -INFINITY) {
+      EXPECT_TRUE(std::isnan(y.rounded)) << x;
+      continue;
+    }
+    if (x == INFINITY) {
+      EXPECT_EQ(y.rounded, INFINITY);
+      continue;
+    }
+    double want = 0.5 * x * std::erfc(-double{x} / std::sqrt(2.0));
+    if (want == 0) {
+      EXPECT_EQ(y.rounded, 0) << x;
+      EXPECT_TRUE(x != 0 || std::signbit(y.rounded) == std::signbit(x)) << x;
+      continue;
+    }
+    double error = error_of(y.exact, want);
+    if (std::abs(x) <= 13.625f && error > worst) worst = error, at = x;
+    EXPECT_LE(error_of(y.rounded, want), 0.52) << x;
+  }
+  EXPECT_LE(worst, 0.02) << "at " << at;
+}
+
+}  // namespace
+}  // namespace hologram::atlas
