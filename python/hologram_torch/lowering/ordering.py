@@ -5,11 +5,13 @@ comparison per pair, on whole vectors: quicker than a sort for rows of a few hun
 import math
 
 from .. import dtypes
+from ..builder import numel
 from . import Unsupported, lower
 from .pointwise import compute
 from .views import axis_of
 
 LONGEST_ROW = 512  # of a sort by counting
+LONGEST_LINE = 1 << 24  # that a search halves
 
 
 def _last(c, x, dim):
@@ -206,16 +208,43 @@ def mode(c, x, dim=-1, keepdim=False):
 
 
 # --- searches
+SHORTEST_HALVED = 16  # line; shorter ones compare every edge
+
+
+def _halve(c, line, x, right):
+    """How many edges of a sorted line come before each x, power of two by power of two from the highest."""
+    n = line.shape[-1]
+    first = c.number("i64", 0)
+    if len(line.shape) > 1:  # a line for each row of x
+        rows = numel(line.shape[:-1])
+        lead = c.iota("i64", [rows], 0)
+        lead = c.reshape(c.broadcast(c.unsqueeze(lead, 1), [rows, x.shape[-1]]), x.shape)
+        first = c.mul(lead, n)
+    flat = c.flatten(line)
+    low = c.number("i64", 0, x.shape)
+    step = 1 << (n.bit_length() - 1)
+    while step:
+        probe = c.add(low, step)
+        last = c.ew("min", probe, n)
+        edge = c.take(flat, c.add(c.sub(last, 1), first), 0)
+        before = c.no(c.lt(x, edge)) if right else c.no(c.le(x, edge))
+        low = c.where(c.both(c.le(probe, n), before), probe, low)
+        step >>= 1
+    return c.cast(low, c.out_dtype)
+
+
 def _search(c, line, x, right, side, sorter):
     right = right or side == "right"
     if sorter is not None:
         raise Unsupported("searchsorted through a sorter")
     shape = list(x.shape)
     n = line.shape[-1]
-    if type(n) is not int or n > LONGEST_ROW:
+    if type(n) is not int or n > LONGEST_LINE:
         raise Unsupported("search in a long row")
     if line.dtype != x.dtype:
         raise Unsupported("search for one dtype in another")
+    if n > SHORTEST_HALVED:
+        return _halve(c, line, x, right)
     if len(line.shape) > 1 and shape:
         line = c.reshape(line, [*line.shape[:-1], 1, n])
     wide = [*shape, n]

@@ -275,6 +275,42 @@ def constant_pad_nd(c, x, pad, value=0):
     return c.pad(x, low, c.out_shape, value)
 
 
+def _edge_pad(edge):
+    """Pads from the last axis on; `edge(c, x, axis, count, first)` gives what is to stand before x's first element, or after its
+    last."""
+
+    def lowering(c, x, pad):
+        rank = len(x.shape)
+        for i in range(len(pad) // 2):
+            axis, low, high = rank - 1 - i, pad[2 * i], pad[2 * i + 1]
+            n = x.shape[axis]
+            if type(low) is not int or type(high) is not int or type(n) is not int:
+                raise Unsupported("padding by a size known only at run time, or of one")
+            before = [edge(c, x, axis, low, True)] if low > 0 else []
+            after = [edge(c, x, axis, high, False)] if high > 0 else []
+            if low < 0 or high < 0:
+                x = c.slice_axis(x, axis, max(-low, 0), n + min(low, 0) + min(high, 0))
+            x = c.concat([*before, x, *after], axis)
+        return x
+
+    return lowering
+
+
+def _mirrored(c, x, axis, count, first):
+    start = 1 if first else x.shape[axis] - 1 - count
+    return c.flip(c.slice_axis(x, axis, start, count), [axis])
+
+
+def _repeated(c, x, axis, count, first):
+    edge = c.slice_axis(x, axis, 0 if first else x.shape[axis] - 1, 1)
+    return c.broadcast(edge, [count if i == axis else n for i, n in enumerate(x.shape)])
+
+
+for _n in (1, 2, 3):
+    lower(f"reflection_pad{_n}d.default")(_edge_pad(_mirrored))
+    lower(f"replication_pad{_n}d.default")(_edge_pad(_repeated))
+
+
 @lower("tril_indices.default", "triu_indices.default")
 def triangle_indices(c, *_, **__):
     raise Unsupported("left to PyTorch")
