@@ -12,25 +12,26 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
 
     import torch
 
-    from . import decomp, rewrite
+    from . import decomp, precision, rewrite
     from .compiler import compile_graph
     from .direct import direct
     from .options import Options
 
     chosen = Options.make(mode, options)
+    brief = precision.allowed()
     rewrite.dynamo_graph(gm)
 
     found = []
 
     def compiler(kind):
-        return lambda graph, inputs: compile_graph(graph, kind, chosen, examples=inputs)
+        return lambda graph, inputs: compile_graph(graph, kind, chosen, examples=inputs, brief=brief)
 
     def inference(graph, inputs):
         call = compile_graph(graph, "inference", chosen, examples=inputs)
         found.append(direct(call, graph, example_inputs))
         return call
 
-    with torch.compiler.config.patch(cache_key_tag=f"hologram-{chosen.tag()}"):
+    with torch.compiler.config.patch(cache_key_tag=f"hologram-{chosen.tag()}{brief:d}"):
         compiled = aot_module_simplified(
             gm,
             example_inputs,

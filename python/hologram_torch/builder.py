@@ -4,7 +4,7 @@ import struct
 import torch
 from hologram import _core
 
-from . import dtypes
+from . import dtypes, precision
 from .symbols import Symbols, Unsupported
 
 Value = _core.Value
@@ -189,6 +189,20 @@ class Builder:
     def dot(self, x, y, wide=False):
         """The product; `wide`: not rounded to a 16-bit dtype, but in the one that such operands are computed in."""
         return self.make("dot_general", [x, y], ints=[0], dtype=dtypes.compute(x.dtype) if wide else None)
+
+    def matmul(self, x, y, wide=False):
+        """A product to which PyTorch's float32 precision applies."""
+        how = self.treatment if x.dtype == "f32" else precision.EXACT
+        if how != precision.EXACT:
+            rows, depth, columns = (self.hint(n) for n in (*x.shape[-2:], y.shape[-1]))
+            kept = self.kept(y)
+            if rows * depth * columns < precision.LEAST_WORK or (rows < precision.LEAST_ROWS and not kept):
+                how = precision.EXACT
+        if how == precision.EXACT:
+            return self.dot(x, y, wide)
+        if how == precision.BFLOAT16:
+            return self.dot(self.cast(x, "bf16"), self.cast(y, "bf16"), wide=True)
+        return self.make("dot_general", [x, y], ints=[1 if how == precision.TWO_TERMS else 2])
 
     def take(self, x, indices, axis):
         return self.make("take", [x, indices], ints=[axis])

@@ -1,11 +1,12 @@
 # hologram_torch/compiler.py: one AOT graph → one native callable
+import functools
 import itertools
 import time
 
 import torch
 from hologram import _core
 
-from . import counters, device, layout
+from . import counters, device, layout, precision
 from .options import Options, strict
 from .translate import Translator
 
@@ -22,15 +23,22 @@ def static_inputs(kind: str) -> list:
     return list(getattr(metadata, "static_input_indices", None) or [])
 
 
-def compile_graph(module, kind: str, options: Options, static=None, examples=()):
+def compile_graph(module, kind: str, options: Options, static=None, examples=(), brief=None):
     """A callable over one list (which it clears) that runs the graph. Where compiling fails, PyTorch runs the graph,
     with a warning; with HOLOGRAM_STRICT=1 the error is raised. `static`: positions of parameters, where PyTorch's tracing
-    does not tell them; `examples`: tensors like those of the calls."""
+    does not tell them; `examples`: tensors like those of the calls; `brief`: whether
+    float32 products were allowed fewer bits when the graph was captured."""
     name = f"{kind}_{next(_numbers)}"
     try:
         if kind == "backward":
             layout.adopt(module, examples)
-        return _compile(module, name, kind, options, static_inputs(kind) if static is None else static)
+        layouts = layout.saved(module.graph) if kind == "forward" else {}
+        static = static_inputs(kind) if static is None else static
+        make = functools.partial(_compile, module, name, options, static, layouts)
+        brief = precision.allowed() if brief is None else brief
+        if brief and not options.reproducible and _has_products(module):
+            return precision.ByPrecision(make, precision.treatment())
+        return make(precision.EXACT)
     except Exception as error:
         if strict():
             error.add_note(f"while hologram compiled graph {name}; {REPORT}") if hasattr(error, "add_note") else None
@@ -54,13 +62,22 @@ def _interpreted(module):
     return run
 
 
-def _compile(module, name, kind, options, static):
+_PRODUCTS = {getattr(torch.ops.aten, name) for name in ("mm", "bmm", "addmm", "baddbmm")}
+
+
+def _has_products(module) -> bool:
+    return any(
+        getattr(node.target, "overloadpacket", None) in _PRODUCTS and node.meta["val"].dtype == torch.float32
+        for node in module.graph.nodes
+    )
+
+
+def _compile(module, name, options, static, layouts, treatment):
     start = time.perf_counter()
     stages = counters.dump_stages()
     if stages:
         counters.dump(name, "fx", module.print_readable(print_output=False)) if "fx" in stages else None
-    layouts = layout.saved(module.graph) if kind == "forward" else {}
-    translated = Translator(module, static, options.pack_weights, options, layouts).run()
+    translated = Translator(module, static, options.pack_weights, options, layouts, treatment).run()
     trace_ms = 1e3 * (time.perf_counter() - start)
     if "graph" in stages:
         counters.dump(name, "graph", str(translated.graph))

@@ -6,7 +6,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
-from . import counters, dtypes, inplace, lowering
+from . import counters, dtypes, inplace, lowering, precision
 from .builder import Builder, Value, contiguous_strides
 from .host import HostCall, HostTable, _Operand, _Size
 from .options import Options, strict
@@ -19,10 +19,11 @@ _SEQUENCES = (list, tuple, immutable_list)
 class Translator(Builder):
     """Translates one graph. Afterwards: graph, args and results for the native callable, host, constants, static."""
 
-    def __init__(self, module, static_inputs=(), keep_static=True, options=None, layouts=None):
+    def __init__(self, module, static_inputs=(), keep_static=True, options=None, layouts=None, treatment=precision.EXACT):
         super().__init__()
         self.module = module
         self.options = options or Options()
+        self.treatment = treatment  # of float32 products
         self.layouts = layouts or {}  # strides of results, by position, that need not be as traced
         self.env = {}
         self.host = HostTable()
@@ -36,6 +37,7 @@ class Translator(Builder):
         self.fallbacks = []
         self._node = self._val = None
         self._static_inputs = frozenset(static_inputs) if keep_static else frozenset()
+        self._kept = set()  # ids of parameters' values
         self._mutated = {}
         self._sizes = {}  # placeholder of a size -> how it is read
         self._chains = inplace.find(module.graph)
@@ -93,6 +95,12 @@ class Translator(Builder):
         """The example value of an int or expression."""
         return n if type(n) is int else n.evaluate(self.symbols.hints)
 
+    def kept(self, x) -> bool:
+        """Whether a value depends on the model's parameters alone, so that it is packed once."""
+        if x.op == "parameter":
+            return x.id in self._kept
+        return bool(x.inputs) and all(self.kept(i) for i in x.inputs)
+
     def same_size(self, a, b) -> bool:
         return a == b
 
@@ -132,6 +140,8 @@ class Translator(Builder):
                 value = self.reshape(value, self.symbols.sizes(val.shape))
             native = value.dtype != dtypes.HOST
             self.static[number] = native and position in self._static_inputs
+            if self.static[number]:
+                self._kept.add(value.id)
             self.args.append(("tensor" if native else "object", number))
             self.parameter_of[node] = number
             self.env[node] = value

@@ -169,6 +169,9 @@ void Clustering::choose_roots() {
       // What is computed from weights alone is packed ahead, or read with them.
       int most = fixed[r->id] == 2 ? most_of_weights : 8;
       bool cheap_r = inl[r->id].cost <= most && uses[r->id] == 1;
+      // Words of two bfloat16 numbers along k are read from where they lie side by side.
+      if (!fixed[r->id] && r != v->input(1) && r->is(Op::cast) && r->dtype == DType::bf16)
+        cheap_r = false;
       if (!cheap_l) make_root(l);
       if (!cheap_r) make_root(r);
     } else if (v->is(Op::attention)) {

@@ -9,7 +9,7 @@ from . import Unsupported, lower
 def _product(c, x, y, wide=False):
     if x.dtype == "b8" or y.dtype != x.dtype:
         raise Unsupported("product of truth values or of two dtypes")
-    return c.dot(x, y, wide)
+    return c.matmul(x, y, wide)
 
 
 @lower("mm.default", "bmm.default")

@@ -1,0 +1,136 @@
+# tests/torch/test_precision.py: what torch.set_float32_matmul_precision lets float32 products do
+import pytest
+import torch
+from harness import BACKEND, compile_fresh, graph_count
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend's kernels")
+hologram_torch = pytest.importorskip("hologram_torch")
+
+
+@pytest.fixture(autouse=True)
+def setting():
+    before = torch.get_float32_matmul_precision()
+    yield torch.set_float32_matmul_precision
+    torch.backends.mkldnn.matmul.fp32_precision = "ieee"
+    torch.set_float32_matmul_precision(before)
+
+
+def brief_products() -> bool:
+    from hologram import _core
+
+    return "avx512bf16" in _core.host_cpu()["features"] or _core.host_cpu()["isa"] == "amx"
+
+
+def chain_bound(k: int) -> float:
+    return (min(k, 384) + -(-k // 384)) * 2.0**-24
+
+
+def error(got, x, y) -> float:
+    """The largest error over the sum of the products' magnitudes."""
+    x, y = x.double(), y.double()
+    return ((got.double() - x @ y).abs() / (x.abs() @ y.abs())).max().item()
+
+
+class Layer(torch.nn.Linear):
+    """A product with a weight that is packed once."""
+
+    def __init__(self, y):
+        super().__init__(*y.shape, bias=False)
+        self.weight = torch.nn.Parameter(y.t().contiguous(), requires_grad=False)
+
+
+KINDS = {
+    "packed": lambda x, y: (Layer(y), (x,)),
+    "given": lambda x, y: (torch.mm, (x, y)),
+    "given transposed": lambda x, y: (lambda x, w: x @ w.t(), (x, y.t().contiguous())),
+    "batch": lambda x, y: (lambda x, y: torch.bmm(x[None], y[None])[0], (x, y)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("m, n, k", [(100, 70, 500), (1, 1100, 1000), (7, 300, 801)])
+def test_each_call_has_the_precision_of_its_time(kind, m, n, k, setting, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    torch.manual_seed(0)
+    x, y = torch.randn(m, k), torch.randn(k, n)
+    function, inputs = KINDS[kind](x, y)
+    setting("highest")
+    exact = compile_fresh(function, dynamic=False)(*inputs)
+    assert error(exact, x, y) < chain_bound(k)
+    setting("medium")
+    compiled = compile_fresh(function, dynamic=False)
+    found = {}
+    for precision in ("medium", "high", "medium", "high"):
+        setting(precision)
+        found[precision] = compiled(*inputs)
+    assert graph_count() == 1
+    setting("highest")  # Dynamo's own guard
+    assert torch.equal(compiled(*inputs), exact)
+    assert error(found["high"], x, y) < chain_bound(k) + 2.0**-15
+    assert error(found["medium"], x, y) < chain_bound(k) + 2.0**-7
+    if brief_products() and m >= 64 or kind == "packed" and brief_products() and m > 1:
+        assert error(found["medium"], x, y) > 2.0**-16  # it is taken
+
+
+def test_a_backward_pass_asks_again(setting, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    torch.manual_seed(0)
+    x, y = torch.randn(128, 200, requires_grad=True), torch.randn(200, 96, requires_grad=True)
+    g = torch.randn(128, 96)
+    setting("medium")
+    compiled = compile_fresh(lambda x, y: x @ y, dynamic=False)
+    z = compiled(x, y)
+    setting("highest")
+    z.backward(g)
+    assert error(x.grad, g, y.detach().t()) < chain_bound(96)
+    assert error(y.grad, x.detach().t(), g) < chain_bound(128)
+    x.grad = y.grad = None
+    setting("medium")
+    compiled(x, y).backward(g)
+    assert error(x.grad, g, y.detach().t()) < chain_bound(96) + 2.0**-7
+    if brief_products():
+        assert error(x.grad, g, y.detach().t()) > 2.0**-16
+
+
+def test_sizes_as_symbols(setting, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    setting("medium")
+    compiled = compile_fresh(lambda x, y: (x @ y).relu(), dynamic=True)
+    for m in (100, 130, 90):
+        x, y = torch.rand(m, 300), torch.rand(300, 120)
+        assert error(compiled(x, y), x, y) < chain_bound(300) + 2.0**-7
+        setting("high")
+        assert error(compiled(x, y), x, y) < chain_bound(300) + 2.0**-15
+        setting("medium")
+
+
+def test_reproducible_ignores_it(setting):
+    x, y = torch.randn(100, 400), torch.randn(400, 90)
+    torch._dynamo.reset()
+    compiled = torch.compile(torch.mm, backend=hologram_torch.hologram, mode="reproducible", dynamic=False)
+    bits = []
+    for precision in ("medium", "high", "highest"):
+        setting(precision)
+        bits.append(compiled(x, y))
+    assert torch.equal(bits[0], bits[1]) and torch.equal(bits[0], bits[2])
+
+
+def test_the_newer_switch(setting):
+    x, y = torch.randn(100, 400), torch.randn(400, 90)
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    got = compile_fresh(torch.mm, dynamic=False)(x, y)
+    assert error(got, x, y) < chain_bound(400) + 2.0**-7
+    if brief_products():
+        assert error(got, x, y) > 2.0**-16
+
+
+@torch.no_grad()
+def test_a_frozen_model_asks_in_each_call(setting):
+    layer, x = torch.nn.Linear(300, 200, bias=False).requires_grad_(False).eval(), torch.randn(90, 300)
+    y = layer.weight.t()
+    setting("medium")
+    frozen = hologram_torch.freeze(layer, (x,))
+    if brief_products():
+        assert error(frozen(x), x, y) > 2.0**-16
+    setting("highest")
+    assert error(frozen(x), x, y) < chain_bound(300)
