@@ -8,11 +8,6 @@ import numpy as np
 
 from hologram.trace import Array, Dim, TraceError, Tracer
 
-try:
-    from numpy.exceptions import AxisError as AxisError
-except ImportError:  # NumPy 1.24
-    from numpy import AxisError as AxisError  # type: ignore[attr-defined,no-redef]
-
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 FLOATS = ("f16", "bf16", "f32", "f64")
 
@@ -90,5 +85,5 @@ def axes_of(axis: Any, rank: int) -> list[int]:
     axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
     for a in axes:
         if not -rank <= a < rank:
-            raise AxisError(a, rank)
+            raise np.exceptions.AxisError(a, rank)
     return sorted(a % rank for a in axes)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hologram._registry import FLOATS, FUNCTIONS, AxisError, implements, lifted, tracer_of
+from hologram._registry import FLOATS, FUNCTIONS, implements, lifted, tracer_hint, tracer_of
 from hologram._ufuncs import Loop
 from hologram.trace import Array, TraceError, product
 
@@ -125,7 +125,8 @@ def _row(a: Array, what: str) -> Any:
     """The length of the last axis, which the graph is held to be short."""
     n = a.shape[-1]
     if not n <= LONGEST_ROW:
-        raise TraceError(f"hologram.jit: {what} of rows with more than {LONGEST_ROW} elements is not supported, got {n}")
+        length = tracer_hint(a.tracer, a.value.shape[-1])
+        raise TraceError(f"hologram.jit: {what} of rows with more than {LONGEST_ROW} elements is not supported, got {length}")
     return a.value.shape[-1]
 
 
@@ -154,7 +155,7 @@ def _last(a: Any, axis: Any) -> Any:
     if axis is None:
         return a.ravel(), lambda x: x
     if not -a.ndim <= axis < a.ndim:
-        raise AxisError(axis, a.ndim)
+        raise np.exceptions.AxisError(axis, a.ndim)
     return np.moveaxis(a, axis, -1), lambda x: np.moveaxis(x, -1, axis)
 
 

@@ -120,12 +120,23 @@ _REDUCTIONS = dict(add="sum", multiply="prod", maximum="max", minimum="min", log
 UFUNCS = sorted({*_DIRECT, *_COMPOSED, *_LOGICAL, "matmul"})
 
 
+def _adopt(given: Any, others: list[Any]) -> Any:
+    """The dtype that a Python number takes beside arrays (NumPy 2's rule, with every NumPy; its own knows no bfloat16 before 2)."""
+    if not isinstance(given, type):
+        return given
+    strong = np.result_type(*others)
+    if given is int:
+        return strong if strong.kind != "b" else np.dtype(np.int64)
+    return strong if strong.kind not in "bui" else np.dtype(np.float64)
+
+
 def loop_dtypes(ufunc: Any, arrays: list[Array], dtype: Any) -> Any:
     given = []
     for a in arrays:
         given.append((float if a.value.dtype in FLOATS else int) if a.weak else a.dtype)
     if all(isinstance(t, type) for t in given):  # Python numbers alone
         given = [a.dtype for a in arrays]
+    given = [_adopt(t, [s for s in given if not isinstance(s, type)]) for t in given]
     options = {} if dtype is None else {"signature": (*([None] * len(given)), np.dtype(dtype))}
     try:
         return ufunc.resolve_dtypes((*given, *([None] * ufunc.nout)), **options)

@@ -164,17 +164,20 @@ class Tensor:
         """A NumPy array over the same memory, or a copy."""
         import numpy
 
-        array = numpy.from_dlpack(self) if self.dtype.kind in "biuf" else self._bfloat16()
+        # NumPy 1 makes every array from DLPack read-only, and no NumPy knows bfloat16 there.
+        known = self.dtype.kind in "biuf" and int(numpy.__version__.split(".")[0]) >= 2
+        array = numpy.from_dlpack(self) if known else self._over_memory()
         return array.copy() if copy else array
 
-    def _bfloat16(self) -> Any:
+    def _over_memory(self) -> Any:
         import numpy
 
         size = self.dtype.itemsize
-        _, bytes_, view = ffi.buffer_export(ffi.tensor_buffer(self._handle))
-        ffi.view_release(view)
-        raw = (_core.memory_at(self.ptr, max(0, bytes_ - self.offset * size), self)) if self.size else b""
-        return numpy.ndarray(self.shape, self.dtype, raw, strides=tuple(s * size for s in self.strides))
+        steps = [s * size for s in self.strides]
+        last = sum((n - 1) * step for n, step in zip(self.shape, steps))
+        owner = _core.dlpack_capsule(self.executor.handle, self._handle, False)  # keeps the memory
+        raw = _core.memory_at(self.ptr, last + size, owner) if self.size else b""
+        return numpy.ndarray(self.shape, self.dtype, raw, strides=steps)
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
         array = self.numpy(copy=bool(copy))
@@ -230,6 +233,10 @@ def from_dlpack(source: Any, executor: Optional[Executor] = None) -> Tensor:
     try:
         capsule = source.__dlpack__(max_version=(1, 0))
     except TypeError:  # from before DLPack 1.0
-        capsule = source.__dlpack__()
+        writable = getattr(getattr(source, "flags", None), "writeable", True)
+        if not writable:  # NumPy 1 does not export such arrays
+            source = source.copy()
+        handle, copied = _core.dlpack_consume(executor.handle, source.__dlpack__())
+        return Tensor._of(executor, handle, copied or not writable)
     handle, copied = _core.dlpack_consume(executor.handle, capsule)
     return Tensor._of(executor, handle, copied)

@@ -67,6 +67,9 @@ Managed* export_tensor(const TensorObject& t) {
 }
 
 template <class Managed>
+#ifdef __clang__
+__attribute__((no_sanitize("function")))  // an exporter's structure has a type of its own
+#endif
 void release(void* managed) {
   auto* m = static_cast<Managed*>(managed);
   if (m->deleter) m->deleter(m);

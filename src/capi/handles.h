@@ -93,13 +93,13 @@ class HandleTable {
       // the remover sees the record.
       const uint32_t index = index_of(handles[i]);
       Slot* chunk = chunks_[index >> kChunkBits].load(std::memory_order_acquire);
-      Slot* slot = chunk + (index & (kChunk - 1));
-      if (!chunk || handles[i] == 0 || slot->live.load(std::memory_order_seq_cst) != handles[i])
-          [[unlikely]] {
+      const uint32_t place = index & (kChunk - 1);
+      if (!chunk || handles[i] == 0 ||
+          chunk[place].live.load(std::memory_order_seq_cst) != handles[i]) [[unlikely]] {
         free_record(record);
         return held;
       }
-      held.objects[i] = slot->object.load(std::memory_order_relaxed);
+      held.objects[i] = chunk[place].object.load(std::memory_order_relaxed);
     }
     held.record = record;
     return held;

@@ -12,6 +12,7 @@ Y = rng.standard_normal((7, 3)).astype(np.float32)
 V = rng.standard_normal(7).astype(np.float32)
 I = rng.integers(-9, 9, (5, 7)).astype(np.int32)
 B = X > 0
+NUMPY_1 = int(np.__version__.split(".")[0]) < 2  # hologram.jit promotes as NumPy 2 with every NumPy
 
 
 def check(function, *arguments, rtol=2e-5, jitted=None):
@@ -21,7 +22,9 @@ def check(function, *arguments, rtol=2e-5, jitted=None):
     assert type(got) is type(want) or np.ndim(want) == 0
     for w, g in zip(want if isinstance(want, tuple) else [want], got if isinstance(got, tuple) else [got]):
         w, g = np.asarray(w), np.asarray(g)
-        assert (w.dtype, w.shape) == (g.dtype, g.shape)
+        assert w.shape == g.shape and (w.dtype == g.dtype or (NUMPY_1 and not (w.shape and g.shape)))
+        if w.dtype.kind == "V":  # bfloat16, which NumPy 1 cannot compare
+            w, g = w.astype(np.float32), g.astype(np.float32)
         np.testing.assert_allclose(g, w, rtol=1e-3 if w.dtype == np.float16 else rtol, atol=1e-6)
 
 
@@ -164,7 +167,7 @@ def test_numpy_scalars_are_arguments():
     for value in (np.float32(2), np.float32("nan"), np.float32(3)):
         np.testing.assert_array_equal(scale(V, value), V * value)
     assert len(scale.reports()) == 1
-    assert scale(V, np.float64(2)).dtype == (V * np.float64(2)).dtype
+    assert scale(V, np.float64(2)).dtype == np.float64
 
 
 def test_bfloat16():
@@ -223,7 +226,7 @@ def test_sorts_of_any_short_rows_share_a_graph():
     for shape in ((3, 100), (40, 17), (2, 512)):
         check(order, rng.integers(0, 30, shape).astype(np.float32), jitted=jitted)
     assert len(jitted.reports()) == 1
-    with pytest.raises(TraceError, match="more than 512 elements"):
+    with pytest.raises(TraceError, match="more than 512 elements .* got 513"):
         jitted(np.zeros((2, 513), np.float32))
 
 

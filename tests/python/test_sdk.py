@@ -556,6 +556,19 @@ def test_tensors(executor):
         t.reshape((7, -1))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool"])
+def test_arrays_of_tensors_outlive_the_executor(dtype):
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    with hologram.Executor() as e:
+        buffer = e.from_numpy((np.arange(8) % 3).astype(dtype))
+        array = hologram.Tensor(buffer, (2, 3), offset=1).T.numpy()
+        assert array.ctypes.data == buffer.ptr + buffer.itemsize
+        array[0, 0] = 1  # not read-only
+        buffer.free()
+    np.testing.assert_array_equal(array.astype(np.float32), np.array([[1, 1], [2, 2], [0, 0]], dtype).astype(np.float32))
+
+
 def test_from_dlpack():
     array = np.arange(12, dtype=np.float64).reshape(3, 4)
     t = hologram.from_dlpack(array)
