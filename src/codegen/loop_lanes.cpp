@@ -18,6 +18,7 @@ LoopLanes::LoopLanes(const LoopFrame& frame) : f_(frame), k_(frame.k), ir_(frame
   if (!f_.plan.may_stream) return;
   Value* bytes = emit_expr(k_.root(), buffer_bytes(k_.program)).v;
   large_ = ir_.CreateICmpSGT(bytes, k_.i64(stream_bytes));
+  middling_ = ir_.CreateICmpSGT(bytes, k_.i64(reach_bytes));
 }
 
 void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll,
@@ -38,6 +39,14 @@ void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll
       outer.seek();
     }
   }
+  if (f_.plan.may_stream && unroll > 1) {
+    std::vector<Reach> reach = reaches(axis, bodies);
+    Value* until = ir_.CreateSelect(middling_, high, at);
+    at = vectors(outer, axis, at, until, unroll, false, [&](Scope& s) {
+      fetch(s, reach);
+      fill(s);
+    });
+  }
   // What is left over of wide vectors takes several narrower ones.
   int narrow = f_.plan.vectors > 4 ? f_.plan.lanes / f_.plan.vectors * 4 : f_.plan.lanes;
   if (f_.plan.masked_tails && axis == f_.rank - 1 && (f_.plan.paired || narrow < f_.plan.lanes)) {
@@ -49,6 +58,32 @@ void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll
   if (unroll > 1) at = vectors(outer, axis, at, high, unroll, false, fill);
   at = vectors(outer, axis, at, high, 1, false, fill);
   tail(outer, axis, at, high, fill);
+}
+
+/// What `bodies` read in order along the lanes, some way ahead: hardware stops at the end of each
+/// page.
+std::vector<LoopLanes::Reach> LoopLanes::reaches(
+    int axis, const std::vector<const atlas::Body*>& bodies) const {
+  constexpr int64_t ahead = 1024;
+  std::vector<Reach> found;
+  for (const atlas::Body* body : bodies)
+    for (const atlas::Instr& i : body->instrs) {
+      auto step = i.expr.linear_in_axis(axis);
+      if (i.code == atlas::Code::load && step && step->first.is(1))
+        found.push_back({i.buffer, i.expr + Expr(ahead / f_.element_bytes(i.buffer))});
+    }
+  return found;
+}
+
+void LoopLanes::fetch(Scope& scope, const std::vector<Reach>& reach) {
+  constexpr int64_t line = 64;
+  for (const Reach& r : reach) {
+    int64_t size = f_.element_bytes(r.buffer);
+    for (int64_t b = 0; b < scope.lanes() * size; b += line)
+      if (auto address = vector_address(scope, r.buffer, r.index + Expr(b / size)))
+        ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()},
+                            {*address, ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
+  }
 }
 
 /// Whole rounds of `unroll` vectors of `lanes` (0: the plan's) from `at`; returns where they end.

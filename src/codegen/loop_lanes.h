@@ -21,6 +21,14 @@ class LoopLanes {
   Value* mask(Value* count, int lanes);
 
  private:
+  /// An element whose neighbours along the lanes are fetched ahead of their use.
+  struct Reach {
+    int buffer;
+    Expr index;
+  };
+
+  std::vector<Reach> reaches(int axis, const std::vector<const atlas::Body*>& bodies) const;
+  void fetch(Scope& scope, const std::vector<Reach>& reach);
   Value* vectors(Scope& outer, int axis, Value* at, Value* high, int unroll, bool streaming,
                  const std::function<void(Scope&)>& fill, int lanes = 0);
   Value* aligned_stores(Scope& outer, int axis, Value* low,
@@ -33,7 +41,8 @@ class LoopLanes {
   const LoopFrame& f_;
   Kernel& k_;
   llvm::IRBuilder<>& ir_;
-  Value* large_ = nullptr;  ///< whether the buffers exceed stream_bytes
+  Value* large_ = nullptr;     ///< whether the buffers exceed stream_bytes
+  Value* middling_ = nullptr;  ///< whether they exceed reach_bytes
 };
 
 }  // namespace hologram::codegen

@@ -187,7 +187,7 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   int work = block_arithmetic(b);
   Expr bytes = buffer_bytes(program);
   plan.may_stream = target.isa != Isa::neon && work <= max_streamed_work &&
-                    (!bytes.is_const() || bytes.constant_value() > stream_bytes);
+                    (!bytes.is_const() || bytes.constant_value() > reach_bytes);
   plan.vectors = column_vectors(program, plan, target);
   plan.lanes *= plan.vectors;
   plan.unroll = work <= 8 ? 4 : work <= 24 ? 2 : 1;

@@ -22,11 +22,13 @@ struct LoopPlan {
   int interleaved = 0;        ///< > 0: this many lines side by side, see interleaved_lines
   bool masked_tails = false;  ///< else what is left over runs one by one
   bool carried = false;       ///< the second stage runs along with the next point's first stage
-  bool may_stream = false;    ///< the kernel's data may be larger than the caches; see stream_bytes
+  bool may_stream = false;    ///< the data may be larger than a core's cache; see reach_bytes
 };
 
 /// Kernels whose buffers hold more bytes than this write past the caches.
 inline constexpr int64_t stream_bytes = int64_t{48} << 20;
+/// Kernels whose buffers hold more bytes than this, and no more than stream_bytes, fetch ahead.
+inline constexpr int64_t reach_bytes = int64_t{4} << 20;
 /// Bytes of all buffers.
 Expr buffer_bytes(const atlas::Program& program);
 
