@@ -98,16 +98,19 @@ def _recurrent(function):
 
 
 def _flex(node) -> bool:
-    from . import flex  # what it imports takes time
-
+    try:
+        from . import flex  # what it imports takes time
+    except ImportError:  # a version of PyTorch without it, or with other insides
+        return False
     return flex.rewrite(node)
 
 
 _REWRITES = {
     _SDPA: _sdpa,
     functional.multi_head_attention_forward: _whole_attention,
-    torch.ops.higher_order.flex_attention: _flex,
 }
+if hasattr(torch.ops.higher_order, "flex_attention"):
+    _REWRITES[torch.ops.higher_order.flex_attention] = _flex
 for _module in (torch, torch._VF):
     for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         _REWRITES[getattr(_module, _name)] = _recurrent(getattr(recurrent, _name))

@@ -2,6 +2,7 @@
 #include "runtime/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -202,6 +204,46 @@ TEST(ThreadPool, CallsThatFollowCloselyWakeAWorker) {
     return helped.load();
   }));
 }
+
+#ifdef __linux__
+int64_t processor_ns(clockid_t clock) {
+  timespec t{};
+  EXPECT_EQ(clock_gettime(clock, &t), 0);
+  return t.tv_sec * int64_t{1'000'000'000} + t.tv_nsec;
+}
+
+TEST(ThreadPool, AnIdleWorkerWaitsABriefTimeAwakeThenSleeps) {
+  for (const auto chunk : {10us, 3000us}) {
+    ThreadPool pool(2);
+    const auto caller = std::this_thread::get_id();
+    int64_t least = INT64_MAX, most = 0;
+    for (int round = 0; round < 15; ++round) {
+      std::atomic<clockid_t> clock{0};
+      std::atomic<int64_t> before{0};
+      ASSERT_TRUE(eventually([&] {
+        pool.for_ranges(8, 1, [&](int64_t, int64_t) {
+          work_for(chunk);
+          clockid_t own;
+          if (std::this_thread::get_id() != caller &&
+              pthread_getcpuclockid(pthread_self(), &own) == 0) {
+            before = processor_ns(own);
+            clock = own;
+          }
+          return 0;
+        });
+        return clock.load() != 0;
+      }));
+      std::this_thread::sleep_for(5ms);
+      const int64_t awake = processor_ns(clock) - before.load();
+      std::this_thread::sleep_for(5ms);
+      EXPECT_LT(processor_ns(clock) - before.load() - awake, 1'000'000) << "it does not sleep";
+      least = std::min(least, awake), most = std::max(most, awake);
+    }
+    EXPECT_GE(most, 30'000);    // a call that follows at once finds it awake,
+    EXPECT_LE(least, 300'000);  // and soon it costs nothing
+  }
+}
+#endif
 
 TEST(ThreadPool, TwoLongChunksUseTwoThreads) {
   // Fewer chunks than wake sleeping workers at once: they come once the first chunk proved long.

@@ -197,3 +197,17 @@ def test_a_band_of_truth_hides_blocks_of_keys():
         return F.scaled_dot_product_attention(q, k, v, (i[:, None] >= i) & (i[:, None] - i < 100))
 
     torch.testing.assert_close(compile_fresh(function)(q, k, v), function(q, k, v), rtol=1e-4, atol=1e-5)
+
+
+def test_flex_attention_stays_where_its_parts_are_missing(monkeypatch):
+    import sys
+
+    import hologram_torch
+    from hologram_torch import rewrite
+
+    monkeypatch.setitem(sys.modules, "torch.nn.attention.flex_attention", None)
+    monkeypatch.delitem(sys.modules, "hologram_torch.flex", raising=False)
+    monkeypatch.delattr(hologram_torch, "flex", raising=False)
+    node = torch.fx.Graph().call_function(torch.ops.higher_order.flex_attention)
+    assert rewrite._flex(node) is False
+    assert node.target is torch.ops.higher_order.flex_attention
