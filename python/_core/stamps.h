@@ -10,6 +10,18 @@
 
 namespace hologram::python {
 
+/// Whether a weak reference still names the object.
+inline bool refers_to(PyObject* weak, PyObject* object) {
+#if PY_VERSION_HEX >= 0x030d0000
+  PyObject* found = nullptr;
+  if (PyWeakref_GetRef(weak, &found) < 0) PyErr_Clear();
+  Py_XDECREF(found);  // the caller holds the object: its address is not another's
+  return found == object;
+#else
+  return PyWeakref_GetObject(weak) == object;
+#endif
+}
+
 /// Per parameter of a plan's cache entries: which tensor, at which address and version, its content
 /// was computed from last time.
 class Stamps {
@@ -47,8 +59,7 @@ class Stamps {
       } else {
         PyErr_Clear();  // inference tensors keep no version: always computed anew
       }
-      bool same =
-          s.weak && PyWeakref_GetObject(s.weak) == o && s.data == data[k] && s.version == version;
+      bool same = s.weak && refers_to(s.weak, o) && s.data == data[k] && s.version == version;
       if (same && version >= 0) continue;
       changed[k] = 1;
       PyObject* weak = PyWeakref_NewRef(o, nullptr);
