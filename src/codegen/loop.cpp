@@ -9,6 +9,7 @@
 #include "codegen/loop_stages.h"
 #include "codegen/memory.h"
 #include "codegen/nest.h"
+#include "codegen/pack.h"
 #include "codegen/ranges.h"
 #include "codegen/transpose.h"
 
@@ -131,11 +132,17 @@ class LoopEmitter {
           *along = emit_expr(root, f_.extent(last)).v;
     Value* blocks = emit_expr(root, ceil_div(f_.extent(other), Expr(lanes))).v;
     root.seek();
-    std::vector<std::pair<atlas::ValueId, Value*>> squares;
-    for (atlas::ValueId id : transposed_loads(f_.block, k_.program.buffers)) {
-      const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(body.instrs[id].buffer)];
+    const Expr& lines_of = f_.extent(other);
+    bool whole_squares = lines_of.is_const() && lines_of.constant_value() % lanes == 0;
+    bool masked = f_.plan.masked_tails && !whole_squares;
+    std::vector<Square> squares;
+    for (atlas::ValueId id :
+         transposed_loads(f_.block, k_.program.buffers, least_lines(f_.plan.masked_tails))) {
+      const atlas::Instr& load = body.instrs[id];
+      const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(load.buffer)];
       llvm::Type* row = k_.widen(k_.memory_type(b.dtype), lanes);
-      squares.emplace_back(id, k_.slot(row, name, lanes));
+      squares.push_back({id, k_.slot(row, name, lanes), {}});
+      if (load.args[0] != atlas::no_value) squares.back().guard = *slice_of(body, load.args[0]);
     }
     emit_loop(root, k_.begin, k_.end, k_.i64(1), true, [&](Scope& unit, Value* number) {
       Value* outer = ir_.CreateUDiv(number, blocks);
@@ -146,24 +153,38 @@ class LoopEmitter {
       unit.seek();
       Value* lines =
           ir_.CreateBinaryIntrinsic(Intrinsic::smin, k_.i64(lanes), ir_.CreateSub(across, first));
-      Value* whole = ir_.CreateSelect(ir_.CreateICmpEQ(lines, k_.i64(lanes)),
-                                      ir_.CreateAnd(along, k_.i64(-lanes)), k_.i64(0));
-      emit_loop(unit, k_.i64(0), whole, k_.i64(lanes), false, [&](Scope& square, Value* j) {
-        for (auto& [id, memory] : squares) turn_over(square, body.instrs[id], memory, first, j);
-        square.seek();
-        emit_loop(square, k_.i64(0), k_.i64(lanes), k_.i64(1), true, [&](Scope& line, Value* r) {
+      Value *whole = ir_.CreateAnd(along, k_.i64(-lanes)), *mask = nullptr;
+      if (masked)
+        mask = lane_mask(k_, lines, lanes);
+      else
+        whole = ir_.CreateSelect(ir_.CreateICmpEQ(lines, k_.i64(lanes)), whole, k_.i64(0));
+      Value* rows = masked ? lines : k_.i64(lanes);
+      auto square = [&](Scope& s, Value* j, int columns) {
+        for (Square& q : squares) turn_over(s, body.instrs[q.load], q, first, j, {mask, columns});
+        s.seek();
+        emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& line, Value* r) {
           line.set_axis(other, ir_.CreateAdd(first, r));
           line.set_axis(last, j);
-          line.set_lanes(last, lanes);
-          for (auto& [id, memory] : squares) {
-            DType type = k_.program.buffers[static_cast<size_t>(body.instrs[id].buffer)].dtype;
+          Value* some = columns < lanes ? lane_mask(k_, k_.i64(columns), lanes) : nullptr;
+          line.set_lanes(last, lanes, some);
+          for (const Square& q : squares) {
+            DType type = k_.program.buffers[static_cast<size_t>(body.instrs[q.load].buffer)].dtype;
             llvm::Type* row = k_.widen(k_.memory_type(type), lanes);
-            Value* x = ir_.CreateLoad(row, ir_.CreateGEP(row, memory, r));
-            line.preset(&body, id, {from_memory(k_, type, x), true});
+            Value* x = ir_.CreateLoad(row, ir_.CreateGEP(row, q.memory, r));
+            line.preset(&body, q.load, {from_memory(k_, type, x), true});
           }
           emit_body(line, body);
         });
-      });
+      };
+      emit_loop(unit, k_.i64(0), whole, k_.i64(lanes), false,
+                [&](Scope& s, Value* j) { square(s, j, lanes); });
+      if (f_.plan.masked_tails && f_.extent(last).is_const()) {
+        auto left = static_cast<int>(f_.extent(last).constant_value() % lanes);
+        if (left > 0)
+          emit_loop(unit, whole, along, k_.i64(lanes), false,
+                    [&](Scope& s, Value* j) { square(s, j, left); });
+        return;
+      }
       unit.seek();
       emit_loop(unit, k_.i64(0), lines, k_.i64(1), true, [&](Scope& rest, Value* r) {
         rest.set_axis(other, ir_.CreateAdd(first, r));
@@ -172,28 +193,44 @@ class LoopEmitter {
     });
   }
 
+  /// A transposed load, the square of what it read and what guards it, if anything does.
+  struct Square {
+    atlas::ValueId load;
+    Value* memory;
+    atlas::Body guard;
+  };
+
+  /// What there is of a square: a mask of its lines, or null for all, and its columns.
+  struct Some {
+    Value* lines;
+    int columns;
+  };
+
   /// Loads the square of `load` that begins at coordinates `first` of the axis before the lanes and
-  /// j of the lane axis, and puts it into `memory` with a row for each line.
-  void turn_over(Scope& square, const atlas::Instr& load, Value* memory, Value* first, Value* j) {
+  /// j of the lane axis, and puts it into memory with a row for each line.
+  void turn_over(Scope& square, const atlas::Instr& load, const Square& to, Value* first, Value* j,
+                 const Some& some) {
     const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(load.buffer)];
     llvm::Type* type = k_.widen(k_.memory_type(b.dtype), f_.plan.lanes);
-    llvm::Align align(static_cast<uint64_t>(size_of(b.dtype)));
     std::vector<Value*> rows;
-    for (int c = 0; c < f_.plan.lanes; ++c) {
+    for (int c = 0; c < some.columns; ++c) {
       square.seek();
       Scope column(square, false);
       column.set_axis(f_.rank - 1, c ? ir_.CreateAdd(j, k_.i64(c)) : j);
       column.set_axis(f_.rank - 2, first);
-      column.set_lanes(f_.rank - 2, f_.plan.lanes);
-      auto address = vector_address(column, load.buffer, load.expr);
-      rows.push_back(ir_.CreateAlignedLoad(type, *address, align));
+      column.set_lanes(f_.rank - 2, f_.plan.lanes, some.lines);
+      LaneValue guard;
+      if (!to.guard.instrs.empty()) guard = emit_body(column, to.guard).back();
+      LaneValue x = emit_load(column, load, guard, {});
+      rows.push_back(to_memory(k_, b.dtype, x.v));
       column.seek();
       square.move_to(ir_.GetInsertBlock());
     }
+    rows.resize(static_cast<size_t>(f_.plan.lanes), llvm::PoisonValue::get(type));
     rows = transpose(k_, std::move(rows));
     for (int r = 0; r < f_.plan.lanes; ++r)
       ir_.CreateStore(rows[static_cast<size_t>(r)],
-                      ir_.CreateConstGEP1_64(type, memory, static_cast<uint64_t>(r)));
+                      ir_.CreateConstGEP1_64(type, to.memory, static_cast<uint64_t>(r)));
   }
 
   // Units are lines of the axis before the last: vectors along it, one for each element of a run,

@@ -203,9 +203,10 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
     plan.paired = plan.may_stream = false;
     return plan;
   }
-  if (plan.mode == LaneMode::parallel && !transposed_loads(b, program.buffers).empty()) {
+  if (plan.mode == LaneMode::parallel &&
+      !transposed_loads(b, program.buffers, least_lines(plan.masked_tails)).empty()) {
     plan.tiled = true;
-    plan.lanes = std::min(plan.lanes, 16);
+    plan.lanes = std::min(target.vector_bytes / lane_bytes(program), 16);
     plan.unroll = 1;
     plan.paired = plan.may_stream = false;
   }
@@ -233,16 +234,19 @@ int arithmetic_count(const atlas::Body& body) {
 }
 
 std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
-                                             const std::vector<atlas::Buffer>& buffers) {
+                                             const std::vector<atlas::Buffer>& buffers,
+                                             int64_t least) {
   constexpr size_t most = 4;
   std::vector<atlas::ValueId> found;
   int lane = b.parallel_rank - 1, other = lane - 1;
   if (b.stages.size() != 1 || b.stages[0].kind != StageKind::point || b.lane_axis != lane ||
       other < 0)
     return {};
-  auto small = [](const Expr& n) { return n.is_const() && n.constant_value() < 16; };
-  if (small(b.axes[static_cast<size_t>(lane)].extent) ||
-      small(b.axes[static_cast<size_t>(other)].extent))
+  auto below = [](const Expr& n, int64_t limit) {
+    return n.is_const() && n.constant_value() < limit;
+  };
+  if (below(b.axes[static_cast<size_t>(lane)].extent, least) ||
+      below(b.axes[static_cast<size_t>(other)].extent, least))
     return {};
   for (const atlas::Axis& a : b.axes)
     if (a.extent.has_axes()) return {};
@@ -253,7 +257,8 @@ std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
       auto step = i.expr.linear_in_axis(lane);
       if (!step || !step->first.is(1)) return {};
     }
-    if (i.code != Code::load || i.args[0] != atlas::no_value ||
+    if (i.code != Code::load ||
+        (i.args[0] != atlas::no_value && !slice_of(b.stages[0].body, i.args[0])) ||
         buffers[static_cast<size_t>(i.buffer)].access != atlas::Access::read ||
         i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
       continue;
@@ -264,6 +269,32 @@ std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
     found.push_back(static_cast<atlas::ValueId>(n));
   }
   return found.size() > most ? std::vector<atlas::ValueId>{} : found;
+}
+
+std::optional<atlas::Body> slice_of(const atlas::Body& body, atlas::ValueId id) {
+  std::vector<bool> needed(body.instrs.size());
+  needed[id] = true;
+  for (size_t n = id + size_t{1}; n-- > 0;) {
+    if (!needed[n]) continue;
+    const Instr& i = body.instrs[n];
+    if (i.code != Code::constant && i.code != Code::index && i.code != Code::arithmetic)
+      return std::nullopt;
+    if (i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
+      return std::nullopt;
+    for (atlas::ValueId a : i.args)
+      if (a != atlas::no_value) needed[a] = true;
+  }
+  atlas::Body out;
+  std::vector<atlas::ValueId> number(body.instrs.size(), atlas::no_value);
+  for (size_t n = 0; n <= id; ++n) {
+    if (!needed[n]) continue;
+    number[n] = static_cast<atlas::ValueId>(out.instrs.size());
+    Instr i = body.instrs[n];
+    for (atlas::ValueId& a : i.args)
+      if (a != atlas::no_value) a = number[a];
+    out.instrs.push_back(i);
+  }
+  return out;
 }
 
 int interleaved_lines(const atlas::LoopBlock& b, const std::vector<atlas::Buffer>& buffers) {

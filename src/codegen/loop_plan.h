@@ -1,6 +1,8 @@
 // codegen/loop_plan.h: how a loop block is cut into lanes and units. No LLVM in here.
 #pragma once
 
+#include <optional>
+
 #include "atlas/program.h"
 #include "codegen/codegen.h"
 
@@ -40,8 +42,15 @@ bool reads_by_partial(const atlas::LoopBlock& block, const atlas::Stage& stage, 
 
 /// The loads of a single point stage whose elements lie side by side along the axis before the lane
 /// axis, not along the lanes: read as rows of squares, which are then turned over in registers.
+/// `least`: elements of that axis from which on squares pay (tails may be masked).
 std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& block,
-                                             const std::vector<atlas::Buffer>& buffers);
+                                             const std::vector<atlas::Buffer>& buffers,
+                                             int64_t least);
+/// `least` where tails are masked, and where they are not.
+constexpr int64_t least_lines(bool masked_tails) { return masked_tails ? 6 : 16; }
+
+/// What value `id` of `body` is computed from, it last; nullopt if memory is read for it.
+std::optional<atlas::Body> slice_of(const atlas::Body& body, atlas::ValueId id);
 
 /// Whether points lie in memory as short runs along the last parallel axis (the three colours of an
 /// image's pixels) while what they read lies along the axis before: then lanes run along that axis,

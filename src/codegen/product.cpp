@@ -1,6 +1,8 @@
 // codegen/product.cpp: the units of a product: operand blocks, register tiles, epilogue.
 #include "codegen/product.h"
 
+#include <llvm/IR/Intrinsics.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -67,6 +69,8 @@ class ProductEmitter : Numbers {
       lhs_stride_ = add(round_up(depth_, t_.lanes), k_.i64(t_.lanes));
       size = mul(lhs_stride_, plan_.block_rows);
     } else if (plan_.lhs == LhsPath::columns) {
+      if (!first_stride(p_.lhs, m_axis_))
+        lhs_runs_ = split_axis(p_.lhs, m_axis_, plan_.m, k_axis_ + 1);
       lhs_stride_ = k_.i64((plan_.block_rows + t_.lanes - 1) / t_.lanes * t_.lanes + t_.lanes);
       size = mul(lhs_stride_, add(depth_, k_.i64(1)));
     }
@@ -164,10 +168,29 @@ class ProductEmitter : Numbers {
           groups_->pack_step(inner, i, row_begin_, rows_, out);
         } else {
           inner.set_axis(k_axis_, i);
+          if (lhs_runs_) return gather_pieces(inner, out);
           lhs.gather(inner, {m_axis_, row_begin_, rows_}, out);
         }
       };
       emit_loop(s, k_.i64(0), by_rows ? rows_ : depth_, k_.i64(1), by_rows, fill);
+    });
+  }
+
+  // out = the unit's rows where these lie in several runs.
+  void gather_pieces(Scope& scope, Value* out) {
+    const Level &runs = lhs_runs_->levels[0], &rows = lhs_runs_->levels[1];
+    Operand lhs{lhs_runs_->body, p_.operand_type, type_, t_.lanes};
+    scope.seek();
+    Value *size = k_.i64(runs.stride), *row_end = add(row_begin_, rows_);
+    Value *first = div(row_begin_, size), *last = div(sub(row_end, k_.i64(1)), size);
+    emit_loop(scope, first, add(last, 1), k_.i64(1), true, [&](Scope& s, Value* run) {
+      s.set_axis(runs.axis, run);
+      s.seek();
+      Value* origin = mul(run, size);
+      Value* begin = k_.ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, origin, row_begin_);
+      Value* end = least(add(origin, size), row_end);
+      lhs.gather(s, {rows.axis, sub(begin, origin), sub(end, begin)},
+                 element(k_, type_, out, sub(begin, row_begin_)));
     });
   }
 

@@ -2,6 +2,8 @@
 #include "codegen/product_epilogue.h"
 
 #include "codegen/nest.h"
+#include "codegen/runs.h"
+#include "codegen/transpose.h"
 
 namespace hologram::codegen {
 namespace {
@@ -11,38 +13,128 @@ bool multiple_of(Value* n, int64_t of) {
   return c && c->getSExtValue() % of == 0;
 }
 
+// The constant stride along an axis, if the index is linear in it.
+std::optional<int64_t> stride_along(const Expr& index, int axis) {
+  auto split = index.linear_in_axis(axis);
+  if (!split || !split->first.is_const()) return std::nullopt;
+  return split->first.constant_value();
+}
+
 }  // namespace
 
 ProductEpilogue::ProductEpilogue(Kernel& kernel, const TileModel& tile, Value* n)
-    : Numbers(kernel), p_(kernel.program.product), t_(tile), n_(n) {}
+    : Numbers(kernel), p_(kernel.program.product), t_(tile), n_(n), by_rows_(by_rows()) {
+  if (by_rows_) square_ = k_.slot(k_.lane_type(p_.acc_type, t_.lanes), "results", t_.lanes);
+}
+
+std::optional<ProductEpilogue::ByRows> ProductEpilogue::by_rows() const {
+  int m_axis = p_.batch_rank, n_axis = m_axis + 1;
+  const Expr& rows = p_.axes[static_cast<size_t>(m_axis)].extent;
+  if (!rows.is_const() || rows.constant_value() < 4 || t_.lanes < 4) return std::nullopt;
+  ByRows out{p_.epilogue, 0, -1, m_axis};
+  if (auto split = split_axis(p_.epilogue, m_axis, rows, m_axis + 3)) {
+    if (split->levels.size() != 2) return std::nullopt;
+    out = {split->body, split->levels[0].stride, split->levels[0].axis, split->levels[1].axis};
+  }
+  bool stores = false;
+  for (const atlas::Instr& i : out.body.instrs) {
+    bool store = i.code == atlas::Code::store, load = i.code == atlas::Code::load;
+    if (!store && !load) continue;
+    auto along = stride_along(i.expr, out.rows), across = stride_along(i.expr, n_axis);
+    if (store && (along != 1 || across == 1)) return std::nullopt;
+    if (load && across == 1 && along != 0) return std::nullopt;
+    stores = stores || store;
+  }
+  return stores ? std::optional(std::move(out)) : std::nullopt;
+}
 
 void ProductEpilogue::emit(Scope& scope, Value* sums, Value* m, Value* count, Value* panel,
                            Value* width) {
   scope.seek();
-  int m_axis = p_.batch_rank, n_axis = m_axis + 1;
   Value* n_begin = mul(panel, t_.panel);
-  Value* tile_columns = mul(width, t_.panel);
-  Value* columns = multiple_of(n_, t_.panel) ? tile_columns : least(sub(n_, n_begin), tile_columns);
+  Value* stride = mul(width, t_.panel);
+  Value* columns = multiple_of(n_, t_.panel) ? stride : least(sub(n_, n_begin), stride);
+  Block block{sums, stride, m, count, n_begin, columns};
+  if (!by_rows_) return emit_columns(scope, block);
+  if (by_rows_->run == 0) return emit_rows(scope, block);
+  Value* run = k_.i64(by_rows_->run);
+  Value* together = k_.ir.CreateICmpULE(add(k_.ir.CreateURem(m, run), count), run);
+  emit_if(scope, together, [&](Scope& s) { emit_rows(s, block); });
+  scope.seek();
+  emit_if(scope, k_.ir.CreateNot(together), [&](Scope& s) { emit_columns(s, block); });
+}
+
+void ProductEpilogue::emit_columns(Scope& scope, const Block& block) {
+  int m_axis = p_.batch_rank, n_axis = m_axis + 1;
   auto vector = [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
-    s.set_axis(n_axis, add(n_begin, offset));
+    s.set_axis(n_axis, add(block.n, offset));
     s.set_lanes(n_axis, t_.lanes, mask);
-    emit_loop(s, k_.i64(0), count, k_.i64(1), true, [&](Scope& row, Value* r) {
+    emit_loop(s, k_.i64(0), block.rows, k_.i64(1), true, [&](Scope& row, Value* r) {
       row.seek();
-      row.set_axis(m_axis, add(m, r));
-      Value* at = element(k_, p_.acc_type, sums, add(mul(r, tile_columns), offset));
+      row.set_axis(m_axis, add(block.m, r));
+      Value* at = element(k_, p_.acc_type, block.sums, add(mul(r, block.stride), offset));
       Value* v = k_.ir.CreateAlignedLoad(k_.lane_type(p_.acc_type, t_.lanes), at,
                                          llvm::Align(static_cast<uint64_t>(size_of(p_.acc_type))));
       row.set_accumulator(0, {v, true});
       emit_body(row, p_.epilogue);
     });
   };
+  scope.seek();
   if (multiple_of(n_, t_.lanes)) {
-    emit_loop(scope, k_.i64(0), columns, k_.i64(t_.lanes), true,
+    emit_loop(scope, k_.i64(0), block.columns, k_.i64(t_.lanes), true,
               [&](Scope& s, Value* offset) { vector(s, offset, nullptr); });
   } else {
-    for_vectors(scope, columns, t_.lanes, vector);
+    for_vectors(scope, block.columns, t_.lanes, vector);
   }
+}
+
+// Squares of sums are turned over, so that lanes are rows and a column's results are one store.
+void ProductEpilogue::emit_rows(Scope& scope, const Block& block) {
+  int n_axis = p_.batch_rank + 1;
+  scope.seek();
+  emit_loop(scope, k_.i64(0), block.rows, k_.i64(t_.lanes), true, [&](Scope& part, Value* row) {
+    part.seek();
+    Value* first = add(block.m, row);
+    if (by_rows_->run) {
+      Value* outer = div(first, k_.i64(by_rows_->run));
+      part.set_axis(by_rows_->outer, outer);
+      first = sub(first, mul(outer, by_rows_->run));
+    }
+    part.set_axis(by_rows_->rows, first);
+    part.set_lanes(by_rows_->rows, t_.lanes, lane_mask(k_, sub(block.rows, row), t_.lanes));
+    emit_loop(part, k_.i64(0), block.columns, k_.i64(t_.lanes), true, [&](Scope& s, Value* column) {
+      turn_square(s, block, row, column);
+      s.seek();
+      Value* columns = least(k_.i64(t_.lanes), sub(block.columns, column));
+      emit_loop(s, k_.i64(0), columns, k_.i64(1), true, [&](Scope& one, Value* c) {
+        one.seek();
+        one.set_axis(n_axis, add(add(block.n, column), c));
+        llvm::Type* type = k_.lane_type(p_.acc_type, t_.lanes);
+        one.set_accumulator(0, {k_.ir.CreateLoad(type, k_.ir.CreateGEP(type, square_, c)), true});
+        emit_body(one, by_rows_->body);
+      });
+    });
+  });
+}
+
+// square_ = the sums of rows [row, row + lanes) and columns [column, column + lanes), column by
+// column. Rows behind the block's last are copies of it.
+void ProductEpilogue::turn_square(Scope& scope, const Block& block, Value* row, Value* column) {
+  scope.seek();
+  llvm::Type* type = k_.lane_type(p_.acc_type, t_.lanes);
+  Value* last = sub(block.rows, k_.i64(1));
+  std::vector<Value*> rows;
+  for (int r = 0; r < t_.lanes; ++r) {
+    Value* at = add(mul(least(add(row, r), last), block.stride), column);
+    rows.push_back(
+        k_.ir.CreateAlignedLoad(type, element(k_, p_.acc_type, block.sums, at),
+                                llvm::Align(static_cast<uint64_t>(size_of(p_.acc_type)))));
+  }
+  rows = transpose(k_, std::move(rows));
+  for (int c = 0; c < t_.lanes; ++c)
+    k_.ir.CreateStore(rows[static_cast<size_t>(c)],
+                      k_.ir.CreateConstGEP1_64(type, square_, static_cast<uint64_t>(c)));
 }
 
 }  // namespace hologram::codegen

@@ -1,12 +1,15 @@
 // codegen/product_epilogue.h: the epilogue of a product on a block of its sums.
 #pragma once
 
+#include <optional>
+
 #include "codegen/numbers.h"
 #include "codegen/product_plan.h"
 
 namespace hologram::codegen {
 
-/// Runs a product's epilogue body on sums in memory, vectors along the columns.
+/// Runs a product's epilogue body on sums in memory: vectors along the columns, or along the rows
+/// where these lie side by side in what is stored (an image whose channels are planes).
 class ProductEpilogue : Numbers {
  public:
   /// `n`: the product's columns, constant where they are known.
@@ -17,9 +20,28 @@ class ProductEpilogue : Numbers {
   void emit(Scope& scope, Value* sums, Value* m, Value* count, Value* panel, Value* width);
 
  private:
+  // The epilogue's body for vectors of rows. Rows m = run * (axis outer) + axis rows where `run` is
+  // not 0: a vector must not reach into the next run.
+  struct ByRows {
+    atlas::Body body;
+    int64_t run = 0;
+    int outer = -1, rows = -1;
+  };
+  // How many rows and columns of sums from where on.
+  struct Block {
+    Value *sums, *stride, *m, *rows, *n, *columns;
+  };
+
+  std::optional<ByRows> by_rows() const;
+  void emit_columns(Scope& scope, const Block& block);
+  void emit_rows(Scope& scope, const Block& block);
+  void turn_square(Scope& scope, const Block& block, Value* row, Value* column);
+
   const atlas::ProductBlock& p_;
   TileModel t_;
   Value* n_;
+  std::optional<ByRows> by_rows_;
+  Value* square_ = nullptr;
 };
 
 }  // namespace hologram::codegen

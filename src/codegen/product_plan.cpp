@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "codegen/runs.h"
 #include "codegen/winograd_plan.h"
 
 namespace hologram::codegen {
@@ -153,6 +154,13 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   auto lhs = strided_load(b.lhs, m_axis, k_axis);
   bool plain = b.operand_type == b.acc_type;
   auto m_stride = first_stride(b.lhs, m_axis), k_stride = first_stride(b.lhs, k_axis);
+  bool words = dots_for(target, b.operand_type, b.acc_type) != Dots::none;
+  if (!m_stride && k_stride &&
+      !words) {  // rows that lie side by side in runs: the planes of several images
+    auto runs = split_axis(b.lhs, m_axis, p.m, k_axis + 1);
+    if (runs && runs->levels.size() == 2 && first_stride(runs->body, runs->levels[1].axis) == 1)
+      m_stride = 1;
+  }
   if (lhs && plain && lhs->y_stride.is(1)) {
     p.lhs = LhsPath::direct;
     p.lhs_load = lhs;

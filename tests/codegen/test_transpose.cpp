@@ -111,5 +111,21 @@ TEST(Transpose, ShortRunsAreInterleaved) {
   EXPECT_EQ(launch.total.constant_value(), 5);  // a unit is a line
 }
 
+TEST(Transpose, SquaresWithABorder) {
+  for (int64_t run : {9, 16, 40})
+    for (int64_t length : {8, 16, 37})
+      for (int64_t border : {1, 3})
+        for (DType type : {DType::f32, DType::f64, DType::bf16, DType::b8}) {
+          SCOPED_TRACE(testing::PrintToString(std::vector{length, run, border}) + " " +
+                       std::string(name_of(type)));
+          Inputs inputs;
+          inputs.chunks = {0, 1};
+          expect_same(pixels(3, length, run, border, type), inputs);
+        }
+  auto target = codegen::generic_target(codegen::Isa::avx512);
+  auto launch = codegen::launch_of(pixels(5, 40, 32, 1, DType::f32), target);
+  EXPECT_EQ(launch.total.constant_value(), 5 * 3);  // squares of 16 lines each
+}
+
 }  // namespace
 }  // namespace hologram::test

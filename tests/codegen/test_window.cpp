@@ -86,6 +86,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Convolution{2, 12, 8, 8, 24, 3, 1, 2, 2, 4},
                     Convolution{1, 24, 9, 8, 24, 3, 2, 1, 1, 24},
                     Convolution{1, 7, 9, 8, 7, 5, 1, 2, 1, 7, false},
+                    // Planes read and written as squares; images of 63 pixels meet within a tile.
+                    Convolution{3, 20, 7, 9, 40, 1, 1, 0, 1, 1},
+                    Convolution{3, 24, 20, 20, 70, 1, 1, 0, 1, 1, false},
+                    Convolution{2, 40, 12, 20, 36, 3, 2, 1, 1, 1},
+                    Convolution{1, 48, 13, 22, 20, 3, 1, 1, 1, 1, false},
+                    Convolution{2, 6, 5, 8, 20, 1, 1, 0, 1, 1, true, DType::f64},
+                    Convolution{3, 24, 7, 9, 40, 1, 1, 0, 1, 1, true, DType::bf16},
                     Convolution{1, 16, 6, 6, 8, 3, 1, 1, 1, 1, true, DType::bf16},
                     Convolution{1, 8, 6, 6, 8, 3, 1, 1, 1, 8, true, DType::f16}));
 
