@@ -383,12 +383,19 @@ class ProductEmitter : Numbers {
               });
   }
 
+  // How many vectors of the only panel hold columns; 0 where there may be more panels.
+  int vectors_of_only_panel() const {
+    if (!plan_.n.is_const() || plan_.n.constant_value() > t_.panel) return 0;
+    return static_cast<int>((plan_.n.constant_value() + t_.lanes - 1) / t_.lanes);
+  }
+
   MicroKernel kernel_of(int rows, int panels, const Rhs& rhs) const {
     return {.tile = t_,
             .type = type_,
             .storage = plan_.rhs_storage,
             .rows = rows,
             .panels = panels,
+            .vectors = vectors_of_only_panel(),
             .a_row = fixed(lhs_row_stride_),
             .a_k = fixed(lhs_k_stride_),
             .b_k = fixed(rhs.k_stride),

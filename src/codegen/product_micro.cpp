@@ -19,7 +19,7 @@ class Writer {
   Writer(Kernel& k, const MicroKernel& m) : k_(k), m_(m), ir_(k.ir) {
     vector_ = k.lane_type(m.type, m.tile.lanes);
     stored_ = k.widen(k.memory_type(m.storage), m.tile.lanes);
-    columns_ = m.panels * m.tile.vectors;
+    columns_ = m.panels == 1 && m.vectors > 0 ? m.vectors : m.panels * m.tile.vectors;
   }
 
   llvm::Function* run() {
@@ -79,7 +79,7 @@ class Writer {
 
   Value* out_pointer(int row, int column) {
     return element(k_, m_.type, out_,
-                   k_.i64(int64_t{row} * columns_ * m_.tile.lanes + column * m_.tile.lanes));
+                   k_.i64(int64_t{row} * m_.panels * m_.tile.panel + column * m_.tile.lanes));
   }
 
   llvm::Align alignment(DType t) const { return llvm::Align(static_cast<uint64_t>(size_of(t))); }

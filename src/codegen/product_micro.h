@@ -17,13 +17,15 @@ using Fixed = std::optional<int64_t>;
 /// tile.panel,
 ///   out[r * panels * tile.panel + c] = sum over k < depth of a[r * a_row + k * a_k] * b(k, c),
 ///   b(k, c) = b[(c / panel) * b_panel + k * b_k + c % panel],
-/// by one multiply-add chain per k-block of product_k_block, blocks added in ascending order.
+/// (of a single panel only its first `vectors` vectors) by one multiply-add chain per k-block of
+/// product_k_block, blocks added in ascending order.
 struct MicroKernel {
   TileModel tile;
   DType type;     ///< of a, out and all arithmetic
   DType storage;  ///< of b in memory
   int rows;
   int panels;
+  int vectors = 0;  ///< of a single panel, that hold columns; 0: all
   Fixed a_row, a_k, b_k, b_panel, depth;
   Dots dots = Dots::none;  ///< not none: elements of a and b are groups of `type`'s size
   bool exact = false;      ///< bf16 groups: by multiply-adds, subnormals too

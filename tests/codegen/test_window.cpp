@@ -93,6 +93,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Convolution{1, 48, 13, 22, 20, 3, 1, 1, 1, 1, false},
                     Convolution{2, 6, 5, 8, 20, 1, 1, 0, 1, 1, true, DType::f64},
                     Convolution{3, 24, 7, 9, 40, 1, 1, 0, 1, 1, true, DType::bf16},
+                    // Half of a panel holds columns.
+                    Convolution{1, 16, 36, 36, 12, 3, 1, 1, 1, 1},
                     Convolution{1, 16, 6, 6, 8, 3, 1, 1, 1, 1, true, DType::bf16},
                     Convolution{1, 8, 6, 6, 8, 3, 1, 1, 1, 8, true, DType::f16}));
 
