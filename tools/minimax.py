@@ -132,17 +132,62 @@ def poly(name, f, powers, lo, hi, weight=None, fmt="f64"):
 
 def run(name):
     f, kw = TABLES[name]
+    if "edges" in kw:
+        return run_pieces(name, f, **kw)
+    if "count" in kw:
+        return run_powers(name, **kw)
     c, worst = fit(f, **kw)
     lo, hi = (mp.nstr(mp.mpf(kw[k]), 5) for k in ("lo", "hi"))
     print(f"// on [{lo}, {hi}], weighted error 2^{mp.nstr(mp.log(worst, 2), 4)}")
     print_array(name, c, kw["fmt"])
 
 
+def pieces(name, f, powers, edges, first=0, start=None):
+    """f in f32 on the intervals between `edges`, each by a polynomial about its centre: arrays by power for
+    lookups, interval k as element (first + k) mod their number. The first interval may be about its lower end 0
+    with the powers `start`, which keeps the relative error there."""
+    TABLES[name] = (f, dict(powers=powers, edges=edges, first=first, start=start))
+
+
+def run_pieces(name, f, powers, edges, first, start):
+    count = len(edges) - 1
+    centres, table, worst = [mp.mpf(0)] * count, [[mp.mpf(0)] * count for _ in powers], mp.mpf(0)
+    for k, (lo, hi) in enumerate(zip(edges, edges[1:])):
+        at_zero = k == 0 and start is not None
+        centre = mp.mpf(0) if at_zero else (mp.mpf(lo) + mp.mpf(hi)) / 2
+        own = start if at_zero else powers
+        c, error = fit(lambda d: f(centre + d), own, mp.mpf(lo) - centre, mp.mpf(hi) - centre, None, "f32")
+        element = (first + k) % count
+        centres[element] = centre
+        for power, value in zip(own, c):
+            table[power][element] = value
+        worst = max(worst, error)
+    lo, hi = mp.nstr(mp.mpf(edges[0]), 5), mp.nstr(mp.mpf(edges[-1]), 5)
+    print(f"// {count} pieces of [{lo}, {hi}], weighted error 2^{mp.nstr(mp.log(worst, 2), 4)}")
+    print_array(name + "_centre", centres, "f32")
+    for power, row in enumerate(table):
+        print_array(f"{name}_{power}", row, "f32")
+
+
+def powers_of_two(name, count, up):
+    """2^(k / count) in f32 for lookups by the low bits of a number of such steps: bits to which the number,
+    shifted so that whole powers fall into the exponent, is added; 2^up times as large."""
+    TABLES[name] = (None, dict(count=count, up=up))
+
+
+def run_powers(name, count, up):
+    print(f"// 2^({up} + k / {count}), less what the bits of k / {count} add")
+    step = 2**23 // count
+    bits = [np.float32(mp.mpf(2) ** (mp.mpf(k) / count)).view(np.int32) - k * step + up * 2**23 for k in range(count)]
+    print_array(name, [int(b) for b in bits], "i32")
+
+
 def print_array(name, c, fmt):
-    text = f"inline constexpr std::array<{'float' if fmt == 'f32' else 'double'}, {len(c)}> {name}{{"
+    kind = {"f32": "float", "f64": "double", "i32": "int32_t"}[fmt]
+    text = f"inline constexpr std::array<{kind}, {len(c)}> {name}{{"
     line = ""
     for k, x in enumerate(c):
-        item = literal(x, fmt) + ("};" if k == len(c) - 1 else ",")
+        item = (hex(x) if fmt == "i32" else literal(x, fmt)) + ("};" if k == len(c) - 1 else ",")
         if len(line or text) + 1 + len(item) > 100:
             print(line or text)
             line = "    " + item
@@ -155,6 +200,7 @@ HEADER = """// atlas/math/tables.h: polynomial coefficients, written by tools/mi
 #pragma once
 
 #include <array>
+#include <cstdint>
 
 namespace hologram::atlas::math::table {
 """
@@ -231,15 +277,13 @@ poly("erfcx_f64", erfcx_t, range(0, 23), -1, "0.7501")
 poly("erfcx_short_f64", erfcx_t, range(0, 12), -1, (mp.mpf(11) - 4) / 15)
 
 
-
-
-def mills_t(t):
-    a = mp.mpf("2.25") * (1 + t) / (1 - t)
-    return erfcx(a / sqrt(2)) / 2 * (a + mp.mpf("2.25"))
-
-
-# gelu: Phi(-a) = exp(-a^2/2) c(t) / (a + 2.25), t = (a - 2.25)/(a + 2.25)
-poly("gelu_f32", mills_t, range(0, 11), -1, mp.mpf("12.55") / mp.mpf("17.05"), None, "f32")
+# gelu: a Phi(-a) = exp(-a^2/2) c(a), by the exponent and two bits of a + 1; e^(-r/2) = 1 + r c(r) for r = a^2 less a
+# multiple of ln 2 / 4
+pieces("gelu", lambda a: a * erfcx(a / sqrt(2)) / 2, range(0, 6),
+       [m * mp.mpf(2) ** (e - 2) - 1 for e in range(4) for m in range(4, 8)] + [15], 12, range(1, 6))
+E = mp.log(2) / 8 * mp.mpf("1.001")
+powers_of_two("power_eighth", 8, 64)
+poly("exp_eighth_f32", lambda r: mp.expm1(-r / 2) / r, range(0, 3), -E, E, lambda r: r, "f32")
 # to a bfloat16: Phi(-a) = 2^c(a), and 2^r = c(r)
 poly("gelu_bf16", lambda a: mp.log(mp.erfc(a / sqrt(2)) / 2, 2), range(0, 10), 0, "13.65", lambda a: 1, "f32")
 poly("exp2_bf16", lambda r: 2**r, range(0, 5), "-0.5", "0.5", None, "f32")
@@ -266,6 +310,11 @@ def erfinv_ratio(w):
 # erfinv x ~ x c(w - 2.5) for w = -log(1 - x^2) < 5, x c(sqrt(w) - 4) beyond; refined by one step of Halley's method
 poly("erfinv_f64", lambda t: erfinv_ratio(t + mp.mpf("2.5")), range(0, 9), mp.mpf("-2.4999999"), "2.5")
 poly("erfinv_tail_f64", lambda t: erfinv_ratio((t + 4) ** 2), range(0, 10), sqrt(5) - 4, "2.1")
+# the same in f32, by the exponent and two bits of w + 1
+pieces("erfinv", lambda w: erfinv_ratio(w) if w > 0 else sqrt(mp.pi) / 2, range(0, 5),
+       [m * mp.mpf(2) ** (e - 2) - 1 for e in range(4) for m in range(4, 8)] + [15.99], 12)
+# e^2r = 1 + r c(r)
+poly("exp_twice_eighth_f32", lambda r: mp.expm1(2 * r) / r, range(0, 3), -E / 4, E / 4, lambda r: r, "f32")
 
 if __name__ == "__main__":
     print(HEADER)

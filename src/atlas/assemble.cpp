@@ -287,6 +287,16 @@ class Assembler {
       i.buffer = accumulator_number();
       in_.expect(',');
       i.args[0] = value();
+    } else if (name == "lookup") {
+      i.code = Code::lookup;
+      i.type = dot_dtype();
+      i.args[0] = value();
+      while (!in_.line_ends()) {
+        if (i.table.size() == limits::table_entries)
+          in_.error("more than {} entries", limits::table_entries);
+        in_.expect(',');
+        i.table.push_back(in_.number());
+      }
     } else {
       i.code = Code::arithmetic;
       i.op = op(name);

@@ -96,6 +96,11 @@ class Encoder {
         op(i.op);
         out_.sint(i.buffer);
         return value(i.args[0]);
+      case Code::lookup:
+        value(i.args[0]);
+        out_.uint(i.table.size());
+        for (uint64_t e : i.table) out_.uint(e);
+        return;
       case Code::arithmetic:
         op(i.op);
         if (ir::info(i.op).kind == ir::OpKind::cast) type(i.from);
@@ -252,7 +257,7 @@ class Decoder {
   }
 
   Instr instruction(const Body& b) {
-    Instr i{.code = enumerator(Code::accumulate), .expr = {}};
+    Instr i{.code = enumerator(Code::lookup), .expr = {}};
     i.type = type();
     switch (i.code) {
       case Code::constant:
@@ -284,6 +289,12 @@ class Decoder {
         i.buffer = small();
         i.args[0] = value();
         break;
+      case Code::lookup: {
+        i.args[0] = value();
+        size_t entries = in_.count(limits::table_entries);
+        for (size_t k = 0; k < entries; ++k) i.table.push_back(in_.uint(~uint64_t{0}));
+        break;
+      }
       case Code::arithmetic:
         i.op = op();
         if (ir::info(i.op).kind == ir::OpKind::cast) i.from = type();

@@ -19,6 +19,7 @@ uint64_t hash_of(const Instr& i) {
   h = mix(h, static_cast<uint64_t>(i.type) << 8 | static_cast<uint64_t>(i.from));
   for (ValueId a : i.args) h = mix(h, a);
   h = mix(mix(h, i.bits), static_cast<uint64_t>(i.buffer));
+  for (uint64_t entry : i.table) h = mix(h, entry);
   return mix(h, i.expr.hash());
 }
 
@@ -71,6 +72,11 @@ bool may_cast(ir::Op how, DType from, DType to) {
     return false;
   if (how != ir::Op::bitcast) return true;
   return size_of(from) == size_of(to) && (to != DType::b8 || from == DType::b8);
+}
+
+bool may_look_up(DType type, size_t entries) {
+  return (type == DType::f32 || type == DType::i32) && entries >= 2 && entries <= 16 &&
+         (entries & (entries - 1)) == 0;
 }
 
 BodyBuilder::BodyBuilder(Body& body) : body_(body) {
@@ -146,6 +152,17 @@ Val BodyBuilder::accumulate(ir::Op reduce, int number, Val value) {
   Instr instr{
       .code = Code::accumulate, .op = reduce, .type = value.type, .buffer = number, .expr = {}};
   instr.args[0] = value.id;
+  return emit(std::move(instr));
+}
+
+Val BodyBuilder::lookup(DType type, Val i, std::vector<uint64_t> table) {
+  check(i.type == DType::i32, "BodyBuilder::lookup: the index is not an i32");
+  check(may_look_up(type, table.size()), "BodyBuilder::lookup: no such table");
+  const Instr& operand = body_.instrs[i.id];
+  if (operand.code == Code::constant)
+    return constant(type, table[operand.bits & (table.size() - 1)]);
+  Instr instr{.code = Code::lookup, .type = type, .expr = {}, .table = std::move(table)};
+  instr.args[0] = i.id;
   return emit(std::move(instr));
 }
 

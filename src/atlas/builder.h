@@ -31,6 +31,8 @@ class BodyBuilder {
   void store(int buffer, const Expr& offset, Val value, Val guard = {});
   Val accumulator(int number, DType type);
   Val accumulate(ir::Op reduce, int number, Val value);
+  /// table[i mod its size]: bits in `type`, a power of two of them.
+  Val lookup(DType type, Val i, std::vector<uint64_t> table);
 
   /// Any element-wise op of the table; operands in the op's order and of its types.
   Val op(ir::Op op, Val x);
@@ -71,5 +73,7 @@ class BodyBuilder {
 bool may_compute(ir::Op op, DType type);
 /// Whether `how` (cast, cast_wrap or bitcast) converts `from` to `to`.
 bool may_cast(ir::Op how, DType from, DType to);
+/// Whether there are tables of so many entries of `type`.
+bool may_look_up(DType type, size_t entries);
 
 }  // namespace hologram::atlas

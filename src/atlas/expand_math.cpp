@@ -82,6 +82,8 @@ class Expansion {
         return builder_.accumulator(i.buffer, i.type);
       case Code::accumulate:
         return builder_.accumulate(i.op, i.buffer, arg(i, 0));
+      case Code::lookup:
+        return builder_.lookup(i.type, arg(i, 0), i.table);
       case Code::arithmetic:
         break;
     }

@@ -10,6 +10,7 @@ inline constexpr size_t axes = 64;
 inline constexpr size_t stages = 1024;
 inline constexpr size_t instructions = 65535;  ///< per body; expressions name values by 16 bits
 inline constexpr size_t accumulators = 4096;
+inline constexpr size_t table_entries = 16;
 inline constexpr int symbols = 4096;
 inline constexpr int panel_width = 4096;
 inline constexpr size_t expression_bytes = 8192;

@@ -60,6 +60,12 @@ class BodyArithmetic {
   Val bits(Val x) {
     return builder_.bitcast(x, dtype_of<To>);
   }
+  template <class T, size_t n>
+  Val lookup(Val i, const std::array<T, n>& table) {
+    std::vector<uint64_t> entries;
+    for (T c : table) entries.push_back(std::bit_cast<uint32_t>(c));
+    return builder_.lookup(dtype_of<T>, i, std::move(entries));
+  }
 
  private:
   BodyBuilder& builder_;

@@ -33,6 +33,7 @@ enum class Code : uint8_t {
                 ///< element
   accumulate,   ///< serial stages: combines args[0] into running accumulator `buffer` (`op` a
                 ///< reduce_*), gives the new value
+  lookup,       ///< element args[0] (i32) modulo n of the n constants `table`; n is a power of two
 };
 
 /// One SSA instruction. f16 and bf16 are storage types: they are loaded, stored and cast (and
@@ -46,6 +47,7 @@ struct Instr {
   uint64_t bits = 0;
   int buffer = -1;
   Expr expr;
+  std::vector<uint64_t> table = {};  ///< lookup: bits in `type`, 2 to 16 of them
 
   bool operator==(const Instr&) const = default;
 };

@@ -135,6 +135,11 @@ class Printer {
       case Code::accumulate:
         return line("  %{} = accumulate.{}.{} a{}, %{}", at, ir::name_of(i.op), name_of(i.type),
                     i.buffer, i.args[0]);
+      case Code::lookup: {
+        std::string entries;
+        for (uint64_t e : i.table) entries += fmt::format(", {:#x}", e);
+        return line("  %{} = lookup.{} %{}{}", at, name_of(i.type), i.args[0], entries);
+      }
       case Code::arithmetic:
         break;
     }

@@ -9,8 +9,9 @@
 namespace hologram::atlas {
 namespace {
 
-constexpr std::string_view code_names[] = {"constant", "index",      "clamp_index", "load",
-                                           "store",    "arithmetic", "accumulator", "accumulate"};
+constexpr std::string_view code_names[] = {"constant",    "index",      "clamp_index",
+                                           "load",        "store",      "arithmetic",
+                                           "accumulator", "accumulate", "lookup"};
 
 bool known(DType t) { return static_cast<int>(t) < num_dtypes && t != DType::host; }
 bool known(ir::Op op) { return static_cast<int>(op) < ir::num_ops; }
@@ -251,6 +252,13 @@ class Verifier {
         operand(body, i, 0, i.type, at, place);
         return no_more(i, 1, place);
       }
+      case Code::lookup:
+        require(may_look_up(i.type, i.table.size()), "{}: no table of {} {}", place, i.table.size(),
+                name_of(i.type));
+        for (uint64_t e : i.table)
+          require(e >> 32 == 0, "{}: {:#x} does not fit {}", place, e, name_of(i.type));
+        operand(body, i, 0, DType::i32, at, place);
+        return no_more(i, 1, place);
     }
   }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "codegen/index.h"
+#include "codegen/lookup.h"
 #include "codegen/memory.h"
 
 namespace hologram::codegen {
@@ -188,6 +189,8 @@ LaneValue Walker::emit(Scope& at, const Instr& i) {
     }
     case Code::accumulate:
       return emit_accumulate(i);
+    case Code::lookup:
+      return {emit_lookup(k_, i.type, i.table, arg(i, 0).v), arg(i, 0).varying};
   }
   return {};
 }

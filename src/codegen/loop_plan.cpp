@@ -77,6 +77,9 @@ int64_t body_cost(const atlas::Body& body, int lanes) {
           ps += 150 * std::max(1, size_of(i.type) / 4) *
                 (ir::info(i.op).flags & ir::exact ? 1 : rendered_work);
         break;
+      case Code::lookup:
+        ps += 150;
+        break;
       default:
         break;
     }
@@ -228,8 +231,10 @@ bool reads_by_partial(const atlas::LoopBlock& block, const Stage& stage, LaneMod
 
 int arithmetic_count(const atlas::Body& body) {
   int n = 0;
-  for (const Instr& i : body.instrs)
+  for (const Instr& i : body.instrs) {
     if (i.code == Code::arithmetic) n += ir::info(i.op).flags & ir::exact ? 1 : rendered_work;
+    if (i.code == Code::lookup) ++n;
+  }
   return n;
 }
 

@@ -72,6 +72,11 @@ std::vector<Program> examples() {
   BodyBuilder pos(arg.loop.stages[0].body);
   arg.loop.stages[0].reductions[0].position = pos.index(Expr::axis(1, sym(1)) * Expr(2)).id;
   list.push_back(arg);
+  Program table = elementwise(Op::neg, DType::i32, 1, DType::i32);
+  BodyBuilder entries(table.loop.stages[0].body);
+  Val found = entries.lookup(DType::f32, {0, DType::i32}, {0x3f800000, 7, 0, 0xff800000});
+  entries.lookup(DType::i32, entries.bitcast(found, DType::i32), {1, 0xffffffff});
+  list.push_back(table);
   return list;
 }
 
@@ -253,6 +258,14 @@ TEST(Verify, NamesTheFault) {
             "stage 0, a0: no such reduction");
   EXPECT_EQ(verify_text("%0 = bitcast.f64.f32 %0\n"),
             "stage 0, %0 (arithmetic): no bitcast from f32 to f64");
+  EXPECT_EQ(verify_text("%0 = constant.i32 0x1\n%1 = lookup.f32 %0, 1, 2, 3\n"),
+            "stage 0, %1 (lookup): no table of 3 f32");
+  EXPECT_EQ(verify_text("%0 = constant.i32 0x1\n%1 = lookup.f64 %0, 1, 2\n"),
+            "stage 0, %1 (lookup): no table of 2 f64");
+  EXPECT_EQ(verify_text("%0 = constant.i32 0x1\n%1 = lookup.i32 %0, 1, 0x100000000\n"),
+            "stage 0, %1 (lookup): 0x100000000 does not fit i32");
+  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = lookup.f32 %0, 1, 2\n"),
+            "stage 0, %1 (lookup): operand 1 is f32; expected i32");
   EXPECT_EQ(verify_text("", "loop parallel 2\naxis i0 parallel [8]\naxis i1 row [s0]\n"),
             "axis i1: parallel axes come first");
   EXPECT_EQ(verify_text("%0 = index [i1]\n",

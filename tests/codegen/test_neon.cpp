@@ -123,6 +123,11 @@ TEST_F(Neon, ElementWiseOpsAndConversions) {
     if (t != DType::f64) output(b.cast(d, t));
   }
   output(b.fma(x, y, b.cast(h, DType::f32)));
+  for (size_t entries = 2; entries <= 16; entries *= 2) {
+    std::vector<uint64_t> table;
+    for (size_t e = 0; e < entries; ++e) table.push_back(0x3f000000 + 0x10001 * e);
+    output(b.lookup(DType::f32, k, table));
+  }
   output(b.cast(g, DType::f32));
   expect_same_on_neon(p, 4, 640);
 }

@@ -85,6 +85,31 @@ TEST(Ops, EveryExactOpOnEveryType) {
   }
 }
 
+// Tables of every size, looked up by vectors and by single lanes; an index beyond the table wraps.
+TEST(Ops, Lookups) {
+  for (int64_t n : {1, 5, 8, 1003}) {
+    SCOPED_TRACE(n);
+    OpTest t(n);
+    Val x = t.input(DType::i32);
+    for (size_t entries = 2; entries <= 16; entries *= 2) {
+      std::vector<uint64_t> table;
+      for (size_t k = 0; k < entries; ++k) table.push_back(0x3f000000 + 0x10001 * (k * k + 1));
+      t.output(t.b.lookup(DType::f32, x, table));
+      t.output(t.b.lookup(DType::i32, x, table));
+    }
+    expect_same(t.p);
+  }
+}
+
+TEST(Ops, LookupsBesideOtherWidths) {
+  OpTest t(333);
+  Val x = t.input(DType::i32);
+  Val y = t.b.lookup(DType::f32, x, {0x3f800000, 0x40000000, 0xc0000000, 0, 1, 2, 3, 4});
+  t.output(t.b.add(t.b.cast(y, DType::f64), t.input(DType::f64)));
+  t.output(t.b.cast(y, DType::bf16));
+  expect_same(t.p);
+}
+
 TEST(Ops, EveryConversion) {
   for (Op how : {Op::cast, Op::cast_wrap, Op::bitcast})
     for (DType from : all_types)

@@ -98,6 +98,10 @@ struct ScalarArithmetic {
   To bits(From x) {
     return std::bit_cast<To>(x);
   }
+  template <class T, size_t n>
+  T lookup(int32_t i, const std::array<T, n>& table) {
+    return table[static_cast<uint32_t>(i) % n];
+  }
 };
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
@@ -241,6 +245,15 @@ struct VectorArithmetic {
       return {_mm512_castsi512_pd(x.a), _mm512_castsi512_pd(x.b)};
     else
       return {_mm512_castpd_si512(x.a), _mm512_castpd_si512(x.b)};
+  }
+  template <class T, size_t n>
+  Value<T> lookup(__m512i i, const std::array<T, n>& table) {
+    alignas(64) T entries[16];
+    for (size_t k = 0; k < 16; ++k) entries[k] = table[k % n];
+    if constexpr (std::is_same_v<T, float>)
+      return _mm512_permutexvar_ps(i, _mm512_load_ps(entries));
+    else
+      return _mm512_permutexvar_epi32(i, _mm512_load_si512(entries));
   }
 
  private:

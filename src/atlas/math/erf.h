@@ -60,28 +60,34 @@ Num<B, double> erf(Num<B, double> x) {
   return select(a < 1.0, erf_central(x), copysign(x.of(1) - erfc_positive<true>(a), x));
 }
 
-/// x Phi(x) = max(x, 0) - a exp(-a^2/2) c(t) / (a + 2.25), a = |x|. What the square, the quotient
-/// and its product with c round away is kept. -inf gives NaN as in 0.5 x (1 + erf(x / sqrt 2)).
+/// 2 ln 2 in two pieces: multiples of 1/8 up to 2^8 times the first one are exact.
+inline constexpr float twice_ln2_hi = 0x1.62ep+0f, twice_ln2_lo = 0x1.0bfbe8p-14f;
+
+/// x Phi(x) = max(x, 0) - exp(-a^2/2) c(a), a = |x|: c by pieces, the exponential by eighths of
+/// powers of two. The product is 2^64 times as large until its sum, so that it stays normal. -inf
+/// gives NaN as in 0.5 x (1 + erf(x / sqrt 2)).
 template <class B>
 Num<B, float> gelu(Num<B, float> x) {
   using F = Num<B, float>;
-  using Fm = Format<float>;
-  F a = at_most(abs(x), 15.0f);
-  F s = a + 2.25f, d = 1.0f / s;
-  F s_low = a - (s - 2.25f);
-  F c = horner(fma(d, -4.5f, 1.0f), table::gelu_f32);
-  F ratio = d * c;
-  F quotient_low = fma(-d, s_low, fma(-d, s, 1.0f));
-  F ratio_low = fma(ratio, quotient_low, fma(d, c, -ratio));
-  // exp(-a^2/2 + 64 ln 2): n times the short first piece of ln 2 is exact
-  constexpr float magic = Fm::round_magic + (Fm::bias + 64);
-  F t = fma(a * a, -0.5f * Fm::log2e, magic);
+  F a = at_most(abs(x), 14.75f);
+  constexpr float magic = 0x1.8p20f;  // the low bits of t are 8 n, n = -a^2/2 log2 e
+  F t = fma(a * a, -0.5f * Format<float>::log2e, magic);
   F n = t - magic;
-  F r = fma(a * -0.5f, a, n * -natural<float>.power_hi);
-  F q = expm1_reduced(fma(n, -natural<float>.power_lo, r));
-  F y =
-      (fma(ratio, q, ratio_low) + ratio) * (a * from_bits<float>(to_bits(t) << Fm::fraction_bits));
-  return fma(y, -0x1p-64f, select(x < 0.0f, x * 0.0f, x));
+  F r = fma(n, twice_ln2_lo, fma(a, a, n * twice_ln2_hi));
+  auto eighths = to_bits(t);
+  F power = from_bits<float>(lookup(eighths, table::power_eighth) + (eighths << 20));
+  constexpr float down = -0x1p-64f;
+  auto [e1, e2, e3] = table::exp_eighth_f32;
+  F e = fma(fma(fma(r, e3 * down, e2 * down), r, e1 * down), r, down);
+  auto piece = to_bits(a + 1.0f) >> 21;
+  F d = a - lookup(piece, table::gelu_centre);
+  F c = lookup(piece, table::gelu_5);
+  c = fma(c, d, lookup(piece, table::gelu_4));
+  c = fma(c, d, lookup(piece, table::gelu_3));
+  c = fma(c, d, lookup(piece, table::gelu_2));
+  c = fma(c, d, lookup(piece, table::gelu_1));
+  c = fma(c, d, lookup(piece, table::gelu_0));
+  return fma(c * power, e, select(x < 0.0f, x - x, x));
 }
 
 /// The same with erfcx, and by erf near 0.

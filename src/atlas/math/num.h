@@ -13,8 +13,9 @@ namespace hologram::atlas::math {
 using ir::Op;
 
 /// A value of C++ type T (float, double, int32_t, int64_t, bool) in the arithmetic of B. B offers
-/// Value<T>, constant, arithmetic<op, T>, compare<op, T>, select<T>, convert<To, From> and bits<To,
-/// From>; BodyArithmetic (math.cpp) appends to a body, the tests have one that computes.
+/// Value<T>, constant, arithmetic<op, T>, compare<op, T>, select<T>, convert<To, From>, bits<To,
+/// From> and lookup<T>; BodyArithmetic (math.cpp) appends to a body, the tests have one that
+/// computes.
 template <class B, class T>
 struct Num {
   using Arithmetic = B;
@@ -168,6 +169,13 @@ Num<B, IntOf<T>> to_bits(Num<B, T> x) {
 template <class T, class B>
 Num<B, T> from_bits(Num<B, IntOf<T>> x) {
   return {x.b, x.b->template bits<T, IntOf<T>>(x.v)};
+}
+
+/// table[i mod its size].
+template <class B, class T, size_t n>
+Num<B, T> lookup(Num<B, int32_t> i, const std::array<T, n>& table) {
+  static_assert(sizeof(T) == 4 && n <= 16 && (n & (n - 1)) == 0);
+  return {i.b, i.b->template lookup<T>(i.v, table)};
 }
 
 /// x confined to [lo, hi]; NaN stays. The order of the operands is that of the x86 instructions.

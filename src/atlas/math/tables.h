@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 
 namespace hologram::atlas::math::table {
 
@@ -124,11 +125,44 @@ inline constexpr std::array<double, 12> erfcx_short_f64{
     0x1.3ba5917106406p+0,  -0x1.1df1af592a4a9p-3, 0x1.f7f5198e006d7p-7,   0x1.16edd182ec27p-4,
     -0x1.9dd8095cae6a5p-4, 0x1.7fe33f8feef1ep-4,  -0x1.0fd71e4cda2bdp-4,  0x1.30bce3e64463ep-5,
     -0x1.064274d77c76cp-6, 0x1.4f646d900903fp-8,  -0x1.1874d500a64f6p-10, -0x1.46247073815ecp-11};
-// on [-1.0, 0.73607], weighted error 2^-26.11
-inline constexpr std::array<float, 11> gelu_f32{0x1.62039ap-1f,   -0x1.8ba77ap-2f, 0x1.4839c4p-4f,
-                                                0x1.c815fcp-6f,   -0x1.5a300cp-7f, -0x1.719ca4p-8f,
-                                                0x1.b3dd22p-11f,  0x1.669b88p-10f, 0x1.e3182cp-13f,
-                                                -0x1.c13ffep-13f, -0x1.88fa32p-14f};
+// 16 pieces of [0.0, 15.0], weighted error 2^-23.45
+inline constexpr std::array<float, 16> gelu_centre{
+    0x1.4p+0f, 0x1.cp+0f, 0x1.2p+1f, 0x1.6p+1f, 0x1.cp+1f, 0x1.2p+2f, 0x1.6p+2f, 0x1.ap+2f,
+    0x1p+3f,   0x1.4p+3f, 0x1.8p+3f, 0x1.cp+3f, 0x0p+0f,   0x1.8p-2f, 0x1.4p-1f, 0x1.cp-1f};
+inline constexpr std::array<float, 16> gelu_0{
+    0x1.275f8ap-2f, 0x1.4bef66p-2f, 0x1.62039ap-2f, 0x1.701efp-2f,  0x1.7d241ap-2f, 0x1.86c626p-2f,
+    0x1.8c2b88p-2f, 0x1.8f76dep-2f, 0x1.926972p-2f, 0x1.948c6ep-2f, 0x1.95bcb4p-2f, 0x1.9676b8p-2f,
+    0x0p+0f,        0x1.238944p-3f, 0x1.9de55ap-3f, 0x1.f5594ep-3f};
+inline constexpr std::array<float, 16> gelu_1{
+    0x1.7b79d4p-4f,  0x1.bd45f8p-5f, 0x1.15aa6cp-5f,  0x1.6c5e3cp-6f,
+    0x1.a29f24p-7f,  0x1.bfbaecp-8f, 0x1.07e3e8p-8f,  0x1.4ea506p-9f,
+    0x1.762602p-10f, 0x1.8af24p-11f, 0x1.d0fb64p-12f, 0x1.27e806p-12f,
+    0x1.fffffep-2f,  0x1.222f24p-2f, 0x1.9a45b2p-3f,  0x1.28beeep-3f};
+inline constexpr std::array<float, 16> gelu_2{
+    -0x1.aec808p-5f,  -0x1.be134p-6f,   -0x1.ee98c6p-7f,  -0x1.22a75p-7f,
+    -0x1.1ed64cp-8f,  -0x1.004142p-9f,  -0x1.01f308p-10f, -0x1.1c6f7cp-11f,
+    -0x1.0917acp-12f, -0x1.c89032p-14f, -0x1.c4f478p-15f, -0x1.f199bap-16f,
+    -0x1.988254p-2f,  -0x1.a0aca2p-3f,  -0x1.12edd6p-3f,  -0x1.73b4e6p-4f};
+inline constexpr std::array<float, 16> gelu_3{
+    0x1.8fe8d4p-6f,  0x1.72161p-7f,  0x1.70c012p-8f,  0x1.87b40cp-9f,
+    0x1.4f9d38p-10f, 0x1.fa2aep-12f, 0x1.b63bc8p-13f, 0x1.a67096p-14f,
+    0x1.49a992p-15f, 0x1.d0d5bp-17f, 0x1.8573d2p-18f, 0x1.71c09cp-19f,
+    0x1.ff7a72p-3f,  0x1.dc30fep-4f, 0x1.27b42ep-4f,  0x1.78ae26p-5f};
+inline constexpr std::array<float, 16> gelu_4{
+    -0x1.484888p-7f,  -0x1.11004ap-8f,  -0x1.ebe2c2p-10f, -0x1.dcaa24p-11f,
+    -0x1.6aaddep-12f, -0x1.d16efp-14f,  -0x1.5d121ep-15f, -0x1.2c124ep-16f,
+    -0x1.861e72p-18f, -0x1.badb3ep-20f, -0x1.33b13ap-21f, -0x1.ec7336p-23f,
+    -0x1.0a4d92p-3f,  -0x1.d466d4p-5f,  -0x1.12a68cp-5f,  -0x1.4d7bfep-6f};
+inline constexpr std::array<float, 16> gelu_5{
+    0x1.e34194p-9f,  0x1.6e8b74p-10f, 0x1.2cf3fep-11f, 0x1.09a644p-12f,
+    0x1.660a52p-14f, 0x1.873556p-16f, 0x1.fbf62ap-18f, 0x1.793ff2p-19f,
+    0x1.ad2fc8p-21f, 0x1.962a9ap-23f, 0x1.e59f18p-25f, 0x1.593056p-26f,
+    0x1.8b487cp-5f,  0x1.98fc8ap-6f,  0x1.cda1d8p-7f,  0x1.00b124p-7f};
+// 2^(64 + k / 8), less what the bits of k / 8 add
+inline constexpr std::array<int32_t, 8> power_eighth{
+    0x5f800000, 0x5f7b95c2, 0x5f7837f0, 0x5f75fed7, 0x5f7504f3, 0x5f75672a, 0x5f7744fd, 0x5f7ac0c7};
+// on [-0.08673, 0.08673], weighted error 2^-25.23
+inline constexpr std::array<float, 3> exp_eighth_f32{-0x1p-1f, 0x1.000882p-3f, -0x1.555cap-6f};
 // on [0.0, 13.65], weighted error 2^-14.62
 inline constexpr std::array<float, 10> gelu_bf16{
     -0x1.000298p+0f,  -0x1.269e3ap+0f, -0x1.d614d2p-2f,  -0x1.b832a6p-5f, 0x1.190978p-7f,

@@ -206,6 +206,11 @@ void BodyRunner::step(const Instr& i, Frame& frame, int n, uint64_t* out) {
       for (int l = 0; l < n; ++l) out[l] = running = combine(i.op, i.type, running, x[l]);
       break;
     }
+    case Code::lookup: {
+      const uint64_t* x = arg(0);
+      for (int l = 0; l < n; ++l) out[l] = i.table[x[l] & (i.table.size() - 1)];
+      break;
+    }
   }
 }
 
