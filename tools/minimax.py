@@ -277,13 +277,13 @@ poly("erfcx_f64", erfcx_t, range(0, 23), -1, "0.7501")
 poly("erfcx_short_f64", erfcx_t, range(0, 12), -1, (mp.mpf(11) - 4) / 15)
 
 
-# gelu: a Phi(-a) = exp(-a^2/2) c(a), by the exponent and two bits of a + 1; e^(-r/2) = 1 + r c(r) for r = a^2 less a
-# multiple of ln 2 / 4
+# gelu: a Phi(-a) = exp(-a^2/2) c(a), by the exponent and two bits of a + 1; e^r = 1 + r c(r) where multiples of
+# ln 2 / 8 are taken away
 pieces("gelu", lambda a: a * erfcx(a / sqrt(2)) / 2, range(0, 6),
        [m * mp.mpf(2) ** (e - 2) - 1 for e in range(4) for m in range(4, 8)] + [15], 12, range(1, 6))
-E = mp.log(2) / 8 * mp.mpf("1.001")
+E = mp.log(2) / 16 * mp.mpf("1.001")
 powers_of_two("power_eighth", 8, 64)
-poly("exp_eighth_f32", lambda r: mp.expm1(-r / 2) / r, range(0, 3), -E, E, lambda r: r, "f32")
+poly("exp_eighth_f32", lambda r: mp.expm1(r) / r, range(0, 3), -E, E, lambda r: r, "f32")
 # to a bfloat16: Phi(-a) = 2^c(a), and 2^r = c(r)
 poly("gelu_bf16", lambda a: mp.log(mp.erfc(a / sqrt(2)) / 2, 2), range(0, 10), 0, "13.65", lambda a: 1, "f32")
 poly("exp2_bf16", lambda r: 2**r, range(0, 5), "-0.5", "0.5", None, "f32")
@@ -310,11 +310,9 @@ def erfinv_ratio(w):
 # erfinv x ~ x c(w - 2.5) for w = -log(1 - x^2) < 5, x c(sqrt(w) - 4) beyond; refined by one step of Halley's method
 poly("erfinv_f64", lambda t: erfinv_ratio(t + mp.mpf("2.5")), range(0, 9), mp.mpf("-2.4999999"), "2.5")
 poly("erfinv_tail_f64", lambda t: erfinv_ratio((t + 4) ** 2), range(0, 10), sqrt(5) - 4, "2.1")
-# the same in f32, by the exponent and two bits of w + 1
+# the same in f32, by the exponent and two bits of 15/16 w + 1
 pieces("erfinv", lambda w: erfinv_ratio(w) if w > 0 else sqrt(mp.pi) / 2, range(0, 5),
-       [m * mp.mpf(2) ** (e - 2) - 1 for e in range(4) for m in range(4, 8)] + [15.99], 12)
-# e^2r = 1 + r c(r)
-poly("exp_twice_eighth_f32", lambda r: mp.expm1(2 * r) / r, range(0, 3), -E / 4, E / 4, lambda r: r, "f32")
+       [(m * mp.mpf(2) ** (e - 2) - 1) * 16 / 15 for e in range(4) for m in range(4, 8)] + [16], 12)
 
 if __name__ == "__main__":
     print(HEADER)

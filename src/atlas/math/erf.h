@@ -77,8 +77,8 @@ Num<B, float> gelu(Num<B, float> x) {
   auto eighths = to_bits(t);
   F power = from_bits<float>(lookup(eighths, table::power_eighth) + (eighths << 20));
   constexpr float down = -0x1p-64f;
-  auto [e1, e2, e3] = table::exp_eighth_f32;
-  F e = fma(fma(fma(r, e3 * down, e2 * down), r, e1 * down), r, down);
+  auto [c1, c2, c3] = table::exp_eighth_f32;
+  F e = fma(fma(fma(r, c3 / -8 * down, c2 / 4 * down), r, c1 / -2 * down), r, down);
   auto piece = to_bits(a + 1.0f) >> 21;
   F d = a - lookup(piece, table::gelu_centre);
   F c = lookup(piece, table::gelu_5);
@@ -87,7 +87,7 @@ Num<B, float> gelu(Num<B, float> x) {
   c = fma(c, d, lookup(piece, table::gelu_2));
   c = fma(c, d, lookup(piece, table::gelu_1));
   c = fma(c, d, lookup(piece, table::gelu_0));
-  return fma(c * power, e, select(x < 0.0f, x - x, x));
+  return fma(c * power, e, select(x < 0.0f, x * 0.0f, x));
 }
 
 /// The same with erfcx, and by erf near 0.
