@@ -93,7 +93,7 @@ Worst sweep(Op op, uint64_t first, uint64_t last, uint64_t step, bool quick = fa
 }
 
 /// Whether the float64 sequence shares too much with the float32 one to be a guide.
-bool same_sequence(Op op) { return op == Op::erfinv || op == Op::lgamma || op == Op::digamma; }
+bool same_sequence(Op op) { return op == Op::lgamma || op == Op::digamma; }
 
 /// Around powers of two, integers, halves and the ends of the ranges.
 Worst neighbourhoods(Op op) {

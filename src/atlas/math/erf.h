@@ -114,9 +114,26 @@ Num<B, double> gelu(Num<B, double> x) {
   return select(x == x.of(-Format<double>::infinity), Format<double>::nan, y);
 }
 
+/// x c(w), w = -log(1 - x^2), c by pieces.
+template <class B>
+Num<B, float> erfinv(Num<B, float> x) {
+  using F = Num<B, float>;
+  F a = abs(x);
+  F w = -log((x.of(1) - a) * (a + 1.0f));
+  auto piece = to_bits(fma(w, 0.9375f, 1.0f)) >> 21;
+  F d = w - lookup(piece, table::erfinv_centre);
+  F c = lookup(piece, table::erfinv_4);
+  c = fma(c, d, lookup(piece, table::erfinv_3));
+  c = fma(c, d, lookup(piece, table::erfinv_2));
+  c = fma(c, d, lookup(piece, table::erfinv_1));
+  c = fma(c, d, lookup(piece, table::erfinv_0));
+  return select(w < Format<float>::infinity, c, w) * x;
+}
+
 /// A rational start, then one step of Halley's method on erf or, near 1, erfc. In f64.
-template <class F>
-F erfinv(F x) {
+template <class B>
+Num<B, double> erfinv(Num<B, double> x) {
+  using F = Num<B, double>;
   F a = abs(x);
   F complement = x.of(1) - a;
   F w = -log(complement * (a + 1.0));

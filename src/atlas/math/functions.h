@@ -71,7 +71,7 @@ F elementary(Op op, F x, bool& known) {
     case Op::erfc:
       return in_f64([](auto v) { return erfc<precise>(v); }, x);
     case Op::erfinv:
-      return in_f64([](auto v) { return erfinv(v); }, x);
+      return erfinv(x);
     case Op::gelu:
       return gelu(x);
     case Op::lgamma:

@@ -195,5 +195,34 @@ inline constexpr std::array<double, 10> erfinv_tail_f64{
     0x1.eb7dfc4efe958p+1,  0x1.026ee5695bbabp+0,   0x1.502b8cbda1ccap-10, -0x1.e1c84016d9aabp-11,
     0x1.2109822762d13p-12, -0x1.b12b425eb29e3p-15, 0x1.4e5f1a53d1802p-14, -0x1.230a0f1ddce61p-14,
     0x1.49a21fe7922e7p-16, -0x1.5e701604f473fp-20};
+// 16 pieces of [0.0, 16.0], weighted error 2^-24.01
+inline constexpr std::array<float, 16> erfinv_centre{
+    0x1.5555555555555p+0f, 0x1.ddddddddddddep+0f, 0x1.3333333333333p+1f, 0x1.7777777777777p+1f,
+    0x1.ddddddddddddep+1f, 0x1.3333333333333p+2f, 0x1.7777777777777p+2f, 0x1.bbbbbbbbbbbbcp+2f,
+    0x1.1111111111111p+3f, 0x1.5555555555555p+3f, 0x1.999999999999ap+3f, 0x1.ddddddddddddep+3f,
+    0x1.1111111111111p-3f, 0x1.999999999999ap-2f, 0x1.5555555555555p-1f, 0x1.ddddddddddddep-1f};
+inline constexpr std::array<float, 16> erfinv_0{
+    0x1.35daep+0f,  0x1.5808a4p+0f, 0x1.7a0954p+0f, 0x1.9b7f18p+0f, 0x1.cc20cep+0f, 0x1.04b53cp+1f,
+    0x1.213d08p+1f, 0x1.3bcf4cp+1f, 0x1.60862ap+1f, 0x1.8ccb68p+1f, 0x1.b4f6fp+1f,  0x1.d9f842p+1f,
+    0x1.d5b074p-1f, 0x1.f621fcp-1f, 0x1.0b9a68p+0f, 0x1.1c6218p+0f};
+inline constexpr std::array<float, 16> erfinv_1{
+    0x1.ffc72cp-3f, 0x1.003498p-2f, 0x1.fac066p-3f, 0x1.f06714p-3f, 0x1.db7338p-3f, 0x1.bba48ap-3f,
+    0x1.9cb41cp-3f, 0x1.81101p-3f,  0x1.5e8dc2p-3f, 0x1.3b3c86p-3f, 0x1.207614p-3f, 0x1.0b6586p-3f,
+    0x1.e136cep-3f, 0x1.ebbc78p-3f, 0x1.f41c48p-3f, 0x1.fa55fcp-3f};
+inline constexpr std::array<float, 16> erfinv_2{
+    0x1.003a58p-9f,  -0x1.4bd1fap-10f, -0x1.f0a13ep-9f, -0x1.6cb036p-8f,
+    -0x1.cb105cp-8f, -0x1.e0768ep-8f,  -0x1.ba29bep-8f, -0x1.8238f6p-8f,
+    -0x1.329902p-8f, -0x1.c8f0b8p-9f,  -0x1.614ffcp-9f, -0x1.1ad72ap-9f,
+    0x1.5b3982p-7f,  0x1.1bb86ep-7f,   0x1.b60d2ap-8f,  0x1.36061ep-8f};
+inline constexpr std::array<float, 16> erfinv_3{
+    -0x1.208b68p-9f,  -0x1.d91126p-10f, -0x1.5f701ep-10f, -0x1.d27936p-11f,
+    -0x1.6c798cp-12f, 0x1.4f4f76p-14f,  0x1.00fbp-12f,    0x1.1d741ap-12f,
+    0x1.d8e1c2p-13f,  0x1.3c81c4p-13f,  0x1.a6c89ap-14f,  0x1.2610b8p-14f,
+    -0x1.39d4aap-9f,  -0x1.42cb14p-9f,  -0x1.42f412p-9f,  -0x1.3a94f4p-9f};
+inline constexpr std::array<float, 16> erfinv_4{
+    0x1.3bc738p-13f,  0x1.78b262p-13f,  0x1.dbab6p-13f,   0x1.8da0f4p-13f,
+    0x1.29100ep-13f,  0x1.21451p-14f,   0x1.140838p-16f,  0x1.bfedbp-24f,
+    -0x1.3e5a18p-17f, -0x1.de3476p-18f, -0x1.35743p-18f,  -0x1.8d6b6ap-19f,
+    0x1.64e4e6p-13f,  -0x1.986d34p-13f, -0x1.9eb1d2p-13f, 0x1.13b482p-21f};
 
 }  // namespace hologram::atlas::math::table
