@@ -134,6 +134,8 @@ def run(name):
     f, kw = TABLES[name]
     if "edges" in kw:
         return run_pieces(name, f, **kw)
+    if "windows" in kw:
+        return run_windows(name, **kw)
     if "count" in kw:
         return run_powers(name, **kw)
     c, worst = fit(f, **kw)
@@ -167,6 +169,23 @@ def run_pieces(name, f, powers, edges, first, start):
     print_array(name + "_centre", centres, "f32")
     for power, row in enumerate(table):
         print_array(f"{name}_{power}", row, "f32")
+
+
+def run_windows(name, windows):
+    """Window w is for exponents 8 w + 1 to 8 w + 8 (0 for smaller ones too): 16 bits of 2/pi from the weight
+    2^(7 - 8 w) on, 16 more, and a float of the rest."""
+    pieces_of = [[], [], []]
+    with mp.workprec(400):
+        for w in range(windows):
+            unit = mp.mpf(2) ** (8 - 8 * w)
+            rest = mp.frac(2 / mp.pi / unit) * unit
+            for row in pieces_of[:2]:
+                unit /= 2**16
+                row.append(mp.floor(rest / unit) * unit * 2**40)
+                rest -= mp.floor(rest / unit) * unit
+            pieces_of[2].append(round_to(rest * 2**40, "f32"))
+    for k, row in enumerate(pieces_of):
+        print_array(f"{name}_{k}", row, "f32")
 
 
 def powers_of_two(name, count, up):
@@ -246,6 +265,11 @@ poly("sin_quarter_f64", lambda z: mp.sin(mp.pi / 2 * mp.sqrt(z)) / mp.sqrt(z), r
 poly("cos_quarter_f64", lambda z: mp.cos(mp.pi / 2 * mp.sqrt(z)), range(0, 5), 0, "0.2501")
 poly("sin_f64", sinc, range(0, 6), 0, Q, lambda z: z * mp.sqrt(z) / mp.sin(mp.sqrt(z)))
 poly("cos_f64", cosc, range(0, 6), 0, Q, lambda z: z**2 / mp.cos(mp.sqrt(z)))
+# of a bfloat16, to one: sin = r c(z), cos = c(z); 2/pi from the bits on that make whole turns of no number with the
+# exponents of a window, times 2^40
+poly("sin_quarter_bf16", lambda z: mp.sin(mp.pi / 2 * mp.sqrt(z)) / mp.sqrt(z), range(0, 3), 0, "0.2501", None, "f32")
+poly("cos_quarter_bf16", lambda z: mp.cos(mp.pi / 2 * mp.sqrt(z)), range(0, 3), 0, "0.2501", None, "f32")
+TABLES["quarters_bf16"] = (None, dict(windows=16))
 # asin s = s + s z c(z) on [0, 1/2]; atan t = t + t z c(z) on [0, tan(pi/8)]
 poly("asin_f64", lambda z: (mp.asin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 13), 0, "0.2501", lambda z: z)
 poly("asin_brief_f64", lambda z: (mp.asin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 6), 0, "0.2501", lambda z: z)

@@ -13,8 +13,8 @@
 namespace hologram::atlas {
 namespace {
 
-// gelu of a bfloat16, stored as `result` (bf16: rounded); with `twice` as f32 too.
-Program gelu_program(bool twice) {
+// A function of a bfloat16, stored rounded; with `twice` as f32 too.
+Program program_of(ir::Op op, bool twice) {
   Program p;
   p.kind = BlockKind::loop;
   p.buffers = {{DType::bf16, Access::read, Expr(8)},
@@ -25,7 +25,7 @@ Program gelu_program(bool twice) {
   p.loop.stages.push_back({StageKind::point, {}, {}, {}});
   BodyBuilder b(p.loop.stages[0].body);
   Val x = b.cast(b.load(0, DType::bf16, Expr::axis(0, 8)), DType::f32);
-  Val y = b.op(ir::Op::gelu, x);
+  Val y = b.op(op, x);
   b.store(1, Expr::axis(0, 8), b.cast(y, DType::bf16));
   if (twice) b.store(2, Expr::axis(0, 8), y);
   verify(p);
@@ -34,8 +34,9 @@ Program gelu_program(bool twice) {
 }
 
 int arithmetic(const Program& p) {
-  return static_cast<int>(
-      std::ranges::count(p.loop.stages[0].body.instrs, Code::arithmetic, &Instr::code));
+  return static_cast<int>(std::ranges::count_if(p.loop.stages[0].body.instrs, [](const Instr& i) {
+    return i.code == Code::arithmetic || i.code == Code::lookup;
+  }));
 }
 
 // The f32 that the body stores after rounding, and before.
@@ -49,6 +50,7 @@ Results run(const Body& body, uint32_t bf16) {
     const Instr& i = body.instrs[id];
     if (i.code == Code::load) values[id] = bf16;
     if (i.code == Code::constant) values[id] = i.bits;
+    if (i.code == Code::lookup) values[id] = i.table[values[i.args[0]] % i.table.size()];
     if (i.code != Code::arithmetic) continue;
     std::vector<uint64_t> args;
     for (ValueId a : i.args)
@@ -68,14 +70,38 @@ double error_of(float got, double want) {
   return std::abs(double{got} - want) / std::ldexp(1.0, exponent - 7);
 }
 
-TEST(BriefMath, GeluIsShorterOnlyWhereTheResultIsRounded) {
-  int brief = arithmetic(gelu_program(false)), whole = arithmetic(gelu_program(true));
-  EXPECT_LE(brief, 31);
-  EXPECT_GT(whole, brief + 10);
+TEST(BriefMath, IsShorterOnlyWhereTheResultIsRounded) {
+  for (ir::Op op : {ir::Op::gelu, ir::Op::sin, ir::Op::cos}) {
+    int brief = arithmetic(program_of(op, false)), whole = arithmetic(program_of(op, true));
+    EXPECT_LT(brief + 5, whole) << ir::name_of(op);
+  }
+  EXPECT_LE(arithmetic(program_of(ir::Op::gelu, false)), 31);
+}
+
+TEST(BriefMath, SineOfEveryBfloat16) {
+  for (bool cosine : {false, true}) {
+    Program p = program_of(cosine ? ir::Op::cos : ir::Op::sin, false);
+    double worst = 0, at = 0;
+    for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+      float x = std::bit_cast<float>(bits << 16);
+      Results y = run(p.loop.stages[0].body, bits);
+      if (!std::isfinite(x)) {
+        EXPECT_TRUE(std::isnan(y.rounded)) << x;
+        continue;
+      }
+      double want = cosine ? std::cos(double{x}) : std::sin(double{x});
+      if (want == 0) {
+        EXPECT_TRUE(y.rounded == 0 && std::signbit(y.rounded) == std::signbit(x)) << x;
+        continue;
+      }
+      if (double error = error_of(y.exact, want); error > worst) worst = error, at = x;
+    }
+    EXPECT_LE(worst, 0.02) << "at " << at;
+  }
 }
 
 TEST(BriefMath, GeluOfEveryBfloat16) {
-  Program p = gelu_program(false);
+  Program p = program_of(ir::Op::gelu, false);
   double worst = 0, at = 0;
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     float x = std::bit_cast<float>(bits << 16);

@@ -20,12 +20,45 @@ Num<B, float> brief_gelu(Num<B, float> x) {
   return fma(y, -0x1p-64f, select(x < 0.0f, x * 0.0f, x));
 }
 
+/// sin of x and `offset` quarter turns. The products with the first two pieces of 2/pi are exact:
+/// whole quarters drop out of them, and what is left has at most 31 bits.
+template <class B>
+Num<B, float> brief_sine(Num<B, float> x, int offset) {
+  using F = Num<B, float>;
+  F a = abs(x);
+  auto window = to_bits(at_least(a, 2.0f)) >> 26;
+  F scaled = x * 0x1p-40f;
+  F first = scaled * lookup(window, table::quarters_bf16_0);
+  F second = scaled * lookup(window, table::quarters_bf16_1);
+  F n = round(first);
+  F left = first - n;
+  F m = round(left + second);
+  F r = fma(scaled, lookup(window, table::quarters_bf16_2), (left - m) + second);
+  auto quarters = to_bits((n + m) + Format<float>::round_magic);
+  if (offset != 0) quarters = quarters + offset;
+  F z = r * r;
+  F sine = horner(z, table::sin_quarter_bf16) * r, cosine = horner(z, table::cos_quarter_bf16);
+  F y = select((quarters & 1) != quarters.of(0), cosine, sine);
+  y = from_bits<float>(to_bits(y) ^ ((quarters & 2) << 30));
+  return offset != 0 ? y : select(a < 0x1p-7f, x, y);
+}
+
 /// The value of a unary operation, off by at most 0.02 units of a bfloat16; false in `known` if
 /// there is no such sequence.
 template <class B>
 Num<B, float> brief_elementary(Op op, Num<B, float> x, bool& known) {
-  known = op == Op::gelu;
-  return known ? brief_gelu(x) : x;
+  known = true;
+  switch (op) {
+    case Op::gelu:
+      return brief_gelu(x);
+    case Op::sin:
+      return brief_sine(x, 0);
+    case Op::cos:
+      return brief_sine(x, 1);
+    default:
+      known = false;
+      return x;
+  }
 }
 
 }  // namespace hologram::atlas::math
