@@ -110,6 +110,16 @@ TEST(Ops, LookupsBesideOtherWidths) {
   expect_same(t.p);
 }
 
+TEST(Ops, FunctionsThatLookUp) {
+  for (int64_t n : {1, 1003}) {
+    OpTest t(n);
+    Val x = t.input(DType::f32), y = t.b.cast(t.input(DType::bf16), DType::f32);
+    for (Op op : {Op::gelu, Op::erfinv}) t.output(t.b.op(op, x));
+    for (Op op : {Op::sin, Op::cos}) t.output(t.b.cast(t.b.op(op, y), DType::bf16));
+    expect_same(t.p);
+  }
+}
+
 TEST(Ops, EveryConversion) {
   for (Op how : {Op::cast, Op::cast_wrap, Op::bitcast})
     for (DType from : all_types)
