@@ -1,12 +1,16 @@
-# hologram_torch/attention.py: hologram::sdpa, scaled dot product attention that stays one operator
+# hologram_torch/attention.py: hologram::sdpa, scaled dot product attention that stays one operator, and its gradients
 import torch
 from torch.nn import functional
 
 _library = torch.library.Library("hologram", "DEF")
+_CHOICES = "bool causal, float scale, bool grouped, float softcap=0.0"
+_library.define(f"sdpa(Tensor query, Tensor key, Tensor value, Tensor? mask, {_CHOICES}) -> Tensor")
+_library.define(f"sdpa_lse(Tensor query, Tensor key, Tensor value, Tensor? mask, {_CHOICES}) -> (Tensor, Tensor)")
 _library.define(
-    "sdpa(Tensor query, Tensor key, Tensor value, Tensor? mask, bool causal, float scale, bool grouped, "
-    "float softcap=0.0) -> Tensor"
+    "sdpa_backward(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor lse, "
+    f"{_CHOICES}) -> (Tensor, Tensor, Tensor)"
 )
+_ops = torch.ops.hologram
 
 
 def _run(query, key, value, mask, causal, scale, grouped, softcap):
@@ -47,10 +51,43 @@ def _lead(query, key, value, grouped):
     return tuple(torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2]))
 
 
+@torch.library.impl(_library, "sdpa", "Autograd")
+def sdpa_autograd(query, key, value, *rest):
+    """Where gradients will be asked for, the log-sum-exp of each row is kept for them."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value)):
+        return _ops.sdpa_lse(query, key, value, *rest)[0]
+    with torch._C._AutoDispatchBelowAutograd():
+        return _ops.sdpa(query, key, value, *rest)
+
+
+@torch.library.impl(_library, "sdpa_lse", "CompositeExplicitAutograd")
+def sdpa_lse(query, key, value, mask, causal, scale, grouped, softcap=0.0):
+    """sdpa, and log(sum(exp(scores))) over the keys in float32 or float64; -inf for rows that see no key."""
+    q, k, _ = _widened(query, key, value, grouped)
+    scores, _ = _scores(q, k, mask, causal, scale, softcap)
+    return sdpa(query, key, value, mask, causal, scale, grouped, softcap), scores.logsumexp(-1)
+
+
+@torch.library.impl(_library, "sdpa_lse", "Meta")
+def sdpa_lse_meta(query, key, value, mask, causal, scale, grouped, softcap=0.0):
+    out = sdpa_meta(query, key, value, mask, causal, scale, grouped, softcap)
+    return out, out.new_empty(out.shape[:-1], dtype=torch.promote_types(query.dtype, torch.float32))
+
+
+@torch.library.impl(_library, "sdpa_backward", "Meta")
+def sdpa_backward_meta(gradient, query, key, value, *rest):
+    return tuple(t.new_empty(t.shape) for t in (query, key, value))
+
+
 def _setup(ctx, inputs, output):
     query, key, value, mask, *choices = inputs
-    ctx.save_for_backward(query, key, value, mask, output)
+    ctx.save_for_backward(query, key, value, mask, *output)
+    ctx.mark_non_differentiable(output[1])
     ctx.choices = choices
+
+
+def _backward(ctx, gradient, _):
+    return (*_ops.sdpa_backward(gradient, *ctx.saved_tensors, *ctx.choices), None, None, None, None, None)
 
 
 def _wide(t, repeats, dtype):
@@ -58,8 +95,14 @@ def _wide(t, repeats, dtype):
     return t.repeat_interleave(repeats, -3) if repeats > 1 else t
 
 
-def _probabilities(q, k, mask, causal, scale, softcap):
-    """Probabilities, and the hyperbolic tangents of the scores (None without a cap)."""
+def _widened(query, key, value, grouped):
+    wide = torch.promote_types(query.dtype, torch.float32)
+    repeats = query.shape[-3] // key.shape[-3] if grouped else 1
+    return query.to(wide), _wide(key, repeats, wide), _wide(value, repeats, wide)
+
+
+def _scores(q, k, mask, causal, scale, softcap):
+    """Scores, and their hyperbolic tangents (None without a cap)."""
     scores, tanh = q @ k.mT * scale, None
     if softcap:
         tanh = torch.tanh(scores / softcap)
@@ -70,37 +113,32 @@ def _probabilities(q, k, mask, causal, scale, softcap):
     if mask is not None:
         hidden = mask.logical_not() if mask.dtype == torch.bool else None
         scores = scores + mask.to(q.dtype) if hidden is None else scores.masked_fill(hidden, float("-inf"))
-    return torch.ops.aten._safe_softmax(scores, -1), tanh
+    return scores, tanh
 
 
 def _forward(query, key, value, mask, causal, scale, grouped, softcap):
-    wide = torch.promote_types(query.dtype, torch.float32)
-    repeats = query.shape[-3] // key.shape[-3] if grouped else 1
-    p, _ = _probabilities(query.to(wide), _wide(key, repeats, wide), mask, causal, scale, softcap)
-    return (p @ _wide(value, repeats, wide)).to(query.dtype)
+    q, k, v = _widened(query, key, value, grouped)
+    scores, _ = _scores(q, k, mask, causal, scale, softcap)
+    return (torch.ops.aten._safe_softmax(scores, -1) @ v).to(query.dtype)
 
 
-def _backward(ctx, gradient):
-    """Recomputes the probabilities; a row's sum of gradient * output replaces the sum over keys."""
-    query, key, value, mask, output = ctx.saved_tensors
-    causal, scale, grouped, softcap = ctx.choices
-    wide = torch.promote_types(query.dtype, torch.float32)
-    repeats = query.shape[-3] // key.shape[-3] if grouped else 1
-    q, out, g = (t.to(wide) for t in (query, output, gradient))
-    k, v = _wide(key, repeats, wide), _wide(value, repeats, wide)
-    p, tanh = _probabilities(q, k, mask, causal, scale, softcap)
-    grad_v = p.mT @ g
+@torch.library.impl(_library, "sdpa_backward", "CompositeExplicitAutograd")
+def sdpa_backward(gradient, query, key, value, mask, output, lse, causal, scale, grouped, softcap=0.0):
+    """Gradients of query, key and value. A row's sum of gradient * output replaces the sum over keys."""
+    q, k, v = _widened(query, key, value, grouped)
+    g, out = gradient.to(q.dtype), output.to(q.dtype)
+    scores, tanh = _scores(q, k, mask, causal, scale, softcap)
+    p = (scores - lse.masked_fill(lse == float("-inf"), float("inf")).unsqueeze(-1)).exp()
     ds = p * (g @ v.mT - (g * out).sum(-1, keepdim=True)) * scale
     if tanh is not None:
         ds = ds * (1 - tanh * tanh)
-    grads = [ds @ k, ds.mT @ q, grad_v]
+    grads = [ds @ k, ds.mT @ q, p.mT @ g]
     if grouped:
         for i in (1, 2):
             heads = (*key.shape[:-2], query.shape[-3] // key.shape[-3])
             grads[i] = grads[i].reshape(*heads, *grads[i].shape[-2:]).sum(-3)
     like = (query, key, value)
-    grads = [x.sum_to_size(t.shape).to(t.dtype) for x, t in zip(grads, like, strict=True)]
-    return (*grads, None, None, None, None, None)
+    return tuple(x.sum_to_size(t.shape).to(t.dtype).contiguous() for x, t in zip(grads, like, strict=True))
 
 
-torch.library.register_autograd("hologram::sdpa", _backward, setup_context=_setup)
+torch.library.register_autograd("hologram::sdpa_lse", _backward, setup_context=_setup)

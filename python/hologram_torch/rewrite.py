@@ -4,7 +4,7 @@ from unittest import mock
 import torch
 from torch.nn import functional
 
-from . import attention, recurrent  # noqa: F401  (registers hologram::sdpa)
+from . import attention, plain_attention, recurrent  # noqa: F401  (registers hologram::sdpa)
 
 _SDPA = torch._C._nn.scaled_dot_product_attention
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -111,6 +111,8 @@ _REWRITES = {
 }
 if hasattr(torch.ops.higher_order, "flex_attention"):
     _REWRITES[torch.ops.higher_order.flex_attention] = _flex
+for _target in plain_attention.MATMUL:
+    _REWRITES[_target] = plain_attention.rewrite
 for _module in (torch, torch._VF):
     for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         _REWRITES[getattr(_module, _name)] = _recurrent(getattr(recurrent, _name))

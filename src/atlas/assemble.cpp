@@ -24,15 +24,17 @@ class Assembler {
     p_.num_symbols = static_cast<int>(in_.number(limits::symbols));
     in_.end_line();
     while (!in_.at_end() && in_.take_word("buffer")) buffer();
-    std::string_view kind = in_.word("loop, product or attention");
+    std::string_view kind = in_.word("loop, product, attention or attention_grad");
     if (kind == "loop")
       loop();
     else if (kind == "product")
       product();
     else if (kind == "attention")
       attention();
+    else if (kind == "attention_grad")
+      attention_grad();
     else
-      in_.error("expected loop, product or attention");
+      in_.error("expected loop, product, attention or attention_grad");
     if (!in_.at_end()) in_.error("expected the end of the program");
     return std::move(p_);
   }
@@ -221,6 +223,22 @@ class Assembler {
     named("v", b.v);
     named("score", b.score);
     named("epilogue", b.epilogue);
+    if (!in_.at_end() && in_.peek_word() == "lse") named("lse", b.lse);
+  }
+
+  void attention_grad() {
+    p_.kind = BlockKind::attention_grad;
+    AttentionGradBlock& b = p_.attention_grad;
+    in_.expect_word("batch");
+    b.batch_rank = static_cast<int>(in_.number(limits::axes));
+    in_.expect_word("operand");
+    b.operand_type = dtype();
+    in_.expect_word("scale");
+    b.scale = std::bit_cast<double>(in_.number());
+    b.causal = in_.take_word("causal");
+    in_.end_line();
+    axes(b.axes);
+    for (size_t k = 0; k < b.names.size(); ++k) named(b.names[k], *b.bodies()[k]);
   }
 
   // Instructions: lines that begin with % or store.

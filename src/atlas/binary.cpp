@@ -36,6 +36,9 @@ class Encoder {
       case BlockKind::attention:
         attention(p.attention);
         break;
+      case BlockKind::attention_grad:
+        attention_grad(p.attention_grad);
+        break;
     }
     ByteWriter head;
     head.uint(strings_.size());
@@ -155,7 +158,16 @@ class Encoder {
     out_.word(std::bit_cast<uint64_t>(b.scale));
     out_.byte(b.causal);
     out_.byte(b.reproducible);
-    for (const Body* x : {&b.q, &b.k, &b.v, &b.score, &b.epilogue}) body(*x);
+    for (const Body* x : {&b.q, &b.k, &b.v, &b.score, &b.epilogue, &b.lse}) body(*x);
+  }
+
+  void attention_grad(const AttentionGradBlock& b) {
+    out_.sint(b.batch_rank);
+    axes(b.axes);
+    type(b.operand_type);
+    out_.word(std::bit_cast<uint64_t>(b.scale));
+    out_.byte(b.causal);
+    for (const Body* x : b.bodies()) body(*x);
   }
 
   ByteWriter out_;
@@ -177,7 +189,7 @@ class Decoder {
       b.extent = expr();
       p_.buffers.push_back(std::move(b));
     }
-    p_.kind = enumerator(BlockKind::attention);
+    p_.kind = enumerator(BlockKind::attention_grad);
     switch (p_.kind) {
       case BlockKind::loop:
         loop(p_.loop);
@@ -187,6 +199,9 @@ class Decoder {
         break;
       case BlockKind::attention:
         attention(p_.attention);
+        break;
+      case BlockKind::attention_grad:
+        attention_grad(p_.attention_grad);
         break;
     }
     if (!in_.at_end()) in_.error("bytes after the program");
@@ -351,7 +366,16 @@ class Decoder {
     b.scale = std::bit_cast<double>(in_.word());
     b.causal = flag();
     b.reproducible = flag();
-    for (Body* x : {&b.q, &b.k, &b.v, &b.score, &b.epilogue}) body(*x);
+    for (Body* x : {&b.q, &b.k, &b.v, &b.score, &b.epilogue, &b.lse}) body(*x);
+  }
+
+  void attention_grad(AttentionGradBlock& b) {
+    b.batch_rank = small();
+    axes(b.axes);
+    b.operand_type = type();
+    b.scale = std::bit_cast<double>(in_.word());
+    b.causal = flag();
+    for (Body* x : b.bodies()) body(*x);
   }
 
   ByteReader in_;

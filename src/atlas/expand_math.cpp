@@ -144,9 +144,13 @@ void expand_math(Program& program, const std::function<bool(ir::Op, DType)>& kee
         expand(*b, keeps);
       break;
     case BlockKind::attention:
-      for (Body* b : {&program.attention.q, &program.attention.k, &program.attention.v,
-                      &program.attention.score, &program.attention.epilogue})
+      for (Body* b :
+           {&program.attention.q, &program.attention.k, &program.attention.v,
+            &program.attention.score, &program.attention.epilogue, &program.attention.lse})
         expand(*b, keeps);
+      break;
+    case BlockKind::attention_grad:
+      for (Body* b : program.attention_grad.bodies()) expand(*b, keeps);
       break;
   }
 }

@@ -185,11 +185,13 @@ struct ProductBlock {
 /// element; `score` (may be empty) maps accumulator 0, the scaled score, to the final score and
 /// sees batch, query and key axes (-inf masks out); `epilogue` sees batch, query and value depth
 /// and stores accumulator 0. A row whose scores are all -inf gives 0. Whether values of keys whose
-/// score is -inf are read (infinities and NaN among them) is up to the backend.
+/// score is -inf are read (infinities and NaN among them) is up to the backend. `lse` (may be
+/// empty) sees batch and query axes and stores accumulator 0, the row's maximum + log(sum of
+/// exponentials), -inf where all scores are.
 struct AttentionBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;
-  Body q, k, v, score, epilogue;
+  Body q, k, v, score, epilogue, lse;
   DType operand_type = DType::f32;
   double scale = 1.0;
   bool causal = false;  ///< key axis <= query axis, besides `score`
@@ -198,7 +200,39 @@ struct AttentionBlock {
   bool operator==(const AttentionBlock&) const = default;
 };
 
-enum class BlockKind : uint8_t { loop, product, attention };
+/// Gradients of an attention block's operands. Axes: batch_rank parallel ones, then member (row:
+/// the query heads that share keys and values), query, key, depth, value depth. With x = scale * q
+/// k^T by the chains of products, y = score(x), -inf behind the diagonal if causal:
+///   p = exp(y - lse), 0 in rows whose lse is -inf,
+///   s = ((g v^T - delta) * p) * slope(x) * scale  (slope empty: 1),
+///   dv = sum of p g, dk = sum of s q over members, then queries; dq = sum of s k over keys.
+/// These sums are each one chain of multiply-adds in ascending order from 0; terms with y = -inf
+/// may be left out. q sees batch, member, query and depth; k batch, key and depth; v batch, key and
+/// value depth; g (the result's gradient) batch, member, query and value depth; lse and delta (of
+/// the compute type) batch, member and query; score and slope batch, member, query and key, with
+/// accumulator 0 = x. dq, dk and dv see the axes of q, k and v and store accumulator 0; an empty
+/// one is not computed.
+struct AttentionGradBlock {
+  std::vector<Axis> axes;
+  int batch_rank = 0;
+  Body q, k, v, g, lse, delta, score, slope, dq, dk, dv;
+  DType operand_type = DType::f32;
+  double scale = 1.0;
+  bool causal = false;  ///< key axis <= query axis, besides `score`
+
+  bool operator==(const AttentionGradBlock&) const = default;
+  std::array<Body*, 11> bodies() {
+    return {&q, &k, &v, &g, &lse, &delta, &score, &slope, &dq, &dk, &dv};
+  }
+  std::array<const Body*, 11> bodies() const {
+    return {&q, &k, &v, &g, &lse, &delta, &score, &slope, &dq, &dk, &dv};
+  }
+  /// Their names in the text form, in the same order.
+  static constexpr std::array<std::string_view, 11> names{
+      "q", "k", "v", "g", "lse", "delta", "score", "slope", "dq", "dk", "dv"};
+};
+
+enum class BlockKind : uint8_t { loop, product, attention, attention_grad };
 
 /// One kernel: its buffers, the number of size symbols, and one block.
 struct Program {
@@ -208,6 +242,7 @@ struct Program {
   LoopBlock loop;
   ProductBlock product;
   AttentionBlock attention;
+  AttentionGradBlock attention_grad;
 
   bool operator==(const Program&) const = default;
 };

@@ -38,6 +38,9 @@ class Printer {
       case BlockKind::attention:
         attention(p_.attention);
         break;
+      case BlockKind::attention_grad:
+        attention_grad(p_.attention_grad);
+        break;
     }
     return std::move(out_);
   }
@@ -99,6 +102,15 @@ class Printer {
     named("v", b.v);
     named("score", b.score);
     named("epilogue", b.epilogue);
+    if (!b.lse.instrs.empty()) named("lse", b.lse);
+  }
+
+  void attention_grad(const AttentionGradBlock& b) {
+    line("attention_grad batch {} operand {} scale {:#x}{} ; scale = {}", b.batch_rank,
+         name_of(b.operand_type), std::bit_cast<uint64_t>(b.scale), b.causal ? " causal" : "",
+         b.scale);
+    axes(b.axes);
+    for (size_t k = 0; k < b.names.size(); ++k) named(b.names[k], *b.bodies()[k]);
   }
 
   void named(std::string_view name, const Body& b) {

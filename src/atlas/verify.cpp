@@ -57,6 +57,8 @@ class Verifier {
         return product(p_.product);
       case BlockKind::attention:
         return attention(p_.attention);
+      case BlockKind::attention_grad:
+        return attention_grad(p_.attention_grad);
     }
     fail(ErrorCode::invalid_argument, "program: unknown block kind {}", static_cast<int>(p_.kind));
   }
@@ -425,6 +427,32 @@ class Verifier {
     score.accumulators = epilogue.accumulators = {type};
     if (!b.score.instrs.empty()) operand_body(b.score, score, type);
     body(b.epilogue, epilogue);
+    Scope lse = scope("lse", n, b.batch_rank, {0});
+    lse.accumulators = {type};
+    body(b.lse, lse);
+  }
+
+  void attention_grad(const AttentionGradBlock& b) {
+    block_axes(b.axes, b.batch_rank, 5, "attention_grad");
+    require(known(b.operand_type) && is_float(b.operand_type),
+            "attention_grad: operands that are not floats");
+    size_t n = b.axes.size();
+    DType type = compute_type(b.operand_type);
+    // Axes of each body: 0 member, 1 query, 2 key, 3 depth, 4 value depth.
+    const std::initializer_list<int> axes[] = {{0, 1, 3}, {2, 3}, {2, 4},    {0, 1, 4},
+                                               {0, 1},    {0, 1}, {0, 1, 2}, {0, 1, 2},
+                                               {0, 1, 3}, {2, 3}, {2, 4}};
+    for (size_t k = 0; k < b.names.size(); ++k) {
+      Scope s = scope(std::string(b.names[k]), n, b.batch_rank, axes[k]);
+      bool score = k == 6 || k == 7, result = k >= 8;
+      s.may_store = result;
+      if (score || result) s.accumulators = {type};
+      const Body& x = *b.bodies()[k];
+      if (result)
+        body(x, s);
+      else if (!score || !x.instrs.empty())
+        operand_body(x, s, k < 4 ? b.operand_type : type);
+    }
   }
 
   const Program& p_;

@@ -137,16 +137,17 @@ Result attention_grouped(Terms& t, const Match& m) {
   std::vector<Value> operands = a->inputs;
   operands[1] = k;
   operands[2] = v;
-  return t.graph.make(Op::attention, std::move(operands), a->attrs);
+  return t.graph.make(a->op, std::move(operands), a->attrs);
 }
 
 // attention repeats its bias itself.
 Result attention_bias(Terms& t, const Match& m) {
   Value a = m.root;
-  if (a->inputs.size() != 4 || !a->input(3)->is(Op::expand)) return std::nullopt;
+  size_t at = a->is(Op::attention_grad) ? 6 : 3;
+  if (a->inputs.size() <= at || !a->input(at)->is(Op::expand)) return std::nullopt;
   std::vector<Value> operands = a->inputs;
-  operands[3] = a->input(3)->input();
-  return t.graph.make(Op::attention, std::move(operands), a->attrs);
+  operands[at] = a->input(at)->input();
+  return t.graph.make(a->op, std::move(operands), a->attrs);
 }
 
 // The permutation swaps the last two axes and nothing else.
@@ -177,6 +178,9 @@ std::vector<Rule> index_rules() {
       {"scatter_iota", scatter(x, iota(), y), scatter_all},
       {"attention_grouped", any(Op::attention), attention_grouped},
       {"attention_bias", any(Op::attention), attention_bias},
+      {"attention_grouped", any(Op::attention_lse), attention_grouped},
+      {"attention_bias", any(Op::attention_lse), attention_bias},
+      {"attention_bias", any(Op::attention_grad), attention_bias},
       {"dot_transposed", permute(dot_general(permute(x), permute(y))), transposed_product},
   };
 }

@@ -68,6 +68,7 @@ Weight weight_of(Op op) {
       return {32, 24};
     case ir::OpKind::dot:
     case ir::OpKind::attention:
+    case ir::OpKind::attention_grad:
     case ir::OpKind::take:
     case ir::OpKind::scatter:
       return {24, 16};

@@ -123,9 +123,11 @@ hologram_status hologram_graph_apply(hologram_handle graph, const char* operatio
     std::optional<DType> dtype;
     std::optional<Shape> shape;
     if (result) parse_type(result, g->graph.num_symbols, dtype, shape);
-    const DType scalars = *op == ir::Op::attention ? DType::f64
-                          : values.empty()         ? dtype.value_or(DType::f32)
-                                                   : values[0]->dtype;
+    const DType scalars = ir::info(*op).kind == ir::OpKind::attention ||
+                                  ir::info(*op).kind == ir::OpKind::attention_grad
+                              ? DType::f64
+                          : values.empty() ? dtype.value_or(DType::f32)
+                                           : values[0]->dtype;
     ir::Attrs attrs =
         parse_attributes(*op, attributes ? attributes : "", scalars, g->graph.num_symbols);
     *node = append(*g, g->graph.make(*op, std::move(values), std::move(attrs), dtype, shape));

@@ -7,44 +7,32 @@
 #include "codegen/attention.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
-#include "atlas/math.h"
 #include "base/error.h"
 #include "codegen/attention_plan.h"
+#include "codegen/attention_tiles.h"
 #include "codegen/dots.h"
 #include "codegen/nest.h"
-#include "codegen/numbers.h"
-#include "codegen/pack.h"
-#include "codegen/product_micro.h"
 
 namespace hologram::codegen {
 namespace {
 
-// exp(accumulator 0 - accumulator 1)
-atlas::Body exp_of_difference(DType type) {
-  atlas::Body body;
-  atlas::BodyBuilder b(body);
-  atlas::Val x = b.sub(b.accumulator(0, type), b.accumulator(1, type));
-  b.finish(atlas::emit_math(b, ir::Op::exp, std::array{x}));
-  return body;
-}
-
-class AttentionEmitter : Numbers {
+class AttentionEmitter : AttentionTiles {
  public:
   explicit AttentionEmitter(Kernel& kernel)
-      : Numbers(kernel),
+      : AttentionEmitter(kernel, plan_attention(kernel.program, kernel.target)) {}
+
+  AttentionEmitter(Kernel& kernel, const AttentionPlan& plan)
+      : AttentionTiles(kernel, plan.tile, plan.type),
         a_(kernel.program.attention),
-        plan_(plan_attention(kernel.program, kernel.target)),
-        t_(plan_.tile),
-        type_(plan_.type),
+        plan_(plan),
         query_axis_(a_.batch_rank),
         key_axis_(query_axis_ + 1),
         depth_axis_(query_axis_ + 2),
         value_axis_(query_axis_ + 3),
         exp_score_(exp_of_difference(type_)),
-        exp_shrink_(exp_score_) {}
+        exp_shrink_(exp_score_),
+        log_sum_(log_of_sum(type_)) {}
 
   void run() {
     if (plan_.units.is(0)) return k_.finish();
@@ -56,19 +44,8 @@ class AttentionEmitter : Numbers {
   }
 
  private:
-  Value* at(Value* base, Value* index) { return element(k_, type_, base, index); }
   bool by_queries() const { return plan_.lanes == ScoreLanes::queries; }
 
-  llvm::Type* vector() const { return k_.lane_type(type_, t_.lanes); }
-  llvm::Align alignment() const { return llvm::Align(static_cast<uint64_t>(size_of(type_))); }
-  Value* load(Value* p) { return k_.ir.CreateAlignedLoad(vector(), p, alignment()); }
-  void store(Value* v, Value* p) { k_.ir.CreateAlignedStore(v, p, alignment()); }
-  Value* load_one(Value* p) { return k_.ir.CreateAlignedLoad(k_.type_of(type_), p, alignment()); }
-  Value* spread(Value* v) { return k_.ir.CreateVectorSplat(static_cast<unsigned>(t_.lanes), v); }
-  llvm::Constant* constant(double x) { return llvm::ConstantFP::get(k_.type_of(type_), x); }
-  llvm::Constant* lowest(llvm::Type* t) { return llvm::ConstantFP::getInfinity(t, true); }
-  llvm::Constant* zero(llvm::Type* t) { return llvm::Constant::getNullValue(t); }
-  Value* most(Value* a, Value* b) { return k_.ir.CreateSelect(k_.ir.CreateICmpSGT(a, b), a, b); }
   // NaN scores need no care here: their own exponential is NaN.
   Value* larger(Value* x, Value* y) { return k_.ir.CreateSelect(k_.ir.CreateFCmpOGT(x, y), x, y); }
 
@@ -118,7 +95,17 @@ class AttentionEmitter : Numbers {
     scope.seek();
     Value* batch = div(unit, query_units_);
     Value* block = sub(unit, mul(batch, query_units_));
-    set_batch_axes(scope, a_.axes, a_.batch_rank, batch);
+    std::vector<atlas::Axis> axes = a_.axes;
+    if (plan_.shared > 1) {  // the last batch axis counts groups of heads
+      Expr& heads = axes[static_cast<size_t>(a_.batch_rank - 1)].extent;
+      heads = *heads.exact_div(Expr(plan_.shared));
+    }
+    set_batch_axes(scope, axes, a_.batch_rank, batch);
+    if (plan_.shared > 1) {
+      scope.seek();
+      first_head_ = mul(sub(batch, mul(div(batch, k_.i64(groups())), groups())), plan_.shared);
+      scope.set_axis(query_axis_ - 1, first_head_);
+    }
     query_begin_ = mul(block, plan_.query_block);
     query_count_ = plan_.query_counts.size() == 1
                        ? static_cast<Value*>(k_.i64(plan_.query_counts[0]))
@@ -127,20 +114,20 @@ class AttentionEmitter : Numbers {
     if (plan_.v_load) v_base_ = emit_expr(scope, plan_.v_load->base).v;
     scope.seek();
     Value* key_end = keys_;
-    if (a_.causal) key_end = least(keys_, add(query_begin_, query_count_));
+    Value* queries = !by_queries() ? queries_ : query_count_;
+    if (a_.causal) key_end = least(keys_, add(query_begin_, queries));
     Value* key_start = k_.i64(0);
     // Whole blocks of keys that the mask hides from all queries of the unit are left out.
-    if (plan_.first_key) {
-      Value* first = number(plan_.first_key->offset);
+    if (plan_.bounds.first) {
+      Value* first = number(plan_.bounds.first->offset);
       scope.seek();
-      if (plan_.first_key->by_query) first = add(first, query_begin_);
+      if (plan_.bounds.first->by_query) first = add(first, query_begin_);
       key_start = k_.ir.CreateAnd(most(first, k_.i64(0)), k_.i64(-key_block));
     }
-    if (plan_.last_key) {
-      Value* last = number(plan_.last_key->offset);
+    if (plan_.bounds.last) {
+      Value* last = number(plan_.bounds.last->offset);
       scope.seek();
-      if (plan_.last_key->by_query)
-        last = add(last, add(query_begin_, sub(query_count_, k_.i64(1))));
+      if (plan_.bounds.last->by_query) last = add(last, add(query_begin_, sub(queries, k_.i64(1))));
       key_end = least(key_end, round_up(most(add(last, 1), k_.i64(0)), key_block));
     }
     clear(scope);
@@ -159,13 +146,27 @@ class AttentionEmitter : Numbers {
       add_values(s);
     });
     epilogue(scope);
+    log_sums(scope);
   }
 
-  void fill(Scope& scope, Value* base, Value* count, llvm::Constant* value) {
-    emit_loop(scope, k_.i64(0), count, k_.i64(t_.lanes), false, [&](Scope& s, Value* i) {
-      s.seek();
-      store(value, at(base, i));
-    });
+  // Groups of heads whose rows are in one unit.
+  int64_t groups() const {
+    const Expr& heads = a_.axes[static_cast<size_t>(query_axis_ - 1)].extent;
+    return heads.constant_value() / plan_.shared;
+  }
+
+  // Fixes the query, and the head where a unit has several, of row r; gives the query.
+  Value* set_row(Scope& scope, Value* r) {
+    if (plan_.shared == 1) {
+      Value* query = add(query_begin_, r);
+      scope.set_axis(query_axis_, query);
+      return query;
+    }
+    Value* head = div(r, queries_);
+    Value* query = sub(r, mul(head, queries_));
+    scope.set_axis(query_axis_ - 1, add(first_head_, head));
+    scope.set_axis(query_axis_, query);
+    return query;
   }
 
   void clear(Scope& scope) {
@@ -188,7 +189,7 @@ class AttentionEmitter : Numbers {
     if (!by_queries()) {
       emit_loop(scope, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& s, Value* i) {
         s.seek();
-        s.set_axis(query_axis_, add(query_begin_, i));
+        set_row(s, i);
         operand(a_.q).gather(s, depth, at(q_, mul(i, key_stride_)));
       });
       return;
@@ -210,98 +211,15 @@ class AttentionEmitter : Numbers {
     }
   }
 
-  struct Matrix {
-    Value *base, *row, *k;  // element (r, k) at base + r * row + k * k
-  };
-
-  struct Panels {
-    Value *base, *k, *panel;  // element (k, c) at base + k * k + (c / panel) * panel + c % panel
-    int span;
-    DType storage;
-  };
-
-  // out (rows x panels) = a (rows x depth) * b. `counts`: the numbers of rows that occur, or {} if
-  // any up to `most` may.
-  void multiply(Scope& scope, Value* rows, const std::vector<int64_t>& counts, int64_t most,
-                const Matrix& a, const Panels& b, Value* depth, Value* out) {
-    scope.seek();
-    Cover cover = emit_cover(k_, t_, rows, counts);
-    std::set<int> heights;
-    for (int64_t c : counts) heights.insert(tile_height(t_, c, true));
-    if (counts.empty())
-      for (int h : tile_heights(t_, most)) heights.insert(h);
-    emit_loop(scope, k_.i64(0), cover.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
-      s.seek();
-      Value* first = least(mul(tile, cover.height), sub(rows, cover.height));
-      call_tile(s, first, cover.height, heights, a, b, depth, out, false);
-    });
-    scope.seek();
-  }
-
-  // out = shrink * out + a * b. Here no tile may cover a row twice, so heights differ by one.
-  void multiply_add(Scope& scope, Value* rows, const std::vector<int64_t>& counts, const Matrix& a,
-                    const Panels& b, Value* depth, Value* out) {
-    scope.seek();
-    Value* tiles = div(add(rows, k_.i64(t_.max_rows - 1)), k_.i64(t_.max_rows));
-    std::set<int> heights;
-    for (int64_t c : counts) {
-      int64_t t = (c + t_.max_rows - 1) / t_.max_rows;
-      heights.insert({static_cast<int>(c / t), static_cast<int>((c + t - 1) / t)});
-    }
-    emit_loop(scope, k_.i64(0), tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
-      s.seek();
-      Value* first = div(mul(tile, rows), tiles);
-      Value* height = sub(div(mul(add(tile, k_.i64(1)), rows), tiles), first);
-      call_tile(s, first, height, heights, a, b, depth, out, true);
-    });
-    scope.seek();
-  }
-
-  void call_tile(Scope& scope, Value* first, Value* height, const std::set<int>& heights,
-                 const Matrix& a, const Panels& b, Value* depth, Value* out, bool accumulate) {
-    std::map<int64_t, llvm::Function*> kernels;
-    for (int h : heights) {
-      llvm::Function*& f = micro_[{h, accumulate}];
-      MicroKernel m{.tile = t_,
-                    .type = type_,
-                    .storage = b.storage,
-                    .rows = h,
-                    .panels = b.span,
-                    .a_row = fixed(a.row),
-                    .a_k = fixed(a.k),
-                    .b_k = fixed(b.k),
-                    .b_panel = fixed(b.panel),
-                    .depth = fixed(depth),
-                    .accumulate = accumulate};
-      if (!f) f = m.emit(k_);
-      kernels[h] = f;
-    }
-    call_one(scope, height, kernels,
-             {at(a.base, mul(first, a.row)), a.row, a.k, b.base, b.k, b.panel, depth,
-              at(out, mul(first, int64_t{t_.panel} * b.span)), at(shrink_, first)});
-  }
-
-  Value* scaled(Value* score) {
-    return a_.scale == 1.0
-               ? score
-               : k_.ir.CreateFMul(score, llvm::ConstantFP::get(score->getType(), a_.scale));
-  }
+  Value* scaled(Value* score) { return AttentionTiles::scaled(score, a_.scale); }
 
   // The score body on a vector of scaled scores.
   Value* final_score(Scope& scope, Value* score) {
-    if (a_.score.instrs.empty()) return score;
-    scope.set_accumulator(0, {score, true});
-    LaneValue v = emit_body(scope, a_.score).back();
-    scope.seek();
-    return splat(k_, v, t_.lanes);
+    return a_.score.instrs.empty() ? score : score_of(scope, a_.score, score);
   }
 
   Value* exponential(Scope& scope, const atlas::Body& body, LaneValue x, LaneValue max) {
-    scope.set_accumulator(0, x);
-    scope.set_accumulator(1, max);
-    Value* v = emit_body(scope, body).back().v;
-    scope.seek();
-    return v;
+    return combine(scope, body, x, max);
   }
 
   // The new running maximum, made finite where every score so far is -inf; updates max and shrink
@@ -335,8 +253,8 @@ class AttentionEmitter : Numbers {
       });
       keys = {k_block_, key_stride_, k_.i64(1)};
     }
-    multiply(scope, key_count_, plan_.key_counts, key_block, keys,
-             {q_, k_.i64(t_.panel), k_.i64(0), 1, type_}, depth_, scores_);
+    multiply(scope, use_scores, key_count_, plan_.key_counts, key_block, keys,
+             {q_, k_.i64(t_.panel), k_.i64(0), 1, type_}, depth_, {scores_});
     for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
       Value* query = add(query_begin_, offset);
@@ -345,14 +263,6 @@ class AttentionEmitter : Numbers {
       Value* last_key = a_.causal ? lane_numbers(query) : nullptr;
       softmax_columns(s, offset, last_key);
     });
-  }
-
-  // first, first + 1, … as i32.
-  Value* lane_numbers(Value* first) {
-    std::vector<llvm::Constant*> numbers;
-    for (int l = 0; l < t_.lanes; ++l) numbers.push_back(k_.ir.getInt32(static_cast<uint32_t>(l)));
-    return k_.ir.CreateAdd(spread(k_.ir.CreateTrunc(first, k_.ir.getInt32Ty())),
-                           llvm::ConstantVector::get(numbers));
   }
 
   void softmax_columns(Scope& scope, Value* offset, Value* last_key) {
@@ -402,11 +312,12 @@ class AttentionEmitter : Numbers {
         if (last && l) key = least(key, last);
         rows.push_back(element(k_, storage, first, mul(key, k_row_)));
       }
-      for (int64_t r = 0; r < plan_.query_block; ++r) {
-        Value* x = dots.emit(s, at(q_, mul(key_stride_, r)), rows);
-        s.seek();
-        store(x, at(scores_, add(offset, r * key_block)));
-      }
+      emit_loop(s, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& row, Value* r) {
+        row.seek();
+        Value* x = dots.emit(row, at(q_, mul(key_stride_, r)), rows);
+        row.seek();
+        store(x, at(scores_, add(offset, mul(r, key_block))));
+      });
     };
     for_vectors(scope, key_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
@@ -416,7 +327,7 @@ class AttentionEmitter : Numbers {
   }
 
   void dots_of_panels(Scope& scope) {
-    Value* rows = k_.i64(plan_.query_block);
+    Value* rows = query_count_;
     int64_t width = int64_t{t_.panel} * plan_.key_span;
     Panels panels{k_block_, k_.i64(t_.panel), mul(depth_, t_.panel), plan_.key_span, type_};
     emit_loop(scope, k_.i64(0), key_count_, k_.i64(width), true, [&](Scope& s, Value* first) {
@@ -427,8 +338,8 @@ class AttentionEmitter : Numbers {
         Value* out = at(k_block_, mul(sub(key, first), depth_));
         pack_key_panel(inner, key, least(sub(end, key), k_.i64(t_.panel)), out);
       });
-      multiply(s, rows, {plan_.query_block}, 0, {q_, key_stride_, k_.i64(1)}, panels, depth_,
-               tile_);
+      multiply(s, use_scores, rows, plan_.query_counts, 0, {q_, key_stride_, k_.i64(1)}, panels,
+               depth_, {tile_});
       emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& row, Value* r) {
         emit_loop(row, k_.i64(0), k_.i64(width), k_.i64(t_.lanes), true,
                   [&](Scope& inner, Value* c) {
@@ -443,13 +354,10 @@ class AttentionEmitter : Numbers {
 
   // scores[query][key] → probabilities; lanes along keys.
   void softmax_rows(Scope& scope) {
-    emit_loop(scope, k_.i64(0), k_.i64(plan_.query_block), k_.i64(1), true,
-              [&](Scope& s, Value* r) {
-                s.seek();
-                Value* query = add(query_begin_, r);
-                s.set_axis(query_axis_, query);
-                softmax_row(s, r, query);
-              });
+    emit_loop(scope, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& s, Value* r) {
+      s.seek();
+      softmax_row(s, r, set_row(s, r));
+    });
   }
 
   // k^T of the keys from key_begin_ + first on.
@@ -553,8 +461,8 @@ class AttentionEmitter : Numbers {
                   v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1, type_};
                 }
                 s.seek();
-                multiply_add(s, rows, counts, p, v, key_count_,
-                             at(out_, mul(column, plan_.query_block)));
+                multiply_add(s, use_values, rows, counts, p, v, key_count_,
+                             {at(out_, mul(column, plan_.query_block))}, shrink_);
               });
   }
 
@@ -569,7 +477,7 @@ class AttentionEmitter : Numbers {
       Value* first = add(mul(group, plan_.query_block * width), column);
       emit_loop(s, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& row, Value* r) {
         row.seek();
-        row.set_axis(query_axis_, add(query_begin_, r));
+        set_row(row, r);
         Value* sum = spread(load_one(at(sum_, r)));
         Value* v = k_.ir.CreateFDiv(load(at(out_, add(first, mul(r, width)))), sum);
         v = k_.ir.CreateSelect(k_.ir.CreateFCmpOEQ(sum, zero(vector())), zero(vector()), v);
@@ -579,13 +487,34 @@ class AttentionEmitter : Numbers {
     });
   }
 
+  // log(sum) + maximum of each query, with lanes along the queries.
+  void log_sums(Scope& scope) {
+    if (a_.lse.instrs.empty()) return;
+    if (!by_queries())
+      return emit_loop(scope, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& s, Value* r) {
+        s.seek();
+        set_row(s, r);
+        LaneValue max{load_one(at(max_, r)), false}, sum{load_one(at(sum_, r)), false};
+        s.set_accumulator(0, {combine(s, log_sum_, max, sum), false});
+        emit_body(s, a_.lse);
+      });
+    for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+      s.seek();
+      s.set_axis(query_axis_, add(query_begin_, offset));
+      s.set_lanes(query_axis_, t_.lanes, mask);
+      Value* v =
+          combine(s, log_sum_, {load(at(max_, offset)), true}, {load(at(sum_, offset)), true});
+      s.set_accumulator(0, {v, true});
+      emit_body(s, a_.lse);
+    });
+  }
+
+  static constexpr int use_scores = 0, use_values = 1;
   const atlas::AttentionBlock& a_;
   AttentionPlan plan_;
-  TileModel t_;
-  DType type_;
   int query_axis_, key_axis_, depth_axis_, value_axis_;
   // Two bodies, since a scope shares the values of one body with the scopes inside it.
-  atlas::Body exp_score_, exp_shrink_;
+  atlas::Body exp_score_, exp_shrink_, log_sum_;
   Value *queries_ = nullptr, *keys_ = nullptr, *depth_ = nullptr, *values_ = nullptr,
         *query_units_ = nullptr, *value_panels_ = nullptr, *key_stride_ = nullptr,
         *k_row_ = nullptr, *v_row_ = nullptr;
@@ -595,11 +524,11 @@ class AttentionEmitter : Numbers {
         *v_block_ = nullptr;
   // Per query of the unit: running maximum and sum, factor of the last step.
   Value *max_ = nullptr, *sum_ = nullptr, *shrink_ = nullptr;
+  Value* first_head_ = nullptr;  // of the unit, where it has several
   Value *square_ = nullptr, *tile_ = nullptr, *largest_ = nullptr, *partials_ = nullptr;
   // Of the current unit and key block.
   Value *query_begin_ = nullptr, *query_count_ = nullptr, *k_base_ = nullptr, *v_base_ = nullptr,
         *key_begin_ = nullptr, *key_count_ = nullptr;
-  std::map<std::pair<int, bool>, llvm::Function*> micro_;
 };
 
 }  // namespace

@@ -28,7 +28,8 @@ void find_counts(AttentionPlan& p, bool causal) {
   if (!p.keys.is_const()) return;
   int64_t all = p.keys.constant_value();
   add_blocks(keys, all, key_block);
-  for (int64_t end = p.query_block; causal && end < total + p.query_block; end += p.query_block)
+  int64_t step = p.lanes == ScoreLanes::keys ? total : p.query_block;
+  for (int64_t end = step; causal && end < total + step; end += step)
     add_blocks(keys, std::min({end, total, all}), key_block);
   p.key_counts = {keys.begin(), keys.end()};
 }
@@ -37,10 +38,16 @@ void find_counts(AttentionPlan& p, bool causal) {
 // the condition bound the keys.
 class Bounds {
  public:
-  Bounds(const atlas::Body& body, int query_axis, AttentionPlan& plan)
-      : body_(body), query_(query_axis), key_(query_axis + 1), plan_(plan) {}
+  Bounds(const atlas::Body& body, int query_axis)
+      : body_(body), query_(query_axis), key_(query_axis + 1) {}
 
-  void find() {
+  KeyBounds find() {
+    read();
+    return bounds_;
+  }
+
+ private:
+  void read() {
     if (body_.instrs.empty()) return;
     auto last = static_cast<atlas::ValueId>(body_.instrs.size() - 1);
     while (const atlas::Instr* i = operation(last, ir::Op::select)) {
@@ -56,7 +63,6 @@ class Bounds {
     }
   }
 
- private:
   const atlas::Instr& at(atlas::ValueId v) const { return body_.instrs[v]; }
   const atlas::Instr* operation(atlas::ValueId v, ir::Op op) const {
     const atlas::Instr& i = at(v);
@@ -116,17 +122,66 @@ class Bounds {
     auto query = key->second.linear_in_axis(query_);
     if (!query || query->second.has_axes()) return;
     if (key->first.is(1) && (query->first.is(0) || query->first.is(-1)))
-      plan_.first_key = KeyBound{!query->first.is(0), -query->second};
+      bounds_.first = KeyBound{!query->first.is(0), -query->second};
     else if (key->first.is(-1) && (query->first.is(0) || query->first.is(1)))
-      plan_.last_key = KeyBound{!query->first.is(0), query->second};
+      bounds_.last = KeyBound{!query->first.is(0), query->second};
   }
 
   const atlas::Body& body_;
   int query_, key_;
-  AttentionPlan& plan_;
+  KeyBounds bounds_;
 };
 
+// By how many neighbours of the last batch axis an operand is shared: the largest number that the
+// axis is divided by wherever it appears.
+int64_t sharing(const atlas::Body& body, int axis) {
+  int64_t group = 0;
+  for (const atlas::Instr& i : body.instrs) {
+    bool other = false;
+    i.expr.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind == Atom::Kind::axis && a.id == axis) other = true;
+      if (a.kind != Atom::Kind::floor_div || !a.b->is_const()) return std::nullopt;
+      auto head = a.a->linear_in_axis(axis);
+      int64_t by = a.b->constant_value();
+      if (!head || !head->first.is(1) || !head->second.is(0) || (group && group != by))
+        return std::nullopt;
+      group = by;
+      return Expr(0);
+    });
+    if (other) return 1;
+  }
+  return std::max<int64_t>(group, 1);
+}
+
+// Query heads whose rows a unit computes together, so that keys and values are read once for all
+// of them; as many as leave eight units or more.
+int64_t heads_of_unit(const atlas::AttentionBlock& b, int64_t queries) {
+  if (b.batch_rank == 0 || queries == 0) return 1;
+  int axis = b.batch_rank - 1;
+  int64_t group = sharing(b.k, axis);
+  if (group <= 1 || group != sharing(b.v, axis)) return 1;
+  Expr heads(1);
+  for (int a = 0; a < b.batch_rank; ++a) heads = heads * b.axes[static_cast<size_t>(a)].extent;
+  const Expr& own = b.axes[static_cast<size_t>(axis)].extent;
+  if (!own.is_const() || own.constant_value() % group) return 1;
+  for (int64_t shared = group; shared > 1; --shared)
+    if (group % shared == 0 && shared * queries <= 16 &&
+        (!heads.is_const() || heads.constant_value() >= 8 * shared))
+      return shared;
+  return 1;
+}
+
 }  // namespace
+
+std::vector<int64_t> block_sizes(const Expr& total, int64_t block) {
+  std::set<int64_t> sizes;
+  if (total.is_const()) add_blocks(sizes, total.constant_value(), block);
+  return {sizes.begin(), sizes.end()};
+}
+
+KeyBounds find_key_bounds(const atlas::Body& score, int query_axis) {
+  return Bounds(score, query_axis).find();
+}
 
 AttentionPlan plan_attention(const atlas::Program& program, const Target& target) {
   const atlas::AttentionBlock& b = program.attention;
@@ -144,7 +199,8 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
 
   bool few = p.queries.is_const() && p.queries.constant_value() <= 4;
   p.lanes = few ? ScoreLanes::keys : ScoreLanes::queries;
-  p.query_block = few ? p.queries.constant_value() : p.tile.panel;
+  p.shared = few ? heads_of_unit(b, p.queries.constant_value()) : 1;
+  p.query_block = few ? p.queries.constant_value() * p.shared : p.tile.panel;
   bool plain = b.operand_type == p.type;
   auto k = strided_load(b.k, key_axis, depth_axis);
   bool floats = is_float(b.operand_type);
@@ -166,11 +222,13 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
     if (p.v_load) p.value_span = span;
   }
 
-  Bounds(b.score, b.batch_rank, p).find();
+  p.bounds = find_key_bounds(b.score, b.batch_rank);
   find_counts(p, b.causal);
+  if (few) p.query_counts = {p.query_block};
   p.query_units = p.query_block > 0 ? ceil_div(p.queries, p.query_block) : Expr(0);
   p.units = p.query_units;
   for (int a = 0; a < b.batch_rank; ++a) p.units = p.units * b.axes[static_cast<size_t>(a)].extent;
+  if (p.shared > 1) p.units = *p.units.exact_div(Expr(p.shared));
   return p;
 }
 

@@ -21,22 +21,32 @@ struct KeyBound {
   Expr offset;
 };
 
+/// What a score body hides for certain: keys before the first bound and behind the last.
+struct KeyBounds {
+  std::optional<KeyBound> first, last;
+};
+/// The key axis follows the query axis.
+KeyBounds find_key_bounds(const atlas::Body& score, int query_axis);
+
 struct AttentionPlan {
   TileModel tile;
   DType type;  ///< of all arithmetic
   ScoreLanes lanes;
   Expr queries, keys, depth, values;
-  int64_t query_block;                        ///< queries of a unit
-  int key_span;                               ///< panels of keys at once, when lanes run along keys
-  int value_span;                             ///< panels of the values at once
+  int64_t shared;       ///< few: query heads of a unit, which read the same keys and values
+  int64_t query_block;  ///< rows of a unit: its queries, of each of its heads
+  int key_span;         ///< panels of keys at once, when lanes run along keys
+  int value_span;       ///< panels of the values at once
   std::optional<StridedLoad> k_load, v_load;  ///< set where the operand is read in place
   std::vector<int64_t> query_counts;  ///< queries of a unit: all that occur, or {} if any may
   std::vector<int64_t> key_counts;    ///< keys of a step, likewise
-  /// What the score body hides for certain: keys before the first bound and behind the second.
-  std::optional<KeyBound> first_key, last_key;
+  KeyBounds bounds;
   Expr query_units;  ///< per batch point
   Expr units;
 };
+
+/// The sizes of the blocks of [0, total) in ascending order, or {} where `total` is not known.
+std::vector<int64_t> block_sizes(const Expr& total, int64_t block);
 
 AttentionPlan plan_attention(const atlas::Program& program, const Target& target);
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "codegen/attention.h"
+#include "codegen/attention_grad.h"
 #include "codegen/body.h"
 #include "codegen/exponential.h"
 #include "codegen/generator.h"
@@ -65,6 +66,9 @@ struct Unit {
       case atlas::BlockKind::attention:
         emit_attention(k);
         break;
+      case atlas::BlockKind::attention_grad:
+        emit_attention_grad(k);
+        break;
     }
     std::string message;
     llvm::raw_string_ostream out(message);
@@ -114,6 +118,8 @@ Launch launch_of(const atlas::Program& original, const Target& target) {
       return launch_of_product(program, target);
     case atlas::BlockKind::attention:
       return launch_of_attention(program, target);
+    case atlas::BlockKind::attention_grad:
+      return launch_of_attention_grad(program, target);
     default:
       return launch_of_loop(program, target);
   }

@@ -78,8 +78,8 @@ class Writer {
   size_t at(int row, int column) const { return static_cast<size_t>(row * columns_ + column); }
 
   Value* out_pointer(int row, int column) {
-    return element(k_, m_.type, out_,
-                   k_.i64(int64_t{row} * m_.panels * m_.tile.panel + column * m_.tile.lanes));
+    int64_t width = m_.out_row ? m_.out_row : int64_t{m_.panels} * m_.tile.panel;
+    return element(k_, m_.type, out_, k_.i64(row * width + column * m_.tile.lanes));
   }
 
   llvm::Align alignment(DType t) const { return llvm::Align(static_cast<uint64_t>(size_of(t))); }

@@ -34,6 +34,7 @@ struct MicroKernel {
       false;  ///< instead: one chain that starts from out, its row r multiplied by scale[r]
   /// Fetches the cache line at ahead + k * ahead_k bytes with each k: part of what comes next.
   bool fetches_ahead = false;
+  int64_t out_row = 0;  ///< elements between rows of out where not panels * tile.panel
 
   /// Adds the function to the module. Its arguments: a, a_row, a_k, b, b_k, b_panel, depth, out,
   /// scale, and with fetches_ahead: ahead, ahead_k.

@@ -346,11 +346,41 @@ class Rule {
   Type attention() {
     attrs_.ints.resize(std::max<size_t>(attrs_.ints.size(), 2));
     count("causal and softcap", attrs_.ints.size(), 2);
-    auto cap = std::bit_cast<double>(attrs_.ints[1]);
-    need(cap >= 0 && std::isfinite(cap), "softcap {} is not positive", cap);
-    need(attrs_.ints[0] == 0 || attrs_.ints[0] == 1, "causal {} is neither 0 nor 1",
-         attrs_.ints[0]);
     need(in_.size() == 3 || in_.size() == 4, "takes 3 or 4 operands, got {}", in_.size());
+    scores(attrs_.ints[0], attrs_.ints[1], in_.size() == 4 ? in_[3] : nullptr);
+    Shape out = in_[0]->shape;
+    if (op_ == Op::attention_lse) {
+      out.pop_back();
+      return {compute_type(in_[0]->dtype), out};
+    }
+    out.back() = in_[2]->shape.back();
+    return {in_[0]->dtype, out};
+  }
+
+  Type attention_grad() {
+    attrs_.ints.resize(std::max<size_t>(attrs_.ints.size(), 3));
+    count("operand, causal and softcap", attrs_.ints.size(), 3);
+    int64_t operand = attrs_.ints[0];
+    need(operand >= 0 && operand < 3, "operand {} is outside [0, 3)", operand);
+    need(in_.size() == 6 || in_.size() == 7, "takes 6 or 7 operands, got {}", in_.size());
+    scores(attrs_.ints[1], attrs_.ints[2], in_.size() == 7 ? in_[6] : nullptr);
+    Shape rows = in_[0]->shape, out = rows;
+    out.back() = in_[2]->shape.back();
+    rows.pop_back();
+    need(in_[3]->dtype == in_[0]->dtype && in_[3]->shape == out, "gradient is {}, expected {}{}",
+         text(in_[3]), name_of(in_[0]->dtype), str(out));
+    for (size_t i = 4; i < 6; ++i)
+      need(in_[i]->dtype == compute_type(in_[0]->dtype) && in_[i]->shape == rows,
+           "operand {} is {}, expected {}{}", i, text(in_[i]), name_of(compute_type(in_[0]->dtype)),
+           str(rows));
+    return {in_[0]->dtype, in_[static_cast<size_t>(operand)]->shape};
+  }
+
+  // What attention and its gradients ask of q, k, v, the mask, the cap and the bias.
+  void scores(int64_t causal, int64_t softcap, Value added) const {
+    auto cap = std::bit_cast<double>(softcap);
+    need(cap >= 0 && std::isfinite(cap), "softcap {} is not positive", cap);
+    need(causal == 0 || causal == 1, "causal {} is neither 0 nor 1", causal);
     const Shape &q = in_[0]->shape, &k = in_[1]->shape, &v = in_[2]->shape;
     need(is_float(in_[0]->dtype), "operand 0 is {}, expected floats", text(in_[0]));
     for (size_t i = 0; i < 3; ++i)
@@ -367,24 +397,21 @@ class Rule {
          text(in_[1]));
     need(q[b].exact_div(k[b]).has_value(), "{} heads are not a multiple of {} key heads",
          q[b].str(), k[b].str());
-    Shape out = q;
-    out.back() = v.back();
-    if (in_.size() == 4) bias(q, k[b + 1]);
-    return {in_[0]->dtype, out};
+    if (added) bias(added, q, k[b + 1]);
   }
 
-  void bias(const Shape& q, const Expr& keys) const {
+  void bias(Value added, const Shape& q, const Expr& keys) const {
     Shape scores = q;
     scores.back() = keys;
-    const Shape& s = in_[3]->shape;
-    need(in_[3]->dtype == DType::b8 || in_[3]->dtype == in_[0]->dtype,
-         "bias {} is neither b8 nor {}", text(in_[3]), name_of(in_[0]->dtype));
+    const Shape& s = added->shape;
+    need(added->dtype == DType::b8 || added->dtype == in_[0]->dtype, "bias {} is neither b8 nor {}",
+         text(added), name_of(in_[0]->dtype));
     bool fits = s.size() <= scores.size();
     for (size_t i = 0; fits && i < s.size(); ++i) {
       const Expr& d = scores[scores.size() - s.size() + i];
       fits = s[i].is(1) || s[i] == d;
     }
-    need(fits, "bias {} does not broadcast to {}", text(in_[3]), str(scores));
+    need(fits, "bias {} does not broadcast to {}", text(added), str(scores));
   }
 
   void indices() const {
@@ -453,6 +480,8 @@ class Rule {
         return dot();
       case OpKind::attention:
         return attention();
+      case OpKind::attention_grad:
+        return attention_grad();
       case OpKind::take:
         return take();
       case OpKind::scatter:

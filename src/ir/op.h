@@ -39,6 +39,7 @@ enum class OpKind : uint8_t {
   scan,           ///< shape and dtype kept
   dot,
   attention,
+  attention_grad,
   take,
   scatter,
   external,

@@ -37,7 +37,10 @@ std::vector<Attribute> attributes_of(Op op) {
 // Integer attributes that hold one number per axis; the others are named numbers.
 bool is_list(std::string_view name) { return name == "axes" || name == "steps"; }
 
-DType dtype_of_bits(Op op, DType result) { return op == Op::attention ? DType::f64 : result; }
+DType dtype_of_bits(Op op, DType result) {
+  OpKind kind = info(op).kind;
+  return kind == OpKind::attention || kind == OpKind::attention_grad ? DType::f64 : result;
+}
 
 // --- printing
 

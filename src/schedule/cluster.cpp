@@ -28,7 +28,9 @@ TakeParts split_take(Value node, const Index& index, size_t index_rank) {
           Index(index.begin() + axis + rank, index.end())};
 }
 
-int batch_rank(const Cluster& c) { return c.anchor->rank() - 2; }
+int batch_rank(const Cluster& c) {
+  return c.anchor->is(Op::attention_lse) ? c.anchor->rank() - 1 : c.anchor->rank() - 2;
+}
 
 namespace {
 
@@ -200,12 +202,53 @@ bool Clustering::reduces_columns(Value v, const Member& m) const {
   return columns > rows;
 }
 
+namespace {
+
+// Nodes of one attention (its result and log-sum-exp, or its gradients) that one kernel computes.
+// Of few heads, the queries' gradient is a kernel of its own: one shares out queries, the other
+// keys.
+bool one_attention(Value a, Value b) {
+  if (a == b || ir::info(a->op).kind != ir::info(b->op).kind || a->inputs != b->inputs)
+    return false;
+  if (a->attrs.bits != b->attrs.bits) return false;
+  if (ir::info(a->op).kind == OpKind::attention) return a->attrs.ints == b->attrs.ints;
+  if (!std::equal(a->attrs.ints.begin() + 1, a->attrs.ints.end(), b->attrs.ints.begin() + 1))
+    return false;
+  const Shape& keys = a->input(1)->shape;
+  Expr heads = numel(Shape(keys.begin(), keys.end() - 2));
+  bool few = heads.is_const() && heads.constant_value() < 8;
+  return !few || (a->attrs.ints[0] != 0 && b->attrs.ints[0] != 0);
+}
+
+}  // namespace
+
+// Joins v to a cluster that computes another result of the same attention.
+bool Clustering::join_attention(Value v) {
+  for (size_t k = 0; k < clusters_.size(); ++k) {
+    Cluster& c = clusters_[k];
+    if (!c.anchor || !one_attention(c.anchor, v)) continue;
+    Member m{v, {}, {}};
+    if (c.kind == ClusterKind::attention) {
+      // The first axes are the result's; the log-sum-exp lacks the last of them.
+      for (size_t i = 0; i < v->shape.size(); ++i)
+        m.index.push_back(Expr::axis(c.axes[i].id, c.axes[i].extent));
+      if (v->is(Op::attention)) c.anchor = v;
+    }
+    c.members.push_back(std::move(m));
+    home_[v] = static_cast<int>(k);
+    return true;
+  }
+  return false;
+}
+
 void Clustering::make_clusters() {
   for (Value v : live_) {
     if (!root_[v->id] || v->is(Op::parameter) || v->is(Op::host_result)) continue;
     Cluster c;
     Member m{v, {}, {}};
     OpKind kind = ir::info(v->op).kind;
+    if ((kind == OpKind::attention || kind == OpKind::attention_grad) && join_attention(v))
+      continue;
     if (kind == OpKind::reduce || kind == OpKind::reduce_index) {
       Value x = v->input();
       Shape parallel, row;
@@ -237,12 +280,17 @@ void Clustering::make_clusters() {
     } else if (kind == OpKind::attention) {
       c.kind = ClusterKind::attention;
       c.anchor = v;
-      for (const Expr& d : v->shape) {
+      Shape out = v->input(0)->shape;
+      out.back() = v->input(2)->shape.back();
+      for (const Expr& d : out) {
         c.axes.push_back(new_axis(d, false));
-        m.index.push_back(Expr::axis(c.axes.back().id, d));
+        if (m.index.size() < v->shape.size()) m.index.push_back(Expr::axis(c.axes.back().id, d));
       }
       c.axes.push_back(new_axis(v->input(1)->shape[v->input(1)->shape.size() - 2], true));
       c.axes.push_back(new_axis(v->input(0)->shape.back(), true));
+    } else if (kind == OpKind::attention_grad) {
+      c.kind = ClusterKind::attention_grad;
+      c.anchor = v;
     } else if (kind == OpKind::scan) {
       c.kind = ClusterKind::scan;
       c.anchor = v;

@@ -24,10 +24,11 @@ struct Member {
   Index operand;  ///< reductions and scans: the operand's coordinates
 };
 
-enum class ClusterKind : uint8_t { loop, product, attention, scatter, scan, host };
+enum class ClusterKind : uint8_t { loop, product, attention, attention_grad, scatter, scan, host };
 
 /// One future kernel (or host call). Loop: parallel axes, then row axes. Product: batch…, m, n,
-/// then k. Attention: batch…, query, value depth, then key, depth. Scatter and scan: see lower.cpp.
+/// then k. Attention: batch…, query, value depth, then key, depth; its log-sum-exp is a member too.
+/// Gradients of attention, scatter and scan: see lower*.cpp.
 struct Cluster {
   ClusterKind kind = ClusterKind::loop;
   std::vector<ClusterAxis> axes;
@@ -63,6 +64,7 @@ class Clustering {
  private:
   void choose_roots();
   void make_clusters();
+  bool join_attention(ir::Value v);
   bool reduces_columns(ir::Value v, const Member& m) const;
   void fuse();
   bool merge(int producer, int consumer);

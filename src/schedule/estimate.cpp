@@ -57,6 +57,15 @@ Estimate estimate(const atlas::Program& program) {
     size_t own = program.product.winograd ? 3 : axes.size();  // as if by the direct sums
     out.flop = Expr(2) * product_of(axes, 0, own) +
                Expr(operations(program.product.epilogue)) * product_of(axes, 0, own - 1);
+  } else if (program.kind == atlas::BlockKind::attention_grad) {
+    const atlas::AttentionGradBlock& g = program.attention_grad;
+    size_t b = g.axes.size() - 5;
+    Expr scores = product_of(g.axes, 0, b + 3), depth = extent_of(g.axes[b + 3]),
+         values = extent_of(g.axes[b + 4]);
+    int64_t depths = 1 + !g.dq.instrs.empty() + !g.dk.instrs.empty();
+    int64_t widths = 1 + !g.dv.instrs.empty();
+    out.flop = scores * (Expr(2 * depths) * depth + Expr(2 * widths) * values +
+                         Expr(8 + operations(g.score) + operations(g.slope)));
   } else {
     const auto& axes = program.attention.axes;
     size_t b = axes.size() - 4;

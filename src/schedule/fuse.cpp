@@ -158,7 +158,7 @@ bool Clustering::merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out
     Shape extents;
     for (const Expr& d : m->node->shape) extents.push_back(d);
     auto solved = invert(read, m->index, extents);
-    if (!solved) {
+    if (!solved || m->node->is(Op::attention_lse)) {
       ok = false;
       return;
     }

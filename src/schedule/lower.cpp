@@ -23,6 +23,8 @@ std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
       return is_depthwise(cluster) ? l.depthwise() : l.product();
     case ClusterKind::attention:
       return l.attention();
+    case ClusterKind::attention_grad:
+      return l.attention_grad();
     case ClusterKind::scatter:
       return l.scatter();
     case ClusterKind::scan:

@@ -1,6 +1,7 @@
-// schedule/lower_attention.cpp: attention.
+// schedule/lower_attention.cpp: attention and its gradients.
 #include "schedule/lowering.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -10,6 +11,115 @@ using atlas::AxisKind;
 using atlas::Val;
 using ir::Op;
 using ir::Value;
+
+// From the scaled score to the one of the softmax: capped, with the bias.
+void Lowering::score(Kernel& k, atlas::Body& body, DType type, double cap, Value bias,
+                     const Index& scores) {
+  if (cap <= 0 && !bias) return;
+  Emitter e = emitter(k, body);
+  atlas::BodyBuilder& w = e.builder();
+  Val score = w.accumulator(0, type);
+  if (cap > 0) {
+    Val c = w.number(type, cap);
+    score = w.mul(c, w.op(Op::tanh, w.div(score, c)));
+  }
+  if (bias) {
+    Index at;
+    size_t lead = scores.size() - bias->shape.size();
+    for (size_t i = 0; i < bias->shape.size(); ++i)
+      at.push_back(bias->shape[i].is(1) ? Expr(0) : scores[lead + i]);
+    Val x = e.value(bias, at);
+    score = bias->dtype == DType::b8
+                ? w.select(x, score, w.number(type, -std::numeric_limits<double>::infinity()))
+                : w.add(score, e.convert(x, type));
+  }
+  end_with(body, score);
+}
+
+// Stores of the log-sum-exp, where the cluster has it.
+void Lowering::log_sum(Kernel& k, atlas::Body& body, DType type,
+                       const std::vector<ClusterAxis>& order) {
+  Emitter e = emitter(k, body);
+  for (const Member& m : c_.members)
+    if (m.node->is(Op::attention_lse))
+      for (int slot : storage_.stores_of(m.node))
+        e.store(slot, placed(m.index, order), e.builder().accumulator(0, type));
+}
+
+namespace {
+
+// Into how many parts the keys of a few queries are split where there are few heads: a number of
+// the sizes alone, so that bits do not depend on threads.
+int64_t key_splits(const Cluster& c) {
+  Value a = c.anchor;
+  const Shape &q = a->input(0)->shape, &k = a->input(1)->shape;
+  const Expr &queries = q[q.size() - 2], &keys = k[k.size() - 2];
+  Expr heads = numel(Shape(k.begin(), k.end() - 2));
+  bool known = queries.is_const() && keys.is_const() && heads.is_const();
+  bool only =
+      std::ranges::none_of(c.members, [](auto& m) { return m.node->is(Op::attention_lse); });
+  if (!known || !only || a->attrs.ints[0] != 0) return 1;
+  if (queries.constant_value() < 1 || queries.constant_value() > 4) return 1;
+  int64_t n = 1;
+  while (n * heads.constant_value() < 8 && heads.constant_value() > 0 &&
+         keys.constant_value() > 0 && keys.constant_value() % (512 * n) == 0)
+    n *= 2;
+  return n;
+}
+
+}  // namespace
+
+// Joins parts of the keys: out and log_sum are slots [parts, batch…, query(, value depth)]. With
+// the largest log-sum-exp M, the result is sum(e^(lse - M) * out) / sum(e^(lse - M)).
+Lowered Lowering::join_parts(int out, int log_sum, DType type, int64_t parts,
+                             const std::vector<ClusterAxis>& axes) {
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  Index at;
+  for (const ClusterAxis& x : axes) {
+    at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), x.extent));
+    loop.axes.push_back({AxisKind::parallel, x.extent});
+  }
+  loop.parallel_rank = static_cast<int>(axes.size());
+  at.insert(at.begin(), Expr::axis(loop.parallel_rank, Expr(parts)));
+  loop.axes.push_back({AxisKind::row, Expr(parts)});
+  Index row(at.begin(), at.end() - 1);
+  atlas::Stage most{atlas::StageKind::row, {}, {}, {}}, sums = most;
+  {
+    Emitter e = emitter(k, most.body);
+    most.reductions.push_back(
+        {.op = Op::reduce_max, .type = type, .value = e.read(log_sum, row).id});
+  }
+  {
+    Emitter e = emitter(k, sums.body);
+    atlas::BodyBuilder& w = e.builder();
+    Val largest = w.accumulator(0, type), zero = w.number(type, 0);
+    Val lowest = w.number(type, -std::numeric_limits<double>::infinity());
+    largest = w.select(w.eq(largest, lowest), zero, largest);
+    Val weight = w.op(Op::exp, w.sub(e.read(log_sum, row), largest));
+    Val part = w.mul(weight, e.read(out, at));
+    for (Val v : {weight, part})
+      sums.reductions.push_back({.op = Op::reduce_sum, .type = type, .value = v.id});
+  }
+  atlas::Stage point{atlas::StageKind::point, {}, {}, {}};
+  Emitter* self = nullptr;
+  Emitter e = emitter(k, point.body, [&](Value v, const Index&) -> std::optional<Val> {
+    if (v != c_.anchor) return std::nullopt;
+    atlas::BodyBuilder& w = self->builder();
+    Val sum = w.accumulator(1, type), zero = w.number(type, 0);
+    Val mean = w.select(w.eq(sum, zero), zero, w.div(w.accumulator(2, type), sum));
+    return self->convert(mean, v->dtype);
+  });
+  self = &e;
+  for (const Member& m : c_.members)
+    for (int slot : storage_.stores_of(m.node)) {
+      Index to = placed(m.index, axes);
+      e.store(slot, to, e.value(m.node, to));
+    }
+  loop.stages = {std::move(most), std::move(sums), std::move(point)};
+  simplify_axes(loop);
+  return finish(k, "attention parts");
+}
 
 std::vector<Lowered> Lowering::attention() {
   Value a = c_.anchor, q = a->input(0), kk = a->input(1), v = a->input(2);
@@ -22,6 +132,13 @@ std::vector<Lowered> Lowering::attention() {
   ClusterAxis value_depth = order[b + 1];
   order.erase(order.begin() + static_cast<ptrdiff_t>(b) + 1);
   order.push_back(value_depth);
+  // Parts of the keys are one more batch axis, the first one.
+  int64_t parts = key_splits(c_);
+  if (parts > 1) {
+    order.insert(order.begin(), ClusterAxis{-1, Expr(parts), false});
+    Expr& keys = order[++b + 1].extent;
+    keys = *keys.exact_div(Expr(parts));
+  }
   for (const ClusterAxis& x : order)
     t.axes.push_back({x.row ? AxisKind::row : AxisKind::parallel, x.extent});
   t.batch_rank = static_cast<int>(b);
@@ -31,15 +148,16 @@ std::vector<Lowered> Lowering::attention() {
   t.reproducible = options_.reproducible;
   auto axis = [&](size_t i) { return Expr::axis(static_cast<int>(i), order[i].extent); };
   Index batch;
-  for (size_t i = 0; i < b; ++i) batch.push_back(axis(i));
+  for (size_t i = parts > 1; i < b; ++i) batch.push_back(axis(i));
   Expr query = axis(b), key = axis(b + 1), depth = axis(b + 2), out_depth = axis(b + 3);
+  if (parts > 1) key = axis(0) * order[b + 1].extent + key;
   auto with = [&](Index at, Value operand, const Expr& row, const Expr& column) {
-    if (b > 0 && operand != q) {
-      const Expr &heads = a->shape[b - 1], &kv_heads = operand->shape[b - 1];
+    if (size_t h = at.size(); h > 0 && operand != q) {
+      const Expr &heads = a->input(0)->shape[h - 1], &kv_heads = operand->shape[h - 1];
       if (!(heads == kv_heads)) {
         auto group = heads.exact_div(kv_heads);
         check(group.has_value(), "attention lowering: head counts");
-        at[b - 1] = floor_div(at[b - 1], *group);
+        at[h - 1] = floor_div(at[h - 1], *group);
       }
     }
     at.insert(at.end(), {row, column});
@@ -52,31 +170,95 @@ std::vector<Lowered> Lowering::attention() {
   operand(t.q, q, with(batch, q, query, depth));
   operand(t.k, kk, with(batch, kk, key, depth));
   operand(t.v, v, with(batch, v, key, out_depth));
-  auto cap = std::bit_cast<double>(a->attrs.ints[1]);
-  if (cap > 0 || a->inputs.size() > 3) {
-    Emitter e = emitter(k, t.score);
-    atlas::BodyBuilder& w = e.builder();
-    DType acc = compute_type(q->dtype);
-    Val score = w.accumulator(0, acc);
-    if (cap > 0) {
-      Val c = w.number(acc, cap);
-      score = w.mul(c, w.op(Op::tanh, w.div(score, c)));
-    }
-    if (a->inputs.size() > 3) {
-      Value bias = a->input(3);
-      Index full = batch, at;
-      full.insert(full.end(), {query, key});
-      size_t lead = full.size() - bias->shape.size();
-      for (size_t i = 0; i < bias->shape.size(); ++i)
-        at.push_back(bias->shape[i].is(1) ? Expr(0) : full[lead + i]);
-      Val x = e.value(bias, at);
-      score = bias->dtype == DType::b8
-                  ? w.select(x, score, w.number(acc, -std::numeric_limits<double>::infinity()))
-                  : w.add(score, e.convert(x, acc));
-    }
-    end_with(t.score, score);
+  Index scores = batch;
+  scores.insert(scores.end(), {query, key});
+  score(k, t.score, compute_type(q->dtype), std::bit_cast<double>(a->attrs.ints[1]),
+        a->inputs.size() > 3 ? a->input(3) : nullptr, scores);
+  DType type = compute_type(q->dtype);
+  std::vector<Lowered> out;
+  if (parts == 1) {
+    epilogue(k, t.epilogue, type, order);
+    log_sum(k, t.lse, type, order);
+    out.push_back(finish(k, cluster_name(c_)));
+    return out;
   }
-  epilogue(k, t.epilogue, compute_type(q->dtype), order);
+  Index row = batch;
+  row.insert(row.begin(), axis(0));
+  row.push_back(query);
+  Shape shape;
+  for (const Expr& d : a->shape) shape.push_back(d);
+  shape.insert(shape.begin(), Expr(parts));
+  int values = storage_.temporary(type, shape, "parts");
+  shape.pop_back();
+  int sums = storage_.temporary(type, shape, "sums");
+  {
+    Emitter e = emitter(k, t.lse);
+    e.store(sums, row, e.builder().accumulator(0, type));
+  }
+  row.push_back(out_depth);
+  Emitter e = emitter(k, t.epilogue);
+  e.store(values, row, e.builder().accumulator(0, type));
+  out.push_back(finish(k, "attention"));
+  std::vector<ClusterAxis> axes(c_.axes.begin(), c_.axes.end() - 2);
+  out.push_back(join_parts(values, sums, type, parts, axes));
+  return out;
+}
+
+std::vector<Lowered> Lowering::attention_grad() {
+  Value a = c_.anchor, q = a->input(0), kk = a->input(1), v = a->input(2), bias = nullptr;
+  if (a->inputs.size() > 6) bias = a->input(6);
+  Kernel k(storage_.slots);
+  k.program.kind = atlas::BlockKind::attention_grad;
+  atlas::AttentionGradBlock& t = k.program.attention_grad;
+  size_t b = q->shape.size() - 2, h = b - 1;
+  auto members = q->shape[h].exact_div(kk->shape[h]);
+  check(members.has_value(), "attention lowering: head counts");
+  auto axis = [&](AxisKind kind, const Expr& extent) {
+    t.axes.push_back({kind, extent});
+    return Expr::axis(static_cast<int>(t.axes.size()) - 1, extent);
+  };
+  Index kv;
+  for (size_t i = 0; i < b; ++i) kv.push_back(axis(AxisKind::parallel, kk->shape[i]));
+  Expr member = axis(AxisKind::row, *members), query = axis(AxisKind::row, q->shape[b]);
+  Expr key = axis(AxisKind::row, kk->shape[b]), depth = axis(AxisKind::row, q->shape[b + 1]);
+  Expr width = axis(AxisKind::row, v->shape[b + 1]);
+  Index rows = kv;
+  rows[h] = members->is(1) ? kv[h] : kv[h] * *members + member;
+  rows.push_back(query);
+  auto with = [](Index at, std::initializer_list<Expr> more) {
+    at.insert(at.end(), more);
+    return at;
+  };
+  t.batch_rank = static_cast<int>(b);
+  t.operand_type = q->dtype;
+  t.scale = std::bit_cast<double>(a->attrs.bits);
+  t.causal = a->attrs.ints[1] != 0;
+  const std::pair<atlas::Body*, Index> operands[] = {{&t.q, with(rows, {depth})},
+                                                     {&t.k, with(kv, {key, depth})},
+                                                     {&t.v, with(kv, {key, width})},
+                                                     {&t.g, with(rows, {width})},
+                                                     {&t.lse, rows},
+                                                     {&t.delta, rows}};
+  for (size_t i = 0; i < std::size(operands); ++i) {
+    Emitter e = emitter(k, *operands[i].first);
+    end_with(*operands[i].first, e.value(a->input(i), operands[i].second));
+  }
+  DType type = compute_type(q->dtype);
+  auto cap = std::bit_cast<double>(a->attrs.ints[2]);
+  score(k, t.score, type, cap, bias, with(rows, {key}));
+  if (cap > 0) {
+    atlas::BodyBuilder w(t.slope);
+    Val tanh = w.op(Op::tanh, w.div(w.accumulator(0, type), w.number(type, cap)));
+    w.finish(w.sub(w.number(type, 1), w.mul(tanh, tanh)));
+  }
+  atlas::Body* results[] = {&t.dq, &t.dk, &t.dv};
+  const Index places[] = {operands[0].second, operands[1].second, operands[2].second};
+  for (const Member& m : c_.members) {
+    auto i = static_cast<size_t>(m.node->attrs.ints[0]);
+    Emitter e = emitter(k, *results[i]);
+    for (int slot : storage_.stores_of(m.node))
+      e.store(slot, places[i], e.convert(e.builder().accumulator(0, type), m.node->dtype));
+  }
   std::vector<Lowered> out;
   out.push_back(finish(k, cluster_name(c_)));
   return out;

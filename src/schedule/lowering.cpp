@@ -79,7 +79,8 @@ void Lowering::epilogue(Kernel& k, atlas::Body& body, DType acc_type,
   });
   self = &e;
   for (const Member& m : c_.members)
-    for (int slot : storage_.stores_of(m.node)) {
+    for (int slot :
+         m.node->is(Op::attention_lse) ? std::vector<int>{} : storage_.stores_of(m.node)) {
       Index at = placed(m.index, order);
       e.store(slot, at, e.value(m.node, at));
     }

@@ -25,6 +25,7 @@ class Lowering {
   std::vector<Lowered> product();
   std::vector<Lowered> depthwise();
   std::vector<Lowered> attention();
+  std::vector<Lowered> attention_grad();
   std::vector<Lowered> scatter();
   std::vector<Lowered> scan();
 
@@ -37,6 +38,11 @@ class Lowering {
   void epilogue(Kernel& k, atlas::Body& body, DType acc_type,
                 const std::vector<ClusterAxis>& order);
   void end_with(atlas::Body& body, atlas::Val v);
+  void score(Kernel& k, atlas::Body& body, DType type, double cap, ir::Value bias,
+             const Index& scores);
+  Lowered join_parts(int out, int log_sum, DType type, int64_t parts,
+                     const std::vector<ClusterAxis>& axes);
+  void log_sum(Kernel& k, atlas::Body& body, DType type, const std::vector<ClusterAxis>& order);
   Lowered pack_rhs(ir::Value rhs, const Shape& batch, int width, int group, int& slot);
   bool keep_narrow(ir::Value rhs, bool few_rows, std::vector<Lowered>& out);
   Lowered relay(ir::Value leaf, size_t axis);

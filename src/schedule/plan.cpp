@@ -49,9 +49,11 @@ std::vector<Expr> own_symbols(atlas::Program& p) {
   axes(p.product.axes);
   for (auto* b : {&p.product.lhs, &p.product.rhs, &p.product.image, &p.product.epilogue}) body(*b);
   axes(p.attention.axes);
-  for (auto* b :
-       {&p.attention.q, &p.attention.k, &p.attention.v, &p.attention.score, &p.attention.epilogue})
+  for (auto* b : {&p.attention.q, &p.attention.k, &p.attention.v, &p.attention.score,
+                  &p.attention.epilogue, &p.attention.lse})
     body(*b);
+  axes(p.attention_grad.axes);
+  for (auto* b : p.attention_grad.bodies()) body(*b);
   p.num_symbols = static_cast<int>(used.size());
   return used;
 }

@@ -19,6 +19,7 @@ bool is_heavy(Value v) {
     case OpKind::scan:
     case OpKind::dot:
     case OpKind::attention:
+    case OpKind::attention_grad:
     case OpKind::scatter:
     case OpKind::external:
     case OpKind::external_result:
@@ -174,12 +175,14 @@ void Clustering::choose_roots() {
         cheap_r = false;
       if (!cheap_l) make_root(l);
       if (!cheap_r) make_root(r);
-    } else if (v->is(Op::attention)) {
-      for (size_t i = 0; i < 3; ++i) make_root(base(v->input(i)));
+    } else if (OpKind kind = ir::info(v->op).kind;
+               kind == OpKind::attention || kind == OpKind::attention_grad) {
+      size_t own = kind == OpKind::attention ? 3 : 6;
+      for (size_t i = 0; i < own; ++i) make_root(base(v->input(i)));
       // A mask made of coordinates alone costs less than its memory.
-      if (v->inputs.size() > 3)
-        if (const Inline& bias = inl[v->input(3)->id]; bias.cost > (bias.loads ? 6 : 24))
-          make_root(base(v->input(3)));
+      if (v->inputs.size() > own)
+        if (const Inline& bias = inl[v->input(own)->id]; bias.cost > (bias.loads ? 6 : 24))
+          make_root(base(v->input(own)));
     } else if (v->is(Op::host_call)) {
       for (Value in : v->inputs)
         root_[in->id] = !in->is(Op::parameter);  // the host wants even constants in memory

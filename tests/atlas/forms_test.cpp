@@ -42,6 +42,8 @@ std::vector<Program> examples() {
       batched_product(DType::bf16, DType::f32, DType::bf16),
       biased_attention(DType::f32, true),
       biased_attention(DType::f16, false),
+      attention_gradients(DType::f32),
+      attention_gradients(DType::bf16),
       gather_program(),
   };
   Program packed = batched_product(DType::f32, DType::f32, DType::f32);
@@ -50,6 +52,12 @@ std::vector<Program> examples() {
   packed.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * sym(3) * Expr(16);
   packed.product.precision = 1;
   list.push_back(packed);
+  Program sums = biased_attention(DType::f64, true);
+  sums.buffers.push_back({DType::f64, atlas::Access::write, sym(0) * sym(1)});
+  BodyBuilder lse(sums.attention.lse);
+  lse.store(5, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)),
+            lse.accumulator(0, DType::f64));
+  list.push_back(sums);
   packed.product.panel_group = 2;
   packed.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * ceil_div(sym(3), 2) * Expr(32);
   list.push_back(packed);

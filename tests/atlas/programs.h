@@ -121,6 +121,43 @@ inline Program biased_attention(DType type, bool causal) {
   return p;
 }
 
+/// The gradients of one causal attention head per batch point, of capped scores.
+inline Program attention_gradients(DType type) {
+  Program p;
+  p.kind = atlas::BlockKind::attention_grad;
+  p.num_symbols = 5;
+  DType acc = compute_type(type);
+  Expr B = sym(0), M = sym(1), N = sym(2), D = sym(3), E = sym(4);
+  for (const Expr& size : {B * M * D, B * N * D, B * N * E, B * M * E})
+    p.buffers.push_back({type, atlas::Access::read, size});
+  for (int k = 0; k < 2; ++k) p.buffers.push_back({acc, atlas::Access::read, B * M});
+  for (const Expr& size : {B * M * D, B * N * D, B * N * E})
+    p.buffers.push_back({type, atlas::Access::write, size});
+  atlas::AttentionGradBlock& a = p.attention_grad;
+  for (const Expr& e : {B, Expr(1), M, N, D, E})
+    a.axes.push_back({a.axes.empty() ? atlas::AxisKind::parallel : atlas::AxisKind::row, e});
+  a.batch_rank = 1;
+  a.operand_type = type;
+  a.scale = 0.125;
+  a.causal = true;
+  Expr b = Expr::axis(0, B), m = Expr::axis(2, M), n = Expr::axis(3, N), d = Expr::axis(4, D),
+       e = Expr::axis(5, E);
+  const Expr at[] = {(b * M + m) * D + d, (b * N + n) * D + d, (b * N + n) * E + e,
+                     (b * M + m) * E + e, b * M + m,           b * M + m};
+  for (int k = 0; k < 6; ++k)
+    BodyBuilder(*a.bodies()[static_cast<size_t>(k)]).load(k, k < 4 ? type : acc, at[k]);
+  BodyBuilder s(a.score), w(a.slope);
+  Val two = s.number(acc, 2);
+  s.finish(s.mul(two, s.op(Op::tanh, s.div(s.accumulator(0, acc), two))));
+  Val t = w.op(Op::tanh, w.div(w.accumulator(0, acc), w.number(acc, 2)));
+  w.finish(w.sub(w.number(acc, 1), w.mul(t, t)));
+  for (int k = 0; k < 3; ++k) {
+    BodyBuilder o(*a.bodies()[static_cast<size_t>(8 + k)]);
+    o.store(6 + k, at[k], o.cast(o.accumulator(0, acc), type));
+  }
+  return p;
+}
+
 /// Runs an expanded copy of `p` and returns the sticky bits.
 inline int32_t run(Program p, std::vector<void*> bufs, std::vector<int64_t> syms = {}) {
   atlas::verify(p);

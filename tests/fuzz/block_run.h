@@ -12,9 +12,10 @@ namespace hologram::test {
 /// Runs a verified program on small sizes, if it is small then. Errors are fine, crashes are not.
 inline void run_small(atlas::Program p) {
   std::vector<int64_t> symbols(static_cast<size_t>(p.num_symbols), 3);
-  const auto& axes = p.kind == atlas::BlockKind::loop      ? p.loop.axes
-                     : p.kind == atlas::BlockKind::product ? p.product.axes
-                                                           : p.attention.axes;
+  const auto& axes = p.kind == atlas::BlockKind::loop        ? p.loop.axes
+                     : p.kind == atlas::BlockKind::product   ? p.product.axes
+                     : p.kind == atlas::BlockKind::attention ? p.attention.axes
+                                                             : p.attention_grad.axes;
   int64_t points = 1, bytes = 0;
   for (const atlas::Axis& a : axes) {
     if (a.extent.has_axes()) return;

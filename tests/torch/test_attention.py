@@ -71,6 +71,113 @@ def test_gradients(name):
     check(*results, strides=False)
 
 
+def gradients(call, inputs, *rest):
+    """The result and the gradients of `inputs`, for one fixed gradient of the result."""
+    inputs = [t.detach().clone().requires_grad_() for t in inputs]
+    out = call(*inputs, *rest)
+    return (out.detach(), *torch.autograd.grad(out, inputs, normal(*out.shape, seed=7, dtype=out.dtype)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "heads, kv_heads, queries, keys, depth, mask, causal",
+    [
+        (8, 8, 150, 150, 32, None, True), (2, 2, 260, 260, 40, None, True), (12, 4, 70, 131, 16, "keep", False),
+        (4, 1, 60, 60, 24, None, True), (8, 8, 49, 200, 80, "bias", False),
+    ],
+)  # fmt: skip
+def test_gradients_are_as_exact_as_eager(heads, kv_heads, queries, keys, depth, mask, causal, dtype):
+    q, k, v = (
+        normal(2, h, n, depth, seed=i, dtype=dtype)
+        for i, (h, n) in enumerate([(heads, queries), (kv_heads, keys), (kv_heads, keys)])
+    )
+    mask = {"keep": keep(2, 1, queries, keys), "bias": normal(heads, queries, keys, seed=5), None: None}[mask]
+    if mask is not None and mask.dtype != torch.bool:
+        mask = mask.to(dtype)
+
+    def call(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=heads != kv_heads)
+
+    hologram_torch.reset_stats()
+    actual = gradients(compile_fresh(call), (q, k, v), mask)
+    assert hologram_torch.stats()["fallback_ops"] == {}
+    wide = mask if mask is None or mask.dtype == torch.bool else mask.double()
+    exact = gradients(call, (q.double(), k.double(), v.double()), wide)
+    bound = 2e-5 if dtype == torch.float32 else 2e-2
+    for got, want in zip(actual, exact, strict=True):
+        assert (got.double() - want).abs().max() <= bound * want.abs().max()
+
+
+def test_gradients_of_rows_that_see_nothing():
+    q, k, v = (normal(1, 2, 4, 8, seed=i) for i in range(3))
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[2] = False
+
+    def call(*a):
+        return F.scaled_dot_product_attention(*a)
+
+    check(gradients(compile_fresh(call), (q, k, v), mask), gradients(call, (q, k, v), mask), strides=False)
+
+
+def test_training_stores_no_scores():
+    """What a training step allocates grows with the sequence, not with its square."""
+    from hologram_torch import counters
+
+    def step(length):
+        inputs = [normal(1, 8, length, 16, seed=i).requires_grad_() for i in range(3)]
+        with counters.capture() as records:
+            compiled = compile_fresh(lambda *a: F.scaled_dot_product_attention(*a, is_causal=True))
+            compiled(*inputs).sum().backward()
+        programs = [text for _, executable in records for text in executable.dump("atlas")]
+        assert any("\nattention_grad" in text for text in programs)
+        sizes = [
+            int(line.split("[")[1].rstrip("]"))
+            for text in programs for line in text.splitlines() if line.startswith("buffer")
+        ]  # fmt: skip
+        return max(sizes)
+
+    assert step(512) == 2 * step(256)
+
+
+def test_gradients_of_sizes_that_change():
+    def call(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    compiled = compile_fresh(call, dynamic=True)
+    for length in (5, 33, 70):
+        inputs = [normal(4, 3, length, 8, seed=i) for i in range(3)]
+        check(gradients(compiled, inputs), gradients(call, inputs), strides=False)
+
+
+def test_multi_head_layer_trains():
+    layer = torch.nn.MultiheadAttention(32, 4, batch_first=True)
+    x = normal(2, 60, 32)
+
+    def step(call):
+        layer.zero_grad()
+        y, _ = call(x, x, x, need_weights=False)
+        (y * normal(*y.shape, seed=3)).sum().backward()
+        return (y.detach(), *(p.grad.clone() for p in layer.parameters()))
+
+    hologram_torch.reset_stats()
+    actual = step(compile_fresh(layer))
+    assert hologram_torch.stats()["fallback_ops"] == {}
+    check(actual, step(layer), strides=False)
+
+
+def test_eager_flash_operators_are_native():
+    """As code that calls them itself has them; the log-sum-exp too."""
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    q, k, v = (normal(2, 3, 40, 16, seed=i) for i in range(3))
+
+    def call(q, k, v):
+        return flash(q, k, v, 0.0, True)
+
+    hologram_torch.reset_stats()
+    check(compile_fresh(call)(q, k, v), call(q, k, v), strides=False)
+    assert hologram_torch.stats()["fallback_ops"] == {}
+
+
 def test_a_fully_hidden_row():
     q, k, v = (normal(1, 2, 4, 8, seed=i) for i in range(3))
     mask = torch.ones(4, 4, dtype=torch.bool)
@@ -211,3 +318,99 @@ def test_flex_attention_stays_where_its_parts_are_missing(monkeypatch):
     node = torch.fx.Graph().call_function(torch.ops.higher_order.flex_attention)
     assert rewrite._flex(node) is False
     assert node.target is torch.ops.higher_order.flex_attention
+
+
+def plain(q, k, v, mask, cap, scale=0.3):
+    """As models write attention that keep it in plain operations."""
+    scores = torch.matmul(q, k.transpose(2, 3)) * scale
+    if cap:
+        scores = torch.tanh(scores / cap) * cap
+    if mask is not None:
+        scores = scores + mask
+    weights = F.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype)
+    return torch.matmul(F.dropout(weights, p=0.1, training=False), v)
+
+
+def attention_kernels(function, *inputs):
+    from hologram_torch import counters
+
+    with counters.capture() as records:
+        out = compile_fresh(function)(*inputs)
+    programs = [text for _, executable in records for text in executable.dump("atlas")]
+    return out, sum("\nattention batch" in text for text in programs)
+
+
+@pytest.mark.parametrize("cap", [0, 5.0])
+@pytest.mark.parametrize("mask", [None, "added", "slopes"])
+def test_attention_in_plain_operations_is_one_kernel(cap, mask):
+    q, k, v = (normal(2, 4, 60, 16, seed=i) for i in range(3))
+    if mask == "added":
+        mask = torch.where(keep(2, 1, 60, 60), 0.0, torch.finfo(torch.float32).min)
+    elif mask == "slopes":
+        mask = -(torch.arange(60)[:, None] - torch.arange(60)).abs() * torch.tensor([0.5, 0.2, 0.1, 0.05])[:, None, None]
+    out, kernels = attention_kernels(lambda *a: plain(*a, cap), q, k, v, mask)
+    assert kernels == 1
+    check(out, plain(q, k, v, mask, cap), strides=False)
+    call = lambda q, k, v: plain(q, k, v, mask, cap)  # noqa: E731
+    check(gradients(compile_fresh(call), (q, k, v)), gradients(call, (q, k, v)), strides=False)
+
+
+def test_plain_attention_of_hidden_rows_is_nan():
+    q, k, v = (normal(1, 2, 5, 8, seed=i) for i in range(3))
+    mask = torch.zeros(5, 5)
+    mask[2] = float("-inf")
+    out, kernels = attention_kernels(lambda *a: plain(*a, 0), q, k, v, mask)
+    assert kernels == 1 and out[:, :, 2].isnan().all()
+    check(out[:, :, 3:], plain(q, k, v, mask, 0)[:, :, 3:], strides=False)
+
+
+@pytest.mark.parametrize("variant", ["used scores", "bfloat16", "unequal caps", "other axis"])
+def test_other_plain_products_stay(variant):
+    q, k, v = (normal(1, 2, 9, 9, seed=i) for i in range(3))
+
+    def function(q, k, v):
+        scores = q @ k.mT
+        if variant == "unequal caps":
+            scores = torch.tanh(scores / 3.0) * 4.0
+        weights = scores.softmax(-2 if variant == "other axis" else -1)
+        return (weights @ v, scores) if variant == "used scores" else weights @ v
+
+    if variant == "bfloat16":
+        q, k, v = q.bfloat16(), k.bfloat16(), v.bfloat16()
+    out, kernels = attention_kernels(function, q, k, v)
+    assert kernels == 0
+    check(out, function(q, k, v), function(q.float(), k.float(), v.float()), strides=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("depth", [40, 80, 96, 112, 128, 256])
+def test_head_sizes(depth, dtype):
+    q, k, v = (normal(1, 2, n, depth, seed=i, dtype=dtype) for i, n in enumerate((70, 131, 131)))
+    mask = keep(70, 131)
+    with torch.no_grad():
+        for m in (None, mask):
+            call = compile_fresh(F.scaled_dot_product_attention)
+            expected = F.scaled_dot_product_attention(q, k, v, m)
+            check(call(q, k, v, m), expected, F.scaled_dot_product_attention(q.float(), k.float(), v.float(), m))
+
+
+@pytest.mark.parametrize("queries", [1, 2, 4])
+def test_one_step_with_a_cache_of_shared_heads(queries):
+    q, k, v = (normal(2, h, n, 64, seed=i) for i, (h, n) in enumerate([(16, queries), (4, 300), (4, 300)]))
+    bias = normal(16, queries, 300, seed=5)
+    for mask in (None, keep(2, 1, 1, 300), bias):
+        call = compile_fresh(lambda *a: F.scaled_dot_product_attention(*a, enable_gqa=True))
+        check(call(q, k, v, mask), F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True))
+
+
+@pytest.mark.parametrize("queries", [1, 40])
+def test_scores_that_are_not_finite(queries):
+    """NaN and infinities come out where eager has them."""
+    q, k, v = (normal(1, 2, n, 16, seed=i) for i, n in enumerate((queries, 150, 150)))
+    k[0, 0, 3, 2] = float("nan")
+    v[0, 1, 140, 1] = float("inf")
+    mask = torch.zeros(queries, 150)
+    mask[:, 5:] = float("-inf")
+    for m in (None, mask.masked_fill(torch.arange(150) == 140, 0.0)):
+        out, want = compile_fresh(F.scaled_dot_product_attention)(q, k, v, m), F.scaled_dot_product_attention(q, k, v, m)
+        assert torch.equal(out.isnan(), want.isnan()) and torch.equal(out.isinf(), want.isinf())

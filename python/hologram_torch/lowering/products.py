@@ -129,8 +129,8 @@ def outer(c, x, y):
     return c.mul(c.cast(c.unsqueeze(x, 1), c.out_dtype), c.cast(c.unsqueeze(y, 0), c.out_dtype))
 
 
-@lower("hologram.sdpa.default")
-def sdpa(c, query, key, value, mask, causal, scale, grouped, softcap=0.0):
+def _attention_operands(c, query, key, value, mask, grouped):
+    """Operands of the graph's attention; key and value with the query's heads unless they are shared in groups."""
     rank = len(query.shape)
     if rank < 3:
         query, key, value = (c.reshape(v, [1] * (3 - rank) + list(v.shape)) for v in (query, key, value))
@@ -139,12 +139,68 @@ def sdpa(c, query, key, value, mask, causal, scale, grouped, softcap=0.0):
     if not grouped:
         heads = c.broadcast_shape(*(v.shape[-3:-2] for v in (query, key, value)))
         query, key, value = (c.broadcast(v, [*lead, *heads, *v.shape[-2:]]) for v in (query, key, value))
-    operands = [query, key, value]
-    if mask is not None:
-        if mask.dtype not in ("b8", query.dtype):
-            mask = c.cast(mask, query.dtype)
-        operands.append(mask)
-    out = c.make("attention", operands, ints=[int(causal), f64_bits(softcap)], bits=f64_bits(scale))
+    if mask is not None and mask.dtype not in ("b8", query.dtype):
+        mask = c.cast(mask, query.dtype)
+    return query, key, value, [] if mask is None else [mask]
+
+
+@lower("hologram.sdpa.default")
+def sdpa(c, query, key, value, mask, causal, scale, grouped, softcap=0.0):
+    q, k, v, bias = _attention_operands(c, query, key, value, mask, grouped)
+    out = c.make("attention", [q, k, v, *bias], ints=[int(causal), f64_bits(softcap)], bits=f64_bits(scale))
     return c.reshape(out, c.out_shape)
 
 
+@lower("hologram.sdpa_lse.default")
+def sdpa_lse(c, query, key, value, mask, causal, scale, grouped, softcap=0.0):
+    q, k, v, bias = _attention_operands(c, query, key, value, mask, grouped)
+    made = (
+        c.make(op, [q, k, v, *bias], ints=[int(causal), f64_bits(softcap)], bits=f64_bits(scale))
+        for op in ("attention", "attention_lse")
+    )
+    return tuple(c.reshape(x, shape) for x, shape in zip(made, c.out_shapes, strict=True))
+
+
+@lower("hologram.sdpa_backward.default")
+def sdpa_backward(
+    c, gradient, query, key, value, mask, output, lse, causal, scale, grouped, softcap=0.0
+):  # fmt: skip
+    q, k, v, bias = _attention_operands(c, query, key, value, mask, grouped)
+    wide = dtypes.compute(q.dtype)
+    shape = [*q.shape[:-1], v.shape[-1]]
+    gradient, output = (c.reshape(c.cast(x, q.dtype), shape) for x in (gradient, output))
+    rows = c.reduce("sum", c.mul(c.cast(gradient, wide), c.cast(output, wide)), [len(shape) - 1])
+    operands = [q, k, v, gradient, c.reshape(lse, shape[:-1]), rows, *bias]
+    made = (
+        c.make("attention_grad", operands, ints=[i, int(causal), f64_bits(softcap)], bits=f64_bits(scale))
+        for i in range(3)
+    )
+    return tuple(_summed_to(c, x, like.shape) for x, like in zip(made, (query, key, value), strict=True))
+
+
+def _summed_to(c, x, shape):
+    """The gradient of a tensor of `shape` that was broadcast to x's."""
+    rank = len(x.shape)
+    full = [1] * (rank - len(shape)) + list(shape)
+    axes = [i for i in range(rank) if full[i] == 1 and x.shape[i] != 1]
+    return c.reshape(c.cast(c.reduce("sum", x, axes), x.dtype) if axes else x, list(shape))
+
+
+def _flash_scale(query, dropout, scale):
+    if dropout or (scale is None and not isinstance(query.shape[-1], int)):
+        raise Unsupported("attention with dropout, or of a head size known at run time")
+    return query.shape[-1] ** -0.5 if scale is None else scale
+
+
+@lower("_scaled_dot_product_flash_attention_for_cpu.default")
+def flash(c, query, key, value, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
+    scale = _flash_scale(query, dropout, scale)
+    return sdpa_lse(c, query, key, value, attn_mask, causal, scale, False)
+
+
+@lower("_scaled_dot_product_flash_attention_for_cpu_backward.default")
+def flash_backward(
+    c, gradient, query, key, value, output, lse, dropout, causal, *, attn_mask=None, scale=None
+):  # fmt: skip
+    scale = _flash_scale(query, dropout, scale)
+    return sdpa_backward(c, gradient, query, key, value, attn_mask, output, lse, causal, scale, False)

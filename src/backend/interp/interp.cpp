@@ -39,6 +39,9 @@ void run(const atlas::Program& program, void* const* bufs, const int64_t* syms,
     case atlas::BlockKind::attention:
       run_attention(program.attention, frame);
       break;
+    case atlas::BlockKind::attention_grad:
+      run_attention_grad(program.attention_grad, frame);
+      break;
   }
   if (sticky && frame.sticky) sticky->fetch_or(frame.sticky, std::memory_order_relaxed);
 }

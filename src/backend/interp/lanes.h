@@ -117,5 +117,6 @@ uint64_t combine(ir::Op reduce, DType type, uint64_t x, uint64_t y);
 void run_loop(const atlas::LoopBlock& block, Frame& frame);
 void run_product(const atlas::ProductBlock& block, Frame& frame);
 void run_attention(const atlas::AttentionBlock& block, Frame& frame);
+void run_attention_grad(const atlas::AttentionGradBlock& block, Frame& frame);
 
 }  // namespace hologram::interp

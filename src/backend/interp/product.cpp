@@ -8,6 +8,7 @@
 #include "atlas/math.h"
 #include "atlas/tile_math.h"
 #include "backend/interp/lanes.h"
+#include "backend/interp/operands.h"
 #include "backend/interp/tiles.h"
 #include "base/error.h"
 #include "ir/scalar.h"
@@ -16,29 +17,6 @@ namespace hologram::interp {
 namespace {
 
 constexpr int64_t k_block = 384;
-
-// An operand's elements for all values of two axes, as bits in `type`, row-major.
-std::vector<uint64_t> gather(BodyRunner& body, Frame& frame, size_t batch_rank, size_t axis_a,
-                             int64_t a, size_t axis_b, int64_t b, DType from, DType to) {
-  std::vector<uint64_t> out(static_cast<size_t>(a * b));
-  Frame inner = frame;
-  for (size_t k = 0; k < batch_rank; ++k) inner.axes[k].fill(frame.axes[k][0]);
-  for (int64_t i = 0; i < a; ++i) {
-    inner.axes[axis_a].fill(i);
-    for (int64_t j = 0; j < b; j += lanes) {
-      int n = static_cast<int>(std::min<int64_t>(lanes, b - j));
-      for (int l = 0; l < n; ++l) inner.axes[axis_b][static_cast<size_t>(l)] = j + l;
-      body.run(inner, n);
-      uint64_t* row = out.data() + i * b + j;
-      const uint64_t* value = body.result();
-      for (int l = 0; l < n; ++l)
-        row[l] =
-            from == to ? value[l] : ir::eval_scalar(ir::Op::cast, from, std::array{value[l]}, to);
-    }
-  }
-  frame.sticky |= inner.sticky;
-  return out;
-}
 
 template <class T>
 T from_bits(uint64_t bits) {
@@ -60,8 +38,6 @@ uint64_t to_bits(T x) {
     return x;
 }
 
-// out[n] = sum over k of lhs[k] * rhs[k, n]: a chain from 0 per k-block; the first block's sum,
-// then + the others'.
 template <class T>
 void row_product(const uint64_t* lhs, const uint64_t* rhs, int64_t columns, int64_t depth,
                  uint64_t* out) {
@@ -85,6 +61,30 @@ void row_product(const uint64_t* lhs, const uint64_t* rhs, int64_t columns, int6
   for (size_t n = 0; n < sum.size(); ++n) out[n] = to_bits<T>(sum[n]);
 }
 
+}  // namespace
+
+std::vector<uint64_t> gather(BodyRunner& body, Frame& frame, size_t rank, size_t axis_a, int64_t a,
+                             size_t axis_b, int64_t b, DType from, DType to) {
+  std::vector<uint64_t> out(static_cast<size_t>(a * b));
+  Frame inner = frame;
+  for (size_t k = 0; k < rank; ++k) inner.axes[k].fill(frame.axes[k][0]);
+  for (int64_t i = 0; i < a; ++i) {
+    inner.axes[axis_a].fill(i);
+    for (int64_t j = 0; j < b; j += lanes) {
+      int n = static_cast<int>(std::min<int64_t>(lanes, b - j));
+      for (int l = 0; l < n; ++l) inner.axes[axis_b][static_cast<size_t>(l)] = j + l;
+      body.run(inner, n);
+      uint64_t* row = out.data() + i * b + j;
+      const uint64_t* value = body.result();
+      for (int l = 0; l < n; ++l)
+        row[l] =
+            from == to ? value[l] : ir::eval_scalar(ir::Op::cast, from, std::array{value[l]}, to);
+    }
+  }
+  frame.sticky |= inner.sticky;
+  return out;
+}
+
 void row_product(DType type, const uint64_t* lhs, const uint64_t* rhs, int64_t columns,
                  int64_t depth, uint64_t* out) {
   switch (type) {
@@ -104,7 +104,6 @@ void row_product(DType type, const uint64_t* lhs, const uint64_t* rhs, int64_t c
   }
 }
 
-// Runs an epilogue on one row of results; the other axes' coordinates are at lane 0 of frame.axes.
 void finish_row(BodyRunner& epilogue, Frame& frame, const std::vector<size_t>& fixed, size_t axis,
                 const std::vector<uint64_t>& row) {
   for (size_t k : fixed) frame.axes[k].fill(frame.axes[k][0]);
@@ -116,6 +115,17 @@ void finish_row(BodyRunner& epilogue, Frame& frame, const std::vector<size_t>& f
     epilogue.run(frame, n);
   }
   frame.element = nullptr;
+}
+
+void add_row(DType type, uint64_t x, const uint64_t* row, int64_t columns, uint64_t* out) {
+  auto add = [&]<class T>(T factor) {
+    for (int64_t n = 0; n < columns; ++n)
+      out[n] = to_bits<T>(std::fma(factor, from_bits<T>(row[n]), from_bits<T>(out[n])));
+  };
+  if (type == DType::f64)
+    add(from_bits<double>(x));
+  else
+    add(from_bits<float>(x));
 }
 
 std::vector<size_t> numbers_to(size_t n) {
@@ -130,6 +140,8 @@ std::vector<int64_t> batch_extents(const std::vector<atlas::Axis>& axes, size_t 
   for (size_t k = 0; k < rank; ++k) extents.push_back(eval_uniform(axes[k].extent, frame));
   return extents;
 }
+
+namespace {
 
 // The right operand from its panels (see atlas::ProductBlock), widened to `to`.
 std::vector<uint64_t> unpack(const Memory& m, int64_t batch, int64_t depth, int64_t columns,
@@ -353,6 +365,9 @@ class Softmax {
     frame_.accumulators.assign(2, 0);
   }
 
+  /// The largest of the scores of the last run.
+  uint64_t largest() const { return frame_.accumulators[1]; }
+
   bool run(std::vector<uint64_t>& scores, uint64_t* sum) {
     Reducer largest(ir::Op::reduce_max, type_, false), total(ir::Op::reduce_sum, type_, false);
     auto count = static_cast<int>(scores.size());
@@ -378,6 +393,29 @@ class Softmax {
   Frame frame_;
 };
 
+// maximum + log(sum)
+class LogSum {
+ public:
+  explicit LogSum(DType type) {
+    atlas::BodyBuilder b(body_);
+    atlas::Val sum = b.accumulator(1, type);
+    b.finish(b.add(b.accumulator(0, type), atlas::emit_math(b, ir::Op::log, std::array{sum})));
+    runner_.emplace(body_);
+    frame_.accumulators.assign(2, 0);
+  }
+
+  uint64_t run(uint64_t maximum, uint64_t sum) {
+    frame_.accumulators = {maximum, sum};
+    runner_->run(frame_, 1);
+    return *runner_->result();
+  }
+
+ private:
+  atlas::Body body_;
+  std::optional<BodyRunner> runner_;
+  Frame frame_;
+};
+
 }  // namespace
 
 void run_attention(const atlas::AttentionBlock& block, Frame& frame) {
@@ -386,7 +424,8 @@ void run_attention(const atlas::AttentionBlock& block, Frame& frame) {
   frame.axes.resize(block.axes.size());
   frame.accumulators.assign(1, 0);
   DType type = compute_type(block.operand_type);
-  BodyRunner bq(block.q), bk(block.k), bv(block.v), score(block.score), epilogue(block.epilogue);
+  BodyRunner bq(block.q), bk(block.k), bv(block.v), score(block.score), epilogue(block.epilogue),
+      lse(block.lse);
   auto extent = [&](size_t axis) {
     return std::max<int64_t>(0, eval_uniform(block.axes[axis].extent, frame));
   };
@@ -394,6 +433,7 @@ void run_attention(const atlas::AttentionBlock& block, Frame& frame) {
   uint64_t scale = ir::bits_of(type, block.scale);
   uint64_t masked = identity_of(ir::Op::reduce_max, type);
   Softmax softmax(type);
+  LogSum log_of_sum(type);
   std::vector<uint64_t> scores(static_cast<size_t>(keys)), row(static_cast<size_t>(e));
   Walk batches(batch_extents(block.axes, rank, frame), 0);
   for (int64_t b = 0; b < batches.total(); ++b) {
@@ -418,13 +458,17 @@ void run_attention(const atlas::AttentionBlock& block, Frame& frame) {
       }
       if (block.causal)
         for (int64_t j = i + 1; j < keys; ++j) scores[static_cast<size_t>(j)] = masked;
-      uint64_t sum = 0;
+      uint64_t sum = 0, log_sum = masked;
       std::fill(row.begin(), row.end(), 0);
       if (softmax.run(scores, &sum)) {
+        if (!lse.empty()) log_sum = log_of_sum.run(softmax.largest(), sum);
         row_product(type, scores.data(), v.data(), e, keys, row.data());
         for (uint64_t& x : row) x = ir::eval_scalar(ir::Op::div, type, std::array{x, sum}, type);
       }
       finish_row(epilogue, frame, numbers_to(rank + 1), value, row);
+      if (lse.empty()) continue;
+      frame.accumulators[0] = log_sum;
+      lse.run(frame, 1);
     }
   }
 }
