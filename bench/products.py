@@ -11,12 +11,14 @@ compares it with torch.bmm.
 """
 
 import argparse
+import itertools
 import os
 import sys
 import time
 from functools import partial
 
 import torch
+import torch._functorch.config
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -31,7 +33,9 @@ SHAPES = [(n, n, n) for n in SQUARES] + [
     (16, 384, 384), (4, 384, 384), (1, 3072, 768),
 ]  # fmt: skip
 BATCHES = [(b, n) for n in (4, 8, 16, 32, 48, 64) for b in (1, 64)]
-ATTENTION = ((8, 12, 128, 128, 32), (1, 12, 1024, 1024, 64), (1, 12, 1, 1024, 64))
+# Batch, heads, key heads, queries, keys, depth. One query is a step of decoding.
+ATTENTION = ((8, 12, 12, 128, 128, 32), (1, 12, 12, 1024, 1024, 64), (1, 8, 8, 512, 512, 128), (2, 8, 8, 256, 256, 80))
+DECODING = ((1, 12, 12, 1, 1024, 64), (1, 32, 8, 1, 2048, 128), (1, 8, 1, 1, 4096, 128), (4, 16, 4, 1, 1024, 64))
 
 
 def linear(m: int, n: int, k: int):
@@ -72,11 +76,41 @@ def batch(count: int, n: int, transposed: bool):
     return torch.bmm, (a, b.mT if transposed else b), lambda x, y: x.double() @ y.double()
 
 
-def attention(batch: int, heads: int, queries: int, keys: int, depth: int):
-    q = torch.randn(batch, heads, queries, depth)
-    k, v = torch.randn(2, batch, heads, keys, depth).unbind()
-    exact = lambda *qkv: scaled_dot_product_attention(*(x.double() for x in qkv))  # noqa: E731
-    return scaled_dot_product_attention, (q, k, v), exact
+def hidden(kind: str, batch: int, queries: int, keys: int, dtype):
+    """What a kind of attention passes as its mask."""
+    if kind == "padding":  # the last eighth of the keys
+        return (torch.arange(keys) < keys - keys // 8).expand(batch, 1, 1, keys)
+    if kind == "bias":
+        return torch.randn(1, 1, queries, keys).to(dtype)
+    return (torch.rand(queries, keys) < 0.7) | (torch.arange(keys) == 0) if kind == "mask" else None
+
+
+def attention(kind: str, dtype, batch: int, heads: int, kv_heads: int, queries: int, keys: int, depth: int):
+    q = torch.randn(batch, heads, queries, depth).to(dtype)
+    k, v = torch.randn(2, batch, kv_heads, keys, depth).to(dtype).unbind()
+    mask = hidden(kind, batch, queries, keys, dtype)
+    options = {"is_causal": kind == "causal", "enable_gqa": heads != kv_heads}
+
+    def exact(q, k, v, mask):
+        mask = mask.double() if kind == "bias" else mask
+        return scaled_dot_product_attention(q.double(), k.double(), v.double(), mask, **options)
+
+    return partial(scaled_dot_product_attention, **options), (q, k, v, mask), exact
+
+
+def attention_gradients(kind: str, dtype, *sizes: int):
+    """The gradients alone: the forward pass runs once, outside what is timed."""
+    function, (q, k, v, mask), exact = attention(kind, dtype, *sizes)
+    inputs = [t.requires_grad_() for t in (q, k, v)]
+    weight = torch.randn(q.shape).to(dtype)
+
+    def gradients(call, dtype=dtype):
+        tensors = inputs if dtype == q.dtype else [t.detach().to(dtype).requires_grad_() for t in inputs]
+        with torch.enable_grad():
+            out = call(*tensors, mask)
+        return lambda: torch.autograd.grad(out, tensors, weight.to(out.dtype), retain_graph=True)
+
+    return function, gradients, lambda: gradients(exact, torch.float64)()
 
 
 def best_times(calls, seconds: float) -> list[float]:
@@ -118,11 +152,47 @@ def measure(name: str, case, flops: float, seconds: float, bare: bool = False) -
         print(f"{name:36} wrong: error {error:.1e}")
         return False
     ours, theirs = best_times((lambda: compiled(*inputs), lambda: function(*inputs)), seconds)
+    report(name, [ours, theirs], flops)
+    return True
+
+
+@torch.no_grad()
+def measure_gradients(name: str, case, flops: float, seconds: float) -> bool:
+    function, gradients, exact = case
+    torch._dynamo.reset()
+    ours = gradients(torch.compile(function, backend=hologram_torch.hologram, dynamic=False))
+    theirs, reference = gradients(function), exact()()
+    with torch.enable_grad():
+        got = ours()
+    error = max((x.double() - y).abs().max() / y.abs().max() for x, y in zip(got, reference, strict=True))
+    if not error < (2e-2 if got[0].dtype == torch.bfloat16 else 2e-5):
+        print(f"{name:44} wrong: error {error:.1e}")
+        return False
+    report(name, best_times((ours, theirs), seconds), flops)
+    return True
+
+
+def report(name: str, times: list[float], flops: float):
+    ours, theirs = times
     print(
-        f"{name:36} {ours * 1e6:10.1f} us {theirs * 1e6:10.1f} us "
+        f"{name:44} {ours * 1e6:10.1f} us {theirs * 1e6:10.1f} us "
         f"{flops / ours / 1e9:7.1f} GF/s  ratio {theirs / ours:5.2f}"
     )
-    return True
+
+
+def attention_cases():
+    """Name, what builds it, floating-point operations, whether it is a gradient's."""
+    types = (("", torch.float32), ("bfloat16 ", torch.bfloat16))
+    for (word, dtype), sizes in itertools.product(types, ATTENTION + DECODING):
+        b, h, _, m, n, d = sizes
+        for kind in ("plain", "causal", "padding", "mask", "bias"):
+            if m == 1 and kind not in ("plain", "padding"):
+                continue
+            name = f"{word}attention {'' if kind == 'plain' else kind + ' '}{' x '.join(map(str, sizes))}"
+            flops = 4.0 * b * h * m * n * d / (2 if kind == "causal" else 1)
+            yield name, partial(attention, kind, dtype, *sizes), flops, False
+            if m > 1 and kind in ("plain", "causal", "padding"):
+                yield f"{name} gradients", partial(attention_gradients, kind, dtype, *sizes), 2.5 * flops, True
 
 
 def cases():
@@ -139,9 +209,6 @@ def cases():
         for b, n in BATCHES:
             name = f"batch {b} x {n} x {n} x {n}" + " transposed" * transposed
             yield name, partial(batch, b, n, transposed), 2.0 * b * n**3, True
-    for b, h, m, n, d in ATTENTION:
-        name = f"attention {b} x {h} x {m} x {n} x {d}"
-        yield name, partial(attention, b, h, m, n, d), 4.0 * b * h * m * n * d, False
 
 
 def main() -> int:
@@ -152,6 +219,7 @@ def main() -> int:
     options = parser.parse_args()
     os.environ["HOLOGRAM_STRICT"] = "1"  # what cannot be compiled is an error here, not PyTorch's own time
     torch.set_num_threads(options.threads)
+    torch._functorch.config.donated_buffer = False  # gradients are taken of one forward pass many times
     torch.manual_seed(0)
     isa = _core.host_cpu()["isa"]
     print(f"instruction set {isa}" + ("" if isa == "amx" else ": no AMX on this machine, or not asked for"))
@@ -160,6 +228,9 @@ def main() -> int:
     for name, build, flops, bare in cases():
         if options.only in name:
             right &= measure(name, build(), flops, options.seconds, bare)
+    for name, build, flops, gradient in attention_cases():
+        if options.only in name:
+            right &= (measure_gradients if gradient else measure)(name, build(), flops, options.seconds)
     return 0 if right else 1
 
 
