@@ -207,6 +207,11 @@ class Builder:
     def take(self, x, indices, axis):
         return self.make("take", [x, indices], ints=[axis])
 
+    def argsort(self, x, axis, descending=False, count=None):
+        """The positions of the first `count` elements along `axis` once these are stably sorted."""
+        count = x.shape[axis] if count is None else count
+        return self.make("argsort", [x], ints=[axis, int(descending)], exprs=[count])
+
     def scatter(self, x, indices, updates, axis, mode="set"):
         return self.make("scatter", [x, indices, updates], ints=[axis, ("set", "add", "mul", "max", "min").index(mode)])
 

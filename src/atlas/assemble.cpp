@@ -24,7 +24,7 @@ class Assembler {
     p_.num_symbols = static_cast<int>(in_.number(limits::symbols));
     in_.end_line();
     while (!in_.at_end() && in_.take_word("buffer")) buffer();
-    std::string_view kind = in_.word("loop, product, attention or attention_grad");
+    std::string_view kind = in_.word("loop, product, attention, attention_grad or sort");
     if (kind == "loop")
       loop();
     else if (kind == "product")
@@ -33,8 +33,10 @@ class Assembler {
       attention();
     else if (kind == "attention_grad")
       attention_grad();
+    else if (kind == "sort")
+      sort();
     else
-      in_.error("expected loop, product, attention or attention_grad");
+      in_.error("expected loop, product, attention, attention_grad or sort");
     if (!in_.at_end()) in_.error("expected the end of the program");
     return std::move(p_);
   }
@@ -135,6 +137,8 @@ class Assembler {
         s.kind = StageKind::row;
       else if (in_.take_word("serial_row"))
         s.kind = StageKind::serial_row;
+      else if (in_.take_word("scan"))
+        s.kind = StageKind::scan;
       else {
         in_.expect_word("point");
         s.kind = StageKind::point;
@@ -239,6 +243,20 @@ class Assembler {
     in_.end_line();
     axes(b.axes);
     for (size_t k = 0; k < b.names.size(); ++k) named(b.names[k], *b.bodies()[k]);
+  }
+
+  void sort() {
+    p_.kind = BlockKind::sort;
+    SortBlock& b = p_.sort;
+    in_.expect_word("batch");
+    b.batch_rank = static_cast<int>(in_.number(limits::axes));
+    in_.expect_word("key");
+    b.key_type = dtype();
+    b.descending = in_.take_word("descending");
+    in_.end_line();
+    axes(b.axes);
+    named("key", b.key);
+    named("epilogue", b.epilogue);
   }
 
   // Instructions: lines that begin with % or store.

@@ -39,6 +39,9 @@ class Encoder {
       case BlockKind::attention_grad:
         attention_grad(p.attention_grad);
         break;
+      case BlockKind::sort:
+        sort(p.sort);
+        break;
     }
     ByteWriter head;
     head.uint(strings_.size());
@@ -170,6 +173,14 @@ class Encoder {
     for (const Body* x : b.bodies()) body(*x);
   }
 
+  void sort(const SortBlock& b) {
+    out_.sint(b.batch_rank);
+    axes(b.axes);
+    type(b.key_type);
+    out_.byte(b.descending);
+    for (const Body* x : {&b.key, &b.epilogue}) body(*x);
+  }
+
   ByteWriter out_;
   std::vector<std::string> strings_;
   std::unordered_map<std::string, size_t> numbers_;
@@ -189,7 +200,7 @@ class Decoder {
       b.extent = expr();
       p_.buffers.push_back(std::move(b));
     }
-    p_.kind = enumerator(BlockKind::attention_grad);
+    p_.kind = enumerator(BlockKind::sort);
     switch (p_.kind) {
       case BlockKind::loop:
         loop(p_.loop);
@@ -202,6 +213,9 @@ class Decoder {
         break;
       case BlockKind::attention_grad:
         attention_grad(p_.attention_grad);
+        break;
+      case BlockKind::sort:
+        sort(p_.sort);
         break;
     }
     if (!in_.at_end()) in_.error("bytes after the program");
@@ -326,7 +340,7 @@ class Decoder {
     size_t stages = in_.count(limits::stages);
     for (size_t k = 0; k < stages; ++k) {
       Stage& s = b.stages.emplace_back();
-      s.kind = enumerator(StageKind::serial_row);
+      s.kind = enumerator(StageKind::scan);
       body(s.body);
       size_t reductions = in_.count(limits::accumulators);
       for (size_t j = 0; j < reductions; ++j) {
@@ -376,6 +390,14 @@ class Decoder {
     b.scale = std::bit_cast<double>(in_.word());
     b.causal = flag();
     for (Body* x : b.bodies()) body(*x);
+  }
+
+  void sort(SortBlock& b) {
+    b.batch_rank = small();
+    axes(b.axes);
+    b.key_type = type();
+    b.descending = flag();
+    for (Body* x : {&b.key, &b.epilogue}) body(*x);
   }
 
   ByteReader in_;

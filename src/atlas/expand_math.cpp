@@ -152,6 +152,9 @@ void expand_math(Program& program, const std::function<bool(ir::Op, DType)>& kee
     case BlockKind::attention_grad:
       for (Body* b : program.attention_grad.bodies()) expand(*b, keeps);
       break;
+    case BlockKind::sort:
+      for (Body* b : {&program.sort.key, &program.sort.epilogue}) expand(*b, keeps);
+      break;
   }
 }
 

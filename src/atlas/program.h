@@ -113,6 +113,13 @@ enum class StageKind : uint8_t {
   point,       ///< runs once per parallel point
   row,         ///< runs for every row element, in any order; may reduce and store
   serial_row,  ///< runs for every row element in row-major order; may accumulate and store
+  /// The last stage of a block with one row axis, which is its lane axis: runs for every row
+  /// element; each running accumulator is accumulated once, in blocks of 16 elements: for s = 1, 2,
+  /// 4, 8 every element whose number in the block has bit s set takes the last one of the s before
+  /// its group of s as the left operand; then all take the carry so. The carry starts as the
+  /// identity and takes each block's last element; that of f32 sums and products is an f64, rounded
+  /// where elements take it. What is stored here is not loaded here.
+  scan,
 };
 
 struct Stage {
@@ -232,7 +239,22 @@ struct AttentionGradBlock {
       "q", "k", "v", "g", "lse", "delta", "score", "slope", "dq", "dk", "dv"};
 };
 
-enum class BlockKind : uint8_t { loop, product, attention, attention_grad };
+/// The order of each row. Axes: batch_rank parallel ones, then element (of the row) and place.
+/// `key` ends with the element's key in `key_type` and sees batch and element axes; `epilogue` sees
+/// batch and place axes and stores accumulator 0, the i64 number of the element that comes to this
+/// place when the row is stably sorted. NaN is the largest, -0 equals +0; `descending` turns the
+/// order around, equal elements still by their numbers. There are no more places than elements.
+struct SortBlock {
+  std::vector<Axis> axes;
+  int batch_rank = 0;
+  Body key, epilogue;
+  DType key_type = DType::f32;
+  bool descending = false;
+
+  bool operator==(const SortBlock&) const = default;
+};
+
+enum class BlockKind : uint8_t { loop, product, attention, attention_grad, sort };
 
 /// One kernel: its buffers, the number of size symbols, and one block.
 struct Program {
@@ -243,6 +265,7 @@ struct Program {
   ProductBlock product;
   AttentionBlock attention;
   AttentionGradBlock attention_grad;
+  SortBlock sort;
 
   bool operator==(const Program&) const = default;
 };

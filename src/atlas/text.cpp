@@ -14,7 +14,7 @@ std::string_view access_name(Access a) {
 }
 
 std::string_view stage_name(StageKind k) {
-  constexpr std::string_view names[] = {"point", "row", "serial_row"};
+  constexpr std::string_view names[] = {"point", "row", "serial_row", "scan"};
   return names[static_cast<size_t>(k)];
 }
 
@@ -40,6 +40,9 @@ class Printer {
         break;
       case BlockKind::attention_grad:
         attention_grad(p_.attention_grad);
+        break;
+      case BlockKind::sort:
+        sort(p_.sort);
         break;
     }
     return std::move(out_);
@@ -111,6 +114,14 @@ class Printer {
          b.scale);
     axes(b.axes);
     for (size_t k = 0; k < b.names.size(); ++k) named(b.names[k], *b.bodies()[k]);
+  }
+
+  void sort(const SortBlock& b) {
+    line("sort batch {} key {}{}", b.batch_rank, name_of(b.key_type),
+         b.descending ? " descending" : "");
+    axes(b.axes);
+    named("key", b.key);
+    named("epilogue", b.epilogue);
   }
 
   void named(std::string_view name, const Body& b) {

@@ -1,6 +1,7 @@
 // atlas/verify.cpp: the verifier of block programs.
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "atlas/builder.h"
 #include "atlas/limits.h"
@@ -59,6 +60,8 @@ class Verifier {
         return attention(p_.attention);
       case BlockKind::attention_grad:
         return attention_grad(p_.attention_grad);
+      case BlockKind::sort:
+        return sort(p_.sort);
     }
     fail(ErrorCode::invalid_argument, "program: unknown block kind {}", static_cast<int>(p_.kind));
   }
@@ -310,13 +313,14 @@ class Verifier {
   void stage(const LoopBlock& b, size_t number, std::vector<DType>& results) {
     const Stage& st = b.stages[number];
     Scope s{.name = fmt::format("stage {}", number), .axes = {}, .accumulators = results};
-    require(st.kind <= StageKind::serial_row, "{}: unknown kind", s.name);
+    require(st.kind <= StageKind::scan, "{}: unknown kind", s.name);
     s.axes.assign(b.axes.size(), st.kind != StageKind::point);
     std::fill_n(s.axes.begin(), b.parallel_rank, true);
     require(st.kind != StageKind::point || st.reductions.empty(),
             "{}: a point stage reduces nothing", s.name);
-    require(st.kind == StageKind::serial_row || st.running.empty(),
+    require(st.kind >= StageKind::serial_row || st.running.empty(),
             "{}: running accumulators in a stage that is not serial", s.name);
+    if (st.kind == StageKind::scan) scan(b, number, s.name);
     s.running = &st.running;
     s.first_running = results.size() + st.reductions.size();
     require(s.first_running + st.running.size() <= limits::accumulators,
@@ -329,6 +333,27 @@ class Verifier {
       results.push_back(is_reduce_index(r.op) ? DType::i64 : r.type);
     }
     for (const auto& [op, type] : st.running) results.push_back(type);
+  }
+
+  void scan(const LoopBlock& b, size_t number, const std::string& name) {
+    const Stage& st = b.stages[number];
+    int last = static_cast<int>(b.axes.size()) - 1;
+    require(number + 1 == b.stages.size() && st.reductions.empty(),
+            "{}: a scan is a stage of its own, the last one", name);
+    require(last == b.parallel_rank && b.lane_axis == last,
+            "{}: a scan runs along one row axis, which is the lane axis", name);
+    std::set<int> stored, accumulated;
+    size_t times = 0;
+    for (const Instr& i : st.body.instrs) {
+      if (i.code == Code::store) stored.insert(i.buffer);
+      if (i.code == Code::accumulate) accumulated.insert(i.buffer);
+      times += i.code == Code::accumulate;
+    }
+    for (const Instr& i : st.body.instrs)
+      require(i.code != Code::load || !stored.count(i.buffer),
+              "{}: a scan loads b{}, which it stores", name, i.buffer);
+    require(times == accumulated.size() && times == st.running.size(),
+            "{}: a scan accumulates each running accumulator once", name);
   }
 
   Scope scope(std::string name, size_t total, int batch, std::initializer_list<int> others) {
@@ -453,6 +478,22 @@ class Verifier {
       else if (!score || !x.instrs.empty())
         operand_body(x, s, k < 4 ? b.operand_type : type);
     }
+  }
+
+  void sort(const SortBlock& b) {
+    block_axes(b.axes, b.batch_rank, 2, "sort");
+    require(known(b.key_type) && compute_type(b.key_type) == b.key_type, "sort: keys of {}",
+            static_cast<int>(b.key_type) < num_dtypes ? name_of(b.key_type) : "?");
+    size_t n = b.axes.size();
+    require(!provably_less(b.axes[n - 2].extent, b.axes[n - 1].extent),
+            "sort: {} places for {} elements", b.axes[n - 1].extent.str(),
+            b.axes[n - 2].extent.str());
+    Scope key = scope("key", n, b.batch_rank, {0}),
+          epilogue = scope("epilogue", n, b.batch_rank, {1});
+    key.may_store = false;
+    operand_body(b.key, key, b.key_type);
+    epilogue.accumulators = {DType::i64};
+    body(b.epilogue, epilogue);
   }
 
   const Program& p_;

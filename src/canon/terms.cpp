@@ -65,6 +65,7 @@ Weight weight_of(Op op) {
     case ir::OpKind::reduce:
     case ir::OpKind::reduce_index:
     case ir::OpKind::scan:
+    case ir::OpKind::sort:
       return {32, 24};
     case ir::OpKind::dot:
     case ir::OpKind::attention:

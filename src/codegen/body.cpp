@@ -150,6 +150,7 @@ LaneValue Walker::emit_clamp(Scope& at, const Instr& i) {
 }
 
 LaneValue Walker::emit_accumulate(const Instr& i) {
+  if (scope_.accumulate()) return scope_.accumulate()(i, arg(i, 0));
   LaneValue slot = find_running(scope_, i.buffer);
   int lanes = slot.varying ? scope_.lanes() : 1;
   llvm::Type* type = k_.lane_type(i.type, lanes);

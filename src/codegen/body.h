@@ -10,6 +10,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <functional>
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -50,6 +51,10 @@ class Scope {
   void set_accumulator(int number, LaneValue value) { accumulators_[number] = value; }
   /// Memory that holds running accumulator `number` (an element or a vector per lane count).
   void set_running(int number, Value* slot, bool varying) { running_[number] = {slot, varying}; }
+  /// How an accumulate is emitted here instead: given the instruction and its operand, its value.
+  using Accumulate = std::function<LaneValue(const atlas::Instr&, LaneValue)>;
+  void set_accumulate(Accumulate how) { accumulate_ = std::move(how); }
+  const Accumulate& accumulate() const { return accumulate_; }
   /// Gives instruction `id` of `body`, which belongs to this scope, a value made elsewhere.
   void preset(const atlas::Body* body, atlas::ValueId id, LaneValue value) {
     values_[{body, id}] = value;
@@ -106,6 +111,7 @@ class Scope {
   Value* mask_ = nullptr;
   std::map<int, Value*> axes_;
   std::map<int, LaneValue> accumulators_, running_;
+  Accumulate accumulate_;
   std::map<Key, LaneValue> values_;
   std::unordered_map<Expr, LaneValue> exprs_;  ///< as the lanes see it
   std::unordered_map<Expr, LaneValue> bases_;  ///< as lane 0 sees it

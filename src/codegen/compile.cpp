@@ -17,6 +17,7 @@
 #include "codegen/passes.h"
 #include "codegen/place_scratch.h"
 #include "codegen/product.h"
+#include "codegen/sort.h"
 
 namespace hologram::codegen {
 namespace {
@@ -69,6 +70,9 @@ struct Unit {
       case atlas::BlockKind::attention_grad:
         emit_attention_grad(k);
         break;
+      case atlas::BlockKind::sort:
+        emit_sort(k);
+        break;
     }
     std::string message;
     llvm::raw_string_ostream out(message);
@@ -120,6 +124,8 @@ Launch launch_of(const atlas::Program& original, const Target& target) {
       return launch_of_attention(program, target);
     case atlas::BlockKind::attention_grad:
       return launch_of_attention_grad(program, target);
+    case atlas::BlockKind::sort:
+      return launch_of_sort(program, target);
     default:
       return launch_of_loop(program, target);
   }

@@ -317,6 +317,7 @@ class LoopEmitter {
     const auto& stages = f_.block.stages;
     if (stages.size() == 1 && stages[0].kind == atlas::StageKind::point)
       return ranges(scope, stages[0].body, low, high, f_.extent(f_.rank - 1));
+    if (stages_.walks_rows_first()) return stages_.emit_rows_first(scope, low, high);
     std::vector<const atlas::Body*> bodies;
     for (const Stage& s : stages) bodies.push_back(&s.body);
     lanes_.loop(scope, f_.rank - 1, low, high, f_.plan.unroll, bodies,

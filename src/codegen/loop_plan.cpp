@@ -360,7 +360,8 @@ Launch launch_of_loop(const atlas::Program& program, const Target& target) {
   int64_t point = 0, row = 0;
   for (const Stage& s : b.stages) {
     int64_t lanes = plan.mode == LaneMode::row && s.kind == StageKind::serial_row ? 1 : plan.lanes;
-    int64_t cost = (body_cost(s.body, static_cast<int>(lanes) / plan.vectors) +
+    int64_t running = s.kind == StageKind::scan ? 1500 * static_cast<int64_t>(s.running.size()) : 0;
+    int64_t cost = (body_cost(s.body, static_cast<int>(lanes) / plan.vectors) + running +
                     300 * static_cast<int64_t>(s.reductions.size())) *
                    plan.vectors;
     if (s.kind == StageKind::point)

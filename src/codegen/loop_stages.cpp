@@ -42,9 +42,27 @@ void LoopStages::emit(Scope& scope) {
       emit_body(scope, s.body);
     else if (s.kind == StageKind::serial_row)
       serial_stage(scope, s, first_accumulator_[n]);
+    else if (s.kind == StageKind::scan)
+      scan_stage(scope, s);
     else
       row_stage(scope, s, n);
   }
+}
+
+bool LoopStages::walks_rows_first() const {
+  const auto& stages = f_.block.stages;
+  if (stages.size() != 1 || stages[0].kind != StageKind::serial_row || !stages[0].running.empty())
+    return false;
+  for (int a = f_.rank; a < f_.axes; ++a)
+    if (f_.extent(a).has_axes()) return false;
+  return true;
+}
+
+void LoopStages::emit_rows_first(Scope& scope, Value* low, Value* high) {
+  const atlas::Body& body = f_.block.stages[0].body;
+  row_loops(scope, f_.rank, f_.axes, [&](Scope& row) {
+    lanes_.loop(row, f_.rank - 1, low, high, 1, {&body}, [&](Scope& s) { emit_body(s, body); });
+  });
 }
 
 /// Loops over row axes [axis, last); `fill` runs inside them.

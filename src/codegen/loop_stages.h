@@ -16,6 +16,13 @@ class LoopStages {
   /// All stages at the point of `scope`.
   void emit(Scope& scope);
 
+  /// Whether rows may be walked one after the other, each for all points of a line: a single serial
+  /// stage without accumulators.
+  bool walks_rows_first() const;
+
+  /// That stage at points [low, high) of the lane axis.
+  void emit_rows_first(Scope& scope, Value* low, Value* high);
+
   /// The first stage at the point of `scope`, which is the first of all, where the plan carries it
   /// along.
   void emit_first(Scope& scope);
@@ -32,6 +39,7 @@ class LoopStages {
   void row_loops(Scope& scope, int axis, int last, const std::function<void(Scope&)>& fill);
   void serial_stage(Scope& scope, const atlas::Stage& s, int accumulator);
   void row_stage(Scope& scope, const atlas::Stage& s, size_t number);
+  void scan_stage(Scope& scope, const atlas::Stage& s);
   void update(Scope& scope, RowStage& stage, int copy, Value* position, Value* lanes_mask);
   void advance_all(Scope& scope, RowStage& stage, Value* count);
   void prefetch(Scope& row, const atlas::Body& body, int64_t ahead);

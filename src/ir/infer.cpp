@@ -196,6 +196,25 @@ class Rule {
     return {in_[0]->dtype, in_[0]->shape};
   }
 
+  Type sort() {
+    if (attrs_.ints.size() == 1) attrs_.ints.push_back(0);
+    count("axis,descending", attrs_.ints.size(), 2);
+    count("count", attrs_.exprs.size(), 1);
+    const Shape& from = in_[0]->shape;
+    int64_t axis = attrs_.ints[0];
+    need(axis >= 0 && axis < in_[0]->rank(), "axis {} is outside [0, {})", axis, in_[0]->rank());
+    need(attrs_.ints[1] == 0 || attrs_.ints[1] == 1, "descending is {}, expected 0 or 1",
+         attrs_.ints[1]);
+    const Expr& n = attrs_.exprs[0];
+    symbolic(n, "count");
+    Shape out = from;
+    Expr& length = out[static_cast<size_t>(axis)];
+    need(!provably_less(n, Expr(0)) && !provably_less(length, n), "a count of {} from {} elements",
+         n.str(), length.str());
+    length = n;
+    return {DType::i64, out};
+  }
+
   void same_rank() const {
     need(given().size() == in_[0]->shape.size(), "operand {} and result shape {} differ in rank",
          text(in_[0]), str(given()));
@@ -476,6 +495,8 @@ class Rule {
         return reduce();
       case OpKind::scan:
         return scan();
+      case OpKind::sort:
+        return sort();
       case OpKind::dot:
         return dot();
       case OpKind::attention:

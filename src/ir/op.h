@@ -37,6 +37,7 @@ enum class OpKind : uint8_t {
   reduce,         ///< axes leave the shape
   reduce_index,   ///< the same, result i64
   scan,           ///< shape and dtype kept
+  sort,           ///< one axis cut to a count, result i64
   dot,
   attention,
   attention_grad,

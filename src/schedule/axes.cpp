@@ -90,6 +90,9 @@ bool split_once(LoopBlock& loop) {
   if (loop.axes.size() >= 12) return false;
   for (size_t k = 0; k < loop.axes.size(); ++k) {
     if (shapes_others(loop, k)) continue;
+    // A scan runs along one axis.
+    if (loop.axes[k].kind == AxisKind::row && loop.stages.back().kind == atlas::StageKind::scan)
+      continue;
     int64_t d = wanted_split(loop, k);
     if (d == 0) continue;
     Expr outer = *loop.axes[k].extent.exact_div(Expr(d));
@@ -206,6 +209,10 @@ void choose_lanes(LoopBlock& loop) {
   for (const auto& s : loop.stages) {
     serial |= s.kind == atlas::StageKind::serial_row;
     rows |= s.kind == atlas::StageKind::row;
+    if (s.kind == atlas::StageKind::scan) {
+      loop.lane_axis = static_cast<int>(loop.axes.size()) - 1;
+      return;
+    }
   }
   int last_parallel = loop.parallel_rank - 1;
   int last_row = rows && !serial ? static_cast<int>(loop.axes.size()) - 1 : -1;

@@ -306,6 +306,9 @@ void Clustering::make_clusters() {
     } else if (kind == OpKind::scatter) {
       c.kind = ClusterKind::scatter;
       c.anchor = v;
+    } else if (kind == OpKind::sort) {
+      c.kind = ClusterKind::sort;
+      c.anchor = v;
     } else if (kind == OpKind::external) {
       c.kind = ClusterKind::host;
       c.anchor = v;

@@ -24,16 +24,25 @@ struct Member {
   Index operand;  ///< reductions and scans: the operand's coordinates
 };
 
-enum class ClusterKind : uint8_t { loop, product, attention, attention_grad, scatter, scan, host };
+enum class ClusterKind : uint8_t {
+  loop,
+  product,
+  attention,
+  attention_grad,
+  scatter,
+  scan,
+  sort,
+  host
+};
 
 /// One future kernel (or host call). Loop: parallel axes, then row axes. Product: batch…, m, n,
 /// then k. Attention: batch…, query, value depth, then key, depth; its log-sum-exp is a member too.
-/// Gradients of attention, scatter and scan: see lower*.cpp.
+/// Gradients of attention, scatter, scan and sort: see lowering.h.
 struct Cluster {
   ClusterKind kind = ClusterKind::loop;
   std::vector<ClusterAxis> axes;
   std::vector<Member> members;
-  ir::Value anchor = nullptr;  ///< the product, attention, scatter, scan or host call
+  ir::Value anchor = nullptr;  ///< the product, attention, scatter, scan, sort or host call
   bool split = false;          ///< long reduction with few parallel points: blocks become parallel
   bool dead = false;
   int cost = 0;  ///< operations in the bodies, to bound their growth

@@ -66,6 +66,9 @@ Estimate estimate(const atlas::Program& program) {
     int64_t widths = 1 + !g.dv.instrs.empty();
     out.flop = scores * (Expr(2 * depths) * depth + Expr(2 * widths) * values +
                          Expr(8 + operations(g.score) + operations(g.slope)));
+  } else if (program.kind == atlas::BlockKind::sort) {
+    const auto& axes = program.sort.axes;
+    out.flop = product_of(axes, 0, axes.size() - 1);  // one comparison each, say
   } else {
     const auto& axes = program.attention.axes;
     size_t b = axes.size() - 4;

@@ -29,6 +29,8 @@ std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
       return l.scatter();
     case ClusterKind::scan:
       return l.scan();
+    case ClusterKind::sort:
+      return l.sort();
     case ClusterKind::host:
       break;
   }

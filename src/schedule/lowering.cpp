@@ -155,7 +155,10 @@ std::vector<Lowered> Lowering::scan() {
   for (const ClusterAxis& a : c_.axes)
     loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
   loop.parallel_rank = static_cast<int>(c_.axes.size()) - 1;
-  atlas::Stage stage{atlas::StageKind::serial_row, {}, {}, {}};
+  // What the axis is fixes the order, however many rows there are: along memory in blocks.
+  auto axis = s->shape.begin() + static_cast<ptrdiff_t>(s->attrs.ints[0]);
+  bool along = std::all_of(axis + 1, s->shape.end(), [](const Expr& d) { return d.is(1); });
+  atlas::Stage stage{along ? atlas::StageKind::scan : atlas::StageKind::serial_row, {}, {}, {}};
   Emitter e = emitter(k, stage.body);
   Index at = placed(c_.members[0].index, c_.axes);
   Val x = e.widen(e.value(s->input(), at));
@@ -173,6 +176,38 @@ std::vector<Lowered> Lowering::scan() {
   simplify_axes(loop);
   std::vector<Lowered> out;
   out.push_back(finish(k, std::string(ir::name_of(s->op))));
+  return out;
+}
+
+std::vector<Lowered> Lowering::sort() {
+  Value s = c_.anchor, x = s->input();
+  auto axis = static_cast<size_t>(s->attrs.ints[0]);
+  Kernel k(storage_.slots);
+  k.program.kind = atlas::BlockKind::sort;
+  atlas::SortBlock& b = k.program.sort;
+  Index from, to;
+  for (size_t i = 0; i < s->shape.size(); ++i) {
+    const Expr& d = s->shape[i];
+    from.push_back(i == axis || d.is(1) ? Expr(0) : Expr::axis(static_cast<int>(b.axes.size()), d));
+    if (i != axis && !d.is(1)) b.axes.push_back({AxisKind::parallel, d});
+  }
+  to = from;
+  b.batch_rank = static_cast<int>(b.axes.size());
+  from[axis] = Expr::axis(b.batch_rank, x->shape[axis]);
+  to[axis] = Expr::axis(b.batch_rank + 1, s->shape[axis]);
+  b.axes.push_back({AxisKind::row, x->shape[axis]});
+  b.axes.push_back({AxisKind::parallel, s->shape[axis]});
+  b.descending = s->attrs.ints[1] != 0;
+  {
+    Emitter e = emitter(k, b.key);
+    Val key = e.widen(e.value(x, from));
+    b.key_type = key.type;
+    end_with(b.key, key);
+  }
+  Emitter e = emitter(k, b.epilogue);
+  for (int slot : storage_.stores_of(s)) e.store(slot, to, e.builder().accumulator(0, DType::i64));
+  std::vector<Lowered> out;
+  out.push_back(finish(k, "argsort"));
   return out;
 }
 

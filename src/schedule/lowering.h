@@ -28,6 +28,7 @@ class Lowering {
   std::vector<Lowered> attention_grad();
   std::vector<Lowered> scatter();
   std::vector<Lowered> scan();
+  std::vector<Lowered> sort();
 
  private:
   Emitter emitter(Kernel& k, atlas::Body& body, Emitter::Local local = {});

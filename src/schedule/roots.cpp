@@ -17,6 +17,7 @@ bool is_heavy(Value v) {
     case OpKind::reduce:
     case OpKind::reduce_index:
     case OpKind::scan:
+    case OpKind::sort:
     case OpKind::dot:
     case OpKind::attention:
     case OpKind::attention_grad:

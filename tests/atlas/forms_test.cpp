@@ -45,6 +45,9 @@ std::vector<Program> examples() {
       attention_gradients(DType::f32),
       attention_gradients(DType::bf16),
       gather_program(),
+      row_order(DType::f32, false),
+      row_order(DType::i16, true),
+      row_scan(Op::reduce_sum, DType::f32),
   };
   Program packed = batched_product(DType::f32, DType::f32, DType::f32);
   packed.product.packed_rhs = 1;

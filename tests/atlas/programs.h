@@ -158,6 +158,46 @@ inline Program attention_gradients(DType type) {
   return p;
 }
 
+/// out[i, :] = the order of the s1 keys of row i, of which s2 are wanted.
+inline Program row_order(DType type, bool descending) {
+  Program p;
+  p.kind = atlas::BlockKind::sort;
+  p.num_symbols = 3;
+  p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)},
+               {DType::i64, atlas::Access::write, sym(0) * sym(2)}};
+  atlas::SortBlock& b = p.sort;
+  b.axes = {{atlas::AxisKind::parallel, sym(0)},
+            {atlas::AxisKind::row, sym(1)},
+            {atlas::AxisKind::parallel, sym(2)}};
+  b.batch_rank = 1;
+  b.key_type = type;
+  b.descending = descending;
+  Expr i = Expr::axis(0, sym(0)), j = Expr::axis(1, sym(1)), place = Expr::axis(2, sym(2));
+  BodyBuilder(b.key).load(0, type, i * sym(1) + j);
+  BodyBuilder e(b.epilogue);
+  e.store(1, i * sym(2) + place, e.accumulator(0, DType::i64));
+  return p;
+}
+
+/// out[i, j] = reduction over [0, j] of in[i, :]; [s0, s1], in blocks.
+inline Program row_scan(Op op, DType type) {
+  Program p;
+  p.num_symbols = 2;
+  p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)},
+               {type, atlas::Access::write, sym(0) * sym(1)}};
+  p.loop.axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::row, sym(1)}};
+  p.loop.parallel_rank = 1;
+  p.loop.lane_axis = 1;
+  p.loop.stages.resize(1);
+  atlas::Stage& s = p.loop.stages[0];
+  s.kind = atlas::StageKind::scan;
+  s.running = {{op, type}};
+  Expr at = Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1));
+  BodyBuilder b(s.body);
+  b.store(1, at, b.accumulate(op, 0, b.load(0, type, at)));
+  return p;
+}
+
 /// Runs an expanded copy of `p` and returns the sticky bits.
 inline int32_t run(Program p, std::vector<void*> bufs, std::vector<int64_t> syms = {}) {
   atlas::verify(p);

@@ -1,4 +1,4 @@
-# tests/torch/test_ordering.py: searches and padding beside PyTorch
+# tests/torch/test_ordering.py: long sorts, selections, searches and scans beside PyTorch
 import pytest
 import torch
 from harness import compile_fresh
@@ -28,6 +28,33 @@ def rows(*shape, dtype=torch.float32):
     return x
 
 
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool))
+@pytest.mark.parametrize("descending", (False, True))
+def test_sort_long_rows(dtype, descending):
+    x = rows(3, 700, dtype=dtype)
+    native(lambda x: tuple(x.sort(stable=True, dim=-1, descending=descending)), (x,))
+    native(lambda x: tuple(x.sort(stable=True, dim=0, descending=descending)), (x.t().contiguous(),))
+
+
+def test_sort_of_sizes_known_at_run_time():
+    native(lambda x: (*x.sort(stable=True, dim=-1), torch.argsort(x * 2, stable=True)), *((rows(2, n),) for n in (70, 900, 33)), dynamic=True)
+
+
+@pytest.mark.parametrize("n, k", ((65, 3), (1000, 10), (1000, 999), (20000, 50), (600, 600)))
+@pytest.mark.parametrize("largest", (False, True))
+def test_topk(n, k, largest):
+    x = torch.stack([torch.randperm(n) for _ in range(4)]).float() - n / 2  # all distinct
+    native(lambda x: tuple(x.topk(k, -1, largest=largest)), (x,))
+
+
+def test_median_kthvalue_and_quantile():
+    x = torch.stack([torch.randperm(1001) for _ in range(3)]).float()
+    native(lambda x: (*x.median(-1), *x.kthvalue(100, -1), x.median()), (x,))
+    x[1, 5] = float("nan")
+    native(lambda x: (x.median(-1).values, x.nanmedian(-1).values), (x,))
+    native(lambda x: x.quantile(torch.tensor([0.1, 0.5]), -1), (torch.randn(3, 800),), exact=False)
+
+
 @pytest.mark.parametrize("n", (5, 17, 64, 1000, 4097))
 @pytest.mark.parametrize("right", (False, True))
 def test_searches(n, right):
@@ -36,6 +63,28 @@ def test_searches(n, right):
     native(lambda x, line: torch.bucketize(x, line, right=right), (x, line))
     lines = (torch.randn(6, n) * 4).round().sort(-1)[0]
     native(lambda x, lines: torch.searchsorted(lines, x, right=right, out_int32=True), (rows(6, 33), lines))
+
+
+@pytest.mark.parametrize("shape, dim", (((5, 1000), -1), ((4097,), 0), ((3, 100, 7), 1), ((2, 33), 1), ((6, 40, 1), 1)))
+def test_scans(shape, dim):
+    native(lambda x: x.cumsum(dim), (torch.randn(shape),), exact=False)
+    native(lambda x: (1 + x / 50).cumprod(dim), (torch.randn(shape),), exact=False)
+    native(lambda x: (x.cumsum(dim), *x.cummax(dim), *x.cummin(dim)), (torch.randint(-9, 9, shape),))
+    native(lambda x: tuple(x.cummax(dim)), (rows(*shape),))
+
+
+def test_scan_bits_do_not_depend_on_rows_or_threads():
+    x = torch.randn(40, 3001)
+    compiled = compile_fresh(lambda x: x.cumsum(-1), dynamic=True)
+    whole = compiled(x)
+    for first, last in ((0, 1), (7, 9), (20, 40)):
+        assert torch.equal(compiled(x[first:last].clone()), whole[first:last])
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        assert torch.equal(compiled(x), whole)
+    finally:
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("mode", ("reflect", "replicate"))

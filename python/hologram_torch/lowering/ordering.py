@@ -1,6 +1,7 @@
 # hologram_torch/lowering/ordering.py: sorting, order statistics, searches, running extrema
-"""Rows are sorted by counting: an element's place is the number of elements before it in the order, ties by position. That is one
-comparison per pair, on whole vectors: quicker than a sort for rows of a few hundred elements, and left to PyTorch beyond."""
+"""Short rows are sorted by counting: an element's place is the number of elements before it in the order, ties by position. That is
+one comparison per pair, on whole vectors. Longer ones, and those whose size is known only at run time, are sorted by their bytes
+(`argsort`)."""
 
 import math
 
@@ -10,7 +11,8 @@ from . import Unsupported, lower
 from .pointwise import compute
 from .views import axis_of
 
-LONGEST_ROW = 512  # of a sort by counting
+LONGEST_COUNTED = 64  # row of a sort by counting
+LONGEST_ROW = 512  # where every pair of elements is compared
 LONGEST_LINE = 1 << 24  # that a search halves
 
 
@@ -25,7 +27,7 @@ def _last(c, x, dim):
 def _row(x):
     n = x.shape[-1]
     if type(n) is not int or n > LONGEST_ROW:
-        raise Unsupported("rows too long to sort by counting")
+        raise Unsupported("rows too long to compare all pairs")
     return n
 
 
@@ -60,12 +62,19 @@ def _rows(c, x):
     return c.reshape(x, [rows, n]), list(x.shape)
 
 
-def sorted_rows(c, x, descending=False):
-    """Rows in order, and the positions that their elements had."""
-    n = _row(x)
+def sorted_rows(c, x, descending=False, count=None):
+    """Rows in order, or the first `count` of each, and the positions that their elements had."""
+    n = x.shape[-1]
     flat, shape = _rows(c, x)
-    if c.hint(flat.shape[0]) == 0 or n == 0:
-        return x, c.number("i64", 0, shape)
+    if count is not None:
+        shape[-1] = count
+    if c.hint(flat.shape[0]) == 0 or c.hint(n) == 0:
+        return c.slice_axis(x, len(shape) - 1, 0, shape[-1]), c.number("i64", 0, shape)
+    if type(n) is not int or n > LONGEST_COUNTED:
+        position = c.argsort(flat, 1, descending, shape[-1])
+        source = c.add(position, c.mul(c.iota("i64", position.shape, 0), c.scalar(n, "i64")))
+        values = c.take(c.flatten(flat), source, 0)
+        return c.reshape(values, shape), c.reshape(position, shape)
     at = places(c, flat, descending)
     size = flat.shape[0] * n
     at = c.flatten(c.add(at, c.mul(c.iota("i64", flat.shape, 0), n)))
@@ -73,7 +82,7 @@ def sorted_rows(c, x, descending=False):
     position = c.reshape(position, flat.shape)
     source = c.add(position, c.mul(c.iota("i64", flat.shape, 0), n))
     values = c.take(c.flatten(flat), source, 0)
-    return c.reshape(values, shape), c.reshape(position, shape)
+    return tuple(c.slice_axis(c.reshape(v, x.shape), len(shape) - 1, 0, shape[-1]) for v in (values, position))
 
 
 def _scalar_result(c, x):
@@ -113,11 +122,7 @@ def topk(c, x, k, dim=-1, largest=True, sorted=True):
     if not x.shape:
         return c.reshape(x, c.out_shapes[0]), c.number("i64", 0, c.out_shapes[0])
     moved, back = _last(c, x, dim)
-    if type(k) is not int:
-        raise Unsupported("topk of a size known only at run time")
-    return tuple(
-        c.permute(c.slice_axis(v, len(back) - 1, 0, k), back) for v in sorted_rows(c, moved, largest)
-    )
+    return tuple(c.permute(v, back) for v in sorted_rows(c, moved, largest, k))
 
 
 def _at(c, x, dim, keepdim, at):
@@ -126,7 +131,7 @@ def _at(c, x, dim, keepdim, at):
         return _scalar_result(c, x)
     moved, back = _last(c, x, dim)
     out = []
-    for values in sorted_rows(c, moved):
+    for values in sorted_rows(c, moved, count=at + 1):
         values = c.permute(c.slice_axis(values, len(back) - 1, at, 1), back)
         out.append(c.reshape(values, c.out_shapes[len(out)]))
     return tuple(out)
@@ -140,8 +145,8 @@ def kthvalue(c, x, k, dim=-1, keepdim=False):
 def _middle(c, x, dim, ignore_nan):
     """Lower median of the rows along dim, kept as an axis of 1; NaN where one is, unless those are ignored."""
     moved, back = _last(c, x, dim)
-    n = _row(moved)
-    if n == 0:
+    n = moved.shape[-1]
+    if type(n) is not int or n == 0:
         raise Unsupported("median of nothing")
     values, positions = sorted_rows(c, moved)
     if x.dtype not in dtypes.FLOATS:

@@ -42,6 +42,9 @@ void run(const atlas::Program& program, void* const* bufs, const int64_t* syms,
     case atlas::BlockKind::attention_grad:
       run_attention_grad(program.attention_grad, frame);
       break;
+    case atlas::BlockKind::sort:
+      run_sort(program.sort, frame);
+      break;
   }
   if (sticky && frame.sticky) sticky->fetch_or(frame.sticky, std::memory_order_relaxed);
 }

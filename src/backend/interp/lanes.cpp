@@ -201,6 +201,8 @@ void BodyRunner::step(const Instr& i, Frame& frame, int n, uint64_t* out) {
         std::fill_n(out, n, frame.accumulators[static_cast<size_t>(i.buffer)]);
       break;
     case Code::accumulate: {
+      if (frame.scan)
+        return scan(i.op, i.type, &frame.carries[static_cast<size_t>(i.buffer)], arg(0), out, n);
       uint64_t& running = frame.accumulators[static_cast<size_t>(i.buffer)];
       const uint64_t* x = arg(0);
       for (int l = 0; l < n; ++l) out[l] = running = combine(i.op, i.type, running, x[l]);

@@ -33,7 +33,9 @@ struct Frame {
   const uint64_t* element =
       nullptr;  ///< … unless set: accumulator 0 of each lane (products, attention)
   std::vector<Memory> memory;
-  int32_t sticky = 0;  ///< atlas::StickyError bits so far
+  int32_t sticky = 0;             ///< atlas::StickyError bits so far
+  bool scan = false;              ///< accumulate in blocks, with
+  std::vector<uint64_t> carries;  ///< by accumulator: in f64 for f32 sums and products
 };
 
 /// Value of `e` for the first n lanes. `values` holds the body's values, `lanes` of them per
@@ -118,5 +120,11 @@ void run_loop(const atlas::LoopBlock& block, Frame& frame);
 void run_product(const atlas::ProductBlock& block, Frame& frame);
 void run_attention(const atlas::AttentionBlock& block, Frame& frame);
 void run_attention_grad(const atlas::AttentionGradBlock& block, Frame& frame);
+void run_sort(const atlas::SortBlock& block, Frame& frame);
+
+/// atlas::StageKind::scan on the next n elements: out[l] for x[l]; `carry` as in Frame::carries.
+void scan(ir::Op reduce, DType type, uint64_t* carry, const uint64_t* x, uint64_t* out, int n);
+/// The carry before the first element.
+uint64_t first_carry(ir::Op reduce, DType type);
 
 }  // namespace hologram::interp

@@ -41,6 +41,13 @@ struct StageRunner {
     for (size_t k = 0; k < stage.running.size(); ++k)
       frame.accumulators[first_accumulator + stage.reductions.size() + k] =
           identity_of(stage.running[k].first, stage.running[k].second);
+    frame.scan = stage.kind == StageKind::scan;
+    if (frame.scan) {
+      frame.carries.resize(frame.accumulators.size());
+      for (size_t k = 0; k < stage.running.size(); ++k)
+        frame.carries[first_accumulator + k] =
+            first_carry(stage.running[k].first, stage.running[k].second);
+    }
     for (int64_t at = 0; at < rows.total(); at += batch) {
       int n = static_cast<int>(std::min<int64_t>(batch, rows.total() - at));
       rows.coordinates(frame, at, n);
@@ -53,6 +60,7 @@ struct StageRunner {
     }
     for (size_t k = 0; k < reducers.size(); ++k)
       frame.accumulators[first_accumulator + k] = reducers[k].finish();
+    frame.scan = false;
   }
 };
 

@@ -1,4 +1,5 @@
 // backend/interp/reduce.cpp: reductions in the order that every backend keeps.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -58,6 +59,39 @@ uint64_t combine(Op reduce, DType type, uint64_t x, uint64_t y) {
           : reduce == Op::reduce_max  ? Op::max
                                       : Op::min;
   return ir::eval_scalar(op, type, std::array{x, y}, type);
+}
+
+namespace {
+
+bool carries_wide(Op reduce, DType type) {
+  return type == DType::f32 && (reduce == Op::reduce_sum || reduce == Op::reduce_prod);
+}
+
+uint64_t convert(DType from, uint64_t bits, DType to) {
+  return from == to ? bits : ir::eval_scalar(Op::cast, from, std::array{bits}, to);
+}
+
+}  // namespace
+
+uint64_t first_carry(Op reduce, DType type) {
+  return identity_of(reduce, carries_wide(reduce, type) ? DType::f64 : type);
+}
+
+void scan(Op reduce, DType type, uint64_t* carry, const uint64_t* x, uint64_t* out, int n) {
+  constexpr int block = 16;
+  static_assert(lanes % block == 0);
+  DType wide = carries_wide(reduce, type) ? DType::f64 : type;
+  for (int begin = 0; begin < n; begin += block) {
+    int count = std::min(block, n - begin);
+    uint64_t* v = out + begin;
+    std::copy_n(x + begin, count, v);
+    for (int s = 1; s < block; s *= 2)
+      for (int l = 0; l < count; ++l)
+        if (l & s) v[l] = combine(reduce, type, v[l / s * s - 1], v[l]);
+    uint64_t last = v[count - 1], before = convert(wide, *carry, type);
+    for (int l = 0; l < count; ++l) v[l] = combine(reduce, type, before, v[l]);
+    *carry = combine(reduce, wide, *carry, convert(type, last, wide));
+  }
 }
 
 Reducer::Reducer(Op op, DType type, bool tree) : op_(op), type_(type), tree_(tree) {
