@@ -150,7 +150,8 @@ struct LoopBlock {
 /// reads the sum as accumulator 0 in `acc_type` and stores. reproducible: one FMA chain from +0 per
 /// k-block of 384; the first block's sum, to which the others are added in ascending order (0 when
 /// K is 0). Otherwise subnormal bfloat16 operands, and products and sums of bfloat16 operands below
-/// 2^-126, may count as 0.
+/// 2^-126, may count as 0, and factors and terms of rhs that are the same for a group of k may be
+/// applied to the group's sums.
 struct ProductBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;

@@ -2,7 +2,8 @@
 //
 // A unit is a batch point and a few vectors of columns, whose sums stay in registers. The right
 // operand's body runs in the loop over k; what depends on columns alone, or on a group of k
-// (scales, zero points), is computed outside of it.
+// (scales, zero points), is computed outside of it, and where the bits are not promised applied to
+// the group's sum: the sum of x (v s + z) is s times that of x v, and z times that of x.
 #include "codegen/product_narrow.h"
 
 #include <algorithm>
@@ -39,6 +40,69 @@ atlas::Body nested_axis(const atlas::Body& body, int axis, const Expr& outer, co
       return std::nullopt;
     });
   return out;
+}
+
+// What value `id` of the body is made of, as a body of its own; nullopt where coordinates are
+// values.
+std::optional<atlas::Body> part_of(const atlas::Body& body, atlas::ValueId id) {
+  std::vector<char> needed(body.instrs.size(), 0);
+  needed[id] = 1;
+  for (size_t n = id + 1; n-- > 0;)
+    for (atlas::ValueId a : body.instrs[n].args)
+      if (needed[n] && a != atlas::no_value) needed[a] = 1;
+  atlas::Body part;
+  std::vector<atlas::ValueId> place(body.instrs.size(), atlas::no_value);
+  for (size_t n = 0; n <= id; ++n) {
+    if (!needed[n]) continue;
+    atlas::Instr i = body.instrs[n];
+    if (i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
+      return std::nullopt;
+    for (atlas::ValueId& a : i.args)
+      if (a != atlas::no_value) a = place[a];
+    place[n] = part.add(std::move(i));
+  }
+  return part;
+}
+
+// A body as value * scale + zero, of which only the value depends on `axis`; without a zero where
+// that is empty.
+struct Factors {
+  atlas::Body value, scale, zero;
+};
+
+std::optional<Factors> take_factors(const atlas::Body& body, int axis) {
+  auto arithmetic = [&](atlas::ValueId id, ir::Op op) {
+    const atlas::Instr& i = body.instrs[id];
+    return i.code == atlas::Code::arithmetic && i.op == op && i.type == DType::f32;
+  };
+  // The operands of instruction `id`, the one that is the same along the axis last.
+  using Pair = std::pair<atlas::Body, atlas::Body>;
+  auto operands = [&](const atlas::Body& of, atlas::ValueId a,
+                      atlas::ValueId b) -> std::optional<Pair> {
+    auto x = part_of(of, a), y = part_of(of, b);
+    if (!x || !y) return std::nullopt;
+    auto varies = [&](const atlas::Body& part) {
+      return std::ranges::any_of(part.instrs,
+                                 [&](const atlas::Instr& i) { return i.expr.has_axis(axis); });
+    };
+    if (varies(*y)) std::swap(x, y);
+    if (varies(*y) || !varies(*x)) return std::nullopt;
+    return Pair(std::move(*x), std::move(*y));
+  };
+  Factors f;
+  auto last = static_cast<atlas::ValueId>(body.instrs.size() - 1);
+  if (arithmetic(last, ir::Op::add)) {
+    auto sum = operands(body, body.instrs[last].args[0], body.instrs[last].args[1]);
+    if (!sum) return std::nullopt;
+    auto rest = take_factors(sum->first, axis);
+    if (!rest || !rest->zero.instrs.empty()) return std::nullopt;
+    rest->zero = std::move(sum->second);
+    return rest;
+  }
+  if (!arithmetic(last, ir::Op::mul)) return std::nullopt;
+  auto product = operands(body, body.instrs[last].args[0], body.instrs[last].args[1]);
+  if (!product) return std::nullopt;
+  return Factors{std::move(product->first), std::move(product->second), {}};
 }
 
 class NarrowEmitter : Numbers {
@@ -106,14 +170,34 @@ class NarrowEmitter : Numbers {
       atlas::Body b =
           by_vector_ ? nested_axis(segments, k_axis_ + 1, unit, Expr(v), plan_.vectors) : segments;
       for (int step = 0; step < plan_.steps; ++step)
-        bodies_.push_back(nested_axis(b, k_axis_ + 5, round, Expr(step), plan_.steps));
+        whole_.bodies.push_back(nested_axis(b, k_axis_ + 5, round, Expr(step), plan_.steps));
+      if (auto f = take_factors(b, k_axis_ + 5)) factors_.push_back(std::move(*f));
     }
+    find_tables(whole_);
+    if (p_.reproducible || p_.operand_type != type_ || type_ != DType::f32 ||
+        factors_.size() * static_cast<size_t>(plan_.steps) != whole_.bodies.size())
+      factors_.clear();
+    for (const Factors& f : factors_)
+      for (int step = 0; step < plan_.steps; ++step)
+        values_.bodies.push_back(nested_axis(f.value, k_axis_ + 5, round, Expr(step), plan_.steps));
+    find_tables(values_);
+  }
+
+  // The right operand's body by step, or by vector and step; for each of them the tables, and what
+  // leads to their bytes.
+  struct Form {
+    std::vector<atlas::Body> bodies;
+    std::vector<std::vector<NibbleTable>> tables;
+    std::vector<std::vector<atlas::Body>> until_byte;
+  };
+
+  void find_tables(Form& form) {
     if (k_.target.isa != Isa::avx512 || plan_.lanes != 16) return;
-    for (const atlas::Body& b : bodies_) {
-      tables_.push_back(find_nibbles(k_.program, b));
-      until_byte_.emplace_back();
-      for (const NibbleTable& t : tables_.back())
-        until_byte_.back().push_back(
+    for (const atlas::Body& b : form.bodies) {
+      form.tables.push_back(find_nibbles(k_.program, b));
+      form.until_byte.emplace_back();
+      for (const NibbleTable& t : form.tables.back())
+        form.until_byte.back().push_back(
             {{b.instrs.begin(), b.instrs.begin() + static_cast<ptrdiff_t>(t.byte) + 1}});
     }
   }
@@ -121,13 +205,14 @@ class NarrowEmitter : Numbers {
   // The right operand's vector v at `step` as seen from `scope`.
   Value* right(Scope& scope, int64_t step, int v) {
     auto number = static_cast<size_t>(by_vector_ ? v * plan_.steps + step : step);
-    const atlas::Body& body = bodies_[number];
-    for (size_t n = 0; !tables_.empty() && n < tables_[number].size(); ++n) {
-      LaneValue byte = emit_body(scope, until_byte_[number][n]).back();
+    const Form& form = factored_ ? values_ : whole_;
+    const atlas::Body& body = form.bodies[number];
+    for (size_t n = 0; !form.tables.empty() && n < form.tables[number].size(); ++n) {
+      LaneValue byte = emit_body(scope, form.until_byte[number][n]).back();
       scope.seek();
       Value* bytes = splat(k_, byte, plan_.lanes);
-      Value* found = look_up(k_, tables_[number][n], bytes);
-      scope.preset(&body, tables_[number][n].value, {found, true});
+      Value* found = look_up(k_, form.tables[number][n], bytes);
+      scope.preset(&body, form.tables[number][n].value, {found, true});
     }
     LaneValue value = emit_body(scope, body).back();
     scope.seek();
@@ -142,20 +227,37 @@ class NarrowEmitter : Numbers {
     n_begin_ = mul(sub(unit, mul(batch, blocks)), columns());
     set_batch_axes(scope, p_.axes, p_.batch_rank, batch);
     left_operand(scope, batch);
+    if (!factors_.empty()) {
+      factored_ = true;
+      all_blocks(scope);
+      factored_ = false;
+      // Infinities and NaN among the rows, and what overflowed before it was scaled.
+      scope.seek();
+      emit_if(scope, not_finite(), [&](Scope& s) { all_blocks(s); });
+    } else {
+      all_blocks(scope);
+    }
+    epilogue(scope);
+  }
+
+  // The first block's sums are written, the others' added.
+  void all_blocks(Scope& scope) {
     int64_t whole = plan_.k / product_k_block * product_k_block;
-    // The first block's sums are written, the others' added.
-    if (whole == 0) return end_unit(scope, plan_.k);
+    if (whole == 0) return block(scope, k_.i64(0), plan_.k, true);
     block(scope, k_.i64(0), product_k_block, true);
     if (whole > product_k_block)
       emit_loop(scope, k_.i64(product_k_block), k_.i64(whole), k_.i64(product_k_block), true,
                 [&](Scope& s, Value* begin) { block(s, begin, product_k_block, false); });
     if (plan_.k > whole) block(scope, k_.i64(whole), plan_.k - whole, false);
-    epilogue(scope);
   }
 
-  void end_unit(Scope& scope, int64_t depth) {
-    block(scope, k_.i64(0), depth, true);
-    epilogue(scope);
+  Value* not_finite() {
+    Value* all = llvm::Constant::getNullValue(vector_);  // 0 times a finite number is 0
+    for (int64_t n = 0; n < plan_.m * plan_.vectors; ++n) {
+      Value* x = k_.ir.CreateAlignedLoad(vector_, at(sums_, k_.i64(n * plan_.lanes)), align_);
+      all = multiply_add(k_, type_, x, llvm::Constant::getNullValue(vector_), all);
+    }
+    return k_.ir.CreateOrReduce(k_.ir.CreateFCmpUNO(all, all));
   }
 
   // Points left_ at the rows of the left operand, which anything but a plain load writes to scratch
@@ -239,6 +341,23 @@ class NarrowEmitter : Numbers {
       s.set_lanes(lane_axis_, plan_.lanes);
     }
     Value* first = at(left_, mul(mul(number, plan_.segment), step_));
+    Values before, scales, zeros;
+    if (factored_) {  // sums of x v, and behind them those of x
+      before = chains;
+      for (int v = 0; v < plan_.vectors; ++v) {
+        const Factors& f = factors_[by_vector_ ? static_cast<size_t>(v) : 0];
+        auto factor = [&](const atlas::Body& body) {
+          Scope inner(*vectors[static_cast<size_t>(v)], false);
+          LaneValue x = emit_body(inner, body).back();
+          scope.seek();
+          return splat(k_, x, plan_.lanes);
+        };
+        scales.push_back(factor(f.scale));
+        if (has_zeros()) zeros.push_back(factor(f.zero));
+      }
+      size_t count = chains.size() + static_cast<size_t>(has_zeros() ? plan_.m : 0);
+      chains.assign(count, llvm::Constant::getNullValue(vector_));
+    }
     int64_t rounds = depth / plan_.steps;
     if (rounds)
       chains = emit_loop(scope, k_.i64(0), k_.i64(rounds), k_.i64(1), true, chains,
@@ -251,7 +370,25 @@ class NarrowEmitter : Numbers {
       chains = round(vectors, first, k_.i64(rounds), rest, std::move(chains));
       scope.move_to(k_.ir.GetInsertBlock());
     }
-    return chains;
+    return factored_ ? scaled(scope, std::move(before), chains, scales, zeros) : chains;
+  }
+
+  bool has_zeros() const { return !factors_.front().zero.instrs.empty(); }
+
+  // `before` and the sums of one segment with their scales and zeros.
+  Values scaled(Scope& scope, Values before, const Values& sums, const Values& scales,
+                const Values& zeros) {
+    scope.seek();
+    for (int64_t r = 0; r < plan_.m; ++r)
+      for (int v = 0; v < plan_.vectors; ++v) {
+        auto at_v = static_cast<size_t>(v);
+        Value*& sum = before[index(r, v)];
+        sum = multiply_add(k_, type_, scales[at_v], sums[index(r, v)], sum);
+        if (zeros.empty()) continue;
+        Value* of_row = sums[index(plan_.m, 0) + static_cast<size_t>(r)];
+        sum = multiply_add(k_, type_, zeros[at_v], of_row, sum);
+      }
+    return before;
   }
 
   // `steps` steps of k, at the builder's block.
@@ -266,6 +403,11 @@ class NarrowEmitter : Numbers {
         left.push_back(k_.ir.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), x));
       }
     }
+    if (chains.size() > index(plan_.m, 0))
+      for (size_t n = 0; n < left.size(); ++n) {
+        Value*& sum = chains[index(plan_.m, 0) + n % static_cast<size_t>(plan_.m)];
+        sum = k_.ir.CreateFAdd(sum, left[n]);
+      }
     auto multiply = [&](int64_t step, int v) {
       Scope inner(*vectors[static_cast<size_t>(v)], false);
       inner.set_axis(k_axis_ + 4, number);
@@ -311,10 +453,9 @@ class NarrowEmitter : Numbers {
   bool in_groups_ = false;
   std::optional<StridedLoad> lhs_;
   bool by_vector_ = false;
-  // By step, or by vector and step; for each of them the tables, and what leads to their bytes.
-  std::vector<atlas::Body> bodies_;
-  std::vector<std::vector<NibbleTable>> tables_;
-  std::vector<std::vector<atlas::Body>> until_byte_;
+  Form whole_, values_;
+  std::vector<Factors> factors_;  // one, or one for each vector; none: not taken apart
+  bool factored_ = false;         // which form is being emitted
   Value *row_ = nullptr, *step_ = nullptr, *sums_ = nullptr, *scratch_ = nullptr, *have_ = nullptr;
   // Of the current unit.
   Value *left_ = nullptr, *n_begin_ = nullptr;
