@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-# bench/products.py: float32 products and attention against PyTorch's own, in one process
-"""Each case is checked against float64, then both sides are timed in turns; prints the ratio of the best times.
+# bench/products.py: products and attention against PyTorch's own, in one process
+"""Each case is checked against float64, then both sides are timed in turns; prints the ratio of the best times, and for rows that wait for
+memory what they read of it each second beside what a sum of 256 MB reads.
 
     python bench/products.py [--threads 2] [--seconds 0.5]
 
 The instruction set is printed first; on a processor with AMX, products of float32, bfloat16 and bytes are its tiles', elsewhere
 it says "no AMX on this machine". "packed" is a weight that stays (torch.nn.Linear), "given" a right operand that is new in each call. Both go through
-torch.compile; "batch" calls the compiled graph itself, since Dynamo's checks take longer than a small product, and
+torch.compile; "medium" is the float32 precision of that name. "int8" and "int4" are weights of so many bits, their scales in groups of 128, times one row, beside
+PyTorch's kernel for them. "batch" calls the compiled graph itself, since Dynamo's checks take longer than a small product, and
 compares it with torch.bmm.
 """
 
@@ -27,7 +29,7 @@ from hologram import _core
 from hologram_torch.compiler import compile_graph
 from hologram_torch.options import Options
 
-SQUARES = (64, 128, 256, 512, 1024, 2048)
+SQUARES = (64, 128, 256, 512, 1024, 2048, 4096)
 SHAPES = [(n, n, n) for n in SQUARES] + [
     (1024, 1536, 384), (1024, 384, 1536), (1024, 384, 384), (128, 3072, 768),
     (16, 384, 384), (4, 384, 384), (1, 3072, 768),
@@ -113,6 +115,53 @@ def attention_gradients(kind: str, dtype, *sizes: int):
     return function, gradients, lambda: gradients(exact, torch.float64)()
 
 
+def medium_linear(m: int, n: int, k: int):
+    torch.set_float32_matmul_precision("medium")
+    return linear(m, n, k)
+
+
+GROUP = 128
+
+
+class Byte(torch.nn.Module):
+    def __init__(self, n: int, k: int):
+        super().__init__()
+        self.register_buffer("q", torch.randint(-128, 128, (n, k), dtype=torch.int8))
+        self.register_buffer("s", torch.rand(n, dtype=torch.bfloat16) / 100)
+
+    def forward(self, x):
+        return torch._weight_int8pack_mm(x, self.q, self.s)
+
+
+class Nibble(torch.nn.Module):
+    def __init__(self, n: int, k: int):
+        super().__init__()
+        numbers = torch.randint(0, 16, (n, k), dtype=torch.int32)
+        self.register_buffer("q", torch._convert_weight_to_int4pack_for_cpu(numbers, 1))
+        self.register_buffer("s", torch.rand(k // GROUP, n, 2, dtype=torch.bfloat16) / 10)
+        wide = self.s.float().repeat_interleave(GROUP, 0)
+        self.exact = (numbers.t().float() - 8) * wide[..., 0] + wide[..., 1]
+
+    def forward(self, x):
+        return torch._weight_int4pack_mm_for_cpu(x, self.q, GROUP, self.s)
+
+
+def byte_weights(n: int, k: int):
+    layer = Byte(n, k)
+    return layer, (torch.randn(1, k, dtype=torch.bfloat16),), lambda x: x.double() @ layer.q.double().t() * layer.s.double()
+
+
+def nibble_weights(n: int, k: int):
+    layer = Nibble(n, k)
+    return layer, (torch.randn(1, k, dtype=torch.bfloat16),), lambda x: (x.float() @ layer.exact).double()
+
+
+def read_bandwidth() -> float:
+    """Bytes a second that a sum reads."""
+    x = torch.zeros(1 << 26)
+    return x.numel() * 4 / best_times([lambda: x.sum()], 0.5)[0]
+
+
 def best_times(calls, seconds: float) -> list[float]:
     """Smallest time of each call, in turns of about a millisecond."""
     repeats = []
@@ -139,7 +188,7 @@ def direct(function, inputs):
 
 
 @torch.no_grad()
-def measure(name: str, case, flops: float, seconds: float, bare: bool = False) -> bool:
+def measure(name: str, case, flops: float, seconds: float, bare: bool = False, reads: float = 0, limit: float = 0) -> bool:
     function, inputs, exact = case
     torch._dynamo.reset()
     if bare:
@@ -148,11 +197,13 @@ def measure(name: str, case, flops: float, seconds: float, bare: bool = False) -
         compiled = torch.compile(function, backend=hologram_torch.hologram, dynamic=False)
     reference = exact(*inputs)
     error = (compiled(*inputs).double() - reference).abs().max() / reference.abs().max()
-    if not error < (1e-2 if inputs[0].dtype == torch.bfloat16 else 1e-5):
+    brief = torch.get_float32_matmul_precision() != "highest"
+    if not error < (1e-2 if inputs[0].dtype == torch.bfloat16 or brief else 1e-5):
         print(f"{name:36} wrong: error {error:.1e}")
         return False
     ours, theirs = best_times((lambda: compiled(*inputs), lambda: function(*inputs)), seconds)
-    report(name, [ours, theirs], flops)
+    memory = f"  {reads / ours / 1e9:5.1f} of {limit / 1e9:5.1f} GB/s" if reads else ""
+    report(name, [ours, theirs], flops, memory)
     return True
 
 
@@ -172,11 +223,11 @@ def measure_gradients(name: str, case, flops: float, seconds: float) -> bool:
     return True
 
 
-def report(name: str, times: list[float], flops: float):
+def report(name: str, times: list[float], flops: float, memory: str = ""):
     ours, theirs = times
     print(
         f"{name:44} {ours * 1e6:10.1f} us {theirs * 1e6:10.1f} us "
-        f"{flops / ours / 1e9:7.1f} GF/s  ratio {theirs / ours:5.2f}"
+        f"{flops / ours / 1e9:7.1f} GF/s  ratio {theirs / ours:5.2f}{memory}"
     )
 
 
@@ -196,19 +247,27 @@ def attention_cases():
 
 
 def cases():
-    """Name, what builds it, floating-point operations, whether to call the compiled graph itself."""
+    """Name, what builds it, floating-point operations, whether to call the compiled graph itself, bytes read where
+    memory is the limit."""
     for kind, build in (("packed", linear), ("given", given)):
         for m, n, k in SHAPES:
             yield f"{kind} {m} x {n} x {k}", partial(build, m, n, k), 2.0 * m * n * k, False
     narrow = {"bfloat16 packed": narrow_linear, "bfloat16 given": narrow_given,
               "bytes packed": byte_linear, "bytes given": byte_given}  # fmt: skip
     for kind, build in narrow.items():
-        for n in (256, 512, 1024, 2048):
+        for n in (256, 512, 1024, 2048, *([4096] if build in (narrow_linear, narrow_given) else [])):
             yield f"{kind} {n} x {n} x {n}", partial(build, n, n, n), 2.0 * n**3, False
     for transposed in (False, True):
         for b, n in BATCHES:
             name = f"batch {b} x {n} x {n} x {n}" + " transposed" * transposed
             yield name, partial(batch, b, n, transposed), 2.0 * b * n**3, True
+    for m, n, k in [(n, n, n) for n in (256, 512, 1024, 2048)] + [(1024, 1536, 384), (1, 4096, 4096)]:
+        yield f"medium {m} x {n} x {k}", partial(medium_linear, m, n, k), 2.0 * m * n * k, False
+    n, k = 14336, 8192
+    yield f"vector packed {n} x {k}", partial(linear, 1, n, k), 2.0 * n * k, False, 4.0 * n * k
+    yield f"vector given {n} x {k}", partial(given, 1, n, k), 2.0 * n * k, False, 4.0 * n * k
+    yield f"int8 {n} x {k}", partial(byte_weights, n, k), 2.0 * n * k, False, 1.0 * n * k
+    yield f"int4 {n} x {k}", partial(nibble_weights, n, k), 2.0 * n * k, False, n * k / 2 + 4.0 * n * k / GROUP
 
 
 def main() -> int:
@@ -225,9 +284,12 @@ def main() -> int:
     print(f"instruction set {isa}" + ("" if isa == "amx" else ": no AMX on this machine, or not asked for"))
     print(f"{options.threads} threads{'':27} {'hologram':>13} {'torch':>13}")
     right = True
-    for name, build, flops, bare in cases():
+    limit = read_bandwidth()
+    for name, build, flops, bare, *reads in cases():
         if options.only in name:
-            right &= measure(name, build(), flops, options.seconds, bare)
+            torch.set_float32_matmul_precision("highest")
+            right &= measure(name, build(), flops, options.seconds, bare, *reads, limit=limit)
+    torch.set_float32_matmul_precision("highest")
     for name, build, flops, gradient in attention_cases():
         if options.only in name:
             right &= (measure_gradients if gradient else measure)(name, build(), flops, options.seconds)
