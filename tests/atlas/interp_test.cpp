@@ -9,6 +9,7 @@
 
 #include "atlas/abi.h"
 #include "atlas/programs.h"
+#include "backend/interp/backend.h"
 #include "base/error.h"
 #include "ir/scalar.h"
 
@@ -421,6 +422,12 @@ TEST(Interp, NamesTheAccessThatLeavesItsBuffer) {
     EXPECT_EQ(e.code(), ErrorCode::internal);
     EXPECT_STREQ(e.what(), "interp: element 7 of buffer b0, which has 7");
   }
+}
+
+// What is stored on disk must not hold a function as some version of the library computed it.
+TEST(Interp, StoresProgramsBeforeTheirFunctionsAreTakenApart) {
+  Program p = elementwise(Op::gelu, DType::f32, 1, DType::f32);
+  EXPECT_EQ(atlas::decode(interp::make_backend()->compile(p)), p);
 }
 
 }  // namespace

@@ -197,7 +197,9 @@ TEST(Circuits, VariantsComputeWhatTheirNamesSay) {
         ASSERT_NEAR(got, static_cast<float>(expected), 1e-6 * std::abs(expected) + 1e-30)
             << name_of(v) << " of " << before.place({3})[j];
       ASSERT_TRUE(std::memcmp(native.place({5}) + j, interpreted.place({5}) + j, 4) == 0 ||
-                  std::isnan(got));
+                  std::isnan(got))
+          << name_of(v) << " of " << before.place({3})[j] << ": " << native.place({5})[j] << ", "
+          << interpreted.place({5})[j];
     }
     c.variant = splits ? Variant::add : Variant::sub;
     EXPECT_THROW(run("interp", {c}, native), Error);
