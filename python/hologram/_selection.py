@@ -1,16 +1,14 @@
 # hologram/_selection.py: what hologram.jit knows about x[mask] and about order
 # mypy: disable-error-code="no-any-return,return-value"
-"""A masked selection, whose size is not known while tracing, up to the reduction that ends it; sorting of short rows."""
+"""A masked selection, whose size is not known while tracing, up to the reduction that ends it; sorting."""
 
 from typing import Any
 
 import numpy as np
 
-from hologram._registry import FLOATS, FUNCTIONS, implements, lifted, tracer_hint, tracer_of
+from hologram._registry import FLOATS, FUNCTIONS, implements, lifted, tracer_of
 from hologram._ufuncs import Loop
 from hologram.trace import Array, TraceError, product
-
-LONGEST_ROW = 512  # of a sort, which compares every pair of a row
 
 # --- selections
 
@@ -115,39 +113,13 @@ def extract(condition: Any, arr: Any) -> Any:
 # --- order
 
 
-def _before(c: Loop, a: Any, b: Any) -> Any:
-    """Whether a comes strictly before b; NaN is the largest."""
-    less = c("lt", a, b)
-    return c("bit_or", less, c("bit_and", c("ne", b, b), c("eq", a, a))) if a.dtype in FLOATS else less
-
-
-def _row(a: Array, what: str) -> Any:
-    """The length of the last axis, which the graph is held to be short."""
-    n = a.shape[-1]
-    if not n <= LONGEST_ROW:
-        length = tracer_hint(a.tracer, a.value.shape[-1])
-        raise TraceError(f"hologram.jit: {what} of rows with more than {LONGEST_ROW} elements is not supported, got {length}")
-    return a.value.shape[-1]
-
-
-def _positions(a: Array, what: str) -> Any:
-    """[rows, n] and, as a node like it, where the elements of every sorted row are, ties in order."""
-    graph, c, n = a.tracer.graph, Loop(a.tracer), _row(a, what)
+def _positions(a: Array) -> Any:
+    """[rows, n], as a node like it where the elements of every sorted row are, ties in order, and where each row begins."""
+    graph, n = a.tracer.graph, a.value.shape[-1]
     flat = graph.reshape(a.value, [product(a.value.shape[:-1]), n])
-    rows = flat.shape[0]
-    wide = [rows, n, n]
-    mine = graph.broadcast(graph.reshape(flat, [rows, n, 1]), wide)
-    other = graph.broadcast(graph.reshape(flat, [rows, 1, n]), wide)
-    earlier = c("lt", graph.iota("i64", wide, 2), graph.iota("i64", wide, 1))
-    ahead, behind = _before(c, other, mine), _before(c, mine, other)
-    tie = c("bit_and", c("bit_not", behind), earlier)
-    place = graph.reduce("reduce_sum", graph.cast(c("bit_or", ahead, tie), "i64", "cast"), [2])
-    start = c("mul", graph.iota("i64", [rows, n], 0), graph.broadcast(a.tracer.size_value(n).value, [rows, n]))
-    total = [rows * n]
-    zeros = graph.broadcast(graph.number("i64", 0), total)
-    at = graph.reshape(c("add", place, start), total)
-    position = graph.make("scatter", [zeros, at, graph.reshape(graph.iota("i64", [rows, n], 1), total)], ints=[0, 0])
-    return flat, graph.reshape(position, [rows, n]), start
+    position = graph.make("argsort", [flat], ints=[1, 0], exprs=[n])
+    size = graph.broadcast(a.tracer.size_value(n).value, list(flat.shape))
+    return flat, position, Loop(a.tracer)("mul", graph.iota("i64", list(flat.shape), 0), size)
 
 
 def _last(a: Any, axis: Any) -> Any:
@@ -168,7 +140,7 @@ def _stable(kind: Any, order: Any) -> None:
 def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **_: Any) -> Any:
     _stable(kind, order)
     moved, back = _last(a, axis)
-    return back(a.make(a.tracer.graph.reshape(_positions(moved, "argsort")[1], list(moved.value.shape))))
+    return back(a.make(a.tracer.graph.reshape(_positions(moved)[1], list(moved.value.shape))))
 
 
 @implements("sort")
@@ -176,7 +148,7 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **_: Any) 
     _stable(kind, order)
     moved, back = _last(a, axis)
     graph = a.tracer.graph
-    flat, position, start = _positions(moved, "sort")
+    flat, position, start = _positions(moved)
     source = Loop(a.tracer)("add", position, start)
     values = graph.make("take", [graph.reshape(flat, [product(flat.shape)]), source], ints=[0])
     return back(a.make(graph.reshape(values, list(moved.value.shape))))

@@ -218,16 +218,22 @@ def test_buffers_and_out():
         double(a)
 
 
-def test_sorts_of_any_short_rows_share_a_graph():
+def test_sorts_of_rows_of_any_length_share_a_graph():
     def order(x):
         return np.sort(x, axis=1), np.argsort(x, axis=1, kind="stable")
 
     jitted = hologram.jit(order)
-    for shape in ((3, 100), (40, 17), (2, 512)):
-        check(order, rng.integers(0, 30, shape).astype(np.float32), jitted=jitted)
+    for shape in ((3, 100), (40, 17), (2, 100_000)):
+        x = rng.integers(0, 30, shape).astype(np.float32)
+        x[0, 3], x[-1, 7] = np.nan, -np.inf
+        check(order, x, jitted=jitted)
     assert len(jitted.reports()) == 1
-    with pytest.raises(TraceError, match="more than 512 elements .* got 513"):
-        jitted(np.zeros((2, 513), np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint16, np.int64, np.uint64, np.float16, np.float64])
+def test_sorts_of_every_kind_of_number(dtype):
+    x = (rng.integers(0, 2**40, (3, 700)) % (2 if dtype == np.bool_ else 2**15)).astype(dtype)
+    check(lambda x: (np.sort(x), np.argsort(x, axis=0, kind="stable"), np.median(x, axis=1)), x)
 
 
 def test_selections_are_no_results():
