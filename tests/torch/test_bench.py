@@ -9,6 +9,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 import architectures  # noqa: E402
 import cases  # noqa: E402
 import peers  # noqa: E402
+import products  # noqa: E402
 import report  # noqa: E402
 import session  # noqa: E402
 import worker  # noqa: E402
@@ -126,3 +127,12 @@ def test_an_architecture_that_fails_when_compiled_is_wrong():
 
     row = architectures.measure("fails", lambda: (Fails(), (torch.ones(3),), {}), False, 0.01)
     assert not row["right"] and row["error"]
+
+
+def test_gradients_of_attention_are_compared_and_refused(monkeypatch, capsys):
+    monkeypatch.setattr(torch._functorch.config, "donated_buffer", False)
+    case = products.attention_gradients("causal", torch.float32, 1, 2, 1, 16, 16, 8)
+    assert products.measure_gradients("right", case, 1.0, 0.01)
+    function, gradients, exact = case
+    assert not products.measure_gradients("off", (function, gradients, lambda: [2 * g for g in exact()]), 1.0, 0.01)
+    assert "ratio" in (out := capsys.readouterr().out) and "wrong" in out
