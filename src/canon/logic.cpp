@@ -1,6 +1,10 @@
 // canon/logic.cpp: rules on truth values, comparisons, selections and bits.
+#include <algorithm>
+#include <limits>
+
 #include "canon/terms.h"
 #include "ir/fold.h"
+#include "ir/scalar.h"
 
 namespace hologram::canon {
 namespace {
@@ -22,6 +26,96 @@ Result absorb_bits(Terms& t, const Match& m) {
   auto zero = ir::right_zero(m.root->op, m.root->dtype);
   if (!zero || m[3]->attrs.bits != *zero) return std::nullopt;
   return t.graph.constant(m.root->dtype, *zero, m.root->shape);
+}
+
+// All numbers of an integer tensor lie in [low, high].
+struct Range {
+  int64_t low, high;
+};
+
+bool is_index(DType t) { return t == DType::i64 || t == DType::i32; }
+
+Range range_of(DType t) {
+  if (t == DType::i32)
+    return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+  return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+}
+
+// nullopt: nothing is known. Coordinates and sums of them with constants; a sum that may overflow
+// is not known.
+std::optional<Range> find_range(Value v, int depth = 8) {
+  if (depth == 0 || !is_index(v->dtype)) return std::nullopt;
+  if (v->is_constant()) {
+    int64_t c = ir::as_integer(v->dtype, v->attrs.bits);
+    return Range{c, c};
+  }
+  Range all = range_of(v->dtype);
+  auto operand = [&](size_t i) { return find_range(v->input(i), depth - 1); };
+  auto both = [&](auto&& combine) -> std::optional<Range> {
+    auto a = operand(0);
+    auto b = a ? operand(1) : std::nullopt;
+    if (!b) return std::nullopt;
+    Range r{};
+    bool overflows = combine(*a, *b, r);
+    if (overflows || r.low < all.low || r.high > all.high) return std::nullopt;
+    return r;
+  };
+  switch (v->op) {
+    case Op::iota: {
+      const Expr& n = v->shape[static_cast<size_t>(v->attrs.ints[0])];
+      if (!n.is_const() && v->dtype == DType::i32) return std::nullopt;
+      // No dimension is larger than an address space.
+      int64_t size = n.is_const() ? n.constant_value() : int64_t{1} << 48;
+      if (size - 1 > all.high) return std::nullopt;
+      return Range{0, std::max<int64_t>(size - 1, 0)};
+    }
+    case Op::reshape:
+    case Op::permute:
+    case Op::expand:
+    case Op::slice:
+    case Op::flip:
+      return operand(0);
+    case Op::cast:
+      if (auto r = operand(0); r && r->low >= all.low && r->high <= all.high) return r;
+      return std::nullopt;
+    case Op::add:
+      return both([](Range a, Range b, Range& r) {
+        return __builtin_add_overflow(a.low, b.low, &r.low) |
+               __builtin_add_overflow(a.high, b.high, &r.high);
+      });
+    case Op::sub:
+      return both([](Range a, Range b, Range& r) {
+        return __builtin_sub_overflow(a.low, b.high, &r.low) |
+               __builtin_sub_overflow(a.high, b.low, &r.high);
+      });
+    default:
+      return std::nullopt;
+  }
+}
+
+// A comparison that coordinates decide: of iota + 1 with 0, say.
+Result compare_ranges(Terms& t, const Match& m) {
+  auto a = find_range(m.root->input(0)), b = find_range(m.root->input(1));
+  if (!a || !b) return std::nullopt;
+  std::optional<bool> holds;
+  bool apart = a->high < b->low || b->high < a->low;
+  switch (m.root->op) {
+    case Op::lt:
+      if (a->high < b->low) holds = true;
+      if (a->low >= b->high) holds = false;
+      break;
+    case Op::le:
+      if (a->high <= b->low) holds = true;
+      if (a->low > b->high) holds = false;
+      break;
+    case Op::eq:
+      if (apart) holds = false;
+      break;
+    default:
+      if (apart) holds = true;
+  }
+  if (!holds) return std::nullopt;
+  return t.graph.constant(DType::b8, *holds, m.root->shape);
 }
 
 bool x_unsigned(const Match& m) { return is_unsigned_int(m[0]->dtype); }
@@ -75,6 +169,10 @@ std::vector<Rule> comparisons() {
       {"ne_neg", ne(neg(x), c), ne(x, neg(c))},
       {"lt_unsigned_zero", lt(x, num(0)), num(0), x_unsigned},
       {"le_unsigned_zero", le(num(0), x), num(1), x_unsigned},
+      {"compare_ranges", lt(x, y), compare_ranges},
+      {"compare_ranges", le(x, y), compare_ranges},
+      {"compare_ranges", eq(x, y), compare_ranges},
+      {"compare_ranges", ne(x, y), compare_ranges},
       {"cast_neg_to_truth", cast(neg(x)),
        +[](Terms& t, const Match& m) -> Result {
          return m.root->dtype == DType::b8 ? Result(t.graph.cast(m[0], DType::b8)) : std::nullopt;

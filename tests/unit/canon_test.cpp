@@ -267,6 +267,23 @@ const std::vector<Row>& rows() {
        [](const B& b) { return b.t(false); }},
       {"le_unsigned_zero", [](const B& b) { return b(le, b.g.integer(DType::u8, 0, b.s), b.u()); },
        [](const B& b) { return b.t(true); }},
+      {"compare_ranges",
+       [](const B& b) {
+         Value i = b.g.iota(DType::i64, {b.n, 3}, 0);
+         return b(le, b.g.integer(DType::i64, 0, {b.n, 3}), i);
+       },
+       [](const B& b) {
+         return b.g.constant(DType::b8, 1, {b.n, 3});
+       }},
+      {"compare_ranges",  // [3, 5] and 2; [3, 5] and [2, 4], which overlap
+       [](const B& b) {
+         Value i = b.g.iota(DType::i32, {2, 3}, 1), far = b.add(i, b.k(3)), near = b.add(i, b.k(2));
+         return b(bit_or, b(eq, far, b.k(2)), b(eq, far, b.g.flip(near, {1})));
+       },
+       [](const B& b) {
+         Value i = b.g.iota(DType::i32, {2, 3}, 1), far = b.add(i, b.k(3)), near = b.add(i, b.k(2));
+         return b(eq, far, b.g.flip(near, {1}));
+       }},
       // bits
       {"truth_or", [](const B& b) { return b.add(b.a(), b.b()); },
        [](const B& b) { return b(bit_or, b.a(), b.b()); }},
