@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/error.h"
 #include "codegen/runs.h"
@@ -15,12 +14,6 @@ namespace {
 // Sizes assumed for run-time dimensions when blocks are chosen.
 constexpr int64_t assumed_rows = 512, assumed_columns = 1024, assumed_depth = 512;
 
-int64_t or_else(const Expr& e, int64_t assumed) {
-  return e.is_const() ? e.constant_value() : assumed;
-}
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 const atlas::Instr* only_load(const atlas::Body& body) {
   if (body.instrs.size() != 1) return nullptr;
   const atlas::Instr& i = body.instrs.front();
@@ -31,7 +24,7 @@ const atlas::Instr* only_load(const atlas::Body& body) {
 // the second-level cache.
 bool distant_rhs(const ProductPlan& p, int64_t element) {
   if (p.rhs == RhsPath::panels || p.rhs == RhsPath::transposed) return true;
-  return or_else(p.k, assumed_depth) * or_else(p.n, assumed_columns) * element > (1 << 20);
+  return size_or(p.k, assumed_depth) * size_or(p.n, assumed_columns) * element > (1 << 20);
 }
 
 // How often a unit's rows reuse what was read or copied of the right operand decides how many rows
@@ -39,9 +32,8 @@ bool distant_rhs(const ProductPlan& p, int64_t element) {
 // the right operand is distant. 86 tiles, so that 1,024 rows are one block.
 int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t element) {
   if (distant_rhs(p, element)) return 86 * 12;
-  int64_t depth = std::max<int64_t>(or_else(p.k, assumed_depth), 1);
-  int64_t half_l2 = (target.vector_bytes == 64 ? 1024 : 512) * 1024 / 2;
-  return std::clamp<int64_t>(half_l2 / (depth * element), 24, 72);
+  int64_t depth = size_or(p.k, assumed_depth);
+  return std::clamp<int64_t>(half_l2(target) / (depth * element), 24, 72);
 }
 
 // Cycles of `rows` x one panel over the whole depth: two multiply-adds a cycle, or the panel's
@@ -53,12 +45,6 @@ double panel_cycles(const ProductPlan& p, double rows, double depth) {
 }
 
 }  // namespace
-
-TileModel tile_model(const Target& target, DType acc_type) {
-  int lanes = target.vector_bytes / std::max(4, size_of(acc_type));
-  bool many_registers = target.vector_bytes == 64 || target.isa == Isa::neon;
-  return {.lanes = lanes, .vectors = 2, .panel = 2 * lanes, .max_rows = many_registers ? 12 : 6};
-}
 
 int panel_width(const Target& target, DType operand_type) {
   return tile_model(target, compute_type(operand_type)).panel;
@@ -94,47 +80,6 @@ std::optional<int64_t> first_stride(const atlas::Body& body, int axis) {
     return std::nullopt;
   }
   return std::nullopt;
-}
-
-int panels_for(const TileModel& tile, int rows) {
-  int limit = tile.max_rows * tile.vectors;  // accumulators that fit
-  for (int span : {4, 2})
-    if (rows * tile.vectors * span <= std::min(limit, 12)) return span;
-  return 1;
-}
-
-int tile_height(const TileModel& tile, int64_t rows, bool exact) {
-  int64_t tiles = divide_up(rows, tile.max_rows), even_split = divide_up(rows, tiles);
-  if (exact && tiles > 1) {  // the height that computes fewest rows twice
-    int64_t best = even_split;
-    for (int64_t height = even_split - 1; height >= tile.max_rows * 2 / 3; --height)
-      if (divide_up(rows, height) * height < divide_up(rows, best) * best) best = height;
-    return static_cast<int>(best);
-  }
-  if (exact || even_split <= 4) return static_cast<int>(even_split);
-  if (tiles > 1 || even_split % 2 == 0) return static_cast<int>((even_split + 1) / 2 * 2);
-  int64_t half = (rows + 1) / 2;
-  return static_cast<int>(half == 5 ? 6 : half);
-}
-
-std::vector<int> tile_heights(const TileModel& tile, int64_t most) {
-  std::set<int> heights;
-  for (int64_t rows = 1; rows <= most; ++rows) heights.insert(tile_height(tile, rows, false));
-  return {heights.begin(), heights.end()};
-}
-
-std::vector<int64_t> ProductPlan::row_counts() const {
-  if (!m.is_const() || m.constant_value() <= 0) return {};
-  int64_t rows = m.constant_value(), blocks = divide_up(rows, block_rows);
-  if (rows % blocks == 0) return {rows / blocks};
-  return {rows / blocks, rows / blocks + 1};
-}
-
-std::vector<int> ProductPlan::heights() const {
-  if (!m.is_const()) return tile_heights(tile, block_rows);
-  std::set<int> found;
-  for (int64_t count : row_counts()) found.insert(tile_height(tile, count, true));
-  return {found.begin(), found.end()};
 }
 
 ProductPlan plan_product(const atlas::Program& program, const Target& target) {
@@ -182,7 +127,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   } else {
     auto rhs = strided_load(b.rhs, n_axis, k_axis);
     int64_t bytes =
-        or_else(p.k, assumed_depth) * or_else(p.n, assumed_columns) * size_of(b.acc_type);
+        size_or(p.k, assumed_depth) * size_or(p.n, assumed_columns) * size_of(b.acc_type);
     bool few_rows = p.m.is_const() && p.m.constant_value() <= 2 * p.tile.max_rows;
     if (rhs && plain && rhs->x_stride.is(1) && (few_rows || bytes <= 64 * 1024)) {
       p.rhs = RhsPath::direct;
@@ -215,15 +160,14 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
 
   // Units of 10 µs or more, up to 64 of them for large products (32 where each copies panels),
   // whole register tiles high.
-  int64_t rows = std::max<int64_t>(or_else(p.m, assumed_rows), 1);
-  int64_t panels = std::max<int64_t>(divide_up(or_else(p.n, assumed_columns), p.tile.panel), 1);
-  auto depth = static_cast<double>(std::max<int64_t>(or_else(p.k, assumed_depth) / p.group, 1));
+  int64_t rows = size_or(p.m, assumed_rows);
+  int64_t panels = divide_up(size_or(p.n, assumed_columns), p.tile.panel);
+  auto depth = static_cast<double>(std::max<int64_t>(size_or(p.k, assumed_depth) / p.group, 1));
   int64_t limit = std::min(rows_by_cache(p, target, element), rows);
   bool distant = distant_rhs(p, element);
   int64_t least_rows = (distant ? 12 : 2) * p.tile.max_rows;
   double batch = 1;
-  for (int k = 0; k < b.batch_rank; ++k)
-    batch *= static_cast<double>(std::max<int64_t>(or_else(extent(k), 1), 1));
+  for (int k = 0; k < b.batch_rank; ++k) batch *= static_cast<double>(size_or(extent(k), 1));
   double total =
       batch * static_cast<double>(panels) * panel_cycles(p, static_cast<double>(rows), depth);
   double target_cycles = std::clamp(total / (distant ? 32 : 64), 40e3, distant ? 4e6 : 1e6);

@@ -7,28 +7,12 @@
 
 #include "atlas/program.h"
 #include "codegen/codegen.h"
+#include "codegen/tile_model.h"
 
 namespace hologram::codegen {
 
 /// Products: k-blocks whose chains are added in ascending order (docs/numerics.md).
 inline constexpr int64_t product_k_block = 384;
-
-/// Registers and vectors of a target, for elements of one accumulation type.
-struct TileModel {
-  int lanes;     ///< elements per vector
-  int vectors;   ///< vectors per panel row
-  int panel;     ///< columns per panel: lanes * vectors
-  int max_rows;  ///< rows of the largest register tile
-};
-TileModel tile_model(const Target& target, DType acc_type);
-/// Rows of each register tile of a block of `rows` rows (at least 1): the last tile reaches back
-/// over rows of the one before, so that one height serves the block. `exact`: the best height; else
-/// one of few, for blocks of any size.
-int tile_height(const TileModel& tile, int64_t rows, bool exact);
-/// The heights that tile_height gives for 1 to `most` rows.
-std::vector<int> tile_heights(const TileModel& tile, int64_t most);
-/// Panels side by side that keep enough chains going in a tile of only `rows` rows.
-int panels_for(const TileModel& tile, int rows);
 
 /// An operand body that is one plain load, linear in two axes: element (x, y) at base + x *
 /// x_stride + y * y_stride.
@@ -89,9 +73,9 @@ struct ProductPlan {
   /// Panels that a register tile of `rows` rows spans.
   int panels_for(int rows) const { return codegen::panels_for(tile, rows); }
   /// The numbers of rows that units have, if they are known.
-  std::vector<int64_t> row_counts() const;
+  std::vector<int64_t> row_counts() const { return even_blocks(m, block_rows); }
   /// The heights of register tiles that can occur.
-  std::vector<int> heights() const;
+  std::vector<int> heights() const { return block_heights(tile, m, block_rows); }
 };
 
 /// A product of known sizes that is small enough to run straight from where its operands lie.

@@ -14,12 +14,6 @@ constexpr int64_t group_rows = 32, block_steps = atlas::tile_k_block / atlas::ti
 // A block of the left operand, for all of k, is at most so large.
 constexpr int64_t most_lhs_bytes = 8 << 20;
 
-int64_t or_else(const Expr& e, int64_t assumed) {
-  return std::max<int64_t>(e.is_const() ? e.constant_value() : assumed, 1);
-}
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 const Expr& extent(const atlas::ProductBlock& b, int axis) {
   return b.axes[static_cast<size_t>(b.batch_rank + axis)].extent;
 }
@@ -30,9 +24,9 @@ bool multiple_of(const Expr& e, int64_t of) { return e.is_const() && e.constant_
 // the unit's sums and a panel's block stay in a second-level cache of 2 MiB. Fewer, first of the
 // columns, until there are 32 units or a unit takes only 40,000 cycles.
 void choose_unit(TileProduct& t, int64_t batch) {
-  int64_t groups = divide_up(or_else(t.m, assumed_rows), group_rows);
-  int64_t panels = divide_up(or_else(t.n, assumed_columns), t.tile.panel);
-  int64_t steps = divide_up(or_else(t.k, assumed_depth), t.step());
+  int64_t groups = divide_up(size_or(t.m, assumed_rows), group_rows);
+  int64_t panels = divide_up(size_or(t.n, assumed_columns), t.tile.panel);
+  int64_t steps = divide_up(size_or(t.k, assumed_depth), t.step());
   int64_t cycles = steps * t.step_cycles();
   int64_t row_bytes = steps * group_rows * 64 * t.planes();
   int64_t target = std::clamp<int64_t>(batch * groups * panels * cycles / 32, 40'000, 4'000'000);
@@ -76,8 +70,8 @@ bool TileProduct::blocked() const {
 
 int terms_for(const Target& target, const atlas::ProductBlock& b, bool packed_once) {
   if (!target.tiles || b.reproducible || b.acc_type != DType::f32) return 0;
-  int64_t m = or_else(extent(b, 0), assumed_rows), n = or_else(extent(b, 1), assumed_columns);
-  int64_t k = or_else(extent(b, 2), assumed_depth);
+  int64_t m = size_or(extent(b, 0), assumed_rows), n = size_or(extent(b, 1), assumed_columns);
+  int64_t k = size_or(extent(b, 2), assumed_depth);
   // Few rows wait for the right operand, which a product of tiles reads once more to pack it.
   if (m < (packed_once ? 5 : 64) || n < 16 || k < atlas::tile_step) return 0;
   if (b.operand_type == DType::bf16) return 1;
@@ -117,7 +111,7 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
       multiple_of(t.m, 16) && multiple_of(t.k, t.step()))
     t.lhs = lhs;
   int64_t batch = 1;
-  for (int i = 0; i < b.batch_rank; ++i) batch *= or_else(b.axes[static_cast<size_t>(i)].extent, 1);
+  for (int i = 0; i < b.batch_rank; ++i) batch *= size_or(b.axes[static_cast<size_t>(i)].extent, 1);
   choose_unit(t, batch);
   t.m_units = ceil_div(t.groups, t.block_groups);
   t.n_units = ceil_div(t.panels, t.block_panels);

@@ -3,19 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 namespace hologram::codegen {
 namespace {
 
 // Sizes assumed for run-time dimensions when blocks are chosen.
 constexpr int64_t assumed_tiles = 512, assumed_channels = 256;
-
-int64_t or_else(const Expr& e, int64_t assumed) {
-  return e.is_const() ? std::max<int64_t>(e.constant_value(), 1) : assumed;
-}
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Cycles of a unit of `tiles` tiles and `panels` panels of AVX-512: pixels' transforms, products of
 // the rows that register tiles compute, results' transforms, and weights from the third-level cache
@@ -26,10 +19,6 @@ double unit_cycles(const TileModel& t, int64_t tiles, int64_t panels, int64_t ch
   int height = tile_height(t, tiles, true);
   auto rows = static_cast<double>(divide_up(tiles, height) * height);
   return n * 2.5 * c + p * (rows * 16 * c + n * 80 + 0.2 * 256 * c) + 2000;
-}
-
-int64_t half_l2(const Target& target) {
-  return (target.vector_bytes == 64 ? 1024 : 512) * 1024 / 2;
 }
 
 struct Blocks {
@@ -61,20 +50,6 @@ Blocks best_blocks(const TileModel& t, const Target& target, int64_t tiles, int6
 
 }  // namespace
 
-std::vector<int64_t> WinogradPlan::tile_counts() const {
-  if (!tiles.is_const() || tiles.constant_value() <= 0) return {};
-  int64_t count = tiles.constant_value(), blocks = divide_up(count, block_tiles);
-  if (count % blocks == 0) return {count / blocks};
-  return {count / blocks, count / blocks + 1};
-}
-
-std::vector<int> WinogradPlan::heights() const {
-  if (!tiles.is_const()) return tile_heights(tile, block_tiles);
-  std::set<int> found;
-  for (int64_t count : tile_counts()) found.insert(tile_height(tile, count, true));
-  return {found.begin(), found.end()};
-}
-
 WinogradPlan plan_winograd(const atlas::Program& program, const Target& target) {
   const atlas::ProductBlock& b = program.product;
   auto extent = [&](size_t axis) { return b.axes[axis].extent; };
@@ -85,8 +60,8 @@ WinogradPlan plan_winograd(const atlas::Program& program, const Target& target) 
   p.tiles = extent(3) * p.tile_rows * p.tile_columns;
   p.panels = ceil_div(extent(1), p.tile.panel);
 
-  int64_t tiles = or_else(p.tiles, assumed_tiles), channels = or_else(extent(6), assumed_channels);
-  int64_t panels = or_else(p.panels, divide_up(assumed_channels, p.tile.panel));
+  int64_t tiles = size_or(p.tiles, assumed_tiles), channels = size_or(extent(6), assumed_channels);
+  int64_t panels = size_or(p.panels, divide_up(assumed_channels, p.tile.panel));
   Blocks blocks = best_blocks(p.tile, target, tiles, channels, panels);
   p.block_tiles = blocks.tiles;
   p.block_panels = blocks.panels;

@@ -20,9 +20,9 @@ struct WinogradPlan {
   bool tiles_fastest;
 
   /// The numbers of tiles that units have, if they are known.
-  std::vector<int64_t> tile_counts() const;
+  std::vector<int64_t> tile_counts() const { return even_blocks(tiles, block_tiles); }
   /// The heights of register tiles that can occur.
-  std::vector<int> heights() const;
+  std::vector<int> heights() const { return block_heights(tile, tiles, block_tiles); }
 };
 
 WinogradPlan plan_winograd(const atlas::Program& program, const Target& target);
