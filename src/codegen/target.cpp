@@ -1,4 +1,5 @@
 // codegen/target.cpp: the instruction-set levels and what this machine runs.
+#include <algorithm>
 #include <cstdlib>
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -126,24 +127,23 @@ std::string_view level_of(const Target& target) {
 
 Target host_target() {
   constexpr Isa best_first[] = {Isa::avx512, Isa::avx2, Isa::sse42, Isa::neon};
-  if (const char* wanted = std::getenv("HOLOGRAM_CPU_ISA"); wanted && *wanted) {
-    std::string_view name = wanted;
-    if (name == "amx") {
-      if (tiles_here()) return with_tiles(with_dots_of_host(generic_target(Isa::avx512)));
-      fail(ErrorCode::unavailable, "HOLOGRAM_CPU_ISA={}: this machine cannot run it", wanted);
-    }
-    for (Isa isa : best_first) {
-      if (name != name_of(isa)) continue;
-      if (!runs_here(isa))
-        fail(ErrorCode::unavailable, "HOLOGRAM_CPU_ISA={}: this machine cannot run it", wanted);
-      return with_dots_of_host(generic_target(isa));
-    }
-    fail(ErrorCode::invalid_argument,
-         "HOLOGRAM_CPU_ISA={}: expected sse42, avx2, avx512, amx or neon", wanted);
+  const char* wanted = std::getenv("HOLOGRAM_CPU_ISA");
+  std::string_view name = wanted ? wanted : "";
+  auto best_of = [](Isa isa) { return with_dots_of_host(generic_target(isa)); };
+  if (name.empty() && tiles_here()) name = "amx";
+  if (name.empty()) {
+    for (Isa isa : best_first)
+      if (runs_here(isa)) return best_of(isa);
+    fail(ErrorCode::unavailable, "this processor has neither SSE4.2 nor NEON");
   }
-  for (Isa isa : best_first)  // tiles run on request only
-    if (runs_here(isa)) return with_dots_of_host(generic_target(isa));
-  fail(ErrorCode::unavailable, "this processor has neither SSE4.2 nor NEON");
+  if (name == "amx" && tiles_here()) return with_tiles(best_of(Isa::avx512));
+  for (Isa isa : best_first)
+    if (name == name_of(isa) && runs_here(isa)) return best_of(isa);
+  bool known = name == "amx" ||
+               std::ranges::any_of(best_first, [&](Isa isa) { return name == name_of(isa); });
+  if (known) fail(ErrorCode::unavailable, "HOLOGRAM_CPU_ISA={}: this machine cannot run it", name);
+  fail(ErrorCode::invalid_argument,
+       "HOLOGRAM_CPU_ISA={}: expected sse42, avx2, avx512, amx or neon", name);
 }
 
 }  // namespace hologram::codegen
