@@ -69,6 +69,20 @@ bool is_strided(Value v) {
   return true;
 }
 
+// Whether the matrix v is whole rows of another tensor, taken by their numbers: a product that
+// copies blocks of rows finds them wherever they lie. Few rows are read in place.
+bool takes_rows(Value v) {
+  const Expr& rows = v->shape[v->shape.size() - 2];
+  if (rows.is_const() && rows.constant_value() < 32) return false;
+  Index at;
+  for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+  Expr along = at.back();
+  for (; is_view(v); v = v->input()) at = input_index(v, 0, at);
+  if (!v->is(Op::take)) return false;
+  auto last_taken = static_cast<size_t>(v->attrs.ints[0]) + v->input(1)->shape.size();
+  return last_taken < at.size() && at.back() == along;
+}
+
 // Rough cost of one element-wise operation, in vector instructions.
 int cost_of(Value v) {
   if (ir::info(v->op).kind == OpKind::leaf || is_view(v)) return 0;
@@ -167,7 +181,9 @@ void Clustering::choose_roots() {
         continue;
       }
       Value l = base(v->input(0)), r = base(v->input(1));
-      bool cheap_l = inl[l->id].cost <= 2 && !inl[l->id].moves_data && uses[l->id] == 1;
+      bool cheap_l = inl[l->id].cost <= 2 && !inl[l->id].moves_data;
+      cheap_l |= takes_rows(v->input(0)) && inl[l->id].cost <= 6;
+      cheap_l &= uses[l->id] == 1;
       // What is computed from weights alone is packed ahead, or read with them.
       int most = fixed[r->id] == 2 ? most_of_weights : 8;
       bool cheap_r = inl[r->id].cost <= most && uses[r->id] == 1;

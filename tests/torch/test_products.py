@@ -1,6 +1,7 @@
 # tests/torch/test_products.py: products through torch.compile that other tests do not reach
 import pytest
 import torch
+import torch.nn.functional as F
 from harness import BACKEND
 
 pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend's kernels")
@@ -46,6 +47,25 @@ def test_a_layer_rounds_product_and_bias_together(dtype, monkeypatch):
     assert apart < 0.01  # what float32 sums next to a halfway case change
     twice = ((x.double() @ layer.weight.double().t()).to(dtype) + layer.bias != exact).double().mean()
     assert twice > 0.05
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("shape", [(70,), (3, 40)])
+def test_rows_taken_by_their_numbers(shape, dynamic, dtype, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    x, w = torch.randn(50, 96, dtype=dtype), torch.randn(64, 96, dtype=dtype)
+    indices = torch.randint(-50, 50, shape)
+
+    def function(x, w, indices):
+        return F.linear(x[indices], w).relu()
+
+    got = compiled(function, dynamic)(x, w, indices)
+    exact = F.linear(x[indices].double(), w.double()).relu()
+    torch.testing.assert_close(got, exact.to(dtype), rtol=2e-5 if dtype == torch.float32 else 2**-7, atol=1e-4)
+    if not dynamic:
+        (graph,) = hologram_torch.explain(function, x, w, indices).graphs
+        assert len(graph.kernels()) == 1
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
