@@ -204,16 +204,17 @@ class Builder:
             return self.dot(self.cast(x, "bf16"), self.cast(y, "bf16"), wide=True)
         return self.make("dot_general", [x, y], ints=[1 if how == precision.TWO_TERMS else 2])
 
-    def take(self, x, indices, axis):
-        return self.make("take", [x, indices], ints=[axis])
+    def take(self, x, indices, axis, batch=0):
+        return self.make("take", [x, indices], ints=[axis, batch])
 
     def argsort(self, x, axis, descending=False, count=None):
         """The positions of the first `count` elements along `axis` once these are stably sorted."""
         count = x.shape[axis] if count is None else count
         return self.make("argsort", [x], ints=[axis, int(descending)], exprs=[count])
 
-    def scatter(self, x, indices, updates, axis, mode="set"):
-        return self.make("scatter", [x, indices, updates], ints=[axis, ("set", "add", "mul", "max", "min").index(mode)])
+    def scatter(self, x, indices, updates, axis, mode="set", batch=0):
+        mode = ("set", "add", "mul", "max", "min").index(mode)
+        return self.make("scatter", [x, indices, updates], ints=[axis, mode, batch])
 
     # --- PyTorch's type promotion
     def result_dtype(self, *operands):

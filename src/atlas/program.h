@@ -23,9 +23,9 @@ inline constexpr ValueId no_value = ~0u;
 enum class Code : uint8_t {
   constant,     ///< `bits` in `type`
   index,        ///< the integer expression `expr` as an i64
-  clamp_index,  ///< args[0] (i64) wrapped once from [-n, 0) and clamped into [0, n), n = `expr`;
-                ///< outside sets the sticky error index_out_of_range; `expr` is a dimension
-                ///< (symbols only). Its result may be used in expressions as v<id>.
+  clamp_index,  ///< args[0] (i64) if it is in [0, n), n = `expr`; otherwise 0, and the sticky error
+                ///< index_out_of_range is set; `expr` is a dimension (symbols only). Its result may
+                ///< be used in expressions as v<id>.
   load,         ///< buffer[expr]; with args[0] (b8) false memory is not touched and the result is 0
   store,        ///< buffer[expr] = args[0], if args[1] (b8) is absent or true. No result.
   arithmetic,   ///< element-wise `op` on args in their common `type` (casts: from `from` to `type`)

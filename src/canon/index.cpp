@@ -69,7 +69,9 @@ Value slice_along(Terms& t, Value a, size_t axis, const Expr& start, const Expr&
 Result take_iota(Terms& t, const Match& m) {
   Value i = m.root->input(1);
   size_t axis = static_cast<size_t>(m.root->attrs.ints[0]);
-  if (i->rank() != 1 || !provably_nonnegative(m[0]->shape[axis] - i->shape[0])) return std::nullopt;
+  if (i->rank() != 1 || m.root->attrs.ints[1] != 0 ||
+      !provably_nonnegative(m[0]->shape[axis] - i->shape[0]))
+    return std::nullopt;
   if (i->dtype != DType::i32 && i->dtype != DType::i64) return std::nullopt;
   return slice_along(t, m[0], axis, Expr(0), i->shape[0]);
 }
@@ -83,15 +85,16 @@ Result take_constant(Terms& t, const Match& m) {
   if (!provably_nonnegative(at) || !provably_less(at, n)) return std::nullopt;
   Value one = slice_along(t, m[0], axis, at, Expr(1));
   Shape small = m.root->shape;
-  for (size_t k = 0; k < m[3]->shape.size(); ++k) small[axis + k] = Expr(1);
+  size_t own = m[3]->shape.size() - static_cast<size_t>(m.root->attrs.ints[1]);
+  for (size_t k = 0; k < own; ++k) small[axis + k] = Expr(1);
   return t.graph.expand(t.graph.reshape(one, std::move(small)), m.root->shape);
 }
 
 // Writing the same places again: the first writing is lost.
 Result scatter_again(Terms& t, const Match& m) {
   Value first = m.root->input();
-  if (m.root->attrs.ints[1] != 0 || m.root->attrs.ints[0] != first->attrs.ints[0])
-    return std::nullopt;
+  const auto &now = m.root->attrs.ints, &then = first->attrs.ints;
+  if (now[1] != 0 || now[0] != then[0] || now[2] != then[2]) return std::nullopt;
   return t.graph.make(Op::scatter, {m[0], m[1], m[2]}, m.root->attrs);
 }
 
@@ -99,7 +102,8 @@ Result scatter_again(Terms& t, const Match& m) {
 Result scatter_all(Terms&, const Match& m) {
   Value i = m.root->input(1);
   size_t axis = static_cast<size_t>(m.root->attrs.ints[0]);
-  bool all = m.root->attrs.ints[1] == 0 && i->rank() == 1 && i->shape[0] == m[0]->shape[axis];
+  const auto& ints = m.root->attrs.ints;
+  bool all = ints[1] == 0 && ints[2] == 0 && i->rank() == 1 && i->shape[0] == m[0]->shape[axis];
   bool exact = i->dtype == DType::i32 || i->dtype == DType::i64;
   return all && exact ? Result(m[1]) : std::nullopt;
 }

@@ -131,6 +131,8 @@ ir::Attrs parse_attributes(ir::Op op, std::string_view text, DType scalars, int 
     } else if (kind == "ints") {
       for (; !names.empty(); names.remove_prefix(std::min(names.size(), names.find(',') + 1))) {
         const std::string_view name = names.substr(0, names.find(','));
+        // The last ones may be left out where the operation has a usual value.
+        if (!attrs.ints.empty() && !given.contains(name)) break;
         attrs.ints.push_back(number<int64_t>(take(name), name));
         if (names.find(',') == std::string_view::npos) break;
       }

@@ -139,14 +139,10 @@ LaneValue Walker::emit_clamp(Scope& at, const Instr& i) {
   Value* x = vector ? splat(k_, index, at.lanes()) : index.v;
   Value* n = vector ? splat(k_, extent, at.lanes()) : extent.v;
   auto& ir = k_.ir;
-  Value *zero = llvm::Constant::getNullValue(x->getType()),
-        *one = llvm::ConstantInt::get(x->getType(), 1);
-  x = ir.CreateSelect(ir.CreateICmpSLT(x, zero), ir.CreateAdd(x, n), x);
-  Value* outside = ir.CreateICmpUGE(x, n);
+  Value *inside = ir.CreateICmpULT(x, n), *outside = ir.CreateNot(inside);
   if (vector && at.mask()) outside = ir.CreateAnd(outside, at.mask());
   k_.flag_error(outside, atlas::index_out_of_range);
-  x = ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, ir.CreateSub(n, one));
-  return {ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, zero), vector};
+  return {ir.CreateSelect(inside, x, llvm::Constant::getNullValue(x->getType())), vector};
 }
 
 LaneValue Walker::emit_accumulate(const Instr& i) {

@@ -437,28 +437,36 @@ class Rule {
     need(is_int(in_[1]->dtype), "indices are {}, expected integers", text(in_[1]));
   }
 
-  // The operand's shape with `axis` replaced by the dimensions of the indices.
-  Shape indexed(size_t a) const {
-    Shape out(in_[0]->shape.begin(), in_[0]->shape.begin() + static_cast<ptrdiff_t>(a));
-    out.insert(out.end(), in_[1]->shape.begin(), in_[1]->shape.end());
-    out.insert(out.end(), in_[0]->shape.begin() + static_cast<ptrdiff_t>(a) + 1,
-               in_[0]->shape.end());
+  // The operand's shape with axis `a` replaced by the dimensions of the indices behind `batch`
+  // ones.
+  Shape indexed(int64_t a, int64_t batch) const {
+    const Shape &from = in_[0]->shape, &indices = in_[1]->shape;
+    need(a >= 0 && a < in_[0]->rank(), "axis {} is outside [0, {})", a, in_[0]->rank());
+    need(batch >= 0 && batch <= std::min<int64_t>(a, in_[1]->rank()), "batch {} is outside [0, {}]",
+         batch, std::min<int64_t>(a, in_[1]->rank()));
+    need(std::equal(indices.begin(), indices.begin() + batch, from.begin()),
+         "the first {} dimensions of the indices {} are not those of {}", batch, str(indices),
+         str(from));
+    Shape out(from.begin(), from.begin() + a);
+    out.insert(out.end(), indices.begin() + batch, indices.end());
+    out.insert(out.end(), from.begin() + a + 1, from.end());
     return out;
   }
 
-  Type take() const {
+  Type take() {
     indices();
-    return {in_[0]->dtype, indexed(static_cast<size_t>(axis(in_[0]->rank())))};
+    if (attrs_.ints.size() == 1) attrs_.ints.push_back(0);
+    count("axis,batch", attrs_.ints.size(), 2);
+    return {in_[0]->dtype, indexed(attrs_.ints[0], attrs_.ints[1])};
   }
 
   Type scatter() {
     indices();
-    if (attrs_.ints.size() == 1) attrs_.ints.push_back(0);
-    count("axis,mode", attrs_.ints.size(), 2);
-    int64_t a = attrs_.ints[0], mode = attrs_.ints[1];
-    need(a >= 0 && a < in_[0]->rank(), "axis {} is outside [0, {})", a, in_[0]->rank());
+    while (!attrs_.ints.empty() && attrs_.ints.size() < 3) attrs_.ints.push_back(0);
+    count("axis,mode,batch", attrs_.ints.size(), 3);
+    int64_t mode = attrs_.ints[1];
     need(mode >= 0 && mode <= 4, "mode {} is outside [0, 4]", mode);
-    Shape want = indexed(static_cast<size_t>(a));
+    Shape want = indexed(attrs_.ints[0], attrs_.ints[2]);
     need(in_[2]->dtype == in_[0]->dtype && in_[2]->shape == want, "updates are {}, expected {}{}",
          text(in_[2]), name_of(in_[0]->dtype), str(want));
     return {in_[0]->dtype, in_[0]->shape};

@@ -205,8 +205,9 @@ int contiguity(const LoopBlock& loop, int k) {
 }
 
 void choose_lanes(LoopBlock& loop) {
-  bool serial = false, rows = false;
+  bool serial = false, rows = false, running = false;
   for (const auto& s : loop.stages) {
+    running |= !s.running.empty();
     serial |= s.kind == atlas::StageKind::serial_row;
     rows |= s.kind == atlas::StageKind::row;
     if (s.kind == atlas::StageKind::scan) {
@@ -217,6 +218,11 @@ void choose_lanes(LoopBlock& loop) {
   int last_parallel = loop.parallel_rank - 1;
   int last_row = rows && !serial ? static_cast<int>(loop.axes.size()) - 1 : -1;
   loop.lane_axis = last_parallel;
+  // Scattered elements that lie apart are written one after the other along memory, not by lanes.
+  if (serial && !running && last_parallel >= 0 && contiguity(loop, last_parallel) < 0) {
+    loop.lane_axis = -1;
+    return;
+  }
   // Lanes are points of equal rows: an axis that a row's extent depends on cannot be cut into them.
   for (size_t k = static_cast<size_t>(loop.parallel_rank); k < loop.axes.size(); ++k)
     if (last_parallel >= 0 && loop.axes[k].extent.has_axis(last_parallel)) {

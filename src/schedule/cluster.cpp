@@ -20,12 +20,14 @@ const Member* Cluster::find(Value node) const {
   return nullptr;
 }
 
-TakeParts split_take(Value node, const Index& index, size_t index_rank) {
-  auto axis = static_cast<ptrdiff_t>(node->attrs.ints[0]);
-  auto rank = static_cast<ptrdiff_t>(index_rank);
-  return {Index(index.begin(), index.begin() + axis),
-          Index(index.begin() + axis, index.begin() + axis + rank),
-          Index(index.begin() + axis + rank, index.end())};
+TakeParts split_take(Value node, const Index& index) {
+  ptrdiff_t axis = node->attrs.ints[0], batch = node->attrs.ints.back();
+  ptrdiff_t own = node->input(1)->rank() - batch;
+  TakeParts out{Index(index.begin(), index.begin() + axis),
+                Index(index.begin(), index.begin() + batch),
+                Index(index.begin() + axis + own, index.end())};
+  out.indices.insert(out.indices.end(), index.begin() + axis, index.begin() + axis + own);
+  return out;
 }
 
 int batch_rank(const Cluster& c) {
@@ -69,7 +71,7 @@ void Clustering::walk(Value start, const Index& start_index, const AccessFn& vis
     OpKind kind = ir::info(n->op).kind;
     if (n->is(Op::take)) {
       Value operand = n->input(0), indices = n->input(1);
-      TakeParts p = split_take(n, index, indices->shape.size());
+      TakeParts p = split_take(n, index);
       go(indices, p.indices, false);
       Index at = p.before;
       at.push_back(Expr::value(fresh++, operand->shape[p.before.size()]));

@@ -100,10 +100,11 @@ class Clustering {
 /// Number of batch axes of a product's or attention's cluster.
 int batch_rank(const Cluster& c);
 
-/// Splits the coordinates of a take's or scatter's result-like tensor [a…, i…, b…].
+/// Splits the coordinates of a take's result or a scatter's updates [c…, a…, i…, b…]: `before` is
+/// [c…, a…], `indices` are those of the index operand, [c…, i…].
 struct TakeParts {
   Index before, indices, after;
 };
-TakeParts split_take(ir::Value node, const Index& index, size_t index_rank);
+TakeParts split_take(ir::Value node, const Index& index);
 
 }  // namespace hologram::schedule

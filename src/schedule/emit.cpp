@@ -70,11 +70,37 @@ Val Emitter::within(const Expr& e, const Expr& extent, Val guard) {
   return guard;
 }
 
-Expr Emitter::index_value(Value indices, const Index& at, const Expr& extent, Val guard) {
-  Val i = convert(value(indices, at, guard), DType::i64);
-  if (guard.id != atlas::no_value) i = b_.select(guard, i, b_.integer(DType::i64, 0));
-  Val clamped = b_.clamp_index(i, extent);
-  return Expr::value(static_cast<int>(clamped.id), extent);
+namespace {
+
+// The operand of indices that turn a negative one into one that is out of range for every axis:
+// x < 0 ? 2^62 or more : x; else null. `at` becomes its coordinates.
+Value counted_from_zero(Value v, Index& at) {
+  while (ir::info(v->op).kind == ir::OpKind::movement && v->inputs.size() == 1 && !v->is(Op::pad)) {
+    at = input_index(v, 0, at);
+    v = v->input();
+  }
+  if (!v->is(Op::select) || v->dtype != DType::i64) return nullptr;
+  Value c = v->input(0), far = v->input(1), x = v->input(2);
+  bool matches = c->is(Op::lt) && c->input(0) == x && c->input(1)->is_constant() &&
+                 c->input(1)->attrs.bits == 0 && far->is_constant() &&
+                 static_cast<int64_t>(far->attrs.bits) >= int64_t{1} << 62;
+  return matches ? x : nullptr;
+}
+
+}  // namespace
+
+Val Emitter::place(Value indices, const Index& at, const Expr& extent, Val guard) {
+  Index from = at;
+  Value bare = is_buffered_(indices) ? nullptr : counted_from_zero(indices, from);
+  Val i = convert(bare ? value(bare, from, guard) : value(indices, at, guard), DType::i64);
+  Val zero = b_.integer(DType::i64, 0);
+  if (guard.id != atlas::no_value) i = b_.select(guard, i, zero);
+  bool below = !bare && (is_signed_int(indices->dtype) || indices->dtype == DType::u64);
+  return below ? b_.select(b_.lt(i, zero), b_.add(i, b_.index(extent)), i) : i;
+}
+
+Expr Emitter::checked(Val place, const Expr& extent) {
+  return Expr::value(static_cast<int>(b_.clamp_index(place, extent).id), extent);
 }
 
 Val Emitter::value(Value v, const Index& index, Val guard) {
@@ -99,9 +125,10 @@ Val Emitter::value(Value v, const Index& index, Val guard) {
 Val Emitter::compute(Value v, const Index& index, Val guard) {
   if (v->is(Op::take)) {
     Value operand = v->input(0), indices = v->input(1);
-    TakeParts p = split_take(v, index, indices->shape.size());
+    TakeParts p = split_take(v, index);
     Index at = p.before;
-    at.push_back(index_value(indices, p.indices, operand->shape[p.before.size()], guard));
+    const Expr& extent = operand->shape[p.before.size()];
+    at.push_back(checked(place(indices, p.indices, extent, guard), extent));
     at.insert(at.end(), p.after.begin(), p.after.end());
     return value(operand, at, guard);
   }

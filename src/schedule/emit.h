@@ -61,8 +61,11 @@ class Emitter {
   atlas::Val convert(atlas::Val v, DType to, ir::Op how = ir::Op::cast);
   /// A conjunction of "0 <= e < extent" where it is not already certain, joined to `guard`.
   atlas::Val within(const Expr& e, const Expr& extent, atlas::Val guard);
-  /// The index value loaded for a take or scatter, as an expression.
-  Expr index_value(ir::Value indices, const Index& at, const Expr& extent, atlas::Val guard);
+  /// The index of a take or scatter, from 0: one in [-extent, 0) counts from the end. 0 where
+  /// `guard` is false.
+  atlas::Val place(ir::Value indices, const Index& at, const Expr& extent, atlas::Val guard);
+  /// A place as an expression; one outside [0, extent) sets the sticky error.
+  Expr checked(atlas::Val place, const Expr& extent);
 
   atlas::BodyBuilder& builder() { return b_; }
   /// Where a buffered node also lies in another layout: that slot and the coordinates in it.

@@ -109,7 +109,8 @@ std::vector<Lowered> Lowering::scatter() {
     }
     Kernel k(storage_.slots);
     atlas::LoopBlock& loop = k.program.loop;
-    size_t axis = static_cast<size_t>(s->attrs.ints[0]), rank = indices->shape.size();
+    size_t axis = static_cast<size_t>(s->attrs.ints[0]);
+    size_t rank = indices->shape.size() - static_cast<size_t>(s->attrs.ints[2]);
     Index at(updates->shape.size());
     auto add_axes = [&](size_t first, size_t last, AxisKind kind) {
       for (size_t i = first; i < last; ++i) {
@@ -124,20 +125,22 @@ std::vector<Lowered> Lowering::scatter() {
     if (rank == 0) loop.axes.push_back({AxisKind::row, Expr(1)});
     atlas::Stage stage{atlas::StageKind::serial_row, {}, {}, {}};
     Emitter e = emitter(k, stage.body);
-    TakeParts parts = split_take(s, at, rank);
+    TakeParts parts = split_take(s, at);
     Index to = parts.before;
     const Expr& extent = s->shape[axis];
-    to.push_back(e.index_value(indices, parts.indices, extent, {}));
     // An index out of range sets the sticky error and writes nothing.
-    Val place = e.convert(e.value(indices, parts.indices), DType::i64);
-    Val inside = e.builder().op(Op::bit_and, e.builder().le(e.builder().index(-extent), place),
-                                e.builder().lt(place, e.builder().index(extent)));
+    Val place = e.place(indices, parts.indices, extent, {});
+    to.push_back(e.checked(place, extent));
+    Val inside = e.builder().lt(e.builder().cast(place, DType::u64),
+                                e.builder().cast(e.builder().index(extent), DType::u64));
     to.insert(to.end(), parts.after.begin(), parts.after.end());
     Val u = e.value(updates, at);
     static constexpr Op combine[] = {Op::add, Op::add, Op::mul, Op::max, Op::min};
     if (int64_t mode = s->attrs.ints[1]; mode != 0) {
       int buffer = k.buffer(slot, Access::read_write);
-      Val old = e.builder().load(buffer, s->dtype, offset_of(to, k.slot(slot).strides), inside);
+      // A place that is checked can be read, if there are any.
+      Val guard = provably_less(Expr(0), extent) ? Val{} : inside;
+      Val old = e.builder().load(buffer, s->dtype, offset_of(to, k.slot(slot).strides), guard);
       u = e.convert(e.builder().op(combine[mode], e.widen(old), e.widen(u)), s->dtype);
     }
     e.store(slot, to, u, inside);

@@ -230,12 +230,12 @@ TEST(Interp, SerialScatterSeesItsOwnStores) {
   Expr at = Expr::value(static_cast<int>(k.id), sym(1));
   b.store(2, at, b.add(b.load(2, DType::f32, at), b.load(0, DType::f32, j)));
   std::vector<float> x = {1, 2, 4, 8, 16}, out(3, 0);
-  std::vector<int64_t> index = {0, 2, 0, -1, 1};
+  std::vector<int64_t> index = {0, 2, 0, 2, 1};
   EXPECT_EQ(run(p, {x.data(), index.data(), out.data()}, {5, 3}), 0);
   EXPECT_EQ(out, (std::vector<float>{5, 16, 10}));
-  index = {0, 3, 0, 0, -4};
+  index = {0, 3, 0, 1, -1};
   EXPECT_EQ(run(p, {x.data(), index.data(), out.data()}, {5, 3}), atlas::index_out_of_range);
-  EXPECT_EQ(out, (std::vector<float>{5 + 13 + 16, 16, 12}));
+  EXPECT_EQ(out, (std::vector<float>{5 + 1 + 2 + 4 + 16, 16 + 8, 10}));
 }
 
 TEST(Interp, GuardsKeepMemoryUntouched) {

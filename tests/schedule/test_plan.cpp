@@ -242,6 +242,19 @@ TEST_F(PlanTest, AStaticCacheIsUpdatedInPlace) {
   EXPECT_EQ(p.steps[1].buffers[0], p.outputs[0].slot);  // the maximum reads the parameter itself
 }
 
+// Points with indices of their own are independent; what lies apart in memory is not taken by
+// lanes.
+TEST_F(PlanTest, AScatterAlongRowsTakesRowsInParallel) {
+  Value x = input({64, 256}), at = input({64, 256}, DType::i64), updates = input({64, 256});
+  output(g.make(Op::scatter, {x, at, updates}, {{1, 1, 1}, {}, 0, ""}));
+  Plan p = plan();
+  ASSERT_EQ(p.steps.size(), 2u);  // a copy first
+  const auto& loop = p.programs[static_cast<size_t>(p.steps[1].program)].loop;
+  EXPECT_EQ(loop.parallel_rank, 1);
+  EXPECT_EQ(loop.axes[0].extent, Expr(64));
+  EXPECT_EQ(loop.lane_axis, -1);
+}
+
 TEST_F(PlanTest, AParameterThatIsStillNeededIsCopiedLater) {
   Value x = input({64, 64});
   Value next = dot(x, x);

@@ -71,6 +71,22 @@ def outcome_of(function, cache, number):
         return error
 
 
+@pytest.mark.parametrize("dim", (0, 1, 2))
+@pytest.mark.parametrize("whole", (True, False))
+def test_every_point_has_indices_of_its_own(dim, whole):
+    x = torch.randn(5, 6, 7)
+    shape = [9 if i == dim else n - (not whole) for i, n in enumerate(x.shape)]
+    index, source = torch.randint(0, x.shape[dim], shape), torch.randn(shape)
+
+    def function(x, index, source):
+        gathered = x.gather(dim, index)
+        return gathered, x.scatter_add(dim, index, source), x.scatter_reduce(dim, index, source, "amin")
+
+    for dynamic in (False, True):
+        compiled = compile_fresh(function, dynamic=dynamic)
+        check(compiled(x, index, source), function(x, index, source))
+
+
 EMPTY = {
     "index": lambda x, i: x[i],
     "embedding": lambda x, i: torch.nn.functional.embedding(i, x),

@@ -48,6 +48,16 @@ TEST_F(GraphTest, ShapesAndTypesAreInferred) {
   EXPECT_EQ(g.broadcast(p(2, {8}), {2, s0, 8})->shape, x->shape);
   Value indices = p(3, {3, s0}, DType::i64);
   EXPECT_EQ(g.make(Op::take, {x, indices}, {.ints = {1}})->shape, (Shape{2, 3, s0, 8}));
+  Value own = g.parameter(8, DType::i64, {2, 5}, {5, 1});
+  EXPECT_EQ(g.make(Op::take, {x, own}, {.ints = {1, 1}})->shape, (Shape{2, 5, 8}));
+  EXPECT_EQ(message_of([&] {
+              g.make(Op::take, {x, indices}, {.ints = {1, 1}});
+            }),
+            "take: the first 1 dimensions of the indices [3, s0] are not those of [2, s0, 8]");
+  EXPECT_EQ(message_of([&] {
+              g.make(Op::take, {x, own}, {.ints = {0, 1}});
+            }),
+            "take: batch 1 is outside [0, 0]");
 }
 
 TEST_F(GraphTest, ErrorsNameTheOpAndTheExpectation) {

@@ -300,14 +300,19 @@ RandomGraph::Item RandomGraph::indices(const Expr& n) {
   } else if (how == 1) {
     add(Op::constant, {}, {.bits = ir::bits_of_integer(t, pick(2) ? 0 : -1)}, t, shape());
   } else {
-    add_parameter(t, shape());
-    Item& i = items_.back();
-    int64_t limit = number(n);
-    for (uint64_t& b : i.tensor.bits)
-      b = ir::bits_of_integer(t, pick(static_cast<int>(2 * limit)) - limit);
-    parameters[next_parameter_ - 1] = i.tensor;
+    return random_indices(t, n, shape());
   }
   return items_.back();
+}
+
+RandomGraph::Item RandomGraph::random_indices(DType t, const Expr& n, Shape s) {
+  add_parameter(t, std::move(s));
+  Item& i = items_.back();
+  int64_t limit = number(n);
+  for (uint64_t& b : i.tensor.bits)
+    b = ir::bits_of_integer(t, pick(static_cast<int>(2 * limit)) - limit);
+  parameters[next_parameter_ - 1] = i.tensor;
+  return i;
 }
 
 void RandomGraph::indexing() {
@@ -317,15 +322,30 @@ void RandomGraph::indexing() {
   const Expr& n = x.value->shape[static_cast<size_t>(axis)];
   if (number(n) < 1) return;
   Item i = indices(n);
-  add(Op::take, {x, i}, {.ints = {axis}});
+  int batch = pick(2) ? pick(axis + 1) : 0;
+  if (batch > 0) {  // indices of their own for each point of the leading axes
+    Shape lead(x.value->shape.begin(), x.value->shape.begin() + batch), wide = lead;
+    wide.insert(wide.end(), i.value->shape.begin(), i.value->shape.end());
+    if (pick(2)) {
+      i = random_indices(i.value->dtype, n, wide);
+    } else {
+      Shape narrow(lead.size(), Expr(1));
+      narrow.insert(narrow.end(), i.value->shape.begin(), i.value->shape.end());
+      add(Op::reshape, {i}, {}, {}, narrow);
+      i = items_.back();
+      add(Op::expand, {i}, {}, {}, wide);
+      i = items_.back();
+    }
+  }
+  add(Op::take, {x, i}, {.ints = {axis, batch}});
   if (pick(2)) return;
   Item updates = like(items_.back());
   int mode = x.value->dtype == DType::b8 ? 0 : pick(5);
-  add(Op::scatter, {x, i, updates}, {.ints = {axis, mode}});
+  add(Op::scatter, {x, i, updates}, {.ints = {axis, mode, batch}});
   if (pick(2)) return;
   Item again = like(updates);
   Item first = items_.back();
-  add(Op::scatter, {first, i, again}, {.ints = {axis, 0}});
+  add(Op::scatter, {first, i, again}, {.ints = {axis, 0, batch}});
 }
 
 void RandomGraph::product() {

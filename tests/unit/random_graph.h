@@ -42,6 +42,7 @@ class RandomGraph {
   void add_constant(DType t, Shape s);
   Item like(const Item& x);
   Item indices(const Expr& n);
+  Item random_indices(DType t, const Expr& n, Shape s);
   void step();
   void elementwise();
   void movement();

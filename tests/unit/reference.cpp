@@ -239,10 +239,12 @@ void attend(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& ou
 
 // The operand's index for a point of the result of a take; -1 in the axis for an index out of
 // bounds.
-Index gathered(const Tensor& x, const Tensor& indices, size_t axis, const Index& at) {
-  size_t k = indices.shape.size();
-  Index where(at.begin() + static_cast<ptrdiff_t>(axis),
-              at.begin() + static_cast<ptrdiff_t>(axis + k));
+Index gathered(const Tensor& x, const Tensor& indices, size_t axis, int64_t batch,
+               const Index& at) {
+  size_t k = indices.shape.size() - static_cast<size_t>(batch);
+  Index where(at.begin(), at.begin() + batch);
+  where.insert(where.end(), at.begin() + static_cast<ptrdiff_t>(axis),
+               at.begin() + static_cast<ptrdiff_t>(axis + k));
   int64_t i = ir::as_integer(indices.dtype, indices.bits[offset(indices.shape, where)]),
           n = x.shape[axis];
   if (i < 0) i += n;
@@ -255,7 +257,7 @@ Index gathered(const Tensor& x, const Tensor& indices, size_t axis, const Index&
 void take(const Attrs& attrs, const Tensor& x, const Tensor& indices, Tensor& out) {
   size_t axis = static_cast<size_t>(attrs.ints[0]), n = 0;
   for_each(out.shape, [&](const Index& at) {
-    Index from = gathered(x, indices, axis, at);
+    Index from = gathered(x, indices, axis, attrs.ints[1], at);
     out.bits[n++] = from[axis] < 0 ? 0 : x.bits[offset(x.shape, from)];
   });
 }
@@ -266,7 +268,7 @@ void scatter(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& o
   out.bits = in[0]->bits;
   size_t axis = static_cast<size_t>(attrs.ints[0]), n = 0;
   for_each(in[2]->shape, [&](const Index& at) {
-    Index to = gathered(out, *in[1], axis, at);
+    Index to = gathered(out, *in[1], axis, attrs.ints[2], at);
     uint64_t update = in[2]->bits[n++];
     if (to[axis] < 0) return;
     uint64_t& slot = out.bits[offset(out.shape, to)];

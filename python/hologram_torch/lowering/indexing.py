@@ -14,10 +14,10 @@ def from_zero(c, index):
     return c.where(c.lt(index, c.number("i64", 0)), c.number("i64", _FAR), index)
 
 
-def take(c, x, index, axis):
+def take(c, x, index, axis, batch=0):
     """c.take that never reads an axis without elements: there every index is out of range."""
     if x.shape[axis] != 0:
-        return c.take(x, index, axis)
+        return c.take(x, index, axis, batch)
     shape = list(x.shape)
     if c.hint(numel(shape[:axis] + list(index.shape) + shape[axis + 1 :])) == 0:
         return c.number(x.dtype, 0, shape[:axis] + list(index.shape) + shape[axis + 1 :])
@@ -83,9 +83,17 @@ def gather(c, x, dim, index, *, sparse_grad=False):
     dim = axis_of(dim, len(x.shape))
     if c.hint(numel(index.shape)) == 0:
         return c.number(x.dtype, 0, index.shape)
-    if len(x.shape) == 1:
-        return take(c, x, from_zero(c, index), 0)
-    return take(c, c.flatten(x), _along(c, x.shape, dim, index), 0)
+    last = len(x.shape) - 1
+    x = c.slice(x, [0] * len(x.shape), [n if i == dim else m for i, (n, m) in enumerate(zip(x.shape, index.shape))])
+    there, back = _to_end(len(x.shape), dim)
+    out = take(c, c.permute(x, there), from_zero(c, c.permute(index, there)), last, batch=last)
+    return c.permute(out, back)
+
+
+def _to_end(rank, dim):
+    """The order of axes that puts `dim` last, and the one that undoes it."""
+    order = [i for i in range(rank) if i != dim] + [dim]
+    return order, [order.index(i) for i in range(rank)]
 
 
 # --- scatter along one axis
@@ -102,7 +110,12 @@ def _scatter(c, x, dim, index, source, mode):
         source = c.reshape(source, [1]) if not source.shape else source
     dim = axis_of(dim, len(shape))
     source = c.slice(source, [0] * len(shape), index.shape)
-    at = from_zero(c, index) if len(shape) == 1 else _along(c, shape, dim, index)
+    last = len(shape) - 1
+    if all(c.same_size(n, index.shape[i]) for i, n in enumerate(shape) if i != dim):
+        there, back = _to_end(last + 1, dim)
+        x, source, index = c.permute(x, there), c.permute(source, there), from_zero(c, c.permute(index, there))
+        return c.permute(c.scatter(x, index, source, last, mode, batch=last), back)
+    at = _along(c, shape, dim, index)
     out = c.scatter(c.flatten(x), c.flatten(at), c.flatten(source), 0, mode)
     return c.reshape(out, shape)
 

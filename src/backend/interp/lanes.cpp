@@ -152,10 +152,9 @@ void BodyRunner::step(const Instr& i, Frame& frame, int n, uint64_t* out) {
       const uint64_t* x = arg(0);
       for (int l = 0; l < n; ++l) {
         int64_t extent = at[static_cast<size_t>(l)], k = static_cast<int64_t>(x[l]);
-        if (k < 0 && k >= -extent) k += extent;
         if (k < 0 || k >= extent) {
           frame.sticky |= atlas::index_out_of_range;
-          k = std::max<int64_t>(0, std::min(k, extent - 1));
+          k = 0;
         }
         out[l] = static_cast<uint64_t>(k);
       }
