@@ -1,9 +1,11 @@
-// codegen/sort.cpp: sort blocks: a stable radix sort of each row.
+// codegen/sort.cpp: sort blocks: a stable sort of each row, short ones by counting, others by
+// radix.
 //
 // A row's keys become unsigned numbers in the order wanted. Entries, a number and its element, are
 // then moved by one byte of the number after the other, the lowest first; a byte that all numbers
 // share is passed over. Where few places of a long row are wanted, only entries up to the bucket of
-// leading bits that the last place falls into are sorted.
+// leading bits that the last place falls into are sorted. In a short row an entry's place is the
+// number of entries below it, counted for whole vectors of entries.
 #include "codegen/sort.h"
 
 #include <algorithm>
@@ -19,8 +21,11 @@ constexpr int digit_bits = 8, digit_values = 1 << digit_bits;
 constexpr int leading_bits = 11;       // of the buckets that choose entries
 constexpr int64_t worth_choosing = 4;  // elements per place from which on they are chosen first
 constexpr int64_t padding = 16;        // entries that whole vectors may reach beyond a row
+constexpr int counted_vectors = 16;    // of the longest row whose places are counted
+constexpr int counted_together = 4;    // vectors of such a row
 
 int key_bits(DType t) { return size_of(t) * 8; }
+int words_of(const Target& t) { return std::max(2, t.vector_bytes / 8); }
 
 class SortEmitter : Numbers {
  public:
@@ -72,6 +77,7 @@ class SortEmitter : Numbers {
     first_ = {memory, at(memory, mul(room, 2))};
     second_ = {second, element_at(first_.elements, room)};
     used_ = k_.slot(word(), "used");
+    ranks_ = k_.slot(word(), "ranks", counted_vectors * words_of(k_.target));
     histogram_ = k_.slot(ir_.getInt32Ty(), "histogram", digits_ * digit_values);
     if (chooses()) buckets_ = k_.slot(ir_.getInt32Ty(), "buckets", int64_t{1} << leading());
   }
@@ -102,16 +108,79 @@ class SortEmitter : Numbers {
     scope.seek();
     set(0, first_);
     set(1, second_);
-    ir_.CreateStore(n_, used_);
     entries(scope);
     scope.seek();
-    if (chooses())
-      emit_if(scope, ir_.CreateICmpSLE(mul(count_, worth_choosing), n_),
-              [&](Scope& s) { choose(s); });
+    Value* most = k_.i64(counted_vectors * words_of(k_.target));
+    Value* is_short = ir_.CreateICmpSLE(n_, most);  // known if the row's length is
+    emit_if(scope, is_short, [&](Scope& s) { count_places(s, n_); });
     scope.seek();
-    emit_if(scope, ir_.CreateICmpSGT(ir_.CreateLoad(word(), used_), k_.i64(1)),
-            [&](Scope& s) { sort(s); });
+    emit_if(scope, ir_.CreateNot(is_short), [&](Scope& s) { long_row(s, most); });
     places(scope);
+  }
+
+  void long_row(Scope& scope, Value* most) {
+    scope.seek();
+    if (!chooses()) return sort(scope, n_);
+    ir_.CreateStore(n_, used_);
+    emit_if(scope, ir_.CreateICmpSLE(mul(count_, worth_choosing), n_),
+            [&](Scope& s) { choose(s); });
+    scope.seek();
+    Value* used = ir_.CreateLoad(word(), used_);
+    Value* few = ir_.CreateICmpSLE(used, most);
+    emit_if(scope, few, [&](Scope& s) { count_places(s, used); });
+    scope.seek();
+    emit_if(scope, ir_.CreateNot(few), [&](Scope& s) { sort(s, used); });
+  }
+
+  /// Moves each of `used` entries, few, to the place that is the number of entries below it.
+  void count_places(Scope& scope, Value* used) {
+    const int words = words_of(k_.target);
+    llvm::Type* vector = k_.widen(word(), words);
+    auto* one = llvm::ConstantInt::get(vector, 1);
+    auto wide = [&](Value* x) { return ir_.CreateVectorSplat(static_cast<unsigned>(words), x); };
+    std::vector<llvm::Constant*> steps;
+    for (int l = 0; l < words; ++l)
+      steps.push_back(llvm::ConstantInt::get(word(), static_cast<uint64_t>(l)));
+    scope.seek();
+    Value *from = now(0), *from_elements = now(0, true), *to = now(1), *to_elements = now(1, true);
+    emit_loop(scope, k_.i64(0), used, k_.i64(counted_together * words), false,
+              [&](Scope& group, Value* first) {
+                std::vector<Value*> mine, numbers, none;
+                for (int v = 0; v < counted_together; ++v) {
+                  Value* offset = add(first, v * words);
+                  mine.push_back(load(vector, at(from, offset)));
+                  numbers.push_back(ir_.CreateAdd(wide(offset), llvm::ConstantVector::get(steps)));
+                  none.push_back(llvm::Constant::getNullValue(vector));
+                }
+                auto sums = emit_loop(
+                    group, k_.i64(0), used, k_.i64(1), false, none,
+                    [&](Scope&, Value* j, std::vector<Value*> sum) -> std::vector<Value*> {
+                      Value* other = wide(load(word(), at(from, j)));
+                      for (size_t v = 0; v < sum.size(); ++v) {
+                        Value* below = ir_.CreateICmpULT(other, mine[v]);
+                        if (apart_)  // equal numbers: by their elements
+                          below = ir_.CreateOr(
+                              below, ir_.CreateAnd(ir_.CreateICmpEQ(other, mine[v]),
+                                                   ir_.CreateICmpULT(wide(j), numbers[v])));
+                        sum[v] = k_.target.isa == Isa::avx512
+                                     ? ir_.CreateSelect(below, ir_.CreateAdd(sum[v], one), sum[v])
+                                     : ir_.CreateSub(sum[v], ir_.CreateSExt(below, vector));
+                      }
+                      return sum;
+                    });
+                group.seek();
+                for (int v = 0; v < counted_together; ++v)
+                  store(sums[static_cast<size_t>(v)], at(ranks_, add(first, v * words)));
+              });
+    scope.seek();
+    emit_loop(scope, k_.i64(0), used, k_.i64(1), false, [&](Scope&, Value* i) {
+      Value* place = load(word(), at(ranks_, i));
+      store(load(word(), at(from, i)), at(to, place));
+      if (apart_)
+        store(load(ir_.getInt32Ty(), element_at(from_elements, i)), element_at(to_elements, place));
+    });
+    scope.seek();
+    swap();
   }
 
   /// The key as an unsigned number in the order wanted.
@@ -188,19 +257,7 @@ class SortEmitter : Numbers {
     emit_loop(scope, k_.i64(0), n_, k_.i64(1), false, [&](Scope&, Value* i) {
       count_up(buckets_, ir_.CreateLShr(load(word(), at(source, i)), k_.i64(shift)));
     });
-    // The bucket in which the count is reached.
-    scope.seek();
-    llvm::AllocaInst* bucket = k_.slot(word(), "bucket");
-    ir_.CreateStore(k_.i64(-1), bucket);
-    emit_loop(scope, k_.i64(0), k_.i64(int64_t{1} << leading()), k_.i64(1), true, {k_.i64(0)},
-              [&](Scope&, Value* i, std::vector<Value*> sum) -> std::vector<Value*> {
-                Value* open = ir_.CreateICmpSLT(sum[0], count_);
-                Value* here = load(ir_.getInt32Ty(), element_at(buckets_, i));
-                ir_.CreateStore(ir_.CreateSelect(open, i, ir_.CreateLoad(word(), bucket)), bucket);
-                return {ir_.CreateAdd(sum[0], ir_.CreateZExt(here, word()))};
-              });
-    scope.seek();
-    Value* limit = ir_.CreateLoad(word(), bucket);
+    Value* limit = bucket_of_last(scope);
     auto kept = emit_loop(scope, k_.i64(0), n_, k_.i64(1), false, {k_.i64(0)},
                           [&](Scope&, Value* i, std::vector<Value*> to) -> std::vector<Value*> {
                             Value* e = load(word(), at(source, i));
@@ -217,14 +274,36 @@ class SortEmitter : Numbers {
     swap();
   }
 
+  /// The bucket in which the count of places is reached: its sixteen buckets first.
+  Value* bucket_of_last(Scope& scope) {
+    auto* sixteen = llvm::FixedVectorType::get(ir_.getInt32Ty(), 16);
+    // Of what has been seen: the sum, the last step that began below the count, the sum before it.
+    auto search = [&](Value* from, Value* to, int64_t step, Value* before, auto size) {
+      scope.seek();
+      return emit_loop(scope, from, to, k_.i64(step), true, {before, from, before},
+                       [&](Scope&, Value* i, std::vector<Value*> now) -> std::vector<Value*> {
+                         Value* open = ir_.CreateICmpSLT(now[0], count_);
+                         return {ir_.CreateAdd(now[0], ir_.CreateZExt(size(i), word())),
+                                 ir_.CreateSelect(open, i, now[1]),
+                                 ir_.CreateSelect(open, now[0], now[2])};
+                       });
+    };
+    auto group = search(k_.i64(0), k_.i64(int64_t{1} << leading()), 16, k_.i64(0), [&](Value* i) {
+      return ir_.CreateAddReduce(load(sixteen, element_at(buckets_, i)));
+    });
+    auto one = search(group[1], add(group[1], 16), 1, group[2],
+                      [&](Value* i) { return load(ir_.getInt32Ty(), element_at(buckets_, i)); });
+    scope.seek();
+    return one[1];
+  }
+
   Value* digit(Value* entry, Value* shift) {
     return ir_.CreateAnd(ir_.CreateLShr(entry, shift), k_.i64(digit_values - 1));
   }
 
-  void sort(Scope& scope) {
+  void sort(Scope& scope, Value* used) {
     int64_t below = apart_ ? 0 : 32;
     scope.seek();
-    Value* used = ir_.CreateLoad(word(), used_);
     clear(scope, histogram_, digits_ * digit_values);
     Value* source = now(0);
     emit_loop(scope, k_.i64(0), used, k_.i64(1), true, [&](Scope&, Value* i) {
@@ -299,12 +378,12 @@ class SortEmitter : Numbers {
     llvm::AllocaInst *numbers, *elements;
   };
   std::array<Side, 2> sides_{};
-  llvm::AllocaInst *used_ = nullptr, *histogram_ = nullptr, *buckets_ = nullptr;
+  llvm::AllocaInst *used_ = nullptr, *histogram_ = nullptr, *buckets_ = nullptr, *ranks_ = nullptr;
 };
 
 }  // namespace
 
-Launch launch_of_sort(const atlas::Program& program, const Target&) {
+Launch launch_of_sort(const atlas::Program& program, const Target& target) {
   const atlas::SortBlock& b = program.sort;
   Launch launch;
   launch.total = Expr(1);
@@ -312,7 +391,10 @@ Launch launch_of_sort(const atlas::Program& program, const Target&) {
   launch.grain = Expr(1);
   // Picoseconds: an element's key and histogram, then its move for each byte.
   int64_t each = 1500 + 900 * key_bits(b.key_type) / digit_bits;
-  launch.unit_work = Expr(200000) + b.axes[static_cast<size_t>(b.batch_rank)].extent * Expr(each);
+  const Expr& n = b.axes[static_cast<size_t>(b.batch_rank)].extent;
+  launch.unit_work = Expr(200000) + n * Expr(each);
+  if (n.is_const() && n.constant_value() <= counted_vectors * words_of(target))
+    launch.unit_work = Expr(50000) + n * Expr(1000 + n.constant_value() * 160 / words_of(target));
   return launch;
 }
 

@@ -11,8 +11,17 @@ class Sort : public testing::TestWithParam<DType> {};
 TEST_P(Sort, RowsOfEveryLength) {
   for (bool descending : {false, true}) {
     atlas::Program p = row_order(GetParam(), descending);
-    for (auto [n, count] : std::vector<std::pair<int64_t, int64_t>>{
-             {0, 0}, {1, 1}, {17, 17}, {300, 300}, {300, 75}, {5000, 7}})
+    for (auto [n, count] : std::vector<std::pair<int64_t, int64_t>>{{0, 0},
+                                                                    {1, 1},
+                                                                    {17, 17},
+                                                                    {31, 9},
+                                                                    {33, 33},
+                                                                    {65, 8},
+                                                                    {128, 128},
+                                                                    {129, 2},
+                                                                    {300, 300},
+                                                                    {300, 75},
+                                                                    {5000, 7}})
       for (int specials : {1, 16}) {
         SCOPED_TRACE(n);
         Inputs inputs;

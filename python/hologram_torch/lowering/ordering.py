@@ -1,8 +1,4 @@
 # hologram_torch/lowering/ordering.py: sorting, order statistics, searches, running extrema
-"""Short rows are sorted by counting: an element's place is the number of elements before it in the order, ties by position. That is
-one comparison per pair, on whole vectors. Longer ones, and those whose size is known only at run time, are sorted by their bytes
-(`argsort`)."""
-
 import math
 
 from .. import dtypes
@@ -11,7 +7,6 @@ from . import Unsupported, lower
 from .pointwise import compute
 from .views import axis_of
 
-LONGEST_COUNTED = 64  # row of a sort by counting
 LONGEST_ROW = 512  # where every pair of elements is compared
 LONGEST_LINE = 1 << 24  # that a search halves
 
@@ -31,28 +26,6 @@ def _row(x):
     return n
 
 
-def _before(c, a, b, descending):
-    """Whether a comes strictly before b; NaN is the largest."""
-    if descending:
-        a, b = b, a
-    less = c.lt(a, b)
-    if a.dtype in dtypes.FLOATS:
-        less = c.either(less, c.both(c.ne(b, b), c.eq(a, a)))
-    return less
-
-
-def places(c, x, descending=False):
-    """The place of every element in its row (the last axis) once that is stably sorted."""
-    n = _row(x)
-    shape = list(x.shape)
-    mine, other = c.reshape(x, [*shape, 1]), c.reshape(x, [*shape[:-1], 1, n])
-    wide = [*shape, n]
-    earlier = c.lt(c.iota("i64", wide, len(shape)), c.iota("i64", wide, len(shape) - 1))
-    mine, other = c.broadcast(mine, wide), c.broadcast(other, wide)
-    ahead, behind = _before(c, other, mine, descending), _before(c, mine, other, descending)
-    return c.reduce("sum", c.cast(c.either(ahead, c.both(c.no(behind), earlier)), "i64"), [len(shape)])
-
-
 def _rows(c, x):
     """[rows, n] and the sizes that undo it."""
     *lead, n = x.shape
@@ -70,19 +43,8 @@ def sorted_rows(c, x, descending=False, count=None):
         shape[-1] = count
     if c.hint(flat.shape[0]) == 0 or c.hint(n) == 0:
         return c.slice_axis(x, len(shape) - 1, 0, shape[-1]), c.number("i64", 0, shape)
-    if type(n) is not int or n > LONGEST_COUNTED:
-        position = c.argsort(flat, 1, descending, shape[-1])
-        source = c.add(position, c.mul(c.iota("i64", position.shape, 0), c.scalar(n, "i64")))
-        values = c.take(c.flatten(flat), source, 0)
-        return c.reshape(values, shape), c.reshape(position, shape)
-    at = places(c, flat, descending)
-    size = flat.shape[0] * n
-    at = c.flatten(c.add(at, c.mul(c.iota("i64", flat.shape, 0), n)))
-    position = c.scatter(c.number("i64", 0, [size]), at, c.flatten(c.iota("i64", flat.shape, 1)), 0)
-    position = c.reshape(position, flat.shape)
-    source = c.add(position, c.mul(c.iota("i64", flat.shape, 0), n))
-    values = c.take(c.flatten(flat), source, 0)
-    return tuple(c.slice_axis(c.reshape(v, x.shape), len(shape) - 1, 0, shape[-1]) for v in (values, position))
+    position = c.argsort(flat, 1, descending, shape[-1])
+    return c.reshape(c.take(flat, position, 1, batch=1), shape), c.reshape(position, shape)
 
 
 def _scalar_result(c, x):
