@@ -35,6 +35,23 @@ std::optional<Expr> coordinates(const Body& body, ValueId id, int depth = 0) {
   return i.op == ir::Op::add ? *x + *y : *x - *y;
 }
 
+// What is not negative where comparison `id` of coordinates holds, and only there.
+std::optional<Expr> margin(const Body& body, ValueId id) {
+  const Instr& i = body.instrs[id];
+  if (i.code != Code::arithmetic || i.type != DType::i64 ||
+      (i.op != ir::Op::lt && i.op != ir::Op::le))
+    return std::nullopt;
+  auto x = coordinates(body, i.args[0]), y = coordinates(body, i.args[1]);
+  if (!x || !y) return std::nullopt;
+  return i.op == ir::Op::lt ? *y - *x - Expr(1) : *y - *x;
+}
+
+// Whether e is certainly not negative where `known` is not.
+bool follows(const Expr& e, const Expr& known) {
+  Expr more = e - known;
+  return more.is_const() && more.constant_value() >= 0;
+}
+
 bool has_effect(const Instr& i) {
   bool divides =
       i.code == Code::arithmetic && is_int(i.type) && (i.op == ir::Op::div || i.op == ir::Op::rem);
@@ -125,16 +142,9 @@ void fold(Rewriting& out, ValueId k) {
 
 std::optional<Comparison> first_comparison(const Body& body, int lane_axis) {
   for (ValueId k = 0; k < body.instrs.size(); ++k) {
-    const Instr& i = body.instrs[k];
-    if (i.code != Code::arithmetic || i.type != DType::i64 ||
-        (i.op != ir::Op::lt && i.op != ir::Op::le))
-      continue;
-    auto x = coordinates(body, i.args[0]), y = coordinates(body, i.args[1]);
-    if (!x || !y) continue;
-    Expr apart = *y - *x;
-    if (i.op == ir::Op::lt) apart = apart - Expr(1);
-    if (apart.is_const()) continue;
-    auto parts = apart.linear_in_axis(lane_axis);
+    auto apart = margin(body, k);
+    if (!apart || apart->is_const()) continue;
+    auto parts = apart->linear_in_axis(lane_axis);
     if (!parts || !parts->first.is_const()) continue;
     return Comparison{k, parts->first.constant_value(), parts->second};
   }
@@ -143,11 +153,18 @@ std::optional<Comparison> first_comparison(const Body& body, int lane_axis) {
 
 Body assume(const Body& body, ValueId id, bool truth) {
   Rewriting out(body);
-  for (ValueId k = 0; k < body.instrs.size(); ++k)
+  auto beyond = [](const Expr& e) { return Expr(-1) - e; };  // not negative where e is
+  Expr known = *margin(body, id);
+  if (!truth) known = beyond(known);
+  for (ValueId k = 0; k < body.instrs.size(); ++k) {
+    auto other = margin(body, k);
     if (k == id)
       out.put(k, DType::b8, truth);
+    else if (other && (follows(*other, known) || follows(beyond(*other), known)))
+      out.put(k, DType::b8, follows(*other, known));  // what the assumption decides too
     else
       fold(out, k);
+  }
   return without_dead(out.take());
 }
 

@@ -74,12 +74,13 @@ namespace {
 
 // The operand of indices that turn a negative one into one that is out of range for every axis:
 // x < 0 ? 2^62 or more : x; else null. `at` becomes its coordinates.
-Value counted_from_zero(Value v, Index& at) {
-  while (ir::info(v->op).kind == ir::OpKind::movement && v->inputs.size() == 1 && !v->is(Op::pad)) {
+Value counted_from_zero(Value v, Index& at, const std::function<bool(Value)>& is_buffered) {
+  while (ir::info(v->op).kind == ir::OpKind::movement && v->inputs.size() == 1 && !v->is(Op::pad) &&
+         !is_buffered(v)) {
     at = input_index(v, 0, at);
     v = v->input();
   }
-  if (!v->is(Op::select) || v->dtype != DType::i64) return nullptr;
+  if (!v->is(Op::select) || v->dtype != DType::i64 || is_buffered(v)) return nullptr;
   Value c = v->input(0), far = v->input(1), x = v->input(2);
   bool matches = c->is(Op::lt) && c->input(0) == x && c->input(1)->is_constant() &&
                  c->input(1)->attrs.bits == 0 && far->is_constant() &&
@@ -91,7 +92,7 @@ Value counted_from_zero(Value v, Index& at) {
 
 Val Emitter::place(Value indices, const Index& at, const Expr& extent, Val guard) {
   Index from = at;
-  Value bare = is_buffered_(indices) ? nullptr : counted_from_zero(indices, from);
+  Value bare = counted_from_zero(indices, from, is_buffered_);
   Val i = convert(bare ? value(bare, from, guard) : value(indices, at, guard), DType::i64);
   Val zero = b_.integer(DType::i64, 0);
   if (guard.id != atlas::no_value) i = b_.select(guard, i, zero);

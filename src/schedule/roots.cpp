@@ -79,7 +79,8 @@ bool takes_rows(Value v) {
   Expr along = at.back();
   for (; is_view(v); v = v->input()) at = input_index(v, 0, at);
   if (!v->is(Op::take)) return false;
-  auto last_taken = static_cast<size_t>(v->attrs.ints[0]) + v->input(1)->shape.size();
+  auto last_taken =
+      static_cast<size_t>(v->attrs.ints[0] - v->attrs.ints[1]) + v->input(1)->shape.size();
   return last_taken < at.size() && at.back() == along;
 }
 
@@ -90,6 +91,19 @@ int cost_of(Value v) {
   if (v->op == Op::pad || v->op == Op::take) return 4;
   if (v->op == Op::div || v->op == Op::rem || v->op == Op::sqrt) return 4;
   return ir::info(v->op).flags & ir::exact ? 1 : 16;
+}
+
+// An element of a concatenation reads one of its parts: those that are parts of one tensor (its
+// edges, reflected) are one use of it. Takes the others back before the views pass them on.
+void parts_of_one(Value concat, int passed, std::vector<int>& uses) {
+  std::vector<Value> seen;
+  for (Value part : concat->inputs) {
+    Value whole = below_views(part);
+    if (std::ranges::find(seen, whole) == seen.end())
+      seen.push_back(whole);
+    else
+      uses[whole->id] -= passed;
+  }
 }
 
 constexpr int cap = 1 << 20;
@@ -118,6 +132,7 @@ void Clustering::choose_roots() {
     std::sort(distinct.begin(), distinct.end());
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     for (Value in : distinct) uses[in->id] = std::min(cap, uses[in->id] + std::max(1, passed));
+    if (v->is(Op::concat)) parts_of_one(v, std::max(1, passed), uses);
   }
   auto make_root = [&](Value v) {
     OpKind k = ir::info(v->op).kind;

@@ -132,5 +132,27 @@ TEST(Ranges, WhatAnAssumptionLeaves) {
   EXPECT_FALSE(codegen::first_comparison(copied, 0));
 }
 
+// One assumption decides the comparisons that follow from it: rows of a reflected image are three.
+TEST(Ranges, WhatFollowsFromAnAssumption) {
+  Points t({Expr(66)});
+  t.p.buffers = {{DType::f32, Access::write, Expr(66)}};
+  BodyBuilder b = t.body();
+  auto at_least = [&](int64_t n) { return b.le(b.integer(DType::i64, n), b.index(t.i[0])); };
+  Val beyond = at_least(65), within = at_least(1),
+      before = b.lt(b.index(t.i[0]), b.integer(DType::i64, 65));
+  auto number = [&](double x) { return b.number(DType::f32, x); };
+  b.store(0, t.i[0],
+          b.select(beyond, number(1),
+                   b.select(before, b.select(within, number(2), number(3)), number(4))));
+  const atlas::Body& body = t.p.loop.stages[0].body;
+  EXPECT_EQ(codegen::assume(body, beyond.id, true).instrs.size(), 2u);
+  atlas::Body inner = codegen::assume(body, beyond.id, false);
+  auto left = codegen::first_comparison(inner, 0);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(codegen::assume(inner, left->id, true).instrs.size(), 2u);
+  EXPECT_EQ(codegen::assume(inner, left->id, false).instrs.size(), 2u);
+  expect_same(t.p);
+}
+
 }  // namespace
 }  // namespace hologram::test

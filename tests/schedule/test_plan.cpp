@@ -255,6 +255,21 @@ TEST_F(PlanTest, AScatterAlongRowsTakesRowsInParallel) {
   EXPECT_EQ(loop.lane_axis, -1);
 }
 
+// Both edges of an axis and what is between them are one use of what they are cut from.
+TEST_F(PlanTest, ReflectedPaddingIsOneKernel) {
+  Value x = input({8, 64, 64});
+  for (int axis : {2, 1}) {
+    Shape from(3, Expr(0)), edge = x->shape;
+    edge[static_cast<size_t>(axis)] = Expr(1);
+    from[static_cast<size_t>(axis)] = Expr(1);
+    Value first = g.slice(x, from, edge, {});
+    from[static_cast<size_t>(axis)] = Expr(62);
+    x = g.concat({first, x, g.slice(x, from, edge, {})}, axis);
+  }
+  output(x);
+  EXPECT_EQ(runs(plan()), 1);
+}
+
 TEST_F(PlanTest, AParameterThatIsStillNeededIsCopiedLater) {
   Value x = input({64, 64});
   Value next = dot(x, x);
