@@ -135,6 +135,8 @@ CASES = {
     "embedding gradient": (lambda g, i: torch.ops.aten.embedding_dense_backward(g, i, 30000, -1, False),
                            lambda: (normal(8, 128, 384), indices(30000, 8, 128))),
     "one hot": (lambda i: F.one_hot(i, 1024), lambda: (indices(1024, 1024),)),
+    "histogram": (lambda a: a.histc(64, -3.0, 3.0), lambda: (normal(1 << 20),)),
+    "tokens per expert": (lambda i: i.float().histc(64, 0, 63), lambda: (indices(64, 2048),)),
     # choices
     "where": (lambda a, b: torch.where(a > 0, a, b), lambda: (normal(*X), normal(*Y))),
     "masked fill": (lambda a, m: a.masked_fill(m, 0.0), lambda: (normal(*X), normal(*X) > 0)),

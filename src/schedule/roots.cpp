@@ -220,6 +220,10 @@ void Clustering::choose_roots() {
         root_[in->id] = !in->is(Op::parameter);  // the host wants even constants in memory
     } else if (v->is(Op::scatter)) {
       if (inl[v->input(2)->id].cost > 32) make_root(base(v->input(2)));
+      // An index for each element is computed by vectors, which writing one by one is not.
+      if (Value i = v->input(1);
+          inl[i->id].cost > 8 && numel(i->shape) == numel(v->input(2)->shape))
+        make_root(base(i));
     }
     if (root_[v->id] || is_view(v) || ir::info(v->op).kind == OpKind::leaf) continue;
     // Dear and always the same (1 / sqrt(variance + epsilon), say): computed once and kept.

@@ -1,4 +1,7 @@
 # tests/torch/test_indices.py: indices out of range, negative indices and empty operands, as in eager
+import math
+
+import hologram_torch
 import pytest
 import torch
 from harness import BACKEND, check, compile_fresh
@@ -85,6 +88,22 @@ def test_every_point_has_indices_of_its_own(dim, whole):
     for dynamic in (False, True):
         compiled = compile_fresh(function, dynamic=dynamic)
         check(compiled(x, index, source), function(x, index, source))
+
+
+@pytest.mark.parametrize("n", (0, 7, 5000, 1 << 14))
+def test_histograms_count_as_eager_does(n):
+    """Both ends belong to the range, what is beyond it and NaN to no part; rounding decides between parts as in eager."""
+    x = torch.randn(n) * 2
+    x[:5] = torch.tensor([math.nan, math.inf, -math.inf, -3.0, 2.7])[:n]
+
+    def function(x):
+        return x.histc(100, -3, 2.7), x.double().histc(37, -3, 2.7), x.round().histc(8, 0, 7)
+
+    compiled = compile_fresh(function, dynamic=False)
+    hologram_torch.reset_stats()
+    for found, expected in zip(compiled(x), function(x), strict=True):
+        assert torch.equal(found, expected)
+    assert not hologram_torch.stats()["fallback_ops"]
 
 
 EMPTY = {

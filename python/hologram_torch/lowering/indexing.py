@@ -1,4 +1,6 @@
 # hologram_torch/lowering/indexing.py: gathers and scatters
+import math
+
 from .. import dtypes
 from ..builder import contiguous_strides, numel
 from . import Unsupported, lower
@@ -355,3 +357,27 @@ def embedding_backward(c, gradient, indices, num_weights, padding_idx, scale_gra
     return c.cast(c.scatter(table, at, c.cast(rows, wide), 0, "add"), c.out_dtype)
 
 
+
+
+_LEAST_SHARED = 1 << 14  # elements from which on several parts are counted at once
+
+
+@lower("histc.default")
+def histc(c, x, bins=100, min=0, max=0):
+    """Counts in `bins` parts of a range that is given; one that is taken from the data may be refused by its values."""
+    lo, hi = float(min), float(max)
+    if x.dtype not in ("f32", "f64") or not (math.isfinite(lo) and math.isfinite(hi) and lo < hi):
+        raise Unsupported("histc over the range of its operand")
+    x = c.flatten(x)
+    lo, hi = c.number(x.dtype, lo), c.number(x.dtype, hi)
+    inside = c.both(c.le(lo, x), c.le(x, hi))
+    at = c.div(c.mul(c.sub(x, lo), c.number(x.dtype, bins)), c.sub(hi, lo))
+    at = c.ew("min", c.cast(c.where(inside, at, c.number(x.dtype, 0)), "i64"), c.number("i64", bins - 1))
+    at = c.where(inside, at, c.number("i64", bins))  # what is counted there is left out
+    n = x.shape[0]
+    parts = 8 if type(n) is int and n >= _LEAST_SHARED and n % 8 == 0 else 1
+    at = c.reshape(at, [parts, n if parts == 1 else n // parts])
+    counts = c.number("i64", 0, [parts, bins + 1])
+    counts = c.scatter(counts, at, c.number("i64", 1, at.shape), 1, "add", batch=1)
+    counts = c.reduce("sum", c.slice_axis(counts, 1, 0, bins), [0])
+    return c.cast(counts, x.dtype)
