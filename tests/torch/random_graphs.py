@@ -214,6 +214,39 @@ class Builder:
         self.inputs.append(index)
         self.push(self.graph.make("take", [p.value, i], ints=[axis]), p.tensor.index_select(axis, index % n), p)
 
+    def take_along(self):
+        """Each row by indices of its own; what was taken is added to other places of its row."""
+        p = self.pick(self.dtype)
+        if not p.tensor.dim() or p.tensor.numel() == 0:
+            return
+        *lead, n = p.tensor.shape
+        axis, shape = len(lead), [*lead, self.draw(st.integers(1, 5))]
+        i, j = (self.index(n, shape) for _ in range(2))
+        taken = self.graph.make("take", [p.value, i.value], ints=[axis, axis])
+        expected = p.tensor.gather(axis, i.tensor % n)
+        self.push(taken, expected, p)
+        if self.dtype in ("f32", "f64", "i64", "i32"):
+            added = self.graph.make("scatter", [p.value, j.value, taken], ints=[axis, 1, axis])
+            self.push(added, p.tensor.scatter_add(axis, j.tensor % n, expected), p, rough=True)
+
+    def index(self, n, shape):
+        generator = torch.Generator().manual_seed(self.draw(st.integers(0, 2**31)))
+        index = torch.randint(-n, n, shape, generator=generator)
+        value = self.graph.parameter(len(self.inputs), "i64", shape, contiguous(shape))
+        self.inputs.append(index)
+        return Pair(value, index)
+
+    def order(self):
+        """Positions in sorted rows, of the first few places or of all."""
+        p = self.pick(self.dtype)
+        if p.rough or not p.tensor.dim() or p.tensor.numel() == 0:
+            return
+        axis, descending = self.draw(st.integers(0, p.tensor.dim() - 1)), self.draw(st.booleans())
+        count = self.draw(st.integers(1, p.tensor.shape[axis]))
+        value = self.graph.make("argsort", [p.value], ints=[axis, int(descending)], exprs=[count])
+        at = torch.argsort(p.tensor, dim=axis, descending=descending, stable=True).narrow(axis, 0, count)
+        self.pairs.append(Pair(value, at))
+
     def cumulative(self):
         p = self.pick(self.dtype)
         if p.tensor.dim() and p.tensor.numel() and self.dtype in ("f32", "f64", "i64"):
@@ -222,7 +255,7 @@ class Builder:
 
 
 STEPS = ["unary", "unary", "transcendental", "binary", "binary", "binary", "compare_and_select", "permute", "reshape",
-         "slice", "flip", "pad", "concat", "reduce", "reduce", "normalise", "product", "take", "cumulative"]
+         "slice", "flip", "pad", "concat", "reduce", "reduce", "normalise", "product", "take", "take_along", "order", "cumulative"]
 
 
 def broadcastable(a, b):

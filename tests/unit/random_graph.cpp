@@ -282,12 +282,18 @@ void RandomGraph::reshape(const Item& x) {
 
 void RandomGraph::reduction() {
   Item x = any(items_);
-  Op op = static_cast<Op>(static_cast<int>(Op::reduce_sum) + pick(10));
+  Op op = static_cast<Op>(static_cast<int>(Op::reduce_sum) + pick(11));
   if (x.value->rank() == 0) return;
   std::vector<int64_t> axes;
   for (int i = 0; i < x.value->rank(); ++i)
     if (pick(2)) axes.push_back(i);
   if (ir::info(op).kind == OpKind::scan) axes = {pick(x.value->rank())};
+  if (op == Op::argsort) {
+    int axis = pick(x.value->rank());
+    const Expr& n = x.value->shape[static_cast<size_t>(axis)];
+    Expr count = n.is_const() && pick(2) ? Expr(pick(static_cast<int>(n.constant_value()) + 1)) : n;
+    return add(op, {x}, {.ints = {axis, pick(2)}, .exprs = {count}});
+  }
   add(op, {x}, {.ints = axes});
 }
 

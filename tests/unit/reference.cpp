@@ -178,6 +178,31 @@ void scan(Op op, const Attrs& attrs, const Tensor& x, Tensor& out) {
   });
 }
 
+void sort(const Attrs& attrs, const Tensor& x, Tensor& out) {
+  size_t axis = static_cast<size_t>(attrs.ints[0]), n = 0;
+  auto before = [&](uint64_t a, uint64_t b) {
+    if (attrs.ints[1]) std::swap(a, b);
+    bool floats = is_float(x.dtype);
+    if (floats && std::isnan(ir::as_double(x.dtype, a))) return false;
+    if (floats && std::isnan(ir::as_double(x.dtype, b))) return true;
+    return ir::eval_scalar(Op::lt, x.dtype, std::array{a, b}, DType::b8) != 0;
+  };
+  for_each(out.shape, [&](const Index& at) {
+    // The element with as many before it as the place says.
+    Index i = at, j = at;
+    for (i[axis] = 0; i[axis] < x.shape[axis]; ++i[axis]) {
+      int64_t place = 0;
+      uint64_t mine = x.bits[offset(x.shape, i)];
+      for (j[axis] = 0; j[axis] < x.shape[axis]; ++j[axis]) {
+        uint64_t other = x.bits[offset(x.shape, j)];
+        place += before(other, mine) || (!before(mine, other) && j[axis] < i[axis]);
+      }
+      if (place == at[axis]) out.bits[n] = static_cast<uint64_t>(i[axis]);
+    }
+    ++n;
+  });
+}
+
 void product(const Tensor& l, const Tensor& r, Tensor& out) {
   DType t = out.dtype;
   auto load = [&](const Tensor& x, const Index& at) {
@@ -341,6 +366,9 @@ Tensor evaluate(Op op, const Attrs& attrs, DType dtype, const Shape& shape,
       break;
     case OpKind::scan:
       scan(op, attrs, *inputs[0], out);
+      break;
+    case OpKind::sort:
+      sort(attrs, *inputs[0], out);
       break;
     case OpKind::dot:
       product(*inputs[0], *inputs[1], out);
