@@ -27,6 +27,10 @@ struct Context {
   int32_t (*call_host)(const Context* context, int64_t step);
   std::atomic<int32_t>* sticky_error;  ///< StickyError bits, or-ed by kernels
   void* runtime;                       ///< belongs to the runtime
+  /// A number that no other parallel_for has, or 0. If it is not 0, the i64 8 bytes before scratch
+  /// memory is a note: 0 until a kernel writes it in this thread during this parallel_for. While it
+  /// is what the kernel wrote, so is the memory.
+  int64_t launch = 0;
 };
 
 /// Bits of *Context::sticky_error: data-dependent faults that do not stop the computation.

@@ -6,6 +6,8 @@
 // one in ascending order, so the bits depend on neither lanes nor units.
 #include "codegen/attention.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -32,7 +34,9 @@ class AttentionEmitter : AttentionTiles {
         value_axis_(query_axis_ + 3),
         exp_score_(exp_of_difference(type_)),
         exp_shrink_(exp_score_),
-        log_sum_(log_of_sum(type_)) {}
+        log_sum_(log_of_sum(type_)) {
+    dots_ = plan.dots;
+  }
 
   void run() {
     if (plan_.units.is(0)) return k_.finish();
@@ -45,6 +49,7 @@ class AttentionEmitter : AttentionTiles {
 
  private:
   bool by_queries() const { return plan_.lanes == ScoreLanes::queries; }
+  bool pairs() const { return plan_.dots != Dots::none; }
 
   // NaN scores need no care here: their own exponential is NaN.
   Value* larger(Value* x, Value* y) { return k_.ir.CreateSelect(k_.ir.CreateFCmpOGT(x, y), x, y); }
@@ -61,7 +66,8 @@ class AttentionEmitter : AttentionTiles {
     int64_t rows = plan_.query_block;
     std::vector<std::pair<Value**, Value*>> regions{
         {&q_, by_queries() ? mul(depth_, t_.panel) : mul(key_stride_, rows)},
-        {&scores_, k_.i64(key_block * (by_queries() ? t_.panel : rows))},
+        // Behind the last key, the other half of its pair.
+        {&scores_, k_.i64((key_block + 1) * (by_queries() ? t_.panel : rows))},
         {&out_, mul(value_panels_, rows * t_.panel)}};
     if (!by_queries() && !plan_.k_load)
       regions.emplace_back(&k_block_, mul(depth_, int64_t{t_.panel} * plan_.key_span));
@@ -209,6 +215,37 @@ class AttentionEmitter : AttentionTiles {
     } else {
       operand(a_.q).transpose(scope, queries, depth, square_, q_, t_.panel);
     }
+    if (pairs()) pair_queries(scope);
+  }
+
+  // Row i of q becomes words of rows 2 i and 2 i + 1, which hold numbers of 16 bits.
+  void pair_queries(Scope& scope) {
+    scope.seek();
+    llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), t_.panel);
+    auto load_words = [&](Value* row) {
+      return k_.ir.CreateAlignedLoad(words, at(q_, mul(row, t_.panel)), alignment());
+    };
+    emit_loop(scope, k_.i64(0), k_.i64(plan_.depth.constant_value() / 2), k_.i64(1), false,
+              [&](Scope& s, Value* i) {
+                s.seek();
+                Value* first = mul(i, 2);
+                Value* low = k_.ir.CreateLShr(load_words(first), 16);
+                Value* high = k_.ir.CreateAnd(load_words(add(first, 1)),
+                                              llvm::ConstantInt::get(words, 0xffff0000));
+                k_.ir.CreateAlignedStore(k_.ir.CreateOr(low, high), at(q_, mul(i, t_.panel)),
+                                         alignment());
+              });
+    scope.seek();
+  }
+
+  // Words of the numbers of two vectors of 16 bits, side by side; the first ones are lower.
+  Value* interleave(Value* low, Value* high) {
+    std::vector<int> order;
+    int lanes =
+        static_cast<int>(llvm::cast<llvm::FixedVectorType>(low->getType())->getNumElements());
+    for (int l = 0; l < lanes; ++l) order.insert(order.end(), {l, lanes + l});
+    return k_.ir.CreateBitCast(k_.ir.CreateShuffleVector(low, high, order),
+                               k_.widen(k_.ir.getInt32Ty(), lanes));
   }
 
   Value* scaled(Value* score) { return AttentionTiles::scaled(score, a_.scale); }
@@ -240,7 +277,9 @@ class AttentionEmitter : AttentionTiles {
   // scores[key][query] → probabilities; lanes along queries.
   void scores_by_queries(Scope& scope) {
     Matrix keys{};
-    if (plan_.k_load) {
+    if (pairs()) {
+      keys = paired_keys(scope);
+    } else if (plan_.k_load) {
       scope.seek();
       Value* first = add(k_base_, mul(key_begin_, k_row_));
       keys = {at(k_.buffer(plan_.k_load->buffer), first), k_row_, k_.i64(1)};
@@ -253,8 +292,14 @@ class AttentionEmitter : AttentionTiles {
       });
       keys = {k_block_, key_stride_, k_.i64(1)};
     }
+    scope.seek();
+    Value* depth = pairs() ? k_.i64(plan_.depth.constant_value() / 2) : depth_;
     multiply(scope, use_scores, key_count_, plan_.key_counts, key_block, keys,
-             {q_, k_.i64(t_.panel), k_.i64(0), 1, type_}, depth_, {scores_});
+             {q_, k_.i64(t_.panel), k_.i64(0), 1, type_}, depth, {scores_});
+    // A whole panel of queries at once: two chains of maxima and of sums.
+    const int one = t_.lanes;
+    bool single = fixed(query_count_).value_or(t_.panel) <= one;
+    if (!single) t_.lanes = t_.panel;
     for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
       Value* query = add(query_begin_, offset);
@@ -263,6 +308,25 @@ class AttentionEmitter : AttentionTiles {
       Value* last_key = a_.causal ? lane_numbers(query) : nullptr;
       softmax_columns(s, offset, last_key);
     });
+    t_.lanes = one;
+    scope.seek();
+  }
+
+  // Rows of k as words of two values.
+  Matrix paired_keys(Scope& scope) {
+    scope.seek();
+    if (plan_.k_load) {
+      Value* first = add(k_base_, mul(key_begin_, k_row_));
+      return {element(k_, a_.operand_type, k_.buffer(plan_.k_load->buffer), first),
+              k_.i64(plan_.k_load->x_stride.constant_value() / 2), k_.i64(1)};
+    }
+    emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& s, Value* i) {
+      s.seek();
+      s.set_axis(key_axis_, add(key_begin_, i));
+      Operand{a_.k, a_.operand_type, a_.operand_type, t_.lanes}.gather(
+          s, {depth_axis_, k_.i64(0), depth_}, at(k_block_, mul(i, key_stride_)));
+    });
+    return {k_block_, key_stride_, k_.i64(1)};
   }
 
   void softmax_columns(Scope& scope, Value* offset, Value* last_key) {
@@ -283,6 +347,7 @@ class AttentionEmitter : AttentionTiles {
         })[0];
     Value* maximum = update_maximum(scope, offset, largest, vector());
     Value* start = k_.ir.CreateFMul(load(at(sum_, offset)), load(at(shrink_, offset)));
+    if (pairs()) return store(paired_exponentials(scope, offset, maximum, start), at(sum_, offset));
     Value* total =
         emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, {start},
                   [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
@@ -293,6 +358,47 @@ class AttentionEmitter : AttentionTiles {
                   })[0];
     scope.seek();
     store(total, at(sum_, offset));
+  }
+
+  // Probabilities of two keys side by side, rounded to bfloat16, in the place of scores; the sum of
+  // the ones before rounding.
+  Value* paired_exponentials(Scope& scope, Value* offset, Value* maximum, Value* start) {
+    auto place = [&](Value* row) { return at(scores_, add(mul(row, t_.panel), offset)); };
+    if (fixed(key_count_).value_or(1) % 2 != 0) store(lowest(vector()), place(key_count_));
+    auto p = [&](Scope& s, Value* row) {
+      s.seek();
+      Scope one(s, false);
+      return exponential(one, exp_score_, {load(place(row)), true}, {maximum, true});
+    };
+    Value* total =
+        emit_loop(scope, k_.i64(0), key_pairs(), k_.i64(1), true, {start},
+                  [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
+                    s.seek();
+                    Value* row = mul(i, 2);
+                    Value* low = p(s, row);
+                    Value* high = p(s, add(row, 1));
+                    store_words(low, high, place(i));
+                    return {k_.ir.CreateFAdd(k_.ir.CreateFAdd(carried[0], low), high)};
+                  })[0];
+    scope.seek();
+    return total;
+  }
+
+  Value* key_pairs() { return k_.ir.CreateLShr(add(key_count_, 1), 1); }
+
+  // Two vectors of float32, rounded, as words.
+  void store_words(Value* low, Value* high, Value* to) {
+    constexpr int lanes = 16;  // of the instruction
+    for (int l = 0; l < t_.lanes; l += lanes) {
+      std::vector<int> part, order;
+      for (int i = 0; i < lanes; ++i) part.push_back(l + i);
+      for (int i = 0; i < lanes; ++i) order.insert(order.end(), {i, lanes + i});
+      auto take = [&](Value* v) { return k_.ir.CreateShuffleVector(v, part); };
+      Value* both = k_.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512, {},
+                                          {take(high), take(low)});
+      k_.ir.CreateAlignedStore(k_.ir.CreateShuffleVector(both, order), at(to, k_.i64(l)),
+                               alignment());
+    }
   }
 
   // Row-major scores of a few queries. Keys with contiguous elements stay where they are: lanes run
@@ -447,7 +553,10 @@ class AttentionEmitter : AttentionTiles {
                 s.seek();
                 Value* column = mul(panel, t_.panel);
                 Panels v{};
-                if (plan_.v_load) {
+                if (pairs()) {
+                  pair_values(s, column);
+                  v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1, type_};
+                } else if (plan_.v_load) {
                   v = {element(k_, storage, base, column), v_row_, k_.i64(t_.panel),
                        plan_.value_span, storage};
                 } else {
@@ -461,9 +570,39 @@ class AttentionEmitter : AttentionTiles {
                   v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1, type_};
                 }
                 s.seek();
-                multiply_add(s, use_values, rows, counts, p, v, key_count_,
+                Value* depth = pairs() ? key_pairs() : key_count_;
+                multiply_add(s, use_values, rows, counts, p, v, depth,
                              {at(out_, mul(column, plan_.query_block))}, shrink_);
               });
+  }
+
+  // The panel of v from `column` on, as words of two keys.
+  void pair_values(Scope& scope, Value* column) {
+    Value* count = least(sub(values_, column), k_.i64(t_.panel));
+    Value* last = add(key_count_, -1);
+    emit_loop(scope, k_.i64(0), key_pairs(), k_.i64(1), true, [&](Scope& s, Value* i) {
+      for_vectors(s, count, t_.panel, [&](Scope& inner, Value* offset, Value* mask) {
+        inner.seek();
+        Value* halves[2];
+        for (int j = 0; j < 2; ++j) {
+          inner.seek();
+          Value* key = add(mul(i, 2), j);
+          Scope one(inner, false);
+          one.set_axis(key_axis_, add(key_begin_, j ? least(key, last) : key));
+          one.set_axis(value_axis_, add(column, offset));
+          one.set_lanes(value_axis_, t_.panel, mask);
+          halves[j] = splat(k_, emit_body(one, a_.v).back(), t_.panel);
+          inner.seek();
+          // A last key without another one.
+          if (j && fixed(key_count_).value_or(1) % 2 != 0)
+            halves[j] = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(key, last), halves[j],
+                                           llvm::Constant::getNullValue(halves[j]->getType()));
+        }
+        k_.ir.CreateAlignedStore(interleave(halves[0], halves[1]),
+                                 at(v_block_, add(mul(i, t_.panel), offset)), alignment());
+      });
+    });
+    scope.seek();
   }
 
   void epilogue(Scope& scope) {

@@ -202,15 +202,20 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   p.shared = few ? heads_of_unit(b, p.queries.constant_value()) : 1;
   p.query_block = few ? p.queries.constant_value() * p.shared : p.tile.panel;
   bool plain = b.operand_type == p.type;
+  bool pairs = p.depth.is_const() && p.depth.constant_value() % 2 == 0;
+  if (!few && pairs && !b.reproducible) p.dots = dots_for(target, b.operand_type, p.type);
   auto k = strided_load(b.k, key_axis, depth_axis);
   bool floats = is_float(b.operand_type);
   bool whole_sums = p.depth.is_const() && p.depth.constant_value() > 0 &&
                     p.depth.constant_value() % (64 / size_of(p.type)) == 0;
-  if (k && k->y_stride.is(1) && (few ? floats && whole_sums : plain)) p.k_load = k;
+  // Pairs are read as words, so rows are a whole number of them apart.
+  bool words =
+      p.dots != Dots::none && k && k->x_stride.is_const() && k->x_stride.constant_value() % 2 == 0;
+  if (k && k->y_stride.is(1) && (few ? floats && whole_sums : plain || words)) p.k_load = k;
   // A last panel that is not whole would read behind the row.
   bool whole = p.values.is_const() && p.values.constant_value() % p.tile.panel == 0;
   auto v = strided_load(b.v, key_axis, value_axis);
-  if (floats && v && v->y_stride.is(1) && whole) p.v_load = v;
+  if (floats && v && v->y_stride.is(1) && whole && p.dots == Dots::none) p.v_load = v;
 
   // Few queries leave registers free for several panels, which hides the latency of the chains.
   p.key_span = p.value_span = 1;
@@ -237,8 +242,9 @@ Launch launch_of_attention(const atlas::Program& program, const Target& target) 
   // In picoseconds: two multiply-adds a cycle of 250 ps, and about ten cycles for a vector of
   // exponentials.
   int64_t vectors = p.lanes == ScoreLanes::queries ? p.tile.vectors : 1;
-  Expr per_key = (p.depth + p.values) * (p.query_block * 125 * vectors / p.tile.panel + 50) +
-                 Expr(p.query_block * 2500 / p.tile.lanes + 1000);
+  int64_t multiply = p.query_block * 125 * vectors / p.tile.panel / group_of(p.dots);
+  Expr per_key =
+      (p.depth + p.values) * (multiply + 50) + Expr(p.query_block * 2500 / p.tile.lanes + 1000);
   Launch launch;
   launch.total = p.units;
   launch.unit_work = p.keys * per_key + 20000;

@@ -32,6 +32,7 @@ struct AttentionPlan {
   TileModel tile;
   DType type;  ///< of all arithmetic
   ScoreLanes lanes;
+  Dots dots = Dots::none;  ///< bf16: both products take pairs, probabilities round to bfloat16
   Expr queries, keys, depth, values;
   int64_t shared;       ///< few: query heads of a unit, which read the same keys and values
   int64_t query_block;  ///< rows of a unit: its queries, of each of its heads

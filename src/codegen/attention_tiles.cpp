@@ -79,6 +79,7 @@ void AttentionTiles::call_tile(Scope& scope, int use, Value* first, Value* heigh
                   .b_k = fixed(b.k),
                   .b_panel = fixed(b.panel),
                   .depth = fixed(depth),
+                  .dots = dots_,
                   .accumulate = scale != nullptr,
                   .out_row = row};
     if (!f) f = m.emit(k_);

@@ -62,6 +62,7 @@ class AttentionTiles : public Numbers {
 
   TileModel t_;
   DType type_;
+  Dots dots_ = Dots::none;  // of the products: then elements of both sides are pairs
 
  private:
   void call_tile(Scope& scope, int use, Value* first, Value* height, const std::set<int>& heights,

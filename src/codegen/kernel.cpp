@@ -14,6 +14,7 @@ namespace {
 
 static_assert(offsetof(atlas::Context, scratch) == 8);
 static_assert(offsetof(atlas::Context, sticky_error) == 24);
+static_assert(offsetof(atlas::Context, launch) == 40);
 
 constexpr int64_t stack_limit = 64 * 1024;
 

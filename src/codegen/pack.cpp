@@ -35,6 +35,18 @@ Value* emit_scratch(Scope& scope, Value* bytes) {
   return memory;
 }
 
+Value* emit_block_note(Scope& scope, Value* memory) {
+  Kernel& k = scope.kernel();
+  scope.seek();
+  Value* own = k.slot(k.ir.getInt64Ty(), "block_note");
+  k.ir.CreateStore(k.i64(0), own);
+  Value* launch = k.ir.CreateLoad(
+      k.ir.getInt64Ty(), k.ir.CreateConstInBoundsGEP1_64(k.ir.getInt8Ty(), k.function->getArg(0),
+                                                         offsetof(atlas::Context, launch)));
+  Value* kept = k.ir.CreateGEP(k.ir.getInt8Ty(), memory, k.i64(-8));
+  return k.ir.CreateSelect(k.ir.CreateICmpNE(launch, k.i64(0)), kept, own);
+}
+
 Value* element(Kernel& k, DType t, Value* base, Value* index) {
   return k.ir.CreateInBoundsGEP(k.memory_type(t), base, index);
 }

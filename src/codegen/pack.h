@@ -11,6 +11,11 @@ namespace hologram::codegen {
 /// when there is none. Valid until the kernel returns; only one such call may be made in a kernel.
 Value* emit_scratch(Scope& scope, Value* bytes);
 
+/// Where the kernel notes which block the scratch memory `memory` holds: an i64, 0 for none. The
+/// note stays from one chunk to the next where the memory does, so that a thread makes a block
+/// once.
+Value* emit_block_note(Scope& scope, Value* memory);
+
 /// Pointer to element `index` (i64) of type `t`'s memory form behind `base`.
 Value* element(Kernel& k, DType t, Value* base, Value* index);
 

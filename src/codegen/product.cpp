@@ -94,8 +94,11 @@ class ProductEmitter : Numbers {
       k_.ir.CreateStore(k_.ir.getInt32(0x80808080), signs_);
     }
     if (plan_.lhs != LhsPath::direct) {
-      packed_block_ = k_.slot(k_.ir.getInt64Ty(), "packed_block");
-      k_.ir.CreateStore(k_.i64(-1), packed_block_);
+      // What the rows hold besides (whether there are tiny numbers) is known to this chunk alone.
+      packed_block_ = plan_.keeps_tiny ? k_.slot(k_.ir.getInt64Ty(), "packed_block")
+                                       : emit_block_note(k_.root(), scratch_);
+      k_.root().seek();
+      if (plan_.keeps_tiny) k_.ir.CreateStore(k_.i64(0), packed_block_);
     }
     if (plan_.lhs_load) {
       lhs_row_ = number(plan_.lhs_load->x_stride);
@@ -149,10 +152,10 @@ class ProductEmitter : Numbers {
     lhs_row_stride_ = by_rows ? lhs_stride_ : k_.i64(1);
     lhs_k_stride_ = by_rows ? k_.i64(1) : lhs_stride_;
     scope.seek();
-    Value* have = k_.ir.CreateLoad(k_.ir.getInt64Ty(), packed_block_);
-    emit_if(scope, k_.ir.CreateICmpNE(have, block), [&](Scope& s) {
+    Value *have = k_.ir.CreateLoad(k_.ir.getInt64Ty(), packed_block_), *note = add(block, 1);
+    emit_if(scope, k_.ir.CreateICmpNE(have, note), [&](Scope& s) {
       s.seek();
-      k_.ir.CreateStore(block, packed_block_);
+      k_.ir.CreateStore(note, packed_block_);
       if (groups_) groups_->start_block(s);
       Operand lhs{p_.lhs, p_.operand_type, type_, t_.lanes};
       auto fill = [&](Scope& inner, Value* i) {

@@ -115,7 +115,8 @@ class Writer {
 
   // The number at p in every lane.
   Value* scalar(Value* p) {
-    Value* x = ir_.CreateAlignedLoad(k_.type_of(m_.type), p, alignment(m_.type));
+    llvm::Align align = m_.dots == Dots::bf16 ? llvm::Align(2) : alignment(m_.type);
+    Value* x = ir_.CreateAlignedLoad(k_.type_of(m_.type), p, align);
     return ir_.CreateVectorSplat(static_cast<unsigned>(m_.tile.lanes), x);
   }
 

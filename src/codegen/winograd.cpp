@@ -65,8 +65,8 @@ class WinogradEmitter : Numbers {
     Value* floats = add(pixels, mul(sums_stride_, 16));
     pixels_ = emit_scratch(k_.root(), mul(floats, 4));
     sums_ = element(k_, type, pixels_, pixels);
-    packed_block_ = k_.slot(k_.ir.getInt64Ty(), "packed_block");
-    k_.ir.CreateStore(k_.i64(-1), packed_block_);
+    packed_block_ = emit_block_note(k_.root(), pixels_);
+    k_.root().seek();
     retry_ = k_.slot(k_.ir.getFloatTy(), "retry", 4 * t_.lanes);
     for (Value*& y : results_) y = k_.slot(vector(), "result");
     for (size_t i = 0; i < 4; ++i)
@@ -106,10 +106,10 @@ class WinogradEmitter : Numbers {
     Value* first = part(panel_unit, panels_, panel_units_);
     Value* last = part(add(panel_unit, 1), panels_, panel_units_);
     Cover cover = emit_cover(k_, t_, count_, plan_.tile_counts());
-    Value* have = k_.ir.CreateLoad(k_.ir.getInt64Ty(), packed_block_);
-    emit_if(scope, k_.ir.CreateICmpNE(have, tile_unit), [&](Scope& s) {
+    Value *have = k_.ir.CreateLoad(k_.ir.getInt64Ty(), packed_block_), *note = add(tile_unit, 1);
+    emit_if(scope, k_.ir.CreateICmpNE(have, note), [&](Scope& s) {
       s.seek();
-      k_.ir.CreateStore(tile_unit, packed_block_);
+      k_.ir.CreateStore(note, packed_block_);
       emit_loop(s, k_.i64(0), count_, k_.i64(1), true,
                 [&](Scope& tile, Value* i) { transform_pixels(tile, i); });
     });

@@ -2,34 +2,46 @@
 #include "runtime/context.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/error.h"
 
 namespace hologram::runtime {
 namespace {
 
+constexpr int64_t before_scratch = 64;  // its last 8 bytes: the note
+
 struct ScratchMemory {
-  void* data = nullptr;
-  int64_t size = 0;
+  char* data = nullptr;
+  int64_t size = 0, launch = 0;
   ~ScratchMemory() { std::free(data); }
 };
 
-void* thread_scratch(const atlas::Context*, int64_t bytes) {
+void* thread_scratch(const atlas::Context* context, int64_t bytes) {
   thread_local ScratchMemory memory;
-  if (bytes <= memory.size) return memory.data;
-  std::free(memory.data);
-  memory.size = (bytes + 4095) / 4096 * 4096;
-  memory.data = std::aligned_alloc(64, static_cast<size_t>(memory.size));
-  if (!memory.data) memory.size = 0;
-  return memory.data;
+  const bool keeps = bytes <= memory.size && context->launch == memory.launch;
+  if (bytes > memory.size) {
+    std::free(memory.data);
+    memory.size = (bytes + 4095) / 4096 * 4096;
+    memory.data = static_cast<char*>(
+        std::aligned_alloc(64, static_cast<size_t>(before_scratch + memory.size)));
+    if (!memory.data) memory.size = 0;
+    if (!memory.data) return nullptr;
+  }
+  if (!keeps) std::memset(memory.data + before_scratch - 8, 0, 8);
+  memory.launch = context->launch;
+  return memory.data + before_scratch;
 }
 
 int32_t run_parallel(const atlas::Context* context, atlas::KernelFn kernel, void* const* bufs,
                      const int64_t* syms, int64_t total, int64_t grain) {
+  static std::atomic<int64_t> launches{0};
   auto* threads = static_cast<ThreadPool*>(context->runtime);
-  return threads->parallel_for(reinterpret_cast<RangeFn>(kernel), context, bufs, syms, total,
-                               grain);
+  atlas::Context own = *context;
+  own.launch = launches.fetch_add(1, std::memory_order_relaxed) + 1;
+  return threads->parallel_for(reinterpret_cast<RangeFn>(kernel), &own, bufs, syms, total, grain);
 }
 
 int32_t refuse_host(const atlas::Context*, int64_t) {
@@ -40,7 +52,7 @@ int32_t refuse_host(const atlas::Context*, int64_t) {
 
 atlas::Context make_context(ThreadPool& threads, std::atomic<int32_t>* sticky,
                             int32_t (*call_host)(const atlas::Context*, int64_t)) {
-  return {run_parallel, thread_scratch, call_host ? call_host : refuse_host, sticky, &threads};
+  return {run_parallel, thread_scratch, call_host ? call_host : refuse_host, sticky, &threads, 0};
 }
 
 int64_t chunk_of(int64_t total, int64_t grain, int64_t unit_work, int64_t threads) {

@@ -63,15 +63,21 @@ class Compiled {
   int32_t run(const std::vector<void*>& bufs, const std::vector<int64_t>& syms, int64_t chunk = 0,
               int32_t* errors = nullptr) const {
     atlas::Context context{};
-    context.scratch = [](const atlas::Context*, int64_t bytes) -> void* {
+    // As the runtime's: what a kernel notes before its memory stays from chunk to chunk of a run.
+    static std::atomic<int64_t> runs{0};
+    context.launch = ++runs;
+    context.scratch = [](const atlas::Context* own, int64_t bytes) -> void* {
       thread_local std::unique_ptr<char, decltype(&std::free)> memory(nullptr, &std::free);
-      thread_local int64_t size = 0;
+      thread_local int64_t size = 0, launch = 0;
+      bool fresh = size < bytes || launch != own->launch;
       if (size < bytes) {
-        memory.reset(
-            static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(bytes + 63) / 64 * 64)));
+        memory.reset(static_cast<char*>(
+            std::aligned_alloc(64, static_cast<size_t>(64 + bytes + 63) / 64 * 64)));
         size = bytes;
       }
-      return memory.get();
+      if (fresh) std::memset(memory.get() + 56, 0, 8);
+      launch = own->launch;
+      return memory.get() + 64;
     };
     std::atomic<int32_t> sticky{0};
     context.sticky_error = &sticky;

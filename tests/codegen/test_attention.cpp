@@ -1,6 +1,7 @@
 // tests/codegen/test_attention.cpp: compiled attention against a reference in double precision.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -100,7 +101,9 @@ double value(DType t, const Memory& m, int64_t i) {
 
 class Attention : public testing::TestWithParam<codegen::Isa> {
  protected:
-  codegen::Target target() const { return codegen::generic_target(GetParam()); }
+  virtual codegen::Target target() const { return codegen::generic_target(GetParam()); }
+  /// Errors are measured by the sum of |probability * value|.
+  virtual bool rounds_probabilities() const { return false; }
 
   void check(const Case& c, int64_t chunk = 0) {
     std::ostringstream name;
@@ -165,19 +168,27 @@ class Attention : public testing::TestWithParam<codegen::Isa> {
           }
           for (double& x : s) sum += x = max == -INFINITY ? 0 : std::exp(x - max);
           for (int64_t e = 0; e < c.values; ++e) {
-            double y = 0;
-            for (int64_t j = 0; j < c.keys; ++j)
-              y += s[static_cast<size_t>(j)] *
-                   value(c.dtype, m[v_buffer], at(b, kv, j, e, c.kv_heads, c.keys, c.values));
-            if (sum > 0) y /= sum;
+            double y = 0, size = 0;
+            for (int64_t j = 0; j < c.keys; ++j) {
+              double term =
+                  s[static_cast<size_t>(j)] *
+                  value(c.dtype, m[v_buffer], at(b, kv, j, e, c.kv_heads, c.keys, c.values));
+              y += term;
+              size += std::abs(term);
+            }
+            if (sum > 0) y /= sum, size /= sum;
             double got =
                 value(c.dtype, m[out_buffer], at(b, h, i, e, c.heads, c.queries, c.values));
             double error =
                 std::abs(got - y) / (c.dtype == DType::f32 ? 1 : std::max(1e-2, std::abs(y)));
+            if (rounds_probabilities()) error = std::abs(got - y) / std::max(size, 1e-30);
             worst = std::max(worst, std::isnan(error) ? INFINITY : error);
           }
         }
-    EXPECT_LE(worst, c.dtype == DType::f32 ? 4e-6 : c.dtype == DType::f16 ? 1e-3 : 6e-3);
+    if (rounds_probabilities())  // once a probability, once the result
+      EXPECT_LE(worst, 1.01 / 128);
+    else
+      EXPECT_LE(worst, c.dtype == DType::f32 ? 4e-6 : c.dtype == DType::f16 ? 1e-3 : 6e-3);
   }
 };
 
@@ -326,10 +337,86 @@ TEST_P(Attention, symbolic_sizes) {
           1);
 }
 
+// Both products of bfloat16 by the dot instruction, where this machine has it.
+class AttentionDots : public Attention {
+ protected:
+  void SetUp() override {
+    if (!target().bf16_dots) GTEST_SKIP() << "no bfloat16 dot instructions";
+  }
+  codegen::Target target() const override {
+    return codegen::with_dots_of_host(Attention::target());
+  }
+  bool rounds_probabilities() const override { return true; }
+};
+
+TEST_P(AttentionDots, sizes_masks_and_layouts) {
+  for (bool inside : {false, true})
+    for (Score score : {Score::plain, Score::key_bias, Score::full_bias, Score::keep_mask})
+      for (auto [queries, keys, depth, values] : {std::array<int64_t, 4>{32, 128, 32, 32},
+                                                  {7, 9, 16, 16},
+                                                  {33, 130, 64, 64},
+                                                  {70, 299, 24, 40},
+                                                  {17, 129, 80, 33},
+                                                  {5, 1, 2, 1}})
+        check({.batch = 2,
+               .heads = 2,
+               .kv_heads = 1,
+               .queries = queries,
+               .keys = keys,
+               .depth = depth,
+               .values = values,
+               .score = score,
+               .dtype = DType::bf16,
+               .heads_inside = inside});
+}
+
+TEST_P(AttentionDots, causal_and_symbolic) {
+  for (bool symbolic : {false, true})
+    for (int64_t queries : {5, 40, 150})
+      check({.batch = 1,
+             .heads = 2,
+             .kv_heads = 2,
+             .queries = queries,
+             .keys = 151,
+             .depth = 32,
+             .values = 32,
+             .causal = true,
+             .dtype = DType::bf16,
+             .symbolic = symbolic},
+            symbolic ? 1 : 0);
+}
+
+// A row of odd depth is no whole number of words; the bits of `reproducible` are the
+// multiply-adds'.
+TEST_P(AttentionDots, where_the_instruction_is_used) {
+  Case c{.batch = 1,
+         .heads = 2,
+         .kv_heads = 2,
+         .queries = 40,
+         .keys = 50,
+         .depth = 32,
+         .values = 32,
+         .dtype = DType::bf16};
+  auto uses = [&](const atlas::Program& p) {
+    return codegen::dump_asm(p, target()).find("vdpbf16ps") != std::string::npos;
+  };
+  atlas::Program p = make_program(c);
+  EXPECT_TRUE(uses(p));
+  p.attention.reproducible = true;
+  EXPECT_FALSE(uses(p));
+  c.depth = 31;
+  EXPECT_FALSE(uses(make_program(c)));
+  check(c);
+}
+
 std::string isa_name(const testing::TestParamInfo<codegen::Isa>& info) {
   return std::string(codegen::name_of(info.param));
 }
 INSTANTIATE_TEST_SUITE_P(isa, Attention, testing::ValuesIn(runnable_isas()), isa_name);
+
+#if defined(__x86_64__)
+INSTANTIATE_TEST_SUITE_P(isa, AttentionDots, testing::Values(codegen::Isa::avx512), isa_name);
+#endif
 
 }  // namespace
 }  // namespace hologram::test

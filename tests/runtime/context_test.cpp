@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <thread>
+
 namespace hologram::runtime {
 namespace {
 
@@ -36,6 +40,51 @@ TEST(Chunks, AreMultiplesOfTheGrain) {
   // Never more than a share, which may be a single unit.
   EXPECT_EQ(chunk_of(2, 1, 100'000'000, 2), 1);
   EXPECT_EQ(chunk_of(5, 1, int64_t{1} << 62, 4), 1);
+}
+
+// What generated code relies on when it finds its copy of a block in scratch memory.
+TEST(Scratch, NotesLastForOneLaunchOfOneThread) {
+  ThreadPool threads(1);
+  std::atomic<int32_t> sticky{0};
+  atlas::Context context = make_context(threads, &sticky);
+  EXPECT_EQ(context.launch, 0);
+  auto note = [&](int64_t launch, int64_t bytes) {
+    context.launch = launch;
+    auto* memory = static_cast<int64_t*>(context.scratch(&context, bytes));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
+    int64_t found = memory[-1];
+    memory[-1] = 7;
+    memory[bytes / 8 - 1] = 1;
+    return found;
+  };
+  EXPECT_EQ(note(3, 100'000), 0);
+  EXPECT_EQ(note(3, 100'000), 7);
+  EXPECT_EQ(note(3, 50'000), 7);
+  EXPECT_EQ(note(4, 50'000), 0);
+  EXPECT_EQ(note(3, 50'000), 0) << "another launch had the memory in between";
+  EXPECT_EQ(note(3, 1'000'000), 0) << "new memory";
+  std::thread([&] { EXPECT_EQ(note(3, 50'000), 0); }).join();
+}
+
+TEST(Scratch, EachLaunchHasItsNumber) {
+  ThreadPool threads(2);
+  std::atomic<int32_t> sticky{0};
+  atlas::Context context = make_context(threads, &sticky);
+  std::array<std::atomic<int64_t>, 8> seen{};
+  auto kernel = [](const atlas::Context* own, void* const* bufs, const int64_t*, int64_t begin,
+                   int64_t) -> int32_t {
+    static_cast<std::atomic<int64_t>*>(bufs[0])[begin] = own->launch;
+    return 0;
+  };
+  void* bufs[] = {seen.data()};
+  int64_t before = 0;
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_EQ(context.parallel_for(&context, kernel, bufs, nullptr, 8, 1), 0);
+    for (auto& s : seen) EXPECT_EQ(s.load(), seen[0].load());
+    EXPECT_NE(seen[0].load(), before);
+    EXPECT_NE(seen[0].load(), 0);
+    before = seen[0];
+  }
 }
 
 }  // namespace
