@@ -11,7 +11,17 @@ from .options import Options, strict
 from .translate import Translator
 
 _numbers = itertools.count()
+EXCHANGE = "__dlpack_c_exchange_api__"  # how tensors reach native code in nanoseconds
 REPORT = "please report it with the output of HOLOGRAM_DUMP=graph HOLOGRAM_LOG=debug"
+
+
+def check_pytorch():
+    """Raises ImportError where this PyTorch is too old."""
+    if not hasattr(torch.Tensor, EXCHANGE):
+        raise ImportError(f"hologram_torch needs PyTorch 2.10 or later (torch.Tensor.{EXCHANGE}); this is {torch.__version__}")
+
+
+check_pytorch()
 
 
 def static_inputs(kind: str) -> list:

@@ -64,6 +64,14 @@ def test_a_fallback_is_named_once(caplog):
     assert sum("aten.special_airy_ai.default" in r.message for r in caplog.records) == 1
 
 
+def test_an_older_pytorch_is_refused(monkeypatch):
+    from hologram_torch import compiler
+
+    monkeypatch.delattr(torch.Tensor, compiler.EXCHANGE)
+    with pytest.raises(ImportError, match=r"needs PyTorch 2\.10 or later.* this is 2"):
+        compiler.check_pytorch()
+
+
 def test_a_failing_compile_runs_in_pytorch_and_says_which_graph(monkeypatch, caplog):
     from hologram_torch import compiler
 
