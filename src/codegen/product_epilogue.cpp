@@ -66,15 +66,19 @@ void ProductEpilogue::emit(Scope& scope, Value* sums, Value* m, Value* count, Va
 
 void ProductEpilogue::emit_columns(Scope& scope, const Block& block) {
   int m_axis = p_.batch_rank, n_axis = m_axis + 1;
+  // Both vectors of a panel at once, instruction by instruction: a long body is a chain of which a
+  // core holds only a few at a time, if they come one behind the other.
+  bool many_registers = t_.max_rows >= 12;
+  int lanes = many_registers && multiple_of(n_, t_.panel) ? t_.panel : t_.lanes;
   auto vector = [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
     s.set_axis(n_axis, add(block.n, offset));
-    s.set_lanes(n_axis, t_.lanes, mask);
+    s.set_lanes(n_axis, lanes, mask);
     emit_loop(s, k_.i64(0), block.rows, k_.i64(1), true, [&](Scope& row, Value* r) {
       row.seek();
       row.set_axis(m_axis, add(block.m, r));
       Value* at = element(k_, p_.acc_type, block.sums, add(mul(r, block.stride), offset));
-      Value* v = k_.ir.CreateAlignedLoad(k_.lane_type(p_.acc_type, t_.lanes), at,
+      Value* v = k_.ir.CreateAlignedLoad(k_.lane_type(p_.acc_type, lanes), at,
                                          llvm::Align(static_cast<uint64_t>(size_of(p_.acc_type))));
       row.set_accumulator(0, {v, true});
       emit_body(row, p_.epilogue);
@@ -82,10 +86,10 @@ void ProductEpilogue::emit_columns(Scope& scope, const Block& block) {
   };
   scope.seek();
   if (multiple_of(n_, t_.lanes)) {
-    emit_loop(scope, k_.i64(0), block.columns, k_.i64(t_.lanes), true,
+    emit_loop(scope, k_.i64(0), block.columns, k_.i64(lanes), true,
               [&](Scope& s, Value* offset) { vector(s, offset, nullptr); });
   } else {
-    for_vectors(scope, block.columns, t_.lanes, vector);
+    for_vectors(scope, block.columns, lanes, vector);
   }
 }
 
