@@ -42,7 +42,7 @@ _ALSO = (
     "native_batch_norm.default", "_native_batch_norm_legit.default", "_batch_norm_with_update.default",
     "_batch_norm_with_update_functional.default", "_batch_norm_no_update.default", "hypot.default", "ldexp.Tensor",
     "special_zeta.self_scalar", "special_zeta.other_scalar",
-    "dist.default", "_adaptive_avg_pool2d.default", "upsample_bilinear2d.vec", "upsample_nearest2d.vec",
+    "dist.default", "upsample_bilinear2d.vec", "upsample_nearest2d.vec",
     *(f"{name}{n}d.default" for n in (1, 2, 3) for name in ("upsample_nearest", "_upsample_nearest_exact")),
     "upsample_bicubic2d.default", "upsample_bilinear2d.default", "upsample_trilinear3d.default",
     "heaviside.default", "_addmm_activation.default", "batch_norm_backward.default",

@@ -79,6 +79,11 @@ class Translator(Builder):
         val = self._val
         return [dtypes.NAME[v.dtype] for v in (val if type(val) in (list, tuple) else (val,))]
 
+    def uses(self, index):
+        """Whether anything reads result `index` of the operator that is being lowered."""
+        picks = (u.args[1] == index and bool(u.users) if u.target is operator.getitem else True for u in self._node.users)
+        return any(picks)
+
     @property
     def out_shapes(self):
         val = self._val

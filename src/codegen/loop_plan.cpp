@@ -321,12 +321,14 @@ int interleaved_lines(const atlas::LoopBlock& b, const std::vector<atlas::Buffer
     if (!load && !store) continue;
     auto along = i.expr.linear_in_axis(line), across = i.expr.linear_in_axis(run);
     bool values = i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; });
-    if (!along || !across || values) return 0;
-    if (load && !along->first.is(1) && !along->first.is(0)) return 0;
+    if (!along || values) return 0;
+    const Expr& step = along->first;
+    if (load && !(step.is_const() && step.constant_value() >= 0 && step.constant_value() <= 4))
+      return 0;
     if (store) {
       const atlas::Buffer& out = buffers[static_cast<size_t>(i.buffer)];
       if (++stores > 1 || i.args[1] != atlas::no_value || out.access != atlas::Access::write ||
-          !(along->first == n) || !across->first.is(1) || size_of(out.dtype) < 2)
+          !(along->first == n) || !across || !across->first.is(1) || size_of(out.dtype) < 2)
         return 0;
     }
   }

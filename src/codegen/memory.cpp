@@ -3,6 +3,8 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace hologram::codegen {
@@ -10,10 +12,14 @@ namespace {
 
 // How the lanes of an access lie in memory.
 struct Layout {
-  enum Kind { uniform, contiguous, reversed, scattered } kind;
-  Value* address = nullptr;  ///< uniform, contiguous: of lane 0; reversed: of the last lane
+  enum Kind { uniform, contiguous, reversed, strided, scattered } kind;
+  Value* address = nullptr;  ///< of lane 0; reversed: of the last lane; scattered: none
   Value* indices = nullptr;  ///< scattered: elements from the buffer's start
+  int step = 1;              ///< strided: elements from lane to lane
 };
+
+// Lanes at most so many elements apart are picked from whole vectors instead of gathered.
+constexpr int64_t most_apart = 4;
 
 class Access {
  public:
@@ -34,10 +40,12 @@ class Access {
   void store(const Expr& index, LaneValue value, LaneValue guard);
 
  private:
-  Layout layout(const Expr& index, LaneValue guard);
+  Layout layout(const Expr& index, LaneValue guard, bool loading);
+  bool picks(LaneValue guard) const;
   Value* vector_mask(LaneValue guard);
   Value* any(LaneValue guard, bool& certain);
   Value* load_vector(Value* address, Value* mask);
+  Value* load_strided(const Layout& at, LaneValue guard);
   void store_vector(Value* address, Value* value, Value* mask);
   Value* reverse(Value* v);
   Value* mark(llvm::Instruction* load);
@@ -54,7 +62,7 @@ class Access {
   bool constant_;
 };
 
-Layout Access::layout(const Expr& index, LaneValue guard) {
+Layout Access::layout(const Expr& index, LaneValue guard, bool loading) {
   IndexEmitter base(&values_, true);
   const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(buffer_)];
   bool interleaved = b.access == atlas::Access::scratch && k_.scratch_lanes() > 1;
@@ -72,6 +80,11 @@ Layout Access::layout(const Expr& index, LaneValue guard) {
     if (parts->first.is(1)) return {Layout::contiguous, base.address(scope_, buffer_, e)};
     if (parts->first.is(-1))
       return {Layout::reversed, base.address(scope_, buffer_, e - Expr(lanes_ - 1))};
+    if (loading && parts->first.is_const() && picks(guard)) {
+      int64_t step = parts->first.constant_value();
+      if (step > 1 && step <= most_apart)
+        return {Layout::strided, base.address(scope_, buffer_, e), nullptr, static_cast<int>(step)};
+    }
   }
   LaneValue indices = IndexEmitter(&values_, false).emit(scope_, e);
   scope_.seek();
@@ -83,6 +96,15 @@ Layout Access::layout(const Expr& index, LaneValue guard) {
     v = ir_.CreateAdd(v, llvm::ConstantVector::get(steps));
   }
   return {Layout::scattered, nullptr, v};
+}
+
+// Whether lanes that lie apart are picked from whole vectors. What lies between them may be read if
+// nobody writes to the buffer: the first and the last lane are read too, or else vectors are
+// masked.
+bool Access::picks(LaneValue guard) const {
+  if (!constant_) return false;
+  if (scope_.mask() || (guard && guard.varying)) return k_.target.isa == Isa::avx512;
+  return !guard || lanes_ * size_of(dtype_) <= 64;
 }
 
 // The lanes to touch, or null for all.
@@ -120,6 +142,37 @@ Value* Access::load_vector(Value* address, Value* mask) {
       ir_.CreateMaskedLoad(type, address, align_, mask, llvm::Constant::getNullValue(type)));
 }
 
+// Every step-th element from vectors that lie side by side, the last one ending with the last lane.
+Value* Access::load_strided(const Layout& at, LaneValue guard) {
+  llvm::Type* type = k_.widen(element_, lanes_);
+  bool masked = scope_.mask() || (guard && guard.varying);
+  Value* mask = masked ? vector_mask(guard) : nullptr;
+  int last = (lanes_ - 1) * (at.step - 1);  // where the last vector begins
+  Value* all = nullptr;
+  for (int v = 0; v < at.step; ++v) {
+    int first = std::min(v * lanes_, last);
+    std::vector<int> order(static_cast<size_t>(lanes_)), touched(static_cast<size_t>(lanes_));
+    for (int l = 0; l < lanes_; ++l) {
+      int from = l * at.step - first, place = first + l;
+      bool here = from >= 0 && from < lanes_;
+      order[static_cast<size_t>(l)] = here ? lanes_ + from : l;
+      touched[static_cast<size_t>(l)] = place % at.step == 0 ? place / at.step : lanes_;
+    }
+    Value* address = ir_.CreateConstGEP1_64(element_, at.address, static_cast<uint64_t>(first));
+    Value* part;
+    if (masked) {
+      Value* none = llvm::Constant::getNullValue(mask->getType());
+      part = load_vector(address, ir_.CreateShuffleVector(mask, none, touched));
+    } else {
+      if (guard) address = ir_.CreateSelect(guard.v, address, k_.zeros());
+      auto* load = ir_.CreateAlignedLoad(type, address, align_);
+      part = guard ? load : mark(load);
+    }
+    all = ir_.CreateShuffleVector(all ? all : llvm::PoisonValue::get(type), part, order);
+  }
+  return all;
+}
+
 void Access::store_vector(Value* address, Value* value, Value* mask) {
   if (mask) {
     ir_.CreateMaskedStore(value, address, align_, mask);
@@ -134,7 +187,7 @@ void Access::store_vector(Value* address, Value* value, Value* mask) {
 }
 
 LaneValue Access::load(const Expr& index, LaneValue guard) {
-  Layout at = layout(index, guard);
+  Layout at = layout(index, guard, true);
   scope_.seek();
   if (at.kind == Layout::uniform) {
     bool certain;
@@ -154,6 +207,7 @@ LaneValue Access::load(const Expr& index, LaneValue guard) {
     auto* load = ir_.CreateAlignedLoad(k_.widen(element_, lanes_), address, align_);
     return {from_memory(k_, dtype_, load), true};
   }
+  if (at.kind == Layout::strided) return {from_memory(k_, dtype_, load_strided(at, guard)), true};
   Value* mask = vector_mask(guard);
   Value* x;
   if (at.kind == Layout::scattered) {
@@ -171,7 +225,7 @@ LaneValue Access::load(const Expr& index, LaneValue guard) {
 }
 
 void Access::store(const Expr& index, LaneValue value, LaneValue guard) {
-  Layout at = layout(index, guard);
+  Layout at = layout(index, guard, false);
   scope_.seek();
   if (at.kind == Layout::uniform && !value.varying && (!guard || !guard.varying)) {
     bool certain;

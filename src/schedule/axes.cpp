@@ -65,18 +65,46 @@ void remove_units(LoopBlock& loop) {
   });
 }
 
+// Whether the last axis, a short one, and the one before it are the halves of a line that is
+// stored along both and read along the longer one: vectors of it are then interleaved by shuffles.
+bool interleaves(const LoopBlock& loop) {
+  constexpr int64_t least_lanes = 16;
+  int run = loop.parallel_rank - 1, line = run - 1;
+  if (loop.stages.size() != 1 || loop.stages[0].kind != atlas::StageKind::point || line < 0)
+    return false;
+  const Expr& length = loop.axes[static_cast<size_t>(line)].extent;
+  if (!length.is_const() || length.constant_value() < least_lanes) return false;
+  int stores = 0;
+  for (const auto& i : loop.stages[0].body.instrs) {
+    if (i.code == atlas::Code::clamp_index) return false;
+    bool store = i.code == atlas::Code::store;
+    if (!store && i.code != atlas::Code::load) continue;
+    stores += store;
+    auto along = i.expr.linear_in_axis(line), across = i.expr.linear_in_axis(run);
+    if (!along) return false;
+    bool read = along->first.is_const() && along->first.constant_value() >= 0 &&
+                along->first.constant_value() <= 4;
+    bool written = along->first == loop.axes[static_cast<size_t>(run)].extent && across &&
+                   across->first.is(1) && size_of(i.type) >= 2;
+    if (store ? !written : !read) return false;
+  }
+  return stores == 1;
+}
+
 // A constant by which some expression divides axis k whole, or 0.
-int64_t wanted_split(LoopBlock& loop, size_t k) {
+int64_t wanted_split(LoopBlock& loop, size_t k, bool runs) {
   const Expr& extent = loop.axes[k].extent;
   bool innermost = k + 1 == loop.axes.size() || k + 1 == static_cast<size_t>(loop.parallel_rank);
   int64_t found = 0;
   auto test = [&](const Atom& a) {
     if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return false;
-    const Atom* x = a.a->as_atom();
-    if (!x || x->kind != Atom::Kind::axis || x->id != static_cast<int>(k) || !a.b->is_const())
+    auto along = a.a->linear_in_axis(static_cast<int>(k));
+    if (!along || !along->first.is(1) || !along->second.is_const() || !a.b->is_const())
       return false;
+    if (!along->second.is(0) && !(innermost && runs)) return false;
     int64_t d = a.b->constant_value();
-    if (d <= 1 || (innermost && d < 16) || !extent.exact_div(Expr(d))) return false;
+    if (d <= 1 || (innermost && d < 16 && !(runs && d <= 4)) || !extent.exact_div(Expr(d)))
+      return false;
     found = d;
     return true;
   };
@@ -86,14 +114,15 @@ int64_t wanted_split(LoopBlock& loop, size_t k) {
   return found;
 }
 
-bool split_once(LoopBlock& loop) {
+// `runs`: cut short runs off the innermost axis too.
+bool split_once(LoopBlock& loop, bool runs) {
   if (loop.axes.size() >= 12) return false;
   for (size_t k = 0; k < loop.axes.size(); ++k) {
     if (shapes_others(loop, k)) continue;
     // A scan runs along one axis.
     if (loop.axes[k].kind == AxisKind::row && loop.stages.back().kind == atlas::StageKind::scan)
       continue;
-    int64_t d = wanted_split(loop, k);
+    int64_t d = wanted_split(loop, k, runs);
     if (d == 0) continue;
     Expr outer = *loop.axes[k].extent.exact_div(Expr(d));
     AxisKind kind = loop.axes[k].kind;
@@ -239,8 +268,10 @@ void choose_lanes(LoopBlock& loop) {
 
 void simplify_axes(LoopBlock& loop) {
   remove_units(loop);
-  for (int round = 0; round < 8 && split_once(loop); ++round) {
+  for (int round = 0; round < 8 && split_once(loop, false); ++round) {
   }
+  LoopBlock cut = loop;
+  if (split_once(cut, true) && interleaves(cut)) loop = std::move(cut);
   remove_units(loop);
   gather_nearby(loop);
   while (merge_once(loop)) {

@@ -83,6 +83,8 @@ class Planner {
   void emit_kernel(Lowered k);
   void keep_if_static(const Cluster& c, std::vector<Lowered>& kernels, Storage& storage);
   void prefer_layouts();
+  void follow_layouts();
+  void prefer(Value v, const std::vector<int>& densest);
   Shape strides_for(Value v) const;
   void emit_copies(const Copies& copies);
   void link_steps();
@@ -95,6 +97,7 @@ class Planner {
   std::map<Value, std::vector<int>>
       stores_;  // slots a root is written to; the first is the one it is read from
   std::set<Value> in_place_scatter_;
+  std::set<Value> promised_;  // the host expects them as tracing promised
   std::map<Value, Order>
       memory_order_;  // of intermediates that do not lie row by row: axes from the outermost in
   std::vector<std::vector<int>> clusters_read_;  // by cluster: the clusters it needs
@@ -267,21 +270,20 @@ void Planner::place_outputs() {
   }
 }
 
+// Lays an intermediate out so that the axes `densest`, the densest one first, lie innermost.
+void Planner::prefer(Value v, const std::vector<int>& densest) {
+  if (v->rank() < 3 || densest.empty() || promised_.count(v)) return;
+  Order order;
+  for (int i = 0; i < v->rank(); ++i)
+    if (!std::count(densest.begin(), densest.end(), i)) order.push_back(i);
+  order.insert(order.end(), densest.rbegin(), densest.rend());
+  if (!std::is_sorted(order.begin(), order.end())) memory_order_.emplace(v, std::move(order));
+}
+
 // Products decide how intermediates of three and more dimensions lie in memory: what they write has
 // their columns densest, what they read lies along k as far as it can (a convolution's channels,
 // the heads of attention).
 void Planner::prefer_layouts() {
-  std::set<Value> fixed;  // the host expects what tracing promised it
-  for (const ir::Node& n : graph_.nodes())
-    if (n.is(Op::host_call)) fixed.insert(n.inputs.begin(), n.inputs.end());
-  auto prefer = [&](Value v, std::vector<int> densest) {
-    if (v->rank() < 3 || densest.empty() || fixed.count(v)) return;
-    Order order;
-    for (int i = 0; i < v->rank(); ++i)
-      if (!std::count(densest.begin(), densest.end(), i)) order.push_back(i);
-    order.insert(order.end(), densest.rbegin(), densest.rend());
-    if (!std::is_sorted(order.begin(), order.end())) memory_order_.emplace(v, std::move(order));
-  };
   for (const Cluster& c : clustering_.clusters()) {
     if (c.kind != ClusterKind::product) continue;
     ProductLayout layout = product_layout(c, graph_.num_symbols);
@@ -289,6 +291,29 @@ void Planner::prefer_layouts() {
     for (const Member& m : c.members)
       for (size_t i = 0; i < m.index.size(); ++i)
         if (const Atom* a = single_axis(m.index[i]); a && a->id == layout.written_axis)
+          prefer(m.node, {static_cast<int>(i)});
+  }
+}
+
+// What a loop computes lies as what it reads does: where that runs along another axis than the last
+// one in all of the loop's reads (an image with its channels last), so do its results.
+void Planner::follow_layouts() {
+  for (int k : order()) {
+    const Cluster& c = clustering_.clusters()[static_cast<size_t>(k)];
+    if (c.kind != ClusterKind::loop) continue;
+    std::set<int> along;
+    clustering_.for_each_access(c, [&](Value v, const Index& index) {
+      if (c.find(v) || v->rank() < 3) return;
+      Expr place = offset_of(index, v->is(Op::parameter) ? v->attrs.exprs : strides_for(v));
+      int found = -1;
+      for (const ClusterAxis& a : c.axes)
+        if (auto step = place.linear_in_axis(a.id); step && step->first.is(1)) found = a.id;
+      along.insert(found);
+    });
+    if (along.size() != 1 || *along.begin() < 0) continue;
+    for (const Member& m : c.members)
+      for (size_t i = 0; i < m.index.size(); ++i)
+        if (const Atom* a = single_axis(m.index[i]); a && a->id == *along.begin())
           prefer(m.node, {static_cast<int>(i)});
   }
 }
@@ -478,9 +503,12 @@ Plan Planner::run() {
     });
     clusters_read_.emplace_back(reads.begin(), reads.end());
   }
+  for (const ir::Node& n : graph_.nodes())
+    if (n.is(Op::host_call)) promised_.insert(n.inputs.begin(), n.inputs.end());
   make_input_slots();
   place_outputs();
   prefer_layouts();
+  follow_layouts();
   place_intermediates();
   emit_copies(early_copies_);
   for (int k : order()) emit(clustering_.clusters()[static_cast<size_t>(k)]);

@@ -47,11 +47,18 @@ Value windowed(Value v) {
   return found;
 }
 
+// The last axis of v that has more than one element.
+int last_axis(Value v) {
+  int last = v->rank() - 1;
+  while (last > 0 && v->shape[static_cast<size_t>(last)].is(1)) --last;
+  return last;
+}
+
 // Whether v, a view of a parameter, runs along that parameter's memory.
 bool runs_along_memory(Value v) {
   Index at;
   for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
-  int last = static_cast<int>(at.size()) - 1;
+  int last = last_axis(v);
   for (; is_view(v); v = v->input()) at = input_index(v, 0, at);
   auto split = offset_of(at, v->attrs.exprs).linear_in_axis(last);
   return split && split->first.is(1);
@@ -108,6 +115,7 @@ void parts_of_one(Value concat, int passed, std::vector<int>& uses) {
 
 constexpr int cap = 1 << 20;
 constexpr int most_of_weights = 64;     // cost of dequantising, say
+constexpr int64_t few_channels = 16;    // fewer are shorter than a vector
 constexpr int64_t most_kept = 1 << 16;  // elements of a value kept from call to call
 
 struct Inline {
@@ -148,7 +156,11 @@ void Clustering::choose_roots() {
     if (!image) return false;
     Value source = base(image->is(Op::pad) ? image->input() : image);
     bool foreign = source->is(Op::parameter) || source->is(Op::host_result);
-    if (foreign && !runs_along_memory(image->is(Op::pad) ? image->input() : image))
+    // Of few channels a window's line is one run if the border lies in memory too.
+    const Expr& channels = image->shape[static_cast<size_t>(last_axis(image))];
+    if (image->is(Op::pad) && channels.is_const() && channels.constant_value() < few_channels)
+      make_root(image);
+    else if (foreign && !runs_along_memory(image->is(Op::pad) ? image->input() : image))
       make_root(image);
     else
       make_root(source);

@@ -130,6 +130,57 @@ TEST(Loop, GuardsOfLoadsAndStores) {
   expect_same(p, inputs);
 }
 
+// Lanes a few elements apart, with guards that all lanes share and guards of their own.
+TEST(Loop, PicksLanesThatLieApart) {
+  for (int64_t n : {16, 77})
+    for (DType t : {DType::f32, DType::u8}) {
+      atlas::Program p;
+      Expr m(3), width(n);
+      atlas::Body& body = stage(p, atlas::StageKind::point);
+      auto i = add_axes(p.loop, {m, width}, {});
+      p.loop.lane_axis = 1;
+      BodyBuilder b(body);
+      Val row = b.lt(b.index(i[0]), b.integer(DType::i64, 2));
+      Val lane = b.lt(b.index(mod(i[1], Expr(5))), b.integer(DType::i64, 3));
+      for (int64_t step = 2; step <= 5; ++step)
+        for (Val guard : {Val{}, row, lane}) {
+          // The last lane's element is the buffer's last one.
+          p.buffers.push_back({t, Access::read, Expr((n * 3 - 1) * step + 1)});
+          p.buffers.push_back({t, Access::write, m * width});
+          int to = static_cast<int>(p.buffers.size()) - 1;
+          Expr from = (i[0] * width + i[1]) * Expr(step);
+          b.store(to, i[0] * width + i[1], b.load(to - 1, t, from, guard));
+        }
+      Inputs inputs;
+      inputs.chunks = {0, 20};
+      expect_same(p, inputs);
+    }
+}
+
+// Short runs along the last axis whose elements are read along the axis before it.
+TEST(Loop, InterleavesWhatLiesApart) {
+  for (int64_t run : {2, 3, 4})
+    for (int64_t length : {16, 50}) {
+      atlas::Program p;
+      Expr n(run), m(length);
+      atlas::Body& body = stage(p, atlas::StageKind::point);
+      auto i = add_axes(p.loop, {Expr(2), m, n}, {});
+      p.loop.lane_axis = 2;
+      p.buffers = {{DType::f32, Access::read, Expr(2 * 4 * length + 8)},
+                   {DType::f32, Access::read, Expr(2 * length + 8)},
+                   {DType::f32, Access::write, Expr(2) * m * n}};
+      BodyBuilder b(body);
+      Val first = b.lt(b.index(i[2]), b.integer(DType::i64, 1));
+      Val inner = b.lt(b.index(i[1]), b.integer(DType::i64, length - 1));
+      Val x = b.load(0, DType::f32, (i[0] * m + i[1]) * Expr(3) + i[2]);
+      Val y = b.load(1, DType::f32, i[0] * m + i[1] + floor_div(i[2] + Expr(1), Expr(2)), inner);
+      b.store(2, (i[0] * m + i[1]) * n + i[2], b.select(first, x, b.mul(x, y)));
+      Inputs inputs;
+      inputs.chunks = {0, 1};
+      expect_same(p, inputs);
+    }
+}
+
 TEST(Loop, GathersThroughClampedIndices) {
   for (bool wild : {false, true}) {
     atlas::Program p;

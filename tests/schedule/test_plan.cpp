@@ -177,6 +177,31 @@ TEST_F(PlanTest, AConvolutionTakesNormAndResidualAndKeepsItsChannelsDensest) {
   EXPECT_EQ(dense, 2);
 }
 
+TEST_F(PlanTest, LoopsKeepTheLayoutOfWhatTheyRead) {
+  // exp of a channels-last image, read at two lines by what comes next.
+  Value x = g.unary(Op::exp, g.permute(input({2, 8, 8, 32}), {0, 3, 1, 2}));
+  auto lines = [&](int64_t first) {
+    return g.slice(x, {0, 0, first, 0}, {2, 32, 7, 8}, {1, 1, 1, 1});
+  };
+  output(g.binary(Op::add, lines(0), lines(1)));
+  Plan p = plan();
+  EXPECT_EQ(runs(p), 2);
+  for (const Slot& s : p.slots)
+    if (s.kind == SlotKind::arena) {
+      EXPECT_EQ(s.strides, (Shape{2048, 1, 256, 32}));
+    }
+}
+
+TEST_F(PlanTest, ShortRunsAreCutOffALineThatIsReadByTheirNumber) {
+  // x[:, i // 2]
+  Value x = g.broadcast(g.reshape(input({8, 100}), {8, 100, 1}), {8, 100, 2});
+  output(g.reshape(x, {8, 200}));
+  Plan p = plan();
+  const auto& axes = p.programs[0].loop.axes;
+  ASSERT_EQ(axes.size(), 2u);  // all lines at once, runs
+  EXPECT_EQ(axes[1].extent, Expr(2));
+}
+
 TEST_F(PlanTest, LongSumsRunTheirBlocksInParallel) {
   output(g.reduce(Op::reduce_sum, input({2048, 2048}), {0, 1}));
   Plan p = plan();

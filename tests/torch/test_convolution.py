@@ -280,14 +280,21 @@ POOLS = {
     "avg_large": lambda x: F.avg_pool2d(x, 7, 5, 3),
     "avg_1d": lambda x: F.avg_pool1d(x[0], 3, 2, 1, True),
     "avg_3d": lambda x: F.avg_pool3d(x, 3, 2, 1),
+    "avg_lines": lambda x: F.avg_pool2d(x, (7, 8), (5, 3), (3, 2), True, False),
+    "avg_apart": lambda x: F.avg_pool2d(x, 7),
     "adaptive": lambda x: F.adaptive_avg_pool2d(x, (5, 1)),
+    "adaptive_uneven": lambda x: F.adaptive_avg_pool2d(x, (4, 5)),
+    "adaptive_more": lambda x: F.adaptive_avg_pool2d(x, (20, 9)),
+    "adaptive_3d_uneven": lambda x: F.adaptive_avg_pool3d(x, (2, 4, 14)),
     "adaptive_3d": lambda x: F.adaptive_avg_pool3d(x, (1, 5, 2)),
 }
 
 
 @pytest.mark.parametrize("name", POOLS)
-def test_pooling(name):
-    native(POOLS[name], normal(2, 5, 15, 14))
+@pytest.mark.parametrize("last", [False, True])
+def test_pooling(name, last):
+    x = normal(2, 5, 15, 14)
+    native(POOLS[name], x.to(memory_format=torch.channels_last) if last and "3d" not in name else x)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +311,7 @@ def test_positions_of_maxima(kernel, options):
     assert backend_stats()["fallback_ops"] == {}
 
 
-@pytest.mark.parametrize("name", ["max", "max_dilated", "max_1d", "max_3d", "avg", "avg_ceil", "avg_3d"])
+@pytest.mark.parametrize("name", ["max", "max_dilated", "max_1d", "max_3d", "avg", "avg_ceil", "avg_3d", "avg_apart"])
 def test_gradients_of_pooling(name):
     results = []
     for f in (POOLS[name], compile_fresh(POOLS[name], dynamic=False)):

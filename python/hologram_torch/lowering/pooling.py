@@ -2,6 +2,7 @@
 """Small windows are written out: the result is an element-wise chain over the taps, each a shifted and strided view of
 the image, which fuses with what follows. Large ones are reductions over windows."""
 
+import functools
 import itertools
 import math
 
@@ -41,9 +42,21 @@ class Pool:
         low = [p - k for p, k in zip(self.padding, place, strict=True)]
         shape = [s * (n - 1) + 1 for s, n in zip(self.strides, self.counts, strict=True)]
         high = [m - n - a for m, n, a in zip(shape, self.image, low, strict=True)]
-        x = pad_axes(self.c, x, self.axes, low, high, value)
         steps = [*[1] * len(self.lead), *self.strides]
+        if value is None:  # windows do not leave the image
+            return self.c.slice(x, [*[0] * len(self.lead), *place], self.out_shape, steps)
+        x = pad_axes(self.c, x, self.axes, low, high, value)
         return self.c.slice(x, [0] * len(steps), self.out_shape, steps)
+
+    def padded(self, value):
+        """The same windows of an image that has its border in memory: for taps that are read more than once each."""
+        need = [
+            s * (n - 1) + d * (k - 1) + 1
+            for s, n, d, k in zip(self.strides, self.counts, self.dilation, self.sizes, strict=True)
+        ]
+        high = [max(m - n - p, 0) for m, n, p in zip(need, self.image, self.padding, strict=True)]
+        x = pad_axes(self.c, self.x, self.axes, self.padding, high, value)
+        return Pool(self.c, x, self.sizes, self.strides, [0] * self.rank, self.dilation, self.counts)
 
     def untap(self, y, place):
         """For every element of the image: y at the window that has the element at this tap, 0 if there is none."""
@@ -137,9 +150,10 @@ def _max_pool(pool):
         starts.append(start)
         firsts.append(first)
     shape = pool.out_shape
+    image, border = (pool.padded(low), None) if c.uses(1) else (pool, low)
     value, at = None, c.broadcast(c.cast(pool.position(firsts), narrow), shape)
     for place in pool.places():
-        tap = pool.tap(x, place, low)
+        tap = image.tap(image.x, place, border)
         if value is None:
             best = tap
             found = c.lt(c.number(x.dtype, low, shape), tap)
@@ -197,12 +211,51 @@ lower("adaptive_max_pool2d.default")(_adaptive(2))
 lower("adaptive_max_pool3d.default")(_adaptive(3))
 
 
-@lower("_adaptive_avg_pool3d.default")
-def adaptive_avg_pool3d(c, x, size):
-    counts = c.out_shape[-3:]
-    kernel = [_exact_window(n, out) for n, out in zip(x.shape[-3:], counts, strict=True)]
-    pool = _geometry(c, x, kernel, (), (0,), (1,), 3, counts)
-    return _mean(pool, c.number(dtypes.compute(x.dtype), numel(kernel)))
+def _adaptive_mean(rank):
+    def lowering(c, x, size):
+        counts = c.out_shape[-rank:]
+        sizes = x.shape[-rank:]
+        if any(type(n) is not int or type(out) is not int or out == 0 for n, out in zip(sizes, counts, strict=True)):
+            raise Unsupported("adaptive windows of symbolic sizes")
+        if all(n % out == 0 for n, out in zip(sizes, counts, strict=True)):
+            kernel = [n // out for n, out in zip(sizes, counts, strict=True)]
+            pool = _geometry(c, x, kernel, (), (0,), (1,), rank, counts)
+            return _mean(pool, c.number(dtypes.compute(x.dtype), numel(kernel)))
+        wide = c.cast(x, dtypes.compute(x.dtype))
+        for axis in range(-rank, 0):
+            wide = _adaptive_line(c, wide, len(x.shape) + axis, counts[axis])
+        return c.cast(wide, x.dtype)
+
+    return lowering
+
+
+def _adaptive_line(c, x, axis, count):
+    """Means along one axis of the windows [floor(i n / count), ceil((i + 1) n / count))."""
+    n = x.shape[axis]
+    if n % count == 0 and n // count <= MOST_TAPS:
+        taps = [c.slice_axis(x, axis, k, count, n // count) for k in range(n // count)]
+        return c.div(functools.reduce(c.add, taps), n // count)
+    longest = max(-(-(i + 1) * n // count) - i * n // count for i in range(count))
+    if longest > MOST_TAPS:
+        raise Unsupported("adaptive windows of many sizes")
+    at = c.graph.iota("i64", [count], 0)
+    start = c.div(c.mul(at, n), count)
+    length = c.sub(c.div(c.add(c.mul(c.add(at, 1), n), count - 1), count), start)
+    along = [count if a == axis else 1 for a in range(len(x.shape))]
+    length = c.reshape(length, along)
+    total = None
+    for k in range(longest):
+        tap = c.take(x, c.ew("min", c.add(start, k), n - 1), axis)
+        if total is None:
+            total = tap
+        else:
+            inside = c.broadcast(c.lt(c.number("i64", k), length), tap.shape)
+            total = c.where(inside, c.add(total, tap), total)
+    return c.div(total, c.cast(length, x.dtype))
+
+
+lower("_adaptive_avg_pool2d.default")(_adaptive_mean(2))
+lower("_adaptive_avg_pool3d.default")(_adaptive_mean(3))
 
 
 @lower("max_pool2d_with_indices_backward.default")
@@ -263,15 +316,30 @@ def _mean(pool, divisor):
     c = pool.c
     out, wide = pool.x.dtype, dtypes.compute(pool.x.dtype)
     pool.x = c.cast(pool.x, wide)
+    return c.cast(c.div(_window_sums(pool), c.cast(divisor, wide)), out)
+
+
+def _window_sums(pool):
+    c = pool.c
+    if numel(pool.sizes) > MOST_TAPS and max(pool.sizes) < numel(pool.sizes):
+        # Axis by axis: a window of 8 × 8 takes 16 additions instead of 64.
+        x = pool.x
+        for i, axis in enumerate(pool.axes):
+            shape = list(x.shape)
+            lead = c.permute(x, [*(a for a in range(len(shape)) if a != axis), axis])
+            geometry = ([v[i]] for v in (pool.sizes, pool.strides, pool.padding, pool.dilation, pool.counts))
+            line = Pool(c, lead, *geometry)
+            back = [*range(axis), len(shape) - 1, *range(axis, len(shape) - 1)]
+            x = c.permute(_window_sums(line), back)
+        return x
     if numel(pool.sizes) > MOST_TAPS:
         x = pool.windows(0)
-        total = c.reduce("sum", x, list(range(len(pool.out_shape), len(x.shape))))
-    else:
-        total = None
-        for place in pool.places():
-            tap = pool.tap(pool.x, place, 0)
-            total = tap if total is None else c.add(total, tap)
-    return c.cast(c.div(total, c.cast(divisor, wide)), out)
+        return c.reduce("sum", x, list(range(len(pool.out_shape), len(x.shape))))
+    total = None
+    for place in pool.places():
+        tap = pool.tap(pool.x, place, 0)
+        total = tap if total is None else c.add(total, tap)
+    return total
 
 
 def _avg_pool(rank):
@@ -290,11 +358,13 @@ lower("avg_pool3d.default")(_avg_pool(3))
 def _avg_pool_backward(rank):
     def lowering(c, grad, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
         pool = _geometry(c, x, kernel, stride, padding, (1,), rank, grad.shape[-rank:])
-        if numel(pool.sizes) > MOST_TAPS:
+        if numel(pool.sizes) > MOST_TAPS and pool.sizes != pool.strides:
             raise Unsupported("gradient of a large window")
         wide = dtypes.compute(grad.dtype)
         divisor = c.cast(_divisor(pool, count_include_pad, divisor_override), wide)
         part = c.div(c.cast(grad, wide), divisor)
+        if pool.sizes == pool.strides:  # each element has one window
+            return c.cast(pool.near(part, [0] * rank), x.dtype)
         total = None
         for place in pool.places():
             here = pool.untap(part, place)
