@@ -179,33 +179,58 @@ bool merge_once(LoopBlock& loop) {
   return false;
 }
 
+int64_t step_along(const Expr& e, int k) {
+  auto part = e.linear_in_axis(k);
+  return part && part->first.is_const() ? std::abs(part->first.constant_value()) : 0;
+}
+
+// Axes of a plain copy along which its load runs through memory, at least a few elements, the
+// densest one last; empty if there are none. (The taps of a weight: 3 and 3.)
+std::vector<int> along_memory(const LoopBlock& loop, const Expr& load) {
+  constexpr int64_t enough = 8, least = 6;
+  if (loop.stages.size() != 1 ||
+      std::ranges::count(loop.stages[0].body.instrs, atlas::Code::load, &atlas::Instr::code) != 1)
+    return {};
+  std::vector<int> out;
+  int64_t reach = 1;
+  for (bool found = true; found && reach < enough;) {
+    found = false;
+    for (int k = 0; k + 1 < loop.parallel_rank && !found; ++k) {
+      found = step_along(load, k) == reach && !std::ranges::count(out, k);
+      if (!found) continue;
+      out.insert(out.begin(), k);
+      reach *= loop.axes[static_cast<size_t>(k)].extent.constant_value();
+    }
+  }
+  return reach < least ? std::vector<int>{} : out;
+}
+
 // Where the lanes of a load lie apart and what lies between them belongs to other, short axes (the
-// taps of a weight), these go just outside of the lanes: the cache lines are then still near.
+// taps of a weight), these go just outside of the lanes: the cache lines are then still near. The
+// same for the axes along memory of a copy whose lanes lie farther apart: it is turned over in
+// squares.
 void gather_nearby(LoopBlock& loop) {
   constexpr int64_t most = 64;
   int lane = loop.parallel_rank - 1;
   if (loop.parallel_rank != static_cast<int>(loop.axes.size()) || lane < 2) return;
   for (const Axis& a : loop.axes)
     if (!a.extent.is_const()) return;
-  auto step_along = [](const Expr& e, int k) -> int64_t {
-    auto part = e.linear_in_axis(k);
-    return part && part->first.is_const() ? std::abs(part->first.constant_value()) : 0;
-  };
   for (const auto& s : loop.stages)
     for (const auto& i : s.body.instrs) {
       if (i.code != atlas::Code::load) continue;
       int64_t apart = step_along(i.expr, lane), between = 1;
-      if (apart < 2 || apart > most) continue;
+      if (apart < 2) continue;
       std::vector<int> order;  // of the axes before the lanes
-      std::vector<int> inner;
+      std::vector<int> inner = apart > most ? along_memory(loop, i.expr) : std::vector<int>{};
       for (int k = 0; k < lane; ++k) {
         int64_t step = step_along(i.expr, k);
-        bool near = step > 0 && step < apart;
+        bool near = apart <= most && step > 0 && step < apart;
         if (near) between *= loop.axes[static_cast<size_t>(k)].extent.constant_value();
-        (near ? inner : order).push_back(k);
+        if (near) inner.push_back(k);
+        if (!std::ranges::count(inner, k)) order.push_back(k);
       }
-      if (inner.empty() || order.empty() || between > apart || inner.front() > order.back())
-        continue;
+      if (inner.empty() || order.empty() || between > apart) continue;
+      if (inner.front() > order.back() && std::ranges::is_sorted(inner)) continue;
       order.insert(order.end(), inner.begin(), inner.end());
       std::vector<Axis> axes = loop.axes;
       std::vector<int> place(loop.axes.size(), lane);

@@ -14,7 +14,7 @@ using ir::OpKind;
 using ir::Value;
 
 constexpr int64_t most_taps = 128;     // of a depthwise convolution that is unrolled
-constexpr int64_t most_chained = 100;  // multiply-adds of a body that takes several pixels
+constexpr int64_t most_chained = 200;  // multiply-adds of a body that takes several pixels
 
 bool is_movement(Value v) { return ir::info(v->op).kind == OpKind::movement; }
 

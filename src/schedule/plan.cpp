@@ -298,6 +298,10 @@ void Planner::prefer_layouts() {
 // What a loop computes lies as what it reads does: where that runs along another axis than the last
 // one in all of the loop's reads (an image with its channels last), so do its results.
 void Planner::follow_layouts() {
+  std::set<Value> for_products;  // which lie as these read them
+  for (const Cluster& c : clustering_.clusters())
+    if (c.kind != ClusterKind::loop)
+      clustering_.for_each_access(c, [&](Value v, const Index&) { for_products.insert(v); });
   for (int k : order()) {
     const Cluster& c = clustering_.clusters()[static_cast<size_t>(k)];
     if (c.kind != ClusterKind::loop) continue;
@@ -313,7 +317,8 @@ void Planner::follow_layouts() {
     if (along.size() != 1 || *along.begin() < 0) continue;
     for (const Member& m : c.members)
       for (size_t i = 0; i < m.index.size(); ++i)
-        if (const Atom* a = single_axis(m.index[i]); a && a->id == *along.begin())
+        if (const Atom* a = single_axis(m.index[i]);
+            a && a->id == *along.begin() && !for_products.count(m.node))
           prefer(m.node, {static_cast<int>(i)});
   }
 }
