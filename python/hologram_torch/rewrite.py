@@ -4,7 +4,7 @@ from unittest import mock
 import torch
 from torch.nn import functional
 
-from . import attention, plain_attention, recurrent  # noqa: F401  (registers hologram::sdpa)
+from . import attention, plain_attention, recurrent, resize  # noqa: F401  (registers hologram::sdpa)
 
 _SDPA = torch._C._nn.scaled_dot_product_attention
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -108,6 +108,7 @@ def _flex(node) -> bool:
 _REWRITES = {
     _SDPA: _sdpa,
     functional.multi_head_attention_forward: _whole_attention,
+    functional.interpolate: resize.rewrite,
 }
 if hasattr(torch.ops.higher_order, "flex_attention"):
     _REWRITES[torch.ops.higher_order.flex_attention] = _flex

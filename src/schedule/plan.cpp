@@ -307,7 +307,7 @@ void Planner::follow_layouts() {
     if (c.kind != ClusterKind::loop) continue;
     std::set<int> along;
     clustering_.for_each_access(c, [&](Value v, const Index& index) {
-      if (c.find(v) || v->rank() < 3) return;
+      if (c.find(v) || v->rank() < 2) return;
       Expr place = offset_of(index, v->is(Op::parameter) ? v->attrs.exprs : strides_for(v));
       int found = -1;
       for (const ClusterAxis& a : c.axes)

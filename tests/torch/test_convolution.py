@@ -297,6 +297,44 @@ def test_pooling(name, last):
     native(POOLS[name], x.to(memory_format=torch.channels_last) if last and "3d" not in name else x)
 
 
+RESIZES = {
+    "twice": {"scale_factor": 2, "mode": "bilinear"},
+    "factors": {"scale_factor": (1.7, 0.6), "mode": "bilinear"},
+    "size": {"size": (11, 31), "mode": "bilinear"},
+    "corners": {"size": (14, 1), "mode": "bilinear", "align_corners": True},
+    "recomputed": {"scale_factor": 1.3, "mode": "bilinear", "recompute_scale_factor": True},
+    "antialias": {"size": (5, 6), "mode": "bilinear", "antialias": True},
+    "nearest": {"scale_factor": 2},
+}
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", RESIZES)
+def test_interpolation(name, last):
+    def f(x):
+        return F.interpolate(x, **RESIZES[name])
+
+    results = []
+    for g in (f, compile_fresh(f, dynamic=False)):
+        x = normal(2, 18, 9, 20)
+        x = (x.to(memory_format=torch.channels_last) if last else x).requires_grad_()
+        y = g(x)
+        y.backward(normal(*y.shape, seed=3))
+        results.append((y.detach(), x.grad, y.stride()))
+    torch.testing.assert_close(results[1][:2], results[0][:2])
+    assert results[1][2] == results[0][2]
+    if name not in ("antialias",):
+        assert backend_stats()["fallback_ops"] == {}
+
+
+def test_interpolation_of_half_types_rounds_once():
+    x = normal(1, 3, 7, 8).bfloat16()
+    with torch.no_grad():
+        y = compile_fresh(lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"))(x)
+        exact = F.interpolate(x.double(), scale_factor=2, mode="bilinear")
+    assert y.dtype == torch.bfloat16 and ((y - exact).abs() <= exact.abs() * 2**-8 + 1e-6).all()
+
+
 @pytest.mark.parametrize(
     "kernel, options", [(3, {"stride": 2, "padding": 1}), ((2, 3), {"dilation": (3, 2)}), (8, {})]
 )
