@@ -330,11 +330,6 @@ class LoopEmitter {
     int axis = f_.rank - 1;
     bool is_short = length.is_const() && length.constant_value() < 2 * f_.plan.lanes;
     auto split = first_comparison(body, axis);
-    if (length.is_const() && length.constant_value() == 1) {
-      scope.set_axis(axis, low);
-      emit_body(scope, body);
-      return;
-    }
     if (!split || (split->slope != 0 && is_short) || ranges_ == most_ranges) {
       return lanes_.loop(scope, axis, low, high, is_short ? 1 : f_.plan.unroll, {&body},
                          [&](Scope& s) { emit_body(s, body); });
