@@ -191,6 +191,9 @@ std::vector<int> along_memory(const LoopBlock& loop, const Expr& load) {
   if (loop.stages.size() != 1 ||
       std::ranges::count(loop.stages[0].body.instrs, atlas::Code::load, &atlas::Instr::code) != 1)
     return {};
+  // A short last axis may yet merge with the one before it.
+  const Expr& lanes = loop.axes[static_cast<size_t>(loop.parallel_rank) - 1].extent;
+  if (!lanes.is_const() || lanes.constant_value() < 16) return {};
   std::vector<int> out;
   int64_t reach = 1;
   for (bool found = true; found && reach < enough;) {

@@ -192,6 +192,13 @@ TEST_F(PlanTest, LoopsKeepTheLayoutOfWhatTheyRead) {
     }
 }
 
+TEST_F(PlanTest, ShortAxesMergeIntoTheLanesOfALaidOutImage) {
+  // Channels in groups of 4: all of them are lanes.
+  Value x = g.reshape(g.permute(input({1, 64, 8, 8}), {0, 2, 3, 1}), {1, 8, 8, 16, 4});
+  output(g.pad(x, {0, 1, 1, 0, 0}, {1, 10, 10, 16, 4}, 0));
+  EXPECT_EQ(plan().programs[0].loop.axes.back().extent, Expr(64));
+}
+
 TEST_F(PlanTest, ShortRunsAreCutOffALineThatIsReadByTheirNumber) {
   // x[:, i // 2]
   Value x = g.broadcast(g.reshape(input({8, 100}), {8, 100, 1}), {8, 100, 2});
