@@ -154,5 +154,17 @@ TEST(Ranges, WhatFollowsFromAnAssumption) {
   expect_same(t.p);
 }
 
+// The second range of a second range begins behind the first one's end.
+TEST(Ranges, RangesOfRanges) {
+  Points t({Expr(30)});
+  t.p.buffers = {{DType::f32, Access::write, Expr(30)}};
+  BodyBuilder b = t.body();
+  auto below = [&](int64_t n) { return b.lt(b.index(t.i[0]), b.integer(DType::i64, n)); };
+  auto number = [&](double x) { return b.number(DType::f32, x); };
+  Val inner = b.select(below(19), number(2), number(3));
+  b.store(0, t.i[0], b.select(below(10), number(1), inner));
+  expect_same(t.p);
+}
+
 }  // namespace
 }  // namespace hologram::test
