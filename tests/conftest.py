@@ -1,9 +1,21 @@
-# tests/conftest.py: the Python tests keep their kernels apart from the user's
+# tests/conftest.py: the Python tests keep their kernels apart from the user's, and see the same numbers in every run
 import atexit
 import os
 import shutil
+import sys
 import tempfile
+
+import pytest
 
 if "HOLOGRAM_CACHE_DIR" not in os.environ:
     os.environ["HOLOGRAM_CACHE_DIR"] = tempfile.mkdtemp(prefix="hologram-tests-")
     atexit.register(shutil.rmtree, os.environ["HOLOGRAM_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def same_numbers():
+    """Every test draws its random numbers from the start, whatever ran before it."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
