@@ -1,12 +1,33 @@
 // sigmatics/expression.cpp: parser and literal meaning of expressions.
 #include "sigmatics/expression.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace hologram::sigmatics {
 namespace {
 
 using Kind = Expression::Kind;
+
+// Whether item k of a list is printed without parentheses. Every compound item has them, but a
+// sequence of a parallel list, unless it ends in a prefix, which would reach over the items behind.
+bool is_tight(const Expression& list, size_t k) {
+  const Expression& x = list.items[k];
+  return x.kind == Kind::op ||
+         (list.kind == Kind::parallel && x.kind == Kind::sequence &&
+          (k + 1 == list.items.size() || x.items.back().kind != Kind::prefix));
+}
+
+// How deep prefixes and parentheses of lists nest where e is printed: a measure of the expression,
+// whatever text it came from.
+int nesting(const Expression& e) {
+  int deepest = 0;
+  for (size_t k = 0; k < e.items.size(); ++k) {
+    int own = e.kind == Kind::prefix || !is_tight(e, k);
+    deepest = std::max(deepest, own + nesting(e.items[k]));
+  }
+  return deepest;
+}
 
 class Parser {
  public:
@@ -15,6 +36,7 @@ class Parser {
   Expression phrase() {
     Expression e = par();
     expect(TokenKind::eof);
+    if (nesting(e) >= max_depth) too_deep(deepest_position_);
     return e;
   }
 
@@ -27,6 +49,13 @@ class Parser {
     return cursor_.take();
   }
 
+  // A level as it is printed takes at most two calls of par: a prefix and its parentheses.
+  static constexpr int most_calls = 2 * max_depth;
+
+  [[noreturn]] static void too_deep(size_t position) {
+    syntax_fail(position, "Nested deeper than {} at position {}", max_depth, position);
+  }
+
   static Expression list(Kind kind, std::vector<Expression> items) {
     if (items.size() == 1) return std::move(items[0]);
     Expression e;
@@ -36,9 +65,9 @@ class Parser {
   }
 
   Expression par() {
-    if (++depth_ > max_depth)
-      syntax_fail(cursor_.peek().position, "Nested deeper than {} at position {}", max_depth,
-                  cursor_.peek().position);
+    size_t where = cursor_.peek().position;
+    if (++depth_ > deepest_) deepest_ = depth_, deepest_position_ = where;
+    if (depth_ > most_calls) too_deep(where);
     std::vector<Expression> branches;
     do branches.push_back(seq());
     while (cursor_.take_if(TokenKind::parallel));
@@ -129,7 +158,8 @@ class Parser {
   }
 
   Cursor cursor_;
-  int depth_ = 0;
+  int depth_ = 0, deepest_ = 0;
+  size_t deepest_position_ = 0;
 };
 
 void collect(const Expression& e, const Transform& around, std::vector<Leaf>& out) {
@@ -153,16 +183,12 @@ std::string print_sigil(const Expression& e) {
   return s;
 }
 
-// Every compound item stands in parentheses, but a prefix at the end reaches there by itself.
 std::string print_items(const Expression& e, std::string_view separator) {
   std::string s;
   for (size_t k = 0; k < e.items.size(); ++k) {
     if (k) s += separator;
     const Expression& x = e.items[k];
-    bool tight =
-        x.kind == Kind::op || (e.kind == Kind::parallel && x.kind == Kind::sequence &&
-                               (k + 1 == e.items.size() || x.items.back().kind != Kind::prefix));
-    s += tight ? print(x) : "(" + print(x) + ")";
+    s += is_tight(e, k) ? print(x) : "(" + print(x) + ")";
   }
   return s;
 }

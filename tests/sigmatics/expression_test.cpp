@@ -113,8 +113,25 @@ TEST(Parser, NamesWhatIsWrongAndWhere) {
   EXPECT_EQ(mistake("mark@c1^R+1T+1"), "Expected EOF but got TWIST at position 11 @11");
   EXPECT_EQ(mistake("R+9007199254740992@mark@c0"),
             "Number 9007199254740992 out of range [0..9007199254740991] at position 2 @2");
-  EXPECT_EQ(mistake(std::string(300, '(') + "mark@c0"),
-            "Nested deeper than 256 at position 256 @256");
+  EXPECT_EQ(mistake(std::string(600, '(') + "mark@c0"),
+            "Nested deeper than 256 at position 512 @512");
+}
+
+TEST(Parser, AcceptsWhatItPrintsHoweverDeep) {
+  auto repeated = [](std::string_view unit, int count) {
+    std::string s;
+    for (int k = 0; k < count; ++k) s += unit;
+    return s + "mark@c0";
+  };
+  // A prefix is a level; one behind a dot stands in parentheses where it is printed: two.
+  for (auto [unit, most] : {std::pair{"~@", 255}, {"R+1@", 255}, {"mark@c1 . ~@", 127}}) {
+    Expression e = parse_expression(repeated(unit, most));
+    EXPECT_EQ(parse_expression(print(e)), e) << unit;
+    EXPECT_EQ(parse_expression(print(normalize(e))), normalize(e)) << unit;
+    EXPECT_THROW(parse_expression(repeated(unit, most + 1)), SyntaxError) << unit;
+  }
+  EXPECT_EQ(parse_expression(std::string(300, '(') + "mark@c0" + std::string(300, ')')),
+            parse_expression("mark@c0"));
 }
 
 TEST(Parser, PrefixesTakeEverythingAfterThem) {
