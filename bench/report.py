@@ -253,6 +253,7 @@ def bars(
         widths = [v - start for v in row if v is not None]
         axes.barh(places, widths, height, left=start, label=name, color=COLORS.get(name))
     axes.set_yticks([c + 0.4 - height / 2 for c in range(len(cases))], cases)
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlabel(label)
