@@ -239,11 +239,20 @@ Value* IndexEmitter::address(Scope& scope, int buffer, const Expr& e) {
   Scope::Address key{buffer, e};
   if (keep)
     if (auto it = at.addresses_.find(key); it != at.addresses_.end()) return it->second;
-  Split parts = at.depth() > 0 ? split(at, e) : Split{Expr(0), e};
-  Value* from = address(at, buffer, parts.outer);
-  Value* offset = emit(at, parts.inner).v;
-  at.seek();
+  // The constant comes last, as a displacement: neighbours share a pointer, and none of them needs
+  // a register of its own in the loop around.
+  Expr constant(e.constant()), rest = e - constant;
   DType type = k.program.buffers[static_cast<size_t>(buffer)].dtype;
+  Value *from, *offset;
+  if (!constant.is(0)) {
+    from = address(at, buffer, rest);
+    offset = k.i64(e.constant());
+  } else {
+    Split parts = at.depth() > 0 ? split(at, e) : Split{Expr(0), e};
+    from = address(at, buffer, parts.outer);
+    offset = emit(at, parts.inner).v;
+  }
+  at.seek();
   Value* p = k.ir.CreateGEP(k.memory_type(type), from, offset);
   if (keep) at.addresses_.emplace(std::move(key), p);
   return p;

@@ -385,7 +385,10 @@ Launch launch_of_loop(const atlas::Program& program, const Target& target) {
     launch.grain = Expr(1);
     launch.unit_work = b.axes[lane].extent * Expr(std::max<int64_t>(1, 3 * point));
   } else if (plan.mode == LaneMode::parallel) {
-    launch.grain = Expr(std::max(64, plan.lanes));
+    // Lanes that walk long rows are work enough for a thread.
+    constexpr int64_t long_rows = 4'000'000;
+    bool apart = rows.is_const() && rows.constant_value() * row * plan.lanes >= long_rows;
+    launch.grain = Expr(apart ? plan.lanes : std::max(64, plan.lanes));
     launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes)) + rows * Expr(row);
     if (row == 0) launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes));
   } else {

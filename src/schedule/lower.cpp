@@ -14,8 +14,9 @@ std::string cluster_name(const Cluster& c) {
 }
 
 std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
-                           const Options& options, Storage& storage) {
+                           const Options& options, Storage& storage, const Expansion* expansion) {
   Lowering l(cluster, clustering, options, storage);
+  if (expansion) return l.expanded(*expansion);
   switch (cluster.kind) {
     case ClusterKind::loop:
       return lower_loop(cluster, clustering, storage);

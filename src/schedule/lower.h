@@ -29,9 +29,13 @@ struct Storage {
       cache;  ///< makes a slot a cached one
 };
 
-/// The kernels of a cluster, in order.
+struct Expansion;
+
+/// The kernels of a cluster, in order; with `expansion`, of a depthwise convolution and what makes
+/// its image.
 std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
-                           const Options& options, Storage& storage);
+                           const Options& options, Storage& storage,
+                           const Expansion* expansion = nullptr);
 
 /// Merges axes that always appear as one linear counter, and splits those whose quotients and
 /// remainders are taken; chooses the lane axis.

@@ -111,6 +111,44 @@ std::vector<Lowered> Lowering::product() {
   return out;
 }
 
+// A copy of v in another layout, at `from(coordinates)` of which each element is found: made once
+// if v depends on static parameters alone.
+int Lowering::lay_out(Value v, const Shape& shape, const std::function<Index(const Index&)>& from,
+                      std::vector<Lowered>& out) {
+  int slot = storage_.temporary(v->dtype, shape, "taps");
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  Index at;
+  for (const Expr& d : shape) {
+    at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), d));
+    loop.axes.push_back({AxisKind::parallel, d});
+  }
+  loop.parallel_rank = static_cast<int>(shape.size());
+  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+  Emitter e = emitter(k, stage.body);
+  e.store(slot, at, e.value(v, from(at)));
+  loop.stages.push_back(std::move(stage));
+  simplify_axes(loop);
+  out.push_back(finish(k, "taps"));
+  if (auto sources = static_sources(clustering_, options_, v))
+    out.back().cached = storage_.cache(slot, *sources);
+  return slot;
+}
+
+// The weights of a depthwise convolution, the taps outermost and the channels densest.
+int Lowering::lay_taps(Value weights, std::vector<Lowered>& out) {
+  Shape taps{weights->shape[weights->shape.size() - 2]};
+  taps.insert(taps.end(), weights->shape.begin(), weights->shape.end() - 2);
+  return lay_out(
+      weights, taps,
+      [](const Index& at) {
+        Index from(at.begin() + 1, at.end());
+        from.insert(from.end(), {at[0], Expr(0)});
+        return from;
+      },
+      out);
+}
+
 // A product with one column: for each batch point (channel) and row (pixel) a chain over the taps,
 // whose weights are laid out anew with the channels densest.
 std::vector<Lowered> Lowering::depthwise() {
@@ -118,34 +156,12 @@ std::vector<Lowered> Lowering::depthwise() {
   DType acc = is_int(dot->dtype) ? dot->dtype : compute_type(lhs->dtype);
   size_t batch = rhs->shape.size() - 2;
   std::vector<Lowered> out;
-  Shape taps{rhs->shape[batch]};
-  taps.insert(taps.end(), rhs->shape.begin(), rhs->shape.end() - 2);
-  int weights = storage_.temporary(rhs->dtype, taps, "taps");
-  {
-    Kernel k(storage_.slots);
-    atlas::LoopBlock& loop = k.program.loop;
-    Index store_at;
-    for (const Expr& d : taps) {
-      store_at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), d));
-      loop.axes.push_back({AxisKind::parallel, d});
-    }
-    loop.parallel_rank = static_cast<int>(taps.size());
-    Index read_at(store_at.begin() + 1, store_at.end());
-    read_at.insert(read_at.end(), {store_at[0], Expr(0)});
-    atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
-    Emitter e = emitter(k, stage.body);
-    e.store(weights, store_at, e.value(rhs, read_at));
-    loop.stages.push_back(std::move(stage));
-    simplify_axes(loop);
-    out.push_back(finish(k, "taps"));
-    if (auto sources = static_sources(clustering_, options_, rhs))
-      out.back().cached = storage_.cache(weights, *sources);
-  }
+  int weights = lay_taps(rhs, out);
   // Axes: lines of pixels, tiles of a line, the batch. A tile's pixels share a body, so that its
   // weights and what their windows have in common are loaded once.
   const ClusterAxis rows = c_.axes[c_.axes.size() - 3];
   const int column = c_.axes[c_.axes.size() - 2].id;
-  int64_t count = taps[0].constant_value();
+  int64_t count = rhs->shape[batch].constant_value();
   Expr line = line_of(lhs, static_cast<int>(batch));
   int64_t pixels = pixels_together(line, count, options_.panel_width(lhs->dtype));
   Kernel k(storage_.slots);

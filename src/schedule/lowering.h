@@ -4,6 +4,7 @@
 #include <map>
 
 #include "schedule/lower.h"
+#include "schedule/lower_expansion.h"
 #include "schedule/lower_loop.h"
 
 namespace hologram::schedule {
@@ -24,6 +25,7 @@ class Lowering {
 
   std::vector<Lowered> product();
   std::vector<Lowered> depthwise();
+  std::vector<Lowered> expanded(const Expansion& expansion);
   std::vector<Lowered> attention();
   std::vector<Lowered> attention_grad();
   std::vector<Lowered> scatter();
@@ -46,6 +48,9 @@ class Lowering {
   void log_sum(Kernel& k, atlas::Body& body, DType type, const std::vector<ClusterAxis>& order);
   Lowered pack_rhs(ir::Value rhs, const Shape& batch, int width, int group, int& slot);
   bool keep_narrow(ir::Value rhs, bool few_rows, std::vector<Lowered>& out);
+  int lay_out(ir::Value v, const Shape& shape, const std::function<Index(const Index&)>& from,
+              std::vector<Lowered>& out);
+  int lay_taps(ir::Value weights, std::vector<Lowered>& out);
   Lowered relay(ir::Value leaf, size_t axis);
   Lowered pack_winograd(ir::Value rhs, int width, int& slot);
   Lowered pack_terms(ir::Value rhs, const Shape& batch, int width, int terms, int& slot);

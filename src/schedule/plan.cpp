@@ -6,6 +6,7 @@
 #include <set>
 
 #include "schedule/lower.h"
+#include "schedule/lower_expansion.h"
 #include "schedule/lower_window.h"
 #include "schedule/memory.h"
 
@@ -71,6 +72,7 @@ class Planner {
 
   void make_input_slots();
   void place_outputs();
+  void join_expansions();
   void place_intermediates();
   bool try_in_place(const ir::Output& o);
   bool reads_only_in_place(const Cluster& c, Value parameter, const Member& m) const;
@@ -100,10 +102,12 @@ class Planner {
   std::set<Value> promised_;  // the host expects them as tracing promised
   std::map<Value, Order>
       memory_order_;  // of intermediates that do not lie row by row: axes from the outermost in
-  std::vector<std::vector<int>> clusters_read_;  // by cluster: the clusters it needs
-  std::vector<std::pair<int, int>> before_;      // (reader, writer of the parameter it reads)
-  Copies early_copies_;                          // of parameters, before anything is written
-  Copies copies_;                                // after everything else
+  std::map<const Cluster*, Expansion> expansions_;  // by the depthwise convolution's cluster
+  std::set<Value> inlined_;                         // images that these compute for themselves
+  std::vector<std::vector<int>> clusters_read_;     // by cluster: the clusters it needs
+  std::vector<std::pair<int, int>> before_;         // (reader, writer of the parameter it reads)
+  Copies early_copies_;                             // of parameters, before anything is written
+  Copies copies_;                                   // after everything else
   std::map<Fingerprint, int> program_number_;
 };
 
@@ -333,10 +337,28 @@ Shape Planner::strides_for(Value v) const {
   return strides;
 }
 
+// Finds depthwise convolutions that compute their image themselves.
+void Planner::join_expansions() {
+  for (const Cluster& c : clustering_.clusters()) {
+    if (c.kind != ClusterKind::product || !is_depthwise(c)) continue;
+    std::set<int> makers;
+    clustering_.for_each_access(
+        c, [&](Value v, const Index&) { makers.insert(clustering_.cluster_of(v)); });
+    for (int k : makers) {
+      if (k < 0 || expansions_.count(&c)) continue;
+      const Cluster& maker = clustering_.clusters()[static_cast<size_t>(k)];
+      if (auto x = expansion_of(c, maker, clustering_, graph_, options_)) {
+        inlined_.insert(x->image);
+        expansions_.emplace(&c, std::move(*x));
+      }
+    }
+  }
+}
+
 // Slots for roots that other clusters read and for what is copied into parameters at the end.
 void Planner::place_intermediates() {
   auto need = [&](Value v) {
-    if (v->is(Op::parameter) || stores_.count(v)) return;
+    if (v->is(Op::parameter) || stores_.count(v) || inlined_.count(v)) return;
     bool host = v->is(Op::host_result);
     stores_[v].push_back(slot_for(v, host ? SlotKind::host : SlotKind::arena, -1,
                                   host ? v->attrs.exprs : strides_for(v)));
@@ -430,7 +452,9 @@ void Planner::emit(const Cluster& c) {
   bool stored = std::any_of(c.members.begin(), c.members.end(),
                             [&](const Member& m) { return stores_.count(m.node) > 0; });
   if (!stored) return;
-  std::vector<Lowered> kernels = lower(c, clustering_, options_, storage);
+  auto joined = expansions_.find(&c);
+  const Expansion* expansion = joined == expansions_.end() ? nullptr : &joined->second;
+  std::vector<Lowered> kernels = lower(c, clustering_, options_, storage, expansion);
   keep_if_static(c, kernels, storage);
   for (Lowered& k : kernels) emit_kernel(std::move(k));
 }
@@ -514,6 +538,7 @@ Plan Planner::run() {
   place_outputs();
   prefer_layouts();
   follow_layouts();
+  join_expansions();
   place_intermediates();
   emit_copies(early_copies_);
   for (int k : order()) emit(clustering_.clusters()[static_cast<size_t>(k)]);

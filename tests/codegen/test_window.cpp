@@ -2,6 +2,7 @@
 // against the interpreter, bit by bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "codegen/differential.h"
@@ -27,15 +28,15 @@ std::ostream& operator<<(std::ostream& out, const Convolution& c) {
              << (c.weights_kept ? " packed " : " ") << name_of(c.dtype);
 }
 
-// relu(convolution + bias) of a channels-first image, written as the PyTorch front end writes it.
-void build(Graph& g, const Convolution& c) {
+// relu(convolution + bias) of a channels-first image, written as the PyTorch front end writes it;
+// weights and bias are parameters `first` and `first` + 1.
+Value convolve(Graph& g, Value x, const Convolution& c, int first) {
   auto parameter = [&](int index, Shape shape) {
     return g.parameter(index, c.dtype, shape, contiguous_strides(shape));
   };
   int64_t per_group = c.channels / c.groups, out_group = c.results / c.groups;
-  Value x = parameter(0, {c.batch, c.channels, c.height, c.width});
-  Value w = parameter(100, {c.results, per_group, c.kernel, c.kernel});
-  Value bias = parameter(101, {c.results});
+  Value w = parameter(first, {c.results, per_group, c.kernel, c.kernel});
+  Value bias = parameter(first + 1, {c.results});
   int64_t span = c.dilation * (c.kernel - 1) + 1;
   int64_t oh = (c.height + 2 * c.padding - span) / c.stride + 1,
           ow = (c.width + 2 * c.padding - span) / c.stride + 1;
@@ -56,8 +57,14 @@ void build(Graph& g, const Convolution& c) {
   y = g.permute(g.reshape(y, {c.groups, c.batch, oh, ow, out_group}), {1, 0, 4, 2, 3});
   y = g.reshape(y, {c.batch, c.results, oh, ow});
   y = g.binary(Op::add, y, g.broadcast(g.reshape(bias, {1, c.results, 1, 1}), y->shape));
-  y = g.binary(Op::max, y, g.number(c.dtype, 0, y->shape));
-  g.outputs.push_back({y, contiguous_strides(y->shape), -1});
+  return g.binary(Op::max, y, g.number(c.dtype, 0, y->shape));
+}
+
+void give(Graph& g, Value y) { g.outputs.push_back({y, contiguous_strides(y->shape), -1}); }
+
+void build(Graph& g, const Convolution& c) {
+  Shape image{c.batch, c.channels, c.height, c.width};
+  give(g, convolve(g, g.parameter(0, c.dtype, image, contiguous_strides(image)), c, 100));
 }
 
 class WindowTest : public testing::TestWithParam<Convolution> {};
@@ -97,6 +104,65 @@ INSTANTIATE_TEST_SUITE_P(
                     Convolution{1, 16, 36, 36, 12, 3, 1, 1, 1, 1},
                     Convolution{1, 16, 6, 6, 8, 3, 1, 1, 1, 1, true, DType::bf16},
                     Convolution{1, 8, 6, 6, 8, 3, 1, 1, 1, 8, true, DType::f16}));
+
+// A 1 x 1 convolution to more channels, then a depthwise one: one loop computes both.
+class ExpansionTest : public testing::TestWithParam<Convolution> {};
+
+schedule::Plan plan_expansion(const Convolution& c, int64_t into, bool gives_image) {
+  Graph g;
+  // Channels last, as between convolutions.
+  Value x = g.parameter(0, c.dtype, {c.batch, into, c.height, c.width},
+                        {c.height * c.width * into, 1, c.width * into, into});
+  Shape kernel{c.channels, into}, image{c.batch, c.channels, c.height, c.width};
+  Value w = g.parameter(100, c.dtype, kernel, contiguous_strides(kernel));
+  x = g.reshape(g.permute(x, {0, 2, 3, 1}), {c.batch * c.height * c.width, into});
+  x = g.make(Op::dot_general, {x, g.permute(w, {1, 0})}, {.ints = {0}});
+  x = g.permute(g.reshape(x, {c.batch, c.height, c.width, c.channels}), {0, 3, 1, 2});
+  x = g.binary(Op::max, x, g.number(c.dtype, 0, image));
+  if (gives_image) give(g, x);
+  give(g, convolve(g, x, c, 102));
+  ir::verify(g);
+  schedule::Options options;
+  options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
+  options.panel_width = [](DType) { return 32; };
+  return schedule::make_plan(g, options);
+}
+
+int64_t loops_with_scratch(const schedule::Plan& plan) {
+  return std::ranges::count_if(plan.programs, [](const atlas::Program& p) {
+    return p.kind == atlas::BlockKind::loop &&
+           std::ranges::any_of(p.buffers, [](const atlas::Buffer& b) {
+             return b.access == atlas::Access::scratch;
+           });
+  });
+}
+
+TEST_P(ExpansionTest, OneLoopGivesTheInterpretersBits) {
+  const Convolution& c = GetParam();
+  schedule::Plan plan = plan_expansion(c, 5, false);
+  EXPECT_EQ(loops_with_scratch(plan), 1);
+  for (const atlas::Program& p : plan.programs) {
+    EXPECT_NE(p.kind, atlas::BlockKind::product);
+    Inputs inputs;
+    inputs.chunks = {0, 16};
+    expect_same(p, inputs);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ExpansionTest,
+                         testing::Values(Convolution{1, 16, 9, 7, 16, 3, 1, 1, 1, 16},
+                                         Convolution{2, 20, 6, 16, 20, 3, 2, 1, 1, 20},
+                                         Convolution{1, 32, 16, 14, 32, 5, 1, 2, 1, 32},
+                                         Convolution{1, 16, 8, 8, 16, 2, 2, 0, 1, 16}));
+
+TEST(Expansion, WhatOthersNeedStaysAKernelOfItsOwn) {
+  Convolution c{1, 16, 9, 7, 16, 3, 1, 1, 1, 16};
+  EXPECT_EQ(loops_with_scratch(plan_expansion(c, 5, true)), 0);    // the image is a result
+  EXPECT_EQ(loops_with_scratch(plan_expansion(c, 65, false)), 0);  // too long sums
+  c.weights_kept = false;
+  EXPECT_EQ(loops_with_scratch(plan_expansion(c, 5, false)), 0);
+  EXPECT_EQ(loops_with_scratch(plan_expansion({1, 16, 9, 7, 16, 3, 1, 1, 2, 16}, 5, false)), 0);
+}
 
 }  // namespace
 }  // namespace hologram::test

@@ -143,6 +143,48 @@ def test_depthwise_lines_and_channel_blocks(channels, kernel, stride, size):
     native(f, normal(2, channels, *size), normal(channels, 1, *kernel, seed=1))
 
 
+@pytest.mark.parametrize(
+    "into, channels, kernel, stride, size, batch",
+    [
+        (16, 96, 3, 2, (24, 16), 1),
+        (24, 40, 3, 1, (9, 14), 2),
+        (8, 48, 5, 1, (40, 8), 3),
+        (3, 16, (3, 5), 1, (8, 28), 1),
+        (32, 192, 3, 2, (28, 28), 1),
+    ],
+)
+def test_expansion_and_depthwise(into, channels, kernel, stride, size, batch):
+    """One loop computes the depthwise convolution and the 1 x 1 convolution before it, with the bits of two kernels."""
+    padding = kernel // 2 if isinstance(kernel, int) else tuple(k // 2 for k in kernel)
+
+    class Block(torch.nn.Module):
+        def __init__(self, gives_image):
+            super().__init__()
+            self.first = torch.nn.Conv2d(into, channels, 1)
+            self.norm = torch.nn.BatchNorm2d(channels)
+            self.second = torch.nn.Conv2d(channels, channels, kernel, stride, padding, groups=channels)
+            self.gives_image = gives_image
+
+        def forward(self, x):
+            image = F.relu6(self.norm(self.first(x * 2)))  # channels last inside
+            y = F.relu(self.second(image)) + 1
+            return (y, image) if self.gives_image else y
+
+    torch.manual_seed(0)
+    joined = Block(False).eval()
+    joined.norm.running_mean.normal_()
+    apart = Block(True).eval()
+    apart.load_state_dict(joined.state_dict())
+    x = normal(batch, into, *size)
+    got = native(joined, x, truth=copy.deepcopy(joined).double())
+    with torch.no_grad():
+        torch.testing.assert_close(got, compile_fresh(apart, dynamic=False)(x)[0], rtol=0, atol=0)
+        compiled = compile_fresh(joined, dynamic=False)
+        torch.testing.assert_close(compiled(x), joined(x))
+        joined.first.weight.mul_(-2)  # what was made of the weights is stale
+        torch.testing.assert_close(compiled(x), joined(x))
+
+
 @pytest.mark.parametrize("kind", ["same", "strided", "phases", "patches"])
 def test_a_bias_is_added_before_16_bit_results_are_rounded(kind):
     layer = {

@@ -1,0 +1,31 @@
+// schedule/lower_expansion.h: a depthwise convolution with the 1 x 1 convolution before it.
+#pragma once
+
+#include <optional>
+
+#include "schedule/cluster.h"
+
+namespace hologram::schedule {
+
+/// A depthwise convolution over an image that a 1 x 1 convolution of few channels makes for it
+/// alone: one loop computes both, line by line, and the image is never in memory as a whole.
+struct Expansion {
+  const Cluster* depthwise;
+  const Cluster* product;  ///< the 1 x 1 convolution
+  ir::Value image;         ///< its result
+  Index at;                ///< the image's coordinates over axes number, row, column, channel
+  int64_t images, height, width, channels, depth;  ///< of the image; depth: channels of its operand
+  int64_t out_height, out_width;
+  int64_t window_height, window_width, step_y, step_x;
+  int64_t before_y, before_x;  ///< lines and columns of zeros before the image
+  int64_t tiles;               ///< parts of a line; a body computes one of each line it takes
+  int64_t blocks;              ///< of lines, which run in parallel
+};
+
+/// nullopt unless `depthwise` is such a convolution over what `product` makes, sizes are known and
+/// one loop is expected to be faster than two kernels.
+std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& product,
+                                      const Clustering& clustering, const ir::Graph& graph,
+                                      const Options& options);
+
+}  // namespace hologram::schedule
