@@ -59,9 +59,10 @@ class Scope {
   void preset(const atlas::Body* body, atlas::ValueId id, LaneValue value) {
     values_[{body, id}] = value;
   }
-  /// Whole vectors stored in order go past the caches: the caller has made sure of their alignment.
-  void set_streaming(bool on) { streaming_ = on; }
-  bool streaming() const { return streaming_; }
+  /// Where `when` (i1, or null for never) holds, whole vectors stored in order go past the caches:
+  /// the caller has made sure of their alignment.
+  void set_streaming(Value* when) { streaming_ = when; }
+  Value* streaming() const { return streaming_; }
   /// Later code of this scope goes to the end of `block`.
   void move_to(llvm::BasicBlock* block) { block_ = block; }
   /// Puts the kernel's builder to the end of this scope's code (before the terminator, if there is
@@ -104,7 +105,8 @@ class Scope {
   Kernel& kernel_;
   Scope* parent_ = nullptr;
   int depth_ = 0;
-  bool conditional_ = false, streaming_ = false;
+  bool conditional_ = false;
+  Value* streaming_ = nullptr;
   llvm::BasicBlock* block_;
   int lane_axis_ = -1;
   int lanes_ = 1;

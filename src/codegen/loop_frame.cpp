@@ -29,7 +29,7 @@ LoopFrame::LoopFrame(Kernel& kernel)
   bool scratch = std::ranges::any_of(
       k.program.buffers, [](const atlas::Buffer& b) { return b.access == atlas::Access::scratch; });
   if (!points_only || scratch) plan.unroll = 1;
-  if (scratch) plan.paired = false;
+  if (scratch && plan.paired) plan.paired = plan.may_stream = false;
   if (!points_only || plan.mode != LaneMode::parallel) plan.may_stream = false;
   if (plan.carried) ahead = stage_ahead(*this);
 }

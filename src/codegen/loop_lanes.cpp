@@ -25,46 +25,73 @@ void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll
                      const std::vector<const atlas::Body*>& bodies,
                      const std::function<void(Scope&)>& fill) {
   outer.seek();
-  Value* at = low;
-  if (f_.plan.may_stream) {
-    Value* stream = aligned_stores(outer, axis, low, bodies);
-    if (stream) {
-      outer.seek();
-      stream = ir_.CreateAnd(stream, large_);
-      Value* until = ir_.CreateSelect(stream, high, low);
-      at = vectors(outer, axis, at, until, unroll, true, fill);
-      if (k_.target.isa != Isa::neon)
-        emit_if(outer, stream,
-                [&](Scope&) { ir_.CreateIntrinsic(Intrinsic::x86_sse_sfence, {}, {}); });
-      outer.seek();
-    }
+  Value *at = low, *stream = nullptr;
+  if (f_.plan.may_stream) stream = aligned_stores(outer, axis, low, bodies);
+  if (stream) {
+    outer.seek();
+    stream = ir_.CreateAnd(stream, large_);
+  }
+  if (f_.plan.paired) return pairs(outer, axis, low, high, stream, bodies, fill);
+  if (stream) {
+    Value* until = ir_.CreateSelect(stream, high, low);
+    at = vectors(outer, axis, at, until, unroll, ir_.getTrue(), fill);
+    fence(outer, stream);
   }
   if (f_.plan.may_stream && unroll > 1) {
-    std::vector<Reach> reach = reaches(axis, bodies);
+    std::vector<Reach> reach = reaches(axis, bodies, 1024);
     Value* until = ir_.CreateSelect(middling_, high, at);
-    at = vectors(outer, axis, at, until, unroll, false, [&](Scope& s) {
+    at = vectors(outer, axis, at, until, unroll, nullptr, [&](Scope& s) {
       fetch(s, reach);
       fill(s);
     });
   }
   // What is left over of wide vectors takes several narrower ones.
   int narrow = f_.plan.vectors > 4 ? f_.plan.lanes / f_.plan.vectors * 4 : f_.plan.lanes;
-  if (f_.plan.masked_tails && axis == f_.rank - 1 && (f_.plan.paired || narrow < f_.plan.lanes)) {
-    at = vectors(outer, axis, at, high, 1, false, fill, f_.plan.lanes * (f_.plan.paired ? 2 : 1));
+  if (f_.plan.masked_tails && axis == f_.rank - 1 && narrow < f_.plan.lanes) {
+    at = vectors(outer, axis, at, high, 1, nullptr, fill);
     emit_loop(outer, at, high, k_.i64(narrow), false,
               [&](Scope& s, Value* i) { masked(s, axis, i, high, narrow, fill); });
     return;
   }
-  if (unroll > 1) at = vectors(outer, axis, at, high, unroll, false, fill);
-  at = vectors(outer, axis, at, high, 1, false, fill);
+  if (unroll > 1) at = vectors(outer, axis, at, high, unroll, nullptr, fill);
+  at = vectors(outer, axis, at, high, 1, nullptr, fill);
   tail(outer, axis, at, high, fill);
 }
 
-/// What `bodies` read in order along the lanes, some way ahead: hardware stops at the end of each
+/// Two vectors at a time in one loop, which is long: where `stream` (i1, or null for never) holds,
+/// it also fetches ahead and stores past the caches.
+void LoopLanes::pairs(Scope& outer, int axis, Value* low, Value* high, Value* stream,
+                      const std::vector<const atlas::Body*>& bodies,
+                      const std::function<void(Scope&)>& fill) {
+  std::vector<Reach> reach;
+  if (stream) reach = reaches(axis, bodies, 2048);
+  Value* at = vectors(
+      outer, axis, low, high, 1, stream,
+      [&](Scope& s) {
+        if (stream) {
+          emit_if(s, stream, [&](Scope& ahead) { fetch(ahead, reach); });
+          s.seek();
+        }
+        fill(s);
+      },
+      2 * f_.plan.lanes);
+  if (stream) fence(outer, stream);
+  emit_loop(outer, at, high, k_.i64(f_.plan.lanes), false,
+            [&](Scope& s, Value* i) { masked(s, axis, i, high, f_.plan.lanes, fill); });
+}
+
+/// After stores past the caches.
+void LoopLanes::fence(Scope& outer, Value* stream) {
+  if (k_.target.isa != Isa::neon)
+    emit_if(outer, stream, [&](Scope&) { ir_.CreateIntrinsic(Intrinsic::x86_sse_sfence, {}, {}); });
+  outer.seek();
+}
+
+/// What `bodies` read in order along the lanes, `ahead` bytes on: hardware stops at the end of each
 /// page.
-std::vector<LoopLanes::Reach> LoopLanes::reaches(
-    int axis, const std::vector<const atlas::Body*>& bodies) const {
-  constexpr int64_t ahead = 1024;
+std::vector<LoopLanes::Reach> LoopLanes::reaches(int axis,
+                                                 const std::vector<const atlas::Body*>& bodies,
+                                                 int64_t ahead) const {
   std::vector<Reach> found;
   for (const atlas::Body* body : bodies)
     for (const atlas::Instr& i : body->instrs) {
@@ -88,7 +115,7 @@ void LoopLanes::fetch(Scope& scope, const std::vector<Reach>& reach) {
 
 /// Whole rounds of `unroll` vectors of `lanes` (0: the plan's) from `at`; returns where they end.
 Value* LoopLanes::vectors(Scope& outer, int axis, Value* at, Value* high, int unroll,
-                          bool streaming, const std::function<void(Scope&)>& fill, int lanes) {
+                          Value* streaming, const std::function<void(Scope&)>& fill, int lanes) {
   if (lanes == 0) lanes = f_.plan.lanes;
   int step = lanes * unroll;
   Value* stop = ir_.CreateAdd(at, ir_.CreateAnd(ir_.CreateSub(high, at), k_.i64(-step)));

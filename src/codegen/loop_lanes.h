@@ -21,15 +21,21 @@ class LoopLanes {
   Value* mask(Value* count, int lanes);
 
  private:
+  void pairs(Scope& outer, int axis, Value* low, Value* high, Value* stream,
+             const std::vector<const atlas::Body*>& bodies,
+             const std::function<void(Scope&)>& fill);
+  void fence(Scope& outer, Value* stream);
+
   /// An element whose neighbours along the lanes are fetched ahead of their use.
   struct Reach {
     int buffer;
     Expr index;
   };
 
-  std::vector<Reach> reaches(int axis, const std::vector<const atlas::Body*>& bodies) const;
+  std::vector<Reach> reaches(int axis, const std::vector<const atlas::Body*>& bodies,
+                             int64_t ahead) const;
   void fetch(Scope& scope, const std::vector<Reach>& reach);
-  Value* vectors(Scope& outer, int axis, Value* at, Value* high, int unroll, bool streaming,
+  Value* vectors(Scope& outer, int axis, Value* at, Value* high, int unroll, Value* streaming,
                  const std::function<void(Scope&)>& fill, int lanes = 0);
   Value* aligned_stores(Scope& outer, int axis, Value* low,
                         const std::vector<const atlas::Body*>& bodies);

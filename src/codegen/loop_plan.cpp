@@ -88,8 +88,8 @@ int64_t body_cost(const atlas::Body& body, int lanes) {
 }
 
 // Beyond this much arithmetic memory is not what limits a kernel, and stores past the caches only
-// hold it up.
-constexpr int max_streamed_work = 24;
+// hold it up; pairs of vectors also fetch ahead, so that more arithmetic hides memory.
+constexpr int max_streamed_work = 24, max_streamed_pair_work = 128;
 
 // Column reductions take several vectors of adjacent columns at a time, so that each row gives
 // whole cache lines, or better a good part of a page; their partials stay in registers or in the
@@ -189,8 +189,6 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   plan.masked_tails = target.isa == Isa::avx512;
   int work = block_arithmetic(b);
   Expr bytes = buffer_bytes(program);
-  plan.may_stream = target.isa != Isa::neon && work <= max_streamed_work &&
-                    (!bytes.is_const() || bytes.constant_value() > reach_bytes);
   plan.vectors = column_vectors(program, plan, target);
   plan.lanes *= plan.vectors;
   plan.unroll = work <= 8 ? 4 : work <= 24 ? 2 : 1;
@@ -199,6 +197,10 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   // Two chains of arithmetic side by side keep more units busy, where registers suffice for both.
   plan.paired = plan.mode == LaneMode::parallel && points && plan.unroll == 1 && plan.lanes <= 16 &&
                 target.isa == Isa::avx512 && load_count(b) <= most_paired_loads;
+  int64_t least_bytes = plan.paired ? stream_bytes : reach_bytes;
+  plan.may_stream = target.isa != Isa::neon &&
+                    work <= (plan.paired ? max_streamed_pair_work : max_streamed_work) &&
+                    (!bytes.is_const() || bytes.constant_value() > least_bytes);
   if (int run = interleaved_lines(b, program.buffers); run > 0 && plan.mode == LaneMode::parallel) {
     plan.interleaved = run;
     plan.lanes = std::min(64, target.vector_bytes / lane_bytes(program));

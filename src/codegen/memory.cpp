@@ -178,12 +178,29 @@ void Access::store_vector(Value* address, Value* value, Value* mask) {
     ir_.CreateMaskedStore(value, address, align_, mask);
     return;
   }
-  auto* store = ir_.CreateAlignedStore(value, address, align_);
+  constexpr uint64_t line = 64;
   uint64_t bytes = static_cast<uint64_t>(lanes_ * size_of(dtype_));
-  if (!scope_.streaming() || bytes < 16) return;
-  store->setAlignment(llvm::Align(bytes));
-  auto* one = llvm::ConstantAsMetadata::get(ir_.getInt32(1));
-  store->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(k_.context, one));
+  Value* when = bytes < 16 ? nullptr : scope_.streaming();
+  auto stream = [&] {
+    auto* store = ir_.CreateAlignedStore(value, address, llvm::Align(std::min(bytes, line)));
+    auto* one = llvm::ConstantAsMetadata::get(ir_.getInt32(1));
+    store->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(k_.context, one));
+  };
+  if (!when) {
+    ir_.CreateAlignedStore(value, address, align_);
+    return;
+  }
+  if (llvm::isa<llvm::ConstantInt>(when)) return stream();
+  llvm::BasicBlock *past = k_.block("past"), *through = k_.block("through"), *on = k_.block("on");
+  ir_.CreateCondBr(when, past, through);
+  ir_.SetInsertPoint(past);
+  stream();
+  ir_.CreateBr(on);
+  ir_.SetInsertPoint(through);
+  ir_.CreateAlignedStore(value, address, align_);
+  ir_.CreateBr(on);
+  ir_.SetInsertPoint(on);
+  scope_.move_to(on);
 }
 
 LaneValue Access::load(const Expr& index, LaneValue guard) {

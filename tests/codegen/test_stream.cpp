@@ -1,0 +1,70 @@
+// tests/codegen/test_stream.cpp: stores past the caches and fetches ahead, where buffers are large.
+#include "codegen/differential.h"
+
+namespace hologram::test {
+namespace {
+
+using ir::Op;
+
+/// y = gelu(x) or -x over `n` points of buffers of `extent` elements.
+atlas::Program unary(Op op, const Expr& n, const Expr& extent, int symbols) {
+  atlas::Program p;
+  p.num_symbols = symbols;
+  p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  Expr i = add_axes(p.loop, {n}, {})[0];
+  p.loop.lane_axis = 0;
+  p.buffers = {{DType::f32, Access::read, extent}, {DType::f32, Access::write, extent}};
+  BodyBuilder b(p.loop.stages[0].body);
+  b.store(1, i, b.op(op, b.load(0, DType::f32, i)));
+  return p;
+}
+
+// The buffers are said to be larger than what the points touch.
+TEST(Stream, LargeBuffersHoldTheSame) {
+  constexpr int64_t points = 5003, large = int64_t{1} << 24;
+  for (Op op : {Op::gelu, Op::neg})
+    for (codegen::Isa isa : runnable_isas()) {
+      SCOPED_TRACE(name_of(isa));
+      Compiled kernel(unary(op, Expr::symbol(0), Expr::symbol(1), 2), codegen::generic_target(isa));
+      std::mt19937_64 random(3);
+      Memory x(points * 4);
+      fill(x.data(), DType::f32, points, random, 2);
+      std::vector<std::vector<char>> results;
+      for (int64_t extent : {points, large})
+        for (int64_t chunk : {int64_t{0}, int64_t{640}, int64_t{13}}) {
+          Memory y(points * 4);
+          ASSERT_EQ(kernel.run({x.data(), y.data()}, {points, extent}, chunk), 0);
+          EXPECT_TRUE(y.intact());
+          results.emplace_back(y.data(), y.data() + y.size());
+          EXPECT_EQ(results.back(), results.front()) << extent << " in chunks of " << chunk;
+        }
+    }
+}
+
+#if defined(__x86_64__)
+TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
+  auto assembly = [](const Expr& n, int symbols) {
+    return codegen::dump_asm(unary(Op::gelu, n, n, symbols),
+                             codegen::generic_target(codegen::Isa::avx512));
+  };
+  auto count = [](const std::string& text, const char* what) {
+    size_t n = 0;
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+    return n;
+  };
+  std::string small = assembly(Expr(100000), 0), large = assembly(Expr(10000000), 0),
+              any = assembly(Expr::symbol(0), 1);
+  EXPECT_EQ(count(small, "vmovntps") + count(small, "prefetch"), 0u);
+  for (const std::string* text : {&large, &any}) {
+    EXPECT_EQ(count(*text, "vmovntps"), 2u);
+    EXPECT_EQ(count(*text, "prefetcht0"), 2u);
+    EXPECT_EQ(count(*text, "sfence"), 1u);
+    // the functions appear once in pairs and once for the tail, as without streams
+    EXPECT_EQ(count(*text, "vpermd") + count(*text, "vpermps"),
+              count(small, "vpermd") + count(small, "vpermps"));
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace hologram::test
