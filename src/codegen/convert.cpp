@@ -1,5 +1,7 @@
 // codegen/convert.cpp: conversions between element types.
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <cmath>
 
@@ -31,6 +33,8 @@ class Converter {
 
   Value* bf16_to_f32(Value* x);
   Value* f32_to_bf16(Value* x);
+  bool flushes_bf16() const;
+  Value* f32_to_bf16_flushed(Value* x);
   Value* f16_to_f32(Value* x);
   Value* f32_to_f16(Value* x);
   Value* widen_half(Value* x, DType from);
@@ -49,7 +53,32 @@ Value* Converter::bf16_to_f32(Value* x) {
   return ir_.CreateBitCast(ir_.CreateShl(ir_.CreateZExt(x, ints(32)), word(16)), type(DType::f32));
 }
 
+// A product of bfloat16 that runs on the instructions for them takes subnormal numbers for 0
+// anyway, and so does their rounding.
+bool Converter::flushes_bf16() const {
+  const atlas::Program& p = k_.program;
+  return k_.target.bf16_dots && lanes_ >= 16 && p.kind == atlas::BlockKind::product &&
+         p.product.operand_type == DType::bf16 && p.product.acc_type == DType::f32 &&
+         !p.product.reproducible;
+}
+
+Value* Converter::f32_to_bf16_flushed(Value* x) {
+  auto part = [&](int first) {
+    std::vector<int> lanes;
+    for (int l = 0; l < 16; ++l) lanes.push_back(first + l);
+    return lanes_ == 16 ? x : ir_.CreateShuffleVector(x, lanes);
+  };
+  std::vector<Value*> parts;
+  if (lanes_ == 16)
+    parts.push_back(ir_.CreateIntrinsic(Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {x}));
+  for (int l = 0; l + 32 <= lanes_; l += 32)
+    parts.push_back(ir_.CreateIntrinsic(Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512, {},
+                                        {part(l + 16), part(l)}));
+  return ir_.CreateBitCast(llvm::concatenateVectors(ir_, parts), ints(16));
+}
+
 Value* Converter::f32_to_bf16(Value* x) {
+  if (flushes_bf16()) return f32_to_bf16_flushed(x);
   Value* u = ir_.CreateBitCast(x, ints(32));
   Value* high = ir_.CreateLShr(u, word(16));
   Value* rounded = ir_.CreateAdd(ir_.CreateAdd(u, word(0x7fff)), ir_.CreateAnd(high, word(1)));

@@ -8,6 +8,9 @@
 namespace hologram::codegen {
 namespace {
 
+// From this many instructions on, an epilogue is a chain that leaves a core idle.
+constexpr size_t long_body = 16;
+
 bool multiple_of(Value* n, int64_t of) {
   auto* c = llvm::dyn_cast<llvm::ConstantInt>(n);
   return c && c->getSExtValue() % of == 0;
@@ -18,6 +21,14 @@ std::optional<int64_t> stride_along(const Expr& index, int axis) {
   auto split = index.linear_in_axis(axis);
   if (!split || !split->first.is_const()) return std::nullopt;
   return split->first.constant_value();
+}
+
+// Instructions [begin, middle) and [middle, end) of a block, which do not depend on each other, one
+// of each in turn. Indices count from the block's first instruction.
+void interleave(llvm::BasicBlock& block, size_t begin, size_t middle, size_t end) {
+  std::vector<llvm::Instruction*> all;
+  for (llvm::Instruction& i : block) all.push_back(&i);
+  for (size_t a = begin, b = middle; a < middle && b < end; ++a, ++b) all[b]->moveAfter(all[a]);
 }
 
 }  // namespace
@@ -70,19 +81,41 @@ void ProductEpilogue::emit_columns(Scope& scope, const Block& block) {
   // core holds only a few at a time, if they come one behind the other.
   bool many_registers = t_.max_rows >= 12;
   int lanes = many_registers && multiple_of(n_, t_.panel) ? t_.panel : t_.lanes;
+  auto one = [&](Scope& row, Value* r, Value* offset) {
+    row.seek();
+    row.set_axis(m_axis, add(block.m, r));
+    Value* at = element(k_, p_.acc_type, block.sums, add(mul(r, block.stride), offset));
+    Value* v = k_.ir.CreateAlignedLoad(k_.lane_type(p_.acc_type, lanes), at,
+                                       llvm::Align(static_cast<uint64_t>(size_of(p_.acc_type))));
+    row.set_accumulator(0, {v, true});
+    emit_body(row, p_.epilogue);
+  };
+  // Two rows, instruction by instruction: bodies of different rows are independent.
+  auto two = [&](Scope& rows, Value* r, Value* offset) {
+    rows.make_certain();  // there is a row at least: what it needs of the columns may be loaded
+    rows.seek();
+    llvm::BasicBlock* at = k_.ir.GetInsertBlock();
+    size_t begin = at->size();
+    Scope first(rows, false);
+    one(first, r, offset);
+    size_t middle = at->size();
+    Scope second(rows, false);
+    one(second, add(r, 1), offset);
+    interleave(*at, begin, middle, at->size());
+  };
+  bool by_two = many_registers && p_.epilogue.instrs.size() >= long_body;
   auto vector = [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
     s.set_axis(n_axis, add(block.n, offset));
     s.set_lanes(n_axis, lanes, mask);
-    emit_loop(s, k_.i64(0), block.rows, k_.i64(1), true, [&](Scope& row, Value* r) {
-      row.seek();
-      row.set_axis(m_axis, add(block.m, r));
-      Value* at = element(k_, p_.acc_type, block.sums, add(mul(r, block.stride), offset));
-      Value* v = k_.ir.CreateAlignedLoad(k_.lane_type(p_.acc_type, lanes), at,
-                                         llvm::Align(static_cast<uint64_t>(size_of(p_.acc_type))));
-      row.set_accumulator(0, {v, true});
-      emit_body(row, p_.epilogue);
-    });
+    Value* begin = k_.i64(0);
+    if (by_two) {
+      begin = k_.ir.CreateAnd(block.rows, -2);
+      emit_loop(s, k_.i64(0), begin, k_.i64(2), false,
+                [&](Scope& rows, Value* r) { two(rows, r, offset); });
+    }
+    emit_loop(s, begin, block.rows, k_.i64(1), !by_two,
+              [&](Scope& row, Value* r) { one(row, r, offset); });
   };
   scope.seek();
   if (multiple_of(n_, t_.lanes)) {

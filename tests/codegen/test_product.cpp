@@ -551,6 +551,48 @@ TEST_F(Dots, only_reproducible_products_look_for_tiny_numbers) {
   EXPECT_NE(text(true).find("vfmadd"), std::string::npos);
 }
 
+// Results that are rounded to bfloat16: by the instruction for it where the bits of subnormal
+// numbers are not promised.
+TEST_F(Dots, round_their_results) {
+  for (bool reproducible : {false, true}) {
+    Case c{.m = 41,
+           .n = 96,
+           .k = 50,
+           .operand = DType::bf16,
+           .reproducible = reproducible,
+           .tail = Tail::narrow};
+    for (int64_t n : {96, 75}) {
+      c.n = n;
+      check(c);
+      check(c, 0, [](std::vector<Memory>& m) {
+        m[lhs_buffer].as<uint16_t>()[5 * 50 + 3] = 0x7f80;
+        m[lhs_buffer].as<uint16_t>()[40 * 50 + 7] = 0x7fc0;
+        m[rhs_buffer].as<uint16_t>()[2] = 0xff80;
+      });
+    }
+    c.n = 96;
+    bool instruction =
+        codegen::dump_asm(make_program(c, 32), target_).find("vcvtne2ps2bf16") != std::string::npos;
+    EXPECT_NE(instruction, reproducible);
+  }
+  Case c{.m = 41, .n = 96, .k = 50, .operand = DType::bf16, .tail = Tail::narrow};
+  Case exact = c;
+  exact.reproducible = true;
+  check(exact, 0, [](std::vector<Memory>& m) {  // subnormal results
+    for (size_t i = 0; i < 41 * 50; ++i) m[lhs_buffer].as<uint16_t>()[i] = 0x2000;
+    for (size_t i = 0; i < 96 * 50; ++i) m[rhs_buffer].as<uint16_t>()[i] = 0x1f00;
+    for (size_t i = 0; i < 96; ++i) m[bias_buffer].as<float>()[i] = 0;
+  });
+}
+
+// Long epilogues take two rows at a time, and the last one of an odd number alone.
+TEST_P(Product, long_epilogues_of_any_number_of_rows) {
+  for (int64_t m : {1, 2, 13, 31})
+    for (int64_t n : {32, 64, 75})
+      for (bool symbolic : {false, true})
+        check({.m = m, .n = n, .k = 500, .symbolic = symbolic, .tail = Tail::gelu_residual}, 1);
+}
+
 std::string isa_name(const testing::TestParamInfo<codegen::Isa>& info) {
   return std::string(codegen::name_of(info.param));
 }
