@@ -63,6 +63,18 @@ Value* float_fma(Kernel& k, Value* x, Value* y, Value* z) {
   return width_of(x) == 32 ? soft_fma_f32(k, x, y, z) : soft_fma_f64(k, x, y, z);
 }
 
+// The maximum of x and +0 by x86's instruction, which gives its second operand for NaN and for
+// equal ones; the addition makes -0 the 0 that it should be.
+Value* rectified(Kernel& k, Value* x, Value* zero) {
+  Value* r = k.ir.CreateSelect(k.ir.CreateFCmpOGT(zero, x), zero, x);
+  return k.ir.CreateFAdd(r, zero);
+}
+
+bool is_zero(Value* x) {
+  auto* c = llvm::dyn_cast<llvm::Constant>(x);
+  return c && c->isNullValue();
+}
+
 Value* float_op(Kernel& k, Op op, std::span<Value* const> a) {
   auto& ir = k.ir;
   auto unary = [&](Intrinsic::ID id) { return ir.CreateUnaryIntrinsic(id, a[0]); };
@@ -96,6 +108,8 @@ Value* float_op(Kernel& k, Op op, std::span<Value* const> a) {
     case Op::min:
       return ir.CreateBinaryIntrinsic(Intrinsic::minimum, a[0], a[1]);
     case Op::max:
+      if (k.target.isa != Isa::neon && (is_zero(a[0]) || is_zero(a[1])))
+        return rectified(k, a[is_zero(a[0]) ? 1 : 0], a[is_zero(a[0]) ? 0 : 1]);
       return ir.CreateBinaryIntrinsic(Intrinsic::maximum, a[0], a[1]);
     case Op::minnum:
     case Op::maxnum: {

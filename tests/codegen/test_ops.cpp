@@ -85,6 +85,27 @@ TEST(Ops, EveryExactOpOnEveryType) {
   }
 }
 
+// A constant operand may take shorter instructions.
+TEST(Ops, MaximaAndMinimaWithConstants) {
+  for (DType type : {DType::f32, DType::f64}) {
+    std::vector<uint64_t> values = special_values(type);
+    OpTest t(static_cast<int64_t>(values.size()) + 21);
+    Val x = t.input(type);
+    for (double constant : {0.0, -0.0, 6.0, -1.0, std::nan("")})
+      for (Op op : {Op::max, Op::min, Op::maxnum, Op::minnum}) {
+        Val c = t.b.constant(type, ir::bits_of(type, constant));
+        t.output(t.b.op(op, x, c));
+        t.output(t.b.op(op, c, x));
+      }
+    Inputs inputs;
+    inputs.prepare = [&](int buffer, char* to, int64_t elements) {
+      for (int64_t e = 0; buffer == 0 && e < elements; ++e)
+        put(to, type, e, values[static_cast<size_t>(e) % values.size()]);
+    };
+    expect_same(t.p, inputs);
+  }
+}
+
 // Tables of every size, looked up by vectors and by single lanes; an index beyond the table wraps.
 TEST(Ops, Lookups) {
   for (int64_t n : {1, 5, 8, 1003}) {

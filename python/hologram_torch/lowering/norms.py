@@ -74,7 +74,12 @@ def _apply(c, x, center, scale, weight, bias):
 def _inference(c, x, weight, bias, mean, var, eps):
     wide = c.cast(x, dtypes.compute(x.dtype))
     scale = c.ew("rsqrt", c.add(c.cast(var, wide.dtype), float(eps)))
-    return _apply(c, wide, mean, scale, weight, bias)
+    # scale · x + offset as eager has it: two operations for each element, the rest for each channel.
+    if weight is not None:
+        scale = c.mul(c.cast(weight, wide.dtype), scale)
+    moved = c.mul(c.cast(mean, wide.dtype), scale)
+    offset = c.ew("neg", moved) if bias is None else c.sub(c.cast(bias, wide.dtype), moved)
+    return c.add(c.mul(wide, _channels(c, scale, wide)), _channels(c, offset, wide))
 
 
 def _training(c, x, weight, bias, mean, var, momentum, eps):
