@@ -51,6 +51,11 @@ void CoreShare::yielded(int64_t before, int64_t after) noexcept {
   if (++yields_ % kYieldsPerStep == 0) step_ *= 2;
 }
 
+void CoreShare::resume(int64_t now) noexcept {
+  if (last_ != 0 && now - last_ >= kLostCoreNs) woke(now);
+  last_ = now;
+}
+
 void CoreShare::woke(int64_t now) noexcept {
   last_ = 0;
   if (resumed_ != 0) resumed_ = now;

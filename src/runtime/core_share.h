@@ -1,15 +1,16 @@
-// runtime/core_share.h: how a worker lives with other processes on its core.
+// runtime/core_share.h: how a thread of a parallel call lives with other processes on its core.
 #pragma once
 
 #include <cstdint>
 
 namespace hologram::runtime {
 
-/// What hurts a parallel call beside busy processes is a worker that loses its core while it holds
-/// a chunk: the caller then waits for a whole time slice of somebody else. So a worker that has
+/// What hurts a parallel call beside busy processes is a thread that loses its core while it holds
+/// a chunk: the others then wait for a whole time slice of somebody else. So a thread that has
 /// seen this happen learns how long the scheduler lets it run, and gives the core away by itself
-/// shortly before that, between two chunks. One object per worker; times are nanoseconds of one
-/// clock.
+/// shortly before that, between two chunks. The caller does so too: one that takes its slices whole
+/// is passed over now and then, which makes its next wait twice as long. One object per thread;
+/// times are nanoseconds of one clock.
 class CoreShare {
  public:
   /// A pause of at least this between two looks at the clock means that the core was taken away.
@@ -17,6 +18,8 @@ class CoreShare {
 
   /// Between two chunks: whether the worker should call yielded() after giving up the core now.
   bool should_yield(int64_t now) noexcept;
+  /// When a caller comes back with work: what it did since may have been anything.
+  void resume(int64_t now) noexcept;
   /// After sched_yield, called at `before`, which returned at `after`.
   void yielded(int64_t before, int64_t after) noexcept;
   /// After a sleep of the worker's own choice.

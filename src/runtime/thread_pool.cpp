@@ -58,6 +58,15 @@ uint32_t current_fork_count() noexcept {
   return fork_count.load(kRelaxed);
 }
 
+/// How this thread, as a caller, lives with others on its core.
+thread_local CoreShare share_of_caller;
+
+void yield_core(CoreShare& share) noexcept {
+  const int64_t before = now_ns();
+  sched_yield();
+  share.yielded(before, now_ns());
+}
+
 /// Whether this thread runs a chunk; calls from there run inline.
 thread_local bool inside_chunk = false;
 
@@ -299,7 +308,7 @@ class Worker {
       if (share_.should_yield(now_ns())) {
         slot.report(finished, job.chunks);
         finished = 0;
-        yield();
+        yield_core(share_);
       }
       if (auto* hook = state_.hook.load(kRelaxed)) hook();
       ticket = slot.ticket();
@@ -333,12 +342,6 @@ class Worker {
     if (!state_.stop.load()) sleep_on(state_.epoch, epoch);
     state_.sleepers.fetch_sub(1);
     share_.woke(now_ns());
-  }
-
-  void yield() noexcept {
-    const int64_t before = now_ns();
-    sched_yield();
-    share_.yielded(before, now_ns());
   }
 
   /// Leaves the caller's CPU: the kernel puts a worker there when all CPUs are busy, and then the
@@ -464,7 +467,15 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
 
   const Shares shares(job.chunks, job.helpers);
   uint32_t finished = 0;
-  for (uint32_t chunk; (chunk = slot.claim(shares)) < job.chunks; ++finished) {
+  CoreShare& share = share_of_caller;
+  share.resume(now_ns());
+  for (uint32_t chunk;; ++finished) {
+    if (share.should_yield(now_ns()) && slot.ticket().taken() < job.chunks) {
+      slot.report(finished, job.chunks);
+      finished = 0;
+      yield_core(share);
+    }
+    if ((chunk = slot.claim(shares)) >= job.chunks) break;
     slot.run(job, chunk);
     if (asleep && now_ns() - start >= kLongChunkNs) {
       wake(s->epoch, job.helpers);

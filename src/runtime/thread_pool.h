@@ -13,9 +13,9 @@ using RangeFn = int32_t (*)(const void* ctx, void* const* bufs, const int64_t* s
 
 /// Threads that help a caller through a range. The calling thread works too and can finish every
 /// chunk alone: a worker that sleeps or is not scheduled costs at most the chunk it holds. Workers
-/// start on first need, spin briefly after work and then sleep; beside busy processes they give the
-/// core away between chunks (core_share.h). Any number of threads may call at once. After a fork
-/// the child starts its own workers.
+/// start on first need, spin briefly after work and then sleep; beside busy processes they and the
+/// caller give the core away between chunks (core_share.h). Any number of threads may call at once.
+/// After a fork the child starts its own workers.
 class ThreadPool {
  public:
   /// Most threads that one call can use, the caller included.

@@ -43,6 +43,29 @@ TEST(CoreShare, NeverYieldsAlone) {
   EXPECT_FALSE(share.contended());
 }
 
+TEST(CoreShare, TimeBetweenCallsIsNoLostCore) {
+  CoreShare share;
+  int64_t now = kMs;
+  for (int call = 0; call < 100; ++call, now += 20 * kMs) {
+    share.resume(now);
+    for (int chunk = 0; chunk < 10; ++chunk, now += kMs / 50) EXPECT_FALSE(share.should_yield(now));
+  }
+  EXPECT_FALSE(share.contended());
+  // A pause inside of a call is one; then a call that comes after another pause starts a new run.
+  share.resume(now);
+  share.should_yield(now);
+  now += 4 * kMs;
+  share.should_yield(now);
+  ASSERT_TRUE(share.contended());
+  for (int64_t end = now + 4 * kMs; now < end; now += kMs / 50) share.should_yield(now);
+  now += 4 * kMs;
+  share.should_yield(now);  // lost it after a whole run: now the slice is known
+  ASSERT_GT(share.quantum(), 3 * kMs);
+  now += 3 * kMs;
+  share.resume(now);
+  EXPECT_FALSE(share.should_yield(now + 2 * kMs / 3));
+}
+
 class CoreShareSlices : public ::testing::TestWithParam<int64_t> {};
 
 TEST_P(CoreShareSlices, YieldsBeforeTheSliceEnds) {
