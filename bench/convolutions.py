@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # bench/convolutions.py: convolution, pooling and interpolation against eager PyTorch, in one process
-"""Each case is checked against float64, then both sides are timed in turns; prints the ratio of the best times.
+"""Each case is checked against float64, then both sides are timed in turns; prints the median ratio and its
+quartiles (turns.py).
 
     python bench/convolutions.py [--threads 2] [--seconds 0.4] [--only WORD] [--below 1.0]
 
@@ -13,13 +14,13 @@ import argparse
 import copy
 import os
 import sys
-import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import hologram_torch
+from turns import take_turns
 
 
 def conv(kind, batch, channels, out, size, kernel, **options):
@@ -185,19 +186,6 @@ def calls(make, kind, last):
     return lambda: ours(x), lambda: module(x), lambda: exact(x.double())
 
 
-def best_times(pair, seconds: float) -> list[float]:
-    """Smallest time of each call. Turns of some 20 ms, for PyTorch's threads go on spinning behind a call."""
-    best = [float("inf")] * len(pair)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for i, call in enumerate(pair):
-            turn = time.perf_counter() + 0.02
-            while (start := time.perf_counter()) < turn:
-                call()
-                best[i] = min(best[i], time.perf_counter() - start)
-    return best
-
-
 def error(actual, exact) -> float:
     """The largest error of any result relative to that result's largest value."""
     each = lambda t: t if isinstance(t, tuple) else (t,)  # noqa: E731
@@ -218,9 +206,10 @@ def measure(name: str, make, kind: str, seconds: float, below: float) -> bool:
         if not wrong < 2e-5:
             print(f"{name:44} wrong: error {wrong:.1e}", flush=True)
             return False
-        mine, their = best_times((ours, theirs), seconds)
-    if their / mine < below:
-        print(f"{name:44} {mine * 1e6:10.1f} us {their * 1e6:10.1f} us  ratio {their / mine:5.2f}", flush=True)
+        turns = take_turns({"ours": ours, "theirs": theirs}, seconds)
+    if turns.median(["theirs"], "ours") < below:
+        mine, their = turns.fastest().values()
+        print(f"{name:44} {mine * 1e6:10.1f} us {their * 1e6:10.1f} us  ratio {turns.ratio(['theirs'], 'ours')}", flush=True)
     return True
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # bench/operators.py: single operators and small patterns against eager PyTorch, in one process
-"""Each case is checked against eager first, then both sides are timed in turns; prints the ratio of the best times (above 1:
-ours is faster) and what fell back to PyTorch.
+"""Each case is checked against eager first, then both sides are timed in turns; prints the median ratio and its
+quartiles (turns.py; above 1: ours is faster) and what fell back to PyTorch.
 
     python bench/operators.py [--threads 2] [--seconds 0.2] [--only cumsum,cat] [--below 1.0] [--dynamo]
 
@@ -21,7 +21,7 @@ import hologram_torch
 from hologram_torch import decomp
 from hologram_torch.compiler import compile_graph
 from hologram_torch.options import Options
-from products import best_times
+from turns import take_turns
 
 
 def normal(*shape, dtype=torch.float32):
@@ -209,16 +209,17 @@ def measure(name: str, seconds: float, dynamo: bool) -> tuple[float, bool]:
     if not right:
         print(f"{name:26} wrong")
         return 0.0, bool(fallen)
-    ours, theirs = best_times((lambda: compiled(*inputs), lambda: function(*inputs)), seconds)
+    turns = take_turns({"ours": lambda: compiled(*inputs), "theirs": lambda: function(*inputs)}, seconds)
+    ours, theirs = turns.fastest().values()
     note = f"  calls {fallen}" if fallen else ""
-    print(f"{name:26} {ours * 1e6:10.1f} us {theirs * 1e6:10.1f} us  ratio {theirs / ours:5.2f}{note}", flush=True)
-    return theirs / ours, bool(fallen)
+    print(f"{name:26} {ours * 1e6:10.1f} us {theirs * 1e6:10.1f} us  ratio {turns.ratio(['theirs'], 'ours')}{note}", flush=True)
+    return turns.median(["theirs"], "ours"), bool(fallen)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--seconds", type=float, default=0.2, help="per case")
+    parser.add_argument("--seconds", type=float, default=0.2, help="per case and side")
     parser.add_argument("--only", default="", help="words of the cases' names, with commas between them")
     parser.add_argument("--dynamo", action="store_true", help="through torch.compile")
     parser.add_argument("--below", type=float, default=1.0, help="the summary names the cases under this ratio")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # bench/products.py: products and attention against PyTorch's own, in one process
-"""Each case is checked against float64, then both sides are timed in turns; prints the ratio of the best times, and for rows that wait for
+"""Each case is checked against float64, then both sides are timed in turns; prints the median ratio and its quartiles (turns.py), and for rows that wait for
 memory what they read of it each second beside what a sum of 256 MB reads.
 
     python bench/products.py [--threads 2] [--seconds 0.5]
@@ -16,7 +16,6 @@ import argparse
 import itertools
 import os
 import sys
-import time
 from functools import partial
 
 import torch
@@ -28,6 +27,7 @@ import hologram_torch
 from hologram import _core
 from hologram_torch.compiler import compile_graph
 from hologram_torch.options import Options
+from turns import Turns, take_turns
 
 SQUARES = (64, 128, 256, 512, 1024, 2048, 4096)
 SHAPES = [(n, n, n) for n in SQUARES] + [
@@ -159,25 +159,7 @@ def nibble_weights(n: int, k: int):
 def read_bandwidth() -> float:
     """Bytes a second that a sum reads."""
     x = torch.zeros(1 << 26)
-    return x.numel() * 4 / best_times([lambda: x.sum()], 0.5)[0]
-
-
-def best_times(calls, seconds: float) -> list[float]:
-    """Smallest time of each call, in turns of about a millisecond."""
-    repeats = []
-    for call in calls:
-        start = time.perf_counter()
-        call()
-        repeats.append(max(1, int(1e-3 / (time.perf_counter() - start))))
-    best = [float("inf")] * len(calls)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for i, call in enumerate(calls):
-            start = time.perf_counter()
-            for _ in range(repeats[i]):
-                call()
-            best[i] = min(best[i], (time.perf_counter() - start) / repeats[i])
-    return best
+    return x.numel() * 4 / min(take_turns({"sum": x.sum}, 0.5)["sum"])
 
 
 def direct(function, inputs):
@@ -201,9 +183,9 @@ def measure(name: str, case, flops: float, seconds: float, bare: bool = False, r
     if not error < (1e-2 if inputs[0].dtype == torch.bfloat16 or brief else 1e-5):
         print(f"{name:36} wrong: error {error:.1e}")
         return False
-    ours, theirs = best_times((lambda: compiled(*inputs), lambda: function(*inputs)), seconds)
-    memory = f"  {reads / ours / 1e9:5.1f} of {limit / 1e9:5.1f} GB/s" if reads else ""
-    report(name, [ours, theirs], flops, memory)
+    turns = take_turns({"ours": lambda: compiled(*inputs), "theirs": lambda: function(*inputs)}, seconds)
+    memory = f"  {reads / min(turns['ours']) / 1e9:5.1f} of {limit / 1e9:5.1f} GB/s" if reads else ""
+    report(name, turns, flops, memory)
     return True
 
 
@@ -219,15 +201,16 @@ def measure_gradients(name: str, case, flops: float, seconds: float) -> bool:
     if not error < (2e-2 if got[0].dtype == torch.bfloat16 else 2e-5):
         print(f"{name:44} wrong: error {error:.1e}")
         return False
-    report(name, best_times((ours, theirs), seconds), flops)
+    report(name, take_turns({"ours": ours, "theirs": theirs}, seconds), flops)
     return True
 
 
-def report(name: str, times: list[float], flops: float, memory: str = ""):
-    ours, theirs = times
+def report(name: str, turns: Turns, flops: float, memory: str = ""):
+    ours, theirs = turns.fastest().values()
     print(
-        f"{name:44} {ours * 1e6:10.1f} us {theirs * 1e6:10.1f} us "
-        f"{flops / ours / 1e9:7.1f} GF/s  ratio {theirs / ours:5.2f}{memory}"
+        f"{name:44} {ours * 1e6:10.1f} us {theirs * 1e6:10.1f} us {flops / ours / 1e9:7.1f} GF/s  "
+        f"ratio {turns.ratio(['theirs'], 'ours')}{memory}",
+        flush=True,
     )
 
 

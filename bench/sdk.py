@@ -4,9 +4,8 @@
 
     python bench/sdk.py [--sizes 1024,10000,100000,1000000,10000000] [--ops add,gelu] [--seconds 0.6] [--threads 2] [--markdown FILE]
 
-Every result is checked before it is timed. Peers take turns in slices of a few milliseconds, each after as long without a clock, so that the
-threads of the peer before have stopped waiting for work; a time is the fastest slice. A row ends when
-the three fastest slices of everybody agree within 3 %; if they do not by the time it may take, which is other work on the machine, "agree" says no.
+Every result is checked before it is timed. Peers take turns in slices of a few milliseconds (turns.py). A time is the fastest slice; a ratio is
+the median, over the turns, of two slices of one turn, with the quartiles behind it.
 """
 
 import argparse
@@ -18,32 +17,7 @@ import threading
 import time
 
 import numpy as np
-
-
-def best(functions, seconds=0.6, slice_seconds=0.004):
-    """Seconds per call of each function, by name, and whether the fastest slices agree."""
-    counts, slices = {}, {name: [] for name in functions}
-    for name, f in functions.items():
-        f()
-        start = time.perf_counter()
-        f()
-        f()
-        counts[name] = max(1, int(slice_seconds / max((time.perf_counter() - start) / 2, 1e-9)))
-    # Each peer may take that long; a slow one costs at least five slices.
-    end = time.perf_counter() + seconds * len(functions)
-    agree = False
-    while not agree and (time.perf_counter() < end or len(slices[name]) < 5):
-        for name, f in functions.items():
-            n = range(counts[name])
-            measured_from = time.perf_counter() + slice_seconds
-            while time.perf_counter() < measured_from:
-                f()
-            start = time.perf_counter()
-            for _ in n:
-                f()
-            slices[name].append((time.perf_counter() - start) / counts[name])
-        agree = len(slices[name]) >= 5 and all(sorted(t)[2] <= 1.03 * min(t) for t in slices.values())
-    return {name: min(t) for name, t in slices.items()}, agree
+from turns import take_turns
 
 
 class Table:
@@ -177,7 +151,7 @@ def product_peers(name, n, executor, hologram):
 
 
 def copies_of(n, executor):
-    """Plain copies of n float32: the fastest is what memory gives to as many bytes."""
+    """Plain copies of n float32, NumPy's, PyTorch's and ours: what memory gives to as many bytes."""
     x, out = np.ones(n, np.float32), np.empty(n, np.float32)
     source, target = executor.from_numpy(x), executor.allocate(n)
     same = executor.allocate(n)
@@ -196,8 +170,8 @@ def hologram_convert(*arguments):
 
 
 def operations(hologram, sizes, names, seconds):
-    columns = ["n", "op", "hologram", "numpy", "torch", "numexpr", "ratio", "GB/s", "of copy", "agree"]
-    table = Table("hologram.ops, float32, output given (µs; ratio: best peer / hologram)", columns)
+    columns = ["n", "op", "hologram", "numpy", "torch", "numexpr", "ratio", "GB/s", "of copy", "of our copy"]
+    table = Table("hologram.ops, float32, output given (µs; ratio: best peer / hologram; of copy: fastest of NumPy's and PyTorch's copy of as many bytes / hologram)", columns)
     for n in sizes:
         with hologram.Executor() as executor:
             for name in names:
@@ -206,13 +180,14 @@ def operations(hologram, sizes, names, seconds):
                 peers = product_peers if name in ("gemm", "matvec") else peers_of
                 functions, moved, kept = peers(name, n, executor, hologram)
                 copies, more = copies_of(moved // 8, executor) if n >= 1_000_000 and name in COPY_BOUND else ({}, None)
-                times, agree = best(functions | copies, seconds)
-                copy = min((times.pop(c) for c in copies), default=math.nan)
+                turns = take_turns(functions | copies, seconds)
+                times = turns.fastest()
                 ours = times["hologram"]
-                ratio = min((t for p, t in times.items() if p != "hologram"), default=math.nan) / ours
                 others = [microseconds(times[p]) if p in times else "" for p in ("numpy", "torch", "numexpr")]
-                share = f"{copy / ours:.2f}" if copies else ""
-                table.row(f"{n:,}", name, microseconds(ours), *others, f"{ratio:.2f}", f"{moved / ours / 1e9:.1f}", share, "yes" if agree else "no")
+                ratio = turns.ratio([p for p in functions if p != "hologram"], "hologram")
+                theirs = turns.ratio([c for c in copies if c in ("copy numpy", "copy torch")], "hologram")
+                own = turns.ratio([c for c in copies if c in ("copy_from", "copy kernel")], "hologram")
+                table.row(f"{n:,}", name, microseconds(ours), *others, ratio, f"{moved / ours / 1e9:.1f}", theirs, own)
                 del functions, kept, copies, more
     return table.show()
 
@@ -234,7 +209,7 @@ def transfers(hologram, seconds):
             "view (memoryview)": (functools.partial(memoryview, buffer), 0.3),
             "round trip": (round_trip, 1.0),
         }
-        times, _ = best({name: f for name, (f, _) in rows.items()}, seconds)
+        times = take_turns({name: f for name, (f, _) in rows.items()}, seconds).fastest()
     table = Table("1,024 floats between NumPy and a buffer (µs)", ["what", "time", "bar", "met"])
     for name, (_, bar) in rows.items():
         table.row(name, microseconds(times[name]), bar, "yes" if times[name] * 1e6 <= bar else "no")
@@ -288,8 +263,9 @@ def fused(hologram, seconds):
             jitted = hologram.jit(function)
             np.testing.assert_allclose(jitted(x), function(x), rtol=1e-4, atol=1e-5)
             out = np.empty_like(x)
-            times, _ = best({"jit": lambda: jitted(x, out=out), "numpy": lambda: function(x)}, seconds)
-            table.row(function.__name__, "×".join(map(str, shape)), microseconds(times["jit"]), microseconds(times["numpy"]), f"{times['numpy'] / times['jit']:.1f}")
+            turns = take_turns({"jit": lambda: jitted(x, out=out), "numpy": lambda: function(x)}, seconds)
+            times = turns.fastest()
+            table.row(function.__name__, "×".join(map(str, shape)), microseconds(times["jit"]), microseconds(times["numpy"]), turns.ratio(["numpy"], "jit"))
     return table.show()
 
 

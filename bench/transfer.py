@@ -12,7 +12,8 @@ import argparse
 import json
 
 import numpy as np
-from sdk import Table, best, microseconds
+from sdk import Table, microseconds
+from turns import take_turns
 
 
 def measure(hologram, ffi, n, seconds):
@@ -37,7 +38,7 @@ def measure(hologram, ffi, n, seconds):
         for way in (by_json, by_bytes, shared):
             buffer.fill(0)
             assert way().tobytes() == x.tobytes()
-        return best({"json": by_json, "bytes": by_bytes, "shared": shared}, seconds)[0]
+        return take_turns({"json": by_json, "bytes": by_bytes, "shared": shared}, seconds).fastest()
 
 
 def plot(path, rows):
