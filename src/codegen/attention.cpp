@@ -14,6 +14,7 @@
 #include "codegen/attention_plan.h"
 #include "codegen/attention_tiles.h"
 #include "codegen/dots.h"
+#include "codegen/exponential.h"
 #include "codegen/nest.h"
 
 namespace hologram::codegen {
@@ -367,8 +368,7 @@ class AttentionEmitter : AttentionTiles {
     if (fixed(key_count_).value_or(1) % 2 != 0) store(lowest(vector()), place(key_count_));
     auto p = [&](Scope& s, Value* row) {
       s.seek();
-      Scope one(s, false);
-      return exponential(one, exp_score_, {load(place(row)), true}, {maximum, true});
+      return emit_brief_exp(k_, k_.ir.CreateFSub(load(place(row)), maximum));
     };
     Value* total =
         emit_loop(scope, k_.i64(0), key_pairs(), k_.i64(1), true, {start},

@@ -100,4 +100,14 @@ Value* emit_exp(Kernel& k, Value* x) {
       .v;
 }
 
+Value* emit_brief_exp(Kernel& k, Value* x) {
+  using Lane = atlas::math::Num<LaneArithmetic, float>;
+  LaneArithmetic arithmetic{k, x->getType()};
+  // below -200, 2^t is 0 whatever it is
+  Lane t = at_least(Lane{&arithmetic, x} * atlas::math::Format<float>::log2e, -200.0f);
+  Lane n = round(t);
+  Lane y = horner(t - n, atlas::math::table::exp2_bf16);
+  return scale(k, y.v, n.v);
+}
+
 }  // namespace hologram::codegen

@@ -12,4 +12,8 @@ bool renders(const Target& target, ir::Op op, DType type);
 /// e^x in f32 on AVX-512, on a scalar or a vector.
 Value* emit_exp(Kernel& k, Value* x);
 
+/// The same for results that are rounded to bfloat16: off by at most 2^-18 of e^x, and 2^-23 |x| of
+/// it.
+Value* emit_brief_exp(Kernel& k, Value* x);
+
 }  // namespace hologram::codegen

@@ -414,3 +414,24 @@ def test_scores_that_are_not_finite(queries):
     for m in (None, mask.masked_fill(torch.arange(150) == 140, 0.0)):
         out, want = compile_fresh(F.scaled_dot_product_attention)(q, k, v, m), F.scaled_dot_product_attention(q, k, v, m)
         assert torch.equal(out.isnan(), want.isnan()) and torch.equal(out.isinf(), want.isinf())
+
+
+def test_bfloat16_scores_far_apart():
+    """Exponentials that underflow are 0, a masked key counts for nothing, and a NaN stays where it is."""
+    q, k, v = (normal(2, 3, 40, 32, seed=i) for i in range(3))
+    q = (q * 40).bfloat16()
+    k, v = k.bfloat16(), v.bfloat16()
+    k[1, 2, 7, 3] = float("nan")
+    mask = torch.zeros(2, 1, 1, 40, dtype=torch.bfloat16)
+    mask[0, ..., 5:] = float("-inf")
+
+    def attention(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, mask)
+
+    actual = compile_fresh(attention)(q, k, v, mask)
+    expected = attention(*(x.double() for x in (q, k, v, mask)))
+    assert torch.equal(actual.isnan(), expected.isnan())
+    finite = ~expected.isnan()
+    assert finite.any() and not finite.all()
+    error = (actual.double() - expected)[finite].abs().max()
+    assert error <= 2**-7 * v.double().abs().max()
