@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-SETTLE = 0.012  # seconds without a clock: what a spinning thread needs that has half a core
+SETTLE = 0.02  # seconds without a clock: twice what a spinning thread needs that has half a core
 SLICE = 0.004
 
 
