@@ -148,6 +148,26 @@ bool Clustering::merge_loops(const Cluster& a, const Cluster& b, Cluster& out) c
   return true;
 }
 
+// Two coordinates that are an axis' quotient and remainder by the second one's extent (a group of
+// channels, and the channel in it) become the axis.
+static void join_parts(Index& coordinates, Index& values, Shape& extents) {
+  for (size_t i = 0; i < coordinates.size(); ++i) {
+    const Atom* quotient = coordinates[i].as_atom();
+    if (!quotient || quotient->kind != Atom::Kind::floor_div || !single_axis(*quotient->a))
+      continue;
+    for (size_t j = 0; j < coordinates.size(); ++j) {
+      if (!(extents[j] == *quotient->b) || !(coordinates[j] == mod(*quotient->a, extents[j])))
+        continue;
+      coordinates[i] = Expr(*quotient->a);
+      values[i] = values[i] * extents[j] + values[j];
+      extents[i] = extents[i] * extents[j];
+      coordinates[j] = values[j] = Expr(0);
+      extents[j] = Expr(1);
+      break;
+    }
+  }
+}
+
 bool Clustering::merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out) const {
   if (b.has_rows()) return false;
   AxisMap map;  // axes of the consumer → expressions over the product's axes
@@ -157,7 +177,9 @@ bool Clustering::merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out
     if (!m || !ok) return;
     Shape extents;
     for (const Expr& d : m->node->shape) extents.push_back(d);
-    auto solved = invert(read, m->index, extents);
+    Index coordinates = read, values = m->index;
+    join_parts(coordinates, values, extents);
+    auto solved = invert(coordinates, values, extents);
     if (!solved || m->node->is(Op::attention_lse)) {
       ok = false;
       return;

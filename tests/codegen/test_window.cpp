@@ -105,6 +105,19 @@ INSTANTIATE_TEST_SUITE_P(
                     Convolution{1, 16, 6, 6, 8, 3, 1, 1, 1, 1, true, DType::bf16},
                     Convolution{1, 8, 6, 6, 8, 3, 1, 1, 1, 8, true, DType::f16}));
 
+TEST(Grouped, WhatFollowsJoinsTheProduct) {
+  Graph g;
+  build(g, {2, 12, 8, 8, 24, 3, 1, 1, 1, 4});
+  int products = 0;
+  for (const atlas::Program& p : schedule::make_plan(g, {}).programs) {
+    if (p.kind != atlas::BlockKind::product) continue;
+    ++products;
+    EXPECT_TRUE(std::ranges::any_of(p.product.epilogue.instrs,
+                                    [](const atlas::Instr& i) { return i.op == Op::max; }));
+  }
+  EXPECT_EQ(products, 1);
+}
+
 // A 1 x 1 convolution to more channels, then a depthwise one: one loop computes both.
 class ExpansionTest : public testing::TestWithParam<Convolution> {};
 
