@@ -43,7 +43,7 @@ def take_turns(functions, seconds) -> Turns:
         call()
         call()
         counts[name] = max(1, int(SLICE / max((time.perf_counter() - start) / 2, 1e-9)))
-    settle = SETTLE if len(functions) > 1 else SLICE
+    settle = min(SETTLE, seconds / 5) if len(functions) > 1 else SLICE  # five turns at the least
     end = time.perf_counter() + seconds * len(functions)
     agree, done = False, 0
     while done < 5 or (time.perf_counter() < end and not (agree and done >= 15)):

@@ -12,6 +12,7 @@ import peers  # noqa: E402
 import products  # noqa: E402
 import report  # noqa: E402
 import session  # noqa: E402
+import turns  # noqa: E402
 import worker  # noqa: E402
 
 
@@ -137,3 +138,22 @@ def test_gradients_of_attention_are_compared_and_refused(capsys):
         wrong = (function, gradients, lambda: [2 * g for g in exact()])
         assert not products.measure_gradients("off", wrong, 1.0, 0.01)
     assert "ratio" in (out := capsys.readouterr().out) and "wrong" in out
+
+
+def test_turns_pair_what_followed_each_other():
+    # The machine took twice as long in the second turn; the second peer is the better one in most.
+    taken = turns.Turns({"ours": [1.0, 2.0, 1.0], "a": [3.0, 6.0, 3.0], "b": [2.0, 4.0, 9.0]})
+    assert taken.fastest() == {"ours": 1.0, "a": 3.0, "b": 2.0}
+    assert taken.median(["a", "b"], "ours") == 2.0
+    assert taken.ratio(["a"], "ours") == "3.00 (3.00…3.00)" and taken.ratio([], "ours") == ""
+
+
+def test_everybody_gets_as_many_turns():
+    calls = {"ours": 0, "eager": 0}
+
+    def call(name):
+        calls[name] += 1
+
+    taken = turns.take_turns({name: lambda name=name: call(name) for name in calls}, 0.01)
+    assert len(taken["ours"]) == len(taken["eager"]) >= 5 and min(calls.values()) > 5
+    assert all(t > 0 for times in taken.values() for t in times)
