@@ -134,6 +134,8 @@ def run(name):
     f, kw = TABLES[name]
     if "edges" in kw:
         return run_pieces(name, f, **kw)
+    if "inverse" in kw:
+        return run_odd_pieces(name, f, **kw)
     if "windows" in kw:
         return run_windows(name, **kw)
     if "count" in kw:
@@ -166,6 +168,47 @@ def run_pieces(name, f, powers, edges, first, start):
         worst = max(worst, error)
     lo, hi = mp.nstr(mp.mpf(edges[0]), 5), mp.nstr(mp.mpf(edges[-1]), 5)
     print(f"// {count} pieces of [{lo}, {hi}], weighted error 2^{mp.nstr(mp.log(worst, 2), 4)}")
+    print_array(name + "_centre", centres, "f32")
+    for power, row in enumerate(table):
+        print_array(f"{name}_{power}", row, "f32")
+
+
+def odd_pieces(name, f, inverse, scale, terms):
+    """f in f32 for an odd f that grows to 1, on 16 intervals that the exponent and two bits of scale x + 1 choose: f(c + d) =
+    f(c) + d (p_1 + p_2 d + ...) with c where f(c) is all but a float; x + x (p_1 + p_2 x + ...) on the first interval."""
+    TABLES[name] = (f, dict(inverse=inverse, scale=scale, terms=terms))
+
+
+def nearly_float(f, inverse, middle):
+    """A float near `middle` whose value under f is a float to some 2^-30: both, the closer the better."""
+    found, value = [], np.float32(float(f(middle)))
+    for steps in range(-40, 41):
+        want = mp.mpf(float(value + np.float32(steps) * np.spacing(value)))
+        if want < 1:
+            c = round_to(inverse(want), "f32")
+            error = abs(f(c) - want) / want
+            found.append((max(error * 2**30, 1) * (1 + 20 * abs(c - middle) / middle), c, want))
+    return min(found)[1:]
+
+
+def run_odd_pieces(name, f, inverse, scale, terms):
+    edges = [(m * mp.mpf(2) ** (e - 2) - 1) / scale for e in range(4) for m in range(4, 8)] + [15 / mp.mpf(scale)]
+    centres, table, worst = [mp.mpf(0)] * 16, [[mp.mpf(0)] * 16 for _ in range(terms + 1)], mp.mpf(0)
+    for k, (lo, hi) in enumerate(zip(edges, edges[1:])):
+        c, value = (mp.mpf(0), mp.mpf(0)) if k == 0 else nearly_float(f, inverse, (lo + hi) / 2)
+        best = None
+        for count in (160, 200, 251):
+            xs = grid(lo - c, hi - c, count)
+            fs = [(f(c + d) - value) / d - (1 if k == 0 else 0) for d in xs]
+            ws = [abs(d) / f(c + d) for d in xs]
+            basis = [[d**p for p in range(terms)] for d in xs]
+            p = [round_to(v, "f32") for v in remez(fs, basis, ws, xs)[0]]
+            error = max(abs(v - mp.fdot(p, row)) * w for v, row, w in zip(fs, basis, ws))
+            best = min(best, (error, p)) if best else (error, p)
+        worst = max(worst, best[0])
+        for row, v in zip([centres, *table], [c, value, *best[1]]):
+            row[(12 + k) % 16] = v
+    print(f"// 16 pieces of [0.0, {mp.nstr(edges[-1], 5)}], weighted error 2^{mp.nstr(mp.log(worst, 2), 4)}")
     print_array(name + "_centre", centres, "f32")
     for power, row in enumerate(table):
         print_array(f"{name}_{power}", row, "f32")
@@ -253,9 +296,7 @@ atl = lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z
 poly("log_f64", atl, range(0, 7), 0, Z, lambda z: z)
 poly("log_brief_f64", atl, range(0, 4), 0, Z, lambda z: z)
 poly("log_tail_f64", lambda z: (atl(z) - mp.mpf(2) / 3) / z, range(0, 7), 0, Z, lambda z: z**2)
-# tanh x = x + x z c(z), z = x^2
-poly("tanh_f32", lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 7), 0, "1.0",
-     lambda z: z * mp.sqrt(z) / mp.tanh(mp.sqrt(z)), "f32")
+odd_pieces("tanh", mp.tanh, mp.atanh, mp.mpf("1.6625"), 6)
 # sin x = x + x z c(z), cos x = 1 - z/2 + z^2 c(z) up to a quarter of pi
 Q = (mp.pi / 4) ** 2 * mp.mpf("1.001")
 sinc = lambda z: (mp.sin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z
@@ -278,13 +319,10 @@ poly("atan_f64", lambda z: (mp.atan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 
 poly("atan_brief_f64", lambda z: (mp.atan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, range(0, 5), 0, T, lambda z: z)
 # m^(-1/3) on [1, 2]
 poly("cbrt_f64", lambda m: mp.cbrt(m) ** -1, range(0, 4), 1, 2)
-# erf x = x + x c(z) up to 0.85 (f32) and 1 (f64)
+odd_pieces("erf", mp.erf, mp.erfinv, mp.mpf("3.8125"), 6)
+# erf x = x + x c(z) up to 1
 erfs = lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1
-poly("erf_f32", erfs, range(0, 6), 0, "0.73", lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), "f32")
 poly("erf_f64", erfs, range(0, 13), 0, "1.0001", lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)))
-# erf a = 1 - exp(-a - a c(a)) beyond
-poly("erf_tail_f32", lambda a: -mp.log(mp.erfc(a)) / a - 1, range(0, 7), "0.84", "4.0",
-     lambda a: a * mp.erfc(a) / mp.erf(a), "f32")
 
 
 def erfcx(a):

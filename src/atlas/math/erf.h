@@ -5,14 +5,10 @@
 
 namespace hologram::atlas::math {
 
-/// erf x for |x| <= 1.
+/// erf x for |x| <= 1, in f64.
 template <class F>
 F erf_central(F x) {
-  F z = x * x;
-  if constexpr (sizeof(ScalarOf<F>) == 4)
-    return fma(polynomial(z, table::erf_f32), x, x);
-  else
-    return fma(polynomial(z, table::erf_f64), x, x);
+  return fma(polynomial(x * x, table::erf_f64), x, x);
 }
 
 /// erfc a = exp(-a^2) c(t) / (1 + 2 a) for a >= 0, in f64; `precise`: to an f64, else to an f32.
@@ -44,15 +40,11 @@ F erfc(F x) {
   return select(a < 0.5, near, far);
 }
 
-/// erf x = 1 - exp(-a (1 + c(a))) beyond 0.85, in f32.
+/// By pieces in f32.
 template <class B>
 Num<B, float> erf(Num<B, float> x) {
-  using F = Num<B, float>;
-  F a = at_most(abs(x), 4.0f);
-  F y = fma(polynomial(a, table::erf_tail_f32), -a, -a);
-  auto [r, scale] = exp_argument(y, 0);
-  F far = fma(expm1_reduced(r), -scale, r.of(1) - scale);
-  return select(abs(x) < 0.85f, erf_central(x), copysign(far, x));
+  return odd_by_pieces(x, 3.93f, 3.8125f, table::erf_centre, table::erf_0, table::erf_6,
+                       table::erf_5, table::erf_4, table::erf_3, table::erf_2, table::erf_1);
 }
 template <class B>
 Num<B, double> erf(Num<B, double> x) {

@@ -204,16 +204,27 @@ F sigmoid(F x) {
   return fma(residual, inverse, inverse) * one;
 }
 
-/// Near 0 a polynomial (f32) or (e^2a - 1)/(e^2a + 1) (f64), beyond 1 - 2/(e^2a + 1).
+/// An odd function that is 1 from `top` on: f(c) + d q(d), d = |x| - c, by 16 pieces that the
+/// exponent and two bits of scale |x| + 1 choose, x + x q(x) on the first one. f(c) is all but a
+/// float, so little is rounded before the last sum. q's coefficients, the highest first, then f(c).
+template <class B, class Table, class... Tables>
+Num<B, float> odd_by_pieces(Num<B, float> x, float top, float scale, const Table& centre,
+                            const Table& values, const Table& highest, const Tables&... lower) {
+  using F = Num<B, float>;
+  F a = at_most(abs(x), top);
+  F u = fma(a, scale, 1.0f);
+  auto piece = to_bits(u) >> 21;
+  F d = a - lookup(piece, centre);
+  F q = lookup(piece, highest);
+  ((q = fma(q, d, lookup(piece, lower))), ...);
+  return copysign(fma(q, d, select(u < 1.25f, a, lookup(piece, values))), x);
+}
+
+/// By pieces (f32) or (e^2a - 1)/(e^2a + 1) and beyond 0.55 1 - 2/(e^2a + 1) (f64).
 template <class B>
 Num<B, float> tanh(Num<B, float> x) {
-  using F = Num<B, float>;
-  F z = x * x;
-  F near = fma(polynomial(z, table::tanh_f32) * z, x, x);
-  auto [r, scale] = exp_argument(at_most(abs(x) * 2.0f, 19.0f), 0);
-  F d = fma(scale, expm1_reduced(r), scale + 1.0f);
-  F far = r.of(1) - 2.0f / d;
-  return copysign(select(abs(x) < 1.0f, near, far), x);
+  return odd_by_pieces(x, 9.02f, 1.6625f, table::tanh_centre, table::tanh_0, table::tanh_6,
+                       table::tanh_5, table::tanh_4, table::tanh_3, table::tanh_2, table::tanh_1);
 }
 template <class B>
 Num<B, double> tanh(Num<B, double> x) {

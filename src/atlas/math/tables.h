@@ -58,10 +58,45 @@ inline constexpr std::array<double, 4> log_brief_f64{0x1.555554fd410dp-1, 0x1.99
 inline constexpr std::array<double, 7> log_tail_f64{
     0x1.9999999999b33p-2, 0x1.2492492457799p-2, 0x1.c71c722deb7b3p-3, 0x1.745ce9b454075p-3,
     0x1.3b1ef4c5f04e4p-3, 0x1.0f7f1856613b9p-3, 0x1.0e4a77799b2cep-3};
-// on [0.0, 1.0], weighted error 2^-27.68
-inline constexpr std::array<float, 7> tanh_f32{-0x1.55553cp-2f, 0x1.110be6p-3f, -0x1.b96288p-5f,
-                                               0x1.600bd8p-6f,  -0x1.04676p-7f, 0x1.2db7f2p-9f,
-                                               -0x1.7807f8p-12f};
+// 16 pieces of [0.0, 9.0226], weighted error 2^-27.0
+inline constexpr std::array<float, 16> tanh_centre{
+    0x1.80f672p-1f, 0x1.0d794cp+0f, 0x1.5a775p+0f,  0x1.a7753ep+0f, 0x1.0d78ccp+1f, 0x1.5a7718p+1f,
+    0x1.a7753ep+1f, 0x1.f4735p+1f,  0x1.33f9ep+2f,  0x1.80f8aep+2f, 0x1.ce069cp+2f, 0x1.0a2b24p+3f,
+    0x0p+0f,        0x1.cdf492p-3f, 0x1.80f64ep-2f, 0x1.0d7964p-1f};
+inline constexpr std::array<float, 16> tanh_0{
+    0x1.45c518p-1f, 0x1.90cec6p-1f, 0x1.bfec44p-1f, 0x1.dbdd46p-1f, 0x1.f106eep-1f, 0x1.fb7516p-1f,
+    0x1.fea1b4p-1f, 0x1.ff96b6p-1f, 0x1.ffeeacp-1f, 0x1.fffe7p-1f,  0x1.ffffdcp-1f, 0x1.fffffcp-1f,
+    0x0p+0f,        0x1.c646e6p-3f, 0x1.6fcbd8p-2f, 0x1.ee245cp-2f};
+inline constexpr std::array<float, 16> tanh_1{
+    0x1.30b8fcp-1f,  0x1.8c792ep-2f,  0x1.e08a22p-3f,  0x1.16e23ep-3f,
+    0x1.d820b4p-5f,  0x1.217058p-6f,  0x1.5dd42ep-8f,  0x1.a4fcb2p-10f,
+    0x1.153fd2p-12f, 0x1.9005e8p-16f, 0x1.2004cap-19f, 0x1.000176p-22f,
+    0x1.3951d6p-32f, 0x1.e6cf04p-1f,  0x1.bdf2bep-1f,  0x1.88c5f6p-1f};
+inline constexpr std::array<float, 16> tanh_2{
+    -0x1.83c564p-2f,  -0x1.365ed2p-2f,  -0x1.a4667ep-3f,  -0x1.0333cp-3f,
+    -0x1.ca522p-5f,   -0x1.1edf0cp-6f,  -0x1.5ce5cp-8f,   -0x1.a4a5bp-10f,
+    -0x1.153548p-12f, -0x1.9002fap-16f, -0x1.2003fep-19f, -0x1.ffe34p-23f,
+    -0x1.267626p-23f, -0x1.afed0ep-3f,  -0x1.40590ep-2f,  -0x1.7b1332p-2f};
+inline constexpr std::array<float, 16> tanh_3{
+    0x1.5c98f4p-5f,  0x1.bb3bfep-4f,  0x1.9f376p-4f,   0x1.27e4ccp-4f,
+    0x1.1f8f94p-5f,  0x1.77ac8ep-7f,  0x1.ceadd2p-9f,  0x1.17f582p-10f,
+    0x1.70b028p-13f, 0x1.0a11b8p-16f, 0x1.7f25ep-20f,  0x1.54fcc4p-23f,
+    -0x1.555288p-2f, -0x1.14a2b6p-2f, -0x1.6c79b4p-3f, -0x1.3bb37cp-4f};
+inline constexpr std::array<float, 16> tanh_4{
+    0x1.95e858p-4f,   0x1.0ba014p-6f,   -0x1.4b7ecp-6f,   -0x1.97b3b4p-6f,
+    -0x1.f98866p-7f,  -0x1.6a310ep-8f,  -0x1.c96ad2p-10f, -0x1.171f34p-11f,
+    -0x1.709884p-14f, -0x1.0a20e4p-17f, -0x1.7f30a4p-21f, -0x1.57f242p-24f,
+    -0x1.404338p-12f, 0x1.0ad1f8p-3f,   0x1.5883c4p-3f,   0x1.49f856p-3f};
+inline constexpr std::array<float, 16> tanh_5{
+    -0x1.03abeep-4f, -0x1.49ab32p-5f, -0x1.680ce4p-7f, 0x1.0ee332p-9f,
+    0x1.26d6dp-8f,   0x1.0e86b2p-9f,  0x1.69fccap-11f, 0x1.c13bdap-13f,
+    0x1.391c2cp-15f, 0x1.c4ba8ap-19f, 0x1.4613acp-22f, 0x1.1c15f4p-25f,
+    0x1.192936p-3f,  0x1.50dad2p-4f,  0x1.2ccccap-6f,  -0x1.17932ap-5f};
+inline constexpr std::array<float, 16> tanh_6{
+    0x1.b88bfcp-11f,  0x1.33dd1cp-6f,   0x1.699eeap-7f,   0x1.a97cb4p-10f,
+    -0x1.ea5c0ep-12f, -0x1.2ff7d2p-11f, -0x1.db1b5p-13f,  -0x1.24b96p-14f,
+    -0x1.9f370ep-17f, -0x1.2cdb08p-20f, -0x1.b26fe8p-24f, -0x1.3b467ep-27f,
+    -0x1.8437b6p-6f,  -0x1.272a22p-4f,  -0x1.24f768p-4f,  -0x1.ad7f4ep-4f};
 // on [0.0, 0.2501], weighted error 2^-28.2
 inline constexpr std::array<double, 4> sin_quarter_f64{0x1.921fb52e6128fp+0, -0x1.4abbb8f9ac988p-1,
                                                        0x1.465e8f3d5c7eep-4, -0x1.2d92799ca511ep-8};
@@ -118,19 +153,51 @@ inline constexpr std::array<double, 5> atan_brief_f64{-0x1.555549509a4c4p-2, 0x1
 // on [1.0, 2.0], weighted error 2^-11.95
 inline constexpr std::array<double, 4> cbrt_f64{0x1.8ab92b009030ep+0, -0x1.9eb35eebe6342p-1,
                                                 0x1.456275f9cf472p-2, -0x1.9915db30fe52p-5};
-// on [0.0, 0.73], weighted error 2^-26.98
-inline constexpr std::array<float, 6> erf_f32{0x1.06eba8p-3f,  -0x1.812722p-2f, 0x1.ce249ap-4f,
-                                              -0x1.b728a8p-6f, 0x1.4b1eacp-8f,  -0x1.4b4256p-11f};
+// 16 pieces of [0.0, 3.9344], weighted error 2^-26.15
+inline constexpr std::array<float, 16> erf_centre{
+    0x1.4fbcdp-2f,  0x1.d60854p-2f, 0x1.2e29fcp-1f, 0x1.714f84p-1f, 0x1.d60846p-1f, 0x1.2e2ap+0f,
+    0x1.714fc2p+0f, 0x1.b475aep+0f, 0x1.0c970ap+1f, 0x1.4fbd6p+1f,  0x1.92e994p+1f, 0x1.d3a012p+1f,
+    0x0p+0f,        0x1.92e298p-4f, 0x1.4fbccp-3f,  0x1.d60864p-3f};
+inline constexpr std::array<float, 16> erf_0{
+    0x1.6db0f6p-2f, 0x1.ef5dep-2f,  0x1.312fb8p-1f, 0x1.6276c4p-1f, 0x1.9c9392p-1f, 0x1.cf52eap-1f,
+    0x1.ead672p-1f, 0x1.f7db7ep-1f, 0x1.fe7684p-1f, 0x1.ffe4c6p-1f, 0x1.fffee2p-1f, 0x1.fffff8p-1f,
+    0x0p+0f,        0x1.c52536p-4f, 0x1.7778f4p-3f, 0x1.049aa6p-2f};
+inline constexpr std::array<float, 16> erf_1{
+    0x1.036c6ap+0f, 0x1.d3f924p-1f,  0x1.97d09ap-1f,  0x1.575fa4p-1f,
+    0x1.f17034p-2f, 0x1.1ee262p-2f,  0x1.205e5ap-3f,  0x1.f9317cp-5f,
+    0x1.c48a2cp-7f, 0x1.302482p-10f, 0x1.d70d62p-15f, 0x1.e43cdep-20f,
+    0x1.06eba8p-3f, 0x1.1e1576p+0f,  0x1.193494p+0f,  0x1.120b0ep+0f};
+inline constexpr std::array<float, 16> erf_2{
+    -0x1.543a22p-2f,  -0x1.ad9d62p-2f, -0x1.e15b0ap-2f,  -0x1.ef5b9p-2f,
+    -0x1.c8aa34p-2f,  -0x1.529e3ep-2f, -0x1.a001e2p-3f,  -0x1.aea78p-4f,
+    -0x1.dacd38p-6f,  -0x1.8ede72p-9f, -0x1.72a826p-13f, -0x1.b9deep-18f,
+    -0x1.39057cp-30f, -0x1.c23b8ap-4f, -0x1.70cbb4p-3f,  -0x1.f727bp-3f};
+inline constexpr std::array<float, 16> erf_3{
+    -0x1.0f87f6p-2f, -0x1.6907f6p-3f, -0x1.49f6e8p-4f, 0x1.293a9cp-7f,
+    0x1.c6b216p-4f,  0x1.55a63cp-3f,  0x1.2ff8e4p-3f,  0x1.954b94p-4f,
+    0x1.267364p-5f,  0x1.4337d4p-8f,  0x1.703212p-12f, 0x1.01679ep-16f,
+    -0x1.81273ap-2f, -0x1.76118p-2f,  -0x1.62cad4p-2f, -0x1.46e526p-2f};
+inline constexpr std::array<float, 16> erf_4{
+    0x1.3b872cp-3f,   0x1.7196b8p-3f,  0x1.71efecp-3f,   0x1.43cbdp-3f,
+    0x1.9081ap-4f,    0x1.83f656p-7f,  -0x1.42461p-5f,   -0x1.94c3ccp-5f,
+    -0x1.cb5b36p-6f,  -0x1.65ad62p-8f, -0x1.0349a2p-11f, -0x1.b6f5c2p-16f,
+    -0x1.bad4d2p-17f, 0x1.c9d56ap-5f,  0x1.74732ep-4f,   0x1.c7d1a2p-4f};
+inline constexpr std::array<float, 16> erf_5{
+    0x1.e4e4f4p-5f, 0x1.44e076p-6f,  -0x1.2be932p-6f, -0x1.8b1becp-5f,
+    -0x1.19d32p-4f, -0x1.c660dep-5f, -0x1.66bd7ap-6f, 0x1.f28f0ap-9f,
+    0x1.99a25cp-7f, 0x1.1b779ap-8f,  0x1.1f39f8p-11f, 0x1.32246cp-15f,
+    0x1.cfc674p-4f, 0x1.c9d586p-4f,  0x1.a6741ep-4f,  0x1.47f24ap-4f};
+inline constexpr std::array<float, 16> erf_6{
+    -0x1.930d64p-6f, -0x1.31648p-4f,  -0x1.20964ap-4f,  -0x1.97e4f4p-5f,
+    -0x1.fc2488p-8f, 0x1.0b18f8p-6f,  0x1.5151e8p-6f,   0x1.e7d7b6p-7f,
+    -0x1.682b7p-10f, -0x1.26d1b6p-9f, -0x1.c098b6p-12f, -0x1.14404ep-15f,
+    -0x1.59851cp-8f, -0x1.7382dep-1f, -0x1.7b36a8p+0f,  0x1.1328aap+2f};
 // on [0.0, 1.0001], weighted error 2^-56.33
 inline constexpr std::array<double, 13> erf_f64{
     0x1.06eba8214db69p-3,  -0x1.812746b0379fdp-2,  0x1.ce2f21a04361p-4,   -0x1.b82ce312ab112p-6,
     0x1.565bcd126ea36p-8,  -0x1.c02db492639d8p-11, 0x1.f9a33427efbb6p-14, -0x1.f4d31e020fbbcp-17,
     0x1.b9ed77fcd9362p-20, -0x1.5f8e7db9273ccp-23, 0x1.fc0f4ad594abfp-27, -0x1.4530631c6ab11p-30,
     0x1.25fa71e6c6a8dp-34};
-// on [0.84, 4.0], weighted error 2^-29.46
-inline constexpr std::array<float, 7> erf_tail_f32{
-    0x1.076134p-3f, 0x1.454b3ep-1f,   0x1.b1d62ap-4f, -0x1.80b17cp-6f,
-    0x1.cb86f4p-9f, -0x1.2e82d6p-12f, 0x1.038d24p-17f};
 // on [-1.0, 0.7501], weighted error 2^-54.41
 inline constexpr std::array<double, 23> erfcx_f64{
     0x1.3ba5916e9fd7fp+0,   -0x1.1df1ad154a29cp-3,  0x1.f7f5df66fcb25p-7,   0x1.16ecefcfa601bp-4,
