@@ -4,7 +4,6 @@
 // consumer's iteration space the producer's element is computed: its axes then become the
 // consumer's.
 #include <algorithm>
-#include <map>
 
 #include "schedule/cluster.h"
 
@@ -14,20 +13,7 @@ namespace {
 using ir::Op;
 using ir::Value;
 
-using AxisMap = std::map<int, Expr>;
-
 constexpr int max_members = 64;
-
-Index substitute(const Index& index, const AxisMap& map) {
-  Index out;
-  for (const Expr& e : index)
-    out.push_back(e.substitute([&](const Atom& a) -> std::optional<Expr> {
-      if (a.kind != Atom::Kind::axis) return std::nullopt;
-      auto it = map.find(a.id);
-      return it == map.end() ? std::nullopt : std::optional(it->second);
-    }));
-  return out;
-}
 
 // Extends `map` (axes of the producer → axes of the consumer) so that the member's own index
 // becomes `read`.

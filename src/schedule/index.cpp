@@ -29,6 +29,17 @@ void delinearize(const Shape& shape, size_t first, size_t last, Expr n, Index& o
 
 }  // namespace
 
+Index substitute(const Index& index, const AxisMap& map) {
+  Index out;
+  for (const Expr& e : index)
+    out.push_back(e.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind != Atom::Kind::axis) return std::nullopt;
+      auto it = map.find(a.id);
+      return it == map.end() ? std::nullopt : std::optional(it->second);
+    }));
+  return out;
+}
+
 Index through_reshape(const Shape& from, const Shape& to, const Index& index) {
   Index out(from.size());
   size_t i = 0, j = 0;  // the groups [i, i1) of `to` and [j, j1) of `from` hold the same elements

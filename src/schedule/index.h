@@ -1,6 +1,7 @@
 // schedule/index.h: index arithmetic through movement operations.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -9,6 +10,11 @@
 namespace hologram::schedule {
 
 using Index = std::vector<Expr>;
+/// Axes by id, and what stands for them.
+using AxisMap = std::map<int, Expr>;
+
+/// The index with every axis of the map replaced.
+Index substitute(const Index& index, const AxisMap& map);
 
 /// Coordinates in a tensor of shape `from` of the element that stands at `index` of its reshape to
 /// `to`.

@@ -246,16 +246,6 @@ std::vector<Lowered> Lowering::expanded(const Expansion& x) {
         return sum;
       });
   atlas::BodyBuilder& b = e.builder();
-  auto at_axes = [](const Index& index, const std::map<int, Expr>& place) {
-    Index at;
-    for (const Expr& i : index)
-      at.push_back(i.substitute([&](const Atom& a) -> std::optional<Expr> {
-        auto it = a.kind == Atom::Kind::axis ? place.find(a.id) : place.end();
-        return it == place.end() ? std::nullopt : std::optional(it->second);
-      }));
-    return at;
-  };
-
   // The image's lines of this step.
   std::vector<Val> chains(static_cast<size_t>(step * in), b.number(DType::f32, 0));
   auto image_line = [&](int64_t i) { return Expr::axis(static_cast<int>(6 + i), Expr(x.height)); };
@@ -277,9 +267,9 @@ std::vector<Lowered> Lowering::expanded(const Expansion& x) {
     Val inside = e.within(line, Expr(x.height), {});
     for (int64_t p = 0; p < in; ++p) {
       sum = chains[static_cast<size_t>(i * in + p)];
-      Index at = at_axes(x.product->find(x.image)->index,
-                         {{of_product[of_product.size() - 3].id, pixel_at(i, p)},
-                          {of_product[of_product.size() - 2].id, channel}});
+      Index at = substitute(x.product->find(x.image)->index,
+                            {{of_product[of_product.size() - 3].id, pixel_at(i, p)},
+                             {of_product[of_product.size() - 2].id, channel}});
       Val v = e.value(x.image, at);
       if (inside.id != atlas::no_value) v = b.select(inside, v, b.number(DType::f32, 0));
       Expr slot = mod(now, Expr(lag + 1)) * Expr(step) + Expr(i);
@@ -288,7 +278,7 @@ std::vector<Lowered> Lowering::expanded(const Expansion& x) {
   }
 
   // The results' line.
-  std::map<int, Expr> place;
+  AxisMap place;
   const std::vector<ClusterAxis>& own = c_.axes;
   place[own[own.size() - 4].id] = channel;
   place[own[own.size() - 2].id] = Expr(0);
@@ -312,7 +302,7 @@ std::vector<Lowered> Lowering::expanded(const Expansion& x) {
         Expr(p);
     for (const Member& m : c_.members)
       for (int slot : storage_.stores_of(m.node)) {
-        Index index = at_axes(m.index, place);
+        Index index = substitute(m.index, place);
         e.store(slot, index, e.value(m.node, index));
       }
   }

@@ -69,7 +69,6 @@ class LoopLowering {
   void find_levels();
   int level_below(Value v, const Index& index, bool start_inside);
   Index placed(const Index& index) const;
-  Index substitute(const Index& index, const std::map<int, Expr>& map) const;
   bool is_row_level(const Member& m) const;
   Emitter emitter(Kernel& k, atlas::Body& body, int stage, std::shared_ptr<Emitter*> self = {},
                   Emitter::Local more = {});
@@ -119,19 +118,8 @@ void LoopLowering::order_axes() {
   }
 }
 
-Index LoopLowering::substitute(const Index& index, const std::map<int, Expr>& map) const {
-  Index out;
-  for (const Expr& e : index)
-    out.push_back(e.substitute([&](const Atom& a) -> std::optional<Expr> {
-      if (a.kind != Atom::Kind::axis) return std::nullopt;
-      auto it = map.find(a.id);
-      return it == map.end() ? std::nullopt : std::optional(it->second);
-    }));
-  return out;
-}
-
 Index LoopLowering::placed(const Index& index) const {
-  std::map<int, Expr> map;
+  AxisMap map;
   for (size_t i = 0; i < order_.size(); ++i) map.emplace(order_[i].id, axis(i));
   return substitute(index, map);
 }
@@ -335,7 +323,7 @@ Lowered LoopLowering::partial_blocks() {
   // The block axis comes first, so that neighbouring points stay neighbours.
   Expr b = Expr::axis(0, blocks), count = min(Expr(block), n - Expr(block) * b);
   loop.axes.push_back({AxisKind::parallel, blocks});
-  std::map<int, Expr> map;
+  AxisMap map;
   for (size_t i = 0; i < parallel_; ++i) {
     loop.axes.push_back({AxisKind::parallel, order_[i].extent});
     map.emplace(static_cast<int>(i), Expr::axis(static_cast<int>(i) + 1, order_[i].extent));

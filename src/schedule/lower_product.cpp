@@ -166,7 +166,7 @@ std::vector<Lowered> Lowering::depthwise() {
   int64_t pixels = pixels_together(line, count, options_.panel_width(lhs->dtype));
   Kernel k(storage_.slots);
   atlas::LoopBlock& loop = k.program.loop;
-  std::map<int, Expr> place;
+  AxisMap place;
   auto add_axis = [&](const Expr& extent) {
     Expr axis = Expr::axis(static_cast<int>(loop.axes.size()), extent);
     loop.axes.push_back({AxisKind::parallel, extent});
@@ -183,15 +183,6 @@ std::vector<Lowered> Lowering::depthwise() {
   place[channels.id] = block + add_axis(together);
   place[column] = Expr(0);
   loop.parallel_rank = static_cast<int>(loop.axes.size());
-  auto placed_at = [&](const Index& index) {
-    Index at;
-    for (const Expr& i : index)
-      at.push_back(i.substitute([&](const Atom& a) -> std::optional<Expr> {
-        auto it = a.kind == Atom::Kind::axis ? place.find(a.id) : place.end();
-        return it == place.end() ? std::nullopt : std::optional(it->second);
-      }));
-    return at;
-  };
   atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
   Val sum;
   Emitter e = emitter(k, stage.body, [&](Value v, const Index&) -> std::optional<Val> {
@@ -207,7 +198,7 @@ std::vector<Lowered> Lowering::depthwise() {
     for (int64_t tap = 0; tap < count; ++tap)
       for (int64_t pixel = begin; pixel < end; ++pixel) {
         Expr row = place[rows.id] = first + Expr(pixel);
-        Index own = placed_at(c_.members[0].index), weight_at{Expr(tap)};
+        Index own = substitute(c_.members[0].index, place), weight_at{Expr(tap)};
         Index lhs_at(own.begin(), own.end() - 2);
         weight_at.insert(weight_at.end(), lhs_at.begin(), lhs_at.end());
         lhs_at.insert(lhs_at.end(), {row, Expr(tap)});
@@ -222,7 +213,7 @@ std::vector<Lowered> Lowering::depthwise() {
       sum = e.convert(chains[static_cast<size_t>(pixel - begin)], dot->dtype);
       for (const Member& m : c_.members)
         for (int slot : storage_.stores_of(m.node)) {
-          Index index = placed_at(m.index);
+          Index index = substitute(m.index, place);
           e.store(slot, index, e.value(m.node, index));
         }
     }

@@ -46,15 +46,10 @@ Emitter Lowering::emitter(Kernel& k, atlas::Body& body, Emitter::Local local) {
 }
 
 Index Lowering::placed(const Index& index, const std::vector<ClusterAxis>& order) const {
-  Index out;
-  for (const Expr& e : index)
-    out.push_back(e.substitute([&](const Atom& a) -> std::optional<Expr> {
-      if (a.kind != Atom::Kind::axis) return std::nullopt;
-      for (size_t i = 0; i < order.size(); ++i)
-        if (order[i].id == a.id) return Expr::axis(static_cast<int>(i), order[i].extent);
-      return std::nullopt;
-    }));
-  return out;
+  AxisMap places;
+  for (size_t i = 0; i < order.size(); ++i)
+    places.emplace(order[i].id, Expr::axis(static_cast<int>(i), order[i].extent));
+  return substitute(index, places);
 }
 
 // Bodies of operands end with their value.
