@@ -16,7 +16,7 @@ class CoreShare {
   /// A pause of at least this between two looks at the clock means that the core was taken away.
   static constexpr int64_t kLostCoreNs = 1'000'000;
 
-  /// Between two chunks: whether the worker should call yielded() after giving up the core now.
+  /// Between two chunks: whether the thread should give up the core now, and then call yielded().
   bool should_yield(int64_t now) noexcept;
   /// When a caller comes back with work: what it did since may have been anything.
   void resume(int64_t now) noexcept;

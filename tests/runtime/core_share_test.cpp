@@ -1,4 +1,4 @@
-// tests/runtime/core_share_test.cpp: a worker's guess of its time slice, on a simulated core.
+// tests/runtime/core_share_test.cpp: a thread's guess of its time slice, on a simulated core.
 #include "runtime/core_share.h"
 
 #include <gtest/gtest.h>
