@@ -10,6 +10,10 @@ _library.define(
     "sdpa_backward(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor lse, "
     f"{_CHOICES}) -> (Tensor, Tensor, Tensor)"
 )
+_library.define(
+    "sdpa_bias_backward(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor mask, Tensor output, Tensor lse, "
+    f"{_CHOICES}) -> (Tensor, Tensor, Tensor, Tensor)"
+)
 _ops = torch.ops.hologram
 
 
@@ -54,7 +58,8 @@ def _lead(query, key, value, grouped):
 @torch.library.impl(_library, "sdpa", "Autograd")
 def sdpa_autograd(query, key, value, *rest):
     """Where gradients will be asked for, the log-sum-exp of each row is kept for them."""
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value)):
+    inputs = (query, key, value, rest[0])
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
         return _ops.sdpa_lse(query, key, value, *rest)[0]
     with torch._C._AutoDispatchBelowAutograd():
         return _ops.sdpa(query, key, value, *rest)
@@ -79,6 +84,11 @@ def sdpa_backward_meta(gradient, query, key, value, *rest):
     return tuple(t.new_empty(t.shape) for t in (query, key, value))
 
 
+@torch.library.impl(_library, "sdpa_bias_backward", "Meta")
+def sdpa_bias_backward_meta(gradient, query, key, value, mask, *rest):
+    return tuple(t.new_empty(t.shape) for t in (query, key, value, mask))
+
+
 def _setup(ctx, inputs, output):
     query, key, value, mask, *choices = inputs
     ctx.save_for_backward(query, key, value, mask, *output)
@@ -87,6 +97,8 @@ def _setup(ctx, inputs, output):
 
 
 def _backward(ctx, gradient, _):
+    if ctx.needs_input_grad[3]:  # a bias that is learned
+        return (*_ops.sdpa_bias_backward(gradient, *ctx.saved_tensors, *ctx.choices), None, None, None, None)
     return (*_ops.sdpa_backward(gradient, *ctx.saved_tensors, *ctx.choices), None, None, None, None, None)
 
 
@@ -122,14 +134,15 @@ def _forward(query, key, value, mask, causal, scale, grouped, softcap):
     return (torch.ops.aten._safe_softmax(scores, -1) @ v).to(query.dtype)
 
 
-@torch.library.impl(_library, "sdpa_backward", "CompositeExplicitAutograd")
-def sdpa_backward(gradient, query, key, value, mask, output, lse, causal, scale, grouped, softcap=0.0):
-    """Gradients of query, key and value. A row's sum of gradient * output replaces the sum over keys."""
+def _gradients(gradient, query, key, value, mask, output, lse, causal, scale, grouped, softcap):
+    """Gradients of query, key, value and the scores after the cap. A row's sum of gradient * output replaces the sum over
+    keys."""
     q, k, v = _widened(query, key, value, grouped)
     g, out = gradient.to(q.dtype), output.to(q.dtype)
     scores, tanh = _scores(q, k, mask, causal, scale, softcap)
     p = (scores - lse.masked_fill(lse == float("-inf"), float("inf")).unsqueeze(-1)).exp()
-    ds = p * (g @ v.mT - (g * out).sum(-1, keepdim=True)) * scale
+    bias = p * (g @ v.mT - (g * out).sum(-1, keepdim=True))
+    ds = bias * scale
     if tanh is not None:
         ds = ds * (1 - tanh * tanh)
     grads = [ds @ k, ds.mT @ q, p.mT @ g]
@@ -137,8 +150,25 @@ def sdpa_backward(gradient, query, key, value, mask, output, lse, causal, scale,
         for i in (1, 2):
             heads = (*key.shape[:-2], query.shape[-3] // key.shape[-3])
             grads[i] = grads[i].reshape(*heads, *grads[i].shape[-2:]).sum(-3)
-    like = (query, key, value)
+    return *grads, bias
+
+
+def _summed(grads, like):
     return tuple(x.sum_to_size(t.shape).to(t.dtype).contiguous() for x, t in zip(grads, like, strict=True))
+
+
+@torch.library.impl(_library, "sdpa_backward", "CompositeExplicitAutograd")
+def sdpa_backward(gradient, query, key, value, mask, output, lse, causal, scale, grouped, softcap=0.0):
+    """Gradients of query, key and value."""
+    grads = _gradients(gradient, query, key, value, mask, output, lse, causal, scale, grouped, softcap)
+    return _summed(grads[:3], (query, key, value))
+
+
+@torch.library.impl(_library, "sdpa_bias_backward", "CompositeExplicitAutograd")
+def sdpa_bias_backward(gradient, query, key, value, mask, output, lse, causal, scale, grouped, softcap=0.0):
+    """Gradients of query, key, value and the additive mask."""
+    grads = _gradients(gradient, query, key, value, mask, output, lse, causal, scale, grouped, softcap)
+    return _summed(grads, (query, key, value, mask))
 
 
 torch.library.register_autograd("hologram::sdpa_lse", _backward, setup_context=_setup)

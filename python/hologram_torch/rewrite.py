@@ -32,8 +32,10 @@ def _choice(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
         return None
     if dropout_p != 0.0 or not isinstance(is_causal, bool):
         return None
-    if attn_mask is not None and (not isinstance(attn_mask, torch.Tensor) or attn_mask.requires_grad or is_causal):
+    if attn_mask is not None and (not isinstance(attn_mask, torch.Tensor) or is_causal):
         return None
+    if attn_mask is not None and attn_mask.requires_grad and q.dtype in (torch.float32, torch.float64):
+        return None  # kept scores cost less than computing them again
     # One head of keys and values broadcasts to the query's heads as a group of them does.
     grouped = bool(enable_gqa) or (k.shape[-3] == v.shape[-3] == 1 and q.shape[-3] != 1)
     if not grouped and not (q.shape[-3] == k.shape[-3] == v.shape[-3]):

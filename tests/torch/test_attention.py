@@ -119,6 +119,53 @@ def test_gradients_of_rows_that_see_nothing():
     check(gradients(compile_fresh(call), (q, k, v), mask), gradients(call, (q, k, v), mask), strides=False)
 
 
+@pytest.mark.parametrize(
+    "kv_heads, queries, keys, shape, dtype",
+    [
+        (4, 49, 49, (1, 4, 49, 49), torch.float32), (4, 33, 70, (4, 33, 70), torch.bfloat16),
+        (2, 40, 64, (3, 1, 1, 64), torch.bfloat16), (4, 5, 17, (5, 17), torch.float16),
+        (1, 31, 65, (1, 4, 31, 65), torch.bfloat16),
+    ],
+)  # fmt: skip
+def test_gradient_of_a_learned_bias(kv_heads, queries, keys, shape, dtype):
+    shapes = ((3, 4, queries, 24), (3, kv_heads, keys, 24), (3, kv_heads, keys, 24), shape)
+    inputs = [normal(*s, seed=i, dtype=dtype) for i, s in enumerate(shapes)]
+    if shape[-1] == keys:
+        inputs[3][..., 1] = float("-inf")
+        inputs[3].select(-2, -1).fill_(float("-inf"))  # a query that sees nothing (or each, in a row for all)
+    if shape[-2:] == (1, keys):
+        inputs[3][..., 2:] = normal(*shape, seed=3, dtype=dtype)[..., 2:]
+
+    def call(q, k, v, bias):
+        return F.scaled_dot_product_attention(q, k, v, bias, enable_gqa=kv_heads != 4)
+
+    hologram_torch.reset_stats()
+    actual = gradients(compile_fresh(call), inputs)
+    assert hologram_torch.stats()["fallback_ops"] == {}
+    exact = gradients(call, [x.double() for x in inputs])
+    bound = {torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}[dtype]
+    for got, want in zip(actual, exact, strict=True):
+        assert got.dtype == dtype and want.isfinite().all()
+        assert (got.double() - want).abs().max() <= bound * want.abs().max()
+
+
+def test_a_learned_bias_of_capped_scores():
+    inputs = [normal(2, 3, n, 16, seed=i).bfloat16() for i, n in enumerate((20, 30, 30))]
+    inputs.append(normal(3, 20, 30, seed=3).bfloat16())
+
+    def call(*a):
+        return torch.ops.hologram.sdpa(*a, False, 0.7, False, 1.5)
+
+    def plain(q, k, v, bias):
+        scores = 1.5 * torch.tanh(q @ k.mT * 0.7 / 1.5) + bias
+        return scores.softmax(-1) @ v
+
+    for compiled in (compile_fresh(call), call):
+        actual = gradients(compiled, inputs)
+        for got, want in zip(actual, gradients(plain, [x.double() for x in inputs]), strict=True):
+            assert (got.double() - want).abs().max() <= 2e-2 * want.abs().max()
+
+
 def test_training_stores_no_scores():
     """What a training step allocates grows with the sequence, not with its square."""
     from hologram_torch import counters

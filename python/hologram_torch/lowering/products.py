@@ -1,4 +1,6 @@
 # hologram_torch/lowering/products.py: matrix products and attention
+import math
+
 import torch
 
 from .. import dtypes
@@ -176,6 +178,63 @@ def sdpa_backward(
         for i in range(3)
     )
     return tuple(_summed_to(c, x, like.shape) for x, like in zip(made, (query, key, value), strict=True))
+
+
+@lower("hologram.sdpa_bias_backward.default")
+def sdpa_bias_backward(
+    c, gradient, query, key, value, mask, output, lse, causal, scale, grouped, softcap=0.0
+):  # fmt: skip
+    """The scores' gradient is a result here, or summed to one, so that it is stored; the others are products with it."""
+    if causal:
+        raise Unsupported("gradient of a bias beside a causal mask")
+    q, k, v, (bias,) = _attention_operands(c, query, key, value, mask, grouped)
+    repeats = 1 if not grouped else c.hint(q.shape[-3]) // c.hint(k.shape[-3])
+    k, v = (_repeated(c, x, repeats) for x in (k, v))
+    wide = dtypes.compute(q.dtype)
+    shape = [*q.shape[:-1], v.shape[-1]]
+    gradient, output = (c.reshape(c.cast(x, q.dtype), shape) for x in (gradient, output))
+    rows = c.reduce("sum", c.mul(c.cast(gradient, wide), c.cast(output, wide)), [len(shape) - 1], True)
+    lse = c.reshape(lse, [*shape[:-1], 1])
+    lse = c.where(c.eq(lse, -math.inf), math.inf, lse)  # of a row that sees nothing
+    scores, slope = c.mul(c.dot(q, _turned(c, k), wide=True), scale), None
+    if softcap:
+        tanh = c.ew("tanh", c.mul(scores, 1 / softcap))
+        scores, slope = c.mul(tanh, softcap), c.sub(1.0, c.mul(tanh, tanh))
+    p = c.ew("exp", c.sub(c.add(scores, c.cast(bias, wide)), lse))
+    change = c.mul(p, c.sub(c.dot(gradient, _turned(c, v), wide=True), rows))
+    by_score = c.cast(change if slope is None else c.mul(change, slope), q.dtype)
+    grads = [
+        c.cast(c.mul(c.dot(by_score, k, wide=True), scale), q.dtype),
+        _joined(c, c.mul(c.dot(_turned(c, by_score), q, wide=True), scale), repeats),
+        _joined(c, c.dot(_turned(c, c.cast(p, q.dtype)), gradient, wide=True), repeats),
+        c.broadcast(change, c.broadcast_shape(change.shape, bias.shape)),
+    ]
+    return tuple(
+        c.cast(_summed_to(c, x, like.shape), like.dtype)
+        for x, like in zip(grads, (query, key, value, mask), strict=True)
+    )
+
+
+def _turned(c, x):
+    return c.transpose(x, len(x.shape) - 2, len(x.shape) - 1)
+
+
+def _repeated(c, x, times):
+    """Every head `times` times in a row."""
+    if times == 1:
+        return x
+    *lead, heads, n, depth = x.shape
+    return c.reshape(c.broadcast(c.reshape(x, [*lead, heads, 1, n, depth]), [*lead, heads, times, n, depth]),
+                     [*lead, heads * times, n, depth])  # fmt: skip
+
+
+def _joined(c, x, times):
+    """The sum over heads that _repeated made of one."""
+    if times == 1:
+        return x
+    *lead, heads, n, depth = x.shape
+    axis = len(lead) + 1
+    return c.reduce("sum", c.reshape(x, [*lead, c.hint(heads) // times, times, n, depth]), [axis])
 
 
 def _summed_to(c, x, shape):
