@@ -4,6 +4,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+import hologram_torch
 from harness import BACKEND, backend_stats, compile_fresh
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -126,6 +127,20 @@ def test_depthwise(channels):
         return F.relu6(y) + 1
 
     native(f, normal(2, channels, 13, 12), normal(channels, 1, 3, 3, seed=1), normal(channels))
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-6), (torch.bfloat16, 8e-3)])
+@pytest.mark.parametrize("padding", [0, 1])
+def test_depthwise_with_one_tap(dtype, tolerance, padding):
+    """A factor for each channel: no product, also where the bias comes before the rounding."""
+
+    def f(x, w, b):
+        return F.conv2d(x, w, b, stride=(2, 1), padding=padding, groups=40)
+
+    x, w, b = normal(2, 40, 7, 6), normal(40, 1, 1, 1, seed=1), normal(40, seed=2)
+    native(f, *(t.to(dtype) for t in (x, w, b)), tolerance=tolerance)
+    plan = hologram_torch.explain(f, x, w, b).graphs[0]
+    assert not [k for k in plan.kernels() if "dot" in k["name"]]
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,21 @@ def convolve(c, x, w, strides, low, high, dilation, groups, wide=False):
         out_size(n, a, b, size, stride, step)
         for n, a, b, size, stride, step in zip(x.shape[1:-1], low, high, sizes, strides, dilation, strict=True)
     ]
+    if w.shape[0] == groups == x.shape[-1] and all(n == 1 for n in sizes):
+        return _scaled(c, x, w, low, high, counts, strides, wide)
     left = rows(c, x, groups, low, high, sizes, counts, strides, dilation)
     y = c.dot(left, columns(c, w, groups), wide)
     return image_of(c, y, groups, x.shape[0], counts, w.shape[0])
+
+
+def _scaled(c, x, w, low, high, counts, strides, wide):
+    """convolve() with one tap and one channel a group: a factor for each channel."""
+    kind, rank = dtypes.compute(x.dtype), len(counts)
+    x = pad_axes(c, x, range(1, rank + 1), low, high)
+    x = c.slice(x, [0] * (rank + 2), [x.shape[0], *counts, x.shape[-1]], [1, *strides, 1])
+    y = c.mul(c.cast(x, kind), c.cast(c.reshape(w, [w.shape[0]]), kind))
+    y = c.permute(y, [0, rank + 1, *range(1, rank + 1)])
+    return y if wide else c.cast(y, x.dtype)
 
 
 def reversed_taps(c, w, groups):
