@@ -1,13 +1,18 @@
 # bench/turns.py: times of several calls in one process, taken in turns
-"""Peers in one process share its cores: PyTorch's threads go on spinning for 4.5 ms of processor time behind a call, and a thread of ours on the same
-core then gets half of it. So everybody runs for some time without a clock before each slice that counts.
+"""Peers in one process share its cores: their threads go on spinning behind a call (PyTorch's for 4.5 ms of processor time, OpenBLAS's for 60), and a
+thread of the next one on the same core then gets half of it. So before each slice that counts all threads come to rest, and then the peer runs for some
+time without a clock.
 """
 
 import time
 
 import numpy as np
 
-SETTLE = 0.02  # seconds without a clock: twice what a spinning thread needs that has half a core
+# A process at rest uses less than AWAKE seconds of processor time while this thread sleeps for REST; the kernel counts a running thread's time at
+# its ticks, up to 10 ms apart.
+REST, AWAKE = 0.012, 0.001
+LONGEST_WAIT = 0.3
+SETTLE = 0.01  # seconds without a clock
 SLICE = 0.004
 
 
@@ -33,6 +38,16 @@ class Turns(dict):
         return f"{middle:.2f} ({low:.2f}…{high:.2f})"
 
 
+def come_to_rest():
+    """Waits until the threads of this process sleep."""
+    end = time.perf_counter() + LONGEST_WAIT
+    used = AWAKE
+    while used >= AWAKE and time.perf_counter() < end:
+        before = time.process_time()
+        time.sleep(REST)
+        used = time.process_time() - before
+
+
 def take_turns(functions, seconds) -> Turns:
     """Calls the functions, a mapping by name, until each has had so many seconds, and five turns at the least; earlier when the three fastest
     turns of everybody agree within 3 % and there are as many as 15."""
@@ -49,6 +64,8 @@ def take_turns(functions, seconds) -> Turns:
     while done < 5 or (time.perf_counter() < end and not (agree and done >= 15)):
         for name, call in functions.items():
             n = range(counts[name])
+            if len(functions) > 1:
+                come_to_rest()
             measured_from = time.perf_counter() + settle
             while time.perf_counter() < measured_from:
                 call()

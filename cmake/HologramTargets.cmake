@@ -127,7 +127,8 @@ function(hologram_fuzz_group folder)
     if(NOT IS_DIRECTORY "${corpus}")
       set(corpus "")
     endif()
-    add_test(NAME ${target} COMMAND ${target} -max_total_time=${HOLOGRAM_FUZZ_SECONDS} -timeout=10
+    # One seed: every run tries the same inputs in the same order, as many as its time allows.
+    add_test(NAME ${target} COMMAND ${target} -seed=1 -max_total_time=${HOLOGRAM_FUZZ_SECONDS} -timeout=10
              -rss_limit_mb=4096 -print_final_stats=1 -verbosity=0 "${found}" ${corpus})
     math(EXPR limit "${HOLOGRAM_FUZZ_SECONDS} + 120")
     set_tests_properties(${target} PROPERTIES LABELS fuzz TIMEOUT ${limit})

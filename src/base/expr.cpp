@@ -71,6 +71,8 @@ int compare_atoms(const std::vector<AtomRef>& x, const std::vector<AtomRef>& y) 
   return 0;
 }
 
+bool less_terms(const Term& x, const Term& y) { return compare_atoms(x.atoms, y.atoms) < 0; }
+
 int compare_exprs(const Expr& x, const Expr& y) {
   auto tx = x.terms(), ty = y.terms();
   if (tx.size() != ty.size()) return tx.size() < ty.size() ? -1 : 1;
@@ -82,27 +84,50 @@ int compare_exprs(const Expr& x, const Expr& y) {
   return x.constant() == y.constant() ? 0 : x.constant() < y.constant() ? -1 : 1;
 }
 
-// c*d*floor(r/d) + c*mod(r,d) = c*r: finds such a pair, removes it and returns c*r.
+bool less_atoms(const AtomRef& x, const AtomRef& y) { return compare(*x, *y) < 0; }
+
+bool is_monomial(const Expr& e) {
+  return e.is_const() || (e.terms().size() == 1 && e.constant() == 0);
+}
+
+// The term c*d*floor(r/d) that makes c*r of terms c*mod(r,d); nullopt if d is a sum or it
+// overflows.
+std::optional<Term> complement(int64_t c, std::vector<AtomRef> others, const Expr& r,
+                               const Expr& d) {
+  if (!is_monomial(d)) return std::nullopt;
+  Term t{c, std::move(others)};
+  if (__builtin_mul_overflow(c, d.is_const() ? d.constant() : d.terms()[0].coefficient,
+                             &t.coefficient))
+    return std::nullopt;
+  if (!d.is_const())
+    t.atoms.insert(t.atoms.end(), d.terms()[0].atoms.begin(), d.terms()[0].atoms.end());
+  t.atoms.push_back(make_atom(Atom::Kind::floor_div, 0, &r, &d));
+  std::sort(t.atoms.begin(), t.atoms.end(), less_atoms);
+  return t;
+}
+
+// c*d*floor(r/d) + c*mod(r,d) = c*r: finds such a pair in canonical terms, removes it and returns
+// c*r.
 std::optional<Expr> recombine(std::vector<Term>& terms) {
+  if (terms.size() < 2) return std::nullopt;
   for (size_t m = 0; m < terms.size(); ++m) {
-    const auto& atoms = terms[m].atoms;
-    for (size_t k = 0; k < atoms.size(); ++k) {
-      if (atoms[k]->kind != Atom::Kind::mod) continue;
-      const Expr &r = *atoms[k]->a, &d = *atoms[k]->b;
-      std::vector<AtomRef> others = atoms;
+    const Term& term = terms[m];
+    for (size_t k = 0; k < term.atoms.size(); ++k) {
+      if (term.atoms[k]->kind != Atom::Kind::mod) continue;
+      const AtomRef atom = term.atoms[k];
+      std::vector<AtomRef> others = term.atoms;
       others.erase(others.begin() + static_cast<ptrdiff_t>(k));
-      Expr factor = Expr::from_terms(0, {Term{terms[m].coefficient, others}});
-      if (others.empty()) factor = Expr(terms[m].coefficient);
-      AtomRef q = make_atom(Atom::Kind::floor_div, 0, &r, &d);
-      Expr wanted = factor * d * atom_expr(q);
-      if (wanted.terms().size() != 1 || wanted.constant() != 0) continue;
-      for (size_t j = 0; j < terms.size(); ++j) {
-        if (j == m || terms[j].coefficient != wanted.terms()[0].coefficient) continue;
-        if (compare_atoms(terms[j].atoms, wanted.terms()[0].atoms) != 0) continue;
-        terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::max(j, m)));
-        terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::min(j, m)));
-        return factor * r;
-      }
+      std::optional<Term> wanted = complement(term.coefficient, others, *atom->a, *atom->b);
+      if (!wanted) continue;
+      auto found = std::lower_bound(terms.begin(), terms.end(), *wanted, less_terms);
+      if (found == terms.end() || compare_atoms(found->atoms, wanted->atoms) != 0 ||
+          found->coefficient != wanted->coefficient)
+        continue;
+      Expr factor = Expr::from_terms(0, {Term{term.coefficient, std::move(others)}});
+      size_t j = static_cast<size_t>(found - terms.begin());
+      terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::max(j, m)));
+      terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::min(j, m)));
+      return factor * *atom->a;
     }
   }
   return std::nullopt;
@@ -123,12 +148,10 @@ Expr Expr::from_terms(int64_t constant, std::vector<Term> terms) {
   require(terms.size() <= 1 << 12, "size arithmetic: an expression of {} terms", terms.size());
   for (Term& t : terms) {
     require(t.atoms.size() <= 64, "size arithmetic: a term of degree {}", t.atoms.size());
-    std::sort(t.atoms.begin(), t.atoms.end(),
-              [](const AtomRef& x, const AtomRef& y) { return compare(*x, *y) < 0; });
+    std::sort(t.atoms.begin(), t.atoms.end(), less_atoms);
     if (t.atoms.empty()) constant = add_checked(constant, std::exchange(t.coefficient, 0));
   }
-  std::sort(terms.begin(), terms.end(),
-            [](const Term& x, const Term& y) { return compare_atoms(x.atoms, y.atoms) < 0; });
+  std::sort(terms.begin(), terms.end(), less_terms);
   std::vector<Term> merged;
   for (Term& t : terms) {
     if (!merged.empty() && compare_atoms(merged.back().atoms, t.atoms) == 0)

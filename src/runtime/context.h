@@ -13,7 +13,7 @@ atlas::Context make_context(ThreadPool& threads, std::atomic<int32_t>* sticky,
 
 /// Work below this runs on the calling thread, in picoseconds: a worker that is awake begins about
 /// a microsecond after the call.
-inline constexpr int64_t split_work = 6'000'000;
+inline constexpr int64_t split_work = 4'000'000;
 /// What chunks aim at.
 inline constexpr int64_t chunk_work = 15'000'000;
 

@@ -181,6 +181,20 @@ TEST(Expr, DivisionSimplifies) {
   EXPECT_EQ(ceil_div(n + Expr(3), 4), floor_div(n + Expr(6), 4));
 }
 
+// Bringing a product of many remainders into canonical form is no search over their orders.
+TEST(Expr, ProductOfManyRemainders) {
+  auto axis = [](int id) { return Expr::axis(id, 1 << 20); };
+  Expr sum = Expr::symbol(60) + Expr::symbol(61);
+  Expr product = 1;
+  for (int k = 0; k < 30; ++k) {
+    product *= mod(axis(k), k % 2 ? Expr::symbol(k) : sum);
+    product *= Expr::symbol(k);
+  }
+  EXPECT_EQ(parse_expr(product.str(), [](Atom::Kind, int) { return Expr(1 << 20); }), product);
+  Expr r = axis(0), d = Expr::symbol(1), c = mod(axis(2), Expr::symbol(3)) * Expr(6);
+  EXPECT_EQ(c * d * floor_div(r, d) + c * mod(r, d) + Expr(1), c * r + Expr(1));
+}
+
 TEST(Expr, ExactDivision) {
   Expr s = Expr::symbol(0), t = Expr::symbol(1);
   EXPECT_EQ((Expr(6) * s * t).exact_div(Expr(2) * s), Expr(3) * t);
