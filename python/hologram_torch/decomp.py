@@ -63,7 +63,9 @@ def _grid_sampler(x, *rest):
 def _own() -> dict:
     from . import attention  # noqa: F401  (registers hologram::sdpa)
 
-    return {
+    from . import parts
+
+    return parts.table() | {
         aten.grid_sampler_2d.default: _grid_sampler,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _multi_head_attention,

@@ -195,8 +195,10 @@ def _scatter_mean(c, x, dim, index, src, include_self):
 
 @lower("index_reduce.default")
 def index_reduce(c, x, dim, index, source, reduce, *, include_self=True):
-    if x.dtype == "b8" or not x.shape:
-        raise Unsupported("index_reduce of truth values or of a scalar")
+    if x.dtype == "b8":
+        raise Unsupported("index_reduce of truth values")
+    if not x.shape:
+        return c.reshape(index_reduce(c, c.reshape(x, [1]), dim, index, source, reduce, include_self=include_self), [])
     if not index.shape:
         index = c.reshape(index, [1])
     dim = axis_of(dim, len(x.shape))

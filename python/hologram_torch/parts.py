@@ -1,0 +1,250 @@
+# hologram_torch/parts.py: operators that are written as others, where PyTorch has no decomposition
+"""Each function has its operator's signature and returns NotImplemented where the operator stays whole."""
+
+import math
+
+import torch
+from torch._prims_common import suggest_memory_format
+
+aten = torch.ops.aten
+_WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+_MOST_TAPS = 36  # along one axis
+
+
+def _wide(x):
+    return x.to(_WIDE.get(x.dtype, x.dtype))
+
+
+def _known(*sizes) -> bool:
+    return all(type(n) is int for n in sizes)
+
+
+def _line(values, axis, rank):
+    return values.reshape([-1 if i == axis else 1 for i in range(rank)])
+
+
+def _stored(y, like):
+    return y.contiguous(memory_format=suggest_memory_format(like))
+
+
+# --- adaptive pooling: window i of `count` along an axis of n is [floor(i n / count), ceil((i + 1) n / count))
+def _longest(n, count):
+    return max(-(-(i + 1) * n // count) - i * n // count for i in range(count))
+
+
+def _adaptive_max(rank):
+    def form(x, size):
+        """Axis after axis from the last, each the first of the largest elements (the last NaN) of a line's windows."""
+        image, size = x.shape[x.dim() - rank :], list(size)
+        if not _known(*x.shape, *size) or 0 in (*size, *x.shape) or x.dtype == torch.bool:
+            return NotImplemented
+        if all(n % count == 0 for n, count in zip(image, size, strict=True)):
+            return NotImplemented  # which is plain pooling
+        if max(_longest(n, count) for n, count in zip(image, size, strict=True)) > _MOST_TAPS:
+            return NotImplemented
+        best, place = x, torch.zeros([1] * x.dim(), dtype=torch.int64)
+        stride = 1
+        for axis in reversed(range(x.dim() - rank, x.dim())):
+            n = x.shape[axis]
+            place = place + _line(torch.arange(n) * stride, axis, x.dim())
+            best, place = _largest(best, place.expand(best.shape), axis, n, size[axis - x.dim()])
+            stride *= n
+        return _stored(best, x), _stored(place, x)
+
+    return form
+
+
+def _largest(x, place, axis, n, count):
+    at = torch.arange(count)
+    start, last = at * n // count, ((at + 1) * n + count - 1) // count - 1
+    best = found = None
+    for k in range(_longest(n, count)):
+        rows = (start + k).minimum(last)  # the last one again: it cannot be larger than itself
+        tap, here = x.index_select(axis, rows), place.index_select(axis, rows)
+        if best is None:
+            best, found = tap, here
+            continue
+        larger = tap > best
+        if x.dtype.is_floating_point:
+            larger = larger | (tap != tap)
+        best, found = torch.where(larger, tap, best), torch.where(larger, here, found)
+    return best, found
+
+
+def _adaptive_mean_backward(rank):
+    def form(gradient, x):
+        image, size = x.shape[x.dim() - rank :], gradient.shape[x.dim() - rank :]
+        if not _known(*x.shape, *gradient.shape) or 0 in x.shape or 0 in gradient.shape:
+            return NotImplemented
+        y = _wide(gradient)
+        for i in reversed(range(rank)):
+            axis, n, count = x.dim() - rank + i, image[i], size[i]
+            at = torch.arange(count)
+            length = ((at + 1) * n + count - 1) // count - at * n // count
+            y = y / _line(length.to(y.dtype), axis, x.dim())
+        for i in reversed(range(rank)):
+            y = _spread(y, x.dim() - rank + i, image[i], size[i])
+            if y is None:
+                return NotImplemented
+        return _stored(y.to(x.dtype), x)
+
+    return form
+
+
+def _spread(y, axis, n, count):
+    """For each of n elements the sum over the windows that it belongs to."""
+    if n % count == 0:
+        shape = list(y.shape)
+        wide = y.unsqueeze(axis + 1).expand([*shape[: axis + 1], n // count, *shape[axis + 1 :]])
+        return wide.reshape([*shape[:axis], n, *shape[axis + 1 :]])
+    at = torch.arange(n)
+    first, last = at * count // n, ((at + 1) * count + n - 1) // n - 1
+    most = _longest(count, n)
+    if most > _MOST_TAPS:
+        return None
+    total = None
+    for k in range(most):
+        here = y.index_select(axis, (first + k).minimum(last))
+        total = here if total is None else total + torch.where(_line(first + k <= last, axis, y.dim()), here, 0)
+    return total
+
+
+# --- interpolation with weights of several pixels
+def _triangle(t):
+    return (1 - t.abs()).clamp(min=0)
+
+
+def _cubic(t):
+    """The convolution kernel with a = -1/2."""
+    t = t.abs()
+    near, far = (1.5 * t - 2.5) * t * t + 1, ((-0.5 * t + 2.5) * t - 4) * t + 2
+    return torch.where(t < 1, near, torch.where(t < 2, far, 0))
+
+
+def _antialiased(width, weigh):
+    """Resizing with a filter that grows with the reduction (from `width` pixels), along one axis and then the other."""
+
+    def form(x, size, align, scale_h=None, scale_w=None):
+        if not _known(*x.shape, *size) or x.dtype not in (torch.float32, torch.float64) or 0 in (*x.shape, *size):
+            return NotImplemented
+        y = x
+        for axis, factor in ((2, scale_h), (3, scale_w)):  # rows first: whole lines are read
+            n, count = x.shape[axis], size[axis - 2]
+            if factor and int(n * factor) != count:
+                return NotImplemented
+            if align:
+                scale = (n - 1) / (count - 1) if count > 1 else 0.0
+            else:
+                scale = 1 / factor if factor else n / count
+            y = _filtered(y, axis, n, count, scale, width / 2 * max(scale, 1.0), weigh)
+            if y is None:
+                return NotImplemented
+        return _stored(y, x)
+
+    return form
+
+
+def _filtered(x, axis, n, count, scale, support, weigh):
+    most = math.ceil(support) * 2 + 1
+    if most > _MOST_TAPS:
+        return None
+    center = scale * (torch.arange(count).to(x.dtype) + 0.5)
+    first = (center - support + 0.5).to(torch.int64).clamp(min=0)
+    length = (center + support + 0.5).to(torch.int64).clamp(max=n) - first
+    k = torch.arange(most).unsqueeze(1)
+    weights = weigh((k + first - center + 0.5) / max(scale, 1.0))
+    weights = torch.where(k < length, weights, 0)
+    whole = weights.sum(0)
+    weights = weights / torch.where(whole == 0, 1, whole)
+    total = None
+    for k in range(min(most, n)):
+        here = x.index_select(axis, (first + k).clamp(max=n - 1)) * _line(weights[k], axis, 4)
+        total = here if total is None else torch.where(_line(k < length, axis, 4), total + here, total)
+    return total
+
+
+# --- padding
+def _replication_backward(rank):
+    def form(gradient, x, padding):
+        y = _wide(gradient)
+        if not _known(*x.shape, *padding) or 0 in x.shape or 0 in gradient.shape:
+            return NotImplemented
+        for i in range(rank):
+            low, high = padding[2 * i : 2 * i + 2]
+            axis = x.dim() - 1 - i
+            y = _edges(y, axis, x.shape[axis], low, high)
+        return _stored(y.to(x.dtype), x)
+
+    return form
+
+
+def _edges(y, axis, n, low, high):
+    """The gradient of n elements whose first was repeated `low` times before them and the last `high` times behind."""
+    if low < 0 or high < 0:  # elements that were cut off
+        border = [0, 0] * (y.dim() - 1 - axis) + [max(-low, 0), max(-high, 0)]
+        y, low, high = torch.constant_pad_nd(y, border), max(low, 0), max(high, 0)
+    if n == 1:
+        return y.sum(axis, keepdim=True)
+    first = y.narrow(axis, 0, low + 1).sum(axis, keepdim=True)
+    last = y.narrow(axis, low + n - 1, high + 1).sum(axis, keepdim=True)
+    return torch.cat([first, y.narrow(axis, low + 1, n - 2), last], axis)
+
+
+# --- masks
+def _masked_scatter_backward(gradient, mask, sizes):
+    """Element k is the gradient at the k-th place that the mask names; elements behind the last get 0."""
+    count = 1
+    for n in sizes:
+        count = count * n
+    mask = mask.expand(gradient.shape).reshape(-1)
+    at = torch.where(mask, mask.to(torch.int64).cumsum(0) - 1, count)
+    flat = gradient.new_zeros([count + 1]).scatter(0, at, gradient.reshape(-1))
+    return flat.narrow(0, 0, count).reshape(list(sizes))
+
+
+# --- distances
+def _cdist_backward(gradient, x, y, p, distance):
+    """Gradient of x [..., m, d] from that of its distances [..., m, n] to y [..., n, d]."""
+    if p != 2 and p != 1:
+        return NotImplemented
+    apart = x.unsqueeze(-2) - y.unsqueeze(-3)
+    if p == 1:
+        return (gradient.unsqueeze(-1) * apart.sign()).sum(-2)
+    share = torch.where(distance == 0, 0, gradient / distance)
+    return (share.unsqueeze(-1) * apart).sum(-2)
+
+
+# --- special functions
+def _polygamma(n, x):
+    """The trigamma function by its asymptotic series, six steps up; below 1/2 by reflection, as eager does."""
+    if n == 0:
+        return torch.digamma(x)
+    if n != 1:
+        return NotImplemented
+    dtype = x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
+    x = _wide(x.to(dtype))
+    turned = x < 0.5
+    sine = torch.sin(torch.pi * x)
+    near = torch.where(turned, 1 - x, x)
+    total = torch.zeros_like(x)
+    for _ in range(6):
+        total = total + 1 / (near * near)
+        near = near + 1
+    square = 1 / (near * near)
+    total = total + (1 + 1 / (2 * near) + square * (1 / 6 - square * (1 / 30 - square * (1 / 42)))) / near
+    return torch.where(turned, (torch.pi * torch.pi) / (sine * sine) - total, total).to(dtype)
+
+
+def table() -> dict:
+    """The functions by operator overload."""
+    named = {
+        "masked_scatter_backward": _masked_scatter_backward, "_cdist_backward": _cdist_backward,
+        "polygamma": _polygamma, "_upsample_bilinear2d_aa": _antialiased(2, _triangle),
+        "_upsample_bicubic2d_aa": _antialiased(4, _cubic),
+    }  # fmt: skip
+    for rank in (1, 2, 3):
+        named[f"replication_pad{rank}d_backward"] = _replication_backward(rank)
+    for rank in (2, 3):
+        named[f"adaptive_max_pool{rank}d"] = _adaptive_max(rank)
+        named[f"_adaptive_avg_pool{rank}d_backward"] = _adaptive_mean_backward(rank)
+    return {getattr(aten, name).default: form for name, form in named.items() if hasattr(aten, name)}

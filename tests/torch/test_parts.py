@@ -1,0 +1,174 @@
+# tests/torch/test_parts.py: operators that are written as others: values, ties, NaN and strides as eager's
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import BACKEND, backend_stats, check, compile_fresh
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
+parts = pytest.importorskip("hologram_torch.parts")
+
+DTYPES = (torch.float32, torch.bfloat16)
+LAST = torch.channels_last
+
+
+def normal(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def same(name, *args, bound=None, **options):
+    """What an operator is written as gives what the operator gives."""
+    operator = getattr(torch.ops.aten, name).default
+    actual, expected = parts.table()[operator](*args, **options), operator(*args, **options)
+    assert actual is not NotImplemented
+    bound = bound if bound is not None else 3e-2 if expected[0].dtype == torch.bfloat16 else 1e-5
+    for a, e in zip(*((x if isinstance(x, tuple) else (x,)) for x in (actual, expected)), strict=True):
+        assert (a.shape, a.dtype, a.stride()) == (e.shape, e.dtype, e.stride())
+        torch.testing.assert_close(a, e, equal_nan=True, rtol=bound, atol=bound)
+
+
+def stays(name, *args):
+    assert parts.table()[getattr(torch.ops.aten, name).default](*args) is NotImplemented
+
+
+def native(function, inputs, **options):
+    """Compiled, it gives what eager gives, and nothing is left to PyTorch."""
+    with torch.no_grad():
+        actual, expected = compile_fresh(function, **options)(*inputs), function(*inputs)
+    check(actual, expected)
+    assert backend_stats()["fallback_ops"] == {}
+
+
+def trained(function, inputs):
+    """So do the gradients."""
+    results = []
+    for call in (compile_fresh(function, dynamic=False), function):
+        leaves = [t.detach().clone().requires_grad_() for t in inputs]
+        out = call(*leaves)
+        results.append((out.detach(), *torch.autograd.grad(out, leaves, normal(*out.shape, seed=7))))
+    check(*results, strides=False)
+    assert backend_stats()["fallback_ops"] == {}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_adaptive_maxima_of_uneven_windows(dtype):
+    x = normal(2, 3, 13, 10, dtype=dtype)
+    x[1] = x[1].round()  # ties
+    x[0, 0, 3, 3] = x[0, 0, 3, 5] = x[0, 1, 4, 0] = float("nan")
+    for size in ([5, 4], [17, 4], [1, 3]):
+        same("adaptive_max_pool2d", x, size)
+    same("adaptive_max_pool2d", x[0], [5, 4])
+    same("adaptive_max_pool2d", x.contiguous(memory_format=LAST), [5, 4])
+    same("adaptive_max_pool3d", normal(2, 3, 9, 7, 5, dtype=dtype).round(), [4, 3, 2])
+    stays("adaptive_max_pool2d", normal(1, 200, 7), [2, 7])  # even windows
+    stays("adaptive_max_pool2d", normal(1, 201, 7), [2, 7])  # long ones
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_of_adaptive_means(dtype):
+    x = normal(2, 3, 13, 10, dtype=dtype)
+    for size in ((5, 4), (13, 5), (26, 11), (1, 10), (1, 1)):
+        same("_adaptive_avg_pool2d_backward", normal(2, 3, *size, seed=1, dtype=dtype), x)
+        same("_adaptive_avg_pool2d_backward", normal(3, *size, seed=1, dtype=dtype), x[0])
+    same("_adaptive_avg_pool2d_backward", normal(2, 3, 5, 4), x.float().contiguous(memory_format=LAST))
+    same("_adaptive_avg_pool3d_backward", normal(2, 4, 3, 2, dtype=dtype), normal(2, 9, 6, 5, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_of_repeated_edges(dtype):
+    for pad in ((2, 3), (0, 0), (-2, 3), (1, -4), (-1, -2)):
+        same("replication_pad1d_backward", normal(2, 3, 9 + sum(pad), dtype=dtype), normal(2, 3, 9, dtype=dtype), pad)
+    same("replication_pad1d_backward", normal(3, 6, dtype=dtype), normal(3, 1, dtype=dtype), (2, 3))
+    same("replication_pad2d_backward", normal(2, 3, 12, 7, dtype=dtype), normal(2, 3, 9, 8, dtype=dtype), (1, -2, 1, 2))
+    image = normal(3, 9, 8, 5, dtype=dtype)
+    same("replication_pad3d_backward", normal(3, 12, 7, 7, dtype=dtype), image, (1, 1, 1, -2, 1, 2))
+
+
+def test_gradient_of_what_a_mask_receives():
+    gradient, mask = normal(4, 50), normal(4, 50, seed=1) > 0
+    for sizes in ([300], [5, 40]):
+        same("masked_scatter_backward", gradient, mask, sizes)
+        same("masked_scatter_backward", gradient, mask[:, :1].expand(4, 50), sizes)
+    same("masked_scatter_backward", gradient, torch.zeros(4, 50, dtype=torch.bool), [7])
+
+    def insert(words, image):
+        mask = (words > 0)[:, :1].expand_as(words)
+        return words.masked_scatter(mask, image)
+
+    trained(insert, (normal(6, 16), normal(80)))
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0])
+def test_gradients_of_distances(p):
+    x, y = normal(2, 6, 5), normal(2, 7, 5, seed=1)
+    y[0, 2] = x[0, 1]  # a distance of 0
+    distance = torch.cdist(x, y, p, compute_mode="donot_use_mm_for_euclid_dist")
+    same("_cdist_backward", normal(2, 6, 7), x, y, p, distance)
+    stays("_cdist_backward", normal(2, 6, 7), x, y, 3.0, distance)
+
+
+@pytest.mark.parametrize("image, size", [((13, 10), (5, 4)), ((13, 10), (20, 7)), ((37, 37), (16, 16)), ((5, 5), (1, 2))])
+def test_antialiased_resizing(image, size):
+    x = normal(2, 3, *image)
+    x[0, 0, 2, 3] = float("inf")
+    for name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
+        for align in (False, True):
+            same(name, x, size, align)
+            same(name, x.contiguous(memory_format=LAST), size, align)
+            same(name, x.double(), size, align)
+        factors = [1.3, 0.7]
+        same(name, x, [int(n * f) for n, f in zip(image, factors)], False, *factors)
+        stays(name, normal(1, 1, 200, 8), (3, 8), False)  # windows too long
+        stays(name, x, size, False, 9.0, 9.0)
+
+
+def test_trigamma():
+    x = torch.cat([10 * normal(200), torch.tensor([0.0, -0.0, -1, -2, 0.5, 1e-3, 1e10, torch.inf, -torch.inf, torch.nan])])
+    for value in (x, x.double(), x.bfloat16(), torch.arange(1, 5)):
+        same("polygamma", 1, value)
+    trained(torch.digamma, (0.5 + normal(300).abs(),))
+    stays("polygamma", 2, x)
+
+
+def test_compiled_parts_are_native():
+    def pools(x):
+        return F.adaptive_max_pool2d(x, (5, 4), return_indices=True), F.adaptive_max_pool1d(x[0], 3)
+
+    native(pools, (normal(2, 3, 13, 10),))
+    native(lambda x: F.interpolate(x, (16, 9), mode="bicubic", antialias=True), (normal(1, 5, 21, 14),))
+    trained(lambda x: F.pad(F.adaptive_avg_pool2d(x, (6, 5)), (1, 2, 1, 0), mode="replicate"), (normal(2, 3, 13, 10),))
+    trained(lambda x, y: torch.cdist(x, y), (normal(5, 4), normal(6, 4, seed=1)))
+    x, y = normal(2)
+    native(lambda x, i, y: x.index_reduce(0, i, y, "mean"), (x, torch.tensor([0]), y))
+
+
+def test_sizes_known_at_run_time():
+    """What needs known sizes is left to PyTorch."""
+    compiled = compile_fresh(lambda x: F.adaptive_max_pool2d(x, (5, 4)), dynamic=True)
+    for rows in (13, 17, 22):
+        x = normal(2, 3, rows, 10)
+        check(compiled(x), F.adaptive_max_pool2d(x, (5, 4)))
+
+
+SPECIAL = ("i0", "i0e", "i1", "i1e", "erfcx", "log_ndtr")
+
+
+@pytest.mark.parametrize(
+    "name, dtype",
+    [(name, dtype) for name in SPECIAL[:4] for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64)]
+    + [(name, torch.float32) for name in SPECIAL[4:]],
+)
+def test_special_functions(name, dtype):
+    function = getattr(torch.special, name)
+    edges = [0.0, -0.0, 8, -8, 7.9999995, 8.000001, 26, 26.00001, -26.1, 88, 1e-30, -1e-42, 1e30, torch.inf, -torch.inf, torch.nan]
+    x = torch.cat([3 * normal(500), 30 * normal(300, seed=1), torch.tensor(edges)]).to(dtype)
+    x = torch.arange(-20, 20) if dtype == torch.int64 else x
+    actual, expected = compile_fresh(function)(x), function(x)
+    assert backend_stats()["fallback_ops"] == {}
+    assert actual.dtype == expected.dtype
+    truth = function(x.double())
+    bound = {torch.bfloat16: 2**-8, torch.float64: 2e-13}.get(dtype, 4e-6 if name != "log_ndtr" else 2e-5)
+    assert torch.equal(actual.isnan(), expected.isnan())
+    finite = truth.isfinite() & expected.isfinite() & ~expected.isnan()
+    assert torch.equal(actual[~finite].nan_to_num(), expected[~finite].nan_to_num())
+    error = (actual.double() - truth).abs()[finite]
+    assert (error <= bound * truth[finite].abs() + torch.finfo(actual.dtype).tiny).all()
