@@ -132,6 +132,8 @@ def poly(name, f, powers, lo, hi, weight=None, fmt="f64"):
 
 def run(name):
     f, kw = TABLES[name]
+    if "about_zero" in kw:
+        return run_pieces_about_zero(name, f, **kw)
     if "edges" in kw:
         return run_pieces(name, f, **kw)
     if "inverse" in kw:
@@ -169,6 +171,25 @@ def run_pieces(name, f, powers, edges, first, start):
     lo, hi = mp.nstr(mp.mpf(edges[0]), 5), mp.nstr(mp.mpf(edges[-1]), 5)
     print(f"// {count} pieces of [{lo}, {hi}], weighted error 2^{mp.nstr(mp.log(worst, 2), 4)}")
     print_array(name + "_centre", centres, "f32")
+    for power, row in enumerate(table):
+        print_array(f"{name}_{power}", row, "f32")
+
+
+def pieces_about_zero(name, f, powers, edges, first):
+    """The same by polynomials in the argument itself that level the absolute error."""
+    TABLES[name] = (f, dict(powers=powers, edges=edges, first=first, about_zero=True))
+
+
+def run_pieces_about_zero(name, f, powers, edges, first, about_zero):
+    count = len(edges) - 1
+    table, worst = [[mp.mpf(0)] * count for _ in powers], mp.mpf(0)
+    for k, (lo, hi) in enumerate(zip(edges, edges[1:])):
+        c, error = fit(f, powers, lo, hi, lambda a: 1, "f32")
+        worst = max(worst, error)
+        for power, value in zip(powers, c):
+            table[power][(first + k) % count] = value
+    lo, hi = mp.nstr(mp.mpf(edges[0]), 5), mp.nstr(mp.mpf(edges[-1]), 5)
+    print(f"// {count} pieces of [{lo}, {hi}], absolute error 2^{mp.nstr(mp.log(worst, 2), 4)}")
     for power, row in enumerate(table):
         print_array(f"{name}_{power}", row, "f32")
 
@@ -346,8 +367,13 @@ pieces("gelu", lambda a: a * erfcx(a / sqrt(2)) / 2, range(0, 6),
 E = mp.log(2) / 16 * mp.mpf("1.001")
 powers_of_two("power_eighth", 8, 64)
 poly("exp_eighth_f32", lambda r: mp.expm1(r) / r, range(0, 3), -E, E, lambda r: r, "f32")
-# to a bfloat16: Phi(-a) = 2^c(a), and 2^r = c(r)
-poly("gelu_bf16", lambda a: mp.log(mp.erfc(a / sqrt(2)) / 2, 2), range(0, 10), 0, "13.65", lambda a: 1, "f32")
+# to a bfloat16: Phi(-a) = e^c(a), by the exponent and three bits of a + 5; e^r is 1 + r where multiples of ln 2 / 16 are
+# taken away, so c is larger by half of what that leaves out
+R = mp.log(2) / 32
+pieces_about_zero("gelu_bf16", lambda a: mp.log(mp.erfc(a / sqrt(2)) / 2) + R * R / 4, range(0, 3),
+                  [mp.mpf(k) / 2 for k in range(6)] + list(range(3, 11)) + [11, 13, mp.mpf("13.7")], 10)
+powers_of_two("power_sixteenth", 16, 64)
+# attention's probabilities to a bfloat16: 2^r = c(r)
 poly("exp2_bf16", lambda r: 2**r, range(0, 5), "-0.5", "0.5", None, "f32")
 # lgamma(2 + t) = t c(t); Stirling: lgamma z = (z - 1/2) log z - z + log(2 pi)/2 + c(1/z^2)/z for z >= 8
 poly("lgamma_f64", lambda t: mp.loggamma(2 + t) / t, range(0, 19), "-0.5001", "0.5001")

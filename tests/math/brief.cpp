@@ -75,7 +75,7 @@ TEST(BriefMath, IsShorterOnlyWhereTheResultIsRounded) {
     int brief = arithmetic(program_of(op, false)), whole = arithmetic(program_of(op, true));
     EXPECT_LT(brief + 5, whole) << ir::name_of(op);
   }
-  EXPECT_LE(arithmetic(program_of(ir::Op::gelu, false)), 31);
+  EXPECT_LE(arithmetic(program_of(ir::Op::gelu, false)), 27);
 }
 
 TEST(BriefMath, SineOfEveryBfloat16) {
@@ -122,9 +122,9 @@ TEST(BriefMath, GeluOfEveryBfloat16) {
     }
     double error = error_of(y.exact, want);
     if (std::abs(x) <= 13.625f && error > worst) worst = error, at = x;
-    EXPECT_LE(error_of(y.rounded, want), 0.52) << x;
+    EXPECT_LE(error_of(y.rounded, want), 0.55) << x;
   }
-  EXPECT_LE(worst, 0.02) << "at " << at;
+  EXPECT_LE(worst, 0.06) << "at " << at;
 }
 
 }  // namespace

@@ -249,10 +249,26 @@ inline constexpr std::array<int32_t, 8> power_eighth{
     0x5f800000, 0x5f7b95c2, 0x5f7837f0, 0x5f75fed7, 0x5f7504f3, 0x5f75672a, 0x5f7744fd, 0x5f7ac0c7};
 // on [-0.043365, 0.043365], weighted error 2^-25.23
 inline constexpr std::array<float, 3> exp_eighth_f32{0x1p+0f, 0x1.00088p-1f, 0x1.555d6cp-3f};
-// on [0.0, 13.65], weighted error 2^-14.62
-inline constexpr std::array<float, 10> gelu_bf16{
-    -0x1.000298p+0f,  -0x1.269e3ap+0f, -0x1.d614d2p-2f,  -0x1.b832a6p-5f, 0x1.190978p-7f,
-    -0x1.063616p-10f, 0x1.53376ap-14f, -0x1.1d1d26p-18f, 0x1.1642cp-23f,  -0x1.dcb4f4p-30f};
+// 16 pieces of [0.0, 13.7], absolute error 2^-12.98
+inline constexpr std::array<float, 16> gelu_bf16_0{
+    -0x1.01f5d8p+0f, -0x1.26aeap+0f,  -0x1.497f9ep+0f, -0x1.69b1acp+0f,
+    -0x1.8739d8p+0f, -0x1.a24af8p+0f, -0x1.bb28c2p+0f, -0x1.d2168ep+0f,
+    -0x1.f0af86p+0f, -0x1.05718p+1f,  -0x1.62e4fep-1f, -0x1.67f934p-1f,
+    -0x1.76ba6cp-1f, -0x1.8e8018p-1f, -0x1.acc968p-1f, -0x1.cf0c62p-1f};
+inline constexpr std::array<float, 16> gelu_bf16_1{
+    -0x1.cf79f8p-2f, -0x1.855a58p-2f, -0x1.4d476ep-2f, -0x1.222436p-2f,
+    -0x1.00437p-2f,  -0x1.ca3b6ap-3f, -0x1.9deb4p-3f,  -0x1.792916p-3f,
+    -0x1.4d3d92p-3f, -0x1.2c4a0ep-3f, -0x1.962f5ep-1f, -0x1.81cb66p-1f,
+    -0x1.640cp-1f,   -0x1.44241cp-1f, -0x1.25b25p-1f,  -0x1.0a2c62p-1f};
+inline constexpr std::array<float, 16> gelu_bf16_2{
+    -0x1.e2ac02p-2f, -0x1.ec08ecp-2f, -0x1.f1af0ep-2f, -0x1.f54c5ap-2f,
+    -0x1.f7ba6ep-2f, -0x1.f96e38p-2f, -0x1.faaa2cp-2f, -0x1.fb95fp-2f,
+    -0x1.fc922ep-2f, -0x1.fd37fp-2f,  -0x1.5fa6fep-2f, -0x1.89753p-2f,
+    -0x1.a79a0ep-2f, -0x1.bd0fecp-2f, -0x1.cc6238p-2f, -0x1.d772a2p-2f};
+// 2^(64 + k / 16), less what the bits of k / 16 add
+inline constexpr std::array<int32_t, 16> power_sixteenth{
+    0x5f800000, 0x5f7daac3, 0x5f7b95c2, 0x5f79c3d3, 0x5f7837f0, 0x5f76f532, 0x5f75fed7, 0x5f75583f,
+    0x5f7504f3, 0x5f7508a4, 0x5f75672a, 0x5f76248c, 0x5f7744fd, 0x5f78ccdf, 0x5f7ac0c7, 0x5f7d257d};
 // on [-0.5, 0.5], weighted error 2^-18.55
 inline constexpr std::array<float, 5> exp2_bf16{0x1.ffffe8p-1f, 0x1.62e0dep-1f, 0x1.ec06acp-3f,
                                                 0x1.ca142ep-5f, 0x1.39a344p-7f};
