@@ -50,9 +50,9 @@ wheel: ## Make a wheel in dist/
 format: ## Format the C++ sources with clang-format
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
 
-tidy: ## Run clang-tidy over the C++ sources
+tidy: ## Run clang-tidy 19 over the C++ sources (half an hour)
 	@tools/build.sh dev
-	@git ls-files 'src/*.cpp' | xargs -P $(JOBS) -n 4 clang-tidy -p build/dev --quiet
+	@git ls-files 'src/*.cpp' 'python/_core/*.cpp' | xargs -P $(JOBS) -n 4 clang-tidy-19 -p build/dev --quiet
 
 clean: ## Remove the builds
 	@rm -rf build dist python/hologram/_core*.so

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
@@ -58,8 +59,8 @@ void free_pooled(PyObject* capsule) {
 /// An Executable together with the arguments it is right for.
 class ArrayCall {
  public:
-  ArrayCall(std::shared_ptr<Executable> executable, nb::list arguments, nb::list results,
-            int num_symbols, nb::list guards)
+  ArrayCall(std::shared_ptr<Executable> executable, const nb::list& arguments,
+            const nb::list& results, int num_symbols, const nb::list& guards)
       : executable_(std::move(executable)), num_symbols_(num_symbols) {
     for (nb::handle g : guards) guards_.push_back(nb::cast<Expr>(g));
     for (nb::handle h : arguments) {
@@ -88,7 +89,7 @@ class ArrayCall {
   }
 
   /// The results as a list, or None when the arguments ask for another graph.
-  nb::object call(nb::tuple arguments, nb::object out) {
+  nb::object call(const nb::tuple& arguments, nb::object out) {
     if (arguments.size() != arguments_.size()) return nb::none();
     std::vector<Operand> operands(num_parameters_);
     std::vector<double> numbers(num_parameters_);
@@ -110,7 +111,7 @@ class ArrayCall {
     }
     for (const Expr& g : guards_)
       if (g.eval(symbols) < 0) return nb::none();
-    return run(operands, symbols, out);
+    return run(operands, symbols, std::move(out));
   }
 
   const std::shared_ptr<Executable>& executable() const { return executable_; }

@@ -17,7 +17,8 @@ namespace {
 /// the layout of every tensor that its graph reads.
 class FreezeGuard {
  public:
-  FreezeGuard(nb::handle capsule, nb::list entries, nb::list sizes, nb::list tensors)
+  FreezeGuard(nb::handle capsule, const nb::list& entries, const nb::list& sizes,
+              const nb::list& tensors)
       : exchange_(exchange_of(capsule)) {
     for (nb::handle e : entries)
       entries_.push_back({nb::borrow<nb::dict>(e[0]), nb::borrow(e[1]), nb::borrow(e[2])});
@@ -35,7 +36,7 @@ class FreezeGuard {
   }
 
   /// Whether these tensors have the captured types, dtypes, devices, sizes and strides.
-  bool same_tensors(nb::list tensors) const {
+  bool same_tensors(const nb::list& tensors) const {
     if (tensors.size() != layouts_.size()) return false;
     for (size_t i = 0; i < layouts_.size(); ++i) {
       const Layout& l = layouts_[i];

@@ -89,15 +89,16 @@ Value elementwise(Graph& g, std::string_view name, const std::vector<Node>& oper
 void bind_expr(nb::module_& m) {
   nb::class_<Expr>(m, "Expr", "An integer expression over run-time sizes.")
       .def_static("symbol", &Expr::symbol, nb::arg("id"))
-      .def("__add__", [](const Expr& a, nb::object b) { return from_expr(a + to_expr(b)); })
-      .def("__radd__", [](const Expr& a, nb::object b) { return from_expr(to_expr(b) + a); })
-      .def("__sub__", [](const Expr& a, nb::object b) { return from_expr(a - to_expr(b)); })
-      .def("__rsub__", [](const Expr& a, nb::object b) { return from_expr(to_expr(b) - a); })
-      .def("__mul__", [](const Expr& a, nb::object b) { return from_expr(a * to_expr(b)); })
-      .def("__rmul__", [](const Expr& a, nb::object b) { return from_expr(to_expr(b) * a); })
+      .def("__add__", [](const Expr& a, const nb::object& b) { return from_expr(a + to_expr(b)); })
+      .def("__radd__", [](const Expr& a, const nb::object& b) { return from_expr(to_expr(b) + a); })
+      .def("__sub__", [](const Expr& a, const nb::object& b) { return from_expr(a - to_expr(b)); })
+      .def("__rsub__", [](const Expr& a, const nb::object& b) { return from_expr(to_expr(b) - a); })
+      .def("__mul__", [](const Expr& a, const nb::object& b) { return from_expr(a * to_expr(b)); })
+      .def("__rmul__", [](const Expr& a, const nb::object& b) { return from_expr(to_expr(b) * a); })
       .def("__floordiv__",
-           [](const Expr& a, nb::object b) { return from_expr(floor_div(a, to_expr(b))); })
-      .def("__mod__", [](const Expr& a, nb::object b) { return from_expr(mod(a, to_expr(b))); })
+           [](const Expr& a, const nb::object& b) { return from_expr(floor_div(a, to_expr(b))); })
+      .def("__mod__",
+           [](const Expr& a, const nb::object& b) { return from_expr(mod(a, to_expr(b))); })
       .def(
           "evaluate",
           [](const Expr& a, const std::vector<int64_t>& symbols) { return a.eval(symbols); },
@@ -107,20 +108,26 @@ void bind_expr(nb::module_& m) {
           "Whether no size makes it negative.")
       .def("__neg__", [](const Expr& a) { return from_expr(-a); })
       .def("__eq__",
-           [](const Expr& a, nb::object b) {
+           [](const Expr& a, const nb::object& b) {
              if (!nb::isinstance<Expr>(b) && !PyLong_Check(b.ptr())) return false;
              return a == to_expr(b);
            })
       .def("__hash__", [](const Expr& a) { return static_cast<int64_t>(a.hash() >> 1); })
       .def("__repr__", [](const Expr& a) { return a.str(); });
-  m.def("expr_min",
-        [](nb::object a, nb::object b) { return from_expr(min(to_expr(a), to_expr(b))); });
-  m.def("expr_max",
-        [](nb::object a, nb::object b) { return from_expr(max(to_expr(a), to_expr(b))); });
-  m.def("floor_div",
-        [](nb::object a, nb::object b) { return from_expr(floor_div(to_expr(a), to_expr(b))); });
-  m.def("mod", [](nb::object a, nb::object b) { return from_expr(mod(to_expr(a), to_expr(b))); });
-  m.def("provably_equal", [](nb::object a, nb::object b) { return to_expr(a) == to_expr(b); });
+  m.def("expr_min", [](const nb::object& a, const nb::object& b) {
+    return from_expr(min(to_expr(a), to_expr(b)));
+  });
+  m.def("expr_max", [](const nb::object& a, const nb::object& b) {
+    return from_expr(max(to_expr(a), to_expr(b)));
+  });
+  m.def("floor_div", [](const nb::object& a, const nb::object& b) {
+    return from_expr(floor_div(to_expr(a), to_expr(b)));
+  });
+  m.def("mod", [](const nb::object& a, const nb::object& b) {
+    return from_expr(mod(to_expr(a), to_expr(b)));
+  });
+  m.def("provably_equal",
+        [](const nb::object& a, const nb::object& b) { return to_expr(a) == to_expr(b); });
 }
 
 void bind_node(nb::module_& m) {
@@ -155,7 +162,7 @@ void bind_graph(nb::module_& m) {
       .def(
           "make",
           [](Graph& g, std::string_view op, const std::vector<Node>& inputs,
-             std::vector<int64_t> ints, nb::object exprs, uint64_t bits, std::string text,
+             std::vector<int64_t> ints, const nb::object& exprs, uint64_t bits, std::string text,
              std::optional<std::string> dtype, std::optional<nb::object> shape) {
             ir::Attrs attrs{std::move(ints), exprs.is_none() ? Shape() : to_shape(exprs), bits,
                             std::move(text)};
@@ -176,14 +183,15 @@ void bind_graph(nb::module_& m) {
           "Element-wise operation with NumPy broadcasting; operands of one dtype.")
       .def(
           "parameter",
-          [](Graph& g, int index, std::string_view dtype, nb::object shape, nb::object strides) {
+          [](Graph& g, int index, std::string_view dtype, const nb::object& shape,
+             nb::object strides) {
             return Node{g.parameter(index, dtype_of(dtype), to_shape(shape), to_shape(strides))};
           },
           nb::arg("index"), nb::arg("dtype"), nb::arg("shape"), nb::arg("strides"),
           nb::keep_alive<0, 1>())
       .def(
           "number",
-          [](Graph& g, std::string_view dtype, nb::object value, nb::object shape) {
+          [](Graph& g, std::string_view dtype, const nb::object& value, const nb::object& shape) {
             DType t = dtype_of(dtype);
             Shape s = to_shape(shape);
             if (PyLong_Check(value.ptr()) && !is_float(t)) {
@@ -197,7 +205,7 @@ void bind_graph(nb::module_& m) {
           nb::arg("dtype"), nb::arg("value"), nb::arg("shape") = nb::list(), nb::keep_alive<0, 1>())
       .def(
           "iota",
-          [](Graph& g, std::string_view dtype, nb::object shape, int axis) {
+          [](Graph& g, std::string_view dtype, const nb::object& shape, int axis) {
             return Node{g.iota(dtype_of(dtype), to_shape(shape), axis)};
           },
           nb::arg("dtype"), nb::arg("shape"), nb::arg("axis"), nb::keep_alive<0, 1>())
@@ -209,7 +217,7 @@ void bind_graph(nb::module_& m) {
           nb::arg("x"), nb::arg("dtype"), nb::arg("how") = "cast", nb::keep_alive<0, 1>())
       .def(
           "reshape",
-          [](Graph& g, Node x, nb::object shape) {
+          [](Graph& g, Node x, const nb::object& shape) {
             return Node{g.reshape(x.value, to_shape(shape))};
           },
           nb::keep_alive<0, 1>())
@@ -221,19 +229,20 @@ void bind_graph(nb::module_& m) {
           nb::keep_alive<0, 1>())
       .def(
           "expand",
-          [](Graph& g, Node x, nb::object shape) {
+          [](Graph& g, Node x, const nb::object& shape) {
             return Node{g.expand(x.value, to_shape(shape))};
           },
           nb::keep_alive<0, 1>())
       .def(
           "broadcast",
-          [](Graph& g, Node x, nb::object shape) {
+          [](Graph& g, Node x, const nb::object& shape) {
             return Node{g.broadcast(x.value, to_shape(shape))};
           },
           nb::keep_alive<0, 1>())
       .def(
           "slice",
-          [](Graph& g, Node x, nb::object starts, nb::object sizes, std::vector<int64_t> steps) {
+          [](Graph& g, Node x, const nb::object& starts, const nb::object& sizes,
+             std::vector<int64_t> steps) {
             return Node{g.slice(x.value, to_shape(starts), to_shape(sizes), std::move(steps))};
           },
           nb::keep_alive<0, 1>())
@@ -245,7 +254,8 @@ void bind_graph(nb::module_& m) {
           nb::keep_alive<0, 1>())
       .def(
           "pad",
-          [](Graph& g, Node x, nb::object low, nb::object shape, nb::object value) {
+          [](Graph& g, Node x, const nb::object& low, const nb::object& shape,
+             const nb::object& value) {
             DType t = x.value->dtype;
             uint64_t bits = is_float(t)
                                 ? ir::bits_of(t, nb::cast<double>(value))
@@ -267,7 +277,7 @@ void bind_graph(nb::module_& m) {
           nb::keep_alive<0, 1>())
       .def(
           "output",
-          [](Graph& g, Node x, nb::object strides, int parameter) {
+          [](Graph& g, Node x, const nb::object& strides, int parameter) {
             g.outputs.push_back({x.value, to_shape(strides), parameter});
           },
           nb::arg("value"), nb::arg("strides") = nb::list(), nb::arg("parameter") = -1)

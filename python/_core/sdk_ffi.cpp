@@ -89,8 +89,8 @@ nb::bytes buffer_bytes(uint64_t executor, uint64_t buffer) {
   return result;
 }
 
-uint64_t wrap(uint64_t executor, nb::object dtype, uint64_t data, uint64_t length,
-              nb::object owner) {
+uint64_t wrap(uint64_t executor, const nb::object& dtype, uint64_t data, uint64_t length,
+              const nb::object& owner) {
   struct Keep {
     static void drop(void* object) {
       if (!Py_IsInitialized()) return;
@@ -137,8 +137,8 @@ void set_log_callback(nb::object function) {
 }
 
 std::vector<uint64_t> run(uint64_t executable, const std::vector<uint64_t>& inputs,
-                          std::optional<std::vector<uint64_t>> outputs,
-                          std::optional<std::vector<int64_t>> symbols) {
+                          const std::optional<std::vector<uint64_t>>& outputs,
+                          const std::optional<std::vector<int64_t>>& symbols) {
   uint32_t count = 0;
   raise(hologram_executable_num_outputs(executable, &count));
   std::vector<uint64_t> out = outputs.value_or(std::vector<uint64_t>(count, 0));
@@ -188,7 +188,7 @@ void bind_by_hand(nb::module_& m) {
       "class_index"_a);
   def(
       "buffer_copy_from_bytes",
-      [](uint64_t executor, uint64_t buffer, nb::object data) {
+      [](uint64_t executor, uint64_t buffer, const nb::object& data) {
         Bytes bytes(data);
         raise(hologram_buffer_copy_from_bytes(executor, buffer, bytes.view.buf,
                                               static_cast<size_t>(bytes.view.len)));
@@ -197,7 +197,7 @@ void bind_by_hand(nb::module_& m) {
   def("buffer_to_bytes", &buffer_bytes, "executor"_a, "buffer"_a);
   def(
       "buffer_fill_element",
-      [](uint64_t executor, uint64_t buffer, nb::object element, uint64_t length) {
+      [](uint64_t executor, uint64_t buffer, const nb::object& element, uint64_t length) {
         Bytes bytes(element);
         uint32_t size = 0;
         raise(hologram_buffer_element_size(buffer, &size));

@@ -131,7 +131,8 @@ struct FreeAligned {
 };
 
 // Runs on an aligned copy where the array is not aligned itself.
-nb::dict run(nb::handle calls, Memory memory, std::shared_ptr<runtime::Runtime> runtime) {
+nb::dict run(nb::handle calls, const Memory& memory,
+             const std::shared_ptr<runtime::Runtime>& runtime) {
   Effects effects = effects_of(to_calls(calls));
   {
     nb::gil_scoped_release release;

@@ -174,7 +174,7 @@ nb::list StepLoop::run(nb::list operands, int64_t steps, bool descending) {
   return outputs;
 }
 
-std::vector<Operand> parse(nb::list roles) {
+std::vector<Operand> parse(const nb::list& roles) {
   std::vector<Operand> out;
   for (nb::handle h : roles) {
     auto name = nb::cast<std::string>(h[0]);
@@ -193,7 +193,7 @@ void bind_step_loop(nb::module_& m) {
            "parameter; returns contiguous tensors [steps, ...] by result.");
   m.def(
       "step_loop",
-      [](std::shared_ptr<Executable> executable, nb::handle capsule, nb::list roles,
+      [](std::shared_ptr<Executable> executable, nb::handle capsule, const nb::list& roles,
          nb::object threads) {
         return std::make_shared<StepLoop>(std::move(executable), exchange_of(capsule), parse(roles),
                                           std::move(threads));

@@ -10,6 +10,8 @@
 
 #include <structmember.h>
 
+#include <utility>
+
 #include "bindings.h"
 #include "runtime/dlpack.h"
 #include "runtime/executable.h"
@@ -68,8 +70,8 @@ class TorchCall {
         args_(std::move(args)),
         results_(std::move(results)),
         host_(Py_NewRef(host)),
-        constants_(constants),
-        threads_(threads),
+        constants_(std::move(constants)),
+        threads_(std::move(threads)),
         stamps_(executable_->plan()) {
     const auto& plan = executable_->plan();
     parameter_slot_.assign(static_cast<size_t>(plan.num_parameters), -1);
@@ -486,7 +488,7 @@ PyType_Slot torch_call_slots[] = {
 PyType_Spec torch_call_spec = {"hologram._core.TorchCall", sizeof(TorchCallObject), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, torch_call_slots};
 
-std::vector<Arg> parse_args(nb::list args) {
+std::vector<Arg> parse_args(const nb::list& args) {
   std::vector<Arg> out;
   for (nb::handle h : args) {
     auto kind = nb::cast<std::string>(h[0]);
@@ -500,17 +502,17 @@ std::vector<Arg> parse_args(nb::list args) {
   return out;
 }
 
-Expr expression(nb::object h) {
+Expr expression(const nb::object& h) {
   return PyLong_Check(h.ptr()) ? Expr(nb::cast<int64_t>(h)) : nb::cast<Expr>(h);
 }
 
-Shape expressions(nb::object list) {
+Shape expressions(const nb::object& list) {
   Shape out;
   for (nb::handle h : list) out.push_back(expression(nb::borrow(h)));
   return out;
 }
 
-std::vector<Result> parse_results(nb::list results) {
+std::vector<Result> parse_results(const nb::list& results) {
   std::vector<Result> out;
   for (nb::handle h : results) {
     auto kind = nb::cast<std::string>(h[0]);
@@ -540,11 +542,11 @@ void bind_torch_call(nb::module_& m) {
   m.attr("IndexOutOfRange") = nb::borrow(index_error());
   m.def(
       "torch_call",
-      [type](std::shared_ptr<Executable> executable, nb::handle capsule, nb::list args,
-             nb::list results, nb::handle host, nb::list constants, nb::object threads) {
-        auto call = std::make_unique<TorchCall>(std::move(executable), exchange_of(capsule),
-                                                parse_args(args), parse_results(results),
-                                                host.ptr(), constants, threads);
+      [type](std::shared_ptr<Executable> executable, nb::handle capsule, const nb::list& args,
+             const nb::list& results, nb::handle host, nb::list constants, nb::object threads) {
+        auto call = std::make_unique<TorchCall>(
+            std::move(executable), exchange_of(capsule), parse_args(args), parse_results(results),
+            host.ptr(), std::move(constants), std::move(threads));
         auto* self =
             reinterpret_cast<TorchCallObject*>(reinterpret_cast<PyTypeObject*>(type)->tp_alloc(
                 reinterpret_cast<PyTypeObject*>(type), 0));

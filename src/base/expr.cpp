@@ -349,7 +349,8 @@ Expr mod(const Expr& a, const Expr& b) {
   check_divisor(b);
   if (b.is(1) || b.is(0)) return Expr(0);
   if (a.is_const() && b.is_const()) return a - b * floor_div(a, b);
-  Expr r = split_by(a, b).rest, d = b;
+  const Expr r = split_by(a, b).rest;
+  const Expr& d = b;
   if (within(r, d)) return r;
   if (d.is_const()) {
     int64_t g = gcd_of_terms(r, d.constant_value());

@@ -85,7 +85,10 @@ void gather(const dlpack::Tensor& t, const std::vector<int64_t>& shape,
     for (size_t i = 0; i < shape.size(); ++i) offset += at[i] * strides[i];
     std::memcpy(out, data + offset * size, static_cast<size_t>(size));
     out += size;
-    for (size_t i = shape.size(); i-- > 0 && ++at[i] == shape[i];) at[i] = 0;
+    for (size_t i = shape.size(); i > 0; --i) {
+      if (++at[i - 1] < shape[i - 1]) break;
+      at[i - 1] = 0;
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "codegen/loop_stages.h"
 #include "codegen/memory.h"
@@ -242,9 +243,8 @@ class LoopEmitter {
     const atlas::Body& body = f_.block.stages[0].body;
     atlas::Body values = body;
     auto store = std::ranges::find(values.instrs, atlas::Code::store, &atlas::Instr::code);
-    const atlas::Instr stored = *store;
     // The store becomes the value itself, so that the other numbers stay.
-    *store = {};
+    const atlas::Instr stored = std::exchange(*store, {});
     store->code = atlas::Code::arithmetic;
     store->op = ir::Op::bitcast;
     store->type = store->from = stored.type;

@@ -50,7 +50,7 @@ std::vector<Value*> emit_loop(
 void emit_loop(Scope& outer, Value* begin, Value* end, Value* step, bool nonempty,
                const std::function<void(Scope&, Value*)>& fill) {
   emit_loop(outer, begin, end, step, nonempty, {},
-            [&](Scope& inner, Value* i, std::vector<Value*>) -> std::vector<Value*> {
+            [&](Scope& inner, Value* i, const std::vector<Value*>&) -> std::vector<Value*> {
               fill(inner, i);
               return {};
             });

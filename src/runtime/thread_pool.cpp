@@ -475,7 +475,8 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
       finished = 0;
       yield_core(share);
     }
-    if ((chunk = slot.claim(shares)) >= job.chunks) break;
+    chunk = slot.claim(shares);
+    if (chunk >= job.chunks) break;
     slot.run(job, chunk);
     if (asleep && now_ns() - start >= kLongChunkNs) {
       wake(s->epoch, job.helpers);

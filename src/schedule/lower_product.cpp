@@ -11,7 +11,6 @@ namespace hologram::schedule {
 using atlas::Access;
 using atlas::AxisKind;
 using atlas::Val;
-using ir::Op;
 using ir::Value;
 
 std::vector<Lowered> Lowering::product() {
@@ -62,17 +61,17 @@ std::vector<Lowered> Lowering::product() {
   atlas::ProductBlock& p = k.program.product;
   p = about;
   auto axis = [&](size_t i) { return Expr::axis(static_cast<int>(i), order[i].extent); };
-  Expr im = axis(order.size() - 3), in_ = axis(order.size() - 2), ik = axis(order.size() - 1);
+  Expr im = axis(order.size() - 3), jn = axis(order.size() - 2), ik = axis(order.size() - 1);
   Index own = placed(c_.members[0].index, order);
   Index at(own.begin(), own.end() - 2);
   Index lhs_at = at, rhs_at = at;
   if (swapped) {
     std::swap(lhs, rhs);
     lhs_at.insert(lhs_at.end(), {ik, im});
-    rhs_at.insert(rhs_at.end(), {in_, ik});
+    rhs_at.insert(rhs_at.end(), {jn, ik});
   } else {
     lhs_at.insert(lhs_at.end(), {im, ik});
-    rhs_at.insert(rhs_at.end(), {ik, in_});
+    rhs_at.insert(rhs_at.end(), {ik, jn});
   }
   {
     Emitter e = emitter(k, p.lhs);

@@ -158,12 +158,10 @@ void Clustering::choose_roots() {
     bool foreign = source->is(Op::parameter) || source->is(Op::host_result);
     // Of few channels a window's line is one run if the border lies in memory too.
     const Expr& channels = image->shape[static_cast<size_t>(last_axis(image))];
-    if (image->is(Op::pad) && channels.is_const() && channels.constant_value() < few_channels)
-      make_root(image);
-    else if (foreign && !runs_along_memory(image->is(Op::pad) ? image->input() : image))
-      make_root(image);
-    else
-      make_root(source);
+    bool bordered =
+        image->is(Op::pad) && channels.is_const() && channels.constant_value() < few_channels;
+    bool scattered = foreign && !runs_along_memory(image->is(Op::pad) ? image->input() : image);
+    make_root(bordered || scattered ? image : source);
     return true;
   };
   // The other operand: a matrix of its own unless it is packed ahead.
