@@ -31,6 +31,8 @@ def freeze(model, example_inputs, **options):
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"freeze: expected a torch.nn.Module, got {type(model).__name__}")
+    if not isinstance(example_inputs, (tuple, list)):
+        raise TypeError(f"freeze: example_inputs must be a tuple of the model's arguments, got {type(example_inputs).__name__}")
     frozen = Frozen(model, Options.make(None, options or None))
     with torch.no_grad():
         frozen(*example_inputs)

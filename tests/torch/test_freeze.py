@@ -103,6 +103,8 @@ def test_gradients_and_autocast_are_refused():
 def test_what_cannot_be_frozen_is_named():
     with pytest.raises(TypeError, match="expected a torch.nn.Module, got function"):
         hologram_torch.freeze(lambda x: x, (X,))
+    with pytest.raises(TypeError, match="a tuple of the model's arguments, got Tensor"):
+        hologram_torch.freeze(nn.ReLU(), X)
     with pytest.raises(ValueError, match="writes into running_mean"):
         hologram_torch.freeze(nn.BatchNorm1d(6), (X,))
 
