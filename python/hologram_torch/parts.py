@@ -74,8 +74,10 @@ def _largest(x, place, axis, n, count):
 def _adaptive_mean_backward(rank):
     def form(gradient, x):
         image, size = x.shape[x.dim() - rank :], gradient.shape[x.dim() - rank :]
-        if not _known(*x.shape, *gradient.shape) or 0 in x.shape or 0 in gradient.shape:
+        if not _known(*x.shape, *gradient.shape) or 0 in size:
             return NotImplemented
+        if 0 in x.shape:
+            return torch.zeros_like(x)
         y = _wide(gradient)
         for i in reversed(range(rank)):
             axis, n, count = x.dim() - rank + i, image[i], size[i]
