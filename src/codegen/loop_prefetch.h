@@ -17,7 +17,21 @@ class Prefetches {
   /// where a cache line begins.
   void emit(Scope& scope, size_t number, int offset) const;
 
+  /// At a point: fetches the rows of large buffers that a point some way on along the last parallel
+  /// axis finds by numbers it loads (embeddings), which hardware does not foresee.
+  void emit_gathered(Scope& scope) const;
+
  private:
+  /// A load of a row by its number: what its index takes, and the index in front of the row.
+  struct Gather {
+    atlas::Body numbers;
+    int buffer;
+    Expr index;
+    int64_t bytes;  ///< of the row
+  };
+  bool known_before(const atlas::Instr& i) const;
+  void find_gathers();
+
   /// An element of a buffer whose neighbours along the lanes a stage fetches ahead of their use.
   struct Prefetch {
     int buffer;
@@ -28,6 +42,7 @@ class Prefetches {
 
   const LoopFrame& f_;
   std::vector<std::vector<Prefetch>> of_stage_;
+  std::vector<Gather> gathers_;
 };
 
 }  // namespace hologram::codegen

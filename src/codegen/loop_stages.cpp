@@ -30,6 +30,7 @@ void LoopStages::emit_first(Scope& scope) {
 }
 
 void LoopStages::emit(Scope& scope) {
+  prefetches_.emit_gathered(scope);
   for (size_t n = 0; n < f_.block.stages.size(); ++n) {
     const Stage& s = f_.block.stages[n];
     scope.seek();

@@ -107,6 +107,79 @@ TEST(Rows, CarriesWhereSecondStagesAlsoReduce) {
   EXPECT_FALSE(carried(stored));  // would be stored twice
 }
 
+// b0: numbers, b1: the table, b2: each row that is taken, less its mean
+atlas::Program rows_by_number(int64_t table_rows, bool symbolic) {
+  atlas::Program p;
+  p.num_symbols = symbolic;
+  Expr count = symbolic ? Expr::symbol(0) : Expr(21), rows(table_rows);
+  std::vector<Expr> i = add_axes(p.loop, {Expr(2), count}, {Expr(64)});
+  p.loop.lane_axis = 2;
+  p.buffers = {{DType::i64, Access::read, Expr(2) * count},
+               {DType::f32, Access::read, rows * 64},
+               {DType::f32, Access::write, Expr(2) * count * 64}};
+  p.loop.stages.resize(2);
+  for (auto& s : p.loop.stages) s.kind = atlas::StageKind::row;
+  BodyBuilder one(p.loop.stages[0].body), two(p.loop.stages[1].body);
+  auto taken = [&](BodyBuilder& b) {
+    Val number = b.clamp_index(b.load(0, DType::i64, i[0] * count + i[1]), rows);
+    Expr row = Expr::value(static_cast<int>(number.id), rows);
+    return b.load(1, DType::f32, row * 64 + i[2]);
+  };
+  p.loop.stages[0].reductions = {{Op::reduce_sum, DType::f32, taken(one).id}};
+  Val mean = two.div(two.accumulator(0, DType::f32), two.number(DType::f32, 64));
+  two.store(2, (i[0] * count + i[1]) * 64 + i[2], two.sub(taken(two), mean));
+  return p;
+}
+
+TEST(Rows, RowsOfALargeTableAreFetchedBeforeTheirTurn) {
+  for (bool symbolic : {false, true})
+    for (int64_t beyond : {0, 1}) {  // a number behind the table is an error of the last point
+      Inputs inputs;
+      if (symbolic) inputs.symbols = {21};
+      inputs.chunks = {0, 5};
+      inputs.prepare = [&](int buffer, char* data, int64_t n) {
+        std::mt19937 random(7);
+        for (int64_t k = 0; buffer == 0 && k < n; ++k)
+          reinterpret_cast<int64_t*>(data)[k] =
+              k + beyond == n ? 4096 - 1 + beyond : static_cast<int64_t>(random() % 4096);
+      };
+      expect_same(rows_by_number(4096, symbolic), inputs);
+    }
+#if defined(__x86_64__)
+  auto fetches = [](int64_t table_rows) {
+    std::string text = codegen::dump_asm(rows_by_number(table_rows, false),
+                                         codegen::generic_target(codegen::Isa::avx2));
+    return text.find("prefetcht1") != std::string::npos;
+  };
+  EXPECT_TRUE(fetches(4096));
+  EXPECT_FALSE(fetches(64));  // stays in the caches
+#endif
+}
+
+// The number of the row is what the kernel itself computes just before.
+TEST(Rows, RowsThatAReductionFindsAreNotFetched) {
+  atlas::Program p = rows_by_number(4096, false);
+  Expr count(21), rows(4096);
+  std::vector<Expr> i;
+  for (int a = 0; a < 3; ++a)
+    i.push_back(Expr::axis(a, p.loop.axes[static_cast<size_t>(a)].extent));
+  p.buffers[0] = {DType::i64, Access::read, Expr(2) * count * 64};
+  p.loop.stages[0].body = {};
+  p.loop.stages[1].body = {};
+  BodyBuilder one(p.loop.stages[0].body), two(p.loop.stages[1].body);
+  Val number = one.load(0, DType::i64, (i[0] * count + i[1]) * 64 + i[2]);
+  p.loop.stages[0].reductions = {{Op::reduce_max, DType::i64, number.id}};
+  Val largest = two.clamp_index(two.accumulator(0, DType::i64), rows);
+  Expr row = Expr::value(static_cast<int>(largest.id), rows);
+  two.store(2, (i[0] * count + i[1]) * 64 + i[2], two.load(1, DType::f32, row * 64 + i[2]));
+  Inputs inputs;
+  inputs.prepare = [&](int buffer, char* data, int64_t n) {
+    for (int64_t k = 0; buffer == 0 && k < n; ++k)
+      reinterpret_cast<int64_t*>(data)[k] = (k * 37) % 4096;
+  };
+  expect_same(p, inputs);
+}
+
 TEST(Rows, ScratchMovesIntoTheOutput) {
   atlas::Program p = make({{4, 5}, 100, false, true}), before = p;
   codegen::place_scratch(p);
