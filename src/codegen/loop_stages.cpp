@@ -56,7 +56,13 @@ bool LoopStages::walks_rows_first() const {
     return false;
   for (int a = f_.rank; a < f_.axes; ++a)
     if (f_.extent(a).has_axes()) return false;
-  return true;
+  // Numbers that all lanes of a row share would be read ahead of the loop over the lanes, more of
+  // them than there are registers.
+  constexpr int64_t most_shared = 16;
+  auto shared = [&](const atlas::Instr& i) {
+    return i.code == atlas::Code::load && !i.expr.has_axis(f_.rank - 1);
+  };
+  return std::ranges::count_if(stages[0].body.instrs, shared) <= most_shared;
 }
 
 void LoopStages::emit_rows_first(Scope& scope, Value* low, Value* high) {

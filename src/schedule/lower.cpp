@@ -14,9 +14,11 @@ std::string cluster_name(const Cluster& c) {
 }
 
 std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
-                           const Options& options, Storage& storage, const Expansion* expansion) {
+                           const Options& options, Storage& storage, const Expansion* expansion,
+                           bool stem) {
   Lowering l(cluster, clustering, options, storage);
   if (expansion) return l.expanded(*expansion);
+  if (stem) return l.stem();
   switch (cluster.kind) {
     case ClusterKind::loop:
       return lower_loop(cluster, clustering, storage);

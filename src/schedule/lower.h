@@ -32,10 +32,10 @@ struct Storage {
 struct Expansion;
 
 /// The kernels of a cluster, in order; with `expansion`, of a depthwise convolution and what makes
-/// its image.
+/// its image; `stem`: of one that reads a stem_image.
 std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
                            const Options& options, Storage& storage,
-                           const Expansion* expansion = nullptr);
+                           const Expansion* expansion = nullptr, bool stem = false);
 
 /// Merges axes that always appear as one linear counter, and splits those whose quotients and
 /// remainders are taken; chooses the lane axis.

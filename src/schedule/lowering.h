@@ -25,6 +25,7 @@ class Lowering {
 
   std::vector<Lowered> product();
   std::vector<Lowered> depthwise();
+  std::vector<Lowered> stem();
   std::vector<Lowered> expanded(const Expansion& expansion);
   std::vector<Lowered> attention();
   std::vector<Lowered> attention_grad();

@@ -7,6 +7,7 @@
 
 #include "schedule/lower.h"
 #include "schedule/lower_expansion.h"
+#include "schedule/lower_stem.h"
 #include "schedule/lower_window.h"
 #include "schedule/memory.h"
 
@@ -103,11 +104,12 @@ class Planner {
   std::map<Value, Order>
       memory_order_;  // of intermediates that do not lie row by row: axes from the outermost in
   std::map<const Cluster*, Expansion> expansions_;  // by the depthwise convolution's cluster
-  std::set<Value> inlined_;                         // images that these compute for themselves
-  std::vector<std::vector<int>> clusters_read_;     // by cluster: the clusters it needs
-  std::vector<std::pair<int, int>> before_;         // (reader, writer of the parameter it reads)
-  Copies early_copies_;                             // of parameters, before anything is written
-  Copies copies_;                                   // after everything else
+  std::set<const Cluster*> stems_;
+  std::set<Value> inlined_;                      // images that these compute for themselves
+  std::vector<std::vector<int>> clusters_read_;  // by cluster: the clusters it needs
+  std::vector<std::pair<int, int>> before_;      // (reader, writer of the parameter it reads)
+  Copies early_copies_;                          // of parameters, before anything is written
+  Copies copies_;                                // after everything else
   std::map<Fingerprint, int> program_number_;
 };
 
@@ -291,6 +293,11 @@ void Planner::prefer_layouts() {
   for (const Cluster& c : clustering_.clusters()) {
     if (c.kind != ClusterKind::product) continue;
     ProductLayout layout = product_layout(c, graph_.num_symbols);
+    if (Value image = stem_image(c, clustering_, graph_, options_)) {
+      stems_.insert(&c);
+      int line = line_axis_of(c, image, graph_.num_symbols);
+      if (line >= 0) prefer(image, {line});
+    }
     if (!layout.read->is(Op::parameter)) prefer(layout.read, layout.read_axes);
     for (const Member& m : c.members)
       for (size_t i = 0; i < m.index.size(); ++i)
@@ -454,7 +461,8 @@ void Planner::emit(const Cluster& c) {
   if (!stored) return;
   auto joined = expansions_.find(&c);
   const Expansion* expansion = joined == expansions_.end() ? nullptr : &joined->second;
-  std::vector<Lowered> kernels = lower(c, clustering_, options_, storage, expansion);
+  std::vector<Lowered> kernels =
+      lower(c, clustering_, options_, storage, expansion, stems_.count(&c) > 0);
   keep_if_static(c, kernels, storage);
   for (Lowered& k : kernels) emit_kernel(std::move(k));
 }

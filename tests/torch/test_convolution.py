@@ -129,6 +129,25 @@ def test_depthwise(channels):
     native(f, normal(2, channels, 13, 12), normal(channels, 1, 3, 3, seed=1), normal(channels))
 
 
+@pytest.mark.parametrize(
+    "into, channels, kernel, stride, size, batch",
+    [(3, 32, 3, 2, (24, 32), 2), (1, 16, 3, 1, (9, 14), 1), (4, 32, 2, 2, (12, 16), 3), (2, 16, (3, 5), (1, 2), (7, 24), 1)],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_first_layer(into, channels, kernel, stride, size, batch, last):
+    """Few channels in, one or two vectors of them out: the image is read element by element, however it lies."""
+    torch.manual_seed(0)
+    padding = kernel // 2 if isinstance(kernel, int) else tuple(k // 2 for k in kernel)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(into, channels, kernel, stride, padding), torch.nn.BatchNorm2d(channels), torch.nn.ReLU6(),
+        torch.nn.Conv2d(channels, 16, 1),
+    ).eval()  # fmt: skip
+    x = normal(batch, into, *size)
+    if last:
+        x = x.to(memory_format=torch.channels_last)
+    native(net, x, truth=copy.deepcopy(net).double())
+
+
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-6), (torch.bfloat16, 8e-3)])
 @pytest.mark.parametrize("padding", [0, 1])
 def test_depthwise_with_one_tap(dtype, tolerance, padding):

@@ -1,0 +1,128 @@
+// schedule/lower_stem.cpp: a convolution over an image of few channels: a network's first layer.
+#include "schedule/lower_stem.h"
+
+#include <algorithm>
+
+#include "schedule/lower_window.h"
+#include "schedule/lowering.h"
+
+namespace hologram::schedule {
+
+using atlas::AxisKind;
+using atlas::Val;
+using ir::Op;
+using ir::Value;
+
+namespace {
+
+constexpr int64_t most_depth = 32;    // of the windows: sums are unrolled
+constexpr int64_t least_chains = 6;   // fewer leave the multiply-adders waiting
+constexpr int64_t most_chains = 8;    // of 16 the windows' common elements would be spilled
+constexpr int64_t most_columns = 32;  // each vector of them reads the image again
+
+bool is_movement(Value v) { return ir::info(v->op).kind == ir::OpKind::movement; }
+
+// What the windows are taken of: a padded image that has a place of its own; nullptr if none.
+Value image_of(const Clustering& clustering, Value lhs) {
+  bool windows = false;
+  for (; is_movement(lhs) && !lhs->is(Op::concat); lhs = lhs->input()) {
+    if (lhs->is(Op::pad)) return windows && clustering.is_root(lhs) ? lhs : nullptr;
+    windows = windows || lhs->is(Op::window);
+  }
+  return nullptr;
+}
+
+// Pixels of a line that are computed together: a divisor of the line.
+int64_t chains_of(const Expr& line) {
+  int64_t n = most_chains;
+  while (n > 1 && line.constant_value() % n != 0) --n;
+  return n;
+}
+
+}  // namespace
+
+Value stem_image(const Cluster& c, const Clustering& clustering, const ir::Graph& graph,
+                 const Options& options) {
+  if (c.kind != ClusterKind::product) return nullptr;
+  Value dot = c.anchor, lhs = dot->input(0), rhs = dot->input(1);
+  const Expr &depth = c.axes.back().extent, &columns = dot->shape.back();
+  if (dot->rank() != 2 || dot->dtype != DType::f32 || lhs->dtype != DType::f32 ||
+      !depth.is_const() || depth.constant_value() > most_depth || !columns.is_const() ||
+      columns.constant_value() % 16 != 0 || columns.constant_value() > most_columns ||
+      options.panel_width(DType::f32) < 32 || !static_sources(clustering, options, rhs))
+    return nullptr;
+  Expr line = line_of(lhs, 0);
+  if (chains_of(line) < least_chains || !c.axes[0].extent.exact_div(line)) return nullptr;
+  // A result that leaves with its channels apart is turned over by a product.
+  bool leaves = std::any_of(graph.outputs.begin(), graph.outputs.end(),
+                            [&](const ir::Output& o) { return c.find(o.value) != nullptr; });
+  return leaves ? nullptr : image_of(clustering, lhs);
+}
+
+int line_axis_of(const Cluster& c, Value image, int num_symbols) {
+  Value v = c.anchor->input(0);
+  std::vector<int64_t> symbols(static_cast<size_t>(num_symbols), 64), here{0}, next{1};
+  Index at{Expr::axis(0, v->shape[0]), Expr(0)};
+  for (; v != image; v = v->input()) at = input_index(v, 0, at);
+  int found = -1;
+  for (size_t i = 0; i < at.size(); ++i)
+    if (at[i].eval(symbols, here) != at[i].eval(symbols, next)) found = static_cast<int>(i);
+  if (found < 0) return -1;
+  Index below;
+  for (const Expr& d : image->shape) below.push_back(Expr::axis(static_cast<int>(below.size()), d));
+  for (v = image; is_movement(v) && !v->is(Op::concat); v = v->input())
+    below = input_index(v, 0, below);
+  if (!v->is(Op::parameter)) return -1;
+  auto step = offset_of(below, v->attrs.exprs).linear_in_axis(found);
+  return step && step->first.is(1) ? found : -1;
+}
+
+// Axes: lines of pixels, channels of the result (the lanes); then pieces of a line. An element of
+// the image is read once for a vector of channels.
+std::vector<Lowered> Lowering::stem() {
+  Value dot = c_.anchor, lhs = dot->input(0), rhs = dot->input(1);
+  std::vector<Lowered> out;
+  int weights = lay_out(
+      rhs, rhs->shape, [](const Index& at) { return at; }, out);
+  const ClusterAxis &rows = c_.axes[0], &columns = c_.axes[1];
+  Expr line = line_of(lhs, 0);
+  const int64_t chains = chains_of(line), depth = c_.axes[2].extent.constant_value();
+  Kernel k(storage_.slots);
+  atlas::LoopBlock& loop = k.program.loop;
+  loop.axes = {{AxisKind::parallel, *rows.extent.exact_div(line)},
+               {AxisKind::parallel, columns.extent},
+               {AxisKind::row, *line.exact_div(Expr(chains))}};
+  loop.parallel_rank = 2;
+  loop.lane_axis = 1;
+  auto axis = [&](int a) { return Expr::axis(a, loop.axes[static_cast<size_t>(a)].extent); };
+  Expr first = axis(0) * line + axis(2) * Expr(chains), column = axis(1);
+  atlas::Stage stage{atlas::StageKind::serial_row, {}, {}, {}};
+  Val sum;
+  Emitter e = emitter(k, stage.body, [&](Value v, const Index&) -> std::optional<Val> {
+    if (v != dot) return std::nullopt;
+    return sum;
+  });
+  atlas::BodyBuilder& b = e.builder();
+  std::vector<Val> sums(static_cast<size_t>(chains), b.number(DType::f32, 0));
+  for (int64_t d = 0; d < depth; ++d) {
+    Val w = e.read(weights, {Expr(d), column});
+    for (int64_t p = 0; p < chains; ++p) {
+      Val& chain = sums[static_cast<size_t>(p)];
+      chain = b.fma(e.value(lhs, {first + Expr(p), Expr(d)}), w, chain);
+    }
+  }
+  for (int64_t p = 0; p < chains; ++p) {
+    sum = sums[static_cast<size_t>(p)];
+    AxisMap place{{rows.id, first + Expr(p)}, {columns.id, column}};
+    for (const Member& m : c_.members)
+      for (int slot : storage_.stores_of(m.node)) {
+        Index at = substitute(m.index, place);
+        e.store(slot, at, e.value(m.node, at));
+      }
+  }
+  loop.stages.push_back(std::move(stage));
+  out.push_back(finish(k, cluster_name(c_)));
+  return out;
+}
+
+}  // namespace hologram::schedule
