@@ -25,7 +25,7 @@ AttentionEmitter::AttentionEmitter(Kernel& kernel, const AttentionPlan& plan)
       key_axis_(query_axis_ + 1),
       depth_axis_(query_axis_ + 2),
       value_axis_(query_axis_ + 3),
-      exp_score_(exp_of_difference(type_)),
+      exp_score_(exp_of_difference(kernel.target, type_)),
       exp_shrink_(exp_score_),
       log_sum_(log_of_sum(type_)) {
   dots_ = plan.dots;
@@ -73,7 +73,9 @@ void AttentionEmitter::prepare() {
   sum_ = k_.slot(k_.type_of(type_), "sum", columns);
   shrink_ = k_.slot(k_.type_of(type_), "shrink", columns);
   square_ = k_.slot(k_.type_of(type_), "square", int64_t{t_.lanes} * t_.lanes);
-  if (!by_queries()) {
+  if (by_queries()) {
+    find_turned();
+  } else {
     tile_ = k_.slot(k_.type_of(type_), "tile", rows * t_.panel * plan_.key_span);
     largest_ = k_.slot(vector(), "largest");
     partials_ = k_.slot(k_.type_of(type_), "partials", partials_of(type_));
@@ -249,9 +251,8 @@ void AttentionEmitter::scores_by_queries(Scope& scope) {
 
 void AttentionEmitter::softmax_columns(Scope& scope, Value* offset, Value* last_key) {
   auto place = [&](Value* i) { return at(scores_, add(mul(i, t_.panel), offset)); };
-  Value* largest = emit_loop(
-      scope, k_.i64(0), key_count_, k_.i64(1), true, {lowest(vector())},
-      [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
+  Value* largest =
+      for_keys(scope, offset, lowest(vector()), [&](Scope& s, Value* i, Value* carried) -> Value* {
         s.seek();
         Value* key = add(key_begin_, i);
         s.set_axis(key_axis_, key);
@@ -261,8 +262,8 @@ void AttentionEmitter::softmax_columns(Scope& scope, Value* offset, Value* last_
           x = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(number, last_key), x, lowest(vector()));
         }
         store(x, place(i));
-        return {larger(x, carried[0])};
-      })[0];
+        return larger(x, carried);
+      });
   Value* maximum = update_maximum(scope, offset, largest, vector());
   Value* start = k_.ir.CreateFMul(load(at(sum_, offset)), load(at(shrink_, offset)));
   if (pairs()) return store(paired_exponentials(scope, offset, maximum, start), at(sum_, offset));

@@ -57,6 +57,24 @@ class AttentionEmitter : AttentionTiles {
   // log(sum) + maximum of each query, with lanes along the queries.
   void log_sums(Scope& scope);
 
+  // attention_masks.cpp: what the score body reads along the keys, while lanes run along the
+  // queries: squares of it are turned over in registers.
+  struct Turned {
+    atlas::ValueId load;
+    DType dtype;
+    Value* memory;  // [keys of a square][lanes]
+  };
+  void find_turned();
+  // The square of the queries from `query` of the unit on and the keys from `key` of the block on,
+  // of which `keys` are left.
+  void turn_over(Scope& scope, const Turned& turned, Value* query, Value* key, Value* keys);
+  // Gives the score body what was turned over for key number `key` of the square.
+  void preset_turned(Scope& scope, Value* key);
+  // Runs `each` for the keys of the block in order and carries a value through; `offset` is the
+  // first query of the lanes.
+  Value* for_keys(Scope& scope, Value* offset, Value* initial,
+                  const std::function<Value*(Scope&, Value* key, Value* carried)>& each);
+
   // attention_rows.cpp: the scores of a few queries, lanes along keys.
   // Row-major scores of a few queries. Keys with contiguous elements stay where they are: lanes run
   // along the depth, in as many partial sums on every instruction set.
@@ -98,6 +116,8 @@ class AttentionEmitter : AttentionTiles {
   // Per query of the unit: running maximum and sum, factor of the last step.
   Value *max_ = nullptr, *sum_ = nullptr, *shrink_ = nullptr;
   Value* first_head_ = nullptr;  // of the unit, where it has several
+  std::vector<Turned> turned_;
+  int square_lanes_ = 0;
   Value *square_ = nullptr, *tile_ = nullptr, *largest_ = nullptr, *partials_ = nullptr;
   // Of the current unit and key block.
   Value *query_begin_ = nullptr, *query_count_ = nullptr, *k_base_ = nullptr, *v_base_ = nullptr,

@@ -29,7 +29,7 @@ class GradEmitter : AttentionTiles {
         key_axis_(member_axis_ + 2),
         depth_axis_(member_axis_ + 3),
         width_axis_(member_axis_ + 4),
-        exp_(exp_of_difference(type_)) {}
+        exp_(exp_of_difference(k_.target, type_)) {}
 
   void run() {
     if (plan_.units.is(0)) return k_.finish();

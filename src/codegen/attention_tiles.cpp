@@ -3,15 +3,17 @@
 
 #include "atlas/builder.h"
 #include "atlas/math.h"
+#include "codegen/exponential.h"
 #include "codegen/nest.h"
 
 namespace hologram::codegen {
 
-atlas::Body exp_of_difference(DType type) {
+atlas::Body exp_of_difference(const Target& target, DType type) {
   atlas::Body body;
   atlas::BodyBuilder b(body);
   atlas::Val x = b.sub(b.accumulator(0, type), b.accumulator(1, type));
-  b.finish(atlas::emit_math(b, ir::Op::exp, std::array{x}));
+  b.finish(renders(target, ir::Op::exp, type) ? b.op(ir::Op::exp, x)
+                                              : atlas::emit_math(b, ir::Op::exp, std::array{x}));
   return body;
 }
 

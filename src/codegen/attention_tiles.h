@@ -72,7 +72,7 @@ class AttentionTiles : public Numbers {
 };
 
 /// exp(accumulator 0 - accumulator 1)
-atlas::Body exp_of_difference(DType type);
+atlas::Body exp_of_difference(const Target& target, DType type);
 /// accumulator 0 + log(accumulator 1)
 atlas::Body log_of_sum(DType type);
 
