@@ -7,7 +7,8 @@ memory what they read of it each second beside what a sum of 256 MB reads.
 
 The instruction set is printed first; on a processor with AMX, products of float32, bfloat16 and bytes are its tiles', elsewhere
 it says "no AMX on this machine". "packed" is a weight that stays (torch.nn.Linear), "given" a right operand that is new in each call. Both go through
-torch.compile; "medium" is the float32 precision of that name. "int8" and "int4" are weights of so many bits, their scales in groups of 128, times one row, beside
+torch.compile, those of at most 512³ multiplications through hologram_torch.freeze, which spares Dynamo's checks;
+"medium" is the float32 precision of that name. "int8" and "int4" are weights of so many bits, their scales in groups of 128, times one row, beside
 PyTorch's kernel for them. "batch" calls the compiled graph itself, since Dynamo's checks take longer than a small product, and
 compares it with torch.bmm.
 """

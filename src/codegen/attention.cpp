@@ -50,24 +50,16 @@ void AttentionEmitter::prepare() {
   value_panels_ = div(add(values_, t_.panel - 1), k_.i64(t_.panel));
   key_stride_ = add(round_up(depth_, t_.lanes), k_.i64(t_.lanes));
   int64_t rows = plan_.query_block;
-  std::vector<std::pair<Value**, Value*>> regions{
-      {&q_, by_queries() ? mul(depth_, t_.panel) : mul(key_stride_, rows)},
-      // Behind the last key, the other half of its pair.
-      {&scores_, k_.i64((key_block + 1) * (by_queries() ? t_.panel : rows))},
-      {&out_, mul(value_panels_, rows * t_.panel)}};
+  Regions regions{{&q_, by_queries() ? mul(depth_, t_.panel) : mul(key_stride_, rows)},
+                  // Behind the last key, the other half of its pair.
+                  {&scores_, k_.i64((key_block + 1) * (by_queries() ? t_.panel : rows))},
+                  {&out_, mul(value_panels_, rows * t_.panel)}};
   if (!by_queries() && !plan_.k_load)
     regions.emplace_back(&k_block_, mul(depth_, int64_t{t_.panel} * plan_.key_span));
   else if (!plan_.k_load)
     regions.emplace_back(&k_block_, mul(key_stride_, key_block));
   if (!plan_.v_load) regions.emplace_back(&v_block_, k_.i64(key_block * t_.panel));
-  std::vector<Value*> offsets;
-  Value* size = k_.i64(0);
-  for (auto& [where, count] : regions) {
-    offsets.push_back(size);
-    size = add(size, round_up(count, 16));
-  }
-  Value* memory = emit_scratch(k_.root(), mul(size, size_of(type_)));
-  for (size_t i = 0; i < regions.size(); ++i) *regions[i].first = at(memory, offsets[i]);
+  place_regions(regions);
   int64_t columns = std::max<int64_t>(t_.panel, rows);
   max_ = k_.slot(k_.type_of(type_), "max", columns);
   sum_ = k_.slot(k_.type_of(type_), "sum", columns);

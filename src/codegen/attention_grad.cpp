@@ -67,24 +67,17 @@ class GradEmitter : AttentionTiles {
     bool block = complete_by_block() || plan_.share == GradShare::keys;
     dk_rows_ = block ? static_cast<Value*>(k_.i64(key_block)) : add(keys_, key_block);
     Value *depths = mul(depth_panels_, t_.panel), *widths = mul(width_panels_, t_.panel);
-    std::vector<std::pair<Value**, Value*>> regions{{&kt_, mul(depth_, key_block)},
-                                                    {&vt_, mul(width_, key_block)},
-                                                    {&k_rows_, mul(q_row_, key_block)},
-                                                    {&q_, mul(q_row_, plan_.query_block)},
-                                                    {&g_, mul(g_row_, plan_.query_block)},
-                                                    {&p_, k_.i64(plan_.query_block * key_block)},
-                                                    {&s_, k_.i64(plan_.query_block * key_block)}};
+    Regions regions{{&kt_, mul(depth_, key_block)},
+                    {&vt_, mul(width_, key_block)},
+                    {&k_rows_, mul(q_row_, key_block)},
+                    {&q_, mul(q_row_, plan_.query_block)},
+                    {&g_, mul(g_row_, plan_.query_block)},
+                    {&p_, k_.i64(plan_.query_block * key_block)},
+                    {&s_, k_.i64(plan_.query_block * key_block)}};
     if (wants_dq()) regions.emplace_back(&dq_, mul(depths, dq_rows_));
     if (wants_dk()) regions.emplace_back(&dk_, mul(depths, dk_rows_));
     if (wants_dv()) regions.emplace_back(&dv_, mul(widths, dk_rows_));
-    std::vector<Value*> offsets;
-    Value* size = k_.i64(0);
-    for (auto& [where, count] : regions) {
-      offsets.push_back(size);
-      size = add(size, round_up(count, 16));
-    }
-    Value* memory = emit_scratch(k_.root(), mul(size, size_of(type_)));
-    for (size_t i = 0; i < regions.size(); ++i) *regions[i].first = at(memory, offsets[i]);
+    place_regions(regions);
     int64_t rows = plan_.query_block + t_.lanes;
     lse_ = k_.slot(k_.type_of(type_), "lse", rows);
     delta_ = k_.slot(k_.type_of(type_), "delta", rows);

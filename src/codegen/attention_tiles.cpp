@@ -5,6 +5,7 @@
 #include "atlas/math.h"
 #include "codegen/exponential.h"
 #include "codegen/nest.h"
+#include "codegen/pack.h"
 
 namespace hologram::codegen {
 
@@ -27,6 +28,17 @@ atlas::Body log_of_sum(DType type) {
 
 AttentionTiles::AttentionTiles(Kernel& kernel, const TileModel& tile, DType type)
     : Numbers(kernel), t_(tile), type_(type) {}
+
+void AttentionTiles::place_regions(const Regions& regions) {
+  std::vector<Value*> offsets;
+  Value* size = k_.i64(0);
+  for (auto& [where, count] : regions) {
+    offsets.push_back(size);
+    size = add(size, round_up(count, 16));
+  }
+  Value* memory = emit_scratch(k_.root(), mul(size, size_of(type_)));
+  for (size_t i = 0; i < regions.size(); ++i) *regions[i].first = at(memory, offsets[i]);
+}
 
 void AttentionTiles::multiply(Scope& scope, int use, Value* rows,
                               const std::vector<int64_t>& counts, int64_t most, const Matrix& a,

@@ -29,6 +29,11 @@ class AttentionTiles : public Numbers {
     int64_t row = 0;  // elements between rows; 0: as wide as the panels
   };
 
+  // Where to note a block of scratch memory, and its elements.
+  using Regions = std::vector<std::pair<Value**, Value*>>;
+  // Places the blocks behind each other in the kernel's scratch memory.
+  void place_regions(const Regions& regions);
+
   // out (rows x panels) = a (rows x depth) * b. `counts`: the numbers of rows that occur, or {} if
   // any up to `most` may. Products of one `use` have equal strides.
   void multiply(Scope& scope, int use, Value* rows, const std::vector<int64_t>& counts,

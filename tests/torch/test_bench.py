@@ -148,6 +148,25 @@ def test_turns_pair_what_followed_each_other():
     assert taken.ratio(["a"], "ours") == "3.00 (3.00…3.00)" and taken.ratio([], "ours") == ""
 
 
+def test_turns_begin_when_all_threads_sleep(monkeypatch):
+    class Clock:
+        used, slept = iter([0.0, 0.01, 0.01, 0.015, 0.015, 0.0151]), 0
+
+        def process_time(self):
+            return next(self.used)
+
+        def perf_counter(self):
+            return 0.0
+
+        def sleep(self, seconds):
+            self.slept += 1
+
+    clock = Clock()
+    monkeypatch.setattr(turns, "time", clock)
+    turns.come_to_rest()
+    assert clock.slept == 3
+
+
 def test_everybody_gets_as_many_turns():
     calls = {"ours": 0, "eager": 0}
 
