@@ -89,9 +89,6 @@ class ProductEmitter : Numbers {
     if (plan_.dots == Dots::bytes) {
       // What the 128 added to every byte of the left operand adds to the sums.
       correction_ = k_.slot(k_.memory_type(type_), "correction", int64_t{t_.panel} * widest());
-      signs_ = k_.slot(k_.ir.getInt32Ty(), "signs");
-      k_.root().seek();
-      k_.ir.CreateStore(k_.ir.getInt32(0x80808080), signs_);
     }
     if (plan_.lhs != LhsPath::direct) {
       // What the rows hold besides (whether there are tiny numbers) is known to this chunk alone.
@@ -363,27 +360,11 @@ class ProductEmitter : Numbers {
 
   // correction_ = -128 * the sums of the panels' columns.
   void correct_signs(Scope& scope, const Rhs& rhs, Value* width) {
-    std::map<int64_t, llvm::Function*> kernels;
-    for (int r : heights_)
-      for (int span : {1, plan_.panels_for(r)}) {
-        llvm::Function*& f = sums_[span];
-        MicroKernel m = kernel_of(1, span, rhs);
-        m.a_row = m.a_k = 0;
-        if (!f) f = m.emit(k_);
-        kernels[span] = f;
-      }
-    scope.seek();
-    call_one(scope, width, kernels,
-             {signs_, k_.i64(0), k_.i64(0), rhs.base, rhs.k_stride, rhs.panel_stride, depth_,
-              correction_, llvm::PoisonValue::get(k_.ir.getPtrTy())});
-    scope.seek();
-    emit_loop(scope, k_.i64(0), mul(width, t_.panel), k_.i64(t_.lanes), true,
-              [&](Scope& s, Value* i) {
-                s.seek();
-                Value* p = element(k_, type_, correction_, i);
-                Value* x = k_.ir.CreateLoad(k_.lane_type(type_, t_.lanes), p);
-                k_.ir.CreateStore(k_.ir.CreateNeg(x), p);
-              });
+    emit_loop(scope, k_.i64(0), width, k_.i64(1), false, [&](Scope& s, Value* i) {
+      s.seek();
+      groups_->column_sums(s, element(k_, type_, rhs.base, mul(i, rhs.panel_stride)),
+                           element(k_, type_, correction_, mul(i, t_.panel)));
+    });
   }
 
   // How many vectors of the only panel hold columns; 0 where there may be more panels.
@@ -471,10 +452,9 @@ class ProductEmitter : Numbers {
   std::optional<atlas::Body> rhs_blocks_;
   std::vector<int> heights_;
   std::map<std::tuple<int, int, bool>, llvm::Function*> micro_;  // by rows, panels, exact
-  std::map<int, llvm::Function*> sums_;                          // of columns, by panels
   std::optional<GroupPacker> groups_;
   std::optional<ProductEpilogue> epilogue_;
-  Value *exact_ = nullptr, *correction_ = nullptr, *signs_ = nullptr;
+  Value *exact_ = nullptr, *correction_ = nullptr;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "codegen/nest.h"
+#include "codegen/product_micro.h"
 
 namespace hologram::codegen {
 namespace {
@@ -153,6 +154,43 @@ void GroupPacker::turn_panel(Scope& scope, Value* base, Value* n_begin, Value* c
     scope.seek();
     if (whole < steps) square(k_.i64(whole), steps - whole);
   }
+}
+
+void GroupPacker::column_sums(Scope& scope, Value* panel, Value* out) {
+  // Several chains side by side: the instruction takes four or five cycles, and two start per
+  // cycle.
+  constexpr int64_t together = 4;
+  auto vectors = static_cast<size_t>(t_.vectors);
+  llvm::Type* sums = words(t_.lanes);
+  llvm::Constant* signs = llvm::ConstantInt::get(sums, 0x80808080);
+  auto load = [&](Value* step, size_t v) {
+    Value* index = add(mul(step, t_.panel), static_cast<int64_t>(v) * t_.lanes);
+    return k_.ir.CreateAlignedLoad(sums, word(panel, index), llvm::Align(4));
+  };
+  auto loop = [&](Value* begin, Value* end, int64_t count, std::vector<Value*> start) {
+    return emit_loop(scope, begin, end, k_.i64(count), false, start,
+                     [&](Scope& s, Value* step, std::vector<Value*> chains) {
+                       s.seek();
+                       for (size_t i = 0; i < chains.size(); ++i) {
+                         Value* at = add(step, static_cast<int64_t>(i / vectors));
+                         chains[i] = dot_bytes(k_, chains[i], signs, load(at, i % vectors));
+                       }
+                       return chains;
+                     });
+  };
+  scope.seek();
+  Value* whole = k_.ir.CreateAnd(steps_, k_.i64(-together));
+  std::vector<Value*> zeros(vectors * together, llvm::Constant::getNullValue(sums));
+  std::vector<Value*> chains = loop(k_.i64(0), whole, together, std::move(zeros));
+  scope.seek();
+  for (size_t i = vectors; i < chains.size(); ++i)
+    chains[i % vectors] = k_.ir.CreateAdd(chains[i % vectors], chains[i]);
+  chains.resize(vectors);
+  chains = loop(whole, steps_, 1, std::move(chains));
+  scope.seek();
+  for (size_t v = 0; v < vectors; ++v)
+    k_.ir.CreateAlignedStore(k_.ir.CreateNeg(chains[v]),
+                             word(out, k_.i64(static_cast<int64_t>(v) * t_.lanes)), llvm::Align(4));
 }
 
 Value* GroupPacker::has_tiny(Scope& scope, Value* panels, Value* count) {

@@ -25,6 +25,10 @@ class GroupPacker : Numbers {
   /// The same where k is contiguous; `base`: the operand's first element.
   void turn_panel(Scope& scope, Value* base, Value* n_begin, Value* columns, Value* out);
 
+  /// Bytes: -128 times the sums of the columns of a panel, which 128 added to the left operand adds
+  /// to the product, to out.
+  void column_sums(Scope& scope, Value* panel, Value* out);
+
   /// bf16: whether a number other than 0 in the left block or in `words` words is so small that
   /// the instruction, to which subnormal numbers are 0, might differ from multiply-adds (i1).
   Value* has_tiny(Scope& scope, Value* panels, Value* words);

@@ -12,6 +12,10 @@ Fixed fixed(Value* v) {
   return std::nullopt;
 }
 
+Value* dot_bytes(Kernel& k, Value* sums, Value* x, Value* y) {
+  return k.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpbusd_512, {}, {sums, x, y});
+}
+
 namespace {
 
 class Writer {
@@ -124,8 +128,7 @@ class Writer {
   // half's first, which is how the instruction adds them.
   Value* add_group(Value* x, Value* y, Value* z) {
     llvm::Type* words = k_.widen(ir_.getInt32Ty(), m_.tile.lanes);
-    if (m_.dots == Dots::bytes)
-      return ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpbusd_512, {}, {z, x, y});
+    if (m_.dots == Dots::bytes) return dot_bytes(k_, z, x, y);
     if (!m_.exact) {
       llvm::Type* pairs = k_.widen(llvm::Type::getBFloatTy(k_.context), 2 * m_.tile.lanes);
       return ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},

@@ -41,6 +41,9 @@ struct MicroKernel {
   llvm::Function* emit(Kernel& k) const;
 };
 
+/// sums + the products of the four unsigned bytes in each word of x and the signed ones of y.
+Value* dot_bytes(Kernel& k, Value* sums, Value* x, Value* y);
+
 /// How a block of rows is covered by tiles of one height: tile i starts at row min(i * height, rows
 /// - height) and is the first to compute its rows from i * height on.
 struct Cover {

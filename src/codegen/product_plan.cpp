@@ -33,7 +33,8 @@ bool distant_rhs(const ProductPlan& p, int64_t element) {
 int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t element) {
   if (distant_rhs(p, element)) return 86 * 12;
   int64_t depth = size_or(p.k, assumed_depth);
-  return std::clamp<int64_t>(half_l2(target) / (depth * element), 24, 72);
+  int64_t most = p.dots == Dots::bytes ? 256 : 72;
+  return std::clamp<int64_t>(half_l2(target) / (depth * element), 24, most);
 }
 
 // Cycles of `rows` x one panel over the whole depth: two multiply-adds a cycle, or the panel's
@@ -171,7 +172,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   double total =
       batch * static_cast<double>(panels) * panel_cycles(p, static_cast<double>(rows), depth);
   double target_cycles = std::clamp(total / (distant ? 32 : 64), 40e3, distant ? 4e6 : 1e6);
-  double narrow = distant ? 2 : 8;
+  double narrow = distant || p.dots == Dots::bytes ? 2 : 8;
   double wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
   if (wide < narrow / 2) {  // fewer rows rather than very narrow units
     double by_work = target_cycles / (depth * p.tile.vectors / 2) / narrow;
