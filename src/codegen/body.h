@@ -155,6 +155,10 @@ class Kernel {
   Value* sink();
   /// Ors `bit` (StickyError) into the error flag where `condition` (i1) holds.
   void flag_error(Value* condition, int bit);
+  /// Whether this pass over the units goes from the last to the first (i1): every other
+  /// parallel_for does, so that a pass begins with what the one before it left in the caches. Only
+  /// the order of independent work may depend on it.
+  Value* runs_backwards();
   /// Leaves the kernel with `status` from the builder's block, which ends there.
   void leave(int status);
   /// Ends the function at the builder's block: reports flagged errors, returns 0.

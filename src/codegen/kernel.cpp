@@ -133,6 +133,12 @@ void Kernel::flag_error(Value* condition, int bit) {
   ir.CreateStore(ir.CreateOr(ir.CreateLoad(ir.getInt32Ty(), errors_), bits), errors_);
 }
 
+Value* Kernel::runs_backwards() {
+  Value* where =
+      ir.CreateConstInBoundsGEP1_64(ir.getInt8Ty(), context_arg_, offsetof(atlas::Context, launch));
+  return ir.CreateTrunc(ir.CreateLoad(ir.getInt64Ty(), where), ir.getInt1Ty());
+}
+
 void Kernel::leave(int status) {
   status_->addIncoming(ir.getInt32(static_cast<uint32_t>(status)), ir.GetInsertBlock());
   ir.CreateBr(exit_);

@@ -18,7 +18,8 @@ LoopLanes::LoopLanes(const LoopFrame& frame) : f_(frame), k_(frame.k), ir_(frame
   if (!f_.plan.may_stream) return;
   Value* bytes = emit_expr(k_.root(), buffer_bytes(k_.program)).v;
   large_ = ir_.CreateICmpSGT(bytes, k_.i64(stream_bytes));
-  middling_ = ir_.CreateICmpSGT(bytes, k_.i64(reach_bytes));
+  middling_ = ir_.CreateICmpSGT(bytes, k_.i64(turn_bytes));
+  backwards_ = k_.runs_backwards();
 }
 
 void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll,
@@ -38,12 +39,8 @@ void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll
     fence(outer, stream);
   }
   if (f_.plan.may_stream && unroll > 1) {
-    std::vector<Reach> reach = reaches(axis, bodies, 1024);
     Value* until = ir_.CreateSelect(middling_, high, at);
-    at = vectors(outer, axis, at, until, unroll, nullptr, [&](Scope& s) {
-      fetch(s, reach);
-      fill(s);
-    });
+    at = vectors(outer, axis, at, until, unroll, nullptr, fill, 0, backwards_);
   }
   // What is left over of wide vectors takes several narrower ones.
   int narrow = f_.plan.vectors > 4 ? f_.plan.lanes / f_.plan.vectors * 4 : f_.plan.lanes;
@@ -115,11 +112,12 @@ void LoopLanes::fetch(Scope& scope, const std::vector<Reach>& reach) {
 
 /// Whole rounds of `unroll` vectors of `lanes` (0: the plan's) from `at`; returns where they end.
 Value* LoopLanes::vectors(Scope& outer, int axis, Value* at, Value* high, int unroll,
-                          Value* streaming, const std::function<void(Scope&)>& fill, int lanes) {
+                          Value* streaming, const std::function<void(Scope&)>& fill, int lanes,
+                          Value* backwards) {
   if (lanes == 0) lanes = f_.plan.lanes;
   int step = lanes * unroll;
   Value* stop = ir_.CreateAdd(at, ir_.CreateAnd(ir_.CreateSub(high, at), k_.i64(-step)));
-  emit_loop(outer, at, stop, k_.i64(step), false, [&](Scope& round, Value* i) {
+  auto round_of = [&](Scope& round, Value* i) {
     round.make_certain();
     round.set_streaming(streaming);
     for (int c = 0; c < unroll; ++c) {
@@ -130,7 +128,20 @@ Value* LoopLanes::vectors(Scope& outer, int axis, Value* at, Value* high, int un
       copy.seek();
       round.move_to(ir_.GetInsertBlock());
     }
-  });
+  };
+  if (!backwards) {
+    emit_loop(outer, at, stop, k_.i64(step), false, round_of);
+  } else {
+    Value* last = ir_.CreateSub(stop, k_.i64(step));
+    Value *first = ir_.CreateSelect(backwards, last, at),
+          *delta = ir_.CreateSelect(backwards, k_.i64(-step), k_.i64(step));
+    emit_loop(outer, at, stop, k_.i64(step), false, {first},
+              [&](Scope& round, Value*, std::vector<Value*> i) -> std::vector<Value*> {
+                round_of(round, i[0]);
+                round.seek();
+                return {ir_.CreateAdd(i[0], delta)};
+              });
+  }
   outer.seek();
   return stop;
 }

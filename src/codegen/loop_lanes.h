@@ -36,7 +36,8 @@ class LoopLanes {
                              int64_t ahead) const;
   void fetch(Scope& scope, const std::vector<Reach>& reach);
   Value* vectors(Scope& outer, int axis, Value* at, Value* high, int unroll, Value* streaming,
-                 const std::function<void(Scope&)>& fill, int lanes = 0);
+                 const std::function<void(Scope&)>& fill, int lanes = 0,
+                 Value* backwards = nullptr);
   Value* aligned_stores(Scope& outer, int axis, Value* low,
                         const std::vector<const atlas::Body*>& bodies);
   void tail(Scope& outer, int axis, Value* at, Value* high,
@@ -47,8 +48,9 @@ class LoopLanes {
   const LoopFrame& f_;
   Kernel& k_;
   llvm::IRBuilder<>& ir_;
-  Value* large_ = nullptr;     ///< whether the buffers exceed stream_bytes
-  Value* middling_ = nullptr;  ///< whether they exceed reach_bytes
+  Value* large_ = nullptr;      ///< whether the buffers exceed stream_bytes
+  Value* middling_ = nullptr;   ///< whether they exceed turn_bytes
+  Value* backwards_ = nullptr;  ///< whether this pass goes from the end to the beginning
 };
 
 }  // namespace hologram::codegen

@@ -41,7 +41,8 @@ int32_t run_parallel(const atlas::Context* context, atlas::KernelFn kernel, void
   auto* threads = static_cast<ThreadPool*>(context->runtime);
   atlas::Context own = *context;
   own.launch = launches.fetch_add(1, std::memory_order_relaxed) + 1;
-  return threads->parallel_for(reinterpret_cast<RangeFn>(kernel), &own, bufs, syms, total, grain);
+  return threads->parallel_for(reinterpret_cast<RangeFn>(kernel), &own, bufs, syms, total, grain,
+                               {.backwards = own.launch % 2 != 0});
 }
 
 int32_t refuse_host(const atlas::Context*, int64_t) {

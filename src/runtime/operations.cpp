@@ -85,8 +85,7 @@ int32_t Operations::run_parallel(const DirectKernel& kernel, const atlas::Contex
                                  void* const* buffers, int64_t length) {
   ThreadPool& threads = runtime_->threads();
   const int64_t chunk = chunk_of(length, kernel.grain, kernel.unit_work, threads.num_threads());
-  return threads.parallel_for(reinterpret_cast<RangeFn>(kernel.function), &context, buffers,
-                              &length, length, chunk);
+  return context.parallel_for(&context, kernel.function, buffers, &length, length, chunk);
 }
 
 void Operations::kernel_failed(int32_t status) {

@@ -129,6 +129,7 @@ struct Job {
   int64_t total = 0, grain = 1;
   uint32_t chunks = 0, helpers = 0;
   int cpu = -1;  // where the caller runs
+  bool backwards = false;
 
   int32_t run(int64_t begin, int64_t end) const noexcept {
     try {
@@ -147,21 +148,33 @@ struct Job {
 };
 
 /// Which chunks the caller and the workers take. The caller's share is the first ones and the
-/// workers' the rest, each in ascending order; who is through takes what the other has not begun,
-/// from the end of it. So of two threads each works on one piece of memory, as prefetchers like it,
-/// and finds in its cache what it left there in the call before.
-struct Shares {
-  uint32_t chunks, of_caller;
+/// workers' the rest, each in ascending order, or each in descending order; who is through takes
+/// what the other has not begun, from the end that it would reach last. So of two threads each
+/// works on one piece of memory, as prefetchers like it, and finds in its cache what it left there
+/// in the call before.
+class Shares {
+ public:
+  Shares(uint32_t all, uint32_t helpers, bool backwards)
+      : chunks_(all), of_caller_((all + helpers) / (helpers + 1)), backwards_(backwards) {}
 
-  Shares(uint32_t all, uint32_t helpers)
-      : chunks(all), of_caller((all + helpers) / (helpers + 1)) {}
-
+  uint32_t chunks() const { return chunks_; }
   /// The caller's claim number `n`, from 0.
-  uint32_t by_caller(uint32_t n) const { return n < of_caller ? n : chunks - 1 - (n - of_caller); }
+  uint32_t by_caller(uint32_t n) const {
+    return turned(n < of_caller_ ? n : chunks_ - 1 - (n - of_caller_));
+  }
   /// The workers' claim number `n`.
   uint32_t by_workers(uint32_t n) const {
-    return n < chunks - of_caller ? of_caller + n : chunks - 1 - n;
+    return turned(n < chunks_ - of_caller_ ? of_caller_ + n : chunks_ - 1 - n);
   }
+
+ private:
+  uint32_t turned(uint32_t chunk) const {
+    if (!backwards_) return chunk;
+    return chunk < of_caller_ ? of_caller_ - 1 - chunk : chunks_ - 1 - (chunk - of_caller_);
+  }
+
+  uint32_t chunks_, of_caller_;
+  bool backwards_;
 };
 
 /// A call under way. The memory belongs to the pool for good, since a worker may look at it at any
@@ -182,6 +195,7 @@ class alignas(64) Slot {
     chunks_.store(job.chunks, kRelease);
     helpers_.store(job.helpers, kRelease);
     cpu_.store(job.cpu, kRelease);
+    backwards_.store(job.backwards, kRelease);
     done_.store(0, kRelaxed);
     waiting_.store(0, kRelaxed);
     status_.store(0, kRelaxed);
@@ -189,9 +203,10 @@ class alignas(64) Slot {
   }
 
   Job read() const noexcept {
-    return {fn_.load(kAcquire),     ctx_.load(kAcquire),     bufs_.load(kAcquire),
-            syms_.load(kAcquire),   total_.load(kAcquire),   grain_.load(kAcquire),
-            chunks_.load(kAcquire), helpers_.load(kAcquire), cpu_.load(kAcquire)};
+    return {fn_.load(kAcquire),       ctx_.load(kAcquire),     bufs_.load(kAcquire),
+            syms_.load(kAcquire),     total_.load(kAcquire),   grain_.load(kAcquire),
+            chunks_.load(kAcquire),   helpers_.load(kAcquire), cpu_.load(kAcquire),
+            backwards_.load(kAcquire)};
   }
 
   Ticket ticket() const noexcept { return {ticket_.load(kAcquire)}; }
@@ -199,7 +214,8 @@ class alignas(64) Slot {
   /// The caller's claim: the next chunk, or `chunks` when none is left.
   uint32_t claim(const Shares& shares) noexcept {
     const Ticket ticket{ticket_.fetch_add(1, std::memory_order_acq_rel)};
-    return ticket.taken() < shares.chunks ? shares.by_caller(ticket.by_caller()) : shares.chunks;
+    return ticket.taken() < shares.chunks() ? shares.by_caller(ticket.by_caller())
+                                            : shares.chunks();
   }
 
   /// A worker's claim of the next chunk after `seen`; on failure `seen` is brought up to date.
@@ -243,6 +259,7 @@ class alignas(64) Slot {
   std::atomic<int64_t> total_{0}, grain_{1};
   std::atomic<uint32_t> chunks_{0}, helpers_{0};
   std::atomic<int> cpu_{-1};
+  std::atomic<bool> backwards_{false};
   alignas(64) std::atomic<uint32_t> done_{0};
   std::atomic<uint32_t> waiting_{0};
   std::atomic<int32_t> status_{0};
@@ -301,7 +318,7 @@ class Worker {
              (joined || ticket.joined() < job.helpers);
     };
     if (!open()) return false;
-    const Shares shares(job.chunks, job.helpers);
+    const Shares shares(job.chunks, job.helpers, job.backwards);
     stay_off(job.cpu);
     uint32_t finished = 0;
     for (;;) {
@@ -432,7 +449,7 @@ ThreadPool::State* ThreadPool::state() noexcept {
 
 int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
                                  const int64_t* syms, int64_t total, int64_t grain,
-                                 int max_threads) noexcept {
+                                 RangeOptions options) noexcept {
   if (total <= 0) return 0;
   grain = std::max<int64_t>(grain, 1);
   Job job{fn, ctx, bufs, syms, total, grain};
@@ -440,7 +457,8 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
   State* const s = state();
   if (s == nullptr) return job.run(0, total);
   uint32_t threads = s->threads.load(kRelaxed);
-  if (max_threads > 0) threads = std::min(threads, static_cast<uint32_t>(max_threads));
+  if (options.max_threads > 0)
+    threads = std::min(threads, static_cast<uint32_t>(options.max_threads));
   const int64_t most = Ticket::kMaxChunks;
   if ((total - 1) / grain >= most) job.grain = grain = grain * ((total - 1) / grain / most + 1);
   job.chunks = static_cast<uint32_t>((total - 1) / grain + 1);
@@ -455,6 +473,7 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
   } while (!s->busy.compare_exchange_weak(busy, busy | bit));
   Slot& slot = s->slots[std::countr_zero(bit)];
   job.cpu = current_cpu();
+  job.backwards = options.backwards;
   slot.open(job);
   s->epoch.fetch_add(1);
   bool asleep = s->sleepers.load() != 0;
@@ -465,7 +484,7 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
     asleep = false;
   }
 
-  const Shares shares(job.chunks, job.helpers);
+  const Shares shares(job.chunks, job.helpers, job.backwards);
   uint32_t finished = 0;
   CoreShare& share = share_of_caller;
   share.resume(now_ns());

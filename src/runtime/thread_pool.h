@@ -11,6 +11,11 @@ namespace hologram::runtime {
 using RangeFn = int32_t (*)(const void* ctx, void* const* bufs, const int64_t* syms, int64_t begin,
                             int64_t end);
 
+struct RangeOptions {
+  int max_threads = 0;     ///< bounds this call's threads, the caller included; 0: num_threads()
+  bool backwards = false;  ///< each thread works from the end of its share to the beginning
+};
+
 /// Threads that help a caller through a range. The calling thread works too and can finish every
 /// chunk alone: a worker that sleeps or is not scheduled costs at most the chunk it holds. Workers
 /// start on first need, spin briefly after work and then sleep; beside busy processes they and the
@@ -40,18 +45,18 @@ class ThreadPool {
   /// ones make a call wait longer for a preempted worker. Sleeping workers are woken at once for
   /// four chunks or more and when the last call was a moment ago, otherwise only after the caller
   /// has found its first chunk long.
-  /// `max_threads` (0: num_threads()) bounds the threads of this call, the caller included.
   int32_t parallel_for(RangeFn fn, const void* ctx, void* const* bufs, const int64_t* syms,
-                       int64_t total, int64_t grain, int max_threads = 0) noexcept;
+                       int64_t total, int64_t grain, RangeOptions options = {}) noexcept;
 
   /// parallel_for for a callable `int32_t body(int64_t begin, int64_t end)`.
   template <class Body>
-  int32_t for_ranges(int64_t total, int64_t grain, const Body& body, int max_threads = 0) noexcept {
+  int32_t for_ranges(int64_t total, int64_t grain, const Body& body,
+                     RangeOptions options = {}) noexcept {
     return parallel_for(
         [](const void* ctx, void* const*, const int64_t*, int64_t begin, int64_t end) -> int32_t {
           return (*static_cast<const Body*>(ctx))(begin, end);
         },
-        &body, nullptr, nullptr, total, grain, max_threads);
+        &body, nullptr, nullptr, total, grain, options);
   }
 
   /// Changes the thread count, the caller included; 0 means default_threads(). Calls under way

@@ -1,4 +1,4 @@
-// tests/codegen/test_stream.cpp: stores past the caches and fetches ahead, where buffers are large.
+// tests/codegen/test_stream.cpp: large buffers: stores past the caches, fetches ahead, directions.
 #include "codegen/differential.h"
 
 namespace hologram::test {
@@ -21,7 +21,7 @@ atlas::Program unary(Op op, const Expr& n, const Expr& extent, int symbols) {
 
 // The buffers are said to be larger than what the points touch.
 TEST(Stream, LargeBuffersHoldTheSame) {
-  constexpr int64_t points = 5003, large = int64_t{1} << 24;
+  constexpr int64_t points = 5003, middling = int64_t{1} << 21, large = int64_t{1} << 24;
   for (Op op : {Op::gelu, Op::neg})
     for (codegen::Isa isa : runnable_isas()) {
       SCOPED_TRACE(name_of(isa));
@@ -30,7 +30,7 @@ TEST(Stream, LargeBuffersHoldTheSame) {
       Memory x(points * 4);
       fill(x.data(), DType::f32, points, random, 2);
       std::vector<std::vector<char>> results;
-      for (int64_t extent : {points, large})
+      for (int64_t extent : {points, middling, middling, large})
         for (int64_t chunk : {int64_t{0}, int64_t{640}, int64_t{13}}) {
           Memory y(points * 4);
           ASSERT_EQ(kernel.run({x.data(), y.data()}, {points, extent}, chunk), 0);
@@ -42,6 +42,30 @@ TEST(Stream, LargeBuffersHoldTheSame) {
 }
 
 #if defined(__x86_64__)
+// Input and output overlap, which shows who was first: forwards, what was written is read again.
+TEST(Stream, EveryOtherPassGoesBackwards) {
+  constexpr int64_t points = 1024, shift = 256, middling = int64_t{1} << 21;
+  Compiled kernel(unary(Op::neg, Expr::symbol(0), Expr::symbol(1), 2),
+                  codegen::generic_target(codegen::Isa::sse42));
+  int backwards = 0;
+  for (int pass = 0; pass < 4; ++pass) {
+    for (int64_t extent : {points, middling}) {
+      std::vector<float> x(points + shift, 1.0F);
+      ASSERT_EQ(kernel.run({x.data(), x.data() + shift}, {points, extent}), 0);
+      // -1 everywhere, or 1 again in the second and fourth piece
+      const bool backward = x.back() == -1.0F;
+      EXPECT_EQ(x[static_cast<size_t>(2 * shift)], backward ? -1.0F : 1.0F);
+      if (extent == points) {
+        EXPECT_FALSE(backward);
+      }
+      backwards += backward;
+    }
+    Memory x(4);
+    ASSERT_EQ(kernel.run({x.data(), x.data()}, {1, points}), 0);  // an odd number in each pass
+  }
+  EXPECT_EQ(backwards, 2);
+}
+
 TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
   auto assembly = [](const Expr& n, int symbols) {
     return codegen::dump_asm(unary(Op::gelu, n, n, symbols),

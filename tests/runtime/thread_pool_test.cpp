@@ -79,7 +79,7 @@ int most_threads(ThreadPool& pool, int max_threads) {
         now.fetch_sub(1);
         return 0;
       },
-      max_threads);
+      {.max_threads = max_threads});
   return most.load();
 }
 
@@ -173,16 +173,15 @@ TEST(ThreadPool, SmallWorkStaysOnTheCallingThread) {
   int calls = 0;
   for (const int max_threads : {0, 1}) {
     const int64_t grain = max_threads == 1 ? 10 : 1000;
-    EXPECT_EQ(pool.for_ranges(
-                  1000, grain,
-                  [&](int64_t begin, int64_t end) {
-                    EXPECT_EQ(std::this_thread::get_id(), self);
-                    EXPECT_EQ(begin, 0);
-                    EXPECT_EQ(end, 1000);
-                    ++calls;
-                    return 0;
-                  },
-                  max_threads),
+    EXPECT_EQ(pool.for_ranges(1000, grain,
+                              [&](int64_t begin, int64_t end) {
+                                EXPECT_EQ(std::this_thread::get_id(), self);
+                                EXPECT_EQ(begin, 0);
+                                EXPECT_EQ(end, 1000);
+                                ++calls;
+                                return 0;
+                              },
+                              {.max_threads = max_threads}),
               0);
   }
   EXPECT_EQ(calls, 2);
@@ -285,6 +284,38 @@ TEST(ThreadPool, TwoThreadsHaveAPieceOfTheRangeEach) {
       EXPECT_TRUE(std::all_of(first, last, [](char c) { return c; }));
     }
     shared += first < last && last - first < chunks;
+  }
+  EXPECT_GT(shared, 0);
+}
+
+TEST(ThreadPool, BackwardsEachThreadBeginsAtTheEndOfItsPiece) {
+  ThreadPool pool(2);
+  const auto caller = std::this_thread::get_id();
+  int shared = 0;
+  for (int call = 0; call < 200; ++call) {
+    const int64_t chunks = 2 + call % 30, half = (chunks + 1) / 2;
+    std::vector<int64_t> by_caller, by_worker;
+    std::mutex mutex;
+    pool.for_ranges(
+        chunks, 1,
+        [&](int64_t begin, int64_t) {
+          work_for(10us);
+          const std::lock_guard lock(mutex);
+          (std::this_thread::get_id() == caller ? by_caller : by_worker).push_back(begin);
+          return 0;
+        },
+        {.backwards = true});
+    ASSERT_EQ(by_caller.size() + by_worker.size(), static_cast<size_t>(chunks));
+    // Down through the own half, then up through what the other has not begun of its half.
+    for (size_t n = 0; n < by_caller.size(); ++n) {
+      const auto i = static_cast<int64_t>(n);
+      EXPECT_EQ(by_caller[n], i < half ? half - 1 - i : i);
+    }
+    for (size_t n = 0; n < by_worker.size(); ++n) {
+      const auto i = static_cast<int64_t>(n);
+      EXPECT_EQ(by_worker[n], i < chunks - half ? chunks - 1 - i : i - (chunks - half));
+    }
+    shared += !by_worker.empty();
   }
   EXPECT_GT(shared, 0);
 }
