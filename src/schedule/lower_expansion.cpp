@@ -32,19 +32,12 @@ bool reads_a_window(Value v) {
   return false;
 }
 
-// Whether every value from `v` down to `image` has one user and is no output.
-bool used_alone(const ir::Graph& graph, Value v, Value image) {
-  std::vector<Value> chain{v};
-  while (chain.back() != image) chain.push_back(chain.back()->input());
-  for (const ir::Output& o : graph.outputs)
-    if (std::find(chain.begin(), chain.end(), o.value) != chain.end()) return false;
-  for (Value link : chain) {
-    int64_t users = 0;
-    for (Value n : ir::live_nodes(graph))
-      users += std::count(n->inputs.begin(), n->inputs.end(), link);
-    if (users != 1) return false;
+// Whether every value from `v` down to `image` has one use.
+bool used_alone(const Uses& uses, Value v, Value image) {
+  for (;; v = v->input()) {
+    if (uses.at(v) != 1) return false;
+    if (v == image) return true;
   }
-  return true;
 }
 
 // The two windows that a depthwise operand reads, the outer axis first: count, step, size.
@@ -135,9 +128,17 @@ bool choose_tiles(Expansion& x, int panel_width) {
 
 }  // namespace
 
+Uses uses_in(const ir::Graph& graph) {
+  Uses uses;
+  for (Value n : ir::live_nodes(graph))
+    for (Value in : n->inputs) ++uses[in];
+  for (const ir::Output& o : graph.outputs) ++uses[o.value];
+  return uses;
+}
+
 std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& product,
                                       const Clustering& clustering, const ir::Graph& graph,
-                                      const Options& options) {
+                                      const Uses& uses, const Options& options) {
   if (depthwise.kind != ClusterKind::product || product.kind != ClusterKind::product ||
       !is_depthwise(depthwise) || is_depthwise(product))
     return std::nullopt;
@@ -157,7 +158,7 @@ std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& p
   x.depthwise = &depthwise, x.product = &product;
   x.depth = depth.constant_value();
   if (!read_windows(x, lhs, [&](Value v) { return product.find(v) != nullptr; }) ||
-      x.image->dtype != DType::f32 || !used_alone(graph, lhs, x.image))
+      x.image->dtype != DType::f32 || !used_alone(uses, lhs, x.image))
     return std::nullopt;
   // The image's element is that of the product at row (number, row, column) and column channel.
   const Member& m = *product.find(x.image);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <unordered_map>
 
 #include "schedule/cluster.h"
 
@@ -22,10 +23,14 @@ struct Expansion {
   int64_t blocks;              ///< of lines, which run in parallel
 };
 
+/// How often each value is an input or an output.
+using Uses = std::unordered_map<ir::Value, int64_t>;
+Uses uses_in(const ir::Graph& graph);
+
 /// nullopt unless `depthwise` is such a convolution over what `product` makes, sizes are known and
 /// one loop is expected to be faster than two kernels.
 std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& product,
                                       const Clustering& clustering, const ir::Graph& graph,
-                                      const Options& options);
+                                      const Uses& uses, const Options& options);
 
 }  // namespace hologram::schedule

@@ -346,6 +346,7 @@ Shape Planner::strides_for(Value v) const {
 
 // Finds depthwise convolutions that compute their image themselves.
 void Planner::join_expansions() {
+  std::optional<Uses> uses;
   for (const Cluster& c : clustering_.clusters()) {
     if (c.kind != ClusterKind::product || !is_depthwise(c)) continue;
     std::set<int> makers;
@@ -354,7 +355,8 @@ void Planner::join_expansions() {
     for (int k : makers) {
       if (k < 0 || expansions_.count(&c)) continue;
       const Cluster& maker = clustering_.clusters()[static_cast<size_t>(k)];
-      if (auto x = expansion_of(c, maker, clustering_, graph_, options_)) {
+      if (!uses) uses = uses_in(graph_);
+      if (auto x = expansion_of(c, maker, clustering_, graph_, *uses, options_)) {
         inlined_.insert(x->image);
         expansions_.emplace(&c, std::move(*x));
       }

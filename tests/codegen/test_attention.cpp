@@ -412,6 +412,34 @@ TEST_P(AttentionDots, where_the_instruction_is_used) {
 std::string isa_name(const testing::TestParamInfo<codegen::Isa>& info) {
   return std::string(codegen::name_of(info.param));
 }
+#if defined(__x86_64__)
+// What makes it fast cannot be seen in its results.
+TEST(AttentionCode, exponentials_are_scaled_and_masks_read_in_vectors) {
+  auto assembly = [](Score score) {
+    return codegen::dump_asm(make_program({2, 4, 4, 128, 128, 32, 32, false, score}),
+                             codegen::generic_target(codegen::Isa::avx512));
+  };
+  auto count = [](const std::string& text, std::initializer_list<const char*> words) {
+    int n = 0;
+    for (const char* word : words)
+      for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  auto shuffles = [&](const std::string& text) {
+    return count(text, {"vshuf", "vpermt2", "vpermi2", "vpunpck", "vunpck"});
+  };
+  const std::string plain = assembly(Score::plain);
+  EXPECT_GT(count(plain, {"vscalefps"}), 0);
+  for (Score score : {Score::full_bias, Score::keep_mask}) {
+    SCOPED_TRACE(static_cast<int>(score));
+    const std::string text = assembly(score);
+    EXPECT_GT(count(text, {"vscalefps"}), 0);
+    EXPECT_EQ(count(text, {"gather", "vpinsr", "vinsertps"}), 0);
+    EXPECT_GE(shuffles(text), shuffles(plain) + 32);  // a square of 16 lines
+  }
+}
+#endif
+
 INSTANTIATE_TEST_SUITE_P(isa, Attention, testing::ValuesIn(runnable_isas()), isa_name);
 
 #if defined(__x86_64__)
