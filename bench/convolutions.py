@@ -74,6 +74,7 @@ CONVOLUTIONS = {
     "depthwise 3x3/2 96 112": conv(C2, 1, 96, 96, (112, 112), 3, padding=1, stride=2, groups=96),
     "depthwise 7x7 96 56": conv(C2, 1, 96, 96, (56, 56), 7, padding=3, groups=96),
     "grouped32 3x3 128>128 56": conv(C2, 1, 128, 128, (56, 56), 3, padding=1, groups=32),
+    "grouped32 3x3 256>256 28": conv(C2, 1, 256, 256, (28, 28), 3, padding=1, groups=32),
     "grouped32 3x3 512>512 14": conv(C2, 1, 512, 512, (14, 14), 3, padding=1, groups=32),
     "conv1d 80>384 k3 3000": conv(C1, 1, 80, 384, (3000,), 3, padding=1),
     "conv1d/2 384>384 k3 3000": conv(C1, 1, 384, 384, (3000,), 3, padding=1, stride=2),

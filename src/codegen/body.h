@@ -48,6 +48,9 @@ class Scope {
   void set_axis(int axis, Value* scalar) { axes_[axis] = scalar; }
   /// Lays `count` lanes along `axis`. `mask` (vector of i1, or null) says which lanes exist.
   void set_lanes(int axis, int count, Value* mask = nullptr);
+  /// Says that lane 0's coordinate is a multiple of the number of lanes; forgotten by set_lanes.
+  void set_aligned() { aligned_ = true; }
+  bool aligned() const { return aligned_; }
   void set_accumulator(int number, LaneValue value) { accumulators_[number] = value; }
   /// Memory that holds running accumulator `number` (an element or a vector per lane count).
   void set_running(int number, Value* slot, bool varying) { running_[number] = {slot, varying}; }
@@ -111,6 +114,7 @@ class Scope {
   int lane_axis_ = -1;
   int lanes_ = 1;
   Value* mask_ = nullptr;
+  bool aligned_ = false;
   std::map<int, Value*> axes_;
   std::map<int, LaneValue> accumulators_, running_;
   Accumulate accumulate_;

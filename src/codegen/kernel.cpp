@@ -31,12 +31,14 @@ Scope::Scope(Scope& parent, bool conditional)
       block_(parent.kernel_.ir.GetInsertBlock()),
       lane_axis_(parent.lane_axis_),
       lanes_(parent.lanes_),
-      mask_(parent.mask_) {}
+      mask_(parent.mask_),
+      aligned_(parent.aligned_) {}
 
 void Scope::set_lanes(int axis, int count, Value* mask) {
   lane_axis_ = count > 1 ? axis : -1;
   lanes_ = count;
   mask_ = mask;
+  aligned_ = false;
 }
 
 void Scope::seek() {

@@ -104,13 +104,20 @@ class LoopEmitter {
     if (f_.rank == 1) return line(root, k_.begin, k_.end);
     root.seek();
     Value* n = emit_expr(root, f_.extent(last)).v;
-    Value* first = ir_.CreateUDiv(k_.begin, n);
-    Value* stop = ir_.CreateAdd(ir_.CreateUDiv(ir_.CreateSub(k_.end, k_.i64(1)), n), k_.i64(1));
+    bool whole = f_.plan.whole_lines;
+    Value* first = whole ? k_.begin : ir_.CreateUDiv(k_.begin, n);
+    Value* stop =
+        whole ? k_.end
+              : ir_.CreateAdd(ir_.CreateUDiv(ir_.CreateSub(k_.end, k_.i64(1)), n), k_.i64(1));
     std::vector<Value*> at = coordinates(root, first, last);
     root.seek();
     emit_loop(root, first, stop, k_.i64(1), true, at,
               [&](Scope& scope, Value* number, std::vector<Value*> now) -> std::vector<Value*> {
                 for (int a = 0; a < last; ++a) scope.set_axis(a, now[static_cast<size_t>(a)]);
+                if (whole) {
+                  line(scope, k_.i64(0), n);
+                  return advance(scope, now);
+                }
                 Value* start = ir_.CreateMul(number, n);
                 Value* low = ir_.CreateBinaryIntrinsic(Intrinsic::smax,
                                                        ir_.CreateSub(k_.begin, start), k_.i64(0));

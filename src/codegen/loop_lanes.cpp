@@ -26,6 +26,7 @@ void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll
                      const std::vector<const atlas::Body*>& bodies,
                      const std::function<void(Scope&)>& fill) {
   outer.seek();
+  from_zero_ = llvm::isa<llvm::ConstantInt>(low) && llvm::cast<llvm::ConstantInt>(low)->isZero();
   Value *at = low, *stream = nullptr;
   if (f_.plan.may_stream) stream = aligned_stores(outer, axis, low, bodies);
   if (stream) {
@@ -124,6 +125,7 @@ Value* LoopLanes::vectors(Scope& outer, int axis, Value* at, Value* high, int un
       Scope copy(round, false);
       copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * lanes)) : i);
       copy.set_lanes(axis, lanes);
+      if (from_zero_) copy.set_aligned();
       fill(copy);
       copy.seek();
       round.move_to(ir_.GetInsertBlock());
@@ -188,6 +190,7 @@ void LoopLanes::masked(Scope& s, int axis, Value* at, Value* high, int lanes,
   s.make_certain();
   s.set_axis(axis, at);
   s.set_lanes(axis, lanes, mask(ir_.CreateSub(high, at), lanes));
+  if (from_zero_) s.set_aligned();
   fill(s);
 }
 

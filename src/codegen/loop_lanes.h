@@ -51,6 +51,7 @@ class LoopLanes {
   Value* large_ = nullptr;      ///< whether the buffers exceed stream_bytes
   Value* middling_ = nullptr;   ///< whether they exceed turn_bytes
   Value* backwards_ = nullptr;  ///< whether this pass goes from the end to the beginning
+  bool from_zero_ = false;      ///< the lanes' coordinates begin with 0
 };
 
 }  // namespace hologram::codegen

@@ -160,6 +160,19 @@ bool carries(const atlas::LoopBlock& b, const LoopPlan& plan, const Target& targ
          });
 }
 
+// Whether lanes share elements, in vectors that begin at multiples of their length.
+bool shares_elements(const atlas::LoopBlock& b, const LoopPlan& plan) {
+  int lane = b.parallel_rank - 1;
+  if (plan.mode != LaneMode::parallel || plan.tiled || lane < 1) return false;
+  for (const atlas::Axis& a : b.axes)
+    if (!a.extent.is_const()) return false;
+  return std::ranges::any_of(b.stages, [&](const Stage& s) {
+    return std::ranges::any_of(s.body.instrs, [&](const Instr& i) {
+      return i.code == Code::load && shared_element(i.expr, lane);
+    });
+  });
+}
+
 }  // namespace
 
 Expr buffer_bytes(const atlas::Program& program) {
@@ -215,6 +228,7 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
     plan.unroll = 1;
     plan.paired = plan.may_stream = false;
   }
+  plan.whole_lines = shares_elements(b, plan);
   plan.carried = carries(b, plan, target);
   return plan;
 }
@@ -304,6 +318,28 @@ std::optional<atlas::Body> slice_of(const atlas::Body& body, atlas::ValueId id) 
   return out;
 }
 
+std::optional<SharedElement> shared_element(const Expr& index, int lane_axis) {
+  SharedElement out{0, 0, Expr(index.constant())};
+  for (const Term& t : index.terms()) {
+    Expr term = Expr::from_terms(0, {t});
+    if (term.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; })) return {};
+    if (!term.has_axis(lane_axis)) {
+      out.rest += term;
+      continue;
+    }
+    const Atom& a = *t.atoms[0];
+    if (t.atoms.size() != 1 || a.kind != Atom::Kind::floor_div || out.step != 0) return {};
+    const Atom* x = a.a->as_atom();
+    if (!x || x->kind != Atom::Kind::axis || !a.b->is_const() || t.coefficient < 1) return {};
+    out.step = t.coefficient;
+    out.group = a.b->constant_value();
+  }
+  if (out.step == 0 || out.group < 2) return {};
+  for (const Term& t : out.rest.terms())
+    if (t.coefficient % out.step != 0) return {};
+  return out;
+}
+
 int interleaved_lines(const atlas::LoopBlock& b, const std::vector<atlas::Buffer>& buffers) {
   constexpr int64_t longest = 4, least_lanes = 16;
   int run = b.parallel_rank - 1, line = run - 1, stores = 0;
@@ -386,6 +422,12 @@ Launch launch_of_loop(const atlas::Program& program, const Target& target) {
         extent_of(b, 0, b.parallel_rank - 2) * ceil_div(b.axes[lane - 1].extent, Expr(plan.lanes));
     launch.grain = Expr(1);
     launch.unit_work = b.axes[lane].extent * Expr(std::max<int64_t>(1, 3 * point));
+  } else if (plan.whole_lines) {
+    size_t lane = static_cast<size_t>(b.parallel_rank) - 1;
+    launch.total = extent_of(b, 0, b.parallel_rank - 1);
+    launch.grain = Expr(1);
+    launch.unit_work =
+        b.axes[lane].extent * (Expr(std::max<int64_t>(1, point / plan.lanes)) + rows * Expr(row));
   } else if (plan.mode == LaneMode::parallel) {
     // Lanes that walk long rows are work enough for a thread.
     constexpr int64_t long_rows = 4'000'000;

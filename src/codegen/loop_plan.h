@@ -21,6 +21,7 @@ struct LoopPlan {
   int unroll = 1;             ///< vectors per round of loops without reductions
   bool paired = false;        ///< two vectors at a time, instruction by instruction
   bool tiled = false;         ///< squares of lanes: see transposed_loads
+  bool whole_lines = false;   ///< units are lines of the lane axis: see shared_element
   int interleaved = 0;        ///< > 0: this many lines side by side, see interleaved_lines
   bool masked_tails = false;  ///< else what is left over runs one by one
   bool carried = false;       ///< the second stage runs along with the next point's first stage
@@ -58,6 +59,16 @@ std::optional<atlas::Body> slice_of(const atlas::Body& body, atlas::ValueId id);
 /// and the vectors of a run are interleaved by shuffles before they are stored. Returns the length
 /// of a run, or 0.
 int interleaved_lines(const atlas::LoopBlock& block, const std::vector<atlas::Buffer>& buffers);
+
+/// An index of which neighbouring lanes share an element: step * (lane coordinate / group) + rest.
+struct SharedElement {
+  int64_t step, group;
+  Expr rest;  ///< a multiple of `step` but for its constant
+};
+/// nullopt unless `index` has that form and no values in it. Vectors whose first lane's coordinate
+/// is a multiple of their length then need neighbours in memory alone, from a multiple of `step`
+/// on.
+std::optional<SharedElement> shared_element(const Expr& index, int lane_axis);
 
 /// About how many instructions a body's arithmetic takes.
 int arithmetic_count(const atlas::Body& body);

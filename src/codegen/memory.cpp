@@ -6,16 +6,20 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "codegen/loop_plan.h"
 
 namespace hologram::codegen {
 namespace {
 
 // How the lanes of an access lie in memory.
 struct Layout {
-  enum Kind { uniform, contiguous, reversed, strided, scattered } kind;
-  Value* address = nullptr;  ///< of lane 0; reversed: of the last lane; scattered: none
+  enum Kind { uniform, contiguous, reversed, strided, shared, scattered } kind;
+  Value* address = nullptr;  ///< of lane 0; reversed: of the last lane; shared: of the first
+                             ///< element that is read; scattered: none
   Value* indices = nullptr;  ///< scattered: elements from the buffer's start
-  int step = 1;              ///< strided: elements from lane to lane
+  int step = 1;              ///< strided: elements from lane to lane; shared: from group to group
+  int group = 1;             ///< shared: lanes that have one element
+  int first = 0;             ///< shared: lane 0's element, from `address`
 };
 
 // Lanes at most so many elements apart are picked from whole vectors instead of gathered.
@@ -42,10 +46,12 @@ class Access {
  private:
   Layout layout(const Expr& index, LaneValue guard, bool loading);
   bool picks(LaneValue guard) const;
+  bool shares(const SharedElement& s, LaneValue guard) const;
   Value* vector_mask(LaneValue guard);
   Value* any(LaneValue guard, bool& certain);
   Value* load_vector(Value* address, Value* mask);
   Value* load_strided(const Layout& at, LaneValue guard);
+  Value* load_shared(const Layout& at, LaneValue guard);
   void store_vector(Value* address, Value* value, Value* mask);
   Value* reverse(Value* v);
   Value* mark(llvm::Instruction* load);
@@ -86,6 +92,18 @@ Layout Access::layout(const Expr& index, LaneValue guard, bool loading) {
         return {Layout::strided, base.address(scope_, buffer_, e), nullptr, static_cast<int>(step)};
     }
   }
+  if (loading && !interleaved)
+    if (auto shared = shared_element(e, scope_.lane_axis()); shared && shares(*shared, guard)) {
+      auto step = static_cast<int>(shared->step);
+      int64_t first = e.constant() % step;
+      if (first < 0) first += step;
+      return {Layout::shared,
+              base.address(scope_, buffer_, e - Expr(first)),
+              nullptr,
+              step,
+              static_cast<int>(shared->group),
+              static_cast<int>(first)};
+    }
   LaneValue indices = IndexEmitter(&values_, false).emit(scope_, e);
   scope_.seek();
   Value* v = splat(k_, indices, lanes_);
@@ -105,6 +123,16 @@ bool Access::picks(LaneValue guard) const {
   if (!constant_) return false;
   if (scope_.mask() || (guard && guard.varying)) return k_.target.isa == Isa::avx512;
   return !guard || lanes_ * size_of(dtype_) <= 64;
+}
+
+// Whether groups of lanes that have one element each take it from vectors of whole groups, all of
+// which exist.
+bool Access::shares(const SharedElement& s, LaneValue guard) const {
+  const Expr& extent = k_.program.buffers[static_cast<size_t>(buffer_)].extent;
+  int64_t span = lanes_ / s.group * s.step;
+  return constant_ && scope_.aligned() && !scope_.mask() && !(guard && guard.varying) &&
+         lanes_ % s.group == 0 && extent.is_const() && extent.constant_value() % s.step == 0 &&
+         span <= most_apart * lanes_ && (!guard || span * size_of(dtype_) <= 64);
 }
 
 // The lanes to touch, or null for all.
@@ -173,6 +201,18 @@ Value* Access::load_strided(const Layout& at, LaneValue guard) {
   return all;
 }
 
+// The elements of all groups side by side, from which each lane takes its group's.
+Value* Access::load_shared(const Layout& at, LaneValue guard) {
+  llvm::Type* type = k_.widen(element_, lanes_ / at.group * at.step);
+  Value* address = guard ? ir_.CreateSelect(guard.v, at.address, k_.zeros()) : at.address;
+  auto* load = ir_.CreateAlignedLoad(type, address, align_);
+  if (!guard) mark(load);
+  if (!type->isVectorTy()) return ir_.CreateVectorSplat(static_cast<unsigned>(lanes_), load);
+  std::vector<int> order;
+  for (int l = 0; l < lanes_; ++l) order.push_back(at.first + l / at.group * at.step);
+  return ir_.CreateShuffleVector(load, order);
+}
+
 void Access::store_vector(Value* address, Value* value, Value* mask) {
   if (mask) {
     ir_.CreateMaskedStore(value, address, align_, mask);
@@ -224,6 +264,7 @@ LaneValue Access::load(const Expr& index, LaneValue guard) {
     auto* load = ir_.CreateAlignedLoad(k_.widen(element_, lanes_), address, align_);
     return {from_memory(k_, dtype_, load), true};
   }
+  if (at.kind == Layout::shared) return {from_memory(k_, dtype_, load_shared(at, guard)), true};
   if (at.kind == Layout::strided) return {from_memory(k_, dtype_, load_strided(at, guard)), true};
   Value* mask = vector_mask(guard);
   Value* x;

@@ -23,7 +23,8 @@ std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
     case ClusterKind::loop:
       return lower_loop(cluster, clustering, storage);
     case ClusterKind::product:
-      return is_depthwise(cluster) ? l.depthwise() : l.product();
+      return is_depthwise(cluster) || has_narrow_groups(cluster, options) ? l.depthwise()
+                                                                          : l.product();
     case ClusterKind::attention:
       return l.attention();
     case ClusterKind::attention_grad:

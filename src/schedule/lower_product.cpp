@@ -134,22 +134,47 @@ int Lowering::lay_out(Value v, const Shape& shape, const std::function<Index(con
   return slot;
 }
 
-// The weights of a depthwise convolution, the taps outermost and the channels densest.
+// The weights of a depthwise or grouped convolution, the taps outermost and the channels densest.
 int Lowering::lay_taps(Value weights, std::vector<Lowered>& out) {
+  const Expr& columns = weights->shape.back();
   Shape taps{weights->shape[weights->shape.size() - 2]};
   taps.insert(taps.end(), weights->shape.begin(), weights->shape.end() - 2);
+  taps.back() *= columns;
   return lay_out(
       weights, taps,
-      [](const Index& at) {
+      [&](const Index& at) {
         Index from(at.begin() + 1, at.end());
-        from.insert(from.end(), {at[0], Expr(0)});
+        Expr channel = from.back();
+        from.back() = floor_div(channel, columns);
+        from.insert(from.end(), {at[0], mod(channel, columns)});
         return from;
       },
       out);
 }
 
-// A product with one column: for each batch point (channel) and row (pixel) a chain over the taps,
-// whose weights are laid out anew with the channels densest.
+namespace {
+
+constexpr int group_axis = 1000, column_axis = 1001;  // behind any axis of a loop
+
+// An index of group and column in terms of the channel, group * columns + column.
+Expr of_channel(const Expr& e, const Expr& columns, const Expr& channel) {
+  auto outer = e.linear_in_axis(group_axis);
+  auto inner = outer ? outer->second.linear_in_axis(column_axis) : std::nullopt;
+  if (inner && outer->first == inner->first * columns)
+    return inner->second + inner->first * channel;
+  return e.substitute([&](const Atom& a) -> std::optional<Expr> {
+    if (a.kind != Atom::Kind::axis) return std::nullopt;
+    if (a.id == group_axis) return floor_div(channel, columns);
+    if (a.id == column_axis) return mod(channel, columns);
+    return std::nullopt;
+  });
+}
+
+}  // namespace
+
+// A product with one column, or few in each of many groups: for each batch point and column (a
+// channel) and each row (a pixel) a chain over the taps, whose weights are laid out anew with the
+// channels densest.
 std::vector<Lowered> Lowering::depthwise() {
   Value dot = c_.anchor, lhs = dot->input(0), rhs = dot->input(1);
   DType acc = is_int(dot->dtype) ? dot->dtype : compute_type(lhs->dtype);
@@ -159,7 +184,7 @@ std::vector<Lowered> Lowering::depthwise() {
   // Axes: lines of pixels, tiles of a line, the batch. A tile's pixels share a body, so that its
   // weights and what their windows have in common are loaded once.
   const ClusterAxis rows = c_.axes[c_.axes.size() - 3];
-  const int column = c_.axes[c_.axes.size() - 2].id;
+  const ClusterAxis column = c_.axes[c_.axes.size() - 2];
   int64_t count = rhs->shape[batch].constant_value();
   Expr line = line_of(lhs, static_cast<int>(batch));
   int64_t pixels = pixels_together(line, count, options_.panel_width(lhs->dtype));
@@ -172,15 +197,21 @@ std::vector<Lowered> Lowering::depthwise() {
     return axis;
   };
   // Blocks of channels first, if the lines that a window spans exceed the nearest cache.
-  const ClusterAxis& channels = c_.axes[c_.axes.size() - 4];
-  Expr together = channels_together(lhs, line, count, channels.extent);
-  Expr block = add_axis(*channels.extent.exact_div(together)) * together;
+  const ClusterAxis& groups = c_.axes[c_.axes.size() - 4];
+  Expr channels = groups.extent * column.extent;
+  Expr together = channels_together(lhs, line, count, channels);
+  Expr block = add_axis(*channels.exact_div(together)) * together;
   Expr first = add_axis(*rows.extent.exact_div(line)) * line;
   first += add_axis(*line.exact_div(Expr(pixels))) * Expr(pixels);
   for (size_t i = 0; i + 4 < c_.axes.size(); ++i)
     place[c_.axes[i].id] = add_axis(c_.axes[i].extent);
-  place[channels.id] = block + add_axis(together);
-  place[column] = Expr(0);
+  Expr channel = block + add_axis(together);
+  const bool grouped = !column.extent.is(1);
+  // Group and column stand as axes of their own while indices are simplified.
+  Expr group = Expr::axis(group_axis, groups.extent),
+       in_group = Expr::axis(column_axis, column.extent);
+  place[groups.id] = grouped ? group : channel;
+  place[column.id] = grouped ? in_group : Expr(0);
   loop.parallel_rank = static_cast<int>(loop.axes.size());
   atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
   Val sum;
@@ -200,6 +231,7 @@ std::vector<Lowered> Lowering::depthwise() {
         Index own = substitute(c_.members[0].index, place), weight_at{Expr(tap)};
         Index lhs_at(own.begin(), own.end() - 2);
         weight_at.insert(weight_at.end(), lhs_at.begin(), lhs_at.end());
+        weight_at.back() = channel;
         lhs_at.insert(lhs_at.end(), {row, Expr(tap)});
         Val x = e.convert(e.value(lhs, lhs_at), acc);
         if (static_cast<int64_t>(w.size()) == tap)
@@ -217,6 +249,8 @@ std::vector<Lowered> Lowering::depthwise() {
         }
     }
   }
+  if (grouped)
+    for (atlas::Instr& i : stage.body.instrs) i.expr = of_channel(i.expr, column.extent, channel);
   loop.stages.push_back(std::move(stage));
   simplify_axes(loop);
   out.push_back(finish(k, cluster_name(c_)));

@@ -15,6 +15,8 @@ using ir::Value;
 
 constexpr int64_t most_taps = 128;     // of a depthwise convolution that is unrolled
 constexpr int64_t most_chained = 200;  // multiply-adds of a body that takes several pixels
+constexpr int64_t most_in_group = 8;   // channels of a group that share a vector with other groups
+constexpr int64_t whole_vector = 16;
 
 bool is_movement(Value v) { return ir::info(v->op).kind == OpKind::movement; }
 
@@ -164,6 +166,17 @@ bool is_depthwise(const Cluster& c) {
   return c.anchor->rank() > 2 && c.axes.size() > 3 && c.anchor->shape.back().is(1) &&
          depth.is_const() && depth.constant_value() <= most_taps &&
          reads_windows(c.anchor->input(0));
+}
+
+bool has_narrow_groups(const Cluster& c, const Options& options) {
+  if (c.kind != ClusterKind::product || c.anchor->rank() != 3 || c.axes.size() != 4) return false;
+  const Expr &groups = c.axes[0].extent, &columns = c.axes[2].extent, &depth = c.axes[3].extent;
+  if (!groups.is_const() || !columns.is_const() || !depth.is_const()) return false;
+  int64_t together = columns.constant_value();
+  return together > 1 && together <= most_in_group && whole_vector % together == 0 &&
+         groups.constant_value() * together % whole_vector == 0 &&
+         depth.constant_value() <= most_taps && is_float(c.anchor->input(0)->dtype) &&
+         options.panel_width(c.anchor->input(0)->dtype) > 8 && reads_windows(c.anchor->input(0));
 }
 
 Expr line_of(Value v, int row_axis) {

@@ -20,6 +20,10 @@ ProductLayout product_layout(const Cluster& c, int num_symbols);
 /// convolution, which is a loop over channels rather than a product.
 bool is_depthwise(const Cluster& c);
 
+/// Whether a product has groups of so few columns that a vector holds those of several groups and
+/// its operand is windows: a grouped convolution, which is such a loop too.
+bool has_narrow_groups(const Cluster& c, const Options& options);
+
 /// The number of neighbouring rows of a depthwise product's left operand whose windows lie on one
 /// line of the image; 1 if that is not known.
 Expr line_of(ir::Value lhs, int row_axis);

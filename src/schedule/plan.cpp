@@ -301,7 +301,7 @@ void Planner::prefer_layouts() {
     if (!layout.read->is(Op::parameter)) prefer(layout.read, layout.read_axes);
     for (const Member& m : c.members)
       for (size_t i = 0; i < m.index.size(); ++i)
-        if (const Atom* a = single_axis(m.index[i]); a && a->id == layout.written_axis)
+        if (auto part = m.index[i].linear_in_axis(layout.written_axis); part && part->first.is(1))
           prefer(m.node, {static_cast<int>(i)});
   }
 }

@@ -53,6 +53,10 @@ Value convolve(Graph& g, Value x, const Convolution& c, int first) {
   w = g.reshape(w, {c.groups, out_group, per_group, c.kernel, c.kernel});
   w = g.reshape(g.permute(w, {0, 3, 4, 2, 1}),
                 {c.groups, c.kernel * c.kernel * per_group, out_group});
+  if (c.groups == 1) {  // a product without a batch
+    x = g.reshape(x, {x->shape[1], x->shape[2]});
+    w = g.reshape(w, {w->shape[1], w->shape[2]});
+  }
   Value y = g.make(Op::dot_general, {x, w}, {.ints = {0}});
   y = g.permute(g.reshape(y, {c.groups, c.batch, oh, ow, out_group}), {1, 0, 4, 2, 3});
   y = g.reshape(y, {c.batch, c.results, oh, ow});
@@ -105,17 +109,114 @@ INSTANTIATE_TEST_SUITE_P(
                     Convolution{1, 16, 6, 6, 8, 3, 1, 1, 1, 1, true, DType::bf16},
                     Convolution{1, 8, 6, 6, 8, 3, 1, 1, 1, 8, true, DType::f16}));
 
+// Groups that share vectors.
+class GroupedTest : public testing::TestWithParam<Convolution> {};
+
+schedule::Plan plan_grouped(const Convolution& c) {
+  Graph g;
+  build(g, c);
+  ir::verify(g);
+  schedule::Options options;
+  options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
+  options.panel_width = [](DType) { return 32; };
+  return schedule::make_plan(g, options);
+}
+
+int64_t products(const schedule::Plan& plan) {
+  return std::ranges::count(plan.programs, atlas::BlockKind::product, &atlas::Program::kind);
+}
+
+TEST_P(GroupedTest, ALoopGivesTheInterpretersBits) {
+  schedule::Plan plan = plan_grouped(GetParam());
+  EXPECT_EQ(products(plan), 0);
+  for (const atlas::Program& p : plan.programs) {
+    Inputs inputs;
+    inputs.chunks = {0, 1};
+    expect_same(p, inputs);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, GroupedTest,
+    testing::Values(Convolution{2, 64, 9, 8, 64, 3, 1, 1, 1, 16},
+                    Convolution{1, 32, 7, 14, 64, 3, 2, 1, 1, 8, false},
+                    Convolution{1, 32, 5, 16, 32, 3, 1, 0, 2, 16, true, DType::bf16},
+                    Convolution{1, 16, 6, 6, 32, 5, 1, 2, 1, 16, true, DType::f64},
+                    Convolution{1, 64, 6, 7, 32, 1, 2, 0, 1, 8}));
+
 TEST(Grouped, WhatFollowsJoinsTheProduct) {
   Graph g;
   build(g, {2, 12, 8, 8, 24, 3, 1, 1, 1, 4});
-  int products = 0;
-  for (const atlas::Program& p : schedule::make_plan(g, {}).programs) {
+  int found = 0;
+  const schedule::Plan plan = schedule::make_plan(g, {});
+  for (const atlas::Program& p : plan.programs) {
     if (p.kind != atlas::BlockKind::product) continue;
-    ++products;
+    ++found;
     EXPECT_TRUE(std::ranges::any_of(p.product.epilogue.instrs,
                                     [](const atlas::Instr& i) { return i.op == Op::max; }));
   }
-  EXPECT_EQ(products, 1);
+  EXPECT_EQ(found, 1);
+}
+
+TEST(Grouped, OtherGroupsAreProducts) {
+  auto planned = [](const Convolution& c) { return products(plan_grouped(c)); };
+  EXPECT_EQ(planned({1, 12, 9, 8, 12, 3, 1, 1, 1, 3}), 1);    // no whole vector of channels
+  EXPECT_EQ(planned({1, 128, 9, 8, 128, 3, 1, 1, 1, 4}), 1);  // groups of a vector and more
+  EXPECT_EQ(planned({1, 64, 9, 8, 64, 5, 1, 2, 1, 8}), 1);    // too long sums
+}
+
+// A network's first layer, then a depthwise one.
+schedule::Plan plan_stem(const Convolution& c, bool leaves) {
+  Graph g;
+  Shape image{c.batch, c.channels, c.height, c.width};
+  Value x = convolve(g, g.parameter(0, c.dtype, image, contiguous_strides(image)), c, 100);
+  int64_t high = x->shape[2].constant_value(), wide = x->shape[3].constant_value();
+  if (leaves) give(g, x);
+  give(g, convolve(g, x, {c.batch, c.results, high, wide, c.results, 3, 1, 1, 1, c.results}, 102));
+  ir::verify(g);
+  schedule::Options options;
+  options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
+  options.panel_width = [](DType) { return 32; };
+  return schedule::make_plan(g, options);
+}
+
+// Loops that compute a line's pixels from an image's elements one by one.
+int64_t stems(const schedule::Plan& plan) {
+  return std::ranges::count_if(plan.programs, [](const atlas::Program& p) {
+    return p.kind == atlas::BlockKind::loop && p.loop.stages.size() == 1 &&
+           p.loop.stages[0].kind == atlas::StageKind::serial_row;
+  });
+}
+
+TEST(Stem, FirstLayersAreLoopsThatReadTheImageInPlace) {
+  Convolution first{2, 3, 16, 16, 32, 3, 2, 1, 1, 1};
+  schedule::Plan plan = plan_stem(first, false);
+  EXPECT_EQ(stems(plan), 1);
+  EXPECT_EQ(products(plan), 0);
+  for (const atlas::Program& p : plan.programs) {
+    Inputs inputs;
+    inputs.chunks = {0, 1};
+    expect_same(p, inputs);
+  }
+}
+
+TEST(Stem, OtherFirstLayersStayProducts) {
+  auto planned = [](const Convolution& c, bool leaves) {
+    schedule::Plan plan = plan_stem(c, leaves);
+    return std::pair(stems(plan), products(plan));
+  };
+  Convolution first{1, 3, 16, 16, 32, 3, 2, 1, 1, 1};
+  std::pair<int64_t, int64_t> product{0, 1};
+  EXPECT_EQ(planned(first, true), product);  // its result leaves with its channels apart
+  Convolution wide = first, long_sums = first, narrow = first, fresh = first;
+  wide.results = 64;
+  EXPECT_EQ(planned(wide, false), product);
+  long_sums.kernel = 5;
+  EXPECT_EQ(planned(long_sums, false), product);
+  narrow.width = 10;  // five pixels a line
+  EXPECT_EQ(planned(narrow, false), product);
+  fresh.weights_kept = false;
+  EXPECT_EQ(planned(fresh, false), product);
 }
 
 // A 1 x 1 convolution to more channels, then a depthwise one: one loop computes both.
