@@ -8,7 +8,7 @@ memory what they read of it each second beside what a sum of 256 MB reads.
 The instruction set is printed first; on a processor with AMX, products of float32, bfloat16 and bytes are its tiles', elsewhere
 it says "no AMX on this machine". "packed" is a weight that stays (torch.nn.Linear), "given" a right operand that is new in each call. Both go through
 torch.compile, those of at most 512³ multiplications through hologram_torch.freeze, which spares Dynamo's checks;
-"medium" is the float32 precision of that name. "int8" and "int4" are weights of so many bits, their scales in groups of 128, times one row, beside
+"medium" is the float32 precision of that name. "unsigned bytes" times signed ones. "int8" and "int4" are weights of so many bits, their scales in groups of 128, times one row, beside
 PyTorch's kernel for them. "batch" calls the compiled graph itself, since Dynamo's checks take longer than a small product, and
 compares it with torch.bmm.
 """
@@ -59,15 +59,19 @@ def narrow_given(m: int, n: int, k: int):
     return torch.mm, (a, b), lambda a, b: a.double() @ b.double()
 
 
-def byte_linear(m: int, n: int, k: int):
+def random_bytes(m: int, n: int, dtype=torch.int8):
+    return torch.randint(-128, 128, (m, n), dtype=torch.int8).view(dtype)
+
+
+def byte_linear(m: int, n: int, k: int, dtype=torch.int8):
     layer = torch.nn.Module()
-    layer.register_buffer("weight", torch.randint(-128, 128, (k, n), dtype=torch.int8))
+    layer.register_buffer("weight", random_bytes(k, n))
     layer.forward = lambda x: torch._int_mm(x, layer.weight)
-    return layer, (torch.randint(-128, 128, (m, k), dtype=torch.int8),), lambda x: x.double() @ layer.weight.double()
+    return layer, (random_bytes(m, k, dtype),), lambda x: x.double() @ layer.weight.double()
 
 
-def byte_given(m: int, n: int, k: int):
-    a, b = torch.randint(-128, 128, (m, k), dtype=torch.int8), torch.randint(-128, 128, (k, n), dtype=torch.int8)
+def byte_given(m: int, n: int, k: int, dtype=torch.int8):
+    a, b = random_bytes(m, k, dtype), random_bytes(k, n)
     return torch._int_mm, (a, b), lambda a, b: a.double() @ b.double()
 
 
@@ -256,7 +260,9 @@ def cases():
         for m, n, k in SHAPES:
             yield f"{kind} {m} x {n} x {k}", partial(build, m, n, k), 2.0 * m * n * k, compiler(m, n, k)
     narrow = {"bfloat16 packed": narrow_linear, "bfloat16 given": narrow_given,
-              "bytes packed": byte_linear, "bytes given": byte_given}  # fmt: skip
+              "bytes packed": byte_linear, "bytes given": byte_given,
+              "unsigned bytes packed": partial(byte_linear, dtype=torch.uint8),
+              "unsigned bytes given": partial(byte_given, dtype=torch.uint8)}  # fmt: skip
     for kind, build in narrow.items():
         for n in (256, 512, 1024, 2048, *([4096] if build in (narrow_linear, narrow_given) else [])):
             yield f"{kind} {n} x {n} x {n}", partial(build, n, n, n), 2.0 * n**3, compiler(n, n, n)

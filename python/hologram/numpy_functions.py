@@ -199,14 +199,14 @@ def matmul(a: Any, b: Any, out: Any = None) -> Array:
     y = tracer.settle(y, [*y.shape[:-2], inner, y.shape[-1]])
     x = aligned(tracer, x, [*batch, x.shape[-2], inner])
     y = aligned(tracer, y, [*batch, inner, y.shape[-1]])
-    if name_of(dtype) in FLOATS:
+    if name_of(dtype) != "b8":  # integers wrap
         node = graph.make("dot_general", [x, y], ints=[0])
-    else:  # integers: the sum of products
+    else:
         rank = len(batch)
         wide = [*batch, x.shape[-2], inner, y.shape[-1]]
         x = graph.expand(graph.reshape(x, [*batch, x.shape[-2], inner, 1]), wide)
         y = graph.expand(graph.reshape(y, [*batch, 1, inner, y.shape[-1]]), wide)
-        node = graph.reduce("reduce_max" if name_of(dtype) == "b8" else "reduce_sum", graph.elementwise("mul", [x, y]), [rank + 1])
+        node = graph.reduce("reduce_max", graph.elementwise("mul", [x, y]), [rank + 1])
     shape = list(node.shape)
     if vector_b:
         shape.pop()

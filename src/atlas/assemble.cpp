@@ -187,6 +187,7 @@ class Assembler {
     b.batch_rank = static_cast<int>(in_.number(limits::axes));
     in_.expect_word("operand");
     b.operand_type = dtype();
+    b.mixed = in_.take_word("mixed");
     in_.expect_word("acc");
     b.acc_type = dtype();
     in_.expect_word("precision");

@@ -149,6 +149,7 @@ class Encoder {
     out_.sint(b.panel_width);
     out_.sint(b.panel_group);
     out_.byte(b.winograd);
+    out_.byte(b.mixed);
     out_.sint(b.terms);
     for (const Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
     if (b.winograd) body(b.image);
@@ -368,6 +369,7 @@ class Decoder {
     b.panel_width = small();
     b.panel_group = small();
     b.winograd = flag();
+    b.mixed = flag();
     b.terms = small();
     for (Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
     if (b.winograd) body(b.image);

@@ -145,18 +145,19 @@ struct LoopBlock {
 };
 
 /// C[b, m, n] = epilogue(sum over k of lhs(b, m, k) * rhs(b, k, n)). Axes: batch_rank parallel
-/// ones, then m, n (parallel) and k (row). The operand bodies end with the operand's value (type
-/// `operand_type`) and see the batch axes and m, k (n, k); the epilogue sees batch axes, m and n,
-/// reads the sum as accumulator 0 in `acc_type` and stores. reproducible: one FMA chain from +0 per
-/// k-block of 384; the first block's sum, to which the others are added in ascending order (0 when
-/// K is 0). Otherwise subnormal bfloat16 operands, and products and sums of bfloat16 operands below
-/// 2^-126, may count as 0, and factors and terms of rhs that are the same for a group of k may be
-/// applied to the group's sums.
+/// ones, then m, n (parallel) and k (row). The operand bodies end with the operand's value (types
+/// `operand_type` and `rhs_type()`) and see the batch axes and m, k (n, k); the epilogue sees batch
+/// axes, m and n, reads the sum as accumulator 0 in `acc_type` and stores. reproducible: one FMA
+/// chain from +0 per k-block of 384; the first block's sum, to which the others are added in
+/// ascending order (0 when K is 0). Otherwise subnormal bfloat16 operands, and products and sums of
+/// bfloat16 operands below 2^-126, may count as 0, and factors and terms of rhs that are the same
+/// for a group of k may be applied to the group's sums.
 struct ProductBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;
   Body lhs, rhs, epilogue;
-  DType operand_type = DType::f32;
+  DType operand_type = DType::f32;  ///< of lhs
+  bool mixed = false;               ///< of lhs i8 and rhs u8, or the other way round
   DType acc_type = DType::f32;
   int precision = 0;  ///< 0 highest, 1 high, 2 medium
   bool reproducible = false;
@@ -184,6 +185,11 @@ struct ProductBlock {
   /// that is not finite is replaced by the one that lhs and rhs give without Winograd.
   bool winograd = false;
   Body image;
+
+  DType rhs_type() const {
+    if (!mixed) return operand_type;
+    return operand_type == DType::i8 ? DType::u8 : DType::i8;
+  }
 
   bool operator==(const ProductBlock&) const = default;
 };

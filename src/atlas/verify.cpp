@@ -379,6 +379,9 @@ class Verifier {
                 b.operand_type != DType::b8 && is_float(b.acc_type) == is_float(b.operand_type),
             "product: no sum in {} of operands in {}", name_of(b.acc_type),
             name_of(b.operand_type));
+    require(!b.mixed || ((b.operand_type == DType::i8 || b.operand_type == DType::u8) &&
+                         b.acc_type == DType::i32),
+            "product: operands of both signs are i8 and u8, summed in i32");
     require(b.precision >= 0 && b.precision <= 2, "product: precision {}; expected 0, 1 or 2",
             b.precision);
     require(b.terms >= 0 && b.terms <= 3, "product: {} terms; expected 0 to 3", b.terms);
@@ -392,7 +395,7 @@ class Verifier {
     operand_body(b.lhs, lhs, b.operand_type);
     // What the terms of a f32 cannot hold is read again.
     if (b.packed_rhs < 0 || (b.terms > 0 && b.operand_type == DType::f32))
-      operand_body(b.rhs, rhs, b.operand_type);
+      operand_body(b.rhs, rhs, b.rhs_type());
     if (b.packed_rhs >= 0) packed(b);
     if (b.winograd) winograd(b, rhs);
     Scope epilogue = scope("epilogue", n, b.batch_rank, {0, 1});
@@ -423,7 +426,7 @@ class Verifier {
             "product: panels of {} columns", b.panel_width);
     require(b.panel_group == 1 || b.panel_group == 2 || b.panel_group == 4,
             "product: groups of {} in panels; expected 1, 2 or 4", b.panel_group);
-    DType type = b.terms > 0 ? DType::u32 : b.operand_type;
+    DType type = b.terms > 0 ? DType::u32 : b.rhs_type();
     Instr i{.code = Code::load, .type = type, .buffer = b.packed_rhs, .expr = {}};
     const Buffer& buffer = access(i, "product, packed operand", false);
     auto rank = static_cast<size_t>(b.batch_rank);

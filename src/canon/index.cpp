@@ -170,6 +170,13 @@ Result transposed_product(Terms& t, const Match& m) {
   return t.graph.make(Op::dot_general, {m[1], m[0]}, dot->attrs, dot->dtype);
 }
 
+// Bytes that are widened to be multiplied: their product in 32 bits.
+Result product_of_bytes(Terms& t, const Match& m) {
+  auto byte = [](Value v) { return v->dtype == DType::i8 || v->dtype == DType::u8; };
+  if (m.root->dtype != DType::i32 || !byte(m[0]) || !byte(m[1])) return std::nullopt;
+  return t.graph.make(Op::dot_general, {m[0], m[1]}, m.root->attrs, DType::i32);
+}
+
 }  // namespace
 
 std::vector<Rule> index_rules() {
@@ -185,6 +192,7 @@ std::vector<Rule> index_rules() {
       {"attention_grouped", any(Op::attention_lse), attention_grouped},
       {"attention_bias", any(Op::attention_lse), attention_bias},
       {"attention_bias", any(Op::attention_grad), attention_bias},
+      {"dot_bytes", dot_general(cast(x), cast(y)), product_of_bytes},
       {"dot_transposed", permute(dot_general(permute(x), permute(y))), transposed_product},
   };
 }

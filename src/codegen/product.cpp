@@ -86,8 +86,8 @@ class ProductEmitter : Numbers {
     }
     if (plan_.dots != Dots::none) groups_.emplace(k_, plan_);
     if (plan_.keeps_tiny) exact_ = k_.slot(k_.ir.getInt64Ty(), "exact");
-    if (plan_.dots == Dots::bytes) {
-      // What the 128 added to every byte of the left operand adds to the sums.
+    if (plan_.flips_lhs) {
+      // What turning the left operand's signs takes from or adds to the sums.
       correction_ = k_.slot(k_.memory_type(type_), "correction", int64_t{t_.panel} * widest());
     }
     if (plan_.lhs != LhsPath::direct) {
@@ -241,7 +241,7 @@ class ProductEmitter : Numbers {
   void emit_panels(Scope& scope, Value* panel, Value* width) {
     Rhs rhs = rhs_panels(scope, panel, width);
     if (plan_.keeps_tiny) choose_exact(scope, rhs, width);
-    if (plan_.dots == Dots::bytes) correct_signs(scope, rhs, width);
+    if (plan_.flips_lhs) correct_signs(scope, rhs, width);
     scope.seek();
     emit_loop(scope, k_.i64(0), tiles_, k_.i64(1), true, [&](Scope& s, Value* tile) {
       s.seek();
@@ -310,8 +310,8 @@ class ProductEmitter : Numbers {
   }
 
   Operand rhs_operand() const {
-    if (rhs_blocks_) return {*rhs_blocks_, p_.operand_type, type_, t_.lanes, n_axis_ + 2};
-    return {p_.rhs, p_.operand_type, type_, t_.lanes};
+    if (rhs_blocks_) return {*rhs_blocks_, p_.rhs_type(), type_, t_.lanes, n_axis_ + 2};
+    return {p_.rhs, p_.rhs_type(), type_, t_.lanes};
   }
   Value* columns_left(Value* n_begin) {
     if (whole_panels()) return k_.i64(t_.panel);
@@ -358,7 +358,7 @@ class ProductEmitter : Numbers {
     });
   }
 
-  // correction_ = -128 * the sums of the panels' columns.
+  // correction_ = what flipping the left operand's signs changed, for the panels' columns.
   void correct_signs(Scope& scope, const Rhs& rhs, Value* width) {
     emit_loop(scope, k_.i64(0), width, k_.i64(1), false, [&](Scope& s, Value* i) {
       s.seek();
@@ -385,7 +385,8 @@ class ProductEmitter : Numbers {
             .b_k = fixed(rhs.k_stride),
             .b_panel = fixed(rhs.panel_stride),
             .depth = fixed(depth_),
-            .dots = plan_.dots};
+            .dots = plan_.dots,
+            .unsigned_rhs = plan_.unsigned_rhs};
   }
 
   llvm::Function* micro(int rows, int panels, const Rhs& rhs, bool exact) {
@@ -393,7 +394,7 @@ class ProductEmitter : Numbers {
     if (!f) {
       MicroKernel m = kernel_of(rows, panels, rhs);
       m.exact = exact;
-      m.from_row = plan_.dots == Dots::bytes;
+      m.from_row = plan_.flips_lhs;
       m.fetches_ahead = fetches_ahead();
       f = m.emit(k_);
     }

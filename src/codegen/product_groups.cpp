@@ -60,8 +60,7 @@ void GroupPacker::pack_row(Scope& scope, Value* out) {
     if (mask) x = k_.ir.CreateSelect(mask, x, llvm::Constant::getNullValue(x->getType()));
     if (least_) k_.ir.CreateStore(smaller(x, k_.ir.CreateLoad(halves_, least_)), least_);
     x = reverse_groups(k_, k_.ir.CreateBitCast(x, words(t_.lanes)), group_);
-    if (plan_.dots == Dots::bytes)
-      x = k_.ir.CreateXor(x, llvm::ConstantInt::get(x->getType(), 0x80808080));
+    if (plan_.flips_lhs) x = k_.ir.CreateXor(x, llvm::ConstantInt::get(x->getType(), 0x80808080));
     k_.ir.CreateAlignedStore(x, word(out, div(offset, k_.i64(group_))), llvm::Align(4));
   });
 }
@@ -95,8 +94,7 @@ void GroupPacker::pack_step(Scope& scope, Value* step, Value* m_begin, Value* ro
     Value* x = gather_group(s, p_.lhs, m_axis_, add(m_begin, offset), mask, step);
     if (mask) x = k_.ir.CreateSelect(mask, x, llvm::Constant::getNullValue(x->getType()));
     if (least_) k_.ir.CreateStore(smaller(x, k_.ir.CreateLoad(halves_, least_)), least_);
-    if (plan_.dots == Dots::bytes)
-      x = k_.ir.CreateXor(x, llvm::ConstantInt::get(x->getType(), 0x80808080));
+    if (plan_.flips_lhs) x = k_.ir.CreateXor(x, llvm::ConstantInt::get(x->getType(), 0x80808080));
     k_.ir.CreateAlignedStore(x, word(out, offset), llvm::Align(4));
   });
 }
@@ -162,6 +160,7 @@ void GroupPacker::column_sums(Scope& scope, Value* panel, Value* out) {
   constexpr int64_t together = 4;
   auto vectors = static_cast<size_t>(t_.vectors);
   llvm::Type* sums = words(t_.lanes);
+  // 128, or -128 if that operand is signed.
   llvm::Constant* signs = llvm::ConstantInt::get(sums, 0x80808080);
   auto load = [&](Value* step, size_t v) {
     Value* index = add(mul(step, t_.panel), static_cast<int64_t>(v) * t_.lanes);
@@ -173,7 +172,9 @@ void GroupPacker::column_sums(Scope& scope, Value* panel, Value* out) {
                        s.seek();
                        for (size_t i = 0; i < chains.size(); ++i) {
                          Value* at = add(step, static_cast<int64_t>(i / vectors));
-                         chains[i] = dot_bytes(k_, chains[i], signs, load(at, i % vectors));
+                         Value* y = load(at, i % vectors);
+                         chains[i] = plan_.unsigned_rhs ? dot_bytes(k_, chains[i], y, signs)
+                                                        : dot_bytes(k_, chains[i], signs, y);
                        }
                        return chains;
                      });

@@ -7,8 +7,8 @@
 namespace hologram::codegen {
 
 /// Copies operands of a product whose plan uses dot instructions: a word of 32 bits holds `group`
-/// values of k, the first one uppermost. Signed bytes of the left operand gain 128, since the
-/// instruction takes them unsigned.
+/// values of k, the first one uppermost. The signs of bytes of the left operand are flipped if the
+/// right one has the same type: the instruction takes an unsigned and a signed one.
 class GroupPacker : Numbers {
  public:
   GroupPacker(Kernel& kernel, const ProductPlan& plan);
@@ -25,8 +25,8 @@ class GroupPacker : Numbers {
   /// The same where k is contiguous; `base`: the operand's first element.
   void turn_panel(Scope& scope, Value* base, Value* n_begin, Value* columns, Value* out);
 
-  /// Bytes: -128 times the sums of the columns of a panel, which 128 added to the left operand adds
-  /// to the product, to out.
+  /// Bytes: what flipping the left operand's signs changed, to out: -128 times (of unsigned bytes
+  /// 128 times) the sums of the panel's columns.
   void column_sums(Scope& scope, Value* panel, Value* out);
 
   /// bf16: whether a number other than 0 in the left block or in `words` words is so small that

@@ -128,7 +128,8 @@ class Writer {
   // half's first, which is how the instruction adds them.
   Value* add_group(Value* x, Value* y, Value* z) {
     llvm::Type* words = k_.widen(ir_.getInt32Ty(), m_.tile.lanes);
-    if (m_.dots == Dots::bytes) return dot_bytes(k_, z, x, y);
+    if (m_.dots == Dots::bytes)
+      return m_.unsigned_rhs ? dot_bytes(k_, z, y, x) : dot_bytes(k_, z, x, y);
     if (!m_.exact) {
       llvm::Type* pairs = k_.widen(llvm::Type::getBFloatTy(k_.context), 2 * m_.tile.lanes);
       return ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},

@@ -27,9 +27,10 @@ struct MicroKernel {
   int panels;
   int vectors = 0;  ///< of a single panel, that hold columns; 0: all
   Fixed a_row, a_k, b_k, b_panel, depth;
-  Dots dots = Dots::none;  ///< not none: elements of a and b are groups of `type`'s size
-  bool exact = false;      ///< bf16 groups: by multiply-adds, subnormals too
-  bool from_row = false;   ///< every row starts from the vector scale[0 … panels * tile.panel)
+  Dots dots = Dots::none;     ///< not none: elements of a and b are groups of `type`'s size
+  bool unsigned_rhs = false;  ///< groups of bytes: b is the unsigned operand, a the signed one
+  bool exact = false;         ///< bf16 groups: by multiply-adds, subnormals too
+  bool from_row = false;      ///< every row starts from the vector scale[0 … panels * tile.panel)
   bool accumulate =
       false;  ///< instead: one chain that starts from out, its row r multiplied by scale[r]
   /// Fetches the cache line at ahead + k * ahead_k bytes with each k: part of what comes next.

@@ -53,7 +53,8 @@ int panel_width(const Target& target, DType operand_type) {
 
 Dots dots_for(const Target& target, DType operand_type, DType acc_type) {
   if (target.bf16_dots && operand_type == DType::bf16 && acc_type == DType::f32) return Dots::bf16;
-  if (target.i8_dots && operand_type == DType::i8 && acc_type == DType::i32) return Dots::bytes;
+  bool bytes = operand_type == DType::i8 || operand_type == DType::u8;
+  if (target.i8_dots && bytes && acc_type == DType::i32) return Dots::bytes;
   return Dots::none;
 }
 
@@ -152,6 +153,10 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   if (p.dots != Dots::none) {
     p.group = group_of(p.dots);
     p.keeps_tiny = p.dots == Dots::bf16 && b.reproducible;
+    // The instruction takes an unsigned and a signed operand: the left one gets the sign that the
+    // right one has not.
+    p.flips_lhs = p.dots == Dots::bytes && !b.mixed;
+    p.unsigned_rhs = p.dots == Dots::bytes && b.rhs_type() == DType::u8;
     if (p.lhs == LhsPath::direct) p.lhs = LhsPath::rows;
     p.lhs_load = std::nullopt;
     p.rhs_storage = b.acc_type;

@@ -44,7 +44,7 @@ enum class RhsPath : uint8_t {
 enum class Dots : uint8_t {
   none,
   bf16,   ///< two products; subnormal numbers count as 0
-  bytes,  ///< four products of a u8 and an i8
+  bytes,  ///< four products of a u8 and an i8, in either order
 };
 /// What serves products of these types.
 Dots dots_for(const Target& target, DType operand_type, DType acc_type);
@@ -59,16 +59,18 @@ struct ProductPlan {
   RhsPath rhs;
   std::optional<StridedLoad> lhs_load, rhs_load;
   Dots dots = Dots::none;
-  bool keeps_tiny = false;  ///< dots of bf16 give way to multiply-adds where a subnormal counts
-  int group = 1;            ///< values of k in one step; operands are copied in such groups
-  Expr steps;               ///< k in groups
-  DType rhs_storage;        ///< element type of the panels that the register kernels read
-  int64_t block_rows;       ///< most rows of a unit
-  int64_t block_panels;     ///< most panels of a unit
-  int panel_group;          ///< units are whole groups of so many panels, but for the last
-  Expr panels;              ///< of the whole right operand
-  Expr m_units, n_units;    ///< per batch point
-  Expr units;               ///< in all
+  bool flips_lhs = false;     ///< dots of bytes: the left operand's signs are flipped
+  bool unsigned_rhs = false;  ///< dots of bytes: the right operand is the unsigned one
+  bool keeps_tiny = false;    ///< dots of bf16 give way to multiply-adds where a subnormal counts
+  int group = 1;              ///< values of k in one step; operands are copied in such groups
+  Expr steps;                 ///< k in groups
+  DType rhs_storage;          ///< element type of the panels that the register kernels read
+  int64_t block_rows;         ///< most rows of a unit
+  int64_t block_panels;       ///< most panels of a unit
+  int panel_group;            ///< units are whole groups of so many panels, but for the last
+  Expr panels;                ///< of the whole right operand
+  Expr m_units, n_units;      ///< per batch point
+  Expr units;                 ///< in all
 
   /// Panels that a register tile of `rows` rows spans.
   int panels_for(int rows) const { return codegen::panels_for(tile, rows); }

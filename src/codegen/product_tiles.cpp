@@ -215,6 +215,8 @@ class TileProductEmitter : Numbers {
 
   TileKernel kernel_of(int tiles, Value* stride) const {
     return {.terms = plan_.terms,
+            .signed_lhs = p_.operand_type == DType::i8,
+            .signed_rhs = p_.rhs_type() == DType::i8,
             .tiles = tiles,
             .a_step = plan_.lhs ? 64 : step_bytes(),
             .a_term = plane_bytes,

@@ -84,7 +84,8 @@ int terms_for(const Target& target, const atlas::ProductBlock& b, bool packed_on
 std::optional<TileProduct> plan_tile_product(const atlas::Program& program, const Target& target) {
   const atlas::ProductBlock& b = program.product;
   bool bytes = b.terms == 0 && target.tiles && b.packed_rhs >= 0 && b.panel_group == 4 &&
-               b.operand_type == DType::i8 && b.acc_type == DType::i32;
+               (b.operand_type == DType::i8 || b.operand_type == DType::u8) &&
+               b.acc_type == DType::i32;
   if (b.terms == 0 && !bytes) return std::nullopt;
   TileProduct t{.tile = tile_model(target, b.acc_type),
                 .terms = b.terms,

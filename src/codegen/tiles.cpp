@@ -103,7 +103,7 @@ class Writer {
   // The products of one step; a term that the last pair used is still in its tiles.
   void step(Value* a, Value* b) {
     constexpr atlas::TermPair bytes[] = {{0, 0}};
-    ID product = t_.terms ? llvm::Intrinsic::x86_tdpbf16ps : llvm::Intrinsic::x86_tdpbssd;
+    ID product = t_.terms ? llvm::Intrinsic::x86_tdpbf16ps : product_of_bytes();
     int lhs = -1, rhs = -1;
     for (atlas::TermPair pair : t_.terms ? atlas::tile_pairs(t_.terms) : std::span(bytes)) {
       if (pair.lhs != lhs) {
@@ -121,6 +121,12 @@ class Writer {
           ir_.CreateIntrinsic(product, {},
                               {number(2 * i + j), number(a_tile + i), number(b_tile + j)});
     }
+  }
+
+  ID product_of_bytes() const {
+    if (t_.signed_lhs)
+      return t_.signed_rhs ? llvm::Intrinsic::x86_tdpbssd : llvm::Intrinsic::x86_tdpbsud;
+    return t_.signed_rhs ? llvm::Intrinsic::x86_tdpbusd : llvm::Intrinsic::x86_tdpbuud;
   }
 
   void tail(Value* a) {

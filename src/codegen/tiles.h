@@ -13,10 +13,11 @@ void emit_tile_release(Kernel& k);
 /// of b. A step of a is, per term, `rows` rows of 64 bytes `row` bytes apart; a step of b is, per
 /// term, 16 rows of two tiles side by side.
 struct TileKernel {
-  int terms;       ///< of bfloat16; 0: signed bytes
-  int tiles;       ///< of 16 rows: 1 or 2
-  int64_t a_step;  ///< bytes from step to step
-  int64_t a_term;  ///< bytes from term to term
+  int terms;                                  ///< of bfloat16; 0: bytes
+  bool signed_lhs = true, signed_rhs = true;  ///< bytes
+  int tiles;                                  ///< of 16 rows: 1 or 2
+  int64_t a_step;                             ///< bytes from step to step
+  int64_t a_term;                             ///< bytes from term to term
   std::optional<int64_t> row;
   bool tail = false;  ///< bytes: one step more, whose b lies elsewhere, unless that is null
 

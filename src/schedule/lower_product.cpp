@@ -28,7 +28,8 @@ std::vector<Lowered> Lowering::product() {
   for (const ClusterAxis& a : order)
     about.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
   about.batch_rank = static_cast<int>(order.size()) - 3;
-  about.operand_type = in;
+  about.operand_type = swapped ? rhs->dtype : in;
+  about.mixed = lhs->dtype != rhs->dtype;
   about.acc_type = acc;
   about.precision = static_cast<int>(dot->attrs.ints[0]);
   about.reproducible = options_.reproducible;

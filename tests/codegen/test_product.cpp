@@ -27,7 +27,8 @@ struct Case {
   DType operand = DType::f32;
   DType acc = DType::f32;
   bool lhs_transposed = false, rhs_transposed = false, packed = false, prologue = false,
-       symbolic = false, known_rows = false, reproducible = false;
+       symbolic = false, known_rows = false, reproducible = false,
+       mixed = false;  // the right operand has the other type of bytes
   Tail tail = Tail::store;
 };
 
@@ -37,10 +38,15 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << (c.rhs_transposed ? " rhs^T" : "") << (c.packed ? " packed" : "")
              << (c.prologue ? " prologue" : "") << (c.symbolic ? " symbolic" : "")
              << (c.known_rows ? " but for rows" : "") << (c.reproducible ? " reproducible" : "")
-             << " tail " << static_cast<int>(c.tail);
+             << (c.mixed ? " mixed" : "") << " tail " << static_cast<int>(c.tail);
 }
 
 constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3, out_buffer = 4;
+
+DType rhs_type(const Case& c) {
+  if (!c.mixed) return c.operand;
+  return c.operand == DType::i8 ? DType::u8 : DType::i8;
+}
 
 DType out_type(const Case& c) { return c.tail == Tail::narrow ? DType::bf16 : c.acc; }
 
@@ -54,7 +60,7 @@ atlas::Program make_program(const Case& c, int panel, int group = 1) {
   Expr panels = ceil_div(n, panel);
   p.buffers = {
       {c.operand, Access::read, batch * m * k},
-      {c.operand, Access::read,
+      {rhs_type(c), Access::read,
        c.packed ? batch * panels * ceil_div(k, group) * Expr(panel * group) : batch * k * n},
       {c.acc, Access::read, n},
       {c.acc, Access::read, batch * m * n},
@@ -66,6 +72,7 @@ atlas::Program make_program(const Case& c, int panel, int group = 1) {
   b.axes.push_back({AxisKind::parallel, n});
   b.axes.push_back({AxisKind::row, k});
   b.operand_type = c.operand;
+  b.mixed = c.mixed;
   b.reproducible = c.reproducible;
   b.acc_type = c.acc;
   int r = b.batch_rank;
@@ -87,7 +94,7 @@ atlas::Program make_program(const Case& c, int panel, int group = 1) {
     b.panel_group = group;
   } else {
     BodyBuilder rhs(b.rhs);
-    rhs.finish(rhs.load(rhs_buffer, c.operand,
+    rhs.finish(rhs.load(rhs_buffer, rhs_type(c),
                         ib * k * n + (c.rhs_transposed ? in * k + ik : ik * n + in)));
   }
   BodyBuilder e(b.epilogue);
@@ -321,6 +328,15 @@ TEST_P(Product, element_types) {
                             {DType::i64, DType::i64}})
       if (!packed || codegen::panel_width(target(), from) == codegen::panel_width(target(), to))
         check({.m = 14, .n = 45, .k = 50, .operand = from, .acc = to, .packed = packed});
+    for (DType from : {DType::i8, DType::u8})
+      for (int64_t m : {1, 3, 14})
+        check({.m = m,
+               .n = 45,
+               .k = 50,
+               .operand = from,
+               .acc = DType::i32,
+               .packed = packed,
+               .mixed = true});
   }
 }
 
@@ -465,11 +481,18 @@ class Dots : public testing::Test {
   codegen::Target target_;
 };
 
-constexpr std::pair<DType, DType> dot_types[] = {{DType::bf16, DType::f32},
-                                                 {DType::i8, DType::i32}};
+struct DotTypes {
+  DType operand, acc;
+  bool mixed;
+};
+constexpr DotTypes dot_types[] = {{DType::bf16, DType::f32, false},
+                                  {DType::i8, DType::i32, false},
+                                  {DType::u8, DType::i32, false},
+                                  {DType::i8, DType::i32, true},
+                                  {DType::u8, DType::i32, true}};
 
 TEST_F(Dots, give_the_bits_of_multiply_adds) {
-  for (auto [operand, acc] : dot_types)
+  for (auto [operand, acc, mixed] : dot_types)
     for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 33},
                            {3, 200, 64},
                            {13, 33, 7},
@@ -486,12 +509,13 @@ TEST_F(Dots, give_the_bits_of_multiply_adds) {
                  .acc = acc,
                  .rhs_transposed = rhs_t && !packed,
                  .packed = packed,
+                 .mixed = mixed,
                  .tail = Tail::bias},
                 1);
 }
 
 TEST_F(Dots, take_any_operands) {
-  for (auto [operand, acc] : dot_types)
+  for (auto [operand, acc, mixed] : dot_types)
     for (bool lhs_t : {false, true}) {
       check({.m = 29,
              .n = 50,
@@ -500,7 +524,8 @@ TEST_F(Dots, take_any_operands) {
              .acc = acc,
              .lhs_transposed = lhs_t,
              .packed = true,
-             .prologue = true});
+             .prologue = true,
+             .mixed = mixed});
       for (auto [m, n, k] : {std::array<int64_t, 3>{2, 33, 5}, {29, 50, 46}, {50, 31, 0}})
         check({.m = m,
                .n = n,
@@ -509,7 +534,8 @@ TEST_F(Dots, take_any_operands) {
                .acc = acc,
                .lhs_transposed = lhs_t,
                .packed = lhs_t,
-               .symbolic = true});
+               .symbolic = true,
+               .mixed = mixed});
     }
 }
 

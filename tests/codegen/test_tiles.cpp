@@ -32,13 +32,14 @@ struct Case {
   int terms = 1;  // 0: bytes
   bool lhs_transposed = false, prologue = false, symbolic = false;
   bool window = false;  // runs of 8 values of k, m * 8 apart
+  bool mixed = false;   // the right operand has the other type of bytes
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand)
              << " terms " << c.terms << (c.lhs_transposed ? " lhs^T" : "")
              << (c.prologue ? " prologue" : "") << (c.window ? " window" : "")
-             << (c.symbolic ? " symbolic" : "");
+             << (c.symbolic ? " symbolic" : "") << (c.mixed ? " mixed" : "");
 }
 
 enum Number { lhs_buffer, rhs_buffer, packed_buffer, bias_buffer, out_buffer };
@@ -51,20 +52,25 @@ int64_t packed_words(const Case& c) {
   return c.batch * panels * rows * width;
 }
 
+DType rhs_type(const Case& c) {
+  if (!c.mixed) return c.operand;
+  return c.operand == DType::i8 ? DType::u8 : DType::i8;
+}
+
 atlas::Program make_program(const Case& c) {
-  DType acc = c.terms ? DType::f32 : DType::i32;
+  DType acc = c.terms ? DType::f32 : DType::i32, right = rhs_type(c);
   Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m), n = c.symbolic ? Expr::symbol(1) : Expr(c.n),
        k = c.symbolic ? Expr::symbol(2) : Expr(c.k), batch(c.batch);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 3 : 0;
   p.kind = atlas::BlockKind::product;
   Expr rows = c.terms ? ceil_div(k, 32) * Expr(16 * c.terms) : ceil_div(k, 4) * Expr(4);
-  p.buffers = {{c.operand, Access::read, batch * m * k},
-               {c.operand, Access::read, batch * k * n},
-               {c.terms ? DType::u32 : c.operand, Access::read,
-                batch * ceil_div(n, width) * rows * Expr(width)},
-               {acc, Access::read, n},
-               {acc, Access::write, batch * m * n}};
+  p.buffers = {
+      {c.operand, Access::read, batch * m * k},
+      {right, Access::read, batch * k * n},
+      {c.terms ? DType::u32 : right, Access::read, batch * ceil_div(n, width) * rows * Expr(width)},
+      {acc, Access::read, n},
+      {acc, Access::write, batch * m * n}};
   atlas::ProductBlock& b = p.product;
   b.axes = {{AxisKind::parallel, batch},
             {AxisKind::parallel, m},
@@ -72,6 +78,7 @@ atlas::Program make_program(const Case& c) {
             {AxisKind::row, k}};
   b.batch_rank = 1;
   b.operand_type = c.operand;
+  b.mixed = c.mixed;
   b.acc_type = acc;
   b.terms = c.terms;
   b.packed_rhs = packed_buffer;
@@ -89,7 +96,7 @@ atlas::Program make_program(const Case& c) {
   }
   lhs.finish(x);
   BodyBuilder rhs(b.rhs);
-  rhs.finish(rhs.load(rhs_buffer, c.operand, ib * k * n + ik * n + in));
+  rhs.finish(rhs.load(rhs_buffer, right, ib * k * n + ik * n + in));
   BodyBuilder e(b.epilogue);
   Val v = e.add(e.accumulator(0, acc), e.load(bias_buffer, acc, in));
   e.store(out_buffer, ib * m * n + im * n + in, v);
@@ -301,7 +308,10 @@ TEST_F(Tiles, float32_that_terms_cannot_hold) {
 }
 
 TEST_F(Tiles, bytes) {
-  for (auto [m, n, k] : tails) check({.m = m, .n = n, .k = k, .operand = DType::i8, .terms = 0});
+  for (auto [m, n, k] : tails)
+    for (DType operand : {DType::i8, DType::u8})
+      for (bool mixed : {false, true})
+        check({.m = m, .n = n, .k = k, .operand = operand, .terms = 0, .mixed = mixed});
   for (auto [m, n, k] : {Sizes{40, 70, 130}, Sizes{20, 33, 1100}, Sizes{20, 33, 1024}})
     check({.m = m, .n = n, .k = k, .batch = 2, .operand = DType::i8, .terms = 0, .symbolic = true},
           1);
@@ -323,7 +333,8 @@ TEST(TileTargets, instructions_of_a_step) {
                 {DType::f32, 1, 4, 4, "tdpbf16ps"},
                 {DType::f32, 2, 8, 12, "tdpbf16ps"},
                 {DType::f32, 3, 14, 24, "tdpbf16ps"},
-                {DType::i8, 0, 8, 8, "tdpbssd"}};  // twice: a tail of k has its own copy
+                {DType::i8, 0, 8, 8, "tdpbssd"},
+                {DType::u8, 0, 8, 8, "tdpbuud"}};  // twice: a tail of k has its own copy
   for (const auto& w : wanted) {
     SCOPED_TRACE(std::string(name_of(w.operand)) + " " + std::to_string(w.terms));
     std::string text = codegen::dump_asm(

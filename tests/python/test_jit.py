@@ -335,3 +335,14 @@ def test_jit_is_the_function_whatever_was_imported_before():
     for first in ("hologram.special", "hologram._generic", "hologram.tensor", "hologram.trace", "hologram.ops"):
         code = f"import {first}, hologram; assert hologram.jit(lambda x: x).__class__.__name__ == 'Jitted'"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0, first
+
+
+@pytest.mark.parametrize("left, right", [(np.uint8, np.int8), (np.int8, np.uint8), (np.int16, np.int32)])
+def test_integer_products_wrap_as_in_numpy(left, right):
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-128, 128, s).astype(t) for s, t in (((20, 70), left), ((70, 33), right)))
+    wide = hologram.jit(lambda a, b: np.matmul(a.astype(np.int32), b.astype(np.int32)))
+    np.testing.assert_array_equal(wide(a, b), np.matmul(a.astype(np.int32), b.astype(np.int32)))
+    same = hologram.jit(lambda a, b: a @ b)(a, b)
+    np.testing.assert_array_equal(same, a @ b)
+    assert np.asarray(same).dtype == (a @ b).dtype

@@ -26,6 +26,24 @@ def test_bytes_summed_in_words(m, n, k, monkeypatch):
     assert torch.equal(compiled(layer)(x).long(), exact + 1)
 
 
+BYTES = ((torch.uint8, torch.int8), (torch.int8, torch.uint8), (torch.uint8, torch.uint8))
+
+
+@pytest.mark.parametrize("left, right", BYTES)
+@pytest.mark.parametrize("m, n, k", [(1, 40, 33), (17, 64, 64), (100, 70, 260), (40, 1, 37)])
+def test_bytes_of_either_sign(m, n, k, left, right, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    x, w = (torch.randint(-128, 128, s, dtype=torch.int8).view(t) for s, t in (((m, k), left), ((n, k), right)))
+    exact = x.long() @ w.long().t()
+    assert torch.equal(compiled(lambda x, w: x.int() @ w.int().t())(x, w).long(), exact)
+    layer = torch.nn.Module()
+    layer.register_buffer("w", w)
+    layer.forward = lambda x: x.int() @ layer.w.t().int() + 1
+    assert torch.equal(compiled(layer)(x).long(), exact + 1)
+    if right == torch.int8:
+        assert torch.equal(compiled(lambda x, w: torch._int_mm(x, w.t()))(x, w).long(), exact)
+
+
 @pytest.mark.parametrize("m, n, k", [(1, 40, 33), (17, 64, 64), (100, 70, 400)])
 def test_bfloat16_sums_in_float32_and_rounds_once(m, n, k, monkeypatch):
     monkeypatch.setenv("HOLOGRAM_STRICT", "1")

@@ -546,6 +546,15 @@ const std::vector<Row>& rows() {
          return b.g.make(scatter, {b.x(), b.g.iota(DType::i64, {3}, 0), b.y()}, {.ints = {1, 0}});
        },
        [](const B& b) { return b.y(); }},
+      {"dot_bytes",
+       [](const B& b) {
+         Value l = b.p(12, DType::u8, {3, 5}), r = b.p(13, DType::i8, {5, 4});
+         return b.g.make(dot_general, {b.g.cast(l, DType::i32), b.g.cast(r, DType::i32)});
+       },
+       [](const B& b) {
+         return b.g.make(dot_general, {b.p(12, DType::u8, {3, 5}), b.p(13, DType::i8, {5, 4})}, {},
+                         DType::i32);
+       }},
       {"dot_transposed",
        [](const B& b) {
          Value l = b.p(12, DType::f32, {3, 5}), r = b.p(13, DType::f32, {4, 3});

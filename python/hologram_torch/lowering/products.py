@@ -21,7 +21,7 @@ def mm(c, x, y):
 
 @lower("_int_mm.default")
 def int_mm(c, x, y):
-    """Bytes, summed in 32 bits."""
+    """Bytes, signed or unsigned ones, summed in 32 bits."""
     return c.make("dot_general", [x, y], ints=[0], dtype="i32")
 
 

@@ -328,7 +328,7 @@ void run_product(const atlas::ProductBlock& block, Frame& frame) {
     bool packed = block.packed_rhs >= 0;
     std::vector<uint64_t> y;
     if (!packed || repairs)
-      y = gather(rhs, frame, rank, ak, depth, an, n, block.operand_type, block.acc_type);
+      y = gather(rhs, frame, rank, ak, depth, an, n, block.rhs_type(), block.acc_type);
     else if (block.terms == 0)
       y = unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], b, depth, n,
                  block.panel_width, block.panel_group, block.acc_type);
