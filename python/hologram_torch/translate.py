@@ -32,6 +32,7 @@ class Translator(Builder):
         self.args, self.results, self.constants = [], [], []
         self.parameter_of = {}  # placeholder -> parameter number
         self.static = []
+        self.quantised = {}  # id of a dequantised value -> lowering.quantized.Quantised
         self.last_random = None
         self.outputs = 0
         self.fallbacks = []

@@ -19,7 +19,7 @@ def lower(*names):
 
     def register(function):
         for name in names:
-            _table[name if name.startswith(("aten.", "prims.", "hologram.")) else "aten." + name] = function
+            _table[name if name.startswith(("aten.", "prims.", "hologram.", "quantized_decomposed.")) else "aten." + name] = function
         return function
 
     return register

@@ -5,13 +5,13 @@ import torch
 
 from .. import dtypes
 from ..builder import f64_bits
-from . import Unsupported, lower
+from . import Unsupported, lower, quantized
 
 
 def _product(c, x, y, wide=False):
     if x.dtype == "b8" or y.dtype != x.dtype:
         raise Unsupported("product of truth values or of two dtypes")
-    return c.matmul(x, y, wide)
+    return quantized.product(c, x, y) or c.matmul(x, y, wide)
 
 
 @lower("mm.default", "bmm.default")
