@@ -122,10 +122,33 @@ Index input_index(ir::Value node, size_t input, const Index& index) {
   }
 }
 
+namespace {
+
+// Quotients and remainders by one divisor, c * d * (a / d) + c * (a % d), become c * a.
+Expr join_quotients(Expr e) {
+  for (const Term& rest : e.terms()) {
+    if (rest.atoms.size() != 1 || rest.atoms[0]->kind != Atom::Kind::mod) continue;
+    const Atom& m = *rest.atoms[0];
+    if (!m.b->is_const()) continue;
+    for (const Term& whole : e.terms()) {
+      if (whole.atoms.size() != 1 || whole.atoms[0]->kind != Atom::Kind::floor_div) continue;
+      const Atom& q = *whole.atoms[0];
+      if (!(*q.a == *m.a) || !(*q.b == *m.b) || whole.coefficient % m.b->constant_value() != 0 ||
+          whole.coefficient / m.b->constant_value() != rest.coefficient)
+        continue;
+      return join_quotients(e - Expr::from_terms(0, {whole}) - Expr::from_terms(0, {rest}) +
+                            *m.a * Expr(rest.coefficient));
+    }
+  }
+  return e;
+}
+
+}  // namespace
+
 Expr offset_of(const Index& index, const Shape& strides) {
   Expr n(0);
   for (size_t i = 0; i < index.size(); ++i) n += index[i] * strides[i];
-  return n;
+  return join_quotients(std::move(n));
 }
 
 const Atom* single_axis(const Expr& e) {

@@ -23,6 +23,7 @@ std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
     case ClusterKind::loop:
       return lower_loop(cluster, clustering, storage);
     case ClusterKind::product:
+      if (sums_taps(cluster.anchor, options)) return l.tap_sums();
       return is_depthwise(cluster) || has_narrow_groups(cluster, options) ? l.depthwise()
                                                                           : l.product();
     case ClusterKind::attention:

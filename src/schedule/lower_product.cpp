@@ -153,26 +153,6 @@ int Lowering::lay_taps(Value weights, std::vector<Lowered>& out) {
       out);
 }
 
-namespace {
-
-constexpr int group_axis = 1000, column_axis = 1001;  // behind any axis of a loop
-
-// An index of group and column in terms of the channel, group * columns + column.
-Expr of_channel(const Expr& e, const Expr& columns, const Expr& channel) {
-  auto outer = e.linear_in_axis(group_axis);
-  auto inner = outer ? outer->second.linear_in_axis(column_axis) : std::nullopt;
-  if (inner && outer->first == inner->first * columns)
-    return inner->second + inner->first * channel;
-  return e.substitute([&](const Atom& a) -> std::optional<Expr> {
-    if (a.kind != Atom::Kind::axis) return std::nullopt;
-    if (a.id == group_axis) return floor_div(channel, columns);
-    if (a.id == column_axis) return mod(channel, columns);
-    return std::nullopt;
-  });
-}
-
-}  // namespace
-
 // A product with one column, or few in each of many groups: for each batch point and column (a
 // channel) and each row (a pixel) a chain over the taps, whose weights are laid out anew with the
 // channels densest.
@@ -209,8 +189,7 @@ std::vector<Lowered> Lowering::depthwise() {
   Expr channel = block + add_axis(together);
   const bool grouped = !column.extent.is(1);
   // Group and column stand as axes of their own while indices are simplified.
-  Expr group = Expr::axis(group_axis, groups.extent),
-       in_group = Expr::axis(column_axis, column.extent);
+  Expr group = Expr::axis(group_id, groups.extent), in_group = Expr::axis(column_id, column.extent);
   place[groups.id] = grouped ? group : channel;
   place[column.id] = grouped ? in_group : Expr(0);
   loop.parallel_rank = static_cast<int>(loop.axes.size());

@@ -179,6 +179,19 @@ bool has_narrow_groups(const Cluster& c, const Options& options) {
          options.panel_width(c.anchor->input(0)->dtype) > 8 && reads_windows(c.anchor->input(0));
 }
 
+bool sums_taps(Value dot, const Options& options) {
+  if (!dot->is(Op::dot_general) || dot->rank() != 4) return false;
+  Value lhs = dot->input(0), rhs = dot->input(1);
+  for (Value v : {lhs, rhs})
+    for (const Expr& d : v->shape)
+      if (!d.is_const()) return false;
+  int64_t groups = dot->shape[0].constant_value(), columns = dot->shape[2].constant_value();
+  return columns <= most_in_group && whole_vector % columns == 0 &&
+         groups * columns >= whole_vector && lhs->shape[3].constant_value() <= 384 &&
+         dot->shape[3].constant_value() <= most_taps && is_float(lhs->dtype) &&
+         options.panel_width(lhs->dtype) > 8 && reads_windows(rhs) && !reads_windows(lhs);
+}
+
 Expr line_of(Value v, int row_axis) {
   Index at;
   for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));

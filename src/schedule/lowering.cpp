@@ -34,6 +34,19 @@ std::optional<std::vector<int>> static_sources(const Clustering& clustering, con
   return out;
 }
 
+Expr of_channel(const Expr& e, const Expr& columns, const Expr& channel) {
+  auto outer = e.linear_in_axis(group_id);
+  auto inner = outer ? outer->second.linear_in_axis(column_id) : std::nullopt;
+  if (inner && outer->first == inner->first * columns)
+    return inner->second + inner->first * channel;
+  return e.substitute([&](const Atom& a) -> std::optional<Expr> {
+    if (a.kind != Atom::Kind::axis) return std::nullopt;
+    if (a.id == group_id) return floor_div(channel, columns);
+    if (a.id == column_id) return mod(channel, columns);
+    return std::nullopt;
+  });
+}
+
 Emitter Lowering::emitter(Kernel& k, atlas::Body& body, Emitter::Local local) {
   if (!local) local = [](Value, const Index&) { return std::optional<atlas::Val>(); };
   return Emitter(

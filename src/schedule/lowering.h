@@ -17,6 +17,12 @@ std::optional<std::vector<int>> static_sources(const Clustering& clustering, con
 // Columns that lie side by side in the blocks of a weight kept as it is.
 inline constexpr int64_t block_columns = 64;
 
+// Axes behind any of a loop: the group of a channel and its column in the group, a tap.
+inline constexpr int group_id = 1000, column_id = 1001, tap_id = 1002;
+
+/// An index of group and column in terms of the channel, group * columns + column.
+Expr of_channel(const Expr& e, const Expr& columns, const Expr& channel);
+
 class Lowering {
  public:
   Lowering(const Cluster& cluster, const Clustering& clustering, const Options& options,
@@ -26,6 +32,7 @@ class Lowering {
   std::vector<Lowered> product();
   std::vector<Lowered> depthwise();
   std::vector<Lowered> stem();
+  std::vector<Lowered> tap_sums();
   std::vector<Lowered> expanded(const Expansion& expansion);
   std::vector<Lowered> attention();
   std::vector<Lowered> attention_grad();

@@ -86,6 +86,7 @@ class Planner {
   void emit_kernel(Lowered k);
   void keep_if_static(const Cluster& c, std::vector<Lowered>& kernels, Storage& storage);
   void prefer_layouts();
+  void prefer_channels(const Cluster& c);
   void follow_layouts();
   void prefer(Value v, const std::vector<int>& densest);
   Shape strides_for(Value v) const;
@@ -286,12 +287,35 @@ void Planner::prefer(Value v, const std::vector<int>& densest) {
   if (!std::is_sorted(order.begin(), order.end())) memory_order_.emplace(v, std::move(order));
 }
 
+// What a sum for each tap reads as a factor, and its results, lie along the channels.
+void Planner::prefer_channels(const Cluster& c) {
+  Value v = c.anchor->input(0);
+  Index at;
+  for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+  for (; !clustering_.is_root(v) && !v->inputs.empty(); v = v->input()) at = input_index(v, 0, at);
+  auto densest = [](const Index& index, int column, int group) {
+    std::vector<int> out;
+    for (int id : {column, group})
+      for (size_t i = 0; i < index.size(); ++i)
+        if (index[i].has_axis(id) && !std::count(out.begin(), out.end(), static_cast<int>(i)))
+          out.push_back(static_cast<int>(i));
+    return out;
+  };
+  if (!v->is(Op::parameter)) prefer(v, densest(at, 2, 0));
+  const int column = c.axes[c.axes.size() - 3].id, group = c.axes[0].id;
+  for (const Member& m : c.members) prefer(m.node, densest(m.index, column, group));
+}
+
 // Products decide how intermediates of three and more dimensions lie in memory: what they write has
 // their columns densest, what they read lies along k as far as it can (a convolution's channels,
 // the heads of attention).
 void Planner::prefer_layouts() {
   for (const Cluster& c : clustering_.clusters()) {
     if (c.kind != ClusterKind::product) continue;
+    if (sums_taps(c.anchor, options_)) {
+      prefer_channels(c);
+      continue;
+    }
     ProductLayout layout = product_layout(c, graph_.num_symbols);
     if (Value image = stem_image(c, clustering_, graph_, options_)) {
       stems_.insert(&c);
@@ -320,6 +344,9 @@ void Planner::follow_layouts() {
     clustering_.for_each_access(c, [&](Value v, const Index& index) {
       if (c.find(v) || v->rank() < 2) return;
       Expr place = offset_of(index, v->is(Op::parameter) ? v->attrs.exprs : strides_for(v));
+      // Numbers along one axis alone (a factor for each channel) are few.
+      auto varies = [&](const ClusterAxis& a) { return place.has_axis(a.id); };
+      if (c.axes.size() > 1 && std::count_if(c.axes.begin(), c.axes.end(), varies) < 2) return;
       int found = -1;
       for (const ClusterAxis& a : c.axes)
         if (auto step = place.linear_in_axis(a.id); step && step->first.is(1)) found = a.id;

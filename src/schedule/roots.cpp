@@ -4,6 +4,7 @@
 #include <ranges>
 
 #include "schedule/cluster.h"
+#include "schedule/lower_window.h"
 
 namespace hologram::schedule {
 namespace {
@@ -54,14 +55,23 @@ int last_axis(Value v) {
   return last;
 }
 
-// Whether v, a view of a parameter, runs along that parameter's memory.
-bool runs_along_memory(Value v) {
+// Whether v, a view of a parameter, runs along that parameter's memory by its axis `along`.
+bool runs_along_memory(Value v, int along) {
   Index at;
   for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
-  int last = last_axis(v);
   for (; is_view(v); v = v->input()) at = input_index(v, 0, at);
-  auto split = offset_of(at, v->attrs.exprs).linear_in_axis(last);
+  auto split = offset_of(at, v->attrs.exprs).linear_in_axis(along);
   return split && split->first.is(1);
+}
+
+// The image [n, pixels…, channels] that v, a view of the parameter [n, channels, pixels…] whose
+// channels lie apart in memory, is taken of; nullptr if it is none.
+Value turned_image(Value v) {
+  if (!is_view(v)) return nullptr;
+  while (is_view(v->input())) v = v->input();
+  bool turned = v->is(Op::permute) && v->input()->is(Op::parameter) && v->rank() > 2 &&
+                v->attrs.ints.back() == 1;
+  return turned && !runs_along_memory(v, v->rank() - 1) ? v : nullptr;
 }
 
 // Whether the matrix v, a view, is one in its operand's memory too: its coordinates have strides.
@@ -113,6 +123,26 @@ void parts_of_one(Value concat, int passed, std::vector<int>& uses) {
   }
 }
 
+// Whether v reads what a product computes, by views and borders alone.
+bool of_product(Value v) {
+  while (is_view(v) || v->is(Op::pad)) v = v->input();
+  return v->is(Op::dot_general);
+}
+
+// An image with its channels apart in memory that is put together from parts which products
+// compute (a strided convolution's kinds of pixels): what of `v`, above the parts, lies channels
+// last first; nullptr if `v` is none.
+Value joined_parts(Value v) {
+  constexpr int64_t least_channels = 8;
+  if (v->rank() < 4 || !v->shape[1].is_const() || v->shape[1].constant_value() < least_channels)
+    return nullptr;
+  Value below = nullptr;
+  for (; is_view(v); v = v->input())
+    if (!below && v->is(Op::reshape) && !v->input()->is(Op::concat)) below = v->input();
+  bool parts = v->is(Op::concat) && std::ranges::any_of(v->inputs, of_product);
+  return parts ? below : nullptr;
+}
+
 constexpr int cap = 1 << 20;
 constexpr int most_of_weights = 64;     // cost of dequantising, say
 constexpr int64_t few_channels = 16;    // fewer are shorter than a vector
@@ -146,6 +176,20 @@ void Clustering::choose_roots() {
     OpKind k = ir::info(v->op).kind;
     if (k != OpKind::leaf) root_[v->id] = 1;
   };
+  for (const auto& o : graph_.outputs) {
+    if (o.strides.empty() || !o.strides.back().is(1)) continue;
+    std::vector<Value> read = is_view(o.value) ? std::vector{o.value} : o.value->inputs;
+    for (Value v : read)
+      if (Value parts = joined_parts(v)) {
+        make_root(parts);
+        for (Value part : below_views(parts)->inputs)
+          for (Value in : below_views(part)->inputs)
+            if (Value image = turned_image(in)) make_root(image);
+      }
+  }
+  for (Value v : live_)
+    if (sums_taps(v, options_))
+      if (Value image = turned_image(v->input(0))) make_root(image);
   auto base = below_views;
   auto is_static = [&](Value v) {
     return v->is(Op::parameter) && options_.is_static(static_cast<int>(v->attrs.ints[0]));
@@ -154,13 +198,15 @@ void Clustering::choose_roots() {
   auto windowed_operand = [&](Value v) {
     Value image = windowed(v);
     if (!image) return false;
-    Value source = base(image->is(Op::pad) ? image->input() : image);
+    Value source = image->is(Op::pad) ? image->input() : image;
+    while (is_view(source) && !root_[source->id]) source = source->input();
     bool foreign = source->is(Op::parameter) || source->is(Op::host_result);
     // Of few channels a window's line is one run if the border lies in memory too.
     const Expr& channels = image->shape[static_cast<size_t>(last_axis(image))];
     bool bordered =
         image->is(Op::pad) && channels.is_const() && channels.constant_value() < few_channels;
-    bool scattered = foreign && !runs_along_memory(image->is(Op::pad) ? image->input() : image);
+    Value inner = image->is(Op::pad) ? image->input() : image;
+    bool scattered = foreign && !runs_along_memory(inner, last_axis(inner));
     make_root(bordered || scattered ? image : source);
     return true;
   };
@@ -197,6 +243,10 @@ void Clustering::choose_roots() {
     }
     if (v->is(Op::dot_general)) {
       if (windowed_operand(v->input(0)) | windowed_operand(v->input(1))) {
+        if (sums_taps(v, options_)) {  // read along the channels
+          if (Value factor = base(v->input(0)); !factor->is(Op::parameter)) make_root(factor);
+          continue;
+        }
         weights(v->input(0));
         weights(v->input(1));
         // Columns that run through windows of few channels: better laid out once.

@@ -126,6 +126,15 @@ int64_t products(const schedule::Plan& plan) {
   return std::ranges::count(plan.programs, atlas::BlockKind::product, &atlas::Program::kind);
 }
 
+int64_t loops_with_scratch(const schedule::Plan& plan) {
+  return std::ranges::count_if(plan.programs, [](const atlas::Program& p) {
+    return p.kind == atlas::BlockKind::loop &&
+           std::ranges::any_of(p.buffers, [](const atlas::Buffer& b) {
+             return b.access == atlas::Access::scratch;
+           });
+  });
+}
+
 TEST_P(GroupedTest, ALoopGivesTheInterpretersBits) {
   schedule::Plan plan = plan_grouped(GetParam());
   EXPECT_EQ(products(plan), 0);
@@ -156,6 +165,69 @@ TEST(Grouped, WhatFollowsJoinsTheProduct) {
                                     [](const atlas::Instr& i) { return i.op == Op::max; }));
   }
   EXPECT_EQ(found, 1);
+}
+
+// The gradient of the weight as the PyTorch front end writes it: blocks of `lines` lines of pixels,
+// whose sums are not added up here.
+schedule::Plan plan_weight_gradient(const Convolution& c, int64_t lines, bool last) {
+  Graph g;
+  int64_t per_group = c.channels / c.groups, out_group = c.results / c.groups;
+  int64_t span = c.dilation * (c.kernel - 1) + 1;
+  int64_t high = c.height + 2 * c.padding, wide = c.width + 2 * c.padding;
+  int64_t oh = (high - span) / c.stride + 1, ow = (wide - span) / c.stride + 1;
+  auto parameter = [&](int index, int64_t channels, int64_t h, int64_t w) {
+    Shape shape{c.batch, channels, h, w};
+    Shape strides = contiguous_strides(shape);
+    if (last) strides = {h * w * channels, 1, w * channels, channels};
+    return g.permute(g.parameter(index, c.dtype, shape, strides), {0, 2, 3, 1});
+  };
+  Value x = g.reshape(parameter(0, c.channels, c.height, c.width),
+                      {c.batch, c.height, c.width, c.groups, per_group});
+  x = g.pad(x, {0, c.padding, c.padding, 0, 0}, {c.batch, high, wide, c.groups, per_group}, 0);
+  x = g.make(Op::window, {x}, {.ints = {1, c.stride, c.dilation}}, {},
+             Shape{c.batch, oh, wide, c.groups, per_group, c.kernel});
+  x = g.make(Op::window, {x}, {.ints = {2, c.stride, c.dilation}}, {},
+             Shape{c.batch, oh, ow, c.groups, per_group, c.kernel, c.kernel});
+  int64_t blocks = c.batch * oh / lines, pixels = lines * ow;
+  x = g.reshape(g.permute(x, {3, 0, 1, 2, 5, 6, 4}),
+                {c.groups, blocks, pixels, c.kernel * c.kernel * per_group});
+  Value grad = g.reshape(parameter(1, c.results, oh, ow), {blocks, pixels, c.groups, out_group});
+  Value y = g.make(Op::dot_general, {g.permute(grad, {2, 0, 3, 1}), x}, {.ints = {0}});
+  give(g, y);
+  ir::verify(g);
+  schedule::Options options;
+  options.panel_width = [](DType) { return 32; };
+  return schedule::make_plan(g, options);
+}
+
+class WeightGradientTest : public testing::TestWithParam<std::tuple<Convolution, int64_t>> {};
+
+TEST_P(WeightGradientTest, ALoopGivesTheInterpretersBits) {
+  const auto& [c, lines] = GetParam();
+  for (bool last : {false, true}) {
+    schedule::Plan plan = plan_weight_gradient(c, lines, last);
+    EXPECT_EQ(products(plan), 0);
+    EXPECT_EQ(loops_with_scratch(plan), 1);
+    for (const atlas::Program& p : plan.programs) {
+      Inputs inputs;
+      inputs.chunks = {0, 1};
+      expect_same(p, inputs);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, WeightGradientTest,
+    testing::Values(std::tuple(Convolution{1, 24, 6, 8, 24, 3, 1, 1, 1, 24}, 2),
+                    std::tuple(Convolution{2, 64, 5, 7, 64, 3, 1, 1, 1, 16}, 5),
+                    std::tuple(Convolution{1, 16, 8, 14, 32, 3, 2, 1, 1, 8}, 4),
+                    std::tuple(Convolution{1, 16, 6, 6, 16, 3, 1, 2, 2, 16, true, DType::f64}, 3)));
+
+TEST(WeightGradient, OthersAreProducts) {
+  auto planned = [](const Convolution& c) { return products(plan_weight_gradient(c, 1, true)); };
+  EXPECT_EQ(planned({1, 8, 6, 8, 8, 3, 1, 1, 1, 8}), 1);       // half a vector of channels
+  EXPECT_EQ(planned({1, 64, 6, 8, 64, 3, 1, 1, 1, 4}), 1);     // wide groups
+  EXPECT_EQ(planned({1, 16, 4, 400, 16, 3, 1, 1, 1, 16}), 1);  // long lines
 }
 
 TEST(Grouped, OtherGroupsAreProducts) {
@@ -240,15 +312,6 @@ schedule::Plan plan_expansion(const Convolution& c, int64_t into, bool gives_ima
   options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
   options.panel_width = [](DType) { return 32; };
   return schedule::make_plan(g, options);
-}
-
-int64_t loops_with_scratch(const schedule::Plan& plan) {
-  return std::ranges::count_if(plan.programs, [](const atlas::Program& p) {
-    return p.kind == atlas::BlockKind::loop &&
-           std::ranges::any_of(p.buffers, [](const atlas::Buffer& b) {
-             return b.access == atlas::Access::scratch;
-           });
-  });
 }
 
 TEST_P(ExpansionTest, OneLoopGivesTheInterpretersBits) {

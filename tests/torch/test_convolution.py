@@ -120,6 +120,35 @@ def test_gradients_of_layers(f, x, w):
     check_gradients(f, normal(*x), normal(*w, seed=1), normal(out, seed=2))
 
 
+@pytest.mark.parametrize(
+    "into, out, groups, kernel, stride, padding, dilation, size",
+    [
+        (24, 24, 24, 3, 1, 1, 1, (12, 16)),
+        (24, 48, 24, 3, 2, 1, 1, (9, 8)),  # two results a channel
+        (64, 64, 16, 3, 1, 1, 1, (7, 14)),
+        (32, 64, 8, (3, 5), (2, 1), 0, 1, (7, 12)),
+        (32, 32, 16, 3, 1, 2, 2, (6, 8)),
+        (20, 20, 20, 3, 1, 1, 1, (2, 390)),  # lines that are too long
+        (16, 16, 16, 5, 1, 2, 1, (40,)),
+        (16, 16, 16, 3, 1, 1, 1, (3, 4, 6)),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_gradients_of_narrow_groups(into, out, groups, kernel, stride, padding, dilation, size, last):
+    """Sums for each tap run along the channels of all groups, block of pixels by block."""
+    rank = len(size)
+    sizes = (kernel,) * rank if isinstance(kernel, int) else kernel
+    convolve = (F.conv1d, F.conv2d, F.conv3d)[rank - 1]
+
+    def f(x, w, b):
+        return convolve(x, w, b, stride, padding, dilation, groups)
+
+    x = normal(2, into, *size)
+    if last and rank == 2:
+        x = x.to(memory_format=torch.channels_last)
+    check_gradients(f, x, normal(out, into // groups, *sizes, seed=1), normal(out, seed=2))
+
+
 @pytest.mark.parametrize("channels", [3, 16, 40])
 def test_depthwise(channels):
     def f(x, w, b):

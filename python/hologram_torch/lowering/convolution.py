@@ -14,6 +14,8 @@ from . import Unsupported, lower
 
 MOST_PHASES = 16  # products that share out the pixels of a strided convolution's image
 MOST_SUMS = 25  # taps of a depthwise convolution whose gradient is a sum for each of them
+MOST_PIXELS = 384  # of a block whose sum is one chain
+MOST_IN_GROUP, MOST_DEPTH = 8, 128  # results of a group and elements of its windows that are summed in blocks
 
 def per_axis(values, rank):
     """One number an axis from PyTorch's lists, whose single element counts for all axes."""
@@ -290,6 +292,10 @@ def _weight_gradient(c, grad, x, shape, stride, padding, dilation, groups):
     rank = len(shape) - 2
     out, channels, *sizes = shape
     counts = grad.shape[2:]
+    if groups > 1 and out // groups <= MOST_IN_GROUP and numel(sizes) * channels <= MOST_DEPTH:
+        block = _block_of(counts) if all(type(n) is int for n in x.shape) else 0
+        if block:
+            return _block_sums(c, grad, x, shape, block, stride, padding, dilation, groups)
     if channels == 1 and out == groups and numel(sizes) <= MOST_SUMS:
         return _tap_sums(c, grad, x, sizes, stride, padding, dilation)
     right = rows(c, channels_last(c, x), groups, padding, padding, sizes, counts, stride, dilation)
@@ -299,6 +305,28 @@ def _weight_gradient(c, grad, x, shape, stride, padding, dilation, groups):
     if groups == 1:
         left = c.reshape(left, [out, pixels])
     y = c.reshape(c.dot(left, right), [out, *sizes, channels])
+    return c.permute(y, [0, rank + 1, *range(1, rank + 1)])
+
+
+def _block_of(counts):
+    """Pixels of whole lines of the last axis that are summed in one chain; 0 if a line has too many."""
+    height, width = ([1] * 2 + list(counts))[-2:]
+    most = MOST_PIXELS // width
+    return width * max((n for n in range(1, min(most, height) + 1) if height % n == 0), default=0)
+
+
+def _block_sums(c, grad, x, shape, block, stride, padding, dilation, groups):
+    """The gradient of a weight with few results a group: products of blocks of pixels, which run in parallel along the
+    channels of all groups, then their sum."""
+    rank, counts = len(shape) - 2, grad.shape[2:]
+    out, channels, *sizes = shape
+    right = rows(c, channels_last(c, x), groups, padding, padding, sizes, counts, stride, dilation)
+    blocks = numel([grad.shape[0], *counts]) // block
+    right = c.reshape(right, [groups, blocks, block, numel(sizes) * channels])
+    left = c.reshape(channels_last(c, grad), [blocks, block, groups, out // groups])
+    left = c.permute(left, [2, 0, 3, 1])
+    y = c.dot(left, right, wide=True)
+    y = c.reshape(c.cast(c.reduce("sum", y, [1]), x.dtype), [out, *sizes, channels])
     return c.permute(y, [0, rank + 1, *range(1, rank + 1)])
 
 
