@@ -82,45 +82,24 @@ class _Variant:
         written = [s.target or s.arg for s in signature.output_specs if s.kind.name != "USER_OUTPUT"]
         if written:
             raise ValueError(f"freeze: the model writes into {', '.join(map(str, written))}; put it into eval mode")
-        self.values = list(inputs)
-        self.held, static = [], []  # tensors of the model by position of the graph's arguments; None: the next argument
+        arguments, static = [], []  # of the graph: the model's tensors, or numbers of inputs
         user = iter(range(len(inputs)))
-        self.places = []
         for position, spec in enumerate(signature.input_specs):
             if spec.kind.name == "USER_INPUT":
-                self.places.append(next(user))
-                self.held.append(None)
+                arguments.append(next(user))
                 continue
             tensor = program.constants.get(spec.target) if spec.kind.name == "CONSTANT_TENSOR" else _find(model, spec.target)
-            self.held.append(tensor)
+            arguments.append(tensor)
             static.append(position)
-        self.numbers = [i for i, x in enumerate(inputs) if not isinstance(x, torch.Tensor)]
-        self.tensors = [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
         self.native = compile_graph(program.graph_module, "inference", options, static)
-        held = [t for t in self.held if t is not None]
-        given = [inputs[i] for i in self.tensors]
-        self.guard = _core.FreezeGuard(torch.Tensor.__dlpack_c_exchange_api__, *_state(model), held + given)
-        self.model_tensors = held
+        self.guard = _core.FreezeGuard(torch.Tensor.__dlpack_c_exchange_api__, *_state(model), arguments, tuple(inputs))
         self.spec = program.call_spec.out_spec
         self.single = self.spec is None or self.spec.is_leaf()
 
     def call(self, inputs):
         """The graph's results, or None where the guard fails."""
-        values = self.values
-        if len(inputs) != len(values) or not self.guard.same_model():
-            return None
-        given = [inputs[i] for i in self.tensors]
-        if not self.guard.same_tensors(self.model_tensors + given) or any(t.is_neg() for t in given):
-            return None
-        for i in self.numbers:
-            if type(inputs[i]) is not type(values[i]) or inputs[i] != values[i]:
-                return None
-        arguments = list(self.held)
-        next_argument = iter(self.places)
-        for position, tensor in enumerate(arguments):
-            if tensor is None:
-                arguments[position] = inputs[next(next_argument)]
-        return self.native(arguments)
+        arguments = self.guard.arguments(*inputs)
+        return None if arguments is None else self.native(arguments)
 
     def finish(self, results):
         return results[0] if self.single else torch.utils._pytree.tree_unflatten(results, self.spec)

@@ -72,6 +72,10 @@ def test_arguments_may_change():
         frozen(X.double())
     with torch.no_grad(), pytest.raises(TypeError, match="got list"):
         frozen([X])
+    with torch.no_grad(), pytest.raises(TypeError, match="plain values"):
+        frozen(torch._neg_view(X))
+    with torch.no_grad(), pytest.raises((TypeError, RuntimeError)):
+        frozen(X, X)
 
 
 def test_training_mode_is_seen():
@@ -122,6 +126,8 @@ def test_numbers_and_structures():
     frozen = hologram_torch.freeze(model, (X, 3))
     assert agrees(frozen, model, X, 3) == 1
     assert agrees(frozen, model, X, 4) == 2
+    assert agrees(frozen, model, X, 4.0) == 3
+    assert agrees(frozen, model, X, 4) == 3
     model.factor = 5.0
-    assert agrees(frozen, model, X, 3) == 3
+    assert agrees(frozen, model, X, 3) == 4
     assert agrees(hologram_torch.freeze(copy.deepcopy(model), (X, 3)), model, X, 3) == 1
