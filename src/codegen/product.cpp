@@ -81,21 +81,22 @@ class ProductEmitter : Numbers {
     if (plan_.rhs == RhsPath::transposed)
       square_ = k_.slot(k_.memory_type(type_), "square", int64_t{t_.lanes} * t_.lanes);
     if (size != k_.i64(0) || plan_.lhs != LhsPath::direct || plan_.rhs != RhsPath::packed) {
-      scratch_ = emit_scratch(k_.root(), mul(round_up(add(size, k_.i64(1)), 16), bytes()));
+      size = round_up(add(size, k_.i64(1)), 16);
+      Value* notes = size;
+      if (plan_.keeps_tiny) size = add(size, 16);
+      scratch_ = emit_scratch(k_.root(), mul(size, bytes()));
       rhs_scratch_ = element(k_, type_, scratch_, lhs_bytes_);
+      if (plan_.keeps_tiny) notes_ = element(k_, type_, scratch_, notes);
     }
-    if (plan_.dots != Dots::none) groups_.emplace(k_, plan_);
+    if (plan_.dots != Dots::none) groups_.emplace(k_, plan_, notes_);
     if (plan_.keeps_tiny) exact_ = k_.slot(k_.ir.getInt64Ty(), "exact");
     if (plan_.flips_lhs) {
       // What turning the left operand's signs takes from or adds to the sums.
       correction_ = k_.slot(k_.memory_type(type_), "correction", int64_t{t_.panel} * widest());
     }
     if (plan_.lhs != LhsPath::direct) {
-      // What the rows hold besides (whether there are tiny numbers) is known to this chunk alone.
-      packed_block_ = plan_.keeps_tiny ? k_.slot(k_.ir.getInt64Ty(), "packed_block")
-                                       : emit_block_note(k_.root(), scratch_);
+      packed_block_ = emit_block_note(k_.root(), scratch_);
       k_.root().seek();
-      if (plan_.keeps_tiny) k_.ir.CreateStore(k_.i64(0), packed_block_);
     }
     if (plan_.lhs_load) {
       lhs_row_ = number(plan_.lhs_load->x_stride);
@@ -444,7 +445,7 @@ class ProductEmitter : Numbers {
         *n_units_ = nullptr;
   Value *scratch_ = nullptr, *rhs_scratch_ = nullptr, *lhs_bytes_ = nullptr,
         *packed_block_ = nullptr, *tile_ = nullptr, *square_ = nullptr;
-  Value *lhs_stride_ = nullptr, *lhs_row_ = nullptr, *rhs_row_ = nullptr;
+  Value *lhs_stride_ = nullptr, *lhs_row_ = nullptr, *rhs_row_ = nullptr, *notes_ = nullptr;
   // Of the current unit.
   Value *row_begin_ = nullptr, *rows_ = nullptr, *height_ = nullptr, *tiles_ = nullptr,
         *batch_panels_ = nullptr;

@@ -15,7 +15,7 @@ constexpr uint64_t least_safe_bits = (127 - 56) << 7;
 
 }  // namespace
 
-GroupPacker::GroupPacker(Kernel& kernel, const ProductPlan& plan)
+GroupPacker::GroupPacker(Kernel& kernel, const ProductPlan& plan, Value* notes)
     : Numbers(kernel),
       p_(kernel.program.product),
       plan_(plan),
@@ -26,9 +26,9 @@ GroupPacker::GroupPacker(Kernel& kernel, const ProductPlan& plan)
       k_axis_(m_axis_ + 2),
       halves_(k_.widen(k_.ir.getInt16Ty(), 2 * t_.lanes)),
       depth_(number(plan.k)),
-      steps_(number(plan.steps)) {
+      steps_(number(plan.steps)),
+      least_(notes) {
   k_.root().seek();
-  if (plan_.keeps_tiny) least_ = k_.slot(halves_, "least");
 }
 
 void GroupPacker::start_block(Scope& scope) {
@@ -69,17 +69,18 @@ void GroupPacker::pack_row(Scope& scope, Value* out) {
 Value* GroupPacker::gather_group(Scope& scope, const atlas::Body& body, int axis, Value* at,
                                  Value* mask, Value* step) {
   scope.seek();
+  bool whole = plan_.k.is_const() && plan_.k.constant_value() % group_ == 0;
   Value *first = mul(step, group_), *last = add(depth_, -1), *sum = nullptr;
   for (int j = 0; j < group_; ++j) {
     Value* k = add(first, j);
     Scope one(scope, false);
-    one.set_axis(k_axis_, least(k, last));
+    one.set_axis(k_axis_, whole ? k : least(k, last));
     one.set_axis(axis, at);
     one.set_lanes(axis, t_.lanes, mask);
     LaneValue value = emit_body(one, body).back();
     scope.seek();
     Value* x = k_.ir.CreateZExt(splat(k_, value, t_.lanes), words(t_.lanes));
-    if (j)
+    if (j && !whole)
       x = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(k, last), x,
                              llvm::Constant::getNullValue(x->getType()));
     x = k_.ir.CreateShl(x, static_cast<uint64_t>(32 / group_ * (group_ - 1 - j)));

@@ -11,7 +11,9 @@ namespace hologram::codegen {
 /// right one has the same type: the instruction takes an unsigned and a signed one.
 class GroupPacker : Numbers {
  public:
-  GroupPacker(Kernel& kernel, const ProductPlan& plan);
+  /// `notes`: 64 bytes beside the left block for what is known of its numbers; null unless the plan
+  /// keeps tiny ones.
+  GroupPacker(Kernel& kernel, const ProductPlan& plan, Value* notes);
 
   /// Forgets the tiny numbers of the left block.
   void start_block(Scope& scope);
@@ -47,7 +49,7 @@ class GroupPacker : Numbers {
   int group_, m_axis_, n_axis_, k_axis_;
   llvm::Type* halves_;  // a vector of numbers of 16 bits
   Value *depth_, *steps_;
-  Value* least_ = nullptr;  // of the left block: see smaller()
+  Value* least_;  // of the left block: see smaller()
 };
 
 }  // namespace hologram::codegen

@@ -560,6 +560,12 @@ TEST_F(Dots, tiny_numbers_infinities_and_nan) {
     for (size_t i = 0; i < 64 * 50; ++i)
       m[rhs_buffer].as<uint16_t>()[i] = static_cast<uint16_t>(0x1f00 + i % 89);
   });
+  Case wide{.m = 40, .n = 600, .k = 1000, .operand = DType::bf16, .reproducible = true};
+  check(wide, 1,
+        [](std::vector<Memory>& m) {  // what one chunk found holds for those that share its rows
+          for (size_t k = 0; k < 1000; ++k) m[lhs_buffer].as<uint16_t>()[9 * 1000 + k] = 0x0041;
+          for (size_t k = 0; k < 1000; ++k) m[rhs_buffer].as<uint16_t>()[k * 600 + 595] = 0x7e00;
+        });
   c.reproducible = false;
   check(c, 0, [](std::vector<Memory>& m) {  // tiny, but nothing that arises is subnormal
     for (size_t i = 0; i < 40 * 50; ++i)
