@@ -23,7 +23,7 @@ struct Target {
   std::string features;    ///< LLVM's feature string; part of the cache key
   int vector_bytes;        ///< 16, 32 or 64
   bool bf16_dots = false;  ///< AVX512_BF16: sums of pairs of bfloat16 products
-  bool i8_dots = false;    ///< AVX512_VNNI: sums of four products of bytes
+  bool i8_dots = false;    ///< AVX512_VNNI, AVX_VNNI: sums of four products of bytes
   bool tiles = false;      ///< AMX: products of tiles of bfloat16 numbers and bytes
 };
 

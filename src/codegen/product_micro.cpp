@@ -13,7 +13,23 @@ Fixed fixed(Value* v) {
 }
 
 Value* dot_bytes(Kernel& k, Value* sums, Value* x, Value* y) {
-  return k.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpbusd_512, {}, {sums, x, y});
+  auto& ir = k.ir;
+  bool wide = k.target.isa == Isa::avx512;
+  if (k.target.i8_dots)
+    return ir.CreateIntrinsic(
+        wide ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256,
+        {}, {sums, x, y});
+  // The even and the odd bytes as words, of which pairs of products are summed exactly.
+  llvm::Type* words = k.widen(ir.getInt16Ty(), 2 * k.target.vector_bytes / 4);
+  x = ir.CreateBitCast(x, words);
+  y = ir.CreateBitCast(y, words);
+  auto pairs = [&](Value* a, Value* b) {
+    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_wd, {}, {a, b});
+  };
+  Value* even = pairs(ir.CreateAnd(x, llvm::ConstantInt::get(words, 0xff)),
+                      ir.CreateAShr(ir.CreateShl(y, 8), 8));
+  Value* odd = pairs(ir.CreateLShr(x, 8), ir.CreateAShr(y, 8));
+  return ir.CreateAdd(sums, ir.CreateAdd(even, odd));
 }
 
 namespace {

@@ -54,7 +54,8 @@ int panel_width(const Target& target, DType operand_type) {
 Dots dots_for(const Target& target, DType operand_type, DType acc_type) {
   if (target.bf16_dots && operand_type == DType::bf16 && acc_type == DType::f32) return Dots::bf16;
   bool bytes = operand_type == DType::i8 || operand_type == DType::u8;
-  if (target.i8_dots && bytes && acc_type == DType::i32) return Dots::bytes;
+  bool dots = target.i8_dots || target.isa == Isa::avx2;  // or four instructions in their place
+  if (dots && bytes && acc_type == DType::i32) return Dots::bytes;
   return Dots::none;
 }
 

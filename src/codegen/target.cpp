@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__)
 #include <cpuid.h>
+#endif
+#if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -77,6 +79,14 @@ bool request_tiles() {
 bool request_tiles() { return false; }
 #endif
 
+#if defined(__x86_64__)
+bool has_avx_vnni() {
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  constexpr uint32_t avx_vnni = 1u << 4;  // leaf 7, subleaf 1, eax
+  return runs_here(Isa::avx2) && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & avx_vnni);
+}
+#endif
+
 }  // namespace
 
 std::string_view name_of(Isa isa) {
@@ -100,8 +110,12 @@ Target generic_target(Isa isa) {
 
 Target with_dots_of_host(Target target) {
 #if defined(__x86_64__)
-  if (target.isa != Isa::avx512) return target;
   __builtin_cpu_init();
+  if (target.isa == Isa::avx2 && has_avx_vnni()) {
+    target.i8_dots = true;
+    target.features += ",+avxvnni";
+  }
+  if (target.isa != Isa::avx512) return target;
   target.bf16_dots = __builtin_cpu_supports("avx512bf16");
   target.i8_dots = __builtin_cpu_supports("avx512vnni");
   if (target.bf16_dots) target.features += ",+avx512bf16";

@@ -539,6 +539,33 @@ TEST_F(Dots, take_any_operands) {
     }
 }
 
+TEST_F(Dots, bytes_on_avx2) {
+  std::vector<codegen::Target> targets{codegen::generic_target(codegen::Isa::avx2)};
+  codegen::Target best = codegen::with_dots_of_host(targets[0]);
+  if (best.i8_dots) targets.push_back(best);
+  for (const codegen::Target& target : targets) {
+    target_ = target;
+    for (DType operand : {DType::i8, DType::u8})
+      for (bool mixed : {false, true})
+        for (bool packed : {false, true})
+          for (auto [m, n, k] :
+               {std::array<int64_t, 3>{1, 70, 33}, {13, 33, 8}, {40, 96, 385}, {29, 50, 0}})
+            for (bool symbolic : {false, true})
+              check({.m = m,
+                     .n = n,
+                     .k = k,
+                     .batch = symbolic ? 0 : 2,
+                     .operand = operand,
+                     .acc = DType::i32,
+                     .rhs_transposed = !packed && !mixed,
+                     .packed = packed,
+                     .symbolic = symbolic,
+                     .mixed = mixed,
+                     .tail = Tail::bias},
+                    1);
+  }
+}
+
 TEST_F(Dots, tiny_numbers_infinities_and_nan) {
   Case c{.m = 40, .n = 64, .k = 50, .operand = DType::bf16, .reproducible = true};
   check(c, 0, [](std::vector<Memory>& m) {
