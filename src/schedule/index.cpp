@@ -124,20 +124,28 @@ Index input_index(ir::Value node, size_t input, const Index& index) {
 
 namespace {
 
-// Quotients and remainders by one divisor, c * d * (a / d) + c * (a % d), become c * a.
+// Whether m and q are a remainder and the quotient by one divisor d, of a number or of its
+// remainder by a multiple of d.
+bool completes(const Atom& q, const Atom& m) {
+  if (q.kind != Atom::Kind::floor_div || !(*q.b == *m.b)) return false;
+  const Atom* of = q.a->as_atom();
+  return *q.a == *m.a || (of && of->kind == Atom::Kind::mod && *of->a == *m.a &&
+                          of->b->is_const() && of->b->exact_div(*m.b));
+}
+
+// c * d * (a / d) + c * (a % d) becomes c * a.
 Expr join_quotients(Expr e) {
   for (const Term& rest : e.terms()) {
     if (rest.atoms.size() != 1 || rest.atoms[0]->kind != Atom::Kind::mod) continue;
     const Atom& m = *rest.atoms[0];
     if (!m.b->is_const()) continue;
     for (const Term& whole : e.terms()) {
-      if (whole.atoms.size() != 1 || whole.atoms[0]->kind != Atom::Kind::floor_div) continue;
-      const Atom& q = *whole.atoms[0];
-      if (!(*q.a == *m.a) || !(*q.b == *m.b) || whole.coefficient % m.b->constant_value() != 0 ||
+      if (whole.atoms.size() != 1 || !completes(*whole.atoms[0], m)) continue;
+      if (whole.coefficient % m.b->constant_value() != 0 ||
           whole.coefficient / m.b->constant_value() != rest.coefficient)
         continue;
       return join_quotients(e - Expr::from_terms(0, {whole}) - Expr::from_terms(0, {rest}) +
-                            *m.a * Expr(rest.coefficient));
+                            *whole.atoms[0]->a * Expr(rest.coefficient));
     }
   }
   return e;

@@ -60,6 +60,15 @@ std::vector<Expr> own_symbols(atlas::Program& p) {
   return used;
 }
 
+// Whether neighbours along the axis are neighbours of e too, but for some: e is linear in it, or
+// its remainder.
+bool densest_along(const Expr& e, int axis) {
+  if (auto part = e.linear_in_axis(axis)) return part->first.is(1);
+  const Atom* a = e.as_atom();
+  const Atom* of = a && a->kind == Atom::Kind::mod ? single_axis(*a->a) : nullptr;
+  return of && of->id == axis;
+}
+
 class Planner {
  public:
   Planner(const ir::Graph& graph, const Options& options)
@@ -87,6 +96,7 @@ class Planner {
   void keep_if_static(const Cluster& c, std::vector<Lowered>& kernels, Storage& storage);
   void prefer_layouts();
   void prefer_channels(const Cluster& c);
+  void prefer_window_lines(Value matrix);
   void follow_layouts();
   void prefer(Value v, const std::vector<int>& densest);
   Shape strides_for(Value v) const;
@@ -106,6 +116,7 @@ class Planner {
       memory_order_;  // of intermediates that do not lie row by row: axes from the outermost in
   std::map<const Cluster*, Expansion> expansions_;  // by the depthwise convolution's cluster
   std::set<const Cluster*> stems_;
+  std::set<Value> copied_images_;                // windows of which are laid out as a matrix
   std::set<Value> inlined_;                      // images that these compute for themselves
   std::vector<std::vector<int>> clusters_read_;  // by cluster: the clusters it needs
   std::vector<std::pair<int, int>> before_;      // (reader, writer of the parameter it reads)
@@ -306,6 +317,27 @@ void Planner::prefer_channels(const Cluster& c) {
   for (const Member& m : c.members) prefer(m.node, densest(m.index, column, group));
 }
 
+// Windows that are laid out as a matrix are copied in runs where the image lies along its columns.
+void Planner::prefer_window_lines(Value matrix) {
+  if (!clustering_.is_root(matrix) || ir::info(matrix->op).kind != ir::OpKind::movement) return;
+  Index at;
+  for (const Expr& d : matrix->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+  std::vector<int64_t> symbols(static_cast<size_t>(graph_.num_symbols), 64), here(at.size(), 0),
+      next = here;
+  next.back() = 1;
+  bool windows = false;
+  Value v = matrix;
+  for (; v == matrix || !clustering_.is_root(v); v = v->input()) {
+    if (v->is(Op::concat) || ir::info(v->op).kind != ir::OpKind::movement) return;
+    windows = windows || v->is(Op::window);
+    at = input_index(v, 0, at);
+  }
+  if (!windows) return;
+  for (size_t i = 0; i < at.size(); ++i)
+    if (at[i].eval(symbols, here) != at[i].eval(symbols, next)) prefer(v, {static_cast<int>(i)});
+  copied_images_.insert(v);
+}
+
 // Products decide how intermediates of three and more dimensions lie in memory: what they write has
 // their columns densest, what they read lies along k as far as it can (a convolution's channels,
 // the heads of attention).
@@ -316,6 +348,7 @@ void Planner::prefer_layouts() {
       prefer_channels(c);
       continue;
     }
+    prefer_window_lines(c.anchor->input(1));
     ProductLayout layout = product_layout(c, graph_.num_symbols);
     if (Value image = stem_image(c, clustering_, graph_, options_)) {
       stems_.insert(&c);
@@ -325,15 +358,14 @@ void Planner::prefer_layouts() {
     if (!layout.read->is(Op::parameter)) prefer(layout.read, layout.read_axes);
     for (const Member& m : c.members)
       for (size_t i = 0; i < m.index.size(); ++i)
-        if (auto part = m.index[i].linear_in_axis(layout.written_axis); part && part->first.is(1))
-          prefer(m.node, {static_cast<int>(i)});
+        if (densest_along(m.index[i], layout.written_axis)) prefer(m.node, {static_cast<int>(i)});
   }
 }
 
 // What a loop computes lies as what it reads does: where that runs along another axis than the last
 // one in all of the loop's reads (an image with its channels last), so do its results.
 void Planner::follow_layouts() {
-  std::set<Value> for_products;  // which lie as these read them
+  std::set<Value> for_products = copied_images_;  // which lie as these read them
   for (const Cluster& c : clustering_.clusters())
     if (c.kind != ClusterKind::loop)
       clustering_.for_each_access(c, [&](Value v, const Index&) { for_products.insert(v); });

@@ -134,13 +134,25 @@ bool of_product(Value v) {
 // last first; nullptr if `v` is none.
 Value joined_parts(Value v) {
   constexpr int64_t least_channels = 8;
-  if (v->rank() < 4 || !v->shape[1].is_const() || v->shape[1].constant_value() < least_channels)
+  if (v->rank() < 3 || !v->shape[1].is_const() || v->shape[1].constant_value() < least_channels)
     return nullptr;
   Value below = nullptr;
-  for (; is_view(v); v = v->input())
+  const int line = v->rank() - 1;
+  Index at;
+  for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+  for (; is_view(v); v = v->input()) {
+    at = input_index(v, 0, at);
     if (!below && v->is(Op::reshape) && !v->input()->is(Op::concat)) below = v->input();
+  }
   bool parts = v->is(Op::concat) && std::ranges::any_of(v->inputs, of_product);
-  return parts ? below : nullptr;
+  // One product computes all kinds.
+  bool kinds = v->is(Op::dot_general) && at.back().has_axis(1) &&
+               std::ranges::any_of(at, [&](const Expr& e) {
+                 return e.any_atom([&](const Atom& a) {
+                   return a.kind == Atom::Kind::mod && a.a->has_axis(line);
+                 });
+               });
+  return parts || kinds ? below : nullptr;
 }
 
 constexpr int cap = 1 << 20;
@@ -182,6 +194,7 @@ void Clustering::choose_roots() {
     for (Value v : read)
       if (Value parts = joined_parts(v)) {
         make_root(parts);
+        if (below_views(parts)->is(Op::dot_general)) continue;
         for (Value part : below_views(parts)->inputs)
           for (Value in : below_views(part)->inputs)
             if (Value image = turned_image(in)) make_root(image);

@@ -149,6 +149,39 @@ def test_gradients_of_narrow_groups(into, out, groups, kernel, stride, padding, 
     check_gradients(f, x, normal(out, into // groups, *sizes, seed=1), normal(out, seed=2))
 
 
+@pytest.mark.parametrize(
+    "kernel, stride, padding, more, size",
+    [
+        (4, 2, 1, 0, (6, 5)),  # two shifts along each axis
+        (4, 2, 0, 1, (5, 6)),  # all kinds read the same pixels
+        (8, 4, 2, 0, (9,)),
+        (8, 4, 2, 3, (9,)),
+        (12, 4, 6, 1, (7,)),  # the padding is more than a stride
+        ((4, 3, 4), (2, 1, 2), (1, 1, 3), 0, (3, 4, 5)),
+        (6, 4, 1, 0, (5, 6)),  # kinds of several numbers of taps
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("out", [3, 24])
+def test_transposed_with_strides(kernel, stride, padding, more, size, last, out):
+    """One product for all kinds of pixels where they have as many taps; its result may leave as planes."""
+    rank = len(size)
+    layer = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)[rank - 1]
+    torch.manual_seed(0)
+    layer = layer(20, out, kernel, stride, padding, more)
+    x = normal(2, 20, *size)
+    if last and rank == 2:
+        x = x.to(memory_format=torch.channels_last)
+    native(layer, x, truth=copy.deepcopy(layer).double())
+    x[0, 3, -1] = float("inf")  # reaches what reads it, not its neighbours
+    with torch.no_grad():
+        expected, got = layer(x), compile_fresh(layer, dynamic=False)(x)
+    assert torch.equal(got.isfinite(), expected.isfinite())
+    kernels = hologram_torch.explain(layer, x).graphs[0].kernels()
+    uneven = kernel == 6
+    assert (len([k for k in kernels if "dot" in k["name"]]) == 1) != uneven
+
+
 @pytest.mark.parametrize("channels", [3, 16, 40])
 def test_depthwise(channels):
     def f(x, w, b):

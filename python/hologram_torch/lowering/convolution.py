@@ -162,6 +162,9 @@ def transposed(c, x, w, strides, padding, dilation, groups, sizes_out, wide=Fals
     if known and all(d == 1 for d in dilation) and any(s > 1 for s in strides):
         if all(k <= s for k, s in zip(sizes, strides, strict=True)):
             return _patches(c, x, w, strides, padding, groups, sizes_out, wide)
+        kinds = [_kinds_of(k, s, p) for k, s, p in zip(sizes, strides, padding, strict=True)]
+        if groups == 1 and all(kinds):
+            return _kinds(c, x, w, strides, padding, kinds, sizes_out, wide)
         if numel(strides) <= MOST_PHASES:
             return _phases(c, x, w, strides, padding, groups, sizes_out, wide)
     x = spread(c, channels_last(c, x), range(1, len(sizes) + 1), strides)
@@ -200,6 +203,47 @@ def _patches(c, x, w, strides, padding, groups, sizes_out, wide):
     y = c.reshape(y, [batch, groups * out, *spans])
     high = [n - m + p for n, m, p in zip(sizes_out, spans, padding, strict=True)]
     return pad_axes(c, y, range(2, rank + 2), [-p for p in padding], high)
+
+
+def _kinds_of(size, stride, padding):
+    """Along one axis of transposed(): the pixels whose coordinates leave remainders a = shift * kinds + kind by the
+    stride read as many pixels of x each, from `shift` on. (shifts, kinds), or None where that does not hold."""
+    rest = padding % stride
+    if size % stride == 0 and rest == 0:
+        return 1, stride
+    return (2, rest) if size % stride == 0 and 2 * rest == stride else None
+
+
+def _kinds(c, x, w, strides, padding, kinds, sizes_out, wide):
+    """transposed() where all kinds of pixels have as many taps: one product with a batch of shifts, whose rows are
+    windows and whose columns are the kinds that read them, with their results."""
+    rank, (into, out, *sizes) = len(strides), w.shape
+    axes, ones = list(range(1, rank + 1)), [1] * rank
+    shifts, shared = (list(n) for n in zip(*kinds, strict=True))
+    kept = [k // s for k, s in zip(sizes, strides, strict=True)]
+    counts = [-(-n // s) for n, s in zip(sizes_out, strides, strict=True)]
+    low = [k - 1 - p // s for k, p, s in zip(kept, padding, strides, strict=True)]
+    spans = [n + u - 1 for n, u in zip(counts, shifts, strict=True)]
+    high = [n + k - 1 - m - a for n, k, m, a in zip(spans, kept, x.shape[2:], low, strict=True)]
+    batch = x.shape[0]
+    x = pad_axes(c, channels_last(c, x), axes, low, high)
+    x = windows(c, x, axes, kept, spans, ones, ones)
+    x = windows(c, x, axes, shifts, counts, ones, ones)
+    first = rank + 2  # [n, counts…, channels, kept…, shifts…]
+    taps, moved = list(range(first, first + rank)), list(range(first + rank, first + 2 * rank))
+    x = c.permute(x, [*moved, 0, *axes, *taps, rank + 1])
+    lead = [] if numel(shifts) == 1 else [numel(shifts)]
+    left = c.reshape(x, [*lead, numel([batch, *counts]), numel(kept) * into])
+    w = c.reshape(w, [into, out, *(n for three in zip(kept, shifts, shared, strict=True) for n in three)])
+    taps, moved, kind = (list(range(2 + i, 2 + 3 * rank, 3)) for i in range(3))
+    w = c.permute(c.flip(w, [*taps, *moved]), [*moved, *taps, 0, *kind, 1])
+    right = c.reshape(w, [*lead, numel(kept) * into, numel(shared) * out])
+    y = c.reshape(c.dot(left, right, wide), [*shifts, batch, *counts, *shared, out])
+    order = [rank, 3 * rank + 1]  # → [n, results, count, shift, kind, count, …]
+    for axis in range(rank):
+        order += [rank + 1 + axis, axis, 2 * rank + 1 + axis]
+    y = c.reshape(c.permute(y, order), [batch, out, *(n * s for n, s in zip(counts, strides, strict=True))])
+    return c.slice(y, [0] * (rank + 2), [batch, out, *sizes_out])
 
 
 def _phases(c, x, w, strides, padding, groups, sizes_out, wide):
