@@ -194,6 +194,7 @@ class Assembler {
     b.precision = static_cast<int>(in_.number(2));
     b.reproducible = in_.take_word("reproducible");
     b.winograd = in_.take_word("winograd");
+    if (in_.take_word("parts")) b.parts = static_cast<int>(in_.number(limits::product_parts));
     if (in_.take_word("terms")) b.terms = static_cast<int>(in_.number(3));
     if (in_.take_word("packed")) {
       if (!in_.take_word("none")) b.packed_rhs = buffer_number();

@@ -151,6 +151,7 @@ class Encoder {
     out_.byte(b.winograd);
     out_.byte(b.mixed);
     out_.sint(b.terms);
+    out_.sint(b.parts);
     for (const Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
     if (b.winograd) body(b.image);
   }
@@ -371,6 +372,7 @@ class Decoder {
     b.winograd = flag();
     b.mixed = flag();
     b.terms = small();
+    b.parts = small();
     for (Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
     if (b.winograd) body(b.image);
   }

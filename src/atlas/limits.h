@@ -13,6 +13,7 @@ inline constexpr size_t accumulators = 4096;
 inline constexpr size_t table_entries = 16;
 inline constexpr int symbols = 4096;
 inline constexpr int panel_width = 4096;
+inline constexpr int product_parts = 8;
 inline constexpr size_t expression_bytes = 8192;
 inline constexpr size_t text_bytes = size_t{64} << 20;
 

@@ -174,6 +174,15 @@ struct ProductBlock {
                         ///< column n of batch b at ((((b * ceil(N / width) + n / width) * S + s) *
                         ///< terms + t) * 16 + r) * width + n % width
 
+  /// Above 1: columns come in so many parts of equal size, and the epilogue takes those of all
+  /// parts at once (the gates of a unit). Behind k comes an axis `column` (N / parts) that the
+  /// epilogue sees in place of n; its accumulator p is the sum of column p * N / parts + column.
+  /// Panels are then of one part each, and the parts' panels of the same columns lie side by side:
+  /// where n / width, n % width and ceil(N / width) stand above and below, take (n' / width) *
+  /// parts + p, n' % width and ceil(N / parts / width) * parts, with n' = n % (N / parts), p = n /
+  /// (N / parts).
+  int parts = 1;
+
   /// float32 only, by Winograd's F(2x2, 3x3). lhs is the 3 x 3 windows of an image; behind k come
   /// the axes number, row, column, channel (extents N, H + 2, W + 2, C) that `image` sees:
   ///   m = (number * H + row) * W + column, k = (3u + v) * C + channel, batch_rank = 0,

@@ -79,9 +79,10 @@ class Printer {
   }
 
   void product(const ProductBlock& b) {
-    line("product batch {} operand {}{} acc {} precision {}{}{}{}{}", b.batch_rank,
+    line("product batch {} operand {}{} acc {} precision {}{}{}{}{}{}", b.batch_rank,
          name_of(b.operand_type), b.mixed ? " mixed" : "", name_of(b.acc_type), b.precision,
          b.reproducible ? " reproducible" : "", b.winograd ? " winograd" : "",
+         b.parts == 1 ? "" : fmt::format(" parts {}", b.parts),
          b.terms == 0 ? "" : fmt::format(" terms {}", b.terms),
          b.packed_rhs < 0 && b.panel_width == 0
              ? ""

@@ -373,7 +373,10 @@ class Verifier {
   }
 
   void product(const ProductBlock& b) {
-    block_axes(b.axes, b.batch_rank, b.winograd ? 7 : 3, "product");
+    require(b.parts >= 1 && b.parts <= limits::product_parts && (b.parts == 1 || !b.winograd),
+            "product: {} parts; expected 1 to {}, and 1 with winograd", b.parts,
+            limits::product_parts);
+    block_axes(b.axes, b.batch_rank, b.winograd ? 7 : b.parts > 1 ? 4 : 3, "product");
     require(known(b.operand_type) && known(b.acc_type), "product: unknown type");
     require(b.acc_type != DType::b8 && compute_type(b.acc_type) == b.acc_type &&
                 b.operand_type != DType::b8 && is_float(b.acc_type) == is_float(b.operand_type),
@@ -398,8 +401,13 @@ class Verifier {
       operand_body(b.rhs, rhs, b.rhs_type());
     if (b.packed_rhs >= 0) packed(b);
     if (b.winograd) winograd(b, rhs);
-    Scope epilogue = scope("epilogue", n, b.batch_rank, {0, 1});
-    epilogue.accumulators = {b.acc_type};
+    Scope epilogue = scope("epilogue", n, b.batch_rank, {0, b.parts > 1 ? 3 : 1});
+    if (b.parts > 1) {
+      const Expr &columns = b.axes[n - 3].extent, &of_part = b.axes[n - 1].extent;
+      require(columns == Expr(b.parts) * of_part, "product: {} columns are not {} parts of {}",
+              columns.str(), b.parts, of_part.str());
+    }
+    epilogue.accumulators.assign(static_cast<size_t>(b.parts), b.acc_type);
     body(b.epilogue, epilogue);
   }
 
@@ -433,7 +441,9 @@ class Verifier {
     Expr depth = b.winograd ? Expr(16) * b.axes[6].extent : b.axes[rank + 2].extent;
     Expr panel = b.terms > 0 ? ceil_div(depth, 32) * Expr(b.terms * 16 * b.panel_width)
                              : ceil_div(depth, b.panel_group) * Expr(b.panel_width * b.panel_group);
-    Expr size = ceil_div(b.axes[rank + 1].extent, b.panel_width) * panel;
+    Expr panels = b.parts > 1 ? ceil_div(b.axes[rank + 3].extent, b.panel_width) * Expr(b.parts)
+                              : ceil_div(b.axes[rank + 1].extent, b.panel_width);
+    Expr size = panels * panel;
     for (size_t k = 0; k < rank; ++k) size *= b.axes[k].extent;
     require(!provably_less(buffer.extent, size), "product: b{} has {} elements; its panels are {}",
             b.packed_rhs, buffer.extent.str(), size.str());

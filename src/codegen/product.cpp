@@ -53,7 +53,8 @@ class ProductEmitter : Numbers {
   void prepare() {
     m_ = number(plan_.m);
     n_ = number(plan_.n);
-    epilogue_.emplace(k_, t_, n_);
+    part_ = number(plan_.part);
+    epilogue_.emplace(k_, t_, part_);
     depth_ = number(plan_.steps);
     panels_ = number(plan_.panels);
     m_units_ = number(plan_.m_units);
@@ -76,7 +77,8 @@ class ProductEmitter : Numbers {
     }
     lhs_bytes_ = size;
     if (plan_.rhs != RhsPath::packed) size = add(size, mul(depth_, int64_t{t_.panel} * widest()));
-    int64_t tile = int64_t{t_.panel} * std::max(t_.max_rows, 8);
+    int64_t most = plan_.parts > 1 ? t_.max_rows * plan_.parts * tiles_of_parts() : t_.max_rows;
+    int64_t tile = int64_t{t_.panel} * std::max<int64_t>(most, 8);
     tile_ = k_.slot(k_.memory_type(type_), "tile", tile);
     if (plan_.rhs == RhsPath::transposed)
       square_ = k_.slot(k_.memory_type(type_), "square", int64_t{t_.lanes} * t_.lanes);
@@ -105,9 +107,9 @@ class ProductEmitter : Numbers {
     k_.root().seek();
   }
 
-  int widest() const { return plan_.panels_for(1); }
+  int widest() const { return std::max(plan_.parts, plan_.panels_for(1)); }
   bool whole_panels() const {
-    return plan_.n.is_const() && plan_.n.constant_value() % t_.panel == 0;
+    return plan_.part.is_const() && plan_.part.constant_value() % t_.panel == 0;
   }
   void emit_unit(Scope& scope, Value* unit) {
     scope.seek();
@@ -204,8 +206,13 @@ class ProductEmitter : Numbers {
   // All register tiles of panels [begin, end).
   void panel_loop(Scope& scope, Value* begin, Value* end) {
     int span = 1;
-    for (int r : heights_) span = std::max(span, plan_.panels_for(r));
     scope.seek();
+    if (plan_.parts > 1) {
+      emit_loop(scope, begin, end, k_.i64(plan_.parts), true,
+                [&](Scope& s, Value* panel) { emit_panels(s, panel, k_.i64(plan_.parts)); });
+      return;
+    }
+    for (int r : heights_) span = std::max(span, plan_.panels_for(r));
     if (span == 1) {
       emit_loop(scope, begin, end, k_.i64(1), true,
                 [&](Scope& s, Value* panel) { emit_panels(s, panel, k_.i64(1)); });
@@ -244,18 +251,85 @@ class ProductEmitter : Numbers {
     if (plan_.keeps_tiny) choose_exact(scope, rhs, width);
     if (plan_.flips_lhs) correct_signs(scope, rhs, width);
     scope.seek();
+    if (plan_.parts > 1) return emit_parts(scope, panel, rhs);
     emit_loop(scope, k_.i64(0), tiles_, k_.i64(1), true, [&](Scope& s, Value* tile) {
-      s.seek();
-      Value* begin = mul(tile, height_);
-      Value* first = least(begin, sub(rows_, height_));
-      call_tile(s, tile, first, width, rhs);
-      s.seek();
-      Value* count = least(height_, sub(rows_, begin));
-      Value* skipped = mul(sub(begin, first), mul(width, t_.panel));
-      epilogue_->emit(s, element(k_, type_, tile_, skipped), add(row_begin_, begin), count, panel,
-                      width);
+      call_tile(s, tile, width, rhs, {tile_, correction_});
+      finish_tile(s, tile, tile_, panel, width);
     });
   }
+
+  // The epilogue of a tile's rows that no tile before it has; their sums begin at `sums`.
+  void finish_tile(Scope& scope, Value* tile, Value* sums, Value* panel, Value* width) {
+    scope.seek();
+    Value* begin = mul(tile, height_);
+    Value* count = least(height_, sub(rows_, begin));
+    Value* stride = mul(width, t_.panel);
+    sums = element(k_, type_, sums, mul(sub(begin, first_row(tile)), stride));
+    Value* m = add(row_begin_, begin);
+    if (plan_.parts == 1) return epilogue_->emit(scope, sums, m, count, panel, width);
+    Value* block = div(panel, k_.i64(plan_.parts));
+    epilogue_->emit_parts(scope, sums, stride, k_.i64(t_.panel), m, count, block);
+  }
+
+  // Panels of all parts: together where registers hold all of their sums, else each against some
+  // tiles, so that it stays in the first-level cache, before all parts of these are finished.
+  void emit_parts(Scope& scope, Value* panel, const Rhs& rhs) {
+    Value* parts = k_.i64(plan_.parts);
+    int highest = 0;
+    for (int r : heights_)
+      if (plan_.panels_for(r) > 1) highest = std::max(highest, r);
+    auto fetch = [&](Scope& s, Value* tile) {
+      s.seek();
+      epilogue_->fetch_parts(s, add(row_begin_, first_row(tile)), height_, div(panel, parts));
+    };
+    auto together = [&](Scope& outer) {
+      emit_loop(outer, k_.i64(0), tiles_, k_.i64(1), true, [&](Scope& s, Value* tile) {
+        fetch(s, tile);
+        call_tile(s, tile, parts, rhs, {tile_, correction_});
+        finish_tile(s, tile, tile_, panel, parts);
+      });
+    };
+    auto apart = [&](Scope& outer) {
+      int64_t row = int64_t{plan_.parts} * t_.panel;
+      outer.seek();
+      Value* tile_size = mul(height_, row);
+      emit_loop(outer, k_.i64(0), tiles_, k_.i64(tiles_of_parts()), true, [&](Scope& g, Value* t) {
+        g.seek();
+        Value* end = least(add(t, tiles_of_parts()), tiles_);
+        auto sums_of = [&](Value* tile) {
+          return element(k_, type_, tile_, mul(sub(tile, t), tile_size));
+        };
+        emit_loop(g, t, end, k_.i64(1), true, [&](Scope& s, Value* tile) { fetch(s, tile); });
+        emit_loop(g, k_.i64(0), parts, k_.i64(1), true, [&](Scope& p, Value* part) {
+          p.seek();
+          Value* offset = mul(part, t_.panel);
+          Rhs own = rhs;
+          own.base = element(k_, plan_.rhs_storage, rhs.base, mul(part, rhs.panel_stride));
+          Value* correction = correction_ ? element(k_, type_, correction_, offset) : nullptr;
+          emit_loop(p, t, end, k_.i64(1), true, [&](Scope& s, Value* tile) {
+            s.seek();
+            Value* sums = element(k_, type_, sums_of(tile), offset);
+            call_tile(s, tile, k_.i64(1), own, {sums, correction, row});
+          });
+        });
+        emit_loop(g, t, end, k_.i64(1), true, [&](Scope& s, Value* tile) {
+          s.seek();
+          finish_tile(s, tile, sums_of(tile), panel, parts);
+        });
+      });
+    };
+    bool all = std::all_of(heights_.begin(), heights_.end(), [&](int r) { return r <= highest; });
+    if (all) return together(scope);
+    if (highest == 0) return apart(scope);
+    scope.seek();
+    Value* low = k_.ir.CreateICmpSLE(height_, k_.i64(highest));
+    Value* high = k_.ir.CreateNot(low);
+    emit_if(scope, low, together);
+    emit_if(scope, high, apart);
+  }
+
+  // Tiles whose sums of all parts are in memory at a time: 32 KiB of them or so.
+  int64_t tiles_of_parts() const { return std::max<int64_t>(1, 24 / plan_.parts); }
 
   Rhs rhs_panels(Scope& scope, Value* panel, Value* width) {
     scope.seek();
@@ -274,7 +348,7 @@ class ProductEmitter : Numbers {
     emit_loop(scope, k_.i64(0), width, k_.i64(1), true, [&](Scope& s, Value* i) {
       s.seek();
       Value* out = element(k_, type_, rhs_scratch_, mul(i, panel_size));
-      Value* n_begin = mul(add(panel, i), t_.panel);
+      Value* n_begin = first_column(add(panel, i));
       if (groups_ && plan_.rhs == RhsPath::panels)
         groups_->pack_panel(s, n_begin, columns_left(n_begin), out);
       else if (groups_)
@@ -291,23 +365,32 @@ class ProductEmitter : Numbers {
   // Reads in place, except that an incomplete last panel is copied: nothing may be read behind the
   // operand.
   Rhs direct_panels(Scope& scope, Value* panel, Value* width) {
-    Value* index = add(rhs_base_, mul(panel, t_.panel));
+    Value* index = add(rhs_base_, first_column(panel));
     Value* in_place = element(k_, type_, k_.buffer(plan_.rhs_load->buffer), index);
-    if (whole_panels()) return {in_place, rhs_row_, k_.i64(t_.panel)};
-    Value* n_end = mul(add(panel, width), t_.panel);
-    Value* incomplete = k_.ir.CreateICmpSGT(n_end, n_);
+    Value* between = plan_.parts > 1 ? part_ : k_.i64(t_.panel);
+    if (whole_panels()) return {in_place, rhs_row_, between};
+    Value* panel_end =
+        plan_.parts > 1 ? add(div(panel, k_.i64(plan_.parts)), 1) : add(panel, width);
+    Value* incomplete = k_.ir.CreateICmpSGT(mul(panel_end, t_.panel), part_);
     // Only the last panel is incomplete; a span that ends with it is copied panel by panel.
     emit_if(scope, incomplete, [&](Scope& s) {
       emit_loop(s, k_.i64(0), width, k_.i64(1), true, [&](Scope& inner, Value* i) {
         inner.seek();
         Value* out = element(k_, type_, rhs_scratch_, mul(i, mul(depth_, t_.panel)));
-        pack_panel(inner, mul(add(panel, i), t_.panel), out);
+        pack_panel(inner, first_column(add(panel, i)), out);
       });
     });
     scope.seek();
     return {k_.ir.CreateSelect(incomplete, rhs_scratch_, in_place),
             k_.ir.CreateSelect(incomplete, k_.i64(t_.panel), rhs_row_),
-            k_.ir.CreateSelect(incomplete, mul(depth_, t_.panel), k_.i64(t_.panel))};
+            k_.ir.CreateSelect(incomplete, mul(depth_, t_.panel), between)};
+  }
+
+  // The column that a panel begins with.
+  Value* first_column(Value* panel) {
+    if (plan_.parts == 1) return mul(panel, t_.panel);
+    Value* block = div(panel, k_.i64(plan_.parts));
+    return add(mul(sub(panel, mul(block, plan_.parts)), part_), mul(block, t_.panel));
   }
 
   Operand rhs_operand() const {
@@ -316,7 +399,8 @@ class ProductEmitter : Numbers {
   }
   Value* columns_left(Value* n_begin) {
     if (whole_panels()) return k_.i64(t_.panel);
-    return least(sub(n_, n_begin), k_.i64(t_.panel));
+    Value* inside = plan_.parts > 1 ? k_.ir.CreateURem(n_begin, part_) : n_begin;
+    return least(sub(part_, inside), k_.i64(t_.panel));
   }
 
   void pack_panel(Scope& scope, Value* n_begin, Value* out) {
@@ -370,7 +454,7 @@ class ProductEmitter : Numbers {
 
   // How many vectors of the only panel hold columns; 0 where there may be more panels.
   int vectors_of_only_panel() const {
-    if (!plan_.n.is_const() || plan_.n.constant_value() > t_.panel) return 0;
+    if (plan_.parts > 1 || !plan_.n.is_const() || plan_.n.constant_value() > t_.panel) return 0;
     return static_cast<int>((plan_.n.constant_value() + t_.lanes - 1) / t_.lanes);
   }
 
@@ -390,10 +474,11 @@ class ProductEmitter : Numbers {
             .unsigned_rhs = plan_.unsigned_rhs};
   }
 
-  llvm::Function* micro(int rows, int panels, const Rhs& rhs, bool exact) {
+  llvm::Function* micro(int rows, int panels, const Rhs& rhs, bool exact, int64_t out_row) {
     llvm::Function*& f = micro_[{rows, panels, exact}];
     if (!f) {
       MicroKernel m = kernel_of(rows, panels, rhs);
+      m.out_row = out_row;
       m.exact = exact;
       m.from_row = plan_.flips_lhs;
       m.fetches_ahead = fetches_ahead();
@@ -409,13 +494,23 @@ class ProductEmitter : Numbers {
   static constexpr int64_t line = 64;  // bytes
   int64_t panel_lines() const { return int64_t{t_.panel} * size_of(plan_.rhs_storage) / line; }
 
-  // tile_ = rows [first, first + height_) of the unit times the panels.
-  void call_tile(Scope& scope, Value* tile, Value* first, Value* width, const Rhs& rhs) {
+  // Where a register kernel's sums go, what bytes start from, and the distance between rows where
+  // that is not the panels' width.
+  struct Out {
+    Value *sums, *correction;
+    int64_t row = 0;
+  };
+
+  // The unit's row that a tile begins with.
+  Value* first_row(Value* tile) { return least(mul(tile, height_), sub(rows_, height_)); }
+
+  // out = the tile's rows times the panels.
+  void call_tile(Scope& scope, Value* tile, Value* width, const Rhs& rhs, const Out& out) {
     scope.seek();
-    Value* a = element(k_, type_, lhs_, mul(first, lhs_row_stride_));
+    Value* a = element(k_, type_, lhs_, mul(first_row(tile), lhs_row_stride_));
     std::vector<Value*> args{a,        lhs_row_stride_, lhs_k_stride_,
                              rhs.base, rhs.k_stride,    rhs.panel_stride,
-                             depth_,   tile_,           correction_};
+                             depth_,   out.sums,        out.correction};
     if (!correction_) args.back() = llvm::PoisonValue::get(k_.ir.getPtrTy());
     if (fetches_ahead()) {
       Value* from = mul(mul(depth_, line), add(tile, k_.i64(panel_lines())));
@@ -428,9 +523,13 @@ class ProductEmitter : Numbers {
     std::map<int64_t, llvm::Function*> kernels;
     bool choice = plan_.keeps_tiny;
     for (int r : heights_)
-      for (int span : {1, plan_.panels_for(r)})
+      for (int span : {1, plan_.panels_for(r)}) {
+        // Of parts, either all or one at a time.
+        bool single = plan_.panels_for(r) == 1;
+        if (plan_.parts > 1 && (single != (out.row > 0) || (span == 1) != single)) continue;
         for (int exact = 0; exact <= choice; ++exact)
-          kernels[(r * stride + span) * 2 + exact] = micro(r, span, rhs, exact);
+          kernels[(r * stride + span) * 2 + exact] = micro(r, span, rhs, exact, out.row);
+      }
     Value* shape = mul(add(mul(height_, stride), width), 2);
     if (choice) shape = add(shape, k_.ir.CreateLoad(k_.ir.getInt64Ty(), exact_));
     call_one(scope, shape, kernels, args);
@@ -441,8 +540,8 @@ class ProductEmitter : Numbers {
   TileModel t_;
   DType type_;
   int m_axis_, n_axis_, k_axis_;
-  Value *m_ = nullptr, *n_ = nullptr, *depth_ = nullptr, *panels_ = nullptr, *m_units_ = nullptr,
-        *n_units_ = nullptr;
+  Value *m_ = nullptr, *n_ = nullptr, *part_ = nullptr, *depth_ = nullptr, *panels_ = nullptr,
+        *m_units_ = nullptr, *n_units_ = nullptr;
   Value *scratch_ = nullptr, *rhs_scratch_ = nullptr, *lhs_bytes_ = nullptr,
         *packed_block_ = nullptr, *tile_ = nullptr, *square_ = nullptr;
   Value *lhs_stride_ = nullptr, *lhs_row_ = nullptr, *rhs_row_ = nullptr, *notes_ = nullptr;

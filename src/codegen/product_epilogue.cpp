@@ -1,6 +1,8 @@
 // codegen/product_epilogue.cpp: the epilogue of a product on a block of its sums.
 #include "codegen/product_epilogue.h"
 
+#include <llvm/IR/Intrinsics.h>
+
 #include "codegen/nest.h"
 #include "codegen/runs.h"
 #include "codegen/transpose.h"
@@ -34,14 +36,20 @@ void interleave(llvm::BasicBlock& block, size_t begin, size_t middle, size_t end
 }  // namespace
 
 ProductEpilogue::ProductEpilogue(Kernel& kernel, const TileModel& tile, Value* n)
-    : Numbers(kernel), p_(kernel.program.product), t_(tile), n_(n), by_rows_(by_rows()) {
+    : Numbers(kernel),
+      p_(kernel.program.product),
+      t_(tile),
+      n_(n),
+      n_axis_(p_.batch_rank + (p_.parts > 1 ? 3 : 1)),
+      by_rows_(by_rows()) {
   if (by_rows_) square_ = k_.slot(k_.lane_type(p_.acc_type, t_.lanes), "results", t_.lanes);
 }
 
 std::optional<ProductEpilogue::ByRows> ProductEpilogue::by_rows() const {
   int m_axis = p_.batch_rank, n_axis = m_axis + 1;
   const Expr& rows = p_.axes[static_cast<size_t>(m_axis)].extent;
-  if (!rows.is_const() || rows.constant_value() < 4 || t_.lanes < 4) return std::nullopt;
+  if (!rows.is_const() || rows.constant_value() < 4 || t_.lanes < 4 || p_.parts > 1)
+    return std::nullopt;
   ByRows out{p_.epilogue, 0, -1, m_axis};
   if (auto split = split_axis(p_.epilogue, m_axis, rows, m_axis + 3)) {
     if (split->levels.size() != 2) return std::nullopt;
@@ -75,8 +83,44 @@ void ProductEpilogue::emit(Scope& scope, Value* sums, Value* m, Value* count, Va
   emit_if(scope, k_.ir.CreateNot(together), [&](Scope& s) { emit_columns(s, block); });
 }
 
+void ProductEpilogue::emit_parts(Scope& scope, Value* sums, Value* stride, Value* between, Value* m,
+                                 Value* count, Value* block) {
+  scope.seek();
+  Value* begin = mul(block, t_.panel);
+  Value* panel = k_.i64(t_.panel);
+  Value* columns = multiple_of(n_, t_.panel) ? panel : least(sub(n_, begin), panel);
+  emit_columns(scope, {sums, stride, m, count, begin, columns, between});
+}
+
+void ProductEpilogue::fetch_parts(Scope& scope, Value* m, Value* count, Value* block) {
+  constexpr int64_t line = 64;
+  std::vector<const atlas::Instr*> loads;
+  for (const atlas::Instr& i : p_.epilogue.instrs) {
+    bool plain = i.code == atlas::Code::load && i.args[0] == atlas::no_value &&
+                 !i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; });
+    if (plain && i.expr.has_axis(p_.batch_rank) && stride_along(i.expr, n_axis_) == 1)
+      loads.push_back(&i);
+  }
+  if (loads.empty()) return;
+  emit_loop(scope, k_.i64(0), count, k_.i64(1), true, [&](Scope& row, Value* r) {
+    row.seek();
+    row.set_axis(p_.batch_rank, add(m, r));
+    row.set_axis(n_axis_, mul(block, t_.panel));
+    for (const atlas::Instr* i : loads) {
+      Value* index = emit_expr(row, i->expr).v;
+      row.seek();
+      Value* p = element(k_, i->type, k_.buffer(i->buffer), index);
+      for (int64_t at = 0; at < int64_t{t_.panel} * size_of(i->type); at += line)
+        k_.ir.CreateIntrinsic(
+            llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
+            {k_.ir.CreateConstGEP1_64(k_.ir.getInt8Ty(), p, static_cast<uint64_t>(at)),
+             k_.ir.getInt32(0), k_.ir.getInt32(2), k_.ir.getInt32(1)});
+    }
+  });
+}
+
 void ProductEpilogue::emit_columns(Scope& scope, const Block& block) {
-  int m_axis = p_.batch_rank, n_axis = m_axis + 1;
+  int m_axis = p_.batch_rank, n_axis = n_axis_;
   // Both vectors of a panel at once, instruction by instruction: a long body is a chain of which a
   // core holds only a few at a time, if they come one behind the other.
   bool many_registers = t_.max_rows >= 12;
@@ -84,10 +128,14 @@ void ProductEpilogue::emit_columns(Scope& scope, const Block& block) {
   auto one = [&](Scope& row, Value* r, Value* offset) {
     row.seek();
     row.set_axis(m_axis, add(block.m, r));
-    Value* at = element(k_, p_.acc_type, block.sums, add(mul(r, block.stride), offset));
-    Value* v = k_.ir.CreateAlignedLoad(k_.lane_type(p_.acc_type, lanes), at,
-                                       llvm::Align(static_cast<uint64_t>(size_of(p_.acc_type))));
-    row.set_accumulator(0, {v, true});
+    Value* first = add(mul(r, block.stride), offset);
+    for (int part = 0; part < p_.parts; ++part) {
+      Value* number = part ? add(first, mul(block.between, part)) : first;
+      Value* at = element(k_, p_.acc_type, block.sums, number);
+      Value* v = k_.ir.CreateAlignedLoad(k_.lane_type(p_.acc_type, lanes), at,
+                                         llvm::Align(static_cast<uint64_t>(size_of(p_.acc_type))));
+      row.set_accumulator(part, {v, true});
+    }
     emit_body(row, p_.epilogue);
   };
   // Two rows, instruction by instruction: bodies of different rows are independent.
@@ -103,7 +151,8 @@ void ProductEpilogue::emit_columns(Scope& scope, const Block& block) {
     one(second, add(r, 1), offset);
     interleave(*at, begin, middle, at->size());
   };
-  bool by_two = many_registers && p_.epilogue.instrs.size() >= long_body;
+  // The gates of two rows at a time would not stay in registers.
+  bool by_two = many_registers && p_.epilogue.instrs.size() >= long_body && p_.parts == 1;
   auto vector = [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
     s.set_axis(n_axis, add(block.n, offset));

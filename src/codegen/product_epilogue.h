@@ -12,12 +12,19 @@ namespace hologram::codegen {
 /// where these lie side by side in what is stored (an image whose channels are planes).
 class ProductEpilogue : Numbers {
  public:
-  /// `n`: the product's columns, constant where they are known.
+  /// `n`: the product's columns (of one part), constant where they are known.
   ProductEpilogue(Kernel& kernel, const TileModel& tile, Value* n);
 
   /// Rows [m, m + count) and `width` panels from panel `panel` on; sums[r * width * tile.panel +
   /// c].
   void emit(Scope& scope, Value* sums, Value* m, Value* count, Value* panel, Value* width);
+  /// The same of all parts of rows [m, m + count) and the columns of number `block` of each part's
+  /// panels: sums[r * stride + p * between + c].
+  void emit_parts(Scope& scope, Value* sums, Value* stride, Value* between, Value* m, Value* count,
+                  Value* block);
+  /// Brings what the same call of emit_parts will read along columns to the second-level cache:
+  /// rows lie on pages of their own, which nothing else fetches ahead.
+  void fetch_parts(Scope& scope, Value* m, Value* count, Value* block);
 
  private:
   // The epilogue's body for vectors of rows. Rows m = run * (axis outer) + axis rows where `run` is
@@ -29,7 +36,7 @@ class ProductEpilogue : Numbers {
   };
   // How many rows and columns of sums from where on.
   struct Block {
-    Value *sums, *stride, *m, *rows, *n, *columns;
+    Value *sums, *stride, *m, *rows, *n, *columns, *between = nullptr;
   };
 
   std::optional<ByRows> by_rows() const;
@@ -40,6 +47,7 @@ class ProductEpilogue : Numbers {
   const atlas::ProductBlock& p_;
   TileModel t_;
   Value* n_;
+  int n_axis_;
   std::optional<ByRows> by_rows_;
   Value* square_ = nullptr;
 };

@@ -97,7 +97,9 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   p.m = extent(m_axis);
   p.n = extent(n_axis);
   p.k = extent(k_axis);
-  p.panels = ceil_div(p.n, p.tile.panel);
+  p.parts = b.parts;
+  p.part = b.parts > 1 ? extent(k_axis + 1) : p.n;
+  p.panels = ceil_div(p.part, p.tile.panel) * Expr(p.parts);
 
   auto lhs = strided_load(b.lhs, m_axis, k_axis);
   bool plain = b.operand_type == b.acc_type;
@@ -168,7 +170,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   // Units of 10 µs or more, up to 64 of them for large products (32 where each copies panels),
   // whole register tiles high.
   int64_t rows = size_or(p.m, assumed_rows);
-  int64_t panels = divide_up(size_or(p.n, assumed_columns), p.tile.panel);
+  int64_t panels = divide_up(size_or(p.part, assumed_columns), p.tile.panel) * p.parts;
   auto depth = static_cast<double>(std::max<int64_t>(size_or(p.k, assumed_depth) / p.group, 1));
   int64_t limit = std::min(rows_by_cache(p, target, element), rows);
   bool distant = distant_rhs(p, element);
@@ -177,7 +179,9 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   for (int k = 0; k < b.batch_rank; ++k) batch *= static_cast<double>(size_or(extent(k), 1));
   double total =
       batch * static_cast<double>(panels) * panel_cycles(p, static_cast<double>(rows), depth);
-  double target_cycles = std::clamp(total / (distant ? 32 : 64), 40e3, distant ? 4e6 : 1e6);
+  // The gates of a step are waited for: threads share them from 2 µs each.
+  double least_cycles = p.parts > 1 ? 8e3 : 40e3;
+  double target_cycles = std::clamp(total / (distant ? 32 : 64), least_cycles, distant ? 4e6 : 1e6);
   double narrow = distant || p.dots == Dots::bytes ? 2 : 8;
   double wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
   if (wide < narrow / 2) {  // fewer rows rather than very narrow units
@@ -192,6 +196,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   int64_t lowest = p.m.is_const() ? std::min<int64_t>(rows, p.tile.max_rows) : 1;
   p.panel_group = p.panels_for(static_cast<int>(lowest));
   if (!p.m.is_const() && p.block_panels < p.panel_group) p.panel_group = 1;
+  if (p.parts > 1) p.panel_group = p.parts;
   p.block_panels = std::max<int64_t>(p.block_panels / p.panel_group, 1) * p.panel_group;
   p.m_units = ceil_div(p.m, p.block_rows);
   p.n_units = ceil_div(p.panels, p.block_panels);
@@ -208,7 +213,7 @@ Launch launch_of_product(const atlas::Program& program, const Target& target) {
     Expr panels = min(tiles->panels, tiles->block_panels);
     Expr work = groups * panels * (tiles->steps * (tiles->step_cycles() * 250) + Expr(100'000)) +
                 groups * tiles->steps * Expr(tiles->lhs ? 0 : 200'000) + Expr(20'000);
-    if (!work.is_const()) return {tiles->units, Expr(1), work};
+    if (!work.is_const() || tiles->parts > 1) return {tiles->units, Expr(1), work};
     return {tiles->units, Expr(std::max<int64_t>(1, 15'000'000 / work.constant_value())), work};
   }
   if (auto small = plan_small_product(program, target)) {
@@ -237,7 +242,9 @@ Launch launch_of_product(const atlas::Program& program, const Target& target) {
   Launch launch;
   launch.total = p.units;
   launch.unit_work = rows * 0 + panels * per_panel + 20000;
-  if (launch.unit_work.is_const())
+  if (p.parts > 1)
+    launch.grain = Expr(1);
+  else if (launch.unit_work.is_const())
     launch.grain = std::max<int64_t>(1, 15'000'000 / launch.unit_work.constant_value());
   else
     launch.grain = max(Expr(1), floor_div(Expr(15'000'000), launch.unit_work));

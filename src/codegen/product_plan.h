@@ -68,12 +68,17 @@ struct ProductPlan {
   int64_t block_rows;         ///< most rows of a unit
   int64_t block_panels;       ///< most panels of a unit
   int panel_group;            ///< units are whole groups of so many panels, but for the last
+  int parts = 1;              ///< of the columns; a panel is of one part, groups have one of each
+  Expr part;                  ///< columns of a part
   Expr panels;                ///< of the whole right operand
   Expr m_units, n_units;      ///< per batch point
   Expr units;                 ///< in all
 
-  /// Panels that a register tile of `rows` rows spans.
-  int panels_for(int rows) const { return codegen::panels_for(tile, rows); }
+  /// Panels that a register tile of `rows` rows spans. With parts: all of them or one.
+  int panels_for(int rows) const {
+    if (parts == 1) return codegen::panels_for(tile, rows);
+    return rows * parts <= tile.max_rows ? parts : 1;
+  }
   /// The numbers of rows that units have, if they are known.
   std::vector<int64_t> row_counts() const { return even_blocks(m, block_rows); }
   /// The heights of register tiles that can occur.
@@ -129,6 +134,8 @@ struct TileProduct {
   Expr m, n, k;
   Expr steps;   ///< products of tiles along k: of 32 values, 64 bytes
   Expr groups;  ///< of 32 rows: two tiles
+  int parts;    ///< of the columns: a panel is of one, and units have as many panels of each
+  Expr part;    ///< columns of a part
   Expr panels;
   std::optional<StridedLoad> lhs;  ///< read in place: whole tiles of plain bfloat16 numbers
   int64_t block_groups;            ///< most groups of a unit

@@ -51,7 +51,7 @@ class TileProductEmitter : Numbers {
     llvm::Type* word = k_.ir.getInt32Ty();
     config_ = k_.slot(k_.ir.getInt64Ty(), "tile_config", 8);
     tile_ = k_.slot(word, "tile", sums_of_tile);
-    epilogue_.emplace(k_, t_, n_);
+    epilogue_.emplace(k_, t_, number(plan_.part));
     if (!plan_.terms) prepare_tail();
     if (repairs()) {
       row_classes_ = k_.slot(word, "row_classes", plan_.block_groups * group_rows);
@@ -92,8 +92,13 @@ class TileProductEmitter : Numbers {
     group_count_ = sub(div(mul(add(row_unit, k_.i64(1)), groups_), m_units_), group_begin_);
     row_begin_ = mul(group_begin_, group_rows);
     rows_in_unit_ = least(sub(m_, row_begin_), mul(group_count_, group_rows));
-    panel_begin_ = div(mul(column_unit, panels_), n_units_);
-    panel_end_ = div(mul(add(column_unit, k_.i64(1)), panels_), n_units_);
+    auto panel_of = [&](Value* number) {
+      if (plan_.parts == 1) return div(mul(number, panels_), n_units_);
+      Value* blocks = div(panels_, k_.i64(plan_.parts));
+      return mul(div(mul(number, blocks), n_units_), plan_.parts);
+    };
+    panel_begin_ = panel_of(column_unit);
+    panel_end_ = panel_of(add(column_unit, k_.i64(1)));
     batch_panels_ = mul(batch, panels_);
     prepare_rows(scope, rows_unit);
     scope.seek();
@@ -175,7 +180,18 @@ class TileProductEmitter : Numbers {
       Value* m = add(row_begin_, row);
       if (repairs())
         repair_->repair(s, slot, panel, m, count, element(k_, DType::i32, row_classes_, row), out);
-      epilogue_->emit(s, out, m, count, panel, k_.i64(1));
+      if (plan_.parts == 1) return epilogue_->emit(s, out, m, count, panel, k_.i64(1));
+      // The sums of all parts are there with those of the last one.
+      s.seek();
+      Value* parts = k_.i64(plan_.parts);
+      Value* whole = k_.ir.CreateICmpEQ(k_.ir.CreateURem(panel, parts), sub(parts, k_.i64(1)));
+      emit_if(s, whole, [&](Scope& all) {
+        all.seek();
+        Value* between = mul(group_count_, sums_of_tile);
+        Value* begin = mul(between, int64_t{1} - plan_.parts);
+        epilogue_->emit_parts(all, element(k_, p_.acc_type, out, begin), k_.i64(t_.panel), between,
+                              m, count, div(panel, parts));
+      });
     });
   }
 

@@ -25,11 +25,12 @@ bool multiple_of(const Expr& e, int64_t of) { return e.is_const() && e.constant_
 // columns, until there are 32 units or a unit takes only 40,000 cycles.
 void choose_unit(TileProduct& t, int64_t batch) {
   int64_t groups = divide_up(size_or(t.m, assumed_rows), group_rows);
-  int64_t panels = divide_up(size_or(t.n, assumed_columns), t.tile.panel);
+  int64_t panels = divide_up(size_or(t.part, assumed_columns), t.tile.panel) * t.parts;
   int64_t steps = divide_up(size_or(t.k, assumed_depth), t.step());
   int64_t cycles = steps * t.step_cycles();
   int64_t row_bytes = steps * group_rows * 64 * t.planes();
-  int64_t target = std::clamp<int64_t>(batch * groups * panels * cycles / 32, 40'000, 4'000'000);
+  int64_t target = std::clamp<int64_t>(batch * groups * panels * cycles / 32,
+                                       t.parts > 1 ? 8'000 : 40'000, 4'000'000);
   int64_t most_groups = std::clamp<int64_t>(most_lhs_bytes / row_bytes, 1, 8);
   t.block_groups = std::min(groups, most_groups);
   t.block_panels = std::min<int64_t>(panels, 16);
@@ -38,6 +39,7 @@ void choose_unit(TileProduct& t, int64_t batch) {
   while (t.block_groups > 2 && too_long()) t.block_groups = divide_up(t.block_groups, 2);
   while (t.block_panels > 1 && too_long()) t.block_panels = divide_up(t.block_panels, 2);
   while (t.block_groups > 1 && too_long()) t.block_groups = divide_up(t.block_groups, 2);
+  t.block_panels = divide_up(t.block_panels, t.parts) * t.parts;
 }
 
 // The model by which float32 is split, in cycles of one core. Two multiply-adds of 16 lanes a
@@ -65,7 +67,7 @@ int TileProduct::step_cycles() const {
 }
 
 bool TileProduct::blocked() const {
-  return !steps.is_const() || steps.constant_value() > block_steps;
+  return parts > 1 || !steps.is_const() || steps.constant_value() > block_steps;
 }
 
 int terms_for(const Target& target, const atlas::ProductBlock& b, bool packed_once) {
@@ -94,6 +96,8 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
                 .k = extent(b, 2),
                 .steps = {},
                 .groups = {},
+                .parts = b.parts,
+                .part = b.parts > 1 ? extent(b, 3) : extent(b, 1),
                 .panels = {},
                 .lhs = {},
                 .block_groups = 1,
@@ -106,7 +110,7 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
          t.tile.panel);
   t.steps = ceil_div(t.k, t.step());
   t.groups = ceil_div(t.m, group_rows);
-  t.panels = ceil_div(t.n, t.tile.panel);
+  t.panels = ceil_div(t.part, t.tile.panel) * Expr(t.parts);
   auto lhs = strided_load(b.lhs, b.batch_rank, b.batch_rank + 2);
   if (b.terms == 1 && b.operand_type == DType::bf16 && lhs && lhs->y_stride.is(1) &&
       multiple_of(t.m, 16) && multiple_of(t.k, t.step()))

@@ -16,6 +16,7 @@ TileRepair::TileRepair(Kernel& kernel, const TileProduct& plan, Value* n)
       plan_(plan),
       t_(plan.tile),
       n_(n),
+      part_(number(plan.part)),
       depth_(number(plan.k)),
       words_(k_.widen(k_.ir.getInt32Ty(), t_.lanes)),
       floats_(k_.lane_type(DType::f32, t_.lanes)),
@@ -97,8 +98,14 @@ void TileRepair::row(Scope& scope, Value* slot, Value* panel, Value* row_class, 
     Value* narrow = ir.CreateICmpEQ(both, word(2));
     Value* wide = ir.CreateICmpEQ(both, word(1));
     Value* bad = ir.CreateNot(ir.CreateOr(narrow, ir.CreateAnd(wide, good)));
-    Value* column = add(mul(panel, t_.panel), c);
-    Value* exists = lane_mask(k_, sub(n_, column), t_.lanes);
+    Value *column = add(mul(panel, t_.panel), c), *end = n_;
+    if (plan_.parts > 1) {
+      Value* block = div(panel, k_.i64(plan_.parts));
+      Value* begin = mul(sub(panel, mul(block, plan_.parts)), part_);
+      column = add(begin, add(mul(block, t_.panel), c));
+      end = add(begin, part_);
+    }
+    Value* exists = lane_mask(k_, sub(end, column), t_.lanes);
     bad = ir.CreateAnd(bad, exists);
     emit_if(s, ir.CreateOrReduce(bad), [&](Scope& inner) {
       Value* exact = chain(inner, column, exists);

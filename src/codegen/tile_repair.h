@@ -26,7 +26,7 @@ class TileRepair : Numbers {
   const atlas::ProductBlock& p_;
   const TileProduct& plan_;
   TileModel t_;
-  Value *n_, *depth_;
+  Value *n_, *part_, *depth_;
   llvm::Type *words_, *floats_;
   Value *least_, *most_, *classes_;  // per panel of a unit: 64 i16, 64 i16, 32 i32
 };

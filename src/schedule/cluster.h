@@ -45,6 +45,10 @@ struct Cluster {
   ir::Value anchor = nullptr;  ///< the product, attention, scatter, scan, sort or host call
   bool split = false;          ///< long reduction with few parallel points: blocks become parallel
   bool dead = false;
+  /// Products, above 1: so many equal parts of the columns that the epilogue reads together; its
+  /// members run along `column` in place of n.
+  int parts = 1;
+  ClusterAxis column = {};
   int cost = 0;  ///< operations in the bodies, to bound their growth
 
   bool has_rows() const;
@@ -79,6 +83,8 @@ class Clustering {
   bool merge(int producer, int consumer);
   bool merge_loops(const Cluster& a, const Cluster& b, Cluster& out) const;
   bool merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out) const;
+  bool merge_parts(int producer, int consumer, Cluster& out);
+  bool may_have_parts(const Cluster& product, int consumer) const;
   bool merge_siblings(int a, int b);
   bool path_around(int from, int to) const;
   std::vector<int> dependencies(const Cluster& c) const;

@@ -54,9 +54,12 @@ Estimate estimate(const atlas::Program& program) {
     out.flop = flop_of(program.loop);
   } else if (program.kind == atlas::BlockKind::product) {
     const auto& axes = program.product.axes;
-    size_t own = program.product.winograd ? 3 : axes.size();  // as if by the direct sums
-    out.flop = Expr(2) * product_of(axes, 0, own) +
-               Expr(operations(program.product.epilogue)) * product_of(axes, 0, own - 1);
+    auto own = static_cast<size_t>(program.product.batch_rank) + 3;  // as if by the direct sums
+    Expr results = product_of(axes, 0, own - 1);
+    if (program.product.parts > 1)
+      results = product_of(axes, 0, own - 2) * product_of(axes, own, own + 1);
+    out.flop =
+        Expr(2) * product_of(axes, 0, own) + Expr(operations(program.product.epilogue)) * results;
   } else if (program.kind == atlas::BlockKind::attention_grad) {
     const atlas::AttentionGradBlock& g = program.attention_grad;
     size_t b = g.axes.size() - 5;

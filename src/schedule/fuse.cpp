@@ -5,6 +5,7 @@
 // consumer's.
 #include <algorithm>
 
+#include "atlas/limits.h"
 #include "schedule/cluster.h"
 
 namespace hologram::schedule {
@@ -14,6 +15,7 @@ using ir::Op;
 using ir::Value;
 
 constexpr int max_members = 64;
+constexpr int64_t few_rows = 4;
 
 // Extends `map` (axes of the producer → axes of the consumer) so that the member's own index
 // becomes `read`.
@@ -182,6 +184,93 @@ bool Clustering::merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out
   return true;
 }
 
+// Whether only `consumer` reads what the product makes, whose right operand makes panels.
+bool Clustering::may_have_parts(const Cluster& c, int consumer) const {
+  if (c.kind != ClusterKind::product || c.parts > 1 || c.anchor->shape.back().is(1)) return false;
+  for (const Member& m : c.members) {
+    bool promised = std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
+                                [&](const ir::Output& o) { return o.value == m.node; });
+    if (promised) return false;
+    for (size_t k = 0; k < clusters_.size(); ++k) {
+      if (static_cast<int>(k) == consumer || clusters_[k].dead || &clusters_[k] == &c) continue;
+      bool reads = false;
+      for_each_access(clusters_[k], [&](Value v, const Index&) { reads = reads || v == m.node; });
+      if (reads) return false;
+    }
+  }
+  Value rhs = c.anchor->input(1);
+  bool once = true, narrow = false;
+  auto visit = [&](Value leaf, const Index&) {
+    narrow = narrow || size_of(leaf->dtype) < size_of(rhs->dtype);
+    once = once && leaf->is(Op::parameter) &&
+           options_.is_static(static_cast<int>(leaf->attrs.ints[0]));
+  };
+  Index any;
+  for (const Expr& d : rhs->shape) any.push_back(Expr::axis(static_cast<int>(any.size()), d));
+  if (rhs->is(Op::parameter) || root_[rhs->id])
+    visit(rhs, any);
+  else
+    walk(rhs, any, visit, [](Value) { return false; });
+  // Few rows read a matrix where it lies, and weights of few bits as they are, along all columns.
+  const Expr& rows = c.anchor->shape[c.anchor->shape.size() - 2];
+  return !narrow && (once || !rows.is_const() || rows.constant_value() > few_rows);
+}
+
+// A consumer that reads a product at the same column of each of several equal parts (the gates of a
+// unit, the two halves of a gated activation), and is all that reads it.
+bool Clustering::merge_parts(int producer, int consumer, Cluster& out) {
+  const Cluster &a = clusters_[static_cast<size_t>(producer)],
+                &b = clusters_[static_cast<size_t>(consumer)];
+  if (b.has_rows()) return false;
+  AxisMap map;
+  std::optional<ClusterAxis> column;
+  int64_t parts = 0;
+  bool ok = true;
+  const ClusterAxis& n = a.axes[a.axes.size() - 2];
+  for_each_access(b, [&](Value v, const Index& read) {
+    const Member* m = a.find(v);
+    if (!m || !ok) return;
+    ok = false;
+    const Atom* own = m->index.empty() ? nullptr : single_axis(m->index.back());
+    if (!own || own->id != n.id || !n.extent.is_const()) return;
+    Index coordinates = read, values = m->index;
+    Shape extents(m->node->shape.begin(), m->node->shape.end());
+    for (const ClusterAxis& axis : b.axes) {
+      auto at = read.back().linear_in_axis(axis.id);
+      if (!at || !at->first.is(1) || !at->second.is_const() || !axis.extent.is_const()) continue;
+      int64_t size = axis.extent.constant_value(), columns = n.extent.constant_value();
+      if (columns % size || at->second.constant_value() % size) return;
+      if (!column) column = new_axis(axis.extent, false);
+      if (!(column->extent == axis.extent)) return;
+      parts = columns / size;
+      coordinates.back() = as_expr(axis);
+    }
+    if (!column) return;
+    values.back() = as_expr(*column);
+    extents.back() = column->extent;
+    auto solved = invert(coordinates, values, extents);
+    if (!solved) return;
+    ok = true;
+    for (auto& [id, e] : *solved) {
+      auto [it, added] = map.emplace(id, e);
+      if (!added && !(it->second == e)) ok = false;
+    }
+  });
+  if (!ok || !column || map.size() != b.axes.size() || parts < 2 ||
+      parts > atlas::limits::product_parts)
+    return false;
+  // Panels are of one part: a part should fill half of one.
+  if (2 * column->extent.constant_value() < options_.panel_width(a.anchor->input(0)->dtype))
+    return false;
+  if (!may_have_parts(a, consumer)) return false;
+  out = a;
+  out.cost = a.cost + b.cost;
+  out.parts = static_cast<int>(parts);
+  out.column = *column;
+  append_members(out, b, map);
+  return true;
+}
+
 // True if `to` needs something that needs `from`, other than directly.
 bool Clustering::path_around(int from, int to) const {
   std::vector<char> seen(clusters_.size(), 0);
@@ -221,9 +310,10 @@ bool Clustering::merge(int a, int b) {
   if (x.members.size() + y.members.size() > max_members || x.cost + y.cost > 400) return false;
   Cluster out;
   bool ok = x.kind == ClusterKind::loop ? merge_loops(x, y, out)
-            : x.kind == ClusterKind::product || x.kind == ClusterKind::attention
-                ? merge_epilogue(x, y, out)
-                : false;
+            : x.kind == ClusterKind::product
+                ? merge_epilogue(x, y, out) || (x.parts == 1 && merge_parts(a, b, out))
+            : x.kind == ClusterKind::attention ? merge_epilogue(x, y, out)
+                                               : false;
   if (!ok || path_around(a, b)) return false;
   replace(a, b, std::move(out));
   return true;

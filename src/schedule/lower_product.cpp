@@ -23,11 +23,14 @@ std::vector<Lowered> Lowering::product() {
   // A column vector on the right would fill one lane: (x y)ᵀ = yᵀ xᵀ has the same sums.
   bool swapped = dot->shape.back().is(1) && !dot->shape[dot->shape.size() - 2].is(1);
   std::vector<ClusterAxis> order = c_.axes;
-  if (swapped) std::swap(order[order.size() - 3], order[order.size() - 2]);
+  const size_t rank = order.size() - 3;
+  if (swapped) std::swap(order[rank], order[rank + 1]);
+  if (c_.parts > 1) order.push_back(c_.column);
   atlas::ProductBlock about;
   for (const ClusterAxis& a : order)
     about.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
-  about.batch_rank = static_cast<int>(order.size()) - 3;
+  about.batch_rank = static_cast<int>(rank);
+  about.parts = c_.parts;
   about.operand_type = swapped ? rhs->dtype : in;
   about.mixed = lhs->dtype != rhs->dtype;
   about.acc_type = acc;
@@ -40,12 +43,13 @@ std::vector<Lowered> Lowering::product() {
   auto sources = packs ? static_sources(clustering_, options_, rhs) : std::nullopt;
   const Expr& rows = dot->shape[dot->shape.size() - 2];
   bool few_rows = rows.is_const() && rows.constant_value() <= 8;
-  bool narrow = sources && keep_narrow(rhs, few_rows, out);
+  bool narrow = sources && c_.parts == 1 && keep_narrow(rhs, few_rows, out);
   // Only what is packed once is packed ahead: the product packs the panels of other operands as it
   // needs them, but for terms.
   bool once = sources && !narrow;
   std::optional<WindowImage> winograd;
-  if (once && in == DType::f32 && acc == DType::f32 && !options_.reproducible && batch.empty())
+  if (once && in == DType::f32 && acc == DType::f32 && !options_.reproducible && batch.empty() &&
+      c_.parts == 1)
     winograd = window_image(c_, 3);
   if (winograd && !winograd_pays(*winograd, rhs->shape[1])) winograd.reset();
   if (packs && !narrow && !winograd) about.terms = options_.terms(about, sources.has_value());
@@ -62,7 +66,7 @@ std::vector<Lowered> Lowering::product() {
   atlas::ProductBlock& p = k.program.product;
   p = about;
   auto axis = [&](size_t i) { return Expr::axis(static_cast<int>(i), order[i].extent); };
-  Expr im = axis(order.size() - 3), jn = axis(order.size() - 2), ik = axis(order.size() - 1);
+  Expr im = axis(rank), jn = axis(rank + 1), ik = axis(rank + 2);
   Index own = placed(c_.members[0].index, order);
   Index at(own.begin(), own.end() - 2);
   Index lhs_at = at, rhs_at = at;

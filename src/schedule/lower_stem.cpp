@@ -43,7 +43,7 @@ int64_t chains_of(const Expr& line) {
 
 Value stem_image(const Cluster& c, const Clustering& clustering, const ir::Graph& graph,
                  const Options& options) {
-  if (c.kind != ClusterKind::product) return nullptr;
+  if (c.kind != ClusterKind::product || c.parts > 1) return nullptr;
   Value dot = c.anchor, lhs = dot->input(0), rhs = dot->input(1);
   const Expr &depth = c.axes.back().extent, &columns = dot->shape.back();
   if (dot->rank() != 2 || dot->dtype != DType::f32 || lhs->dtype != DType::f32 ||

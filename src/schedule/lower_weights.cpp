@@ -44,11 +44,27 @@ std::vector<Val> term_words(atlas::BodyBuilder& b, Val low, Val high, int terms)
 
 }  // namespace
 
+// Where the panels' columns come from: panel [axis `at`] is of part [axis `at` + 1] where there are
+// parts.
+Expr Lowering::column_of_panel(const Index& at, size_t panel, int width, const Expr& inside,
+                               Expr& in_part) const {
+  in_part = at[panel] * Expr(width) + inside;
+  return c_.parts > 1 ? at[panel + 1] * c_.column.extent + in_part : in_part;
+}
+
+// The axes of panels: one, or blocks of columns and parts.
+Shape Lowering::panel_axes(const Expr& n, int width) const {
+  if (c_.parts == 1) return {ceil_div(n, Expr(width))};
+  return {ceil_div(c_.column.extent, Expr(width)), Expr(c_.parts)};
+}
+
 Lowered Lowering::pack_rhs(Value rhs, const Shape& batch, int width, int group, int& slot) {
   size_t b = batch.size();
   Expr n = rhs->shape.back(), depth = rhs->shape[rhs->shape.size() - 2];
-  Shape shape = batch;
-  shape.insert(shape.end(), {ceil_div(n, Expr(width)), ceil_div(depth, group), Expr(width)});
+  Shape shape = batch, panels = panel_axes(n, width);
+  shape.insert(shape.end(), panels.begin(), panels.end());
+  size_t deep = shape.size();
+  shape.insert(shape.end(), {ceil_div(depth, group), Expr(width)});
   if (group > 1) shape.push_back(Expr(group));
   slot = storage_.temporary(rhs->dtype, shape, "pack");
   Kernel k(storage_.slots);
@@ -60,13 +76,13 @@ Lowered Lowering::pack_rhs(Value rhs, const Shape& batch, int width, int group, 
   }
   loop.parallel_rank = static_cast<int>(shape.size());
   read_at.assign(store_at.begin(), store_at.begin() + static_cast<ptrdiff_t>(b));
-  Expr column = store_at[b] * Expr(width) + store_at[b + 2];
-  Expr row = store_at[b + 1];
-  if (group > 1) row = row * Expr(group) + Expr(group - 1) - store_at[b + 3];
+  Expr in_part, column = column_of_panel(store_at, b, width, store_at[deep + 1], in_part);
+  Expr row = store_at[deep];
+  if (group > 1) row = row * Expr(group) + Expr(group - 1) - store_at[deep + 2];
   read_at.insert(read_at.end(), {row, column});
   atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
   Emitter e = emitter(k, stage.body);
-  Val guard = e.within(column, n, {});
+  Val guard = e.within(in_part, c_.parts > 1 ? c_.column.extent : n, {});
   if (group > 1) guard = e.within(row, depth, guard);
   Val v = e.value(rhs, read_at, guard);
   if (guard.id != atlas::no_value)
@@ -235,9 +251,12 @@ Lowered Lowering::pack_terms(Value rhs, const Shape& batch, int width, int terms
   size_t b = batch.size();
   Expr n = rhs->shape.back(), depth = rhs->shape[rhs->shape.size() - 2];
   Shape shape = batch, loops = batch;
-  Expr panels = ceil_div(n, Expr(width)), steps = ceil_div(depth, 32);
-  shape.insert(shape.end(), {panels, steps, Expr(terms), Expr(16), Expr(width)});
-  loops.insert(loops.end(), {panels, steps, Expr(16), Expr(width)});
+  Shape panels = panel_axes(n, width);
+  Expr steps = ceil_div(depth, 32);
+  for (Shape* s : {&shape, &loops}) s->insert(s->end(), panels.begin(), panels.end());
+  size_t deep = shape.size();
+  shape.insert(shape.end(), {steps, Expr(terms), Expr(16), Expr(width)});
+  loops.insert(loops.end(), {steps, Expr(16), Expr(width)});
   slot = storage_.temporary(DType::u32, shape, "pack");
   Kernel k(storage_.slots);
   atlas::LoopBlock& loop = k.program.loop;
@@ -247,14 +266,14 @@ Lowered Lowering::pack_terms(Value rhs, const Shape& batch, int width, int terms
     at.push_back(Expr::axis(static_cast<int>(i), loops[i]));
   }
   loop.parallel_rank = static_cast<int>(loops.size());
-  Expr column = at[b] * Expr(width) + at[b + 3];
+  Expr in_part, column = column_of_panel(at, b, width, at[deep + 2], in_part);
   atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
   Emitter e = emitter(k, stage.body);
   auto value = [&](int64_t of_pair) {
-    Expr row = at[b + 1] * Expr(32) + at[b + 2] * Expr(2) + Expr(of_pair);
+    Expr row = at[deep] * Expr(32) + at[deep + 1] * Expr(2) + Expr(of_pair);
     Index from(at.begin(), at.begin() + static_cast<ptrdiff_t>(b));
     from.insert(from.end(), {row, column});
-    Val guard = e.within(row, depth, e.within(column, n, {}));
+    Val guard = e.within(row, depth, e.within(in_part, c_.parts > 1 ? c_.column.extent : n, {}));
     Val v = e.convert(e.value(rhs, from, guard), DType::f32);
     if (guard.id == atlas::no_value) return v;
     return e.builder().select(guard, v, e.builder().number(DType::f32, 0));
@@ -262,8 +281,8 @@ Lowered Lowering::pack_terms(Value rhs, const Shape& batch, int width, int terms
   Val low = value(0), high = value(1);
   auto words = term_words(e.builder(), low, high, terms);
   for (int t = 0; t < terms; ++t) {
-    Index to(at.begin(), at.begin() + static_cast<ptrdiff_t>(b) + 2);
-    to.insert(to.end(), {Expr(t), at[b + 2], at[b + 3]});
+    Index to(at.begin(), at.begin() + static_cast<ptrdiff_t>(deep) + 1);
+    to.insert(to.end(), {Expr(t), at[deep + 1], at[deep + 2]});
     e.store(slot, to, words[static_cast<size_t>(t)]);
   }
   loop.stages.push_back(std::move(stage));

@@ -156,7 +156,7 @@ ProductLayout product_layout(const Cluster& c, int num_symbols) {
     const Atom* last = single_axis(c.members[0].index[static_cast<size_t>(matrix) - 1]);
     out.written_axis = last ? last->id : -1;
   } else {
-    out.written_axis = c.axes[rank - 2].id;
+    out.written_axis = c.parts > 1 ? c.column.id : c.axes[rank - 2].id;
   }
   return out;
 }

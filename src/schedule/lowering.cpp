@@ -81,9 +81,16 @@ void Lowering::end_with(atlas::Body& body, Val v) {
 void Lowering::epilogue(Kernel& k, atlas::Body& body, DType acc_type,
                         const std::vector<ClusterAxis>& order) {
   Emitter* self = nullptr;
-  Emitter e = emitter(k, body, [&](Value v, const Index&) -> std::optional<Val> {
+  Emitter e = emitter(k, body, [&](Value v, const Index& at) -> std::optional<Val> {
     if (v != c_.anchor) return std::nullopt;
-    return self->convert(self->builder().accumulator(0, acc_type), v->dtype);
+    int part = 0;
+    if (c_.parts > 1) {
+      const Expr& size = c_.column.extent;
+      Expr first = at.back() - Expr::axis(static_cast<int>(order.size()) - 1, size);
+      check(first.is_const(), "product: a part that is not known");
+      part = static_cast<int>(first.constant_value() / size.constant_value());
+    }
+    return self->convert(self->builder().accumulator(part, acc_type), v->dtype);
   });
   self = &e;
   for (const Member& m : c_.members)

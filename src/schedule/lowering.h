@@ -54,6 +54,9 @@ class Lowering {
   Lowered join_parts(int out, int log_sum, DType type, int64_t parts,
                      const std::vector<ClusterAxis>& axes);
   void log_sum(Kernel& k, atlas::Body& body, DType type, const std::vector<ClusterAxis>& order);
+  Shape panel_axes(const Expr& n, int width) const;
+  Expr column_of_panel(const Index& at, size_t panel, int width, const Expr& inside,
+                       Expr& in_part) const;
   Lowered pack_rhs(ir::Value rhs, const Shape& batch, int width, int group, int& slot);
   bool keep_narrow(ir::Value rhs, bool few_rows, std::vector<Lowered>& out);
   int lay_out(ir::Value v, const Shape& shape, const std::function<Index(const Index&)>& from,

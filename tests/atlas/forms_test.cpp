@@ -61,6 +61,16 @@ std::vector<Program> examples() {
   lse.store(5, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)),
             lse.accumulator(0, DType::f64));
   list.push_back(sums);
+  Program gates = packed;
+  gates.product.parts = 4;
+  gates.product.axes[2].extent = Expr(4) * sym(2);
+  gates.product.axes.push_back({atlas::AxisKind::parallel, sym(2)});
+  gates.product.epilogue = {};
+  gates.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * Expr(4) * sym(3) * Expr(16);
+  BodyBuilder unit(gates.product.epilogue);
+  unit.store(2, Expr::axis(1, sym(1)) * sym(2) + Expr::axis(4, sym(2)),
+             unit.add(unit.accumulator(0, DType::f32), unit.accumulator(3, DType::f32)));
+  list.push_back(gates);
   packed.product.panel_group = 2;
   packed.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * ceil_div(sym(3), 2) * Expr(32);
   list.push_back(packed);

@@ -378,6 +378,47 @@ TEST(Interp, PackedOperandGivesTheSameBits) {
   EXPECT_EQ(plain, packed_out);
 }
 
+TEST(Interp, PartsOfAProductMeetInItsEpilogue) {
+  int64_t M = 5, H = 21, K = 20, parts = 3, width = 16, blocks = 2;
+  auto at = [](int64_t k) { return static_cast<size_t>(k); };
+  int64_t N = parts * H;
+  std::vector<float> x = random_floats(at(M * K), 1), y = random_floats(at(K * N), 2),
+                     plain(at(M * N)), want(at(M * H)), got(at(M * H)),
+                     panel(at(blocks * parts * K * width), 0);
+  Program p = batched_product(DType::f32, DType::f32, DType::f32);
+  run(p, {x.data(), y.data(), plain.data()}, {1, M, N, K});
+  for (int64_t m = 0; m < M; ++m)
+    for (int64_t h = 0; h < H; ++h) {
+      const float* row = plain.data() + m * N + h;
+      want[at(m * H + h)] = row[0] * row[2 * H] - row[H];
+    }
+  p.product.parts = 3;
+  p.product.axes[2].extent = Expr(parts) * sym(2);
+  p.product.axes.push_back({atlas::AxisKind::parallel, sym(2)});
+  p.product.rhs = p.product.epilogue = {};
+  Expr n = Expr::axis(2, Expr(parts) * sym(2)), k = Expr::axis(3, sym(3));
+  BodyBuilder(p.product.rhs).load(1, DType::f32, k * Expr(parts) * sym(2) + n);
+  p.buffers[1].extent = Expr(K * N);
+  BodyBuilder e(p.product.epilogue);
+  auto sum = [&](int part) { return e.accumulator(part, DType::f32); };
+  e.store(2, Expr::axis(1, sym(1)) * sym(2) + Expr::axis(4, sym(2)),
+          e.sub(e.mul(sum(0), sum(2)), sum(1)));
+  run(p, {x.data(), y.data(), got.data()}, {1, M, H, K});
+  EXPECT_EQ(got, want);
+
+  for (int64_t k0 = 0; k0 < K; ++k0)
+    for (int64_t c = 0; c < N; ++c)
+      panel[at((((c % H / width) * parts + c / H) * K + k0) * width + c % H % width)] =
+          y[at(k0 * N + c)];
+  p.product.packed_rhs = 1;
+  p.product.panel_width = 16;
+  p.product.rhs = {};
+  p.buffers[1].extent = Expr(blocks * parts * K * width);
+  std::fill(got.begin(), got.end(), 0.0f);
+  run(p, {x.data(), panel.data(), got.data()}, {1, M, H, K});
+  EXPECT_EQ(got, want);
+}
+
 TEST(Interp, AttentionAgainstDoubles) {
   int64_t B = 2, M = 5, N = 140, D = 16, E = 9;
   auto at = [](int64_t k) { return static_cast<size_t>(k); };

@@ -30,6 +30,7 @@ struct Case {
        symbolic = false, known_rows = false, reproducible = false,
        mixed = false;  // the right operand has the other type of bytes
   Tail tail = Tail::store;
+  int64_t parts = 1;  // of the n columns
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -38,7 +39,8 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << (c.rhs_transposed ? " rhs^T" : "") << (c.packed ? " packed" : "")
              << (c.prologue ? " prologue" : "") << (c.symbolic ? " symbolic" : "")
              << (c.known_rows ? " but for rows" : "") << (c.reproducible ? " reproducible" : "")
-             << (c.mixed ? " mixed" : "") << " tail " << static_cast<int>(c.tail);
+             << (c.mixed ? " mixed" : "") << " tail " << static_cast<int>(c.tail) << " parts "
+             << c.parts;
 }
 
 constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3, out_buffer = 4;
@@ -52,19 +54,20 @@ DType out_type(const Case& c) { return c.tail == Tail::narrow ? DType::bf16 : c.
 
 atlas::Program make_program(const Case& c, int panel, int group = 1) {
   Expr m = c.symbolic && !c.known_rows ? Expr::symbol(0) : Expr(c.m),
-       n = c.symbolic ? Expr::symbol(1) : Expr(c.n), k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
+       part = c.symbolic ? Expr::symbol(1) : Expr(c.n / c.parts), n = part * Expr(c.parts),
+       k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 3 : 0;
   p.kind = atlas::BlockKind::product;
   Expr batch = c.batch ? Expr(c.batch) : Expr(1);
-  Expr panels = ceil_div(n, panel);
+  Expr panels = ceil_div(part, panel) * Expr(c.parts);
   p.buffers = {
       {c.operand, Access::read, batch * m * k},
       {rhs_type(c), Access::read,
        c.packed ? batch * panels * ceil_div(k, group) * Expr(panel * group) : batch * k * n},
       {c.acc, Access::read, n},
-      {c.acc, Access::read, batch * m * n},
-      {out_type(c), Access::write, batch * m * n}};
+      {c.acc, Access::read, batch * m * part},
+      {out_type(c), Access::write, batch * m * part}};
   atlas::ProductBlock& b = p.product;
   if (c.batch) b.axes.push_back({AxisKind::parallel, batch});
   b.batch_rank = c.batch ? 1 : 0;
@@ -99,7 +102,14 @@ atlas::Program make_program(const Case& c, int panel, int group = 1) {
   }
   BodyBuilder e(b.epilogue);
   Val v = e.accumulator(0, c.acc);
-  Expr at = ib * m * n + im * n + in;
+  if (c.parts > 1) {
+    b.parts = static_cast<int>(c.parts);
+    b.axes.push_back({AxisKind::parallel, part});
+    in = Expr::axis(r + 3, part);
+    for (int q = 1; q < b.parts; ++q)
+      v = e.add(e.mul(v, e.load(bias_buffer, c.acc, Expr(q) * part + in)), e.accumulator(q, c.acc));
+  }
+  Expr at = ib * m * part + im * part + in;
   if (c.tail != Tail::store) v = e.add(v, e.load(bias_buffer, c.acc, in));
   if (c.tail == Tail::gelu_residual) {
     v = e.op(ir::Op::gelu, v);
@@ -181,7 +191,7 @@ class Product : public testing::TestWithParam<codegen::Isa> {
     name << c;
     SCOPED_TRACE(name.str());
     std::vector<int64_t> syms;
-    if (c.symbolic) syms = {c.m, c.n, c.k};
+    if (c.symbolic) syms = {c.m, c.n / c.parts, c.k};
     expect_same(make_program(c, codegen::panel_width(target(), c.operand)), target(), syms, chunk);
   }
 };
@@ -234,6 +244,41 @@ TEST_P(Product, small_ones_of_every_kind) {
              .operand = operand,
              .acc = acc,
              .rhs_transposed = rhs_t});
+}
+
+TEST_P(Product, parts_of_the_columns_are_finished_together) {
+  for (int64_t parts : {2, 3, 4, 7})
+    for (int64_t m : {1, 2, 3, 5, 12, 30})
+      for (int64_t part : {5, 64, 75})
+        check({.m = m, .n = parts * part, .k = 40, .packed = true, .parts = parts});
+  for (int64_t m : {1, 50, 170})  // many units, and more rows than are finished at a time
+    check({.m = m,
+           .n = 4 * 165,
+           .k = 390,
+           .batch = 2,
+           .packed = true,
+           .tail = Tail::gelu_residual,
+           .parts = 4},
+          1);
+}
+
+TEST_P(Product, parts_of_operands_of_every_kind) {
+  for (bool rhs_t : {false, true})
+    for (int64_t m : {1, 14, 90})
+      for (int64_t part : {32, 50, 128})
+        check({.m = m,
+               .n = 3 * part,
+               .k = 33,
+               .lhs_transposed = true,
+               .rhs_transposed = rhs_t,
+               .tail = Tail::bias,
+               .parts = 3});
+  for (bool packed : {false, true})
+    for (int64_t m : {1, 20})
+      check({.m = m, .n = 80, .k = 20, .packed = packed, .symbolic = true, .parts = 2}, 1);
+  for (auto [from, to] :
+       {std::pair{DType::bf16, DType::f32}, {DType::f64, DType::f64}, {DType::i8, DType::i32}})
+    check({.m = 14, .n = 132, .k = 50, .operand = from, .acc = to, .packed = true, .parts = 4});
 }
 
 TEST_P(Product, depth_beyond_a_block_adds_blocks_in_order) {

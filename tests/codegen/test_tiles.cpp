@@ -31,6 +31,7 @@ struct Case {
   DType operand = DType::bf16;
   int terms = 1;  // 0: bytes
   bool lhs_transposed = false, prologue = false, symbolic = false;
+  int64_t parts = 1;    // of the columns
   bool window = false;  // runs of 8 values of k, m * 8 apart
   bool mixed = false;   // the right operand has the other type of bytes
 };
@@ -39,15 +40,18 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand)
              << " terms " << c.terms << (c.lhs_transposed ? " lhs^T" : "")
              << (c.prologue ? " prologue" : "") << (c.window ? " window" : "")
-             << (c.symbolic ? " symbolic" : "") << (c.mixed ? " mixed" : "");
+             << (c.symbolic ? " symbolic" : "") << (c.mixed ? " mixed" : "") << " parts "
+             << c.parts;
 }
 
 enum Number { lhs_buffer, rhs_buffer, packed_buffer, bias_buffer, out_buffer };
 
 constexpr int width = 32;
 
+int64_t panels_of(const Case& c) { return (c.n / c.parts + width - 1) / width * c.parts; }
+
 int64_t packed_words(const Case& c) {
-  int64_t panels = (c.n + width - 1) / width;
+  int64_t panels = panels_of(c);
   int64_t rows = c.terms ? (c.k + 31) / 32 * 16 * c.terms : (c.k + 3) / 4;
   return c.batch * panels * rows * width;
 }
@@ -59,18 +63,19 @@ DType rhs_type(const Case& c) {
 
 atlas::Program make_program(const Case& c) {
   DType acc = c.terms ? DType::f32 : DType::i32, right = rhs_type(c);
-  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m), n = c.symbolic ? Expr::symbol(1) : Expr(c.n),
+  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m),
+       part = c.symbolic ? Expr::symbol(1) : Expr(c.n / c.parts), n = part * Expr(c.parts),
        k = c.symbolic ? Expr::symbol(2) : Expr(c.k), batch(c.batch);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 3 : 0;
   p.kind = atlas::BlockKind::product;
   Expr rows = c.terms ? ceil_div(k, 32) * Expr(16 * c.terms) : ceil_div(k, 4) * Expr(4);
-  p.buffers = {
-      {c.operand, Access::read, batch * m * k},
-      {right, Access::read, batch * k * n},
-      {c.terms ? DType::u32 : right, Access::read, batch * ceil_div(n, width) * rows * Expr(width)},
-      {acc, Access::read, n},
-      {acc, Access::write, batch * m * n}};
+  p.buffers = {{c.operand, Access::read, batch * m * k},
+               {right, Access::read, batch * k * n},
+               {c.terms ? DType::u32 : right, Access::read,
+                batch * ceil_div(part, width) * Expr(c.parts) * rows * Expr(width)},
+               {acc, Access::read, n},
+               {acc, Access::write, batch * m * part}};
   atlas::ProductBlock& b = p.product;
   b.axes = {{AxisKind::parallel, batch},
             {AxisKind::parallel, m},
@@ -98,8 +103,15 @@ atlas::Program make_program(const Case& c) {
   BodyBuilder rhs(b.rhs);
   rhs.finish(rhs.load(rhs_buffer, right, ib * k * n + ik * n + in));
   BodyBuilder e(b.epilogue);
-  Val v = e.add(e.accumulator(0, acc), e.load(bias_buffer, acc, in));
-  e.store(out_buffer, ib * m * n + im * n + in, v);
+  Val v = e.accumulator(0, acc);
+  if (c.parts > 1) {
+    b.parts = static_cast<int>(c.parts);
+    b.axes.push_back({AxisKind::parallel, part});
+    in = Expr::axis(4, part);
+    for (int q = 1; q < b.parts; ++q) v = e.sub(e.accumulator(q, acc), v);
+  }
+  v = e.add(v, e.load(bias_buffer, acc, in));
+  e.store(out_buffer, ib * m * part + im * part + in, v);
   atlas::verify(p);
   atlas::expand_math(p);
   return p;
@@ -114,15 +126,16 @@ uint64_t element_of(const Case& c, const Memory& m, int64_t i) {
 
 // The right operand as atlas::ProductBlock lays it out.
 void pack(const Case& c, const Memory& rhs, Memory& packed) {
-  int64_t panels = (c.n + width - 1) / width, steps = (c.k + 31) / 32, groups = (c.k + 3) / 4;
+  int64_t part = c.n / c.parts, steps = (c.k + 31) / 32, groups = (c.k + 3) / 4;
   std::memset(packed.data(), 0, packed.size());
   for (int64_t b = 0; b < c.batch; ++b)
     for (int64_t k = 0; k < c.k; ++k)
       for (int64_t n = 0; n < c.n; ++n) {
         uint64_t bits = element_of(c, rhs, (b * c.k + k) * c.n + n);
-        int64_t panel = b * panels + n / width;
+        int64_t panel = b * panels_of(c) + n % part / width * c.parts + n / part;
+        int64_t column = n % part % width;
         if (c.terms == 0) {
-          int64_t at = ((panel * groups + k / 4) * width + n % width) * 4 + 3 - k % 4;
+          int64_t at = ((panel * groups + k / 4) * width + column) * 4 + 3 - k % 4;
           packed.as<uint8_t>()[at] = static_cast<uint8_t>(bits);
           continue;
         }
@@ -131,8 +144,7 @@ void pack(const Case& c, const Memory& rhs, Memory& packed) {
         auto terms = atlas::terms_of(x);
         for (int t = 0; t < c.terms; ++t) {
           int64_t row = ((panel * steps + k / 32) * c.terms + t) * 16 + k % 32 / 2;
-          packed.as<uint16_t>()[(row * width + n % width) * 2 + k % 2] =
-              terms[static_cast<size_t>(t)];
+          packed.as<uint16_t>()[(row * width + column) * 2 + k % 2] = terms[static_cast<size_t>(t)];
         }
       }
 }
@@ -157,7 +169,7 @@ class Tiles : public testing::Test {
     SCOPED_TRACE(name.str());
     atlas::Program p = make_program(c);
     std::vector<int64_t> syms;
-    if (c.symbolic) syms = {c.m, c.n, c.k};
+    if (c.symbolic) syms = {c.m, c.n / c.parts, c.k};
     std::mt19937_64 random(11);
     std::normal_distribution<double> normal;
     std::vector<Memory> memory;
@@ -217,6 +229,36 @@ TEST_F(Tiles, bfloat16_blocks_of_k) {
   for (int64_t k : {511, 512, 513, 1088}) check({.m = 20, .n = 40, .k = k});
   check({.m = 40, .n = 70, .k = 600, .batch = 2, .symbolic = true}, 1);
   check({.m = 300, .n = 40, .k = 520});
+}
+
+TEST_F(Tiles, parts_of_the_columns_are_finished_together) {
+  for (int terms : {0, 1, 3}) {
+    DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
+    for (auto [m, part, k] : {Sizes{7, 20, 40}, {40, 33, 64}, {70, 64, 520}})
+      for (int64_t parts : {2, 3, 4})
+        check({.m = m,
+               .n = parts * part,
+               .k = k,
+               .batch = 2,
+               .operand = operand,
+               .terms = terms,
+               .parts = parts},
+              1);
+    check({.m = 40,
+           .n = 150,
+           .k = 40,
+           .operand = operand,
+           .terms = terms,
+           .symbolic = true,
+           .parts = 3});
+  }
+  // Elements that terms cannot give, in a part behind the first.
+  check({.m = 20, .n = 120, .k = 40, .operand = DType::f32, .terms = 3, .parts = 3}, 0,
+        [](Memory& lhs, Memory& rhs) {
+          lhs.as<float>()[3 * 40 + 5] = 1e-40f;
+          rhs.as<float>()[5 * 120 + 47] = 1e38f;
+          rhs.as<float>()[9 * 120 + 85] = INFINITY;
+        });
 }
 
 TEST_F(Tiles, no_sum_is_0) {

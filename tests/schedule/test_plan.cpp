@@ -126,6 +126,28 @@ TEST_F(PlanTest, AProductTakesBiasActivationAndResidualAndPacksItsWeightOnce) {
   EXPECT_EQ(p.cache[0].parameters, std::vector<int>{100});
 }
 
+TEST_F(PlanTest, AProductFinishesTheGatesOfAUnitTogether) {
+  Value y = add(dot(input({16, 64}), g.permute(weight({192, 64}), {1, 0})), weight({192}));
+  auto gate = [&](int64_t i) { return g.slice(y, {0, 64 * i}, {16, 64}, {1, 1}); };
+  Value state = g.binary(Op::mul, g.unary(Op::sigmoid, gate(0)), g.unary(Op::tanh, gate(2)));
+  output(state);
+  output(g.binary(Op::mul, g.unary(Op::sigmoid, gate(1)), g.unary(Op::tanh, state)));
+  Plan p = plan();
+  EXPECT_EQ(runs(p), 1);
+  ASSERT_EQ(p.programs.size(), 2u);  // what packs the weight, and the product
+  const atlas::ProductBlock& b = p.programs[1].product;
+  EXPECT_EQ(b.parts, 3);
+  EXPECT_TRUE(b.axes.back().extent.is(64));
+}
+
+TEST_F(PlanTest, AProductWhoseColumnsAreReadByOthersTooIsWhole) {
+  Value y = dot(input({16, 64}), g.permute(weight({128, 64}), {1, 0}));
+  Value left = g.slice(y, {0, 0}, {16, 64}, {1, 1}), right = g.slice(y, {0, 64}, {16, 64}, {1, 1});
+  output(g.binary(Op::mul, left, right));
+  output(g.reduce(Op::reduce_sum, y, {1}));
+  for (const atlas::Program& p : plan().programs) EXPECT_EQ(p.product.parts, 1);
+}
+
 TEST_F(PlanTest, WeightsOfFewBitsAreKeptAsTheyAre) {
   Value x = input({4, 256}), s = weight({128, 1});
   Value q = g.parameter(101, DType::i8, {128, 256}, {256, 1});

@@ -2,6 +2,8 @@
 import pytest
 import torch
 from harness import BACKEND, backend_stats, check, compile_fresh, graph_count
+from hologram import _core
+from hologram_torch.lowering import recurrent
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="other backends break the graph here")
@@ -69,6 +71,32 @@ def test_gradients(name):
         results.append([x.grad, *(t.grad for t in starts), *(p.grad.clone() for p in layer.parameters())])
     check(*results, strides=False)
     native()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_a_step_is_one_kernel(kind, dtype, monkeypatch):
+    steps = []
+
+    class Core:
+        step_loop = _core.step_loop
+
+        @staticmethod
+        def compile(*args):
+            steps.append(_core.compile(*args))
+            return steps[-1]
+
+    monkeypatch.setattr(recurrent, "_core", Core)
+    truth = kind(20, 40).eval()  # 40 units: a panel of 32 and a part of one for each gate
+    layer = kind(20, 40).eval().to(dtype)
+    layer.load_state_dict(truth.state_dict())
+    truth.load_state_dict(layer.state_dict())
+    with torch.no_grad():
+        for batch in (1, 3, 30):
+            compiled, x = compile_fresh(layer, fullgraph=True), normal(5, batch, 20, dtype=dtype)
+            check(compiled(x), layer(x), truth(x.float()), strides=False)
+            native()
+    assert [sum(not s["cached"] for s in step.describe()["steps"]) for step in steps] == [1, 1, 1]
 
 
 def test_length_and_batch_may_change():

@@ -194,8 +194,8 @@ void BodyRunner::step(const Instr& i, Frame& frame, int n, uint64_t* out) {
       break;
     }
     case Code::accumulator:
-      if (frame.element && i.buffer == 0)
-        std::copy_n(frame.element, n, out);
+      if (frame.element && (i.buffer == 0 || frame.part_stride != 0))
+        std::copy_n(frame.element + i.buffer * frame.part_stride, n, out);
       else
         std::fill_n(out, n, frame.accumulators[static_cast<size_t>(i.buffer)]);
       break;

@@ -31,7 +31,8 @@ struct Frame {
   std::vector<Lanes<int64_t>> axes;    ///< coordinates of the batch's elements, by axis number
   std::vector<uint64_t> accumulators;  ///< results of reductions, the same for all lanes …
   const uint64_t* element =
-      nullptr;  ///< … unless set: accumulator 0 of each lane (products, attention)
+      nullptr;              ///< … unless set: accumulator 0 of each lane (products, attention)
+  int64_t part_stride = 0;  ///< not 0: accumulator p of each lane is at element + p * part_stride
   std::vector<Memory> memory;
   int32_t sticky = 0;             ///< atlas::StickyError bits so far
   bool scan = false;              ///< accumulate in blocks, with

@@ -21,9 +21,10 @@ void row_product(DType type, const uint64_t* lhs, const uint64_t* rhs, int64_t c
 /// out[n] = x * row[n] + out[n], rounded once (f32, f64).
 void add_row(DType type, uint64_t x, const uint64_t* row, int64_t columns, uint64_t* out);
 
-/// Runs an epilogue on one row of results; the other axes' coordinates are at lane 0 of frame.axes.
+/// Runs an epilogue on one row of results, which comes in `parts` (atlas::ProductBlock); the other
+/// axes' coordinates are at lane 0 of frame.axes.
 void finish_row(BodyRunner& epilogue, Frame& frame, const std::vector<size_t>& fixed, size_t axis,
-                const std::vector<uint64_t>& row);
+                const std::vector<uint64_t>& row, int parts = 1);
 
 /// 0, 1, … n - 1.
 std::vector<size_t> numbers_to(size_t n);

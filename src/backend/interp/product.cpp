@@ -105,9 +105,10 @@ void row_product(DType type, const uint64_t* lhs, const uint64_t* rhs, int64_t c
 }
 
 void finish_row(BodyRunner& epilogue, Frame& frame, const std::vector<size_t>& fixed, size_t axis,
-                const std::vector<uint64_t>& row) {
+                const std::vector<uint64_t>& row, int parts) {
   for (size_t k : fixed) frame.axes[k].fill(frame.axes[k][0]);
-  auto columns = static_cast<int64_t>(row.size());
+  auto columns = static_cast<int64_t>(row.size()) / parts;
+  frame.part_stride = parts > 1 ? columns : 0;
   for (int64_t j = 0; j < columns; j += lanes) {
     int n = static_cast<int>(std::min<int64_t>(lanes, columns - j));
     for (int l = 0; l < n; ++l) frame.axes[axis][static_cast<size_t>(l)] = j + l;
@@ -143,16 +144,28 @@ std::vector<int64_t> batch_extents(const std::vector<atlas::Axis>& axes, size_t 
 
 namespace {
 
-// The right operand from its panels (see atlas::ProductBlock), widened to `to`.
-std::vector<uint64_t> unpack(const Memory& m, int64_t batch, int64_t depth, int64_t columns,
-                             int64_t width, int64_t group, DType to) {
+// Where columns lie in a packed operand (see atlas::ProductBlock).
+struct Panels {
+  int64_t columns, width, parts;
+  int64_t of_part() const { return columns / parts; }
+  int64_t count() const { return (of_part() + width - 1) / width * parts; }
+  int64_t panel(int64_t n) const {
+    return parts == 1 ? n / width : n % of_part() / width * parts + n / of_part();
+  }
+  int64_t inside(int64_t n) const { return (parts == 1 ? n : n % of_part()) % width; }
+};
+
+// The right operand from its panels, widened to `to`.
+std::vector<uint64_t> unpack(const Memory& m, int64_t batch, int64_t depth, const Panels& panels,
+                             int64_t group, DType to) {
+  int64_t columns = panels.columns, width = panels.width;
   std::vector<uint64_t> out(static_cast<size_t>(depth * columns));
-  int64_t panels = (columns + width - 1) / width;
   auto size = static_cast<size_t>(size_of(m.dtype));
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t n = 0; n < columns; ++n) {
-      int64_t row = (batch * panels + n / width) * ((depth + group - 1) / group) + k / group;
-      int64_t at = (row * width + n % width) * group + group - 1 - k % group;
+      int64_t panel = batch * panels.count() + panels.panel(n);
+      int64_t row = panel * ((depth + group - 1) / group) + k / group;
+      int64_t at = (row * width + panels.inside(n)) * group + group - 1 - k % group;
       check(at < m.extent, "interp: a packed operand smaller than its panels");
       uint64_t bits = 0;
       std::copy_n(m.base + at * static_cast<int64_t>(size), size, reinterpret_cast<char*>(&bits));
@@ -180,8 +193,8 @@ class Winograd {
     columns_ = extent(5);
     channels_ = extent(6);
     // The 16 matrices of a panel follow one another: a depth of 16 * channels.
-    weights_ = unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], 0, 16 * channels_, n_,
-                      block.panel_width, 1, DType::f32);
+    weights_ = unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], 0, 16 * channels_,
+                      {n_, block.panel_width, 1}, 1, DType::f32);
   }
 
   void run() {
@@ -285,18 +298,19 @@ class Winograd {
 };
 
 // The right operand's terms from its panels (see atlas::ProductBlock).
-TermPlanes unpack_terms(const Memory& m, int64_t batch, int64_t depth, int64_t columns,
-                        int64_t width, int terms) {
+TermPlanes unpack_terms(const Memory& m, int64_t batch, int64_t depth, const Panels& panels,
+                        int terms) {
+  int64_t columns = panels.columns;
   TermPlanes out{{}, columns};
-  int64_t panels = (columns + width - 1) / width;
   int64_t steps = (depth + atlas::tile_step - 1) / atlas::tile_step;
   for (int t = 0; t < terms; ++t) {
     auto& plane = out.planes.emplace_back(static_cast<size_t>(depth * columns));
     for (int64_t k = 0; k < depth; ++k)
       for (int64_t n = 0; n < columns; ++n) {
-        int64_t step = (batch * panels + n / width) * steps + k / atlas::tile_step;
+        int64_t panel = batch * panels.count() + panels.panel(n);
+        int64_t step = panel * steps + k / atlas::tile_step;
         int64_t row = (step * terms + t) * 16 + k % atlas::tile_step / 2;
-        int64_t at = row * width + n % width;
+        int64_t at = row * panels.width + panels.inside(n);
         check(at < m.extent, "interp: a packed operand smaller than its panels");
         uint32_t word = 0;
         std::copy_n(m.base + at * 4, 4, reinterpret_cast<char*>(&word));
@@ -312,7 +326,7 @@ TermPlanes unpack_terms(const Memory& m, int64_t batch, int64_t depth, int64_t c
 void run_product(const atlas::ProductBlock& block, Frame& frame) {
   if (block.winograd) return Winograd(block, frame).run();
   auto rank = static_cast<size_t>(block.batch_rank);
-  size_t am = rank, an = rank + 1, ak = rank + 2;
+  size_t am = rank, an = rank + 1, ak = rank + 2, column = block.parts > 1 ? rank + 3 : an;
   frame.axes.resize(block.axes.size());
   frame.accumulators.assign(1, 0);
   BodyRunner lhs(block.lhs), rhs(block.rhs), epilogue(block.epilogue);
@@ -321,6 +335,7 @@ void run_product(const atlas::ProductBlock& block, Frame& frame) {
   int64_t depth = std::max<int64_t>(0, eval_uniform(block.axes[ak].extent, frame));
   Walk batches(batch_extents(block.axes, rank, frame), 0);
   std::vector<uint64_t> row(static_cast<size_t>(n));
+  Panels panels{n, block.panel_width, block.parts};
   for (int64_t b = 0; b < batches.total(); ++b) {
     batches.coordinates(frame, b, 1);
     auto x = gather(lhs, frame, rank, am, m, ak, depth, block.operand_type, block.acc_type);
@@ -330,13 +345,13 @@ void run_product(const atlas::ProductBlock& block, Frame& frame) {
     if (!packed || repairs)
       y = gather(rhs, frame, rank, ak, depth, an, n, block.rhs_type(), block.acc_type);
     else if (block.terms == 0)
-      y = unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], b, depth, n,
-                 block.panel_width, block.panel_group, block.acc_type);
+      y = unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], b, depth, panels,
+                 block.panel_group, block.acc_type);
     TermPlanes x_terms, y_terms;
     if (block.terms > 0) {
       x_terms = split_terms(x, depth, block.terms);
       y_terms = packed ? unpack_terms(frame.memory[static_cast<size_t>(block.packed_rhs)], b, depth,
-                                      n, block.panel_width, block.terms)
+                                      panels, block.terms)
                        : split_terms(y, n, block.terms);
     }
     for (int64_t i = 0; i < m; ++i) {
@@ -347,7 +362,7 @@ void run_product(const atlas::ProductBlock& block, Frame& frame) {
         tile_row(x_terms, i, y_terms, repairs ? chain.data() : nullptr, row.data());
       }
       frame.axes[am][0] = i;
-      finish_row(epilogue, frame, numbers_to(rank + 1), an, row);
+      finish_row(epilogue, frame, numbers_to(rank + 1), column, row, block.parts);
     }
   }
 }
