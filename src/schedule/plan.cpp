@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "schedule/layouts.h"
 #include "schedule/lower.h"
 #include "schedule/lower_expansion.h"
 #include "schedule/lower_stem.h"
@@ -60,19 +61,13 @@ std::vector<Expr> own_symbols(atlas::Program& p) {
   return used;
 }
 
-// Whether neighbours along the axis are neighbours of e too, but for some: e is linear in it, or
-// its remainder.
-bool densest_along(const Expr& e, int axis) {
-  if (auto part = e.linear_in_axis(axis)) return part->first.is(1);
-  const Atom* a = e.as_atom();
-  const Atom* of = a && a->kind == Atom::Kind::mod ? single_axis(*a->a) : nullptr;
-  return of && of->id == axis;
-}
-
 class Planner {
  public:
   Planner(const ir::Graph& graph, const Options& options)
-      : graph_(graph), options_(options), clustering_(graph, options) {}
+      : graph_(graph),
+        options_(options),
+        clustering_(graph, options),
+        layouts_(graph, clustering_, options) {}
 
   Plan run();
 
@@ -94,34 +89,24 @@ class Planner {
   void emit_host(const Cluster& c);
   void emit_kernel(Lowered k);
   void keep_if_static(const Cluster& c, std::vector<Lowered>& kernels, Storage& storage);
-  void prefer_layouts();
-  void prefer_channels(const Cluster& c);
-  void prefer_window_lines(Value matrix);
-  void follow_layouts();
-  void prefer(Value v, const std::vector<int>& densest);
-  Shape strides_for(Value v) const;
   void emit_copies(const Copies& copies);
   void link_steps();
 
   const ir::Graph& graph_;
   const Options& options_;
   Clustering clustering_;
+  Layouts layouts_;
   Plan plan_;
   std::map<int, int> input_slot_;  // by parameter index
   std::map<Value, std::vector<int>>
       stores_;  // slots a root is written to; the first is the one it is read from
   std::set<Value> in_place_scatter_;
-  std::set<Value> promised_;  // the host expects them as tracing promised
-  std::map<Value, Order>
-      memory_order_;  // of intermediates that do not lie row by row: axes from the outermost in
   std::map<const Cluster*, Expansion> expansions_;  // by the depthwise convolution's cluster
-  std::set<const Cluster*> stems_;
-  std::set<Value> copied_images_;                // windows of which are laid out as a matrix
-  std::set<Value> inlined_;                      // images that these compute for themselves
-  std::vector<std::vector<int>> clusters_read_;  // by cluster: the clusters it needs
-  std::vector<std::pair<int, int>> before_;      // (reader, writer of the parameter it reads)
-  Copies early_copies_;                          // of parameters, before anything is written
-  Copies copies_;                                // after everything else
+  std::set<Value> inlined_;                         // images that these compute for themselves
+  std::vector<std::vector<int>> clusters_read_;     // by cluster: the clusters it needs
+  std::vector<std::pair<int, int>> before_;         // (reader, writer of the parameter it reads)
+  Copies early_copies_;                             // of parameters, before anything is written
+  Copies copies_;                                   // after everything else
   std::map<Fingerprint, int> program_number_;
 };
 
@@ -288,121 +273,6 @@ void Planner::place_outputs() {
   }
 }
 
-// Lays an intermediate out so that the axes `densest`, the densest one first, lie innermost.
-void Planner::prefer(Value v, const std::vector<int>& densest) {
-  if (v->rank() < 3 || densest.empty() || promised_.count(v)) return;
-  Order order;
-  for (int i = 0; i < v->rank(); ++i)
-    if (!std::count(densest.begin(), densest.end(), i)) order.push_back(i);
-  order.insert(order.end(), densest.rbegin(), densest.rend());
-  if (!std::is_sorted(order.begin(), order.end())) memory_order_.emplace(v, std::move(order));
-}
-
-// What a sum for each tap reads as a factor, and its results, lie along the channels.
-void Planner::prefer_channels(const Cluster& c) {
-  Value v = c.anchor->input(0);
-  Index at;
-  for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
-  for (; !clustering_.is_root(v) && !v->inputs.empty(); v = v->input()) at = input_index(v, 0, at);
-  auto densest = [](const Index& index, int column, int group) {
-    std::vector<int> out;
-    for (int id : {column, group})
-      for (size_t i = 0; i < index.size(); ++i)
-        if (index[i].has_axis(id) && !std::count(out.begin(), out.end(), static_cast<int>(i)))
-          out.push_back(static_cast<int>(i));
-    return out;
-  };
-  if (!v->is(Op::parameter)) prefer(v, densest(at, 2, 0));
-  const int column = c.axes[c.axes.size() - 3].id, group = c.axes[0].id;
-  for (const Member& m : c.members) prefer(m.node, densest(m.index, column, group));
-}
-
-// Windows that are laid out as a matrix are copied in runs where the image lies along its columns.
-void Planner::prefer_window_lines(Value matrix) {
-  if (!clustering_.is_root(matrix) || ir::info(matrix->op).kind != ir::OpKind::movement) return;
-  Index at;
-  for (const Expr& d : matrix->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
-  std::vector<int64_t> symbols(static_cast<size_t>(graph_.num_symbols), 64), here(at.size(), 0),
-      next = here;
-  next.back() = 1;
-  bool windows = false;
-  Value v = matrix;
-  for (; v == matrix || !clustering_.is_root(v); v = v->input()) {
-    if (v->is(Op::concat) || ir::info(v->op).kind != ir::OpKind::movement) return;
-    windows = windows || v->is(Op::window);
-    at = input_index(v, 0, at);
-  }
-  if (!windows) return;
-  for (size_t i = 0; i < at.size(); ++i)
-    if (at[i].eval(symbols, here) != at[i].eval(symbols, next)) prefer(v, {static_cast<int>(i)});
-  copied_images_.insert(v);
-}
-
-// Products decide how intermediates of three and more dimensions lie in memory: what they write has
-// their columns densest, what they read lies along k as far as it can (a convolution's channels,
-// the heads of attention).
-void Planner::prefer_layouts() {
-  for (const Cluster& c : clustering_.clusters()) {
-    if (c.kind != ClusterKind::product) continue;
-    if (sums_taps(c.anchor, options_)) {
-      prefer_channels(c);
-      continue;
-    }
-    prefer_window_lines(c.anchor->input(1));
-    ProductLayout layout = product_layout(c, graph_.num_symbols);
-    if (Value image = stem_image(c, clustering_, graph_, options_)) {
-      stems_.insert(&c);
-      int line = line_axis_of(c, image, graph_.num_symbols);
-      if (line >= 0) prefer(image, {line});
-    }
-    if (!layout.read->is(Op::parameter)) prefer(layout.read, layout.read_axes);
-    for (const Member& m : c.members)
-      for (size_t i = 0; i < m.index.size(); ++i)
-        if (densest_along(m.index[i], layout.written_axis)) prefer(m.node, {static_cast<int>(i)});
-  }
-}
-
-// What a loop computes lies as what it reads does: where that runs along another axis than the last
-// one in all of the loop's reads (an image with its channels last), so do its results.
-void Planner::follow_layouts() {
-  std::set<Value> for_products = copied_images_;  // which lie as these read them
-  for (const Cluster& c : clustering_.clusters())
-    if (c.kind != ClusterKind::loop)
-      clustering_.for_each_access(c, [&](Value v, const Index&) { for_products.insert(v); });
-  for (int k : order()) {
-    const Cluster& c = clustering_.clusters()[static_cast<size_t>(k)];
-    if (c.kind != ClusterKind::loop) continue;
-    std::set<int> along;
-    clustering_.for_each_access(c, [&](Value v, const Index& index) {
-      if (c.find(v) || v->rank() < 2) return;
-      Expr place = offset_of(index, v->is(Op::parameter) ? v->attrs.exprs : strides_for(v));
-      // Numbers along one axis alone (a factor for each channel) are few.
-      auto varies = [&](const ClusterAxis& a) { return place.has_axis(a.id); };
-      if (c.axes.size() > 1 && std::count_if(c.axes.begin(), c.axes.end(), varies) < 2) return;
-      int found = -1;
-      for (const ClusterAxis& a : c.axes)
-        if (auto step = place.linear_in_axis(a.id); step && step->first.is(1)) found = a.id;
-      along.insert(found);
-    });
-    if (along.size() != 1 || *along.begin() < 0) continue;
-    for (const Member& m : c.members)
-      for (size_t i = 0; i < m.index.size(); ++i)
-        if (const Atom* a = single_axis(m.index[i]);
-            a && a->id == *along.begin() && !for_products.count(m.node))
-          prefer(m.node, {static_cast<int>(i)});
-  }
-}
-
-Shape Planner::strides_for(Value v) const {
-  auto it = memory_order_.find(v);
-  if (it == memory_order_.end()) return contiguous_strides(v->shape);
-  Shape sizes, strides(v->shape.size());
-  for (int i : it->second) sizes.push_back(v->shape[static_cast<size_t>(i)]);
-  Shape dense = contiguous_strides(sizes);
-  for (size_t i = 0; i < dense.size(); ++i) strides[static_cast<size_t>(it->second[i])] = dense[i];
-  return strides;
-}
-
 // Finds depthwise convolutions that compute their image themselves.
 void Planner::join_expansions() {
   std::optional<Uses> uses;
@@ -429,7 +299,7 @@ void Planner::place_intermediates() {
     if (v->is(Op::parameter) || stores_.count(v) || inlined_.count(v)) return;
     bool host = v->is(Op::host_result);
     stores_[v].push_back(slot_for(v, host ? SlotKind::host : SlotKind::arena, -1,
-                                  host ? v->attrs.exprs : strides_for(v)));
+                                  host ? v->attrs.exprs : layouts_.strides_of(v)));
   };
   for (const Cluster& c : clustering_.clusters())
     clustering_.for_each_access(c, [&](Value v, const Index&) {
@@ -523,7 +393,7 @@ void Planner::emit(const Cluster& c) {
   auto joined = expansions_.find(&c);
   const Expansion* expansion = joined == expansions_.end() ? nullptr : &joined->second;
   std::vector<Lowered> kernels =
-      lower(c, clustering_, options_, storage, expansion, stems_.count(&c) > 0);
+      lower(c, clustering_, options_, storage, expansion, layouts_.is_stem(c));
   keep_if_static(c, kernels, storage);
   for (Lowered& k : kernels) emit_kernel(std::move(k));
 }
@@ -601,12 +471,9 @@ Plan Planner::run() {
     });
     clusters_read_.emplace_back(reads.begin(), reads.end());
   }
-  for (const ir::Node& n : graph_.nodes())
-    if (n.is(Op::host_call)) promised_.insert(n.inputs.begin(), n.inputs.end());
   make_input_slots();
   place_outputs();
-  prefer_layouts();
-  follow_layouts();
+  layouts_.follow(order());
   join_expansions();
   place_intermediates();
   emit_copies(early_copies_);

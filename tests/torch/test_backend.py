@@ -1,7 +1,6 @@
 # tests/torch/test_backend.py: the backend's own behaviour: options, statistics, aliasing, sizes, regions, failures
 import logging
 import os
-import platform
 
 import numpy as np
 import pytest
@@ -96,16 +95,6 @@ def test_dump_writes_the_stages(monkeypatch, tmp_path):
     native(torch.sin, normal(3))
     texts = {path.name.split(".")[1]: path.read_text() for path in tmp_path.iterdir()}
     assert " = sin %0" in texts["graph"] and "step 0 kernel" in texts["plan"]
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86 assembly")
-@pytest.mark.parametrize("n, ahead", [(1_000_003, True), (1_003, False)])
-def test_large_sums_of_vectors_are_fetched_ahead(monkeypatch, tmp_path, n, ahead):
-    monkeypatch.setenv("HOLOGRAM_DUMP", "asm")
-    monkeypatch.setenv("HOLOGRAM_DUMP_DIR", str(tmp_path))
-    native(lambda x, y: x[1:] + y * 2, normal(n + 1), normal(n, seed=1))
-    (text,) = [file.read_text() for file in tmp_path.glob("*.asm.txt")]
-    assert ("prefetcht0" in text) == ahead
 
 
 class Bessel(torch.nn.Module):
