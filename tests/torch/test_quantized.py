@@ -119,6 +119,16 @@ def test_sums_that_32_bits_cannot_hold_are_float32():
     torch.testing.assert_close(got, torch.full((10, 16), 255.0 * 255 * k), rtol=1e-5, atol=0)
 
 
+def test_zero_points_beyond_the_bytes_stay_float32():
+    x, w = torch.randint(0, 256, (20, 300), dtype=torch.uint8), torch.randint(-128, 128, (300, 16), dtype=torch.int8)
+    zero = -1_000_000  # the sums of differences need more than 32 bits
+    got = compiled(
+        lambda x, w: ops.dequantize_per_tensor(x, 1.0, zero, 0, 255, torch.uint8)
+        @ ops.dequantize_per_tensor(w, 1.0, -128, -128, 127, torch.int8)
+    )(x, w)
+    torch.testing.assert_close(got, ((x.double() - zero) @ (w.double() + 128)).float(), rtol=1e-5, atol=0)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_scales_along_the_summed_axis_stay_outside(axis):
     x, w = torch.randint(0, 256, (20, 32), dtype=torch.uint8), torch.randint(-128, 128, (32, 32), dtype=torch.int8)

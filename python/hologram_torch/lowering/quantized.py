@@ -72,8 +72,9 @@ def _dequantized(c, q, scale, zero):
         x = c.sub(x, zero)
     out = c.cast(c.mul(x, scale), c.out_dtype)
     if q.dtype in ("i8", "u8") and scale.dtype == "f32" and out.dtype == "f32":
-        if type(zero) is Value and zero.dtype not in ("i32", "i64"):
-            return out
+        low, high = (0, 255) if q.dtype == "u8" else (-128, 127)
+        if zero.dtype not in ("i32", "i64") if type(zero) is Value else zero is not None and not low <= zero <= high:
+            return out  # differences beyond 255 could overflow the sums
         c.quantised[out.id] = Quantised(q, scale, c.cast(zero, "i32") if type(zero) is Value else zero)
     return out
 
