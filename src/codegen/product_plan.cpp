@@ -11,6 +11,10 @@
 namespace hologram::codegen {
 namespace {
 
+// Rows up to which reading the right operand takes longer than the arithmetic.
+constexpr int64_t most_waiting_rows = 4;
+// Of a right operand that may stay in the caches of two cores.
+constexpr int64_t most_kept_bytes = int64_t{2} << 20;
 // Sizes assumed for run-time dimensions when blocks are chosen.
 constexpr int64_t assumed_rows = 512, assumed_columns = 1024, assumed_depth = 512;
 
@@ -179,8 +183,12 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   for (int k = 0; k < b.batch_rank; ++k) batch *= static_cast<double>(size_or(extent(k), 1));
   double total =
       batch * static_cast<double>(panels) * panel_cycles(p, static_cast<double>(rows), depth);
-  // The gates of a step are waited for: threads share them from 2 µs each.
-  double least_cycles = p.parts > 1 ? 8e3 : 40e3;
+  // The gates of a step are waited for, and few rows wait for the matrix, of which each core then
+  // keeps a part in its cache: threads share these from 2 µs each.
+  bool stays = size_or(p.n, assumed_columns) * size_or(p.k, assumed_depth) * size_of(b.acc_type) <=
+               most_kept_bytes;
+  p.fine = p.parts > 1 || (p.m.is_const() && p.m.constant_value() <= most_waiting_rows && stays);
+  double least_cycles = p.fine ? 8e3 : 40e3;
   double target_cycles = std::clamp(total / (distant ? 32 : 64), least_cycles, distant ? 4e6 : 1e6);
   double narrow = distant || p.dots == Dots::bytes ? 2 : 8;
   double wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
@@ -242,7 +250,7 @@ Launch launch_of_product(const atlas::Program& program, const Target& target) {
   Launch launch;
   launch.total = p.units;
   launch.unit_work = rows * 0 + panels * per_panel + 20000;
-  if (p.parts > 1)
+  if (p.fine)
     launch.grain = Expr(1);
   else if (launch.unit_work.is_const())
     launch.grain = std::max<int64_t>(1, 15'000'000 / launch.unit_work.constant_value());

@@ -65,6 +65,7 @@ struct ProductPlan {
   int group = 1;              ///< values of k in one step; operands are copied in such groups
   Expr steps;                 ///< k in groups
   DType rhs_storage;          ///< element type of the panels that the register kernels read
+  bool fine = false;          ///< shared among threads even where it takes a few µs
   int64_t block_rows;         ///< most rows of a unit
   int64_t block_panels;       ///< most panels of a unit
   int panel_group;            ///< units are whole groups of so many panels, but for the last
