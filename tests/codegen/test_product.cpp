@@ -396,6 +396,18 @@ TEST_P(Product, nothing_to_add_gives_zero_and_no_rows_do_nothing) {
             0);
 }
 
+// Few rows times a matrix that stays in the caches: units that threads share, however little.
+TEST(ProductUnits, few_rows_with_a_small_matrix_are_shared) {
+  codegen::Target target = codegen::generic_target(codegen::Isa::avx512);
+  auto chunks = [&](const Case& c) {
+    codegen::Launch l =
+        codegen::launch_of(make_program(c, codegen::panel_width(target, c.operand)), target);
+    return ceil_div(l.total, l.grain).eval({});
+  };
+  EXPECT_GE(chunks({.m = 1, .n = 512, .k = 512, .packed = true}), 4);
+  EXPECT_EQ(chunks({.m = 16, .n = 64, .k = 384, .packed = true}), 1);
+}
+
 TEST_P(Product, infinities_and_nan_stay_in_their_rows_and_columns) {
   Case c{.m = 20, .n = 40, .k = 9};
   expect_same(make_program(c, 0), target(), {}, 0, [](std::vector<Memory>& m) {

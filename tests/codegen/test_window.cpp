@@ -11,6 +11,15 @@
 namespace hologram::test {
 namespace {
 
+// Each of the plan's programs, whole and in chunks of one unit.
+void expect_programs_same(const schedule::Plan& plan) {
+  for (const atlas::Program& p : plan.programs) {
+    Inputs inputs;
+    inputs.chunks = {0, 1};
+    expect_same(p, inputs);
+  }
+}
+
 using ir::Graph;
 using ir::Op;
 using ir::Value;
@@ -82,11 +91,7 @@ TEST_P(WindowTest, EveryKernelGivesTheInterpretersBits) {
   schedule::Options options;
   options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
   schedule::Plan plan = schedule::make_plan(g, options);
-  for (const atlas::Program& p : plan.programs) {
-    Inputs inputs;
-    inputs.chunks = {0, 1};
-    expect_same(p, inputs);
-  }
+  expect_programs_same(plan);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -138,11 +143,7 @@ int64_t loops_with_scratch(const schedule::Plan& plan) {
 TEST_P(GroupedTest, ALoopGivesTheInterpretersBits) {
   schedule::Plan plan = plan_grouped(GetParam());
   EXPECT_EQ(products(plan), 0);
-  for (const atlas::Program& p : plan.programs) {
-    Inputs inputs;
-    inputs.chunks = {0, 1};
-    expect_same(p, inputs);
-  }
+  expect_programs_same(plan);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -208,11 +209,7 @@ TEST_P(WeightGradientTest, ALoopGivesTheInterpretersBits) {
     schedule::Plan plan = plan_weight_gradient(c, lines, last);
     EXPECT_EQ(products(plan), 0);
     EXPECT_EQ(loops_with_scratch(plan), 1);
-    for (const atlas::Program& p : plan.programs) {
-      Inputs inputs;
-      inputs.chunks = {0, 1};
-      expect_same(p, inputs);
-    }
+    expect_programs_same(plan);
   }
 }
 
@@ -265,11 +262,7 @@ TEST(Stem, FirstLayersAreLoopsThatReadTheImageInPlace) {
   schedule::Plan plan = plan_stem(first, false);
   EXPECT_EQ(stems(plan), 1);
   EXPECT_EQ(products(plan), 0);
-  for (const atlas::Program& p : plan.programs) {
-    Inputs inputs;
-    inputs.chunks = {0, 1};
-    expect_same(p, inputs);
-  }
+  expect_programs_same(plan);
 }
 
 TEST(Stem, OtherFirstLayersStayProducts) {
