@@ -291,32 +291,33 @@ void AttentionEmitter::add_values(Scope& scope) {
     base = element(k_, storage, k_.buffer(plan_.v_load->buffer),
                    add(v_base_, mul(key_begin_, v_row_)));
   }
+  auto panels = [&](Scope& s, Value* panel, int vectors) {
+    s.seek();
+    Value* column = mul(panel, t_.panel);
+    Panels v{};
+    if (pairs()) {
+      pair_values(s, column);
+      v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1, type_};
+    } else if (plan_.v_load) {
+      v = {element(k_, storage, base, column), v_row_, k_.i64(t_.panel), plan_.value_span, storage};
+    } else {
+      Value* count = least(sub(values_, column), k_.i64(t_.panel));
+      emit_loop(s, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& inner, Value* i) {
+        inner.seek();
+        inner.set_axis(key_axis_, add(key_begin_, i));
+        operand(a_.v).gather(inner, {value_axis_, column, count}, at(v_block_, mul(i, t_.panel)));
+      });
+      v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1, type_};
+    }
+    v.vectors = vectors;
+    s.seek();
+    Value* depth = pairs() ? key_pairs() : key_count_;
+    multiply_add(s, use_values, rows, counts, p, v, depth,
+                 {at(out_, mul(column, plan_.query_block))}, shrink_);
+  };
+  if (plan_.value_span == 1) return for_panels(scope, values_, panels);
   emit_loop(scope, k_.i64(0), value_panels_, k_.i64(plan_.value_span), true,
-            [&](Scope& s, Value* panel) {
-              s.seek();
-              Value* column = mul(panel, t_.panel);
-              Panels v{};
-              if (pairs()) {
-                pair_values(s, column);
-                v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1, type_};
-              } else if (plan_.v_load) {
-                v = {element(k_, storage, base, column), v_row_, k_.i64(t_.panel), plan_.value_span,
-                     storage};
-              } else {
-                Value* count = least(sub(values_, column), k_.i64(t_.panel));
-                emit_loop(s, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& inner, Value* i) {
-                  inner.seek();
-                  inner.set_axis(key_axis_, add(key_begin_, i));
-                  operand(a_.v).gather(inner, {value_axis_, column, count},
-                                       at(v_block_, mul(i, t_.panel)));
-                });
-                v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1, type_};
-              }
-              s.seek();
-              Value* depth = pairs() ? key_pairs() : key_count_;
-              multiply_add(s, use_values, rows, counts, p, v, depth,
-                           {at(out_, mul(column, plan_.query_block))}, shrink_);
-            });
+            [&](Scope& s, Value* panel) { panels(s, panel, 0); });
 }
 
 void AttentionEmitter::epilogue(Scope& scope) {

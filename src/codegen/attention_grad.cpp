@@ -276,12 +276,12 @@ class GradEmitter : AttentionTiles {
     emit_loop(scope, k_.i64(0), query_count_, k_.i64(1), true,
               [&](Scope& s, Value* i) { score_row(s, i); });
     auto sums = [&](Use use, Value* count, const std::vector<int64_t>& counts, const Matrix& a,
-                    Value* b, Value* row, Value* depth, Value* panels, Value* out, Value* height,
+                    Value* b, Value* row, Value* depth, Value* columns, Value* out, Value* height,
                     Value* first) {
-      emit_loop(scope, k_.i64(0), panels, k_.i64(1), false, [&](Scope& s, Value* panel) {
+      for_panels(scope, columns, [&](Scope& s, Value* panel, int vectors) {
         s.seek();
-        Value* column = mul(panel, t_.panel);
-        multiply_add(s, use, count, counts, a, {at(b, column), row, k_.i64(0), 1, type_}, depth,
+        multiply_add(s, use, count, counts, a,
+                     {at(b, mul(panel, t_.panel)), row, k_.i64(0), 1, type_, vectors}, depth,
                      {at(out, mul(add(mul(panel, height), first), t_.panel))}, ones_);
       });
     };
@@ -290,14 +290,12 @@ class GradEmitter : AttentionTiles {
     Matrix p{p_, k_.i64(1), k_.i64(key_block)}, st{s_, k_.i64(1), k_.i64(key_block)};
     Matrix s{s_, k_.i64(key_block), k_.i64(1)};
     if (wants_dv())
-      sums(use_dv, keys, key_counts, p, g_, g_row_, query_count_, width_panels_, dv_, dk_rows_,
-           first);
+      sums(use_dv, keys, key_counts, p, g_, g_row_, query_count_, width_, dv_, dk_rows_, first);
     if (wants_dk())
-      sums(use_dk, keys, key_counts, st, q_, q_row_, query_count_, depth_panels_, dk_, dk_rows_,
-           first);
+      sums(use_dk, keys, key_counts, st, q_, q_row_, query_count_, depth_, dk_, dk_rows_, first);
     scope.seek();
     if (wants_dq())
-      sums(use_dq, rows, row_counts, s, k_rows_, q_row_, key_count_, depth_panels_, dq_, dq_rows_,
+      sums(use_dq, rows, row_counts, s, k_rows_, q_row_, key_count_, depth_, dq_, dq_rows_,
            sub(query_begin_, first_query_));
   }
 

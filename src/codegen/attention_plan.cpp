@@ -212,10 +212,14 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   bool words =
       p.dots != Dots::none && k && k->x_stride.is_const() && k->x_stride.constant_value() % 2 == 0;
   if (k && k->y_stride.is(1) && (few ? floats && whole_sums : plain || words)) p.k_load = k;
-  // A last panel that is not whole would read behind the row.
-  bool whole = p.values.is_const() && p.values.constant_value() % p.tile.panel == 0;
+  // A last vector that is not whole would read behind the row.
+  auto multiple = [&](int64_t of) {
+    return p.values.is_const() && p.values.constant_value() % of == 0;
+  };
+  bool whole = multiple(p.tile.panel);
   auto v = strided_load(b.v, key_axis, value_axis);
-  if (floats && v && v->y_stride.is(1) && whole && p.dots == Dots::none) p.v_load = v;
+  if (floats && v && v->y_stride.is(1) && multiple(p.tile.lanes) && p.dots == Dots::none)
+    p.v_load = v;
 
   // Few queries leave registers free for several panels, which hides the latency of the chains.
   p.key_span = p.value_span = 1;

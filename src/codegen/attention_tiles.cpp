@@ -61,10 +61,12 @@ void AttentionTiles::multiply_add(Scope& scope, int use, Value* rows,
                                   const std::vector<int64_t>& counts, const Matrix& a,
                                   const Panels& b, Value* depth, const Out& out, Value* scale) {
   scope.seek();
-  Value* tiles = div(add(rows, k_.i64(t_.max_rows - 1)), k_.i64(t_.max_rows));
+  // One vector leaves accumulators for twice the rows.
+  int64_t most = b.vectors == 1 ? t_.max_rows * t_.vectors : t_.max_rows;
+  Value* tiles = div(add(rows, k_.i64(most - 1)), k_.i64(most));
   std::set<int> heights;
   for (int64_t c : counts) {
-    int64_t t = (c + t_.max_rows - 1) / t_.max_rows;
+    int64_t t = (c + most - 1) / most;
     heights.insert({static_cast<int>(c / t), static_cast<int>((c + t - 1) / t)});
   }
   emit_loop(scope, k_.i64(0), tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
@@ -76,18 +78,32 @@ void AttentionTiles::multiply_add(Scope& scope, int use, Value* rows,
   scope.seek();
 }
 
+void AttentionTiles::for_panels(
+    Scope& scope, Value* columns,
+    const std::function<void(Scope&, Value* panel, int vectors)>& each) {
+  int64_t rest = fixed(columns).value_or(0) % t_.panel;
+  bool narrow = rest > 0 && rest <= t_.lanes;
+  scope.seek();
+  Value* whole = div(narrow ? columns : add(columns, t_.panel - 1), k_.i64(t_.panel));
+  emit_loop(scope, k_.i64(0), whole, k_.i64(1), false,
+            [&](Scope& s, Value* panel) { each(s, panel, 0); });
+  if (narrow) each(scope, whole, 1);
+  scope.seek();
+}
+
 void AttentionTiles::call_tile(Scope& scope, int use, Value* first, Value* height,
                                const std::set<int>& heights, const Matrix& a, const Panels& b,
                                Value* depth, const Out& out, Value* scale) {
   int64_t row = out.row ? out.row : int64_t{t_.panel} * b.span;
   std::map<int64_t, llvm::Function*> kernels;
   for (int h : heights) {
-    llvm::Function*& f = micro_[{use, h}];
+    llvm::Function*& f = micro_[{use, h, b.vectors}];
     MicroKernel m{.tile = t_,
                   .type = type_,
                   .storage = b.storage,
                   .rows = h,
                   .panels = b.span,
+                  .vectors = b.vectors,
                   .a_row = fixed(a.row),
                   .a_k = fixed(a.k),
                   .b_k = fixed(b.k),

@@ -2,8 +2,10 @@
 // tiles, vectors in scratch memory, exponentials.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "codegen/numbers.h"
 #include "codegen/product_micro.h"
@@ -22,6 +24,7 @@ class AttentionTiles : public Numbers {
     Value *base, *k, *panel;  // element (k, c) at base + k * k + (c / panel) * panel + c % panel
     int span;
     DType storage;
+    int vectors = 0;  // of a single panel, that hold columns; 0: all
   };
 
   struct Out {
@@ -69,11 +72,16 @@ class AttentionTiles : public Numbers {
   DType type_;
   Dots dots_ = Dots::none;  // of the products: then elements of both sides are pairs
 
+  // Runs `each` for the numbers of the panels that `columns` fill; `vectors` is 1 for a last panel
+  // of one vector, else 0.
+  void for_panels(Scope& scope, Value* columns,
+                  const std::function<void(Scope&, Value* panel, int vectors)>& each);
+
  private:
   void call_tile(Scope& scope, int use, Value* first, Value* height, const std::set<int>& heights,
                  const Matrix& a, const Panels& b, Value* depth, const Out& out, Value* scale);
 
-  std::map<std::pair<int, int>, llvm::Function*> micro_;
+  std::map<std::tuple<int, int, int>, llvm::Function*> micro_;  // of use, height, vectors
 };
 
 /// exp(accumulator 0 - accumulator 1)

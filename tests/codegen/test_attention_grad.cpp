@@ -122,8 +122,20 @@ TEST(AttentionGrad, shapes) {
   check({2, 1, 7, 9, 16, 16});
   check({1, 1, 48, 128, 32, 32});
   check({1, 1, 50, 131, 20, 33});
+  check({1, 1, 60, 140, 80, 48});
   check({1, 1, 97, 260, 40, 24}, {0, 1});
 }
+
+#if defined(__x86_64__)
+// 80 columns are two panels and one vector: 128 keys are six tiles of 21 or 22, 48 queries two of
+// 24.
+TEST(AttentionGrad, tiles_are_no_wider_than_the_columns) {
+  codegen::Target target = codegen::generic_target(codegen::Isa::avx512);
+  std::string text = codegen::dump_asm(make_program({1, 1, 96, 128, 80, 80}), target);
+  for (const char* tile : {"tile_21x1:", "tile_22x1:", "tile_24x1:"})
+    EXPECT_NE(text.find(tile), std::string::npos) << tile;
+}
+#endif
 
 TEST(AttentionGrad, heads_that_share_keys) {
   check({1, 3, 50, 131, 16, 24});
