@@ -20,6 +20,7 @@ class Case:
     name: str
     build: Callable
     tolerance: float = 5e-5
+    precision: str = "f32"
     barred: bool = True
     quick: bool = False
     stateless: Callable | None = None
@@ -92,7 +93,7 @@ def mobilenet(batch: int):
     return models.make(models.MobileNet), (models.normal(batch, 3, 224, 224),)
 
 
-def minilm(batch: int, length: int):
+def minilm(batch: int, length: int, dtype: str = "float32"):
     import models
     import torch
 
@@ -100,7 +101,7 @@ def minilm(batch: int, length: int):
         models.tokens(batch, length, vocabulary=30000),
         torch.ones(batch, length, dtype=torch.int64),
     )
-    return models.minilm(), inputs
+    return models.minilm().to(getattr(torch, dtype)), inputs
 
 
 GPT = {"vocabulary": 16384, "width": 512, "heads": 8, "layers": 6, "length": 256}
@@ -188,6 +189,8 @@ CASES = [
     Case("mobilenet-8", lambda: mobilenet(8), barred=False, title="MobileNetV2-like, batch 8"),
     Case("minilm-1x16", lambda: minilm(1, 16), quick=True, title="MiniLM encoder, 1 × 16 tokens"),
     Case("minilm-8x128", lambda: minilm(8, 128), title="MiniLM encoder, 8 × 128 tokens"),
+    Case("minilm-8x128-bf16", lambda: minilm(8, 128, "bfloat16"), tolerance=4e-2, precision="bf16", barred=False,
+         title="MiniLM encoder, 8 × 128 tokens, bfloat16"),
     Case("gpt-prefill-1x128", gpt_prefill, barred=False, title="GPT-2-like (6 layers of 512), prefill of 128"),
     Case("gpt-decode-1x1", gpt_decode, barred=False, stateless=stateless_decode,
          title="GPT-2-like, decode step"),
