@@ -1,7 +1,9 @@
-# hologram_torch/resize.py: bilinear interpolation axis by axis
-"""PyTorch's decomposition gathers four neighbours of each element. Along one axis after the other it is two gathers of
-half the elements and then whole lines, with the same sums in the same order; gradients likewise."""
+# hologram_torch/resize.py: bilinear and nearest interpolation axis by axis
+"""PyTorch's decomposition gathers four neighbours of each element for bilinear interpolation. Along one axis after the
+other it is two gathers of half the elements and then whole lines, with the same sums in the same order; gradients
+likewise. Nearest neighbours by whole factors are no gathers at all: lines and elements are repeated or left out."""
 
+import numpy as np
 import torch
 from torch._prims_common import suggest_memory_format
 
@@ -12,29 +14,69 @@ _NAMES = ("input", "size", "scale_factor", "mode", "align_corners", "recompute_s
 
 
 def rewrite(node) -> bool:
-    """Replaces torch.nn.functional.interpolate where it is bilinear and all sizes are known."""
+    """Replaces torch.nn.functional.interpolate where all sizes are known: if it is bilinear, or nearest by whole
+    factors."""
     given = dict(zip(_NAMES, node.args)) | dict(node.kwargs)
-    if given.get("mode") != "bilinear" or given.get("recompute_scale_factor") or given.get("antialias"):
+    mode = given.get("mode", "nearest")
+    if given.get("recompute_scale_factor") or given.get("antialias"):
         return False
     source = given.get("input")
     x = source.meta.get("example_value") if isinstance(source, torch.fx.Node) else None
-    if not isinstance(x, torch.Tensor) or x.device.type != "cpu" or not x.is_floating_point() or x.dim() != 4:
+    if not isinstance(x, torch.Tensor) or x.device.type != "cpu" or not 3 <= x.dim() <= 5:
         return False
-    size, factors = (_pair(given.get(name)) for name in ("size", "scale_factor"))
+    size, factors = (_each(given.get(name), x.dim() - 2) for name in ("size", "scale_factor"))
     known = all(isinstance(n, (int, float)) for n in (*x.shape, *size, *factors))
     if not known or bool(size) == bool(factors) or 0 in x.shape:
         return False
     counts = size or [int(n * f) for n, f in zip(x.shape[2:], factors)]
     if min(counts) < 1:
         return False
-    node.target = bilinear
-    node.args = (source, counts, bool(given.get("align_corners")), factors)
+    if mode == "bilinear" and x.dim() == 4 and x.is_floating_point():
+        node.target = bilinear
+        node.args = (source, counts, bool(given.get("align_corners")), factors)
+    elif mode in ("nearest", "nearest-exact"):
+        scales = [1 / f for f in factors] or [n / count for n, count in zip(x.shape[2:], counts)]
+        offset = 0.5 if mode == "nearest-exact" else 0.0
+        steps = [_step(*sizes, offset) for sizes in zip(x.shape[2:], counts, scales)]
+        if None in steps:
+            return False
+        node.target = nearest
+        node.args = (source, steps)
+    else:
+        return False
     node.kwargs = {}
     return True
 
 
-def _pair(value):
-    return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value, value]
+def _step(n, count, scale, offset):
+    """(copies, stride, first) of the n elements that become `count`, None where they are not spaced evenly. Positions
+    are PyTorch's, computed in float32."""
+    at = ((np.arange(count, dtype=np.float32) + np.float32(offset)) * np.float32(scale)).astype(np.int64).clip(max=n - 1)
+    if count % n == 0 and (at == np.arange(count) // (count // n)).all():
+        return count // n, 1, 0
+    if n % count == 0 and (at == np.arange(count) * (n // count) + at[0]).all():
+        return 1, n // count, int(at[0])
+    return None
+
+
+def nearest(x, steps):
+    """x with each of its last axes' elements repeated or taken at a stride (`steps`, from _step), in x's memory format."""
+    form = suggest_memory_format(x)
+    for axis, (copies, stride, first) in enumerate(steps, 2):
+        if stride > 1:
+            x = x[(slice(None),) * axis + (slice(first, None, stride),)]
+    shape, wide = list(x.shape[:2]), list(x.shape[:2])
+    y = x
+    for axis, (copies, _, _) in reversed(list(enumerate(steps, 2))):
+        y = y.unsqueeze(axis + 1)
+    for n, (copies, _, _) in zip(x.shape[2:], steps):
+        wide += [n, copies]
+        shape.append(n * copies)
+    return y.expand(wide).reshape(shape).contiguous(memory_format=form)
+
+
+def _each(value, count):
+    return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value] * count
 
 
 def bilinear(x, counts, align, factors):

@@ -1,5 +1,6 @@
 # tests/torch/test_convolution.py: convolution and pooling, forward and backward, against eager
 import copy
+import functools
 
 import pytest
 import torch
@@ -443,6 +444,10 @@ RESIZES = {
     "recomputed": {"scale_factor": 1.3, "mode": "bilinear", "recompute_scale_factor": True},
     "antialias": {"size": (5, 6), "mode": "bilinear", "antialias": True},
     "nearest": {"scale_factor": 2},
+    "nearest apart": {"scale_factor": (3, 0.5)},
+    "nearest size": {"size": (3, 40)},
+    "nearest exact": {"scale_factor": (1 / 3, 2), "mode": "nearest-exact"},
+    "nearest uneven": {"scale_factor": (2.3, 0.6)},
 }
 
 
@@ -463,6 +468,17 @@ def test_interpolation(name, last):
     assert results[1][2] == results[0][2]
     if name not in ("antialias",):
         assert backend_stats()["fallback_ops"] == {}
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8), (2, 3, 4, 6, 8)])
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_nearest_by_whole_factors_gathers_nothing(shape, mode):
+    """Lines and volumes, and numbers other than floats."""
+    x = (normal(*shape) * 100).to(torch.uint8)
+    for factor in (2, 3, 0.5):
+        f = functools.partial(F.interpolate, scale_factor=factor, mode=mode)
+        assert torch.equal(compile_fresh(f, dynamic=False)(x), f(x))
+        assert "take" not in str(hologram_torch.explain(f, x))
 
 
 def test_interpolation_of_half_types_rounds_once():
