@@ -261,6 +261,27 @@ int contiguity(const LoopBlock& loop, int k) {
   return score;
 }
 
+// Whether rows along axis `row` are so short that lanes along axis `point` fill more of a vector and
+// are still picked from whole vectors.
+bool interleaves_rows(const LoopBlock& loop, int row, int point) {
+  // One row of four is a vector of its own; rows of rows are walked element by element.
+  bool nested = static_cast<int>(loop.axes.size()) - loop.parallel_rank > 1;
+  const int64_t longest = nested ? 4 : 3, apart = 4, least_lanes = 16;
+  auto known = [&](int axis) {
+    const Expr& extent = loop.axes[static_cast<size_t>(axis)].extent;
+    return extent.is_const() ? extent.constant_value() : 0;
+  };
+  if (known(row) == 0 || known(row) > longest || known(point) < least_lanes) return false;
+  for (const auto& s : loop.stages)
+    for (const auto& i : s.body.instrs) {
+      bool memory = i.code == atlas::Code::load || i.code == atlas::Code::store;
+      if (!memory || !i.expr.has_axis(point)) continue;
+      int64_t step = step_along(i.expr, point);
+      if (step < 1 || step > apart) return false;
+    }
+  return true;
+}
+
 void choose_lanes(LoopBlock& loop) {
   bool serial = false, rows = false, running = false;
   for (const auto& s : loop.stages) {
@@ -288,6 +309,7 @@ void choose_lanes(LoopBlock& loop) {
     }
   if (last_row < 0 || static_cast<size_t>(last_row) < static_cast<size_t>(loop.parallel_rank))
     return;
+  if (last_parallel >= 0 && interleaves_rows(loop, last_row, last_parallel)) return;
   if (last_parallel < 0 || contiguity(loop, last_row) >= contiguity(loop, last_parallel))
     loop.lane_axis = last_row;
 }

@@ -109,6 +109,29 @@ TEST_F(PlanTest, SoftmaxOverAnOuterAxisRunsItsLanesAlongTheInnerOne) {
   EXPECT_EQ(loop.lane_axis, loop.parallel_rank - 1);
 }
 
+// Lanes run along points where rows are shorter than a vector and points lie near each other.
+TEST_F(PlanTest, SumsOfSmallSquaresRunTheirLanesAlongPoints) {
+  struct Case {
+    Shape shape;
+    std::vector<int64_t> axes;
+    bool points;
+  };
+  const std::vector<Case> cases{{{64, 56, 2, 56, 2}, {2, 4}, true},
+                                {{64, 56, 4, 56, 4}, {2, 4}, true},
+                                {{64, 56, 2}, {2}, true},
+                                {{64, 56, 4}, {2}, false},
+                                {{64, 56, 2, 56, 8}, {2, 4}, false},
+                                {{64, 56, 2, 8, 2}, {2, 4}, false}};
+  for (const Case& c : cases) output(g.reduce(Op::reduce_sum, input(c.shape), c.axes));
+  Plan p = plan();
+  for (const Step& s : p.steps) {
+    const auto& loop = p.programs[static_cast<size_t>(s.program)].loop;
+    auto from = static_cast<size_t>(s.buffers[0]);
+    ASSERT_LT(from, cases.size());
+    EXPECT_EQ(loop.lane_axis == loop.parallel_rank - 1, cases[from].points) << from;
+  }
+}
+
 TEST_F(PlanTest, AddAndLayerNormAreOneKernelWithTwoResults) {
   Value x = g.binary(Op::add, input({4, 128, 768}), input({4, 128, 768}));
   output(layer_norm(x, 768));
