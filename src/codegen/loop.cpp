@@ -34,7 +34,7 @@ class LoopEmitter {
       lines();
     else
       each_point();
-    k_.root().seek();
+    lanes_.finish(k_.root());
     k_.finish();
   }
 

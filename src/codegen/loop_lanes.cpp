@@ -32,12 +32,12 @@ void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll
   if (stream) {
     outer.seek();
     stream = ir_.CreateAnd(stream, large_);
+    streams_ = true;
   }
   if (f_.plan.paired) return pairs(outer, axis, low, high, stream, bodies, fill);
   if (stream) {
     Value* until = ir_.CreateSelect(stream, high, low);
     at = vectors(outer, axis, at, until, unroll, ir_.getTrue(), fill);
-    fence(outer, stream);
   }
   if (f_.plan.may_stream && unroll > 1) {
     Value* until = ir_.CreateSelect(middling_, high, at);
@@ -73,16 +73,14 @@ void LoopLanes::pairs(Scope& outer, int axis, Value* low, Value* high, Value* st
         fill(s);
       },
       2 * f_.plan.lanes);
-  if (stream) fence(outer, stream);
   emit_loop(outer, at, high, k_.i64(f_.plan.lanes), false,
             [&](Scope& s, Value* i) { masked(s, axis, i, high, f_.plan.lanes, fill); });
 }
 
-/// After stores past the caches.
-void LoopLanes::fence(Scope& outer, Value* stream) {
-  if (k_.target.isa != Isa::neon)
-    emit_if(outer, stream, [&](Scope&) { ir_.CreateIntrinsic(Intrinsic::x86_sse_sfence, {}, {}); });
-  outer.seek();
+void LoopLanes::finish(Scope& root) {
+  if (streams_ && k_.target.isa != Isa::neon)
+    emit_if(root, large_, [&](Scope&) { ir_.CreateIntrinsic(Intrinsic::x86_sse_sfence, {}, {}); });
+  root.seek();
 }
 
 /// What `bodies` read in order along the lanes, `ahead` bytes on: hardware stops at the end of each

@@ -17,6 +17,10 @@ class LoopLanes {
   void loop(Scope& outer, int axis, Value* low, Value* high, int unroll,
             const std::vector<const atlas::Body*>& bodies, const std::function<void(Scope&)>& fill);
 
+  /// Behind all loops: waits for stores past the caches, once, since each wait empties the
+  /// processor's buffers and lines may be short.
+  void finish(Scope& root);
+
   /// The first `count` of `lanes` (may be negative or more than there are).
   Value* mask(Value* count, int lanes);
 
@@ -24,7 +28,6 @@ class LoopLanes {
   void pairs(Scope& outer, int axis, Value* low, Value* high, Value* stream,
              const std::vector<const atlas::Body*>& bodies,
              const std::function<void(Scope&)>& fill);
-  void fence(Scope& outer, Value* stream);
 
   /// An element whose neighbours along the lanes are fetched ahead of their use.
   struct Reach {
@@ -51,6 +54,7 @@ class LoopLanes {
   Value* large_ = nullptr;      ///< whether the buffers exceed stream_bytes
   Value* middling_ = nullptr;   ///< whether they exceed turn_bytes
   Value* backwards_ = nullptr;  ///< whether this pass goes from the end to the beginning
+  bool streams_ = false;        ///< some loop may store past the caches
   bool from_zero_ = false;      ///< the lanes' coordinates begin with 0
 };
 

@@ -88,6 +88,29 @@ TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
               count(small, "vpermd") + count(small, "vpermps"));
   }
 }
+
+// Each wait empties the processor's buffers: lines of 64 elements must not wait one by one.
+TEST(Stream, ShortLinesWaitForTheirStoresOnce) {
+  atlas::Program p;
+  p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  auto at = add_axes(p.loop, {Expr(200'000), Expr(64)}, {});
+  p.loop.lane_axis = 1;
+  Expr i = at[0] * Expr(64) + at[1], all(200'000 * 64);
+  p.buffers = {{DType::f32, Access::read, all},
+               {DType::f32, Access::read, Expr(64)},
+               {DType::f32, Access::write, all}};
+  BodyBuilder b(p.loop.stages[0].body);
+  b.store(2, i, b.mul(b.load(0, DType::f32, i), b.load(1, DType::f32, at[1])));
+  std::string text = codegen::dump_llvm(p, codegen::generic_target(codegen::Isa::avx512));
+  size_t wait = text.find("sfence()");
+  ASSERT_NE(wait, std::string::npos);
+  size_t name = text.find("br label %", wait) + 10;
+  std::string next = "\n" + text.substr(name, text.find('\n', name) - name) + ":";
+  size_t block = text.find(next);
+  ASSERT_NE(block, std::string::npos) << next;
+  std::string end = text.substr(block, text.find("\n\n", block) - block);
+  EXPECT_NE(end.find("ret i32"), std::string::npos) << "the wait is inside of a loop";
+}
 #endif
 
 }  // namespace
