@@ -261,8 +261,8 @@ int contiguity(const LoopBlock& loop, int k) {
   return score;
 }
 
-// Whether rows along axis `row` are so short that lanes along axis `point` fill more of a vector and
-// are still picked from whole vectors.
+// Whether rows along axis `row` are so short that lanes along axis `point` fill more of a vector
+// and are still picked from whole vectors.
 bool interleaves_rows(const LoopBlock& loop, int row, int point) {
   // One row of four is a vector of its own; rows of rows are walked element by element.
   bool nested = static_cast<int>(loop.axes.size()) - loop.parallel_rank > 1;

@@ -45,15 +45,15 @@ std::vector<Lowered> Lowering::product() {
   bool few_rows = rows.is_const() && rows.constant_value() <= 8;
   bool narrow = sources && c_.parts == 1 && keep_narrow(rhs, few_rows, out);
   // Only what is packed once is packed ahead: the product packs the panels of other operands as it
-  // needs them, but for terms.
+  // needs them, but for terms and Winograd's transforms.
   bool once = sources && !narrow;
   std::optional<WindowImage> winograd;
-  if (once && in == DType::f32 && acc == DType::f32 && !options_.reproducible && batch.empty() &&
-      c_.parts == 1)
+  if (packs && !narrow && in == DType::f32 && acc == DType::f32 && !options_.reproducible &&
+      batch.empty() && c_.parts == 1)
     winograd = window_image(c_, 3);
-  if (winograd && !winograd_pays(*winograd, rhs->shape[1])) winograd.reset();
+  if (winograd && !winograd_pays(*winograd, rhs->shape[1], once)) winograd.reset();
   if (packs && !narrow && !winograd) about.terms = options_.terms(about, sources.has_value());
-  if (once || about.terms > 0) {
+  if (once || winograd || about.terms > 0) {
     Lowered pack = winograd          ? pack_winograd(rhs, width, packed)
                    : about.terms > 0 ? pack_terms(rhs, batch, width, about.terms, packed)
                                      : pack_rhs(rhs, batch, width, group, packed);

@@ -52,7 +52,7 @@ struct WindowImage {
 std::optional<WindowImage> window_image(const Cluster& c, int first_axis);
 
 /// Whether Winograd's F(2x2, 3x3) is expected to be faster than the direct sums; `columns` are the
-/// results' channels.
-bool winograd_pays(const WindowImage& w, const Expr& columns);
+/// results' channels. `kept`: weights are transformed once, not in each call.
+bool winograd_pays(const WindowImage& w, const Expr& columns, bool kept);
 
 }  // namespace hologram::schedule

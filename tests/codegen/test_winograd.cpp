@@ -3,6 +3,7 @@
 // not be finite.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -66,10 +67,11 @@ void build(Graph& g, const Convolution& c) {
   g.outputs.push_back({y, contiguous_strides(y->shape), -1});
 }
 
-schedule::Plan plan_for(const Graph& g, codegen::Isa isa, bool reproducible = false) {
+schedule::Plan plan_for(const Graph& g, codegen::Isa isa, bool reproducible = false,
+                        bool keeps_weight = true) {
   schedule::Options options;
   options.reproducible = reproducible;
-  options.is_static = [](int i) { return i == 1; };
+  options.is_static = [keeps_weight](int i) { return keeps_weight && i == 1; };
   options.panel_width = [isa](DType t) {
     return codegen::panel_width(codegen::generic_target(isa), t);
   };
@@ -133,6 +135,20 @@ TEST(WinogradChoice, OnlyWhereItPaysAndNeverWhereAChainIsPromised) {
   EXPECT_FALSE(chosen({1, 64, 56, 56, 64, 1}, true));
   EXPECT_FALSE(chosen({1, 3, 224, 224, 64, 1}));
   EXPECT_FALSE(chosen({1, 64, 56, 56, 2, 1}));
+}
+
+// A weight that is new in each call is transformed in each call, which many pixels pay for.
+TEST(WinogradChoice, NewWeightsAreTransformedInEachCall) {
+  auto packs = [](const Convolution& c) {
+    Graph g;
+    build(g, c);
+    schedule::Plan plan = plan_for(g, codegen::Isa::avx512, false, false);
+    EXPECT_TRUE(std::ranges::all_of(plan.steps, [](const auto& s) { return s.cached < 0; }));
+    return winograd_of(plan) != nullptr;
+  };
+  EXPECT_TRUE(packs({1, 64, 56, 56, 64, 1}));
+  EXPECT_TRUE(packs({8, 512, 7, 7, 512, 1}));
+  EXPECT_FALSE(packs({1, 512, 7, 7, 512, 1}));
 }
 
 TEST(WinogradChoice, MalformedProgramsAreRefused) {
