@@ -465,6 +465,8 @@ class ProductEmitter : Numbers {
             .rows = rows,
             .panels = panels,
             .vectors = vectors_of_only_panel(),
+            .half_last = ends_in_half_a_vector(t_, plan_.n) && plan_.parts == 1 &&
+                         plan_.dots == Dots::none && type_ == DType::f32,
             .a_row = fixed(lhs_row_stride_),
             .a_k = fixed(lhs_k_stride_),
             .b_k = fixed(rhs.k_stride),
@@ -491,6 +493,12 @@ class ProductEmitter : Numbers {
   bool fetches_ahead() const {
     return plan_.rhs == RhsPath::packed && plan_.block_rows > t_.max_rows && panel_lines() > 0;
   }
+  // Where there is no other panel, a tile fetches the rows of the next one, if they lie side by
+  // side.
+  bool fetches_rows() const {
+    return fetches_ahead() && plan_.panels.is(1) && plan_.lhs == LhsPath::direct &&
+           plan_.lhs_load->x_stride == plan_.k;
+  }
   static constexpr int64_t line = 64;  // bytes
   int64_t panel_lines() const { return int64_t{t_.panel} * size_of(plan_.rhs_storage) / line; }
 
@@ -512,7 +520,10 @@ class ProductEmitter : Numbers {
                              rhs.base, rhs.k_stride,    rhs.panel_stride,
                              depth_,   out.sums,        out.correction};
     if (!correction_) args.back() = llvm::PoisonValue::get(k_.ir.getPtrTy());
-    if (fetches_ahead()) {
+    if (fetches_rows()) {
+      args.push_back(element(k_, type_, a, mul(height_, lhs_row_stride_)));
+      args.push_back(mul(height_, k_.i64(bytes())));
+    } else if (fetches_ahead()) {
       Value* from = mul(mul(depth_, line), add(tile, k_.i64(panel_lines())));
       Value* fetches = k_.ir.CreateICmpSLT(tile, k_.i64(panel_lines()));
       Value* ahead = k_.ir.CreateGEP(k_.ir.getInt8Ty(), rhs.base, from);

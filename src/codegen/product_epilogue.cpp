@@ -167,7 +167,12 @@ void ProductEpilogue::emit_columns(Scope& scope, const Block& block) {
               [&](Scope& row, Value* r) { one(row, r, offset); });
   };
   scope.seek();
-  if (multiple_of(n_, t_.lanes)) {
+  if (p_.parts == 1 && ends_in_half_a_vector(t_, p_.axes[static_cast<size_t>(n_axis)].extent)) {
+    // As the sums were stored: a load of more would wait for that.
+    emit_if(scope, k_.ir.getTrue(), [&](Scope& s) { vector(s, k_.i64(0), nullptr); });
+    lanes = t_.lanes / 2;
+    emit_if(scope, k_.ir.getTrue(), [&](Scope& s) { vector(s, k_.i64(t_.lanes), nullptr); });
+  } else if (multiple_of(n_, t_.lanes)) {
     emit_loop(scope, k_.i64(0), block.columns, k_.i64(lanes), true,
               [&](Scope& s, Value* offset) { vector(s, offset, nullptr); });
   } else {

@@ -3,6 +3,8 @@
 
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <numeric>
+
 #include "codegen/pack.h"
 
 namespace hologram::codegen {
@@ -95,6 +97,11 @@ class Writer {
     return llvm::BasicBlock::Create(k_.context, name, function_);
   }
 
+  bool half(int column) const { return m_.half_last && m_.panels == 1 && column == columns_ - 1; }
+  llvm::Type* accumulator_type(int column) {
+    return half(column) ? k_.lane_type(m_.type, m_.tile.lanes / 2) : vector_;
+  }
+
   size_t at(int row, int column) const { return static_cast<size_t>(row * columns_ + column); }
 
   Value* out_pointer(int row, int column) {
@@ -108,7 +115,8 @@ class Writer {
     Tile t;
     for (int r = 0; r < m_.rows; ++r)
       for (int c = 0; c < columns_; ++c)
-        t.push_back(ir_.CreateAlignedLoad(vector_, out_pointer(r, c), alignment(m_.type)));
+        t.push_back(
+            ir_.CreateAlignedLoad(accumulator_type(c), out_pointer(r, c), alignment(m_.type)));
     return t;
   }
 
@@ -121,7 +129,10 @@ class Writer {
       }
       return t;
     }
-    Tile t(at(m_.rows, 0), llvm::Constant::getNullValue(vector_));
+    Tile t;
+    for (int r = 0; r < m_.rows; ++r)
+      for (int c = 0; c < columns_; ++c)
+        t.push_back(llvm::Constant::getNullValue(accumulator_type(c)));
     for (int c = 0; m_.from_row && c < columns_; ++c) {
       Value* p = element(k_, m_.type, function_->getArg(8), k_.i64(int64_t{c} * m_.tile.lanes));
       Value* v = ir_.CreateAlignedLoad(vector_, p, alignment(m_.type));
@@ -162,6 +173,12 @@ class Writer {
     return multiply_add(k_, m_.type, lower(x), lower(y), z);
   }
 
+  Value* lower_half(Value* v) {
+    std::vector<int> lanes(static_cast<size_t>(m_.tile.lanes / 2));
+    std::iota(lanes.begin(), lanes.end(), 0);
+    return ir_.CreateShuffleVector(v, lanes);
+  }
+
   // The multiply-adds of one k, on accumulators `t`.
   void step(Value* a, Value* b, Tile& t) {
     Tile columns;
@@ -169,18 +186,24 @@ class Writer {
       int panel = c / m_.tile.vectors, in_panel = c % m_.tile.vectors;
       Value* p = panel ? element(k_, m_.storage, b, ir_.CreateNSWMul(b_panel_, k_.i64(panel))) : b;
       p = element(k_, m_.storage, p, k_.i64(in_panel * m_.tile.lanes));
-      Value* v = ir_.CreateAlignedLoad(stored_, p, alignment(m_.storage));
+      llvm::Type* type =
+          half(c) ? k_.widen(k_.memory_type(m_.storage), m_.tile.lanes / 2) : stored_;
+      Value* v = ir_.CreateAlignedLoad(type, p, alignment(m_.storage));
       columns.push_back(
           m_.storage == m_.type ? v : emit_cast(k_, ir::Op::cast, v, m_.storage, m_.type));
     }
     for (int r = 0; r < m_.rows; ++r) {
       Value* p = element(k_, m_.type, a, ir_.CreateNSWMul(a_row_, k_.i64(r)));
       Value* x = scalar(p);
-      for (int c = 0; c < columns_; ++c)
+      // The lower half is then the same register, not a broadcast of its own.
+      if (half(columns_ - 1)) x = ir_.CreateUnaryIntrinsic(llvm::Intrinsic::arithmetic_fence, x);
+      for (int c = 0; c < columns_; ++c) {
+        Value* factor = half(c) ? lower_half(x) : x;
         t[at(r, c)] =
             m_.dots == Dots::none
-                ? multiply_add(k_, m_.type, x, columns[static_cast<size_t>(c)], t[at(r, c)])
-                : add_group(x, columns[static_cast<size_t>(c)], t[at(r, c)]);
+                ? multiply_add(k_, m_.type, factor, columns[static_cast<size_t>(c)], t[at(r, c)])
+                : add_group(factor, columns[static_cast<size_t>(c)], t[at(r, c)]);
+      }
     }
   }
 
@@ -208,7 +231,7 @@ class Writer {
     std::vector<llvm::PHINode*> accumulators;
     Tile t;
     for (Value* v : from) {
-      accumulators.push_back(ir_.CreatePHI(vector_, 2));
+      accumulators.push_back(ir_.CreatePHI(v->getType(), 2));
       accumulators.back()->addIncoming(v, before);
       t.push_back(accumulators.back());
     }
@@ -228,7 +251,7 @@ class Writer {
     ir_.CreateCondBr(ir_.CreateICmpSGT(next, k_.i64(0)), head, exit);
     ir_.SetInsertPoint(exit);
     for (size_t i = 0; i < t.size(); ++i) {
-      auto* phi = ir_.CreatePHI(vector_, 2);
+      auto* phi = ir_.CreatePHI(t[i]->getType(), 2);
       if (!some) phi->addIncoming(from[i], before);
       phi->addIncoming(t[i], last);
       t[i] = phi;

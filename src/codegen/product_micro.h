@@ -25,7 +25,8 @@ struct MicroKernel {
   DType storage;  ///< of b in memory
   int rows;
   int panels;
-  int vectors = 0;  ///< of a single panel, that hold columns; 0: all
+  int vectors = 0;         ///< of a single panel, that hold columns; 0: all
+  bool half_last = false;  ///< only the lower half of the last of these `vectors` holds columns
   Fixed a_row, a_k, b_k, b_panel, depth;
   Dots dots = Dots::none;     ///< not none: elements of a and b are groups of `type`'s size
   bool unsigned_rhs = false;  ///< groups of bytes: b is the unsigned operand, a the signed one

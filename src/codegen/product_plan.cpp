@@ -49,6 +49,35 @@ double panel_cycles(const ProductPlan& p, double rows, double depth) {
   return std::max(arithmetic, memory) * depth;
 }
 
+// Of few units, one more or less for a thread counts: among somewhat smaller blocks, those that two
+// threads finish first.
+void balance_few_units(ProductPlan& p) {
+  constexpr int64_t few = 16, least_cycles = 12'000, handing_out = 600;
+  constexpr double least_gain = 0.96;
+  if (!p.m.is_const() || !p.n.is_const() || !p.k.is_const()) return;
+  int64_t m = p.m.constant_value(), panels = divide_up(p.n.constant_value(), p.tile.panel),
+          depth = std::max<int64_t>(p.k.constant_value(), 1);
+  int64_t groups = divide_up(panels, p.panel_group);
+  int64_t m_units = divide_up(m, p.block_rows), n_units = divide_up(panels, p.block_panels);
+  if (m <= 0 || m_units * n_units < 2 || m_units * n_units > few) return;
+  auto cycles = [&](int64_t rows_units, int64_t column_units) {  // of a unit
+    int64_t rows = divide_up(m, rows_units), height = tile_height(p.tile, rows, true);
+    return static_cast<double>(divide_up(rows, height) * height * depth * panels) /
+           static_cast<double>(column_units);
+  };
+  auto cost = [&](int64_t rows_units, int64_t column_units) {
+    double one = cycles(rows_units, column_units) + handing_out;
+    return static_cast<double>(divide_up(rows_units * column_units, 2)) * one;
+  };
+  int64_t best_m = m_units, best_n = n_units;
+  for (int64_t i = m_units; i <= std::min(2 * m_units, divide_up(m, p.tile.max_rows)); ++i)
+    for (int64_t j = n_units; j <= std::min(2 * n_units, groups); ++j)
+      if (cycles(i, j) >= least_cycles && cost(i, j) < cost(best_m, best_n)) best_m = i, best_n = j;
+  if (cost(best_m, best_n) > least_gain * cost(m_units, n_units)) return;
+  p.block_rows = divide_up(m, best_m);
+  p.block_panels = divide_up(groups, best_n) * p.panel_group;
+}
+
 }  // namespace
 
 int panel_width(const Target& target, DType operand_type) {
@@ -206,6 +235,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   if (!p.m.is_const() && p.block_panels < p.panel_group) p.panel_group = 1;
   if (p.parts > 1) p.panel_group = p.parts;
   p.block_panels = std::max<int64_t>(p.block_panels / p.panel_group, 1) * p.panel_group;
+  if (p.parts == 1 && !p.fine && p.dots == Dots::none && batch == 1) balance_few_units(p);
   p.m_units = ceil_div(p.m, p.block_rows);
   p.n_units = ceil_div(p.panels, p.block_panels);
   p.units = p.m_units * p.n_units;
@@ -253,7 +283,7 @@ Launch launch_of_product(const atlas::Program& program, const Target& target) {
   if (p.fine)
     launch.grain = Expr(1);
   else if (launch.unit_work.is_const())
-    launch.grain = std::max<int64_t>(1, 15'000'000 / launch.unit_work.constant_value());
+    launch.grain = 1;  // chunk_of puts units together
   else
     launch.grain = max(Expr(1), floor_div(Expr(15'000'000), launch.unit_work));
   return launch;

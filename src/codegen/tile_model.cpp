@@ -53,6 +53,10 @@ std::vector<int> block_heights(const TileModel& tile, const Expr& total, int64_t
   return {heights.begin(), heights.end()};
 }
 
+bool ends_in_half_a_vector(const TileModel& tile, const Expr& columns) {
+  return tile.lanes >= 16 && columns.is(tile.panel - tile.lanes / 2);
+}
+
 int64_t half_l2(const Target& target) {
   return (target.vector_bytes == 64 ? 1024 : 512) * 1024 / 2;
 }

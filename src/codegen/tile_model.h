@@ -34,6 +34,10 @@ std::vector<int64_t> even_blocks(const Expr& total, int64_t block);
 /// The heights of register tiles in those blocks.
 std::vector<int> block_heights(const TileModel& tile, const Expr& total, int64_t block);
 
+/// Whether the columns are those of one panel that ends in the middle of its last vector, with
+/// vectors wide enough for half of one to take half of the multiply-adders.
+bool ends_in_half_a_vector(const TileModel& tile, const Expr& columns);
+
 /// Bytes of half of the second-level cache that the models assume.
 int64_t half_l2(const Target& target);
 

@@ -12,6 +12,8 @@ namespace hologram::runtime {
 namespace {
 
 constexpr int64_t before_scratch = 64;  // its last 8 bytes: the note
+// Chunks of so few units are fitted to the threads, down to so much work; what claiming one takes.
+constexpr int64_t most_fitted = 16, least_fitted_work = 4'000'000, claim_work = 150'000;
 
 struct ScratchMemory {
   char* data = nullptr;
@@ -49,6 +51,21 @@ int32_t refuse_host(const atlas::Context*, int64_t) {
   return static_cast<int32_t>(ErrorCode::unsupported);
 }
 
+// Of chunks of up to `chunk` units, those that let the threads finish first.
+int64_t fitted(int64_t total, int64_t chunk, int64_t unit_work, int64_t threads) {
+  auto time = [&](int64_t units) {
+    const int64_t chunks = (total - 1) / units + 1, last = total - (chunks - 1) * units;
+    const int64_t rounds = (chunks - 1) / threads;
+    // The last round is one thread's, if its chunk is the last one alone.
+    const int64_t end = (chunks - 1) % threads == 0 ? last : units;
+    return (rounds * units + end) * unit_work + (rounds + 1) * claim_work;
+  };
+  int64_t best = chunk;
+  for (int64_t units = chunk - 1; units >= 1 && units * unit_work >= least_fitted_work; --units)
+    if (time(units) < time(best)) best = units;
+  return best;
+}
+
 }  // namespace
 
 atlas::Context make_context(ThreadPool& threads, std::atomic<int32_t>* sticky,
@@ -67,7 +84,8 @@ int64_t chunk_of(int64_t total, int64_t grain, int64_t unit_work, int64_t thread
   // As many for each thread: with five chunks one of two threads would work half as long again.
   const int64_t each = ((total - 1) / chunk + threads) / threads;
   const int64_t even = (total - 1) / (each * threads) + 1;
-  return (even + grain - 1) / grain * grain;
+  const int64_t chosen = (even + grain - 1) / grain * grain;
+  return grain == 1 && chosen <= most_fitted ? fitted(total, chosen, unit_work, threads) : chosen;
 }
 
 }  // namespace hologram::runtime

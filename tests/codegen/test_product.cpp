@@ -8,6 +8,7 @@
 
 #include "atlas/builder.h"
 #include "codegen/run_kernel.h"
+#include "codegen/tile_model.h"
 #include "ir/scalar.h"
 
 namespace hologram::test {
@@ -212,6 +213,35 @@ TEST_P(Product, packed_shapes_with_tails) {
       check({.m = m, .n = n, .k = k + more, .packed = true});
 }
 
+// All columns in one panel that ends in the middle of a vector: that half is a vector of its own.
+TEST_P(Product, columns_that_end_in_half_a_vector) {
+  const codegen::TileModel tile = codegen::tile_model(target(), DType::f32);
+  const int64_t n = tile.panel - tile.lanes / 2;
+  for (int64_t m : {1, 3, 5, 13, 200})
+    for (int64_t k : {5, 96, 389})
+      for (Tail tail : {Tail::store, Tail::bias, Tail::gelu_residual, Tail::narrow})
+        for (bool packed : {false, true})
+          check({.m = m, .n = n, .k = k, .packed = packed, .tail = tail});
+  for (bool transposed : {false, true})
+    check({.m = 300, .n = n, .k = 150, .lhs_transposed = transposed, .packed = true});
+}
+
+TEST(ProductCode, half_a_vector_takes_half_of_the_multiply_adders) {
+  auto narrow = [](int64_t n) {  // multiply-adds of 8 lanes
+    std::string text =
+        codegen::dump_asm(make_program({.m = 1200, .n = n, .k = 144, .packed = true}, 32),
+                          codegen::generic_target(codegen::Isa::avx512));
+    int found = 0;
+    for (size_t at = 0; (at = text.find("vfmadd", at)) != std::string::npos; ++at)
+      found += text.substr(at, text.find('\n', at) - at).find("ymm") != std::string::npos;
+    // One register holds an element of the left operand for both.
+    EXPECT_EQ(text.find("vbroadcastss\t%xmm"), std::string::npos);
+    return found;
+  };
+  EXPECT_GE(narrow(24), 8);
+  EXPECT_EQ(narrow(32), 0);
+}
+
 TEST_P(Product, every_small_row_count) {
   for (int64_t m = 1; m <= 26; ++m)
     for (int64_t k : {5, 389}) check({.m = m, .n = 37, .k = k, .packed = true});
@@ -406,6 +436,18 @@ TEST(ProductUnits, few_rows_with_a_small_matrix_are_shared) {
   };
   EXPECT_GE(chunks({.m = 1, .n = 512, .k = 512, .packed = true}), 4);
   EXPECT_EQ(chunks({.m = 16, .n = 64, .k = 384, .packed = true}), 1);
+}
+
+// Nine units of 14 x 14 pixels would leave one of two threads a fifth less to do.
+TEST(ProductUnits, few_units_are_shared_evenly) {
+  codegen::Target target = codegen::generic_target(codegen::Isa::avx512);
+  for (auto [n, k] : {std::array<int64_t, 2>{64, 384}, {96, 576}, {576, 96}}) {
+    Case c{.m = 196, .n = n, .k = k, .packed = true};
+    codegen::Launch l = codegen::launch_of(make_program(c, 32), target);
+    EXPECT_EQ(l.total.eval({}) % 2, 0) << c;
+    EXPECT_GE(l.total.eval({}), 8) << c;
+    EXPECT_TRUE(l.grain.is(1)) << c;
+  }
 }
 
 TEST_P(Product, infinities_and_nan_stay_in_their_rows_and_columns) {

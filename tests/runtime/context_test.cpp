@@ -34,6 +34,13 @@ TEST(Chunks, ThreadsGetEquallyMany) {
   EXPECT_EQ(chunks(1 << 20, chunk_of(1 << 20, 64, 66, 2)), 6);  // five of 15 us would do
 }
 
+TEST(Chunks, OfFewUnitsLetThreadsFinishTogether) {
+  EXPECT_EQ(chunk_of(10, 1, 5'000'000, 2), 1);  // five for each; of three, one would have six
+  EXPECT_EQ(chunk_of(33, 1, 1'600'000, 2), 8);  // 17 units, not 18
+  EXPECT_EQ(chunk_of(12, 1, 5'000'000, 4), 3);
+  EXPECT_EQ(chunk_of(9, 1, 10'000'000, 2), 1);
+}
+
 TEST(Chunks, AreMultiplesOfTheGrain) {
   for (int64_t total : {1000, 12'345, 1 << 20})
     for (int64_t grain : {4, 64, 96}) EXPECT_EQ(chunk_of(total, grain, 100'000, 2) % grain, 0);
