@@ -121,7 +121,6 @@ class Assembler {
   }
 
   void loop() {
-    p_.kind = BlockKind::loop;
     LoopBlock& b = p_.loop;
     in_.expect_word("parallel");
     b.parallel_rank = static_cast<int>(in_.number(limits::axes));
@@ -209,6 +208,10 @@ class Assembler {
     named("rhs", b.rhs);
     if (b.winograd) named("image", b.image);
     named("epilogue", b.epilogue);
+    if (in_.at_end()) return;
+    in_.expect_word("tail");
+    loop();
+    if (p_.loop.stages.empty()) in_.error("a tail without stages");
   }
 
   void attention() {

@@ -31,7 +31,7 @@ class Encoder {
         loop(p.loop);
         break;
       case BlockKind::product:
-        product(p.product);
+        product(p.product, p.loop);
         break;
       case BlockKind::attention:
         attention(p.attention);
@@ -138,7 +138,7 @@ class Encoder {
     }
   }
 
-  void product(const ProductBlock& b) {
+  void product(const ProductBlock& b, const LoopBlock& tail) {
     out_.sint(b.batch_rank);
     axes(b.axes);
     type(b.operand_type);
@@ -154,6 +154,8 @@ class Encoder {
     out_.sint(b.parts);
     for (const Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
     if (b.winograd) body(b.image);
+    out_.byte(!tail.stages.empty());
+    if (!tail.stages.empty()) loop(tail);
   }
 
   void attention(const AttentionBlock& b) {
@@ -375,6 +377,7 @@ class Decoder {
     b.parts = small();
     for (Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
     if (b.winograd) body(b.image);
+    if (flag()) loop(p_.loop);
   }
 
   void attention(AttentionBlock& b) {

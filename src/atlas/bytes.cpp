@@ -9,7 +9,7 @@ namespace {
 
 // Magic (with the version in its last byte), layer, three zero bytes, payload size (8), checksum
 // (16), payload.
-constexpr std::string_view magic("ATLAS\r\n\4", 8);
+constexpr std::string_view magic("ATLAS\r\n\5", 8);
 constexpr size_t checksum_bytes = 16, header_bytes = 8 + 4 + 8 + checksum_bytes;
 
 std::string checksum(Layer layer, std::string_view payload) {

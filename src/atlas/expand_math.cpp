@@ -142,6 +142,8 @@ void expand_math(Program& program, const std::function<bool(ir::Op, DType)>& kee
       for (Body* b : {&program.product.lhs, &program.product.rhs, &program.product.image,
                       &program.product.epilogue})
         expand(*b, keeps);
+      if (program.has_tail())
+        for (Stage& s : program.loop.stages) expand(s, keeps);
       break;
     case BlockKind::attention:
       for (Body* b :

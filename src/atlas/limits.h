@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace hologram::atlas::limits {
 
@@ -14,6 +15,7 @@ inline constexpr size_t table_entries = 16;
 inline constexpr int symbols = 4096;
 inline constexpr int panel_width = 4096;
 inline constexpr int product_parts = 8;
+inline constexpr int64_t tail_scratch_bytes = 64 << 10;  ///< of a product's tail
 inline constexpr size_t expression_bytes = 8192;
 inline constexpr size_t text_bytes = size_t{64} << 20;
 

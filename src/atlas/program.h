@@ -277,11 +277,18 @@ struct Program {
   std::vector<Buffer> buffers;
   int num_symbols = 0;
   BlockKind kind = BlockKind::loop;
+  /// The block of a loop; with stages beside a product, the product's tail: what follows its rows
+  /// (a layer norm), run behind the epilogue of all elements. Its parallel axes are the product's
+  /// batch axes and m, its row axis is n, by the same numbers. The epilogue's results are read only
+  /// at the element that it stored, so that each row's tail may run as soon as the row is there.
+  /// The product has one part then, no terms, and is none of winograd.
   LoopBlock loop;
   ProductBlock product;
   AttentionBlock attention;
   AttentionGradBlock attention_grad;
   SortBlock sort;
+
+  bool has_tail() const { return kind == BlockKind::product && !loop.stages.empty(); }
 
   bool operator==(const Program&) const = default;
 };

@@ -61,8 +61,8 @@ class Printer {
            list[k].extent.str());
   }
 
-  void loop(const LoopBlock& b) {
-    line("loop parallel {}{}", b.parallel_rank,
+  void loop(const LoopBlock& b, std::string_view what = "loop") {
+    line("{} parallel {}{}", what, b.parallel_rank,
          b.lane_axis < 0 ? "" : fmt::format(" lane i{}", b.lane_axis));
     axes(b.axes);
     size_t accumulators = 0;
@@ -94,6 +94,7 @@ class Printer {
     named("rhs", b.rhs);
     if (b.winograd) named("image", b.image);
     named("epilogue", b.epilogue);
+    if (p_.has_tail()) loop(p_.loop, "tail");
   }
 
   void attention(const AttentionBlock& b) {

@@ -409,6 +409,51 @@ class Verifier {
     }
     epilogue.accumulators.assign(static_cast<size_t>(b.parts), b.acc_type);
     body(b.epilogue, epilogue);
+    if (p_.has_tail()) tail(b, p_.loop);
+  }
+
+  // What the epilogue stores is read where it stored it alone, and nothing that the tail stores is
+  // read by the product.
+  void tail(const ProductBlock& b, const LoopBlock& t) {
+    require(b.parts == 1 && b.terms == 0 && !b.winograd,
+            "tail: the product has parts, terms or is one of winograd");
+    auto rank = static_cast<size_t>(b.batch_rank) + 1;
+    require(t.axes.size() == rank + 1 && t.parallel_rank == static_cast<int>(rank) &&
+                std::equal(t.axes.begin(), t.axes.end(), b.axes.begin(),
+                           [](const Axis& x, const Axis& y) { return x.extent == y.extent; }),
+            "tail: the axes are not those of the product's rows and columns");
+    require(t.lane_axis == -1 || t.lane_axis == static_cast<int>(rank),
+            "tail: lane axis {}; expected the row axis, or -1", t.lane_axis);
+    loop(t);
+    std::set<int> stored;
+    for (const Stage& s : t.stages)
+      for (const Instr& i : s.body.instrs)
+        if (i.code == Code::store) stored.insert(i.buffer);
+    for (const Body* x : {&b.lhs, &b.rhs, &b.epilogue})
+      for (const Instr& i : x->instrs)
+        require(i.code != Code::load || !stored.count(i.buffer),
+                "tail: it stores b{}, which the product reads", i.buffer);
+    require(b.packed_rhs < 0 || !stored.count(b.packed_rhs),
+            "tail: it stores b{}, which the product reads", b.packed_rhs);
+    for (const Instr& e : b.epilogue.instrs) {
+      if (e.code != Code::store) continue;
+      auto apart = [&](const Instr& i) {
+        bool uses = (i.code == Code::load || i.code == Code::store) && i.buffer == e.buffer;
+        return uses && !(i.expr == e.expr && i.expr.has_axis(static_cast<int>(rank)));
+      };
+      for (const Stage& s : t.stages)
+        require(std::none_of(s.body.instrs.begin(), s.body.instrs.end(), apart),
+                "tail: it uses b{} elsewhere than where the epilogue stored", e.buffer);
+    }
+    int64_t bytes = 0;
+    for (const Buffer& s : p_.buffers) {
+      if (s.access != Access::scratch) continue;
+      require(s.extent.is_const() && s.extent.constant_value() <= limits::tail_scratch_bytes,
+              "tail: scratch of {} elements", s.extent.str());
+      bytes += s.extent.constant_value() * size_of(s.dtype);
+    }
+    require(bytes <= limits::tail_scratch_bytes, "tail: {} bytes of scratch; expected at most {}",
+            bytes, limits::tail_scratch_bytes);
   }
 
   void winograd(const ProductBlock& b, const Scope& rhs) {

@@ -168,6 +168,10 @@ class Kernel {
   /// Ends the function at the builder's block: reports flagged errors, returns 0.
   void finish();
 
+  /// Whether what is emitted belongs to a product's tail, which rounds as loops do.
+  bool in_tail() const { return in_tail_; }
+  void set_in_tail(bool now) { in_tail_ = now; }
+
   llvm::BasicBlock* block(const char* name);
   llvm::Type* type_of(DType t) const;      ///< in registers
   llvm::Type* memory_type(DType t) const;  ///< in memory: as in registers, but i8 for b8
@@ -183,6 +187,7 @@ class Kernel {
   llvm::PHINode* status_ = nullptr;
   Value *context_arg_, *zeros_ = nullptr, *sink_ = nullptr, *errors_ = nullptr;
   int scratch_lanes_ = 1;
+  bool in_tail_ = false;
   std::unique_ptr<Scope> root_;
 };
 

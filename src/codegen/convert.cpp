@@ -59,7 +59,7 @@ bool Converter::flushes_bf16() const {
   const atlas::Program& p = k_.program;
   return k_.target.bf16_dots && lanes_ >= 16 && p.kind == atlas::BlockKind::product &&
          p.product.operand_type == DType::bf16 && p.product.acc_type == DType::f32 &&
-         !p.product.reproducible;
+         !p.product.reproducible && !k_.in_tail();
 }
 
 Value* Converter::f32_to_bf16_flushed(Value* x) {

@@ -229,7 +229,8 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
     plan.paired = plan.may_stream = false;
   }
   plan.whole_lines = shares_elements(b, plan);
-  plan.carried = carries(b, plan, target);
+  // The rows of a product's tail are in the cache already.
+  plan.carried = !program.has_tail() && carries(b, plan, target);
   return plan;
 }
 

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "codegen/loop_tail.h"
 #include "codegen/nest.h"
 #include "codegen/numbers.h"
 #include "codegen/pack.h"
@@ -59,6 +60,7 @@ class ProductEmitter : Numbers {
     panels_ = number(plan_.panels);
     m_units_ = number(plan_.m_units);
     n_units_ = number(plan_.n_units);
+    if (k_.program.has_tail()) tail_.emplace(k_);
     k_.root().seek();
     Value* size = k_.i64(0);
     if (plan_.rhs == RhsPath::panels)
@@ -135,6 +137,7 @@ class ProductEmitter : Numbers {
     prepare_rhs(scope);
 
     panel_loop(scope, panel_begin, panel_end);
+    if (tail_) tail_->emit(scope, row_begin_, add(row_begin_, rows_));
   }
 
   void prepare_lhs(Scope& scope, Value* block) {
@@ -566,6 +569,7 @@ class ProductEmitter : Numbers {
   std::map<std::tuple<int, int, bool>, llvm::Function*> micro_;  // by rows, panels, exact
   std::optional<GroupPacker> groups_;
   std::optional<ProductEpilogue> epilogue_;
+  std::optional<LoopTail> tail_;
   Value *exact_ = nullptr, *correction_ = nullptr;
 };
 

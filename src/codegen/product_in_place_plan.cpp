@@ -22,7 +22,8 @@ std::optional<SmallProduct> plan_small_product(const atlas::Program& program,
   const atlas::ProductBlock& b = program.product;
   auto rank = static_cast<size_t>(b.batch_rank);
   const Expr &m = b.axes[rank].extent, &n = b.axes[rank + 1].extent, &k = b.axes[rank + 2].extent;
-  if (!m.is_const() || !n.is_const() || !k.is_const() || b.parts > 1) return std::nullopt;
+  if (!m.is_const() || !n.is_const() || !k.is_const() || b.parts > 1 || program.has_tail())
+    return std::nullopt;
   SmallProduct p;
   p.m = m.constant_value();
   p.n = n.constant_value();
@@ -71,8 +72,8 @@ std::optional<StreamProduct> plan_stream_product(const atlas::Program& program,
   auto rank = static_cast<size_t>(b.batch_rank);
   const Expr &m = b.axes[rank].extent, &n = b.axes[rank + 1].extent, &k = b.axes[rank + 2].extent;
   if (!m.is_const() || m.constant_value() < 1 || m.constant_value() > 4 || b.packed_rhs >= 0 ||
-      b.parts > 1 || b.operand_type != b.acc_type || size_of(b.acc_type) < 4 ||
-      target.isa == Isa::sse42 || target.isa == Isa::neon)
+      b.parts > 1 || program.has_tail() || b.operand_type != b.acc_type ||
+      size_of(b.acc_type) < 4 || target.isa == Isa::sse42 || target.isa == Isa::neon)
     return std::nullopt;
   if (n.is_const() && k.is_const() &&
       n.constant_value() * k.constant_value() * size_of(b.acc_type) <= least_streamed_bytes)

@@ -47,7 +47,8 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
   const atlas::ProductBlock& b = program.product;
   auto rank = static_cast<size_t>(b.batch_rank);
   const Expr &m = b.axes[rank].extent, &n = b.axes[rank + 1].extent, &k = b.axes[rank + 2].extent;
-  if (b.packed_rhs >= 0 || b.parts > 1 || !m.is_const() || !n.is_const() || !k.is_const())
+  if (b.packed_rhs >= 0 || b.parts > 1 || program.has_tail() || !m.is_const() || !n.is_const() ||
+      !k.is_const())
     return std::nullopt;
   NarrowProduct p{m.constant_value(), n.constant_value(), k.constant_value(), 1, 1, 1, 1, 1};
   TileModel tile = tile_model(target, b.acc_type);

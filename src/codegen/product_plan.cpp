@@ -41,6 +41,17 @@ int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t elemen
   return std::clamp<int64_t>(half_l2(target) / (depth * element), 24, most);
 }
 
+// Rows of a unit that has all columns, for what follows its rows: these and its block of the left
+// operand should stay in half of the second-level cache. 64 units of two register tiles or more, a
+// multiple of 8 of them, so that threads have equally many.
+int64_t rows_before_tail(const ProductPlan& p, const Target& target, int64_t element) {
+  int64_t depth = size_or(p.k, assumed_depth), columns = size_or(p.n, assumed_columns);
+  int64_t rows = size_or(p.m, assumed_rows), least = 2 * p.tile.max_rows;
+  int64_t most = std::max(least, half_l2(target) / (depth * element + columns * 4));
+  int64_t units = divide_up(rows, std::clamp(divide_up(rows, 64), least, most));
+  return divide_up(rows, units > 8 ? divide_up(units, 8) * 8 : units);
+}
+
 // Cycles of `rows` x one panel over the whole depth: two multiply-adds a cycle, or the panel's
 // bytes at 32 a cycle.
 double panel_cycles(const ProductPlan& p, double rows, double depth) {
@@ -232,12 +243,17 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   // Tiles of few rows span several panels: no unit should end within a span.
   int64_t lowest = p.m.is_const() ? std::min<int64_t>(rows, p.tile.max_rows) : 1;
   p.panel_group = p.panels_for(static_cast<int>(lowest));
+  if (program.has_tail()) {
+    p.block_rows = rows_before_tail(p, target, element);
+    p.block_panels = panels;
+  }
   if (!p.m.is_const() && p.block_panels < p.panel_group) p.panel_group = 1;
   if (p.parts > 1) p.panel_group = p.parts;
   p.block_panels = std::max<int64_t>(p.block_panels / p.panel_group, 1) * p.panel_group;
-  if (p.parts == 1 && !p.fine && p.dots == Dots::none && batch == 1) balance_few_units(p);
+  if (p.parts == 1 && !p.fine && p.dots == Dots::none && batch == 1 && !program.has_tail())
+    balance_few_units(p);
   p.m_units = ceil_div(p.m, p.block_rows);
-  p.n_units = ceil_div(p.panels, p.block_panels);
+  p.n_units = program.has_tail() ? Expr(1) : ceil_div(p.panels, p.block_panels);
   p.units = p.m_units * p.n_units;
   for (int k = 0; k < b.batch_rank; ++k) p.units = p.units * extent(k);
   return p;
@@ -280,6 +296,8 @@ Launch launch_of_product(const atlas::Program& program, const Target& target) {
   Launch launch;
   launch.total = p.units;
   launch.unit_work = rows * 0 + panels * per_panel + 20000;
+  if (program.has_tail())
+    launch.unit_work += rows * p.n * Expr(300);  // an element of rows that are in the cache
   if (p.fine)
     launch.grain = Expr(1);
   else if (launch.unit_work.is_const())

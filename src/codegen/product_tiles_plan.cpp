@@ -88,7 +88,7 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
   bool bytes = b.terms == 0 && target.tiles && b.packed_rhs >= 0 && b.panel_group == 4 &&
                (b.operand_type == DType::i8 || b.operand_type == DType::u8) &&
                b.acc_type == DType::i32;
-  if (b.terms == 0 && !bytes) return std::nullopt;
+  if (b.terms == 0 && (!bytes || program.has_tail())) return std::nullopt;
   TileProduct t{.tile = tile_model(target, b.acc_type),
                 .terms = b.terms,
                 .m = extent(b, 0),

@@ -15,8 +15,9 @@ bool Cluster::has_rows() const {
 }
 
 const Member* Cluster::find(Value node) const {
-  for (const Member& m : members)
-    if (m.node == node) return &m;
+  for (const std::vector<Member>* list : {&members, &tail})
+    for (const Member& m : *list)
+      if (m.node == node) return &m;
   return nullptr;
 }
 
@@ -86,25 +87,32 @@ void Clustering::walk(Value start, const Index& start_index, const AccessFn& vis
 }
 
 void Clustering::for_each_access(const Cluster& c, const AccessFn& visit) const {
-  auto inside = [&](Value v) { return v != c.anchor && c.find(v) != nullptr; };
+  using Inside = std::function<bool(Value)>;
+  Inside inside = [&](Value v) { return v != c.anchor && c.find(v) != nullptr; };
   auto none = [](Value) { return false; };
-  auto root_or_below = [&](Value v, const Index& index) {
+  auto root_or_below = [&](Value v, const Index& index, const Inside& in) {
     if (v->is(Op::constant) || v->is(Op::iota)) return;
     if (v->is(Op::parameter) || root_[v->id]) {
       visit(v, index);
-      if (!v->is(Op::parameter) && inside(v) && !c.find(v)->operand.empty()) return;
-      if (v->is(Op::parameter) || !inside(v)) return;
+      if (!v->is(Op::parameter) && in(v) && !c.find(v)->operand.empty()) return;
+      if (v->is(Op::parameter) || !in(v)) return;
     }
-    walk(v, index, visit, inside);
+    walk(v, index, visit, in);
   };
   auto axis = [&](size_t i) { return Expr::axis(c.axes[i].id, c.axes[i].extent); };
-  for (const Member& m : c.members) {
-    OpKind kind = ir::info(m.node->op).kind;
-    if (kind == OpKind::reduce || kind == OpKind::reduce_index || kind == OpKind::scan)
-      root_or_below(m.node->input(), m.operand);
-    else if (m.node != c.anchor)
-      walk(m.node, m.index, visit, inside);
-  }
+  auto all = [&](const std::vector<Member>& members, const Inside& in) {
+    for (const Member& m : members) {
+      OpKind kind = ir::info(m.node->op).kind;
+      if (kind == OpKind::reduce || kind == OpKind::reduce_index || kind == OpKind::scan)
+        root_or_below(m.node->input(), m.operand, in);
+      else if (m.node != c.anchor)
+        walk(m.node, m.index, visit, in);
+    }
+  };
+  all(c.members, inside);
+  all(c.tail, [&](Value v) {
+    return std::any_of(c.tail.begin(), c.tail.end(), [&](const Member& m) { return m.node == v; });
+  });
   if (!c.anchor || c.kind == ClusterKind::scan) return;
   Value a = c.anchor;
   if (c.kind == ClusterKind::product) {
@@ -114,8 +122,8 @@ void Clustering::for_each_access(const Cluster& c, const AccessFn& visit) const 
     r = l;
     l.insert(l.end(), {axis(c.axes.size() - 3), axis(c.axes.size() - 1)});
     r.insert(r.end(), {axis(c.axes.size() - 1), axis(c.axes.size() - 2)});
-    root_or_below(a->input(0), l);
-    root_or_below(a->input(1), r);
+    root_or_below(a->input(0), l, inside);
+    root_or_below(a->input(1), r, inside);
     return;
   }
   // Attention, scatter, host calls: only which roots they read matters.

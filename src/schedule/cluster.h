@@ -49,6 +49,9 @@ struct Cluster {
   /// members run along `column` in place of n.
   int parts = 1;
   ClusterAxis column = {};
+  /// Products: members of a loop whose points are the product's rows and whose row axis is n; it
+  /// reads other members at the element that the epilogue has stored.
+  std::vector<Member> tail = {};
   int cost = 0;  ///< operations in the bodies, to bound their growth
 
   bool has_rows() const;
@@ -85,6 +88,12 @@ class Clustering {
   bool merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out) const;
   bool merge_parts(int producer, int consumer, Cluster& out);
   bool may_have_parts(const Cluster& product, int consumer) const;
+  bool merge_tail(int producer, int consumer);
+  bool may_have_tail(const Cluster& product) const;
+  struct Source {
+    bool once, narrow;
+  };
+  Source source_of(ir::Value rhs) const;
   bool merge_siblings(int a, int b);
   bool path_around(int from, int to) const;
   std::vector<int> dependencies(const Cluster& c) const;

@@ -1,6 +1,8 @@
 // schedule/emit.cpp: expressions of the graph → bodies of Atlas programs.
 #include "schedule/emit.h"
 
+#include <algorithm>
+
 #include "ir/scalar.h"
 #include "schedule/cluster.h"
 
@@ -29,6 +31,27 @@ int Kernel::buffer(int slot, Access access) {
 int Kernel::scratch(DType dtype, const Expr& extent) {
   program.buffers.push_back({dtype, Access::scratch, extent});
   return static_cast<int>(program.buffers.size()) - 1;
+}
+
+void Kernel::join(int from, int to) {
+  auto number = [&](int& b) {
+    if (b == from) b = to;
+    if (b > from) --b;
+  };
+  auto body = [&](atlas::Body& b) {
+    for (atlas::Instr& i : b.instrs)
+      if (i.code == atlas::Code::load || i.code == atlas::Code::store) number(i.buffer);
+  };
+  atlas::ProductBlock& p = program.product;
+  for (atlas::Body* b : {&p.lhs, &p.rhs, &p.image, &p.epilogue}) body(*b);
+  for (atlas::Stage& s : program.loop.stages) body(s.body);
+  number(p.packed_rhs);
+  program.buffers[static_cast<size_t>(to)].access = Access::read_write;
+  program.buffers.erase(program.buffers.begin() + from);
+  for (auto it = number_.begin(); it != number_.end(); ++it) {
+    if (it->second == from) buffers.erase(std::find(buffers.begin(), buffers.end(), it->first));
+    number(it->second);
+  }
 }
 
 size_t Emitter::KeyHash::operator()(const Key& k) const {

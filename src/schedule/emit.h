@@ -22,6 +22,8 @@ class Kernel {
   int buffer(int slot, atlas::Access access);
   /// A private buffer of `extent` elements.
   int scratch(DType dtype, const Expr& extent);
+  /// Buffer number `from` becomes number `to`, of the same elements, and goes.
+  void join(int from, int to);
   const Slot& slot(int s) const { return slots_[static_cast<size_t>(s)]; }
 
   atlas::Program program;

@@ -60,6 +60,7 @@ Estimate estimate(const atlas::Program& program) {
       results = product_of(axes, 0, own - 2) * product_of(axes, own, own + 1);
     out.flop =
         Expr(2) * product_of(axes, 0, own) + Expr(operations(program.product.epilogue)) * results;
+    if (program.has_tail()) out.flop += flop_of(program.loop);
   } else if (program.kind == atlas::BlockKind::attention_grad) {
     const atlas::AttentionGradBlock& g = program.attention_grad;
     size_t b = g.axes.size() - 5;

@@ -16,6 +16,8 @@ using ir::Value;
 
 constexpr int max_members = 64;
 constexpr int64_t few_rows = 4;
+// Of products with a tail.
+constexpr int64_t least_tail_rows = 1024, least_tail_columns = 64, most_tail_columns = 4096;
 
 // Extends `map` (axes of the producer → axes of the consumer) so that the member's own index
 // becomes `read`.
@@ -184,6 +186,23 @@ bool Clustering::merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out
   return true;
 }
 
+// What a product's right operand is computed from: static parameters alone, narrower numbers.
+Clustering::Source Clustering::source_of(Value rhs) const {
+  Source out{.once = true, .narrow = false};
+  auto visit = [&](Value leaf, const Index&) {
+    out.narrow = out.narrow || size_of(leaf->dtype) < size_of(rhs->dtype);
+    out.once = out.once && leaf->is(Op::parameter) &&
+               options_.is_static(static_cast<int>(leaf->attrs.ints[0]));
+  };
+  Index any;
+  for (const Expr& d : rhs->shape) any.push_back(Expr::axis(static_cast<int>(any.size()), d));
+  if (rhs->is(Op::parameter) || root_[rhs->id])
+    visit(rhs, any);
+  else
+    walk(rhs, any, visit, [](Value) { return false; });
+  return out;
+}
+
 // Whether only `consumer` reads what the product makes, whose right operand makes panels.
 bool Clustering::may_have_parts(const Cluster& c, int consumer) const {
   if (c.kind != ClusterKind::product || c.parts > 1 || c.anchor->shape.back().is(1)) return false;
@@ -198,19 +217,7 @@ bool Clustering::may_have_parts(const Cluster& c, int consumer) const {
       if (reads) return false;
     }
   }
-  Value rhs = c.anchor->input(1);
-  bool once = true, narrow = false;
-  auto visit = [&](Value leaf, const Index&) {
-    narrow = narrow || size_of(leaf->dtype) < size_of(rhs->dtype);
-    once = once && leaf->is(Op::parameter) &&
-           options_.is_static(static_cast<int>(leaf->attrs.ints[0]));
-  };
-  Index any;
-  for (const Expr& d : rhs->shape) any.push_back(Expr::axis(static_cast<int>(any.size()), d));
-  if (rhs->is(Op::parameter) || root_[rhs->id])
-    visit(rhs, any);
-  else
-    walk(rhs, any, visit, [](Value) { return false; });
+  auto [once, narrow] = source_of(c.anchor->input(1));
   // Few rows read a matrix where it lies, and weights of few bits as they are, along all columns.
   const Expr& rows = c.anchor->shape[c.anchor->shape.size() - 2];
   return !narrow && (once || !rows.is_const() || rows.constant_value() > few_rows);
@@ -355,6 +362,81 @@ bool Clustering::merge_siblings(int a, int b) {
   return true;
 }
 
+// Products of known sizes by weights that are packed once: a unit has all columns then, and reads
+// all panels.
+bool Clustering::may_have_tail(const Cluster& c) const {
+  Value dot = c.anchor, lhs = dot->input(0), rhs = dot->input(1);
+  if (c.parts > 1 || !c.tail.empty() || dot->rank() != 2 || c.axes.size() != 3) return false;
+  for (const ClusterAxis& a : c.axes)
+    if (!a.extent.is_const()) return false;
+  int64_t rows = c.axes[0].extent.constant_value(), columns = c.axes[1].extent.constant_value();
+  if (rows < least_tail_rows || columns < least_tail_columns || columns > most_tail_columns)
+    return false;
+  if (!is_float(dot->dtype) || options_.panel_width(lhs->dtype) == 0) return false;
+  for (Value v = lhs; ir::info(v->op).kind == ir::OpKind::movement && !root_[v->id]; v = v->input())
+    if (v->is(Op::window) || v->is(Op::concat)) return false;
+  auto [once, narrow] = source_of(rhs);
+  if (!once || narrow) return false;
+  atlas::ProductBlock about;
+  for (const ClusterAxis& a : c.axes)
+    about.axes.push_back({a.row ? atlas::AxisKind::row : atlas::AxisKind::parallel, a.extent});
+  about.operand_type = lhs->dtype;
+  about.acc_type = compute_type(lhs->dtype);
+  about.precision = static_cast<int>(dot->attrs.ints[0]);
+  about.reproducible = options_.reproducible;
+  return options_.terms(about, true) == 0;
+}
+
+// A loop with a row axis that is the product's columns, over its rows (a layer norm), of which it
+// reads its own row only.
+bool Clustering::merge_tail(int producer, int consumer) {
+  const Cluster &a = clusters_[static_cast<size_t>(producer)],
+                &b = clusters_[static_cast<size_t>(consumer)];
+  if (a.kind != ClusterKind::product || b.kind != ClusterKind::loop || b.split) return false;
+  if (a.members.size() + b.members.size() > max_members || a.cost + b.cost > 400) return false;
+  auto rows = axes_of(b, true);
+  if (rows.size() != 1 || !may_have_tail(a)) return false;
+  AxisMap map;  // axes of the consumer → expressions over the product's axes
+  bool ok = true;
+  for_each_access(b, [&](Value v, const Index& read) {
+    const Member* m = a.find(v);
+    if (!m || !ok) return;
+    Shape extents(m->node->shape.begin(), m->node->shape.end());
+    auto solved = invert(read, m->index, extents);
+    ok = solved.has_value();
+    if (!ok) return;
+    for (auto& [id, e] : *solved) {
+      auto [it, added] = map.emplace(id, e);
+      if (!added && !(it->second == e)) ok = false;
+    }
+  });
+  const ClusterAxis& n = a.axes[a.axes.size() - 2];
+  if (!ok || map.size() != b.axes.size() || !(rows[0].extent == n.extent)) return false;
+  for (const auto& [id, e] : map) {
+    if ((id == rows[0].id) ? !(e == as_expr(n)) : e.has_axis(n.id)) return false;
+  }
+  if (path_around(producer, consumer)) return false;
+  Cluster out = a;
+  out.cost = a.cost + b.cost;
+  for (const Member& m : b.members)
+    out.tail.push_back({m.node, substitute(m.index, map), substitute(m.operand, map)});
+  // Lanes run along the columns: what others gave a layout has to lie so.
+  auto along = [&](const Index& index, const Shape& strides, const ClusterAxis& axis) {
+    auto part = offset_of(index, strides).linear_in_axis(axis.id);
+    return part && (part->first.is(0) || part->first.is(1));
+  };
+  for (const ir::Output& o : graph_.outputs)
+    if (const Member* m = out.find(o.value); m && o.parameter < 0 && !along(m->index, o.strides, n))
+      return false;
+  for_each_access(b, [&](Value v, const Index& read) {
+    if (v->is(Op::parameter)) ok = ok && along(read, v->attrs.exprs, rows[0]);
+  });
+  if (!ok) return false;
+  for (const Member& m : out.tail) home_[m.node] = consumer;
+  replace(producer, consumer, std::move(out));
+  return true;
+}
+
 void Clustering::fuse() {
   auto alive = [&](int k) { return !clusters_[static_cast<size_t>(k)].dead; };
   bool changed = true;
@@ -370,6 +452,9 @@ void Clustering::fuse() {
   for (int b = 0; b < static_cast<int>(clusters_.size()); ++b)
     for (int a = std::max(0, b - 24); a < b && alive(b); ++a)
       if (alive(a)) merge_siblings(a, b);
+  for (int b = 0; b < static_cast<int>(clusters_.size()); ++b)
+    for (int a : std::vector<int>(depends_[static_cast<size_t>(b)]))
+      if (alive(b) && alive(a) && merge_tail(a, b)) break;
 }
 
 }  // namespace hologram::schedule

@@ -101,9 +101,10 @@ void Layouts::prefer_for_products() {
       if (line >= 0) prefer(image, {line});
     }
     if (!layout.read->is(Op::parameter)) prefer(layout.read, layout.read_axes);
-    for (const Member& m : c.members)
-      for (size_t i = 0; i < m.index.size(); ++i)
-        if (densest_along(m.index[i], layout.written_axis)) prefer(m.node, {static_cast<int>(i)});
+    for (const std::vector<Member>* members : {&c.members, &c.tail})
+      for (const Member& m : *members)
+        for (size_t i = 0; i < m.index.size(); ++i)
+          if (densest_along(m.index[i], layout.written_axis)) prefer(m.node, {static_cast<int>(i)});
   }
 }
 

@@ -6,10 +6,11 @@ namespace hologram::schedule {
 
 std::string cluster_name(const Cluster& c) {
   std::string name;
-  for (const Member& m : c.members) {
-    if (name.size() > 40) return name + "+…";
-    name += (name.empty() ? "" : "+") + std::string(ir::name_of(m.node->op));
-  }
+  for (const std::vector<Member>* members : {&c.members, &c.tail})
+    for (const Member& m : *members) {
+      if (name.size() > 40) return name + "+…";
+      name += (name.empty() ? "" : "+") + std::string(ir::name_of(m.node->op));
+    }
   return name;
 }
 

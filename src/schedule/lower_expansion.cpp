@@ -140,7 +140,8 @@ std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& p
                                       const Clustering& clustering, const ir::Graph& graph,
                                       const Uses& uses, const Options& options) {
   if (depthwise.kind != ClusterKind::product || product.kind != ClusterKind::product ||
-      product.parts > 1 || !is_depthwise(depthwise) || is_depthwise(product))
+      product.parts > 1 || !product.tail.empty() || !is_depthwise(depthwise) ||
+      is_depthwise(product))
     return std::nullopt;
   // A parameter that is written in place might be written before the loop reads it.
   for (const ir::Output& o : graph.outputs)

@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "atlas/limits.h"
+
 namespace hologram::schedule {
 namespace {
 
@@ -34,12 +36,19 @@ struct AtLess {
 
 class LoopLowering {
  public:
-  LoopLowering(const Cluster& c, const Clustering& clustering, Storage& storage)
-      : c_(c), clustering_(clustering), storage_(storage) {
+  /// `tail`: its axes keep their order, and rows are what lanes run along.
+  LoopLowering(const Cluster& c, const Clustering& clustering, Storage& storage, bool tail = false)
+      : c_(c), clustering_(clustering), storage_(storage), tail_(tail) {
     order_axes();
     for (const Member& m : c.members)
       members_.push_back({m.node, placed(m.index), placed(m.operand)});
     find_levels();
+  }
+
+  void run_tail(Kernel& k) {
+    choose_scratch();
+    build(k, false);
+    k.program.loop.lane_axis = static_cast<int>(order_.size()) - 1;
   }
 
   std::vector<Lowered> run() {
@@ -85,6 +94,7 @@ class LoopLowering {
   const Cluster& c_;
   const Clustering& clustering_;
   Storage& storage_;
+  bool tail_;
   std::vector<ClusterAxis> order_;
   size_t parallel_ = 0;  // leading parallel axes of order_
   std::vector<Member> members_;
@@ -101,6 +111,7 @@ void LoopLowering::order_axes() {
   order_ = c_.axes;
   std::stable_partition(order_.begin(), order_.end(), [](const ClusterAxis& a) { return !a.row; });
   while (parallel_ < order_.size() && !order_[parallel_].row) ++parallel_;
+  if (tail_) return;
   for (const Member& m : c_.members) {
     std::vector<int> stores = storage_.stores_of(m.node);
     if (stores.empty()) continue;
@@ -202,7 +213,8 @@ Emitter LoopLowering::emitter(Kernel& k, atlas::Body& body, int stage,
 void LoopLowering::choose_scratch() {
   Expr row(1);
   for (size_t i = parallel_; i < order_.size(); ++i) row *= order_[i].extent;
-  if (!row.is_const() || !prefers_rows()) return;
+  if (!row.is_const() || (!tail_ && !prefers_rows())) return;
+  const int64_t most = tail_ ? atlas::limits::tail_scratch_bytes : max_scratch_bytes;
   Kernel trial(storage_.slots);
   build(trial, true);
   accumulators_.clear();
@@ -226,7 +238,7 @@ void LoopLowering::choose_scratch() {
         if (!clustering_.is_root(in) && !in->inputs.empty()) stack.push_back(in);
     }
     int64_t size = row.constant_value() * size_of(at.node->dtype);
-    if (!worth || bytes + size > max_scratch_bytes) continue;
+    if (!worth || bytes + size > most) continue;
     bytes += size;
     covered.insert(below.begin(), below.end());
     scratch_.emplace(at, -1);
@@ -391,6 +403,10 @@ Lowered LoopLowering::combine_blocks() {
 }
 
 }  // namespace
+
+void lower_tail(const Cluster& tail, const Clustering& clustering, Storage& storage, Kernel& k) {
+  LoopLowering(tail, clustering, storage, true).run_tail(k);
+}
 
 std::vector<Lowered> lower_loop(const Cluster& cluster, const Clustering& clustering,
                                 Storage& storage) {

@@ -110,7 +110,9 @@ std::vector<Lowered> Lowering::product() {
       };
     end_with(p.rhs, e.value(rhs, rhs_at));
   }
+  if (!c_.tail.empty()) keep_for_tail();
   epilogue(k, p.epilogue, acc, order);
+  if (!c_.tail.empty()) tail(k);
   out.push_back(finish(k, cluster_name(c_)));
   return out;
 }

@@ -93,12 +93,15 @@ void Lowering::epilogue(Kernel& k, atlas::Body& body, DType acc_type,
     return self->convert(self->builder().accumulator(part, acc_type), v->dtype);
   });
   self = &e;
-  for (const Member& m : c_.members)
-    for (int slot :
-         m.node->is(Op::attention_lse) ? std::vector<int>{} : storage_.stores_of(m.node)) {
+  for (const Member& m : c_.members) {
+    std::vector<int> slots = storage_.stores_of(m.node);
+    if (m.node->is(Op::attention_lse)) slots.clear();
+    if (auto kept = kept_.find(m.node); kept != kept_.end()) slots.push_back(kept->second);
+    for (int slot : slots) {
       Index at = placed(m.index, order);
       e.store(slot, at, e.value(m.node, at));
     }
+  }
 }
 
 std::vector<Lowered> Lowering::scatter() {

@@ -48,6 +48,8 @@ class Lowering {
 
   void epilogue(Kernel& k, atlas::Body& body, DType acc_type,
                 const std::vector<ClusterAxis>& order);
+  void keep_for_tail();
+  void tail(Kernel& k);
   void end_with(atlas::Body& body, atlas::Val v);
   void score(Kernel& k, atlas::Body& body, DType type, double cap, ir::Value bias,
              const Index& scores);
@@ -79,6 +81,7 @@ class Lowering {
     size_t axis;
   };
   std::map<ir::Value, Blocks> blocks_;
+  std::map<ir::Value, int> kept_;  // slots of what the tail alone reads
 };
 
 }  // namespace hologram::schedule

@@ -387,9 +387,8 @@ void Planner::emit(const Cluster& c) {
                     plan_.cache.push_back({slot, parameters});
                     return s.index;
                   }};
-  bool stored = std::any_of(c.members.begin(), c.members.end(),
-                            [&](const Member& m) { return stores_.count(m.node) > 0; });
-  if (!stored) return;
+  auto stored = [&](const Member& m) { return stores_.count(m.node) > 0; };
+  if (std::ranges::none_of(c.members, stored) && std::ranges::none_of(c.tail, stored)) return;
   auto joined = expansions_.find(&c);
   const Expansion* expansion = joined == expansions_.end() ? nullptr : &joined->second;
   std::vector<Lowered> kernels =

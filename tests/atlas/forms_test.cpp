@@ -48,6 +48,7 @@ std::vector<Program> examples() {
       row_order(DType::f32, false),
       row_order(DType::i16, true),
       row_scan(Op::reduce_sum, DType::f32),
+      product_with_tail(),
   };
   Program packed = batched_product(DType::f32, DType::f32, DType::f32);
   packed.product.packed_rhs = 1;
@@ -292,6 +293,39 @@ TEST(Verify, NamesTheFault) {
   EXPECT_EQ(verify_text("%0 = index [i1]\n",
                         "loop parallel 1\naxis i0 parallel [8]\naxis i1 row [s0]\nstage point\n"),
             "stage 0, %0 (index): axis i1 is not visible here");
+}
+
+TEST(Verify, ATailIsOfTheProductsRows) {
+  auto refused = [](const std::function<void(Program&)>& edit) {
+    Program p = product_with_tail();
+    edit(p);
+    return verify_error(p);
+  };
+  EXPECT_EQ(refused([](Program&) {}), "");
+  EXPECT_EQ(refused([](Program& p) { p.loop.axes[2].extent = sym(3); }),
+            "tail: the axes are not those of the product's rows and columns");
+  EXPECT_EQ(refused([](Program& p) { p.loop.lane_axis = 1; }),
+            "tail: lane axis 1; expected the row axis, or -1");
+  EXPECT_EQ(refused([](Program& p) {
+              Expr& at = p.loop.stages[0].body.instrs[0].expr;
+              at = at - Expr::axis(2, sym(2));
+            }),
+            "tail: it uses b2 elsewhere than where the epilogue stored");
+  EXPECT_EQ(refused([](Program& p) {
+              p.buffers[0].access = atlas::Access::read_write;
+              p.loop.stages[1].body.instrs.back().buffer = 0;
+            }),
+            "tail: it stores b0, which the product reads");
+  EXPECT_EQ(refused([](Program& p) {
+              p.buffers.push_back({DType::f32, atlas::Access::scratch, Expr(20000)});
+            }),
+            "tail: 80000 bytes of scratch; expected at most 65536");
+  EXPECT_EQ(refused([](Program& p) {
+              p.buffers.push_back({DType::f32, atlas::Access::scratch, sym(2)});
+            }),
+            "tail: scratch of s2 elements");
+  EXPECT_EQ(refused([](Program& p) { p.loop.stages[1].body.instrs.back().buffer = 9; }),
+            "stage 1, %3 (store): unknown buffer b9");
 }
 
 TEST(Verify, ProvesBounds) {

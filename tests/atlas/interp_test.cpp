@@ -419,6 +419,21 @@ TEST(Interp, PartsOfAProductMeetInItsEpilogue) {
   EXPECT_EQ(got, want);
 }
 
+TEST(Interp, ATailFollowsTheRowsOfAProduct) {
+  int64_t B = 2, M = 5, N = 70, K = 9;
+  auto at = [](int64_t k) { return static_cast<size_t>(k); };
+  std::vector<float> x = random_floats(at(B * M * K), 1), y = random_floats(at(B * K * N), 2),
+                     plain(at(B * M * N)), kept = plain, got = plain;
+  run(batched_product(DType::f32, DType::f32, DType::f32), {x.data(), y.data(), plain.data()},
+      {B, M, N, K});
+  run(product_with_tail(), {x.data(), y.data(), kept.data(), got.data()}, {B, M, N, K});
+  EXPECT_EQ(kept, plain);
+  for (int64_t m = 0; m < B * M; ++m) {
+    float largest = *std::max_element(plain.data() + m * N, plain.data() + (m + 1) * N);
+    for (int64_t n = 0; n < N; ++n) ASSERT_EQ(got[at(m * N + n)], largest - plain[at(m * N + n)]);
+  }
+}
+
 TEST(Interp, AttentionAgainstDoubles) {
   int64_t B = 2, M = 5, N = 140, D = 16, E = 9;
   auto at = [](int64_t k) { return static_cast<size_t>(k); };

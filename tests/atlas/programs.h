@@ -90,6 +90,30 @@ inline Program batched_product(DType operand, DType acc, DType out) {
   return p;
 }
 
+/// That product, of float32, and in buffer 3 the distance of each of its elements from the largest
+/// one of the row.
+inline Program product_with_tail() {
+  Program p = batched_product(DType::f32, DType::f32, DType::f32);
+  p.buffers[2].access = atlas::Access::read_write;
+  p.buffers.push_back({DType::f32, atlas::Access::write, p.buffers[2].extent});
+  p.loop.axes.assign(p.product.axes.begin(), p.product.axes.end() - 1);
+  p.loop.axes.back().kind = atlas::AxisKind::row;
+  p.loop.parallel_rank = p.loop.lane_axis = 2;
+  p.loop.stages.resize(2);
+  Expr at =
+      (Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1))) * sym(2) + Expr::axis(2, sym(2));
+  for (atlas::Stage& s : p.loop.stages) {
+    s.kind = atlas::StageKind::row;
+    BodyBuilder b(s.body);
+    Val x = b.load(2, DType::f32, at);
+    if (&s == &p.loop.stages.front())
+      s.reductions.push_back({Op::reduce_max, DType::f32, x.id});
+    else
+      b.store(3, at, b.sub(b.accumulator(0, DType::f32), x));
+  }
+  return p;
+}
+
 /// One attention head per batch point: q [B, M, D], k [B, N, D], v [B, N, E], bias [M, N] added to
 /// the scores.
 inline Program biased_attention(DType type, bool causal) {

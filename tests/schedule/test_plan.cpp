@@ -8,6 +8,7 @@
 namespace hologram::schedule {
 namespace {
 
+using atlas::Access;
 using ir::Graph;
 using ir::Op;
 using ir::Value;
@@ -169,6 +170,45 @@ TEST_F(PlanTest, AProductWhoseColumnsAreReadByOthersTooIsWhole) {
   output(g.binary(Op::mul, left, right));
   output(g.reduce(Op::reduce_sum, y, {1}));
   for (const atlas::Program& p : plan().programs) EXPECT_EQ(p.product.parts, 1);
+}
+
+TEST_F(PlanTest, ALayerNormBehindAProductIsItsTail) {
+  Value x = input({2, 1024, 64}), w = weight({128, 64});
+  Value y = g.reshape(dot(g.reshape(x, {2048, 64}), g.permute(w, {1, 0})), {2, 1024, 128});
+  output(layer_norm(g.binary(Op::add, add(y, weight({128})), input({2, 1024, 128})), 128));
+  Plan p = plan();
+  EXPECT_EQ(runs(p), 1);
+  ASSERT_TRUE(p.programs.back().has_tail());
+  // The sums lie where the norm goes: beside it there are only the inputs.
+  int written = 0;
+  for (const atlas::Buffer& b : p.programs.back().buffers)
+    written += b.access == Access::write || b.access == Access::read_write;
+  EXPECT_EQ(written, 1);
+}
+
+TEST_F(PlanTest, WhatATailReadsStaysForOthers) {
+  Value x = input({2048, 64});
+  Value sum = add(dot(x, g.permute(weight({128, 64}), {1, 0})), input({2048, 128}));
+  Value norm = layer_norm(sum, 128);
+  output(dot(norm, g.permute(weight({64, 128}), {1, 0})));
+  output(sum);
+  Plan p = plan();
+  EXPECT_EQ(runs(p), 2);
+}
+
+TEST_F(PlanTest, ATailNeedsRowsAndWeights) {
+  auto tails = [&](Value y) {
+    output(layer_norm(y, 128));
+    int n = 0;
+    for (const atlas::Program& p : plan().programs) n += p.has_tail();
+    return n;
+  };
+  EXPECT_EQ(tails(dot(input({8, 64}), weight({64, 128}))), 0);    // few rows
+  EXPECT_EQ(tails(dot(input({2048, 64}), input({64, 128}))), 0);  // panels of each call
+  EXPECT_EQ(tails(dot(input({2048, 64}), weight({64, 128}))), 1);
+  Value turned = layer_norm(dot(input({2048, 32}), weight({32, 96})), 96);
+  g.outputs = {{turned, {1, 2048}, -1}};  // columns lie apart
+  for (const atlas::Program& p : plan().programs) EXPECT_FALSE(p.has_tail());
 }
 
 TEST_F(PlanTest, WeightsOfFewBitsAreKeptAsTheyAre) {

@@ -35,6 +35,7 @@ void run(const atlas::Program& program, void* const* bufs, const int64_t* syms,
       break;
     case atlas::BlockKind::product:
       run_product(program.product, frame);
+      if (program.has_tail()) run_loop(program.loop, frame);
       break;
     case atlas::BlockKind::attention:
       run_attention(program.attention, frame);

@@ -1,0 +1,308 @@
+// tests/codegen/test_product_tail.cpp: what follows a product's rows in its kernel, against the
+// interpreter and against kernels of their own, bit by bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "atlas/builder.h"
+#include "codegen/run_kernel.h"
+#include "ir/scalar.h"
+
+namespace hologram::test {
+namespace {
+
+using atlas::Access;
+using atlas::AxisKind;
+using atlas::BodyBuilder;
+using atlas::StageKind;
+using atlas::Val;
+using ir::Op;
+
+enum class Follows { layer_norm, softmax, running_sum, largest };
+
+struct Case {
+  int64_t m, n, k;
+  int64_t batch = 0;  // 0: no batch axis
+  DType operand = DType::f32, acc = DType::f32, kept = DType::f32;
+  bool lhs_transposed = false, rhs_transposed = false, packed = true, symbolic = false,
+       reproducible = false, in_place = false;
+  Follows follows = Follows::layer_norm;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand)
+             << "->" << name_of(c.acc) << "->" << name_of(c.kept)
+             << (c.lhs_transposed ? " lhs^T" : "") << (c.rhs_transposed ? " rhs^T" : "")
+             << (c.packed ? " packed" : "") << (c.symbolic ? " symbolic" : "")
+             << (c.reproducible ? " reproducible" : "") << (c.in_place ? " in place" : "")
+             << " tail " << static_cast<int>(c.follows);
+}
+
+constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3, kept_buffer = 4,
+              out_buffer = 5, scratch_buffer = 6;
+
+struct Axes {
+  Expr batch, m, n, k, ib, im, in;
+};
+
+atlas::Stage& stage(atlas::Program& p, StageKind kind) {
+  p.loop.stages.push_back({kind, {}, {}, {}});
+  return p.loop.stages.back();
+}
+
+// The mean of the row, that of its squared distances from it, and its elements normalised.
+void add_layer_norm(atlas::Program& p, const Case& c, const Expr& at, const Axes& a, int out) {
+  DType t = compute_type(c.kept);
+  for (int n = 0; n < 3; ++n) {
+    atlas::Stage& s = stage(p, StageKind::row);
+    BodyBuilder b(s.body);
+    Val x = b.cast(b.load(kept_buffer, c.kept, at), t);
+    Val size = b.cast(b.index(a.n), t);
+    if (n > 0) x = b.sub(x, b.div(b.accumulator(0, t), size));
+    if (n == 1) x = b.mul(x, x);
+    if (n < 2) {
+      s.reductions.push_back({Op::reduce_sum, t, x.id});
+      continue;
+    }
+    Val variance = b.div(b.accumulator(1, t), size);
+    x = b.mul(x, b.op(Op::rsqrt, b.add(variance, b.number(t, 1e-5))));
+    x = b.mul(x, b.load(bias_buffer, c.acc, a.in));
+    b.store(out, at, b.cast(x, c.kept));
+  }
+}
+
+void add_softmax(atlas::Program& p, const Case& c, const Expr& at, const Axes& a, int out) {
+  DType t = compute_type(c.kept);
+  atlas::Stage& first = stage(p, StageKind::row);
+  BodyBuilder b(first.body);
+  first.reductions.push_back({Op::reduce_max, t, b.cast(b.load(kept_buffer, c.kept, at), t).id});
+  atlas::Stage& second = stage(p, StageKind::row);
+  BodyBuilder e(second.body);
+  Val x = e.op(Op::exp, e.sub(e.cast(e.load(kept_buffer, c.kept, at), t), e.accumulator(0, t)));
+  e.store(scratch_buffer, a.in, x);
+  second.reductions.push_back({Op::reduce_sum, t, x.id});
+  atlas::Stage& third = stage(p, StageKind::row);
+  BodyBuilder d(third.body);
+  d.store(out, at, d.cast(d.div(d.load(scratch_buffer, t, a.in), d.accumulator(1, t)), c.kept));
+}
+
+void add_running_sum(atlas::Program& p, const Case& c, const Expr& at, int out) {
+  DType t = compute_type(c.kept);
+  atlas::Stage& s = stage(p, StageKind::scan);
+  s.running.emplace_back(Op::reduce_sum, t);
+  BodyBuilder b(s.body);
+  b.store(
+      out, at,
+      b.cast(b.accumulate(Op::reduce_sum, 0, b.cast(b.load(kept_buffer, c.kept, at), t)), c.kept));
+}
+
+// The place of the row's largest element, stored into all of the result's first column.
+void add_largest(atlas::Program& p, const Case& c, const Expr& at, const Axes& a, int out) {
+  DType t = compute_type(c.kept);
+  atlas::Stage& s = stage(p, StageKind::row);
+  BodyBuilder b(s.body);
+  s.reductions.push_back({Op::reduce_argmax, t, b.cast(b.load(kept_buffer, c.kept, at), t).id});
+  BodyBuilder e(stage(p, StageKind::point).body);
+  Val place = e.cast(e.cast(e.accumulator(0, DType::i64), t), c.kept);
+  e.store(out, (a.ib * a.m + a.im) * a.n, place);
+}
+
+// epilogue: + bias (and a residual where the type is the sums'), stored; then what follows.
+atlas::Program make_program(const Case& c, int panel, int group) {
+  Axes a;
+  a.batch = c.batch ? Expr(c.batch) : Expr(1);
+  a.m = c.symbolic ? Expr::symbol(0) : Expr(c.m);
+  a.n = c.symbolic ? Expr::symbol(1) : Expr(c.n);
+  a.k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
+  atlas::Program p;
+  p.num_symbols = c.symbolic ? 3 : 0;
+  p.kind = atlas::BlockKind::product;
+  Expr packed = a.batch * ceil_div(a.n, panel) * ceil_div(a.k, group) * Expr(panel * group);
+  p.buffers = {{c.operand, Access::read, a.batch * a.m * a.k},
+               {c.operand, Access::read, c.packed ? packed : a.batch * a.k * a.n},
+               {c.acc, Access::read, a.n},
+               {c.acc, Access::read, a.batch * a.m * a.n},
+               {c.kept, Access::read_write, a.batch * a.m * a.n},
+               {c.kept, Access::write, a.batch * a.m * a.n}};
+  if (c.follows == Follows::softmax)
+    p.buffers.push_back({compute_type(c.kept), Access::scratch, a.n});
+  atlas::ProductBlock& b = p.product;
+  if (c.batch) b.axes.push_back({AxisKind::parallel, a.batch});
+  b.batch_rank = c.batch ? 1 : 0;
+  b.axes.push_back({AxisKind::parallel, a.m});
+  b.axes.push_back({AxisKind::parallel, a.n});
+  b.axes.push_back({AxisKind::row, a.k});
+  b.operand_type = c.operand;
+  b.reproducible = c.reproducible;
+  b.acc_type = c.acc;
+  int r = b.batch_rank;
+  a.ib = c.batch ? Expr::axis(0, a.batch) : Expr(0);
+  a.im = Expr::axis(r, a.m);
+  a.in = Expr::axis(r + 1, a.n);
+  Expr ik = Expr::axis(r + 2, a.k);
+  BodyBuilder lhs(b.lhs);
+  lhs.load(lhs_buffer, c.operand,
+           a.ib * a.m * a.k + (c.lhs_transposed ? ik * a.m + a.im : a.im * a.k + ik));
+  if (c.packed) {
+    b.packed_rhs = rhs_buffer;
+    b.panel_width = panel;
+    b.panel_group = group;
+  } else {
+    BodyBuilder(b.rhs).load(
+        rhs_buffer, c.operand,
+        a.ib * a.k * a.n + (c.rhs_transposed ? a.in * a.k + ik : ik * a.n + a.in));
+  }
+  Expr at = (a.ib * a.m + a.im) * a.n + a.in;
+  BodyBuilder e(b.epilogue);
+  Val v = e.add(e.accumulator(0, c.acc), e.load(bias_buffer, c.acc, a.in));
+  v = e.add(v, e.load(residual_buffer, c.acc, at));
+  e.store(kept_buffer, at, e.cast(v, c.kept));
+
+  atlas::LoopBlock& loop = p.loop;
+  loop.axes.assign(b.axes.begin(), b.axes.end() - 1);
+  loop.axes.back().kind = AxisKind::row;
+  loop.parallel_rank = r + 1;
+  loop.lane_axis = r + 1;
+  int out = c.in_place ? kept_buffer : out_buffer;
+  if (c.follows == Follows::layer_norm) add_layer_norm(p, c, at, a, out);
+  if (c.follows == Follows::softmax) add_softmax(p, c, at, a, out);
+  if (c.follows == Follows::running_sum) add_running_sum(p, c, at, out_buffer);
+  if (c.follows == Follows::largest) add_largest(p, c, at, a, out_buffer);
+  return p;
+}
+
+void fill(Memory& m, DType t, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  auto size = static_cast<size_t>(size_of(t));
+  for (size_t i = 0; i < m.size() / size; ++i) {
+    uint64_t bits = is_float(t) ? ir::bits_of(t, normal(random)) : random() % 17;
+    std::memcpy(m.data() + i * size, &bits, size);
+  }
+}
+
+using Buffers = std::vector<std::unique_ptr<Memory>>;
+
+Buffers filled(const atlas::Program& p, const std::vector<int64_t>& syms) {
+  std::mt19937_64 random(11);
+  Buffers out;
+  for (const atlas::Buffer& b : p.buffers) {
+    if (b.access == Access::scratch) continue;
+    out.push_back(
+        std::make_unique<Memory>(static_cast<size_t>(b.extent.eval(syms) * size_of(b.dtype))));
+    fill(*out.back(), b.dtype, random);
+  }
+  return out;
+}
+
+std::vector<void*> addresses(const Buffers& buffers) {
+  std::vector<void*> out;
+  for (const auto& m : buffers) out.push_back(m->data());
+  return out;
+}
+
+class ProductTail : public testing::TestWithParam<codegen::Isa> {
+ protected:
+  codegen::Target target() const { return codegen::generic_target(GetParam()); }
+
+  void check(const Case& c, int64_t chunk = 0) { check(c, chunk, target()); }
+
+  void check(const Case& c, int64_t chunk, const codegen::Target& target) {
+    std::ostringstream name;
+    name << c;
+    SCOPED_TRACE(name.str());
+    std::vector<int64_t> syms;
+    if (c.symbolic) syms = {c.m, c.n, c.k};
+    atlas::Program fused = make_program(c, codegen::panel_width(target, c.operand),
+                                        codegen::panel_group(target, c.operand, c.acc));
+    atlas::verify(fused);
+    Buffers got = filled(fused, syms), wanted = filled(fused, syms), apart = filled(fused, syms);
+    ASSERT_EQ(Compiled(fused, target).run(addresses(got), syms, chunk), 0);
+    for (const auto& m : got) EXPECT_TRUE(m->intact());
+    atlas::Program expanded = fused, product = fused, loop = fused;
+    atlas::expand_math(expanded);
+    interp::run(expanded, addresses(wanted).data(), syms.data(), nullptr);
+    product.loop = {};
+    loop.kind = atlas::BlockKind::loop;
+    loop.product = {};
+    ASSERT_EQ(Compiled(product, target).run(addresses(apart), syms), 0);
+    ASSERT_EQ(Compiled(loop, target).run(addresses(apart), syms), 0);
+    for (size_t b = 0; b < got.size(); ++b) {
+      EXPECT_EQ(std::memcmp(got[b]->data(), apart[b]->data(), got[b]->size()), 0)
+          << "buffer " << b << " beside kernels of their own";
+      EXPECT_EQ(std::memcmp(got[b]->data(), wanted[b]->data(), got[b]->size()), 0)
+          << "buffer " << b << " beside the interpreter";
+    }
+  }
+};
+
+TEST_P(ProductTail, shapes_with_tails) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 2, 1},
+                         {1, 100, 20},
+                         {2, 130, 9},
+                         {5, 64, 16},
+                         {12, 32, 8},
+                         {13, 33, 9},
+                         {100, 40, 11},
+                         {61, 200, 400}})
+    for (bool in_place : {false, true}) check({.m = m, .n = n, .k = k, .in_place = in_place});
+}
+
+TEST_P(ProductTail, many_units_in_any_chunks) {
+  for (int64_t chunk : {0, 1, 3}) check({.m = 1003, .n = 70, .k = 24, .in_place = true}, chunk);
+  check({.m = 200, .n = 1100, .k = 20}, 1);
+}
+
+TEST_P(ProductTail, whatever_follows) {
+  for (Follows f : {Follows::softmax, Follows::running_sum, Follows::largest})
+    for (int64_t n : {3, 64, 75, 600}) {
+      check({.m = 29, .n = n, .k = 50, .follows = f});
+      check({.m = 29, .n = n, .k = 50, .batch = 3, .follows = f}, 1);
+    }
+  check({.m = 29, .n = 96, .k = 50, .in_place = true, .follows = Follows::softmax});
+}
+
+TEST_P(ProductTail, operands_of_every_kind) {
+  for (bool lhs_t : {false, true})
+    for (bool rhs_t : {false, true})
+      for (auto [m, n, k] : {std::array<int64_t, 3>{1, 50, 19}, {40, 50, 19}, {100, 130, 403}})
+        check({.m = m,
+               .n = n,
+               .k = k,
+               .lhs_transposed = lhs_t,
+               .rhs_transposed = rhs_t,
+               .packed = false});
+  for (auto [from, to] :
+       {std::pair{DType::bf16, DType::bf16}, {DType::f16, DType::f32}, {DType::bf16, DType::f32}})
+    check({.m = 40, .n = 90, .k = 50, .operand = from, .kept = to});
+  check({.m = 40, .n = 90, .k = 50, .operand = DType::f64, .acc = DType::f64, .kept = DType::f64});
+}
+
+TEST_P(ProductTail, sizes_known_at_run_time) {
+  for (bool packed : {false, true})
+    for (int64_t m : {1, 20, 300})
+      check({.m = m, .n = 80, .k = 20, .packed = packed, .symbolic = true, .in_place = packed}, 1);
+}
+
+TEST_P(ProductTail, dots_of_bfloat16) {
+  codegen::Target dots = codegen::with_dots_of_host(target());
+  if (!dots.bf16_dots) GTEST_SKIP() << "no such instruction here";
+  for (bool reproducible : {false, true})
+    for (Follows f : {Follows::layer_norm, Follows::softmax})
+      for (DType kept : {DType::f32, DType::bf16})
+        check({.m = 150,
+               .n = 100,
+               .k = 70,
+               .operand = DType::bf16,
+               .kept = kept,
+               .reproducible = reproducible,
+               .follows = f},
+              1, dots);
+}
+
+INSTANTIATE_TEST_SUITE_P(InstructionSets, ProductTail, testing::ValuesIn(runnable_isas()),
+                         [](const auto& i) { return std::string(name_of(i.param)); });
+
+}  // namespace
+}  // namespace hologram::test
