@@ -62,17 +62,13 @@ def _step(n, count, scale, offset):
 def nearest(x, steps):
     """x with each of its last axes' elements repeated or taken at a stride (`steps`, from _step), in x's memory format."""
     form = suggest_memory_format(x)
-    for axis, (copies, stride, first) in enumerate(steps, 2):
-        if stride > 1:
-            x = x[(slice(None),) * axis + (slice(first, None, stride),)]
-    shape, wide = list(x.shape[:2]), list(x.shape[:2])
-    y = x
-    for axis, (copies, _, _) in reversed(list(enumerate(steps, 2))):
-        y = y.unsqueeze(axis + 1)
+    x = x[(..., *(slice(first, None, stride) for _, stride, first in steps))]
+    wide, shape = list(x.shape[:2]), list(x.shape[:2])
     for n, (copies, _, _) in zip(x.shape[2:], steps):
         wide += [n, copies]
         shape.append(n * copies)
-    return y.expand(wide).reshape(shape).contiguous(memory_format=form)
+    pairs = [1 if k % 2 else n for k, n in enumerate(wide[2:])]
+    return x.reshape(*wide[:2], *pairs).expand(wide).reshape(shape).contiguous(memory_format=form)
 
 
 def _each(value, count):
