@@ -30,25 +30,34 @@ def _fill(template, operands, sizes):
     return template
 
 
-# Operators whose meaning depends on how their operand is stored.
-_BY_STORAGE = ("as_strided", "view", "reshape", "unfold", "real", "imag", "_copy", "set_", "view_as")
+class Stored:
+    """How the graph states that an operand is stored. strides: ints and sizes of the call, None: as it comes; axes: the
+    permutation that takes the operand as given to the operator's, or None."""
+
+    def __init__(self, strides=None, axes=None):
+        self.strides, self.axes = strides, axes
+
+    def __call__(self, tensor, sizes):
+        if self.axes is not None:
+            tensor = tensor.permute(self.axes)
+        if self.strides is None:
+            return tensor
+        return with_strides(tensor, _fill(self.strides, (), sizes))
 
 
 class HostCall:
     """One operator with its constant arguments; tensors and sizes are filled in at each call."""
 
-    def __init__(self, target, name, args, kwargs, operand_strides):
+    def __init__(self, target, name, args, kwargs, stored=()):
         self.target, self.name = target, name
         self.args, self.kwargs = args, kwargs
-        short = name.split(".")[1] if "." in name else name
-        keep = short.startswith(_BY_STORAGE) or short.endswith("_copy")
-        self.operand_strides = operand_strides if keep else None
+        self.stored = stored  # by operand; operators may trust the strides that tracing showed them
         self.results = []  # (index in the operator's result or None, dtype or None for values of the host, shape)
 
     def __call__(self, operands, sizes, strides):
         counters.count_fallback(self.name)
-        if self.operand_strides:
-            operands = [_stored(t, s) for t, s in zip(operands, self.operand_strides, strict=True)]
+        for index, stored in enumerate(self.stored):
+            operands[index] = stored(operands[index], sizes)
         out = self.target(
             *[_fill(x, operands, sizes) for x in self.args],
             **{k: _fill(x, operands, sizes) for k, x in self.kwargs.items()},
@@ -71,10 +80,26 @@ def _storage(tensor):
         return None
 
 
-def _stored(tensor, strides):
-    if strides is None or list(tensor.stride()) == strides:
+def _has_strides(tensor, strides) -> bool:
+    """Whether every element lies where these strides say."""
+    if tensor.numel() == 0:
+        return True
+    return all(a == b or n == 1 for a, b, n in zip(tensor.stride(), strides, tensor.shape, strict=True))
+
+
+def with_strides(tensor, strides):
+    """The tensor, or a copy of it, with exactly these strides. Where they are 0 the tensor repeats one place."""
+    if tuple(tensor.stride()) == tuple(strides):
         return tensor
-    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
+    if _has_strides(tensor, strides):
+        return tensor.as_strided(tensor.shape, strides)
+    out = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype)
+    target = out
+    for axis, stride in enumerate(strides):
+        if stride == 0:
+            target, tensor = target.narrow(axis, 0, 1), tensor.narrow(axis, 0, 1)
+    target.copy_(tensor)
+    return out
 
 
 def _conform(tensor, dtype, shape, strides, shared, name):
@@ -88,8 +113,7 @@ def _conform(tensor, dtype, shape, strides, shared, name):
     if shape is not None and tensor.shape != shape:
         raise RuntimeError(f"hologram: {name} gave {tuple(tensor.shape)} where tracing promised {tuple(shape)}")
     if strides is not None:
-        same = all(a == b or n <= 1 for a, b, n in zip(tensor.stride(), strides, tensor.shape))
-        if same and _storage(tensor) not in shared:
+        if _has_strides(tensor, strides) and _storage(tensor) not in shared:
             return tensor
         return torch.empty_strided(tensor.shape, strides, dtype=dtype).copy_(tensor)
     return tensor.clone() if _storage(tensor) in shared else tensor

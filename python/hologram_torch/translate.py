@@ -8,7 +8,7 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from . import counters, dtypes, inplace, lowering, precision
 from .builder import Builder, Value, contiguous_strides
-from .host import HostCall, HostTable, _Operand, _Size
+from .host import HostCall, HostTable, Stored, _Operand, _Size
 from .options import Options, strict
 from .symbols import Unsupported, hint
 
@@ -164,7 +164,7 @@ class Translator(Builder):
         self.env[node] = val if isinstance(val, (bool, int, float, str)) else _Opaque(node)
 
     def _resolve_negative(self, node, value, val):
-        call = HostCall(torch.ops.aten.resolve_neg.default, "aten.resolve_neg.default", (_Operand(0),), {}, None)
+        call = HostCall(torch.ops.aten.resolve_neg.default, "aten.resolve_neg.default", (_Operand(0),), {})
         self.env[node] = self._host_values(call, [value], [], val, native=True)
         self.host_nodes.discard(node)
 
@@ -319,33 +319,29 @@ class Translator(Builder):
         if isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable:
             raise Unsupported(f"operator {target}, which writes into its operand,")
         name = str(target)
-        operands, strides, sizes = [], [], []
+        operands, stored, sizes = [], [], []
 
         def template(a):
             kind = type(a)
             if kind is Node:
                 value = self.env[a]
+                if a in self.real_nodes:
+                    raise Unsupported(f"number {a} made of sizes")
+                fake = a.meta.get("val")
                 if type(value) in (list, tuple):
-                    return kind_of(value)(wrap(v, None) for v in value)
-                return wrap(value, a)
+                    return type(value)(wrap(v, f) for v, f in zip(value, fake, strict=True))
+                return wrap(value, fake)
             if kind in _SEQUENCES:
                 return [template(x) for x in a]
             if kind in (dict, immutable_dict):
                 return {k: template(x) for k, x in a.items()}
             return a
 
-        def kind_of(value):
-            return list if type(value) is list else tuple
-
-        def wrap(value, origin):
+        def wrap(value, fake):
             if type(value) is Value:
-                if origin in self.real_nodes:
-                    raise Unsupported(f"number {origin} made of sizes")
-                operands.append(value)
-                fake = origin.meta.get("val") if origin is not None else None
-                native = isinstance(fake, torch.Tensor) and dtypes.is_native(fake)
-                static = native and all(type(s) is int for s in fake.stride())
-                strides.append(list(fake.stride()) if static else None)
+                operand, how = self._as_stored(value, fake, sizes)
+                operands.append(operand)
+                stored.append(how)
                 return _Operand(len(operands) - 1)
             if isinstance(value, self._expr_type):
                 sizes.append(value)
@@ -356,13 +352,10 @@ class Translator(Builder):
 
         args = [template(a) for a in node.args]
         kwargs = {k: template(a) for k, a in node.kwargs.items()}
-        call = HostCall(target, name, args, kwargs, None)
-        call.operand_strides = HostCall(target, name, (), {}, strides).operand_strides
+        call = HostCall(target, name, args, kwargs, stored)
         random = isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
         if random and self.last_random is not None:
             operands.append(self.last_random)  # keeps the order in which the generator is used
-            if call.operand_strides is not None:
-                call.operand_strides.append(None)
         self.fallbacks.append(name)
         value = self._host_values(call, operands, sizes, val)
         if random:
@@ -371,6 +364,21 @@ class Translator(Builder):
         self.env[node] = value
         if type(value) is Value and value.dtype == dtypes.HOST:
             self.host_nodes.add(node)
+
+    def _as_stored(self, value, fake, sizes):
+        """An operand of a host call, and how the operator gets it; `sizes` takes the symbolic strides."""
+        if not (isinstance(fake, torch.Tensor) and dtypes.is_native(fake)):
+            return value, Stored()
+        strides = []
+        for n in self.symbols.sizes(fake.stride()):
+            if type(n) is not int:
+                sizes.append(n)
+                n = _Size(len(sizes) - 1)
+            strides.append(n)
+        order = None if value.op in ("parameter", "host_result") else _memory_order(fake)
+        if order is None:
+            return value, Stored(strides)
+        return self.permute(value, order), Stored(strides, [order.index(axis) for axis in range(len(order))])
 
     _expr_type = __import__("hologram._core", fromlist=["Expr"]).Expr
 
@@ -463,6 +471,21 @@ class _Opaque:
 
     def __init__(self, node):
         self.node = node
+
+
+def _memory_order(fake):
+    """The axes of a dense tensor from the outermost one in memory, or None for a tensor in row-major order, with gaps or
+    with symbolic strides."""
+    shape, strides = fake.shape, fake.stride()
+    if not all(type(n) is int for n in (*shape, *strides)) or fake.is_contiguous():
+        return None
+    order = sorted(range(len(shape)), key=lambda axis: (-strides[axis], axis))
+    step = 1
+    for axis in reversed(order):
+        if shape[axis] != 1 and strides[axis] != step:
+            return None
+        step *= shape[axis]
+    return None if order == sorted(order) else order
 
 
 def _is_effect(node) -> bool:
