@@ -218,18 +218,17 @@ class ArrayCall {
       made.append(array);
     }
     Given results(places);
-    int32_t status, faults;
+    runtime::Outcome outcome;
     {
       MaybeRelease others(total >= (size_t{1} << 17) || long_inputs(symbols));
       auto frame = executable_->lease();
-      status = executable_->run({inputs.data(), symbols.data()}, results, nullptr, *frame);
+      outcome = executable_->run({inputs.data(), symbols.data()}, results, nullptr, *frame);
       executable_->give_back(std::move(frame));
-      faults = executable_->take_errors();
     }
-    if (status != 0) throw Failure{HOLOGRAM_INTERNAL, "hologram.jit: a kernel failed"};
-    if (faults & atlas::index_out_of_range)
+    if (outcome.status != 0) throw Failure{HOLOGRAM_INTERNAL, "hologram.jit: a kernel failed"};
+    if (outcome.faults & atlas::index_out_of_range)
       throw nb::index_error("hologram.jit: an index was out of range");
-    if (faults & atlas::integer_division_by_zero)
+    if (outcome.faults & atlas::integer_division_by_zero)
       throw Failure{HOLOGRAM_DIVISION_BY_ZERO, "hologram.jit: integer division by zero"};
     return made;
   }

@@ -149,6 +149,7 @@ nb::list StepLoop::run(nb::list operands, int64_t steps, bool descending) {
   auto object = [&](int p) { return nb::handle(operands[static_cast<size_t>(p)]).ptr(); };
   if (!stamps_.check(object, parameters.data(), stale)) nb::raise_python_error();
 
+  runtime::Outcome outcome;
   {
     nb::gil_scoped_release release;
     std::unique_ptr<Frame> frame = executable_->lease();
@@ -164,13 +165,14 @@ nb::list StepLoop::run(nb::list operands, int64_t steps, bool descending) {
         }
       }
       const bool* changed = stale.empty() ? nullptr : reinterpret_cast<const bool*>(stale.data());
-      int32_t status =
+      outcome =
           executable_->run({parameters.data(), symbols.data(), changed}, target, nullptr, *frame);
-      require(status == 0, "step_loop: a kernel failed with status {}", status);
+      if (outcome.status != 0 || outcome.faults != 0) break;
       std::fill(stale.begin(), stale.end(), 0);
     }
     executable_->give_back(std::move(frame));
   }
+  if (!succeeded(outcome)) nb::raise_python_error();
   return outputs;
 }
 

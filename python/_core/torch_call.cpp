@@ -47,19 +47,6 @@ struct Result {
   Shape sizes = {}, strides = {};  // of a view
 };
 
-// Eager's operators raise IndexError or RuntimeError for an index out of range; this is both.
-PyObject* index_error() {
-  static PyObject* const type = [] {
-    PyObject* bases = PyTuple_Pack(2, PyExc_IndexError, PyExc_RuntimeError);
-    PyObject* made =
-        PyErr_NewExceptionWithDoc("hologram._core.IndexOutOfRange",
-                                  "An index was out of range in a compiled graph.", bases, nullptr);
-    Py_DECREF(bases);
-    return made;
-  }();
-  return type;
-}
-
 class TorchCall {
  public:
   TorchCall(std::shared_ptr<Executable> executable, const dlpack::Exchange* exchange,
@@ -350,27 +337,16 @@ PyObject* TorchCall::State::run() {
   Executable::Arguments arguments{
       parameters_.data(), symbols_.data(),
       stale_.empty() ? nullptr : reinterpret_cast<const bool*>(stale_.data())};
-  int32_t status = 0;
+  runtime::Outcome outcome;
   saved_ = PyEval_SaveThread();
   try {
-    status = e.run(arguments, *this, this, frame_);
+    outcome = e.run(arguments, *this, this, frame_);
   } catch (...) {
     PyEval_RestoreThread(saved_);
     throw;
   }
   PyEval_RestoreThread(saved_);
-  if (int32_t errors = e.take_errors()) {
-    if (errors & atlas::index_out_of_range)
-      PyErr_SetString(index_error(), "index out of range in a compiled graph");
-    else
-      PyErr_SetString(PyExc_RuntimeError, "ZeroDivisionError");
-    return nullptr;
-  }
-  if (status != 0) {
-    if (!PyErr_Occurred())
-      PyErr_Format(PyExc_RuntimeError, "hologram: a kernel failed with status %d", status);
-    return nullptr;
-  }
+  if (!succeeded(outcome)) return nullptr;
   nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(owner_.results_.size())));
   for (size_t i = 0; i < owner_.results_.size(); ++i) {
     PyObject* o = result_of(owner_.results_[i], out.ptr());

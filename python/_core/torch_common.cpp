@@ -22,6 +22,31 @@ void delete_exported(dlpack::ManagedTensor* self) {
 
 }  // namespace
 
+PyObject* index_error() {
+  static PyObject* const type = [] {
+    PyObject* bases = PyTuple_Pack(2, PyExc_IndexError, PyExc_RuntimeError);
+    PyObject* made =
+        PyErr_NewExceptionWithDoc("hologram._core.IndexOutOfRange",
+                                  "An index was out of range in a compiled graph.", bases, nullptr);
+    Py_DECREF(bases);
+    return made;
+  }();
+  return type;
+}
+
+bool succeeded(const runtime::Outcome& outcome) {
+  if (PyErr_Occurred()) return false;  // of a host call
+  if (outcome.faults & atlas::index_out_of_range)
+    PyErr_SetString(index_error(), "index out of range in a compiled graph");
+  else if (outcome.faults & atlas::integer_division_by_zero)
+    PyErr_SetString(PyExc_RuntimeError, "ZeroDivisionError");
+  else if (outcome.status != 0)
+    PyErr_Format(PyExc_RuntimeError, "hologram: a kernel failed with status %d", outcome.status);
+  else
+    return true;
+  return false;
+}
+
 Exported* new_exported(size_t rank, void* block) {
   auto* e = static_cast<Exported*>(std::malloc(sizeof(Exported) + 2 * rank * sizeof(int64_t)));
   if (e) {

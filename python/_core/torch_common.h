@@ -33,6 +33,13 @@ inline bool follow_threads(nanobind::handle threads, runtime::Executable& execut
   return true;
 }
 
+/// What a compiled graph raises for an index out of range: an IndexError and a RuntimeError, since
+/// eager's operators raise the one or the other.
+PyObject* index_error();
+
+/// Whether a call ended well; else with a Python exception, for faults in the data eager's.
+bool succeeded(const runtime::Outcome& outcome);
+
 /// A buffer on its way into a tensor: sizes and strides are the caller's to fill.
 struct Exported {
   dlpack::ManagedTensor managed;

@@ -84,17 +84,13 @@ class Call : public runtime::Outputs {
     for (size_t i = 0; i < num_inputs; ++i) check_input(i);
     for (size_t i = 0; i < num_outputs; ++i) take_output(i, outputs[i]);
     auto frame = e_.executable->lease();
-    const int32_t status =
+    const auto [status, faults] =
         e_.executable->run({addresses_.data(), symbols_.data()}, *this, nullptr, *frame);
     e_.executable->give_back(std::move(frame));
-    if (status != 0) fail(static_cast<ErrorCode>(status), "a kernel failed with status {}", status);
+    runtime::raise_status(status);
     e_.executor->kernel_calls.add(e_.executable->plan().steps.size());
     publish_results(outputs);
-    const int32_t faults = e_.executable->take_errors();
-    if (faults & atlas::index_out_of_range)
-      fail(ErrorCode::invalid_argument, "an index was out of range");
-    if (faults & atlas::integer_division_by_zero)
-      fail(ErrorCode::division_by_zero, "integer division by zero");
+    runtime::raise_faults(faults);
   }
 
   void* allocate(int index, size_t, runtime::Frame&) override {

@@ -135,7 +135,20 @@ void Executable::size(Frame& frame) const {
   frame.arena_bytes = plan_.arena_bytes.eval(frame.symbols);
 }
 
-int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame) {
+void raise_status(int32_t status) {
+  if (status == 0) return;
+  if (status == ThreadPool::kThrew) status = static_cast<int32_t>(ErrorCode::internal);
+  fail(static_cast<ErrorCode>(status), "a kernel failed with status {}", status);
+}
+
+void raise_faults(int32_t faults) {
+  if (faults & atlas::index_out_of_range)
+    fail(ErrorCode::invalid_argument, "an index was out of range");
+  if (faults & atlas::integer_division_by_zero)
+    fail(ErrorCode::division_by_zero, "integer division by zero");
+}
+
+Outcome Executable::run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame) {
   if (frame.threads != runtime_->threads().num_threads() ||
       (!static_sizes_ &&
        !std::equal(frame.symbols.begin(), frame.symbols.end(), arguments.symbols))) {
@@ -179,8 +192,9 @@ int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
   }
   std::vector<uint8_t> stale(fresh.size());
   for (size_t c = 0; c < fresh.size(); ++c) stale[c] = fresh[c] != nullptr;
+  std::atomic<int32_t> faults{0};
   CallContext context{
-      make_context(runtime_->threads(), &sticky_, call_host), *this, frame, host, {}};
+      make_context(runtime_->threads(), &faults, call_host), *this, frame, host, {}};
   atlas::EntryFrame entry{&context,
                           functions_.data(),
                           frame.buffers.data(),
@@ -192,13 +206,15 @@ int32_t Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
                    : entry_.function                         ? entry_.function(&entry)
                                                              : run_steps(entry, {});
   if (context.error) std::rethrow_exception(context.error);
-  if (status != 0) return status;
+  const Outcome outcome{status, faults.load(std::memory_order_relaxed)};
+  // What a faulty call computed is not kept: the next one finds the fault again.
+  if (status != 0 || outcome.faults != 0) return outcome;
   if (std::any_of(fresh.begin(), fresh.end(), [](const auto& p) { return p != nullptr; })) {
     std::lock_guard lock(mutex_);
     for (size_t c = 0; c < fresh.size(); ++c)
       if (fresh[c]) cached_[c] = fresh[c];
   }
-  return 0;
+  return outcome;
 }
 
 // What an entry function does, for backends that make none and for profiles.

@@ -61,6 +61,18 @@ struct Frame {
   int threads = 0;  ///< sizes were computed for `symbols` and this thread count (0: not yet)
 };
 
+/// How a call ended.
+struct Outcome {
+  int32_t status = 0;  ///< 0, or what a host call or kernel returned: results are undefined
+  int32_t faults = 0;  ///< StickyError bits that this call's kernels set
+};
+
+/// Throws the Error of a status that is not 0.
+void raise_status(int32_t status);
+/// Throws Error(invalid_argument) for an index out of range, Error(division_by_zero) for an integer
+/// divided by zero.
+void raise_faults(int32_t faults);
+
 /// Immutable once made (apart from its caches); run() may be called from any number of threads at
 /// once.
 class Executable {
@@ -76,9 +88,8 @@ class Executable {
     /// Per cache entry: whether its parameters have changed since the last call (null: always).
     const bool* stale = nullptr;
   };
-  /// Runs once. Returns 0 or what a host call or kernel returned. `frame` outlives the call's use
-  /// of slot addresses.
-  int32_t run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
+  /// Runs once. `frame` outlives the call's use of slot addresses.
+  [[nodiscard]] Outcome run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
 
   std::unique_ptr<Frame> lease();
   void give_back(std::unique_ptr<Frame> frame);
@@ -88,8 +99,6 @@ class Executable {
   /// The kernel of program number `program`.
   const CompiledKernel& kernel(size_t program) const { return *kernels_[program]; }
   Runtime& runtime() const { return *runtime_; }
-  /// StickyError bits set since the last call of this function.
-  int32_t take_errors() { return sticky_.exchange(0); }
   /// What the steps of calls took while set_profile(true) held, in nanoseconds. Such calls run step
   /// by step instead of through the entry function.
   struct StepTime {
@@ -125,7 +134,6 @@ class Executable {
   std::vector<std::shared_ptr<void>> cached_;  // by cache entry
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> idle_;
-  std::atomic<int32_t> sticky_{0};
   std::atomic<bool> profiled_{false};
   std::vector<StepTime> times_;  // by step
 };

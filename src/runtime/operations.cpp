@@ -88,11 +88,6 @@ int32_t Operations::run_parallel(const DirectKernel& kernel, const atlas::Contex
   return context.parallel_for(&context, kernel.function, buffers, &length, length, chunk);
 }
 
-void Operations::kernel_failed(int32_t status) {
-  if (status == ThreadPool::kThrew) status = static_cast<int32_t>(ErrorCode::internal);
-  fail(static_cast<ErrorCode>(status), "a kernel failed with status {}", status);
-}
-
 Executable& Operations::executable(const std::string& key,
                                    const std::function<void(ir::Graph&)>& build) {
   {
@@ -110,9 +105,10 @@ void Operations::run(Executable& executable, void* const* inputs, const int64_t*
                      void* const* outputs) {
   Given given(outputs);
   auto frame = executable.lease();
-  const int32_t status = executable.run({inputs, symbols}, given, nullptr, *frame);
+  const Outcome outcome = executable.run({inputs, symbols}, given, nullptr, *frame);
   executable.give_back(std::move(frame));
-  if (status != 0) kernel_failed(status);
+  raise_status(outcome.status);
+  raise_faults(outcome.faults);
 }
 
 }  // namespace hologram::runtime

@@ -59,7 +59,7 @@ class Operations {
                                ? kernel.function(&context, buffers + 1, &length, 0, length)
                                : run_parallel(kernel, context, buffers + 1, length);
     if (status != 0) [[unlikely]]
-      kernel_failed(status);
+      raise_status(status);
     return sticky.load(std::memory_order_relaxed);
   }
 
@@ -81,7 +81,6 @@ class Operations {
 
   int32_t run_parallel(const DirectKernel& kernel, const atlas::Context& context,
                        void* const* buffers, int64_t length);
-  [[noreturn]] static void kernel_failed(int32_t status);
 
   std::shared_ptr<Runtime> runtime_;
   atlas::Context context_;  ///< without a place for sticky errors

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "runtime/executable.h"
 
 namespace hologram::runtime {
 namespace {
@@ -76,10 +77,7 @@ void run_program(Runtime& runtime, const atlas::Program& program, std::span<cons
   if (status != 0)
     fail(static_cast<ErrorCode>(status), "run_program: the kernel failed on backend {}",
          runtime.backend().name());
-  if (sticky & atlas::index_out_of_range)
-    fail(ErrorCode::invalid_argument, "run_program: an index in the data is out of range");
-  if (sticky & atlas::integer_division_by_zero)
-    fail(ErrorCode::division_by_zero, "run_program: an integer was divided by zero");
+  raise_faults(sticky.load(std::memory_order_relaxed));
 }
 
 }  // namespace hologram::runtime

@@ -1,6 +1,8 @@
 // tests/capi/graph_test.cpp: graphs by text and by builder, compiled and run on tensors and
 // buffers.
+#include <atomic>
 #include <numeric>
+#include <thread>
 
 #include "support.h"
 
@@ -156,6 +158,31 @@ TEST_F(Graphs, FaultsInTheDataAreReported) {
   hologram_handle out = buffer(4, HOLOGRAM_I32);
   EXPECT_EQ(hologram_executable_run(e, in, 2, &out, 1), HOLOGRAM_DIVISION_BY_ZERO);
   EXPECT_EQ(values<int32_t>(out), (std::vector<int32_t>{8, 4, 0, 2}));
+}
+
+TEST_F(Graphs, FaultsOfOverlappingCallsStayApart) {
+  const hologram_handle e = compile(
+      "graph(symbols=0, parameters=2)\n"
+      "%0: i32[4] = parameter index=0 strides=[1]\n"
+      "%1: i32[4] = parameter index=1 strides=[1]\n"
+      "%2: i32[4] = div %0, %1\n"
+      "return %2 strides=[1]\n");
+  std::atomic<int> wrong{0};
+  std::vector<std::jthread> threads;
+  for (int32_t divisor : {0, 1, 0, 2}) {
+    const hologram_handle out = buffer(4, HOLOGRAM_I32);
+    const std::vector<hologram_handle> in{
+        buffer(std::vector<int32_t>{8, 8, 8, 8}, HOLOGRAM_I32),
+        buffer(std::vector<int32_t>{1, 2, divisor, 4}, HOLOGRAM_I32)};
+    threads.emplace_back([=, &wrong] {
+      const hologram_status expected = divisor == 0 ? HOLOGRAM_DIVISION_BY_ZERO : HOLOGRAM_OK;
+      hologram_handle result = out;
+      for (int n = 0; n < 400; ++n)
+        wrong += hologram_executable_run(e, in.data(), 2, &result, 1) != expected;
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 # tests/python/test_jit.py: hologram.jit gives NumPy's results, with few kernels and few compilations
+from concurrent.futures import ThreadPoolExecutor
+
 import hologram
 import numpy as np
 import pytest
@@ -272,6 +274,25 @@ def test_errors():
         hologram.jit(lambda x: x[9])(V)
     with pytest.raises(TraceError, match="complex128"):
         hologram.jit(lambda x: x + 1)(np.zeros(3, complex))
+
+
+def test_errors_belong_to_the_call_that_has_them():
+    divide = hologram.jit(lambda a, b: a // b)
+    a, b = np.full(1 << 18, 8), np.full(1 << 18, 2)  # large enough to run without the interpreter's lock
+    zero = b.copy()
+    zero[-1] = 0
+
+    def raised(divisor):
+        errors = 0
+        for _ in range(200):
+            try:
+                divide(a, divisor)
+            except ZeroDivisionError:
+                errors += 1
+        return errors
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(raised, (b, zero))) == [0, 200]
 
 
 def test_methods_and_decorators():

@@ -73,7 +73,7 @@ class TileGraph : public testing::Test {
     auto frame = e.lease();
     void* inputs[] = {x.data(), w.data()};
     bool stale[] = {true};
-    EXPECT_EQ(e.run({inputs, &m, stale}, out, nullptr, *frame), 0);
+    EXPECT_EQ(e.run({inputs, &m, stale}, out, nullptr, *frame).status, 0);
     e.give_back(std::move(frame));
     EXPECT_EQ(out.data.size(), static_cast<size_t>(m * n));
     double worst = 0;
