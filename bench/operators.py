@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import hologram_torch
-from hologram_torch import decomp
+from hologram_torch.capture import decomp
 from hologram_torch.compiler import compile_graph
 from hologram_torch.options import Options
 from turns import take_turns

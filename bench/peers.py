@@ -106,7 +106,7 @@ def aot_decomposed(graph, example_inputs):
     """Traces as Hologram does, with its rewrites and decompositions, and lets PyTorch run the
     result: what is left of Hologram's first call is its own cost."""
     from functorch.compile import make_boxed_func
-    from hologram_torch import decomp, rewrite
+    from hologram_torch.capture import decomp, rewrite
     from torch._functorch.aot_autograd import aot_module_simplified
 
     rewrite.dynamo_graph(graph)

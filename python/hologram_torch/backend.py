@@ -12,7 +12,8 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
 
     import torch
 
-    from . import decomp, precision, rewrite
+    from . import precision
+    from .capture import decomp, rewrite
     from .compiler import compile_graph
     from .direct import direct
     from .options import Options
@@ -47,7 +48,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
 
 def _prepare():
     """PyTorch calls this whenever the backend is looked up."""
-    from .recurrent import allow_layers
+    from .capture.recurrent import allow_layers
 
     allow_layers()
 

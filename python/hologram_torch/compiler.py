@@ -6,9 +6,10 @@ import time
 import torch
 from hologram import _core
 
-from . import counters, device, layout, precision
+from . import counters, device, precision
 from .options import Options, strict
-from .translate import Translator
+from .translate import layout
+from .translate.translator import Translator
 
 _numbers = itertools.count()
 EXCHANGE = "__dlpack_c_exchange_api__"  # how tensors reach native code in nanoseconds

@@ -6,7 +6,8 @@ import torch
 from hologram import _core
 from torch.nn import functional
 
-from . import decomp, lowering, rewrite
+from . import lowering
+from .capture import decomp, rewrite
 from .compiler import compile_graph
 from .options import Options
 

@@ -57,7 +57,7 @@ def create_executor_for_tensor(tensor):
 
 def train_step(model, batch, optimizer, loss=None):
     """One step of training: forward, loss, backward, update. `batch` is (inputs, targets); returns the loss as a float."""
-    from . import functional
+    from .eager import functional
 
     inputs, targets = batch
     optimizer.zero_grad(set_to_none=True)

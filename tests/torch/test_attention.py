@@ -358,12 +358,12 @@ def test_a_band_of_truth_hides_blocks_of_keys():
 def test_flex_attention_stays_where_its_parts_are_missing(monkeypatch):
     import sys
 
-    import hologram_torch
-    from hologram_torch import rewrite
+    from hologram_torch import capture
+    from hologram_torch.capture import rewrite
 
     monkeypatch.setitem(sys.modules, "torch.nn.attention.flex_attention", None)
-    monkeypatch.delitem(sys.modules, "hologram_torch.flex", raising=False)
-    monkeypatch.delattr(hologram_torch, "flex", raising=False)
+    monkeypatch.delitem(sys.modules, "hologram_torch.capture.flex", raising=False)
+    monkeypatch.delattr(capture, "flex", raising=False)
     node = torch.fx.Graph().call_function(torch.ops.higher_order.flex_attention)
     assert rewrite._flex(node) is False
     assert node.target is torch.ops.higher_order.flex_attention

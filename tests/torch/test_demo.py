@@ -3,7 +3,7 @@ import pytest
 import torch
 from harness import BACKEND
 
-demo = pytest.importorskip("hologram_torch.demo")
+demo = pytest.importorskip("hologram_torch.demo.search")
 
 
 def test_demo(capsys):

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from harness import BACKEND, backend_stats, check, compile_fresh
 
 pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
-parts = pytest.importorskip("hologram_torch.parts")
+parts = pytest.importorskip("hologram_torch.capture.parts")
 
 DTYPES = (torch.float32, torch.bfloat16)
 LAST = torch.channels_last

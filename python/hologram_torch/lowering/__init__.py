@@ -1,12 +1,12 @@
 # hologram_torch/lowering/__init__.py: which ATen operators have a native lowering
 """A lowering is `function(c, *args, **kwargs) -> Value, tuple of values, or None`. It takes the operator's arguments
-with tensors as graph values and symbolic sizes as expressions; `c` (translate.Translator) is the graph builder, and
+with tensors as graph values and symbolic sizes as expressions; `c` (translate.translator.Translator) is the graph builder, and
 knows the node's fake result as `c.out`. What it cannot express it refuses with `Unsupported`: PyTorch then runs it."""
 
 import importlib
 import pkgutil
 
-from ..symbols import Unsupported
+from ..graph.symbols import Unsupported
 
 __all__ = ["Unsupported", "find", "has_lowering", "lower"]
 

@@ -1,6 +1,6 @@
 # hologram_torch/lowering/binary.py: arithmetic of two operands, comparisons, logic
-from .. import dtypes
-from ..builder import Value
+from ..graph import dtypes
+from ..graph.builder import Value
 from . import Unsupported, lower
 from .pointwise import compute
 

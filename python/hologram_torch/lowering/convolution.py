@@ -8,8 +8,8 @@ import itertools
 
 from hologram import _core
 
-from .. import dtypes
-from ..builder import numel
+from ..graph import dtypes
+from ..graph.builder import numel
 from . import Unsupported, lower
 
 MOST_PHASES = 16  # products that share out the pixels of a strided convolution's image

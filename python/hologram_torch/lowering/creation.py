@@ -1,6 +1,6 @@
 # hologram_torch/lowering/creation.py: tensors from numbers
-from .. import dtypes
-from ..builder import Value
+from ..graph import dtypes
+from ..graph.builder import Value
 from . import Unsupported, lower
 
 

@@ -1,8 +1,8 @@
 # hologram_torch/lowering/indexing.py: gathers and scatters
 import math
 
-from .. import dtypes
-from ..builder import contiguous_strides, numel
+from ..graph import dtypes
+from ..graph.builder import contiguous_strides, numel
 from . import Unsupported, lower
 from .views import axis_of
 

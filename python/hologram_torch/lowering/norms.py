@@ -1,6 +1,6 @@
 # hologram_torch/lowering/norms.py: layer, group, batch and RMS normalisation
-from .. import dtypes
-from ..builder import numel
+from ..graph import dtypes
+from ..graph.builder import numel
 from . import Unsupported, lower
 from .reductions import moments
 

@@ -1,8 +1,8 @@
 # hologram_torch/lowering/ordering.py: sorting, order statistics, searches, running extrema
 import math
 
-from .. import dtypes
-from ..builder import numel
+from ..graph import dtypes
+from ..graph.builder import numel
 from . import Unsupported, lower
 from .pointwise import compute
 from .views import axis_of

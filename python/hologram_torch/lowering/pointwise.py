@@ -1,7 +1,7 @@
 # hologram_torch/lowering/pointwise.py: unary operators, activations, conversions
 import math
 
-from .. import dtypes
+from ..graph import dtypes
 from . import Unsupported, lower
 
 

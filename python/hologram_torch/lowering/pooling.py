@@ -6,8 +6,8 @@ import functools
 import itertools
 import math
 
-from .. import dtypes
-from ..builder import numel
+from ..graph import dtypes
+from ..graph.builder import numel
 from . import Unsupported, lower
 from .convolution import pad_axes, per_axis, spread, windows
 

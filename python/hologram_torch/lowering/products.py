@@ -3,8 +3,8 @@ import math
 
 import torch
 
-from .. import dtypes
-from ..builder import f64_bits
+from ..graph import dtypes
+from ..graph.builder import f64_bits
 from . import Unsupported, lower, quantized
 
 

@@ -1,7 +1,7 @@
 # hologram_torch/lowering/quantized.py: quantisation as torch.export's quantiser writes it, and products of bytes made of it
 from typing import NamedTuple
 
-from ..builder import Value
+from ..graph.builder import Value
 from . import lower
 
 _DEEPEST = 33025  # products of two bytes that 32 bits sum without overflow: (2^31 - 1) / 255^2

@@ -2,8 +2,9 @@
 import torch
 from hologram import _core
 
-from .. import counters, device, dtypes
-from ..builder import Builder, contiguous_strides
+from .. import counters, device
+from ..graph import dtypes
+from ..graph.builder import Builder, contiguous_strides
 from . import Unsupported, lower
 
 

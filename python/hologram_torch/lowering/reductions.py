@@ -1,7 +1,7 @@
 # hologram_torch/lowering/reductions.py: reductions, scans, softmax
 import math
 
-from .. import dtypes
+from ..graph import dtypes
 from . import Unsupported, lower
 from .views import axis_of
 

@@ -1,5 +1,5 @@
 # hologram_torch/lowering/views.py: views and other movement
-from ..symbols import hint
+from ..graph.symbols import hint
 from . import Unsupported, lower
 
 
@@ -334,5 +334,3 @@ def pixel_unshuffle(c, x, downscale_factor):
     x = c.reshape(x, [*lead, channels, height // r, r, width // r, r])
     x = c.permute(x, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
     return c.reshape(x, c.out_shape)
-
-

@@ -1,4 +1,4 @@
-# hologram_torch/parts.py: operators that are written as others, where PyTorch has no decomposition
+# hologram_torch/capture/parts.py: operators that are written as others, where PyTorch has no decomposition
 """Each function has its operator's signature and returns NotImplemented where the operator stays whole."""
 
 import math

@@ -1,4 +1,4 @@
-# hologram_torch/recurrent.py: nn.LSTM, nn.GRU and nn.RNN as one operator per layer and direction
+# hologram_torch/capture/recurrent.py: nn.LSTM, nn.GRU and nn.RNN as one operator per layer and direction
 """Dynamo breaks its graph at these modules; under this backend it does not (see allow_layers).
 
 What a layer computes for all steps at once stays ordinary operators: the product with the input, and in the backward
@@ -85,7 +85,7 @@ def same_kind(tensors) -> bool:
 
 def _compiles_here(tx) -> bool:
     """Whether what Dynamo traces goes to this backend."""
-    from .backend import hologram
+    from ..backend import hologram
 
     function = getattr(getattr(tx, "output", None), "compiler_fn", None)
     for _ in range(8):

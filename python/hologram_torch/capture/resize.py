@@ -1,4 +1,4 @@
-# hologram_torch/resize.py: bilinear and nearest interpolation axis by axis
+# hologram_torch/capture/resize.py: bilinear and nearest interpolation axis by axis
 """PyTorch's decomposition gathers four neighbours of each element for bilinear interpolation. Along one axis after the
 other it is two gathers of half the elements and then whole lines, with the same sums in the same order; gradients
 likewise. Nearest neighbours by whole factors are no gathers at all: lines and elements are repeated or left out."""

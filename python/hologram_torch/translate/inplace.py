@@ -1,4 +1,4 @@
-# hologram_torch/inplace.py: writes into a part of an argument, kept from copying the whole of it
+# hologram_torch/translate/inplace.py: writes into a part of an argument, kept from copying the whole of it
 """A cache that holds several tensors, `cache[0].index_copy_(2, position, keys)`, reaches us as
 
     part = select(cache, 0, 0); new = index_copy(part, 2, position, keys); all = select_scatter(cache, new, 0, 0)
@@ -11,9 +11,9 @@ import dataclasses
 
 import torch
 
-from .builder import contiguous_strides, numel
-from .lowering.indexing import checked
-from .lowering.views import axis_of
+from ..graph.builder import contiguous_strides, numel
+from ..lowering.indexing import checked
+from ..lowering.views import axis_of
 
 aten = torch.ops.aten
 _PUTS = (aten.index_copy.default, aten.index_put.default)

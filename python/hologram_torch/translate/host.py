@@ -1,7 +1,7 @@
-# hologram_torch/host.py: operators that PyTorch runs inside a compiled graph
+# hologram_torch/translate/host.py: operators that PyTorch runs inside a compiled graph
 import torch
 
-from . import counters
+from .. import counters
 
 
 class _Operand:

@@ -1,4 +1,4 @@
-# hologram_torch/dtypes.py: PyTorch's element types and Hologram's
+# hologram_torch/graph/dtypes.py: PyTorch's element types and Hologram's
 import torch
 
 NAME = {

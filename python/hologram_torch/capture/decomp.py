@@ -1,4 +1,4 @@
-# hologram_torch/decomp.py: operators that are taken apart before lowering
+# hologram_torch/capture/decomp.py: operators that are taken apart before lowering
 import functools
 
 import torch
@@ -11,7 +11,7 @@ def table() -> dict:
     """Decompositions by operator overload: PyTorch's core set, without what has a native lowering."""
     from torch._decomp import decomposition_table
 
-    from . import lowering
+    from .. import lowering
 
     out = {op: f for op, f in _core().items() if not lowering.has_lowering(str(op))}
     for name in _WHOLE:

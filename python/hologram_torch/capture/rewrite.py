@@ -1,4 +1,4 @@
-# hologram_torch/rewrite.py: changes to Dynamo's graph before autograd sees it
+# hologram_torch/capture/rewrite.py: changes to Dynamo's graph before autograd sees it
 from unittest import mock
 
 import torch

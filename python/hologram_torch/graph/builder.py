@@ -1,10 +1,11 @@
-# hologram_torch/builder.py: writing graph operations from Python
+# hologram_torch/graph/builder.py: writing graph operations from Python
 import struct
 
 import torch
 from hologram import _core
 
-from . import dtypes, precision
+from .. import precision
+from . import dtypes
 from .symbols import Symbols, Unsupported
 
 Value = _core.Value

@@ -1,4 +1,4 @@
-# hologram_torch/translate.py: an FX graph of ATen operators → a Hologram graph
+# hologram_torch/translate/translator.py: an FX graph of ATen operators → a Hologram graph
 import operator
 
 import torch
@@ -6,11 +6,13 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
-from . import counters, dtypes, inplace, lowering, precision
-from .builder import Builder, Value, contiguous_strides
+from .. import counters, lowering, precision
+from ..graph import dtypes
+from ..graph.builder import Builder, Value, contiguous_strides
+from ..graph.symbols import Unsupported, hint
+from ..options import Options, strict
+from . import inplace
 from .host import HostCall, HostTable, Stored, _Operand, _Size
-from .options import Options, strict
-from .symbols import Unsupported, hint
 
 _COPY = torch.ops.aten.copy_.default
 _SEQUENCES = (list, tuple, immutable_list)

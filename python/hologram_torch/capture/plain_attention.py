@@ -1,4 +1,4 @@
-# hologram_torch/plain_attention.py: attention written in plain operations as hologram::sdpa
+# hologram_torch/capture/plain_attention.py: attention written in plain operations as hologram::sdpa
 """softmax(cap(q @ k * scale) + bias) @ v with the cap c * tanh(x / c) (or none), as models write it that do not call
 scaled_dot_product_attention. Only in float32 and float64: below that, every plain operation rounds its result."""
 

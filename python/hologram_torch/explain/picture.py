@@ -1,4 +1,4 @@
-# hologram_torch/plan_picture.py: a plan as an SVG picture: kernels from top to bottom, buffers between them
+# hologram_torch/explain/picture.py: a plan as an SVG picture: kernels from top to bottom, buffers between them
 import html
 
 _COLOURS = {"product": "#cfe3ff", "attention": "#ffe0b8", "loop": "#d9f2d9", "host": "#f6cccc"}
@@ -39,7 +39,7 @@ def _label(text: str, limit: int) -> str:
 
 def draw(plan: dict) -> str:
     """SVG text. Steps that run once (packing of weights) are left out."""
-    from .explain import size_text
+    from . import size_text
 
     steps = [(i, s) for i, s in enumerate(plan["steps"]) if not s["cached"]]
     layers = _layers(steps)

@@ -1,4 +1,4 @@
-# hologram_torch/flex.py: torch.nn.attention.flex_attention as hologram::sdpa
+# hologram_torch/capture/flex.py: torch.nn.attention.flex_attention as hologram::sdpa
 import operator
 
 import torch

@@ -1,4 +1,4 @@
-# hologram_torch/attention.py: hologram::sdpa, scaled dot product attention that stays one operator, and its gradients
+# hologram_torch/capture/attention.py: hologram::sdpa, scaled dot product attention that stays one operator, and its gradients
 import torch
 from torch.nn import functional
 

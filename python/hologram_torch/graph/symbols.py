@@ -1,4 +1,4 @@
-# hologram_torch/symbols.py: PyTorch's symbolic sizes as expressions of the graph
+# hologram_torch/graph/symbols.py: PyTorch's symbolic sizes as expressions of the graph
 import functools
 import operator
 

@@ -1,4 +1,4 @@
-# hologram_torch/explain.py: how a model becomes kernels: text and a picture
+# hologram_torch/explain/__init__.py: how a model becomes kernels: text and a picture
 import dataclasses
 import html
 import re
@@ -43,7 +43,7 @@ class Explanation:
 
     def svg(self, index: int = 0) -> str:
         """The plan of graph `index` as an SVG picture."""
-        from .plan_picture import draw
+        from .picture import draw
 
         return draw(self.graphs[index].plan)
 
@@ -129,8 +129,8 @@ def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
     """
     import torch
 
-    from . import counters
-    from .backend import hologram
+    from .. import counters
+    from ..backend import hologram
 
     if runs < 0:
         raise ValueError(f"explain: runs is {runs}; expected 0 or more")

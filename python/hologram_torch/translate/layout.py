@@ -1,4 +1,4 @@
-# hologram_torch/layout.py: how activations that are saved for the backward pass lie in memory
+# hologram_torch/translate/layout.py: how activations that are saved for the backward pass lie in memory
 """Convolutions compute channels-last, whatever PyTorch promised of their results. What a forward graph leaves for its
 backward graph alone may lie as it was computed: PyTorch compiles the backward graph for the strides that are reported
 to its tracing context."""

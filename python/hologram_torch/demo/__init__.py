@@ -1,0 +1,1 @@
+# hologram_torch/demo/__init__.py: python -m hologram_torch.demo

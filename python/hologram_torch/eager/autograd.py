@@ -1,0 +1,138 @@
+# hologram_torch/eager/autograd.py: operations with their gradients, both as compiled NumPy functions
+"""The operations of `hologram_torch.functional` as nodes of PyTorch's autograd."""
+
+import numpy as np
+import torch
+from hologram import jit, special
+
+from ..utils import validate_tensor_compatible
+
+__all__ = """Operation add sub mul div relu sigmoid tanh gelu gelu_tanh softmax linear linear_bias mse_loss binary_cross_entropy
+cross_entropy""".split()
+
+
+class Operation:
+    """forward(*arrays, *options) gives the result; backward(gradient, result, *arrays, *options) the gradients by array."""
+
+    def __init__(self, forward, backward):
+        self.forward = jit(forward)
+        self.backward = jit(backward)
+
+    def __call__(self, *tensors, options=()):
+        for t in tensors:
+            validate_tensor_compatible(t)
+        return _Node.apply(self, options, *tensors)
+
+
+class _Node(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, operation, options, *tensors):
+        result = operation.forward(*[t.detach().numpy() for t in tensors], *options)
+        out = torch.from_numpy(np.asarray(result))
+        ctx.operation, ctx.options = operation, options
+        ctx.save_for_backward(out, *tensors)
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        arrays = [t.detach().numpy() for t in ctx.saved_tensors]
+        gradients = ctx.operation.backward(gradient.detach().numpy(), *arrays, *ctx.options)
+        out = [torch.from_numpy(np.asarray(g)) if g is not None else None for g in gradients]
+        return (None, None, *(g if need else None for g, need in zip(out, ctx.needs_input_grad[2:])))
+
+
+def _like(gradient, x):
+    """The gradient summed to the shape that x had before broadcasting."""
+    lead = gradient.ndim - x.ndim
+    axes = [*range(lead), *(lead + i for i, n in enumerate(x.shape) if isinstance(n, int) and n == 1)]
+    if not axes:
+        return gradient
+    summed = gradient.sum(axis=tuple(axes), keepdims=True)
+    return np.squeeze(summed, tuple(range(lead))) if lead else summed
+
+
+add = Operation(lambda x, y: x + y, lambda g, out, x, y: (_like(g, x), _like(g, y)))
+sub = Operation(lambda x, y: x - y, lambda g, out, x, y: (_like(g, x), _like(-g, y)))
+mul = Operation(lambda x, y: x * y, lambda g, out, x, y: (_like(g * y, x), _like(g * x, y)))
+div = Operation(lambda x, y: x / y, lambda g, out, x, y: (_like(g / y, x), _like(-g * x / (y * y), y)))
+relu = Operation(special.relu, lambda g, out, x: (np.where(out > 0, g, 0),))
+sigmoid = Operation(special.sigmoid, lambda g, out, x: (g * out * (1 - out),))
+tanh = Operation(np.tanh, lambda g, out, x: (g * (1 - out * out),))
+
+
+def _gelu_gradient(g, out, x):
+    density = np.exp(x * x * -0.5) * 0.3989422804014327
+    return (g * ((1 + special.erf(x * 0.7071067811865476)) * 0.5 + x * density),)
+
+
+gelu = Operation(special.gelu, _gelu_gradient)
+
+
+def _gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+
+
+def _gelu_tanh_gradient(g, out, x):
+    t = np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))
+    inner = 0.7978845608028654 * (1 + 0.134145 * x * x)
+    return (g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner),)
+
+
+gelu_tanh = Operation(_gelu_tanh, _gelu_tanh_gradient)
+
+
+def _softmax(x, dim):
+    e = np.exp(x - x.max(axis=dim, keepdims=True))
+    return e / e.sum(axis=dim, keepdims=True)
+
+
+softmax = Operation(_softmax, lambda g, out, x, dim: (out * (g - (g * out).sum(axis=dim, keepdims=True)),))
+linear = Operation(lambda x, w: x @ w.T, lambda g, out, x, w: (g @ w, g.T @ x))
+linear_bias = Operation(lambda x, w, b: x @ w.T + b, lambda g, out, x, w, b: (g @ w, g.T @ x, g.sum(axis=0)))
+
+_REDUCE = {"mean": lambda v: v.mean(), "sum": lambda v: v.sum(), "none": lambda v: v}
+
+
+def _share(g, x, reduction):
+    """The gradient that each element of x gets from the reduced loss."""
+    return g / x.size if reduction == "mean" else g
+
+
+mse_loss = Operation(
+    lambda x, t, reduction: _REDUCE[reduction]((x - t) * (x - t)),
+    lambda g, out, x, t, reduction: (2 * (x - t) * _share(g, x, reduction), 2 * (t - x) * _share(g, x, reduction)),
+)
+
+
+def _bce(p, t, reduction):
+    return _REDUCE[reduction](-(t * np.maximum(np.log(p), -100) + (1 - t) * np.maximum(np.log1p(-p), -100)))
+
+
+def _bce_gradient(g, out, p, t, reduction):
+    share = _share(g, p, reduction)
+    return share * (p - t) / np.maximum((1 - p) * p, 1e-12), share * (np.log1p(-p) - np.log(p))
+
+
+binary_cross_entropy = Operation(_bce, _bce_gradient)
+
+
+def _chosen(x, target):
+    return target[:, None] == np.arange(int(x.shape[1]))
+
+
+def _log_softmax(x):
+    x = x - x.max(axis=1, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+
+
+def _cross_entropy(x, target, reduction):
+    return _REDUCE[reduction](-np.where(_chosen(x, target), _log_softmax(x), 0).sum(axis=1))
+
+
+def _cross_entropy_gradient(g, out, x, target, reduction):
+    share = g / x.shape[0] if reduction == "mean" else g if reduction == "sum" else g[:, None]
+    return share * (np.exp(_log_softmax(x)) - np.where(_chosen(x, target), 1.0, 0.0).astype(x.dtype)), None
+
+
+cross_entropy = Operation(_cross_entropy, _cross_entropy_gradient)

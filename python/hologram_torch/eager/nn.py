@@ -1,0 +1,78 @@
+# hologram_torch/eager/nn.py: modules over hologram_torch.functional
+"""Drop-in modules: `forward(x)` or `forward(executor, x)`. Parameters are named as PyTorch's, so state dicts go both ways."""
+
+import warnings
+
+import torch
+from hologram import Executor
+
+from . import functional
+
+__all__ = ["GELU", "Linear", "MSELoss", "ReLU", "Sigmoid", "Softmax", "Tanh"]
+
+
+class ReLU(torch.nn.Module):
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, *args):
+        return functional.relu(*args, inplace=self.inplace)
+
+
+class Sigmoid(torch.nn.Module):
+    def forward(self, *args):
+        return functional.sigmoid(*args)
+
+
+class Tanh(torch.nn.Module):
+    def forward(self, *args):
+        return functional.tanh(*args)
+
+
+class GELU(torch.nn.Module):
+    def __init__(self, approximate="none"):
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, *args):
+        return functional.gelu(*args, approximate=self.approximate)
+
+
+class Softmax(torch.nn.Module):
+    """Along `dim`; over all elements, with a warning, for None."""
+
+    def __init__(self, dim=None):
+        super().__init__()
+        if dim is None:
+            warnings.warn("Softmax without dim runs over all elements", stacklevel=2)
+        self.dim = dim
+
+    def forward(self, *args):
+        return functional.softmax(*args, dim=self.dim)
+
+
+class Linear(torch.nn.Linear):
+    """torch.nn.Linear computed by Hologram. An Executor may come first: Linear(executor, 512, 256)."""
+
+    def __init__(self, *args, **kwargs):
+        self_executor = args[0] if args and isinstance(args[0], Executor) else None
+        super().__init__(*(args[1:] if self_executor is not None else args), **kwargs)
+        self._executor = (self_executor,)  # in a tuple: no part of the module's state
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "_executor": (None,)}
+
+    def forward(self, *args):
+        if self._executor[0] is not None and not isinstance(args[0], Executor):
+            args = (self._executor[0], *args)
+        return functional.linear(*args, self.weight, self.bias)
+
+
+class MSELoss(torch.nn.Module):
+    def __init__(self, reduction="mean"):
+        super().__init__()
+        self.reduction = reduction
+
+    def forward(self, *args):
+        return functional.mse_loss(*args, reduction=self.reduction)
