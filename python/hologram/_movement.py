@@ -2,11 +2,14 @@
 # mypy: disable-error-code="no-any-return,return-value"
 """Functions that move elements, and `x[...]`."""
 
+import operator
 from typing import Any
 
 import numpy as np
 
-from hologram._registry import FLOATS, aligned, axes_of, implements, lifted, tracer_of
+from hologram._operands import aligned, axes_of, lifted, tracer_of
+from hologram._registry import FLOATS, FUNCTIONS, implements
+from hologram._selection import Selection
 from hologram.trace import Array, Dim, TraceError
 
 
@@ -144,8 +147,6 @@ def index(a: Array, key: Any) -> Any:
     """a[key] for integers, slices, None, Ellipsis, and one array of integers; a Selection for an array of bools."""
     keys = list(key) if isinstance(key, tuple) else [key]
     if len(keys) == 1 and getattr(keys[0], "dtype", None) == np.bool_:
-        from hologram._selection import Selection
-
         return Selection(a, lifted(a.tracer, keys[0]))
     used = sum(1 for k in keys if k is not None and k is not Ellipsis)
     if used > a.ndim:
@@ -186,6 +187,9 @@ def index(a: Array, key: Any) -> Any:
     node = graph.reshape(node, shape) if shape != list(node.shape) else node
     result = a.make(node)
     return result if gather is None else take(result, gather[1], gather[0])
+
+
+FUNCTIONS[operator.getitem] = index
 
 
 def _slice(n: Any, k: slice) -> tuple[Any, Any, int, bool]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hologram._registry import FLOATS, FUNCTIONS, implements, lifted, tracer_of
+from hologram._operands import lifted, tracer_of
+from hologram._registry import FLOATS, FUNCTIONS, implements
 from hologram._ufuncs import Loop
 from hologram.trace import Array, TraceError, product
 

@@ -8,7 +8,8 @@ from typing import Any, Callable
 import numpy as np
 
 from hologram import _core
-from hologram._registry import FLOATS, FUNCTIONS, broadcast_shape, check_broadcast, match
+from hologram._operands import broadcast_shape, check_broadcast, match
+from hologram._registry import FLOATS, FUNCTIONS
 from hologram.trace import Array, TraceError, Tracer, name_of
 
 
@@ -184,6 +185,7 @@ def call_ufunc(tracer: Tracer, ufunc: Any, method: str, inputs: Any, options: di
     return result.astype(types[-1]) if name_of(types[-1]) != out.dtype else result
 
 
+FUNCTIONS[np.ufunc] = call_ufunc
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
 

@@ -2,12 +2,14 @@
 # mypy: disable-error-code="no-any-return,return-value"
 """Reductions, products, choices and elements; `supported()` names all that `hologram.jit` understands."""
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from hologram._movement import broadcast_to
-from hologram._registry import FLOATS, FUNCTIONS, aligned, axes_of, broadcast_shape, implements, lifted, match, tracer_of
+from hologram._operands import aligned, axes_of, broadcast_shape, lifted, match, tracer_of
+from hologram._registry import FLOATS, FUNCTIONS, implements
 from hologram._ufuncs import UFUNCS, Loop, loop_dtypes
 from hologram.trace import Array, TraceError, name_of, product
 
@@ -287,6 +289,4 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
 
 def supported() -> list[str]:
     """Names of the NumPy functions and ufuncs that a traced function may use."""
-    from hologram import _selection  # noqa: F401  (its functions are in the table too)
-
-    return sorted({*UFUNCS, *(f.__name__ for f in FUNCTIONS)})
+    return sorted({*UFUNCS, *(f.__name__ for f in FUNCTIONS if f not in (np.ufunc, operator.getitem))})

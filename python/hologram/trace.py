@@ -2,12 +2,14 @@
 # mypy: disable-error-code="no-any-return,return-value"
 """Tracing of NumPy code: operators, ufuncs and functions on `Array` append to a graph."""
 
+import operator
 from typing import Any, Callable, Optional, Union
 
 import numpy as np
 
 from hologram import _core
 from hologram._core import Buffer
+from hologram._registry import FUNCTIONS
 
 __all__ = ["Array", "Dim", "TraceError", "Tracer"]
 
@@ -307,13 +309,9 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         return Array(self.tracer, value)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        from hologram._ufuncs import call_ufunc
-
-        return call_ufunc(self.tracer, ufunc, method, inputs, options)
+        return FUNCTIONS[np.ufunc](self.tracer, ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from hologram._registry import FUNCTIONS
-
         if function not in FUNCTIONS:
             raise TraceError(f"hologram.jit: numpy.{function.__name__} is not supported")
         return FUNCTIONS[function](*args, **kwargs)
@@ -341,9 +339,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         raise TraceError("hologram.jit: arrays cannot be changed in a traced function; make new ones")
 
     def __getitem__(self, key: Any) -> "Array":
-        from hologram._movement import index
-
-        return index(self, key)
+        return FUNCTIONS[operator.getitem](self, key)
 
     def astype(self, dtype: Any, **_: Any) -> "Array":
         return self.make(self.tracer.cast(self, dtype))

@@ -50,7 +50,7 @@ def _prepare():
     """PyTorch calls this whenever the backend is looked up."""
     from .capture.recurrent import allow_layers
 
-    allow_layers()
+    allow_layers(hologram)
 
 
 hologram._dynamo_backend_init = _prepare

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import hologram_ffi as ffi
 import numpy as np
 
 from hologram import _core, ops
 from hologram._commands.common import Failure, add, show
+
+ffi = _core.ffi
 
 _OPERATIONS = {"add": 2, "mul": 2, "exp": 1, "tanh": 1}  # with their numbers of operands
 # Chains of multiply-adds per element, and their length: enough side by side to keep every unit busy.

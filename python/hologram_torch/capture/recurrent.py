@@ -24,8 +24,8 @@ _library.define(
 )
 
 
-def allow_layers() -> None:
-    """Lets Dynamo trace nn.LSTM, nn.GRU and nn.RNN for this backend, and for no other one.
+def allow_layers(backend) -> None:
+    """Lets Dynamo trace nn.LSTM, nn.GRU and nn.RNN for this backend (a function of torch.compile), and for no other one.
 
     torch._dynamo.config.allow_rnn would hold for every backend of the process, and not all of them can train such a
     graph. Where Dynamo's internals are not as expected, nothing changes: the layers run eagerly between two graphs."""
@@ -38,17 +38,17 @@ def allow_layers() -> None:
 
     @functools.wraps(original)
     def wrap_module(self, value):
-        if isinstance(value, torch.nn.RNNBase) and not config.allow_rnn and _compiles_here(getattr(self, "tx", None)):
+        if isinstance(value, torch.nn.RNNBase) and not config.allow_rnn and _compiles_here(getattr(self, "tx", None), backend):
             with config.patch(allow_rnn=True):
                 return original(self, value)
         return original(self, value)
 
     wrap_module._hologram = True
     builder.VariableBuilder.wrap_module = wrap_module
-    _trace_functions()
+    _trace_functions(backend)
 
 
-def _trace_functions() -> None:
+def _trace_functions(backend) -> None:
     """Traces torch.gru and its like as the functions below: PyTorch's own tracing unrolls them, and fixes the length.
     Where Dynamo has no such table, rewrite.py replaces them in its graph."""
     from torch._dynamo.variables import base
@@ -58,7 +58,7 @@ def _trace_functions() -> None:
 
     def handler(function):
         def handle(self, tx, *args, **kwargs):
-            if len(args) != 9 or kwargs or not _compiles_here(tx):
+            if len(args) != 9 or kwargs or not _compiles_here(tx, backend):
                 return None
             items = getattr(args[2], "items", None)  # a list of weights; packed sequences have a tensor here
             hidden = getattr(args[1], "items", None)
@@ -83,17 +83,15 @@ def same_kind(tensors) -> bool:
     return len({t.dtype for t in tensors}) == 1 and tensors[0].dim() == 3
 
 
-def _compiles_here(tx) -> bool:
+def _compiles_here(tx, backend) -> bool:
     """Whether what Dynamo traces goes to this backend."""
-    from ..backend import hologram
-
     function = getattr(getattr(tx, "output", None), "compiler_fn", None)
     for _ in range(8):
-        if function is hologram or function is None:
+        if function is backend or function is None:
             break
         inner = (getattr(function, name, None) for name in ("_torchdynamo_orig_backend", "compiler_fn", "func"))
         function = next((f for f in inner if f is not None), None)
-    return function is hologram
+    return function is backend
 
 
 # --- whole modules

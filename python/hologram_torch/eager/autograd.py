@@ -5,7 +5,7 @@ import numpy as np
 import torch
 from hologram import jit, special
 
-from ..utils import validate_tensor_compatible
+from .buffers import validate_tensor_compatible
 
 __all__ = """Operation add sub mul div relu sigmoid tanh gelu gelu_tanh softmax linear linear_bias mse_loss binary_cross_entropy
 cross_entropy""".split()

@@ -1,7 +1,10 @@
 # hologram_torch/explain/__init__.py: how a model becomes kernels: text and a picture
 import dataclasses
 import html
-import re
+
+from .. import counters
+from .picture import draw
+from .table import table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Explanation:
     def __str__(self) -> str:
         lines = []
         for graph in self.graphs:
-            lines += _text(graph)
+            lines += table(graph)
         if self.fallback_ops:
             calls = ", ".join(f"{name} ×{n}" for name, n in sorted(self.fallback_ops.items()))
             lines.append(f"left to PyTorch: {calls}")
@@ -43,8 +46,6 @@ class Explanation:
 
     def svg(self, index: int = 0) -> str:
         """The plan of graph `index` as an SVG picture."""
-        from .picture import draw
-
         return draw(self.graphs[index].plan)
 
     def html(self) -> str:
@@ -68,58 +69,6 @@ class Explanation:
             file.write(content)
 
 
-def size_text(expression: str, unit: str) -> str:
-    """'1234567', 'B' → '1.2 MB'; symbolic sizes stay expressions."""
-    if not re.fullmatch(r"-?\d+", expression):
-        return f"{expression} {unit}"
-    n = float(expression)
-    for prefix in ("", "k", "M", "G", "T"):
-        if abs(n) < 1000:
-            return f"{n:.3g} {prefix}{unit}"
-        n /= 1000
-    return f"{n:.3g} P{unit}"
-
-
-def _text(graph: Graph) -> list:
-    report, plan, kernels = graph.report, graph.plan, graph.kernels()
-    stages = ", ".join(f"{k} {v:.1f}" for k, v in sorted(report["milliseconds"].items()))
-    lines = [
-        f"{graph.name}: {report['ops_before']} operations → {report['ops_canonical']} canonical → "
-        f"{len(kernels)} kernels ({report['kernels']} distinct)",
-        f"  compiled in ms: {stages}; kernels from memory {report['memory_hits']}, library {report['builtin']}, "
-        f"disk {report['disk_hits']}, compiled {report['compiled']}",
-        f"  intermediates: {size_text(plan['arena_bytes'], 'B')} planned "
-        f"({size_text(str(plan['boundary_bytes']), 'B')} of them in the boundary pool), "
-        f"{size_text(plan['eager_bytes'], 'B')} if every operation made a tensor",
-    ]
-    if report["rules"]:
-        fired = ", ".join(f"{name} ×{n}" for name, n in sorted(report["rules"].items(), key=lambda r: (-r[1], r[0])))
-        lines.append(f"  rules: {fired}")
-    times = f" {'time':>10} {'share':>6} {'FLOP/s':>9} {'B/s':>9}" if graph.times else ""
-    lines.append(f"  {'kernel':<48} {'FLOP':>12} {'bytes':>12}{times}")
-    whole = sum(s.get("seconds", 0) for s in kernels)
-    for step in kernels:
-        if step["kind"] == "host":
-            line = f"  {step['name'][:40] + ' (PyTorch)':<48} {'':>12} {'':>12}"
-        else:
-            line = f"  {step['name'][:48]:<48} {size_text(step['flop'], ''):>12} {size_text(step['bytes'], 'B'):>12}"
-        if graph.times:
-            line += f" {step['seconds'] * 1e6:>7.1f} µs {100 * step['seconds'] / max(whole, 1e-12):>5.1f}%"
-            line += _rate(step, "flop") + _rate(step, "bytes")
-        lines.append(line.rstrip())
-    if graph.times:
-        lines.append(f"  {'all kernels':<48} {'':>12} {'':>12} {whole * 1e6:>7.1f} µs")
-    return lines
-
-
-def _rate(step: dict, what: str) -> str:
-    """Amount per second as a column of the table; empty where it is not a number."""
-    amount = step.get(what, "")
-    if not re.fullmatch(r"\d+", amount) or step["seconds"] <= 0 or amount == "0":
-        return f" {'':>9}"
-    return f" {size_text(str(round(int(amount) / step['seconds'])), ''):>9}"
-
-
 def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
     """Compiles `model` for `inputs`, runs it once without gradients and tells what came of it.
 
@@ -129,7 +78,6 @@ def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
     """
     import torch
 
-    from .. import counters
     from ..backend import hologram
 
     if runs < 0:

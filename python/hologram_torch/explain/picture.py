@@ -1,6 +1,8 @@
 # hologram_torch/explain/picture.py: a plan as an SVG picture: kernels from top to bottom, buffers between them
 import html
 
+from .table import size_text
+
 _COLOURS = {"product": "#cfe3ff", "attention": "#ffe0b8", "loop": "#d9f2d9", "host": "#f6cccc"}
 _BOX = (290, 46)
 _GAP = (26, 44)
@@ -39,8 +41,6 @@ def _label(text: str, limit: int) -> str:
 
 def draw(plan: dict) -> str:
     """SVG text. Steps that run once (packing of weights) are left out."""
-    from . import size_text
-
     steps = [(i, s) for i, s in enumerate(plan["steps"]) if not s["cached"]]
     layers = _layers(steps)
     _order(layers)

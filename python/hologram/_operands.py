@@ -1,0 +1,75 @@
+# hologram/_operands.py: operands of traced functions: lifting, broadcasting, axes
+# mypy: disable-error-code="no-any-return,return-value"
+"""What the implementations of NumPy's functions share."""
+
+from typing import Any
+
+import numpy as np
+
+from hologram.trace import Array, Dim, TraceError, Tracer
+
+
+def check_broadcast(tracer: Tracer, shapes: list[Any]) -> None:
+    """ValueError for shapes that do not go together, as NumPy's."""
+    hints = [tuple(tracer_hint(tracer, n) for n in shape) for shape in shapes]
+    np.broadcast_shapes(*hints)
+
+
+def tracer_hint(tracer: Tracer, n: Any) -> int:
+    return n if isinstance(n, int) else n.evaluate(tracer.hints)
+
+
+def match(tracer: Tracer, nodes: list[Any]) -> list[Any]:
+    """The nodes with sizes that are equal in this call made provably so."""
+    shape = broadcast_shape(tracer, *[n.shape for n in nodes])
+    return [n if all(isinstance(d, int) and d == 1 for d in n.shape) else aligned(tracer, n, shape) for n in nodes]
+
+
+def aligned(tracer: Tracer, node: Any, shape: list[Any]) -> Any:
+    lead = len(shape) - len(node.shape)
+    sizes = [n if isinstance(n, int) and n == 1 else shape[lead + i] for i, n in enumerate(node.shape)]
+    return tracer.graph.broadcast(tracer.settle(node, sizes), shape)
+
+
+def broadcast_shape(tracer: Tracer, *shapes: Any) -> list[Any]:
+    rank = max(len(s) for s in shapes)
+    out: list[Any] = []
+    for i in range(rank):
+        sizes = [s[i - rank + len(s)] for s in shapes if i - rank + len(s) >= 0]
+        sizes = [n for n in sizes if not (isinstance(n, int) and n == 1)]
+        if not sizes:
+            out.append(1)
+            continue
+        for n in sizes[1:]:
+            if tracer.dim(sizes[0]) != tracer.dim(n):
+                raise ValueError(f"operands could not be broadcast together: {[tuple(map(str, s)) for s in shapes]}")
+        out.append(next((n for n in sizes if isinstance(n, int)), sizes[0]))
+    return out
+
+
+def tracer_of(*values: Any) -> Tracer:
+    for v in values:
+        if isinstance(v, (Array, Dim)):
+            return v.tracer
+        if isinstance(v, (list, tuple)):
+            for x in v:
+                if isinstance(x, (Array, Dim)):
+                    return x.tracer
+    raise TraceError("hologram.jit: no traced array among the arguments")
+
+
+def lifted(tracer: Tracer, value: Any) -> Array:
+    a = tracer.lift(value)
+    if a is None:
+        raise TraceError(f"hologram.jit: {type(value).__name__} cannot stand in an expression")
+    return a
+
+
+def axes_of(axis: Any, rank: int) -> list[int]:
+    if axis is None:
+        return list(range(rank))
+    axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
+    for a in axes:
+        if not -rank <= a < rank:
+            raise np.exceptions.AxisError(a, rank)
+    return sorted(a % rank for a in axes)

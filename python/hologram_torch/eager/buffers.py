@@ -1,0 +1,36 @@
+# hologram_torch/eager/buffers.py: tensors and buffers of the SDK
+import torch
+
+DTYPES = (
+    torch.float32, torch.float64, torch.float16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool
+)  # fmt: skip
+
+
+def validate_tensor_compatible(tensor):
+    """Raises TypeError unless it is a tensor of a dtype that buffers have, ValueError unless it lies in the host's memory."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}")
+    if tensor.dtype not in DTYPES:
+        raise TypeError(f"dtype {tensor.dtype} is not supported here; convert with tensor.float()")
+    if tensor.layout != torch.strided:
+        raise ValueError(f"a dense tensor is expected, this one is {tensor.layout}; use tensor.to_dense()")
+    if tensor.device.type != "cpu":
+        raise ValueError(f"a CPU tensor is expected, this one is on {tensor.device}; use tensor.cpu()")
+
+
+def tensor_to_buffer(executor, tensor, existing_buffer=None):
+    """(buffer, flat tensor). Without `existing_buffer` the buffer shares the memory of the row-major tensor; an existing one
+    of the same dtype and size is filled instead."""
+    validate_tensor_compatible(tensor)
+    flat = tensor.detach().contiguous().reshape(-1)
+    array = flat.numpy()
+    if existing_buffer is not None and existing_buffer.size == flat.numel() and existing_buffer.dtype == array.dtype:
+        existing_buffer.from_numpy(array)
+        return existing_buffer, flat
+    return executor.wrap(array), flat
+
+
+def buffer_to_tensor(buffer, shape, device="cpu", requires_grad=False):
+    """A tensor of this shape; on the CPU it shares the buffer's memory."""
+    tensor = torch.from_dlpack(buffer).reshape(shape).to(device)
+    return tensor.requires_grad_(requires_grad)
