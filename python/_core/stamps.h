@@ -4,9 +4,11 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
-#include "schedule/plan.h"
+#include "runtime/executable.h"
+#include "writes.h"
 
 namespace hologram::python {
 
@@ -22,8 +24,14 @@ inline bool refers_to(PyObject* weak, PyObject* object) {
 #endif
 }
 
-/// Per parameter of a plan's cache entries: which tensor, at which address and version, its content
-/// was computed from last time.
+/// Which tensor, at which address and version, content was computed from.
+struct Stamp {
+  nanobind::object weak;  // weak reference to the tensor
+  void* data = nullptr;
+  int64_t version = -1;
+};
+
+/// Per parameter of a plan's cache entries the stamp of what is kept of it. Used under the GIL.
 class Stamps {
  public:
   explicit Stamps(const schedule::Plan& plan)
@@ -34,55 +42,81 @@ class Stamps {
     used_.erase(std::unique(used_.begin(), used_.end()), used_.end());
   }
   ~Stamps() {
-    for (Stamp& s : stamps_) Py_XDECREF(s.weak);
+    for (const Stamp& s : stamps_)
+      if (s.weak.is_valid()) Writes::of_process().forget(s.data);
   }
   Stamps(const Stamps&) = delete;
   Stamps& operator=(const Stamps&) = delete;
 
-  /// Sets per cache entry whether one of its parameters is another tensor, or another version of
-  /// it, than last time. `object(p)` is the tensor of parameter p, `data` the addresses by
-  /// parameter. False with a Python exception.
+  /// What a call found: what it may take, and the stamps of what it computes.
+  struct Checked {
+    runtime::Kept kept;
+    std::vector<std::pair<size_t, Stamp>> changed;  // by parameter
+    int64_t epoch = 0, commits = 0;
+  };
+
+  /// Fills `out.kept` with what the executable keeps, without what was computed from another tensor,
+  /// another version of one, or in another epoch. `object(p)` is the tensor of parameter p, `data`
+  /// the addresses by parameter. False with a Python exception.
   template <typename Object>
-  bool check(Object object, void* const* data, std::vector<char>& stale) {
-    stale.clear();
+  bool check(const runtime::Executable& executable, Object object, void* const* data,
+             Checked& out) {
     if (plan_.cache.empty()) return true;
-    static PyObject* const version_name = PyUnicode_InternFromString("_version");
+    out.kept = executable.kept();
+    out.epoch = Writes::of_process().epoch();
+    out.commits = commits_;
     std::vector<char> changed(stamps_.size(), 0);
     for (int p : used_) {
       auto k = static_cast<size_t>(p);
-      Stamp& s = stamps_[k];
       PyObject* o = object(p);
-      int64_t version = -1;
-      if (PyObject* v = PyObject_GetAttr(o, version_name)) {
-        version = PyLong_AsLongLong(v);
-        Py_DECREF(v);
-      } else {
-        PyErr_Clear();  // inference tensors keep no version: always computed anew
-      }
-      bool same = s.weak && refers_to(s.weak, o) && s.data == data[k] && s.version == version;
-      if (same && version >= 0) continue;
+      const Stamp& s = stamps_[k];
+      const int64_t version = version_of(o);
+      if (version >= 0 && epoch_ == out.epoch && s.data == data[k] && s.version == version &&
+          s.weak.is_valid() && refers_to(s.weak.ptr(), o))
+        continue;
       changed[k] = 1;
-      PyObject* weak = PyWeakref_NewRef(o, nullptr);
-      if (!weak) return false;
-      Py_XSETREF(s.weak, weak);
-      s.data = data[k];
-      s.version = version;
+      nanobind::object weak = nanobind::steal(PyWeakref_NewRef(o, nullptr));
+      if (!weak.is_valid()) return false;
+      out.changed.push_back({k, {std::move(weak), data[k], version}});
     }
-    stale.assign(plan_.cache.size(), 0);
-    for (size_t c = 0; c < plan_.cache.size(); ++c)
-      for (int p : plan_.cache[c].parameters) stale[c] |= changed[static_cast<size_t>(p)];
+    for (size_t c = 0; c < plan_.cache.size() && !out.changed.empty(); ++c)
+      for (int p : plan_.cache[c].parameters)
+        if (changed[static_cast<size_t>(p)]) out.kept[c].reset();
     return true;
   }
 
+  /// Keeps what a call that ended well computed, unless another call has changed what is kept since
+  /// the check: theirs may rest on other tensors.
+  void commit(runtime::Executable& executable, Checked checked) {
+    if (checked.changed.empty() || checked.commits != commits_) return;
+    ++commits_;
+    epoch_ = checked.epoch;
+    for (auto& [k, stamp] : checked.changed) {
+      Writes::of_process().watch(stamp.data);
+      if (stamps_[k].weak.is_valid()) Writes::of_process().forget(stamps_[k].data);
+      stamps_[k] = std::move(stamp);
+    }
+    executable.keep(std::move(checked.kept));
+  }
+
  private:
-  struct Stamp {
-    PyObject* weak = nullptr;  // weak reference to the tensor
-    void* data = nullptr;
-    int64_t version = -1;
-  };
+  // -1 for inference tensors, which keep none: computed anew in each call.
+  static int64_t version_of(PyObject* tensor) {
+    static PyObject* const name = PyUnicode_InternFromString("_version");
+    PyObject* v = PyObject_GetAttr(tensor, name);
+    if (!v) {
+      PyErr_Clear();
+      return -1;
+    }
+    const int64_t version = PyLong_AsLongLong(v);
+    Py_DECREF(v);
+    return version;
+  }
+
   const schedule::Plan& plan_;
   std::vector<Stamp> stamps_;
   std::vector<int> used_;
+  int64_t epoch_ = 0, commits_ = 0;
 };
 
 }  // namespace hologram::python

@@ -145,9 +145,9 @@ nb::list StepLoop::run(nb::list operands, int64_t steps, bool descending) {
     const schedule::Slot& slot = plan.slots[static_cast<size_t>(o.slot)];
     outputs.append(make_result(slot, symbols, steps, target.results.emplace_back()));
   }
-  std::vector<char> stale;
+  Stamps::Checked checked;
   auto object = [&](int p) { return nb::handle(operands[static_cast<size_t>(p)]).ptr(); };
-  if (!stamps_.check(object, parameters.data(), stale)) nb::raise_python_error();
+  if (!stamps_.check(*executable_, object, parameters.data(), checked)) nb::raise_python_error();
 
   runtime::Outcome outcome;
   {
@@ -164,15 +164,14 @@ nb::list StepLoop::run(nb::list operands, int64_t steps, bool descending) {
           parameters[i] = s.data + before * s.stride;
         }
       }
-      const bool* changed = stale.empty() ? nullptr : reinterpret_cast<const bool*>(stale.data());
-      outcome =
-          executable_->run({parameters.data(), symbols.data(), changed}, target, nullptr, *frame);
+      outcome = executable_->run({parameters.data(), symbols.data(), &checked.kept}, target, nullptr,
+                                 *frame);
       if (outcome.status != 0 || outcome.faults != 0) break;
-      std::fill(stale.begin(), stale.end(), 0);
     }
     executable_->give_back(std::move(frame));
   }
   if (!succeeded(outcome)) nb::raise_python_error();
+  stamps_.commit(*executable_, std::move(checked));
   return outputs;
 }
 

@@ -10,6 +10,7 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "bindings.h"
@@ -69,6 +70,8 @@ class TorchCall {
     for (const Result& r : results_)
       if (r.kind == ResultKind::argument || r.kind == ResultKind::argument_view)
         returned_.at(static_cast<size_t>(r.index)) = 1;
+    for (const auto& o : plan.outputs)
+      if (o.mutation) written_.push_back(o.slot);
   }
   ~TorchCall() { Py_DECREF(host_); }
   TorchCall(const TorchCall&) = delete;
@@ -96,6 +99,7 @@ class TorchCall {
   Stamps stamps_;
   std::vector<int> parameter_slot_;
   std::vector<char> returned_;  // by parameter: whether a result is the argument itself
+  std::vector<int> written_;    // slots of parameters that the graph writes
 };
 
 /// One call in progress.
@@ -144,7 +148,7 @@ class TorchCall::State final : public runtime::Outputs, public runtime::Host {
   std::vector<PyObject*> objects_;    // by slot, owned
   std::vector<PyObject*> arguments_;  // by parameter: those that are returned, owned
   std::vector<void*> blocks_;         // by output
-  std::vector<char> stale_;
+  Stamps::Checked checked_;
   PyThreadState* saved_ = nullptr;
 };
 
@@ -218,7 +222,7 @@ bool TorchCall::State::check_stamps() {
   auto object = [&](int p) {
     return objects_[static_cast<size_t>(owner_.parameter_slot_[static_cast<size_t>(p)])];
   };
-  return owner_.stamps_.check(object, parameters_.data(), stale_);
+  return owner_.stamps_.check(*owner_.executable_, object, parameters_.data(), checked_);
 }
 
 // A tensor over `data`, with the slot's dtype, sizes and strides. It owns `block` (null: it
@@ -334,9 +338,7 @@ PyObject* TorchCall::State::result_of(const Result& r, PyObject* results) {
 
 PyObject* TorchCall::State::run() {
   Executable& e = *owner_.executable_;
-  Executable::Arguments arguments{
-      parameters_.data(), symbols_.data(),
-      stale_.empty() ? nullptr : reinterpret_cast<const bool*>(stale_.data())};
+  Executable::Arguments arguments{parameters_.data(), symbols_.data(), &checked_.kept};
   runtime::Outcome outcome;
   saved_ = PyEval_SaveThread();
   try {
@@ -346,7 +348,13 @@ PyObject* TorchCall::State::run() {
     throw;
   }
   PyEval_RestoreThread(saved_);
+  for (int slot : owner_.written_) {  // AOTAutograd leaves the versions of some as they are
+    const auto i = static_cast<size_t>(slot);
+    const int64_t bytes = plan().slots[i].bytes.eval(frame_.symbols);
+    Writes::of_process().written(frame_.slots[i], static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+  }
   if (!succeeded(outcome)) return nullptr;
+  owner_.stamps_.commit(e, std::move(checked_));
   nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(owner_.results_.size())));
   for (size_t i = 0; i < owner_.results_.size(); ++i) {
     PyObject* o = result_of(owner_.results_[i], out.ptr());
@@ -516,6 +524,17 @@ void bind_torch_call(nb::module_& m) {
   if (!type) nb::raise_python_error();
   m.attr("TorchCall") = nb::steal(type);
   m.attr("IndexOutOfRange") = nb::borrow(index_error());
+  m.def(
+      "memory_written",
+      [](uintptr_t address, size_t bytes) {
+        Writes::of_process().written(reinterpret_cast<const void*>(address), bytes);
+      },
+      nb::arg("address"), nb::arg("bytes"),
+      "Tells of a write that no version counter shows: what compiled graphs keep of tensors that "
+      "begin in these bytes is computed anew.");
+  m.def(
+      "forget_kept", [] { Writes::of_process().next_epoch(); },
+      "What compiled graphs keep of their parameters is computed anew at their next call.");
   m.def(
       "torch_call",
       [type](std::shared_ptr<Executable> executable, nb::handle capsule, const nb::list& args,

@@ -6,7 +6,7 @@ import time
 import torch
 from hologram import _core
 
-from . import counters, device, precision
+from . import counters, device, precision, writes
 from .options import Options, strict
 from .translate import layout
 from .translate.translator import Translator
@@ -23,6 +23,7 @@ def check_pytorch():
 
 
 check_pytorch()
+writes.watch()
 
 
 def static_inputs(kind: str) -> list:

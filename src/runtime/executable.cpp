@@ -72,7 +72,7 @@ void Executable::prepare() {
     for (const Expr& e : step.symbols) static_sizes_ &= e.is_const();
   }
   static_sizes_ &= plan_.num_symbols == 0;
-  cached_.resize(plan_.cache.size());
+  kept_.resize(plan_.cache.size());
   for (const auto& k : kernels_) functions_.push_back(k->function);
   entry_ = runtime_->kernels().get_entry(entry_steps_);
 }
@@ -174,24 +174,20 @@ Outcome Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
         break;
     }
   }
-  std::vector<std::shared_ptr<void>> fresh(plan_.cache.size());
-  std::vector<std::shared_ptr<void>> held;
-  if (!plan_.cache.empty()) {
-    std::lock_guard lock(mutex_);
-    held = cached_;
-  }
-  for (size_t c = 0; c < plan_.cache.size(); ++c) {
+  Kept computed;
+  Kept& kept = arguments.kept ? *arguments.kept : computed;
+  kept.resize(plan_.cache.size());
+  std::vector<uint8_t> stale(kept.size());
+  for (size_t c = 0; c < kept.size(); ++c) {
     int slot = plan_.cache[c].slot;
-    if (!held[c] || !arguments.stale || arguments.stale[c]) {
+    if (!kept[c]) {
+      stale[c] = 1;
       auto bytes =
           static_cast<size_t>(plan_.slots[static_cast<size_t>(slot)].bytes.eval(frame.symbols));
-      fresh[c] = std::shared_ptr<void>(runtime_->memory().allocate(bytes), &MemoryPool::deallocate);
-      held[c] = fresh[c];
+      kept[c] = std::shared_ptr<void>(runtime_->memory().allocate(bytes), &MemoryPool::deallocate);
     }
-    bind(frame, slot, held[c].get());
+    bind(frame, slot, kept[c].get());
   }
-  std::vector<uint8_t> stale(fresh.size());
-  for (size_t c = 0; c < fresh.size(); ++c) stale[c] = fresh[c] != nullptr;
   std::atomic<int32_t> faults{0};
   CallContext context{
       make_context(runtime_->threads(), &faults, call_host), *this, frame, host, {}};
@@ -206,15 +202,7 @@ Outcome Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
                    : entry_.function                         ? entry_.function(&entry)
                                                              : run_steps(entry, {});
   if (context.error) std::rethrow_exception(context.error);
-  const Outcome outcome{status, faults.load(std::memory_order_relaxed)};
-  // What a faulty call computed is not kept: the next one finds the fault again.
-  if (status != 0 || outcome.faults != 0) return outcome;
-  if (std::any_of(fresh.begin(), fresh.end(), [](const auto& p) { return p != nullptr; })) {
-    std::lock_guard lock(mutex_);
-    for (size_t c = 0; c < fresh.size(); ++c)
-      if (fresh[c]) cached_[c] = fresh[c];
-  }
-  return outcome;
+  return {status, faults.load(std::memory_order_relaxed)};
 }
 
 // What an entry function does, for backends that make none and for profiles.
@@ -285,10 +273,20 @@ int32_t Executable::call_host(const atlas::Context* context, int64_t step_number
   }
 }
 
+Kept Executable::kept() const {
+  std::lock_guard lock(mutex_);
+  return kept_;
+}
+
+void Executable::keep(Kept kept) {
+  std::lock_guard lock(mutex_);
+  kept_ = std::move(kept);
+}
+
 size_t Executable::cached_bytes() const {
   std::lock_guard lock(mutex_);
   size_t n = 0;
-  for (const auto& p : cached_)
+  for (const auto& p : kept_)
     if (p) n += MemoryPool::capacity(p.get());
   return n;
 }

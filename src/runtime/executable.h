@@ -73,6 +73,9 @@ void raise_status(int32_t status);
 /// divided by zero.
 void raise_faults(int32_t faults);
 
+/// Values computed from static parameters alone, by the plan's cache entries; null: to be computed.
+using Kept = std::vector<std::shared_ptr<void>>;
+
 /// Immutable once made (apart from its caches); run() may be called from any number of threads at
 /// once.
 class Executable {
@@ -85,8 +88,9 @@ class Executable {
   struct Arguments {
     void* const* parameters;  ///< address per parameter
     const int64_t* symbols;   ///< value per symbol
-    /// Per cache entry: whether its parameters have changed since the last call (null: always).
-    const bool* stale = nullptr;
+    /// What the call may take instead of computing it, and where it puts what it computes, which is
+    /// valid if the call ends well. Null: everything is computed.
+    Kept* kept = nullptr;
   };
   /// Runs once. `frame` outlives the call's use of slot addresses.
   [[nodiscard]] Outcome run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
@@ -107,6 +111,9 @@ class Executable {
   /// Switches timing on (forgetting earlier times) or off.
   void set_profile(bool on);
   std::vector<StepTime> step_times() const;
+  /// What keep() was given last, for a call whose parameters have not changed since.
+  Kept kept() const;
+  void keep(Kept kept);
   /// Bytes held for values computed from static parameters (packed weights).
   size_t cached_bytes() const;
 
@@ -131,7 +138,7 @@ class Executable {
   size_t num_buffers_ = 0, num_arguments_ = 0;
   std::vector<std::vector<size_t>> uses_;  // by slot: positions in Frame::buffers
   bool static_sizes_ = true;
-  std::vector<std::shared_ptr<void>> cached_;  // by cache entry
+  Kept kept_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> idle_;
   std::atomic<bool> profiled_{false};

@@ -56,15 +56,15 @@ class ExecutableTest : public testing::TestWithParam<const char*> {
     return Executable::compile(g, {false, false, std::move(statics)}, runtime);
   }
   Outcome call(Executable& e, std::vector<void*> inputs, std::vector<int64_t> symbols, Vectors& out,
-               Host* host = nullptr, const bool* stale = nullptr) {
+               Host* host = nullptr, Kept* kept = nullptr) {
     auto frame = e.lease();
-    Outcome outcome = e.run({inputs.data(), symbols.data(), stale}, out, host, *frame);
+    Outcome outcome = e.run({inputs.data(), symbols.data(), kept}, out, host, *frame);
     e.give_back(std::move(frame));
     return outcome;
   }
   int32_t run(Executable& e, std::vector<void*> inputs, std::vector<int64_t> symbols, Vectors& out,
-              Host* host = nullptr, const bool* stale = nullptr) {
-    return call(e, std::move(inputs), std::move(symbols), out, host, stale).status;
+              Host* host = nullptr, Kept* kept = nullptr) {
+    return call(e, std::move(inputs), std::move(symbols), out, host, kept).status;
   }
 
   Graph g;
@@ -88,7 +88,7 @@ TEST_P(ExecutableTest, OneCompilationServesEverySize) {
   EXPECT_EQ(e->report().kernels, 1);
 }
 
-TEST_P(ExecutableTest, StaticParametersAreReadAgainOnlyWhenStale) {
+TEST_P(ExecutableTest, StaticParametersAreReadAgainOnlyWhereNothingIsKept) {
   Value x = g.parameter(0, DType::f32, {16, 8}, {8, 1}),
         w = g.parameter(1, DType::f32, {8, 4}, {4, 1});
   output(g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""}));
@@ -96,15 +96,18 @@ TEST_P(ExecutableTest, StaticParametersAreReadAgainOnlyWhenStale) {
   if (e->plan().cache.empty()) GTEST_SKIP() << "this backend packs nothing";
   std::vector<float> a(128, 1), b(32, 1);
   Vectors out;
-  bool stale = false;
-  ASSERT_EQ(run(*e, {a.data(), b.data()}, {}, out, nullptr, &stale), 0);
+  Kept kept;
+  ASSERT_EQ(run(*e, {a.data(), b.data()}, {}, out, nullptr, &kept), 0);
   EXPECT_EQ(out.data[0][0], 8);
+  EXPECT_EQ(e->cached_bytes(), 0u);
+  e->keep(kept);
   EXPECT_GT(e->cached_bytes(), 0u);
   std::fill(b.begin(), b.end(), 2.0f);
-  ASSERT_EQ(run(*e, {a.data(), b.data()}, {}, out, nullptr, &stale), 0);
-  EXPECT_EQ(out.data[0][0], 8) << "said not to be stale, so it must not have been packed again";
-  stale = true;
-  ASSERT_EQ(run(*e, {a.data(), b.data()}, {}, out, nullptr, &stale), 0);
+  kept = e->kept();
+  ASSERT_EQ(run(*e, {a.data(), b.data()}, {}, out, nullptr, &kept), 0);
+  EXPECT_EQ(out.data[0][0], 8) << "was given, so it must not have been packed again";
+  kept[0].reset();
+  ASSERT_EQ(run(*e, {a.data(), b.data()}, {}, out, nullptr, &kept), 0);
   EXPECT_EQ(out.data[0][0], 16);
 }
 
@@ -185,24 +188,6 @@ TEST_P(ExecutableTest, FaultsBelongToTheCallThatHasThem) {
     });
   threads.clear();
   EXPECT_EQ(wrong, 0);
-}
-
-TEST_P(ExecutableTest, WhatAFaultyCallComputedIsNotKept) {
-  Value t = g.parameter(0, DType::f32, {4}, {1}), i = g.parameter(1, DType::i64, {3}, {1});
-  Value x = g.parameter(2, DType::f32, {8, 3}, {3, 1});
-  Value w = g.reshape(g.make(Op::take, {t, i}, {{0}, {}, 0, ""}), {3, 1});
-  output(g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""}));
-  auto e = compile({true, true, false});
-  if (e->plan().cache.empty()) GTEST_SKIP() << "this backend keeps nothing";
-  auto table = ramp(4), in = ramp(24);
-  std::vector<int64_t> index{1, 2, 4};
-  const std::vector<char> fresh(e->plan().cache.size(), 0);
-  const auto* stale = reinterpret_cast<const bool*>(fresh.data());
-  for (int n = 0; n < 2; ++n) {
-    Vectors out;
-    EXPECT_EQ(call(*e, {table.data(), index.data(), in.data()}, {}, out, nullptr, stale).faults,
-              atlas::index_out_of_range);
-  }
 }
 
 TEST_P(ExecutableTest, MemoryGoesBackToThePool) {

@@ -72,8 +72,7 @@ class TileGraph : public testing::Test {
     Floats out;
     auto frame = e.lease();
     void* inputs[] = {x.data(), w.data()};
-    bool stale[] = {true};
-    EXPECT_EQ(e.run({inputs, &m, stale}, out, nullptr, *frame).status, 0);
+    EXPECT_EQ(e.run({inputs, &m}, out, nullptr, *frame).status, 0);
     e.give_back(std::move(frame));
     EXPECT_EQ(out.data.size(), static_cast<size_t>(m * n));
     double worst = 0;
