@@ -12,8 +12,8 @@ namespace {
 const std::vector<Rule>& all_rules() {
   static const std::vector<Rule> rules = [] {
     std::vector<Rule> all;
-    for (auto set : {arithmetic_rules, logic_rules, cast_rules, movement_rules, slice_rules,
-                     hoist_rules, reduce_rules, index_rules, function_rules}) {
+    for (auto set : {empty_rules, arithmetic_rules, logic_rules, cast_rules, movement_rules,
+                     slice_rules, hoist_rules, reduce_rules, index_rules, function_rules}) {
       std::vector<Rule> some = set();
       std::move(some.begin(), some.end(), std::back_inserter(all));
     }

@@ -67,6 +67,7 @@ inline bool x_floats(const Match& m) { return is_float(m[0]->dtype); }
 inline bool x_b8(const Match& m) { return m[0]->dtype == DType::b8; }
 
 /// The rule sets, in the order in which they are tried.
+std::vector<Rule> empty_rules();
 std::vector<Rule> arithmetic_rules();
 std::vector<Rule> logic_rules();
 std::vector<Rule> cast_rules();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "atlas/empty.h"
 #include "base/error.h"
 #include "codegen/attention.h"
 #include "codegen/attention_grad.h"
@@ -57,28 +58,28 @@ struct Unit {
     module->setDataLayout(machine->createDataLayout());
     if (timing) timing->setup = clock.lap();
     Kernel k(*module, program, target);
-    switch (program.kind) {
-      case atlas::BlockKind::loop:
-        emit_loop_block(k);
-        break;
-      case atlas::BlockKind::product:
-        emit_product(k);
-        break;
-      case atlas::BlockKind::attention:
-        emit_attention(k);
-        break;
-      case atlas::BlockKind::attention_grad:
-        emit_attention_grad(k);
-        break;
-      case atlas::BlockKind::sort:
-        emit_sort(k);
-        break;
-    }
+    emit(k);
     std::string message;
     llvm::raw_string_ostream out(message);
     if (llvm::verifyModule(*module, &out))
       fail(ErrorCode::internal, "internal error in codegen: {}", message);
     if (timing) timing->emit = clock.lap();
+  }
+
+  void emit(Kernel& k) {
+    if (atlas::is_empty(program)) return k.finish();
+    switch (program.kind) {
+      case atlas::BlockKind::loop:
+        return emit_loop_block(k);
+      case atlas::BlockKind::product:
+        return emit_product(k);
+      case atlas::BlockKind::attention:
+        return emit_attention(k);
+      case atlas::BlockKind::attention_grad:
+        return emit_attention_grad(k);
+      case atlas::BlockKind::sort:
+        return emit_sort(k);
+    }
   }
 };
 
@@ -115,6 +116,7 @@ Object compile(const atlas::Program& program, const Target& target, Timing* timi
 }
 
 Launch launch_of(const atlas::Program& original, const Target& target) {
+  if (atlas::is_empty(original)) return {Expr(0), Expr(1), Expr(1)};
   atlas::Program program = original;
   expand_rest(program, target);
   switch (program.kind) {

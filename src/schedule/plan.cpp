@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "atlas/empty.h"
 #include "schedule/layouts.h"
 #include "schedule/lower.h"
 #include "schedule/lower_expansion.h"
@@ -330,6 +331,7 @@ Planner::Order Planner::order() const {
 }
 
 void Planner::emit_kernel(Lowered k) {
+  if (atlas::is_empty(k.program)) return;
   Step step{StepKind::kernel};
   step.symbols = own_symbols(k.program);
   step.buffers = std::move(k.buffers);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <random>
 
 #include "atlas/builder.h"
@@ -93,7 +94,20 @@ struct Inputs {
   std::vector<codegen::Isa> isas = runnable_isas();
   /// Overwrites buffer contents before the run (buffer number, memory, elements).
   std::function<void(int, char*, int64_t)> prepare;
+  /// Of floats, relative to the larger of 1 and the interpreter's value; 0: the same bytes.
+  double tolerance = 0;
+  /// The program compiled, for the next call with it.
+  std::map<codegen::Isa, std::unique_ptr<Compiled>>* kernels = nullptr;
 };
+
+inline bool close(DType t, const char* x, const char* y, double tolerance) {
+  if (!is_float(t) || tolerance == 0) return false;
+  uint64_t a = 0, b = 0;
+  std::memcpy(&a, x, static_cast<size_t>(size_of(t)));
+  std::memcpy(&b, y, static_cast<size_t>(size_of(t)));
+  double got = ir::as_double(t, a), wanted = ir::as_double(t, b);
+  return std::abs(got - wanted) <= tolerance * std::max(1.0, std::abs(wanted));
+}
 
 /// Expects the same bytes (NaN for NaN) and sticky errors from the interpreter and from every
 /// instruction set.
@@ -123,7 +137,10 @@ inline void expect_same(atlas::Program p, const Inputs& inputs = {}) {
 
   for (codegen::Isa isa : inputs.isas) {
     SCOPED_TRACE(name_of(isa));
-    Compiled kernel(p, codegen::generic_target(isa));
+    std::unique_ptr<Compiled> own;
+    std::unique_ptr<Compiled>& made = inputs.kernels ? (*inputs.kernels)[isa] : own;
+    if (!made) made = std::make_unique<Compiled>(p, codegen::generic_target(isa));
+    const Compiled& kernel = *made;
     for (int64_t chunk : inputs.chunks) {
       SCOPED_TRACE(chunk);
       std::vector<std::unique_ptr<Memory>> got;
@@ -143,7 +160,7 @@ inline void expect_same(atlas::Program p, const Inputs& inputs = {}) {
         int bad = 0;
         for (size_t i = 0; i * size < got[n]->size() && bad < 3; ++i) {
           const char *x = got[n]->data() + i * size, *y = wanted[n]->data() + i * size;
-          if (same(t, x, y)) continue;
+          if (same(t, x, y) || close(t, x, y, inputs.tolerance)) continue;
           uint64_t a = 0, b = 0;
           std::memcpy(&a, x, size);
           std::memcpy(&b, y, size);

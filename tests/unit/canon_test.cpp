@@ -38,6 +38,7 @@ struct B {
   Value b() const { return p(7, DType::b8, s); }
   Value wide(int index = 8) const { return p(index, DType::f32, {2, n, 4}); }
   Value row() const { return p(9, DType::f32, {1, 3}); }
+  Value none() const { return p(12, DType::f32, {0, 3}); }
   Value column() const { return p(10, DType::f32, {4, 1}); }
   Value f(double v) const { return g.number(DType::f32, v, s); }
   Value k(int64_t v) const { return g.integer(DType::i32, v, s); }
@@ -62,6 +63,43 @@ struct Row {
 const std::vector<Row>& rows() {
   using enum Op;
   static const std::vector<Row> table = {
+      // dimensions of 0
+      {"no_elements", [](const B& b) { return b.add(b.none(), b.none()); },
+       [](const B& b) {
+         return b.g.number(DType::f32, 0, {0, 3});
+       }},
+      {"reduce_nothing", [](const B& b) { return b.g.reduce(reduce_max, b.none(), {0}); },
+       [](const B& b) {
+         return b.g.number(DType::f32, -std::numeric_limits<double>::infinity(), {3});
+       }},
+      {"sum_nothing",
+       [](const B& b) {
+         return b.g.make(dot_general, {b.p(8, DType::f32, {2, 0}), b.none()});
+       },
+       [](const B& b) { return b.f(0); }},
+      {"attend_nothing",
+       [](const B& b) {
+         Value k = b.p(8, DType::f32, {1, 0, 4}), q = b.p(9, DType::f32, {1, 2, 4});
+         return b.g.make(attention_lse, {q, k, k}, {.ints = {0, 0}});
+       },
+       [](const B& b) {
+         return b.g.number(DType::f32, -std::numeric_limits<double>::infinity(), {1, 2});
+       }},
+      {"concat_nothing",
+       [](const B& b) {
+         return b.g.concat({b.none(), b.x(), b.none()}, 0);
+       },
+       [](const B& b) { return b.x(); }},
+      {"pad_nothing",
+       [](const B& b) {
+         return b.g.pad(b.none(), {1, 0}, b.s, ir::bits_of(DType::f32, 5));
+       },
+       [](const B& b) { return b.f(5); }},
+      {"scatter_nothing",
+       [](const B& b) {
+         return b.g.make(scatter, {b.x(), b.p(8, DType::i64, {0}), b.none()}, {.ints = {0, 1}});
+       },
+       [](const B& b) { return b.x(); }},
       // sums
       {"add_same", [](const B& b) { return b.add(b.x(), b.x()); },
        [](const B& b) { return b.mul(b.x(), b.f(2)); }},

@@ -29,6 +29,7 @@ bool has_nan(const Tensor& t) {
 
 RandomGraph::RandomGraph(uint64_t seed, int nodes) : random_(seed) {
   symbols = {pick(3) + 1, pick(2) + 2};
+  some_empty_ = pick(4) == 0;
   for (int i = 0; i < 3; ++i) add_parameter(any(types), shape());
   for (int i = 0; i < nodes; ++i) {
     try {
@@ -68,6 +69,7 @@ uint64_t RandomGraph::value(DType t) {
 }
 
 Expr RandomGraph::dimension() {
+  if (some_empty_ && pick(8) == 0) return 0;
   Expr s0 = Expr::symbol(0), s1 = Expr::symbol(1);
   std::array<Expr, 8> all = {1, 1, 2, 3, s0, s1, s0 + Expr(1), 1};
   return any(all);

@@ -55,6 +55,7 @@ class RandomGraph {
   void product();
 
   std::mt19937_64 random_;
+  bool some_empty_ = false;  // dimensions of 0 are among the others
   std::vector<Item> items_;
   int next_parameter_ = 0;
 };

@@ -41,7 +41,7 @@ def _choice(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
     if not grouped and not (q.shape[-3] == k.shape[-3] == v.shape[-3]):
         return None
     if scale is None:
-        if not isinstance(q.shape[-1], int):
+        if not isinstance(q.shape[-1], int) or q.shape[-1] == 0:
             return None
         scale = q.shape[-1] ** -0.5
     if not isinstance(scale, (int, float)):

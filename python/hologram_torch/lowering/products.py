@@ -246,8 +246,8 @@ def _summed_to(c, x, shape):
 
 
 def _flash_scale(query, dropout, scale):
-    if dropout or (scale is None and not isinstance(query.shape[-1], int)):
-        raise Unsupported("attention with dropout, or of a head size known at run time")
+    if dropout or (scale is None and (not isinstance(query.shape[-1], int) or query.shape[-1] == 0)):
+        raise Unsupported("attention with dropout, or of a head size known at run time or 0")
     return query.shape[-1] ** -0.5 if scale is None else scale
 
 

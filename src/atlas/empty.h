@@ -1,0 +1,13 @@
+// atlas/empty.h: programs that have nothing to store.
+#pragma once
+
+#include "atlas/program.h"
+
+namespace hologram::atlas {
+
+/// Whether an extent that is known to be 0 leaves every store of a verified program without points.
+/// Such a program is neither planned nor emitted: its launch has no units. One whose extents are
+/// run-time sizes is not empty; its launch has no units where they turn out to be 0.
+bool is_empty(const Program& program);
+
+}  // namespace hologram::atlas

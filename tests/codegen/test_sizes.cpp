@@ -1,0 +1,192 @@
+// tests/codegen/test_sizes.cpp: every kind of block with axes of no and of one element, compiled
+// for known and for run-time sizes, against the interpreter.
+#include <fmt/ranges.h>
+
+#include <regex>
+
+#include "atlas/empty.h"
+#include "atlas/programs.h"
+#include "codegen/differential.h"
+
+namespace hologram::test {
+namespace {
+
+/// `p` with numbers in place of its symbols.
+Program with_sizes(const Program& p, const std::vector<int64_t>& sizes) {
+  std::string text = disassemble(p);
+  for (size_t k = 0; k < sizes.size(); ++k)
+    text =
+        std::regex_replace(text, std::regex(fmt::format("\\bs{}\\b", k)), std::to_string(sizes[k]));
+  return atlas::assemble(text);
+}
+
+/// The product of programs.h with its right operand packed in panels of 16 columns.
+Program packed_product(int64_t parts) {
+  Program p = batched_product(DType::f32, DType::f32, DType::f32);
+  p.product.packed_rhs = 1;
+  p.product.panel_width = 16;
+  p.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * Expr(parts) * sym(3) * Expr(16);
+  if (parts == 1) return p;
+  p.product.parts = static_cast<int>(parts);
+  p.product.axes[2].extent = Expr(parts) * sym(2);
+  p.product.axes.push_back({AxisKind::parallel, sym(2)});
+  p.product.epilogue = {};
+  BodyBuilder unit(p.product.epilogue);
+  Expr b = Expr::axis(0, sym(0)), m = Expr::axis(1, sym(1)), n = Expr::axis(4, sym(2));
+  unit.store(2, (b * sym(1) + m) * sym(2) + n,
+             unit.add(unit.accumulator(0, DType::f32), unit.accumulator(1, DType::f32)));
+  return p;
+}
+
+Program summing_attention(DType type) {
+  Program p = biased_attention(type, true);
+  DType acc = compute_type(type);
+  p.buffers.push_back({acc, Access::write, sym(0) * sym(1)});
+  BodyBuilder lse(p.attention.lse);
+  lse.store(5, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)), lse.accumulator(0, acc));
+  return p;
+}
+
+Program gradients_of(bool dq, bool dk, bool dv) {
+  Program p = attention_gradients(DType::f32);
+  if (!dq) p.attention_grad.dq = {};
+  if (!dk) p.attention_grad.dk = {};
+  if (!dv) p.attention_grad.dv = {};
+  return p;
+}
+
+struct Case {
+  const char* name;
+  Program program;
+  std::vector<codegen::Isa> isas = runnable_isas();
+};
+
+std::vector<Case> cases() {
+  auto not_reproducible = [](Program p) {
+    p.product.reproducible = false;
+    return p;
+  };
+  std::vector<codegen::Isa> of_16_columns;
+  for (codegen::Isa isa : runnable_isas())
+    if (codegen::panel_width(codegen::generic_target(isa), DType::f32) == 16)
+      of_16_columns.push_back(isa);
+  return {
+      {"elementwise", elementwise(ir::Op::add, DType::f32, 2, DType::f32)},
+      {"sum", row_reduction(ir::Op::reduce_sum, DType::f32)},
+      {"tree", row_reduction(ir::Op::reduce_prod, DType::f64, true)},
+      {"argmax", row_reduction(ir::Op::reduce_argmax, DType::i32)},
+      {"scan", row_scan(ir::Op::reduce_sum, DType::f32)},
+      {"product", batched_product(DType::f32, DType::f32, DType::f32)},
+      {"product of doubles", batched_product(DType::f64, DType::f64, DType::f64)},
+      {"product of bfloat16",
+       not_reproducible(batched_product(DType::bf16, DType::f32, DType::bf16))},
+      {"product of bytes", not_reproducible(batched_product(DType::i8, DType::i32, DType::i32))},
+      {"packed product", packed_product(1), of_16_columns},
+      {"product of parts", packed_product(2), of_16_columns},
+      {"tail", product_with_tail()},
+      {"attention", biased_attention(DType::f32, true)},
+      {"attention of bfloat16", biased_attention(DType::bf16, false)},
+      {"attention with sums", summing_attention(DType::f32)},
+      {"gradients", gradients_of(true, true, true)},
+      {"gradient of q", gradients_of(true, false, false)},
+      {"gradients of k and v", gradients_of(false, true, true)},
+      {"gradients of bfloat16", attention_gradients(DType::bf16)},
+      {"sort", row_order(DType::f32, false)},
+      {"sort of bytes", row_order(DType::u8, true)},
+  };
+}
+
+// Sorts have no more places than elements.
+bool possible(const Program& p, const std::vector<int64_t>& sizes) {
+  return p.kind != atlas::BlockKind::sort || sizes[2] <= sizes[1];
+}
+
+/// Calls run(sizes) with 0 and 1 for every `at_once` (1 or 2) of the symbols, the others ordinary.
+void for_each_sizes(int symbols, int at_once,
+                    const std::function<void(const std::vector<int64_t>&)>& run) {
+  static constexpr int64_t ordinary[] = {2, 5, 3, 4, 6};
+  auto count = static_cast<size_t>(symbols);
+  for (size_t a = 0; a < count; ++a)
+    for (size_t b = a; b < (at_once == 1 ? a + 1 : count); ++b)
+      for (int64_t x : {0, 1})
+        for (int64_t y : {0, 1}) {
+          if (a == b && x != y) continue;
+          std::vector<int64_t> sizes(ordinary, ordinary + symbols);
+          sizes[a] = x, sizes[b] = y;
+          run(sizes);
+        }
+}
+
+std::string text(const std::vector<int64_t>& sizes) {
+  return fmt::format("{}", fmt::join(sizes, " "));
+}
+
+Inputs inputs_of(const Case& c) {
+  Inputs inputs;
+  inputs.isas = c.isas;
+  // Attention is the same on every instruction set, but only near the interpreter's.
+  if (c.program.kind == atlas::BlockKind::attention) inputs.tolerance = 1e-2, inputs.specials = 0;
+  return inputs;
+}
+
+TEST(Sizes, RunTimeSizesOfNoneAndOneGiveTheInterpretersValues) {
+  for (Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    std::map<codegen::Isa, std::unique_ptr<Compiled>> kernels;
+    for_each_sizes(c.program.num_symbols, 2, [&](const std::vector<int64_t>& sizes) {
+      if (!possible(c.program, sizes)) return;
+      SCOPED_TRACE(text(sizes));
+      Inputs inputs = inputs_of(c);
+      inputs.symbols = sizes;
+      inputs.kernels = &kernels;
+      expect_same(c.program, inputs);
+    });
+  }
+}
+
+TEST(Sizes, KnownSizesOfNoneAndOneGiveTheInterpretersValues) {
+  for (Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    if (c.isas.size() > 2) c.isas = {c.isas.front(), c.isas.back()};
+    for_each_sizes(c.program.num_symbols, 1, [&](const std::vector<int64_t>& sizes) {
+      if (!possible(c.program, sizes)) return;
+      SCOPED_TRACE(text(sizes));
+      expect_same(with_sizes(c.program, sizes), inputs_of(c));
+    });
+  }
+}
+
+// Every combination of sizes is planned for every target: no division by one of them goes wrong.
+TEST(Sizes, EveryCombinationIsPlanned) {
+  std::vector<codegen::Target> targets;
+  for (codegen::Isa isa :
+       {codegen::Isa::sse42, codegen::Isa::avx2, codegen::Isa::avx512, codegen::Isa::neon})
+    targets.push_back(codegen::generic_target(isa));
+  targets.push_back(codegen::with_tiles(targets[2]));
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    std::vector<int64_t> sizes(static_cast<size_t>(c.program.num_symbols), 0);
+    for (bool more = true; more;) {
+      if (possible(c.program, sizes)) {
+        SCOPED_TRACE(text(sizes));
+        Program p = with_sizes(c.program, sizes);
+        for (const codegen::Target& t : targets) {
+          if (p.product.packed_rhs >= 0 && codegen::panel_width(t, DType::f32) != 16) continue;
+          codegen::Launch launch = codegen::launch_of(p, t);
+          int64_t units = launch.total.constant_value();
+          EXPECT_TRUE(units == 0 || !atlas::is_empty(p));
+          EXPECT_GE(units, 0);
+          EXPECT_GE(launch.grain.constant_value(), 1);
+        }
+      }
+      more = false;
+      for (size_t k = 0; k < sizes.size() && !more; ++k) {
+        more = sizes[k] < 2;
+        sizes[k] = more ? sizes[k] + 1 : 0;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hologram::test

@@ -1,0 +1,53 @@
+# tests/torch/test_empty.py: tensors without elements
+import pytest
+import torch
+from harness import BACKEND
+
+
+def empties(function, *shapes):
+    """Values and gradients of `function`, compiled and eager, on inputs of these shapes."""
+    torch.manual_seed(0)
+    inputs = [torch.randn(s) for s in shapes]
+    results = []
+    for f in (function, torch.compile(function, backend=BACKEND)):
+        torch._dynamo.reset()
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        y = f(*leaves)
+        y.sum().backward()
+        results.append([y.detach(), *(x.grad for x in leaves)])
+    for wanted, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(0, 0, 5), (0, 3, 5), (4, 0, 5), (4, 3, 0), (1, 0, 1)])
+def test_products_and_their_gradients(m, k, n):
+    empties(lambda a, b: torch.bmm(a[None], b[None]), (m, k), (k, n))
+    empties(lambda a, b: (a @ b).relu(), (2, m, k), (2, k, n))
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 4, 8), (2, 0, 4, 8), (2, 2, 0, 8), (2, 2, 4, 0)])
+def test_attention_and_its_gradients(shape):
+    attention = torch.nn.functional.scaled_dot_product_attention
+    empties(lambda q, k, v: attention(q, k, v), shape, shape, shape)
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_convolution_of_no_images(batch):
+    convolve = torch.nn.functional.conv2d
+    empties(lambda x, w: convolve(x, w, padding=1), (batch, 4, 6, 6), (8, 4, 3, 3))
+    empties(lambda x, w: convolve(x, w, groups=4), (batch, 4, 6, 6), (4, 1, 3, 3))
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0)])
+def test_norms_sums_and_orders(shape):
+    empties(lambda x: torch.softmax(x, -1).sum(0) + x.sum(0), shape)
+    empties(lambda x: torch.layer_norm(x, shape[-1:]), shape)
+    empties(lambda x: torch.cat([x, x.sort(-1).values], 0).cumsum(0), shape)
+
+
+@pytest.mark.parametrize("n", [0, 5])
+def test_membership_of_run_time_sizes(n):
+    compiled = torch.compile(torch.isin, backend=BACKEND, dynamic=True)
+    x, y = torch.arange(6), torch.arange(n) * 2
+    assert torch.equal(compiled(x, y), torch.isin(x, y))
+    assert torch.equal(compiled(y, x), torch.isin(y, x))
