@@ -30,5 +30,5 @@ check_cxx_source_compiles("
 unset(CMAKE_REQUIRED_LIBRARIES)
 if(HOLOGRAM_TESTS_HAVE_QUADMATH)
   set(LINK quadmath)
-  set_source_files_properties(math/precise.cpp PROPERTIES COMPILE_DEFINITIONS HOLOGRAM_QUADMATH)
+  set_source_files_properties(math/precise_test.cpp PROPERTIES COMPILE_DEFINITIONS HOLOGRAM_QUADMATH)
 endif()

@@ -1,4 +1,4 @@
-// tests/codegen/neon/harness.cc: runs a kernel object for AArch64 on data from a file; built and run by test_neon.cpp.
+// tests/codegen/neon/harness.cc: runs a kernel object for AArch64 on data from a file; built and run by neon_test.cpp.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>

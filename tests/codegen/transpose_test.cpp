@@ -1,4 +1,4 @@
-// tests/codegen/test_transpose.cpp: points whose loads run across the lanes, against the
+// tests/codegen/transpose_test.cpp: points whose loads run across the lanes, against the
 // interpreter.
 #include "codegen/differential.h"
 

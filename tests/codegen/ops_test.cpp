@@ -1,4 +1,4 @@
-// tests/codegen/test_ops.cpp: every exact op on every type, all pairs of special values, against
+// tests/codegen/ops_test.cpp: every exact op on every type, all pairs of special values, against
 // the interpreter.
 #include "codegen/differential.h"
 

@@ -1,4 +1,4 @@
-// tests/codegen/test_product.cpp: compiled products against the interpreter, bit by bit.
+// tests/codegen/product_test.cpp: compiled products against the interpreter, bit by bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>

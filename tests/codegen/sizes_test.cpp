@@ -1,4 +1,4 @@
-// tests/codegen/test_sizes.cpp: every kind of block with axes of no and of one element, compiled
+// tests/codegen/sizes_test.cpp: every kind of block with axes of no and of one element, compiled
 // for known and for run-time sizes, against the interpreter.
 #include <fmt/ranges.h>
 

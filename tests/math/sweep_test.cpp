@@ -1,4 +1,4 @@
-// tests/math/sweep.cpp: float32 functions against their bounds: sampled, or over all 2^32 inputs
+// tests/math/sweep_test.cpp: float32 functions against their bounds: sampled, or over all 2^32 inputs
 // with HOLOGRAM_EXHAUSTIVE=1. The largest errors are printed at the end.
 #include <gtest/gtest.h>
 

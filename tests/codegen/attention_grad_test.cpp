@@ -1,4 +1,4 @@
-// tests/codegen/test_attention_grad.cpp: compiled gradients of attention against the interpreter.
+// tests/codegen/attention_grad_test.cpp: compiled gradients of attention against the interpreter.
 #include <limits>
 #include <sstream>
 

@@ -1,4 +1,4 @@
-// tests/codegen/test_ranges.cpp: loops whose bodies compare coordinates: concatenations, padding,
+// tests/codegen/ranges_test.cpp: loops whose bodies compare coordinates: concatenations, padding,
 // triangles.
 #include "codegen/differential.h"
 #include "codegen/ranges.h"

@@ -1,4 +1,4 @@
-// tests/codegen/test_winograd.cpp: 3 x 3 convolutions by Winograd's F(2x2, 3x3): the same bits as
+// tests/codegen/winograd_test.cpp: 3 x 3 convolutions by Winograd's F(2x2, 3x3): the same bits as
 // the interpreter, errors within an FMA chain's bound, and the direct sums wherever those would
 // not be finite.
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// tests/codegen/test_attention.cpp: compiled attention against a reference in double precision.
+// tests/codegen/attention_test.cpp: compiled attention against a reference in double precision.
 #include <gtest/gtest.h>
 
 #include <array>

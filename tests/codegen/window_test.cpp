@@ -1,4 +1,4 @@
-// tests/codegen/test_window.cpp: planned convolutions: every kernel on every instruction set
+// tests/codegen/window_test.cpp: planned convolutions: every kernel on every instruction set
 // against the interpreter, bit by bit.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// tests/runtime/test_disk_cache.cpp: the cache of machine code on disk
+// tests/runtime/disk_cache_test.cpp: the cache of machine code on disk
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// tests/codegen/test_neon.cpp: objects for AArch64, linked by a cross compiler and run under qemu,
+// tests/codegen/neon_test.cpp: objects for AArch64, linked by a cross compiler and run under qemu,
 // against the interpreter.
 #include <cstdlib>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// tests/math/precise.cpp: float64 functions on samples against 113-bit arithmetic (libquadmath).
+// tests/math/precise_test.cpp: float64 functions on samples against 113-bit arithmetic (libquadmath).
 #ifdef HOLOGRAM_QUADMATH
 #include <gtest/gtest.h>
 #include <quadmath.h>

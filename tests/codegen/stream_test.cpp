@@ -1,4 +1,4 @@
-// tests/codegen/test_stream.cpp: large buffers: stores past the caches, fetches ahead, directions.
+// tests/codegen/stream_test.cpp: large buffers: stores past the caches, fetches ahead, directions.
 #include "codegen/differential.h"
 
 namespace hologram::test {

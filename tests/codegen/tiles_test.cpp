@@ -1,4 +1,4 @@
-// tests/codegen/test_tiles.cpp: products on AMX tiles, their instructions emulated, against the
+// tests/codegen/tiles_test.cpp: products on AMX tiles, their instructions emulated, against the
 // interpreter, bit by bit.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// tests/codegen/test_loop.cpp: loop blocks of many shapes against the interpreter.
+// tests/codegen/loop_test.cpp: loop blocks of many shapes against the interpreter.
 #include "codegen/differential.h"
 
 namespace hologram::test {

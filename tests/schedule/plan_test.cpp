@@ -1,4 +1,4 @@
-// tests/schedule/test_plan.cpp: which operations share a kernel, and where buffers live
+// tests/schedule/plan_test.cpp: which operations share a kernel, and where buffers live
 #include <gtest/gtest.h>
 
 #include <map>

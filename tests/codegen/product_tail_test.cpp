@@ -1,4 +1,4 @@
-// tests/codegen/test_product_tail.cpp: what follows a product's rows in its kernel, against the
+// tests/codegen/product_tail_test.cpp: what follows a product's rows in its kernel, against the
 // interpreter and against kernels of their own, bit by bit.
 #include <gtest/gtest.h>
 

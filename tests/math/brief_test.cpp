@@ -1,4 +1,4 @@
-// tests/math/brief.cpp: functions of bfloat16 numbers whose results are rounded to bfloat16, over
+// tests/math/brief_test.cpp: functions of bfloat16 numbers whose results are rounded to bfloat16, over
 // all inputs.
 #include <gtest/gtest.h>
 

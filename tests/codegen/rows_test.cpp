@@ -1,4 +1,4 @@
-// tests/codegen/test_rows.cpp: kernels over rows whose stages overlap from row to row, and scratch
+// tests/codegen/rows_test.cpp: kernels over rows whose stages overlap from row to row, and scratch
 // that lives in the output.
 #include "codegen/differential.h"
 #include "codegen/loop_plan.h"

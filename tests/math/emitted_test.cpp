@@ -1,4 +1,4 @@
-// tests/math/emitted.cpp: bodies written by emit_math hold exact arithmetic only and give the
+// tests/math/emitted_test.cpp: bodies written by emit_math hold exact arithmetic only and give the
 // native bits.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// tests/codegen/test_amx_emulator.cpp: the emulator of AMX against cases worked out by hand.
+// tests/codegen/amx_emulator_test.cpp: the emulator of AMX against cases worked out by hand.
 #include <gtest/gtest.h>
 
 #include <bit>

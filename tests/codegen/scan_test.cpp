@@ -1,4 +1,4 @@
-// tests/codegen/test_scan.cpp: scans along rows against the interpreter.
+// tests/codegen/scan_test.cpp: scans along rows against the interpreter.
 #include "atlas/programs.h"
 #include "base/error.h"
 #include "codegen/differential.h"

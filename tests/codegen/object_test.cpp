@@ -1,4 +1,4 @@
-// tests/codegen/test_object.cpp: objects, loading, targets and compiling side by side.
+// tests/codegen/object_test.cpp: objects, loading, targets and compiling side by side.
 #include <elf.h>
 
 #include <cstdlib>

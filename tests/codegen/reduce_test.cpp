@@ -1,4 +1,4 @@
-// tests/codegen/test_reduce.cpp: reductions of many lengths, along rows and down columns, against
+// tests/codegen/reduce_test.cpp: reductions of many lengths, along rows and down columns, against
 // the interpreter.
 #include "codegen/differential.h"
 

@@ -1,4 +1,4 @@
-// tests/codegen/test_sort.cpp: sort blocks against the interpreter.
+// tests/codegen/sort_test.cpp: sort blocks against the interpreter.
 #include "atlas/programs.h"
 #include "codegen/differential.h"
 
