@@ -55,9 +55,9 @@ class Stamps {
     int64_t epoch = 0, commits = 0;
   };
 
-  /// Fills `out.kept` with what the executable keeps, without what was computed from another tensor,
-  /// another version of one, or in another epoch. `object(p)` is the tensor of parameter p, `data`
-  /// the addresses by parameter. False with a Python exception.
+  /// Fills `out.kept` with what the executable keeps, without what was computed from another
+  /// tensor, another version of one, or in another epoch. `object(p)` is the tensor of parameter p,
+  /// `data` the addresses by parameter. False with a Python exception.
   template <typename Object>
   bool check(const runtime::Executable& executable, Object object, void* const* data,
              Checked& out) {

@@ -7,9 +7,10 @@ import functools
 import torch
 from hologram import _core
 
-_RECEIVING = """allgather allgather_coalesced allgather_into_tensor_coalesced _allgather_base allreduce allreduce_coalesced
-    alltoall alltoall_base all_gather_single broadcast gather recv recv_anysource reduce reduce_scatter _reduce_scatter_base
-    reduce_scatter_tensor_coalesced reduce_scatter_single scatter""".split()
+_RECEIVING = """allgather allgather_coalesced allgather_into_tensor_coalesced _allgather_base all_gather_single
+    all_gather_single_coalesced allreduce allreduce_coalesced alltoall alltoall_base all_to_all_single broadcast gather
+    gather_into_tensor gather_single recv recv_anysource reduce reduce_scatter _reduce_scatter_base reduce_scatter_single
+    reduce_scatter_single_coalesced reduce_scatter_tensor_coalesced scatter""".split()
 
 
 def watch() -> None:

@@ -472,8 +472,10 @@ class Rule {
     return {in_[0]->dtype, in_[0]->shape};
   }
 
-  Type host_call() const {
-    count("callee", attrs_.ints.size(), 1);
+  Type host_call() {
+    if (attrs_.ints.size() == 1) attrs_.ints.push_back(0);
+    count("callee,timing", attrs_.ints.size(), 2);
+    need(attrs_.ints[1] >= 0 && attrs_.ints[1] <= 2, "timing {} is outside [0, 2]", attrs_.ints[1]);
     for (const Expr& e : attrs_.exprs) symbolic(e, "size");
     return {DType::host, {}};
   }

@@ -12,6 +12,7 @@
 #include "schedule/lower_stem.h"
 #include "schedule/lower_window.h"
 #include "schedule/memory.h"
+#include "schedule/overlap.h"
 
 namespace hologram::schedule {
 namespace {
@@ -327,7 +328,14 @@ Planner::Order Planner::order() const {
     out.push_back(k);
   };
   for (size_t k = 0; k < n; ++k) visit(static_cast<int>(k));
-  return out;
+  std::vector<Timing> timing(n, Timing::any);
+  for (size_t k = 0; k < n; ++k)
+    if (clustering_.clusters()[k].kind == ClusterKind::host)
+      timing[k] = static_cast<Timing>(clustering_.clusters()[k].anchor->attrs.ints[1]);
+  if (std::ranges::count(timing, Timing::any) == static_cast<int64_t>(n)) return out;
+  std::vector<std::vector<int>> needs = clusters_read_;
+  for (auto [reader, writer] : before_) needs[static_cast<size_t>(writer)].push_back(reader);
+  return overlapped(out, std::move(needs), timing);
 }
 
 void Planner::emit_kernel(Lowered k) {

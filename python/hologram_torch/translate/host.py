@@ -48,6 +48,8 @@ class Stored:
 class HostCall:
     """One operator with its constant arguments; tensors and sizes are filled in at each call."""
 
+    counted = True  # as an operator without a native kernel
+
     def __init__(self, target, name, args, kwargs, stored=()):
         self.target, self.name = target, name
         self.args, self.kwargs = args, kwargs
@@ -55,15 +57,14 @@ class HostCall:
         self.results = []  # (index in the operator's result or None, dtype or None for values of the host, shape)
 
     def __call__(self, operands, sizes, strides):
-        counters.count_fallback(self.name)
-        for index, stored in enumerate(self.stored):
-            operands[index] = stored(operands[index], sizes)
+        if self.counted:
+            counters.count_fallback(self.name)
+        self.prepare(operands, sizes)
         out = self.target(
             *[_fill(x, operands, sizes) for x in self.args],
             **{k: _fill(x, operands, sizes) for k, x in self.kwargs.items()},
         )
-        shared = {_storage(t) for t in operands}
-        shared.discard(None)
+        shared = self.foreign(operands)
         results = []
         for (path, dtype, shape), wanted in zip(self.results, strides):
             value = out
@@ -71,6 +72,17 @@ class HostCall:
                 value = value[index]
             results.append(_conform(value, dtype, shape, wanted, shared, self.name))
         return results
+
+    def prepare(self, operands, sizes):
+        """Makes each operand what the operator was traced with."""
+        for index, stored in enumerate(self.stored):
+            operands[index] = stored(operands[index], sizes)
+
+    def foreign(self, operands):
+        """Memory that no result may share."""
+        shared = {_storage(t) for t in operands}
+        shared.discard(None)
+        return shared
 
 
 def _storage(tensor):

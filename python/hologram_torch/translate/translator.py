@@ -11,7 +11,7 @@ from ..graph import dtypes
 from ..graph.builder import Builder, Value, contiguous_strides
 from ..graph.symbols import Unsupported, hint
 from ..options import Options, strict
-from . import inplace
+from . import collectives, inplace
 from .host import HostCall, HostTable, Stored, _Operand, _Size
 
 _COPY = torch.ops.aten.copy_.default
@@ -36,6 +36,7 @@ class Translator(Builder):
         self.static = []
         self.quantised = {}  # id of a dequantised value -> lowering.quantized.Quantised
         self.last_random = None
+        self.pending = collectives.Pending()
         self.outputs = 0
         self.fallbacks = []
         self._node = self._val = None
@@ -193,6 +194,8 @@ class Translator(Builder):
             raise Unsupported(f"{node.op} {node.target}")
         target = node.target
         val = node.meta.get("val")
+        if target is not operator.getitem and collectives.kind_of(target)[0] is not collectives.Wait:
+            self.pending.refuse(self.env[n] for n in node.all_input_nodes)
         if target is operator.getitem:
             container = self.env[node.args[0]]
             self.env[node] = value = container[self._plain(node.args[1])]
@@ -352,20 +355,41 @@ class Translator(Builder):
                 raise Unsupported(f"value of {value.node}")
             return value
 
+        make, timing = collectives.kind_of(target)
         args = [template(a) for a in node.args]
         kwargs = {k: template(a) for k, a in node.kwargs.items()}
-        call = HostCall(target, name, args, kwargs, stored)
+        call = make(target, name, args, kwargs, stored)
         random = isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
         if random and self.last_random is not None:
             operands.append(self.last_random)  # keeps the order in which the generator is used
-        self.fallbacks.append(name)
-        value = self._host_values(call, operands, sizes, val)
+        if call.counted:
+            self.fallbacks.append(name)
+        if make is collectives.Wait:
+            operands += self.pending.wait(call, list(operands))
+        value = self._host_values(call, operands, sizes, val, timing=timing)
+        if timing != collectives.ANY:
+            self._goes_on(node, call, operands, value)
         if random:
             first = next(iter(v for v in (value if isinstance(value, tuple) else (value,)) if type(v) is Value), None)
             self.last_random = first if first is not None else self.last_random
         self.env[node] = value
         if type(value) is Value and value.dtype == dtypes.HOST:
             self.host_nodes.add(node)
+
+    def _goes_on(self, node, call, operands, value):
+        """Notes a collective that has begun, or ended: then what it wrote is read through the call that waited."""
+        values = value if isinstance(value, tuple) else (value,)
+        if isinstance(call, collectives.Collective):
+            self.pending.begin(call, operands, values)
+        else:
+            complete = dict(zip((v.id for v in operands), values))
+            for earlier, known in self.env.items():
+                if type(known) is Value and known.id in complete:
+                    self.env[earlier] = complete[known.id]
+        if not node.users:  # runs all the same, as in the processes on the other side
+            for v in values:
+                self.graph.output(v, [] if v.dtype == dtypes.HOST else contiguous_strides(v.shape))
+                self.outputs += 1
 
     def _as_stored(self, value, fake, sizes):
         """An operand of a host call, and how the operator gets it; `sizes` takes the symbolic strides."""
@@ -384,8 +408,8 @@ class Translator(Builder):
 
     _expr_type = __import__("hologram._core", fromlist=["Expr"]).Expr
 
-    def _host_values(self, call, operands, sizes, val, native=False):
-        token = self.make("host_call", operands, ints=[self.host.add(call)], exprs=sizes, text=call.name)
+    def _host_values(self, call, operands, sizes, val, native=False, timing=collectives.ANY):
+        token = self.make("host_call", operands, ints=[self.host.add(call), timing], exprs=sizes, text=call.name)
 
         def result(fake, path):
             if isinstance(fake, (list, tuple)):
