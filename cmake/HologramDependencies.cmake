@@ -47,7 +47,11 @@ target_include_directories(hologram_fmt SYSTEM INTERFACE "${HOLOGRAM_FMT_INCLUDE
 find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/llvm)
 set(HOLOGRAM_LLVM_COMPONENTS
     Core Support Analysis Passes ScalarOpts InstCombine Vectorize TransformUtils IPO Target MC Object
-    AsmParser IRReader OrcJIT JITLink X86 AArch64)
+    AsmParser IRReader OrcJIT JITLink)
+foreach(backend IN LISTS HOLOGRAM_BACKENDS)
+  hologram_backend_settings(${backend})
+  list(APPEND HOLOGRAM_LLVM_COMPONENTS ${LLVM})
+endforeach()
 
 # hologram_collect_llvm(<out> <library>...): the archives of the libraries and of all they need.
 # LLVM's exported targets also name shared system libraries (z3, libxml2, ...) that nothing here uses;

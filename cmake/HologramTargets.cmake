@@ -6,12 +6,17 @@ function(hologram_target folder out)
   set(${out} "${name}" PARENT_SCOPE)
 endfunction()
 
-# hologram_library(<folder> [DEPENDS <folder>...] [LINK <target>...])
-# One static library from every .cpp below src/<folder>; a folder without any is header-only.
+# hologram_library(<folder> [FLAT] [DEPENDS <folder>...] [LINK <target>...])
+# One static library from every .cpp below src/<folder>, or with FLAT in it alone; a folder without any is
+# header-only.
 function(hologram_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FLAT" "" "DEPENDS;LINK")
   hologram_target(${folder} target)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp")
+  set(glob GLOB_RECURSE)
+  if(arg_FLAT)
+    set(glob GLOB)
+  endif()
+  file(${glob} sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp")
   if(sources)
     add_library(${target} STATIC ${sources})
     target_compile_options(${target} PRIVATE ${HOLOGRAM_WARNINGS})

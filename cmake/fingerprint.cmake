@@ -7,7 +7,9 @@ foreach(file IN LISTS files)
   string(APPEND all "${name} ${hash}\n")
 endforeach()
 string(SHA256 hash "${all}")
-set(text "// The code generator's sources, as one hash: cached machine code of other sources is not used.\n"
-         "#pragma once\n#define HOLOGRAM_GENERATOR \"${hash}\"\n")
-string(CONCAT text ${text})
+string(CONCAT text
+       "// The sources that make this backend's code, as one hash: cached code of other sources is not used.\n"
+       "#pragma once\n\nnamespace hologram::${NAMESPACE} {\n"
+       "inline constexpr const char* sources_hash = \"${hash}\";\n"
+       "}  // namespace hologram::${NAMESPACE}\n")
 file(WRITE "${OUT}" "${text}")

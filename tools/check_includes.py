@@ -20,6 +20,7 @@ ORDER = [
     "atlas",
     "schedule",
     "codegen",
+    "host",
     "builtin",
     "backend",
     "runtime",

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "capi/objects.h"
-#include "runtime/context.h"
+#include "host/context.h"
 
 namespace {
 
@@ -123,7 +123,7 @@ void bare_kernel(benchmark::State& state, const Operation& op, uint64_t n) {
   void* buffers[4] = {};
   for (int i = 0; i < k.count; ++i) buffers[i + 1] = arguments[k.sources[static_cast<size_t>(i)]];
   std::atomic<int32_t> sticky{0};
-  const atlas::Context context = runtime::make_context(all.runtime().threads(), &sticky);
+  const atlas::Context context = host::make_context(all.runtime().threads(), &sticky);
   const auto length = static_cast<int64_t>(n);
   for (auto _ : state) {
     benchmark::DoNotOptimize(k.function(&context, buffers + 1, &length, 0, length));
@@ -135,7 +135,7 @@ void bare_kernel(benchmark::State& state, const Operation& op, uint64_t n) {
 /// library's memcpy does beyond its own threshold.
 void copy_memory(benchmark::State& state, uint64_t n) {
   Fixture f(n);
-  runtime::ThreadPool& threads = capi::shared_operations()->runtime().threads();
+  host::ThreadPool& threads = capi::shared_operations()->runtime().threads();
   auto body = [&](int64_t begin, int64_t end) -> int32_t {
     std::memcpy(f.z + begin, f.x + begin, static_cast<size_t>(end - begin) * sizeof(float));
     return 0;

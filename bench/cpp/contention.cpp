@@ -17,11 +17,11 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/thread_pool.h"
+#include "host/thread_pool.h"
 
 namespace {
 using Clock = std::chrono::steady_clock;
-using hologram::runtime::ThreadPool;
+using hologram::host::ThreadPool;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

@@ -9,12 +9,12 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/memory_pool.h"
-#include "runtime/thread_pool.h"
+#include "host/memory_pool.h"
+#include "host/thread_pool.h"
 
 namespace {
-using hologram::runtime::MemoryPool;
-using hologram::runtime::ThreadPool;
+using hologram::host::MemoryPool;
+using hologram::host::ThreadPool;
 
 int32_t nothing(const void*, void* const*, const int64_t*, int64_t, int64_t) { return 0; }
 

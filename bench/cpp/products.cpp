@@ -17,7 +17,7 @@
 
 #include "atlas/builder.h"
 #include "codegen/codegen.h"
-#include "runtime/thread_pool.h"
+#include "host/thread_pool.h"
 
 namespace {
 using namespace hologram;
@@ -55,7 +55,7 @@ class Kernel {
  private:
   codegen::Object object_;
   std::shared_ptr<codegen::LoadedKernel> kernel_;
-  runtime::ThreadPool pool_;
+  host::ThreadPool pool_;
   atlas::Context context_{};
   std::atomic<int32_t> sticky_{0};
 };

@@ -109,9 +109,11 @@ HOLOGRAM_API hologram_status hologram_live_handles(uint64_t* count);
 
 /* ---- Backends -------------------------------------------------------------------------------- */
 
-/** Whether an executor for the backend ("cpu", "cuda", "metal", "auto", any case) can be made. */
+/** Whether an executor for the backend can be made: a backend of this build, "cuda", "metal" or
+ * "auto", in any case. HOLOGRAM_INVALID_ARGUMENT for another name. */
 HOLOGRAM_API hologram_status hologram_backend_is_available(const char* backend, uint8_t* available);
-/** Devices of a backend: 1 for "cpu", 0 for an absent one. */
+/** Devices that a backend finds on this machine: 1 for "cpu", 0 for an absent one; of "auto", those
+ * of the backend that it chooses. */
 HOLOGRAM_API hologram_status hologram_device_count(const char* backend, uint32_t* count);
 /** 1: Atlas programs can be run. */
 HOLOGRAM_API hologram_status hologram_is_atlas_available(uint8_t* available);
@@ -132,7 +134,7 @@ HOLOGRAM_API hologram_status hologram_new_executor_auto(hologram_handle* executo
 /** Frees the executor and kills the handles of its buffers, tensors and executables. Memory that an
  * exported view uses stays until the view goes. HOLOGRAM_NOT_FOUND when called again. */
 HOLOGRAM_API hologram_status hologram_executor_cleanup(hologram_handle executor);
-/** "cpu". */
+/** The name of its backend, "cpu" for instance. */
 HOLOGRAM_API hologram_status hologram_executor_backend(hologram_handle executor, char* text,
                                                        size_t capacity, size_t* needed);
 /** Returns when everything that was started on the executor is done. */
@@ -195,10 +197,10 @@ typedef struct hologram_statistics {
   uint64_t linear_reused;         /**< allocations served without the system */
   uint64_t linear_mapped;         /**< allocations that asked the system */
   uint64_t memory_limit;
-  uint64_t kernel_calls;      /**< native kernels launched by operations and executables */
+  uint64_t kernel_calls;      /**< kernels launched by operations and executables */
   uint64_t builtin_kernels;   /**< kernels in use that came with the library */
   uint64_t compiled_kernels;  /**< kernels compiled by this process */
-  uint64_t interpreted_calls; /**< programs run by an interpreter */
+  uint64_t interpreted_calls; /**< those of kernel_calls that an interpreter ran */
   uint64_t bytes_copied_in;   /**< by copies into buffers */
   uint64_t bytes_copied_out;
   uint64_t fallbacks; /**< choices of another backend than asked for */

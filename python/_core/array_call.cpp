@@ -53,7 +53,7 @@ struct Operand {
 };
 
 void free_pooled(PyObject* capsule) {
-  runtime::MemoryPool::deallocate(PyCapsule_GetPointer(capsule, nullptr));
+  host::MemoryPool::deallocate(PyCapsule_GetPointer(capsule, nullptr));
 }
 
 /// An Executable together with the arguments it is right for.

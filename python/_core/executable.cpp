@@ -8,6 +8,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include "backend/registry.h"
 #include "bindings.h"
 #include "codegen/codegen.h"
 #include "schedule/estimate.h"
@@ -163,11 +164,11 @@ void bind_executable(nb::module_& m) {
           "backends",
           [] {
             nb::list names;
-            for (std::string_view name : Runtime::backends())
-              names.append(nb::str(name.data(), name.size()));
+            for (const RegisteredBackend& b : registered_backends())
+              names.append(nb::str(b.name.data(), b.name.size()));
             return names;
           },
-          "The backends of this build, the fastest first.")
+          "The backends of this build, in the order in which \"auto\" tries them.")
       .def_prop_ro("backend", [](Runtime& r) { return std::string(r.backend().name()); })
       .def_prop_ro("code_key", [](Runtime& r) { return r.backend().code_key(); })
       .def_prop_rw(

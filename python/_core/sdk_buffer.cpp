@@ -267,10 +267,14 @@ void resize(PyBuffer& b, int64_t size) {
 
 // --- DLPack
 
-nb::object to_dlpack(PyBuffer& b, nb::handle, std::optional<std::tuple<int, int>> max_version,
+nb::object to_dlpack(PyBuffer& b, nb::handle stream,
+                     std::optional<std::tuple<int, int>> max_version,
                      std::optional<std::tuple<int, int>> device, std::optional<bool> copy) {
   if (device && *device != std::make_tuple(1, 0))
     throw nb::buffer_error("Buffer.__dlpack__: the memory is the host's, device (1, 0)");
+  if (!stream.is_none())
+    throw nb::buffer_error(
+        "Buffer.__dlpack__: stream must be None: the host's memory has no streams");
   PyBuffer fresh;
   PyBuffer* from = &b;
   if (copy.value_or(false)) {
@@ -451,7 +455,9 @@ Raises:
           nb::sig(
               "def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None "
               "= None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any"),
-          "A DLPack capsule that shares the memory.")
+          "A DLPack capsule that shares the memory. BufferError for another device than (1, 0) and "
+          "for a "
+          "stream.")
       .def(
           "__dlpack_device__", [](const PyBuffer&) { return std::make_tuple(1, 0); },
           "(1, 0): the host's memory.")

@@ -24,9 +24,9 @@ namespace nb = nanobind;
 namespace hologram::python {
 namespace {
 
+using host::MemoryPool;
 using runtime::Executable;
 using runtime::Frame;
-using runtime::MemoryPool;
 using schedule::SlotKind;
 
 /// How one positional argument is used.

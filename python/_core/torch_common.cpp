@@ -16,7 +16,7 @@ dlpack::DataType dlpack_type(DType t) {
 
 void delete_exported(dlpack::ManagedTensor* self) {
   auto* e = static_cast<Exported*>(self->context);
-  runtime::MemoryPool::deallocate(e->block);
+  host::MemoryPool::deallocate(e->block);
   std::free(e);
 }
 
@@ -52,7 +52,7 @@ Exported* new_exported(size_t rank, void* block) {
   if (e) {
     e->block = block;
   } else {
-    runtime::MemoryPool::deallocate(block);
+    host::MemoryPool::deallocate(block);
     PyErr_NoMemory();
   }
   return e;

@@ -28,7 +28,7 @@ inline bool follow_threads(nanobind::handle threads, runtime::Executable& execut
   auto n = static_cast<int>(PyLong_AsLong(wanted));
   Py_DECREF(wanted);
   if (n == -1 && PyErr_Occurred()) return false;
-  runtime::ThreadPool& pool = executable.runtime().threads();
+  host::ThreadPool& pool = executable.runtime().threads();
   if (n > 0 && n != pool.num_threads()) pool.set_num_threads(n);
   return true;
 }

@@ -39,6 +39,7 @@ def validate_backend(name: Union[str, BackendType]) -> str:
     """The backend's name in lower case. ValueError, listing the names there are, for another."""
     text = name.value if isinstance(name, BackendType) else name
     known = [backend.value for backend in BackendType]
+    known += [name for name in _core.Runtime.backends() if name not in known]
     if not isinstance(text, str) or text.lower() not in known:
         raise ValueError(f"backend {name!r} is unknown; expected one of {', '.join(known)}")
     return text.lower()

@@ -193,6 +193,8 @@ class Tensor:
     ) -> Any:
         if dl_device is not None and tuple(dl_device) != (1, 0):
             raise BufferError("Tensor.__dlpack__: the memory is the host's, device (1, 0)")
+        if stream is not None:
+            raise BufferError("Tensor.__dlpack__: stream must be None: the host's memory has no streams")
         source = self
         if copy:
             fresh = self.executor.allocate(max(1, self.size), self.dtype)

@@ -64,6 +64,10 @@ class HologramTensor:
         return self.__dlpack_device__()
 
     def __dlpack__(self, stream=None, *, max_version=None, dl_device=None, copy=None):
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"HologramTensor.__dlpack__: the memory is that of device {self.__dlpack_device__()}")
+        if stream is not None:
+            raise BufferError("HologramTensor.__dlpack__: stream must be None: the host's memory has no streams")
         versioned = max_version is not None and max_version[0] >= 1
         source = self if not copy else self._copied()
         return _core.dlpack_capsule(self.executor_handle, source._handle, versioned)

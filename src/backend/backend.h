@@ -49,6 +49,8 @@ class Backend {
   /// Names the instruction set, features and generator version: with a program's fingerprint it
   /// keys machine code.
   virtual std::string code_key() const = 0;
+  /// Whether kernels walk the program each time instead of running machine code.
+  virtual bool interprets() const { return false; }
   /// Columns per packed panel of a product's right operand; 0: this backend does not want packing.
   virtual int panel_width(DType operand) const = 0;
   /// Values of k that lie side by side in such a panel, for sums in `acc`.

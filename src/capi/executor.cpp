@@ -9,22 +9,22 @@ using namespace hologram::capi;
 
 namespace {
 
-hologram_handle new_executor(const std::string& backend) {
-  require(backend == "cpu" || backend == "auto" || backend == "cuda" || backend == "metal",
-          "backend \"{}\" is unknown", backend);
-  if (backend == "cuda")
-    fail(ErrorCode::unavailable,
-         "backend \"cuda\" is not available: this build of Hologram has no CUDA support");
-  if (backend == "metal")
-    fail(ErrorCode::unavailable,
-         "backend \"metal\" is not available: this build of Hologram has no Metal support");
+const RegisteredBackend& need_backend(const char* name) {
+  const RegisteredBackend* backend = backend_of(name);
+  if (!backend)
+    fail(ErrorCode::unavailable, "backend \"{}\" is not available: this build has {}",
+         lower_case(name), backend_names());
+  return *backend;
+}
+
+hologram_handle new_executor(const RegisteredBackend& backend, bool automatic = false) {
   auto object = std::make_unique<ExecutorObject>();
   object->state = std::make_shared<ExecutorState>();
-  object->state->operations = shared_operations();
+  object->state->operations = shared_operations(backend);
   object->state->memory = runtime::ExecutorMemory::create();
-  if (backend == "auto") {
+  if (automatic && backend.name == "cpu") {
     object->state->fallbacks = 1;
-    capi::log("info", "auto: the backend is cpu; this build has no CUDA or Metal support");
+    capi::log("info", "auto: the backend is cpu; no accelerator was found");
   }
   const hologram_handle handle = executors.reserve();
   object->state->handle = handle;
@@ -46,10 +46,9 @@ hologram_handle allocate_boundary(hologram_handle executor, DType dtype, uint8_t
                                   uint32_t width, uint32_t height) {
   auto pin = need_executor(executor);
   const auto& state = pin->state;
-  require(cls < runtime::kBoundaryClasses, "class_index must be 0…95, got {}", cls);
-  require(width >= 1 && width <= runtime::kBoundaryPages, "width must be 1…48 pages, got {}",
-          width);
-  require(height >= 1 && height <= runtime::kBoundaryPageBytes,
+  require(cls < host::kBoundaryClasses, "class_index must be 0…95, got {}", cls);
+  require(width >= 1 && width <= host::kBoundaryPages, "width must be 1…48 pages, got {}", width);
+  require(height >= 1 && height <= host::kBoundaryPageBytes,
           "height must be 1…256 bytes per page, got {}", height);
   const uint64_t bytes = uint64_t{width} * height, size = static_cast<uint64_t>(size_of(dtype));
   require(bytes >= size, "{} bytes hold no element of {}", bytes, name_of(dtype));
@@ -93,13 +92,13 @@ hologram_handle wrap(hologram_handle executor, DType dtype, void* data, uint64_t
 hologram_statistics statistics_of(const ExecutorState& state) {
   hologram_statistics s{};
   runtime::ExecutorMemory& memory = *state.memory;
-  const runtime::MemoryPool::Stats pool = memory.linear().stats();
+  const host::MemoryPool::Stats pool = memory.linear().stats();
   const runtime::KernelCache::Stats kernels = state.operations->runtime().kernels().stats();
   s.struct_size = sizeof s;
   s.buffers = state.buffers.load(std::memory_order_relaxed);
   s.tensors = state.tensors.load(std::memory_order_relaxed);
   s.boundary_classes_busy =
-      static_cast<uint64_t>(runtime::kBoundaryClasses - memory.boundary().free_classes());
+      static_cast<uint64_t>(host::kBoundaryClasses - memory.boundary().free_classes());
   s.linear_bytes = memory.linear_bytes();
   s.linear_peak = memory.linear_peak();
   s.linear_cached = pool.cached;
@@ -109,7 +108,7 @@ hologram_statistics statistics_of(const ExecutorState& state) {
   s.kernel_calls = state.kernel_calls.value();
   s.builtin_kernels = kernels.builtin;
   s.compiled_kernels = kernels.misses;
-  s.interpreted_calls = 0;
+  s.interpreted_calls = state.operations->runtime().backend().interprets() ? s.kernel_calls : 0;
   s.bytes_copied_in = state.bytes_in.value();
   s.bytes_copied_out = state.bytes_out.value();
   s.fallbacks = state.fallbacks;
@@ -123,22 +122,21 @@ extern "C" {
 hologram_status hologram_new_executor(hologram_handle* executor) {
   return guarded(__func__, [&] {
     require_out(executor, "executor");
-    *executor = new_executor("cpu");
+    *executor = new_executor(need_backend("cpu"));
   });
 }
 
 hologram_status hologram_new_executor_with_backend(const char* backend, hologram_handle* executor) {
   return guarded(__func__, [&] {
     require_out(executor, "executor");
-    const std::string name = backend_name(backend);
-    *executor = new_executor(name);
+    *executor = new_executor(need_backend(backend), lower_case(backend) == "auto");
   });
 }
 
 hologram_status hologram_new_executor_auto(hologram_handle* executor) {
   return guarded(__func__, [&] {
     require_out(executor, "executor");
-    *executor = new_executor("auto");
+    *executor = new_executor(default_backend(), true);
   });
 }
 
@@ -157,8 +155,8 @@ hologram_status hologram_executor_cleanup(hologram_handle executor) {
 hologram_status hologram_executor_backend(hologram_handle executor, char* text, size_t capacity,
                                           size_t* needed) {
   return guarded(__func__, [&] {
-    need_executor(executor);
-    give_text("cpu", text, capacity, needed);
+    auto pin = need_executor(executor);
+    give_text(pin->state->operations->runtime().backend().name(), text, capacity, needed);
   });
 }
 

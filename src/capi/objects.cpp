@@ -2,6 +2,7 @@
 #include "capi/objects.h"
 
 #include <limits>
+#include <map>
 
 namespace hologram::capi {
 namespace {
@@ -69,13 +70,44 @@ bool TensorObject::contiguous() const {
   return true;
 }
 
+namespace {
+
+/// By backend; never freed, since threads may end after static objects.
+struct Shared {
+  std::mutex mutex;
+  std::map<const RegisteredBackend*, std::shared_ptr<runtime::Operations>> operations;
+  int threads = 0;
+};
+Shared& shared() {
+  static auto* const state = new Shared;
+  return *state;
+}
+
+}  // namespace
+
+std::shared_ptr<runtime::Operations> shared_operations(const RegisteredBackend& backend) {
+  Shared& s = shared();
+  std::lock_guard lock(s.mutex);
+  auto& made = s.operations[&backend];
+  if (!made) {
+    made =
+        std::make_shared<runtime::Operations>(std::make_shared<runtime::Runtime>(backend.make()));
+    if (s.threads > 0) made->runtime().threads().set_num_threads(s.threads);
+  }
+  return made;
+}
+
 std::shared_ptr<runtime::Operations> shared_operations() {
-  static std::mutex* const mutex = new std::mutex;
-  static auto* const shared = new std::shared_ptr<runtime::Operations>;
-  std::lock_guard lock(*mutex);
-  if (!*shared)
-    *shared = std::make_shared<runtime::Operations>(std::make_shared<runtime::Runtime>("cpu"));
-  return *shared;
+  return shared_operations(default_backend());
+}
+
+void set_shared_threads(int threads) {
+  shared_operations();
+  Shared& s = shared();
+  std::lock_guard lock(s.mutex);
+  s.threads = threads;
+  for (auto& [backend, operations] : s.operations)
+    if (operations) operations->runtime().threads().set_num_threads(threads);
 }
 
 void report_handle(HandleTable& table, hologram_handle handle, std::string_view argument) {
@@ -154,14 +186,22 @@ uint32_t checked_u32(uint64_t value, std::string_view what) {
   return static_cast<uint32_t>(value);
 }
 
-std::string backend_name(const char* text) {
+std::string lower_case(const char* text) {
+  std::string lower;
+  for (const char* c = text; *c && lower.size() < 64; ++c)
+    lower += *c >= 'A' && *c <= 'Z' ? static_cast<char>(*c - 'A' + 'a') : *c;
+  return lower;
+}
+
+const RegisteredBackend* backend_of(const char* text) {
   require(text != nullptr, "backend must not be NULL");
-  std::string name;
-  for (const char* c = text; *c && name.size() < 64; ++c)
-    name += *c >= 'A' && *c <= 'Z' ? static_cast<char>(*c - 'A' + 'a') : *c;
-  require(name == "cpu" || name == "cuda" || name == "metal" || name == "auto",
-          "backend \"{}\" is unknown; expected cpu, cuda, metal or auto", name);
-  return name;
+  const std::string name = lower_case(text);
+  if (name == "auto") return &default_backend();
+  const RegisteredBackend* backend = find_backend(name);
+  require(backend || name == "cuda" || name == "metal",
+          "backend \"{}\" is unknown; this build has {}, and auto takes the first with a device",
+          name, backend_names());
+  return backend;
 }
 
 }  // namespace hologram::capi

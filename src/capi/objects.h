@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/registry.h"
 #include "capi/error.h"
 #include "capi/handles.h"
 #include "runtime/operations.h"
@@ -111,8 +112,13 @@ struct TensorObject : Member {
 /// The tables of the process.
 extern HandleTable executors, buffers, tensors, graphs, executables;
 
-/// What all executors of the process share: threads, kernels, operations. Made at first use.
+/// What all executors of the process on one backend share: threads, kernels, operations. Made at
+/// first use. Throws Error(unavailable) where the machine lacks the backend.
+std::shared_ptr<runtime::Operations> shared_operations(const RegisteredBackend& backend);
+/// Those of the backend that "auto" chooses.
 std::shared_ptr<runtime::Operations> shared_operations();
+/// Sets how many threads a call may use, on every backend; 0: the default.
+void set_shared_threads(int threads);
 
 /// Throws Error saying what is wrong with a handle that could not be pinned.
 [[noreturn]] void report_handle(HandleTable& table, hologram_handle handle,
@@ -166,8 +172,11 @@ DType checked_dtype(int dtype);
 uint64_t checked_bytes(uint64_t elements, DType dtype);
 /// The value as 32 bits, or Error(invalid_argument).
 uint32_t checked_u32(uint64_t value, std::string_view what);
-/// "cpu", "cuda", "metal" or "auto" from any case; throws Error(invalid_argument).
-std::string backend_name(const char* text);
+/// ASCII letters as small ones; at most 64 characters are taken.
+std::string lower_case(const char* text);
+/// The backend of that name in any case, "auto" included; null for one that this build lacks.
+/// Throws Error(invalid_argument) for a name that no build knows.
+const RegisteredBackend* backend_of(const char* text);
 
 void log(std::string_view level, const std::string& message) noexcept;
 

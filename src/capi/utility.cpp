@@ -39,7 +39,7 @@ Logging& logging() {
 }
 
 void require_class(uint8_t cls) {
-  require(cls < runtime::kBoundaryClasses, "class_index must be 0…95, got {}", cls);
+  require(cls < host::kBoundaryClasses, "class_index must be 0…95, got {}", cls);
 }
 
 }  // namespace
@@ -149,16 +149,16 @@ hologram_status hologram_live_handles(uint64_t* count) {
 hologram_status hologram_backend_is_available(const char* backend, uint8_t* available) {
   return guarded(__func__, [&] {
     require_out(available, "available");
-    const std::string name = backend_name(backend);
-    *available = name == "cpu" || name == "auto";
+    const RegisteredBackend* found = backend_of(backend);
+    *available = found && found->device_count() > 0;
   });
 }
 
 hologram_status hologram_device_count(const char* backend, uint32_t* count) {
   return guarded(__func__, [&] {
     require_out(count, "count");
-    const std::string name = backend_name(backend);
-    *count = name == "cpu" || name == "auto";
+    const RegisteredBackend* found = backend_of(backend);
+    *count = found ? static_cast<uint32_t>(found->device_count()) : 0;
   });
 }
 
@@ -171,9 +171,9 @@ hologram_status hologram_is_atlas_available(uint8_t* available) {
 
 hologram_status hologram_set_num_threads(uint32_t threads) {
   return guarded(__func__, [&] {
-    require(threads <= runtime::ThreadPool::kMaxThreads, "threads must be 0…{}, got {}",
-            runtime::ThreadPool::kMaxThreads, threads);
-    shared_operations()->runtime().threads().set_num_threads(static_cast<int>(threads));
+    require(threads <= host::ThreadPool::kMaxThreads, "threads must be 0…{}, got {}",
+            host::ThreadPool::kMaxThreads, threads);
+    set_shared_threads(static_cast<int>(threads));
   });
 }
 
@@ -189,7 +189,7 @@ hologram_status hologram_boundary_pointer(hologram_handle executor, uint8_t clas
   return guarded(__func__, [&] {
     require_out(pointer, "pointer");
     auto pin = need_executor(executor);
-    const size_t offset = runtime::boundary_offset({class_index, page, byte});
+    const size_t offset = host::boundary_offset({class_index, page, byte});
     *pointer = pin->state->memory->boundary().base() + offset;
   });
 }

@@ -148,6 +148,6 @@ std::string dump_asm(const atlas::Program& program, const Target& target) {
   return translate(*unit.module, *unit.machine, true);
 }
 
-std::string_view version() { return HOLOGRAM_GENERATOR; }
+std::string_view version() { return sources_hash; }
 
 }  // namespace hologram::codegen

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "runtime/context.h"
+#include "host/context.h"
 
 namespace hologram::runtime {
 namespace {
@@ -18,7 +18,7 @@ class Lease {
  public:
   Lease(Runtime& runtime, int64_t arena_bytes, int64_t boundary_bytes) : runtime_(runtime) {
     if (boundary_bytes > 0) {
-      count_ = static_cast<int>(boundary_bytes / static_cast<int64_t>(kBoundaryClassBytes));
+      count_ = static_cast<int>(boundary_bytes / static_cast<int64_t>(host::kBoundaryClassBytes));
       if (auto c = runtime.boundary().allocate(count_)) {
         class_ = *c;
         boundary = runtime.boundary().data(class_);
@@ -34,7 +34,7 @@ class Lease {
   }
   ~Lease() {
     if (class_ >= 0) runtime_.boundary().free(class_, count_);
-    MemoryPool::deallocate(block_);
+    host::MemoryPool::deallocate(block_);
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
@@ -125,7 +125,8 @@ void Executable::size(Frame& frame) const {
     std::span<const int64_t> own(arguments, step.symbols.size());
     const CompiledKernel& k = *kernels_[static_cast<size_t>(step.program)];
     frame.totals[s] = k.total.eval(own);
-    frame.grains[s] = chunk_of(frame.totals[s], k.grain.eval(own), k.unit_work.eval(own), threads);
+    frame.grains[s] =
+        host::chunk_of(frame.totals[s], k.grain.eval(own), k.unit_work.eval(own), threads);
   }
   for (size_t i = 0; i < plan_.slots.size(); ++i)
     if (plan_.slots[i].kind == SlotKind::arena)
@@ -137,7 +138,7 @@ void Executable::size(Frame& frame) const {
 
 void raise_status(int32_t status) {
   if (status == 0) return;
-  if (status == ThreadPool::kThrew) status = static_cast<int32_t>(ErrorCode::internal);
+  if (status == host::ThreadPool::kThrew) status = static_cast<int32_t>(ErrorCode::internal);
   fail(static_cast<ErrorCode>(status), "a kernel failed with status {}", status);
 }
 
@@ -184,13 +185,14 @@ Outcome Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
       stale[c] = 1;
       auto bytes =
           static_cast<size_t>(plan_.slots[static_cast<size_t>(slot)].bytes.eval(frame.symbols));
-      kept[c] = std::shared_ptr<void>(runtime_->memory().allocate(bytes), &MemoryPool::deallocate);
+      kept[c] =
+          std::shared_ptr<void>(runtime_->memory().allocate(bytes), &host::MemoryPool::deallocate);
     }
     bind(frame, slot, kept[c].get());
   }
   std::atomic<int32_t> faults{0};
   CallContext context{
-      make_context(runtime_->threads(), &faults, call_host), *this, frame, host, {}};
+      host::make_context(runtime_->threads(), &faults, call_host), *this, frame, host, {}};
   atlas::EntryFrame entry{&context,
                           functions_.data(),
                           frame.buffers.data(),
@@ -287,7 +289,7 @@ size_t Executable::cached_bytes() const {
   std::lock_guard lock(mutex_);
   size_t n = 0;
   for (const auto& p : kept_)
-    if (p) n += MemoryPool::capacity(p.get());
+    if (p) n += host::MemoryPool::capacity(p.get());
   return n;
 }
 

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "runtime/context.h"
+#include "host/context.h"
 
 namespace hologram::runtime {
 namespace {
@@ -62,8 +62,8 @@ std::unique_ptr<DirectKernel> Operations::make_direct(const std::function<void(i
   }
   direct->grain = kernel.grain.constant_value();
   direct->unit_work = std::max<int64_t>(1, kernel.unit_work.constant_value());
-  direct->inline_limit =
-      kernel.total == n ? split_work / direct->unit_work : std::numeric_limits<int64_t>::max();
+  direct->inline_limit = kernel.total == n ? host::split_work / direct->unit_work
+                                           : std::numeric_limits<int64_t>::max();
   return direct;
 }
 
@@ -83,8 +83,9 @@ const DirectKernel& Operations::convert(DType from, DType to) {
 
 int32_t Operations::run_parallel(const DirectKernel& kernel, const atlas::Context& context,
                                  void* const* buffers, int64_t length) {
-  ThreadPool& threads = runtime_->threads();
-  const int64_t chunk = chunk_of(length, kernel.grain, kernel.unit_work, threads.num_threads());
+  host::ThreadPool& threads = runtime_->threads();
+  const int64_t chunk =
+      host::chunk_of(length, kernel.grain, kernel.unit_work, threads.num_threads());
   return context.parallel_for(&context, kernel.function, buffers, &length, length, chunk);
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "builtin/definitions.h"
-#include "runtime/context.h"
+#include "host/context.h"
 #include "runtime/executable.h"
 
 namespace hologram::runtime {
@@ -30,7 +30,7 @@ struct DirectKernel {
 class Operations {
  public:
   explicit Operations(std::shared_ptr<Runtime> runtime)
-      : runtime_(std::move(runtime)), context_(make_context(runtime_->threads(), nullptr)) {}
+      : runtime_(std::move(runtime)), context_(host::make_context(runtime_->threads(), nullptr)) {}
   ~Operations();
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;

@@ -8,7 +8,7 @@ namespace hologram::runtime {
 void Storage::destroy() noexcept {
   switch (pool_) {
     case Pool::linear:
-      MemoryPool::deallocate(data_);
+      host::MemoryPool::deallocate(data_);
       memory_->live_.fetch_sub(bytes_, std::memory_order_relaxed);
       break;
     case Pool::boundary:
@@ -46,7 +46,7 @@ StorageRef ExecutorMemory::allocate(size_t bytes, bool boundary) {
   };
   std::unique_ptr<Storage, Deleter> storage(new Storage());
   storage->bytes_ = bytes;
-  if (boundary && bytes != 0 && bytes <= kBoundaryClassBytes) {
+  if (boundary && bytes != 0 && bytes <= host::kBoundaryClassBytes) {
     if (auto cls = boundary_.allocate()) {
       storage->pool_ = Pool::boundary;
       storage->class_ = *cls;
@@ -67,8 +67,8 @@ StorageRef ExecutorMemory::allocate(size_t bytes, bool boundary) {
 }
 
 StorageRef ExecutorMemory::allocate_class(int cls, size_t bytes) {
-  require(bytes <= kBoundaryClassBytes, "a boundary class holds {} bytes, {} asked for",
-          kBoundaryClassBytes, bytes);
+  require(bytes <= host::kBoundaryClassBytes, "a boundary class holds {} bytes, {} asked for",
+          host::kBoundaryClassBytes, bytes);
   auto* storage = new Storage();
   bool taken = false;
   try {

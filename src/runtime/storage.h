@@ -7,8 +7,8 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/boundary_pool.h"
-#include "runtime/memory_pool.h"
+#include "host/boundary_pool.h"
+#include "host/memory_pool.h"
 
 namespace hologram::runtime {
 
@@ -100,18 +100,18 @@ class ExecutorMemory : public std::enable_shared_from_this<ExecutorMemory> {
   uint64_t linear_bytes() const noexcept { return live_.load(std::memory_order_relaxed); }
   uint64_t linear_peak() const noexcept { return peak_.load(std::memory_order_relaxed); }
 
-  BoundaryPool& boundary() noexcept { return boundary_; }
-  MemoryPool& linear() noexcept { return linear_; }
+  host::BoundaryPool& boundary() noexcept { return boundary_; }
+  host::MemoryPool& linear() noexcept { return linear_; }
 
  private:
   friend class Storage;
   ExecutorMemory() = default;
   void reserve(size_t bytes);
 
-  BoundaryPool boundary_;
-  MemoryPool linear_;
+  host::BoundaryPool boundary_;
+  host::MemoryPool linear_;
   std::atomic<uint64_t> live_{0}, peak_{0};
-  std::atomic<uint64_t> limit_{MemoryPool::usable_memory()};
+  std::atomic<uint64_t> limit_{host::MemoryPool::usable_memory()};
 };
 
 }  // namespace hologram::runtime

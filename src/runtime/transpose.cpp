@@ -30,7 +30,7 @@ void copy_tile(const T* from, int64_t step, T* to, int64_t pitch, int64_t rows, 
 
 template <class T>
 void copy(std::span<const int64_t> shape, std::span<const int64_t> strides, size_t contiguous,
-          const T* from, T* to, ThreadPool& threads) {
+          const T* from, T* to, host::ThreadPool& threads) {
   const size_t last = shape.size() - 1;
   std::vector<int64_t> pitches(shape.size(), 1);
   for (size_t d = last; d-- > 0;) pitches[d] = pitches[d + 1] * shape[d + 1];
@@ -74,7 +74,7 @@ bool is_transposed(std::span<const int64_t> shape, std::span<const int64_t> stri
 }
 
 void copy_transposed(std::span<const int64_t> shape, std::span<const int64_t> strides, int bytes,
-                     const void* from, void* to, ThreadPool& threads) {
+                     const void* from, void* to, host::ThreadPool& threads) {
   auto typed = [&]<class T>(T) {
     copy(shape, strides, contiguous_dimension(strides), static_cast<const T*>(from),
          static_cast<T*>(to), threads);

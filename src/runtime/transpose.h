@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "runtime/thread_pool.h"
+#include "host/thread_pool.h"
 
 namespace hologram::runtime {
 
@@ -14,6 +14,6 @@ bool is_transposed(std::span<const int64_t> shape, std::span<const int64_t> stri
 /// Copies such a tensor, with elements of 1, 2, 4 or 8 bytes and strides in elements, to row-major
 /// memory, by square tiles that use whole cache lines on both sides.
 void copy_transposed(std::span<const int64_t> shape, std::span<const int64_t> strides, int bytes,
-                     const void* from, void* to, ThreadPool& threads);
+                     const void* from, void* to, host::ThreadPool& threads);
 
 }  // namespace hologram::runtime

@@ -47,6 +47,14 @@ TEST_F(Handles, AutoSaysThatItFellBack) {
     EXPECT_TRUE(message_has("\"cuda\"")) << hologram_last_error();
   }
   EXPECT_EQ(hologram_new_executor_with_backend("tpu", &cuda), HOLOGRAM_INVALID_ARGUMENT);
+  uint32_t devices = 9;
+  EXPECT_OK(hologram_device_count("CUDA", &devices));
+  EXPECT_EQ(devices > 0, available == 1);
+  for (const char* name : {"cpu", "Interp", "auto"}) {
+    EXPECT_OK(hologram_device_count(name, &devices));
+    EXPECT_GE(devices, 1u);
+  }
+  EXPECT_EQ(hologram_device_count("tpu", &devices), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_backend_is_available("tpu", &available), HOLOGRAM_INVALID_ARGUMENT);
 }
 

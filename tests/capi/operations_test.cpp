@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
+#include <numeric>
 #include <random>
 
 #include "support.h"
@@ -336,6 +337,31 @@ TEST_F(Operations, NothingIsCompiledForTheListedOnes) {
   EXPECT_EQ(s.compiled_kernels, compiled) << "an operation of the list needed the compiler";
   EXPECT_GE(s.kernel_calls, calls + 13);
   EXPECT_EQ(s.interpreted_calls, 0u);
+}
+
+TEST_F(Operations, AnInterpretedExecutorSaysSoAndLeavesTheSameBits) {
+  hologram_handle interpreted = 0;
+  ASSERT_OK(hologram_new_executor_with_backend("interp", &interpreted));
+  std::vector<float> x(600), results[2];
+  std::iota(x.begin(), x.end(), -300.0f);
+  for (int i = 0; i < 2; ++i) {
+    const hologram_handle e = i ? interpreted : exec;
+    hologram_handle in = 0, out = 0;
+    ASSERT_OK(hologram_executor_allocate(e, HOLOGRAM_F32, 600, 0, &in));
+    ASSERT_OK(hologram_executor_allocate(e, HOLOGRAM_F32, 600, 0, &out));
+    ASSERT_OK(hologram_buffer_copy_from_bytes(e, in, x.data(), 2400));
+    ASSERT_OK(hologram_vector_add_f32(e, in, in, out, 600));
+    ASSERT_OK(hologram_softmax_f32(e, out, out, 600));
+    results[i].resize(600);
+    ASSERT_OK(hologram_buffer_to_bytes(e, out, results[i].data(), 2400, nullptr));
+    hologram_statistics s{};
+    s.struct_size = sizeof s;
+    ASSERT_OK(hologram_stats(e, &s));
+    EXPECT_GE(s.kernel_calls, 2u);
+    EXPECT_EQ(s.interpreted_calls, i ? s.kernel_calls : 0u);
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_OK(hologram_executor_cleanup(interpreted));
 }
 
 TEST_F(Operations, MistakesAreNamed) {

@@ -2,6 +2,7 @@
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/lanes.h"
+#include "backend/cpu/sources.h"
 #include "base/error.h"
 #include "builtin/kernels.h"
 #include "codegen/codegen.h"
@@ -18,7 +19,7 @@ class CpuBackend : public Backend {
 
   std::string code_key() const override {
     return fmt::format("cpu {} {} {} {}", codegen::name_of(target_.isa), target_.cpu,
-                       target_.features, codegen::version());
+                       target_.features, sources_hash);
   }
 
   int panel_width(DType operand) const override { return codegen::panel_width(target_, operand); }
@@ -74,6 +75,8 @@ class CpuBackend : public Backend {
 };
 
 }  // namespace
+
+int device_count() { return 1; }
 
 std::unique_ptr<Backend> make_backend() { return make_backend(codegen::host_target()); }
 

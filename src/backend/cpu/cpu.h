@@ -8,6 +8,8 @@
 
 namespace hologram::cpu {
 
+/// 1: the processor of this machine.
+int device_count();
 /// The backend for this machine, or for the instruction set that HOLOGRAM_CPU_ISA names (read at
 /// each call). Throws Error(unavailable) when the machine lacks it, Error(invalid_argument) for an
 /// unknown name.

@@ -40,8 +40,10 @@ class InterpLanes : public LaneKernel {
 class InterpBackend : public Backend {
  public:
   std::string_view name() const override { return "interp"; }
-  // The stored code is the program itself: what expand_math makes of it may change with the library.
+  // The stored code is the program itself: what expand_math makes of it may change with the
+  // library.
   std::string code_key() const override { return "interp program"; }
+  bool interprets() const override { return true; }
   int panel_width(DType) const override { return 16; }
   std::string compile(const atlas::Program& program) const override {
     return atlas::encode(program);
@@ -59,6 +61,8 @@ class InterpBackend : public Backend {
 };
 
 }  // namespace
+
+int device_count() { return 1; }
 
 std::unique_ptr<Backend> make_backend() { return std::make_unique<InterpBackend>(); }
 

@@ -7,6 +7,8 @@
 
 namespace hologram::interp {
 
+/// 1: the host.
+int device_count();
 /// A backend that executes programs as they are. Slow; for comparison.
 std::unique_ptr<Backend> make_backend();
 

@@ -47,6 +47,8 @@ class NullBackend : public Backend {
 
 }  // namespace
 
+int device_count() { return 1; }
+
 std::unique_ptr<Backend> make_backend() { return std::make_unique<NullBackend>(); }
 
 }  // namespace hologram::null

@@ -1,5 +1,5 @@
-// tests/runtime/context_test.cpp: how work is cut into chunks.
-#include "runtime/context.h"
+// tests/host/context_test.cpp: how work is cut into chunks.
+#include "host/context.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-namespace hologram::runtime {
+namespace hologram::host {
 namespace {
 
 int64_t chunks(int64_t total, int64_t chunk) { return (total + chunk - 1) / chunk; }
@@ -95,4 +95,4 @@ TEST(Scratch, EachLaunchHasItsNumber) {
 }
 
 }  // namespace
-}  // namespace hologram::runtime
+}  // namespace hologram::host

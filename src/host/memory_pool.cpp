@@ -1,5 +1,5 @@
-// runtime/memory_pool.cpp: size classes of lock-free block stacks, and who frees them last.
-#include "runtime/memory_pool.h"
+// host/memory_pool.cpp: size classes of lock-free block stacks, and who frees them last.
+#include "host/memory_pool.h"
 
 #include <unistd.h>
 
@@ -15,9 +15,9 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "runtime/pages.h"
+#include "host/pages.h"
 
-namespace hologram::runtime {
+namespace hologram::host {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
@@ -371,4 +371,4 @@ size_t MemoryPool::default_limit() {
   return usable_memory() / 4;
 }
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

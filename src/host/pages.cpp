@@ -1,12 +1,12 @@
-// runtime/pages.cpp: anonymous memory on huge pages.
-#include "runtime/pages.h"
+// host/pages.cpp: anonymous memory on huge pages.
+#include "host/pages.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
 
-namespace hologram::runtime {
+namespace hologram::host {
 namespace {
 
 size_t page_multiple(size_t bytes) noexcept {
@@ -41,4 +41,4 @@ void unmap_huge(std::byte* memory, size_t bytes, size_t lead) noexcept {
   munmap(memory - page_multiple(lead), page_multiple(bytes) + page_multiple(lead));
 }
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

@@ -1,4 +1,4 @@
-// runtime/boundary_pool.h: 96 classes of 12,288 bytes in one cache-resident block.
+// host/boundary_pool.h: 96 classes of 12,288 bytes in one cache-resident block.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-namespace hologram::runtime {
+namespace hologram::host {
 
 inline constexpr int kBoundaryClasses = 96;
 inline constexpr int kBoundaryPages = 48;
@@ -72,4 +72,4 @@ class BoundaryPool {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

@@ -1,5 +1,5 @@
-// tests/runtime/boundary_pool_test.cpp: classes, addresses, views that outlive the pool.
-#include "runtime/boundary_pool.h"
+// tests/host/boundary_pool_test.cpp: classes, addresses, views that outlive the pool.
+#include "host/boundary_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include "base/error.h"
 
 namespace {
-using namespace hologram::runtime;
+using namespace hologram::host;
 using hologram::Error;
 using hologram::ErrorCode;
 

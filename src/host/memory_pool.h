@@ -1,10 +1,10 @@
-// runtime/memory_pool.h: the caching pool behind outputs and large intermediates.
+// host/memory_pool.h: the caching pool behind outputs and large intermediates.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace hologram::runtime {
+namespace hologram::host {
 
 /// Caching allocator. Freed blocks stay mapped, so that the next result of the same size costs no
 /// page faults. Lock-free: any thread may allocate and free at any time, a forked child included.
@@ -67,4 +67,4 @@ class MemoryPool {
   State* state_;
 };
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

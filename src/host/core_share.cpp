@@ -1,5 +1,5 @@
-// runtime/core_share.cpp: learning the scheduler's time slice, and which CPU to run on.
-#include "runtime/core_share.h"
+// host/core_share.cpp: learning the scheduler's time slice, and which CPU to run on.
+#include "host/core_share.h"
 
 #include <sched.h>
 
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-namespace hologram::runtime {
+namespace hologram::host {
 namespace {
 
 constexpr int64_t kShortestQuantumNs = 1'000'000;
@@ -98,4 +98,4 @@ int allowed_cpus() noexcept {
 
 #endif
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

@@ -1,6 +1,6 @@
-// tests/runtime/memory_pool_test.cpp: reuse, bounds, threads, forks and blocks that outlive the
+// tests/host/memory_pool_test.cpp: reuse, bounds, threads, forks and blocks that outlive the
 // pool.
-#include "runtime/memory_pool.h"
+#include "host/memory_pool.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -23,7 +23,7 @@
 namespace {
 using hologram::Error;
 using hologram::ErrorCode;
-using hologram::runtime::MemoryPool;
+using hologram::host::MemoryPool;
 
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kBig = size_t{4} << 30;

@@ -1,9 +1,9 @@
-// runtime/pages.h: anonymous memory on huge pages.
+// host/pages.h: anonymous memory on huge pages.
 #pragma once
 
 #include <cstddef>
 
-namespace hologram::runtime {
+namespace hologram::host {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 inline constexpr size_t kSmallPageBytes = 4096;
@@ -15,4 +15,4 @@ std::byte* map_huge(size_t bytes, size_t lead = 0) noexcept;
 /// Unmaps what map_huge gave for the same sizes.
 void unmap_huge(std::byte* memory, size_t bytes, size_t lead = 0) noexcept;
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

@@ -1,13 +1,13 @@
-// runtime/boundary_pool.cpp: who holds which class, and the storage behind them.
-#include "runtime/boundary_pool.h"
+// host/boundary_pool.cpp: who holds which class, and the storage behind them.
+#include "host/boundary_pool.h"
 
 #include <array>
 #include <atomic>
 
 #include "base/error.h"
-#include "runtime/pages.h"
+#include "host/pages.h"
 
-namespace hologram::runtime {
+namespace hologram::host {
 namespace {
 
 void require_class(const char* function, int cls) {
@@ -133,4 +133,4 @@ std::shared_ptr<std::byte> BoundaryPool::export_class(int cls) {
   return {data(cls), [state = state_, cls](std::byte*) { state->holds[at(cls)].fetch_sub(1); }};
 }
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

@@ -1,10 +1,10 @@
-// tests/runtime/core_share_test.cpp: a thread's guess of its time slice, on a simulated core.
-#include "runtime/core_share.h"
+// tests/host/core_share_test.cpp: a thread's guess of its time slice, on a simulated core.
+#include "host/core_share.h"
 
 #include <gtest/gtest.h>
 
 namespace {
-using hologram::runtime::CoreShare;
+using hologram::host::CoreShare;
 
 constexpr int64_t kMs = 1'000'000;
 
@@ -130,13 +130,13 @@ TEST(CoreShare, LongChunksOnAnIdleCoreCostFewYields) {
 }
 
 TEST(CoreShare, LeavingTheCpuKeepsTheAllowedOnes) {
-  const int allowed = hologram::runtime::allowed_cpus();
-  const int cpu = hologram::runtime::current_cpu();
-  hologram::runtime::leave_cpu(cpu);
-  EXPECT_EQ(hologram::runtime::allowed_cpus(), allowed);
-  hologram::runtime::leave_cpu(-1);
-  hologram::runtime::leave_cpu(1 << 20);
-  EXPECT_EQ(hologram::runtime::allowed_cpus(), allowed);
+  const int allowed = hologram::host::allowed_cpus();
+  const int cpu = hologram::host::current_cpu();
+  hologram::host::leave_cpu(cpu);
+  EXPECT_EQ(hologram::host::allowed_cpus(), allowed);
+  hologram::host::leave_cpu(-1);
+  hologram::host::leave_cpu(1 << 20);
+  EXPECT_EQ(hologram::host::allowed_cpus(), allowed);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
-// runtime/thread_pool.h: the pool that runs a kernel's range on several threads.
+// host/thread_pool.h: the pool that runs a kernel's range on several threads.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
-namespace hologram::runtime {
+namespace hologram::host {
 
 /// A kernel over [begin, end): 0 on success, any other value is a status for the caller. It runs on
 /// any thread, on several ranges at once.
@@ -79,4 +79,4 @@ class ThreadPool {
   std::atomic<State*> state_;
 };
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

@@ -1,10 +1,10 @@
-// runtime/context.h: the services that running kernels ask for.
+// host/context.h: the services that running kernels ask for.
 #pragma once
 
 #include "atlas/abi.h"
-#include "runtime/thread_pool.h"
+#include "host/thread_pool.h"
 
-namespace hologram::runtime {
+namespace hologram::host {
 
 /// What an Atlas context of ours offers: the pool's threads and memory private to each of them.
 /// Kernels flag faults in `sticky`; host calls are refused unless `call_host` is given.
@@ -20,4 +20,4 @@ inline constexpr int64_t chunk_work = 15'000'000;
 /// Units per chunk for a range: all of it where it stays on one thread, else a multiple of `grain`.
 int64_t chunk_of(int64_t total, int64_t grain, int64_t unit_work, int64_t threads);
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

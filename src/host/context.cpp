@@ -1,5 +1,5 @@
-// runtime/context.cpp: the services that running kernels ask for.
-#include "runtime/context.h"
+// host/context.cpp: the services that running kernels ask for.
+#include "host/context.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace hologram::runtime {
+namespace hologram::host {
 namespace {
 
 constexpr int64_t before_scratch = 64;  // its last 8 bytes: the note
@@ -88,4 +88,4 @@ int64_t chunk_of(int64_t total, int64_t grain, int64_t unit_work, int64_t thread
   return grain == 1 && chosen <= most_fitted ? fitted(total, chosen, unit_work, threads) : chosen;
 }
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

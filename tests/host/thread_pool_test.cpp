@@ -1,5 +1,5 @@
-// tests/runtime/thread_pool_test.cpp: every chunk once, whoever sleeps, stops, forks or throws.
-#include "runtime/thread_pool.h"
+// tests/host/thread_pool_test.cpp: every chunk once, whoever sleeps, stops, forks or throws.
+#include "host/thread_pool.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@
 
 namespace {
 using hologram::Error;
-using hologram::runtime::ThreadPool;
+using hologram::host::ThreadPool;
 using namespace std::chrono_literals;
 
 /// Counts the runs of every item.
@@ -68,18 +68,17 @@ bool uses_threads(ThreadPool& pool, int threads) {
 /// The most threads that were inside one call at one time.
 int most_threads(ThreadPool& pool, int max_threads) {
   std::atomic<int> now{0}, most{0};
-  pool.for_ranges(
-      64, 1,
-      [&](int64_t, int64_t) {
-        const int running = now.fetch_add(1) + 1;
-        int seen = most.load();
-        while (running > seen && !most.compare_exchange_weak(seen, running)) {
-        }
-        std::this_thread::sleep_for(100us);
-        now.fetch_sub(1);
-        return 0;
-      },
-      {.max_threads = max_threads});
+  pool.for_ranges(64, 1,
+                  [&](int64_t, int64_t) {
+                    const int running = now.fetch_add(1) + 1;
+                    int seen = most.load();
+                    while (running > seen && !most.compare_exchange_weak(seen, running)) {
+                    }
+                    std::this_thread::sleep_for(100us);
+                    now.fetch_sub(1);
+                    return 0;
+                  },
+                  {.max_threads = max_threads});
   return most.load();
 }
 

@@ -1,5 +1,5 @@
-// runtime/thread_pool.cpp: chunk claiming, sleeping workers and what happens after a fork.
-#include "runtime/thread_pool.h"
+// host/thread_pool.cpp: chunk claiming, sleeping workers and what happens after a fork.
+#include "host/thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -21,9 +21,9 @@
 #endif
 
 #include "base/error.h"
-#include "runtime/core_share.h"
+#include "host/core_share.h"
 
-namespace hologram::runtime {
+namespace hologram::host {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
@@ -537,4 +537,4 @@ void ThreadPool::set_worker_hook(void (*hook)()) noexcept {
   if (State* s = state()) s->hook.store(hook);
 }
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

@@ -1,9 +1,9 @@
-// runtime/core_share.h: how a thread of a parallel call lives with other processes on its core.
+// host/core_share.h: how a thread of a parallel call lives with other processes on its core.
 #pragma once
 
 #include <cstdint>
 
-namespace hologram::runtime {
+namespace hologram::host {
 
 /// What hurts a parallel call beside busy processes is a thread that loses its core while it holds
 /// a chunk: the others then wait for a whole time slice of somebody else. So a thread that has
@@ -48,4 +48,4 @@ void leave_cpu(int cpu) noexcept;
 /// CPUs that this process may run on, at least 1.
 int allowed_cpus() noexcept;
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

@@ -1,0 +1,50 @@
+# cmake/HologramBackends.cmake: a library per folder that HOLOGRAM_BACKENDS names, and the table of them
+#
+# src/backend/<name>/libs.cmake may set
+#   DEPENDS  folders of src/ to link beside atlas, ir and base
+#   LINK     further targets
+#   LLVM     components of LLVM (cmake/HologramDependencies.cmake adds them to the kit's)
+# The folder offers, in the namespace of its name, make_backend() and device_count() of backend/registry.h.
+
+# hologram_backend_settings(<name>): DEPENDS, LINK and LLVM of one backend, in the caller's scope
+macro(hologram_backend_settings name)
+  set(DEPENDS "")
+  set(LINK "")
+  set(LLVM "")
+  include("${PROJECT_SOURCE_DIR}/src/backend/${name}/libs.cmake" OPTIONAL)
+endmacro()
+
+# hologram_sources_hash(<header> <namespace> <folder>...): writes generated/<header>, a hash of the folders' files
+function(hologram_sources_hash header namespace)
+  set(patterns ${ARGN})
+  list(TRANSFORM patterns REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/\\1/*")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${patterns})
+  set(out "${PROJECT_BINARY_DIR}/generated/${header}")
+  string(MAKE_C_IDENTIFIER "${header}" id)
+  set(list "${PROJECT_BINARY_DIR}/sources_of_${id}.txt")
+  string(REPLACE ";" "\n" text "${sources}")
+  file(CONFIGURE OUTPUT "${list}" CONTENT "${text}\n")
+  add_custom_command(
+    OUTPUT "${out}"
+    COMMAND "${CMAKE_COMMAND}" "-DLIST=${list}" "-DOUT=${out}" "-DNAMESPACE=${namespace}"
+            -P "${PROJECT_SOURCE_DIR}/cmake/fingerprint.cmake"
+    DEPENDS ${sources} "${list}" VERBATIM)
+endfunction()
+
+# hologram_backends(<name>...): the libraries, and backend/backends.inc
+function(hologram_backends)
+  set(rows "")
+  set(folders "")
+  foreach(name IN LISTS ARGN)
+    hologram_backend_settings(${name})
+    hologram_library(backend/${name} DEPENDS ${DEPENDS} atlas ir base LINK ${LINK})
+    # Cached kernels are keyed by the sources that made them: no build runs another one's machine code.
+    hologram_sources_hash(backend/${name}/sources.h ${name} atlas codegen backend/${name})
+    target_sources(hologram_backend_${name} PRIVATE "${PROJECT_BINARY_DIR}/generated/backend/${name}/sources.h")
+    string(APPEND rows "HOLOGRAM_BACKEND(${name})\n")
+    list(APPEND folders backend/${name})
+  endforeach()
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/generated/backend/backends.inc"
+       CONTENT "// made by cmake/HologramBackends.cmake: in the order in which \"auto\" tries them\n${rows}")
+  hologram_library(backend FLAT DEPENDS ${folders})
+endfunction()
