@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # bench/products.py: products and attention against PyTorch's own, in one process
-"""Each case is checked against float64, then both sides are timed in turns; prints the median ratio and its quartiles (turns.py), and for rows that wait for
-memory what they read of it each second beside what a sum of 256 MB reads.
+"""Each case is checked against float64, then both sides are timed in turns; prints the median ratio and its quartiles
+(turns.py), and for rows that wait for memory what they read of it each second beside what a sum of 256 MB reads.
 
     python bench/products.py [--threads 2] [--seconds 0.5]
 
 The instruction set is printed first; on a processor with AMX, products of float32, bfloat16 and bytes are its tiles', elsewhere
-it says "no AMX on this machine". "packed" is a weight that stays (torch.nn.Linear), "given" a right operand that is new in each call. Both go through
-torch.compile, those of at most 512³ multiplications through hologram_torch.freeze, which spares Dynamo's checks;
-"medium" is the float32 precision of that name. "unsigned bytes" times signed ones. "int8" and "int4" are weights of so many bits, their scales in groups of 128, times one row, beside
-PyTorch's kernel for them. "batch" calls the compiled graph itself, since Dynamo's checks take longer than a small product, and
-compares it with torch.bmm.
+it says "no AMX on this machine". "packed" is a weight that stays (torch.nn.Linear), "given" a right operand that is new
+in each call. Both go through torch.compile, those of at most 512³ multiplications through hologram_torch.freeze, which
+spares Dynamo's checks; "medium" is the float32 precision of that name. "unsigned bytes" times signed ones. "int8" and
+"int4" are weights of so many bits, their scales in groups of 128, times one row, beside PyTorch's kernel for them.
+"batch" calls the compiled graph itself, since Dynamo's checks take longer than a small product, and compares it with
+torch.bmm.
 """
 
 import argparse
@@ -251,7 +252,8 @@ def attention_cases():
 
 
 def cases():
-    """Name, what builds it, floating-point operations, what compiles it (small ones without Dynamo), bytes read where memory is the limit."""
+    """Name, what builds it, floating-point operations, what compiles it (small ones without Dynamo), bytes read where memory
+    is the limit."""
 
     def compiler(*shape):
         return by_freeze if math.prod(shape) <= 512**3 else by_compile

@@ -4,8 +4,8 @@
 
     python bench/sdk.py [--sizes 1024,10000,100000,1000000,10000000] [--ops add,gelu] [--seconds 0.6] [--threads 2] [--markdown FILE]
 
-Every result is checked before it is timed. Peers take turns in slices of a few milliseconds (turns.py). A time is the fastest slice; a ratio is
-the median, over the turns, of two slices of one turn, with the quartiles behind it.
+Every result is checked before it is timed. Peers take turns in slices of a few milliseconds (turns.py). A time is the fastest slice; a
+ratio is the median, over the turns, of two slices of one turn, with the quartiles behind it.
 """
 
 import argparse
@@ -57,18 +57,36 @@ OPS = {
     "vector_max": (2, np.maximum, np.maximum, lambda t, o: functools.partial(t.maximum, *o), "where(a > b, a, b)"),
     "vector_abs": (1, np.abs, np.abs, lambda t, o: functools.partial(t.abs, *o), "abs(a)"),
     "vector_neg": (1, np.negative, np.negative, lambda t, o: functools.partial(t.neg, *o), "-a"),
-    "vector_relu": (1, lambda a: np.maximum(a, 0), lambda a, out: np.maximum(a, np.float32(0), out=out), lambda t, o: functools.partial(t.clamp_min, *o, 0), "where(a > 0, a, 0)"),
-    "vector_clip": (1, lambda a: np.clip(a, -0.5, 0.5), lambda a, out: np.clip(a, np.float32(-0.5), np.float32(0.5), out=out), lambda t, o: functools.partial(t.clamp, *o, -0.5, 0.5), None),
-    "scalar_add": (1, lambda a: a + np.float32(1.5), lambda a, out: np.add(a, np.float32(1.5), out=out), lambda t, o: functools.partial(t.add, *o, 1.5), "a + s"),
-    "scalar_mul": (1, lambda a: a * np.float32(1.5), lambda a, out: np.multiply(a, np.float32(1.5), out=out), lambda t, o: functools.partial(t.mul, *o, 1.5), "a * s"),
-    "sigmoid": (1, lambda a: 1 / (1 + np.exp(-a.astype(np.float64))), None, lambda t, o: functools.partial(t.sigmoid, *o), "1 / (1 + exp(-a))"),
+    "vector_relu": (
+        1, lambda a: np.maximum(a, 0), lambda a, out: np.maximum(a, np.float32(0), out=out),
+        lambda t, o: functools.partial(t.clamp_min, *o, 0), "where(a > 0, a, 0)",
+    ),
+    "vector_clip": (
+        1, lambda a: np.clip(a, -0.5, 0.5), lambda a, out: np.clip(a, np.float32(-0.5), np.float32(0.5), out=out),
+        lambda t, o: functools.partial(t.clamp, *o, -0.5, 0.5), None,
+    ),
+    "scalar_add": (
+        1, lambda a: a + np.float32(1.5), lambda a, out: np.add(a, np.float32(1.5), out=out),
+        lambda t, o: functools.partial(t.add, *o, 1.5), "a + s",
+    ),
+    "scalar_mul": (
+        1, lambda a: a * np.float32(1.5), lambda a, out: np.multiply(a, np.float32(1.5), out=out),
+        lambda t, o: functools.partial(t.mul, *o, 1.5), "a * s",
+    ),
+    "sigmoid": (
+        1, lambda a: 1 / (1 + np.exp(-a.astype(np.float64))), None,
+        lambda t, o: functools.partial(t.sigmoid, *o), "1 / (1 + exp(-a))",
+    ),
     "tanh": (1, np.tanh, np.tanh, lambda t, o: functools.partial(t.tanh, *o), "tanh(a)"),
     "gelu": (1, lambda a: a * (1 + erf(a / math.sqrt(2))) / 2, None, lambda t, o: functools.partial(t.ops.aten.gelu.out, *o), None),
     "softmax": (1, softmax, None, lambda t, o: functools.partial(t.softmax, *o, 0), None),
     "reduce_sum": (1, lambda a: a.sum(dtype=np.float64), np.sum, lambda t, o: functools.partial(t.sum, *o, 0), "sum(a)"),
     "reduce_min": (1, np.min, np.min, lambda t, o: functools.partial(t.amin, *o, 0), "min(a)"),
     "reduce_max": (1, np.max, np.max, lambda t, o: functools.partial(t.amax, *o, 0), "max(a)"),
-    "mse_loss": (2, lambda a, b: np.mean((a.astype(np.float64) - b) ** 2), None, lambda t, o: lambda out, f=t.nn.functional.mse_loss: f(*o), "sum((a - b) ** 2)"),
+    "mse_loss": (
+        2, lambda a, b: np.mean((a.astype(np.float64) - b) ** 2), None,
+        lambda t, o: lambda out, f=t.nn.functional.mse_loss: f(*o), "sum((a - b) ** 2)",
+    ),
     "matvec": (2, None, None, None, None),
     "gemm": (2, None, None, None, None),
 }  # fmt: skip
@@ -136,7 +154,10 @@ def product_peers(name, n, executor, hologram):
     a, b, out = rng.standard_normal((m, m)).astype(np.float32), rng.standard_normal(shape).astype(np.float32), np.empty(shape, np.float32)
     x, y, z = executor.from_numpy(a.ravel()), executor.from_numpy(b.ravel()), executor.allocate(out.size)
     sizes = (m, m, m) if name == "gemm" else (m, m)
-    functions = {"hologram": functools.partial(getattr(hologram.ops, name), executor, x, y, z, *sizes), "numpy": functools.partial(np.matmul, a, b, out=out)}
+    functions = {
+        "hologram": functools.partial(getattr(hologram.ops, name), executor, x, y, z, *sizes),
+        "numpy": functools.partial(np.matmul, a, b, out=out),
+    }
     values = {"hologram": lambda: z.to_numpy().reshape(shape), "numpy": lambda: out}
     kept = (x, y, z, a, b, out)
     if torch is not None:
@@ -171,7 +192,9 @@ def hologram_convert(*arguments):
 
 def operations(hologram, sizes, names, seconds):
     columns = ["n", "op", "hologram", "numpy", "torch", "numexpr", "ratio", "GB/s", "of copy", "of our copy"]
-    table = Table("hologram.ops, float32, output given (µs; ratio: best peer / hologram; of copy: fastest of NumPy's and PyTorch's copy of as many bytes / hologram)", columns)
+    title = "hologram.ops, float32, output given (µs; ratio: best peer / hologram; of copy: "
+    title += "fastest of NumPy's and PyTorch's copy of as many bytes / hologram)"
+    table = Table(title, columns)
     for n in sizes:
         with hologram.Executor() as executor:
             for name in names:
@@ -218,7 +241,8 @@ def transfers(hologram, seconds):
 
 def threads(hologram, seconds):
     """Calls per second of several Python threads on one executor, buffers of their own. Python's lock is let go above 32,768 elements."""
-    table = Table("Threads on one executor: vector_add, calls per second against one thread", ["n", *(f"{t} threads" for t in (1, 2, 4, 8))])
+    columns = ["n", *(f"{t} threads" for t in (1, 2, 4, 8))]
+    table = Table("Threads on one executor: vector_add, calls per second against one thread", columns)
     for n in (1024, 100_000):
         rates = []
         for count in (1, 2, 4, 8):
@@ -265,7 +289,8 @@ def fused(hologram, seconds):
             out = np.empty_like(x)
             turns = take_turns({"jit": lambda: jitted(x, out=out), "numpy": lambda: function(x)}, seconds)
             times = turns.fastest()
-            table.row(function.__name__, "×".join(map(str, shape)), microseconds(times["jit"]), microseconds(times["numpy"]), turns.ratio(["numpy"], "jit"))
+            cells = [microseconds(times[peer]) for peer in ("jit", "numpy")]
+            table.row(function.__name__, "×".join(map(str, shape)), *cells, turns.ratio(["numpy"], "jit"))
     return table.show()
 
 
@@ -290,7 +315,8 @@ def main():
         torch.set_num_threads(options.threads)
     except ImportError:
         pass
-    head = f"{platform.processor() or platform.machine()}, {options.threads} threads, hologram {hologram.__version__}, NumPy {np.__version__}"
+    versions = f"hologram {hologram.__version__}, NumPy {np.__version__}"
+    head = f"{platform.processor() or platform.machine()}, {options.threads} threads, {versions}"
     print(head)
     parts = [
         operations(hologram, [int(n) for n in options.sizes.split(",")], names, options.seconds),

@@ -1,15 +1,15 @@
 # bench/turns.py: times of several calls in one process, taken in turns
-"""Peers in one process share its cores: their threads go on spinning behind a call (PyTorch's for 4.5 ms of processor time, OpenBLAS's for 60), and a
-thread of the next one on the same core then gets half of it. So before each slice that counts all threads come to rest, and then the peer runs for some
-time without a clock.
+"""Peers in one process share its cores: their threads go on spinning behind a call (PyTorch's for 4.5 ms of processor time,
+OpenBLAS's for 60), and a thread of the next one on the same core then gets half of it. So before each slice that counts all
+threads come to rest, and then the peer runs for some time without a clock.
 """
 
 import time
 
 import numpy as np
 
-# A process at rest uses less than AWAKE seconds of processor time while this thread sleeps for REST; the kernel counts a running thread's time at
-# its ticks, up to 10 ms apart.
+# A process at rest uses less than AWAKE seconds of processor time while this thread sleeps for REST; the kernel counts a
+# running thread's time at its ticks, up to 10 ms apart.
 REST, AWAKE = 0.012, 0.001
 LONGEST_WAIT = 0.3
 SETTLE = 0.01  # seconds without a clock
@@ -49,8 +49,8 @@ def come_to_rest():
 
 
 def take_turns(functions, seconds) -> Turns:
-    """Calls the functions, a mapping by name, until each has had so many seconds, and five turns at the least; earlier when the three fastest
-    turns of everybody agree within 3 % and there are as many as 15."""
+    """Calls the functions, a mapping by name, until each has had so many seconds, and five turns at the least; earlier
+    when the three fastest turns of everybody agree within 3 % and there are as many as 15."""
     counts, turns = {}, Turns({name: [] for name in functions})
     for name, call in functions.items():
         call()

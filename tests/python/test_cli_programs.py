@@ -237,7 +237,8 @@ def test_atlas_runs_programs_on_named_buffers(data, program, tmp_path, backend):
 
 
 def test_atlas_run_gives_the_launch_a_boundary_pool(data, program, tmp_path):
-    text = "atlas lane 1\n  mov_imm.f32 r1, 1065353216\n  stg.f32 [phi(2, 0, 4)], r1\n  cvt.f64.f32 r2, r1\n  cls.get r3\n  res.accum r3, r2\n"
+    text = "atlas lane 1\n  mov_imm.f32 r1, 1065353216\n  stg.f32 [phi(2, 0, 4)], r1\n"
+    text += "  cvt.f64.f32 r2, r1\n  cls.get r3\n  res.accum r3, r2\n"
     out = tmp_path / "pool.npy"
     done = data("atlas", "run", program(text), "--boundary", "--out", f"boundary={out}", "--block", "2")
     assert done["resonance"] == {"0": 2.0}
@@ -329,6 +330,7 @@ def test_completion_scripts(run, shell):
     code, out = run("completion", shell)
     assert code == 0 and "hologram __complete" in out
     if shell == "bash" and shutil.which("bash"):
-        script = f'hologram() {{ "{sys.executable}" -m hologram "$@"; }}\n{out}\nCOMP_WORDS=(hologram sigmatics e); COMP_CWORD=2; _hologram; echo "${{COMPREPLY[@]}}"'
+        script = f'hologram() {{ "{sys.executable}" -m hologram "$@"; }}\n{out}\n'
+        script += 'COMP_WORDS=(hologram sigmatics e); COMP_CWORD=2; _hologram; echo "${COMPREPLY[@]}"'
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
         assert done.stdout.split() == ["eval", "explain"]

@@ -180,7 +180,8 @@ def test_every_named_function_does_its_work():
         np.testing.assert_allclose(values_of(f, e, c, n), expected, rtol=tolerance, atol=1e-7, err_msg=name)
 
     d = x.astype(np.float64)
-    for name, function in {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": np.minimum, "max": np.maximum}.items():
+    functions = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": np.minimum, "max": np.maximum}
+    for name, function in functions.items():
         gives(f"vector_{name}_f32", function(x, y))
     f.buffer_copy_from_bytes(e, a, -x)
     gives("vector_abs_f32", x, operands=(a,))
@@ -221,7 +222,8 @@ def test_every_named_function_does_its_work():
         dense = f.tensor_contiguous(e, tensor)
         assert f.tensor_is_contiguous(dense) == 1
         flat = f.tensor_view_1d(dense)
-        assert (values_of(f, e, f.tensor_buffer(flat), f.tensor_offset(flat) + expected.size)[f.tensor_offset(flat) :] == expected.ravel()).all()
+        start = f.tensor_offset(flat)
+        assert (values_of(f, e, f.tensor_buffer(flat), start + expected.size)[start:] == expected.ravel()).all()
         for made in {dense, flat} - {tensor}:
             f.tensor_cleanup(made)
 

@@ -37,7 +37,8 @@ def test_sort_long_rows(dtype, descending):
 
 
 def test_sort_of_sizes_known_at_run_time():
-    native(lambda x: (*x.sort(stable=True, dim=-1), torch.argsort(x * 2, stable=True)), *((rows(2, n),) for n in (70, 900, 33)), dynamic=True)
+    inputs = [(rows(2, n),) for n in (70, 900, 33)]
+    native(lambda x: (*x.sort(stable=True, dim=-1), torch.argsort(x * 2, stable=True)), *inputs, dynamic=True)
 
 
 @pytest.mark.parametrize("n, k", ((65, 3), (1000, 10), (1000, 999), (20000, 50), (600, 600)))

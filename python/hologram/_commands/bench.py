@@ -157,7 +157,8 @@ def _bench(args: argparse.Namespace) -> int:
             operations[name] = {**row, "of_copy": row["gb_per_s"] / copy["all"]}
     if args.json:
         limits = {"copy_gb_per_s": copy, "fma_gflop_per_s": fma}
-        show({"threads": bench.most, "elements": args.elements, "limits": limits, "operations": operations, "product": product, "call": call}, True)
+        measured = {"limits": limits, "operations": operations, "product": product, "call": call}
+        show({"threads": bench.most, "elements": args.elements, **measured}, True)
         return 0
     print(f"{bench.most} threads; {_core.host_cpu()['isa']}; {args.elements} float32 per array")
     print(f"  a copy moves       {copy['one']:7.1f} GB/s on one thread, {copy['all']:.1f} on all")
