@@ -27,13 +27,3 @@ def test_pages_link_to_files_that_exist():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
-
-
-def test_the_status_table_states_what_the_operator_database_test_expects():
-    lines = (ROOT / "tests/torch/opinfo_expected.txt").read_text().splitlines()
-    count = {kind: sum(line.split()[:1] == [kind] for line in lines) for kind in ("native", "fallback", "nograph")}
-    right = count["native"] + count["fallback"]
-    row = next(line for line in (ROOT / "README.md").read_text().splitlines() if "operator database" in line)
-    assert f"{right} of {right + count['nograph']} operators" in row
-    assert f"{count['native']} of them natively, {count['fallback']} with a call" in row
-    assert f"the other {count['nograph']}" in row
