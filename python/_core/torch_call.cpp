@@ -453,6 +453,10 @@ PyMemberDef torch_call_members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(TorchCallObject, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
+PyGetSetDef torch_call_attributes[] = {  // functools.wraps copies it
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
 PyMethodDef torch_call_methods[] = {
     {"direct", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(torch_call_direct)),
      METH_FASTCALL, "The same with the arguments one by one."},
@@ -465,6 +469,7 @@ PyType_Slot torch_call_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(torch_call_dealloc)},
     {Py_tp_members, torch_call_members},
     {Py_tp_methods, torch_call_methods},
+    {Py_tp_getset, torch_call_attributes},
     {Py_tp_doc, const_cast<char*>("A compiled graph: call it with one list of arguments, which it "
                                   "clears; it returns a list.")},
     {0, nullptr}};

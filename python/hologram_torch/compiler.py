@@ -6,7 +6,7 @@ import time
 import torch
 from hologram import _core
 
-from . import counters, device, precision, writes
+from . import counters, device, parameters, precision, writes
 from .options import Options, strict
 from .translate import layout
 from .translate.translator import Translator
@@ -26,15 +26,6 @@ check_pytorch()
 writes.watch()
 
 
-def static_inputs(kind: str) -> list:
-    """Positions of parameters and buffers among the arguments of the graph that is being compiled."""
-    if kind == "backward":
-        return []
-    context = torch._guards.TracingContext.try_get()
-    metadata = getattr(context, "fw_metadata", None)
-    return list(getattr(metadata, "static_input_indices", None) or [])
-
-
 def compile_graph(module, kind: str, options: Options, static=None, examples=(), brief=None):
     """A callable over one list (which it clears) that runs the graph. Where compiling fails, PyTorch runs the graph,
     with a warning; with HOLOGRAM_STRICT=1 the error is raised. `static`: positions of parameters, where PyTorch's tracing
@@ -45,7 +36,7 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
         if kind == "backward":
             layout.adopt(module, examples)
         layouts = layout.saved(module.graph) if kind == "forward" else {}
-        static = static_inputs(kind) if static is None else static
+        static = parameters.positions(module, kind) if static is None else static
         make = functools.partial(_compile, module, name, options, static, layouts)
         brief = precision.allowed() if brief is None else brief
         if brief and not options.reproducible and _has_products(module):

@@ -6,7 +6,7 @@ import torch
 from hologram import _core
 from torch.nn import functional
 
-from . import lowering
+from . import lowering, parameters
 from .capture import decomp, rewrite
 from .compiler import compile_graph
 from .options import Options
@@ -91,7 +91,8 @@ class _Variant:
                 continue
             tensor = program.constants.get(spec.target) if spec.kind.name == "CONSTANT_TENSOR" else _find(model, spec.target)
             arguments.append(tensor)
-            static.append(position)
+            if parameters.plain(tensor):
+                static.append(position)
         self.native = compile_graph(program.graph_module, "inference", options, static)
         self.guard = _core.FreezeGuard(torch.Tensor.__dlpack_c_exchange_api__, *_state(model), arguments, tuple(inputs))
         self.spec = program.call_spec.out_spec

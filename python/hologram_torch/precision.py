@@ -38,9 +38,8 @@ class ByPrecision:
     """A graph that was captured while fewer bits were allowed: asks in each call, and has a callable for each treatment,
     made when it is first needed."""
 
-    _boxed_call = True
-
     def __init__(self, make, first: str):
+        self._boxed_call = True  # an instance's: functools.wraps copies it
         self._make, self._calls = make, {first: make(first)}
 
     def __call__(self, arguments):

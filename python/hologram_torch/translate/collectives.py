@@ -23,7 +23,7 @@ class Collective(HostCall):
     def prepare(self, operands, sizes):
         super().prepare(operands, sizes)
         if not self.awaited:
-            operands[:] = [x.clone(memory_format=torch.preserve_format) for x in operands]
+            operands[:] = [x.clone() if isinstance(x, torch.Tensor) else x for x in operands]
 
 
 class Wait(HostCall):

@@ -88,7 +88,7 @@ class HostCall:
 def _storage(tensor):
     try:
         return tensor.untyped_storage().data_ptr() or None
-    except (NotImplementedError, RuntimeError):
+    except (AttributeError, NotImplementedError, RuntimeError):  # no tensor, or one without memory
         return None
 
 

@@ -125,14 +125,19 @@ class Translator(Builder):
 
     # --- arguments and constants
     def _tensor_parameter(self, example, chain=None):
+        if not dtypes.is_native(example):
+            return self._object_parameter()
         number = len(self.static)
         self.static.append(False)
-        if dtypes.is_native(example):
-            shape, strides = self.symbols.sizes(example.shape), self.symbols.sizes(example.stride())
-            if chain is not None:
-                shape = inplace.flat_shape(shape, chain.last)
-                strides = contiguous_strides(shape)
-            return number, self.graph.parameter(number, dtypes.NAME[example.dtype], shape, strides)
+        shape, strides = self.symbols.sizes(example.shape), self.symbols.sizes(example.stride())
+        if chain is not None:
+            shape = inplace.flat_shape(shape, chain.last)
+            strides = contiguous_strides(shape)
+        return number, self.graph.parameter(number, dtypes.NAME[example.dtype], shape, strides)
+
+    def _object_parameter(self):
+        number = len(self.static)
+        self.static.append(False)
         return number, self.graph.parameter(number, dtypes.HOST, [], [])
 
     def _placeholder(self, node, position):
@@ -163,8 +168,14 @@ class Translator(Builder):
             self.args.append(self._sizes[node] if node in self._sizes else self.symbols.bind(val))
             self.env[node] = self.symbols.size(val)
             return
-        self.args.append(("ignored", 0))
-        self.env[node] = val if isinstance(val, (bool, int, float, str)) else _Opaque(node)
+        if val is None or isinstance(val, (bool, int, float, str, torch.SymFloat, torch.SymBool)):
+            self.args.append(("ignored", 0))
+            self.env[node] = val if isinstance(val, (bool, int, float, str)) else _Opaque(node)
+            return
+        number, self.env[node] = self._object_parameter()  # a process group, a device mesh
+        self.args.append(("object", number))
+        self.parameter_of[node] = number
+        self.host_nodes.add(node)
 
     def _resolve_negative(self, node, value, val):
         call = HostCall(torch.ops.aten.resolve_neg.default, "aten.resolve_neg.default", (_Operand(0),), {})

@@ -1,0 +1,54 @@
+# tests/torch/test_distributed.py: training and evaluation in two processes give one process's losses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from harness import BACKEND
+
+if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
+    pytest.skip("this PyTorch has no torch.distributed with gloo", allow_module_level=True)
+if BACKEND != "hologram":
+    pytest.skip("the worker names the backend", allow_module_level=True)
+
+CASES = ["ddp", "fsdp by blocks", "fsdp whole", "tensor parallel"]
+LIMIT = 300.0  # seconds for both processes
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("distributed")
+    worker = Path(__file__).with_name("distributed_worker.py")
+    command = [sys.executable, str(worker)]
+    processes = [
+        subprocess.Popen([*command, str(rank), str(folder / "store"), str(folder / "results"), *CASES],
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
+        for rank in range(2)
+    ]
+    said = []
+    try:
+        for process in processes:
+            said.append(process.communicate(timeout=LIMIT)[0])
+    finally:
+        for process in processes:
+            process.kill()
+    files = [Path(f"{folder / 'results'}.{rank}") for rank in range(2)]
+    assert all(f.exists() for f in files), "\n".join(said)
+    return [json.loads(f.read_text()) for f in files]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_losses_are_those_of_one_process(case, results):
+    for result in results:
+        found = result[case]
+        assert "error" not in found, found["error"]
+        for expected, actual in zip(found["expected"], found["actual"], strict=True):
+            torch.testing.assert_close(torch.tensor(actual), torch.tensor(expected), rtol=2e-4, atol=2e-5)
+        assert found["graphs"] > 0 and found["failed_graphs"] == 0
+        assert not found["fallback_ops"]
+
+
+def test_ddp_was_split(results):
+    assert results[0]["ddp"]["graphs"] > 3  # forward, backward and evaluation of one graph
