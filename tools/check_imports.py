@@ -19,6 +19,8 @@ ORDER = [
     "hologram_torch.device",
     "hologram_torch.precision",
     "hologram_torch.dlpack",
+    "hologram_torch.parameters",
+    "hologram_torch.writes",
     "hologram_torch.graph",
     "hologram_torch.lowering",
     "hologram_torch.translate",

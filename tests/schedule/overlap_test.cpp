@@ -1,4 +1,4 @@
-// tests/schedule/test_overlap.cpp: host calls that go on beside other steps begin early and are
+// tests/schedule/overlap_test.cpp: host calls that go on beside other steps begin early and are
 // awaited late
 #include <gtest/gtest.h>
 
