@@ -4,6 +4,7 @@
 
 #include "atlas/builder.h"
 #include "atlas/math.h"
+#include "atlas/walk.h"
 #include "base/error.h"
 
 namespace hologram::atlas {
@@ -134,30 +135,11 @@ void expand(Body& body, const Keeps& keeps) {
 }  // namespace
 
 void expand_math(Program& program, const std::function<bool(ir::Op, DType)>& keeps) {
-  switch (program.kind) {
-    case BlockKind::loop:
-      for (Stage& s : program.loop.stages) expand(s, keeps);
-      break;
-    case BlockKind::product:
-      for (Body* b : {&program.product.lhs, &program.product.rhs, &program.product.image,
-                      &program.product.epilogue})
-        expand(*b, keeps);
-      if (program.has_tail())
-        for (Stage& s : program.loop.stages) expand(s, keeps);
-      break;
-    case BlockKind::attention:
-      for (Body* b :
-           {&program.attention.q, &program.attention.k, &program.attention.v,
-            &program.attention.score, &program.attention.epilogue, &program.attention.lse})
-        expand(*b, keeps);
-      break;
-    case BlockKind::attention_grad:
-      for (Body* b : program.attention_grad.bodies()) expand(*b, keeps);
-      break;
-    case BlockKind::sort:
-      for (Body* b : {&program.sort.key, &program.sort.epilogue}) expand(*b, keeps);
-      break;
-  }
+  for_each_stage(program, [&](Stage& s) { expand(s, keeps); });
+  with_block(program, [&](auto& block) {
+    if constexpr (requires { block.bodies(); })
+      for (Body* b : block.bodies()) expand(*b, keeps);
+  });
 }
 
 }  // namespace hologram::atlas

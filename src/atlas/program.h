@@ -201,6 +201,8 @@ struct ProductBlock {
   }
 
   bool operator==(const ProductBlock&) const = default;
+  std::array<Body*, 4> bodies() { return {&lhs, &rhs, &image, &epilogue}; }
+  std::array<const Body*, 4> bodies() const { return {&lhs, &rhs, &image, &epilogue}; }
 };
 
 /// softmax(scale * q k^T + bias) v for each batch point, online over keys. Axes: batch_rank
@@ -221,6 +223,8 @@ struct AttentionBlock {
   bool reproducible = false;
 
   bool operator==(const AttentionBlock&) const = default;
+  std::array<Body*, 6> bodies() { return {&q, &k, &v, &score, &epilogue, &lse}; }
+  std::array<const Body*, 6> bodies() const { return {&q, &k, &v, &score, &epilogue, &lse}; }
 };
 
 /// Gradients of an attention block's operands. Axes: batch_rank parallel ones, then member (row:
@@ -268,6 +272,8 @@ struct SortBlock {
   bool descending = false;
 
   bool operator==(const SortBlock&) const = default;
+  std::array<Body*, 2> bodies() { return {&key, &epilogue}; }
+  std::array<const Body*, 2> bodies() const { return {&key, &epilogue}; }
 };
 
 enum class BlockKind : uint8_t { loop, product, attention, attention_grad, sort };
@@ -296,6 +302,11 @@ struct Program {
 /// Checks types, definitions before use, axis scopes, buffer numbers and access, and bounds where
 /// extents are known. Throws Error(invalid_argument) naming the place.
 void verify(const Program& program);
+
+/// Numbers the program's symbols densely by first use and returns the symbol that each number
+/// stands for. Axes and values in expressions get the extents that the program gives them, as they
+/// do when its text or binary form is read.
+std::vector<Expr> number_symbols(Program& program);
 
 /// Text form (the assembler's input); parse reads it back to an equal program.
 std::string disassemble(const Program& program);

@@ -5,6 +5,7 @@
 
 #include "atlas/builder.h"
 #include "atlas/limits.h"
+#include "atlas/walk.h"
 #include "base/error.h"
 
 namespace hologram::atlas {
@@ -51,19 +52,9 @@ class Verifier {
     require(p_.buffers.size() <= limits::buffers, "program: {} buffers; expected at most {}",
             p_.buffers.size(), limits::buffers);
     for (size_t k = 0; k < p_.buffers.size(); ++k) buffer(k);
-    switch (p_.kind) {
-      case BlockKind::loop:
-        return loop(p_.loop);
-      case BlockKind::product:
-        return product(p_.product);
-      case BlockKind::attention:
-        return attention(p_.attention);
-      case BlockKind::attention_grad:
-        return attention_grad(p_.attention_grad);
-      case BlockKind::sort:
-        return sort(p_.sort);
-    }
-    fail(ErrorCode::invalid_argument, "program: unknown block kind {}", static_cast<int>(p_.kind));
+    with_block(p_, [&](const auto& b) { block(b); });
+    // What stands in for nothing, the body of a packed operand say, was not visited.
+    for_each_expr(p_, [&](const Expr& e) { symbols(e, "program"); });
   }
 
  private:
@@ -94,13 +85,20 @@ class Verifier {
     for (const Axis& a : list) grounded_.push_back(ground(a.extent, nullptr));
   }
 
+  void symbols(const Expr& e, const std::string& place) {
+    e.any_atom([&](const Atom& a) {
+      require(a.kind != Atom::Kind::symbol || (a.id >= 0 && a.id < p_.num_symbols),
+              "{}: unknown symbol s{}", place, a.id);
+      return false;
+    });
+  }
+
   // Symbols, axes and values of an expression exist and are visible.
   void expression(const Expr& e, const std::vector<bool>& visible, const std::string& place,
                   const Body* body, size_t position) {
+    symbols(e, place);
     e.any_atom([&](const Atom& a) {
       using K = Atom::Kind;
-      if (a.kind == K::symbol)
-        require(a.id >= 0 && a.id < p_.num_symbols, "{}: unknown symbol s{}", place, a.id);
       if (a.kind == K::axis)
         require(a.id >= 0 && static_cast<size_t>(a.id) < visible.size() &&
                     visible[static_cast<size_t>(a.id)],
@@ -293,7 +291,7 @@ class Verifier {
     require(found == DType::i64, "{}: %{} is {}; expected i64", place, r.position, name_of(found));
   }
 
-  void loop(const LoopBlock& b) {
+  void block(const LoopBlock& b) {
     require(b.parallel_rank >= 0 && static_cast<size_t>(b.parallel_rank) <= b.axes.size(),
             "loop: {} parallel axes of {}", b.parallel_rank, b.axes.size());
     for (size_t k = 0; k < b.axes.size(); ++k)
@@ -372,7 +370,7 @@ class Verifier {
       require(!a.extent.has_axes(), "{}: an extent that depends on another axis", name);
   }
 
-  void product(const ProductBlock& b) {
+  void block(const ProductBlock& b) {
     require(b.parts >= 1 && b.parts <= limits::product_parts && (b.parts == 1 || !b.winograd),
             "product: {} parts; expected 1 to {}, and 1 with winograd", b.parts,
             limits::product_parts);
@@ -424,7 +422,7 @@ class Verifier {
             "tail: the axes are not those of the product's rows and columns");
     require(t.lane_axis == -1 || t.lane_axis == static_cast<int>(rank),
             "tail: lane axis {}; expected the row axis, or -1", t.lane_axis);
-    loop(t);
+    block(t);
     std::set<int> stored;
     for (const Stage& s : t.stages)
       for (const Instr& i : s.body.instrs)
@@ -494,7 +492,7 @@ class Verifier {
             b.packed_rhs, buffer.extent.str(), size.str());
   }
 
-  void attention(const AttentionBlock& b) {
+  void block(const AttentionBlock& b) {
     block_axes(b.axes, b.batch_rank, 4, "attention");
     require(known(b.operand_type) && is_float(b.operand_type),
             "attention: operands that are not floats");
@@ -515,7 +513,7 @@ class Verifier {
     body(b.lse, lse);
   }
 
-  void attention_grad(const AttentionGradBlock& b) {
+  void block(const AttentionGradBlock& b) {
     block_axes(b.axes, b.batch_rank, 5, "attention_grad");
     require(known(b.operand_type) && is_float(b.operand_type),
             "attention_grad: operands that are not floats");
@@ -538,7 +536,7 @@ class Verifier {
     }
   }
 
-  void sort(const SortBlock& b) {
+  void block(const SortBlock& b) {
     block_axes(b.axes, b.batch_rank, 2, "sort");
     require(known(b.key_type) && compute_type(b.key_type) == b.key_type, "sort: keys of {}",
             static_cast<int>(b.key_type) < num_dtypes ? name_of(b.key_type) : "?");

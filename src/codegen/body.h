@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "atlas/program.h"
+#include "base/error.h"
 #include "codegen/codegen.h"
 
 namespace hologram::codegen {
@@ -142,8 +143,8 @@ class Kernel {
 
   Scope& root() { return *root_; }
   /// Address of buffer k. A scratch buffer holds `scratch_lanes` interleaved copies.
-  Value* buffer(int k) const { return buffers_[static_cast<size_t>(k)]; }
-  Value* symbol(int k) const { return symbols_[static_cast<size_t>(k)]; }
+  Value* buffer(int k) const { return numbered(buffers_, k, "Kernel::buffer"); }
+  Value* symbol(int k) const { return numbered(symbols_, k, "Kernel::symbol"); }
 
   /// Sets up the scratch buffers: on the stack when small, else from the context. Lane l of element
   /// e is element e * lanes + l. Call it once, in the root scope, before any body that uses
@@ -182,6 +183,11 @@ class Kernel {
   llvm::Constant* identity(ir::Op reduce, DType type);
 
  private:
+  static Value* numbered(const std::vector<Value*>& list, int k, const char* where) {
+    check(k >= 0 && static_cast<size_t>(k) < list.size(), where);
+    return list[static_cast<size_t>(k)];
+  }
+
   std::vector<Value*> buffers_, symbols_;
   llvm::BasicBlock *entry_, *exit_;
   llvm::PHINode* status_ = nullptr;

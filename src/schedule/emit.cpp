@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "atlas/walk.h"
 #include "ir/scalar.h"
 #include "schedule/cluster.h"
 
@@ -38,14 +39,10 @@ void Kernel::join(int from, int to) {
     if (b == from) b = to;
     if (b > from) --b;
   };
-  auto body = [&](atlas::Body& b) {
-    for (atlas::Instr& i : b.instrs)
-      if (i.code == atlas::Code::load || i.code == atlas::Code::store) number(i.buffer);
-  };
-  atlas::ProductBlock& p = program.product;
-  for (atlas::Body* b : {&p.lhs, &p.rhs, &p.image, &p.epilogue}) body(*b);
-  for (atlas::Stage& s : program.loop.stages) body(s.body);
-  number(p.packed_rhs);
+  atlas::for_each_instr(program, [&](atlas::Instr& i) {
+    if (i.code == atlas::Code::load || i.code == atlas::Code::store) number(i.buffer);
+  });
+  number(program.product.packed_rhs);
   program.buffers[static_cast<size_t>(to)].access = Access::read_write;
   program.buffers.erase(program.buffers.begin() + from);
   for (auto it = number_.begin(); it != number_.end(); ++it) {

@@ -1,7 +1,7 @@
 // schedule/estimate.cpp: what a kernel costs.
 #include "schedule/estimate.h"
 
-#include <algorithm>
+#include "atlas/walk.h"
 
 namespace hologram::schedule {
 namespace {
@@ -44,42 +44,40 @@ Expr flop_of(const atlas::LoopBlock& loop) {
   return total;
 }
 
+Expr flop_of(const atlas::ProductBlock& b) {
+  auto own = static_cast<size_t>(b.batch_rank) + 3;  // as if by the direct sums
+  Expr results = b.parts > 1 ? product_of(b.axes, 0, own - 2) * product_of(b.axes, own, own + 1)
+                             : product_of(b.axes, 0, own - 1);
+  return Expr(2) * product_of(b.axes, 0, own) + Expr(operations(b.epilogue)) * results;
+}
+
+Expr flop_of(const atlas::AttentionBlock& b) {
+  size_t batch = b.axes.size() - 4;
+  Expr widths = extent_of(b.axes[batch + 2]) + extent_of(b.axes[batch + 3]);
+  return product_of(b.axes, 0, batch + 2) * (Expr(2) * widths + Expr(4 + operations(b.score)));
+}
+
+Expr flop_of(const atlas::AttentionGradBlock& b) {
+  size_t batch = b.axes.size() - 5;
+  Expr depth = extent_of(b.axes[batch + 3]), values = extent_of(b.axes[batch + 4]);
+  int64_t depths = 1 + !b.dq.instrs.empty() + !b.dk.instrs.empty();
+  int64_t widths = 1 + !b.dv.instrs.empty();
+  return product_of(b.axes, 0, batch + 3) * (Expr(2 * depths) * depth + Expr(2 * widths) * values +
+                                             Expr(8 + operations(b.score) + operations(b.slope)));
+}
+
+Expr flop_of(const atlas::SortBlock& b) {
+  return product_of(b.axes, 0, b.axes.size() - 1);  // one comparison each, say
+}
+
 }  // namespace
 
 Estimate estimate(const atlas::Program& program) {
   Estimate out{Expr(0), Expr(0)};
   for (const auto& b : program.buffers)
     if (b.access != atlas::Access::scratch) out.bytes += b.extent * Expr(size_of(b.dtype));
-  if (program.kind == atlas::BlockKind::loop) {
-    out.flop = flop_of(program.loop);
-  } else if (program.kind == atlas::BlockKind::product) {
-    const auto& axes = program.product.axes;
-    auto own = static_cast<size_t>(program.product.batch_rank) + 3;  // as if by the direct sums
-    Expr results = product_of(axes, 0, own - 1);
-    if (program.product.parts > 1)
-      results = product_of(axes, 0, own - 2) * product_of(axes, own, own + 1);
-    out.flop =
-        Expr(2) * product_of(axes, 0, own) + Expr(operations(program.product.epilogue)) * results;
-    if (program.has_tail()) out.flop += flop_of(program.loop);
-  } else if (program.kind == atlas::BlockKind::attention_grad) {
-    const atlas::AttentionGradBlock& g = program.attention_grad;
-    size_t b = g.axes.size() - 5;
-    Expr scores = product_of(g.axes, 0, b + 3), depth = extent_of(g.axes[b + 3]),
-         values = extent_of(g.axes[b + 4]);
-    int64_t depths = 1 + !g.dq.instrs.empty() + !g.dk.instrs.empty();
-    int64_t widths = 1 + !g.dv.instrs.empty();
-    out.flop = scores * (Expr(2 * depths) * depth + Expr(2 * widths) * values +
-                         Expr(8 + operations(g.score) + operations(g.slope)));
-  } else if (program.kind == atlas::BlockKind::sort) {
-    const auto& axes = program.sort.axes;
-    out.flop = product_of(axes, 0, axes.size() - 1);  // one comparison each, say
-  } else {
-    const auto& axes = program.attention.axes;
-    size_t b = axes.size() - 4;
-    Expr scores = product_of(axes, 0, b + 2);
-    out.flop = scores * (Expr(2) * extent_of(axes[b + 2]) + Expr(2) * extent_of(axes[b + 3]) +
-                         Expr(4 + operations(program.attention.score)));
-  }
+  out.flop = atlas::with_block(program, [](const auto& block) { return flop_of(block); });
+  if (program.has_tail()) out.flop += flop_of(program.loop);
   return out;
 }
 

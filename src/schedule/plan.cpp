@@ -29,40 +29,6 @@ Expr span_bytes(DType dtype, const Shape& shape, const Shape& strides) {
   return n * Expr(size_of(dtype));
 }
 
-// Renumbers a program's symbols densely by first appearance; returns what each new one stands for.
-std::vector<Expr> own_symbols(atlas::Program& p) {
-  std::vector<Expr> used;
-  std::map<int, int> number;
-  auto visit = [&](Expr& e) {
-    if (e.is_const()) return;
-    e = e.substitute([&](const Atom& a) -> std::optional<Expr> {
-      if (a.kind != Atom::Kind::symbol) return std::nullopt;
-      auto [it, added] = number.emplace(a.id, static_cast<int>(used.size()));
-      if (added) used.push_back(Expr::symbol(a.id));
-      return Expr::symbol(it->second);
-    });
-  };
-  auto body = [&](atlas::Body& b) {
-    for (auto& i : b.instrs) visit(i.expr);
-  };
-  auto axes = [&](std::vector<atlas::Axis>& list) {
-    for (auto& a : list) visit(a.extent);
-  };
-  for (auto& b : p.buffers) visit(b.extent);
-  axes(p.loop.axes);
-  for (auto& s : p.loop.stages) body(s.body);
-  axes(p.product.axes);
-  for (auto* b : {&p.product.lhs, &p.product.rhs, &p.product.image, &p.product.epilogue}) body(*b);
-  axes(p.attention.axes);
-  for (auto* b : {&p.attention.q, &p.attention.k, &p.attention.v, &p.attention.score,
-                  &p.attention.epilogue, &p.attention.lse})
-    body(*b);
-  axes(p.attention_grad.axes);
-  for (auto* b : p.attention_grad.bodies()) body(*b);
-  p.num_symbols = static_cast<int>(used.size());
-  return used;
-}
-
 class Planner {
  public:
   Planner(const ir::Graph& graph, const Options& options)
@@ -341,7 +307,7 @@ Planner::Order Planner::order() const {
 void Planner::emit_kernel(Lowered k) {
   if (atlas::is_empty(k.program)) return;
   Step step{StepKind::kernel};
-  step.symbols = own_symbols(k.program);
+  step.symbols = atlas::number_symbols(k.program);
   step.buffers = std::move(k.buffers);
   step.name = std::move(k.name);
   step.cached = k.cached;

@@ -295,6 +295,17 @@ TEST(Verify, NamesTheFault) {
             "stage 0, %0 (index): axis i1 is not visible here");
 }
 
+TEST(Verify, AnAbsentOperandUsesNoUnknownSymbolEither) {
+  Program p = batched_product(DType::f32, DType::f32, DType::f32);
+  BodyBuilder(p.product.image).index(Expr::symbol(4));
+  try {
+    verify(p);
+    FAIL() << "verified";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "program: unknown symbol s4");
+  }
+}
+
 TEST(Verify, ATailIsOfTheProductsRows) {
   auto refused = [](const std::function<void(Program&)>& edit) {
     Program p = product_with_tail();

@@ -55,6 +55,18 @@ TEST(Object, TheSameProgramGivesTheSameBytes) {
             codegen::compile(scale(DType::f32, 77), t).code);
 }
 
+// A program that no verifier has seen.
+TEST(Object, AnUnknownSymbolIsAnInternalError) {
+  atlas::Program p = scale(DType::f32, 64);
+  p.loop.stages[0].body.instrs[0].expr += Expr::symbol(2) - Expr::symbol(3);
+  for (codegen::Isa isa : {codegen::Isa::avx2, codegen::Isa::neon}) try {
+      codegen::compile(p, codegen::generic_target(isa));
+      FAIL() << "compiled";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::internal);
+    }
+}
+
 // A kernel that a static object holds is freed at exit after all that loading it had made. (Under
 // AddressSanitizer, memory that was freed before is found.)
 TEST(ObjectDeathTest, KernelsOutliveWhatLoadedThem) {

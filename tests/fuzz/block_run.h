@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "atlas/walk.h"
 #include "backend/interp/interp.h"
 #include "base/error.h"
 
@@ -12,10 +13,7 @@ namespace hologram::test {
 /// Runs a verified program on small sizes, if it is small then. Errors are fine, crashes are not.
 inline void run_small(atlas::Program p) {
   std::vector<int64_t> symbols(static_cast<size_t>(p.num_symbols), 3);
-  const auto& axes = p.kind == atlas::BlockKind::loop        ? p.loop.axes
-                     : p.kind == atlas::BlockKind::product   ? p.product.axes
-                     : p.kind == atlas::BlockKind::attention ? p.attention.axes
-                                                             : p.attention_grad.axes;
+  const auto& axes = atlas::with_block(p, [](auto& b) -> const auto& { return b.axes; });
   int64_t points = 1, bytes = 0;
   for (const atlas::Axis& a : axes) {
     if (a.extent.has_axes()) return;
@@ -32,7 +30,7 @@ inline void run_small(atlas::Program p) {
     bufs.push_back(memory.back().data());
   }
   size_t instrs = 0;
-  for (const atlas::Stage& s : p.loop.stages) instrs += s.body.instrs.size();
+  atlas::for_each_body(p, [&](const atlas::Body& b) { instrs += b.instrs.size(); });
   if (instrs > 1000) return;
   atlas::expand_math(p);
   std::atomic<int32_t> sticky = 0;

@@ -41,6 +41,14 @@ def test_sort_of_sizes_known_at_run_time():
     native(lambda x: (*x.sort(stable=True, dim=-1), torch.argsort(x * 2, stable=True)), *inputs, dynamic=True)
 
 
+def test_sort_beside_other_sizes_known_at_run_time():
+    """The sort's sizes are not the first ones of the graph."""
+    sizes = ((7, 5, 300), (9, 3, 33), (2, 8, 70))
+    arguments = [(torch.randn(n), rows(m, k)) for n, m, k in sizes]
+    native(lambda y, x: (y * 2, *x.sort(stable=True, dim=-1)), *arguments, dynamic=True)
+    native(lambda y, x: (y * 2, *x.sort(stable=True, dim=0), *x.topk(2, -1)[:1]), *arguments, dynamic=True)
+
+
 @pytest.mark.parametrize("n, k", ((65, 3), (1000, 10), (1000, 999), (20000, 50), (600, 600)))
 @pytest.mark.parametrize("largest", (False, True))
 def test_topk(n, k, largest):

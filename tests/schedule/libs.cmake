@@ -1,0 +1,2 @@
+# tests/schedule/libs.cmake: plans are run on the interpreter
+set(LIBS schedule backend/interp)
