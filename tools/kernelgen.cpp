@@ -1,10 +1,14 @@
 // tools/kernelgen.cpp: compiles the operations of executors ahead of time, for every instruction
 // set of the target processor
 //
-// usage: hologram_kernelgen FOLDER TABLE.cpp OBJECTS.txt [ISA...]
+// usage: hologram_kernelgen FOLDER TABLE.cpp OBJECTS.txt ISA...
+//        hologram_kernelgen --programs FOLDER OUT ISA...
 //
-// writes one object per distinct program and instruction set into FOLDER, their names into
-// OBJECTS.txt (a response file for ar), and the table that src/builtin/kernels.h declares.
+// The first writes one object per distinct program and instruction set into FOLDER, their names
+// into OBJECTS.txt (a response file for ar), and the table that src/builtin/kernels.h declares. The
+// second writes the object of each program FOLDER/NAME.atlas (text form) as OUT/NAME.ISA.o, or what
+// went wrong as OUT/NAME.ISA.error; tools/compare_kernels.py uses it. An ISA is named as in
+// HOLOGRAM_CPU_ISA.
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -29,10 +33,11 @@ struct Job {
   std::string key, symbol;
 };
 
-codegen::Isa isa_from_name(std::string_view name) {
+codegen::Target target_from_name(std::string_view name) {
   for (codegen::Isa isa :
        {codegen::Isa::sse42, codegen::Isa::avx2, codegen::Isa::avx512, codegen::Isa::neon})
-    if (codegen::name_of(isa) == name) return isa;
+    if (codegen::name_of(isa) == name) return codegen::generic_target(isa);
+  if (name == "amx") return codegen::with_tiles(codegen::generic_target(codegen::Isa::avx512));
   fail(ErrorCode::invalid_argument, "{}: no instruction set of that name", name);
 }
 
@@ -116,7 +121,7 @@ void run(const std::filesystem::path& folder, const std::filesystem::path& table
          const std::filesystem::path& list_path, std::span<const std::string> isas) {
   std::vector<Job> jobs;
   for (const std::string& isa : isas) {
-    codegen::Target target = codegen::generic_target(isa_from_name(isa));
+    codegen::Target target = target_from_name(isa);
     for (auto& [key, program] : programs(target))
       jobs.push_back({target, std::move(program), key, fmt::format("builtin_{}_{}", isa, key)});
   }
@@ -132,16 +137,45 @@ void run(const std::filesystem::path& folder, const std::filesystem::path& table
   write(table_path, table(jobs, isas));
 }
 
+std::string read(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  if (!in) fail(ErrorCode::io, "{}: cannot be read", path.string());
+  return text;
+}
+
+void compile_programs(const std::filesystem::path& folder, const std::filesystem::path& out,
+                      std::span<const std::string> isas) {
+  std::vector<std::pair<std::filesystem::path, std::string>> jobs;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".atlas")
+      for (const std::string& isa : isas) jobs.emplace_back(entry.path(), isa);
+  std::filesystem::create_directories(out);
+  side_by_side(jobs.size(), [&](size_t i) {
+    const auto& [path, isa] = jobs[i];
+    std::filesystem::path object = out / fmt::format("{}.{}.o", path.stem().string(), isa);
+    try {
+      write(object, codegen::compile(atlas::assemble(read(path)), target_from_name(isa)).code);
+    } catch (const Error& e) {
+      write(object.replace_extension("error"), e.what());
+    }
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 5) {
-    std::cerr << "usage: hologram_kernelgen FOLDER TABLE.cpp OBJECTS.txt ISA...\n";
+    std::cerr << "usage: hologram_kernelgen FOLDER TABLE.cpp OBJECTS.txt ISA...\n"
+                 "       hologram_kernelgen --programs FOLDER OUT ISA...\n";
     return 2;
   }
   try {
     const std::vector<std::string> isas(argv + 4, argv + argc);
-    run(argv[1], argv[2], argv[3], isas);
+    if (std::string_view(argv[1]) == "--programs")
+      compile_programs(argv[2], argv[3], isas);
+    else
+      run(argv[1], argv[2], argv[3], isas);
     return 0;
   } catch (const std::exception& e) {
     std::cerr << "hologram_kernelgen: " << e.what() << "\n";
