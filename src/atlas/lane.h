@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "atlas/class_graph.h"
 #include "atlas/program.h"
 #include "base/error.h"
 
@@ -82,11 +83,13 @@ struct LaneAddress {
 
 /// Where a phi address lies in the boundary pool.
 constexpr uint64_t phi_offset(const LaneAddress& a) {
-  return uint64_t{a.a} * 12288 + uint64_t{a.b} * 256 + a.c;
+  return uint64_t{a.a} * class_bytes + uint64_t{a.b} * page_bytes + a.c;
 }
 
 /// The handle of a class's bytes in the boundary pool.
-constexpr uint64_t class_handle(int c) { return ~uint64_t{0} - 95 + static_cast<uint64_t>(c); }
+constexpr uint64_t class_handle(int c) {
+  return ~uint64_t{0} - (num_classes - 1) + static_cast<uint64_t>(c);
+}
 
 struct LaneInstr {
   LaneOp op;

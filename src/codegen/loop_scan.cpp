@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <array>
 
+#include "atlas/order.h"
 #include "codegen/loop_stages.h"
 #include "codegen/nest.h"
 
 namespace hologram::codegen {
 namespace {
 
-constexpr int block = 16;
+constexpr int block = atlas::scan_block;
 
 // One block of a running accumulator, vector by vector.
 class Scan {

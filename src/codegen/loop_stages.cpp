@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "atlas/order.h"
 #include "codegen/memory.h"
 #include "codegen/nest.h"
 
@@ -13,6 +14,9 @@ namespace hologram::codegen {
 namespace Intrinsic = llvm::Intrinsic;
 using atlas::Stage;
 using atlas::StageKind;
+
+// Elements that a round along a row takes: one for each partial.
+constexpr int64_t round_elements = atlas::sum_partials;
 
 LoopStages::LoopStages(const LoopFrame& frame, LoopLanes& lanes)
     : f_(frame), lanes_(lanes), prefetches_(frame), k_(frame.k), ir_(frame.k.ir) {
@@ -132,8 +136,9 @@ void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number) {
   }
   bool trees =
       std::any_of(s.reductions.begin(), s.reductions.end(), [](const auto& r) { return r.tree; });
-  bool grouped = f_.axes == f_.rank + 1 || (f_.extent(f_.axes - 1).is_const() &&
-                                            f_.extent(f_.axes - 1).constant_value() % 64 == 0);
+  bool grouped =
+      f_.axes == f_.rank + 1 || (f_.extent(f_.axes - 1).is_const() &&
+                                 f_.extent(f_.axes - 1).constant_value() % round_elements == 0);
   RowShape shape;
   shape.total = extent_of(f_.block, f_.rank, f_.axes);
   shape.along_row = along && grouped && !trees;
@@ -224,7 +229,8 @@ Value* LoopStages::elements(Scope& scope, RowStage& stage) {
 /// The elements of a single row axis, block by block and partial by partial; returns their
 /// number.
 Value* LoopStages::by_partial(Scope& scope, RowStage& stage) {
-  constexpr int64_t block = 4096, partials = 64;
+  constexpr int64_t block = atlas::sum_block, partials = atlas::sum_partials;
+  static_assert(partials == 64, "their numbers are six bits, reversed");
   Value* n = emit_expr(scope, f_.extent(f_.rank)).v;
   scope.seek();
   bool some = f_.at_least_one(f_.rank);
@@ -255,7 +261,7 @@ Value* LoopStages::by_partial(Scope& scope, RowStage& stage) {
   return n;
 }
 
-/// Vectors along the row, in groups of 64 elements; returns the number of elements.
+/// Vectors along the row, in groups of round_elements; returns the number of elements.
 Value* LoopStages::groups(Scope& scope, RowStage& stage) {
   int axis = f_.axes - 1;
   bool several = f_.axes > f_.rank + 1;
@@ -267,16 +273,16 @@ Value* LoopStages::groups(Scope& scope, RowStage& stage) {
     row.seek();
     Value* before =
         counter ? static_cast<Value*>(ir_.CreateLoad(ir_.getInt64Ty(), counter)) : k_.i64(0);
-    Value* whole = ir_.CreateAnd(n, k_.i64(-64));
-    emit_loop(row, k_.i64(0), whole, k_.i64(64),
-              f_.at_least_one(axis) && f_.extent(axis).constant_value() >= 64,
+    Value* whole = ir_.CreateAnd(n, k_.i64(-round_elements));
+    emit_loop(row, k_.i64(0), whole, k_.i64(round_elements),
+              f_.at_least_one(axis) && f_.extent(axis).constant_value() >= round_elements,
               [&](Scope& round, Value* i) {
                 // With a constant extent every element exists, or none does; the tail shares the
                 // invariants otherwise.
                 if (f_.at_least_one(axis)) round.make_certain();
                 Value* position = ir_.CreateAdd(before, i);
                 group(round, stage, axis, i, position, nullptr);
-                Value* count = ir_.CreateAdd(position, k_.i64(64));
+                Value* count = ir_.CreateAdd(position, k_.i64(round_elements));
                 advance_all(round, stage, count);
                 if (stage.ahead) advance_all(round, *stage.ahead, count);
               });
@@ -298,7 +304,7 @@ Value* LoopStages::groups(Scope& scope, RowStage& stage) {
 void LoopStages::group(Scope& scope, RowStage& stage, int axis, Value* i, Value* position,
                        Value* left) {
   const int lanes = f_.plan.lanes;
-  for (int c = 0; c < 64 / lanes; ++c) {
+  for (int c = 0; c < round_elements / lanes; ++c) {
     auto vector = [&](Scope& s) {
       Scope copy(s, false);
       copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * lanes)) : i);

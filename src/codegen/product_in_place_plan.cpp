@@ -28,7 +28,7 @@ std::optional<SmallProduct> plan_small_product(const atlas::Program& program,
   p.m = m.constant_value();
   p.n = n.constant_value();
   p.k = k.constant_value();
-  if (p.m < 1 || p.n < 1 || p.k < 1 || p.k > product_k_block || p.n > most_columns ||
+  if (p.m < 1 || p.n < 1 || p.k < 1 || p.k > atlas::product_block || p.n > most_columns ||
       p.m > most_work / (p.n * p.k))
     return std::nullopt;
   // Without fused multiply-adds they are long sequences, which belong into loops.

@@ -142,7 +142,7 @@ class Writer {
   }
 
   bool floating() const { return is_float(m_.type); }
-  int64_t k_block() const { return product_k_block / group_of(m_.dots); }
+  int64_t k_block() const { return atlas::product_block / group_of(m_.dots); }
 
   // The number at p in every lane.
   Value* scalar(Value* p) {

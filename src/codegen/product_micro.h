@@ -18,7 +18,7 @@ using Fixed = std::optional<int64_t>;
 ///   out[r * panels * tile.panel + c] = sum over k < depth of a[r * a_row + k * a_k] * b(k, c),
 ///   b(k, c) = b[(c / panel) * b_panel + k * b_k + c % panel],
 /// (of a single panel only its first `vectors` vectors) by one multiply-add chain per k-block of
-/// product_k_block, blocks added in ascending order.
+/// atlas::product_block, blocks added in ascending order.
 struct MicroKernel {
   TileModel tile;
   DType type;     ///< of a, out and all arithmetic

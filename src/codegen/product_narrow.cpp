@@ -242,12 +242,13 @@ class NarrowEmitter : Numbers {
 
   // The first block's sums are written, the others' added.
   void all_blocks(Scope& scope) {
-    int64_t whole = plan_.k / product_k_block * product_k_block;
+    int64_t whole = plan_.k / atlas::product_block * atlas::product_block;
     if (whole == 0) return block(scope, k_.i64(0), plan_.k, true);
-    block(scope, k_.i64(0), product_k_block, true);
-    if (whole > product_k_block)
-      emit_loop(scope, k_.i64(product_k_block), k_.i64(whole), k_.i64(product_k_block), true,
-                [&](Scope& s, Value* begin) { block(s, begin, product_k_block, false); });
+    block(scope, k_.i64(0), atlas::product_block, true);
+    if (whole > atlas::product_block)
+      emit_loop(scope, k_.i64(atlas::product_block), k_.i64(whole), k_.i64(atlas::product_block),
+                true,
+                [&](Scope& s, Value* begin) { block(s, begin, atlas::product_block, false); });
     if (plan_.k > whole) block(scope, k_.i64(whole), plan_.k - whole, false);
   }
 

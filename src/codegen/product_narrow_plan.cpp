@@ -63,7 +63,7 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
   if (!reads_narrow_columns(program, columns ? *columns : b.rhs, lane_axis, b.acc_type))
     return std::nullopt;
 
-  p.segment = product_k_block;
+  p.segment = atlas::product_block;
   for (int64_t d : divisors(b.rhs, k_axis)) {
     if (d <= 8 && (d & (d - 1)) == 0) {
       p.steps = std::max(p.steps, static_cast<int>(d));

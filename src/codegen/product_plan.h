@@ -5,14 +5,14 @@
 #include <optional>
 #include <vector>
 
+#include "atlas/order.h"
 #include "atlas/program.h"
 #include "codegen/codegen.h"
 #include "codegen/tile_model.h"
 
 namespace hologram::codegen {
 
-/// Products: k-blocks whose chains are added in ascending order (docs/numerics.md).
-inline constexpr int64_t product_k_block = 384;
+/// 
 
 /// An operand body that is one plain load, linear in two axes: element (x, y) at base + x *
 /// x_stride + y * y_stride.
@@ -121,7 +121,7 @@ struct NarrowProduct {
   int64_t m, n, k;
   int lanes;
   int vectors;      ///< of columns side by side: those of a unit
-  int64_t segment;  ///< of k, a divisor of product_k_block in which scales are the same
+  int64_t segment;  ///< of k, a divisor of atlas::product_block in which scales are the same
   int steps;        ///< of k that share what they are taken from (two halves of a byte)
   Expr units;
 };

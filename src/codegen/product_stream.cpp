@@ -75,7 +75,7 @@ class StreamEmitter : Numbers {
       emit_turned(scope);
     } else {
       clear(scope, sums_);
-      emit_loop(scope, k_.i64(0), depth_, k_.i64(product_k_block), false,
+      emit_loop(scope, k_.i64(0), depth_, k_.i64(atlas::product_block), false,
                 [&](Scope& s, Value* begin) { emit_block(s, begin); });
     }
     epilogue(scope);
@@ -111,7 +111,8 @@ class StreamEmitter : Numbers {
 
   // The sums of all rows for the columns whose elements start at `rows`.
   std::vector<Value*> turned_sums(Scope& scope, const std::vector<Value*>& rows, int groups) {
-    int64_t depth = plan_.k.constant_value(), whole = depth / product_k_block * product_k_block;
+    int64_t depth = plan_.k.constant_value(),
+            whole = depth / atlas::product_block * atlas::product_block;
     std::vector<Value*> zero(static_cast<size_t>(groups * plan_.m),
                              llvm::Constant::getNullValue(vector_));
     auto joined = [&](std::vector<Value*> sums, const std::vector<Value*>& chains) {
@@ -120,14 +121,15 @@ class StreamEmitter : Numbers {
                                   : k_.ir.CreateAdd(sums[i], chains[i]);
       return sums;
     };
-    if (depth < product_k_block) return turned_chains(scope, rows, k_.i64(0), depth, zero);
-    std::vector<Value*> sums = turned_chains(scope, rows, k_.i64(0), product_k_block, zero);
-    sums = emit_loop(scope, k_.i64(product_k_block), k_.i64(whole), k_.i64(product_k_block), true,
-                     sums, [&](Scope& s, Value* begin, std::vector<Value*> so_far) {
-                       auto chains = turned_chains(s, rows, begin, product_k_block, zero);
-                       s.seek();
-                       return joined(std::move(so_far), chains);
-                     });
+    if (depth < atlas::product_block) return turned_chains(scope, rows, k_.i64(0), depth, zero);
+    std::vector<Value*> sums = turned_chains(scope, rows, k_.i64(0), atlas::product_block, zero);
+    sums =
+        emit_loop(scope, k_.i64(atlas::product_block), k_.i64(whole), k_.i64(atlas::product_block),
+                  true, sums, [&](Scope& s, Value* begin, std::vector<Value*> so_far) {
+                    auto chains = turned_chains(s, rows, begin, atlas::product_block, zero);
+                    s.seek();
+                    return joined(std::move(so_far), chains);
+                  });
     if (whole == depth) return sums;
     auto chains = turned_chains(scope, rows, k_.i64(whole), depth - whole, zero);
     scope.seek();
@@ -185,7 +187,7 @@ class StreamEmitter : Numbers {
     Value* chains = k_.ir.CreateSelect(later, chains_, sums_);
     emit_if(scope, later, [&](Scope& s) { clear(s, chains_); });
     scope.seek();
-    Value* end = least(depth_, add(begin, product_k_block));
+    Value* end = least(depth_, add(begin, atlas::product_block));
     Value* whole = add(begin, k_.ir.CreateAnd(sub(end, begin), k_.i64(-plan_.streams)));
     emit_loop(scope, begin, whole, k_.i64(plan_.streams), false,
               [&](Scope& s, Value* k) { emit_steps(s, k, plan_.streams, chains); });

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "atlas/order.h"
 #include "base/error.h"
 #include "codegen/nest.h"
 
@@ -15,8 +16,8 @@ namespace {
 using ir::Op;
 namespace Intrinsic = llvm::Intrinsic;
 
-constexpr int64_t block_elements = 4096;
-constexpr int partials = 64;
+constexpr int64_t block_elements = atlas::sum_block;
+constexpr int partials = atlas::sum_partials;
 
 // Block results waiting to be combined: level l holds the result of 2^l blocks if bit l of their
 // number is set.

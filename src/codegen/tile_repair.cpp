@@ -122,10 +122,10 @@ Value* TileRepair::chain(Scope& scope, Value* column, Value* mask) {
   scope.seek();
   Value* zero = llvm::ConstantFP::getZero(floats_, true);  // -0: x + it is x
   return emit_loop(
-      scope, k_.i64(0), depth_, k_.i64(product_k_block), false, {zero},
+      scope, k_.i64(0), depth_, k_.i64(atlas::product_block), false, {zero},
       [&](Scope& block, Value* begin, std::vector<Value*> total) -> std::vector<Value*> {
         block.seek();
-        Value* end = least(add(begin, product_k_block), depth_);
+        Value* end = least(add(begin, atlas::product_block), depth_);
         Value* start = llvm::ConstantFP::getZero(floats_);
         Value* sum =
             emit_loop(block, begin, end, k_.i64(1), true, {start},

@@ -361,7 +361,7 @@ class WinogradEmitter : Numbers {
                                                          splat(k_, y, t_.lanes), carried[0])};
                        })[0];
     };
-    Value* size = k_.i64(product_k_block);
+    Value* size = k_.i64(atlas::product_block);
     Value* first = chain(scope, k_.i64(0), least(depth_, size));
     return emit_loop(scope, size, depth_, size, false, {first},
                      [&](Scope& s, Value* begin, std::vector<Value*> carried) {

@@ -6,14 +6,16 @@
 #include <memory>
 #include <optional>
 
+#include "atlas/class_graph.h"
+
 namespace hologram::host {
 
-inline constexpr int kBoundaryClasses = 96;
-inline constexpr int kBoundaryPages = 48;
-inline constexpr int kBoundaryPageBytes = 256;
+inline constexpr int kBoundaryClasses = atlas::num_classes;
+inline constexpr int kBoundaryPages = atlas::class_pages;
+inline constexpr int kBoundaryPageBytes = atlas::page_bytes;
 inline constexpr size_t kBoundaryClassBytes = size_t{kBoundaryPages} * kBoundaryPageBytes;
 inline constexpr size_t kBoundaryBytes = kBoundaryClasses * kBoundaryClassBytes;
-static_assert(kBoundaryClassBytes == 12'288 && kBoundaryClassBytes == 0x3000);
+static_assert(kBoundaryClassBytes == atlas::class_bytes);
 static_assert(kBoundaryBytes == 1'179'648, "1.125 MiB");
 static_assert(kBoundaryClassBytes % 64 == 0, "every class starts on a cache line");
 

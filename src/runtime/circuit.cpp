@@ -20,6 +20,9 @@ using sigmatics::Generator;
 using sigmatics::Operand;
 using sigmatics::Variant;
 
+static_assert(sigmatics::num_classes == atlas::num_classes &&
+              sigmatics::num_pages == atlas::class_pages &&
+              sigmatics::bytes_per_page == atlas::page_bytes);
 constexpr int64_t class_elements = atlas::class_bytes / 4;
 constexpr int64_t page_elements = atlas::page_bytes / 4;
 constexpr size_t steps_per_program = 512;  ///< keeps bodies of a size that compiles quickly

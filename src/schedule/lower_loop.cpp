@@ -6,6 +6,7 @@
 #include <set>
 
 #include "atlas/limits.h"
+#include "atlas/order.h"
 
 namespace hologram::schedule {
 namespace {
@@ -16,7 +17,6 @@ using atlas::Val;
 using ir::Op;
 using ir::Value;
 
-constexpr int64_t block = 4096;  // elements of a reduction block
 // Row scratch should stay in the second-level cache along with the row itself.
 constexpr int64_t max_scratch_bytes = 256 * 1024;
 
@@ -329,11 +329,12 @@ Lowered LoopLowering::partial_blocks() {
   Shape parallel_shape, row_shape;
   for (size_t i = 0; i < order_.size(); ++i)
     (i < parallel_ ? parallel_shape : row_shape).push_back(order_[i].extent);
-  Expr n = numel(row_shape), blocks = ceil_div(n, Expr(block));
+  Expr n = numel(row_shape), blocks = ceil_div(n, Expr(atlas::sum_block));
   Kernel k(storage_.slots);
   atlas::LoopBlock& loop = k.program.loop;
   // The block axis comes first, so that neighbouring points stay neighbours.
-  Expr b = Expr::axis(0, blocks), count = min(Expr(block), n - Expr(block) * b);
+  Expr b = Expr::axis(0, blocks),
+       count = min(Expr(atlas::sum_block), n - Expr(atlas::sum_block) * b);
   loop.axes.push_back({AxisKind::parallel, blocks});
   AxisMap map;
   for (size_t i = 0; i < parallel_; ++i) {
@@ -342,7 +343,7 @@ Lowered LoopLowering::partial_blocks() {
   }
   loop.parallel_rank = static_cast<int>(parallel_) + 1;
   loop.axes.push_back({AxisKind::row, count});
-  Expr position = Expr(block) * b + Expr::axis(loop.parallel_rank, count);
+  Expr position = Expr(atlas::sum_block) * b + Expr::axis(loop.parallel_rank, count);
   Index rows = through_reshape(row_shape, {n}, {position});
   for (size_t i = 0; i < rows.size(); ++i) map.emplace(static_cast<int>(parallel_ + i), rows[i]);
 
@@ -375,7 +376,7 @@ Lowered LoopLowering::partial_blocks() {
 Lowered LoopLowering::combine_blocks() {
   Expr n(1);
   for (size_t i = parallel_; i < order_.size(); ++i) n *= order_[i].extent;
-  Expr blocks = ceil_div(n, Expr(block));
+  Expr blocks = ceil_div(n, Expr(atlas::sum_block));
   Kernel k(storage_.slots);
   atlas::LoopBlock& loop = k.program.loop;
   Index at{Expr::axis(static_cast<int>(parallel_), blocks)};

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "atlas/order.h"
+
 namespace hologram::schedule {
 namespace {
 
@@ -189,7 +191,8 @@ bool sums_taps(Value dot, const Options& options) {
       if (!d.is_const()) return false;
   int64_t groups = dot->shape[0].constant_value(), columns = dot->shape[2].constant_value();
   return columns <= most_in_group && whole_vector % columns == 0 &&
-         groups * columns >= whole_vector && lhs->shape[3].constant_value() <= 384 &&
+         groups * columns >= whole_vector &&
+         lhs->shape[3].constant_value() <= atlas::product_block &&
          dot->shape[3].constant_value() <= most_taps && is_float(lhs->dtype) &&
          options.panel_width(lhs->dtype) > 8 && reads_windows(rhs) && !reads_windows(lhs);
 }

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <map>
 
+#include "atlas/class_graph.h"
+
 namespace hologram::schedule {
 namespace {
 
-constexpr int64_t class_bytes = 12288;
-constexpr int64_t boundary_total = 96 * class_bytes;
+using atlas::class_bytes;
+
 constexpr int64_t alignment = 64;
 
 struct Life {
@@ -76,7 +78,7 @@ void plan_memory(Plan& plan) {
     int64_t size = size_of_slot(i);
     if (size <= class_bytes) {
       int64_t at = first_fit(small, life, i, size);
-      if (at + size <= boundary_total) {
+      if (at + size <= atlas::boundary_bytes) {
         small.push_back({i, at, size});
         small_end = std::max(small_end, at + size);
         plan.slots[i].boundary = true;

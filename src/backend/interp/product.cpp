@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "atlas/math.h"
+#include "atlas/order.h"
 #include "atlas/tile_math.h"
 #include "backend/interp/lanes.h"
 #include "backend/interp/operands.h"
@@ -15,8 +16,6 @@
 
 namespace hologram::interp {
 namespace {
-
-constexpr int64_t k_block = 384;
 
 template <class T>
 T from_bits(uint64_t bits) {
@@ -42,9 +41,9 @@ template <class T>
 void row_product(const uint64_t* lhs, const uint64_t* rhs, int64_t columns, int64_t depth,
                  uint64_t* out) {
   std::vector<T> chain(static_cast<size_t>(columns)), sum(static_cast<size_t>(columns));
-  for (int64_t begin = 0; begin < depth; begin += k_block) {
+  for (int64_t begin = 0; begin < depth; begin += atlas::product_block) {
     std::fill(chain.begin(), chain.end(), T{});
-    for (int64_t k = begin; k < std::min(depth, begin + k_block); ++k) {
+    for (int64_t k = begin; k < std::min(depth, begin + atlas::product_block); ++k) {
       T x = from_bits<T>(lhs[k]);
       const uint64_t* row = rhs + k * columns;
       for (size_t n = 0; n < chain.size(); ++n) {

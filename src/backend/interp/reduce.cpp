@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "atlas/order.h"
 #include "backend/interp/lanes.h"
 #include "base/error.h"
 #include "ir/scalar.h"
@@ -12,8 +13,6 @@ namespace hologram::interp {
 namespace {
 
 using ir::Op;
-
-constexpr int64_t block_size = 4096;
 
 bool is_arg(Op op) { return ir::info(op).kind == ir::OpKind::reduce_index; }
 
@@ -78,7 +77,7 @@ uint64_t first_carry(Op reduce, DType type) {
 }
 
 void scan(Op reduce, DType type, uint64_t* carry, const uint64_t* x, uint64_t* out, int n) {
-  constexpr int block = 16;
+  constexpr int block = atlas::scan_block;
   static_assert(lanes % block == 0);
   DType wide = carries_wide(reduce, type) ? DType::f64 : type;
   for (int begin = 0; begin < n; begin += block) {
@@ -113,14 +112,14 @@ void Reducer::push(const uint64_t* values, const uint64_t* positions, int n) {
       push_block(values[l]);
       continue;
     }
-    uint64_t& p = partial_[static_cast<size_t>(in_block_ % 64)];
+    uint64_t& p = partial_[static_cast<size_t>(in_block_ % atlas::sum_partials)];
     p = combine(op_, type_, p, values[l]);
-    if (++in_block_ == block_size) flush();
+    if (++in_block_ == atlas::sum_block) flush();
   }
 }
 
 void Reducer::flush() {
-  for (size_t half = 32; half > 0; half /= 2)
+  for (size_t half = atlas::sum_partials / 2; half > 0; half /= 2)
     for (size_t k = 0; k < half; ++k)
       partial_[k] = combine(op_, type_, partial_[k], partial_[k + half]);
   push_block(partial_[0]);
