@@ -12,7 +12,7 @@
 
 namespace hologram::codegen {
 
-/// 
+
 
 /// An operand body that is one plain load, linear in two axes: element (x, y) at base + x *
 /// x_stride + y * y_stride.

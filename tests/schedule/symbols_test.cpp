@@ -1,4 +1,4 @@
-// tests/schedule/test_symbols.cpp: every kind of block over symbols in any order of first use
+// tests/schedule/symbols_test.cpp: every kind of block over symbols in any order of first use
 #include <algorithm>
 #include <bit>
 #include <numeric>
