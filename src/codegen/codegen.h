@@ -58,12 +58,15 @@ struct Object {
 /// The name of the function in an Object.
 inline constexpr const char* kernel_symbol = "hologram_kernel";
 
-/// Milliseconds that the stages of one compile took.
+/// What one compile took: milliseconds of its stages, and how much code they worked on.
 struct Timing {
   double setup = 0;  ///< TargetMachine, module
   double emit = 0;   ///< Atlas → LLVM IR
   double passes = 0;
-  double translate = 0;  ///< LLVM IR → object
+  double translate = 0;      ///< LLVM IR → object
+  int64_t instructions = 0;  ///< of the LLVM IR, before its passes
+  int64_t optimised = 0;     ///< behind them
+  int64_t longest = 0;       ///< of the basic blocks then
 };
 
 /// Generates machine code. Thread-safe: each call uses its own LLVMContext and TargetMachine.

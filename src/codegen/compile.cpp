@@ -83,6 +83,19 @@ struct Unit {
   }
 };
 
+int64_t instructions_of(const llvm::Module& module) {
+  int64_t n = 0;
+  for (const llvm::Function& f : module) n += f.getInstructionCount();
+  return n;
+}
+
+int64_t longest_block(const llvm::Module& module) {
+  size_t n = 0;
+  for (const llvm::Function& f : module)
+    for (const llvm::BasicBlock& b : f) n = std::max(n, b.size());
+  return static_cast<int64_t>(n);
+}
+
 // No kernel may call or read anything outside itself.
 void check_symbols(const std::string& code) {
   auto object = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(code, "kernel"));
@@ -106,9 +119,15 @@ Object compile(const atlas::Program& program, const Target& target, Timing* timi
                const char* symbol) {
   Unit unit(program, target, timing);
   unit.module->getFunction(kernel_symbol)->setName(symbol);
+  if (timing) timing->instructions = instructions_of(*unit.module);
   Clock clock;
   optimise(*unit.module);
-  if (timing) timing->passes = clock.lap();
+  if (timing) {
+    timing->passes = clock.lap();
+    timing->optimised = instructions_of(*unit.module);
+    timing->longest = longest_block(*unit.module);
+    clock.lap();
+  }
   Object object{translate(*unit.module, *unit.machine, false), launch_of(unit.program, target)};
   if (timing) timing->translate = clock.lap();
   check_symbols(object.code);

@@ -337,7 +337,7 @@ class LoopEmitter {
     int axis = f_.rank - 1;
     bool is_short = length.is_const() && length.constant_value() < 2 * f_.plan.lanes;
     auto split = first_comparison(body, axis);
-    if (!split || (split->slope != 0 && is_short) || ranges_ == most_ranges) {
+    if (!split || (split->slope != 0 && is_short) || ranges_ >= ranges_for(body)) {
       return lanes_.loop(scope, axis, low, high, is_short ? 1 : f_.plan.unroll, {&body},
                          [&](Scope& s) { emit_body(s, body); });
     }
@@ -375,7 +375,12 @@ class LoopEmitter {
   llvm::IRBuilder<>& ir_;
   LoopLanes lanes_;
   LoopStages stages_;
-  static constexpr int most_ranges = 12;
+  // Each comparison that is decided makes one more copy of the body; what is left undecided masks.
+  static int ranges_for(const atlas::Body& body) {
+    constexpr int64_t most_ranges = 12, most_instructions = 4000;
+    auto length = static_cast<int64_t>(std::max<size_t>(1, body.instrs.size()));
+    return static_cast<int>(std::min(most_ranges, most_instructions / length));
+  }
   int ranges_ = 0;                   ///< comparisons that were decided
   std::deque<atlas::Body> assumed_;  ///< scopes remember what they hold of a body by its address
 };

@@ -3,6 +3,7 @@
 
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/OptBisect.h>
 #include <llvm/IR/PassManager.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
@@ -33,6 +34,24 @@ void initialise_llvm() {
     LLVMInitializeAArch64TargetMC();
     LLVMInitializeAArch64AsmPrinter();
   });
+}
+
+// Of kernels beyond this many instructions. LLVM's loop strength reduction compares all addresses
+// of a loop with each other: seconds where they are hundreds, which no register would hold anyway.
+constexpr unsigned most_reduced = 4000;
+
+class WithoutStrengthReduction final : public llvm::OptPassGate {
+ public:
+  bool shouldRunPass(llvm::StringRef pass, llvm::StringRef) override {
+    return pass != "Loop Strength Reduction";
+  }
+  bool isEnabled() const override { return true; }
+};
+
+unsigned instructions_of(const llvm::Module& module) {
+  unsigned n = 0;
+  for (const llvm::Function& f : module) n += f.getInstructionCount();
+  return n;
 }
 
 }  // namespace
@@ -76,6 +95,8 @@ void optimise(llvm::Module& module) {
 std::string translate(llvm::Module& module, llvm::TargetMachine& machine, bool assembly) {
   llvm::SmallVector<char, 0> buffer;
   llvm::raw_svector_ostream out(buffer);
+  static WithoutStrengthReduction gate;
+  if (instructions_of(module) > most_reduced) module.getContext().setOptPassGate(gate);
   llvm::legacy::PassManager passes;
   auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
   check(!machine.addPassesToEmitFile(passes, out, nullptr, kind),

@@ -73,7 +73,7 @@ Val Emitter::convert(Val v, DType to, Op how) {
 Val Emitter::load(int slot, const Index& index, Val guard) {
   int buffer = kernel_.buffer(slot, Access::read);
   const Slot& s = kernel_.slot(slot);
-  return b_.load(buffer, s.dtype, offset_of(index, s.strides), guard);
+  return b_.load(buffer, s.dtype, actual(offset_of(index, s.strides)), guard);
 }
 
 void Emitter::store(int slot, const Index& index, Val value, Val guard) {
@@ -85,9 +85,38 @@ Val Emitter::within(const Expr& e, const Expr& extent, Val guard) {
   auto both = [&](Val g) {
     guard = guard.id == atlas::no_value ? g : b_.op(Op::bit_and, guard, g);
   };
-  if (!provably_nonnegative(e)) both(b_.le(b_.integer(DType::i64, 0), b_.index(e)));
-  if (!provably_less(e, extent)) both(b_.lt(b_.index(e), b_.index(extent)));
+  Expr at = actual(e);
+  if (!provably_nonnegative(e)) both(b_.le(b_.integer(DType::i64, 0), b_.index(at)));
+  if (!provably_less(e, extent)) both(b_.lt(b_.index(at), b_.index(extent)));
   return guard;
+}
+
+namespace {
+constexpr int first_bounded = 1 << 20;  // numbers of axes that stand for bounded coordinates
+}
+
+/// A coordinate that a guard holds within [0, extent), as an axis of its own: divisions by what the
+/// operand's shape is made of then fold as they do for coordinates that are never outside.
+Expr Emitter::inside(const Expr& e, const Expr& extent) {
+  if (provably_nonnegative(e) && provably_less(e, extent)) return e;
+  Bounded what{actual(e), extent};
+  auto it = std::ranges::find(bounded_, what);
+  if (it == bounded_.end()) it = bounded_.insert(it, std::move(what));
+  return Expr::axis(first_bounded + static_cast<int>(it - bounded_.begin()), extent);
+}
+
+Expr Emitter::actual(const Expr& e) const {
+  if (bounded_.empty()) return e;
+  return e.substitute([&](const Atom& a) -> std::optional<Expr> {
+    if (a.kind != Atom::Kind::axis || a.id < first_bounded) return std::nullopt;
+    return bounded_[static_cast<size_t>(a.id - first_bounded)].at;
+  });
+}
+
+Index Emitter::actual(const Index& index) const {
+  Index out;
+  for (const Expr& e : index) out.push_back(actual(e));
+  return out;
 }
 
 namespace {
@@ -127,11 +156,11 @@ Expr Emitter::checked(Val place, const Expr& extent) {
 Val Emitter::value(Value v, const Index& index, Val guard) {
   if (v->is(Op::constant)) return b_.constant(v->dtype, v->attrs.bits);
   if (v->is(Op::iota))
-    return convert(b_.index(index[static_cast<size_t>(v->attrs.ints[0])]), v->dtype);
+    return convert(b_.index(actual(index[static_cast<size_t>(v->attrs.ints[0])])), v->dtype);
   Key key{v, guard.id, index};
   if (auto it = memo_.find(key); it != memo_.end()) return it->second;
   Val out;
-  if (auto local = local_(v, index))
+  if (auto local = local_(v, actual(index)))
     out = *local;
   else if (auto other = elsewhere ? elsewhere(v, index) : std::nullopt)
     out = load(other->first, other->second, guard);
@@ -156,7 +185,10 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
   if (v->is(Op::pad)) {
     Index at = input_index(v, 0, index);
     Val g = guard;
-    for (size_t i = 0; i < at.size(); ++i) g = within(at[i], v->input()->shape[i], g);
+    for (size_t i = 0; i < at.size(); ++i) {
+      g = within(at[i], v->input()->shape[i], g);
+      at[i] = inside(at[i], v->input()->shape[i]);
+    }
     Val x = value(v->input(), at, g);
     if (g.id == guard.id) return x;
     // A load whose guard fails gives 0 already.
@@ -170,13 +202,14 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
     for (size_t k = v->inputs.size(); k-- > 0;) {
       Index at = input_index(v, k, index);
       Val g = within(at[axis], v->input(k)->shape[axis], guard);
+      at[axis] = inside(at[axis], v->input(k)->shape[axis]);
       Val x = value(v->input(k), at, g);
       if (out.id == atlas::no_value) {
         out = x;
         continue;
       }
       Expr next = concat_start(v, k + 1);
-      out = b_.select(b_.lt(b_.index(index[axis]), b_.index(next)), x, out);
+      out = b_.select(b_.lt(b_.index(actual(index[axis])), b_.index(next)), x, out);
     }
     return out;
   }
@@ -186,7 +219,7 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
     fail(ErrorCode::internal, "schedule: {} reached where an expression is expected",
          ir::name_of(v->op));
   Val out = elementwise(v, index, guard);
-  if (on_compute) on_compute(v, index, out);
+  if (on_compute) on_compute(v, actual(index), out);
   return out;
 }
 

@@ -78,6 +78,9 @@ class Emitter {
  private:
   atlas::Val elementwise(ir::Value v, const Index& index, atlas::Val guard);
   atlas::Val load(int slot, const Index& index, atlas::Val guard);
+  Expr inside(const Expr& e, const Expr& extent);
+  Expr actual(const Expr& e) const;
+  Index actual(const Index& index) const;
 
   struct Key {
     ir::Value node;
@@ -95,6 +98,12 @@ class Emitter {
   std::function<bool(ir::Value)> is_buffered_;
   Local local_;
   std::unordered_map<Key, atlas::Val, KeyHash> memo_;
+  struct Bounded {
+    Expr at, extent;
+    bool operator==(const Bounded&) const = default;
+  };
+  /// What a guard bounds, by the number of the axis that stands for it (see inside).
+  std::vector<Bounded> bounded_;
 };
 
 }  // namespace hologram::schedule

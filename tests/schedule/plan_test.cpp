@@ -80,6 +80,24 @@ TEST_F(PlanTest, ElementWiseChainsAreOneKernelOverOneAxis) {
   EXPECT_EQ(p.programs[0].loop.axes[0].extent, Expr(6400));
 }
 
+// Rows of images without their first token: a division would be one for each tap of a filter.
+TEST_F(PlanTest, CoordinatesBehindPaddingAreNotDivided) {
+  Value x = g.slice(input({2, 17, 8}), {0, 1, 0}, {2, 16, 8}, {1, 1, 1});
+  x = g.reshape(g.reshape(x, {32, 8}), {2, 4, 4, 8});
+  output(g.pad(x, {0, 1, 1, 0}, {2, 6, 6, 8}, 0));
+  Plan p = plan();
+  ASSERT_EQ(runs(p), 1);
+  int loads = 0;
+  for (const auto& i : p.programs[0].loop.stages[0].body.instrs) {
+    if (i.code != atlas::Code::load) continue;
+    ++loads;
+    EXPECT_FALSE(i.expr.any_atom([](const Atom& a) {
+      return a.kind == Atom::Kind::floor_div || a.kind == Atom::Kind::mod;
+    })) << i.expr.str();
+  }
+  EXPECT_EQ(loads, 1);
+}
+
 TEST_F(PlanTest, SoftmaxIsOneKernelAndComputesItsExponentialsOnce) {
   output(softmax(input({8, 128}), 1));
   Plan p = plan();

@@ -1,0 +1,3 @@
+# bench/cpp/kernels.cmake: kernels alone, without graphs
+set(LIBS codegen atlas)
+set(LINK "")

@@ -1,0 +1,120 @@
+# tests/torch/test_code_size.py: no kernel grows with its filter, its operands or its chain beyond a bound
+import time
+
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import BACKEND, backend_stats, check, compile_fresh
+from zoo import ZOO, normal
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="looks into our kernels")
+
+MOST = 14_000  # LLVM instructions of a kernel behind the passes; LLVM takes about half a second for them on one core
+
+
+def depthwise(*kernel, stride=1, scale=1.0):
+    """A convolution of [batch, 1 + pixels, channels] tokens without their first one, as pooling in video transformers has it."""
+    pads = [k // 2 for k in kernel]
+
+    def function(x, w, *size):
+        x = x[:, 1:].transpose(1, 2).reshape(x.shape[0], x.shape[2], *size)
+        convolve = F.conv3d if len(kernel) == 3 else F.conv2d
+        return convolve(x, w, None, stride, pads, groups=w.shape[0]).flatten(2).transpose(1, 2)
+
+    def case(channels, *size):
+        pixels = torch.Size(size).numel()
+        return lambda x, w: function(x, w, *size), (normal(2, 1 + pixels, channels), scale * normal(channels, 1, *kernel, seed=2))
+
+    return case
+
+
+def chain(x):
+    for k in range(200):
+        x = torch.tanh(x) + k if k % 2 else x * 0.5
+    return x
+
+
+def stacked(*x):
+    return torch.stack([t + k for k, t in enumerate(x)], -1)
+
+
+def joined(*x):
+    return torch.relu(torch.cat([t * 2 for t in x], 1))
+
+
+def nested(x):
+    for k in range(24):
+        x = torch.cat([x[:, -1:], F.pad(x[:, :-1], (1, 1))[:, 1:-1]], 1) + k
+    return x
+
+
+def reductions(x):
+    return torch.stack([f(x, -1) for f in (torch.sum, torch.mean, torch.amax, torch.amin, torch.var, torch.logsumexp)])
+
+
+def moments(x):
+    return [x.pow(k).sum(-1) for k in range(1, 25)]
+
+
+CASES = {
+    "depthwise 3 x 3 x 3": depthwise(3, 3, 3)(48, 4, 14, 14),
+    "depthwise 3 x 3 x 3, stride 2": depthwise(3, 3, 3, stride=(1, 2, 2))(48, 4, 14, 14),
+    "depthwise 5 x 5 x 5": depthwise(5, 5, 5)(32, 6, 14, 14),
+    "depthwise 7 x 7 x 7": depthwise(7, 7, 7)(32, 8, 14, 14),
+    "depthwise 11 x 11": depthwise(11, 11)(32, 28, 28),
+    "depthwise 31 x 31": depthwise(31, 31, scale=0.03)(32, 32, 32),
+    "convolution 11 x 11": (lambda x, w: F.conv2d(x, w, stride=4, padding=2), (normal(1, 3, 63, 63), normal(32, 3, 11, 11, seed=2))),
+    "convolution 3 x 7 x 7": (
+        lambda x, w: F.conv3d(x, w, stride=2, padding=(1, 3, 3)),
+        (normal(1, 3, 4, 32, 32), normal(16, 3, 3, 7, 7, seed=2)),
+    ),
+    "64 groups": (lambda x, w: F.conv2d(x, w, padding=1, groups=64), (normal(1, 256, 14, 14), normal(256, 4, 3, 3, seed=2))),
+    "transposed": (lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1), (normal(1, 32, 14, 14), normal(32, 16, 4, 4, seed=2))),
+    "maxima 3 x 3 x 3": (lambda x: F.max_pool3d(x, 3, 2, 1), (normal(1, 32, 8, 28, 28),)),
+    "maxima 13 x 13": (lambda x: F.max_pool2d(x, 13, 1, 6), (normal(1, 32, 20, 20),)),
+    "chain of 200": (chain, (normal(64, 256),)),
+    "stack of 64": (stacked, tuple(normal(8, 96, seed=k) for k in range(64))),
+    "concatenation of 64": (joined, tuple(normal(8, 16 + k % 5, seed=k) for k in range(64))),
+    "concatenations of concatenations": (nested, (normal(8, 64),)),
+    "several reductions": (reductions, (normal(16, 5000),)),
+    "24 reductions": (moments, (normal(16, 777) * 0.1,)),
+}  # fmt: skip
+
+
+def compiled(function, inputs):
+    """The executables that the compiled function has, and its results."""
+    from hologram_torch import counters
+
+    with counters.capture() as records, torch.no_grad():
+        results = compile_fresh(function, dynamic=False)(*inputs)
+    return [executable for _, executable in records], results
+
+
+def longest(executables) -> int:
+    return max((length(text) for e in executables for text in e.dump("llvm")), default=0)
+
+
+def length(llvm: str) -> int:
+    return sum(line.startswith("  ") for line in llvm.splitlines())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_are_bounded(name):
+    function, inputs = CASES[name]
+    executables, results = compiled(function, inputs)
+    assert 0 < longest(executables) <= MOST
+    check(results, function(*inputs), strides=False)
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_models_compile_within_a_second(name):
+    """Of processor time, three for what else the machine does; the kernels' with all caches left aside."""
+    case = ZOO[name]()
+    executables, _ = compiled(case.module, case.inputs)
+    start = time.process_time()
+    for executable in executables:
+        executable.dump("asm")
+    seconds = time.process_time() - start
+    stages = backend_stats()["compile_ms"]
+    assert seconds + (stages["canon"] + stages["schedule"] + stages["trace"]) / 1e3 < 3
+    assert longest(executables) <= MOST
