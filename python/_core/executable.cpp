@@ -10,7 +10,6 @@
 
 #include "backend/registry.h"
 #include "bindings.h"
-#include "codegen/codegen.h"
 #include "schedule/estimate.h"
 
 namespace nb = nanobind;
@@ -119,7 +118,8 @@ nb::list step_times(const Executable& e) {
   return out;
 }
 
-// One stage of every program's translation: "atlas", "llvm" or "asm".
+// One stage of every program's translation: "atlas", "llvm" or "asm"; nothing for a stage that the
+// backend lacks.
 std::vector<std::string> dump(const Executable& e, std::string_view stage) {
   std::vector<std::string> out;
   for (const atlas::Program& p : e.plan().programs) {
@@ -129,8 +129,7 @@ std::vector<std::string> dump(const Executable& e, std::string_view stage) {
     }
     require(stage == "llvm" || stage == "asm",
             "dump: stage \"{}\" is unknown; expected atlas, llvm or asm", stage);
-    codegen::Target target = codegen::host_target();
-    out.push_back(stage == "llvm" ? codegen::dump_llvm(p, target) : codegen::dump_asm(p, target));
+    if (auto text = e.runtime().backend().dump(p, stage)) out.push_back(std::move(*text));
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "base/error.h"
 #include "numpy_api.h"
@@ -21,11 +22,29 @@ namespace {
 /// Above so many bytes a copy or kernel lets other Python threads run.
 constexpr uint64_t kLongCopy = uint64_t{1} << 20;
 
-/// A view that is released unless detach() gives it away.
+/// A buffer's device by DLPack's numbers.
+std::tuple<int, int> device_of(const PyBuffer& b) {
+  int32_t type = 0, id = 0;
+  raise(hologram_tensor_dlpack_device_type(b.executor_handle, &type));
+  raise(hologram_tensor_dlpack_device_id(b.executor_handle, &id));
+  return {type, id};
+}
+
+/// Whether Python may look at the memory itself.
+bool on_host(const PyBuffer& b) { return std::get<0>(device_of(b)) == 1; }
+
+/// A view that is released unless detach() gives it away; of a device's memory a copy.
 class View {
  public:
   explicit View(const PyBuffer& b) {
-    raise(hologram_buffer_export(b.alive(), &data, &bytes, &view_));
+    if (on_host(b)) {
+      raise(hologram_buffer_export(b.alive(), &data, &bytes, &view_));
+      return;
+    }
+    copy_.resize(b.size() * static_cast<uint64_t>(item_size(b.dtype)));
+    data = copy_.data();
+    bytes = copy_.size();
+    raise(hologram_buffer_to_bytes(b.executor_handle, b.alive(), data, bytes, nullptr));
   }
   View(const View&) = delete;
   View& operator=(const View&) = delete;
@@ -37,6 +56,7 @@ class View {
 
  private:
   void* view_ = nullptr;
+  std::vector<std::byte> copy_;
 };
 
 // --- the buffer protocol
@@ -149,6 +169,8 @@ nb::object to_numpy(PyBuffer& b, bool copy) {
     others.reset();
     return array;
   }
+  if (!on_host(b))
+    throw nb::buffer_error("Buffer.to_numpy: the memory is a device's; only copy=True sees it");
   View view(b);
   const auto n = static_cast<Py_ssize_t>(view.bytes) / item_size(b.dtype);
   void* data = view.data;
@@ -158,7 +180,8 @@ nb::object to_numpy(PyBuffer& b, bool copy) {
 }
 
 nb::object array_protocol(PyBuffer& b, nb::handle dtype, nb::handle copy) {
-  nb::object array = to_numpy(b, !copy.is_none() && nb::cast<bool>(copy));
+  const bool copies = copy.is_none() ? !on_host(b) : nb::cast<bool>(copy);
+  nb::object array = to_numpy(b, copies);
   if (dtype.is_none()) return array;
   return array.attr("astype")(dtype, "copy"_a = false);
 }
@@ -176,11 +199,11 @@ void from_bytes(PyBuffer& b, nb::handle bytes) {
 }
 
 nb::object to_bytes(PyBuffer& b) {
-  View view(b);
-  PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.bytes));
+  const uint64_t size = b.size() * static_cast<uint64_t>(item_size(b.dtype));
+  PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
   if (!bytes) nb::raise_python_error();
   nb::object result = nb::steal(bytes);
-  raise(hologram_buffer_to_bytes(b.executor_handle, b.alive(), PyBytes_AS_STRING(bytes), view.bytes,
+  raise(hologram_buffer_to_bytes(b.executor_handle, b.alive(), PyBytes_AS_STRING(bytes), size,
                                  nullptr));
   return result;
 }
@@ -248,13 +271,16 @@ nb::object get_item(nb::handle self, nb::handle key) {
     if (step != 1) throw nb::value_error("Buffer: slices must have step 1");
     return slice(self, static_cast<uint64_t>(start), static_cast<uint64_t>(length));
   }
-  nb::object array = to_numpy(b, false);
+  nb::object array = to_numpy(b, !on_host(b));
   return array[key].attr("item")();
 }
 
 void set_item(nb::handle self, nb::handle key, nb::handle value) {
-  nb::object array = to_numpy(nb::cast<PyBuffer&>(self), false);
+  PyBuffer& b = nb::cast<PyBuffer&>(self);
+  const bool aside = !on_host(b);
+  nb::object array = to_numpy(b, aside);
   array[key] = value;
+  if (aside) from_bytes(b, array);
 }
 
 void resize(PyBuffer& b, int64_t size) {
@@ -270,8 +296,10 @@ void resize(PyBuffer& b, int64_t size) {
 nb::object to_dlpack(PyBuffer& b, nb::handle stream,
                      std::optional<std::tuple<int, int>> max_version,
                      std::optional<std::tuple<int, int>> device, std::optional<bool> copy) {
-  if (device && *device != std::make_tuple(1, 0))
-    throw nb::buffer_error("Buffer.__dlpack__: the memory is the host's, device (1, 0)");
+  if (const auto own = device_of(b); device && *device != own)
+    throw nb::buffer_error(fmt::format("Buffer.__dlpack__: the memory is that of device ({}, {})",
+                                       std::get<0>(own), std::get<1>(own))
+                               .c_str());
   if (!stream.is_none())
     throw nb::buffer_error(
         "Buffer.__dlpack__: stream must be None: the host's memory has no streams");
@@ -458,9 +486,7 @@ Raises:
           "A DLPack capsule that shares the memory. BufferError for another device than (1, 0) and "
           "for a "
           "stream.")
-      .def(
-          "__dlpack_device__", [](const PyBuffer&) { return std::make_tuple(1, 0); },
-          "(1, 0): the host's memory.")
+      .def("__dlpack_device__", &device_of, "DLPack's device type and number; (1, 0) is the host.")
       .def(
           "free", [](PyBuffer& b) { b.close(); },
           "Frees the buffer; idempotent. Views keep the memory alive.")

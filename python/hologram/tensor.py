@@ -165,9 +165,16 @@ class Tensor:
         import numpy
 
         # NumPy 1 makes every array from DLPack read-only, and no NumPy knows bfloat16 there.
+        if self.__dlpack_device__() != (1, 0):
+            return self._from_device()
         known = self.dtype.kind in "biuf" and int(numpy.__version__.split(".")[0]) >= 2
         array = numpy.from_dlpack(self) if known else self._over_memory()
         return array.copy() if copy else array
+
+    def _from_device(self) -> Any:
+        whole = self.contiguous()
+        start = whole.offset
+        return whole.buffer.to_numpy(copy=True)[start : start + self.size].reshape(self.shape)
 
     def _over_memory(self) -> Any:
         import numpy
@@ -191,8 +198,8 @@ class Tensor:
         dl_device: Optional[tuple[int, int]] = None,
         copy: Optional[bool] = None,
     ) -> Any:
-        if dl_device is not None and tuple(dl_device) != (1, 0):
-            raise BufferError("Tensor.__dlpack__: the memory is the host's, device (1, 0)")
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"Tensor.__dlpack__: the memory is that of device {self.__dlpack_device__()}")
         if stream is not None:
             raise BufferError("Tensor.__dlpack__: stream must be None: the host's memory has no streams")
         source = self
@@ -204,7 +211,8 @@ class Tensor:
         return _core.dlpack_capsule(self.executor.handle, source._handle, versioned)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
+        handle = self.executor.handle
+        return (ffi.tensor_dlpack_device_type(handle), ffi.tensor_dlpack_device_id(handle))
 
     def __len__(self) -> int:
         shape = self.shape

@@ -6,29 +6,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "atlas/entry.h"
 #include "atlas/lane_host.h"
 #include "atlas/program.h"
+#include "backend/launcher.h"
+#include "backend/memory.h"
 #include "base/error.h"
 
 namespace hologram {
-
-/// A kernel ready to run on host memory. Callers put keep.get() into bufs[-1], the place before the
-/// first buffer.
-struct CompiledKernel {
-  atlas::KernelFn function = nullptr;
-  Expr total;                        ///< parallel units, over the program's symbols
-  Expr grain;                        ///< chunk boundaries fall on multiples of this
-  Expr unit_work;                    ///< rough cost of one unit on one core, in picoseconds
-  std::shared_ptr<const void> keep;  ///< owns the code
-};
-
-/// An entry function ready to run.
-struct CompiledEntry {
-  atlas::EntryFn function = nullptr;
-  std::shared_ptr<const void> keep;  ///< owns the code
-};
 
 /// A lane program ready to run. Thread-safe.
 class LaneKernel {
@@ -37,6 +23,14 @@ class LaneKernel {
   /// Runs a launch to its end, in the order that atlas::LaneHost states; every backend leaves the
   /// same bits, and throws the same atlas::LaneError.
   virtual void run(const atlas::LaneLaunch& launch, atlas::LaneMemory& memory) const = 0;
+};
+
+/// Where a backend may keep code between processes, by content. Thread-safe; never throws.
+class CodeStore {
+ public:
+  virtual ~CodeStore() = default;
+  virtual std::optional<std::string> get(const Fingerprint& key) noexcept = 0;
+  virtual void put(const Fingerprint& key, std::string_view code) noexcept = 0;
 };
 
 /// A kind of device that compiles Atlas programs. Methods may be called from several threads at
@@ -49,6 +43,8 @@ class Backend {
   /// Names the instruction set, features and generator version: with a program's fingerprint it
   /// keys machine code.
   virtual std::string code_key() const = 0;
+  /// The memory that kernels work on; null: the host's.
+  virtual Memory* memory() const { return nullptr; }
   /// Whether kernels walk the program each time instead of running machine code.
   virtual bool interprets() const { return false; }
   /// Columns per packed panel of a product's right operand; 0: this backend does not want packing.
@@ -64,26 +60,31 @@ class Backend {
     (void)product, (void)packed_once;
     return 0;
   }
-  /// Machine code for a verified program (before expand_math), in a form that can be stored; see
-  /// load().
+
+  /// Code for a verified program (before expand_math), in a form that can be stored; see load().
   virtual std::string compile(const atlas::Program& program) const = 0;
-  /// Machine code of the function that runs these steps one after the other, or nothing when this
-  /// backend has none and the runtime must walk them itself.
-  virtual std::optional<std::string> compile_entry(std::span<const atlas::EntryStep>) const {
-    return std::nullopt;
-  }
-  /// Makes what compile_entry() returned executable. Throws Error(corrupt) for anything else.
-  virtual CompiledEntry load_entry(std::string_view) const {
-    fail(ErrorCode::internal, "{}: this backend makes no entry functions", name());
-  }
+  /// Makes what compile() returned a kernel. Throws Error(corrupt) for anything else.
+  virtual Kernel load(const atlas::Program& program, std::string_view code) const = 0;
   /// The kernel for a program (before expand_math) that was compiled with the library, or nothing.
-  virtual std::optional<CompiledKernel> builtin(const atlas::Program&, const Fingerprint&) const {
+  virtual std::optional<Kernel> builtin(const atlas::Program&, const Fingerprint&) const {
     return std::nullopt;
   }
+  /// A kernel as a function that any thread of this process may call; null where it is none.
+  virtual atlas::KernelFn host_function(const Kernel&) const { return nullptr; }
+  /// What runs these steps, whose kernels are numbered in `kernels`. `store` may hold code for it.
+  virtual std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
+                                             std::span<const std::shared_ptr<const Kernel>> kernels,
+                                             CodeStore& store) const = 0;
+  /// One stage of a program's way to code as text, "llvm" or "asm" for instance; nothing for a
+  /// stage that this backend lacks.
+  virtual std::optional<std::string> dump(const atlas::Program&, std::string_view) const {
+    return std::nullopt;
+  }
+
   /// Verifies and compiles a lane program. Throws atlas::LaneError.
   virtual std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const = 0;
-  /// Machine code for a lane program in a form that can be stored, or nothing where compile_lanes()
-  /// makes none. Throws atlas::LaneError.
+  /// Code for a lane program in a form that can be stored, or nothing where compile_lanes() makes
+  /// none. Throws atlas::LaneError.
   virtual std::optional<std::string> lane_code(const atlas::LaneProgram&) const {
     return std::nullopt;
   }
@@ -93,8 +94,6 @@ class Backend {
                                                  std::string_view) const {
     fail(ErrorCode::internal, "{}: lane programs have no machine code here", name());
   }
-  /// Makes what compile() returned executable. Throws Error(corrupt) for anything else.
-  virtual CompiledKernel load(const atlas::Program& program, std::string_view code) const = 0;
 };
 
 }  // namespace hologram

@@ -31,14 +31,15 @@ void copy_from_json(hologram_handle executor, hologram_handle handle, const char
   parse_elements(json, buffer->dtype, buffer->length, elements.data());
   if (canonical)
     for (std::byte& b : elements) b &= std::byte{0xfe};
-  if (!elements.empty()) std::memcpy(buffer->data, elements.data(), elements.size());
+  buffer->executor->copy(buffer->data, elements.data(), elements.size());
   buffer->executor->bytes_in.add(elements.size());
 }
 
 void to_json(hologram_handle executor, hologram_handle handle, char* json, size_t capacity,
              size_t* needed) {
   auto buffer = need_buffer_of(executor, handle);
-  const std::string text = write_elements(buffer->dtype, buffer->length, buffer->data);
+  const HostCopy visible(*buffer->executor, buffer->data, buffer->bytes());
+  const std::string text = write_elements(buffer->dtype, buffer->length, visible.data());
   give_text(text, json, capacity, needed);
   if (json) buffer->executor->bytes_out.add(buffer->bytes());
 }
@@ -60,6 +61,13 @@ void fill(const BufferObject& buffer, const void* element, uint64_t length) {
   const auto size = static_cast<size_t>(size_of(buffer.dtype));
   alignas(64) std::byte pattern[4096];
   for (size_t i = 0; i < sizeof pattern; i += size) std::memcpy(pattern + i, element, size);
+  if (Memory* device = buffer.executor->device()) {
+    for (size_t at = 0, n; at < length * size; at += n) {
+      n = std::min<size_t>(length * size - at, sizeof pattern);
+      device->copy(buffer.data + at, pattern, n, nullptr);
+    }
+    return;
+  }
   side_by_side(buffer, length * size, [&](size_t begin, size_t end) {
     for (size_t n; begin < end; begin += n) {
       n = std::min(end - begin, sizeof pattern);
@@ -77,6 +85,12 @@ void copy(hologram_handle executor, hologram_handle source, hologram_handle dest
   require_length(*from, length);
   require_length(*to, length);
   const uint64_t bytes = length * static_cast<uint64_t>(size_of(to->dtype));
+  if (Memory* device = to->executor->device()) {
+    // By way of the host, since the two may overlap.
+    const HostCopy aside(*from->executor, from->data, bytes);
+    device->copy(to->data, aside.data(), bytes, nullptr);
+    return;
+  }
   const bool apart = from->data + bytes <= to->data || to->data + bytes <= from->data;
   if (!apart) {
     std::memmove(to->data, from->data, bytes);
@@ -102,8 +116,8 @@ void resize(hologram_handle executor, hologram_handle handle, uint64_t length) {
     fail(busy, "a view, a slice or a tensor still uses the buffer's storage");
   runtime::StorageRef fresh = b.executor->memory->allocate(bytes);
   const uint64_t kept = std::min(bytes, b.bytes());
-  if (kept) std::memcpy(fresh->data(), b.data, kept);
-  std::memset(fresh->data() + kept, 0, bytes - kept);
+  b.executor->copy(fresh->data(), b.data, kept);
+  b.executor->clear(fresh->data() + kept, bytes - kept);
   b.storage = std::move(fresh);
   b.data = b.storage->data();
   b.length = length;
@@ -183,7 +197,7 @@ hologram_status hologram_buffer_copy_from_bytes(hologram_handle executor, hologr
     auto b = need_buffer_of(executor, buffer);
     require(bytes != nullptr || size == 0, "bytes must not be NULL");
     require(size == b->bytes(), "size must be {} (the buffer's), got {}", b->bytes(), size);
-    if (size) std::memmove(b->data, bytes, size);
+    b->executor->copy(b->data, bytes, size);
     b->executor->bytes_in.add(size);
   });
 }
@@ -191,7 +205,8 @@ hologram_status hologram_buffer_to_bytes(hologram_handle executor, hologram_hand
                                          void* bytes, size_t capacity, size_t* needed) {
   return guarded(__func__, [&] {
     auto b = need_buffer_of(executor, buffer);
-    give_bytes(b->data, b->bytes(), bytes, capacity, needed);
+    const HostCopy visible(*b->executor, b->data, bytes ? b->bytes() : 0);
+    give_bytes(visible.data(), b->bytes(), bytes, capacity, needed);
     if (bytes) b->executor->bytes_out.add(b->bytes());
   });
 }
@@ -246,7 +261,9 @@ hologram_status hologram_buffer_copy_from_canonical_slice(hologram_handle execut
 hologram_status hologram_buffer_canonicalize_all(hologram_handle executor, hologram_handle buffer) {
   return guarded(__func__, [&] {
     auto b = need_buffer_of(executor, buffer);
-    for (uint64_t i = 0; i < b->bytes(); ++i) b->data[i] &= std::byte{0xfe};
+    HostCopy visible(*b->executor, b->data, b->bytes());
+    for (uint64_t i = 0; i < b->bytes(); ++i) visible.data()[i] &= std::byte{0xfe};
+    visible.write_back();
   });
 }
 hologram_status hologram_buffer_verify_canonical(hologram_handle executor, hologram_handle buffer,
@@ -254,8 +271,9 @@ hologram_status hologram_buffer_verify_canonical(hologram_handle executor, holog
   return guarded(__func__, [&] {
     require_out(canonical, "canonical");
     auto b = need_buffer_of(executor, buffer);
+    const HostCopy visible(*b->executor, b->data, b->bytes());
     std::byte any{0};
-    for (uint64_t i = 0; i < b->bytes(); ++i) any |= b->data[i];
+    for (uint64_t i = 0; i < b->bytes(); ++i) any |= visible.data()[i];
     *canonical = (any & std::byte{1}) == std::byte{0};
   });
 }
@@ -285,6 +303,7 @@ hologram_status hologram_buffer_export(hologram_handle buffer, void** data, uint
     require_out(data, "data");
     require_out(view, "view");
     auto b = need_buffer(buffer);
+    b->executor->require_host_memory("a view");
     runtime::StorageRef use = b->storage;
     *data = b->data;
     if (bytes) *bytes = b->bytes();

@@ -45,6 +45,12 @@ struct Export {
   std::vector<int64_t> shape, strides;
 };
 
+dlpack::Device device_of(const ExecutorState& executor) {
+  const Memory* memory = executor.device();
+  return memory ? dlpack::Device{memory->device().type, memory->device().id}
+                : dlpack::Device{dlpack::cpu, 0};
+}
+
 template <class Managed>
 Managed* export_tensor(const TensorObject& t) {
   auto e = std::make_unique<Export<Managed>>();
@@ -52,7 +58,7 @@ Managed* export_tensor(const TensorObject& t) {
   e->shape = t.shape;
   e->strides = t.strides;
   e->managed.tensor = {t.data(),
-                       {dlpack::cpu, 0},
+                       device_of(*t.executor),
                        static_cast<int32_t>(t.shape.size()),
                        type_of(t.dtype),
                        e->shape.data(),
@@ -125,13 +131,15 @@ Imported import_tensor(hologram_handle executor, const dlpack::Tensor& t, bool m
   }
   auto* data = static_cast<std::byte*>(t.data) + t.byte_offset;
   const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size) == 0;
-  const bool copies = must_copy || backwards || !aligned || n == 0;
+  const bool copies = must_copy || backwards || !aligned || n == 0 || state->device();
   const uint64_t length = copies ? static_cast<uint64_t>(n) : reach + 1;
   const uint64_t bytes = checked_bytes(length, dtype);
   runtime::StorageRef storage =
       copies ? state->memory->allocate(bytes) : state->memory->wrap(data, bytes, release, managed);
   if (copies) {
-    gather(t, shape, strides, size, storage->data());
+    std::vector<std::byte> elements(bytes);
+    gather(t, shape, strides, size, elements.data());
+    state->copy(storage->data(), elements.data(), bytes);
     strides = row_major(shape);
     state->bytes_in.add(bytes);
   }
@@ -232,16 +240,14 @@ hologram_status hologram_tensor_from_dlpack_versioned(hologram_handle executor, 
 hologram_status hologram_tensor_dlpack_device_type(hologram_handle executor, int32_t* type) {
   return guarded(__func__, [&] {
     require_out(type, "type");
-    need_executor(executor);
-    *type = dlpack::cpu;
+    *type = device_of(*need_executor(executor)->state).type;
   });
 }
 
 hologram_status hologram_tensor_dlpack_device_id(hologram_handle executor, int32_t* id) {
   return guarded(__func__, [&] {
     require_out(id, "id");
-    need_executor(executor);
-    *id = 0;
+    *id = device_of(*need_executor(executor)->state).id;
   });
 }
 

@@ -21,7 +21,7 @@ hologram_handle new_executor(const RegisteredBackend& backend, bool automatic = 
   auto object = std::make_unique<ExecutorObject>();
   object->state = std::make_shared<ExecutorState>();
   object->state->operations = shared_operations(backend);
-  object->state->memory = runtime::ExecutorMemory::create();
+  object->state->memory = runtime::ExecutorMemory::create(object->state->device());
   if (automatic && backend.name == "cpu") {
     object->state->fallbacks = 1;
     capi::log("info", "auto: the backend is cpu; no accelerator was found");
@@ -38,7 +38,7 @@ hologram_handle allocate(hologram_handle executor, DType dtype, uint64_t length,
   const uint64_t bytes = checked_bytes(length, dtype);
   runtime::StorageRef storage =
       state->memory->allocate(static_cast<size_t>(bytes), (flags & HOLOGRAM_LINEAR) == 0);
-  if ((flags & HOLOGRAM_UNINITIALIZED) == 0) std::memset(storage->data(), 0, bytes);
+  if ((flags & HOLOGRAM_UNINITIALIZED) == 0) state->clear(storage->data(), bytes);
   return publish(buffers, make_buffer(state, dtype, length, std::move(storage)));
 }
 
@@ -46,6 +46,7 @@ hologram_handle allocate_boundary(hologram_handle executor, DType dtype, uint8_t
                                   uint32_t width, uint32_t height) {
   auto pin = need_executor(executor);
   const auto& state = pin->state;
+  state->require_host_memory("a boundary class");
   require(cls < host::kBoundaryClasses, "class_index must be 0…95, got {}", cls);
   require(width >= 1 && width <= host::kBoundaryPages, "width must be 1…48 pages, got {}", width);
   require(height >= 1 && height <= host::kBoundaryPageBytes,
@@ -66,7 +67,7 @@ hologram_handle wrap(hologram_handle executor, DType dtype, void* data, uint64_t
   require(data != nullptr || length == 0, "data must not be NULL");
   const bool aligned =
       reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size_of(dtype)) == 0;
-  if (aligned && data) {
+  if (aligned && data && !state->device()) {
     runtime::StorageRef storage = state->memory->wrap(data, bytes, release, context);
     runtime::StorageRef guard = storage;
     try {
@@ -80,7 +81,7 @@ hologram_handle wrap(hologram_handle executor, DType dtype, void* data, uint64_t
     }
   }
   runtime::StorageRef storage = state->memory->allocate(bytes);
-  if (bytes) std::memcpy(storage->data(), data, bytes);
+  state->copy(storage->data(), data, bytes);
   state->bytes_in.add(bytes);
   const hologram_handle handle =
       publish(buffers, make_buffer(state, dtype, length, std::move(storage)));

@@ -1,6 +1,7 @@
 // capi/objects.cpp: lives of executors, buffers and tensors.
 #include "capi/objects.h"
 
+#include <cstring>
 #include <limits>
 #include <map>
 
@@ -17,6 +18,32 @@ void destroy(void* object) {
 constinit HandleTable executors{Kind::executor, destroy<ExecutorObject>};
 constinit HandleTable buffers{Kind::buffer, destroy<BufferObject>};
 constinit HandleTable tensors{Kind::tensor, destroy<TensorObject>};
+
+void ExecutorState::copy(void* to, const void* from, size_t bytes) const {
+  if (bytes == 0) return;
+  if (Memory* elsewhere = device())
+    elsewhere->copy(to, from, bytes, nullptr);
+  else
+    std::memmove(to, from, bytes);
+}
+
+void ExecutorState::clear(void* to, size_t bytes) const {
+  Memory* elsewhere = device();
+  if (!elsewhere) {
+    if (bytes) std::memset(to, 0, bytes);
+    return;
+  }
+  const std::vector<std::byte> zeros(std::min(bytes, size_t{1} << 20));
+  for (size_t at = 0; at < bytes; at += zeros.size())
+    elsewhere->copy(static_cast<std::byte*>(to) + at, zeros.data(),
+                    std::min(zeros.size(), bytes - at), nullptr);
+}
+
+void ExecutorState::require_host_memory(std::string_view what) const {
+  if (device())
+    fail(ErrorCode::unsupported, "{}: the memory of backend {} is not the host's; copy the bytes",
+         what, operations->runtime().backend().name());
+}
 
 void ExecutorState::join(Member& member, hologram_handle member_handle) {
   std::lock_guard lock(mutex_);

@@ -58,6 +58,14 @@ struct ExecutorState {
   uint64_t fallbacks = 0;  ///< 1 if "auto" found no device
   std::atomic<uint64_t> buffers{0}, tensors{0};
 
+  /// Where the bytes of its buffers are; null: in host memory.
+  Memory* device() const { return operations->runtime().device(); }
+  /// Copies bytes into, out of or within that memory; the sides may overlap in host memory.
+  void copy(void* to, const void* from, size_t bytes) const;
+  void clear(void* to, size_t bytes) const;
+  /// Throws Error(unsupported) saying `what` where the host does not see the memory.
+  void require_host_memory(std::string_view what) const;
+
   /// Adds a member under its handle; throws Error(not_found) when the executor was freed.
   void join(Member& member, hologram_handle member_handle);
   void leave(Member& member) noexcept;
@@ -158,6 +166,28 @@ hologram_handle publish(HandleTable& table, std::unique_ptr<T> object) {
   table.publish(handle, object.release());
   return handle;
 }
+
+/// Bytes of an executor's memory as the host sees them: in place, or a copy of a device's.
+class HostCopy {
+ public:
+  HostCopy(const ExecutorState& executor, std::byte* data, size_t bytes)
+      : executor_(executor), there_(data) {
+    if (!executor.device()) return;
+    copy_.resize(bytes);
+    executor.copy(copy_.data(), data, bytes);
+  }
+  std::byte* data() { return executor_.device() ? copy_.data() : there_; }
+  const std::byte* data() const { return executor_.device() ? copy_.data() : there_; }
+  /// Puts a changed copy where it came from.
+  void write_back() const {
+    if (executor_.device()) executor_.copy(there_, copy_.data(), copy_.size());
+  }
+
+ private:
+  const ExecutorState& executor_;
+  std::byte* there_;
+  std::vector<std::byte> copy_;
+};
 
 std::unique_ptr<BufferObject> make_buffer(const std::shared_ptr<ExecutorState>& executor,
                                           DType dtype, uint64_t length,

@@ -60,7 +60,7 @@ void reduce(Flat what, hologram_handle executor, hologram_handle in, hologram_ha
   auto output = need_f32(executor, out, "out", 1);
   require(length != 0 || what == Flat::sum, "nothing has no smallest or largest element");
   const float value = flat(*output->executor, what, *input, nullptr, length);
-  std::memcpy(output->data, &value, sizeof value);
+  output->executor->copy(output->data, &value, sizeof value);
   if (result) *result = value;
 }
 
@@ -74,7 +74,7 @@ void loss(Flat what, hologram_handle executor, hologram_handle prediction, holog
   const double sign = what == Flat::mse ? 1 : -1;
   const auto value =
       static_cast<float>(sign * static_cast<double>(sum) / static_cast<double>(length));
-  std::memcpy(output->data, &value, sizeof value);
+  output->executor->copy(output->data, &value, sizeof value);
   if (result) *result = value;
 }
 
@@ -99,7 +99,7 @@ void softmax(hologram_handle executor, hologram_handle in, hologram_handle out, 
   runtime::Executable& e = flat_executable(state, Flat::softmax);
   state.operations->run(e, inputs, &n, outputs);
   state.kernel_calls.add(e.plan().steps.size());
-  if (aside) std::memcpy(output->data, target, bytes);
+  if (aside) state.copy(output->data, target, bytes);
 }
 
 void along_axis(hologram_handle executor, const char* operation, hologram_handle in,
@@ -125,8 +125,8 @@ void along_axis(hologram_handle executor, const char* operation, hologram_handle
   if (results == 0 || (is_softmax && length == 0)) return;
   ExecutorState& state = *output->executor;
   if (length == 0) {
-    std::fill_n(reinterpret_cast<float*>(output->data), results,
-                op == ir::Op::reduce_sum ? 0.0f : 1.0f);
+    const std::vector<float> none(results, op == ir::Op::reduce_sum ? 0.0f : 1.0f);
+    state.copy(output->data, none.data(), results * sizeof(float));
     return;
   }
   const bool last = inner == 1;

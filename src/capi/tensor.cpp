@@ -79,7 +79,7 @@ std::unique_ptr<TensorObject> matmul(const TensorObject& a, const TensorObject& 
   auto result = make_tensor(a.executor, a.dtype, {m, n});
   if (m == 0 || n == 0) return result;
   if (k == 0) {
-    std::memset(result->data(), 0, static_cast<size_t>(m * n * size_of(a.dtype)));
+    a.executor->clear(result->data(), static_cast<size_t>(m * n * size_of(a.dtype)));
     return result;
   }
   const Layout left = layout_of(a), right = layout_of(b);

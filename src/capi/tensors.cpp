@@ -81,7 +81,7 @@ void copy_row_major(const TensorObject& tensor, void* out) {
   const int bytes = size_of(tensor.dtype);
   if (n == 0) return;
   if (tensor.contiguous()) {
-    std::memcpy(out, tensor.data(), n * static_cast<size_t>(bytes));
+    tensor.executor->copy(out, tensor.data(), n * static_cast<size_t>(bytes));
     return;
   }
   // Fewest dimensions: those of size 1 go, neighbours that step alike become one.
@@ -98,7 +98,7 @@ void copy_row_major(const TensorObject& tensor, void* out) {
     }
   }
   runtime::Operations& operations = *tensor.executor->operations;
-  if (runtime::is_transposed(shape, strides)) {
+  if (!tensor.executor->device() && runtime::is_transposed(shape, strides)) {
     runtime::copy_transposed(shape, strides, bytes, tensor.data(), out,
                              operations.runtime().threads());
     return;

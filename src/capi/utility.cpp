@@ -189,6 +189,7 @@ hologram_status hologram_boundary_pointer(hologram_handle executor, uint8_t clas
   return guarded(__func__, [&] {
     require_out(pointer, "pointer");
     auto pin = need_executor(executor);
+    pin->state->require_host_memory("the boundary pool");
     const size_t offset = host::boundary_offset({class_index, page, byte});
     *pointer = pin->state->memory->boundary().base() + offset;
   });

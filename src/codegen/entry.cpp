@@ -15,7 +15,7 @@ using llvm::Function;
 using llvm::FunctionType;
 using llvm::Value;
 
-static_assert(sizeof(atlas::EntryFrame) == 7 * sizeof(void*));
+static_assert(offsetof(atlas::EntryFrame, stale) == 6 * sizeof(void*));
 static_assert(offsetof(atlas::Context, parallel_for) == 0 &&
               offsetof(atlas::Context, call_host) == 16);
 

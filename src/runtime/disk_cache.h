@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "backend/backend.h"
 #include "base/fingerprint.h"
 
 namespace hologram::runtime {
@@ -16,7 +17,7 @@ namespace hologram::runtime {
 /// belong to this user and be writable by nobody else; otherwise it is not used. Thread-safe and
 /// safe beside other processes. No method throws: a cache that does not work is as good as an empty
 /// one, and problem() says why.
-class DiskCache {
+class DiskCache final : public CodeStore {
  public:
   /// `folder` is created (mode 0700) at the first put. Empty: the cache is off. `limit` bounds the
   /// bytes of all entries.
@@ -29,9 +30,9 @@ class DiskCache {
   static uint64_t default_limit();
 
   /// The entry's content; nothing if there is none. An entry that fails its checks is removed.
-  std::optional<std::string> get(const Fingerprint& key) noexcept;
+  std::optional<std::string> get(const Fingerprint& key) noexcept override;
   /// Stores an entry; the oldest ones go when the folder outgrows its limit.
-  void put(const Fingerprint& key, std::string_view content) noexcept;
+  void put(const Fingerprint& key, std::string_view content) noexcept override;
 
   struct Info {
     std::filesystem::path folder;

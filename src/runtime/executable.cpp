@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "host/context.h"
+#include "runtime/staging.h"
 
 namespace hologram::runtime {
 namespace {
@@ -13,11 +14,15 @@ using schedule::SlotKind;
 using schedule::StepKind;
 using Clock = std::chrono::steady_clock;
 
+}  // namespace
+
 // Memory of one call: the arena and the run of boundary classes.
-class Lease {
+class Executable::Lease {
  public:
-  Lease(Runtime& runtime, int64_t arena_bytes, int64_t boundary_bytes) : runtime_(runtime) {
-    if (boundary_bytes > 0) {
+  Lease(Runtime& runtime, int64_t arena_bytes, int64_t boundary_bytes, Stream stream)
+      : runtime_(runtime), stream_(stream) {
+    Memory* device = runtime.device();
+    if (boundary_bytes > 0 && !device) {
       count_ = static_cast<int>(boundary_bytes / static_cast<int64_t>(host::kBoundaryClassBytes));
       if (auto c = runtime.boundary().allocate(count_)) {
         class_ = *c;
@@ -26,15 +31,19 @@ class Lease {
     }
     int64_t skip = boundary ? boundary_bytes : 0;
     if (arena_bytes > skip) {
-      block_ = static_cast<std::byte*>(
-          runtime.memory().allocate(static_cast<size_t>(arena_bytes - skip)));
+      const auto bytes = static_cast<size_t>(arena_bytes - skip);
+      block_ = static_cast<std::byte*>(device ? device->allocate(bytes, stream)
+                                              : runtime.memory().allocate(bytes));
       arena = block_ - skip;
     }
     if (!boundary) boundary = arena;
   }
   ~Lease() {
     if (class_ >= 0) runtime_.boundary().free(class_, count_);
-    host::MemoryPool::deallocate(block_);
+    if (Memory* device = runtime_.device())
+      device->deallocate(block_, stream_);
+    else
+      host::MemoryPool::deallocate(block_);
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
@@ -44,11 +53,10 @@ class Lease {
 
  private:
   Runtime& runtime_;
+  Stream stream_;
   std::byte* block_ = nullptr;
   int class_ = -1, count_ = 0;
 };
-
-}  // namespace
 
 // The context of one call. Exceptions stop here: generated code has no way to pass them on.
 struct Executable::CallContext : atlas::Context {
@@ -62,9 +70,9 @@ struct Executable::CallContext : atlas::Context {
 void Executable::prepare() {
   uses_.resize(plan_.slots.size());
   for (const auto& step : plan_.steps) {
-    ++num_buffers_;  // one place before the first for the kernel's own pointer
     entry_steps_.push_back({step.program, static_cast<int64_t>(num_buffers_),
-                            static_cast<int64_t>(num_arguments_), step.cached});
+                            static_cast<int64_t>(num_arguments_),
+                            static_cast<int64_t>(step.symbols.size()), step.cached});
     for (size_t i = 0; i < step.buffers.size(); ++i)
       uses_[static_cast<size_t>(step.buffers[i])].push_back(num_buffers_ + i);
     num_buffers_ += step.buffers.size();
@@ -73,8 +81,7 @@ void Executable::prepare() {
   }
   static_sizes_ &= plan_.num_symbols == 0;
   kept_.resize(plan_.cache.size());
-  for (const auto& k : kernels_) functions_.push_back(k->function);
-  entry_ = runtime_->kernels().get_entry(entry_steps_);
+  launcher_ = runtime_->backend().launcher(entry_steps_, kernels_, runtime_->kernels().disk());
 }
 
 std::unique_ptr<Frame> Executable::lease() {
@@ -91,13 +98,9 @@ std::unique_ptr<Frame> Executable::lease() {
   frame->symbols.resize(static_cast<size_t>(plan_.num_symbols), INT64_MIN);
   frame->buffers.resize(num_buffers_ + 1);
   frame->arguments.resize(num_arguments_ + 1);
-  frame->totals.resize(plan_.steps.size());
-  frame->grains.resize(plan_.steps.size());
   frame->offsets.resize(plan_.slots.size());
-  for (size_t s = 0; s < plan_.steps.size(); ++s)
-    if (plan_.steps[s].kind == StepKind::kernel)
-      frame->buffers[static_cast<size_t>(entry_steps_[s].first_buffer) - 1] =
-          const_cast<void*>(kernels_[static_cast<size_t>(plan_.steps[s].program)]->keep.get());
+  if (Memory* device = runtime_->device())
+    frame->stream = {device->make_stream(), [device](Stream s) { device->free_stream(s); }};
   return frame;
 }
 
@@ -115,19 +118,15 @@ void Executable::bind(Frame& frame, int slot, void* address) const {
 
 // Everything that follows from the symbols' values.
 void Executable::size(Frame& frame) const {
-  int64_t threads = frame.threads = runtime_->threads().num_threads();
+  frame.threads = runtime_->threads().num_threads();
   for (size_t s = 0; s < plan_.steps.size(); ++s) {
     const schedule::Step& step = plan_.steps[s];
     if (step.kind != StepKind::kernel) continue;
     int64_t* arguments = frame.arguments.data() + entry_steps_[s].first_argument;
     for (size_t i = 0; i < step.symbols.size(); ++i)
       arguments[i] = step.symbols[i].eval(frame.symbols);
-    std::span<const int64_t> own(arguments, step.symbols.size());
-    const CompiledKernel& k = *kernels_[static_cast<size_t>(step.program)];
-    frame.totals[s] = k.total.eval(own);
-    frame.grains[s] =
-        host::chunk_of(frame.totals[s], k.grain.eval(own), k.unit_work.eval(own), threads);
   }
+  frame.prepared = launcher_->prepare(frame.arguments.data(), frame.threads);
   for (size_t i = 0; i < plan_.slots.size(); ++i)
     if (plan_.slots[i].kind == SlotKind::arena)
       frame.offsets[i] = plan_.slots[i].offset.eval(frame.symbols);
@@ -150,13 +149,17 @@ void raise_faults(int32_t faults) {
 }
 
 Outcome Executable::run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame) {
-  if (frame.threads != runtime_->threads().num_threads() ||
-      (!static_sizes_ &&
-       !std::equal(frame.symbols.begin(), frame.symbols.end(), arguments.symbols))) {
-    std::copy_n(arguments.symbols, frame.symbols.size(), frame.symbols.begin());
-    size(frame);
-  }
-  Lease lease(*runtime_, frame.arena_bytes, plan_.boundary_bytes);
+  Memory* device = runtime_->device();
+  if (!device) return run_where_it_is(arguments, outputs, host, frame);
+  Staging staging(*this, *device, arguments, outputs, host, frame);
+  Outcome outcome = run_where_it_is(staging.arguments(), staging, host ? &staging : nullptr, frame);
+  if (outcome.status == 0) staging.copy_back();
+  return outcome;
+}
+
+// Gives every slot but the cached ones its address.
+void Executable::bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease,
+                          Frame& frame) {
   for (size_t i = 0; i < plan_.slots.size(); ++i) {
     const schedule::Slot& s = plan_.slots[i];
     auto slot = static_cast<int>(i);
@@ -175,6 +178,25 @@ Outcome Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
         break;
     }
   }
+}
+
+std::shared_ptr<void> Executable::allocate_kept(size_t bytes, Frame& frame) const {
+  Memory* device = runtime_->device();
+  if (!device) return {runtime_->memory().allocate(bytes), &host::MemoryPool::deallocate};
+  return {device->allocate(bytes, frame.stream.get()),
+          [owner = runtime_](void* p) { owner->device()->deallocate(p, nullptr); }};
+}
+
+Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs, Host* host,
+                                    Frame& frame) {
+  if (frame.threads != runtime_->threads().num_threads() ||
+      (!static_sizes_ &&
+       !std::equal(frame.symbols.begin(), frame.symbols.end(), arguments.symbols))) {
+    std::copy_n(arguments.symbols, frame.symbols.size(), frame.symbols.begin());
+    size(frame);
+  }
+  Lease lease(*runtime_, frame.arena_bytes, plan_.boundary_bytes, frame.stream.get());
+  bind_all(arguments, outputs, lease, frame);
   Kept computed;
   Kept& kept = arguments.kept ? *arguments.kept : computed;
   kept.resize(plan_.cache.size());
@@ -185,56 +207,40 @@ Outcome Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
       stale[c] = 1;
       auto bytes =
           static_cast<size_t>(plan_.slots[static_cast<size_t>(slot)].bytes.eval(frame.symbols));
-      kept[c] =
-          std::shared_ptr<void>(runtime_->memory().allocate(bytes), &host::MemoryPool::deallocate);
+      kept[c] = allocate_kept(bytes, frame);
     }
     bind(frame, slot, kept[c].get());
   }
   std::atomic<int32_t> faults{0};
   CallContext context{
       host::make_context(runtime_->threads(), &faults, call_host), *this, frame, host, {}};
-  atlas::EntryFrame entry{&context,
-                          functions_.data(),
-                          frame.buffers.data(),
-                          frame.arguments.data(),
-                          frame.totals.data(),
-                          frame.grains.data(),
-                          stale.data()};
-  int32_t status = profiled_.load(std::memory_order_relaxed) ? run_profiled(entry)
-                   : entry_.function                         ? entry_.function(&entry)
-                                                             : run_steps(entry, {});
+  atlas::EntryFrame entry{};
+  entry.context = &context;
+  entry.buffers = frame.buffers.data();
+  entry.arguments = frame.arguments.data();
+  entry.stale = stale.data();
+  entry.stream = frame.stream.get();
+  entry.sticky = &faults;
+  int32_t status = profiled_.load(std::memory_order_relaxed)
+                       ? run_profiled(entry, *frame.prepared)
+                       : launcher_->run(entry, *frame.prepared);
+  if (Memory* device = runtime_->device()) device->wait(frame.stream.get());
   if (context.error) std::rethrow_exception(context.error);
   return {status, faults.load(std::memory_order_relaxed)};
 }
 
-// What an entry function does, for backends that make none and for profiles.
-int32_t Executable::run_steps(const atlas::EntryFrame& e, std::span<int64_t> nanoseconds) const {
+int32_t Executable::run_profiled(atlas::EntryFrame& entry, const Prepared& prepared) {
+  std::vector<int64_t> took(entry_steps_.size(), -1);
   for (size_t s = 0; s < entry_steps_.size(); ++s) {
     const atlas::EntryStep& step = entry_steps_[s];
-    if (step.cached >= 0 && !e.stale[step.cached]) continue;
-    auto start = nanoseconds.empty() ? Clock::time_point() : Clock::now();
-    int32_t status = 0;
-    if (step.kernel < 0) {
-      status = e.context->call_host(e.context, static_cast<int64_t>(s));
-    } else if (e.totals[s] > 0) {
-      atlas::KernelFn function = e.kernels[step.kernel];
-      void* const* buffers = e.buffers + step.first_buffer;
-      const int64_t* symbols = e.arguments + step.first_argument;
-      status = e.totals[s] <= e.grains[s]
-                   ? function(e.context, buffers, symbols, 0, e.totals[s])
-                   : e.context->parallel_for(e.context, function, buffers, symbols, e.totals[s],
-                                             e.grains[s]);
-    }
+    if (step.cached >= 0 && !entry.stale[step.cached]) continue;
+    const auto start = Clock::now();
+    const int32_t status = step.kernel < 0
+                               ? entry.context->call_host(entry.context, static_cast<int64_t>(s))
+                               : launcher_->run_step(entry, prepared, s);
     if (status != 0) return status;
-    if (!nanoseconds.empty())
-      nanoseconds[s] = std::chrono::nanoseconds(Clock::now() - start).count();
+    took[s] = std::chrono::nanoseconds(Clock::now() - start).count();
   }
-  return 0;
-}
-
-int32_t Executable::run_profiled(const atlas::EntryFrame& entry) {
-  std::vector<int64_t> took(entry_steps_.size(), -1);
-  if (int32_t status = run_steps(entry, took); status != 0) return status;
   std::lock_guard lock(mutex_);
   for (size_t s = 0; s < took.size() && s < times_.size(); ++s) {
     if (took[s] < 0) continue;
@@ -288,8 +294,14 @@ void Executable::keep(Kept kept) {
 size_t Executable::cached_bytes() const {
   std::lock_guard lock(mutex_);
   size_t n = 0;
-  for (const auto& p : kept_)
-    if (p) n += host::MemoryPool::capacity(p.get());
+  for (size_t c = 0; c < kept_.size(); ++c) {
+    if (!kept_[c]) continue;
+    const Expr& bytes = plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].bytes;
+    if (!runtime_->device())
+      n += host::MemoryPool::capacity(kept_[c].get());
+    else if (bytes.is_const())
+      n += static_cast<size_t>(bytes.constant_value());
+  }
   return n;
 }
 

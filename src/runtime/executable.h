@@ -53,9 +53,10 @@ class Outputs {
 struct Frame {
   std::vector<void*> slots;        ///< address per plan slot
   std::vector<int64_t> symbols;    ///< value per plan symbol
-  std::vector<void*> buffers;      ///< per step: keep pointer, then its buffers
+  std::vector<void*> buffers;      ///< per step: its buffers
   std::vector<int64_t> arguments;  ///< per step: its program's symbols
-  std::vector<int64_t> totals, grains;
+  std::unique_ptr<Prepared> prepared;
+  std::shared_ptr<void> stream;  ///< the call's queue on a device; null: none
   std::vector<int64_t> offsets;  ///< by slot: arena byte offset, or an output's bytes
   int64_t arena_bytes = 0;
   int threads = 0;  ///< sizes were computed for `symbols` and this thread count (0: not yet)
@@ -86,13 +87,15 @@ class Executable {
                                              std::shared_ptr<Runtime> runtime);
 
   struct Arguments {
-    void* const* parameters;  ///< address per parameter
-    const int64_t* symbols;   ///< value per symbol
+    /// Address per parameter: host memory or, of a device's backend, the device's.
+    void* const* parameters;
+    const int64_t* symbols;  ///< value per symbol
     /// What the call may take instead of computing it, and where it puts what it computes, which is
     /// valid if the call ends well. Null: everything is computed.
     Kept* kept = nullptr;
   };
-  /// Runs once. `frame` outlives the call's use of slot addresses.
+  /// Runs once, to the end of its last step. `frame` outlives the call's use of slot addresses. On
+  /// a device, operands and results in host memory are copied to and from it.
   [[nodiscard]] Outcome run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
 
   std::unique_ptr<Frame> lease();
@@ -101,7 +104,7 @@ class Executable {
   const schedule::Plan& plan() const { return plan_; }
   const CompileReport& report() const { return report_; }
   /// The kernel of program number `program`.
-  const CompiledKernel& kernel(size_t program) const { return *kernels_[program]; }
+  const Kernel& kernel(size_t program) const { return *kernels_[program]; }
   Runtime& runtime() const { return *runtime_; }
   /// What the steps of calls took while set_profile(true) held, in nanoseconds. Such calls run step
   /// by step instead of through the entry function.
@@ -121,20 +124,22 @@ class Executable {
   explicit Executable(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
   struct CallContext;
   static int32_t call_host(const atlas::Context* context, int64_t step);
+  class Lease;
+  Outcome run_where_it_is(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
+  void bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease, Frame& frame);
+  std::shared_ptr<void> allocate_kept(size_t bytes, Frame& frame) const;
   void load_kernels();
   void prepare();
   void size(Frame& frame) const;
-  int32_t run_steps(const atlas::EntryFrame& entry, std::span<int64_t> nanoseconds) const;
-  int32_t run_profiled(const atlas::EntryFrame& entry);
+  int32_t run_profiled(atlas::EntryFrame& entry, const Prepared& prepared);
   void bind(Frame& frame, int slot, void* address) const;
 
   std::shared_ptr<Runtime> runtime_;
   schedule::Plan plan_;
   CompileReport report_;
-  std::vector<std::shared_ptr<const CompiledKernel>> kernels_;  // by program
-  std::vector<atlas::KernelFn> functions_;                      // by program
-  std::vector<atlas::EntryStep> entry_steps_;                   // by step
-  CompiledEntry entry_;                                         // runs them all
+  std::vector<std::shared_ptr<const Kernel>> kernels_;  // by program
+  std::vector<atlas::EntryStep> entry_steps_;           // by step
+  std::unique_ptr<Launcher> launcher_;                  // runs them all
   size_t num_buffers_ = 0, num_arguments_ = 0;
   std::vector<std::vector<size_t>> uses_;  // by slot: positions in Frame::buffers
   bool static_sizes_ = true;

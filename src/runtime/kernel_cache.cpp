@@ -6,36 +6,35 @@
 namespace hologram::runtime {
 
 // From the library or from disk, or compiled and then put there.
-std::shared_ptr<const CompiledKernel> KernelCache::make(const atlas::Program& program,
-                                                        const Fingerprint& content,
-                                                        const Fingerprint& key,
-                                                        KernelSource& source) {
+std::shared_ptr<const Kernel> KernelCache::make(const atlas::Program& program,
+                                                const Fingerprint& content, const Fingerprint& key,
+                                                KernelSource& source) {
   if (auto kernel = backend_.builtin(program, content)) {
     source = KernelSource::builtin;
     ++builtin_;
-    return std::make_shared<CompiledKernel>(std::move(*kernel));
+    return std::make_shared<Kernel>(std::move(*kernel));
   }
   if (auto code = disk_.get(key)) try {
-      auto kernel = std::make_shared<CompiledKernel>(backend_.load(program, *code));
+      auto kernel = std::make_shared<Kernel>(backend_.load(program, *code));
       source = KernelSource::disk;
       ++disk_hits_;
       return kernel;
     } catch (const Error&) {  // not code that this backend loads: compile it anew
     }
   std::string code = backend_.compile(program);
-  auto kernel = std::make_shared<CompiledKernel>(backend_.load(program, code));
+  auto kernel = std::make_shared<Kernel>(backend_.load(program, code));
   source = KernelSource::compiled;
   ++misses_;
   disk_.put(key, code);
   return kernel;
 }
 
-std::shared_ptr<const CompiledKernel> KernelCache::get(const atlas::Program& program,
-                                                       KernelSource* source) {
+std::shared_ptr<const Kernel> KernelCache::get(const atlas::Program& program,
+                                               KernelSource* source) {
   const Fingerprint content = atlas::fingerprint(program);
   Fingerprint key = fingerprint(content.hex() + backend_.code_key());
   KernelSource from = KernelSource::memory;
-  std::shared_ptr<const CompiledKernel> kernel;
+  std::shared_ptr<const Kernel> kernel;
   {
     std::lock_guard lock(mutex_);
     if (auto it = kernels_.find(key); it != kernels_.end()) kernel = it->second;
@@ -89,22 +88,6 @@ std::shared_ptr<const LaneKernel> KernelCache::get_lanes(const atlas::LaneProgra
   }
   if (source) *source = from;
   return kernel;
-}
-
-CompiledEntry KernelCache::get_entry(std::span<const atlas::EntryStep> steps) {
-  std::string text = "entry";
-  for (const atlas::EntryStep& s : steps)
-    text += fmt::format(" {},{},{},{}", s.kernel, s.first_buffer, s.first_argument, s.cached);
-  Fingerprint key = fingerprint(text + backend_.code_key());
-  if (auto code = disk_.get(key)) try {
-      return backend_.load_entry(*code);
-    } catch (const Error&) {
-    }
-  auto code = backend_.compile_entry(steps);
-  if (!code) return {};
-  CompiledEntry entry = backend_.load_entry(*code);
-  disk_.put(key, *code);
-  return entry;
 }
 
 KernelCache::Stats KernelCache::stats() const {

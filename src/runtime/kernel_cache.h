@@ -24,15 +24,11 @@ class KernelCache {
 
   /// The kernel for a program (before expand_math), compiled if nobody has it. `source` (may be
   /// null) tells where it came from.
-  std::shared_ptr<const CompiledKernel> get(const atlas::Program& program,
-                                            KernelSource* source = nullptr);
+  std::shared_ptr<const Kernel> get(const atlas::Program& program, KernelSource* source = nullptr);
 
   /// The lane kernel for a program, compiled if nobody has it. Throws atlas::LaneError.
   std::shared_ptr<const LaneKernel> get_lanes(const atlas::LaneProgram& program,
                                               KernelSource* source = nullptr);
-
-  /// The entry function for these steps; none where the backend makes none.
-  CompiledEntry get_entry(std::span<const atlas::EntryStep> steps);
 
   struct Stats {
     uint64_t memory_hits = 0, disk_hits = 0, misses = 0;
@@ -47,14 +43,13 @@ class KernelCache {
  private:
   std::shared_ptr<const LaneKernel> make_lanes(const atlas::LaneProgram& program,
                                                const Fingerprint& key, KernelSource& source);
-  std::shared_ptr<const CompiledKernel> make(const atlas::Program& program,
-                                             const Fingerprint& content, const Fingerprint& key,
-                                             KernelSource& source);
+  std::shared_ptr<const Kernel> make(const atlas::Program& program, const Fingerprint& content,
+                                     const Fingerprint& key, KernelSource& source);
 
   const Backend& backend_;
   DiskCache disk_;
   mutable std::mutex mutex_;
-  std::unordered_map<Fingerprint, std::shared_ptr<const CompiledKernel>> kernels_;
+  std::unordered_map<Fingerprint, std::shared_ptr<const Kernel>> kernels_;
   std::unordered_map<Fingerprint, std::shared_ptr<const LaneKernel>> lanes_;
   std::atomic<uint64_t> memory_hits_{0}, disk_hits_{0}, misses_{0}, builtin_{0};
 };

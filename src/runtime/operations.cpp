@@ -46,13 +46,13 @@ std::unique_ptr<DirectKernel> Operations::make_direct(const std::function<void(i
   check(plan.steps.size() == 1 && plan.steps[0].kind == schedule::StepKind::kernel,
         "Operations: one kernel");
   const schedule::Step& step = plan.steps[0];
-  const CompiledKernel& kernel = direct->owner->kernel(static_cast<size_t>(step.program));
+  const Kernel& kernel = direct->owner->kernel(static_cast<size_t>(step.program));
   const Expr n = Expr::symbol(0);
   check(step.symbols.size() == 1 && step.symbols[0] == n && kernel.grain.is_const() &&
             kernel.unit_work.is_const() && step.buffers.size() <= DirectKernel::kMaxArguments,
         "Operations: a kernel over elements");
-  direct->function = kernel.function;
-  direct->keep = const_cast<void*>(kernel.keep.get());
+  direct->function = runtime_->backend().host_function(kernel);
+  direct->arguments = arguments;
   direct->count = static_cast<int>(step.buffers.size());
   for (size_t i = 0; i < step.buffers.size(); ++i) {
     const schedule::Slot& slot = plan.slots[static_cast<size_t>(step.buffers[i])];
@@ -79,6 +79,15 @@ const DirectKernel& Operations::convert(DType from, DType to) {
   auto& place = convert_[static_cast<size_t>(from)][static_cast<size_t>(to)];
   if (const DirectKernel* k = place.load(std::memory_order_acquire)) return *k;
   return publish(place, make_direct([&](ir::Graph& g) { builtin::build_convert(g, from, to); }, 2));
+}
+
+int32_t Operations::launch(const DirectKernel& kernel, void* const* arguments, int64_t length) {
+  Given given(arguments + kernel.arguments - 1);
+  auto frame = kernel.owner->lease();
+  const Outcome outcome = kernel.owner->run({arguments, &length}, given, nullptr, *frame);
+  kernel.owner->give_back(std::move(frame));
+  raise_status(outcome.status);
+  return outcome.faults;
 }
 
 int32_t Operations::run_parallel(const DirectKernel& kernel, const atlas::Context& context,

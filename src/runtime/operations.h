@@ -16,8 +16,8 @@ struct DirectKernel {
   static constexpr int kMaxArguments = 8;
 
   std::shared_ptr<Executable> owner;
-  atlas::KernelFn function = nullptr;
-  void* keep = nullptr;
+  atlas::KernelFn function = nullptr;            ///< null: the backend launches it
+  int arguments = 0;                             ///< of the operation: operands, then the result
   int count = 0;                                 ///< buffers
   std::array<uint8_t, kMaxArguments> sources{};  ///< by kernel buffer: the argument it is
   int64_t grain = 1;
@@ -49,15 +49,16 @@ class Operations {
   /// Runs it over `length` elements; `arguments` are the operands' addresses, then the result's.
   /// Returns StickyError bits. Throws Error when the kernel fails.
   int32_t run(const DirectKernel& kernel, void* const* arguments, int64_t length) {
-    void* buffers[DirectKernel::kMaxArguments + 1];
-    buffers[0] = kernel.keep;
-    for (int i = 0; i < kernel.count; ++i) buffers[i + 1] = arguments[kernel.sources[i]];
+    if (!kernel.function) [[unlikely]]
+      return launch(kernel, arguments, length);
+    void* buffers[DirectKernel::kMaxArguments];
+    for (int i = 0; i < kernel.count; ++i) buffers[i] = arguments[kernel.sources[i]];
     std::atomic<int32_t> sticky{0};
     atlas::Context context = context_;
     context.sticky_error = &sticky;
     const int32_t status = length <= kernel.inline_limit
-                               ? kernel.function(&context, buffers + 1, &length, 0, length)
-                               : run_parallel(kernel, context, buffers + 1, length);
+                               ? kernel.function(&context, buffers, &length, 0, length)
+                               : run_parallel(kernel, context, buffers, length);
     if (status != 0) [[unlikely]]
       raise_status(status);
     return sticky.load(std::memory_order_relaxed);
@@ -79,6 +80,7 @@ class Operations {
   std::unique_ptr<DirectKernel> make_direct(const std::function<void(ir::Graph&)>& build,
                                             int arguments);
 
+  int32_t launch(const DirectKernel& kernel, void* const* arguments, int64_t length);
   int32_t run_parallel(const DirectKernel& kernel, const atlas::Context& context,
                        void* const* buffers, int64_t length);
 

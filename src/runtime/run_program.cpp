@@ -50,13 +50,64 @@ void check_buffer(const atlas::Program& program, size_t k, const Bytes& bytes,
           "run_program: buffer b{} must be aligned to {} bytes", k, size);
 }
 
+// Copies of the buffers on a device, in place of their addresses; nothing where there is none.
+class OnDevice {
+ public:
+  OnDevice(Memory* device, const atlas::Program& program, std::span<const Bytes> buffers,
+           std::vector<void*>& addresses)
+      : device_(device), buffers_(buffers) {
+    if (!device) return;
+    for (const atlas::Buffer& b : program.buffers)
+      if (b.access != atlas::Access::scratch) written_.push_back(b.access != atlas::Access::read);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      blocks_.push_back(device->allocate(buffers[i].size(), nullptr));
+      device->copy(blocks_[i], buffers[i].data(), buffers[i].size(), nullptr);
+      addresses[i] = blocks_[i];
+    }
+  }
+  ~OnDevice() {
+    for (void* block : blocks_) device_->deallocate(block, nullptr);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  void copy_back() const {
+    for (size_t i = 0; i < blocks_.size(); ++i)
+      if (written_[i]) device_->copy(buffers_[i].data(), blocks_[i], buffers_[i].size(), nullptr);
+  }
+
+ private:
+  Memory* device_;
+  std::span<const Bytes> buffers_;
+  std::vector<void*> blocks_;
+  std::vector<bool> written_;
+};
+
+// The kernel as a plan of one step.
+int32_t launch(Runtime& runtime, std::shared_ptr<const Kernel> kernel,
+               const atlas::Context& context, std::span<void* const> buffers,
+               std::span<const int64_t> symbols) {
+  const atlas::EntryStep step{0, 0, 0, static_cast<int64_t>(symbols.size()), -1};
+  const std::shared_ptr<const Kernel> kernels[] = {std::move(kernel)};
+  auto launcher =
+      runtime.backend().launcher(std::span(&step, 1), kernels, runtime.kernels().disk());
+  auto prepared = launcher->prepare(symbols.data(), 1);
+  atlas::EntryFrame frame{};
+  frame.context = &context;
+  frame.buffers = buffers.data();
+  frame.arguments = symbols.data();
+  frame.sticky = context.sticky_error;
+  const int32_t status = launcher->run(frame, *prepared);
+  if (Memory* device = runtime.device()) device->wait(frame.stream);
+  return status;
+}
+
 }  // namespace
 
 void run_program(Runtime& runtime, const atlas::Program& program, std::span<const Bytes> buffers,
                  std::span<const int64_t> symbols) {
   require(symbols.size() == static_cast<size_t>(program.num_symbols),
           "run_program: {} symbols; expected {}", symbols.size(), program.num_symbols);
-  std::vector<void*> addresses{nullptr};
+  std::vector<void*> addresses;
   size_t passed = 0;
   for (size_t k = 0; k < program.buffers.size(); ++k) {
     if (program.buffers[k].access == atlas::Access::scratch) continue;
@@ -66,14 +117,19 @@ void run_program(Runtime& runtime, const atlas::Program& program, std::span<cons
   }
   require(passed == buffers.size(), "run_program: {} buffers; expected {}", buffers.size(), passed);
 
-  std::shared_ptr<const CompiledKernel> kernel = runtime.kernels().get(program);
-  addresses[0] = const_cast<void*>(kernel->keep.get());
+  std::shared_ptr<const Kernel> kernel = runtime.kernels().get(program);
   std::atomic<int32_t> sticky{0};
   std::vector<Scratch> scratch;
-  atlas::Context context{run_here, make_scratch, no_host, &sticky, &scratch};
-  int64_t total = kernel->total.eval(symbols);
-  int32_t status =
-      total > 0 ? kernel->function(&context, addresses.data() + 1, symbols.data(), 0, total) : 0;
+  const atlas::Context context{run_here, make_scratch, no_host, &sticky, &scratch};
+  int32_t status = 0;
+  if (atlas::KernelFn function = runtime.backend().host_function(*kernel)) {
+    const int64_t total = kernel->total.eval(symbols);
+    if (total > 0) status = function(&context, addresses.data(), symbols.data(), 0, total);
+  } else {
+    const OnDevice memory(runtime.device(), program, buffers, addresses);
+    status = launch(runtime, std::move(kernel), context, addresses, symbols);
+    if (status == 0) memory.copy_back();
+  }
   if (status != 0)
     fail(static_cast<ErrorCode>(status), "run_program: the kernel failed on backend {}",
          runtime.backend().name());

@@ -22,7 +22,10 @@ class Runtime {
   explicit Runtime(std::unique_ptr<Backend> backend);
 
   const Backend& backend() const { return *backend_; }
+  /// The device's memory; null where kernels work on the host's.
+  Memory* device() const { return backend_->memory(); }
   host::ThreadPool& threads() { return threads_; }
+  /// Of the host.
   host::MemoryPool& memory() { return memory_; }
   host::BoundaryPool& boundary() { return boundary_; }
   KernelCache& kernels() { return kernels_; }

@@ -8,7 +8,10 @@ namespace hologram::runtime {
 void Storage::destroy() noexcept {
   switch (pool_) {
     case Pool::linear:
-      host::MemoryPool::deallocate(data_);
+      if (memory_->device_)
+        memory_->device_->deallocate(data_, nullptr);
+      else
+        host::MemoryPool::deallocate(data_);
       memory_->live_.fetch_sub(bytes_, std::memory_order_relaxed);
       break;
     case Pool::boundary:
@@ -21,8 +24,8 @@ void Storage::destroy() noexcept {
   delete this;
 }
 
-std::shared_ptr<ExecutorMemory> ExecutorMemory::create() {
-  return std::shared_ptr<ExecutorMemory>(new ExecutorMemory());
+std::shared_ptr<ExecutorMemory> ExecutorMemory::create(Memory* device) {
+  return std::shared_ptr<ExecutorMemory>(new ExecutorMemory(device));
 }
 
 void ExecutorMemory::reserve(size_t bytes) {
@@ -46,7 +49,7 @@ StorageRef ExecutorMemory::allocate(size_t bytes, bool boundary) {
   };
   std::unique_ptr<Storage, Deleter> storage(new Storage());
   storage->bytes_ = bytes;
-  if (boundary && bytes != 0 && bytes <= host::kBoundaryClassBytes) {
+  if (boundary && !device_ && bytes != 0 && bytes <= host::kBoundaryClassBytes) {
     if (auto cls = boundary_.allocate()) {
       storage->pool_ = Pool::boundary;
       storage->class_ = *cls;
@@ -56,7 +59,8 @@ StorageRef ExecutorMemory::allocate(size_t bytes, bool boundary) {
   if (!storage->data_) {
     reserve(bytes);
     try {
-      storage->data_ = static_cast<std::byte*>(linear_.allocate(bytes));
+      storage->data_ = static_cast<std::byte*>(device_ ? device_->allocate(bytes, nullptr)
+                                                       : linear_.allocate(bytes));
     } catch (...) {
       live_.fetch_sub(bytes, std::memory_order_relaxed);
       throw;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "backend/memory.h"
 #include "host/boundary_pool.h"
 #include "host/memory_pool.h"
 
@@ -83,7 +84,8 @@ class StorageRef {
 /// The memory of one executor: its boundary pool and a bounded linear pool. Thread-safe, lock-free.
 class ExecutorMemory : public std::enable_shared_from_this<ExecutorMemory> {
  public:
-  static std::shared_ptr<ExecutorMemory> create();
+  /// `device`: where linear memory lies, without boundary classes; null: on the host.
+  static std::shared_ptr<ExecutorMemory> create(Memory* device = nullptr);
 
   /// At least `bytes` bytes, contents undefined: a free boundary class if `boundary` allows it and
   /// the bytes fit in one, else linear memory. Throws Error(out_of_memory), having changed nothing,
@@ -105,11 +107,12 @@ class ExecutorMemory : public std::enable_shared_from_this<ExecutorMemory> {
 
  private:
   friend class Storage;
-  ExecutorMemory() = default;
+  explicit ExecutorMemory(Memory* device) : device_(device) {}
   void reserve(size_t bytes);
 
   host::BoundaryPool boundary_;
   host::MemoryPool linear_;
+  Memory* device_;
   std::atomic<uint64_t> live_{0}, peak_{0};
   std::atomic<uint64_t> limit_{host::MemoryPool::usable_memory()};
 };

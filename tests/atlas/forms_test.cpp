@@ -5,7 +5,6 @@
 
 #include "atlas/bytes.h"
 #include "atlas/programs.h"
-#include "backend/null/backend.h"
 #include "base/error.h"
 
 namespace hologram::test {
@@ -398,20 +397,6 @@ TEST(Verify, SurvivesHostilePrograms) {
       refused += verify_error(p) != "";
     }
   EXPECT_GT(refused, 500);
-}
-
-TEST(Null, CompilesAndRunsNothing) {
-  auto backend = null::make_backend();
-  Program p = elementwise(Op::add, DType::f32, 2, DType::f32);
-  CompiledKernel kernel = backend->load(p, backend->compile(p));
-  std::vector<float> x(3, 1), y(3, 2), out(3, -1);
-  void* bufs[] = {x.data(), y.data(), out.data()};
-  int64_t n = 3;
-  EXPECT_EQ(kernel.function(nullptr, bufs, &n, 0, 1), 0);
-  EXPECT_EQ(out, std::vector<float>(3, -1));
-  p.buffers[2].access = atlas::Access::read;
-  EXPECT_THROW(backend->compile(p), Error);
-  EXPECT_THROW(backend->load(p, "nonsense"), Error);
 }
 
 }  // namespace

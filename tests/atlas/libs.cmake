@@ -1,2 +1,2 @@
 # tests/atlas/libs.cmake: block and lane programs need no code generator
-set(LIBS backend/interp backend/null)
+set(LIBS backend/interp)

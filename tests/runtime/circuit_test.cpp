@@ -49,8 +49,9 @@ class ClassMemory {
 };
 
 Runtime& on(const char* backend) {
-  static Runtime cpu("cpu"), interp("interp");
-  return std::string_view(backend) == "cpu" ? cpu : interp;
+  static Runtime cpu("cpu"), interp("interp"), null("null");
+  const std::string_view name = backend;
+  return name == "cpu" ? cpu : name == "null" ? null : interp;
 }
 
 std::vector<Call> calls(std::string_view text) {
@@ -114,14 +115,16 @@ TEST(Circuits, DoWhatTheyMeanOnEveryBackend) {
   std::mt19937 random(4);
   for (int k = 0; k < 30; ++k) {
     std::string text = random_circuit(random, k % 2 == 1);
-    ClassMemory expected(1), native(1), interpreted(1), canonical(1);
+    ClassMemory expected(1), native(1), interpreted(1), device(1), canonical(1);
     reference(calls(text), expected);
     run("cpu", calls(text), native);
     run("interp", calls(text), interpreted);
+    run("null", calls(text), device);
     auto rewritten = sigmatics::canonicalize(sigmatics::parse_circuit(text), Rules::memory);
     run("cpu", sigmatics::calls_of(rewritten.circuit), canonical);
     EXPECT_TRUE(native == expected) << text;
     EXPECT_TRUE(interpreted == expected) << text;
+    EXPECT_TRUE(device == expected) << text;
     EXPECT_TRUE(canonical == expected) << text;
   }
 }
@@ -234,7 +237,7 @@ TEST(RunProgram, ChecksWhatItIsGiven) {
       "loop parallel 1 lane i0\naxis i0 parallel [s0]\nstage point\n"
       "  %0 = constant.i32 0x6\n  %1 = load.i32 b0[i0]\n  %2 = div.i32 %0, %1\n"
       "  store.i32 b1[i0], %2\n");
-  for (const char* backend : {"cpu", "interp"}) {
+  for (const char* backend : {"cpu", "interp", "null"}) {
     std::vector<int32_t> x{1, 2, -3, 4}, y(4);
     auto bytes = [](std::vector<int32_t>& v) { return std::as_writable_bytes(std::span(v)); };
     std::vector<Bytes> both{bytes(x), bytes(y)};

@@ -204,7 +204,7 @@ TEST_P(ExecutableTest, MemoryGoesBackToThePool) {
   EXPECT_EQ(runtime->boundary().free_classes(), classes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, ExecutableTest, testing::Values("interp", "cpu"),
+INSTANTIATE_TEST_SUITE_P(Backends, ExecutableTest, testing::Values("interp", "cpu", "null"),
                          [](const auto& i) { return std::string(i.param); });
 
 TEST(RuntimeTest, AnUnknownBackendIsNamed) {

@@ -2,14 +2,16 @@
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/lanes.h"
+#include "backend/cpu/launch.h"
 #include "backend/cpu/sources.h"
 #include "base/error.h"
 #include "builtin/kernels.h"
 #include "codegen/codegen.h"
-#include "codegen/entry.h"
 
 namespace hologram::cpu {
 namespace {
+
+const void* code_of(atlas::KernelFn function) { return reinterpret_cast<const void*>(function); }
 
 class CpuBackend : public Backend {
  public:
@@ -36,21 +38,12 @@ class CpuBackend : public Backend {
     return codegen::compile(program, target_).code;
   }
 
-  std::optional<std::string> compile_entry(std::span<const atlas::EntryStep> steps) const override {
-    return codegen::compile_entry(steps, target_);
-  }
-
-  CompiledEntry load_entry(std::string_view code) const override {
-    std::shared_ptr<codegen::LoadedKernel> loaded = codegen::load(code);
-    return {reinterpret_cast<atlas::EntryFn>(reinterpret_cast<void*>(loaded->function)), loaded};
-  }
-
-  std::optional<CompiledKernel> builtin(const atlas::Program& program,
-                                        const Fingerprint& key) const override {
+  std::optional<Kernel> builtin(const atlas::Program& program,
+                                const Fingerprint& key) const override {
     atlas::KernelFn function = builtin::find_kernel(codegen::name_of(target_.isa), key);
     if (!function) return std::nullopt;
     codegen::Launch launch = codegen::launch_of(program, target_);
-    return CompiledKernel{function, launch.total, launch.grain, launch.unit_work, nullptr};
+    return Kernel{code_of(function), launch.total, launch.grain, launch.unit_work, nullptr};
   }
 
   std::optional<std::string> lane_code(const atlas::LaneProgram& program) const override {
@@ -64,10 +57,27 @@ class CpuBackend : public Backend {
     return cpu::load_lanes(program, cpu::lane_code(program, target_));
   }
 
-  CompiledKernel load(const atlas::Program& program, std::string_view code) const override {
+  Kernel load(const atlas::Program& program, std::string_view code) const override {
     std::shared_ptr<codegen::LoadedKernel> loaded = codegen::load(code);
     codegen::Launch launch = codegen::launch_of(program, target_);
-    return {loaded->function, launch.total, launch.grain, launch.unit_work, loaded};
+    return {code_of(loaded->function), launch.total, launch.grain, launch.unit_work, loaded};
+  }
+
+  atlas::KernelFn host_function(const Kernel& kernel) const override {
+    return reinterpret_cast<atlas::KernelFn>(const_cast<void*>(kernel.code));
+  }
+
+  std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
+                                     std::span<const std::shared_ptr<const Kernel>> kernels,
+                                     CodeStore& store) const override {
+    return make_launcher(steps, kernels, target_, code_key(), store);
+  }
+
+  std::optional<std::string> dump(const atlas::Program& program,
+                                  std::string_view stage) const override {
+    if (stage == "llvm") return codegen::dump_llvm(program, target_);
+    if (stage == "asm") return codegen::dump_asm(program, target_);
+    return std::nullopt;
   }
 
  private:

@@ -3,19 +3,16 @@
 
 #include "backend/interp/interp.h"
 #include "backend/interp/lane.h"
+#include "backend/programs.h"
 #include "base/error.h"
 
 namespace hologram::interp {
 namespace {
 
-// A kernel function carries no data of its own: the program travels in the place before the first
-// buffer.
-int32_t execute(const atlas::Context* context, void* const* bufs, const int64_t* syms,
-                int64_t begin, int64_t end) {
-  if (begin >= end) return 0;
-  const auto* program = static_cast<const atlas::Program*>(bufs[-1]);
+int32_t execute(const atlas::Program& program, void* const* buffers, const int64_t* symbols,
+                std::atomic<int32_t>* sticky) {
   try {
-    run(*program, bufs, syms, context->sticky_error);
+    run(program, buffers, symbols, sticky);
     return 0;
   } catch (const Error& e) {
     return static_cast<int32_t>(e.code());
@@ -53,10 +50,16 @@ class InterpBackend : public Backend {
     return std::make_unique<InterpLanes>(program);
   }
 
-  CompiledKernel load(const atlas::Program&, std::string_view code) const override {
+  Kernel load(const atlas::Program&, std::string_view code) const override {
     auto program = std::make_shared<atlas::Program>(atlas::decode(code));
     atlas::expand_math(*program);
-    return {execute, Expr(1), Expr(1), Expr(1), program};
+    return program_kernel(std::move(program));
+  }
+
+  std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
+                                     std::span<const std::shared_ptr<const Kernel>> kernels,
+                                     CodeStore&) const override {
+    return std::make_unique<ProgramLauncher>(steps, kernels, execute);
   }
 };
 

@@ -1,4 +1,4 @@
-// backend/null/backend.h: compiles everything and runs nothing.
+// backend/null/backend.h: the backend of a device that is not there.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@ namespace hologram::null {
 
 /// 1: it needs no device.
 int device_count();
-/// A backend that verifies and encodes programs; its kernels return at once and leave their buffers
-/// as they are.
+/// A backend whose programs are interpreted as work on the streams of a FakeDevice: whoever forgets
+/// that a device's memory is not the host's, or that its work takes time, is found out.
 std::unique_ptr<Backend> make_backend();
 
 }  // namespace hologram::null

@@ -1,0 +1,57 @@
+// backend/launcher.h: how the steps of a plan are run.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "atlas/entry.h"
+#include "base/expr.h"
+
+namespace hologram {
+
+/// A kernel ready to run.
+struct Kernel {
+  const void* code = nullptr;        ///< the backend's own: a function, a program
+  Expr total;                        ///< parallel units, over the program's symbols
+  Expr grain;                        ///< chunk boundaries fall on multiples of this
+  Expr unit_work;                    ///< rough cost of one unit on one core, in picoseconds
+  std::shared_ptr<const void> keep;  ///< owns the code
+};
+
+/// What a launcher computed from sizes alone; good for every call with these sizes.
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+};
+
+/// Runs the steps of one plan. Thread-safe.
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+  /// For these values of the programs' symbols (as in EntryFrame::arguments) and this many threads.
+  virtual std::unique_ptr<Prepared> prepare(const int64_t* arguments, int threads) const = 0;
+  /// Runs every step in order, or puts them on frame.stream; returns 0 or the first status that is
+  /// not 0. Fills in what in the frame is the launcher's: kernels, totals, grains.
+  virtual int32_t run(atlas::EntryFrame& frame, const Prepared& prepared) const = 0;
+  /// Runs the kernel of one step to its end.
+  virtual int32_t run_step(atlas::EntryFrame& frame, const Prepared& prepared,
+                           size_t step) const = 0;
+};
+
+/// Runs steps in order on the calling thread: `launch(s)` the kernel of step s, the frame's context
+/// the calls to the host.
+template <class Launch>
+int32_t walk(const atlas::EntryFrame& frame, std::span<const atlas::EntryStep> steps,
+             const Launch& launch) {
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const atlas::EntryStep& step = steps[s];
+    if (step.cached >= 0 && !frame.stale[step.cached]) continue;
+    const int32_t status = step.kernel < 0
+                               ? frame.context->call_host(frame.context, static_cast<int64_t>(s))
+                               : launch(s);
+    if (status != 0) return status;
+  }
+  return 0;
+}
+
+}  // namespace hologram

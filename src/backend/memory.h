@@ -1,0 +1,43 @@
+// backend/memory.h: the memory of a device that the host does not see.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hologram {
+
+/// One of a device's queues of work: what is put on it is done in order. Null: the device's own.
+using Stream = void*;
+
+/// A device by DLPack's numbers.
+struct Device {
+  int32_t type = 1;
+  int32_t id = 0;
+};
+
+/// Memory that kernels of a backend work on and that the host reaches by copies alone. Thread-safe.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual Device device() const = 0;
+  /// Whether an address lies in this memory.
+  virtual bool contains(const void* address) const = 0;
+
+  virtual Stream make_stream() = 0;
+  /// The stream's work is done when this returns.
+  virtual void free_stream(Stream stream) noexcept = 0;
+
+  /// A block of at least `bytes` bytes, aligned to 64, for work on `stream` and on others once they
+  /// have waited for it; contents undefined. Throws Error(out_of_memory).
+  virtual void* allocate(size_t bytes, Stream stream) = 0;
+  /// The block may serve others when what is on `stream` now is done; null is ignored.
+  virtual void deallocate(void* block, Stream stream) noexcept = 0;
+  /// Copies behind what is on `stream`. Either side may be host memory, which the caller may use
+  /// again, or read, when this returns.
+  virtual void copy(void* to, const void* from, size_t bytes, Stream stream) = 0;
+  /// Returns when what is on `stream` now is done. Throws the Error of work on it that failed since
+  /// the last call, as copy() does.
+  virtual void wait(Stream stream) = 0;
+};
+
+}  // namespace hologram

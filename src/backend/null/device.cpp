@@ -1,0 +1,200 @@
+// backend/null/device.cpp: blocks, queues and the thread that works on them.
+#include "backend/null/device.h"
+
+#include <sys/mman.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace hologram::null {
+namespace {
+
+constexpr size_t space = size_t{1} << 36;  // of addresses; memory is taken as it is touched
+constexpr size_t alignment = 64;
+constexpr size_t overwritten = size_t{1} << 20;  // larger blocks go back to the system instead
+constexpr char freed_byte = static_cast<char>(0xcb);
+
+char* map(int protection) {
+  void* p = mmap(nullptr, space, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? nullptr : static_cast<char*>(p);
+}
+
+}  // namespace
+
+FakeDevice& FakeDevice::instance() {
+  static auto* const device = new FakeDevice;
+  return *device;
+}
+
+FakeDevice::FakeDevice() : addresses_(map(PROT_NONE)), bytes_(map(PROT_READ | PROT_WRITE)) {
+  if (!addresses_ || !bytes_)
+    fail(ErrorCode::unavailable, "null: the system refuses {} bytes of addresses", space);
+  free_[0] = space;
+  std::thread([this] { serve(); }).detach();
+}
+
+bool FakeDevice::contains(const void* address) const {
+  const auto* p = static_cast<const char*>(address);
+  return p >= addresses_ && p < addresses_ + space;
+}
+
+void* FakeDevice::bytes_of(void* address) const {
+  return contains(address) ? bytes_ + (static_cast<char*>(address) - addresses_) : address;
+}
+
+Stream FakeDevice::make_stream() {
+  auto fresh = std::make_unique<Queue>();
+  Queue* stream = fresh.get();
+  std::lock_guard lock(mutex_);
+  streams_[stream] = std::move(fresh);
+  return stream;
+}
+
+void FakeDevice::free_stream(Stream stream) noexcept {
+  if (!stream) return;
+  finish(queue(stream), [] { return 0; });
+  std::lock_guard lock(mutex_);
+  streams_.erase(static_cast<Queue*>(stream));
+}
+
+void* FakeDevice::allocate(size_t bytes, Stream) {
+  const size_t size = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  std::lock_guard lock(mutex_);
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    if (it->second < size) continue;
+    const auto [offset, room] = *it;
+    free_.erase(it);
+    if (room > size) free_[offset + size] = room - size;
+    used_[offset] = size;
+    return addresses_ + offset;
+  }
+  fail(ErrorCode::out_of_memory, "null: no room for {} bytes", bytes);
+}
+
+void FakeDevice::deallocate(void* block, Stream stream) noexcept {
+  if (!block) return;
+  const auto offset = static_cast<size_t>(static_cast<char*>(block) - addresses_);
+  push(
+      queue(stream),
+      [this, offset] {
+        give_back(offset);
+        return 0;
+      },
+      true);
+}
+
+// Overwrites a block and joins it with its free neighbours.
+void FakeDevice::give_back(size_t offset) noexcept {
+  size_t size;
+  {
+    std::lock_guard lock(mutex_);
+    size = used_.at(offset);
+  }
+  if (size <= overwritten)
+    std::memset(bytes_ + offset, freed_byte, size);
+  else
+    madvise(bytes_ + (offset + 4095) / 4096 * 4096, size - 4096, MADV_DONTNEED);
+  std::lock_guard lock(mutex_);
+  used_.erase(offset);
+  auto next = free_.lower_bound(offset);
+  if (next != free_.end() && next->first == offset + size) {
+    size += next->second;
+    next = free_.erase(next);
+  }
+  if (next != free_.begin()) {
+    auto before = std::prev(next);
+    if (before->first + before->second == offset) {
+      before->second += size;
+      return;
+    }
+  }
+  free_[offset] = size;
+}
+
+void FakeDevice::push(Queue& queue, std::function<int32_t()> work, bool always) {
+  {
+    std::lock_guard lock(mutex_);
+    queue.work.push_back({std::move(work), always});
+  }
+  changed_.notify_all();
+}
+
+void FakeDevice::enqueue(Stream stream, std::function<int32_t()> work) {
+  push(queue(stream), std::move(work), false);
+}
+
+// Waits for a queue, with `last` as its last work.
+void FakeDevice::finish(Queue& queue, std::function<int32_t()> last) {
+  bool done = false;
+  push(queue, std::move(last), false);
+  push(
+      queue,
+      [&] {
+        std::lock_guard lock(mutex_);
+        done = true;
+        return 0;
+      },
+      true);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done; });
+}
+
+void FakeDevice::copy(void* to, const void* from, size_t bytes, Stream stream) {
+  void* target = bytes_of(to);
+  const void* source = bytes_of(const_cast<void*>(from));
+  finish(queue(stream), [=] {
+    if (bytes) std::memmove(target, source, bytes);
+    return 0;
+  });
+  wait(stream);
+}
+
+void FakeDevice::wait(Stream stream) {
+  finish(queue(stream), [] { return 0; });
+  int32_t failed = 0;
+  {
+    std::lock_guard lock(mutex_);
+    failed = std::exchange(queue(stream).failed, 0);
+  }
+  if (failed != 0)
+    fail(static_cast<ErrorCode>(failed), "null: a kernel failed with status {}", failed);
+}
+
+// One of the queues with work, by chance; null where there is none.
+FakeDevice::Queue* FakeDevice::next() {
+  std::vector<Queue*> waiting;
+  if (!own_.work.empty()) waiting.push_back(&own_);
+  for (auto& [q, owner] : streams_)
+    if (!q->work.empty()) waiting.push_back(q);
+  return waiting.empty() ? nullptr : waiting[chance_() % waiting.size()];
+}
+
+void FakeDevice::serve() {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    Queue* q = nullptr;
+    changed_.wait(lock, [&] { return (q = next()) != nullptr; });
+    if (chance_() % 4 == 0) {  // late; meanwhile others may come
+      const std::chrono::microseconds delay(chance_() % 50);
+      lock.unlock();
+      std::this_thread::sleep_for(delay);
+      lock.lock();
+      q = next();
+    }
+    Work work = std::move(q->work.front());
+    q->work.pop_front();
+    const bool runs = work.always || q->failed == 0;
+    lock.unlock();
+    const int32_t status = runs ? work.run() : 0;
+    lock.lock();
+    if (status != 0) q->failed = status;
+    lock.unlock();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace hologram::null

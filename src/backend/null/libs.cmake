@@ -1,0 +1,2 @@
+# src/backend/null/libs.cmake: its programs are interpreted
+set(DEPENDS backend/interp)

@@ -1,0 +1,48 @@
+// backend/programs.h: launching for backends whose kernels are programs that someone interprets.
+#pragma once
+
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace hologram {
+
+/// Runs a whole program on these buffers and symbols; returns a status.
+using RunProgram = int32_t (*)(const atlas::Program& program, void* const* buffers,
+                               const int64_t* symbols, std::atomic<int32_t>* sticky);
+
+/// Walks the steps on the calling thread; Kernel::code is the atlas::Program.
+class ProgramLauncher final : public Launcher {
+ public:
+  ProgramLauncher(std::span<const atlas::EntryStep> steps,
+                  std::span<const std::shared_ptr<const Kernel>> kernels, RunProgram program)
+      : steps_(steps.begin(), steps.end()),
+        kernels_(kernels.begin(), kernels.end()),
+        run_(program) {}
+
+  std::unique_ptr<Prepared> prepare(const int64_t*, int) const override {
+    return std::make_unique<Prepared>();
+  }
+  int32_t run(atlas::EntryFrame& frame, const Prepared& prepared) const override {
+    return walk(frame, steps_, [&](size_t s) { return run_step(frame, prepared, s); });
+  }
+  int32_t run_step(atlas::EntryFrame& frame, const Prepared&, size_t s) const override {
+    const atlas::EntryStep& step = steps_[s];
+    const Kernel& kernel = *kernels_[static_cast<size_t>(step.kernel)];
+    return run_(*static_cast<const atlas::Program*>(kernel.code), frame.buffers + step.first_buffer,
+                frame.arguments + step.first_argument, frame.sticky);
+  }
+
+ private:
+  std::vector<atlas::EntryStep> steps_;
+  std::vector<std::shared_ptr<const Kernel>> kernels_;
+  RunProgram run_;
+};
+
+/// A kernel that is the program itself.
+inline Kernel program_kernel(std::shared_ptr<const atlas::Program> program) {
+  const void* code = program.get();
+  return {code, Expr(1), Expr(1), Expr(1), std::move(program)};
+}
+
+}  // namespace hologram

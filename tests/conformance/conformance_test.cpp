@@ -1,0 +1,180 @@
+// tests/conformance/conformance_test.cpp: every backend leaves the interpreter's bits
+//
+// The corpus is corpus/*.atlas, programs in text form whose first lines "# 3 5 0" are the values of
+// their symbols, one run for each line, and the programs of tests/atlas/programs.h.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include "atlas/programs.h"
+#include "backend/registry.h"
+#include "base/error.h"
+#include "ir/scalar.h"
+#include "runtime/run_program.h"
+
+namespace hologram::test {
+namespace {
+
+using atlas::Access;
+
+/// What a backend may leave out, by program name, and why. A backend is done when it has none.
+const std::map<std::string, std::map<std::string, std::string>> unsupported = {
+    {"cpu", {}},
+    {"interp", {}},
+    {"null", {}},
+};
+
+struct Case {
+  std::string name;
+  Program program;
+  std::vector<std::vector<int64_t>> symbols;
+};
+
+Case read(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  Case c{path.stem().string(), {}, {}};
+  std::string line, text;
+  while (std::getline(in, line)) {
+    if (line.empty() || line[0] != '#') {
+      text += line + "\n";
+      continue;
+    }
+    std::istringstream numbers(line.substr(1));
+    c.symbols.emplace_back();
+    for (int64_t n; numbers >> n;) c.symbols.back().push_back(n);
+  }
+  c.program = atlas::assemble(text);
+  return c;
+}
+
+const std::vector<Case>& corpus() {
+  static const auto* const all = [] {
+    auto* cases = new std::vector<Case>;
+    std::vector<std::filesystem::path> files;
+    for (const auto& f :
+         std::filesystem::directory_iterator(HOLOGRAM_SOURCE_DIR "/tests/conformance/corpus"))
+      files.push_back(f.path());
+    std::sort(files.begin(), files.end());
+    for (const auto& f : files) cases->push_back(read(f));
+    const std::vector<std::vector<int64_t>> lengths{{0}, {1}, {7}, {64}, {1000}};
+    const std::vector<std::vector<int64_t>> matrices{{3, 5}, {0, 4}, {4, 0}, {1, 1}, {9, 4100}};
+    for (DType t : {DType::f32, DType::f64, DType::i32, DType::i64}) {
+      const std::string type(name_of(t));
+      cases->push_back({"add_" + type, elementwise(Op::add, t, 2, t), lengths});
+      cases->push_back({"lt_" + type, elementwise(Op::lt, t, 2, DType::b8), lengths});
+      cases->push_back({"larger_" + type, elementwise(Op::max, t, 2, t), lengths});
+      cases->push_back({"sum_" + type, row_reduction(Op::reduce_sum, t), matrices});
+      cases->push_back({"largest_" + type, row_reduction(Op::reduce_max, t), matrices});
+    }
+    for (Op op : {Op::exp, Op::log, Op::tanh, Op::erf, Op::sin, Op::sqrt})
+      cases->push_back({"f32_" + std::string(ir::name_of(op)),
+                        elementwise(op, DType::f32, 1, DType::f32), lengths});
+    const std::vector<std::vector<int64_t>> orders{{3, 5, 5}, {0, 4, 4}, {2, 9, 1}, {4, 300, 20}};
+    cases->push_back({"order", row_order(DType::f32, false), orders});
+    cases->push_back({"order_descending", row_order(DType::i64, true), orders});
+    cases->push_back({"scan", row_scan(Op::reduce_sum, DType::f32), matrices});
+    return cases;
+  }();
+  return *all;
+}
+
+/// Random numbers of a type, among them zeros, infinities and NaN.
+void fill(std::vector<std::byte>& bytes, DType t, std::mt19937_64& random) {
+  const auto size = static_cast<size_t>(size_of(t));
+  const double special[] = {0.0, -0.0, 1.0, INFINITY, -INFINITY, NAN, 1e-40, 3e38};
+  for (size_t i = 0; i < bytes.size(); i += size) {
+    uint64_t bits = random() >> 20;
+    if (t == DType::b8)
+      bits &= 1;
+    else if (is_float(t))
+      bits = ir::bits_of(t, bits % 16 == 0 ? special[(bits >> 8) % std::size(special)]
+                                           : std::normal_distribution<double>(0, 2)(random));
+    std::memcpy(bytes.data() + i, &bits, size);
+  }
+}
+
+bool same(DType t, const std::byte* x, const std::byte* y) {
+  uint64_t a = 0, b = 0;
+  std::memcpy(&a, x, static_cast<size_t>(size_of(t)));
+  std::memcpy(&b, y, static_cast<size_t>(size_of(t)));
+  return a == b ||
+         (is_float(t) && std::isnan(ir::as_double(t, a)) && std::isnan(ir::as_double(t, b)));
+}
+
+using Buffers = std::vector<std::vector<std::byte>>;
+
+/// Fills the program's buffers, runs it and gives what is in them; `error` gets what it threw.
+Buffers run_on(runtime::Runtime& runtime, const Case& c, const std::vector<int64_t>& symbols,
+               std::string& error) {
+  std::mt19937_64 random(7);
+  Buffers buffers;
+  for (const atlas::Buffer& b : c.program.buffers) {
+    if (b.access == Access::scratch) continue;
+    buffers.emplace_back(static_cast<size_t>(b.extent.eval(symbols) * size_of(b.dtype)));
+    fill(buffers.back(), b.dtype, random);
+  }
+  std::vector<runtime::Bytes> spans(buffers.begin(), buffers.end());
+  try {
+    runtime::run_program(runtime, c.program, spans, symbols);
+  } catch (const Error& e) {  // an index of these data may be out of range: everywhere then
+    error = e.what();
+  }
+  return buffers;
+}
+
+class Conformance : public testing::TestWithParam<std::string> {};
+
+TEST_P(Conformance, LeavesTheInterpretersBits) {
+  runtime::Runtime interpreter("interp"), backend(GetParam());
+  const auto& excused = unsupported.at(GetParam());
+  for (const Case& c : corpus()) {
+    if (excused.contains(c.name)) continue;
+    atlas::verify(c.program);
+    std::vector<DType> types;
+    for (const atlas::Buffer& b : c.program.buffers)
+      if (b.access != Access::scratch) types.push_back(b.dtype);
+    for (const std::vector<int64_t>& symbols : c.symbols) {
+      SCOPED_TRACE(c.name + " " + testing::PrintToString(symbols));
+      std::string expected_error, error;
+      const Buffers expected = run_on(interpreter, c, symbols, expected_error);
+      const Buffers got = run_on(backend, c, symbols, error);
+      EXPECT_EQ(error, expected_error);
+      for (size_t k = 0; k < got.size(); ++k) {
+        const auto size = static_cast<size_t>(size_of(types[k]));
+        size_t wrong = 0;
+        for (size_t i = 0; i < got[k].size(); i += size)
+          wrong += !same(types[k], got[k].data() + i, expected[k].data() + i);
+        EXPECT_EQ(wrong, 0u) << "elements of buffer " << k;
+      }
+    }
+  }
+}
+
+TEST(ConformanceCorpus, HasEveryKindOfBlockAndEmptySizes) {
+  std::map<atlas::BlockKind, int> kinds;
+  int empty = 0;
+  for (const Case& c : corpus()) {
+    ++kinds[c.program.kind];
+    for (const auto& symbols : c.symbols)
+      empty += std::count(symbols.begin(), symbols.end(), 0) > 0;
+  }
+  EXPECT_EQ(kinds.size(), 5u);
+  EXPECT_GT(empty, 10);
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const RegisteredBackend& b : registered_backends()) all.emplace_back(b.name);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(names()),
+                         [](const auto& i) { return i.param; });
+
+}  // namespace
+}  // namespace hologram::test

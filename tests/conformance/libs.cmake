@@ -1,0 +1,3 @@
+# tests/conformance/libs.cmake: every backend of the build runs the corpus
+set(LIBS runtime)
+set(SHARDS 2)
