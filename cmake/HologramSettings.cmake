@@ -20,8 +20,10 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
 find_program(HOLOGRAM_CCACHE ccache)
 mark_as_advanced(HOLOGRAM_CCACHE)
 if(HOLOGRAM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER "${HOLOGRAM_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${HOLOGRAM_CCACHE}")
+  # Without these it takes no file that is compiled with a precompiled header.
+  set(launcher "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${HOLOGRAM_CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
 
 find_program(HOLOGRAM_MOLD mold)

@@ -19,7 +19,7 @@ if(HOLOGRAM_TESTS_RUN_AVX512)
 elseif(HOLOGRAM_TESTS_RUN_FMA)
   list(APPEND math_flags -O2 -mfma -msse4.1)
 endif()
-set_source_files_properties(math/native.cpp PROPERTIES COMPILE_OPTIONS "${math_flags}")
+set_source_files_properties(math/native.cpp PROPERTIES COMPILE_OPTIONS "${math_flags}" SKIP_PRECOMPILE_HEADERS ON)
 
 # 113-bit references for f64
 include(CheckCXXSourceCompiles)
