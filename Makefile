@@ -15,30 +15,25 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Install what the build needs, build the library and the Python module
-	@tools/bootstrap.sh build
-	@tools/build.sh $(PRESET)
+	@tools/bootstrap.sh build tools/build.sh $(PRESET)
 
 test: ## Build everything and run every test
-	@tools/bootstrap.sh test
-	@tools/build.sh $(PRESET)
+	@tools/bootstrap.sh test tools/build.sh $(PRESET)
 	@tools/test.sh $(PRESET)
 
 test-cpp: build ## Run the C++ tests only
 	@ctest --preset $(PRESET) -j $(JOBS)
 
 test-python: ## Run the Python tests only
-	@tools/bootstrap.sh test
-	@tools/build.sh $(PRESET) _core
+	@tools/bootstrap.sh test tools/build.sh $(PRESET) _core
 	@$(VENV)/bin/python -m pytest
 
 demo: ## Compile a real sentence encoder and search a text collection with it
-	@tools/bootstrap.sh demo
-	@tools/build.sh release _core
+	@tools/bootstrap.sh demo tools/build.sh release _core
 	@$(VENV)/bin/python -m hologram_torch.demo $(ARGS)
 
 bench: ## Measure against other runtimes, each in its own process
-	@tools/bootstrap.sh bench
-	@tools/build.sh release _core benchmarks
+	@tools/bootstrap.sh bench tools/build.sh release _core benchmarks
 	@$(VENV)/bin/python bench/run.py $(ARGS)
 
 wheel: ## Make a wheel in dist/

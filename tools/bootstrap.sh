@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # tools/bootstrap.sh: installs what a make target needs: Debian packages, virtual environment, PyPI packages
 #
-# usage: tools/bootstrap.sh build|test|demo|bench
+# usage: tools/bootstrap.sh build|test|demo|bench [COMMAND...]
+#
+# The command (a build) runs beside the download of the packages that only the level's programs need.
 #
 # Environment: VENV (default .venv), PYTHON (default python3), HOLOGRAM_SKIP_SYSTEM=1 (take the system's
 # packages as they are: for systems that are not Debian).
@@ -10,6 +12,7 @@ cd "$(dirname "$0")/.."
 . tools/steps.sh
 
 level=${1:-build}
+if [ $# -gt 0 ]; then shift; fi
 VENV=${VENV:-.venv}
 logs=build/logs
 mkdir -p "$logs"
@@ -107,16 +110,24 @@ sys.exit(not (pathlib.Path(sysconfig.get_paths()["include"]) / "Python.h").is_fi
 PY
 
 # --- PyPI packages and the two packages of this repository (editable: Python files are used in place)
-stamp=$VENV/.hologram-$level
+# wheel.cmake=false: the native module comes from tools/build.sh, not from this install.
+pip_install() {
+  "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off "$@"
+}
+editable=(-C wheel.cmake=false -C editable.mode=inplace)
+
 wanted=$({ cat pyproject.toml; pwd; echo "$extras"; } | sha256sum)
-if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-  # Debian 12's pip knows no -C.
-  step "pip" "$logs/pip.log" "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input \
-    "pip>=23.1" || die "pip could not be updated"
-  # wheel.cmake=false: the native module comes from tools/build.sh, not from this install.
-  step "PyPI packages [$extras]" "$logs/pip.log" \
-    "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off \
-    -e ".[$extras]" -C wheel.cmake=false -C editable.mode=inplace ||
-    die "pip could not install the packages"
-  printf '%s\n' "$wanted" >"$stamp"
+if [ "$(cat "$VENV/.hologram-$level" 2>/dev/null)" = "$wanted" ]; then
+  if [ $# -gt 0 ]; then "$@"; fi
+  exit 0
 fi
+# Debian 12's pip knows no -C.
+step "pip" "$logs/pip.log" pip_install "pip>=23.1" || die "pip could not be updated"
+step "PyPI packages [dev]" "$logs/pip.log" pip_install -e ".[dev]" "${editable[@]}" ||
+  die "pip could not install the packages"
+if [ "$extras" != dev ]; then
+  begin "PyPI packages [$extras]" "$logs/pip.log" pip_install -e ".[$extras]" "${editable[@]}"
+fi
+if [ $# -gt 0 ]; then "$@"; fi
+if [ "$extras" != dev ]; then finish || die "pip could not install the packages"; fi
+printf '%s\n' "$wanted" >"$VENV/.hologram-$level"

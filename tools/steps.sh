@@ -6,17 +6,48 @@
 # of the log and returns the command's status. On a terminal the line counts up; elsewhere a line of
 # the log is shown every minute, so that a long step is seen to move.
 
+#   begin "PyPI packages" build/logs/pip.log pip install ...
+#   ...other steps...
+#   finish
+#
+# runs one step beside others; it ends with the script at the latest.
+
 step() {
-  local label=$1 log=$2
-  shift 2
+  launch "${@:2}"
+  follow "$launched" "$1" "$2" "$SECONDS"
+}
+
+begin() {
+  begun_label=$1 begun_log=$2 begun_start=$SECONDS
+  printf '==> %s ... begun\n' "$begun_label"
+  launch "${@:2}"
+  begun_pid=$launched
+  trap 'kill -- "-$begun_pid" 2>/dev/null' EXIT
+}
+
+finish() {
+  local status=0
+  follow "$begun_pid" "$begun_label" "$begun_log" "$begun_start" || status=$?
+  trap - EXIT
+  return "$status"
+}
+
+# launch <log> <command>...: in the background; sets `launched` to its process.
+launch() {
+  local log=$1
+  shift
   mkdir -p "$(dirname "$log")"
-  local start=$SECONDS status=0 seconds last_note=0
-  if [ -t 1 ]; then printf '==> %s ...' "$label"; else printf '==> %s ...\n' "$label"; fi
   # Job control gives the step a process group, so that interrupting make ends all of it.
   set -m
   "$@" >"$log" 2>&1 </dev/null &
-  local pid=$!
+  launched=$!
   set +m
+}
+
+# follow <process> <label> <log> <start>: waits for a launched step; returns its status.
+follow() {
+  local pid=$1 label=$2 log=$3 start=$4 status=0 seconds last_note=0
+  if [ -t 1 ]; then printf '==> %s ...' "$label"; else printf '==> %s ...\n' "$label"; fi
   trap 'kill -- "-$pid" 2>/dev/null; exit 130' INT TERM
   while kill -0 "$pid" 2>/dev/null; do
     sleep 0.2
