@@ -27,7 +27,7 @@ case $level in
     ;;
   demo) extras=dev,torch,demo ;;
   bench)
-    extras=dev,torch,demo,bench
+    extras=dev,torch,demo,bench,architectures
     system_packages+=(libbenchmark-dev)
     ;;
   *) die "unknown level '$level'; expected build, test, demo or bench" ;;

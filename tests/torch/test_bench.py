@@ -1,11 +1,13 @@
 # tests/torch/test_bench.py: the benchmark harness refuses wrong values and computes right ratios
 import sys
+import types
 from pathlib import Path
 
 import pytest
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+import architecture_list  # noqa: E402
 import architectures  # noqa: E402
 import cases  # noqa: E402
 import peers  # noqa: E402
@@ -114,7 +116,7 @@ def test_the_difference_of_architectures_counts_nan_shapes_and_what_is_nearly_ze
 @pytest.mark.parametrize("train", [False, True])
 def test_an_architecture_is_compared(train):
     pytest.importorskip("transformers")
-    row = architectures.measure("qwen3", architectures.architectures("transformers")["qwen3"], train, 0.05)
+    row = architectures.measure("qwen3", architecture_list.architectures("transformers")["qwen3"], train, 0.05)
     assert row["right"] and row["difference"] < 1e-5 and row["fallback"] == [] and row["error"] is None
     assert train or row["ratio"] > 0
 
@@ -128,6 +130,27 @@ def test_an_architecture_that_fails_when_compiled_is_wrong():
 
     row = architectures.measure("fails", lambda: (Fails(), (torch.ones(3),), {}), False, 0.01)
     assert not row["right"] and row["error"]
+
+
+def run_alone(monkeypatch, tmp_path, program, limit=60.0):
+    """The row of an architecture whose process runs `program` instead."""
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    monkeypatch.setattr(architectures, "__file__", str(script))
+    return architectures.alone("timm:x", types.SimpleNamespace(threads=1, seconds=0.1, train=False, limit=limit))
+
+
+def test_an_architecture_that_ends_its_process_costs_that_one_only(monkeypatch, tmp_path, capsys):
+    crashed = run_alone(monkeypatch, tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    late = run_alone(monkeypatch, tmp_path, "import time; time.sleep(60)", limit=0.5)
+    fine = dict(name="y", difference=1e-6, error=None, compile=900.0, graphs=1, fallback=[], right=True)
+    fine |= dict(first=2.0, ours=2e-3, eager=1e-3, ratio=0.5)
+    assert run_alone(monkeypatch, tmp_path, f"import json; print(json.dumps({fine!r}))") == fine
+    assert crashed["crashed"] and "exit status -11" in crashed["failed"] and "within" in late["failed"]
+    assert architectures.summary([crashed, late, fine]) == 1
+    assert architectures.summary([late, fine]) == 0
+    out = capsys.readouterr().out
+    assert "slower than eager: 1" in out and "without a result: 2" in out and "1 architectures, 1 right" in out
 
 
 def test_gradients_of_attention_are_compared_and_refused(capsys):
