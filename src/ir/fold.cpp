@@ -182,6 +182,8 @@ Value fold(Graph& graph, Op& op, std::vector<Value>& inputs, Attrs& attrs, const
   if (!is_elementwise(op)) return nullptr;
   if (Value v = fold_constants(graph, op, inputs, type)) return v;
   bool same_op = inputs[0]->op == op;
+  // The truth values are no numbers to bodies (atlas::may_compute).
+  if (type.dtype == DType::b8 && (op == Op::abs || op == Op::sign)) return inputs[0];
   if (inputs.size() == 1 && row.kind != OpKind::cast && same_op) {
     if (row.flags & involution) return inputs[0]->input();
     if (row.flags & idempotent) return inputs[0];

@@ -223,12 +223,27 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
   return out;
 }
 
+Val Emitter::next_half(Val x, Val y) {
+  const DType type = x.type;
+  auto bits = [&](int64_t n) { return b_.integer(DType::i16, n); };
+  Val a = widen(x), b = widen(y), zero = b_.number(DType::f32, 0),
+      number = b_.bitcast(x, DType::i16);
+  Val grows = b_.eq(b_.lt(a, b), b_.lt(zero, a));
+  Val next = b_.add(number, b_.select(grows, bits(1), bits(-1)));
+  Val least = b_.select(b_.lt(b, zero), bits(-0x7fff), bits(1));
+  next = b_.select(b_.eq(a, zero), least, next);
+  Val out = b_.select(b_.eq(a, b), y, b_.bitcast(next, type));
+  return b_.select(b_.ne(a, a), x, b_.select(b_.ne(b, b), y, out));
+}
+
 Val Emitter::elementwise(Value v, const Index& index, Val guard) {
   if (ir::info(v->op).kind == OpKind::cast)
     return convert(value(v->input(), index, guard), v->dtype, v->op);
   if (v->is(Op::select))
     return b_.select(value(v->input(0), index, guard), value(v->input(1), index, guard),
                      value(v->input(2), index, guard));
+  if (v->is(Op::nextafter) && compute_type(v->dtype) != v->dtype)
+    return next_half(value(v->input(0), index, guard), value(v->input(1), index, guard));
   Val x[3];
   for (size_t i = 0; i < v->inputs.size(); ++i) x[i] = widen(value(v->input(i), index, guard));
   if (guard.id != atlas::no_value && (v->is(Op::div) || v->is(Op::rem)) && is_int(x[1].type))

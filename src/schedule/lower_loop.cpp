@@ -309,10 +309,18 @@ void LoopLowering::point_stage(Kernel& k, int stage) {
   auto self = std::make_shared<Emitter*>();
   Emitter e = emitter(k, s.body, stage, self);
   *self = &e;
-  for (const Member& m : members_) {
-    if (is_row_level(m)) continue;
-    for (int slot : storage_.stores_of(m.node)) e.store(slot, m.index, e.value(m.node, m.index));
-  }
+  auto each_store = [&](const auto& store) {
+    for (const Member& m : members_)
+      if (!is_row_level(m))
+        for (int slot : storage_.stores_of(m.node)) store(slot, m);
+  };
+  // What is written into a parameter comes behind all that reads it.
+  bool in_place = false;
+  each_store([&](int slot, const Member&) {
+    in_place |= storage_.slots[static_cast<size_t>(slot)].kind == SlotKind::input;
+  });
+  if (in_place) each_store([&](int, const Member& m) { e.value(m.node, m.index); });
+  each_store([&](int slot, const Member& m) { e.store(slot, m.index, e.value(m.node, m.index)); });
   if (!s.body.instrs.empty()) k.program.loop.stages.push_back(std::move(s));
 }
 

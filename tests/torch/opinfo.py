@@ -5,13 +5,16 @@ mutation.
 
     python tests/torch/opinfo.py                          # the whole database, inference, float32
     python tests/torch/opinfo.py 'nn.functional.*' softmax --mode training --samples 3
+    python tests/torch/opinfo.py --samples 0 --edges --dynamic --shard 1/4 --json part1.json
+    python tests/torch/opinfo.py --merge part*.json       # their summary
     python tests/torch/opinfo.py --expect                 # rewrite the list of expected results
 
-Each operator runs in a worker process with a time limit: a crash or a hang costs that operator
-only. Status of an operator, the worst of its samples:
+Samples run in worker processes with a time limit: a crash or a hang costs one sample. Status of an
+operator, the worst of its samples:
   crash, timeout, error (the backend raised), fail (wrong value or metadata),
   nograph (Dynamo never called the backend), nondet (eager is random: only metadata is compared),
   fallback (right, with operators that the backend left to PyTorch), native (right, without), skip
+What goes wrong with the backend --reference too is not ours: such samples count as skip.
 """
 
 import argparse
@@ -26,241 +29,22 @@ import threading
 import time
 from pathlib import Path
 
-STATUSES = ("crash", "timeout", "error", "fail", "nograph", "nondet", "fallback", "native", "skip")
+from opinfo_worker import DEFAULTS, STATUSES
+
 BAD = STATUSES[:4]
 PASSED = ("nondet", "fallback", "native")
 EXPECTED = Path(__file__).with_name("opinfo_expected.txt")
-FAILED = "a graph that failed to compile"
-START_LIMIT = 180.0  # seconds until a worker has imported the database
+KNOWN = Path(__file__).with_name("opinfo_known.txt")
+WORKER = Path(__file__).with_name("opinfo_worker.py")
+START_LIMIT = 300.0  # seconds until a worker has imported the database
 
 
-# --- the worker -----------------------------------------------------------------------------------
-class Checker:
-    """Runs one operator's samples; lives in the worker process."""
-
-    # Uninitialised memory, or meaningless in a graph.
-    SKIPPED = ("empty*", "new_empty*", "jiterator*")
-
-    def __init__(self, options):
-        import torch
-        from torch.testing._internal.common_methods_invocations import op_db
-
-        torch.set_num_threads(1)
-        torch._dynamo.config.suppress_errors = False
-        self.torch, self.options = torch, options
-        self.dtype = getattr(torch, options.dtype)
-        self.training = options.mode == "training"
-        self.backend, self.fallbacks = load_backend(options.backend)
-        self.table = {op.name + "." * bool(op.variant_test_name) + op.variant_test_name: op
-                      for op in op_db if self.wanted(op)}  # fmt: skip
-
-    def wanted(self, op) -> bool:
-        if any(fnmatch.fnmatchcase(op.name, pattern) for pattern in self.SKIPPED):
-            return False
-        if not op.supports_dtype(self.dtype, "cpu"):
-            return False
-        return not self.training or (op.supports_autograd and self.dtype.is_floating_point)
-
-    def operator(self, name: str) -> dict:
-        import itertools
-
-        op, worst, message = self.table[name], "skip", ""
-        self.torch.manual_seed(0)
-        try:
-            samples = op.sample_inputs("cpu", self.dtype, requires_grad=self.training)
-            samples = list(itertools.islice(samples, 2000))
-        except Exception as error:
-            return {"op": name, "status": "skip", "message": f"sample_inputs: {error}"[:300]}
-        count = min(self.options.samples or len(samples), len(samples))
-        for index in range(count):
-            status, text = self.sample(op, samples[index * len(samples) // count])
-            if STATUSES.index(status) < STATUSES.index(worst):
-                worst, message = status, text
-        return {"op": name, "status": worst, "message": message}
-
-    def sample(self, op, sample) -> tuple[str, str]:
-        torch, function = self.torch, op.op
-        process = sample.output_process_fn_grad if self.training else None
-        inputs = (sample.input, *sample.args), sample.kwargs
-        try:
-            eager_inputs = self.clone(inputs)
-            eager = self.call(function, *eager_inputs, process)
-            random = not self.equal(
-                eager, self.call(function, *self.clone(inputs), process, seed=43)
-            )
-        except Exception as error:  # not the backend's concern
-            return "skip", f"eager: {type(error).__name__}: {error}"[:300]
-        torch._dynamo.reset()
-        counters = torch._dynamo.utils.counters
-        counters.clear()
-        before = self.fallbacks()
-        compiled = torch.compile(
-            lambda *a, **k: function(*a, **k), backend=self.backend, dynamic=self.options.dynamic
-        )
-        compiled_inputs = self.clone(inputs)
-        try:
-            actual = self.call(compiled, *compiled_inputs, process)
-        except Exception as error:
-            return "error", f"{type(error).__name__}: {error}"[:600]
-        try:
-            self.compare(eager[0], actual[0], "output", values=not random)
-            self.compare(
-                *self.known_gradients(eager[1], actual[1]), "gradient", not random, scale=10
-            )
-            if not random:
-                leaves = torch.utils._pytree.tree_leaves
-                self.compare(leaves(eager_inputs), leaves(compiled_inputs), "input after the call")
-        except AssertionError as error:
-            return "fail", str(error)[:600]
-        after = self.fallbacks()
-        left = sorted(name for name, calls in after.items() if calls > before.get(name, 0))
-        if FAILED in left:
-            return "error", FAILED
-        if not counters["stats"].get("unique_graphs", 0):
-            return "nograph", "; ".join(list(counters["graph_break"])[:1])[:200]
-        if random:
-            return "nondet", ""
-        return ("fallback", " ".join(left)) if left else ("native", "")
-
-    def clone(self, tree):
-        """A copy with the same strides and requires_grad in which shared tensors stay shared."""
-        torch, seen = self.torch, {}
-
-        def copy(tensor):
-            if id(tensor) not in seen:
-                with torch.no_grad():
-                    new = tensor.detach().clone()
-                    if tensor.layout == torch.strided and new.stride() != tensor.stride() \
-                            and 0 not in tensor.stride():  # fmt: skip
-                        new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-                        new.copy_(tensor)
-                seen[id(tensor)] = new.requires_grad_() if tensor.requires_grad else new
-            return seen[id(tensor)]
-
-        return torch.utils._pytree.tree_map_only(torch.Tensor, copy, tree)
-
-    def call(self, function, args, kwargs, process, seed=42):
-        """→ (flat outputs, gradients of the differentiable inputs)"""
-        torch, leaves = self.torch, self.torch.utils._pytree.tree_leaves
-        torch.manual_seed(seed)
-        with torch.set_grad_enabled(self.training):
-            result = function(*args, **kwargs)
-            outputs = leaves(process(result) if process is not None else result)
-        if not self.training:
-            return outputs, []
-        roots = [t for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad]
-        inputs = [t for t in leaves((args, kwargs))
-                  if isinstance(t, torch.Tensor) and t.requires_grad and t.is_leaf]  # fmt: skip
-        if not roots or not inputs:
-            return outputs, []
-        generator = torch.Generator().manual_seed(7)
-        directions = [
-            torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype)
-            for t in roots
-        ]
-        gradients = torch.autograd.grad(roots, inputs, directions, allow_unused=True)
-        return [t.detach() if isinstance(t, torch.Tensor) else t for t in outputs], list(gradients)
-
-    def known_gradients(self, eager, actual):
-        """Eager may give None where a traced graph gives zeros; drops pairs without any
-        gradient."""
-        zeros = self.torch.zeros_like
-        pairs = [(zeros(a) if e is None else e, zeros(e) if a is None else a)
-                 for e, a in zip(eager, actual) if e is not None or a is not None]  # fmt: skip
-        return [e for e, _ in pairs], [a for _, a in pairs]
-
-    def compare(self, expected, actual, what, values=True, scale=1.0):
-        torch = self.torch
-        assert len(expected) == len(actual), (
-            f"{what}: {len(actual)} results, eager has {len(expected)}"
-        )
-        for index, (e, a) in enumerate(zip(expected, actual)):
-            where = f"{what} {index}"
-            if not isinstance(e, torch.Tensor):
-                same = (
-                    e == a
-                    or e != e
-                    and a != a
-                    or isinstance(e, float)
-                    and abs(e - a) <= 1e-4 * max(1, abs(e))
-                )
-                assert not values or same, f"{where}: {a!r}, eager has {e!r}"
-                continue
-            kind = lambda t: (
-                (tuple(t.shape), t.dtype, t.layout) if isinstance(t, torch.Tensor) else type(t)
-            )
-            assert kind(e) == kind(a), f"{where}: {kind(a)}, eager has {kind(e)}"
-            if values:
-                dense = lambda t: t.detach().to_dense() if t.layout != torch.strided else t.detach()
-                e, a = (dense(t).resolve_conj().resolve_neg() for t in (e, a))
-                bound = scale * tolerance(torch, e.dtype)
-                torch.testing.assert_close(
-                    a, e, rtol=bound, atol=bound, equal_nan=True, msg=lambda m, w=where: f"{w}: {m}"
-                )
-
-    def equal(self, first, second) -> bool:
-        try:
-            self.compare(first[0], second[0], "")
-            self.compare(*self.known_gradients(first[1], second[1]), "")
-            return True
-        except AssertionError:
-            return False
-
-
-def tolerance(torch, dtype) -> float:
-    return {torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float32: 2e-5, torch.complex64: 2e-5,
-            torch.float64: 1e-7, torch.complex128: 1e-7}.get(dtype, 0.0)  # fmt: skip
-
-
-def load_backend(name: str):
-    """→ (backend for torch.compile, function that returns its counts of what it did not compile)
-
-    `name` is a registered backend, or FILE:FUNCTION."""
-    if ":" in name:
-        import importlib.util
-
-        path, function = name.rsplit(":", 1)
-        spec = importlib.util.spec_from_file_location("backend_under_test", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return getattr(module, function), dict
-    if name == "hologram":
-        import hologram_torch
-
-        def counts():
-            stats = hologram_torch.stats()
-            return {**stats["fallback_ops"], FAILED: stats["failed_graphs"]}
-
-        return name, counts
-    return name, dict
-
-
-def serve(options):
-    """Answers each operator name on standard input with a line of JSON; what operators print goes
-    to stderr."""
-    import logging
-    import warnings
-
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    warnings.filterwarnings("ignore")
-    checker = Checker(options)
-    logging.disable(logging.WARNING)
-    answers.write(json.dumps({"names": list(checker.table)}) + "\n")
-    for line in sys.stdin:
-        start = time.monotonic()
-        answer = checker.operator(line.strip())
-        answer["seconds"] = round(time.monotonic() - start, 2)
-        answers.write(json.dumps(answer) + "\n")
-
-
-# --- the lanes ------------------------------------------------------------------------------------
 class Worker:
     """A worker process and the answers that arrive from it; None marks its end."""
 
-    def __init__(self, arguments):
+    def __init__(self):
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--worker", *arguments], text=True, start_new_session=True,
+            [sys.executable, WORKER], text=True, start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self.answers = queue.Queue()
@@ -271,7 +55,7 @@ class Worker:
             self.names = None
         if self.names is None:
             self.stop()
-            raise RuntimeError("the operator database's worker did not start; run it with --worker")
+            raise RuntimeError(f"the operator database's worker did not start; run {WORKER}")
 
     def read(self):
         for line in self.process.stdout:
@@ -279,25 +63,32 @@ class Worker:
                 self.answers.put(json.loads(line))
         self.answers.put(None)
 
-    def ask(self, name: str, limit: float) -> dict:
+    def ask(self, request: dict, limit: float):
+        """Yields (sample, label, status, message); `limit`: seconds for a sample. The worker is
+        stopped after a crash or a timeout."""
         try:
-            self.process.stdin.write(name + "\n")
+            self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
-            answer = self.answers.get(timeout=limit)
-        except queue.Empty:
-            self.stop()
-            return {"op": name, "status": "timeout", "message": f"more than {limit:g} s"}
         except BrokenPipeError:
-            answer = None
-        if answer is None:
-            self.stop()
-            code = self.process.returncode
-            return {
-                "op": name,
-                "status": "crash",
-                "message": f"the process ended with status {code}",
-            }
-        return answer
+            pass
+        begun = (request.get("first", 0), "before the first sample")
+        while True:
+            try:
+                answer = self.answers.get(timeout=limit)
+            except queue.Empty:
+                self.stop()
+                yield (*begun, "timeout", f"more than {limit:g} s")
+                return
+            if answer is None:
+                self.stop()
+                yield (*begun, "crash", f"the process ended with status {self.process.returncode}")
+                return
+            if "end" in answer:
+                return
+            if "at" in answer:
+                begun = (answer["at"], answer["label"])
+            else:
+                yield (*begun, answer["status"], answer["message"])
 
     @property
     def alive(self) -> bool:
@@ -311,6 +102,59 @@ class Worker:
         self.process.wait()
 
 
+class Lane:
+    """Runs requests one after the other, in a fresh worker after each that was lost."""
+
+    def __init__(self, limit: float, reference: str | None, worker: Worker | None = None):
+        self.limit, self.reference, self.worker = limit, reference, worker
+
+    def ask(self, request: dict):
+        if self.worker is None or not self.worker.alive:
+            self.worker = Worker()
+        return list(self.worker.ask(request, self.limit))
+
+    def run(self, request: dict) -> dict:
+        """{status, message, seconds, samples: count per status, bad: list} of one operator."""
+        start = time.monotonic()
+        results, first = [], 0
+        while True:
+            part = self.ask({**request, "first": first})
+            results += part
+            if self.worker.alive:
+                break
+            first = part[-1][0] + 1
+            if request.get("only") is not None or part[-1][1].startswith("before"):
+                break
+        results = [self.excused(request, *r) if r[2] in BAD else r for r in results]
+        counts = {s: sum(r[2] == s for r in results) for s in STATUSES}
+        bad = [
+            {"sample": n, "label": label, "status": status, "message": message}
+            for n, label, status, message in results
+            if status in BAD
+        ]
+        worst = min(results, key=lambda r: STATUSES.index(r[2]), default=(0, "", "skip", ""))
+        return {
+            "status": worst[2],
+            "message": worst[3],
+            "seconds": round(time.monotonic() - start, 2),
+            "samples": {s: n for s, n in counts.items() if n},
+            "bad": bad,
+        }
+
+    def excused(self, request, number, label, status, message):
+        """A bad sample again with the reference: what is bad there too is not ours."""
+        if not self.reference or request.get("backend") == self.reference:
+            return number, label, status, message
+        again = self.ask({**request, "backend": self.reference, "only": number, "first": 0})
+        if again and again[-1][2] in (*BAD, "skip"):
+            return number, label, "skip", f"{self.reference}: {again[-1][2]}: {again[-1][3]}"
+        return number, label, status, message
+
+    def stop(self):
+        if self.worker is not None and self.worker.alive:
+            self.worker.stop()
+
+
 def select(names, patterns, sampled=0):
     """The names that match a pattern; of these, `sampled` ones spread over the list (0: all)."""
     chosen = [n for n in names if not patterns or any(fnmatch.fnmatchcase(n, p) for p in patterns)]
@@ -319,44 +163,51 @@ def select(names, patterns, sampled=0):
     return chosen
 
 
-def run(patterns=(), *, backend="hologram", dtype="float32", mode="inference", samples=1, sampled=0,
-        dynamic=False, jobs=2, timeout=120.0, progress=None) -> dict[str, dict]:  # fmt: skip
-    """Runs the chosen operators and returns name → {status, message, seconds}."""
-    arguments = ["--backend", backend, "--dtype", dtype, "--mode", mode, "--samples", str(samples)]
-    if dynamic:
-        arguments.append("--dynamic")
-    first = Worker(arguments)
+def run_requests(requests, *, jobs=2, timeout=120.0, reference=None, deadline=None, progress=None,
+                 worker=None) -> list:  # fmt: skip
+    """Runs requests (see opinfo_worker.DEFAULTS) on `jobs` workers until `deadline`, a value of
+    time.monotonic(); → [(request, result)] in the requests' order."""
     todo, results = queue.SimpleQueue(), {}
-    chosen = select(first.names, patterns, sampled)
-    for name in chosen:
-        todo.put(name)
+    for item in enumerate(requests):
+        todo.put(item)
 
-    def lane(worker):
-        while True:
+    def loop(lane):
+        while deadline is None or time.monotonic() < deadline:
             try:
-                name = todo.get_nowait()
+                number, request = todo.get_nowait()
             except queue.Empty:
                 break
             try:
-                if worker is None or not worker.alive:
-                    worker = Worker(arguments)
-                answer = worker.ask(name, timeout)
+                result = lane.run(request)
             except RuntimeError as error:
-                answer = {"op": name, "status": "crash", "message": str(error)}
-            results[answer.pop("op")] = answer
+                result = {"status": "crash", "message": str(error), "seconds": 0.0, "bad": []}
+            results[number] = (request, result)
             if progress is not None:
-                progress(name, answer, len(results), len(chosen))
-        if worker is not None and worker.alive:
-            worker.stop()
+                progress(request["op"], result, len(results), len(requests))
+        lane.stop()
 
-    lanes = [
-        threading.Thread(target=lane, args=(None if i else first,)) for i in range(max(1, jobs))
-    ]
-    for thread in lanes:
+    lanes = [Lane(timeout, reference, None if i else worker) for i in range(max(1, jobs))]
+    threads = [threading.Thread(target=loop, args=(lane,)) for lane in lanes]
+    for thread in threads:
         thread.start()
-    for thread in lanes:
+    for thread in threads:
         thread.join()
-    return {name: results[name] for name in chosen if name in results}
+    return [results[n] for n in sorted(results)]
+
+
+def run(patterns=(), *, sampled=0, shard=(0, 1), jobs=2, timeout=120.0, reference=None,
+        progress=None, **request) -> dict[str, dict]:  # fmt: skip
+    """Runs the chosen operators and returns name → {status, message, seconds, samples, bad}.
+
+    `request`: what opinfo_worker.DEFAULTS names. `shard` (i, n): every n-th operator from i on."""
+    worker = Worker()
+    full = {**DEFAULTS, **request}
+    chosen = select(worker.names[f"{full['dtype']} {full['mode']}"], patterns, sampled)
+    requests = [{**request, "op": name} for name in chosen[shard[0] :: shard[1]]]
+    done = run_requests(
+        requests, jobs=jobs, timeout=timeout, reference=reference, progress=progress, worker=worker
+    )
+    return {request["op"]: result for request, result in done}
 
 
 # --- expectations ---------------------------------------------------------------------------------
@@ -366,6 +217,19 @@ def read_expected(path: Path = EXPECTED) -> dict[str, str]:
     return {
         name: status for status, name in (line.split() for line in lines if line and line[0] != "#")
     }
+
+
+def read_known(path: Path = KNOWN) -> list[tuple[str, str]]:
+    """(pattern of operators, words that the request must have) of faults that are not mended."""
+    lines = [line.split("#")[0].split() for line in path.read_text().splitlines()]
+    return [(words[0], " ".join(words[1:])) for words in lines if words]
+
+
+def is_known(request: dict, known) -> bool:
+    """`request` as words: dtype, mode, and those of dynamic, edges and direct that it asks for."""
+    full = {**DEFAULTS, **request}
+    words = {full["dtype"], full["mode"], *(w for w in ("dynamic", "edges", "direct") if full[w])}
+    return any(fnmatch.fnmatchcase(full["op"], p) and set(w.split()) <= words for p, w in known)
 
 
 def regressions(results: dict[str, dict], expected: dict[str, str]) -> list[str]:
@@ -391,55 +255,98 @@ def write_expected(results: dict[str, dict], path: Path = EXPECTED):
 
 
 def summary(results: dict[str, dict]) -> str:
-    counts = {s: sum(r["status"] == s for r in results.values()) for s in STATUSES}
-    parts = [f"{count} {status}" for status, count in counts.items() if count]
-    return f"{len(results)} operators: {', '.join(parts)}"
+    def text(counts):
+        return ", ".join(f"{counts[s]} {s}" for s in STATUSES if counts.get(s))
+
+    by_operator = {s: sum(r["status"] == s for r in results.values()) for s in STATUSES}
+    by_sample = {s: sum(r.get("samples", {}).get(s, 0) for r in results.values()) for s in STATUSES}
+    return (
+        f"{len(results)} operators: {text(by_operator)}\n"
+        f"{sum(by_sample.values())} samples: {text(by_sample)}"
+    )
 
 
-def main():
+# --- the command ----------------------------------------------------------------------------------
+def parse():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("ops", nargs="*", help="names or patterns; none: all")
-    parser.add_argument("--backend", default=os.environ.get("HOLOGRAM_TEST_BACKEND", "hologram"))
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--mode", choices=("inference", "training"), default="inference")
-    parser.add_argument("--dynamic", action="store_true", help="sizes are symbols")
-    parser.add_argument("--samples", type=int, default=1, help="samples per operator, 0: all")
-    parser.add_argument(
-        "--sampled", type=int, default=0, help="that many operators, spread over the list"
-    )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds per operator")
-    parser.add_argument("--json", type=Path, help="write the results here")
-    parser.add_argument("--expect", action="store_true", help=f"rewrite {EXPECTED.name}")
-    parser.add_argument("--verbose", action="store_true", help="print every operator")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.worker:
-        return serve(options)
+    add = parser.add_argument
+    add("ops", nargs="*", help="names or patterns; none: all")
+    add("--backend", default=os.environ.get("HOLOGRAM_TEST_BACKEND", "hologram"))
+    add("--reference", default="aot_eager", help="a backend to excuse faults; '': none")
+    add("--dtype", default="float32")
+    add("--mode", choices=("inference", "training"), default="inference")
+    add("--dynamic", action="store_true", help="sizes are symbols")
+    add("--edges", action="store_true", help="samples with axes of 0 and of 1 in every place")
+    add("--direct", action="store_true", help="without Dynamo: quicker, sizes are numbers")
+    add("--samples", type=int, default=1, help="samples per operator, 0: all")
+    add("--seed", type=int, help="picks the samples at random")
+    add("--only", type=int, help="the number of the one sample to run")
+    add("--sampled", type=int, default=0, help="that many operators, spread over the list")
+    add("--shard", default="1/1", help="I/N: the I-th of N parts of the operators, from 1")
+    add("--jobs", type=int, default=os.cpu_count())
+    add("--timeout", type=float, default=120.0, help="seconds per sample")
+    add("--json", type=Path, help="write the results here")
+    add("--merge", type=Path, nargs="+", help="results of --json to sum up; runs nothing")
+    add("--expect", action="store_true", help=f"rewrite {EXPECTED.name}")
+    add("--verbose", action="store_true", help="print every operator")
+    return parser.parse_args()
+
+
+def show(name, result, done, total):
+    print(
+        f"[{done}/{total}] {result['status']:8} {name} {result['message'][:200]!r}",
+        *(f"    {b['status']} {b['sample']} ({b['label']}): {b['message'][:200]!r}"
+          for b in result["bad"]),
+        sep="\n", flush=True,
+    )  # fmt: skip
+
+
+def merged(paths) -> dict[str, dict]:
+    """The results of several runs; of an operator in several, the worse status and all samples."""
+    out = {}
+    for path in paths:
+        for name, result in json.loads(path.read_text()).items():
+            old = out.setdefault(name, {"status": "skip", "message": "", "samples": {}, "bad": []})
+            if STATUSES.index(result["status"]) < STATUSES.index(old["status"]):
+                old.update(status=result["status"], message=result["message"])
+            for status, count in result["samples"].items():
+                old["samples"][status] = old["samples"].get(status, 0) + count
+            old["bad"] += result["bad"]
+    return out
+
+
+def main():
+    options = parse()
+    if options.merge:
+        results = merged(options.merge)
+        for name, result in results.items():
+            if result["bad"]:
+                show(name, result, 0, len(results))
+        print(summary(results))
+        return int(any(r["bad"] for r in results.values()))
 
     def progress(name, result, done, total):
-        if options.verbose or result["status"] in BAD:
-            print(
-                f"[{done}/{total}] {result['status']:8} {name}  {result['message'][:200]!r}",
-                flush=True,
-            )
+        if options.verbose or result["bad"]:
+            show(name, result, done, total)
+        if options.json:
+            so_far[name] = result
+            options.json.write_text(json.dumps(so_far, indent=1))
 
+    so_far = {}
+    part, parts = map(int, options.shard.split("/"))
+    names = ("backend", "dtype", "mode", "dynamic", "edges", "samples", "seed", "only", "direct")
     results = run(
         options.ops,
-        backend=options.backend,
-        dtype=options.dtype,
-        mode=options.mode,
-        samples=options.samples,
-        dynamic=options.dynamic,
         sampled=options.sampled,
+        shard=(part - 1, parts),
         jobs=options.jobs,
         timeout=options.timeout,
+        reference=options.reference,
         progress=progress,
+        **{name: getattr(options, name) for name in names},
     )
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
     if options.expect:
         write_expected(results)
     print(summary(results))

@@ -1,8 +1,13 @@
 # tests/torch/test_opinfo.py: conformance over PyTorch's operator database (opinfo.py)
 """By default a sample of the operators runs; HOLOGRAM_OPINFO=all runs every one,
-HOLOGRAM_OPINFO=100 a hundred, HOLOGRAM_OPINFO=softmax,nn.* those of the patterns."""
+HOLOGRAM_OPINFO=100 a hundred, HOLOGRAM_OPINFO=softmax,nn.* those of the patterns.
+
+Beside them, samples drawn at random from every way to run them, for HOLOGRAM_OPINFO_SECONDS (100)
+and from HOLOGRAM_OPINFO_SEED (a new one each time; it is printed)."""
 
 import os
+import random
+import time
 from pathlib import Path
 
 import opinfo
@@ -38,6 +43,44 @@ def test_operators(expected):
     if chosen() == {}:
         statuses = [r["status"] for r in results.values()]
         assert sum(s in opinfo.PASSED for s in statuses) >= REACHABLE
+
+
+def drawn(names, seed: int) -> list[dict]:
+    """Requests without end in sight: an operator, a way to run it and samples, all at random."""
+    draw, requests = random.Random(seed), []
+    for _ in range(4000):
+        mode, dtype = draw.choice(("inference", "training")), draw.choice(("float32", "bfloat16"))
+        edges, dynamic = draw.choice(((True, False), (True, True), (False, False), (False, True)))
+        requests.append({
+            "op": draw.choice(names[f"{dtype} {mode}"]), "mode": mode, "dtype": dtype,
+            "edges": edges, "dynamic": dynamic, "direct": not dynamic and draw.random() < 0.7,
+            "samples": 3, "seed": draw.randrange(1 << 30), "backend": BACKEND,
+        })  # fmt: skip
+    return requests
+
+
+def repeat(request) -> str:
+    flags = [f"--{name}" for name in ("edges", "dynamic", "direct") if request[name]]
+    values = [f"--{name} {request[name]}" for name in ("mode", "dtype", "samples", "seed")]
+    return " ".join(["tests/torch/opinfo.py", f"'{request['op']}'", *flags, *values])
+
+
+def test_samples_drawn_at_random():
+    seed = int(os.environ.get("HOLOGRAM_OPINFO_SEED", time.time_ns() % (1 << 30)))
+    seconds = float(os.environ.get("HOLOGRAM_OPINFO_SECONDS", 100))
+    print(f"HOLOGRAM_OPINFO_SEED={seed}")
+    worker = opinfo.Worker()
+    done = opinfo.run_requests(
+        drawn(worker.names, seed), jobs=os.cpu_count(), timeout=60.0, worker=worker,
+        reference="aot_eager", deadline=time.monotonic() + seconds,
+    )  # fmt: skip
+    print(opinfo.summary({str(i): result for i, (_, result) in enumerate(done)}))
+    known = opinfo.read_known()
+    bad = [f"{repeat(request)}: {fault['label']}: {fault['status']}: {fault['message'][:300]}"
+           for request, result in done for fault in result["bad"]
+           if not opinfo.is_known(request, known)]  # fmt: skip
+    assert done
+    assert not bad, f"HOLOGRAM_OPINFO_SEED={seed}\n" + "\n".join(bad)
 
 
 def test_expected_native_share(expected):

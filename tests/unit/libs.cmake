@@ -1,2 +1,2 @@
 # tests/unit/libs.cmake: what needs no LLVM
-set(LIBS canon rewrite ir base)
+set(LIBS backend/interp schedule atlas canon rewrite ir base)

@@ -27,7 +27,8 @@ bool has_nan(const Tensor& t) {
 
 }  // namespace
 
-RandomGraph::RandomGraph(uint64_t seed, int nodes) : random_(seed) {
+RandomGraph::RandomGraph(uint64_t seed, int nodes, RandomGraphOptions options)
+    : options_(options), random_(seed) {
   symbols = {pick(3) + 1, pick(2) + 2};
   some_empty_ = pick(4) == 0;
   for (int i = 0; i < 3; ++i) add_parameter(any(types), shape());
@@ -38,10 +39,26 @@ RandomGraph::RandomGraph(uint64_t seed, int nodes) : random_(seed) {
       if (e.code() != ErrorCode::invalid_argument) throw;
     }
   }
+  make_outputs();
+}
+
+void RandomGraph::make_outputs() {
   size_t outputs = std::min<size_t>(items_.size(), 4);
+  std::vector<int> written;
   for (size_t i = items_.size() - outputs; i < items_.size(); ++i) {
-    graph.outputs.push_back({items_[i].value, contiguous_strides(items_[i].value->shape)});
-    expected.push_back(items_[i].tensor);
+    const Item& item = items_[i];
+    ir::Output out{item.value, contiguous_strides(item.value->shape)};
+    for (const ir::Node& n : graph.nodes()) {
+      if (!options_.mutations || !n.is(Op::parameter) || pick(2)) continue;
+      int index = static_cast<int>(n.attrs.ints[0]);
+      bool fits = n.dtype == item.value->dtype && n.shape == item.value->shape;
+      if (!fits || std::count(written.begin(), written.end(), index)) continue;
+      written.push_back(index);
+      out = {item.value, {}, index};
+      break;
+    }
+    graph.outputs.push_back(std::move(out));
+    expected.push_back(item.tensor);
   }
 }
 
@@ -89,6 +106,10 @@ void RandomGraph::add(Op op, const std::vector<Item>& inputs, Attrs attrs,
     values.push_back(i.value);
     tensors.push_back(&i.tensor);
   }
+  OpKind kind = ir::info(op).kind;
+  bool sums = kind == OpKind::reduce || kind == OpKind::scan || kind == OpKind::dot ||
+              (op == Op::scatter && attrs.ints.at(1) > 0);
+  if (options_.exact && sums && is_float(inputs[0].value->dtype)) return;
   Attrs normal = attrs;
   ir::Type type = ir::infer(op, values, normal, dtype, shape);
   int64_t size = number(numel(type.shape));
@@ -135,7 +156,18 @@ RandomGraph::Item RandomGraph::like(const Item& x) {
   return items_.back();
 }
 
+// A value that the host copies.
+void RandomGraph::host_copy() {
+  Item x = any(items_);
+  ir::Value call = graph.make(Op::host_call, {x.value}, {.ints = {0}, .text = "copy"});
+  Shape strides = contiguous_strides(x.value->shape);
+  ir::Value result = graph.make(Op::host_result, {call}, {.ints = {0}, .exprs = strides},
+                                x.value->dtype, x.value->shape);
+  items_.push_back({result, x.tensor});
+}
+
 void RandomGraph::step() {
+  if (options_.host_calls && pick(12) == 0) return host_copy();
   switch (pick(10)) {
     case 0:
       return add_parameter(any(types), shape());

@@ -9,11 +9,17 @@
 
 namespace hologram::test {
 
+struct RandomGraphOptions {
+  bool exact = false;       ///< no sums of floats, whose order shows
+  bool host_calls = false;  ///< copies by the host among the operations
+  bool mutations = false;   ///< outputs may be written into parameters
+};
+
 /// Builds a graph of exact operations and evaluates each node as it was asked for, before anything
 /// is folded.
 class RandomGraph {
  public:
-  explicit RandomGraph(uint64_t seed, int nodes = 30);
+  explicit RandomGraph(uint64_t seed, int nodes = 30, RandomGraphOptions options = {});
 
   ir::Graph graph;
   std::map<int, Tensor> parameters;
@@ -53,7 +59,10 @@ class RandomGraph {
   void reduction();
   void indexing();
   void product();
+  void host_copy();
+  void make_outputs();
 
+  RandomGraphOptions options_;
   std::mt19937_64 random_;
   bool some_empty_ = false;  // dimensions of 0 are among the others
   std::vector<Item> items_;

@@ -120,6 +120,8 @@ def _variance(c, x, dim, correction):
     x = c.cast(x, dtypes.compute(out))
     axes = axes_of(dim, x)
     center, squares = moments(c, x, axes)
+    if c.count(x, axes) == 0:
+        return center, center  # NaN, whatever the correction
     n = c.size_value(c.count(x, axes), x.dtype)
     correction = 1 if correction is None else correction
     freedom = c.ew("max", c.sub(n, correction), 0) if correction else n

@@ -1,0 +1,64 @@
+# tests/torch/opinfo_edges.py: samples of the operator database with axes of none and of one element
+import itertools
+
+import torch
+from torch.utils import _pytree as pytree
+
+MOST_VARIANTS = 40  # of one sample
+
+
+def edges(inputs):
+    """Yields (label, inputs) for `inputs`, a tree with tensors, with an axis cut to 0 and to 1.
+
+    Every size that occurs is cut wherever it occurs, then every axis of every tensor alone; the
+    whole-number arguments equal to a size that was cut everywhere are cut with it in a further
+    variant. Whether eager accepts a variant is for the caller to find out."""
+    leaves, _ = pytree.tree_flatten(inputs)
+    tensors = [i for i, leaf in enumerate(leaves) if _can_cut(leaf)]
+    axes = [(i, axis) for i in tensors for axis in range(leaves[i].dim())]
+    sizes = sorted({leaves[i].shape[axis] for i, axis in axes})
+    seen, plans = set(), []
+    for size, new in itertools.product(sizes, (0, 1)):
+        if new < size:
+            everywhere = [(i, a) for i, a in axes if leaves[i].shape[a] == size]
+            plans.append((f"{size} becomes {new}", everywhere, new, None))
+            if size > 1:
+                plans.append((f"{size} becomes {new}, numbers too", everywhere, new, size))
+    for (i, axis), new in itertools.product(axes, (0, 1)):
+        if new < leaves[i].shape[axis]:
+            place = f"axis {axis} of tensor {tensors.index(i)} becomes {new}"
+            plans.append((place, [(i, axis)], new, None))
+    for label, where, new, number in plans:
+        made = _cut(inputs, where, new, number)
+        key = _signature(made)
+        if key not in seen and len(seen) < MOST_VARIANTS:
+            seen.add(key)
+            yield label, made
+
+
+def _can_cut(leaf):
+    return isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided and not leaf.is_nested
+
+
+def _cut(inputs, where, new, number):
+    leaves, spec = pytree.tree_flatten(inputs)
+    made = {}
+    for i, axis in where:
+        leaf = made.get(i, leaves[i])
+        with torch.no_grad():
+            made[i] = leaf.detach().narrow(axis, 0, new).clone()
+    for i, leaf in enumerate(leaves):
+        if i in made:
+            made[i].requires_grad_(leaf.requires_grad)
+        elif number is not None and type(leaf) is int and leaf == number:
+            made[i] = new
+    return pytree.tree_unflatten([made.get(i, leaf) for i, leaf in enumerate(leaves)], spec)
+
+
+def _signature(inputs):
+    def text(leaf):
+        if isinstance(leaf, torch.Tensor):
+            return f"{leaf.dtype}{tuple(leaf.shape)}"
+        return repr(leaf)
+
+    return tuple(text(leaf) for leaf in pytree.tree_leaves(inputs))

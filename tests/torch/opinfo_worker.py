@@ -1,0 +1,291 @@
+# tests/torch/opinfo_worker.py: the process that runs samples of PyTorch's operator database
+"""Reads requests, one JSON object a line, from standard input and answers on standard output.
+
+A request names an operator and how to run it (see DEFAULTS). Before each sample comes
+{"at": number, "label": text}, behind it {"sample": number, "status": …, "message": …}, and at the
+end {"end": count of samples}, so that a crash is known to be of the sample begun last."""
+
+import fnmatch
+import itertools
+import json
+import os
+import random
+import sys
+
+STATUSES = ("crash", "timeout", "error", "fail", "nograph", "nondet", "fallback", "native", "skip")
+FAILED = "a graph that failed to compile"
+DEFAULTS = {
+    "backend": "hologram",
+    "dtype": "float32",
+    "mode": "inference",
+    "dynamic": False,
+    "edges": False,  # samples with axes of 0 and 1 in place of the samples themselves
+    "samples": 1,  # at most so many, spread over them; 0: all
+    "seed": None,  # picks them at random in place of spreading them
+    "only": None,  # number of the one sample to run
+    "first": 0,  # number of the first sample to run
+    "direct": False,  # captured by make_fx, without Dynamo
+}
+# Uninitialised memory, or meaningless in a graph.
+SKIPPED = ("empty*", "new_empty*", "jiterator*")
+
+
+class Checker:
+    """Runs one operator's samples under one request."""
+
+    def __init__(self, op, request):
+        import torch
+
+        self.torch, self.op, self.request = torch, op, request
+        self.dtype = getattr(torch, request["dtype"])
+        self.training = request["mode"] == "training"
+        self.backend, self.fallbacks = load_backend(request["backend"])
+
+    def inputs(self) -> list:
+        """(label, (arguments, keywords), what to differentiate of the result)"""
+        from opinfo_edges import edges
+
+        self.torch.manual_seed(0)
+        samples = self.op.sample_inputs("cpu", self.dtype, requires_grad=self.training)
+        made = []
+        for number, sample in enumerate(itertools.islice(samples, 2000)):
+            inputs = (sample.input, *sample.args), sample.kwargs
+            process = sample.output_process_fn_grad if self.training else None
+            if self.request["edges"]:
+                made += [(f"{number}: {label}", cut, process) for label, cut in edges(inputs)]
+            else:
+                made.append((str(number), inputs, process))
+        return made
+
+    def chosen(self, count: int) -> list[int]:
+        request = self.request
+        if request["only"] is not None:
+            return [request["only"]]
+        wanted = min(request["samples"] or count, count)
+        if request["seed"] is not None:
+            picked = sorted(random.Random(request["seed"]).sample(range(count), wanted))
+        else:
+            picked = [i * count // wanted for i in range(wanted)]
+        return [i for i in picked if i >= request["first"]]
+
+    def run(self, answer) -> None:
+        try:
+            inputs = self.inputs()
+        except Exception as error:
+            answer({"sample": 0, "status": "skip", "message": f"sample_inputs: {error}"[:300]})
+            inputs = []
+        chosen = self.chosen(len(inputs))
+        for number in chosen:
+            label, arguments, process = inputs[number]
+            answer({"at": number, "label": label})
+            status, message = self.sample(arguments, process)
+            answer({"sample": number, "status": status, "message": message})
+        answer({"end": len(chosen)})
+
+    def sample(self, inputs, process) -> tuple[str, str]:
+        torch, function = self.torch, self.op.op
+        try:
+            eager_inputs = self.clone(inputs)
+            eager = self.call(function, *eager_inputs, process)
+            again = self.call(function, *self.clone(inputs), process, seed=43)
+            nondeterministic = not self.equal(eager, again)
+        except Exception as error:  # not the backend's concern
+            return "skip", f"eager: {type(error).__name__}: {error}"[:300]
+        torch._dynamo.reset()
+        counters = torch._dynamo.utils.counters
+        counters.clear()
+        before = self.fallbacks()
+        compiled_inputs = self.clone(inputs)
+        try:
+            compiled = self.compiled(function, inputs)
+            actual = self.call(compiled, *compiled_inputs, process)
+        except Exception as error:
+            return "error", f"{type(error).__name__}: {error}"[:600]
+        values = not nondeterministic
+        try:
+            self.compare(eager[0], actual[0], "output", values)
+            self.compare(*self.known_gradients(eager[1], actual[1]), "gradient", values, scale=10)
+            if values:
+                leaves = torch.utils._pytree.tree_leaves
+                self.compare(leaves(eager_inputs), leaves(compiled_inputs), "input after the call")
+        except AssertionError as error:
+            return "fail", str(error)[:600]
+        after = self.fallbacks()
+        left = sorted(name for name, calls in after.items() if calls > before.get(name, 0))
+        if FAILED in left:
+            return "error", FAILED
+        if not counters["stats"].get("unique_graphs", 0) and not self.request["direct"]:
+            return "nograph", "; ".join(list(counters["graph_break"])[:1])[:200]
+        if nondeterministic:
+            return "nondet", ""
+        return ("fallback", " ".join(left)) if left else ("native", "")
+
+    def compiled(self, function, inputs):
+        torch = self.torch
+        if not self.request["direct"]:
+            dynamic = self.request["dynamic"]
+            return torch.compile(
+                lambda *a, **k: function(*a, **k), backend=self.backend, dynamic=dynamic
+            )
+        from opinfo_direct import compile_directly
+
+        return compile_directly(function, self.clone(inputs), self.backend, self.training)
+
+    def clone(self, tree):
+        """A copy with the same strides and requires_grad in which shared tensors stay shared."""
+        torch, seen = self.torch, {}
+
+        def copy(tensor):
+            if id(tensor) not in seen:
+                with torch.no_grad():
+                    new = tensor.detach().clone()
+                    if tensor.layout == torch.strided and new.stride() != tensor.stride() \
+                            and 0 not in tensor.stride():  # fmt: skip
+                        new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+                        new.copy_(tensor)
+                seen[id(tensor)] = new.requires_grad_() if tensor.requires_grad else new
+            return seen[id(tensor)]
+
+        return torch.utils._pytree.tree_map_only(torch.Tensor, copy, tree)
+
+    def call(self, function, args, kwargs, process, seed=42):
+        """→ (flat outputs, gradients of the differentiable inputs)"""
+        torch, leaves = self.torch, self.torch.utils._pytree.tree_leaves
+        torch.manual_seed(seed)
+        with torch.set_grad_enabled(self.training):
+            result = function(*args, **kwargs)
+            outputs = leaves(process(result) if process is not None else result)
+        if not self.training:
+            return outputs, []
+        roots = [t for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad]
+        inputs = [t for t in leaves((args, kwargs))
+                  if isinstance(t, torch.Tensor) and t.requires_grad and t.is_leaf]  # fmt: skip
+        if not roots or not inputs:
+            return outputs, []
+        generator = torch.Generator().manual_seed(7)
+        directions = [
+            torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype)
+            for t in roots
+        ]
+        gradients = torch.autograd.grad(roots, inputs, directions, allow_unused=True)
+        return [t.detach() if isinstance(t, torch.Tensor) else t for t in outputs], list(gradients)
+
+    def known_gradients(self, eager, actual):
+        """Eager may give None where a traced graph gives zeros; drops pairs without any
+        gradient."""
+        zeros = self.torch.zeros_like
+        pairs = [(zeros(a) if e is None else e, zeros(e) if a is None else a)
+                 for e, a in zip(eager, actual) if e is not None or a is not None]  # fmt: skip
+        return [e for e, _ in pairs], [a for _, a in pairs]
+
+    def compare(self, expected, actual, what, values=True, scale=1.0):
+        torch = self.torch
+        assert len(expected) == len(actual), (
+            f"{what}: {len(actual)} results, eager has {len(expected)}"
+        )
+        for index, (e, a) in enumerate(zip(expected, actual)):
+            where = f"{what} {index}"
+            if not isinstance(e, torch.Tensor):
+                same = (
+                    e == a
+                    or e != e
+                    and a != a
+                    or isinstance(e, float)
+                    and abs(e - a) <= 1e-4 * max(1, abs(e))
+                )
+                assert not values or same, f"{where}: {a!r}, eager has {e!r}"
+                continue
+            kind = lambda t: (
+                (tuple(t.shape), t.dtype, t.layout) if isinstance(t, torch.Tensor) else type(t)
+            )
+            assert kind(e) == kind(a), f"{where}: {kind(a)}, eager has {kind(e)}"
+            if values:
+                dense = lambda t: t.detach().to_dense() if t.layout != torch.strided else t.detach()
+                e, a = (dense(t).resolve_conj().resolve_neg() for t in (e, a))
+                bound = scale * tolerance(torch, e.dtype)
+                torch.testing.assert_close(
+                    a, e, rtol=bound, atol=bound, equal_nan=True, msg=lambda m, w=where: f"{w}: {m}"
+                )
+
+    def equal(self, first, second) -> bool:
+        try:
+            self.compare(first[0], second[0], "")
+            self.compare(*self.known_gradients(first[1], second[1]), "")
+            return True
+        except AssertionError:
+            return False
+
+
+def tolerance(torch, dtype) -> float:
+    return {torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float32: 2e-5, torch.complex64: 2e-5,
+            torch.float64: 1e-7, torch.complex128: 1e-7}.get(dtype, 0.0)  # fmt: skip
+
+
+def load_backend(name: str):
+    """→ (backend for torch.compile, function that returns its counts of what it did not compile)
+
+    `name` is a registered backend, or FILE:FUNCTION."""
+    if ":" in name:
+        import importlib.util
+
+        path, function = name.rsplit(":", 1)
+        spec = importlib.util.spec_from_file_location("backend_under_test", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return getattr(module, function), dict
+    if name == "hologram":
+        import hologram_torch
+
+        def counts():
+            stats = hologram_torch.stats()
+            return {**stats["fallback_ops"], FAILED: stats["failed_graphs"]}
+
+        return name, counts
+    return name, dict
+
+
+def operators() -> dict:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    named = {op.name + "." * bool(op.variant_test_name) + op.variant_test_name: op for op in op_db}
+    skipped = lambda op: any(fnmatch.fnmatchcase(op.name, pattern) for pattern in SKIPPED)
+    return {name: op for name, op in named.items() if not skipped(op)}
+
+
+def supports(op, dtype, training: bool) -> bool:
+    if not op.supports_dtype(dtype, "cpu"):
+        return False
+    return not training or (op.supports_autograd and dtype.is_floating_point)
+
+
+def serve():
+    """Answers requests; what operators print goes to stderr."""
+    import logging
+    import warnings
+
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    warnings.filterwarnings("ignore")
+    import torch
+
+    torch.set_num_threads(1)
+    torch._dynamo.config.suppress_errors = False
+    torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0  # a measurement, at each capture
+    table = operators()
+    logging.disable(logging.WARNING)
+    names = {
+        f"{dtype} {mode}": [
+            n for n, op in table.items() if supports(op, getattr(torch, dtype), mode == "training")
+        ]
+        for dtype in ("float32", "bfloat16", "float16", "float64", "int64")
+        for mode in ("inference", "training")
+    }
+    answer = lambda message: answers.write(json.dumps(message) + "\n")
+    answer({"names": names})
+    for line in sys.stdin:
+        request = {**DEFAULTS, **json.loads(line)}
+        Checker(table[request["op"]], request).run(answer)
+
+
+if __name__ == "__main__":
+    serve()
