@@ -42,7 +42,7 @@ endif()
 get_target_property(HOLOGRAM_FMT_INCLUDE fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
 target_include_directories(hologram_fmt SYSTEM INTERFACE "${HOLOGRAM_FMT_INCLUDE}")
 
-# LLVM: only src/codegen links it. 19.1 is the tested version; asking for plain 19 is refused by LLVM's
+# LLVM: src/codegen and the backends that generate code through it link it. 19.1 is the tested version; asking for plain 19 is refused by LLVM's
 # own version file.
 find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/llvm)
 set(HOLOGRAM_LLVM_COMPONENTS

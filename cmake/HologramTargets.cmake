@@ -40,7 +40,7 @@ function(hologram_library folder)
     hologram_target(${dependency} library)
     target_link_libraries(${target} ${scope} ${library})
   endforeach()
-  # LLVM's headers and definitions stay inside the one folder that includes them.
+  # LLVM's headers and definitions stay inside the folders that include them.
   foreach(library IN LISTS arg_LINK)
     if(library STREQUAL "hologram_llvm" AND scope STREQUAL "PUBLIC")
       target_link_libraries(${target} PRIVATE ${library})

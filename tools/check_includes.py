@@ -3,7 +3,8 @@
 """Includes under src/ point one way.
 
 A folder may include from itself and from the folders above it in ORDER; a backend never includes from
-another backend (but null, which interprets), and LLVM's headers are included by src/codegen alone.
+another backend (but null, which interprets), and LLVM's headers are included by src/codegen and below
+src/backend/<name>/ alone. src/codegen, which several backends share, names no instruction set.
 """
 
 import re
@@ -26,7 +27,7 @@ ORDER = [
     "runtime",
     "capi",
 ]
-LLVM_FOLDER = "codegen"
+INSTRUCTION_SETS = re.compile(r"avx|\bsse|neon|amx|x86", re.IGNORECASE)
 BORROWS = {("null", "interp")}  # the device that is not there interprets its programs
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".h", ".cpp", ".def", ".inc", ".c", ".hpp"}
@@ -37,8 +38,8 @@ def check_include(file, line, target, quoted):
     folder = file.parts[0]
     where = f"src/{file.as_posix()}:{line}"
     if re.match(r"llvm(-c)?/", target):
-        if folder != LLVM_FOLDER:
-            return f"{where}: includes {target}; only src/{LLVM_FOLDER} may include LLVM"
+        if folder != "codegen" and not (folder == "backend" and len(file.parts) > 2):
+            return f"{where}: includes {target}; only src/codegen and src/backend/<name>/ may include LLVM"
         return None
     head = target.split("/")[0]
     if head == ".." or "/../" in target:
@@ -65,6 +66,9 @@ def check_tree(src):
             faults.append(f"src/{file.as_posix()}: not in a folder of the list in {sys.argv[0]}")
             continue
         text = path.read_text(encoding="utf-8")
+        for match in INSTRUCTION_SETS.finditer(text) if file.parts[0] == "codegen" else ():
+            line = text.count("\n", 0, match.start()) + 1
+            faults.append(f"src/{file.as_posix()}:{line}: names the instruction set {match.group()}; that belongs below src/backend/")
         for match in INCLUDE.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
             fault = check_include(file, line, match.group(2), match.group(1) == '"')
@@ -80,7 +84,13 @@ SELF_TEST = [
     ("base/a.cpp", '# include  "capi/handle.h"', False),
     ("codegen/a.cpp", '#include "llvm/IR/Module.h"', True),
     ("codegen/a.cpp", "#include <llvm/IR/Module.h>", True),
-    ("backend/cpu/a.cpp", "#include <llvm/IR/Module.h>", False),
+    ("backend/cpu/a.cpp", "#include <llvm/IR/Module.h>", True),
+    ("backend/cpu/loops/a.cpp", "#include <llvm/IR/Module.h>", True),
+    ("backend/a.cpp", "#include <llvm/IR/Module.h>", False),
+    ("schedule/a.cpp", "#include <llvm/IR/Module.h>", False),
+    ("codegen/a.cpp", "// AVX-512 has masks", False),
+    ("backend/cpu/a.cpp", "// AVX-512 has masks", True),
+    ("codegen/a.cpp", "// classes, assets", True),
     ("runtime/a.cpp", '#include "llvm-c/Core.h"', False),
     ("backend/cpu/a.cpp", '#include "backend/cpu/b.h"', True),
     ("backend/cpu/a.cpp", '#include "backend/backend.h"', True),

@@ -18,9 +18,10 @@
 #include <thread>
 
 #include "atlas/program.h"
+#include "backend/cpu/compile.h"
+#include "backend/cpu/products/panels.h"
 #include "builtin/definitions.h"
 #include "canon/canon.h"
-#include "codegen/codegen.h"
 #include "schedule/plan.h"
 
 namespace {
@@ -28,21 +29,20 @@ namespace {
 using namespace hologram;
 
 struct Job {
-  codegen::Target target;
+  cpu::Target target;
   atlas::Program program;
   std::string key, symbol;
 };
 
-codegen::Target target_from_name(std::string_view name) {
-  for (codegen::Isa isa :
-       {codegen::Isa::sse42, codegen::Isa::avx2, codegen::Isa::avx512, codegen::Isa::neon})
-    if (codegen::name_of(isa) == name) return codegen::generic_target(isa);
-  if (name == "amx") return codegen::with_tiles(codegen::generic_target(codegen::Isa::avx512));
+cpu::Target target_from_name(std::string_view name) {
+  for (cpu::Isa isa : {cpu::Isa::sse42, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::neon})
+    if (cpu::name_of(isa) == name) return cpu::generic_target(isa);
+  if (name == "amx") return cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
   fail(ErrorCode::invalid_argument, "{}: no instruction set of that name", name);
 }
 
 // The distinct programs of all operations as they are planned for this target.
-std::map<std::string, atlas::Program> programs(const codegen::Target& target) {
+std::map<std::string, atlas::Program> programs(const cpu::Target& target) {
   std::map<std::string, atlas::Program> found;
   for (const builtin::Definition& d : builtin::precompiled()) {
     ir::Graph graph, canonical;
@@ -50,7 +50,7 @@ std::map<std::string, atlas::Program> programs(const codegen::Target& target) {
     canon::Report report;
     canon::canonicalize(graph, canonical, report);
     schedule::Options options;
-    options.panel_width = [&](DType t) { return codegen::panel_width(target, t); };
+    options.panel_width = [&](DType t) { return cpu::panel_width(target, t); };
     for (const atlas::Program& p : schedule::make_plan(canonical, options).programs)
       found.emplace(atlas::fingerprint(p).hex(), p);
   }
@@ -95,7 +95,7 @@ std::string table(const std::vector<Job>& jobs, std::span<const std::string> isa
   for (const std::string& isa : isas) {
     text += fmt::format("constexpr Kernel {}_kernels[] = {{\n", isa);
     for (const Job& j : jobs)
-      if (codegen::name_of(j.target.isa) == isa)
+      if (cpu::name_of(j.target.isa) == isa)
         text += fmt::format("    {{\"{}\", {}}},\n", j.key, j.symbol);
     text += "};\n";
   }
@@ -121,7 +121,7 @@ void run(const std::filesystem::path& folder, const std::filesystem::path& table
          const std::filesystem::path& list_path, std::span<const std::string> isas) {
   std::vector<Job> jobs;
   for (const std::string& isa : isas) {
-    codegen::Target target = target_from_name(isa);
+    cpu::Target target = target_from_name(isa);
     for (auto& [key, program] : programs(target))
       jobs.push_back({target, std::move(program), key, fmt::format("builtin_{}_{}", isa, key)});
   }
@@ -129,7 +129,7 @@ void run(const std::filesystem::path& folder, const std::filesystem::path& table
   std::filesystem::create_directories(folder);
   side_by_side(jobs.size(), [&](size_t i) {
     write(folder / (jobs[i].symbol + ".o"),
-          codegen::compile(jobs[i].program, jobs[i].target, nullptr, jobs[i].symbol.c_str()).code);
+          cpu::compile(jobs[i].program, jobs[i].target, nullptr, jobs[i].symbol.c_str()).code);
   });
   std::string list;
   for (const Job& j : jobs) list += (folder / (j.symbol + ".o")).string() + "\n";
@@ -155,7 +155,7 @@ void compile_programs(const std::filesystem::path& folder, const std::filesystem
     const auto& [path, isa] = jobs[i];
     std::filesystem::path object = out / fmt::format("{}.{}.o", path.stem().string(), isa);
     try {
-      write(object, codegen::compile(atlas::assemble(read(path)), target_from_name(isa)).code);
+      write(object, cpu::compile(atlas::assemble(read(path)), target_from_name(isa)).code);
     } catch (const Error& e) {
       write(object.replace_extension("error"), e.what());
     }

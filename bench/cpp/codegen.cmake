@@ -1,2 +1,2 @@
 # bench/cpp/codegen.cmake: loop kernels alone, without graphs
-set(LIBS codegen atlas)
+set(LIBS backend/cpu atlas)

@@ -16,7 +16,8 @@
 #include <vector>
 
 #include "atlas/builder.h"
-#include "codegen/codegen.h"
+#include "backend/cpu/compile.h"
+#include "backend/cpu/load.h"
 
 namespace {
 using namespace hologram;
@@ -162,14 +163,14 @@ const std::map<std::string, Make> kernels{{"add", add},         {"chain", chain}
 
 void compile(benchmark::State& state, Make make) {
   atlas::Program p = make({512, 768});
-  codegen::Target target = codegen::host_target();
-  codegen::Timing sum;
+  cpu::Target target = cpu::host_target();
+  cpu::Timing sum;
   double load = 0;
   for (auto _ : state) {
-    codegen::Timing t;
-    codegen::Object o = codegen::compile(p, target, &t);
+    cpu::Timing t;
+    cpu::Object o = cpu::compile(p, target, &t);
     auto before = std::chrono::steady_clock::now();
-    auto kernel = codegen::load(o.code);
+    auto kernel = cpu::load(o.code);
     load += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before)
                 .count();
     sum.setup += t.setup;
@@ -197,8 +198,8 @@ char* allocate(size_t bytes) {
 void run(benchmark::State& state, Make make) {
   Shape2 s{state.range(0), state.range(1)};
   atlas::Program p = make(s);
-  codegen::Object o = codegen::compile(p, codegen::host_target());
-  auto kernel = codegen::load(o.code);
+  cpu::Object o = cpu::compile(p, cpu::host_target());
+  auto kernel = cpu::load(o.code);
   std::vector<void*> bufs;
   int64_t bytes = 0;
   for (const atlas::Buffer& b : p.buffers) {

@@ -1,3 +1,3 @@
 # bench/cpp/kernels.cmake: kernels alone, without graphs
-set(LIBS codegen atlas)
+set(LIBS backend/cpu atlas)
 set(LINK "")

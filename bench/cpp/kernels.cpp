@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu/compile.h"
 #include "base/error.h"
-#include "codegen/codegen.h"
 
 namespace {
 
@@ -20,7 +20,7 @@ using namespace hologram;
 
 struct Row {
   std::string name;
-  codegen::Timing timing;
+  cpu::Timing timing;
   size_t bytes = 0;
   double total() const { return timing.emit + timing.passes + timing.translate; }
 };
@@ -34,13 +34,12 @@ std::string read(const char* path) {
 }  // namespace
 
 int main(int count, char** files) {
-  codegen::Target target = codegen::host_target();
+  cpu::Target target = cpu::host_target();
   std::vector<Row> rows;
-  codegen::Timing sum;
+  cpu::Timing sum;
   for (int k = 1; k < count; ++k) try {
       Row row{files[k], {}, 0};
-      row.bytes =
-          codegen::compile(atlas::assemble(read(files[k])), target, &row.timing).code.size();
+      row.bytes = cpu::compile(atlas::assemble(read(files[k])), target, &row.timing).code.size();
       sum.instructions += row.timing.instructions;
       sum.translate += row.total();
       rows.push_back(row);

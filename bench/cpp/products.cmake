@@ -1,2 +1,2 @@
 # bench/cpp/products.cmake: compiled products alone, without graphs
-set(LIBS runtime codegen atlas)
+set(LIBS runtime backend/cpu atlas)

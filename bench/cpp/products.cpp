@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "atlas/builder.h"
-#include "codegen/codegen.h"
+#include "backend/cpu/compile.h"
+#include "backend/cpu/load.h"
+#include "backend/cpu/products/panels.h"
 #include "host/thread_pool.h"
 
 namespace {
@@ -37,8 +39,8 @@ void* scratch(const atlas::Context*, int64_t bytes) {
 class Kernel {
  public:
   Kernel(const atlas::Program& program, int threads)
-      : object_(codegen::compile(program, codegen::host_target())),
-        kernel_(codegen::load(object_.code)),
+      : object_(cpu::compile(program, cpu::host_target())),
+        kernel_(cpu::load(object_.code)),
         pool_(threads) {
     context_.scratch = scratch;
     context_.sticky_error = &sticky_;
@@ -53,8 +55,8 @@ class Kernel {
   }
 
  private:
-  codegen::Object object_;
-  std::shared_ptr<codegen::LoadedKernel> kernel_;
+  cpu::Object object_;
+  std::shared_ptr<cpu::LoadedKernel> kernel_;
   host::ThreadPool pool_;
   atlas::Context context_{};
   std::atomic<int32_t> sticky_{0};
@@ -81,7 +83,7 @@ void product(benchmark::State& state) {
   auto threads = static_cast<int>(state.range(3));
   int64_t operands = state.range(4);
   bool panels = operands == packed || operands == packed_gelu;
-  int width = codegen::panel_width(codegen::host_target(), DType::f32);
+  int width = cpu::panel_width(cpu::host_target(), DType::f32);
   int64_t padded = (n + width - 1) / width * width;
 
   atlas::Program p;

@@ -8,9 +8,9 @@
 #include <nanobind/stl/vector.h>
 
 #include "atlas/lane.h"
+#include "backend/cpu/compile.h"
 #include "bindings.h"
 #include "canon/canon.h"
-#include "codegen/codegen.h"
 #include "runtime/run_program.h"
 
 namespace nb = nanobind;
@@ -139,9 +139,9 @@ nb::dict canonicalize(const ir::Graph& graph, bool reproducible, bool fast) {
 }
 
 nb::dict host_cpu() {
-  codegen::Target t = codegen::host_target();
+  cpu::Target t = cpu::host_target();
   nb::dict out;
-  out["isa"] = codegen::level_of(t);
+  out["isa"] = cpu::level_of(t);
   out["cpu"] = t.cpu;
   nb::list features;
   std::string_view rest = t.features;

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "codegen/index.h"
-#include "codegen/lookup.h"
 #include "codegen/memory.h"
 
 namespace hologram::codegen {
@@ -40,7 +39,7 @@ class Walker {
  public:
   Walker(Scope& scope, const Body& body)
       : scope_(scope),
-        k_(scope.kernel()),
+        k_(scope.function()),
         body_(body),
         values_(body.instrs.size()),
         homes_(body.instrs.size()) {}
@@ -107,7 +106,7 @@ class Walker {
   LaneValue emit_accumulate(const Instr& i);
 
   Scope& scope_;
-  Kernel& k_;
+  Function& k_;
   const Body& body_;
   std::vector<LaneValue> values_;
   std::vector<Scope*> homes_;
@@ -187,7 +186,7 @@ LaneValue Walker::emit(Scope& at, const Instr& i) {
     case Code::accumulate:
       return emit_accumulate(i);
     case Code::lookup:
-      return {emit_lookup(k_, i.type, i.table, arg(i, 0).v), arg(i, 0).varying};
+      return {k_.look_up(i.type, i.table, arg(i, 0).v), arg(i, 0).varying};
   }
   return {};
 }

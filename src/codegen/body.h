@@ -1,201 +1,12 @@
 // codegen/body.h: emits Atlas bodies as LLVM IR, one lane or a vector of lanes at a time.
-//
-// A Kernel is the function being generated. Scopes nest as loops do: a scope knows where its
-// straight-line code stands, the values of the axes fixed in it and, for the innermost one, how
-// lanes are laid along one axis. emit_body puts every instruction into the outermost scope in which
-// all that it reads is fixed, so loop-invariant code never enters a loop. Bodies make no control
-// flow; data-dependent errors are collected in a flag that Kernel::finish hands to the context.
 #pragma once
 
-#include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/Module.h>
-
-#include <functional>
-#include <map>
-#include <unordered_map>
+#include <span>
 #include <vector>
 
-#include "atlas/program.h"
-#include "base/error.h"
-#include "codegen/codegen.h"
+#include "codegen/function.h"
 
 namespace hologram::codegen {
-
-using llvm::Value;
-
-/// A value in a body: the same for all lanes (a scalar) or a vector with an element per lane. In
-/// registers b8 is i1, f16 and bf16 are their bits as i16.
-struct LaneValue {
-  Value* v = nullptr;
-  bool varying = false;
-
-  explicit operator bool() const { return v != nullptr; }
-};
-
-class Kernel;
-
-/// One level of the loop nest.
-class Scope {
- public:
-  explicit Scope(
-      Kernel& kernel);  ///< the kernel's outermost level, which stands at the builder's block
-  /// A level inside `parent`, standing at the builder's block. `conditional`: its code may be
-  /// skipped while the parent's runs, so what may fault stays inside.
-  Scope(Scope& parent, bool conditional);
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
-
-  /// Fixes axis `axis` in this scope; for the lane axis, to lane 0's value.
-  void set_axis(int axis, Value* scalar) { axes_[axis] = scalar; }
-  /// Lays `count` lanes along `axis`. `mask` (vector of i1, or null) says which lanes exist.
-  void set_lanes(int axis, int count, Value* mask = nullptr);
-  /// Says that lane 0's coordinate is a multiple of the number of lanes; forgotten by set_lanes.
-  void set_aligned() { aligned_ = true; }
-  bool aligned() const { return aligned_; }
-  void set_accumulator(int number, LaneValue value) { accumulators_[number] = value; }
-  /// Memory that holds running accumulator `number` (an element or a vector per lane count).
-  void set_running(int number, Value* slot, bool varying) { running_[number] = {slot, varying}; }
-  /// How an accumulate is emitted here instead: given the instruction and its operand, its value.
-  using Accumulate = std::function<LaneValue(const atlas::Instr&, LaneValue)>;
-  void set_accumulate(Accumulate how) { accumulate_ = std::move(how); }
-  const Accumulate& accumulate() const { return accumulate_; }
-  /// Gives instruction `id` of `body`, which belongs to this scope, a value made elsewhere.
-  void preset(const atlas::Body* body, atlas::ValueId id, LaneValue value) {
-    values_[{body, id}] = value;
-  }
-  /// Where `when` (i1, or null for never) holds, whole vectors stored in order go past the caches:
-  /// the caller has made sure of their alignment.
-  void set_streaming(Value* when) { streaming_ = when; }
-  Value* streaming() const { return streaming_; }
-  /// Later code of this scope goes to the end of `block`.
-  void move_to(llvm::BasicBlock* block) { block_ = block; }
-  /// Puts the kernel's builder to the end of this scope's code (before the terminator, if there is
-  /// one).
-  void seek();
-
-  Kernel& kernel() const { return kernel_; }
-  Scope* parent() const { return parent_; }
-  int depth() const { return depth_; }
-  bool fixes_axis(int axis) const { return axes_.count(axis) != 0; }
-  /// This scope's code, or a sibling's that needs the same invariants, runs whenever the parent's
-  /// does.
-  void make_certain() { conditional_ = false; }
-  bool is_conditional() const { return conditional_; }
-  int lanes() const { return lanes_; }
-  int lane_axis() const { return lane_axis_; }
-  Value* mask() const { return mask_; }
-
- private:
-  friend class IndexEmitter;
-  friend std::vector<LaneValue> emit_body(Scope& scope, const atlas::Body& body);
-  friend LaneValue find_accumulator(Scope& scope, int number, Scope** where);
-  friend LaneValue find_running(Scope& scope, int number);
-  struct Key {
-    const atlas::Body* body;
-    atlas::ValueId id;
-    auto operator<=>(const Key&) const = default;
-  };
-  struct Address {
-    int buffer;
-    Expr index;
-    bool operator==(const Address&) const = default;
-  };
-  struct AddressHash {
-    size_t operator()(const Address& a) const {
-      return a.index.hash() * 31 + static_cast<size_t>(a.buffer);
-    }
-  };
-
-  Kernel& kernel_;
-  Scope* parent_ = nullptr;
-  int depth_ = 0;
-  bool conditional_ = false;
-  Value* streaming_ = nullptr;
-  llvm::BasicBlock* block_;
-  int lane_axis_ = -1;
-  int lanes_ = 1;
-  Value* mask_ = nullptr;
-  bool aligned_ = false;
-  std::map<int, Value*> axes_;
-  std::map<int, LaneValue> accumulators_, running_;
-  Accumulate accumulate_;
-  std::map<Key, LaneValue> values_;
-  std::unordered_map<Expr, LaneValue> exprs_;  ///< as the lanes see it
-  std::unordered_map<Expr, LaneValue> bases_;  ///< as lane 0 sees it
-  std::unordered_map<Address, Value*, AddressHash> addresses_;
-};
-
-/// The function under construction.
-class Kernel {
- public:
-  /// Creates the function `kernel_symbol` in `module`. Units [begin, end) are not empty where
-  /// root() stands.
-  Kernel(llvm::Module& module, const atlas::Program& program, const Target& target);
-  ~Kernel();
-
-  llvm::Module& module;
-  const atlas::Program& program;
-  const Target& target;
-  llvm::LLVMContext& context;
-  llvm::IRBuilder<> ir;
-  llvm::Function* function;
-  Value *begin, *end;  ///< the units to run, i64
-
-  Scope& root() { return *root_; }
-  /// Address of buffer k. A scratch buffer holds `scratch_lanes` interleaved copies.
-  Value* buffer(int k) const { return numbered(buffers_, k, "Kernel::buffer"); }
-  Value* symbol(int k) const { return numbered(symbols_, k, "Kernel::symbol"); }
-
-  /// Sets up the scratch buffers: on the stack when small, else from the context. Lane l of element
-  /// e is element e * lanes + l. Call it once, in the root scope, before any body that uses
-  /// scratch.
-  void make_scratch(int lanes);
-  int scratch_lanes() const { return scratch_lanes_; }
-
-  /// Memory on the stack for `count` values of `type`, allocated on entry.
-  llvm::AllocaInst* slot(llvm::Type* type, const char* name, int64_t count = 1);
-  /// 64 zero bytes to load from, and 64 bytes to store to, in place of memory that must not be
-  /// touched.
-  Value* zeros();
-  Value* sink();
-  /// Ors `bit` (StickyError) into the error flag where `condition` (i1) holds.
-  void flag_error(Value* condition, int bit);
-  /// Whether this pass over the units goes from the last to the first (i1): every other
-  /// parallel_for does, so that a pass begins with what the one before it left in the caches. Only
-  /// the order of independent work may depend on it.
-  Value* runs_backwards();
-  /// Leaves the kernel with `status` from the builder's block, which ends there.
-  void leave(int status);
-  /// Ends the function at the builder's block: reports flagged errors, returns 0.
-  void finish();
-
-  /// Whether what is emitted belongs to a product's tail, which rounds as loops do.
-  bool in_tail() const { return in_tail_; }
-  void set_in_tail(bool now) { in_tail_ = now; }
-
-  llvm::BasicBlock* block(const char* name);
-  llvm::Type* type_of(DType t) const;      ///< in registers
-  llvm::Type* memory_type(DType t) const;  ///< in memory: as in registers, but i8 for b8
-  llvm::Type* lane_type(DType t, int lanes) const;
-  llvm::Type* widen(llvm::Type* t, int lanes) const;
-  Value* i64(int64_t value) { return ir.getInt64(static_cast<uint64_t>(value)); }
-  /// The identity of a reduce_* op as a scalar in registers.
-  llvm::Constant* identity(ir::Op reduce, DType type);
-
- private:
-  static Value* numbered(const std::vector<Value*>& list, int k, const char* where) {
-    check(k >= 0 && static_cast<size_t>(k) < list.size(), where);
-    return list[static_cast<size_t>(k)];
-  }
-
-  std::vector<Value*> buffers_, symbols_;
-  llvm::BasicBlock *entry_, *exit_;
-  llvm::PHINode* status_ = nullptr;
-  Value *context_arg_, *zeros_ = nullptr, *sink_ = nullptr, *errors_ = nullptr;
-  int scratch_lanes_ = 1;
-  bool in_tail_ = false;
-  std::unique_ptr<Scope> root_;
-};
 
 /// Emits the instructions of `body` that are not emitted yet as seen from `scope` and returns the
 /// value of every instruction, by ValueId (none for stores). Calling it again in a sibling scope
@@ -206,16 +17,16 @@ std::vector<LaneValue> emit_body(Scope& scope, const atlas::Body& body);
 LaneValue emit_expr(Scope& scope, const Expr& e, const std::vector<LaneValue>* values = nullptr);
 
 /// Arithmetic on values of one lane shape (scalars or vectors alike).
-Value* emit_arithmetic(Kernel& k, ir::Op op, DType type, std::span<Value* const> args,
+Value* emit_arithmetic(Function& k, ir::Op op, DType type, std::span<Value* const> args,
                        Value* mask = nullptr);
 /// x * y + z as products take it: one rounding on floats, wrapping on integers.
-Value* multiply_add(Kernel& k, DType type, Value* x, Value* y, Value* z);
+Value* multiply_add(Function& k, DType type, Value* x, Value* y, Value* z);
 /// cast, cast_wrap and bitcast.
-Value* emit_cast(Kernel& k, ir::Op how, Value* x, DType from, DType to);
+Value* emit_cast(Function& k, ir::Op how, Value* x, DType from, DType to);
 /// reduce_sum, _prod, _max and _min as arithmetic on two values.
-Value* combine(Kernel& k, ir::Op reduce, DType type, Value* x, Value* y);
+Value* combine(Function& k, ir::Op reduce, DType type, Value* x, Value* y);
 
 /// The value as a vector of `lanes` elements (itself when lanes is 1).
-Value* splat(Kernel& k, LaneValue x, int lanes);
+Value* splat(Function& k, LaneValue x, int lanes);
 
 }  // namespace hologram::codegen

@@ -22,7 +22,7 @@ bool provably_small(const Expr& e) {
 
 bool provably_positive(const Expr& e) { return e.is_const() && e.constant_value() > 0; }
 
-Value* common(Kernel& k, LaneValue x, int lanes, bool vector) {
+Value* common(Function& k, LaneValue x, int lanes, bool vector) {
   return vector ? splat(k, x, lanes) : x.v;
 }
 
@@ -73,7 +73,7 @@ IndexEmitter::Split IndexEmitter::split(Scope& home, const Expr& e) const {
 }
 
 LaneValue IndexEmitter::emit(Scope& scope, const Expr& e) {
-  Kernel& k = scope.kernel();
+  Function& k = scope.function();
   if (e.is_const()) return {k.i64(e.constant_value()), false};
   Scope& at = home(scope, e);
   bool keep = !has_values(e);
@@ -88,7 +88,7 @@ LaneValue IndexEmitter::emit(Scope& scope, const Expr& e) {
 
 // c * lane axis + uniform, with a constant c: lane 0's value and a constant vector.
 LaneValue IndexEmitter::linear(Scope& scope, const Expr& e) {
-  Kernel& k = scope.kernel();
+  Function& k = scope.function();
   auto parts = e.linear_in_axis(scope.lane_axis());
   if (!parts || !parts->first.is_const() || varies(scope, parts->second)) return {};
   LaneValue first = IndexEmitter(values_, true).emit(scope, e);
@@ -102,7 +102,7 @@ LaneValue IndexEmitter::linear(Scope& scope, const Expr& e) {
 }
 
 LaneValue IndexEmitter::sum(Scope& scope, const Expr& e) {
-  Kernel& k = scope.kernel();
+  Function& k = scope.function();
   Split parts =
       scope.depth() > 0 ? split(scope, e) : Split{Expr(e.constant()), e - Expr(e.constant())};
   LaneValue total;
@@ -123,7 +123,7 @@ LaneValue IndexEmitter::sum(Scope& scope, const Expr& e) {
 }
 
 LaneValue IndexEmitter::product(Scope& scope, const Term& t) {
-  Kernel& k = scope.kernel();
+  Function& k = scope.function();
   Term outer{t.coefficient, {}};
   std::vector<AtomRef> inner;
   for (const AtomRef& a : t.atoms)
@@ -149,7 +149,7 @@ LaneValue IndexEmitter::product(Scope& scope, const Term& t) {
 }
 
 LaneValue IndexEmitter::atom(Scope& scope, const Atom& a) {
-  Kernel& k = scope.kernel();
+  Function& k = scope.function();
   int lanes = scope.lanes();
   switch (a.kind) {
     case K::symbol:
@@ -195,7 +195,7 @@ LaneValue IndexEmitter::atom(Scope& scope, const Atom& a) {
   }
 }
 
-Value* emit_floor_div(Kernel& k, Value* x, Value* y, const Expr& x_known, const Expr& y_known) {
+Value* emit_floor_div(Function& k, Value* x, Value* y, const Expr& x_known, const Expr& y_known) {
   auto& ir = k.ir;
   llvm::Type* type = x->getType();
   Value* zero = llvm::Constant::getNullValue(type);
@@ -232,7 +232,7 @@ Value* emit_floor_div(Kernel& k, Value* x, Value* y, const Expr& x_known, const 
 }
 
 Value* IndexEmitter::address(Scope& scope, int buffer, const Expr& e) {
-  Kernel& k = scope.kernel();
+  Function& k = scope.function();
   if (e.is(0)) return k.buffer(buffer);
   Scope& at = home(scope, e);
   bool keep = !has_values(e);

@@ -36,6 +36,6 @@ class IndexEmitter {
 };
 
 /// floor(x / y), 0 where y is 0. `x_bound` and `y_bound` tell what is known of the operands.
-Value* emit_floor_div(Kernel& k, Value* x, Value* y, const Expr& x_known, const Expr& y_known);
+Value* emit_floor_div(Function& k, Value* x, Value* y, const Expr& x_known, const Expr& y_known);
 
 }  // namespace hologram::codegen

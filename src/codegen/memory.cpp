@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "codegen/loop_plan.h"
+#include "codegen/shared_element.h"
 
 namespace hologram::codegen {
 namespace {
@@ -29,7 +29,7 @@ class Access {
  public:
   Access(Scope& scope, const atlas::Instr& i, const std::vector<LaneValue>& values)
       : scope_(scope),
-        k_(scope.kernel()),
+        k_(scope.function()),
         ir_(k_.ir),
         buffer_(i.buffer),
         dtype_(k_.program.buffers[static_cast<size_t>(i.buffer)].dtype),
@@ -57,7 +57,7 @@ class Access {
   Value* mark(llvm::Instruction* load);
 
   Scope& scope_;
-  Kernel& k_;
+  Function& k_;
   llvm::IRBuilder<>& ir_;
   int buffer_;
   DType dtype_;
@@ -77,8 +77,7 @@ Layout Access::layout(const Expr& index, LaneValue guard, bool loading) {
   bool varies = base.varies(scope_, e);
   // LLVM 19 may take a spilled mask's upper bits for lanes when a vector fills less than a
   // register.
-  bool loose_mask =
-      guard && guard.varying && k_.target.isa == Isa::avx512 && lanes_ * size_of(dtype_) < 16;
+  bool loose_mask = guard && guard.varying && k_.traits.masks && lanes_ * size_of(dtype_) < 16;
   if (interleaved && !varies) return {Layout::contiguous, base.address(scope_, buffer_, e)};
   if (!varies) return {Layout::uniform, base.address(scope_, buffer_, e)};
   auto parts = e.linear_in_axis(scope_.lane_axis());
@@ -121,7 +120,7 @@ Layout Access::layout(const Expr& index, LaneValue guard, bool loading) {
 // masked.
 bool Access::picks(LaneValue guard) const {
   if (!constant_) return false;
-  if (scope_.mask() || (guard && guard.varying)) return k_.target.isa == Isa::avx512;
+  if (scope_.mask() || (guard && guard.varying)) return k_.traits.masks;
   return !guard || lanes_ * size_of(dtype_) <= 64;
 }
 
@@ -325,12 +324,12 @@ void emit_store(Scope& scope, const atlas::Instr& i, LaneValue value, LaneValue 
   Access(scope, i, values).store(i.expr, value, guard);
 }
 
-Value* from_memory(Kernel& k, DType type, Value* x) {
+Value* from_memory(Function& k, DType type, Value* x) {
   if (type != DType::b8) return x;
   return k.ir.CreateICmpNE(x, llvm::Constant::getNullValue(x->getType()));
 }
 
-Value* to_memory(Kernel& k, DType type, Value* x) {
+Value* to_memory(Function& k, DType type, Value* x) {
   if (type != DType::b8) return x;
   return k.ir.CreateZExt(x, x->getType()->getWithNewBitWidth(8));
 }

@@ -17,7 +17,7 @@ void emit_store(Scope& scope, const atlas::Instr& i, LaneValue value, LaneValue 
 std::optional<Value*> vector_address(Scope& scope, int buffer, const Expr& index);
 
 /// Register and memory forms of b8 (all other types are the same).
-Value* from_memory(Kernel& k, DType type, Value* x);
-Value* to_memory(Kernel& k, DType type, Value* x);
+Value* from_memory(Function& k, DType type, Value* x);
+Value* to_memory(Function& k, DType type, Value* x);
 
 }  // namespace hologram::codegen

@@ -6,7 +6,7 @@ namespace hologram::codegen {
 std::vector<Value*> emit_loop(
     Scope& outer, Value* begin, Value* end, Value* step, bool nonempty, std::vector<Value*> initial,
     const std::function<std::vector<Value*>(Scope&, Value*, std::vector<Value*>)>& fill) {
-  Kernel& k = outer.kernel();
+  Function& k = outer.function();
   outer.seek();
   auto* first = llvm::dyn_cast<llvm::ConstantInt>(begin);
   auto* last = llvm::dyn_cast<llvm::ConstantInt>(end);
@@ -57,7 +57,7 @@ void emit_loop(Scope& outer, Value* begin, Value* end, Value* step, bool nonempt
 }
 
 void emit_if(Scope& outer, Value* condition, const std::function<void(Scope&)>& fill) {
-  Kernel& k = outer.kernel();
+  Function& k = outer.function();
   outer.seek();
   if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) {
     if (known->isZero()) return;

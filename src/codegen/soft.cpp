@@ -12,14 +12,14 @@ namespace Intrinsic = llvm::Intrinsic;
 using llvm::Type;
 
 // A private function double/float × count → the same type, written by `fill` on first use.
-llvm::Function* helper(Kernel& k, const char* name, Type* type, unsigned count,
-                       void (*fill)(Kernel&, llvm::Function*)) {
+llvm::Function* helper(Function& k, const char* name, Type* type, unsigned count,
+                       void (*fill)(Function&, llvm::Function*)) {
   if (llvm::Function* f = k.module.getFunction(name)) return f;
   auto* signature = llvm::FunctionType::get(type, std::vector<Type*>(count, type), false);
   auto* f = llvm::Function::Create(signature, llvm::Function::InternalLinkage, name, k.module);
   f->addFnAttr(llvm::Attribute::NoUnwind);
-  f->addFnAttr("target-cpu", k.target.cpu);
-  f->addFnAttr("target-features", k.target.features);
+  f->addFnAttr("target-cpu", k.traits.cpu);
+  f->addFnAttr("target-features", k.traits.features);
   f->addFnAttr("no-builtins");
   f->setDoesNotAccessMemory();
   llvm::IRBuilder<>::InsertPointGuard guard(k.ir);
@@ -29,7 +29,7 @@ llvm::Function* helper(Kernel& k, const char* name, Type* type, unsigned count,
 }
 
 // f on every lane.
-Value* per_lane(Kernel& k, llvm::Function* f, std::span<Value* const> args) {
+Value* per_lane(Function& k, llvm::Function* f, std::span<Value* const> args) {
   auto& ir = k.ir;
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(args[0]->getType());
   if (!vector) return ir.CreateCall(f, llvm::ArrayRef<Value*>(args.data(), args.size()));
@@ -48,7 +48,7 @@ struct Parts {
   Value *bits, *negative, *mantissa, *exponent, *special, *zero;
 };
 
-Parts take_apart(Kernel& k, Value* x) {
+Parts take_apart(Function& k, Value* x) {
   auto& ir = k.ir;
   Parts p;
   p.bits = ir.CreateBitCast(x, ir.getInt64Ty());
@@ -70,7 +70,7 @@ Parts take_apart(Kernel& k, Value* x) {
 }
 
 // x >> by with the lost bits or-ed into the lowest one.
-Value* shift_sticky(Kernel& k, Value* x, Value* by) {
+Value* shift_sticky(Function& k, Value* x, Value* by) {
   auto& ir = k.ir;
   Type* wide = x->getType();
   Value* far = ir.CreateICmpUGT(by, ir.getInt64(127));
@@ -81,7 +81,7 @@ Value* shift_sticky(Kernel& k, Value* x, Value* by) {
 }
 
 // ±sum * 2^exponent rounded to a double's bits; sum is nonzero, its lowest bit may be sticky.
-Value* round_to_double(Kernel& k, Value* sum, Value* exponent, Value* negative) {
+Value* round_to_double(Function& k, Value* sum, Value* exponent, Value* negative) {
   auto& ir = k.ir;
   Type* wide = sum->getType();
   Value* leading = ir.CreateTrunc(ir.CreateBinaryIntrinsic(Intrinsic::ctlz, sum, ir.getFalse()),
@@ -114,7 +114,7 @@ Value* round_to_double(Kernel& k, Value* sum, Value* exponent, Value* negative) 
 
 // The product is exact in 106 bits; z is aligned to it in 128, with a sticky bit for what falls off
 // the smaller one.
-void fill_fma(Kernel& k, llvm::Function* f) {
+void fill_fma(Function& k, llvm::Function* f) {
   auto& ir = k.ir;
   Value *x = f->getArg(0), *y = f->getArg(1), *z = f->getArg(2);
   Parts a = take_apart(k, x), b = take_apart(k, y), c = take_apart(k, z);
@@ -151,7 +151,7 @@ void fill_fma(Kernel& k, llvm::Function* f) {
 }
 
 // Long division of the mantissas, as many bits a step as fit 64.
-void fill_fmod(Kernel& k, llvm::Function* f) {
+void fill_fmod(Function& k, llvm::Function* f) {
   auto& ir = k.ir;
   Value *x = f->getArg(0), *y = f->getArg(1);
   bool single = x->getType()->isFloatTy();
@@ -224,7 +224,7 @@ void fill_fmod(Kernel& k, llvm::Function* f) {
 
 // The product is exact in double; rounding the sum to odd makes the second rounding harmless (Boldo
 // & Melquiond 2008).
-Value* soft_fma_f32(Kernel& k, Value* x, Value* y, Value* z) {
+Value* soft_fma_f32(Function& k, Value* x, Value* y, Value* z) {
   auto& ir = k.ir;
   Type* real = x->getType()->getWithNewType(ir.getDoubleTy());
   Type* bits_type = real->getWithNewType(ir.getInt64Ty());
@@ -244,13 +244,13 @@ Value* soft_fma_f32(Kernel& k, Value* x, Value* y, Value* z) {
   return ir.CreateFPTrunc(ir.CreateBitCast(ir.CreateSelect(fix, odd, bits), real), x->getType());
 }
 
-Value* soft_fma_f64(Kernel& k, Value* x, Value* y, Value* z) {
+Value* soft_fma_f64(Function& k, Value* x, Value* y, Value* z) {
   return per_lane(k, helper(k, "soft_fma", k.ir.getDoubleTy(), 3, fill_fma), std::array{x, y, z});
 }
 
 namespace {
 
-Value* fmod_by_division(Kernel& k, Value* x, Value* y) {
+Value* fmod_by_division(Function& k, Value* x, Value* y) {
   Type* type = x->getType()->getScalarType();
   const char* name = type->isFloatTy() ? "soft_fmod_f32" : "soft_fmod_f64";
   return per_lane(k, helper(k, name, type, 2, fill_fmod), std::array{x, y});
@@ -258,7 +258,7 @@ Value* fmod_by_division(Kernel& k, Value* x, Value* y) {
 
 // Where every quotient |x| / |y| has fewer bits than a mantissa: rounding takes it past the next
 // integer at most, and then what remains, which is exact either way, is negative.
-void fill_fmod_of_near(Kernel& k, llvm::Function* f) {
+void fill_fmod_of_near(Function& k, llvm::Function* f) {
   auto& ir = k.ir;
   Value *x = f->getArg(0), *y = f->getArg(1);
   Type* type = x->getType();
@@ -284,8 +284,8 @@ void fill_fmod_of_near(Kernel& k, llvm::Function* f) {
 
 }  // namespace
 
-Value* soft_fmod(Kernel& k, Value* x, Value* y) {
-  if (k.target.isa == Isa::sse42) return fmod_by_division(k, x, y);
+Value* soft_fmod(Function& k, Value* x, Value* y) {
+  if (!k.traits.fma) return fmod_by_division(k, x, y);
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   std::string name = x->getType()->getScalarType()->isFloatTy() ? "fmod_f32" : "fmod_f64";
   if (vector) name += "_" + std::to_string(vector->getNumElements());

@@ -5,10 +5,10 @@
 
 namespace hologram::codegen {
 
-/// x * y + z rounded once, from operations of SSE2.
-Value* soft_fma_f32(Kernel& k, Value* x, Value* y, Value* z);
-Value* soft_fma_f64(Kernel& k, Value* x, Value* y, Value* z);
+/// x * y + z rounded once, from additions, multiplications and bit operations.
+Value* soft_fma_f32(Function& k, Value* x, Value* y, Value* z);
+Value* soft_fma_f64(Function& k, Value* x, Value* y, Value* z);
 /// C's fmod, exact.
-Value* soft_fmod(Kernel& k, Value* x, Value* y);
+Value* soft_fmod(Function& k, Value* x, Value* y);
 
 }  // namespace hologram::codegen

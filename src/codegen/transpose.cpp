@@ -4,7 +4,7 @@
 namespace hologram::codegen {
 
 // Swaps the off-diagonal quarters of the square, then of each quarter, and so on (Eklundh 1972).
-std::vector<Value*> transpose(Kernel& k, std::vector<Value*> rows) {
+std::vector<Value*> transpose(Function& k, std::vector<Value*> rows) {
   auto n = static_cast<int>(rows.size());
   for (int half = n / 2; half > 0; half /= 2) {
     std::vector<int> upper, lower;

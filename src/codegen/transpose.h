@@ -9,6 +9,6 @@ namespace hologram::codegen {
 
 /// `rows` are n vectors of n elements, n a power of two; element l of result r is element r of
 /// rows[l].
-std::vector<Value*> transpose(Kernel& k, std::vector<Value*> rows);
+std::vector<Value*> transpose(Function& k, std::vector<Value*> rows);
 
 }  // namespace hologram::codegen

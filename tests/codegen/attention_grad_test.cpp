@@ -130,8 +130,8 @@ TEST(AttentionGrad, shapes) {
 // 80 columns are two panels and one vector: 128 keys are six tiles of 21 or 22, 48 queries two of
 // 24.
 TEST(AttentionGrad, tiles_are_no_wider_than_the_columns) {
-  codegen::Target target = codegen::generic_target(codegen::Isa::avx512);
-  std::string text = codegen::dump_asm(make_program({1, 1, 96, 128, 80, 80}), target);
+  cpu::Target target = cpu::generic_target(cpu::Isa::avx512);
+  std::string text = cpu::dump_asm(make_program({1, 1, 96, 128, 80, 80}), target);
   for (const char* tile : {"tile_21x1:", "tile_22x1:", "tile_24x1:"})
     EXPECT_NE(text.find(tile), std::string::npos) << tile;
 }

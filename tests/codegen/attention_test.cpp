@@ -99,9 +99,9 @@ double value(DType t, const Memory& m, int64_t i) {
   return ir::as_double(t, bits);
 }
 
-class Attention : public testing::TestWithParam<codegen::Isa> {
+class Attention : public testing::TestWithParam<cpu::Isa> {
  protected:
-  virtual codegen::Target target() const { return codegen::generic_target(GetParam()); }
+  virtual cpu::Target target() const { return cpu::generic_target(GetParam()); }
   /// Errors are measured by the sum of |probability * value|.
   virtual bool rounds_probabilities() const { return false; }
 
@@ -251,7 +251,7 @@ TEST_P(Attention, few_queries_read_keys_in_place) {
            .heads_inside = inside});
 }
 
-std::vector<char> bits_on(codegen::Isa isa, const Case& c) {
+std::vector<char> bits_on(cpu::Isa isa, const Case& c) {
   atlas::Program p = make_program(c);
   std::mt19937_64 random(5);
   std::normal_distribution<float> normal;
@@ -263,7 +263,7 @@ std::vector<char> bits_on(codegen::Isa isa, const Case& c) {
     for (size_t i = 0; i < count; ++i) memory.back().as<float>()[i] = normal(random);
   }
   for (Memory& m : memory) bufs.push_back(m.data());
-  EXPECT_EQ(Compiled(p, codegen::generic_target(isa)).run(bufs, {}), 0);
+  EXPECT_EQ(Compiled(p, cpu::generic_target(isa)).run(bufs, {}), 0);
   const char* out = memory[out_buffer].data();
   return {out, out + memory[out_buffer].size()};
 }
@@ -273,7 +273,7 @@ TEST(AttentionBits, few_queries_give_the_same_on_every_instruction_set) {
   Case c{
       .batch = 1, .heads = 3, .kv_heads = 3, .queries = 2, .keys = 333, .depth = 96, .values = 96};
   std::vector<char> first = bits_on(runnable_isas().front(), c);
-  for (codegen::Isa isa : runnable_isas()) EXPECT_EQ(bits_on(isa, c), first) << name_of(isa);
+  for (cpu::Isa isa : runnable_isas()) EXPECT_EQ(bits_on(isa, c), first) << name_of(isa);
 }
 
 // Nor on the panels and tiles that an instruction set has.
@@ -287,7 +287,7 @@ TEST(AttentionBits, queries_in_lanes_give_the_same_on_every_instruction_set) {
            .depth = depth,
            .values = values};
     std::vector<char> first = bits_on(runnable_isas().front(), c);
-    for (codegen::Isa isa : runnable_isas())
+    for (cpu::Isa isa : runnable_isas())
       EXPECT_EQ(bits_on(isa, c), first) << name_of(isa) << ' ' << values;
   }
 }
@@ -361,9 +361,7 @@ class AttentionDots : public Attention {
   void SetUp() override {
     if (!target().bf16_dots) GTEST_SKIP() << "no bfloat16 dot instructions";
   }
-  codegen::Target target() const override {
-    return codegen::with_dots_of_host(Attention::target());
-  }
+  cpu::Target target() const override { return cpu::with_dots_of_host(Attention::target()); }
   bool rounds_probabilities() const override { return true; }
 };
 
@@ -416,7 +414,7 @@ TEST_P(AttentionDots, where_the_instruction_is_used) {
          .values = 32,
          .dtype = DType::bf16};
   auto uses = [&](const atlas::Program& p) {
-    return codegen::dump_asm(p, target()).find("vdpbf16ps") != std::string::npos;
+    return cpu::dump_asm(p, target()).find("vdpbf16ps") != std::string::npos;
   };
   atlas::Program p = make_program(c);
   EXPECT_TRUE(uses(p));
@@ -427,15 +425,15 @@ TEST_P(AttentionDots, where_the_instruction_is_used) {
   check(c);
 }
 
-std::string isa_name(const testing::TestParamInfo<codegen::Isa>& info) {
-  return std::string(codegen::name_of(info.param));
+std::string isa_name(const testing::TestParamInfo<cpu::Isa>& info) {
+  return std::string(cpu::name_of(info.param));
 }
 #if defined(__x86_64__)
 // What makes it fast cannot be seen in its results.
 TEST(AttentionCode, exponentials_are_scaled_and_masks_read_in_vectors) {
   auto assembly = [](Score score) {
-    return codegen::dump_asm(make_program({2, 4, 4, 128, 128, 32, 32, false, score}),
-                             codegen::generic_target(codegen::Isa::avx512));
+    return cpu::dump_asm(make_program({2, 4, 4, 128, 128, 32, 32, false, score}),
+                         cpu::generic_target(cpu::Isa::avx512));
   };
   auto count = [](const std::string& text, std::initializer_list<const char*> words) {
     int n = 0;
@@ -459,8 +457,8 @@ TEST(AttentionCode, exponentials_are_scaled_and_masks_read_in_vectors) {
 
 // 80 columns are two panels and one vector, for which 32 queries are two tiles of 16.
 TEST(AttentionCode, tiles_are_no_wider_than_the_columns) {
-  std::string text = codegen::dump_asm(make_program({1, 2, 2, 64, 128, 80, 80}),
-                                       codegen::generic_target(codegen::Isa::avx512));
+  std::string text = cpu::dump_asm(make_program({1, 2, 2, 64, 128, 80, 80}),
+                                   cpu::generic_target(cpu::Isa::avx512));
   EXPECT_NE(text.find("tile_16x1:"), std::string::npos);
 }
 #endif
@@ -468,7 +466,7 @@ TEST(AttentionCode, tiles_are_no_wider_than_the_columns) {
 INSTANTIATE_TEST_SUITE_P(isa, Attention, testing::ValuesIn(runnable_isas()), isa_name);
 
 #if defined(__x86_64__)
-INSTANTIATE_TEST_SUITE_P(isa, AttentionDots, testing::Values(codegen::Isa::avx512), isa_name);
+INSTANTIATE_TEST_SUITE_P(isa, AttentionDots, testing::Values(cpu::Isa::avx512), isa_name);
 #endif
 
 }  // namespace

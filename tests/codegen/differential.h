@@ -91,13 +91,13 @@ struct Inputs {
   uint64_t seed = 1;
   int specials = 2;                ///< of 16 values
   std::vector<int64_t> chunks{0};  ///< units per call, 0: all
-  std::vector<codegen::Isa> isas = runnable_isas();
+  std::vector<cpu::Isa> isas = runnable_isas();
   /// Overwrites buffer contents before the run (buffer number, memory, elements).
   std::function<void(int, char*, int64_t)> prepare;
   /// Of floats, relative to the larger of 1 and the interpreter's value; 0: the same bytes.
   double tolerance = 0;
   /// The program compiled, for the next call with it.
-  std::map<codegen::Isa, std::unique_ptr<Compiled>>* kernels = nullptr;
+  std::map<cpu::Isa, std::unique_ptr<Compiled>>* kernels = nullptr;
 };
 
 inline bool close(DType t, const char* x, const char* y, double tolerance) {
@@ -135,11 +135,11 @@ inline void expect_same(atlas::Program p, const Inputs& inputs = {}) {
   std::atomic<int32_t> sticky{0};
   interp::run(expanded, bufs.data(), inputs.symbols.data(), &sticky);
 
-  for (codegen::Isa isa : inputs.isas) {
+  for (cpu::Isa isa : inputs.isas) {
     SCOPED_TRACE(name_of(isa));
     std::unique_ptr<Compiled> own;
     std::unique_ptr<Compiled>& made = inputs.kernels ? (*inputs.kernels)[isa] : own;
-    if (!made) made = std::make_unique<Compiled>(p, codegen::generic_target(isa));
+    if (!made) made = std::make_unique<Compiled>(p, cpu::generic_target(isa));
     const Compiled& kernel = *made;
     for (int64_t chunk : inputs.chunks) {
       SCOPED_TRACE(chunk);

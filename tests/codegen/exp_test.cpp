@@ -39,14 +39,14 @@ TEST(Exp, SameOnEveryInstructionSet) {
 // Every 251st float32, or all of them with HOLOGRAM_EXHAUSTIVE=1.
 TEST(Exp, SameBitsForEveryInput) {
   auto isas = runnable_isas();
-  if (std::find(isas.begin(), isas.end(), codegen::Isa::avx512) == isas.end())
+  if (std::find(isas.begin(), isas.end(), cpu::Isa::avx512) == isas.end())
     GTEST_SKIP() << "needs AVX-512";
   const char* value = std::getenv("HOLOGRAM_EXHAUSTIVE");
   uint64_t step = value && std::string_view(value) == "1" ? 1 : 251;
   constexpr int64_t count = 1 << 16;
   atlas::Program p = exponentials(count, DType::f32);
-  Compiled scaled(p, codegen::generic_target(codegen::Isa::avx512));
-  Compiled plain(p, codegen::generic_target(codegen::Isa::avx2));
+  Compiled scaled(p, cpu::generic_target(cpu::Isa::avx512));
+  Compiled plain(p, cpu::generic_target(cpu::Isa::avx2));
   std::vector<float> x(count), y(count), z(count);
   uint64_t wrong = 0;
   for (uint64_t first = 0; first < uint64_t{1} << 32; first += step * count) {

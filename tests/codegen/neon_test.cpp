@@ -33,7 +33,7 @@ class Neon : public testing::Test {
   void expect_same_on_neon(atlas::Program p, int specials, int64_t chunk) {
     atlas::verify(p);
     atlas::expand_math(p);
-    codegen::Object object = codegen::compile(p, codegen::generic_target(codegen::Isa::neon));
+    cpu::Object object = cpu::compile(p, cpu::generic_target(cpu::Isa::neon));
     std::ofstream(dir_ / "kernel.o", std::ios::binary) << object.code;
 
     std::mt19937_64 random(5);

@@ -23,14 +23,13 @@ atlas::Program scale(DType t, int64_t n) {
 }
 
 TEST(Object, HasOneFunctionAndNeedsNothing) {
-  for (codegen::Isa isa :
-       {codegen::Isa::sse42, codegen::Isa::avx2, codegen::Isa::avx512, codegen::Isa::neon}) {
+  for (cpu::Isa isa : {cpu::Isa::sse42, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::neon}) {
     SCOPED_TRACE(name_of(isa));
-    std::string code = codegen::compile(scale(DType::f32, 1000), codegen::generic_target(isa)).code;
+    std::string code = cpu::compile(scale(DType::f32, 1000), cpu::generic_target(isa)).code;
     Elf64_Ehdr header;
     ASSERT_GE(code.size(), sizeof header);
     std::memcpy(&header, code.data(), sizeof header);
-    EXPECT_EQ(header.e_machine, isa == codegen::Isa::neon ? EM_AARCH64 : EM_X86_64);
+    EXPECT_EQ(header.e_machine, isa == cpu::Isa::neon ? EM_AARCH64 : EM_X86_64);
     int functions = 0;
     for (int s = 0; s < header.e_shnum; ++s) {
       Elf64_Shdr section;
@@ -50,17 +49,17 @@ TEST(Object, HasOneFunctionAndNeedsNothing) {
 }
 
 TEST(Object, TheSameProgramGivesTheSameBytes) {
-  codegen::Target t = codegen::host_target();
-  EXPECT_EQ(codegen::compile(scale(DType::f32, 77), t).code,
-            codegen::compile(scale(DType::f32, 77), t).code);
+  cpu::Target t = cpu::host_target();
+  EXPECT_EQ(cpu::compile(scale(DType::f32, 77), t).code,
+            cpu::compile(scale(DType::f32, 77), t).code);
 }
 
 // A program that no verifier has seen.
 TEST(Object, AnUnknownSymbolIsAnInternalError) {
   atlas::Program p = scale(DType::f32, 64);
   p.loop.stages[0].body.instrs[0].expr += Expr::symbol(2) - Expr::symbol(3);
-  for (codegen::Isa isa : {codegen::Isa::avx2, codegen::Isa::neon}) try {
-      codegen::compile(p, codegen::generic_target(isa));
+  for (cpu::Isa isa : {cpu::Isa::avx2, cpu::Isa::neon}) try {
+      cpu::compile(p, cpu::generic_target(isa));
       FAIL() << "compiled";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::internal);
@@ -72,19 +71,19 @@ TEST(Object, AnUnknownSymbolIsAnInternalError) {
 TEST(ObjectDeathTest, KernelsOutliveWhatLoadedThem) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   auto keep_until_exit = [] {
-    static std::shared_ptr<codegen::LoadedKernel> kept;
-    kept = codegen::load(codegen::compile(scale(DType::f32, 77), codegen::host_target()).code);
+    static std::shared_ptr<cpu::LoadedKernel> kept;
+    kept = cpu::load(cpu::compile(scale(DType::f32, 77), cpu::host_target()).code);
     std::exit(kept ? 0 : 1);
   };
   EXPECT_EXIT(keep_until_exit(), testing::ExitedWithCode(0), "");
 }
 
 TEST(Object, DamagedObjectsAreRefused) {
-  std::string code = codegen::compile(scale(DType::f32, 77), codegen::host_target()).code;
+  std::string code = cpu::compile(scale(DType::f32, 77), cpu::host_target()).code;
   for (std::string bad : {std::string(), std::string("not an object"), code.substr(0, 40),
                           code.substr(0, code.size() / 2)}) {
     try {
-      codegen::load(bad);
+      cpu::load(bad);
       ADD_FAILURE() << "accepted " << bad.size() << " bytes";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::corrupt);
@@ -99,7 +98,7 @@ TEST(Object, CompilesSideBySide) {
     threads.emplace_back([&, t] {
       for (int64_t n = 1; n < 6; ++n) {
         atlas::Program p = scale(t % 2 ? DType::f32 : DType::f64, 100 * n + t);
-        Compiled kernel(p, codegen::host_target());
+        Compiled kernel(p, cpu::host_target());
         std::vector<double> x(2000, 0.0), y(2000, 7.0);
         good += kernel.run({x.data(), y.data()}, {}) == 0 && y[0] == 0.0;
       }
@@ -114,10 +113,10 @@ TEST(Target, IsaFromTheEnvironment) {
     struct Unset {
       ~Unset() { unsetenv("HOLOGRAM_CPU_ISA"); }
     } unset;
-    return codegen::host_target();
+    return cpu::host_target();
   };
 #if defined(__x86_64__)
-  EXPECT_EQ(with("sse42").isa, codegen::Isa::sse42);
+  EXPECT_EQ(with("sse42").isa, cpu::Isa::sse42);
   try {
     with("neon");
     ADD_FAILURE() << "neon on x86-64";
@@ -136,11 +135,9 @@ TEST(Target, IsaFromTheEnvironment) {
 
 TEST(Target, DumpsShowTheKernel) {
   atlas::Program p = scale(DType::f32, 100);
-  EXPECT_NE(
-      codegen::dump_llvm(p, codegen::generic_target(codegen::Isa::avx2)).find("@hologram_kernel"),
-      std::string::npos);
-  EXPECT_NE(codegen::dump_asm(p, codegen::generic_target(codegen::Isa::avx2)).find("ymm"),
+  EXPECT_NE(cpu::dump_llvm(p, cpu::generic_target(cpu::Isa::avx2)).find("@hologram_kernel"),
             std::string::npos);
+  EXPECT_NE(cpu::dump_asm(p, cpu::generic_target(cpu::Isa::avx2)).find("ymm"), std::string::npos);
 }
 
 }  // namespace

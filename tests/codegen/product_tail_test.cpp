@@ -202,20 +202,20 @@ std::vector<void*> addresses(const Buffers& buffers) {
   return out;
 }
 
-class ProductTail : public testing::TestWithParam<codegen::Isa> {
+class ProductTail : public testing::TestWithParam<cpu::Isa> {
  protected:
-  codegen::Target target() const { return codegen::generic_target(GetParam()); }
+  cpu::Target target() const { return cpu::generic_target(GetParam()); }
 
   void check(const Case& c, int64_t chunk = 0) { check(c, chunk, target()); }
 
-  void check(const Case& c, int64_t chunk, const codegen::Target& target) {
+  void check(const Case& c, int64_t chunk, const cpu::Target& target) {
     std::ostringstream name;
     name << c;
     SCOPED_TRACE(name.str());
     std::vector<int64_t> syms;
     if (c.symbolic) syms = {c.m, c.n, c.k};
-    atlas::Program fused = make_program(c, codegen::panel_width(target, c.operand),
-                                        codegen::panel_group(target, c.operand, c.acc));
+    atlas::Program fused = make_program(c, cpu::panel_width(target, c.operand),
+                                        cpu::panel_group(target, c.operand, c.acc));
     atlas::verify(fused);
     Buffers got = filled(fused, syms), wanted = filled(fused, syms), apart = filled(fused, syms);
     ASSERT_EQ(Compiled(fused, target).run(addresses(got), syms, chunk), 0);
@@ -286,7 +286,7 @@ TEST_P(ProductTail, sizes_known_at_run_time) {
 }
 
 TEST_P(ProductTail, dots_of_bfloat16) {
-  codegen::Target dots = codegen::with_dots_of_host(target());
+  cpu::Target dots = cpu::with_dots_of_host(target());
   if (!dots.bf16_dots) GTEST_SKIP() << "no such instruction here";
   for (bool reproducible : {false, true})
     for (Follows f : {Follows::layer_norm, Follows::softmax})

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "atlas/builder.h"
+#include "backend/cpu/products/register_tile.h"
 #include "codegen/run_kernel.h"
-#include "codegen/tile_model.h"
 #include "ir/scalar.h"
 
 namespace hologram::test {
@@ -143,7 +143,7 @@ size_t bytes_of(const atlas::Buffer& b, const std::vector<int64_t>& syms) {
 
 // Runs a program natively and in the interpreter on the same data; the last buffer must agree in
 // every bit, or within `bound` times its largest number.
-void expect_same(const atlas::Program& p, const codegen::Target& target,
+void expect_same(const atlas::Program& p, const cpu::Target& target,
                  const std::vector<int64_t>& syms, int64_t chunk,
                  void (*edit)(std::vector<Memory>&) = nullptr, double bound = 0) {
   std::mt19937_64 random(7);
@@ -184,16 +184,16 @@ void expect_same(const atlas::Program& p, const codegen::Target& target,
   EXPECT_EQ(wrong, 0u) << "of " << out_bytes / size << ", the first at " << first;
 }
 
-class Product : public testing::TestWithParam<codegen::Isa> {
+class Product : public testing::TestWithParam<cpu::Isa> {
  protected:
-  codegen::Target target() const { return codegen::generic_target(GetParam()); }
+  cpu::Target target() const { return cpu::generic_target(GetParam()); }
   void check(const Case& c, int64_t chunk = 0) {
     std::ostringstream name;
     name << c;
     SCOPED_TRACE(name.str());
     std::vector<int64_t> syms;
     if (c.symbolic) syms = {c.m, c.n / c.parts, c.k};
-    expect_same(make_program(c, codegen::panel_width(target(), c.operand)), target(), syms, chunk);
+    expect_same(make_program(c, cpu::panel_width(target(), c.operand)), target(), syms, chunk);
   }
 };
 
@@ -215,7 +215,7 @@ TEST_P(Product, packed_shapes_with_tails) {
 
 // All columns in one panel that ends in the middle of a vector: that half is a vector of its own.
 TEST_P(Product, columns_that_end_in_half_a_vector) {
-  const codegen::TileModel tile = codegen::tile_model(target(), DType::f32);
+  const cpu::TileModel tile = cpu::tile_model(target(), DType::f32);
   const int64_t n = tile.panel - tile.lanes / 2;
   for (int64_t m : {1, 3, 5, 13, 200})
     for (int64_t k : {5, 96, 389})
@@ -229,8 +229,8 @@ TEST_P(Product, columns_that_end_in_half_a_vector) {
 TEST(ProductCode, half_a_vector_takes_half_of_the_multiply_adders) {
   auto narrow = [](int64_t n) {  // multiply-adds of 8 lanes
     std::string text =
-        codegen::dump_asm(make_program({.m = 1200, .n = n, .k = 144, .packed = true}, 32),
-                          codegen::generic_target(codegen::Isa::avx512));
+        cpu::dump_asm(make_program({.m = 1200, .n = n, .k = 144, .packed = true}, 32),
+                      cpu::generic_target(cpu::Isa::avx512));
     int found = 0;
     for (size_t at = 0; (at = text.find("vfmadd", at)) != std::string::npos; ++at)
       found += text.substr(at, text.find('\n', at) - at).find("ymm") != std::string::npos;
@@ -401,7 +401,7 @@ TEST_P(Product, element_types) {
                             {DType::i16, DType::i16},
                             {DType::i32, DType::i32},
                             {DType::i64, DType::i64}})
-      if (!packed || codegen::panel_width(target(), from) == codegen::panel_width(target(), to))
+      if (!packed || cpu::panel_width(target(), from) == cpu::panel_width(target(), to))
         check({.m = 14, .n = 45, .k = 50, .operand = from, .acc = to, .packed = packed});
     for (DType from : {DType::i8, DType::u8})
       for (int64_t m : {1, 3, 14})
@@ -420,18 +420,16 @@ TEST_P(Product, nothing_to_add_gives_zero_and_no_rows_do_nothing) {
     check({.m = 5, .n = 40, .k = 0, .packed = true, .symbolic = symbolic, .tail = Tail::bias});
     check({.m = 5, .n = 40, .k = 0, .symbolic = symbolic});
   }
-  EXPECT_EQ(
-      codegen::launch_of(make_program({.m = 0, .n = 40, .k = 3}, 32), target()).total.eval({}), 0);
-  EXPECT_EQ(codegen::launch_of(make_program({.m = 4, .n = 0, .k = 3}, 32), target()).total.eval({}),
+  EXPECT_EQ(cpu::launch_of(make_program({.m = 0, .n = 40, .k = 3}, 32), target()).total.eval({}),
             0);
+  EXPECT_EQ(cpu::launch_of(make_program({.m = 4, .n = 0, .k = 3}, 32), target()).total.eval({}), 0);
 }
 
 // Few rows times a matrix that stays in the caches: units that threads share, however little.
 TEST(ProductUnits, few_rows_with_a_small_matrix_are_shared) {
-  codegen::Target target = codegen::generic_target(codegen::Isa::avx512);
+  cpu::Target target = cpu::generic_target(cpu::Isa::avx512);
   auto chunks = [&](const Case& c) {
-    codegen::Launch l =
-        codegen::launch_of(make_program(c, codegen::panel_width(target, c.operand)), target);
+    cpu::Launch l = cpu::launch_of(make_program(c, cpu::panel_width(target, c.operand)), target);
     return ceil_div(l.total, l.grain).eval({});
   };
   EXPECT_GE(chunks({.m = 1, .n = 512, .k = 512, .packed = true}), 4);
@@ -440,10 +438,10 @@ TEST(ProductUnits, few_rows_with_a_small_matrix_are_shared) {
 
 // Nine units of 14 x 14 pixels would leave one of two threads a fifth less to do.
 TEST(ProductUnits, few_units_are_shared_evenly) {
-  codegen::Target target = codegen::generic_target(codegen::Isa::avx512);
+  cpu::Target target = cpu::generic_target(cpu::Isa::avx512);
   for (auto [n, k] : {std::array<int64_t, 2>{64, 384}, {96, 576}, {576, 96}}) {
     Case c{.m = 196, .n = n, .k = k, .packed = true};
-    codegen::Launch l = codegen::launch_of(make_program(c, 32), target);
+    cpu::Launch l = cpu::launch_of(make_program(c, 32), target);
     EXPECT_EQ(l.total.eval({}) % 2, 0) << c;
     EXPECT_GE(l.total.eval({}), 8) << c;
     EXPECT_TRUE(l.grain.is(1)) << c;
@@ -561,9 +559,9 @@ class Dots : public testing::Test {
  protected:
   void SetUp() override {
     auto isas = runnable_isas();
-    if (std::find(isas.begin(), isas.end(), codegen::Isa::avx512) == isas.end())
+    if (std::find(isas.begin(), isas.end(), cpu::Isa::avx512) == isas.end())
       GTEST_SKIP() << "no AVX-512";
-    target_ = codegen::with_dots_of_host(codegen::generic_target(codegen::Isa::avx512));
+    target_ = cpu::with_dots_of_host(cpu::generic_target(cpu::Isa::avx512));
     if (!target_.bf16_dots || !target_.i8_dots) GTEST_SKIP() << "no dot instructions";
   }
   void check(const Case& c, int64_t chunk = 0, void (*edit)(std::vector<Memory>&) = nullptr) {
@@ -572,12 +570,12 @@ class Dots : public testing::Test {
     SCOPED_TRACE(name.str());
     std::vector<int64_t> syms;
     if (c.symbolic) syms = {c.m, c.n, c.k};
-    int group = codegen::panel_group(target_, c.operand, c.acc);
+    int group = cpu::panel_group(target_, c.operand, c.acc);
     ASSERT_EQ(group, c.operand == DType::bf16 ? 2 : 4);
-    int width = codegen::panel_width(target_, c.operand);
+    int width = cpu::panel_width(target_, c.operand);
     expect_same(make_program(c, width, c.packed ? group : 1), target_, syms, chunk, edit);
   }
-  codegen::Target target_;
+  cpu::Target target_;
 };
 
 struct DotTypes {
@@ -639,10 +637,10 @@ TEST_F(Dots, take_any_operands) {
 }
 
 TEST_F(Dots, bytes_on_avx2) {
-  std::vector<codegen::Target> targets{codegen::generic_target(codegen::Isa::avx2)};
-  codegen::Target best = codegen::with_dots_of_host(targets[0]);
+  std::vector<cpu::Target> targets{cpu::generic_target(cpu::Isa::avx2)};
+  cpu::Target best = cpu::with_dots_of_host(targets[0]);
   if (best.i8_dots) targets.push_back(best);
-  for (const codegen::Target& target : targets) {
+  for (const cpu::Target& target : targets) {
     target_ = target;
     for (DType operand : {DType::i8, DType::u8})
       for (bool mixed : {false, true})
@@ -703,7 +701,7 @@ TEST_F(Dots, tiny_numbers_infinities_and_nan) {
 TEST_F(Dots, only_reproducible_products_look_for_tiny_numbers) {
   auto text = [&](bool reproducible) {
     Case c{.m = 40, .n = 64, .k = 50, .operand = DType::bf16, .reproducible = reproducible};
-    return codegen::dump_asm(make_program(c, 32), target_);
+    return cpu::dump_asm(make_program(c, 32), target_);
   };
   EXPECT_EQ(text(false).find("vfmadd"), std::string::npos);
   EXPECT_NE(text(true).find("vfmadd"), std::string::npos);
@@ -730,7 +728,7 @@ TEST_F(Dots, round_their_results) {
     }
     c.n = 96;
     bool instruction =
-        codegen::dump_asm(make_program(c, 32), target_).find("vcvtne2ps2bf16") != std::string::npos;
+        cpu::dump_asm(make_program(c, 32), target_).find("vcvtne2ps2bf16") != std::string::npos;
     EXPECT_NE(instruction, reproducible);
   }
   Case c{.m = 41, .n = 96, .k = 50, .operand = DType::bf16, .tail = Tail::narrow};
@@ -751,8 +749,8 @@ TEST_P(Product, long_epilogues_of_any_number_of_rows) {
         check({.m = m, .n = n, .k = 500, .symbolic = symbolic, .tail = Tail::gelu_residual}, 1);
 }
 
-std::string isa_name(const testing::TestParamInfo<codegen::Isa>& info) {
-  return std::string(codegen::name_of(info.param));
+std::string isa_name(const testing::TestParamInfo<cpu::Isa>& info) {
+  return std::string(cpu::name_of(info.param));
 }
 INSTANTIATE_TEST_SUITE_P(isa, Product, testing::ValuesIn(runnable_isas()), isa_name);
 

@@ -1,7 +1,7 @@
 // tests/codegen/ranges_test.cpp: loops whose bodies compare coordinates: concatenations, padding,
 // triangles.
+#include "backend/cpu/loops/ranges.h"
 #include "codegen/differential.h"
-#include "codegen/ranges.h"
 
 namespace hologram::test {
 namespace {
@@ -118,18 +118,17 @@ TEST(Ranges, WhatAnAssumptionLeaves) {
   Val low = b.lt(b.index(t.i[0]), b.integer(DType::i64, 20));
   b.store(1, t.i[0], b.select(low, b.load(0, DType::f32, t.i[0], low), b.number(DType::f32, 3)));
   const atlas::Body& body = t.p.loop.stages[0].body;
-  auto found = codegen::first_comparison(body, 0);
+  auto found = cpu::first_comparison(body, 0);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->id, low.id);
   EXPECT_EQ(found->slope, -1);
   EXPECT_EQ(found->rest.str(), "19");
-  atlas::Body copied = codegen::assume(body, low.id, true),
-              constant = codegen::assume(body, low.id, false);
+  atlas::Body copied = cpu::assume(body, low.id, true), constant = cpu::assume(body, low.id, false);
   ASSERT_EQ(copied.instrs.size(), 2u);  // a load without a guard, a store
   EXPECT_EQ(copied.instrs[0].args[0], atlas::no_value);
   ASSERT_EQ(constant.instrs.size(), 2u);
   EXPECT_EQ(constant.instrs[0].code, atlas::Code::constant);
-  EXPECT_FALSE(codegen::first_comparison(copied, 0));
+  EXPECT_FALSE(cpu::first_comparison(copied, 0));
 }
 
 // One assumption decides the comparisons that follow from it: rows of a reflected image are three.
@@ -145,12 +144,12 @@ TEST(Ranges, WhatFollowsFromAnAssumption) {
           b.select(beyond, number(1),
                    b.select(before, b.select(within, number(2), number(3)), number(4))));
   const atlas::Body& body = t.p.loop.stages[0].body;
-  EXPECT_EQ(codegen::assume(body, beyond.id, true).instrs.size(), 2u);
-  atlas::Body inner = codegen::assume(body, beyond.id, false);
-  auto left = codegen::first_comparison(inner, 0);
+  EXPECT_EQ(cpu::assume(body, beyond.id, true).instrs.size(), 2u);
+  atlas::Body inner = cpu::assume(body, beyond.id, false);
+  auto left = cpu::first_comparison(inner, 0);
   ASSERT_TRUE(left);
-  EXPECT_EQ(codegen::assume(inner, left->id, true).instrs.size(), 2u);
-  EXPECT_EQ(codegen::assume(inner, left->id, false).instrs.size(), 2u);
+  EXPECT_EQ(cpu::assume(inner, left->id, true).instrs.size(), 2u);
+  EXPECT_EQ(cpu::assume(inner, left->id, false).instrs.size(), 2u);
   expect_same(t.p);
 }
 

@@ -1,8 +1,8 @@
 // tests/codegen/rows_test.cpp: kernels over rows whose stages overlap from row to row, and scratch
 // that lives in the output.
+#include "backend/cpu/loops/place_scratch.h"
+#include "backend/cpu/loops/plan.h"
 #include "codegen/differential.h"
-#include "codegen/loop_plan.h"
-#include "codegen/place_scratch.h"
 
 namespace hologram::test {
 namespace {
@@ -65,7 +65,7 @@ void check(const Softmax& c, int specials = 1) {
 }
 
 bool carried(const atlas::Program& p) {
-  return codegen::plan_loop(p, codegen::generic_target(codegen::Isa::avx512)).carried;
+  return cpu::plan_loop(p, cpu::generic_target(cpu::Isa::avx512)).carried;
 }
 
 TEST(Rows, SoftmaxOfManyLengths) {
@@ -147,8 +147,8 @@ TEST(Rows, RowsOfALargeTableAreFetchedBeforeTheirTurn) {
     }
 #if defined(__x86_64__)
   auto fetches = [](int64_t table_rows) {
-    std::string text = codegen::dump_asm(rows_by_number(table_rows, false),
-                                         codegen::generic_target(codegen::Isa::avx2));
+    std::string text =
+        cpu::dump_asm(rows_by_number(table_rows, false), cpu::generic_target(cpu::Isa::avx2));
     return text.find("prefetcht1") != std::string::npos;
   };
   EXPECT_TRUE(fetches(4096));
@@ -182,7 +182,7 @@ TEST(Rows, RowsThatAReductionFindsAreNotFetched) {
 
 TEST(Rows, ScratchMovesIntoTheOutput) {
   atlas::Program p = make({{4, 5}, 100, false, true}), before = p;
-  codegen::place_scratch(p);
+  cpu::place_scratch(p);
   atlas::verify(p);
   ASSERT_EQ(p.buffers.size(), before.buffers.size() - 1);
   EXPECT_EQ(p.buffers[1].access, Access::read_write);
@@ -192,7 +192,7 @@ TEST(Rows, ScratchMovesIntoTheOutput) {
 TEST(Rows, ScratchStaysWhereTheOutputCannotHoldIt) {
   auto stays = [](atlas::Program p, const char* why) {
     atlas::Program placed = p;
-    codegen::place_scratch(placed);
+    cpu::place_scratch(placed);
     EXPECT_EQ(placed, p) << why;
     Inputs inputs;
     inputs.chunks = {0, 3};

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "atlas/program.h"
+#include "backend/cpu/compile.h"
+#include "backend/cpu/load.h"
+#include "backend/cpu/products/panels.h"
 #include "backend/interp/interp.h"
-#include "codegen/codegen.h"
 
 namespace hologram::test {
 
@@ -38,25 +40,25 @@ class Memory {
 };
 
 /// Instruction sets whose code this machine runs.
-inline std::vector<codegen::Isa> runnable_isas() {
+inline std::vector<cpu::Isa> runnable_isas() {
 #if defined(__x86_64__)
-  std::vector<codegen::Isa> isas{codegen::Isa::sse42};
+  std::vector<cpu::Isa> isas{cpu::Isa::sse42};
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    isas.push_back(codegen::Isa::avx2);
+    isas.push_back(cpu::Isa::avx2);
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq"))
-    isas.push_back(codegen::Isa::avx512);
+    isas.push_back(cpu::Isa::avx512);
   return isas;
 #else
-  return {codegen::Isa::neon};
+  return {cpu::Isa::neon};
 #endif
 }
 
 /// A compiled program.
 class Compiled {
  public:
-  Compiled(const atlas::Program& program, const codegen::Target& target)
-      : object_(codegen::compile(program, target)), kernel_(codegen::load(object_.code)) {}
+  Compiled(const atlas::Program& program, const cpu::Target& target)
+      : object_(cpu::compile(program, target)), kernel_(cpu::load(object_.code)) {}
 
   /// Runs all units in chunks of `chunk` (0: all at once) and returns the status; *errors gets the
   /// sticky bits.
@@ -95,12 +97,12 @@ class Compiled {
   int64_t units(const std::vector<int64_t>& syms = {}) const {
     return object_.launch.total.eval(syms);
   }
-  const codegen::Object& object() const { return object_; }
+  const cpu::Object& object() const { return object_; }
   atlas::KernelFn function() const { return kernel_->function; }
 
  private:
-  codegen::Object object_;
-  std::shared_ptr<codegen::LoadedKernel> kernel_;
+  cpu::Object object_;
+  std::shared_ptr<cpu::LoadedKernel> kernel_;
 };
 
 }  // namespace hologram::test

@@ -58,7 +58,7 @@ Program gradients_of(bool dq, bool dk, bool dv) {
 struct Case {
   const char* name;
   Program program;
-  std::vector<codegen::Isa> isas = runnable_isas();
+  std::vector<cpu::Isa> isas = runnable_isas();
 };
 
 std::vector<Case> cases() {
@@ -66,9 +66,9 @@ std::vector<Case> cases() {
     p.product.reproducible = false;
     return p;
   };
-  std::vector<codegen::Isa> of_16_columns;
-  for (codegen::Isa isa : runnable_isas())
-    if (codegen::panel_width(codegen::generic_target(isa), DType::f32) == 16)
+  std::vector<cpu::Isa> of_16_columns;
+  for (cpu::Isa isa : runnable_isas())
+    if (cpu::panel_width(cpu::generic_target(isa), DType::f32) == 16)
       of_16_columns.push_back(isa);
   return {
       {"elementwise", elementwise(ir::Op::add, DType::f32, 2, DType::f32)},
@@ -132,7 +132,7 @@ Inputs inputs_of(const Case& c) {
 TEST(Sizes, RunTimeSizesOfNoneAndOneGiveTheInterpretersValues) {
   for (Case& c : cases()) {
     SCOPED_TRACE(c.name);
-    std::map<codegen::Isa, std::unique_ptr<Compiled>> kernels;
+    std::map<cpu::Isa, std::unique_ptr<Compiled>> kernels;
     for_each_sizes(c.program.num_symbols, 2, [&](const std::vector<int64_t>& sizes) {
       if (!possible(c.program, sizes)) return;
       SCOPED_TRACE(text(sizes));
@@ -158,11 +158,11 @@ TEST(Sizes, KnownSizesOfNoneAndOneGiveTheInterpretersValues) {
 
 // Every combination of sizes is planned for every target: no division by one of them goes wrong.
 TEST(Sizes, EveryCombinationIsPlanned) {
-  std::vector<codegen::Target> targets;
-  for (codegen::Isa isa :
-       {codegen::Isa::sse42, codegen::Isa::avx2, codegen::Isa::avx512, codegen::Isa::neon})
-    targets.push_back(codegen::generic_target(isa));
-  targets.push_back(codegen::with_tiles(targets[2]));
+  std::vector<cpu::Target> targets;
+  for (cpu::Isa isa :
+       {cpu::Isa::sse42, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::neon})
+    targets.push_back(cpu::generic_target(isa));
+  targets.push_back(cpu::with_tiles(targets[2]));
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     std::vector<int64_t> sizes(static_cast<size_t>(c.program.num_symbols), 0);
@@ -170,9 +170,9 @@ TEST(Sizes, EveryCombinationIsPlanned) {
       if (possible(c.program, sizes)) {
         SCOPED_TRACE(text(sizes));
         Program p = with_sizes(c.program, sizes);
-        for (const codegen::Target& t : targets) {
-          if (p.product.packed_rhs >= 0 && codegen::panel_width(t, DType::f32) != 16) continue;
-          codegen::Launch launch = codegen::launch_of(p, t);
+        for (const cpu::Target& t : targets) {
+          if (p.product.packed_rhs >= 0 && cpu::panel_width(t, DType::f32) != 16) continue;
+          cpu::Launch launch = cpu::launch_of(p, t);
           int64_t units = launch.total.constant_value();
           EXPECT_TRUE(units == 0 || !atlas::is_empty(p));
           EXPECT_GE(units, 0);

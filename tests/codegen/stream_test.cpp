@@ -23,9 +23,9 @@ atlas::Program unary(Op op, const Expr& n, const Expr& extent, int symbols) {
 TEST(Stream, LargeBuffersHoldTheSame) {
   constexpr int64_t points = 5003, middling = int64_t{1} << 21, large = int64_t{1} << 24;
   for (Op op : {Op::gelu, Op::neg})
-    for (codegen::Isa isa : runnable_isas()) {
+    for (cpu::Isa isa : runnable_isas()) {
       SCOPED_TRACE(name_of(isa));
-      Compiled kernel(unary(op, Expr::symbol(0), Expr::symbol(1), 2), codegen::generic_target(isa));
+      Compiled kernel(unary(op, Expr::symbol(0), Expr::symbol(1), 2), cpu::generic_target(isa));
       std::mt19937_64 random(3);
       Memory x(points * 4);
       fill(x.data(), DType::f32, points, random, 2);
@@ -46,7 +46,7 @@ TEST(Stream, LargeBuffersHoldTheSame) {
 TEST(Stream, EveryOtherPassGoesBackwards) {
   constexpr int64_t points = 1024, shift = 256, middling = int64_t{1} << 21;
   Compiled kernel(unary(Op::neg, Expr::symbol(0), Expr::symbol(1), 2),
-                  codegen::generic_target(codegen::Isa::sse42));
+                  cpu::generic_target(cpu::Isa::sse42));
   int backwards = 0;
   for (int pass = 0; pass < 4; ++pass) {
     for (int64_t extent : {points, middling}) {
@@ -68,8 +68,7 @@ TEST(Stream, EveryOtherPassGoesBackwards) {
 
 TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
   auto assembly = [](const Expr& n, int symbols) {
-    return codegen::dump_asm(unary(Op::gelu, n, n, symbols),
-                             codegen::generic_target(codegen::Isa::avx512));
+    return cpu::dump_asm(unary(Op::gelu, n, n, symbols), cpu::generic_target(cpu::Isa::avx512));
   };
   auto count = [](const std::string& text, const char* what) {
     size_t n = 0;
@@ -101,7 +100,7 @@ TEST(Stream, ShortLinesWaitForTheirStoresOnce) {
                {DType::f32, Access::write, all}};
   BodyBuilder b(p.loop.stages[0].body);
   b.store(2, i, b.mul(b.load(0, DType::f32, i), b.load(1, DType::f32, at[1])));
-  std::string text = codegen::dump_llvm(p, codegen::generic_target(codegen::Isa::avx512));
+  std::string text = cpu::dump_llvm(p, cpu::generic_target(cpu::Isa::avx512));
   size_t wait = text.find("sfence()");
   ASSERT_NE(wait, std::string::npos);
   size_t name = text.find("br label %", wait) + 10;

@@ -153,14 +153,12 @@ class Tiles : public testing::Test {
  protected:
   using Edit = std::function<void(Memory& lhs, Memory& rhs)>;
 
-  static codegen::Target target() {
-    return codegen::with_tiles(codegen::generic_target(codegen::Isa::avx512));
-  }
+  static cpu::Target target() { return cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512)); }
   void SetUp() override {
     auto isas = runnable_isas();
-    if (std::find(isas.begin(), isas.end(), codegen::Isa::avx512) == isas.end())
+    if (std::find(isas.begin(), isas.end(), cpu::Isa::avx512) == isas.end())
       GTEST_SKIP() << "no AVX-512";
-    if (!codegen::tiles_here()) emulator_.emplace();
+    if (!cpu::tiles_here()) emulator_.emplace();
   }
 
   void check(const Case& c, int64_t chunk = 0, const Edit& edit = {}) {
@@ -366,7 +364,7 @@ TEST_F(Tiles, the_split_into_chunks_changes_nothing) {
 
 // docs/products.md states these.
 TEST(TileTargets, instructions_of_a_step) {
-  auto target = codegen::with_tiles(codegen::generic_target(codegen::Isa::avx512));
+  auto target = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
   struct {
     DType operand;
     int terms, loads, products;
@@ -379,7 +377,7 @@ TEST(TileTargets, instructions_of_a_step) {
                 {DType::u8, 0, 8, 8, "tdpbuud"}};  // twice: a tail of k has its own copy
   for (const auto& w : wanted) {
     SCOPED_TRACE(std::string(name_of(w.operand)) + " " + std::to_string(w.terms));
-    std::string text = codegen::dump_asm(
+    std::string text = cpu::dump_asm(
         make_program({.m = 64, .n = 64, .k = 128, .operand = w.operand, .terms = w.terms}), target);
     auto count = [&](const std::string& word) {
       int n = 0;
@@ -398,7 +396,7 @@ TEST(TileTargets, instructions_of_a_step) {
 TEST(TileTargets, products_of_terms_need_tiles) {
   atlas::Program p = make_program({.m = 16, .n = 32, .k = 32});
   try {
-    codegen::compile(p, codegen::generic_target(codegen::Isa::avx512));
+    cpu::compile(p, cpu::generic_target(cpu::Isa::avx512));
     ADD_FAILURE() << "compiled";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::unsupported);

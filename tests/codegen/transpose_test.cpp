@@ -63,8 +63,8 @@ TEST(Transpose, SymbolicSizes) {
 
 TEST(Transpose, SquaresAreUsed) {
   std::vector<Expr> n{Expr(2), Expr(64), Expr(48)};
-  auto target = codegen::generic_target(codegen::Isa::avx2);
-  auto launch = codegen::launch_of(transposed(n, DType::f32, true, 0, false), target);
+  auto target = cpu::generic_target(cpu::Isa::avx2);
+  auto launch = cpu::launch_of(transposed(n, DType::f32, true, 0, false), target);
   EXPECT_EQ(launch.total.constant_value(), 2 * 64 / 8);
 }
 
@@ -106,8 +106,8 @@ TEST(Transpose, ShortRunsAreInterleaved) {
           inputs.chunks = {0, 1};
           expect_same(pixels(3, length, run, border, type), inputs);
         }
-  auto target = codegen::generic_target(codegen::Isa::avx2);
-  auto launch = codegen::launch_of(pixels(5, 40, 3, 1, DType::f32), target);
+  auto target = cpu::generic_target(cpu::Isa::avx2);
+  auto launch = cpu::launch_of(pixels(5, 40, 3, 1, DType::f32), target);
   EXPECT_EQ(launch.total.constant_value(), 5);  // a unit is a line
 }
 
@@ -122,8 +122,8 @@ TEST(Transpose, SquaresWithABorder) {
           inputs.chunks = {0, 1};
           expect_same(pixels(3, length, run, border, type), inputs);
         }
-  auto target = codegen::generic_target(codegen::Isa::avx512);
-  auto launch = codegen::launch_of(pixels(5, 40, 32, 1, DType::f32), target);
+  auto target = cpu::generic_target(cpu::Isa::avx512);
+  auto launch = cpu::launch_of(pixels(5, 40, 32, 1, DType::f32), target);
   EXPECT_EQ(launch.total.constant_value(), 5 * 3);  // squares of 16 lines each
 }
 

@@ -67,14 +67,12 @@ void build(Graph& g, const Convolution& c) {
   g.outputs.push_back({y, contiguous_strides(y->shape), -1});
 }
 
-schedule::Plan plan_for(const Graph& g, codegen::Isa isa, bool reproducible = false,
+schedule::Plan plan_for(const Graph& g, cpu::Isa isa, bool reproducible = false,
                         bool keeps_weight = true) {
   schedule::Options options;
   options.reproducible = reproducible;
   options.is_static = [keeps_weight](int i) { return keeps_weight && i == 1; };
-  options.panel_width = [isa](DType t) {
-    return codegen::panel_width(codegen::generic_target(isa), t);
-  };
+  options.panel_width = [isa](DType t) { return cpu::panel_width(cpu::generic_target(isa), t); };
   return schedule::make_plan(g, options);
 }
 
@@ -91,7 +89,7 @@ TEST_P(Winograd, EveryInstructionSetGivesTheInterpretersBits) {
   Graph g;
   build(g, c);
   ir::verify(g);
-  for (codegen::Isa isa : runnable_isas()) {
+  for (cpu::Isa isa : runnable_isas()) {
     schedule::Plan plan = plan_for(g, isa);
     ASSERT_NE(winograd_of(plan), nullptr);
     for (const atlas::Program& p : plan.programs)
@@ -109,7 +107,7 @@ TEST_P(Winograd, EveryInstructionSetGivesTheInterpretersBits) {
 TEST_P(Winograd, TextAndBytesKeepTheProgram) {
   Graph g;
   build(g, GetParam());
-  schedule::Plan plan = plan_for(g, codegen::Isa::avx2);
+  schedule::Plan plan = plan_for(g, cpu::Isa::avx2);
   const atlas::Program* p = winograd_of(plan);
   ASSERT_NE(p, nullptr);
   EXPECT_EQ(atlas::assemble(atlas::disassemble(*p)), *p);
@@ -128,7 +126,7 @@ TEST(WinogradChoice, OnlyWhereItPaysAndNeverWhereAChainIsPromised) {
   auto chosen = [](const Convolution& c, bool reproducible = false) {
     Graph g;
     build(g, c);
-    schedule::Plan plan = plan_for(g, codegen::Isa::avx512, reproducible);
+    schedule::Plan plan = plan_for(g, cpu::Isa::avx512, reproducible);
     return winograd_of(plan) != nullptr;
   };
   EXPECT_TRUE(chosen({1, 64, 56, 56, 64, 1}));
@@ -142,7 +140,7 @@ TEST(WinogradChoice, NewWeightsAreTransformedInEachCall) {
   auto packs = [](const Convolution& c) {
     Graph g;
     build(g, c);
-    schedule::Plan plan = plan_for(g, codegen::Isa::avx512, false, false);
+    schedule::Plan plan = plan_for(g, cpu::Isa::avx512, false, false);
     EXPECT_TRUE(std::ranges::all_of(plan.steps, [](const auto& s) { return s.cached < 0; }));
     return winograd_of(plan) != nullptr;
   };
@@ -154,7 +152,7 @@ TEST(WinogradChoice, NewWeightsAreTransformedInEachCall) {
 TEST(WinogradChoice, MalformedProgramsAreRefused) {
   Graph g;
   build(g, {1, 32, 8, 8, 32, 1});
-  schedule::Plan plan = plan_for(g, codegen::Isa::avx2);
+  schedule::Plan plan = plan_for(g, cpu::Isa::avx2);
   auto refuses = [&](auto change, const char* why) {
     atlas::Program p = *winograd_of(plan);
     change(p.product);
@@ -181,11 +179,11 @@ class Runner {
         {y,
          {c.out_height() * c.out_width() * c.results, 1, c.out_width() * c.results, c.results},
          -1});
-    codegen::Isa isa = runnable_isas().back();
+    cpu::Isa isa = runnable_isas().back();
     plan_ = plan_for(g, isa, reproducible);
     EXPECT_EQ(winograd_of(plan_) != nullptr, !reproducible);
     for (const atlas::Program& p : plan_.programs)
-      kernels_.push_back(std::make_unique<Compiled>(p, codegen::generic_target(isa)));
+      kernels_.push_back(std::make_unique<Compiled>(p, cpu::generic_target(isa)));
   }
 
   std::vector<float> run(const std::vector<float>& image, const std::vector<float>& weight) {

@@ -8,7 +8,7 @@
 #include <random>
 #include <sstream>
 
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/backend.h"
 #include "backend/interp/backend.h"
 #include "ir/scalar.h"
 

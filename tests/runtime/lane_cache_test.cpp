@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/backend.h"
 #include "backend/interp/backend.h"
 #include "runtime/kernel_cache.h"
 

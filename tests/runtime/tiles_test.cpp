@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/backend.h"
 #include "runtime/executable.h"
 #include "support/amx.h"
 
@@ -38,10 +38,10 @@ class TileGraph : public testing::Test {
  protected:
   void SetUp() override {
     if (!__builtin_cpu_supports("avx512dq")) GTEST_SKIP() << "no AVX-512";
-    if (!codegen::tiles_here()) emulator_.emplace();
+    if (!cpu::tiles_here()) emulator_.emplace();
     // Pool threads block signals, the emulator's too: the calling thread does the work.
     runtime_ = std::make_shared<Runtime>(
-        cpu::make_backend(codegen::with_tiles(codegen::generic_target(codegen::Isa::avx512))));
+        cpu::make_backend(cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512))));
     runtime_->threads().set_num_threads(1);
   }
 

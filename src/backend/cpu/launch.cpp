@@ -1,7 +1,8 @@
 // backend/cpu/launch.cpp: chunks by size, and one native function that runs all steps.
 #include "backend/cpu/launch.h"
 
-#include "codegen/entry.h"
+#include "backend/cpu/entry.h"
+#include "backend/cpu/load.h"
 #include "host/context.h"
 
 namespace hologram::cpu {
@@ -11,20 +12,19 @@ struct Sizes : Prepared {
   std::vector<int64_t> totals, grains;  // by step
 };
 
-std::shared_ptr<codegen::LoadedKernel> load_or_compile(std::span<const atlas::EntryStep> steps,
-                                                       const codegen::Target& target,
-                                                       std::string_view code_key,
-                                                       CodeStore& store) {
+std::shared_ptr<LoadedKernel> load_or_compile(std::span<const atlas::EntryStep> steps,
+                                              const Target& target, std::string_view code_key,
+                                              CodeStore& store) {
   std::string text = "entry";
   for (const atlas::EntryStep& s : steps)
     text += fmt::format(" {},{},{},{}", s.kernel, s.first_buffer, s.first_argument, s.cached);
   const Fingerprint key = fingerprint(fmt::format("{} {}", text, code_key));
   if (auto code = store.get(key)) try {
-      return codegen::load(*code);
+      return cpu::load(*code);
     } catch (const Error&) {  // not code of ours: compile it anew
     }
-  const std::string code = codegen::compile_entry(steps, target);
-  auto loaded = codegen::load(code);
+  const std::string code = compile_entry(steps, target);
+  auto loaded = cpu::load(code);
   store.put(key, code);
   return loaded;
 }
@@ -33,7 +33,7 @@ class NativeLauncher final : public Launcher {
  public:
   NativeLauncher(std::span<const atlas::EntryStep> steps,
                  std::span<const std::shared_ptr<const Kernel>> kernels,
-                 std::shared_ptr<codegen::LoadedKernel> entry)
+                 std::shared_ptr<LoadedKernel> entry)
       : steps_(steps.begin(), steps.end()),
         kernels_(kernels.begin(), kernels.end()),
         entry_(std::move(entry)),
@@ -87,7 +87,7 @@ class NativeLauncher final : public Launcher {
   std::vector<atlas::EntryStep> steps_;
   std::vector<std::shared_ptr<const Kernel>> kernels_;  // by program
   std::vector<const void*> codes_;                      // by program: their functions
-  std::shared_ptr<codegen::LoadedKernel> entry_;
+  std::shared_ptr<LoadedKernel> entry_;
   atlas::EntryFn run_all_;
 };
 
@@ -95,7 +95,7 @@ class NativeLauncher final : public Launcher {
 
 std::unique_ptr<Launcher> make_launcher(std::span<const atlas::EntryStep> steps,
                                         std::span<const std::shared_ptr<const Kernel>> kernels,
-                                        const codegen::Target& target, std::string_view code_key,
+                                        const Target& target, std::string_view code_key,
                                         CodeStore& store) {
   return std::make_unique<NativeLauncher>(steps, kernels,
                                           load_or_compile(steps, target, code_key, store));

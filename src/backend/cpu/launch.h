@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "backend/backend.h"
-#include "codegen/codegen.h"
+#include "backend/cpu/target.h"
 
 namespace hologram::cpu {
 
@@ -12,7 +12,7 @@ namespace hologram::cpu {
 /// steps and `code_key`.
 std::unique_ptr<Launcher> make_launcher(std::span<const atlas::EntryStep> steps,
                                         std::span<const std::shared_ptr<const Kernel>> kernels,
-                                        const codegen::Target& target, std::string_view code_key,
+                                        const Target& target, std::string_view code_key,
                                         CodeStore& store);
 
 }  // namespace hologram::cpu

@@ -1,4 +1,4 @@
-# src/backend/cpu/libs.cmake: the LLVM kit, and the kernels that come with the library
+# src/backend/cpu/libs.cmake: the LLVM kit; who links this gets the kernels that come with the library too
 set(DEPENDS codegen builtin host)
-set(LINK hologram_kernels)
+set(LINK hologram_llvm)
 set(LLVM X86 AArch64)

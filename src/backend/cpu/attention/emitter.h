@@ -1,0 +1,127 @@
+// backend/cpu/attention/emitter.h: the emitter of one attention kernel, its state and its parts.
+#pragma once
+
+#include "backend/cpu/attention/plan.h"
+#include "backend/cpu/attention/tiles.h"
+#include "backend/cpu/operands/pack.h"
+
+namespace hologram::cpu {
+
+class AttentionEmitter : AttentionTiles {
+ public:
+  explicit AttentionEmitter(CpuFunction& kernel);
+
+  void run();
+
+ private:
+  AttentionEmitter(CpuFunction& kernel, const AttentionPlan& plan);
+
+  bool by_queries() const { return plan_.lanes == ScoreLanes::queries; }
+  bool pairs() const { return plan_.dots != Dots::none; }
+
+  // NaN scores need no care here: their own exponential is NaN.
+  Value* larger(Value* x, Value* y) { return k_.ir.CreateSelect(k_.ir.CreateFCmpOGT(x, y), x, y); }
+
+  Operand operand(const atlas::Body& body) const {
+    return {body, a_.operand_type, type_, t_.lanes};
+  }
+  Value* scaled(Value* score) { return AttentionTiles::scaled(score, a_.scale); }
+  // The score body on a vector of scaled scores.
+  Value* final_score(Scope& scope, Value* score) {
+    return a_.score.instrs.empty() ? score : score_of(scope, a_.score, score);
+  }
+  Value* exponential(Scope& scope, const atlas::Body& body, LaneValue x, LaneValue max) {
+    return combine(scope, body, x, max);
+  }
+  Value* key_pairs() { return k_.ir.CreateLShr(add(key_count_, 1), 1); }
+
+  // attention.cpp: units, what lanes along queries compute, values and results.
+  void prepare();
+  void emit_unit(Scope& scope, Value* unit);
+  // Groups of heads whose rows are in one unit.
+  int64_t groups() const;
+  // Fixes the query, and the head where a unit has several, of row r; gives the query.
+  Value* set_row(Scope& scope, Value* r);
+  void clear(Scope& scope);
+  // q as depth x queries (lanes along queries) or as rows.
+  void pack_queries(Scope& scope);
+  // The new running maximum, made finite where every score so far is -inf; updates max and shrink
+  // at `index`.
+  Value* update_maximum(Scope& scope, Value* index, Value* maximum, llvm::Type* type);
+  // scores[key][query] → probabilities; lanes along queries.
+  void scores_by_queries(Scope& scope);
+  void softmax_columns(Scope& scope, Value* offset, Value* last_key);
+  // out = shrink * out + p v
+  void add_values(Scope& scope);
+  void epilogue(Scope& scope);
+  // log(sum) + maximum of each query, with lanes along the queries.
+  void log_sums(Scope& scope);
+
+  // attention_masks.cpp: what the score body reads along the keys, while lanes run along the
+  // queries: squares of it are turned over in registers.
+  struct Turned {
+    atlas::ValueId load;
+    DType dtype;
+    Value* memory;  // [keys of a square][lanes]
+  };
+  void find_turned();
+  // The square of the queries from `query` of the unit on and the keys from `key` of the block on,
+  // of which `keys` are left.
+  void turn_over(Scope& scope, const Turned& turned, Value* query, Value* key, Value* keys);
+  // Gives the score body what was turned over for key number `key` of the square.
+  void preset_turned(Scope& scope, Value* key);
+  // Runs `each` for the keys of the block in order and carries a value through; `offset` is the
+  // first query of the lanes.
+  Value* for_keys(Scope& scope, Value* offset, Value* initial,
+                  const std::function<Value*(Scope&, Value* key, Value* carried)>& each);
+
+  // attention_rows.cpp: the scores of a few queries, lanes along keys.
+  // Row-major scores of a few queries. Keys with contiguous elements stay where they are: lanes run
+  // along the depth, in as many partial sums on every instruction set.
+  void dots_in_place(Scope& scope);
+  void dots_of_panels(Scope& scope);
+  // scores[query][key] → probabilities; lanes along keys.
+  void softmax_rows(Scope& scope);
+  // k^T of the keys from key_begin_ + first on.
+  void pack_key_panel(Scope& scope, Value* first, Value* count, Value* out);
+  Value* horizontal_maximum(Value* v);
+  void softmax_row(Scope& scope, Value* r, Value* query);
+
+  // attention_pairs.cpp: both products by the dot instruction of bfloat16.
+  // Row i of q becomes words of rows 2 i and 2 i + 1, which hold numbers of 16 bits.
+  void pair_queries(Scope& scope);
+  // Rows of k as words of two values.
+  Matrix paired_keys(Scope& scope);
+  // Probabilities of two keys side by side, rounded to bfloat16, in the place of scores; the sum of
+  // the ones before rounding.
+  Value* paired_exponentials(Scope& scope, Value* offset, Value* maximum, Value* start);
+  // Two vectors of float32, rounded, as words.
+  void store_words(Value* low, Value* high, Value* to);
+  // The panel of v from `column` on, as words of two keys.
+  void pair_values(Scope& scope, Value* column);
+
+  static constexpr int use_scores = 0, use_values = 1;
+  const atlas::AttentionBlock& a_;
+  AttentionPlan plan_;
+  int query_axis_, key_axis_, depth_axis_, value_axis_;
+  // Two bodies, since a scope shares the values of one body with the scopes inside it.
+  atlas::Body exp_score_, exp_shrink_, log_sum_;
+  Value *queries_ = nullptr, *keys_ = nullptr, *depth_ = nullptr, *values_ = nullptr,
+        *query_units_ = nullptr, *value_panels_ = nullptr, *key_stride_ = nullptr,
+        *k_row_ = nullptr, *v_row_ = nullptr;
+  // Scratch: packed queries, score tile, value accumulators [panels][query][column], packed keys
+  // and values.
+  Value *q_ = nullptr, *scores_ = nullptr, *out_ = nullptr, *k_block_ = nullptr,
+        *v_block_ = nullptr;
+  // Per query of the unit: running maximum and sum, factor of the last step.
+  Value *max_ = nullptr, *sum_ = nullptr, *shrink_ = nullptr;
+  Value* first_head_ = nullptr;  // of the unit, where it has several
+  std::vector<Turned> turned_;
+  int square_lanes_ = 0;
+  Value *square_ = nullptr, *tile_ = nullptr, *largest_ = nullptr, *partials_ = nullptr;
+  // Of the current unit and key block.
+  Value *query_begin_ = nullptr, *query_count_ = nullptr, *k_base_ = nullptr, *v_base_ = nullptr,
+        *key_begin_ = nullptr, *key_count_ = nullptr;
+};
+
+}  // namespace hologram::cpu

@@ -1,0 +1,54 @@
+// backend/cpu/attention/grad_plan.cpp: units of the gradients of attention.
+#include <algorithm>
+
+#include "backend/cpu/attention/grad.h"
+#include "base/error.h"
+
+namespace hologram::cpu {
+
+AttentionGradPlan plan_attention_grad(const atlas::Program& program, const Target& target) {
+  const atlas::AttentionGradBlock& b = program.attention_grad;
+  AttentionGradPlan p;
+  p.type = compute_type(b.operand_type);
+  if (p.type != DType::f32 && p.type != DType::f64)
+    fail(ErrorCode::unsupported, "codegen: attention on {}", name_of(b.operand_type));
+  p.tile = tile_model(target, p.type);
+  auto extent = [&](int axis) { return b.axes[static_cast<size_t>(b.batch_rank + axis)].extent; };
+  p.members = extent(0);
+  p.queries = extent(1);
+  p.keys = extent(2);
+  p.depth = extent(3);
+  p.width = extent(4);
+  p.query_block = 48;  // four of the highest tiles where there are 32 registers
+  bool queries = !b.dq.instrs.empty(), keys = !b.dk.instrs.empty() || !b.dv.instrs.empty();
+  p.share = queries && keys ? GradShare::batch : keys ? GradShare::keys : GradShare::queries;
+  p.share_block = p.share == GradShare::keys ? key_block : 4 * p.query_block;
+  p.query_counts = block_sizes(p.queries, p.query_block);
+  p.key_counts = block_sizes(p.keys, key_block);
+  p.bounds = find_key_bounds(b.score, b.batch_rank + 1);
+  p.parts = p.share == GradShare::batch  ? Expr(1)
+            : p.share == GradShare::keys ? ceil_div(p.keys, p.share_block)
+                                         : ceil_div(p.queries, p.share_block);
+  p.units = p.parts;
+  for (int a = 0; a < b.batch_rank; ++a) p.units = p.units * b.axes[static_cast<size_t>(a)].extent;
+  return p;
+}
+
+Launch launch_of_attention_grad(const atlas::Program& program, const Target& target) {
+  AttentionGradPlan p = plan_attention_grad(program, target);
+  // In picoseconds: two multiply-adds a cycle of 250 ps, fifteen cycles for a vector of scores.
+  Expr scores = p.members;
+  scores *= p.share == GradShare::queries ? Expr(p.share_block) : p.queries;
+  scores *= p.share == GradShare::keys ? Expr(p.share_block) : p.keys;
+  Expr per_score = (Expr(3) * p.depth + Expr(2) * p.width) * Expr(125) + Expr(3750);
+  Launch launch;
+  launch.total = p.units;
+  launch.unit_work = floor_div(scores * per_score, p.tile.lanes) + 20000;
+  if (launch.unit_work.is_const())
+    launch.grain = std::max<int64_t>(1, 15'000'000 / launch.unit_work.constant_value());
+  else
+    launch.grain = max(Expr(1), floor_div(Expr(15'000'000), launch.unit_work));
+  return launch;
+}
+
+}  // namespace hologram::cpu

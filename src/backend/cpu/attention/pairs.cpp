@@ -1,0 +1,123 @@
+// backend/cpu/attention/pairs.cpp: attention's products of bfloat16 by the dot instruction.
+//
+// Its operands are words of two numbers: two values of a query or key, then two keys.
+#include <llvm/IR/IntrinsicsX86.h>
+
+#include "backend/cpu/attention/emitter.h"
+#include "backend/cpu/exponential.h"
+#include "codegen/nest.h"
+
+namespace hologram::cpu {
+namespace {
+
+// Words of the numbers of two vectors of 16 bits, side by side; the first ones are lower.
+Value* interleave(CpuFunction& k, Value* low, Value* high) {
+  std::vector<int> order;
+  int lanes = static_cast<int>(llvm::cast<llvm::FixedVectorType>(low->getType())->getNumElements());
+  for (int l = 0; l < lanes; ++l) order.insert(order.end(), {l, lanes + l});
+  return k.ir.CreateBitCast(k.ir.CreateShuffleVector(low, high, order),
+                            k.widen(k.ir.getInt32Ty(), lanes));
+}
+
+}  // namespace
+
+void AttentionEmitter::pair_queries(Scope& scope) {
+  scope.seek();
+  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), t_.panel);
+  auto load_words = [&](Value* row) {
+    return k_.ir.CreateAlignedLoad(words, at(q_, mul(row, t_.panel)), alignment());
+  };
+  emit_loop(
+      scope, k_.i64(0), k_.i64(plan_.depth.constant_value() / 2), k_.i64(1), false,
+      [&](Scope& s, Value* i) {
+        s.seek();
+        Value* first = mul(i, 2);
+        Value* low = k_.ir.CreateLShr(load_words(first), 16);
+        Value* high =
+            k_.ir.CreateAnd(load_words(add(first, 1)), llvm::ConstantInt::get(words, 0xffff0000));
+        k_.ir.CreateAlignedStore(k_.ir.CreateOr(low, high), at(q_, mul(i, t_.panel)), alignment());
+      });
+  scope.seek();
+}
+
+auto AttentionEmitter::paired_keys(Scope& scope) -> Matrix {
+  scope.seek();
+  if (plan_.k_load) {
+    Value* first = add(k_base_, mul(key_begin_, k_row_));
+    return {element(k_, a_.operand_type, k_.buffer(plan_.k_load->buffer), first),
+            k_.i64(plan_.k_load->x_stride.constant_value() / 2), k_.i64(1)};
+  }
+  emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& s, Value* i) {
+    s.seek();
+    s.set_axis(key_axis_, add(key_begin_, i));
+    Operand{a_.k, a_.operand_type, a_.operand_type, t_.lanes}.gather(
+        s, {depth_axis_, k_.i64(0), depth_}, at(k_block_, mul(i, key_stride_)));
+  });
+  return {k_block_, key_stride_, k_.i64(1)};
+}
+
+Value* AttentionEmitter::paired_exponentials(Scope& scope, Value* offset, Value* maximum,
+                                             Value* start) {
+  auto place = [&](Value* row) { return at(scores_, add(mul(row, t_.panel), offset)); };
+  if (fixed(key_count_).value_or(1) % 2 != 0) store(lowest(vector()), place(key_count_));
+  auto p = [&](Scope& s, Value* row) {
+    s.seek();
+    return emit_brief_exp(k_, k_.ir.CreateFSub(load(place(row)), maximum));
+  };
+  Value* total =
+      emit_loop(scope, k_.i64(0), key_pairs(), k_.i64(1), true, {start},
+                [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
+                  s.seek();
+                  Value* row = mul(i, 2);
+                  Value* low = p(s, row);
+                  Value* high = p(s, add(row, 1));
+                  store_words(low, high, place(i));
+                  return {k_.ir.CreateFAdd(k_.ir.CreateFAdd(carried[0], low), high)};
+                })[0];
+  scope.seek();
+  return total;
+}
+
+void AttentionEmitter::store_words(Value* low, Value* high, Value* to) {
+  constexpr int lanes = 16;  // of the instruction
+  for (int l = 0; l < t_.lanes; l += lanes) {
+    std::vector<int> part, order;
+    for (int i = 0; i < lanes; ++i) part.push_back(l + i);
+    for (int i = 0; i < lanes; ++i) order.insert(order.end(), {i, lanes + i});
+    auto take = [&](Value* v) { return k_.ir.CreateShuffleVector(v, part); };
+    Value* both = k_.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512, {},
+                                        {take(high), take(low)});
+    k_.ir.CreateAlignedStore(k_.ir.CreateShuffleVector(both, order), at(to, k_.i64(l)),
+                             alignment());
+  }
+}
+
+void AttentionEmitter::pair_values(Scope& scope, Value* column) {
+  Value* count = least(sub(values_, column), k_.i64(t_.panel));
+  Value* last = add(key_count_, -1);
+  emit_loop(scope, k_.i64(0), key_pairs(), k_.i64(1), true, [&](Scope& s, Value* i) {
+    for_vectors(s, count, t_.panel, [&](Scope& inner, Value* offset, Value* mask) {
+      inner.seek();
+      Value* halves[2];
+      for (int j = 0; j < 2; ++j) {
+        inner.seek();
+        Value* key = add(mul(i, 2), j);
+        Scope one(inner, false);
+        one.set_axis(key_axis_, add(key_begin_, j ? least(key, last) : key));
+        one.set_axis(value_axis_, add(column, offset));
+        one.set_lanes(value_axis_, t_.panel, mask);
+        halves[j] = splat(k_, emit_body(one, a_.v).back(), t_.panel);
+        inner.seek();
+        // A last key without another one.
+        if (j && fixed(key_count_).value_or(1) % 2 != 0)
+          halves[j] = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(key, last), halves[j],
+                                         llvm::Constant::getNullValue(halves[j]->getType()));
+      }
+      k_.ir.CreateAlignedStore(interleave(k_, halves[0], halves[1]),
+                               at(v_block_, add(mul(i, t_.panel), offset)), alignment());
+    });
+  });
+  scope.seek();
+}
+
+}  // namespace hologram::cpu

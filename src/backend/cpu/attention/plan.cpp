@@ -1,0 +1,262 @@
+// backend/cpu/attention/plan.cpp: units and operand paths of attention.
+#include "backend/cpu/attention/plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "backend/cpu/attention/emit.h"
+#include "base/error.h"
+#include "ir/scalar.h"
+
+namespace hologram::cpu {
+
+namespace {
+
+// The sizes of the blocks of [0, total).
+void add_blocks(std::set<int64_t>& sizes, int64_t total, int64_t block) {
+  if (total >= block) sizes.insert(block);
+  if (total % block) sizes.insert(total % block);
+}
+
+void find_counts(AttentionPlan& p, bool causal) {
+  if (!p.queries.is_const() || p.query_block <= 0) return;
+  std::set<int64_t> queries, keys;
+  int64_t total = p.queries.constant_value();
+  add_blocks(queries, total, p.query_block);
+  p.query_counts = {queries.begin(), queries.end()};
+  if (!p.keys.is_const()) return;
+  int64_t all = p.keys.constant_value();
+  add_blocks(keys, all, key_block);
+  int64_t step = p.lanes == ScoreLanes::keys ? total : p.query_block;
+  for (int64_t end = step; causal && end < total + step; end += step)
+    add_blocks(keys, std::min({end, total, all}), key_block);
+  p.key_counts = {keys.begin(), keys.end()};
+}
+
+// Reads a score body that ends with select(condition, score, -inf): comparisons of coordinates in
+// the condition bound the keys.
+class Bounds {
+ public:
+  Bounds(const atlas::Body& body, int query_axis)
+      : body_(body), query_(query_axis), key_(query_axis + 1) {}
+
+  KeyBounds find() {
+    read();
+    return bounds_;
+  }
+
+ private:
+  void read() {
+    if (body_.instrs.empty()) return;
+    auto last = static_cast<atlas::ValueId>(body_.instrs.size() - 1);
+    while (const atlas::Instr* i = operation(last, ir::Op::select)) {
+      if (lowest(i->args[2])) {
+        conditions(i->args[0], true);
+        last = i->args[1];
+      } else if (lowest(i->args[1])) {
+        conditions(i->args[0], false);
+        last = i->args[2];
+      } else {
+        return;
+      }
+    }
+  }
+
+  const atlas::Instr& at(atlas::ValueId v) const { return body_.instrs[v]; }
+  const atlas::Instr* operation(atlas::ValueId v, ir::Op op) const {
+    const atlas::Instr& i = at(v);
+    return i.code == atlas::Code::arithmetic && i.op == op ? &i : nullptr;
+  }
+  bool lowest(atlas::ValueId v) const {
+    const atlas::Instr& i = at(v);
+    return i.code == atlas::Code::constant && is_float(i.type) &&
+           ir::as_double(i.type, i.bits) == -std::numeric_limits<double>::infinity();
+  }
+
+  // An integer as an expression of coordinates. Coordinates are too small to overflow.
+  std::optional<Expr> number(atlas::ValueId v) const {
+    const atlas::Instr& i = at(v);
+    if (i.type != DType::i64 && i.type != DType::i32) return std::nullopt;
+    if (i.code == atlas::Code::index) return i.expr;
+    if (i.code == atlas::Code::constant) {
+      int64_t c = ir::as_integer(i.type, i.bits);
+      if (c < -(int64_t{1} << 31) || c >= int64_t{1} << 31) return std::nullopt;
+      return Expr(c);
+    }
+    if (i.code != atlas::Code::arithmetic) return std::nullopt;
+    if (ir::info(i.op).kind == ir::OpKind::cast)
+      return i.op == ir::Op::cast && is_int(i.from) ? number(i.args[0]) : std::nullopt;
+    if (i.op == ir::Op::neg) {
+      auto x = number(i.args[0]);
+      return x ? std::optional(-*x) : std::nullopt;
+    }
+    if (i.op != ir::Op::add && i.op != ir::Op::sub) return std::nullopt;
+    auto x = number(i.args[0]), y = number(i.args[1]);
+    if (!x || !y) return std::nullopt;
+    return i.op == ir::Op::add ? *x + *y : *x - *y;
+  }
+
+  // What follows where condition v holds, or (not `holds`) does not.
+  void conditions(atlas::ValueId v, bool holds) {
+    const atlas::Instr& i = at(v);
+    if (i.code != atlas::Code::arithmetic) return;
+    if (i.op == ir::Op::bit_not) return conditions(i.args[0], !holds);
+    if (i.op == (holds ? ir::Op::bit_and : ir::Op::bit_or)) {
+      conditions(i.args[0], holds);
+      return conditions(i.args[1], holds);
+    }
+    if (i.op != ir::Op::lt && i.op != ir::Op::le) return;
+    auto x = number(i.args[0]), y = number(i.args[1]);
+    if (!x || !y) return;
+    // not (x < y) is y <= x
+    Expr slack = holds ? *y - *x : *x - *y;
+    if ((i.op == ir::Op::lt) == holds) slack = slack - Expr(1);
+    bound(slack);
+  }
+
+  // slack >= 0
+  void bound(const Expr& slack) {
+    auto key = slack.linear_in_axis(key_);
+    if (!key) return;
+    auto query = key->second.linear_in_axis(query_);
+    if (!query || query->second.has_axes()) return;
+    if (key->first.is(1) && (query->first.is(0) || query->first.is(-1)))
+      bounds_.first = KeyBound{!query->first.is(0), -query->second};
+    else if (key->first.is(-1) && (query->first.is(0) || query->first.is(1)))
+      bounds_.last = KeyBound{!query->first.is(0), query->second};
+  }
+
+  const atlas::Body& body_;
+  int query_, key_;
+  KeyBounds bounds_;
+};
+
+// By how many neighbours of the last batch axis an operand is shared: the largest number that the
+// axis is divided by wherever it appears.
+int64_t sharing(const atlas::Body& body, int axis) {
+  int64_t group = 0;
+  for (const atlas::Instr& i : body.instrs) {
+    bool other = false;
+    i.expr.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind == Atom::Kind::axis && a.id == axis) other = true;
+      if (a.kind != Atom::Kind::floor_div || !a.b->is_const()) return std::nullopt;
+      auto head = a.a->linear_in_axis(axis);
+      int64_t by = a.b->constant_value();
+      if (!head || !head->first.is(1) || !head->second.is(0) || (group && group != by))
+        return std::nullopt;
+      group = by;
+      return Expr(0);
+    });
+    if (other) return 1;
+  }
+  return std::max<int64_t>(group, 1);
+}
+
+// Query heads whose rows a unit computes together, so that keys and values are read once for all
+// of them; as many as leave eight units or more.
+int64_t heads_of_unit(const atlas::AttentionBlock& b, int64_t queries) {
+  if (b.batch_rank == 0 || queries == 0) return 1;
+  int axis = b.batch_rank - 1;
+  int64_t group = sharing(b.k, axis);
+  if (group <= 1 || group != sharing(b.v, axis)) return 1;
+  Expr heads(1);
+  for (int a = 0; a < b.batch_rank; ++a) heads = heads * b.axes[static_cast<size_t>(a)].extent;
+  const Expr& own = b.axes[static_cast<size_t>(axis)].extent;
+  if (!own.is_const() || own.constant_value() % group) return 1;
+  for (int64_t shared = group; shared > 1; --shared)
+    if (group % shared == 0 && shared * queries <= 16 &&
+        (!heads.is_const() || heads.constant_value() >= 8 * shared))
+      return shared;
+  return 1;
+}
+
+}  // namespace
+
+std::vector<int64_t> block_sizes(const Expr& total, int64_t block) {
+  std::set<int64_t> sizes;
+  if (total.is_const()) add_blocks(sizes, total.constant_value(), block);
+  return {sizes.begin(), sizes.end()};
+}
+
+KeyBounds find_key_bounds(const atlas::Body& score, int query_axis) {
+  return Bounds(score, query_axis).find();
+}
+
+AttentionPlan plan_attention(const atlas::Program& program, const Target& target) {
+  const atlas::AttentionBlock& b = program.attention;
+  AttentionPlan p;
+  p.type = compute_type(b.operand_type);
+  if (p.type != DType::f32 && p.type != DType::f64)
+    fail(ErrorCode::unsupported, "codegen: attention on {}", name_of(b.operand_type));
+  p.tile = tile_model(target, p.type);
+  auto extent = [&](int axis) { return b.axes[static_cast<size_t>(b.batch_rank + axis)].extent; };
+  p.queries = extent(0);
+  p.keys = extent(1);
+  p.depth = extent(2);
+  p.values = extent(3);
+  int key_axis = b.batch_rank + 1, depth_axis = key_axis + 1, value_axis = key_axis + 2;
+
+  bool few = p.queries.is_const() && p.queries.constant_value() <= 4;
+  p.lanes = few ? ScoreLanes::keys : ScoreLanes::queries;
+  p.shared = few ? heads_of_unit(b, p.queries.constant_value()) : 1;
+  p.query_block = few ? p.queries.constant_value() * p.shared : p.tile.panel;
+  bool plain = b.operand_type == p.type;
+  bool pairs = p.depth.is_const() && p.depth.constant_value() % 2 == 0;
+  if (!few && pairs && !b.reproducible) p.dots = dots_for(target, b.operand_type, p.type);
+  auto k = strided_load(b.k, key_axis, depth_axis);
+  bool floats = is_float(b.operand_type);
+  bool whole_sums = p.depth.is_const() && p.depth.constant_value() > 0 &&
+                    p.depth.constant_value() % (64 / size_of(p.type)) == 0;
+  // Pairs are read as words, so rows are a whole number of them apart.
+  bool words =
+      p.dots != Dots::none && k && k->x_stride.is_const() && k->x_stride.constant_value() % 2 == 0;
+  if (k && k->y_stride.is(1) && (few ? floats && whole_sums : plain || words)) p.k_load = k;
+  // A last vector that is not whole would read behind the row.
+  auto multiple = [&](int64_t of) {
+    return p.values.is_const() && p.values.constant_value() % of == 0;
+  };
+  bool whole = multiple(p.tile.panel);
+  auto v = strided_load(b.v, key_axis, value_axis);
+  if (floats && v && v->y_stride.is(1) && multiple(p.tile.lanes) && p.dots == Dots::none)
+    p.v_load = v;
+
+  // Few queries leave registers free for several panels, which hides the latency of the chains.
+  p.key_span = p.value_span = 1;
+  if (few && p.query_block > 0) {
+    int span = panels_for(p.tile, static_cast<int>(p.query_block));
+    p.key_span = span;
+    while (span > 1 && !(whole && p.values.constant_value() % (span * p.tile.panel) == 0))
+      span /= 2;
+    if (p.v_load) p.value_span = span;
+  }
+
+  p.bounds = find_key_bounds(b.score, b.batch_rank);
+  find_counts(p, b.causal);
+  if (few) p.query_counts = {p.query_block};
+  p.query_units = p.query_block > 0 ? ceil_div(p.queries, p.query_block) : Expr(0);
+  p.units = p.query_units;
+  for (int a = 0; a < b.batch_rank; ++a) p.units = p.units * b.axes[static_cast<size_t>(a)].extent;
+  if (p.shared > 1) p.units = *p.units.exact_div(Expr(p.shared));
+  return p;
+}
+
+Launch launch_of_attention(const atlas::Program& program, const Target& target) {
+  AttentionPlan p = plan_attention(program, target);
+  // In picoseconds: two multiply-adds a cycle of 250 ps, and about ten cycles for a vector of
+  // exponentials.
+  int64_t vectors = p.lanes == ScoreLanes::queries ? p.tile.vectors : 1;
+  int64_t multiply = p.query_block * 125 * vectors / p.tile.panel / group_of(p.dots);
+  Expr per_key =
+      (p.depth + p.values) * (multiply + 50) + Expr(p.query_block * 2500 / p.tile.lanes + 1000);
+  Launch launch;
+  launch.total = p.units;
+  launch.unit_work = p.keys * per_key + 20000;
+  if (launch.unit_work.is_const())
+    launch.grain = std::max<int64_t>(1, 15'000'000 / launch.unit_work.constant_value());
+  else
+    launch.grain = max(Expr(1), floor_div(Expr(15'000'000), launch.unit_work));
+  return launch;
+}
+
+}  // namespace hologram::cpu

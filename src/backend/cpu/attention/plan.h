@@ -1,0 +1,54 @@
+// backend/cpu/attention/plan.h: how attention is cut into units and blocks. No LLVM in here.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "backend/cpu/products/plan.h"
+
+namespace hologram::cpu {
+
+/// Keys of one step of the online softmax. The result depends on it and on nothing else of the
+/// plan.
+inline constexpr int64_t key_block = 128;
+
+/// Lanes of the score tile run along queries, or along keys when there are only a few queries.
+enum class ScoreLanes : uint8_t { queries, keys };
+
+/// A bound on the keys that a query sees: at = query * (1 or 0) + offset, offset without axes.
+struct KeyBound {
+  bool by_query;
+  Expr offset;
+};
+
+/// What a score body hides for certain: keys before the first bound and behind the last.
+struct KeyBounds {
+  std::optional<KeyBound> first, last;
+};
+/// The key axis follows the query axis.
+KeyBounds find_key_bounds(const atlas::Body& score, int query_axis);
+
+struct AttentionPlan {
+  TileModel tile;
+  DType type;  ///< of all arithmetic
+  ScoreLanes lanes;
+  Dots dots = Dots::none;  ///< bf16: both products take pairs, probabilities round to bfloat16
+  Expr queries, keys, depth, values;
+  int64_t shared;       ///< few: query heads of a unit, which read the same keys and values
+  int64_t query_block;  ///< rows of a unit: its queries, of each of its heads
+  int key_span;         ///< panels of keys at once, when lanes run along keys
+  int value_span;       ///< panels of the values at once
+  std::optional<StridedLoad> k_load, v_load;  ///< set where the operand is read in place
+  std::vector<int64_t> query_counts;  ///< queries of a unit: all that occur, or {} if any may
+  std::vector<int64_t> key_counts;    ///< keys of a step, likewise
+  KeyBounds bounds;
+  Expr query_units;  ///< per batch point
+  Expr units;
+};
+
+/// The sizes of the blocks of [0, total) in ascending order, or {} where `total` is not known.
+std::vector<int64_t> block_sizes(const Expr& total, int64_t block);
+
+AttentionPlan plan_attention(const atlas::Program& program, const Target& target);
+
+}  // namespace hologram::cpu

@@ -1,0 +1,98 @@
+// backend/cpu/backend.cpp: native kernels through the code generator.
+#include "backend/cpu/backend.h"
+
+#include "backend/cpu/compile.h"
+#include "backend/cpu/lanes/run.h"
+#include "backend/cpu/launch.h"
+#include "backend/cpu/load.h"
+#include "backend/cpu/products/panels.h"
+#include "base/error.h"
+#include "builtin/kernels.h"
+
+namespace hologram::cpu {
+namespace {
+
+const void* code_of(atlas::KernelFn function) { return reinterpret_cast<const void*>(function); }
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(Target target) : target_(std::move(target)) {}
+
+  std::string_view name() const override { return "cpu"; }
+
+  std::string code_key() const override {
+    return fmt::format("cpu {} {} {} {}", name_of(target_.isa), target_.cpu, target_.features,
+                       version());
+  }
+
+  int panel_width(DType operand) const override { return cpu::panel_width(target_, operand); }
+
+  int panel_group(DType operand, DType acc) const override {
+    return cpu::panel_group(target_, operand, acc);
+  }
+
+  int terms(const atlas::ProductBlock& product, bool packed_once) const override {
+    return terms_for(target_, product, packed_once);
+  }
+
+  std::string compile(const atlas::Program& program) const override {
+    return cpu::compile(program, target_).code;
+  }
+
+  std::optional<Kernel> builtin(const atlas::Program& program,
+                                const Fingerprint& key) const override {
+    atlas::KernelFn function = builtin::find_kernel(name_of(target_.isa), key);
+    if (!function) return std::nullopt;
+    Launch launch = launch_of(program, target_);
+    return Kernel{code_of(function), launch.total, launch.grain, launch.unit_work, nullptr};
+  }
+
+  std::optional<std::string> lane_code(const atlas::LaneProgram& program) const override {
+    return cpu::lane_code(program, target_);
+  }
+  std::unique_ptr<LaneKernel> load_lanes(const atlas::LaneProgram& program,
+                                         std::string_view code) const override {
+    return cpu::load_lanes(program, code);
+  }
+  std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {
+    return cpu::load_lanes(program, cpu::lane_code(program, target_));
+  }
+
+  Kernel load(const atlas::Program& program, std::string_view code) const override {
+    std::shared_ptr<LoadedKernel> loaded = cpu::load(code);
+    Launch launch = launch_of(program, target_);
+    return {code_of(loaded->function), launch.total, launch.grain, launch.unit_work, loaded};
+  }
+
+  atlas::KernelFn host_function(const Kernel& kernel) const override {
+    return reinterpret_cast<atlas::KernelFn>(const_cast<void*>(kernel.code));
+  }
+
+  std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
+                                     std::span<const std::shared_ptr<const Kernel>> kernels,
+                                     CodeStore& store) const override {
+    return make_launcher(steps, kernels, target_, code_key(), store);
+  }
+
+  std::optional<std::string> dump(const atlas::Program& program,
+                                  std::string_view stage) const override {
+    if (stage == "llvm") return dump_llvm(program, target_);
+    if (stage == "asm") return dump_asm(program, target_);
+    return std::nullopt;
+  }
+
+ private:
+  Target target_;
+};
+
+}  // namespace
+
+int device_count() { return 1; }
+
+std::unique_ptr<Backend> make_backend() { return make_backend(host_target()); }
+
+std::unique_ptr<Backend> make_backend(Target target) {
+  return std::make_unique<CpuBackend>(std::move(target));
+}
+
+}  // namespace hologram::cpu

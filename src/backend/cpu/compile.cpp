@@ -1,0 +1,168 @@
+// backend/cpu/compile.cpp: Atlas program → LLVM module → object.
+#include "backend/cpu/compile.h"
+
+#include <llvm/BinaryFormat/ELF.h>
+#include <llvm/Object/ELFObjectFile.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "atlas/empty.h"
+#include "backend/cpu/attention/emit.h"
+#include "backend/cpu/attention/grad.h"
+#include "backend/cpu/exponential.h"
+#include "backend/cpu/function.h"
+#include "backend/cpu/loops/emit.h"
+#include "backend/cpu/loops/place_scratch.h"
+#include "backend/cpu/products/emit.h"
+#include "backend/cpu/sort/sort.h"
+#include "backend/cpu/sources.h"
+#include "backend/cpu/target_machine.h"
+#include "base/error.h"
+
+namespace hologram::cpu {
+namespace {
+
+void expand_rest(atlas::Program& program, const Target& target) {
+  atlas::expand_math(program, [&](ir::Op op, DType type) { return renders(target, op, type); });
+}
+
+// Milliseconds since the last call.
+class Clock {
+ public:
+  double lap() {
+    auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double, std::milli>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+// One kernel's module; LLVM's context goes with it.
+struct Unit {
+  atlas::Program program;
+  const Target& target;
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::TargetMachine> machine;
+  std::unique_ptr<llvm::Module> module;
+
+  Unit(const atlas::Program& p, const Target& t, Timing* timing = nullptr) : program(p), target(t) {
+    Clock clock;
+    expand_rest(program, target);
+    place_scratch(program);
+    context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
+    machine = machine_for(target);
+    module = make_module("hologram", context, *machine);
+    if (timing) timing->setup = clock.lap();
+    CpuFunction k(*module, program, target);
+    emit(k);
+    check_module(*module);
+    if (timing) timing->emit = clock.lap();
+  }
+
+  void emit(CpuFunction& k) {
+    if (atlas::is_empty(program)) return k.finish();
+    switch (program.kind) {
+      case atlas::BlockKind::loop:
+        return emit_loop_block(k);
+      case atlas::BlockKind::product:
+        return emit_product(k);
+      case atlas::BlockKind::attention:
+        return emit_attention(k);
+      case atlas::BlockKind::attention_grad:
+        return emit_attention_grad(k);
+      case atlas::BlockKind::sort:
+        return emit_sort(k);
+    }
+  }
+};
+
+int64_t instructions_of(const llvm::Module& module) {
+  int64_t n = 0;
+  for (const llvm::Function& f : module) n += f.getInstructionCount();
+  return n;
+}
+
+int64_t longest_block(const llvm::Module& module) {
+  size_t n = 0;
+  for (const llvm::Function& f : module)
+    for (const llvm::BasicBlock& b : f) n = std::max(n, b.size());
+  return static_cast<int64_t>(n);
+}
+
+// No kernel may call or read anything outside itself.
+void check_symbols(const std::string& code) {
+  auto object = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(code, "kernel"));
+  if (!object)
+    fail(ErrorCode::internal, "internal error in codegen: {}", llvm::toString(object.takeError()));
+  for (const llvm::object::SymbolRef& s : (*object)->symbols()) {
+    auto flags = s.getFlags();
+    auto name = s.getName();
+    if (!flags || !name)
+      fail(ErrorCode::internal, "internal error in codegen: unreadable symbol table");
+    bool outside = (*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty();
+    if (outside)
+      fail(ErrorCode::internal, "internal error in codegen: the kernel needs the symbol {}",
+           name->str());
+  }
+}
+
+}  // namespace
+
+Object compile(const atlas::Program& program, const Target& target, Timing* timing,
+               const char* symbol) {
+  Unit unit(program, target, timing);
+  unit.module->getFunction(kernel_symbol)->setName(symbol);
+  if (timing) timing->instructions = instructions_of(*unit.module);
+  Clock clock;
+  optimise(*unit.module);
+  if (timing) {
+    timing->passes = clock.lap();
+    timing->optimised = instructions_of(*unit.module);
+    timing->longest = longest_block(*unit.module);
+    clock.lap();
+  }
+  Object object{translate(*unit.module, *unit.machine, false), launch_of(unit.program, target)};
+  if (timing) timing->translate = clock.lap();
+  check_symbols(object.code);
+  return object;
+}
+
+Launch launch_of(const atlas::Program& original, const Target& target) {
+  if (atlas::is_empty(original)) return {Expr(0), Expr(1), Expr(1)};
+  atlas::Program program = original;
+  expand_rest(program, target);
+  switch (program.kind) {
+    case atlas::BlockKind::product:
+      return launch_of_product(program, target);
+    case atlas::BlockKind::attention:
+      return launch_of_attention(program, target);
+    case atlas::BlockKind::attention_grad:
+      return launch_of_attention_grad(program, target);
+    case atlas::BlockKind::sort:
+      return launch_of_sort(program, target);
+    default:
+      return launch_of_loop(program, target);
+  }
+}
+
+std::string dump_llvm(const atlas::Program& program, const Target& target) {
+  Unit unit(program, target);
+  optimise(*unit.module);
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  unit.module->print(out, nullptr);
+  return text;
+}
+
+std::string dump_asm(const atlas::Program& program, const Target& target) {
+  Unit unit(program, target);
+  optimise(*unit.module);
+  return translate(*unit.module, *unit.machine, true);
+}
+
+std::string_view version() { return sources_hash; }
+
+}  // namespace hologram::cpu

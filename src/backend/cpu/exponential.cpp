@@ -1,0 +1,113 @@
+// backend/cpu/exponential.cpp: e^x by AVX-512's scaling instruction.
+//
+// It multiplies by a power of two and rounds once, which takes the place of two factors chosen by
+// the sign: 17 instructions instead of 25.
+#include "backend/cpu/exponential.h"
+
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
+
+#include "atlas/math/exp.h"
+
+namespace hologram::cpu {
+namespace {
+
+namespace Intrinsic = llvm::Intrinsic;
+using ir::Op;
+
+/// The arithmetic of atlas::math::Num that writes LLVM IR for f32.
+struct LaneArithmetic {
+  template <class T>
+  using Value = llvm::Value*;
+
+  CpuFunction& k;
+  llvm::Type* type;
+
+  template <class T>
+  llvm::Value* constant(T c) {
+    return llvm::ConstantFP::get(type, c);
+  }
+  template <Op op, class T, class... Rest>
+  llvm::Value* arithmetic(Rest... operands) {
+    return emit_arithmetic(k, op, DType::f32, std::array{operands...});
+  }
+  template <Op op, class T>
+  llvm::Value* compare(llvm::Value* x, llvm::Value* y) {
+    return emit_arithmetic(k, op, DType::f32, std::array{x, y});
+  }
+  template <class T>
+  llvm::Value* select(llvm::Value* c, llvm::Value* x, llvm::Value* y) {
+    return k.ir.CreateSelect(c, x, y);
+  }
+};
+
+constexpr int register_lanes = 16;
+
+// y * 2^n rounded once, for whole registers; n integral.
+Value* scale_register(CpuFunction& k, Value* y, Value* n) {
+  auto& ir = k.ir;
+  Value* zero = llvm::Constant::getNullValue(y->getType());
+  return ir.CreateIntrinsic(Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                            {y, n, zero, ir.getInt16(0xffff), ir.getInt32(4)});
+}
+
+// The same for any number of lanes.
+Value* scale(CpuFunction& k, Value* y, Value* n) {
+  auto& ir = k.ir;
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(y->getType());
+  if (!vector) {
+    auto* type = llvm::FixedVectorType::get(y->getType(), register_lanes);
+    auto first = [&](Value* v) {
+      return ir.CreateInsertElement(llvm::Constant::getNullValue(type), v, uint64_t{0});
+    };
+    return ir.CreateExtractElement(scale_register(k, first(y), first(n)), uint64_t{0});
+  }
+  int lanes = static_cast<int>(vector->getNumElements());
+  if (lanes == register_lanes) return scale_register(k, y, n);
+  // Lanes [first, first + count) of v, then zeros up to `length`.
+  auto take = [&](Value* v, int first, int count, int length) {
+    int own = static_cast<int>(llvm::cast<llvm::FixedVectorType>(v->getType())->getNumElements());
+    std::vector<int> order;
+    for (int l = 0; l < length; ++l) order.push_back(l < count ? first + l : own);
+    return ir.CreateShuffleVector(v, llvm::Constant::getNullValue(v->getType()), order);
+  };
+  if (lanes < register_lanes) {
+    Value* r =
+        scale_register(k, take(y, 0, lanes, register_lanes), take(n, 0, lanes, register_lanes));
+    return take(r, 0, lanes, lanes);
+  }
+  int half = lanes / 2;
+  Value* low = scale(k, take(y, 0, half, half), take(n, 0, half, half));
+  Value* high = scale(k, take(y, half, half, half), take(n, half, half, half));
+  std::vector<int> both;
+  for (int l = 0; l < lanes; ++l) both.push_back(l);
+  return ir.CreateShuffleVector(low, high, both);
+}
+
+}  // namespace
+
+bool renders(const Target& target, Op op, DType type) {
+  return target.isa == Isa::avx512 && op == Op::exp && type == DType::f32;
+}
+
+Value* emit_exp(CpuFunction& k, Value* x) {
+  using Lane = atlas::math::Num<LaneArithmetic, float>;
+  LaneArithmetic arithmetic{k, x->getType()};
+  return atlas::math::exp_scaled(Lane{&arithmetic, x},
+                                 [&](Lane y, Lane n) {
+                                   return Lane{&arithmetic, scale(k, y.v, n.v)};
+                                 })
+      .v;
+}
+
+Value* emit_brief_exp(CpuFunction& k, Value* x) {
+  using Lane = atlas::math::Num<LaneArithmetic, float>;
+  LaneArithmetic arithmetic{k, x->getType()};
+  // below -200, 2^t is 0 whatever it is
+  Lane t = at_least(Lane{&arithmetic, x} * atlas::math::Format<float>::log2e, -200.0f);
+  Lane n = round(t);
+  Lane y = horner(t - n, atlas::math::table::exp2_bf16);
+  return scale(k, y.v, n.v);
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,19 @@
+// backend/cpu/exponential.h: elementary functions that a target renders itself.
+#pragma once
+
+#include "backend/cpu/function.h"
+
+namespace hologram::cpu {
+
+/// Whether the target has a sequence of its own for an op without Flag::exact. Its bits are those
+/// of atlas/math.
+bool renders(const Target& target, ir::Op op, DType type);
+
+/// e^x in f32 on AVX-512, on a scalar or a vector.
+Value* emit_exp(CpuFunction& k, Value* x);
+
+/// The same for results that are rounded to bfloat16: off by at most 2^-18 of e^x, and 2^-23 |x| of
+/// it.
+Value* emit_brief_exp(CpuFunction& k, Value* x);
+
+}  // namespace hologram::cpu

@@ -1,0 +1,26 @@
+// backend/cpu/function.h: the function being generated, for one of the CPU's instruction sets.
+#pragma once
+
+#include "backend/cpu/target.h"
+#include "codegen/body.h"
+
+namespace hologram::cpu {
+
+class CpuFunction final : public codegen::Function {
+ public:
+  CpuFunction(llvm::Module& m, const atlas::Program& p, const Target& t)
+      : Function(m, p, t), target(t) {}
+
+  Value* render(ir::Op op, Value* x) override;
+  Value* round_to_bf16(Value* x) override;
+  Value* look_up(DType type, std::span<const uint64_t> table, Value* index) override;
+
+  const Target& target;
+};
+
+/// The function that `scope` belongs to.
+inline CpuFunction& function_of(const Scope& scope) {
+  return static_cast<CpuFunction&>(scope.function());
+}
+
+}  // namespace hologram::cpu

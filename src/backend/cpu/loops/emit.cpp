@@ -1,0 +1,396 @@
+// backend/cpu/loops/emit.cpp: loop blocks: walks the parallel units and lays lanes.
+#include "backend/cpu/loops/emit.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "backend/cpu/loops/ranges.h"
+#include "backend/cpu/loops/stages.h"
+#include "backend/cpu/operands/pack.h"
+#include "codegen/memory.h"
+#include "codegen/nest.h"
+#include "codegen/transpose.h"
+
+namespace hologram::cpu {
+namespace {
+
+namespace Intrinsic = llvm::Intrinsic;
+using atlas::Stage;
+
+class LoopEmitter {
+ public:
+  explicit LoopEmitter(const LoopFrame& frame)
+      : f_(frame), k_(frame.k), ir_(frame.k.ir), lanes_(frame), stages_(frame, lanes_) {}
+
+  void run() {
+    if (f_.plan.interleaved > 0)
+      interleaved();
+    else if (f_.plan.tiled)
+      tiles();
+    else if (f_.plan.mode == LaneMode::parallel)
+      lines();
+    else
+      each_point();
+    lanes_.finish(k_.root());
+    k_.finish();
+  }
+
+ private:
+  /// The coordinates of row-major position `at` over axes [0, count).
+  std::vector<Value*> coordinates(Scope& scope, Value* at, int count) {
+    std::vector<Value*> result(static_cast<size_t>(count));
+    for (int a = count - 1; a > 0; --a) {
+      Value* n = emit_expr(scope, f_.extent(a)).v;
+      Value* rest = ir_.CreateUDiv(at, n);
+      result[static_cast<size_t>(a)] = ir_.CreateSub(at, ir_.CreateMul(rest, n));
+      at = rest;
+    }
+    if (count > 0) result[0] = at;
+    return result;
+  }
+
+  /// The coordinates one step on.
+  std::vector<Value*> advance(Scope& scope, std::vector<Value*> now) {
+    Value* carry = nullptr;
+    for (int a = static_cast<int>(now.size()) - 1; a >= 0; --a) {
+      Value*& i = now[static_cast<size_t>(a)];
+      Value* n = emit_expr(scope, f_.extent(a)).v;
+      scope.seek();
+      Value* next = carry ? ir_.CreateAdd(i, ir_.CreateZExt(carry, ir_.getInt64Ty()))
+                          : ir_.CreateAdd(i, k_.i64(1));
+      if (a == 0) {
+        i = next;
+        break;
+      }
+      carry = ir_.CreateICmpEQ(next, n);
+      i = ir_.CreateSelect(carry, k_.i64(0), next);
+    }
+    return now;
+  }
+
+  // Every unit is a point of its own.
+  void each_point() {
+    Scope& root = k_.root();
+    root.seek();
+    std::vector<Value*> first = coordinates(root, k_.begin, f_.rank);
+    root.seek();
+    if (f_.plan.carried) {
+      Scope scope(root, false);
+      for (int a = 0; a < f_.rank; ++a) scope.set_axis(a, first[static_cast<size_t>(a)]);
+      stages_.emit_first(scope);
+      root.move_to(ir_.GetInsertBlock());
+    }
+    emit_loop(root, k_.begin, k_.end, k_.i64(1), true, first,
+              [&](Scope& scope, Value* number, std::vector<Value*> at) -> std::vector<Value*> {
+                for (int a = 0; a < f_.rank; ++a) scope.set_axis(a, at[static_cast<size_t>(a)]);
+                std::vector<Value*> next = advance(scope, at);
+                // The last point looks at itself again: the points behind are not this call's.
+                Value* last = ir_.CreateICmpEQ(ir_.CreateAdd(number, k_.i64(1)), k_.end);
+                for (size_t a = 0; f_.plan.carried && a < next.size(); ++a)
+                  scope.set_axis(f_.next_axis(static_cast<int>(a)),
+                                 ir_.CreateSelect(last, at[a], next[a]));
+                stages_.emit(scope);
+                return next;
+              });
+  }
+
+  // Units along the last parallel axis become lines cut into lanes.
+  void lines() {
+    Scope& root = k_.root();
+    int last = f_.rank - 1;
+    if (f_.rank == 1) return line(root, k_.begin, k_.end);
+    root.seek();
+    Value* n = emit_expr(root, f_.extent(last)).v;
+    bool whole = f_.plan.whole_lines;
+    Value* first = whole ? k_.begin : ir_.CreateUDiv(k_.begin, n);
+    Value* stop =
+        whole ? k_.end
+              : ir_.CreateAdd(ir_.CreateUDiv(ir_.CreateSub(k_.end, k_.i64(1)), n), k_.i64(1));
+    std::vector<Value*> at = coordinates(root, first, last);
+    root.seek();
+    emit_loop(root, first, stop, k_.i64(1), true, at,
+              [&](Scope& scope, Value* number, std::vector<Value*> now) -> std::vector<Value*> {
+                for (int a = 0; a < last; ++a) scope.set_axis(a, now[static_cast<size_t>(a)]);
+                if (whole) {
+                  line(scope, k_.i64(0), n);
+                  return advance(scope, now);
+                }
+                Value* start = ir_.CreateMul(number, n);
+                Value* low = ir_.CreateBinaryIntrinsic(Intrinsic::smax,
+                                                       ir_.CreateSub(k_.begin, start), k_.i64(0));
+                Value* high =
+                    ir_.CreateBinaryIntrinsic(Intrinsic::smin, ir_.CreateSub(k_.end, start), n);
+                line(scope, low, high);
+                return advance(scope, now);
+              });
+  }
+
+  // Units are squares' worth of lines: in each, squares of lanes whose transposed loads are read
+  // along the other axis and turned over, then what is left of the lines.
+  void tiles() {
+    constexpr const char* name = "square";
+    Scope& root = k_.root();
+    int last = f_.rank - 1, other = f_.rank - 2, lanes = f_.plan.lanes;
+    const atlas::Body& body = f_.block.stages[0].body;
+    root.seek();
+    Value *across = emit_expr(root, f_.extent(other)).v,
+          *along = emit_expr(root, f_.extent(last)).v;
+    Value* blocks = emit_expr(root, ceil_div(f_.extent(other), Expr(lanes))).v;
+    root.seek();
+    const Expr& lines_of = f_.extent(other);
+    bool whole_squares = lines_of.is_const() && lines_of.constant_value() % lanes == 0;
+    bool masked = f_.plan.masked_tails && !whole_squares;
+    std::vector<Square> squares;
+    for (atlas::ValueId id :
+         transposed_loads(f_.block, k_.program.buffers, least_lines(f_.plan.masked_tails))) {
+      const atlas::Instr& load = body.instrs[id];
+      const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(load.buffer)];
+      llvm::Type* row = k_.widen(k_.memory_type(b.dtype), lanes);
+      squares.push_back({id, k_.slot(row, name, lanes), {}});
+      if (load.args[0] != atlas::no_value) squares.back().guard = *slice_of(body, load.args[0]);
+    }
+    emit_loop(root, k_.begin, k_.end, k_.i64(1), true, [&](Scope& unit, Value* number) {
+      Value* outer = ir_.CreateUDiv(number, blocks);
+      Value* first =
+          ir_.CreateMul(ir_.CreateSub(number, ir_.CreateMul(outer, blocks)), k_.i64(lanes));
+      std::vector<Value*> at = coordinates(unit, outer, other);
+      for (int a = 0; a < other; ++a) unit.set_axis(a, at[static_cast<size_t>(a)]);
+      unit.seek();
+      Value* lines =
+          ir_.CreateBinaryIntrinsic(Intrinsic::smin, k_.i64(lanes), ir_.CreateSub(across, first));
+      Value *whole = ir_.CreateAnd(along, k_.i64(-lanes)), *mask = nullptr;
+      if (masked)
+        mask = lane_mask(k_, lines, lanes);
+      else
+        whole = ir_.CreateSelect(ir_.CreateICmpEQ(lines, k_.i64(lanes)), whole, k_.i64(0));
+      Value* rows = masked ? lines : k_.i64(lanes);
+      auto square = [&](Scope& s, Value* j, int columns) {
+        for (Square& q : squares) turn_over(s, body.instrs[q.load], q, first, j, {mask, columns});
+        s.seek();
+        emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& line, Value* r) {
+          line.set_axis(other, ir_.CreateAdd(first, r));
+          line.set_axis(last, j);
+          Value* some = columns < lanes ? lane_mask(k_, k_.i64(columns), lanes) : nullptr;
+          line.set_lanes(last, lanes, some);
+          for (const Square& q : squares) {
+            DType type = k_.program.buffers[static_cast<size_t>(body.instrs[q.load].buffer)].dtype;
+            llvm::Type* row = k_.widen(k_.memory_type(type), lanes);
+            Value* x = ir_.CreateLoad(row, ir_.CreateGEP(row, q.memory, r));
+            line.preset(&body, q.load, {from_memory(k_, type, x), true});
+          }
+          emit_body(line, body);
+        });
+      };
+      emit_loop(unit, k_.i64(0), whole, k_.i64(lanes), false,
+                [&](Scope& s, Value* j) { square(s, j, lanes); });
+      if (f_.plan.masked_tails && f_.extent(last).is_const()) {
+        auto left = static_cast<int>(f_.extent(last).constant_value() % lanes);
+        if (left > 0)
+          emit_loop(unit, whole, along, k_.i64(lanes), false,
+                    [&](Scope& s, Value* j) { square(s, j, left); });
+        return;
+      }
+      unit.seek();
+      emit_loop(unit, k_.i64(0), lines, k_.i64(1), true, [&](Scope& rest, Value* r) {
+        rest.set_axis(other, ir_.CreateAdd(first, r));
+        lanes_.loop(rest, last, whole, along, 1, {&body}, [&](Scope& s) { emit_body(s, body); });
+      });
+    });
+  }
+
+  /// A transposed load, the square of what it read and what guards it, if anything does.
+  struct Square {
+    atlas::ValueId load;
+    Value* memory;
+    atlas::Body guard;
+  };
+
+  /// What there is of a square: a mask of its lines, or null for all, and its columns.
+  struct Some {
+    Value* lines;
+    int columns;
+  };
+
+  /// Loads the square of `load` that begins at coordinates `first` of the axis before the lanes and
+  /// j of the lane axis, and puts it into memory with a row for each line.
+  void turn_over(Scope& square, const atlas::Instr& load, const Square& to, Value* first, Value* j,
+                 const Some& some) {
+    const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(load.buffer)];
+    llvm::Type* type = k_.widen(k_.memory_type(b.dtype), f_.plan.lanes);
+    std::vector<Value*> rows;
+    for (int c = 0; c < some.columns; ++c) {
+      square.seek();
+      Scope column(square, false);
+      column.set_axis(f_.rank - 1, c ? ir_.CreateAdd(j, k_.i64(c)) : j);
+      column.set_axis(f_.rank - 2, first);
+      column.set_lanes(f_.rank - 2, f_.plan.lanes, some.lines);
+      LaneValue guard;
+      if (!to.guard.instrs.empty()) guard = emit_body(column, to.guard).back();
+      LaneValue x = emit_load(column, load, guard, {});
+      rows.push_back(to_memory(k_, b.dtype, x.v));
+      column.seek();
+      square.move_to(ir_.GetInsertBlock());
+    }
+    rows.resize(static_cast<size_t>(f_.plan.lanes), llvm::PoisonValue::get(type));
+    rows = transpose(k_, std::move(rows));
+    for (int r = 0; r < f_.plan.lanes; ++r)
+      ir_.CreateStore(rows[static_cast<size_t>(r)],
+                      ir_.CreateConstGEP1_64(type, to.memory, static_cast<uint64_t>(r)));
+  }
+
+  // Units are lines of the axis before the last: vectors along it, one for each element of a run,
+  // are stored interleaved; what is left of a line is taken one by one.
+  void interleaved() {
+    Scope& root = k_.root();
+    int run = f_.rank - 1, line = f_.rank - 2, lanes = f_.plan.lanes;
+    int64_t n = f_.plan.interleaved, length = f_.extent(line).constant_value();
+    const atlas::Body& body = f_.block.stages[0].body;
+    atlas::Body values = body;
+    auto store = std::ranges::find(values.instrs, atlas::Code::store, &atlas::Instr::code);
+    // The store becomes the value itself, so that the other numbers stay.
+    const atlas::Instr stored = std::exchange(*store, {});
+    store->code = atlas::Code::arithmetic;
+    store->op = ir::Op::bitcast;
+    store->type = store->from = stored.type;
+    store->args[0] = stored.args[0];
+    root.seek();
+    std::vector<Value*> first = coordinates(root, k_.begin, line);
+    root.seek();
+    emit_loop(
+        root, k_.begin, k_.end, k_.i64(1), true, first,
+        [&](Scope& unit, Value*, std::vector<Value*> at) -> std::vector<Value*> {
+          for (int a = 0; a < line; ++a) unit.set_axis(a, at[static_cast<size_t>(a)]);
+          int64_t whole = length / lanes * lanes;
+          emit_loop(unit, k_.i64(0), k_.i64(whole), k_.i64(lanes), true,
+                    [&](Scope& s, Value* i) { vectors_of_run(s, i, values, stored); });
+          emit_loop(unit, k_.i64(whole), k_.i64(length), k_.i64(1), false, [&](Scope& s, Value* i) {
+            s.set_axis(line, i);
+            emit_loop(s, k_.i64(0), k_.i64(n), k_.i64(1), true, [&](Scope& one, Value* c) {
+              one.set_axis(run, c);
+              emit_body(one, body);
+            });
+          });
+          return advance(unit, at);
+        });
+  }
+
+  /// One vector along the line from coordinate i for each element of the run, stored interleaved.
+  void vectors_of_run(Scope& scope, Value* i, const atlas::Body& values,
+                      const atlas::Instr& stored) {
+    int run = f_.rank - 1, line = f_.rank - 2, lanes = f_.plan.lanes, n = f_.plan.interleaved;
+    std::vector<Value*> rows;
+    for (int c = 0; c < n; ++c) {
+      scope.seek();
+      Scope copy(scope, false);
+      copy.set_axis(run, k_.i64(c));
+      copy.set_axis(line, i);
+      copy.set_lanes(line, lanes);
+      LaneValue x = emit_body(copy, values)[stored.args[0]];
+      copy.seek();
+      rows.push_back(to_memory(k_, stored.type, splat(k_, x, lanes)));
+      scope.move_to(ir_.GetInsertBlock());
+    }
+    scope.seek();
+    Scope origin(scope, false);
+    origin.set_axis(run, k_.i64(0));
+    origin.set_axis(line, i);
+    origin.set_lanes(run, lanes);
+    Value* address = *vector_address(origin, stored.buffer, stored.expr);
+    // Lane l of vector o is element p % n of pixel p / n, p = o * lanes + l.
+    for (int o = 0; o < n; ++o) {
+      Value* out = nullptr;
+      for (int c = 0; c < n; ++c) {
+        std::vector<int> order(static_cast<size_t>(lanes));
+        for (int l = 0; l < lanes; ++l) {
+          int p = o * lanes + l;
+          order[static_cast<size_t>(l)] = p % n == c ? lanes + p / n : l;
+        }
+        Value* from = rows[static_cast<size_t>(c)];
+        out = ir_.CreateShuffleVector(out ? out : llvm::PoisonValue::get(from->getType()), from,
+                                      order);
+      }
+      Value* at = ir_.CreateConstGEP1_64(out->getType(), address, static_cast<uint64_t>(o));
+      ir_.CreateAlignedStore(out, at, llvm::Align(static_cast<uint64_t>(size_of(stored.type))));
+    }
+    origin.seek();
+    scope.move_to(ir_.GetInsertBlock());
+  }
+
+  // Points [low, high) of the lane axis, at least one of them.
+  void line(Scope& scope, Value* low, Value* high) {
+    const auto& stages = f_.block.stages;
+    if (stages.size() == 1 && stages[0].kind == atlas::StageKind::point)
+      return ranges(scope, stages[0].body, low, high, f_.extent(f_.rank - 1));
+    if (stages_.walks_rows_first()) return stages_.emit_rows_first(scope, low, high);
+    std::vector<const atlas::Body*> bodies;
+    for (const Stage& s : stages) bodies.push_back(&s.body);
+    lanes_.loop(scope, f_.rank - 1, low, high, f_.plan.unroll, bodies,
+                [&](Scope& s) { stages_.emit(s); });
+  }
+
+  // The same for one body, range by range in which its comparisons of coordinates have one outcome.
+  // `length`: of the range, at most.
+  void ranges(Scope& scope, const atlas::Body& body, Value* low, Value* high, const Expr& length) {
+    int axis = f_.rank - 1;
+    bool is_short = length.is_const() && length.constant_value() < 2 * f_.plan.lanes;
+    auto split = first_comparison(body, axis);
+    if (!split || (split->slope != 0 && is_short) || ranges_ >= ranges_for(body)) {
+      return lanes_.loop(scope, axis, low, high, is_short ? 1 : f_.plan.unroll, {&body},
+                         [&](Scope& s) { emit_body(s, body); });
+    }
+    ++ranges_;
+    const atlas::Body &holds = assumed_.emplace_back(assume(body, split->id, true)),
+                      &fails = assumed_.emplace_back(assume(body, split->id, false));
+    if (split->slope == 0) {
+      Value* rest = emit_expr(scope, split->rest).v;
+      scope.seek();
+      Value* truth = ir_.CreateICmpSGE(rest, k_.i64(0));
+      emit_if(scope, truth, [&](Scope& s) { ranges(s, holds, low, high, length); });
+      scope.seek();
+      emit_if(scope, ir_.CreateNot(truth), [&](Scope& s) { ranges(s, fails, low, high, length); });
+      return;
+    }
+    // Rising: from ceil(-rest / slope) on; falling: up to floor(rest / -slope).
+    bool rises = split->slope > 0;
+    Expr at = rises ? ceil_div(-split->rest, Expr(split->slope))
+                    : floor_div(split->rest, Expr(-split->slope)) + Expr(1);
+    Value* middle = emit_expr(scope, at).v;
+    scope.seek();
+    middle = ir_.CreateBinaryIntrinsic(Intrinsic::smax, middle, low);
+    middle = ir_.CreateBinaryIntrinsic(Intrinsic::smin, middle, high);
+    emit_if(scope, ir_.CreateICmpSLT(low, middle), [&](Scope& s) {
+      ranges(s, rises ? fails : holds, low, middle, at.is_const() ? at : length);
+    });
+    scope.seek();
+    emit_if(scope, ir_.CreateICmpSLT(middle, high), [&](Scope& s) {
+      ranges(s, rises ? holds : fails, middle, high, at.is_const() ? length - at : length);
+    });
+  }
+
+  const LoopFrame& f_;
+  CpuFunction& k_;
+  llvm::IRBuilder<>& ir_;
+  LoopLanes lanes_;
+  LoopStages stages_;
+  // Each comparison that is decided makes one more copy of the body; what is left undecided masks.
+  static int ranges_for(const atlas::Body& body) {
+    constexpr int64_t most_ranges = 12, most_instructions = 4000;
+    auto length = static_cast<int64_t>(std::max<size_t>(1, body.instrs.size()));
+    return static_cast<int>(std::min(most_ranges, most_instructions / length));
+  }
+  int ranges_ = 0;                   ///< comparisons that were decided
+  std::deque<atlas::Body> assumed_;  ///< scopes remember what they hold of a body by its address
+};
+
+}  // namespace
+
+void emit_loop_block(CpuFunction& k) {
+  LoopFrame frame(k);
+  k.make_scratch(frame.plan.mode == LaneMode::parallel ? frame.plan.lanes : 1);
+  LoopEmitter(frame).run();
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,30 @@
+// backend/cpu/loops/frame.h: what the parts of a loop block's emission share.
+#pragma once
+
+#include "backend/cpu/function.h"
+#include "backend/cpu/loops/plan.h"
+
+namespace hologram::cpu {
+
+struct LoopFrame {
+  explicit LoopFrame(CpuFunction& kernel);
+
+  CpuFunction& k;
+  const atlas::LoopBlock& block;
+  LoopPlan plan;
+  int rank;            ///< of the parallel axes
+  int axes;            ///< parallel and row axes
+  atlas::Stage ahead;  ///< the first stage at the next point, where it is carried
+
+  const Expr& extent(int axis) const { return block.axes[static_cast<size_t>(axis)].extent; }
+  bool at_least_one(int axis) const {
+    return extent(axis).is_const() && extent(axis).constant_value() > 0;
+  }
+  /// The axis that stands for parallel axis a of the next point.
+  int next_axis(int a) const { return axes + a; }
+  int64_t element_bytes(int buffer) const {
+    return size_of(k.program.buffers[static_cast<size_t>(buffer)].dtype);
+  }
+};
+
+}  // namespace hologram::cpu

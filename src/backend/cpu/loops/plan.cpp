@@ -1,0 +1,428 @@
+// backend/cpu/loops/plan.cpp: how a loop block is cut into lanes and units.
+#include "backend/cpu/loops/plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+namespace hologram::cpu {
+namespace {
+
+using atlas::Code;
+using atlas::Instr;
+using atlas::Stage;
+using atlas::StageKind;
+
+// Bytes of the widest element that lanes compute with. 64-bit integers beside floats are indices
+// and do not count.
+int lane_bytes(const atlas::Program& p) {
+  int widest = 1, widest_index = 1;
+  bool floats = false;
+  auto see = [&](DType t) {
+    if (t == DType::i64 || t == DType::u64) {
+      widest_index = 8;
+      return;
+    }
+    widest = std::max(widest, size_of(t));
+    floats = floats || is_float(t);
+  };
+  for (const Stage& s : p.loop.stages) {
+    for (const Instr& i : s.body.instrs) {
+      if (i.code == Code::index || i.code == Code::clamp_index || i.code == Code::constant)
+        continue;
+      see(i.type);
+      if (i.code == Code::arithmetic && ir::info(i.op).kind == ir::OpKind::cast) see(i.from);
+    }
+    for (const atlas::Reduction& r : s.reductions) see(r.type);
+  }
+  return floats ? std::max(widest, 2) : std::max(widest, widest_index);
+}
+
+// Instructions of an elementary function that the target renders itself.
+constexpr int rendered_work = 16;
+
+int block_arithmetic(const atlas::LoopBlock& b) {
+  int n = 0;
+  for (const Stage& s : b.stages) n += arithmetic_count(s.body);
+  return n;
+}
+
+// Values that are loaded and may stay in registers until the end of the body.
+int load_count(const atlas::LoopBlock& b) {
+  int n = 0;
+  for (const Stage& s : b.stages)
+    n += static_cast<int>(std::ranges::count(s.body.instrs, Code::load, &Instr::code));
+  return n;
+}
+constexpr int most_paired_loads = 20;
+
+// Picoseconds that one lane vector of a body takes.
+int64_t body_cost(const atlas::Body& body, int lanes) {
+  int64_t ps = 0;
+  for (const Instr& i : body.instrs) {
+    switch (i.code) {
+      case Code::load:
+      case Code::store:
+        ps += 300;
+        break;
+      case Code::clamp_index:
+        ps += 1000 + 800 * lanes;  // a gather follows
+        break;
+      case Code::arithmetic:
+        if (i.op == ir::Op::div || i.op == ir::Op::sqrt)
+          ps += is_float(i.type) ? 2500 : 1500 * lanes;
+        else if (i.op == ir::Op::rem)
+          ps += 10000 * lanes;
+        else
+          ps += 150 * std::max(1, size_of(i.type) / 4) *
+                (ir::info(i.op).flags & ir::exact ? 1 : rendered_work);
+        break;
+      case Code::lookup:
+        ps += 150;
+        break;
+      default:
+        break;
+    }
+  }
+  return ps;
+}
+
+// Beyond this much arithmetic memory is not what limits a kernel, and stores past the caches only
+// hold it up; pairs of vectors also fetch ahead, so that more arithmetic hides memory.
+constexpr int max_streamed_work = 24, max_streamed_pair_work = 128;
+
+// Column reductions take several vectors of adjacent columns at a time, so that each row gives
+// whole cache lines, or better a good part of a page; their partials stay in registers or in the
+// nearest cache.
+int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& target) {
+  if (plan.mode != LaneMode::parallel) return 1;
+  int64_t bytes = 0, sums = 0;
+  bool by_partial = true;
+  for (const Stage& s : p.loop.stages) {
+    if (s.reductions.empty()) continue;
+    bool strided = reads_by_partial(p.loop, s, plan.mode);
+    by_partial = by_partial && strided;
+    sums = std::max(sums, static_cast<int64_t>(s.reductions.size()));
+    for (const atlas::Reduction& r : s.reductions)
+      bytes += int64_t{strided ? 8 : 64} * size_of(r.type) * plan.lanes;
+  }
+  if (bytes == 0) return 1;
+  // Scratch memory is interleaved by lane and should stay in the second-level cache.
+  int64_t scratch = 0;
+  for (const atlas::Buffer& b : p.buffers)
+    if (b.access == atlas::Access::scratch)
+      scratch +=
+          (b.extent.is_const() ? b.extent.constant_value() : 2048) * size_of(b.dtype) * plan.lanes;
+  // Half of the registers may hold partials where little else is computed.
+  int64_t registers = target.isa == Isa::avx512 || target.isa == Isa::neon ? 16 : 8;
+  const Expr& extent = p.loop.axes[static_cast<size_t>(p.loop.lane_axis)].extent;
+  int n = 4;
+  if (by_partial && block_arithmetic(p.loop) <= 2 * sums) {
+    n = 16;
+    while (n > 4 && (n * sums > registers || n * plan.lanes > 256 || !extent.is_const() ||
+                     extent.constant_value() < 8 * n * plan.lanes))
+      n /= 2;
+  }
+  while (n > 1 &&
+         ((n <= 4 && n * plan.lanes > 64) || n * bytes > 32 * 1024 || n * scratch > 256 * 1024))
+    n /= 2;
+  while (n > 1 && extent.is_const() && extent.constant_value() < n * plan.lanes) n /= 2;
+  return n;
+}
+
+// Rows that a call should have for the first to count for little where stages are carried.
+constexpr int64_t carried_rows = 4;
+
+// Whether the first stage of the next row can run along with this row's second one: it then waits
+// for memory while the other computes.
+bool carries(const atlas::LoopBlock& b, const LoopPlan& plan, const Target& target) {
+  constexpr int most_work = 4;
+  if (plan.mode != LaneMode::row || target.isa != Isa::avx512 || b.stages.size() < 2 ||
+      b.parallel_rank == 0 || static_cast<int>(b.axes.size()) != b.parallel_rank + 1 ||
+      b.axes.back().extent.has_axes())
+    return false;
+  Expr points = extent_of(b, 0, b.parallel_rank);
+  if (points.has_axes() || (points.is_const() && points.constant_value() < 4 * carried_rows))
+    return false;
+  for (int n = 0; n < 2; ++n) {
+    const Stage& s = b.stages[static_cast<size_t>(n)];
+    if (s.kind != StageKind::row || s.reductions.empty() ||
+        std::any_of(s.reductions.begin(), s.reductions.end(), [](const auto& r) {
+          return r.tree || ir::info(r.op).kind != ir::OpKind::reduce;
+        }))
+      return false;
+  }
+  const atlas::Body& body = b.stages[0].body;
+  return arithmetic_count(body) <= most_work &&
+         std::all_of(body.instrs.begin(), body.instrs.end(), [](const Instr& i) {
+           return i.code == Code::load || i.code == Code::constant || i.code == Code::arithmetic ||
+                  i.code == Code::index;
+         });
+}
+
+// Whether lanes share elements, in vectors that begin at multiples of their length.
+bool shares_elements(const atlas::LoopBlock& b, const LoopPlan& plan) {
+  int lane = b.parallel_rank - 1;
+  if (plan.mode != LaneMode::parallel || plan.tiled || lane < 1) return false;
+  for (const atlas::Axis& a : b.axes)
+    if (!a.extent.is_const()) return false;
+  return std::ranges::any_of(b.stages, [&](const Stage& s) {
+    return std::ranges::any_of(s.body.instrs, [&](const Instr& i) {
+      return i.code == Code::load && shared_element(i.expr, lane);
+    });
+  });
+}
+
+}  // namespace
+
+Expr buffer_bytes(const atlas::Program& program) {
+  Expr bytes(0);
+  for (const atlas::Buffer& b : program.buffers)
+    if (b.access != atlas::Access::scratch) bytes += b.extent * Expr(size_of(b.dtype));
+  return bytes;
+}
+
+LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
+  const atlas::LoopBlock& b = program.loop;
+  LoopPlan plan;
+  int rank = static_cast<int>(b.axes.size());
+  if (b.lane_axis >= 0 && b.lane_axis == b.parallel_rank - 1)
+    plan.mode = LaneMode::parallel;
+  else if (b.lane_axis >= 0 && b.lane_axis == rank - 1)
+    plan.mode = LaneMode::row;
+  else
+    return plan;
+  plan.lanes = std::min(64, target.vector_bytes / lane_bytes(program));
+  const Expr& extent = b.axes[static_cast<size_t>(b.lane_axis)].extent;
+  if (extent.is_const()) {
+    auto n = static_cast<uint64_t>(std::max<int64_t>(1, extent.constant_value()));
+    if (n < static_cast<uint64_t>(plan.lanes)) plan.lanes = static_cast<int>(std::bit_ceil(n));
+  }
+  if (plan.lanes == 1) plan.mode = LaneMode::scalar;
+  plan.masked_tails = target.isa == Isa::avx512;
+  int work = block_arithmetic(b);
+  Expr bytes = buffer_bytes(program);
+  plan.vectors = column_vectors(program, plan, target);
+  plan.lanes *= plan.vectors;
+  plan.unroll = work <= 8 ? 4 : work <= 24 ? 2 : 1;
+  bool points = std::all_of(b.stages.begin(), b.stages.end(),
+                            [](const Stage& s) { return s.kind == StageKind::point; });
+  // Two chains of arithmetic side by side keep more units busy, where registers suffice for both.
+  plan.paired = plan.mode == LaneMode::parallel && points && plan.unroll == 1 && plan.lanes <= 16 &&
+                target.isa == Isa::avx512 && load_count(b) <= most_paired_loads;
+  int64_t least_bytes = plan.paired ? stream_bytes : turn_bytes;
+  plan.may_stream = target.isa != Isa::neon &&
+                    work <= (plan.paired ? max_streamed_pair_work : max_streamed_work) &&
+                    (!bytes.is_const() || bytes.constant_value() > least_bytes);
+  if (int run = interleaved_lines(b, program.buffers); run > 0 && plan.mode == LaneMode::parallel) {
+    plan.interleaved = run;
+    plan.lanes = std::min(64, target.vector_bytes / lane_bytes(program));
+    plan.unroll = 1;
+    plan.paired = plan.may_stream = false;
+    return plan;
+  }
+  if (plan.mode == LaneMode::parallel &&
+      !transposed_loads(b, program.buffers, least_lines(plan.masked_tails)).empty()) {
+    plan.tiled = true;
+    plan.lanes = std::min(target.vector_bytes / lane_bytes(program), 16);
+    plan.unroll = 1;
+    plan.paired = plan.may_stream = false;
+  }
+  plan.whole_lines = shares_elements(b, plan);
+  // The rows of a product's tail are in the cache already.
+  plan.carried = !program.has_tail() && carries(b, plan, target);
+  return plan;
+}
+
+bool reads_by_partial(const atlas::LoopBlock& block, const Stage& stage, LaneMode mode) {
+  if (mode != LaneMode::parallel || stage.reductions.empty() ||
+      static_cast<int>(block.axes.size()) != block.parallel_rank + 1)
+    return false;
+  const Expr& rows = block.axes.back().extent;
+  if (rows.is_const() && rows.constant_value() < 128) return false;
+  return std::all_of(stage.reductions.begin(), stage.reductions.end(),
+                     [](const atlas::Reduction& r) {
+                       return !r.tree && ir::info(r.op).kind == ir::OpKind::reduce;
+                     });
+}
+
+int arithmetic_count(const atlas::Body& body) {
+  int n = 0;
+  for (const Instr& i : body.instrs) {
+    if (i.code == Code::arithmetic) n += ir::info(i.op).flags & ir::exact ? 1 : rendered_work;
+    if (i.code == Code::lookup) ++n;
+  }
+  return n;
+}
+
+std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
+                                             const std::vector<atlas::Buffer>& buffers,
+                                             int64_t least) {
+  constexpr size_t most = 4;
+  std::vector<atlas::ValueId> found;
+  int lane = b.parallel_rank - 1, other = lane - 1;
+  if (b.stages.size() != 1 || b.stages[0].kind != StageKind::point || b.lane_axis != lane ||
+      other < 0)
+    return {};
+  auto below = [](const Expr& n, int64_t limit) {
+    return n.is_const() && n.constant_value() < limit;
+  };
+  if (below(b.axes[static_cast<size_t>(lane)].extent, least) ||
+      below(b.axes[static_cast<size_t>(other)].extent, least))
+    return {};
+  for (const atlas::Axis& a : b.axes)
+    if (a.extent.has_axes()) return {};
+  const auto& instrs = b.stages[0].body.instrs;
+  for (size_t n = 0; n < instrs.size(); ++n) {
+    const Instr& i = instrs[n];
+    if (i.code == Code::store) {
+      auto step = i.expr.linear_in_axis(lane);
+      if (!step || !step->first.is(1)) return {};
+    }
+    if (i.code != Code::load ||
+        (i.args[0] != atlas::no_value && !slice_of(b.stages[0].body, i.args[0])) ||
+        buffers[static_cast<size_t>(i.buffer)].access != atlas::Access::read ||
+        i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
+      continue;
+    auto along = i.expr.linear_in_axis(lane), across = i.expr.linear_in_axis(other);
+    if (!along || !across || !across->first.is(1)) continue;
+    const Expr& stride = along->first;
+    if (stride.is_const() && std::abs(stride.constant_value()) <= 1) continue;
+    found.push_back(static_cast<atlas::ValueId>(n));
+  }
+  return found.size() > most ? std::vector<atlas::ValueId>{} : found;
+}
+
+std::optional<atlas::Body> slice_of(const atlas::Body& body, atlas::ValueId id) {
+  std::vector<bool> needed(body.instrs.size());
+  needed[id] = true;
+  for (size_t n = id + size_t{1}; n-- > 0;) {
+    if (!needed[n]) continue;
+    const Instr& i = body.instrs[n];
+    if (i.code != Code::constant && i.code != Code::index && i.code != Code::arithmetic)
+      return std::nullopt;
+    if (i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
+      return std::nullopt;
+    for (atlas::ValueId a : i.args)
+      if (a != atlas::no_value) needed[a] = true;
+  }
+  atlas::Body out;
+  std::vector<atlas::ValueId> number(body.instrs.size(), atlas::no_value);
+  for (size_t n = 0; n <= id; ++n) {
+    if (!needed[n]) continue;
+    number[n] = static_cast<atlas::ValueId>(out.instrs.size());
+    Instr i = body.instrs[n];
+    for (atlas::ValueId& a : i.args)
+      if (a != atlas::no_value) a = number[a];
+    out.instrs.push_back(i);
+  }
+  return out;
+}
+
+int interleaved_lines(const atlas::LoopBlock& b, const std::vector<atlas::Buffer>& buffers) {
+  constexpr int64_t longest = 4, least_lanes = 16;
+  int run = b.parallel_rank - 1, line = run - 1, stores = 0;
+  if (b.stages.size() != 1 || b.stages[0].kind != StageKind::point || b.lane_axis != run ||
+      line < 0)
+    return 0;
+  const Expr &n = b.axes[static_cast<size_t>(run)].extent,
+             &length = b.axes[static_cast<size_t>(line)].extent;
+  if (!n.is_const() || n.constant_value() < 2 || n.constant_value() > longest ||
+      !length.is_const() || length.constant_value() < least_lanes)
+    return 0;
+  for (const atlas::Axis& a : b.axes)
+    if (a.extent.has_axes()) return 0;
+  for (const Instr& i : b.stages[0].body.instrs) {
+    bool load = i.code == Code::load, store = i.code == Code::store;
+    if (i.code == Code::clamp_index) return 0;
+    if (!load && !store) continue;
+    auto along = i.expr.linear_in_axis(line), across = i.expr.linear_in_axis(run);
+    bool values = i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; });
+    if (!along || values) return 0;
+    const Expr& step = along->first;
+    if (load && !(step.is_const() && step.constant_value() >= 0 && step.constant_value() <= 4))
+      return 0;
+    if (store) {
+      const atlas::Buffer& out = buffers[static_cast<size_t>(i.buffer)];
+      if (++stores > 1 || i.args[1] != atlas::no_value || out.access != atlas::Access::write ||
+          !(along->first == n) || !across || !across->first.is(1) || size_of(out.dtype) < 2)
+        return 0;
+    }
+  }
+  return stores == 1 ? static_cast<int>(n.constant_value()) : 0;
+}
+
+Expr extent_of(const atlas::LoopBlock& block, int first, int last) {
+  Expr n(1);
+  for (int k = first; k < last; ++k) n *= block.axes[static_cast<size_t>(k)].extent;
+  return n;
+}
+
+Launch launch_of_loop(const atlas::Program& program, const Target& target) {
+  const atlas::LoopBlock& b = program.loop;
+  LoopPlan plan = plan_loop(program, target);
+  Launch launch;
+  launch.total = extent_of(b, 0, b.parallel_rank);
+  int rank = static_cast<int>(b.axes.size());
+  // Rows whose extent depends on parallel axes are taken at their largest.
+  Expr rows(1);
+  for (int k = b.parallel_rank; k < rank; ++k) {
+    Expr extent = b.axes[static_cast<size_t>(k)].extent;
+    for (int depth = 0; depth < 8 && extent.has_axes(); ++depth)
+      extent = extent.substitute([&](const Atom& a) -> std::optional<Expr> {
+        // By the block's own extents: an atom's may name the symbols of the graph around.
+        if (a.kind == Atom::Kind::axis) return b.axes[static_cast<size_t>(a.id)].extent - Expr(1);
+        return std::nullopt;
+      });
+    rows *= extent;
+  }
+  int64_t point = 0, row = 0;
+  for (const Stage& s : b.stages) {
+    int64_t lanes = plan.mode == LaneMode::row && s.kind == StageKind::serial_row ? 1 : plan.lanes;
+    int64_t running = s.kind == StageKind::scan ? 1500 * static_cast<int64_t>(s.running.size()) : 0;
+    int64_t cost = (body_cost(s.body, static_cast<int>(lanes) / plan.vectors) + running +
+                    300 * static_cast<int64_t>(s.reductions.size())) *
+                   plan.vectors;
+    if (s.kind == StageKind::point)
+      point += cost;
+    else
+      row += std::max<int64_t>(1, cost / lanes);
+  }
+  if (plan.interleaved > 0) {
+    // A unit is a line.
+    launch.total = extent_of(b, 0, b.parallel_rank - 2);
+    launch.grain = Expr(1);
+    launch.unit_work = extent_of(b, b.parallel_rank - 2, b.parallel_rank) *
+                       Expr(std::max<int64_t>(1, (point + 500) / plan.lanes));
+  } else if (plan.tiled) {
+    // A unit is as many lines as there are lanes.
+    size_t lane = static_cast<size_t>(b.parallel_rank) - 1;
+    launch.total =
+        extent_of(b, 0, b.parallel_rank - 2) * ceil_div(b.axes[lane - 1].extent, Expr(plan.lanes));
+    launch.grain = Expr(1);
+    launch.unit_work = b.axes[lane].extent * Expr(std::max<int64_t>(1, 3 * point));
+  } else if (plan.whole_lines) {
+    size_t lane = static_cast<size_t>(b.parallel_rank) - 1;
+    launch.total = extent_of(b, 0, b.parallel_rank - 1);
+    launch.grain = Expr(1);
+    launch.unit_work =
+        b.axes[lane].extent * (Expr(std::max<int64_t>(1, point / plan.lanes)) + rows * Expr(row));
+  } else if (plan.mode == LaneMode::parallel) {
+    // Lanes that walk long rows are work enough for a thread.
+    constexpr int64_t long_rows = 4'000'000;
+    bool apart = rows.is_const() && rows.constant_value() * row * plan.lanes >= long_rows;
+    launch.grain = Expr(apart ? plan.lanes : std::max(64, plan.lanes));
+    launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes)) + rows * Expr(row);
+    if (row == 0) launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes));
+  } else {
+    // Few rows are not kept together, so that every thread has some.
+    launch.grain =
+        plan.carried
+            ? max(Expr(1), min(Expr(carried_rows), floor_div(launch.total, Expr(4 * carried_rows))))
+            : Expr(1);
+    launch.unit_work = Expr(point + 5000) + rows * Expr(row);
+  }
+  return launch;
+}
+
+}  // namespace hologram::cpu

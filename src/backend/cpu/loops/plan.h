@@ -1,0 +1,73 @@
+// backend/cpu/loops/plan.h: how a loop block is cut into lanes and units. No LLVM in here.
+#pragma once
+
+#include <optional>
+
+#include "atlas/program.h"
+#include "backend/cpu/target.h"
+#include "backend/cpu/units.h"
+#include "codegen/shared_element.h"
+
+namespace hologram::cpu {
+
+enum class LaneMode : uint8_t {
+  scalar,    ///< one lane
+  parallel,  ///< along the last parallel axis: each lane is a point
+  row,       ///< along the last row axis
+};
+
+struct LoopPlan {
+  LaneMode mode = LaneMode::scalar;
+  int lanes = 1;
+  int vectors = 1;            ///< registers that `lanes` fill
+  int unroll = 1;             ///< vectors per round of loops without reductions
+  bool paired = false;        ///< two vectors at a time, instruction by instruction
+  bool tiled = false;         ///< squares of lanes: see transposed_loads
+  bool whole_lines = false;   ///< units are lines of the lane axis: see shared_element
+  int interleaved = 0;        ///< > 0: this many lines side by side, see interleaved_lines
+  bool masked_tails = false;  ///< else what is left over runs one by one
+  bool carried = false;       ///< the second stage runs along with the next point's first stage
+  bool may_stream = false;    ///< the data may be larger than a core's cache; see turn_bytes
+};
+
+/// Kernels whose buffers hold more bytes than this write past the caches.
+inline constexpr int64_t stream_bytes = int64_t{48} << 20;
+/// Kernels whose buffers hold more bytes than this, and no more than stream_bytes, go through them
+/// from the end in every other pass (CpuFunction::runs_backwards).
+inline constexpr int64_t turn_bytes = int64_t{4} << 20;
+/// Bytes of all buffers.
+Expr buffer_bytes(const atlas::Program& program);
+
+LoopPlan plan_loop(const atlas::Program& program, const Target& target);
+
+/// Whether a row stage's reductions take the elements of one partial after the other: down columns,
+/// where that saves keeping the 64 partials of every column in memory.
+bool reads_by_partial(const atlas::LoopBlock& block, const atlas::Stage& stage, LaneMode mode);
+
+/// The loads of a single point stage whose elements lie side by side along the axis before the lane
+/// axis, not along the lanes: read as rows of squares, which are then turned over in registers.
+/// `least`: elements of that axis from which on squares pay (tails may be masked).
+std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& block,
+                                             const std::vector<atlas::Buffer>& buffers,
+                                             int64_t least);
+/// `least` where tails are masked, and where they are not.
+constexpr int64_t least_lines(bool masked_tails) { return masked_tails ? 6 : 16; }
+
+/// What value `id` of `body` is computed from, it last; nullopt if memory is read for it.
+std::optional<atlas::Body> slice_of(const atlas::Body& body, atlas::ValueId id);
+
+/// Whether points lie in memory as short runs along the last parallel axis (the three colours of an
+/// image's pixels) while what they read lies along the axis before: then lanes run along that axis,
+/// and the vectors of a run are interleaved by shuffles before they are stored. Returns the length
+/// of a run, or 0.
+int interleaved_lines(const atlas::LoopBlock& block, const std::vector<atlas::Buffer>& buffers);
+
+/// About how many instructions a body's arithmetic takes.
+int arithmetic_count(const atlas::Body& body);
+
+/// Product of the extents of axes [first, last).
+Expr extent_of(const atlas::LoopBlock& block, int first, int last);
+
+Launch launch_of_loop(const atlas::Program& program, const Target& target);
+
+}  // namespace hologram::cpu

@@ -1,0 +1,28 @@
+// backend/cpu/loops/ranges.h: bodies under assumptions about where their points lie. No LLVM in
+// here.
+//
+// What a concatenation, a padding or a triangle reads depends on comparisons of coordinates. Over a
+// range of points in which such a comparison has one outcome the body needs neither side's mask.
+#pragma once
+
+#include <optional>
+
+#include "atlas/program.h"
+
+namespace hologram::cpu {
+
+/// A comparison of coordinates: true where slope * (lane axis) + rest >= 0.
+struct Comparison {
+  atlas::ValueId id;
+  int64_t slope;
+  Expr rest;  ///< symbols and other axes
+};
+
+/// The first comparison of a body whose outcome splits the lane axis into two ranges, or is the
+/// same for all lanes (slope 0).
+std::optional<Comparison> first_comparison(const atlas::Body& body, int lane_axis);
+
+/// What is left of the body where value `id` (b8) is known; it raises the same errors.
+atlas::Body assume(const atlas::Body& body, atlas::ValueId id, bool truth);
+
+}  // namespace hologram::cpu

@@ -1,0 +1,569 @@
+// backend/cpu/loops/reduce.cpp: reductions of row stages.
+#include "backend/cpu/loops/reduce.h"
+
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
+
+#include <limits>
+
+#include "atlas/order.h"
+#include "base/error.h"
+#include "codegen/nest.h"
+
+namespace hologram::cpu {
+namespace {
+
+using ir::Op;
+namespace Intrinsic = llvm::Intrinsic;
+
+constexpr int64_t block_elements = atlas::sum_block;
+constexpr int partials = atlas::sum_partials;
+
+// Block results waiting to be combined: level l holds the result of 2^l blocks if bit l of their
+// number is set.
+class Counter {
+ public:
+  Counter(CpuFunction& k, const atlas::Reduction& r, llvm::Type* type)
+      : k_(k), r_(r), type_(type), levels_(k.slot(type, "levels", 65)) {
+    blocks_ = k.slot(k.ir.getInt64Ty(), "blocks");
+  }
+
+  void reset(Scope& scope) {
+    scope.seek();
+    k_.ir.CreateStore(k_.i64(0), blocks_);
+  }
+
+  void push(Scope& scope, Value* value) {
+    scope.seek();
+    auto& ir = k_.ir;
+    Value* n = ir.CreateLoad(ir.getInt64Ty(), blocks_);
+    ir.CreateStore(ir.CreateAdd(n, k_.i64(1)), blocks_);
+    Value* full = ir.CreateBinaryIntrinsic(Intrinsic::cttz, ir.CreateNot(n), ir.getFalse());
+    auto merged =
+        emit_loop(scope, k_.i64(0), full, k_.i64(1), false, {value},
+                  [&](Scope&, Value* level, std::vector<Value*> v) -> std::vector<Value*> {
+                    return {combine(k_, r_.op, r_.type, load(level), v[0])};
+                  });
+    scope.seek();
+    ir.CreateStore(merged[0], at(full));
+  }
+
+  Value* finish(Scope& scope, Value* identity) {
+    scope.seek();
+    auto& ir = k_.ir;
+    Value* n = ir.CreateLoad(ir.getInt64Ty(), blocks_);
+    Value* none = ir.CreateICmpEQ(n, k_.i64(0));
+    Value* set = ir.CreateUnaryIntrinsic(Intrinsic::ctpop, n);
+    Value* first = load(lowest(n));
+    auto sum = emit_loop(scope, k_.i64(1), set, k_.i64(1), false, {first, without_lowest(n)},
+                         [&](Scope&, Value*, std::vector<Value*> v) -> std::vector<Value*> {
+                           Value* next = combine(k_, r_.op, r_.type, load(lowest(v[1])), v[0]);
+                           return {next, without_lowest(v[1])};
+                         });
+    scope.seek();
+    return ir.CreateSelect(none, identity, sum[0]);
+  }
+
+ private:
+  Value* lowest(Value* n) {
+    return k_.ir.CreateBinaryIntrinsic(Intrinsic::cttz, n, k_.ir.getFalse());
+  }
+  Value* without_lowest(Value* n) { return k_.ir.CreateAnd(n, k_.ir.CreateSub(n, k_.i64(1))); }
+  Value* at(Value* level) { return k_.ir.CreateGEP(type_, levels_, level); }
+  Value* load(Value* level) { return k_.ir.CreateLoad(type_, at(level)); }
+
+  CpuFunction& k_;
+  const atlas::Reduction& r_;
+  llvm::Type* type_;
+  Value *levels_, *blocks_;
+};
+
+// Sums, products, extrema along the row: the 64 partials are vectors in registers.
+class LaneReducer final : public Reducer {
+ public:
+  LaneReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
+      : k_(function_of(scope)), r_(r), lanes_(shape.lanes), identity_(k_.identity(r.op, r.type)) {
+    one_block_ = provably_nonnegative(Expr(block_elements) - shape.total);
+    type_ = k_.lane_type(r.type, lanes_);
+    for (int c = 0; c < partials / lanes_; ++c) slots_.push_back(k_.slot(type_, "partial"));
+    if (!one_block_) counter_ = std::make_unique<Counter>(k_, r, k_.type_of(r.type));
+    clear(scope);
+    if (counter_) counter_->reset(scope);
+  }
+
+  void update(Scope&, int copy, LaneValue value, LaneValue, Value*, Value* mask) override {
+    auto& ir = k_.ir;
+    Value* slot = slots_[static_cast<size_t>(copy)];
+    Value* x = splat(k_, value, lanes_);
+    if (mask) x = ir.CreateSelect(mask, x, wide_identity());
+    ir.CreateStore(combine(k_, r_.op, r_.type, ir.CreateLoad(type_, slot), x), slot);
+  }
+
+  void advance(Scope& scope, Value* count) override {
+    if (one_block_) return;
+    scope.seek();
+    Value* full = k_.ir.CreateICmpEQ(k_.ir.CreateAnd(count, block_elements - 1), k_.i64(0));
+    emit_if(scope, full, [&](Scope& s) { flush(s); });
+  }
+
+  LaneValue finish(Scope& scope, Value* count) override {
+    if (one_block_) return {tree(scope), false};
+    scope.seek();
+    Value* some = k_.ir.CreateICmpNE(k_.ir.CreateAnd(count, block_elements - 1), k_.i64(0));
+    emit_if(scope, some, [&](Scope& s) { flush(s); });
+    return {counter_->finish(scope, identity_), false};
+  }
+
+ private:
+  Value* wide_identity() {
+    return lanes_ > 1 ? llvm::ConstantVector::getSplat(
+                            llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), identity_)
+                      : identity_;
+  }
+  void clear(Scope& scope) {
+    scope.seek();
+    for (Value* s : slots_) k_.ir.CreateStore(wide_identity(), s);
+  }
+  void flush(Scope& scope) {
+    counter_->push(scope, tree(scope));
+    clear(scope);
+  }
+  Value* tree(Scope& scope) {
+    scope.seek();
+    std::vector<Value*> v;
+    for (Value* s : slots_) v.push_back(k_.ir.CreateLoad(type_, s));
+    auto op = [&](Value* x, Value* y) { return combine(k_, r_.op, r_.type, x, y); };
+    for (size_t half = v.size() / 2; half > 0; half /= 2)
+      for (size_t c = 0; c < half; ++c) v[c] = op(v[c], v[c + half]);
+    return lanes_ > 1 ? fold_lanes(k_, v[0], op) : v[0];
+  }
+
+  CpuFunction& k_;
+  const atlas::Reduction& r_;
+  int lanes_;
+  llvm::Constant* identity_;
+  bool one_block_;
+  llvm::Type* type_;
+  std::vector<Value*> slots_;
+  std::unique_ptr<Counter> counter_;
+};
+
+// Maximum and minimum of floats along the row where the target has AVX-512DQ: its range instruction
+// orders zeros but passes numbers over NaN, so NaN are noted apart. Neither depends on an order.
+class RangeReducer final : public Reducer {
+ public:
+  static bool suits(CpuFunction& k, const atlas::Reduction& r, const RowShape& shape) {
+    return k.target.isa == Isa::avx512 && shape.along_row && !r.tree &&
+           compute_type(r.type) == r.type && is_float(r.type) &&
+           (r.op == Op::reduce_max || r.op == Op::reduce_min) &&
+           shape.lanes * size_of(r.type) == 64;
+  }
+
+  RangeReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
+      : k_(function_of(scope)), r_(r), lanes_(shape.lanes) {
+    type_ = k_.lane_type(r.type, lanes_);
+    identity_ = llvm::ConstantVector::getSplat(
+        llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), k_.identity(r.op, r.type));
+    llvm::Type* bits = k_.widen(k_.ir.getInt1Ty(), lanes_);
+    scope.seek();
+    for (int c = 0; c < partials / lanes_; ++c) {
+      best_.push_back(k_.slot(type_, "best"));
+      k_.ir.CreateStore(identity_, best_.back());
+      nan_.push_back(k_.slot(bits, "nan"));
+      k_.ir.CreateStore(llvm::Constant::getNullValue(bits), nan_.back());
+    }
+  }
+
+  void update(Scope&, int copy, LaneValue value, LaneValue, Value*, Value* mask) override {
+    auto& ir = k_.ir;
+    auto c = static_cast<size_t>(copy);
+    Value* x = splat(k_, value, lanes_);
+    if (mask) x = ir.CreateSelect(mask, x, identity_);
+    ir.CreateStore(range(ir.CreateLoad(type_, best_[c]), x), best_[c]);
+    // One comparison serves two vectors of a whole group.
+    if (!mask && copy % 2 == 0) {
+      waiting_ = x;
+      return;
+    }
+    Value* unordered = ir.CreateFCmpUNO(x, mask ? x : waiting_);
+    Value* seen = ir.CreateLoad(unordered->getType(), nan_[c]);
+    ir.CreateStore(ir.CreateOr(seen, unordered), nan_[c]);
+  }
+
+  void advance(Scope&, Value*) override {}
+
+  LaneValue finish(Scope& scope, Value*) override {
+    scope.seek();
+    auto& ir = k_.ir;
+    Value *best = nullptr, *nan = nullptr;
+    for (size_t c = 0; c < best_.size(); ++c) {
+      Value* v = ir.CreateLoad(type_, best_[c]);
+      Value* n = ir.CreateLoad(k_.widen(ir.getInt1Ty(), lanes_), nan_[c]);
+      best = best ? range(best, v) : v;
+      nan = nan ? ir.CreateOr(nan, n) : n;
+    }
+    // Butterflies of whole vectors: every lane ends with the result, and no narrower maximum, which
+    // takes many instructions, is needed.
+    for (int half = lanes_ / 2; half > 0; half /= 2) {
+      std::vector<int> order;
+      for (int l = 0; l < lanes_; ++l) order.push_back(l ^ half);
+      best = range(best, ir.CreateShuffleVector(best, order));
+    }
+    Value* result = ir.CreateExtractElement(best, uint64_t{0});
+    llvm::Constant* no_number = llvm::ConstantFP::getNaN(k_.type_of(r_.type));
+    return {ir.CreateSelect(ir.CreateOrReduce(nan), no_number, result), false};
+  }
+
+ private:
+  Value* range(Value* x, Value* y) {
+    auto& ir = k_.ir;
+    bool single = r_.type == DType::f32;
+    // Immediate: larger or smaller of the two, sign of the result as compared.
+    Value* which = ir.getInt32(r_.op == Op::reduce_max ? 5 : 4);
+    Value* all = ir.getIntN(static_cast<unsigned>(lanes_), single ? 0xffff : 0xff);
+    auto id =
+        single ? Intrinsic::x86_avx512_mask_range_ps_512 : Intrinsic::x86_avx512_mask_range_pd_512;
+    return ir.CreateIntrinsic(
+        id, {}, {x, y, which, llvm::Constant::getNullValue(type_), all, ir.getInt32(4)});
+  }
+
+  CpuFunction& k_;
+  const atlas::Reduction& r_;
+  int lanes_;
+  llvm::Type* type_;
+  llvm::Constant* identity_;
+  std::vector<Value*> best_, nan_;
+  Value* waiting_ = nullptr;
+};
+
+// Sums and the others with one element at a time (of every lane's own row): the partials are an
+// array in memory.
+class SerialReducer final : public Reducer {
+ public:
+  SerialReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
+      : k_(function_of(scope)), r_(r), lanes_(shape.lanes) {
+    type_ = k_.lane_type(r.type, lanes_);
+    llvm::Constant* one = k_.identity(r.op, r.type);
+    identity_ = lanes_ > 1 ? llvm::ConstantVector::getSplat(
+                                 llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), one)
+                           : one;
+    one_block_ = !r.tree && provably_nonnegative(Expr(block_elements) - shape.total);
+    if (!r.tree) {
+      if (shape.total.is_const() && shape.total.constant_value() < partials)
+        used_ = std::max<int64_t>(1, shape.total.constant_value());
+      array_ = k_.slot(type_, "partials", partials);
+      clear(scope);
+    }
+    if (!one_block_) {
+      counter_ = std::make_unique<Counter>(k_, r, type_);
+      counter_->reset(scope);
+    }
+  }
+
+  void update(Scope& scope, int, LaneValue value, LaneValue, Value* position, Value*) override {
+    auto& ir = k_.ir;
+    Value* x = splat(k_, value, lanes_);
+    if (r_.tree) {
+      counter_->push(scope, x);
+      return;
+    }
+    Value* p = ir.CreateGEP(type_, array_, ir.CreateAnd(position, partials - 1));
+    ir.CreateStore(combine(k_, r_.op, r_.type, ir.CreateLoad(type_, p), x), p);
+  }
+
+  void advance(Scope& scope, Value* count) override {
+    if (one_block_ || r_.tree) return;
+    scope.seek();
+    Value* full = k_.ir.CreateICmpEQ(k_.ir.CreateAnd(count, block_elements - 1), k_.i64(0));
+    emit_if(scope, full, [&](Scope& s) { flush(s); });
+  }
+
+  LaneValue finish(Scope& scope, Value* count) override {
+    bool varying = lanes_ > 1;
+    if (one_block_) return {tree(scope), varying};
+    if (!r_.tree) {
+      scope.seek();
+      Value* some = k_.ir.CreateICmpNE(k_.ir.CreateAnd(count, block_elements - 1), k_.i64(0));
+      emit_if(scope, some, [&](Scope& s) { flush(s); });
+    }
+    return {counter_->finish(scope, identity_), varying};
+  }
+
+ private:
+  Value* at(Value* index) { return k_.ir.CreateGEP(type_, array_, index); }
+
+  void clear(Scope& scope) {
+    emit_loop(scope, k_.i64(0), k_.i64(used_), k_.i64(1), true,
+              [&](Scope&, Value* p) { k_.ir.CreateStore(identity_, at(p)); });
+  }
+  void flush(Scope& scope) {
+    counter_->push(scope, tree(scope));
+    clear(scope);
+  }
+  // Partials beyond used_ are identities; combining with one changes nothing but the sign of a zero
+  // that cannot be there.
+  Value* tree(Scope& scope) {
+    int64_t used = used_;
+    for (int64_t half = partials / 2; half > 0; half /= 2) {
+      int64_t pairs = std::min(half, used - half);
+      if (pairs <= 0) continue;
+      emit_loop(scope, k_.i64(0), k_.i64(pairs), k_.i64(1), true, [&](Scope&, Value* p) {
+        Value* second = at(k_.ir.CreateAdd(p, k_.i64(half)));
+        Value* x = k_.ir.CreateLoad(type_, at(p));
+        k_.ir.CreateStore(combine(k_, r_.op, r_.type, x, k_.ir.CreateLoad(type_, second)), at(p));
+      });
+      used = half;
+    }
+    scope.seek();
+    return k_.ir.CreateLoad(type_, at(k_.i64(0)));
+  }
+
+  CpuFunction& k_;
+  const atlas::Reduction& r_;
+  int lanes_;
+  llvm::Type* type_;
+  llvm::Constant* identity_;
+  bool one_block_ = false;
+  int64_t used_ = partials;  ///< the others are never touched
+  Value* array_ = nullptr;
+  std::unique_ptr<Counter> counter_;
+};
+
+// The same with the elements of a block in the order of their partials, and these in bit-reversed
+// order: the current partial is in registers, and the tree needs seven values in memory instead of
+// 64.
+class StridedReducer final : public Reducer {
+ public:
+  StridedReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
+      : k_(function_of(scope)), r_(r), lanes_(shape.lanes), type_(k_.lane_type(r.type, lanes_)) {
+    llvm::Constant* one = k_.identity(r.op, r.type);
+    identity_ = lanes_ > 1 ? llvm::ConstantVector::getSplat(
+                                 llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), one)
+                           : one;
+    partial_ = k_.slot(type_, "partial");
+    carry_ = k_.slot(type_, "carry");
+    levels_ = k_.slot(type_, "tree", tree_levels + 1);
+    scope.seek();
+    k_.ir.CreateStore(identity_, top());
+    if (!provably_nonnegative(Expr(block_elements) - shape.total)) {
+      counter_ = std::make_unique<Counter>(k_, r, type_);
+      counter_->reset(scope);
+    }
+  }
+
+  void begin_partial(Scope& scope) override {
+    scope.seek();
+    k_.ir.CreateStore(identity_, partial_);
+  }
+  void update(Scope&, int, LaneValue value, LaneValue, Value*, Value*) override {
+    auto& ir = k_.ir;
+    Value* x = splat(k_, value, lanes_);
+    ir.CreateStore(combine(k_, r_.op, r_.type, ir.CreateLoad(type_, partial_), x), partial_);
+  }
+  // A register at a time: the tree is climbed seldom, and wide vectors take long to compile.
+  void end_partial(Scope& scope, Value* number) override {
+    scope.seek();
+    auto& ir = k_.ir;
+    ir.CreateStore(ir.CreateLoad(type_, partial_), carry_);
+    int width = std::min(lanes_, 64 / size_of(r_.type));
+    llvm::Type* part = k_.lane_type(r_.type, width);
+    auto at = [&](Value* memory, Value* level, Value* n) {
+      return ir.CreateGEP(part, ir.CreateGEP(type_, memory, level), n);
+    };
+    auto each = [&](Scope& outer, const std::function<void(Value*)>& fill) {
+      emit_loop(outer, k_.i64(0), k_.i64(lanes_ / width), k_.i64(1), true,
+                [&](Scope&, Value* n) { fill(n); });
+    };
+    Value* full = ir.CreateBinaryIntrinsic(Intrinsic::cttz, ir.CreateNot(number), ir.getFalse());
+    emit_loop(scope, k_.i64(0), full, k_.i64(1), false, [&](Scope& one, Value* level) {
+      each(one, [&](Value* n) {
+        Value *x = ir.CreateLoad(part, at(levels_, level, n)), *here = at(carry_, k_.i64(0), n);
+        ir.CreateStore(combine(k_, r_.op, r_.type, x, ir.CreateLoad(part, here)), here);
+      });
+    });
+    each(scope, [&](Value* n) {
+      ir.CreateStore(ir.CreateLoad(part, at(carry_, k_.i64(0), n)), at(levels_, full, n));
+    });
+    scope.seek();
+  }
+  void end_block(Scope& scope) override {
+    scope.seek();
+    if (counter_) counter_->push(scope, k_.ir.CreateLoad(type_, top()));
+  }
+  void advance(Scope&, Value*) override {}
+
+  LaneValue finish(Scope& scope, Value*) override {
+    scope.seek();
+    bool varying = lanes_ > 1;
+    if (counter_) return {counter_->finish(scope, identity_), varying};
+    return {k_.ir.CreateLoad(type_, top()), varying};
+  }
+
+ private:
+  static constexpr int tree_levels = 6;
+  Value* top() { return k_.ir.CreateConstGEP1_64(type_, levels_, tree_levels); }
+
+  CpuFunction& k_;
+  const atlas::Reduction& r_;
+  int lanes_;
+  llvm::Type* type_;
+  llvm::Constant* identity_;
+  Value *partial_, *carry_, *levels_;
+  std::unique_ptr<Counter> counter_;
+};
+
+// argmax and argmin: best value, its row position and what to report for it. An empty state has the
+// largest position.
+class BestReducer final : public Reducer {
+ public:
+  BestReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
+      : k_(function_of(scope)), r_(r), shape_(shape), lanes_(shape.lanes) {
+    type_ = k_.lane_type(r.type, lanes_);
+    word_ = k_.widen(k_.ir.getInt64Ty(), lanes_);
+    int copies = shape.along_row ? partials / lanes_ : 1;
+    auto extremum = r.op == Op::reduce_argmax ? Op::reduce_max : Op::reduce_min;
+    scope.seek();
+    for (int c = 0; c < copies; ++c) {
+      State s{k_.slot(type_, "best"), k_.slot(word_, "where"), nullptr};
+      k_.ir.CreateStore(splat(k_, {k_.identity(extremum, r.type), false}, lanes_), s.value);
+      k_.ir.CreateStore(llvm::ConstantInt::get(word_, empty), s.position);
+      if (r.position != atlas::no_value) {
+        s.reported = k_.slot(word_, "reported");
+        k_.ir.CreateStore(llvm::Constant::getNullValue(word_), s.reported);
+      }
+      states_.push_back(s);
+    }
+  }
+
+  void update(Scope&, int copy, LaneValue value, LaneValue reported, Value* position,
+              Value* mask) override {
+    auto& ir = k_.ir;
+    State& s = states_[static_cast<size_t>(copy)];
+    Value *best = ir.CreateLoad(type_, s.value), *x = splat(k_, value, lanes_);
+    Value* here = splat(k_, {position, false}, lanes_);
+    if (shape_.along_row && lanes_ > 1) here = ir.CreateAdd(here, iota(ir.getInt64Ty(), lanes_));
+    Value* was = ir.CreateLoad(word_, s.position);
+    Value* take = better(x, best);
+    if (s.reported)
+      take = ir.CreateOr(take, ir.CreateICmpEQ(was, llvm::ConstantInt::get(word_, empty)));
+    if (mask) take = ir.CreateAnd(take, mask);
+    ir.CreateStore(ir.CreateSelect(take, x, best), s.value);
+    ir.CreateStore(ir.CreateSelect(take, here, was), s.position);
+    if (s.reported) {
+      Value* y = splat(k_, reported, lanes_);
+      ir.CreateStore(ir.CreateSelect(take, y, ir.CreateLoad(word_, s.reported)), s.reported);
+    }
+  }
+
+  void advance(Scope&, Value*) override {}
+
+  LaneValue finish(Scope& scope, Value*) override {
+    scope.seek();
+    auto& ir = k_.ir;
+    std::vector<State> now;
+    for (const State& s : states_)
+      now.push_back({ir.CreateLoad(type_, s.value), ir.CreateLoad(word_, s.position),
+                     s.reported ? ir.CreateLoad(word_, s.reported) : nullptr});
+    for (size_t half = now.size() / 2; half > 0; half /= 2)
+      for (size_t c = 0; c < half; ++c) now[c] = merge(now[c], now[c + half]);
+    State r = now[0];
+    if (shape_.along_row)
+      for (int half = lanes_ / 2; half > 0; half /= 2)
+        r = merge(part(r, 0, half), part(r, half, half));
+    Value* nothing =
+        ir.CreateICmpEQ(r.position, llvm::ConstantInt::get(r.position->getType(), empty));
+    Value* result = r.reported ? r.reported : r.position;
+    return {ir.CreateSelect(nothing, llvm::Constant::getNullValue(result->getType()), result),
+            !shape_.along_row && lanes_ > 1};
+  }
+
+ private:
+  static constexpr uint64_t empty = std::numeric_limits<int64_t>::max();
+
+  struct State {
+    Value *value, *position, *reported;
+  };
+
+  // x in place of an earlier best.
+  Value* better(Value* x, Value* best) {
+    auto& ir = k_.ir;
+    std::array<Value*, 2> order{best, x};
+    if (r_.op == Op::reduce_argmin) std::swap(order[0], order[1]);
+    Value* wins = emit_arithmetic(k_, Op::lt, r_.type, order);
+    if (!is_float(r_.type)) return wins;
+    if (compute_type(r_.type) != r_.type) {
+      x = emit_cast(k_, Op::cast, x, r_.type, DType::f32);
+      best = emit_cast(k_, Op::cast, best, r_.type, DType::f32);
+    }
+    Value* first_nan = ir.CreateAnd(ir.CreateFCmpUNO(x, x), ir.CreateFCmpORD(best, best));
+    return ir.CreateOr(wins, first_nan);
+  }
+
+  State merge(const State& a, const State& b) {
+    auto& ir = k_.ir;
+    Value* tie = ir.CreateAnd(ir.CreateNot(better(a.value, b.value)),
+                              ir.CreateICmpSLT(b.position, a.position));
+    Value* second = ir.CreateOr(better(b.value, a.value), tie);
+    second = ir.CreateAnd(
+        second, ir.CreateICmpNE(b.position, llvm::ConstantInt::get(b.position->getType(), empty)));
+    return {ir.CreateSelect(second, b.value, a.value),
+            ir.CreateSelect(second, b.position, a.position),
+            a.reported ? ir.CreateSelect(second, b.reported, a.reported) : nullptr};
+  }
+
+  State part(const State& s, int first, int count) {
+    std::vector<int> order;
+    for (int l = 0; l < count; ++l) order.push_back(first + l);
+    auto take = [&](Value* v) -> Value* {
+      if (!v) return nullptr;
+      return count == 1 ? k_.ir.CreateExtractElement(v, static_cast<uint64_t>(first))
+                        : k_.ir.CreateShuffleVector(v, order);
+    };
+    return {take(s.value), take(s.position), take(s.reported)};
+  }
+
+  CpuFunction& k_;
+  const atlas::Reduction& r_;
+  RowShape shape_;
+  int lanes_;
+  llvm::Type *type_, *word_;
+  std::vector<State> states_;
+};
+
+}  // namespace
+
+std::unique_ptr<Reducer> Reducer::make(Scope& scope, const atlas::Reduction& r,
+                                       const RowShape& shape) {
+  if (ir::info(r.op).kind == ir::OpKind::reduce_index)
+    return std::make_unique<BestReducer>(scope, r, shape);
+  if (shape.by_partial) return std::make_unique<StridedReducer>(scope, r, shape);
+  if (RangeReducer::suits(function_of(scope), r, shape))
+    return std::make_unique<RangeReducer>(scope, r, shape);
+  if (shape.along_row) return std::make_unique<LaneReducer>(scope, r, shape);
+  return std::make_unique<SerialReducer>(scope, r, shape);
+}
+
+llvm::Constant* iota(llvm::Type* element, int lanes) {
+  std::vector<llvm::Constant*> steps;
+  for (int l = 0; l < lanes; ++l)
+    steps.push_back(llvm::ConstantInt::get(element, static_cast<uint64_t>(l)));
+  return llvm::ConstantVector::get(steps);
+}
+
+Value* fold_lanes(CpuFunction& k, Value* v, const std::function<Value*(Value*, Value*)>& op) {
+  int lanes = static_cast<int>(llvm::cast<llvm::FixedVectorType>(v->getType())->getNumElements());
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    std::vector<int> low, high;
+    for (int l = 0; l < half; ++l) {
+      low.push_back(l);
+      high.push_back(l + half);
+    }
+    if (half == 1)
+      return op(k.ir.CreateExtractElement(v, uint64_t{0}),
+                k.ir.CreateExtractElement(v, uint64_t{1}));
+    v = op(k.ir.CreateShuffleVector(v, low), k.ir.CreateShuffleVector(v, high));
+  }
+  return v;
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,49 @@
+// backend/cpu/loops/reduce.h: reductions of row stages, in the order that atlas::Reduction states.
+#pragma once
+
+#include <memory>
+
+#include "backend/cpu/function.h"
+
+namespace hologram::cpu {
+
+/// How a stage's row elements arrive.
+struct RowShape {
+  int lanes = 1;            ///< elements of `varying` values
+  bool along_row = false;   ///< lanes are consecutive row elements; else they are separate points
+  bool by_partial = false;  ///< elements arrive partial by partial: see Reducer::begin_partial
+  Expr total;               ///< row elements
+};
+
+/// State of one reduction. Row elements arrive in row-major order: along the row as groups of 64, a
+/// vector at a time; otherwise one by one, or `by_partial`: for each block of 4,096 the elements of
+/// partial 0, then of 32, 16, 48, … (bit-reversed numbers).
+class Reducer {
+ public:
+  virtual ~Reducer() = default;
+  /// Along the row: vector number `copy` of the group that begins at element `position` (i64);
+  /// lanes outside `mask` (may be null) do not exist. Otherwise the element at `position`.
+  virtual void update(Scope& scope, int copy, LaneValue value, LaneValue reported, Value* position,
+                      Value* mask) = 0;
+  /// After each group, or element: `count` elements have arrived. May move the scope to another
+  /// block.
+  virtual void advance(Scope& scope, Value* count) = 0;
+  /// Around the elements of one partial, the `number`-th of its block (i64), and after each block.
+  virtual void begin_partial(Scope&) {}
+  virtual void end_partial(Scope&, Value* /*number*/) {}
+  virtual void end_block(Scope&) {}
+  /// The result, once `count` elements have arrived.
+  virtual LaneValue finish(Scope& scope, Value* count) = 0;
+
+  /// `scope` stands before the rows.
+  static std::unique_ptr<Reducer> make(Scope& scope, const atlas::Reduction& r,
+                                       const RowShape& shape);
+};
+
+/// A vector whose element l is l.
+llvm::Constant* iota(llvm::Type* element, int lanes);
+
+/// first, then second: halves of a vector combined until one element is left.
+Value* fold_lanes(CpuFunction& k, Value* v, const std::function<Value*(Value*, Value*)>& op);
+
+}  // namespace hologram::cpu

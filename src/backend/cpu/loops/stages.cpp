@@ -1,0 +1,329 @@
+// backend/cpu/loops/stages.cpp: point, serial and row stages.
+#include "backend/cpu/loops/stages.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
+
+#include "atlas/order.h"
+#include "codegen/memory.h"
+#include "codegen/nest.h"
+
+namespace hologram::cpu {
+
+namespace Intrinsic = llvm::Intrinsic;
+using atlas::Stage;
+using atlas::StageKind;
+
+// Elements that a round along a row takes: one for each partial.
+constexpr int64_t round_elements = atlas::sum_partials;
+
+LoopStages::LoopStages(const LoopFrame& frame, LoopLanes& lanes)
+    : f_(frame), lanes_(lanes), prefetches_(frame), k_(frame.k), ir_(frame.k.ir) {
+  int number = 0;
+  for (const Stage& s : f_.block.stages) {
+    first_accumulator_.push_back(number);
+    number += static_cast<int>(s.reductions.size() + s.running.size());
+  }
+}
+
+void LoopStages::emit_first(Scope& scope) {
+  for (const atlas::Reduction& r : f_.block.stages[0].reductions)
+    carried_.push_back(k_.slot(k_.type_of(r.type), "carried"));
+  row_stage(scope, f_.block.stages[0], 0);
+}
+
+void LoopStages::emit(Scope& scope) {
+  prefetches_.emit_gathered(scope);
+  for (size_t n = 0; n < f_.block.stages.size(); ++n) {
+    const Stage& s = f_.block.stages[n];
+    scope.seek();
+    if (f_.plan.carried && n == 0)
+      for (size_t r = 0; r < carried_.size(); ++r)
+        scope.set_accumulator(
+            static_cast<int>(r),
+            {ir_.CreateLoad(carried_[r]->getAllocatedType(), carried_[r]), false});
+    else if (s.kind == StageKind::point)
+      emit_body(scope, s.body);
+    else if (s.kind == StageKind::serial_row)
+      serial_stage(scope, s, first_accumulator_[n]);
+    else if (s.kind == StageKind::scan)
+      scan_stage(scope, s);
+    else
+      row_stage(scope, s, n);
+  }
+}
+
+bool LoopStages::walks_rows_first() const {
+  const auto& stages = f_.block.stages;
+  if (stages.size() != 1 || stages[0].kind != StageKind::serial_row || !stages[0].running.empty())
+    return false;
+  for (int a = f_.rank; a < f_.axes; ++a)
+    if (f_.extent(a).has_axes()) return false;
+  // Numbers that all lanes of a row share would be read ahead of the loop over the lanes, more of
+  // them than there are registers.
+  constexpr int64_t most_shared = 16;
+  auto shared = [&](const atlas::Instr& i) {
+    return i.code == atlas::Code::load && !i.expr.has_axis(f_.rank - 1);
+  };
+  return std::ranges::count_if(stages[0].body.instrs, shared) <= most_shared;
+}
+
+void LoopStages::emit_rows_first(Scope& scope, Value* low, Value* high) {
+  const atlas::Body& body = f_.block.stages[0].body;
+  row_loops(scope, f_.rank, f_.axes, [&](Scope& row) {
+    lanes_.loop(row, f_.rank - 1, low, high, 1, {&body}, [&](Scope& s) { emit_body(s, body); });
+  });
+}
+
+/// Loops over row axes [axis, last); `fill` runs inside them.
+void LoopStages::row_loops(Scope& scope, int axis, int last,
+                           const std::function<void(Scope&)>& fill) {
+  if (axis == last) return fill(scope);
+  Value* n = emit_expr(scope, f_.extent(axis)).v;
+  scope.seek();
+  emit_loop(scope, k_.i64(0), n, k_.i64(1), f_.at_least_one(axis), [&](Scope& s, Value* i) {
+    s.set_axis(axis, i);
+    row_loops(s, axis + 1, last, fill);
+  });
+}
+
+void LoopStages::serial_stage(Scope& scope, const Stage& s, int accumulator) {
+  int lanes = scope.lanes();
+  std::vector<Value*> slots;
+  for (size_t r = 0; r < s.running.size(); ++r) {
+    auto [op, type] = s.running[r];
+    Value* slot = k_.slot(k_.lane_type(type, lanes), "running");
+    ir_.CreateStore(splat(k_, {k_.identity(op, type), false}, lanes), slot);
+    slots.push_back(slot);
+  }
+  Scope inner(scope, false);
+  for (size_t r = 0; r < slots.size(); ++r)
+    inner.set_running(accumulator + static_cast<int>(r), slots[r], lanes > 1);
+  row_loops(inner, f_.rank, f_.axes, [&](Scope& row) { emit_body(row, s.body); });
+  inner.seek();
+  scope.move_to(ir_.GetInsertBlock());
+  for (size_t r = 0; r < slots.size(); ++r) {
+    llvm::Type* type = k_.lane_type(s.running[r].second, lanes);
+    scope.set_accumulator(accumulator + static_cast<int>(r),
+                          {ir_.CreateLoad(type, slots[r]), lanes > 1});
+  }
+}
+
+void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number) {
+  int accumulator = first_accumulator_[number];
+  bool along = f_.plan.mode == LaneMode::row;
+  if (s.reductions.empty()) {
+    if (!along)
+      return row_loops(scope, f_.rank, f_.axes, [&](Scope& row) { emit_body(row, s.body); });
+    return row_loops(scope, f_.rank, f_.axes - 1, [&](Scope& row) {
+      Value* n = emit_expr(row, f_.extent(f_.axes - 1)).v;
+      auto fill = [&](Scope& line) {
+        line.seek();
+        int work = static_cast<int>(s.body.instrs.size()) + arithmetic_count(s.body);
+        lanes_.loop(line, f_.axes - 1, k_.i64(0), n,
+                    work <= 10   ? 4
+                    : work <= 24 ? 2
+                                 : 1,
+                    {&s.body}, [&](Scope& lane) {
+                      if (!lane.mask()) prefetches_.emit(lane, number, 0);
+                      emit_body(lane, s.body);
+                    });
+      };
+      if (f_.at_least_one(f_.axes - 1)) return fill(row);
+      emit_if(row, ir_.CreateICmpSGT(n, k_.i64(0)), fill);
+    });
+  }
+  bool trees =
+      std::any_of(s.reductions.begin(), s.reductions.end(), [](const auto& r) { return r.tree; });
+  bool grouped =
+      f_.axes == f_.rank + 1 || (f_.extent(f_.axes - 1).is_const() &&
+                                 f_.extent(f_.axes - 1).constant_value() % round_elements == 0);
+  RowShape shape;
+  shape.total = extent_of(f_.block, f_.rank, f_.axes);
+  shape.along_row = along && grouped && !trees;
+  shape.by_partial = reads_by_partial(f_.block, s, f_.plan.mode);
+  shape.lanes = shape.along_row ? f_.plan.lanes : scope.lanes();
+  RowStage stage{s, number, shape, {}, nullptr}, ahead{f_.ahead, 0, shape, {}, nullptr};
+  auto begin = [&](RowStage& one) {
+    for (const atlas::Reduction& r : one.stage.reductions)
+      one.reducers.push_back(Reducer::make(scope, r, shape));
+  };
+  begin(stage);
+  if (f_.plan.carried && number == 1) {
+    begin(ahead);
+    stage.ahead = &ahead;
+  }
+  scope.seek();
+  Value* count = shape.along_row    ? groups(scope, stage)
+                 : shape.by_partial ? by_partial(scope, stage)
+                                    : elements(scope, stage);
+  auto carry = [&](size_t r, LaneValue value) {
+    scope.seek();
+    ir_.CreateStore(value.v, carried_[r]);
+  };
+  for (size_t r = 0; r < stage.reducers.size(); ++r) {
+    LaneValue value = stage.reducers[r]->finish(scope, count);
+    scope.set_accumulator(accumulator + static_cast<int>(r), value);
+    if (f_.plan.carried && number == 0) carry(r, value);
+  }
+  for (size_t r = 0; r < ahead.reducers.size(); ++r)
+    carry(r, ahead.reducers[r]->finish(scope, count));
+  scope.seek();
+}
+
+void LoopStages::update(Scope& scope, RowStage& stage, int copy, Value* position,
+                        Value* lanes_mask) {
+  std::vector<LaneValue> values = emit_body(scope, stage.stage.body);
+  for (size_t r = 0; r < stage.reducers.size(); ++r) {
+    const atlas::Reduction& what = stage.stage.reductions[r];
+    LaneValue reported = what.position == atlas::no_value ? LaneValue{} : values[what.position];
+    stage.reducers[r]->update(scope, copy, values[what.value], reported, position, lanes_mask);
+  }
+}
+
+void LoopStages::advance_all(Scope& scope, RowStage& stage, Value* count) {
+  for (auto& r : stage.reducers) r->advance(scope, count);
+  scope.seek();
+}
+
+/// Down a column each row element lies on a page of its own, which hardware does not foresee;
+/// `ahead` elements on is what will be read.
+void LoopStages::prefetch(Scope& row, const atlas::Body& body, int64_t ahead) {
+  if (f_.plan.mode != LaneMode::parallel || row.lanes() == 1) return;
+  for (const atlas::Instr& i : body.instrs) {
+    if (i.code != atlas::Code::load ||
+        i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
+      continue;
+    auto step = i.expr.linear_in_axis(f_.axes - 1);
+    if (!step || step->first.is(0) || step->first.is(1)) continue;
+    auto address = vector_address(row, i.buffer, i.expr + step->first * Expr(ahead));
+    if (!address) continue;
+    int64_t bytes = row.lanes() * f_.element_bytes(i.buffer);
+    for (int64_t line = 0; line < bytes; line += 64) {
+      Value* at = ir_.CreateConstGEP1_64(ir_.getInt8Ty(), *address, static_cast<uint64_t>(line));
+      ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()},
+                          {at, ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
+    }
+  }
+}
+
+/// One row element after the other; returns their number.
+Value* LoopStages::elements(Scope& scope, RowStage& stage) {
+  llvm::AllocaInst* counter = k_.slot(ir_.getInt64Ty(), "position");
+  ir_.CreateStore(k_.i64(0), counter);
+  row_loops(scope, f_.rank, f_.axes, [&](Scope& row) {
+    row.seek();
+    Value* position = ir_.CreateLoad(ir_.getInt64Ty(), counter);
+    prefetch(row, stage.stage.body, 16);
+    update(row, stage, 0, position, nullptr);
+    row.seek();
+    Value* next = ir_.CreateAdd(position, k_.i64(1));
+    ir_.CreateStore(next, counter);
+    advance_all(row, stage, next);
+  });
+  scope.seek();
+  return ir_.CreateLoad(ir_.getInt64Ty(), counter);
+}
+
+/// The elements of a single row axis, block by block and partial by partial; returns their
+/// number.
+Value* LoopStages::by_partial(Scope& scope, RowStage& stage) {
+  constexpr int64_t block = atlas::sum_block, partials = atlas::sum_partials;
+  static_assert(partials == 64, "their numbers are six bits, reversed");
+  Value* n = emit_expr(scope, f_.extent(f_.rank)).v;
+  scope.seek();
+  bool some = f_.at_least_one(f_.rank);
+  int64_t last = some ? (f_.extent(f_.rank).constant_value() - 1) % block + 1 : 0;
+  emit_loop(scope, k_.i64(0), n, k_.i64(block), some, [&](Scope& outer, Value* base) {
+    Value* end = ir_.CreateBinaryIntrinsic(Intrinsic::smin, ir_.CreateAdd(base, k_.i64(block)), n);
+    emit_loop(outer, k_.i64(0), k_.i64(partials), k_.i64(1), true, [&](Scope& one, Value* number) {
+      for (auto& r : stage.reducers) r->begin_partial(one);
+      one.seek();
+      Value* reversed =
+          ir_.CreateUnaryIntrinsic(Intrinsic::bitreverse, ir_.CreateTrunc(number, ir_.getInt8Ty()));
+      Value* first = ir_.CreateZExt(ir_.CreateLShr(reversed, 2), ir_.getInt64Ty());
+      emit_loop(one, ir_.CreateAdd(base, first), end, k_.i64(partials), last >= partials,
+                [&](Scope& row, Value* i) {
+                  if (some) row.make_certain();
+                  row.set_axis(f_.rank, i);
+                  prefetch(row, stage.stage.body, partials);
+                  update(row, stage, 0, i, nullptr);
+                  row.seek();
+                });
+      for (auto& r : stage.reducers) r->end_partial(one, number);
+      one.seek();
+    });
+    for (auto& r : stage.reducers) r->end_block(outer);
+    outer.seek();
+  });
+  scope.seek();
+  return n;
+}
+
+/// Vectors along the row, in groups of round_elements; returns the number of elements.
+Value* LoopStages::groups(Scope& scope, RowStage& stage) {
+  int axis = f_.axes - 1;
+  bool several = f_.axes > f_.rank + 1;
+  llvm::AllocaInst* counter = several ? k_.slot(ir_.getInt64Ty(), "position") : nullptr;
+  if (counter) ir_.CreateStore(k_.i64(0), counter);
+  Value* total = nullptr;
+  row_loops(scope, f_.rank, axis, [&](Scope& row) {
+    Value* n = emit_expr(row, f_.extent(axis)).v;
+    row.seek();
+    Value* before =
+        counter ? static_cast<Value*>(ir_.CreateLoad(ir_.getInt64Ty(), counter)) : k_.i64(0);
+    Value* whole = ir_.CreateAnd(n, k_.i64(-round_elements));
+    emit_loop(row, k_.i64(0), whole, k_.i64(round_elements),
+              f_.at_least_one(axis) && f_.extent(axis).constant_value() >= round_elements,
+              [&](Scope& round, Value* i) {
+                // With a constant extent every element exists, or none does; the tail shares the
+                // invariants otherwise.
+                if (f_.at_least_one(axis)) round.make_certain();
+                Value* position = ir_.CreateAdd(before, i);
+                group(round, stage, axis, i, position, nullptr);
+                Value* count = ir_.CreateAdd(position, k_.i64(round_elements));
+                advance_all(round, stage, count);
+                if (stage.ahead) advance_all(round, *stage.ahead, count);
+              });
+    row.seek();
+    if (counter) {
+      ir_.CreateStore(ir_.CreateAdd(before, n), counter);
+      return;
+    }
+    total = n;
+    emit_if(row, ir_.CreateICmpSLT(whole, n),
+            [&](Scope& rest) { group(rest, stage, axis, whole, whole, ir_.CreateSub(n, whole)); });
+  });
+  scope.seek();
+  return counter ? ir_.CreateLoad(ir_.getInt64Ty(), counter) : total;
+}
+
+/// The vectors of one group that begins at coordinate i; `left` (or null): how many of its
+/// elements exist.
+void LoopStages::group(Scope& scope, RowStage& stage, int axis, Value* i, Value* position,
+                       Value* left) {
+  const int lanes = f_.plan.lanes;
+  for (int c = 0; c < round_elements / lanes; ++c) {
+    auto vector = [&](Scope& s) {
+      Scope copy(s, false);
+      copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * lanes)) : i);
+      Value* some =
+          left ? lanes_.mask(c ? ir_.CreateSub(left, k_.i64(c * lanes)) : left, lanes) : nullptr;
+      copy.set_lanes(axis, lanes, some);
+      if (!left) prefetches_.emit(copy, stage.number, c);
+      Value* where = c ? ir_.CreateAdd(position, k_.i64(c * lanes)) : position;
+      update(copy, stage, c, where, some);
+      if (stage.ahead) update(copy, *stage.ahead, c, where, some);
+      copy.seek();
+      s.move_to(ir_.GetInsertBlock());
+    };
+    if (left && c > 0)
+      emit_if(scope, ir_.CreateICmpSGT(left, k_.i64(c * lanes)), vector);
+    else
+      vector(scope);
+    scope.seek();
+  }
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,60 @@
+// backend/cpu/loops/stages.h: a loop block's stages at one point, or at a vector of points.
+#pragma once
+
+#include <memory>
+
+#include "backend/cpu/loops/lanes.h"
+#include "backend/cpu/loops/prefetch.h"
+#include "backend/cpu/loops/reduce.h"
+
+namespace hologram::cpu {
+
+class LoopStages {
+ public:
+  LoopStages(const LoopFrame& frame, LoopLanes& lanes);
+
+  /// All stages at the point of `scope`.
+  void emit(Scope& scope);
+
+  /// Whether rows may be walked one after the other, each for all points of a line: a single serial
+  /// stage without accumulators.
+  bool walks_rows_first() const;
+
+  /// That stage at points [low, high) of the lane axis.
+  void emit_rows_first(Scope& scope, Value* low, Value* high);
+
+  /// The first stage at the point of `scope`, which is the first of all, where the plan carries it
+  /// along.
+  void emit_first(Scope& scope);
+
+ private:
+  struct RowStage {
+    const atlas::Stage& stage;
+    size_t number;
+    RowShape shape;
+    std::vector<std::unique_ptr<Reducer>> reducers;
+    RowStage* ahead;  ///< runs along over the next point's row, or null
+  };
+
+  void row_loops(Scope& scope, int axis, int last, const std::function<void(Scope&)>& fill);
+  void serial_stage(Scope& scope, const atlas::Stage& s, int accumulator);
+  void row_stage(Scope& scope, const atlas::Stage& s, size_t number);
+  void scan_stage(Scope& scope, const atlas::Stage& s);
+  void update(Scope& scope, RowStage& stage, int copy, Value* position, Value* lanes_mask);
+  void advance_all(Scope& scope, RowStage& stage, Value* count);
+  void prefetch(Scope& row, const atlas::Body& body, int64_t ahead);
+  Value* elements(Scope& scope, RowStage& stage);
+  Value* by_partial(Scope& scope, RowStage& stage);
+  Value* groups(Scope& scope, RowStage& stage);
+  void group(Scope& scope, RowStage& stage, int axis, Value* i, Value* position, Value* left);
+
+  const LoopFrame& f_;
+  LoopLanes& lanes_;
+  Prefetches prefetches_;
+  CpuFunction& k_;
+  llvm::IRBuilder<>& ir_;
+  std::vector<int> first_accumulator_;
+  std::vector<llvm::AllocaInst*> carried_;  ///< what the first stage came to, by reduction
+};
+
+}  // namespace hologram::cpu

@@ -1,0 +1,220 @@
+// backend/cpu/products/groups.cpp: narrow operands copied as groups of k for the dot instructions.
+#include "backend/cpu/products/groups.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include "backend/cpu/products/micro.h"
+#include "codegen/nest.h"
+
+namespace hologram::cpu {
+namespace {
+
+// Products of numbers that are 0 or at least 2^-56 are multiples of 2^-126, and so are their sums:
+// nothing subnormal arises.
+constexpr uint64_t least_safe_bits = (127 - 56) << 7;
+
+}  // namespace
+
+GroupPacker::GroupPacker(CpuFunction& kernel, const ProductPlan& plan, Value* notes)
+    : Numbers(kernel),
+      p_(kernel.program.product),
+      plan_(plan),
+      t_(plan.tile),
+      group_(plan.group),
+      m_axis_(p_.batch_rank),
+      n_axis_(m_axis_ + 1),
+      k_axis_(m_axis_ + 2),
+      halves_(k_.widen(k_.ir.getInt16Ty(), 2 * t_.lanes)),
+      depth_(number(plan.k)),
+      steps_(number(plan.steps)),
+      least_(notes) {
+  k_.root().seek();
+}
+
+void GroupPacker::start_block(Scope& scope) {
+  scope.seek();
+  if (least_) k_.ir.CreateStore(llvm::Constant::getAllOnesValue(halves_), least_);
+}
+
+// The least of `least` and |x| - 1 as unsigned bits, by which 0 is the largest.
+Value* GroupPacker::smaller(Value* x, Value* least) {
+  x = k_.ir.CreateAnd(k_.ir.CreateBitCast(x, halves_), llvm::ConstantInt::get(halves_, 0x7fff));
+  x = k_.ir.CreateSub(x, llvm::ConstantInt::get(halves_, 1));
+  return k_.ir.CreateBinaryIntrinsic(llvm::Intrinsic::umin, x, least);
+}
+
+Value* GroupPacker::any_tiny(Value* least) {
+  return k_.ir.CreateOrReduce(
+      k_.ir.CreateICmpULT(least, llvm::ConstantInt::get(halves_, least_safe_bits - 1)));
+}
+
+void GroupPacker::pack_row(Scope& scope, Value* out) {
+  int lanes = t_.lanes * group_;
+  for_vectors(scope, depth_, lanes, [&](Scope& s, Value* offset, Value* mask) {
+    s.seek();
+    s.set_axis(k_axis_, offset);
+    s.set_lanes(k_axis_, lanes, mask);
+    LaneValue value = emit_body(s, p_.lhs).back();
+    s.seek();
+    Value* x = splat(k_, value, lanes);
+    if (mask) x = k_.ir.CreateSelect(mask, x, llvm::Constant::getNullValue(x->getType()));
+    if (least_) k_.ir.CreateStore(smaller(x, k_.ir.CreateLoad(halves_, least_)), least_);
+    x = reverse_groups(k_, k_.ir.CreateBitCast(x, words(t_.lanes)), group_);
+    if (plan_.flips_lhs) x = k_.ir.CreateXor(x, llvm::ConstantInt::get(x->getType(), 0x80808080));
+    k_.ir.CreateAlignedStore(x, word(out, div(offset, k_.i64(group_))), llvm::Align(4));
+  });
+}
+
+// Words of group `step` of k at the lanes [at, at + t_.lanes) of `axis`.
+Value* GroupPacker::gather_group(Scope& scope, const atlas::Body& body, int axis, Value* at,
+                                 Value* mask, Value* step) {
+  scope.seek();
+  bool whole = plan_.k.is_const() && plan_.k.constant_value() % group_ == 0;
+  Value *first = mul(step, group_), *last = add(depth_, -1), *sum = nullptr;
+  for (int j = 0; j < group_; ++j) {
+    Value* k = add(first, j);
+    Scope one(scope, false);
+    one.set_axis(k_axis_, whole ? k : least(k, last));
+    one.set_axis(axis, at);
+    one.set_lanes(axis, t_.lanes, mask);
+    LaneValue value = emit_body(one, body).back();
+    scope.seek();
+    Value* x = k_.ir.CreateZExt(splat(k_, value, t_.lanes), words(t_.lanes));
+    if (j && !whole)
+      x = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(k, last), x,
+                             llvm::Constant::getNullValue(x->getType()));
+    x = k_.ir.CreateShl(x, static_cast<uint64_t>(32 / group_ * (group_ - 1 - j)));
+    sum = sum ? k_.ir.CreateOr(sum, x) : x;
+  }
+  return sum;
+}
+
+void GroupPacker::pack_step(Scope& scope, Value* step, Value* m_begin, Value* rows, Value* out) {
+  for_vectors(scope, rows, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+    s.seek();
+    Value* x = gather_group(s, p_.lhs, m_axis_, add(m_begin, offset), mask, step);
+    if (mask) x = k_.ir.CreateSelect(mask, x, llvm::Constant::getNullValue(x->getType()));
+    if (least_) k_.ir.CreateStore(smaller(x, k_.ir.CreateLoad(halves_, least_)), least_);
+    if (plan_.flips_lhs) x = k_.ir.CreateXor(x, llvm::ConstantInt::get(x->getType(), 0x80808080));
+    k_.ir.CreateAlignedStore(x, word(out, offset), llvm::Align(4));
+  });
+}
+
+void GroupPacker::pack_panel(Scope& scope, Value* n_begin, Value* columns, Value* out) {
+  scope.seek();
+  emit_loop(scope, k_.i64(0), steps_, k_.i64(1), false, [&](Scope& step, Value* i) {
+    step.seek();
+    Value* row = word(out, mul(i, t_.panel));
+    for_vectors(step, columns, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+      s.seek();
+      Value* x = gather_group(s, p_.rhs, n_axis_, add(n_begin, offset), mask, i);
+      k_.ir.CreateAlignedStore(x, word(row, offset), llvm::Align(4));
+    });
+  });
+  scope.seek();
+}
+
+void GroupPacker::turn_panel(Scope& scope, Value* base, Value* n_begin, Value* columns,
+                             Value* out) {
+  int lanes = t_.lanes;
+  int64_t steps = plan_.steps.constant_value(), whole = steps / lanes * lanes;
+  llvm::Align align(static_cast<uint64_t>(size_of(p_.operand_type)));
+  scope.seek();
+  Value* stride = number(plan_.rhs_load->x_stride);
+  scope.seek();
+  Value* buffer = element(k_, p_.operand_type, k_.buffer(plan_.rhs_load->buffer), base);
+  for (int v = 0; v < t_.vectors; ++v) {
+    scope.seek();
+    std::vector<Value*> rows;
+    for (int l = 0; l < lanes; ++l) {
+      Value* column = least(k_.i64(v * lanes + l), add(columns, -1));
+      rows.push_back(element(k_, p_.operand_type, buffer, mul(add(n_begin, column), stride)));
+    }
+    auto square = [&](Value* step, int64_t count) {
+      Value* mask = count < lanes ? lane_mask(k_, k_.i64(count), lanes) : nullptr;
+      std::vector<Value*> values;
+      for (Value* row : rows) {
+        Value* p = word(row, step);
+        values.push_back(
+            mask ? static_cast<Value*>(k_.ir.CreateMaskedLoad(words(lanes), p, align, mask))
+                 : k_.ir.CreateAlignedLoad(words(lanes), p, align));
+      }
+      transpose_square(k_, values);
+      for (int64_t u = 0; u < count; ++u) {
+        Value* to = word(out, add(mul(add(step, u), t_.panel), int64_t{v} * lanes));
+        Value* x = reverse_groups(k_, values[static_cast<size_t>(u)], group_);
+        k_.ir.CreateAlignedStore(x, to, llvm::Align(4));
+      }
+    };
+    emit_loop(scope, k_.i64(0), k_.i64(whole), k_.i64(lanes), true, [&](Scope& s, Value* step) {
+      s.seek();
+      square(step, lanes);
+    });
+    scope.seek();
+    if (whole < steps) square(k_.i64(whole), steps - whole);
+  }
+}
+
+void GroupPacker::column_sums(Scope& scope, Value* panel, Value* out) {
+  // Several chains side by side: the instruction takes four or five cycles, and two start per
+  // cycle.
+  constexpr int64_t together = 4;
+  auto vectors = static_cast<size_t>(t_.vectors);
+  llvm::Type* sums = words(t_.lanes);
+  // 128, or -128 if that operand is signed.
+  llvm::Constant* signs = llvm::ConstantInt::get(sums, 0x80808080);
+  auto load = [&](Value* step, size_t v) {
+    Value* index = add(mul(step, t_.panel), static_cast<int64_t>(v) * t_.lanes);
+    return k_.ir.CreateAlignedLoad(sums, word(panel, index), llvm::Align(4));
+  };
+  auto loop = [&](Value* begin, Value* end, int64_t count, std::vector<Value*> start) {
+    return emit_loop(scope, begin, end, k_.i64(count), false, start,
+                     [&](Scope& s, Value* step, std::vector<Value*> chains) {
+                       s.seek();
+                       for (size_t i = 0; i < chains.size(); ++i) {
+                         Value* at = add(step, static_cast<int64_t>(i / vectors));
+                         Value* y = load(at, i % vectors);
+                         chains[i] = plan_.unsigned_rhs ? dot_bytes(k_, chains[i], y, signs)
+                                                        : dot_bytes(k_, chains[i], signs, y);
+                       }
+                       return chains;
+                     });
+  };
+  scope.seek();
+  Value* whole = k_.ir.CreateAnd(steps_, k_.i64(-together));
+  std::vector<Value*> zeros(vectors * together, llvm::Constant::getNullValue(sums));
+  std::vector<Value*> chains = loop(k_.i64(0), whole, together, std::move(zeros));
+  scope.seek();
+  for (size_t i = vectors; i < chains.size(); ++i)
+    chains[i % vectors] = k_.ir.CreateAdd(chains[i % vectors], chains[i]);
+  chains.resize(vectors);
+  chains = loop(whole, steps_, 1, std::move(chains));
+  scope.seek();
+  for (size_t v = 0; v < vectors; ++v)
+    k_.ir.CreateAlignedStore(k_.ir.CreateNeg(chains[v]),
+                             word(out, k_.i64(static_cast<int64_t>(v) * t_.lanes)), llvm::Align(4));
+}
+
+Value* GroupPacker::has_tiny(Scope& scope, Value* panels, Value* count) {
+  scope.seek();
+  auto load = [&](Value* index) {
+    return k_.ir.CreateAlignedLoad(words(t_.lanes), word(panels, index), llvm::Align(4));
+  };
+  std::vector<Value*> start(static_cast<size_t>(t_.vectors),
+                            llvm::Constant::getAllOnesValue(halves_));
+  std::vector<Value*> found = emit_loop(scope, k_.i64(0), count, k_.i64(t_.panel), false, start,
+                                        [&](Scope& s, Value* i, std::vector<Value*> so_far) {
+                                          s.seek();
+                                          for (int v = 0; v < t_.vectors; ++v)
+                                            so_far[static_cast<size_t>(v)] =
+                                                smaller(load(add(i, int64_t{v} * t_.lanes)),
+                                                        so_far[static_cast<size_t>(v)]);
+                                          return so_far;
+                                        });
+  scope.seek();
+  Value* least = k_.ir.CreateLoad(halves_, least_);
+  for (Value* v : found) least = k_.ir.CreateBinaryIntrinsic(llvm::Intrinsic::umin, v, least);
+  return any_tiny(least);
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,369 @@
+// backend/cpu/products/micro.cpp: register kernels of products and attention.
+#include "backend/cpu/products/micro.h"
+
+#include <llvm/IR/IntrinsicsX86.h>
+
+#include <numeric>
+
+#include "backend/cpu/operands/pack.h"
+
+namespace hologram::cpu {
+
+Fixed fixed(Value* v) {
+  if (auto* c = llvm::dyn_cast<llvm::ConstantInt>(v)) return c->getSExtValue();
+  return std::nullopt;
+}
+
+Value* dot_bytes(CpuFunction& k, Value* sums, Value* x, Value* y) {
+  auto& ir = k.ir;
+  bool wide = k.target.isa == Isa::avx512;
+  if (k.target.i8_dots)
+    return ir.CreateIntrinsic(
+        wide ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256,
+        {}, {sums, x, y});
+  // The even and the odd bytes as words, of which pairs of products are summed exactly.
+  llvm::Type* words = k.widen(ir.getInt16Ty(), 2 * k.target.vector_bytes / 4);
+  x = ir.CreateBitCast(x, words);
+  y = ir.CreateBitCast(y, words);
+  auto pairs = [&](Value* a, Value* b) {
+    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_wd, {}, {a, b});
+  };
+  Value* even = pairs(ir.CreateAnd(x, llvm::ConstantInt::get(words, 0xff)),
+                      ir.CreateAShr(ir.CreateShl(y, 8), 8));
+  Value* odd = pairs(ir.CreateLShr(x, 8), ir.CreateAShr(y, 8));
+  return ir.CreateAdd(sums, ir.CreateAdd(even, odd));
+}
+
+namespace {
+
+class Writer {
+ public:
+  Writer(CpuFunction& k, const MicroKernel& m) : k_(k), m_(m), ir_(k.ir) {
+    vector_ = k.lane_type(m.type, m.tile.lanes);
+    stored_ = k.widen(k.memory_type(m.storage), m.tile.lanes);
+    columns_ = m.panels == 1 && m.vectors > 0 ? m.vectors : m.panels * m.tile.vectors;
+  }
+
+  llvm::Function* run() {
+    llvm::IRBuilderBase::InsertPointGuard guard(ir_);
+    create();
+    auto* entry = block("entry");
+    auto* done = block("done");
+    ir_.SetInsertPoint(entry);
+    if (m_.accumulate || m_.dots == Dots::bytes || (m_.depth && *m_.depth <= k_block())) {
+      finish(chain(a_, b_, ahead_, depth_, start()), nullptr);
+      ir_.CreateBr(done);
+    } else {
+      blocks(entry, done);
+    }
+    ir_.SetInsertPoint(done);
+    ir_.CreateRetVoid();
+    return function_;
+  }
+
+ private:
+  using Tile = std::vector<Value*>;
+
+  void create() {
+    llvm::Type *p = ir_.getPtrTy(), *w = ir_.getInt64Ty();
+    std::vector<llvm::Type*> args{p, w, w, p, w, w, w, p, p};
+    if (m_.fetches_ahead) args.insert(args.end(), {p, w});
+    auto* type = llvm::FunctionType::get(ir_.getVoidTy(), args, false);
+    std::string name = "tile_" + std::to_string(m_.rows) + "x" + std::to_string(columns_);
+    function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, name, k_.module);
+    function_->setDSOLocal(true);
+    llvm::AttrBuilder attributes(k_.context, k_.function->getAttributes().getFnAttrs());
+    function_->addFnAttrs(attributes);
+    function_->addFnAttr(llvm::Attribute::NoInline);
+    for (unsigned a : {0u, 3u, 7u, 8u}) function_->addParamAttr(a, llvm::Attribute::NoAlias);
+    for (unsigned a : {0u, 3u, 8u}) function_->addParamAttr(a, llvm::Attribute::ReadOnly);
+    auto number = [&](const Fixed& f, unsigned arg) -> Value* {
+      return f ? static_cast<Value*>(k_.i64(*f)) : function_->getArg(arg);
+    };
+    a_ = function_->getArg(0);
+    a_row_ = number(m_.a_row, 1);
+    a_k_ = number(m_.a_k, 2);
+    b_ = function_->getArg(3);
+    b_k_ = number(m_.b_k, 4);
+    b_panel_ = number(m_.b_panel, 5);
+    depth_ = number(m_.depth, 6);
+    out_ = function_->getArg(7);
+    if (!m_.fetches_ahead) return;
+    ahead_ = function_->getArg(9);
+    ahead_k_ = function_->getArg(10);
+  }
+
+  llvm::BasicBlock* block(const char* name) {
+    return llvm::BasicBlock::Create(k_.context, name, function_);
+  }
+
+  bool half(int column) const { return m_.half_last && m_.panels == 1 && column == columns_ - 1; }
+  llvm::Type* accumulator_type(int column) {
+    return half(column) ? k_.lane_type(m_.type, m_.tile.lanes / 2) : vector_;
+  }
+
+  size_t at(int row, int column) const { return static_cast<size_t>(row * columns_ + column); }
+
+  Value* out_pointer(int row, int column) {
+    int64_t width = m_.out_row ? m_.out_row : int64_t{m_.panels} * m_.tile.panel;
+    return element(k_, m_.type, out_, k_.i64(row * width + column * m_.tile.lanes));
+  }
+
+  llvm::Align alignment(DType t) const { return llvm::Align(static_cast<uint64_t>(size_of(t))); }
+
+  Tile load_out() {
+    Tile t;
+    for (int r = 0; r < m_.rows; ++r)
+      for (int c = 0; c < columns_; ++c)
+        t.push_back(
+            ir_.CreateAlignedLoad(accumulator_type(c), out_pointer(r, c), alignment(m_.type)));
+    return t;
+  }
+
+  Tile start() {
+    if (m_.accumulate) {
+      Tile t = load_out();
+      for (int r = 0; r < m_.rows; ++r) {
+        Value* scale = scalar(element(k_, m_.type, function_->getArg(8), k_.i64(r)));
+        for (int c = 0; c < columns_; ++c) t[at(r, c)] = ir_.CreateFMul(t[at(r, c)], scale);
+      }
+      return t;
+    }
+    Tile t;
+    for (int r = 0; r < m_.rows; ++r)
+      for (int c = 0; c < columns_; ++c)
+        t.push_back(llvm::Constant::getNullValue(accumulator_type(c)));
+    for (int c = 0; m_.from_row && c < columns_; ++c) {
+      Value* p = element(k_, m_.type, function_->getArg(8), k_.i64(int64_t{c} * m_.tile.lanes));
+      Value* v = ir_.CreateAlignedLoad(vector_, p, alignment(m_.type));
+      for (int r = 0; r < m_.rows; ++r) t[at(r, c)] = v;
+    }
+    return t;
+  }
+
+  bool floating() const { return is_float(m_.type); }
+  int64_t k_block() const { return atlas::product_block / group_of(m_.dots); }
+
+  // The number at p in every lane.
+  Value* scalar(Value* p) {
+    llvm::Align align = m_.dots == Dots::bf16 ? llvm::Align(2) : alignment(m_.type);
+    Value* x = ir_.CreateAlignedLoad(k_.type_of(m_.type), p, align);
+    return ir_.CreateVectorSplat(static_cast<unsigned>(m_.tile.lanes), x);
+  }
+
+  // The sum of a group's products, added to z. A pair of bfloat16 is two multiply-adds, the upper
+  // half's first, which is how the instruction adds them.
+  Value* add_group(Value* x, Value* y, Value* z) {
+    llvm::Type* words = k_.widen(ir_.getInt32Ty(), m_.tile.lanes);
+    if (m_.dots == Dots::bytes)
+      return m_.unsigned_rhs ? dot_bytes(k_, z, y, x) : dot_bytes(k_, z, x, y);
+    if (!m_.exact) {
+      llvm::Type* pairs = k_.widen(llvm::Type::getBFloatTy(k_.context), 2 * m_.tile.lanes);
+      return ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+                                 {z, ir_.CreateBitCast(x, pairs), ir_.CreateBitCast(y, pairs)});
+    }
+    auto upper = [&](Value* v) {
+      v = ir_.CreateAnd(ir_.CreateBitCast(v, words), llvm::ConstantInt::get(words, 0xffff0000));
+      return ir_.CreateBitCast(v, vector_);
+    };
+    auto lower = [&](Value* v) {
+      return ir_.CreateBitCast(ir_.CreateShl(ir_.CreateBitCast(v, words), 16), vector_);
+    };
+    z = multiply_add(k_, m_.type, upper(x), upper(y), z);
+    return multiply_add(k_, m_.type, lower(x), lower(y), z);
+  }
+
+  Value* lower_half(Value* v) {
+    std::vector<int> lanes(static_cast<size_t>(m_.tile.lanes / 2));
+    std::iota(lanes.begin(), lanes.end(), 0);
+    return ir_.CreateShuffleVector(v, lanes);
+  }
+
+  // The multiply-adds of one k, on accumulators `t`.
+  void step(Value* a, Value* b, Tile& t) {
+    Tile columns;
+    for (int c = 0; c < columns_; ++c) {
+      int panel = c / m_.tile.vectors, in_panel = c % m_.tile.vectors;
+      Value* p = panel ? element(k_, m_.storage, b, ir_.CreateNSWMul(b_panel_, k_.i64(panel))) : b;
+      p = element(k_, m_.storage, p, k_.i64(in_panel * m_.tile.lanes));
+      llvm::Type* type =
+          half(c) ? k_.widen(k_.memory_type(m_.storage), m_.tile.lanes / 2) : stored_;
+      Value* v = ir_.CreateAlignedLoad(type, p, alignment(m_.storage));
+      columns.push_back(
+          m_.storage == m_.type ? v : emit_cast(k_, ir::Op::cast, v, m_.storage, m_.type));
+    }
+    for (int r = 0; r < m_.rows; ++r) {
+      Value* p = element(k_, m_.type, a, ir_.CreateNSWMul(a_row_, k_.i64(r)));
+      Value* x = scalar(p);
+      // The lower half is then the same register, not a broadcast of its own.
+      if (half(columns_ - 1)) x = ir_.CreateUnaryIntrinsic(llvm::Intrinsic::arithmetic_fence, x);
+      for (int c = 0; c < columns_; ++c) {
+        Value* factor = half(c) ? lower_half(x) : x;
+        t[at(r, c)] =
+            m_.dots == Dots::none
+                ? multiply_add(k_, m_.type, factor, columns[static_cast<size_t>(c)], t[at(r, c)])
+                : add_group(factor, columns[static_cast<size_t>(c)], t[at(r, c)]);
+      }
+    }
+  }
+
+  // Brings the line at p to the second-level cache.
+  void fetch(Value* p) {
+    ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {ir_.getPtrTy()},
+                        {p, ir_.getInt32(0), ir_.getInt32(2), ir_.getInt32(1)});
+  }
+
+  // `count` steps from a and b on; leaves the builder behind the loop.
+  Tile chain(Value* a, Value* b, Value* ahead, Value* count, const Tile& from) {
+    llvm::BasicBlock *before = ir_.GetInsertBlock(), *head = block("k"), *exit = block("chain");
+    bool some = m_.depth && *m_.depth > 0;
+    if (some)
+      ir_.CreateBr(head);
+    else
+      ir_.CreateCondBr(ir_.CreateICmpSGT(count, k_.i64(0)), head, exit);
+    ir_.SetInsertPoint(head);
+    auto* left = ir_.CreatePHI(ir_.getInt64Ty(), 2);
+    auto* pa = ir_.CreatePHI(ir_.getPtrTy(), 2);
+    auto* pb = ir_.CreatePHI(ir_.getPtrTy(), 2);
+    left->addIncoming(count, before);
+    pa->addIncoming(a, before);
+    pb->addIncoming(b, before);
+    std::vector<llvm::PHINode*> accumulators;
+    Tile t;
+    for (Value* v : from) {
+      accumulators.push_back(ir_.CreatePHI(v->getType(), 2));
+      accumulators.back()->addIncoming(v, before);
+      t.push_back(accumulators.back());
+    }
+    if (ahead) {
+      auto* p = ir_.CreatePHI(ir_.getPtrTy(), 2);
+      p->addIncoming(ahead, before);
+      fetch(p);
+      p->addIncoming(ir_.CreateGEP(ir_.getInt8Ty(), p, ahead_k_), head);
+    }
+    step(pa, pb, t);
+    pa->addIncoming(element(k_, m_.type, pa, a_k_), ir_.GetInsertBlock());
+    pb->addIncoming(element(k_, m_.storage, pb, b_k_), ir_.GetInsertBlock());
+    Value* next = ir_.CreateNSWSub(left, k_.i64(1));
+    left->addIncoming(next, ir_.GetInsertBlock());
+    for (size_t i = 0; i < t.size(); ++i) accumulators[i]->addIncoming(t[i], ir_.GetInsertBlock());
+    llvm::BasicBlock* last = ir_.GetInsertBlock();
+    ir_.CreateCondBr(ir_.CreateICmpSGT(next, k_.i64(0)), head, exit);
+    ir_.SetInsertPoint(exit);
+    for (size_t i = 0; i < t.size(); ++i) {
+      auto* phi = ir_.CreatePHI(t[i]->getType(), 2);
+      if (!some) phi->addIncoming(from[i], before);
+      phi->addIncoming(t[i], last);
+      t[i] = phi;
+    }
+    return t;
+  }
+
+  // Writes the tile; `first` (i1) says whether to write or to add behind what is there (null:
+  // write).
+  void finish(const Tile& t, Value* first) {
+    auto store = [&](const Tile& values) {
+      for (int r = 0; r < m_.rows; ++r)
+        for (int c = 0; c < columns_; ++c)
+          ir_.CreateAlignedStore(values[at(r, c)], out_pointer(r, c), alignment(m_.type));
+    };
+    if (!first) return store(t);
+    llvm::BasicBlock *write = block("write"), *add = block("add"), *exit = block("stored");
+    ir_.CreateCondBr(first, write, add);
+    ir_.SetInsertPoint(write);
+    store(t);
+    ir_.CreateBr(exit);
+    ir_.SetInsertPoint(add);
+    Tile sums = load_out();
+    for (size_t i = 0; i < sums.size(); ++i)
+      sums[i] = floating() ? ir_.CreateFAdd(sums[i], t[i]) : ir_.CreateAdd(sums[i], t[i]);
+    store(sums);
+    ir_.CreateBr(exit);
+    ir_.SetInsertPoint(exit);
+  }
+
+  void blocks(llvm::BasicBlock* entry, llvm::BasicBlock* done) {
+    auto* head = block("k_block");
+    ir_.CreateBr(head);
+    ir_.SetInsertPoint(head);
+    auto* begin = ir_.CreatePHI(ir_.getInt64Ty(), 2);
+    begin->addIncoming(k_.i64(0), entry);
+    Value* left = ir_.CreateNSWSub(depth_, begin);
+    Value* size = k_.i64(k_block());
+    Value* count = ir_.CreateSelect(ir_.CreateICmpSLT(left, size), left, size);
+    Value* a = element(k_, m_.type, a_, ir_.CreateNSWMul(begin, a_k_));
+    Value* b = element(k_, m_.storage, b_, ir_.CreateNSWMul(begin, b_k_));
+    Value* ahead = ahead_;
+    if (ahead) ahead = ir_.CreateGEP(ir_.getInt8Ty(), ahead, ir_.CreateNSWMul(begin, ahead_k_));
+    finish(chain(a, b, ahead, count, start()), ir_.CreateICmpEQ(begin, k_.i64(0)));
+    Value* next = ir_.CreateNSWAdd(begin, size);
+    begin->addIncoming(next, ir_.GetInsertBlock());
+    ir_.CreateCondBr(ir_.CreateICmpSLT(next, depth_), head, done);
+  }
+
+  CpuFunction& k_;
+  const MicroKernel& m_;
+  llvm::IRBuilder<>& ir_;
+  llvm::Type *vector_, *stored_;
+  int columns_;
+  llvm::Function* function_ = nullptr;
+  Value *a_ = nullptr, *a_row_ = nullptr, *a_k_ = nullptr, *b_ = nullptr, *b_k_ = nullptr,
+        *b_panel_ = nullptr, *depth_ = nullptr, *out_ = nullptr, *ahead_ = nullptr,
+        *ahead_k_ = nullptr;
+};
+
+}  // namespace
+
+llvm::Function* MicroKernel::emit(CpuFunction& k) const { return Writer(k, *this).run(); }
+
+Cover emit_cover(CpuFunction& k, const TileModel& tile, Value* rows,
+                 const std::vector<int64_t>& counts) {
+  auto& ir = k.ir;
+  auto divide_up = [&](Value* a, Value* b) {
+    return ir.CreateUDiv(ir.CreateNSWAdd(a, ir.CreateNSWSub(b, k.i64(1))), b);
+  };
+  if (!counts.empty()) {
+    Value* height = nullptr;
+    for (int64_t count : counts) {
+      Value* exact = k.i64(tile_height(tile, count, true));
+      height = height ? ir.CreateSelect(ir.CreateICmpEQ(rows, k.i64(count)), exact, height) : exact;
+    }
+    return {height, divide_up(rows, height)};
+  }
+  Value* tiles = divide_up(rows, k.i64(tile.max_rows));
+  Value* split = divide_up(rows, tiles);
+  Value* even = ir.CreateAnd(ir.CreateNSWAdd(split, k.i64(1)), k.i64(-2));
+  Value* half = ir.CreateLShr(ir.CreateNSWAdd(rows, k.i64(1)), 1);
+  half = ir.CreateSelect(ir.CreateICmpEQ(half, k.i64(5)), k.i64(6), half);
+  Value* odd = ir.CreateTrunc(split, ir.getInt1Ty());
+  Value* halves = ir.CreateAnd(ir.CreateICmpEQ(tiles, k.i64(1)), odd);
+  Value* height = ir.CreateSelect(halves, half, even);
+  height = ir.CreateSelect(ir.CreateICmpSLE(split, k.i64(4)), split, height);
+  return {height, divide_up(rows, height)};
+}
+
+void call_one(Scope& scope, Value* shape, const std::map<int64_t, llvm::Function*>& kernels,
+              const std::vector<Value*>& args) {
+  CpuFunction& k = function_of(scope);
+  scope.seek();
+  if (kernels.size() == 1) {
+    k.ir.CreateCall(kernels.begin()->second, args);
+    return;
+  }
+  llvm::BasicBlock *exit = k.block("tile_done"), *first = k.block("tile");
+  auto* chosen = k.ir.CreateSwitch(shape, first, static_cast<unsigned>(kernels.size()));
+  for (auto& [number, function] : kernels) {
+    llvm::BasicBlock* block = first;
+    if (number != kernels.begin()->first) {
+      block = k.block("tile");
+      chosen->addCase(k.ir.getInt64(static_cast<uint64_t>(number)), block);
+    }
+    k.ir.SetInsertPoint(block);
+    k.ir.CreateCall(function, args);
+    k.ir.CreateBr(exit);
+  }
+  k.ir.SetInsertPoint(exit);
+  scope.move_to(exit);
+}
+
+}  // namespace hologram::cpu

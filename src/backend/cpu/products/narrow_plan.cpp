@@ -1,0 +1,85 @@
+// backend/cpu/products/narrow_plan.cpp: which products widen their right operand in registers.
+#include <algorithm>
+#include <numeric>
+
+#include "backend/cpu/operands/runs.h"
+#include "backend/cpu/products/plan.h"
+
+namespace hologram::cpu {
+namespace {
+
+constexpr int64_t most_rows = 8;
+
+// Constants by which something of the body divides the axis.
+std::vector<int64_t> divisors(const atlas::Body& body, int axis) {
+  std::vector<int64_t> found;
+  for (const atlas::Instr& i : body.instrs)
+    i.expr.any_atom([&](const Atom& a) {
+      if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return false;
+      const Atom* x = a.a->as_atom();
+      if (x && x->kind == Atom::Kind::axis && x->id == axis && a.b->is_const())
+        found.push_back(a.b->constant_value());
+      return false;
+    });
+  return found;
+}
+
+// Whether every load that differs between columns has `lanes` of them side by side, and one of them
+// is narrower than `wide`.
+bool reads_narrow_columns(const atlas::Program& program, const atlas::Body& body, int axis,
+                          DType wide) {
+  bool narrow = false;
+  for (const atlas::Instr& i : body.instrs) {
+    if (i.code == atlas::Code::store || i.code == atlas::Code::clamp_index) return false;
+    if (i.code != atlas::Code::load || !i.expr.has_axis(axis)) continue;
+    auto parts = i.expr.linear_in_axis(axis);
+    if (!parts || !parts->first.is(1)) return false;
+    DType stored = program.buffers[static_cast<size_t>(i.buffer)].dtype;
+    narrow |= size_of(stored) < size_of(wide);
+  }
+  return narrow;
+}
+
+}  // namespace
+
+std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
+                                                 const Target& target) {
+  const atlas::ProductBlock& b = program.product;
+  auto rank = static_cast<size_t>(b.batch_rank);
+  const Expr &m = b.axes[rank].extent, &n = b.axes[rank + 1].extent, &k = b.axes[rank + 2].extent;
+  if (b.packed_rhs >= 0 || b.parts > 1 || program.has_tail() || !m.is_const() || !n.is_const() ||
+      !k.is_const())
+    return std::nullopt;
+  NarrowProduct p{m.constant_value(), n.constant_value(), k.constant_value(), 1, 1, 1, 1, 1};
+  TileModel tile = tile_model(target, b.acc_type);
+  p.lanes = tile.lanes;
+  // Without FMA instructions multiply-adds are long sequences, which belong into loops.
+  if (p.m < 1 || p.m > most_rows || p.n < 1 || p.n % p.lanes || p.k < 1 ||
+      target.isa == Isa::sse42 || size_of(b.acc_type) < 4)
+    return std::nullopt;
+  int n_axis = b.batch_rank + 1, k_axis = n_axis + 1;
+  auto columns = block_axis(b.rhs, n_axis, n, p.lanes, k_axis + 1);
+  int lane_axis = columns ? k_axis + 2 : n_axis;
+  if (!reads_narrow_columns(program, columns ? *columns : b.rhs, lane_axis, b.acc_type))
+    return std::nullopt;
+
+  p.segment = atlas::product_block;
+  for (int64_t d : divisors(b.rhs, k_axis)) {
+    if (d <= 8 && (d & (d - 1)) == 0) {
+      p.steps = std::max(p.steps, static_cast<int>(d));
+      continue;
+    }
+    int64_t common = std::gcd(p.segment, d);
+    if (common >= 16) p.segment = common;
+  }
+  if (p.segment % p.steps) p.steps = 1;
+  // As many chains as registers hold beside a scale and a zero point of each vector.
+  int room = tile.max_rows * tile.vectors >= 24 ? 24 : 12;
+  p.vectors = 8;
+  while (p.vectors > 1 && p.vectors * (p.m + 2) > room) p.vectors /= 2;
+  p.units = Expr((p.n + p.vectors * p.lanes - 1) / (p.vectors * p.lanes));
+  for (size_t a = 0; a < rank; ++a) p.units = p.units * b.axes[a].extent;
+  return p;
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,311 @@
+// backend/cpu/products/plan.cpp: the analytic model behind products' blocking.
+#include "backend/cpu/products/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/operands/runs.h"
+#include "backend/cpu/products/panels.h"
+#include "backend/cpu/products/winograd_plan.h"
+#include "base/error.h"
+
+namespace hologram::cpu {
+namespace {
+
+// Rows up to which reading the right operand takes longer than the arithmetic.
+constexpr int64_t most_waiting_rows = 4;
+// Of a right operand that may stay in the caches of two cores.
+constexpr int64_t most_kept_bytes = int64_t{2} << 20;
+// Sizes assumed for run-time dimensions when blocks are chosen.
+constexpr int64_t assumed_rows = 512, assumed_columns = 1024, assumed_depth = 512;
+
+const atlas::Instr* only_load(const atlas::Body& body) {
+  if (body.instrs.size() != 1) return nullptr;
+  const atlas::Instr& i = body.instrs.front();
+  return i.code == atlas::Code::load && i.args[0] == atlas::no_value ? &i : nullptr;
+}
+
+// Whether reading a panel first costs much more than reading it again: it is copied, or lies beyond
+// the second-level cache.
+bool distant_rhs(const ProductPlan& p, int64_t element) {
+  if (p.rhs == RhsPath::panels || p.rhs == RhsPath::transposed) return true;
+  return size_or(p.k, assumed_depth) * size_or(p.n, assumed_columns) * element > (1 << 20);
+}
+
+// How often a unit's rows reuse what was read or copied of the right operand decides how many rows
+// it has: its own block of the left operand should stay in half of the second-level cache, unless
+// the right operand is distant. 86 tiles, so that 1,024 rows are one block.
+int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t element) {
+  if (distant_rhs(p, element)) return 86 * 12;
+  int64_t depth = size_or(p.k, assumed_depth);
+  int64_t most = p.dots == Dots::bytes ? 256 : 72;
+  return std::clamp<int64_t>(half_l2(target) / (depth * element), 24, most);
+}
+
+// Rows of a unit that has all columns, for what follows its rows: these and its block of the left
+// operand should stay in half of the second-level cache. 64 units of two register tiles or more, a
+// multiple of 8 of them, so that threads have equally many.
+int64_t rows_before_tail(const ProductPlan& p, const Target& target, int64_t element) {
+  int64_t depth = size_or(p.k, assumed_depth), columns = size_or(p.n, assumed_columns);
+  int64_t rows = size_or(p.m, assumed_rows), least = 2 * p.tile.max_rows;
+  int64_t most = std::max(least, half_l2(target) / (depth * element + columns * 4));
+  int64_t units = divide_up(rows, std::clamp(divide_up(rows, 64), least, most));
+  return divide_up(rows, units > 8 ? divide_up(units, 8) * 8 : units);
+}
+
+// Cycles of `rows` x one panel over the whole depth: two multiply-adds a cycle, or the panel's
+// bytes at 32 a cycle.
+double panel_cycles(const ProductPlan& p, double rows, double depth) {
+  double arithmetic = std::max(rows, 2.0) * p.tile.vectors / 2;
+  double memory = static_cast<double>(p.tile.panel) * size_of(p.rhs_storage) / 32;
+  return std::max(arithmetic, memory) * depth;
+}
+
+// Of few units, one more or less for a thread counts: among somewhat smaller blocks, those that two
+// threads finish first.
+void balance_few_units(ProductPlan& p) {
+  constexpr int64_t few = 16, least_cycles = 12'000, handing_out = 600;
+  constexpr double least_gain = 0.96;
+  if (!p.m.is_const() || !p.n.is_const() || !p.k.is_const()) return;
+  int64_t m = p.m.constant_value(), panels = divide_up(p.n.constant_value(), p.tile.panel),
+          depth = std::max<int64_t>(p.k.constant_value(), 1);
+  int64_t groups = divide_up(panels, p.panel_group);
+  int64_t m_units = divide_up(m, p.block_rows), n_units = divide_up(panels, p.block_panels);
+  if (m <= 0 || m_units * n_units < 2 || m_units * n_units > few) return;
+  auto cycles = [&](int64_t rows_units, int64_t column_units) {  // of a unit
+    int64_t rows = divide_up(m, rows_units), height = tile_height(p.tile, rows, true);
+    return static_cast<double>(divide_up(rows, height) * height * depth * panels) /
+           static_cast<double>(column_units);
+  };
+  auto cost = [&](int64_t rows_units, int64_t column_units) {
+    double one = cycles(rows_units, column_units) + handing_out;
+    return static_cast<double>(divide_up(rows_units * column_units, 2)) * one;
+  };
+  int64_t best_m = m_units, best_n = n_units;
+  for (int64_t i = m_units; i <= std::min(2 * m_units, divide_up(m, p.tile.max_rows)); ++i)
+    for (int64_t j = n_units; j <= std::min(2 * n_units, groups); ++j)
+      if (cycles(i, j) >= least_cycles && cost(i, j) < cost(best_m, best_n)) best_m = i, best_n = j;
+  if (cost(best_m, best_n) > least_gain * cost(m_units, n_units)) return;
+  p.block_rows = divide_up(m, best_m);
+  p.block_panels = divide_up(groups, best_n) * p.panel_group;
+}
+
+}  // namespace
+
+int panel_width(const Target& target, DType operand_type) {
+  return tile_model(target, compute_type(operand_type)).panel;
+}
+
+Dots dots_for(const Target& target, DType operand_type, DType acc_type) {
+  if (target.bf16_dots && operand_type == DType::bf16 && acc_type == DType::f32) return Dots::bf16;
+  bool bytes = operand_type == DType::i8 || operand_type == DType::u8;
+  bool dots = target.i8_dots || target.isa == Isa::avx2;  // or four instructions in their place
+  if (dots && bytes && acc_type == DType::i32) return Dots::bytes;
+  return Dots::none;
+}
+
+int group_of(Dots dots) { return dots == Dots::none ? 1 : dots == Dots::bf16 ? 2 : 4; }
+
+int panel_group(const Target& target, DType operand_type, DType acc_type) {
+  return group_of(dots_for(target, operand_type, acc_type));
+}
+
+std::optional<StridedLoad> strided_load(const atlas::Body& body, int x_axis, int y_axis) {
+  const atlas::Instr* load = only_load(body);
+  if (!load) return std::nullopt;
+  auto x = load->expr.linear_in_axis(x_axis);
+  if (!x) return std::nullopt;
+  auto y = x->second.linear_in_axis(y_axis);
+  if (!y || x->first.has_axes() || y->first.has_axes()) return std::nullopt;
+  return StridedLoad{load->buffer, y->second, x->first, y->first};
+}
+
+std::optional<int64_t> first_stride(const atlas::Body& body, int axis) {
+  for (const atlas::Instr& i : body.instrs) {
+    if (i.code != atlas::Code::load || !i.expr.has_axis(axis)) continue;
+    auto split = i.expr.linear_in_axis(axis);
+    if (split && split->first.is_const()) return split->first.constant_value();
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+ProductPlan plan_product(const atlas::Program& program, const Target& target) {
+  const atlas::ProductBlock& b = program.product;
+  if (compute_type(b.acc_type) != b.acc_type || b.acc_type == DType::b8 ||
+      b.acc_type == DType::host)
+    fail(ErrorCode::unsupported, "codegen: products cannot accumulate in {}", name_of(b.acc_type));
+  ProductPlan p;
+  p.tile = tile_model(target, b.acc_type);
+  int m_axis = b.batch_rank, n_axis = m_axis + 1, k_axis = m_axis + 2;
+  auto extent = [&](int axis) { return b.axes[static_cast<size_t>(axis)].extent; };
+  p.m = extent(m_axis);
+  p.n = extent(n_axis);
+  p.k = extent(k_axis);
+  p.parts = b.parts;
+  p.part = b.parts > 1 ? extent(k_axis + 1) : p.n;
+  p.panels = ceil_div(p.part, p.tile.panel) * Expr(p.parts);
+
+  auto lhs = strided_load(b.lhs, m_axis, k_axis);
+  bool plain = b.operand_type == b.acc_type;
+  auto m_stride = first_stride(b.lhs, m_axis), k_stride = first_stride(b.lhs, k_axis);
+  bool words = dots_for(target, b.operand_type, b.acc_type) != Dots::none;
+  if (!m_stride && k_stride &&
+      !words) {  // rows that lie side by side in runs: the planes of several images
+    auto runs = split_axis(b.lhs, m_axis, p.m, k_axis + 1);
+    if (runs && runs->levels.size() == 2 && first_stride(runs->body, runs->levels[1].axis) == 1)
+      m_stride = 1;
+  }
+  if (lhs && plain && lhs->y_stride.is(1)) {
+    p.lhs = LhsPath::direct;
+    p.lhs_load = lhs;
+  } else {
+    p.lhs = m_stride == 1 && k_stride != 1 ? LhsPath::columns : LhsPath::rows;
+  }
+
+  p.rhs_storage = b.acc_type;
+  if (b.packed_rhs >= 0) {
+    if (b.panel_width != p.tile.panel)
+      fail(ErrorCode::unsupported, "codegen: panels of {} columns, expected {} on {}",
+           b.panel_width, p.tile.panel, name_of(target.isa));
+    p.rhs = RhsPath::packed;
+    p.dots = b.panel_group > 1 ? dots_for(target, b.operand_type, b.acc_type) : Dots::none;
+    if (b.panel_group != group_of(p.dots))
+      fail(ErrorCode::unsupported, "codegen: panels of groups of {} {}", b.panel_group,
+           name_of(b.operand_type));
+    p.rhs_storage = program.buffers[static_cast<size_t>(b.packed_rhs)].dtype;
+  } else {
+    auto rhs = strided_load(b.rhs, n_axis, k_axis);
+    int64_t bytes =
+        size_or(p.k, assumed_depth) * size_or(p.n, assumed_columns) * size_of(b.acc_type);
+    bool few_rows = p.m.is_const() && p.m.constant_value() <= 2 * p.tile.max_rows;
+    if (rhs && plain && rhs->x_stride.is(1) && (few_rows || bytes <= 64 * 1024)) {
+      p.rhs = RhsPath::direct;
+      p.rhs_load = rhs;
+    } else {
+      p.rhs = first_stride(b.rhs, k_axis) == 1 && first_stride(b.rhs, n_axis) != 1
+                  ? RhsPath::transposed
+                  : RhsPath::panels;
+      // Groups of an operand that lies along k are read as one number each.
+      p.dots = few_rows ? Dots::none : dots_for(target, b.operand_type, b.acc_type);
+      bool whole = p.k.is_const() && p.k.constant_value() % group_of(p.dots) == 0;
+      if (p.rhs == RhsPath::transposed) {
+        if (rhs && whole && rhs->y_stride.is(1))
+          p.rhs_load = rhs;
+        else
+          p.dots = Dots::none;
+      }
+    }
+  }
+
+  if (p.dots != Dots::none) {
+    p.group = group_of(p.dots);
+    p.keeps_tiny = p.dots == Dots::bf16 && b.reproducible;
+    // The instruction takes an unsigned and a signed operand: the left one gets the sign that the
+    // right one has not.
+    p.flips_lhs = p.dots == Dots::bytes && !b.mixed;
+    p.unsigned_rhs = p.dots == Dots::bytes && b.rhs_type() == DType::u8;
+    if (p.lhs == LhsPath::direct) p.lhs = LhsPath::rows;
+    p.lhs_load = std::nullopt;
+    p.rhs_storage = b.acc_type;
+  }
+  p.steps = ceil_div(p.k, p.group);
+  int element = size_of(b.acc_type) / p.group;
+
+  // Units of 10 µs or more, up to 64 of them for large products (32 where each copies panels),
+  // whole register tiles high.
+  int64_t rows = size_or(p.m, assumed_rows);
+  int64_t panels = divide_up(size_or(p.part, assumed_columns), p.tile.panel) * p.parts;
+  auto depth = static_cast<double>(std::max<int64_t>(size_or(p.k, assumed_depth) / p.group, 1));
+  int64_t limit = std::min(rows_by_cache(p, target, element), rows);
+  bool distant = distant_rhs(p, element);
+  int64_t least_rows = (distant ? 12 : 2) * p.tile.max_rows;
+  double batch = 1;
+  for (int k = 0; k < b.batch_rank; ++k) batch *= static_cast<double>(size_or(extent(k), 1));
+  double total =
+      batch * static_cast<double>(panels) * panel_cycles(p, static_cast<double>(rows), depth);
+  // The gates of a step are waited for, and few rows wait for the matrix, of which each core then
+  // keeps a part in its cache: threads share these from 2 µs each.
+  bool stays = size_or(p.n, assumed_columns) * size_or(p.k, assumed_depth) * size_of(b.acc_type) <=
+               most_kept_bytes;
+  p.fine = p.parts > 1 || (p.m.is_const() && p.m.constant_value() <= most_waiting_rows && stays);
+  double least_cycles = p.fine ? 8e3 : 40e3;
+  double target_cycles = std::clamp(total / (distant ? 32 : 64), least_cycles, distant ? 4e6 : 1e6);
+  double narrow = distant || p.dots == Dots::bytes ? 2 : 8;
+  double wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
+  if (wide < narrow / 2) {  // fewer rows rather than very narrow units
+    double by_work = target_cycles / (depth * p.tile.vectors / 2) / narrow;
+    int64_t tiles = std::max<int64_t>(1, std::llround(by_work / p.tile.max_rows));
+    limit = std::clamp<int64_t>(tiles * p.tile.max_rows, std::min(limit, least_rows), limit);
+    wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
+  }
+  p.block_rows = std::max<int64_t>(limit, 1);
+  p.block_panels = std::clamp<int64_t>(std::llround(wide), 1, panels);
+  // Tiles of few rows span several panels: no unit should end within a span.
+  int64_t lowest = p.m.is_const() ? std::min<int64_t>(rows, p.tile.max_rows) : 1;
+  p.panel_group = p.panels_for(static_cast<int>(lowest));
+  if (program.has_tail()) {
+    p.block_rows = rows_before_tail(p, target, element);
+    p.block_panels = panels;
+  }
+  if (!p.m.is_const() && p.block_panels < p.panel_group) p.panel_group = 1;
+  if (p.parts > 1) p.panel_group = p.parts;
+  p.block_panels = std::max<int64_t>(p.block_panels / p.panel_group, 1) * p.panel_group;
+  if (p.parts == 1 && !p.fine && p.dots == Dots::none && batch == 1 && !program.has_tail())
+    balance_few_units(p);
+  p.m_units = ceil_div(p.m, p.block_rows);
+  p.n_units = program.has_tail() ? Expr(1) : ceil_div(p.panels, p.block_panels);
+  p.units = p.m_units * p.n_units;
+  for (int k = 0; k < b.batch_rank; ++k) p.units = p.units * extent(k);
+  return p;
+}
+
+Launch launch_of_product(const atlas::Program& program, const Target& target) {
+  if (program.product.winograd) return launch_of_winograd(program, target);
+  if (auto tiles = plan_tile_product(program, target)) {
+    // In picoseconds, at 4 GHz: the tiles, packing the rows, the epilogue of 1,024 elements.
+    Expr groups = min(tiles->groups, tiles->block_groups);
+    Expr panels = min(tiles->panels, tiles->block_panels);
+    Expr work = groups * panels * (tiles->steps * (tiles->step_cycles() * 250) + Expr(100'000)) +
+                groups * tiles->steps * Expr(tiles->lhs ? 0 : 200'000) + Expr(20'000);
+    if (!work.is_const() || tiles->parts > 1) return {tiles->units, Expr(1), work};
+    return {tiles->units, Expr(std::max<int64_t>(1, 15'000'000 / work.constant_value())), work};
+  }
+  if (auto small = plan_small_product(program, target)) {
+    // In picoseconds: a vector multiply-add takes 125 or more, and a vector of the epilogue 1,000.
+    int64_t vectors = (small->n + small->lanes - 1) / small->lanes;
+    int64_t work = small->m * vectors * (small->k * 150 + 1000) + 10'000;
+    return {small->units, Expr(std::max<int64_t>(1, 15'000'000 / work)), Expr(work)};
+  }
+  if (auto stream = plan_stream_product(program, target)) {
+    Expr columns = min(stream->n, stream->columns);
+    int64_t per_element = 25 * std::max<int64_t>(stream->m / 2, 1);  // in cache, in picoseconds
+    Expr work = stream->k * columns * Expr(per_element) + Expr(20000);
+    if (!work.is_const()) return {stream->units, Expr(1), work};
+    return {stream->units, Expr(std::max<int64_t>(1, 15'000'000 / work.constant_value())), work};
+  }
+  if (auto narrow = plan_narrow_product(program, target)) {
+    // In picoseconds: a vector of weights from its bytes, then a multiply-add per row.
+    int64_t work = narrow->k * narrow->vectors * (300 + 125 * narrow->m) + 20'000;
+    return {narrow->units, Expr(std::max<int64_t>(1, 15'000'000 / work)), Expr(work)};
+  }
+  ProductPlan p = plan_product(program, target);
+  Expr rows = min(p.m, p.block_rows), panels = min(p.panels, p.block_panels);
+  // A cycle is 0.25 ns. Besides the arithmetic: a panel from the cache, and the epilogue.
+  Expr per_panel =
+      (rows * (p.tile.vectors * 125) + 1000) * p.steps + rows * (p.tile.vectors * 1500);
+  Launch launch;
+  launch.total = p.units;
+  launch.unit_work = rows * 0 + panels * per_panel + 20000;
+  if (program.has_tail())
+    launch.unit_work += rows * p.n * Expr(300);  // an element of rows that are in the cache
+  if (p.fine)
+    launch.grain = Expr(1);
+  else if (launch.unit_work.is_const())
+    launch.grain = 1;  // chunk_of puts units together
+  else
+    launch.grain = max(Expr(1), floor_div(Expr(15'000'000), launch.unit_work));
+  return launch;
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,163 @@
+// backend/cpu/products/plan.h: how a product is cut into units, blocks and register tiles. No LLVM
+// in here.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "atlas/order.h"
+#include "atlas/program.h"
+#include "backend/cpu/products/register_tile.h"
+#include "backend/cpu/target.h"
+#include "backend/cpu/units.h"
+
+namespace hologram::cpu {
+
+/// An operand body that is one plain load, linear in two axes: element (x, y) at base + x *
+/// x_stride + y * y_stride.
+struct StridedLoad {
+  int buffer;
+  Expr base;  ///< free of both axes
+  Expr x_stride, y_stride;
+};
+/// nullopt unless `body` is a single unguarded load of that form, with strides free of axes.
+std::optional<StridedLoad> strided_load(const atlas::Body& body, int x_axis, int y_axis);
+
+/// The stride of `axis` in the body's first load that depends on it: 1, another constant, or
+/// nullopt if unknown.
+std::optional<int64_t> first_stride(const atlas::Body& body, int axis);
+
+enum class LhsPath : uint8_t {
+  direct,   ///< read in place, k contiguous
+  rows,     ///< copied row by row, k contiguous
+  columns,  ///< copied k by k, m contiguous
+};
+enum class RhsPath : uint8_t {
+  packed,      ///< panels made ahead
+  direct,      ///< read in place, n contiguous
+  panels,      ///< panels made for each unit, a row of n at a time
+  transposed,  ///< the same for an operand with k contiguous
+};
+
+/// Instructions that sum several products of narrow operands per lane.
+enum class Dots : uint8_t {
+  none,
+  bf16,   ///< two products; subnormal numbers count as 0
+  bytes,  ///< four products of a u8 and an i8, in either order
+};
+/// What serves products of these types.
+Dots dots_for(const Target& target, DType operand_type, DType acc_type);
+/// How many products one of them sums.
+int group_of(Dots dots);
+
+/// The choices for one product on one target; docs/products.md gives the model.
+struct ProductPlan {
+  TileModel tile;
+  Expr m, n, k;
+  LhsPath lhs;
+  RhsPath rhs;
+  std::optional<StridedLoad> lhs_load, rhs_load;
+  Dots dots = Dots::none;
+  bool flips_lhs = false;     ///< dots of bytes: the left operand's signs are flipped
+  bool unsigned_rhs = false;  ///< dots of bytes: the right operand is the unsigned one
+  bool keeps_tiny = false;    ///< dots of bf16 give way to multiply-adds where a subnormal counts
+  int group = 1;              ///< values of k in one step; operands are copied in such groups
+  Expr steps;                 ///< k in groups
+  DType rhs_storage;          ///< element type of the panels that the register kernels read
+  bool fine = false;          ///< shared among threads even where it takes a few µs
+  int64_t block_rows;         ///< most rows of a unit
+  int64_t block_panels;       ///< most panels of a unit
+  int panel_group;            ///< units are whole groups of so many panels, but for the last
+  int parts = 1;              ///< of the columns; a panel is of one part, groups have one of each
+  Expr part;                  ///< columns of a part
+  Expr panels;                ///< of the whole right operand
+  Expr m_units, n_units;      ///< per batch point
+  Expr units;                 ///< in all
+
+  /// Panels that a register tile of `rows` rows spans. With parts: all of them or one.
+  int panels_for(int rows) const {
+    if (parts == 1) return cpu::panels_for(tile, rows);
+    return rows * parts <= tile.max_rows ? parts : 1;
+  }
+  /// The numbers of rows that units have, if they are known.
+  std::vector<int64_t> row_counts() const { return even_blocks(m, block_rows); }
+  /// The heights of register tiles that can occur.
+  std::vector<int> heights() const { return block_heights(tile, m, block_rows); }
+};
+
+/// A product of known sizes that is small enough to run straight from where its operands lie.
+struct SmallProduct {
+  int64_t m = 0, n = 0, k = 0;
+  int lanes = 1;         ///< per vector: no more than a register has, fewer for few columns
+  int span = 1;          ///< vectors side by side in a register tile
+  int rows = 1;          ///< most rows of a register tile
+  StridedLoad lhs = {};  ///< with constant strides
+  std::optional<StridedLoad> rhs = {};  ///< likewise; none: packed panels
+  bool transposed = false;  ///< the right operand has k contiguous: each unit turns it over
+  Expr units = 1;           ///< batch points
+};
+/// nullopt unless `program` is such a product for this target.
+std::optional<SmallProduct> plan_small_product(const atlas::Program& program, const Target& target);
+
+/// A product of at most four rows with a right operand that lies along n or k and is too large to
+/// copy.
+struct StreamProduct {
+  int64_t m;
+  Expr n, k;
+  int lanes;
+  bool turned;      ///< k is contiguous (and known): squares are transposed in registers
+  int streams;      ///< along n: values of k that are read side by side
+  int64_t columns;  ///< of a unit
+  StridedLoad lhs, rhs;
+  Expr units;
+};
+std::optional<StreamProduct> plan_stream_product(const atlas::Program& program,
+                                                 const Target& target);
+
+/// A product of few rows whose right operand is computed from narrower numbers, in registers:
+/// weights of one byte or half of one with their scales.
+struct NarrowProduct {
+  int64_t m, n, k;
+  int lanes;
+  int vectors;      ///< of columns side by side: those of a unit
+  int64_t segment;  ///< of k, a divisor of atlas::product_block in which scales are the same
+  int steps;        ///< of k that share what they are taken from (two halves of a byte)
+  Expr units;
+};
+std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
+                                                 const Target& target);
+
+/// A product of tiles (AMX), whose right operand is packed.
+struct TileProduct {
+  TileModel tile;  ///< a panel is two tiles wide
+  int terms;       ///< bfloat16 numbers per element; 0: signed bytes
+  Expr m, n, k;
+  Expr steps;   ///< products of tiles along k: of 32 values, 64 bytes
+  Expr groups;  ///< of 32 rows: two tiles
+  int parts;    ///< of the columns: a panel is of one, and units have as many panels of each
+  Expr part;    ///< columns of a part
+  Expr panels;
+  std::optional<StridedLoad> lhs;  ///< read in place: whole tiles of plain bfloat16 numbers
+  int64_t block_groups;            ///< most groups of a unit
+  int64_t block_panels;            ///< most panels of a unit
+  Expr m_units, n_units;           ///< per batch point
+  Expr units;                      ///< in all
+
+  int planes() const { return terms ? terms : 1; }
+  /// Values of k in one step.
+  int step() const { return terms ? 32 : 64; }
+  /// Cycles in tiles of one step of a group and a panel.
+  int step_cycles() const;
+  /// Whether sums need memory of their own between blocks of k.
+  bool blocked() const;
+};
+/// nullopt unless the product has terms, or is one of packed bytes on a target with tiles. Throws
+/// Error(unsupported) for terms without tiles or without panels.
+std::optional<TileProduct> plan_tile_product(const atlas::Program& program, const Target& target);
+
+/// Throws Error(unsupported) for types that products cannot accumulate in.
+ProductPlan plan_product(const atlas::Program& program, const Target& target);
+
+Launch launch_of_product(const atlas::Program& program, const Target& target);
+
+}  // namespace hologram::cpu

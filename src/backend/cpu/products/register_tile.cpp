@@ -1,0 +1,68 @@
+// backend/cpu/products/register_tile.cpp: the sizes of products' register tiles.
+#include "backend/cpu/products/register_tile.h"
+
+#include <algorithm>
+#include <set>
+
+namespace hologram::cpu {
+
+TileModel tile_model(const Target& target, DType acc_type) {
+  int lanes = target.vector_bytes / std::max(4, size_of(acc_type));
+  bool many_registers = target.vector_bytes == 64 || target.isa == Isa::neon;
+  return {.lanes = lanes, .vectors = 2, .panel = 2 * lanes, .max_rows = many_registers ? 12 : 6};
+}
+
+int panels_for(const TileModel& tile, int rows) {
+  int limit = tile.max_rows * tile.vectors;  // accumulators that fit
+  for (int span : {4, 2})
+    if (rows * tile.vectors * span <= std::min(limit, 12)) return span;
+  return 1;
+}
+
+int tile_height(const TileModel& tile, int64_t rows, bool exact) {
+  int64_t tiles = divide_up(rows, tile.max_rows), even_split = divide_up(rows, tiles);
+  if (exact && tiles > 1) {  // the height that computes fewest rows twice
+    int64_t best = even_split;
+    for (int64_t height = even_split - 1; height >= tile.max_rows * 2 / 3; --height)
+      if (divide_up(rows, height) * height < divide_up(rows, best) * best) best = height;
+    return static_cast<int>(best);
+  }
+  if (exact || even_split <= 4) return static_cast<int>(even_split);
+  if (tiles > 1 || even_split % 2 == 0) return static_cast<int>((even_split + 1) / 2 * 2);
+  int64_t half = (rows + 1) / 2;
+  return static_cast<int>(half == 5 ? 6 : half);
+}
+
+std::vector<int> tile_heights(const TileModel& tile, int64_t most) {
+  std::set<int> heights;
+  for (int64_t rows = 1; rows <= most; ++rows) heights.insert(tile_height(tile, rows, false));
+  return {heights.begin(), heights.end()};
+}
+
+std::vector<int64_t> even_blocks(const Expr& total, int64_t block) {
+  if (!total.is_const() || total.constant_value() <= 0) return {};
+  int64_t all = total.constant_value(), blocks = divide_up(all, block);
+  if (all % blocks == 0) return {all / blocks};
+  return {all / blocks, all / blocks + 1};
+}
+
+std::vector<int> block_heights(const TileModel& tile, const Expr& total, int64_t block) {
+  if (!total.is_const()) return tile_heights(tile, block);
+  std::set<int> heights;
+  for (int64_t rows : even_blocks(total, block)) heights.insert(tile_height(tile, rows, true));
+  return {heights.begin(), heights.end()};
+}
+
+bool ends_in_half_a_vector(const TileModel& tile, const Expr& columns) {
+  return tile.lanes >= 16 && columns.is(tile.panel - tile.lanes / 2);
+}
+
+int64_t half_l2(const Target& target) {
+  return (target.vector_bytes == 64 ? 1024 : 512) * 1024 / 2;
+}
+
+int64_t size_or(const Expr& e, int64_t assumed) {
+  return std::max<int64_t>(e.is_const() ? e.constant_value() : assumed, 1);
+}
+
+}  // namespace hologram::cpu

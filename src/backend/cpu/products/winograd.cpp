@@ -1,0 +1,396 @@
+// backend/cpu/products/winograd.cpp: products over the 3 x 3 windows of an image by Winograd's
+// F(2x2, 3x3).
+#include "backend/cpu/products/winograd.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <array>
+#include <map>
+
+#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/products/micro.h"
+#include "backend/cpu/products/winograd_plan.h"
+#include "codegen/nest.h"
+
+namespace hologram::cpu {
+namespace {
+
+// A unit: the transformed pixels of a block of tiles lie in scratch memory as 16 matrices (tile x
+// channel). For each of its panels, 16 small products give 16 matrices (tile x column of the
+// panel), of which the tiles' results are taken and passed to the epilogue.
+class WinogradEmitter : Numbers {
+ public:
+  explicit WinogradEmitter(CpuFunction& kernel)
+      : Numbers(kernel),
+        p_(kernel.program.product),
+        plan_(plan_winograd(kernel.program, kernel.target)),
+        t_(plan_.tile) {}
+
+  void run() {
+    if (plan_.heights().empty()) return k_.finish();  // no images
+    prepare();
+    emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
+              [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
+    k_.root().seek();
+    k_.finish();
+  }
+
+ private:
+  static constexpr DType type = DType::f32;
+  static constexpr int m_axis = 0, n_axis = 1, k_axis = 2, image_axis = 3, row_axis = 4,
+                       column_axis = 5, channel_axis = 6, own_axes = 7;
+  using Square = std::array<std::array<Value*, 4>, 4>;
+
+  void prepare() {
+    auto extent = [&](int axis) { return number(p_.axes[static_cast<size_t>(axis)].extent); };
+    n_ = extent(n_axis);
+    depth_ = extent(k_axis);
+    rows_ = extent(row_axis);
+    columns_ = extent(column_axis);
+    channels_ = extent(channel_axis);
+    tile_rows_ = number(plan_.tile_rows);
+    tile_columns_ = number(plan_.tile_columns);
+    tiles_ = number(plan_.tiles);
+    panels_ = number(plan_.panels);
+    tile_units_ = number(plan_.tile_units);
+    panel_units_ = number(plan_.panel_units);
+    k_.root().seek();
+    height_ = sub(rows_, k_.i64(2));
+    width_ = sub(columns_, k_.i64(2));
+    // Odd numbers of vectors between rows and between matrices keep them out of each other's cache
+    // sets.
+    row_stride_ = add(round_up(channels_, 2 * t_.lanes), t_.lanes);
+    pixels_stride_ = add(round_up(mul(row_stride_, plan_.block_tiles), 2 * t_.lanes), t_.lanes);
+    sums_stride_ = k_.i64(plan_.block_tiles * t_.panel + t_.lanes);
+    Value* pixels = mul(pixels_stride_, 16);
+    Value* floats = add(pixels, mul(sums_stride_, 16));
+    pixels_ = emit_scratch(k_.root(), mul(floats, 4));
+    sums_ = element(k_, type, pixels_, pixels);
+    packed_block_ = emit_block_note(k_.root(), pixels_);
+    k_.root().seek();
+    retry_ = k_.slot(k_.ir.getFloatTy(), "retry", 4 * t_.lanes);
+    for (Value*& y : results_) y = k_.slot(vector(), "result");
+    for (size_t i = 0; i < 4; ++i)
+      for (size_t j = 0; j < 4; ++j)
+        image_[i][j] = pixel_body(static_cast<int>(i), static_cast<int>(j));
+    k_.root().seek();
+  }
+
+  llvm::Type* vector() { return k_.lane_type(type, t_.lanes); }
+  bool divides(int by, const Expr& e) const { return e.is_const() && e.constant_value() % by == 0; }
+  Expr extent_of(int axis) const { return p_.axes[static_cast<size_t>(axis)].extent; }
+
+  // The image's body with axes of its own for row i and column j of a tile's pixels.
+  atlas::Body pixel_body(int i, int j) const {
+    atlas::Body out = p_.image;
+    for (atlas::Instr& instr : out.instrs)
+      instr.expr = instr.expr.substitute([&](const Atom& a) -> std::optional<Expr> {
+        if (a.kind != Atom::Kind::axis) return std::nullopt;
+        if (a.id == row_axis) return Expr::axis(own_axes + i, extent_of(row_axis));
+        if (a.id == column_axis) return Expr::axis(own_axes + 4 + j, extent_of(column_axis));
+        return std::nullopt;
+      });
+    return out;
+  }
+
+  void emit_unit(Scope& scope, Value* unit) {
+    scope.seek();
+    Value* fastest = plan_.tiles_fastest ? tile_units_ : panel_units_;
+    Value* tile_unit = div(unit, fastest);
+    Value* panel_unit = sub(unit, mul(tile_unit, fastest));
+    if (plan_.tiles_fastest) std::swap(tile_unit, panel_unit);
+    auto part = [&](Value* number, Value* total, Value* parts) {
+      return div(mul(number, total), parts);
+    };
+    begin_ = part(tile_unit, tiles_, tile_units_);
+    count_ = sub(part(add(tile_unit, 1), tiles_, tile_units_), begin_);
+    Value* first = part(panel_unit, panels_, panel_units_);
+    Value* last = part(add(panel_unit, 1), panels_, panel_units_);
+    Cover cover = emit_cover(k_, t_, count_, plan_.tile_counts());
+    Value *have = k_.ir.CreateLoad(k_.ir.getInt64Ty(), packed_block_), *note = add(tile_unit, 1);
+    emit_if(scope, k_.ir.CreateICmpNE(have, note), [&](Scope& s) {
+      s.seek();
+      k_.ir.CreateStore(note, packed_block_);
+      emit_loop(s, k_.i64(0), count_, k_.i64(1), true,
+                [&](Scope& tile, Value* i) { transform_pixels(tile, i); });
+    });
+    emit_loop(scope, first, last, k_.i64(1), true, [&](Scope& s, Value* panel) {
+      multiply(s, panel, cover);
+      finish_panel(s, panel);
+    });
+  }
+
+  struct Place {
+    Value *image, *row, *column;  // of the tile's first result
+  };
+  Place place_of(Value* tile) {
+    Value* line = div(tile, tile_columns_);
+    Value* image = div(line, tile_rows_);
+    return {image, mul(sub(line, mul(image, tile_rows_)), 2),
+            mul(sub(tile, mul(line, tile_columns_)), 2)};
+  }
+
+  Value* sum(Value* a, Value* b) { return k_.ir.CreateFAdd(a, b); }
+  Value* difference(Value* a, Value* b) { return k_.ir.CreateFSub(a, b); }
+
+  // B^T d B of tile begin_ + i for all channels. Rows and columns behind the image, of which no
+  // result that exists depends, are those at its end.
+  void transform_pixels(Scope& scope, Value* i) {
+    scope.seek();
+    Place at = place_of(add(begin_, i));
+    scope.set_axis(image_axis, at.image);
+    for (int j = 0; j < 4; ++j) {
+      scope.set_axis(own_axes + j, least(add(at.row, j), add(rows_, -1)));
+      scope.set_axis(own_axes + 4 + j, least(add(at.column, j), add(columns_, -1)));
+    }
+    Value* out = element(k_, type, pixels_, mul(i, row_stride_));
+    auto vectors = [&](Scope& s, Value* offset, Value* mask) {
+      s.set_axis(channel_axis, offset);
+      s.set_lanes(channel_axis, t_.lanes, mask);
+      Square t;
+      for (size_t j = 0; j < 4; ++j) {
+        std::array<Value*, 4> d;
+        for (size_t r = 0; r < 4; ++r) {
+          LaneValue x = emit_body(s, image_[r][j]).back();
+          s.seek();
+          d[r] = splat(k_, x, t_.lanes);
+        }
+        t[0][j] = difference(d[0], d[2]);
+        t[1][j] = sum(d[1], d[2]);
+        t[2][j] = difference(d[2], d[1]);
+        t[3][j] = difference(d[1], d[3]);
+      }
+      for (size_t r = 0; r < 4; ++r) {
+        std::array v{difference(t[r][0], t[r][2]), sum(t[r][1], t[r][2]),
+                     difference(t[r][2], t[r][1]), difference(t[r][1], t[r][3])};
+        for (size_t j = 0; j < 4; ++j) {
+          Value* index = add(offset, mul(pixels_stride_, static_cast<int64_t>(4 * r + j)));
+          k_.ir.CreateAlignedStore(v[j], element(k_, type, out, index), llvm::Align(4));
+        }
+      }
+    };
+    if (divides(t_.lanes, extent_of(channel_axis)))
+      emit_loop(scope, k_.i64(0), channels_, k_.i64(t_.lanes), true, [&](Scope& s, Value* offset) {
+        s.seek();
+        vectors(s, offset, nullptr);
+      });
+    else
+      for_vectors(scope, channels_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+        s.seek();
+        vectors(s, offset, mask);
+      });
+  }
+
+  // sums_ = the 16 products of the block's tiles with one panel.
+  void multiply(Scope& scope, Value* panel, const Cover& cover) {
+    emit_loop(scope, k_.i64(0), k_.i64(16), k_.i64(1), true, [&](Scope& s, Value* matrix) {
+      s.seek();
+      Value* left = element(k_, type, pixels_, mul(matrix, pixels_stride_));
+      Value* right = element(k_, type, k_.buffer(p_.packed_rhs),
+                             mul(mul(add(mul(panel, 16), matrix), channels_), t_.panel));
+      Value* out = element(k_, type, sums_, mul(matrix, sums_stride_));
+      emit_loop(s, k_.i64(0), cover.tiles, k_.i64(1), true, [&](Scope& inner, Value* tile) {
+        inner.seek();
+        Value* first = least(mul(tile, cover.height), sub(count_, cover.height));
+        std::vector<Value*> args{element(k_, type, left, mul(first, row_stride_)),
+                                 row_stride_,
+                                 k_.i64(1),
+                                 right,
+                                 k_.i64(t_.panel),
+                                 k_.i64(0),
+                                 channels_,
+                                 element(k_, type, out, mul(first, t_.panel)),
+                                 llvm::PoisonValue::get(k_.ir.getPtrTy())};
+        // Matrices of weights lie one behind the other: the first tiles of one fetch the next, a
+        // line per channel.
+        Value* from = mul(mul(channels_, cache_line), add(tile, k_.i64(panel_lines())));
+        Value* fetches = k_.ir.CreateICmpSLT(tile, k_.i64(panel_lines()));
+        Value* ahead = k_.ir.CreateGEP(k_.ir.getInt8Ty(), right, from);
+        args.push_back(k_.ir.CreateSelect(fetches, ahead, args[0]));
+        args.push_back(k_.ir.CreateSelect(fetches, k_.i64(cache_line), k_.i64(0)));
+        std::map<int64_t, llvm::Function*> kernels;
+        for (int r : plan_.heights()) kernels[r] = micro(r);
+        call_one(inner, cover.height, kernels, args);
+      });
+    });
+  }
+
+  static constexpr int64_t cache_line = 64;  // bytes
+  int64_t panel_lines() const { return std::max<int64_t>(1, t_.panel * 4 / cache_line); }
+
+  llvm::Function* micro(int rows) {
+    llvm::Function*& f = micro_[rows];
+    if (!f)
+      f = MicroKernel{.tile = t_,
+                      .type = type,
+                      .storage = type,
+                      .rows = rows,
+                      .panels = 1,
+                      .a_row = fixed(row_stride_),
+                      .a_k = 1,
+                      .b_k = t_.panel,
+                      .b_panel = 0,
+                      .depth = fixed(channels_),
+                      .fetches_ahead = true}
+              .emit(k_);
+    return f;
+  }
+
+  // The results of the block's tiles in one panel.
+  void finish_panel(Scope& scope, Value* panel) {
+    scope.seek();
+    Value* n_begin = mul(panel, t_.panel);
+    Expr all = extent_of(n_axis);
+    Value* count =
+        divides(t_.panel, all) ? k_.i64(t_.panel) : least(sub(n_, n_begin), k_.i64(t_.panel));
+    auto column = [&](Scope& s, Value* offset, Value* mask) {
+      s.seek();
+      s.set_axis(n_axis, add(n_begin, offset));
+      s.set_lanes(n_axis, t_.lanes, mask);
+      emit_loop(s, k_.i64(0), count_, k_.i64(1), true,
+                [&](Scope& tile, Value* i) { finish_tile(tile, i, offset); });
+    };
+    if (divides(t_.lanes, all))
+      emit_loop(scope, k_.i64(0), count, k_.i64(t_.lanes), true,
+                [&](Scope& s, Value* offset) { column(s, offset, nullptr); });
+    else
+      for_vectors(scope, count, t_.lanes, column);
+  }
+
+  void finish_tile(Scope& scope, Value* i, Value* offset) {
+    scope.seek();
+    Place at = place_of(add(begin_, i));
+    Value* sums = element(k_, type, sums_, add(mul(i, t_.panel), offset));
+    std::array<std::array<Value*, 4>, 2> s;
+    for (size_t j = 0; j < 4; ++j) {
+      std::array<Value*, 4> m;
+      for (size_t r = 0; r < 4; ++r) {
+        Value* p = element(k_, type, sums, mul(sums_stride_, static_cast<int64_t>(4 * r + j)));
+        m[r] = k_.ir.CreateAlignedLoad(vector(), p, llvm::Align(4));
+      }
+      s[0][j] = sum(sum(m[0], m[1]), m[2]);
+      s[1][j] = difference(difference(m[1], m[2]), m[3]);
+    }
+    for (size_t r = 0; r < 2; ++r) {
+      k_.ir.CreateStore(sum(sum(s[r][0], s[r][1]), s[r][2]), results_[2 * r]);
+      k_.ir.CreateStore(difference(difference(s[r][1], s[r][2]), s[r][3]), results_[2 * r + 1]);
+    }
+    std::array<Value*, 4> exists{k_.ir.getTrue(), second(at.column, width_, column_axis),
+                                 second(at.row, height_, row_axis), nullptr};
+    exists[3] = k_.ir.CreateAnd(exists[1], exists[2]);
+    std::array<Value*, 4> m;
+    for (int q = 0; q < 4; ++q) {
+      Value* line = add(mul(at.image, height_), add(at.row, q / 2));
+      m[static_cast<size_t>(q)] = add(mul(line, width_), add(at.column, q % 2));
+    }
+    retry(scope, m, exists);
+    for (size_t q = 0; q < 4; ++q)
+      emit_if(scope, exists[q], [&](Scope& pixel) {
+        pixel.seek();
+        pixel.set_axis(m_axis, m[q]);
+        pixel.set_accumulator(0, {k_.ir.CreateLoad(vector(), results_[q]), true});
+        emit_body(pixel, p_.epilogue);
+      });
+  }
+
+  // Whether a tile's second row or column exists.
+  Value* second(Value* first, Value* extent, int axis) {
+    if (divides(2, extent_of(axis))) return k_.ir.getTrue();
+    return k_.ir.CreateICmpSLT(add(first, 1), extent);
+  }
+
+  Value* not_finite(Value* x) {
+    Value* zero = k_.ir.CreateFSub(x, x);  // NaN for infinities too
+    return k_.ir.CreateFCmpUNO(zero, zero);
+  }
+
+  // Replaces what is not finite in results_ by the direct sums of rows m.
+  void retry(Scope& scope, const std::array<Value*, 4>& m, const std::array<Value*, 4>& exists) {
+    scope.seek();
+    Value* all = nullptr;
+    for (Value* slot : results_) {
+      Value* y = k_.ir.CreateLoad(vector(), slot);
+      Value* zero = k_.ir.CreateFSub(y, y);
+      all = all ? k_.ir.CreateFAdd(all, zero) : zero;
+    }
+    Value* some = k_.ir.CreateFCmpUNO(all, all);
+    emit_if(scope, k_.ir.CreateOrReduce(some), [&](Scope& slow) {
+      slow.seek();
+      for (int q = 0; q < 4; ++q) {
+        auto n = static_cast<size_t>(q);
+        Value* y = k_.ir.CreateLoad(vector(), results_[n]);
+        k_.ir.CreateStore(y, element(k_, type, retry_, k_.i64(int64_t{q} * t_.lanes)));
+      }
+      emit_loop(slow, k_.i64(0), k_.i64(4), k_.i64(1), true, [&](Scope& each, Value* q) {
+        each.seek();
+        Value *row = m[0], *here = exists[0];
+        for (int64_t i = 1; i < 4; ++i) {
+          Value* is = k_.ir.CreateICmpEQ(q, k_.i64(i));
+          row = k_.ir.CreateSelect(is, m[static_cast<size_t>(i)], row);
+          here = k_.ir.CreateSelect(is, exists[static_cast<size_t>(i)], here);
+        }
+        emit_if(each, here, [&](Scope& s) {
+          s.seek();
+          s.set_axis(m_axis, row);
+          Value* chain = direct(s);
+          Value* p = element(k_, type, retry_, mul(q, t_.lanes));
+          Value* y = k_.ir.CreateAlignedLoad(vector(), p, llvm::Align(4));
+          k_.ir.CreateAlignedStore(k_.ir.CreateSelect(not_finite(y), chain, y), p, llvm::Align(4));
+        });
+      });
+      slow.seek();
+      for (size_t q = 0; q < 4; ++q) {
+        Value* p = element(k_, type, retry_, k_.i64(static_cast<int64_t>(q) * t_.lanes));
+        k_.ir.CreateStore(k_.ir.CreateAlignedLoad(vector(), p, llvm::Align(4)), results_[q]);
+      }
+    });
+    scope.seek();
+  }
+
+  // The sums of one row and the scope's columns, a chain per block of k.
+  Value* direct(Scope& scope) {
+    Value* zero = llvm::Constant::getNullValue(vector());
+    auto chain = [&](Scope& s, Value* begin, Value* end) {
+      return emit_loop(s, begin, end, k_.i64(1), true, {zero},
+                       [&](Scope& inner, Value* k, std::vector<Value*> carried) {
+                         inner.seek();
+                         inner.set_axis(k_axis, k);
+                         LaneValue x = emit_body(inner, p_.lhs).back();
+                         LaneValue y = emit_body(inner, p_.rhs).back();
+                         inner.seek();
+                         return std::vector{multiply_add(k_, type, splat(k_, x, t_.lanes),
+                                                         splat(k_, y, t_.lanes), carried[0])};
+                       })[0];
+    };
+    Value* size = k_.i64(atlas::product_block);
+    Value* first = chain(scope, k_.i64(0), least(depth_, size));
+    return emit_loop(scope, size, depth_, size, false, {first},
+                     [&](Scope& s, Value* begin, std::vector<Value*> carried) {
+                       s.seek();
+                       Value* more = chain(s, begin, least(add(begin, size), depth_));
+                       s.seek();
+                       return std::vector{sum(carried[0], more)};
+                     })[0];
+  }
+
+  const atlas::ProductBlock& p_;
+  WinogradPlan plan_;
+  TileModel t_;
+  std::array<std::array<atlas::Body, 4>, 4> image_;
+  Value *n_ = nullptr, *depth_ = nullptr, *rows_ = nullptr, *columns_ = nullptr,
+        *channels_ = nullptr, *height_ = nullptr, *width_ = nullptr;
+  Value *tile_rows_ = nullptr, *tile_columns_ = nullptr, *tiles_ = nullptr, *panels_ = nullptr,
+        *tile_units_ = nullptr, *panel_units_ = nullptr;
+  Value *row_stride_ = nullptr, *pixels_stride_ = nullptr, *sums_stride_ = nullptr;
+  Value *pixels_ = nullptr, *sums_ = nullptr, *packed_block_ = nullptr, *retry_ = nullptr;
+  std::array<Value*, 4> results_{};
+  // Of the current unit.
+  Value *begin_ = nullptr, *count_ = nullptr;
+  std::map<int, llvm::Function*> micro_;  // by rows
+};
+
+}  // namespace
+
+void emit_winograd(CpuFunction& k) { WinogradEmitter(k).run(); }
+
+}  // namespace hologram::cpu

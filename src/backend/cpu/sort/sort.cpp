@@ -1,0 +1,403 @@
+// backend/cpu/sort/sort.cpp: sort blocks: a stable sort of each row, short ones by counting, others
+// by radix.
+//
+// A row's keys become unsigned numbers in the order wanted. Entries, a number and its element, are
+// then moved by one byte of the number after the other, the lowest first; a byte that all numbers
+// share is passed over. Where few places of a long row are wanted, only entries up to the bucket of
+// leading bits that the last place falls into are sorted. In a short row an entry's place is the
+// number of entries below it, counted for whole vectors of entries.
+#include "backend/cpu/sort/sort.h"
+
+#include <algorithm>
+#include <array>
+
+#include "backend/cpu/operands/numbers.h"
+#include "codegen/nest.h"
+
+namespace hologram::cpu {
+namespace {
+
+constexpr int digit_bits = 8, digit_values = 1 << digit_bits;
+constexpr int leading_bits = 11;       // of the buckets that choose entries
+constexpr int64_t worth_choosing = 4;  // elements per place from which on they are chosen first
+constexpr int64_t padding = 16;        // entries that whole vectors may reach beyond a row
+constexpr int counted_vectors = 16;    // of the longest row whose places are counted
+constexpr int counted_together = 4;    // vectors of such a row
+
+int key_bits(DType t) { return size_of(t) * 8; }
+int words_of(const Target& t) { return std::max(2, t.vector_bytes / 8); }
+
+class SortEmitter : Numbers {
+ public:
+  explicit SortEmitter(CpuFunction& k)
+      : Numbers(k),
+        b_(k.program.sort),
+        ir_(k.ir),
+        bits_(key_bits(b_.key_type)),
+        apart_(bits_ == 64),
+        digits_(bits_ / digit_bits),
+        lanes_(std::max(1, std::min(16, k.target.vector_bytes / std::max(4, bits_ / 8)))),
+        element_axis_(b_.batch_rank),
+        place_axis_(b_.batch_rank + 1) {}
+
+  void run() {
+    prepare();
+    emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
+              [&](Scope& scope, Value* unit) { row(scope, unit); });
+    k_.root().seek();
+    k_.finish();
+  }
+
+ private:
+  // Entries: the number above the element's number in one i64, or apart for numbers of 64 bits.
+  struct Entries {
+    Value *numbers, *elements;
+  };
+
+  llvm::Type* word() { return ir_.getInt64Ty(); }
+  Value* at(Value* base, Value* index) { return ir_.CreateGEP(word(), base, index); }
+  Value* element_at(Value* base, Value* index) {
+    return ir_.CreateGEP(ir_.getInt32Ty(), base, index);
+  }
+  Value* load(llvm::Type* type, Value* p) { return ir_.CreateAlignedLoad(type, p, llvm::Align(4)); }
+  void store(Value* v, Value* p) { ir_.CreateAlignedStore(v, p, llvm::Align(4)); }
+
+  void prepare() {
+    n_ = number(b_.axes[static_cast<size_t>(element_axis_)].extent);
+    count_ = number(b_.axes[static_cast<size_t>(place_axis_)].extent);
+    k_.root().seek();
+    Value* room = round_up(add(n_, padding), 16);
+    Value* memory = emit_scratch(k_.root(), mul(room, apart_ ? 24 : 16));
+    k_.root().seek();
+    for (int side = 0; side < 2; ++side) {
+      sides_[side].numbers = k_.slot(ir_.getPtrTy(), "numbers");
+      sides_[side].elements = k_.slot(ir_.getPtrTy(), "elements");
+    }
+    Value* second = at(memory, room);
+    first_ = {memory, at(memory, mul(room, 2))};
+    second_ = {second, element_at(first_.elements, room)};
+    used_ = k_.slot(word(), "used");
+    ranks_ = k_.slot(word(), "ranks", counted_vectors * words_of(k_.target));
+    histogram_ = k_.slot(ir_.getInt32Ty(), "histogram", digits_ * digit_values);
+    if (chooses()) buckets_ = k_.slot(ir_.getInt32Ty(), "buckets", int64_t{1} << leading());
+  }
+
+  int leading() const { return std::min(leading_bits, bits_); }
+  bool chooses() const {
+    const Expr &n = b_.axes[static_cast<size_t>(element_axis_)].extent,
+               &count = b_.axes[static_cast<size_t>(place_axis_)].extent;
+    return !provably_less(n, count * Expr(worth_choosing));
+  }
+
+  Value* now(int side, bool elements = false) {
+    return ir_.CreateLoad(ir_.getPtrTy(), elements ? sides_[side].elements : sides_[side].numbers);
+  }
+  void set(int side, const Entries& e) {
+    ir_.CreateStore(e.numbers, sides_[side].numbers);
+    ir_.CreateStore(e.elements, sides_[side].elements);
+  }
+  void swap() {
+    Entries a{now(0), now(0, true)}, b{now(1), now(1, true)};
+    set(0, b);
+    set(1, a);
+  }
+
+  void row(Scope& scope, Value* unit) {
+    scope.seek();
+    set_batch_axes(scope, b_.axes, b_.batch_rank, unit);
+    scope.seek();
+    set(0, first_);
+    set(1, second_);
+    entries(scope);
+    scope.seek();
+    Value* most = k_.i64(counted_vectors * words_of(k_.target));
+    Value* is_short = ir_.CreateICmpSLE(n_, most);  // known if the row's length is
+    emit_if(scope, is_short, [&](Scope& s) { count_places(s, n_); });
+    scope.seek();
+    emit_if(scope, ir_.CreateNot(is_short), [&](Scope& s) { long_row(s, most); });
+    places(scope);
+  }
+
+  void long_row(Scope& scope, Value* most) {
+    scope.seek();
+    if (!chooses()) return sort(scope, n_);
+    ir_.CreateStore(n_, used_);
+    emit_if(scope, ir_.CreateICmpSLE(mul(count_, worth_choosing), n_),
+            [&](Scope& s) { choose(s); });
+    scope.seek();
+    Value* used = ir_.CreateLoad(word(), used_);
+    Value* few = ir_.CreateICmpSLE(used, most);
+    emit_if(scope, few, [&](Scope& s) { count_places(s, used); });
+    scope.seek();
+    emit_if(scope, ir_.CreateNot(few), [&](Scope& s) { sort(s, used); });
+  }
+
+  /// Moves each of `used` entries, few, to the place that is the number of entries below it.
+  void count_places(Scope& scope, Value* used) {
+    const int words = words_of(k_.target);
+    llvm::Type* vector = k_.widen(word(), words);
+    auto* one = llvm::ConstantInt::get(vector, 1);
+    auto wide = [&](Value* x) { return ir_.CreateVectorSplat(static_cast<unsigned>(words), x); };
+    std::vector<llvm::Constant*> steps;
+    for (int l = 0; l < words; ++l)
+      steps.push_back(llvm::ConstantInt::get(word(), static_cast<uint64_t>(l)));
+    scope.seek();
+    Value *from = now(0), *from_elements = now(0, true), *to = now(1), *to_elements = now(1, true);
+    emit_loop(scope, k_.i64(0), used, k_.i64(counted_together * words), false,
+              [&](Scope& group, Value* first) {
+                std::vector<Value*> mine, numbers, none;
+                for (int v = 0; v < counted_together; ++v) {
+                  Value* offset = add(first, v * words);
+                  mine.push_back(load(vector, at(from, offset)));
+                  numbers.push_back(ir_.CreateAdd(wide(offset), llvm::ConstantVector::get(steps)));
+                  none.push_back(llvm::Constant::getNullValue(vector));
+                }
+                auto sums = emit_loop(
+                    group, k_.i64(0), used, k_.i64(1), false, none,
+                    [&](Scope&, Value* j, std::vector<Value*> sum) -> std::vector<Value*> {
+                      Value* other = wide(load(word(), at(from, j)));
+                      for (size_t v = 0; v < sum.size(); ++v) {
+                        Value* below = ir_.CreateICmpULT(other, mine[v]);
+                        if (apart_)  // equal numbers: by their elements
+                          below = ir_.CreateOr(
+                              below, ir_.CreateAnd(ir_.CreateICmpEQ(other, mine[v]),
+                                                   ir_.CreateICmpULT(wide(j), numbers[v])));
+                        sum[v] = k_.target.isa == Isa::avx512
+                                     ? ir_.CreateSelect(below, ir_.CreateAdd(sum[v], one), sum[v])
+                                     : ir_.CreateSub(sum[v], ir_.CreateSExt(below, vector));
+                      }
+                      return sum;
+                    });
+                group.seek();
+                for (int v = 0; v < counted_together; ++v)
+                  store(sums[static_cast<size_t>(v)], at(ranks_, add(first, v * words)));
+              });
+    scope.seek();
+    emit_loop(scope, k_.i64(0), used, k_.i64(1), false, [&](Scope&, Value* i) {
+      Value* place = load(word(), at(ranks_, i));
+      store(load(word(), at(from, i)), at(to, place));
+      if (apart_)
+        store(load(ir_.getInt32Ty(), element_at(from_elements, i)), element_at(to_elements, place));
+    });
+    scope.seek();
+    swap();
+  }
+
+  /// The key as an unsigned number in the order wanted.
+  Value* ordered(Value* x) {
+    llvm::Type* type = x->getType()->getWithNewBitWidth(static_cast<unsigned>(bits_));
+    auto constant = [&](uint64_t v) { return llvm::ConstantInt::get(type, v); };
+    uint64_t sign = uint64_t{1} << (bits_ - 1), ones = ~uint64_t{0} >> (64 - bits_);
+    Value* v;
+    if (is_float(b_.key_type)) {
+      Value* zero = llvm::Constant::getNullValue(x->getType());
+      Value *nan = ir_.CreateFCmpUNO(x, x), *is_zero = ir_.CreateFCmpOEQ(x, zero);
+      v = ir_.CreateSelect(is_zero, constant(0), ir_.CreateBitCast(x, type));
+      Value* negative = ir_.CreateAShr(v, constant(static_cast<uint64_t>(bits_ - 1)));
+      v = ir_.CreateXor(v, ir_.CreateOr(negative, constant(sign)));
+      v = ir_.CreateSelect(nan, constant(ones), v);
+    } else if (b_.key_type == DType::b8) {
+      v = ir_.CreateZExt(x, type);
+    } else {
+      v = is_signed_int(b_.key_type) ? ir_.CreateXor(x, constant(sign)) : x;
+    }
+    return b_.descending ? ir_.CreateNot(v) : v;
+  }
+
+  Value* element_numbers(Value* offset, unsigned width) {
+    llvm::Type* type = ir_.getIntNTy(width);
+    Value* first = ir_.CreateTrunc(offset, type);
+    if (lanes_ == 1) return first;
+    std::vector<llvm::Constant*> steps;
+    for (int l = 0; l < lanes_; ++l)
+      steps.push_back(llvm::ConstantInt::get(type, static_cast<uint64_t>(l)));
+    return ir_.CreateAdd(ir_.CreateVectorSplat(static_cast<unsigned>(lanes_), first),
+                         llvm::ConstantVector::get(steps));
+  }
+
+  void entries(Scope& scope) {
+    for_vectors(scope, n_, lanes_, [&](Scope& s, Value* offset, Value* mask) {
+      s.seek();
+      s.set_axis(element_axis_, offset);
+      s.set_lanes(element_axis_, lanes_, mask);
+      Value* x = splat(k_, emit_body(s, b_.key).back(), lanes_);
+      s.seek();
+      Value* v = ordered(x);
+      if (apart_) {
+        store(v, at(first_.numbers, offset));
+        store(element_numbers(offset, 32), element_at(first_.elements, offset));
+        return;
+      }
+      v = ir_.CreateZExt(v, k_.widen(word(), lanes_));
+      v = ir_.CreateOr(ir_.CreateShl(v, llvm::ConstantInt::get(v->getType(), 32)),
+                       element_numbers(offset, 64));
+      store(v, at(first_.numbers, offset));
+    });
+  }
+
+  void clear(Scope& scope, Value* table, int64_t words) {
+    auto* sixteen = llvm::FixedVectorType::get(ir_.getInt32Ty(), 16);
+    scope.seek();
+    emit_loop(scope, k_.i64(0), k_.i64(words), k_.i64(16), true, [&](Scope&, Value* i) {
+      store(llvm::Constant::getNullValue(sixteen), element_at(table, i));
+    });
+    scope.seek();
+  }
+
+  void count_up(Value* table, Value* i) {
+    Value* p = element_at(table, i);
+    store(ir_.CreateAdd(load(ir_.getInt32Ty(), p), ir_.getInt32(1)), p);
+  }
+
+  /// Leaves only the entries whose leading bits are not above those of the last place's.
+  void choose(Scope& scope) {
+    int64_t shift = (apart_ ? 64 : 32 + bits_) - leading();
+    Value* source = first_.numbers;
+    clear(scope, buckets_, int64_t{1} << leading());
+    emit_loop(scope, k_.i64(0), n_, k_.i64(1), false, [&](Scope&, Value* i) {
+      count_up(buckets_, ir_.CreateLShr(load(word(), at(source, i)), k_.i64(shift)));
+    });
+    Value* limit = bucket_of_last(scope);
+    auto kept = emit_loop(scope, k_.i64(0), n_, k_.i64(1), false, {k_.i64(0)},
+                          [&](Scope&, Value* i, std::vector<Value*> to) -> std::vector<Value*> {
+                            Value* e = load(word(), at(source, i));
+                            store(e, at(second_.numbers, to[0]));
+                            if (apart_)
+                              store(load(ir_.getInt32Ty(), element_at(first_.elements, i)),
+                                    element_at(second_.elements, to[0]));
+                            Value* stays =
+                                ir_.CreateICmpSLE(ir_.CreateLShr(e, k_.i64(shift)), limit);
+                            return {ir_.CreateAdd(to[0], ir_.CreateZExt(stays, word()))};
+                          });
+    scope.seek();
+    ir_.CreateStore(kept[0], used_);
+    swap();
+  }
+
+  /// The bucket in which the count of places is reached: its sixteen buckets first.
+  Value* bucket_of_last(Scope& scope) {
+    auto* sixteen = llvm::FixedVectorType::get(ir_.getInt32Ty(), 16);
+    // Of what has been seen: the sum, the last step that began below the count, the sum before it.
+    auto search = [&](Value* from, Value* to, int64_t step, Value* before, auto size) {
+      scope.seek();
+      return emit_loop(scope, from, to, k_.i64(step), true, {before, from, before},
+                       [&](Scope&, Value* i, std::vector<Value*> now) -> std::vector<Value*> {
+                         Value* open = ir_.CreateICmpSLT(now[0], count_);
+                         return {ir_.CreateAdd(now[0], ir_.CreateZExt(size(i), word())),
+                                 ir_.CreateSelect(open, i, now[1]),
+                                 ir_.CreateSelect(open, now[0], now[2])};
+                       });
+    };
+    auto group = search(k_.i64(0), k_.i64(int64_t{1} << leading()), 16, k_.i64(0), [&](Value* i) {
+      return ir_.CreateAddReduce(load(sixteen, element_at(buckets_, i)));
+    });
+    auto one = search(group[1], add(group[1], 16), 1, group[2],
+                      [&](Value* i) { return load(ir_.getInt32Ty(), element_at(buckets_, i)); });
+    scope.seek();
+    return one[1];
+  }
+
+  Value* digit(Value* entry, Value* shift) {
+    return ir_.CreateAnd(ir_.CreateLShr(entry, shift), k_.i64(digit_values - 1));
+  }
+
+  void sort(Scope& scope, Value* used) {
+    int64_t below = apart_ ? 0 : 32;
+    scope.seek();
+    clear(scope, histogram_, digits_ * digit_values);
+    Value* source = now(0);
+    emit_loop(scope, k_.i64(0), used, k_.i64(1), true, [&](Scope&, Value* i) {
+      Value* e = load(word(), at(source, i));
+      for (int d = 0; d < digits_; ++d)
+        count_up(histogram_,
+                 ir_.CreateAdd(digit(e, k_.i64(below + d * digit_bits)), k_.i64(d * digit_values)));
+    });
+    emit_loop(scope, k_.i64(0), k_.i64(digits_), k_.i64(1), true, [&](Scope& pass, Value* d) {
+      Value* shift = add(mul(d, digit_bits), below);
+      Value* table = element_at(histogram_, mul(d, digit_values));
+      Value *from = now(0), *from_elements = now(0, true);
+      Value* some = digit(load(word(), from), shift);
+      Value* same = ir_.CreateZExt(load(ir_.getInt32Ty(), element_at(table, some)), word());
+      emit_if(pass, ir_.CreateICmpNE(same, used), [&](Scope& s) {
+        emit_loop(s, k_.i64(0), k_.i64(digit_values), k_.i64(1), true, {ir_.getInt32(0)},
+                  [&](Scope&, Value* i, std::vector<Value*> sum) -> std::vector<Value*> {
+                    Value* p = element_at(table, i);
+                    Value* here = load(ir_.getInt32Ty(), p);
+                    store(sum[0], p);
+                    return {ir_.CreateAdd(sum[0], here)};
+                  });
+        s.seek();
+        Value *to = now(1), *to_elements = now(1, true);
+        emit_loop(s, k_.i64(0), used, k_.i64(1), true, [&](Scope&, Value* i) {
+          Value* e = load(word(), at(from, i));
+          Value* p = element_at(table, digit(e, shift));
+          Value* place = load(ir_.getInt32Ty(), p);
+          store(ir_.CreateAdd(place, ir_.getInt32(1)), p);
+          place = ir_.CreateZExt(place, word());
+          store(e, at(to, place));
+          if (apart_)
+            store(load(ir_.getInt32Ty(), element_at(from_elements, i)),
+                  element_at(to_elements, place));
+        });
+        s.seek();
+        swap();
+      });
+    });
+  }
+
+  void places(Scope& scope) {
+    scope.seek();
+    Value *numbers = now(0), *elements = now(0, true);
+    for_vectors(scope, count_, lanes_, [&](Scope& s, Value* offset, Value* mask) {
+      s.seek();
+      s.set_axis(place_axis_, offset);
+      s.set_lanes(place_axis_, lanes_, mask);
+      Value* v;
+      if (apart_) {
+        v = load(k_.widen(ir_.getInt32Ty(), lanes_), element_at(elements, offset));
+        v = ir_.CreateZExt(v, k_.widen(word(), lanes_));
+      } else {
+        v = load(k_.widen(word(), lanes_), at(numbers, offset));
+        v = ir_.CreateAnd(v, llvm::ConstantInt::get(v->getType(), 0xffffffff));
+      }
+      s.set_accumulator(0, {v, lanes_ > 1});
+      emit_body(s, b_.epilogue);
+    });
+    scope.seek();
+  }
+
+  const atlas::SortBlock& b_;
+  llvm::IRBuilder<>& ir_;
+  int bits_;
+  bool apart_;
+  int digits_, lanes_, element_axis_, place_axis_;
+  Value *n_ = nullptr, *count_ = nullptr;
+  Entries first_{}, second_{};
+  // Where the entries are now, where they may move to, and how many there are.
+  struct Side {
+    llvm::AllocaInst *numbers, *elements;
+  };
+  std::array<Side, 2> sides_{};
+  llvm::AllocaInst *used_ = nullptr, *histogram_ = nullptr, *buckets_ = nullptr, *ranks_ = nullptr;
+};
+
+}  // namespace
+
+Launch launch_of_sort(const atlas::Program& program, const Target& target) {
+  const atlas::SortBlock& b = program.sort;
+  Launch launch;
+  launch.total = Expr(1);
+  for (int k = 0; k < b.batch_rank; ++k) launch.total *= b.axes[static_cast<size_t>(k)].extent;
+  launch.grain = Expr(1);
+  // Picoseconds: an element's key and histogram, then its move for each byte.
+  int64_t each = 1500 + 900 * key_bits(b.key_type) / digit_bits;
+  const Expr& n = b.axes[static_cast<size_t>(b.batch_rank)].extent;
+  launch.unit_work = Expr(200000) + n * Expr(each);
+  if (n.is_const() && n.constant_value() <= counted_vectors * words_of(target))
+    launch.unit_work = Expr(50000) + n * Expr(1000 + n.constant_value() * 160 / words_of(target));
+  return launch;
+}
+
+void emit_sort(CpuFunction& k) { SortEmitter(k).run(); }
+
+}  // namespace hologram::cpu

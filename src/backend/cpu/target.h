@@ -1,0 +1,41 @@
+// backend/cpu/target.h: the instruction-set levels and what this machine runs. No LLVM in here.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "codegen/target.h"
+
+namespace hologram::cpu {
+
+using namespace codegen;  // the kit's names are this backend's
+
+/// Instruction-set levels that the CPU code generator renders.
+enum class Isa : uint8_t { sse42, avx2, avx512, neon };
+
+std::string_view name_of(Isa isa);
+
+struct Target : codegen::TargetTraits {
+  Isa isa = Isa::sse42;
+  bool bf16_dots = false;  ///< AVX512_BF16: sums of pairs of bfloat16 products
+  bool i8_dots = false;    ///< AVX512_VNNI, AVX_VNNI: sums of four products of bytes
+  bool tiles = false;      ///< AMX: products of tiles of bfloat16 numbers and bytes
+};
+
+/// The best target this machine runs, or the one that HOLOGRAM_CPU_ISA asks for: Error(unavailable)
+/// if the machine lacks it, Error(invalid_argument) for an unknown name. "amx" is avx512 with
+/// tiles, "avx512" is without.
+Target host_target();
+/// The instruction set as HOLOGRAM_CPU_ISA names it.
+std::string_view level_of(const Target& target);
+/// A target of AVX-512 with tiles, whether or not this machine has them.
+Target with_tiles(Target target);
+/// Whether this process may use tiles: the processor has them, and the operating system saves them
+/// and, asked once, permits them.
+bool tiles_here();
+/// A fixed target for an instruction set, the same on every machine.
+Target generic_target(Isa isa);
+/// The target with the dot products of narrow types that this machine has.
+Target with_dots_of_host(Target target);
+
+}  // namespace hologram::cpu

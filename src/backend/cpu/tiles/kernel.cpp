@@ -1,0 +1,167 @@
+// backend/cpu/tiles/kernel.cpp: AMX: tile configuration and register kernels of 32 × 32 sums.
+#include "backend/cpu/tiles/kernel.h"
+
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
+
+#include <array>
+
+#include "atlas/tile_math.h"
+
+namespace hologram::cpu {
+namespace {
+
+using llvm::Intrinsic::ID;
+
+// Tiles 0 to 3 hold sums, 4 and 5 the rows of a, 6 and 7 the columns of b.
+constexpr int a_tile = 4, b_tile = 6;
+constexpr int64_t out_row = 128, b_row = 128;  // bytes
+
+class Writer {
+ public:
+  Writer(CpuFunction& k, const TileKernel& t) : k_(k), t_(t), ir_(k.ir) {}
+
+  llvm::Function* run() {
+    llvm::IRBuilderBase::InsertPointGuard guard(ir_);
+    create();
+    auto *entry = block("entry"), *head = block("step"), *exit = block("steps_done");
+    ir_.SetInsertPoint(entry);
+    for (int tile = 0; tile < 2 * t_.tiles; ++tile)
+      ir_.CreateIntrinsic(llvm::Intrinsic::x86_tilezero, {}, {number(tile)});
+    ir_.CreateCondBr(ir_.CreateICmpSGT(steps_, k_.i64(0)), head, exit);
+    ir_.SetInsertPoint(head);
+    auto *a = ir_.CreatePHI(ir_.getPtrTy(), 2), *b = ir_.CreatePHI(ir_.getPtrTy(), 2),
+         *ahead = ir_.CreatePHI(ir_.getPtrTy(), 2);
+    auto* left = ir_.CreatePHI(ir_.getInt64Ty(), 2);
+    a->addIncoming(a_, entry);
+    b->addIncoming(b_, entry);
+    ahead->addIncoming(ahead_, entry);
+    left->addIncoming(steps_, entry);
+    for (int64_t line = 0; line < t_.lines_ahead(); ++line) fetch(beyond(ahead, line * 64));
+    step(a, b);
+    Value *a_next = at(a, t_.a_step), *b_next = at(b, t_.b_step());
+    a->addIncoming(a_next, head);
+    b->addIncoming(b_next, head);
+    ahead->addIncoming(beyond(ahead, t_.lines_ahead() * 64), head);
+    Value* next = ir_.CreateNSWSub(left, k_.i64(1));
+    left->addIncoming(next, head);
+    ir_.CreateCondBr(ir_.CreateICmpSGT(next, k_.i64(0)), head, exit);
+    ir_.SetInsertPoint(exit);
+    auto* a_end = ir_.CreatePHI(ir_.getPtrTy(), 2);
+    a_end->addIncoming(a_, entry);
+    a_end->addIncoming(a_next, head);
+    if (t_.tail) tail(a_end);
+    for (int i = 0; i < t_.tiles; ++i)
+      for (int j = 0; j < 2; ++j)
+        ir_.CreateIntrinsic(
+            llvm::Intrinsic::x86_tilestored64, {},
+            {number(2 * i + j), at(out_, i * 16 * out_row + j * 64), k_.i64(out_row)});
+    ir_.CreateRetVoid();
+    return function_;
+  }
+
+ private:
+  void create() {
+    llvm::Type *p = ir_.getPtrTy(), *w = ir_.getInt64Ty();
+    auto* type = llvm::FunctionType::get(ir_.getVoidTy(), {p, w, p, w, p, p, p}, false);
+    function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage,
+                                       "tiles_" + std::to_string(t_.tiles), k_.module);
+    function_->setDSOLocal(true);
+    llvm::AttrBuilder attributes(k_.context, k_.function->getAttributes().getFnAttrs());
+    function_->addFnAttrs(attributes);
+    function_->addFnAttr(llvm::Attribute::NoInline);
+    a_ = function_->getArg(0);
+    row_ = t_.row ? static_cast<Value*>(k_.i64(*t_.row)) : function_->getArg(1);
+    b_ = function_->getArg(2);
+    steps_ = function_->getArg(3);
+    out_ = function_->getArg(4);
+    ahead_ = function_->getArg(5);
+    tail_ = function_->getArg(6);
+  }
+
+  llvm::BasicBlock* block(const char* name) {
+    return llvm::BasicBlock::Create(k_.context, name, function_);
+  }
+  Value* number(int tile) { return ir_.getInt8(static_cast<uint8_t>(tile)); }
+  Value* at(Value* p, int64_t bytes) { return at(p, k_.i64(bytes)); }
+  Value* at(Value* p, Value* bytes) { return ir_.CreateInBoundsGEP(ir_.getInt8Ty(), p, bytes); }
+
+  // What is fetched ahead may lie behind the operand's end.
+  Value* beyond(Value* p, int64_t bytes) {
+    return ir_.CreateGEP(ir_.getInt8Ty(), p, k_.i64(bytes));
+  }
+
+  void fetch(Value* p) {
+    ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {ir_.getPtrTy()},
+                        {p, ir_.getInt32(0), ir_.getInt32(2), ir_.getInt32(1)});
+  }
+
+  void load(int tile, Value* p, Value* stride) {
+    ir_.CreateIntrinsic(llvm::Intrinsic::x86_tileloadd64, {}, {number(tile), p, stride});
+  }
+
+  // The products of one step; a term that the last pair used is still in its tiles.
+  void step(Value* a, Value* b) {
+    constexpr atlas::TermPair bytes[] = {{0, 0}};
+    ID product = t_.terms ? llvm::Intrinsic::x86_tdpbf16ps : product_of_bytes();
+    int lhs = -1, rhs = -1;
+    for (atlas::TermPair pair : t_.terms ? atlas::tile_pairs(t_.terms) : std::span(bytes)) {
+      if (pair.lhs != lhs) {
+        Value* from = at(a, pair.lhs * t_.a_term);
+        for (int i = 0; i < t_.tiles; ++i)
+          load(a_tile + i, i ? at(from, ir_.CreateNSWMul(row_, k_.i64(16))) : from, row_);
+      }
+      if (pair.rhs != rhs)
+        for (int j = 0; j < 2; ++j)
+          load(b_tile + j, at(b, int64_t{pair.rhs} * 2048 + j * 64), k_.i64(b_row));
+      lhs = pair.lhs;
+      rhs = pair.rhs;
+      for (int i = 0; i < t_.tiles; ++i)
+        for (int j = 0; j < 2; ++j)
+          ir_.CreateIntrinsic(product, {},
+                              {number(2 * i + j), number(a_tile + i), number(b_tile + j)});
+    }
+  }
+
+  ID product_of_bytes() const {
+    if (t_.signed_lhs)
+      return t_.signed_rhs ? llvm::Intrinsic::x86_tdpbssd : llvm::Intrinsic::x86_tdpbsud;
+    return t_.signed_rhs ? llvm::Intrinsic::x86_tdpbusd : llvm::Intrinsic::x86_tdpbuud;
+  }
+
+  void tail(Value* a) {
+    auto *some = block("tail"), *exit = block("tail_done");
+    ir_.CreateCondBr(ir_.CreateIsNull(tail_), exit, some);
+    ir_.SetInsertPoint(some);
+    step(a, tail_);
+    ir_.CreateBr(exit);
+    ir_.SetInsertPoint(exit);
+  }
+
+  CpuFunction& k_;
+  const TileKernel& t_;
+  llvm::IRBuilder<>& ir_;
+  llvm::Function* function_ = nullptr;
+  Value *a_ = nullptr, *row_ = nullptr, *b_ = nullptr, *steps_ = nullptr, *out_ = nullptr,
+        *ahead_ = nullptr, *tail_ = nullptr;
+};
+
+}  // namespace
+
+void emit_tile_config(CpuFunction& k, Value* config) {
+  constexpr std::array<uint64_t, 8> words{1, 0, 0x0040004000400040, 0x0040004000400040,
+                                          0, 0, 0x1010101010101010, 0};
+  for (size_t i = 0; i < words.size(); ++i)
+    k.ir.CreateAlignedStore(k.ir.getInt64(words[i]),
+                            k.ir.CreateConstInBoundsGEP1_64(k.ir.getInt64Ty(), config, i),
+                            llvm::Align(8));
+  k.ir.CreateIntrinsic(llvm::Intrinsic::x86_ldtilecfg, {}, {config});
+}
+
+void emit_tile_release(CpuFunction& k) {
+  k.ir.CreateIntrinsic(llvm::Intrinsic::x86_tilerelease, {}, {});
+}
+
+llvm::Function* TileKernel::emit(CpuFunction& k) const { return Writer(k, *this).run(); }
+
+}  // namespace hologram::cpu

@@ -1,0 +1,35 @@
+// backend/cpu/tiles/kernel.h: AMX: tile configuration and register kernels of 32 × 32 sums.
+#pragma once
+
+#include "backend/cpu/function.h"
+
+namespace hologram::cpu {
+
+/// Configures all eight tiles as 16 rows of 64 bytes, in `config` (64 bytes, 64-byte aligned).
+void emit_tile_config(CpuFunction& k, Value* config);
+void emit_tile_release(CpuFunction& k);
+
+/// out[32 × 32 of 4 bytes] = the sum over `steps` tile products of 32 (16) rows of a and 32 columns
+/// of b. A step of a is, per term, `rows` rows of 64 bytes `row` bytes apart; a step of b is, per
+/// term, 16 rows of two tiles side by side.
+struct TileKernel {
+  int terms;                                  ///< of bfloat16; 0: bytes
+  bool signed_lhs = true, signed_rhs = true;  ///< bytes
+  int tiles;                                  ///< of 16 rows: 1 or 2
+  int64_t a_step;                             ///< bytes from step to step
+  int64_t a_term;                             ///< bytes from term to term
+  std::optional<int64_t> row;
+  bool tail = false;  ///< bytes: one step more, whose b lies elsewhere, unless that is null
+
+  /// Arguments: a, row, b, steps, out, ahead (memory to fetch, lines_ahead lines per step), tail.
+  llvm::Function* emit(CpuFunction& k) const;
+
+  int planes() const { return terms ? terms : 1; }
+  /// Bytes of b per step.
+  int64_t b_step() const { return int64_t{planes()} * 2048; }
+  /// So many calls of 16 steps fetch a panel's block.
+  static constexpr int64_t calls_ahead = 8;
+  int64_t lines_ahead() const { return b_step() / 64 / calls_ahead; }
+};
+
+}  // namespace hologram::cpu

@@ -1,0 +1,129 @@
+// backend/cpu/tiles/plan.cpp: how products of tiles are cut into units.
+#include <algorithm>
+
+#include "atlas/tile_math.h"
+#include "backend/cpu/products/panels.h"
+#include "backend/cpu/products/plan.h"
+#include "base/error.h"
+
+namespace hologram::cpu {
+namespace {
+
+// Sizes assumed for run-time dimensions.
+constexpr int64_t assumed_rows = 512, assumed_columns = 1024, assumed_depth = 512;
+constexpr int64_t group_rows = 32, block_steps = atlas::tile_k_block / atlas::tile_step;
+// A block of the left operand, for all of k, is at most so large.
+constexpr int64_t most_lhs_bytes = 8 << 20;
+
+const Expr& extent(const atlas::ProductBlock& b, int axis) {
+  return b.axes[static_cast<size_t>(b.batch_rank + axis)].extent;
+}
+
+bool multiple_of(const Expr& e, int64_t of) { return e.is_const() && e.constant_value() % of == 0; }
+
+// Up to 256 rows and 512 columns: a block of 512 values of k of the rows (786 KB with three terms),
+// the unit's sums and a panel's block stay in a second-level cache of 2 MiB. Fewer, first of the
+// columns, until there are 32 units or a unit takes only 40,000 cycles.
+void choose_unit(TileProduct& t, int64_t batch) {
+  int64_t groups = divide_up(size_or(t.m, assumed_rows), group_rows);
+  int64_t panels = divide_up(size_or(t.part, assumed_columns), t.tile.panel) * t.parts;
+  int64_t steps = divide_up(size_or(t.k, assumed_depth), t.step());
+  int64_t cycles = steps * t.step_cycles();
+  int64_t row_bytes = steps * group_rows * 64 * t.planes();
+  int64_t target = std::clamp<int64_t>(batch * groups * panels * cycles / 32,
+                                       t.parts > 1 ? 8'000 : 40'000, 4'000'000);
+  int64_t most_groups = std::clamp<int64_t>(most_lhs_bytes / row_bytes, 1, 8);
+  t.block_groups = std::min(groups, most_groups);
+  t.block_panels = std::min<int64_t>(panels, 16);
+  auto too_long = [&] { return t.block_groups * t.block_panels * cycles > target; };
+  while (t.block_panels > 4 && too_long()) t.block_panels = divide_up(t.block_panels, 2);
+  while (t.block_groups > 2 && too_long()) t.block_groups = divide_up(t.block_groups, 2);
+  while (t.block_panels > 1 && too_long()) t.block_panels = divide_up(t.block_panels, 2);
+  while (t.block_groups > 1 && too_long()) t.block_groups = divide_up(t.block_groups, 2);
+  t.block_panels = divide_up(t.block_panels, t.parts) * t.parts;
+}
+
+// The model by which float32 is split, in cycles of one core. Two multiply-adds of 16 lanes a
+// cycle:
+double fma_cycles(int64_t m, int64_t n, int64_t k) {
+  return static_cast<double>(m * n) * static_cast<double>(k) / 32;
+}
+
+// A tile product every 16 cycles, of which loads leave 80 %; 0.6 cycles to split and copy a number
+// of the left operand and 1.5 for one of the right operand, which goes to memory and back.
+double split_cycles(int64_t m, int64_t n, int64_t k, int terms, bool packed_once) {
+  auto blocks = static_cast<double>(divide_up(m, group_rows) * divide_up(n, group_rows) *
+                                    divide_up(k, atlas::tile_step));
+  auto products = static_cast<double>(atlas::tile_pairs(terms).size());
+  double tiles = blocks * products * 4 * 16 / 0.8;
+  double copies =
+      static_cast<double>(m * k) * 0.6 + static_cast<double>(n * k) * (packed_once ? 0 : 1.5);
+  return tiles + copies;
+}
+
+}  // namespace
+
+int TileProduct::step_cycles() const {
+  return 4 * 16 * (terms ? static_cast<int>(atlas::tile_pairs(terms).size()) : 1);
+}
+
+bool TileProduct::blocked() const {
+  return parts > 1 || !steps.is_const() || steps.constant_value() > block_steps;
+}
+
+int terms_for(const Target& target, const atlas::ProductBlock& b, bool packed_once) {
+  if (!target.tiles || b.reproducible || b.acc_type != DType::f32) return 0;
+  int64_t m = size_or(extent(b, 0), assumed_rows), n = size_or(extent(b, 1), assumed_columns);
+  int64_t k = size_or(extent(b, 2), assumed_depth);
+  // Few rows wait for the right operand, which a product of tiles reads once more to pack it.
+  if (m < (packed_once ? 5 : 64) || n < 16 || k < atlas::tile_step) return 0;
+  if (b.operand_type == DType::bf16) return 1;
+  if (b.operand_type != DType::f32) return 0;
+  int terms = 3 - b.precision;
+  double chains = 0.9 * fma_cycles(m, n, k);
+  return split_cycles(m, n, k, terms, packed_once) < chains ? terms : 0;
+}
+
+std::optional<TileProduct> plan_tile_product(const atlas::Program& program, const Target& target) {
+  const atlas::ProductBlock& b = program.product;
+  bool bytes = b.terms == 0 && target.tiles && b.packed_rhs >= 0 && b.panel_group == 4 &&
+               (b.operand_type == DType::i8 || b.operand_type == DType::u8) &&
+               b.acc_type == DType::i32;
+  if (b.terms == 0 && (!bytes || program.has_tail())) return std::nullopt;
+  TileProduct t{.tile = tile_model(target, b.acc_type),
+                .terms = b.terms,
+                .m = extent(b, 0),
+                .n = extent(b, 1),
+                .k = extent(b, 2),
+                .steps = {},
+                .groups = {},
+                .parts = b.parts,
+                .part = b.parts > 1 ? extent(b, 3) : extent(b, 1),
+                .panels = {},
+                .lhs = {},
+                .block_groups = 1,
+                .block_panels = 1,
+                .m_units = {},
+                .n_units = {},
+                .units = {}};
+  if (!target.tiles || b.packed_rhs < 0 || b.panel_width != t.tile.panel)
+    fail(ErrorCode::unsupported, "codegen: products of terms need tiles and panels of {} columns",
+         t.tile.panel);
+  t.steps = ceil_div(t.k, t.step());
+  t.groups = ceil_div(t.m, group_rows);
+  t.panels = ceil_div(t.part, t.tile.panel) * Expr(t.parts);
+  auto lhs = strided_load(b.lhs, b.batch_rank, b.batch_rank + 2);
+  if (b.terms == 1 && b.operand_type == DType::bf16 && lhs && lhs->y_stride.is(1) &&
+      multiple_of(t.m, 16) && multiple_of(t.k, t.step()))
+    t.lhs = lhs;
+  int64_t batch = 1;
+  for (int i = 0; i < b.batch_rank; ++i) batch *= size_or(b.axes[static_cast<size_t>(i)].extent, 1);
+  choose_unit(t, batch);
+  t.m_units = ceil_div(t.groups, t.block_groups);
+  t.n_units = ceil_div(t.panels, t.block_panels);
+  t.units = t.m_units * t.n_units;
+  for (int i = 0; i < b.batch_rank; ++i) t.units *= b.axes[static_cast<size_t>(i)].extent;
+  return t;
+}
+
+}  // namespace hologram::cpu

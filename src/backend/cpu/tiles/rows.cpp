@@ -1,0 +1,150 @@
+// backend/cpu/tiles/rows.cpp: the left operand of a product of tiles, copied as rows of tiles.
+#include "backend/cpu/tiles/rows.h"
+
+#include "atlas/tile_math.h"
+#include "codegen/nest.h"
+
+namespace hologram::cpu {
+namespace {
+
+constexpr int64_t plane_bytes = 2048, row_bytes = 64;
+
+llvm::Constant* same(llvm::Type* type, int64_t value) {
+  return llvm::ConstantInt::get(type, static_cast<uint64_t>(value), true);
+}
+
+}  // namespace
+
+void TileClasses::fold(Value* x, Value*& least, Value*& most) {
+  llvm::Type* t = x->getType();
+  x = k.ir.CreateSub(k.ir.CreateAnd(x, same(t, 0x7fff)), same(t, 1));
+  least = k.ir.CreateBinaryIntrinsic(llvm::Intrinsic::umin, least, x);
+  most = k.ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, most, x);
+}
+
+Value* TileClasses::of(Value* least, Value* most) {
+  llvm::Type* t = least->getType();
+  auto within = [&](int low, int end) {
+    return k.ir.CreateZExt(k.ir.CreateAnd(k.ir.CreateICmpUGE(least, same(t, low - 1)),
+                                          k.ir.CreateICmpSLT(most, same(t, end - 1))),
+                           t);
+  };
+  return k.ir.CreateAdd(within(atlas::narrow_least, atlas::narrow_end),
+                        within(atlas::wide_least, atlas::wide_end));
+}
+
+TileRows::TileRows(CpuFunction& kernel, const TileProduct& plan, Value* steps)
+    : Numbers(kernel),
+      p_(kernel.program.product),
+      plan_(plan),
+      steps_(steps),
+      depth_(number(plan.k)),
+      runs_(split_axis(p_.lhs, p_.batch_rank + 2, plan.k, p_.batch_rank + 3)) {
+  if (p_.operand_type != DType::f32) return;
+  llvm::Type* halves = k_.widen(k_.ir.getInt16Ty(), 32);
+  least_ = k_.slot(halves, "least");
+  most_ = k_.slot(halves, "most");
+  k_.root().seek();
+}
+
+Value* TileRows::memory_bytes() {
+  if (!runs_) return k_.i64(0);
+  return mul(add(round_up(depth_, 64), 64), size_of(p_.operand_type));
+}
+
+// Row elements offset, offset + 1, …, of which `mask` says which exist.
+Value* TileRows::values(Scope& scope, Value* offset, Value* mask) {
+  int lanes = plan_.step(), k_axis = p_.batch_rank + 2;
+  scope.seek();
+  if (runs_)
+    return k_.ir.CreateAlignedLoad(k_.lane_type(p_.operand_type, lanes),
+                                   element(k_, p_.operand_type, memory_, offset), llvm::Align(64));
+  scope.set_axis(k_axis, offset);
+  scope.set_lanes(k_axis, lanes, mask);
+  LaneValue value = emit_body(scope, p_.lhs).back();
+  scope.seek();
+  return splat(k_, value, lanes);
+}
+
+void TileRows::pack(Scope& scope, Value* m, Value* count, Value* out, Value* classes) {
+  emit_loop(scope, k_.i64(0), count, k_.i64(1), false, [&](Scope& s, Value* i) {
+    s.seek();
+    Value* group = k_.ir.CreateLShr(i, 5);
+    Value* at = add(mul(group, group_bytes()), mul(k_.ir.CreateAnd(i, k_.i64(31)), row_bytes));
+    s.set_axis(p_.batch_rank, add(m, i));
+    row(s, k_.ir.CreateInBoundsGEP(k_.ir.getInt8Ty(), out, at),
+        classes ? element(k_, DType::i32, classes, i) : nullptr);
+  });
+}
+
+void TileRows::row(Scope& scope, Value* out, Value* class_out) {
+  int lanes = plan_.step();
+  llvm::Type* halves = k_.widen(k_.ir.getInt16Ty(), 32);
+  TileClasses classes{k_};
+  if (least_) {
+    scope.seek();
+    k_.ir.CreateStore(classes.none_least(halves), least_);
+    k_.ir.CreateStore(classes.none_most(halves), most_);
+  }
+  if (runs_)
+    gather_runs(scope, *runs_, p_.operand_type, p_.operand_type, plan_.tile.lanes, memory_);
+  for_vectors(scope, depth_, lanes, [&](Scope& s, Value* offset, Value* mask) {
+    Value* x = values(s, offset, mask);
+    if (mask) x = k_.ir.CreateSelect(mask, x, llvm::Constant::getNullValue(x->getType()));
+    std::vector<Value*> planes{x};
+    if (p_.operand_type == DType::f32) planes = terms(x);
+    if (!plan_.terms) planes = {bytes(x)};
+    if (least_) {
+      Value *least = k_.ir.CreateLoad(halves, least_), *most = k_.ir.CreateLoad(halves, most_);
+      classes.fold(planes[0], least, most);
+      k_.ir.CreateStore(least, least_);
+      k_.ir.CreateStore(most, most_);
+    }
+    Value* at = mul(div(offset, k_.i64(lanes)), plan_.planes() * plane_bytes);
+    for (size_t t = 0; t < planes.size(); ++t) {
+      Value* to = k_.ir.CreateInBoundsGEP(k_.ir.getInt8Ty(), out,
+                                          add(at, static_cast<int64_t>(t) * plane_bytes));
+      k_.ir.CreateAlignedStore(planes[t], to, llvm::Align(64));
+    }
+  });
+  if (!least_) return;
+  scope.seek();
+  Value* least = k_.ir.CreateIntMinReduce(k_.ir.CreateLoad(halves, least_), false);
+  Value* most = k_.ir.CreateIntMaxReduce(k_.ir.CreateLoad(halves, most_), true);
+  llvm::Type* word = k_.ir.getInt32Ty();
+  k_.ir.CreateStore(classes.of(k_.ir.CreateZExt(least, word), k_.ir.CreateSExt(most, word)),
+                    class_out);
+}
+
+// The terms of 32 f32 as bf16 bits (atlas::terms_of).
+std::vector<Value*> TileRows::terms(Value* x) {
+  llvm::Type *floats = x->getType(), *words = k_.widen(k_.ir.getInt32Ty(), 32);
+  std::vector<int> upper;
+  for (int l = 0; l < 32; ++l) upper.push_back(2 * l + 1);
+  auto* all_halves = k_.widen(k_.ir.getInt16Ty(), 64);
+  std::vector<Value*> planes;
+  for (int t = 0; t < plan_.terms; ++t) {
+    Value* bits = k_.ir.CreateBitCast(x, words);
+    Value* odd = k_.ir.CreateAnd(k_.ir.CreateLShr(bits, 16), same(words, 1));
+    Value* rounded = k_.ir.CreateAdd(k_.ir.CreateAdd(bits, same(words, 0x7fff)), odd);
+    rounded = k_.ir.CreateAnd(rounded, same(words, 0xffff0000));
+    Value* term = rounded;
+    if (t == 0) {
+      Value* lost = k_.ir.CreateAnd(
+          k_.ir.CreateICmpEQ(k_.ir.CreateAnd(rounded, same(words, 0x7fffffff)), same(words, 0)),
+          k_.ir.CreateICmpNE(k_.ir.CreateAnd(bits, same(words, 0x7fffffff)), same(words, 0)));
+      term = k_.ir.CreateSelect(lost, k_.ir.CreateOr(rounded, same(words, 0x10000)), rounded);
+    }
+    planes.push_back(k_.ir.CreateShuffleVector(k_.ir.CreateBitCast(term, all_halves), upper));
+    if (t + 1 < plan_.terms) x = k_.ir.CreateFSub(x, k_.ir.CreateBitCast(rounded, floats));
+  }
+  return planes;
+}
+
+// 64 bytes in the order of packed panels: groups of four, the first one last.
+Value* TileRows::bytes(Value* x) {
+  Value* groups = k_.ir.CreateBitCast(x, k_.widen(k_.ir.getInt32Ty(), 16));
+  return k_.ir.CreateBitCast(reverse_groups(k_, groups, 4), x->getType());
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,51 @@
+// backend/cpu/tiles/rows.h: the left operand of a product of tiles, copied as rows of tiles.
+#pragma once
+
+#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/runs.h"
+#include "backend/cpu/products/plan.h"
+
+namespace hologram::cpu {
+
+/// Copies rows: groups of 32, in them the steps, in these the terms, then 32 rows of 64 bytes.
+class TileRows : Numbers {
+ public:
+  TileRows(CpuFunction& kernel, const TileProduct& plan, Value* steps);
+
+  /// Bytes of a group.
+  Value* group_bytes() { return mul(steps_, int64_t{plan_.planes()} * 2048); }
+  /// Bytes of memory to work in, for use_memory.
+  Value* memory_bytes();
+  void use_memory(Value* memory) { memory_ = memory; }
+  /// Copies rows [m, m + count) to `out`; with f32 operands classes[r] gets the atlas::Magnitudes
+  /// (i32) of each row.
+  void pack(Scope& scope, Value* m, Value* count, Value* out, Value* classes);
+
+ private:
+  void row(Scope& scope, Value* out, Value* class_out);
+  Value* values(Scope& scope, Value* offset, Value* mask);
+  std::vector<Value*> terms(Value* x);
+  Value* bytes(Value* x);
+
+  const atlas::ProductBlock& p_;
+  const TileProduct& plan_;
+  Value *steps_, *depth_;
+  std::optional<SplitBody> runs_;  // windows: a row is read in runs to memory_ first
+  Value* memory_ = nullptr;
+  Value *least_ = nullptr, *most_ = nullptr;  // of a row's first terms: see TileClasses
+};
+
+/// Folds first terms (bf16 bits) of a row or column into the least and the largest of |x| - 1: by
+/// unsigned order, in which 0 is the largest, and by signed order, in which it is the least.
+struct TileClasses {
+  CpuFunction& k;
+
+  Value* none_least(llvm::Type* halves) { return llvm::Constant::getAllOnesValue(halves); }
+  Value* none_most(llvm::Type* halves) { return llvm::Constant::getAllOnesValue(halves); }
+  /// Updates both with `x`, a vector of i16 like them.
+  void fold(Value* x, Value*& least, Value*& most);
+  /// The class (i32) of each lane from its least (zero-extended i32) and most (sign-extended).
+  Value* of(Value* least, Value* most);
+};
+
+}  // namespace hologram::cpu

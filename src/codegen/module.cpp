@@ -1,0 +1,103 @@
+// codegen/module.cpp: what runs on the generated IR, and its translation to an object.
+#include "codegen/module.h"
+
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/OptBisect.h>
+#include <llvm/IR/PassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetOptions.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
+#include <llvm/Transforms/Utils/Mem2Reg.h>
+
+#include "base/error.h"
+
+namespace hologram::codegen {
+namespace {
+
+// Of kernels beyond this many instructions. LLVM's loop strength reduction compares all addresses
+// of a loop with each other: seconds where they are hundreds, which no register would hold anyway.
+constexpr unsigned most_reduced = 4000;
+
+class WithoutStrengthReduction final : public llvm::OptPassGate {
+ public:
+  bool shouldRunPass(llvm::StringRef pass, llvm::StringRef) override {
+    return pass != "Loop Strength Reduction";
+  }
+  bool isEnabled() const override { return true; }
+};
+
+unsigned instructions_of(const llvm::Module& module) {
+  unsigned n = 0;
+  for (const llvm::Function& f : module) n += f.getInstructionCount();
+  return n;
+}
+
+}  // namespace
+
+std::unique_ptr<llvm::TargetMachine> make_machine(const TargetTraits& traits) {
+  std::string error;
+  const llvm::Target* t = llvm::TargetRegistry::lookupTarget(traits.triple, error);
+  if (!t) fail(ErrorCode::internal, "internal error in codegen: {}", error);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  options.EmulatedTLS = false;
+  std::unique_ptr<llvm::TargetMachine> machine(
+      t->createTargetMachine(traits.triple, traits.cpu, traits.features, options, llvm::Reloc::PIC_,
+                             llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
+  check(machine != nullptr, "codegen: no TargetMachine");
+  return machine;
+}
+
+std::unique_ptr<llvm::Module> make_module(const char* name, llvm::LLVMContext& context,
+                                          const llvm::TargetMachine& machine) {
+  auto module = std::make_unique<llvm::Module>(name, context);
+  module->setTargetTriple(machine.getTargetTriple().str());
+  module->setDataLayout(machine.createDataLayout());
+  return module;
+}
+
+void check_module(const llvm::Module& module) {
+  std::string message;
+  llvm::raw_string_ostream out(message);
+  if (llvm::verifyModule(module, &out))
+    fail(ErrorCode::internal, "internal error in codegen: {}", message);
+}
+
+void optimise(llvm::Module& module) {
+  llvm::PassBuilder builder;
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::PromotePass());
+  passes.addPass(llvm::EarlyCSEPass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  for (llvm::Function& f : module)
+    if (!f.isDeclaration()) passes.run(f, functions);
+}
+
+std::string translate(llvm::Module& module, llvm::TargetMachine& machine, bool assembly) {
+  llvm::SmallVector<char, 0> buffer;
+  llvm::raw_svector_ostream out(buffer);
+  static WithoutStrengthReduction gate;
+  if (instructions_of(module) > most_reduced) module.getContext().setOptPassGate(gate);
+  llvm::legacy::PassManager passes;
+  auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
+  check(!machine.addPassesToEmitFile(passes, out, nullptr, kind),
+        "codegen: no way to emit an object");
+  passes.run(module);
+  return std::string(buffer.begin(), buffer.end());
+}
+
+}  // namespace hologram::codegen

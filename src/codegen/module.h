@@ -1,0 +1,30 @@
+// codegen/module.h: what runs on the generated IR, and its translation to an object.
+#pragma once
+
+#include <llvm/IR/Module.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include <memory>
+#include <string>
+
+#include "codegen/target.h"
+
+namespace hologram::codegen {
+
+/// Throws Error(internal) for a triple whose target LLVM has not been told of.
+std::unique_ptr<llvm::TargetMachine> make_machine(const TargetTraits& traits);
+
+/// An empty module for this machine.
+std::unique_ptr<llvm::Module> make_module(const char* name, llvm::LLVMContext& context,
+                                          const llvm::TargetMachine& machine);
+
+/// Throws Error(internal) with what LLVM has to say against the module.
+void check_module(const llvm::Module& module);
+
+/// The pass list; docs/codegen.md says what each one buys.
+void optimise(llvm::Module& module);
+
+/// Object code, or assembly text.
+std::string translate(llvm::Module& module, llvm::TargetMachine& machine, bool assembly);
+
+}  // namespace hologram::codegen

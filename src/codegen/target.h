@@ -1,0 +1,24 @@
+// codegen/target.h: what the kit asks of the machine that a function is for.
+#pragma once
+
+#include <string>
+
+namespace hologram::codegen {
+
+/// The name of a kernel's function in its module and object.
+inline constexpr const char* kernel_symbol = "hologram_kernel";
+
+/// A backend's own target adds what only its emitters ask.
+struct TargetTraits {
+  std::string triple;
+  std::string cpu;        ///< LLVM's name of the processor, for scheduling
+  std::string features;   ///< LLVM's feature string
+  int vector_bytes = 16;  ///< of the widest vector register
+  bool fma = true;        ///< a multiply-add of floats rounded once is an instruction
+  bool half = true;       ///< and so are conversions between f16 and f32
+  bool masks = false;     ///< and loads and stores of some of a vector's lanes
+  /// The instruction for the larger of two floats gives the second one for NaN and equal ones.
+  bool max_gives_second = false;
+};
+
+}  // namespace hologram::codegen
