@@ -167,7 +167,10 @@ ProductLayout product_layout(const Cluster& c, int num_symbols) {
 
 bool is_depthwise(const Cluster& c) {
   const Expr& depth = c.axes.back().extent;
-  return c.anchor->rank() > 2 && c.axes.size() > 3 && c.anchor->shape.back().is(1) &&
+  if (c.anchor->rank() <= 2 || c.axes.size() <= 3 || c.members.empty()) return false;
+  // The channels are the last dimension of the batch: one of 1 has no axis.
+  const Atom* channel = single_axis(c.members[0].index[static_cast<size_t>(c.anchor->rank()) - 3]);
+  return channel && channel->id == c.axes[c.axes.size() - 4].id && c.anchor->shape.back().is(1) &&
          depth.is_const() && depth.constant_value() <= most_taps &&
          reads_windows(c.anchor->input(0));
 }
