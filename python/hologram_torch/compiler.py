@@ -39,8 +39,8 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
         static = parameters.positions(module, kind) if static is None else static
         make = functools.partial(_compile, module, name, options, static, layouts)
         brief = precision.allowed() if brief is None else brief
-        if brief and not options.reproducible and _has_products(module):
-            return precision.ByPrecision(make, precision.treatment())
+        if (brief or options.fast) and not options.reproducible and _has_products(module):
+            return precision.ByPrecision(make, options.fast)
         return make(precision.EXACT)
     except Exception as error:
         if strict():

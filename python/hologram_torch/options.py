@@ -19,7 +19,8 @@ class Options:
 
     reproducible: the same bits on every machine and thread count; also set by HOLOGRAM_REPRODUCIBLE=1 and
         torch.use_deterministic_algorithms(True).
-    fast: float32 products may use bfloat16 terms.
+    fast: float32 products may use two bfloat16 terms, as under torch.set_float32_matmul_precision("high"), and narrowing casts
+        that are widened again may go.
     pack_weights: keep what depends on parameters alone (packed weights) between calls.
     """
 

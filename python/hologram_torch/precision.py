@@ -23,9 +23,10 @@ def allowed() -> bool:
     return _now() in ("tf32", "bf16")
 
 
-def treatment() -> str:
-    """How float32 products are to be computed now."""
-    return _treatments().get(_now(), EXACT)
+def treatment(fast=False) -> str:
+    """How float32 products are to be computed now; `fast` permits at least what "high" does."""
+    now = _now()
+    return _treatments().get("tf32" if fast and now != "bf16" else now, EXACT)
 
 
 def _now() -> str:
@@ -38,12 +39,13 @@ class ByPrecision:
     """A graph that was captured while fewer bits were allowed: asks in each call, and has a callable for each treatment,
     made when it is first needed."""
 
-    def __init__(self, make, first: str):
+    def __init__(self, make, fast: bool):
         self._boxed_call = True  # an instance's: functools.wraps copies it
-        self._make, self._calls = make, {first: make(first)}
+        first = treatment(fast)
+        self._make, self._fast, self._calls = make, fast, {first: make(first)}
 
     def __call__(self, arguments):
-        now = treatment()
+        now = treatment(self._fast)
         call = self._calls.get(now)
         if call is None:
             call = self._calls[now] = self._make(now)

@@ -139,6 +139,8 @@ def test_misuse(executor):
         functional.relu(executor, torch.zeros(3, dtype=torch.complex64))
     with pytest.raises(ValueError, match="meta"):
         functional.relu(executor, torch.zeros(3, device="meta"))
+    with hologram.Executor("interp") as other, pytest.raises(ValueError, match="'cpu' is expected, got one of 'interp'"):
+        functional.relu(other, torch.zeros(3))
     executor.cleanup()
     with pytest.raises(hologram.HologramError):
         functional.relu(executor, torch.zeros(3))

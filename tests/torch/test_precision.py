@@ -5,6 +5,7 @@ from harness import BACKEND, compile_fresh, graph_count
 
 pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend's kernels")
 hologram_torch = pytest.importorskip("hologram_torch")
+precision = pytest.importorskip("hologram_torch.precision")
 
 
 @pytest.fixture(autouse=True)
@@ -134,3 +135,16 @@ def test_a_frozen_model_asks_in_each_call(setting):
         assert error(frozen(x), x, y) > 2.0**-16
     setting("highest")
     assert error(frozen(x), x, y) < chain_bound(300)
+
+
+def test_fast_permits_what_high_does(setting):
+    x, y = torch.randn(100, 500), torch.randn(500, 70)
+    function, inputs = KINDS["packed"](x, y)
+    exact = compile_fresh(function)(*inputs)
+    setting("high")
+    high = compile_fresh(function)(*inputs)
+    setting("highest")
+    fast = compile_fresh(function, options={"fast": True})(*inputs)
+    assert torch.equal(fast, high)
+    assert torch.equal(fast, exact) == (precision.treatment(fast=True) == precision.EXACT)
+    assert torch.equal(compile_fresh(function, options={"fast": True, "reproducible": True})(*inputs), exact)

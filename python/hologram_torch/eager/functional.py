@@ -1,12 +1,14 @@
 # hologram_torch/eager/functional.py: operations on tensors by Hologram's kernels, with gradients
 """Functions of tensors that Hologram computes, eagerly and differentiably.
 
-Each takes an optional leading Executor, which must be alive; without one a shared executor is used. CPU tensors of any shape and
-strides; operands are read where they lie, and broadcast where PyTorch does.
+CPU tensors of any shape and strides; operands are read where they lie, and broadcast where PyTorch does. Results are PyTorch's
+own memory and kernels are shared by the process. Each function takes an optional leading Executor, from which it needs nothing:
+one that was cleaned up, or whose backend is not the CPU's, is refused.
 
 Raises:
     TypeError: not a tensor, or a dtype without kernels here.
-    ValueError: shapes that do not go together, a tensor that is not on the CPU.
+    ValueError: shapes that do not go together, a tensor that is not on the CPU, an Executor of another backend.
+    HologramError: an Executor that was cleaned up.
 """
 
 import functools
@@ -25,8 +27,8 @@ def _with_executor(function):
         executor = kwargs.pop("executor", None)
         if args and isinstance(args[0], Executor):
             executor, args = args[0], args[1:]
-        if executor is not None:
-            executor.handle  # noqa: B018: raises HologramError once cleaned up
+        if executor is not None and executor.backend != "cpu":  # raises HologramError once cleaned up
+            raise ValueError(f"{function.__name__}: an Executor of backend 'cpu' is expected, got one of {executor.backend!r}")
         return function(*args, **kwargs)
 
     return call
