@@ -86,6 +86,34 @@ Value elementwise(Graph& g, std::string_view name, const std::vector<Node>& oper
   return g.make(op_of(name), std::move(xs));
 }
 
+// The rows of ir/ops.def.
+nb::list op_table() {
+  constexpr std::pair<uint8_t, const char*> names[] = {{ir::commutative, "commutative"},
+                                                       {ir::idempotent, "idempotent"},
+                                                       {ir::involution, "involution"},
+                                                       {ir::exact, "exact"},
+                                                       {ir::odd, "odd"},
+                                                       {ir::even, "even"}};
+  nb::list rows;
+  for (int k = 0; k < ir::num_ops; ++k) {
+    const ir::OpInfo& info = ir::info(static_cast<ir::Op>(k));
+    nb::list flags;
+    for (auto [flag, name] : names)
+      if (info.flags & flag) flags.append(name);
+    nb::dict row;
+    row["name"] = std::string(info.name);
+    row["arity"] = info.arity;
+    row["elementwise"] = ir::is_elementwise(static_cast<ir::Op>(k));
+    row["flags"] = flags;
+    row["function"] = info.ulp32 > 0;
+    row["ulp32"] = info.ulp32;
+    row["ulp64"] = info.ulp64;
+    row["doc"] = std::string(info.doc);
+    rows.append(row);
+  }
+  return rows;
+}
+
 void bind_expr(nb::module_& m) {
   nb::class_<Expr>(m, "Expr", "An integer expression over run-time sizes.")
       .def_static("symbol", &Expr::symbol, nb::arg("id"))
@@ -155,6 +183,11 @@ void bind_node(nb::module_& m) {
 void bind_graph(nb::module_& m) {
   bind_expr(m);
   bind_node(m);
+  m.def("op_table", op_table,
+        "The operations of graphs: name, arity (-1 where it varies), whether element-wise, flags, "
+        "whether a function of floats "
+        "by a sequence of exact operations, bounds of its error in float32 and float64 (units in "
+        "the last place), doc.");
   auto keep = nb::rv_policy::move;
   nb::class_<Graph>(m, "Graph", "A tensor graph under construction.")
       .def(nb::init<>())

@@ -2,12 +2,14 @@
 # mypy: disable-error-code="no-any-return,return-value"
 """The table UFUNCS and what `__array_ufunc__` does."""
 
+import functools
 import math
 from typing import Any, Callable
 
 import numpy as np
 
 from hologram import _core
+from hologram._op_table import BINARY_FUNCTIONS, UNARY_FUNCTIONS
 from hologram._operands import broadcast_shape, check_broadcast, match
 from hologram._registry import FLOATS, FUNCTIONS
 from hologram.trace import Array, TraceError, Tracer, name_of
@@ -17,13 +19,23 @@ from hologram.trace import Array, TraceError, Tracer, name_of
 
 _DIRECT = dict(
     add="add", subtract="sub", multiply="mul", minimum="min", maximum="max", fmin="minnum", fmax="maxnum",
-    copysign="copysign", nextafter="nextafter", arctan2="atan2", fmod="rem", bitwise_and="bit_and", bitwise_or="bit_or",
+    copysign="copysign", nextafter="nextafter", fmod="rem", bitwise_and="bit_and", bitwise_or="bit_or",
     bitwise_xor="bit_xor", left_shift="shl", right_shift="shr", equal="eq", not_equal="ne", less="lt", less_equal="le",
     negative="neg", absolute="abs", fabs="abs", floor="floor", ceil="ceil", trunc="trunc", rint="round", sqrt="sqrt",
-    cbrt="cbrt", exp="exp", exp2="exp2", expm1="expm1", log="log", log2="log2", log10="log10", log1p="log1p", sin="sin",
-    cos="cos", tan="tan", arcsin="asin", arccos="acos", arctan="atan", sinh="sinh", cosh="cosh", tanh="tanh",
-    arcsinh="asinh", arccosh="acosh", arctanh="atanh", invert="bit_not", true_divide="div", divide="div",
+    invert="bit_not", true_divide="div", divide="div",
 )  # fmt: skip
+
+
+def _of_numpy(op: str) -> Any:
+    """NumPy's function of the same meaning (asin is arcsin before NumPy 2), or None."""
+    return getattr(np, op, None) or getattr(np, "arc" + op[1:], None)
+
+
+_DIRECT |= {
+    _of_numpy(op).__name__: op
+    for op in (*UNARY_FUNCTIONS, *BINARY_FUNCTIONS)
+    if op != "pow" and isinstance(_of_numpy(op), np.ufunc)
+}
 
 
 class Loop:
@@ -185,7 +197,19 @@ def call_ufunc(tracer: Tracer, ufunc: Any, method: str, inputs: Any, options: di
     return result.astype(types[-1]) if name_of(types[-1]) != out.dtype else result
 
 
+def call_function(op: str, x: Any) -> Array:
+    """A function of one float of the table of operations, element by element; integers become float64."""
+    if not isinstance(x, Array):
+        raise TraceError(f"hologram.jit: {op} expected an array, got {type(x).__name__}")
+    if x.value.dtype not in FLOATS:
+        x = x.astype("float64")
+    return x.make(x.tracer.graph.elementwise(op, [x.value]))
+
+
 FUNCTIONS[np.ufunc] = call_ufunc
+for _op in UNARY_FUNCTIONS:
+    if _of_numpy(_op) is not None and not isinstance(_of_numpy(_op), np.ufunc):
+        FUNCTIONS[_of_numpy(_op)] = functools.partial(call_function, _op)
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
 

@@ -1,44 +1,33 @@
-# hologram/special.py: functions that NumPy lacks, for traced functions and for arrays
-"""erf, sigmoid, gelu and their like: inside `hologram.jit` part of the graph, outside of it one kernel on an array."""
+# hologram/special.py: functions of one float, for traced functions and for arrays
+"""erf, sigmoid, gelu, lgamma, … and those that NumPy has too: inside `hologram.jit` part of the graph, outside of it one kernel on
+an array."""
 
 from typing import Any
 
 from hologram._jit import jit
-from hologram.trace import Array, TraceError
+from hologram._op_table import OPERATIONS, UNARY_FUNCTIONS
+from hologram._ufuncs import call_function
+from hologram.trace import Array
 
-__all__ = ["cbrt", "digamma", "erf", "erfc", "erfinv", "gelu", "lgamma", "relu", "rsqrt", "sigmoid"]
-
-_FLOATS = ("f16", "bf16", "f32", "f64")
-
-
-def _apply(op: str, x: Any) -> Array:
-    if not isinstance(x, Array):
-        raise TraceError(f"hologram.special.{op}: expected an array")
-    if x.value.dtype not in _FLOATS:
-        x = x.astype("float64")
-    return x.make(x.tracer.graph.elementwise(op, [x.value]))
+__all__ = sorted([*UNARY_FUNCTIONS, "relu"])
 
 
 def _function(op: str, about: str) -> Any:
-    alone = jit(lambda x: _apply(op, x))
+    alone = jit(lambda x: call_function(op, x))
 
     def function(x: Any) -> Any:
-        return _apply(op, x) if isinstance(x, Array) else alone(x)
+        return call_function(op, x) if isinstance(x, Array) else alone(x)
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = f"{about}. Element by element, in the array's own float dtype; integers give float64."
     return function
 
 
-erf = _function("erf", "Error function")
-erfc = _function("erfc", "1 - erf(x)")
-erfinv = _function("erfinv", "Inverse of erf")
-lgamma = _function("lgamma", "log |gamma(x)|")
-digamma = _function("digamma", "Derivative of lgamma")
-sigmoid = _function("sigmoid", "1 / (1 + exp(-x))")
-gelu = _function("gelu", "x (1 + erf(x / sqrt 2)) / 2")
-rsqrt = _function("rsqrt", "1 / sqrt(x)")
-cbrt = _function("cbrt", "Cube root")
+globals().update({op: _function(op, OPERATIONS[op]["doc"]) for op in UNARY_FUNCTIONS})
+
+
+def __getattr__(name: str) -> Any:  # tells type checkers of the names above
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def relu(x: Any) -> Any:

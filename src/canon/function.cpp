@@ -56,12 +56,14 @@ std::vector<Rule> powers() {
 
 std::vector<Rule> symmetries() {
   std::vector<Rule> rules;
-  for (Op f : {Op::sin, Op::tan, Op::asin, Op::atan, Op::sinh, Op::tanh, Op::asinh, Op::atanh,
-               Op::erf, Op::erfinv, Op::cbrt})
-    rules.emplace_back("odd_function", Pattern::node(f, {neg(x)}), neg(Pattern::node(f, {x})));
-  for (Op f : {Op::cos, Op::cosh}) {
-    rules.emplace_back("even_function", Pattern::node(f, {neg(x)}), Pattern::node(f, {x}));
-    rules.emplace_back("even_function", Pattern::node(f, {abs(x)}), Pattern::node(f, {x}));
+  for (int k = 0; k < ir::num_ops; ++k) {
+    auto f = static_cast<Op>(k);
+    Pattern plain = Pattern::node(f, {x}), negated = Pattern::node(f, {neg(x)});
+    if (ir::info(f).flags & ir::odd) rules.emplace_back("odd_function", negated, neg(plain));
+    if (ir::info(f).flags & ir::even) {
+      rules.emplace_back("even_function", negated, plain);
+      rules.emplace_back("even_function", Pattern::node(f, {abs(x)}), plain);
+    }
   }
   rules.emplace_back("atan2_neg", atan2(neg(y), x), neg(atan2(y, x)));
   return rules;

@@ -95,7 +95,6 @@ inline Pattern any(Op op) { return Pattern::any_operands(op); }
     return Pattern::node(Op::name, std::vector<Pattern>{operands...}); \
   }
 #include "ir/ops.def"
-#undef HOLOGRAM_OP
 
 }  // namespace pattern
 

@@ -9,8 +9,9 @@ namespace {
 constexpr std::array<OpInfo, num_ops> table = {{
 #define HOLOGRAM_OP(name, kind, arity, attributes, flags, doc) \
   {#name, OpKind::kind, arity, attributes, static_cast<uint8_t>(flags), doc},
+#define HOLOGRAM_FUNCTION(name, kind, arity, flags, width, ulp32, ulp64, doc) \
+  {#name, OpKind::kind, arity, "", static_cast<uint8_t>(flags), doc, ulp32, ulp64},
 #include "ir/ops.def"
-#undef HOLOGRAM_OP
 }};
 
 }  // namespace

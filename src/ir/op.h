@@ -10,13 +10,11 @@ namespace hologram::ir {
 enum class Op : uint8_t {
 #define HOLOGRAM_OP(name, kind, arity, attributes, flags, doc) name,
 #include "ir/ops.def"
-#undef HOLOGRAM_OP
 };
 
 inline constexpr int num_ops = 0
 #define HOLOGRAM_OP(name, kind, arity, attributes, flags, doc) +1
 #include "ir/ops.def"
-#undef HOLOGRAM_OP
     ;
 
 /// Which dtype and shape rule an operation follows.
@@ -52,6 +50,8 @@ enum Flag : uint8_t {
   idempotent = 2,  ///< f(f(x)) = f(x), or f(x, x) = x
   involution = 4,  ///< f(f(x)) = x
   exact = 8,       ///< one correctly rounded or exact machine operation; ir/scalar.h evaluates it
+  odd = 16,        ///< f(-x) = -f(x)
+  even = 32,       ///< f(-x) = f(x)
 };
 
 struct OpInfo {
@@ -61,6 +61,8 @@ struct OpInfo {
   std::string_view attributes;
   uint8_t flags;
   std::string_view doc;
+  double ulp32 = 0;  ///< bound of the error, in units in the last place; 0 for what is exact
+  double ulp64 = 0;
 };
 
 const OpInfo& info(Op op);

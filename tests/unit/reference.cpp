@@ -54,8 +54,7 @@ uint64_t scalar(Op op, DType type, DType result, std::span<const uint64_t> args)
   if (ir::info(op).flags & ir::exact)
     return one_nan(result, ir::eval_scalar(op, type, args, result));
   double x = ir::as_double(type, args[0]), y = args.size() > 1 ? ir::as_double(type, args[1]) : 0;
-  bool binary = op == Op::pow || op == Op::atan2;
-  return ir::bits_of(result, binary ? reference(op, x, y) : reference(op, x));
+  return ir::bits_of(result, reference(op, x, y));
 }
 
 void elementwise(Op op, const std::vector<const Tensor*>& in, Tensor& out) {

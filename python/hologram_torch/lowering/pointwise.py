@@ -1,6 +1,8 @@
 # hologram_torch/lowering/pointwise.py: unary operators, activations, conversions
 import math
 
+from hologram._op_table import UNARY_FUNCTIONS
+
 from ..graph import dtypes
 from . import Unsupported, lower
 
@@ -19,12 +21,8 @@ def _unary(op):
     return lowering
 
 
-for _name in (
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc "
-    "erfinv sqrt rsqrt lgamma digamma neg"
-).split():
-    lower(f"{_name}.default")(_unary(_name))
-lower("special_digamma.default")(_unary("digamma"))
+for _name in (*UNARY_FUNCTIONS, "sqrt", "neg"):  # what PyTorch means otherwise is lowered below
+    lower(f"{_name}.default", f"special_{_name}.default")(_unary(_name))
 
 
 def _rounding(op):

@@ -38,7 +38,7 @@ F lgamma_positive(F x) {
 }
 
 /// log |gamma(x)|: for x < 0, -log(|sin(pi x)| / pi) - lgamma(1 - x).
-template <class F>
+template <bool, class F>
 F lgamma(F x) {
   auto negative = x < 0.0;
   F y = lgamma_positive(select(negative, x.of(1) - x, x));

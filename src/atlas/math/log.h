@@ -227,7 +227,7 @@ F power_of_magnitude(F a, F y) {
 
 /// C's pow in f64.
 template <bool precise, class F>
-F power(F x, F y) {
+F pow(F x, F y) {
   F magnitude = power_of_magnitude<precise>(abs(x), y);
   F inf = x.of(Format<double>::infinity);
   F half = y * 0.5;
