@@ -19,6 +19,7 @@ ORDER = [
     "hologram_torch.device",
     "hologram_torch.precision",
     "hologram_torch.dlpack",
+    "hologram_torch.memory",
     "hologram_torch.parameters",
     "hologram_torch.writes",
     "hologram_torch.graph",

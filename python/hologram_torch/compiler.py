@@ -6,7 +6,7 @@ import time
 import torch
 from hologram import _core
 
-from . import counters, device, parameters, precision, writes
+from . import counters, device, memory, parameters, precision, writes
 from .options import Options, strict
 from .translate import layout
 from .translate.translator import Translator
@@ -92,6 +92,7 @@ def _compile(module, name, options, static, layouts, treatment):
         translated.constants, device.thread_count(),
     )  # fmt: skip
     call.native = not translated.host.calls
+    memory.watch(call, executable)
     if "plan" in stages:
         counters.dump(name, "plan", executable.plan())
     for stage in sorted(stages & {"atlas", "llvm", "asm"}):
@@ -106,4 +107,5 @@ def _compile(module, name, options, static, layouts, treatment):
                    name, report["ops_before"], report["ops_canonical"], report["kernels"], total_ms, trace_ms)  # fmt: skip
     counters.compiled(name, executable)
     layout.report(len(translated.results), layouts)
+    memory.drop_code_pages()
     return call

@@ -47,10 +47,22 @@ def stats() -> dict:
     fallback_ops: {operator: calls} of operators that ran in PyTorch inside compiled graphs
     compile_ms: milliseconds by stage; "trace" is the translation in Python, "total" all of ours
     ops_before, ops_canonical: operations before and after canonicalisation
+    memory: bytes that compiled graphs hold now: packed_weights of live graphs; in_use, other blocks of the pool (results,
+        calls in progress); pool_cached, which the pool keeps for later calls
     """
     with _lock:
         c = _counters
-        return {**vars(c), "compile_ms": dict(c.compile_ms), "fallback_ops": dict(c.fallback_ops)}
+        return {**vars(c), "compile_ms": dict(c.compile_ms), "fallback_ops": dict(c.fallback_ops), "memory": _memory()}
+
+
+def tell_memory(function) -> None:
+    """Sets what gives the bytes by share."""
+    global _memory
+    _memory = function
+
+
+def _memory() -> dict:
+    return {"packed_weights": 0, "in_use": 0, "pool_cached": 0}
 
 
 def reset_stats() -> None:

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# bench/memory.py: memory that a first call leaves in the process, beside eager, and where it goes
+"""    python bench/memory.py [CASE...] [--peers eager,aot_eager,hologram]
+
+Each case and peer has a process of its own. Kept: what resident memory (RSS) has grown by from before the first call to after
+the second; peak: the highest it was, less the same. Inference without gradients, two threads."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+CASES = ("minilm-8x128", "resnet18-1")
+PEERS = ("eager", "aot_eager", "hologram")
+MIB = 2**20
+
+
+def field(name: str) -> int:
+    """A line of /proc/self/status in bytes."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name))
+
+
+def maps() -> dict:
+    """Resident bytes by kind of mapping."""
+    kinds, kind = {}, ""
+    with open("/proc/self/smaps") as file:
+        for line in file:
+            head = line.split()
+            if "-" in head[0] and len(head) >= 5:
+                path = head[5] if len(head) > 5 else "anonymous"
+                kind = "files" if path.startswith("/") else path.strip("[]")
+            elif head[0] == "Rss:":
+                kinds[kind] = kinds.get(kind, 0) + (int(head[1]) << 10)
+    return kinds
+
+
+def measure(name: str, peer: str) -> dict:
+    import gc
+
+    import cases
+    import torch
+
+    torch.set_num_threads(2)
+    module, inputs = cases.find(name).build()
+    if peer != "eager":
+        import torch._dynamo  # noqa: F401: what importing the compiler takes is not a model's
+    if peer == "hologram":
+        import hologram_torch
+
+        hologram_torch.stats()
+    function = module if peer == "eager" else torch.compile(module, backend=peer)
+    gc.collect()
+    before, maps_before = field("VmRSS"), maps()
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak begins anew
+    with torch.no_grad():
+        function(*inputs)
+        function(*inputs)
+    peak = field("VmHWM")
+    out = {"kept": field("VmRSS") - before, "peak": peak - before}
+    out["maps"] = {kind: n - maps_before.get(kind, 0) for kind, n in maps().items()}
+    if peer == "hologram":
+        out["shares"] = hologram_torch.stats().get("memory", {})
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", default=CASES)
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--json", action="store_true", help="one line of JSON for each measurement")
+    parser.add_argument("--worker", nargs=2, metavar=("CASE", "PEER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        print(json.dumps(measure(*options.worker)))
+        return
+    for case in options.cases:
+        for peer in options.peers.split(","):
+            command = [sys.executable, __file__, "--worker", case, peer]
+            environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+            found = json.loads(done.stdout.splitlines()[-1])
+            if options.json:
+                print(json.dumps({"case": case, "peer": peer, **found}), flush=True)
+                continue
+            parts = {**found["maps"], **found.get("shares", {})}
+            shares = ", ".join(f"{k} {n / MIB:.1f}" for k, n in parts.items() if abs(n) >= MIB / 2)
+            print(f"{case:14} {peer:10} kept {found['kept'] / MIB:6.1f} MiB, peak {found['peak'] / MIB:6.1f}: {shares}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
