@@ -94,13 +94,13 @@ def binding(name, result, parameters, doc):
         lines = [f"{kind[:-1]} {p}{{}};" for kind, p in outs]
         given = ", ".join(passed.get(p, "&" + p) for _, p in parameters)
         if "length" in passed or name in RELEASE or name.startswith(("gemm", "matvec")):
-            size = "length" if "length" in passed else "kLong"
+            size = "length" if "length" in passed else "long_length"
             values = []
             for _, p in inputs:  # conversions need the interpreter
                 if passed[p] != p:
                     lines.append(f"const auto {p}_value = {passed[p]};")
                     given = given.replace(passed[p], p + "_value")
-            lines.append(f"MaybeRelease others(static_cast<uint64_t>({size}) >= kLong);")
+            lines.append(f"MaybeRelease others(static_cast<uint64_t>({size}) >= long_length);")
         lines.append(f"raise({call}({given}));")
         values = [f"result_of({p})" for _, p in outs]
         if len(values) == 1:

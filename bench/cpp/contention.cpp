@@ -204,14 +204,14 @@ int main(int argc, char** argv) {
     if (arg == "--own-session") options.own_session = true;
     if (arg == "--verbose") options.verbose = true;
   }
-  constexpr int64_t kItems = 960;
-  constexpr double kCallMs = 0.75;
+  constexpr int64_t num_items = 960;
+  constexpr double call_ms = 0.75;
   const int cpus = ThreadPool::default_threads();
   ThreadPool pool(cpus);
-  Work work{1000, std::vector<float>(kItems)};
-  // One call on all cores takes kCallMs when nothing else runs.
-  const auto serial = time_calls([&] { kernel(&work, nullptr, nullptr, 0, kItems); }, 0.5, 0);
-  work.per_item = static_cast<int64_t>(static_cast<double>(work.per_item) * kCallMs * cpus /
+  Work work{1000, std::vector<float>(num_items)};
+  // One call on all cores takes call_ms when nothing else runs.
+  const auto serial = time_calls([&] { kernel(&work, nullptr, nullptr, 0, num_items); }, 0.5, 0);
+  work.per_item = static_cast<int64_t>(static_cast<double>(work.per_item) * call_ms * cpus /
                                        quantile(serial, 0.1));
 
   std::printf("%d CPUs; ideal share: the quiet time x CPUs / (CPUs - competitors / 2)\n", cpus);
@@ -219,7 +219,9 @@ int main(int argc, char** argv) {
               "of ideal share");
   report(
       "pool",
-      [&] { pool.parallel_for(kernel, &work, nullptr, nullptr, kItems, kItems / options.chunks); },
+      [&] {
+        pool.parallel_for(kernel, &work, nullptr, nullptr, num_items, num_items / options.chunks);
+      },
       options, cpus);
 #ifdef _OPENMP
   if (options.openmp)
@@ -227,7 +229,7 @@ int main(int argc, char** argv) {
         "OpenMP",
         [&] {
 #pragma omp parallel for schedule(static) num_threads(cpus)
-          for (int64_t i = 0; i < kItems; ++i)
+          for (int64_t i = 0; i < num_items; ++i)
             work.out[static_cast<size_t>(i)] =
                 spin_arithmetic(work.per_item, static_cast<float>(i));
         },

@@ -24,7 +24,7 @@ namespace {
 using runtime::Executable;
 
 /// Results from this size on come from the runtime's pool of reusable memory.
-constexpr size_t kPooled = size_t{1} << 14;
+constexpr size_t pooled = size_t{1} << 14;
 
 enum class Kind { array, number, fixed };
 
@@ -204,7 +204,7 @@ class ArrayCall {
       if (given.is_valid() && given.size() > 0) {
         array = nb::borrow(given[i]);
         places.push_back(check_out(r, shape.data(), array, held[i], operands));
-      } else if (bytes >= kPooled) {
+      } else if (bytes >= pooled) {
         void* block = executable_->runtime().memory().allocate(bytes);
         PyObject* keeper = PyCapsule_New(block, nullptr, free_pooled);
         if (!keeper) nb::raise_python_error();
@@ -235,7 +235,7 @@ class ArrayCall {
 
   static bool long_inputs(const std::vector<int64_t>& symbols) {
     for (int64_t s : symbols)
-      if (s >= static_cast<int64_t>(kLong)) return true;
+      if (s >= static_cast<int64_t>(long_length)) return true;
     return false;
   }
 

@@ -95,7 +95,7 @@ hologram_dtype dtype_of(nanobind::handle object);
 nanobind::object numpy_dtype(hologram_dtype dtype);
 
 /// Above so many elements, a call lets other Python threads run.
-inline constexpr uint64_t kLong = uint64_t{1} << 15;
+inline constexpr uint64_t long_length = uint64_t{1} << 15;
 /// Lets other threads run while it lives, if the work is long.
 class MaybeRelease {
  public:

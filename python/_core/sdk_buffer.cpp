@@ -20,7 +20,7 @@ namespace hologram::python {
 namespace {
 
 /// Above so many bytes a copy or kernel lets other Python threads run.
-constexpr uint64_t kLongCopy = uint64_t{1} << 20;
+constexpr uint64_t long_copy = uint64_t{1} << 20;
 
 /// A buffer's device by DLPack's numbers.
 std::tuple<int, int> device_of(const PyBuffer& b) {
@@ -149,7 +149,7 @@ void from_numpy(PyBuffer& b, nb::handle array) {
   }
   const uint64_t bytes = n * static_cast<uint64_t>(item_size(t));
   std::optional<nb::gil_scoped_release> others;
-  if (bytes >= kLongCopy) others.emplace();
+  if (bytes >= long_copy) others.emplace();
   raise(hologram_buffer_copy_from_bytes(b.executor_handle, handle, a->data, bytes));
 }
 
@@ -164,7 +164,7 @@ nb::object to_numpy(PyBuffer& b, bool copy) {
     const uint64_t bytes = static_cast<uint64_t>(n) * static_cast<uint64_t>(item_size(b.dtype));
     void* data = numpy::as_array(array.ptr())->data;
     std::optional<nb::gil_scoped_release> others;
-    if (bytes >= kLongCopy) others.emplace();
+    if (bytes >= long_copy) others.emplace();
     raise(hologram_buffer_to_bytes(b.executor_handle, b.alive(), data, bytes, nullptr));
     others.reset();
     return array;

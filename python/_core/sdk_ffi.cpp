@@ -223,7 +223,7 @@ void bind_by_hand(nb::module_& m) {
       "elementwise",
       [](uint64_t executor, const char* operation, const std::vector<uint64_t>& inputs,
          uint64_t output, uint64_t length) {
-        MaybeRelease others(length >= kLong);
+        MaybeRelease others(length >= long_length);
         raise(hologram_elementwise(executor, operation, inputs.data(), inputs.size(), output,
                                    length));
       },
@@ -232,7 +232,7 @@ void bind_by_hand(nb::module_& m) {
       "elementwise_by_id",
       [](uint64_t executor, uint32_t id, const std::vector<uint64_t>& inputs, uint64_t output,
          uint64_t length) {
-        MaybeRelease others(length >= kLong);
+        MaybeRelease others(length >= long_length);
         raise(
             hologram_elementwise_by_id(executor, id, inputs.data(), inputs.size(), output, length));
       },

@@ -181,7 +181,7 @@ PyObject* finish(hologram_status status) {
 
 hologram_status launch(const Row& row, Handle executor, PyBuffer* const* b, uint64_t n,
                        const double* numbers, float* result) {
-  MaybeRelease others(n >= kLong);
+  MaybeRelease others(n >= long_length);
   switch (row.form) {
     case Form::binary:
       return row.binary(executor, b[0]->handle, b[1]->handle, b[2]->handle, n);
@@ -202,7 +202,7 @@ hologram_status launch(const Row& row, Handle executor, PyBuffer* const* b, uint
 
 hologram_status other_dtype(const Row& row, Handle executor, const Handle* inputs, int count,
                             Handle output, uint64_t n) {
-  MaybeRelease others(n >= kLong);
+  MaybeRelease others(n >= long_length);
   return hologram_elementwise(executor, row.operation, inputs, static_cast<size_t>(count), output,
                               n);
 }

@@ -112,7 +112,7 @@ Imported import_tensor(hologram_handle executor, const dlpack::Tensor& t, bool m
     fail(ErrorCode::unsupported, "DLPack device type {} is not the host's memory", t.device.type);
   const DType dtype = dtype_of(t.dtype);
   const int size = size_of(dtype);
-  require(t.ndim >= 0 && static_cast<size_t>(t.ndim) <= kMaxRank, "{} dimensions", t.ndim);
+  require(t.ndim >= 0 && static_cast<size_t>(t.ndim) <= max_rank, "{} dimensions", t.ndim);
   require(t.ndim == 0 || t.shape, "the shape is NULL");
   std::vector<int64_t> shape(t.shape, t.shape + t.ndim);
   const int64_t n = checked_numel(shape);

@@ -9,9 +9,9 @@ using runtime::DirectKernel;
 
 namespace {
 
-constexpr int kMostInputs = 3;
+constexpr int most_inputs = 3;
 /// Longer calls pin: a hold takes a record that other threads might want.
-constexpr uint64_t kHeldLength = uint64_t{1} << 16;
+constexpr uint64_t held_length = uint64_t{1} << 16;
 
 constexpr uint32_t id_of(ir::Op op) { return static_cast<uint32_t>(op); }
 
@@ -71,7 +71,7 @@ template <int inputs>
 template <int inputs>
 [[gnu::always_inline]] inline void launch(uint32_t id, BufferObject* const* operands,
                                           uint64_t length, const float* scalars, int num_scalars) {
-  void* arguments[DirectKernel::kMaxArguments];
+  void* arguments[DirectKernel::max_arguments];
 #pragma GCC unroll 4
   for (int i = 0; i < inputs; ++i) arguments[i] = operands[i]->data;
   for (int i = 0; i < num_scalars; ++i) arguments[inputs + i] = const_cast<float*>(scalars + i);
@@ -88,7 +88,7 @@ hologram_status run_f32(const char* function, uint32_t id, hologram_handle execu
   constexpr int count = inputs + 1;
   BufferObject* operands[count];
   try {
-    if (length <= kHeldLength) {
+    if (length <= held_length) {
       struct Holding : HandleTable::Hold {
         ~Holding() { buffers.release(*this); }
       } const held{buffers.hold<count>(handles)};
@@ -163,9 +163,9 @@ void elementwise(uint32_t id, hologram_handle executor, const hologram_handle* i
           what->name, what->arity, num_inputs);
   require(inputs != nullptr, "inputs must not be NULL");
   const int count = what->arity + 1;
-  hologram_handle handles[kMostInputs + 1];
-  Pin<BufferObject> pins[kMostInputs + 1];
-  void* arguments[DirectKernel::kMaxArguments];
+  hologram_handle handles[most_inputs + 1];
+  Pin<BufferObject> pins[most_inputs + 1];
+  void* arguments[DirectKernel::max_arguments];
   for (int i = 0; i < count; ++i) {
     const bool last = i + 1 == count;
     handles[i] = last ? output : inputs[i];

@@ -47,9 +47,9 @@ hologram_handle allocate_boundary(hologram_handle executor, DType dtype, uint8_t
   auto pin = need_executor(executor);
   const auto& state = pin->state;
   state->require_host_memory("a boundary class");
-  require(cls < host::kBoundaryClasses, "class_index must be 0…95, got {}", cls);
-  require(width >= 1 && width <= host::kBoundaryPages, "width must be 1…48 pages, got {}", width);
-  require(height >= 1 && height <= host::kBoundaryPageBytes,
+  require(cls < host::boundary_classes, "class_index must be 0…95, got {}", cls);
+  require(width >= 1 && width <= host::boundary_pages, "width must be 1…48 pages, got {}", width);
+  require(height >= 1 && height <= host::boundary_page_bytes,
           "height must be 1…256 bytes per page, got {}", height);
   const uint64_t bytes = uint64_t{width} * height, size = static_cast<uint64_t>(size_of(dtype));
   require(bytes >= size, "{} bytes hold no element of {}", bytes, name_of(dtype));
@@ -99,7 +99,7 @@ hologram_statistics statistics_of(const ExecutorState& state) {
   s.buffers = state.buffers.load(std::memory_order_relaxed);
   s.tensors = state.tensors.load(std::memory_order_relaxed);
   s.boundary_classes_busy =
-      static_cast<uint64_t>(host::kBoundaryClasses - memory.boundary().free_classes());
+      static_cast<uint64_t>(host::boundary_classes - memory.boundary().free_classes());
   s.linear_bytes = memory.linear_bytes();
   s.linear_peak = memory.linear_peak();
   s.linear_cached = pool.cached;

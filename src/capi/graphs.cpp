@@ -52,7 +52,7 @@ Shape exprs(std::string_view text, int num_symbols, std::string_view what) {
             "{}: \"{:.40}\" uses a symbol beyond s0…s{}", what, e, num_symbols - 1);
     shape.push_back(std::move(dim));
   }
-  require(shape.size() <= kMaxRank, "{}: at most {} dimensions", what, kMaxRank);
+  require(shape.size() <= max_rank, "{}: at most {} dimensions", what, max_rank);
   return shape;
 }
 

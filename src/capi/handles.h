@@ -19,8 +19,8 @@ const char* name_of(Kind kind);
 /// dies with the last pin or hold after removal (it waits in a list while a hold alone keeps it),
 /// and only then the place is used again, under the next generation.
 struct alignas(64) Slot {
-  static constexpr uint32_t kAlive = 1u << 31, kDying = 1u << 30, kLocked = 1u << 29;
-  static constexpr uint32_t kWaiting = 1u << 28, kPins = kWaiting - 1;
+  static constexpr uint32_t alive = 1u << 31, dying = 1u << 30, locked = 1u << 29;
+  static constexpr uint32_t waiting = 1u << 28, pins = waiting - 1;
 
   std::atomic<uint64_t> state{0};
   std::atomic<hologram_handle> live{0};  ///< the handle while it is alive and not locked, else 0
@@ -56,33 +56,33 @@ class HandleTable {
   }
   void unpin(Slot* slot) noexcept {
     const uint64_t before = slot->state.fetch_sub(1, std::memory_order_acq_rel);
-    if ((static_cast<uint32_t>(before) & ~Slot::kWaiting) == (Slot::kDying | 1)) [[unlikely]]
+    if ((static_cast<uint32_t>(before) & ~Slot::waiting) == (Slot::dying | 1)) [[unlikely]]
       last_unpin(slot, before - 1);
   }
 
   /// What a call holds: up to three objects for the price of one atomic operation, which writes
   /// their places into a record of the table where remove() and lock() look.
   struct Hold {
-    static constexpr int kMost = 3;
+    static constexpr int most = 3;
     int record = -1;  ///< held by no other call meanwhile; -1: nothing is held
-    void* objects[kMost];
+    void* objects[most];
   };
-  static constexpr int kRecords = 32;
+  static constexpr int num_records = 32;
   /// Holds the objects of `n` handles, or none of them: when one is wrong, or when all records that
   /// were tried are taken. Pin them then. For calls that are short beside a free: a removed object
   /// stays until release().
   template <int n>
   Hold hold(const hologram_handle* handles) noexcept {
-    static_assert(n >= 1 && n <= Hold::kMost);
+    static_assert(n >= 1 && n <= Hold::most);
     Hold held;
     uint64_t word = 0;
     uint32_t large = 0;
 #pragma GCC unroll 3
     for (int i = 0; i < n; ++i) {
       large |= index_of(handles[i]) + 1;
-      word |= uint64_t{index_of(handles[i]) + 1} << kHoldBits * i;
+      word |= uint64_t{index_of(handles[i]) + 1} << hold_bits * i;
     }
-    if (large > kHoldMask) [[unlikely]]
+    if (large > hold_mask) [[unlikely]]
       return held;
     const int record = claim(word);
     if (record < 0) [[unlikely]]
@@ -92,8 +92,8 @@ class HandleTable {
       // Sequentially consistent like claim() and remove(): either this sees the object removed, or
       // the remover sees the record.
       const uint32_t index = index_of(handles[i]);
-      Slot* chunk = chunks_[index >> kChunkBits].load(std::memory_order_acquire);
-      const uint32_t place = index & (kChunk - 1);
+      Slot* chunk = chunks_[index >> chunk_bits].load(std::memory_order_acquire);
+      const uint32_t place = index & (chunk_size - 1);
       if (!chunk || handles[i] == 0 ||
           chunk[place].live.load(std::memory_order_seq_cst) != handles[i]) [[unlikely]] {
         free_record(record);
@@ -124,8 +124,8 @@ class HandleTable {
   static Kind kind_of(hologram_handle handle) { return static_cast<Kind>(handle >> 56); }
 
  private:
-  static constexpr uint32_t kChunkBits = 10, kChunk = 1u << kChunkBits, kChunks = 1u << 14;
-  static constexpr uint32_t kNone = ~0u;
+  static constexpr uint32_t chunk_bits = 10, chunk_size = 1u << chunk_bits, num_chunks = 1u << 14;
+  static constexpr uint32_t no_index = ~0u;
 
   static uint32_t index_of(hologram_handle h) { return static_cast<uint32_t>(h & 0xffffff); }
   static uint32_t generation_of(hologram_handle h) { return static_cast<uint32_t>(h >> 24); }
@@ -134,17 +134,17 @@ class HandleTable {
     if (kind_of(handle) != kind_) [[unlikely]]
       return nullptr;
     const uint32_t index = index_of(handle);
-    Slot* chunk = chunks_[index >> kChunkBits].load(std::memory_order_acquire);
-    return chunk ? chunk + (index & (kChunk - 1)) : nullptr;
+    Slot* chunk = chunks_[index >> chunk_bits].load(std::memory_order_acquire);
+    return chunk ? chunk + (index & (chunk_size - 1)) : nullptr;
   }
   hologram_handle handle_of(uint32_t index, uint32_t generation) const {
     return static_cast<uint64_t>(kind_) << 56 | static_cast<uint64_t>(generation) << 24 | index;
   }
   Slot& at(uint32_t index) noexcept {
-    return chunks_[index >> kChunkBits].load(std::memory_order_acquire)[index & (kChunk - 1)];
+    return chunks_[index >> chunk_bits].load(std::memory_order_acquire)[index & (chunk_size - 1)];
   }
-  static constexpr int kHoldBits = 21;
-  static constexpr uint32_t kHoldMask = (1u << kHoldBits) - 1;
+  static constexpr int hold_bits = 21;
+  static constexpr uint32_t hold_mask = (1u << hold_bits) - 1;
   struct alignas(64) Record {
     std::atomic<uint64_t> word{0};  ///< index + 1 of up to three places, 21 bits each
   };
@@ -155,7 +155,7 @@ class HandleTable {
     const auto stack = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
     const auto first = static_cast<uint32_t>(stack >> 23 ^ stack >> 20);
     for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t record = (first + i) % kRecords;
+      const uint32_t record = (first + i) % num_records;
       uint64_t none = 0;
       if (records_[record].word.compare_exchange_strong(none, word, std::memory_order_seq_cst,
                                                         std::memory_order_relaxed)) [[likely]]
@@ -165,7 +165,7 @@ class HandleTable {
   }
   void free_record(int record) noexcept {
     records_[static_cast<size_t>(record)].word.store(0, std::memory_order_release);
-    if (waiting_.load(std::memory_order_relaxed) != kNone) [[unlikely]]
+    if (waiting_.load(std::memory_order_relaxed) != no_index) [[unlikely]]
       reclaim_waiting();
   }
   /// Whether a record names the place.
@@ -183,10 +183,10 @@ class HandleTable {
   void (*const destroy_)(void*);
   std::atomic<uint32_t> created_{0};
   std::atomic<uint64_t> live_{0};
-  std::atomic<uint64_t> free_{kNone};     // tag | index of the first free place
-  std::atomic<uint32_t> waiting_{kNone};  // the first removed place that a call still held
-  std::array<Record, kRecords> records_{};
-  std::array<std::atomic<Slot*>, kChunks> chunks_{};
+  std::atomic<uint64_t> free_{no_index};     // tag | index of the first free place
+  std::atomic<uint32_t> waiting_{no_index};  // the first removed place that a call still held
+  std::array<Record, num_records> records_{};
+  std::array<std::atomic<Slot*>, num_chunks> chunks_{};
 };
 
 /// A pinned object.

@@ -39,7 +39,7 @@ class Counter {
     std::atomic<uint64_t> value{0};
   };
   std::array<Shard, 8> shards_{};
-  std::array<Shard, HandleTable::kRecords> held_{};
+  std::array<Shard, HandleTable::num_records> held_{};
 };
 
 /// A link in the list of what belongs to an executor.

@@ -33,7 +33,7 @@ hologram_status view(const char* function, hologram_handle tensor, hologram_hand
 
 std::vector<int64_t> shape_from(const char* json, const char* name) {
   require(json != nullptr, "{} must not be NULL", name);
-  return parse_integers(json, kMaxRank);
+  return parse_integers(json, max_rank);
 }
 
 size_t need_dim(const TensorObject& t, uint32_t dim) {
@@ -215,7 +215,7 @@ hologram_status hologram_tensor_create(hologram_handle buffer, uint32_t ndim, co
   return guarded(__func__, [&] {
     require_out(tensor, "tensor");
     auto b = need_buffer(buffer);
-    require(ndim <= kMaxRank, "at most {} dimensions, got {}", kMaxRank, ndim);
+    require(ndim <= max_rank, "at most {} dimensions, got {}", max_rank, ndim);
     require(ndim == 0 || shape != nullptr, "shape must not be NULL");
     std::vector<int64_t> dims(shape, shape + ndim);
     checked_numel(dims);

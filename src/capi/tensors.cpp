@@ -9,7 +9,7 @@
 namespace hologram::capi {
 
 int64_t checked_numel(const std::vector<int64_t>& shape) {
-  require(shape.size() <= kMaxRank, "at most {} dimensions, got {}", kMaxRank, shape.size());
+  require(shape.size() <= max_rank, "at most {} dimensions, got {}", max_rank, shape.size());
   int64_t n = 1, without_zeros = 1;
   for (int64_t d : shape) {
     require(d >= 0, "no dimension may be negative, got {}", d);

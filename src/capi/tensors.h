@@ -5,7 +5,7 @@
 
 namespace hologram::capi {
 
-inline constexpr size_t kMaxRank = 32;
+inline constexpr size_t max_rank = 32;
 
 /// A second view of the same memory.
 std::unique_ptr<TensorObject> view_of(const TensorObject& tensor);

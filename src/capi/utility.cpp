@@ -39,7 +39,7 @@ Logging& logging() {
 }
 
 void require_class(uint8_t cls) {
-  require(cls < host::kBoundaryClasses, "class_index must be 0…95, got {}", cls);
+  require(cls < host::boundary_classes, "class_index must be 0…95, got {}", cls);
 }
 
 }  // namespace
@@ -171,8 +171,8 @@ hologram_status hologram_is_atlas_available(uint8_t* available) {
 
 hologram_status hologram_set_num_threads(uint32_t threads) {
   return guarded(__func__, [&] {
-    require(threads <= host::ThreadPool::kMaxThreads, "threads must be 0…{}, got {}",
-            host::ThreadPool::kMaxThreads, threads);
+    require(threads <= host::ThreadPool::thread_limit, "threads must be 0…{}, got {}",
+            host::ThreadPool::thread_limit, threads);
     set_shared_threads(static_cast<int>(threads));
   });
 }

@@ -10,14 +10,14 @@
 
 namespace hologram::host {
 
-inline constexpr int kBoundaryClasses = atlas::num_classes;
-inline constexpr int kBoundaryPages = atlas::class_pages;
-inline constexpr int kBoundaryPageBytes = atlas::page_bytes;
-inline constexpr size_t kBoundaryClassBytes = size_t{kBoundaryPages} * kBoundaryPageBytes;
-inline constexpr size_t kBoundaryBytes = kBoundaryClasses * kBoundaryClassBytes;
-static_assert(kBoundaryClassBytes == atlas::class_bytes);
-static_assert(kBoundaryBytes == 1'179'648, "1.125 MiB");
-static_assert(kBoundaryClassBytes % 64 == 0, "every class starts on a cache line");
+inline constexpr int boundary_classes = atlas::num_classes;
+inline constexpr int boundary_pages = atlas::class_pages;
+inline constexpr int boundary_page_bytes = atlas::page_bytes;
+inline constexpr size_t boundary_class_bytes = size_t{boundary_pages} * boundary_page_bytes;
+inline constexpr size_t boundary_bytes = boundary_classes * boundary_class_bytes;
+static_assert(boundary_class_bytes == atlas::class_bytes);
+static_assert(boundary_bytes == 1'179'648, "1.125 MiB");
+static_assert(boundary_class_bytes % 64 == 0, "every class starts on a cache line");
 
 /// A byte of the pool by its coordinates.
 struct BoundaryAddress {
@@ -29,7 +29,7 @@ struct BoundaryAddress {
 
 /// Offset of an address from the start of the pool. Throws Error(invalid_argument) out of range.
 size_t boundary_offset(BoundaryAddress address);
-/// The inverse of boundary_offset, for offset < kBoundaryBytes.
+/// The inverse of boundary_offset, for offset < boundary_bytes.
 BoundaryAddress boundary_address(size_t offset);
 
 /// Contiguous storage of 1.125 MiB (aligned to 2 MiB and on a huge page where the system allows, at

@@ -10,21 +10,21 @@
 namespace hologram::host {
 namespace {
 
-constexpr int64_t kShortestQuantumNs = 1'000'000;
-constexpr int64_t kLongestQuantumNs = 100'000'000;
+constexpr int64_t shortest_quantum_ns = 1'000'000;
+constexpr int64_t longest_quantum_ns = 100'000'000;
 /// A yield that returns within this found nobody waiting for the core.
-constexpr int64_t kIdleYieldNs = 50'000;
-constexpr int kForgetAfterIdleYields = 4;
+constexpr int64_t idle_yield_ns = 50'000;
+constexpr int forget_after_idle_yields = 4;
 /// Yields between two doublings of the growth step.
-constexpr int kYieldsPerStep = 16;
+constexpr int yields_per_step = 16;
 
 }  // namespace
 
 bool CoreShare::should_yield(int64_t now) noexcept {
-  if (last_ != 0 && now - last_ >= kLostCoreNs) {
+  if (last_ != 0 && now - last_ >= lost_core_ns) {
     if (resumed_ != 0 && whole_run_) {
       const int64_t run = last_ - resumed_;
-      quantum_ = std::clamp(run - run / 16, kShortestQuantumNs, kLongestQuantumNs);
+      quantum_ = std::clamp(run - run / 16, shortest_quantum_ns, longest_quantum_ns);
       step_ = quantum_ / 1024;
       yields_ = 0;
     }
@@ -37,8 +37,8 @@ bool CoreShare::should_yield(int64_t now) noexcept {
 
 void CoreShare::yielded(int64_t before, int64_t after) noexcept {
   last_ = after;
-  if (after - before < kIdleYieldNs) {
-    resumed_ = ++idle_yields_ >= kForgetAfterIdleYields ? 0 : after;
+  if (after - before < idle_yield_ns) {
+    resumed_ = ++idle_yields_ >= forget_after_idle_yields ? 0 : after;
     whole_run_ = false;
     return;
   }
@@ -47,12 +47,12 @@ void CoreShare::yielded(int64_t before, int64_t after) noexcept {
   whole_run_ = true;
   // Slowly at first, then faster: one lost core in some hundred yields tells when slices got
   // longer.
-  quantum_ = std::min(quantum_ + step_, kLongestQuantumNs);
-  if (++yields_ % kYieldsPerStep == 0) step_ *= 2;
+  quantum_ = std::min(quantum_ + step_, longest_quantum_ns);
+  if (++yields_ % yields_per_step == 0) step_ *= 2;
 }
 
 void CoreShare::resume(int64_t now) noexcept {
-  if (last_ != 0 && now - last_ >= kLostCoreNs) woke(now);
+  if (last_ != 0 && now - last_ >= lost_core_ns) woke(now);
   last_ = now;
 }
 

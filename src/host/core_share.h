@@ -14,7 +14,7 @@ namespace hologram::host {
 class CoreShare {
  public:
   /// A pause of at least this between two looks at the clock means that the core was taken away.
-  static constexpr int64_t kLostCoreNs = 1'000'000;
+  static constexpr int64_t lost_core_ns = 1'000'000;
 
   /// Between two chunks: whether the thread should give up the core now, and then call yielded().
   bool should_yield(int64_t now) noexcept;

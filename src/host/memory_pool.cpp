@@ -20,42 +20,42 @@
 namespace hologram::host {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr auto relaxed = std::memory_order_relaxed;
 
 // Size classes: multiples of 64 up to 512, then eight per doubling.
-constexpr size_t kUnit = MemoryPool::kAlignment;
-constexpr int kPerDoubling = 8;
-constexpr int kTopBit = 46;
-constexpr size_t kLargest = size_t{1} << (kTopBit + 1);
-constexpr int kClasses = kPerDoubling + (kTopBit - 8) * kPerDoubling;
+constexpr size_t unit = MemoryPool::alignment;
+constexpr int per_doubling = 8;
+constexpr int top_bit = 46;
+constexpr size_t largest = size_t{1} << (top_bit + 1);
+constexpr int num_classes = per_doubling + (top_bit - 8) * per_doubling;
 /// From this size on, a miss gives smaller cached blocks back.
-constexpr size_t kReplaceFrom = 64 << 10;
+constexpr size_t replace_from = 64 << 10;
 
 constexpr int class_of(size_t bytes) {
   const size_t n = std::max(bytes, size_t{1});
-  if (n <= kUnit * kPerDoubling) return static_cast<int>((n - 1) / kUnit);
+  if (n <= unit * per_doubling) return static_cast<int>((n - 1) / unit);
   const int bit = static_cast<int>(std::bit_width(n - 1)) - 1;  // 2^bit < n ≤ 2^(bit+1)
-  return (bit - 8) * kPerDoubling + static_cast<int>((n - 1 - (size_t{1} << bit)) >> (bit - 3));
+  return (bit - 8) * per_doubling + static_cast<int>((n - 1 - (size_t{1} << bit)) >> (bit - 3));
 }
 
 constexpr size_t class_bytes(int cls) {
-  if (cls < kPerDoubling) return kUnit * static_cast<size_t>(cls + 1);
-  const int bit = cls / kPerDoubling + 8;
-  return (size_t{1} << bit) + (static_cast<size_t>(cls % kPerDoubling + 1) << (bit - 3));
+  if (cls < per_doubling) return unit * static_cast<size_t>(cls + 1);
+  const int bit = cls / per_doubling + 8;
+  return (size_t{1} << bit) + (static_cast<size_t>(cls % per_doubling + 1) << (bit - 3));
 }
 static_assert(class_of(0) == 0 && class_of(64) == 0 && class_of(65) == 1 && class_of(512) == 7);
 static_assert(class_bytes(class_of(513)) == 576 && class_bytes(class_of(1024)) == 1024);
-static_assert(class_bytes(class_of(1025)) == 1152 && class_of(kLargest) == kClasses - 1);
+static_assert(class_bytes(class_of(1025)) == 1152 && class_of(largest) == num_classes - 1);
 
-constexpr uint32_t kNoNode = 0;
+constexpr uint32_t no_node = 0;
 
 /// What precedes every block.
-struct alignas(kUnit) Header {
+struct alignas(unit) Header {
   MemoryPool::State* state;
   uint32_t node;
   int cls;
 };
-static_assert(sizeof(Header) == kUnit);
+static_assert(sizeof(Header) == unit);
 
 Header* header_of(const void* block) {
   return const_cast<Header*>(static_cast<const Header*>(block) - 1);
@@ -64,27 +64,27 @@ Header* header_of(const void* block) {
 /// A block's place in a stack. Nodes stay allocated as long as the pool's state, so that a thread
 /// may read one that another has just taken; the tag of the stack's head then fails its swap.
 struct Node {
-  std::atomic<uint32_t> next{kNoNode};
+  std::atomic<uint32_t> next{no_node};
   std::atomic<void*> block{nullptr};
 };
 
 class Nodes {
  public:
   ~Nodes() {
-    for (auto& chunk : chunks_) delete[] chunk.load(kRelaxed);
+    for (auto& chunk : chunks_) delete[] chunk.load(relaxed);
   }
   Node& operator[](uint32_t index) const noexcept {
-    return chunks_[index / kChunk].load(std::memory_order_acquire)[index % kChunk];
+    return chunks_[index / chunk_size].load(std::memory_order_acquire)[index % chunk_size];
   }
-  /// A node never given out before, kNoNode when memory or numbers run out.
+  /// A node never given out before, no_node when memory or numbers run out.
   uint32_t create() noexcept {
-    uint32_t index = created_.load(kRelaxed);
+    uint32_t index = created_.load(relaxed);
     do {
-      if (index >= kChunk * kChunks) return kNoNode;
-      auto& chunk = chunks_[index / kChunk];
+      if (index >= chunk_size * num_chunks) return no_node;
+      auto& chunk = chunks_[index / chunk_size];
       if (chunk.load(std::memory_order_acquire) == nullptr) {
-        Node* fresh = new (std::nothrow) Node[kChunk];
-        if (fresh == nullptr) return kNoNode;
+        Node* fresh = new (std::nothrow) Node[chunk_size];
+        if (fresh == nullptr) return no_node;
         Node* expected = nullptr;
         if (!chunk.compare_exchange_strong(expected, fresh)) delete[] fresh;
       }
@@ -93,35 +93,35 @@ class Nodes {
   }
 
  private:
-  static constexpr uint32_t kChunk = 1024, kChunks = 1024;
-  std::atomic<uint32_t> created_{kNoNode + 1};
-  std::array<std::atomic<Node*>, kChunks> chunks_{};
+  static constexpr uint32_t chunk_size = 1024, num_chunks = 1024;
+  std::atomic<uint32_t> created_{no_node + 1};
+  std::array<std::atomic<Node*>, num_chunks> chunks_{};
 };
 
 /// A stack of nodes; the head holds the top node and a tag that changes with every push and pop.
 class Stack {
  public:
-  bool empty() const noexcept { return top(head_.load(kRelaxed)) == kNoNode; }
+  bool empty() const noexcept { return top(head_.load(relaxed)) == no_node; }
   void push(Nodes& nodes, uint32_t node) noexcept {
-    uint64_t head = head_.load(kRelaxed);
-    do nodes[node].next.store(top(head), kRelaxed);
+    uint64_t head = head_.load(relaxed);
+    do nodes[node].next.store(top(head), relaxed);
     while (!head_.compare_exchange_weak(head, successor(head, node), std::memory_order_release,
-                                        kRelaxed));
+                                        relaxed));
   }
   uint32_t pop(Nodes& nodes) noexcept {
     uint64_t head = head_.load(std::memory_order_acquire);
-    while (top(head) != kNoNode) {
-      const uint32_t next = nodes[top(head)].next.load(kRelaxed);
+    while (top(head) != no_node) {
+      const uint32_t next = nodes[top(head)].next.load(relaxed);
       if (head_.compare_exchange_weak(head, successor(head, next), std::memory_order_acquire))
         return top(head);
     }
-    return kNoNode;
+    return no_node;
   }
 
  private:
   static uint32_t top(uint64_t head) { return static_cast<uint32_t>(head); }
   static uint64_t successor(uint64_t head, uint32_t top) { return ((head >> 32) + 1) << 32 | top; }
-  std::atomic<uint64_t> head_{kNoNode};
+  std::atomic<uint64_t> head_{no_node};
 };
 
 struct alignas(64) SizeClass {
@@ -144,33 +144,33 @@ struct MemoryPool::State {
   std::atomic<uint32_t> hand{0};  // the class to look at first for eviction
   Stack spare_nodes;
   Nodes nodes;
-  std::array<SizeClass, kClasses> classes;
+  std::array<SizeClass, num_classes> classes;
 
   /// A cached block of the class, or nullptr.
   void* take(int cls) noexcept {
     SizeClass& c = classes[static_cast<size_t>(cls)];
     if (c.free.empty()) return nullptr;
     const uint32_t node = c.free.pop(nodes);
-    if (node == kNoNode) return nullptr;
-    cached.fetch_sub(class_bytes(cls), kRelaxed);
-    return nodes[node].block.load(kRelaxed);
+    if (node == no_node) return nullptr;
+    cached.fetch_sub(class_bytes(cls), relaxed);
+    return nodes[node].block.load(relaxed);
   }
 
   void* take_hit(int cls) noexcept {
     void* block = take(cls);
     if (block == nullptr) return nullptr;
     SizeClass& c = classes[static_cast<size_t>(cls)];
-    c.hits.fetch_add(1, kRelaxed);
-    if (!c.touched.load(kRelaxed)) c.touched.store(true, kRelaxed);
+    c.hits.fetch_add(1, relaxed);
+    if (!c.touched.load(relaxed)) c.touched.store(true, relaxed);
     return block;
   }
 
   /// Keeps a dead block for reuse; false when it has no node.
   bool keep(void* block) noexcept {
     const Header* header = header_of(block);
-    if (header->node == kNoNode) return false;
+    if (header->node == no_node) return false;
     const int cls = header->cls;
-    cached.fetch_add(class_bytes(cls), kRelaxed);
+    cached.fetch_add(class_bytes(cls), relaxed);
     classes[static_cast<size_t>(cls)].free.push(nodes, header->node);
     return true;
   }
@@ -178,27 +178,27 @@ struct MemoryPool::State {
   void* map(int cls) noexcept {
     const size_t bytes = class_bytes(cls);
     void* block = nullptr;
-    if (bytes >= kHugePage) {
+    if (bytes >= huge_page) {
       block = map_huge(bytes, sizeof(Header));
-    } else if (auto* memory = static_cast<Header*>(std::aligned_alloc(kUnit, bytes + kUnit))) {
+    } else if (auto* memory = static_cast<Header*>(std::aligned_alloc(unit, bytes + unit))) {
       block = memory + 1;
     }
     if (block == nullptr) return nullptr;
     uint32_t node = spare_nodes.pop(nodes);
-    if (node == kNoNode) node = nodes.create();
-    if (node != kNoNode) nodes[node].block.store(block, kRelaxed);
+    if (node == no_node) node = nodes.create();
+    if (node != no_node) nodes[node].block.store(block, relaxed);
     new (header_of(block)) Header{this, node, cls};
     return block;
   }
 
   void unmap(void* block) noexcept {
     const Header header = *header_of(block);
-    if (class_bytes(header.cls) >= kHugePage) {
+    if (class_bytes(header.cls) >= huge_page) {
       unmap_huge(static_cast<std::byte*>(block), class_bytes(header.cls), sizeof(Header));
     } else {
       std::free(header_of(block));
     }
-    if (header.node != kNoNode) spare_nodes.push(nodes, header.node);
+    if (header.node != no_node) spare_nodes.push(nodes, header.node);
   }
 
   /// Gives back cached blocks of a class, at least `wanted` bytes if there are as many.
@@ -215,19 +215,19 @@ struct MemoryPool::State {
 
   size_t drop_all() noexcept {
     size_t dropped = 0;
-    for (int cls = 0; cls < kClasses; ++cls)
+    for (int cls = 0; cls < num_classes; ++cls)
       dropped += drop(cls, std::numeric_limits<size_t>::max());
     return dropped;
   }
 
   /// Brings the cache below its bound, classes without a recent hit first.
   void trim() noexcept {
-    for (int looked = 0; looked < 2 * kClasses && cached.load(kRelaxed) > limit.load(kRelaxed);
+    for (int looked = 0; looked < 2 * num_classes && cached.load(relaxed) > limit.load(relaxed);
          ++looked) {
-      const int cls = static_cast<int>(hand.fetch_add(1, kRelaxed) % kClasses);
+      const int cls = static_cast<int>(hand.fetch_add(1, relaxed) % num_classes);
       if (classes[static_cast<size_t>(cls)].free.empty()) continue;
-      if (classes[static_cast<size_t>(cls)].touched.exchange(false, kRelaxed)) continue;
-      const size_t now = cached.load(kRelaxed), bound = limit.load(kRelaxed);
+      if (classes[static_cast<size_t>(cls)].touched.exchange(false, relaxed)) continue;
+      const size_t now = cached.load(relaxed), bound = limit.load(relaxed);
       if (now > bound) drop(cls, now - bound);
     }
   }
@@ -236,16 +236,16 @@ struct MemoryPool::State {
   /// size, so that growing sizes leave no trail of cached blocks.
   void replace_smaller(int cls) noexcept {
     const size_t bytes = class_bytes(cls);
-    if (bytes < kReplaceFrom) return;
+    if (bytes < replace_from) return;
     size_t dropped = 0;
-    for (int below = cls - 1; below >= cls - 2 * kPerDoubling && dropped < bytes; --below)
+    for (int below = cls - 1; below >= cls - 2 * per_doubling && dropped < bytes; --below)
       dropped += drop(below, bytes - dropped);
   }
 
   void count_live(size_t bytes) noexcept {
-    const size_t live = (in_use.fetch_add(bytes, kRelaxed) & ~size_t{1}) + bytes;
-    size_t highest = peak.load(kRelaxed);
-    while (live > highest && !peak.compare_exchange_weak(highest, live, kRelaxed)) {
+    const size_t live = (in_use.fetch_add(bytes, relaxed) & ~size_t{1}) + bytes;
+    size_t highest = peak.load(relaxed);
+    while (live > highest && !peak.compare_exchange_weak(highest, live, relaxed)) {
     }
   }
 
@@ -260,18 +260,18 @@ struct MemoryPool::State {
 MemoryPool::MemoryPool(size_t limit) : state_(new State(limit)) {}
 
 MemoryPool::~MemoryPool() {
-  state_->limit.store(0, kRelaxed);
+  state_->limit.store(0, relaxed);
   state_->drop_all();
   state_->drop_live(1);
 }
 
 void* MemoryPool::allocate(size_t bytes) {
   State& s = *state_;
-  if (bytes > kLargest)
+  if (bytes > largest)
     fail(ErrorCode::out_of_memory, "MemoryPool::allocate: {} bytes asked for", bytes);
   const int cls = class_of(bytes);
   void* block = nullptr;
-  const int last = std::min(cls + kPerDoubling - 1, kClasses - 1);
+  const int last = std::min(cls + per_doubling - 1, num_classes - 1);
   for (int c = cls; block == nullptr && c <= last; ++c) block = s.take_hit(c);
   if (block == nullptr) {
     s.replace_smaller(cls);
@@ -280,8 +280,8 @@ void* MemoryPool::allocate(size_t bytes) {
     if (block == nullptr)
       fail(ErrorCode::out_of_memory,
            "MemoryPool::allocate: the system refused {} bytes ({} in use by this pool)",
-           class_bytes(cls), s.in_use.load(kRelaxed) & ~size_t{1});
-    s.misses.fetch_add(1, kRelaxed);
+           class_bytes(cls), s.in_use.load(relaxed) & ~size_t{1});
+    s.misses.fetch_add(1, relaxed);
   }
   s.count_live(class_bytes(header_of(block)->cls));
   return block;
@@ -291,10 +291,10 @@ void MemoryPool::deallocate(void* block) noexcept {
   if (block == nullptr) return;
   State& s = *header_of(block)->state;
   const size_t bytes = class_bytes(header_of(block)->cls);
-  const size_t limit = s.limit.load(kRelaxed);
+  const size_t limit = s.limit.load(relaxed);
   if (bytes > limit || !s.keep(block)) {
     s.unmap(block);
-  } else if (s.cached.load(kRelaxed) > limit) {
+  } else if (s.cached.load(relaxed) > limit) {
     s.trim();
   }
   s.drop_live(bytes);
@@ -307,22 +307,22 @@ size_t MemoryPool::capacity(const void* block) noexcept {
 size_t MemoryPool::release() noexcept { return state_->drop_all(); }
 
 void MemoryPool::set_limit(size_t bytes) noexcept {
-  state_->limit.store(bytes, kRelaxed);
+  state_->limit.store(bytes, relaxed);
   state_->trim();
 }
 
 void MemoryPool::reset_peak() noexcept {
-  state_->peak.store(state_->in_use.load(kRelaxed) & ~size_t{1}, kRelaxed);
+  state_->peak.store(state_->in_use.load(relaxed) & ~size_t{1}, relaxed);
 }
 
 MemoryPool::Stats MemoryPool::stats() const noexcept {
   Stats stats;
-  stats.in_use = state_->in_use.load(kRelaxed) & ~size_t{1};
-  stats.peak = std::max(state_->peak.load(kRelaxed), stats.in_use);
-  stats.cached = state_->cached.load(kRelaxed);
-  stats.limit = state_->limit.load(kRelaxed);
-  for (const SizeClass& c : state_->classes) stats.hits += c.hits.load(kRelaxed);
-  stats.misses = state_->misses.load(kRelaxed);
+  stats.in_use = state_->in_use.load(relaxed) & ~size_t{1};
+  stats.peak = std::max(state_->peak.load(relaxed), stats.in_use);
+  stats.cached = state_->cached.load(relaxed);
+  stats.limit = state_->limit.load(relaxed);
+  for (const SizeClass& c : state_->classes) stats.hits += c.hits.load(relaxed);
+  stats.misses = state_->misses.load(relaxed);
   return stats;
 }
 

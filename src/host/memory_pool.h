@@ -16,9 +16,9 @@ namespace hologram::host {
 /// memory.
 class MemoryPool {
  public:
-  static constexpr size_t kAlignment = 64;
+  static constexpr size_t alignment = 64;
   /// Blocks from this size on are aligned to it and ask for huge pages.
-  static constexpr size_t kHugePage = size_t{2} << 20;
+  static constexpr size_t huge_page = size_t{2} << 20;
 
   struct Stats {
     size_t in_use = 0;    ///< Bytes of live blocks, rounding included.
@@ -36,8 +36,8 @@ class MemoryPool {
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  /// A block of at least `bytes` bytes, contents undefined, aligned to kAlignment (to kHugePage
-  /// when bytes ≥ kHugePage). Zero bytes give a valid block too. When the system refuses, the cache
+  /// A block of at least `bytes` bytes, contents undefined, aligned to alignment (to huge_page
+  /// when bytes ≥ huge_page). Zero bytes give a valid block too. When the system refuses, the cache
   /// is given back and the request repeated; then throws Error(out_of_memory), with all live blocks
   /// and counters as they were.
   void* allocate(size_t bytes);

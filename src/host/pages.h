@@ -5,10 +5,10 @@
 
 namespace hologram::host {
 
-inline constexpr size_t kHugePageBytes = size_t{2} << 20;
-inline constexpr size_t kSmallPageBytes = 4096;
+inline constexpr size_t huge_page_bytes = size_t{2} << 20;
+inline constexpr size_t small_page_bytes = 4096;
 
-/// Maps `bytes` of zeroed memory at an address aligned to kHugePageBytes and asks for huge pages;
+/// Maps `bytes` of zeroed memory at an address aligned to huge_page_bytes and asks for huge pages;
 /// nullptr when the system refuses. `lead` bytes before it (a multiple of the system's page, or 0)
 /// are mapped too, on ordinary pages.
 std::byte* map_huge(size_t bytes, size_t lead = 0) noexcept;

@@ -26,28 +26,28 @@
 namespace hologram::host {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr auto kAcquire = std::memory_order_acquire;
-constexpr auto kRelease = std::memory_order_release;
+constexpr auto relaxed = std::memory_order_relaxed;
+constexpr auto acquire = std::memory_order_acquire;
+constexpr auto release = std::memory_order_release;
 
 /// Calls that can share the workers at one time; more run on their own threads.
-constexpr int kSlots = 64;
+constexpr int num_slots = 64;
 /// From this many chunks on, sleeping workers are woken before the first chunk.
-constexpr uint32_t kWakeChunks = 4;
+constexpr uint32_t wake_chunks = 4;
 /// With fewer chunks they are woken when the first one took this long, or before it when the last
-/// call ended less than kWorkerSpinNs ago: calls that close together keep workers awake, so one
+/// call ended less than worker_spin_ns ago: calls that close together keep workers awake, so one
 /// waking serves them all.
-constexpr int64_t kLongChunkNs = 10'000;
+constexpr int64_t long_chunk_ns = 10'000;
 /// How long a worker waits for the next call before it sleeps: longer than the step to the next
 /// kernel of a graph, or to the next call by way of Dynamo's guards; and as long as its last chunk
 /// besides, since the caller may have begun one when none was left.
-constexpr int64_t kWorkerSpinNs = 50'000;
-constexpr int64_t kLongestWorkerSpinNs = 200'000;
+constexpr int64_t worker_spin_ns = 50'000;
+constexpr int64_t longest_worker_spin_ns = 200'000;
 /// How long a caller waits for the others' last chunks before it sleeps. Its core is then free for
 /// the worker that it waits for.
-constexpr int64_t kCallerSpinNs = 50'000;
+constexpr int64_t caller_spin_ns = 50'000;
 /// The shortest time between two moves of a worker to another CPU.
-constexpr int64_t kMoveEveryNs = 1'000'000;
+constexpr int64_t move_every_ns = 1'000'000;
 
 /// Forks that this process descends from: a pool of another count has lost its workers.
 std::atomic<uint32_t> fork_count{0};
@@ -55,7 +55,7 @@ std::atomic<uint32_t> fork_count{0};
 uint32_t current_fork_count() noexcept {
   static const int registered = pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1); });
   (void)registered;
-  return fork_count.load(kRelaxed);
+  return fork_count.load(relaxed);
 }
 
 /// How this thread, as a caller, lives with others on its core.
@@ -104,22 +104,22 @@ void wake(std::atomic<uint32_t>& word, uint32_t count) noexcept {
 /// compare-and-swap, so it fails for a thread that was stopped since it read the slot and missed
 /// the end of the call.
 struct Ticket {
-  static constexpr int kChunkBits = 14, kJoinedBits = 8;
-  static constexpr uint32_t kClosed = (1u << kChunkBits) - 1;  // more than any call has
-  static constexpr uint32_t kMaxChunks = kClosed - 1;
-  static constexpr uint64_t kTaken = uint64_t{1} << kChunkBits;
-  static constexpr uint64_t kJoin = kTaken << kChunkBits;
-  static constexpr uint64_t kCall = kJoin << kJoinedBits;
+  static constexpr int chunk_bits = 14, joined_bits = 8;
+  static constexpr uint32_t closed = (1u << chunk_bits) - 1;  // more than any call has
+  static constexpr uint32_t max_chunks = closed - 1;
+  static constexpr uint64_t one_taken = uint64_t{1} << chunk_bits;
+  static constexpr uint64_t one_join = one_taken << chunk_bits;
+  static constexpr uint64_t one_call = one_join << joined_bits;
 
   uint64_t word;
 
-  uint32_t by_caller() const { return static_cast<uint32_t>(word % kTaken); }
-  uint32_t by_workers() const { return static_cast<uint32_t>(word / kTaken % kTaken); }
+  uint32_t by_caller() const { return static_cast<uint32_t>(word % one_taken); }
+  uint32_t by_workers() const { return static_cast<uint32_t>(word / one_taken % one_taken); }
   uint32_t taken() const { return by_caller() + by_workers(); }
-  uint32_t joined() const { return static_cast<uint32_t>(word / kJoin % (1u << kJoinedBits)); }
-  uint64_t call() const { return word / kCall; }
+  uint32_t joined() const { return static_cast<uint32_t>(word / one_join % (1u << joined_bits)); }
+  uint64_t call() const { return word / one_call; }
 };
-static_assert(ThreadPool::kMaxThreads <= 1 << Ticket::kJoinedBits);
+static_assert(ThreadPool::thread_limit <= 1 << Ticket::joined_bits);
 
 struct Job {
   RangeFn fn = nullptr;
@@ -135,7 +135,7 @@ struct Job {
     try {
       return fn(ctx, bufs, syms, begin, end);
     } catch (...) {
-      return ThreadPool::kThrew;
+      return ThreadPool::threw;
     }
   }
   int32_t run_chunk(uint32_t chunk) const noexcept {
@@ -184,32 +184,32 @@ class alignas(64) Slot {
   void open(const Job& job) noexcept {
     // First the ticket becomes one that nobody can claim from: a worker that then reads fields of
     // the new call (acquire) along with the old call's ticket fails to claim.
-    const uint64_t call = Ticket{ticket_.load(kRelaxed)}.call() + 1;
-    ticket_.store(call * Ticket::kCall + Ticket::kClosed, kRelaxed);
-    fn_.store(job.fn, kRelease);
-    ctx_.store(job.ctx, kRelease);
-    bufs_.store(job.bufs, kRelease);
-    syms_.store(job.syms, kRelease);
-    total_.store(job.total, kRelease);
-    grain_.store(job.grain, kRelease);
-    chunks_.store(job.chunks, kRelease);
-    helpers_.store(job.helpers, kRelease);
-    cpu_.store(job.cpu, kRelease);
-    backwards_.store(job.backwards, kRelease);
-    done_.store(0, kRelaxed);
-    waiting_.store(0, kRelaxed);
-    status_.store(0, kRelaxed);
-    ticket_.store(call * Ticket::kCall, kRelease);
+    const uint64_t call = Ticket{ticket_.load(relaxed)}.call() + 1;
+    ticket_.store(call * Ticket::one_call + Ticket::closed, relaxed);
+    fn_.store(job.fn, release);
+    ctx_.store(job.ctx, release);
+    bufs_.store(job.bufs, release);
+    syms_.store(job.syms, release);
+    total_.store(job.total, release);
+    grain_.store(job.grain, release);
+    chunks_.store(job.chunks, release);
+    helpers_.store(job.helpers, release);
+    cpu_.store(job.cpu, release);
+    backwards_.store(job.backwards, release);
+    done_.store(0, relaxed);
+    waiting_.store(0, relaxed);
+    status_.store(0, relaxed);
+    ticket_.store(call * Ticket::one_call, release);
   }
 
   Job read() const noexcept {
-    return {fn_.load(kAcquire),       ctx_.load(kAcquire),     bufs_.load(kAcquire),
-            syms_.load(kAcquire),     total_.load(kAcquire),   grain_.load(kAcquire),
-            chunks_.load(kAcquire),   helpers_.load(kAcquire), cpu_.load(kAcquire),
-            backwards_.load(kAcquire)};
+    return {fn_.load(acquire),       ctx_.load(acquire),     bufs_.load(acquire),
+            syms_.load(acquire),     total_.load(acquire),   grain_.load(acquire),
+            chunks_.load(acquire),   helpers_.load(acquire), cpu_.load(acquire),
+            backwards_.load(acquire)};
   }
 
-  Ticket ticket() const noexcept { return {ticket_.load(kAcquire)}; }
+  Ticket ticket() const noexcept { return {ticket_.load(acquire)}; }
 
   /// The caller's claim: the next chunk, or `chunks` when none is left.
   uint32_t claim(const Shares& shares) noexcept {
@@ -220,17 +220,17 @@ class alignas(64) Slot {
 
   /// A worker's claim of the next chunk after `seen`; on failure `seen` is brought up to date.
   bool claim(Ticket& seen, bool join) noexcept {
-    return ticket_.compare_exchange_strong(seen.word,
-                                           seen.word + Ticket::kTaken + (join ? Ticket::kJoin : 0),
-                                           std::memory_order_acq_rel, kAcquire);
+    return ticket_.compare_exchange_strong(
+        seen.word, seen.word + Ticket::one_taken + (join ? Ticket::one_join : 0),
+        std::memory_order_acq_rel, acquire);
   }
 
   /// Runs a claimed chunk, unless one has failed already.
   void run(const Job& job, uint32_t chunk) noexcept {
-    if (status_.load(kRelaxed) != 0) return;
+    if (status_.load(relaxed) != 0) return;
     const int32_t status = job.run_chunk(chunk);
     int32_t none = 0;
-    if (status != 0) status_.compare_exchange_strong(none, status, kRelaxed);
+    if (status != 0) status_.compare_exchange_strong(none, status, relaxed);
   }
 
   /// Reports finished chunks; who reports the last one wakes a sleeping caller.
@@ -241,13 +241,13 @@ class alignas(64) Slot {
 
   /// Waits until all chunks are reported; returns the status of the call.
   int32_t wait(uint32_t chunks) noexcept {
-    if (done_.load(kAcquire) != chunks) {
-      const int64_t deadline = now_ns() + kCallerSpinNs;
-      while (done_.load(kAcquire) != chunks && now_ns() < deadline) pause_briefly();
+    if (done_.load(acquire) != chunks) {
+      const int64_t deadline = now_ns() + caller_spin_ns;
+      while (done_.load(acquire) != chunks && now_ns() < deadline) pause_briefly();
       waiting_.store(1);
       for (uint32_t done; (done = done_.load()) != chunks;) sleep_on(done_, done);
     }
-    return status_.load(kRelaxed);
+    return status_.load(relaxed);
   }
 
  private:
@@ -281,7 +281,7 @@ struct ThreadPool::State {
   alignas(64) std::atomic<uint64_t> busy{0};     // one bit per slot in use
   alignas(64) std::atomic<uint32_t> epoch{0};    // counts calls; idle workers sleep on it
   std::atomic<uint32_t> sleepers{0};
-  Slot slots[kSlots];
+  Slot slots[num_slots];
 };
 
 namespace {
@@ -298,9 +298,9 @@ class Worker {
         share_.woke(now_ns());
         continue;
       }
-      const uint32_t epoch = state_.epoch.load(kAcquire);
+      const uint32_t epoch = state_.epoch.load(acquire);
       bool worked = false;
-      for (uint64_t busy = state_.busy.load(kAcquire); busy != 0; busy &= busy - 1)
+      for (uint64_t busy = state_.busy.load(acquire); busy != 0; busy &= busy - 1)
         worked |= work_on(state_.slots[std::countr_zero(busy)]);
       if (!worked && !spin(epoch)) sleep(epoch);
     }
@@ -327,7 +327,7 @@ class Worker {
         finished = 0;
         yield_core(share_);
       }
-      if (auto* hook = state_.hook.load(kRelaxed)) hook();
+      if (auto* hook = state_.hook.load(relaxed)) hook();
       ticket = slot.ticket();
       while (open() && !slot.claim(ticket, !joined)) {
       }
@@ -345,9 +345,9 @@ class Worker {
   /// Waits a little for the next call; whether it came.
   bool spin(uint32_t epoch) noexcept {
     const int64_t start = now_ns();
-    const int64_t longest = std::min(kWorkerSpinNs + last_chunk_, kLongestWorkerSpinNs);
+    const int64_t longest = std::min(worker_spin_ns + last_chunk_, longest_worker_spin_ns);
     last_chunk_ = 0;
-    for (int64_t now = start; state_.epoch.load(kAcquire) == epoch; now = now_ns()) {
+    for (int64_t now = start; state_.epoch.load(acquire) == epoch; now = now_ns()) {
       if (share_.should_yield(now) || now - start > longest) return false;
       pause_briefly();
     }
@@ -366,7 +366,7 @@ class Worker {
   void stay_off(int cpu) noexcept {
     if (cpu < 0 || current_cpu() != cpu) return;
     const int64_t now = now_ns();
-    if (now - moved_ < kMoveEveryNs) return;
+    if (now - moved_ < move_every_ns) return;
     leave_cpu(cpu);
     moved_ = now_ns();
     share_.woke(moved_);
@@ -409,13 +409,13 @@ void start_workers(ThreadPool::State& state, uint32_t wanted) noexcept {
     }
   } catch (const std::bad_alloc&) {  // the caller works alone
   }
-  state.started.store(std::max(wanted, state.started.load(kRelaxed)), kRelaxed);
+  state.started.store(std::max(wanted, state.started.load(relaxed)), relaxed);
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 uint32_t checked_threads(const char* function, int threads) {
-  require(threads >= 0 && threads <= ThreadPool::kMaxThreads, "{}: threads must be 0…{}, got {}",
-          function, ThreadPool::kMaxThreads, threads);
+  require(threads >= 0 && threads <= ThreadPool::thread_limit, "{}: threads must be 0…{}, got {}",
+          function, ThreadPool::thread_limit, threads);
   return static_cast<uint32_t>(threads != 0 ? threads : ThreadPool::default_threads());
 }
 
@@ -437,7 +437,7 @@ ThreadPool::~ThreadPool() {
 }
 
 ThreadPool::State* ThreadPool::state() noexcept {
-  State* state = state_.load(kAcquire);
+  State* state = state_.load(acquire);
   if (state->born == current_fork_count()) [[likely]]
     return state;
   // The old state is left alone: its locks and counts are as the fork found them.
@@ -456,17 +456,17 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
   if (total <= grain || inside_chunk) return job.run(0, total);
   State* const s = state();
   if (s == nullptr) return job.run(0, total);
-  uint32_t threads = s->threads.load(kRelaxed);
+  uint32_t threads = s->threads.load(relaxed);
   if (options.max_threads > 0)
     threads = std::min(threads, static_cast<uint32_t>(options.max_threads));
-  const int64_t most = Ticket::kMaxChunks;
+  const int64_t most = Ticket::max_chunks;
   if ((total - 1) / grain >= most) job.grain = grain = grain * ((total - 1) / grain / most + 1);
   job.chunks = static_cast<uint32_t>((total - 1) / grain + 1);
   job.helpers = std::min(threads, job.chunks) - 1;
   if (job.helpers == 0) return job.run(0, total);
-  if (s->started.load(kRelaxed) + 1 < threads) start_workers(*s, threads - 1);
+  if (s->started.load(relaxed) + 1 < threads) start_workers(*s, threads - 1);
 
-  uint64_t busy = s->busy.load(kRelaxed), bit;
+  uint64_t busy = s->busy.load(relaxed), bit;
   do {
     if (busy == ~uint64_t{0}) return job.run(0, total);
     bit = ~busy & (busy + 1);
@@ -479,7 +479,7 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
   bool asleep = s->sleepers.load() != 0;
   const bool slept = asleep;
   const int64_t start = asleep ? now_ns() : 0;
-  if (asleep && (job.chunks >= kWakeChunks || start - s->last_end.load(kRelaxed) < kWorkerSpinNs)) {
+  if (asleep && (job.chunks >= wake_chunks || start - s->last_end.load(relaxed) < worker_spin_ns)) {
     wake(s->epoch, job.helpers);
     asleep = false;
   }
@@ -497,14 +497,14 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
     chunk = slot.claim(shares);
     if (chunk >= job.chunks) break;
     slot.run(job, chunk);
-    if (asleep && now_ns() - start >= kLongChunkNs) {
+    if (asleep && now_ns() - start >= long_chunk_ns) {
       wake(s->epoch, job.helpers);
       asleep = false;
     }
   }
   slot.report(finished, job.chunks);
   const int32_t status = slot.wait(job.chunks);
-  if (slept) s->last_end.store(now_ns(), kRelaxed);
+  if (slept) s->last_end.store(now_ns(), relaxed);
   s->busy.fetch_and(~bit);
   return status;
 }
@@ -520,7 +520,7 @@ void ThreadPool::set_num_threads(int threads) {
 }
 
 int ThreadPool::num_threads() const noexcept {
-  return static_cast<int>(state_.load(kAcquire)->threads.load(kRelaxed));
+  return static_cast<int>(state_.load(acquire)->threads.load(relaxed));
 }
 
 int ThreadPool::default_threads() {
@@ -528,9 +528,9 @@ int ThreadPool::default_threads() {
     char* end = nullptr;
     const long n = std::strtol(text, &end, 10);
     if (end != text && *end == '\0' && n > 0)
-      return static_cast<int>(std::min<long>(n, kMaxThreads));
+      return static_cast<int>(std::min<long>(n, thread_limit));
   }
-  return std::min(allowed_cpus(), kMaxThreads);
+  return std::min(allowed_cpus(), thread_limit);
 }
 
 void ThreadPool::set_worker_hook(void (*hook)()) noexcept {

@@ -24,12 +24,12 @@ struct RangeOptions {
 class ThreadPool {
  public:
   /// Most threads that one call can use, the caller included.
-  static constexpr int kMaxThreads = 256;
+  static constexpr int thread_limit = 256;
   /// The status of a range whose function threw.
-  static constexpr int32_t kThrew = INT32_MIN;
+  static constexpr int32_t threw = INT32_MIN;
 
   /// `threads` counts the caller; 0 means default_threads(). Throws Error(invalid_argument) outside
-  /// 0…kMaxThreads.
+  /// 0…thread_limit.
   explicit ThreadPool(int threads = 0);
   /// Joins the workers. No parallel_for may be running.
   ~ThreadPool();
@@ -61,7 +61,7 @@ class ThreadPool {
 
   /// Changes the thread count, the caller included; 0 means default_threads(). Calls under way
   /// finish with the workers they have; surplus workers sleep. Throws Error(invalid_argument)
-  /// outside 0…kMaxThreads.
+  /// outside 0…thread_limit.
   void set_num_threads(int threads);
   int num_threads() const noexcept;
 

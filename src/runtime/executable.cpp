@@ -23,7 +23,7 @@ class Executable::Lease {
       : runtime_(runtime), stream_(stream) {
     Memory* device = runtime.device();
     if (boundary_bytes > 0 && !device) {
-      count_ = static_cast<int>(boundary_bytes / static_cast<int64_t>(host::kBoundaryClassBytes));
+      count_ = static_cast<int>(boundary_bytes / static_cast<int64_t>(host::boundary_class_bytes));
       if (auto c = runtime.boundary().allocate(count_)) {
         class_ = *c;
         boundary = runtime.boundary().data(class_);
@@ -137,7 +137,7 @@ void Executable::size(Frame& frame) const {
 
 void raise_status(int32_t status) {
   if (status == 0) return;
-  if (status == host::ThreadPool::kThrew) status = static_cast<int32_t>(ErrorCode::internal);
+  if (status == host::ThreadPool::threw) status = static_cast<int32_t>(ErrorCode::internal);
   fail(static_cast<ErrorCode>(status), "a kernel failed with status {}", status);
 }
 

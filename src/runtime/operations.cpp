@@ -49,7 +49,7 @@ std::unique_ptr<DirectKernel> Operations::make_direct(const std::function<void(i
   const Kernel& kernel = direct->owner->kernel(static_cast<size_t>(step.program));
   const Expr n = Expr::symbol(0);
   check(step.symbols.size() == 1 && step.symbols[0] == n && kernel.grain.is_const() &&
-            kernel.unit_work.is_const() && step.buffers.size() <= DirectKernel::kMaxArguments,
+            kernel.unit_work.is_const() && step.buffers.size() <= DirectKernel::max_arguments,
         "Operations: a kernel over elements");
   direct->function = runtime_->backend().host_function(kernel);
   direct->arguments = arguments;

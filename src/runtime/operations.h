@@ -13,13 +13,13 @@ namespace hologram::runtime {
 
 /// A compiled operation whose plan is one kernel over elements: calling it is a jump.
 struct DirectKernel {
-  static constexpr int kMaxArguments = 8;
+  static constexpr int max_arguments = 8;
 
   std::shared_ptr<Executable> owner;
   atlas::KernelFn function = nullptr;            ///< null: the backend launches it
   int arguments = 0;                             ///< of the operation: operands, then the result
   int count = 0;                                 ///< buffers
-  std::array<uint8_t, kMaxArguments> sources{};  ///< by kernel buffer: the argument it is
+  std::array<uint8_t, max_arguments> sources{};  ///< by kernel buffer: the argument it is
   int64_t grain = 1;
   int64_t unit_work = 1;
   int64_t inline_limit = 0;  ///< up to this many elements run on the calling thread
@@ -38,7 +38,7 @@ class Operations {
   /// An element-wise operation. Throws Error(invalid_argument) for an unknown id or a dtype that it
   /// does not take.
   const DirectKernel& elementwise(uint32_t id, DType dtype) {
-    if (id < kIds && static_cast<int>(dtype) < num_dtypes) [[likely]]
+    if (id < num_ids && static_cast<int>(dtype) < num_dtypes) [[likely]]
       if (const DirectKernel* k =
               elementwise_[id][static_cast<size_t>(dtype)].load(std::memory_order_acquire))
         return *k;
@@ -51,7 +51,7 @@ class Operations {
   int32_t run(const DirectKernel& kernel, void* const* arguments, int64_t length) {
     if (!kernel.function) [[unlikely]]
       return launch(kernel, arguments, length);
-    void* buffers[DirectKernel::kMaxArguments];
+    void* buffers[DirectKernel::max_arguments];
     for (int i = 0; i < kernel.count; ++i) buffers[i] = arguments[kernel.sources[i]];
     std::atomic<int32_t> sticky{0};
     atlas::Context context = context_;
@@ -75,7 +75,7 @@ class Operations {
   uint64_t kernel_calls() const noexcept { return calls_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr size_t kIds = builtin::end_of_ids;
+  static constexpr size_t num_ids = builtin::end_of_ids;
   const DirectKernel& make_elementwise(uint32_t id, DType dtype);
   std::unique_ptr<DirectKernel> make_direct(const std::function<void(ir::Graph&)>& build,
                                             int arguments);
@@ -86,7 +86,7 @@ class Operations {
 
   std::shared_ptr<Runtime> runtime_;
   atlas::Context context_;  ///< without a place for sticky errors
-  std::array<std::array<std::atomic<const DirectKernel*>, num_dtypes>, kIds> elementwise_{};
+  std::array<std::array<std::atomic<const DirectKernel*>, num_dtypes>, num_ids> elementwise_{};
   std::array<std::array<std::atomic<const DirectKernel*>, num_dtypes>, num_dtypes> convert_{};
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Executable>> executables_;

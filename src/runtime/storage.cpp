@@ -49,7 +49,7 @@ StorageRef ExecutorMemory::allocate(size_t bytes, bool boundary) {
   };
   std::unique_ptr<Storage, Deleter> storage(new Storage());
   storage->bytes_ = bytes;
-  if (boundary && !device_ && bytes != 0 && bytes <= host::kBoundaryClassBytes) {
+  if (boundary && !device_ && bytes != 0 && bytes <= host::boundary_class_bytes) {
     if (auto cls = boundary_.allocate()) {
       storage->pool_ = Pool::boundary;
       storage->class_ = *cls;
@@ -71,8 +71,8 @@ StorageRef ExecutorMemory::allocate(size_t bytes, bool boundary) {
 }
 
 StorageRef ExecutorMemory::allocate_class(int cls, size_t bytes) {
-  require(bytes <= host::kBoundaryClassBytes, "a boundary class holds {} bytes, {} asked for",
-          host::kBoundaryClassBytes, bytes);
+  require(bytes <= host::boundary_class_bytes, "a boundary class holds {} bytes, {} asked for",
+          host::boundary_class_bytes, bytes);
   auto* storage = new Storage();
   bool taken = false;
   try {

@@ -64,7 +64,7 @@ TEST(HandleTable, WhatIsNoHandleIsNotHeld) {
     const auto held = table().hold<1>(&h);
     if (held.record < 0) break;
     holds.push_back(held);
-    ASSERT_LE(holds.size(), static_cast<size_t>(HandleTable::kRecords));
+    ASSERT_LE(holds.size(), static_cast<size_t>(HandleTable::num_records));
   }
   for (const auto& held : holds) table().release(held);
   EXPECT_FALSE(holds.empty());

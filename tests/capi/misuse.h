@@ -23,7 +23,7 @@ namespace hologram::test {
 class Misuse {
  public:
   /// Bytes of linear memory per executor: what a call may work on.
-  static constexpr uint64_t kLimit = 4 << 20;
+  static constexpr uint64_t limit = 4 << 20;
 
   explicit Misuse(uint64_t seed) : random_(seed) {
     for (char& c : bytes_) c = static_cast<char>(random_());
@@ -66,7 +66,7 @@ class Misuse {
         break;
       case 1:
         judge("hologram_executor_set_memory_limit",
-              hologram_executor_set_memory_limit(executor(), random_() % (kLimit + 1)));
+              hologram_executor_set_memory_limit(executor(), random_() % (limit + 1)));
         break;
       case 2: {
         hologram_handle out = 0;
@@ -163,7 +163,7 @@ class Misuse {
   hologram_handle new_executor() {
     hologram_handle e = 0;
     hologram_new_executor(&e);
-    hologram_executor_set_memory_limit(e, kLimit);
+    hologram_executor_set_memory_limit(e, limit);
     keep(e);
     return e;
   }

@@ -30,15 +30,15 @@ std::string error_of(const Body& body) {
 TEST(BoundaryPool, StorageIsContiguousAlignedAndWritable) {
   BoundaryPool pool;
   EXPECT_EQ(reinterpret_cast<uintptr_t>(pool.base()) % (size_t{2} << 20), 0u);
-  std::memset(pool.base(), 0xab, kBoundaryBytes);
-  for (int cls = 0; cls < kBoundaryClasses; ++cls) {
+  std::memset(pool.base(), 0xab, boundary_bytes);
+  for (int cls = 0; cls < boundary_classes; ++cls) {
     EXPECT_EQ(pool.data(cls), pool.base() + 0x3000 * cls);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(pool.data(cls)) % 64, 0u);
   }
 }
 
 TEST(BoundaryPool, AddressesAndOffsetsAreInverse) {
-  for (size_t offset = 0; offset < kBoundaryBytes; ++offset) {
+  for (size_t offset = 0; offset < boundary_bytes; ++offset) {
     const BoundaryAddress a = boundary_address(offset);
     ASSERT_TRUE(a.cls >= 0 && a.cls < 96 && a.page >= 0 && a.page < 48 && a.byte >= 0 &&
                 a.byte < 256);
@@ -62,15 +62,15 @@ TEST(BoundaryPool, AddressesOutOfRangeAreErrors) {
               boundary_offset({0, 0, -1});
             }),
             "boundary_offset: byte must be 0…255, got -1");
-  EXPECT_EQ(error_of([] { boundary_address(kBoundaryBytes); }),
+  EXPECT_EQ(error_of([] { boundary_address(boundary_bytes); }),
             "boundary_address: offset must be below 1179648, got 1179648");
 }
 
 TEST(BoundaryPool, LocatesPointers) {
   BoundaryPool pool;
   EXPECT_EQ(pool.locate(pool.data(7) + 300), (BoundaryAddress{7, 1, 44}));
-  EXPECT_EQ(pool.locate(pool.base() + kBoundaryBytes - 1), (BoundaryAddress{95, 47, 255}));
-  EXPECT_EQ(pool.locate(pool.base() + kBoundaryBytes), std::nullopt);
+  EXPECT_EQ(pool.locate(pool.base() + boundary_bytes - 1), (BoundaryAddress{95, 47, 255}));
+  EXPECT_EQ(pool.locate(pool.base() + boundary_bytes), std::nullopt);
   EXPECT_EQ(pool.locate(pool.base() - 1), std::nullopt);
   EXPECT_EQ(pool.locate(nullptr), std::nullopt);
 }
@@ -154,10 +154,10 @@ TEST(BoundaryPool, AViewOutlivesThePool) {
     BoundaryPool pool;
     ASSERT_TRUE(pool.allocate_class(95));
     view = pool.export_class(95);
-    std::memset(view.get(), 0x11, kBoundaryClassBytes);
+    std::memset(view.get(), 0x11, boundary_class_bytes);
   }
-  EXPECT_EQ(view.get()[kBoundaryClassBytes - 1], std::byte{0x11});
-  std::memset(view.get(), 0x22, kBoundaryClassBytes);
+  EXPECT_EQ(view.get()[boundary_class_bytes - 1], std::byte{0x11});
+  std::memset(view.get(), 0x22, boundary_class_bytes);
 }
 
 TEST(BoundaryPool, ThreadsNeverShareAClass) {

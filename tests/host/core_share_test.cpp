@@ -6,14 +6,14 @@
 namespace {
 using hologram::host::CoreShare;
 
-constexpr int64_t kMs = 1'000'000;
+constexpr int64_t millisecond = 1'000'000;
 
 /// A core shared with one busy process under a scheduler that takes it away every `slice` ns.
 struct SimulatedCore {
   int64_t slice;
   bool competitor = true;
-  int64_t now = kMs;
-  int64_t run_start = kMs;
+  int64_t now = millisecond;
+  int64_t run_start = millisecond;
   int lost = 0, yields = 0, idle_yields = 0;
 
   /// Runs one chunk of `length`; the scheduler may cut it.
@@ -37,7 +37,7 @@ struct SimulatedCore {
 
 TEST(CoreShare, NeverYieldsAlone) {
   CoreShare share;
-  SimulatedCore core{4 * kMs, false};
+  SimulatedCore core{4 * millisecond, false};
   for (int i = 0; i < 100'000; ++i) core.chunk(share, 15'000);
   EXPECT_EQ(core.yields, 0);
   EXPECT_FALSE(share.contended());
@@ -45,25 +45,27 @@ TEST(CoreShare, NeverYieldsAlone) {
 
 TEST(CoreShare, TimeBetweenCallsIsNoLostCore) {
   CoreShare share;
-  int64_t now = kMs;
-  for (int call = 0; call < 100; ++call, now += 20 * kMs) {
+  int64_t now = millisecond;
+  for (int call = 0; call < 100; ++call, now += 20 * millisecond) {
     share.resume(now);
-    for (int chunk = 0; chunk < 10; ++chunk, now += kMs / 50) EXPECT_FALSE(share.should_yield(now));
+    for (int chunk = 0; chunk < 10; ++chunk, now += millisecond / 50)
+      EXPECT_FALSE(share.should_yield(now));
   }
   EXPECT_FALSE(share.contended());
   // A pause inside of a call is one; then a call that comes after another pause starts a new run.
   share.resume(now);
   share.should_yield(now);
-  now += 4 * kMs;
+  now += 4 * millisecond;
   share.should_yield(now);
   ASSERT_TRUE(share.contended());
-  for (int64_t end = now + 4 * kMs; now < end; now += kMs / 50) share.should_yield(now);
-  now += 4 * kMs;
+  for (int64_t end = now + 4 * millisecond; now < end; now += millisecond / 50)
+    share.should_yield(now);
+  now += 4 * millisecond;
   share.should_yield(now);  // lost it after a whole run: now the slice is known
-  ASSERT_GT(share.quantum(), 3 * kMs);
-  now += 3 * kMs;
+  ASSERT_GT(share.quantum(), 3 * millisecond);
+  now += 3 * millisecond;
   share.resume(now);
-  EXPECT_FALSE(share.should_yield(now + 2 * kMs / 3));
+  EXPECT_FALSE(share.should_yield(now + 2 * millisecond / 3));
 }
 
 class CoreShareSlices : public ::testing::TestWithParam<int64_t> {};
@@ -71,7 +73,7 @@ class CoreShareSlices : public ::testing::TestWithParam<int64_t> {};
 TEST_P(CoreShareSlices, YieldsBeforeTheSliceEnds) {
   CoreShare share;
   SimulatedCore core{GetParam()};
-  const int64_t end = core.now + 20'000 * kMs;
+  const int64_t end = core.now + 20'000 * millisecond;
   while (core.now < end) core.chunk(share, 15'000);
   const auto slices = static_cast<int>(end / (2 * core.slice));
   EXPECT_GT(core.yields, slices * 9 / 10);
@@ -80,25 +82,26 @@ TEST_P(CoreShareSlices, YieldsBeforeTheSliceEnds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Slices, CoreShareSlices,
-                         ::testing::Values(2 * kMs, 3 * kMs, 4 * kMs, 6 * kMs, 12 * kMs));
+                         ::testing::Values(2 * millisecond, 3 * millisecond, 4 * millisecond,
+                                           6 * millisecond, 12 * millisecond));
 
 TEST(CoreShare, UsesLongerSlicesWhenTheyCome) {
   CoreShare share;
-  SimulatedCore core{2 * kMs};
+  SimulatedCore core{2 * millisecond};
   for (int i = 0; i < 10'000; ++i) core.chunk(share, 15'000);
-  EXPECT_LT(share.quantum(), 2 * kMs);
-  core.slice = 8 * kMs;
+  EXPECT_LT(share.quantum(), 2 * millisecond);
+  core.slice = 8 * millisecond;
   core.lost = 0;
-  const int64_t end = core.now + 3'000 * kMs;
+  const int64_t end = core.now + 3'000 * millisecond;
   while (core.now < end) core.chunk(share, 15'000);
-  EXPECT_GT(share.quantum(), 6 * kMs);
-  EXPECT_LT(share.quantum(), 8 * kMs);
+  EXPECT_GT(share.quantum(), 6 * millisecond);
+  EXPECT_LT(share.quantum(), 8 * millisecond);
   EXPECT_LT(core.lost, 12);
 }
 
 TEST(CoreShare, StopsYieldingWhenTheCompetitorLeaves) {
   CoreShare share;
-  SimulatedCore core{4 * kMs};
+  SimulatedCore core{4 * millisecond};
   for (int i = 0; i < 10'000; ++i) core.chunk(share, 15'000);
   ASSERT_TRUE(share.contended());
   core.competitor = false;
@@ -109,10 +112,10 @@ TEST(CoreShare, StopsYieldingWhenTheCompetitorLeaves) {
 
 TEST(CoreShare, ASleepIsNotALostCore) {
   CoreShare share;
-  int64_t now = kMs;
+  int64_t now = millisecond;
   for (int i = 0; i < 1'000; ++i) {
     EXPECT_FALSE(share.should_yield(now));
-    now += 50 * kMs;
+    now += 50 * millisecond;
     share.woke(now);
   }
   EXPECT_FALSE(share.contended());
@@ -120,8 +123,8 @@ TEST(CoreShare, ASleepIsNotALostCore) {
 
 TEST(CoreShare, LongChunksOnAnIdleCoreCostFewYields) {
   CoreShare share;
-  SimulatedCore core{4 * kMs, false};
-  for (int i = 0; i < 1'000; ++i) core.chunk(share, 5 * kMs);
+  SimulatedCore core{4 * millisecond, false};
+  for (int i = 0; i < 1'000; ++i) core.chunk(share, 5 * millisecond);
   EXPECT_LE(core.yields, 1'000);
   for (int i = 0; i < 100; ++i) core.chunk(share, 15'000);
   core.yields = 0;

@@ -25,22 +25,22 @@ using hologram::Error;
 using hologram::ErrorCode;
 using hologram::host::MemoryPool;
 
-constexpr size_t kMiB = size_t{1} << 20;
-constexpr size_t kBig = size_t{4} << 30;
+constexpr size_t mebibyte = size_t{1} << 20;
+constexpr size_t big = size_t{4} << 30;
 
 bool aligned(const void* p, size_t to) { return reinterpret_cast<uintptr_t>(p) % to == 0; }
 
 TEST(MemoryPool, BlocksAreAlignedAndLargeEnough) {
-  MemoryPool pool(kBig);
+  MemoryPool pool(big);
   std::vector<void*> blocks;
   size_t total = 0;
   for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{512},
-                       size_t{513}, size_t{4000}, size_t{1} << 16, 2 * kMiB - 1, 2 * kMiB,
-                       2 * kMiB + 1, 5 * kMiB, 40 * kMiB + 17}) {
+                       size_t{513}, size_t{4000}, size_t{1} << 16, 2 * mebibyte - 1, 2 * mebibyte,
+                       2 * mebibyte + 1, 5 * mebibyte, 40 * mebibyte + 17}) {
     void* block = pool.allocate(bytes);
-    EXPECT_TRUE(aligned(block, MemoryPool::kAlignment)) << bytes;
-    const bool huge = bytes >= MemoryPool::kHugePage;
-    EXPECT_TRUE(!huge || aligned(block, MemoryPool::kHugePage)) << bytes;
+    EXPECT_TRUE(aligned(block, MemoryPool::alignment)) << bytes;
+    const bool huge = bytes >= MemoryPool::huge_page;
+    EXPECT_TRUE(!huge || aligned(block, MemoryPool::huge_page)) << bytes;
     const size_t capacity = MemoryPool::capacity(block);
     EXPECT_GE(capacity, bytes);
     EXPECT_LE(capacity, std::max<size_t>(64, bytes + bytes / 8 + 64));
@@ -59,7 +59,7 @@ TEST(MemoryPool, BlocksAreAlignedAndLargeEnough) {
 
 TEST(MemoryPool, EverySizeIsRoundedUpByLittle) {
   MemoryPool pool(0);
-  for (size_t bytes = 1; bytes < 3 * kMiB; bytes += 1 + bytes / 50) {
+  for (size_t bytes = 1; bytes < 3 * mebibyte; bytes += 1 + bytes / 50) {
     void* block = pool.allocate(bytes);
     const size_t capacity = MemoryPool::capacity(block);
     ASSERT_GE(capacity, bytes);
@@ -70,8 +70,8 @@ TEST(MemoryPool, EverySizeIsRoundedUpByLittle) {
 }
 
 TEST(MemoryPool, TheSameSizeComesFromTheCache) {
-  MemoryPool pool(kBig);
-  for (const size_t bytes : {size_t{100}, size_t{5000}, 3 * kMiB}) {
+  MemoryPool pool(big);
+  for (const size_t bytes : {size_t{100}, size_t{5000}, 3 * mebibyte}) {
     void* first = pool.allocate(bytes);
     MemoryPool::deallocate(first);
     const auto before = pool.stats();
@@ -84,32 +84,32 @@ TEST(MemoryPool, TheSameSizeComesFromTheCache) {
 }
 
 TEST(MemoryPool, ASmallerRequestUsesALargerBlock) {
-  MemoryPool pool(kBig);
-  void* large = pool.allocate(10 * kMiB);
+  MemoryPool pool(big);
+  void* large = pool.allocate(10 * mebibyte);
   MemoryPool::deallocate(large);
-  void* small = pool.allocate(6 * kMiB);
+  void* small = pool.allocate(6 * mebibyte);
   EXPECT_EQ(small, large);
-  EXPECT_EQ(pool.stats().in_use, 10 * kMiB);
+  EXPECT_EQ(pool.stats().in_use, 10 * mebibyte);
   MemoryPool::deallocate(small);
-  void* tiny = pool.allocate(3 * kMiB);  // less than half: wasteful
+  void* tiny = pool.allocate(3 * mebibyte);  // less than half: wasteful
   EXPECT_NE(tiny, large);
   MemoryPool::deallocate(tiny);
 }
 
 TEST(MemoryPool, GrowingSizesLeaveNoTrail) {
-  MemoryPool pool(kBig);
+  MemoryPool pool(big);
   size_t most = 0;
-  for (size_t bytes = kMiB; bytes < 64 * kMiB; bytes += 64 << 10) {
+  for (size_t bytes = mebibyte; bytes < 64 * mebibyte; bytes += 64 << 10) {
     MemoryPool::deallocate(pool.allocate(bytes));
     most = std::max(most, pool.stats().cached);
   }
-  EXPECT_LT(most, 160 * kMiB);  // without replacement: about 500 MiB
+  EXPECT_LT(most, 160 * mebibyte);  // without replacement: about 500 MiB
 }
 
 TEST(MemoryPool, VaryingSizesReachASteadyState) {
-  MemoryPool pool(kBig);
+  MemoryPool pool(big);
   std::mt19937 random(1);
-  std::uniform_int_distribution<size_t> size(64 << 10, 16 * kMiB);
+  std::uniform_int_distribution<size_t> size(64 << 10, 16 * mebibyte);
   size_t most = 0;
   uint64_t misses = 0;
   for (int call = 0; call < 4000; ++call) {
@@ -119,18 +119,18 @@ TEST(MemoryPool, VaryingSizesReachASteadyState) {
     for (void* block : blocks) MemoryPool::deallocate(block);
     most = std::max(most, pool.stats().in_use + pool.stats().cached);
   }
-  EXPECT_LT(most, 3 * 3 * 16 * kMiB);
+  EXPECT_LT(most, 3 * 3 * 16 * mebibyte);
   EXPECT_LT(pool.stats().misses - misses, 9000u / 50);
 }
 
 TEST(MemoryPool, AlternatingSizesAllHit) {
-  MemoryPool pool(kBig);
+  MemoryPool pool(big);
   uint64_t misses = 0;
   for (int call = 0; call < 100; ++call) {
     if (call == 2) misses = pool.stats().misses;
     for (const size_t mib : {10, 14, 40, 3}) {
-      void* a = pool.allocate(mib * kMiB);
-      void* b = pool.allocate(mib * kMiB);
+      void* a = pool.allocate(mib * mebibyte);
+      void* b = pool.allocate(mib * mebibyte);
       MemoryPool::deallocate(a);
       MemoryPool::deallocate(b);
     }
@@ -139,19 +139,19 @@ TEST(MemoryPool, AlternatingSizesAllHit) {
 }
 
 TEST(MemoryPool, TheCacheIsBounded) {
-  MemoryPool pool(8 * kMiB);
+  MemoryPool pool(8 * mebibyte);
   std::vector<void*> blocks;
-  for (int i = 0; i < 20; ++i) blocks.push_back(pool.allocate(kMiB));
+  for (int i = 0; i < 20; ++i) blocks.push_back(pool.allocate(mebibyte));
   for (void* block : blocks) {
     MemoryPool::deallocate(block);
-    EXPECT_LE(pool.stats().cached, 8 * kMiB);
+    EXPECT_LE(pool.stats().cached, 8 * mebibyte);
   }
-  EXPECT_GE(pool.stats().cached, 7 * kMiB);
-  MemoryPool::deallocate(pool.allocate(9 * kMiB));  // larger than the bound: never kept
-  EXPECT_LE(pool.stats().cached, 8 * kMiB);
-  pool.set_limit(2 * kMiB);
-  EXPECT_LE(pool.stats().cached, 2 * kMiB);
-  EXPECT_EQ(pool.stats().limit, 2 * kMiB);
+  EXPECT_GE(pool.stats().cached, 7 * mebibyte);
+  MemoryPool::deallocate(pool.allocate(9 * mebibyte));  // larger than the bound: never kept
+  EXPECT_LE(pool.stats().cached, 8 * mebibyte);
+  pool.set_limit(2 * mebibyte);
+  EXPECT_LE(pool.stats().cached, 2 * mebibyte);
+  EXPECT_EQ(pool.stats().limit, 2 * mebibyte);
   pool.set_limit(0);
   EXPECT_EQ(pool.stats().cached, 0u);
   MemoryPool::deallocate(pool.allocate(100));
@@ -159,14 +159,14 @@ TEST(MemoryPool, TheCacheIsBounded) {
 }
 
 TEST(MemoryPool, TheBoundKeepsWhatIsUsed) {
-  MemoryPool pool(12 * kMiB);
+  MemoryPool pool(12 * mebibyte);
   void* old[6];
-  for (void*& block : old) block = pool.allocate(kMiB);
+  for (void*& block : old) block = pool.allocate(mebibyte);
   for (void* block : old) MemoryPool::deallocate(block);
   uint64_t misses = 0;
   for (int call = 0; call < 50; ++call) {
     if (call == 5) misses = pool.stats().misses;
-    MemoryPool::deallocate(pool.allocate(8 * kMiB));
+    MemoryPool::deallocate(pool.allocate(8 * mebibyte));
   }
   EXPECT_EQ(pool.stats().misses, misses);
 }
@@ -180,31 +180,31 @@ size_t resident() {
 }
 
 TEST(MemoryPool, ReleaseGivesTheMemoryBack) {
-  MemoryPool pool(kBig);
+  MemoryPool pool(big);
   const size_t before = resident();
-  void* live = pool.allocate(kMiB);
-  std::memset(live, 1, kMiB);
+  void* live = pool.allocate(mebibyte);
+  std::memset(live, 1, mebibyte);
   std::vector<void*> blocks;
   for (int i = 0; i < 8; ++i) {
-    blocks.push_back(pool.allocate(16 * kMiB));
-    std::memset(blocks.back(), 1, 16 * kMiB);
+    blocks.push_back(pool.allocate(16 * mebibyte));
+    std::memset(blocks.back(), 1, 16 * mebibyte);
   }
   for (void* block : blocks) MemoryPool::deallocate(block);
   const size_t full = resident();
-  EXPECT_GT(full, before + 120 * kMiB);
-  EXPECT_EQ(pool.release(), 128 * kMiB);
-  EXPECT_LT(resident(), full - 100 * kMiB);
+  EXPECT_GT(full, before + 120 * mebibyte);
+  EXPECT_EQ(pool.release(), 128 * mebibyte);
+  EXPECT_LT(resident(), full - 100 * mebibyte);
   EXPECT_EQ(pool.stats().cached, 0u);
-  EXPECT_EQ(pool.stats().in_use, kMiB);
-  EXPECT_EQ(static_cast<unsigned char*>(live)[kMiB - 1], 1);
+  EXPECT_EQ(pool.stats().in_use, mebibyte);
+  EXPECT_EQ(static_cast<unsigned char*>(live)[mebibyte - 1], 1);
   MemoryPool::deallocate(live);
 }
 
 TEST(MemoryPool, BlocksOutliveThePool) {
   std::vector<void*> blocks;
   {
-    MemoryPool pool(kBig);
-    for (const size_t bytes : {size_t{10}, size_t{100'000}, 4 * kMiB}) {
+    MemoryPool pool(big);
+    for (const size_t bytes : {size_t{10}, size_t{100'000}, 4 * mebibyte}) {
       MemoryPool::deallocate(pool.allocate(bytes));
       blocks.push_back(pool.allocate(bytes));
     }
@@ -216,20 +216,20 @@ TEST(MemoryPool, BlocksOutliveThePool) {
 }
 
 TEST(MemoryPool, PeakAndItsReset) {
-  MemoryPool pool(kBig);
-  void* a = pool.allocate(4 * kMiB);
-  void* b = pool.allocate(2 * kMiB);
+  MemoryPool pool(big);
+  void* a = pool.allocate(4 * mebibyte);
+  void* b = pool.allocate(2 * mebibyte);
   MemoryPool::deallocate(a);
-  EXPECT_EQ(pool.stats().peak, 6 * kMiB);
+  EXPECT_EQ(pool.stats().peak, 6 * mebibyte);
   pool.reset_peak();
-  EXPECT_EQ(pool.stats().peak, 2 * kMiB);
+  EXPECT_EQ(pool.stats().peak, 2 * mebibyte);
   MemoryPool::deallocate(b);
 }
 
 TEST(MemoryPool, TooLargeIsAnErrorThatLosesNothing) {
-  MemoryPool pool(kBig);
-  void* live = pool.allocate(3 * kMiB);
-  std::memset(live, 3, 3 * kMiB);
+  MemoryPool pool(big);
+  void* live = pool.allocate(3 * mebibyte);
+  std::memset(live, 3, 3 * mebibyte);
   const auto before = pool.stats();
   for (const size_t bytes : {SIZE_MAX, SIZE_MAX / 2, (size_t{1} << 47) + 1, size_t{1} << 46}) {
     try {
@@ -244,9 +244,9 @@ TEST(MemoryPool, TooLargeIsAnErrorThatLosesNothing) {
   }
   EXPECT_EQ(pool.stats().in_use, before.in_use);
   EXPECT_EQ(pool.stats().misses, before.misses);
-  EXPECT_EQ(static_cast<unsigned char*>(live)[3 * kMiB - 1], 3);
+  EXPECT_EQ(static_cast<unsigned char*>(live)[3 * mebibyte - 1], 3);
   MemoryPool::deallocate(live);
-  void* next = pool.allocate(kMiB);
+  void* next = pool.allocate(mebibyte);
   MemoryPool::deallocate(next);
 }
 
@@ -263,28 +263,28 @@ bool child_is_ok(bool (*body)()) {
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 TEST(MemoryPool, TheCacheMakesRoomWhenTheSystemRefuses) {
   EXPECT_TRUE(child_is_ok([] {
-    MemoryPool pool(kBig);
-    MemoryPool::deallocate(pool.allocate(256 * kMiB));
-    MemoryPool::deallocate(pool.allocate(700 * kMiB));
-    void* live = pool.allocate(kMiB);
+    MemoryPool pool(big);
+    MemoryPool::deallocate(pool.allocate(256 * mebibyte));
+    MemoryPool::deallocate(pool.allocate(700 * mebibyte));
+    void* live = pool.allocate(mebibyte);
     // Room for one more gigabyte: enough only without what is cached.
     size_t pages = 0;
     std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "r"), std::fclose);
     if (file == nullptr || std::fscanf(file.get(), "%zu", &pages) != 1) return false;
     const rlim_t now = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const rlimit limit{now + 512 * kMiB, now + 512 * kMiB};
+    const rlimit limit{now + 512 * mebibyte, now + 512 * mebibyte};
     if (setrlimit(RLIMIT_AS, &limit) != 0) return false;
-    void* block = pool.allocate(1000 * kMiB);
+    void* block = pool.allocate(1000 * mebibyte);
     bool ok = pool.stats().cached == 0;
     MemoryPool::deallocate(block);
     const auto before = pool.stats();
     try {
-      pool.allocate(4000 * kMiB);
+      pool.allocate(4000 * mebibyte);
       ok = false;
     } catch (const Error& e) {
       ok = ok && e.code() == ErrorCode::out_of_memory;
     }
-    ok = ok && pool.stats().in_use == before.in_use && before.in_use == kMiB;
+    ok = ok && pool.stats().in_use == before.in_use && before.in_use == mebibyte;
     MemoryPool::deallocate(live);
     return ok;
   }));
@@ -293,25 +293,25 @@ TEST(MemoryPool, TheCacheMakesRoomWhenTheSystemRefuses) {
 
 TEST(MemoryPool, AForkedChildAllocatesAndFrees) {
   EXPECT_TRUE(child_is_ok([] {
-    MemoryPool pool(kBig);
+    MemoryPool pool(big);
     void* mine = pool.allocate(100);
     return child_is_ok([] { return true; }) && (MemoryPool::deallocate(mine), true);
   }));
   static MemoryPool* shared = nullptr;
   static void* inherited = nullptr;
-  MemoryPool pool(kBig);
+  MemoryPool pool(big);
   shared = &pool;
-  inherited = pool.allocate(3 * kMiB);
+  inherited = pool.allocate(3 * mebibyte);
   std::atomic<bool> stop{false};
   std::thread other([&] {
     while (!stop.load())
-      for (size_t bytes : {size_t{100}, size_t{100'000}, 2 * kMiB})
+      for (size_t bytes : {size_t{100}, size_t{100'000}, 2 * mebibyte})
         MemoryPool::deallocate(pool.allocate(bytes));
   });
   for (int round = 0; round < 20; ++round)
     EXPECT_TRUE(child_is_ok([] {
       MemoryPool::deallocate(inherited);
-      for (int i = 0; i < 100; ++i) MemoryPool::deallocate(shared->allocate(3 * kMiB));
+      for (int i = 0; i < 100; ++i) MemoryPool::deallocate(shared->allocate(3 * mebibyte));
       return true;
     }));
   stop = true;
@@ -320,12 +320,12 @@ TEST(MemoryPool, AForkedChildAllocatesAndFrees) {
 }
 
 TEST(MemoryPool, ThreadsAllocateAndFreeOneAnothersBlocks) {
-  MemoryPool pool(64 * kMiB);
-  constexpr int kThreads = 6, kBoard = 64;
-  std::atomic<void*> board[kBoard] = {};
+  MemoryPool pool(64 * mebibyte);
+  constexpr int num_threads = 6, board_places = 64;
+  std::atomic<void*> board[board_places] = {};
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t)
+  for (int t = 0; t < num_threads; ++t)
     threads.emplace_back([&, t] {
       std::mt19937 random(static_cast<unsigned>(t));
       for (int i = 0; i < 20'000; ++i) {
@@ -334,10 +334,10 @@ TEST(MemoryPool, ThreadsAllocateAndFreeOneAnothersBlocks) {
         const auto tag = static_cast<unsigned char>(random());
         block[0] = tag;
         block[bytes + 7] = tag;
-        auto* other = static_cast<unsigned char*>(board[random() % kBoard].exchange(block));
+        auto* other = static_cast<unsigned char*>(board[random() % board_places].exchange(block));
         if (block == other) wrong.fetch_add(1);
         if (i % 1000 == 0) pool.release();
-        if (i % 1500 == 0) pool.set_limit((1 + random() % 64) * kMiB);
+        if (i % 1500 == 0) pool.set_limit((1 + random() % 64) * mebibyte);
         if (other != nullptr) MemoryPool::deallocate(other);
       }
     });
@@ -345,18 +345,18 @@ TEST(MemoryPool, ThreadsAllocateAndFreeOneAnothersBlocks) {
   EXPECT_EQ(wrong.load(), 0);
   for (auto& slot : board) MemoryPool::deallocate(slot.load());
   EXPECT_EQ(pool.stats().in_use, 0u);
-  EXPECT_EQ(pool.stats().hits + pool.stats().misses, uint64_t{kThreads} * 20'000);
+  EXPECT_EQ(pool.stats().hits + pool.stats().misses, uint64_t{num_threads} * 20'000);
   const size_t cached = pool.stats().cached;
   EXPECT_EQ(pool.release(), cached);
   EXPECT_EQ(pool.stats().cached, 0u);
 }
 
 TEST(MemoryPool, NoBlockIsGivenOutTwice) {
-  MemoryPool pool(kBig);
-  constexpr int kThreads = 4;
+  MemoryPool pool(big);
+  constexpr int num_threads = 4;
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t)
+  for (int t = 0; t < num_threads; ++t)
     threads.emplace_back([&, t] {
       for (int i = 0; i < 20'000; ++i) {
         auto* a = static_cast<int*>(pool.allocate(256));
@@ -371,12 +371,12 @@ TEST(MemoryPool, NoBlockIsGivenOutTwice) {
     });
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(wrong.load(), 0);
-  EXPECT_LE(pool.stats().misses, 2u * kThreads + 2u * kThreads * 2u);
+  EXPECT_LE(pool.stats().misses, 2u * num_threads + 2u * num_threads * 2u);
 }
 
 TEST(MemoryPool, ThePoolDiesWhileOthersFree) {
   for (int round = 0; round < 300; ++round) {
-    auto pool = std::make_unique<MemoryPool>(kBig);
+    auto pool = std::make_unique<MemoryPool>(big);
     std::vector<void*> blocks;
     for (int i = 0; i < 8; ++i) blocks.push_back(pool->allocate(1000));
     std::vector<std::thread> threads;
@@ -395,12 +395,12 @@ TEST(MemoryPool, TheEnvironmentSetsTheLimit) {
   const std::string before = saved ? saved : "";
   unsetenv("HOLOGRAM_POOL_LIMIT");
   const size_t usual = MemoryPool::default_limit();
-  EXPECT_GT(usual, 64 * kMiB);
+  EXPECT_GT(usual, 64 * mebibyte);
   const std::pair<const char*, size_t> cases[] = {{"0", 0},
                                                   {"123456", 123456},
                                                   {"64K", 64 << 10},
-                                                  {"512M", 512 * kMiB},
-                                                  {"3G", 3072 * kMiB},
+                                                  {"512M", 512 * mebibyte},
+                                                  {"3G", 3072 * mebibyte},
                                                   {"", usual},
                                                   {"-1", usual},
                                                   {"12X", usual},
@@ -411,7 +411,7 @@ TEST(MemoryPool, TheEnvironmentSetsTheLimit) {
     EXPECT_EQ(MemoryPool::default_limit(), bytes) << text;
   }
   setenv("HOLOGRAM_POOL_LIMIT", "5M", 1);
-  EXPECT_EQ(MemoryPool().stats().limit, 5 * kMiB);
+  EXPECT_EQ(MemoryPool().stats().limit, 5 * mebibyte);
   if (saved)
     setenv("HOLOGRAM_POOL_LIMIT", before.c_str(), 1);
   else

@@ -352,7 +352,7 @@ TEST(ThreadPool, ExceptionsBecomeAStatus) {
   for (const int64_t grain : {1, 1000})
     EXPECT_EQ(pool.for_ranges(100, grain,
                               [](int64_t, int64_t) -> int32_t { throw std::runtime_error("no"); }),
-              ThreadPool::kThrew);
+              ThreadPool::threw);
   EXPECT_TRUE(uses_threads(pool, 4)) << "the workers are still there";
 }
 
@@ -466,18 +466,18 @@ TEST(ThreadPool, ManyCallersAtOnce) {
 
 TEST(ThreadPool, MoreCallersThanSlots) {
   ThreadPool pool(2);
-  constexpr int kCallers = 80;
+  constexpr int num_callers = 80;
   std::atomic<int> inside{0};
   std::atomic<int> ok{0};
   std::vector<std::thread> callers;
-  for (int t = 0; t < kCallers; ++t)
+  for (int t = 0; t < num_callers; ++t)
     callers.emplace_back([&] {
       std::atomic<bool> first{true};
       Counts counts(8);
       pool.for_ranges(8, 1, [&](int64_t b, int64_t e) {
         if (first.exchange(false)) {
           inside.fetch_add(1);
-          eventually([&] { return inside.load() >= kCallers - 2; });
+          eventually([&] { return inside.load() >= num_callers - 2; });
         }
         counts.add(b, e);
         return 0;
@@ -485,7 +485,7 @@ TEST(ThreadPool, MoreCallersThanSlots) {
       ok.fetch_add(counts.each_once());
     });
   for (auto& caller : callers) caller.join();
-  EXPECT_EQ(ok.load(), kCallers);
+  EXPECT_EQ(ok.load(), num_callers);
 }
 
 TEST(ThreadPool, NestedCallsRunInline) {
@@ -523,7 +523,7 @@ TEST(ThreadPool, TheThreadCountChangesAtRunTime) {
 
 TEST(ThreadPool, ThreadCountsOutOfRangeAreErrors) {
   ThreadPool pool(2);
-  for (const int threads : {-1, ThreadPool::kMaxThreads + 1}) {
+  for (const int threads : {-1, ThreadPool::thread_limit + 1}) {
     EXPECT_THROW(ThreadPool bad(threads), Error);
     try {
       pool.set_num_threads(threads);
@@ -548,7 +548,7 @@ TEST(ThreadPool, TheEnvironmentSetsTheDefault) {
   EXPECT_EQ(ThreadPool::default_threads(), 5);
   EXPECT_EQ(ThreadPool().num_threads(), 5);
   setenv("HOLOGRAM_NUM_THREADS", "100000", 1);
-  EXPECT_EQ(ThreadPool::default_threads(), ThreadPool::kMaxThreads);
+  EXPECT_EQ(ThreadPool::default_threads(), ThreadPool::thread_limit);
   for (const char* text : {"", "0", "-2", "two", "3x"}) {
     setenv("HOLOGRAM_NUM_THREADS", text, 1);
     EXPECT_EQ(ThreadPool::default_threads(), cpus) << text;

@@ -22,7 +22,7 @@ class FakeDevice final : public Memory {
   /// The one of this process; never destroyed.
   static FakeDevice& instance();
 
-  Device device() const override { return {12, 0}; }  // DLPack's kDLExtDev
+  Device device() const override { return {12, 0}; }  // DLPack's dlext_dev
   bool contains(const void* address) const override;
   Stream make_stream() override;
   void free_stream(Stream stream) noexcept override;
