@@ -122,6 +122,7 @@ def run(case, rank):
     expected = train(alone, inputs, targets, torch.Tensor.item, change(alone.mix, turn))
     torch._dynamo.reset()
     hologram_torch.reset_stats()
+    before = hologram_torch.stats()["memory"]["packed_weights"]
     mine = slice(None) if case in SAME_BATCH else slice(rank * BATCH // 2, (rank + 1) * BATCH // 2)
     together = CASES[case](model)
     # Under DDP rank 0 alone changes the buffer; PyTorch brings it to the other.
@@ -129,6 +130,7 @@ def run(case, rank):
     actual = train(together, inputs[:, mine], targets[:, mine], average_of_both, change(model.mix, turn * (not silent)))
     stats = hologram_torch.stats()
     kept = {name: stats[name] for name in ("graphs", "failed_graphs", "fallback_ops")}
+    kept["packed"] = stats["memory"]["packed_weights"] - before
     return {"expected": expected, "actual": actual, **kept}
 
 
