@@ -1,0 +1,168 @@
+# tests/torch/test_random_programs.py: random PyTorch programs over run-time sizes, beside eager
+"""Each program is compiled once with `dynamic=True` and called with several sizes, 0, 1 and large ones among them.
+HOLOGRAM_PROGRAMS_SEED repeats a seed that a failure prints; HOLOGRAM_PROGRAMS is how many programs run (12)."""
+
+import os
+import random
+import time
+
+import pytest
+import torch
+from harness import BACKEND
+
+SIZES = (0, 1, 2, 3, 7, 16, 33, 150)
+
+
+class Program:
+    """A random program over tensors of shapes made of two symbols; source code, so that Dynamo reads it and a failure shows it."""
+
+    def __init__(self, seed: int):
+        self.draw = random.Random(seed)
+        self.lines, self.tensors = [], []  # (name, shape: tuple of "m", "n" and numbers)
+        self.inputs = [self.given(shape) for shape in self.shapes()]
+        self.written = self.draw.random() < 0.4
+        for _ in range(self.draw.randint(3, 9)):
+            getattr(self, self.draw.choice(STEPS))()
+        results = dict.fromkeys([self.tensors[-1][0], *(self.pick()[0] for _ in range(2))])
+        body = [*self.lines, "return " + ", ".join(f"{name} + 0.0" for name in results) + ","]
+        names = ", ".join(name for name, _ in self.inputs)
+        self.source = f"def program({names}):\n" + "".join(f"    {line}\n" for line in body)
+
+    def shapes(self):
+        kinds = [("m", "n"), ("n", "m"), ("n",), ("m", 1), (4, "m"), ("n", 8)]
+        return [self.draw.choice(kinds) for _ in range(self.draw.randint(2, 3))] + [("m", "n")]
+
+    def given(self, shape):
+        self.tensors.append((f"x{len(self.tensors)}", shape))
+        return self.tensors[-1]
+
+    def add(self, shape, text):
+        name = f"v{len(self.lines)}"
+        self.lines.append(f"{name} = {text}")
+        self.tensors.append((name, tuple(shape)))
+
+    def pick(self, wanted=lambda shape: True):
+        return self.draw.choice([t for t in self.tensors if wanted(t[1])] or [self.tensors[0]])
+
+    def unary(self):
+        name, shape = self.pick()
+        self.add(shape, f"torch.{self.draw.choice(('tanh', 'relu', 'sin', 'neg', 'abs'))}({name})")
+
+    def binary(self):
+        x, shape = self.pick()
+        y, _ = self.pick(lambda s: s == shape)
+        self.add(shape, f"{x} {self.draw.choice('+-*')} {y}")
+
+    def view(self):
+        name, shape = self.pick(lambda s: len(s) == 2)
+        if len(shape) != 2:
+            return
+        a, b = shape
+        kind = self.draw.randrange(4)
+        if kind == 0:
+            self.add((b, a), f"{name}.t()")
+        elif kind == 1:
+            self.add((a, 1, b), f"{name}.unsqueeze(1)")
+        elif kind == 2:
+            self.add(shape, f"{name}.flip({self.draw.randrange(2)})")
+        else:
+            self.add(shape, f"{name}.t().contiguous().t()")
+
+    def reduce(self):
+        name, shape = self.pick(lambda s: len(s) > 1)
+        axis = self.draw.randrange(len(shape))
+        self.add(shape[:axis] + shape[axis + 1 :], f"{name}.sum({axis})")
+
+    def softmax(self):
+        name, shape = self.pick()
+        if shape:
+            self.add(shape, f"torch.softmax({name}, {self.draw.randrange(len(shape))})")
+
+    def product(self):
+        x, a = self.pick(lambda s: len(s) == 2)
+        y, b = self.pick(lambda s: len(s) == 2 and len(a) == 2 and s[0] == a[1])
+        if len(a) == 2 and len(b) == 2 and b[0] == a[1]:
+            self.add((a[0], b[1]), f"{x} @ {y}")
+
+    def join(self):
+        x, shape = self.pick(lambda s: s)
+        y, _ = self.pick(lambda s: s == shape)
+        if shape:
+            self.add(shape, f"torch.cat([{x}, {y}], 0).unflatten(0, (2, {x}.shape[0])).mean(0)")
+
+    def order(self):
+        name, shape = self.pick(lambda s: s)
+        if shape:
+            self.add(shape, f"{name}.sort(-1).values")
+
+    def scan(self):
+        name, shape = self.pick(lambda s: s)
+        if shape:
+            self.add(shape, f"{name}.cumsum({self.draw.randrange(len(shape))})")
+
+    def mutate(self):
+        """A clone, and where the program may, an input, is written through a view of it."""
+        x, shape = self.pick(lambda s: len(s) == 2)
+        y, _ = self.pick(lambda s: s == shape)
+        target = f"v{len(self.lines)}"
+        own = self.written and self.draw.random() < 0.5 and any(x == name for name, _ in self.inputs)
+        if len(shape) == 2 and not own:
+            self.add(shape, f"{x}.clone()")
+        else:
+            target = x
+        if len(shape) == 2:
+            self.lines.append(f"{target}.t().{self.draw.choice(('add_', 'mul_', 'copy_'))}(torch.tanh({y}).t())")
+
+    def function(self):
+        space = {"torch": torch}
+        exec(self.source, space)  # noqa: S102
+        return space["program"]
+
+
+STEPS = ("unary", "unary", "binary", "binary", "view", "view", "reduce", "softmax", "product", "join", "order", "scan",
+         "mutate")  # fmt: skip
+
+
+def calls(draw):
+    """Sizes of m and n: ordinary ones first, so that they are symbols."""
+    return [(5, 12), (9, 4), *((draw.choice(SIZES), draw.choice(SIZES)) for _ in range(3))]
+
+
+def check(seed: int):
+    program = Program(seed)
+    function, draw = program.function(), random.Random(seed + 1)
+    gradients = not program.written and draw.random() < 0.6
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=BACKEND, dynamic=True)
+    for m, n in calls(draw):
+        torch.manual_seed(seed)
+        shapes = [[{"m": m, "n": n}.get(d, d) for d in shape] for _, shape in program.inputs]
+        inputs = [torch.randn(shape) for shape in shapes]
+        results = []
+        for call in (function, compiled):
+            leaves = [x.clone().requires_grad_(gradients) for x in inputs]
+            try:
+                out = call(*leaves)
+            except RuntimeError:
+                if call is compiled:
+                    raise
+                break  # eager refuses these sizes
+            given = [o for o in out if o.requires_grad]
+            if given:
+                torch.autograd.backward(given, [torch.ones_like(o) for o in given])
+            results.append([*(o.detach() for o in out), *(x.grad for x in leaves if x.grad is not None),
+                            *(x.detach() for x in leaves)])  # fmt: skip
+        for wanted, got in zip(*results) if len(results) == 2 else ():
+            torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4, equal_nan=True,
+                                       msg=lambda text, at=(m, n): f"m, n = {at}: {text}")  # fmt: skip
+
+
+def test_random_programs():
+    count = int(os.environ.get("HOLOGRAM_PROGRAMS", 12))
+    first = int(os.environ.get("HOLOGRAM_PROGRAMS_SEED", time.time_ns() % (1 << 30)))
+    print(f"HOLOGRAM_PROGRAMS_SEED={first}")
+    for seed in range(first, first + count):
+        try:
+            check(seed)
+        except Exception as error:
+            pytest.fail(f"HOLOGRAM_PROGRAMS_SEED={seed}: {error}\n{Program(seed).source}")
