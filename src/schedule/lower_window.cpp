@@ -204,15 +204,18 @@ Expr line_of(Value v, int row_axis) {
   Index at;
   for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
   Expr line = v->shape[static_cast<size_t>(row_axis)];
-  for (; is_movement(v) && !v->is(Op::concat); v = v->input()) at = input_index(v, 0, at);
-  for (const Expr& e : at)
-    e.any_atom([&](const Atom& a) {
-      if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return false;
-      const Atom* x = a.a->as_atom();
-      if (x && x->kind == Atom::Kind::axis && x->id == row_axis && line.exact_div(*a.b))
-        line = *a.b;
-      return false;
-    });
+  auto look = [&](const Atom& a) {
+    if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return false;
+    const Atom* x = a.a->as_atom();
+    if (x && x->kind == Atom::Kind::axis && x->id == row_axis && line.exact_div(*a.b)) line = *a.b;
+    return false;
+  };
+  // On the way down too: where lines follow each other in memory, their number and the place in
+  // one make a single sum again.
+  for (; is_movement(v) && !v->is(Op::concat); v = v->input()) {
+    at = input_index(v, 0, at);
+    for (const Expr& e : at) e.any_atom(look);
+  }
   return line.is_const() ? line : Expr(1);
 }
 

@@ -4,7 +4,8 @@ import time
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import BACKEND, backend_stats, check, compile_fresh
+from blocks import BLOCKS
+from harness import BACKEND, backend_stats, check, compile_fresh, run_eager
 from zoo import ZOO, normal
 
 pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="looks into our kernels")
@@ -61,6 +62,7 @@ CASES = {
     "depthwise 3 x 3 x 3, stride 2": depthwise(3, 3, 3, stride=(1, 2, 2))(48, 4, 14, 14),
     "depthwise 5 x 5 x 5": depthwise(5, 5, 5)(32, 6, 14, 14),
     "depthwise 7 x 7 x 7": depthwise(7, 7, 7)(32, 8, 14, 14),
+    "depthwise 7 x 7 of tokens": depthwise(7, 7)(96, 14, 14),
     "depthwise 11 x 11": depthwise(11, 11)(32, 28, 28),
     "depthwise 31 x 31": depthwise(31, 31, scale=0.03)(32, 32, 32),
     "convolution 11 x 11": (lambda x, w: F.conv2d(x, w, stride=4, padding=2), (normal(1, 3, 63, 63), normal(32, 3, 11, 11, seed=2))),
@@ -106,11 +108,15 @@ def test_kernels_are_bounded(name):
     check(results, function(*inputs), strides=False)
 
 
-@pytest.mark.parametrize("name", ZOO)
+def models():
+    return {name: lambda make=make: make()[:2] for name, make in (ZOO | BLOCKS).items()}
+
+
+@pytest.mark.parametrize("name", models())
 def test_models_compile_within_a_second(name):
     """Of processor time, three for what else the machine does; the kernels' with all caches left aside."""
-    case = ZOO[name]()
-    executables, _ = compiled(case.module, case.inputs)
+    module, inputs = models()[name]()
+    executables, results = compiled(module, inputs)
     start = time.process_time()
     for executable in executables:
         executable.dump("asm")
@@ -118,3 +124,6 @@ def test_models_compile_within_a_second(name):
     stages = backend_stats()["compile_ms"]
     assert seconds + (stages["canon"] + stages["schedule"] + stages["trace"]) / 1e3 < 3
     assert longest(executables) <= MOST
+    if name in BLOCKS:  # those of the zoo are compared in test_zoo.py
+        check(results, run_eager(module, inputs), strides=False)
+        assert backend_stats()["failed_graphs"] == 0 and not backend_stats()["fallback_ops"]
