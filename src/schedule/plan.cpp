@@ -6,13 +6,13 @@
 #include <set>
 
 #include "atlas/empty.h"
-#include "schedule/layouts.h"
-#include "schedule/lower.h"
-#include "schedule/lower_expansion.h"
-#include "schedule/lower_stem.h"
-#include "schedule/lower_window.h"
+#include "schedule/cluster/layouts.h"
+#include "schedule/lower/lower.h"
 #include "schedule/memory.h"
 #include "schedule/overlap.h"
+#include "schedule/windows/expansion.h"
+#include "schedule/windows/stem.h"
+#include "schedule/windows/window.h"
 
 namespace hologram::schedule {
 namespace {

@@ -1,5 +1,5 @@
-// schedule/index.cpp: index arithmetic through movement operations.
-#include "schedule/index.h"
+// schedule/cluster/index.cpp: index arithmetic through movement operations.
+#include "schedule/cluster/index.h"
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
-// schedule/lower_window.h: products over windows of an image: memory layouts and depthwise loops.
+// schedule/windows/window.h: products over windows of an image: memory layouts and depthwise loops.
 #pragma once
 
 #include <optional>
 
-#include "schedule/cluster.h"
+#include "schedule/cluster/cluster.h"
 
 namespace hologram::schedule {
 

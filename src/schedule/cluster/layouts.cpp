@@ -1,12 +1,12 @@
-// schedule/layouts.cpp: how intermediates lie in memory.
-#include "schedule/layouts.h"
+// schedule/cluster/layouts.cpp: how intermediates lie in memory.
+#include "schedule/cluster/layouts.h"
 
 #include <algorithm>
 
-#include "schedule/index.h"
-#include "schedule/lower.h"
-#include "schedule/lower_stem.h"
-#include "schedule/lower_window.h"
+#include "schedule/cluster/index.h"
+#include "schedule/lower/lower.h"
+#include "schedule/windows/stem.h"
+#include "schedule/windows/window.h"
 
 namespace hologram::schedule {
 

@@ -1,11 +1,11 @@
-// schedule/emit.cpp: expressions of the graph → bodies of Atlas programs.
-#include "schedule/emit.h"
+// schedule/lower/emit.cpp: expressions of the graph → bodies of Atlas programs.
+#include "schedule/lower/emit.h"
 
 #include <algorithm>
 
 #include "atlas/walk.h"
 #include "ir/scalar.h"
-#include "schedule/cluster.h"
+#include "schedule/cluster/cluster.h"
 
 namespace hologram::schedule {
 

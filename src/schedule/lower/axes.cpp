@@ -1,10 +1,10 @@
-// schedule/axes.cpp: merging and splitting the axes of a loop block, and the choice of its lanes.
+// schedule/lower/axes.cpp: merging and splitting the axes of a loop block, and the choice of its lanes.
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <vector>
 
-#include "schedule/lower.h"
+#include "schedule/lower/lower.h"
 
 namespace hologram::schedule {
 namespace {

@@ -1,8 +1,8 @@
-// schedule/lower_taps.cpp: the gradient of a depthwise or grouped weight: a chain for each tap.
+// schedule/windows/taps.cpp: the gradient of a depthwise or grouped weight: a chain for each tap.
 #include <algorithm>
 
-#include "schedule/lower_window.h"
-#include "schedule/lowering.h"
+#include "schedule/windows/window.h"
+#include "schedule/lower/context.h"
 
 namespace hologram::schedule {
 

@@ -1,4 +1,4 @@
-// schedule/index.h: index arithmetic through movement operations.
+// schedule/cluster/index.h: index arithmetic through movement operations.
 #pragma once
 
 #include <map>

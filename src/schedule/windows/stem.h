@@ -1,7 +1,7 @@
-// schedule/lower_stem.h: a convolution over an image of few channels: a network's first layer.
+// schedule/windows/stem.h: a convolution over an image of few channels: a network's first layer.
 #pragma once
 
-#include "schedule/cluster.h"
+#include "schedule/cluster/cluster.h"
 
 namespace hologram::schedule {
 

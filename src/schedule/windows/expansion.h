@@ -1,10 +1,10 @@
-// schedule/lower_expansion.h: a depthwise convolution with the 1 x 1 convolution before it.
+// schedule/windows/expansion.h: a depthwise convolution with the 1 x 1 convolution before it.
 #pragma once
 
 #include <optional>
 #include <unordered_map>
 
-#include "schedule/cluster.h"
+#include "schedule/cluster/cluster.h"
 
 namespace hologram::schedule {
 

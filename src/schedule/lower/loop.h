@@ -1,9 +1,9 @@
-// schedule/lower_loop.h: element-wise and reduction clusters → loop blocks.
+// schedule/lower/loop.h: element-wise and reduction clusters → loop blocks.
 #pragma once
 
 #include <string>
 
-#include "schedule/lower.h"
+#include "schedule/lower/lower.h"
 
 namespace hologram::schedule {
 

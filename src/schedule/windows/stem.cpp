@@ -1,10 +1,10 @@
-// schedule/lower_stem.cpp: a convolution over an image of few channels: a network's first layer.
-#include "schedule/lower_stem.h"
+// schedule/windows/stem.cpp: a convolution over an image of few channels: a network's first layer.
+#include "schedule/windows/stem.h"
 
 #include <algorithm>
 
-#include "schedule/lower_window.h"
-#include "schedule/lowering.h"
+#include "schedule/windows/window.h"
+#include "schedule/lower/context.h"
 
 namespace hologram::schedule {
 

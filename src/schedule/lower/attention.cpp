@@ -1,5 +1,5 @@
-// schedule/lower_attention.cpp: attention and its gradients.
-#include "schedule/lowering.h"
+// schedule/lower/attention.cpp: attention and its gradients.
+#include "schedule/lower/context.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,11 +1,11 @@
-// schedule/cluster.h: which operations share a kernel.
+// schedule/cluster/cluster.h: which operations share a kernel.
 #pragma once
 
 #include <functional>
 #include <unordered_map>
 #include <vector>
 
-#include "schedule/index.h"
+#include "schedule/cluster/index.h"
 #include "schedule/plan.h"
 
 namespace hologram::schedule {

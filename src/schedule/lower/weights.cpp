@@ -1,10 +1,10 @@
-// schedule/lower_weights.cpp: weights laid out for products.
-#include "schedule/lowering.h"
+// schedule/lower/weights.cpp: weights laid out for products.
+#include "schedule/lower/context.h"
 
 #include <algorithm>
 #include <ranges>
 
-#include "schedule/lower_window.h"
+#include "schedule/windows/window.h"
 
 namespace hologram::schedule {
 

@@ -1,5 +1,5 @@
-// schedule/lower_loop.cpp: element-wise and reduction clusters → loop blocks.
-#include "schedule/lower_loop.h"
+// schedule/lower/loop.cpp: element-wise and reduction clusters → loop blocks.
+#include "schedule/lower/loop.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
-// schedule/cluster.cpp: one cluster per root, and what each cluster reads.
-#include "schedule/cluster.h"
+// schedule/cluster/cluster.cpp: one cluster per root, and what each cluster reads.
+#include "schedule/cluster/cluster.h"
 
 #include <algorithm>
 #include <set>

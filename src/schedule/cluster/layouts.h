@@ -1,11 +1,11 @@
-// schedule/layouts.h: how intermediates lie in memory.
+// schedule/cluster/layouts.h: how intermediates lie in memory.
 #pragma once
 
 #include <map>
 #include <set>
 #include <vector>
 
-#include "schedule/cluster.h"
+#include "schedule/cluster/cluster.h"
 
 namespace hologram::schedule {
 

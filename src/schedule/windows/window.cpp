@@ -1,5 +1,5 @@
-// schedule/lower_window.cpp: products over windows of an image: memory layouts and depthwise loops.
-#include "schedule/lower_window.h"
+// schedule/windows/window.cpp: products over windows of an image: memory layouts and depthwise loops.
+#include "schedule/windows/window.h"
 
 #include <algorithm>
 #include <array>

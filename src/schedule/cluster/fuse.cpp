@@ -1,4 +1,4 @@
-// schedule/fuse.cpp: merging clusters into fewer kernels.
+// schedule/cluster/fuse.cpp: merging clusters into fewer kernels.
 //
 // A producer merges into its consumer when each of the consumer's reads tells where in the
 // consumer's iteration space the producer's element is computed: its axes then become the
@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "atlas/limits.h"
-#include "schedule/cluster.h"
+#include "schedule/cluster/cluster.h"
 
 namespace hologram::schedule {
 namespace {

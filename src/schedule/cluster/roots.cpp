@@ -1,10 +1,10 @@
-// schedule/roots.cpp: which nodes get a place of their own instead of being computed where they are
+// schedule/cluster/roots.cpp: which nodes get a place of their own instead of being computed where they are
 // read.
 #include <algorithm>
 #include <ranges>
 
-#include "schedule/cluster.h"
-#include "schedule/lower_window.h"
+#include "schedule/cluster/cluster.h"
+#include "schedule/windows/window.h"
 
 namespace hologram::schedule {
 namespace {

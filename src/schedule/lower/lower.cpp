@@ -1,6 +1,6 @@
-// schedule/lower.cpp: clusters → Atlas programs.
-#include "schedule/lower_window.h"
-#include "schedule/lowering.h"
+// schedule/lower/lower.cpp: clusters → Atlas programs.
+#include "schedule/windows/window.h"
+#include "schedule/lower/context.h"
 
 namespace hologram::schedule {
 

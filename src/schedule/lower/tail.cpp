@@ -1,7 +1,7 @@
-// schedule/lower_tail.cpp: what follows a product's rows, in its kernel.
+// schedule/lower/tail.cpp: what follows a product's rows, in its kernel.
 #include <algorithm>
 
-#include "schedule/lowering.h"
+#include "schedule/lower/context.h"
 
 namespace hologram::schedule {
 

@@ -1,4 +1,4 @@
-// schedule/emit.h: expressions of the graph → bodies of Atlas programs.
+// schedule/lower/emit.h: expressions of the graph → bodies of Atlas programs.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "atlas/builder.h"
-#include "schedule/index.h"
+#include "schedule/cluster/index.h"
 #include "schedule/plan.h"
 
 namespace hologram::schedule {

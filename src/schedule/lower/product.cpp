@@ -1,10 +1,10 @@
-// schedule/lower_product.cpp: products, depthwise ones among them.
-#include "schedule/lowering.h"
+// schedule/lower/product.cpp: products, depthwise ones among them.
+#include "schedule/lower/context.h"
 
 #include <algorithm>
 #include <ranges>
 
-#include "schedule/lower_window.h"
+#include "schedule/windows/window.h"
 
 namespace hologram::schedule {
 

@@ -1,11 +1,11 @@
-// schedule/lowering.h: the lowering of one cluster, kind by kind.
+// schedule/lower/context.h: the lowering of one cluster, kind by kind.
 #pragma once
 
 #include <map>
 
-#include "schedule/lower.h"
-#include "schedule/lower_expansion.h"
-#include "schedule/lower_loop.h"
+#include "schedule/lower/lower.h"
+#include "schedule/windows/expansion.h"
+#include "schedule/lower/loop.h"
 
 namespace hologram::schedule {
 

@@ -1,11 +1,11 @@
-// schedule/lower.h: clusters → Atlas programs.
+// schedule/lower/lower.h: clusters → Atlas programs.
 #pragma once
 
 #include <functional>
 #include <vector>
 
-#include "schedule/cluster.h"
-#include "schedule/emit.h"
+#include "schedule/cluster/cluster.h"
+#include "schedule/lower/emit.h"
 
 namespace hologram::schedule {
 

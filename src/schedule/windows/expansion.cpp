@@ -1,11 +1,11 @@
-// schedule/lower_expansion.cpp: a depthwise convolution with the 1 x 1 convolution before it.
-#include "schedule/lower_expansion.h"
+// schedule/windows/expansion.cpp: a depthwise convolution with the 1 x 1 convolution before it.
+#include "schedule/windows/expansion.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "schedule/lower_window.h"
-#include "schedule/lowering.h"
+#include "schedule/windows/window.h"
+#include "schedule/lower/context.h"
 
 namespace hologram::schedule {
 

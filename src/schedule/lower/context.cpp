@@ -1,5 +1,5 @@
-// schedule/lowering.cpp: what the kinds of clusters share; scatter and scans.
-#include "schedule/lowering.h"
+// schedule/lower/context.cpp: what the kinds of clusters share; scatter and scans.
+#include "schedule/lower/context.h"
 
 #include <algorithm>
 
