@@ -1,9 +1,10 @@
 // schedule/lower/attention.cpp: attention and its gradients.
-#include "schedule/lower/context.h"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
+
+#include "schedule/lower/kinds.h"
 
 namespace hologram::schedule {
 
@@ -12,11 +13,13 @@ using atlas::Val;
 using ir::Op;
 using ir::Value;
 
+namespace {
+
 // From the scaled score to the one of the softmax: capped, with the bias.
-void Lowering::score(Kernel& k, atlas::Body& body, DType type, double cap, Value bias,
-                     const Index& scores) {
+void score(const Context& cx, Kernel& k, atlas::Body& body, DType type, double cap, Value bias,
+           const Index& scores) {
   if (cap <= 0 && !bias) return;
-  Emitter e = emitter(k, body);
+  Emitter e = cx.emitter(k, body);
   atlas::BodyBuilder& w = e.builder();
   Val score = w.accumulator(0, type);
   if (cap > 0) {
@@ -37,16 +40,14 @@ void Lowering::score(Kernel& k, atlas::Body& body, DType type, double cap, Value
 }
 
 // Stores of the log-sum-exp, where the cluster has it.
-void Lowering::log_sum(Kernel& k, atlas::Body& body, DType type,
-                       const std::vector<ClusterAxis>& order) {
-  Emitter e = emitter(k, body);
-  for (const Member& m : c_.members)
+void log_sum(const Context& cx, Kernel& k, atlas::Body& body, DType type,
+             const std::vector<ClusterAxis>& order) {
+  Emitter e = cx.emitter(k, body);
+  for (const Member& m : cx.cluster.members)
     if (m.node->is(Op::attention_lse))
-      for (int slot : storage_.stores_of(m.node))
-        e.store(slot, placed(m.index, order), e.builder().accumulator(0, type));
+      for (int slot : cx.storage.stores_of(m.node))
+        e.store(slot, cx.placed(m.index, order), e.builder().accumulator(0, type));
 }
-
-namespace {
 
 // Into how many parts the keys of a few queries are split where there are few heads: a number of
 // the sizes alone, so that bits do not depend on threads.
@@ -67,13 +68,11 @@ int64_t key_splits(const Cluster& c) {
   return n;
 }
 
-}  // namespace
-
 // Joins parts of the keys: out and log_sum are slots [parts, batch…, query(, value depth)]. With
 // the largest log-sum-exp M, the result is sum(e^(lse - M) * out) / sum(e^(lse - M)).
-Lowered Lowering::join_parts(int out, int log_sum, DType type, int64_t parts,
-                             const std::vector<ClusterAxis>& axes) {
-  Kernel k(storage_.slots);
+Lowered join_parts(const Context& cx, int out, int log_sum, DType type, int64_t parts,
+                   const std::vector<ClusterAxis>& axes) {
+  Kernel k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop;
   Index at;
   for (const ClusterAxis& x : axes) {
@@ -86,12 +85,12 @@ Lowered Lowering::join_parts(int out, int log_sum, DType type, int64_t parts,
   Index row(at.begin(), at.end() - 1);
   atlas::Stage most{atlas::StageKind::row, {}, {}, {}}, sums = most;
   {
-    Emitter e = emitter(k, most.body);
+    Emitter e = cx.emitter(k, most.body);
     most.reductions.push_back(
         {.op = Op::reduce_max, .type = type, .value = e.read(log_sum, row).id});
   }
   {
-    Emitter e = emitter(k, sums.body);
+    Emitter e = cx.emitter(k, sums.body);
     atlas::BodyBuilder& w = e.builder();
     Val largest = w.accumulator(0, type), zero = w.number(type, 0);
     Val lowest = w.number(type, -std::numeric_limits<double>::infinity());
@@ -103,17 +102,17 @@ Lowered Lowering::join_parts(int out, int log_sum, DType type, int64_t parts,
   }
   atlas::Stage point{atlas::StageKind::point, {}, {}, {}};
   Emitter* self = nullptr;
-  Emitter e = emitter(k, point.body, [&](Value v, const Index&) -> std::optional<Val> {
-    if (v != c_.anchor) return std::nullopt;
+  Emitter e = cx.emitter(k, point.body, [&](Value v, const Index&) -> std::optional<Val> {
+    if (v != cx.cluster.anchor) return std::nullopt;
     atlas::BodyBuilder& w = self->builder();
     Val sum = w.accumulator(1, type), zero = w.number(type, 0);
     Val mean = w.select(w.eq(sum, zero), zero, w.div(w.accumulator(2, type), sum));
     return self->convert(mean, v->dtype);
   });
   self = &e;
-  for (const Member& m : c_.members)
-    for (int slot : storage_.stores_of(m.node)) {
-      Index to = placed(m.index, axes);
+  for (const Member& m : cx.cluster.members)
+    for (int slot : cx.storage.stores_of(m.node)) {
+      Index to = cx.placed(m.index, axes);
       e.store(slot, to, e.value(m.node, to));
     }
   loop.stages = {std::move(most), std::move(sums), std::move(point)};
@@ -121,19 +120,21 @@ Lowered Lowering::join_parts(int out, int log_sum, DType type, int64_t parts,
   return finish(k, "attention parts");
 }
 
-std::vector<Lowered> Lowering::attention() {
-  Value a = c_.anchor, q = a->input(0), kk = a->input(1), v = a->input(2);
-  Kernel k(storage_.slots);
+}  // namespace
+
+Kernels lower_attention(const Context& cx) {
+  Value a = cx.cluster.anchor, q = a->input(0), kk = a->input(1), v = a->input(2);
+  Kernel k(cx.storage.slots);
   k.program.kind = atlas::BlockKind::attention;
   atlas::AttentionBlock& t = k.program.attention;
   // From batch…, query, value depth, key, depth to batch…, query, key, depth, value depth.
-  std::vector<ClusterAxis> order = c_.axes;
+  std::vector<ClusterAxis> order = cx.cluster.axes;
   size_t b = order.size() - 4;
   ClusterAxis value_depth = order[b + 1];
   order.erase(order.begin() + static_cast<ptrdiff_t>(b) + 1);
   order.push_back(value_depth);
   // Parts of the keys are one more batch axis, the first one.
-  int64_t parts = key_splits(c_);
+  int64_t parts = key_splits(cx.cluster);
   if (parts > 1) {
     order.insert(order.begin(), ClusterAxis{-1, Expr(parts), false});
     Expr& keys = order[++b + 1].extent;
@@ -145,7 +146,7 @@ std::vector<Lowered> Lowering::attention() {
   t.operand_type = q->dtype;
   t.scale = std::bit_cast<double>(a->attrs.bits);
   t.causal = a->attrs.ints[0] != 0;
-  t.reproducible = options_.reproducible;
+  t.reproducible = cx.options.reproducible;
   auto axis = [&](size_t i) { return Expr::axis(static_cast<int>(i), order[i].extent); };
   Index batch;
   for (size_t i = parts > 1; i < b; ++i) batch.push_back(axis(i));
@@ -164,7 +165,7 @@ std::vector<Lowered> Lowering::attention() {
     return at;
   };
   auto operand = [&](atlas::Body& body, Value x, const Index& at) {
-    Emitter e = emitter(k, body);
+    Emitter e = cx.emitter(k, body);
     end_with(body, e.value(x, at));
   };
   operand(t.q, q, with(batch, q, query, depth));
@@ -172,14 +173,14 @@ std::vector<Lowered> Lowering::attention() {
   operand(t.v, v, with(batch, v, key, out_depth));
   Index scores = batch;
   scores.insert(scores.end(), {query, key});
-  score(k, t.score, compute_type(q->dtype), std::bit_cast<double>(a->attrs.ints[1]),
+  score(cx, k, t.score, compute_type(q->dtype), std::bit_cast<double>(a->attrs.ints[1]),
         a->inputs.size() > 3 ? a->input(3) : nullptr, scores);
   DType type = compute_type(q->dtype);
   std::vector<Lowered> out;
   if (parts == 1) {
-    epilogue(k, t.epilogue, type, order);
-    log_sum(k, t.lse, type, order);
-    out.push_back(finish(k, cluster_name(c_)));
+    cx.epilogue(k, t.epilogue, type, order);
+    log_sum(cx, k, t.lse, type, order);
+    out.push_back(finish(k, cluster_name(cx.cluster)));
     return out;
   }
   Index row = batch;
@@ -188,26 +189,26 @@ std::vector<Lowered> Lowering::attention() {
   Shape shape;
   for (const Expr& d : a->shape) shape.push_back(d);
   shape.insert(shape.begin(), Expr(parts));
-  int values = storage_.temporary(type, shape, "parts");
+  int values = cx.storage.temporary(type, shape, "parts");
   shape.pop_back();
-  int sums = storage_.temporary(type, shape, "sums");
+  int sums = cx.storage.temporary(type, shape, "sums");
   {
-    Emitter e = emitter(k, t.lse);
+    Emitter e = cx.emitter(k, t.lse);
     e.store(sums, row, e.builder().accumulator(0, type));
   }
   row.push_back(out_depth);
-  Emitter e = emitter(k, t.epilogue);
+  Emitter e = cx.emitter(k, t.epilogue);
   e.store(values, row, e.builder().accumulator(0, type));
   out.push_back(finish(k, "attention"));
-  std::vector<ClusterAxis> axes(c_.axes.begin(), c_.axes.end() - 2);
-  out.push_back(join_parts(values, sums, type, parts, axes));
+  std::vector<ClusterAxis> axes(cx.cluster.axes.begin(), cx.cluster.axes.end() - 2);
+  out.push_back(join_parts(cx, values, sums, type, parts, axes));
   return out;
 }
 
-std::vector<Lowered> Lowering::attention_grad() {
-  Value a = c_.anchor, q = a->input(0), kk = a->input(1), v = a->input(2), bias = nullptr;
+Kernels lower_attention_grad(const Context& cx) {
+  Value a = cx.cluster.anchor, q = a->input(0), kk = a->input(1), v = a->input(2), bias = nullptr;
   if (a->inputs.size() > 6) bias = a->input(6);
-  Kernel k(storage_.slots);
+  Kernel k(cx.storage.slots);
   k.program.kind = atlas::BlockKind::attention_grad;
   atlas::AttentionGradBlock& t = k.program.attention_grad;
   size_t b = q->shape.size() - 2, h = b - 1;
@@ -240,12 +241,12 @@ std::vector<Lowered> Lowering::attention_grad() {
                                                      {&t.lse, rows},
                                                      {&t.delta, rows}};
   for (size_t i = 0; i < std::size(operands); ++i) {
-    Emitter e = emitter(k, *operands[i].first);
+    Emitter e = cx.emitter(k, *operands[i].first);
     end_with(*operands[i].first, e.value(a->input(i), operands[i].second));
   }
   DType type = compute_type(q->dtype);
   auto cap = std::bit_cast<double>(a->attrs.ints[2]);
-  score(k, t.score, type, cap, bias, with(rows, {key}));
+  score(cx, k, t.score, type, cap, bias, with(rows, {key}));
   if (cap > 0) {
     atlas::BodyBuilder w(t.slope);
     Val tanh = w.op(Op::tanh, w.div(w.accumulator(0, type), w.number(type, cap)));
@@ -253,14 +254,14 @@ std::vector<Lowered> Lowering::attention_grad() {
   }
   atlas::Body* results[] = {&t.dq, &t.dk, &t.dv};
   const Index places[] = {operands[0].second, operands[1].second, operands[2].second};
-  for (const Member& m : c_.members) {
+  for (const Member& m : cx.cluster.members) {
     auto i = static_cast<size_t>(m.node->attrs.ints[0]);
-    Emitter e = emitter(k, *results[i]);
-    for (int slot : storage_.stores_of(m.node))
+    Emitter e = cx.emitter(k, *results[i]);
+    for (int slot : cx.storage.stores_of(m.node))
       e.store(slot, places[i], e.convert(e.builder().accumulator(0, type), m.node->dtype));
   }
   std::vector<Lowered> out;
-  out.push_back(finish(k, cluster_name(c_)));
+  out.push_back(finish(k, cluster_name(cx.cluster)));
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include "atlas/limits.h"
 #include "atlas/order.h"
+#include "schedule/lower/kinds.h"
 
 namespace hologram::schedule {
 namespace {
@@ -413,13 +414,13 @@ Lowered LoopLowering::combine_blocks() {
 
 }  // namespace
 
-void lower_tail(const Cluster& tail, const Clustering& clustering, Storage& storage, Kernel& k) {
+void lower_tail_loop(const Cluster& tail, const Clustering& clustering, Storage& storage,
+                     Kernel& k) {
   LoopLowering(tail, clustering, storage, true).run_tail(k);
 }
 
-std::vector<Lowered> lower_loop(const Cluster& cluster, const Clustering& clustering,
-                                Storage& storage) {
-  return LoopLowering(cluster, clustering, storage).run();
+Kernels lower_loop(const Context& cx) {
+  return LoopLowering(cx.cluster, cx.clustering, cx.storage).run();
 }
 
 }  // namespace hologram::schedule

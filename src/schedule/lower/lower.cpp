@@ -1,6 +1,8 @@
 // schedule/lower/lower.cpp: clusters → Atlas programs.
+#include <algorithm>
+
+#include "schedule/lower/kinds.h"
 #include "schedule/windows/window.h"
-#include "schedule/lower/context.h"
 
 namespace hologram::schedule {
 
@@ -14,33 +16,36 @@ std::string cluster_name(const Cluster& c) {
   return name;
 }
 
-std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
-                           const Options& options, Storage& storage, const Expansion* expansion,
-                           bool stem) {
-  Lowering l(cluster, clustering, options, storage);
-  if (expansion) return l.expanded(*expansion);
-  if (stem) return l.stem();
-  switch (cluster.kind) {
-    case ClusterKind::loop:
-      return lower_loop(cluster, clustering, storage);
-    case ClusterKind::product:
-      if (sums_taps(cluster.anchor, options)) return l.tap_sums();
-      return is_depthwise(cluster) || has_narrow_groups(cluster, options) ? l.depthwise()
-                                                                          : l.product();
-    case ClusterKind::attention:
-      return l.attention();
-    case ClusterKind::attention_grad:
-      return l.attention_grad();
-    case ClusterKind::scatter:
-      return l.scatter();
-    case ClusterKind::scan:
-      return l.scan();
-    case ClusterKind::sort:
-      return l.sort();
-    case ClusterKind::host:
-      break;
-  }
+namespace {
+
+Kernels lower_any_product(const Context& cx) {
+  if (sums_taps(cx.cluster.anchor, cx.options)) return lower_taps(cx);
+  bool along_channels = is_depthwise(cx.cluster) || has_narrow_groups(cx.cluster, cx.options);
+  return along_channels ? lower_depthwise(cx) : lower_product(cx);
+}
+
+Kernels lower_nothing(const Context&) {
   fail(ErrorCode::internal, "schedule: a host call has no program");
+}
+
+struct Row {
+  ClusterKind kind;
+  Kernels (*lower)(const Context&);
+};
+constexpr Row table[] = {
+    {ClusterKind::loop, lower_loop},           {ClusterKind::product, lower_any_product},
+    {ClusterKind::attention, lower_attention}, {ClusterKind::attention_grad, lower_attention_grad},
+    {ClusterKind::scatter, lower_scatter},     {ClusterKind::scan, lower_scan},
+    {ClusterKind::sort, lower_sort},           {ClusterKind::host, lower_nothing}};
+
+}  // namespace
+
+Kernels lower(const Cluster& cluster, const Clustering& clustering, const Options& options,
+              Storage& storage, const Expansion* expansion, bool stem) {
+  Context cx{cluster, clustering, options, storage};
+  if (expansion) return lower_expansion(cx, *expansion);
+  if (stem) return lower_stem(cx);
+  return std::ranges::find(table, cluster.kind, &Row::kind)->lower(cx);
 }
 
 }  // namespace hologram::schedule

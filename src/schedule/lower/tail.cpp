@@ -1,7 +1,9 @@
 // schedule/lower/tail.cpp: what follows a product's rows, in its kernel.
+#include "schedule/lower/tail.h"
+
 #include <algorithm>
 
-#include "schedule/lower/context.h"
+#include "schedule/lower/loop.h"
 
 namespace hologram::schedule {
 
@@ -49,28 +51,31 @@ bool takes_place_of(atlas::Program& p, int out, int kept) {
 
 }  // namespace
 
-// Slots for what the epilogue makes for the tail alone.
-void Lowering::keep_for_tail() {
-  clustering_.for_each_access(tail_of(c_), [&](Value v, const Index&) {
-    bool made = std::ranges::any_of(c_.members, [&](const Member& m) { return m.node == v; });
-    if (made && storage_.stores_of(v).empty() && !kept_.count(v))
-      kept_[v] = storage_.temporary(v->dtype, v->shape, std::string(ir::name_of(v->op)));
+std::map<Value, int> slots_for_tail(const Context& cx) {
+  std::map<Value, int> kept;
+  if (cx.cluster.tail.empty()) return kept;
+  cx.clustering.for_each_access(tail_of(cx.cluster), [&](Value v, const Index&) {
+    bool made =
+        std::ranges::any_of(cx.cluster.members, [&](const Member& m) { return m.node == v; });
+    if (made && cx.storage.stores_of(v).empty() && !kept.count(v))
+      kept[v] = cx.storage.temporary(v->dtype, v->shape, std::string(ir::name_of(v->op)));
   });
+  return kept;
 }
 
-void Lowering::tail(Kernel& k) {
-  Storage storage = storage_;
-  storage.slot_of = [this](Value v) {
-    auto it = kept_.find(v);
-    return it == kept_.end() ? storage_.slot_of(v) : it->second;
+void lower_tail(const Context& cx, Kernel& k, const std::map<Value, int>& kept) {
+  Storage storage = cx.storage;
+  storage.slot_of = [&](Value v) {
+    auto it = kept.find(v);
+    return it == kept.end() ? cx.storage.slot_of(v) : it->second;
   };
-  lower_tail(tail_of(c_), clustering_, storage, k);
+  lower_tail_loop(tail_of(cx.cluster), cx.clustering, storage, k);
   // What is kept lies where the tail's result goes, if it can.
-  for (const auto& [node, slot] : kept_) {
-    int kept = k.buffer(slot, Access::read_write);
+  for (const auto& [node, slot] : kept) {
+    int from = k.buffer(slot, Access::read_write);
     for (int out = 0; out < static_cast<int>(k.program.buffers.size()); ++out) {
-      if (out == kept || !takes_place_of(k.program, out, kept)) continue;
-      k.join(kept, out);
+      if (out == from || !takes_place_of(k.program, out, from)) continue;
+      k.join(from, out);
       break;
     }
   }

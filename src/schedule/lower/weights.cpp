@@ -1,19 +1,20 @@
 // schedule/lower/weights.cpp: weights laid out for products.
-#include "schedule/lower/context.h"
+#include "schedule/lower/weights.h"
 
 #include <algorithm>
+#include <array>
 #include <ranges>
-
-#include "schedule/windows/window.h"
 
 namespace hologram::schedule {
 
-using atlas::AxisKind;
 using atlas::Val;
 using ir::Op;
 using ir::Value;
 
 namespace {
+
+// Columns that lie side by side in the blocks of a weight kept as it is.
+constexpr int64_t block_columns = 64;
 
 // The bits of both values' terms as words, by term (atlas::terms_of).
 std::vector<Val> term_words(atlas::BodyBuilder& b, Val low, Val high, int terms) {
@@ -40,116 +41,95 @@ std::vector<Val> term_words(atlas::BodyBuilder& b, Val low, Val high, int terms)
   return out;
 }
 
-// The panels of a product with terms (atlas::ProductBlock).
-
-}  // namespace
-
 // Where the panels' columns come from: panel [axis `at`] is of part [axis `at` + 1] where there are
 // parts.
-Expr Lowering::column_of_panel(const Index& at, size_t panel, int width, const Expr& inside,
-                               Expr& in_part) const {
+Expr column_of_panel(const Context& cx, const Index& at, size_t panel, int width,
+                     const Expr& inside, Expr& in_part) {
   in_part = at[panel] * Expr(width) + inside;
-  return c_.parts > 1 ? at[panel + 1] * c_.column.extent + in_part : in_part;
+  return cx.cluster.parts > 1 ? at[panel + 1] * cx.cluster.column.extent + in_part : in_part;
 }
 
 // The axes of panels: one, or blocks of columns and parts.
-Shape Lowering::panel_axes(const Expr& n, int width) const {
-  if (c_.parts == 1) return {ceil_div(n, Expr(width))};
-  return {ceil_div(c_.column.extent, Expr(width)), Expr(c_.parts)};
-}
-
-Lowered Lowering::pack_rhs(Value rhs, const Shape& batch, int width, int group, int& slot) {
-  size_t b = batch.size();
-  Expr n = rhs->shape.back(), depth = rhs->shape[rhs->shape.size() - 2];
-  Shape shape = batch, panels = panel_axes(n, width);
-  shape.insert(shape.end(), panels.begin(), panels.end());
-  size_t deep = shape.size();
-  shape.insert(shape.end(), {ceil_div(depth, group), Expr(width)});
-  if (group > 1) shape.push_back(Expr(group));
-  slot = storage_.temporary(rhs->dtype, shape, "pack");
-  Kernel k(storage_.slots);
-  atlas::LoopBlock& loop = k.program.loop;
-  Index store_at, read_at;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    loop.axes.push_back({AxisKind::parallel, shape[i]});
-    store_at.push_back(Expr::axis(static_cast<int>(i), shape[i]));
-  }
-  loop.parallel_rank = static_cast<int>(shape.size());
-  read_at.assign(store_at.begin(), store_at.begin() + static_cast<ptrdiff_t>(b));
-  Expr in_part, column = column_of_panel(store_at, b, width, store_at[deep + 1], in_part);
-  Expr row = store_at[deep];
-  if (group > 1) row = row * Expr(group) + Expr(group - 1) - store_at[deep + 2];
-  read_at.insert(read_at.end(), {row, column});
-  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
-  Emitter e = emitter(k, stage.body);
-  Val guard = e.within(in_part, c_.parts > 1 ? c_.column.extent : n, {});
-  if (group > 1) guard = e.within(row, depth, guard);
-  Val v = e.value(rhs, read_at, guard);
-  if (guard.id != atlas::no_value)
-    v = e.builder().select(guard, v, e.builder().constant(v.type, 0));
-  e.store(slot, store_at, v);
-  loop.stages.push_back(std::move(stage));
-  simplify_axes(loop);
-  return finish(k, "pack");
+Shape panel_axes(const Context& cx, const Expr& n, int width) {
+  if (cx.cluster.parts == 1) return {ceil_div(n, Expr(width))};
+  return {ceil_div(cx.cluster.column.extent, Expr(width)), Expr(cx.cluster.parts)};
 }
 
 // Copies a weight so that blocks of columns, which run along its axis `axis`, are densest.
-Lowered Lowering::relay(Value leaf, size_t axis) {
+Packed in_blocks(const Context& cx, Value leaf, size_t axis) {
   Shape shape{ceil_div(leaf->shape[axis], Expr(block_columns))};
   for (size_t i = 0; i < leaf->shape.size(); ++i)
     if (i != axis) shape.push_back(leaf->shape[i]);
   shape.push_back(Expr(block_columns));
-  int slot = storage_.temporary(leaf->dtype, shape, "blocks");
-  Kernel k(storage_.slots);
-  atlas::LoopBlock& loop = k.program.loop;
-  Index to;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    loop.axes.push_back({AxisKind::parallel, shape[i]});
-    to.push_back(Expr::axis(static_cast<int>(i), shape[i]));
-  }
-  loop.parallel_rank = static_cast<int>(shape.size());
-  Index from(to.begin() + 1, to.end() - 1);
-  Expr column = to.front() * Expr(block_columns) + to.back();
-  from.insert(from.begin() + static_cast<ptrdiff_t>(axis), column);
-  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
-  Emitter e = emitter(k, stage.body);
-  Val guard = e.within(column, leaf->shape[axis], {});
-  Val v = e.value(leaf, from, guard);
-  if (guard.id != atlas::no_value)
-    v = e.builder().select(guard, v, e.builder().constant(v.type, 0));
-  e.store(slot, to, v);
-  loop.stages.push_back(std::move(stage));
-  simplify_axes(loop);
-  Lowered made = finish(k, "blocks");
-  made.cached = storage_.cache(slot, {static_cast<int>(leaf->attrs.ints[0])});
-  blocks_[leaf] = {slot, axis};
-  return made;
+  int slot = cx.storage.temporary(leaf->dtype, shape, "blocks");
+  Lowered kernel = cx.map_loop("blocks", shape, [&](Emitter& e, const Index& to) {
+    Index from(to.begin() + 1, to.end() - 1);
+    Expr column = to.front() * Expr(block_columns) + to.back();
+    from.insert(from.begin() + static_cast<ptrdiff_t>(axis), column);
+    Val guard = e.within(column, leaf->shape[axis], {});
+    e.store(slot, to, or_zero(e, guard, e.value(leaf, from, guard)));
+  });
+  kernel.cached = cx.storage.cache(slot, {static_cast<int>(leaf->attrs.ints[0])});
+  return {std::move(kernel), slot};
 }
 
-// Whether the product reads the weights that its right operand is computed from (quantised ones,
-// their scales) instead of panels of the result: they take at most half of the memory. What does
-// not run along columns is copied so that it does.
-bool Lowering::keep_narrow(Value rhs, bool few_rows, std::vector<Lowered>& out) {
+}  // namespace
+
+std::optional<std::pair<int, Index>> Blocks::find(Value v, const Index& index) const {
+  auto it = of_.find(v);
+  if (it == of_.end()) return std::nullopt;
+  auto [slot, by] = it->second;
+  Index there{floor_div(index[by], Expr(block_columns))};
+  for (size_t i = 0; i < index.size(); ++i)
+    if (i != by) there.push_back(index[i]);
+  there.push_back(mod(index[by], Expr(block_columns)));
+  return std::pair(slot, there);
+}
+
+Packed pack_panels(const Context& cx, Value rhs, const Shape& batch, int width, int group) {
+  size_t b = batch.size();
+  Expr n = rhs->shape.back(), depth = rhs->shape[rhs->shape.size() - 2];
+  Shape shape = batch, panels = panel_axes(cx, n, width);
+  shape.insert(shape.end(), panels.begin(), panels.end());
+  size_t deep = shape.size();
+  shape.insert(shape.end(), {ceil_div(depth, group), Expr(width)});
+  if (group > 1) shape.push_back(Expr(group));
+  int slot = cx.storage.temporary(rhs->dtype, shape, "pack");
+  Lowered kernel = cx.map_loop("pack", shape, [&](Emitter& e, const Index& at) {
+    Index from(at.begin(), at.begin() + static_cast<ptrdiff_t>(b));
+    Expr in_part, column = column_of_panel(cx, at, b, width, at[deep + 1], in_part);
+    Expr row = at[deep];
+    if (group > 1) row = row * Expr(group) + Expr(group - 1) - at[deep + 2];
+    from.insert(from.end(), {row, column});
+    Val guard = e.within(in_part, cx.cluster.parts > 1 ? cx.cluster.column.extent : n, {});
+    if (group > 1) guard = e.within(row, depth, guard);
+    e.store(slot, at, or_zero(e, guard, e.value(rhs, from, guard)));
+  });
+  return {std::move(kernel), slot};
+}
+
+std::optional<Blocks> keep_narrow(const Context& cx, Value rhs, bool few_rows,
+                                  std::vector<Lowered>& out) {
   size_t rank = rhs->shape.size();
   Index at;
   for (const Expr& d : rhs->shape) {
-    if (!d.is_const()) return false;
+    if (!d.is_const()) return std::nullopt;
     at.push_back(Expr::axis(static_cast<int>(at.size()), d));
   }
   std::map<Value, std::vector<Index>> uses;
-  clustering_.walk(
+  cx.clustering.walk(
       rhs, at, [&](Value leaf, const Index& index) { uses[leaf].push_back(index); },
       [](Value) { return false; });
   int64_t bytes = 0;
   Value largest = nullptr;
   auto bytes_of = [](Value v) { return numel(v->shape).constant_value() * size_of(v->dtype); };
   for (auto& [leaf, index] : uses) {
-    if (!numel(leaf->shape).is_const()) return false;
+    if (!numel(leaf->shape).is_const()) return std::nullopt;
     bytes += bytes_of(leaf);
     if (!largest || bytes_of(leaf) > bytes_of(largest)) largest = leaf;
   }
   bool fits = largest && bytes * 2 <= numel(rhs->shape).constant_value() * size_of(rhs->dtype);
-  if (!fits || largest == rhs || !(is_int(largest->dtype) || few_rows)) return false;
+  if (!fits || largest == rhs || !(is_int(largest->dtype) || few_rows)) return std::nullopt;
 
   int column = static_cast<int>(rank) - 1;
   auto is_column = [&](const Expr& e) {
@@ -169,7 +149,7 @@ bool Lowering::keep_narrow(Value rhs, bool few_rows, std::vector<Lowered>& out) 
   };
   // Whether 16 columns lie side by side in memory already (some of them are tried).
   auto in_order = [&](Value leaf, const std::vector<Index>& indices) {
-    const Shape& strides = storage_.slots[static_cast<size_t>(storage_.slot_of(leaf))].strides;
+    const Shape& strides = cx.storage.slots[static_cast<size_t>(cx.storage.slot_of(leaf))].strides;
     std::vector<int64_t> axes(rank, 0);
     for (const Index& index : indices) {
       Expr offset = offset_of(index, strides);
@@ -194,100 +174,84 @@ bool Lowering::keep_narrow(Value rhs, bool few_rows, std::vector<Lowered>& out) 
     if (axis && (leaf == largest || !in_order(leaf, indices)))
       copies.emplace_back(leaf, *axis);
     else if (!axis && !in_order(leaf, indices))
-      return false;
+      return std::nullopt;
   }
-  for (auto& [leaf, axis] : copies) out.push_back(relay(leaf, axis));
-  return true;
+  Blocks blocks;
+  for (auto& [leaf, axis] : copies) {
+    Packed made = in_blocks(cx, leaf, axis);
+    blocks.add(leaf, made.slot, axis);
+    out.push_back(std::move(made.kernel));
+  }
+  return blocks;
 }
 
-// Panels of G w G^T, see atlas::ProductBlock::winograd.
-Lowered Lowering::pack_winograd(Value rhs, int width, int& slot) {
+Packed pack_winograd(const Context& cx, Value rhs, int width) {
   Expr n = rhs->shape[1];
   auto channels = rhs->shape[0].exact_div(9);
   check(channels.has_value(), "winograd packing: the depth");
   Shape shape{ceil_div(n, Expr(width)), Expr(16), *channels, Expr(width)};
-  slot = storage_.temporary(rhs->dtype, shape, "pack");
-  Kernel k(storage_.slots);
-  atlas::LoopBlock& loop = k.program.loop;
-  Index at;
-  for (const Expr& d : {shape[0], shape[2], shape[3]}) {
-    at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), d));
-    loop.axes.push_back({AxisKind::parallel, d});
-  }
-  loop.parallel_rank = 3;
-  Expr column = at[0] * Expr(width) + at[2];
-  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
-  Emitter e = emitter(k, stage.body);
-  atlas::BodyBuilder& b = e.builder();
-  Val guard = e.within(column, n, {});
-  std::array<std::array<Val, 3>, 3> g;
-  for (size_t u = 0; u < 3; ++u)
-    for (size_t v = 0; v < 3; ++v) {
-      Expr row = Expr(static_cast<int64_t>(3 * u + v)) * *channels + at[1];
-      Val x = e.value(rhs, {row, column}, guard);
-      if (guard.id != atlas::no_value) x = b.select(guard, x, b.constant(x.type, 0));
-      g[u][v] = e.convert(x, DType::f64);
+  int slot = cx.storage.temporary(rhs->dtype, shape, "pack");
+  const Shape points{shape[0], shape[2], shape[3]};
+  Lowered kernel = cx.map_loop("pack", points, [&](Emitter& e, const Index& at) {
+    Expr column = at[0] * Expr(width) + at[2];
+    atlas::BodyBuilder& b = e.builder();
+    Val guard = e.within(column, n, {});
+    std::array<std::array<Val, 3>, 3> g;
+    for (size_t u = 0; u < 3; ++u)
+      for (size_t v = 0; v < 3; ++v) {
+        Expr row = Expr(static_cast<int64_t>(3 * u + v)) * *channels + at[1];
+        Val x = or_zero(e, guard, e.value(rhs, {row, column}, guard));
+        g[u][v] = e.convert(x, DType::f64);
+      }
+    // g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2
+    auto four = [&](const std::array<Val, 3>& x) {
+      Val half = b.number(DType::f64, 0.5), outer = b.mul(b.add(x[0], x[2]), half),
+          inner = b.mul(x[1], half);
+      return std::array{x[0], b.add(outer, inner), b.sub(outer, inner), x[2]};
+    };
+    std::array<std::array<Val, 4>, 3> t;
+    for (size_t v = 0; v < 3; ++v) t[v] = four({g[0][v], g[1][v], g[2][v]});
+    for (size_t i = 0; i < 4; ++i) {
+      auto row = four({t[0][i], t[1][i], t[2][i]});
+      for (size_t j = 0; j < 4; ++j)
+        e.store(slot, {at[0], Expr(static_cast<int64_t>(4 * i + j)), at[1], at[2]},
+                e.convert(row[j], DType::f32));
     }
-  // g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2
-  auto four = [&](const std::array<Val, 3>& x) {
-    Val half = b.number(DType::f64, 0.5), outer = b.mul(b.add(x[0], x[2]), half),
-        inner = b.mul(x[1], half);
-    return std::array{x[0], b.add(outer, inner), b.sub(outer, inner), x[2]};
-  };
-  std::array<std::array<Val, 4>, 3> t;
-  for (size_t v = 0; v < 3; ++v) t[v] = four({g[0][v], g[1][v], g[2][v]});
-  for (size_t i = 0; i < 4; ++i) {
-    auto row = four({t[0][i], t[1][i], t[2][i]});
-    for (size_t j = 0; j < 4; ++j)
-      e.store(slot, {at[0], Expr(static_cast<int64_t>(4 * i + j)), at[1], at[2]},
-              e.convert(row[j], DType::f32));
-  }
-  loop.stages.push_back(std::move(stage));
-  simplify_axes(loop);
-  return finish(k, "pack");
+  });
+  return {std::move(kernel), slot};
 }
 
-Lowered Lowering::pack_terms(Value rhs, const Shape& batch, int width, int terms, int& slot) {
+Packed pack_terms(const Context& cx, Value rhs, const Shape& batch, int width, int terms) {
   size_t b = batch.size();
   Expr n = rhs->shape.back(), depth = rhs->shape[rhs->shape.size() - 2];
   Shape shape = batch, loops = batch;
-  Shape panels = panel_axes(n, width);
+  Shape panels = panel_axes(cx, n, width);
   Expr steps = ceil_div(depth, 32);
   for (Shape* s : {&shape, &loops}) s->insert(s->end(), panels.begin(), panels.end());
   size_t deep = shape.size();
   shape.insert(shape.end(), {steps, Expr(terms), Expr(16), Expr(width)});
   loops.insert(loops.end(), {steps, Expr(16), Expr(width)});
-  slot = storage_.temporary(DType::u32, shape, "pack");
-  Kernel k(storage_.slots);
-  atlas::LoopBlock& loop = k.program.loop;
-  Index at;
-  for (size_t i = 0; i < loops.size(); ++i) {
-    loop.axes.push_back({AxisKind::parallel, loops[i]});
-    at.push_back(Expr::axis(static_cast<int>(i), loops[i]));
-  }
-  loop.parallel_rank = static_cast<int>(loops.size());
-  Expr in_part, column = column_of_panel(at, b, width, at[deep + 2], in_part);
-  atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
-  Emitter e = emitter(k, stage.body);
-  auto value = [&](int64_t of_pair) {
-    Expr row = at[deep] * Expr(32) + at[deep + 1] * Expr(2) + Expr(of_pair);
-    Index from(at.begin(), at.begin() + static_cast<ptrdiff_t>(b));
-    from.insert(from.end(), {row, column});
-    Val guard = e.within(row, depth, e.within(in_part, c_.parts > 1 ? c_.column.extent : n, {}));
-    Val v = e.convert(e.value(rhs, from, guard), DType::f32);
-    if (guard.id == atlas::no_value) return v;
-    return e.builder().select(guard, v, e.builder().number(DType::f32, 0));
-  };
-  Val low = value(0), high = value(1);
-  auto words = term_words(e.builder(), low, high, terms);
-  for (int t = 0; t < terms; ++t) {
-    Index to(at.begin(), at.begin() + static_cast<ptrdiff_t>(deep) + 1);
-    to.insert(to.end(), {Expr(t), at[deep + 1], at[deep + 2]});
-    e.store(slot, to, words[static_cast<size_t>(t)]);
-  }
-  loop.stages.push_back(std::move(stage));
-  simplify_axes(loop);
-  return finish(k, "pack");
+  int slot = cx.storage.temporary(DType::u32, shape, "pack");
+  Lowered kernel = cx.map_loop("pack", loops, [&](Emitter& e, const Index& at) {
+    Expr in_part, column = column_of_panel(cx, at, b, width, at[deep + 2], in_part);
+    auto value = [&](int64_t of_pair) {
+      Expr row = at[deep] * Expr(32) + at[deep + 1] * Expr(2) + Expr(of_pair);
+      Index from(at.begin(), at.begin() + static_cast<ptrdiff_t>(b));
+      from.insert(from.end(), {row, column});
+      Val guard = e.within(
+          row, depth, e.within(in_part, cx.cluster.parts > 1 ? cx.cluster.column.extent : n, {}));
+      Val v = e.convert(e.value(rhs, from, guard), DType::f32);
+      return or_zero(e, guard, v);
+    };
+    Val low = value(0), high = value(1);
+    auto words = term_words(e.builder(), low, high, terms);
+    for (int t = 0; t < terms; ++t) {
+      Index to(at.begin(), at.begin() + static_cast<ptrdiff_t>(deep) + 1);
+      to.insert(to.end(), {Expr(t), at[deep + 1], at[deep + 2]});
+      e.store(slot, to, words[static_cast<size_t>(t)]);
+    }
+  });
+  return {std::move(kernel), slot};
 }
 
 }  // namespace hologram::schedule

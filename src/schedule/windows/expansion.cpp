@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "schedule/lower/kinds.h"
+#include "schedule/windows/channels.h"
 #include "schedule/windows/window.h"
-#include "schedule/lower/context.h"
 
 namespace hologram::schedule {
 
@@ -198,19 +199,19 @@ std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& p
 // A step computes the image's next lines into a ring of lines in scratch memory, and the results'
 // line whose windows were complete before. Until there is one, the block's first line is computed
 // from what the ring holds, to be overwritten.
-std::vector<Lowered> Lowering::expanded(const Expansion& x) {
+Kernels lower_expansion(const Context& cx, const Expansion& x) {
   std::vector<Lowered> out;
-  Value dot = x.product->anchor, sums = c_.anchor, taps = sums->input(1);
-  int weights = lay_out(
+  Value dot = x.product->anchor, sums = cx.cluster.anchor, taps = sums->input(1);
+  int weights = cx.lay_out(
       dot->input(1), dot->input(1)->shape, [](const Index& at) { return at; }, out);
-  int tap_weights = lay_taps(taps, out);
+  int tap_weights = lay_taps(cx, taps, out);
   const int64_t step = x.step_y, lines = x.out_height / x.blocks;
   const int64_t lag = (x.window_height + step - 1) / step, ring = (lag + 1) * step;
   const int64_t in = x.width / x.tiles, results = x.out_width / x.tiles;
   const int64_t wide =
       std::max((x.out_width - 1) * x.step_x + x.window_width, x.before_x + x.width);
 
-  Kernel k(storage_.slots);
+  Kernel k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop;
   for (int64_t n : {x.images, x.blocks, x.channels})
     loop.axes.push_back({AxisKind::parallel, Expr(n)});
@@ -238,10 +239,10 @@ std::vector<Lowered> Lowering::expanded(const Expansion& x) {
   atlas::Stage stage{atlas::StageKind::serial_row, {}, {}, {}};
   Val sum;
   Emitter e(
-      k, stage.body, storage_.slot_of,
+      k, stage.body, cx.storage.slot_of,
       [&](Value v) {
         return v->is(Op::parameter) ||
-               (clustering_.is_root(v) && !c_.find(v) && !x.product->find(v));
+               (cx.clustering.is_root(v) && !cx.cluster.find(v) && !x.product->find(v));
       },
       [&](Value v, const Index&) -> std::optional<Val> {
         if (v != dot && v != sums) return std::nullopt;
@@ -281,7 +282,7 @@ std::vector<Lowered> Lowering::expanded(const Expansion& x) {
 
   // The results' line.
   AxisMap place;
-  const std::vector<ClusterAxis>& own = c_.axes;
+  const std::vector<ClusterAxis>& own = cx.cluster.axes;
   place[own[own.size() - 4].id] = channel;
   place[own[own.size() - 2].id] = Expr(0);
   chains.assign(static_cast<size_t>(results), b.number(DType::f32, 0));
@@ -302,11 +303,7 @@ std::vector<Lowered> Lowering::expanded(const Expansion& x) {
     place[own[own.size() - 3].id] =
         (number * Expr(x.out_height) + result_line) * Expr(x.out_width) + tile * Expr(results) +
         Expr(p);
-    for (const Member& m : c_.members)
-      for (int slot : storage_.stores_of(m.node)) {
-        Index index = substitute(m.index, place);
-        e.store(slot, index, e.value(m.node, index));
-      }
+    cx.store_results(e, place);
   }
   for (atlas::Instr& i : stage.body.instrs)
     i.expr = i.expr.substitute([&](const Atom& a) -> std::optional<Expr> {
@@ -315,7 +312,7 @@ std::vector<Lowered> Lowering::expanded(const Expansion& x) {
       return std::nullopt;
     });
   loop.stages = {std::move(border), std::move(stage)};
-  out.push_back(finish(k, cluster_name(*x.product) + "+" + cluster_name(c_)));
+  out.push_back(finish(k, cluster_name(*x.product) + "+" + cluster_name(cx.cluster)));
   return out;
 }
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "schedule/lower/kinds.h"
 #include "schedule/windows/window.h"
-#include "schedule/lower/context.h"
 
 namespace hologram::schedule {
 
@@ -79,15 +79,15 @@ int line_axis_of(const Cluster& c, Value image, int num_symbols) {
 
 // Axes: lines of pixels, channels of the result (the lanes); then pieces of a line. An element of
 // the image is read once for a vector of channels.
-std::vector<Lowered> Lowering::stem() {
-  Value dot = c_.anchor, lhs = dot->input(0), rhs = dot->input(1);
+Kernels lower_stem(const Context& cx) {
+  Value dot = cx.cluster.anchor, lhs = dot->input(0), rhs = dot->input(1);
   std::vector<Lowered> out;
-  int weights = lay_out(
+  int weights = cx.lay_out(
       rhs, rhs->shape, [](const Index& at) { return at; }, out);
-  const ClusterAxis &rows = c_.axes[0], &columns = c_.axes[1];
+  const ClusterAxis &rows = cx.cluster.axes[0], &columns = cx.cluster.axes[1];
   Expr line = line_of(lhs, 0);
-  const int64_t chains = chains_of(line), depth = c_.axes[2].extent.constant_value();
-  Kernel k(storage_.slots);
+  const int64_t chains = chains_of(line), depth = cx.cluster.axes[2].extent.constant_value();
+  Kernel k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop;
   loop.axes = {{AxisKind::parallel, *rows.extent.exact_div(line)},
                {AxisKind::parallel, columns.extent},
@@ -98,7 +98,7 @@ std::vector<Lowered> Lowering::stem() {
   Expr first = axis(0) * line + axis(2) * Expr(chains), column = axis(1);
   atlas::Stage stage{atlas::StageKind::serial_row, {}, {}, {}};
   Val sum;
-  Emitter e = emitter(k, stage.body, [&](Value v, const Index&) -> std::optional<Val> {
+  Emitter e = cx.emitter(k, stage.body, [&](Value v, const Index&) -> std::optional<Val> {
     if (v != dot) return std::nullopt;
     return sum;
   });
@@ -113,15 +113,10 @@ std::vector<Lowered> Lowering::stem() {
   }
   for (int64_t p = 0; p < chains; ++p) {
     sum = sums[static_cast<size_t>(p)];
-    AxisMap place{{rows.id, first + Expr(p)}, {columns.id, column}};
-    for (const Member& m : c_.members)
-      for (int slot : storage_.stores_of(m.node)) {
-        Index at = substitute(m.index, place);
-        e.store(slot, at, e.value(m.node, at));
-      }
+    cx.store_results(e, {{rows.id, first + Expr(p)}, {columns.id, column}});
   }
   loop.stages.push_back(std::move(stage));
-  out.push_back(finish(k, cluster_name(c_)));
+  out.push_back(finish(k, cluster_name(cx.cluster)));
   return out;
 }
 

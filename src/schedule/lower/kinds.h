@@ -1,0 +1,26 @@
+// schedule/lower/kinds.h: one lowering for each kind of cluster.
+#pragma once
+
+#include "schedule/lower/context.h"
+#include "schedule/windows/expansion.h"
+
+namespace hologram::schedule {
+
+using Kernels = std::vector<Lowered>;
+
+Kernels lower_loop(const Context& cx);
+Kernels lower_product(const Context& cx);
+Kernels lower_attention(const Context& cx);
+Kernels lower_attention_grad(const Context& cx);
+Kernels lower_scatter(const Context& cx);
+Kernels lower_scan(const Context& cx);
+Kernels lower_sort(const Context& cx);
+
+/// Products that are loops rather than products, see windows/.
+Kernels lower_depthwise(const Context& cx);
+Kernels lower_taps(const Context& cx);
+Kernels lower_stem(const Context& cx);
+/// The cluster is the depthwise convolution's.
+Kernels lower_expansion(const Context& cx, const Expansion& expansion);
+
+}  // namespace hologram::schedule

@@ -1,0 +1,43 @@
+// schedule/lower/weights.h: right operands of products, laid out for them.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "schedule/lower/context.h"
+
+namespace hologram::schedule {
+
+/// A kernel that fills a slot of its own.
+struct Packed {
+  Lowered kernel;
+  int slot;
+};
+
+/// Panels of `width` columns, `group` values of k side by side (atlas::ProductBlock::packed_rhs).
+Packed pack_panels(const Context& cx, ir::Value rhs, const Shape& batch, int width, int group);
+/// Panels of a product with terms (atlas::ProductBlock::terms).
+Packed pack_terms(const Context& cx, ir::Value rhs, const Shape& batch, int width, int terms);
+/// Panels of G w G^T (atlas::ProductBlock::winograd).
+Packed pack_winograd(const Context& cx, ir::Value rhs, int width);
+
+/// Weights that also lie in blocks of columns.
+class Blocks {
+ public:
+  void add(ir::Value v, int slot, size_t axis) { of_[v] = {slot, axis}; }
+  /// Where element `index` of v lies so: Emitter::elsewhere.
+  std::optional<std::pair<int, Index>> find(ir::Value v, const Index& index) const;
+
+ private:
+  std::map<ir::Value, std::pair<int, size_t>>
+      of_;  ///< slot, and the axis that the columns run along
+};
+
+/// Where the product is to read the weights that its right operand is computed from (quantised
+/// ones, their scales) instead of panels of the result, as they take at most half of the memory:
+/// those that are copied so that they run along columns. Their kernels go to `out`.
+std::optional<Blocks> keep_narrow(const Context& cx, ir::Value rhs, bool few_rows,
+                                  std::vector<Lowered>& out);
+
+}  // namespace hologram::schedule
