@@ -390,25 +390,7 @@ void Planner::keep_if_static(const Cluster& c, std::vector<Lowered>& kernels, St
 }
 
 void Planner::emit_copies(const Copies& copies) {
-  for (auto [from, to] : copies) {
-    Kernel k(plan_.slots);
-    atlas::LoopBlock& loop = k.program.loop;
-    const Slot &source = k.slot(from), &target = k.slot(to);
-    Index at;
-    for (const Expr& d : target.shape) {
-      at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), d));
-      loop.axes.push_back({atlas::AxisKind::parallel, d});
-    }
-    loop.parallel_rank = static_cast<int>(loop.axes.size());
-    atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
-    atlas::BodyBuilder b(stage.body);
-    atlas::Val v =
-        b.load(k.buffer(from, atlas::Access::read), source.dtype, offset_of(at, source.strides));
-    b.store(k.buffer(to, atlas::Access::write), offset_of(at, target.strides), v);
-    loop.stages.push_back(std::move(stage));
-    simplify_axes(loop);
-    emit_kernel({std::move(k.program), std::move(k.buffers), "copy", -1});
-  }
+  for (auto [from, to] : copies) emit_kernel(lower_copy(plan_.slots, from, to));
 }
 
 void Planner::link_steps() {
@@ -471,35 +453,6 @@ Plan Planner::run() {
 
 Plan make_plan(const ir::Graph& graph, const Options& options) {
   return Planner(graph, options).run();
-}
-
-std::string print(const Plan& plan) {
-  static constexpr const char* kinds[] = {"input", "output", "arena", "host", "cached"};
-  std::string out;
-  for (size_t i = 0; i < plan.slots.size(); ++i) {
-    const Slot& s = plan.slots[i];
-    out += fmt::format("slot {} {} {}{} {} strides {}", i, kinds[static_cast<int>(s.kind)],
-                       s.index < 0 ? "" : fmt::format("{} ", s.index), name_of(s.dtype),
-                       str(s.shape), str(s.strides));
-    if (s.kind == SlotKind::arena)
-      out += fmt::format(" at {}{}", s.offset.str(), s.boundary ? " boundary" : "");
-    out += "\n";
-  }
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const Step& s = plan.steps[i];
-    if (s.kind == StepKind::host_call)
-      out += fmt::format("step {} host {} ({}) -> ({})\n", i, s.name, fmt::join(s.arguments, ", "),
-                         fmt::join(s.results, ", "));
-    else
-      out +=
-          fmt::format("step {} kernel {} ({}) # {}{}\n", i, s.program, fmt::join(s.buffers, ", "),
-                      s.name, s.cached >= 0 ? fmt::format(" cached {}", s.cached) : "");
-  }
-  out += fmt::format("arena {} bytes, {} of them in the boundary pool\n", plan.arena_bytes.str(),
-                     plan.boundary_bytes);
-  for (size_t i = 0; i < plan.programs.size(); ++i)
-    out += fmt::format("\nprogram {}\n{}", i, atlas::disassemble(plan.programs[i]));
-  return out;
 }
 
 }  // namespace hologram::schedule

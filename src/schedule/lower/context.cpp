@@ -93,8 +93,13 @@ Lowered finish(Kernel& k, std::string name) {
   return {std::move(k.program), std::move(k.buffers), std::move(name), -1};
 }
 
-Lowered Context::map_loop(std::string name, const Shape& shape, const PointBody& fill) const {
-  Kernel k(storage.slots);
+namespace {
+
+// A kernel of one point for each element of `shape`.
+template <class MakeEmitter>
+Lowered map_kernel(const std::vector<Slot>& slots, std::string name, const Shape& shape,
+                   const MakeEmitter& emitter, const Context::PointBody& fill) {
+  Kernel k(slots);
   atlas::LoopBlock& loop = k.program.loop;
   Index at;
   for (const Expr& d : shape) {
@@ -108,6 +113,20 @@ Lowered Context::map_loop(std::string name, const Shape& shape, const PointBody&
   loop.stages.push_back(std::move(stage));
   simplify_axes(loop);
   return finish(k, std::move(name));
+}
+
+}  // namespace
+
+Lowered Context::map_loop(std::string name, const Shape& shape, const PointBody& fill) const {
+  auto make = [&](Kernel& k, atlas::Body& body) { return emitter(k, body); };
+  return map_kernel(storage.slots, std::move(name), shape, make, fill);
+}
+
+Lowered lower_copy(const std::vector<Slot>& slots, int from, int to) {
+  auto make = [](Kernel& k, atlas::Body& body) { return Emitter(k, body, {}, {}, {}); };
+  const Shape& shape = slots[static_cast<size_t>(to)].shape;
+  return map_kernel(slots, "copy", shape, make,
+                    [&](Emitter& e, const Index& at) { e.store(to, at, e.read(from, at)); });
 }
 
 int Context::lay_out(Value v, const Shape& shape, const std::function<Index(const Index&)>& from,
