@@ -184,6 +184,11 @@ def test_what_nothing_reads_takes_part_all_the_same():
     assert events == ["begin", "wait"]
 
 
+def test_one_of_which_nothing_remains_takes_part_all_the_same():
+    check(lambda x: collective.wait_tensor(gather(x * 2))[:0] + 1, torch.randn(8, 8))
+    assert events == ["begin", "wait"]
+
+
 def test_one_that_nobody_waits_for_in_the_graph():
     compiled = compile_fresh(lambda x: (gather(x * 2), busy(x)), fullgraph=True)
     x = torch.randn(48, 48)

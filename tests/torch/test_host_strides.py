@@ -51,7 +51,8 @@ def test_operands_have_the_strides_that_tracing_showed(name, dynamic):
         seen.clear()
         expected, actual = function(x), compiled(x)
         torch.testing.assert_close(actual, expected)
-        assert seen[0] == seen[-1] and len(seen) == 2
+        assert seen[0] == seen[-1]
+        assert len(seen) == 2 or expected.numel() == 0  # then nothing need be called
 
 
 def test_embedding_bag_of_a_slice():

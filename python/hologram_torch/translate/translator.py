@@ -397,7 +397,7 @@ class Translator(Builder):
             for earlier, known in self.env.items():
                 if type(known) is Value and known.id in complete:
                     self.env[earlier] = complete[known.id]
-        if not node.users:  # runs all the same, as in the processes on the other side
+        if isinstance(call, collectives.Wait) or not node.users:  # it runs whatever reads it, as it does on the other side
             for v in values:
                 self.graph.output(v, [] if v.dtype == dtypes.HOST else contiguous_strides(v.shape))
                 self.outputs += 1
