@@ -95,7 +95,9 @@ def div_mode(c, x, y, *, rounding_mode=None):
         return floor_divide(c, x, y)
     if out not in dtypes.FLOATS:
         return arithmetic(c, "div", x, y)
-    return c.cast(c.ew("trunc", c.div(_rounded(c, x, out), _rounded(c, y, out))), out)
+    both = type(x) is Value and type(y) is Value  # as in floor_divide
+    via = out if both else dtypes.compute(out)
+    return c.cast(c.ew("trunc", c.div(c.scalar(x, via), c.scalar(y, via))), out)
 
 
 @lower("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
