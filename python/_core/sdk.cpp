@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "bindings.h"
-#include "capi/objects.h"
+#include "capi/tensors.h"
 #include "numpy_api.h"
 
 namespace nb = nanobind;
@@ -195,6 +195,17 @@ nb::object stats(PyExecutor& e) {
 }
 
 /// An object with the buffer protocol over memory that another one keeps alive.
+nb::object tensor_bytes(uint64_t handle) {
+  auto tensor = capi::need_tensor(handle);
+  const auto size = static_cast<Py_ssize_t>(tensor->numel() * size_of(tensor->dtype));
+  nb::object bytes = nb::steal(PyBytes_FromStringAndSize(nullptr, size));
+  if (!bytes.is_valid()) nb::raise_python_error();
+  void* out = PyBytes_AS_STRING(bytes.ptr());
+  nb::gil_scoped_release others;
+  capi::copy_row_major(*tensor, out);
+  return bytes;
+}
+
 nb::object memory_at(uintptr_t address, size_t bytes, nb::handle owner) {
   nb::object ctypes = nb::module_::import_("ctypes");
   nb::object block =
@@ -409,6 +420,8 @@ Arrays that are read-only, misaligned or not row-major are copied; `Buffer.copie
   m.def("memory_at", &memory_at, "address"_a, "bytes"_a, "owner"_a,
         nb::sig("def memory_at(address: int, bytes: int, owner: object) -> memoryview"),
         "A writable view of memory that `owner` keeps alive.");
+  m.def("tensor_bytes", &tensor_bytes, "tensor"_a, nb::sig("def tensor_bytes(tensor: int) -> bytes"),
+        "The elements of a tensor (a handle) in row-major order, wherever its memory is.");
   bind_sdk_buffer(m);
   bind_sdk_ops(m);
   bind_sdk_ffi(m);
