@@ -19,7 +19,7 @@
 
 #include "atlas/program.h"
 #include "backend/cpu/compile.h"
-#include "backend/cpu/products/panels.h"
+#include "backend/cpu/machine.h"
 #include "builtin/definitions.h"
 #include "canon/canon.h"
 #include "schedule/plan.h"
@@ -43,6 +43,7 @@ cpu::Target target_from_name(std::string_view name) {
 
 // The distinct programs of all operations as they are planned for this target.
 std::map<std::string, atlas::Program> programs(const cpu::Target& target) {
+  const cpu::CpuMachine machine(target);
   std::map<std::string, atlas::Program> found;
   for (const builtin::Definition& d : builtin::precompiled()) {
     ir::Graph graph, canonical;
@@ -50,7 +51,7 @@ std::map<std::string, atlas::Program> programs(const cpu::Target& target) {
     canon::Report report;
     canon::canonicalize(graph, canonical, report);
     schedule::Options options;
-    options.panel_width = [&](DType t) { return cpu::panel_width(target, t); };
+    options.machine = &machine;
     for (const atlas::Program& p : schedule::make_plan(canonical, options).programs)
       found.emplace(atlas::fingerprint(p).hex(), p);
   }

@@ -13,6 +13,7 @@
 #include "backend/launcher.h"
 #include "backend/memory.h"
 #include "base/error.h"
+#include "schedule/machine.h"
 
 namespace hologram {
 
@@ -47,19 +48,8 @@ class Backend {
   virtual Memory* memory() const { return nullptr; }
   /// Whether kernels walk the program each time instead of running machine code.
   virtual bool interprets() const { return false; }
-  /// Columns per packed panel of a product's right operand; 0: this backend does not want packing.
-  virtual int panel_width(DType operand) const = 0;
-  /// Values of k that lie side by side in such a panel, for sums in `acc`.
-  virtual int panel_group(DType operand, DType acc) const {
-    (void)operand, (void)acc;
-    return 1;
-  }
-  /// ProductBlock::terms for a product without bodies whose right operand will be packed, once if
-  /// it keeps its content.
-  virtual int terms(const atlas::ProductBlock& product, bool packed_once) const {
-    (void)product, (void)packed_once;
-    return 0;
-  }
+  /// What plans for this backend may rely on.
+  virtual const schedule::Machine& machine() const = 0;
 
   /// Code for a verified program (before expand_math), in a form that can be stored; see load().
   virtual std::string compile(const atlas::Program& program) const = 0;

@@ -39,6 +39,14 @@ class ProgramLauncher final : public Launcher {
   RunProgram run_;
 };
 
+/// What plans of interpreted programs may rely on: operands packed ahead, as natively.
+class ProgramMachine final : public schedule::Machine {
+ public:
+  /// `small_total`: as schedule::Machine's.
+  explicit ProgramMachine(int64_t total = atlas::boundary_bytes) { small_total = total; }
+  schedule::Panel panel(DType, DType) const override { return {.width = 16}; }
+};
+
 /// A kernel that is the program itself.
 inline Kernel program_kernel(std::shared_ptr<const atlas::Program> program) {
   const void* code = program.get();

@@ -90,11 +90,7 @@ std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,
     schedule::Options o;
     o.reproducible = options.reproducible;
     o.fast = options.fast;
-    o.panel_width = [&](DType t) { return e->runtime_->backend().panel_width(t); };
-    o.panel_group = [&](DType t, DType acc) { return e->runtime_->backend().panel_group(t, acc); };
-    o.terms = [&](const atlas::ProductBlock& p, bool once) {
-      return e->runtime_->backend().terms(p, once);
-    };
+    o.machine = &e->runtime_->backend().machine();
     o.is_static = [&](int i) {
       auto k = static_cast<size_t>(i);
       return k < options.static_parameters.size() && options.static_parameters[k];

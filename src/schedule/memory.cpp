@@ -60,7 +60,7 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
 
-void plan_memory(Plan& plan) {
+void plan_memory(Plan& plan, const Machine& machine) {
   std::vector<Life> life = lifetimes(plan);
   std::vector<size_t> fixed, symbolic;
   for (size_t i = 0; i < plan.slots.size(); ++i) {
@@ -76,9 +76,9 @@ void plan_memory(Plan& plan) {
   int64_t small_end = 0, large_end = 0;
   for (size_t i : fixed) {
     int64_t size = size_of_slot(i);
-    if (size <= class_bytes) {
+    if (size <= machine.small_bytes) {
       int64_t at = first_fit(small, life, i, size);
-      if (at + size <= atlas::boundary_bytes) {
+      if (at + size <= machine.small_total) {
         small.push_back({i, at, size});
         small_end = std::max(small_end, at + size);
         plan.slots[i].boundary = true;

@@ -436,7 +436,7 @@ Plan Planner::run() {
   emit_copies(early_copies_);
   for (int k : order()) emit(clustering_.clusters()[static_cast<size_t>(k)]);
   emit_copies(copies_);
-  plan_memory(plan_);
+  plan_memory(plan_, *options_.machine);
   link_steps();
   for (Value v : ir::live_nodes(graph_)) {
     auto kind = ir::info(v->op).kind;

@@ -7,21 +7,15 @@
 
 #include "atlas/program.h"
 #include "ir/graph.h"
+#include "schedule/machine.h"
 
 namespace hologram::schedule {
 
 struct Options {
   bool reproducible = false;
   bool fast = false;
-  /// Columns per packed panel of a product's right operand for an operand dtype; 0: never pack
-  /// ahead.
-  std::function<int(DType)> panel_width = [](DType) { return 0; };
-  /// Values of k side by side in a panel, for an operand and a sum dtype.
-  std::function<int(DType, DType)> panel_group = [](DType, DType) { return 1; };
-  /// ProductBlock::terms for a product whose bodies are not written yet. Its right operand will be
-  /// packed, once if it keeps its content.
-  std::function<int(const atlas::ProductBlock&, bool packed_once)> terms =
-      [](const atlas::ProductBlock&, bool) { return 0; };
+  /// The machine that will run the plan; it outlives the planning.
+  const Machine* machine = &plain_machine();
   /// Whether parameter `index` keeps its content from call to call (weights): what is computed from
   /// it alone may be kept.
   std::function<bool(int index)> is_static = [](int) { return false; };

@@ -7,9 +7,12 @@
 
 #include "codegen/differential.h"
 #include "schedule/plan.h"
+#include "support/machine.h"
 
 namespace hologram::test {
 namespace {
+
+const PanelMachine panels(32);
 
 // Each of the plan's programs, whole and in chunks of one unit.
 void expect_programs_same(const schedule::Plan& plan) {
@@ -123,7 +126,7 @@ schedule::Plan plan_grouped(const Convolution& c) {
   ir::verify(g);
   schedule::Options options;
   options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
-  options.panel_width = [](DType) { return 32; };
+  options.machine = &panels;
   return schedule::make_plan(g, options);
 }
 
@@ -197,7 +200,7 @@ schedule::Plan plan_weight_gradient(const Convolution& c, int64_t lines, bool la
   give(g, y);
   ir::verify(g);
   schedule::Options options;
-  options.panel_width = [](DType) { return 32; };
+  options.machine = &panels;
   return schedule::make_plan(g, options);
 }
 
@@ -245,7 +248,7 @@ schedule::Plan plan_stem(const Convolution& c, bool leaves) {
   ir::verify(g);
   schedule::Options options;
   options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
-  options.panel_width = [](DType) { return 32; };
+  options.machine = &panels;
   return schedule::make_plan(g, options);
 }
 
@@ -303,7 +306,7 @@ schedule::Plan plan_expansion(const Convolution& c, int64_t into, bool gives_ima
   ir::verify(g);
   schedule::Options options;
   options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
-  options.panel_width = [](DType) { return 32; };
+  options.machine = &panels;
   return schedule::make_plan(g, options);
 }
 

@@ -9,6 +9,7 @@
 
 #include "codegen/differential.h"
 #include "schedule/plan.h"
+#include "support/machine.h"
 
 namespace hologram::test {
 namespace {
@@ -72,7 +73,8 @@ schedule::Plan plan_for(const Graph& g, cpu::Isa isa, bool reproducible = false,
   schedule::Options options;
   options.reproducible = reproducible;
   options.is_static = [keeps_weight](int i) { return keeps_weight && i == 1; };
-  options.panel_width = [isa](DType t) { return cpu::panel_width(cpu::generic_target(isa), t); };
+  const PanelMachine machine(cpu::panel_width(cpu::generic_target(isa), DType::f32));
+  options.machine = &machine;
   return schedule::make_plan(g, options);
 }
 

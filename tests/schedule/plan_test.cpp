@@ -4,6 +4,7 @@
 #include <map>
 
 #include "schedule/plan.h"
+#include "support/machine.h"
 
 namespace hologram::schedule {
 namespace {
@@ -50,9 +51,10 @@ class PlanTest : public testing::Test {
                        g.broadcast(weight({n}), x->shape));
     return add(y, weight({n}));
   }
+  test::PanelMachine machine{32};
   Plan plan() {
     Options o;
-    o.panel_width = [](DType) { return 32; };
+    o.machine = &machine;
     o.is_static = [](int i) { return i >= 100; };
     ir::verify(g);
     Plan p = make_plan(g, o);
@@ -491,6 +493,10 @@ TEST_F(PlanTest, SmallBuffersLiveInTheBoundaryClasses) {
   EXPECT_GT(p.boundary_bytes, 0);
   EXPECT_EQ(p.boundary_bytes % 12288, 0);
   EXPECT_EQ(p.arena_bytes.constant_value(), p.boundary_bytes);
+  machine.small_total = 0;  // a machine without them
+  Plan other = plan();
+  EXPECT_EQ(other.boundary_bytes, 0);
+  EXPECT_GT(other.arena_bytes.constant_value(), 0);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "canon/canon.h"
+#include "support/machine.h"
 #include "unit/plan_run.h"
 #include "unit/random_graph.h"
 
@@ -11,7 +12,8 @@ namespace {
 
 schedule::Options options_of(std::mt19937_64& random) {
   schedule::Options o;
-  if (random() % 2) o.panel_width = [](DType) { return 16; };
+  static const PanelMachine panels(16);
+  if (random() % 2) o.machine = &panels;
   uint64_t fixed = random() % 3 ? 0 : random();
   o.is_static = [fixed](int i) { return (fixed >> (i % 64) & 1) != 0; };
   return o;

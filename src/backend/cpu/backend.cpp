@@ -5,7 +5,7 @@
 #include "backend/cpu/lanes/run.h"
 #include "backend/cpu/launch.h"
 #include "backend/cpu/load.h"
-#include "backend/cpu/products/panels.h"
+#include "backend/cpu/machine.h"
 #include "base/error.h"
 #include "builtin/kernels.h"
 
@@ -16,7 +16,7 @@ const void* code_of(atlas::KernelFn function) { return reinterpret_cast<const vo
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(Target target) : target_(std::move(target)) {}
+  explicit CpuBackend(Target target) : target_(std::move(target)), machine_(target_) {}
 
   std::string_view name() const override { return "cpu"; }
 
@@ -25,15 +25,7 @@ class CpuBackend : public Backend {
                        version());
   }
 
-  int panel_width(DType operand) const override { return cpu::panel_width(target_, operand); }
-
-  int panel_group(DType operand, DType acc) const override {
-    return cpu::panel_group(target_, operand, acc);
-  }
-
-  int terms(const atlas::ProductBlock& product, bool packed_once) const override {
-    return terms_for(target_, product, packed_once);
-  }
+  const schedule::Machine& machine() const override { return machine_; }
 
   std::string compile(const atlas::Program& program) const override {
     return cpu::compile(program, target_).code;
@@ -83,6 +75,7 @@ class CpuBackend : public Backend {
 
  private:
   Target target_;
+  CpuMachine machine_;
 };
 
 }  // namespace

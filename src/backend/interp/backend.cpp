@@ -41,7 +41,7 @@ class InterpBackend : public Backend {
   // library.
   std::string code_key() const override { return "interp program"; }
   bool interprets() const override { return true; }
-  int panel_width(DType) const override { return 16; }
+  const schedule::Machine& machine() const override { return machine_; }
   std::string compile(const atlas::Program& program) const override {
     return atlas::encode(program);
   }
@@ -61,6 +61,9 @@ class InterpBackend : public Backend {
                                      CodeStore&) const override {
     return std::make_unique<ProgramLauncher>(steps, kernels, execute);
   }
+
+ private:
+  ProgramMachine machine_;
 };
 
 }  // namespace

@@ -92,7 +92,7 @@ class NullBackend final : public Backend {
   std::string code_key() const override { return "null program"; }
   Memory* memory() const override { return &FakeDevice::instance(); }
   bool interprets() const override { return true; }
-  int panel_width(DType) const override { return 16; }
+  const schedule::Machine& machine() const override { return machine_; }
 
   std::string compile(const atlas::Program& program) const override {
     atlas::verify(program);
@@ -111,6 +111,9 @@ class NullBackend final : public Backend {
   std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {
     return std::make_unique<Lanes>(program);
   }
+
+ private:
+  ProgramMachine machine_{0};
 };
 
 }  // namespace

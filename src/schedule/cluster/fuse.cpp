@@ -267,7 +267,8 @@ bool Clustering::merge_parts(int producer, int consumer, Cluster& out) {
       parts > atlas::limits::product_parts)
     return false;
   // Panels are of one part: a part should fill half of one.
-  if (2 * column->extent.constant_value() < options_.panel_width(a.anchor->input(0)->dtype))
+  if (2 * column->extent.constant_value() <
+      options_.machine->panel_width(a.anchor->input(0)->dtype))
     return false;
   if (!may_have_parts(a, consumer)) return false;
   out = a;
@@ -372,7 +373,7 @@ bool Clustering::may_have_tail(const Cluster& c) const {
   int64_t rows = c.axes[0].extent.constant_value(), columns = c.axes[1].extent.constant_value();
   if (rows < least_tail_rows || columns < least_tail_columns || columns > most_tail_columns)
     return false;
-  if (!is_float(dot->dtype) || options_.panel_width(lhs->dtype) == 0) return false;
+  if (!is_float(dot->dtype) || options_.machine->panel_width(lhs->dtype) == 0) return false;
   for (Value v = lhs; ir::info(v->op).kind == ir::OpKind::movement && !root_[v->id]; v = v->input())
     if (v->is(Op::window) || v->is(Op::concat)) return false;
   auto [once, narrow] = source_of(rhs);
@@ -384,7 +385,7 @@ bool Clustering::may_have_tail(const Cluster& c) const {
   about.acc_type = compute_type(lhs->dtype);
   about.precision = static_cast<int>(dot->attrs.ints[0]);
   about.reproducible = options_.reproducible;
-  return options_.terms(about, true) == 0;
+  return options_.machine->terms(about, true) == 0;
 }
 
 // A loop with a row axis that is the product's columns, over its rows (a layer norm), of which it

@@ -157,7 +157,6 @@ Value joined_parts(Value v) {
 
 constexpr int cap = 1 << 20;
 constexpr int most_of_weights = 64;     // cost of dequantising, say
-constexpr int64_t few_channels = 16;    // fewer are shorter than a vector
 constexpr int64_t most_kept = 1 << 16;  // elements of a value kept from call to call
 
 struct Inline {
@@ -216,8 +215,8 @@ void Clustering::choose_roots() {
     bool foreign = source->is(Op::parameter) || source->is(Op::host_result);
     // Of few channels a window's line is one run if the border lies in memory too.
     const Expr& channels = image->shape[static_cast<size_t>(last_axis(image))];
-    bool bordered =
-        image->is(Op::pad) && channels.is_const() && channels.constant_value() < few_channels;
+    bool bordered = image->is(Op::pad) && channels.is_const() &&
+                    channels.constant_value() < options_.machine->vector;
     Value inner = image->is(Op::pad) ? image->input() : image;
     bool scattered = foreign && !runs_along_memory(inner, last_axis(inner));
     make_root(bordered || scattered ? image : source);

@@ -19,7 +19,6 @@ using ir::Op;
 using ir::Value;
 
 // Row scratch should stay in the second-level cache along with the row itself.
-constexpr int64_t max_scratch_bytes = 256 * 1024;
 
 struct At {
   Value node;
@@ -38,8 +37,9 @@ struct AtLess {
 class LoopLowering {
  public:
   /// `tail`: its axes keep their order, and rows are what lanes run along.
-  LoopLowering(const Cluster& c, const Clustering& clustering, Storage& storage, bool tail = false)
-      : c_(c), clustering_(clustering), storage_(storage), tail_(tail) {
+  LoopLowering(const Cluster& c, const Clustering& clustering, Storage& storage,
+               int64_t row_scratch, bool tail = false)
+      : c_(c), clustering_(clustering), storage_(storage), row_scratch_(row_scratch), tail_(tail) {
     order_axes();
     for (const Member& m : c.members)
       members_.push_back({m.node, placed(m.index), placed(m.operand)});
@@ -95,6 +95,7 @@ class LoopLowering {
   const Cluster& c_;
   const Clustering& clustering_;
   Storage& storage_;
+  int64_t row_scratch_;
   bool tail_;
   std::vector<ClusterAxis> order_;
   size_t parallel_ = 0;  // leading parallel axes of order_
@@ -215,7 +216,6 @@ void LoopLowering::choose_scratch() {
   Expr row(1);
   for (size_t i = parallel_; i < order_.size(); ++i) row *= order_[i].extent;
   if (!row.is_const() || (!tail_ && !prefers_rows())) return;
-  const int64_t most = tail_ ? atlas::limits::tail_scratch_bytes : max_scratch_bytes;
   Kernel trial(storage_.slots);
   build(trial, true);
   accumulators_.clear();
@@ -239,7 +239,7 @@ void LoopLowering::choose_scratch() {
         if (!clustering_.is_root(in) && !in->inputs.empty()) stack.push_back(in);
     }
     int64_t size = row.constant_value() * size_of(at.node->dtype);
-    if (!worth || bytes + size > most) continue;
+    if (!worth || bytes + size > row_scratch_) continue;
     bytes += size;
     covered.insert(below.begin(), below.end());
     scratch_.emplace(at, -1);
@@ -416,11 +416,11 @@ Lowered LoopLowering::combine_blocks() {
 
 void lower_tail_loop(const Cluster& tail, const Clustering& clustering, Storage& storage,
                      Kernel& k) {
-  LoopLowering(tail, clustering, storage, true).run_tail(k);
+  LoopLowering(tail, clustering, storage, atlas::limits::tail_scratch_bytes, true).run_tail(k);
 }
 
 Kernels lower_loop(const Context& cx) {
-  return LoopLowering(cx.cluster, cx.clustering, cx.storage).run();
+  return LoopLowering(cx.cluster, cx.clustering, cx.storage, cx.options.machine->row_scratch).run();
 }
 
 }  // namespace hologram::schedule

@@ -39,8 +39,8 @@ Kernels lower_product(const Context& cx) {
   about.precision = static_cast<int>(dot->attrs.ints[0]);
   about.reproducible = cx.options.reproducible;
 
-  int width = cx.options.panel_width(in), packed = -1;
-  int group = cx.options.panel_group(in, acc);
+  int width = cx.options.machine->panel_width(in), packed = -1;
+  int group = cx.options.machine->panel(in, acc).group;
   bool packs = width > 0 && !swapped;
   auto sources = packs ? static_sources(cx.clustering, cx.options, rhs) : std::nullopt;
   const Expr& rows = dot->shape[dot->shape.size() - 2];
@@ -52,11 +52,13 @@ Kernels lower_product(const Context& cx) {
   // needs them, but for terms and Winograd's transforms.
   bool once = sources && !narrow;
   std::optional<WindowImage> winograd;
-  if (packs && !narrow && in == DType::f32 && acc == DType::f32 && !cx.options.reproducible &&
-      batch.empty() && cx.cluster.parts == 1)
+  if (packs && !narrow && cx.options.machine->unrolls_windows && in == DType::f32 &&
+      acc == DType::f32 && !cx.options.reproducible && batch.empty() && cx.cluster.parts == 1)
     winograd = window_image(cx.cluster, 3);
-  if (winograd && !winograd_pays(*winograd, rhs->shape[1], once)) winograd.reset();
-  if (packs && !narrow && !winograd) about.terms = cx.options.terms(about, sources.has_value());
+  if (winograd && !winograd_pays(*winograd, rhs->shape[1], once, *cx.options.machine))
+    winograd.reset();
+  if (packs && !narrow && !winograd)
+    about.terms = cx.options.machine->terms(about, sources.has_value());
   if (once || winograd || about.terms > 0) {
     Packed made = winograd          ? pack_winograd(cx, rhs, width)
                   : about.terms > 0 ? pack_terms(cx, rhs, batch, width, about.terms)

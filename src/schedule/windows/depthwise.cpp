@@ -27,7 +27,7 @@ Kernels lower_depthwise(const Context& cx) {
   const ClusterAxis column = cx.cluster.axes[cx.cluster.axes.size() - 2];
   int64_t count = rhs->shape[batch].constant_value();
   Expr line = line_of(lhs, static_cast<int>(batch));
-  int64_t pixels = pixels_together(line, count, cx.options.panel_width(lhs->dtype));
+  int64_t pixels = pixels_together(line, count, cx.options.machine->panel_width(lhs->dtype));
   Kernel k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop;
   AxisMap place;
@@ -39,7 +39,7 @@ Kernels lower_depthwise(const Context& cx) {
   // Blocks of channels first, if the lines that a window spans exceed the nearest cache.
   const ClusterAxis& groups = cx.cluster.axes[cx.cluster.axes.size() - 4];
   Expr channels = groups.extent * column.extent;
-  Expr together = channels_together(lhs, line, count, channels);
+  Expr together = channels_together(lhs, line, count, channels, cx.options.machine->near_bytes);
   Expr block = add_axis(*channels.exact_div(together)) * together;
   Expr first = add_axis(*rows.extent.exact_div(line)) * line;
   first += add_axis(*line.exact_div(Expr(pixels))) * Expr(pixels);

@@ -17,11 +17,10 @@ using ir::Value;
 
 namespace {
 
-constexpr int64_t most_depth = 32;          // of the product: its sums are unrolled
-constexpr int64_t least_chains = 6;         // fewer leave the multiply-adders waiting
-constexpr int64_t least_units = 12;         // vectors of channels times blocks of lines
-constexpr int64_t least_lines = 8;          // of a block, against the lines that two blocks compute
-constexpr int64_t near_bytes = 384 * 1024;  // of a block's operand, which all channels read
+constexpr int64_t most_depth = 32;   // of the product: its sums are unrolled
+constexpr int64_t least_chains = 6;  // fewer leave the multiply-adders waiting
+constexpr int64_t least_units = 12;  // vectors of channels times blocks of lines
+constexpr int64_t least_lines = 8;   // of a block, against the lines that two blocks compute
 
 bool known(const Expr& e) { return e.is_const() && e.constant_value() > 0; }
 
@@ -112,7 +111,7 @@ bool read_windows(Expansion& x, Value lhs, const std::function<bool(Value)>& is_
 }
 
 // How a line is cut, and how many blocks the lines are.
-bool choose_tiles(Expansion& x, int panel_width) {
+bool choose_tiles(Expansion& x, int panel_width, int64_t most_bytes) {
   int64_t most = panel_width >= 32 ? 16 : 8, line = std::gcd(x.width, x.out_width);
   for (x.tiles = 1; x.tiles <= line; ++x.tiles)
     if (line % x.tiles == 0 && x.width / x.tiles * x.step_y <= most) break;
@@ -122,7 +121,7 @@ bool choose_tiles(Expansion& x, int panel_width) {
   int64_t bytes = x.height * x.width * x.depth * 4;
   for (int64_t n = 1; n * least_lines <= x.out_height; ++n)
     if (x.out_height % n == 0 &&
-        (vectors * x.blocks < least_units || bytes / x.blocks > near_bytes))
+        (vectors * x.blocks < least_units || bytes / x.blocks > most_bytes))
       x.blocks = n;
   return true;
 }
@@ -140,16 +139,16 @@ Uses uses_in(const ir::Graph& graph) {
 std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& product,
                                       const Clustering& clustering, const ir::Graph& graph,
                                       const Uses& uses, const Options& options) {
-  if (depthwise.kind != ClusterKind::product || product.kind != ClusterKind::product ||
-      product.parts > 1 || !product.tail.empty() || !is_depthwise(depthwise) ||
-      is_depthwise(product))
+  if (!options.machine->unrolls_windows || depthwise.kind != ClusterKind::product ||
+      product.kind != ClusterKind::product || product.parts > 1 || !product.tail.empty() ||
+      !is_depthwise(depthwise) || is_depthwise(product))
     return std::nullopt;
   // A parameter that is written in place might be written before the loop reads it.
   for (const ir::Output& o : graph.outputs)
     if (o.parameter >= 0) return std::nullopt;
   Value dot = product.anchor, lhs = depthwise.anchor->input(0);
   const Expr& depth = product.axes.back().extent;
-  int width = options.panel_width(DType::f32);
+  int width = options.machine->panel_width(DType::f32);
   if (dot->rank() != 2 || !known(depth) || depth.constant_value() > most_depth || width <= 8 ||
       dot->dtype != DType::f32 || dot->input(0)->dtype != DType::f32 ||
       depthwise.anchor->dtype != DType::f32 || lhs->dtype != DType::f32 ||
@@ -185,13 +184,13 @@ std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& p
     if (&c != &product && &c != &depthwise)
       clustering.for_each_access(c,
                                  [&](Value v, const Index&) { alone = alone && !product.find(v); });
-  if (!alone || !choose_tiles(x, width)) return std::nullopt;
+  if (!alone || !choose_tiles(x, width, options.machine->far_bytes)) return std::nullopt;
   atlas::ProductBlock about;
   for (const ClusterAxis& a : product.axes)
     about.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
   about.precision = static_cast<int>(dot->attrs.ints[0]);
   about.reproducible = options.reproducible;
-  if (options.terms(about, true) > 0) return std::nullopt;
+  if (options.machine->terms(about, true) > 0) return std::nullopt;
   return x;
 }
 

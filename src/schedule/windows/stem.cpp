@@ -43,13 +43,14 @@ int64_t chains_of(const Expr& line) {
 
 Value stem_image(const Cluster& c, const Clustering& clustering, const ir::Graph& graph,
                  const Options& options) {
+  if (!options.machine->unrolls_windows) return nullptr;
   if (c.kind != ClusterKind::product || c.parts > 1) return nullptr;
   Value dot = c.anchor, lhs = dot->input(0), rhs = dot->input(1);
   const Expr &depth = c.axes.back().extent, &columns = dot->shape.back();
   if (dot->rank() != 2 || dot->dtype != DType::f32 || lhs->dtype != DType::f32 ||
       !depth.is_const() || depth.constant_value() > most_depth || !columns.is_const() ||
       columns.constant_value() % 16 != 0 || columns.constant_value() > most_columns ||
-      options.panel_width(DType::f32) < 32 || !static_sources(clustering, options, rhs))
+      options.machine->panel_width(DType::f32) < 32 || !static_sources(clustering, options, rhs))
     return nullptr;
   Expr line = line_of(lhs, 0);
   if (chains_of(line) < least_chains || !c.axes[0].extent.exact_div(line)) return nullptr;

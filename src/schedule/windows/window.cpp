@@ -18,7 +18,6 @@ using ir::Value;
 constexpr int64_t most_taps = 128;     // of a depthwise convolution that is unrolled
 constexpr int64_t most_chained = 200;  // multiply-adds of a body that takes several pixels
 constexpr int64_t most_in_group = 8;   // channels of a group that share a vector with other groups
-constexpr int64_t whole_vector = 16;
 
 bool is_movement(Value v) { return ir::info(v->op).kind == OpKind::movement; }
 
@@ -95,7 +94,7 @@ std::optional<WindowImage> window_image(const Cluster& c, int first_axis) {
   return std::nullopt;
 }
 
-bool winograd_pays(const WindowImage& w, const Expr& columns, bool kept) {
+bool winograd_pays(const WindowImage& w, const Expr& columns, bool kept, const Machine& machine) {
   for (const Expr* e : {&w.height, &w.width, &w.channels, &columns})
     if (!e->is_const()) return false;
   auto number = [](const Expr& e) { return static_cast<double>(e.constant_value()); };
@@ -103,11 +102,11 @@ bool winograd_pays(const WindowImage& w, const Expr& columns, bool kept) {
          width = number(w.width), images = w.images.is_const() ? number(w.images) : 1;
   if (c < 16 || o < 16) return false;
   double tiles = images * std::ceil(height / 2) * std::ceil(width / 2);
-  // Cycles of AVX-512: 32 multiply-adds each; a vector of 16 transformed pixels takes 40, a 3 x 3
-  // weight that is new in each call 25.
-  double direct = images * height * width * 9 * c * o / 32;
-  double winograd = tiles * (16 * c * o / 32 * 1.1 + 40 * (c + o) / 16);
-  if (!kept) winograd += 25 * c * o;
+  // In cycles; weights that are new in each call are transformed too.
+  double direct = images * height * width * 9 * c * o / machine.multiply_adds;
+  double winograd = tiles * (16 * c * o / machine.multiply_adds * 1.1 +
+                             machine.transform_cycles * (c + o) / machine.vector);
+  if (!kept) winograd += machine.weight_transform_cycles * c * o;
   return winograd < 0.9 * direct;
 }
 
@@ -176,18 +175,23 @@ bool is_depthwise(const Cluster& c) {
 }
 
 bool has_narrow_groups(const Cluster& c, const Options& options) {
+  if (!options.machine->unrolls_windows) return false;
   if (c.kind != ClusterKind::product || c.anchor->rank() != 3 || c.axes.size() != 4) return false;
+  const int64_t whole_vector = options.machine->vector;
   const Expr &groups = c.axes[0].extent, &columns = c.axes[2].extent, &depth = c.axes[3].extent;
   if (!groups.is_const() || !columns.is_const() || !depth.is_const()) return false;
   int64_t together = columns.constant_value();
   return together > 1 && together <= most_in_group && whole_vector % together == 0 &&
          groups.constant_value() * together % whole_vector == 0 &&
          depth.constant_value() <= most_taps && is_float(c.anchor->input(0)->dtype) &&
-         options.panel_width(c.anchor->input(0)->dtype) > 8 && reads_windows(c.anchor->input(0));
+         options.machine->panel_width(c.anchor->input(0)->dtype) > 8 &&
+         reads_windows(c.anchor->input(0));
 }
 
 bool sums_taps(Value dot, const Options& options) {
+  if (!options.machine->unrolls_windows) return false;
   if (!dot->is(Op::dot_general) || dot->rank() != 4) return false;
+  const int64_t whole_vector = options.machine->vector;
   Value lhs = dot->input(0), rhs = dot->input(1);
   for (Value v : {lhs, rhs})
     for (const Expr& d : v->shape)
@@ -197,7 +201,7 @@ bool sums_taps(Value dot, const Options& options) {
          groups * columns >= whole_vector &&
          lhs->shape[3].constant_value() <= atlas::product_block &&
          dot->shape[3].constant_value() <= most_taps && is_float(lhs->dtype) &&
-         options.panel_width(lhs->dtype) > 8 && reads_windows(rhs) && !reads_windows(lhs);
+         options.machine->panel_width(lhs->dtype) > 8 && reads_windows(rhs) && !reads_windows(lhs);
 }
 
 Expr line_of(Value v, int row_axis) {
@@ -226,8 +230,9 @@ int64_t pixels_together(const Expr& line, int64_t taps, int panel_width) {
   return most;
 }
 
-Expr channels_together(Value lhs, const Expr& line, int64_t taps, const Expr& channels) {
-  constexpr int64_t near_bytes = 24 * 1024, least = 32;
+Expr channels_together(Value lhs, const Expr& line, int64_t taps, const Expr& channels,
+                       int64_t near_bytes) {
+  constexpr int64_t least = 32;
   if (!channels.is_const()) return channels;
   int64_t n = channels.constant_value();
   auto high = std::llround(std::sqrt(static_cast<double>(taps)));

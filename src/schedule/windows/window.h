@@ -38,7 +38,8 @@ int64_t pixels_together(const Expr& line, int64_t taps, int panel_width);
 
 /// How many channels such a loop takes before it moves on to other pixels: a divisor of `channels`,
 /// so that the lines that a window spans stay in the nearest cache.
-Expr channels_together(ir::Value lhs, const Expr& line, int64_t taps, const Expr& channels);
+Expr channels_together(ir::Value lhs, const Expr& line, int64_t taps, const Expr& channels,
+                       int64_t near_bytes);
 
 /// The image under a product's 3 x 3 windows of stride 1: element (m, k) of the left operand, m =
 /// (number * height + row) * width + column and k = (3u + v) * channels + channel, is `image` at
@@ -53,6 +54,6 @@ std::optional<WindowImage> window_image(const Cluster& c, int first_axis);
 
 /// Whether Winograd's F(2x2, 3x3) is expected to be faster than the direct sums; `columns` are the
 /// results' channels. `kept`: weights are transformed once, not in each call.
-bool winograd_pays(const WindowImage& w, const Expr& columns, bool kept);
+bool winograd_pays(const WindowImage& w, const Expr& columns, bool kept, const Machine& machine);
 
 }  // namespace hologram::schedule

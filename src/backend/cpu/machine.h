@@ -1,0 +1,25 @@
+// backend/cpu/machine.h: what the planner asks of a processor.
+#pragma once
+
+#include "backend/cpu/products/panels.h"
+#include "backend/cpu/target.h"
+#include "schedule/machine.h"
+
+namespace hologram::cpu {
+
+class CpuMachine final : public schedule::Machine {
+ public:
+  explicit CpuMachine(Target target) : target_(std::move(target)) {}
+
+  schedule::Panel panel(DType operand, DType acc) const override {
+    return {cpu::panel_width(target_, operand), cpu::panel_group(target_, operand, acc)};
+  }
+  int terms(const atlas::ProductBlock& product, bool packed_once) const override {
+    return terms_for(target_, product, packed_once);
+  }
+
+ private:
+  Target target_;
+};
+
+}  // namespace hologram::cpu
