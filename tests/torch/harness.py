@@ -1,12 +1,28 @@
 # tests/torch/harness.py: what the PyTorch tests share: the backend under test and value checks
 import copy
 import os
+import subprocess
+import time
+from pathlib import Path
 
 import torch
 from torch.utils import _pytree as pytree
 
 BACKEND = os.environ.get("HOLOGRAM_TEST_BACKEND", "hologram")
 """The torch.compile backend under test; another one's name checks the tests themselves."""
+
+
+def seed_of(variable: str) -> int:
+    """The seed that an environment variable names; else one of the commit, so that each commit tries other
+    samples and every run of it the same; printed, to repeat it."""
+    try:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, check=True)
+        default = int(head.stdout[:7], 16)
+    except (OSError, subprocess.CalledProcessError):
+        default = time.time_ns() % (1 << 28)
+    seed = int(os.environ.get(variable, default))
+    print(f"{variable}={seed}")
+    return seed
 
 
 def compile_fresh(module, **options):

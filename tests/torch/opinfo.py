@@ -163,16 +163,14 @@ def select(names, patterns, sampled=0):
     return chosen
 
 
-def run_requests(requests, *, jobs=2, timeout=120.0, reference=None, deadline=None, progress=None,
-                 worker=None) -> list:  # fmt: skip
-    """Runs requests (see opinfo_worker.DEFAULTS) on `jobs` workers until `deadline`, a value of
-    time.monotonic(); → [(request, result)] in the requests' order."""
+def run_requests(requests, *, jobs=2, timeout=120.0, reference=None, progress=None, worker=None) -> list:
+    """Runs requests (see opinfo_worker.DEFAULTS) on `jobs` workers; → [(request, result)] in the requests' order."""
     todo, results = queue.SimpleQueue(), {}
     for item in enumerate(requests):
         todo.put(item)
 
     def loop(lane):
-        while deadline is None or time.monotonic() < deadline:
+        while True:
             try:
                 number, request = todo.get_nowait()
             except queue.Empty:

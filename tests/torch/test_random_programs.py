@@ -1,14 +1,13 @@
 # tests/torch/test_random_programs.py: random PyTorch programs over run-time sizes, beside eager
 """Each program is compiled once with `dynamic=True` and called with several sizes, 0, 1 and large ones among them.
-HOLOGRAM_PROGRAMS_SEED repeats a seed that a failure prints; HOLOGRAM_PROGRAMS is how many programs run (12)."""
+HOLOGRAM_PROGRAMS_SEED repeats a seed that a failure prints (else it is the commit's); HOLOGRAM_PROGRAMS is how many programs run (12)."""
 
 import os
 import random
-import time
 
 import pytest
 import torch
-from harness import BACKEND
+from harness import BACKEND, seed_of
 
 SIZES = (0, 1, 2, 3, 7, 16, 33, 150)
 
@@ -159,8 +158,7 @@ def check(seed: int):
 
 def test_random_programs():
     count = int(os.environ.get("HOLOGRAM_PROGRAMS", 12))
-    first = int(os.environ.get("HOLOGRAM_PROGRAMS_SEED", time.time_ns() % (1 << 30)))
-    print(f"HOLOGRAM_PROGRAMS_SEED={first}")
+    first = seed_of("HOLOGRAM_PROGRAMS_SEED")
     for seed in range(first, first + count):
         try:
             check(seed)
