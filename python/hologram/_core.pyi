@@ -28,7 +28,6 @@ def version() -> str: ...
 def op_table() -> list[dict[str, Any]]: ...
 def numpy_dtype(dtype: DTypeLike) -> Any: ...
 def memory_at(address: int, bytes: int, owner: object) -> memoryview: ...
-def tensor_bytes(tensor: int) -> bytes: ...
 def __getattr__(name: str) -> Any: ...
 
 class Executor:
@@ -243,10 +242,12 @@ class Buffer:
         """Whether bit 0 of every byte is clear."""
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
-        """A DLPack capsule that shares the memory."""
+        """
+        A DLPack capsule that shares the memory. BufferError for another device than (1, 0) and for a stream.
+        """
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """(1, 0): the host's memory."""
+        """DLPack's device type and number; (1, 0) is the host."""
 
     def free(self) -> None:
         """Frees the buffer; idempotent. Views keep the memory alive."""

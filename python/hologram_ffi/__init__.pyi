@@ -60,11 +60,13 @@ def live_handles() -> int:
 
 def backend_is_available(backend: str) -> int:
     """
-    Whether an executor for the backend ("cpu", "cuda", "metal", "auto", any case) can be made.
+    Whether an executor for the backend can be made: a backend of this build, "cuda", "metal" or "auto", in any case. HOLOGRAM_INVALID_ARGUMENT for another name.
     """
 
 def device_count(backend: str) -> int:
-    """Devices of a backend: 1 for "cpu", 0 for an absent one."""
+    """
+    Devices that a backend finds on this machine: 1 for "cpu", 0 for an absent one; of "auto", those of the backend that it chooses.
+    """
 
 def is_atlas_available() -> int:
     """1: Atlas programs can be run."""
@@ -91,7 +93,7 @@ def executor_cleanup(executor: int) -> None:
     """
 
 def executor_backend(executor: int) -> str:
-    """"cpu"."""
+    """The name of its backend, "cpu" for instance."""
 
 def synchronize(executor: int) -> None:
     """Returns when everything that was started on the executor is done."""

@@ -1,8 +1,8 @@
 # tests/torch/test_host_strides.py: operators left to PyTorch get operands stored as tracing showed them
-import argparse
 import os
 
 import opinfo
+import opinfo_worker
 import pytest
 import torch
 from harness import BACKEND, compile_fresh
@@ -75,18 +75,16 @@ def chosen() -> list[str]:
 
 
 def test_operators_left_to_pytorch_with_strided_operands():
-    options = argparse.Namespace(backend=BACKEND, dtype="float32", mode="inference", samples=2, dynamic=None)
-    threads = torch.get_num_threads()
-    try:
-        checker, wrong = opinfo.Checker(options), []
-        for name in chosen():
-            op = checker.table.get(name)
-            samples = list(op.sample_inputs("cpu", torch.float32)) if op else []
-            for sample in samples[:: max(1, len(samples) // 4)][:4]:
-                torch.manual_seed(0)
-                status, message = checker.sample(op, sample.noncontiguous())
-                if status in opinfo.BAD:
-                    wrong.append(f"{name}: {status}: {message[:200]}")
-    finally:
-        torch.set_num_threads(threads)
+    table, wrong = opinfo_worker.operators(), []
+    request = {**opinfo_worker.DEFAULTS, "backend": BACKEND}
+    for name in chosen():
+        op = table.get(name)
+        samples = list(op.sample_inputs("cpu", torch.float32)) if op else []
+        checker = opinfo_worker.Checker(op, request)
+        for sample in samples[:: max(1, len(samples) // 4)][:4]:
+            torch.manual_seed(0)
+            strided = sample.noncontiguous()
+            status, message = checker.sample(((strided.input, *strided.args), strided.kwargs), None)
+            if status in opinfo.BAD:
+                wrong.append(f"{name}: {status}: {message[:200]}")
     assert not wrong, "\n".join(wrong)
