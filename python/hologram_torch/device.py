@@ -20,6 +20,11 @@ def runtime():
         return _make(os.environ.get("HOLOGRAM_BACKEND", "cpu"))
 
 
+def holds(tensor) -> bool:
+    """Whether graphs take the tensor, real or fake, where it lies."""
+    return tensor.device.type == "cpu"
+
+
 def thread_count():
     """What tells the thread count at each call: PyTorch's setting, unless HOLOGRAM_NUM_THREADS says one."""
     import torch

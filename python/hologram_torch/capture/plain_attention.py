@@ -7,6 +7,8 @@ import operator
 import torch
 from torch.nn import functional
 
+from .. import device
+
 MATMUL = (torch.matmul, operator.matmul, torch.bmm, torch.Tensor.matmul, "matmul", "bmm")
 _MUL = (operator.mul, torch.mul, torch.multiply, "mul")
 _DIV = (operator.truediv, torch.div, torch.true_divide, "div")
@@ -158,7 +160,7 @@ def _example(node):
 
 def _plain(node) -> bool:
     value = _example(node)
-    return value is not None and value.device.type == "cpu" and value.layout is torch.strided
+    return value is not None and device.holds(value) and value.layout is torch.strided
 
 
 def _sole(node):

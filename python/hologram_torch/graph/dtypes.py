@@ -1,6 +1,8 @@
 # hologram_torch/graph/dtypes.py: PyTorch's element types and Hologram's
 import torch
 
+from .. import device
+
 NAME = {
     torch.bool: "b8",
     torch.uint8: "u8",
@@ -40,11 +42,11 @@ def compute(name: str) -> str:
 
 
 def is_native(value) -> bool:
-    """Whether the (fake) tensor is one that a graph can hold: dense, on the CPU, of a known dtype."""
+    """Whether the (fake) tensor is one that a graph can hold: dense, on the runtime's device, of a known dtype."""
     return (
         value.dtype in NAME
         and value.layout is torch.strided
-        and value.device.type == "cpu"
+        and device.holds(value)
         and not value.is_neg()
         and not value.is_quantized
     )
