@@ -5,6 +5,31 @@
 
 namespace hologram::runtime {
 
+// What was made before, or by another thread meanwhile, counts as a memory hit.
+template <class K, class Make>
+std::shared_ptr<const K> KernelCache::get_from(Table<K>& table, const Fingerprint& key,
+                                               KernelSource* source, const Make& make) {
+  auto find = [&] {
+    std::lock_guard lock(mutex_);
+    auto it = table.made.find(key);
+    return it == table.made.end() ? nullptr : it->second;
+  };
+  KernelSource from = KernelSource::memory;
+  std::shared_ptr<const K> kernel = find();
+  if (!kernel)
+    kernel = table.in_progress.call(key, [&] {
+      std::shared_ptr<const K> mine = find();  // made between the look and the claim?
+      if (mine) return mine;
+      mine = make(from);
+      std::lock_guard lock(mutex_);
+      table.made.emplace(key, mine);
+      return mine;
+    });
+  if (from == KernelSource::memory) ++memory_hits_;
+  if (source) *source = from;
+  return kernel;
+}
+
 // From the library or from disk, or compiled and then put there.
 std::shared_ptr<const Kernel> KernelCache::make(const atlas::Program& program,
                                                 const Fingerprint& content, const Fingerprint& key,
@@ -32,22 +57,9 @@ std::shared_ptr<const Kernel> KernelCache::make(const atlas::Program& program,
 std::shared_ptr<const Kernel> KernelCache::get(const atlas::Program& program,
                                                KernelSource* source) {
   const Fingerprint content = atlas::fingerprint(program);
-  Fingerprint key = fingerprint(content.hex() + backend_.code_key());
-  KernelSource from = KernelSource::memory;
-  std::shared_ptr<const Kernel> kernel;
-  {
-    std::lock_guard lock(mutex_);
-    if (auto it = kernels_.find(key); it != kernels_.end()) kernel = it->second;
-  }
-  if (kernel) {
-    ++memory_hits_;
-  } else {
-    kernel = make(program, content, key, from);
-    std::lock_guard lock(mutex_);
-    kernel = kernels_.emplace(key, kernel).first->second;
-  }
-  if (source) *source = from;
-  return kernel;
+  const Fingerprint key = fingerprint(content.hex() + backend_.code_key());
+  return get_from(kernels_, key, source,
+                  [&](KernelSource& from) { return make(program, content, key, from); });
 }
 
 std::shared_ptr<const LaneKernel> KernelCache::make_lanes(const atlas::LaneProgram& program,
@@ -73,32 +85,19 @@ std::shared_ptr<const LaneKernel> KernelCache::get_lanes(const atlas::LaneProgra
                                                          KernelSource* source) {
   const Fingerprint key =
       fingerprint("lanes " + atlas::fingerprint(program).hex() + backend_.code_key());
-  KernelSource from = KernelSource::memory;
-  std::shared_ptr<const LaneKernel> kernel;
-  {
-    std::lock_guard lock(mutex_);
-    if (auto it = lanes_.find(key); it != lanes_.end()) kernel = it->second;
-  }
-  if (kernel) {
-    ++memory_hits_;
-  } else {
-    kernel = make_lanes(program, key, from);
-    std::lock_guard lock(mutex_);
-    kernel = lanes_.emplace(key, kernel).first->second;
-  }
-  if (source) *source = from;
-  return kernel;
+  return get_from(lanes_, key, source,
+                  [&](KernelSource& from) { return make_lanes(program, key, from); });
 }
 
 KernelCache::Stats KernelCache::stats() const {
   std::lock_guard lock(mutex_);
-  return {memory_hits_, disk_hits_, misses_, builtin_, kernels_.size()};
+  return {memory_hits_, disk_hits_, misses_, builtin_, kernels_.made.size()};
 }
 
 void KernelCache::clear() {
   std::lock_guard lock(mutex_);
-  std::erase_if(kernels_, [](const auto& entry) { return entry.second.use_count() == 1; });
-  std::erase_if(lanes_, [](const auto& entry) { return entry.second.use_count() == 1; });
+  std::erase_if(kernels_.made, [](const auto& entry) { return entry.second.use_count() == 1; });
+  std::erase_if(lanes_.made, [](const auto& entry) { return entry.second.use_count() == 1; });
 }
 
 }  // namespace hologram::runtime

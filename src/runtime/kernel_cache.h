@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "base/fingerprint.h"
+#include "base/single_flight.h"
 #include "runtime/disk_cache.h"
 
 namespace hologram::runtime {
@@ -15,8 +16,8 @@ namespace hologram::runtime {
 /// Where a kernel came from.
 enum class KernelSource : uint8_t { memory, builtin, disk, compiled };
 
-/// Thread-safe; nothing is compiled under a lock. Kernels stay while someone uses them, and the
-/// most recent ones longer.
+/// Thread-safe; nothing is compiled under a lock, and what several threads need at once is compiled
+/// by one of them. Kernels stay while someone uses them, and until clear().
 class KernelCache {
  public:
   KernelCache(const Backend& backend, std::filesystem::path folder, uint64_t limit)
@@ -41,6 +42,14 @@ class KernelCache {
   DiskCache& disk() { return disk_; }
 
  private:
+  template <class K>
+  struct Table {
+    std::unordered_map<Fingerprint, std::shared_ptr<const K>> made;
+    SingleFlight<std::shared_ptr<const K>> in_progress;
+  };
+  template <class K, class Make>
+  std::shared_ptr<const K> get_from(Table<K>& table, const Fingerprint& key, KernelSource* source,
+                                    const Make& make);
   std::shared_ptr<const LaneKernel> make_lanes(const atlas::LaneProgram& program,
                                                const Fingerprint& key, KernelSource& source);
   std::shared_ptr<const Kernel> make(const atlas::Program& program, const Fingerprint& content,
@@ -48,9 +57,9 @@ class KernelCache {
 
   const Backend& backend_;
   DiskCache disk_;
-  mutable std::mutex mutex_;
-  std::unordered_map<Fingerprint, std::shared_ptr<const Kernel>> kernels_;
-  std::unordered_map<Fingerprint, std::shared_ptr<const LaneKernel>> lanes_;
+  mutable std::mutex mutex_;  // guards what is made
+  Table<Kernel> kernels_;
+  Table<LaneKernel> lanes_;
   std::atomic<uint64_t> memory_hits_{0}, disk_hits_{0}, misses_{0}, builtin_{0};
 };
 

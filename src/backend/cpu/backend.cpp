@@ -63,7 +63,7 @@ class CpuBackend : public Backend {
   std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
                                      std::span<const std::shared_ptr<const Kernel>> kernels,
                                      CodeStore& store) const override {
-    return make_launcher(steps, kernels, target_, code_key(), store);
+    return make_launcher(steps, kernels, target_, code_key(), store, entries_);
   }
 
   std::optional<std::string> dump(const atlas::Program& program,
@@ -76,6 +76,7 @@ class CpuBackend : public Backend {
  private:
   Target target_;
   CpuMachine machine_;
+  mutable EntriesInProgress entries_;
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "backend/cpu/launch.h"
 
 #include "backend/cpu/entry.h"
-#include "backend/cpu/load.h"
 #include "host/context.h"
 
 namespace hologram::cpu {
@@ -13,12 +12,8 @@ struct Sizes : Prepared {
 };
 
 std::shared_ptr<LoadedKernel> load_or_compile(std::span<const atlas::EntryStep> steps,
-                                              const Target& target, std::string_view code_key,
+                                              const Target& target, const Fingerprint& key,
                                               CodeStore& store) {
-  std::string text = "entry";
-  for (const atlas::EntryStep& s : steps)
-    text += fmt::format(" {},{},{},{}", s.kernel, s.first_buffer, s.first_argument, s.cached);
-  const Fingerprint key = fingerprint(fmt::format("{} {}", text, code_key));
   if (auto code = store.get(key)) try {
       return cpu::load(*code);
     } catch (const Error&) {  // not code of ours: compile it anew
@@ -27,6 +22,13 @@ std::shared_ptr<LoadedKernel> load_or_compile(std::span<const atlas::EntryStep> 
   auto loaded = cpu::load(code);
   store.put(key, code);
   return loaded;
+}
+
+Fingerprint key_of(std::span<const atlas::EntryStep> steps, std::string_view code_key) {
+  std::string text = "entry";
+  for (const atlas::EntryStep& s : steps)
+    text += fmt::format(" {},{},{},{}", s.kernel, s.first_buffer, s.first_argument, s.cached);
+  return fingerprint(fmt::format("{} {}", text, code_key));
 }
 
 class NativeLauncher final : public Launcher {
@@ -96,9 +98,10 @@ class NativeLauncher final : public Launcher {
 std::unique_ptr<Launcher> make_launcher(std::span<const atlas::EntryStep> steps,
                                         std::span<const std::shared_ptr<const Kernel>> kernels,
                                         const Target& target, std::string_view code_key,
-                                        CodeStore& store) {
-  return std::make_unique<NativeLauncher>(steps, kernels,
-                                          load_or_compile(steps, target, code_key, store));
+                                        CodeStore& store, EntriesInProgress& in_progress) {
+  const Fingerprint key = key_of(steps, code_key);
+  auto entry = in_progress.call(key, [&] { return load_or_compile(steps, target, key, store); });
+  return std::make_unique<NativeLauncher>(steps, kernels, std::move(entry));
 }
 
 }  // namespace hologram::cpu
