@@ -7,6 +7,7 @@ import torch
 from hologram import _core
 
 from . import counters, device, memory, parameters, precision, writes
+from .graph.formula import WithFormulas
 from .options import Options, strict
 from .translate import layout
 from .translate.translator import Translator
@@ -108,4 +109,5 @@ def _compile(module, name, options, static, layouts, treatment):
     counters.compiled(name, executable)
     layout.report(len(translated.results), layouts)
     memory.drop_code_pages()
-    return call
+    formulas = [formula for formula, _ in translated.symbols.formulas]
+    return WithFormulas(call, formulas) if formulas else call

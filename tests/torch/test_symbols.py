@@ -58,3 +58,64 @@ def test_the_float32_precision_is_no_guard():
     finally:
         torch.set_float32_matmul_precision(before)
     assert graph_count() == 1
+
+
+def sized(*sizes, grad=False):
+    return tuple(torch.randn(2, 3, *size, requires_grad=grad) for size in sizes)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+def test_interpolation_by_a_fraction(mode):
+    """Truncated shares of a size are no expressions of the graph: each call computes them."""
+
+    def function(x):
+        return torch.nn.functional.interpolate(x, scale_factor=(0.6, 1.7), mode=mode) + 1
+
+    agree(function, *[(x,) for x in sized((10, 13), (17, 8), (33, 9))])
+    assert (backend_stats()["graphs"], backend_stats()["fallback_ops"]) == (1, {})
+
+
+def test_gradients_of_interpolation_by_a_fraction():
+    def function(x):
+        return torch.nn.functional.interpolate(x, scale_factor=0.6, mode="bilinear").sin()
+
+    compiled = compile_fresh(function, dynamic=True)
+    for n in (10, 17, 33):
+        (x,) = sized((n, n + 3), grad=True)
+        expected, actual = (torch.autograd.grad(f(x).sum(), x)[0] for f in (function, compiled))
+        check(actual, expected)
+    assert backend_stats()["failed_graphs"] == 0
+
+
+def test_a_share_of_a_size_in_a_view_and_a_number():
+    def function(x):
+        n = int(x.shape[0] * 0.37)
+        return x[:n] * n, x.new_zeros(n + 1, 2 * n)
+
+    agree(function, *[(torch.randn(n, 3),) for n in (10, 29, 64)])
+    assert graph_count() == 1
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("join", [torch.stack, torch.cat])
+def test_joins_of_halves(join, axis):
+    """The halves' sizes, n // 2 and (n + 1) // 2, are equal by a guard alone."""
+    agree(lambda x: join([x[:, ::2], x[:, 1::2]], axis) * 2, *[(torch.randn(3, n),) for n in (8, 20)])
+    assert backend_stats()["fallback_ops"] == {}
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_padding_and_its_gradients(mode, rank):
+    """Of sizes known at run time, by what is cut away on some sides."""
+    pad = (2, 3, 1, -1, -2, 2)[: 2 * rank]
+
+    def function(x):
+        return torch.nn.functional.pad(x, pad, mode=mode).sin()
+
+    compiled = compile_fresh(function, dynamic=True)
+    for n in (5, 8, 7):
+        (x,) = sized(range(n, n + rank), grad=True)
+        (expected, gradient), (actual, back) = ((y, torch.autograd.grad(y.sum(), x)[0]) for y in (function(x), compiled(x)))
+        check((actual, back), (expected, gradient))
+    assert backend_stats()["fallback_ops"] == {}

@@ -5,6 +5,8 @@ import operator
 import sympy
 from hologram import _core
 
+from .formula import Formula
+
 
 class Unsupported(Exception):
     """What a graph cannot express; the caller leaves it to PyTorch."""
@@ -18,17 +20,23 @@ class Symbols:
         self.known = {}  # SymPy expression -> int or Expr
         self.hints = []  # example value by symbol number
         self.environment = None  # PyTorch's record of what is known of the symbols
+        self.given = {}  # SymPy expression -> position of the argument that gives its value
+        self.formulas = []  # (Formula, how its value is read) of sizes that each call computes
 
-    def bind(self, value):
-        """How a symbolic argument gives a symbol its value: ("symbol" or "negated", number), or ("ignored", 0) where the
-        value is known already. A symbol is at least 1: where tracing has not settled the sign, it is guarded.
+    def bind(self, value, position):
+        """How the symbolic argument at `position` gives a symbol its value: ("symbol" or "negated", number), or
+        ("ignored", 0) where the value is known already. A symbol is at least 1: where tracing has not settled the sign, it
+        is guarded.
 
         An argument may be an expression whose symbols have no argument of their own (as in the backward graph)."""
         e = value.node.expr
         if e.is_Integer or e in self.known or not e.is_Symbol and self._derived(e):
             return "ignored", 0
         self.environment = value.node.shape_env
-        example = hint(value)
+        self.given[e] = position
+        return self._new_symbol(e, hint(value))
+
+    def _new_symbol(self, e, example):
         if example == 0 and self._guard(sympy.Eq(e, 0)):
             self.known[e] = 0
             return "ignored", 0
@@ -45,7 +53,7 @@ class Symbols:
         if not e.free_symbols or not all(symbol in self.known for symbol in e.free_symbols):
             return False
         try:
-            self.expr(e)
+            self.known[e] = self._convert(e)
         except Unsupported:
             return False
         return True
@@ -72,8 +80,29 @@ class Symbols:
     def expr(self, e):
         found = self.known.get(e)
         if found is None:
-            found = self.known[e] = self._convert(e)
+            try:
+                found = self.known[e] = self._convert(e)
+            except Unsupported as refusal:
+                found = self._computed(e, refusal)
         return found
+
+    def _computed(self, e, refusal):
+        """A symbol for a size that expressions of a graph cannot state, as a share of another one: each call computes it."""
+        formula = Formula.of(e, self.given)
+        if formula is None or not self._holds(formula, e):
+            raise refusal
+        how = self._new_symbol(e, hint_of(self.environment, e))
+        if how[0] != "ignored":
+            self.formulas.append((formula, how))
+        return self.known[e]
+
+    def _holds(self, formula, e) -> bool:
+        """Whether the formula gives the value that tracing had for e."""
+        arguments = {position: hint_of(self.environment, part) for part, position in self.given.items()}
+        try:
+            return formula(arguments) == hint_of(self.environment, e)
+        except (ArithmeticError, NameError, TypeError, ValueError):
+            return False
 
     def real(self, builder, e):
         """A float made of sizes, as a scalar of the graph in f64."""

@@ -93,13 +93,15 @@ def cat(c, xs, dim=0):
     parts = [x for x in parts if x.shape[dim] != 0] or parts[:1]
     if not parts:
         return c.number(c.out_dtype, 0, out)
-    return c.concat([c.cast(x, c.out_dtype) for x in parts], dim)
+    alike = [[x.shape[i] if i == dim else n for i, n in enumerate(out)] for x in parts]  # sizes are equal by guards
+    return c.concat([c.reshape(c.cast(x, c.out_dtype), shape) for x, shape in zip(parts, alike)], dim)
 
 
 @lower("stack.default")
 def stack(c, xs, dim=0):
     dim = axis_of(dim, len(c.out_shape))
-    return c.concat([c.unsqueeze(c.cast(x, c.out_dtype), dim) for x in xs], dim)
+    shape = [1 if i == dim else n for i, n in enumerate(c.out_shape)]  # guards make sizes equal that are stated otherwise
+    return c.concat([c.reshape(c.cast(x, c.out_dtype), shape) for x in xs], dim)
 
 
 @lower("flip.default")
@@ -262,53 +264,6 @@ def diagonal_scatter(c, x, source, offset=0, dim1=0, dim2=1):
     flat = c.scatter(c.reshape(moved, [*lead, rows * columns]), at, source, len(lead))
     inverse = [order.index(i) for i in range(rank)]
     return c.permute(c.reshape(flat, [*lead, rows, columns]), inverse)
-
-
-@lower("constant_pad_nd.default")
-def constant_pad_nd(c, x, pad, value=0):
-    shape = x.shape
-    low = [0] * len(shape)
-    for i in range(len(pad) // 2):
-        low[len(shape) - 1 - i] = pad[2 * i]
-    if x.dtype == "b8":
-        value = int(bool(value))
-    return c.pad(x, low, c.out_shape, value)
-
-
-def _edge_pad(edge):
-    """Pads from the last axis on; `edge(c, x, axis, count, first)` gives what is to stand before x's first element, or after its
-    last."""
-
-    def lowering(c, x, pad):
-        rank = len(x.shape)
-        for i in range(len(pad) // 2):
-            axis, low, high = rank - 1 - i, pad[2 * i], pad[2 * i + 1]
-            n = x.shape[axis]
-            if type(low) is not int or type(high) is not int or type(n) is not int:
-                raise Unsupported("padding by a size known only at run time, or of one")
-            before = [edge(c, x, axis, low, True)] if low > 0 else []
-            after = [edge(c, x, axis, high, False)] if high > 0 else []
-            if low < 0 or high < 0:
-                x = c.slice_axis(x, axis, max(-low, 0), n + min(low, 0) + min(high, 0))
-            x = c.concat([*before, x, *after], axis)
-        return x
-
-    return lowering
-
-
-def _mirrored(c, x, axis, count, first):
-    start = 1 if first else x.shape[axis] - 1 - count
-    return c.flip(c.slice_axis(x, axis, start, count), [axis])
-
-
-def _repeated(c, x, axis, count, first):
-    edge = c.slice_axis(x, axis, 0 if first else x.shape[axis] - 1, 1)
-    return c.broadcast(edge, [count if i == axis else n for i, n in enumerate(x.shape)])
-
-
-for _n in (1, 2, 3):
-    lower(f"reflection_pad{_n}d.default")(_edge_pad(_mirrored))
-    lower(f"replication_pad{_n}d.default")(_edge_pad(_repeated))
 
 
 @lower("tril_indices.default", "triu_indices.default")

@@ -48,10 +48,10 @@ class Translator(Builder):
         self._flat = {}  # node of a chain -> the argument after it, its leading axes joined
 
     def run(self):
-        for node in self.module.graph.find_nodes(op="placeholder"):
+        for position, node in enumerate(self.module.graph.find_nodes(op="placeholder")):
             val = node.meta.get("val")
             if isinstance(val, torch.SymInt) and val.node.expr.is_Symbol:  # expressions of them may come earlier
-                self._sizes[node] = self.symbols.bind(val)
+                self._sizes[node] = self.symbols.bind(val, position)
         position = 0
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
@@ -61,6 +61,7 @@ class Translator(Builder):
                 self._output(node)
             else:
                 self._step(node, self.module)
+        self.args += [how for _, how in self.symbols.formulas]
         return self
 
     # --- what lowerings ask
@@ -165,7 +166,7 @@ class Translator(Builder):
                     self._resolve_negative(node, value, val)
             return
         if isinstance(val, torch.SymInt):
-            self.args.append(self._sizes[node] if node in self._sizes else self.symbols.bind(val))
+            self.args.append(self._sizes[node] if node in self._sizes else self.symbols.bind(val, position))
             self.env[node] = self.symbols.size(val)
             return
         if val is None or isinstance(val, (bool, int, float, str, torch.SymFloat, torch.SymBool)):
