@@ -20,6 +20,7 @@ class Symbols:
         self.known = {}  # SymPy expression -> int or Expr
         self.hints = []  # example value by symbol number
         self.environment = None  # PyTorch's record of what is known of the symbols
+        self._equal = None  # expression -> the simplest one that guards make equal to it
         self.given = {}  # SymPy expression -> position of the argument that gives its value
         self.formulas = []  # (Formula, how its value is read) of sizes that each call computes
 
@@ -29,10 +30,10 @@ class Symbols:
         is guarded.
 
         An argument may be an expression whose symbols have no argument of their own (as in the backward graph)."""
-        e = value.node.expr
+        self.environment = value.node.shape_env
+        e = self._simplest(value.node.expr)
         if e.is_Integer or e in self.known or not e.is_Symbol and self._derived(e):
             return "ignored", 0
-        self.environment = value.node.shape_env
         self.given[e] = position
         return self._new_symbol(e, hint(value))
 
@@ -77,7 +78,14 @@ class Symbols:
     def sizes(self, shape):
         return [n if type(n) is int else self.size(n) for n in shape]
 
+    def _simplest(self, e):
+        """The simplest expression that the guards of the graph make equal to e: n // 2 for (n + 1) // 2 of an even n."""
+        if self._equal is None and self.environment is not None:
+            self._equal = _equalities(self.environment)
+        return self._equal.get(e, e) if self._equal else e
+
     def expr(self, e):
+        e = self._simplest(e)
         found = self.known.get(e)
         if found is None:
             try:
@@ -177,6 +185,18 @@ _FUNCTIONS = {
     "Min": _fold(_core.expr_min),
     "Max": _fold(_core.expr_max),
 }
+
+
+def _equalities(environment) -> dict:
+    classes = {}  # expression -> list of all that equal it, itself among them
+    for guard in getattr(environment, "guards", ()):
+        if isinstance(guard.expr, sympy.Eq):
+            left, right = (classes.get(side, [side]) for side in guard.expr.args)
+            if left is not right:
+                left = left + right
+                classes.update(dict.fromkeys(left, left))
+    simplest = {id(members): min(members, key=lambda e: (e.count_ops(), str(e))) for members in classes.values()}
+    return {e: simplest[id(members)] for e, members in classes.items()}
 
 
 def hint_of(environment, e) -> int:

@@ -93,15 +93,13 @@ def cat(c, xs, dim=0):
     parts = [x for x in parts if x.shape[dim] != 0] or parts[:1]
     if not parts:
         return c.number(c.out_dtype, 0, out)
-    alike = [[x.shape[i] if i == dim else n for i, n in enumerate(out)] for x in parts]  # sizes are equal by guards
-    return c.concat([c.reshape(c.cast(x, c.out_dtype), shape) for x, shape in zip(parts, alike)], dim)
+    return c.concat([c.cast(x, c.out_dtype) for x in parts], dim)
 
 
 @lower("stack.default")
 def stack(c, xs, dim=0):
     dim = axis_of(dim, len(c.out_shape))
-    shape = [1 if i == dim else n for i, n in enumerate(c.out_shape)]  # guards make sizes equal that are stated otherwise
-    return c.concat([c.reshape(c.cast(x, c.out_dtype), shape) for x in xs], dim)
+    return c.concat([c.unsqueeze(c.cast(x, c.out_dtype), dim) for x in xs], dim)
 
 
 @lower("flip.default")
