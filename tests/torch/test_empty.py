@@ -45,6 +45,15 @@ def test_norms_sums_and_orders(shape):
     empties(lambda x: torch.cat([x, x.sort(-1).values], 0).cumsum(0), shape)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_moments_of_nothing(dtype):
+    """Which eager gives as a mean of 0 and a deviation that is not a number."""
+    x = torch.zeros(3, 0, dtype=dtype)
+    compiled = torch.compile(torch.native_layer_norm, backend=BACKEND)
+    for wanted, got in zip(torch.native_layer_norm(x, [0], None, None, 1e-5), compiled(x, [0], None, None, 1e-5)):
+        torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
 @pytest.mark.parametrize("n", [0, 5])
 def test_membership_of_run_time_sizes(n):
     compiled = torch.compile(torch.isin, backend=BACKEND, dynamic=True)

@@ -31,6 +31,8 @@ def layer_norm(c, x, normalized_shape, weight, bias, eps):
     rank = len(x.shape)
     axes = list(range(rank - len(normalized_shape), rank))
     y, center, scale = _normalised(c, c.cast(x, dtypes.compute(x.dtype)), axes, eps)
+    if any(n == 0 for n in normalized_shape if type(n) is int):  # the mean of nothing is 0 here, its deviation is not a number
+        center = c.number(center.dtype, 0, center.shape)
     return _finish(c, _affine(c, y, weight, bias), center, scale)
 
 
