@@ -59,12 +59,12 @@ void side_by_side(size_t n, size_t threads, const Work& work) {
 void Executable::load_kernels() {
   kernels_.resize(plan_.programs.size());
   std::atomic<int> count[4] = {};
-  side_by_side(plan_.programs.size(), std::max(1u, std::thread::hardware_concurrency()),
-               [&](size_t i) {
-                 KernelSource source;
-                 kernels_[i] = runtime_->kernels().get(plan_.programs[i], &source);
-                 ++count[static_cast<int>(source)];
-               });
+  side_by_side(
+      plan_.programs.size(), std::max(1u, std::thread::hardware_concurrency()), [&](size_t i) {
+        KernelSource source;
+        kernels_[i] = runtime_->kernels().get(plan_.programs[i], plan_.fingerprints[i], &source);
+        ++count[static_cast<int>(source)];
+      });
   auto from = [&](KernelSource source) { return count[static_cast<int>(source)].load(); };
   report_.memory_hits = from(KernelSource::memory);
   report_.builtin = from(KernelSource::builtin);

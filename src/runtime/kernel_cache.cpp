@@ -55,8 +55,7 @@ std::shared_ptr<const Kernel> KernelCache::make(const atlas::Program& program,
 }
 
 std::shared_ptr<const Kernel> KernelCache::get(const atlas::Program& program,
-                                               KernelSource* source) {
-  const Fingerprint content = atlas::fingerprint(program);
+                                               const Fingerprint& content, KernelSource* source) {
   const Fingerprint key = fingerprint(content.hex() + backend_.code_key());
   return get_from(kernels_, key, source,
                   [&](KernelSource& from) { return make(program, content, key, from); });

@@ -25,7 +25,12 @@ class KernelCache {
 
   /// The kernel for a program (before expand_math), compiled if nobody has it. `source` (may be
   /// null) tells where it came from.
-  std::shared_ptr<const Kernel> get(const atlas::Program& program, KernelSource* source = nullptr);
+  std::shared_ptr<const Kernel> get(const atlas::Program& program, KernelSource* source = nullptr) {
+    return get(program, atlas::fingerprint(program), source);
+  }
+  /// The same for a program whose fingerprint is known.
+  std::shared_ptr<const Kernel> get(const atlas::Program& program, const Fingerprint& content,
+                                    KernelSource* source);
 
   /// The lane kernel for a program, compiled if nobody has it. Throws atlas::LaneError.
   std::shared_ptr<const LaneKernel> get_lanes(const atlas::LaneProgram& program,

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "atlas/empty.h"
+#include "schedule/check.h"
 #include "schedule/cluster/layouts.h"
 #include "schedule/lower/lower.h"
 #include "schedule/memory.h"
@@ -313,7 +314,11 @@ void Planner::emit_kernel(Lowered k) {
   step.cached = k.cached;
   Fingerprint f = atlas::fingerprint(k.program);
   auto [it, added] = program_number_.emplace(f, static_cast<int>(plan_.programs.size()));
-  if (added) plan_.programs.push_back(std::move(k.program));
+  if (added) {
+    check_planned(k.program);
+    plan_.programs.push_back(std::move(k.program));
+    plan_.fingerprints.push_back(f);
+  }
   step.program = it->second;
   plan_.steps.push_back(std::move(step));
 }

@@ -74,7 +74,8 @@ struct CacheEntry {
 };
 
 struct Plan {
-  std::vector<atlas::Program> programs;  ///< distinct ones
+  std::vector<atlas::Program> programs;   ///< distinct ones
+  std::vector<Fingerprint> fingerprints;  ///< theirs
   std::vector<Step> steps;
   std::vector<Slot> slots;
   std::vector<CacheEntry> cache;
@@ -87,7 +88,8 @@ struct Plan {
   int canonical_ops = 0;  ///< live nodes that are not leaves
 };
 
-/// Turns a canonical graph into a plan. Throws Error(unsupported) for what has no lowering.
+/// Turns a canonical graph into a plan of verified programs. Throws Error(unsupported) for what has
+/// no lowering.
 Plan make_plan(const ir::Graph& graph, const Options& options);
 
 /// Text form for HOLOGRAM_DUMP=plan.

@@ -58,7 +58,11 @@ class PlanTest : public testing::Test {
     o.is_static = [](int i) { return i >= 100; };
     ir::verify(g);
     Plan p = make_plan(g, o);
-    for (const auto& program : p.programs) atlas::verify(program);
+    EXPECT_EQ(p.fingerprints.size(), p.programs.size());
+    for (size_t k = 0; k < p.programs.size(); ++k) {
+      atlas::verify(p.programs[k]);
+      EXPECT_EQ(p.fingerprints[k], atlas::fingerprint(p.programs[k]));
+    }
     return p;
   }
   static int runs(const Plan& p) {  // kernels of a steady-state call
