@@ -10,6 +10,7 @@
 
 #include "backend/registry.h"
 #include "bindings.h"
+#include "host/pages.h"
 #include "schedule/estimate.h"
 
 namespace nb = nanobind;
@@ -178,6 +179,9 @@ void bind_executable(nb::module_& m) {
       .def(
           "release_memory", [](Runtime& r) { return r.memory().release(); },
           "Gives all cached memory back to the system; returns the bytes.")
+      .def(
+          "drop_code_pages", [](Runtime&) { host::drop_code_pages(); },
+          "Gives back the module's read-only pages; what is used again comes from the page cache.")
       .def(
           "clear_kernels", [](Runtime& r) { r.kernels().clear(); },
           "Forgets kernels that nothing uses.");

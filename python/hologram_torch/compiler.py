@@ -108,6 +108,6 @@ def _compile(module, name, options, static, layouts, treatment):
                    name, report["ops_before"], report["ops_canonical"], report["kernels"], total_ms, trace_ms)  # fmt: skip
     counters.compiled(name, executable)
     layout.report(len(translated.results), layouts)
-    memory.drop_code_pages()
+    device.runtime().drop_code_pages()  # a compilation has touched 20 MB of them
     formulas = [formula for formula, _ in translated.symbols.formulas]
     return WithFormulas(call, formulas) if formulas else call

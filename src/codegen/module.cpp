@@ -31,12 +31,6 @@ class WithoutStrengthReduction final : public llvm::OptPassGate {
   bool isEnabled() const override { return true; }
 };
 
-unsigned instructions_of(const llvm::Module& module) {
-  unsigned n = 0;
-  for (const llvm::Function& f : module) n += f.getInstructionCount();
-  return n;
-}
-
 }  // namespace
 
 std::unique_ptr<llvm::TargetMachine> make_machine(const TargetTraits& traits) {
@@ -91,7 +85,7 @@ std::string translate(llvm::Module& module, llvm::TargetMachine& machine, bool a
   llvm::SmallVector<char, 0> buffer;
   llvm::raw_svector_ostream out(buffer);
   static WithoutStrengthReduction gate;
-  if (instructions_of(module) > most_reduced) module.getContext().setOptPassGate(gate);
+  if (module.getInstructionCount() > most_reduced) module.getContext().setOptPassGate(gate);
   llvm::legacy::PassManager passes;
   auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
   check(!machine.addPassesToEmitFile(passes, out, nullptr, kind),

@@ -1,6 +1,9 @@
-// host/pages.cpp: anonymous memory on huge pages.
+// host/pages.cpp: anonymous memory on huge pages, and pages of our own file.
 #include "host/pages.h"
 
+#ifdef __linux__
+#include <link.h>
+#endif
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,6 +16,28 @@ size_t page_multiple(size_t bytes) noexcept {
   static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return (bytes + page - 1) / page * page;
 }
+
+#ifdef __linux__
+int drop_if_ours(dl_phdr_info* file, size_t, void*) {
+  const auto here = reinterpret_cast<uintptr_t>(&drop_if_ours);
+  const uintptr_t page = page_multiple(1);
+  bool ours = false;
+  for (int i = 0; i < file->dlpi_phnum; ++i) {
+    const auto& segment = file->dlpi_phdr[i];
+    const uintptr_t begin = file->dlpi_addr + segment.p_vaddr;
+    ours |= segment.p_type == PT_LOAD && here >= begin && here - begin < segment.p_memsz;
+  }
+  if (!ours) return 0;
+  for (int i = 0; i < file->dlpi_phnum; ++i) {
+    const auto& segment = file->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W)) continue;
+    const uintptr_t begin = page_multiple(file->dlpi_addr + segment.p_vaddr);
+    const uintptr_t end = (file->dlpi_addr + segment.p_vaddr + segment.p_filesz) / page * page;
+    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+  return 1;
+}
+#endif
 
 }  // namespace
 
@@ -39,6 +64,12 @@ std::byte* map_huge(size_t bytes, size_t lead) noexcept {
 
 void unmap_huge(std::byte* memory, size_t bytes, size_t lead) noexcept {
   munmap(memory - page_multiple(lead), page_multiple(bytes) + page_multiple(lead));
+}
+
+void drop_code_pages() noexcept {
+#ifdef __linux__
+  dl_iterate_phdr(drop_if_ours, nullptr);
+#endif
 }
 
 }  // namespace hologram::host

@@ -1,4 +1,4 @@
-// host/pages.h: anonymous memory on huge pages.
+// host/pages.h: anonymous memory on huge pages, and pages of our own file.
 #pragma once
 
 #include <cstddef>
@@ -14,5 +14,9 @@ inline constexpr size_t small_page_bytes = 4096;
 std::byte* map_huge(size_t bytes, size_t lead = 0) noexcept;
 /// Unmaps what map_huge gave for the same sizes.
 void unmap_huge(std::byte* memory, size_t bytes, size_t lead = 0) noexcept;
+
+/// Gives back the read-only pages of the file that this code was loaded from; those that are used
+/// again come back from the page cache. Elsewhere than on Linux nothing happens.
+void drop_code_pages() noexcept;
 
 }  // namespace hologram::host

@@ -75,7 +75,7 @@ def copy(tmp_path_factory):
     if shutil.which("patch") is None:
         pytest.skip("needs patch")
     folder = tmp_path_factory.mktemp("exercise") / "tree"
-    skipped = shutil.ignore_patterns("build*", ".git", ".venv", "__pycache__", "*.so", ".cache", "dist")
+    skipped = shutil.ignore_patterns("build", "build-*", ".git", ".venv", "__pycache__", "*.so", ".cache", "dist")
     shutil.copytree(ROOT, folder, ignore=skipped)
     for patch in (OPERATOR, BACKEND):
         run(["patch", "-p1", "-i", str(patch)], folder)

@@ -79,12 +79,6 @@ struct Unit {
   }
 };
 
-int64_t instructions_of(const llvm::Module& module) {
-  int64_t n = 0;
-  for (const llvm::Function& f : module) n += f.getInstructionCount();
-  return n;
-}
-
 int64_t longest_block(const llvm::Module& module) {
   size_t n = 0;
   for (const llvm::Function& f : module)
@@ -115,12 +109,12 @@ Object compile(const atlas::Program& program, const Target& target, Timing* timi
                const char* symbol) {
   Unit unit(program, target, timing);
   unit.module->getFunction(kernel_symbol)->setName(symbol);
-  if (timing) timing->instructions = instructions_of(*unit.module);
+  if (timing) timing->instructions = unit.module->getInstructionCount();
   Clock clock;
   optimise(*unit.module);
   if (timing) {
     timing->passes = clock.lap();
-    timing->optimised = instructions_of(*unit.module);
+    timing->optimised = unit.module->getInstructionCount();
     timing->longest = longest_block(*unit.module);
     clock.lap();
   }
