@@ -278,8 +278,8 @@ HOLOGRAM_API hologram_status hologram_buffer_copy_from_bytes(hologram_handle exe
 HOLOGRAM_API hologram_status hologram_buffer_to_bytes(hologram_handle executor,
                                                       hologram_handle buffer, void* bytes,
                                                       size_t capacity, size_t* needed);
-/** The first element's address, valid until the buffer is freed or resized; an error where the
- * memory is not the host's. */
+/** The first element's address, valid until the buffer is freed or resized;
+ * HOLOGRAM_UNSUPPORTED where the memory is not the host's. */
 HOLOGRAM_API hologram_status hologram_buffer_as_ptr(hologram_handle executor,
                                                     hologram_handle buffer, const void** pointer);
 HOLOGRAM_API hologram_status hologram_buffer_as_mut_ptr(hologram_handle executor,
@@ -552,8 +552,13 @@ HOLOGRAM_API hologram_status hologram_tensor_numel_u64(hologram_handle tensor, u
 HOLOGRAM_API hologram_status hologram_tensor_offset(hologram_handle tensor, uint32_t* offset);
 HOLOGRAM_API hologram_status hologram_tensor_offset_u64(hologram_handle tensor, uint64_t* offset);
 HOLOGRAM_API hologram_status hologram_tensor_dtype(hologram_handle tensor, hologram_dtype* dtype);
-/** The first element's address, valid while the tensor lives. */
+/** The first element's address, valid while the tensor lives; HOLOGRAM_UNSUPPORTED where the memory
+ * is not the host's. */
 HOLOGRAM_API hologram_status hologram_tensor_data(hologram_handle tensor, void** pointer);
+/** The elements in row-major order, wherever the memory is; `bytes` must be apart from it. */
+HOLOGRAM_API hologram_status hologram_tensor_to_bytes(hologram_handle executor,
+                                                      hologram_handle tensor, void* bytes,
+                                                      size_t capacity, size_t* needed);
 HOLOGRAM_API hologram_status hologram_tensor_is_contiguous(hologram_handle tensor, uint8_t* yes);
 /** A row-major tensor of the same elements: a second view if it is one already, else a copy. */
 HOLOGRAM_API hologram_status hologram_tensor_contiguous(hologram_handle executor,

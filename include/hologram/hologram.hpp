@@ -207,7 +207,8 @@ struct Api {
       hologram_dtype t = HOLOGRAM_F32;
       return P::give(hologram_buffer_dtype(get(), &t), [&] { return t; });
     }
-    /// The memory itself, valid until the buffer is freed or resized. T must be the dtype's type.
+    /// The memory itself, valid until the buffer is freed or resized; of the host alone. T must be
+    /// the dtype's type.
     template <class T>
     result<std::span<T>> view() const {
       void* data = nullptr;
@@ -294,16 +295,15 @@ struct Api {
     /// The elements in row-major order.
     template <class T>
     result<std::vector<T>> read() const {
-      hologram_handle h = 0;
-      hologram_status code = hologram_tensor_contiguous(executor_, get(), &h);
-      detail::Handle<hologram_tensor_cleanup> dense(h);
-      void* data = nullptr;
-      uint64_t n = 0;
-      if (code == HOLOGRAM_OK) code = hologram_tensor_data(h, &data);
-      if (code == HOLOGRAM_OK) code = hologram_tensor_numel_u64(h, &n);
-      return P::give(code, [&] {
-        return std::vector<T>(static_cast<const T*>(data), static_cast<const T*>(data) + n);
-      });
+      size_t bytes = 0;
+      std::vector<T> values;
+      hologram_status code = hologram_tensor_to_bytes(executor_, get(), nullptr, 0, &bytes);
+      if (code == HOLOGRAM_OK) {
+        values.resize(bytes / sizeof(T));
+        code = hologram_tensor_to_bytes(executor_, get(), values.data(), values.size() * sizeof(T),
+                                        &bytes);
+      }
+      return P::give(code, [&] { return std::move(values); });
     }
     result<Tensor> transpose() const {
       return made([&](auto* h) { return hologram_tensor_transpose(get(), h); });

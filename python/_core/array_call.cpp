@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "capi/objects.h"
 #include "numpy_api.h"
 #include "runtime/executable.h"
 #include "sdk.h"
@@ -42,13 +43,18 @@ struct Result {
   Shape shape;
 };
 
-/// Memory of a kept Python object during one call.
+/// Memory during one call: of a kept Python object on the host, or of a buffer where that is.
 struct Operand {
   void* data = nullptr;
   nb::object kept;
-  void* view = nullptr;
-  ~Operand() {
-    if (view) hologram_view_release(view);
+  runtime::StorageRef storage;
+
+  /// Takes a buffer; gives the runtime of its executor.
+  const runtime::Runtime* take(const PyBuffer& buffer) {
+    auto b = capi::need_buffer(buffer.alive());
+    storage = b->storage;
+    data = b->data;
+    return &b->executor->operations->runtime();
   }
 };
 
@@ -95,6 +101,7 @@ class ArrayCall {
     std::vector<double> numbers(num_parameters_);
     std::vector<int64_t> symbols(static_cast<size_t>(num_symbols_), -1);
     size_t p = 0;
+    const runtime::Runtime* place = nullptr;
     for (size_t i = 0; i < arguments_.size(); ++i) {
       const Argument& a = arguments_[i];
       PyObject* object = arguments[i].ptr();
@@ -105,10 +112,12 @@ class ArrayCall {
         numbers[p] = PyFloat_AS_DOUBLE(object);
         operands[p].data = &numbers[p];
         ++p;
-      } else if (!take(a, object, symbols, operands[p++])) {
+      } else if (!take(a, object, symbols, operands[p++], place)) {
         return nb::none();
       }
     }
+    static const runtime::Runtime* const best = &capi::shared_operations()->runtime();
+    if ((place ? place : best) != &executable_->runtime()) return nb::none();
     for (const Expr& g : guards_)
       if (g.eval(symbols) < 0) return nb::none();
     return run(operands, symbols, std::move(out));
@@ -141,13 +150,15 @@ class ArrayCall {
     return true;
   }
 
+  // `place`: where the buffers among the arguments are; they agree, as _jit.py has seen to.
   static bool take(const Argument& a, PyObject* object, std::vector<int64_t>& symbols,
-                   Operand& operand) {
+                   Operand& operand, const runtime::Runtime*& place) {
     if (PyBuffer* b = as_buffer(object)) {
       const auto n = static_cast<Py_ssize_t>(b->size());
       if (b->dtype != a.dtype || !fits(a, 1, &n, symbols)) return false;
-      uint64_t bytes = 0;
-      raise(hologram_buffer_export(b->alive(), &operand.data, &bytes, &operand.view));
+      const runtime::Runtime* own = operand.take(*b);
+      if (place && place != own) return false;
+      place = own;
       return true;
     }
     if (!numpy::is_array(object)) return false;
@@ -239,8 +250,8 @@ class ArrayCall {
     return false;
   }
 
-  static void* check_out(const Result& r, const Py_ssize_t* shape, nb::handle object, Operand& held,
-                         const std::vector<Operand>& operands) {
+  void* check_out(const Result& r, const Py_ssize_t* shape, nb::handle object, Operand& held,
+                  const std::vector<Operand>& operands) const {
     hologram_dtype dtype;
     void* data = nullptr;
     if (PyBuffer* b = as_buffer(object.ptr())) {
@@ -248,8 +259,9 @@ class ArrayCall {
       for (size_t d = 0; d < r.shape.size(); ++d) n *= shape[d];
       if (b->dtype != r.dtype || b->size() != static_cast<uint64_t>(n))
         throw nb::value_error("hologram.jit: out has another dtype or size than the result");
-      uint64_t bytes = 0;
-      raise(hologram_buffer_export(b->alive(), &held.data, &bytes, &held.view));
+      const runtime::Runtime* own = held.take(*b);
+      if (own->device() && own != &executable_->runtime())
+        throw nb::value_error("hologram.jit: out is on another device than the arguments");
       data = held.data;
     } else {
       if (!numpy::is_array(object.ptr()))

@@ -186,6 +186,8 @@ void bind_executable(nb::module_& m) {
           "clear_kernels", [](Runtime& r) { r.kernels().clear(); },
           "Forgets kernels that nothing uses.");
   nb::class_<Executable>(m, "Executable", "A compiled graph.")
+      .def_prop_ro("backend",
+                   [](Executable& e) { return std::string(e.runtime().backend().name()); })
       .def_prop_ro("report", &report_of)
       .def_prop_ro("cached_bytes", &Executable::cached_bytes)
       .def_prop_ro("arena_bytes", [](Executable& e) { return e.plan().arena_bytes.str(); })

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "bindings.h"
-#include "capi/tensors.h"
+#include "capi/objects.h"
 #include "numpy_api.h"
 
 namespace nb = nanobind;
@@ -195,17 +195,6 @@ nb::object stats(PyExecutor& e) {
 }
 
 /// An object with the buffer protocol over memory that another one keeps alive.
-nb::object tensor_bytes(uint64_t handle) {
-  auto tensor = capi::need_tensor(handle);
-  const auto size = static_cast<Py_ssize_t>(tensor->numel() * size_of(tensor->dtype));
-  nb::object bytes = nb::steal(PyBytes_FromStringAndSize(nullptr, size));
-  if (!bytes.is_valid()) nb::raise_python_error();
-  void* out = PyBytes_AS_STRING(bytes.ptr());
-  nb::gil_scoped_release others;
-  capi::copy_row_major(*tensor, out);
-  return bytes;
-}
-
 nb::object memory_at(uintptr_t address, size_t bytes, nb::handle owner) {
   nb::object ctypes = nb::module_::import_("ctypes");
   nb::object block =
@@ -415,13 +404,17 @@ Arrays that are read-only, misaligned or not row-major are copied; `Buffer.copie
       "numpy_dtype", [](nb::object dtype) { return numpy_dtype(dtype_of(dtype)); }, "dtype"_a,
       nb::sig("def numpy_dtype(dtype: DTypeLike) -> Any"), "NumPy's dtype for one of ours.");
   m.def(
-      "shared_runtime", [] { return capi::shared_operations()->shared_runtime(); },
-      "The runtime that all executors share.");
+      "shared_runtime",
+      [](const std::optional<std::string>& backend) {
+        const RegisteredBackend* named = backend ? find_backend(*backend) : &default_backend();
+        require(named, "backend \"{}\" is unknown; this build has {}", *backend, backend_names());
+        return capi::shared_operations(*named)->shared_runtime();
+      },
+      "backend"_a = nb::none(),
+      "The runtime that all executors on a backend share; None: \"auto\".");
   m.def("memory_at", &memory_at, "address"_a, "bytes"_a, "owner"_a,
         nb::sig("def memory_at(address: int, bytes: int, owner: object) -> memoryview"),
         "A writable view of memory that `owner` keeps alive.");
-  m.def("tensor_bytes", &tensor_bytes, "tensor"_a, nb::sig("def tensor_bytes(tensor: int) -> bytes"),
-        "The elements of a tensor (a handle) in row-major order, wherever its memory is.");
   bind_sdk_buffer(m);
   bind_sdk_ops(m);
   bind_sdk_ffi(m);

@@ -300,7 +300,7 @@ nb::object to_dlpack(PyBuffer& b, nb::handle stream,
     throw nb::buffer_error(fmt::format("Buffer.__dlpack__: the memory is that of device ({}, {})",
                                        std::get<0>(own), std::get<1>(own))
                                .c_str());
-  if (!stream.is_none())
+  if (!stream.is_none() && on_host(b))
     throw nb::buffer_error(
         "Buffer.__dlpack__: stream must be None: the host's memory has no streams");
   PyBuffer fresh;
@@ -483,9 +483,9 @@ Raises:
           nb::sig(
               "def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None "
               "= None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any"),
-          "A DLPack capsule that shares the memory. BufferError for another device than (1, 0) and "
-          "for a "
-          "stream.")
+          "A DLPack capsule that shares the memory. BufferError for another device than its own, "
+          "and "
+          "for a stream of the host's memory; of a device's, all work on it is done.")
       .def("__dlpack_device__", &device_of, "DLPack's device type and number; (1, 0) is the host.")
       .def(
           "free", [](PyBuffer& b) { b.close(); },

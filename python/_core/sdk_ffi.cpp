@@ -79,13 +79,21 @@ struct Bytes {
   Py_buffer view;
 };
 
-nb::bytes buffer_bytes(uint64_t executor, uint64_t buffer) {
+/// The bytes of a buffer or tensor, by the function that gives them.
+template <auto to_bytes>
+nb::bytes bytes_of(uint64_t executor, uint64_t object) {
   size_t needed = 0;
-  raise(hologram_buffer_to_bytes(executor, buffer, nullptr, 0, &needed));
+  raise(to_bytes(executor, object, nullptr, 0, &needed));
   PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(needed));
   if (!bytes) nb::raise_python_error();
   nb::bytes result = nb::steal<nb::bytes>(bytes);
-  raise(hologram_buffer_to_bytes(executor, buffer, PyBytes_AS_STRING(bytes), needed, &needed));
+  char* data = PyBytes_AS_STRING(bytes);
+  hologram_status status;
+  {
+    nb::gil_scoped_release others;
+    status = to_bytes(executor, object, data, needed, &needed);
+  }
+  raise(status);
   return result;
 }
 
@@ -194,7 +202,8 @@ void bind_by_hand(nb::module_& m) {
                                               static_cast<size_t>(bytes.view.len)));
       },
       "executor"_a, "buffer"_a, "bytes"_a);
-  def("buffer_to_bytes", &buffer_bytes, "executor"_a, "buffer"_a);
+  def("buffer_to_bytes", &bytes_of<hologram_buffer_to_bytes>, "executor"_a, "buffer"_a);
+  def("tensor_to_bytes", &bytes_of<hologram_tensor_to_bytes>, "executor"_a, "tensor"_a);
   def(
       "buffer_fill_element",
       [](uint64_t executor, uint64_t buffer, const nb::object& element, uint64_t length) {

@@ -243,7 +243,7 @@ class Buffer:
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """
-        A DLPack capsule that shares the memory. BufferError for another device than (1, 0) and for a stream.
+        A DLPack capsule that shares the memory. BufferError for another device than its own, and for a stream of the host's memory; of a device's, all work on it is done.
         """
 
     def __dlpack_device__(self) -> tuple[int, int]:

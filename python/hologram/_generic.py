@@ -65,7 +65,7 @@ def run(name: str, executor: Any, *arguments: Any) -> Any:
             raise ValueError(f"{name}: buffer {position} has {buffer.size} elements, {count} are needed")
     if name == "vector_clip" and not rest[0] <= rest[1]:
         raise ValueError(f"vector_clip: low must not exceed high, got {rest[0]} and {rest[1]}")
-    views = [buffer.to_numpy(copy=False)[:count] for buffer in operands]
+    views = [buffer if buffer.size == count else buffer[:count] for buffer in operands]
     if count == 0 and not scalar:
         return None
     result = _FUNCTIONS[name](*views, *rest)

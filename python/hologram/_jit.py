@@ -16,7 +16,7 @@ _MOST_GRAPHS = 64
 
 
 def jit(function: Optional[Callable[..., Any]] = None, *, reproducible: bool = False, fast: bool = False) -> Any:
-    """Compiles a function of NumPy arrays (and Buffers, which count as one-dimensional).
+    """Compiles a function of NumPy arrays (and Buffers, which count as one-dimensional and say on which backend it runs).
 
     At the first call the function runs once on stand-ins that understand NumPy's operators, ufuncs and many of its functions;
     what it computes becomes a graph and few native kernels. Sizes other than 0 and 1 stay open: arrays of the same dtypes and
@@ -32,6 +32,7 @@ def jit(function: Optional[Callable[..., Any]] = None, *, reproducible: bool = F
 
     Raises:
         TraceError: the function asks for what is not known while tracing, or is not supported.
+        ValueError: Buffers on more than one backend.
         ZeroDivisionError, IndexError: integers divided by zero, indices out of range.
     """
     if function is None:
@@ -118,7 +119,7 @@ class _Compiled:
             else:
                 self._plan.append((value[()] if isinstance(value, np.ndarray) and not value.ndim else value,))
         results = [tracer.output(value) for value in outputs]
-        executable = _core.compile(tracer.graph, _core.shared_runtime(), [], **options)
+        executable = _core.compile(tracer.graph, _core.shared_runtime(_backend(leaves)), [], **options)
         self._constants = tuple(tracer.constants)
         self._single = self._structure == "leaf" and self._plan == [0]
         self._call = _core.ArrayCall(
@@ -140,6 +141,14 @@ class _Compiled:
             return results[0]
         source = iter([results[p] if isinstance(p, int) else p[0] for p in self._plan])
         return _unflatten(self._structure, source)
+
+
+def _backend(leaves: tuple[Any, ...]) -> Optional[str]:
+    """Where the graph runs: on the backend of the Buffers among its arguments; None: on the best one."""
+    names = sorted({leaf.executor.backend for leaf in leaves if isinstance(leaf, _core.Buffer)})
+    if len(names) > 1:
+        raise ValueError(f"hologram.jit: the buffers are on the backends {' and '.join(names)}; they must be on one")
+    return names[0] if names else None
 
 
 def _flatten(value: Any, leaves: list[Any]) -> Any:

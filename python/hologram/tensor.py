@@ -161,13 +161,15 @@ class Tensor:
     __matmul__ = matmul
 
     def numpy(self, copy: bool = False) -> Any:
-        """A NumPy array over the same memory, or a copy."""
+        """A NumPy array over the same memory, or a copy. BufferError for a device's memory unless `copy`."""
         import numpy
 
-        # NumPy 1 makes every array from DLPack read-only, and no NumPy knows bfloat16 there.
-        if self.__dlpack_device__() != (1, 0):
-            elements = numpy.frombuffer(_core.tensor_bytes(self._handle), self.dtype)
+        if not self._on_host():
+            if not copy:
+                raise BufferError("Tensor.numpy: the memory is a device's; only copy=True sees it")
+            elements = numpy.frombuffer(ffi.tensor_to_bytes(self.executor.handle, self._handle), self.dtype)
             return elements.reshape(self.shape).copy()
+        # NumPy 1 makes every array from DLPack read-only, and no NumPy knows bfloat16 there.
         known = self.dtype.kind in "biuf" and int(numpy.__version__.split(".")[0]) >= 2
         array = numpy.from_dlpack(self) if known else self._over_memory()
         return array.copy() if copy else array
@@ -183,7 +185,7 @@ class Tensor:
         return numpy.ndarray(self.shape, self.dtype, raw, strides=steps)
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
-        array = self.numpy(copy=bool(copy))
+        array = self.numpy(copy=not self._on_host() if copy is None else copy)
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __dlpack__(
@@ -196,15 +198,18 @@ class Tensor:
     ) -> Any:
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"Tensor.__dlpack__: the memory is that of device {self.__dlpack_device__()}")
-        if stream is not None:
+        if stream is not None and self._on_host():
             raise BufferError("Tensor.__dlpack__: stream must be None: the host's memory has no streams")
         source = self
         if copy:
             fresh = self.executor.allocate(max(1, self.size), self.dtype)
-            fresh[: self.size].from_numpy(self.numpy())
+            fresh[: self.size].from_numpy(self.numpy(copy=not self._on_host()))
             source = Tensor(fresh, self.shape)
         versioned = max_version is not None and max_version[0] >= 1
         return _core.dlpack_capsule(self.executor.handle, source._handle, versioned)
+
+    def _on_host(self) -> bool:
+        return self.__dlpack_device__()[0] == 1
 
     def __dlpack_device__(self) -> tuple[int, int]:
         handle = self.executor.handle
@@ -226,8 +231,9 @@ class Tensor:
 def from_dlpack(source: Any, executor: Optional[Executor] = None) -> Tensor:
     """A tensor over the memory of any object that speaks DLPack (NumPy, PyTorch, JAX, a Buffer …).
 
-    Host memory aligned to its element is shared and kept alive; read-only or misaligned memory and negative strides are
-    copied, as `Tensor.copied` tells.
+    Memory of the host or of the executor's own device is shared and kept alive where it is aligned to its element; read-only
+    or misaligned memory, negative strides and, for an executor on a device, the host's memory are copied, as `Tensor.copied`
+    tells.
 
     Raises:
         TypeError: the object has no __dlpack__.

@@ -205,12 +205,12 @@ def buffer_copy_to_slice(executor: int, buffer: int) -> str:
 
 def buffer_as_ptr(executor: int, buffer: int) -> int:
     """
-    The first element's address, valid until the buffer is freed or resized; an error where the memory is not the host's.
+    The first element's address, valid until the buffer is freed or resized; HOLOGRAM_UNSUPPORTED where the memory is not the host's.
     """
 
 def buffer_as_mut_ptr(executor: int, buffer: int) -> int:
     """
-    The first element's address, valid until the buffer is freed or resized; an error where the memory is not the host's.
+    The first element's address, valid until the buffer is freed or resized; HOLOGRAM_UNSUPPORTED where the memory is not the host's.
     """
 
 def buffer_fill(executor: int, buffer: int, value: float, length: int) -> None:
@@ -532,7 +532,9 @@ def tensor_dtype(tensor: int) -> str:
     """
 
 def tensor_data(tensor: int) -> int:
-    """The first element's address, valid while the tensor lives."""
+    """
+    The first element's address, valid while the tensor lives; HOLOGRAM_UNSUPPORTED where the memory is not the host's.
+    """
 
 def tensor_is_contiguous(tensor: int) -> int:
     """
@@ -691,6 +693,11 @@ def buffer_copy_from_bytes(executor: int, buffer: int, bytes: object) -> None:
 
 def buffer_to_bytes(executor: int, buffer: int) -> bytes:
     """Buffers: buffer to bytes."""
+
+def tensor_to_bytes(executor: int, tensor: int) -> bytes:
+    """
+    The elements in row-major order, wherever the memory is; `bytes` must be apart from it.
+    """
 
 def buffer_fill_element(executor: int, buffer: int, element: object, length: int) -> None:
     """The same with an element of the buffer's own dtype at `value`."""

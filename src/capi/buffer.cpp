@@ -56,16 +56,19 @@ void side_by_side(const BufferObject& buffer, uint64_t bytes, const Body& body) 
       });
 }
 
+std::byte* address(hologram_handle executor, hologram_handle handle) {
+  auto buffer = need_buffer_of(executor, handle);
+  buffer->executor->require_host_memory("the buffer's address");
+  return buffer->data;
+}
+
 void fill(const BufferObject& buffer, const void* element, uint64_t length) {
   require_length(buffer, length);
   const auto size = static_cast<size_t>(size_of(buffer.dtype));
   alignas(64) std::byte pattern[4096];
   for (size_t i = 0; i < sizeof pattern; i += size) std::memcpy(pattern + i, element, size);
-  if (Memory* device = buffer.executor->device()) {
-    for (size_t at = 0, n; at < length * size; at += n) {
-      n = std::min<size_t>(length * size - at, sizeof pattern);
-      device->copy(buffer.data + at, pattern, n, nullptr);
-    }
+  if (buffer.executor->device()) {
+    buffer.executor->repeat(buffer.data, length * size, pattern);
     return;
   }
   side_by_side(buffer, length * size, [&](size_t begin, size_t end) {
@@ -85,13 +88,16 @@ void copy(hologram_handle executor, hologram_handle source, hologram_handle dest
   require_length(*from, length);
   require_length(*to, length);
   const uint64_t bytes = length * static_cast<uint64_t>(size_of(to->dtype));
-  if (Memory* device = to->executor->device()) {
-    // By way of the host, since the two may overlap.
-    const HostCopy aside(*from->executor, from->data, bytes);
-    device->copy(to->data, aside.data(), bytes, nullptr);
+  const bool apart = from->data + bytes <= to->data || to->data + bytes <= from->data;
+  if (to->executor->device()) {
+    if (apart) {
+      to->executor->copy(to->data, from->data, bytes);
+    } else {  // by way of the host
+      const HostCopy aside(*from->executor, from->data, bytes);
+      to->executor->copy(to->data, aside.data(), bytes);
+    }
     return;
   }
-  const bool apart = from->data + bytes <= to->data || to->data + bytes <= from->data;
   if (!apart) {
     std::memmove(to->data, from->data, bytes);
     return;
@@ -205,23 +211,23 @@ hologram_status hologram_buffer_to_bytes(hologram_handle executor, hologram_hand
                                          void* bytes, size_t capacity, size_t* needed) {
   return guarded(__func__, [&] {
     auto b = need_buffer_of(executor, buffer);
-    const HostCopy visible(*b->executor, b->data, bytes ? b->bytes() : 0);
-    give_bytes(visible.data(), b->bytes(), bytes, capacity, needed);
-    if (bytes) b->executor->bytes_out.add(b->bytes());
+    if (!has_room(b->bytes(), bytes, capacity, needed)) return;
+    b->executor->copy(bytes, b->data, b->bytes());
+    b->executor->bytes_out.add(b->bytes());
   });
 }
 hologram_status hologram_buffer_as_ptr(hologram_handle executor, hologram_handle buffer,
                                        const void** pointer) {
   return guarded(__func__, [&] {
     require_out(pointer, "pointer");
-    *pointer = need_buffer_of(executor, buffer)->data;
+    *pointer = address(executor, buffer);
   });
 }
 hologram_status hologram_buffer_as_mut_ptr(hologram_handle executor, hologram_handle buffer,
                                            void** pointer) {
   return guarded(__func__, [&] {
     require_out(pointer, "pointer");
-    *pointer = need_buffer_of(executor, buffer)->data;
+    *pointer = address(executor, buffer);
   });
 }
 hologram_status hologram_buffer_fill(hologram_handle executor, hologram_handle buffer, float value,

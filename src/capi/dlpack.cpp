@@ -81,10 +81,9 @@ void release(void* managed) {
   if (m->deleter) m->deleter(m);
 }
 
-/// Copies element by element from memory that may lie anyhow.
-void gather(const dlpack::Tensor& t, const std::vector<int64_t>& shape,
+/// Copies element by element from host memory that may lie anyhow; `data` is the first one's.
+void gather(const std::byte* data, const std::vector<int64_t>& shape,
             const std::vector<int64_t>& strides, int size, std::byte* out) {
-  const auto* data = static_cast<const std::byte*>(t.data) + t.byte_offset;
   std::vector<int64_t> at(shape.size(), 0);
   for (int64_t n = checked_numel(shape); n > 0; --n) {
     int64_t offset = 0;
@@ -98,6 +97,31 @@ void gather(const dlpack::Tensor& t, const std::vector<int64_t>& shape,
   }
 }
 
+/// The same from memory of the executor's device: what the elements span is copied to the host.
+void gather_from_device(const ExecutorState& state, const std::byte* data,
+                        const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                        int size, std::byte* out) {
+  if (checked_numel(shape) == 0) return;
+  int64_t first = 0, last = 0;  // in elements from data
+  for (size_t i = 0; i < shape.size(); ++i)
+    (strides[i] < 0 ? first : last) += (shape[i] - 1) * strides[i];
+  std::vector<std::byte> span(static_cast<size_t>((last - first + 1) * size));
+  state.copy(span.data(), data + first * size, span.size());
+  gather(span.data() - first * size, shape, strides, size, out);
+}
+
+/// Whether the memory is the host's, for tensors that this executor takes.
+bool on_host(const ExecutorState& state, const dlpack::Tensor& t) {
+  if (t.device.type == dlpack::cpu || t.device.type == dlpack::cuda_host) return true;
+  const dlpack::Device own = device_of(state);
+  if (t.device.type != own.type || t.device.id != own.id)
+    fail(ErrorCode::unsupported,
+         "the memory is that of DLPack device ({}, {}); expected the host's{}", t.device.type,
+         t.device.id, state.device() ? fmt::format(" or ({}, {})", own.type, own.id) : "");
+  require(!t.data || state.device()->contains(t.data), "the data lie outside the device's memory");
+  return false;
+}
+
 struct Imported {
   hologram_handle buffer, tensor;
   bool copied;
@@ -108,8 +132,7 @@ Imported import_tensor(hologram_handle executor, const dlpack::Tensor& t, bool m
                        void (*release)(void*), void* managed) {
   auto pin = need_executor(executor);
   const auto& state = pin->state;
-  if (t.device.type != dlpack::cpu && t.device.type != dlpack::cuda_host)
-    fail(ErrorCode::unsupported, "DLPack device type {} is not the host's memory", t.device.type);
+  const bool host = on_host(*state, t);
   const DType dtype = dtype_of(t.dtype);
   const int size = size_of(dtype);
   require(t.ndim >= 0 && static_cast<size_t>(t.ndim) <= max_rank, "{} dimensions", t.ndim);
@@ -131,14 +154,18 @@ Imported import_tensor(hologram_handle executor, const dlpack::Tensor& t, bool m
   }
   auto* data = static_cast<std::byte*>(t.data) + t.byte_offset;
   const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size) == 0;
-  const bool copies = must_copy || backwards || !aligned || n == 0 || state->device();
+  const bool elsewhere = host && state->device();
+  const bool copies = must_copy || backwards || !aligned || n == 0 || elsewhere;
   const uint64_t length = copies ? static_cast<uint64_t>(n) : reach + 1;
   const uint64_t bytes = checked_bytes(length, dtype);
   runtime::StorageRef storage =
       copies ? state->memory->allocate(bytes) : state->memory->wrap(data, bytes, release, managed);
   if (copies) {
     std::vector<std::byte> elements(bytes);
-    gather(t, shape, strides, size, elements.data());
+    if (host)
+      gather(data, shape, strides, size, elements.data());
+    else
+      gather_from_device(*state, data, shape, strides, size, elements.data());
     state->copy(storage->data(), elements.data(), bytes);
     strides = row_major(shape);
     state->bytes_in.add(bytes);

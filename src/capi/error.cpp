@@ -50,17 +50,20 @@ void clear_last() noexcept {
   last.message[0] = '\0';
 }
 
-void give_bytes(const void* bytes, size_t size, void* out, size_t capacity, size_t* needed) {
+bool has_room(size_t size, const void* out, size_t capacity, size_t* needed) {
   if (needed) *needed = size;
   if (!out && capacity == 0) {
-    if (needed) return;
+    if (needed) return false;
     fail(ErrorCode::invalid_argument,
          "a NULL buffer asks for the size, so needed must not be NULL");
   }
   require(out != nullptr, "the buffer is NULL but its capacity is {}", capacity);
   if (capacity < size) fail(short_buffer, "{} bytes are needed, the buffer has {}", size, capacity);
-  // The bytes may be memory of the caller's that a buffer wraps.
-  if (size != 0) std::memmove(out, bytes, size);
+  return size != 0;
+}
+
+void give_bytes(const void* bytes, size_t size, void* out, size_t capacity, size_t* needed) {
+  if (has_room(size, out, capacity, needed)) std::memcpy(out, bytes, size);
 }
 
 void give_text(std::string_view text, char* out, size_t capacity, size_t* needed) {

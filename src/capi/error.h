@@ -45,5 +45,7 @@ void require_out(T* pointer, std::string_view name) {
 void give_text(std::string_view text, char* out, size_t capacity, size_t* needed);
 /// The same for bytes, without a NUL.
 void give_bytes(const void* bytes, size_t size, void* out, size_t capacity, size_t* needed);
+/// That convention's answer for `size` bytes: whether there are any for the caller to write.
+bool has_room(size_t size, const void* out, size_t capacity, size_t* needed);
 
 }  // namespace hologram::capi

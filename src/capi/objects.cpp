@@ -27,16 +27,21 @@ void ExecutorState::copy(void* to, const void* from, size_t bytes) const {
     std::memmove(to, from, bytes);
 }
 
-void ExecutorState::clear(void* to, size_t bytes) const {
-  Memory* elsewhere = device();
-  if (!elsewhere) {
-    if (bytes) std::memset(to, 0, bytes);
-    return;
+void ExecutorState::repeat(std::byte* to, size_t bytes, std::span<const std::byte> pattern) const {
+  size_t done = std::min(bytes, pattern.size());
+  copy(to, pattern.data(), done);
+  for (size_t n; done < bytes; done += n) {  // what is there doubles, without the host
+    n = std::min(done, bytes - done);
+    copy(to + done, to, n);
   }
-  const std::vector<std::byte> zeros(std::min(bytes, size_t{1} << 20));
-  for (size_t at = 0; at < bytes; at += zeros.size())
-    elsewhere->copy(static_cast<std::byte*>(to) + at, zeros.data(),
-                    std::min(zeros.size(), bytes - at), nullptr);
+}
+
+void ExecutorState::clear(std::byte* to, size_t bytes) const {
+  constexpr std::byte zeros[4096] = {};
+  if (device())
+    repeat(to, bytes, zeros);
+  else if (bytes)
+    std::memset(to, 0, bytes);
 }
 
 void ExecutorState::require_host_memory(std::string_view what) const {

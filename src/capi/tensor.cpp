@@ -275,7 +275,25 @@ hologram_status hologram_tensor_dtype(hologram_handle tensor, hologram_dtype* dt
 hologram_status hologram_tensor_data(hologram_handle tensor, void** pointer) {
   return guarded(__func__, [&] {
     require_out(pointer, "pointer");
-    *pointer = need_tensor(tensor)->data();
+    auto t = need_tensor(tensor);
+    t->executor->require_host_memory("the tensor's address");
+    *pointer = t->data();
+  });
+}
+hologram_status hologram_tensor_to_bytes(hologram_handle executor, hologram_handle tensor,
+                                         void* bytes, size_t capacity, size_t* needed) {
+  return guarded(__func__, [&] {
+    auto t = need_tensor_of(executor, tensor);
+    const uint64_t size = checked_bytes(static_cast<uint64_t>(t->numel()), t->dtype);
+    if (!has_room(size, bytes, capacity, needed)) return;
+    if (reinterpret_cast<uintptr_t>(bytes) % static_cast<uintptr_t>(size_of(t->dtype)) == 0) {
+      copy_row_major(*t, bytes);
+    } else {  // kernels store whole elements
+      std::vector<std::byte> aligned(size);
+      copy_row_major(*t, aligned.data());
+      std::memcpy(bytes, aligned.data(), size);
+    }
+    t->executor->bytes_out.add(size);
   });
 }
 hologram_status hologram_tensor_is_contiguous(hologram_handle tensor, uint8_t* yes) {

@@ -201,7 +201,9 @@ hologram_status hologram_boundary_address(hologram_handle executor, const void* 
     require_out(class_index, "class_index");
     require_out(page, "page");
     require_out(byte, "byte");
-    auto address = need_executor(executor)->state->memory->boundary().locate(pointer);
+    auto pin = need_executor(executor);
+    pin->state->require_host_memory("the boundary pool");
+    auto address = pin->state->memory->boundary().locate(pointer);
     if (!address) fail(ErrorCode::not_found, "the pointer lies outside the boundary pool");
     *class_index = static_cast<uint8_t>(address->cls);
     *page = static_cast<uint8_t>(address->page);
@@ -212,8 +214,8 @@ hologram_status hologram_boundary_address(hologram_handle executor, const void* 
 hologram_status hologram_boundary_free_classes(hologram_handle executor, uint32_t* count) {
   return guarded(__func__, [&] {
     require_out(count, "count");
-    *count =
-        static_cast<uint32_t>(need_executor(executor)->state->memory->boundary().free_classes());
+    const ExecutorState& state = *need_executor(executor)->state;
+    *count = state.device() ? 0 : static_cast<uint32_t>(state.memory->boundary().free_classes());
   });
 }
 

@@ -1,17 +1,20 @@
 // tests/capi/buffer_test.cpp: executors and buffers: pools, copies, views, lives.
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
-
-#include <array>
 
 #include "support.h"
 
 namespace hologram::test {
 namespace {
 
-using Buffers = CapiTest;
+using Buffers = DeviceTest;
+using HostBuffers = CapiTest;  // what shows their addresses, and boundary classes
+HOLOGRAM_ON_EVERY_DEVICE(Buffers);
 
 extern "C" int capi_c99_program(float* sum);
 
@@ -21,7 +24,7 @@ TEST(C99, ProgramRuns) {
   EXPECT_EQ(sum, 20);
 }
 
-TEST_F(Buffers, SmallOnesTakeAClassAndLargeOnesLinearMemory) {
+TEST_F(HostBuffers, SmallOnesTakeAClassAndLargeOnesLinearMemory) {
   hologram_handle small = buffer(3072), large = buffer(3073);
   uint8_t yes = 9, cls = 99;
   EXPECT_OK(hologram_buffer_is_boundary(small, &yes));
@@ -36,7 +39,7 @@ TEST_F(Buffers, SmallOnesTakeAClassAndLargeOnesLinearMemory) {
   for (float v : values(large)) ASSERT_EQ(v, 0);
 }
 
-TEST_F(Buffers, ClassesComeBack) {
+TEST_F(HostBuffers, ClassesComeBack) {
   for (int i = 0; i < 10'000; ++i) {
     hologram_handle h[8];
     for (auto& b : h) ASSERT_OK(hologram_executor_allocate_buffer(exec, 64, &b));
@@ -52,7 +55,7 @@ TEST_F(Buffers, ClassesComeBack) {
   EXPECT_EQ(linear, 1);
 }
 
-TEST_F(Buffers, BoundaryShapeIsPagesTimesBytes) {
+TEST_F(HostBuffers, BoundaryShapeIsPagesTimesBytes) {
   hologram_handle b = 0;
   uint32_t length = 0;
   ASSERT_OK(hologram_executor_allocate_boundary_buffer(exec, 7, 48, 256, &b));
@@ -78,7 +81,7 @@ TEST_F(Buffers, BoundaryShapeIsPagesTimesBytes) {
   EXPECT_EQ(hologram_boundary_address(exec, &cls, &cls, &page, &byte), HOLOGRAM_NOT_FOUND);
 }
 
-TEST_F(Buffers, JsonGivesTheSameBitsBack) {
+TEST_P(Buffers, JsonGivesTheSameBitsBack) {
   std::mt19937 rng(5);
   std::vector<float> in = {0.0f,
                            -0.0f,
@@ -100,7 +103,7 @@ TEST_F(Buffers, JsonGivesTheSameBitsBack) {
   EXPECT_EQ(std::memcmp(in.data(), out.data(), in.size() * 4), 0);
 }
 
-TEST_F(Buffers, JsonOfEveryDtype) {
+TEST_P(Buffers, JsonOfEveryDtype) {
   const struct {
     hologram_dtype dtype;
     const char* json;
@@ -121,7 +124,7 @@ TEST_F(Buffers, JsonOfEveryDtype) {
             HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Buffers, JsonErrorsNameThePositionAndChangeNothing) {
+TEST_P(Buffers, JsonErrorsNameThePositionAndChangeNothing) {
   hologram_handle b = buffer(std::vector<float>{7, 8, 9});
   for (const char* bad : {"", "[1, 2, 3", "[1, 2]", "[1, 2, 3, 4]", "[1, x, 3]", "1, 2, 3",
                           "[1, 2, 3] ]", "[1, , 3]", "[01, 2, 3]", "[\"nan\", 2, 3]"}) {
@@ -136,7 +139,7 @@ TEST_F(Buffers, JsonErrorsNameThePositionAndChangeNothing) {
   EXPECT_TRUE(std::isnan(values(b)[0]));
 }
 
-TEST_F(Buffers, FillAndCopyHonourTheirLength) {
+TEST_P(Buffers, FillAndCopyHonourTheirLength) {
   hologram_handle a = buffer(10'000), b = buffer(10'000);
   ASSERT_OK(hologram_buffer_fill(exec, a, 2.5f, 7777));
   auto v = values(a);
@@ -152,7 +155,7 @@ TEST_F(Buffers, FillAndCopyHonourTheirLength) {
   EXPECT_EQ(values<int32_t>(i), std::vector<int32_t>(5, -3));
 }
 
-TEST_F(Buffers, CanonicalBytesHaveBitZeroClear) {
+TEST_P(Buffers, CanonicalBytesHaveBitZeroClear) {
   hologram_handle b = buffer(std::vector<float>{1.1f, 2.2f, 3.3f});
   uint8_t canonical = 9;
   EXPECT_OK(hologram_buffer_verify_canonical(exec, b, &canonical));
@@ -165,7 +168,7 @@ TEST_F(Buffers, CanonicalBytesHaveBitZeroClear) {
   EXPECT_EQ(canonical, 1);
 }
 
-TEST_F(Buffers, ResizeKeepsWhatStays) {
+TEST_P(Buffers, ResizeKeepsWhatStays) {
   hologram_handle b = buffer(std::vector<float>{1, 2, 3});
   ASSERT_OK(hologram_buffer_resize(exec, b, 5000));
   auto v = values(b);
@@ -174,21 +177,22 @@ TEST_F(Buffers, ResizeKeepsWhatStays) {
             (std::vector<float>{1, 2, 3, 0, 0}));
   ASSERT_OK(hologram_buffer_resize(exec, b, 2));
   EXPECT_EQ(values(b), (std::vector<float>{1, 2}));
-  void *data = nullptr, *view = nullptr;
-  uint64_t bytes = 0;
-  ASSERT_OK(hologram_buffer_export(b, &data, &bytes, &view));
-  EXPECT_EQ(bytes, 8u);
+  hologram_handle slice = 0;
+  ASSERT_OK(hologram_buffer_slice(exec, b, 0, 1, &slice));
   EXPECT_EQ(hologram_buffer_resize(exec, b, 10), HOLOGRAM_BUSY);
   EXPECT_EQ(values(b), (std::vector<float>{1, 2}));
-  ASSERT_OK(hologram_view_release(view));
+  ASSERT_OK(hologram_buffer_cleanup(slice));
   EXPECT_OK(hologram_buffer_resize(exec, b, 10));
 }
 
-TEST_F(Buffers, ViewsOutliveHandlesInEveryOrder) {
+TEST_F(HostBuffers, ViewsOutliveHandlesInEveryOrder) {
   for (uint64_t length : {16u, 100'000u}) {
     hologram_handle b = buffer(std::vector<float>(length, 4.0f)), slice = 0;
     void *data = nullptr, *view = nullptr;
-    ASSERT_OK(hologram_buffer_export(b, &data, nullptr, &view));
+    uint64_t bytes = 0;
+    ASSERT_OK(hologram_buffer_export(b, &data, &bytes, &view));
+    EXPECT_EQ(bytes, 4 * length);
+    EXPECT_EQ(hologram_buffer_resize(exec, b, 10), HOLOGRAM_BUSY);
     ASSERT_OK(hologram_buffer_slice(exec, b, 3, 5, &slice));
     EXPECT_OK(hologram_buffer_fill(exec, slice, 9, 5));
     EXPECT_OK(hologram_buffer_cleanup(b));
@@ -203,7 +207,7 @@ TEST_F(Buffers, ViewsOutliveHandlesInEveryOrder) {
   }
 }
 
-TEST_F(Buffers, WrappedMemoryIsSharedWhereItIsAligned) {
+TEST_F(HostBuffers, WrappedMemoryIsSharedWhereItIsAligned) {
   static int released;
   released = 0;
   auto count = [](void* p) { released += *static_cast<int*>(p); };
@@ -228,7 +232,7 @@ TEST_F(Buffers, WrappedMemoryIsSharedWhereItIsAligned) {
   EXPECT_EQ(released, 2) << "on failure the memory stays the caller's";
 }
 
-TEST_F(Buffers, MemoryLimitRefusesAndLosesNothing) {
+TEST_P(Buffers, MemoryLimitRefusesAndLosesNothing) {
   ASSERT_OK(hologram_executor_set_memory_limit(exec, 1 << 20));
   hologram_handle a = buffer(std::vector<float>(200'000, 3.0f)), b = 0;
   EXPECT_EQ(hologram_executor_allocate_buffer(exec, 100'000, &b), HOLOGRAM_OUT_OF_MEMORY);
@@ -248,7 +252,7 @@ TEST_F(Buffers, MemoryLimitRefusesAndLosesNothing) {
             HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Buffers, BytesMoveWithinWrappedMemory) {
+TEST_F(HostBuffers, BytesMoveWithinWrappedMemory) {
   alignas(64) std::array<float, 32> memory{};
   for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i);
   hologram_handle b = 0;
@@ -262,7 +266,72 @@ TEST_F(Buffers, BytesMoveWithinWrappedMemory) {
   EXPECT_EQ(memory[27], 27.0f);
 }
 
-TEST_F(Buffers, EmptyOnesAreBuffers) {
+TEST_P(Buffers, FillAndCopyAnyPartOfLargeOnes) {
+  hologram_handle a = buffer(100'000), part = 0, moved = 0;
+  ASSERT_OK(hologram_buffer_slice(exec, a, 777, 50'001, &part));
+  ASSERT_OK(hologram_buffer_fill(exec, part, 3, 50'001));
+  std::vector<float> want(100'000);
+  std::fill_n(want.begin() + 777, 50'001, 3.0f);
+  EXPECT_EQ(values(a), want);
+  // Source and destination overlap.
+  std::iota(want.begin(), want.end(), 0.0f);
+  ASSERT_OK(hologram_buffer_copy_from_bytes(exec, a, want.data(), 400'000));
+  ASSERT_OK(hologram_buffer_slice(exec, a, 778, 50'001, &moved));
+  ASSERT_OK(hologram_buffer_copy_u64(exec, part, moved, 50'001));
+  std::copy_backward(want.begin() + 777, want.begin() + 50'778, want.begin() + 50'779);
+  EXPECT_EQ(values(a), want);
+}
+
+TEST(DeviceBuffers, RefuseToShowTheirMemory) {
+  hologram_handle exec = 0, b = 0, t = 0, other = 0;
+  ASSERT_OK(hologram_new_executor_with_backend("null", &exec));
+  ASSERT_OK(hologram_executor_allocate_buffer(exec, 64, &b));
+  ASSERT_OK(hologram_tensor_from_buffer(b, "[8, 8]", &t));
+  void *p = nullptr, *view = nullptr;
+  const void* q = nullptr;
+  uint8_t n = 0;
+  auto refused = [](hologram_status status) {
+    const std::string_view message = hologram_last_error();
+    return status == HOLOGRAM_UNSUPPORTED &&
+           message.find("the memory of backend null is not the host's") != message.npos;
+  };
+  EXPECT_TRUE(refused(hologram_buffer_as_ptr(exec, b, &q)));
+  EXPECT_TRUE(refused(hologram_buffer_as_mut_ptr(exec, b, &p)));
+  EXPECT_TRUE(refused(hologram_tensor_data(t, &p)));
+  EXPECT_TRUE(refused(hologram_buffer_export(b, &p, nullptr, &view)));
+  EXPECT_TRUE(refused(hologram_executor_allocate_boundary_buffer(exec, 0, 1, 4, &other)));
+  EXPECT_TRUE(refused(hologram_boundary_pointer(exec, 0, 0, 0, &p)));
+  EXPECT_TRUE(refused(hologram_boundary_address(exec, &p, &n, &n, &n)));
+  uint32_t free_classes = 9;
+  EXPECT_OK(hologram_boundary_free_classes(exec, &free_classes));
+  EXPECT_EQ(free_classes, 0u);
+  uint8_t linear = 0;
+  EXPECT_OK(hologram_buffer_is_linear(b, &linear));
+  EXPECT_EQ(linear, 1);
+  EXPECT_EQ(p, nullptr);
+  EXPECT_OK(hologram_executor_cleanup(exec));
+}
+
+TEST(DeviceBuffers, CopyMemoryThatIsWrapped) {
+  hologram_handle exec = 0, b = 0;
+  ASSERT_OK(hologram_new_executor_with_backend("null", &exec));
+  alignas(64) float memory[16] = {1, 2, 3};
+  int released = 0;
+  uint8_t copied = 0;
+  ASSERT_OK(hologram_executor_wrap(
+      exec, HOLOGRAM_F32, memory, 16, [](void* n) { ++*static_cast<int*>(n); }, &released, &copied,
+      &b));
+  EXPECT_EQ(copied, 1);
+  EXPECT_EQ(released, 1);
+  memory[0] = 9;
+  float out[16];
+  EXPECT_OK(hologram_buffer_to_bytes(exec, b, out, sizeof out, nullptr));
+  EXPECT_EQ(out[0], 1);
+  EXPECT_OK(hologram_buffer_resize(exec, b, 4));
+  EXPECT_OK(hologram_executor_cleanup(exec));
+}
+
+TEST_P(Buffers, EmptyOnesAreBuffers) {
   hologram_handle b = buffer(0);
   uint8_t empty = 0;
   EXPECT_OK(hologram_buffer_is_empty(b, &empty));
@@ -272,7 +341,7 @@ TEST_F(Buffers, EmptyOnesAreBuffers) {
   EXPECT_OK(hologram_vector_add_f32(exec, b, b, b, 0));
 }
 
-TEST_F(Buffers, ByteCopiesNeedTheExactSize) {
+TEST_P(Buffers, ByteCopiesNeedTheExactSize) {
   hologram_handle b = buffer(4);
   const float v[4] = {1, 2, 3, 4};
   EXPECT_EQ(hologram_buffer_copy_from_bytes(exec, b, v, 15), HOLOGRAM_INVALID_ARGUMENT);

@@ -13,9 +13,11 @@
 namespace hologram::test {
 namespace {
 
-using Handles = CapiTest;
+using Handles = DeviceTest;
+using HostHandles = CapiTest;
+HOLOGRAM_ON_EVERY_DEVICE(Handles);
 
-TEST_F(Handles, AreNotFollowedOnceDead) {
+TEST_P(Handles, AreNotFollowedOnceDead) {
   hologram_handle b = buffer(16);
   uint32_t n = 0;
   EXPECT_OK(hologram_buffer_cleanup(b));
@@ -30,7 +32,7 @@ TEST_F(Handles, AreNotFollowedOnceDead) {
   EXPECT_EQ(hologram_executor_cleanup(again), HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Handles, AutoSaysThatItFellBack) {
+TEST_F(HostHandles, AutoSaysThatItFellBack) {
   hologram_handle automatic = 0, cuda = 0;
   ASSERT_OK(hologram_new_executor_auto(&automatic));
   EXPECT_EQ(text([&](auto... a) { return hologram_executor_backend(automatic, a...); }), "cpu");
@@ -58,7 +60,7 @@ TEST_F(Handles, AutoSaysThatItFellBack) {
   EXPECT_EQ(hologram_backend_is_available("tpu", &available), HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Handles, AnExecutorTakesItsBuffersWithIt) {
+TEST_P(Handles, AnExecutorTakesItsBuffersWithIt) {
   hologram_handle b = buffer(std::vector<float>(5000, 1.0f)), t = 0;
   ASSERT_OK(hologram_tensor_from_buffer(b, "[50, 100]", &t));
   EXPECT_OK(hologram_executor_cleanup(exec));
@@ -82,32 +84,35 @@ long resident() {
 }
 
 /// HOLOGRAM_SOAK makes the tests of growth ten times as long.
-int soak(int rounds) { return std::getenv("HOLOGRAM_SOAK") ? 10 * rounds : rounds; }
+int soak(int rounds, bool slow) {
+  return (std::getenv("HOLOGRAM_SOAK") ? 10 : 1) * (slow ? rounds / 50 + 2000 : rounds);
+}
 
-TEST_F(Handles, ManyExecutorsLeaveNothing) {
+TEST_P(Handles, ManyExecutorsLeaveNothing) {
   long before = 0;
-  for (int i = 0; i < soak(10'000); ++i) {
+  for (int i = 0; i < soak(10'000, slow()); ++i) {
     if (i == 1000) before = resident();
     hologram_handle e = 0, b = 0;
-    ASSERT_OK(hologram_new_executor(&e));
+    ASSERT_OK(new_executor(&e));
     ASSERT_OK(hologram_executor_allocate_buffer(e, 5000, &b));
     ASSERT_OK(hologram_executor_cleanup(e));
   }
-  EXPECT_LT(resident() - before, 2000) << "pages of growth over 9,000 executors";
+  EXPECT_LT(resident() - before, 2000) << "pages of growth";
 }
 
-TEST_F(Handles, MillionsOfBuffersLeaveNothing) {
+TEST_P(Handles, MillionsOfBuffersLeaveNothing) {
   hologram_statistics s{};
   s.struct_size = sizeof s;
   long before = 0;
-  for (int i = 0; i < soak(1'000'000); ++i) {
+  for (int i = 0; i < soak(1'000'000, slow()); ++i) {
     if (i == 1000) before = resident();
     hologram_handle b = 0;
     ASSERT_OK(hologram_executor_allocate(exec, HOLOGRAM_F32, i % 2 ? 100 : 4000,
                                          HOLOGRAM_UNINITIALIZED, &b));
     ASSERT_OK(hologram_buffer_cleanup(b));
   }
-  EXPECT_LT(resident() - before, 500) << "pages of growth";
+  // The fake device overwrites late what is freed, and gives out other memory meanwhile.
+  EXPECT_LT(resident() - before, slow() ? 5000 : 500) << "pages of growth";
   ASSERT_OK(hologram_stats(exec, &s));
   EXPECT_EQ(s.buffers, 0u);
   EXPECT_EQ(s.linear_bytes, 0u);
@@ -115,13 +120,13 @@ TEST_F(Handles, MillionsOfBuffersLeaveNothing) {
   EXPECT_LE(s.linear_mapped, 4u);
 }
 
-TEST_F(Handles, AnExecutorIsMadeInWellUnderAMillisecond) {
+TEST_F(HostHandles, AnExecutorIsMadeInWellUnderAMillisecond) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> milliseconds;
   for (int i = 0; i < 200; ++i) {
     hologram_handle e = 0;
     const auto start = Clock::now();
-    ASSERT_OK(hologram_new_executor(&e));
+    ASSERT_OK(new_executor(&e));
     milliseconds.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     ASSERT_OK(hologram_executor_cleanup(e));
   }
@@ -129,8 +134,8 @@ TEST_F(Handles, AnExecutorIsMadeInWellUnderAMillisecond) {
   EXPECT_LT(milliseconds[100], 1.0);
 }
 
-TEST_F(Handles, EightThreadsOnOneExecutor) {
-  constexpr int threads = 8, rounds = 300;
+TEST_P(Handles, EightThreadsOnOneExecutor) {
+  const int threads = 8, rounds = slow() ? 30 : 300;
   hologram_handle shared = buffer(std::vector<float>(1000, 2.0f));
   std::atomic<int> wrong{0};
   std::vector<std::jthread> workers;
@@ -155,7 +160,7 @@ TEST_F(Handles, EightThreadsOnOneExecutor) {
   EXPECT_EQ(wrong, 0) << hologram_last_error();
 }
 
-TEST_F(Handles, FreedWhileOthersUseThem) {
+TEST_P(Handles, FreedWhileOthersUseThem) {
   std::atomic<hologram_handle> current{buffer(4096)};
   std::atomic<bool> stop{false};
   std::atomic<int> odd{0};
@@ -177,7 +182,7 @@ TEST_F(Handles, FreedWhileOthersUseThem) {
         if (s != HOLOGRAM_OK && s != HOLOGRAM_NOT_FOUND && s != HOLOGRAM_BUSY) ++odd;
       }
     });
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < (slow() ? 300 : 3000); ++i) {
     hologram_handle next = 0;
     while (hologram_executor_allocate_buffer(exec, 4096, &next) != HOLOGRAM_OK) {
     }
@@ -190,10 +195,10 @@ TEST_F(Handles, FreedWhileOthersUseThem) {
   EXPECT_EQ(odd, 0) << hologram_last_error();
 }
 
-TEST_F(Handles, ExecutorsEndWhileOthersAllocate) {
-  for (int i = 0; i < 200; ++i) {
+TEST_P(Handles, ExecutorsEndWhileOthersAllocate) {
+  for (int i = 0; i < (slow() ? 50 : 200); ++i) {
     hologram_handle e = 0;
-    ASSERT_OK(hologram_new_executor(&e));
+    ASSERT_OK(new_executor(&e));
     std::jthread other([e] {
       hologram_handle b = 0;
       for (int n = 0; n < 2000; ++n)
@@ -205,12 +210,12 @@ TEST_F(Handles, ExecutorsEndWhileOthersAllocate) {
 }
 
 /// Random calls with handles that are right, wrong, stale or random, and sizes at the edges.
-TEST_F(Handles, NoMisuseCrashes) {
+TEST_P(Handles, NoMisuseCrashes) {
   std::mt19937_64 rng(42);
   std::vector<hologram_handle> pool = {0, exec, 1, ~uint64_t{0}};
   ASSERT_OK(hologram_executor_set_memory_limit(exec, 64 << 20));
   hologram_handle second = 0;
-  ASSERT_OK(hologram_new_executor(&second));
+  ASSERT_OK(new_executor(&second));
   ASSERT_OK(hologram_executor_set_memory_limit(second, 64 << 20));
   pool.push_back(second);
   auto any = [&]() -> hologram_handle {
@@ -251,7 +256,8 @@ TEST_F(Handles, NoMisuseCrashes) {
   pool[2] = executable;
   char room[256];
   std::vector<int> seen(12);
-  for (int i = 0; i < 100'000; ++i) {
+  const int calls = slow() ? 20'000 : 100'000;
+  for (int i = 0; i < calls; ++i) {
     hologram_handle out = 0;
     uint32_t u = 0;
     uint8_t y = 0;
@@ -437,9 +443,9 @@ TEST_F(Handles, NoMisuseCrashes) {
     ++seen[static_cast<size_t>(s)];
     if (s == HOLOGRAM_OK) keep(out);
   }
-  EXPECT_GT(seen[HOLOGRAM_OK], 5000) << "too few calls did anything";
-  EXPECT_GT(seen[HOLOGRAM_NOT_FOUND], 5000);
-  EXPECT_GT(seen[HOLOGRAM_INVALID_ARGUMENT], 5000);
+  EXPECT_GT(seen[HOLOGRAM_OK], calls / 20) << "too few calls did anything";
+  EXPECT_GT(seen[HOLOGRAM_NOT_FOUND], calls / 20);
+  EXPECT_GT(seen[HOLOGRAM_INVALID_ARGUMENT], calls / 20);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ class Misuse {
   /// Bytes of linear memory per executor: what a call may work on.
   static constexpr uint64_t limit = 4 << 20;
 
-  explicit Misuse(uint64_t seed) : random_(seed) {
+  Misuse(uint64_t seed, const char* backend) : random_(seed), backend_(backend) {
     for (char& c : bytes_) c = static_cast<char>(random_());
     for (hologram_handle& e : executors_) e = new_executor();
   }
@@ -102,7 +102,7 @@ class Misuse {
         hologram_handle out = 0;
         uint8_t copied = 0;
         hologram_handle taker = 0;  // one that takes it, so that nothing leaks
-        if (hologram_new_executor(&taker) != HOLOGRAM_OK) break;
+        if (hologram_new_executor_with_backend(backend_, &taker) != HOLOGRAM_OK) break;
         judge("hologram_tensor_from_dlpack",
               (versioned ? hologram_tensor_from_dlpack_versioned : hologram_tensor_from_dlpack)(
                   taker, managed, &copied, &out));
@@ -162,7 +162,7 @@ class Misuse {
 
   hologram_handle new_executor() {
     hologram_handle e = 0;
-    hologram_new_executor(&e);
+    hologram_new_executor_with_backend(backend_, &e);
     hologram_executor_set_memory_limit(e, limit);
     keep(e);
     return e;
@@ -338,6 +338,7 @@ class Misuse {
       "return %2 strides=[1]\n"};
 
   std::mt19937_64 random_;
+  const char* backend_;
   std::array<hologram_handle, 2> executors_{};
   std::array<std::vector<hologram_handle>, 6> handles_;  ///< by kind
   size_t wanted_ = 2;

@@ -45,7 +45,10 @@ uint64_t number(const char* variable, uint64_t otherwise) {
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-TEST(Misuse, EveryCallGetsAStatus) {
+class MisuseOn : public testing::TestWithParam<const char*> {};
+HOLOGRAM_ON_EVERY_DEVICE(MisuseOn);
+
+TEST_P(MisuseOn, EveryCallGetsAStatus) {
   std::vector<Function> list;
   for (const Function& f : functions)
     if (std::none_of(std::begin(apart), std::end(apart),
@@ -54,7 +57,7 @@ TEST(Misuse, EveryCallGetsAStatus) {
   ASSERT_EQ(list.size() + std::size(apart), std::size(functions));
   const uint64_t calls = number("HOLOGRAM_MISUSE_CALLS", 100'000);
   {
-    Misuse misuse(number("HOLOGRAM_MISUSE_SEED", 1));
+    Misuse misuse(number("HOLOGRAM_MISUSE_SEED", 1), GetParam());
     for (uint64_t i = 0; i < calls; ++i) {
       if (misuse.random() % 16 == 0)
         misuse.pairs();

@@ -11,7 +11,14 @@
 namespace hologram::test {
 namespace {
 
-using Operations = CapiTest;
+using HostOperations = CapiTest;
+class Operations : public DeviceTest {
+ protected:
+  std::vector<size_t> sizes() const {
+    return {1, 2, 7, 31, 64, 1023, 1024, 1025, 3072, 3073, slow() ? 20'003u : 1'000'003u};
+  }
+};
+HOLOGRAM_ON_EVERY_DEVICE(Operations);
 const float inf = INFINITY, nan = NAN;
 
 std::vector<float> random_values(size_t n, unsigned seed, float low = -4, float high = 4) {
@@ -22,8 +29,6 @@ std::vector<float> random_values(size_t n, unsigned seed, float low = -4, float 
   return v;
 }
 
-const std::vector<size_t> sizes = {1, 2, 7, 31, 64, 1023, 1024, 1025, 3072, 3073, 1'000'003};
-
 using Binary = hologram_status (*)(hologram_handle, hologram_handle, hologram_handle,
                                    hologram_handle, uint32_t);
 using Unary = hologram_status (*)(hologram_handle, hologram_handle, hologram_handle, uint32_t);
@@ -32,7 +37,7 @@ bool same(float a, float b) {
   return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, 4) == 0;
 }
 
-TEST_F(Operations, BinaryOnesAreExactAtEverySize) {
+TEST_P(Operations, BinaryOnesAreExactAtEverySize) {
   const struct {
     Binary call;
     float (*reference)(float, float);
@@ -45,7 +50,7 @@ TEST_F(Operations, BinaryOnesAreExactAtEverySize) {
        [](float x, float y) { return std::isnan(x) || std::isnan(y) ? nan : std::min(x, y); }},
       {hologram_vector_max_f32,
        [](float x, float y) { return std::isnan(x) || std::isnan(y) ? nan : std::max(x, y); }}};
-  for (size_t n : sizes) {
+  for (size_t n : sizes()) {
     auto x = random_values(n, 1), y = random_values(n, 2);
     if (n >= 7) {
       x[0] = nan;
@@ -68,7 +73,7 @@ TEST_F(Operations, BinaryOnesAreExactAtEverySize) {
   }
 }
 
-TEST_F(Operations, UnaryOnesAgreeWithDoublePrecision) {
+TEST_P(Operations, UnaryOnesAgreeWithDoublePrecision) {
   const struct {
     Unary call;
     double (*reference)(double);
@@ -88,7 +93,7 @@ TEST_F(Operations, UnaryOnesAgreeWithDoublePrecision) {
                 (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
        },
        1, 5e-7}};
-  for (size_t n : sizes) {
+  for (size_t n : sizes()) {
     auto x = random_values(n, 3);
     if (n >= 7) {
       x[0] = nan;
@@ -116,7 +121,7 @@ TEST_F(Operations, UnaryOnesAgreeWithDoublePrecision) {
   }
 }
 
-TEST_F(Operations, ScalarsAndClip) {
+TEST_P(Operations, ScalarsAndClip) {
   const auto x = random_values(5000, 4);
   hologram_handle a = buffer(x), c = buffer(5000);
   ASSERT_OK(hologram_scalar_add_f32(exec, a, c, 5000, 1.5f));
@@ -130,8 +135,8 @@ TEST_F(Operations, ScalarsAndClip) {
   EXPECT_EQ(hologram_vector_clip_f32(exec, a, c, 5000, nan, 1.0f), HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Operations, SoftmaxSumsToOne) {
-  for (size_t n : {size_t{1}, size_t{2}, size_t{1000}, size_t{1'000'000}}) {
+TEST_P(Operations, SoftmaxSumsToOne) {
+  for (size_t n : sizes()) {
     const auto x = random_values(n, 5, -10, 10);
     hologram_handle a = buffer(x), c = buffer(n);
     ASSERT_OK(hologram_softmax_f32(exec, a, c, static_cast<uint32_t>(n)));
@@ -149,8 +154,8 @@ TEST_F(Operations, SoftmaxSumsToOne) {
   EXPECT_EQ(values(a), (std::vector<float>{0.5f, 0.5f}));
 }
 
-TEST_F(Operations, ReductionsReturnAndStore) {
-  for (size_t n : sizes) {
+TEST_P(Operations, ReductionsReturnAndStore) {
+  for (size_t n : sizes()) {
     auto x = random_values(n, 6);
     hologram_handle a = buffer(x), out = buffer(3);
     double sum = 0, size = 0;
@@ -176,7 +181,7 @@ TEST_F(Operations, ReductionsReturnAndStore) {
   EXPECT_EQ(hologram_reduce_min_f32(exec, a, out, 0, &r), HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Operations, LossesFollowTheirDefinitions) {
+TEST_P(Operations, LossesFollowTheirDefinitions) {
   const size_t n = 10'000;
   const auto p = random_values(n, 7, 0.01f, 0.99f), t = random_values(n, 8, 0, 1);
   hologram_handle a = buffer(p), b = buffer(t), out = buffer(1);
@@ -204,7 +209,7 @@ TEST_F(Operations, LossesFollowTheirDefinitions) {
   EXPECT_EQ(hologram_mse_loss_f32(exec, a, b, out, 0, &r), HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Operations, AlongAnAxis) {
+TEST_P(Operations, AlongAnAxis) {
   const uint64_t outer = 3, length = 101;
   for (uint64_t inner : {1u, 5u, 64u}) {
     const auto x = random_values(outer * length * inner, 9);
@@ -231,7 +236,7 @@ TEST_F(Operations, AlongAnAxis) {
             HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Operations, GemmTakesRectangularSizes) {
+TEST_P(Operations, GemmTakesRectangularSizes) {
   const uint32_t shapes[][3] = {{2, 3, 5},    {7, 1, 9}, {1, 8, 3},
                                 {33, 17, 65}, {1, 1, 1}, {128, 96, 400}};
   for (const auto& [m, n, k] : shapes) {
@@ -262,7 +267,7 @@ TEST_F(Operations, GemmTakesRectangularSizes) {
   EXPECT_EQ(hologram_gemm_f32(exec, a, a, c, 65536, 65536, 65536), HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Operations, OthersByNameAndDtype) {
+TEST_P(Operations, OthersByNameAndDtype) {
   hologram_handle a = buffer(std::vector<float>{1, 4, 9, 0.25f}), c = buffer(4);
   ASSERT_OK(hologram_elementwise(exec, "sqrt", &a, 1, c, 4));
   EXPECT_EQ(values(c), (std::vector<float>{1, 2, 3, 0.5f}));
@@ -288,7 +293,7 @@ TEST_F(Operations, OthersByNameAndDtype) {
   EXPECT_EQ(hologram_elementwise_by_id(exec, 100'000, &c, 1, c, 4), HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Operations, HalfPrecisionRoundsEachResult) {
+TEST_P(Operations, HalfPrecisionRoundsEachResult) {
   const struct {
     hologram_dtype dtype;
     float step;  // between 1 and the next number
@@ -312,7 +317,7 @@ TEST_F(Operations, HalfPrecisionRoundsEachResult) {
   }
 }
 
-TEST_F(Operations, NothingIsCompiledForTheListedOnes) {
+TEST_F(HostOperations, NothingIsCompiledForTheListedOnes) {
   hologram_statistics s{};
   s.struct_size = sizeof s;
   ASSERT_OK(hologram_stats(exec, &s));
@@ -339,7 +344,7 @@ TEST_F(Operations, NothingIsCompiledForTheListedOnes) {
   EXPECT_EQ(s.interpreted_calls, 0u);
 }
 
-TEST_F(Operations, AnInterpretedExecutorSaysSoAndLeavesTheSameBits) {
+TEST_F(HostOperations, AnInterpretedExecutorSaysSoAndLeavesTheSameBits) {
   std::vector<float> x(600), results[3];
   std::iota(x.begin(), x.end(), -300.0f);
   const char* const backends[] = {"cpu", "interp", "null"};
@@ -364,12 +369,12 @@ TEST_F(Operations, AnInterpretedExecutorSaysSoAndLeavesTheSameBits) {
   }
 }
 
-TEST_F(Operations, MistakesAreNamed) {
+TEST_P(Operations, MistakesAreNamed) {
   hologram_handle a = buffer(8), b = buffer(4), other = 0, foreign = 0;
   EXPECT_EQ(hologram_vector_add_f32(exec, a, b, a, 8), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_TRUE(message_has("hologram_vector_add_f32: input 1: the buffer has 4 elements"))
       << hologram_last_error();
-  ASSERT_OK(hologram_new_executor(&other));
+  ASSERT_OK(new_executor(&other));
   ASSERT_OK(hologram_executor_allocate_buffer(other, 8, &foreign));
   EXPECT_EQ(hologram_vector_add_f32(exec, a, foreign, a, 8), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_TRUE(message_has("another executor")) << hologram_last_error();

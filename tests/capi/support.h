@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hologram/hologram.h"
@@ -14,10 +15,10 @@
 
 namespace hologram::test {
 
-/// An executor for one test; nothing may be alive after it.
+/// An executor of the host for one test; nothing may be alive after it.
 class CapiTest : public testing::Test {
  protected:
-  void SetUp() override { ASSERT_OK(hologram_new_executor(&exec)); }
+  void SetUp() override { ASSERT_OK(new_executor(&exec)); }
   void TearDown() override {
     hologram_executor_cleanup(exec);
     uint64_t live = 0;
@@ -25,6 +26,13 @@ class CapiTest : public testing::Test {
     EXPECT_OK(hologram_live_handles(&live));
     EXPECT_EQ(live, 0u);
   }
+
+  virtual const char* backend() const { return "cpu"; }
+  hologram_status new_executor(hologram_handle* executor) const {
+    return hologram_new_executor_with_backend(backend(), executor);
+  }
+  /// Whether this test's kernels are interpreted: fewer elements and rounds will do.
+  bool slow() const { return std::string_view(backend()) != "cpu"; }
 
   hologram_handle buffer(uint64_t length, hologram_dtype dtype = HOLOGRAM_F32) {
     hologram_handle h = 0;
@@ -45,6 +53,15 @@ class CapiTest : public testing::Test {
     EXPECT_OK(hologram_buffer_to_bytes(exec, h, out.data(), bytes, nullptr));
     return out;
   }
+  /// A tensor's elements in row-major order.
+  template <class T = float>
+  std::vector<T> elements(hologram_handle t) {
+    size_t bytes = 0;
+    EXPECT_OK(hologram_tensor_to_bytes(exec, t, nullptr, 0, &bytes));
+    std::vector<T> out(bytes / sizeof(T));
+    EXPECT_OK(hologram_tensor_to_bytes(exec, t, out.data(), bytes, nullptr));
+    return out;
+  }
   /// The text that `get(buffer, capacity, needed)` gives.
   template <class Get>
   static std::string text(const Get& get) {
@@ -62,5 +79,15 @@ class CapiTest : public testing::Test {
 
   hologram_handle exec = 0;
 };
+
+/// What holds wherever the memory is: on the host, and on a device that it does not see.
+class DeviceTest : public CapiTest, public testing::WithParamInterface<const char*> {
+ protected:
+  const char* backend() const override { return GetParam(); }
+};
+
+#define HOLOGRAM_ON_EVERY_DEVICE(Suite)                                    \
+  INSTANTIATE_TEST_SUITE_P(Devices, Suite, testing::Values("cpu", "null"), \
+                           [](const auto& i) { return std::string(i.param); })
 
 }  // namespace hologram::test

@@ -8,7 +8,7 @@
 namespace hologram::test {
 namespace {
 
-class Tensors : public CapiTest {
+class Tensors : public DeviceTest {
  protected:
   hologram_handle ramp(size_t n) {
     std::vector<float> v(n);
@@ -26,21 +26,23 @@ class Tensors : public CapiTest {
   std::string strides(hologram_handle t) {
     return text([&](auto... a) { return hologram_tensor_strides(t, a...); });
   }
-  /// The elements in row-major order.
-  std::vector<float> elements(hologram_handle t) {
-    hologram_handle dense = 0;
-    EXPECT_OK(hologram_tensor_contiguous(exec, t, &dense));
-    uint64_t n = 0;
-    EXPECT_OK(hologram_tensor_numel_u64(dense, &n));
-    void* data = nullptr;
-    EXPECT_OK(hologram_tensor_data(dense, &data));
-    std::vector<float> out(static_cast<float*>(data), static_cast<float*>(data) + n);
-    EXPECT_OK(hologram_tensor_cleanup(dense));
-    return out;
+  /// The device that shares its memory, and where a tensor's begins.
+  struct Place {
+    dlpack::Device device;
+    void* data;
+  };
+  Place place(hologram_handle t) {
+    uint64_t address = 0;
+    EXPECT_OK(hologram_tensor_to_dlpack_versioned(exec, t, &address));
+    auto* m = reinterpret_cast<dlpack::ManagedTensor*>(address);
+    const Place found{m->tensor.device, m->tensor.data};
+    m->deleter(m);
+    return found;
   }
 };
+HOLOGRAM_ON_EVERY_DEVICE(Tensors);
 
-TEST_F(Tensors, ViewsShowTheirBuffer) {
+TEST_P(Tensors, ViewsShowTheirBuffer) {
   hologram_handle b = ramp(24), t = tensor(b, "[2, 3, 4]"), v = 0, same = 0;
   EXPECT_EQ(strides(t), "[12, 4, 1]");
   ASSERT_OK(hologram_tensor_permute(t, "[2, 0, 1]", &v));
@@ -75,7 +77,7 @@ TEST_F(Tensors, ViewsShowTheirBuffer) {
   EXPECT_EQ(shape(flat), "[24]");
 }
 
-TEST_F(Tensors, MistakesAreErrors) {
+TEST_P(Tensors, MistakesAreErrors) {
   hologram_handle b = ramp(24), t = tensor(b, "[2, 3, 4]"), v = 0;
   EXPECT_EQ(hologram_tensor_from_buffer(b, "[5, 5]", &v), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_tensor_from_buffer(b, "[4611686018427387904, 4, 4]", &v),
@@ -98,7 +100,7 @@ TEST_F(Tensors, MistakesAreErrors) {
   EXPECT_EQ(hologram_tensor_reshape(exec, t, "[5, 5]", &v), HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Tensors, Broadcasting) {
+TEST_P(Tensors, Broadcasting) {
   hologram_handle row = tensor(ramp(3), "[3]"), m = tensor(ramp(6), "[2, 3]"), v = 0;
   uint8_t yes = 0;
   EXPECT_OK(hologram_tensor_is_broadcast_compatible_with(row, m, &yes));
@@ -115,7 +117,7 @@ TEST_F(Tensors, Broadcasting) {
   EXPECT_EQ(elements(v), (std::vector<float>{0, 0, 0, 1, 1, 1}));
 }
 
-TEST_F(Tensors, CopiesOfEveryRankAndSize) {
+TEST_P(Tensors, CopiesOfEveryRankAndSize) {
   for (hologram_dtype dtype : {HOLOGRAM_U8, HOLOGRAM_F16, HOLOGRAM_F32, HOLOGRAM_I64}) {
     uint32_t size = 0;
     hologram_handle b = buffer(720, dtype), t = 0, v = 0, dense = 0;
@@ -130,9 +132,8 @@ TEST_F(Tensors, CopiesOfEveryRankAndSize) {
       ASSERT_OK(hologram_tensor_contiguous(exec, v, &dense));
       int64_t shape[5], steps[5];
       ASSERT_OK(hologram_tensor_dimensions(v, shape, steps, 5, nullptr));
-      void* data = nullptr;
-      ASSERT_OK(hologram_tensor_data(dense, &data));
-      const auto* got = static_cast<const uint8_t*>(data);
+      const std::vector<uint8_t> bytes_of_copy = elements<uint8_t>(dense);
+      const uint8_t* got = bytes_of_copy.data();
       int64_t at[5] = {};
       for (int i = 0; i < 720; ++i) {
         int64_t from = 0;
@@ -146,9 +147,12 @@ TEST_F(Tensors, CopiesOfEveryRankAndSize) {
   }
 }
 
-TEST_F(Tensors, TransposedCopiesOfEverySize) {
-  for (const auto& [rows, columns] :
-       {std::pair<int64_t, int64_t>{1, 40}, {15, 17}, {16, 16}, {33, 64}, {1000, 1001}}) {
+TEST_P(Tensors, TransposedCopiesOfEverySize) {
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1, 40},
+                                      {15, 17},
+                                      {16, 16},
+                                      {33, 64},
+                                      {slow() ? 100 : 1000, 101}}) {
     hologram_handle b = ramp(static_cast<size_t>(3 * rows * columns)), t = 0, v = 0;
     const int64_t shape[] = {3, rows, columns};
     ASSERT_OK(hologram_tensor_create(b, 3, shape, nullptr, 0, &t));
@@ -169,7 +173,7 @@ TEST_F(Tensors, TransposedCopiesOfEverySize) {
   }
 }
 
-TEST_F(Tensors, MatmulTakesViews) {
+TEST_P(Tensors, MatmulTakesViews) {
   hologram_handle big = tensor(ramp(60), "[6, 10]"), a = 0, b = 0, c = 0;
   ASSERT_OK(hologram_tensor_narrow(big, 1, 2, 4, &a));  // 6 x 4, offset 2
   ASSERT_OK(hologram_tensor_narrow(big, 0, 1, 3, &b));  // 3 x 10
@@ -198,7 +202,7 @@ TEST_F(Tensors, MatmulTakesViews) {
   EXPECT_EQ(hologram_tensor_matmul(exec, a, tensor(ramp(4), "[4]"), &c), HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_F(Tensors, GemmScalesAndAccumulatesIntoAView) {
+TEST_P(Tensors, GemmScalesAndAccumulatesIntoAView) {
   hologram_handle a = tensor(ramp(12), "[4, 3]"), at = 0, c = 0;
   hologram_handle target = tensor(buffer(std::vector<float>(18, 1.0f)), "[3, 6]");
   ASSERT_OK(hologram_tensor_narrow(target, 1, 2, 3, &c));
@@ -225,7 +229,7 @@ TEST_F(Tensors, GemmScalesAndAccumulatesIntoAView) {
   EXPECT_TRUE(message_has("overlaps")) << hologram_last_error();
 }
 
-TEST_F(Tensors, ResultsOwnTheirMemory) {
+TEST_P(Tensors, ResultsOwnTheirMemory) {
   hologram_handle a = tensor(ramp(4), "[2, 2]"), c = 0, b = 0, again = 0;
   ASSERT_OK(hologram_tensor_matmul(exec, a, a, &c));
   ASSERT_OK(hologram_tensor_buffer(c, &b));
@@ -248,14 +252,13 @@ struct Managed {
   void (*deleter)(Managed*);
 };
 
-TEST_F(Tensors, DlpackSharesMemoryBothWays) {
+TEST_P(Tensors, DlpackSharesMemoryBothWays) {
   hologram_handle b = ramp(12), t = tensor(b, "[3, 4]"), v = 0, back = 0;
   ASSERT_OK(hologram_tensor_transpose(t, &v));
   uint64_t address = 0;
   ASSERT_OK(hologram_tensor_to_dlpack(exec, v, &address));
   auto* m = reinterpret_cast<Managed*>(address);
-  void* data = nullptr;
-  EXPECT_OK(hologram_tensor_data(t, &data));
+  void* const data = place(t).data;
   EXPECT_EQ(m->tensor.data, data);
   EXPECT_EQ(m->tensor.ndim, 2);
   EXPECT_EQ(m->tensor.shape[0], 4);
@@ -266,17 +269,16 @@ TEST_F(Tensors, DlpackSharesMemoryBothWays) {
   EXPECT_EQ(copied, 0);
   for (hologram_handle h : {t, v}) EXPECT_OK(hologram_tensor_cleanup(h));
   EXPECT_OK(hologram_buffer_cleanup(b));
-  void* again = nullptr;
-  EXPECT_OK(hologram_tensor_data(back, &again));
-  EXPECT_EQ(again, data);
+  EXPECT_EQ(place(back).data, data);
   EXPECT_EQ(elements(back)[1], 4);
   EXPECT_OK(hologram_tensor_cleanup(back));  // the deleter runs once: sanitizers watch
 }
 
-TEST_F(Tensors, DlpackFromOthers) {
+TEST_P(Tensors, DlpackFromTheHost) {
+  const bool shares = std::string_view(GetParam()) == "cpu";
   static int deleted;
   deleted = 0;
-  alignas(4) static float memory[6] = {1, 2, 3, 4, 5, 6};
+  alignas(4) float memory[6] = {1, 2, 3, 4, 5, 6};
   int64_t shape[2] = {2, 3};
   Managed m{{memory, {dlpack::cpu, 0}, 2, {dlpack::code_float, 32, 1}, shape, nullptr, 0},
             nullptr,
@@ -285,9 +287,10 @@ TEST_F(Tensors, DlpackFromOthers) {
   char json[128];
   EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, 10, nullptr),
             HOLOGRAM_SHORT_BUFFER);
-  m.tensor.device.type = 2;
+  m.tensor.device.type = dlpack::cuda;
   EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, sizeof json, nullptr),
             HOLOGRAM_UNSUPPORTED);
+  EXPECT_TRUE(message_has("DLPack device (2, 0); expected the host's")) << hologram_last_error();
   m.tensor.device.type = 1;
   m.tensor.dtype.lanes = 4;
   EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, sizeof json, nullptr),
@@ -299,9 +302,10 @@ TEST_F(Tensors, DlpackFromOthers) {
   ASSERT_EQ(std::sscanf(json, "{\"buffer\": %llu, \"tensor\": %llu}", &b, &t), 2) << json;
   EXPECT_EQ(values(b), (std::vector<float>{1, 2, 3, 4, 5, 6}));
   ASSERT_OK(hologram_vector_neg_f32(exec, b, b, 6));
-  EXPECT_EQ(memory[5], -6) << "shared, not copied";
+  EXPECT_EQ(values(b)[5], -6);
+  EXPECT_EQ(memory[5], shares ? -6 : 6);
   EXPECT_OK(hologram_tensor_cleanup(t));
-  EXPECT_EQ(deleted, 0);
+  EXPECT_EQ(deleted, shares ? 0 : 1);
   EXPECT_OK(hologram_buffer_cleanup(b));
   EXPECT_EQ(deleted, 1);
   int64_t backwards[2] = {-3, 1};
@@ -312,10 +316,79 @@ TEST_F(Tensors, DlpackFromOthers) {
   ASSERT_OK(hologram_tensor_from_dlpack(exec, address, &copied, &v));
   EXPECT_EQ(copied, 1);
   EXPECT_EQ(deleted, 2);
-  EXPECT_EQ(elements(v), (std::vector<float>{-4, -5, -6, -1, -2, -3}));
+  const float sign = shares ? -1 : 1;
+  EXPECT_EQ(elements(v),
+            (std::vector<float>{4 * sign, 5 * sign, 6 * sign, sign, 2 * sign, 3 * sign}));
   int32_t device = 0;
   EXPECT_OK(hologram_tensor_dlpack_device_type(exec, &device));
-  EXPECT_EQ(device, 1);
+  EXPECT_EQ(device, place(v).device.type);
+  EXPECT_EQ(device == dlpack::cpu, shares);
+}
+
+TEST_P(Tensors, DlpackCopiesWhatMayNotBeWrittenOrRunsBackwards) {
+  hologram_handle t = tensor(ramp(12), "[3, 4]"), back = 0;
+  uint64_t address = 0;
+  uint8_t copied = 0;
+  ASSERT_OK(hologram_tensor_to_dlpack_versioned(exec, t, &address));
+  reinterpret_cast<dlpack::ManagedTensor*>(address)->flags |= dlpack::read_only;
+  ASSERT_OK(hologram_tensor_from_dlpack_versioned(exec, address, &copied, &back));
+  EXPECT_EQ(copied, 1);
+  EXPECT_NE(place(back).data, place(t).data);
+  EXPECT_EQ(elements(back), elements(t));
+  ASSERT_OK(hologram_tensor_to_dlpack(exec, t, &address));
+  auto* m = reinterpret_cast<Managed*>(address);
+  m->tensor.strides[0] = -4;
+  m->tensor.byte_offset = 8 * sizeof(float);
+  ASSERT_OK(hologram_tensor_from_dlpack(exec, address, &copied, &back));
+  EXPECT_EQ(copied, 1);
+  EXPECT_EQ(elements(back), (std::vector<float>{8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3}));
+}
+
+TEST(DeviceTensors, AreTakenByExecutorsOfTheirDeviceAlone) {
+  hologram_handle host = 0, device = 0, other = 0, b = 0, t = 0, back = 0;
+  ASSERT_OK(hologram_new_executor(&host));
+  ASSERT_OK(hologram_new_executor_with_backend("null", &device));
+  ASSERT_OK(hologram_new_executor_with_backend("null", &other));
+  const float in[4] = {1, 2, 3, 4};
+  ASSERT_OK(hologram_executor_allocate_buffer(device, 4, &b));
+  ASSERT_OK(hologram_buffer_copy_from_bytes(device, b, in, sizeof in));
+  ASSERT_OK(hologram_tensor_from_buffer(b, "[2, 2]", &t));
+  uint64_t address = 0;
+  uint8_t copied = 9;
+  ASSERT_OK(hologram_tensor_to_dlpack(device, t, &address));
+  EXPECT_EQ(hologram_tensor_from_dlpack(host, address, &copied, &back), HOLOGRAM_UNSUPPORTED);
+  ASSERT_OK(hologram_tensor_from_dlpack(other, address, &copied, &back));
+  EXPECT_EQ(copied, 0);
+  ASSERT_OK(hologram_buffer_fill(device, b, 7, 2));
+  EXPECT_OK(hologram_executor_cleanup(device));
+  float out[4] = {};
+  EXPECT_OK(hologram_tensor_to_bytes(other, back, out, sizeof out, nullptr));
+  EXPECT_EQ(std::vector<float>(out, out + 4), (std::vector<float>{7, 7, 3, 4})) << "it is shared";
+  // A device's number on memory that is not its own.
+  int64_t shape[1] = {4};
+  Managed m{{out, {12, 0}, 1, {dlpack::code_float, 32, 1}, shape, nullptr, 0}, nullptr, nullptr};
+  EXPECT_EQ(hologram_tensor_from_dlpack(other, reinterpret_cast<uintptr_t>(&m), &copied, &back),
+            HOLOGRAM_INVALID_ARGUMENT);
+  for (hologram_handle e : {host, other}) EXPECT_OK(hologram_executor_cleanup(e));
+}
+
+TEST_P(Tensors, BytesComeInRowMajorOrderWhereverTheyGo) {
+  hologram_handle t = tensor(ramp(6), "[2, 3]"), v = 0;
+  ASSERT_OK(hologram_tensor_transpose(t, &v));
+  alignas(8) std::byte room[32] = {};
+  size_t needed = 0;
+  EXPECT_EQ(hologram_tensor_to_bytes(exec, v, room, 23, &needed), HOLOGRAM_SHORT_BUFFER);
+  EXPECT_EQ(needed, 24u);
+  ASSERT_OK(hologram_tensor_to_bytes(exec, v, room + 1, 24, nullptr));  // misaligned
+  float out[6];
+  std::memcpy(out, room + 1, sizeof out);
+  EXPECT_EQ(std::vector<float>(out, out + 6), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(room[0], std::byte{0});
+  EXPECT_EQ(room[25], std::byte{0});
+  hologram_handle other = 0;
+  ASSERT_OK(new_executor(&other));
+  EXPECT_EQ(hologram_tensor_to_bytes(other, v, room, 32, nullptr), HOLOGRAM_INVALID_ARGUMENT);
+  ASSERT_OK(hologram_executor_cleanup(other));
 }
 
 }  // namespace

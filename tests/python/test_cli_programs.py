@@ -143,7 +143,7 @@ def test_explain(run, mistake):
     assert "UnexpectedToken" in mistake("sigmatics", "explain", "mark@c1 . ->")["message"]
 
 
-@pytest.mark.parametrize("backend", ["cpu", "interp"])
+@pytest.mark.parametrize("backend", ["cpu", "interp", "null"])
 def test_run(data, mistake, tmp_path, backend):
     memory = np.random.default_rng(1).standard_normal((96, 3072)).astype(np.float32)
     np.save(tmp_path / "in.npy", memory)
@@ -221,7 +221,7 @@ def test_atlas_forms(data, run, mistake, program, tmp_path):
     mistake("atlas", "verify", tmp_path / "absent")
 
 
-@pytest.mark.parametrize("backend", ["cpu", "interp"])
+@pytest.mark.parametrize("backend", ["cpu", "interp", "null"])
 def test_atlas_runs_programs_on_named_buffers(data, program, tmp_path, backend):
     x, y = np.arange(10, dtype=np.float32), np.full(10, 0.5, np.float32)
     np.save(tmp_path / "x.npy", x)

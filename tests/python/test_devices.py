@@ -1,4 +1,6 @@
 # tests/python/test_devices.py: executors whose memory the host does not see
+import threading
+
 import hologram
 import numpy as np
 import pytest
@@ -38,8 +40,121 @@ def test_views_of_its_memory_are_refused(device):
         buffer.to_numpy(copy=False)
     with pytest.raises(hologram.HologramError, match="not the host's"):
         memoryview(buffer)
-    with pytest.raises(NotImplementedError, match="not the host's"):
-        device.allocate_boundary(0, 1, 64)
+    tensor = hologram.Tensor(buffer, (20, 30))
+    with pytest.raises(BufferError, match="copy=True"):
+        tensor.numpy()
+    for use in (
+        lambda: device.allocate_boundary(0, 1, 64),
+        lambda: device.boundary_pointer(0, 0, 0),
+        lambda: device.boundary_address(0),
+        lambda: buffer.ptr,
+        lambda: tensor.ptr,
+    ):
+        with pytest.raises(NotImplementedError, match="not the host's"):
+            use()
+    assert device.free_classes == 0
+    if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
+        with pytest.raises((BufferError, RuntimeError)):
+            np.from_dlpack(buffer)
+        with pytest.raises((BufferError, ValueError)):
+            np.asarray(tensor, copy=False)
+
+
+def test_jit_runs_where_its_buffers_are(device):
+    @hologram.jit
+    def f(x, y):
+        return np.exp(x) * y + 1
+
+    a, b = device.from_numpy(X), device.from_numpy(Y)
+    want = f(X, Y)
+    np.testing.assert_array_equal(f(a, b), want)
+    np.testing.assert_array_equal(f(a, Y), want)  # the array is brought there
+    np.testing.assert_array_equal(f(X, Y), want)
+    calls = [g._call.executable.backend for graphs in f._graphs.values() for g in graphs]
+    assert sorted(calls) == ["cpu", "null"]
+    out = device.allocate(600)
+    f(a, b, out=out)
+    np.testing.assert_array_equal(out.to_numpy(), want)
+    out.fill(0)
+    with pytest.raises(ValueError, match="another device"):
+        f(X, Y, out=out)
+    with hologram.Executor("cpu") as host:
+        with pytest.raises(ValueError, match="cpu and null"):
+            f(host.from_numpy(X), b)
+        shared = host.allocate(600)
+        f(a, b, out=shared)
+        np.testing.assert_array_equal(shared.to_numpy(), want)
+    kept = f._flat
+    freed = device.from_numpy(X)
+    freed.free()
+    with pytest.raises(hologram.HologramError, match="freed"):
+        f(freed, b)
+    assert f._flat is kept
+
+
+def test_dlpack_stays_on_the_device(device):
+    buffer = device.from_numpy(X)
+    assert "dltensor" in repr(buffer.__dlpack__(stream=1, max_version=(1, 0)))  # never consumed
+    with pytest.raises(BufferError, match=r"device \(12, 0\)"):
+        buffer.__dlpack__(dl_device=(1, 0))
+    with hologram.Executor("null") as other:
+        seen = hologram.from_dlpack(hologram.Tensor(buffer, (20, 30)).T, other)
+        assert not seen.copied and (seen.shape, seen.strides) == ((30, 20), (1, 30))
+        buffer[0] = 5.5
+        assert seen.numpy(copy=True)[0, 0] == 5.5
+        fresh = hologram.from_dlpack(Copied(buffer), other)
+        buffer[0] = 6.5
+        assert fresh.numpy(copy=True)[0] == 5.5
+        buffer.free()
+        assert seen.numpy(copy=True)[0, 0] == 6.5, "a tensor keeps the memory"
+    with pytest.raises(NotImplementedError, match=r"DLPack device \(12, 0\); expected the host's"):
+        hologram.from_dlpack(device.from_numpy(X), hologram.default_executor())
+    brought = hologram.from_dlpack(X.reshape(20, 30)[::-1, ::2], device)
+    assert brought.copied
+    np.testing.assert_array_equal(brought.numpy(copy=True), X.reshape(20, 30)[::-1, ::2])
+
+
+class Copied:
+    """An object whose capsule is a copy."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __dlpack__(self, **options):
+        return self.source.__dlpack__(**options, copy=True)
+
+
+def test_threads_share_a_device(device):
+    failures = []
+
+    def work(seed):
+        try:
+            x = np.random.default_rng(seed).standard_normal(500).astype(np.float32)
+            for _ in range(30):
+                a, b = device.from_numpy(x), device.allocate(500)
+                hologram.ops.vector_add(device, a, a, b)
+                t = hologram.Tensor(b, (20, 25))
+                np.testing.assert_array_equal(t.T.numpy(copy=True), (x + x).reshape(20, 25).T)
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+    assert device.stats()["tensors"] == 0
+
+
+def test_memory_comes_back(device):
+    device.set_memory_limit(1 << 20)
+    for _ in range(100):
+        device.from_numpy(np.ones(200_000, np.float32)).free()
+    with pytest.raises(MemoryError, match="limit"):
+        device.allocate(1 << 19, "float64")
+    stats = device.stats()
+    assert stats["linear_bytes"] == 0 and stats["linear_peak"] == 800_000
 
 
 @pytest.mark.parametrize("backend", ["interp", "null"])

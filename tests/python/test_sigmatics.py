@@ -111,7 +111,7 @@ def memory(seed=0):
     return np.random.default_rng(seed).standard_normal((96, 3072)).astype(np.float32)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "interp"])
+@pytest.mark.parametrize("backend", ["cpu", "interp", "null"])
 def test_circuits_run_on_class_memory(backend):
     m = memory()
     expected = m.copy()
