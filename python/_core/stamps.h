@@ -24,10 +24,31 @@ inline bool refers_to(PyObject* weak, PyObject* object) {
 #endif
 }
 
-/// Which tensor, at which address and version, content was computed from.
+/// An address that Writes watches as long as this lives; null: none.
+class Watched {
+ public:
+  explicit Watched(void* data = nullptr) : data_(data) {
+    if (data) Writes::of_process().watch(data);
+  }
+  Watched(Watched&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  Watched& operator=(Watched other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~Watched() {
+    if (data_) Writes::of_process().forget(data_);
+  }
+  void* get() const { return data_; }
+
+ private:
+  void* data_;
+};
+
+/// Which tensor, at which address and version, content was computed from. The address is watched
+/// from the check on: a write during the call counts.
 struct Stamp {
   nanobind::object weak;  // weak reference to the tensor
-  void* data = nullptr;
+  Watched data;
   int64_t version = -1;
 };
 
@@ -40,10 +61,6 @@ class Stamps {
       used_.insert(used_.end(), entry.parameters.begin(), entry.parameters.end());
     std::sort(used_.begin(), used_.end());
     used_.erase(std::unique(used_.begin(), used_.end()), used_.end());
-  }
-  ~Stamps() {
-    for (const Stamp& s : stamps_)
-      if (s.weak.is_valid()) Writes::of_process().forget(s.data);
   }
   Stamps(const Stamps&) = delete;
   Stamps& operator=(const Stamps&) = delete;
@@ -62,26 +79,9 @@ class Stamps {
   bool check(const runtime::Executable& executable, Object object, void* const* data,
              Checked& out) {
     if (plan_.cache.empty()) return true;
-    out.kept = executable.kept();
-    out.epoch = Writes::of_process().epoch();
-    out.commits = commits_;
-    std::vector<char> changed(stamps_.size(), 0);
-    for (int p : used_) {
-      auto k = static_cast<size_t>(p);
-      PyObject* o = object(p);
-      const Stamp& s = stamps_[k];
-      const int64_t version = version_of(o);
-      if (version >= 0 && epoch_ == out.epoch && s.data == data[k] && s.version == version &&
-          s.weak.is_valid() && refers_to(s.weak.ptr(), o))
-        continue;
-      changed[k] = 1;
-      nanobind::object weak = nanobind::steal(PyWeakref_NewRef(o, nullptr));
-      if (!weak.is_valid()) return false;
-      out.changed.push_back({k, {std::move(weak), data[k], version}});
-    }
-    for (size_t c = 0; c < plan_.cache.size() && !out.changed.empty(); ++c)
-      for (int p : plan_.cache[c].parameters)
-        if (changed[static_cast<size_t>(p)]) out.kept[c].reset();
+    do {  // asking a tensor may run Python and with it another call's commit
+      if (!check_once(executable, object, data, out)) return false;
+    } while (out.commits != commits_);
     return true;
   }
 
@@ -91,15 +91,38 @@ class Stamps {
     if (checked.changed.empty() || checked.commits != commits_) return;
     ++commits_;
     epoch_ = checked.epoch;
-    for (auto& [k, stamp] : checked.changed) {
-      Writes::of_process().watch(stamp.data);
-      if (stamps_[k].weak.is_valid()) Writes::of_process().forget(stamps_[k].data);
-      stamps_[k] = std::move(stamp);
-    }
+    for (auto& [k, stamp] : checked.changed) stamps_[k] = std::move(stamp);
     executable.keep(std::move(checked.kept));
   }
 
  private:
+  template <typename Object>
+  bool check_once(const runtime::Executable& executable, Object object, void* const* data,
+                  Checked& out) {
+    out.kept = executable.kept();
+    out.epoch = Writes::of_process().epoch();
+    out.commits = commits_;
+    out.changed.clear();
+    std::vector<char> changed(stamps_.size(), 0);
+    for (int p : used_) {
+      auto k = static_cast<size_t>(p);
+      PyObject* o = object(p);
+      const Stamp& s = stamps_[k];
+      const int64_t version = version_of(o);
+      if (version >= 0 && epoch_ == out.epoch && s.data.get() == data[k] && s.version == version &&
+          s.weak.is_valid() && refers_to(s.weak.ptr(), o))
+        continue;
+      changed[k] = 1;
+      nanobind::object weak = nanobind::steal(PyWeakref_NewRef(o, nullptr));
+      if (!weak.is_valid()) return false;
+      out.changed.emplace_back(k, Stamp{std::move(weak), Watched(data[k]), version});
+    }
+    for (size_t c = 0; c < plan_.cache.size() && !out.changed.empty(); ++c)
+      for (int p : plan_.cache[c].parameters)
+        if (changed[static_cast<size_t>(p)]) out.kept[c].reset();
+    return true;
+  }
+
   // -1 for inference tensors, which keep none: computed anew in each call.
   static int64_t version_of(PyObject* tensor) {
     static PyObject* const name = PyUnicode_InternFromString("_version");

@@ -1,4 +1,7 @@
 # tests/torch/test_stale_weights.py: whatever writes a parameter, the next call sees it
+import threading
+import time
+
 import hologram_torch
 import pytest
 import torch
@@ -82,14 +85,17 @@ def test_a_recurrent_layer_sees_a_preserved_version():
         torch.testing.assert_close(compiled(x)[0], layer(x)[0])
 
 
-failing = False
+failing = threading.local()  # .now: what a call by this thread does in the middle
 
 
 @torch.library.custom_op("hologram_tests::may_fail", mutates_args=())
 def may_fail(x: torch.Tensor) -> torch.Tensor:
-    if failing:
-        raise RuntimeError("as asked")
+    getattr(failing, "now", lambda: None)()
     return x.clone()
+
+
+def fail():
+    raise RuntimeError("as asked")
 
 
 @may_fail.register_fake
@@ -99,20 +105,84 @@ def _(x):
 
 @pytest.mark.parametrize("first", [False, True])
 def test_a_call_that_fails_leaves_nothing_stale(first):
-    global failing
     layer, x = nn.Linear(64, 64), torch.randn(32, 64)
     compiled = compile_fresh(lambda x: layer(may_fail(layer(x))))
     with torch.no_grad():
         if not first:
             compiled(x)
         layer.weight.mul_(-3)
-        failing = True
+        failing.now = fail
         try:
             with pytest.raises(RuntimeError, match="as asked"):
                 compiled(x)
         finally:
-            failing = False
+            del failing.now
         torch.testing.assert_close(compiled(x), layer(layer(x)))
+
+
+def test_a_write_in_the_middle_of_a_call_is_seen_by_the_next():
+    from hologram import _core
+
+    layer, x = nn.Linear(64, 64), torch.randn(32, 64)
+    compiled = compile_fresh(lambda x: may_fail(layer(x)))
+
+    def write():
+        layer.weight.detach().numpy()[:] *= -3
+        _core.memory_written(layer.weight.data_ptr(), layer.weight.nbytes)
+
+    with torch.no_grad():
+        failing.now = write
+        try:
+            compiled(x)  # the weight is packed before it is written
+        finally:
+            del failing.now
+        torch.testing.assert_close(compiled(x), layer(x))
+
+
+def test_threads_that_call_while_weights_change_and_calls_fail():
+    layer, x = nn.Linear(64, 64), torch.randn(32, 64)
+    weights = [torch.randn(64, 64) for _ in range(40)]
+    current, wrong, failures = 0, [], []
+    with torch.no_grad():
+        layer.weight.data = weights[0]
+        compiled = [compile_fresh(lambda x: layer(may_fail(layer(x)))), compile_fresh(lambda x: layer(x))]
+        for c in compiled:
+            c(x)
+        wanted = []
+        for w in weights:
+            y = nn.functional.linear(x, w, layer.bias)
+            wanted.append([nn.functional.linear(y, w, layer.bias), y])
+
+    def call(number):
+        which = number % 2
+        with torch.no_grad():
+            for n in range(150):
+                if n % 5 == number and which == 0:
+                    failing.now = fail
+                first = current
+                try:
+                    got = compiled[which](x)
+                except RuntimeError as error:
+                    failures.append(str(error))
+                    continue
+                finally:
+                    failing.__dict__.clear()
+                if not any(torch.allclose(got, w[which], 1e-4, 1e-4) for w in wanted[max(first - 1, 0) : current + 1]):
+                    wrong.append((number, n))
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for k in range(1, len(weights)):
+        current = k  # a call under way may take the one before or this one
+        layer.weight.data = weights[k]
+        time.sleep(0.002)
+    for t in threads:
+        t.join()
+    with torch.no_grad():
+        for which, c in enumerate(compiled):
+            torch.testing.assert_close(c(x), wanted[-1][which])
+    assert not wrong and len(failures) == 60 and all("as asked" in f for f in failures)
 
 
 def test_a_faulty_call_is_found_faulty_again():
