@@ -12,8 +12,9 @@ struct Panel {
   int group = 1;  ///< values of k that lie side by side
 };
 
-/// Answers and sizes. What decides the bits of reproducible results is the same for every processor
-/// of a kind: the sizes are a design's, not the cache at hand.
+/// Answers and sizes. Nothing of it changes the bits of reproducible results: sums keep the order
+/// that atlas/order.h fixes however they are cut. The sizes are a design's, not the processor's at
+/// hand, so that plans are the same for every processor of a kind.
 class Machine {
  public:
   virtual ~Machine() = default;
@@ -29,18 +30,40 @@ class Machine {
     (void)product, (void)packed_once;
     return 0;
   }
+  /// Vectors of sums that a loop keeps in registers side by side; 1 where a multiply-add is a
+  /// sequence of instructions. As a rule panels are as wide as registers allow.
+  virtual int sums_in_registers(DType operand) const {
+    const int width = panel_width(operand);
+    return width <= 8 ? 1 : width < 32 ? 8 : 16;
+  }
 
-  int vector = 16;                   ///< f32 values that one step of a loop computes
-  int64_t near_bytes = 24 * 1024;    ///< of memory that a loop reads again at once
-  int64_t far_bytes = 384 * 1024;    ///< of memory that the rounds of a loop read again
-  int64_t row_scratch = 256 * 1024;  ///< of a row's values that stay between stages
-  bool unrolls_windows = true;       ///< first layers, narrow groups, expansions and Winograd as
-                                     ///< kernels of their own; else they are products
+  int vector = 16;  ///< f32 values that one step of a loop computes
+  int units = 2;    ///< cores or multiprocessors that kernels are cut for
+  // Of multiply-adds that wait for nothing but their own sum:
+  int interleaved_sums = 4;  ///< so many in turn hide most of an addition's latency
+  int busy_sums = 6;         ///< fewer leave the units waiting
+
+  int64_t near_bytes = 24 * 1024;               ///< of memory that a loop reads again at once
+  int64_t far_bytes = 384 * 1024;               ///< of memory that the rounds of a loop read again
+  int64_t row_scratch = 256 * 1024;             ///< of a row's values that stay between stages
   int64_t small_bytes = atlas::class_bytes;     ///< of a buffer that takes a boundary class
   int64_t small_total = atlas::boundary_bytes;  ///< of all such; 0: there is no such pool
-  double multiply_adds = 32;                    ///< f32 multiply-adds in a cycle
-  double transform_cycles = 40;                 ///< Winograd's transform of a vector of pixels
-  double weight_transform_cycles = 25;          ///< and of a 3 x 3 weight
+
+  bool unrolls_windows = true;  ///< convolutions of short sums, their gradients and Winograd's
+                                ///< method are kernels of their own; else they are products
+  bool tails = true;            ///< a product's kernel also runs what follows on its rows
+  bool parts = true;            ///< an epilogue may read several columns of a row
+  bool symbolic_products =
+      true;  ///< products of sizes that only a call knows; else these are loops
+
+  // Rows of products:
+  int64_t in_place_rows = 4;   ///< so many read a right operand where it lies
+  int64_t waiting_rows = 8;    ///< so many wait for the memory of the right operand
+  int64_t gathered_rows = 32;  ///< from so many on the left operand's rows are copied in blocks
+
+  double multiply_adds = 32;            ///< f32 multiply-adds in a cycle
+  double transform_cycles = 40;         ///< Winograd's transform of a vector of pixels
+  double weight_transform_cycles = 25;  ///< and of a 3 x 3 weight
 };
 
 /// A machine without panels.

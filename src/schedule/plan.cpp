@@ -246,7 +246,7 @@ void Planner::place_outputs() {
 void Planner::join_expansions() {
   std::optional<Uses> uses;
   for (const Cluster& c : clustering_.clusters()) {
-    if (c.kind != ClusterKind::product || !is_depthwise(c)) continue;
+    if (c.kind != ClusterKind::product || !is_depthwise(c, options_)) continue;
     std::set<int> makers;
     clustering_.for_each_access(
         c, [&](Value v, const Index&) { makers.insert(clustering_.cluster_of(v)); });
@@ -395,7 +395,7 @@ void Planner::keep_if_static(const Cluster& c, std::vector<Lowered>& kernels, St
 }
 
 void Planner::emit_copies(const Copies& copies) {
-  for (auto [from, to] : copies) emit_kernel(lower_copy(plan_.slots, from, to));
+  for (auto [from, to] : copies) emit_kernel(lower_copy(plan_.slots, from, to, *options_.machine));
 }
 
 void Planner::link_steps() {

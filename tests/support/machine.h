@@ -12,4 +12,18 @@ struct PanelMachine : schedule::Machine {
   int width;
 };
 
+/// One that has nothing that a plan can do without, of narrow vectors and little memory.
+struct PoorMachine : schedule::Machine {
+  PoorMachine() {
+    vector = 4;
+    units = 1;
+    near_bytes = 1024;
+    far_bytes = 8192;
+    row_scratch = 64;
+    small_total = 0;
+    unrolls_windows = tails = parts = symbolic_products = false;
+    in_place_rows = waiting_rows = gathered_rows = 1;
+  }
+};
+
 }  // namespace hologram::test

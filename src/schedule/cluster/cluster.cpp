@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "atlas/order.h"
+
 namespace hologram::schedule {
 
 using ir::Op;
@@ -29,6 +31,12 @@ TakeParts split_take(Value node, const Index& index) {
                 Index(index.begin() + axis + own, index.end())};
   out.indices.insert(out.indices.end(), index.begin() + axis, index.begin() + axis + own);
   return out;
+}
+
+bool is_loop_of_product(const Cluster& c, const Options& options) {
+  return c.kind == ClusterKind::product && !options.machine->symbolic_products &&
+         std::any_of(c.axes.begin(), c.axes.end(),
+                     [](const ClusterAxis& a) { return !a.extent.is_const(); });
 }
 
 int batch_rank(const Cluster& c) {
@@ -173,10 +181,12 @@ bool is_small(const Expr& e, int64_t limit) { return e.is_const() && e.constant_
 
 // A sum over very many elements per result with few results: its blocks should run in parallel.
 // Results whose elements lie side by side share vectors, so more of them are few.
-bool should_split(Value v, const Shape& parallel, const Shape& row, bool columns) {
+bool should_split(Value v, const Shape& parallel, const Shape& row, bool columns,
+                  const Machine& machine) {
   if (v->is(Op::reduce_argmax) || v->is(Op::reduce_argmin)) return false;
-  return is_small(numel(parallel), columns ? 512 : 24) &&
-         !is_small(numel(row), columns ? 8191 : 16383);
+  const int64_t few = columns ? int64_t{16} * machine.units * machine.vector : 12 * machine.units;
+  const int64_t blocks = columns ? 2 : 4;
+  return is_small(numel(parallel), few) && !is_small(numel(row), blocks * atlas::sum_block - 1);
 }
 
 }  // namespace
@@ -217,7 +227,7 @@ namespace {
 // Nodes of one attention (its result and log-sum-exp, or its gradients) that one kernel computes.
 // Of few heads, the queries' gradient is a kernel of its own: one shares out queries, the other
 // keys.
-bool one_attention(Value a, Value b) {
+bool one_attention(Value a, Value b, const Machine& machine) {
   if (a == b || ir::info(a->op).kind != ir::info(b->op).kind || a->inputs != b->inputs)
     return false;
   if (a->attrs.bits != b->attrs.bits) return false;
@@ -226,7 +236,7 @@ bool one_attention(Value a, Value b) {
     return false;
   const Shape& keys = a->input(1)->shape;
   Expr heads = numel(Shape(keys.begin(), keys.end() - 2));
-  bool few = heads.is_const() && heads.constant_value() < 8;
+  bool few = heads.is_const() && heads.constant_value() < 4 * machine.units;
   return !few || (a->attrs.ints[0] != 0 && b->attrs.ints[0] != 0);
 }
 
@@ -236,7 +246,7 @@ bool one_attention(Value a, Value b) {
 bool Clustering::join_attention(Value v) {
   for (size_t k = 0; k < clusters_.size(); ++k) {
     Cluster& c = clusters_[k];
-    if (!c.anchor || !one_attention(c.anchor, v)) continue;
+    if (!c.anchor || !one_attention(c.anchor, v, *options_.machine)) continue;
     Member m{v, {}, {}};
     if (c.kind == ClusterKind::attention) {
       // The first axes are the result's; the log-sum-exp lacks the last of them.
@@ -271,7 +281,7 @@ void Clustering::make_clusters() {
       size_t p = 0, q = 0;
       for (size_t i = 0; i < x->shape.size(); ++i)
         m.operand.push_back(reduced[i] ? r[q++] : m.index[p++]);
-      c.split = should_split(v, parallel, row, reduces_columns(v, m));
+      c.split = should_split(v, parallel, row, reduces_columns(v, m), *options_.machine);
       if (r.empty() || std::none_of(c.axes.begin(), c.axes.end(), [](auto& a) { return a.row; }))
         c.axes.push_back(new_axis(Expr(1), true));
     } else if (kind == OpKind::dot) {

@@ -112,6 +112,9 @@ class Clustering {
   int next_axis_ = 0;
 };
 
+/// Whether a product runs as a plain loop because its machine takes only those of known sizes.
+bool is_loop_of_product(const Cluster& c, const Options& options);
+
 /// Number of batch axes of a product's or attention's cluster.
 int batch_rank(const Cluster& c);
 

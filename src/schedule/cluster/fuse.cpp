@@ -15,7 +15,6 @@ using ir::Op;
 using ir::Value;
 
 constexpr int max_members = 64;
-constexpr int64_t few_rows = 4;
 // Of products with a tail.
 constexpr int64_t least_tail_rows = 1024, least_tail_columns = 64, most_tail_columns = 4096;
 
@@ -220,7 +219,8 @@ bool Clustering::may_have_parts(const Cluster& c, int consumer) const {
   auto [once, narrow] = source_of(c.anchor->input(1));
   // Few rows read a matrix where it lies, and weights of few bits as they are, along all columns.
   const Expr& rows = c.anchor->shape[c.anchor->shape.size() - 2];
-  return !narrow && (once || !rows.is_const() || rows.constant_value() > few_rows);
+  return !narrow &&
+         (once || !rows.is_const() || rows.constant_value() > options_.machine->in_place_rows);
 }
 
 // A consumer that reads a product at the same column of each of several equal parts (the gates of a
@@ -228,7 +228,7 @@ bool Clustering::may_have_parts(const Cluster& c, int consumer) const {
 bool Clustering::merge_parts(int producer, int consumer, Cluster& out) {
   const Cluster &a = clusters_[static_cast<size_t>(producer)],
                 &b = clusters_[static_cast<size_t>(consumer)];
-  if (b.has_rows()) return false;
+  if (b.has_rows() || !options_.machine->parts || is_loop_of_product(a, options_)) return false;
   AxisMap map;
   std::optional<ClusterAxis> column;
   int64_t parts = 0;
@@ -393,7 +393,9 @@ bool Clustering::may_have_tail(const Cluster& c) const {
 bool Clustering::merge_tail(int producer, int consumer) {
   const Cluster &a = clusters_[static_cast<size_t>(producer)],
                 &b = clusters_[static_cast<size_t>(consumer)];
-  if (a.kind != ClusterKind::product || b.kind != ClusterKind::loop || b.split) return false;
+  if (!options_.machine->tails || a.kind != ClusterKind::product || b.kind != ClusterKind::loop ||
+      b.split)
+    return false;
   if (a.members.size() + b.members.size() > max_members || a.cost + b.cost > 400) return false;
   auto rows = axes_of(b, true);
   if (rows.size() != 1 || !may_have_tail(a)) return false;

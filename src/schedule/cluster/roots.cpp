@@ -1,5 +1,5 @@
-// schedule/cluster/roots.cpp: which nodes get a place of their own instead of being computed where they are
-// read.
+// schedule/cluster/roots.cpp: which nodes get a place of their own instead of being computed where
+// they are read.
 #include <algorithm>
 #include <ranges>
 
@@ -88,9 +88,9 @@ bool is_strided(Value v) {
 
 // Whether the matrix v is whole rows of another tensor, taken by their numbers: a product that
 // copies blocks of rows finds them wherever they lie. Few rows are read in place.
-bool takes_rows(Value v) {
+bool takes_rows(Value v, const Machine& machine) {
   const Expr& rows = v->shape[v->shape.size() - 2];
-  if (rows.is_const() && rows.constant_value() < 32) return false;
+  if (rows.is_const() && rows.constant_value() < machine.gathered_rows) return false;
   Index at;
   for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
   Expr along = at.back();
@@ -263,13 +263,14 @@ void Clustering::choose_roots() {
         weights(v->input(1));
         // Columns that run through windows of few channels: better laid out once.
         if (Value image = windowed(v->input(1)))
-          if (const Expr& c = image->shape.back(); !c.is_const() || c.constant_value() % 16 != 0)
+          if (const Expr& c = image->shape.back();
+              !c.is_const() || c.constant_value() % options_.machine->vector != 0)
             make_root(v->input(1));
         continue;
       }
       Value l = base(v->input(0)), r = base(v->input(1));
       bool cheap_l = inl[l->id].cost <= 2 && !inl[l->id].moves_data;
-      cheap_l |= takes_rows(v->input(0)) && inl[l->id].cost <= 6;
+      cheap_l |= takes_rows(v->input(0), *options_.machine) && inl[l->id].cost <= 6;
       cheap_l &= uses[l->id] == 1;
       // What is computed from weights alone is packed ahead, or read with them.
       int most = fixed[r->id] == 2 ? most_of_weights : 8;

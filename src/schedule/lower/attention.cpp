@@ -49,6 +49,9 @@ void log_sum(const Context& cx, Kernel& k, atlas::Body& body, DType type,
         e.store(slot, cx.placed(m.index, order), e.builder().accumulator(0, type));
 }
 
+// They decide bits, so they are no machine's.
+constexpr int64_t split_heads = 8, split_keys = 512, split_queries = 4;
+
 // Into how many parts the keys of a few queries are split where there are few heads: a number of
 // the sizes alone, so that bits do not depend on threads.
 int64_t key_splits(const Cluster& c) {
@@ -60,10 +63,10 @@ int64_t key_splits(const Cluster& c) {
   bool only =
       std::ranges::none_of(c.members, [](auto& m) { return m.node->is(Op::attention_lse); });
   if (!known || !only || a->attrs.ints[0] != 0) return 1;
-  if (queries.constant_value() < 1 || queries.constant_value() > 4) return 1;
+  if (queries.constant_value() < 1 || queries.constant_value() > split_queries) return 1;
   int64_t n = 1;
-  while (n * heads.constant_value() < 8 && heads.constant_value() > 0 &&
-         keys.constant_value() > 0 && keys.constant_value() % (512 * n) == 0)
+  while (n * heads.constant_value() < split_heads && heads.constant_value() > 0 &&
+         keys.constant_value() > 0 && keys.constant_value() % (split_keys * n) == 0)
     n *= 2;
   return n;
 }
@@ -116,7 +119,7 @@ Lowered join_parts(const Context& cx, int out, int log_sum, DType type, int64_t 
       e.store(slot, to, e.value(m.node, to));
     }
   loop.stages = {std::move(most), std::move(sums), std::move(point)};
-  simplify_axes(loop);
+  simplify_axes(loop, *cx.options.machine);
   return finish(k, "attention parts");
 }
 

@@ -1,4 +1,5 @@
-// schedule/lower/axes.cpp: merging and splitting the axes of a loop block, and the choice of its lanes.
+// schedule/lower/axes.cpp: merging and splitting the axes of a loop block, and the choice of its
+// lanes.
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -67,8 +68,7 @@ void remove_units(LoopBlock& loop) {
 
 // Whether the last axis, a short one, and the one before it are the halves of a line that is
 // stored along both and read along the longer one: vectors of it are then interleaved by shuffles.
-bool interleaves(const LoopBlock& loop) {
-  constexpr int64_t least_lanes = 16;
+bool interleaves(const LoopBlock& loop, int64_t least_lanes) {
   int run = loop.parallel_rank - 1, line = run - 1;
   if (loop.stages.size() != 1 || loop.stages[0].kind != atlas::StageKind::point || line < 0)
     return false;
@@ -91,8 +91,8 @@ bool interleaves(const LoopBlock& loop) {
   return stores == 1;
 }
 
-// A constant by which some expression divides axis k whole, or 0.
-int64_t wanted_split(LoopBlock& loop, size_t k, bool runs) {
+// A constant by which some expression divides axis k whole, or 0; an innermost axis keeps `lanes`.
+int64_t wanted_split(LoopBlock& loop, size_t k, bool runs, int64_t lanes) {
   const Expr& extent = loop.axes[k].extent;
   bool innermost = k + 1 == loop.axes.size() || k + 1 == static_cast<size_t>(loop.parallel_rank);
   int64_t found = 0;
@@ -103,7 +103,7 @@ int64_t wanted_split(LoopBlock& loop, size_t k, bool runs) {
       return false;
     if (!along->second.is(0) && !(innermost && runs)) return false;
     int64_t d = a.b->constant_value();
-    if (d <= 1 || (innermost && d < 16 && !(runs && d <= 4)) || !extent.exact_div(Expr(d)))
+    if (d <= 1 || (innermost && d < lanes && !(runs && d <= 4)) || !extent.exact_div(Expr(d)))
       return false;
     found = d;
     return true;
@@ -115,14 +115,14 @@ int64_t wanted_split(LoopBlock& loop, size_t k, bool runs) {
 }
 
 // `runs`: cut short runs off the innermost axis too.
-bool split_once(LoopBlock& loop, bool runs) {
+bool split_once(LoopBlock& loop, bool runs, int64_t lanes) {
   if (loop.axes.size() >= 12) return false;
   for (size_t k = 0; k < loop.axes.size(); ++k) {
     if (shapes_others(loop, k)) continue;
     // A scan runs along one axis.
     if (loop.axes[k].kind == AxisKind::row && loop.stages.back().kind == atlas::StageKind::scan)
       continue;
-    int64_t d = wanted_split(loop, k, runs);
+    int64_t d = wanted_split(loop, k, runs, lanes);
     if (d == 0) continue;
     Expr outer = *loop.axes[k].extent.exact_div(Expr(d));
     AxisKind kind = loop.axes[k].kind;
@@ -186,14 +186,14 @@ int64_t step_along(const Expr& e, int k) {
 
 // Axes of a plain copy along which its load runs through memory, at least a few elements, the
 // densest one last; empty if there are none. (The taps of a weight: 3 and 3.)
-std::vector<int> along_memory(const LoopBlock& loop, const Expr& load) {
+std::vector<int> along_memory(const LoopBlock& loop, const Expr& load, int64_t least_lanes) {
   constexpr int64_t enough = 8, least = 6;
   if (loop.stages.size() != 1 ||
       std::ranges::count(loop.stages[0].body.instrs, atlas::Code::load, &atlas::Instr::code) != 1)
     return {};
   // A short last axis may yet merge with the one before it.
   const Expr& lanes = loop.axes[static_cast<size_t>(loop.parallel_rank) - 1].extent;
-  if (!lanes.is_const() || lanes.constant_value() < 16) return {};
+  if (!lanes.is_const() || lanes.constant_value() < least_lanes) return {};
   std::vector<int> out;
   int64_t reach = 1;
   for (bool found = true; found && reach < enough;) {
@@ -212,7 +212,7 @@ std::vector<int> along_memory(const LoopBlock& loop, const Expr& load) {
 // taps of a weight), these go just outside of the lanes: the cache lines are then still near. The
 // same for the axes along memory of a copy whose lanes lie farther apart: it is turned over in
 // squares.
-void gather_nearby(LoopBlock& loop) {
+void gather_nearby(LoopBlock& loop, int64_t least_lanes) {
   constexpr int64_t most = 64;
   int lane = loop.parallel_rank - 1;
   if (loop.parallel_rank != static_cast<int>(loop.axes.size()) || lane < 2) return;
@@ -224,7 +224,8 @@ void gather_nearby(LoopBlock& loop) {
       int64_t apart = step_along(i.expr, lane), between = 1;
       if (apart < 2) continue;
       std::vector<int> order;  // of the axes before the lanes
-      std::vector<int> inner = apart > most ? along_memory(loop, i.expr) : std::vector<int>{};
+      std::vector<int> inner =
+          apart > most ? along_memory(loop, i.expr, least_lanes) : std::vector<int>{};
       for (int k = 0; k < lane; ++k) {
         int64_t step = step_along(i.expr, k);
         bool near = apart <= most && step > 0 && step < apart;
@@ -263,10 +264,10 @@ int contiguity(const LoopBlock& loop, int k) {
 
 // Whether rows along axis `row` are so short that lanes along axis `point` fill more of a vector
 // and are still picked from whole vectors.
-bool interleaves_rows(const LoopBlock& loop, int row, int point) {
+bool interleaves_rows(const LoopBlock& loop, int row, int point, int64_t least_lanes) {
   // One row of four is a vector of its own; rows of rows are walked element by element.
   bool nested = static_cast<int>(loop.axes.size()) - loop.parallel_rank > 1;
-  const int64_t longest = nested ? 4 : 3, apart = 4, least_lanes = 16;
+  const int64_t longest = nested ? 4 : 3, apart = 4;
   auto known = [&](int axis) {
     const Expr& extent = loop.axes[static_cast<size_t>(axis)].extent;
     return extent.is_const() ? extent.constant_value() : 0;
@@ -282,7 +283,7 @@ bool interleaves_rows(const LoopBlock& loop, int row, int point) {
   return true;
 }
 
-void choose_lanes(LoopBlock& loop) {
+void choose_lanes(LoopBlock& loop, int64_t least_lanes) {
   bool serial = false, rows = false, running = false;
   for (const auto& s : loop.stages) {
     running |= !s.running.empty();
@@ -309,24 +310,25 @@ void choose_lanes(LoopBlock& loop) {
     }
   if (last_row < 0 || static_cast<size_t>(last_row) < static_cast<size_t>(loop.parallel_rank))
     return;
-  if (last_parallel >= 0 && interleaves_rows(loop, last_row, last_parallel)) return;
+  if (last_parallel >= 0 && interleaves_rows(loop, last_row, last_parallel, least_lanes)) return;
   if (last_parallel < 0 || contiguity(loop, last_row) >= contiguity(loop, last_parallel))
     loop.lane_axis = last_row;
 }
 
 }  // namespace
 
-void simplify_axes(LoopBlock& loop) {
+void simplify_axes(LoopBlock& loop, const Machine& machine) {
+  const int64_t lanes = machine.vector;
   remove_units(loop);
-  for (int round = 0; round < 8 && split_once(loop, false); ++round) {
+  for (int round = 0; round < 8 && split_once(loop, false, lanes); ++round) {
   }
   LoopBlock cut = loop;
-  if (split_once(cut, true) && interleaves(cut)) loop = std::move(cut);
+  if (split_once(cut, true, lanes) && interleaves(cut, lanes)) loop = std::move(cut);
   remove_units(loop);
-  gather_nearby(loop);
+  gather_nearby(loop, lanes);
   while (merge_once(loop)) {
   }
-  choose_lanes(loop);
+  choose_lanes(loop, lanes);
 }
 
 }  // namespace hologram::schedule

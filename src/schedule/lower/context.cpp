@@ -97,8 +97,8 @@ namespace {
 
 // A kernel of one point for each element of `shape`.
 template <class MakeEmitter>
-Lowered map_kernel(const std::vector<Slot>& slots, std::string name, const Shape& shape,
-                   const MakeEmitter& emitter, const Context::PointBody& fill) {
+Lowered map_kernel(const std::vector<Slot>& slots, const Machine& machine, std::string name,
+                   const Shape& shape, const MakeEmitter& emitter, const Context::PointBody& fill) {
   Kernel k(slots);
   atlas::LoopBlock& loop = k.program.loop;
   Index at;
@@ -111,7 +111,7 @@ Lowered map_kernel(const std::vector<Slot>& slots, std::string name, const Shape
   Emitter e = emitter(k, stage.body);
   fill(e, at);
   loop.stages.push_back(std::move(stage));
-  simplify_axes(loop);
+  simplify_axes(loop, machine);
   return finish(k, std::move(name));
 }
 
@@ -119,13 +119,13 @@ Lowered map_kernel(const std::vector<Slot>& slots, std::string name, const Shape
 
 Lowered Context::map_loop(std::string name, const Shape& shape, const PointBody& fill) const {
   auto make = [&](Kernel& k, atlas::Body& body) { return emitter(k, body); };
-  return map_kernel(storage.slots, std::move(name), shape, make, fill);
+  return map_kernel(storage.slots, *options.machine, std::move(name), shape, make, fill);
 }
 
-Lowered lower_copy(const std::vector<Slot>& slots, int from, int to) {
+Lowered lower_copy(const std::vector<Slot>& slots, int from, int to, const Machine& machine) {
   auto make = [](Kernel& k, atlas::Body& body) { return Emitter(k, body, {}, {}, {}); };
   const Shape& shape = slots[static_cast<size_t>(to)].shape;
-  return map_kernel(slots, "copy", shape, make,
+  return map_kernel(slots, machine, "copy", shape, make,
                     [&](Emitter& e, const Index& at) { e.store(to, at, e.read(from, at)); });
 }
 

@@ -10,6 +10,8 @@ using Kernels = std::vector<Lowered>;
 
 Kernels lower_loop(const Context& cx);
 Kernels lower_product(const Context& cx);
+/// A chain of multiply-adds for each element, in the order of a product's sums.
+Kernels lower_product_as_loop(const Context& cx);
 Kernels lower_attention(const Context& cx);
 Kernels lower_attention_grad(const Context& cx);
 Kernels lower_scatter(const Context& cx);

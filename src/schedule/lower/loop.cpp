@@ -18,8 +18,6 @@ using atlas::Val;
 using ir::Op;
 using ir::Value;
 
-// Row scratch should stay in the second-level cache along with the row itself.
-
 struct At {
   Value node;
   Index index;
@@ -38,8 +36,8 @@ class LoopLowering {
  public:
   /// `tail`: its axes keep their order, and rows are what lanes run along.
   LoopLowering(const Cluster& c, const Clustering& clustering, Storage& storage,
-               int64_t row_scratch, bool tail = false)
-      : c_(c), clustering_(clustering), storage_(storage), row_scratch_(row_scratch), tail_(tail) {
+               const Machine& machine, bool tail = false)
+      : c_(c), clustering_(clustering), storage_(storage), machine_(machine), tail_(tail) {
     order_axes();
     for (const Member& m : c.members)
       members_.push_back({m.node, placed(m.index), placed(m.operand)});
@@ -95,7 +93,7 @@ class LoopLowering {
   const Cluster& c_;
   const Clustering& clustering_;
   Storage& storage_;
-  int64_t row_scratch_;
+  const Machine& machine_;
   bool tail_;
   std::vector<ClusterAxis> order_;
   size_t parallel_ = 0;  // leading parallel axes of order_
@@ -239,7 +237,8 @@ void LoopLowering::choose_scratch() {
         if (!clustering_.is_root(in) && !in->inputs.empty()) stack.push_back(in);
     }
     int64_t size = row.constant_value() * size_of(at.node->dtype);
-    if (!worth || bytes + size > row_scratch_) continue;
+    if (!worth || bytes + size > (tail_ ? atlas::limits::tail_scratch_bytes : machine_.row_scratch))
+      continue;
     bytes += size;
     covered.insert(below.begin(), below.end());
     scratch_.emplace(at, -1);
@@ -329,7 +328,7 @@ Lowered LoopLowering::whole() {
   choose_scratch();
   Kernel k(storage_.slots);
   build(k, false);
-  simplify_axes(k.program.loop);
+  simplify_axes(k.program.loop, machine_);
   return {std::move(k.program), std::move(k.buffers), cluster_name(c_), -1};
 }
 
@@ -376,7 +375,7 @@ Lowered LoopLowering::partial_blocks() {
   }
   loop.stages.push_back(std::move(s));
   loop.stages.push_back(std::move(p));
-  simplify_axes(loop);
+  simplify_axes(loop, machine_);
   return {std::move(k.program), std::move(k.buffers), cluster_name(c_) + " (blocks)", -1};
 }
 
@@ -408,19 +407,19 @@ Lowered LoopLowering::combine_blocks() {
   }
   loop.stages.push_back(std::move(s));
   point_stage(k, 1);
-  simplify_axes(loop);
+  simplify_axes(loop, machine_);
   return {std::move(k.program), std::move(k.buffers), cluster_name(c_), -1};
 }
 
 }  // namespace
 
 void lower_tail_loop(const Cluster& tail, const Clustering& clustering, Storage& storage,
-                     Kernel& k) {
-  LoopLowering(tail, clustering, storage, atlas::limits::tail_scratch_bytes, true).run_tail(k);
+                     const Machine& machine, Kernel& k) {
+  LoopLowering(tail, clustering, storage, machine, true).run_tail(k);
 }
 
 Kernels lower_loop(const Context& cx) {
-  return LoopLowering(cx.cluster, cx.clustering, cx.storage, cx.options.machine->row_scratch).run();
+  return LoopLowering(cx.cluster, cx.clustering, cx.storage, *cx.options.machine).run();
 }
 
 }  // namespace hologram::schedule

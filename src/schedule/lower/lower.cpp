@@ -19,8 +19,10 @@ std::string cluster_name(const Cluster& c) {
 namespace {
 
 Kernels lower_any_product(const Context& cx) {
+  if (is_loop_of_product(cx.cluster, cx.options)) return lower_product_as_loop(cx);
   if (sums_taps(cx.cluster.anchor, cx.options)) return lower_taps(cx);
-  bool along_channels = is_depthwise(cx.cluster) || has_narrow_groups(cx.cluster, cx.options);
+  bool along_channels =
+      is_depthwise(cx.cluster, cx.options) || has_narrow_groups(cx.cluster, cx.options);
   return along_channels ? lower_depthwise(cx) : lower_product(cx);
 }
 

@@ -38,10 +38,10 @@ std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
                            const Expansion* expansion = nullptr, bool stem = false);
 
 /// Slot `from` copied into slot `to`, of the same shape.
-Lowered lower_copy(const std::vector<Slot>& slots, int from, int to);
+Lowered lower_copy(const std::vector<Slot>& slots, int from, int to, const Machine& machine);
 
 /// Merges axes that always appear as one linear counter, and splits those whose quotients and
 /// remainders are taken; chooses the lane axis.
-void simplify_axes(atlas::LoopBlock& loop);
+void simplify_axes(atlas::LoopBlock& loop, const Machine& machine);
 
 }  // namespace hologram::schedule

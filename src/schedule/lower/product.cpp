@@ -39,12 +39,13 @@ Kernels lower_product(const Context& cx) {
   about.precision = static_cast<int>(dot->attrs.ints[0]);
   about.reproducible = cx.options.reproducible;
 
-  int width = cx.options.machine->panel_width(in), packed = -1;
-  int group = cx.options.machine->panel(in, acc).group;
+  const Machine& machine = *cx.options.machine;
+  int width = machine.panel_width(in), packed = -1;
+  int group = machine.panel(in, acc).group;
   bool packs = width > 0 && !swapped;
   auto sources = packs ? static_sources(cx.clustering, cx.options, rhs) : std::nullopt;
   const Expr& rows = dot->shape[dot->shape.size() - 2];
-  bool few_rows = rows.is_const() && rows.constant_value() <= 8;
+  bool few_rows = rows.is_const() && rows.constant_value() <= machine.waiting_rows;
   std::optional<Blocks> blocks;
   if (sources && cx.cluster.parts == 1) blocks = keep_narrow(cx, rhs, few_rows, out);
   const bool narrow = blocks.has_value();
@@ -52,13 +53,11 @@ Kernels lower_product(const Context& cx) {
   // needs them, but for terms and Winograd's transforms.
   bool once = sources && !narrow;
   std::optional<WindowImage> winograd;
-  if (packs && !narrow && cx.options.machine->unrolls_windows && in == DType::f32 &&
-      acc == DType::f32 && !cx.options.reproducible && batch.empty() && cx.cluster.parts == 1)
+  if (packs && !narrow && machine.unrolls_windows && in == DType::f32 && acc == DType::f32 &&
+      !cx.options.reproducible && batch.empty() && cx.cluster.parts == 1)
     winograd = window_image(cx.cluster, 3);
-  if (winograd && !winograd_pays(*winograd, rhs->shape[1], once, *cx.options.machine))
-    winograd.reset();
-  if (packs && !narrow && !winograd)
-    about.terms = cx.options.machine->terms(about, sources.has_value());
+  if (winograd && !winograd_pays(*winograd, rhs->shape[1], once, machine)) winograd.reset();
+  if (packs && !narrow && !winograd) about.terms = machine.terms(about, sources.has_value());
   if (once || winograd || about.terms > 0) {
     Packed made = winograd          ? pack_winograd(cx, rhs, width)
                   : about.terms > 0 ? pack_terms(cx, rhs, batch, width, about.terms)

@@ -35,7 +35,7 @@ Kernels lower_scan(const Context& cx) {
   Val sum = e.builder().accumulate(reduce, 0, x);
   for (int slot : cx.storage.stores_of(s)) e.store(slot, at, e.convert(sum, s->dtype));
   loop.stages.push_back(std::move(stage));
-  simplify_axes(loop);
+  simplify_axes(loop, *cx.options.machine);
   std::vector<Lowered> out;
   out.push_back(finish(k, std::string(ir::name_of(s->op))));
   return out;

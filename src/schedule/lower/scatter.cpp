@@ -66,7 +66,7 @@ Kernels lower_scatter(const Context& cx) {
     }
     e.store(slot, to, u, inside);
     loop.stages.push_back(std::move(stage));
-    simplify_axes(loop);
+    simplify_axes(loop, *cx.options.machine);
     out.push_back(finish(k, "scatter"));
   }
   return out;

@@ -69,7 +69,7 @@ void lower_tail(const Context& cx, Kernel& k, const std::map<Value, int>& kept) 
     auto it = kept.find(v);
     return it == kept.end() ? cx.storage.slot_of(v) : it->second;
   };
-  lower_tail_loop(tail_of(cx.cluster), cx.clustering, storage, k);
+  lower_tail_loop(tail_of(cx.cluster), cx.clustering, storage, *cx.options.machine, k);
   // What is kept lies where the tail's result goes, if it can.
   for (const auto& [node, slot] : kept) {
     int from = k.buffer(slot, Access::read_write);

@@ -14,7 +14,7 @@ using ir::Value;
 namespace {
 
 // Columns that lie side by side in the blocks of a weight kept as it is.
-constexpr int64_t block_columns = 64;
+int64_t block_columns(const Machine& machine) { return int64_t{4} * machine.vector; }
 
 // The bits of both values' terms as words, by term (atlas::terms_of).
 std::vector<Val> term_words(atlas::BodyBuilder& b, Val low, Val high, int terms) {
@@ -57,14 +57,15 @@ Shape panel_axes(const Context& cx, const Expr& n, int width) {
 
 // Copies a weight so that blocks of columns, which run along its axis `axis`, are densest.
 Packed in_blocks(const Context& cx, Value leaf, size_t axis) {
-  Shape shape{ceil_div(leaf->shape[axis], Expr(block_columns))};
+  const Expr columns(block_columns(*cx.options.machine));
+  Shape shape{ceil_div(leaf->shape[axis], columns)};
   for (size_t i = 0; i < leaf->shape.size(); ++i)
     if (i != axis) shape.push_back(leaf->shape[i]);
-  shape.push_back(Expr(block_columns));
+  shape.push_back(columns);
   int slot = cx.storage.temporary(leaf->dtype, shape, "blocks");
   Lowered kernel = cx.map_loop("blocks", shape, [&](Emitter& e, const Index& to) {
     Index from(to.begin() + 1, to.end() - 1);
-    Expr column = to.front() * Expr(block_columns) + to.back();
+    Expr column = to.front() * columns + to.back();
     from.insert(from.begin() + static_cast<ptrdiff_t>(axis), column);
     Val guard = e.within(column, leaf->shape[axis], {});
     e.store(slot, to, or_zero(e, guard, e.value(leaf, from, guard)));
@@ -79,10 +80,10 @@ std::optional<std::pair<int, Index>> Blocks::find(Value v, const Index& index) c
   auto it = of_.find(v);
   if (it == of_.end()) return std::nullopt;
   auto [slot, by] = it->second;
-  Index there{floor_div(index[by], Expr(block_columns))};
+  Index there{floor_div(index[by], Expr(columns_))};
   for (size_t i = 0; i < index.size(); ++i)
     if (i != by) there.push_back(index[i]);
-  there.push_back(mod(index[by], Expr(block_columns)));
+  there.push_back(mod(index[by], Expr(columns_)));
   return std::pair(slot, there);
 }
 
@@ -147,19 +148,21 @@ std::optional<Blocks> keep_narrow(const Context& cx, Value rhs, bool few_rows,
       }
     return found;
   };
-  // Whether 16 columns lie side by side in memory already (some of them are tried).
+  // Whether vectors of columns lie side by side in memory already (some of them are tried).
+  const int64_t vector = cx.options.machine->vector;
   auto in_order = [&](Value leaf, const std::vector<Index>& indices) {
     const Shape& strides = cx.storage.slots[static_cast<size_t>(cx.storage.slot_of(leaf))].strides;
     std::vector<int64_t> axes(rank, 0);
     for (const Index& index : indices) {
       Expr offset = offset_of(index, strides);
-      int64_t columns = std::min<int64_t>(rhs->shape.back().constant_value() / 16 * 16, 256);
+      int64_t columns =
+          std::min<int64_t>(rhs->shape.back().constant_value() / vector * vector, 16 * vector);
       for (int64_t n = 0; n < columns; ++n) {
         auto value = [&](int64_t c) {
           axes.back() = c;
           return offset.eval({}, axes);
         };
-        if (n % 16 && value(n) != value(n - 1) + 1) return false;
+        if (n % vector && value(n) != value(n - 1) + 1) return false;
       }
     }
     return true;
@@ -176,7 +179,7 @@ std::optional<Blocks> keep_narrow(const Context& cx, Value rhs, bool few_rows,
     else if (!axis && !in_order(leaf, indices))
       return std::nullopt;
   }
-  Blocks blocks;
+  Blocks blocks(block_columns(*cx.options.machine));
   for (auto& [leaf, axis] : copies) {
     Packed made = in_blocks(cx, leaf, axis);
     blocks.add(leaf, made.slot, axis);

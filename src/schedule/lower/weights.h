@@ -25,11 +25,13 @@ Packed pack_winograd(const Context& cx, ir::Value rhs, int width);
 /// Weights that also lie in blocks of columns.
 class Blocks {
  public:
+  explicit Blocks(int64_t columns) : columns_(columns) {}
   void add(ir::Value v, int slot, size_t axis) { of_[v] = {slot, axis}; }
   /// Where element `index` of v lies so: Emitter::elsewhere.
   std::optional<std::pair<int, Index>> find(ir::Value v, const Index& index) const;
 
  private:
+  int64_t columns_;  ///< of a block
   std::map<ir::Value, std::pair<int, size_t>>
       of_;  ///< slot, and the axis that the columns run along
 };

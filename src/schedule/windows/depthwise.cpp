@@ -27,7 +27,8 @@ Kernels lower_depthwise(const Context& cx) {
   const ClusterAxis column = cx.cluster.axes[cx.cluster.axes.size() - 2];
   int64_t count = rhs->shape[batch].constant_value();
   Expr line = line_of(lhs, static_cast<int>(batch));
-  int64_t pixels = pixels_together(line, count, cx.options.machine->panel_width(lhs->dtype));
+  const Machine& machine = *cx.options.machine;
+  int64_t pixels = pixels_together(line, count, machine.sums_in_registers(lhs->dtype));
   Kernel k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop;
   AxisMap place;
@@ -39,7 +40,7 @@ Kernels lower_depthwise(const Context& cx) {
   // Blocks of channels first, if the lines that a window spans exceed the nearest cache.
   const ClusterAxis& groups = cx.cluster.axes[cx.cluster.axes.size() - 4];
   Expr channels = groups.extent * column.extent;
-  Expr together = channels_together(lhs, line, count, channels, cx.options.machine->near_bytes);
+  Expr together = channels_together(lhs, line, count, channels, machine);
   Expr block = add_axis(*channels.exact_div(together)) * together;
   Expr first = add_axis(*rows.extent.exact_div(line)) * line;
   first += add_axis(*line.exact_div(Expr(pixels))) * Expr(pixels);
@@ -61,7 +62,7 @@ Kernels lower_depthwise(const Context& cx) {
   });
   atlas::BodyBuilder& b = e.builder();
   std::vector<Val> w;
-  constexpr int64_t side_by_side = 4;  // chains that keep the multiply-adders busy
+  const int64_t side_by_side = machine.interleaved_sums;
   for (int64_t begin = 0; begin < pixels; begin += side_by_side) {
     int64_t end = std::min(begin + side_by_side, pixels);
     std::vector<Val> chains(static_cast<size_t>(end - begin), b.constant(acc, 0));
@@ -88,7 +89,7 @@ Kernels lower_depthwise(const Context& cx) {
   if (grouped)
     for (atlas::Instr& i : stage.body.instrs) i.expr = of_channel(i.expr, column.extent, channel);
   loop.stages.push_back(std::move(stage));
-  simplify_axes(loop);
+  simplify_axes(loop, machine);
   out.push_back(finish(k, cluster_name(cx.cluster)));
   return out;
 }

@@ -18,8 +18,7 @@ using ir::Value;
 namespace {
 
 constexpr int64_t most_depth = 32;   // of the product: its sums are unrolled
-constexpr int64_t least_chains = 6;  // fewer leave the multiply-adders waiting
-constexpr int64_t least_units = 12;  // vectors of channels times blocks of lines
+constexpr int64_t least_shares = 6;  // of a unit: vectors of channels times blocks of lines
 constexpr int64_t least_lines = 8;   // of a block, against the lines that two blocks compute
 
 bool known(const Expr& e) { return e.is_const() && e.constant_value() > 0; }
@@ -111,17 +110,17 @@ bool read_windows(Expansion& x, Value lhs, const std::function<bool(Value)>& is_
 }
 
 // How a line is cut, and how many blocks the lines are.
-bool choose_tiles(Expansion& x, int panel_width, int64_t most_bytes) {
-  int64_t most = panel_width >= 32 ? 16 : 8, line = std::gcd(x.width, x.out_width);
+bool choose_tiles(Expansion& x, const Machine& machine) {
+  int64_t most = machine.sums_in_registers(DType::f32), line = std::gcd(x.width, x.out_width);
   for (x.tiles = 1; x.tiles <= line; ++x.tiles)
     if (line % x.tiles == 0 && x.width / x.tiles * x.step_y <= most) break;
-  if (x.tiles > line || x.width / x.tiles * x.step_y < least_chains) return false;
-  int64_t vectors = x.images * ((x.channels + 15) / 16);
+  if (x.tiles > line || x.width / x.tiles * x.step_y < machine.busy_sums) return false;
+  int64_t vectors = x.images * ((x.channels + machine.vector - 1) / machine.vector);
   x.blocks = 1;
   int64_t bytes = x.height * x.width * x.depth * 4;
   for (int64_t n = 1; n * least_lines <= x.out_height; ++n)
     if (x.out_height % n == 0 &&
-        (vectors * x.blocks < least_units || bytes / x.blocks > most_bytes))
+        (vectors * x.blocks < least_shares * machine.units || bytes / x.blocks > machine.far_bytes))
       x.blocks = n;
   return true;
 }
@@ -141,18 +140,18 @@ std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& p
                                       const Uses& uses, const Options& options) {
   if (!options.machine->unrolls_windows || depthwise.kind != ClusterKind::product ||
       product.kind != ClusterKind::product || product.parts > 1 || !product.tail.empty() ||
-      !is_depthwise(depthwise) || is_depthwise(product))
+      !is_depthwise(depthwise, options) || is_depthwise(product, options))
     return std::nullopt;
   // A parameter that is written in place might be written before the loop reads it.
   for (const ir::Output& o : graph.outputs)
     if (o.parameter >= 0) return std::nullopt;
   Value dot = product.anchor, lhs = depthwise.anchor->input(0);
   const Expr& depth = product.axes.back().extent;
-  int width = options.machine->panel_width(DType::f32);
-  if (dot->rank() != 2 || !known(depth) || depth.constant_value() > most_depth || width <= 8 ||
-      dot->dtype != DType::f32 || dot->input(0)->dtype != DType::f32 ||
-      depthwise.anchor->dtype != DType::f32 || lhs->dtype != DType::f32 ||
-      reads_a_window(dot->input(0)) || !static_sources(clustering, options, dot->input(1)) ||
+  if (dot->rank() != 2 || !known(depth) || depth.constant_value() > most_depth ||
+      options.machine->sums_in_registers(DType::f32) == 1 || dot->dtype != DType::f32 ||
+      dot->input(0)->dtype != DType::f32 || depthwise.anchor->dtype != DType::f32 ||
+      lhs->dtype != DType::f32 || reads_a_window(dot->input(0)) ||
+      !static_sources(clustering, options, dot->input(1)) ||
       !static_sources(clustering, options, depthwise.anchor->input(1)))
     return std::nullopt;
   Expansion x{};
@@ -184,7 +183,7 @@ std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& p
     if (&c != &product && &c != &depthwise)
       clustering.for_each_access(c,
                                  [&](Value v, const Index&) { alone = alone && !product.find(v); });
-  if (!alone || !choose_tiles(x, width, options.machine->far_bytes)) return std::nullopt;
+  if (!alone || !choose_tiles(x, *options.machine)) return std::nullopt;
   atlas::ProductBlock about;
   for (const ClusterAxis& a : product.axes)
     about.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});

@@ -15,10 +15,9 @@ using ir::Value;
 
 namespace {
 
-constexpr int64_t most_depth = 32;    // of the windows: sums are unrolled
-constexpr int64_t least_chains = 6;   // fewer leave the multiply-adders waiting
-constexpr int64_t most_chains = 8;    // of 16 the windows' common elements would be spilled
-constexpr int64_t most_columns = 32;  // each vector of them reads the image again
+constexpr int64_t most_depth = 32;   // of the windows: sums are unrolled
+constexpr int64_t least_sums = 16;   // in registers: half of them are common elements of windows
+constexpr int64_t most_vectors = 2;  // of columns: each reads the image again
 
 bool is_movement(Value v) { return ir::info(v->op).kind == ir::OpKind::movement; }
 
@@ -34,7 +33,7 @@ Value image_of(const Clustering& clustering, Value lhs) {
 
 // Pixels of a line that are computed together: a divisor of the line.
 int64_t chains_of(const Expr& line) {
-  int64_t n = most_chains;
+  int64_t n = least_sums / 2;
   while (n > 1 && line.constant_value() % n != 0) --n;
   return n;
 }
@@ -43,17 +42,20 @@ int64_t chains_of(const Expr& line) {
 
 Value stem_image(const Cluster& c, const Clustering& clustering, const ir::Graph& graph,
                  const Options& options) {
-  if (!options.machine->unrolls_windows) return nullptr;
+  const Machine& machine = *options.machine;
+  if (!machine.unrolls_windows) return nullptr;
   if (c.kind != ClusterKind::product || c.parts > 1) return nullptr;
   Value dot = c.anchor, lhs = dot->input(0), rhs = dot->input(1);
   const Expr &depth = c.axes.back().extent, &columns = dot->shape.back();
   if (dot->rank() != 2 || dot->dtype != DType::f32 || lhs->dtype != DType::f32 ||
       !depth.is_const() || depth.constant_value() > most_depth || !columns.is_const() ||
-      columns.constant_value() % 16 != 0 || columns.constant_value() > most_columns ||
-      options.machine->panel_width(DType::f32) < 32 || !static_sources(clustering, options, rhs))
+      columns.constant_value() % machine.vector != 0 ||
+      columns.constant_value() > most_vectors * machine.vector ||
+      machine.sums_in_registers(DType::f32) < least_sums ||
+      !static_sources(clustering, options, rhs))
     return nullptr;
   Expr line = line_of(lhs, 0);
-  if (chains_of(line) < least_chains || !c.axes[0].extent.exact_div(line)) return nullptr;
+  if (chains_of(line) < machine.busy_sums || !c.axes[0].extent.exact_div(line)) return nullptr;
   // A result that leaves with its channels apart is turned over by a product.
   bool leaves = std::any_of(graph.outputs.begin(), graph.outputs.end(),
                             [&](const ir::Output& o) { return c.find(o.value) != nullptr; });

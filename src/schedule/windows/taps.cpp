@@ -22,7 +22,8 @@ Kernels lower_taps(const Context& cx) {
                     &tap = cx.cluster.axes[last - 1], &depth = cx.cluster.axes[last];
   const int64_t taps = tap.extent.constant_value();
   Expr line = line_of(rhs, rhs->rank() - 2);
-  const int64_t pixels = pixels_together(line, 1, 32);
+  const int64_t pixels =
+      pixels_together(line, 1, cx.options.machine->sums_in_registers(lhs->dtype));
   Kernel k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop;
   AxisMap place;

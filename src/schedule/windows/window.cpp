@@ -1,4 +1,5 @@
-// schedule/windows/window.cpp: products over windows of an image: memory layouts and depthwise loops.
+// schedule/windows/window.cpp: products over windows of an image: memory layouts and depthwise
+// loops.
 #include "schedule/windows/window.h"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ using ir::Value;
 
 constexpr int64_t most_taps = 128;     // of a depthwise convolution that is unrolled
 constexpr int64_t most_chained = 200;  // multiply-adds of a body that takes several pixels
+constexpr int64_t most_pixels = 8;     // of a line that such a body takes
 constexpr int64_t most_in_group = 8;   // channels of a group that share a vector with other groups
 
 bool is_movement(Value v) { return ir::info(v->op).kind == OpKind::movement; }
@@ -100,7 +102,7 @@ bool winograd_pays(const WindowImage& w, const Expr& columns, bool kept, const M
   auto number = [](const Expr& e) { return static_cast<double>(e.constant_value()); };
   double c = number(w.channels), o = number(columns), height = number(w.height),
          width = number(w.width), images = w.images.is_const() ? number(w.images) : 1;
-  if (c < 16 || o < 16) return false;
+  if (c < machine.vector || o < machine.vector) return false;
   double tiles = images * std::ceil(height / 2) * std::ceil(width / 2);
   // In cycles; weights that are new in each call are transformed too.
   double direct = images * height * width * 9 * c * o / machine.multiply_adds;
@@ -164,7 +166,8 @@ ProductLayout product_layout(const Cluster& c, int num_symbols) {
   return out;
 }
 
-bool is_depthwise(const Cluster& c) {
+bool is_depthwise(const Cluster& c, const Options& options) {
+  if (!options.machine->unrolls_windows) return false;
   const Expr& depth = c.axes.back().extent;
   if (c.anchor->rank() <= 2 || c.axes.size() <= 3 || c.members.empty()) return false;
   // The channels are the last dimension of the batch: one of 1 has no axis.
@@ -184,7 +187,7 @@ bool has_narrow_groups(const Cluster& c, const Options& options) {
   return together > 1 && together <= most_in_group && whole_vector % together == 0 &&
          groups.constant_value() * together % whole_vector == 0 &&
          depth.constant_value() <= most_taps && is_float(c.anchor->input(0)->dtype) &&
-         options.machine->panel_width(c.anchor->input(0)->dtype) > 8 &&
+         options.machine->sums_in_registers(c.anchor->input(0)->dtype) > 1 &&
          reads_windows(c.anchor->input(0));
 }
 
@@ -201,7 +204,8 @@ bool sums_taps(Value dot, const Options& options) {
          groups * columns >= whole_vector &&
          lhs->shape[3].constant_value() <= atlas::product_block &&
          dot->shape[3].constant_value() <= most_taps && is_float(lhs->dtype) &&
-         options.machine->panel_width(lhs->dtype) > 8 && reads_windows(rhs) && !reads_windows(lhs);
+         options.machine->sums_in_registers(lhs->dtype) > 1 && reads_windows(rhs) &&
+         !reads_windows(lhs);
 }
 
 Expr line_of(Value v, int row_axis) {
@@ -223,25 +227,24 @@ Expr line_of(Value v, int row_axis) {
   return line.is_const() ? line : Expr(1);
 }
 
-int64_t pixels_together(const Expr& line, int64_t taps, int panel_width) {
-  // Without fused multiply-adds each of them is a long sequence.
-  int64_t most = panel_width > 8 ? std::clamp<int64_t>(most_chained / taps, 1, 8) : 1;
+int64_t pixels_together(const Expr& line, int64_t taps, int sums) {
+  int64_t most = sums > 1 ? std::clamp<int64_t>(most_chained / taps, 1, most_pixels) : 1;
   while (line.constant_value() % most != 0) --most;
   return most;
 }
 
 Expr channels_together(Value lhs, const Expr& line, int64_t taps, const Expr& channels,
-                       int64_t near_bytes) {
-  constexpr int64_t least = 32;
+                       const Machine& machine) {
+  const int64_t least = 2 * machine.vector;
   if (!channels.is_const()) return channels;
   int64_t n = channels.constant_value();
   auto high = std::llround(std::sqrt(static_cast<double>(taps)));
   int64_t bytes = line.constant_value() * high * size_of(lhs->dtype);
   int64_t blocks = 1;
-  while (n / blocks * bytes > near_bytes || n % blocks != 0) {
+  while (n / blocks * bytes > machine.near_bytes || n % blocks != 0) {
     int64_t next = blocks + 1;
     while (next <= n && n % next != 0) ++next;
-    if (n % (next * 16) != 0 || n / next < least) break;
+    if (n % (next * machine.vector) != 0 || n / next < least) break;
     blocks = next;
   }
   return Expr(n / blocks);

@@ -18,7 +18,7 @@ ProductLayout product_layout(const Cluster& c, int num_symbols);
 
 /// Whether a product has one column and a short, known depth, and reads windows: a depthwise
 /// convolution, which is a loop over channels rather than a product.
-bool is_depthwise(const Cluster& c);
+bool is_depthwise(const Cluster& c, const Options& options);
 
 /// Whether a product has groups of so few columns that a vector holds those of several groups and
 /// its operand is windows: a grouped convolution, which is such a loop too.
@@ -34,12 +34,13 @@ bool sums_taps(ir::Value dot, const Options& options);
 Expr line_of(ir::Value lhs, int row_axis);
 
 /// How many pixels of a line of such a product a loop's body takes together: a divisor of `line`.
-int64_t pixels_together(const Expr& line, int64_t taps, int panel_width);
+/// `sums`: Machine::sums_in_registers.
+int64_t pixels_together(const Expr& line, int64_t taps, int sums);
 
 /// How many channels such a loop takes before it moves on to other pixels: a divisor of `channels`,
 /// so that the lines that a window spans stay in the nearest cache.
 Expr channels_together(ir::Value lhs, const Expr& line, int64_t taps, const Expr& channels,
-                       int64_t near_bytes);
+                       const Machine& machine);
 
 /// The image under a product's 3 x 3 windows of stride 1: element (m, k) of the left operand, m =
 /// (number * height + row) * width + column and k = (3u + v) * channels + channel, is `image` at
