@@ -29,10 +29,9 @@ import threading
 import time
 from pathlib import Path
 
-from opinfo_worker import DEFAULTS, STATUSES
+from opinfo_worker import DEFAULTS, PASSED, STATUSES, TOGETHER
 
 BAD = STATUSES[:4]
-PASSED = ("nondet", "fallback", "native")
 EXPECTED = Path(__file__).with_name("opinfo_expected.txt")
 KNOWN = Path(__file__).with_name("opinfo_known.txt")
 WORKER = Path(__file__).with_name("opinfo_worker.py")
@@ -122,6 +121,10 @@ class Lane:
             results += part
             if self.worker.alive:
                 break
+            if part[-1][1] == TOGETHER:  # which of them it was
+                results.pop()
+                request, first = {**request, "together": 1}, part[-1][0]
+                continue
             first = part[-1][0] + 1
             if request.get("only") is not None or part[-1][1].startswith("before"):
                 break
@@ -145,7 +148,7 @@ class Lane:
         """A bad sample again with the reference: what is bad there too is not ours."""
         if not self.reference or request.get("backend") == self.reference:
             return number, label, status, message
-        again = self.ask({**request, "backend": self.reference, "only": number, "first": 0})
+        again = self.ask({**request, "backend": self.reference, "only": number, "first": 0, "together": 1})
         if again and again[-1][2] in (*BAD, "skip"):
             return number, label, "skip", f"{self.reference}: {again[-1][2]}: {again[-1][3]}"
         return number, label, status, message
@@ -277,7 +280,8 @@ def parse():
     add("--mode", choices=("inference", "training"), default="inference")
     add("--dynamic", action="store_true", help="sizes are symbols")
     add("--edges", action="store_true", help="samples with axes of 0 and of 1 in every place")
-    add("--direct", action="store_true", help="without Dynamo: quicker, sizes are numbers")
+    add("--direct", action="store_true", help="without Dynamo: quicker")
+    add("--together", type=int, default=1, help="with --direct: so many samples in one graph")
     add("--samples", type=int, default=1, help="samples per operator, 0: all")
     add("--seed", type=int, help="picks the samples at random")
     add("--only", type=int, help="the number of the one sample to run")
@@ -334,7 +338,7 @@ def main():
 
     so_far = {}
     part, parts = map(int, options.shard.split("/"))
-    names = ("backend", "dtype", "mode", "dynamic", "edges", "samples", "seed", "only", "direct")
+    names = ("backend", "dtype", "mode", "dynamic", "edges", "samples", "seed", "only", "direct", "together")
     results = run(
         options.ops,
         sampled=options.sampled,

@@ -1,4 +1,4 @@
-# tests/torch/opinfo_edges.py: samples of the operator database with axes of none and of one element
+# tests/torch/opinfo_edges.py: samples of the operator database with other sizes, above all of 0 and 1
 import itertools
 
 import torch
@@ -34,6 +34,29 @@ def edges(inputs):
         if key not in seen and len(seen) < MOST_VARIANTS:
             seen.add(key)
             yield label, made
+
+
+def doubled(inputs):
+    """`inputs` with every axis of at least 2 elements twice as long, and so the numbers that equal a size. Floats are
+    drawn from the tensor's, as copies of a matrix side by side are of no full rank; other elements are repeated."""
+    generator = torch.Generator().manual_seed(0)
+    leaves, spec = pytree.tree_flatten(inputs)
+    sizes = {n for leaf in leaves if _can_cut(leaf) for n in leaf.shape if n > 1}
+
+    def twice(leaf):
+        if type(leaf) is int and leaf in sizes:
+            return 2 * leaf
+        if not _can_cut(leaf) or not leaf.dim():
+            return leaf
+        times = [1 + (n > 1) for n in leaf.shape]
+        with torch.no_grad():
+            made = leaf.detach().repeat(times)
+            if made.numel() and made.is_floating_point():
+                picked = torch.randint(leaf.numel(), made.shape, generator=generator)
+                made = leaf.detach().flatten()[picked]
+        return made.requires_grad_(leaf.requires_grad)
+
+    return pytree.tree_unflatten(list(map(twice, leaves)), spec)
 
 
 def _can_cut(leaf):

@@ -13,6 +13,8 @@ import random
 import sys
 
 STATUSES = ("crash", "timeout", "error", "fail", "nograph", "nondet", "fallback", "native", "skip")
+PASSED = STATUSES[5:8]
+TOGETHER = "several samples"
 FAILED = "a graph that failed to compile"
 DEFAULTS = {
     "backend": "hologram",
@@ -24,7 +26,8 @@ DEFAULTS = {
     "seed": None,  # picks them at random in place of spreading them
     "only": None,  # number of the one sample to run
     "first": 0,  # number of the first sample to run
-    "direct": False,  # captured by make_fx, without Dynamo
+    "together": 1,  # so many samples in a graph, with "direct"; one by one where they do not pass
+    "direct": False,  # captured by make_fx, without Dynamo; with "dynamic", graphs serve the samples that follow
 }
 # Uninitialised memory, or meaningless in a graph.
 SKIPPED = ("empty*", "new_empty*", "jiterator*")
@@ -40,6 +43,7 @@ class Checker:
         self.dtype = getattr(torch, request["dtype"])
         self.training = request["mode"] == "training"
         self.backend, self.fallbacks = load_backend(request["backend"])
+        self.graphs = []  # of symbolic sizes, for the samples that follow
 
     def inputs(self) -> list:
         """(label, (arguments, keywords), what to differentiate of the result)"""
@@ -75,15 +79,48 @@ class Checker:
             answer({"sample": 0, "status": "skip", "message": f"sample_inputs: {error}"[:300]})
             inputs = []
         chosen = self.chosen(len(inputs))
-        for number in chosen:
-            label, arguments, process = inputs[number]
-            answer({"at": number, "label": label})
-            status, message = self.sample(arguments, process)
-            answer({"sample": number, "status": status, "message": message})
+        size = max(1, self.request["together"] if self.request["direct"] else 1)
+        for group in (chosen[i : i + size] for i in range(0, len(chosen), size)):
+            found = None
+            if len(group) > 1:
+                answer({"at": group[0], "label": TOGETHER})
+                found = self.together([inputs[number] for number in group])
+            for number in group:
+                label, arguments, process = inputs[number]
+                answer({"at": number, "label": label})
+                status, message = found or self.sample(self.op.op, arguments, process)
+                answer({"sample": number, "status": status, "message": message})
         answer({"end": len(chosen)})
 
-    def sample(self, inputs, process) -> tuple[str, str]:
-        torch, function = self.torch, self.op.op
+    def together(self, group):
+        """The samples in one graph: (status, message) of each, None where they are to be looked at one by one."""
+        processes = [process for _, _, process in group]
+
+        def function(*parts):
+            results = [self.op.op(*args, **kwargs) for args, kwargs in parts]
+            return [r if process is None else process(r) for r, process in zip(results, processes)]
+
+        found = self.sample(function, (tuple(inputs for _, inputs, _ in group), {}), None)
+        return found if found[0] in ("fallback", "native") else None
+
+    def sample(self, function, inputs, process) -> tuple[str, str]:
+        status, message = self.examine(
+            function, inputs, process, lambda: self.compiled(function, inputs)
+        )
+        if status in PASSED and self.request["direct"] and self.request["dynamic"]:
+            from opinfo_edges import doubled
+
+            larger = doubled(inputs)
+            graph = next((graph for graph in self.graphs if graph.holds(larger)), None)
+            if graph is not None:
+                other, what = self.examine(function, larger, process, lambda: graph)
+                if other in ("error", "fail"):
+                    return other, f"of sizes doubled: {what}"
+        return status, message
+
+    def examine(self, function, inputs, process, compiled) -> tuple[str, str]:
+        """`compiled()` gives what is compared with `function`."""
+        torch = self.torch
         try:
             eager_inputs = self.clone(inputs)
             eager = self.call(function, *eager_inputs, process)
@@ -97,8 +134,7 @@ class Checker:
         before = self.fallbacks()
         compiled_inputs = self.clone(inputs)
         try:
-            compiled = self.compiled(function, inputs)
-            actual = self.call(compiled, *compiled_inputs, process)
+            actual = self.call(compiled(), *compiled_inputs, process)
         except Exception as error:
             return "error", f"{type(error).__name__}: {error}"[:600]
         values = not nondeterministic
@@ -106,7 +142,7 @@ class Checker:
             self.compare(eager[0], actual[0], "output", values)
             self.compare(*self.known_gradients(eager[1], actual[1]), "gradient", values, scale=10)
         except AssertionError as error:
-            if not self.as_near_the_truth(inputs, process, eager, actual):
+            if not self.as_near_the_truth(function, inputs, process, eager, actual):
                 return "fail", str(error)[:600]
         try:
             if values:
@@ -131,9 +167,15 @@ class Checker:
             return torch.compile(
                 lambda *a, **k: function(*a, **k), backend=self.backend, dynamic=dynamic
             )
-        from opinfo_direct import compile_directly
+        from opinfo_direct import Graph, SymbolicGraph
 
-        return compile_directly(function, self.clone(inputs), self.backend, self.training)
+        if not self.request["dynamic"]:
+            return Graph(function, self.clone(inputs), self.backend, self.training)
+        found = next((graph for graph in self.graphs if graph.holds(inputs)), None)
+        if found is None:
+            found = SymbolicGraph(function, self.clone(inputs), self.backend, self.training)
+            self.graphs.insert(0, found)
+        return found
 
     def clone(self, tree):
         """A copy with the same strides and requires_grad in which shared tensors stay shared."""
@@ -211,7 +253,7 @@ class Checker:
                     a, e, rtol=bound, atol=bound, equal_nan=True, msg=lambda m, w=where: f"{w}: {m}"
                 )
 
-    def as_near_the_truth(self, inputs, process, eager, actual) -> bool:
+    def as_near_the_truth(self, function, inputs, process, eager, actual) -> bool:
         """Whether both differ by rounding alone: each result's error against the same computation in float64 is
         at most three times eager's, in the root of the mean square."""
         torch, leaves = self.torch, self.torch.utils._pytree.tree_leaves
@@ -225,7 +267,7 @@ class Checker:
 
         try:
             args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, widen, self.clone(inputs))
-            truth = self.call(self.op.op, args, kwargs, process)
+            truth = self.call(function, args, kwargs, process)
         except Exception:  # it has no such computation
             return False
         if [len(part) for part in truth] != [len(part) for part in eager]:

@@ -90,9 +90,8 @@ def test_expected_native_share(expected):
 
 
 def test_a_faulty_backend_is_found_out():
-    backend = f"{Path(__file__).with_name('bad_backends.py')}:faulty"
     results = opinfo.run(
-        ["sin", "cos", "exp", "tan", "tanh"], backend=backend, jobs=1, timeout=10.0
+        ["sin", "cos", "exp", "tan", "tanh"], backend=bad_backend("faulty"), jobs=1, timeout=10.0
     )
     found = {name: result["status"] for name, result in results.items()}
     assert found == {
@@ -111,6 +110,29 @@ def test_a_faulty_backend_is_found_out():
     }
     worse = opinfo.regressions(results, expected)
     assert [line.split(":")[0] for line in worse] == ["cos", "exp", "sin"]
+
+
+def bad_backend(name: str) -> str:
+    return f"{Path(__file__).with_name('bad_backends.py')}:{name}"
+
+
+def test_samples_that_crash_together_are_run_one_by_one():
+    results = opinfo.run(
+        ["sin", "tanh"], backend=bad_backend("faulty"), jobs=1, direct=True, edges=True,
+        samples=2, together=2,
+    )  # fmt: skip
+    assert results["sin"]["samples"] == {"crash": 2}
+    assert results["tanh"]["samples"] == {"native": 2}
+    assert [fault["sample"] for fault in results["sin"]["bad"]] == [0, 3]
+
+
+def test_graphs_of_symbolic_sizes_are_called_with_others():
+    results = opinfo.run(
+        ["sin", "exp"], backend=bad_backend("narrow_minded"), jobs=1, direct=True, dynamic=True,
+        samples=1,
+    )  # fmt: skip
+    assert results["sin"]["status"] == "native"
+    assert results["exp"]["message"].startswith("of sizes doubled")
 
 
 def test_a_lost_native_kernel_is_a_regression():
