@@ -87,6 +87,8 @@ class Verifier {
 
   void symbols(const Expr& e, const std::string& place) {
     e.any_atom([&](const Atom& a) {
+      require(a.kind != Atom::Kind::bounded, "{}: {} stands for another expression", place,
+              e.str());
       require(a.kind != Atom::Kind::symbol || (a.id >= 0 && a.id < p_.num_symbols),
               "{}: unknown symbol s{}", place, a.id);
       return false;

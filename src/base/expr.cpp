@@ -190,6 +190,18 @@ int64_t Expr::constant_value() const {
   return constant_;
 }
 
+Expr Expr::bounded(const Expr& e, const Expr& extent) {
+  const Expr actual = e.unbounded();
+  return atom_expr(make_atom(Atom::Kind::bounded, 0, &extent, &actual));
+}
+
+Expr Expr::unbounded() const {
+  auto is_bounded = [](const Atom& a) { return a.kind == Atom::Kind::bounded; };
+  if (!any_atom(is_bounded)) return *this;
+  return substitute(
+      [&](const Atom& a) { return is_bounded(a) ? std::optional(*a.b) : std::nullopt; });
+}
+
 std::span<const Term> Expr::terms() const {
   return terms_ ? std::span<const Term>(terms_->terms) : std::span<const Term>();
 }
@@ -382,8 +394,7 @@ bool Expr::any_atom(const std::function<bool(const Atom&)>& test) const {
   for (const Term& t : terms())
     for (const AtomRef& a : t.atoms) {
       if (test(*a)) return true;
-      bool inner = a->kind > Atom::Kind::value;
-      if (inner && (a->a->any_atom(test) || a->b->any_atom(test))) return true;
+      if (!a->is_leaf() && (a->a->any_atom(test) || a->b->any_atom(test))) return true;
     }
   return false;
 }
@@ -427,7 +438,7 @@ Expr Expr::substitute(const std::function<std::optional<Expr>(const Atom&)>& loo
       std::optional<Expr> repl = lookup(*a);
       if (repl)
         product *= *repl;
-      else if (a->kind <= K::value)
+      else if (a->is_leaf())
         product *= from_terms(0, {Term{1, {a}}});
       else {
         Expr x = a->a->substitute(lookup), y = a->b->substitute(lookup);
@@ -454,6 +465,10 @@ int64_t Expr::eval(std::span<const int64_t> symbols, std::span<const int64_t> ax
         check(static_cast<size_t>(a->id) < known.size(),
               "Expr::eval: unbound symbol, axis or value");
         product = wrapping_mul(product, known[static_cast<size_t>(a->id)]);
+        continue;
+      }
+      if (a->kind == K::bounded) {
+        product = wrapping_mul(product, a->b->eval(symbols, axes, values));
         continue;
       }
       int64_t x = a->a->eval(symbols, axes, values), y = a->b->eval(symbols, axes, values);

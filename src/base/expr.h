@@ -16,14 +16,20 @@ class Expr;
 
 /// The indivisible parts of an Expr. A symbol is a run-time size, at least 1 where it matters for
 /// proofs. An axis is a loop counter with 0 <= axis < extent. A value is a number known only inside
-/// a kernel body (an index that was loaded), clamped so that 0 <= value < extent. The others carry
+/// a kernel body (an index that was loaded), clamped so that 0 <= value < extent. A bounded atom
+/// stands for an expression that something else, a guard say, holds within [0, extent), while
+/// indices are simplified; Expr::unbounded takes them out, and no program has one. The others carry
 /// two operands.
 struct Atom {
-  enum class Kind : uint8_t { symbol, axis, value, floor_div, mod, min, max };
+  enum class Kind : uint8_t { symbol, axis, value, floor_div, mod, min, max, bounded };
   Kind kind;
   int id = 0;                        ///< symbol, axis and value: their number.
-  std::shared_ptr<const Expr> a, b;  ///< axis and value: a = extent; others: the operands.
+  std::shared_ptr<const Expr> a, b;  ///< axis, value and bounded: a = extent; bounded: b = what it
+                                     ///< stands for; others: the operands.
   uint64_t hash = 0;
+
+  /// Whether expressions are built of it whole: substitution and questions do not look inside.
+  bool is_leaf() const { return kind <= Kind::value || kind == Kind::bounded; }
 };
 using AtomRef = std::shared_ptr<const Atom>;
 
@@ -46,6 +52,8 @@ class Expr {
   static Expr symbol(int id);
   static Expr axis(int id, const Expr& extent);
   static Expr value(int id, const Expr& extent);
+  /// An atom that stands for `e`, which is within [0, extent) where it matters.
+  static Expr bounded(const Expr& e, const Expr& extent);
 
   bool is_const() const { return !terms_; }
   /// The value of a constant; throws Error(internal) otherwise.
@@ -78,6 +86,9 @@ class Expr {
   /// Splits e = coefficient * axis(id) + rest with neither part containing the axis; nullopt if e
   /// is not linear in it.
   std::optional<std::pair<Expr, Expr>> linear_in_axis(int id) const;
+
+  /// With what bounded atoms stand for in their place.
+  Expr unbounded() const;
 
   /// Replaces symbols and axes; `lookup` returns nullopt to keep an atom.
   Expr substitute(const std::function<std::optional<Expr>(const Atom&)>& lookup) const;

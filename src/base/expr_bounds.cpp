@@ -19,6 +19,7 @@ std::optional<Expr> bound_atom(const Atom& a, bool upper, int depth) {
       return Expr::symbol(a.id);
     case K::axis:
     case K::value:
+    case K::bounded:
       return upper ? bound(*a.a - Expr(1), true, depth) : Expr(0);
     case K::mod:
       return upper ? bound(*a.b - Expr(1), true, depth) : Expr(0);
@@ -46,7 +47,7 @@ std::optional<Expr> bound_atom(const Atom& a, bool upper, int depth) {
 
 bool atom_nonnegative(const Atom& a, int depth) {
   using K = Atom::Kind;
-  if (a.kind <= K::value || a.kind == K::mod) return true;
+  if (a.is_leaf() || a.kind == K::mod) return true;
   auto low = bound_atom(a, false, depth);
   return low && provably_nonnegative(*low);
 }

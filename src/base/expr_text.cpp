@@ -24,6 +24,8 @@ std::string atom_text(const Atom& a) {
       return fmt::format("min({}, {})", a.a->str(), a.b->str());
     case K::max:
       return fmt::format("max({}, {})", a.a->str(), a.b->str());
+    case K::bounded:
+      return fmt::format("<{}>", a.b->str());
   }
   return {};
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "atlas/builder.h"
 #include "base/error.h"
 
 namespace hologram::schedule {
@@ -22,6 +23,32 @@ TEST(CheckPlanned, NamesThePlaceAndShowsTheProgram) {
         << text;
     EXPECT_NE(text.find(atlas::disassemble(program)), text.npos) << text;
   }
+}
+
+TEST(CheckPlanned, RefusesWhatStandsForAnotherExpression) {
+  auto fault_with = [](const Expr& extent, const Expr& offset) -> std::string {
+    atlas::Program p;
+    p.buffers = {{DType::f32, atlas::Access::write, extent}};
+    p.loop.axes = {{atlas::AxisKind::parallel, Expr(8)}};
+    p.loop.parallel_rank = 1;
+    atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
+    atlas::BodyBuilder b(stage.body);
+    b.store(0, offset, b.number(DType::f32, 1));
+    p.loop.stages = {std::move(stage)};
+    try {
+      check_planned(p);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const Expr at = Expr::axis(0, Expr(8)), bounded = Expr::bounded(at, Expr(8));
+  EXPECT_EQ(fault_with(Expr(8), at), "");
+  EXPECT_NE(fault_with(Expr(8), bounded).find("<i0> stands for another expression"),
+            std::string::npos);
+  EXPECT_NE(
+      fault_with(Expr::bounded(Expr(8), Expr(9)), at).find("<8> stands for another expression"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -203,6 +203,23 @@ TEST(Expr, ExactDivision) {
   EXPECT_FALSE(s.exact_div(Expr(0)).has_value());
 }
 
+TEST(Expr, BoundedAtomsFoldAsCoordinatesAndLeaveWhatTheyStandFor) {
+  Expr i = Expr::axis(0, 64), n = Expr::symbol(0), at = i * Expr(2) - n;
+  Expr b = Expr::bounded(at, 6);
+  EXPECT_EQ(floor_div(b + Expr(6) * i, 6), i);
+  EXPECT_EQ(mod(b + Expr(12), 6), b);
+  EXPECT_TRUE(provably_nonnegative(b));
+  EXPECT_TRUE(provably_less(b, 6));
+  EXPECT_FALSE(provably_nonnegative(at));
+  EXPECT_EQ(b, Expr::bounded(at, 6));
+  EXPECT_FALSE(b == Expr::bounded(at, 7));
+  EXPECT_FALSE(b == Expr::bounded(at + Expr(1), 6));
+  EXPECT_FALSE(b.has_axes());
+  EXPECT_EQ((mod(b + i, 6) * Expr(3)).unbounded(), mod(at + i, 6) * Expr(3));
+  EXPECT_EQ(Expr::bounded(b + Expr(1), 7).unbounded(), at + Expr(1));
+  EXPECT_EQ((b * Expr(2)).eval(std::vector<int64_t>{3}, std::vector<int64_t>{4}), 10);
+}
+
 TEST(Expr, LinearInAxis) {
   Expr n = Expr::symbol(0), i = Expr::axis(0, n), j = Expr::axis(1, 8);
   auto split = (n * i + Expr(3) * j + Expr(1)).linear_in_axis(0);

@@ -137,8 +137,7 @@ void Clustering::for_each_access(const Cluster& c, const AccessFn& visit) const 
   // Attention, scatter, host calls: only which roots they read matters.
   for (Value in : a->inputs) {
     Index any(in->shape.size());
-    for (size_t i = 0; i < any.size(); ++i)
-      any[i] = Expr::value(static_cast<int>(1000 + i), in->shape[i]);
+    for (size_t i = 0; i < any.size(); ++i) any[i] = Expr::axis(static_cast<int>(i), in->shape[i]);
     if (in->is(Op::parameter) || root_[in->id])
       visit(in, any);
     else

@@ -12,9 +12,6 @@ namespace hologram::schedule {
 using Index = std::vector<Expr>;
 /// Axes by id, and what stands for them.
 using AxisMap = std::map<int, Expr>;
-/// Axes from this number on are counters that stand for expressions while indices are simplified;
-/// no program has so many of its own.
-inline constexpr int first_counter_id = 1000;
 
 /// The index with every axis of the map replaced.
 Index substitute(const Index& index, const AxisMap& map);

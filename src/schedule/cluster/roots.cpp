@@ -80,7 +80,7 @@ bool is_strided(Value v) {
   for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
   for (; is_view(v); v = v->input()) at = input_index(v, 0, at);
   for (size_t axis = 0; axis < v->shape.size(); ++axis) {
-    bool linear = !at[axis].any_atom([](const Atom& a) { return a.kind > Atom::Kind::value; });
+    bool linear = !at[axis].any_atom([](const Atom& a) { return !a.is_leaf(); });
     if (!linear) return false;
   }
   return true;

@@ -73,53 +73,37 @@ Val Emitter::convert(Val v, DType to, Op how) {
 Val Emitter::load(int slot, const Index& index, Val guard) {
   int buffer = kernel_.buffer(slot, Access::read);
   const Slot& s = kernel_.slot(slot);
-  return b_.load(buffer, s.dtype, actual(offset_of(index, s.strides)), guard);
+  return b_.load(buffer, s.dtype, offset_of(index, s.strides).unbounded(), guard);
 }
 
 void Emitter::store(int slot, const Index& index, Val value, Val guard) {
   int buffer = kernel_.buffer(slot, Access::write);
-  b_.store(buffer, offset_of(index, kernel_.slot(slot).strides), value, guard);
+  b_.store(buffer, offset_of(index, kernel_.slot(slot).strides).unbounded(), value, guard);
 }
 
 Val Emitter::within(const Expr& e, const Expr& extent, Val guard) {
   auto both = [&](Val g) {
     guard = guard.id == atlas::no_value ? g : b_.op(Op::bit_and, guard, g);
   };
-  Expr at = actual(e);
+  Expr at = e.unbounded();
   if (!provably_nonnegative(e)) both(b_.le(b_.integer(DType::i64, 0), b_.index(at)));
   if (!provably_less(e, extent)) both(b_.lt(b_.index(at), b_.index(extent)));
   return guard;
 }
 
 namespace {
-constexpr int first_bounded = 1 << 20;  // numbers of axes that stand for bounded coordinates
+
+// A coordinate that a guard holds within [0, extent): divisions by what the operand's shape is made
+// of then fold as they do for coordinates that are never outside.
+Expr inside(const Expr& e, const Expr& extent) {
+  return provably_nonnegative(e) && provably_less(e, extent) ? e : Expr::bounded(e, extent);
 }
 
-/// A coordinate that a guard holds within [0, extent), as an axis of its own: divisions by what the
-/// operand's shape is made of then fold as they do for coordinates that are never outside.
-Expr Emitter::inside(const Expr& e, const Expr& extent) {
-  if (provably_nonnegative(e) && provably_less(e, extent)) return e;
-  Bounded what{actual(e), extent};
-  auto it = std::ranges::find(bounded_, what);
-  if (it == bounded_.end()) it = bounded_.insert(it, std::move(what));
-  return Expr::axis(first_bounded + static_cast<int>(it - bounded_.begin()), extent);
-}
-
-Expr Emitter::actual(const Expr& e) const {
-  if (bounded_.empty()) return e;
-  return e.substitute([&](const Atom& a) -> std::optional<Expr> {
-    if (a.kind != Atom::Kind::axis || a.id < first_bounded) return std::nullopt;
-    return bounded_[static_cast<size_t>(a.id - first_bounded)].at;
-  });
-}
-
-Index Emitter::actual(const Index& index) const {
+Index unbounded(const Index& index) {
   Index out;
-  for (const Expr& e : index) out.push_back(actual(e));
+  for (const Expr& e : index) out.push_back(e.unbounded());
   return out;
 }
-
-namespace {
 
 // The operand of indices that turn a negative one into one that is out of range for every axis:
 // x < 0 ? 2^62 or more : x; else null. `at` becomes its coordinates.
@@ -156,11 +140,11 @@ Expr Emitter::checked(Val place, const Expr& extent) {
 Val Emitter::value(Value v, const Index& index, Val guard) {
   if (v->is(Op::constant)) return b_.constant(v->dtype, v->attrs.bits);
   if (v->is(Op::iota))
-    return convert(b_.index(actual(index[static_cast<size_t>(v->attrs.ints[0])])), v->dtype);
+    return convert(b_.index(index[static_cast<size_t>(v->attrs.ints[0])].unbounded()), v->dtype);
   Key key{v, guard.id, index};
   if (auto it = memo_.find(key); it != memo_.end()) return it->second;
   Val out;
-  if (auto local = local_(v, actual(index)))
+  if (auto local = local_(v, unbounded(index)))
     out = *local;
   else if (auto other = elsewhere ? elsewhere(v, index) : std::nullopt)
     out = load(other->first, other->second, guard);
@@ -209,7 +193,7 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
         continue;
       }
       Expr next = concat_start(v, k + 1);
-      out = b_.select(b_.lt(b_.index(actual(index[axis])), b_.index(next)), x, out);
+      out = b_.select(b_.lt(b_.index(index[axis].unbounded()), b_.index(next)), x, out);
     }
     return out;
   }
@@ -219,7 +203,7 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
     fail(ErrorCode::internal, "schedule: {} reached where an expression is expected",
          ir::name_of(v->op));
   Val out = elementwise(v, index, guard);
-  if (on_compute) on_compute(v, actual(index), out);
+  if (on_compute) on_compute(v, unbounded(index), out);
   return out;
 }
 

@@ -80,9 +80,6 @@ class Emitter {
   /// nextafter among the f16 or bf16 numbers, which are not f32's neighbours.
   atlas::Val next_half(atlas::Val x, atlas::Val y);
   atlas::Val load(int slot, const Index& index, atlas::Val guard);
-  Expr inside(const Expr& e, const Expr& extent);
-  Expr actual(const Expr& e) const;
-  Index actual(const Index& index) const;
 
   struct Key {
     ir::Value node;
@@ -100,12 +97,6 @@ class Emitter {
   std::function<bool(ir::Value)> is_buffered_;
   Local local_;
   std::unordered_map<Key, atlas::Val, KeyHash> memo_;
-  struct Bounded {
-    Expr at, extent;
-    bool operator==(const Bounded&) const = default;
-  };
-  /// What a guard bounds, by the number of the axis that stands for it (see inside).
-  std::vector<Bounded> bounded_;
 };
 
 }  // namespace hologram::schedule

@@ -5,21 +5,10 @@ namespace hologram::schedule {
 
 using ir::Value;
 
-int id_of(Counter which) { return first_counter_id + static_cast<int>(which); }
-
-Expr counter(Counter which, const Expr& extent) { return Expr::axis(id_of(which), extent); }
-
-Expr of_channel(const Expr& e, const Expr& columns, const Expr& channel) {
-  auto outer = e.linear_in_axis(id_of(Counter::group));
-  auto inner = outer ? outer->second.linear_in_axis(id_of(Counter::column)) : std::nullopt;
-  if (inner && outer->first == inner->first * columns)
-    return inner->second + inner->first * channel;
-  return e.substitute([&](const Atom& a) -> std::optional<Expr> {
-    if (a.kind != Atom::Kind::axis) return std::nullopt;
-    if (a.id == id_of(Counter::group)) return floor_div(channel, columns);
-    if (a.id == id_of(Counter::column)) return mod(channel, columns);
-    return std::nullopt;
-  });
+GroupColumn group_and_column(const Expr& channel, const Expr& groups, const Expr& columns) {
+  if (columns.is(1)) return {channel, Expr(0)};
+  return {Expr::bounded(floor_div(channel, columns), groups),
+          Expr::bounded(mod(channel, columns), columns)};
 }
 
 int lay_taps(const Context& cx, Value weights, std::vector<Lowered>& out) {

@@ -5,19 +5,12 @@
 
 namespace hologram::schedule {
 
-/// Counters that are known within bounds only while indices are simplified; they stand for
-/// expressions of a loop's axes, by which of_channel replaces them.
-enum class Counter : uint8_t {
-  group,   ///< of a channel
-  column,  ///< of a channel in its group
-  tap,
+/// A channel as coordinates of its own, its group and its column in that: within bounds, so that
+/// indices made of them simplify.
+struct GroupColumn {
+  Expr group, column;
 };
-/// In [0, extent).
-Expr counter(Counter which, const Expr& extent);
-int id_of(Counter which);
-
-/// An index of group and column in terms of the channel, group * columns + column.
-Expr of_channel(const Expr& e, const Expr& columns, const Expr& channel);
+GroupColumn group_and_column(const Expr& channel, const Expr& groups, const Expr& columns);
 
 /// The weights of a depthwise or grouped convolution in a slot of their own, the taps outermost and
 /// the channels densest.

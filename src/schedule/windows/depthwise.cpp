@@ -47,12 +47,9 @@ Kernels lower_depthwise(const Context& cx) {
   for (size_t i = 0; i + 4 < cx.cluster.axes.size(); ++i)
     place[cx.cluster.axes[i].id] = add_axis(cx.cluster.axes[i].extent);
   Expr channel = block + add_axis(together);
-  const bool grouped = !column.extent.is(1);
-  // Group and column stand as axes of their own while indices are simplified.
-  Expr group = counter(Counter::group, groups.extent),
-       in_group = counter(Counter::column, column.extent);
-  place[groups.id] = grouped ? group : channel;
-  place[column.id] = grouped ? in_group : Expr(0);
+  auto [group, in_group] = group_and_column(channel, groups.extent, column.extent);
+  place[groups.id] = group;
+  place[column.id] = in_group;
   loop.parallel_rank = static_cast<int>(loop.axes.size());
   atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
   Val sum;
@@ -86,8 +83,6 @@ Kernels lower_depthwise(const Context& cx) {
       cx.store_results(e, place);
     }
   }
-  if (grouped)
-    for (atlas::Instr& i : stage.body.instrs) i.expr = of_channel(i.expr, column.extent, channel);
   loop.stages.push_back(std::move(stage));
   simplify_axes(loop, machine);
   out.push_back(finish(k, cluster_name(cx.cluster)));

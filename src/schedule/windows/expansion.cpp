@@ -218,10 +218,11 @@ Kernels lower_expansion(const Context& cx, const Expansion& x) {
   for (int64_t n : {lines + lag, x.tiles}) loop.axes.push_back({AxisKind::row, Expr(n)});
   auto axis = [&](int a) { return Expr::axis(a, loop.axes[static_cast<size_t>(a)].extent); };
   Expr number = axis(0), block = axis(1), channel = axis(2), now = axis(3), tile = axis(4);
-  // Lines that are only known within bounds stand as axes while indices are simplified.
-  Expr result_line = Expr::axis(5, Expr(x.out_height));
-  std::vector<std::pair<int, Expr>> stands_for{
-      {5, block * Expr(lines) + max(now - Expr(lag), Expr(0))}};
+  Expr result_line =
+      Expr::bounded(block * Expr(lines) + max(now - Expr(lag), Expr(0)), Expr(x.out_height));
+  auto line_of_step = [&](int64_t i) {
+    return (block * Expr(lines) + now) * Expr(step) + Expr(i - x.before_y);
+  };
 
   int image = k.scratch(DType::f32, Expr(ring * wide));
   atlas::Stage border{atlas::StageKind::point, {}, {}, {}};
@@ -249,7 +250,9 @@ Kernels lower_expansion(const Context& cx, const Expansion& x) {
   atlas::BodyBuilder& b = e.builder();
   // The image's lines of this step.
   std::vector<Val> chains(static_cast<size_t>(step * in), b.number(DType::f32, 0));
-  auto image_line = [&](int64_t i) { return Expr::axis(static_cast<int>(6 + i), Expr(x.height)); };
+  auto image_line = [&](int64_t i) {
+    return Expr::bounded(max(min(line_of_step(i), Expr(x.height - 1)), Expr(0)), Expr(x.height));
+  };
   auto pixel_at = [&](int64_t i, int64_t p) {
     return (number * Expr(x.height) + image_line(i)) * Expr(x.width) + tile * Expr(in) + Expr(p);
   };
@@ -263,9 +266,7 @@ Kernels lower_expansion(const Context& cx, const Expansion& x) {
   }
   const std::vector<ClusterAxis>& of_product = x.product->axes;
   for (int64_t i = 0; i < step; ++i) {
-    Expr line = (block * Expr(lines) + now) * Expr(step) + Expr(i - x.before_y);
-    stands_for.emplace_back(static_cast<int>(6 + i), max(min(line, Expr(x.height - 1)), Expr(0)));
-    Val inside = e.within(line, Expr(x.height), {});
+    Val inside = e.within(line_of_step(i), Expr(x.height), {});
     for (int64_t p = 0; p < in; ++p) {
       sum = chains[static_cast<size_t>(i * in + p)];
       Index at = substitute(x.product->find(x.image)->index,
@@ -303,12 +304,6 @@ Kernels lower_expansion(const Context& cx, const Expansion& x) {
         Expr(p);
     cx.store_results(e, place);
   }
-  for (atlas::Instr& i : stage.body.instrs)
-    i.expr = i.expr.substitute([&](const Atom& a) -> std::optional<Expr> {
-      for (const auto& [id, line] : stands_for)
-        if (a.kind == Atom::Kind::axis && a.id == id) return line;
-      return std::nullopt;
-    });
   loop.stages = {std::move(border), std::move(stage)};
   out.push_back(finish(k, cluster_name(*x.product) + "+" + cluster_name(cx.cluster)));
   return out;

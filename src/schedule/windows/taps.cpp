@@ -39,10 +39,10 @@ Kernels lower_taps(const Context& cx) {
   loop.lane_axis = loop.parallel_rank - 1;
   Expr first = add_axis(AxisKind::row, *depth.extent.exact_div(line)) * line;
   first += add_axis(AxisKind::row, *line.exact_div(Expr(pixels))) * Expr(pixels);
-  const bool grouped = !column.extent.is(1);
-  place[groups.id] = grouped ? counter(Counter::group, groups.extent) : channel;
-  place[column.id] = grouped ? counter(Counter::column, column.extent) : Expr(0);
-  place[tap.id] = counter(Counter::tap, tap.extent);
+  auto [group, in_group] = group_and_column(channel, groups.extent, column.extent);
+  place[groups.id] = group;
+  place[column.id] = in_group;
+  place[tap.id] = Expr(0);
   Index own = substitute(cx.cluster.members[0].index, place);
 
   int chains = k.scratch(acc, Expr(taps));
@@ -80,9 +80,6 @@ Kernels lower_taps(const Context& cx) {
     cx.store_results(out, place);
   }
   loop.stages = {std::move(begin), std::move(rows), std::move(end)};
-  if (grouped)
-    for (atlas::Stage& s : loop.stages)
-      for (atlas::Instr& i : s.body.instrs) i.expr = of_channel(i.expr, column.extent, channel);
   std::vector<Lowered> kernels;
   kernels.push_back(finish(k, cluster_name(cx.cluster)));
   return kernels;
