@@ -5,6 +5,7 @@
 #include <set>
 
 #include "atlas/order.h"
+#include "schedule/cluster/roots.h"
 
 namespace hologram::schedule {
 
@@ -345,8 +346,10 @@ void Clustering::make_clusters() {
 }
 
 Clustering::Clustering(const ir::Graph& graph, const Options& options)
-    : graph_(graph), options_(options), live_(ir::live_nodes(graph)) {
-  choose_roots();
+    : graph_(graph),
+      options_(options),
+      live_(ir::live_nodes(graph)),
+      root_(choose_roots(graph, options, live_)) {
   make_clusters();
   fuse();
   sort();

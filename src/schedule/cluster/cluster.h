@@ -78,7 +78,6 @@ class Clustering {
             const std::function<bool(ir::Value)>& inside) const;
 
  private:
-  void choose_roots();
   void make_clusters();
   bool join_attention(ir::Value v);
   bool reduces_columns(ir::Value v, const Member& m) const;

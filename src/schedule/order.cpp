@@ -1,0 +1,61 @@
+// schedule/order.cpp: the order in which clusters run.
+#include "schedule/order.h"
+
+#include <algorithm>
+#include <set>
+
+#include "schedule/overlap.h"
+
+namespace hologram::schedule {
+
+ClusterOrder::ClusterOrder(const Clustering& clustering) : clustering_(clustering) {
+  for (const Cluster& c : clustering.clusters()) {
+    std::set<int> reads;
+    clustering.for_each_access(c, [&](ir::Value v, const Index&) {
+      int k = clustering.cluster_of(v);
+      if (k >= 0 && &clustering.clusters()[static_cast<size_t>(k)] != &c) reads.insert(k);
+    });
+    reads_.emplace_back(reads.begin(), reads.end());
+  }
+}
+
+bool ClusterOrder::depends(int cluster, int on) const {
+  std::vector<int> stack{cluster};
+  std::set<int> seen;
+  while (!stack.empty()) {
+    int k = stack.back();
+    stack.pop_back();
+    if (k == on) return true;
+    if (!seen.insert(k).second) continue;
+    const auto& next = reads_[static_cast<size_t>(k)];
+    stack.insert(stack.end(), next.begin(), next.end());
+    for (auto [reader, writer] : before_)
+      if (writer == k) stack.push_back(reader);
+  }
+  return false;
+}
+
+std::vector<int> ClusterOrder::list() const {
+  std::vector<int> out;
+  const size_t n = reads_.size();
+  std::vector<char> done(n, 0);
+  std::function<void(int)> visit = [&](int k) {
+    if (done[static_cast<size_t>(k)]) return;
+    done[static_cast<size_t>(k)] = 1;
+    for (int d : reads_[static_cast<size_t>(k)]) visit(d);
+    for (auto [reader, writer] : before_)
+      if (writer == k) visit(reader);
+    out.push_back(k);
+  };
+  for (size_t k = 0; k < n; ++k) visit(static_cast<int>(k));
+  std::vector<Timing> timing(n, Timing::any);
+  for (size_t k = 0; k < n; ++k)
+    if (clustering_.clusters()[k].kind == ClusterKind::host)
+      timing[k] = static_cast<Timing>(clustering_.clusters()[k].anchor->attrs.ints[1]);
+  if (std::ranges::count(timing, Timing::any) == static_cast<int64_t>(n)) return out;
+  std::vector<std::vector<int>> needs = reads_;
+  for (auto [reader, writer] : before_) needs[static_cast<size_t>(writer)].push_back(reader);
+  return overlapped(out, std::move(needs), timing);
+}
+
+}  // namespace hologram::schedule
