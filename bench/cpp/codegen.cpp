@@ -37,7 +37,7 @@ struct Maker {
   Expr i, j, m, n;
 
   Maker(int64_t points, int64_t row, int lane_axis) : m(points), n(row) {
-    auto& b = p.loop;
+    auto& b = p.loop();
     b.axes.push_back({AxisKind::parallel, m});
     i = Expr::axis(0, m);
     b.parallel_rank = 1;
@@ -53,11 +53,11 @@ struct Maker {
     return static_cast<int>(p.buffers.size()) - 1;
   }
   BodyBuilder stage(StageKind kind) {
-    p.loop.stages.push_back({kind, {}, {}, {}});
-    return BodyBuilder(p.loop.stages.back().body);
+    p.loop().stages.push_back({kind, {}, {}, {}});
+    return BodyBuilder(p.loop().stages.back().body);
   }
   void reduce(Op op, Val v) {
-    p.loop.stages.back().reductions.push_back({op, v.type, v.id, false});
+    p.loop().stages.back().reductions.push_back({op, v.type, v.id, false});
   }
 };
 

@@ -87,18 +87,18 @@ void product(benchmark::State& state) {
   int64_t padded = (n + width - 1) / width * width;
 
   atlas::Program p;
-  p.kind = atlas::BlockKind::product;
+  p.block.emplace<atlas::ProductBlock>();
   p.buffers = {{DType::f32, Access::read, m * k},
                {DType::f32, Access::read, panels ? padded * k : n * k},
                {DType::f32, Access::read, n},
                {DType::f32, Access::write, m * n}};
-  p.product.axes = {{AxisKind::parallel, m}, {AxisKind::parallel, n}, {AxisKind::row, k}};
+  p.product().axes = {{AxisKind::parallel, m}, {AxisKind::parallel, n}, {AxisKind::row, k}};
   Expr im = Expr::axis(0, m), in = Expr::axis(1, n), ik = Expr::axis(2, k);
-  atlas::BodyBuilder lhs(p.product.lhs), rhs(p.product.rhs), epilogue(p.product.epilogue);
+  atlas::BodyBuilder lhs(p.product().lhs), rhs(p.product().rhs), epilogue(p.product().epilogue);
   lhs.finish(lhs.load(0, DType::f32, im * k + ik));
   if (panels) {
-    p.product.packed_rhs = 1;
-    p.product.panel_width = width;
+    p.product().packed_rhs = 1;
+    p.product().panel_width = width;
   } else {
     rhs.finish(rhs.load(1, DType::f32, operands == transposed ? in * k + ik : ik * n + in));
   }
@@ -142,12 +142,11 @@ void attention(benchmark::State& state) {
   auto threads = static_cast<int>(state.range(5));
   int64_t bh = batch * heads;
   atlas::Program p;
-  p.kind = atlas::BlockKind::attention;
   p.buffers = {{DType::f32, Access::read, bh * m * d},
                {DType::f32, Access::read, bh * n * d},
                {DType::f32, Access::read, bh * n * d},
                {DType::f32, Access::write, bh * m * d}};
-  atlas::AttentionBlock& block = p.attention;
+  atlas::AttentionBlock& block = p.block.emplace<atlas::AttentionBlock>();
   block.batch_rank = 1;
   block.axes = {{AxisKind::parallel, bh},
                 {AxisKind::parallel, m},

@@ -26,15 +26,15 @@ class Assembler {
     while (!in_.at_end() && in_.take_word("buffer")) buffer();
     std::string_view kind = in_.word("loop, product, attention, attention_grad or sort");
     if (kind == "loop")
-      loop();
+      block(p_.block.emplace<LoopBlock>());
     else if (kind == "product")
-      product();
+      block(p_.block.emplace<ProductBlock>());
     else if (kind == "attention")
-      attention();
+      block(p_.block.emplace<AttentionBlock>());
     else if (kind == "attention_grad")
-      attention_grad();
+      block(p_.block.emplace<AttentionGradBlock>());
     else if (kind == "sort")
-      sort();
+      block(p_.block.emplace<SortBlock>());
     else
       in_.error("expected loop, product, attention, attention_grad or sort");
     if (!in_.at_end()) in_.error("expected the end of the program");
@@ -120,8 +120,7 @@ class Assembler {
     }
   }
 
-  void loop() {
-    LoopBlock& b = p_.loop;
+  void block(LoopBlock& b) {
     in_.expect_word("parallel");
     b.parallel_rank = static_cast<int>(in_.number(limits::axes));
     if (in_.take_word("lane")) b.lane_axis = static_cast<int>(in_.prefixed('i', limits::axes));
@@ -179,9 +178,7 @@ class Assembler {
     body(b);
   }
 
-  void product() {
-    p_.kind = BlockKind::product;
-    ProductBlock& b = p_.product;
+  void block(ProductBlock& b) {
     in_.expect_word("batch");
     b.batch_rank = static_cast<int>(in_.number(limits::axes));
     in_.expect_word("operand");
@@ -210,13 +207,11 @@ class Assembler {
     named("epilogue", b.epilogue);
     if (in_.at_end()) return;
     in_.expect_word("tail");
-    loop();
-    if (p_.loop.stages.empty()) in_.error("a tail without stages");
+    block(b.tail);
+    if (b.tail.stages.empty()) in_.error("a tail without stages");
   }
 
-  void attention() {
-    p_.kind = BlockKind::attention;
-    AttentionBlock& b = p_.attention;
+  void block(AttentionBlock& b) {
     in_.expect_word("batch");
     b.batch_rank = static_cast<int>(in_.number(limits::axes));
     in_.expect_word("operand");
@@ -235,9 +230,7 @@ class Assembler {
     if (!in_.at_end() && in_.peek_word() == "lse") named("lse", b.lse);
   }
 
-  void attention_grad() {
-    p_.kind = BlockKind::attention_grad;
-    AttentionGradBlock& b = p_.attention_grad;
+  void block(AttentionGradBlock& b) {
     in_.expect_word("batch");
     b.batch_rank = static_cast<int>(in_.number(limits::axes));
     in_.expect_word("operand");
@@ -250,9 +243,7 @@ class Assembler {
     for (size_t k = 0; k < b.names.size(); ++k) named(b.names[k], *b.bodies()[k]);
   }
 
-  void sort() {
-    p_.kind = BlockKind::sort;
-    SortBlock& b = p_.sort;
+  void block(SortBlock& b) {
     in_.expect_word("batch");
     b.batch_rank = static_cast<int>(in_.number(limits::axes));
     in_.expect_word("key");

@@ -25,24 +25,8 @@ class Encoder {
       out_.byte(static_cast<uint8_t>(b.access));
       expr(b.extent);
     }
-    out_.byte(static_cast<uint8_t>(p.kind));
-    switch (p.kind) {
-      case BlockKind::loop:
-        loop(p.loop);
-        break;
-      case BlockKind::product:
-        product(p.product, p.loop);
-        break;
-      case BlockKind::attention:
-        attention(p.attention);
-        break;
-      case BlockKind::attention_grad:
-        attention_grad(p.attention_grad);
-        break;
-      case BlockKind::sort:
-        sort(p.sort);
-        break;
-    }
+    out_.byte(static_cast<uint8_t>(p.kind()));
+    std::visit([&](const auto& b) { block(b); }, p.block);
     ByteWriter head;
     head.uint(strings_.size());
     for (const std::string& s : strings_) head.string(s);
@@ -114,7 +98,7 @@ class Encoder {
     }
   }
 
-  void loop(const LoopBlock& b) {
+  void block(const LoopBlock& b) {
     out_.sint(b.parallel_rank);
     out_.sint(b.lane_axis);
     axes(b.axes);
@@ -138,7 +122,7 @@ class Encoder {
     }
   }
 
-  void product(const ProductBlock& b, const LoopBlock& tail) {
+  void block(const ProductBlock& b) {
     out_.sint(b.batch_rank);
     axes(b.axes);
     type(b.operand_type);
@@ -154,11 +138,11 @@ class Encoder {
     out_.sint(b.parts);
     for (const Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
     if (b.winograd) body(b.image);
-    out_.byte(!tail.stages.empty());
-    if (!tail.stages.empty()) loop(tail);
+    out_.byte(!b.tail.stages.empty());
+    if (!b.tail.stages.empty()) block(b.tail);
   }
 
-  void attention(const AttentionBlock& b) {
+  void block(const AttentionBlock& b) {
     out_.sint(b.batch_rank);
     axes(b.axes);
     type(b.operand_type);
@@ -168,7 +152,7 @@ class Encoder {
     for (const Body* x : {&b.q, &b.k, &b.v, &b.score, &b.epilogue, &b.lse}) body(*x);
   }
 
-  void attention_grad(const AttentionGradBlock& b) {
+  void block(const AttentionGradBlock& b) {
     out_.sint(b.batch_rank);
     axes(b.axes);
     type(b.operand_type);
@@ -177,7 +161,7 @@ class Encoder {
     for (const Body* x : b.bodies()) body(*x);
   }
 
-  void sort(const SortBlock& b) {
+  void block(const SortBlock& b) {
     out_.sint(b.batch_rank);
     axes(b.axes);
     type(b.key_type);
@@ -189,6 +173,13 @@ class Encoder {
   std::vector<std::string> strings_;
   std::unordered_map<std::string, size_t> numbers_;
 };
+
+template <size_t k = 0>
+Block block_of(BlockKind kind) {
+  if constexpr (k + 1 < std::variant_size_v<Block>)
+    if (static_cast<size_t>(kind) != k) return block_of<k + 1>(kind);
+  return Block(std::in_place_index<k>);
+}
 
 class Decoder {
  public:
@@ -204,24 +195,8 @@ class Decoder {
       b.extent = expr();
       p_.buffers.push_back(std::move(b));
     }
-    p_.kind = enumerator(BlockKind::sort);
-    switch (p_.kind) {
-      case BlockKind::loop:
-        loop(p_.loop);
-        break;
-      case BlockKind::product:
-        product(p_.product);
-        break;
-      case BlockKind::attention:
-        attention(p_.attention);
-        break;
-      case BlockKind::attention_grad:
-        attention_grad(p_.attention_grad);
-        break;
-      case BlockKind::sort:
-        sort(p_.sort);
-        break;
-    }
+    p_.block = block_of(enumerator(BlockKind::sort));
+    std::visit([&](auto& b) { block(b); }, p_.block);
     if (!in_.at_end()) in_.error("bytes after the program");
     return std::move(p_);
   }
@@ -337,7 +312,7 @@ class Decoder {
     return i;
   }
 
-  void loop(LoopBlock& b) {
+  void block(LoopBlock& b) {
     b.parallel_rank = small();
     b.lane_axis = small();
     axes(b.axes);
@@ -361,7 +336,7 @@ class Decoder {
     }
   }
 
-  void product(ProductBlock& b) {
+  void block(ProductBlock& b) {
     b.batch_rank = small();
     axes(b.axes);
     b.operand_type = type();
@@ -377,10 +352,10 @@ class Decoder {
     b.parts = small();
     for (Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
     if (b.winograd) body(b.image);
-    if (flag()) loop(p_.loop);
+    if (flag()) block(b.tail);
   }
 
-  void attention(AttentionBlock& b) {
+  void block(AttentionBlock& b) {
     b.batch_rank = small();
     axes(b.axes);
     b.operand_type = type();
@@ -390,7 +365,7 @@ class Decoder {
     for (Body* x : {&b.q, &b.k, &b.v, &b.score, &b.epilogue, &b.lse}) body(*x);
   }
 
-  void attention_grad(AttentionGradBlock& b) {
+  void block(AttentionGradBlock& b) {
     b.batch_rank = small();
     axes(b.axes);
     b.operand_type = type();
@@ -399,7 +374,7 @@ class Decoder {
     for (Body* x : b.bodies()) body(*x);
   }
 
-  void sort(SortBlock& b) {
+  void block(SortBlock& b) {
     b.batch_rank = small();
     axes(b.axes);
     b.key_type = type();

@@ -22,6 +22,10 @@ bool idle(const Body& body, const std::vector<Axis>& axes, int batch,
   return body.instrs.empty() || none_of(axes, batch, others);
 }
 
+bool is_empty(const LoopBlock& b) { return none_of(b.axes, b.parallel_rank, {}); }
+
+bool is_empty(const ProductBlock& b) { return none_of(b.axes, b.batch_rank, {0, 1}); }
+
 bool is_empty(const AttentionBlock& b) {  // query, key, depth, value depth
   return idle(b.epilogue, b.axes, b.batch_rank, {0, 3}) && idle(b.lse, b.axes, b.batch_rank, {0});
 }
@@ -31,22 +35,12 @@ bool is_empty(const AttentionGradBlock& b) {  // member, query, key, depth, valu
          idle(b.dv, b.axes, b.batch_rank, {2, 4});
 }
 
+bool is_empty(const SortBlock& b) { return none_of(b.axes, b.batch_rank, {1}); }
+
 }  // namespace
 
 bool is_empty(const Program& p) {
-  switch (p.kind) {
-    case BlockKind::loop:
-      return none_of(p.loop.axes, p.loop.parallel_rank, {});
-    case BlockKind::product:
-      return none_of(p.product.axes, p.product.batch_rank, {0, 1});
-    case BlockKind::attention:
-      return is_empty(p.attention);
-    case BlockKind::attention_grad:
-      return is_empty(p.attention_grad);
-    case BlockKind::sort:
-      return none_of(p.sort.axes, p.sort.batch_rank, {1});
-  }
-  return false;
+  return std::visit([](const auto& block) { return is_empty(block); }, p.block);
 }
 
 }  // namespace hologram::atlas

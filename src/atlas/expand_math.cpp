@@ -136,10 +136,12 @@ void expand(Body& body, const Keeps& keeps) {
 
 void expand_math(Program& program, const std::function<bool(ir::Op, DType)>& keeps) {
   for_each_stage(program, [&](Stage& s) { expand(s, keeps); });
-  with_block(program, [&](auto& block) {
-    if constexpr (requires { block.bodies(); })
-      for (Body* b : block.bodies()) expand(*b, keeps);
-  });
+  std::visit(
+      [&](auto& block) {
+        if constexpr (requires { block.bodies(); })
+          for (Body* b : block.bodies()) expand(*b, keeps);
+      },
+      program.block);
 }
 
 }  // namespace hologram::atlas

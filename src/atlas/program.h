@@ -7,9 +7,11 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/error.h"
 #include "base/expr.h"
 #include "base/fingerprint.h"
 #include "ir/op.h"
@@ -195,6 +197,13 @@ struct ProductBlock {
   bool winograd = false;
   Body image;
 
+  /// What follows the rows (a layer norm), run behind the epilogue of all elements; none without
+  /// stages. Its parallel axes are the product's batch axes and m, its row axis is n, by the same
+  /// numbers. The epilogue's results are read only at the element that it stored, so that each
+  /// row's tail may run as soon as the row is there. The product has one part then, no terms, and
+  /// is none of winograd.
+  LoopBlock tail;
+
   DType rhs_type() const {
     if (!mixed) return operand_type;
     return operand_type == DType::i8 ? DType::u8 : DType::i8;
@@ -276,25 +285,47 @@ struct SortBlock {
   std::array<const Body*, 2> bodies() const { return {&key, &epilogue}; }
 };
 
+/// The kinds of blocks. Their numbers are those of the binary form.
+using Block = std::variant<LoopBlock, ProductBlock, AttentionBlock, AttentionGradBlock, SortBlock>;
 enum class BlockKind : uint8_t { loop, product, attention, attention_grad, sort };
 
 /// One kernel: its buffers, the number of size symbols, and one block.
 struct Program {
+ private:
+  template <class B>
+  static auto& as(auto& block) {
+    auto* b = std::get_if<B>(&block);
+    require(b, "program: a block of another kind, number {}", block.index());
+    return *b;
+  }
+
+ public:
   std::vector<Buffer> buffers;
   int num_symbols = 0;
-  BlockKind kind = BlockKind::loop;
-  /// The block of a loop; with stages beside a product, the product's tail: what follows its rows
-  /// (a layer norm), run behind the epilogue of all elements. Its parallel axes are the product's
-  /// batch axes and m, its row axis is n, by the same numbers. The epilogue's results are read only
-  /// at the element that it stored, so that each row's tail may run as soon as the row is there.
-  /// The product has one part then, no terms, and is none of winograd.
-  LoopBlock loop;
-  ProductBlock product;
-  AttentionBlock attention;
-  AttentionGradBlock attention_grad;
-  SortBlock sort;
+  Block block;
 
-  bool has_tail() const { return kind == BlockKind::product && !loop.stages.empty(); }
+  BlockKind kind() const { return static_cast<BlockKind>(block.index()); }
+
+  /// The block of a program of this kind. Throws Error(invalid_argument) for any other.
+  LoopBlock& loop() { return as<LoopBlock>(block); }
+  const LoopBlock& loop() const { return as<LoopBlock>(block); }
+  ProductBlock& product() { return as<ProductBlock>(block); }
+  const ProductBlock& product() const { return as<ProductBlock>(block); }
+  AttentionBlock& attention() { return as<AttentionBlock>(block); }
+  const AttentionBlock& attention() const { return as<AttentionBlock>(block); }
+  AttentionGradBlock& attention_grad() { return as<AttentionGradBlock>(block); }
+  const AttentionGradBlock& attention_grad() const { return as<AttentionGradBlock>(block); }
+  SortBlock& sort() { return as<SortBlock>(block); }
+  const SortBlock& sort() const { return as<SortBlock>(block); }
+
+  bool has_tail() const {
+    const auto* b = std::get_if<ProductBlock>(&block);
+    return b && !b->tail.stages.empty();
+  }
+
+  /// A loop, or the tail of a product. Throws Error(invalid_argument) for other kinds.
+  LoopBlock& nest() { return kind() == BlockKind::product ? product().tail : loop(); }
+  const LoopBlock& nest() const { return kind() == BlockKind::product ? product().tail : loop(); }
 
   bool operator==(const Program&) const = default;
 };

@@ -11,8 +11,8 @@ class Numbering {
  public:
   void run(Program& p) {
     for (Buffer& b : p.buffers) rename(b.extent, nullptr);
-    if (p.has_tail()) axes(p.loop.axes);  // the product's, by the same numbers
-    with_block(p, [&](auto& block) { axes(block.axes); });
+    if (p.has_tail()) axes(p.product().tail.axes);  // the product's, by the same numbers
+    std::visit([&](auto& block) { axes(block.axes); }, p.block);
     for_each_body(p, [&](Body& body) {
       for (Instr& i : body.instrs) rename(i.expr, &body);
     });

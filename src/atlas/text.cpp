@@ -28,23 +28,7 @@ class Printer {
     for (size_t k = 0; k < p_.buffers.size(); ++k)
       line("buffer b{} {} {} [{}]", k, name_of(p_.buffers[k].dtype),
            access_name(p_.buffers[k].access), p_.buffers[k].extent.str());
-    switch (p_.kind) {
-      case BlockKind::loop:
-        loop(p_.loop);
-        break;
-      case BlockKind::product:
-        product(p_.product);
-        break;
-      case BlockKind::attention:
-        attention(p_.attention);
-        break;
-      case BlockKind::attention_grad:
-        attention_grad(p_.attention_grad);
-        break;
-      case BlockKind::sort:
-        sort(p_.sort);
-        break;
-    }
+    std::visit([&](const auto& b) { block(b); }, p_.block);
     return std::move(out_);
   }
 
@@ -61,7 +45,7 @@ class Printer {
            list[k].extent.str());
   }
 
-  void loop(const LoopBlock& b, std::string_view what = "loop") {
+  void block(const LoopBlock& b, std::string_view what = "loop") {
     line("{} parallel {}{}", what, b.parallel_rank,
          b.lane_axis < 0 ? "" : fmt::format(" lane i{}", b.lane_axis));
     axes(b.axes);
@@ -78,7 +62,7 @@ class Printer {
     }
   }
 
-  void product(const ProductBlock& b) {
+  void block(const ProductBlock& b) {
     line("product batch {} operand {}{} acc {} precision {}{}{}{}{}{}", b.batch_rank,
          name_of(b.operand_type), b.mixed ? " mixed" : "", name_of(b.acc_type), b.precision,
          b.reproducible ? " reproducible" : "", b.winograd ? " winograd" : "",
@@ -94,10 +78,10 @@ class Printer {
     named("rhs", b.rhs);
     if (b.winograd) named("image", b.image);
     named("epilogue", b.epilogue);
-    if (p_.has_tail()) loop(p_.loop, "tail");
+    if (!b.tail.stages.empty()) block(b.tail, "tail");
   }
 
-  void attention(const AttentionBlock& b) {
+  void block(const AttentionBlock& b) {
     line("attention batch {} operand {} scale {:#x}{}{} ; scale = {}", b.batch_rank,
          name_of(b.operand_type), std::bit_cast<uint64_t>(b.scale), b.causal ? " causal" : "",
          b.reproducible ? " reproducible" : "", b.scale);
@@ -110,7 +94,7 @@ class Printer {
     if (!b.lse.instrs.empty()) named("lse", b.lse);
   }
 
-  void attention_grad(const AttentionGradBlock& b) {
+  void block(const AttentionGradBlock& b) {
     line("attention_grad batch {} operand {} scale {:#x}{} ; scale = {}", b.batch_rank,
          name_of(b.operand_type), std::bit_cast<uint64_t>(b.scale), b.causal ? " causal" : "",
          b.scale);
@@ -118,7 +102,7 @@ class Printer {
     for (size_t k = 0; k < b.names.size(); ++k) named(b.names[k], *b.bodies()[k]);
   }
 
-  void sort(const SortBlock& b) {
+  void block(const SortBlock& b) {
     line("sort batch {} key {}{}", b.batch_rank, name_of(b.key_type),
          b.descending ? " descending" : "");
     axes(b.axes);

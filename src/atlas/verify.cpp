@@ -52,7 +52,7 @@ class Verifier {
     require(p_.buffers.size() <= limits::buffers, "program: {} buffers; expected at most {}",
             p_.buffers.size(), limits::buffers);
     for (size_t k = 0; k < p_.buffers.size(); ++k) buffer(k);
-    with_block(p_, [&](const auto& b) { block(b); });
+    std::visit([&](const auto& b) { block(b); }, p_.block);
     // What stands in for nothing, the body of a packed operand say, was not visited.
     for_each_expr(p_, [&](const Expr& e) { symbols(e, "program"); });
   }
@@ -409,7 +409,7 @@ class Verifier {
     }
     epilogue.accumulators.assign(static_cast<size_t>(b.parts), b.acc_type);
     body(b.epilogue, epilogue);
-    if (p_.has_tail()) tail(b, p_.loop);
+    if (!b.tail.stages.empty()) tail(b, b.tail);
   }
 
   // What the epilogue stores is read where it stored it alone, and nothing that the tail stores is

@@ -1,52 +1,41 @@
 // atlas/walk.h: visits of everything that a block program holds, whatever its kind of block.
 //
-// What reads or rewrites all bodies, axes or expressions of a program goes through these, so that a
-// new kind of block is a new case of `with_block` and of nothing else.
+// What reads or rewrites all bodies, axes or expressions of a program goes through these, so that
+// it knows of no kind of block.
 #pragma once
 
 #include <type_traits>
+#include <variant>
 
 #include "atlas/program.h"
-#include "base/error.h"
 
 namespace hologram::atlas {
 
-/// Calls f with the program's block, as its own type, and returns what f does. A product's tail is
-/// not part of its block. Program is const or not; f sees the block accordingly, here and below.
-template <class P, class F>
-decltype(auto) with_block(P& program, F&& f) {
-  static_assert(std::is_same_v<std::remove_const_t<P>, Program>);
-  switch (program.kind) {
-    case BlockKind::loop:
-      return f(program.loop);
-    case BlockKind::product:
-      return f(program.product);
-    case BlockKind::attention:
-      return f(program.attention);
-    case BlockKind::attention_grad:
-      return f(program.attention_grad);
-    case BlockKind::sort:
-      return f(program.sort);
-  }
-  fail(ErrorCode::invalid_argument, "program: unknown block kind {}",
-       static_cast<int>(program.kind));
-}
-
-/// The stages of a loop or of a product's tail, in order.
+/// The stages of a loop or of a product's tail, in order. Program is const or not; f sees what it
+/// gets accordingly, here and below.
 template <class P, class F>
 void for_each_stage(P& program, F&& f) {
-  if (program.kind != BlockKind::loop && program.kind != BlockKind::product) return;
-  for (auto& stage : program.loop.stages) f(stage);
+  static_assert(std::is_same_v<std::remove_const_t<P>, Program>);
+  std::visit(
+      [&](auto& block) {
+        if constexpr (requires { block.stages; })
+          for (auto& stage : block.stages) f(stage);
+        if constexpr (requires { block.tail; })
+          for (auto& stage : block.tail.stages) f(stage);
+      },
+      program.block);
 }
 
 /// Every body: those of stages, then those of the block. Absent ones are empty.
 template <class P, class F>
 void for_each_body(P& program, F&& f) {
   for_each_stage(program, [&](auto& stage) { f(stage.body); });
-  with_block(program, [&](auto& block) {
-    if constexpr (requires { block.bodies(); })
-      for (auto* body : block.bodies()) f(*body);
-  });
+  std::visit(
+      [&](auto& block) {
+        if constexpr (requires { block.bodies(); })
+          for (auto* body : block.bodies()) f(*body);
+      },
+      program.block);
 }
 
 template <class P, class F>
@@ -59,11 +48,13 @@ void for_each_instr(P& program, F&& f) {
 /// Every axis, those of a product's tail first.
 template <class P, class F>
 void for_each_axis(P& program, F&& f) {
-  if (program.has_tail())
-    for (auto& axis : program.loop.axes) f(axis);
-  with_block(program, [&](auto& block) {
-    for (auto& axis : block.axes) f(axis);
-  });
+  std::visit(
+      [&](auto& block) {
+        if constexpr (requires { block.tail; })
+          for (auto& axis : block.tail.axes) f(axis);
+        for (auto& axis : block.axes) f(axis);
+      },
+      program.block);
 }
 
 /// Every expression: extents of buffers and axes, then those of instructions.

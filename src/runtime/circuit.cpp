@@ -100,7 +100,7 @@ class Builder {
     if (std::none_of(out.program.buffers.begin(), out.program.buffers.end(),
                      [](const atlas::Buffer& b) { return b.access != atlas::Access::read; }))
       return std::nullopt;
-    auto& loop = out.program.loop;
+    auto& loop = out.program.loop();
     loop.axes = {{atlas::AxisKind::parallel, size}};
     loop.parallel_rank = 1;
     loop.lane_axis = 0;

@@ -48,7 +48,8 @@ Expr flop_of(const atlas::ProductBlock& b) {
   auto own = static_cast<size_t>(b.batch_rank) + 3;  // as if by the direct sums
   Expr results = b.parts > 1 ? product_of(b.axes, 0, own - 2) * product_of(b.axes, own, own + 1)
                              : product_of(b.axes, 0, own - 1);
-  return Expr(2) * product_of(b.axes, 0, own) + Expr(operations(b.epilogue)) * results;
+  Expr sums = Expr(2) * product_of(b.axes, 0, own) + Expr(operations(b.epilogue)) * results;
+  return b.tail.stages.empty() ? sums : sums + flop_of(b.tail);
 }
 
 Expr flop_of(const atlas::AttentionBlock& b) {
@@ -76,8 +77,7 @@ Estimate estimate(const atlas::Program& program) {
   Estimate out{Expr(0), Expr(0)};
   for (const auto& b : program.buffers)
     if (b.access != atlas::Access::scratch) out.bytes += b.extent * Expr(size_of(b.dtype));
-  out.flop = atlas::with_block(program, [](const auto& block) { return flop_of(block); });
-  if (program.has_tail()) out.flop += flop_of(program.loop);
+  out.flop = std::visit([](const auto& block) { return flop_of(block); }, program.block);
   return out;
 }
 

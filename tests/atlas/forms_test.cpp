@@ -5,6 +5,7 @@
 
 #include "atlas/bytes.h"
 #include "atlas/programs.h"
+#include "atlas/walk.h"
 #include "base/error.h"
 
 namespace hologram::test {
@@ -16,12 +17,12 @@ Program gather_program() {
   p.buffers = {{DType::bf16, atlas::Access::read, sym(0) * Expr(12)},
                {DType::i64, atlas::Access::read, sym(1)},
                {DType::f32, atlas::Access::write, sym(1) * Expr(12)}};
-  p.loop.axes = {{atlas::AxisKind::parallel, sym(1)}, {atlas::AxisKind::parallel, Expr(12)}};
-  p.loop.parallel_rank = 2;
-  p.loop.lane_axis = 1;
-  p.loop.stages.resize(1);
-  p.loop.stages[0].kind = atlas::StageKind::point;
-  BodyBuilder b(p.loop.stages[0].body);
+  p.loop().axes = {{atlas::AxisKind::parallel, sym(1)}, {atlas::AxisKind::parallel, Expr(12)}};
+  p.loop().parallel_rank = 2;
+  p.loop().lane_axis = 1;
+  p.loop().stages.resize(1);
+  p.loop().stages[0].kind = atlas::StageKind::point;
+  BodyBuilder b(p.loop().stages[0].body);
   Expr i = Expr::axis(0, sym(1)), j = Expr::axis(1, Expr(12));
   Val k = b.clamp_index(b.load(1, DType::i64, i), sym(0));
   Val x = b.load(0, DType::bf16, Expr::value(static_cast<int>(k.id), sym(0)) * Expr(12) + j);
@@ -50,35 +51,35 @@ std::vector<Program> examples() {
       product_with_tail(),
   };
   Program packed = batched_product(DType::f32, DType::f32, DType::f32);
-  packed.product.packed_rhs = 1;
-  packed.product.panel_width = 16;
+  packed.product().packed_rhs = 1;
+  packed.product().panel_width = 16;
   packed.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * sym(3) * Expr(16);
-  packed.product.precision = 1;
+  packed.product().precision = 1;
   list.push_back(packed);
   Program sums = biased_attention(DType::f64, true);
   sums.buffers.push_back({DType::f64, atlas::Access::write, sym(0) * sym(1)});
-  BodyBuilder lse(sums.attention.lse);
+  BodyBuilder lse(sums.attention().lse);
   lse.store(5, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)),
             lse.accumulator(0, DType::f64));
   list.push_back(sums);
   Program gates = packed;
-  gates.product.parts = 4;
-  gates.product.axes[2].extent = Expr(4) * sym(2);
-  gates.product.axes.push_back({atlas::AxisKind::parallel, sym(2)});
-  gates.product.epilogue = {};
+  gates.product().parts = 4;
+  gates.product().axes[2].extent = Expr(4) * sym(2);
+  gates.product().axes.push_back({atlas::AxisKind::parallel, sym(2)});
+  gates.product().epilogue = {};
   gates.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * Expr(4) * sym(3) * Expr(16);
-  BodyBuilder unit(gates.product.epilogue);
+  BodyBuilder unit(gates.product().epilogue);
   unit.store(2, Expr::axis(1, sym(1)) * sym(2) + Expr::axis(4, sym(2)),
              unit.add(unit.accumulator(0, DType::f32), unit.accumulator(3, DType::f32)));
   list.push_back(gates);
-  packed.product.panel_group = 2;
+  packed.product().panel_group = 2;
   packed.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * ceil_div(sym(3), 2) * Expr(32);
   list.push_back(packed);
-  packed.product.reproducible = false;
-  packed.product.terms = 3;
+  packed.product().reproducible = false;
+  packed.product().terms = 3;
   packed.buffers.push_back({DType::u32, atlas::Access::read,
                             sym(0) * ceil_div(sym(2), 16) * ceil_div(sym(3), 32) * Expr(768)});
-  packed.product.packed_rhs = 3;
+  packed.product().packed_rhs = 3;
   list.push_back(packed);
   Program serial = row_reduction(Op::reduce_max, DType::f32);
   atlas::Stage s;
@@ -87,14 +88,14 @@ std::vector<Program> examples() {
   BodyBuilder b(s.body);
   b.accumulate(Op::reduce_max, 1, b.number(DType::f32, -0.5));
   b.accumulate(Op::reduce_sum, 2, b.index(Expr::axis(1, sym(1)) * Expr(-3) + Expr(2)));
-  serial.loop.stages.insert(serial.loop.stages.begin() + 1, s);
+  serial.loop().stages.insert(serial.loop().stages.begin() + 1, s);
   list.push_back(serial);
   Program arg = row_reduction(Op::reduce_argmin, DType::f32);
-  BodyBuilder pos(arg.loop.stages[0].body);
-  arg.loop.stages[0].reductions[0].position = pos.index(Expr::axis(1, sym(1)) * Expr(2)).id;
+  BodyBuilder pos(arg.loop().stages[0].body);
+  arg.loop().stages[0].reductions[0].position = pos.index(Expr::axis(1, sym(1)) * Expr(2)).id;
   list.push_back(arg);
   Program table = elementwise(Op::neg, DType::i32, 1, DType::i32);
-  BodyBuilder entries(table.loop.stages[0].body);
+  BodyBuilder entries(table.loop().stages[0].body);
   Val found = entries.lookup(DType::f32, {0, DType::i32}, {0x3f800000, 7, 0, 0xff800000});
   entries.lookup(DType::i32, entries.bitcast(found, DType::i32), {1, 0xffffffff});
   list.push_back(table);
@@ -296,7 +297,7 @@ TEST(Verify, NamesTheFault) {
 
 TEST(Verify, AnAbsentOperandUsesNoUnknownSymbolEither) {
   Program p = batched_product(DType::f32, DType::f32, DType::f32);
-  BodyBuilder(p.product.image).index(Expr::symbol(4));
+  BodyBuilder(p.product().image).index(Expr::symbol(4));
   try {
     verify(p);
     FAIL() << "verified";
@@ -312,18 +313,18 @@ TEST(Verify, ATailIsOfTheProductsRows) {
     return verify_error(p);
   };
   EXPECT_EQ(refused([](Program&) {}), "");
-  EXPECT_EQ(refused([](Program& p) { p.loop.axes[2].extent = sym(3); }),
+  EXPECT_EQ(refused([](Program& p) { p.nest().axes[2].extent = sym(3); }),
             "tail: the axes are not those of the product's rows and columns");
-  EXPECT_EQ(refused([](Program& p) { p.loop.lane_axis = 1; }),
+  EXPECT_EQ(refused([](Program& p) { p.nest().lane_axis = 1; }),
             "tail: lane axis 1; expected the row axis, or -1");
   EXPECT_EQ(refused([](Program& p) {
-              Expr& at = p.loop.stages[0].body.instrs[0].expr;
+              Expr& at = p.nest().stages[0].body.instrs[0].expr;
               at = at - Expr::axis(2, sym(2));
             }),
             "tail: it uses b2 elsewhere than where the epilogue stored");
   EXPECT_EQ(refused([](Program& p) {
               p.buffers[0].access = atlas::Access::read_write;
-              p.loop.stages[1].body.instrs.back().buffer = 0;
+              p.nest().stages[1].body.instrs.back().buffer = 0;
             }),
             "tail: it stores b0, which the product reads");
   EXPECT_EQ(refused([](Program& p) {
@@ -334,7 +335,7 @@ TEST(Verify, ATailIsOfTheProductsRows) {
               p.buffers.push_back({DType::f32, atlas::Access::scratch, sym(2)});
             }),
             "tail: scratch of s2 elements");
-  EXPECT_EQ(refused([](Program& p) { p.loop.stages[1].body.instrs.back().buffer = 9; }),
+  EXPECT_EQ(refused([](Program& p) { p.nest().stages[1].body.instrs.back().buffer = 9; }),
             "stage 1, %3 (store): unknown buffer b9");
 }
 
@@ -364,7 +365,7 @@ TEST(Verify, SurvivesHostilePrograms) {
   for (const Program& good : examples())
     for (int k = 0; k < 300; ++k) {
       Program p = good;
-      for (atlas::Stage& s : p.loop.stages)
+      atlas::for_each_stage(p, [&](atlas::Stage& s) {
         for (atlas::Instr& i : s.body.instrs) {
           if (gen() % 8) continue;
           switch (gen() % 7) {
@@ -391,9 +392,17 @@ TEST(Verify, SurvivesHostilePrograms) {
               break;
           }
         }
-      if (gen() % 4 == 0) p.loop.parallel_rank = static_cast<int>(gen());
-      if (gen() % 4 == 0) p.product.batch_rank = p.attention.batch_rank = static_cast<int>(gen());
-      if (gen() % 8 == 0) p.kind = static_cast<atlas::BlockKind>(gen() % 5);
+      });
+      std::visit(
+          [&](auto& block) {
+            if (gen() % 4) return;
+            auto rank = static_cast<int>(gen());
+            if constexpr (requires { block.batch_rank; })
+              block.batch_rank = rank;
+            else
+              block.parallel_rank = rank;
+          },
+          p.block);
       refused += verify_error(p) != "";
     }
   EXPECT_GT(refused, 500);

@@ -111,7 +111,7 @@ TEST(Interp, CastsBetweenAllTypes) {
         if (!atlas::may_cast(how, from, to) || from == to) continue;
         Program p = elementwise(Op::select, DType::b8, 3, DType::b8);
         p.buffers = {{from, atlas::Access::read, sym(0)}, {to, atlas::Access::write, sym(0)}};
-        atlas::Body& body = p.loop.stages[0].body;
+        atlas::Body& body = p.loop().stages[0].body;
         body = {};
         BodyBuilder b(body);
         Expr i = Expr::axis(0, sym(0));
@@ -198,8 +198,8 @@ TEST(Interp, ReductionsOfNothingGiveTheIdentity) {
 TEST(Interp, SerialRowsAccumulateInOrder) {
   Program p = row_reduction(Op::reduce_sum, DType::f32);
   p.buffers[1] = {DType::f32, atlas::Access::write, sym(0) * sym(1)};
-  p.loop.stages.resize(1);
-  atlas::Stage& s = p.loop.stages[0];
+  p.loop().stages.resize(1);
+  atlas::Stage& s = p.loop().stages[0];
   s = {};
   s.kind = atlas::StageKind::serial_row;
   s.running = {{Op::reduce_sum, DType::f32}};
@@ -221,10 +221,10 @@ TEST(Interp, SerialScatterSeesItsOwnStores) {
   p.buffers = {{DType::f32, atlas::Access::read, sym(0)},
                {DType::i64, atlas::Access::read, sym(0)},
                {DType::f32, atlas::Access::read_write, sym(1)}};
-  p.loop.axes = {{atlas::AxisKind::row, sym(0)}};
-  p.loop.stages.resize(1);
-  p.loop.stages[0].kind = atlas::StageKind::serial_row;
-  BodyBuilder b(p.loop.stages[0].body);
+  p.loop().axes = {{atlas::AxisKind::row, sym(0)}};
+  p.loop().stages.resize(1);
+  p.loop().stages[0].kind = atlas::StageKind::serial_row;
+  BodyBuilder b(p.loop().stages[0].body);
   Expr j = Expr::axis(0, sym(0));
   Val k = b.clamp_index(b.load(1, DType::i64, j), sym(1));
   Expr at = Expr::value(static_cast<int>(k.id), sym(1));
@@ -241,7 +241,7 @@ TEST(Interp, SerialScatterSeesItsOwnStores) {
 TEST(Interp, GuardsKeepMemoryUntouched) {
   Program p = elementwise(Op::neg, DType::f32, 1, DType::f32);
   Expr i = Expr::axis(0, sym(0)), outside = i + Expr(100) * sym(0);
-  atlas::Body& body = p.loop.stages[0].body;
+  atlas::Body& body = p.loop().stages[0].body;
   body = {};
   BodyBuilder b(body);
   Val never = b.lt(b.index(i), b.integer(DType::i64, 0)), one = b.integer(DType::i64, 1);
@@ -259,15 +259,15 @@ TEST(Interp, SoftmaxThroughScratch) {
   p.buffers[1] = {DType::f32, atlas::Access::write, sym(0) * sym(1)};
   p.buffers.push_back({DType::f32, atlas::Access::scratch, sym(1)});
   Expr i = Expr::axis(0, sym(0)), j = Expr::axis(1, sym(1)), at = i * sym(1) + j;
-  p.loop.stages.resize(3);
-  atlas::Stage& exps = p.loop.stages[1];
+  p.loop().stages.resize(3);
+  atlas::Stage& exps = p.loop().stages[1];
   exps = {};
   exps.kind = atlas::StageKind::row;
   BodyBuilder b(exps.body);
   Val e = b.op(Op::exp, b.sub(b.load(0, DType::f32, at), b.accumulator(0, DType::f32)));
   b.store(2, j, e);
   exps.reductions.push_back({.op = Op::reduce_sum, .type = DType::f32, .value = e.id});
-  atlas::Stage& out = p.loop.stages[2];
+  atlas::Stage& out = p.loop().stages[2];
   out.kind = atlas::StageKind::row;
   BodyBuilder c(out.body);
   c.store(1, at, c.div(c.load(2, DType::f32, j), c.accumulator(1, DType::f32)));
@@ -286,10 +286,10 @@ TEST(Interp, TriangularRows) {
   // Row extents that depend on the parallel axis: out[i] = sum of x[0..i].
   Program p = row_reduction(Op::reduce_sum, DType::i32);
   Expr i = Expr::axis(0, sym(0));
-  p.loop.axes[1].extent = i + Expr(1);
+  p.loop().axes[1].extent = i + Expr(1);
   p.buffers[0].extent = sym(0);
-  p.loop.stages[0].body = {};
-  BodyBuilder b(p.loop.stages[0].body);
+  p.loop().stages[0].body = {};
+  BodyBuilder b(p.loop().stages[0].body);
   b.load(0, DType::i32, Expr::axis(1, i + Expr(1)));
   std::vector<int32_t> x(200), out(200);
   for (size_t k = 0; k < 200; ++k) x[k] = static_cast<int32_t>(k);
@@ -358,9 +358,9 @@ TEST(Interp, PackedOperandGivesTheSameBits) {
             y[at((b * K + k) * N + n)];
   Program p = batched_product(DType::f32, DType::f32, DType::f32);
   run(p, {x.data(), y.data(), plain.data()}, {B, M, N, K});
-  p.product.packed_rhs = 1;
-  p.product.panel_width = 16;
-  p.product.rhs = {};
+  p.product().packed_rhs = 1;
+  p.product().panel_width = 16;
+  p.product().rhs = {};
   p.buffers[1].extent = Expr(B * panels * K * width);
   run(p, {x.data(), panel.data(), packed_out.data()}, {B, M, N, K});
   EXPECT_EQ(plain, packed_out);
@@ -372,7 +372,7 @@ TEST(Interp, PackedOperandGivesTheSameBits) {
       int64_t k = row % K, to = row / K * steps + k / group;
       grouped[at((to * width + n) * group + group - 1 - k % group)] = panel[at(row * width + n)];
     }
-  p.product.panel_group = static_cast<int>(group);
+  p.product().panel_group = static_cast<int>(group);
   std::fill(packed_out.begin(), packed_out.end(), 0.0f);
   run(p, {x.data(), grouped.data(), packed_out.data()}, {B, M, N, K});
   EXPECT_EQ(plain, packed_out);
@@ -392,14 +392,14 @@ TEST(Interp, PartsOfAProductMeetInItsEpilogue) {
       const float* row = plain.data() + m * N + h;
       want[at(m * H + h)] = row[0] * row[2 * H] - row[H];
     }
-  p.product.parts = 3;
-  p.product.axes[2].extent = Expr(parts) * sym(2);
-  p.product.axes.push_back({atlas::AxisKind::parallel, sym(2)});
-  p.product.rhs = p.product.epilogue = {};
+  p.product().parts = 3;
+  p.product().axes[2].extent = Expr(parts) * sym(2);
+  p.product().axes.push_back({atlas::AxisKind::parallel, sym(2)});
+  p.product().rhs = p.product().epilogue = {};
   Expr n = Expr::axis(2, Expr(parts) * sym(2)), k = Expr::axis(3, sym(3));
-  BodyBuilder(p.product.rhs).load(1, DType::f32, k * Expr(parts) * sym(2) + n);
+  BodyBuilder(p.product().rhs).load(1, DType::f32, k * Expr(parts) * sym(2) + n);
   p.buffers[1].extent = Expr(K * N);
-  BodyBuilder e(p.product.epilogue);
+  BodyBuilder e(p.product().epilogue);
   auto sum = [&](int part) { return e.accumulator(part, DType::f32); };
   e.store(2, Expr::axis(1, sym(1)) * sym(2) + Expr::axis(4, sym(2)),
           e.sub(e.mul(sum(0), sum(2)), sum(1)));
@@ -410,9 +410,9 @@ TEST(Interp, PartsOfAProductMeetInItsEpilogue) {
     for (int64_t c = 0; c < N; ++c)
       panel[at((((c % H / width) * parts + c / H) * K + k0) * width + c % H % width)] =
           y[at(k0 * N + c)];
-  p.product.packed_rhs = 1;
-  p.product.panel_width = 16;
-  p.product.rhs = {};
+  p.product().packed_rhs = 1;
+  p.product().panel_width = 16;
+  p.product().rhs = {};
   p.buffers[1].extent = Expr(blocks * parts * K * width);
   std::fill(got.begin(), got.end(), 0.0f);
   run(p, {x.data(), panel.data(), got.data()}, {1, M, H, K});

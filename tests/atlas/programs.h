@@ -22,11 +22,11 @@ inline Program elementwise(Op op, DType type, int operands, DType out) {
   p.num_symbols = 1;
   for (int k = 0; k < operands; ++k) p.buffers.push_back({type, atlas::Access::read, sym(0)});
   p.buffers.push_back({out, atlas::Access::write, sym(0)});
-  p.loop.axes = {{atlas::AxisKind::parallel, sym(0)}};
-  p.loop.parallel_rank = 1;
-  p.loop.lane_axis = 0;
-  p.loop.stages.emplace_back();
-  atlas::Stage& s = p.loop.stages.back();
+  p.loop().axes = {{atlas::AxisKind::parallel, sym(0)}};
+  p.loop().parallel_rank = 1;
+  p.loop().lane_axis = 0;
+  p.loop().stages.emplace_back();
+  atlas::Stage& s = p.loop().stages.back();
   s.kind = atlas::StageKind::point;
   BodyBuilder b(s.body);
   Expr i = Expr::axis(0, sym(0));
@@ -47,17 +47,17 @@ inline Program row_reduction(Op op, DType type, bool tree = false) {
   p.num_symbols = 2;
   p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)},
                {result, atlas::Access::write, sym(0)}};
-  p.loop.axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::row, sym(1)}};
-  p.loop.parallel_rank = 1;
-  p.loop.lane_axis = 1;
-  p.loop.stages.resize(2);
+  p.loop().axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::row, sym(1)}};
+  p.loop().parallel_rank = 1;
+  p.loop().lane_axis = 1;
+  p.loop().stages.resize(2);
   Expr i = Expr::axis(0, sym(0)), j = Expr::axis(1, sym(1));
-  atlas::Stage& row = p.loop.stages[0];
+  atlas::Stage& row = p.loop().stages[0];
   row.kind = atlas::StageKind::row;
   BodyBuilder rb(row.body);
   Val x = rb.load(0, type, i * sym(1) + j);
   row.reductions.push_back({.op = op, .type = type, .value = x.id, .tree = tree});
-  atlas::Stage& point = p.loop.stages[1];
+  atlas::Stage& point = p.loop().stages[1];
   point.kind = atlas::StageKind::point;
   BodyBuilder pb(point.body);
   pb.store(1, i, pb.accumulator(0, result));
@@ -67,13 +67,12 @@ inline Program row_reduction(Op op, DType type, bool tree = false) {
 /// out[b, m, n] = sum over k of x[b, m, k] * y[b, k, n]; sizes s0 = B, s1 = M, s2 = N, s3 = K.
 inline Program batched_product(DType operand, DType acc, DType out) {
   Program p;
-  p.kind = atlas::BlockKind::product;
   p.num_symbols = 4;
   Expr B = sym(0), M = sym(1), N = sym(2), K = sym(3);
   p.buffers = {{operand, atlas::Access::read, B * M * K},
                {operand, atlas::Access::read, B * K * N},
                {out, atlas::Access::write, B * M * N}};
-  atlas::ProductBlock& q = p.product;
+  atlas::ProductBlock& q = p.block.emplace<atlas::ProductBlock>();
   q.axes = {{atlas::AxisKind::parallel, B},
             {atlas::AxisKind::parallel, M},
             {atlas::AxisKind::parallel, N},
@@ -96,17 +95,18 @@ inline Program product_with_tail() {
   Program p = batched_product(DType::f32, DType::f32, DType::f32);
   p.buffers[2].access = atlas::Access::read_write;
   p.buffers.push_back({DType::f32, atlas::Access::write, p.buffers[2].extent});
-  p.loop.axes.assign(p.product.axes.begin(), p.product.axes.end() - 1);
-  p.loop.axes.back().kind = atlas::AxisKind::row;
-  p.loop.parallel_rank = p.loop.lane_axis = 2;
-  p.loop.stages.resize(2);
+  atlas::LoopBlock& tail = p.product().tail;
+  tail.axes.assign(p.product().axes.begin(), p.product().axes.end() - 1);
+  tail.axes.back().kind = atlas::AxisKind::row;
+  tail.parallel_rank = tail.lane_axis = 2;
+  tail.stages.resize(2);
   Expr at =
       (Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1))) * sym(2) + Expr::axis(2, sym(2));
-  for (atlas::Stage& s : p.loop.stages) {
+  for (atlas::Stage& s : tail.stages) {
     s.kind = atlas::StageKind::row;
     BodyBuilder b(s.body);
     Val x = b.load(2, DType::f32, at);
-    if (&s == &p.loop.stages.front())
+    if (&s == &tail.stages.front())
       s.reductions.push_back({Op::reduce_max, DType::f32, x.id});
     else
       b.store(3, at, b.sub(b.accumulator(0, DType::f32), x));
@@ -118,7 +118,6 @@ inline Program product_with_tail() {
 /// the scores.
 inline Program biased_attention(DType type, bool causal) {
   Program p;
-  p.kind = atlas::BlockKind::attention;
   p.num_symbols = 5;
   DType acc = compute_type(type);
   Expr B = sym(0), M = sym(1), N = sym(2), D = sym(3), E = sym(4);
@@ -127,7 +126,7 @@ inline Program biased_attention(DType type, bool causal) {
                {type, atlas::Access::read, B * N * E},
                {acc, atlas::Access::read, M * N},
                {type, atlas::Access::write, B * M * E}};
-  atlas::AttentionBlock& a = p.attention;
+  atlas::AttentionBlock& a = p.block.emplace<atlas::AttentionBlock>();
   for (const Expr& e : {B, M, N, D, E}) a.axes.push_back({atlas::AxisKind::parallel, e});
   a.batch_rank = 1;
   a.operand_type = type;
@@ -148,7 +147,6 @@ inline Program biased_attention(DType type, bool causal) {
 /// The gradients of one causal attention head per batch point, of capped scores.
 inline Program attention_gradients(DType type) {
   Program p;
-  p.kind = atlas::BlockKind::attention_grad;
   p.num_symbols = 5;
   DType acc = compute_type(type);
   Expr B = sym(0), M = sym(1), N = sym(2), D = sym(3), E = sym(4);
@@ -157,7 +155,7 @@ inline Program attention_gradients(DType type) {
   for (int k = 0; k < 2; ++k) p.buffers.push_back({acc, atlas::Access::read, B * M});
   for (const Expr& size : {B * M * D, B * N * D, B * N * E})
     p.buffers.push_back({type, atlas::Access::write, size});
-  atlas::AttentionGradBlock& a = p.attention_grad;
+  atlas::AttentionGradBlock& a = p.block.emplace<atlas::AttentionGradBlock>();
   for (const Expr& e : {B, Expr(1), M, N, D, E})
     a.axes.push_back({a.axes.empty() ? atlas::AxisKind::parallel : atlas::AxisKind::row, e});
   a.batch_rank = 1;
@@ -185,11 +183,10 @@ inline Program attention_gradients(DType type) {
 /// out[i, :] = the order of the s1 keys of row i, of which s2 are wanted.
 inline Program row_order(DType type, bool descending) {
   Program p;
-  p.kind = atlas::BlockKind::sort;
   p.num_symbols = 3;
   p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)},
                {DType::i64, atlas::Access::write, sym(0) * sym(2)}};
-  atlas::SortBlock& b = p.sort;
+  atlas::SortBlock& b = p.block.emplace<atlas::SortBlock>();
   b.axes = {{atlas::AxisKind::parallel, sym(0)},
             {atlas::AxisKind::row, sym(1)},
             {atlas::AxisKind::parallel, sym(2)}};
@@ -209,11 +206,11 @@ inline Program row_scan(Op op, DType type) {
   p.num_symbols = 2;
   p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)},
                {type, atlas::Access::write, sym(0) * sym(1)}};
-  p.loop.axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::row, sym(1)}};
-  p.loop.parallel_rank = 1;
-  p.loop.lane_axis = 1;
-  p.loop.stages.resize(1);
-  atlas::Stage& s = p.loop.stages[0];
+  p.loop().axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::row, sym(1)}};
+  p.loop().parallel_rank = 1;
+  p.loop().lane_axis = 1;
+  p.loop().stages.resize(1);
+  atlas::Stage& s = p.loop().stages[0];
   s.kind = atlas::StageKind::scan;
   s.running = {{op, type}};
   Expr at = Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1));

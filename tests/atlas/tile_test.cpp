@@ -112,8 +112,8 @@ Worst measure(const Draw& d, int64_t k, int terms, uint64_t seed) {
   for (size_t i = 0; i < x.size(); ++i) x[i] = d.lhs(random, static_cast<int64_t>(i) % k);
   for (size_t i = 0; i < y.size(); ++i) y[i] = d.rhs(random, static_cast<int64_t>(i) / n);
   atlas::Program p = batched_product(DType::f32, DType::f32, DType::f32);
-  p.product.reproducible = false;
-  p.product.terms = terms;
+  p.product().reproducible = false;
+  p.product().terms = terms;
   atlas::verify(p);
   std::vector<void*> bufs{x.data(), y.data(), out.data()};
   std::vector<int64_t> syms{1, m, n, k};

@@ -27,7 +27,6 @@ atlas::Program make_program(const Case& c) {
   DType acc = compute_type(c.dtype);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 2 : 0;
-  p.kind = atlas::BlockKind::attention_grad;
   constexpr int64_t kv_heads = 2;
   Expr rows = Expr(c.batch * kv_heads * c.members) * m, keys = Expr(c.batch * kv_heads) * n;
   p.buffers = {{c.dtype, Access::read, rows * c.depth},
@@ -40,7 +39,7 @@ atlas::Program make_program(const Case& c) {
                {c.dtype, Access::write, rows * c.depth},
                {c.dtype, Access::write, keys * c.depth},
                {c.dtype, Access::write, keys * c.width}};
-  atlas::AttentionGradBlock& a = p.attention_grad;
+  atlas::AttentionGradBlock& a = p.block.emplace<atlas::AttentionGradBlock>();
   a.batch_rank = 2;
   for (const Expr& e :
        {Expr(c.batch), Expr(kv_heads), Expr(c.members), m, n, Expr(c.depth), Expr(c.width)})

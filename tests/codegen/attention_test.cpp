@@ -50,7 +50,6 @@ atlas::Program make_program(const Case& c) {
        n = c.symbolic ? Expr::symbol(1) : Expr(c.keys);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 2 : 0;
-  p.kind = atlas::BlockKind::attention;
   Expr bh(c.batch * c.heads), bkv(c.batch * c.kv_heads);
   DType bias = c.score == Score::keep_mask ? DType::b8 : DType::f32;
   p.buffers = {{c.dtype, Access::read, bh * m * c.depth},
@@ -58,7 +57,7 @@ atlas::Program make_program(const Case& c) {
                {c.dtype, Access::read, bkv * n * c.values},
                {bias, Access::read, Expr(c.batch) * m * n},
                {c.dtype, Access::write, bh * m * c.values}};
-  atlas::AttentionBlock& a = p.attention;
+  atlas::AttentionBlock& a = p.block.emplace<atlas::AttentionBlock>();
   a.batch_rank = 2;
   a.axes = {{AxisKind::parallel, c.batch}, {AxisKind::parallel, c.heads},
             {AxisKind::parallel, m},       {AxisKind::row, n},
@@ -418,7 +417,7 @@ TEST_P(AttentionDots, where_the_instruction_is_used) {
   };
   atlas::Program p = make_program(c);
   EXPECT_TRUE(uses(p));
-  p.attention.reproducible = true;
+  p.attention().reproducible = true;
   EXPECT_FALSE(uses(p));
   c.depth = 31;
   EXPECT_FALSE(uses(make_program(c)));

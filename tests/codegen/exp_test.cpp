@@ -15,11 +15,11 @@ using ir::Op;
 atlas::Program exponentials(int64_t count, DType type) {
   atlas::Program p;
   p.buffers = {{type, Access::read, Expr(count)}, {type, Access::write, Expr(count)}};
-  p.loop.axes.push_back({AxisKind::parallel, Expr(count)});
-  p.loop.parallel_rank = 1;
-  p.loop.lane_axis = 0;
-  p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  BodyBuilder b(p.loop.stages.back().body);
+  p.loop().axes.push_back({AxisKind::parallel, Expr(count)});
+  p.loop().parallel_rank = 1;
+  p.loop().lane_axis = 0;
+  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  BodyBuilder b(p.loop().stages.back().body);
   Expr i = Expr::axis(0, Expr(count));
   b.store(1, i, b.op(Op::exp, b.load(0, type, i)));
   return p;

@@ -7,8 +7,8 @@ namespace {
 using ir::Op;
 
 atlas::Body& stage(atlas::Program& p, atlas::StageKind kind) {
-  p.loop.stages.push_back({kind, {}, {}, {}});
-  return p.loop.stages.back().body;
+  p.loop().stages.push_back({kind, {}, {}, {}});
+  return p.loop().stages.back().body;
 }
 
 TEST(Loop, PointsOfEveryRankAndChunk) {
@@ -21,8 +21,8 @@ TEST(Loop, PointsOfEveryRankAndChunk) {
         for (int64_t n : shape)
           extents.push_back(symbolic ? Expr::symbol(p.num_symbols++) : Expr(n));
         atlas::Body& body = stage(p, atlas::StageKind::point);
-        auto i = add_axes(p.loop, extents, {});
-        p.loop.lane_axis = lanes ? static_cast<int>(shape.size()) - 1 : -1;
+        auto i = add_axes(p.loop(), extents, {});
+        p.loop().lane_axis = lanes ? static_cast<int>(shape.size()) - 1 : -1;
         Shape strides = contiguous_strides(extents);
         Expr offset(0), size = numel(extents);
         for (size_t a = 0; a < i.size(); ++a) offset += i[a] * strides[a];
@@ -48,8 +48,8 @@ TEST(Loop, ElementaryFunctions) {
   atlas::Program p;
   atlas::Body& body = stage(p, atlas::StageKind::point);
   Expr n(3001);
-  Expr i = add_axes(p.loop, {n}, {})[0];
-  p.loop.lane_axis = 0;
+  Expr i = add_axes(p.loop(), {n}, {})[0];
+  p.loop().lane_axis = 0;
   BodyBuilder b(body);
   p.buffers.push_back({DType::f32, Access::read, n});
   Val x = b.load(0, DType::f32, i);
@@ -68,8 +68,8 @@ TEST(Loop, IndexArithmeticInLanes) {
     Expr n = symbolic ? Expr::symbol(0) : Expr(210), d = symbolic ? Expr::symbol(1) : Expr(7);
     p.num_symbols = symbolic ? 2 : 0;
     atlas::Body& body = stage(p, atlas::StageKind::point);
-    auto i = add_axes(p.loop, {Expr(3), n}, {});
-    p.loop.lane_axis = 1;
+    auto i = add_axes(p.loop(), {Expr(3), n}, {});
+    p.loop().lane_axis = 1;
     Expr j = i[1];
     std::vector<Expr> offsets{Expr(0),
                               i[0],
@@ -109,8 +109,8 @@ TEST(Loop, GuardsOfLoadsAndStores) {
   atlas::Program p;
   Expr n(77), m(5);
   atlas::Body& body = stage(p, atlas::StageKind::point);
-  auto i = add_axes(p.loop, {m, n}, {});
-  p.loop.lane_axis = 1;
+  auto i = add_axes(p.loop(), {m, n}, {});
+  p.loop().lane_axis = 1;
   p.buffers = {{DType::f32, Access::read, m * Expr(60)},
                {DType::f32, Access::write, m * n},
                {DType::u8, Access::read_write, m * n},
@@ -137,8 +137,8 @@ TEST(Loop, PicksLanesThatLieApart) {
       atlas::Program p;
       Expr m(3), width(n);
       atlas::Body& body = stage(p, atlas::StageKind::point);
-      auto i = add_axes(p.loop, {m, width}, {});
-      p.loop.lane_axis = 1;
+      auto i = add_axes(p.loop(), {m, width}, {});
+      p.loop().lane_axis = 1;
       BodyBuilder b(body);
       Val row = b.lt(b.index(i[0]), b.integer(DType::i64, 2));
       Val lane = b.lt(b.index(mod(i[1], Expr(5))), b.integer(DType::i64, 3));
@@ -164,8 +164,8 @@ TEST(Loop, InterleavesWhatLiesApart) {
       atlas::Program p;
       Expr n(run), m(length);
       atlas::Body& body = stage(p, atlas::StageKind::point);
-      auto i = add_axes(p.loop, {Expr(2), m, n}, {});
-      p.loop.lane_axis = 2;
+      auto i = add_axes(p.loop(), {Expr(2), m, n}, {});
+      p.loop().lane_axis = 2;
       p.buffers = {{DType::f32, Access::read, Expr(2 * 4 * length + 8)},
                    {DType::f32, Access::read, Expr(2 * length + 8)},
                    {DType::f32, Access::write, Expr(2) * m * n}};
@@ -186,8 +186,8 @@ TEST(Loop, GathersThroughClampedIndices) {
     atlas::Program p;
     Expr rows(50), tokens(37), width(19);
     atlas::Body& body = stage(p, atlas::StageKind::point);
-    auto i = add_axes(p.loop, {tokens, width}, {});
-    p.loop.lane_axis = 1;
+    auto i = add_axes(p.loop(), {tokens, width}, {});
+    p.loop().lane_axis = 1;
     p.buffers = {{DType::i64, Access::read, tokens},
                  {DType::f32, Access::read, rows * width},
                  {DType::f32, Access::write, tokens * width},
@@ -221,8 +221,8 @@ TEST(Loop, DivisionErrorsAreOfLanesThatExist) {
     atlas::Program p;
     Expr n(37);
     atlas::Body& body = stage(p, atlas::StageKind::point);
-    Expr i = add_axes(p.loop, {n}, {})[0];
-    p.loop.lane_axis = 0;
+    Expr i = add_axes(p.loop(), {n}, {})[0];
+    p.loop().lane_axis = 0;
     p.buffers = {{DType::i32, Access::read, n},
                  {DType::i32, Access::read, n},
                  {DType::i32, Access::write, n}};
@@ -245,22 +245,22 @@ atlas::Program softmax(const Expr& points, const Expr& n, bool lanes_on_points, 
                        int symbols) {
   atlas::Program p;
   p.num_symbols = symbols;
-  auto i = add_axes(p.loop, {points}, {n});
-  p.loop.lane_axis = lanes_on_points ? 0 : 1;
+  auto i = add_axes(p.loop(), {points}, {n});
+  p.loop().lane_axis = lanes_on_points ? 0 : 1;
   Expr at = lanes_on_points ? i[1] * points + i[0] : i[0] * n + i[1];
   p.buffers = {{t, Access::read, points * n},
                {t, Access::write, points * n},
                {DType::f32, Access::scratch, n}};
-  p.loop.stages.resize(3);
-  for (auto& s : p.loop.stages) s.kind = atlas::StageKind::row;
-  BodyBuilder a(p.loop.stages[0].body);
+  p.loop().stages.resize(3);
+  for (auto& s : p.loop().stages) s.kind = atlas::StageKind::row;
+  BodyBuilder a(p.loop().stages[0].body);
   Val x = a.cast(a.load(0, t, at), DType::f32);
-  p.loop.stages[0].reductions.push_back({Op::reduce_max, DType::f32, x.id, false});
-  BodyBuilder b(p.loop.stages[1].body);
+  p.loop().stages[0].reductions.push_back({Op::reduce_max, DType::f32, x.id, false});
+  BodyBuilder b(p.loop().stages[1].body);
   Val e = b.op(Op::exp, b.sub(b.cast(b.load(0, t, at), DType::f32), b.accumulator(0, DType::f32)));
   b.store(2, i[1], e);
-  p.loop.stages[1].reductions.push_back({Op::reduce_sum, DType::f32, e.id, false});
-  BodyBuilder c(p.loop.stages[2].body);
+  p.loop().stages[1].reductions.push_back({Op::reduce_sum, DType::f32, e.id, false});
+  BodyBuilder c(p.loop().stages[2].body);
   c.store(1, at, c.cast(c.div(c.load(2, DType::f32, i[1]), c.accumulator(1, DType::f32)), t));
   return p;
 }
@@ -284,22 +284,22 @@ TEST(Loop, SerialStagesKeepRunningValues) {
   for (int lane_axis : {-1, 0, 1}) {
     atlas::Program p;
     Expr m(19), n(23);
-    auto i = add_axes(p.loop, {m}, {n});
-    p.loop.lane_axis = lane_axis;
+    auto i = add_axes(p.loop(), {m}, {n});
+    p.loop().lane_axis = lane_axis;
     p.buffers = {{DType::f32, Access::read, m * n},
                  {DType::f32, Access::write, m * n},
                  {DType::f32, Access::write, m * n},
                  {DType::f32, Access::write, m}};
-    p.loop.stages.resize(2);
-    p.loop.stages[0].kind = atlas::StageKind::serial_row;
-    p.loop.stages[0].running = {{Op::reduce_sum, DType::f32}, {Op::reduce_max, DType::f32}};
+    p.loop().stages.resize(2);
+    p.loop().stages[0].kind = atlas::StageKind::serial_row;
+    p.loop().stages[0].running = {{Op::reduce_sum, DType::f32}, {Op::reduce_max, DType::f32}};
     Expr at = lane_axis == 0 ? i[1] * m + i[0] : i[0] * n + i[1];
-    BodyBuilder a(p.loop.stages[0].body);
+    BodyBuilder a(p.loop().stages[0].body);
     Val x = a.load(0, DType::f32, at);
     a.store(1, at, a.accumulate(Op::reduce_sum, 0, x));
     a.store(2, at, a.accumulate(Op::reduce_max, 1, x));
-    p.loop.stages[1].kind = atlas::StageKind::point;
-    BodyBuilder b(p.loop.stages[1].body);
+    p.loop().stages[1].kind = atlas::StageKind::point;
+    BodyBuilder b(p.loop().stages[1].body);
     b.store(3, i[0], b.add(b.accumulator(0, DType::f32), b.accumulator(1, DType::f32)));
     Inputs inputs;
     inputs.chunks = {0, 7};
@@ -311,20 +311,20 @@ TEST(Loop, RowsWhoseExtentFollowsTheirPoint) {
   for (int lane_axis : {-1, 1}) {
     atlas::Program p;
     Expr m(70);
-    p.loop.axes.push_back({AxisKind::parallel, m});
+    p.loop().axes.push_back({AxisKind::parallel, m});
     Expr i = Expr::axis(0, m);
-    p.loop.axes.push_back({AxisKind::row, i + Expr(1)});
+    p.loop().axes.push_back({AxisKind::row, i + Expr(1)});
     Expr j = Expr::axis(1, i + Expr(1));
-    p.loop.parallel_rank = 1;
-    p.loop.lane_axis = lane_axis;
+    p.loop().parallel_rank = 1;
+    p.loop().lane_axis = lane_axis;
     p.buffers = {{DType::f32, Access::read, m * m}, {DType::f32, Access::write, m}};
-    p.loop.stages.resize(2);
-    p.loop.stages[0].kind = atlas::StageKind::row;
-    BodyBuilder a(p.loop.stages[0].body);
+    p.loop().stages.resize(2);
+    p.loop().stages[0].kind = atlas::StageKind::row;
+    BodyBuilder a(p.loop().stages[0].body);
     Val x = a.load(0, DType::f32, i * m + j);
-    p.loop.stages[0].reductions.push_back({Op::reduce_sum, DType::f32, x.id, false});
-    p.loop.stages[1].kind = atlas::StageKind::point;
-    BodyBuilder b(p.loop.stages[1].body);
+    p.loop().stages[0].reductions.push_back({Op::reduce_sum, DType::f32, x.id, false});
+    p.loop().stages[1].kind = atlas::StageKind::point;
+    BodyBuilder b(p.loop().stages[1].body);
     b.store(1, i, b.accumulator(0, DType::f32));
     expect_same(p);
   }
@@ -339,9 +339,9 @@ TEST(Loop, RandomBodies) {
     atlas::Program p;
     Expr m(static_cast<int64_t>(1 + pick(4))), n(static_cast<int64_t>(1 + pick(80)));
     atlas::Body& body = stage(p, atlas::StageKind::point);
-    auto i = add_axes(p.loop, {m, n}, {});
-    p.loop.lane_axis = static_cast<int>(pick(3)) - 1;
-    if (p.loop.lane_axis == 0) p.loop.lane_axis = 1;
+    auto i = add_axes(p.loop(), {m, n}, {});
+    p.loop().lane_axis = static_cast<int>(pick(3)) - 1;
+    if (p.loop().lane_axis == 0) p.loop().lane_axis = 1;
     BodyBuilder b(body);
     constexpr DType types[] = {DType::f32, DType::f32, DType::i32, DType::bf16,
                                DType::i64, DType::u8,  DType::f64, DType::b8};

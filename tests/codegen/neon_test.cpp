@@ -93,11 +93,11 @@ class Neon : public testing::Test {
 
 TEST_F(Neon, ElementWiseOpsAndConversions) {
   atlas::Program p;
-  p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
   Expr n(2003);
-  Expr i = add_axes(p.loop, {n}, {})[0];
-  p.loop.lane_axis = 0;
-  BodyBuilder b(p.loop.stages[0].body);
+  Expr i = add_axes(p.loop(), {n}, {})[0];
+  p.loop().lane_axis = 0;
+  BodyBuilder b(p.loop().stages[0].body);
   auto input = [&](DType t) {
     p.buffers.push_back({t, Access::read, n});
     return b.load(static_cast<int>(p.buffers.size()) - 1, t, i);
@@ -136,28 +136,28 @@ TEST_F(Neon, SoftmaxAndArgmax) {
   for (int lane_axis : {0, 1}) {
     atlas::Program p;
     Expr m(21), n(4200);
-    auto i = add_axes(p.loop, {m}, {n});
-    p.loop.lane_axis = lane_axis;
+    auto i = add_axes(p.loop(), {m}, {n});
+    p.loop().lane_axis = lane_axis;
     Expr at = lane_axis == 0 ? i[1] * m + i[0] : i[0] * n + i[1];
     p.buffers = {{DType::f32, Access::read, m * n},
                  {DType::bf16, Access::write, m * n},
                  {DType::f32, Access::scratch, n},
                  {DType::i64, Access::write, m}};
-    p.loop.stages.resize(4);
-    for (auto& s : p.loop.stages) s.kind = atlas::StageKind::row;
-    BodyBuilder a(p.loop.stages[0].body);
+    p.loop().stages.resize(4);
+    for (auto& s : p.loop().stages) s.kind = atlas::StageKind::row;
+    BodyBuilder a(p.loop().stages[0].body);
     Val x = a.load(0, DType::f32, at);
-    p.loop.stages[0].reductions = {{Op::reduce_max, DType::f32, x.id},
-                                   {Op::reduce_argmax, DType::f32, x.id}};
-    BodyBuilder b(p.loop.stages[1].body);
+    p.loop().stages[0].reductions = {{Op::reduce_max, DType::f32, x.id},
+                                     {Op::reduce_argmax, DType::f32, x.id}};
+    BodyBuilder b(p.loop().stages[1].body);
     Val e = b.op(Op::exp, b.sub(b.load(0, DType::f32, at), b.accumulator(0, DType::f32)));
     b.store(2, i[1], e);
-    p.loop.stages[1].reductions = {{Op::reduce_sum, DType::f32, e.id}};
-    BodyBuilder c(p.loop.stages[2].body);
+    p.loop().stages[1].reductions = {{Op::reduce_sum, DType::f32, e.id}};
+    BodyBuilder c(p.loop().stages[2].body);
     c.store(1, at,
             c.cast(c.div(c.load(2, DType::f32, i[1]), c.accumulator(2, DType::f32)), DType::bf16));
-    p.loop.stages[3].kind = atlas::StageKind::point;
-    BodyBuilder d(p.loop.stages[3].body);
+    p.loop().stages[3].kind = atlas::StageKind::point;
+    BodyBuilder d(p.loop().stages[3].body);
     d.store(3, i[0], d.accumulator(1, DType::i64));
     expect_same_on_neon(p, 0, 5);
   }

@@ -12,11 +12,11 @@ namespace {
 
 atlas::Program scale(DType t, int64_t n) {
   atlas::Program p;
-  p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  Expr i = add_axes(p.loop, {Expr(n)}, {})[0];
-  p.loop.lane_axis = 0;
+  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  Expr i = add_axes(p.loop(), {Expr(n)}, {})[0];
+  p.loop().lane_axis = 0;
   p.buffers = {{t, Access::read, Expr(n)}, {t, Access::write, Expr(n)}};
-  BodyBuilder b(p.loop.stages[0].body);
+  BodyBuilder b(p.loop().stages[0].body);
   Val x = b.load(0, t, i);
   b.store(1, i, b.mul(b.op(ir::Op::exp, x), x));
   return p;
@@ -57,7 +57,7 @@ TEST(Object, TheSameProgramGivesTheSameBytes) {
 // A program that no verifier has seen.
 TEST(Object, AnUnknownSymbolIsAnInternalError) {
   atlas::Program p = scale(DType::f32, 64);
-  p.loop.stages[0].body.instrs[0].expr += Expr::symbol(2) - Expr::symbol(3);
+  p.loop().stages[0].body.instrs[0].expr += Expr::symbol(2) - Expr::symbol(3);
   for (cpu::Isa isa : {cpu::Isa::avx2, cpu::Isa::neon}) try {
       cpu::compile(p, cpu::generic_target(isa));
       FAIL() << "compiled";

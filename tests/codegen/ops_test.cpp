@@ -20,12 +20,12 @@ struct OpTest {
   int64_t n;
 
   explicit OpTest(int64_t count) : b(first_body(p)), n(count) {
-    i = add_axes(p.loop, {Expr(n)}, {})[0];
-    p.loop.lane_axis = 0;
+    i = add_axes(p.loop(), {Expr(n)}, {})[0];
+    p.loop().lane_axis = 0;
   }
   static atlas::Body& first_body(atlas::Program& p) {
-    p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
-    return p.loop.stages[0].body;
+    p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
+    return p.loop().stages[0].body;
   }
   Val input(DType t) {
     p.buffers.push_back({t, Access::read, Expr(n)});

@@ -48,8 +48,8 @@ struct Axes {
 };
 
 atlas::Stage& stage(atlas::Program& p, StageKind kind) {
-  p.loop.stages.push_back({kind, {}, {}, {}});
-  return p.loop.stages.back();
+  p.nest().stages.push_back({kind, {}, {}, {}});
+  return p.nest().stages.back();
 }
 
 // The mean of the row, that of its squared distances from it, and its elements normalised.
@@ -118,7 +118,6 @@ atlas::Program make_program(const Case& c, int panel, int group) {
   a.k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 3 : 0;
-  p.kind = atlas::BlockKind::product;
   Expr packed = a.batch * ceil_div(a.n, panel) * ceil_div(a.k, group) * Expr(panel * group);
   p.buffers = {{c.operand, Access::read, a.batch * a.m * a.k},
                {c.operand, Access::read, c.packed ? packed : a.batch * a.k * a.n},
@@ -128,7 +127,7 @@ atlas::Program make_program(const Case& c, int panel, int group) {
                {c.kept, Access::write, a.batch * a.m * a.n}};
   if (c.follows == Follows::softmax)
     p.buffers.push_back({compute_type(c.kept), Access::scratch, a.n});
-  atlas::ProductBlock& b = p.product;
+  atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
   if (c.batch) b.axes.push_back({AxisKind::parallel, a.batch});
   b.batch_rank = c.batch ? 1 : 0;
   b.axes.push_back({AxisKind::parallel, a.m});
@@ -160,7 +159,7 @@ atlas::Program make_program(const Case& c, int panel, int group) {
   v = e.add(v, e.load(residual_buffer, c.acc, at));
   e.store(kept_buffer, at, e.cast(v, c.kept));
 
-  atlas::LoopBlock& loop = p.loop;
+  atlas::LoopBlock& loop = p.nest();
   loop.axes.assign(b.axes.begin(), b.axes.end() - 1);
   loop.axes.back().kind = AxisKind::row;
   loop.parallel_rank = r + 1;
@@ -223,9 +222,8 @@ class ProductTail : public testing::TestWithParam<cpu::Isa> {
     atlas::Program expanded = fused, product = fused, loop = fused;
     atlas::expand_math(expanded);
     interp::run(expanded, addresses(wanted).data(), syms.data(), nullptr);
-    product.loop = {};
-    loop.kind = atlas::BlockKind::loop;
-    loop.product = {};
+    product.product().tail = {};
+    loop.block = fused.product().tail;
     ASSERT_EQ(Compiled(product, target).run(addresses(apart), syms), 0);
     ASSERT_EQ(Compiled(loop, target).run(addresses(apart), syms), 0);
     for (size_t b = 0; b < got.size(); ++b) {

@@ -59,7 +59,6 @@ atlas::Program make_program(const Case& c, int panel, int group = 1) {
        k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 3 : 0;
-  p.kind = atlas::BlockKind::product;
   Expr batch = c.batch ? Expr(c.batch) : Expr(1);
   Expr panels = ceil_div(part, panel) * Expr(c.parts);
   p.buffers = {
@@ -69,7 +68,7 @@ atlas::Program make_program(const Case& c, int panel, int group = 1) {
       {c.acc, Access::read, n},
       {c.acc, Access::read, batch * m * part},
       {out_type(c), Access::write, batch * m * part}};
-  atlas::ProductBlock& b = p.product;
+  atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
   if (c.batch) b.axes.push_back({AxisKind::parallel, batch});
   b.batch_rank = c.batch ? 1 : 0;
   b.axes.push_back({AxisKind::parallel, m});
@@ -469,13 +468,12 @@ TEST_P(Product, the_split_into_chunks_changes_nothing) {
 atlas::Program narrow_program(int64_t m, int64_t n, int64_t k, int64_t group, bool halves,
                               int64_t block, DType operand = DType::f32, bool zeros = false) {
   atlas::Program p;
-  p.kind = atlas::BlockKind::product;
   int64_t padded = (n + block - 1) / block * block, groups = (k + group - 1) / group;
   p.buffers = {{operand, Access::read, m * k},
                {halves ? DType::u8 : DType::i8, Access::read, padded * (halves ? (k + 1) / 2 : k)},
                {DType::f32, Access::read, groups * n},
                {DType::f32, Access::write, m * n}};
-  atlas::ProductBlock& b = p.product;
+  atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
   b.axes = {{AxisKind::parallel, m}, {AxisKind::parallel, n}, {AxisKind::row, k}};
   b.operand_type = operand;
   b.acc_type = DType::f32;
@@ -515,7 +513,7 @@ TEST_P(Product, weights_of_few_bits) {
                                         << (halves ? " halves" : "") << " blocks of " << block);
         atlas::Program p = narrow_program(m, n, k, group, halves, block, DType::f32, halves);
         if (block == 64) expect_same(p, target(), {}, 1, nullptr, 1e-5);
-        p.product.reproducible = true;
+        p.product().reproducible = true;
         expect_same(p, target(), {}, 1);
       }
   for (DType t : {DType::f16, DType::bf16})
@@ -539,7 +537,7 @@ TEST_P(Product, halves_that_columns_choose) {  // PyTorch's layout: columns n an
   for (int64_t n : {int64_t{256}, int64_t{192}}) {
     int64_t k = 40;
     atlas::Program p = narrow_program(1, n, k, 8, true, 64);
-    BodyBuilder rhs(p.product.rhs = {});
+    BodyBuilder rhs(p.product().rhs = {});
     Expr in = Expr::axis(1, n), ik = Expr::axis(2, k);
     Val w = rhs.load(1, DType::u8, floor_div(in, 64) * Expr(32 * k) + ik * Expr(32) + mod(in, 32));
     Val low = rhs.op(ir::Op::bit_and, w, rhs.integer(DType::u8, 15)),
@@ -549,7 +547,7 @@ TEST_P(Product, halves_that_columns_choose) {  // PyTorch's layout: columns n an
     w = rhs.mul(rhs.cast(w, DType::f32), rhs.load(2, DType::f32, floor_div(ik, 8) * n + in));
     rhs.finish(w);
     expect_same(p, target(), {}, 1, nullptr, 1e-5);
-    p.product.reproducible = true;
+    p.product().reproducible = true;
     expect_same(p, target(), {}, 1);
   }
 }

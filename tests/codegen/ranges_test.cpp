@@ -21,11 +21,11 @@ struct Points {
 
   explicit Points(const std::vector<Expr>& extents, int symbols = 0) {
     p.num_symbols = symbols;
-    p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
-    i = add_axes(p.loop, extents, {});
-    p.loop.lane_axis = static_cast<int>(extents.size()) - 1;
+    p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
+    i = add_axes(p.loop(), extents, {});
+    p.loop().lane_axis = static_cast<int>(extents.size()) - 1;
   }
-  BodyBuilder body() { return BodyBuilder(p.loop.stages[0].body); }
+  BodyBuilder body() { return BodyBuilder(p.loop().stages[0].body); }
 };
 
 // Three parts along the lanes, and two along the axis before, of sizes that no vector divides.
@@ -117,7 +117,7 @@ TEST(Ranges, WhatAnAssumptionLeaves) {
   BodyBuilder b = t.body();
   Val low = b.lt(b.index(t.i[0]), b.integer(DType::i64, 20));
   b.store(1, t.i[0], b.select(low, b.load(0, DType::f32, t.i[0], low), b.number(DType::f32, 3)));
-  const atlas::Body& body = t.p.loop.stages[0].body;
+  const atlas::Body& body = t.p.loop().stages[0].body;
   auto found = cpu::first_comparison(body, 0);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->id, low.id);
@@ -143,7 +143,7 @@ TEST(Ranges, WhatFollowsFromAnAssumption) {
   b.store(0, t.i[0],
           b.select(beyond, number(1),
                    b.select(before, b.select(within, number(2), number(3)), number(4))));
-  const atlas::Body& body = t.p.loop.stages[0].body;
+  const atlas::Body& body = t.p.loop().stages[0].body;
   EXPECT_EQ(cpu::assume(body, beyond.id, true).instrs.size(), 2u);
   atlas::Body inner = cpu::assume(body, beyond.id, false);
   auto left = cpu::first_comparison(inner, 0);

@@ -24,7 +24,7 @@ atlas::Program make(const Case& c) {
   auto dimension = [&](int64_t n) { return c.symbolic ? Expr::symbol(p.num_symbols++) : Expr(n); };
   for (int64_t n : c.parallel) parallel.push_back(dimension(n));
   for (int64_t n : c.rows) rows.push_back(dimension(n));
-  auto& b = p.loop;
+  auto& b = p.loop();
   std::vector<Expr> i = add_axes(b, parallel, rows);
   b.lane_axis = c.lane_axis;
   // Column reductions read with the lanes contiguous: rows outermost in memory.

@@ -25,12 +25,12 @@ atlas::Program make(const Softmax& c) {
   std::vector<Expr> points;
   Expr n(c.columns), position(0), count(1);
   for (int64_t m : c.points) points.push_back(dimension(m));
-  std::vector<Expr> i = add_axes(p.loop, points, {n});
+  std::vector<Expr> i = add_axes(p.loop(), points, {n});
   for (size_t a = 0; a < i.size(); ++a) {
-    position = position * p.loop.axes[a].extent + i[a];
-    count *= p.loop.axes[a].extent;
+    position = position * p.loop().axes[a].extent + i[a];
+    count *= p.loop().axes[a].extent;
   }
-  p.loop.lane_axis = static_cast<int>(i.size()) - 1;
+  p.loop().lane_axis = static_cast<int>(i.size()) - 1;
   p.buffers = {{DType::f32, Access::read, count},
                {DType::f32, Access::scratch, n},
                {c.result, Access::write, count}};
@@ -38,18 +38,19 @@ atlas::Program make(const Softmax& c) {
     p.buffers.push_back({DType::f32, Access::read, n});
     p.buffers.push_back({DType::f32, Access::read, points[0]});
   }
-  p.loop.stages.resize(3);
-  for (auto& s : p.loop.stages) s.kind = atlas::StageKind::row;
+  p.loop().stages.resize(3);
+  for (auto& s : p.loop().stages) s.kind = atlas::StageKind::row;
   auto element = [&](BodyBuilder& b) {
     Val x = b.load(0, DType::f32, position);
     if (!c.masked) return x;
     return b.add(b.mul(x, b.load(4, DType::f32, i[0])), b.load(3, DType::f32, i.back()));
   };
-  BodyBuilder one(p.loop.stages[0].body), two(p.loop.stages[1].body), three(p.loop.stages[2].body);
-  p.loop.stages[0].reductions = {{c.first, DType::f32, element(one).id}};
+  BodyBuilder one(p.loop().stages[0].body), two(p.loop().stages[1].body),
+      three(p.loop().stages[2].body);
+  p.loop().stages[0].reductions = {{c.first, DType::f32, element(one).id}};
   Val e = two.op(Op::exp, two.sub(element(two), two.accumulator(0, DType::f32)));
   two.store(1, i.back(), e);
-  p.loop.stages[1].reductions = {{Op::reduce_sum, DType::f32, e.id}};
+  p.loop().stages[1].reductions = {{Op::reduce_sum, DType::f32, e.id}};
   Val quotient = three.div(three.load(1, DType::f32, i.back()), three.accumulator(1, DType::f32));
   three.store(2, position, c.result == DType::f32 ? quotient : three.cast(quotient, c.result));
   return p;
@@ -101,7 +102,7 @@ TEST(Rows, CarriesWhereSecondStagesAlsoReduce) {
   EXPECT_FALSE(carried(make({{3}, 100})));  // too few rows
   atlas::Program stored = make({{19}, 100});
   stored.buffers.push_back({DType::f32, Access::write, Expr(1900)});
-  BodyBuilder b(stored.loop.stages[0].body);
+  BodyBuilder b(stored.loop().stages[0].body);
   b.store(3, Expr(100) * Expr::axis(0, Expr(19)) + Expr::axis(1, Expr(100)),
           b.load(0, DType::f32, Expr::axis(1, Expr(100))));
   EXPECT_FALSE(carried(stored));  // would be stored twice
@@ -112,20 +113,20 @@ atlas::Program rows_by_number(int64_t table_rows, bool symbolic) {
   atlas::Program p;
   p.num_symbols = symbolic;
   Expr count = symbolic ? Expr::symbol(0) : Expr(21), rows(table_rows);
-  std::vector<Expr> i = add_axes(p.loop, {Expr(2), count}, {Expr(64)});
-  p.loop.lane_axis = 2;
+  std::vector<Expr> i = add_axes(p.loop(), {Expr(2), count}, {Expr(64)});
+  p.loop().lane_axis = 2;
   p.buffers = {{DType::i64, Access::read, Expr(2) * count},
                {DType::f32, Access::read, rows * 64},
                {DType::f32, Access::write, Expr(2) * count * 64}};
-  p.loop.stages.resize(2);
-  for (auto& s : p.loop.stages) s.kind = atlas::StageKind::row;
-  BodyBuilder one(p.loop.stages[0].body), two(p.loop.stages[1].body);
+  p.loop().stages.resize(2);
+  for (auto& s : p.loop().stages) s.kind = atlas::StageKind::row;
+  BodyBuilder one(p.loop().stages[0].body), two(p.loop().stages[1].body);
   auto taken = [&](BodyBuilder& b) {
     Val number = b.clamp_index(b.load(0, DType::i64, i[0] * count + i[1]), rows);
     Expr row = Expr::value(static_cast<int>(number.id), rows);
     return b.load(1, DType::f32, row * 64 + i[2]);
   };
-  p.loop.stages[0].reductions = {{Op::reduce_sum, DType::f32, taken(one).id}};
+  p.loop().stages[0].reductions = {{Op::reduce_sum, DType::f32, taken(one).id}};
   Val mean = two.div(two.accumulator(0, DType::f32), two.number(DType::f32, 64));
   two.store(2, (i[0] * count + i[1]) * 64 + i[2], two.sub(taken(two), mean));
   return p;
@@ -162,13 +163,13 @@ TEST(Rows, RowsThatAReductionFindsAreNotFetched) {
   Expr count(21), rows(4096);
   std::vector<Expr> i;
   for (int a = 0; a < 3; ++a)
-    i.push_back(Expr::axis(a, p.loop.axes[static_cast<size_t>(a)].extent));
+    i.push_back(Expr::axis(a, p.loop().axes[static_cast<size_t>(a)].extent));
   p.buffers[0] = {DType::i64, Access::read, Expr(2) * count * 64};
-  p.loop.stages[0].body = {};
-  p.loop.stages[1].body = {};
-  BodyBuilder one(p.loop.stages[0].body), two(p.loop.stages[1].body);
+  p.loop().stages[0].body = {};
+  p.loop().stages[1].body = {};
+  BodyBuilder one(p.loop().stages[0].body), two(p.loop().stages[1].body);
   Val number = one.load(0, DType::i64, (i[0] * count + i[1]) * 64 + i[2]);
-  p.loop.stages[0].reductions = {{Op::reduce_max, DType::i64, number.id}};
+  p.loop().stages[0].reductions = {{Op::reduce_max, DType::i64, number.id}};
   Val largest = two.clamp_index(two.accumulator(0, DType::i64), rows);
   Expr row = Expr::value(static_cast<int>(largest.id), rows);
   two.store(2, (i[0] * count + i[1]) * 64 + i[2], two.load(1, DType::f32, row * 64 + i[2]));
@@ -202,24 +203,24 @@ TEST(Rows, ScratchStaysWhereTheOutputCannotHoldIt) {
   Expr i = Expr::axis(0, Expr(18)), j = Expr::axis(1, Expr(100)), at = Expr(100) * i + j;
   {
     atlas::Program p = make({{18}, 100});
-    BodyBuilder b(p.loop.stages[2].body);
+    BodyBuilder b(p.loop().stages[2].body);
     p.buffers.push_back({DType::f32, Access::write, Expr(1800)});
     b.store(3, at, b.load(1, DType::f32, Expr(99) - j));
     stays(p, "other elements are read while results are written");
   }
   {
     atlas::Program p = make({{18}, 100});
-    atlas::Stage again = p.loop.stages[2];
+    atlas::Stage again = p.loop().stages[2];
     p.buffers.push_back({DType::f64, Access::write, Expr(1800)});
     again.body = {};
     BodyBuilder b(again.body);
     b.store(3, at, b.cast(b.load(1, DType::f32, j), DType::f64));
-    p.loop.stages.push_back(again);
+    p.loop().stages.push_back(again);
     stays(p, "read after the results were written");
   }
   {
     atlas::Program p = make({{18}, 100});
-    for (atlas::Instr& k : p.loop.stages[2].body.instrs)
+    for (atlas::Instr& k : p.loop().stages[2].body.instrs)
       if (k.code == atlas::Code::store) k.expr = Expr(100) * i + Expr(99) - j;
     stays(p, "results in another order");
   }

@@ -35,10 +35,10 @@ TEST(Scan, SeveralAccumulatorsOfKnownRows) {
     p.buffers = {{DType::bf16, Access::read, m * n},
                  {DType::bf16, Access::write, m * n},
                  {DType::f32, Access::write, m * n}};
-    p.loop.stages.push_back({atlas::StageKind::scan, {}, {}, {}});
-    auto i = add_axes(p.loop, {m}, {n});
-    p.loop.lane_axis = 1;
-    atlas::Stage& s = p.loop.stages[0];
+    p.loop().stages.push_back({atlas::StageKind::scan, {}, {}, {}});
+    auto i = add_axes(p.loop(), {m}, {n});
+    p.loop().lane_axis = 1;
+    atlas::Stage& s = p.loop().stages[0];
     s.running = {{Op::reduce_sum, DType::f32}, {Op::reduce_max, DType::f32}};
     BodyBuilder b(s.body);
     Expr at = i[0] * n + i[1];
@@ -65,15 +65,15 @@ TEST(Scan, VerifierKeepsItsRules) {
     change(p);
     EXPECT_THROW(atlas::verify(p), Error);
   };
-  refused([](atlas::Program& p) { p.loop.lane_axis = 0; });
-  refused([](atlas::Program& p) { p.loop.stages.push_back(p.loop.stages[0]); });
+  refused([](atlas::Program& p) { p.loop().lane_axis = 0; });
+  refused([](atlas::Program& p) { p.loop().stages.push_back(p.loop().stages[0]); });
   refused([](atlas::Program& p) {
-    p.loop.stages[0].body.instrs.pop_back();
-    p.loop.stages[0].body.instrs.pop_back();
+    p.loop().stages[0].body.instrs.pop_back();
+    p.loop().stages[0].body.instrs.pop_back();
   });
   refused([](atlas::Program& p) {
     p.buffers[1].access = Access::read_write;
-    p.loop.stages[0].body.instrs[0].buffer = 1;
+    p.loop().stages[0].body.instrs[0].buffer = 1;
   });
   EXPECT_NO_THROW(atlas::verify(row_scan(Op::reduce_sum, DType::f32)));
 }

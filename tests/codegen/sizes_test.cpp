@@ -23,15 +23,15 @@ Program with_sizes(const Program& p, const std::vector<int64_t>& sizes) {
 /// The product of programs.h with its right operand packed in panels of 16 columns.
 Program packed_product(int64_t parts) {
   Program p = batched_product(DType::f32, DType::f32, DType::f32);
-  p.product.packed_rhs = 1;
-  p.product.panel_width = 16;
+  p.product().packed_rhs = 1;
+  p.product().panel_width = 16;
   p.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * Expr(parts) * sym(3) * Expr(16);
   if (parts == 1) return p;
-  p.product.parts = static_cast<int>(parts);
-  p.product.axes[2].extent = Expr(parts) * sym(2);
-  p.product.axes.push_back({AxisKind::parallel, sym(2)});
-  p.product.epilogue = {};
-  BodyBuilder unit(p.product.epilogue);
+  p.product().parts = static_cast<int>(parts);
+  p.product().axes[2].extent = Expr(parts) * sym(2);
+  p.product().axes.push_back({AxisKind::parallel, sym(2)});
+  p.product().epilogue = {};
+  BodyBuilder unit(p.product().epilogue);
   Expr b = Expr::axis(0, sym(0)), m = Expr::axis(1, sym(1)), n = Expr::axis(4, sym(2));
   unit.store(2, (b * sym(1) + m) * sym(2) + n,
              unit.add(unit.accumulator(0, DType::f32), unit.accumulator(1, DType::f32)));
@@ -42,16 +42,16 @@ Program summing_attention(DType type) {
   Program p = biased_attention(type, true);
   DType acc = compute_type(type);
   p.buffers.push_back({acc, Access::write, sym(0) * sym(1)});
-  BodyBuilder lse(p.attention.lse);
+  BodyBuilder lse(p.attention().lse);
   lse.store(5, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)), lse.accumulator(0, acc));
   return p;
 }
 
 Program gradients_of(bool dq, bool dk, bool dv) {
   Program p = attention_gradients(DType::f32);
-  if (!dq) p.attention_grad.dq = {};
-  if (!dk) p.attention_grad.dk = {};
-  if (!dv) p.attention_grad.dv = {};
+  if (!dq) p.attention_grad().dq = {};
+  if (!dk) p.attention_grad().dk = {};
+  if (!dv) p.attention_grad().dv = {};
   return p;
 }
 
@@ -63,13 +63,12 @@ struct Case {
 
 std::vector<Case> cases() {
   auto not_reproducible = [](Program p) {
-    p.product.reproducible = false;
+    p.product().reproducible = false;
     return p;
   };
   std::vector<cpu::Isa> of_16_columns;
   for (cpu::Isa isa : runnable_isas())
-    if (cpu::panel_width(cpu::generic_target(isa), DType::f32) == 16)
-      of_16_columns.push_back(isa);
+    if (cpu::panel_width(cpu::generic_target(isa), DType::f32) == 16) of_16_columns.push_back(isa);
   return {
       {"elementwise", elementwise(ir::Op::add, DType::f32, 2, DType::f32)},
       {"sum", row_reduction(ir::Op::reduce_sum, DType::f32)},
@@ -98,7 +97,7 @@ std::vector<Case> cases() {
 
 // Sorts have no more places than elements.
 bool possible(const Program& p, const std::vector<int64_t>& sizes) {
-  return p.kind != atlas::BlockKind::sort || sizes[2] <= sizes[1];
+  return p.kind() != atlas::BlockKind::sort || sizes[2] <= sizes[1];
 }
 
 /// Calls run(sizes) with 0 and 1 for every `at_once` (1 or 2) of the symbols, the others ordinary.
@@ -125,7 +124,7 @@ Inputs inputs_of(const Case& c) {
   Inputs inputs;
   inputs.isas = c.isas;
   // Attention is the same on every instruction set, but only near the interpreter's.
-  if (c.program.kind == atlas::BlockKind::attention) inputs.tolerance = 1e-2, inputs.specials = 0;
+  if (c.program.kind() == atlas::BlockKind::attention) inputs.tolerance = 1e-2, inputs.specials = 0;
   return inputs;
 }
 
@@ -159,8 +158,7 @@ TEST(Sizes, KnownSizesOfNoneAndOneGiveTheInterpretersValues) {
 // Every combination of sizes is planned for every target: no division by one of them goes wrong.
 TEST(Sizes, EveryCombinationIsPlanned) {
   std::vector<cpu::Target> targets;
-  for (cpu::Isa isa :
-       {cpu::Isa::sse42, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::neon})
+  for (cpu::Isa isa : {cpu::Isa::sse42, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::neon})
     targets.push_back(cpu::generic_target(isa));
   targets.push_back(cpu::with_tiles(targets[2]));
   for (const Case& c : cases()) {
@@ -171,7 +169,8 @@ TEST(Sizes, EveryCombinationIsPlanned) {
         SCOPED_TRACE(text(sizes));
         Program p = with_sizes(c.program, sizes);
         for (const cpu::Target& t : targets) {
-          if (p.product.packed_rhs >= 0 && cpu::panel_width(t, DType::f32) != 16) continue;
+          bool packed = p.kind() == atlas::BlockKind::product && p.product().packed_rhs >= 0;
+          if (packed && cpu::panel_width(t, DType::f32) != 16) continue;
           cpu::Launch launch = cpu::launch_of(p, t);
           int64_t units = launch.total.constant_value();
           EXPECT_TRUE(units == 0 || !atlas::is_empty(p));

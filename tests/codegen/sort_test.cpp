@@ -42,9 +42,8 @@ INSTANTIATE_TEST_SUITE_P(Types, Sort,
 TEST(SortBlocks, EqualKeysDownColumns) {
   Expr n(2000), m(3);
   atlas::Program p;
-  p.kind = atlas::BlockKind::sort;
   p.buffers = {{DType::i32, Access::read, n * m}, {DType::i64, Access::write, n * m}};
-  atlas::SortBlock& b = p.sort;
+  atlas::SortBlock& b = p.block.emplace<atlas::SortBlock>();
   b.axes = {{AxisKind::parallel, m}, {AxisKind::row, n}, {AxisKind::parallel, n}};
   b.batch_rank = 1;
   b.key_type = DType::i32;

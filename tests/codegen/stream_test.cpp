@@ -10,11 +10,11 @@ using ir::Op;
 atlas::Program unary(Op op, const Expr& n, const Expr& extent, int symbols) {
   atlas::Program p;
   p.num_symbols = symbols;
-  p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  Expr i = add_axes(p.loop, {n}, {})[0];
-  p.loop.lane_axis = 0;
+  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  Expr i = add_axes(p.loop(), {n}, {})[0];
+  p.loop().lane_axis = 0;
   p.buffers = {{DType::f32, Access::read, extent}, {DType::f32, Access::write, extent}};
-  BodyBuilder b(p.loop.stages[0].body);
+  BodyBuilder b(p.loop().stages[0].body);
   b.store(1, i, b.op(op, b.load(0, DType::f32, i)));
   return p;
 }
@@ -91,14 +91,14 @@ TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
 // Each wait empties the processor's buffers: lines of 64 elements must not wait one by one.
 TEST(Stream, ShortLinesWaitForTheirStoresOnce) {
   atlas::Program p;
-  p.loop.stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  auto at = add_axes(p.loop, {Expr(200'000), Expr(64)}, {});
-  p.loop.lane_axis = 1;
+  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  auto at = add_axes(p.loop(), {Expr(200'000), Expr(64)}, {});
+  p.loop().lane_axis = 1;
   Expr i = at[0] * Expr(64) + at[1], all(200'000 * 64);
   p.buffers = {{DType::f32, Access::read, all},
                {DType::f32, Access::read, Expr(64)},
                {DType::f32, Access::write, all}};
-  BodyBuilder b(p.loop.stages[0].body);
+  BodyBuilder b(p.loop().stages[0].body);
   b.store(2, i, b.mul(b.load(0, DType::f32, i), b.load(1, DType::f32, at[1])));
   std::string text = cpu::dump_llvm(p, cpu::generic_target(cpu::Isa::avx512));
   size_t wait = text.find("sfence()");

@@ -68,7 +68,6 @@ atlas::Program make_program(const Case& c) {
        k = c.symbolic ? Expr::symbol(2) : Expr(c.k), batch(c.batch);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 3 : 0;
-  p.kind = atlas::BlockKind::product;
   Expr rows = c.terms ? ceil_div(k, 32) * Expr(16 * c.terms) : ceil_div(k, 4) * Expr(4);
   p.buffers = {{c.operand, Access::read, batch * m * k},
                {right, Access::read, batch * k * n},
@@ -76,7 +75,7 @@ atlas::Program make_program(const Case& c) {
                 batch * ceil_div(part, width) * Expr(c.parts) * rows * Expr(width)},
                {acc, Access::read, n},
                {acc, Access::write, batch * m * part}};
-  atlas::ProductBlock& b = p.product;
+  atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
   b.axes = {{AxisKind::parallel, batch},
             {AxisKind::parallel, m},
             {AxisKind::parallel, n},

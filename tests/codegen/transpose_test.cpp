@@ -11,7 +11,7 @@ using ir::Op;
 atlas::Program transposed(const std::vector<Expr>& n, DType type, bool copy, int64_t shift,
                           bool backwards) {
   atlas::Program p;
-  auto& b = p.loop;
+  auto& b = p.loop();
   std::vector<Expr> at;
   for (size_t a = 0; a < 3; ++a) {
     b.axes.push_back({AxisKind::parallel, n[a]});
@@ -71,7 +71,7 @@ TEST(Transpose, SquaresAreUsed) {
 /// out[p, x, c] = y[c, p, x - border] where that exists, else 0: an image's planes as pixels.
 atlas::Program pixels(int64_t lines, int64_t length, int64_t run, int64_t border, DType type) {
   atlas::Program p;
-  auto& b = p.loop;
+  auto& b = p.loop();
   std::vector<Expr> at;
   for (int64_t n : {lines, length, run}) {
     at.push_back(Expr::axis(static_cast<int>(b.axes.size()), n));

@@ -136,7 +136,7 @@ int64_t products(const schedule::Plan& plan) {
 
 int64_t loops_with_scratch(const schedule::Plan& plan) {
   return std::ranges::count_if(plan.programs, [](const atlas::Program& p) {
-    return p.kind == atlas::BlockKind::loop &&
+    return p.kind() == atlas::BlockKind::loop &&
            std::ranges::any_of(p.buffers, [](const atlas::Buffer& b) {
              return b.access == atlas::Access::scratch;
            });
@@ -163,9 +163,9 @@ TEST(Grouped, WhatFollowsJoinsTheProduct) {
   int found = 0;
   const schedule::Plan plan = schedule::make_plan(g, {});
   for (const atlas::Program& p : plan.programs) {
-    if (p.kind != atlas::BlockKind::product) continue;
+    if (p.kind() != atlas::BlockKind::product) continue;
     ++found;
-    EXPECT_TRUE(std::ranges::any_of(p.product.epilogue.instrs,
+    EXPECT_TRUE(std::ranges::any_of(p.product().epilogue.instrs,
                                     [](const atlas::Instr& i) { return i.op == Op::max; }));
   }
   EXPECT_EQ(found, 1);
@@ -255,8 +255,8 @@ schedule::Plan plan_stem(const Convolution& c, bool leaves) {
 // Loops that compute a line's pixels from an image's elements one by one.
 int64_t stems(const schedule::Plan& plan) {
   return std::ranges::count_if(plan.programs, [](const atlas::Program& p) {
-    return p.kind == atlas::BlockKind::loop && p.loop.stages.size() == 1 &&
-           p.loop.stages[0].kind == atlas::StageKind::serial_row;
+    return p.kind() == atlas::BlockKind::loop && p.loop().stages.size() == 1 &&
+           p.loop().stages[0].kind == atlas::StageKind::serial_row;
   });
 }
 
@@ -315,7 +315,7 @@ TEST_P(ExpansionTest, OneLoopGivesTheInterpretersBits) {
   schedule::Plan plan = plan_expansion(c, 5, false);
   EXPECT_EQ(loops_with_scratch(plan), 1);
   for (const atlas::Program& p : plan.programs) {
-    EXPECT_NE(p.kind, atlas::BlockKind::product);
+    EXPECT_NE(p.kind(), atlas::BlockKind::product);
     Inputs inputs;
     inputs.chunks = {0, 16};
     expect_same(p, inputs);

@@ -80,7 +80,7 @@ schedule::Plan plan_for(const Graph& g, cpu::Isa isa, bool reproducible = false,
 
 const atlas::Program* winograd_of(const schedule::Plan& plan) {
   for (const atlas::Program& p : plan.programs)
-    if (p.kind == atlas::BlockKind::product && p.product.winograd) return &p;
+    if (p.kind() == atlas::BlockKind::product && p.product().winograd) return &p;
   return nullptr;
 }
 
@@ -157,7 +157,7 @@ TEST(WinogradChoice, MalformedProgramsAreRefused) {
   schedule::Plan plan = plan_for(g, cpu::Isa::avx2);
   auto refuses = [&](auto change, const char* why) {
     atlas::Program p = *winograd_of(plan);
-    change(p.product);
+    change(p.product());
     try {
       atlas::verify(p);
       ADD_FAILURE() << "accepted: " << why;

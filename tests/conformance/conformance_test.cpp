@@ -159,7 +159,7 @@ TEST(ConformanceCorpus, HasEveryKindOfBlockAndEmptySizes) {
   std::map<atlas::BlockKind, int> kinds;
   int empty = 0;
   for (const Case& c : corpus()) {
-    ++kinds[c.program.kind];
+    ++kinds[c.program.kind()];
     for (const auto& symbols : c.symbols)
       empty += std::count(symbols.begin(), symbols.end(), 0) > 0;
   }

@@ -1,5 +1,5 @@
-// tests/math/brief_test.cpp: functions of bfloat16 numbers whose results are rounded to bfloat16, over
-// all inputs.
+// tests/math/brief_test.cpp: functions of bfloat16 numbers whose results are rounded to bfloat16,
+// over all inputs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,14 +16,14 @@ namespace {
 // A function of a bfloat16, stored rounded; with `twice` as f32 too.
 Program program_of(ir::Op op, bool twice) {
   Program p;
-  p.kind = BlockKind::loop;
+  p.block.emplace<LoopBlock>();
   p.buffers = {{DType::bf16, Access::read, Expr(8)},
                {DType::bf16, Access::write, Expr(8)},
                {DType::f32, Access::write, Expr(8)}};
-  p.loop.axes = {{AxisKind::parallel, Expr(8)}};
-  p.loop.parallel_rank = 1;
-  p.loop.stages.push_back({StageKind::point, {}, {}, {}});
-  BodyBuilder b(p.loop.stages[0].body);
+  p.loop().axes = {{AxisKind::parallel, Expr(8)}};
+  p.loop().parallel_rank = 1;
+  p.loop().stages.push_back({StageKind::point, {}, {}, {}});
+  BodyBuilder b(p.loop().stages[0].body);
   Val x = b.cast(b.load(0, DType::bf16, Expr::axis(0, 8)), DType::f32);
   Val y = b.op(op, x);
   b.store(1, Expr::axis(0, 8), b.cast(y, DType::bf16));
@@ -34,7 +34,7 @@ Program program_of(ir::Op op, bool twice) {
 }
 
 int arithmetic(const Program& p) {
-  return static_cast<int>(std::ranges::count_if(p.loop.stages[0].body.instrs, [](const Instr& i) {
+  return static_cast<int>(std::ranges::count_if(p.loop().stages[0].body.instrs, [](const Instr& i) {
     return i.code == Code::arithmetic || i.code == Code::lookup;
   }));
 }
@@ -84,7 +84,7 @@ TEST(BriefMath, SineOfEveryBfloat16) {
     double worst = 0, at = 0;
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {
       float x = std::bit_cast<float>(bits << 16);
-      Results y = run(p.loop.stages[0].body, bits);
+      Results y = run(p.loop().stages[0].body, bits);
       if (!std::isfinite(x)) {
         EXPECT_TRUE(std::isnan(y.rounded)) << x;
         continue;
@@ -105,7 +105,7 @@ TEST(BriefMath, GeluOfEveryBfloat16) {
   double worst = 0, at = 0;
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     float x = std::bit_cast<float>(bits << 16);
-    Results y = run(p.loop.stages[0].body, bits);
+    Results y = run(p.loop().stages[0].body, bits);
     if (std::isnan(x) || x == -INFINITY) {
       EXPECT_TRUE(std::isnan(y.rounded)) << x;
       continue;

@@ -134,7 +134,7 @@ TEST(Circuits, BecomeOneProgramWithoutIntermediateStores) {
       sigmatics::effects_of(calls("copy@c1->c2 . swap@c2<->c3 . merge@c3[c1,c4] . copy@c4->c5"))
           .steps);
   ASSERT_EQ(kernels.size(), 1u);
-  EXPECT_EQ(kernels[0].program.loop.stages[0].body.instrs.size(), 2u + 1u + 4u)
+  EXPECT_EQ(kernels[0].program.loop().stages[0].body.instrs.size(), 2u + 1u + 4u)
       << "loads of c1 and c3, one sum, stores of c2 to c5";
   EXPECT_TRUE(
       lower_circuit(sigmatics::effects_of(calls("swap@c1<->c2 . swap@c1<->c2")).steps).empty());

@@ -29,12 +29,12 @@ TEST(CheckPlanned, RefusesWhatStandsForAnotherExpression) {
   auto fault_with = [](const Expr& extent, const Expr& offset) -> std::string {
     atlas::Program p;
     p.buffers = {{DType::f32, atlas::Access::write, extent}};
-    p.loop.axes = {{atlas::AxisKind::parallel, Expr(8)}};
-    p.loop.parallel_rank = 1;
+    p.loop().axes = {{atlas::AxisKind::parallel, Expr(8)}};
+    p.loop().parallel_rank = 1;
     atlas::Stage stage{atlas::StageKind::point, {}, {}, {}};
     atlas::BodyBuilder b(stage.body);
     b.store(0, offset, b.number(DType::f32, 1));
-    p.loop.stages = {std::move(stage)};
+    p.loop().stages = {std::move(stage)};
     try {
       check_planned(p);
     } catch (const Error& e) {

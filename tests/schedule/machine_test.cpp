@@ -20,13 +20,13 @@ Features features_of(const Plan& plan) {
   Features f;
   f.boundary = plan.boundary_bytes > 0;
   for (const atlas::Program& p : plan.programs) {
-    if (p.kind != atlas::BlockKind::product) continue;
+    if (p.kind() != atlas::BlockKind::product) continue;
     ++f.products;
     f.tails += p.has_tail();
-    f.parts += p.product.parts > 1;
-    f.winograd += p.product.winograd;
-    f.packed += p.product.packed_rhs >= 0;
-    f.symbolic += std::ranges::any_of(p.product.axes,
+    f.parts += p.product().parts > 1;
+    f.winograd += p.product().winograd;
+    f.packed += p.product().packed_rhs >= 0;
+    f.symbolic += std::ranges::any_of(p.product().axes,
                                       [](const atlas::Axis& a) { return !a.extent.is_const(); });
   }
   return f;

@@ -28,9 +28,11 @@ inline schedule::Plan verified_plan(const ir::Graph& g, const schedule::Options&
   for (const atlas::Program& p : plan.programs) {
     atlas::verify(p);
     std::vector<Expr> extents;
-    atlas::with_block(p, [&](const auto& block) {
-      for (const atlas::Axis& a : block.axes) extents.push_back(a.extent);
-    });
+    std::visit(
+        [&](const auto& block) {
+          for (const atlas::Axis& a : block.axes) extents.push_back(a.extent);
+        },
+        p.block);
     auto check = [&](const Expr& e, const atlas::Body* body) {
       e.any_atom([&](const Atom& a) {
         auto id = static_cast<size_t>(a.id);

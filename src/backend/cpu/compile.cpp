@@ -64,7 +64,7 @@ struct Unit {
 
   void emit(CpuFunction& k) {
     if (atlas::is_empty(program)) return k.finish();
-    switch (program.kind) {
+    switch (program.kind()) {
       case atlas::BlockKind::loop:
         return emit_loop_block(k);
       case atlas::BlockKind::product:
@@ -128,7 +128,7 @@ Launch launch_of(const atlas::Program& original, const Target& target) {
   if (atlas::is_empty(original)) return {Expr(0), Expr(1), Expr(1)};
   atlas::Program program = original;
   expand_rest(program, target);
-  switch (program.kind) {
+  switch (program.kind()) {
     case atlas::BlockKind::product:
       return launch_of_product(program, target);
     case atlas::BlockKind::attention:

@@ -21,9 +21,9 @@ int lanes_of(Value* v) {
 // anyway, and so does their rounding.
 bool flushes_bf16(const CpuFunction& k) {
   const atlas::Program& p = k.program;
-  return k.target.bf16_dots && p.kind == atlas::BlockKind::product &&
-         p.product.operand_type == DType::bf16 && p.product.acc_type == DType::f32 &&
-         !p.product.reproducible && !k.in_tail();
+  return k.target.bf16_dots && p.kind() == atlas::BlockKind::product &&
+         p.product().operand_type == DType::bf16 && p.product().acc_type == DType::f32 &&
+         !p.product().reproducible && !k.in_tail();
 }
 
 }  // namespace

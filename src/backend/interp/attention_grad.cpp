@@ -145,7 +145,7 @@ class Gradients {
 
 }  // namespace
 
-void run_attention_grad(const atlas::AttentionGradBlock& block, Frame& frame) {
+void run_block(const atlas::AttentionGradBlock& block, Frame& frame) {
   Gradients(block, frame).run();
 }
 

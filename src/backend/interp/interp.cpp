@@ -29,24 +29,7 @@ void run(const atlas::Program& program, void* const* bufs, const int64_t* syms,
     }
     frame.memory.push_back(m);
   }
-  switch (program.kind) {
-    case atlas::BlockKind::loop:
-      run_loop(program.loop, frame);
-      break;
-    case atlas::BlockKind::product:
-      run_product(program.product, frame);
-      if (program.has_tail()) run_loop(program.loop, frame);
-      break;
-    case atlas::BlockKind::attention:
-      run_attention(program.attention, frame);
-      break;
-    case atlas::BlockKind::attention_grad:
-      run_attention_grad(program.attention_grad, frame);
-      break;
-    case atlas::BlockKind::sort:
-      run_sort(program.sort, frame);
-      break;
-  }
+  std::visit([&](const auto& block) { run_block(block, frame); }, program.block);
   if (sticky && frame.sticky) sticky->fetch_or(frame.sticky, std::memory_order_relaxed);
 }
 

@@ -117,11 +117,11 @@ uint64_t identity_of(ir::Op reduce, DType type);
 uint64_t combine(ir::Op reduce, DType type, uint64_t x, uint64_t y);
 
 /// The block kinds. `frame` has memory and symbols set.
-void run_loop(const atlas::LoopBlock& block, Frame& frame);
-void run_product(const atlas::ProductBlock& block, Frame& frame);
-void run_attention(const atlas::AttentionBlock& block, Frame& frame);
-void run_attention_grad(const atlas::AttentionGradBlock& block, Frame& frame);
-void run_sort(const atlas::SortBlock& block, Frame& frame);
+void run_block(const atlas::LoopBlock& block, Frame& frame);
+void run_block(const atlas::ProductBlock& block, Frame& frame);
+void run_block(const atlas::AttentionBlock& block, Frame& frame);
+void run_block(const atlas::AttentionGradBlock& block, Frame& frame);
+void run_block(const atlas::SortBlock& block, Frame& frame);
 
 /// atlas::StageKind::scan on the next n elements: out[l] for x[l]; `carry` as in Frame::carries.
 void scan(ir::Op reduce, DType type, uint64_t* carry, const uint64_t* x, uint64_t* out, int n);

@@ -78,7 +78,7 @@ void spread(Frame& frame, size_t axes) {
 
 }  // namespace
 
-void run_loop(const atlas::LoopBlock& block, Frame& frame) {
+void run_block(const atlas::LoopBlock& block, Frame& frame) {
   auto rank = static_cast<size_t>(block.parallel_rank);
   frame.axes.resize(block.axes.size());
   std::vector<StageRunner> stages;

@@ -322,7 +322,7 @@ TermPlanes unpack_terms(const Memory& m, int64_t batch, int64_t depth, const Pan
 
 }  // namespace
 
-void run_product(const atlas::ProductBlock& block, Frame& frame) {
+void run_block(const atlas::ProductBlock& block, Frame& frame) {
   if (block.winograd) return Winograd(block, frame).run();
   auto rank = static_cast<size_t>(block.batch_rank);
   size_t am = rank, an = rank + 1, ak = rank + 2, column = block.parts > 1 ? rank + 3 : an;
@@ -364,6 +364,7 @@ void run_product(const atlas::ProductBlock& block, Frame& frame) {
       finish_row(epilogue, frame, numbers_to(rank + 1), column, row, block.parts);
     }
   }
+  if (!block.tail.stages.empty()) run_block(block.tail, frame);
 }
 
 namespace {
@@ -432,7 +433,7 @@ class LogSum {
 
 }  // namespace
 
-void run_attention(const atlas::AttentionBlock& block, Frame& frame) {
+void run_block(const atlas::AttentionBlock& block, Frame& frame) {
   auto rank = static_cast<size_t>(block.batch_rank);
   size_t query = rank, key = rank + 1, depth = rank + 2, value = rank + 3;
   frame.axes.resize(block.axes.size());

@@ -21,7 +21,7 @@ uint64_t rank_of(DType type, uint64_t bits) {
 
 }  // namespace
 
-void run_sort(const atlas::SortBlock& b, Frame& frame) {
+void run_block(const atlas::SortBlock& b, Frame& frame) {
   auto rank = static_cast<size_t>(b.batch_rank), element = rank, place = rank + 1;
   frame.axes.resize(b.axes.size());
   std::vector<int64_t> extents;

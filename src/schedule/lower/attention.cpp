@@ -76,7 +76,7 @@ int64_t key_splits(const Cluster& c) {
 Lowered join_parts(const Context& cx, int out, int log_sum, DType type, int64_t parts,
                    const std::vector<ClusterAxis>& axes) {
   Kernel k(cx.storage.slots);
-  atlas::LoopBlock& loop = k.program.loop;
+  atlas::LoopBlock& loop = k.program.loop();
   Index at;
   for (const ClusterAxis& x : axes) {
     at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), x.extent));
@@ -128,8 +128,7 @@ Lowered join_parts(const Context& cx, int out, int log_sum, DType type, int64_t 
 Kernels lower_attention(const Context& cx) {
   Value a = cx.cluster.anchor, q = a->input(0), kk = a->input(1), v = a->input(2);
   Kernel k(cx.storage.slots);
-  k.program.kind = atlas::BlockKind::attention;
-  atlas::AttentionBlock& t = k.program.attention;
+  atlas::AttentionBlock& t = k.program.block.emplace<atlas::AttentionBlock>();
   // From batch…, query, value depth, key, depth to batch…, query, key, depth, value depth.
   std::vector<ClusterAxis> order = cx.cluster.axes;
   size_t b = order.size() - 4;
@@ -212,8 +211,7 @@ Kernels lower_attention_grad(const Context& cx) {
   Value a = cx.cluster.anchor, q = a->input(0), kk = a->input(1), v = a->input(2), bias = nullptr;
   if (a->inputs.size() > 6) bias = a->input(6);
   Kernel k(cx.storage.slots);
-  k.program.kind = atlas::BlockKind::attention_grad;
-  atlas::AttentionGradBlock& t = k.program.attention_grad;
+  atlas::AttentionGradBlock& t = k.program.block.emplace<atlas::AttentionGradBlock>();
   size_t b = q->shape.size() - 2, h = b - 1;
   auto members = q->shape[h].exact_div(kk->shape[h]);
   check(members.has_value(), "attention lowering: head counts");

@@ -100,7 +100,7 @@ template <class MakeEmitter>
 Lowered map_kernel(const std::vector<Slot>& slots, const Machine& machine, std::string name,
                    const Shape& shape, const MakeEmitter& emitter, const Context::PointBody& fill) {
   Kernel k(slots);
-  atlas::LoopBlock& loop = k.program.loop;
+  atlas::LoopBlock& loop = k.program.loop();
   Index at;
   for (const Expr& d : shape) {
     at.push_back(Expr::axis(static_cast<int>(loop.axes.size()), d));

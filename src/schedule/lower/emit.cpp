@@ -42,7 +42,7 @@ void Kernel::join(int from, int to) {
   atlas::for_each_instr(program, [&](atlas::Instr& i) {
     if (i.code == atlas::Code::load || i.code == atlas::Code::store) number(i.buffer);
   });
-  number(program.product.packed_rhs);
+  number(program.product().packed_rhs);
   program.buffers[static_cast<size_t>(to)].access = Access::read_write;
   program.buffers.erase(program.buffers.begin() + from);
   for (auto it = number_.begin(); it != number_.end(); ++it) {

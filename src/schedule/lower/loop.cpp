@@ -95,7 +95,7 @@ Emitter LoopLowering::emitter(Kernel& k, atlas::Body& body, int stage,
 }
 
 void LoopLowering::build(Kernel& k, bool collect) {
-  atlas::LoopBlock& loop = k.program.loop;
+  atlas::LoopBlock& loop = k.program.nest();
   for (const ClusterAxis& a : order_)
     loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
   loop.parallel_rank = static_cast<int>(parallel_);
@@ -169,14 +169,14 @@ void LoopLowering::point_stage(Kernel& k, int stage) {
   });
   if (in_place) each_store([&](int, const Member& m) { e.value(m.node, m.index); });
   each_store([&](int slot, const Member& m) { e.store(slot, m.index, e.value(m.node, m.index)); });
-  if (!s.body.instrs.empty()) k.program.loop.stages.push_back(std::move(s));
+  if (!s.body.instrs.empty()) k.program.nest().stages.push_back(std::move(s));
 }
 
 Lowered LoopLowering::whole() {
   choose_scratch();
   Kernel k(storage_.slots);
   build(k, false);
-  simplify_axes(k.program.loop, machine_);
+  simplify_axes(k.program.nest(), machine_);
   return {std::move(k.program), std::move(k.buffers), cluster_name(c_), -1};
 }
 

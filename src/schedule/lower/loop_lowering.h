@@ -45,7 +45,7 @@ class LoopLowering {
   void run_tail(Kernel& k) {
     choose_scratch();
     build(k, false);
-    k.program.loop.lane_axis = static_cast<int>(order_.size()) - 1;
+    k.program.nest().lane_axis = static_cast<int>(order_.size()) - 1;
   }
 
   std::vector<Lowered> run() {

@@ -18,7 +18,7 @@ Lowered LoopLowering::partial_blocks() {
     (i < parallel_ ? parallel_shape : row_shape).push_back(order_[i].extent);
   Expr n = numel(row_shape), blocks = ceil_div(n, Expr(atlas::sum_block));
   Kernel k(storage_.slots);
-  atlas::LoopBlock& loop = k.program.loop;
+  atlas::LoopBlock& loop = k.program.nest();
   // The block axis comes first, so that neighbouring points stay neighbours.
   Expr b = Expr::axis(0, blocks),
        count = min(Expr(atlas::sum_block), n - Expr(atlas::sum_block) * b);
@@ -65,7 +65,7 @@ Lowered LoopLowering::combine_blocks() {
   for (size_t i = parallel_; i < order_.size(); ++i) n *= order_[i].extent;
   Expr blocks = ceil_div(n, Expr(atlas::sum_block));
   Kernel k(storage_.slots);
-  atlas::LoopBlock& loop = k.program.loop;
+  atlas::LoopBlock& loop = k.program.nest();
   Index at{Expr::axis(static_cast<int>(parallel_), blocks)};
   for (size_t i = 0; i < parallel_; ++i) {
     loop.axes.push_back({AxisKind::parallel, order_[i].extent});

@@ -68,8 +68,7 @@ Kernels lower_product(const Context& cx) {
   }
 
   Kernel k(cx.storage.slots);
-  k.program.kind = atlas::BlockKind::product;
-  atlas::ProductBlock& p = k.program.product;
+  atlas::ProductBlock& p = k.program.block.emplace<atlas::ProductBlock>();
   p = about;
   auto axis = [&](size_t i) { return Expr::axis(static_cast<int>(i), order[i].extent); };
   Expr im = axis(rank), jn = axis(rank + 1), ik = axis(rank + 2);

@@ -13,7 +13,7 @@ using ir::Value;
 Kernels lower_scan(const Context& cx) {
   Value s = cx.cluster.anchor;
   Kernel k(cx.storage.slots);
-  atlas::LoopBlock& loop = k.program.loop;
+  atlas::LoopBlock& loop = k.program.loop();
   for (const ClusterAxis& a : cx.cluster.axes)
     loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
   loop.parallel_rank = static_cast<int>(cx.cluster.axes.size()) - 1;

@@ -29,7 +29,7 @@ Kernels lower_scatter(const Context& cx) {
       }));
     }
     Kernel k(cx.storage.slots);
-    atlas::LoopBlock& loop = k.program.loop;
+    atlas::LoopBlock& loop = k.program.loop();
     size_t axis = static_cast<size_t>(s->attrs.ints[0]);
     size_t rank = indices->shape.size() - static_cast<size_t>(s->attrs.ints[2]);
     Index at(updates->shape.size());

@@ -11,8 +11,7 @@ Kernels lower_sort(const Context& cx) {
   Value s = cx.cluster.anchor, x = s->input();
   auto axis = static_cast<size_t>(s->attrs.ints[0]);
   Kernel k(cx.storage.slots);
-  k.program.kind = atlas::BlockKind::sort;
-  atlas::SortBlock& b = k.program.sort;
+  atlas::SortBlock& b = k.program.block.emplace<atlas::SortBlock>();
   Index from, to;
   for (size_t i = 0; i < s->shape.size(); ++i) {
     const Expr& d = s->shape[i];

@@ -30,13 +30,13 @@ bool takes_place_of(atlas::Program& p, int out, int kept) {
                       &from = p.buffers[static_cast<size_t>(kept)];
   if (to.access != Access::write || to.dtype != from.dtype) return false;
   const Instr* stored = nullptr;
-  for (const Instr& i : p.product.epilogue.instrs) {
+  for (const Instr& i : p.product().epilogue.instrs) {
     if (i.code != Code::store) continue;
     if (i.buffer == out) return false;
     if (i.buffer == kept) stored = &i;
   }
   bool written = false;
-  for (const atlas::Stage& s : p.loop.stages)
+  for (const atlas::Stage& s : p.product().tail.stages)
     for (const Instr& i : s.body.instrs) {
       if (i.code == Code::store && i.buffer == out) {
         if (written || s.kind != atlas::StageKind::row || i.args[1] != atlas::no_value ||

@@ -30,7 +30,7 @@ Kernels lower_depthwise(const Context& cx) {
   const Machine& machine = *cx.options.machine;
   int64_t pixels = pixels_together(line, count, machine.sums_in_registers(lhs->dtype));
   Kernel k(cx.storage.slots);
-  atlas::LoopBlock& loop = k.program.loop;
+  atlas::LoopBlock& loop = k.program.loop();
   AxisMap place;
   auto add_axis = [&](const Expr& extent) {
     Expr axis = Expr::axis(static_cast<int>(loop.axes.size()), extent);

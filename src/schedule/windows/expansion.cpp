@@ -210,7 +210,7 @@ Kernels lower_expansion(const Context& cx, const Expansion& x) {
       std::max((x.out_width - 1) * x.step_x + x.window_width, x.before_x + x.width);
 
   Kernel k(cx.storage.slots);
-  atlas::LoopBlock& loop = k.program.loop;
+  atlas::LoopBlock& loop = k.program.loop();
   for (int64_t n : {x.images, x.blocks, x.channels})
     loop.axes.push_back({AxisKind::parallel, Expr(n)});
   loop.parallel_rank = 3;

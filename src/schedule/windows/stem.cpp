@@ -91,7 +91,7 @@ Kernels lower_stem(const Context& cx) {
   Expr line = line_of(lhs, 0);
   const int64_t chains = chains_of(line), depth = cx.cluster.axes[2].extent.constant_value();
   Kernel k(cx.storage.slots);
-  atlas::LoopBlock& loop = k.program.loop;
+  atlas::LoopBlock& loop = k.program.loop();
   loop.axes = {{AxisKind::parallel, *rows.extent.exact_div(line)},
                {AxisKind::parallel, columns.extent},
                {AxisKind::row, *line.exact_div(Expr(chains))}};

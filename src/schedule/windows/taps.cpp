@@ -25,7 +25,7 @@ Kernels lower_taps(const Context& cx) {
   const int64_t pixels =
       pixels_together(line, 1, cx.options.machine->sums_in_registers(lhs->dtype));
   Kernel k(cx.storage.slots);
-  atlas::LoopBlock& loop = k.program.loop;
+  atlas::LoopBlock& loop = k.program.loop();
   AxisMap place;
   auto add_axis = [&](AxisKind kind, const Expr& extent) {
     Expr axis = Expr::axis(static_cast<int>(loop.axes.size()), extent);

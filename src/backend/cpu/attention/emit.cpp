@@ -19,7 +19,7 @@ AttentionEmitter::AttentionEmitter(CpuFunction& kernel)
 
 AttentionEmitter::AttentionEmitter(CpuFunction& kernel, const AttentionPlan& plan)
     : AttentionTiles(kernel, plan.tile, plan.type),
-      a_(kernel.program.attention),
+      a_(kernel.program.attention()),
       plan_(plan),
       query_axis_(a_.batch_rank),
       key_axis_(query_axis_ + 1),

@@ -22,7 +22,7 @@ class GradEmitter : AttentionTiles {
 
   GradEmitter(CpuFunction& kernel, const AttentionGradPlan& plan)
       : AttentionTiles(kernel, plan.tile, plan.type),
-        a_(kernel.program.attention_grad),
+        a_(kernel.program.attention_grad()),
         plan_(plan),
         member_axis_(a_.batch_rank),
         query_axis_(member_axis_ + 1),

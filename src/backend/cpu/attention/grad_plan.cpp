@@ -7,7 +7,7 @@
 namespace hologram::cpu {
 
 AttentionGradPlan plan_attention_grad(const atlas::Program& program, const Target& target) {
-  const atlas::AttentionGradBlock& b = program.attention_grad;
+  const atlas::AttentionGradBlock& b = program.attention_grad();
   AttentionGradPlan p;
   p.type = compute_type(b.operand_type);
   if (p.type != DType::f32 && p.type != DType::f64)

@@ -184,7 +184,7 @@ KeyBounds find_key_bounds(const atlas::Body& score, int query_axis) {
 }
 
 AttentionPlan plan_attention(const atlas::Program& program, const Target& target) {
-  const atlas::AttentionBlock& b = program.attention;
+  const atlas::AttentionBlock& b = program.attention();
   AttentionPlan p;
   p.type = compute_type(b.operand_type);
   if (p.type != DType::f32 && p.type != DType::f64)

@@ -20,7 +20,7 @@ atlas::Stage stage_ahead(const LoopFrame& f) {
 
 LoopFrame::LoopFrame(CpuFunction& kernel)
     : k(kernel),
-      block(kernel.program.loop),
+      block(kernel.program.nest()),
       plan(plan_loop(kernel.program, kernel.target)),
       rank(block.parallel_rank),
       axes(static_cast<int>(block.axes.size())) {

@@ -18,7 +18,7 @@ struct Use {
 
 class Placement {
  public:
-  explicit Placement(atlas::Program& p) : p_(p), loop_(p.loop) {}
+  explicit Placement(atlas::Program& p) : p_(p), loop_(p.loop()) {}
 
   void run() {
     // Along rows only: lanes that are points of their own interleave their scratch.
@@ -104,7 +104,7 @@ class Placement {
 }  // namespace
 
 void place_scratch(atlas::Program& program) {
-  if (program.kind == atlas::BlockKind::loop) Placement(program).run();
+  if (program.kind() == atlas::BlockKind::loop) Placement(program).run();
 }
 
 }  // namespace hologram::cpu

@@ -26,7 +26,7 @@ int lane_bytes(const atlas::Program& p) {
     widest = std::max(widest, size_of(t));
     floats = floats || is_float(t);
   };
-  for (const Stage& s : p.loop.stages) {
+  for (const Stage& s : p.nest().stages) {
     for (const Instr& i : s.body.instrs) {
       if (i.code == Code::index || i.code == Code::clamp_index || i.code == Code::constant)
         continue;
@@ -98,9 +98,9 @@ int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& 
   if (plan.mode != LaneMode::parallel) return 1;
   int64_t bytes = 0, sums = 0;
   bool by_partial = true;
-  for (const Stage& s : p.loop.stages) {
+  for (const Stage& s : p.nest().stages) {
     if (s.reductions.empty()) continue;
-    bool strided = reads_by_partial(p.loop, s, plan.mode);
+    bool strided = reads_by_partial(p.nest(), s, plan.mode);
     by_partial = by_partial && strided;
     sums = std::max(sums, static_cast<int64_t>(s.reductions.size()));
     for (const atlas::Reduction& r : s.reductions)
@@ -115,9 +115,9 @@ int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& 
           (b.extent.is_const() ? b.extent.constant_value() : 2048) * size_of(b.dtype) * plan.lanes;
   // Half of the registers may hold partials where little else is computed.
   int64_t registers = target.isa == Isa::avx512 || target.isa == Isa::neon ? 16 : 8;
-  const Expr& extent = p.loop.axes[static_cast<size_t>(p.loop.lane_axis)].extent;
+  const Expr& extent = p.nest().axes[static_cast<size_t>(p.nest().lane_axis)].extent;
   int n = 4;
-  if (by_partial && block_arithmetic(p.loop) <= 2 * sums) {
+  if (by_partial && block_arithmetic(p.nest()) <= 2 * sums) {
     n = 16;
     while (n > 4 && (n * sums > registers || n * plan.lanes > 256 || !extent.is_const() ||
                      extent.constant_value() < 8 * n * plan.lanes))
@@ -183,7 +183,7 @@ Expr buffer_bytes(const atlas::Program& program) {
 }
 
 LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
-  const atlas::LoopBlock& b = program.loop;
+  const atlas::LoopBlock& b = program.nest();
   LoopPlan plan;
   int rank = static_cast<int>(b.axes.size());
   if (b.lane_axis >= 0 && b.lane_axis == b.parallel_rank - 1)
@@ -359,7 +359,7 @@ Expr extent_of(const atlas::LoopBlock& block, int first, int last) {
 }
 
 Launch launch_of_loop(const atlas::Program& program, const Target& target) {
-  const atlas::LoopBlock& b = program.loop;
+  const atlas::LoopBlock& b = program.nest();
   LoopPlan plan = plan_loop(program, target);
   Launch launch;
   launch.total = extent_of(b, 0, b.parallel_rank);

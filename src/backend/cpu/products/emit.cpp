@@ -30,7 +30,7 @@ class ProductEmitter : Numbers {
  public:
   explicit ProductEmitter(CpuFunction& kernel)
       : Numbers(kernel),
-        p_(kernel.program.product),
+        p_(kernel.program.product()),
         plan_(plan_product(kernel.program, kernel.target)),
         t_(plan_.tile),
         type_(p_.acc_type),
@@ -576,7 +576,7 @@ class ProductEmitter : Numbers {
 }  // namespace
 
 void emit_product(CpuFunction& k) {
-  if (k.program.product.winograd) return emit_winograd(k);
+  if (k.program.product().winograd) return emit_winograd(k);
   if (auto tiles = plan_tile_product(k.program, k.target)) return emit_tile_product(k, *tiles);
   if (auto small = plan_small_product(k.program, k.target)) return emit_small_product(k, *small);
   if (auto stream = plan_stream_product(k.program, k.target))

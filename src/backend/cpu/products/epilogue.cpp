@@ -37,7 +37,7 @@ void interleave(llvm::BasicBlock& block, size_t begin, size_t middle, size_t end
 
 ProductEpilogue::ProductEpilogue(CpuFunction& kernel, const TileModel& tile, Value* n)
     : Numbers(kernel),
-      p_(kernel.program.product),
+      p_(kernel.program.product()),
       t_(tile),
       n_(n),
       n_axis_(p_.batch_rank + (p_.parts > 1 ? 3 : 1)),

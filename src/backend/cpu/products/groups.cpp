@@ -17,7 +17,7 @@ constexpr uint64_t least_safe_bits = (127 - 56) << 7;
 
 GroupPacker::GroupPacker(CpuFunction& kernel, const ProductPlan& plan, Value* notes)
     : Numbers(kernel),
-      p_(kernel.program.product),
+      p_(kernel.program.product()),
       plan_(plan),
       t_(plan.tile),
       group_(plan.group),

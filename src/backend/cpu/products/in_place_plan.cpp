@@ -19,7 +19,7 @@ bool known_strides(const StridedLoad& load) {
 
 std::optional<SmallProduct> plan_small_product(const atlas::Program& program,
                                                const Target& target) {
-  const atlas::ProductBlock& b = program.product;
+  const atlas::ProductBlock& b = program.product();
   auto rank = static_cast<size_t>(b.batch_rank);
   const Expr &m = b.axes[rank].extent, &n = b.axes[rank + 1].extent, &k = b.axes[rank + 2].extent;
   if (!m.is_const() || !n.is_const() || !k.is_const() || b.parts > 1 || program.has_tail())
@@ -68,7 +68,7 @@ std::optional<SmallProduct> plan_small_product(const atlas::Program& program,
 
 std::optional<StreamProduct> plan_stream_product(const atlas::Program& program,
                                                  const Target& target) {
-  const atlas::ProductBlock& b = program.product;
+  const atlas::ProductBlock& b = program.product();
   auto rank = static_cast<size_t>(b.batch_rank);
   const Expr &m = b.axes[rank].extent, &n = b.axes[rank + 1].extent, &k = b.axes[rank + 2].extent;
   if (!m.is_const() || m.constant_value() < 1 || m.constant_value() > 4 || b.packed_rhs >= 0 ||

@@ -109,7 +109,7 @@ class NarrowEmitter : Numbers {
  public:
   NarrowEmitter(CpuFunction& kernel, const NarrowProduct& plan)
       : Numbers(kernel),
-        p_(kernel.program.product),
+        p_(kernel.program.product()),
         plan_(plan),
         type_(p_.acc_type),
         vector_(k_.lane_type(type_, plan.lanes)),

@@ -44,7 +44,7 @@ bool reads_narrow_columns(const atlas::Program& program, const atlas::Body& body
 
 std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
                                                  const Target& target) {
-  const atlas::ProductBlock& b = program.product;
+  const atlas::ProductBlock& b = program.product();
   auto rank = static_cast<size_t>(b.batch_rank);
   const Expr &m = b.axes[rank].extent, &n = b.axes[rank + 1].extent, &k = b.axes[rank + 2].extent;
   if (b.packed_rhs >= 0 || b.parts > 1 || program.has_tail() || !m.is_const() || !n.is_const() ||

@@ -131,7 +131,7 @@ std::optional<int64_t> first_stride(const atlas::Body& body, int axis) {
 }
 
 ProductPlan plan_product(const atlas::Program& program, const Target& target) {
-  const atlas::ProductBlock& b = program.product;
+  const atlas::ProductBlock& b = program.product();
   if (compute_type(b.acc_type) != b.acc_type || b.acc_type == DType::b8 ||
       b.acc_type == DType::host)
     fail(ErrorCode::unsupported, "codegen: products cannot accumulate in {}", name_of(b.acc_type));
@@ -261,7 +261,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
 }
 
 Launch launch_of_product(const atlas::Program& program, const Target& target) {
-  if (program.product.winograd) return launch_of_winograd(program, target);
+  if (program.product().winograd) return launch_of_winograd(program, target);
   if (auto tiles = plan_tile_product(program, target)) {
     // In picoseconds, at 4 GHz: the tiles, packing the rows, the epilogue of 1,024 elements.
     Expr groups = min(tiles->groups, tiles->block_groups);

@@ -18,7 +18,7 @@ class SmallEmitter : Numbers {
  public:
   SmallEmitter(CpuFunction& kernel, const SmallProduct& plan)
       : Numbers(kernel),
-        p_(kernel.program.product),
+        p_(kernel.program.product()),
         plan_(plan),
         type_(p_.acc_type),
         m_axis_(p_.batch_rank),

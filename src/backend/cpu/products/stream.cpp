@@ -19,7 +19,7 @@ class StreamEmitter : Numbers {
  public:
   StreamEmitter(CpuFunction& kernel, const StreamProduct& plan)
       : Numbers(kernel),
-        p_(kernel.program.product),
+        p_(kernel.program.product()),
         plan_(plan),
         type_(p_.acc_type),
         vector_(k_.lane_type(type_, plan.lanes)),

@@ -22,7 +22,7 @@ class WinogradEmitter : Numbers {
  public:
   explicit WinogradEmitter(CpuFunction& kernel)
       : Numbers(kernel),
-        p_(kernel.program.product),
+        p_(kernel.program.product()),
         plan_(plan_winograd(kernel.program, kernel.target)),
         t_(plan_.tile) {}
 

@@ -52,7 +52,7 @@ Blocks best_blocks(const TileModel& t, const Target& target, int64_t tiles, int6
 }  // namespace
 
 WinogradPlan plan_winograd(const atlas::Program& program, const Target& target) {
-  const atlas::ProductBlock& b = program.product;
+  const atlas::ProductBlock& b = program.product();
   auto extent = [&](size_t axis) { return b.axes[axis].extent; };
   WinogradPlan p;
   p.tile = tile_model(target, b.acc_type);
@@ -75,7 +75,7 @@ WinogradPlan plan_winograd(const atlas::Program& program, const Target& target) 
 
 Launch launch_of_winograd(const atlas::Program& program, const Target& target) {
   WinogradPlan p = plan_winograd(program, target);
-  const Expr& channels = program.product.axes[6].extent;
+  const Expr& channels = program.product().axes[6].extent;
   // A cycle is 0.25 ns.
   Expr rows = min(p.tiles, p.block_tiles), panels = min(p.panels, p.block_panels);
   Expr per_panel = (channels * Expr(2000) + Expr(10'000)) * Expr(p.tile.vectors);

@@ -31,7 +31,7 @@ class SortEmitter : Numbers {
  public:
   explicit SortEmitter(CpuFunction& k)
       : Numbers(k),
-        b_(k.program.sort),
+        b_(k.program.sort()),
         ir_(k.ir),
         bits_(key_bits(b_.key_type)),
         apart_(bits_ == 64),
@@ -384,7 +384,7 @@ class SortEmitter : Numbers {
 }  // namespace
 
 Launch launch_of_sort(const atlas::Program& program, const Target& target) {
-  const atlas::SortBlock& b = program.sort;
+  const atlas::SortBlock& b = program.sort();
   Launch launch;
   launch.total = Expr(1);
   for (int k = 0; k < b.batch_rank; ++k) launch.total *= b.axes[static_cast<size_t>(k)].extent;

@@ -85,7 +85,7 @@ int terms_for(const Target& target, const atlas::ProductBlock& b, bool packed_on
 }
 
 std::optional<TileProduct> plan_tile_product(const atlas::Program& program, const Target& target) {
-  const atlas::ProductBlock& b = program.product;
+  const atlas::ProductBlock& b = program.product();
   bool bytes = b.terms == 0 && target.tiles && b.packed_rhs >= 0 && b.panel_group == 4 &&
                (b.operand_type == DType::i8 || b.operand_type == DType::u8) &&
                b.acc_type == DType::i32;

@@ -20,7 +20,7 @@ constexpr int64_t plane_bytes = 2048;  // of a step: 32 rows, or 32 columns
 class TileProductEmitter : Numbers {
  public:
   TileProductEmitter(CpuFunction& kernel, const TileProduct& plan)
-      : Numbers(kernel), p_(kernel.program.product), plan_(plan), t_(plan.tile) {}
+      : Numbers(kernel), p_(kernel.program.product()), plan_(plan), t_(plan.tile) {}
 
   void run() {
     prepare();

@@ -12,7 +12,7 @@ namespace hologram::cpu {
 
 TileRepair::TileRepair(CpuFunction& kernel, const TileProduct& plan, Value* n)
     : Numbers(kernel),
-      p_(kernel.program.product),
+      p_(kernel.program.product()),
       plan_(plan),
       t_(plan.tile),
       n_(n),

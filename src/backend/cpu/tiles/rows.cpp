@@ -35,7 +35,7 @@ Value* TileClasses::of(Value* least, Value* most) {
 
 TileRows::TileRows(CpuFunction& kernel, const TileProduct& plan, Value* steps)
     : Numbers(kernel),
-      p_(kernel.program.product),
+      p_(kernel.program.product()),
       plan_(plan),
       steps_(steps),
       depth_(number(plan.k)),
