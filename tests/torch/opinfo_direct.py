@@ -52,7 +52,11 @@ class Graph:
 
 class SymbolicGraph(Graph):
     """The same for arguments of other sizes too: sizes are symbols as with dynamic=True, and so are numbers that equal one,
-    or all where there are no tensors."""
+    or all where there are no tensors. `alone`: of the first tensor only, as where the others are a model's parameters."""
+
+    def __init__(self, function, inputs, backend, training, alone=False):
+        self.alone = alone
+        super().__init__(function, inputs, backend, training)
 
     def is_input(self, leaf) -> bool:
         return isinstance(leaf, torch.Tensor) or _is_number(leaf) and (not self.sizes or leaf in self.sizes)
@@ -95,7 +99,9 @@ class SymbolicGraph(Graph):
     def fake(self, mode, name, leaf):
         source = LocalSource(name)
         if isinstance(leaf, torch.Tensor):
-            context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DUCK] * leaf.dim())
+            first = next(t for t in self.leaves if isinstance(t, torch.Tensor))
+            kind = DimDynamic.STATIC if self.alone and leaf is not first else DimDynamic.DUCK
+            context = StatelessSymbolicContext(dynamic_sizes=[kind] * leaf.dim())
             return mode.from_tensor(leaf, source=source, symbolic_context=context if leaf.layout == torch.strided else None)
         return self.environment.create_unspecified_symint_and_symbol(leaf, source, DimDynamic.DYNAMIC)
 

@@ -36,27 +36,33 @@ def edges(inputs):
             yield label, made
 
 
-def doubled(inputs):
-    """`inputs` with every axis of at least 2 elements twice as long, and so the numbers that equal a size. Floats are
-    drawn from the tensor's, as copies of a matrix side by side are of no full rank; other elements are repeated."""
-    generator = torch.Generator().manual_seed(0)
+def others(inputs):
+    """Yields (label, inputs) with every axis of at least 2 elements twice as long, and so the numbers that equal a size;
+    then with one axis of the first tensor alone so, as where the others are parameters of a model."""
     leaves, spec = pytree.tree_flatten(inputs)
     sizes = {n for leaf in leaves if _can_cut(leaf) for n in leaf.shape if n > 1}
+    wide = [2 * leaf if type(leaf) is int and leaf in sizes else _longer(leaf) for leaf in leaves]
+    yield "every size doubled", pytree.tree_unflatten(wide, spec)
+    first = next((i for i, leaf in enumerate(leaves) if _can_cut(leaf)), None)
+    for axis in range(leaves[first].dim() if first is not None else 0):
+        if leaves[first].shape[axis] > 1:
+            made = [_longer(leaf, axis) if i == first else leaf for i, leaf in enumerate(leaves)]
+            yield f"axis {axis} of the first tensor doubled", pytree.tree_unflatten(made, spec)
 
-    def twice(leaf):
-        if type(leaf) is int and leaf in sizes:
-            return 2 * leaf
-        if not _can_cut(leaf) or not leaf.dim():
-            return leaf
-        times = [1 + (n > 1) for n in leaf.shape]
-        with torch.no_grad():
-            made = leaf.detach().repeat(times)
-            if made.numel() and made.is_floating_point():
-                picked = torch.randint(leaf.numel(), made.shape, generator=generator)
-                made = leaf.detach().flatten()[picked]
-        return made.requires_grad_(leaf.requires_grad)
 
-    return pytree.tree_unflatten(list(map(twice, leaves)), spec)
+def _longer(leaf, axis=None):
+    """A tensor with that axis twice as long, or all of at least 2 elements. Floats are drawn from its elements, as copies
+    of a matrix side by side are of no full rank; other elements are repeated."""
+    if not _can_cut(leaf) or not leaf.dim():
+        return leaf
+    times = [1 + (n > 1 and axis in (i, None)) for i, n in enumerate(leaf.shape)]
+    with torch.no_grad():
+        made = leaf.detach().repeat(times)
+        if made.numel() and made.is_floating_point():
+            generator = torch.Generator().manual_seed(0)
+            picked = torch.randint(leaf.numel(), made.shape, generator=generator)
+            made = leaf.detach().flatten()[picked]
+    return made.requires_grad_(leaf.requires_grad)
 
 
 def _can_cut(leaf):

@@ -108,14 +108,14 @@ class Checker:
             function, inputs, process, lambda: self.compiled(function, inputs)
         )
         if status in PASSED and self.request["direct"] and self.request["dynamic"]:
-            from opinfo_edges import doubled
+            from opinfo_edges import others
 
-            larger = doubled(inputs)
-            graph = next((graph for graph in self.graphs if graph.holds(larger)), None)
-            if graph is not None:
-                other, what = self.examine(function, larger, process, lambda: graph)
-                if other in ("error", "fail"):
-                    return other, f"of sizes doubled: {what}"
+            for label, other in others(inputs):
+                graph = next((graph for graph in self.graphs if graph.holds(other)), None)
+                if graph is not None:
+                    worse, what = self.examine(function, other, process, lambda g=graph: g)
+                    if worse in ("error", "fail"):
+                        return worse, f"{label}: {what}"
         return status, message
 
     def examine(self, function, inputs, process, compiled) -> tuple[str, str]:
@@ -173,7 +173,10 @@ class Checker:
             return Graph(function, self.clone(inputs), self.backend, self.training)
         found = next((graph for graph in self.graphs if graph.holds(inputs)), None)
         if found is None:
-            found = SymbolicGraph(function, self.clone(inputs), self.backend, self.training)
+            alone = len(self.graphs) % 2 == 1
+            found = SymbolicGraph(
+                function, self.clone(inputs), self.backend, self.training, alone
+            )
             self.graphs.insert(0, found)
         return found
 
