@@ -1,5 +1,5 @@
 // tests/codegen/loop_test.cpp: loop blocks of many shapes against the interpreter.
-#include "codegen/differential.h"
+#include "support/differential.h"
 
 namespace hologram::test {
 namespace {

@@ -1,6 +1,6 @@
 // tests/codegen/ops_test.cpp: every exact op on every type, all pairs of special values, against
 // the interpreter.
-#include "codegen/differential.h"
+#include "support/differential.h"
 
 namespace hologram::test {
 namespace {

@@ -1,6 +1,6 @@
 // tests/codegen/reduce_test.cpp: reductions of many lengths, along rows and down columns, against
 // the interpreter.
-#include "codegen/differential.h"
+#include "support/differential.h"
 
 namespace hologram::test {
 namespace {

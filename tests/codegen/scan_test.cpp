@@ -1,7 +1,7 @@
 // tests/codegen/scan_test.cpp: scans along rows against the interpreter.
 #include "atlas/programs.h"
 #include "base/error.h"
-#include "codegen/differential.h"
+#include "support/differential.h"
 
 namespace hologram::test {
 namespace {

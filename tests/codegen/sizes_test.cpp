@@ -120,8 +120,8 @@ std::string text(const std::vector<int64_t>& sizes) {
   return fmt::format("{}", fmt::join(sizes, " "));
 }
 
-Inputs inputs_of(const Case& c) {
-  Inputs inputs;
+IsaInputs inputs_of(const Case& c) {
+  IsaInputs inputs;
   inputs.isas = c.isas;
   // Attention is the same on every instruction set, but only near the interpreter's.
   if (c.program.kind() == atlas::BlockKind::attention) inputs.tolerance = 1e-2, inputs.specials = 0;
@@ -135,10 +135,10 @@ TEST(Sizes, RunTimeSizesOfNoneAndOneGiveTheInterpretersValues) {
     for_each_sizes(c.program.num_symbols, 2, [&](const std::vector<int64_t>& sizes) {
       if (!possible(c.program, sizes)) return;
       SCOPED_TRACE(text(sizes));
-      Inputs inputs = inputs_of(c);
+      IsaInputs inputs = inputs_of(c);
       inputs.symbols = sizes;
       inputs.kernels = &kernels;
-      expect_same(c.program, inputs);
+      expect_same_on(c.program, inputs);
     });
   }
 }
@@ -150,7 +150,7 @@ TEST(Sizes, KnownSizesOfNoneAndOneGiveTheInterpretersValues) {
     for_each_sizes(c.program.num_symbols, 1, [&](const std::vector<int64_t>& sizes) {
       if (!possible(c.program, sizes)) return;
       SCOPED_TRACE(text(sizes));
-      expect_same(with_sizes(c.program, sizes), inputs_of(c));
+      expect_same_on(with_sizes(c.program, sizes), inputs_of(c));
     });
   }
 }

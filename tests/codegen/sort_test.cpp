@@ -1,6 +1,6 @@
 // tests/codegen/sort_test.cpp: sort blocks against the interpreter.
 #include "atlas/programs.h"
-#include "codegen/differential.h"
+#include "support/differential.h"
 
 namespace hologram::test {
 namespace {

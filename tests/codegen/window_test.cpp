@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "codegen/differential.h"
+#include "support/differential.h"
 #include "schedule/plan.h"
 #include "support/machine.h"
 

@@ -1,10 +1,10 @@
 // tests/conformance/conformance_test.cpp: every backend leaves the interpreter's bits
 //
 // The corpus is corpus/*.atlas, programs in text form whose first lines "# 3 5 0" are the values of
-// their symbols, one run for each line, and the programs of tests/atlas/programs.h.
+// their symbols, one run for each line, and the programs of tests/atlas/programs.h. The sources of
+// tests/codegen that libs.cmake names are part of it: here expect_same() tries every backend.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -13,21 +13,13 @@
 
 #include "atlas/programs.h"
 #include "backend/registry.h"
-#include "base/error.h"
-#include "ir/scalar.h"
-#include "runtime/run_program.h"
+#include "conformance/support.h"
+#include "support/differential.h"
 
 namespace hologram::test {
 namespace {
 
 using atlas::Access;
-
-/// What a backend may leave out, by program name, and why. A backend is done when it has none.
-const std::map<std::string, std::map<std::string, std::string>> unsupported = {
-    {"cpu", {}},
-    {"interp", {}},
-    {"null", {}},
-};
 
 struct Case {
   std::string name;
@@ -83,46 +75,15 @@ const std::vector<Case>& corpus() {
   return *all;
 }
 
-/// Random numbers of a type, among them zeros, infinities and NaN.
-void fill(std::vector<std::byte>& bytes, DType t, std::mt19937_64& random) {
-  const auto size = static_cast<size_t>(size_of(t));
-  const double special[] = {0.0, -0.0, 1.0, INFINITY, -INFINITY, NAN, 1e-40, 3e38};
-  for (size_t i = 0; i < bytes.size(); i += size) {
-    uint64_t bits = random() >> 20;
-    if (t == DType::b8)
-      bits &= 1;
-    else if (is_float(t))
-      bits = ir::bits_of(t, bits % 16 == 0 ? special[(bits >> 8) % std::size(special)]
-                                           : std::normal_distribution<double>(0, 2)(random));
-    std::memcpy(bytes.data() + i, &bits, size);
-  }
-}
-
-bool same(DType t, const std::byte* x, const std::byte* y) {
-  uint64_t a = 0, b = 0;
-  std::memcpy(&a, x, static_cast<size_t>(size_of(t)));
-  std::memcpy(&b, y, static_cast<size_t>(size_of(t)));
-  return a == b ||
-         (is_float(t) && std::isnan(ir::as_double(t, a)) && std::isnan(ir::as_double(t, b)));
-}
-
-using Buffers = std::vector<std::vector<std::byte>>;
-
-/// Fills the program's buffers, runs it and gives what is in them; `error` gets what it threw.
-Buffers run_on(runtime::Runtime& runtime, const Case& c, const std::vector<int64_t>& symbols,
-               std::string& error) {
+Buffers data_of(const Case& c, const std::vector<int64_t>& symbols) {
   std::mt19937_64 random(7);
   Buffers buffers;
   for (const atlas::Buffer& b : c.program.buffers) {
     if (b.access == Access::scratch) continue;
-    buffers.emplace_back(static_cast<size_t>(b.extent.eval(symbols) * size_of(b.dtype)));
-    fill(buffers.back(), b.dtype, random);
-  }
-  std::vector<runtime::Bytes> spans(buffers.begin(), buffers.end());
-  try {
-    runtime::run_program(runtime, c.program, spans, symbols);
-  } catch (const Error& e) {  // an index of these data may be out of range: everywhere then
-    error = e.what();
+    const int64_t count = b.extent.eval(symbols);
+    buffers.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
+    fill(reinterpret_cast<char*>(buffers.back().data()), b.dtype, count, random,
+         promise_of(c.program, 1).specials);
   }
   return buffers;
 }
@@ -130,27 +91,24 @@ Buffers run_on(runtime::Runtime& runtime, const Case& c, const std::vector<int64
 class Conformance : public testing::TestWithParam<std::string> {};
 
 TEST_P(Conformance, LeavesTheInterpretersBits) {
-  runtime::Runtime interpreter("interp"), backend(GetParam());
-  const auto& excused = unsupported.at(GetParam());
   for (const Case& c : corpus()) {
-    if (excused.contains(c.name)) continue;
+    if (excused(GetParam(), c.name)) continue;
     atlas::verify(c.program);
     std::vector<DType> types;
     for (const atlas::Buffer& b : c.program.buffers)
       if (b.access != Access::scratch) types.push_back(b.dtype);
     for (const std::vector<int64_t>& symbols : c.symbols) {
       SCOPED_TRACE(c.name + " " + testing::PrintToString(symbols));
+      const Buffers data = data_of(c, symbols);
       std::string expected_error, error;
-      const Buffers expected = run_on(interpreter, c, symbols, expected_error);
-      const Buffers got = run_on(backend, c, symbols, error);
+      const Buffers expected =
+          run_on(runtime_of("interp"), c.program, symbols, data, expected_error);
+      const Buffers got = run_on(runtime_of(GetParam()), c.program, symbols, data, error);
       EXPECT_EQ(error, expected_error);
-      for (size_t k = 0; k < got.size(); ++k) {
-        const auto size = static_cast<size_t>(size_of(types[k]));
-        size_t wrong = 0;
-        for (size_t i = 0; i < got[k].size(); i += size)
-          wrong += !same(types[k], got[k].data() + i, expected[k].data() + i);
-        EXPECT_EQ(wrong, 0u) << "elements of buffer " << k;
-      }
+      for (size_t k = 0; k < got.size(); ++k)
+        expect_elements(types[k], reinterpret_cast<const char*>(got[k].data()),
+                        reinterpret_cast<const char*>(expected[k].data()), got[k].size(),
+                        promise_of(c.program, 1).tolerance, k);
     }
   }
 }

@@ -1,0 +1,57 @@
+// tests/conformance/support.cpp: runtimes of the tests, and the list of what backends leave out.
+#include "conformance/support.h"
+
+#include <map>
+#include <memory>
+
+#include "base/error.h"
+#include "runtime/run_program.h"
+
+namespace hologram::test {
+namespace {
+
+/// By backend what it may leave out, and why. A backend is done when it has none.
+const std::map<std::string, std::map<std::string, std::string>, std::less<>> unsupported = {
+    {"cpu", {}},
+    {"interp", {}},
+    {"null", {}},
+};
+
+}  // namespace
+
+runtime::Runtime& runtime_of(std::string_view backend) {
+  static std::map<std::string, std::unique_ptr<runtime::Runtime>, std::less<>> made;
+  auto at = made.find(backend);
+  if (at == made.end())
+    at = made.emplace(backend, std::make_unique<runtime::Runtime>(backend)).first;
+  return *at->second;
+}
+
+Buffers run_on(runtime::Runtime& runtime, const atlas::Program& program,
+               const std::vector<int64_t>& symbols, Buffers buffers, std::string& error) {
+  std::vector<runtime::Bytes> spans(buffers.begin(), buffers.end());
+  try {
+    runtime::run_program(runtime, program, spans, symbols);
+  } catch (const Error& e) {  // an index of these data may be out of range: everywhere then
+    error = e.what();
+  }
+  return buffers;
+}
+
+Promise promise_of(const atlas::Program& program, int specials) {
+  // Sums over keys go by blocks of each backend's own.
+  if (program.kind() == atlas::BlockKind::attention) return {0, 1e-5};
+  // Instructions that add pairs may take numbers below 2^-126 for 0, and overflow where a chain
+  // does not (docs/numerics.md).
+  if (program.kind() == atlas::BlockKind::product)
+    for (const atlas::Buffer& b : program.buffers)
+      if (b.dtype == DType::bf16) return {0, 0x1p-126};
+  return {specials, 0};
+}
+
+bool excused(std::string_view backend, const std::string& name) {
+  const auto list = unsupported.find(backend);
+  return list != unsupported.end() && list->second.contains(name);
+}
+
+}  // namespace hologram::test

@@ -1,0 +1,34 @@
+// tests/conformance/support.h: programs on a backend, and what a backend may leave out.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "atlas/program.h"
+#include "runtime/runtime.h"
+
+namespace hologram::test {
+
+using Buffers = std::vector<std::vector<std::byte>>;
+
+/// A runtime on this backend, shared by the tests of the process.
+runtime::Runtime& runtime_of(std::string_view backend);
+
+/// What is in the buffers after the program has run on them; `error` gets what it threw.
+Buffers run_on(runtime::Runtime& runtime, const atlas::Program& program,
+               const std::vector<int64_t>& symbols, Buffers buffers, std::string& error);
+
+/// What bits are promised for: the data to try and how close results must be.
+struct Promise {
+  int specials;      ///< of 16 values
+  double tolerance;  ///< as Inputs::tolerance
+};
+/// `specials` where every bit is promised.
+Promise promise_of(const atlas::Program& program, int specials);
+
+/// Whether the backend may leave out a program of the corpus, or the programs of a test
+/// ("Loop.Scan").
+bool excused(std::string_view backend, const std::string& name);
+
+}  // namespace hologram::test
