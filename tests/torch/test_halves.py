@@ -1,7 +1,7 @@
 # tests/torch/test_halves.py: operators on bfloat16 and float16 round where eager does
 import pytest
 import torch
-from harness import BACKEND
+from harness import BACKEND, compile_fresh
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -21,3 +21,27 @@ def test_the_next_number():
     y = torch.tensor([0.0, 0.0, 5.0, -5.0, 2.0, 7.0]).bfloat16()
     compiled = torch.compile(torch.nextafter, backend=BACKEND)
     torch.testing.assert_close(compiled(x, y), torch.nextafter(x, y), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_embedding_bag_is_trained(dtype, mode, dynamic):
+    """Its kernel leaves empty, in some dtypes and modes, what its backward operator does not read."""
+    weight = torch.randn(10, 4).to(dtype).requires_grad_()
+
+    def function(indices, offsets, weight):
+        return torch.nn.functional.embedding_bag(indices, weight, offsets, mode=mode)
+
+    compiled = compile_fresh(function, dynamic=dynamic)
+    for count in (5, 7):
+        indices, offsets = torch.arange(count), torch.tensor([0, 2])
+        results = [f(indices, offsets, weight) for f in (compiled, function)]
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(*(torch.autograd.grad(r.sum(), weight)[0] for r in results))
+
+
+def test_what_embedding_bag_returns_beside_the_sums():
+    weight, indices, offsets = torch.randn(10, 4), torch.arange(5), torch.tensor([0, 2])
+    function = lambda w, i, o: torch.embedding_bag(w, i, o, mode=1)
+    torch.testing.assert_close(compile_fresh(function)(weight, indices, offsets), function(weight, indices, offsets))

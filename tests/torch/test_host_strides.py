@@ -84,7 +84,7 @@ def test_operators_left_to_pytorch_with_strided_operands():
         for sample in samples[:: max(1, len(samples) // 4)][:4]:
             torch.manual_seed(0)
             strided = sample.noncontiguous()
-            status, message = checker.sample(((strided.input, *strided.args), strided.kwargs), None)
+            status, message = checker.sample(op.op, ((strided.input, *strided.args), strided.kwargs), None)
             if status in opinfo.BAD:
                 wrong.append(f"{name}: {status}: {message[:200]}")
     assert not wrong, "\n".join(wrong)

@@ -11,7 +11,7 @@ from ..graph import dtypes
 from ..graph.builder import Builder, Value, contiguous_strides
 from ..graph.symbols import Unsupported, hint
 from ..options import Options, strict
-from . import collectives, inplace
+from . import collectives, inplace, loose
 from .host import HostCall, HostTable, Stored, _Operand, _Size
 
 _COPY = torch.ops.aten.copy_.default
@@ -44,6 +44,7 @@ class Translator(Builder):
         self._kept = set()  # ids of parameters' values
         self._mutated = {}
         self._sizes = {}  # placeholder of a size -> how it is read
+        self._loose = loose.find(module.graph)
         self._chains = inplace.find(module.graph)
         self._flat = {}  # node of a chain -> the argument after it, its leading axes joined
 
@@ -149,7 +150,7 @@ class Translator(Builder):
             return
         if isinstance(val, torch.Tensor):
             chain = self._chains.get(node) if dtypes.is_native(val) else None
-            number, value = self._tensor_parameter(val, chain)
+            number, value = self._object_parameter() if node in self._loose else self._tensor_parameter(val, chain)
             if chain is not None:
                 self._flat[node] = value
                 value = self.reshape(value, self.symbols.sizes(val.shape))
@@ -378,7 +379,8 @@ class Translator(Builder):
             self.fallbacks.append(name)
         if make is collectives.Wait:
             operands += self.pending.wait(call, list(operands))
-        value = self._host_values(call, operands, sizes, val, timing=timing)
+        hidden = [(user.args[1],) for user in node.users if user in self._loose]
+        value = self._host_values(call, operands, sizes, val, timing=timing, hidden=hidden)
         if timing != collectives.ANY:
             self._goes_on(node, call, operands, value)
         if random:
@@ -405,7 +407,7 @@ class Translator(Builder):
 
     def _as_stored(self, value, fake, sizes):
         """An operand of a host call, and how the operator gets it; `sizes` takes the symbolic strides."""
-        if not (isinstance(fake, torch.Tensor) and dtypes.is_native(fake)):
+        if value.dtype == dtypes.HOST or not (isinstance(fake, torch.Tensor) and dtypes.is_native(fake)):
             return value, Stored()
         strides = []
         for n in self.symbols.sizes(fake.stride()):
@@ -420,7 +422,8 @@ class Translator(Builder):
 
     _expr_type = __import__("hologram._core", fromlist=["Expr"]).Expr
 
-    def _host_values(self, call, operands, sizes, val, native=False, timing=collectives.ANY):
+    def _host_values(self, call, operands, sizes, val, native=False, timing=collectives.ANY, hidden=()):
+        """`hidden`: positions of results that only the host reads."""
         token = self.make("host_call", operands, ints=[self.host.add(call), timing], exprs=sizes, text=call.name)
 
         def result(fake, path):
@@ -433,7 +436,7 @@ class Translator(Builder):
                     return fake
                 raise Unsupported(f"result {type(fake).__name__} of {call.name}")
             index = len(call.results)
-            if not (native or dtypes.is_native(fake)):
+            if path[:1] in hidden or not (native or dtypes.is_native(fake)):
                 call.results.append((path, None, None))
                 return self.make("host_result", [token], ints=[index], exprs=[], dtype=dtypes.HOST, shape=[])
             shape = self.symbols.sizes(fake.shape)
