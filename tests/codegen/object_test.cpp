@@ -91,6 +91,37 @@ TEST(Object, DamagedObjectsAreRefused) {
   }
 }
 
+// A stored kernel brings its launch along: it is loaded without a plan of its program.
+TEST(Object, AreStoredWithTheirLaunch) {
+  atlas::Program p;
+  p.num_symbols = 2;
+  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  const Expr n = min(Expr::symbol(0), Expr(77)) * Expr::symbol(1);
+  Expr i = add_axes(p.loop(), {n}, {})[0];
+  p.loop().lane_axis = 0;
+  p.buffers = {{DType::f32, Access::write, n}};
+  BodyBuilder b(p.loop().stages[0].body);
+  b.store(0, i, b.number(DType::f32, 1));
+  const cpu::Object object = cpu::compile(p, cpu::host_target());
+  const cpu::Launch launch = cpu::launch_of(p, cpu::host_target());
+  const std::string stored = cpu::to_stored(object);
+  const cpu::StoredObject read = cpu::from_stored(stored, 2);
+  EXPECT_EQ(read.code, object.code);
+  EXPECT_EQ(read.launch.total, launch.total);
+  EXPECT_EQ(read.launch.grain, launch.grain);
+  EXPECT_EQ(read.launch.unit_work, launch.unit_work);
+  EXPECT_TRUE(launch.total.any_atom([](const Atom& a) { return a.id == 1; }));
+  for (const std::string& bad :
+       {std::string(), object.code, object.code + "\n1;2", object.code + "\n1;2;3;4",
+        object.code + "\n1;2;s9", object.code + "\n1;2;i0", object.code + "\n1;2;3 +"})
+    try {
+      cpu::from_stored(bad, 2);
+      ADD_FAILURE() << "accepted " << bad.substr(bad.size() < 9 ? 0 : bad.size() - 9);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::corrupt);
+    }
+}
+
 TEST(Object, CompilesSideBySide) {
   std::vector<std::thread> threads;
   std::atomic<int> good{0};

@@ -12,7 +12,10 @@
 namespace hologram::cpu {
 namespace {
 
-const void* code_of(atlas::KernelFn function) { return reinterpret_cast<const void*>(function); }
+Kernel make_kernel(atlas::KernelFn function, Launch launch, std::shared_ptr<const void> keep) {
+  return {reinterpret_cast<const void*>(function), std::move(launch.total), std::move(launch.grain),
+          std::move(launch.unit_work), std::move(keep)};
+}
 
 class CpuBackend : public Backend {
  public:
@@ -28,15 +31,14 @@ class CpuBackend : public Backend {
   const schedule::Machine& machine() const override { return machine_; }
 
   std::string compile(const atlas::Program& program) const override {
-    return cpu::compile(program, target_).code;
+    return to_stored(cpu::compile(program, target_));
   }
 
   std::optional<Kernel> builtin(const atlas::Program& program,
                                 const Fingerprint& key) const override {
     atlas::KernelFn function = builtin::find_kernel(name_of(target_.isa), key);
     if (!function) return std::nullopt;
-    Launch launch = launch_of(program, target_);
-    return Kernel{code_of(function), launch.total, launch.grain, launch.unit_work, nullptr};
+    return make_kernel(function, launch_of(program, target_), nullptr);
   }
 
   std::optional<std::string> lane_code(const atlas::LaneProgram& program) const override {
@@ -51,9 +53,9 @@ class CpuBackend : public Backend {
   }
 
   Kernel load(const atlas::Program& program, std::string_view code) const override {
-    std::shared_ptr<LoadedKernel> loaded = cpu::load(code);
-    Launch launch = launch_of(program, target_);
-    return {code_of(loaded->function), launch.total, launch.grain, launch.unit_work, loaded};
+    StoredObject stored = from_stored(code, program.num_symbols);
+    std::shared_ptr<LoadedKernel> loaded = cpu::load(stored.code);
+    return make_kernel(loaded->function, std::move(stored.launch), loaded);
   }
 
   atlas::KernelFn host_function(const Kernel& kernel) const override {

@@ -40,10 +40,28 @@ class Clock {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
+// Of a program behind expand_rest() and before place_scratch().
+Launch launch_of_expanded(const atlas::Program& program, const Target& target) {
+  if (atlas::is_empty(program)) return {Expr(0), Expr(1), Expr(1)};
+  switch (program.kind()) {
+    case atlas::BlockKind::product:
+      return launch_of_product(program, target);
+    case atlas::BlockKind::attention:
+      return launch_of_attention(program, target);
+    case atlas::BlockKind::attention_grad:
+      return launch_of_attention_grad(program, target);
+    case atlas::BlockKind::sort:
+      return launch_of_sort(program, target);
+    default:
+      return launch_of_loop(program, target);
+  }
+}
+
 // One kernel's module; LLVM's context goes with it.
 struct Unit {
   atlas::Program program;
   const Target& target;
+  Launch launch;
   llvm::LLVMContext context;
   std::unique_ptr<llvm::TargetMachine> machine;
   std::unique_ptr<llvm::Module> module;
@@ -51,6 +69,7 @@ struct Unit {
   Unit(const atlas::Program& p, const Target& t, Timing* timing = nullptr) : program(p), target(t) {
     Clock clock;
     expand_rest(program, target);
+    launch = launch_of_expanded(program, target);
     place_scratch(program);
     context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
     machine = machine_for(target);
@@ -118,28 +137,16 @@ Object compile(const atlas::Program& program, const Target& target, Timing* timi
     timing->longest = longest_block(*unit.module);
     clock.lap();
   }
-  Object object{translate(*unit.module, *unit.machine, false), launch_of(unit.program, target)};
+  Object object{translate(*unit.module, *unit.machine, false), unit.launch};
   if (timing) timing->translate = clock.lap();
   check_symbols(object.code);
   return object;
 }
 
 Launch launch_of(const atlas::Program& original, const Target& target) {
-  if (atlas::is_empty(original)) return {Expr(0), Expr(1), Expr(1)};
   atlas::Program program = original;
   expand_rest(program, target);
-  switch (program.kind()) {
-    case atlas::BlockKind::product:
-      return launch_of_product(program, target);
-    case atlas::BlockKind::attention:
-      return launch_of_attention(program, target);
-    case atlas::BlockKind::attention_grad:
-      return launch_of_attention_grad(program, target);
-    case atlas::BlockKind::sort:
-      return launch_of_sort(program, target);
-    default:
-      return launch_of_loop(program, target);
-  }
+  return launch_of_expanded(program, target);
 }
 
 std::string dump_llvm(const atlas::Program& program, const Target& target) {

@@ -11,11 +11,6 @@
 
 namespace hologram::cpu {
 
-struct Object {
-  std::string code;  ///< relocatable ELF object with one function, no undefined symbols
-  Launch launch;
-};
-
 /// What one compile took: milliseconds of its stages, and how much code they worked on.
 struct Timing {
   double setup = 0;  ///< TargetMachine, module
@@ -33,7 +28,7 @@ struct Timing {
 Object compile(const atlas::Program& program, const Target& target, Timing* timing = nullptr,
                const char* symbol = kernel_symbol);
 
-/// Launch facts alone, without compiling (for cached objects).
+/// Launch facts alone, without compiling (for kernels that came with the library).
 Launch launch_of(const atlas::Program& program, const Target& target);
 
 /// LLVM IR before or after optimisation, or assembly, for HOLOGRAM_DUMP.

@@ -1,6 +1,7 @@
 // backend/cpu/machine.h: what the planner asks of a processor.
 #pragma once
 
+#include "backend/cpu/cost.h"
 #include "backend/cpu/products/panels.h"
 #include "backend/cpu/target.h"
 #include "schedule/machine.h"
@@ -9,7 +10,10 @@ namespace hologram::cpu {
 
 class CpuMachine final : public schedule::Machine {
  public:
-  explicit CpuMachine(Target target) : target_(std::move(target)) {}
+  explicit CpuMachine(Target target) : target_(std::move(target)) {
+    units = cost::threads;
+    multiply_adds = cost::multiply_adds;
+  }
 
   schedule::Panel panel(DType operand, DType acc) const override {
     return {cpu::panel_width(target_, operand), cpu::panel_group(target_, operand, acc)};

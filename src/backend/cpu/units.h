@@ -1,5 +1,9 @@
-// backend/cpu/units.h: a kernel's work in units, and how the runtime may split it.
+// backend/cpu/units.h: a kernel's work in units, how the runtime may split it, and how it is
+// stored.
 #pragma once
+
+#include <string>
+#include <string_view>
 
 #include "base/expr.h"
 
@@ -11,5 +15,20 @@ struct Launch {
   Expr grain;      ///< chunk boundaries fall on multiples of this (in units)
   Expr unit_work;  ///< rough cost of one unit on one core with its data in cache, in picoseconds
 };
+
+struct Object {
+  std::string code;  ///< relocatable ELF object with one function, no undefined symbols
+  Launch launch;
+};
+
+/// An object and its launch in one string.
+std::string to_stored(const Object& object);
+
+struct StoredObject {
+  std::string_view code;  ///< part of the string that was read
+  Launch launch;
+};
+/// Reads what to_stored() wrote for a program of `num_symbols` symbols. Throws Error(corrupt).
+StoredObject from_stored(std::string_view bytes, int num_symbols);
 
 }  // namespace hologram::cpu

@@ -18,7 +18,7 @@ AttentionEmitter::AttentionEmitter(CpuFunction& kernel)
     : AttentionEmitter(kernel, plan_attention(kernel.program, kernel.target)) {}
 
 AttentionEmitter::AttentionEmitter(CpuFunction& kernel, const AttentionPlan& plan)
-    : AttentionTiles(kernel, plan.tile, plan.type),
+    : ScoreBlocks(kernel, plan.tile, plan.type),
       a_(kernel.program.attention()),
       plan_(plan),
       query_axis_(a_.batch_rank),

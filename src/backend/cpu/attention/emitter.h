@@ -2,12 +2,12 @@
 #pragma once
 
 #include "backend/cpu/attention/plan.h"
-#include "backend/cpu/attention/tiles.h"
+#include "backend/cpu/attention/score_blocks.h"
 #include "backend/cpu/operands/pack.h"
 
 namespace hologram::cpu {
 
-class AttentionEmitter : AttentionTiles {
+class AttentionEmitter : ScoreBlocks {
  public:
   explicit AttentionEmitter(CpuFunction& kernel);
 
@@ -25,7 +25,7 @@ class AttentionEmitter : AttentionTiles {
   Operand operand(const atlas::Body& body) const {
     return {body, a_.operand_type, type_, t_.lanes};
   }
-  Value* scaled(Value* score) { return AttentionTiles::scaled(score, a_.scale); }
+  Value* scaled(Value* score) { return ScoreBlocks::scaled(score, a_.scale); }
   // The score body on a vector of scaled scores.
   Value* final_score(Scope& scope, Value* score) {
     return a_.score.instrs.empty() ? score : score_of(scope, a_.score, score);

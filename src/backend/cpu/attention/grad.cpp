@@ -9,19 +9,19 @@
 
 #include <limits>
 
-#include "backend/cpu/attention/tiles.h"
+#include "backend/cpu/attention/score_blocks.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
 namespace {
 
-class GradEmitter : AttentionTiles {
+class GradEmitter : ScoreBlocks {
  public:
   explicit GradEmitter(CpuFunction& kernel)
       : GradEmitter(kernel, plan_attention_grad(kernel.program, kernel.target)) {}
 
   GradEmitter(CpuFunction& kernel, const AttentionGradPlan& plan)
-      : AttentionTiles(kernel, plan.tile, plan.type),
+      : ScoreBlocks(kernel, plan.tile, plan.type),
         a_(kernel.program.attention_grad()),
         plan_(plan),
         member_axis_(a_.batch_rank),

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cpu/attention/grad.h"
+#include "backend/cpu/cost.h"
 #include "base/error.h"
 
 namespace hologram::cpu {
@@ -36,18 +37,16 @@ AttentionGradPlan plan_attention_grad(const atlas::Program& program, const Targe
 
 Launch launch_of_attention_grad(const atlas::Program& program, const Target& target) {
   AttentionGradPlan p = plan_attention_grad(program, target);
-  // In picoseconds: two multiply-adds a cycle of 250 ps, fifteen cycles for a vector of scores.
+  // Fifteen cycles for a vector of scores.
   Expr scores = p.members;
   scores *= p.share == GradShare::queries ? Expr(p.share_block) : p.queries;
   scores *= p.share == GradShare::keys ? Expr(p.share_block) : p.keys;
-  Expr per_score = (Expr(3) * p.depth + Expr(2) * p.width) * Expr(125) + Expr(3750);
+  Expr per_score =
+      (Expr(3) * p.depth + Expr(2) * p.width) * Expr(cost::multiply_add) + Expr(15 * cost::cycle);
   Launch launch;
   launch.total = p.units;
-  launch.unit_work = floor_div(scores * per_score, p.tile.lanes) + 20000;
-  if (launch.unit_work.is_const())
-    launch.grain = std::max<int64_t>(1, 15'000'000 / launch.unit_work.constant_value());
-  else
-    launch.grain = max(Expr(1), floor_div(Expr(15'000'000), launch.unit_work));
+  launch.unit_work = floor_div(scores * per_score, p.tile.lanes) + cost::unit;
+  launch.grain = cost::units_of_chunk(launch.unit_work);
   return launch;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "backend/cpu/attention/emit.h"
+#include "backend/cpu/cost.h"
 #include "base/error.h"
 #include "ir/scalar.h"
 
@@ -243,19 +244,15 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
 
 Launch launch_of_attention(const atlas::Program& program, const Target& target) {
   AttentionPlan p = plan_attention(program, target);
-  // In picoseconds: two multiply-adds a cycle of 250 ps, and about ten cycles for a vector of
-  // exponentials.
+  // About ten cycles for a vector of exponentials.
   int64_t vectors = p.lanes == ScoreLanes::queries ? p.tile.vectors : 1;
-  int64_t multiply = p.query_block * 125 * vectors / p.tile.panel / group_of(p.dots);
-  Expr per_key =
-      (p.depth + p.values) * (multiply + 50) + Expr(p.query_block * 2500 / p.tile.lanes + 1000);
+  int64_t multiply = p.query_block * cost::multiply_add * vectors / p.tile.panel / group_of(p.dots);
+  Expr per_key = (p.depth + p.values) * (multiply + 50) +
+                 Expr(p.query_block * 10 * cost::cycle / p.tile.lanes + 4 * cost::cycle);
   Launch launch;
   launch.total = p.units;
-  launch.unit_work = p.keys * per_key + 20000;
-  if (launch.unit_work.is_const())
-    launch.grain = std::max<int64_t>(1, 15'000'000 / launch.unit_work.constant_value());
-  else
-    launch.grain = max(Expr(1), floor_div(Expr(15'000'000), launch.unit_work));
+  launch.unit_work = p.keys * per_key + cost::unit;
+  launch.grain = cost::units_of_chunk(launch.unit_work);
   return launch;
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/cost.h"
 #include "backend/cpu/loops/reduce.h"
 #include "codegen/memory.h"
 #include "codegen/nest.h"
@@ -17,8 +18,8 @@ namespace Intrinsic = llvm::Intrinsic;
 LoopLanes::LoopLanes(const LoopFrame& frame) : f_(frame), k_(frame.k), ir_(frame.k.ir) {
   if (!f_.plan.may_stream) return;
   Value* bytes = emit_expr(k_.root(), buffer_bytes(k_.program)).v;
-  large_ = ir_.CreateICmpSGT(bytes, k_.i64(stream_bytes));
-  middling_ = ir_.CreateICmpSGT(bytes, k_.i64(turn_bytes));
+  large_ = ir_.CreateICmpSGT(bytes, k_.i64(cost::stream));
+  middling_ = ir_.CreateICmpSGT(bytes, k_.i64(cost::turn));
   backwards_ = k_.runs_backwards();
 }
 

@@ -51,8 +51,8 @@ class LoopLanes {
   const LoopFrame& f_;
   CpuFunction& k_;
   llvm::IRBuilder<>& ir_;
-  Value* large_ = nullptr;      ///< whether the buffers exceed stream_bytes
-  Value* middling_ = nullptr;   ///< whether they exceed turn_bytes
+  Value* large_ = nullptr;      ///< whether the buffers exceed cost::stream
+  Value* middling_ = nullptr;   ///< whether they exceed cost::turn
   Value* backwards_ = nullptr;  ///< whether this pass goes from the end to the beginning
   bool streams_ = false;        ///< some loop may store past the caches
   bool from_zero_ = false;      ///< the lanes' coordinates begin with 0

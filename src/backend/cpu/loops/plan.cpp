@@ -1,5 +1,6 @@
 // backend/cpu/loops/plan.cpp: how a loop block is cut into lanes and units.
 #include "backend/cpu/loops/plan.h"
+#include "backend/cpu/cost.h"
 
 #include <algorithm>
 #include <bit>
@@ -123,8 +124,8 @@ int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& 
                      extent.constant_value() < 8 * n * plan.lanes))
       n /= 2;
   }
-  while (n > 1 &&
-         ((n <= 4 && n * plan.lanes > 64) || n * bytes > 32 * 1024 || n * scratch > 256 * 1024))
+  while (n > 1 && ((n <= 4 && n * plan.lanes > 64) || n * bytes > cost::first_level ||
+                   n * scratch > cost::scratch))
     n /= 2;
   while (n > 1 && extent.is_const() && extent.constant_value() < n * plan.lanes) n /= 2;
   return n;
@@ -210,7 +211,7 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   // Two chains of arithmetic side by side keep more units busy, where registers suffice for both.
   plan.paired = plan.mode == LaneMode::parallel && points && plan.unroll == 1 && plan.lanes <= 16 &&
                 target.isa == Isa::avx512 && load_count(b) <= most_paired_loads;
-  int64_t least_bytes = plan.paired ? stream_bytes : turn_bytes;
+  int64_t least_bytes = plan.paired ? cost::stream : cost::turn;
   plan.may_stream = target.isa != Isa::neon &&
                     work <= (plan.paired ? max_streamed_pair_work : max_streamed_work) &&
                     (!bytes.is_const() || bytes.constant_value() > least_bytes);

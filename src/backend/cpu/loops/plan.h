@@ -27,14 +27,9 @@ struct LoopPlan {
   int interleaved = 0;        ///< > 0: this many lines side by side, see interleaved_lines
   bool masked_tails = false;  ///< else what is left over runs one by one
   bool carried = false;       ///< the second stage runs along with the next point's first stage
-  bool may_stream = false;    ///< the data may be larger than a core's cache; see turn_bytes
+  bool may_stream = false;    ///< the data may be larger than a core's cache; see cost::turn
 };
 
-/// Kernels whose buffers hold more bytes than this write past the caches.
-inline constexpr int64_t stream_bytes = int64_t{48} << 20;
-/// Kernels whose buffers hold more bytes than this, and no more than stream_bytes, go through them
-/// from the end in every other pass (CpuFunction::runs_backwards).
-inline constexpr int64_t turn_bytes = int64_t{4} << 20;
 /// Bytes of all buffers.
 Expr buffer_bytes(const atlas::Program& program);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "backend/cpu/cost.h"
 #include "codegen/memory.h"
 
 namespace hologram::cpu {
@@ -127,7 +128,7 @@ bool Prefetches::known_before(const Instr& i) const {
 }
 
 void Prefetches::find_gathers() {
-  constexpr int64_t large = 1 << 20, most = 4096;  // bytes: of a buffer, of a row
+  constexpr int64_t most = 4096;  // bytes of a row
   int row = f_.axes - 1;
   if (f_.rank == 0 || f_.axes != f_.rank + 1 || !f_.extent(row).is_const()) return;
   for (const Stage& s : f_.block.stages)
@@ -138,7 +139,7 @@ void Prefetches::find_gathers() {
       int64_t size = f_.element_bytes(i.buffer), bytes = f_.extent(row).constant_value() * size;
       auto step = i.expr.linear_in_axis(row);
       if (b.access != atlas::Access::read || !step || !step->first.is(1) || bytes > most ||
-          (b.extent.is_const() && b.extent.constant_value() * size < large))
+          (b.extent.is_const() && b.extent.constant_value() * size < cost::distant))
         continue;
       Slice slice(s.body);
       Expr index = slice.take(step->second);

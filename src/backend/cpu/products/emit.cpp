@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "backend/cpu/loops/tail.h"
-#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/operands/pack.h"
 #include "backend/cpu/operands/runs.h"
 #include "backend/cpu/products/epilogue.h"
@@ -26,10 +26,10 @@ namespace hologram::cpu {
 
 namespace {
 
-class ProductEmitter : Numbers {
+class ProductEmitter : IndexBuilder {
  public:
   explicit ProductEmitter(CpuFunction& kernel)
-      : Numbers(kernel),
+      : IndexBuilder(kernel),
         p_(kernel.program.product()),
         plan_(plan_product(kernel.program, kernel.target)),
         t_(plan_.tile),

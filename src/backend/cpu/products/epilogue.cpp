@@ -36,7 +36,7 @@ void interleave(llvm::BasicBlock& block, size_t begin, size_t middle, size_t end
 }  // namespace
 
 ProductEpilogue::ProductEpilogue(CpuFunction& kernel, const TileModel& tile, Value* n)
-    : Numbers(kernel),
+    : IndexBuilder(kernel),
       p_(kernel.program.product()),
       t_(tile),
       n_(n),

@@ -3,14 +3,14 @@
 
 #include <optional>
 
-#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/products/plan.h"
 
 namespace hologram::cpu {
 
 /// Runs a product's epilogue body on sums in memory: vectors along the columns, or along the rows
 /// where these lie side by side in what is stored (an image whose channels are planes).
-class ProductEpilogue : Numbers {
+class ProductEpilogue : IndexBuilder {
  public:
   /// `n`: the product's columns (of one part), constant where they are known.
   ProductEpilogue(CpuFunction& kernel, const TileModel& tile, Value* n);

@@ -16,7 +16,7 @@ constexpr uint64_t least_safe_bits = (127 - 56) << 7;
 }  // namespace
 
 GroupPacker::GroupPacker(CpuFunction& kernel, const ProductPlan& plan, Value* notes)
-    : Numbers(kernel),
+    : IndexBuilder(kernel),
       p_(kernel.program.product()),
       plan_(plan),
       t_(plan.tile),

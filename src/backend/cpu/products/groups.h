@@ -1,7 +1,7 @@
 // backend/cpu/products/groups.h: narrow operands copied as groups of k for the dot instructions.
 #pragma once
 
-#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/products/plan.h"
 
 namespace hologram::cpu {
@@ -9,7 +9,7 @@ namespace hologram::cpu {
 /// Copies operands of a product whose plan uses dot instructions: a word of 32 bits holds `group`
 /// values of k, the first one uppermost. The signs of bytes of the left operand are flipped if the
 /// right one has the same type: the instruction takes an unsigned and a signed one.
-class GroupPacker : Numbers {
+class GroupPacker : IndexBuilder {
  public:
   /// `notes`: 64 bytes beside the left block for what is known of its numbers; null unless the plan
   /// keeps tiny ones.

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
+#include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/operands/nibbles.h"
-#include "backend/cpu/operands/numbers.h"
 #include "backend/cpu/operands/pack.h"
 #include "backend/cpu/operands/runs.h"
 #include "codegen/nest.h"
@@ -105,10 +105,10 @@ std::optional<Factors> take_factors(const atlas::Body& body, int axis) {
   return Factors{std::move(product->first), std::move(product->second), {}};
 }
 
-class NarrowEmitter : Numbers {
+class NarrowEmitter : IndexBuilder {
  public:
   NarrowEmitter(CpuFunction& kernel, const NarrowProduct& plan)
-      : Numbers(kernel),
+      : IndexBuilder(kernel),
         p_(kernel.program.product()),
         plan_(plan),
         type_(p_.acc_type),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/cost.h"
 #include "backend/cpu/operands/runs.h"
 #include "backend/cpu/products/panels.h"
 #include "backend/cpu/products/winograd_plan.h"
@@ -14,10 +15,6 @@ namespace {
 
 // Rows up to which reading the right operand takes longer than the arithmetic.
 constexpr int64_t most_waiting_rows = 4;
-// Of a right operand that may stay in the caches of two cores.
-constexpr int64_t most_kept_bytes = int64_t{2} << 20;
-// Sizes assumed for run-time dimensions when blocks are chosen.
-constexpr int64_t assumed_rows = 512, assumed_columns = 1024, assumed_depth = 512;
 
 const atlas::Instr* only_load(const atlas::Body& body) {
   if (body.instrs.size() != 1) return nullptr;
@@ -29,7 +26,8 @@ const atlas::Instr* only_load(const atlas::Body& body) {
 // the second-level cache.
 bool distant_rhs(const ProductPlan& p, int64_t element) {
   if (p.rhs == RhsPath::panels || p.rhs == RhsPath::transposed) return true;
-  return size_or(p.k, assumed_depth) * size_or(p.n, assumed_columns) * element > (1 << 20);
+  return size_or(p.k, cost::assumed_depth) * size_or(p.n, cost::assumed_columns) * element >
+         cost::distant;
 }
 
 // How often a unit's rows reuse what was read or copied of the right operand decides how many rows
@@ -37,34 +35,34 @@ bool distant_rhs(const ProductPlan& p, int64_t element) {
 // the right operand is distant. 86 tiles, so that 1,024 rows are one block.
 int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t element) {
   if (distant_rhs(p, element)) return 86 * 12;
-  int64_t depth = size_or(p.k, assumed_depth);
+  int64_t depth = size_or(p.k, cost::assumed_depth);
   int64_t most = p.dots == Dots::bytes ? 256 : 72;
-  return std::clamp<int64_t>(half_l2(target) / (depth * element), 24, most);
+  return std::clamp<int64_t>(cost::half_second_level(target) / (depth * element), 24, most);
 }
 
 // Rows of a unit that has all columns, for what follows its rows: these and its block of the left
 // operand should stay in half of the second-level cache. 64 units of two register tiles or more, a
 // multiple of 8 of them, so that threads have equally many.
 int64_t rows_before_tail(const ProductPlan& p, const Target& target, int64_t element) {
-  int64_t depth = size_or(p.k, assumed_depth), columns = size_or(p.n, assumed_columns);
-  int64_t rows = size_or(p.m, assumed_rows), least = 2 * p.tile.max_rows;
-  int64_t most = std::max(least, half_l2(target) / (depth * element + columns * 4));
+  int64_t depth = size_or(p.k, cost::assumed_depth), columns = size_or(p.n, cost::assumed_columns);
+  int64_t rows = size_or(p.m, cost::assumed_rows), least = 2 * p.tile.max_rows;
+  int64_t most = std::max(least, cost::half_second_level(target) / (depth * element + columns * 4));
   int64_t units = divide_up(rows, std::clamp(divide_up(rows, 64), least, most));
   return divide_up(rows, units > 8 ? divide_up(units, 8) * 8 : units);
 }
 
 // Cycles of `rows` x one panel over the whole depth: two multiply-adds a cycle, or the panel's
-// bytes at 32 a cycle.
+// bytes.
 double panel_cycles(const ProductPlan& p, double rows, double depth) {
   double arithmetic = std::max(rows, 2.0) * p.tile.vectors / 2;
-  double memory = static_cast<double>(p.tile.panel) * size_of(p.rhs_storage) / 32;
+  double memory = static_cast<double>(p.tile.panel) * size_of(p.rhs_storage) / cost::bytes_in_cycle;
   return std::max(arithmetic, memory) * depth;
 }
 
-// Of few units, one more or less for a thread counts: among somewhat smaller blocks, those that two
-// threads finish first.
+// Of few units, one more or less for a thread counts: among somewhat smaller blocks, those that
+// cost::threads finish first.
 void balance_few_units(ProductPlan& p) {
-  constexpr int64_t few = 16, least_cycles = 12'000, handing_out = 600;
+  constexpr int64_t few = 16;
   constexpr double least_gain = 0.96;
   if (!p.m.is_const() || !p.n.is_const() || !p.k.is_const()) return;
   int64_t m = p.m.constant_value(), panels = divide_up(p.n.constant_value(), p.tile.panel),
@@ -78,13 +76,14 @@ void balance_few_units(ProductPlan& p) {
            static_cast<double>(column_units);
   };
   auto cost = [&](int64_t rows_units, int64_t column_units) {
-    double one = cycles(rows_units, column_units) + handing_out;
-    return static_cast<double>(divide_up(rows_units * column_units, 2)) * one;
+    double one = cycles(rows_units, column_units) + cost::handing_out;
+    return static_cast<double>(divide_up(rows_units * column_units, cost::threads)) * one;
   };
   int64_t best_m = m_units, best_n = n_units;
   for (int64_t i = m_units; i <= std::min(2 * m_units, divide_up(m, p.tile.max_rows)); ++i)
     for (int64_t j = n_units; j <= std::min(2 * n_units, groups); ++j)
-      if (cycles(i, j) >= least_cycles && cost(i, j) < cost(best_m, best_n)) best_m = i, best_n = j;
+      if (cycles(i, j) >= cost::balanced_unit && cost(i, j) < cost(best_m, best_n))
+        best_m = i, best_n = j;
   if (cost(best_m, best_n) > least_gain * cost(m_units, n_units)) return;
   p.block_rows = divide_up(m, best_m);
   p.block_panels = divide_up(groups, best_n) * p.panel_group;
@@ -176,8 +175,8 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
     p.rhs_storage = program.buffers[static_cast<size_t>(b.packed_rhs)].dtype;
   } else {
     auto rhs = strided_load(b.rhs, n_axis, k_axis);
-    int64_t bytes =
-        size_or(p.k, assumed_depth) * size_or(p.n, assumed_columns) * size_of(b.acc_type);
+    int64_t bytes = size_or(p.k, cost::assumed_depth) * size_or(p.n, cost::assumed_columns) *
+                    size_of(b.acc_type);
     bool few_rows = p.m.is_const() && p.m.constant_value() <= 2 * p.tile.max_rows;
     if (rhs && plain && rhs->x_stride.is(1) && (few_rows || bytes <= 64 * 1024)) {
       p.rhs = RhsPath::direct;
@@ -214,9 +213,10 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
 
   // Units of 10 µs or more, up to 64 of them for large products (32 where each copies panels),
   // whole register tiles high.
-  int64_t rows = size_or(p.m, assumed_rows);
-  int64_t panels = divide_up(size_or(p.part, assumed_columns), p.tile.panel) * p.parts;
-  auto depth = static_cast<double>(std::max<int64_t>(size_or(p.k, assumed_depth) / p.group, 1));
+  int64_t rows = size_or(p.m, cost::assumed_rows);
+  int64_t panels = divide_up(size_or(p.part, cost::assumed_columns), p.tile.panel) * p.parts;
+  auto depth =
+      static_cast<double>(std::max<int64_t>(size_or(p.k, cost::assumed_depth) / p.group, 1));
   int64_t limit = std::min(rows_by_cache(p, target, element), rows);
   bool distant = distant_rhs(p, element);
   int64_t least_rows = (distant ? 12 : 2) * p.tile.max_rows;
@@ -226,10 +226,11 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
       batch * static_cast<double>(panels) * panel_cycles(p, static_cast<double>(rows), depth);
   // The gates of a step are waited for, and few rows wait for the matrix, of which each core then
   // keeps a part in its cache: threads share these from 2 µs each.
-  bool stays = size_or(p.n, assumed_columns) * size_or(p.k, assumed_depth) * size_of(b.acc_type) <=
-               most_kept_bytes;
+  bool stays = size_or(p.n, cost::assumed_columns) * size_or(p.k, cost::assumed_depth) *
+                   size_of(b.acc_type) <=
+               cost::kept;
   p.fine = p.parts > 1 || (p.m.is_const() && p.m.constant_value() <= most_waiting_rows && stays);
-  double least_cycles = p.fine ? 8e3 : 40e3;
+  double least_cycles = p.fine ? cost::short_unit : cost::long_unit;
   double target_cycles = std::clamp(total / (distant ? 32 : 64), least_cycles, distant ? 4e6 : 1e6);
   double narrow = distant || p.dots == Dots::bytes ? 2 : 8;
   double wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
@@ -263,40 +264,43 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
 Launch launch_of_product(const atlas::Program& program, const Target& target) {
   if (program.product().winograd) return launch_of_winograd(program, target);
   if (auto tiles = plan_tile_product(program, target)) {
-    // In picoseconds, at 4 GHz: the tiles, packing the rows, the epilogue of 1,024 elements.
+    // The tiles, packing the rows, the epilogue of 1,024 elements.
     Expr groups = min(tiles->groups, tiles->block_groups);
     Expr panels = min(tiles->panels, tiles->block_panels);
-    Expr work = groups * panels * (tiles->steps * (tiles->step_cycles() * 250) + Expr(100'000)) +
-                groups * tiles->steps * Expr(tiles->lhs ? 0 : 200'000) + Expr(20'000);
+    Expr work =
+        groups * panels *
+            (tiles->steps * (tiles->step_cycles() * cost::cycle) + Expr(400 * cost::cycle)) +
+        groups * tiles->steps * Expr(tiles->lhs ? 0 : 800 * cost::cycle) + Expr(cost::unit);
     if (!work.is_const() || tiles->parts > 1) return {tiles->units, Expr(1), work};
-    return {tiles->units, Expr(std::max<int64_t>(1, 15'000'000 / work.constant_value())), work};
+    return {tiles->units, cost::units_of_chunk(work), work};
   }
   if (auto small = plan_small_product(program, target)) {
-    // In picoseconds: a vector multiply-add takes 125 or more, and a vector of the epilogue 1,000.
+    // A vector's multiply-add and its loads, and four cycles for one of the epilogue.
     int64_t vectors = (small->n + small->lanes - 1) / small->lanes;
-    int64_t work = small->m * vectors * (small->k * 150 + 1000) + 10'000;
-    return {small->units, Expr(std::max<int64_t>(1, 15'000'000 / work)), Expr(work)};
+    int64_t work = small->m * vectors * (small->k * 150 + 4 * cost::cycle) + cost::unit / 2;
+    return {small->units, cost::units_of_chunk(Expr(work)), Expr(work)};
   }
   if (auto stream = plan_stream_product(program, target)) {
     Expr columns = min(stream->n, stream->columns);
     int64_t per_element = 25 * std::max<int64_t>(stream->m / 2, 1);  // in cache, in picoseconds
-    Expr work = stream->k * columns * Expr(per_element) + Expr(20000);
+    Expr work = stream->k * columns * Expr(per_element) + Expr(cost::unit);
     if (!work.is_const()) return {stream->units, Expr(1), work};
-    return {stream->units, Expr(std::max<int64_t>(1, 15'000'000 / work.constant_value())), work};
+    return {stream->units, cost::units_of_chunk(work), work};
   }
   if (auto narrow = plan_narrow_product(program, target)) {
-    // In picoseconds: a vector of weights from its bytes, then a multiply-add per row.
-    int64_t work = narrow->k * narrow->vectors * (300 + 125 * narrow->m) + 20'000;
-    return {narrow->units, Expr(std::max<int64_t>(1, 15'000'000 / work)), Expr(work)};
+    // A vector of weights from its bytes, then a multiply-add per row.
+    int64_t work =
+        narrow->k * narrow->vectors * (300 + cost::multiply_add * narrow->m) + cost::unit;
+    return {narrow->units, cost::units_of_chunk(Expr(work)), Expr(work)};
   }
   ProductPlan p = plan_product(program, target);
   Expr rows = min(p.m, p.block_rows), panels = min(p.panels, p.block_panels);
-  // A cycle is 0.25 ns. Besides the arithmetic: a panel from the cache, and the epilogue.
-  Expr per_panel =
-      (rows * (p.tile.vectors * 125) + 1000) * p.steps + rows * (p.tile.vectors * 1500);
+  // Besides the arithmetic: a panel from the cache, and the epilogue.
+  Expr per_panel = (rows * (p.tile.vectors * cost::multiply_add) + 4 * cost::cycle) * p.steps +
+                   rows * (p.tile.vectors * 6 * cost::cycle);
   Launch launch;
   launch.total = p.units;
-  launch.unit_work = rows * 0 + panels * per_panel + 20000;
+  launch.unit_work = rows * 0 + panels * per_panel + cost::unit;
   if (program.has_tail())
     launch.unit_work += rows * p.n * Expr(300);  // an element of rows that are in the cache
   if (p.fine)
@@ -304,7 +308,7 @@ Launch launch_of_product(const atlas::Program& program, const Target& target) {
   else if (launch.unit_work.is_const())
     launch.grain = 1;  // chunk_of puts units together
   else
-    launch.grain = max(Expr(1), floor_div(Expr(15'000'000), launch.unit_work));
+    launch.grain = cost::units_of_chunk(launch.unit_work);
   return launch;
 }
 

@@ -57,10 +57,6 @@ bool ends_in_half_a_vector(const TileModel& tile, const Expr& columns) {
   return tile.lanes >= 16 && columns.is(tile.panel - tile.lanes / 2);
 }
 
-int64_t half_l2(const Target& target) {
-  return (target.vector_bytes == 64 ? 1024 : 512) * 1024 / 2;
-}
-
 int64_t size_or(const Expr& e, int64_t assumed) {
   return std::max<int64_t>(e.is_const() ? e.constant_value() : assumed, 1);
 }

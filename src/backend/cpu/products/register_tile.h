@@ -38,9 +38,6 @@ std::vector<int> block_heights(const TileModel& tile, const Expr& total, int64_t
 /// vectors wide enough for half of one to take half of the multiply-adders.
 bool ends_in_half_a_vector(const TileModel& tile, const Expr& columns);
 
-/// Bytes of half of the second-level cache that the models assume.
-int64_t half_l2(const Target& target);
-
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /// A known size, or what is assumed for one that is only known at run time; at least 1.
 int64_t size_or(const Expr& e, int64_t assumed);

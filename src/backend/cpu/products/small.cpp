@@ -7,17 +7,17 @@
 
 #include <algorithm>
 
-#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/operands/pack.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
 namespace {
 
-class SmallEmitter : Numbers {
+class SmallEmitter : IndexBuilder {
  public:
   SmallEmitter(CpuFunction& kernel, const SmallProduct& plan)
-      : Numbers(kernel),
+      : IndexBuilder(kernel),
         p_(kernel.program.product()),
         plan_(plan),
         type_(p_.acc_type),

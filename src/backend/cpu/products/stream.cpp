@@ -8,17 +8,17 @@
 
 #include <algorithm>
 
-#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/operands/pack.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
 namespace {
 
-class StreamEmitter : Numbers {
+class StreamEmitter : IndexBuilder {
  public:
   StreamEmitter(CpuFunction& kernel, const StreamProduct& plan)
-      : Numbers(kernel),
+      : IndexBuilder(kernel),
         p_(kernel.program.product()),
         plan_(plan),
         type_(p_.acc_type),

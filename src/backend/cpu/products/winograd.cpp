@@ -7,7 +7,7 @@
 #include <array>
 #include <map>
 
-#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/products/micro.h"
 #include "backend/cpu/products/winograd_plan.h"
 #include "codegen/nest.h"
@@ -18,10 +18,10 @@ namespace {
 // A unit: the transformed pixels of a block of tiles lie in scratch memory as 16 matrices (tile x
 // channel). For each of its panels, 16 small products give 16 matrices (tile x column of the
 // panel), of which the tiles' results are taken and passed to the epilogue.
-class WinogradEmitter : Numbers {
+class WinogradEmitter : IndexBuilder {
  public:
   explicit WinogradEmitter(CpuFunction& kernel)
-      : Numbers(kernel),
+      : IndexBuilder(kernel),
         p_(kernel.program.product()),
         plan_(plan_winograd(kernel.program, kernel.target)),
         t_(plan_.tile) {}

@@ -1,6 +1,7 @@
 // backend/cpu/products/winograd_plan.cpp: the analytic model behind the blocking of Winograd
 // products.
 #include "backend/cpu/products/winograd_plan.h"
+#include "backend/cpu/cost.h"
 
 #include <algorithm>
 #include <cmath>
@@ -32,7 +33,7 @@ Blocks best_blocks(const TileModel& t, const Target& target, int64_t tiles, int6
                    int64_t panels) {
   // Pixels of a unit in half of the second-level cache, but not so few tiles that weights, which
   // each unit reads once, become the limit.
-  int64_t most = std::clamp<int64_t>(half_l2(target) / (64 * channels), 64, 96);
+  int64_t most = std::clamp<int64_t>(cost::half_second_level(target) / (64 * channels), 64, 96);
   int64_t least = std::min<int64_t>(tiles, 2 * t.max_rows);
   Blocks best{std::min(tiles, most), panels};
   double best_cost = 0;
@@ -42,7 +43,8 @@ Blocks best_blocks(const TileModel& t, const Target& target, int64_t tiles, int6
       Blocks b{divide_up(tiles, n), divide_up(panels, parts)};
       auto units = static_cast<double>(n * parts),
            cost = units * unit_cycles(t, b.tiles, b.panels, channels);
-      for (double threads : {2.0, 4.0}) cost *= std::ceil(units / threads) * threads / units;
+      for (double threads : {1.0 * cost::threads, 2.0 * cost::threads})
+        cost *= std::ceil(units / threads) * threads / units;
       if (units > 16 && cost / units < 40e3) cost *= 2;  // too short to hand out
       if (best_cost == 0 || cost < best_cost) best = b, best_cost = cost;
     }
@@ -69,23 +71,20 @@ WinogradPlan plan_winograd(const atlas::Program& program, const Target& target) 
   p.tile_units = ceil_div(p.tiles, p.block_tiles);
   p.panel_units = ceil_div(p.panels, p.block_panels);
   p.units = p.tile_units * p.panel_units;
-  p.tiles_fastest = channels * panels * p.tile.panel * 64 > 2 * half_l2(target);
+  p.tiles_fastest = channels * panels * p.tile.panel * 64 > 2 * cost::half_second_level(target);
   return p;
 }
 
 Launch launch_of_winograd(const atlas::Program& program, const Target& target) {
   WinogradPlan p = plan_winograd(program, target);
   const Expr& channels = program.product().axes[6].extent;
-  // A cycle is 0.25 ns.
   Expr rows = min(p.tiles, p.block_tiles), panels = min(p.panels, p.block_panels);
-  Expr per_panel = (channels * Expr(2000) + Expr(10'000)) * Expr(p.tile.vectors);
+  Expr per_panel =
+      (channels * Expr(8 * cost::cycle) + Expr(40 * cost::cycle)) * Expr(p.tile.vectors);
   Launch launch;
   launch.total = p.units;
-  launch.unit_work = rows * panels * per_panel + Expr(20'000);
-  if (launch.unit_work.is_const())
-    launch.grain = std::max<int64_t>(1, 15'000'000 / launch.unit_work.constant_value());
-  else
-    launch.grain = max(Expr(1), floor_div(Expr(15'000'000), launch.unit_work));
+  launch.unit_work = rows * panels * per_panel + Expr(cost::unit);
+  launch.grain = cost::units_of_chunk(launch.unit_work);
   return launch;
 }
 

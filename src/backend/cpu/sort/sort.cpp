@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <array>
 
-#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/index_builder.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
@@ -27,10 +27,10 @@ constexpr int counted_together = 4;    // vectors of such a row
 int key_bits(DType t) { return size_of(t) * 8; }
 int words_of(const Target& t) { return std::max(2, t.vector_bytes / 8); }
 
-class SortEmitter : Numbers {
+class SortEmitter : IndexBuilder {
  public:
   explicit SortEmitter(CpuFunction& k)
-      : Numbers(k),
+      : IndexBuilder(k),
         b_(k.program.sort()),
         ir_(k.ir),
         bits_(key_bits(b_.key_type)),

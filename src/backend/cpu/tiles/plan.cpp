@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "atlas/tile_math.h"
+#include "backend/cpu/cost.h"
 #include "backend/cpu/products/panels.h"
 #include "backend/cpu/products/plan.h"
 #include "base/error.h"
@@ -9,11 +10,7 @@
 namespace hologram::cpu {
 namespace {
 
-// Sizes assumed for run-time dimensions.
-constexpr int64_t assumed_rows = 512, assumed_columns = 1024, assumed_depth = 512;
 constexpr int64_t group_rows = 32, block_steps = atlas::tile_k_block / atlas::tile_step;
-// A block of the left operand, for all of k, is at most so large.
-constexpr int64_t most_lhs_bytes = 8 << 20;
 
 const Expr& extent(const atlas::ProductBlock& b, int axis) {
   return b.axes[static_cast<size_t>(b.batch_rank + axis)].extent;
@@ -25,14 +22,15 @@ bool multiple_of(const Expr& e, int64_t of) { return e.is_const() && e.constant_
 // the unit's sums and a panel's block stay in a second-level cache of 2 MiB. Fewer, first of the
 // columns, until there are 32 units or a unit takes only 40,000 cycles.
 void choose_unit(TileProduct& t, int64_t batch) {
-  int64_t groups = divide_up(size_or(t.m, assumed_rows), group_rows);
-  int64_t panels = divide_up(size_or(t.part, assumed_columns), t.tile.panel) * t.parts;
-  int64_t steps = divide_up(size_or(t.k, assumed_depth), t.step());
+  int64_t groups = divide_up(size_or(t.m, cost::assumed_rows), group_rows);
+  int64_t panels = divide_up(size_or(t.part, cost::assumed_columns), t.tile.panel) * t.parts;
+  int64_t steps = divide_up(size_or(t.k, cost::assumed_depth), t.step());
   int64_t cycles = steps * t.step_cycles();
   int64_t row_bytes = steps * group_rows * 64 * t.planes();
-  int64_t target = std::clamp<int64_t>(batch * groups * panels * cycles / 32,
-                                       t.parts > 1 ? 8'000 : 40'000, 4'000'000);
-  int64_t most_groups = std::clamp<int64_t>(most_lhs_bytes / row_bytes, 1, 8);
+  int64_t target = std::clamp<int64_t>(
+      batch * groups * panels * cycles / 32,
+      static_cast<int64_t>(t.parts > 1 ? cost::short_unit : cost::long_unit), 4'000'000);
+  int64_t most_groups = std::clamp<int64_t>(cost::shared / row_bytes, 1, 8);
   t.block_groups = std::min(groups, most_groups);
   t.block_panels = std::min<int64_t>(panels, 16);
   auto too_long = [&] { return t.block_groups * t.block_panels * cycles > target; };
@@ -43,10 +41,9 @@ void choose_unit(TileProduct& t, int64_t batch) {
   t.block_panels = divide_up(t.block_panels, t.parts) * t.parts;
 }
 
-// The model by which float32 is split, in cycles of one core. Two multiply-adds of 16 lanes a
-// cycle:
+// The model by which float32 is split, in cycles of one core:
 double fma_cycles(int64_t m, int64_t n, int64_t k) {
-  return static_cast<double>(m * n) * static_cast<double>(k) / 32;
+  return static_cast<double>(m * n) * static_cast<double>(k) / cost::multiply_adds;
 }
 
 // A tile product every 16 cycles, of which loads leave 80 %; 0.6 cycles to split and copy a number
@@ -73,8 +70,9 @@ bool TileProduct::blocked() const {
 
 int terms_for(const Target& target, const atlas::ProductBlock& b, bool packed_once) {
   if (!target.tiles || b.reproducible || b.acc_type != DType::f32) return 0;
-  int64_t m = size_or(extent(b, 0), assumed_rows), n = size_or(extent(b, 1), assumed_columns);
-  int64_t k = size_or(extent(b, 2), assumed_depth);
+  int64_t m = size_or(extent(b, 0), cost::assumed_rows),
+          n = size_or(extent(b, 1), cost::assumed_columns);
+  int64_t k = size_or(extent(b, 2), cost::assumed_depth);
   // Few rows wait for the right operand, which a product of tiles reads once more to pack it.
   if (m < (packed_once ? 5 : 64) || n < 16 || k < atlas::tile_step) return 0;
   if (b.operand_type == DType::bf16) return 1;

@@ -2,7 +2,7 @@
 #include "backend/cpu/tiles/product.h"
 
 #include "atlas/tile_math.h"
-#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/products/epilogue.h"
 #include "backend/cpu/products/micro.h"
 #include "backend/cpu/tiles/kernel.h"
@@ -17,10 +17,10 @@ constexpr int64_t group_rows = 32, sums_of_tile = 32 * 32;
 constexpr int64_t block_steps = atlas::tile_k_block / atlas::tile_step;
 constexpr int64_t plane_bytes = 2048;  // of a step: 32 rows, or 32 columns
 
-class TileProductEmitter : Numbers {
+class TileProductEmitter : IndexBuilder {
  public:
   TileProductEmitter(CpuFunction& kernel, const TileProduct& plan)
-      : Numbers(kernel), p_(kernel.program.product()), plan_(plan), t_(plan.tile) {}
+      : IndexBuilder(kernel), p_(kernel.program.product()), plan_(plan), t_(plan.tile) {}
 
   void run() {
     prepare();

@@ -11,7 +11,7 @@
 namespace hologram::cpu {
 
 TileRepair::TileRepair(CpuFunction& kernel, const TileProduct& plan, Value* n)
-    : Numbers(kernel),
+    : IndexBuilder(kernel),
       p_(kernel.program.product()),
       plan_(plan),
       t_(plan.tile),

@@ -1,13 +1,13 @@
 // backend/cpu/tiles/repair.h: the elements of a product of f32 terms that chains must give.
 #pragma once
 
-#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/products/plan.h"
 
 namespace hologram::cpu {
 
 /// Classes (atlas::Magnitudes) of a unit's columns, and the chains of what they rule out.
-class TileRepair : Numbers {
+class TileRepair : IndexBuilder {
  public:
   TileRepair(CpuFunction& kernel, const TileProduct& plan, Value* n);
 

@@ -34,7 +34,7 @@ Value* TileClasses::of(Value* least, Value* most) {
 }
 
 TileRows::TileRows(CpuFunction& kernel, const TileProduct& plan, Value* steps)
-    : Numbers(kernel),
+    : IndexBuilder(kernel),
       p_(kernel.program.product()),
       plan_(plan),
       steps_(steps),

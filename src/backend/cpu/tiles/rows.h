@@ -1,14 +1,14 @@
 // backend/cpu/tiles/rows.h: the left operand of a product of tiles, copied as rows of tiles.
 #pragma once
 
-#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/operands/runs.h"
 #include "backend/cpu/products/plan.h"
 
 namespace hologram::cpu {
 
 /// Copies rows: groups of 32, in them the steps, in these the terms, then 32 rows of 64 bytes.
-class TileRows : Numbers {
+class TileRows : IndexBuilder {
  public:
   TileRows(CpuFunction& kernel, const TileProduct& plan, Value* steps);
 

@@ -1,5 +1,5 @@
-// backend/cpu/attention/tiles.h: what attention and its gradients share: products of blocks on
-// register tiles, vectors in scratch memory, exponentials.
+// backend/cpu/attention/score_blocks.h: what attention and its gradients share: products of blocks
+// on register tiles, vectors in scratch memory, exponentials.
 #pragma once
 
 #include <functional>
@@ -7,14 +7,14 @@
 #include <set>
 #include <tuple>
 
-#include "backend/cpu/operands/numbers.h"
+#include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/products/micro.h"
 
 namespace hologram::cpu {
 
-class AttentionTiles : public Numbers {
+class ScoreBlocks : public IndexBuilder {
  protected:
-  AttentionTiles(CpuFunction& kernel, const TileModel& tile, DType type);
+  ScoreBlocks(CpuFunction& kernel, const TileModel& tile, DType type);
 
   struct Matrix {
     Value *base, *row, *k;  // element (r, k) at base + r * row + k * k

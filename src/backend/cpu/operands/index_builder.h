@@ -1,5 +1,4 @@
-// backend/cpu/operands/numbers.h: what emitters of products and attention share: i64 arithmetic,
-// batch axes.
+// backend/cpu/operands/index_builder.h: index arithmetic of emitters: i64 numbers, batch axes.
 #pragma once
 
 #include "backend/cpu/function.h"
@@ -7,10 +6,11 @@
 
 namespace hologram::cpu {
 
-/// Base of the emitters. All numbers are i64; those that are divided are not negative.
-class Numbers {
+/// What emitters of products, attention and sorts derive from. All numbers are i64; those that are
+/// divided are not negative.
+class IndexBuilder {
  protected:
-  explicit Numbers(CpuFunction& kernel) : k_(kernel) {}
+  explicit IndexBuilder(CpuFunction& kernel) : k_(kernel) {}
 
   /// An expression of symbols, computed once.
   Value* number(const Expr& e) { return emit_expr(k_.root(), e).v; }

@@ -1,5 +1,5 @@
-// backend/cpu/attention/tiles.cpp: what attention and its gradients share.
-#include "backend/cpu/attention/tiles.h"
+// backend/cpu/attention/score_blocks.cpp: what attention and its gradients share.
+#include "backend/cpu/attention/score_blocks.h"
 
 #include "atlas/builder.h"
 #include "atlas/math.h"
@@ -26,10 +26,10 @@ atlas::Body log_of_sum(DType type) {
   return body;
 }
 
-AttentionTiles::AttentionTiles(CpuFunction& kernel, const TileModel& tile, DType type)
-    : Numbers(kernel), t_(tile), type_(type) {}
+ScoreBlocks::ScoreBlocks(CpuFunction& kernel, const TileModel& tile, DType type)
+    : IndexBuilder(kernel), t_(tile), type_(type) {}
 
-void AttentionTiles::place_regions(const Regions& regions) {
+void ScoreBlocks::place_regions(const Regions& regions) {
   std::vector<Value*> offsets;
   Value* size = k_.i64(0);
   for (auto& [where, count] : regions) {
@@ -40,9 +40,9 @@ void AttentionTiles::place_regions(const Regions& regions) {
   for (size_t i = 0; i < regions.size(); ++i) *regions[i].first = at(memory, offsets[i]);
 }
 
-void AttentionTiles::multiply(Scope& scope, int use, Value* rows,
-                              const std::vector<int64_t>& counts, int64_t most, const Matrix& a,
-                              const Panels& b, Value* depth, const Out& out) {
+void ScoreBlocks::multiply(Scope& scope, int use, Value* rows, const std::vector<int64_t>& counts,
+                           int64_t most, const Matrix& a, const Panels& b, Value* depth,
+                           const Out& out) {
   scope.seek();
   Cover cover = emit_cover(k_, t_, rows, counts);
   std::set<int> heights;
@@ -57,9 +57,9 @@ void AttentionTiles::multiply(Scope& scope, int use, Value* rows,
   scope.seek();
 }
 
-void AttentionTiles::multiply_add(Scope& scope, int use, Value* rows,
-                                  const std::vector<int64_t>& counts, const Matrix& a,
-                                  const Panels& b, Value* depth, const Out& out, Value* scale) {
+void ScoreBlocks::multiply_add(Scope& scope, int use, Value* rows,
+                               const std::vector<int64_t>& counts, const Matrix& a, const Panels& b,
+                               Value* depth, const Out& out, Value* scale) {
   scope.seek();
   // One vector leaves accumulators for twice the rows.
   int64_t most = b.vectors == 1 ? t_.max_rows * t_.vectors : t_.max_rows;
@@ -78,9 +78,8 @@ void AttentionTiles::multiply_add(Scope& scope, int use, Value* rows,
   scope.seek();
 }
 
-void AttentionTiles::for_panels(
-    Scope& scope, Value* columns,
-    const std::function<void(Scope&, Value* panel, int vectors)>& each) {
+void ScoreBlocks::for_panels(Scope& scope, Value* columns,
+                             const std::function<void(Scope&, Value* panel, int vectors)>& each) {
   int64_t rest = fixed(columns).value_or(0) % t_.panel;
   bool narrow = rest > 0 && rest <= t_.lanes;
   scope.seek();
@@ -91,9 +90,9 @@ void AttentionTiles::for_panels(
   scope.seek();
 }
 
-void AttentionTiles::call_tile(Scope& scope, int use, Value* first, Value* height,
-                               const std::set<int>& heights, const Matrix& a, const Panels& b,
-                               Value* depth, const Out& out, Value* scale) {
+void ScoreBlocks::call_tile(Scope& scope, int use, Value* first, Value* height,
+                            const std::set<int>& heights, const Matrix& a, const Panels& b,
+                            Value* depth, const Out& out, Value* scale) {
   int64_t row = out.row ? out.row : int64_t{t_.panel} * b.span;
   std::map<int64_t, llvm::Function*> kernels;
   for (int h : heights) {
@@ -121,14 +120,14 @@ void AttentionTiles::call_tile(Scope& scope, int use, Value* first, Value* heigh
             at(out.base, mul(first, row)), factors});
 }
 
-void AttentionTiles::fill(Scope& scope, Value* base, Value* count, llvm::Constant* value) {
+void ScoreBlocks::fill(Scope& scope, Value* base, Value* count, llvm::Constant* value) {
   emit_loop(scope, k_.i64(0), count, k_.i64(t_.lanes), false, [&](Scope& s, Value* i) {
     s.seek();
     store(value, at(base, i));
   });
 }
 
-Value* AttentionTiles::combine(Scope& scope, const atlas::Body& body, LaneValue x, LaneValue y) {
+Value* ScoreBlocks::combine(Scope& scope, const atlas::Body& body, LaneValue x, LaneValue y) {
   scope.set_accumulator(0, x);
   scope.set_accumulator(1, y);
   Value* v = emit_body(scope, body).back().v;
@@ -136,19 +135,19 @@ Value* AttentionTiles::combine(Scope& scope, const atlas::Body& body, LaneValue 
   return v;
 }
 
-Value* AttentionTiles::score_of(Scope& scope, const atlas::Body& body, Value* scaled) {
+Value* ScoreBlocks::score_of(Scope& scope, const atlas::Body& body, Value* scaled) {
   scope.set_accumulator(0, {scaled, true});
   LaneValue v = emit_body(scope, body).back();
   scope.seek();
   return splat(k_, v, t_.lanes);
 }
 
-Value* AttentionTiles::scaled(Value* score, double scale) {
+Value* ScoreBlocks::scaled(Value* score, double scale) {
   if (scale == 1.0) return score;
   return k_.ir.CreateFMul(score, llvm::ConstantFP::get(score->getType(), scale));
 }
 
-Value* AttentionTiles::lane_numbers(Value* first) {
+Value* ScoreBlocks::lane_numbers(Value* first) {
   std::vector<llvm::Constant*> numbers;
   for (int l = 0; l < t_.lanes; ++l) numbers.push_back(k_.ir.getInt32(static_cast<uint32_t>(l)));
   return k_.ir.CreateAdd(spread(k_.ir.CreateTrunc(first, k_.ir.getInt32Ty())),

@@ -1,0 +1,54 @@
+// backend/cpu/cost.h: the costs that plans and launches reckon with: one design of processor for
+// every one of an instruction set, so that code is the same wherever it is made.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backend/cpu/target.h"
+#include "base/expr.h"
+#include "host/context.h"
+
+namespace hologram::cpu::cost {
+
+// Time, in picoseconds of a core at 4 GHz.
+inline constexpr int64_t cycle = 250;
+inline constexpr int64_t multiply_add = cycle / 2;  ///< of a vector: two start in a cycle
+inline constexpr int64_t unit = 20'000;             ///< what a unit takes beside its work
+inline constexpr int64_t chunk = host::chunk_work;  ///< of work that a thread takes at a time
+
+/// So many units make a chunk.
+inline Expr units_of_chunk(const Expr& unit_work) {
+  if (unit_work.is_const())
+    return Expr(std::max<int64_t>(1, chunk / std::max<int64_t>(1, unit_work.constant_value())));
+  return max(Expr(1), floor_div(Expr(chunk), unit_work));
+}
+
+// Cycles of a product's unit.
+inline constexpr double bytes_in_cycle = 32;      ///< that a cache gives
+inline constexpr int64_t handing_out = 600;       ///< a unit, to a thread
+inline constexpr double short_unit = 8e3;         ///< shared between threads that wait for it
+inline constexpr double long_unit = 40e3;         ///< otherwise a unit takes so long at least
+inline constexpr int64_t balanced_unit = 12'000;  ///< and so long where few are shared evenly
+inline constexpr double multiply_adds = 32;       ///< of f32 in a cycle
+
+// Threads that few units are shared between.
+inline constexpr int64_t threads = 2;
+
+// Caches, in bytes.
+inline int64_t half_second_level(const Target& target) {
+  return (target.vector_bytes == 64 ? 1024 : 512) * 1024 / 2;
+}
+inline constexpr int64_t first_level = 32 * 1024;
+inline constexpr int64_t scratch = 256 * 1024;        ///< of a loop, in the second level
+inline constexpr int64_t distant = int64_t{1} << 20;  ///< a larger operand is in none of a core's
+inline constexpr int64_t kept = int64_t{2} << 20;     ///< of an operand that two cores keep
+inline constexpr int64_t shared = int64_t{8} << 20;   ///< of a block that all cores read
+inline constexpr int64_t stream = int64_t{48} << 20;  ///< kernels on more write past the caches
+inline constexpr int64_t turn = int64_t{4} << 20;  ///< and on more than this walk from the end in
+                                                   ///< every other pass
+
+// Sizes assumed for run-time dimensions when blocks are chosen.
+inline constexpr int64_t assumed_rows = 512, assumed_columns = 1024, assumed_depth = 512;
+
+}  // namespace hologram::cpu::cost
