@@ -12,8 +12,8 @@
 #include "schedule/lower/lower.h"
 #include "schedule/memory.h"
 #include "schedule/order.h"
-#include "schedule/windows/expansion.h"
-#include "schedule/windows/stem.h"
+#include "schedule/windows/direct_convolution.h"
+#include "schedule/windows/fused_depthwise.h"
 #include "schedule/windows/window.h"
 
 namespace hologram::schedule {
@@ -47,7 +47,7 @@ class Planner {
 
   void make_input_slots();
   void place_outputs();
-  void join_expansions();
+  void fuse_depthwise();
   void place_intermediates();
   int new_slot(Slot s);
   int slot_for(Value v, SlotKind kind, int index, const Shape& strides);
@@ -65,7 +65,7 @@ class Planner {
   ClusterOrder order_;
   Stores stores_;
   Plan plan_;
-  std::map<const Cluster*, Expansion> expansions_;  // by the depthwise convolution's cluster
+  std::map<const Cluster*, FusedDepthwise> fused_;  // by the depthwise convolution's cluster
   std::set<Value> inlined_;                         // images that these compute for themselves
   Copies early_copies_;                             // of parameters, before anything is written
   Copies copies_;                                   // after everything else
@@ -141,7 +141,7 @@ void Planner::place_outputs() {
 }
 
 // Finds depthwise convolutions that compute their image themselves.
-void Planner::join_expansions() {
+void Planner::fuse_depthwise() {
   std::optional<Uses> uses;
   for (const Cluster& c : clustering_.clusters()) {
     if (c.kind != ClusterKind::product || !is_depthwise(c, options_)) continue;
@@ -149,12 +149,12 @@ void Planner::join_expansions() {
     clustering_.for_each_access(
         c, [&](Value v, const Index&) { makers.insert(clustering_.cluster_of(v)); });
     for (int k : makers) {
-      if (k < 0 || expansions_.count(&c)) continue;
+      if (k < 0 || fused_.count(&c)) continue;
       const Cluster& maker = clustering_.clusters()[static_cast<size_t>(k)];
       if (!uses) uses = uses_in(graph_);
-      if (auto x = expansion_of(c, maker, clustering_, graph_, *uses, options_)) {
+      if (auto x = fused_depthwise_of(c, maker, clustering_, graph_, *uses, options_)) {
         inlined_.insert(x->image);
-        expansions_.emplace(&c, std::move(*x));
+        fused_.emplace(&c, std::move(*x));
       }
     }
   }
@@ -246,10 +246,10 @@ void Planner::emit(const Cluster& c) {
                   }};
   auto stored = [&](const Member& m) { return stores_.of.count(m.node) > 0; };
   if (std::ranges::none_of(c.members, stored) && std::ranges::none_of(c.tail, stored)) return;
-  auto joined = expansions_.find(&c);
-  const Expansion* expansion = joined == expansions_.end() ? nullptr : &joined->second;
+  auto joined = fused_.find(&c);
+  const FusedDepthwise* fused = joined == fused_.end() ? nullptr : &joined->second;
   std::vector<Lowered> kernels =
-      lower(c, clustering_, options_, storage, expansion, layouts_.is_stem(c));
+      lower(c, clustering_, options_, storage, fused, layouts_.is_direct_convolution(c));
   keep_if_static(c, kernels, storage);
   for (Lowered& k : kernels) emit_kernel(std::move(k));
 }
@@ -304,7 +304,7 @@ Plan Planner::run() {
   make_input_slots();
   place_outputs();
   layouts_.follow(order_.list());
-  join_expansions();
+  fuse_depthwise();
   place_intermediates();
   emit_copies(early_copies_);
   for (int k : order_.list()) emit(clustering_.clusters()[static_cast<size_t>(k)]);

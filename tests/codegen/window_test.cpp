@@ -238,7 +238,7 @@ TEST(Grouped, OtherGroupsAreProducts) {
 }
 
 // A network's first layer, then a depthwise one.
-schedule::Plan plan_stem(const Convolution& c, bool leaves) {
+schedule::Plan plan_first_layer(const Convolution& c, bool leaves) {
   Graph g;
   Shape image{c.batch, c.channels, c.height, c.width};
   Value x = convolve(g, g.parameter(0, c.dtype, image, contiguous_strides(image)), c, 100);
@@ -253,25 +253,25 @@ schedule::Plan plan_stem(const Convolution& c, bool leaves) {
 }
 
 // Loops that compute a line's pixels from an image's elements one by one.
-int64_t stems(const schedule::Plan& plan) {
+int64_t direct_convolutions(const schedule::Plan& plan) {
   return std::ranges::count_if(plan.programs, [](const atlas::Program& p) {
     return p.kind() == atlas::BlockKind::loop && p.loop().stages.size() == 1 &&
            p.loop().stages[0].kind == atlas::StageKind::serial_row;
   });
 }
 
-TEST(Stem, FirstLayersAreLoopsThatReadTheImageInPlace) {
+TEST(DirectConvolution, FirstLayersAreLoopsThatReadTheImageInPlace) {
   Convolution first{2, 3, 16, 16, 32, 3, 2, 1, 1, 1};
-  schedule::Plan plan = plan_stem(first, false);
-  EXPECT_EQ(stems(plan), 1);
+  schedule::Plan plan = plan_first_layer(first, false);
+  EXPECT_EQ(direct_convolutions(plan), 1);
   EXPECT_EQ(products(plan), 0);
   expect_programs_same(plan);
 }
 
-TEST(Stem, OtherFirstLayersStayProducts) {
+TEST(DirectConvolution, OtherFirstLayersStayProducts) {
   auto planned = [](const Convolution& c, bool leaves) {
-    schedule::Plan plan = plan_stem(c, leaves);
-    return std::pair(stems(plan), products(plan));
+    schedule::Plan plan = plan_first_layer(c, leaves);
+    return std::pair(direct_convolutions(plan), products(plan));
   };
   Convolution first{1, 3, 16, 16, 32, 3, 2, 1, 1, 1};
   std::pair<int64_t, int64_t> product{0, 1};
@@ -288,9 +288,9 @@ TEST(Stem, OtherFirstLayersStayProducts) {
 }
 
 // A 1 x 1 convolution to more channels, then a depthwise one: one loop computes both.
-class ExpansionTest : public testing::TestWithParam<Convolution> {};
+class FusedDepthwiseTest : public testing::TestWithParam<Convolution> {};
 
-schedule::Plan plan_expansion(const Convolution& c, int64_t into, bool gives_image) {
+schedule::Plan plan_fused(const Convolution& c, int64_t into, bool gives_image) {
   Graph g;
   // Channels last, as between convolutions.
   Value x = g.parameter(0, c.dtype, {c.batch, into, c.height, c.width},
@@ -310,9 +310,9 @@ schedule::Plan plan_expansion(const Convolution& c, int64_t into, bool gives_ima
   return schedule::make_plan(g, options);
 }
 
-TEST_P(ExpansionTest, OneLoopGivesTheInterpretersBits) {
+TEST_P(FusedDepthwiseTest, OneLoopGivesTheInterpretersBits) {
   const Convolution& c = GetParam();
-  schedule::Plan plan = plan_expansion(c, 5, false);
+  schedule::Plan plan = plan_fused(c, 5, false);
   EXPECT_EQ(loops_with_scratch(plan), 1);
   for (const atlas::Program& p : plan.programs) {
     EXPECT_NE(p.kind(), atlas::BlockKind::product);
@@ -322,19 +322,19 @@ TEST_P(ExpansionTest, OneLoopGivesTheInterpretersBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, ExpansionTest,
+INSTANTIATE_TEST_SUITE_P(Shapes, FusedDepthwiseTest,
                          testing::Values(Convolution{1, 16, 9, 7, 16, 3, 1, 1, 1, 16},
                                          Convolution{2, 20, 6, 16, 20, 3, 2, 1, 1, 20},
                                          Convolution{1, 32, 16, 14, 32, 5, 1, 2, 1, 32},
                                          Convolution{1, 16, 8, 8, 16, 2, 2, 0, 1, 16}));
 
-TEST(Expansion, WhatOthersNeedStaysAKernelOfItsOwn) {
+TEST(FusedDepthwise, WhatOthersNeedStaysAKernelOfItsOwn) {
   Convolution c{1, 16, 9, 7, 16, 3, 1, 1, 1, 16};
-  EXPECT_EQ(loops_with_scratch(plan_expansion(c, 5, true)), 0);    // the image is a result
-  EXPECT_EQ(loops_with_scratch(plan_expansion(c, 65, false)), 0);  // too long sums
+  EXPECT_EQ(loops_with_scratch(plan_fused(c, 5, true)), 0);    // the image is a result
+  EXPECT_EQ(loops_with_scratch(plan_fused(c, 65, false)), 0);  // too long sums
   c.weights_kept = false;
-  EXPECT_EQ(loops_with_scratch(plan_expansion(c, 5, false)), 0);
-  EXPECT_EQ(loops_with_scratch(plan_expansion({1, 16, 9, 7, 16, 3, 1, 1, 2, 16}, 5, false)), 0);
+  EXPECT_EQ(loops_with_scratch(plan_fused(c, 5, false)), 0);
+  EXPECT_EQ(loops_with_scratch(plan_fused({1, 16, 9, 7, 16, 3, 1, 1, 2, 16}, 5, false)), 0);
 }
 
 }  // namespace

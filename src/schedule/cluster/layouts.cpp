@@ -5,7 +5,7 @@
 
 #include "schedule/cluster/index.h"
 #include "schedule/lower/lower.h"
-#include "schedule/windows/stem.h"
+#include "schedule/windows/direct_convolution.h"
 #include "schedule/windows/window.h"
 
 namespace hologram::schedule {
@@ -89,14 +89,14 @@ void Layouts::prefer_window_lines(Value matrix) {
 void Layouts::prefer_for_products() {
   for (const Cluster& c : clustering_.clusters()) {
     if (c.kind != ClusterKind::product) continue;
-    if (sums_taps(c.anchor, options_)) {
+    if (is_weight_gradient(c.anchor, options_)) {
       prefer_channels(c);
       continue;
     }
     prefer_window_lines(c.anchor->input(1));
     ProductLayout layout = product_layout(c, graph_.num_symbols);
-    if (Value image = stem_image(c, clustering_, graph_, options_)) {
-      stems_.insert(&c);
+    if (Value image = direct_image(c, clustering_, graph_, options_)) {
+      direct_.insert(&c);
       int line = line_axis_of(c, image, graph_.num_symbols);
       if (line >= 0) prefer(image, {line});
     }

@@ -21,8 +21,9 @@ class Layouts {
 
   /// In elements.
   Shape strides_of(ir::Value v) const;
-  /// Whether a product is a first layer of a network, which runs as a loop (lower_stem.h).
-  bool is_stem(const Cluster& c) const { return stems_.count(&c) > 0; }
+  /// Whether a product is a first layer of a network, which runs as a loop
+  /// (windows/direct_convolution.h).
+  bool is_direct_convolution(const Cluster& c) const { return direct_.count(&c) > 0; }
 
  private:
   void prefer(ir::Value v, const std::vector<int>& densest);
@@ -36,7 +37,7 @@ class Layouts {
   std::set<ir::Value> promised_;  // the host expects them as tracing promised
   /// Axes from the outermost in, of those that do not lie row by row.
   std::map<ir::Value, std::vector<int>> memory_order_;
-  std::set<const Cluster*> stems_;
+  std::set<const Cluster*> direct_;  // direct convolutions
   std::set<ir::Value> copied_images_;  // windows of which are laid out as a matrix
 };
 

@@ -161,7 +161,7 @@ void Roots::joined_outputs() {
 
 void Roots::factors_of_weight_gradients() {
   for (Value v : live_)
-    if (sums_taps(v, options_))
+    if (is_weight_gradient(v, options_))
       if (Value image = turned_image(v->input(0))) make_root(image);
 }
 
@@ -217,7 +217,7 @@ void Roots::operand_beside_windows(Value v) {
 }
 
 void Roots::operands_of_windows(Value v) {
-  if (sums_taps(v, options_)) {  // read along the channels
+  if (is_weight_gradient(v, options_)) {  // read along the channels
     if (Value factor = below_views(v->input(0)); !factor->is(Op::parameter)) make_root(factor);
     return;
   }

@@ -16,8 +16,8 @@ using ir::Value;
 namespace {
 
 // From the scaled score to the one of the softmax: capped, with the bias.
-void score(const Context& cx, Kernel& k, atlas::Body& body, DType type, double cap, Value bias,
-           const Index& scores) {
+void score(const Context& cx, ProgramBuilder& k, atlas::Body& body, DType type, double cap,
+           Value bias, const Index& scores) {
   if (cap <= 0 && !bias) return;
   Emitter e = cx.emitter(k, body);
   atlas::BodyBuilder& w = e.builder();
@@ -40,7 +40,7 @@ void score(const Context& cx, Kernel& k, atlas::Body& body, DType type, double c
 }
 
 // Stores of the log-sum-exp, where the cluster has it.
-void log_sum(const Context& cx, Kernel& k, atlas::Body& body, DType type,
+void log_sum(const Context& cx, ProgramBuilder& k, atlas::Body& body, DType type,
              const std::vector<ClusterAxis>& order) {
   Emitter e = cx.emitter(k, body);
   for (const Member& m : cx.cluster.members)
@@ -75,7 +75,7 @@ int64_t key_splits(const Cluster& c) {
 // the largest log-sum-exp M, the result is sum(e^(lse - M) * out) / sum(e^(lse - M)).
 Lowered join_parts(const Context& cx, int out, int log_sum, DType type, int64_t parts,
                    const std::vector<ClusterAxis>& axes) {
-  Kernel k(cx.storage.slots);
+  ProgramBuilder k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop();
   Index at;
   for (const ClusterAxis& x : axes) {
@@ -127,7 +127,7 @@ Lowered join_parts(const Context& cx, int out, int log_sum, DType type, int64_t 
 
 Kernels lower_attention(const Context& cx) {
   Value a = cx.cluster.anchor, q = a->input(0), kk = a->input(1), v = a->input(2);
-  Kernel k(cx.storage.slots);
+  ProgramBuilder k(cx.storage.slots);
   atlas::AttentionBlock& t = k.program.block.emplace<atlas::AttentionBlock>();
   // From batch…, query, value depth, key, depth to batch…, query, key, depth, value depth.
   std::vector<ClusterAxis> order = cx.cluster.axes;
@@ -210,7 +210,7 @@ Kernels lower_attention(const Context& cx) {
 Kernels lower_attention_grad(const Context& cx) {
   Value a = cx.cluster.anchor, q = a->input(0), kk = a->input(1), v = a->input(2), bias = nullptr;
   if (a->inputs.size() > 6) bias = a->input(6);
-  Kernel k(cx.storage.slots);
+  ProgramBuilder k(cx.storage.slots);
   atlas::AttentionGradBlock& t = k.program.block.emplace<atlas::AttentionGradBlock>();
   size_t b = q->shape.size() - 2, h = b - 1;
   auto members = q->shape[h].exact_div(kk->shape[h]);

@@ -34,7 +34,7 @@ std::optional<std::vector<int>> static_sources(const Clustering& clustering, con
   return out;
 }
 
-Emitter Context::emitter(Kernel& k, atlas::Body& body, Emitter::Local local) const {
+Emitter Context::emitter(ProgramBuilder& k, atlas::Body& body, Emitter::Local local) const {
   if (!local) local = [](Value, const Index&) { return std::optional<atlas::Val>(); };
   return Emitter(
       k, body, storage.slot_of,
@@ -62,7 +62,7 @@ void end_with(atlas::Body& body, Val v) {
   body.add(copy);
 }
 
-void Context::epilogue(Kernel& k, atlas::Body& body, DType acc_type,
+void Context::epilogue(ProgramBuilder& k, atlas::Body& body, DType acc_type,
                        const std::vector<ClusterAxis>& order,
                        const std::map<Value, int>& kept) const {
   Emitter* self = nullptr;
@@ -89,7 +89,7 @@ void Context::epilogue(Kernel& k, atlas::Body& body, DType acc_type,
   }
 }
 
-Lowered finish(Kernel& k, std::string name) {
+Lowered finish(ProgramBuilder& k, std::string name) {
   return {std::move(k.program), std::move(k.buffers), std::move(name), -1};
 }
 
@@ -99,7 +99,7 @@ namespace {
 template <class MakeEmitter>
 Lowered map_kernel(const std::vector<Slot>& slots, const Machine& machine, std::string name,
                    const Shape& shape, const MakeEmitter& emitter, const Context::PointBody& fill) {
-  Kernel k(slots);
+  ProgramBuilder k(slots);
   atlas::LoopBlock& loop = k.program.loop();
   Index at;
   for (const Expr& d : shape) {
@@ -118,12 +118,12 @@ Lowered map_kernel(const std::vector<Slot>& slots, const Machine& machine, std::
 }  // namespace
 
 Lowered Context::map_loop(std::string name, const Shape& shape, const PointBody& fill) const {
-  auto make = [&](Kernel& k, atlas::Body& body) { return emitter(k, body); };
+  auto make = [&](ProgramBuilder& k, atlas::Body& body) { return emitter(k, body); };
   return map_kernel(storage.slots, *options.machine, std::move(name), shape, make, fill);
 }
 
 Lowered lower_copy(const std::vector<Slot>& slots, int from, int to, const Machine& machine) {
-  auto make = [](Kernel& k, atlas::Body& body) { return Emitter(k, body, {}, {}, {}); };
+  auto make = [](ProgramBuilder& k, atlas::Body& body) { return Emitter(k, body, {}, {}, {}); };
   const Shape& shape = slots[static_cast<size_t>(to)].shape;
   return map_kernel(slots, machine, "copy", shape, make,
                     [&](Emitter& e, const Index& at) { e.store(to, at, e.read(from, at)); });

@@ -22,7 +22,7 @@ std::string cluster_name(const Cluster& c);
 void end_with(atlas::Body& body, atlas::Val v);
 
 /// The kernel as it is handed on; takes what `k` holds.
-Lowered finish(Kernel& k, std::string name);
+Lowered finish(ProgramBuilder& k, std::string name);
 
 /// `v` where the guard holds, which may be empty, else 0.
 atlas::Val or_zero(Emitter& e, atlas::Val guard, atlas::Val v);
@@ -34,14 +34,15 @@ struct Context {
   Storage& storage;
 
   /// An emitter that reads other clusters' roots, and this one's anchor, from memory.
-  Emitter emitter(Kernel& k, atlas::Body& body, Emitter::Local local = {}) const;
+  Emitter emitter(ProgramBuilder& k, atlas::Body& body, Emitter::Local local = {}) const;
 
   /// Indices over the cluster's axes in terms of axes numbered by their place in `order`.
   Index placed(const Index& index, const std::vector<ClusterAxis>& order) const;
 
   /// The members of a product's or attention's cluster, computed from the accumulated element and
   /// stored; those in `kept` in that slot too.
-  void epilogue(Kernel& k, atlas::Body& body, DType acc_type, const std::vector<ClusterAxis>& order,
+  void epilogue(ProgramBuilder& k, atlas::Body& body, DType acc_type,
+                const std::vector<ClusterAxis>& order,
                 const std::map<ir::Value, int>& kept = {}) const;
 
   /// Stores every member that has a slot, with the cluster's axes at `place`.

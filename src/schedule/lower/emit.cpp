@@ -15,7 +15,7 @@ using ir::Op;
 using ir::OpKind;
 using ir::Value;
 
-int Kernel::buffer(int slot, Access access) {
+int ProgramBuilder::buffer(int slot, Access access) {
   auto [it, added] = number_.emplace(slot, static_cast<int>(program.buffers.size()));
   if (added) {
     const Slot& s = slots_[static_cast<size_t>(slot)];
@@ -29,12 +29,12 @@ int Kernel::buffer(int slot, Access access) {
   return it->second;
 }
 
-int Kernel::scratch(DType dtype, const Expr& extent) {
+int ProgramBuilder::scratch(DType dtype, const Expr& extent) {
   program.buffers.push_back({dtype, Access::scratch, extent});
   return static_cast<int>(program.buffers.size()) - 1;
 }
 
-void Kernel::join(int from, int to) {
+void ProgramBuilder::join(int from, int to) {
   auto number = [&](int& b) {
     if (b == from) b = to;
     if (b > from) --b;

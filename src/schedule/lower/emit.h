@@ -14,9 +14,9 @@
 namespace hologram::schedule {
 
 /// A program under construction and the plan's slot behind each of its buffers.
-class Kernel {
+class ProgramBuilder {
  public:
-  Kernel(const std::vector<Slot>& slots) : slots_(slots) {}
+  ProgramBuilder(const std::vector<Slot>& slots) : slots_(slots) {}
 
   /// The program's buffer number for a slot; repeated use widens the access.
   int buffer(int slot, atlas::Access access);
@@ -41,7 +41,7 @@ class Emitter {
   /// scratch value …
   using Local = std::function<std::optional<atlas::Val>(ir::Value, const Index&)>;
 
-  Emitter(Kernel& kernel, atlas::Body& body, std::function<int(ir::Value)> slot_of,
+  Emitter(ProgramBuilder& kernel, atlas::Body& body, std::function<int(ir::Value)> slot_of,
           std::function<bool(ir::Value)> is_buffered, Local local)
       : kernel_(kernel),
         b_(body),
@@ -91,7 +91,7 @@ class Emitter {
     size_t operator()(const Key& k) const;
   };
 
-  Kernel& kernel_;
+  ProgramBuilder& kernel_;
   atlas::BodyBuilder b_;
   std::function<int(ir::Value)> slot_of_;
   std::function<bool(ir::Value)> is_buffered_;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "schedule/lower/context.h"
-#include "schedule/windows/expansion.h"
+#include "schedule/windows/fused_depthwise.h"
 
 namespace hologram::schedule {
 
@@ -20,9 +20,9 @@ Kernels lower_sort(const Context& cx);
 
 /// Products that are loops rather than products, see windows/.
 Kernels lower_depthwise(const Context& cx);
-Kernels lower_taps(const Context& cx);
-Kernels lower_stem(const Context& cx);
+Kernels lower_weight_gradient(const Context& cx);
+Kernels lower_direct_convolution(const Context& cx);
 /// The cluster is the depthwise convolution's.
-Kernels lower_expansion(const Context& cx, const Expansion& expansion);
+Kernels lower_fused_depthwise(const Context& cx, const FusedDepthwise& fused);
 
 }  // namespace hologram::schedule

@@ -79,7 +79,7 @@ Expr LoopLowering::row_position() const {
 }
 
 // A body in which reductions before `stage` are accumulators; `more` may know further values.
-Emitter LoopLowering::emitter(Kernel& k, atlas::Body& body, int stage,
+Emitter LoopLowering::emitter(ProgramBuilder& k, atlas::Body& body, int stage,
                               std::shared_ptr<Emitter*> self, Emitter::Local more) {
   return Emitter(
       k, body, storage_.slot_of,
@@ -94,7 +94,7 @@ Emitter LoopLowering::emitter(Kernel& k, atlas::Body& body, int stage,
       });
 }
 
-void LoopLowering::build(Kernel& k, bool collect) {
+void LoopLowering::build(ProgramBuilder& k, bool collect) {
   atlas::LoopBlock& loop = k.program.nest();
   for (const ClusterAxis& a : order_)
     loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});
@@ -152,7 +152,7 @@ void LoopLowering::build(Kernel& k, bool collect) {
 }
 
 // Stores of what has one element per parallel point.
-void LoopLowering::point_stage(Kernel& k, int stage) {
+void LoopLowering::point_stage(ProgramBuilder& k, int stage) {
   atlas::Stage s{atlas::StageKind::point, {}, {}, {}};
   auto self = std::make_shared<Emitter*>();
   Emitter e = emitter(k, s.body, stage, self);
@@ -174,14 +174,14 @@ void LoopLowering::point_stage(Kernel& k, int stage) {
 
 Lowered LoopLowering::whole() {
   choose_scratch();
-  Kernel k(storage_.slots);
+  ProgramBuilder k(storage_.slots);
   build(k, false);
   simplify_axes(k.program.nest(), machine_);
   return {std::move(k.program), std::move(k.buffers), cluster_name(c_), -1};
 }
 
 void lower_tail_loop(const Cluster& tail, const Clustering& clustering, Storage& storage,
-                     const Machine& machine, Kernel& k) {
+                     const Machine& machine, ProgramBuilder& k) {
   LoopLowering(tail, clustering, storage, machine, true).run_tail(k);
 }
 

@@ -42,7 +42,7 @@ class LoopLowering {
     find_levels();
   }
 
-  void run_tail(Kernel& k) {
+  void run_tail(ProgramBuilder& k) {
     choose_scratch();
     build(k, false);
     k.program.nest().lane_axis = static_cast<int>(order_.size()) - 1;
@@ -71,13 +71,13 @@ class LoopLowering {
   int level_below(ir::Value v, const Index& index, bool start_inside);
   Index placed(const Index& index) const;
   bool is_row_level(const Member& m) const;
-  Emitter emitter(Kernel& k, atlas::Body& body, int stage, std::shared_ptr<Emitter*> self = {},
-                  Emitter::Local more = {});
+  Emitter emitter(ProgramBuilder& k, atlas::Body& body, int stage,
+                  std::shared_ptr<Emitter*> self = {}, Emitter::Local more = {});
   Lowered whole();
   Lowered partial_blocks();
   Lowered combine_blocks();
-  void build(Kernel& k, bool collect);
-  void point_stage(Kernel& k, int stage);
+  void build(ProgramBuilder& k, bool collect);
+  void point_stage(ProgramBuilder& k, int stage);
   void choose_scratch();
   bool prefers_rows() const;
   Expr row_position() const;

@@ -37,7 +37,7 @@ void LoopLowering::choose_scratch() {
   Expr row(1);
   for (size_t i = parallel_; i < order_.size(); ++i) row *= order_[i].extent;
   if (!row.is_const() || (!tail_ && !prefers_rows())) return;
-  Kernel trial(storage_.slots);
+  ProgramBuilder trial(storage_.slots);
   build(trial, true);
   accumulators_.clear();
   auto expensive = [&](Value v) {

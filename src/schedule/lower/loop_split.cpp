@@ -17,7 +17,7 @@ Lowered LoopLowering::partial_blocks() {
   for (size_t i = 0; i < order_.size(); ++i)
     (i < parallel_ ? parallel_shape : row_shape).push_back(order_[i].extent);
   Expr n = numel(row_shape), blocks = ceil_div(n, Expr(atlas::sum_block));
-  Kernel k(storage_.slots);
+  ProgramBuilder k(storage_.slots);
   atlas::LoopBlock& loop = k.program.nest();
   // The block axis comes first, so that neighbouring points stay neighbours.
   Expr b = Expr::axis(0, blocks),
@@ -64,7 +64,7 @@ Lowered LoopLowering::combine_blocks() {
   Expr n(1);
   for (size_t i = parallel_; i < order_.size(); ++i) n *= order_[i].extent;
   Expr blocks = ceil_div(n, Expr(atlas::sum_block));
-  Kernel k(storage_.slots);
+  ProgramBuilder k(storage_.slots);
   atlas::LoopBlock& loop = k.program.nest();
   Index at{Expr::axis(static_cast<int>(parallel_), blocks)};
   for (size_t i = 0; i < parallel_; ++i) {

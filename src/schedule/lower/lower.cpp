@@ -20,7 +20,7 @@ namespace {
 
 Kernels lower_any_product(const Context& cx) {
   if (is_loop_of_product(cx.cluster, cx.options)) return lower_product_as_loop(cx);
-  if (sums_taps(cx.cluster.anchor, cx.options)) return lower_taps(cx);
+  if (is_weight_gradient(cx.cluster.anchor, cx.options)) return lower_weight_gradient(cx);
   bool along_channels =
       is_depthwise(cx.cluster, cx.options) || has_narrow_groups(cx.cluster, cx.options);
   return along_channels ? lower_depthwise(cx) : lower_product(cx);
@@ -43,10 +43,10 @@ constexpr Row table[] = {
 }  // namespace
 
 Kernels lower(const Cluster& cluster, const Clustering& clustering, const Options& options,
-              Storage& storage, const Expansion* expansion, bool stem) {
+              Storage& storage, const FusedDepthwise* fused, bool direct) {
   Context cx{cluster, clustering, options, storage};
-  if (expansion) return lower_expansion(cx, *expansion);
-  if (stem) return lower_stem(cx);
+  if (fused) return lower_fused_depthwise(cx, *fused);
+  if (direct) return lower_direct_convolution(cx);
   return std::ranges::find(table, cluster.kind, &Row::kind)->lower(cx);
 }
 

@@ -29,13 +29,13 @@ struct Storage {
       cache;  ///< makes a slot a cached one
 };
 
-struct Expansion;
+struct FusedDepthwise;
 
-/// The kernels of a cluster, in order; with `expansion`, of a depthwise convolution and what makes
-/// its image; `stem`: of one that reads a stem_image.
+/// The kernels of a cluster, in order; with `fused`, of a depthwise convolution and what makes
+/// its image; `direct`: of one that reads a direct_image.
 std::vector<Lowered> lower(const Cluster& cluster, const Clustering& clustering,
                            const Options& options, Storage& storage,
-                           const Expansion* expansion = nullptr, bool stem = false);
+                           const FusedDepthwise* fused = nullptr, bool direct = false);
 
 /// Slot `from` copied into slot `to`, of the same shape.
 Lowered lower_copy(const std::vector<Slot>& slots, int from, int to, const Machine& machine);

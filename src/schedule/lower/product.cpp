@@ -67,7 +67,7 @@ Kernels lower_product(const Context& cx) {
     out.push_back(std::move(made.kernel));
   }
 
-  Kernel k(cx.storage.slots);
+  ProgramBuilder k(cx.storage.slots);
   atlas::ProductBlock& p = k.program.block.emplace<atlas::ProductBlock>();
   p = about;
   auto axis = [&](size_t i) { return Expr::axis(static_cast<int>(i), order[i].extent); };

@@ -16,7 +16,7 @@ Kernels lower_product_as_loop(const Context& cx) {
   const std::vector<ClusterAxis>& axes = cx.cluster.axes;
   const DType acc = is_int(dot->dtype) ? dot->dtype : compute_type(lhs->dtype);
   const Expr block(atlas::product_block), depth = axes.back().extent;
-  Kernel k(cx.storage.slots);
+  ProgramBuilder k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop();
   for (const ClusterAxis& a : axes)
     loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});

@@ -12,7 +12,7 @@ using ir::Value;
 
 Kernels lower_scan(const Context& cx) {
   Value s = cx.cluster.anchor;
-  Kernel k(cx.storage.slots);
+  ProgramBuilder k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop();
   for (const ClusterAxis& a : cx.cluster.axes)
     loop.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});

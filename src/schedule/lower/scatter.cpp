@@ -28,7 +28,7 @@ Kernels lower_scatter(const Context& cx) {
         e.store(slot, at, e.value(operand, at));
       }));
     }
-    Kernel k(cx.storage.slots);
+    ProgramBuilder k(cx.storage.slots);
     atlas::LoopBlock& loop = k.program.loop();
     size_t axis = static_cast<size_t>(s->attrs.ints[0]);
     size_t rank = indices->shape.size() - static_cast<size_t>(s->attrs.ints[2]);

@@ -10,7 +10,7 @@ using ir::Value;
 Kernels lower_sort(const Context& cx) {
   Value s = cx.cluster.anchor, x = s->input();
   auto axis = static_cast<size_t>(s->attrs.ints[0]);
-  Kernel k(cx.storage.slots);
+  ProgramBuilder k(cx.storage.slots);
   atlas::SortBlock& b = k.program.block.emplace<atlas::SortBlock>();
   Index from, to;
   for (size_t i = 0; i < s->shape.size(); ++i) {

@@ -63,7 +63,7 @@ std::map<Value, int> slots_for_tail(const Context& cx) {
   return kept;
 }
 
-void lower_tail(const Context& cx, Kernel& k, const std::map<Value, int>& kept) {
+void lower_tail(const Context& cx, ProgramBuilder& k, const std::map<Value, int>& kept) {
   Storage storage = cx.storage;
   storage.slot_of = [&](Value v) {
     auto it = kept.find(v);

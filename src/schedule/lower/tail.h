@@ -11,6 +11,6 @@ namespace hologram::schedule {
 std::map<ir::Value, int> slots_for_tail(const Context& cx);
 
 /// Adds the tail to the product in `k`, whose epilogue stores `kept` into those slots.
-void lower_tail(const Context& cx, Kernel& k, const std::map<ir::Value, int>& kept);
+void lower_tail(const Context& cx, ProgramBuilder& k, const std::map<ir::Value, int>& kept);
 
 }  // namespace hologram::schedule

@@ -29,7 +29,7 @@ Kernels lower_depthwise(const Context& cx) {
   Expr line = line_of(lhs, static_cast<int>(batch));
   const Machine& machine = *cx.options.machine;
   int64_t pixels = pixels_together(line, count, machine.sums_in_registers(lhs->dtype));
-  Kernel k(cx.storage.slots);
+  ProgramBuilder k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop();
   AxisMap place;
   auto add_axis = [&](const Expr& extent) {

@@ -191,7 +191,7 @@ bool has_narrow_groups(const Cluster& c, const Options& options) {
          reads_windows(c.anchor->input(0));
 }
 
-bool sums_taps(Value dot, const Options& options) {
+bool is_weight_gradient(Value dot, const Options& options) {
   if (!options.machine->unrolls_windows) return false;
   if (!dot->is(Op::dot_general) || dot->rank() != 4) return false;
   const int64_t whole_vector = options.machine->vector;

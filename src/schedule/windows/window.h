@@ -27,7 +27,7 @@ bool has_narrow_groups(const Cluster& c, const Options& options);
 /// Whether a product [groups, blocks, results of a group, pixels] x [groups, blocks, pixels, taps]
 /// with windows on its right is a loop along the channels with a chain for each tap: the gradient
 /// of a depthwise or narrowly grouped weight. At most 384 pixels, so each sum is one chain.
-bool sums_taps(ir::Value dot, const Options& options);
+bool is_weight_gradient(ir::Value dot, const Options& options);
 
 /// The number of neighbouring rows of a depthwise product's left operand whose windows lie on one
 /// line of the image; 1 if that is not known.

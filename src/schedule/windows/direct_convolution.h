@@ -1,4 +1,4 @@
-// schedule/windows/stem.h: a convolution over an image of few channels: a network's first layer.
+// schedule/windows/direct_convolution.h: a convolution over an image of few channels.
 #pragma once
 
 #include "schedule/cluster/cluster.h"
@@ -8,8 +8,8 @@ namespace hologram::schedule {
 /// The image of a product that reads windows of at most 32 elements of it, if it lies in memory
 /// with its border and the results leave channels last: one loop then reads the image's elements
 /// one by one, in any layout, instead of copying every window as a row. nullptr for other clusters.
-ir::Value stem_image(const Cluster& c, const Clustering& clustering, const ir::Graph& graph,
-                     const Options& options);
+ir::Value direct_image(const Cluster& c, const Clustering& clustering, const ir::Graph& graph,
+                       const Options& options);
 
 /// The axis of such an image along which the windows of neighbouring pixels follow each other, if
 /// the parameter under it is contiguous that way; else -1.

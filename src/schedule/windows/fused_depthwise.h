@@ -1,4 +1,4 @@
-// schedule/windows/expansion.h: a depthwise convolution with the 1 x 1 convolution before it.
+// schedule/windows/fused_depthwise.h: a depthwise convolution and what makes its image.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace hologram::schedule {
 
 /// A depthwise convolution over an image that a 1 x 1 convolution of few channels makes for it
 /// alone: one loop computes both, line by line, and the image is never in memory as a whole.
-struct Expansion {
+struct FusedDepthwise {
   const Cluster* depthwise;
   const Cluster* product;  ///< the 1 x 1 convolution
   ir::Value image;         ///< its result
@@ -29,8 +29,9 @@ Uses uses_in(const ir::Graph& graph);
 
 /// nullopt unless `depthwise` is such a convolution over what `product` makes, sizes are known and
 /// one loop is expected to be faster than two kernels.
-std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& product,
-                                      const Clustering& clustering, const ir::Graph& graph,
-                                      const Uses& uses, const Options& options);
+std::optional<FusedDepthwise> fused_depthwise_of(const Cluster& depthwise, const Cluster& product,
+                                                 const Clustering& clustering,
+                                                 const ir::Graph& graph, const Uses& uses,
+                                                 const Options& options);
 
 }  // namespace hologram::schedule

@@ -1,5 +1,5 @@
-// schedule/windows/expansion.cpp: a depthwise convolution with the 1 x 1 convolution before it.
-#include "schedule/windows/expansion.h"
+// schedule/windows/fused_depthwise.cpp: a depthwise convolution and what makes its image.
+#include "schedule/windows/fused_depthwise.h"
 
 #include <algorithm>
 #include <numeric>
@@ -56,7 +56,7 @@ std::optional<std::array<Window, 2>> windows_of(Value v) {
 }
 
 // Reads the geometry off the depthwise operand's index of the image; false if it is none.
-bool read_windows(Expansion& x, Value lhs, const std::function<bool(Value)>& is_image) {
+bool read_windows(FusedDepthwise& x, Value lhs, const std::function<bool(Value)>& is_image) {
   if (lhs->rank() != 3) return false;
   auto windows = windows_of(lhs);
   if (!windows) return false;
@@ -110,7 +110,7 @@ bool read_windows(Expansion& x, Value lhs, const std::function<bool(Value)>& is_
 }
 
 // How a line is cut, and how many blocks the lines are.
-bool choose_tiles(Expansion& x, const Machine& machine) {
+bool choose_tiles(FusedDepthwise& x, const Machine& machine) {
   int64_t most = machine.sums_in_registers(DType::f32), line = std::gcd(x.width, x.out_width);
   for (x.tiles = 1; x.tiles <= line; ++x.tiles)
     if (line % x.tiles == 0 && x.width / x.tiles * x.step_y <= most) break;
@@ -135,9 +135,10 @@ Uses uses_in(const ir::Graph& graph) {
   return uses;
 }
 
-std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& product,
-                                      const Clustering& clustering, const ir::Graph& graph,
-                                      const Uses& uses, const Options& options) {
+std::optional<FusedDepthwise> fused_depthwise_of(const Cluster& depthwise, const Cluster& product,
+                                                 const Clustering& clustering,
+                                                 const ir::Graph& graph, const Uses& uses,
+                                                 const Options& options) {
   if (!options.machine->unrolls_windows || depthwise.kind != ClusterKind::product ||
       product.kind != ClusterKind::product || product.parts > 1 || !product.tail.empty() ||
       !is_depthwise(depthwise, options) || is_depthwise(product, options))
@@ -154,7 +155,7 @@ std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& p
       !static_sources(clustering, options, dot->input(1)) ||
       !static_sources(clustering, options, depthwise.anchor->input(1)))
     return std::nullopt;
-  Expansion x{};
+  FusedDepthwise x{};
   x.depthwise = &depthwise, x.product = &product;
   x.depth = depth.constant_value();
   if (!read_windows(x, lhs, [&](Value v) { return product.find(v) != nullptr; }) ||
@@ -197,7 +198,7 @@ std::optional<Expansion> expansion_of(const Cluster& depthwise, const Cluster& p
 // A step computes the image's next lines into a ring of lines in scratch memory, and the results'
 // line whose windows were complete before. Until there is one, the block's first line is computed
 // from what the ring holds, to be overwritten.
-Kernels lower_expansion(const Context& cx, const Expansion& x) {
+Kernels lower_fused_depthwise(const Context& cx, const FusedDepthwise& x) {
   std::vector<Lowered> out;
   Value dot = x.product->anchor, sums = cx.cluster.anchor, taps = sums->input(1);
   int weights = cx.lay_out(
@@ -209,7 +210,7 @@ Kernels lower_expansion(const Context& cx, const Expansion& x) {
   const int64_t wide =
       std::max((x.out_width - 1) * x.step_x + x.window_width, x.before_x + x.width);
 
-  Kernel k(cx.storage.slots);
+  ProgramBuilder k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop();
   for (int64_t n : {x.images, x.blocks, x.channels})
     loop.axes.push_back({AxisKind::parallel, Expr(n)});

@@ -1,5 +1,5 @@
-// schedule/windows/stem.cpp: a convolution over an image of few channels: a network's first layer.
-#include "schedule/windows/stem.h"
+// schedule/windows/direct_convolution.cpp: a convolution over an image of few channels.
+#include "schedule/windows/direct_convolution.h"
 
 #include <algorithm>
 
@@ -40,8 +40,8 @@ int64_t chains_of(const Expr& line) {
 
 }  // namespace
 
-Value stem_image(const Cluster& c, const Clustering& clustering, const ir::Graph& graph,
-                 const Options& options) {
+Value direct_image(const Cluster& c, const Clustering& clustering, const ir::Graph& graph,
+                   const Options& options) {
   const Machine& machine = *options.machine;
   if (!machine.unrolls_windows) return nullptr;
   if (c.kind != ClusterKind::product || c.parts > 1) return nullptr;
@@ -82,7 +82,7 @@ int line_axis_of(const Cluster& c, Value image, int num_symbols) {
 
 // Axes: lines of pixels, channels of the result (the lanes); then pieces of a line. An element of
 // the image is read once for a vector of channels.
-Kernels lower_stem(const Context& cx) {
+Kernels lower_direct_convolution(const Context& cx) {
   Value dot = cx.cluster.anchor, lhs = dot->input(0), rhs = dot->input(1);
   std::vector<Lowered> out;
   int weights = cx.lay_out(
@@ -90,7 +90,7 @@ Kernels lower_stem(const Context& cx) {
   const ClusterAxis &rows = cx.cluster.axes[0], &columns = cx.cluster.axes[1];
   Expr line = line_of(lhs, 0);
   const int64_t chains = chains_of(line), depth = cx.cluster.axes[2].extent.constant_value();
-  Kernel k(cx.storage.slots);
+  ProgramBuilder k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop();
   loop.axes = {{AxisKind::parallel, *rows.extent.exact_div(line)},
                {AxisKind::parallel, columns.extent},

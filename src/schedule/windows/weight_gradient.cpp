@@ -1,4 +1,4 @@
-// schedule/windows/taps.cpp: the gradient of a depthwise or grouped weight: a chain for each tap.
+// schedule/windows/weight_gradient.cpp: the gradient of a grouped weight, a chain for each tap.
 #include <algorithm>
 
 #include "schedule/lower/kinds.h"
@@ -14,7 +14,7 @@ using ir::Value;
 // Axes: the batch behind the groups (blocks of pixels), channels (the lanes), then lines and their
 // pixels, some at a time. The chains of all taps live in scratch memory between these, so that each
 // element of the image is read once for a few pixels.
-Kernels lower_taps(const Context& cx) {
+Kernels lower_weight_gradient(const Context& cx) {
   Value dot = cx.cluster.anchor, lhs = dot->input(0), rhs = dot->input(1);
   DType acc = compute_type(lhs->dtype);
   const size_t last = cx.cluster.axes.size() - 1;
@@ -24,7 +24,7 @@ Kernels lower_taps(const Context& cx) {
   Expr line = line_of(rhs, rhs->rank() - 2);
   const int64_t pixels =
       pixels_together(line, 1, cx.options.machine->sums_in_registers(lhs->dtype));
-  Kernel k(cx.storage.slots);
+  ProgramBuilder k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop();
   AxisMap place;
   auto add_axis = [&](AxisKind kind, const Expr& extent) {
