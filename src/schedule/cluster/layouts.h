@@ -37,7 +37,7 @@ class Layouts {
   std::set<ir::Value> promised_;  // the host expects them as tracing promised
   /// Axes from the outermost in, of those that do not lie row by row.
   std::map<ir::Value, std::vector<int>> memory_order_;
-  std::set<const Cluster*> direct_;  // direct convolutions
+  std::set<const Cluster*> direct_;    // direct convolutions
   std::set<ir::Value> copied_images_;  // windows of which are laid out as a matrix
 };
 
