@@ -22,9 +22,10 @@ hologram_handle new_executor(const RegisteredBackend& backend, bool automatic = 
   object->state = std::make_shared<ExecutorState>();
   object->state->operations = shared_operations(backend);
   object->state->memory = runtime::ExecutorMemory::create(object->state->device());
-  if (automatic && backend.name == "cpu") {
+  if (automatic && !object->state->device()) {
     object->state->fallbacks = 1;
-    capi::log("info", "auto: the backend is cpu; no accelerator was found");
+    capi::log("info",
+              fmt::format("auto: the backend is {}; no accelerator was found", backend.name));
   }
   const hologram_handle handle = executors.reserve();
   object->state->handle = handle;

@@ -155,6 +155,51 @@ TEST_P(Graphs, FaultsInTheDataAreReported) {
   EXPECT_EQ(values<int32_t>(out), (std::vector<int32_t>{8, 4, 0, 2}));
 }
 
+TEST_P(Graphs, CallsAreMadeWhileWhatTheyUseIsFreed) {
+  std::atomic<int> odd{0}, good{0};
+  for (int round = 0; round < (slow() ? 10 : 40); ++round) {
+    hologram_handle other = 0, g = 0, e = 0, in = 0;
+    ASSERT_OK(new_executor(&other));
+    ASSERT_OK(
+        hologram_graph_parse("graph(symbols=1, parameters=1)\n"
+                             "%0: f32[s0] = parameter index=0 strides=[1]\n"
+                             "%1: f32[s0] = add %0, %0\n"
+                             "return %1 strides=[1]\n",
+                             &g));
+    ASSERT_OK(hologram_graph_compile(other, g, 0, &e));
+    ASSERT_OK(hologram_executor_allocate_buffer(other, 5000, &in));
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 3; ++t)
+      threads.emplace_back([=, &odd, &good] {
+        for (int n = 0; n < 1000; ++n) {
+          hologram_handle out = 0;
+          const hologram_status s = hologram_executable_run(e, &in, 1, &out, 1);
+          if (s == HOLOGRAM_NOT_FOUND) break;
+          s == HOLOGRAM_OK ? ++good : ++odd;
+          const hologram_status freed = hologram_tensor_cleanup(out);
+          odd += freed != HOLOGRAM_OK && freed != HOLOGRAM_NOT_FOUND;
+        }
+      });
+    while (good < round + 1) std::this_thread::yield();
+    switch (round % 3) {
+      case 0:
+        EXPECT_OK(hologram_executable_cleanup(e));
+        break;
+      case 1:
+        EXPECT_OK(hologram_buffer_cleanup(in));
+        break;
+      default:
+        EXPECT_OK(hologram_executor_cleanup(other));
+    }
+    threads.clear();
+    EXPECT_OK(hologram_graph_cleanup(g));
+    if (round % 3 != 2) {
+      EXPECT_OK(hologram_executor_cleanup(other));
+    }
+  }
+  EXPECT_EQ(odd, 0) << hologram_last_error();
+}
+
 TEST_P(Graphs, FaultsOfOverlappingCallsStayApart) {
   const hologram_handle e = compile(
       "graph(symbols=0, parameters=2)\n"

@@ -190,6 +190,49 @@ TEST_P(ExecutableTest, FaultsBelongToTheCallThatHasThem) {
   EXPECT_EQ(wrong, 0);
 }
 
+// What a call was given stays as long as the call, whoever keeps something else meanwhile; a call
+// that its host fails leaves the others alone.
+TEST_P(ExecutableTest, CallsOverlapWithOthersThatKeepAndFail) {
+  Value x = g.parameter(0, DType::f32, {16, 8}, {8, 1}),
+        w = g.parameter(1, DType::f32, {8, 8}, {8, 1});
+  Value y = g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""});
+  Value row = g.reduce(Op::reduce_sum, y, {0});
+  Value call = g.make(Op::host_call, {row}, {{0}, {}, 0, "double"}, DType::host, Shape{});
+  Value doubled = g.make(Op::host_result, {call}, {{0}, {1}, 0, ""}, DType::f32, Shape{8});
+  output(g.binary(Op::add, doubled, doubled));
+  auto e = compile({false, true});
+  std::vector<float> in(128, 1);
+  std::atomic<int> wrong{0};
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      std::vector<float> weight(64, static_cast<float>(t + 1));
+      Kept own;  // of this thread's weight
+      for (int n = 0; n < 60; ++n) {
+        Doubler host;
+        host.fails = n % 5 == 2;
+        host.throws = n % 5 == 4;
+        Vectors out;
+        Kept kept = n % 3 ? own : Kept{};
+        int32_t status = -1;
+        try {
+          status = run(*e, {in.data(), weight.data()}, {}, out, &host, &kept);
+        } catch (const std::runtime_error&) {
+          wrong += !host.throws;
+          continue;
+        }
+        wrong += status != (host.fails ? 77 : 0);
+        if (status != 0) continue;
+        wrong += out.data[0][3] != 4 * 16 * 8 * static_cast<float>(t + 1);
+        own = kept;
+        e->keep(std::move(kept));
+        (void)e->cached_bytes();
+      }
+    });
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
+}
+
 TEST_P(ExecutableTest, MemoryGoesBackToThePool) {
   Value x = g.parameter(0, DType::f32, {256, 256}, {256, 1});
   Value y = g.make(Op::dot_general, {x, x}, {{0}, {}, 0, ""});
