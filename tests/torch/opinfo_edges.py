@@ -51,8 +51,8 @@ def others(inputs):
 
 
 def _longer(leaf, axis=None):
-    """A tensor with that axis twice as long, or all of at least 2 elements. Floats are drawn from its elements, as copies
-    of a matrix side by side are of no full rank; other elements are repeated."""
+    """A tensor with that axis twice as long, or all of at least 2 elements. Floats are drawn from its elements and made
+    smaller: copies of a matrix side by side are of no full rank, and equal elements have no order. Others are repeated."""
     if not _can_cut(leaf) or not leaf.dim():
         return leaf
     times = [1 + (n > 1 and axis in (i, None)) for i, n in enumerate(leaf.shape)]
@@ -61,7 +61,8 @@ def _longer(leaf, axis=None):
         if made.numel() and made.is_floating_point():
             generator = torch.Generator().manual_seed(0)
             picked = torch.randint(leaf.numel(), made.shape, generator=generator)
-            made = leaf.detach().flatten()[picked]
+            smaller = 0.75 + 0.25 * torch.rand(made.shape, generator=generator)
+            made = leaf.detach().flatten()[picked] * smaller.to(leaf.dtype)
     return made.requires_grad_(leaf.requires_grad)
 
 
