@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 # bench/memory.py: memory that a first call leaves in the process, beside eager, and where it goes
-"""    python bench/memory.py [CASE...] [--peers eager,aot_eager,hologram]
+"""    python bench/memory.py [CASE...] [--peers eager,aot_eager,hologram,frozen,released]
 
 Each case and peer has a process of its own. Kept: what resident memory (RSS) has grown by from before the first call to after
-the second; peak: the highest it was, less the same. Inference without gradients, two threads."""
+the second; trimmed: the same once Python's garbage and what the C library keeps of freed memory are gone; peak: the highest it
+was. `frozen` and `released` are hologram_torch.freeze, without and with release_weights. Inference without gradients, two
+threads."""
 
 import argparse
+import ctypes
+import gc
 import json
 import os
 import subprocess
 import sys
 
 CASES = ("minilm-8x128", "resnet18-1")
-PEERS = ("eager", "aot_eager", "hologram")
+PEERS = ("eager", "aot_eager", "hologram", "frozen", "released")
+OURS = PEERS[2:]
 MIB = 2**20
 
 
@@ -36,9 +41,14 @@ def maps() -> dict:
     return kinds
 
 
-def measure(name: str, peer: str) -> dict:
-    import gc
+def trim() -> None:
+    """Gives free memory of Python's and of the C library's back to the system."""
+    gc.collect()
+    if hasattr(ctypes.CDLL(None), "malloc_trim"):
+        ctypes.CDLL(None).malloc_trim(0)
 
+
+def measure(name: str, peer: str) -> dict:
     import cases
     import torch
 
@@ -46,22 +56,28 @@ def measure(name: str, peer: str) -> dict:
     module, inputs = cases.find(name).build()
     if peer != "eager":
         import torch._dynamo  # noqa: F401: what importing the compiler takes is not a model's
-    if peer == "hologram":
+    if peer in OURS:
         import hologram_torch
 
         hologram_torch.stats()
-    function = module if peer == "eager" else torch.compile(module, backend=peer)
-    gc.collect()
+    if peer != "eager":
+        torch.compile(module, backend="hologram" if peer in OURS else peer)  # imports PyTorch's compiler
+    trim()
     before, maps_before = field("VmRSS"), maps()
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # the peak begins anew
     with torch.no_grad():
+        if peer in OURS[1:]:
+            function = hologram_torch.freeze(module, inputs, release_weights=peer == "released")
+        else:
+            function = module if peer == "eager" else torch.compile(module, backend=peer)
         function(*inputs)
         function(*inputs)
-    peak = field("VmHWM")
-    out = {"kept": field("VmRSS") - before, "peak": peak - before}
+    out = {"kept": field("VmRSS") - before, "peak": field("VmHWM") - before}
+    trim()
+    out["trimmed"] = field("VmRSS") - before
     out["maps"] = {kind: n - maps_before.get(kind, 0) for kind, n in maps().items()}
-    if peer == "hologram":
+    if peer in OURS:
         out["shares"] = hologram_torch.stats().get("memory", {})
     return out
 
@@ -87,7 +103,8 @@ def main():
                 continue
             parts = {**found["maps"], **found.get("shares", {})}
             shares = ", ".join(f"{k} {n / MIB:.1f}" for k, n in parts.items() if abs(n) >= MIB / 2)
-            print(f"{case:14} {peer:10} kept {found['kept'] / MIB:6.1f} MiB, peak {found['peak'] / MIB:6.1f}: {shares}", flush=True)
+            sizes = ", ".join(f"{k} {found[k] / MIB:6.1f}" for k in ("kept", "trimmed", "peak"))
+            print(f"{case:14} {peer:10} MiB: {sizes}: {shares}", flush=True)
 
 
 if __name__ == "__main__":

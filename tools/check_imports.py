@@ -29,6 +29,7 @@ ORDER = [
     "hologram_torch.compiler",
     "hologram_torch.direct",
     "hologram_torch.backend",
+    "hologram_torch.released",
     "hologram_torch.frozen",
     "hologram_torch.explain",
     "hologram_torch.eager",

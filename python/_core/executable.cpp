@@ -183,6 +183,16 @@ void bind_executable(nb::module_& m) {
           "drop_code_pages", [](Runtime&) { host::drop_code_pages(); },
           "Gives back the module's read-only pages; what is used again comes from the page cache.")
       .def(
+          "trim_heap", [](Runtime&) { host::trim_heap(); },
+          "Gives what the C library keeps of freed memory back to the system.")
+      .def(
+          "page_out",
+          [](Runtime&, uintptr_t address, size_t bytes) {
+            host::page_out(reinterpret_cast<const void*>(address), bytes);
+          },
+          nb::arg("address"), nb::arg("bytes"),
+          "Asks the system to take pages back; content stays. For memory that lies in a file.")
+      .def(
           "clear_kernels", [](Runtime& r) { r.kernels().clear(); },
           "Forgets kernels that nothing uses.");
   nb::class_<Executable>(m, "Executable", "A compiled graph.")

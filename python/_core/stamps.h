@@ -95,6 +95,14 @@ class Stamps {
     executable.keep(std::move(checked.kept));
   }
 
+  /// What is kept of these parameters is valid from now on, whatever happens to their tensors,
+  /// which are no longer asked for.
+  void pin(const std::vector<int>& parameters) {
+    std::erase_if(used_, [&](int p) { return std::ranges::count(parameters, p) > 0; });
+    for (int p : parameters) stamps_[static_cast<size_t>(p)] = Stamp{{}, Watched(), -1};
+    ++commits_;  // calls in progress may hold what they computed anew
+  }
+
  private:
   template <typename Object>
   bool check_once(const runtime::Executable& executable, Object object, void* const* data,

@@ -82,6 +82,10 @@ class TorchCall {
   PyObject* call(PyObject* const* arguments, size_t n);
   PyObject* host() const { return host_; }
 
+  /// Lets calls go on with what is kept of the arguments at `positions`, and of those alone: see
+  /// Executable::read_as_kept. Gives the positions that are no longer read.
+  std::vector<size_t> release(const std::vector<size_t>& positions);
+
  private:
   class State;
   friend class State;
@@ -364,6 +368,29 @@ PyObject* TorchCall::State::run() {
   return out.release().ptr();
 }
 
+std::vector<size_t> TorchCall::release(const std::vector<size_t>& positions) {
+  std::vector<bool> needed(returned_.size(), true);
+  for (size_t i : positions)
+    if (args_.at(i).kind == ArgKind::tensor) {
+      const auto k = static_cast<size_t>(args_[i].index);
+      needed[k] = returned_[k] != 0;
+    }
+  const std::vector<int> parameters = executable_->read_as_kept(std::move(needed));
+  const runtime::Kept kept = executable_->kept();
+  for (size_t c = 0; c < kept.size(); ++c)
+    for (int p : executable_->plan().cache[c].parameters)
+      require(kept[c] || std::ranges::count(parameters, p) == 0,
+              "TorchCall.release: no call has computed what is kept of parameter {}", p);
+  stamps_.pin(parameters);
+  std::vector<size_t> out;
+  for (size_t i : positions)
+    if (args_[i].kind == ArgKind::tensor && std::ranges::count(parameters, args_[i].index) > 0) {
+      args_[i].kind = ArgKind::ignored;
+      out.push_back(i);
+    }
+  return out;
+}
+
 template <class Read>
 PyObject* TorchCall::call_with(const Read& read) {
   if (!follow_threads(threads_, *executable_)) return nullptr;
@@ -424,6 +451,14 @@ PyObject* torch_call_direct(PyObject* self, PyObject* const* args, Py_ssize_t n)
   });
 }
 
+PyObject* torch_call_release(PyObject* self, PyObject* positions) {
+  return guarded([&]() -> PyObject* {
+    auto wanted = nb::cast<std::vector<size_t>>(nb::handle(positions));
+    auto released = reinterpret_cast<TorchCallObject*>(self)->call->release(wanted);
+    return nb::cast(released).release().ptr();
+  });
+}
+
 int torch_call_traverse(PyObject* self, visitproc visit, void* arg) {
   auto* o = reinterpret_cast<TorchCallObject*>(self);
   Py_VISIT(Py_TYPE(self));
@@ -460,6 +495,9 @@ PyGetSetDef torch_call_attributes[] = {  // functools.wraps copies it
 PyMethodDef torch_call_methods[] = {
     {"direct", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(torch_call_direct)),
      METH_FASTCALL, "The same with the arguments one by one."},
+    {"release", torch_call_release, METH_O,
+     "Of the arguments at these positions, gives the positions of those of which calls read only "
+     "what is kept; they are not read from now on: None does. A call must have ended well."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot torch_call_slots[] = {

@@ -48,7 +48,8 @@ def stats() -> dict:
     compile_ms: milliseconds by stage; "trace" is the translation in Python, "total" all of ours
     ops_before, ops_canonical: operations before and after canonicalisation
     memory: bytes that compiled graphs hold now: packed_weights of live graphs; in_use, other blocks of the pool (results,
-        calls in progress); pool_cached, which the pool keeps for later calls
+        calls in progress); pool_cached, which the pool keeps for later calls; and released_weights, which
+        freeze(release_weights=True) gave back for models that still live
     """
     with _lock:
         c = _counters
@@ -62,7 +63,7 @@ def tell_memory(function) -> None:
 
 
 def _memory() -> dict:
-    return {"packed_weights": 0, "in_use": 0, "pool_cached": 0}
+    return {"packed_weights": 0, "in_use": 0, "pool_cached": 0, "released_weights": 0}
 
 
 def reset_stats() -> None:

@@ -1,12 +1,16 @@
 # hologram_torch/frozen.py: freeze(): a captured model that is called without Dynamo's guards
+import collections
 import functools
+import gc
+import typing
 from unittest import mock
 
 import torch
 from hologram import _core
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 
-from . import lowering, parameters
+from . import counters, device, lowering, memory, parameters, precision, released
 from .capture import decomp, rewrite
 from .compiler import compile_graph
 from .options import Options
@@ -17,7 +21,7 @@ _WHOLE = {f"aten.{name}.default" for name in decomp._WHOLE}
 _MOST = 8
 
 
-def freeze(model, example_inputs, **options):
+def freeze(model, example_inputs, *, release_weights=False, **options):
     """Captures `model` for arguments like `example_inputs` and compiles it for calls without gradients.
 
     model: a torch.nn.Module; example_inputs: its positional arguments, tensors and plain numbers; options: as in
@@ -27,8 +31,14 @@ def freeze(model, example_inputs, **options):
     number of hooks of the modules; where something differs, the model is captured again. Parameters may be written in place or
     replaced. What Python code reads beyond that (lists in a module, global variables) is taken as captured.
 
-    Raises TypeError for other arguments, ValueError for a model that writes into its buffers or inputs, and, in a call,
-    RuntimeError where gradients or autocast are on.
+    release_weights: after the first call gives back the memory of parameters and buffers of which later calls read only
+    packed copies. The model then holds a ReleasedWeight in their place: it can be used through the frozen model alone, and for
+    arguments like example_inputs alone. `released` of the result tells which, a log line and stats()["memory"] how much. What
+    others hold of these tensors (optimizers, views) stays in memory, and writes into it are no longer seen.
+
+    Raises TypeError for other arguments, ValueError for a model that writes into its buffers or inputs, or for
+    release_weights where products may change their precision from call to call, and, in a call, RuntimeError where gradients or
+    autocast are on or where another capture would need released weights.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"freeze: expected a torch.nn.Module, got {type(model).__name__}")
@@ -37,15 +47,19 @@ def freeze(model, example_inputs, **options):
     frozen = Frozen(model, Options.make(None, options or None))
     with torch.no_grad():
         frozen(*example_inputs)
+        if release_weights:
+            frozen._release(tuple(example_inputs))
     return frozen
 
 
 class Frozen:
-    """What freeze() returns; `captures` tells how often the model was captured."""
+    """What freeze() returns; `captures` tells how often the model was captured, `released` the bytes by name of each weight whose
+    memory was given back."""
 
     def __init__(self, model, options):
         self.model, self.options = model, options
         self.captures = 0
+        self.released = {}
         self._variants = []
 
     def __call__(self, *inputs):
@@ -59,6 +73,20 @@ class Frozen:
                 return variant.finish(result)
         return self._captured(inputs)
 
+    def __repr__(self):
+        gone = f", released {len(self.released)} weights ({sum(self.released.values()) / 2**20:.1f} MiB)" if self.released else ""
+        return f"Frozen({type(self.model).__name__}, captures={self.captures}{gone})"
+
+    def _release(self, inputs):
+        weights = self._variants[0].release(self.model, inputs)
+        gc.collect()  # the traced graph has circles that hold weights
+        gone = [w for w in weights if w.storage.expired()]
+        self.released = {w.name: w.bytes for w in gone}
+        memory.give_back((w.address, w.bytes) for w in gone)
+        memory.tell_released(self, sum(self.released.values()))
+        counters.log.info("freeze: released %d weights, %.1f MiB; %d more are held elsewhere",
+                          len(gone), sum(self.released.values()) / 2**20, len(weights) - len(gone))  # fmt: skip
+
     def _captured(self, inputs):
         self._variants = [v for v in self._variants if v.guard.same_model()][: _MOST - 1]
         variant = _Variant(self.model, inputs, self.options)
@@ -70,10 +98,24 @@ class Frozen:
         return variant.finish(result)
 
 
+class _Weight(typing.NamedTuple):
+    """A weight that a model no longer has; a storage that several share has its bytes in the first."""
+
+    name: str
+    storage: StorageWeakRef
+    address: int
+    bytes: int
+
+
 class _Variant:
     """One capture: a native graph, where its tensors come from, and the guard."""
 
     def __init__(self, model, inputs, options):
+        if gone := released.missing(model):
+            raise RuntimeError(
+                f"freeze: these arguments or changes of the model need another capture, but the values of {len(gone)} weights "
+                f"({gone[0]!r}, ...) were released; load the weights again, or freeze without release_weights"
+            )
         for x in inputs:
             if not isinstance(x, (torch.Tensor, *_PLAIN)) or isinstance(x, torch.Tensor) and x.is_neg():
                 raise TypeError(f"freeze: arguments are tensors and plain values, got {type(x).__name__}")
@@ -83,7 +125,7 @@ class _Variant:
         written = [s.target or s.arg for s in signature.output_specs if s.kind.name != "USER_OUTPUT"]
         if written:
             raise ValueError(f"freeze: the model writes into {', '.join(map(str, written))}; put it into eval mode")
-        arguments, static = [], []  # of the graph: the model's tensors, or numbers of inputs
+        arguments, static, self.names = [], [], {}  # of the graph: the model's tensors, or numbers of inputs
         user = iter(range(len(inputs)))
         for position, spec in enumerate(signature.input_specs):
             if spec.kind.name == "USER_INPUT":
@@ -93,8 +135,10 @@ class _Variant:
             arguments.append(tensor)
             if parameters.plain(tensor):
                 static.append(position)
+                self.names[position] = spec.target
         self.native = compile_graph(program.graph_module, "inference", options, static)
-        self.guard = _core.FreezeGuard(torch.Tensor.__dlpack_c_exchange_api__, *_state(model), arguments, tuple(inputs))
+        self.arguments, self.static = arguments, static
+        self._guard(model, inputs)
         self.spec = program.call_spec.out_spec
         self.single = self.spec is None or self.spec.is_leaf()
 
@@ -102,6 +146,31 @@ class _Variant:
         """The graph's results, or None where the guard fails."""
         arguments = self.guard.arguments(*inputs)
         return None if arguments is None else self.native(arguments)
+
+    def _guard(self, model, inputs):
+        self.guard = _core.FreezeGuard(torch.Tensor.__dlpack_c_exchange_api__, *_state(model), self.arguments, tuple(inputs))
+
+    def release(self, model, inputs):
+        """Replaces the model's tensors that calls no longer read, and gives what they were."""
+        if isinstance(self.native, precision.ByPrecision):
+            raise ValueError("freeze: release_weights needs float32 products of one precision; not with fast=True, nor while "
+                             "torch.set_float32_matmul_precision is \"high\" or \"medium\"")  # fmt: skip
+        if not hasattr(self.native, "release"):  # the graph was left to PyTorch
+            return []
+        times = collections.Counter(id(x) for x in self.arguments)
+        positions = self.native.release([i for i in self.static if times[id(self.arguments[i])] == 1])
+        tensors = [self.arguments[i] for i in positions]
+        for i in positions:
+            self.arguments[i] = None
+        weights, counted = [], set()
+        for i, x in zip(positions, tensors):
+            storage = x.untyped_storage()
+            bytes = 0 if storage._cdata in counted else storage.nbytes()
+            weights.append(_Weight(self.names[i], StorageWeakRef(storage), storage.data_ptr(), bytes))
+            counted.add(storage._cdata)
+        released.replace(model, tensors)
+        self._guard(model, inputs)
+        return weights
 
     def finish(self, results):
         return results[0] if self.single else torch.utils._pytree.tree_unflatten(results, self.spec)

@@ -4,6 +4,7 @@ import weakref
 from . import counters, device
 
 _live = weakref.WeakSet()  # callables of compiled graphs
+_released = weakref.WeakKeyDictionary()  # bytes by frozen model
 
 
 def watch(call, executable) -> None:
@@ -12,11 +13,37 @@ def watch(call, executable) -> None:
     _live.add(call)
 
 
+def tell_released(frozen, bytes: int) -> None:
+    """Counts what a frozen model gave back for as long as it lives."""
+    _released[frozen] = bytes
+
+
 def shares() -> dict:
-    """Bytes: weights packed for live graphs; other blocks in use (results, calls in progress); what the pool keeps for later."""
+    """Bytes: weights packed for live graphs; other blocks in use (results, calls in progress); what the pool keeps for later;
+    weights that live frozen models have given back."""
     pool = device.runtime().memory_stats()
+    released = sum(_released.values())
     packed = sum(call.executable.cached_bytes for call in list(_live))
-    return {"packed_weights": packed, "in_use": max(0, pool["in_use"] - packed), "pool_cached": pool["cached"]}
+    return {"packed_weights": packed, "in_use": max(0, pool["in_use"] - packed), "pool_cached": pool["cached"], "released_weights": released}
+
+
+def give_back(ranges) -> None:
+    """Gives freed memory back to the system: what the C library keeps of it, and those of the ranges (address, bytes) that lie in
+    a mapped file, which other tensors may hold."""
+    runtime, files = device.runtime(), _mapped_files()
+    for address, size in ranges:
+        if any(begin <= address and address + size <= end for begin, end in files):
+            runtime.page_out(address, size)
+    runtime.trim_heap()
+
+
+def _mapped_files() -> list:
+    try:
+        with open("/proc/self/maps") as file:
+            lines = [line.split(maxsplit=5) for line in file]
+    except OSError:  # no Linux
+        return []
+    return [tuple(int(x, 16) for x in f[0].split("-")) for f in lines if len(f) == 6 and f[5].startswith("/")]
 
 
 counters.tell_memory(shares)

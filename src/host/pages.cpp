@@ -4,6 +4,9 @@
 #ifdef __linux__
 #include <link.h>
 #endif
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -64,6 +67,21 @@ std::byte* map_huge(size_t bytes, size_t lead) noexcept {
 
 void unmap_huge(std::byte* memory, size_t bytes, size_t lead) noexcept {
   munmap(memory - page_multiple(lead), page_multiple(bytes) + page_multiple(lead));
+}
+
+void page_out([[maybe_unused]] const void* memory, [[maybe_unused]] size_t bytes) noexcept {
+#ifdef MADV_PAGEOUT
+  const uintptr_t page = page_multiple(1);
+  const uintptr_t begin = page_multiple(reinterpret_cast<uintptr_t>(memory));
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_PAGEOUT);
+#endif
+}
+
+void trim_heap() noexcept {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 void drop_code_pages() noexcept {

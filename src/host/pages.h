@@ -15,6 +15,13 @@ std::byte* map_huge(size_t bytes, size_t lead = 0) noexcept;
 /// Unmaps what map_huge gave for the same sizes.
 void unmap_huge(std::byte* memory, size_t bytes, size_t lead = 0) noexcept;
 
+/// Asks the system to take the pages of this memory back: those of files are dropped and come back
+/// when used; content stays. Elsewhere than on Linux nothing happens.
+void page_out(const void* memory, size_t bytes) noexcept;
+
+/// Gives what the C library keeps of freed memory back to the system, where it is glibc.
+void trim_heap() noexcept;
+
 /// Gives back the read-only pages of the file that this code was loaded from; those that are used
 /// again come back from the page cache. Elsewhere than on Linux nothing happens.
 void drop_code_pages() noexcept;

@@ -291,6 +291,39 @@ void Executable::keep(Kept kept) {
   kept_ = std::move(kept);
 }
 
+std::vector<int> Executable::read_as_kept(std::vector<bool> needed) const {
+  needed.resize(static_cast<size_t>(plan_.num_parameters));
+  auto need = [&](int slot) {
+    if (slot < 0) return;
+    const schedule::Slot& s = plan_.slots[static_cast<size_t>(slot)];
+    if (s.kind == SlotKind::input) needed[static_cast<size_t>(s.index)] = true;
+  };
+  for (const schedule::Step& step : plan_.steps) {
+    if (step.cached >= 0) continue;
+    for (int slot : step.buffers) need(slot);
+    for (int slot : step.arguments) need(slot);
+  }
+  for (const schedule::PlanOutput& output : plan_.outputs) need(output.slot);
+  std::vector<bool> kept(needed.size());
+  for (bool more = true; more;) {  // one needed parameter holds those that it is computed with
+    more = false;
+    for (const schedule::CacheEntry& entry : plan_.cache) {
+      bool whole = true;
+      for (int p : entry.parameters) whole &= !needed[static_cast<size_t>(p)];
+      for (int p : entry.parameters) {
+        const auto k = static_cast<size_t>(p);
+        kept[k] = true;
+        if (whole || needed[k]) continue;
+        needed[k] = more = true;
+      }
+    }
+  }
+  std::vector<int> out;
+  for (size_t p = 0; p < kept.size(); ++p)
+    if (kept[p] && !needed[p]) out.push_back(static_cast<int>(p));
+  return out;
+}
+
 size_t Executable::cached_bytes() const {
   std::lock_guard lock(mutex_);
   size_t n = 0;

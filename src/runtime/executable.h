@@ -117,6 +117,9 @@ class Executable {
   /// What keep() was given last, for a call whose parameters have not changed since.
   Kept kept() const;
   void keep(Kept kept);
+  /// The parameters, but for `needed` (by index), of which calls read nothing once what is computed
+  /// from them is kept, and with which nothing is computed from other parameters.
+  std::vector<int> read_as_kept(std::vector<bool> needed) const;
   /// Bytes held for values computed from static parameters (packed weights).
   size_t cached_bytes() const;
 
