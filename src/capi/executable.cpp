@@ -11,12 +11,10 @@ using namespace hologram::capi;
 namespace {
 
 std::unique_ptr<ExecutableObject> compile(const std::shared_ptr<ExecutorState>& executor,
-                                          const std::string& text, uint32_t flags) {
+                                          const ir::Graph& graph, uint32_t flags) {
   require((flags & ~(HOLOGRAM_REPRODUCIBLE | HOLOGRAM_FAST)) == 0, "flags {:#x} are unknown",
           flags);
-  // A graph of its own: the caller's may change meanwhile.
-  ir::Graph graph;
-  ir::parse(text, graph);
+  ir::verify(graph);
   auto object = std::make_unique<ExecutableObject>();
   object->parameters.resize(static_cast<size_t>(graph.num_parameters));
   for (ir::Value v : ir::live_nodes(graph)) {
@@ -258,12 +256,12 @@ hologram_status hologram_graph_compile(hologram_handle executor, hologram_handle
     require_out(executable, "executable");
     auto pin = need_executor(executor);
     auto g = need_graph(graph);
-    std::string text;
-    {
+    // A copy: the caller's graph may grow meanwhile.
+    auto copy = [&] {
       std::lock_guard lock(g->mutex);
-      text = ir::print(g->graph);
-    }
-    *executable = publish(executables, compile(pin->state, text, flags));
+      return ir::Graph(g->graph);
+    };
+    *executable = publish(executables, compile(pin->state, copy(), flags));
   });
 }
 

@@ -49,6 +49,19 @@ int symbols_in(const std::vector<Expr>& exprs) {
 Graph::Graph() = default;
 Graph::~Graph() = default;
 
+Graph::Graph(const Graph& other)
+    : outputs(other.outputs),
+      num_symbols(other.num_symbols),
+      num_parameters(other.num_parameters),
+      nodes_(other.nodes_) {
+  auto own = [&](Value v) { return &nodes_[v->id]; };
+  for (Node& n : nodes_) {
+    for (Value& v : n.inputs) v = own(v);
+    index_.emplace(n.hash, &n);
+  }
+  for (Output& o : outputs) o.value = own(o.value);
+}
+
 Value Graph::intern(Node node) {
   node.hash = hash_of(node);
   auto [first, last] = index_.equal_range(node.hash);

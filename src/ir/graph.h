@@ -58,7 +58,8 @@ class Graph {
  public:
   Graph();
   ~Graph();
-  Graph(const Graph&) = delete;
+  /// Nodes of its own, by the same numbers; outputs and counts are the other's.
+  explicit Graph(const Graph& other);
   Graph& operator=(const Graph&) = delete;
 
   /// The node with these fields, made on first use. Folds constants, applies the identities of the

@@ -36,6 +36,29 @@ TEST_F(GraphTest, EqualExpressionsAreOneNode) {
   EXPECT_EQ(g.num_parameters, 2);
 }
 
+TEST_F(GraphTest, ACopyIsEqualAndOutlivesWhatItWasMadeOf) {
+  auto original = std::make_unique<Graph>();
+  Value x = original->parameter(0, DType::f32, {s0, 4}, {4, 1});
+  Value y = original->unary(Op::exp, original->binary(Op::add, x, x));
+  original->outputs = {{y, {4, 1}, -1}, {original->unary(Op::neg, x), {}, 0}};
+  original->num_parameters = 3;  // two of which nothing uses
+  Graph copy(*original);
+  std::string text = print(*original);
+  Fingerprint content = fingerprint(*original);
+  size_t nodes = original->nodes().size();
+  original->outputs.clear();
+  original.reset();
+  EXPECT_EQ(print(copy), text);
+  EXPECT_EQ(fingerprint(copy), content);
+  EXPECT_EQ(copy.nodes().size(), nodes);
+  verify(copy);
+  // Its nodes are found again, and new ones are the copy's alone.
+  Value again = copy.parameter(0, DType::f32, {s0, 4}, {4, 1});
+  EXPECT_EQ(again, &copy.nodes()[0]);
+  EXPECT_EQ(copy.unary(Op::exp, copy.binary(Op::add, again, again)), copy.outputs[0].value);
+  EXPECT_EQ(copy.nodes().size(), nodes);
+}
+
 TEST_F(GraphTest, ShapesAndTypesAreInferred) {
   Value x = p(0, {2, s0, 8}), w = p(1, {2, 8, 5});
   Value d = g.make(Op::dot_general, {x, w});
