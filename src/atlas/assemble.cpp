@@ -1,5 +1,6 @@
 // atlas/assemble.cpp: text form of block programs: the assembler.
 #include <bit>
+#include <utility>
 
 #include "atlas/cursor.h"
 #include "atlas/extents.h"
@@ -8,6 +9,22 @@
 
 namespace hologram::atlas {
 namespace {
+
+// "loop, product, … or sort".
+template <size_t... kinds>
+std::string join_names(std::index_sequence<kinds...>) {
+  std::string out;
+  auto add = [&](size_t k, std::string_view name) {
+    if (k > 0) out += k + 1 == sizeof...(kinds) ? " or " : ", ";
+    out += name;
+  };
+  (add(kinds, Form<std::variant_alternative_t<kinds, Block>>::name), ...);
+  return out;
+}
+
+std::string block_names() {
+  return join_names(std::make_index_sequence<std::variant_size_v<Block>>());
+}
 
 class Assembler {
  public:
@@ -24,19 +41,7 @@ class Assembler {
     p_.num_symbols = static_cast<int>(in_.number(limits::symbols));
     in_.end_line();
     while (!in_.at_end() && in_.take_word("buffer")) buffer();
-    std::string_view kind = in_.word("loop, product, attention, attention_grad or sort");
-    if (kind == "loop")
-      block(p_.block.emplace<LoopBlock>());
-    else if (kind == "product")
-      block(p_.block.emplace<ProductBlock>());
-    else if (kind == "attention")
-      block(p_.block.emplace<AttentionBlock>());
-    else if (kind == "attention_grad")
-      block(p_.block.emplace<AttentionGradBlock>());
-    else if (kind == "sort")
-      block(p_.block.emplace<SortBlock>());
-    else
-      in_.error("expected loop, product, attention, attention_grad or sort");
+    if (!block_named(in_.word(block_names()))) in_.error("expected {}", block_names());
     if (!in_.at_end()) in_.error("expected the end of the program");
     return std::move(p_);
   }
@@ -120,17 +125,76 @@ class Assembler {
     }
   }
 
-  void block(LoopBlock& b) {
-    in_.expect_word("parallel");
-    b.parallel_rank = static_cast<int>(in_.number(limits::axes));
-    if (in_.take_word("lane")) b.lane_axis = static_cast<int>(in_.prefixed('i', limits::axes));
+  // Reads the block of the kind of this name.
+  template <size_t kind = 0>
+  bool block_named(std::string_view name) {
+    if constexpr (kind == std::variant_size_v<Block>) {
+      return false;
+    } else {
+      if (name != Form<std::variant_alternative_t<kind, Block>>::name)
+        return block_named<kind + 1>(name);
+      block(p_.block.emplace<kind>());
+      return true;
+    }
+  }
+
+  template <class B>
+  void block(B& b) {
+    const auto& fields = Form<B>::fields;
+    for (size_t k = 0; k < std::size(fields); ++k) {
+      const Field<B>& f = fields[k];
+      if (f.optional && in_.peek_word() != f.word) {
+        k += f.joined;
+        continue;
+      }
+      with_value(f, b, [&](auto& value) { field(f, value); });
+    }
     in_.end_line();
     axes(b.axes);
+    for (const BodyField<B>& row : Form<B>::bodies) {
+      if (row.when && !(b.*row.when)) continue;
+      bool ends = in_.at_end();
+      if (row.optional && (ends || in_.peek_word() != row.name)) continue;
+      in_.expect_word(row.name);
+      in_.end_line();
+      body(b.*row.body);
+    }
+    if constexpr (requires { b.stages; }) stages(b.stages);
+    if constexpr (requires { b.tail; })
+      if (!in_.at_end()) {
+        in_.expect_word("tail");
+        block(b.tail);
+        if (b.tail.stages.empty()) in_.error("a tail without stages");
+      }
+  }
+
+  template <class F, class T>
+  void field(const F& f, T& value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      value = in_.take_word(f.word);
+      return;
+    }
+    in_.expect_word(f.word);
+    if constexpr (std::is_same_v<T, DType>)
+      value = dtype();
+    else if constexpr (std::is_same_v<T, double>)
+      value = std::bit_cast<double>(in_.number());
+    else if (f.letter == 'b' && in_.take_word("none"))
+      value = -1;
+    else if (f.letter == 'b')
+      value = buffer_number();
+    else if (f.letter)
+      value = static_cast<T>(in_.prefixed(f.letter, limits::axes));
+    else
+      value = static_cast<T>(in_.number(f.limit));
+  }
+
+  void stages(std::vector<Stage>& list) {
     size_t accumulators = 0;
     while (!in_.at_end()) {
       in_.expect_word("stage");
-      if (b.stages.size() == limits::stages) in_.error("more than {} stages", limits::stages);
-      Stage& s = b.stages.emplace_back();
+      if (list.size() == limits::stages) in_.error("more than {} stages", limits::stages);
+      Stage& s = list.emplace_back();
       if (in_.take_word("row"))
         s.kind = StageKind::row;
       else if (in_.take_word("serial_row"))
@@ -169,90 +233,6 @@ class Assembler {
       }
       in_.end_line();
     }
-  }
-
-  void named(std::string_view name, Body& b) {
-    in_.at_end();
-    in_.expect_word(name);
-    in_.end_line();
-    body(b);
-  }
-
-  void block(ProductBlock& b) {
-    in_.expect_word("batch");
-    b.batch_rank = static_cast<int>(in_.number(limits::axes));
-    in_.expect_word("operand");
-    b.operand_type = dtype();
-    b.mixed = in_.take_word("mixed");
-    in_.expect_word("acc");
-    b.acc_type = dtype();
-    in_.expect_word("precision");
-    b.precision = static_cast<int>(in_.number(2));
-    b.reproducible = in_.take_word("reproducible");
-    b.winograd = in_.take_word("winograd");
-    if (in_.take_word("parts")) b.parts = static_cast<int>(in_.number(limits::product_parts));
-    if (in_.take_word("terms")) b.terms = static_cast<int>(in_.number(3));
-    if (in_.take_word("packed")) {
-      if (!in_.take_word("none")) b.packed_rhs = buffer_number();
-      in_.expect_word("width");
-      b.panel_width = static_cast<int>(in_.number(limits::panel_width));
-      in_.expect_word("group");
-      b.panel_group = static_cast<int>(in_.number(4));
-    }
-    in_.end_line();
-    axes(b.axes);
-    named("lhs", b.lhs);
-    named("rhs", b.rhs);
-    if (b.winograd) named("image", b.image);
-    named("epilogue", b.epilogue);
-    if (in_.at_end()) return;
-    in_.expect_word("tail");
-    block(b.tail);
-    if (b.tail.stages.empty()) in_.error("a tail without stages");
-  }
-
-  void block(AttentionBlock& b) {
-    in_.expect_word("batch");
-    b.batch_rank = static_cast<int>(in_.number(limits::axes));
-    in_.expect_word("operand");
-    b.operand_type = dtype();
-    in_.expect_word("scale");
-    b.scale = std::bit_cast<double>(in_.number());
-    b.causal = in_.take_word("causal");
-    b.reproducible = in_.take_word("reproducible");
-    in_.end_line();
-    axes(b.axes);
-    named("q", b.q);
-    named("k", b.k);
-    named("v", b.v);
-    named("score", b.score);
-    named("epilogue", b.epilogue);
-    if (!in_.at_end() && in_.peek_word() == "lse") named("lse", b.lse);
-  }
-
-  void block(AttentionGradBlock& b) {
-    in_.expect_word("batch");
-    b.batch_rank = static_cast<int>(in_.number(limits::axes));
-    in_.expect_word("operand");
-    b.operand_type = dtype();
-    in_.expect_word("scale");
-    b.scale = std::bit_cast<double>(in_.number());
-    b.causal = in_.take_word("causal");
-    in_.end_line();
-    axes(b.axes);
-    for (size_t k = 0; k < b.names.size(); ++k) named(b.names[k], *b.bodies()[k]);
-  }
-
-  void block(SortBlock& b) {
-    in_.expect_word("batch");
-    b.batch_rank = static_cast<int>(in_.number(limits::axes));
-    in_.expect_word("key");
-    b.key_type = dtype();
-    b.descending = in_.take_word("descending");
-    in_.end_line();
-    axes(b.axes);
-    named("key", b.key);
-    named("epilogue", b.epilogue);
   }
 
   // Instructions: lines that begin with % or store.

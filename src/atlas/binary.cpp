@@ -98,12 +98,32 @@ class Encoder {
     }
   }
 
-  void block(const LoopBlock& b) {
-    out_.sint(b.parallel_rank);
-    out_.sint(b.lane_axis);
+  template <class B>
+  void block(const B& b) {
+    auto put = [&](const Field<B>& f, bool leads) {
+      if (f.leads == leads) with_value(f, b, [&](auto value) { field(value); });
+    };
+    in_binary_order(Form<B>::fields, [&](const Field<B>& f) { put(f, true); });
     axes(b.axes);
-    out_.uint(b.stages.size());
-    for (const Stage& s : b.stages) {
+    in_binary_order(Form<B>::fields, [&](const Field<B>& f) { put(f, false); });
+    in_binary_order(Form<B>::bodies, [&](const BodyField<B>& row) {
+      if (!row.when || b.*row.when) body(b.*row.body);
+    });
+    if constexpr (requires { b.stages; }) stages(b.stages);
+    if constexpr (requires { b.tail; }) {
+      out_.byte(!b.tail.stages.empty());
+      if (!b.tail.stages.empty()) block(b.tail);
+    }
+  }
+
+  void field(int n) { out_.sint(n); }
+  void field(bool b) { out_.byte(b); }
+  void field(DType t) { type(t); }
+  void field(double x) { out_.word(std::bit_cast<uint64_t>(x)); }
+
+  void stages(const std::vector<Stage>& list) {
+    out_.uint(list.size());
+    for (const Stage& s : list) {
       out_.byte(static_cast<uint8_t>(s.kind));
       body(s.body);
       out_.uint(s.reductions.size());
@@ -120,53 +140,6 @@ class Encoder {
         type(t);
       }
     }
-  }
-
-  void block(const ProductBlock& b) {
-    out_.sint(b.batch_rank);
-    axes(b.axes);
-    type(b.operand_type);
-    type(b.acc_type);
-    out_.sint(b.precision);
-    out_.byte(b.reproducible);
-    out_.sint(b.packed_rhs);
-    out_.sint(b.panel_width);
-    out_.sint(b.panel_group);
-    out_.byte(b.winograd);
-    out_.byte(b.mixed);
-    out_.sint(b.terms);
-    out_.sint(b.parts);
-    for (const Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
-    if (b.winograd) body(b.image);
-    out_.byte(!b.tail.stages.empty());
-    if (!b.tail.stages.empty()) block(b.tail);
-  }
-
-  void block(const AttentionBlock& b) {
-    out_.sint(b.batch_rank);
-    axes(b.axes);
-    type(b.operand_type);
-    out_.word(std::bit_cast<uint64_t>(b.scale));
-    out_.byte(b.causal);
-    out_.byte(b.reproducible);
-    for (const Body* x : {&b.q, &b.k, &b.v, &b.score, &b.epilogue, &b.lse}) body(*x);
-  }
-
-  void block(const AttentionGradBlock& b) {
-    out_.sint(b.batch_rank);
-    axes(b.axes);
-    type(b.operand_type);
-    out_.word(std::bit_cast<uint64_t>(b.scale));
-    out_.byte(b.causal);
-    for (const Body* x : b.bodies()) body(*x);
-  }
-
-  void block(const SortBlock& b) {
-    out_.sint(b.batch_rank);
-    axes(b.axes);
-    type(b.key_type);
-    out_.byte(b.descending);
-    for (const Body* x : {&b.key, &b.epilogue}) body(*x);
   }
 
   ByteWriter out_;
@@ -195,7 +168,7 @@ class Decoder {
       b.extent = expr();
       p_.buffers.push_back(std::move(b));
     }
-    p_.block = block_of(enumerator(BlockKind::sort));
+    p_.block = block_of(enumerator(static_cast<BlockKind>(std::variant_size_v<Block> - 1)));
     std::visit([&](auto& b) { block(b); }, p_.block);
     if (!in_.at_end()) in_.error("bytes after the program");
     return std::move(p_);
@@ -312,13 +285,31 @@ class Decoder {
     return i;
   }
 
-  void block(LoopBlock& b) {
-    b.parallel_rank = small();
-    b.lane_axis = small();
+  template <class B>
+  void block(B& b) {
+    auto take = [&](const Field<B>& f, bool leads) {
+      if (f.leads == leads) with_value(f, b, [&](auto& value) { field(value); });
+    };
+    in_binary_order(Form<B>::fields, [&](const Field<B>& f) { take(f, true); });
     axes(b.axes);
-    size_t stages = in_.count(limits::stages);
-    for (size_t k = 0; k < stages; ++k) {
-      Stage& s = b.stages.emplace_back();
+    in_binary_order(Form<B>::fields, [&](const Field<B>& f) { take(f, false); });
+    in_binary_order(Form<B>::bodies, [&](const BodyField<B>& row) {
+      if (!row.when || b.*row.when) body(b.*row.body);
+    });
+    if constexpr (requires { b.stages; }) stages(b.stages);
+    if constexpr (requires { b.tail; })
+      if (flag()) block(b.tail);
+  }
+
+  void field(int& n) { n = small(); }
+  void field(bool& b) { b = flag(); }
+  void field(DType& t) { t = type(); }
+  void field(double& x) { x = std::bit_cast<double>(in_.word()); }
+
+  void stages(std::vector<Stage>& list) {
+    size_t count = in_.count(limits::stages);
+    for (size_t k = 0; k < count; ++k) {
+      Stage& s = list.emplace_back();
       s.kind = enumerator(StageKind::scan);
       body(s.body);
       size_t reductions = in_.count(limits::accumulators);
@@ -334,52 +325,6 @@ class Decoder {
         s.running.emplace_back(o, type());
       }
     }
-  }
-
-  void block(ProductBlock& b) {
-    b.batch_rank = small();
-    axes(b.axes);
-    b.operand_type = type();
-    b.acc_type = type();
-    b.precision = small();
-    b.reproducible = flag();
-    b.packed_rhs = small();
-    b.panel_width = small();
-    b.panel_group = small();
-    b.winograd = flag();
-    b.mixed = flag();
-    b.terms = small();
-    b.parts = small();
-    for (Body* x : {&b.lhs, &b.rhs, &b.epilogue}) body(*x);
-    if (b.winograd) body(b.image);
-    if (flag()) block(b.tail);
-  }
-
-  void block(AttentionBlock& b) {
-    b.batch_rank = small();
-    axes(b.axes);
-    b.operand_type = type();
-    b.scale = std::bit_cast<double>(in_.word());
-    b.causal = flag();
-    b.reproducible = flag();
-    for (Body* x : {&b.q, &b.k, &b.v, &b.score, &b.epilogue, &b.lse}) body(*x);
-  }
-
-  void block(AttentionGradBlock& b) {
-    b.batch_rank = small();
-    axes(b.axes);
-    b.operand_type = type();
-    b.scale = std::bit_cast<double>(in_.word());
-    b.causal = flag();
-    for (Body* x : b.bodies()) body(*x);
-  }
-
-  void block(SortBlock& b) {
-    b.batch_rank = small();
-    axes(b.axes);
-    b.key_type = type();
-    b.descending = flag();
-    for (Body* x : {&b.key, &b.epilogue}) body(*x);
   }
 
   ByteReader in_;

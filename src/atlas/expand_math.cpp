@@ -136,12 +136,8 @@ void expand(Body& body, const Keeps& keeps) {
 
 void expand_math(Program& program, const std::function<bool(ir::Op, DType)>& keeps) {
   for_each_stage(program, [&](Stage& s) { expand(s, keeps); });
-  std::visit(
-      [&](auto& block) {
-        if constexpr (requires { block.bodies(); })
-          for (Body* b : block.bodies()) expand(*b, keeps);
-      },
-      program.block);
+  std::visit([&](auto& block) { for_each_block_body(block, [&](Body& b) { expand(b, keeps); }); },
+             program.block);
 }
 
 }  // namespace hologram::atlas

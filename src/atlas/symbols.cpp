@@ -11,8 +11,12 @@ class Numbering {
  public:
   void run(Program& p) {
     for (Buffer& b : p.buffers) rename(b.extent, nullptr);
-    if (p.has_tail()) axes(p.product().tail.axes);  // the product's, by the same numbers
-    std::visit([&](auto& block) { axes(block.axes); }, p.block);
+    std::visit(
+        [&](auto& block) {
+          if constexpr (requires { block.tail; }) axes(block.tail.axes);  // the block's own, again
+          axes(block.axes);
+        },
+        p.block);
     for_each_body(p, [&](Body& body) {
       for (Instr& i : body.instrs) rename(i.expr, &body);
     });

@@ -1,5 +1,6 @@
 // atlas/text.cpp: text form of block programs: the disassembler.
 #include <bit>
+#include <span>
 
 #include "atlas/program.h"
 #include "base/error.h"
@@ -39,18 +40,54 @@ class Printer {
     out_ += '\n';
   }
 
-  void axes(const std::vector<Axis>& list) {
-    for (size_t k = 0; k < list.size(); ++k)
-      line("axis i{} {} [{}]", k, list[k].kind == AxisKind::row ? "row" : "parallel",
-           list[k].extent.str());
+  // The kind, its fields, axes and bodies; then what has no place in a description.
+  template <class B>
+  void block(const B& b, std::string_view name = Form<B>::name) {
+    const B fresh{};
+    std::string head(name), notes;
+    const auto& fields = Form<B>::fields;
+    for (size_t k = 0; k < std::size(fields); k += fields[k].joined + 1) {
+      std::span<const Field<B>> joined(&fields[k], fields[k].joined + 1);
+      bool shown = !fields[k].optional;
+      for (const Field<B>& f : joined)
+        std::visit([&](auto member) { shown |= b.*member != fresh.*member; }, f.member);
+      for (const Field<B>& f : joined)
+        if (shown) with_value(f, b, [&](auto value) { field(f, value, head, notes); });
+    }
+    line("{}{}", head, notes);
+    for (size_t k = 0; k < b.axes.size(); ++k)
+      line("axis i{} {} [{}]", k, b.axes[k].kind == AxisKind::row ? "row" : "parallel",
+           b.axes[k].extent.str());
+    for (const BodyField<B>& row : Form<B>::bodies) {
+      const Body& x = b.*row.body;
+      if ((row.when && !(b.*row.when)) || (row.optional && x.instrs.empty())) continue;
+      line("{}", row.name);
+      body(x);
+    }
+    if constexpr (requires { b.stages; }) stages(b.stages);
+    if constexpr (requires { b.tail; })
+      if (!b.tail.stages.empty()) block(b.tail, "tail");
   }
 
-  void block(const LoopBlock& b, std::string_view what = "loop") {
-    line("{} parallel {}{}", what, b.parallel_rank,
-         b.lane_axis < 0 ? "" : fmt::format(" lane i{}", b.lane_axis));
-    axes(b.axes);
+  template <class F, class T>
+  static void field(const F& f, T value, std::string& head, std::string& notes) {
+    if constexpr (std::is_same_v<T, bool>) {
+      if (value) head += fmt::format(" {}", f.word);
+    } else if constexpr (std::is_same_v<T, DType>) {
+      head += fmt::format(" {} {}", f.word, name_of(value));
+    } else if constexpr (std::is_same_v<T, double>) {
+      head += fmt::format(" {} {:#x}", f.word, std::bit_cast<uint64_t>(value));
+      notes += fmt::format(" ; {} = {}", f.word, value);
+    } else if (f.letter && value < 0) {
+      head += fmt::format(" {} none", f.word);
+    } else {
+      head += fmt::format(" {} {}{}", f.word, f.letter ? std::string(1, f.letter) : "", value);
+    }
+  }
+
+  void stages(const std::vector<Stage>& list) {
     size_t accumulators = 0;
-    for (const Stage& s : b.stages) {
+    for (const Stage& s : list) {
       line("stage {}", stage_name(s.kind));
       body(s.body);
       for (const Reduction& r : s.reductions)
@@ -60,59 +97,6 @@ class Printer {
       for (const auto& [op, type] : s.running)
         line("  running a{} = {}.{}", accumulators++, ir::name_of(op), name_of(type));
     }
-  }
-
-  void block(const ProductBlock& b) {
-    line("product batch {} operand {}{} acc {} precision {}{}{}{}{}{}", b.batch_rank,
-         name_of(b.operand_type), b.mixed ? " mixed" : "", name_of(b.acc_type), b.precision,
-         b.reproducible ? " reproducible" : "", b.winograd ? " winograd" : "",
-         b.parts == 1 ? "" : fmt::format(" parts {}", b.parts),
-         b.terms == 0 ? "" : fmt::format(" terms {}", b.terms),
-         b.packed_rhs < 0 && b.panel_width == 0
-             ? ""
-             : fmt::format(" packed {} width {} group {}",
-                           b.packed_rhs < 0 ? "none" : fmt::format("b{}", b.packed_rhs),
-                           b.panel_width, b.panel_group));
-    axes(b.axes);
-    named("lhs", b.lhs);
-    named("rhs", b.rhs);
-    if (b.winograd) named("image", b.image);
-    named("epilogue", b.epilogue);
-    if (!b.tail.stages.empty()) block(b.tail, "tail");
-  }
-
-  void block(const AttentionBlock& b) {
-    line("attention batch {} operand {} scale {:#x}{}{} ; scale = {}", b.batch_rank,
-         name_of(b.operand_type), std::bit_cast<uint64_t>(b.scale), b.causal ? " causal" : "",
-         b.reproducible ? " reproducible" : "", b.scale);
-    axes(b.axes);
-    named("q", b.q);
-    named("k", b.k);
-    named("v", b.v);
-    named("score", b.score);
-    named("epilogue", b.epilogue);
-    if (!b.lse.instrs.empty()) named("lse", b.lse);
-  }
-
-  void block(const AttentionGradBlock& b) {
-    line("attention_grad batch {} operand {} scale {:#x}{} ; scale = {}", b.batch_rank,
-         name_of(b.operand_type), std::bit_cast<uint64_t>(b.scale), b.causal ? " causal" : "",
-         b.scale);
-    axes(b.axes);
-    for (size_t k = 0; k < b.names.size(); ++k) named(b.names[k], *b.bodies()[k]);
-  }
-
-  void block(const SortBlock& b) {
-    line("sort batch {} key {}{}", b.batch_rank, name_of(b.key_type),
-         b.descending ? " descending" : "");
-    axes(b.axes);
-    named("key", b.key);
-    named("epilogue", b.epilogue);
-  }
-
-  void named(std::string_view name, const Body& b) {
-    line("{}", name);
-    body(b);
   }
 
   void body(const Body& b) {

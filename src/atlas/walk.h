@@ -30,12 +30,7 @@ void for_each_stage(P& program, F&& f) {
 template <class P, class F>
 void for_each_body(P& program, F&& f) {
   for_each_stage(program, [&](auto& stage) { f(stage.body); });
-  std::visit(
-      [&](auto& block) {
-        if constexpr (requires { block.bodies(); })
-          for (auto* body : block.bodies()) f(*body);
-      },
-      program.block);
+  std::visit([&](auto& block) { for_each_block_body(block, f); }, program.block);
 }
 
 template <class P, class F>

@@ -166,15 +166,16 @@ inline Program attention_gradients(DType type) {
        e = Expr::axis(5, E);
   const Expr at[] = {(b * M + m) * D + d, (b * N + n) * D + d, (b * N + n) * E + e,
                      (b * M + m) * E + e, b * M + m,           b * M + m};
-  for (int k = 0; k < 6; ++k)
-    BodyBuilder(*a.bodies()[static_cast<size_t>(k)]).load(k, k < 4 ? type : acc, at[k]);
+  atlas::Body* operands[] = {&a.q, &a.k, &a.v, &a.g, &a.lse, &a.delta};
+  for (int k = 0; k < 6; ++k) BodyBuilder(*operands[k]).load(k, k < 4 ? type : acc, at[k]);
   BodyBuilder s(a.score), w(a.slope);
   Val two = s.number(acc, 2);
   s.finish(s.mul(two, s.op(Op::tanh, s.div(s.accumulator(0, acc), two))));
   Val t = w.op(Op::tanh, w.div(w.accumulator(0, acc), w.number(acc, 2)));
   w.finish(w.sub(w.number(acc, 1), w.mul(t, t)));
+  atlas::Body* results[] = {&a.dq, &a.dk, &a.dv};
   for (int k = 0; k < 3; ++k) {
-    BodyBuilder o(*a.bodies()[static_cast<size_t>(8 + k)]);
+    BodyBuilder o(*results[k]);
     o.store(6 + k, at[k], o.cast(o.accumulator(0, acc), type));
   }
   return p;

@@ -121,6 +121,19 @@ def test_the_operator_evaluates_to_its_reference(copy):
     torch.testing.assert_close(ours, torch.sinc(xs), rtol=2e-6, atol=2e-7)
 
 
+def test_a_kind_of_block_is_its_own_files_and_the_table():
+    atlas = ROOT / "src" / "atlas"
+    table = (atlas / "program.h").read_text()
+    kinds = re.search(r"using Block =\s*std::variant<([^>]*)>", table).group(1).replace(",", " ").split()
+    assert len(kinds) >= 5
+    headers = "".join(p.read_text() for p in (atlas / "blocks").glob("*.h"))
+    words = [re.search(rf'struct Form<{kind}> {{.*?name = "(\w+)"', headers, re.S).group(1) for kind in kinds]
+    assert f"enum class BlockKind : uint8_t {{ {', '.join(words)} }}" in table
+    naming = re.compile("|".join([*kinds, *(f"BlockKind::{word}" for word in words)]))
+    elsewhere = [p for p in atlas.rglob("*") if p.suffix in (".h", ".cpp") and p.parent.name != "blocks" and p.name != "program.h"]
+    assert [p.name for p in elsewhere if naming.search(p.read_text())] == []
+
+
 def test_a_backend_is_a_folder_and_a_word():
     assert {str(Path(name).parent) for name in touched(BACKEND) if name != "CMakeLists.txt"} == {"src/backend/empty"}
     lines = re.findall(r"^[-+](?!--|\+\+)(.*)$", BACKEND.read_text().partition("--- /dev/null")[0], re.M)
