@@ -31,6 +31,7 @@ ORDER = [
     "hologram_torch.backend",
     "hologram_torch.released",
     "hologram_torch.frozen",
+    "hologram_torch.archive",
     "hologram_torch.explain",
     "hologram_torch.eager",
     "hologram_torch.functional",

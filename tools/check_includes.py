@@ -25,6 +25,7 @@ ORDER = [
     "builtin",
     "backend",
     "runtime",
+    "archive",
     "capi",
 ]
 INSTRUCTION_SETS = re.compile(r"avx|\bsse|neon|amx|x86", re.IGNORECASE)

@@ -14,5 +14,6 @@ void bind_step_loop(nanobind::module_& m);
 void bind_freeze_guard(nanobind::module_& m);
 void bind_sdk(nanobind::module_& m);
 void bind_array_call(nanobind::module_& m);
+void bind_archive(nanobind::module_& m);
 
 }  // namespace hologram::python

@@ -54,4 +54,5 @@ NB_MODULE(_core, m) {
   hologram::python::bind_freeze_guard(m);
   hologram::python::bind_sdk(m);
   hologram::python::bind_array_call(m);
+  hologram::python::bind_archive(m);
 }

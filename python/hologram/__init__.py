@@ -39,9 +39,10 @@ from hologram.backend import (
 
 if TYPE_CHECKING:
     from hologram._jit import jit
+    from hologram.archive import load
     from hologram.tensor import Tensor, default_executor, from_dlpack
 
-_LAZY = {"jit": "_jit", "Tensor": "tensor", "default_executor": "tensor", "from_dlpack": "tensor"}
+_LAZY = {"jit": "_jit", "load": "archive", "Tensor": "tensor", "default_executor": "tensor", "from_dlpack": "tensor"}
 
 __all__ = [
     "BackendType",
@@ -57,6 +58,7 @@ __all__ = [
     "is_cuda_available",
     "is_metal_available",
     "jit",
+    "load",
     "ops",
     "validate_backend",
     "version",

@@ -1,4 +1,4 @@
-"""The command ``hologram``: expressions and circuits, Atlas programs, graphs, this installation and its kernel cache."""
+"""The command ``hologram``: expressions and circuits, Atlas programs, graphs, archives, this installation and its kernel cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import sys
 
 from hologram import _core
-from hologram._commands import atlas, bench, completion, graph, sigmatics
+from hologram._commands import archive, atlas, bench, completion, graph, sigmatics
 from hologram._commands.common import Failure, Parser, add, group, show
 
 
@@ -44,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     sigmatics.register(commands)
     atlas.register(commands)
     graph.register(commands)
+    archive.register(commands)
     bench.register(commands)
     cache = group(commands, "cache", "Look at or empty the kernel cache on disk.")
     add(cache, "info", _cache_info, "Show the cache's folder, entries and bytes.")

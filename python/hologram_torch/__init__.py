@@ -12,6 +12,7 @@ _HOME = {
     "stats": "counters",
     "reset_stats": "counters",
     "explain": "explain",
+    "export": "archive",
     "freeze": "frozen",
     "release_memory": "device",
     "HologramTensor": "dlpack",

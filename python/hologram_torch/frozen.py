@@ -1,23 +1,19 @@
 # hologram_torch/frozen.py: freeze(): a captured model that is called without Dynamo's guards
 import collections
-import functools
 import gc
 import typing
-from unittest import mock
 
 import torch
 from hologram import _core
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.nn import functional
 
-from . import counters, device, lowering, memory, parameters, precision, released
-from .capture import decomp, rewrite
+from . import counters, device, memory, parameters, precision, released
+from .capture import exported
 from .compiler import compile_graph
 from .options import Options
 
 _PLAIN = (bool, int, float, str, type(None))
 _TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
-_WHOLE = {f"aten.{name}.default" for name in decomp._WHOLE}
 _MOST = 8
 
 
@@ -119,8 +115,7 @@ class _Variant:
         for x in inputs:
             if not isinstance(x, (torch.Tensor, *_PLAIN)) or isinstance(x, torch.Tensor) and x.is_neg():
                 raise TypeError(f"freeze: arguments are tensors and plain values, got {type(x).__name__}")
-        with mock.patch.object(functional, "scaled_dot_product_attention", rewrite._attend), torch.no_grad():
-            program = torch.export.export(model, tuple(inputs), strict=False).run_decompositions(_decompositions())
+        program = exported.capture(model, inputs)
         signature = program.graph_signature
         written = [s.target or s.arg for s in signature.output_specs if s.kind.name != "USER_OUTPUT"]
         if written:
@@ -131,7 +126,7 @@ class _Variant:
             if spec.kind.name == "USER_INPUT":
                 arguments.append(next(user))
                 continue
-            tensor = program.constants.get(spec.target) if spec.kind.name == "CONSTANT_TENSOR" else _find(model, spec.target)
+            tensor = program.constants.get(spec.target) if spec.kind.name == "CONSTANT_TENSOR" else exported.find(model, spec.target)
             arguments.append(tensor)
             if parameters.plain(tensor):
                 static.append(position)
@@ -174,22 +169,6 @@ class _Variant:
 
     def finish(self, results):
         return results[0] if self.single else torch.utils._pytree.tree_unflatten(results, self.spec)
-
-
-@functools.cache
-def _decompositions():
-    """The backend's table, and what AOT autograd does beside it: operators that are made of others are taken apart."""
-    composite = torch.export.default_decompositions().items()
-    own = {op: function for op, function in composite if not lowering.has_lowering(str(op)) and str(op) not in _WHOLE}
-    return own | decomp.table()
-
-
-def _find(model, path):
-    """The parameter or buffer of this name as the module holds it now."""
-    owner, _, name = path.rpartition(".")
-    module = model.get_submodule(owner)
-    found = module._parameters.get(name)
-    return found if found is not None else module._buffers[name]
 
 
 def _state(model):

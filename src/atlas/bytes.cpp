@@ -46,7 +46,7 @@ void ByteWriter::string(std::string_view s) {
 }
 
 void ByteReader::error(std::string_view what) const {
-  fail(ErrorCode::corrupt, "program bytes: {} at payload byte {}", what, at_);
+  fail(ErrorCode::corrupt, "{}: {} at payload byte {}", what_, what, at_);
 }
 
 std::string_view ByteReader::take(size_t n) {

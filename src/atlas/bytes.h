@@ -24,10 +24,12 @@ class ByteWriter {
   std::string out_;
 };
 
-/// Reads what ByteWriter writes. Throws Error(corrupt) at the end of the bytes and beyond limits.
+/// Reads what ByteWriter writes. Throws Error(corrupt), naming `what` the bytes are, at their end and
+/// beyond limits.
 class ByteReader {
  public:
-  explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
+  explicit ByteReader(std::string_view bytes, std::string_view what = "program bytes")
+      : bytes_(bytes), what_(what) {}
 
   uint8_t byte();
   uint64_t uint(uint64_t limit = ~uint64_t{0});
@@ -42,7 +44,7 @@ class ByteReader {
  private:
   std::string_view take(size_t n);
 
-  std::string_view bytes_;
+  std::string_view bytes_, what_;
   size_t at_ = 0;
 };
 

@@ -1,0 +1,340 @@
+// python/_core/archive.cpp: Python names for .holo archives.
+#include "archive/archive.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+
+#include "archive/function.h"
+#include "archive/writer.h"
+#include "base/version.h"
+#include "bindings.h"
+#include "ir/graph.h"
+#include "numpy_api.h"
+#include "runtime/runtime.h"
+#include "sdk.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace hologram::python {
+namespace {
+
+using archive::Archive;
+using archive::Function;
+using archive::Session;
+using archive::Writer;
+
+/// Results from this size on come from the runtime's pool of reusable memory.
+constexpr size_t pooled = size_t{1} << 14;
+
+hologram_dtype public_dtype(DType t) { return static_cast<hologram_dtype>(t); }
+
+DType dtype_named(std::string_view name) {
+  auto t = dtype_from_name(name);
+  require(t.has_value(), "dtype \"{}\" is unknown", name);
+  return *t;
+}
+
+void free_pooled(PyObject* capsule) {
+  host::MemoryPool::deallocate(PyCapsule_GetPointer(capsule, nullptr));
+}
+
+nb::list signature_list(const std::vector<archive::Signature>& list, const archive::Method& m) {
+  nb::list out;
+  for (const archive::Signature& s : list) {
+    nb::list shape;
+    for (const Expr& e : s.shape)
+      shape.append(e.is_const() ? nb::object(nb::int_(e.constant_value()))
+                                : nb::object(nb::cast(archive::named(e, m))));
+    nb::dict d;
+    d["name"] = s.name;
+    d["dtype"] = dtype_name(public_dtype(s.dtype));
+    d["shape"] = nb::tuple(shape);
+    out.append(d);
+  }
+  return out;
+}
+
+nb::dict method_info(const archive::Method& m) {
+  nb::dict d, sizes;
+  d["name"] = m.name;
+  d["inputs"] = signature_list(m.inputs, m);
+  d["results"] = signature_list(m.results, m);
+  for (const archive::Symbol& s : m.symbols)
+    sizes[s.name.c_str()] = nb::make_tuple(s.least, s.most);
+  d["sizes"] = sizes;
+  d["structure"] = m.structure;
+  d["reproducible"] = m.reproducible;
+  return d;
+}
+
+nb::list tensor_list(const Archive& a) {
+  nb::list out;
+  for (const archive::Tensor& t : a.index().tensors) {
+    nb::dict d;
+    nb::list shape, strides;
+    for (int64_t n : t.shape) shape.append(n);
+    d["name"] = t.name;
+    d["dtype"] = dtype_name(public_dtype(t.dtype));
+    for (int64_t n : t.strides) strides.append(n);
+    d["shape"] = nb::tuple(shape);
+    d["strides"] = nb::tuple(strides);
+    d["offset"] = t.offset;
+    d["bytes"] = t.bytes;
+    d["state"] = t.state;
+    out.append(d);
+  }
+  return out;
+}
+
+/// One argument of a call: a row-major array that stays alive.
+struct Input {
+  nb::object kept;
+  const void* data = nullptr;
+  std::vector<int64_t> shape;
+};
+
+Input take(const archive::Signature& want, nb::handle object) {
+  if (!numpy::is_array(object.ptr()))
+    throw Failure{HOLOGRAM_INVALID_ARGUMENT, fmt::format("input \"{}\" is no array", want.name)};
+  const numpy::Array* a = numpy::as_array(object.ptr());
+  hologram_dtype dtype;
+  const bool known = numpy::dtype_of(*a, dtype);
+  if (!known || dtype != public_dtype(want.dtype))
+    throw Failure{HOLOGRAM_INVALID_ARGUMENT,
+                  fmt::format("input \"{}\" is {}, expected {}", want.name,
+                              known ? dtype_name(dtype) : "of a dtype that Hologram lacks",
+                              dtype_name(public_dtype(want.dtype)))};
+  Input input{nb::borrow(object), nullptr, {a->shape, a->shape + a->ndim}};
+  constexpr int wanted = numpy::c_contiguous | numpy::aligned;
+  if ((a->flags & wanted) != wanted) {
+    input.kept = nb::module_::import_("numpy").attr("require")(object, nb::none(), "CA");
+    a = numpy::as_array(input.kept.ptr());
+  }
+  input.data = a->data;
+  return input;
+}
+
+nb::object result_array(Function& f, const archive::Signature& r, const std::vector<int64_t>& shape,
+                        void*& place) {
+  std::array<Py_ssize_t, 64> dims;
+  auto bytes = static_cast<size_t>(size_of(r.dtype));
+  for (size_t d = 0; d < shape.size(); ++d) {
+    dims[d] = shape[d];
+    bytes *= static_cast<size_t>(shape[d]);
+  }
+  const auto rank = static_cast<int>(shape.size());
+  if (bytes < pooled) {
+    nb::object array = numpy::make_array(public_dtype(r.dtype), rank, dims.data());
+    place = numpy::as_array(array.ptr())->data;
+    return array;
+  }
+  place = f.executable().runtime().memory().allocate(bytes);
+  PyObject* keeper = PyCapsule_New(place, nullptr, free_pooled);
+  if (!keeper) nb::raise_python_error();
+  return numpy::make_array(public_dtype(r.dtype), rank, dims.data(), place, keeper);
+}
+
+nb::list call(Function& f, const nb::list& arrays, Session* session) {
+  const archive::Method& m = f.method();
+  if (arrays.size() != m.inputs.size())
+    throw Failure{HOLOGRAM_INVALID_ARGUMENT, fmt::format("\"{}\" takes {} arrays, got {}", m.name,
+                                                         m.inputs.size(), arrays.size())};
+  std::vector<Input> inputs;
+  std::vector<std::vector<int64_t>> shapes;
+  std::vector<const void*> addresses;
+  for (size_t i = 0; i < m.inputs.size(); ++i) {
+    inputs.push_back(take(m.inputs[i], arrays[i]));
+    shapes.push_back(inputs.back().shape);
+    addresses.push_back(inputs.back().data);
+  }
+  const std::vector<int64_t> symbols = f.symbols_of(shapes);
+  nb::list made;
+  std::vector<void*> places(m.results.size());
+  for (size_t i = 0; i < places.size(); ++i)
+    made.append(result_array(f, m.results[i], f.shape_of(m.results[i], symbols), places[i]));
+  nb::gil_scoped_release others;
+  f.run(addresses, symbols, places, session);
+  return made;
+}
+
+/// A tensor's content: an array of bytes that keeps the archive open and that nobody may write.
+nb::object tensor_bytes(const std::shared_ptr<const Archive>& a, size_t number) {
+  if (number >= a->index().tensors.size()) throw nb::index_error("tensors");
+  const archive::Tensor& t = a->index().tensors[number];
+  auto* owner = new std::shared_ptr<const Archive>(a);
+  PyObject* keeper = PyCapsule_New(owner, nullptr, [](PyObject* capsule) {
+    delete static_cast<std::shared_ptr<const Archive>*>(PyCapsule_GetPointer(capsule, nullptr));
+  });
+  if (!keeper) {
+    delete owner;
+    nb::raise_python_error();
+  }
+  const auto n = static_cast<Py_ssize_t>(t.bytes);
+  nb::object array =
+      numpy::make_array(HOLOGRAM_U8, 1, &n, const_cast<std::byte*>(a->data(t)), keeper);
+  array.attr("setflags")("write"_a = false);
+  return array;
+}
+
+// --- writing
+
+Shape to_shape(nb::handle list) {
+  Shape out;
+  for (nb::handle h : list)
+    out.push_back(PyLong_Check(h.ptr()) ? Expr(nb::cast<int64_t>(h)) : nb::cast<Expr>(h));
+  return out;
+}
+
+std::vector<archive::Signature> to_signatures(const nb::list& list) {
+  std::vector<archive::Signature> out;
+  for (nb::handle h : list)
+    out.push_back({nb::cast<std::string>(h[0]), dtype_named(nb::cast<std::string_view>(h[1])),
+                   to_shape(h[2])});
+  return out;
+}
+
+void add_method(Writer& writer, std::string name, const ir::Graph& graph, const nb::list& symbols,
+                const nb::list& inputs, const nb::list& results, const nb::list& parameters,
+                const nb::list& guards, std::string structure, bool reproducible, bool fast) {
+  archive::Method m;
+  m.name = std::move(name);
+  m.reproducible = reproducible;
+  m.fast = fast;
+  for (nb::handle h : symbols)
+    m.symbols.push_back(
+        {nb::cast<std::string>(h[0]), nb::cast<int64_t>(h[1]), nb::cast<int64_t>(h[2])});
+  m.inputs = to_signatures(inputs);
+  m.results = to_signatures(results);
+  for (nb::handle h : parameters)
+    m.parameters.push_back({nb::cast<std::string_view>(h[0]) == "input"
+                                ? archive::Source::Kind::input
+                                : archive::Source::Kind::tensor,
+                            nb::cast<uint32_t>(h[1])});
+  m.guards = to_shape(guards);
+  m.structure = std::move(structure);
+  writer.add_method(std::move(m), ir::print(graph));
+}
+
+uint32_t add_tensor(Writer& writer, std::string name, std::string_view dtype,
+                    std::vector<int64_t> shape, std::vector<int64_t> strides, uint64_t address,
+                    uint64_t bytes, bool state) {
+  archive::Tensor t;
+  t.name = std::move(name);
+  t.dtype = dtype_named(dtype);
+  t.shape = std::move(shape);
+  t.strides = std::move(strides);
+  t.state = state;
+  nb::gil_scoped_release others;
+  return writer.add_tensor(std::move(t), {reinterpret_cast<const std::byte*>(address), bytes});
+}
+
+/// What reading raises: FileNotFoundError, OSError, HologramError for damaged files.
+template <class F>
+auto reading(const F& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::not_found)
+      throw Failure{static_cast<hologram_status>(e.code()), e.what()};
+    PyErr_SetString(PyExc_FileNotFoundError, e.what());
+    throw nb::python_error();
+  }
+}
+
+archive::Verify verify_named(std::string_view name) {
+  if (name == "index") return archive::Verify::index;
+  require(name == "full", "verify: \"{}\" is neither \"index\" nor \"full\"", name);
+  return archive::Verify::full;
+}
+
+}  // namespace
+
+void bind_archive(nb::module_& m) {
+  nb::class_<Session>(m, "ArchiveSession", "State that methods of an archive keep.")
+      .def("__init__",
+           [](Session* at, std::shared_ptr<Archive> a) { new (at) Session(std::move(a)); })
+      .def("reset", &Session::reset, "Back to the state in the archive.");
+  nb::class_<Function>(m, "ArchiveFunction", "A method of an archive, compiled.")
+      .def("__call__", &call, "arrays"_a, "session"_a.none() = nb::none())
+      .def_prop_ro("has_state", &Function::has_state)
+      .def_prop_ro("cached_bytes", [](Function& f) { return f.executable().cached_bytes(); });
+  nb::class_<Archive>(m, "Archive", "An open .holo archive.")
+      .def_static(
+          "open",
+          [](const std::string& path, std::string_view verify) {
+            const archive::Verify how = verify_named(verify);
+            return reading([&] {
+              nb::gil_scoped_release others;
+              return std::const_pointer_cast<Archive>(Archive::open(path, how));
+            });
+          },
+          "path"_a, "verify"_a = "index")
+      .def_static(
+          "from_bytes",
+          [](const nb::bytes& bytes, std::string_view verify) {
+            const archive::Verify how = verify_named(verify);
+            return reading([&] {
+              std::string copy(bytes.c_str(), bytes.size());
+              return std::const_pointer_cast<Archive>(Archive::from_bytes(std::move(copy), how));
+            });
+          },
+          "bytes"_a, "verify"_a = "index")
+      .def_prop_ro("name", &Archive::name)
+      .def_prop_ro("size", &Archive::size)
+      .def_prop_ro("producer", [](Archive& a) { return a.index().producer; })
+      .def_prop_ro("fingerprint", [](Archive& a) { return a.fingerprint().hex(); })
+      .def_prop_ro("methods",
+                   [](Archive& a) {
+                     nb::list out;
+                     for (const archive::Method& x : a.index().methods) out.append(method_info(x));
+                     return out;
+                   })
+      .def_prop_ro("tensors", &tensor_list)
+      .def(
+          "tensor",
+          [](std::shared_ptr<Archive> a, size_t number) { return tensor_bytes(a, number); },
+          "number"_a)
+      .def("graph",
+           [](Archive& a, std::string_view name) {
+             return std::string(a.section(a.method(name).graph));
+           })
+      .def("verify",
+           [](Archive& a) {
+             reading([&] {
+               nb::gil_scoped_release others;
+               a.verify_tensors();
+             });
+           })
+      .def(
+          "function",
+          [](std::shared_ptr<Archive> a, std::string_view name,
+             std::shared_ptr<runtime::Runtime> runtime) {
+            return reading([&] {
+              nb::gil_scoped_release others;
+              return std::make_shared<Function>(a, a->method(name), std::move(runtime));
+            });
+          },
+          "name"_a, "runtime"_a);
+  nb::class_<Writer>(m, "ArchiveWriter", "Writes a .holo archive; the file appears in finish().")
+      .def("__init__",
+           [](Writer* at, const std::string& path) {
+             new (at) Writer(path, "hologram " HOLOGRAM_VERSION);
+           })
+      .def("add_tensor", &add_tensor, "name"_a, "dtype"_a, "shape"_a, "strides"_a, "address"_a,
+           "bytes"_a, "state"_a = false)
+      .def("add_method", &add_method, "name"_a, "graph"_a, "symbols"_a, "inputs"_a, "results"_a,
+           "parameters"_a, "guards"_a, "structure"_a, "reproducible"_a = false, "fast"_a = false)
+      .def(
+          "finish", [](Writer& w) { return w.finish().hex(); },
+          nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace hologram::python

@@ -1,0 +1,144 @@
+"""``hologram run`` and ``hologram archive``: compiled models in files."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from hologram._commands.common import Failure, add, group, show
+
+FILE = ("file", {"metavar": "ARCHIVE", "help": "a .holo file, as hologram_torch.export writes them"})
+
+
+def _run(args: argparse.Namespace) -> int:
+    import numpy as np
+
+    from hologram.archive import load
+
+    archive = load(args.file, backend=args.backend, verify="full" if args.verify else "index")
+    methods = archive.session().methods
+    if args.method is None and len(methods) != 1 and "forward" not in methods:
+        raise Failure(f"choose one of the methods with --method: {', '.join(methods)}")
+    name = args.method or ("forward" if "forward" in methods else next(iter(methods)))
+    if name not in methods:
+        raise Failure(f"{args.file} has no method {name!r}, but {', '.join(methods)}")
+    method = methods[name]
+    flat = _by_name(args.arrays, [i["name"] for i in method.inputs])
+    begin = time.perf_counter()
+    results = method.flat(flat)
+    first = time.perf_counter() - begin
+    times = []
+    for _ in range(args.repeat):
+        begin = time.perf_counter()
+        results = method.flat(flat)
+        times.append(time.perf_counter() - begin)
+    names = [r["name"] for r in method.results]
+    if args.output is not None:
+        _write(args.output, names, results)
+    data: dict[str, Any] = {
+        "method": name,
+        "results": {n: {"dtype": str(r.dtype), "shape": list(r.shape)} for n, r in zip(names, results)},
+        "first_call_ms": round(1e3 * first, 3),
+    }
+    if times:
+        ordered = np.sort(np.array(times)) * 1e3
+        data["calls"] = len(times)
+        data |= {f"p{p}_ms": round(float(np.percentile(ordered, p)), 4) for p in (50, 90, 99)}
+    if args.output is None and not args.json:
+        for n, r in zip(names, results):
+            print(f"{n} = {np.array2string(r, threshold=64)}")
+    show(data, args.json)
+    return 0
+
+
+def _by_name(words: list[str], names: list[str]) -> list[Any]:
+    """Arrays from NAME=FILE.npy, FILE.npy (in order) and FILE.npz (by the names inside)."""
+    import numpy as np
+
+    given: dict[str, Any] = {}
+    for word in words:
+        label, equals, path = word.partition("=")
+        if not equals:
+            label, path = "", word
+        loaded = np.load(path, allow_pickle=False)
+        found = dict(loaded) if hasattr(loaded, "files") else {label or next((n for n in names if n not in given), ""): loaded}
+        for name, array in found.items():
+            if name not in names or name in given:
+                raise Failure(f"{word}: the inputs are {', '.join(names)}, each once")
+            given[name] = array
+    missing = [n for n in names if n not in given]
+    if missing:
+        raise Failure(f"no array for {', '.join(missing)}: write {missing[0]}=FILE.npy")
+    return [given[n] for n in names]
+
+
+def _write(path: str, names: list[str], results: list[Any]) -> None:
+    import numpy as np
+
+    if Path(path).suffix == ".npz":
+        np.savez(path, **dict(zip(names, results)))
+    elif len(results) == 1:
+        with open(path, "wb") as file:
+            np.save(file, results[0])
+    else:
+        raise Failure(f"there are {len(results)} results: write them to a .npz file")
+
+
+def _info(args: argparse.Namespace) -> int:
+    from hologram.archive import load
+
+    info = load(args.file).info()
+    if args.json:
+        show(info, True)
+        return 0
+    methods = info.pop("methods")
+    show(info, False)
+    array = lambda a: f"{a['name']}: {a['dtype']}[{', '.join(map(str, a['shape']))}]"
+    for name, m in methods.items():
+        sizes = "".join(f", {size} {least} to {most}" for size, (least, most) in m["sizes"].items())
+        print(f"{name}({', '.join(map(array, m['inputs']))}){sizes}")
+        for result in m["results"]:
+            print(f"  -> {array(result)}")
+    return 0
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from hologram.archive import load
+
+    archive = load(args.file, verify="full")
+    show({"ok": True, "fingerprint": archive.fingerprint, "tensors": len(archive.tensors)}, args.json)
+    return 0
+
+
+def _extract(args: argparse.Namespace) -> int:
+    import numpy as np
+
+    from hologram.archive import load
+
+    archive = load(args.file, verify="full")
+    wanted = args.names or list(archive.tensors)
+    unknown = [n for n in wanted if n not in archive.tensors]
+    if unknown:
+        raise Failure(f"{args.file} has no tensor {unknown[0]!r}")
+    np.savez(args.output, **{n: archive.tensors[n] for n in wanted})
+    show({"tensors": len(wanted), "output": args.output}, args.json)
+    return 0
+
+
+def register(commands: Any) -> None:
+    """Adds the commands to the command line."""
+    arrays = {"metavar": "[NAME=]FILE", "nargs": "*", "help": "an array of the input NAME, or of the next one: .npy, or .npz with names"}
+    run = add(commands, "run", _run, "Run a method of an archive on arrays in files.", FILE, ("arrays", arrays))
+    run.add_argument("-o", "--output", metavar="FILE", help=".npy for one result, .npz for several; without it they are shown")
+    run.add_argument("--method", metavar="NAME", help="default: forward, or the only one")
+    run.add_argument("--repeat", metavar="N", type=int, default=0, help="call N times more and show percentiles")
+    run.add_argument("--backend", default="auto", help="where it runs (default: auto)")
+    run.add_argument("--verify", action="store_true", help="compare the weights with their checksums first")
+    actions = group(commands, "archive", "Models in .holo files.")
+    add(actions, "info", _info, "Methods, sizes and weights of an archive.", FILE)
+    add(actions, "verify", _verify, "Compare everything in an archive with its checksums.", FILE)
+    names = {"metavar": "NAME", "nargs": "*", "help": "tensors; default: all"}
+    extract = add(actions, "extract", _extract, "Write weights to a .npz file.", FILE, ("names", names))
+    extract.add_argument("-o", "--output", metavar="FILE", required=True, help="the .npz file to write")

@@ -1,0 +1,256 @@
+# hologram/archive.py: compiled models in a file
+# mypy: disable-error-code="no-any-return"
+"""`hologram.load`: models that `hologram_torch.export` has written, called with NumPy arrays alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Union
+
+import numpy as np
+
+from hologram import _core
+
+__all__ = ["Archive", "Method", "Session", "load"]
+
+
+def load(path: Union[str, os.PathLike[str]], *, backend: str = "auto", verify: str = "index") -> Archive:
+    """Opens an archive; its weights are mapped into memory, not read.
+
+    path: a file that `hologram_torch.export` wrote. backend: where methods run, as in Executor. verify: "index" compares
+    header, index and graphs with their checksums, "full" the weights too (which reads the whole file).
+
+    Nothing in the file is trusted: damaged and hostile files are refused.
+
+    Raises:
+        FileNotFoundError, OSError: the file cannot be read.
+        HologramError: it is no archive, or damaged.
+        NotImplementedError: it was written for a later version.
+    """
+    return Archive(_core.Archive.open(os.fspath(path), verify=verify), _runtime(backend))
+
+
+def _runtime(backend: str) -> Any:
+    return _core.shared_runtime() if backend in ("auto", "cpu") else _core.Runtime(backend)
+
+
+class Archive:
+    """An open archive. Calling it calls its method "forward", or its only one.
+
+    methods: name → Method. tensors: name → read-only NumPy array of the file's content.
+    """
+
+    def __init__(self, native: Any, runtime: Any) -> None:
+        self._native = native
+        self._runtime = runtime
+        self.methods = {info["name"]: Method(self, info) for info in native.methods}
+
+    @property
+    def path(self) -> str:
+        return self._native.name
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the whole content, in hexadecimal digits."""
+        return self._native.fingerprint
+
+    @property
+    def tensors(self) -> Mapping[str, Any]:
+        return _Tensors(self._native)
+
+    def info(self) -> dict[str, Any]:
+        """What the file holds, as plain data."""
+        tensors = self._native.tensors
+        return {
+            "path": self.path,
+            "producer": self._native.producer,
+            "fingerprint": self.fingerprint,
+            "bytes": self._native.size,
+            "tensors": len(tensors),
+            "tensor_bytes": sum({t["offset"]: t["bytes"] for t in tensors}.values()),
+            "state_bytes": sum(t["bytes"] for t in tensors if t["state"]),
+            "methods": {
+                m["name"]: {"inputs": m["inputs"], "results": m["results"], "sizes": m["sizes"]} for m in self._native.methods
+            },
+        }
+
+    def verify(self) -> None:
+        """Compares all weights with their checksums; HologramError names what differs."""
+        self._native.verify()
+
+    def session(self) -> Session:
+        """A copy of the archive's state (KV caches, buffers that methods write) and methods that use it."""
+        return Session(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _main(self.methods)(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<hologram.Archive {self.path!r}: {', '.join(self.methods) or 'no methods'}>"
+
+
+class Session:
+    """State of its own. Calls on one session run one after the other; `reset` brings the first state back."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._native = _core.ArchiveSession(archive._native)
+        self.methods = {name: method._on(self._native) for name, method in archive.methods.items()}
+
+    def reset(self) -> None:
+        self._native.reset()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _main(self.methods)(*args, **kwargs)
+
+
+def _main(methods: dict[str, Method]) -> Method:
+    if "forward" in methods or len(methods) == 1:
+        return methods.get("forward") or next(iter(methods.values()))
+    raise TypeError(f"the archive has the methods {', '.join(methods)}: call one of `methods`")
+
+
+class Method:
+    """A function of the archive, compiled at its first call.
+
+    inputs, results: per array its name, dtype and shape; sizes: name of a size that calls choose → (least, most).
+    Arguments are those of the model: arrays by position or by name, nested as the model's are. Numbers, strings and None
+    are part of the program: they may be left out, and must otherwise be what they were when it was exported.
+    """
+
+    def __init__(self, archive: Archive, info: dict[str, Any], session: Any = None, made: Any = None) -> None:
+        self._archive, self._info, self._session = archive, info, session
+        self._made = made if made is not None else _Made(archive, info["name"])
+        structure = json.loads(info["structure"]) if info["structure"] else None
+        self._arguments = [(name, tree) for name, tree in structure["arguments"]] if structure else None
+        self._outputs = structure["outputs"] if structure else None
+        plain = self._arguments is not None and [tree for _, tree in self._arguments] == [
+            {"input": i} for i in range(len(self.inputs))
+        ]
+        self._plain = len(self.inputs) if plain else -1
+
+    name = property(lambda self: self._info["name"])
+    inputs = property(lambda self: self._info["inputs"])
+    results = property(lambda self: self._info["results"])
+    sizes = property(lambda self: self._info["sizes"])
+
+    def _on(self, session: Any) -> Method:
+        return Method(self._archive, self._info, session, self._made)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs and len(args) == self._plain:
+            arrays = [a if type(a) is np.ndarray else np.asarray(a) for a in args]
+        else:
+            arrays = self._arrays(args, kwargs)
+        results = self._made.function()(arrays, self._session)
+        return results if self._outputs is None else _build(self._outputs, results)
+
+    def flat(self, arrays: list[Any]) -> list[Any]:
+        """The results, by number, for the arrays of `inputs`, in order."""
+        return self._made.function()([np.asarray(a) for a in arrays], self._session)
+
+    def _arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        if self._arguments is None:
+            if kwargs:
+                raise TypeError(f"{self.name}() takes its arrays by position")
+            return [np.asarray(a) for a in args]
+        names = [name for name, _ in self._arguments]
+        if len(args) > len(names):
+            raise TypeError(f"{self.name}() takes {len(names)} arguments ({', '.join(names)}), got {len(args)}")
+        given = dict(zip(names, args))
+        for name, value in kwargs.items():
+            if name not in names or name in given:
+                problem = "got two values for" if name in given else "has no argument"
+                raise TypeError(f"{self.name}() {problem} {name!r}; its arguments are {', '.join(names)}")
+            given[name] = value
+        arrays: list[Any] = [None] * len(self.inputs)
+        for name, tree in self._arguments:
+            if name in given:
+                _take(tree, given[name], name, arrays)
+            elif next(_inputs(tree), None) is not None:
+                raise TypeError(f"{self.name}() needs the argument {name!r}")
+        return arrays
+
+    def __repr__(self) -> str:
+        arrays = ", ".join(f"{i['name']}: {i['dtype']}[{', '.join(map(str, i['shape']))}]" for i in self.inputs)
+        return f"<hologram method {self.name}({arrays})>"
+
+
+class _Made:
+    """The compiled function, made once for a method and those of its sessions."""
+
+    def __init__(self, archive: Archive, name: str) -> None:
+        self._archive, self._name = archive, name
+        self._lock = threading.Lock()
+        self._function: Any = None
+
+    def function(self) -> Any:
+        if self._function is None:
+            with self._lock:
+                if self._function is None:
+                    self._function = self._archive._native.function(self._name, self._archive._runtime)
+        return self._function
+
+
+class _Tensors(Mapping[str, Any]):
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self._numbers = {t["name"]: (number, t) for number, t in enumerate(native.tensors)}
+
+    def __getitem__(self, name: str) -> Any:
+        number, t = self._numbers[name]
+        flat = self._native.tensor(number).view(_core.numpy_dtype(t["dtype"]))
+        strides = [n * flat.itemsize for n in t["strides"]]
+        return np.lib.stride_tricks.as_strided(flat, t["shape"], strides, writeable=False)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+def _inputs(tree: Any) -> Iterator[int]:
+    (kind, content), *_ = tree.items()
+    if kind == "input":
+        yield content
+    elif kind in ("tuple", "list"):
+        for part in content:
+            yield from _inputs(part)
+    elif kind == "dict":
+        for part in content.values():
+            yield from _inputs(part)
+
+
+def _take(tree: Any, value: Any, where: str, arrays: list[Any]) -> None:
+    """Puts the arrays of an argument where the tree says."""
+    (kind, content), *_ = tree.items()
+    if kind == "input":
+        arrays[content] = np.asarray(value)
+    elif kind == "value":
+        if type(value) is not type(content) or value != content:
+            raise ValueError(f"{where} is {value!r}; the archive was exported for {content!r}")
+    elif kind == "dict":
+        if not isinstance(value, Mapping) or set(value) != set(content):
+            raise TypeError(f"{where} must be a dict with the keys {', '.join(content)}")
+        for key, part in content.items():
+            _take(part, value[key], f"{where}[{key!r}]", arrays)
+    else:
+        if not isinstance(value, (tuple, list)) or len(value) != len(content):
+            raise TypeError(f"{where} must be a {kind} of {len(content)}")
+        for i, part in enumerate(content):
+            _take(part, value[i], f"{where}[{i}]", arrays)
+
+
+def _build(tree: Any, results: list[Any]) -> Any:
+    (kind, content), *_ = tree.items()
+    if kind == "result":
+        return results[content]
+    if kind == "value":
+        return content
+    if kind == "dict":
+        return {key: _build(part, results) for key, part in content.items()}
+    parts = [_build(part, results) for part in content]
+    return tuple(parts) if kind == "tuple" else parts

@@ -1,0 +1,199 @@
+# hologram_torch/archive.py: export(): a model as a file that runs without PyTorch
+import dataclasses
+import inspect
+import json
+import os
+
+import torch
+from hologram import _core
+
+from .capture import exported
+from .graph import dtypes
+from .graph.symbols import Unsupported
+from .options import Options
+from .translate.exported import ExportedGraph
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What export() wrote. fingerprint: names the whole content; methods: name → operations of the graph; tensor_bytes:
+    of weights and state, those shared counted once."""
+
+    path: str
+    fingerprint: str
+    bytes: int
+    methods: dict
+    tensors: int
+    tensor_bytes: int
+    state: tuple
+
+
+def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, methods=None, **options):
+    """Writes `model` as an archive that `hologram.load` runs with NumPy alone.
+
+    model: a torch.nn.Module on the CPU, in the mode (eval, train) that calls shall have. args, kwargs: example arguments of its
+    forward(): tensors, plain values, and tuples, lists and dicts of them; plain values become part of the program.
+    dynamic_shapes: as in torch.export.export. methods: in place of args, name → dict(args=…, kwargs=…, dynamic_shapes=…,
+    function="forward"): several entry points (methods of the module) that share weights. options: as in
+    torch.compile(options=…). Buffers that a method writes become the archive's state.
+
+    → Report. The file appears when it is whole; a failed export leaves the old one.
+
+    Raises TypeError and ValueError for wrong arguments, NotImplementedError naming operators that have no native kernel, OSError.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"export: expected a torch.nn.Module, got {type(model).__name__}")
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"export: path must name a file, got {path!r}")
+    if (args is None) == (methods is None):
+        raise TypeError("export: pass either args or methods")
+    if methods is None:
+        methods = {"forward": {"args": args, "kwargs": kwargs, "dynamic_shapes": dynamic_shapes}}
+    elif kwargs is not None or dynamic_shapes is not None:
+        raise TypeError("export: with methods, kwargs and dynamic_shapes belong to each of them")
+    chosen = Options.make(None, options or None)
+    made = {name: _Method(model, name, chosen, **asked) for name, asked in methods.items()}
+    state = set().union(*(method.graph.state for method in made.values()))
+    writer = _core.ArchiveWriter(os.fspath(path))
+    tensors = {}  # name → (number, tensor)
+    for method in made.values():
+        for source in method.graph.sources:
+            if source is not None and source[0] == "tensor":
+                _add_tensor(writer, tensors, state, *source[1:])
+    for method in made.values():
+        method.write(writer, {name: number for name, (number, _) in tensors.items()}, chosen)
+    fingerprint = writer.finish()
+    storages = {t.data_ptr(): t.numel() * t.element_size() for _, t in tensors.values()}
+    return Report(
+        os.fspath(path), fingerprint, os.path.getsize(path), {name: method.operations for name, method in made.items()},
+        len(tensors), sum(storages.values()), tuple(sorted(state)),
+    )  # fmt: skip
+
+
+class _Method:
+    """One captured entry point."""
+
+    def __init__(self, model, name, options, args=(), kwargs=None, dynamic_shapes=None, function="forward"):
+        if not isinstance(args, (tuple, list)):
+            raise TypeError(f"export: args must be a tuple of the arguments of {function}(), got {type(args).__name__}")
+        self.name = name
+        entry = model if function == "forward" else _Entry(model, function)
+        kwargs = dict(kwargs or {})
+        _check_arguments((tuple(args), kwargs))
+        prefix = "" if entry is model else "model."
+        try:
+            program = exported.capture(entry, args, kwargs, dynamic_shapes)
+            self.graph = ExportedGraph(program, lambda path: exported.find(entry, path), options=options)
+            self.graph.run()
+        except Unsupported as refusal:
+            raise NotImplementedError(f"export: {name}: {refusal}") from None
+        if prefix:
+            self.graph.rename(lambda path: path.removeprefix(prefix))
+        names = list(inspect.signature(getattr(model, function)).parameters)
+        self.structure = _structure(program.call_spec, names, (tuple(args), kwargs), self.graph)
+        self.dim_names = _dim_names(dynamic_shapes, names, (tuple(args), kwargs))
+        self.operations = str(self.graph.graph).count("\n%")
+
+    def write(self, writer, numbers, options):
+        graph = self.graph
+        symbols, used = [], set()
+        for number, (symbol, least, most) in enumerate(graph.sizes):
+            name = self.dim_names.get(graph.symbols.hints[number], f"s{number}")
+            name = f"s{number}" if name in used else name
+            used.add(name)
+            symbols.append((name, least, most))
+        parameters = [
+            (s[0], s[1]) if s[0] == "input" else (s[0], numbers[s[1]]) for s in graph.sources
+        ]  # fmt: skip
+        results = [(f"result{i}", dtype, shape) for i, (dtype, shape) in enumerate(graph.result_types)]
+        writer.add_method(
+            self.name, graph.graph, symbols, graph.inputs, results, parameters, graph.guards, json.dumps(self.structure),
+            options.reproducible, options.fast,
+        )  # fmt: skip
+
+
+class _Entry(torch.nn.Module):
+    """Another method of a module as forward()."""
+
+    def __init__(self, model, function):
+        super().__init__()
+        self.model, self.function = model, function
+        self.train(model.training)
+
+    def forward(self, *args, **kwargs):
+        return getattr(self.model, self.function)(*args, **kwargs)
+
+
+def _add_tensor(writer, tensors, state, name, tensor, shape, strides):
+    if name in tensors:
+        return
+    tensor = tensor.detach()
+    if tensor.device.type != "cpu":
+        raise ValueError(f"export: {name} is on {tensor.device}; move the model to the CPU")
+    if list(tensor.shape) != shape:
+        raise ValueError(f"export: {name} changed its shape while it was captured")
+    if list(tensor.stride()) != strides:
+        tensor = torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
+    span = 1 + sum((n - 1) * step for n, step in zip(shape, strides)) if tensor.numel() else 0
+    number = writer.add_tensor(
+        name, dtypes.NAME[tensor.dtype], shape, strides, tensor.data_ptr(), span * tensor.element_size(), name in state
+    )
+    tensors[name] = (number, tensor)
+
+
+# --- how arguments and results nest
+def _check_arguments(arguments):
+    for leaf in torch.utils._pytree.tree_leaves(arguments):
+        if isinstance(leaf, torch.Tensor):
+            if leaf.device.type != "cpu" or leaf.layout is not torch.strided:
+                raise ValueError(f"export: example tensors are dense and on the CPU, got one on {leaf.device}")
+        elif not isinstance(leaf, _PLAIN):
+            raise TypeError(f"export: arguments are tensors and plain values, got {type(leaf).__name__}")
+
+
+def _structure(call_spec, names, arguments, graph):
+    numbers = iter(range(len(graph.inputs)))
+    leaves = (
+        {"input": next(numbers)} if isinstance(leaf, torch.Tensor) else {"value": leaf}
+        for leaf in torch.utils._pytree.tree_leaves(arguments)
+    )
+    positional, named = call_spec.in_spec.children()
+    listed = [(names[i] if i < len(names) else f"argument{i}", _tree(spec, leaves)) for i, spec in enumerate(positional.children())]
+    listed += [(name, _tree(spec, leaves)) for name, spec in zip(named.context, named.children(), strict=True)]
+    outputs = ({kind: value} for kind, value in graph.returned)
+    return {"arguments": listed, "outputs": _tree(call_spec.out_spec, outputs)}
+
+
+def _tree(spec, leaves):
+    if spec.is_leaf():
+        return next(leaves)
+    parts = [_tree(child, leaves) for child in spec.children()]
+    if issubclass(spec.type, dict) and all(isinstance(key, str) for key in spec.context):
+        return {"dict": dict(zip(spec.context, parts))}
+    if issubclass(spec.type, (tuple, list)):
+        return {"tuple" if issubclass(spec.type, tuple) else "list": parts}
+    raise NotImplementedError(f"export: arguments and results are tuples, lists and dicts with string keys, not {spec.type.__name__}")
+
+
+def _dim_names(dynamic_shapes, names, arguments):
+    """Example size → the name that its Dim was given, where dynamic_shapes is written with torch.export.Dim."""
+    if not isinstance(dynamic_shapes, (dict, tuple, list)):
+        return {}
+    args, kwargs = arguments
+    given = {**dict(zip(names, args)), **kwargs}
+    entries = dynamic_shapes.items() if isinstance(dynamic_shapes, dict) else zip(names, dynamic_shapes)
+    found = {}
+    for name, spec in entries:
+        value = given.get(name)
+        if not isinstance(value, torch.Tensor) or not isinstance(spec, (dict, tuple, list)):
+            continue
+        for axis, dim in spec.items() if isinstance(spec, dict) else enumerate(spec):
+            label = getattr(dim, "__name__", None)
+            if label is not None and isinstance(dim, torch.export.Dim) and label.isidentifier():
+                found.setdefault(value.shape[axis], label)
+    return found
+
+
+__all__ = ["Report", "export"]

@@ -1,0 +1,34 @@
+# hologram_torch/capture/exported.py: models captured whole by torch.export, in operators that lowerings know
+import functools
+from unittest import mock
+
+import torch
+from torch.nn import functional
+
+from .. import lowering
+from . import decomp, rewrite
+
+_WHOLE = {f"aten.{name}.default" for name in decomp._WHOLE}
+
+
+def capture(model, args, kwargs=None, dynamic_shapes=None):
+    """The exported program of model(*args, **kwargs), without gradients."""
+    with mock.patch.object(functional, "scaled_dot_product_attention", rewrite._attend), torch.no_grad():
+        program = torch.export.export(model, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+        return program.run_decompositions(_decompositions())
+
+
+def find(model, path):
+    """The parameter or buffer of this name as the module holds it now."""
+    owner, _, name = path.rpartition(".")
+    module = model.get_submodule(owner)
+    found = module._parameters.get(name)
+    return found if found is not None else module._buffers[name]
+
+
+@functools.cache
+def _decompositions():
+    """The backend's table, and what AOT autograd does beside it: operators that are made of others are taken apart."""
+    composite = torch.export.default_decompositions().items()
+    own = {op: function for op, function in composite if not lowering.has_lowering(str(op)) and str(op) not in _WHOLE}
+    return own | decomp.table()

@@ -1,0 +1,176 @@
+# hologram_torch/translate/exported.py: a program of torch.export as a graph that needs no PyTorch
+"""Differs from what torch.compile runs: sizes are named by the arguments' shapes, every result is a row-major array of its
+own, the model's buffers that it writes are state, and nothing may be left to PyTorch."""
+
+import sympy
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+
+from ..graph import dtypes
+from ..graph.builder import Value, contiguous_strides
+from ..graph.symbols import Symbols, Unsupported, hint_of
+from .translator import Translator
+
+_WRITES = (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION", None))
+
+
+class ExportedGraph(Translator):
+    """Translates a program. Afterwards: graph; inputs and results as (name or None, dtype, shape) by number; sources: by
+    parameter of the graph ("input", number) or ("tensor", name, tensor, shape, strides); state: names of tensors that it
+    writes; sizes: (SymPy symbol, least, most) by symbol; guards: expressions that are not negative; returned: by result of
+    the program ("result", number) or ("value", constant)."""
+
+    def __init__(self, program, find, **keywords):
+        self.program, self.signature = program, program.graph_signature
+        module = program.graph_module
+        placeholders = module.graph.find_nodes(op="placeholder")
+        self._specs = dict(zip(placeholders, self.signature.input_specs, strict=True))
+        self.state = self._write_back(module.graph)
+        kept = [i for i, (_, spec) in enumerate(self._specs.items()) if _is_weight(spec) and spec.target not in self.state]
+        super().__init__(module, kept, **keywords)
+        self.symbols = self._sizes_of = _Sizes(self.graph, program.range_constraints)
+        self._find = find  # name of a parameter or buffer → tensor
+        self.inputs, self.sources, self.returned = [], [], []
+        self.result_types = []
+
+    def run(self):
+        for node, spec in self._specs.items():
+            val = node.meta.get("val")
+            if spec.kind is InputKind.USER_INPUT and isinstance(val, torch.Tensor):
+                self._sizes_of.declare(val.shape)
+            elif isinstance(val, torch.SymInt):
+                raise Unsupported(f"argument {node.name}: whole numbers that calls choose (pass an array)")
+        super().run()
+        left = sorted({call.name for call in self.host.calls})
+        if left:
+            raise Unsupported(f"operators without a kernel: {', '.join(left)}")
+        for number, tensor in self.constants:
+            self.sources[number] = ("tensor", f"constant{number}", tensor, list(tensor.shape), list(tensor.stride()))
+        return self
+
+    def rename(self, rule):
+        """Gives tensors other names."""
+        self.sources = [("tensor", rule(s[1]), *s[2:]) if s[0] == "tensor" else s for s in self.sources]
+        self.state = {rule(name) for name in self.state}
+
+    sizes = property(lambda self: self._sizes_of.declared)
+    guards = property(lambda self: self._sizes_of.guards)
+
+    def _write_back(self, graph) -> set:
+        """Turns results that are new contents of buffers into writes at the end of the graph; → the buffers' names."""
+        output = graph.output_node()
+        written, kept = set(), []
+        by_target = {spec.target: node for node, spec in self._specs.items() if spec.target is not None}
+        for spec, value in zip(self.signature.output_specs, output.args[0], strict=True):
+            if spec.kind is OutputKind.USER_OUTPUT:
+                kept.append(value)
+                continue
+            if spec.kind not in _WRITES:
+                raise Unsupported(f"the model writes into its argument {spec.target}" if spec.target else f"result {spec.kind}")
+            with graph.inserting_before(output):
+                place = by_target[spec.target]
+                graph.call_function(torch.ops.aten.copy_.default, (place, value)).meta["val"] = place.meta["val"]
+            written.add(spec.target)
+        output.args = (tuple(kept),)
+        return written
+
+    # --- what Translator asks
+    def _tensor_parameter(self, example, chain=None):
+        number, value = super()._tensor_parameter(example, chain)
+        self.sources.append(None)
+        return number, value
+
+    def _object_parameter(self):
+        raise Unsupported("values that only PyTorch holds")
+
+    def _placeholder(self, node, position):
+        spec, val = self._specs[node], node.meta.get("val")
+        if isinstance(val, torch.Tensor):
+            if not dtypes.is_native(val):
+                raise Unsupported(f"{node.name} of dtype {val.dtype}")
+            if spec.kind is InputKind.USER_INPUT or not _dense(val):
+                val = node.meta["val"] = torch.empty_like(val, memory_format=torch.contiguous_format)
+        super()._placeholder(node, position)
+        if not isinstance(val, torch.Tensor):
+            return
+        number = self.parameter_of[node]
+        if spec.kind is InputKind.USER_INPUT:
+            self.sources[number] = ("input", len(self.inputs))
+            self.inputs.append((node.name, dtypes.NAME[val.dtype], self.symbols.sizes(val.shape)))
+        else:
+            tensor = self.program.constants.get(spec.target) if spec.kind is InputKind.CONSTANT_TENSOR else None
+            tensor = self._find(spec.target) if tensor is None else tensor
+            self.sources[number] = ("tensor", spec.target, tensor, list(val.shape), list(val.stride()))
+
+    def _result(self, item):
+        if not isinstance(item, torch.fx.Node):
+            self.returned.append(("value", item))
+            return "none", 0
+        value = self.env[item]
+        if type(value) is not Value or value.dtype == dtypes.HOST:
+            raise Unsupported(f"result {item} is no array")
+        self.graph.output(value, contiguous_strides(value.shape))
+        self.returned.append(("result", len(self.result_types)))
+        self.result_types.append((value.dtype, list(value.shape)))
+        return "none", 0
+
+
+class _Sizes(Symbols):
+    """Sizes by the arguments' shapes. What tracing assumes of them becomes a condition that calls check."""
+
+    def __init__(self, graph, ranges):
+        super().__init__(graph)
+        self.ranges = ranges
+        self.declared, self.guards = [], []
+
+    def declare(self, shape):
+        for n in shape:
+            if type(n) is int:
+                continue
+            self.environment = n.node.shape_env
+            for symbol in sorted(n.node.expr.free_symbols, key=str):
+                if symbol in self.known:
+                    continue
+                bounds = self.ranges.get(symbol) or self.environment.bound_sympy(symbol)
+                least, most = max(int(bounds.lower), 1), 2**48
+                if bounds.upper.is_Integer and int(bounds.upper) < most:
+                    most = int(bounds.upper)
+                self.known[symbol] = self.graph.new_symbol()
+                self.hints.append(hint_of(self.environment, symbol))
+                self.declared.append((symbol, least, most))
+
+    def _new_symbol(self, e, example):
+        raise Unsupported(f"size {e}, which the arguments' shapes do not determine")
+
+    def _guard(self, condition) -> bool:
+        known = self.environment._maybe_evaluate_static(condition)
+        if known is not None:
+            return bool(known)
+        holds = bool(condition.xreplace(self._hinted()))
+        relation = condition if holds else sympy.Not(condition)
+        kind, (left, right) = type(relation).__name__, relation.args if relation.args else (None, None)
+        differences = {
+            "GreaterThan": [left - right], "LessThan": [right - left], "StrictGreaterThan": [left - right - 1],
+            "StrictLessThan": [right - left - 1], "Equality": [left - right, right - left],
+        }.get(kind)  # fmt: skip
+        if differences is None:
+            raise Unsupported(f"condition {condition} on sizes")
+        self.guards += [self.expr(d) for d in differences]
+        return holds
+
+    def _hinted(self):
+        return {symbol: self.hints[number] for number, (symbol, *_) in enumerate(self.declared)}
+
+
+def _is_weight(spec) -> bool:
+    return spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+def _dense(val) -> bool:
+    """Whether a tensor of fixed sizes has no gaps and no element twice, whatever the order of its axes."""
+    step = 1
+    for stride, n in sorted((stride, n) for stride, n in zip(val.stride(), val.shape) if n != 1):
+        if stride != step:
+            return False
+        step *= n
+    return True

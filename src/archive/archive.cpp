@@ -1,0 +1,82 @@
+// archive/archive.cpp: reading .holo archives.
+#include "archive/archive.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace hologram::archive {
+
+std::shared_ptr<const Archive> Archive::open(const std::filesystem::path& path, Verify verify) {
+  std::shared_ptr<Archive> a(new Archive);
+  a->name_ = path.string();
+  a->mapped_.emplace(path);
+  a->bytes_ = a->mapped_->bytes();
+  a->parse(verify);
+  return a;
+}
+
+std::shared_ptr<const Archive> Archive::from_bytes(std::string bytes, Verify verify) {
+  std::shared_ptr<Archive> a(new Archive);
+  a->name_ = "archive";
+  a->held_ = std::move(bytes);
+  a->bytes_ = a->held_;
+  a->parse(verify);
+  return a;
+}
+
+void Archive::parse(Verify verify) {
+  try {
+    const Header header = decode_header(bytes_.substr(0, header_bytes), bytes_.size());
+    fingerprint_ = hologram::fingerprint(bytes_.substr(0, header_bytes));
+    const std::string_view index = bytes_.substr(header.index_offset, header.index_bytes);
+    if (hologram::fingerprint(index) != header.index_hash)
+      fail(ErrorCode::corrupt, "its index does not agree with its checksum");
+    index_ = decode(index, bytes_.size());
+    for (size_t i = 0; i < index_.sections.size(); ++i)
+      if (hologram::fingerprint(section(static_cast<uint32_t>(i))) != index_.sections[i].hash)
+        fail(ErrorCode::corrupt, "section {} does not agree with its checksum", i);
+    if (verify == Verify::full) compare_tensors();
+  } catch (const Error& e) {
+    fail(e.code(), "{}: {}", name_, e.what());
+  }
+}
+
+std::string_view Archive::section(uint32_t number) const {
+  const Section& s = index_.sections[number];
+  return bytes_.substr(s.offset, s.bytes);
+}
+
+const std::byte* Archive::data(const Tensor& tensor) const {
+  return reinterpret_cast<const std::byte*>(bytes_.data()) + tensor.offset;
+}
+
+const Method& Archive::method(std::string_view name) const {
+  const auto& all = index_.methods;
+  const auto found = std::ranges::find(all, name, &Method::name);
+  if (found != all.end()) return *found;
+  std::string names;
+  for (const Method& m : all) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", m.name);
+  fail(ErrorCode::not_found, "{} has no method \"{}\", but {}", name_, name,
+       names.empty() ? "none" : names);
+}
+
+void Archive::verify_tensors() const {
+  try {
+    compare_tensors();
+  } catch (const Error& e) {
+    fail(e.code(), "{}: {}", name_, e.what());
+  }
+}
+
+void Archive::compare_tensors() const {
+  for (const Tensor& t : index_.tensors) {
+    const std::string_view content = bytes_.substr(t.offset, t.bytes);
+    for (size_t i = 0; i < t.pieces.size(); ++i)
+      if (hologram::fingerprint(content.substr(i * piece_bytes, piece_bytes)) != t.pieces[i])
+        fail(ErrorCode::corrupt, "tensor \"{}\" does not agree with its checksum in piece {}",
+             t.name, i);
+  }
+}
+
+}  // namespace hologram::archive

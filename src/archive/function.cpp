@@ -1,0 +1,244 @@
+// archive/function.cpp: a method of an archive as something that can be called.
+#include "archive/function.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "ir/graph.h"
+
+namespace hologram::archive {
+namespace {
+
+constexpr int64_t most_elements = int64_t{1} << 48;
+
+// Numbers, or nothing where one of them is chosen by calls.
+std::optional<std::vector<int64_t>> constants_of(const Shape& dims) {
+  std::vector<int64_t> out;
+  for (const Expr& e : dims) {
+    if (!e.is_const()) return std::nullopt;
+    out.push_back(e.constant_value());
+  }
+  return out;
+}
+
+/// Whether a parameter lies in a tensor: of its dtype, perhaps by another shape.
+bool within(ir::Value parameter, const Tensor& t) {
+  const auto shape = constants_of(parameter->shape), strides = constants_of(parameter->attrs.exprs);
+  return parameter->dtype == t.dtype && shape && strides &&
+         span_of(*shape, *strides) <= t.bytes / static_cast<uint64_t>(size_of(t.dtype));
+}
+
+// Strides of an array without elements say nothing.
+bool row_major(const Shape& strides, const Shape& shape) {
+  return strides == contiguous_strides(shape) || numel(shape).is(0);
+}
+
+std::string list_of(const std::vector<int64_t>& numbers) {
+  return fmt::format("[{}]", fmt::join(numbers, ", "));
+}
+
+}  // namespace
+
+Session::Session(std::shared_ptr<const Archive> archive) : archive_(std::move(archive)) {
+  for (const Tensor& t : archive_->index().tensors)
+    copies_.push_back(t.state ? std::make_unique<std::byte[]>(std::max<uint64_t>(t.bytes, 1))
+                              : nullptr);
+  reset();
+}
+
+void Session::reset() {
+  std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < copies_.size(); ++i)
+    if (const Tensor& t = archive_->index().tensors[i]; copies_[i] && t.bytes > 0)
+      std::memcpy(copies_[i].get(), archive_->data(t), t.bytes);
+}
+
+Function::Function(std::shared_ptr<const Archive> archive, const Method& method,
+                   std::shared_ptr<runtime::Runtime> runtime)
+    : archive_(std::move(archive)), method_(method) {
+  try {
+    ir::Graph graph;
+    ir::parse(archive_->section(method_.graph), graph);
+    ir::verify(graph);
+    bind_parameters(graph);
+    bind_results(graph);
+    bind_symbols();
+    runtime::CompileOptions options;
+    options.reproducible = method_.reproducible;
+    options.fast = method_.fast;
+    for (const Source& s : method_.parameters)
+      options.static_parameters.push_back(s.kind == Source::Kind::tensor &&
+                                          !archive_->index().tensors[s.number].state);
+    executable_ = runtime::Executable::compile(graph, options, std::move(runtime));
+  } catch (const Error& e) {
+    fail(e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code(),
+         "{}: method \"{}\": {}", archive_->name(), method_.name, e.what());
+  }
+}
+
+void Function::bind_parameters(const ir::Graph& graph) {
+  require(static_cast<size_t>(graph.num_parameters) <= method_.parameters.size(),
+          "its graph has {} parameters, the index names {}", graph.num_parameters,
+          method_.parameters.size());
+  require(static_cast<size_t>(graph.num_symbols) <= method_.symbols.size(),
+          "its graph has {} sizes, the index names {}", graph.num_symbols, method_.symbols.size());
+  bound_.resize(method_.parameters.size());
+  for (size_t p = 0; p < bound_.size(); ++p) {
+    const Source& s = method_.parameters[p];
+    if (s.kind == Source::Kind::input) continue;
+    const Tensor& t = archive_->index().tensors[s.number];
+    if (t.state)
+      has_state_ = true;
+    else
+      bound_[p] = archive_->data(t);
+  }
+  for (ir::Value v : ir::live_nodes(graph)) {
+    const ir::OpKind kind = ir::info(v->op).kind;
+    if (kind == ir::OpKind::external || kind == ir::OpKind::external_result ||
+        v->dtype == DType::host)
+      fail(ErrorCode::unsupported, "operation {} needs PyTorch",
+           v->attrs.text.empty() ? ir::name_of(v->op) : std::string_view(v->attrs.text));
+    if (!v->is(ir::Op::parameter)) continue;
+    const auto p = static_cast<size_t>(v->attrs.ints[0]);
+    const Source& s = method_.parameters[p];
+    if (s.kind == Source::Kind::input) {
+      const Signature& input = method_.inputs[s.number];
+      require(v->dtype == input.dtype && v->shape == input.shape &&
+                  row_major(v->attrs.exprs, input.shape),
+              "parameter {} of its graph is another array than its input", p);
+      continue;
+    }
+    const Tensor& t = archive_->index().tensors[s.number];
+    require(within(v, t), "parameter {} of its graph is another array than tensor \"{}\"", p,
+            t.name);
+  }
+}
+
+void Function::bind_results(const ir::Graph& graph) {
+  size_t count = 0;
+  for (const ir::Output& o : graph.outputs) {
+    if (o.parameter >= 0) {
+      const Source& s = method_.parameters[static_cast<size_t>(o.parameter)];
+      require(s.kind == Source::Kind::tensor && archive_->index().tensors[s.number].state,
+              "its graph writes parameter {}, which is no state", o.parameter);
+      result_of_output_.push_back(-1);
+      continue;
+    }
+    require(count < method_.results.size(), "its graph has more results than the index names");
+    const Signature& r = method_.results[count];
+    require(o.value->dtype == r.dtype && o.value->shape == r.shape && row_major(o.strides, r.shape),
+            "result {} of its graph is another array than the index says", count);
+    result_of_output_.push_back(static_cast<int>(count++));
+  }
+  require(count == method_.results.size(), "its graph has {} results, the index names {}", count,
+          method_.results.size());
+}
+
+// Plain sizes first: s0 itself says more than 2*s0.
+void Function::bind_symbols() {
+  rules_.resize(method_.symbols.size(), {SIZE_MAX, 0, 0, 0});
+  for (bool plain : {true, false})
+    for (size_t i = 0; i < method_.inputs.size(); ++i)
+      for (size_t d = 0; d < method_.inputs[i].shape.size(); ++d) {
+        const Expr& e = method_.inputs[i].shape[d];
+        if (e.is_const() || e.terms().size() != 1) continue;
+        const Term& term = e.terms()[0];
+        if (term.atoms.size() != 1 || term.atoms[0]->kind != Atom::Kind::symbol) continue;
+        if (plain != (term.coefficient == 1 && e.constant() == 0) || term.coefficient == 0)
+          continue;
+        SizeRule& rule = rules_[static_cast<size_t>(term.atoms[0]->id)];
+        if (rule.input == SIZE_MAX) rule = {i, d, term.coefficient, e.constant()};
+      }
+  for (size_t s = 0; s < rules_.size(); ++s)
+    require(rules_[s].input != SIZE_MAX, "no input says what size \"{}\" is",
+            method_.symbols[s].name);
+}
+
+std::vector<int64_t> Function::symbols_of(std::span<const std::vector<int64_t>> shapes) const {
+  require(shapes.size() == method_.inputs.size(), "\"{}\" takes {} arrays, got {}", method_.name,
+          method_.inputs.size(), shapes.size());
+  std::vector<int64_t> symbols(rules_.size());
+  for (size_t i = 0; i < shapes.size(); ++i)
+    require(shapes[i].size() == method_.inputs[i].shape.size(),
+            "input \"{}\" has the shape {}, expected {}", method_.inputs[i].name,
+            list_of(shapes[i]), named(method_.inputs[i].shape, method_));
+  for (size_t s = 0; s < rules_.size(); ++s) {
+    const SizeRule& rule = rules_[s];
+    const Symbol& symbol = method_.symbols[s];
+    symbols[s] = (shapes[rule.input][rule.dimension] - rule.offset) / rule.factor;
+    require(symbols[s] >= symbol.least && symbols[s] <= symbol.most,
+            "input \"{}\": size {} is {} in the shape {}, expected {} to {}",
+            method_.inputs[rule.input].name, symbol.name, symbols[s], list_of(shapes[rule.input]),
+            symbol.least, symbol.most);
+  }
+  for (size_t i = 0; i < shapes.size(); ++i)
+    for (size_t d = 0; d < shapes[i].size(); ++d)
+      require(shapes[i][d] == method_.inputs[i].shape[d].eval(symbols),
+              "input \"{}\" has the shape {}, expected {}", method_.inputs[i].name,
+              list_of(shapes[i]), named(method_.inputs[i].shape, method_));
+  for (const Expr& g : method_.guards)
+    require(g.eval(symbols) >= 0, "\"{}\" is not for these sizes: {} must not be negative",
+            method_.name, named(g, method_));
+  return symbols;
+}
+
+std::vector<int64_t> Function::shape_of(const Signature& result,
+                                        std::span<const int64_t> symbols) const {
+  std::vector<int64_t> shape;
+  __int128 n = 1;
+  for (const Expr& e : result.shape) {
+    shape.push_back(e.eval(symbols));
+    n *= std::max<int64_t>(shape.back(), 1);
+    require(shape.back() >= 0 && n <= most_elements, "result \"{}\" would have the shape {}",
+            result.name, list_of(shape));
+  }
+  return shape;
+}
+
+void Function::run(std::span<const void* const> inputs, std::span<const int64_t> symbols,
+                   std::span<void* const> results, Session* session) {
+  require(inputs.size() == method_.inputs.size() && results.size() == method_.results.size() &&
+              symbols.size() == method_.symbols.size(),
+          "\"{}\": numbers of inputs, results or sizes", method_.name);
+  require(!has_state_ || session, "\"{}\" keeps state between calls: call it on a session",
+          method_.name);
+  require(!session || &session->archive() == archive_.get(),
+          "\"{}\": the session is another archive's", method_.name);
+  std::vector<void*> parameters(bound_.size());
+  for (size_t p = 0; p < bound_.size(); ++p) {
+    const Source& s = method_.parameters[p];
+    const void* address = bound_[p];
+    if (s.kind == Source::Kind::input)
+      address = inputs[s.number];
+    else if (!address)
+      address = session->data(s.number);
+    parameters[p] = const_cast<void*>(address);
+  }
+  class Given : public runtime::Outputs {
+   public:
+    Given(std::span<void* const> places, const std::vector<int>& numbers)
+        : places_(places), numbers_(numbers) {}
+    void* allocate(int index, size_t, runtime::Frame&) override {
+      return places_[static_cast<size_t>(numbers_[static_cast<size_t>(index)])];
+    }
+
+   private:
+    std::span<void* const> places_;
+    const std::vector<int>& numbers_;
+  };
+  Given outputs(results, result_of_output_);
+  std::unique_lock<std::mutex> lock;
+  if (has_state_) lock = std::unique_lock(session->mutex_);
+  runtime::Kept kept = executable_->kept();
+  const bool complete = std::ranges::all_of(kept, [](const auto& k) { return k != nullptr; });
+  auto frame = executable_->lease();
+  const auto [status, faults] =
+      executable_->run({parameters.data(), symbols.data(), &kept}, outputs, nullptr, *frame);
+  executable_->give_back(std::move(frame));
+  runtime::raise_status(status);
+  if (!complete) executable_->keep(std::move(kept));
+  runtime::raise_faults(faults);
+}
+
+}  // namespace hologram::archive

@@ -1,0 +1,78 @@
+// archive/function.h: a method of an archive as something that can be called.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "archive/archive.h"
+#include "runtime/executable.h"
+
+namespace hologram::archive {
+
+/// Copies of an archive's state tensors: what methods write and later calls read. Calls with one
+/// session run one after the other.
+class Session {
+ public:
+  explicit Session(std::shared_ptr<const Archive> archive);
+
+  const Archive& archive() const { return *archive_; }
+  /// Of tensor `number`; null for one that is no state.
+  std::byte* data(uint32_t number) const { return copies_[number].get(); }
+  /// Back to what the archive holds.
+  void reset();
+
+ private:
+  friend class Function;
+  std::shared_ptr<const Archive> archive_;
+  std::vector<std::unique_ptr<std::byte[]>> copies_;  // by tensor
+  std::mutex mutex_;
+};
+
+/// One method, compiled for a runtime. Thread-safe; keeps the archive open.
+class Function {
+ public:
+  /// Throws Error(corrupt) where the graph and what the index says of it disagree,
+  /// Error(unsupported) for operations that need PyTorch, and what compiling throws.
+  Function(std::shared_ptr<const Archive> archive, const Method& method,
+           std::shared_ptr<runtime::Runtime> runtime);
+
+  const Method& method() const { return method_; }
+  const Archive& archive() const { return *archive_; }
+  runtime::Executable& executable() const { return *executable_; }
+  /// Whether it reads or writes state, so that calls need a session.
+  bool has_state() const { return has_state_; }
+
+  /// The values of the symbols for inputs of these shapes. Throws Error(invalid_argument) naming
+  /// the input and what was expected.
+  std::vector<int64_t> symbols_of(std::span<const std::vector<int64_t>> shapes) const;
+  /// The shape of a result. Throws Error(invalid_argument) beyond 2^48 elements.
+  std::vector<int64_t> shape_of(const Signature& result, std::span<const int64_t> symbols) const;
+  /// Runs once. Inputs and results are row-major arrays of the method's dtypes, results of
+  /// shape_of(); they do not overlap. `symbols`: what symbols_of() gave. Throws the Error of a
+  /// fault in a kernel, Error(invalid_argument) where a session is missing or another archive's.
+  void run(std::span<const void* const> inputs, std::span<const int64_t> symbols,
+           std::span<void* const> results, Session* session);
+
+ private:
+  void bind_parameters(const ir::Graph& graph);
+  void bind_results(const ir::Graph& graph);
+  void bind_symbols();
+
+  /// How a symbol follows from an input's size: (size - offset) / factor.
+  struct SizeRule {
+    size_t input, dimension;
+    int64_t factor, offset;
+  };
+
+  std::shared_ptr<const Archive> archive_;
+  const Method& method_;  // of archive_
+  std::shared_ptr<runtime::Executable> executable_;
+  std::vector<const void*> bound_;     // by parameter: a tensor of the archive, or null
+  std::vector<int> result_of_output_;  // by output of the graph; -1: written in place
+  std::vector<SizeRule> rules_;        // by symbol
+  bool has_state_ = false;
+};
+
+}  // namespace hologram::archive

@@ -1,0 +1,415 @@
+// archive/index.cpp: the binary form of an archive's index.
+#include "archive/index.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+
+#include "atlas/bytes.h"
+#include "base/error.h"
+
+namespace hologram::archive {
+namespace {
+
+using atlas::ByteReader;
+using atlas::ByteWriter;
+
+enum class Record : uint64_t { producer = 1, sections = 2, tensors = 3, methods = 4 };
+
+// Bounds of what a reader takes.
+constexpr size_t most_records = 1 << 10;
+constexpr size_t most_entries = 1 << 20;
+constexpr size_t most_rank = 64;
+constexpr size_t most_symbols = 1 << 10;
+constexpr size_t name_bytes = 4096;
+constexpr size_t expression_bytes = 1 << 16;
+constexpr size_t structure_bytes = 1 << 24;
+constexpr size_t record_bytes = size_t{1} << 30;
+constexpr int64_t most_elements = int64_t{1} << 62;
+
+// --- writing
+
+void hash(ByteWriter& out, const Fingerprint& f) {
+  for (uint8_t b : f.bytes) out.byte(b);
+}
+
+void shape(ByteWriter& out, const Shape& dims) {
+  out.uint(dims.size());
+  for (const Expr& e : dims) out.string(e.str());
+}
+
+void numbers(ByteWriter& out, const std::vector<int64_t>& list) {
+  out.uint(list.size());
+  for (int64_t n : list) out.uint(static_cast<uint64_t>(n));
+}
+
+void signatures(ByteWriter& out, const std::vector<Signature>& list) {
+  out.uint(list.size());
+  for (const Signature& s : list) {
+    out.string(s.name);
+    out.byte(static_cast<uint8_t>(s.dtype));
+    shape(out, s.shape);
+  }
+}
+
+void write(ByteWriter& out, const Section& s) {
+  out.uint(s.kind);
+  out.uint(s.offset);
+  out.uint(s.bytes);
+  hash(out, s.hash);
+}
+
+void write(ByteWriter& out, const Tensor& t) {
+  out.string(t.name);
+  out.byte(static_cast<uint8_t>(t.dtype));
+  numbers(out, t.shape);
+  numbers(out, t.strides);
+  out.uint(t.offset);
+  out.uint(t.bytes);
+  out.byte(t.state);
+  for (const Fingerprint& f : t.pieces) hash(out, f);
+}
+
+void write(ByteWriter& out, const Method& m) {
+  out.string(m.name);
+  out.uint(m.graph);
+  out.byte(m.reproducible);
+  out.byte(m.fast);
+  out.uint(m.symbols.size());
+  for (const Symbol& s : m.symbols) {
+    out.string(s.name);
+    out.sint(s.least);
+    out.sint(s.most);
+  }
+  signatures(out, m.inputs);
+  signatures(out, m.results);
+  out.uint(m.parameters.size());
+  for (const Source& s : m.parameters) {
+    out.byte(static_cast<uint8_t>(s.kind));
+    out.uint(s.number);
+  }
+  shape(out, m.guards);
+  out.string(m.structure);
+}
+
+template <class T>
+std::string list_of(const std::vector<T>& items) {
+  ByteWriter out;
+  out.uint(items.size());
+  for (const T& item : items) write(out, item);
+  return out.take();
+}
+
+// --- reading
+
+class Decoder {
+ public:
+  Decoder(std::string_view bytes, uint64_t file_bytes) : bytes_(bytes), file_bytes_(file_bytes) {}
+
+  Index decode() {
+    ByteReader in(bytes_, "index");
+    for (size_t n = in.count(most_records); n > 0; --n) {
+      const uint64_t kind = in.uint();
+      ByteReader record(in.string(record_bytes), "index");
+      read(static_cast<Record>(kind), record);
+    }
+    if (!in.at_end()) in.error("bytes behind the index");
+    for (const Method& m : index_.methods) check(m);
+    return std::move(index_);
+  }
+
+ private:
+  void read(Record kind, ByteReader& in) {
+    switch (kind) {
+      case Record::producer:
+        index_.producer = in.string(name_bytes);
+        break;
+      case Record::sections:
+        list(in, index_.sections, [&] { return section(in); });
+        break;
+      case Record::tensors:
+        list(in, index_.tensors, [&] { return tensor(in); });
+        unique(in, index_.tensors, "tensor");
+        break;
+      case Record::methods:
+        list(in, index_.methods, [&] { return method(in); });
+        unique(in, index_.methods, "method");
+        break;
+      default:
+        return;  // of a later version
+    }
+    if (!in.at_end()) in.error("bytes behind a record");
+  }
+
+  template <class T, class F>
+  static void list(ByteReader& in, std::vector<T>& into, const F& item) {
+    if (!into.empty()) in.error("a record that occurs twice");
+    for (size_t n = in.count(most_entries); n > 0; --n) into.push_back(item());
+  }
+
+  template <class T>
+  static void unique(ByteReader& in, const std::vector<T>& items, std::string_view what) {
+    std::unordered_set<std::string_view> seen;
+    for (const T& item : items)
+      if (!seen.insert(item.name).second)
+        in.error(fmt::format("two {}s of the name \"{}\"", what, item.name));
+  }
+
+  static std::string name(ByteReader& in) {
+    std::string s(in.string(name_bytes));
+    // Names are shown and compared: no control characters.
+    if (std::ranges::any_of(s, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
+      in.error("a name with control characters");
+    return s;
+  }
+
+  static DType dtype(ByteReader& in) {
+    const uint8_t n = in.byte();
+    if (n >= num_dtypes || static_cast<DType>(n) == DType::host) in.error("an unknown dtype");
+    return static_cast<DType>(n);
+  }
+
+  static bool flag(ByteReader& in) {
+    const uint8_t n = in.byte();
+    if (n > 1) in.error("a truth value that is neither 0 nor 1");
+    return n != 0;
+  }
+
+  static Fingerprint fingerprint(ByteReader& in) {
+    Fingerprint f;
+    for (uint8_t& b : f.bytes) b = in.byte();
+    return f;
+  }
+
+  void place(ByteReader& in, uint64_t& offset, uint64_t& bytes) const {
+    offset = in.uint();
+    bytes = in.uint();
+    if (offset % alignment != 0 || offset < header_bytes || offset > file_bytes_ ||
+        bytes > file_bytes_ - offset)
+      in.error("a place outside the file");
+  }
+
+  Section section(ByteReader& in) const {
+    Section s;
+    s.kind = static_cast<uint32_t>(in.uint(UINT32_MAX));
+    place(in, s.offset, s.bytes);
+    s.hash = fingerprint(in);
+    return s;
+  }
+
+  static std::vector<int64_t> numbers(ByteReader& in) {
+    std::vector<int64_t> out;
+    for (size_t n = in.count(most_rank); n > 0; --n)
+      out.push_back(static_cast<int64_t>(in.uint(static_cast<uint64_t>(most_elements))));
+    return out;
+  }
+
+  Tensor tensor(ByteReader& in) const {
+    Tensor t;
+    t.name = name(in);
+    t.dtype = dtype(in);
+    t.shape = numbers(in);
+    t.strides = numbers(in);
+    if (t.shape.size() != t.strides.size()) in.error("a tensor with other strides than dimensions");
+    place(in, t.offset, t.bytes);
+    const uint64_t span = span_of(t.shape, t.strides);
+    const auto size = static_cast<uint64_t>(size_of(t.dtype));
+    if (t.bytes % size != 0 || t.bytes / size != span)
+      in.error(fmt::format("tensor \"{}\" of another size than its shape's", t.name));
+    t.state = flag(in);
+    for (uint64_t at = 0; at < t.bytes; at += piece_bytes) t.pieces.push_back(fingerprint(in));
+    return t;
+  }
+
+  static Expr expression(ByteReader& in, size_t symbols) {
+    Expr e;
+    try {
+      e = parse_expr(in.string(expression_bytes));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::corrupt) throw;
+      in.error(fmt::format("an expression that cannot be read: {}", error.what()));
+    }
+    if (e.any_atom([&](const Atom& a) {
+          if (a.kind == Atom::Kind::axis || a.kind == Atom::Kind::value) return true;
+          return a.kind == Atom::Kind::symbol && (a.id < 0 || static_cast<size_t>(a.id) >= symbols);
+        }))
+      in.error("an expression of an unknown size");
+    return e;
+  }
+
+  static Shape shape(ByteReader& in, size_t symbols, size_t most) {
+    Shape dims;
+    for (size_t n = in.count(most); n > 0; --n) dims.push_back(expression(in, symbols));
+    return dims;
+  }
+
+  static std::vector<Signature> signatures(ByteReader& in, size_t symbols) {
+    std::vector<Signature> out;
+    for (size_t n = in.count(most_entries); n > 0; --n) {
+      Signature s;
+      s.name = name(in);
+      s.dtype = dtype(in);
+      s.shape = shape(in, symbols, most_rank);
+      out.push_back(std::move(s));
+    }
+    return out;
+  }
+
+  static Method method(ByteReader& in) {
+    Method m;
+    m.name = name(in);
+    m.graph = static_cast<uint32_t>(in.uint(most_entries));
+    m.reproducible = flag(in);
+    m.fast = flag(in);
+    for (size_t n = in.count(most_symbols); n > 0; --n) {
+      Symbol s;
+      s.name = name(in);
+      s.least = in.sint();
+      s.most = in.sint();
+      if (s.least < 0 || s.most < s.least) in.error(fmt::format("size {} without a range", s.name));
+      m.symbols.push_back(std::move(s));
+    }
+    m.inputs = signatures(in, m.symbols.size());
+    unique(in, m.inputs, "input");
+    m.results = signatures(in, m.symbols.size());
+    for (size_t n = in.count(most_entries); n > 0; --n) {
+      Source s;
+      const uint8_t kind = in.byte();
+      if (kind > static_cast<uint8_t>(Source::Kind::tensor)) in.error("an unknown kind of source");
+      s.kind = static_cast<Source::Kind>(kind);
+      s.number = static_cast<uint32_t>(in.uint(most_entries));
+      m.parameters.push_back(s);
+    }
+    m.guards = shape(in, m.symbols.size(), most_entries);
+    m.structure = in.string(structure_bytes);
+    return m;
+  }
+
+  // What one record says about another.
+  void check(const Method& m) const {
+    auto bad = [&](std::string_view what) {
+      fail(ErrorCode::corrupt, "method \"{}\" names {} that is not there", m.name, what);
+    };
+    if (m.graph >= index_.sections.size() ||
+        index_.sections[m.graph].kind != static_cast<uint32_t>(SectionKind::graph))
+      bad("a graph");
+    for (const Source& s : m.parameters)
+      if (s.number >= (s.kind == Source::Kind::input ? m.inputs.size() : index_.tensors.size()))
+        bad(s.kind == Source::Kind::input ? "an input" : "a tensor");
+  }
+
+  std::string_view bytes_;
+  uint64_t file_bytes_;
+  Index index_;
+};
+
+constexpr char magic[4] = {'H', 'O', 'L', 'O'};
+
+template <class T>
+void put(std::string& out, T value) {
+  for (size_t i = 0; i < sizeof value; ++i)
+    out += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
+}
+
+template <class T>
+T get(std::string_view bytes, size_t& at) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i)
+    value |= uint64_t{static_cast<unsigned char>(bytes[at + i])} << (8 * i);
+  at += sizeof(T);
+  return static_cast<T>(value);
+}
+
+}  // namespace
+
+std::string encode(const Index& index) {
+  ByteWriter out;
+  out.uint(4);
+  auto record = [&](Record kind, const std::string& payload) {
+    out.uint(static_cast<uint64_t>(kind));
+    out.string(payload);
+  };
+  ByteWriter producer;
+  producer.string(index.producer);
+  record(Record::producer, producer.take());
+  record(Record::sections, list_of(index.sections));
+  record(Record::tensors, list_of(index.tensors));
+  record(Record::methods, list_of(index.methods));
+  return out.take();
+}
+
+Index decode(std::string_view bytes, uint64_t file_bytes) {
+  return Decoder(bytes, file_bytes).decode();
+}
+
+std::string encode(const Header& h) {
+  std::string out(magic, sizeof magic);
+  put(out, h.major);
+  put(out, h.minor);
+  put(out, h.file_bytes);
+  put(out, h.index_offset);
+  put(out, h.index_bytes);
+  out.append(reinterpret_cast<const char*>(h.index_hash.bytes.data()), h.index_hash.bytes.size());
+  return out;
+}
+
+Header decode_header(std::string_view bytes, uint64_t file_bytes) {
+  if (bytes.size() < header_bytes || std::memcmp(bytes.data(), magic, sizeof magic) != 0)
+    fail(ErrorCode::corrupt, "it is no .holo archive");
+  size_t at = sizeof magic;
+  Header h;
+  h.major = get<uint16_t>(bytes, at);
+  h.minor = get<uint16_t>(bytes, at);
+  if (h.major != format_major)
+    fail(h.major > format_major ? ErrorCode::unsupported : ErrorCode::corrupt,
+         "it has version {}.{} of the format; this library reads version {}", h.major, h.minor,
+         format_major);
+  h.file_bytes = get<uint64_t>(bytes, at);
+  h.index_offset = get<uint64_t>(bytes, at);
+  h.index_bytes = get<uint64_t>(bytes, at);
+  std::memcpy(h.index_hash.bytes.data(), bytes.data() + at, h.index_hash.bytes.size());
+  if (h.file_bytes != file_bytes)
+    fail(ErrorCode::corrupt, "it has {} bytes, its header says {}", file_bytes, h.file_bytes);
+  if (h.index_offset < header_bytes || h.index_offset > file_bytes ||
+      h.index_bytes > file_bytes - h.index_offset)
+    fail(ErrorCode::corrupt, "its index lies outside the file");
+  return h;
+}
+
+std::string named(const Expr& e, const Method& m) {
+  const std::string text = e.str();
+  const auto digit = [&](size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    if (text[i] != 's' || !digit(i + 1)) {
+      out += text[i++];
+      continue;
+    }
+    size_t number = 0;
+    for (++i; digit(i); ++i) number = number * 10 + static_cast<size_t>(text[i] - '0');
+    out += number < m.symbols.size() ? m.symbols[number].name : fmt::format("s{}", number);
+  }
+  return out;
+}
+
+std::string named(const Shape& shape, const Method& m) {
+  std::string out;
+  for (const Expr& e : shape) out += (out.empty() ? "" : ", ") + named(e, m);
+  return "[" + out + "]";
+}
+
+uint64_t span_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
+  unsigned __int128 last = 0;
+  bool none = false;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] < 0 || strides[d] < 0) fail(ErrorCode::corrupt, "a tensor of negative size");
+    none |= shape[d] == 0;
+    if (shape[d] > 0)
+      last += static_cast<unsigned __int128>(shape[d] - 1) * static_cast<uint64_t>(strides[d]);
+    if (last >= static_cast<uint64_t>(most_elements))
+      fail(ErrorCode::corrupt, "a tensor of more than 2^62 elements");
+  }
+  return none ? 0 : static_cast<uint64_t>(last) + 1;
+}
+
+}  // namespace hologram::archive

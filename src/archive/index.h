@@ -1,0 +1,113 @@
+// archive/index.h: what a .holo archive holds, and the binary form of that list.
+//
+// A file is a header of 64 bytes, then raw tensors and sections in any order, then the index:
+//   magic "HOLO", u16 major, u16 minor, u64 bytes of the file, u64 offset and u64 bytes of the
+//   index, BLAKE2b-256 of the index
+// The index is a list of records (kind, payload); readers skip kinds that they do not know. All
+// numbers are little-endian; the index uses atlas/bytes.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/expr.h"
+#include "base/fingerprint.h"
+
+namespace hologram::archive {
+
+inline constexpr uint16_t format_major = 1, format_minor = 0;
+inline constexpr size_t header_bytes = 64;
+/// Tensors and sections begin at multiples of it.
+inline constexpr uint64_t alignment = 64;
+/// Tensors are hashed in pieces of so many bytes.
+inline constexpr uint64_t piece_bytes = uint64_t{4} << 20;
+
+enum class SectionKind : uint32_t { graph = 1 };  ///< graph: the text form of ir/graph.h
+
+/// Bytes of the file that are hashed whole when it is opened.
+struct Section {
+  uint32_t kind = 0;  ///< a SectionKind, or one of a later version
+  uint64_t offset = 0, bytes = 0;
+  Fingerprint hash;
+};
+
+/// Raw elements: element (i, j, …) at offset + (i * strides[0] + j * strides[1] + …) *
+/// size_of(dtype).
+struct Tensor {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape, strides;
+  uint64_t offset = 0, bytes = 0;
+  bool state = false;  ///< a session has its own copy, which methods write
+  std::vector<Fingerprint> pieces;
+};
+
+/// A size that calls choose.
+struct Symbol {
+  std::string name;
+  int64_t least = 0, most = 0;
+};
+
+/// An array that callers pass or get, in row-major order. Sizes are expressions of the method's
+/// symbols.
+struct Signature {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+};
+
+/// What a parameter of a graph is bound to.
+struct Source {
+  enum class Kind : uint8_t { input, tensor };
+  Kind kind = Kind::input;
+  uint32_t number = 0;
+
+  bool operator==(const Source&) const = default;
+};
+
+struct Method {
+  std::string name;
+  uint32_t graph = 0;  ///< number of its section
+  bool reproducible = false, fast = false;
+  std::vector<Symbol> symbols;
+  std::vector<Signature> inputs, results;
+  std::vector<Source> parameters;  ///< of the graph, in order
+  std::vector<Expr> guards;        ///< a call's sizes make none of them negative
+  std::string structure;           ///< JSON: how languages nest arguments and results
+};
+
+/// An expression of the method's sizes as people read it: "2*batch + 1".
+std::string named(const Expr& e, const Method& method);
+/// "[batch, 384]".
+std::string named(const Shape& shape, const Method& method);
+
+struct Index {
+  std::string producer;  ///< name and version of the program that wrote it
+  std::vector<Section> sections;
+  std::vector<Tensor> tensors;
+  std::vector<Method> methods;
+};
+
+std::string encode(const Index& index);
+/// Throws Error(corrupt) for bytes that are no index, and for one that contradicts itself or names
+/// places outside a file of `file_bytes` bytes.
+Index decode(std::string_view bytes, uint64_t file_bytes);
+
+struct Header {
+  uint16_t major = format_major, minor = format_minor;
+  uint64_t file_bytes = 0, index_offset = 0, index_bytes = 0;
+  Fingerprint index_hash;
+};
+std::string encode(const Header& header);
+/// Throws Error(corrupt), and Error(unsupported) for a later major version. `bytes`: the file's
+/// first ones.
+Header decode_header(std::string_view bytes, uint64_t file_bytes);
+
+/// The elements from the first to the last one of a strided tensor, at least 0; 0 where it has
+/// none. Throws Error(corrupt) for negative numbers and beyond 2^62.
+uint64_t span_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides);
+
+}  // namespace hologram::archive

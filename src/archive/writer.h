@@ -1,0 +1,36 @@
+// archive/writer.h: making a .holo archive.
+#pragma once
+
+#include <span>
+#include <unordered_map>
+
+#include "archive/file.h"
+#include "archive/index.h"
+
+namespace hologram::archive {
+
+/// Writes an archive; the file takes its name in finish(). A failed writer leaves the old file.
+class Writer {
+ public:
+  /// `producer`: name and version of the program.
+  Writer(std::filesystem::path path, std::string producer);
+
+  /// Writes a tensor and returns its number; one with the same content as an earlier one shares its
+  /// bytes. `content`: from its first to its last element. Throws Error(invalid_argument) for a
+  /// name that is taken and for another size than shape and strides say, Error(io).
+  uint32_t add_tensor(Tensor tensor, std::span<const std::byte> content);
+  /// Adds a method whose graph has this text form. `method.graph` is filled in. Throws
+  /// Error(invalid_argument) for a name that is taken, Error(io).
+  void add_method(Method method, std::string_view graph);
+  /// Returns the archive's fingerprint.
+  Fingerprint finish();
+
+ private:
+  uint32_t add_section(SectionKind kind, std::string_view content);
+
+  NewFile file_;
+  Index index_;
+  std::unordered_map<Fingerprint, uint64_t> places_;  // of contents
+};
+
+}  // namespace hologram::archive

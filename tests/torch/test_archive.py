@@ -1,0 +1,262 @@
+# tests/torch/test_archive.py: models exported to files that run without PyTorch
+import json
+import subprocess
+import sys
+
+import hologram
+import hologram_torch
+import numpy as np
+import pytest
+import torch
+from harness import compile_fresh, run_eager
+from torch.export import Dim
+from zoo import ZOO, Gpt2Cached, make, normal, tokens
+
+
+def arrays(tree):
+    """The same tree with NumPy arrays for tensors; bfloat16 by its bits."""
+
+    def array(t):
+        t = t.detach()
+        return t.view(torch.uint16).numpy() if t.dtype == torch.bfloat16 else t.numpy()
+
+    return torch.utils._pytree.tree_map_only(torch.Tensor, array, tree)
+
+
+def bits(array):
+    return array.view(np.uint16) if array.dtype.itemsize == 2 else array
+
+
+def assert_same(actual, expected):
+    flat, wanted = torch.utils._pytree.tree_leaves(actual), torch.utils._pytree.tree_leaves(arrays(expected))
+    assert len(flat) == len(wanted)
+    for a, e in zip(flat, wanted):
+        np.testing.assert_array_equal(bits(a), e)
+
+
+def assert_near(actual, expected, tolerance=2e-5):
+    flat, wanted = torch.utils._pytree.tree_leaves(actual), torch.utils._pytree.tree_leaves(arrays(expected))
+    for a, e in zip(flat, wanted, strict=True):
+        np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.holo"
+
+
+# Run by a Python that refuses to import torch: python -c PROGRAM ARCHIVE INPUTS OUTPUTS
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+import hologram, numpy as np
+model = hologram.load(sys.argv[1])
+given = np.load(sys.argv[2])
+results = model(*[given[name] for name in given.files])
+results = results if isinstance(results, tuple) else (results,)
+flat = []
+def walk(x):
+    [walk(y) for y in x] if isinstance(x, (tuple, list)) else flat.append(x)
+walk(results)
+np.savez(sys.argv[3], *flat)
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in ZOO if name != "gpt2_cached"])
+def test_same_bits_as_the_compiled_model(name, path, tmp_path):
+    case = ZOO[name]()
+    report = hologram_torch.export(case.module, case.inputs, path)
+    assert report.bytes == path.stat().st_size
+    compiled = compile_fresh(case.module, dynamic=False)
+    with torch.no_grad():
+        expected = compiled(*case.inputs)
+    result = hologram.load(path)(*arrays(case.inputs))
+    if name == "lstm":  # torch.compile sees its cells, torch.export their operators: other sums
+        return assert_near(result, expected)
+    assert_same(result, expected)
+    if name not in ("mlp", "bert"):
+        return
+    np.savez(tmp_path / "in.npz", *arrays(case.inputs))
+    subprocess.run([sys.executable, "-c", WITHOUT_TORCH, path, tmp_path / "in.npz", tmp_path / "out.npz"], check=True)
+    with np.load(tmp_path / "out.npz") as results:
+        assert_same([results[key] for key in results.files], expected)
+
+
+@pytest.mark.parametrize("name", [name for name in ZOO if ZOO[name]().dynamic and name not in ("gpt2_cached", "lstm", "gru")])
+def test_sizes_that_calls_choose(name, path):
+    case = ZOO[name]()
+    dims = {size: Dim(size, min=1, max=4096) for size in case.dynamic}
+    shapes = [{} for _ in case.inputs]
+    for size, places in case.dynamic.items():
+        for index, dim in places:
+            shapes[index][dim] = dims[size]
+    try:
+        hologram_torch.export(case.module, case.inputs, path, dynamic_shapes=tuple(shapes))
+    except torch._dynamo.exc.UserError as error:  # the model itself asks for more of the size
+        pytest.skip(str(error).splitlines()[0])
+    model = hologram.load(path)
+    for less in (0, 1, 2):
+        inputs = case.resized({size: case.size(size) - less for size in case.dynamic})
+        assert_near(model(*arrays(inputs)), run_eager(case.module, inputs), 1e-4)
+
+
+class Pair(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, image, scale, *, extras=None, flag=True):
+        y = self.linear(image) * scale
+        if extras is not None:
+            y = y + extras["shift"]
+        return {"result": y, "parts": (y[:, :1], image, 7, None), "transposed": y.mT}
+
+
+def test_arguments_and_results_nest_as_the_model_has_them(path):
+    model, image, scale = Pair().eval(), normal(5, 4), normal(5, 1)
+    extras = {"shift": normal(3)}
+    hologram_torch.export(model, (image, scale), path, kwargs={"extras": extras, "flag": False})
+    loaded = hologram.load(path)
+    with torch.no_grad():
+        expected = model(image, scale, extras=extras)
+    for result in (
+        loaded(image.numpy(), scale.numpy(), extras=arrays(extras)),
+        loaded(image.numpy(), extras=arrays(extras), scale=scale.numpy(), flag=False),
+    ):
+        assert_near(result["result"], expected["result"])
+        assert_near(result["transposed"], expected["transposed"])
+        assert result["transposed"].flags.c_contiguous
+        assert_same(result["parts"][1], image)
+        assert result["parts"][2:] == (7, None)
+    strided = np.ascontiguousarray(image.numpy().T).T
+    assert_near(loaded(strided, scale.numpy(), extras=arrays(extras))["result"], expected["result"])
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda m: m(np.zeros((5, 3), np.float32)), ValueError, r"shape \[5, 3\], expected \[batch, 4\]"),
+        (lambda m: m(np.zeros((65, 4), np.float32)), ValueError, "batch is 65 .* expected 2 to 64"),
+        (lambda m: m(np.zeros((1, 4), np.float32)), ValueError, "batch is 1 .* expected 2 to 64"),
+        (lambda m: m(np.zeros((5, 4))), ValueError, "x.* is float64, expected float32"),
+        (lambda m: m(np.zeros(4, np.float32)), ValueError, r"shape \[4\], expected"),
+        (lambda m: m(np.array(["a"])), ValueError, "dtype that Hologram lacks"),
+        (lambda m: m(), TypeError, "needs the argument 'x'"),
+        (lambda m: m(1, 2, 3, 4), TypeError, "takes 2 arguments"),
+        (lambda m: m(np.zeros((5, 4), np.float32), y=1), TypeError, "has no argument 'y'"),
+        (lambda m: m(np.zeros((5, 4), np.float32), x=1), TypeError, "two values for 'x'"),
+        (lambda m: m(np.zeros((5, 4), np.float32), 3), ValueError, "n is 3; the archive was exported for 2"),
+    ],
+)
+def test_wrong_arguments_are_named(call, error, words, path):
+    class Model(torch.nn.Module):
+        def forward(self, x, n):
+            return x * n
+
+    shapes = {"x": {0: Dim("batch", min=2, max=64)}, "n": None}
+    hologram_torch.export(Model(), (torch.randn(5, 4), 2), path, dynamic_shapes=shapes)
+    with pytest.raises(error, match=words):
+        call(hologram.load(path))
+
+
+def test_an_index_out_of_range_is_an_error_of_the_call(path):
+    model = torch.nn.Embedding(10, 4)
+    hologram_torch.export(model, (torch.arange(3),), path)
+    loaded = hologram.load(path)
+    with pytest.raises(ValueError, match="out of range"):
+        loaded(np.array([0, 10, 1]))
+    assert_same(loaded(np.array([0, 9, 1])), model(torch.tensor([0, 9, 1])))
+
+
+# --- state
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+
+    def forward(self, x):
+        self.total.add_(x)
+        return self.total * 2
+
+    def peek(self, x):
+        return self.total + x
+
+
+def test_sessions_have_state_of_their_own(path):
+    x = torch.arange(4.0)
+    methods = {"add": {"args": (x,)}, "peek": {"args": (x,), "function": "peek"}}
+    report = hologram_torch.export(Counter(), path=path, methods=methods)
+    assert report.state == ("total",)
+    loaded = hologram.load(path)
+    with pytest.raises(ValueError, match="session"):
+        loaded.methods["add"](x.numpy())
+    first, second = loaded.session(), loaded.session()
+    for calls in (1, 2, 3):
+        np.testing.assert_array_equal(first.methods["add"](x.numpy()), 2 * calls * x.numpy())
+    np.testing.assert_array_equal(first.methods["peek"](x.numpy()), 4 * x.numpy())
+    np.testing.assert_array_equal(second.methods["peek"](x.numpy()), x.numpy())
+    first.reset()
+    np.testing.assert_array_equal(first.methods["peek"](x.numpy()), x.numpy())
+    np.testing.assert_array_equal(loaded.tensors["total"], np.zeros(4))
+
+
+def test_prefill_and_decode_share_weights_and_cache(path):
+    model = make(lambda: Gpt2Cached(batch=1))
+    prompt, step = tokens(1, 9, vocabulary=199), tokens(1, 1, vocabulary=199)
+    methods = {
+        "prefill": {"args": (prompt, torch.arange(9))},
+        "decode": {"args": (step, torch.tensor([9]))},
+    }
+    report = hologram_torch.export(model, path=path, methods=methods)
+    weights = sum(p.numel() * p.element_size() for p in {id(p): p for p in model.state_dict().values()}.values())
+    assert report.bytes < 1.1 * weights + 200_000, "weights are stored once"
+    with torch.no_grad():
+        expected = [model(prompt, torch.arange(9)), model(step, torch.tensor([9]))]
+    session = hologram.load(path).session()
+    assert_near(session.methods["prefill"](*arrays((prompt, torch.arange(9)))), expected[0], 1e-4)
+    assert_near(session.methods["decode"](*arrays((step, torch.tensor([9])))), expected[1], 1e-4)
+
+
+# --- what cannot be exported
+def test_operators_without_a_kernel_are_named(path):
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.svdvals(x)
+
+    path.write_bytes(b"what was there")
+    with pytest.raises(NotImplementedError, match="svd"):
+        hologram_torch.export(Model(), (torch.randn(3, 3),), path)
+    assert path.read_bytes() == b"what was there"
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    "arguments, error, words",
+    [
+        ({"model": 3}, TypeError, "torch.nn.Module"),
+        ({"args": torch.zeros(3)}, TypeError, "tuple"),
+        ({"args": ([object()],)}, TypeError, "plain values"),
+        ({"path": None}, TypeError, "path"),
+        ({"args": None}, TypeError, "either args or methods"),
+        ({"fast": 3}, TypeError, "True or False"),
+        ({"path": "/nowhere/at/all.holo"}, (OSError, FileNotFoundError, KeyError), "cannot be written"),
+    ],
+)
+def test_wrong_exports_are_refused(arguments, error, words, path):
+    given = {"model": torch.nn.Linear(3, 2), "args": (torch.zeros(2, 3),), "path": path, **arguments}
+    with pytest.raises(error, match=words):
+        hologram_torch.export(given.pop("model"), given.pop("args"), given.pop("path"), **given)
+
+
+def test_tied_weights_are_stored_once(path):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
+    model[1].weight = model[0].weight
+    report = hologram_torch.export(model, (torch.zeros(2, 64),), path)
+    assert report.bytes < 1.5 * 64 * 64 * 4
+
+
+def test_info_is_plain_data(path):
+    hologram_torch.export(torch.nn.Linear(3, 2), (torch.zeros(2, 3),), path)
+    info = hologram.load(path).info()
+    assert json.loads(json.dumps(info))["methods"]["forward"]["results"][0]["dtype"] == "float32"
+    assert info["tensor_bytes"] == 4 * (3 * 2 + 2)
