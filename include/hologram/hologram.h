@@ -698,6 +698,40 @@ HOLOGRAM_API hologram_status hologram_executable_report(hologram_handle executab
                                                         size_t capacity, size_t* needed);
 HOLOGRAM_API hologram_status hologram_executable_cleanup(hologram_handle executable);
 
+/* ---- Archives: models in files (docs/archives.md) ----------------------------------------------
+ */
+
+#define HOLOGRAM_VERIFY 1u /**< compare the weights with their checksums too: reads the whole file */
+
+/** Opens a .holo file; its weights are mapped into memory. Nothing in it is trusted: a damaged file
+ * is HOLOGRAM_CORRUPT, one of a later version HOLOGRAM_UNSUPPORTED. */
+HOLOGRAM_API hologram_status hologram_archive_open(const char* path, uint32_t flags,
+                                                   hologram_handle* archive);
+/** The same for a file's bytes, which are copied. */
+HOLOGRAM_API hologram_status hologram_archive_open_memory(const void* bytes, size_t size,
+                                                          uint32_t flags,
+                                                          hologram_handle* archive);
+/** What it holds as a JSON object: fingerprint, methods with inputs, results and sizes, tensors. */
+HOLOGRAM_API hologram_status hologram_archive_info(hologram_handle archive, char* json,
+                                                   size_t capacity, size_t* needed);
+/** Compares every tensor with its checksum. */
+HOLOGRAM_API hologram_status hologram_archive_verify(hologram_handle archive);
+/** A method as an executable, compiled or taken from the cache of kernels. Its inputs and results
+ * are the method's, row-major; hologram_executable_run checks their sizes. `session`: where state
+ * is kept, 0 for a method without. The executable outlives the archive's and the session's handles. */
+HOLOGRAM_API hologram_status hologram_archive_method(hologram_handle archive,
+                                                     hologram_handle executor, const char* name,
+                                                     hologram_handle session,
+                                                     hologram_handle* executable);
+/** A copy of the archive's state, which methods read and write. Calls on one session run one after
+ * the other. */
+HOLOGRAM_API hologram_status hologram_archive_session(hologram_handle archive,
+                                                      hologram_handle* session);
+/** Brings the session back to the state in the archive. */
+HOLOGRAM_API hologram_status hologram_session_reset(hologram_handle session);
+HOLOGRAM_API hologram_status hologram_session_cleanup(hologram_handle session);
+HOLOGRAM_API hologram_status hologram_archive_cleanup(hologram_handle archive);
+
 #ifdef __cplusplus
 }
 #endif

@@ -411,6 +411,57 @@ struct Api {
     detail::Handle<hologram_executable_cleanup> handle_;
   };
 
+  /// A copy of an archive's state, which methods read and write.
+  class Session {
+   public:
+    Session() = default;
+    explicit Session(hologram_handle handle) : handle_(handle) {}
+    hologram_handle get() const noexcept { return handle_.get(); }
+    status reset() const { return P::done(hologram_session_reset(get())); }
+
+   private:
+    detail::Handle<hologram_session_cleanup> handle_;
+  };
+
+  /// A .holo file: a model's graphs and weights.
+  class Archive {
+   public:
+    Archive() = default;
+    explicit Archive(hologram_handle handle) : handle_(handle) {}
+    hologram_handle get() const noexcept { return handle_.get(); }
+    /// `verify`: compare the weights with their checksums too.
+    static result<Archive> open(const char* path, bool verify = false) {
+      hologram_handle h = 0;
+      return P::give(hologram_archive_open(path, verify ? HOLOGRAM_VERIFY : 0, &h),
+                     [&] { return Archive(h); });
+    }
+    /// JSON: fingerprint, methods with inputs, results and sizes, tensors.
+    result<std::string> info() const {
+      std::string text;
+      return P::give(detail::read_text(text,
+                                       [&](char* t, size_t n, size_t* needed) {
+                                         return hologram_archive_info(get(), t, n, needed);
+                                       }),
+                     [&] { return std::move(text); });
+    }
+    status verify() const { return P::done(hologram_archive_verify(get())); }
+    result<Session> session() const {
+      hologram_handle h = 0;
+      return P::give(hologram_archive_session(get(), &h), [&] { return Session(h); });
+    }
+    /// Compiled, or from the cache of kernels. `session`: for a method that keeps state.
+    template <class Executor>
+    result<Executable> method(const Executor& executor, const char* name,
+                              const Session& session = {}) const {
+      hologram_handle h = 0;
+      return P::give(hologram_archive_method(get(), executor.get(), name, session.get(), &h),
+                     [&] { return Executable(executor.get(), h); });
+    }
+
+   private:
+    detail::Handle<hologram_archive_cleanup> handle_;
+  };
+
   /// Threads, memory and kernels. May be used from several threads.
   class Executor {
    public:
@@ -679,6 +730,8 @@ using Buffer = Api<detail::Throwing>::Buffer;
 using Tensor = Api<detail::Throwing>::Tensor;
 using Graph = Api<detail::Throwing>::Graph;
 using Executable = Api<detail::Throwing>::Executable;
+using Archive = Api<detail::Throwing>::Archive;
+using Session = Api<detail::Throwing>::Session;
 
 /// The same classes, failures returned.
 namespace status {
@@ -687,6 +740,8 @@ using Buffer = Api<detail::Returning>::Buffer;
 using Tensor = Api<detail::Returning>::Tensor;
 using Graph = Api<detail::Returning>::Graph;
 using Executable = Api<detail::Returning>::Executable;
+using Archive = Api<detail::Returning>::Archive;
+using Session = Api<detail::Returning>::Session;
 }  // namespace status
 
 }  // namespace v0

@@ -161,7 +161,7 @@ nb::list call(Function& f, const nb::list& arrays, Session* session) {
   for (size_t i = 0; i < places.size(); ++i)
     made.append(result_array(f, m.results[i], f.shape_of(m.results[i], symbols), places[i]));
   nb::gil_scoped_release others;
-  f.run(addresses, symbols, places, session);
+  runtime::raise_faults(f.run(addresses, symbols, places, session));
   return made;
 }
 

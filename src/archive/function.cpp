@@ -196,8 +196,8 @@ std::vector<int64_t> Function::shape_of(const Signature& result,
   return shape;
 }
 
-void Function::run(std::span<const void* const> inputs, std::span<const int64_t> symbols,
-                   std::span<void* const> results, Session* session) {
+int32_t Function::run(std::span<const void* const> inputs, std::span<const int64_t> symbols,
+                      std::span<void* const> results, Session* session) {
   require(inputs.size() == method_.inputs.size() && results.size() == method_.results.size() &&
               symbols.size() == method_.symbols.size(),
           "\"{}\": numbers of inputs, results or sizes", method_.name);
@@ -238,7 +238,7 @@ void Function::run(std::span<const void* const> inputs, std::span<const int64_t>
   executable_->give_back(std::move(frame));
   runtime::raise_status(status);
   if (!complete) executable_->keep(std::move(kept));
-  runtime::raise_faults(faults);
+  return faults;
 }
 
 }  // namespace hologram::archive

@@ -50,10 +50,11 @@ class Function {
   /// The shape of a result. Throws Error(invalid_argument) beyond 2^48 elements.
   std::vector<int64_t> shape_of(const Signature& result, std::span<const int64_t> symbols) const;
   /// Runs once. Inputs and results are row-major arrays of the method's dtypes, results of
-  /// shape_of(); they do not overlap. `symbols`: what symbols_of() gave. Throws the Error of a
-  /// fault in a kernel, Error(invalid_argument) where a session is missing or another archive's.
-  void run(std::span<const void* const> inputs, std::span<const int64_t> symbols,
-           std::span<void* const> results, Session* session);
+  /// shape_of(); they do not overlap. `symbols`: what symbols_of() gave. Returns the faults of
+  /// kernels (runtime::raise_faults); throws Error(invalid_argument) where a session is missing or
+  /// another archive's.
+  [[nodiscard]] int32_t run(std::span<const void* const> inputs, std::span<const int64_t> symbols,
+                            std::span<void* const> results, Session* session);
 
  private:
   void bind_parameters(const ir::Graph& graph);

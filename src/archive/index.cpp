@@ -1,7 +1,6 @@
 // archive/index.cpp: the binary form of an archive's index.
 #include "archive/index.h"
 
-#include <algorithm>
 #include <cstring>
 #include <unordered_set>
 
@@ -157,9 +156,7 @@ class Decoder {
 
   static std::string name(ByteReader& in) {
     std::string s(in.string(name_bytes));
-    // Names are shown and compared: no control characters.
-    if (std::ranges::any_of(s, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
-      in.error("a name with control characters");
+    if (!is_plain_text(s)) in.error("a name that is no plain text");
     return s;
   }
 
@@ -374,6 +371,25 @@ Header decode_header(std::string_view bytes, uint64_t file_bytes) {
       h.index_bytes > file_bytes - h.index_offset)
     fail(ErrorCode::corrupt, "its index lies outside the file");
   return h;
+}
+
+bool is_plain_text(std::string_view s) {
+  for (size_t i = 0; i < s.size();) {
+    const auto first = static_cast<unsigned char>(s[i]);
+    if (first < ' ' || first == 0x7f) return false;
+    const size_t n = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    if (n == 0 || first > 0xf4 || n > s.size() - i) return false;
+    uint32_t code = n == 1 ? first : first & (0x7fU >> n);
+    for (size_t k = 1; k < n; ++k) {
+      const auto next = static_cast<unsigned char>(s[i + k]);
+      if ((next & 0xc0) != 0x80) return false;
+      code = code << 6 | (next & 0x3f);
+    }
+    constexpr uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return false;
+    i += n;
+  }
+  return true;
 }
 
 std::string named(const Expr& e, const Method& m) {

@@ -42,7 +42,7 @@ struct Tensor {
   std::vector<int64_t> shape, strides;
   uint64_t offset = 0, bytes = 0;
   bool state = false;  ///< a session has its own copy, which methods write
-  std::vector<Fingerprint> pieces;
+  std::vector<Fingerprint> pieces = {};
 };
 
 /// A size that calls choose.
@@ -78,6 +78,9 @@ struct Method {
   std::vector<Expr> guards;        ///< a call's sizes make none of them negative
   std::string structure;           ///< JSON: how languages nest arguments and results
 };
+
+/// Whether names may be this: UTF-8 without control characters.
+bool is_plain_text(std::string_view s);
 
 /// An expression of the method's sizes as people read it: "2*batch + 1".
 std::string named(const Expr& e, const Method& method);

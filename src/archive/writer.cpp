@@ -12,8 +12,7 @@ template <class T>
 void require_new(const std::vector<T>& items, const std::string& name, std::string_view what) {
   require(std::ranges::none_of(items, [&](const T& x) { return x.name == name; }),
           "archive: there is a {} \"{}\" already", what, name);
-  require(std::ranges::none_of(name, [](unsigned char c) { return c < ' ' || c == 0x7f; }),
-          "archive: the name of a {} has control characters", what);
+  require(is_plain_text(name), "archive: the name of a {} is no plain text", what);
 }
 
 }  // namespace

@@ -45,6 +45,10 @@ std::unique_ptr<ExecutableObject> compile(const std::shared_ptr<ExecutorState>& 
   return object;
 }
 
+runtime::Executable& executable_of(const ExecutableObject& e) {
+  return e.function ? e.function->executable() : *e.executable;
+}
+
 std::vector<int64_t> evaluate(const Shape& shape, const std::vector<int64_t>& symbols) {
   std::vector<int64_t> values;
   for (const Expr& e : shape) values.push_back(e.eval(symbols));
@@ -77,16 +81,13 @@ class Call : public runtime::Outputs {
     require((inputs || num_inputs == 0) && (outputs || num_outputs == 0),
             "inputs and outputs must not be NULL");
     for (size_t i = 0; i < num_inputs; ++i) take_input(i, inputs[i]);
+    if (e_.function) symbols_ = e_.function->symbols_of(shapes());
     for (size_t i = 0; i < symbols_.size(); ++i)
-      require(bound_[i], "no input says what s{} is; use run_with_symbols", i);
+      require(bound_[i] || e_.function, "no input says what s{} is; use run_with_symbols", i);
     for (size_t i = 0; i < num_inputs; ++i) check_input(i);
     for (size_t i = 0; i < num_outputs; ++i) take_output(i, outputs[i]);
-    auto frame = e_.executable->lease();
-    const auto [status, faults] =
-        e_.executable->run({addresses_.data(), symbols_.data()}, *this, nullptr, *frame);
-    e_.executable->give_back(std::move(frame));
-    runtime::raise_status(status);
-    e_.executor->kernel_calls.add(e_.executable->plan().steps.size());
+    const int32_t faults = e_.function ? run_method() : run_graph();
+    e_.executor->kernel_calls.add(executable_of(e_).plan().steps.size());
     publish_results(outputs);
     runtime::raise_faults(faults);
   }
@@ -101,6 +102,36 @@ class Call : public runtime::Outputs {
     Pin<BufferObject> buffer;
     std::unique_ptr<TensorObject> copy;
   };
+
+  int32_t run_graph() {
+    auto frame = e_.executable->lease();
+    const auto [status, faults] =
+        e_.executable->run({addresses_.data(), symbols_.data()}, *this, nullptr, *frame);
+    e_.executable->give_back(std::move(frame));
+    runtime::raise_status(status);
+    return faults;
+  }
+
+  int32_t run_method() {
+    const std::vector<const void*> inputs(addresses_.begin(), addresses_.end());
+    return e_.function->run(inputs, symbols_, result_addresses_, e_.session.get());
+  }
+
+  // A method's inputs; a buffer stands for an array of its length, or of a fixed shape.
+  std::vector<std::vector<int64_t>> shapes() const {
+    std::vector<std::vector<int64_t>> out;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const Shape& wanted = e_.parameters[i].shape;
+      const bool fixed = std::ranges::all_of(wanted, [](const Expr& e) { return e.is_const(); });
+      if (operands_[i].tensor)
+        out.push_back(operands_[i].tensor->shape);
+      else if (fixed)
+        out.push_back(evaluate(wanted, {}));
+      else
+        out.push_back({static_cast<int64_t>(operands_[i].buffer->length)});
+    }
+    return out;
+  }
 
   template <class T>
   static void require_owner(const T& object, const ExecutableObject& e, size_t i) {
@@ -226,7 +257,7 @@ class Call : public runtime::Outputs {
 };
 
 std::string report_of(const ExecutableObject& e) {
-  const runtime::CompileReport& r = e.executable->report();
+  const runtime::CompileReport& r = executable_of(e).report();
   std::string text = fmt::format(
       "{{\"ops_before\": {}, \"ops_canonical\": {}, \"kernels\": {}, \"steps\": {}, "
       "\"from_memory\": {}, \"builtin\": {}, \"from_disk\": {}, \"compiled\": {}",

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "archive/function.h"
 #include "capi/objects.h"
 #include "capi/tensors.h"
 #include "ir/graph.h"
@@ -25,7 +26,10 @@ struct Signature {
 
 struct ExecutableObject : Member {
   std::shared_ptr<ExecutorState> executor;
+  /// What runs: a graph's, or a method of an archive with its session, if it has one.
   std::shared_ptr<runtime::Executable> executable;
+  std::shared_ptr<archive::Function> function;
+  std::shared_ptr<archive::Session> session;
   std::vector<Signature> parameters;
   std::vector<Signature> results;     ///< those that are returned
   std::vector<int> result_of_output;  ///< by output of the graph: its result, -1: written in place

@@ -28,7 +28,8 @@ uint32_t first_generation(uint32_t index) {
 }  // namespace
 
 const char* name_of(Kind kind) {
-  constexpr const char* names[] = {"executor", "buffer", "tensor", "graph", "executable"};
+  constexpr const char* names[] = {"executor",   "buffer",  "tensor", "graph",
+                                   "executable", "archive", "session"};
   const auto i = static_cast<size_t>(kind) - 1;
   return i < std::size(names) ? names[i] : "unknown";
 }

@@ -9,7 +9,7 @@
 
 namespace hologram::capi {
 
-enum class Kind : uint8_t { executor = 1, buffer, tensor, graph, executable };
+enum class Kind : uint8_t { executor = 1, buffer, tensor, graph, executable, archive, session };
 
 /// "buffer", …
 const char* name_of(Kind kind);

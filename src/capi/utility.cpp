@@ -5,7 +5,7 @@
 
 #include "atlas/class_graph.h"
 #include "base/version.h"
-#include "capi/objects.h"
+#include "capi/archives.h"
 
 using namespace hologram;
 using namespace hologram::capi;
@@ -25,6 +25,9 @@ namespace {
 
 constexpr std::array<std::string_view, 6> levels = {"trace", "debug", "info",
                                                     "warn",  "error", "off"};
+
+HandleTable* const every_table[] = {&executables, &sessions, &archives, &tensors,
+                                    &buffers,     &graphs,   &executors};
 
 struct Logging {
   std::mutex mutex;
@@ -131,8 +134,7 @@ hologram_status hologram_set_log_level(const char* level) {
 
 hologram_status hologram_clear_all_registries(void) {
   return guarded(__func__, [&] {
-    for (HandleTable* table : {&executables, &tensors, &buffers, &graphs, &executors})
-      table->clear();
+    for (HandleTable* table : every_table) table->clear();
   });
 }
 
@@ -140,8 +142,7 @@ hologram_status hologram_live_handles(uint64_t* count) {
   return guarded(__func__, [&] {
     require_out(count, "count");
     uint64_t n = 0;
-    for (HandleTable* table : {&executables, &tensors, &buffers, &graphs, &executors})
-      n += table->live();
+    for (HandleTable* table : every_table) n += table->live();
     *count = n;
   });
 }

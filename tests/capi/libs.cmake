@@ -1,5 +1,5 @@
 # tests/capi/libs.cmake: the C interface, from C++ and, in header_c99.c, from strict C99
-set(LIBS capi)
+set(LIBS capi archive)
 if(NOT TARGET capi_c99)
   add_library(capi_c99 OBJECT "${CMAKE_CURRENT_SOURCE_DIR}/capi/header_c99.c")
   target_include_directories(capi_c99 PRIVATE "${PROJECT_SOURCE_DIR}/include")

@@ -2,6 +2,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import hologram
 import hologram_torch
@@ -48,6 +49,7 @@ def path(tmp_path):
 # Run by a Python that refuses to import torch: python -c PROGRAM ARCHIVE INPUTS OUTPUTS
 WITHOUT_TORCH = """
 import sys
+from pathlib import Path
 sys.modules["torch"] = None
 import hologram, numpy as np
 model = hologram.load(sys.argv[1])
@@ -260,3 +262,12 @@ def test_info_is_plain_data(path):
     info = hologram.load(path).info()
     assert json.loads(json.dumps(info))["methods"]["forward"]["results"][0]["dtype"] == "float32"
     assert info["tensor_bytes"] == 4 * (3 * 2 + 2)
+
+
+def test_the_example_for_c_is_what_the_python_example_writes(tmp_path):
+    root = Path(__file__).resolve().parents[2] / "examples"
+    subprocess.run([sys.executable, root / "python" / "export_model.py"], cwd=tmp_path, check=True, capture_output=True)
+    written, kept = hologram.load(tmp_path / "model.holo"), hologram.load(root / "model.holo")
+    assert written.methods["forward"].inputs == kept.methods["forward"].inputs
+    assert written._native.graph("forward") == kept._native.graph("forward")
+    assert {n: t.tolist() for n, t in written.tensors.items()} == {n: t.tolist() for n, t in kept.tensors.items()}

@@ -1,0 +1,166 @@
+// capi/archive.cpp: models in files.
+#include "capi/archives.h"
+#include "capi/graphs.h"
+#include "capi/json.h"
+
+namespace hologram::capi {
+
+constinit HandleTable archives{Kind::archive,
+                               [](void* object) { delete static_cast<ArchiveObject*>(object); }};
+constinit HandleTable sessions{Kind::session,
+                               [](void* object) { delete static_cast<SessionObject*>(object); }};
+
+std::shared_ptr<archive::Function> ArchiveObject::function(
+    const archive::Method& method, const std::shared_ptr<runtime::Runtime>& runtime) {
+  std::lock_guard lock(mutex_);  // who wants the same one waits for it
+  std::weak_ptr<archive::Function>& place = functions_[{&method, runtime.get()}];
+  std::shared_ptr<archive::Function> found = place.lock();
+  if (!found) {
+    found = std::make_shared<archive::Function>(archive, method, runtime);
+    place = found;
+  }
+  return found;
+}
+
+}  // namespace hologram::capi
+
+using namespace hologram;
+using namespace hologram::capi;
+
+namespace {
+
+template <class T>
+hologram_handle insert(HandleTable& table, std::unique_ptr<T> object) {
+  const hologram_handle handle = table.reserve();
+  table.publish(handle, object.release());
+  return handle;
+}
+
+archive::Verify checked_flags(uint32_t flags) {
+  require((flags & ~HOLOGRAM_VERIFY) == 0, "flags {:#x} are unknown", flags);
+  return flags & HOLOGRAM_VERIFY ? archive::Verify::full : archive::Verify::index;
+}
+
+hologram_handle opened(std::shared_ptr<const archive::Archive> archive) {
+  auto object = std::make_unique<ArchiveObject>();
+  object->archive = std::move(archive);
+  return insert(archives, std::move(object));
+}
+
+std::string array_text(const archive::Signature& s, const archive::Method& m) {
+  std::string shape, comma;
+  for (const Expr& e : s.shape) {
+    shape += comma + (e.is_const() ? fmt::format("{}", e.constant_value())
+                                   : write_string(archive::named(e, m)));
+    comma = ", ";
+  }
+  return fmt::format(R"({{"name": {}, "dtype": "{}", "shape": [{}]}})", write_string(s.name),
+                     name_of(s.dtype), shape);
+}
+
+template <class List, class F>
+std::string list_of(const List& items, const F& text) {
+  std::string out;
+  for (const auto& item : items) out += (out.empty() ? "" : ", ") + text(item);
+  return out;
+}
+
+std::string info_of(const archive::Archive& a) {
+  const archive::Index& index = a.index();
+  const auto method = [](const archive::Method& m) {
+    const auto array = [&](const archive::Signature& s) { return array_text(s, m); };
+    const auto size = [](const archive::Symbol& s) {
+      return fmt::format("{}: [{}, {}]", write_string(s.name), s.least, s.most);
+    };
+    return fmt::format(R"({}: {{"inputs": [{}], "results": [{}], "sizes": {{{}}}}})",
+                       write_string(m.name), list_of(m.inputs, array), list_of(m.results, array),
+                       list_of(m.symbols, size));
+  };
+  const auto tensor = [](const archive::Tensor& t) {
+    return fmt::format(R"({}: {{"dtype": "{}", "shape": [{}], "bytes": {}, "state": {}}})",
+                       write_string(t.name), name_of(t.dtype), fmt::join(t.shape, ", "), t.bytes,
+                       t.state);
+  };
+  return fmt::format(
+      R"({{"producer": {}, "fingerprint": "{}", "bytes": {}, "methods": {{{}}}, "tensors": {{{}}}}})",
+      write_string(index.producer), a.fingerprint().hex(), a.size(), list_of(index.methods, method),
+      list_of(index.tensors, tensor));
+}
+
+}  // namespace
+
+extern "C" {
+
+hologram_status hologram_archive_open(const char* path, uint32_t flags, hologram_handle* archive) {
+  return guarded(__func__, [&] {
+    require_out(archive, "archive");
+    require(path != nullptr, "path must not be NULL");
+    *archive = opened(archive::Archive::open(path, checked_flags(flags)));
+  });
+}
+hologram_status hologram_archive_open_memory(const void* bytes, size_t size, uint32_t flags,
+                                             hologram_handle* archive) {
+  return guarded(__func__, [&] {
+    require_out(archive, "archive");
+    require(bytes != nullptr || size == 0, "bytes must not be NULL");
+    std::string copy(static_cast<const char*>(bytes), size);
+    *archive = opened(archive::Archive::from_bytes(std::move(copy), checked_flags(flags)));
+  });
+}
+hologram_status hologram_archive_info(hologram_handle archive, char* json, size_t capacity,
+                                      size_t* needed) {
+  return guarded(__func__, [&] {
+    give_text(info_of(*need_archive(archive)->archive), json, capacity, needed);
+  });
+}
+hologram_status hologram_archive_verify(hologram_handle archive) {
+  return guarded(__func__, [&] { need_archive(archive)->archive->verify_tensors(); });
+}
+hologram_status hologram_archive_method(hologram_handle archive, hologram_handle executor,
+                                        const char* name, hologram_handle session,
+                                        hologram_handle* executable) {
+  return guarded(__func__, [&] {
+    require_out(executable, "executable");
+    require(name != nullptr, "name must not be NULL");
+    auto a = need_archive(archive);
+    auto pin = need_executor(executor);
+    auto object = std::make_unique<ExecutableObject>();
+    if (session) object->session = need_session(session)->session;
+    const archive::Method& method = a->archive->method(name);
+    object->function = a->function(method, pin->state->operations->shared_runtime());
+    require(!object->function->has_state() || session,
+            "method \"{}\" keeps state between calls: it needs a session", name);
+    require(!session || &object->session->archive() == a->archive.get(),
+            "the session is another archive's");
+    for (const archive::Signature& s : method.inputs)
+      object->parameters.push_back({s.dtype, s.shape, contiguous_strides(s.shape), true, false});
+    for (const archive::Signature& s : method.results)
+      object->results.push_back({s.dtype, s.shape, contiguous_strides(s.shape), true, false});
+    object->num_symbols = static_cast<int>(method.symbols.size());
+    object->executor = pin->state;
+    *executable = publish(executables, std::move(object));
+  });
+}
+hologram_status hologram_archive_session(hologram_handle archive, hologram_handle* session) {
+  return guarded(__func__, [&] {
+    require_out(session, "session");
+    auto object = std::make_unique<SessionObject>();
+    object->session = std::make_shared<archive::Session>(need_archive(archive)->archive);
+    *session = insert(sessions, std::move(object));
+  });
+}
+hologram_status hologram_archive_cleanup(hologram_handle archive) {
+  return guarded(__func__, [&] {
+    if (!archives.remove(archive)) report_handle(archives, archive, "archive");
+  });
+}
+hologram_status hologram_session_reset(hologram_handle session) {
+  return guarded(__func__, [&] { need_session(session)->session->reset(); });
+}
+hologram_status hologram_session_cleanup(hologram_handle session) {
+  return guarded(__func__, [&] {
+    if (!sessions.remove(session)) report_handle(sessions, session, "session");
+  });
+}
+
+}  // extern "C"

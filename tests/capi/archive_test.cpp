@@ -1,0 +1,194 @@
+// tests/capi/archive_test.cpp: models in files: opened, called, with state, damaged, misused.
+#include "archive/writer.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "ir/graph.h"
+#include "support.h"
+
+namespace hologram::test {
+namespace {
+
+class Archives : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    path_ = std::filesystem::temp_directory_path() /
+            ("hologram-archive-" + std::to_string(::getpid()) + "-" + backend() + ".holo");
+  }
+  void TearDown() override {
+    std::filesystem::remove(path_);
+    DeviceTest::TearDown();
+  }
+
+  /// Methods "scale", rows * weight for any number of rows, and "count", which adds to its state.
+  void write() {
+    archive::Writer writer(path_, "test");
+    const auto bytes = [](const std::vector<float>& v) { return std::as_bytes(std::span(v)); };
+    writer.add_tensor({.name = "weight", .shape = {3}, .strides = {1}}, bytes({1, 10, 100}));
+    writer.add_tensor({.name = "total", .shape = {2}, .strides = {1}, .state = true},
+                      bytes({0, 5}));
+    archive::Method scale;
+    scale.name = "scale";
+    scale.symbols = {{"rows", 1, 100}};
+    scale.inputs = scale.results = {{"x", DType::f32, {Expr::symbol(0), 3}}};
+    scale.parameters = {{archive::Source::Kind::input, 0}, {archive::Source::Kind::tensor, 0}};
+    writer.add_method(scale,
+                      "graph(symbols=1, parameters=2)\n"
+                      "%0: f32[s0, 3] = parameter index=0 strides=[3, 1]\n"
+                      "%1: f32[3] = parameter index=1 strides=[1]\n"
+                      "%2: f32[1, 3] = reshape %1\n"
+                      "%3: f32[s0, 3] = expand %2\n"
+                      "%4: f32[s0, 3] = mul %0, %3\n"
+                      "return %4 strides=[3, 1]\n");
+    archive::Method count;
+    count.name = "count";
+    count.inputs = count.results = {{"x", DType::f32, {2}}};
+    count.parameters = {{archive::Source::Kind::input, 0}, {archive::Source::Kind::tensor, 1}};
+    writer.add_method(count,
+                      "graph(symbols=0, parameters=2)\n"
+                      "%0: f32[2] = parameter index=0 strides=[1]\n"
+                      "%1: f32[2] = parameter index=1 strides=[1]\n"
+                      "%2: f32[2] = add %0, %1\n"
+                      "return %2 parameter=1\n"
+                      "return %2 strides=[1]\n");
+    writer.finish();
+  }
+  hologram_handle opened(uint32_t flags = 0) {
+    hologram_handle a = 0;
+    EXPECT_OK(hologram_archive_open(path_.c_str(), flags, &a));
+    return a;
+  }
+  std::vector<float> call(hologram_handle executable, const std::vector<float>& x,
+                          const char* shape) {
+    hologram_handle in = 0, out = 0;
+    EXPECT_OK(hologram_tensor_from_buffer(buffer(x), shape, &in));
+    EXPECT_OK(hologram_executable_run(executable, &in, 1, &out, 1));
+    return elements(out);
+  }
+
+  std::filesystem::path path_;
+};
+
+HOLOGRAM_ON_EVERY_DEVICE(Archives);
+
+TEST_P(Archives, MethodsRunForEverySize) {
+  write();
+  hologram_handle a = opened(HOLOGRAM_VERIFY), e = 0;
+  ASSERT_OK(hologram_archive_method(a, exec, "scale", 0, &e));
+  ASSERT_OK(hologram_archive_cleanup(a));  // the executable keeps what it needs
+  EXPECT_EQ(call(e, {1, 2, 3}, "[1, 3]"), (std::vector<float>{1, 20, 300}));
+  EXPECT_EQ(call(e, {1, 2, 3, 4, 5, 6}, "[2, 3]"), (std::vector<float>{1, 20, 300, 4, 50, 600}));
+  hologram_handle in = 0, out = 0;
+  ASSERT_OK(hologram_tensor_from_buffer(buffer({1, 2, 3, 4}), "[2, 2]", &in));
+  EXPECT_EQ(hologram_executable_run(e, &in, 1, &out, 1), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_TRUE(message_has("expected [rows, 3]")) << hologram_last_error();
+  EXPECT_EQ(out, 0u);
+}
+
+TEST_P(Archives, StateIsTheSessions) {
+  write();
+  hologram_handle a = opened(), first = 0, second = 0, e = 0, f = 0;
+  EXPECT_EQ(hologram_archive_method(a, exec, "count", 0, &e), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_TRUE(message_has("needs a session"));
+  ASSERT_OK(hologram_archive_session(a, &first));
+  ASSERT_OK(hologram_archive_session(a, &second));
+  ASSERT_OK(hologram_archive_method(a, exec, "count", first, &e));
+  ASSERT_OK(hologram_archive_method(a, exec, "count", second, &f));
+  EXPECT_EQ(call(e, {1, 1}, "[2]"), (std::vector<float>{1, 6}));
+  EXPECT_EQ(call(e, {1, 1}, "[2]"), (std::vector<float>{2, 7}));
+  EXPECT_EQ(call(f, {1, 1}, "[2]"), (std::vector<float>{1, 6}));
+  ASSERT_OK(hologram_session_reset(first));
+  EXPECT_EQ(call(e, {1, 1}, "[2]"), (std::vector<float>{1, 6}));
+  ASSERT_OK(hologram_session_cleanup(first));
+  EXPECT_EQ(call(e, {1, 1}, "[2]"), (std::vector<float>{2, 7})) << "the executable keeps it";
+  EXPECT_EQ(hologram_session_reset(first), HOLOGRAM_NOT_FOUND);
+}
+
+TEST_P(Archives, InfoSaysWhatIsInside) {
+  write();
+  hologram_handle a = opened();
+  const std::string info = text([&](auto... x) { return hologram_archive_info(a, x...); });
+  EXPECT_NE(
+      info.find(R"("scale": {"inputs": [{"name": "x", "dtype": "f32", "shape": ["rows", 3]}])"),
+      std::string::npos)
+      << info;
+  EXPECT_NE(info.find(R"("total": {"dtype": "f32", "shape": [2], "bytes": 8, "state": true})"),
+            std::string::npos)
+      << info;
+}
+
+TEST_P(Archives, DamagedFilesAreRefused) {
+  write();
+  std::ifstream file(path_, std::ios::binary);
+  std::string content((std::istreambuf_iterator<char>(file)), {});
+  hologram_handle a = 0;
+  ASSERT_OK(hologram_archive_open_memory(content.data(), content.size(), 0, &a));
+  hologram_handle e = 0;
+  ASSERT_OK(hologram_archive_method(a, exec, "scale", 0, &e));
+  EXPECT_EQ(call(e, {1, 2, 3}, "[1, 3]"), (std::vector<float>{1, 20, 300}));
+  for (size_t at : {size_t{0}, size_t{9}, content.size() - 1}) {
+    std::string broken = content;
+    broken[at] = static_cast<char>(broken[at] ^ 0x10);
+    EXPECT_EQ(hologram_archive_open_memory(broken.data(), broken.size(), 0, &a), HOLOGRAM_CORRUPT);
+  }
+  std::string broken = content;
+  broken[64] = static_cast<char>(broken[64] ^ 1);  // of the weight
+  EXPECT_EQ(hologram_archive_open_memory(broken.data(), broken.size(), HOLOGRAM_VERIFY, &a),
+            HOLOGRAM_CORRUPT);
+  ASSERT_OK(hologram_archive_open_memory(broken.data(), broken.size(), 0, &a));
+  EXPECT_EQ(hologram_archive_verify(a), HOLOGRAM_CORRUPT);
+  EXPECT_TRUE(message_has("weight"));
+  EXPECT_EQ(hologram_archive_open("/nowhere.holo", 0, &a), HOLOGRAM_NOT_FOUND);
+  EXPECT_EQ(hologram_archive_open(path_.c_str(), 8, &a), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_archive_open(nullptr, 0, &a), HOLOGRAM_INVALID_ARGUMENT);
+}
+
+TEST_P(Archives, WrongNamesAndHandlesAreErrors) {
+  write();
+  hologram_handle a = opened(), e = 0, other = 0, session = 0;
+  EXPECT_EQ(hologram_archive_method(a, exec, "none", 0, &e), HOLOGRAM_NOT_FOUND);
+  EXPECT_TRUE(message_has(R"("scale", "count")")) << hologram_last_error();
+  EXPECT_EQ(hologram_archive_method(exec, a, "scale", 0, &e), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_archive_method(a, exec, nullptr, 0, &e), HOLOGRAM_INVALID_ARGUMENT);
+  ASSERT_OK(hologram_archive_open(path_.c_str(), 0, &other));
+  ASSERT_OK(hologram_archive_session(other, &session));
+  EXPECT_EQ(hologram_archive_method(a, exec, "count", session, &e), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_TRUE(message_has("another archive's"));
+}
+
+TEST_P(Archives, ThreadsShareOneMethod) {
+  write();
+  hologram_handle a = opened();
+  std::atomic<int> wrong{0};
+  auto work = [&](int n) {
+    for (int i = 0; i < (slow() ? 20 : 200); ++i) {
+      hologram_handle e = 0, t = 0, b = 0, out = 0;
+      const float x[] = {float(n), float(i), 1};
+      float y[3] = {};
+      bool ok = hologram_archive_method(a, exec, "scale", 0, &e) == HOLOGRAM_OK &&
+                hologram_executor_allocate(exec, HOLOGRAM_F32, 3, 0, &b) == HOLOGRAM_OK &&
+                hologram_buffer_copy_from_bytes(exec, b, x, sizeof x) == HOLOGRAM_OK &&
+                hologram_tensor_from_buffer(b, "[1, 3]", &t) == HOLOGRAM_OK &&
+                hologram_executable_run(e, &t, 1, &out, 1) == HOLOGRAM_OK &&
+                hologram_tensor_to_bytes(exec, out, y, sizeof y, nullptr) == HOLOGRAM_OK;
+      wrong += !ok || y[0] != x[0] || y[1] != 10 * x[1] || y[2] != 100;
+      hologram_executable_cleanup(e);
+      hologram_tensor_cleanup(t);
+      hologram_tensor_cleanup(out);
+      hologram_buffer_cleanup(b);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int n = 0; n < 4; ++n) threads.emplace_back(work, n);
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace hologram::test
