@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "archive/archive.h"
+#include "ir/graph.h"
 #include "runtime/executable.h"
 
 namespace hologram::archive {
@@ -60,6 +61,7 @@ class Function {
   void bind_parameters(const ir::Graph& graph);
   void bind_results(const ir::Graph& graph);
   void bind_symbols();
+  void check_symbols(const std::vector<int64_t>& symbols) const;
 
   /// How a symbol follows from an input's size: (size - offset) / factor.
   struct SizeRule {
@@ -74,6 +76,9 @@ class Function {
   std::vector<int> result_of_output_;  // by output of the graph; -1: written in place
   std::vector<SizeRule> rules_;        // by symbol
   bool has_state_ = false;
+  ir::Graph graph_;  // for checks of sizes; empty where no call chooses one
+  mutable std::mutex mutex_;
+  mutable std::vector<std::vector<int64_t>> checked_;  // sizes that the graph is right for
 };
 
 }  // namespace hologram::archive

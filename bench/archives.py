@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# bench/archives.py: models in files: opening, first call, steady calls and memory, beside other runtimes' files
+"""    python bench/archives.py [CASE...] [--peers hologram,openvino,onnxruntime,aotinductor] [--rounds 3]
+
+Each peer writes its file once; then fresh processes open it, check a call's values against eager and time calls: imports,
+opening and the first call with the libraries imported, the median of later calls, private memory (USS) beyond the imports,
+and the file's bytes. `hologram cold` has an empty kernel cache, `hologram` a warm one. Processes of all peers take turns."""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CASES = ("minilm-8x128",)
+PEERS = ("hologram cold", "hologram", "openvino", "onnxruntime", "aotinductor")
+CALLS = 30
+MIB = 2**20
+
+
+# --- writing: one process per peer, with PyTorch
+def write(case: str, peer: str, folder: Path) -> None:
+    import cases
+    import numpy as np
+    import torch
+
+    torch.set_num_threads(2)
+    module, inputs = cases.find(case).build()
+    inputs = tuple(inputs)
+    with torch.no_grad():
+        expected = module(*inputs)
+        np.savez(folder / "inputs.npz", *[t.numpy() for t in inputs])
+        np.savez(folder / "expected.npz", *[t.numpy() for t in torch.utils._pytree.tree_leaves(expected)])
+        WRITERS[peer](module, inputs, folder)
+
+
+def write_hologram(module, inputs, folder):
+    import hologram_torch
+
+    hologram_torch.export(module, inputs, folder / "model.holo")
+
+
+def write_openvino(module, inputs, folder):
+    import openvino
+    import torch
+
+    model = openvino.convert_model(torch.export.export(module, inputs))
+    openvino.save_model(model, folder / "model.xml", compress_to_fp16=False)
+
+
+def write_onnxruntime(module, inputs, folder):
+    import torch
+
+    torch.onnx.export(module, inputs, dynamo=True, verbose=False).save(str(folder / "model.onnx"))
+
+
+def write_aotinductor(module, inputs, folder):
+    import torch
+
+    program = torch.export.export(module, inputs)
+    torch._inductor.aoti_compile_and_package(
+        program, package_path=str(folder / "model.pt2"), inductor_configs={"freezing": True}
+    )
+
+
+WRITERS = {
+    "hologram": write_hologram,
+    "openvino": write_openvino,
+    "onnxruntime": write_onnxruntime,
+    "aotinductor": write_aotinductor,
+}
+FILES = {"hologram": "*.holo", "openvino": "model.*n*", "onnxruntime": "model.onnx*", "aotinductor": "*.pt2"}
+
+
+# --- opening: fresh processes; each gives (open() → call() → list of arrays)
+def open_hologram(folder, arrays):
+    import hologram
+
+    model = hologram.load(folder / "model.holo")
+    return lambda: model(*arrays)
+
+
+def open_openvino(folder, arrays):
+    import openvino
+
+    config = {"INFERENCE_NUM_THREADS": 2, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    request = openvino.Core().compile_model(folder / "model.xml", "CPU", config).create_infer_request()
+    return lambda: list(request.infer(arrays, share_inputs=True).values())
+
+
+def open_onnxruntime(folder, arrays):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = 2, 1
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    feeds = {i.name: a for i, a in zip(session.get_inputs(), arrays)}
+    return lambda: session.run(None, feeds)
+
+
+def open_aotinductor(folder, arrays):
+    import torch
+
+    torch.set_num_threads(2)
+    model = torch._inductor.aoti_load_package(str(folder / "model.pt2"))
+    tensors = [torch.from_numpy(a) for a in arrays]
+    return lambda: torch.utils._pytree.tree_map(lambda t: t.detach().numpy(), torch.utils._pytree.tree_leaves(model(*tensors)))
+
+
+OPENERS = {
+    "hologram": ("hologram.archive", open_hologram),
+    "openvino": ("openvino", open_openvino),
+    "onnxruntime": ("onnxruntime", open_onnxruntime),
+    "aotinductor": ("torch._inductor", open_aotinductor),
+}
+
+
+def private_bytes() -> int:
+    with open("/proc/self/smaps_rollup") as file:
+        return sum(int(line.split()[1]) << 10 for line in file if line.startswith("Private_"))
+
+
+def measure(peer: str, folder: Path) -> dict:
+    import importlib
+
+    import numpy as np
+
+    module, open_ = OPENERS[peer]
+    begin = time.perf_counter()
+    importlib.import_module(module)
+    imported = time.perf_counter() - begin
+    with np.load(folder / "inputs.npz") as file:
+        arrays = [file[name] for name in file.files]
+    before = private_bytes()
+    begin = time.perf_counter()
+    call = open_(folder, arrays)
+    results = call()
+    first = time.perf_counter() - begin
+    with np.load(folder / "expected.npz") as file:
+        expected = [file[name] for name in file.files]
+    results = list(results) if isinstance(results, (tuple, list)) else [results]
+    errors = [float(np.abs(r - e).max() / max(np.abs(e).max(), 1e-30)) for r, e in zip(results, expected, strict=True)]
+    if max(errors) > 1e-3:
+        raise SystemExit(f"{peer}: wrong values, error {max(errors):.1e}")
+    times = []
+    for _ in range(CALLS):
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return {
+        "import": imported, "first": first, "steady": statistics.median(times), "private": private_bytes() - before
+    }  # fmt: skip
+
+
+# --- the table
+def run(arguments, folder, cache) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "2", "HOLOGRAM_CACHE_DIR": str(cache)}
+    command = [sys.executable, __file__, *arguments, "--folder", str(folder)]
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def compare(case: str, peers: list[str], rounds: int) -> dict:
+    found = {}
+    with tempfile.TemporaryDirectory() as root:
+        ready = {}
+        for peer in peers:
+            kind = peer.split()[0]
+            folder = Path(root) / kind
+            if not folder.exists():
+                folder.mkdir()
+                done = run(["--write", case, kind], folder, Path(root) / "export")
+                if done.returncode:
+                    print(f"{case} {peer}: cannot be written: {done.stderr.strip().splitlines()[-1][:160]}", flush=True)
+                    continue
+                ready[kind] = sum(f.stat().st_size for f in folder.glob(FILES[kind]))
+                if kind == "hologram":
+                    run(["--open", kind], folder, Path(root) / "cache")
+        for number in range(rounds):
+            for peer in peers:
+                kind = peer.split()[0]
+                if kind not in ready:
+                    continue
+                cache = Path(root) / (f"cold{number}" if peer.endswith("cold") else "cache")
+                done = run(["--open", kind], Path(root) / kind, cache)
+                if done.returncode:
+                    print(f"{case} {peer}: {done.stderr.strip().splitlines()[-1][:200]}", flush=True)
+                    del ready[kind]
+                    continue
+                found.setdefault(peer, []).append({**json.loads(done.stdout.splitlines()[-1]), "bytes": ready[kind]})
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", default=CASES)
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", metavar="FILE", help="write all measurements there")
+    parser.add_argument("--write", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--open", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.write:
+        return write(*options.write, options.folder)
+    if options.open:
+        return print(json.dumps(measure(options.open, options.folder)))
+    results = {}
+    for case in options.cases:
+        print(f"{case}: medians of {options.rounds} processes")
+        print(f"{'':14} {'import':>9} {'open + first':>13} {'steady':>9} {'private':>9} {'file':>9}")
+        results[case] = compare(case, options.peers.split(","), options.rounds)
+        for peer, runs in results[case].items():
+            m = {key: statistics.median(r[key] for r in runs) for key in runs[0]}
+            print(
+                f"{peer:14} {1e3 * m['import']:6.0f} ms {1e3 * m['first']:10.1f} ms {1e3 * m['steady']:6.2f} ms "
+                f"{m['private'] / MIB:5.0f} MiB {m['bytes'] / MIB:5.0f} MiB",
+                flush=True,
+            )  # fmt: skip
+    if options.json:
+        Path(options.json).write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+// ir/sizes.cpp: whether a graph is right for given sizes.
+#include "ir/sizes.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace hologram::ir {
+namespace {
+
+constexpr int64_t most_elements = int64_t{1} << 48;
+
+Shape with_numbers(const Shape& dims, std::span<const int64_t> symbols) {
+  Shape out;
+  for (const Expr& e : dims) {
+    // Not eval(): arithmetic of expressions refuses to overflow.
+    Expr n = e.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind != Atom::Kind::symbol || static_cast<size_t>(a.id) >= symbols.size())
+        return std::nullopt;
+      return Expr(symbols[static_cast<size_t>(a.id)]);
+    });
+    require(n.is_const(), "{} has no value for these sizes", e.str());
+    out.push_back(std::move(n));
+  }
+  return out;
+}
+
+void require_elements(const Shape& shape) {
+  __int128 n = 1;
+  for (const Expr& e : shape) {
+    require(e.constant_value() >= 0, "the shape {} has a negative size", str(shape));
+    n *= std::max<int64_t>(e.constant_value(), 1);
+    require(n <= most_elements, "the shape {} has more than 2^48 elements", str(shape));
+  }
+}
+
+}  // namespace
+
+void check_sizes(const Graph& graph, std::span<const int64_t> symbols) {
+  Graph numbered;
+  std::vector<Value> copies(graph.nodes().size());
+  for (Value v : live_nodes(graph)) {
+    Attrs attrs = v->attrs;
+    attrs.exprs = with_numbers(attrs.exprs, symbols);
+    Shape shape = with_numbers(v->shape, symbols);
+    require_elements(shape);
+    std::vector<Value> inputs;
+    for (Value input : v->inputs) inputs.push_back(copies[input->id]);
+    copies[v->id] =
+        numbered.make(v->op, std::move(inputs), std::move(attrs), v->dtype, std::move(shape));
+  }
+}
+
+}  // namespace hologram::ir
