@@ -24,7 +24,8 @@ def shares() -> dict:
     pool = device.runtime().memory_stats()
     released = sum(_released.values())
     packed = sum(call.executable.cached_bytes for call in list(_live))
-    return {"packed_weights": packed, "in_use": max(0, pool["in_use"] - packed), "pool_cached": pool["cached"], "released_weights": released}
+    in_use = max(0, pool["in_use"] - packed)
+    return {"packed_weights": packed, "in_use": in_use, "pool_cached": pool["cached"], "released_weights": released}
 
 
 def give_back(ranges) -> None:
