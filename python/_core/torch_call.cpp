@@ -249,14 +249,24 @@ PyObject* TorchCall::State::object_of(int slot) {
   return objects_[i];
 }
 
-// Takes over a result of a host call; natively read ones have been checked for their strides by the
-// host.
+// Takes over a result of a host call; the host has seen to the strides of natively read ones. Their
+// sizes are checked here: kernels read as many elements as tracing promised.
 bool TorchCall::State::adopt(int slot, PyObject* object) {
   auto i = static_cast<size_t>(slot);
   Py_XSETREF(objects_[i], Py_NewRef(object));
   if (plan().slots[i].dtype == DType::host) return true;
   dlpack::Tensor t;
   if (owner_.exchange_->view_of_object(object, &t) != 0) return false;
+  const Shape& promised = plan().slots[i].shape;
+  bool same = static_cast<size_t>(t.ndim) == promised.size();
+  for (size_t d = 0; same && d < promised.size(); ++d)
+    same = t.shape[d] == promised[d].eval(frame_.symbols);
+  if (!same) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "hologram: %s gave a tensor of another size than tracing promised",
+                 plan().slots[i].name.c_str());
+    return false;
+  }
   frame_.slots[i] = static_cast<char*>(t.data) + t.byte_offset;
   return true;
 }

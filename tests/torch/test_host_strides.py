@@ -24,6 +24,23 @@ def _(x):
     return torch.empty(x.shape, dtype=x.dtype)
 
 
+@torch.library.custom_op("hologram_tests::promised_more", mutates_args=())
+def promised_more(x: torch.Tensor) -> torch.Tensor:
+    return x[: x.shape[0] // 2].clone()
+
+
+@promised_more.register_fake
+def _(x):
+    return torch.empty(x.shape, dtype=x.dtype)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_result_smaller_than_tracing_promised_is_an_error(dynamic):
+    compiled = compile_fresh(lambda x: promised_more(x) + 1, dynamic=dynamic)
+    with pytest.raises(RuntimeError, match="tracing promised"):
+        compiled(torch.zeros(100, 50))
+
+
 LAYOUTS = {
     "row-major": lambda x: x * 2,
     "transposed": lambda x: (x * 2).transpose(1, 3),
