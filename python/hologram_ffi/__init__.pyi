@@ -669,6 +669,41 @@ def executable_cleanup(executable: int) -> None:
     What compiling did, as a JSON object: operations before and after, kernels, milliseconds.
     """
 
+def archive_open(path: str, flags: int) -> int:
+    """
+    Opens a .holo file; its weights are mapped into memory. Nothing in it is trusted: a damaged file is HOLOGRAM_CORRUPT, one of a later version HOLOGRAM_UNSUPPORTED.
+    """
+
+def archive_open_memory(bytes: int, size: int, flags: int) -> int:
+    """The same for a file's bytes, which are copied."""
+
+def archive_info(archive: int) -> str:
+    """
+    What it holds as a JSON object: fingerprint, methods with inputs, results and sizes, tensors.
+    """
+
+def archive_verify(archive: int) -> None:
+    """Compares every tensor with its checksum."""
+
+def archive_method(archive: int, executor: int, name: str, session: int) -> int:
+    """
+    A method as an executable, compiled or taken from the cache of kernels. Its inputs and results are the method's, row-major; hologram_executable_run checks their sizes. `session`: where state is kept, 0 for a method without. The executable outlives the archive's and the session's handles.
+    """
+
+def archive_session(archive: int) -> int:
+    """
+    A copy of the archive's state, which methods read and write. Calls on one session run one after the other.
+    """
+
+def session_reset(session: int) -> None:
+    """Brings the session back to the state in the archive."""
+
+def session_cleanup(session: int) -> None:
+    """Brings the session back to the state in the archive."""
+
+def archive_cleanup(archive: int) -> None:
+    """Archives: models in files (docs/archives.md): archive cleanup."""
+
 def new_executor_with_backend(backend: str) -> int:
     """
     HOLOGRAM_INVALID_ARGUMENT for an unknown name, HOLOGRAM_UNAVAILABLE for an absent device.
