@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-CASES = ("minilm-8x128",)
+CASES = ("minilm-1x16", "minilm-8x128")
 PEERS = ("hologram cold", "hologram", "openvino", "onnxruntime", "aotinductor")
 CALLS = 30
 MIB = 2**20
