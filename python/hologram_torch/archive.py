@@ -93,14 +93,14 @@ class _Method:
             self.graph.rename(lambda path: path.removeprefix(prefix))
         names = list(inspect.signature(getattr(model, function)).parameters)
         self.structure = _structure(program.call_spec, names, (tuple(args), kwargs), self.graph)
-        self.dim_names = _dim_names(dynamic_shapes, names, (tuple(args), kwargs))
+        self.dim_names = _dim_names(dynamic_shapes, names, (tuple(args), kwargs), self.graph.inputs)
         self.operations = str(self.graph.graph).count("\n%")
 
     def write(self, writer, numbers, options):
         graph = self.graph
         symbols, used = [], set()
-        for number, (symbol, least, most) in enumerate(graph.sizes):
-            name = self.dim_names.get(graph.symbols.hints[number], f"s{number}")
+        for number, (_, least, most) in enumerate(graph.sizes):
+            name = self.dim_names.get(f"s{number}", f"s{number}")
             name = f"s{number}" if name in used else name
             used.add(name)
             symbols.append((name, least, most))
@@ -177,22 +177,24 @@ def _tree(spec, leaves):
     raise NotImplementedError(f"export: arguments and results are tuples, lists and dicts with string keys, not {spec.type.__name__}")
 
 
-def _dim_names(dynamic_shapes, names, arguments):
-    """Example size → the name that its Dim was given, where dynamic_shapes is written with torch.export.Dim."""
-    if not isinstance(dynamic_shapes, (dict, tuple, list)):
-        return {}
+def _dim_names(dynamic_shapes, names, arguments, inputs):
+    """Text of a size → the name that its Dim was given, where dynamic_shapes is written with torch.export.Dim."""
     args, kwargs = arguments
-    given = {**dict(zip(names, args)), **kwargs}
-    entries = dynamic_shapes.items() if isinstance(dynamic_shapes, dict) else zip(names, dynamic_shapes)
-    found = {}
-    for name, spec in entries:
-        value = given.get(name)
-        if not isinstance(value, torch.Tensor) or not isinstance(spec, (dict, tuple, list)):
-            continue
-        for axis, dim in spec.items() if isinstance(spec, dict) else enumerate(spec):
-            label = getattr(dim, "__name__", None)
-            if label is not None and isinstance(dim, torch.export.Dim) and label.isidentifier():
-                found.setdefault(value.shape[axis], label)
+    if isinstance(dynamic_shapes, (tuple, list)):
+        dynamic_shapes = dict(zip(names, dynamic_shapes))
+    if not isinstance(dynamic_shapes, dict):
+        return {}
+    found, number = {}, 0
+    for name, value in [*zip(names, args), *kwargs.items()]:
+        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+        spec = dynamic_shapes.get(name)
+        if isinstance(value, torch.Tensor) and isinstance(spec, (dict, tuple, list)):
+            shape = inputs[number][2]
+            for axis, dim in spec.items() if isinstance(spec, dict) else enumerate(spec):
+                label = getattr(dim, "__name__", None)
+                if isinstance(dim, torch.export.Dim) and label is not None and label.isidentifier():
+                    found.setdefault(str(shape[axis]), label)
+        number += len(tensors)
     return found
 
 

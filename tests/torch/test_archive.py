@@ -134,6 +134,20 @@ def test_arguments_and_results_nest_as_the_model_has_them(path):
     assert_near(loaded(strided, scale.numpy(), extras=arrays(extras))["result"], expected["result"])
 
 
+def test_sizes_have_the_names_of_their_dims_whatever_the_example_is(path):
+    class Model(torch.nn.Module):
+        def forward(self, pair, scale):
+            return pair[0] + pair[1], scale * 2
+
+    dims = Dim("rows", max=99), Dim("columns", max=77)
+    example = (torch.randn(8, 8), torch.randn(8, 8)), torch.randn(8, 8)
+    shapes = {"pair": ({}, {}), "scale": {1: dims[1], 0: dims[0]}}
+    hologram_torch.export(Model(), example, path, dynamic_shapes=shapes)
+    method = hologram.load(path).methods["forward"]
+    assert method.inputs[2]["shape"] == ("rows", "columns")
+    assert {name: most for name, (_, most) in method.sizes.items()} == {"rows": 99, "columns": 77}
+
+
 @pytest.mark.parametrize(
     "call, error, words",
     [
