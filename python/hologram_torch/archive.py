@@ -89,8 +89,7 @@ class _Method:
             self.graph.run()
         except Unsupported as refusal:
             raise NotImplementedError(f"export: {name}: {refusal}") from None
-        if prefix:
-            self.graph.rename(lambda path: path.removeprefix(prefix))
+        self.graph.rename(lambda path: path.removeprefix(prefix), lambda path: f"{name}/{path}")
         names = list(inspect.signature(getattr(model, function)).parameters)
         self.structure = _structure(program.call_spec, names, (tuple(args), kwargs), self.graph)
         self.dim_names = _dim_names(dynamic_shapes, names, (tuple(args), kwargs), self.graph.inputs)

@@ -145,8 +145,10 @@ void Function::bind_symbols() {
         if (e.is_const() || e.terms().size() != 1) continue;
         const Term& term = e.terms()[0];
         if (term.atoms.size() != 1 || term.atoms[0]->kind != Atom::Kind::symbol) continue;
-        if (plain != (term.coefficient == 1 && e.constant() == 0) || term.coefficient == 0)
+        // Numbers that cannot overflow, whatever the file says.
+        if (term.coefficient < 1 || e.constant() < -most_elements || e.constant() > most_elements)
           continue;
+        if (plain != (term.coefficient == 1 && e.constant() == 0)) continue;
         SizeRule& rule = rules_[static_cast<size_t>(term.atoms[0]->id)];
         if (rule.input == SIZE_MAX) rule = {i, d, term.coefficient, e.constant()};
       }

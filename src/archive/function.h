@@ -76,7 +76,7 @@ class Function {
   std::vector<int> result_of_output_;  // by output of the graph; -1: written in place
   std::vector<SizeRule> rules_;        // by symbol
   bool has_state_ = false;
-  ir::Graph graph_;  // for checks of sizes; empty where no call chooses one
+  ir::Graph graph_;  // for checks of sizes
   mutable std::mutex mutex_;
   mutable std::vector<std::vector<int64_t>> checked_;  // sizes that the graph is right for
 };

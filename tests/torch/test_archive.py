@@ -233,6 +233,23 @@ def test_prefill_and_decode_share_weights_and_cache(path):
     assert_near(session.methods["decode"](*arrays((step, torch.tensor([9])))), expected[1], 1e-4)
 
 
+class Tables(torch.nn.Module):
+    def first(self, x):
+        return x + torch.tensor([1.0, 2.0, 3.0])
+
+    def second(self, x):
+        return x + torch.tensor([10.0, 20.0, 30.0])
+
+
+def test_constants_of_one_method_are_not_those_of_another(path):
+    x = torch.zeros(3)
+    methods = {name: {"args": (x,), "function": name} for name in ("first", "second")}
+    hologram_torch.export(Tables(), path=path, methods=methods)
+    loaded = hologram.load(path)
+    for name in methods:
+        np.testing.assert_array_equal(loaded.methods[name](x.numpy()), getattr(Tables(), name)(x).numpy())
+
+
 # --- what cannot be exported
 def test_operators_without_a_kernel_are_named(path):
     class Model(torch.nn.Module):

@@ -16,7 +16,8 @@ _WRITES = (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION",
 
 class ExportedGraph(Translator):
     """Translates a program. Afterwards: graph; inputs and results as (name or None, dtype, shape) by number; sources: by
-    parameter of the graph ("input", number) or ("tensor", name, tensor, shape, strides); state: names of tensors that it
+    parameter of the graph ("input", number) or, "tensor" of the model or "constant" of this program alone, (kind, name,
+    tensor, shape, strides); state: names of tensors that it
     writes; sizes: (SymPy symbol, least, most) by symbol; guards: expressions that are not negative; returned: by result of
     the program ("result", number) or ("value", constant)."""
 
@@ -45,12 +46,13 @@ class ExportedGraph(Translator):
         if left:
             raise Unsupported(f"operators without a kernel: {', '.join(left)}")
         for number, tensor in self.constants:
-            self.sources[number] = ("tensor", f"constant{number}", tensor, list(tensor.shape), list(tensor.stride()))
+            self.sources[number] = ("constant", f"constant{number}", tensor, list(tensor.shape), list(tensor.stride()))
         return self
 
-    def rename(self, rule):
-        """Gives tensors other names."""
-        self.sources = [("tensor", rule(s[1]), *s[2:]) if s[0] == "tensor" else s for s in self.sources]
+    def rename(self, rule, rule_of_constants):
+        """Gives the model's tensors other names, and those of the program alone, which other programs call the same."""
+        rules = {"tensor": rule, "constant": rule_of_constants}
+        self.sources = [("tensor", rules[s[0]](s[1]), *s[2:]) if s[0] in rules else s for s in self.sources]
         self.state = {rule(name) for name in self.state}
 
     sizes = property(lambda self: self._sizes_of.declared)
@@ -98,9 +100,10 @@ class ExportedGraph(Translator):
             self.sources[number] = ("input", len(self.inputs))
             self.inputs.append((node.name, dtypes.NAME[val.dtype], self.symbols.sizes(val.shape)))
         else:
-            tensor = self.program.constants.get(spec.target) if spec.kind is InputKind.CONSTANT_TENSOR else None
-            tensor = self._find(spec.target) if tensor is None else tensor
-            self.sources[number] = ("tensor", spec.target, tensor, list(val.shape), list(val.stride()))
+            constant = spec.kind is InputKind.CONSTANT_TENSOR
+            tensor = self.program.constants[spec.target] if constant else self._find(spec.target)
+            kind = "constant" if constant else "tensor"
+            self.sources[number] = (kind, spec.target, tensor, list(val.shape), list(val.stride()))
 
     def _result(self, item):
         if not isinstance(item, torch.fx.Node):
