@@ -4,6 +4,7 @@ include(GNUInstallDirs)
 add_library(hologram SHARED "${PROJECT_SOURCE_DIR}/src/capi/exports.map")
 add_library(hologram::hologram ALIAS hologram)
 target_link_libraries(hologram PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,hologram_capi>")
+hologram_portable(hologram)
 target_include_directories(hologram INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_compile_features(hologram INTERFACE cxx_std_20)
