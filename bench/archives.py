@@ -3,8 +3,9 @@
 """    python bench/archives.py [CASE...] [--peers hologram,openvino,onnxruntime,aotinductor] [--rounds 3]
 
 Each peer writes its file once; then fresh processes open it, check a call's values against eager and time calls: imports,
-opening and the first call with the libraries imported, the median of later calls, private memory (USS) beyond the imports,
-and the file's bytes. `hologram cold` has an empty kernel cache, `hologram` a warm one. Processes of all peers take turns."""
+opening and the first call with the libraries imported, the median of later calls, private memory (USS) beyond the imports
+beside another process that has the same file open, and the file's bytes. `hologram cold` has an empty cache of kernels and
+packed weights, `hologram` a warm one. Processes of all peers take turns."""
 
 import argparse
 import json
@@ -124,7 +125,7 @@ def private_bytes() -> int:
         return sum(int(line.split()[1]) << 10 for line in file if line.startswith("Private_"))
 
 
-def measure(peer: str, folder: Path) -> dict:
+def measure(peer: str, folder: Path) -> tuple:
     import importlib
 
     import numpy as np
@@ -151,9 +152,8 @@ def measure(peer: str, folder: Path) -> dict:
         begin = time.perf_counter()
         call()
         times.append(time.perf_counter() - begin)
-    return {
-        "import": imported, "first": first, "steady": statistics.median(times), "private": private_bytes() - before
-    }  # fmt: skip
+    private = private_bytes() - before
+    return call, {"import": imported, "first": first, "steady": statistics.median(times), "private": private}
 
 
 # --- the table
@@ -163,8 +163,24 @@ def run(arguments, folder, cache) -> subprocess.CompletedProcess:
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
+class Sibling:
+    """A process that has called the file of `kind` and keeps it open, until close()."""
+
+    def __init__(self, kind: str, folder: Path, cache: Path) -> None:
+        environment = {**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "2", "HOLOGRAM_CACHE_DIR": str(cache)}
+        command = [sys.executable, __file__, "--open", kind, "--stay", "--folder", str(folder)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        )
+        self.process.stdout.readline()
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
 def compare(case: str, peers: list[str], rounds: int) -> dict:
-    found = {}
+    found, siblings = {}, {}
     with tempfile.TemporaryDirectory() as root:
         ready = {}
         for peer in peers:
@@ -177,8 +193,7 @@ def compare(case: str, peers: list[str], rounds: int) -> dict:
                     print(f"{case} {peer}: cannot be written: {done.stderr.strip().splitlines()[-1][:160]}", flush=True)
                     continue
                 ready[kind] = sum(f.stat().st_size for f in folder.glob(FILES[kind]))
-                if kind == "hologram":
-                    run(["--open", kind], folder, Path(root) / "cache")
+                siblings[kind] = Sibling(kind, folder, Path(root) / "cache")
         for number in range(rounds):
             for peer in peers:
                 kind = peer.split()[0]
@@ -191,6 +206,8 @@ def compare(case: str, peers: list[str], rounds: int) -> dict:
                     del ready[kind]
                     continue
                 found.setdefault(peer, []).append({**json.loads(done.stdout.splitlines()[-1]), "bytes": ready[kind]})
+        for sibling in siblings.values():
+            sibling.close()
     return found
 
 
@@ -202,12 +219,18 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="write all measurements there")
     parser.add_argument("--write", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--open", help=argparse.SUPPRESS)
+    parser.add_argument("--stay", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.write:
         return write(*options.write, options.folder)
     if options.open:
-        return print(json.dumps(measure(options.open, options.folder)))
+        call, figures = measure(options.open, options.folder)
+        print(json.dumps(figures), flush=True)
+        if options.stay:
+            sys.stdin.read()
+        del call
+        return None
     results = {}
     for case in options.cases:
         print(f"{case}: medians of {options.rounds} processes")

@@ -46,9 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     graph.register(commands)
     archive.register(commands)
     bench.register(commands)
-    cache = group(commands, "cache", "Look at or empty the kernel cache on disk.")
+    cache = group(commands, "cache", "Look at or empty the cache of kernels and packed weights on disk.")
     add(cache, "info", _cache_info, "Show the cache's folder, entries and bytes.")
-    add(cache, "clear", _cache_clear, "Remove every kernel from the cache.")
+    add(cache, "clear", _cache_clear, "Remove everything from the cache.")
     completion.register(commands)
     return parser
 

@@ -69,14 +69,23 @@ void Archive::verify_tensors() const {
   }
 }
 
+// The first piece of a tensor that differs from its hash, or their number.
+size_t Archive::first_difference(const Tensor& t) const {
+  const std::string_view content = bytes_.substr(t.offset, t.bytes);
+  size_t i = 0;
+  while (i < t.pieces.size() &&
+         hologram::fingerprint(content.substr(i * piece_bytes, piece_bytes)) == t.pieces[i])
+    ++i;
+  return i;
+}
+
+bool Archive::agrees(const Tensor& t) const { return first_difference(t) == t.pieces.size(); }
+
 void Archive::compare_tensors() const {
-  for (const Tensor& t : index_.tensors) {
-    const std::string_view content = bytes_.substr(t.offset, t.bytes);
-    for (size_t i = 0; i < t.pieces.size(); ++i)
-      if (hologram::fingerprint(content.substr(i * piece_bytes, piece_bytes)) != t.pieces[i])
-        fail(ErrorCode::corrupt, "tensor \"{}\" does not agree with its checksum in piece {}",
-             t.name, i);
-  }
+  for (const Tensor& t : index_.tensors)
+    if (const size_t i = first_difference(t); i < t.pieces.size())
+      fail(ErrorCode::corrupt, "tensor \"{}\" does not agree with its checksum in piece {}", t.name,
+           i);
 }
 
 }  // namespace hologram::archive

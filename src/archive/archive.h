@@ -39,6 +39,8 @@ class Archive {
   const std::byte* data(const Tensor& tensor) const;
   /// The method of this name. Throws Error(not_found) naming those that there are.
   const Method& method(std::string_view name) const;
+  /// Whether a tensor agrees with its hashes.
+  bool agrees(const Tensor& tensor) const;
   /// Compares every tensor with its hashes; throws Error(corrupt) naming the first that differs.
   void verify_tensors() const;
 
@@ -46,6 +48,7 @@ class Archive {
   Archive() = default;
   void parse(Verify verify);
   void compare_tensors() const;
+  size_t first_difference(const Tensor& tensor) const;
 
   std::string name_;
   std::string held_;                  // from_bytes

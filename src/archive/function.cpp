@@ -34,6 +34,13 @@ bool row_major(const Shape& strides, const Shape& shape) {
   return strides == contiguous_strides(shape) || numel(shape).is(0);
 }
 
+// A name for a tensor's bytes.
+Fingerprint content_of(const Tensor& t) {
+  std::string text = fmt::format("{}", t.bytes);
+  for (const Fingerprint& f : t.pieces) text += " " + f.hex();
+  return fingerprint(text);
+}
+
 std::string list_of(const std::vector<int64_t>& numbers) {
   return fmt::format("[{}]", fmt::join(numbers, ", "));
 }
@@ -71,10 +78,41 @@ Function::Function(std::shared_ptr<const Archive> archive, const Method& method,
       options.static_parameters.push_back(s.kind == Source::Kind::tensor &&
                                           !archive_->index().tensors[s.number].state);
     executable_ = runtime::Executable::compile(graph_, options, std::move(runtime));
+    take_packed_weights();
   } catch (const Error& e) {
     fail(e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code(),
          "{}: method \"{}\": {}", archive_->name(), method_.name, e.what());
   }
+}
+
+// Names weights by the hashes in the index, which nobody has compared yet: what is on the disk
+// under such a name was made of content that had been.
+void Function::take_packed_weights() {
+  std::vector<std::optional<Fingerprint>> contents;
+  for (const Source& s : method_.parameters) {
+    contents.emplace_back();
+    if (s.kind != Source::Kind::tensor) continue;
+    const Tensor& t = archive_->index().tensors[s.number];
+    if (!t.state) contents.back() = content_of(t);
+  }
+  packed_.emplace(*executable_, contents);
+  runtime::Kept kept = executable_->kept();
+  packed_->take(kept);
+  executable_->keep(std::move(kept));
+}
+
+// Only of tensors that are what the index says: other archives rely on the names.
+void Function::share_packed_weights(runtime::Kept& kept) const {
+  std::vector<size_t> which = packed_->unshared(kept);
+  std::vector<std::optional<bool>> agrees(archive_->index().tensors.size());
+  std::erase_if(which, [&](size_t c) {
+    return !std::ranges::all_of(executable_->plan().cache[c].parameters, [&](int p) {
+      const uint32_t number = method_.parameters[static_cast<size_t>(p)].number;
+      if (!agrees[number]) agrees[number] = archive_->agrees(archive_->index().tensors[number]);
+      return *agrees[number];
+    });
+  });
+  packed_->share(kept, which);
 }
 
 void Function::bind_parameters(const ir::Graph& graph) {
@@ -258,7 +296,10 @@ int32_t Function::run(std::span<const void* const> inputs, std::span<const int64
       executable_->run({parameters.data(), symbols.data(), &kept}, outputs, nullptr, *frame);
   executable_->give_back(std::move(frame));
   runtime::raise_status(status);
-  if (!complete) executable_->keep(std::move(kept));
+  if (!complete) {
+    if (faults == 0) share_packed_weights(kept);
+    executable_->keep(std::move(kept));
+  }
   return faults;
 }
 

@@ -3,12 +3,14 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "archive/archive.h"
 #include "ir/graph.h"
 #include "runtime/executable.h"
+#include "runtime/packed_files.h"
 
 namespace hologram::archive {
 
@@ -62,6 +64,8 @@ class Function {
   void bind_results(const ir::Graph& graph);
   void bind_symbols();
   void check_symbols(const std::vector<int64_t>& symbols) const;
+  void take_packed_weights();
+  void share_packed_weights(runtime::Kept& kept) const;
 
   /// How a symbol follows from an input's size: (size - offset) / factor.
   struct SizeRule {
@@ -72,9 +76,10 @@ class Function {
   std::shared_ptr<const Archive> archive_;
   const Method& method_;  // of archive_
   std::shared_ptr<runtime::Executable> executable_;
-  std::vector<const void*> bound_;     // by parameter: a tensor of the archive, or null
-  std::vector<int> result_of_output_;  // by output of the graph; -1: written in place
-  std::vector<SizeRule> rules_;        // by symbol
+  std::optional<runtime::PackedFiles> packed_;  // of executable_
+  std::vector<const void*> bound_;              // by parameter: a tensor of the archive, or null
+  std::vector<int> result_of_output_;           // by output of the graph; -1: written in place
+  std::vector<SizeRule> rules_;                 // by symbol
   bool has_state_ = false;
   ir::Graph graph_;  // for checks of sizes
   mutable std::mutex mutex_;

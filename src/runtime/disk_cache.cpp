@@ -1,7 +1,8 @@
-// runtime/disk_cache.cpp: machine code by content on disk.
+// runtime/disk_cache.cpp: machine code and packed weights by content on disk.
 #include "runtime/disk_cache.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/error.h"
 
 namespace hologram::runtime {
@@ -18,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr char magic[8] = {'H', 'O', 'L', 'O', 'K', 'R', 'N', '1'};
-constexpr const char* suffix = ".kernel";
+constexpr std::string_view kernel_suffix = ".kernel", mapped_suffix = ".packed";
 constexpr uint64_t max_entry = uint64_t{64} << 20;
 
 struct Header {
@@ -28,6 +30,18 @@ struct Header {
   std::array<uint8_t, 32> checksum;
 };
 static_assert(sizeof(Header) == 80);
+
+/// Bytes before a mapped entry's content: a header whose checksum is a 64-bit one, and zeros.
+constexpr size_t mapped_head = 4096;
+
+std::string head_of_mapped(const Fingerprint& key, std::span<const std::byte> content) {
+  Header h{{'H', 'O', 'L', 'O', 'P', 'C', 'K', '1'}, content.size(), key.bytes, {}};
+  const uint64_t sum = checksum(content);
+  std::memcpy(h.checksum.data(), &sum, sizeof sum);
+  std::string head(mapped_head, '\0');
+  std::memcpy(head.data(), &h, sizeof h);
+  return head;
+}
 
 class File {
  public:
@@ -82,17 +96,21 @@ struct Entry {
   fs::path path;
   uint64_t bytes;
   fs::file_time_type time;
+  bool mapped;
 };
 
+// Those that are being written, or were when their process ended, too.
 std::vector<Entry> entries_of(const fs::path& folder) {
   std::vector<Entry> out;
   std::error_code ec;
   for (fs::recursive_directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
     std::error_code e;
-    if (!it->is_regular_file(e) || it->path().extension() != suffix) continue;
+    const std::string name = it->path().filename().string();
+    const bool mapped = name.find(mapped_suffix) != name.npos;
+    if (!it->is_regular_file(e) || (!mapped && name.find(kernel_suffix) == name.npos)) continue;
     uint64_t bytes = it->file_size(e);
     auto time = it->last_write_time(e);
-    if (!e) out.push_back({it->path(), bytes, time});
+    if (!e) out.push_back({it->path(), bytes, time, mapped});
   }
   return out;
 }
@@ -130,9 +148,9 @@ uint64_t DiskCache::default_limit() {
   return (text ? parse_bytes(text) : std::nullopt).value_or(uint64_t{1} << 30);
 }
 
-fs::path DiskCache::path_of(const Fingerprint& key) const {
+fs::path DiskCache::path_of(const Fingerprint& key, std::string_view suffix) const {
   std::string hex = key.hex();
-  return folder_ / hex.substr(0, 2) / (hex.substr(2) + suffix);
+  return folder_ / hex.substr(0, 2) / hex.substr(2).append(suffix);
 }
 
 bool DiskCache::usable() noexcept {
@@ -151,7 +169,7 @@ bool DiskCache::usable() noexcept {
 std::optional<std::string> DiskCache::get(const Fingerprint& key) noexcept {
   if (!usable()) return std::nullopt;
   try {
-    fs::path path = path_of(key);
+    fs::path path = path_of(key, kernel_suffix);
     std::string content;
     {
       File file(path, O_RDONLY | O_NOFOLLOW);
@@ -180,38 +198,74 @@ std::optional<std::string> DiskCache::get(const Fingerprint& key) noexcept {
 void DiskCache::put(const Fingerprint& key, std::string_view content) noexcept {
   if (!usable() || content.size() > max_entry) return;
   try {
-    std::error_code ec;
-    fs::create_directories(folder_.parent_path(), ec);
-    ::mkdir(folder_.c_str(), 0700);
-    if (!distrust(folder_).empty()) {
-      state_ = -1;
-      return;
-    }
-    fs::path path = path_of(key);
-    ::mkdir(path.parent_path().c_str(), 0700);
-    static std::atomic<uint64_t> serial{0};
-    fs::path temporary = path;
-    temporary += fmt::format(".{}.{}", ::getpid(), serial++);
-    Header h;
+    Header h{{}, content.size(), key.bytes, fingerprint(content).bytes};
     std::memcpy(h.magic, magic, sizeof magic);
-    h.size = content.size();
-    h.key = key.bytes;
-    h.checksum = fingerprint(content).bytes;
-    bool ok = false;
-    {
-      File file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-      ok = file.open() && file.write(&h, sizeof h) && file.write(content.data(), content.size());
-    }
-    if (!ok || ::rename(temporary.c_str(), path.c_str()) != 0) {
-      ::unlink(temporary.c_str());
-      return;
-    }
-    // Looking at the whole folder costs; do it once for every sixteenth of the limit written.
-    if ((written_ += sizeof h + content.size()) > limit_ / 16) {
-      written_ = 0;
-      prune();
-    }
+    write(path_of(key, kernel_suffix), {reinterpret_cast<const char*>(&h), sizeof h},
+          std::as_bytes(std::span(content)));
   } catch (...) {
+  }
+}
+
+std::shared_ptr<void> DiskCache::map(const Fingerprint& key, uint64_t bytes) noexcept {
+  if (!usable() || bytes == 0) return nullptr;
+  try {
+    const fs::path path = path_of(key, mapped_suffix);
+    File file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    struct stat s;
+    if (!file.open() || ::fstat(file.fd(), &s) != 0) return nullptr;
+    const size_t size = mapped_head + bytes;
+    if (S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && static_cast<uint64_t>(s.st_size) == size) {
+      void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, file.fd(), 0);
+      if (memory == MAP_FAILED) return nullptr;
+      std::shared_ptr<void> owner(memory, [size](void* m) { ::munmap(m, size); });
+      const std::span<const std::byte> all(static_cast<const std::byte*>(memory), size);
+      const std::string head = head_of_mapped(key, all.subspan(mapped_head));
+      if (std::memcmp(memory, head.data(), mapped_head) == 0) {
+        ::futimens(file.fd(), nullptr);  // recently used
+        return {owner, static_cast<std::byte*>(memory) + mapped_head};
+      }
+    }
+    ::unlink(path.c_str());
+  } catch (...) {
+  }
+  return nullptr;
+}
+
+void DiskCache::put_mapped(const Fingerprint& key, std::span<const std::byte> content) noexcept {
+  if (!usable() || content.empty() || content.size() > limit_ / 2) return;
+  try {
+    write(path_of(key, mapped_suffix), head_of_mapped(key, content), content);
+  } catch (...) {
+  }
+}
+
+void DiskCache::write(const fs::path& path, std::string_view head,
+                      std::span<const std::byte> content) {
+  std::error_code ec;
+  fs::create_directories(folder_.parent_path(), ec);
+  ::mkdir(folder_.c_str(), 0700);
+  if (!distrust(folder_).empty()) {
+    state_ = -1;
+    return;
+  }
+  ::mkdir(path.parent_path().c_str(), 0700);
+  static std::atomic<uint64_t> serial{0};
+  fs::path temporary = path;
+  temporary += fmt::format(".{}.{}", ::getpid(), serial++);
+  bool ok = false;
+  {
+    File file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    ok = file.open() && file.write(head.data(), head.size()) &&
+         file.write(content.data(), content.size());
+  }
+  if (!ok || ::rename(temporary.c_str(), path.c_str()) != 0) {
+    ::unlink(temporary.c_str());
+    return;
+  }
+  // Looking at the whole folder costs; do it once for every sixteenth of the limit written.
+  if ((written_ += head.size() + content.size()) > limit_ / 16) {
+    written_ = 0;
+    prune();
   }
 }
 
@@ -221,8 +275,9 @@ void DiskCache::prune() noexcept {
     uint64_t total = 0;
     for (const Entry& e : all) total += e.bytes;
     if (total <= limit_) return;
-    std::sort(all.begin(), all.end(),
-              [](const Entry& a, const Entry& b) { return a.time < b.time; });
+    std::sort(all.begin(), all.end(), [](const Entry& a, const Entry& b) {
+      return a.mapped != b.mapped ? a.mapped : a.time < b.time;
+    });
     for (const Entry& e : all) {
       if (total <= limit_ - limit_ / 4) break;
       if (::unlink(e.path.c_str()) == 0) total -= e.bytes;

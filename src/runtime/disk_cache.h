@@ -1,10 +1,12 @@
-// runtime/disk_cache.h: machine code by content on disk, shared by processes.
+// runtime/disk_cache.h: machine code and packed weights by content on disk, shared by processes.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -34,6 +36,15 @@ class DiskCache final : public CodeStore {
   /// Stores an entry; the oldest ones go when the folder outgrows its limit.
   void put(const Fingerprint& key, std::string_view content) noexcept override;
 
+  /// Content that put_mapped() stored, read-only at an address divisible by 4096; all processes
+  /// that map it share its memory. Null if there is none of this size; an entry that fails its
+  /// checks is removed.
+  std::shared_ptr<void> map(const Fingerprint& key, uint64_t bytes) noexcept;
+  /// Stores an entry for map(), of at most half of the limit. Such entries go before machine code
+  /// when the folder outgrows its limit.
+  void put_mapped(const Fingerprint& key, std::span<const std::byte> content) noexcept;
+  uint64_t limit() const { return limit_; }
+
   struct Info {
     std::filesystem::path folder;
     uint64_t entries = 0, bytes = 0, limit = 0;
@@ -46,7 +57,10 @@ class DiskCache final : public CodeStore {
  private:
   bool usable() noexcept;
   void prune() noexcept;
-  std::filesystem::path path_of(const Fingerprint& key) const;
+  std::filesystem::path path_of(const Fingerprint& key, std::string_view suffix) const;
+  /// `head` and `content` as a file of this name, or none.
+  void write(const std::filesystem::path& path, std::string_view head,
+             std::span<const std::byte> content);
 
   std::filesystem::path folder_;
   uint64_t limit_;

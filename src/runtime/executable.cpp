@@ -180,6 +180,11 @@ void Executable::bind_all(const Arguments& arguments, Outputs& outputs, const Le
   }
 }
 
+bool in_pool(const std::shared_ptr<void>& value) {
+  const auto* free = std::get_deleter<decltype(&host::MemoryPool::deallocate)>(value);
+  return free && *free == &host::MemoryPool::deallocate;
+}
+
 std::shared_ptr<void> Executable::allocate_kept(size_t bytes, Frame& frame) const {
   Memory* device = runtime_->device();
   if (!device) return {runtime_->memory().allocate(bytes), &host::MemoryPool::deallocate};
@@ -330,7 +335,7 @@ size_t Executable::cached_bytes() const {
   for (size_t c = 0; c < kept_.size(); ++c) {
     if (!kept_[c]) continue;
     const Expr& bytes = plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].bytes;
-    if (!runtime_->device())
+    if (in_pool(kept_[c]))
       n += host::MemoryPool::capacity(kept_[c].get());
     else if (bytes.is_const())
       n += static_cast<size_t>(bytes.constant_value());

@@ -76,6 +76,8 @@ void raise_faults(int32_t faults);
 
 /// Values computed from static parameters alone, by the plan's cache entries; null: to be computed.
 using Kept = std::vector<std::shared_ptr<void>>;
+/// Whether a value lies in a block of the host's pool.
+bool in_pool(const std::shared_ptr<void>& value);
 
 /// Immutable once made (apart from its caches); run() may be called from any number of threads at
 /// once.

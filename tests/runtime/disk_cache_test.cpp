@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <span>
 #include <thread>
 
 #include "runtime/disk_cache.h"
@@ -84,6 +86,59 @@ TEST_F(DiskCacheTest, StaysWithinItsLimitAndKeepsTheRecent) {
     cache.put(last = fingerprint("k" + std::to_string(i)), std::string(2000, 'x'));
   EXPECT_LE(cache.info().bytes, 40'000u + 40'000u / 8);
   EXPECT_TRUE(cache.get(last));
+}
+
+std::span<const std::byte> bytes_of(const std::string& s) { return std::as_bytes(std::span(s)); }
+
+TEST_F(DiskCacheTest, MapsContentThatIsSharedAndReadOnly) {
+  DiskCache a(root_ / "c", 1 << 20), b(root_ / "c", 1 << 20);
+  const std::string content(10'000, 'w');
+  EXPECT_FALSE(a.map(key_, content.size()));
+  a.put_mapped(key_, bytes_of(content));
+  auto mapped = b.map(key_, content.size());
+  ASSERT_TRUE(mapped);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(mapped.get()) % 4096, 0u);
+  EXPECT_EQ(b.clear(), 1u);  // what is mapped stays
+  EXPECT_EQ(std::string(static_cast<const char*>(mapped.get()), content.size()), content);
+  EXPECT_FALSE(a.map(key_, content.size()));
+}
+
+TEST_F(DiskCacheTest, DropsDamagedMappedEntries) {
+  DiskCache cache(root_ / "c", 1 << 20);
+  const std::string content(300, 'w');
+  auto refused = [&](const std::function<void(const fs::path&)>& damage) {
+    cache.put_mapped(key_, bytes_of(content));
+    fs::path entry;
+    for (const auto& e : fs::recursive_directory_iterator(root_))
+      if (e.path().extension() == ".packed") entry = e.path();
+    damage(entry);
+    return !cache.map(key_, content.size()) && !fs::exists(entry);
+  };
+  for (int at = 0; at < 4096 + 300; at += at < 80 || at >= 4090 ? 1 : 500)
+    for (int bit = 0; bit < 8; ++bit)
+      EXPECT_TRUE(refused([&](const fs::path& entry) {
+        std::fstream f(entry, std::ios::in | std::ios::out | std::ios::binary);
+        f.seekg(at);
+        int c = f.get();
+        f.seekp(at);
+        f.put(static_cast<char>(c ^ 1 << bit));
+      })) << "byte "
+          << at << " bit " << bit;
+  for (int size : {0, 10, 4096, 4395, 4397})
+    EXPECT_TRUE(refused([&](const fs::path& entry) { fs::resize_file(entry, size); })) << size;
+  EXPECT_FALSE(refused([](const fs::path&) {}));
+}
+
+TEST_F(DiskCacheTest, MappedEntriesGoBeforeMachineCode) {
+  DiskCache cache(root_ / "c", 100'000);
+  cache.put(key_, std::string(2000, 'k'));
+  for (int i = 0; i < 20; ++i)
+    cache.put_mapped(fingerprint("p" + std::to_string(i)), bytes_of(std::string(20'000, 'w')));
+  EXPECT_LE(cache.info().bytes, 125'000u);
+  EXPECT_TRUE(cache.get(key_));
+  EXPECT_TRUE(cache.map(fingerprint("p19"), 20'000));
+  cache.put_mapped(key_, bytes_of(std::string(60'000, 'w')));  // more than half of the limit
+  EXPECT_FALSE(cache.map(key_, 60'000));
 }
 
 TEST_F(DiskCacheTest, ManyThreadsAtOnceSeeWholeEntries) {
