@@ -8,25 +8,26 @@
 #include <algorithm>
 #include <chrono>
 
-#include "atlas/empty.h"
 #include "backend/cpu/attention/emit.h"
-#include "backend/cpu/attention/grad.h"
 #include "backend/cpu/exponential.h"
 #include "backend/cpu/function.h"
 #include "backend/cpu/loops/emit.h"
 #include "backend/cpu/loops/place_scratch.h"
+#include "backend/cpu/plan.h"
 #include "backend/cpu/products/emit.h"
-#include "backend/cpu/sort/sort.h"
+#include "backend/cpu/products/narrow.h"
+#include "backend/cpu/products/small.h"
+#include "backend/cpu/products/stream.h"
+#include "backend/cpu/products/winograd.h"
 #include "backend/cpu/sources.h"
 #include "backend/cpu/target_machine.h"
+#include "backend/cpu/tiles/product.h"
 #include "base/error.h"
 
 namespace hologram::cpu {
 namespace {
 
-void expand_rest(atlas::Program& program, const Target& target) {
-  atlas::expand_math(program, [&](ir::Op op, DType type) { return renders(target, op, type); });
-}
+void emit(CpuFunction& k, const EmptyPlan&) { k.finish(); }
 
 // Milliseconds since the last call.
 class Clock {
@@ -40,61 +41,39 @@ class Clock {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-// Of a program behind expand_rest() and before place_scratch().
-Launch launch_of_expanded(const atlas::Program& program, const Target& target) {
-  if (atlas::is_empty(program)) return {Expr(0), Expr(1), Expr(1)};
-  switch (program.kind()) {
-    case atlas::BlockKind::product:
-      return launch_of_product(program, target);
-    case atlas::BlockKind::attention:
-      return launch_of_attention(program, target);
-    case atlas::BlockKind::attention_grad:
-      return launch_of_attention_grad(program, target);
-    case atlas::BlockKind::sort:
-      return launch_of_sort(program, target);
-    default:
-      return launch_of_loop(program, target);
-  }
+// `program` as this target renders it.
+atlas::Program expanded(const atlas::Program& original, const Target& target) {
+  atlas::Program program = original;
+  atlas::expand_math(program, [&](ir::Op op, DType type) { return renders(target, op, type); });
+  place_scratch(program);
+  return program;
+}
+
+Launch launch_by(const Plan& plan, const atlas::Program& program, const Target& target) {
+  return std::visit([&](const auto& p) { return launch_of(p, program, target); }, plan);
 }
 
 // One kernel's module; LLVM's context goes with it.
 struct Unit {
-  atlas::Program program;
   const Target& target;
-  Launch launch;
+  atlas::Program program;
+  Plan plan;
   llvm::LLVMContext context;
   std::unique_ptr<llvm::TargetMachine> machine;
   std::unique_ptr<llvm::Module> module;
 
-  Unit(const atlas::Program& p, const Target& t, Timing* timing = nullptr) : program(p), target(t) {
+  Unit(const atlas::Program& p, const Target& t, Timing* timing = nullptr) : target(t) {
     Clock clock;
-    expand_rest(program, target);
-    launch = launch_of_expanded(program, target);
-    place_scratch(program);
+    program = expanded(p, target);
+    plan = plan_of(program, target);
     context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
     machine = machine_for(target);
     module = make_module("hologram", context, *machine);
     if (timing) timing->setup = clock.lap();
     CpuFunction k(*module, program, target);
-    emit(k);
+    std::visit([&](const auto& chosen) { emit(k, chosen); }, plan);
     check_module(*module);
     if (timing) timing->emit = clock.lap();
-  }
-
-  void emit(CpuFunction& k) {
-    if (atlas::is_empty(program)) return k.finish();
-    switch (program.kind()) {
-      case atlas::BlockKind::loop:
-        return emit_loop_block(k);
-      case atlas::BlockKind::product:
-        return emit_product(k);
-      case atlas::BlockKind::attention:
-        return emit_attention(k);
-      case atlas::BlockKind::attention_grad:
-        return emit_attention_grad(k);
-      case atlas::BlockKind::sort:
-        return emit_sort(k);
-    }
   }
 };
 
@@ -137,16 +116,16 @@ Object compile(const atlas::Program& program, const Target& target, Timing* timi
     timing->longest = longest_block(*unit.module);
     clock.lap();
   }
-  Object object{translate(*unit.module, *unit.machine, false), unit.launch};
+  Object object{translate(*unit.module, *unit.machine, false),
+                launch_by(unit.plan, unit.program, target)};
   if (timing) timing->translate = clock.lap();
   check_symbols(object.code);
   return object;
 }
 
 Launch launch_of(const atlas::Program& original, const Target& target) {
-  atlas::Program program = original;
-  expand_rest(program, target);
-  return launch_of_expanded(program, target);
+  const atlas::Program program = expanded(original, target);
+  return launch_by(plan_of(program, target), program, target);
 }
 
 std::string dump_llvm(const atlas::Program& program, const Target& target) {

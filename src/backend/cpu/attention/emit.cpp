@@ -14,9 +14,6 @@
 
 namespace hologram::cpu {
 
-AttentionEmitter::AttentionEmitter(CpuFunction& kernel)
-    : AttentionEmitter(kernel, plan_attention(kernel.program, kernel.target)) {}
-
 AttentionEmitter::AttentionEmitter(CpuFunction& kernel, const AttentionPlan& plan)
     : ScoreBlocks(kernel, plan.tile, plan.type),
       a_(kernel.program.attention()),
@@ -361,6 +358,6 @@ void AttentionEmitter::log_sums(Scope& scope) {
   });
 }
 
-void emit_attention(CpuFunction& k) { AttentionEmitter(k).run(); }
+void emit(CpuFunction& k, const AttentionPlan& plan) { AttentionEmitter(k, plan).run(); }
 
 }  // namespace hologram::cpu

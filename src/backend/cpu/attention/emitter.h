@@ -9,13 +9,11 @@ namespace hologram::cpu {
 
 class AttentionEmitter : ScoreBlocks {
  public:
-  explicit AttentionEmitter(CpuFunction& kernel);
+  AttentionEmitter(CpuFunction& kernel, const AttentionPlan& plan);
 
   void run();
 
  private:
-  AttentionEmitter(CpuFunction& kernel, const AttentionPlan& plan);
-
   bool by_queries() const { return plan_.lanes == ScoreLanes::queries; }
   bool pairs() const { return plan_.dots != Dots::none; }
 

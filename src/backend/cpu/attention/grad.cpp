@@ -17,9 +17,6 @@ namespace {
 
 class GradEmitter : ScoreBlocks {
  public:
-  explicit GradEmitter(CpuFunction& kernel)
-      : GradEmitter(kernel, plan_attention_grad(kernel.program, kernel.target)) {}
-
   GradEmitter(CpuFunction& kernel, const AttentionGradPlan& plan)
       : ScoreBlocks(kernel, plan.tile, plan.type),
         a_(kernel.program.attention_grad()),
@@ -353,6 +350,6 @@ class GradEmitter : ScoreBlocks {
 
 }  // namespace
 
-void emit_attention_grad(CpuFunction& k) { GradEmitter(k).run(); }
+void emit(CpuFunction& k, const AttentionGradPlan& plan) { GradEmitter(k, plan).run(); }
 
 }  // namespace hologram::cpu

@@ -29,8 +29,9 @@ AttentionGradPlan plan_attention_grad(const atlas::Program& program, const Targe
 
 /// Fills kernel `k`, whose program is an attention_grad block on which expand_math has run, and
 /// finishes it.
-void emit_attention_grad(CpuFunction& k);
+void emit(CpuFunction& k, const AttentionGradPlan& plan);
 
-Launch launch_of_attention_grad(const atlas::Program& program, const Target& target);
+Launch launch_of(const AttentionGradPlan& plan, const atlas::Program& program,
+                 const Target& target);
 
 }  // namespace hologram::cpu

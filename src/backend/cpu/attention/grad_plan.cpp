@@ -35,8 +35,7 @@ AttentionGradPlan plan_attention_grad(const atlas::Program& program, const Targe
   return p;
 }
 
-Launch launch_of_attention_grad(const atlas::Program& program, const Target& target) {
-  AttentionGradPlan p = plan_attention_grad(program, target);
+Launch launch_of(const AttentionGradPlan& p, const atlas::Program&, const Target&) {
   // Fifteen cycles for a vector of scores.
   Expr scores = p.members;
   scores *= p.share == GradShare::queries ? Expr(p.share_block) : p.queries;

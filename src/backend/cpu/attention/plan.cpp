@@ -242,8 +242,7 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   return p;
 }
 
-Launch launch_of_attention(const atlas::Program& program, const Target& target) {
-  AttentionPlan p = plan_attention(program, target);
+Launch launch_of(const AttentionPlan& p, const atlas::Program&, const Target&) {
   // About ten cycles for a vector of exponentials.
   int64_t vectors = p.lanes == ScoreLanes::queries ? p.tile.vectors : 1;
   int64_t multiply = p.query_block * cost::multiply_add * vectors / p.tile.panel / group_of(p.dots);

@@ -51,4 +51,6 @@ std::vector<int64_t> block_sizes(const Expr& total, int64_t block);
 
 AttentionPlan plan_attention(const atlas::Program& program, const Target& target);
 
+Launch launch_of(const AttentionPlan& plan, const atlas::Program& program, const Target& target);
+
 }  // namespace hologram::cpu

@@ -387,8 +387,8 @@ class LoopEmitter {
 
 }  // namespace
 
-void emit_loop_block(CpuFunction& k) {
-  LoopFrame frame(k);
+void emit(CpuFunction& k, const LoopPlan& plan) {
+  LoopFrame frame(k, plan);
   k.make_scratch(frame.plan.mode == LaneMode::parallel ? frame.plan.lanes : 1);
   LoopEmitter(frame).run();
 }

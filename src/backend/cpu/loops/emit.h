@@ -7,6 +7,6 @@
 namespace hologram::cpu {
 
 /// Fills kernel `k`, whose program is a loop block on which expand_math has run, and finishes it.
-void emit_loop_block(CpuFunction& k);
+void emit(CpuFunction& k, const LoopPlan& plan);
 
 }  // namespace hologram::cpu

@@ -18,10 +18,10 @@ atlas::Stage stage_ahead(const LoopFrame& f) {
 
 }  // namespace
 
-LoopFrame::LoopFrame(CpuFunction& kernel)
+LoopFrame::LoopFrame(CpuFunction& kernel, const LoopPlan& chosen)
     : k(kernel),
       block(kernel.program.nest()),
-      plan(plan_loop(kernel.program, kernel.target)),
+      plan(chosen),
       rank(block.parallel_rank),
       axes(static_cast<int>(block.axes.size())) {
   bool points_only = std::ranges::all_of(

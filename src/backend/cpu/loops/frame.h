@@ -7,7 +7,7 @@
 namespace hologram::cpu {
 
 struct LoopFrame {
-  explicit LoopFrame(CpuFunction& kernel);
+  LoopFrame(CpuFunction& kernel, const LoopPlan& plan);
 
   CpuFunction& k;
   const atlas::LoopBlock& block;

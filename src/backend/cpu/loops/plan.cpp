@@ -359,9 +359,8 @@ Expr extent_of(const atlas::LoopBlock& block, int first, int last) {
   return n;
 }
 
-Launch launch_of_loop(const atlas::Program& program, const Target& target) {
+Launch launch_of(const LoopPlan& plan, const atlas::Program& program, const Target&) {
   const atlas::LoopBlock& b = program.nest();
-  LoopPlan plan = plan_loop(program, target);
   Launch launch;
   launch.total = extent_of(b, 0, b.parallel_rank);
   int rank = static_cast<int>(b.axes.size());

@@ -63,6 +63,6 @@ int arithmetic_count(const atlas::Body& body);
 /// Product of the extents of axes [first, last).
 Expr extent_of(const atlas::LoopBlock& block, int first, int last);
 
-Launch launch_of_loop(const atlas::Program& program, const Target& target);
+Launch launch_of(const LoopPlan& plan, const atlas::Program& program, const Target& target);
 
 }  // namespace hologram::cpu

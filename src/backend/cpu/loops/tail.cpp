@@ -6,7 +6,10 @@
 namespace hologram::cpu {
 
 LoopTail::LoopTail(CpuFunction& kernel)
-    : k_(kernel), frame_(kernel), lanes_(frame_), stages_(frame_, lanes_) {
+    : k_(kernel),
+      frame_(kernel, plan_loop(kernel.program, kernel.target)),
+      lanes_(frame_),
+      stages_(frame_, lanes_) {
   k_.make_scratch(1);
 }
 

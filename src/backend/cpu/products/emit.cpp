@@ -14,11 +14,6 @@
 #include "backend/cpu/products/epilogue.h"
 #include "backend/cpu/products/groups.h"
 #include "backend/cpu/products/micro.h"
-#include "backend/cpu/products/narrow.h"
-#include "backend/cpu/products/small.h"
-#include "backend/cpu/products/stream.h"
-#include "backend/cpu/products/winograd.h"
-#include "backend/cpu/tiles/product.h"
 #include "base/error.h"
 #include "codegen/nest.h"
 
@@ -28,10 +23,10 @@ namespace {
 
 class ProductEmitter : IndexBuilder {
  public:
-  explicit ProductEmitter(CpuFunction& kernel)
+  ProductEmitter(CpuFunction& kernel, const ProductPlan& plan)
       : IndexBuilder(kernel),
         p_(kernel.program.product()),
-        plan_(plan_product(kernel.program, kernel.target)),
+        plan_(plan),
         t_(plan_.tile),
         type_(p_.acc_type),
         m_axis_(p_.batch_rank),
@@ -575,15 +570,6 @@ class ProductEmitter : IndexBuilder {
 
 }  // namespace
 
-void emit_product(CpuFunction& k) {
-  if (k.program.product().winograd) return emit_winograd(k);
-  if (auto tiles = plan_tile_product(k.program, k.target)) return emit_tile_product(k, *tiles);
-  if (auto small = plan_small_product(k.program, k.target)) return emit_small_product(k, *small);
-  if (auto stream = plan_stream_product(k.program, k.target))
-    return emit_stream_product(k, *stream);
-  if (auto narrow = plan_narrow_product(k.program, k.target))
-    return emit_narrow_product(k, *narrow);
-  ProductEmitter(k).run();
-}
+void emit(CpuFunction& k, const ProductPlan& plan) { ProductEmitter(k, plan).run(); }
 
 }  // namespace hologram::cpu

@@ -1,6 +1,7 @@
 // backend/cpu/products/in_place_plan.cpp: which products run from where their operands lie.
 #include <algorithm>
 
+#include "backend/cpu/cost.h"
 #include "backend/cpu/products/plan.h"
 
 namespace hologram::cpu {
@@ -94,6 +95,21 @@ std::optional<StreamProduct> plan_stream_product(const atlas::Program& program,
   Expr units = ceil_div(n, columns);
   for (size_t a = 0; a < rank; ++a) units = units * b.axes[a].extent;
   return StreamProduct{rows, n, k, tile.lanes, turned, streams, columns, *lhs, *rhs, units};
+}
+
+Launch launch_of(const SmallProduct& small, const atlas::Program&, const Target&) {
+  // A vector's multiply-add and its loads, and four cycles for one of the epilogue.
+  int64_t vectors = (small.n + small.lanes - 1) / small.lanes;
+  int64_t work = small.m * vectors * (small.k * 150 + 4 * cost::cycle) + cost::unit / 2;
+  return {small.units, cost::units_of_chunk(Expr(work)), Expr(work)};
+}
+
+Launch launch_of(const StreamProduct& stream, const atlas::Program&, const Target&) {
+  Expr columns = min(stream.n, stream.columns);
+  int64_t per_element = 25 * std::max<int64_t>(stream.m / 2, 1);  // in cache, in picoseconds
+  Expr work = stream.k * columns * Expr(per_element) + Expr(cost::unit);
+  if (!work.is_const()) return {stream.units, Expr(1), work};
+  return {stream.units, cost::units_of_chunk(work), work};
 }
 
 }  // namespace hologram::cpu

@@ -464,7 +464,7 @@ class NarrowEmitter : IndexBuilder {
 
 }  // namespace
 
-void emit_narrow_product(CpuFunction& k, const NarrowProduct& plan) {
+void emit(CpuFunction& k, const NarrowProduct& plan) {
   NarrowEmitter(k, plan).run();
 }
 

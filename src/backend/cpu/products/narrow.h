@@ -7,6 +7,6 @@
 namespace hologram::cpu {
 
 /// Fills kernel `k`, whose program is a product on which expand_math has run, and finishes it.
-void emit_narrow_product(CpuFunction& k, const NarrowProduct& plan);
+void emit(CpuFunction& k, const NarrowProduct& plan);
 
 }  // namespace hologram::cpu

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backend/cpu/cost.h"
 #include "backend/cpu/operands/runs.h"
 #include "backend/cpu/products/plan.h"
 
@@ -80,6 +81,12 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
   p.units = Expr((p.n + p.vectors * p.lanes - 1) / (p.vectors * p.lanes));
   for (size_t a = 0; a < rank; ++a) p.units = p.units * b.axes[a].extent;
   return p;
+}
+
+Launch launch_of(const NarrowProduct& narrow, const atlas::Program&, const Target&) {
+  // A vector of weights from its bytes, then a multiply-add per row.
+  int64_t work = narrow.k * narrow.vectors * (300 + cost::multiply_add * narrow.m) + cost::unit;
+  return {narrow.units, cost::units_of_chunk(Expr(work)), Expr(work)};
 }
 
 }  // namespace hologram::cpu

@@ -261,39 +261,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   return p;
 }
 
-Launch launch_of_product(const atlas::Program& program, const Target& target) {
-  if (program.product().winograd) return launch_of_winograd(program, target);
-  if (auto tiles = plan_tile_product(program, target)) {
-    // The tiles, packing the rows, the epilogue of 1,024 elements.
-    Expr groups = min(tiles->groups, tiles->block_groups);
-    Expr panels = min(tiles->panels, tiles->block_panels);
-    Expr work =
-        groups * panels *
-            (tiles->steps * (tiles->step_cycles() * cost::cycle) + Expr(400 * cost::cycle)) +
-        groups * tiles->steps * Expr(tiles->lhs ? 0 : 800 * cost::cycle) + Expr(cost::unit);
-    if (!work.is_const() || tiles->parts > 1) return {tiles->units, Expr(1), work};
-    return {tiles->units, cost::units_of_chunk(work), work};
-  }
-  if (auto small = plan_small_product(program, target)) {
-    // A vector's multiply-add and its loads, and four cycles for one of the epilogue.
-    int64_t vectors = (small->n + small->lanes - 1) / small->lanes;
-    int64_t work = small->m * vectors * (small->k * 150 + 4 * cost::cycle) + cost::unit / 2;
-    return {small->units, cost::units_of_chunk(Expr(work)), Expr(work)};
-  }
-  if (auto stream = plan_stream_product(program, target)) {
-    Expr columns = min(stream->n, stream->columns);
-    int64_t per_element = 25 * std::max<int64_t>(stream->m / 2, 1);  // in cache, in picoseconds
-    Expr work = stream->k * columns * Expr(per_element) + Expr(cost::unit);
-    if (!work.is_const()) return {stream->units, Expr(1), work};
-    return {stream->units, cost::units_of_chunk(work), work};
-  }
-  if (auto narrow = plan_narrow_product(program, target)) {
-    // A vector of weights from its bytes, then a multiply-add per row.
-    int64_t work =
-        narrow->k * narrow->vectors * (300 + cost::multiply_add * narrow->m) + cost::unit;
-    return {narrow->units, cost::units_of_chunk(Expr(work)), Expr(work)};
-  }
-  ProductPlan p = plan_product(program, target);
+Launch launch_of(const ProductPlan& p, const atlas::Program& program, const Target&) {
   Expr rows = min(p.m, p.block_rows), panels = min(p.panels, p.block_panels);
   // Besides the arithmetic: a panel from the cache, and the epilogue.
   Expr per_panel = (rows * (p.tile.vectors * cost::multiply_add) + 4 * cost::cycle) * p.steps +

@@ -158,6 +158,10 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
 /// Throws Error(unsupported) for types that products cannot accumulate in.
 ProductPlan plan_product(const atlas::Program& program, const Target& target);
 
-Launch launch_of_product(const atlas::Program& program, const Target& target);
+Launch launch_of(const ProductPlan& plan, const atlas::Program& program, const Target& target);
+Launch launch_of(const SmallProduct& plan, const atlas::Program& program, const Target& target);
+Launch launch_of(const StreamProduct& plan, const atlas::Program& program, const Target& target);
+Launch launch_of(const NarrowProduct& plan, const atlas::Program& program, const Target& target);
+Launch launch_of(const TileProduct& plan, const atlas::Program& program, const Target& target);
 
 }  // namespace hologram::cpu

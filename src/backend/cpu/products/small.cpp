@@ -239,6 +239,6 @@ class SmallEmitter : IndexBuilder {
 
 }  // namespace
 
-void emit_small_product(CpuFunction& k, const SmallProduct& plan) { SmallEmitter(k, plan).run(); }
+void emit(CpuFunction& k, const SmallProduct& plan) { SmallEmitter(k, plan).run(); }
 
 }  // namespace hologram::cpu

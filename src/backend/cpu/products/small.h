@@ -7,6 +7,6 @@
 namespace hologram::cpu {
 
 /// Fills kernel `k`, whose program is a product on which expand_math has run, and finishes it.
-void emit_small_product(CpuFunction& k, const SmallProduct& plan);
+void emit(CpuFunction& k, const SmallProduct& plan);
 
 }  // namespace hologram::cpu

@@ -261,7 +261,7 @@ class StreamEmitter : IndexBuilder {
 
 }  // namespace
 
-void emit_stream_product(CpuFunction& k, const StreamProduct& plan) {
+void emit(CpuFunction& k, const StreamProduct& plan) {
   StreamEmitter(k, plan).run();
 }
 

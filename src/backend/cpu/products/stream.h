@@ -7,6 +7,6 @@
 namespace hologram::cpu {
 
 /// Fills kernel `k`, whose program is a product on which expand_math has run, and finishes it.
-void emit_stream_product(CpuFunction& k, const StreamProduct& plan);
+void emit(CpuFunction& k, const StreamProduct& plan);
 
 }  // namespace hologram::cpu

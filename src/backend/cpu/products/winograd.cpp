@@ -9,7 +9,6 @@
 
 #include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/products/micro.h"
-#include "backend/cpu/products/winograd_plan.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
@@ -20,10 +19,10 @@ namespace {
 // panel), of which the tiles' results are taken and passed to the epilogue.
 class WinogradEmitter : IndexBuilder {
  public:
-  explicit WinogradEmitter(CpuFunction& kernel)
+  WinogradEmitter(CpuFunction& kernel, const WinogradPlan& plan)
       : IndexBuilder(kernel),
         p_(kernel.program.product()),
-        plan_(plan_winograd(kernel.program, kernel.target)),
+        plan_(plan),
         t_(plan_.tile) {}
 
   void run() {
@@ -391,6 +390,6 @@ class WinogradEmitter : IndexBuilder {
 
 }  // namespace
 
-void emit_winograd(CpuFunction& k) { WinogradEmitter(k).run(); }
+void emit(CpuFunction& k, const WinogradPlan& plan) { WinogradEmitter(k, plan).run(); }
 
 }  // namespace hologram::cpu

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "backend/cpu/function.h"
+#include "backend/cpu/products/winograd_plan.h"
 
 namespace hologram::cpu {
 
-/// Emits the whole kernel of a product with `winograd` set. The units are those of
-/// launch_of_winograd.
-void emit_winograd(CpuFunction& k);
+/// Fills kernel `k`, whose program is a product with `winograd` set, and finishes it.
+void emit(CpuFunction& k, const WinogradPlan& plan);
 
 }  // namespace hologram::cpu

@@ -75,8 +75,7 @@ WinogradPlan plan_winograd(const atlas::Program& program, const Target& target) 
   return p;
 }
 
-Launch launch_of_winograd(const atlas::Program& program, const Target& target) {
-  WinogradPlan p = plan_winograd(program, target);
+Launch launch_of(const WinogradPlan& p, const atlas::Program& program, const Target&) {
   const Expr& channels = program.product().axes[6].extent;
   Expr rows = min(p.tiles, p.block_tiles), panels = min(p.panels, p.block_panels);
   Expr per_panel =

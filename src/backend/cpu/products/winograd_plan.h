@@ -27,6 +27,6 @@ struct WinogradPlan {
 
 WinogradPlan plan_winograd(const atlas::Program& program, const Target& target);
 
-Launch launch_of_winograd(const atlas::Program& program, const Target& target);
+Launch launch_of(const WinogradPlan& plan, const atlas::Program& program, const Target& target);
 
 }  // namespace hologram::cpu

@@ -383,7 +383,7 @@ class SortEmitter : IndexBuilder {
 
 }  // namespace
 
-Launch launch_of_sort(const atlas::Program& program, const Target& target) {
+Launch launch_of(const SortPlan&, const atlas::Program& program, const Target& target) {
   const atlas::SortBlock& b = program.sort();
   Launch launch;
   launch.total = Expr(1);
@@ -398,6 +398,6 @@ Launch launch_of_sort(const atlas::Program& program, const Target& target) {
   return launch;
 }
 
-void emit_sort(CpuFunction& k) { SortEmitter(k).run(); }
+void emit(CpuFunction& k, const SortPlan&) { SortEmitter(k).run(); }
 
 }  // namespace hologram::cpu

@@ -6,9 +6,12 @@
 
 namespace hologram::cpu {
 
-Launch launch_of_sort(const atlas::Program& program, const Target& target);
+/// Nothing is chosen: the program and the target say it all.
+struct SortPlan {};
+
+Launch launch_of(const SortPlan& plan, const atlas::Program& program, const Target& target);
 
 /// Emits the kernel of a sort program.
-void emit_sort(CpuFunction& k);
+void emit(CpuFunction& k, const SortPlan& plan);
 
 }  // namespace hologram::cpu

@@ -124,4 +124,15 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
   return t;
 }
 
+Launch launch_of(const TileProduct& tiles, const atlas::Program&, const Target&) {
+  // The tiles, packing the rows, the epilogue of 1,024 elements.
+  Expr groups = min(tiles.groups, tiles.block_groups);
+  Expr panels = min(tiles.panels, tiles.block_panels);
+  Expr work = groups * panels *
+                  (tiles.steps * (tiles.step_cycles() * cost::cycle) + Expr(400 * cost::cycle)) +
+              groups * tiles.steps * Expr(tiles.lhs ? 0 : 800 * cost::cycle) + Expr(cost::unit);
+  if (!work.is_const() || tiles.parts > 1) return {tiles.units, Expr(1), work};
+  return {tiles.units, cost::units_of_chunk(work), work};
+}
+
 }  // namespace hologram::cpu

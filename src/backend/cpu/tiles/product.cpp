@@ -310,7 +310,7 @@ class TileProductEmitter : IndexBuilder {
 
 }  // namespace
 
-void emit_tile_product(CpuFunction& k, const TileProduct& plan) {
+void emit(CpuFunction& k, const TileProduct& plan) {
   TileProductEmitter(k, plan).run();
 }
 

@@ -7,6 +7,6 @@
 namespace hologram::cpu {
 
 /// Fills kernel `k` with such a product and finishes it.
-void emit_tile_product(CpuFunction& k, const TileProduct& plan);
+void emit(CpuFunction& k, const TileProduct& plan);
 
 }  // namespace hologram::cpu
