@@ -12,6 +12,7 @@
 
 #include "bindings.h"
 #include "capi/objects.h"
+#include "ir/sizes.h"
 #include "numpy_api.h"
 #include "runtime/executable.h"
 #include "sdk.h"
@@ -65,9 +66,11 @@ void free_pooled(PyObject* capsule) {
 /// An Executable together with the arguments it is right for.
 class ArrayCall {
  public:
-  ArrayCall(std::shared_ptr<Executable> executable, const nb::list& arguments,
-            const nb::list& results, int num_symbols, const nb::list& guards)
-      : executable_(std::move(executable)), num_symbols_(num_symbols) {
+  ArrayCall(std::shared_ptr<Executable> executable, const ir::Graph& graph,
+            const nb::list& arguments, const nb::list& results, const nb::list& guards)
+      : executable_(std::move(executable)),
+        sizes_(graph, "hologram.jit: the function"),
+        num_symbols_(graph.num_symbols) {
     for (nb::handle g : guards) guards_.push_back(nb::cast<Expr>(g));
     for (nb::handle h : arguments) {
       nb::tuple t = nb::cast<nb::tuple>(h);
@@ -120,6 +123,7 @@ class ArrayCall {
     if ((place ? place : best) != &executable_->runtime()) return nb::none();
     for (const Expr& g : guards_)
       if (g.eval(symbols) < 0) return nb::none();
+    sizes_.check(symbols);
     return run(operands, symbols, std::move(out));
   }
 
@@ -283,6 +287,7 @@ class ArrayCall {
   }
 
   std::shared_ptr<Executable> executable_;
+  ir::SizeCheck sizes_;
   int num_symbols_;
   size_t num_parameters_ = 0;
   std::vector<Argument> arguments_;
@@ -294,8 +299,8 @@ class ArrayCall {
 
 void bind_array_call(nb::module_& m) {
   nb::class_<ArrayCall>(m, "ArrayCall", "A compiled graph for NumPy arrays and Buffers.")
-      .def(nb::init<std::shared_ptr<Executable>, nb::list, nb::list, int, nb::list>(),
-           "executable"_a, "arguments"_a, "results"_a, "num_symbols"_a, "guards"_a)
+      .def(nb::init<std::shared_ptr<Executable>, const ir::Graph&, nb::list, nb::list, nb::list>(),
+           "executable"_a, "graph"_a, "arguments"_a, "results"_a, "guards"_a)
       .def("__call__", &ArrayCall::call, "arguments"_a, "out"_a = nb::none(),
            "The results as a list, or None when the arguments ask for another graph.")
       .def_prop_ro("executable", &ArrayCall::executable);

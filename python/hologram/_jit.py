@@ -123,7 +123,7 @@ class _Compiled:
         self._constants = tuple(tracer.constants)
         self._single = self._structure == "leaf" and self._plan == [0]
         self._call = _core.ArrayCall(
-            executable, tracer.patterns, results, tracer.num_symbols, list(tracer.guards.values())
+            executable, tracer.graph, tracer.patterns, results, list(tracer.guards.values())
         )
         self._scalars = [not shape for _, shape in results]
 

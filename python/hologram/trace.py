@@ -149,10 +149,6 @@ class Tracer:
         self._captured: dict[int, Array] = {}
         self._parameters = 0
 
-    @property
-    def num_symbols(self) -> int:
-        return len(self.hints)
-
     # --- arguments and results
     def argument(self, leaf: Any) -> Any:
         """The stand-in for one argument, itself for values that are part of the program."""

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "ir/sizes.h"
 
 namespace hologram::archive {
 namespace {
@@ -65,19 +64,20 @@ Function::Function(std::shared_ptr<const Archive> archive, const Method& method,
                    std::shared_ptr<runtime::Runtime> runtime)
     : archive_(std::move(archive)), method_(method) {
   try {
-    ir::parse(archive_->section(method_.graph), graph_);
-    ir::verify(graph_);
-    bind_parameters(graph_);
-    bind_results(graph_);
+    ir::Graph graph;
+    ir::parse(archive_->section(method_.graph), graph);
+    ir::verify(graph);
+    bind_parameters(graph);
+    bind_results(graph);
     bind_symbols();
-    if (method_.symbols.empty()) ir::check_sizes(graph_, {});
+    sizes_ = std::make_unique<const ir::SizeCheck>(graph, fmt::format("\"{}\"", method_.name));
     runtime::CompileOptions options;
     options.reproducible = method_.reproducible;
     options.fast = method_.fast;
     for (const Source& s : method_.parameters)
       options.static_parameters.push_back(s.kind == Source::Kind::tensor &&
                                           !archive_->index().tensors[s.number].state);
-    executable_ = runtime::Executable::compile(graph_, options, std::move(runtime));
+    executable_ = runtime::Executable::compile(graph, options, std::move(runtime));
     take_packed_weights();
   } catch (const Error& e) {
     fail(e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code(),
@@ -220,26 +220,8 @@ std::vector<int64_t> Function::symbols_of(std::span<const std::vector<int64_t>> 
   for (const Expr& g : method_.guards)
     require(g.eval(symbols) >= 0, "\"{}\" is not for these sizes: {} must not be negative",
             method_.name, named(g, method_));
-  check_symbols(symbols);
+  sizes_->check(symbols);
   return symbols;
-}
-
-// What is right for every size cannot always be told from the graph, and nobody vouches for it.
-void Function::check_symbols(const std::vector<int64_t>& symbols) const {
-  if (symbols.empty()) return;
-  {
-    std::lock_guard lock(mutex_);
-    if (std::ranges::find(checked_, symbols) != checked_.end()) return;
-  }
-  try {
-    ir::check_sizes(graph_, symbols);
-  } catch (const Error& e) {
-    fail(ErrorCode::invalid_argument, "\"{}\" is not for these sizes: {}", method_.name, e.what());
-  }
-  constexpr size_t most = 64;
-  std::lock_guard lock(mutex_);
-  if (checked_.size() == most) checked_.erase(checked_.begin());
-  checked_.push_back(symbols);
 }
 
 std::vector<int64_t> Function::shape_of(const Signature& result,

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "archive/archive.h"
-#include "ir/graph.h"
+#include "ir/sizes.h"
 #include "runtime/executable.h"
 #include "runtime/packed_files.h"
 
@@ -63,7 +63,6 @@ class Function {
   void bind_parameters(const ir::Graph& graph);
   void bind_results(const ir::Graph& graph);
   void bind_symbols();
-  void check_symbols(const std::vector<int64_t>& symbols) const;
   void take_packed_weights();
   void share_packed_weights(runtime::Kept& kept) const;
 
@@ -81,9 +80,7 @@ class Function {
   std::vector<int> result_of_output_;           // by output of the graph; -1: written in place
   std::vector<SizeRule> rules_;                 // by symbol
   bool has_state_ = false;
-  ir::Graph graph_;  // for checks of sizes
-  mutable std::mutex mutex_;
-  mutable std::vector<std::vector<int64_t>> checked_;  // sizes that the graph is right for
+  std::unique_ptr<const ir::SizeCheck> sizes_;
 };
 
 }  // namespace hologram::archive

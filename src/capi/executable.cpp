@@ -15,6 +15,7 @@ std::unique_ptr<ExecutableObject> compile(const std::shared_ptr<ExecutorState>& 
   require((flags & ~(HOLOGRAM_REPRODUCIBLE | HOLOGRAM_FAST)) == 0, "flags {:#x} are unknown",
           flags);
   ir::verify(graph);
+  auto sizes = std::make_unique<const ir::SizeCheck>(graph, "the graph");
   auto object = std::make_unique<ExecutableObject>();
   object->parameters.resize(static_cast<size_t>(graph.num_parameters));
   for (ir::Value v : ir::live_nodes(graph)) {
@@ -36,6 +37,7 @@ std::unique_ptr<ExecutableObject> compile(const std::shared_ptr<ExecutorState>& 
     }
   }
   object->num_symbols = graph.num_symbols;
+  object->sizes = std::move(sizes);
   runtime::CompileOptions options;
   options.reproducible = (flags & HOLOGRAM_REPRODUCIBLE) != 0;
   options.fast = (flags & HOLOGRAM_FAST) != 0;
@@ -84,6 +86,7 @@ class Call : public runtime::Outputs {
     if (e_.function) symbols_ = e_.function->symbols_of(shapes());
     for (size_t i = 0; i < symbols_.size(); ++i)
       require(bound_[i] || e_.function, "no input says what s{} is; use run_with_symbols", i);
+    if (e_.sizes) e_.sizes->check(symbols_);
     for (size_t i = 0; i < num_inputs; ++i) check_input(i);
     for (size_t i = 0; i < num_outputs; ++i) take_output(i, outputs[i]);
     const int32_t faults = e_.function ? run_method() : run_graph();

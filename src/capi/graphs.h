@@ -6,7 +6,7 @@
 #include "archive/function.h"
 #include "capi/objects.h"
 #include "capi/tensors.h"
-#include "ir/graph.h"
+#include "ir/sizes.h"
 
 namespace hologram::capi {
 
@@ -34,6 +34,7 @@ struct ExecutableObject : Member {
   std::vector<Signature> results;     ///< those that are returned
   std::vector<int> result_of_output;  ///< by output of the graph: its result, -1: written in place
   int num_symbols = 0;
+  std::unique_ptr<const ir::SizeCheck> sizes;  ///< of a graph; a method checks its own
   ExecutableObject() = default;
   ExecutableObject(const ExecutableObject&) = delete;
   ExecutableObject& operator=(const ExecutableObject&) = delete;

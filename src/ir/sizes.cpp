@@ -8,6 +8,7 @@ namespace hologram::ir {
 namespace {
 
 constexpr int64_t most_elements = int64_t{1} << 48;
+constexpr size_t most_kept = 4096;  // sets of sizes that SizeCheck remembers
 
 Shape with_numbers(const Shape& dims, std::span<const int64_t> symbols) {
   Shape out;
@@ -33,6 +34,10 @@ void require_elements(const Shape& shape) {
   }
 }
 
+bool has_elements(const Shape& shape) {
+  return std::ranges::none_of(shape, [](const Expr& e) { return e.is(0); });
+}
+
 }  // namespace
 
 void check_sizes(const Graph& graph, std::span<const int64_t> symbols) {
@@ -45,9 +50,45 @@ void check_sizes(const Graph& graph, std::span<const int64_t> symbols) {
     require_elements(shape);
     std::vector<Value> inputs;
     for (Value input : v->inputs) inputs.push_back(copies[input->id]);
+    if (v->is(Op::take))
+      require(has_elements(inputs[0]->shape) || !has_elements(shape),
+              "take: there is nothing to take {} from {}", str(shape), str(inputs[0]->shape));
     copies[v->id] =
         numbered.make(v->op, std::move(inputs), std::move(attrs), v->dtype, std::move(shape));
   }
+}
+
+SizeCheck::SizeCheck(const Graph& graph, std::string subject) : subject_(std::move(subject)) {
+  if (graph.num_symbols == 0)
+    check_sizes(graph, {});
+  else
+    graph_ = std::make_unique<const Graph>(graph);
+}
+
+void SizeCheck::check(std::span<const int64_t> symbols) const {
+  if (!graph_) return;
+  symbols = symbols.first(static_cast<size_t>(graph_->num_symbols));
+  {
+    std::lock_guard lock(mutex_);
+    if (std::ranges::equal(symbols, latest_)) return;
+  }
+  std::vector<int64_t> sizes(symbols.begin(), symbols.end());
+  {
+    std::lock_guard lock(mutex_);
+    if (right_.contains(sizes)) {
+      latest_ = std::move(sizes);
+      return;
+    }
+  }
+  try {
+    check_sizes(*graph_, sizes);
+  } catch (const Error& e) {
+    fail(ErrorCode::invalid_argument, "{} is not for these sizes: {}", subject_, e.what());
+  }
+  std::lock_guard lock(mutex_);
+  if (right_.size() == most_kept) right_.clear();
+  latest_ = sizes;
+  right_.insert(std::move(sizes));
 }
 
 }  // namespace hologram::ir

@@ -367,3 +367,19 @@ def test_integer_products_wrap_as_in_numpy(left, right):
     same = hologram.jit(lambda a, b: a @ b)(a, b)
     np.testing.assert_array_equal(same, a @ b)
     assert np.asarray(same).dtype == (a @ b).dtype
+
+
+def test_results_whose_size_no_number_holds_are_refused():
+    """The bytes of this one are 2^64 + 2^16: they must not be counted modulo 2^64."""
+
+    @hologram.jit
+    def outer(a, b, c):
+        return a.reshape(-1, 1, 1) + b.reshape(1, -1, 1) + c.reshape(1, 1, -1)
+
+    def ones(n):
+        return np.ones(n, np.int8)
+
+    assert outer(ones(2), ones(3), ones(4)).shape == (2, 3, 4)
+    with pytest.raises(ValueError, match="not for these sizes"):
+        outer(ones(65537 << 8), ones(193 << 8), ones(22253377))
+    assert outer(ones(3), ones(3), ones(2)).sum() == 54
