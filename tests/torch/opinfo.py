@@ -197,18 +197,18 @@ def run_requests(requests, *, jobs=2, timeout=120.0, reference=None, progress=No
 
 
 def run(patterns=(), *, sampled=0, shard=(0, 1), jobs=2, timeout=120.0, reference=None,
-        progress=None, **request) -> dict[str, dict]:  # fmt: skip
+        progress=None, done=(), **request) -> dict[str, dict]:  # fmt: skip
     """Runs the chosen operators and returns name → {status, message, seconds, samples, bad}.
 
-    `request`: what opinfo_worker.DEFAULTS names. `shard` (i, n): every n-th operator from i on."""
+    `request`: what opinfo_worker.DEFAULTS names. `shard` (i, n): every n-th operator from i on, but for those `done`."""
     worker = Worker()
     full = {**DEFAULTS, **request}
     chosen = select(worker.names[f"{full['dtype']} {full['mode']}"], patterns, sampled)
-    requests = [{**request, "op": name} for name in chosen[shard[0] :: shard[1]]]
-    done = run_requests(
+    requests = [{**request, "op": name} for name in chosen[shard[0] :: shard[1]] if name not in done]
+    ran = run_requests(
         requests, jobs=jobs, timeout=timeout, reference=reference, progress=progress, worker=worker
     )
-    return {request["op"]: result for request, result in done}
+    return {request["op"]: result for request, result in ran}
 
 
 # --- expectations ---------------------------------------------------------------------------------
@@ -289,11 +289,15 @@ def parse():
     add("--shard", default="1/1", help="I/N: the I-th of N parts of the operators, from 1")
     add("--jobs", type=int, default=os.cpu_count())
     add("--timeout", type=float, default=120.0, help="seconds per sample")
-    add("--json", type=Path, help="write the results here")
+    add("--json", type=Path, help="write the results here, behind each operator")
+    add("--resume", action="store_true", help="leave out what --json has already")
     add("--merge", type=Path, nargs="+", help="results of --json to sum up; runs nothing")
     add("--expect", action="store_true", help=f"rewrite {EXPECTED.name}")
     add("--verbose", action="store_true", help="print every operator")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.resume and not options.json:
+        parser.error("--resume needs --json")
+    return options
 
 
 def show(name, result, done, total):
@@ -336,7 +340,7 @@ def main():
             so_far[name] = result
             options.json.write_text(json.dumps(so_far, indent=1))
 
-    so_far = {}
+    so_far = json.loads(options.json.read_text()) if options.resume and options.json.exists() else {}
     part, parts = map(int, options.shard.split("/"))
     names = ("backend", "dtype", "mode", "dynamic", "edges", "samples", "seed", "only", "direct", "together")
     results = run(
@@ -347,10 +351,12 @@ def main():
         timeout=options.timeout,
         reference=options.reference,
         progress=progress,
+        done=so_far,
         **{name: getattr(options, name) for name in names},
     )
     if options.expect:
         write_expected(results)
+    results = {**so_far, **results}
     print(summary(results))
     return int(any(r["status"] in BAD for r in results.values()))
 

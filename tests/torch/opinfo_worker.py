@@ -14,6 +14,7 @@ import sys
 
 STATUSES = ("crash", "timeout", "error", "fail", "nograph", "nondet", "fallback", "native", "skip")
 PASSED = STATUSES[5:8]
+KEPT = 32  # graphs that samples of other sizes are tried on
 TOGETHER = "several samples"
 FAILED = "a graph that failed to compile"
 DEFAULTS = {
@@ -43,7 +44,8 @@ class Checker:
         self.dtype = getattr(torch, request["dtype"])
         self.training = request["mode"] == "training"
         self.backend, self.fallbacks = load_backend(request["backend"])
-        self.graphs = []  # of symbolic sizes, for the samples that follow
+        self.graphs = []  # the newest of symbolic sizes, for the samples that follow
+        self.captured = 0
 
     def inputs(self) -> list:
         """(label, (arguments, keywords), what to differentiate of the result)"""
@@ -173,11 +175,11 @@ class Checker:
             return Graph(function, self.clone(inputs), self.backend, self.training)
         found = next((graph for graph in self.graphs if graph.holds(inputs)), None)
         if found is None:
-            alone = len(self.graphs) % 2 == 1
+            self.captured += 1
             found = SymbolicGraph(
-                function, self.clone(inputs), self.backend, self.training, alone
+                function, self.clone(inputs), self.backend, self.training, self.captured % 2 == 0
             )
-            self.graphs.insert(0, found)
+            self.graphs = [found, *self.graphs[: KEPT - 1]]
         return found
 
     def clone(self, tree):

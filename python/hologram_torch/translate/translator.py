@@ -476,8 +476,9 @@ class Translator(Builder):
             return view
         if type(value) is Value:
             val = item.meta["val"] if "val" in item.meta else operator.attrgetter(item.target)(self.module)
-            strides = self.layouts.get(len(self.results)) or self.symbols.sizes(val.stride())
-            strides = [] if value.dtype == dtypes.HOST else strides
+            strides = []  # a value of PyTorch's own need not have any: a sparse tensor
+            if value.dtype != dtypes.HOST:
+                strides = self.layouts.get(len(self.results)) or self.symbols.sizes(val.stride())
             self.graph.output(value, strides)
             self.outputs += 1
             return ("output", self.outputs - 1)
@@ -486,7 +487,6 @@ class Translator(Builder):
         if type(value) is bool or isinstance(value, (float, _Opaque)):
             raise Unsupported(f"result {item} of type {type(value).__name__}")
         return ("integer", value)
-
 
     def _view(self, item):
         """A result that is a view of an argument, or of an earlier result where sizes are symbolic (PyTorch then reads
