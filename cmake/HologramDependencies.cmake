@@ -1,6 +1,6 @@
 # cmake/HologramDependencies.cmake: outside libraries, all of them linked statically
 #
-# hologram_fmt, hologram_blake2, hologram_compression and hologram_llvm are the only names the rest of
+# hologram_fmt, hologram_blake2, hologram_xxhash, hologram_compression and hologram_llvm are the only names the rest of
 # the build uses; what they stand for is found here.
 
 find_package(Threads REQUIRED)
@@ -24,6 +24,9 @@ endfunction()
 # BLAKE2b for content fingerprints. The archive's multi-threaded variants (which want libgomp) are
 # separate members and never pulled in.
 hologram_static_library(hologram_blake2 blake2.h libb2.a libb2-dev)
+
+# XXH3 for checksums of what this user's processes wrote.
+hologram_static_library(hologram_xxhash xxhash.h libxxhash.a libxxhash-dev)
 
 hologram_static_library(hologram_zlib zlib.h libz.a zlib1g-dev)
 hologram_static_library(hologram_zstd zstd.h libzstd.a libzstd-dev)

@@ -17,7 +17,7 @@ VENV=${VENV:-.venv}
 logs=build/logs
 mkdir -p "$logs"
 
-system_packages=(build-essential cmake ninja-build ccache mold llvm-19-dev libfmt-dev libb2-dev
+system_packages=(build-essential cmake ninja-build ccache mold llvm-19-dev libfmt-dev libb2-dev libxxhash-dev
                  zlib1g-dev libzstd-dev libgtest-dev)
 case $level in
   build) extras=dev ;;
@@ -50,7 +50,7 @@ find_python() {
 explain_packages() {
   printf '%s\n' \
     "Hologram is built with: a C++20 compiler (GCC 12 or newer), CMake >= 3.25, Ninja," \
-    "LLVM 19.1 (headers and static libraries), fmt >= 9.1, libb2, zlib and zstd (static libraries)," \
+    "LLVM 19.1 (headers and static libraries), fmt >= 9.1, libb2, libxxhash, zlib and zstd (static libraries)," \
     "GoogleTest, Python >= 3.10 with its headers and the venv module; for the tests also" \
     "g++-aarch64-linux-gnu, qemu-user and clang 19 with its run-time libraries (for libFuzzer); for the" \
     "benchmarks Google Benchmark." \

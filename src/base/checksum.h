@@ -7,9 +7,8 @@
 
 namespace hologram {
 
-/// 64 bits over the content and its length. Every change within one aligned run of 8 bytes changes
-/// it, others but with a chance of 2^-64. Who wants to can make collisions: fingerprint() is for
-/// content that others write.
+/// XXH3 in 64 bits. Who wants to can make collisions: fingerprint() is for content that others
+/// write.
 uint64_t checksum(std::span<const std::byte> data);
 
 }  // namespace hologram
