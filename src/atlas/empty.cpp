@@ -21,11 +21,12 @@ bool is_idle(const B& b) {
   if constexpr (requires { b.stages; }) {
     return b.stages.empty() || none_of(b.axes, b.parallel_rank, {});
   } else {
-    bool tail = false;  // then what stores is the tail, at the epilogue's points
-    if constexpr (requires { b.tail; }) tail = !b.tail.stages.empty();
+    // A tail may store for rows without columns; without rows the epilogue stores nothing, too.
+    if constexpr (requires { b.tail; })
+      if (!b.tail.stages.empty()) return is_idle(b.tail);
     for (const BodyField<B>& row : Form<B>::bodies) {
       BodyRole role = row.role(b);
-      if (role.value || ((b.*row.body).instrs.empty() && !tail)) continue;
+      if (role.value || (b.*row.body).instrs.empty()) continue;
       if (!none_of(b.axes, b.batch_rank, role.axes)) return false;
     }
     return true;
@@ -36,6 +37,14 @@ bool is_idle(const B& b) {
 
 bool is_empty(const Program& p) {
   return std::visit([](const auto& block) { return is_idle(block); }, p.block);
+}
+
+void drop_columnless_product(Program& p) {
+  if (p.kind() != BlockKind::product || !p.has_tail()) return;
+  const ProductBlock& b = p.product();
+  if (!none(b.axes[static_cast<size_t>(b.batch_rank) + 1])) return;
+  LoopBlock tail = b.tail;
+  p.block = std::move(tail);
 }
 
 }  // namespace hologram::atlas

@@ -10,4 +10,8 @@ namespace hologram::atlas {
 /// run-time sizes is not empty; its launch has no units where they turn out to be 0.
 bool is_empty(const Program& program);
 
+/// Makes a product with a tail that is known to have no columns a loop, the tail: it runs for every
+/// row.
+void drop_columnless_product(Program& program);
+
 }  // namespace hologram::atlas

@@ -38,6 +38,18 @@ Program packed_product(int64_t parts) {
   return p;
 }
 
+/// A product whose tail stores one value for each row: the largest, or -inf without columns.
+Program product_with_row_tail() {
+  Program p = product_with_tail();
+  p.buffers[3].extent = sym(0) * sym(1);
+  atlas::Stage& last = p.product().tail.stages.back();
+  last = {atlas::StageKind::point, {}, {}, {}};
+  BodyBuilder b(last.body);
+  b.store(3, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)),
+          b.accumulator(0, DType::f32));
+  return p;
+}
+
 Program summing_attention(DType type) {
   Program p = biased_attention(type, true);
   DType acc = compute_type(type);
@@ -83,12 +95,15 @@ std::vector<Case> cases() {
       {"packed product", packed_product(1), of_16_columns},
       {"product of parts", packed_product(2), of_16_columns},
       {"tail", product_with_tail()},
+      {"tail of rows", product_with_row_tail()},
       {"attention", biased_attention(DType::f32, true)},
       {"attention of bfloat16", biased_attention(DType::bf16, false)},
       {"attention with sums", summing_attention(DType::f32)},
       {"gradients", gradients_of(true, true, true)},
       {"gradient of q", gradients_of(true, false, false)},
       {"gradients of k and v", gradients_of(false, true, true)},
+      {"gradient of k", gradients_of(false, true, false)},
+      {"gradient of v", gradients_of(false, false, true)},
       {"gradients of bfloat16", attention_gradients(DType::bf16)},
       {"sort", row_order(DType::f32, false)},
       {"sort of bytes", row_order(DType::u8, true)},

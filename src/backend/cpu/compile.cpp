@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "atlas/empty.h"
 #include "backend/cpu/attention/emit.h"
 #include "backend/cpu/exponential.h"
 #include "backend/cpu/function.h"
@@ -44,6 +45,7 @@ class Clock {
 // `program` as this target renders it.
 atlas::Program expanded(const atlas::Program& original, const Target& target) {
   atlas::Program program = original;
+  atlas::drop_columnless_product(program);
   atlas::expand_math(program, [&](ir::Op op, DType type) { return renders(target, op, type); });
   place_scratch(program);
   return program;
