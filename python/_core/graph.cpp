@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
@@ -141,6 +142,9 @@ void bind_expr(nb::module_& m) {
              return a == to_expr(b);
            })
       .def("__hash__", [](const Expr& a) { return static_cast<int64_t>(a.hash() >> 1); })
+      .def_static(
+          "parse", [](std::string_view text) { return parse_expr(text); }, nb::arg("text"),
+          "The expression that repr() wrote.")
       .def("__repr__", [](const Expr& a) { return a.str(); });
   m.def("expr_min", [](const nb::object& a, const nb::object& b) {
     return from_expr(min(to_expr(a), to_expr(b)));
@@ -317,6 +321,14 @@ void bind_graph(nb::module_& m) {
       .def_prop_ro("num_nodes", [](const Graph& g) { return g.nodes().size(); })
       .def("verify", [](const Graph& g) { ir::verify(g); })
       .def("fingerprint", [](const Graph& g) { return ir::fingerprint(g).hex(); })
+      .def_static(
+          "parse",
+          [](std::string_view text) {
+            auto g = std::make_unique<Graph>();
+            ir::parse(text, *g);
+            return g;
+          },
+          nb::arg("text"), "The graph that str() wrote; RuntimeError with the place of a mistake.")
       .def("__str__", [](const Graph& g) { return ir::print(g); });
   m.def(
       "ops",

@@ -1,13 +1,15 @@
 # hologram_torch/backend.py: the entry point of torch.compile(backend="hologram")
+import contextlib
 
 
 def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     """Compiles a graph that Dynamo captured.
 
     mode: None, "default" or another of PyTorch's (which change nothing), "reproducible", "fast".
-    options: {"reproducible": bool, "fast": bool, "pack_weights": bool}, see options.Options.
+    options: {"reproducible": bool, "fast": bool, "pack_weights": bool, "cache": bool}, see options.Options.
     """
     from functorch.compile import min_cut_rematerialization_partition
+    from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module_simplified
 
     import torch
@@ -22,30 +24,41 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     brief = precision.allowed()
     static = None if parameters.may_be_kept(gm, example_inputs) else ()  # None: by PyTorch's tracing
     rewrite.dynamo_graph(gm)
-
-    found = []
+    keep = chosen.cache or getattr(config, "force_autograd_cache", False)  # as aot_compile sets it
+    if keep:
+        from . import saved  # of PyTorch's internals
+    ready = []  # what needs nothing of AOTAutograd's wrapper
 
     def compiler(kind):
-        return lambda graph, inputs: compile_graph(graph, kind, chosen, static, inputs, brief)
+        def compile(graph, inputs):
+            call = compile_graph(graph, kind, chosen, static, inputs, brief, keep)
+            plain = direct(call, graph, example_inputs) if kind == "inference" else None
+            ready.append(plain) if plain is not None else None
+            return saved.attach(call, plain is not None) if keep else call
 
-    def inference(graph, inputs):
-        call = compile_graph(graph, "inference", chosen, static, inputs)
-        found.append(direct(call, graph, example_inputs))
-        return call
+        return compile
 
-    torch._dynamo.utils.counters["aot_autograd"]["total"] += 1  # DDPOptimizer looks here for who traces by AOTAutograd
-    with torch.compiler.config.patch(cache_key_tag=f"hologram-{chosen.tag()}{brief:d}"):
+    backward = torch._dynamo.disable(compiler("backward"))
+    loaded = []
+    with contextlib.ExitStack() as stack:
+        if keep:
+            loaded = stack.enter_context(saved.loading(f"{chosen.tag()}{brief:d}{static is None:d}"))
+        torch._dynamo.utils.counters["aot_autograd"]["total"] += 1  # DDPOptimizer looks here for who traces by AOTAutograd
         compiled = aot_module_simplified(
             gm,
             example_inputs,
             fw_compiler=compiler("forward"),
-            bw_compiler=torch._dynamo.disable(compiler("backward")),
-            inference_compiler=inference,
+            bw_compiler=saved.later(backward) if keep else backward,
+            inference_compiler=compiler("inference"),
             partition_fn=min_cut_rematerialization_partition,
             decompositions=decomp.table(),
             keep_inference_input_mutations=True,
         )
-    return torch._dynamo.disable(found[0] if found and found[0] else compiled)
+    ready += filter(None, (code.function() for code in loaded))
+    outer = torch._dynamo.disable(ready[0] if ready else compiled)
+    if keep:
+        outer.serialize = getattr(compiled, "serialize", None)  # for aot_compile
+    return outer
 
 
 def _prepare():

@@ -4,11 +4,10 @@ import itertools
 import time
 
 import torch
-from hologram import _core
 
-from . import counters, device, memory, parameters, precision, writes
-from .graph.formula import WithFormulas
+from . import counters, parameters, precision, writes
 from .options import Options, strict
+from .program import Program, Programs
 from .translate import layout
 from .translate.translator import Translator
 
@@ -27,22 +26,26 @@ check_pytorch()
 writes.watch()
 
 
-def compile_graph(module, kind: str, options: Options, static=None, examples=(), brief=None):
+def compile_graph(module, kind: str, options: Options, static=None, examples=(), brief=None, keep=False):
     """A callable over one list (which it clears) that runs the graph. Where compiling fails, PyTorch runs the graph,
     with a warning; with HOLOGRAM_STRICT=1 the error is raised. `static`: positions of parameters, where PyTorch's tracing
-    does not tell them; `examples`: tensors like those of the calls; `brief`: whether
-    float32 products were allowed fewer bits when the graph was captured."""
+    does not tell them; `examples`: tensors like those of the calls; `brief`: whether float32 products were allowed fewer bits
+    when the graph was captured; `keep`: to leave the Programs that the callable was made of as its attribute `programs`."""
     name = f"{kind}_{next(_numbers)}"
     try:
         if kind == "backward":
             layout.adopt(module, examples)
         layouts = layout.saved(module.graph) if kind == "forward" else {}
         static = parameters.positions(module, kind) if static is None else static
-        make = functools.partial(_compile, module, name, options, static, layouts)
+        make = functools.partial(_translate, module, name, options, static, layouts)
         brief = precision.allowed() if brief is None else brief
-        if (brief or options.fast) and not options.reproducible and _has_products(module):
-            return precision.ByPrecision(make, options.fast)
-        return make(precision.EXACT)
+        varies = (brief or options.fast) and not options.reproducible and _has_products(module)
+        programs = Programs(make, varies, options.fast)
+        call = programs.compile()
+        layout.report(module.graph, layouts)
+        if keep:
+            call.programs = programs
+        return call
     except Exception as error:
         if strict():
             error.add_note(f"while hologram compiled graph {name}; {REPORT}") if hasattr(error, "add_note") else None
@@ -76,38 +79,9 @@ def _has_products(module) -> bool:
     )
 
 
-def _compile(module, name, options, static, layouts, treatment):
+def _translate(module, name, options, static, layouts, treatment) -> Program:
     start = time.perf_counter()
-    stages = counters.dump_stages()
-    if stages:
-        counters.dump(name, "fx", module.print_readable(print_output=False)) if "fx" in stages else None
+    if "fx" in counters.dump_stages():
+        counters.dump(name, "fx", module.print_readable(print_output=False))
     translated = Translator(module, static, options.pack_weights, options, layouts, treatment).run()
-    trace_ms = 1e3 * (time.perf_counter() - start)
-    if "graph" in stages:
-        counters.dump(name, "graph", str(translated.graph))
-    executable = _core.compile(
-        translated.graph, device.runtime(), translated.static, options.reproducible, options.fast
-    )
-    call = _core.torch_call(
-        executable, torch.Tensor.__dlpack_c_exchange_api__, translated.args, translated.results, translated.host,
-        translated.constants, device.thread_count(),
-    )  # fmt: skip
-    call.native = not translated.host.calls
-    memory.watch(call, executable)
-    if "plan" in stages:
-        counters.dump(name, "plan", executable.plan())
-    for stage in sorted(stages & {"atlas", "llvm", "asm"}):
-        for number, text in enumerate(executable.dump(stage)):
-            counters.dump(f"{name}.{number}", stage, text)
-    for fallback in dict.fromkeys(translated.fallbacks):
-        counters.name_fallback(fallback)
-    total_ms = 1e3 * (time.perf_counter() - start)
-    report = executable.report
-    counters.count_graph(report, trace_ms, total_ms)
-    counters.log.info("graph %s: %d operations, %d canonical, %d kernels, %.1f ms (%.1f in Python)",
-                   name, report["ops_before"], report["ops_canonical"], report["kernels"], total_ms, trace_ms)  # fmt: skip
-    counters.compiled(name, executable)
-    layout.report(len(translated.results), layouts)
-    device.runtime().drop_code_pages()  # a compilation has touched 20 MB of them
-    formulas = [formula for formula, _ in translated.symbols.formulas]
-    return WithFormulas(call, formulas) if formulas else call
+    return Program.of(name, translated, options, 1e3 * (time.perf_counter() - start))

@@ -22,11 +22,14 @@ class Options:
     fast: float32 products may use two bfloat16 terms, as under torch.set_float32_matmul_precision("high"), and narrowing casts
         that are widened again may go.
     pack_weights: keep what depends on parameters alone (packed weights) between calls.
+    cache: keep what AOTAutograd traces in PyTorch's cache on disk, and take it from there; also set by
+        HOLOGRAM_AUTOGRAD_CACHE=1. Asking that cache loads Inductor, which takes a process more than tracing a small model.
     """
 
     reproducible: bool = False
     fast: bool = False
     pack_weights: bool = True
+    cache: bool = False
 
     @classmethod
     def make(cls, mode: str | None, options: dict | None) -> "Options":
@@ -43,8 +46,10 @@ class Options:
             if not isinstance(value, bool):
                 raise TypeError(f"hologram: option {key!r} takes True or False, got {value!r}")
             chosen[key] = value
-        if os.environ.get("HOLOGRAM_REPRODUCIBLE", "0") not in ("", "0") or torch.are_deterministic_algorithms_enabled():
+        if _set("HOLOGRAM_REPRODUCIBLE") or torch.are_deterministic_algorithms_enabled():
             chosen.setdefault("reproducible", True)
+        if _set("HOLOGRAM_AUTOGRAD_CACHE"):
+            chosen.setdefault("cache", True)
         return cls(**chosen)
 
     def tag(self) -> str:
@@ -54,4 +59,8 @@ class Options:
 
 def strict() -> bool:
     """HOLOGRAM_STRICT=1: failures are raised instead of being left to PyTorch."""
-    return os.environ.get("HOLOGRAM_STRICT", "0") not in ("", "0")
+    return _set("HOLOGRAM_STRICT")
+
+
+def _set(variable: str) -> bool:
+    return os.environ.get(variable, "0") not in ("", "0")

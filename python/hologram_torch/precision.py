@@ -35,6 +35,10 @@ def _now() -> str:
     return torch._C._get_fp32_precision_getter("mkldnn", "matmul")
 
 
+TREATMENTS = (EXACT, BFLOAT16, ONE_TERM, TWO_TERMS)
+"""What any machine makes of any permission."""
+
+
 class ByPrecision:
     """A graph that was captured while fewer bits were allowed: asks in each call, and has a callable for each treatment,
     made when it is first needed."""

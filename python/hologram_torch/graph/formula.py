@@ -5,20 +5,25 @@ import sympy
 class Formula:
     """The integer value of a SymPy expression over PyTorch's symbols, from the arguments of a call."""
 
-    def __init__(self, text: str, scope: dict):
-        self._function = eval(f"lambda arguments: {text}", scope)  # noqa: S307  (as PyTorch's guards are made)
+    def __init__(self, text: str):
+        from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+
+        self._text = text
+        self._function = eval(f"lambda arguments: {text}", dict(SYMPY_INTERP))  # noqa: S307  (as PyTorch's guards are made)
+
+    def __reduce__(self):
+        return Formula, (self._text,)
 
     @classmethod
     def of(cls, e, given: dict):
         """given: expression -> position of the argument with its value. None where these do not determine `e`."""
-        from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
         from torch.utils._sympy.printers import PythonPrinter
 
         names = {part: sympy.Symbol(f"arguments[{position}]", integer=True) for part, position in given.items()}
         e = e.xreplace(names)
         if not e.free_symbols or not e.free_symbols <= set(names.values()):
             return None
-        return cls(PythonPrinter().doprint(e), dict(SYMPY_INTERP))
+        return cls(PythonPrinter().doprint(e))
 
     def __call__(self, arguments) -> int:
         return int(self._function(arguments))

@@ -9,15 +9,30 @@ from . import Unsupported, lower
 
 
 class StepLoop:
-    """A compiled graph of one step and its run over all of them, as a host call of the graph around it."""
+    """The graph of one step and its run over all of them, as a host call of the graph around it.
 
-    def __init__(self, name, call, dtype, descending):
-        self.name, self.call, self.dtype, self.descending = name, call, dtype, descending
+    roles, static: of the step's parameters; options: (reproducible, fast)."""
+
+    def __init__(self, name, graph, roles, static, options, dtype, descending):
+        self.name, self.dtype, self.descending = name, dtype, descending
+        self.graph, self.roles, self.static, self.options = graph, roles, static, options
         self.results = []  # filled by the translator; what comes out is as promised there
+        self._call = None
+
+    def __getstate__(self):
+        return vars(self) | {"_call": None}
+
+    def ready(self):
+        """Compiles the step, once."""
+        if self._call is None:
+            executable = _core.compile(self.graph, device.runtime(), self.static, *self.options)
+            counters.count_kernels(executable.report)
+            exchange = torch.Tensor.__dlpack_c_exchange_api__
+            self._call = _core.step_loop(executable, exchange, self.roles, device.thread_count())
 
     def __call__(self, operands, sizes, strides):
         operands = [x.contiguous() for x in operands]
-        outputs = self.call.run(operands, operands[0].shape[0], self.descending)
+        outputs = self._call.run(operands, operands[0].shape[0], self.descending)
         outputs += [torch.empty(0, dtype=self.dtype)] * (len(self.results) - len(outputs))
         return [outputs[path[0]] for path, _, _ in self.results]
 
@@ -65,10 +80,9 @@ class _Step(Builder):
     def call(self, c, name, val, descending):
         """Compiles; → the values of the host call in the graph `c` around."""
         static = [fixed and c.options.pack_weights for fixed in self.static]
-        executable = _core.compile(self.graph, device.runtime(), static, c.options.reproducible, c.options.fast)
-        counters.count_kernels(executable.report)
-        call = _core.step_loop(executable, torch.Tensor.__dlpack_c_exchange_api__, self.roles, device.thread_count())
-        loop = StepLoop(name, call, dtypes.TORCH[self.dtype], descending)
+        options = (c.options.reproducible, c.options.fast)
+        loop = StepLoop(name, self.graph, self.roles, static, options, dtypes.TORCH[self.dtype], descending)
+        loop.ready()
         return c._host_values(loop, self.operands, [], val)
 
 

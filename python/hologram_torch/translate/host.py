@@ -1,4 +1,6 @@
 # hologram_torch/translate/host.py: operators that PyTorch runs inside a compiled graph
+import pickle
+
 import torch
 
 from .. import counters
@@ -55,6 +57,19 @@ class HostCall:
         self.args, self.kwargs = args, kwargs
         self.stored = stored  # by operand; operators may trust the strides that tracing showed them
         self.results = []  # (index in the operator's result or None, dtype or None for values of the host, shape)
+
+    def __getstate__(self):
+        """Operators by their names. Raises PicklingError for what is no operator: a function, a higher-order operator."""
+        if not isinstance(self.target, torch._ops.OpOverload):
+            raise pickle.PicklingError(f"{self.name} is no operator that another process could find")
+        return vars(self) | {"target": (*self.target._schema.name.split("::"), self.target._overloadname)}
+
+    def __setstate__(self, state):
+        space, name, overload = state["target"]
+        vars(self).update(state, target=getattr(getattr(getattr(torch.ops, space), name), overload))
+
+    def ready(self):
+        """Makes what calls need that is kept in no file: nothing."""
 
     def __call__(self, operands, sizes, strides):
         if self.counted:
@@ -140,6 +155,11 @@ class HostTable:
     def add(self, call: HostCall) -> int:
         self.calls.append(call)
         return len(self.calls) - 1
+
+    def ready(self):
+        """After the table was loaded: makes what its calls need."""
+        for call in self.calls:
+            call.ready()
 
     def __call__(self, callee, operands, sizes, strides):
         return self.calls[callee](operands, sizes, strides)

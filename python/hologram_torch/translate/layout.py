@@ -62,12 +62,13 @@ def saved(graph) -> dict:
     return out
 
 
-def report(count: int, layouts: dict):
-    """Tells PyTorch the strides of a forward graph's `count` results where they are not what tracing promised."""
+def report(graph, layouts: dict):
+    """Tells PyTorch the strides of a forward graph's results where they are not what tracing promised."""
     context = torch._guards.TracingContext.try_get()
     strides = getattr(context, "output_strides", None)
     if layouts and strides is not None and not strides:
-        strides.extend(tuple(layouts[n]) if n in layouts else None for n in range(count))
+        (results,) = next(iter(graph.find_nodes(op="output"))).args
+        strides.extend(tuple(layouts[n]) if n in layouts else None for n in range(len(results)))
 
 
 def adopt(module, examples):

@@ -1,0 +1,111 @@
+# hologram_torch/program.py: a translated graph as plain data, and the native callable that it becomes
+"""A Program can be pickled: the graph in its text form, operators of PyTorch by name. It holds no machine code; what loads it
+compiles for the machine there, or takes kernels from the cache."""
+
+import copyreg
+import dataclasses
+import time
+
+import torch
+from hologram import _core
+
+from . import counters, device, memory, precision
+from .graph.formula import WithFormulas
+from .translate.host import HostTable
+
+
+def _graph(text):
+    return _core.Graph.parse(text)
+
+
+def _expression(text):
+    return _core.Expr.parse(text)
+
+
+copyreg.pickle(_core.Graph, lambda graph: (_graph, (str(graph),)))
+copyreg.pickle(_core.Expr, lambda e: (_expression, (repr(e),)))
+
+
+@dataclasses.dataclass
+class Program:
+    """One graph of tensor operations with all that calls need. args, results, host, constants: as `_core.torch_call` takes
+    them; static: by parameter of the graph, whether packed forms of it are kept; formulas: of sizes that each call
+    computes; fallbacks: names of operators that PyTorch runs; trace_ms: what translating took."""
+
+    name: str
+    graph: _core.Graph
+    args: list
+    results: list
+    host: HostTable
+    constants: list
+    static: list
+    formulas: list
+    fallbacks: list
+    reproducible: bool
+    fast: bool
+    trace_ms: float = 0.0
+
+    @classmethod
+    def of(cls, name, translated, options, trace_ms):
+        """What a Translator that has run left."""
+        t = translated
+        formulas = [formula for formula, _ in t.symbols.formulas]
+        return cls(name, t.graph, t.args, t.results, t.host, t.constants, t.static, formulas, t.fallbacks,
+                   options.reproducible, options.fast, trace_ms)  # fmt: skip
+
+    def compile(self):
+        """→ a callable over one list, which it clears; its `native` tells whether PyTorch runs no operator of it."""
+        start = time.perf_counter()
+        self.host.ready()
+        stages = counters.dump_stages()
+        if "graph" in stages:
+            counters.dump(self.name, "graph", str(self.graph))
+        executable = _core.compile(self.graph, device.runtime(), self.static, self.reproducible, self.fast)
+        call = _core.torch_call(
+            executable, torch.Tensor.__dlpack_c_exchange_api__, self.args, self.results, self.host, self.constants,
+            device.thread_count(),
+        )  # fmt: skip
+        call.native = not self.host.calls
+        memory.watch(call, executable)
+        self._report(executable, stages, self.trace_ms + 1e3 * (time.perf_counter() - start))
+        device.runtime().drop_code_pages()  # a compilation has touched 20 MB of them
+        return WithFormulas(call, self.formulas) if self.formulas else call
+
+    def _report(self, executable, stages, total_ms):
+        if "plan" in stages:
+            counters.dump(self.name, "plan", executable.plan())
+        for stage in sorted(stages & {"atlas", "llvm", "asm"}):
+            for number, text in enumerate(executable.dump(stage)):
+                counters.dump(f"{self.name}.{number}", stage, text)
+        for fallback in dict.fromkeys(self.fallbacks):
+            counters.name_fallback(fallback)
+        report = executable.report
+        counters.count_graph(report, self.trace_ms, total_ms)
+        counters.log.info("graph %s: %d operations, %d canonical, %d kernels, %.1f ms (%.1f in Python)",
+                          self.name, report["ops_before"], report["ops_canonical"], report["kernels"], total_ms, self.trace_ms)  # fmt: skip
+        counters.compiled(self.name, executable)
+
+
+class Programs:
+    """A graph's program for each treatment of float32 products that its calls may ask for: make(treatment) → Program.
+    varies: whether there are others than precision.EXACT; fast: as in Options. Can be pickled, which makes them all."""
+
+    def __init__(self, make, varies: bool, fast: bool):
+        self._make, self._varies, self._fast = make, varies, fast
+        self._made = {}
+
+    def compile(self):
+        """→ a callable over one list, which it clears."""
+        if self._varies:
+            return precision.ByPrecision(lambda treatment: self._of(treatment).compile(), self._fast)
+        return self._of(precision.EXACT).compile()
+
+    def __getstate__(self):
+        made = {t: self._of(t) for t in (precision.TREATMENTS if self._varies else (precision.EXACT,))}
+        return vars(self) | {"_make": None, "_made": made}
+
+    def _of(self, treatment) -> Program:
+        found = self._made.get(treatment)
+        if found is None:
+            found = self._made[treatment] = self._make(treatment)
+        return found
