@@ -7,7 +7,7 @@
 #include <random>
 #include <sstream>
 
-#include "atlas/builder.h"
+#include "codegen/attentions.h"
 #include "codegen/run_kernel.h"
 #include "ir/scalar.h"
 
@@ -19,77 +19,7 @@ using atlas::AxisKind;
 using atlas::BodyBuilder;
 using atlas::Val;
 
-enum class Score { plain, key_bias, full_bias, keep_mask };
-
-struct Case {
-  int64_t batch, heads, kv_heads, queries, keys, depth, values;
-  bool causal = false;
-  Score score = Score::plain;
-  DType dtype = DType::f32;
-  bool symbolic = false;      // queries and keys
-  bool heads_inside = false;  // [batch, sequence, heads, depth] in memory
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.batch << 'x' << c.heads << '/' << c.kv_heads << ' ' << c.queries << " queries "
-             << c.keys << " keys " << c.depth << "->" << c.values << (c.causal ? " causal" : "")
-             << " score " << static_cast<int>(c.score) << ' ' << name_of(c.dtype)
-             << (c.symbolic ? " symbolic" : "") << (c.heads_inside ? " heads inside" : "");
-}
-
-constexpr int q_buffer = 0, k_buffer = 1, v_buffer = 2, bias_buffer = 3, out_buffer = 4;
-
-Expr offset(bool inside, Expr b, Expr h, Expr s, Expr d, const Expr& heads, const Expr& sequence,
-            const Expr& depth) {
-  return inside ? ((b * sequence + s) * heads + h) * depth + d
-                : ((b * heads + h) * sequence + s) * depth + d;
-}
-
-atlas::Program make_program(const Case& c) {
-  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.queries),
-       n = c.symbolic ? Expr::symbol(1) : Expr(c.keys);
-  atlas::Program p;
-  p.num_symbols = c.symbolic ? 2 : 0;
-  Expr bh(c.batch * c.heads), bkv(c.batch * c.kv_heads);
-  DType bias = c.score == Score::keep_mask ? DType::b8 : DType::f32;
-  p.buffers = {{c.dtype, Access::read, bh * m * c.depth},
-               {c.dtype, Access::read, bkv * n * c.depth},
-               {c.dtype, Access::read, bkv * n * c.values},
-               {bias, Access::read, Expr(c.batch) * m * n},
-               {c.dtype, Access::write, bh * m * c.values}};
-  atlas::AttentionBlock& a = p.block.emplace<atlas::AttentionBlock>();
-  a.batch_rank = 2;
-  a.axes = {{AxisKind::parallel, c.batch}, {AxisKind::parallel, c.heads},
-            {AxisKind::parallel, m},       {AxisKind::row, n},
-            {AxisKind::row, c.depth},      {AxisKind::parallel, c.values}};
-  a.operand_type = c.dtype;
-  a.scale = 1 / std::sqrt(static_cast<double>(c.depth));
-  a.causal = c.causal;
-  Expr b = Expr::axis(0, c.batch), h = Expr::axis(1, c.heads), i = Expr::axis(2, m),
-       j = Expr::axis(3, n), d = Expr::axis(4, c.depth), e = Expr::axis(5, c.values);
-  Expr kv = floor_div(h, c.heads / c.kv_heads);
-  BodyBuilder q(a.q), k(a.k), v(a.v);
-  bool in = c.heads_inside;
-  q.finish(q.load(q_buffer, c.dtype, offset(in, b, h, i, d, c.heads, m, c.depth)));
-  k.finish(k.load(k_buffer, c.dtype, offset(in, b, kv, j, d, c.kv_heads, n, c.depth)));
-  v.finish(v.load(v_buffer, c.dtype, offset(in, b, kv, j, e, c.kv_heads, n, c.values)));
-  if (c.score != Score::plain) {
-    BodyBuilder s(a.score);
-    Val x = s.accumulator(0, DType::f32);
-    if (c.score == Score::key_bias) x = s.add(x, s.load(bias_buffer, DType::f32, b * m * n + j));
-    if (c.score == Score::full_bias)
-      x = s.add(x, s.load(bias_buffer, DType::f32, (b * m + i) * n + j));
-    if (c.score == Score::keep_mask)
-      x = s.select(s.load(bias_buffer, DType::b8, (b * m + i) * n + j), x,
-                   s.number(DType::f32, -INFINITY));
-    s.finish(x);
-  }
-  BodyBuilder out(a.epilogue);
-  Val y = out.accumulator(0, DType::f32);
-  out.store(out_buffer, offset(in, b, h, i, e, c.heads, m, c.values), out.cast(y, c.dtype));
-  atlas::expand_math(p);
-  return p;
-}
+using namespace attentions;
 
 double value(DType t, const Memory& m, int64_t i) {
   auto size = static_cast<size_t>(size_of(t));

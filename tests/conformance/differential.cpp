@@ -7,38 +7,71 @@
 
 namespace hologram::test {
 
-void expect_same(const atlas::Program& p, const Inputs& inputs) {
+namespace {
+
+// The data that a program is tried with, and what the interpreter makes of them.
+struct Trial {
+  Buffers fresh, wanted;
+  std::vector<size_t> numbers;
+  std::string error;
+  double tolerance = 0;
+};
+
+Trial trial_of(const atlas::Program& p, const Inputs& inputs) {
   atlas::verify(p);
   const Promise promise = promise_of(p, inputs.specials);
-  Buffers fresh;
-  std::vector<size_t> numbers;
+  Trial t;
+  t.tolerance = std::max(inputs.tolerance, promise.tolerance);
   std::mt19937_64 random(inputs.seed);
   for (size_t k = 0; k < p.buffers.size(); ++k) {
     const atlas::Buffer& b = p.buffers[k];
     if (b.access == Access::scratch) continue;
     const int64_t count = b.extent.eval(inputs.symbols);
-    fresh.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
-    auto* data = reinterpret_cast<char*>(fresh.back().data());
+    t.fresh.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
+    auto* data = reinterpret_cast<char*>(t.fresh.back().data());
     fill(data, b.dtype, count, random, promise.specials);
     if (inputs.prepare) inputs.prepare(static_cast<int>(k), data, count);
-    numbers.push_back(k);
+    t.numbers.push_back(k);
   }
-  std::string expected_error;
-  const Buffers wanted = run_on(runtime_of("interp"), p, inputs.symbols, fresh, expected_error);
+  t.wanted = run_on(runtime_of("interp"), p, inputs.symbols, t.fresh, t.error);
+  return t;
+}
+
+void try_on(std::string_view backend, const atlas::Program& p, const Inputs& inputs,
+            const Trial& t) {
+  SCOPED_TRACE(backend);
+  std::string error;
+  const Buffers got = run_on(runtime_of(backend), p, inputs.symbols, t.fresh, error);
+  EXPECT_EQ(error, t.error);
+  for (size_t n = 0; n < got.size(); ++n)
+    if (!expect_elements(p.buffers[t.numbers[n]].dtype,
+                         reinterpret_cast<const char*>(got[n].data()),
+                         reinterpret_cast<const char*>(t.wanted[n].data()), got[n].size(),
+                         t.tolerance, t.numbers[n], inputs.nan_for_infinity))
+      return;
+}
+
+// The backends that must give what the interpreter gives in the test that runs.
+std::vector<std::string_view> backends() {
   const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
   const std::string name = std::string(test.test_suite_name()) + "." + test.name();
-  for (const RegisteredBackend& backend : registered_backends()) {
-    if (backend.name == "interp" || excused(backend.name, name)) continue;
-    SCOPED_TRACE(backend.name);
-    std::string error;
-    const Buffers got = run_on(runtime_of(backend.name), p, inputs.symbols, fresh, error);
-    EXPECT_EQ(error, expected_error);
-    for (size_t n = 0; n < got.size(); ++n)
-      if (!expect_elements(p.buffers[numbers[n]].dtype,
-                           reinterpret_cast<const char*>(got[n].data()),
-                           reinterpret_cast<const char*>(wanted[n].data()), got[n].size(),
-                           std::max(inputs.tolerance, promise.tolerance), numbers[n]))
-        return;
+  std::vector<std::string_view> out;
+  for (const RegisteredBackend& b : registered_backends())
+    if (b.name != "interp" && !excused(b.name, name)) out.push_back(b.name);
+  return out;
+}
+
+}  // namespace
+
+void expect_same(const atlas::Program& p, const Inputs& inputs) {
+  const Trial trial = trial_of(p, inputs);
+  for (std::string_view backend : backends()) try_on(backend, p, inputs, trial);
+}
+
+void expect_same_on_each(const ProgramFor& program, const Inputs& inputs) {
+  for (std::string_view backend : backends()) {
+    const atlas::Program p = program(runtime_of(backend).backend().machine());
+    try_on(backend, p, inputs, trial_of(p, inputs));
   }
 }
 

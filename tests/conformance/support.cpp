@@ -42,8 +42,8 @@ Promise promise_of(const atlas::Program& program, int specials) {
   // Sums over keys go by blocks of each backend's own.
   if (program.kind() == atlas::BlockKind::attention) return {0, 1e-5};
   // Instructions that add pairs may take numbers below 2^-126 for 0, and overflow where a chain
-  // does not (docs/numerics.md).
-  if (program.kind() == atlas::BlockKind::product)
+  // does not (docs/numerics.md); reproducible products are chains.
+  if (program.kind() == atlas::BlockKind::product && !program.product().reproducible)
     for (const atlas::Buffer& b : program.buffers)
       if (b.dtype == DType::bf16) return {0, 0x1p-126};
   return {specials, 0};

@@ -11,6 +11,7 @@
 
 #include "atlas/builder.h"
 #include "ir/scalar.h"
+#include "schedule/machine.h"
 
 namespace hologram::test {
 
@@ -94,6 +95,7 @@ struct Inputs {
   std::function<void(int, char*, int64_t)> prepare;
   /// Of floats, relative to the larger of 1 and the interpreter's value; 0: the same bytes.
   double tolerance = 0;
+  bool nan_for_infinity = false;  ///< NaN is as good where the interpreter has an infinity
 };
 
 inline bool close(DType t, const char* x, const char* y, double tolerance) {
@@ -105,14 +107,23 @@ inline bool close(DType t, const char* x, const char* y, double tolerance) {
   return std::abs(got - wanted) <= tolerance * std::max(1.0, std::abs(wanted));
 }
 
+inline bool is_nan_for_infinity(DType t, const char* x, const char* y) {
+  if (!is_float(t)) return false;
+  uint64_t a = 0, b = 0;
+  std::memcpy(&a, x, static_cast<size_t>(size_of(t)));
+  std::memcpy(&b, y, static_cast<size_t>(size_of(t)));
+  return std::isnan(ir::as_double(t, a)) && std::isinf(ir::as_double(t, b));
+}
+
 /// Expects elements of a type to be those wanted, NaN for NaN; tells of the first three others.
 inline bool expect_elements(DType t, const char* got, const char* wanted, size_t bytes,
-                            double tolerance, size_t buffer) {
+                            double tolerance, size_t buffer, bool nan_for_infinity = false) {
   const auto size = static_cast<size_t>(size_of(t));
   int bad = 0;
   for (size_t i = 0; i * size < bytes && bad < 3; ++i) {
     const char *x = got + i * size, *y = wanted + i * size;
     if (same(t, x, y) || close(t, x, y, tolerance)) continue;
+    if (nan_for_infinity && is_nan_for_infinity(t, x, y)) continue;
     uint64_t a = 0, b = 0;
     std::memcpy(&a, x, size);
     std::memcpy(&b, y, size);
@@ -128,6 +139,11 @@ inline bool expect_elements(DType t, const char* got, const char* wanted, size_t
 /// group that this is linked into tries: tests/codegen every instruction set, tests/conformance
 /// every backend.
 void expect_same(const atlas::Program& p, const Inputs& inputs = {});
+
+/// A program as a machine's planner would have it, with panels as wide as its own.
+using ProgramFor = std::function<atlas::Program(const schedule::Machine&)>;
+/// expect_same() for the machine of each of those, with its own program.
+void expect_same_on_each(const ProgramFor& program, const Inputs& inputs = {});
 
 /// Axes of a loop block: `parallel` extents, then `rows`.
 inline std::vector<Expr> add_axes(atlas::LoopBlock& b, const std::vector<Expr>& parallel,
