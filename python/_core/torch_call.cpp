@@ -48,6 +48,10 @@ struct Result {
   Shape sizes = {}, strides = {};  // of a view
 };
 
+// The context manager that PyTorch's profiler takes around each step while it is on; null: it is
+// off. Read and written with the interpreter's lock; never freed, since calls in progress read it.
+PyObject* recorder = nullptr;
+
 class TorchCall {
  public:
   TorchCall(std::shared_ptr<Executable> executable, const dlpack::Exchange* exchange,
@@ -107,7 +111,9 @@ class TorchCall {
 };
 
 /// One call in progress.
-class TorchCall::State final : public runtime::Outputs, public runtime::Host {
+class TorchCall::State final : public runtime::Outputs,
+                               public runtime::Host,
+                               public runtime::Observer {
  public:
   State(TorchCall& owner, Frame& frame) : owner_(owner), frame_(frame) {
     const auto& plan = owner.executable_->plan();
@@ -121,6 +127,7 @@ class TorchCall::State final : public runtime::Outputs, public runtime::Host {
     for (PyObject* o : objects_) Py_XDECREF(o);
     for (PyObject* o : arguments_) Py_XDECREF(o);
     for (void* b : blocks_) MemoryPool::deallocate(b);
+    Py_XDECREF(record_);
   }
 
   bool read(PyObject* list);
@@ -132,6 +139,8 @@ class TorchCall::State final : public runtime::Outputs, public runtime::Host {
                owner_.executable_->runtime().memory().allocate(bytes);
   }
   int32_t call(const schedule::Step& step, Frame& frame) override;
+  void begin(const schedule::Step& step) override;
+  void end() override;
 
  private:
   const schedule::Plan& plan() const { return owner_.executable_->plan(); }
@@ -154,6 +163,7 @@ class TorchCall::State final : public runtime::Outputs, public runtime::Host {
   std::vector<void*> blocks_;         // by output
   Stamps::Checked checked_;
   PyThreadState* saved_ = nullptr;
+  PyObject* record_ = nullptr;  // of the step that runs, while the profiler is on
 };
 
 void TorchCall::State::keep(PyObject* o, size_t parameter) {
@@ -310,6 +320,28 @@ int32_t TorchCall::State::call(const schedule::Step& step, Frame&) {
   return status;
 }
 
+// A profile that lacks a step is no reason to end the call: what recording raises is dropped.
+void TorchCall::State::begin(const schedule::Step& step) {
+  PyEval_RestoreThread(saved_);
+  const std::string name = "hologram::" + step.name;
+  record_ = recorder ? PyObject_CallFunction(recorder, "s", name.c_str()) : nullptr;
+  if (record_) Py_XDECREF(PyObject_CallMethod(record_, "__enter__", nullptr));
+  PyErr_Clear();
+  saved_ = PyEval_SaveThread();
+}
+
+void TorchCall::State::end() {
+  PyEval_RestoreThread(saved_);
+  // The step's own exception waits while the profiler is told.
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  if (record_)
+    Py_XDECREF(PyObject_CallMethod(record_, "__exit__", "OOO", Py_None, Py_None, Py_None));
+  Py_CLEAR(record_);
+  PyErr_Restore(type, value, trace);
+  saved_ = PyEval_SaveThread();
+}
+
 // base.as_strided(sizes, strides, base.storage_offset() + value)
 PyObject* TorchCall::State::view_of(PyObject* base, const Result& r) {
   auto tuple = [&](const Shape& shape) {
@@ -352,7 +384,8 @@ PyObject* TorchCall::State::result_of(const Result& r, PyObject* results) {
 
 PyObject* TorchCall::State::run() {
   Executable& e = *owner_.executable_;
-  Executable::Arguments arguments{parameters_.data(), symbols_.data(), &checked_.kept};
+  Executable::Arguments arguments{parameters_.data(), symbols_.data(), &checked_.kept,
+                                  recorder ? this : nullptr};
   runtime::Outcome outcome;
   saved_ = PyEval_SaveThread();
   try {
@@ -585,6 +618,11 @@ void bind_torch_call(nb::module_& m) {
       nb::arg("address"), nb::arg("bytes"),
       "Tells of a write that no version counter shows: what compiled graphs keep of tensors that "
       "begin in these bytes is computed anew.");
+  m.def(
+      "set_recorder",
+      [](nb::object made) { recorder = made.is_none() ? nullptr : made.release().ptr(); },
+      nb::arg("recorder").none(),
+      "recorder(name) → a context manager that compiled graphs enter around each step, or None.");
   m.def(
       "forget_kept", [] { Writes::of_process().next_epoch(); },
       "What compiled graphs keep of their parameters is computed anew at their next call.");

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from . import counters, parameters, precision, writes
+from . import counters, parameters, precision, profiling, writes
 from .options import Options, strict
 from .program import Program, Programs
 from .translate import layout
@@ -24,6 +24,7 @@ def check_pytorch():
 
 check_pytorch()
 writes.watch()
+profiling.watch()
 
 
 def compile_graph(module, kind: str, options: Options, static=None, examples=(), brief=None, keep=False):

@@ -226,25 +226,28 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   entry.stale = stale.data();
   entry.stream = frame.stream.get();
   entry.sticky = &faults;
-  int32_t status = profiled_.load(std::memory_order_relaxed)
-                       ? run_profiled(entry, *frame.prepared)
+  int32_t status = arguments.observer || profiled_.load(std::memory_order_relaxed)
+                       ? run_steps(entry, *frame.prepared, arguments.observer)
                        : launcher_->run(entry, *frame.prepared);
   if (Memory* device = runtime_->device()) device->wait(frame.stream.get());
   if (context.error) std::rethrow_exception(context.error);
   return {status, faults.load(std::memory_order_relaxed)};
 }
 
-int32_t Executable::run_profiled(atlas::EntryFrame& entry, const Prepared& prepared) {
+int32_t Executable::run_steps(atlas::EntryFrame& entry, const Prepared& prepared,
+                              Observer* observer) {
   std::vector<int64_t> took(entry_steps_.size(), -1);
   for (size_t s = 0; s < entry_steps_.size(); ++s) {
     const atlas::EntryStep& step = entry_steps_[s];
     if (step.cached >= 0 && !entry.stale[step.cached]) continue;
+    if (observer) observer->begin(plan_.steps[s]);
     const auto start = Clock::now();
     const int32_t status = step.kernel < 0
                                ? entry.context->call_host(entry.context, static_cast<int64_t>(s))
                                : launcher_->run_step(entry, prepared, s);
-    if (status != 0) return status;
     took[s] = std::chrono::nanoseconds(Clock::now() - start).count();
+    if (observer) observer->end();
+    if (status != 0) return status;
   }
   std::lock_guard lock(mutex_);
   for (size_t s = 0; s < took.size() && s < times_.size(); ++s) {

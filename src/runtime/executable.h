@@ -43,6 +43,14 @@ class Host {
   virtual int32_t call(const schedule::Step& step, Frame& frame) = 0;
 };
 
+/// Is told of each step that runs, in order, on the thread that calls.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void begin(const schedule::Step& step) = 0;
+  virtual void end() = 0;
+};
+
 /// Where results go: memory for output number `index`. Throws Error(out_of_memory).
 class Outputs {
  public:
@@ -95,6 +103,8 @@ class Executable {
     /// What the call may take instead of computing it, and where it puts what it computes, which is
     /// valid if the call ends well. Null: everything is computed.
     Kept* kept = nullptr;
+    /// Null: nobody. A call with an observer runs step by step instead of through the entry function.
+    Observer* observer = nullptr;
   };
   /// Runs once, to the end of its last step. `frame` outlives the call's use of slot addresses. On
   /// a device, operands and results in host memory are copied to and from it.
@@ -136,7 +146,7 @@ class Executable {
   void load_kernels();
   void prepare();
   void size(Frame& frame) const;
-  int32_t run_profiled(atlas::EntryFrame& entry, const Prepared& prepared);
+  int32_t run_steps(atlas::EntryFrame& entry, const Prepared& prepared, Observer* observer);
   void bind(Frame& frame, int slot, void* address) const;
 
   std::shared_ptr<Runtime> runtime_;

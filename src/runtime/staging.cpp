@@ -44,7 +44,7 @@ Staging::~Staging() {
 }
 
 Executable::Arguments Staging::arguments() const {
-  return {parameters_.data(), given_.symbols, given_.kept};
+  return {parameters_.data(), given_.symbols, given_.kept, given_.observer};
 }
 
 void* Staging::to_device(void* host, size_t bytes) {
