@@ -54,9 +54,24 @@ def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, met
     elif kwargs is not None or dynamic_shapes is not None:
         raise TypeError("export: with methods, kwargs and dynamic_shapes belong to each of them")
     chosen = Options.make(None, options or None)
-    made = {name: _Method(model, name, chosen, **asked) for name, asked in methods.items()}
+    made = {name: _captured(model, name, chosen, **asked) for name, asked in methods.items()}
+    return _write(os.fspath(path), made, chosen)
+
+
+def export_program(program, path, **options):
+    """Writes a torch.export.ExportedProgram as an archive with the method "forward", which takes and gives its arrays by
+    position: the tensors among the program's arguments and results, in order. Otherwise as export()."""
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise TypeError(f"export_program: expected a torch.export.ExportedProgram, got {type(program).__name__}")
+    chosen = Options.make(None, options or None)
+    program = exported.decomposed(program)
+    weights = {**program.constants, **program.state_dict}
+    return _write(os.fspath(path), {"forward": _Method("forward", program, weights.__getitem__, chosen)}, chosen)
+
+
+def _write(path, made, chosen) -> Report:
     state = set().union(*(method.graph.state for method in made.values()))
-    writer = _core.ArchiveWriter(os.fspath(path))
+    writer = _core.ArchiveWriter(path)
     tensors = {}  # name → (number, tensor)
     for method in made.values():
         for source in method.graph.sources:
@@ -67,32 +82,42 @@ def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, met
     fingerprint = writer.finish()
     storages = {t.data_ptr(): t.numel() * t.element_size() for _, t in tensors.values()}
     return Report(
-        os.fspath(path), fingerprint, os.path.getsize(path), {name: method.operations for name, method in made.items()},
+        path, fingerprint, os.path.getsize(path), {name: method.operations for name, method in made.items()},
         len(tensors), sum(storages.values()), tuple(sorted(state)),
     )  # fmt: skip
 
 
-class _Method:
-    """One captured entry point."""
+def _captured(model, name, options, args=(), kwargs=None, dynamic_shapes=None, function="forward"):
+    if not isinstance(args, (tuple, list)):
+        raise TypeError(f"export: args must be a tuple of the arguments of {function}(), got {type(args).__name__}")
+    entry = model if function == "forward" else _Entry(model, function)
+    kwargs = dict(kwargs or {})
+    _check_arguments((tuple(args), kwargs))
+    try:
+        program = exported.capture(entry, args, kwargs, dynamic_shapes)
+    except Unsupported as refusal:
+        raise NotImplementedError(f"export: {name}: {refusal}") from None
+    prefix = "" if entry is model else "model."
+    method = _Method(name, program, lambda path: exported.find(entry, path), options, prefix)
+    names = list(inspect.signature(getattr(model, function)).parameters)
+    method.structure = _structure(program.call_spec, names, (tuple(args), kwargs), method.graph)
+    method.dim_names = _dim_names(dynamic_shapes, names, (tuple(args), kwargs), method.graph.inputs)
+    return method
 
-    def __init__(self, model, name, options, args=(), kwargs=None, dynamic_shapes=None, function="forward"):
-        if not isinstance(args, (tuple, list)):
-            raise TypeError(f"export: args must be a tuple of the arguments of {function}(), got {type(args).__name__}")
+
+class _Method:
+    """One entry point. structure: how arguments and results nest, None: they are arrays by position; dim_names: names of sizes."""
+
+    structure, dim_names = None, {}
+
+    def __init__(self, name, program, find, options, prefix=""):
         self.name = name
-        entry = model if function == "forward" else _Entry(model, function)
-        kwargs = dict(kwargs or {})
-        _check_arguments((tuple(args), kwargs))
-        prefix = "" if entry is model else "model."
         try:
-            program = exported.capture(entry, args, kwargs, dynamic_shapes)
-            self.graph = ExportedGraph(program, lambda path: exported.find(entry, path), options=options)
+            self.graph = ExportedGraph(program, find, options=options)
             self.graph.run()
         except Unsupported as refusal:
             raise NotImplementedError(f"export: {name}: {refusal}") from None
         self.graph.rename(lambda path: path.removeprefix(prefix), lambda path: f"{name}/{path}")
-        names = list(inspect.signature(getattr(model, function)).parameters)
-        self.structure = _structure(program.call_spec, names, (tuple(args), kwargs), self.graph)
-        self.dim_names = _dim_names(dynamic_shapes, names, (tuple(args), kwargs), self.graph.inputs)
         self.operations = str(self.graph.graph).count("\n%")
 
     def write(self, writer, numbers, options):
@@ -108,7 +133,8 @@ class _Method:
         ]  # fmt: skip
         results = [(f"result{i}", dtype, shape) for i, (dtype, shape) in enumerate(graph.result_types)]
         writer.add_method(
-            self.name, graph.graph, symbols, graph.inputs, results, parameters, graph.guards, json.dumps(self.structure),
+            self.name, graph.graph, symbols, graph.inputs, results, parameters, graph.guards,
+            json.dumps(self.structure) if self.structure else "",
             options.reproducible, options.fast,
         )  # fmt: skip
 
@@ -197,4 +223,4 @@ def _dim_names(dynamic_shapes, names, arguments, inputs):
     return found
 
 
-__all__ = ["Report", "export"]
+__all__ = ["Report", "export", "export_program"]

@@ -13,8 +13,18 @@ _WHOLE = {f"aten.{name}.default" for name in decomp._WHOLE}
 
 def capture(model, args, kwargs=None, dynamic_shapes=None):
     """The exported program of model(*args, **kwargs), without gradients."""
-    with mock.patch.object(functional, "scaled_dot_product_attention", rewrite._attend), torch.no_grad():
-        program = torch.export.export(model, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+    with our_attention(), torch.no_grad():
+        return decomposed(torch.export.export(model, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False))
+
+
+def our_attention():
+    """Inside, tracing finds attention as one operator."""
+    return mock.patch.object(functional, "scaled_dot_product_attention", rewrite._attend)
+
+
+def decomposed(program):
+    """An exported program in operators that lowerings know."""
+    with our_attention(), torch.no_grad():
         return program.run_decompositions(_decompositions())
 
 

@@ -1,0 +1,116 @@
+# tests/torch/test_transformers.py: generate() and the exporters of Hugging Face's transformers
+import pytest
+import torch
+from harness import BACKEND, backend_stats, compile_fresh
+
+transformers = pytest.importorskip("transformers")
+
+
+def llama():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=64, bos_token_id=1, eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def bert():
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64
+    )
+    return BertModel(config).eval()
+
+
+def test_generate_with_a_static_cache():
+    """The recipe of docs/pytorch.md. PyTorch's own compilation is for accelerators unless asked."""
+    model = llama()
+    prompt = torch.randint(1, 64, (1, 5))
+    settings = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": "static"}
+    expected = model.generate(prompt, **settings, disable_compile=True)
+    torch._dynamo.reset()
+    from transformers import CompileConfig
+
+    compile_config = CompileConfig(backend=BACKEND, mode=None, fullgraph=False)
+    compile_config._compile_all_devices = True
+    with torch.no_grad():
+        actual = model.generate(prompt, **settings, compile_config=compile_config)
+    assert torch.equal(actual, expected)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0 and backend_stats()["failed_graphs"] == 0
+
+
+def test_fail_on_recompile_after_a_marked_range():
+    """Serving in a fixed stance: every size of the range is compiled before, another dtype is an error, not a compilation."""
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
+    x = torch.randn(4, 8)
+    torch._dynamo.mark_dynamic(x, 0)
+    compiled = compile_fresh(model)
+    with torch.no_grad():
+        compiled(x)
+        with torch.compiler.set_stance("fail_on_recompile"):
+            for n in (2, 9, 64):
+                x = torch.randn(n, 8)
+                torch.testing.assert_close(compiled(x), model(x))
+            with pytest.raises(RuntimeError, match="[Rr]ecompil"):
+                compiled(torch.randn(4, 8, 1).squeeze(-1).double())
+
+
+def test_regional_compilation_shares_one_graph():
+    """As diffusers' compile_repeated_blocks does: each block is compiled, and they are one graph."""
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return x + torch.relu(self.layer(x))
+
+    model = torch.nn.Sequential(*(Block() for _ in range(4))).eval()
+    x = torch.randn(2, 8)
+    with torch.no_grad():
+        expected = model(x)
+        compile_fresh(model)  # counters from zero
+        for block in model:
+            block.compile(backend=BACKEND, fullgraph=True)
+        torch.testing.assert_close(model(x), expected)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.fixture
+def exporters():
+    if not hasattr(pytest.importorskip("transformers.exporters", exc_type=ImportError), "register_backend"):
+        pytest.skip("this version of transformers has no register_backend")
+    if BACKEND != "hologram":
+        pytest.skip("tests our exporter")
+    from hologram_torch import huggingface
+
+    return huggingface
+
+
+def test_exported_encoder(exporters, tmp_path):
+    from transformers.exporters import AutoHfExporter, ExportedModel
+
+    model = bert()
+    inputs = {"input_ids": torch.randint(1, 64, (2, 7)), "attention_mask": torch.ones(2, 7, dtype=torch.int64)}
+    inputs["attention_mask"][1, 5:] = 0
+    shapes = {name: {0: torch.export.Dim("batch", min=1, max=64), 1: torch.export.Dim("length", min=2, max=64)} for name in inputs}
+    exporter = AutoHfExporter.from_config(exporters.HologramConfig())
+    exported = exporter.export(model, inputs, exporters.HologramConfig(dynamic_shapes=shapes))
+    exported.save_pretrained(tmp_path)
+    assert (tmp_path / "model.holo").is_file()
+    loaded = ExportedModel.from_pretrained(tmp_path)
+    longer = {name: value.repeat(2, 3) for name, value in inputs.items()}
+    with torch.no_grad():
+        for given in (inputs, longer):
+            expected, actual = model(**given), loaded(**given)
+            assert type(actual) is type(expected)
+            torch.testing.assert_close(actual.last_hidden_state, expected.last_hidden_state)
+            torch.testing.assert_close(actual.pooler_output, expected.pooler_output)
+    with pytest.raises(TypeError, match="got no attention_mask"):
+        loaded.runners["model"](input_ids=inputs["input_ids"])
+    with pytest.raises(ValueError, match="runs on the CPU"):
+        loaded.to("cuda")
