@@ -31,7 +31,7 @@ def test_generate_with_a_static_cache():
     prompt = torch.randint(1, 64, (1, 5))
     settings = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": "static"}
     expected = model.generate(prompt, **settings, disable_compile=True)
-    torch._dynamo.reset()
+    compile_fresh(model)  # counters from zero
     from transformers import CompileConfig
 
     compile_config = CompileConfig(backend=BACKEND, mode=None, fullgraph=False)
