@@ -112,7 +112,7 @@ class ArrayCall {
         if (!equal(a.value.ptr(), object)) return nb::none();
       } else if (a.kind == Kind::number) {
         if (!PyFloat_CheckExact(object)) return nb::none();
-        numbers[p] = PyFloat_AS_DOUBLE(object);
+        numbers[p] = PyFloat_AsDouble(object);
         operands[p].data = &numbers[p];
         ++p;
       } else if (!take(a, object, symbols, operands[p++], place)) {

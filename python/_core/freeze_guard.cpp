@@ -92,7 +92,7 @@ class FreezeGuard {
     if (known.layout) {
       if (!has_layout(o, *known.layout)) return false;
       // DLPack does not tell.
-      nb::object negative = nb::steal(PyObject_CallMethodNoArgs(o, is_neg_.ptr()));
+      nb::object negative = nb::steal(PyObject_CallMethodObjArgs(o, is_neg_.ptr(), nullptr));
       if (!negative) nb::raise_python_error();
       return negative.ptr() == Py_False;
     }

@@ -73,7 +73,7 @@ void open(PyExecutor* self, nb::handle backend) {
       nb::hasattr(backend, "value") ? nb::object(backend.attr("value")) : nb::borrow(backend);
   if (!PyUnicode_Check(name.ptr()))
     throw nb::type_error("Executor: backend must be a name or a BackendType");
-  const char* text = PyUnicode_AsUTF8(name.ptr());
+  const char* text = PyUnicode_AsUTF8AndSize(name.ptr(), nullptr);
   if (!text) nb::raise_python_error();
   hologram_handle handle = 0;
   raise(hologram_new_executor_with_backend(text, &handle));
@@ -220,7 +220,7 @@ hologram_dtype dtype_of(nb::handle object) {
     name = object.attr("name");
   else
     name = nb::str(object);  // torch.float32
-  const char* text = PyUnicode_AsUTF8(name.ptr());
+  const char* text = PyUnicode_AsUTF8AndSize(name.ptr(), nullptr);
   if (!text) nb::raise_python_error();
   std::string_view view = text;
   if (view == "bool_") view = "bool";

@@ -203,7 +203,7 @@ nb::object to_bytes(PyBuffer& b) {
   PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
   if (!bytes) nb::raise_python_error();
   nb::object result = nb::steal(bytes);
-  raise(hologram_buffer_to_bytes(b.executor_handle, b.alive(), PyBytes_AS_STRING(bytes), size,
+  raise(hologram_buffer_to_bytes(b.executor_handle, b.alive(), PyBytes_AsString(bytes), size,
                                  nullptr));
   return result;
 }
@@ -230,8 +230,8 @@ void fill(PyBuffer& b, nb::handle value) {
   } else {
     nb::object bytes = nb::module_::import_("struct").attr("pack")(
         (std::string("=") + format_of(b.dtype)).c_str(), value);
-    std::memcpy(&element, PyBytes_AS_STRING(bytes.ptr()),
-                static_cast<size_t>(PyBytes_GET_SIZE(bytes.ptr())));
+    std::memcpy(&element, PyBytes_AsString(bytes.ptr()),
+                static_cast<size_t>(PyBytes_Size(bytes.ptr())));
   }
   raise(hologram_buffer_fill_element(b.executor_handle, b.alive(), &element, n));
 }

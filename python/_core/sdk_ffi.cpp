@@ -8,6 +8,7 @@
 #include <limits>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "runtime/dlpack.h"
@@ -87,7 +88,7 @@ nb::bytes bytes_of(uint64_t executor, uint64_t object) {
   PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(needed));
   if (!bytes) nb::raise_python_error();
   nb::bytes result = nb::steal<nb::bytes>(bytes);
-  char* data = PyBytes_AS_STRING(bytes);
+  char* data = PyBytes_AsString(bytes);
   hologram_status status;
   {
     nb::gil_scoped_release others;
@@ -140,7 +141,7 @@ void log_line(void*, const char* level, const char* message) {
 void set_log_callback(nb::object function) {
   const bool none = function.is_none();
   PyObject* fresh = none ? nullptr : function.release().ptr();
-  Py_XSETREF(log_target().function, fresh);
+  Py_XDECREF(std::exchange(log_target().function, fresh));
   raise(hologram_set_log_callback(none ? nullptr : log_line, nullptr));
 }
 

@@ -121,12 +121,13 @@ bool spread(const Row& row, const Signature& s, PyObject* const* args, Py_ssize_
             PyObject* keywords, PyObject** out) {
   if (given > s.count) return complain(PyExc_TypeError, row, "too many arguments%s", "");
   for (int i = 0; i < s.count; ++i) out[i] = i < given ? args[i] : nullptr;
-  for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(keywords); ++k) {
-    PyObject* name = PyTuple_GET_ITEM(keywords, k);
+  for (Py_ssize_t k = 0; keywords && k < PyTuple_Size(keywords); ++k) {
+    PyObject* name = PyTuple_GetItem(keywords, k);
     int i = 0;
     while (i < s.count && PyUnicode_CompareWithASCIIString(name, s.names[i]) != 0) ++i;
     if (i == s.count || out[i])
-      return complain(PyExc_TypeError, row, "unexpected argument '%s'", PyUnicode_AsUTF8(name));
+      return complain(PyExc_TypeError, row, "unexpected argument '%s'",
+                      PyUnicode_AsUTF8AndSize(name, nullptr));
     out[i] = args[given + k];
   }
   for (int i = 0; i < s.required; ++i)
@@ -164,9 +165,9 @@ PyObject* generic(const Row& row, PyObject** arguments, int count) {
   }
   PyObject* tuple = PyTuple_New(count + 1);
   if (!tuple) return nullptr;
-  PyTuple_SET_ITEM(tuple, 0, PyUnicode_FromString(row.name));
+  PyTuple_SetItem(tuple, 0, PyUnicode_FromString(row.name));
   for (int i = 0; i < count; ++i)
-    PyTuple_SET_ITEM(tuple, i + 1, Py_NewRef(arguments[i] ? arguments[i] : Py_None));
+    PyTuple_SetItem(tuple, i + 1, Py_NewRef(arguments[i] ? arguments[i] : Py_None));
   PyObject* result = PyObject_Call(function, tuple, nullptr);
   Py_DECREF(tuple);
   return result;

@@ -178,7 +178,8 @@ void translate(const std::exception_ptr& p, void* type) {
     PyObject* message =
         PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
     PyObject* error =
-        message ? PyObject_CallOneArg(static_cast<PyObject*>(type), message) : nullptr;
+        message ? PyObject_CallFunctionObjArgs(static_cast<PyObject*>(type), message, nullptr)
+                : nullptr;
     Py_XDECREF(message);
     if (!error) return;
     nb::object position = nb::cast(e.position());

@@ -14,7 +14,7 @@ namespace hologram::python {
 
 /// Whether a weak reference still names the object.
 inline bool refers_to(PyObject* weak, PyObject* object) {
-#if PY_VERSION_HEX >= 0x030d0000
+#if !defined(Py_LIMITED_API) && PY_VERSION_HEX >= 0x030d0000
   PyObject* found = nullptr;
   if (PyWeakref_GetRef(weak, &found) < 0) PyErr_Clear();
   Py_XDECREF(found);  // the caller holds the object: its address is not another's

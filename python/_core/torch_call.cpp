@@ -144,6 +144,9 @@ class TorchCall::State final : public runtime::Outputs,
 
  private:
   const schedule::Plan& plan() const { return owner_.executable_->plan(); }
+  /// Takes the arguments that `argument(i)` gives, borrowed.
+  template <class Argument>
+  bool read_each(const Argument& argument);
   bool read_tensor(PyObject* o, size_t parameter);
   void keep(PyObject* o, size_t parameter);
   bool check_stamps();
@@ -181,23 +184,29 @@ bool TorchCall::State::read_tensor(PyObject* o, size_t parameter) {
 }
 
 bool TorchCall::State::read(PyObject* list) {
-  if (!PyList_Check(list) || static_cast<size_t>(PyList_GET_SIZE(list)) != owner_.args_.size()) {
+  if (!PyList_Check(list) || static_cast<size_t>(PyList_Size(list)) != owner_.args_.size()) {
     PyErr_Format(PyExc_TypeError, "hologram: expected a list of %zu arguments",
                  owner_.args_.size());
     return false;
   }
-  return read(reinterpret_cast<PyListObject*>(list)->ob_item, owner_.args_.size()) &&
-         PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) == 0;
+  return read_each([list](size_t i) { return PyList_GetItem(list, static_cast<Py_ssize_t>(i)); }) &&
+         PyList_SetSlice(list, 0, PyList_Size(list), nullptr) == 0;
 }
 
 bool TorchCall::State::read(PyObject* const* arguments, size_t count) {
-  const auto& args = owner_.args_;
-  if (count != args.size()) {
-    PyErr_Format(PyExc_TypeError, "hologram: expected %zu arguments, got %zu", args.size(), count);
+  const size_t wanted = owner_.args_.size();
+  if (count != wanted) {
+    PyErr_Format(PyExc_TypeError, "hologram: expected %zu arguments, got %zu", wanted, count);
     return false;
   }
-  for (size_t i = 0; i < count; ++i) {
-    PyObject* o = arguments[i];
+  return read_each([arguments](size_t i) { return arguments[i]; });
+}
+
+template <class Argument>
+bool TorchCall::State::read_each(const Argument& argument) {
+  const auto& args = owner_.args_;
+  for (size_t i = 0; i < args.size(); ++i) {
+    PyObject* o = argument(i);
     auto k = static_cast<size_t>(args[i].index);
     switch (args[i].kind) {
       case ArgKind::tensor:
@@ -263,7 +272,7 @@ PyObject* TorchCall::State::object_of(int slot) {
 // sizes are checked here: kernels read as many elements as tracing promised.
 bool TorchCall::State::adopt(int slot, PyObject* object) {
   auto i = static_cast<size_t>(slot);
-  Py_XSETREF(objects_[i], Py_NewRef(object));
+  Py_XDECREF(std::exchange(objects_[i], Py_NewRef(object)));
   if (plan().slots[i].dtype == DType::host) return true;
   dlpack::Tensor t;
   if (owner_.exchange_->view_of_object(object, &t) != 0) return false;
@@ -287,7 +296,7 @@ int32_t TorchCall::State::call_with_lock(const schedule::Step& step) {
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* o = object_of(step.arguments[static_cast<size_t>(i)]);
     if (!o) return 1;
-    PyList_SET_ITEM(operands.ptr(), i, Py_NewRef(o));
+    PyList_SetItem(operands.ptr(), i, Py_NewRef(o));
   }
   nb::list sizes;
   for (const Expr& e : step.sizes) sizes.append(e.eval(frame_.symbols));
@@ -347,8 +356,8 @@ PyObject* TorchCall::State::view_of(PyObject* base, const Result& r) {
   auto tuple = [&](const Shape& shape) {
     nb::object t = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
     for (size_t i = 0; i < shape.size(); ++i)
-      PyTuple_SET_ITEM(t.ptr(), static_cast<Py_ssize_t>(i),
-                       PyLong_FromLongLong(shape[i].eval(symbols_)));
+      PyTuple_SetItem(t.ptr(), static_cast<Py_ssize_t>(i),
+                      PyLong_FromLongLong(shape[i].eval(symbols_)));
     return t;
   };
   nb::object offset = nb::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
@@ -371,7 +380,7 @@ PyObject* TorchCall::State::result_of(const Result& r, PyObject* results) {
     case ResultKind::argument_view:
       return view_of(arguments_[k], r);
     case ResultKind::result_view:
-      return view_of(PyList_GET_ITEM(results, r.index), r);
+      return view_of(PyList_GetItem(results, r.index), r);
     case ResultKind::plan:
       break;
   }
@@ -406,7 +415,7 @@ PyObject* TorchCall::State::run() {
   for (size_t i = 0; i < owner_.results_.size(); ++i) {
     PyObject* o = result_of(owner_.results_[i], out.ptr());
     if (!o) return nullptr;
-    PyList_SET_ITEM(out.ptr(), static_cast<Py_ssize_t>(i), o);
+    PyList_SetItem(out.ptr(), static_cast<Py_ssize_t>(i), o);
   }
   return out.release().ptr();
 }
@@ -479,12 +488,12 @@ PyObject* guarded(const Run& run) {
 }
 
 PyObject* torch_call_call(PyObject* self, PyObject* args, PyObject* kwargs) {
-  if (PyTuple_GET_SIZE(args) != 1 || (kwargs && PyDict_GET_SIZE(kwargs) != 0)) {
+  if (PyTuple_Size(args) != 1 || (kwargs && PyDict_Size(kwargs) != 0)) {
     PyErr_SetString(PyExc_TypeError, "hologram: a compiled graph takes one list of arguments");
     return nullptr;
   }
   return guarded([&] {
-    return reinterpret_cast<TorchCallObject*>(self)->call->call(PyTuple_GET_ITEM(args, 0));
+    return reinterpret_cast<TorchCallObject*>(self)->call->call(PyTuple_GetItem(args, 0));
   });
 }
 
@@ -522,7 +531,7 @@ void torch_call_dealloc(PyObject* self) {
   Py_CLEAR(o->dict);
   delete o->call;
   PyTypeObject* type = Py_TYPE(self);
-  type->tp_free(self);
+  PyObject_GC_Del(self);
   Py_DECREF(type);
 }
 
@@ -633,9 +642,8 @@ void bind_torch_call(nb::module_& m) {
         auto call = std::make_unique<TorchCall>(
             std::move(executable), exchange_of(capsule), parse_args(args), parse_results(results),
             host.ptr(), std::move(constants), std::move(threads));
-        auto* self =
-            reinterpret_cast<TorchCallObject*>(reinterpret_cast<PyTypeObject*>(type)->tp_alloc(
-                reinterpret_cast<PyTypeObject*>(type), 0));
+        auto* self = reinterpret_cast<TorchCallObject*>(
+            PyType_GenericAlloc(reinterpret_cast<PyTypeObject*>(type), 0));
         if (!self) nb::raise_python_error();
         self->call = call.release();
         self->dict = PyDict_New();
