@@ -127,7 +127,7 @@ LaneValue Walker::emit_op(Scope& at, const Instr& i) {
     operands[n] = vector ? splat(k_, arg(i, n), at.lanes()) : arg(i, n).v;
   if (ir::info(i.op).kind == ir::OpKind::cast)
     return {emit_cast(k_, i.op, operands[0], i.from, i.type), vector};
-  Value* mask = vector ? at.mask() : nullptr;
+  Value* mask = vector || at.lanes() == 1 ? at.mask() : nullptr;
   return {emit_arithmetic(k_, i.op, i.type, std::span(operands).first(count), mask), vector};
 }
 
@@ -139,7 +139,7 @@ LaneValue Walker::emit_clamp(Scope& at, const Instr& i) {
   Value* n = vector ? splat(k_, extent, at.lanes()) : extent.v;
   auto& ir = k_.ir;
   Value *inside = ir.CreateICmpULT(x, n), *outside = ir.CreateNot(inside);
-  if (vector && at.mask()) outside = ir.CreateAnd(outside, at.mask());
+  if ((vector || at.lanes() == 1) && at.mask()) outside = ir.CreateAnd(outside, at.mask());
   k_.flag_error(outside, atlas::index_out_of_range);
   return {ir.CreateSelect(inside, x, llvm::Constant::getNullValue(x->getType())), vector};
 }

@@ -94,7 +94,33 @@ Function::Function(llvm::Module& m, const atlas::Program& p, const TargetTraits&
   root_ = std::make_unique<Scope>(*this);
 }
 
+Function::Function(llvm::Module& m, const atlas::Program& p, const TargetTraits& t,
+                   llvm::Function* own)
+    : module(m),
+      program(p),
+      traits(t),
+      context(m.getContext()),
+      ir(m.getContext()),
+      function(own),
+      begin(nullptr),
+      end(nullptr),
+      buffers_(p.buffers.size()),
+      exit_(nullptr),
+      context_arg_(nullptr) {
+  entry_ = block("entry");
+  ir.SetInsertPoint(entry_);
+}
+
 Function::~Function() = default;
+
+void Function::open() {
+  llvm::BasicBlock* work = block("work");
+  ir.CreateBr(work);
+  ir.SetInsertPoint(work);
+  root_ = std::make_unique<Scope>(*this);
+}
+
+Value* Function::errors() { return errors_ ? ir.CreateLoad(ir.getInt32Ty(), errors_) : nullptr; }
 
 llvm::BasicBlock* Function::block(const char* name) {
   return llvm::BasicBlock::Create(context, name, function);
@@ -147,8 +173,7 @@ void Function::leave(int status) {
 }
 
 void Function::finish() {
-  if (errors_) {
-    Value* bits = ir.CreateLoad(ir.getInt32Ty(), errors_);
+  if (Value* bits = errors()) {
     llvm::BasicBlock *report = block("report"), *done = block("done");
     ir.CreateCondBr(ir.CreateICmpNE(bits, ir.getInt32(0)), report, done);
     ir.SetInsertPoint(report);

@@ -128,8 +128,8 @@ class Scope {
   std::unordered_map<Address, Value*, AddressHash> addresses_;
 };
 
-/// The function under construction: a kernel by the interface of atlas/abi.h. Backends derive from
-/// it to render what their instructions do best.
+/// The function under construction: a kernel by the interface of atlas/abi.h, or one that a backend
+/// opens itself. Backends derive from it to render what their instructions do best.
 class Function {
  public:
   /// Creates the function `kernel_symbol` in `module`. Units [begin, end) are not empty where
@@ -170,8 +170,8 @@ class Function {
   llvm::AllocaInst* slot(llvm::Type* type, const char* name, int64_t count = 1);
   /// 64 zero bytes to load from, and 64 bytes to store to, in place of memory that must not be
   /// touched.
-  Value* zeros();
-  Value* sink();
+  virtual Value* zeros();
+  virtual Value* sink();
   /// Ors `bit` (StickyError) into the error flag where `condition` (i1) holds.
   void flag_error(Value* condition, int bit);
   /// Whether this pass over the units goes from the last to the first (i1): every other
@@ -181,7 +181,7 @@ class Function {
   /// Leaves the kernel with `status` from the builder's block, which ends there.
   void leave(int status);
   /// Ends the function at the builder's block: reports flagged errors, returns 0.
-  void finish();
+  virtual void finish();
 
   /// Whether what is emitted belongs to a product's tail, which rounds as loops do.
   bool in_tail() const { return in_tail_; }
@@ -195,6 +195,18 @@ class Function {
   Value* i64(int64_t value) { return ir.getInt64(static_cast<uint64_t>(value)); }
   /// The identity of a reduce_* op as a scalar in registers.
   llvm::Constant* identity(ir::Op reduce, DType type);
+
+ protected:
+  /// A function with other arguments than those of atlas/abi.h, as devices have. The builder stands
+  /// in its first block; give buffers and symbols their values there, then open() it.
+  Function(llvm::Module& module, const atlas::Program& program, const TargetTraits& traits,
+           llvm::Function* own);
+  void set_buffer(size_t k, Value* address) { buffers_[k] = address; }
+  void add_symbol(Value* value) { symbols_.push_back(value); }
+  /// Begins the outermost scope behind what the builder's block does now.
+  void open();
+  /// The flagged errors at the builder's block (i32), or null if nothing can flag one.
+  Value* errors();
 
  private:
   static Value* numbered(const std::vector<Value*>& list, int k, const char* where) {

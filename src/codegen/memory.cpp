@@ -53,6 +53,7 @@ class Access {
   Value* load_strided(const Layout& at, LaneValue guard);
   Value* load_shared(const Layout& at, LaneValue guard);
   void store_vector(Value* address, Value* value, Value* mask);
+  void store_where(Value* touched, Value* value, Value* address);
   Value* reverse(Value* v);
   Value* mark(llvm::Instruction* load);
 
@@ -147,7 +148,8 @@ Value* Access::any(LaneValue guard, bool& certain) {
   certain = !guard && !scope_.mask();
   if (certain) return nullptr;
   if (guard && !guard.varying && !scope_.mask()) return guard.v;
-  return ir_.CreateOrReduce(vector_mask(guard));
+  Value* mask = vector_mask(guard);
+  return lanes_ == 1 ? mask : ir_.CreateOrReduce(mask);
 }
 
 Value* Access::mark(llvm::Instruction* load) {
@@ -242,6 +244,16 @@ void Access::store_vector(Value* address, Value* value, Value* mask) {
   scope_.move_to(on);
 }
 
+void Access::store_where(Value* touched, Value* value, Value* address) {
+  llvm::BasicBlock *there = k_.block("there"), *on = k_.block("on");
+  ir_.CreateCondBr(touched, there, on);
+  ir_.SetInsertPoint(there);
+  ir_.CreateAlignedStore(value, address, align_);
+  ir_.CreateBr(on);
+  ir_.SetInsertPoint(on);
+  scope_.move_to(on);
+}
+
 LaneValue Access::load(const Expr& index, LaneValue guard) {
   Layout at = layout(index, guard, true);
   scope_.seek();
@@ -287,8 +299,10 @@ void Access::store(const Expr& index, LaneValue value, LaneValue guard) {
   if (at.kind == Layout::uniform && !value.varying && (!guard || !guard.varying)) {
     bool certain;
     Value* touched = any(guard, certain);
+    Value* x = to_memory(k_, dtype_, value.v);
+    if (!certain && k_.traits.jumps_stores) return store_where(touched, x, at.address);
     Value* address = certain ? at.address : ir_.CreateSelect(touched, at.address, k_.sink());
-    ir_.CreateAlignedStore(to_memory(k_, dtype_, value.v), address, align_);
+    ir_.CreateAlignedStore(x, address, align_);
     return;
   }
   Value* mask = vector_mask(guard);

@@ -19,6 +19,9 @@ struct TargetTraits {
   bool masks = false;     ///< and loads and stores of some of a vector's lanes
   /// The instruction for the larger of two floats gives the second one for NaN and equal ones.
   bool max_gives_second = false;
+  /// A store of one lane that is not to be made is jumped over; else it goes to memory that nobody
+  /// reads.
+  bool jumps_stores = false;
 };
 
 }  // namespace hologram::codegen
