@@ -53,6 +53,13 @@ set(HOLOGRAM_LLVM_COMPONENTS
     AsmParser IRReader OrcJIT JITLink)
 foreach(backend IN LISTS HOLOGRAM_BACKENDS)
   hologram_backend_settings(${backend})
+  set(missing ${LLVM})
+  list(REMOVE_ITEM missing ${LLVM_TARGETS_TO_BUILD})
+  if(missing)
+    message(STATUS "src/backend/${backend}: not built: this LLVM generates no code for ${missing}")
+    list(REMOVE_ITEM HOLOGRAM_BACKENDS ${backend})
+    continue()
+  endif()
   list(APPEND HOLOGRAM_LLVM_COMPONENTS ${LLVM})
 endforeach()
 

@@ -29,10 +29,8 @@ def is_cuda_available() -> bool:
 
 
 def get_default_backend() -> str:
-    """What "auto" means here: "metal", else "cuda", else "cpu"."""
-    if is_metal_available():
-        return "metal"
-    return "cuda" if is_cuda_available() else "cpu"
+    """What "auto" means here: "metal", else "cpu"; "cuda" is asked for by name."""
+    return "metal" if is_metal_available() else "cpu"
 
 
 def validate_backend(name: Union[str, BackendType]) -> str:

@@ -65,6 +65,9 @@ class Backend {
   virtual std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
                                              std::span<const std::shared_ptr<const Kernel>> kernels,
                                              CodeStore& store) const = 0;
+  /// How many steps so far ran on the host's processor because this backend renders no kernel for
+  /// them.
+  virtual uint64_t host_runs() const { return 0; }
   /// One stage of a program's way to code as text, "llvm" or "asm" for instance; nothing for a
   /// stage that this backend lacks.
   virtual std::optional<std::string> dump(const atlas::Program&, std::string_view) const {

@@ -13,6 +13,7 @@ namespace {
 /// By backend what it may leave out, and why. A backend is done when it has none.
 const std::map<std::string, std::map<std::string, std::string>, std::less<>> unsupported = {
     {"cpu", {}},
+    {"cuda", {}},
     {"interp", {}},
     {"null", {}},
 };

@@ -1,0 +1,121 @@
+// backend/cuda/backend.cpp: the backend of NVIDIA's GPUs.
+#include "backend/cuda/backend.h"
+
+#include "backend/cuda/compile.h"
+#include "backend/cuda/function.h"
+#include "backend/cuda/launch.h"
+#include "backend/registry.h"
+#include "base/error.h"
+
+namespace hologram::cuda {
+namespace {
+
+// Plain loops and products: what follows on a product's rows and windows are kernels of their own.
+class CudaMachine final : public schedule::Machine {
+ public:
+  CudaMachine() {
+    vector = 32;
+    units = 108;
+    near_bytes = 128 * 1024;
+    far_bytes = int64_t{40} << 20;
+    small_total = 0;
+    unrolls_windows = false;
+    tails = false;
+    parts = false;
+  }
+};
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const DeviceContext& device)
+      : device_(device), memory_(device), host_(find_backend("cpu") ? make_host() : nullptr) {}
+
+  std::string_view name() const override { return "cuda"; }
+  std::string code_key() const override {
+    return fmt::format("cuda {} {} {} + {}", target().cpu, target().features, version(),
+                       host_ ? host_->code_key() : "");
+  }
+  Memory* memory() const override { return &memory_; }
+  const schedule::Machine& machine() const override { return machine_; }
+
+  std::string compile(const atlas::Program& program) const override {
+    const std::optional<std::string> why = unrendered(program);
+    if (!why) return to_text(cuda::compile(program));
+    if (!host_) fail(ErrorCode::unsupported, "cuda: {} are not rendered for GPUs yet", *why);
+    return to_text({host_->compile(program), {}, true});
+  }
+
+  Kernel load(const atlas::Program& program, std::string_view code) const override {
+    Stored stored = from_text(code, program.num_symbols);
+    std::shared_ptr<const LoadedKernel> kernel =
+        stored.on_host ? load_on_host(program, stored.code) : load_ptx(device_, program, stored);
+    return {kernel.get(), stored.facts.total, Expr(1), Expr(1), kernel};
+  }
+
+  std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
+                                     std::span<const std::shared_ptr<const Kernel>> kernels,
+                                     CodeStore&) const override {
+    return make_launcher(steps, kernels, memory_, host_runs_);
+  }
+  uint64_t host_runs() const override { return host_runs_.load(std::memory_order_relaxed); }
+
+  std::optional<std::string> dump(const atlas::Program& program,
+                                  std::string_view stage) const override {
+    if (unrendered(program)) return host_ ? host_->dump(program, stage) : std::nullopt;
+    if (stage == "llvm") return dump_llvm(program);
+    if (stage == "asm") return dump_ptx(program);
+    return std::nullopt;
+  }
+
+  // Lane programs run on the host, in copies that the runtime makes.
+  std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {
+    return host().compile_lanes(program);
+  }
+  std::optional<std::string> lane_code(const atlas::LaneProgram& program) const override {
+    return host().lane_code(program);
+  }
+  std::unique_ptr<LaneKernel> load_lanes(const atlas::LaneProgram& program,
+                                         std::string_view code) const override {
+    return host().load_lanes(program, code);
+  }
+
+ private:
+  static std::unique_ptr<Backend> make_host() { return hologram::make_backend("cpu"); }
+
+  const Backend& host() const {
+    if (!host_)
+      fail(ErrorCode::unsupported, "cuda: lane programs need the backend \"cpu\" as well");
+    return *host_;
+  }
+
+  std::shared_ptr<const LoadedKernel> load_on_host(const atlas::Program& program,
+                                                   std::string_view code) const {
+    auto kernel = std::make_shared<LoadedKernel>();
+    for (const atlas::Buffer& b : program.buffers)
+      if (b.access != atlas::Access::scratch) kernel->buffers.push_back(b);
+    kernel->host = host().load(program, code);
+    kernel->host_function = host().host_function(kernel->host);
+    return kernel;
+  }
+
+  const DeviceContext& device_;
+  mutable DeviceMemory memory_;
+  CudaMachine machine_;
+  std::unique_ptr<Backend> host_;
+  mutable std::atomic<uint64_t> host_runs_{0};
+};
+
+}  // namespace
+
+int device_count() {
+  try {
+    device_context();
+    return 1;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+std::unique_ptr<Backend> make_backend() { return std::make_unique<CudaBackend>(device_context()); }
+
+}  // namespace hologram::cuda

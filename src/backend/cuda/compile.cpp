@@ -1,0 +1,114 @@
+// backend/cuda/compile.cpp: Atlas program → LLVM module → PTX.
+#include "backend/cuda/compile.h"
+
+#include <llvm/IR/PassManager.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Transforms/IPO/AlwaysInliner.h>
+
+#include <mutex>
+
+#include "atlas/empty.h"
+#include "atlas/walk.h"
+#include "backend/cuda/function.h"
+#include "backend/cuda/loops/emit.h"
+#include "backend/cuda/sources.h"
+#include "codegen/module.h"
+
+namespace hologram::cuda {
+namespace {
+
+constexpr size_t most_parameters = 4096 / 8;  // what PTX 8.0 passes to a kernel, in words
+
+std::unique_ptr<llvm::TargetMachine> machine() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  return make_machine(target());
+}
+
+// Helper functions into the kernel, so that it calls nothing.
+void inline_helpers(llvm::Module& module) {
+  for (llvm::Function& f : module)
+    if (!f.isDeclaration() && f.getName() != kernel_symbol) {
+      f.setLinkage(llvm::GlobalValue::InternalLinkage);
+      f.removeFnAttr(llvm::Attribute::NoInline);
+      f.addFnAttr(llvm::Attribute::AlwaysInline);
+    }
+  llvm::PassBuilder builder;
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  llvm::ModulePassManager passes;
+  passes.addPass(llvm::AlwaysInlinerPass());
+  passes.run(module, modules);
+}
+
+// A buffer that is only read may be one that the kernel writes, where a plan reuses an operand in
+// place: no load may go through caches that do not see stores.
+void forget_constancy(llvm::Module& module) {
+  for (llvm::Function& f : module)
+    for (llvm::BasicBlock& b : f)
+      for (llvm::Instruction& i : b) i.setMetadata(llvm::LLVMContext::MD_invariant_load, nullptr);
+}
+
+// One kernel's module; LLVM's context goes with it.
+struct Unit {
+  atlas::Program program;
+  Facts facts;
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::TargetMachine> target_machine;
+  std::unique_ptr<llvm::Module> module;
+
+  explicit Unit(const atlas::Program& p) : program(p) {
+    atlas::expand_math(program);
+    context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
+    target_machine = machine();
+    module = make_module("hologram", context, *target_machine);
+    facts = emit_loop_block(*module, program);
+    forget_constancy(*module);
+    check_module(*module);
+    inline_helpers(*module);
+    optimise(*module);
+  }
+};
+
+}  // namespace
+
+std::optional<std::string> unrendered(const atlas::Program& program) {
+  if (program.kind() != atlas::BlockKind::loop)
+    return fmt::format("blocks of kind {}", static_cast<int>(program.kind()));
+  if (program.buffers.size() + static_cast<size_t>(program.num_symbols) + 5 > most_parameters)
+    return "more parameters than a kernel takes";
+  return unrendered_loop(program.loop());
+}
+
+Stored compile(const atlas::Program& program) {
+  Unit unit(program);
+  return {translate(*unit.module, *unit.target_machine, true), unit.facts, false};
+}
+
+std::string dump_llvm(const atlas::Program& program) {
+  Unit unit(program);
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  unit.module->print(out, nullptr);
+  return text;
+}
+
+std::string dump_ptx(const atlas::Program& program) { return compile(program).code; }
+
+std::string_view version() { return sources_hash; }
+
+}  // namespace hologram::cuda

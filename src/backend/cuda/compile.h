@@ -1,0 +1,26 @@
+// backend/cuda/compile.h: Atlas programs → PTX, through LLVM.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "atlas/program.h"
+#include "backend/cuda/facts.h"
+
+namespace hologram::cuda {
+
+/// Why a verified program is not rendered for GPUs yet, or nothing.
+std::optional<std::string> unrendered(const atlas::Program& program);
+
+/// PTX of a program that is rendered (before expand_math). Thread-safe. Throws Error(internal) if
+/// LLVM fails.
+Stored compile(const atlas::Program& program);
+
+/// LLVM IR or PTX, for HOLOGRAM_DUMP.
+std::string dump_llvm(const atlas::Program& program);
+std::string dump_ptx(const atlas::Program& program);
+
+/// A hash over the generator's sources: part of every cache key.
+std::string_view version();
+
+}  // namespace hologram::cuda

@@ -1,0 +1,132 @@
+// backend/cuda/driver.cpp: opening the driver and the first device.
+#include "backend/cuda/driver.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "base/error.h"
+
+namespace hologram::cuda {
+namespace {
+
+constexpr int oldest_driver = 12000;  // 12.0, NVIDIA's 525: reads PTX 8.0
+constexpr int least_capability = 80;
+
+template <class... Args>
+[[noreturn]] void unavailable(fmt::format_string<Args...> format, Args&&... args) {
+  fail(ErrorCode::unavailable, "backend \"cuda\" is not available: {}",
+       fmt::format(format, std::forward<Args>(args)...));
+}
+
+std::string library_path() {
+  const char* named = std::getenv("HOLOGRAM_CUDA_DRIVER");
+  return named && *named ? named : "libcuda.so.1";
+}
+
+std::unique_ptr<Driver> open(const std::string& path) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) unavailable("no NVIDIA driver: {}", dlerror());
+  auto d = std::make_unique<Driver>();
+  d->path = path;
+#define HOLOGRAM_CUDA_FIND(symbol, member, parameters)                        \
+  d->member = reinterpret_cast<decltype(d->member)>(dlsym(library, #symbol)); \
+  if (!d->member)                                                             \
+    unavailable(                                                              \
+        "the driver {} has no function {}: it is older "                      \
+        "than CUDA 12.0",                                                     \
+        path, #symbol);
+  HOLOGRAM_CUDA_FUNCTIONS(HOLOGRAM_CUDA_FIND)
+#undef HOLOGRAM_CUDA_FIND
+  return d;
+}
+
+std::string words_of(const Driver& d, CuResult result) {
+  const char* text = nullptr;
+  if (d.error_string(result, &text) != cu_success || !text) return fmt::format("error {}", result);
+  return fmt::format("{} (error {})", text, result);
+}
+
+void require_here(const Driver& d, CuResult result, const char* what) {
+  if (result != cu_success) unavailable("{}: {}", what, words_of(d, result));
+}
+
+void check_version(const Driver& d) {
+  int version = 0;
+  require_here(d, d.version(&version), "asking for the driver's version");
+  if (version < oldest_driver)
+    unavailable("the NVIDIA driver is for CUDA {}.{}; it must be for {}.{} or later",
+                version / 1000, version % 1000 / 10, oldest_driver / 1000,
+                oldest_driver % 1000 / 10);
+}
+
+int attribute(const Driver& d, CuDevice device, int which) {
+  int value = 0;
+  require_here(d, d.device_attribute(&value, which, device), "asking the first device");
+  return value;
+}
+
+CuDevice first_device(const Driver& d) {
+  int count = 0;
+  const CuResult found = d.device_count(&count);
+  if (found == cu_no_device || (found == cu_success && count == 0))
+    unavailable("the NVIDIA driver finds no device");
+  require_here(d, found, "counting devices");
+  CuDevice device = 0;
+  require_here(d, d.device_get(&device, 0), "opening the first device");
+  const int capability = attribute(d, device, cu_major) * 10 + attribute(d, device, cu_minor);
+  if (capability < least_capability)
+    unavailable(
+        "the first device has compute capability {}.{}; it must be {}.{} or "
+        "higher",
+        capability / 10, capability % 10, least_capability / 10, least_capability % 10);
+  return device;
+}
+
+std::unique_ptr<DeviceContext> open_device(const Driver& d, CuDevice device) {
+  CuContext context = nullptr;
+  require_here(d, d.retain_context(&context, device), "making a context on the first device");
+  return std::unique_ptr<DeviceContext>(
+      new DeviceContext{d, context, attribute(d, device, cu_multiprocessors)});
+}
+
+}  // namespace
+
+void Driver::require(CuResult result, const char* what) const {
+  if (result == cu_success) return;
+  fail(result == cu_out_of_memory ? ErrorCode::out_of_memory : ErrorCode::internal, "cuda: {}: {}",
+       what, words_of(*this, result));
+}
+
+const Driver& driver() {
+  static std::mutex mutex;
+  static auto* const opened = new std::map<std::string, std::unique_ptr<Driver>>;
+  const std::string path = library_path();
+  std::lock_guard lock(mutex);
+  std::unique_ptr<Driver>& d = (*opened)[path];
+  if (!d) d = open(path);
+  check_version(*d);
+  const CuResult started = d->init(0);
+  if (started == cu_no_device) unavailable("the NVIDIA driver finds no device");
+  require_here(*d, started, "starting the driver");
+  return *d;
+}
+
+const DeviceContext& device_context() {
+  static std::mutex mutex;
+  static auto* const opened = new std::map<const Driver*, std::unique_ptr<DeviceContext>>;
+  const Driver& d = driver();
+  std::lock_guard lock(mutex);
+  const CuDevice device = first_device(d);
+  auto& kept = (*opened)[&d];
+  if (!kept) kept = open_device(d, device);
+  return *kept;
+}
+
+void DeviceContext::bind() const {
+  driver.require(driver.set_context(context), "making the device's context current");
+}
+
+}  // namespace hologram::cuda

@@ -1,0 +1,100 @@
+// backend/cuda/driver.h: the CUDA driver, opened at run time: the part of it that is used here.
+//
+// Types and prototypes are those of NVIDIA's cuda.h by its stable binary interface; nothing of the
+// toolkit is needed to build.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace hologram::cuda {
+
+using CuDevice = int;
+using CuPointer = uint64_t;
+using CuContext = struct CuContextObject*;
+using CuStream = struct CuStreamObject*;
+using CuModule = struct CuModuleObject*;
+using CuFunction = struct CuFunctionObject*;
+using CuResult = int;
+
+/// Numbers of cuda.h.
+inline constexpr CuResult cu_success = 0, cu_out_of_memory = 2, cu_no_device = 100;
+inline constexpr int cu_major = 75, cu_minor = 76;          // CUdevice_attribute
+inline constexpr int cu_multiprocessors = 16;               // CUdevice_attribute
+inline constexpr int cu_pointer_memory_type = 2;            // CUpointer_attribute
+inline constexpr unsigned cu_memory_device = 2;             // CUmemorytype
+inline constexpr unsigned cu_stream_non_blocking = 1;       // CUstream_flags
+inline constexpr unsigned cu_host_portable_mapped = 1 | 2;  // CU_MEMHOSTALLOC_*
+
+/// name in the library, member, parameters
+#define HOLOGRAM_CUDA_FUNCTIONS(f)                                                                \
+  f(cuInit, init, (unsigned flags)) f(cuDriverGetVersion, version, (int* version)) f(             \
+      cuDeviceGetCount, device_count, (int* count)) f(cuDeviceGet, device_get,                    \
+                                                      (CuDevice * device, int number))            \
+      f(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, CuDevice device)) f(  \
+          cuDevicePrimaryCtxRetain, retain_context, (CuContext * context, CuDevice device))       \
+          f(cuCtxSetCurrent, set_context, (CuContext context)) f(                                 \
+              cuMemAllocAsync, allocate, (CuPointer * block, size_t bytes, CuStream stream))      \
+              f(cuMemFreeAsync, free, (CuPointer block, CuStream stream)) f(                      \
+                  cuMemHostAlloc, host_allocate, (void** block, size_t bytes, unsigned flags))    \
+                  f(cuMemHostGetDevicePointer_v2, device_pointer,                                 \
+                    (CuPointer * to, void* host, unsigned flags))                                 \
+                      f(cuMemcpyAsync, copy,                                                      \
+                        (CuPointer to, CuPointer from, size_t bytes, CuStream stream))            \
+                          f(cuPointerGetAttribute, pointer_attribute,                             \
+                            (void* value, int attribute, CuPointer p))                            \
+                              f(cuStreamCreate, make_stream, (CuStream * stream, unsigned flags)) \
+                                  f(cuStreamDestroy_v2, free_stream, (CuStream stream))           \
+                                      f(cuStreamSynchronize, synchronize, (CuStream stream)) f(   \
+                                          cuLaunchHostFunc, call_host,                            \
+                                          (CuStream stream, void (*call)(void*), void* data))     \
+                                          f(cuModuleLoadData, load_module,                        \
+                                            (CuModule * module, const void* image))               \
+                                              f(cuModuleUnload, unload_module, (CuModule module)) \
+                                                  f(cuModuleGetFunction, function,                \
+                                                    (CuFunction * function, CuModule module,      \
+                                                     const char* name))                           \
+                                                      f(cuLaunchKernel, launch,                   \
+                                                        (CuFunction function, unsigned grid_x,    \
+                                                         unsigned grid_y, unsigned grid_z,        \
+                                                         unsigned block_x, unsigned block_y,      \
+                                                         unsigned block_z, unsigned shared_bytes, \
+                                                         CuStream stream, void** parameters,      \
+                                                         void** extra))                           \
+                                                          f(cuGetErrorString, error_string,       \
+                                                            (CuResult error, const char** text))
+
+/// An open driver. Members are functions of the library.
+struct Driver {
+#define HOLOGRAM_CUDA_MEMBER(symbol, member, parameters) CuResult(*member) parameters = nullptr;
+  HOLOGRAM_CUDA_FUNCTIONS(HOLOGRAM_CUDA_MEMBER)
+#undef HOLOGRAM_CUDA_MEMBER
+  std::string path;
+
+  /// Throws Error(out_of_memory) or Error(internal) "cuda: `what`: the driver's words" unless
+  /// `result` is success.
+  void require(CuResult result, const char* what) const;
+};
+
+/// The driver HOLOGRAM_CUDA_DRIVER names, or this system's, opened at the first call that finds it
+/// and never closed. Throws Error(unavailable) saying what is missing: the library, a function of
+/// it, a version from 12.0 on, or its start.
+const Driver& driver();
+
+/// A device and its context. Never destroyed.
+struct DeviceContext {
+  const Driver& driver;
+  CuContext context;
+  int multiprocessors;
+
+  /// Makes the context the calling thread's.
+  void bind() const;
+};
+
+/// The first device. Throws Error(unavailable) where there is none or its compute capability is
+/// below 8.0.
+const DeviceContext& device_context();
+
+}  // namespace hologram::cuda

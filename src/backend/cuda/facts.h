@@ -1,0 +1,32 @@
+// backend/cuda/facts.h: how a kernel is launched, and how it is stored.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/expr.h"
+
+namespace hologram::cuda {
+
+/// Of a kernel whose parallel points are worked on by teams of threads.
+struct Facts {
+  Expr total;          ///< parallel points
+  Expr team_bytes;     ///< of workspace that a team needs; 0: none
+  int threads = 256;   ///< of a CTA
+  int points = 256;    ///< that a CTA works on at a time
+  bool flags = false;  ///< may flag faults
+};
+
+/// Code that is kept: PTX, or the code of the host's backend for programs that this one does not
+/// render.
+struct Stored {
+  std::string code;
+  Facts facts;
+  bool on_host = false;
+};
+
+std::string to_text(const Stored& stored);
+/// Reads what to_text() wrote for a program of `num_symbols` symbols. Throws Error(corrupt).
+Stored from_text(std::string_view text, int num_symbols);
+
+}  // namespace hologram::cuda

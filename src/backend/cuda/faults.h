@@ -1,0 +1,37 @@
+// backend/cuda/faults.h: words that kernels store faults into and the host sees.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "backend/cuda/driver.h"
+
+namespace hologram::cuda {
+
+/// The words of one call: pinned memory of the host that kernels write to, one word a fault.
+/// Behind the call's last kernel they are added to the call's sticky bits, and serve others.
+class Faults {
+ public:
+  static constexpr int words = 2;  ///< by atlas::StickyError: bit - 1
+
+  /// Takes words, all 0. Throws Error(out_of_memory).
+  explicit Faults(const DeviceContext& device);
+  /// Where kernels find them.
+  CuPointer address() const;
+  /// Puts on the stream what reads them into *sticky; the words are then the stream's.
+  void collect(CuStream stream, std::atomic<int32_t>* sticky);
+  ~Faults();
+  Faults(const Faults&) = delete;
+  Faults& operator=(const Faults&) = delete;
+
+ private:
+  struct Words;
+  struct Pool;
+  static Pool& pool();
+  static void read(void* words);
+
+  const DeviceContext& device_;
+  Words* words_;
+};
+
+}  // namespace hologram::cuda

@@ -1,0 +1,154 @@
+// backend/cuda/function.cpp: parameters of a GPU kernel, and what the kit leaves to it.
+#include "backend/cuda/function.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <algorithm>
+
+namespace hologram::cuda {
+namespace {
+
+namespace Intrinsic = llvm::Intrinsic;
+
+constexpr unsigned global_space = 1, shared_space = 3;
+
+llvm::Function* declare(llvm::Module& m, const atlas::Program& p, int threads) {
+  llvm::LLVMContext& c = m.getContext();
+  auto* pointer = llvm::PointerType::get(c, global_space);
+  auto* word = llvm::Type::getInt64Ty(c);
+  std::vector<llvm::Type*> types;
+  for (const atlas::Buffer& b : p.buffers)
+    if (b.access != atlas::Access::scratch) types.push_back(pointer);
+  types.insert(types.end(), static_cast<size_t>(p.num_symbols) + 3, word);
+  types.insert(types.end(), 2, pointer);
+  auto* f = llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getVoidTy(c), types, false),
+                                   llvm::Function::ExternalLinkage, kernel_symbol, m);
+  f->setCallingConv(llvm::CallingConv::PTX_Kernel);
+  f->addFnAttr(llvm::Attribute::NoUnwind);
+  f->addFnAttr("target-cpu", target().cpu);
+  f->addFnAttr("target-features", target().features);
+  f->addFnAttr("no-builtins");
+  auto* number = llvm::ConstantAsMetadata::get(
+      llvm::ConstantInt::get(llvm::Type::getInt32Ty(c), static_cast<uint64_t>(threads)));
+  m.getOrInsertNamedMetadata("nvvm.annotations")
+      ->addOperand(llvm::MDNode::get(
+          c, {llvm::ValueAsMetadata::get(f), llvm::MDString::get(c, "maxntidx"), number}));
+  return f;
+}
+
+}  // namespace
+
+const TargetTraits& target() {
+  static const TargetTraits traits = [] {
+    TargetTraits t;
+    t.triple = "nvptx64-nvidia-cuda";
+    t.cpu = "sm_80";
+    t.features = "+ptx80";
+    t.jumps_stores = true;
+    return t;
+  }();
+  return traits;
+}
+
+CudaFunction::CudaFunction(llvm::Module& m, const atlas::Program& p, int threads)
+    : Function(m, p, target(), declare(m, p, threads)) {
+  unsigned passed = 0;
+  for (size_t k = 0; k < p.buffers.size(); ++k)
+    if (p.buffers[k].access != atlas::Access::scratch) set_buffer(k, function->getArg(passed++));
+  for (int s = 0; s < p.num_symbols; ++s) add_symbol(function->getArg(passed++));
+  total_ = function->getArg(passed++);
+  teams_ = function->getArg(passed++);
+  team_bytes_ = function->getArg(passed++);
+  workspace_ = function->getArg(passed++);
+  faults_ = function->getArg(passed++);
+  thread_ = ir.CreateIntrinsic(Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
+  cta_ = ir.CreateIntrinsic(Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {});
+  open();
+}
+
+// A tree of choices, one level for each bit of the index: no memory is read.
+Value* CudaFunction::look_up(DType type, std::span<const uint64_t> table, Value* index) {
+  std::vector<Value*> values;
+  for (uint64_t bits : table) {
+    llvm::Type* t = type_of(type);
+    auto* word = llvm::ConstantInt::get(ir.getIntNTy(t->getScalarSizeInBits()), bits);
+    values.push_back(llvm::ConstantExpr::getBitCast(word, t));
+  }
+  for (uint32_t bit = 0; values.size() > 1; ++bit) {
+    Value* upper = ir.CreateICmpNE(ir.CreateAnd(index, ir.getInt32(1u << bit)), ir.getInt32(0));
+    for (size_t k = 0; k < values.size() / 2; ++k)
+      values[k] = ir.CreateSelect(upper, values[2 * k + 1], values[2 * k]);
+    values.resize(values.size() / 2);
+  }
+  return values[0];
+}
+
+Value* CudaFunction::zeros() {
+  if (!zeros_) {
+    auto* type = llvm::ArrayType::get(ir.getInt8Ty(), 64);
+    auto* v = new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::InternalLinkage,
+                                       llvm::Constant::getNullValue(type), "hologram_zeros",
+                                       nullptr, llvm::GlobalValue::NotThreadLocal, global_space);
+    v->setAlignment(llvm::Align(64));
+    zeros_ = v;
+  }
+  return zeros_;
+}
+
+Value* CudaFunction::sink() { fail(ErrorCode::internal, "cuda: a store to nowhere"); }
+
+void CudaFunction::finish() {
+  if (Value* bits = errors()) {
+    flags_ = true;
+    for (uint32_t bit : {atlas::index_out_of_range, atlas::integer_division_by_zero}) {
+      llvm::BasicBlock *report = block("report"), *on = block("on");
+      Value* flagged = ir.CreateICmpNE(ir.CreateAnd(bits, ir.getInt32(bit)), ir.getInt32(0));
+      ir.CreateCondBr(flagged, report, on);
+      ir.SetInsertPoint(report);
+      // Many threads may store the same 1.
+      ir.CreateStore(ir.getInt32(1), ir.CreateConstGEP1_32(ir.getInt32Ty(), faults_, bit - 1),
+                     /*isVolatile=*/true);
+      ir.CreateBr(on);
+      ir.SetInsertPoint(on);
+    }
+  }
+  ir.CreateRetVoid();
+}
+
+bool CudaFunction::has_scratch(const atlas::Program& program) {
+  return std::ranges::any_of(
+      program.buffers, [](const atlas::Buffer& b) { return b.access == atlas::Access::scratch; });
+}
+
+Expr CudaFunction::scratch_bytes(const atlas::Program& program) {
+  Expr bytes;
+  for (const atlas::Buffer& b : program.buffers)
+    if (b.access == atlas::Access::scratch)
+      bytes += ceil_div(b.extent * Expr(size_of(b.dtype)), Expr(64)) * Expr(64);
+  return bytes;
+}
+
+void CudaFunction::place_scratch(Value* team) {
+  root().seek();
+  Value* at = ir.CreateGEP(ir.getInt8Ty(), workspace_, ir.CreateMul(team, team_bytes_));
+  for (size_t k = 0; k < program.buffers.size(); ++k) {
+    const atlas::Buffer& b = program.buffers[k];
+    if (b.access != atlas::Access::scratch) continue;
+    set_buffer(k, at);
+    Value* bytes = emit_expr(root(), b.extent * Expr(size_of(b.dtype))).v;
+    root().seek();
+    bytes = ir.CreateAnd(ir.CreateAdd(bytes, i64(63)), i64(-64));
+    at = ir.CreateGEP(ir.getInt8Ty(), at, bytes);
+  }
+}
+
+Value* CudaFunction::shared(llvm::Type* type, int count, const char* name) {
+  auto* array = llvm::ArrayType::get(type, static_cast<uint64_t>(count));
+  auto* v = new llvm::GlobalVariable(module, array, false, llvm::GlobalValue::InternalLinkage,
+                                     llvm::UndefValue::get(array), name, nullptr,
+                                     llvm::GlobalValue::NotThreadLocal, shared_space);
+  v->setAlignment(llvm::Align(16));
+  return v;
+}
+
+}  // namespace hologram::cuda

@@ -1,0 +1,52 @@
+// backend/cuda/function.h: the kernel being generated for a GPU.
+#pragma once
+
+#include "backend/cuda/facts.h"
+#include "codegen/body.h"
+
+namespace hologram::cuda {
+
+using namespace codegen;  // the kit's names are this backend's
+
+/// The least GPU that kernels are made for, and the version of PTX that drivers from CUDA 12.0 on
+/// read.
+const TargetTraits& target();
+
+/// A kernel @hologram_kernel(buffers…, symbols…, i64 total, i64 teams, i64 workspace bytes of a
+/// team, ptr workspace, ptr faults): `Facts` says how it is launched.
+class CudaFunction final : public Function {
+ public:
+  CudaFunction(llvm::Module& m, const atlas::Program& p, int threads);
+
+  Value* render(ir::Op, Value*) override { return nullptr; }
+  Value* round_to_bf16(Value*) override { return nullptr; }
+  Value* look_up(DType type, std::span<const uint64_t> table, Value* index) override;
+  Value* zeros() override;
+  /// Stores are jumped over instead.
+  Value* sink() override;
+  /// Stores 1 to the word of each fault that this thread flagged, and returns.
+  void finish() override;
+  bool flags() const { return flags_; }  ///< whether finish() found faults to store
+
+  Value* total() const { return total_; }  ///< parallel points, i64
+  Value* teams() const { return teams_; }  ///< of the launch, i64
+  /// The number of the thread in its CTA and of the CTA in the grid, i32.
+  Value* thread() const { return thread_; }
+  Value* cta() const { return cta_; }
+  /// Gives every scratch buffer its place in the workspace of team number `team` (i64).
+  void place_scratch(Value* team);
+  static bool has_scratch(const atlas::Program& program);
+  /// Bytes of all scratch buffers of a team.
+  static Expr scratch_bytes(const atlas::Program& program);
+  /// Memory that the threads of a CTA share: `count` values of `type`.
+  Value* shared(llvm::Type* type, int count, const char* name);
+
+ private:
+  llvm::Type* global_pointer() { return ir.getPtrTy(1); }
+
+  Value *total_, *teams_, *team_bytes_, *workspace_, *faults_, *thread_, *cta_;
+  Value* zeros_ = nullptr;
+  bool flags_ = false;
+};
+
+}  // namespace hologram::cuda

@@ -1,0 +1,14 @@
+// backend/cuda/loops/points.h: loops of points alone: a thread for each.
+#pragma once
+
+#include "backend/cuda/function.h"
+
+namespace hologram::cuda {
+
+/// Fixes axes [first, last) of the block in `scope` to the coordinates of `number` (i64) in their
+/// row-major space.
+void fix_axes(Scope& scope, const atlas::LoopBlock& block, int first, int last, Value* number);
+
+void emit_points(CudaFunction& k, Facts& facts);
+
+}  // namespace hologram::cuda

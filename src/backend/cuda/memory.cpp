@@ -1,0 +1,67 @@
+// backend/cuda/memory.cpp: a GPU's memory and streams, by the driver's stream-ordered pool.
+#include "backend/cuda/memory.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace hologram::cuda {
+namespace {
+
+CuPointer pointer(const void* p) { return reinterpret_cast<CuPointer>(p); }
+
+CuStream cu(Stream stream) { return static_cast<CuStream>(stream); }
+
+}  // namespace
+
+bool DeviceMemory::contains(const void* address) const {
+  unsigned kind = 0;
+  context_.bind();
+  const CuResult known =
+      context_.driver.pointer_attribute(&kind, cu_pointer_memory_type, pointer(address));
+  return known == cu_success && kind == cu_memory_device;  // of host memory it may know nothing
+}
+
+Stream DeviceMemory::make_stream() {
+  CuStream stream = nullptr;
+  context_.bind();
+  context_.driver.require(context_.driver.make_stream(&stream, cu_stream_non_blocking),
+                          "making a stream");
+  return stream;
+}
+
+void DeviceMemory::free_stream(Stream stream) noexcept {
+  if (!stream || context_.driver.set_context(context_.context) != cu_success) return;
+  context_.driver.synchronize(cu(stream));
+  context_.driver.free_stream(cu(stream));
+}
+
+void* DeviceMemory::allocate(size_t bytes, Stream stream) {
+  CuPointer block = 0;
+  context_.bind();
+  const CuResult result = context_.driver.allocate(&block, std::max<size_t>(bytes, 1), cu(stream));
+  if (result == cu_out_of_memory)
+    fail(ErrorCode::out_of_memory, "cuda: the device has no room for {} bytes", bytes);
+  context_.driver.require(result, "allocating memory");
+  return reinterpret_cast<void*>(block);
+}
+
+void DeviceMemory::deallocate(void* block, Stream stream) noexcept {
+  if (!block || context_.driver.set_context(context_.context) != cu_success) return;
+  context_.driver.free(pointer(block), cu(stream));
+}
+
+void DeviceMemory::copy(void* to, const void* from, size_t bytes, Stream stream) {
+  if (bytes == 0) return wait(stream);
+  context_.bind();
+  context_.driver.require(context_.driver.copy(pointer(to), pointer(from), bytes, cu(stream)),
+                          "copying memory");
+  wait(stream);
+}
+
+void DeviceMemory::wait(Stream stream) {
+  context_.bind();
+  context_.driver.require(context_.driver.synchronize(cu(stream)), "waiting for the device");
+}
+
+}  // namespace hologram::cuda

@@ -1,0 +1,238 @@
+// tests/backend_cuda/backend_test.cpp: the backend over the fake driver: errors, faults, streams,
+// PTX
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "atlas/programs.h"
+#include "backend/registry.h"
+#include "base/error.h"
+#include "codegen/target.h"
+#include "runtime/run_program.h"
+#include "support/differential.h"
+#include "support/ptx/fake_driver.h"
+
+namespace hologram::test {
+namespace {
+
+using runtime::Bytes;
+using runtime::Runtime;
+
+void* fake_library() {
+  static void* const library = dlopen(HOLOGRAM_FAKE_CUDA, RTLD_NOW);
+  return library;
+}
+void inject(const char* what, int64_t value) {
+  reinterpret_cast<decltype(&fakecuda_inject)>(dlsym(fake_library(), "fakecuda_inject"))(what,
+                                                                                         value);
+}
+int64_t counted(const char* what) {
+  return reinterpret_cast<decltype(&fakecuda_count)>(dlsym(fake_library(), "fakecuda_count"))(what);
+}
+
+class CudaBackend : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string_view(std::getenv("HOLOGRAM_CUDA_DRIVER")) != HOLOGRAM_FAKE_CUDA)
+      GTEST_SKIP() << "another driver than the fake one";
+  }
+  void TearDown() override {
+    inject("nothing", 0);
+    setenv("HOLOGRAM_CUDA_DRIVER", HOLOGRAM_FAKE_CUDA, 1);
+  }
+  static Runtime& runtime() {
+    static Runtime made("cuda");
+    return made;
+  }
+  // What making the backend throws.
+  static std::string refusal() {
+    try {
+      make_backend("cuda");
+      return "";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::unavailable);
+      return e.what();
+    }
+  }
+  // x + y of n numbers; what it throws.
+  static std::string add(std::vector<float>& out) {
+    std::vector<float> x(out.size(), 2), y(out.size(), 0.5f);
+    const auto bytes = [](std::vector<float>& v) { return std::as_writable_bytes(std::span(v)); };
+    const Bytes buffers[] = {bytes(x), bytes(y), bytes(out)};
+    const int64_t symbols[] = {std::ssize(out)};
+    try {
+      run_program(runtime(), elementwise(Op::add, DType::f32, 2, DType::f32), buffers, symbols);
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  }
+};
+
+TEST_F(CudaBackend, AnElementwiseProgramRunsOnTheDevice) {
+  std::vector<float> out(1000);
+  const int64_t launches = counted("launches"),
+                host = static_cast<int64_t>(runtime().backend().host_runs());
+  ASSERT_EQ(add(out), "");
+  EXPECT_EQ(out, std::vector<float>(1000, 2.5f));
+  EXPECT_EQ(counted("launches"), launches + 1);
+  EXPECT_EQ(static_cast<int64_t>(runtime().backend().host_runs()), host);
+}
+
+TEST_F(CudaBackend, SaysWhatIsMissing) {
+  EXPECT_EQ(refusal(), "");
+  inject("version", 11080);
+  EXPECT_EQ(refusal(),
+            "backend \"cuda\" is not available: the NVIDIA driver is for CUDA 11.8; it must be for "
+            "12.0 or later");
+  EXPECT_EQ(find_backend("cuda")->device_count(), 0);
+  inject("nothing", 0);
+  inject("capability", 75);
+  EXPECT_EQ(refusal(),
+            "backend \"cuda\" is not available: the first device has compute capability 7.5; it "
+            "must be 8.0 or "
+            "higher");
+  inject("nothing", 0);
+  inject("devices", 0);
+  EXPECT_EQ(refusal(), "backend \"cuda\" is not available: the NVIDIA driver finds no device");
+  inject("nothing", 0);
+  inject("init", 100);
+  EXPECT_EQ(refusal(), "backend \"cuda\" is not available: the NVIDIA driver finds no device");
+  inject("nothing", 0);
+  setenv("HOLOGRAM_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
+  EXPECT_NE(
+      refusal().find("backend \"cuda\" is not available: no NVIDIA driver: /nowhere/libcuda.so.1"),
+      std::string::npos);
+  EXPECT_EQ(find_backend("cuda")->device_count(), 0);
+}
+
+TEST_F(CudaBackend, AutoStaysWithTheCpu) { EXPECT_EQ(default_backend().name, "cpu"); }
+
+TEST_F(CudaBackend, FailuresAreErrorsAndPass) {
+  std::vector<float> out(100);
+  ASSERT_EQ(add(out), "");
+  inject("allocate", 1);
+  EXPECT_EQ(add(out), "cuda: the device has no room for 400 bytes");
+  inject("nothing", 0);
+  inject("launch", 0);
+  EXPECT_EQ(add(out), "run_program: the kernel failed on backend cuda");
+  inject("nothing", 0);
+  inject("kernel", 0);
+  EXPECT_EQ(add(out), "cuda: waiting for the device: unspecified launch failure (error 719)");
+  inject("nothing", 0);
+  EXPECT_EQ(add(out), "");
+  EXPECT_EQ(out, std::vector<float>(100, 2.5f));
+}
+
+TEST_F(CudaBackend, BlocksAreGivenBack) {
+  std::vector<float> out(100);
+  ASSERT_EQ(add(out), "");
+  runtime().device()->wait(nullptr);
+  const int64_t blocks = counted("blocks");
+  for (int n = 0; n < 5; ++n) ASSERT_EQ(add(out), "");
+  runtime().device()->wait(nullptr);
+  EXPECT_EQ(counted("blocks"), blocks);
+}
+
+TEST_F(CudaBackend, StreamsAreIndependentAndCopiesWait) {
+  Memory& memory = *runtime().device();
+  Stream streams[] = {memory.make_stream(), memory.make_stream()};
+  std::vector<int> in(500), out(500);
+  for (int n = 0; n < 500; ++n) in[static_cast<size_t>(n)] = n;
+  for (Stream s : streams) {
+    void* block = memory.allocate(2000, s);
+    EXPECT_TRUE(memory.contains(block));
+    memory.copy(block, in.data(), 2000, s);
+    memory.copy(out.data(), block, 2000, s);
+    EXPECT_EQ(in, out);
+    memory.deallocate(block, s);
+    memory.wait(s);
+  }
+  EXPECT_FALSE(memory.contains(in.data()));
+  for (Stream s : streams) memory.free_stream(s);
+}
+
+// Programs that this backend renders: the PTX of each is free of what rounds otherwise, and
+// assembles.
+std::vector<std::pair<std::string, atlas::Program>> rendered() {
+  std::vector<std::pair<std::string, atlas::Program>> all;
+  for (const auto& f :
+       std::filesystem::directory_iterator(HOLOGRAM_SOURCE_DIR "/tests/conformance/corpus")) {
+    std::ifstream in(f.path());
+    std::string line, text;
+    while (std::getline(in, line))
+      if (line.empty() || line[0] != '#') text += line + "\n";
+    all.emplace_back(f.path().stem().string(), atlas::assemble(text));
+  }
+  for (DType t : {DType::f32, DType::f64, DType::i32, DType::i64})
+    for (Op op : {Op::add, Op::mul, Op::div, Op::max})
+      all.emplace_back(std::string(name_of(t)) + "_" + std::string(ir::name_of(op)),
+                       elementwise(op, t, 2, t));
+  all.emplace_back("scan", row_scan(Op::reduce_sum, DType::f32));
+  std::erase_if(all, [](const auto& p) { return p.second.kind() != atlas::BlockKind::loop; });
+  std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.first < b.first; });
+  return all;
+}
+
+std::string ptxas() {
+  if (const char* named = std::getenv("HOLOGRAM_PTXAS")) return named;
+  const std::filesystem::path venv = HOLOGRAM_SOURCE_DIR "/.venv/lib";
+  if (!std::filesystem::exists(venv)) return "";
+  for (const auto& python : std::filesystem::directory_iterator(venv))
+    for (const char* path : {"nvidia/cu13/bin/ptxas", "triton/backends/nvidia/bin/ptxas"})
+      if (const auto p = python.path() / "site-packages" / path; std::filesystem::exists(p))
+        return p.string();
+  return "";
+}
+
+TEST_F(CudaBackend, PtxRoundsAsTheOthersDo) {
+  for (const auto& [name, program] : rendered()) {
+    const std::string ptx = *runtime().backend().dump(program, "asm");
+    ASSERT_NE(ptx.find(".visible .entry hologram_kernel"), std::string::npos) << name;
+    for (const char* banned :
+         {".ftz", ".approx", ".full", "ld.global.nc", "\tatom.", "\tred.", "call"})
+      EXPECT_EQ(ptx.find(banned), std::string::npos) << name << ": " << banned;
+    EXPECT_EQ(ptx.find("fma"), ptx.find("fma.rn")) << name;
+  }
+}
+
+// As one module for each GPU: a process of the assembler takes longer than a kernel.
+TEST_F(CudaBackend, PtxAssembles) {
+  const std::string assembler = ptxas();
+  if (assembler.empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
+  const auto folder = std::filesystem::path(testing::TempDir());
+  const std::string base = (folder / ("hologram_ptx_" + std::to_string(getpid()))).string();
+  int number = 0;
+  std::string all;
+  for (const auto& [name, program] : rendered()) {
+    std::string ptx = *runtime().backend().dump(program, "asm");
+    const std::string own = "_" + std::to_string(number++);
+    auto rename = [&](const std::string& word) {
+      for (size_t at = 0; (at = ptx.find(word, at)) != ptx.npos; at += word.size() + own.size())
+        ptx.insert(at + word.size(), own);
+    };
+    rename("hologram_kernel");
+    rename("hologram_zeros");
+    rename("$L__BB0");
+    rename("exchange");
+    rename("__local_depot0");
+    if (!all.empty()) ptx = ptx.substr(ptx.find(".address_size 64") + 16);
+    all += ptx;
+  }
+  std::ofstream(base + ".ptx") << all;
+  for (const char* gpu : {"sm_80", "sm_90a"}) {
+    const std::string command = assembler + " -O1 -arch=" + gpu + " " + base + ".ptx -o " + base +
+                                ".cubin > " + base + ".log 2>&1";
+    const int status = std::system(command.c_str());
+    std::ifstream log(base + ".log");
+    const std::string words((std::istreambuf_iterator<char>(log)), {});
+    EXPECT_EQ(status, 0) << gpu << ": " << words.substr(0, 2000);
+  }
+  for (const char* end : {".ptx", ".cubin", ".log"}) std::filesystem::remove(base + end);
+}
+
+}  // namespace
+}  // namespace hologram::test

@@ -1,0 +1,431 @@
+// tests/support/ptx/fake_driver.cpp: a libcuda whose device is the PTX machine.
+//
+// Device memory stands at addresses that nobody can read or write; the bytes are elsewhere. One
+// thread does the work of all streams, late; which stream's comes next is left to chance. What is
+// freed is overwritten.
+#include "support/ptx/fake_driver.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "support/ptx/machine.h"
+#include "support/ptx/values.h"
+
+namespace {
+
+enum Result {
+  success = 0,
+  invalid_value = 1,
+  out_of_memory = 2,
+  no_device = 100,
+  invalid_image = 200,
+  invalid_ptx = 218,
+  not_found = 500,
+  launch_failed = 719,
+};
+
+constexpr size_t space = size_t{1} << 36;  // of addresses; memory is taken as it is touched
+constexpr size_t alignment = 256;
+
+struct Stream {
+  std::deque<std::function<int()>> work;
+  int failed = success;
+};
+
+struct LoadedModule {
+  std::string text;
+  ptx::Module module;
+  uint64_t globals = 0;
+};
+
+struct Function {
+  std::shared_ptr<LoadedModule> owner;
+  const ptx::Kernel* kernel;
+};
+
+class Device final : public ptx::Blocks {
+ public:
+  static Device& instance() {
+    static auto* const device = new Device;
+    return *device;
+  }
+
+  uint8_t* find(uint64_t address, size_t bytes) override {
+    std::lock_guard lock(mutex_);
+    const auto base = reinterpret_cast<uint64_t>(addresses_);
+    if (address >= base && address < base + space) {
+      auto it = used_.upper_bound(address - base);
+      if (it == used_.begin()) return nullptr;
+      --it;
+      if (address - base + bytes > it->first + it->second) return nullptr;
+      return bytes_ + (address - base);
+    }
+    auto it = pinned_.upper_bound(address);
+    if (it == pinned_.begin()) return nullptr;
+    --it;
+    if (address + bytes > it->first + it->second) return nullptr;
+    return reinterpret_cast<uint8_t*>(address);
+  }
+
+  bool contains(uint64_t address) const {
+    const auto base = reinterpret_cast<uint64_t>(addresses_);
+    return address >= base && address < base + space;
+  }
+
+  // 0: no room.
+  uint64_t allocate(size_t bytes) {
+    const size_t size = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+    std::lock_guard lock(mutex_);
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      if (it->second < size) continue;
+      const auto [offset, room] = *it;
+      free_.erase(it);
+      if (room > size) free_[offset + size] = room - size;
+      used_[offset] = bytes;
+      std::memset(bytes_ + offset, 0xcb, size);
+      return reinterpret_cast<uint64_t>(addresses_) + offset;
+    }
+    return 0;
+  }
+
+  bool release(uint64_t address) {
+    std::lock_guard lock(mutex_);
+    size_t offset = address - reinterpret_cast<uint64_t>(addresses_);
+    auto it = used_.find(offset);
+    if (it == used_.end()) return false;
+    size_t size = (std::max<size_t>(it->second, 1) + alignment - 1) / alignment * alignment;
+    used_.erase(it);
+    std::memset(bytes_ + offset, 0xcd, size);
+    auto next = free_.lower_bound(offset);
+    if (next != free_.end() && next->first == offset + size) {
+      size += next->second;
+      next = free_.erase(next);
+    }
+    if (next != free_.begin())
+      if (auto before = std::prev(next); before->first + before->second == offset) {
+        before->second += size;
+        return true;
+      }
+    free_[offset] = size;
+    return true;
+  }
+
+  void pin(void* p, size_t bytes) {
+    std::lock_guard lock(mutex_);
+    pinned_[reinterpret_cast<uint64_t>(p)] = bytes;
+  }
+
+  void copy(uint64_t to, uint64_t from, size_t bytes) { std::memmove(host(to), host(from), bytes); }
+
+  void push(Stream* s, std::function<int()> work) {
+    {
+      std::lock_guard lock(mutex_);
+      queue(s).work.push_back(std::move(work));
+    }
+    changed_.notify_all();
+  }
+
+  int wait(Stream* s) {
+    bool done = false;
+    push(s, [&] {
+      std::lock_guard lock(mutex_);
+      done = true;
+      return success;
+    });
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done; });
+    return std::exchange(queue(s).failed, success);
+  }
+
+  Stream* make_stream() {
+    std::lock_guard lock(mutex_);
+    auto s = std::make_unique<Stream>();
+    Stream* p = s.get();
+    streams_[p] = std::move(s);
+    return p;
+  }
+  void free_stream(Stream* s) {
+    wait(s);
+    std::lock_guard lock(mutex_);
+    streams_.erase(s);
+  }
+
+  int run(const Function& f, ptx::Dim3 grid, ptx::Dim3 block,
+          const std::vector<uint8_t>& parameters) {
+    try {
+      machine_.run({*f.kernel, grid, block, parameters});
+      return success;
+    } catch (const ptx::Fault& fault) {
+      std::lock_guard lock(mutex_);
+      report_ = std::string("unspecified launch failure: ") + fault.what();
+      return launch_failed;
+    }
+  }
+
+  int64_t injected(const std::string& what, int64_t otherwise) {
+    std::lock_guard lock(mutex_);
+    auto it = injected_.find(what);
+    return it == injected_.end() ? otherwise : it->second;
+  }
+  // Whether it is this one's turn to fail.
+  bool strikes(const std::string& what) {
+    std::lock_guard lock(mutex_);
+    auto it = injected_.find(what);
+    return it != injected_.end() && it->second-- == 0;
+  }
+  void inject(const std::string& what, int64_t value) {
+    std::lock_guard lock(mutex_);
+    if (what == "nothing")
+      injected_.clear();
+    else
+      injected_[what] = value;
+  }
+
+  int64_t count(const std::string& what) {
+    std::lock_guard lock(mutex_);
+    return what == "launches"       ? launches.load()
+           : what == "instructions" ? static_cast<int64_t>(machine_.executed())
+                                    : static_cast<int64_t>(used_.size());
+  }
+  std::string report() {
+    std::lock_guard lock(mutex_);
+    return report_;
+  }
+  void set_report(const std::string& text) {
+    std::lock_guard lock(mutex_);
+    report_ = text;
+  }
+
+  std::atomic<int64_t> launches{0};
+
+ private:
+  Device() : machine_(*this, 1) {
+    auto map = [](int protection) {
+      return static_cast<uint8_t*>(
+          mmap(nullptr, space, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    };
+    addresses_ = map(PROT_NONE);
+    bytes_ = map(PROT_READ | PROT_WRITE);
+    free_[0] = space;
+    std::thread([this] { serve(); }).detach();
+  }
+
+  uint8_t* host(uint64_t p) {
+    return contains(p) ? bytes_ + (p - reinterpret_cast<uint64_t>(addresses_))
+                       : reinterpret_cast<uint8_t*>(p);
+  }
+  Stream& queue(Stream* s) { return s ? *s : own_; }
+
+  Stream* next() {
+    std::vector<Stream*> waiting;
+    if (!own_.work.empty()) waiting.push_back(&own_);
+    for (auto& [s, owner] : streams_)
+      if (!s->work.empty()) waiting.push_back(s);
+    return waiting.empty() ? nullptr : waiting[chance_() % waiting.size()];
+  }
+
+  [[noreturn]] void serve() {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      Stream* s = nullptr;
+      changed_.wait(lock, [&] { return (s = next()) != nullptr; });
+      if (chance_() % 4 == 0) {  // late; meanwhile others may come
+        const std::chrono::microseconds delay(chance_() % 50);
+        lock.unlock();
+        std::this_thread::sleep_for(delay);
+        lock.lock();
+        s = next();
+      }
+      const std::function<int()> work = std::move(s->work.front());
+      s->work.pop_front();
+      lock.unlock();
+      const int result = work();
+      lock.lock();
+      if (result != success) s->failed = result;
+      lock.unlock();
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint8_t *addresses_ = nullptr, *bytes_ = nullptr;
+  std::map<size_t, size_t> used_, free_;  // offset → bytes
+  std::map<uint64_t, size_t> pinned_;
+  Stream own_;
+  std::map<Stream*, std::unique_ptr<Stream>> streams_;
+  std::map<std::string, int64_t> injected_;
+  std::string report_ = "unspecified launch failure";
+  std::minstd_rand chance_;
+  ptx::Machine machine_;
+};
+
+Device& device() { return Device::instance(); }
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default"))) int
+
+extern "C" __attribute__((visibility("default"))) void fakecuda_inject(const char* what,
+                                                                       int64_t value) {
+  device().inject(what, value);
+}
+extern "C" __attribute__((visibility("default"))) int64_t fakecuda_count(const char* what) {
+  return device().count(what);
+}
+
+EXPORT cuInit(unsigned) { return static_cast<int>(device().injected("init", success)); }
+EXPORT cuDriverGetVersion(int* version) {
+  *version = static_cast<int>(device().injected("version", 12040));
+  return success;
+}
+EXPORT cuDeviceGetCount(int* count) {
+  *count = static_cast<int>(device().injected("devices", 1));
+  return success;
+}
+EXPORT cuDeviceGet(int* out, int number) {
+  *out = number;
+  return success;
+}
+EXPORT cuDeviceGetAttribute(int* value, int attribute, int) {
+  const auto capability = static_cast<int>(device().injected("capability", 80));
+  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 4;
+  return success;
+}
+EXPORT cuDevicePrimaryCtxRetain(void** context, int) {
+  *context = &device();
+  return success;
+}
+EXPORT cuCtxSetCurrent(void*) { return success; }
+
+EXPORT cuMemAllocAsync(uint64_t* block, size_t bytes, Stream*) {
+  if (device().strikes("allocate") || bytes > space / 2) return out_of_memory;
+  *block = device().allocate(bytes);
+  return *block ? success : out_of_memory;
+}
+EXPORT cuMemFreeAsync(uint64_t block, Stream* stream) {
+  device().push(stream, [=] { return device().release(block) ? success : invalid_value; });
+  return success;
+}
+EXPORT cuMemHostAlloc(void** block, size_t bytes, unsigned) {
+  *block = ::operator new (bytes, std::align_val_t{64});
+  device().pin(*block, bytes);
+  return success;
+}
+EXPORT cuMemHostGetDevicePointer_v2(uint64_t* to, void* host, unsigned) {
+  *to = reinterpret_cast<uint64_t>(host);
+  return success;
+}
+EXPORT cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, Stream* stream) {
+  for (uint64_t p : {to, from})
+    if (device().contains(p) && !device().find(p, bytes)) return invalid_value;
+  device().push(stream, [=] {
+    device().copy(to, from, bytes);
+    return success;
+  });
+  return success;
+}
+EXPORT cuPointerGetAttribute(void* value, int, uint64_t p) {
+  if (!device().contains(p)) return invalid_value;
+  *static_cast<unsigned*>(value) = 2;
+  return success;
+}
+EXPORT cuStreamCreate(Stream** stream, unsigned) {
+  *stream = device().make_stream();
+  return success;
+}
+EXPORT cuStreamDestroy_v2(Stream* stream) {
+  device().free_stream(stream);
+  return success;
+}
+EXPORT cuStreamSynchronize(Stream* stream) { return device().wait(stream); }
+EXPORT cuLaunchHostFunc(Stream* stream, void (*call)(void*), void* data) {
+  device().push(stream, [=] {
+    call(data);
+    return success;
+  });
+  return success;
+}
+
+EXPORT cuModuleLoadData(std::shared_ptr<LoadedModule>** module, const void* image) {
+  auto m = std::make_shared<LoadedModule>();
+  m->text = static_cast<const char*>(image);
+  try {
+    m->module = ptx::read(m->text, 0);
+    if (const int64_t bytes = m->module.global_bytes) {
+      m->globals = device().allocate(static_cast<size_t>(bytes));
+      m->module = ptx::read(m->text, m->globals);
+      for (auto& [name, v] : m->module.globals) {
+        if (v.space == ptx::Space::shared) continue;
+        uint8_t* at = device().find(m->globals + static_cast<uint64_t>(v.offset),
+                                    static_cast<size_t>(v.bytes));
+        std::fill_n(at, v.bytes, uint8_t{0});
+        std::copy(v.init.begin(), v.init.end(), at);
+      }
+    }
+    for (auto& [name, kernel] : m->module.kernels)
+      for (ptx::Instr& i : kernel.code) i.code = ptx::code_of(i);
+  } catch (const ptx::Fault& fault) {
+    device().set_report(std::string("a PTX JIT compilation failed: ") + fault.what());
+    return invalid_ptx;
+  }
+  *module = new std::shared_ptr<LoadedModule>(std::move(m));
+  return success;
+}
+EXPORT cuModuleUnload(std::shared_ptr<LoadedModule>* module) {
+  if ((*module)->globals) device().release((*module)->globals);
+  delete module;
+  return success;
+}
+EXPORT cuModuleGetFunction(Function** function, std::shared_ptr<LoadedModule>* module,
+                           const char* name) {
+  auto it = (*module)->module.kernels.find(name);
+  if (it == (*module)->module.kernels.end()) return not_found;
+  *function = new Function{*module, &it->second};  // lives as long as the process: a few bytes
+  return success;
+}
+EXPORT cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                      unsigned bz, unsigned, Stream* stream, void** parameters, void**) {
+  if (device().strikes("launch")) {
+    device().set_report("too many resources requested for launch");
+    return 701;
+  }
+  if (!gx || !gy || !gz || !bx || !by || !bz) return invalid_value;
+  std::vector<uint8_t> bytes(static_cast<size_t>(f->kernel->parameter_bytes));
+  for (size_t k = 0; k < f->kernel->parameters.size(); ++k)
+    std::memcpy(bytes.data() + f->kernel->places[k], parameters[k],
+                static_cast<size_t>(f->kernel->parameters[k]));
+  ++device().launches;
+  const bool fails = device().strikes("kernel");
+  device().push(stream, [=, kernel = *f] {
+    if (fails) {
+      device().set_report("unspecified launch failure");
+      return static_cast<int>(launch_failed);
+    }
+    return device().run(kernel, {gx, gy, gz}, {bx, by, bz}, bytes);
+  });
+  return success;
+}
+EXPORT cuGetErrorString(int error, const char** text) {
+  thread_local std::string words;
+  words = error == out_of_memory   ? "out of memory"
+          : error == no_device     ? "no CUDA-capable device is detected"
+          : error == invalid_value ? "invalid argument"
+          : error == not_found     ? "named symbol not found"
+                                   : device().report();
+  *text = words.c_str();
+  return success;
+}

@@ -1,0 +1,10 @@
+// tests/support/ptx/use_fake.cpp: programs that this is linked into find the fake driver.
+//
+// HOLOGRAM_CUDA_DRIVER=libcuda.so.1 in the environment has them run on a GPU instead.
+#include <cstdlib>
+
+namespace {
+
+[[maybe_unused]] const int set = setenv("HOLOGRAM_CUDA_DRIVER", HOLOGRAM_FAKE_CUDA, 0);
+
+}  // namespace

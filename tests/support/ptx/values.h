@@ -1,0 +1,62 @@
+// tests/support/ptx/values.h: what instructions compute, lane by lane.
+#pragma once
+
+#include <array>
+
+#include "support/ptx/module.h"
+
+namespace ptx {
+
+enum Code {
+  code_unknown,
+  code_bra,
+  code_ret,
+  code_bar,
+  code_warp,
+  code_ld,
+  code_st,
+  code_atom,
+  code_red,
+  code_mov,
+  code_cvta,
+  code_add,
+  code_sub,
+  code_mul,
+  code_mad,
+  code_div,
+  code_rem,
+  code_neg,
+  code_abs,
+  code_min,
+  code_max,
+  code_and,
+  code_or,
+  code_xor,
+  code_not,
+  code_shl,
+  code_shr,
+  code_shf,
+  code_prmt,
+  code_bfe,
+  code_popc,
+  code_clz,
+  code_brev,
+  code_setp,
+  code_selp,
+  code_cvt,
+  code_fma,
+  code_sqrt,
+  code_rcp,
+  code_copysign,
+  code_unpack,
+  code_pack,
+};
+
+/// The number of an instruction's name, or code_unknown.
+Code code_of(const Instr& i);
+
+/// The results of the lanes in `on`, each masked to its register later; false for an instruction
+/// that is not known.
+bool compute(const Instr& i, const uint64_t* const* from, uint32_t on, uint64_t* out);
+
+}  // namespace ptx
