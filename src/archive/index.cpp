@@ -4,14 +4,11 @@
 #include <cstring>
 #include <unordered_set>
 
-#include "atlas/bytes.h"
+#include "base/bytes.h"
 #include "base/error.h"
 
 namespace hologram::archive {
 namespace {
-
-using atlas::ByteReader;
-using atlas::ByteWriter;
 
 enum class Record : uint64_t { producer = 1, sections = 2, tensors = 3, methods = 4 };
 

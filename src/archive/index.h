@@ -4,7 +4,7 @@
 //   magic "HOLO", u16 major, u16 minor, u64 bytes of the file, u64 offset and u64 bytes of the
 //   index, BLAKE2b-256 of the index
 // The index is a list of records (kind, payload); readers skip kinds that they do not know. All
-// numbers are little-endian; the index uses atlas/bytes.h.
+// numbers are little-endian; the index uses base/bytes.h.
 #pragma once
 
 #include <cstdint>

@@ -6,10 +6,11 @@
 #include <bit>
 #include <unordered_map>
 
-#include "atlas/bytes.h"
+#include "atlas/container.h"
 #include "atlas/extents.h"
 #include "atlas/limits.h"
 #include "atlas/program.h"
+#include "base/bytes.h"
 #include "base/error.h"
 
 namespace hologram::atlas {
@@ -156,7 +157,7 @@ Block block_of(BlockKind kind) {
 
 class Decoder {
  public:
-  explicit Decoder(std::string_view payload) : in_(payload) {}
+  explicit Decoder(std::string_view payload) : in_(payload, program_bytes) {}
 
   Program decode() {
     size_t strings = in_.count(1 << 20);

@@ -4,9 +4,10 @@
 // of lane.def.
 #include <array>
 
-#include "atlas/bytes.h"
+#include "atlas/container.h"
 #include "atlas/lane.h"
 #include "atlas/limits.h"
+#include "base/bytes.h"
 
 namespace hologram::atlas {
 namespace {
@@ -154,7 +155,7 @@ std::string encode(const LaneProgram& program) {
 }
 
 LaneProgram decode_lane(std::string_view bytes) {
-  ByteReader in(unseal(Layer::lane, bytes));
+  ByteReader in(unseal(Layer::lane, bytes), program_bytes);
   LaneProgram p;
   std::vector<LaneOp> used;
   size_t ops = in.count(num_lane_ops);

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "atlas/bytes.h"
+#include "atlas/container.h"
 #include "atlas/programs.h"
 #include "atlas/walk.h"
 #include "base/error.h"

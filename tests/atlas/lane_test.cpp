@@ -11,7 +11,7 @@
 #include <limits>
 #include <random>
 
-#include "atlas/bytes.h"
+#include "atlas/container.h"
 #include "ir/scalar.h"
 
 namespace hologram::test {

@@ -1,6 +1,6 @@
 // tests/fuzz/atlas_decode.cpp: any payload behind a sound header is a block program or
 // Error(corrupt).
-#include "atlas/bytes.h"
+#include "atlas/container.h"
 #include "fuzz/block_run.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,14 +1,12 @@
-// atlas/bytes.h: writes and reads the binary container of programs.
+// base/bytes.h: writes and reads numbers and strings as bytes.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
-namespace hologram::atlas {
-
-/// Which layer of the instruction set a container or text holds.
-enum class Layer : uint8_t { block = 1, lane = 2 };
+namespace hologram {
 
 /// Appends integers (LEB128, signed ones zigzag) and strings.
 class ByteWriter {
@@ -28,8 +26,7 @@ class ByteWriter {
 /// beyond limits.
 class ByteReader {
  public:
-  explicit ByteReader(std::string_view bytes, std::string_view what = "program bytes")
-      : bytes_(bytes), what_(what) {}
+  ByteReader(std::string_view bytes, std::string_view what) : bytes_(bytes), what_(what) {}
 
   uint8_t byte();
   uint64_t uint(uint64_t limit = ~uint64_t{0});
@@ -48,11 +45,7 @@ class ByteReader {
   size_t at_ = 0;
 };
 
-/// Magic, version, layer, payload and its checksum.
-std::string seal(Layer layer, std::string_view payload);
-/// The payload of a sound container of this layer; throws Error(corrupt).
-std::string_view unseal(Layer layer, std::string_view bytes);
-/// Which layer `bytes` hold; throws Error(corrupt).
-Layer layer_of(std::string_view bytes);
+/// The number in the first eight bytes, as ByteWriter::word writes it.
+uint64_t little_endian(std::string_view bytes);
 
-}  // namespace hologram::atlas
+}  // namespace hologram
