@@ -1,4 +1,5 @@
 # tests/torch/test_bench.py: the benchmark harness refuses wrong values and computes right ratios
+import os
 import sys
 import types
 from pathlib import Path
@@ -13,7 +14,9 @@ import cases  # noqa: E402
 import peers  # noqa: E402
 import products  # noqa: E402
 import report  # noqa: E402
+import scaling  # noqa: E402
 import session  # noqa: E402
+import tiles  # noqa: E402
 import turns  # noqa: E402
 import worker  # noqa: E402
 
@@ -88,6 +91,51 @@ def test_sizes_in_names():
     ]  # fmt: skip
     with pytest.raises(ValueError, match="no case is called 'nothing'"):
         cases.find("nothing")
+
+
+def test_gains_are_over_the_fewest_threads():
+    results = {
+        1: {"eager": rounds(8.0), "hologram": rounds(6.0)},
+        16: {"eager": rounds(2.0), "hologram": rounds(0.5), "onnxruntime": {"failed": "x"}},
+    }
+    assert scaling.gain(results, 16, "hologram") == 12 and scaling.gain(results, 16, "onnxruntime") is None
+    lines = scaling.table({"a": results}, ["eager", "onnxruntime", "hologram"]).splitlines()
+    assert lines[3] == "| a | 16 | 2.00 s (4.00) | n/a | 500 ms (12.00) | 4.00 (eager) |"
+    assert scaling.thread_counts(1) == [1] and scaling.thread_counts(12) == [1, 2, 4, 8, 12]
+    assert scaling.installed(["eager", "hologram"]) == ["eager", "hologram"]
+
+
+def test_scaling_is_plotted(tmp_path):
+    pytest.importorskip("matplotlib")
+    results = {1: {"hologram": rounds(6.0)}, 16: {"hologram": rounds(0.5), "onnxruntime": {"failed": "x"}}}
+    scaling.plot({"a": results}, ["onnxruntime", "hologram"], tmp_path / "plot.svg")
+    assert (tmp_path / "plot.svg").stat().st_size > 1000
+
+
+def test_every_case_of_scaling_exists():
+    assert [c.name for c in cases.select(scaling.CASES.split(","))]
+    for name in scaling.CASES.split(","):
+        assert cases.find(name).name == name
+
+
+def test_variants_are_compiled_for_what_they_say_and_wrong_ones_refused(capsys, monkeypatch):
+    from hologram import _core
+    from hologram_torch import device
+
+    if _core.host_cpu()["isa"] in ("sse42", "neon"):
+        pytest.skip("no AVX2")
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    monkeypatch.delenv("HOLOGRAM_CPU_MODEL", raising=False)
+    before = device.runtime()
+    with tiles.variant({"HOLOGRAM_CPU_ISA": "avx2", "HOLOGRAM_CPU_MODEL": "granite-rapids"}):
+        assert device.runtime() is not before and _core.host_cpu()["processor"] == "granite-rapids"
+    assert "HOLOGRAM_CPU_MODEL" not in os.environ and device.runtime() is not before
+    variants = {"first": {"HOLOGRAM_CPU_ISA": "avx2"}, "second": {"HOLOGRAM_CPU_ISA": "sse42"}}
+    assert tiles.measure("float32", lambda: products.linear(33, 40, 48), variants, 0.01)
+    assert "second/first" in capsys.readouterr().out
+    wrong = lambda: (*products.linear(33, 40, 48)[:2], lambda x: torch.ones(33, 40, dtype=torch.float64))  # noqa: E731
+    assert not tiles.measure("float32", wrong, variants, 0.01)
+    assert "wrong" in capsys.readouterr().out
 
 
 def test_a_session_times_eager(tmp_path):
