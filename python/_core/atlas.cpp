@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "atlas/lane.h"
+#include "backend/cpu/choices.h"
 #include "backend/cpu/compile.h"
 #include "bindings.h"
 #include "canon/canon.h"
@@ -151,6 +152,15 @@ nb::dict host_cpu() {
     if (one.starts_with('+')) features.append(one.substr(1));
   }
   out["features"] = features;
+  out["processor"] = t.processor->name;
+  nb::dict choices;
+  for (const cpu::Choice& c : cpu::choices(t)) {
+    nb::dict choice;
+    choice["path"] = c.path;
+    choice["why"] = c.why;
+    choices[nb::str(c.what.data(), c.what.size())] = choice;
+  }
+  out["choices"] = choices;
   return out;
 }
 
@@ -178,7 +188,10 @@ void bind_atlas(nb::module_& parent) {
       nb::rv_policy::take_ownership, nb::arg("text"), "A graph from its text form.");
   parent.def("canonicalize", &canonicalize, nb::arg("graph"), nb::arg("reproducible") = false,
              nb::arg("fast") = false);
-  parent.def("host_cpu", &host_cpu, "Instruction set, processor and features of this machine.");
+  parent.def("host_cpu", &host_cpu,
+             "Instruction set, features and design of this machine's processor, and by kind of "
+             "product which "
+             "instructions serve it (path) and why.");
 }
 
 }  // namespace hologram::python

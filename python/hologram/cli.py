@@ -19,7 +19,13 @@ def _info(args: argparse.Namespace) -> int:
     data = {
         "version": _core.version(),
         "backends": _core.Runtime.backends(),
-        "cpu": {"isa": host["isa"], "features": host["features"], "threads": runtime.num_threads},
+        "cpu": {
+            "isa": host["isa"],
+            "processor": host["processor"],
+            "features": host["features"],
+            "threads": runtime.num_threads,
+            "products": {what: f"{c['path']}: {c['why']}" for what, c in host["choices"].items()},
+        },
         "cache": _core.cache_info(),
     }
     show(data, args.json)

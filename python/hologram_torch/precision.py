@@ -6,16 +6,30 @@ from hologram import _core
 
 EXACT, BFLOAT16, ONE_TERM, TWO_TERMS = "exact", "bfloat16", "one term", "two terms"
 LEAST_WORK = 1 << 20  # multiply-adds; smaller products read their operands in place
+FEW_QUERIES = 4
 LEAST_ROWS = 64  # that share the conversion of a right operand which is new in each call
 
 
 @functools.cache
 def _treatments() -> dict:
     """What this machine makes of each permission; the rest is exact."""
-    host = _core.host_cpu()
-    if host["isa"] == "amx":
-        return {"tf32": TWO_TERMS, "bf16": ONE_TERM}
-    return {"bf16": BFLOAT16} if "avx512bf16" in host["features"] else {}
+    choices = _core.host_cpu()["choices"]
+    made = {"tf32": TWO_TERMS} if choices["float32 high"]["path"] == "terms" else {}
+    if choices["float32 medium"]["path"] == "terms":
+        return {**made, "bf16": ONE_TERM}
+    return {**made, "bf16": BFLOAT16} if choices["bfloat16"]["path"] == "dots" else made
+
+
+@functools.cache
+def _brief_attention_is_pytorchs() -> bool:
+    return _core.host_cpu()["choices"]["bfloat16 attention"]["path"] == "pytorch"
+
+
+def leaves_attention(dtype: str, queries, softcap: float) -> bool:
+    """Whether attention without gradients is PyTorch's: bfloat16 where its kernel has instructions that ours has not. Up to
+    FEW_QUERIES wait for the keys' memory, whatever computes; PyTorch's kernel has no cap of the scores."""
+    few = isinstance(queries, int) and queries <= FEW_QUERIES
+    return dtype == "bf16" and not few and not softcap and _brief_attention_is_pytorchs()
 
 
 def allowed() -> bool:

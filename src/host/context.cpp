@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -73,11 +74,19 @@ atlas::Context make_context(ThreadPool& threads, std::atomic<int32_t>* sticky,
   return {run_parallel, thread_scratch, call_host ? call_host : refuse_host, sticky, &threads, 0};
 }
 
+int64_t working_threads(int64_t work, int64_t threads) {
+  if (threads <= 2) return threads;
+  // work / n + n * joining_work is least there.
+  const double most = std::sqrt(static_cast<double>(work) / static_cast<double>(joining_work));
+  return std::clamp<int64_t>(static_cast<int64_t>(most), 2, threads);
+}
+
 int64_t chunk_of(int64_t total, int64_t grain, int64_t unit_work, int64_t threads) {
   unit_work = std::max<int64_t>(1, unit_work);
   int64_t work;
   if (__builtin_mul_overflow(total, unit_work, &work)) work = INT64_MAX;
   if (work <= split_work || threads == 1) return std::max<int64_t>(total, 1);
+  threads = working_threads(work, threads);
   grain = std::max<int64_t>(1, grain);
   const int64_t share = (total + threads - 1) / threads;
   const int64_t chunk = std::clamp<int64_t>(chunk_work / unit_work, 1, share);

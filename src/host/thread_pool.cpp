@@ -43,6 +43,9 @@ constexpr int64_t long_chunk_ns = 10'000;
 /// besides, since the caller may have begun one when none was left.
 constexpr int64_t worker_spin_ns = 50'000;
 constexpr int64_t longest_worker_spin_ns = 200'000;
+/// So many sleeping workers the caller wakes itself, and so many each of them that it woke: waking
+/// takes a microsecond each, which one thread would spend on 15 others in a row.
+constexpr uint32_t woken_by_caller = 3, woken_by_worker = 2;
 /// How long a caller waits for the others' last chunks before it sleeps. Its core is then free for
 /// the worker that it waits for.
 constexpr int64_t caller_spin_ns = 50'000;
@@ -281,6 +284,7 @@ struct ThreadPool::State {
   alignas(64) std::atomic<uint64_t> busy{0};     // one bit per slot in use
   alignas(64) std::atomic<uint32_t> epoch{0};    // counts calls; idle workers sleep on it
   std::atomic<uint32_t> sleepers{0};
+  std::atomic<uint32_t> to_wake{0};  // that woken workers are to wake
   Slot slots[num_slots];
 };
 
@@ -358,7 +362,16 @@ class Worker {
     state_.sleepers.fetch_add(1);
     if (!state_.stop.load()) sleep_on(state_.epoch, epoch);
     state_.sleepers.fetch_sub(1);
+    wake_others();
     share_.woke(now_ns());
+  }
+
+  void wake_others() noexcept {
+    for (uint32_t left = state_.to_wake.load(acquire); left != 0;) {
+      const uint32_t some = std::min(left, woken_by_worker);
+      if (!state_.to_wake.compare_exchange_weak(left, left - some)) continue;
+      return wake(state_.epoch, some);
+    }
   }
 
   /// Leaves the caller's CPU: the kernel puts a worker there when all CPUs are busy, and then the
@@ -388,6 +401,13 @@ void* worker_main(void* argument) {
   const std::unique_ptr<Start> start(static_cast<Start*>(argument));
   Worker(*start->state, start->index).loop();
   return nullptr;
+}
+
+/// Wakes so many workers; a number that another call overwrites costs that many helpers at most.
+void wake_helpers(ThreadPool::State& state, uint32_t helpers) noexcept {
+  const uint32_t first = std::min(helpers, woken_by_caller);
+  state.to_wake.store(helpers - first, release);
+  wake(state.epoch, first);
 }
 
 /// Starts workers up to `wanted`, as many as the system gives; it is asked once. Signals stay with
@@ -480,7 +500,7 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
   const bool slept = asleep;
   const int64_t start = asleep ? now_ns() : 0;
   if (asleep && (job.chunks >= wake_chunks || start - s->last_end.load(relaxed) < worker_spin_ns)) {
-    wake(s->epoch, job.helpers);
+    wake_helpers(*s, job.helpers);
     asleep = false;
   }
 
@@ -498,7 +518,7 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
     if (chunk >= job.chunks) break;
     slot.run(job, chunk);
     if (asleep && now_ns() - start >= long_chunk_ns) {
-      wake(s->epoch, job.helpers);
+      wake_helpers(*s, job.helpers);
       asleep = false;
     }
   }

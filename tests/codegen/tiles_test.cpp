@@ -6,7 +6,9 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
+#include <sstream>
 
 #include "atlas/builder.h"
 #include "atlas/tile_math.h"
@@ -152,7 +154,7 @@ class Tiles : public testing::Test {
  protected:
   using Edit = std::function<void(Memory& lhs, Memory& rhs)>;
 
-  static cpu::Target target() { return cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512)); }
+  cpu::Target target_ = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
   void SetUp() override {
     auto isas = runnable_isas();
     if (std::find(isas.begin(), isas.end(), cpu::Isa::avx512) == isas.end())
@@ -188,7 +190,7 @@ class Tiles : public testing::Test {
     std::vector<void*> reference = bufs;
     reference.back() = expected.data();
     interp::run(p, reference.data(), syms.data(), nullptr);
-    Compiled compiled(p, target());
+    Compiled compiled(p, target_);
     int64_t before = amx::state().executed;
     ASSERT_EQ(compiled.run(bufs, syms, chunk), 0);
     if (emulator_ && c.m * c.n * c.k > 0) {
@@ -356,6 +358,16 @@ TEST_F(Tiles, bytes) {
           1);
 }
 
+TEST_F(Tiles, prefetches_change_nothing) {
+  for (bool on : {true, false}) {
+    target_.tile_prefetch = on;
+    for (int terms : {0, 1, 3}) {
+      DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
+      check({.m = 80, .n = 70, .k = 192, .operand = operand, .terms = terms});
+    }
+  }
+}
+
 TEST_F(Tiles, the_split_into_chunks_changes_nothing) {
   for (int64_t chunk : {1, 3})
     check({.m = 150, .n = 300, .k = 100, .operand = DType::f32, .terms = 2}, chunk);
@@ -389,6 +401,57 @@ TEST(TileTargets, instructions_of_a_step) {
     EXPECT_EQ(count("tilestored"), 4);
     EXPECT_EQ(count("ldtilecfg"), 1);
     EXPECT_EQ(count("tilerelease"), 1);
+  }
+}
+
+// How many lines the first level is asked for behind each tile product, and how far ahead.
+TEST(TileTargets, prefetches_are_spread_over_the_products_of_a_step) {
+  auto target = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
+  struct {
+    DType operand;
+    int terms;
+    int64_t k;
+    int products, lines;  // of a step
+    bool in_place;
+  } wanted[] = {{DType::f32, 3, 640, 24, 192, false}, {DType::f32, 2, 640, 12, 128, false},
+                {DType::f32, 1, 640, 4, 32, false},   {DType::bf16, 1, 640, 4, 32, true},
+                {DType::bf16, 1, 650, 4, 32, false},  {DType::i8, 0, 640, 4, 32, false}};
+  for (const auto& w : wanted) {
+    SCOPED_TRACE(std::string(name_of(w.operand)) + " " + std::to_string(w.terms));
+    const Case c{.m = 64, .n = 64, .k = w.k, .operand = w.operand, .terms = w.terms};
+    std::vector<std::string> tiles[2];  // the instructions on tiles, without their addresses
+    for (bool on : {true, false}) {
+      target.tile_prefetch = on;
+      std::istringstream text(cpu::dump_asm(make_program(c), target));
+      std::vector<int> behind;  // lines behind each product
+      int64_t farthest = 0;
+      for (std::string line; std::getline(text, line);) {
+        if (line.find("tdp") != std::string::npos) behind.push_back(0);
+        if (line.find("%tmm") != std::string::npos) {
+          std::string& name = tiles[on].emplace_back(line.substr(1, line.find('\t', 1)));
+          for (size_t t = 0; (t = line.find("%tmm", t)) != std::string::npos; ++t)
+            name += line.substr(t, 5);
+        }
+        const size_t at = line.find("prefetcht0");
+        if (at == std::string::npos) continue;
+        ASSERT_FALSE(behind.empty()) << "a line ahead of the first product";
+        ++behind.back();
+        farthest = std::max<int64_t>(farthest, std::atoll(line.c_str() + at + 10));
+      }
+      ASSERT_GE(behind.size(), static_cast<size_t>(w.products));
+      behind.resize(static_cast<size_t>(w.products));  // a tail has its own copy, without
+      const int all = std::accumulate(behind.begin(), behind.end(), 0);
+      EXPECT_EQ(all, on ? w.lines : 0);
+      const auto [least, most] = std::ranges::minmax(behind);
+      EXPECT_LE(most - least, 1);
+      if (!on) {
+        EXPECT_EQ(tiles[true], tiles[false]);
+      }
+      // The last line of the step but one: packed operands lie step behind step.
+      if (on && !w.in_place) {
+        EXPECT_EQ(farthest % 2048, 2048 - 64) << farthest;
+      }
+    }
   }
 }
 

@@ -28,10 +28,45 @@ TEST(Chunks, ThreadsGetEquallyMany) {
         EXPECT_LE(chunk * work, std::max(chunk_work, work));
         // Rounding leaves fewer only where chunks are of few units.
         if (chunk > 2 * n) {
-          EXPECT_EQ(n % threads, 0) << total << " " << work << " " << threads;
+          EXPECT_EQ(n % working_threads(total * work, threads), 0)
+              << total << " " << work << " " << threads;
         }
       }
   EXPECT_EQ(chunks(1 << 20, chunk_of(1 << 20, 64, 66, 2)), 6);  // five of 15 us would do
+}
+
+// What a launch takes by the model that the cuts are made with: rounds of chunks, and what each
+// thread costs that the rounds need.
+double modelled(int64_t total, int64_t grain, int64_t work, int64_t threads) {
+  const int64_t chunk = chunk_of(total, grain, work, threads), n = chunks(total, chunk);
+  const int64_t busy = std::min(n, threads), rounds = (n + busy - 1) / busy;
+  // Of the last round, where it is of the last chunk alone, only that.
+  const int64_t whole = n % busy == 1 && busy > 1 ? rounds - 1 : rounds;
+  const int64_t units = whole * chunk + (whole < rounds ? total - (n - 1) * chunk : 0);
+  const int64_t needed = (n + rounds - 1) / rounds;
+  return static_cast<double>(std::min(units, total) * work + needed * joining_work);
+}
+
+TEST(Chunks, MoreThreadsAreNeverSlowerInTheModel) {
+  for (int64_t total : {16, 64, 100, 2048, 100'000, 1 << 20})
+    for (int64_t work : {70, 900, 15'000, 400'000, 3'000'000, 20'000'000}) {
+      double best = modelled(total, 1, work, 1);
+      for (int64_t threads = 2; threads <= 64; ++threads) {
+        const double now = modelled(total, 1, work, threads);
+        EXPECT_LE(now, 1.1 * best) << total << " of " << work << ", " << threads << " threads";
+        best = std::min(best, now);
+      }
+    }
+}
+
+TEST(Chunks, LittleWorkTakesFewThreads) {
+  EXPECT_EQ(working_threads(5'000'000, 2), 2);
+  EXPECT_EQ(working_threads(1'000, 2), 2);
+  EXPECT_EQ(working_threads(1'000'000, 16), 2);
+  EXPECT_EQ(working_threads(16'000'000, 16), 8);
+  EXPECT_EQ(working_threads(64'000'000, 16), 16);
+  EXPECT_EQ(working_threads(int64_t{1} << 62, 64), 64);
+  EXPECT_EQ(chunks(1000, chunk_of(1000, 1, 16'000, 16)), 8);
 }
 
 TEST(Chunks, OfFewUnitsLetThreadsFinishTogether) {

@@ -319,6 +319,14 @@ TEST(ThreadPool, BackwardsEachThreadBeginsAtTheEndOfItsPiece) {
   EXPECT_GT(shared, 0);
 }
 
+TEST(ThreadPool, SleepingThreadsWakeEachOtherUntilAllWork) {
+  ThreadPool pool(16);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_TRUE(uses_threads(pool, 16)) << round;
+    std::this_thread::sleep_for(20ms);  // all of them sleep
+  }
+}
+
 TEST(ThreadPool, MaxThreadsBoundsOneCall) {
   ThreadPool pool(4);
   for (int round = 0; round < 20; ++round) {

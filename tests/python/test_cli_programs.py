@@ -54,7 +54,7 @@ def mistake(run):
 def test_info_has_exactly_these_keys(data):
     info = data("info", "--json")
     assert set(info) == {"version", "backends", "cpu", "cache"}
-    assert set(info["cpu"]) == {"isa", "features", "threads"}
+    assert set(info["cpu"]) == {"isa", "processor", "features", "threads", "products"}
     assert info["backends"] == hologram._core.Runtime.backends() and info["backends"][0] == "cpu"
     for backend in info["backends"]:
         assert hologram._core.Runtime(backend).backend == backend

@@ -40,9 +40,14 @@ class TileGraph : public testing::Test {
     if (!__builtin_cpu_supports("avx512dq")) GTEST_SKIP() << "no AVX-512";
     if (!cpu::tiles_here()) emulator_.emplace();
     // Pool threads block signals, the emulator's too: the calling thread does the work.
-    runtime_ = std::make_shared<Runtime>(
-        cpu::make_backend(cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512))));
+    runtime_ = runtime_of(cpu::Terms::model);
     runtime_->threads().set_num_threads(1);
+  }
+
+  static std::shared_ptr<Runtime> runtime_of(cpu::Terms terms) {
+    cpu::Target target = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
+    target.terms = terms;
+    return std::make_shared<Runtime>(cpu::make_backend(target));
   }
 
   // x · w with a [m, k] and w [k, n]; w as it lies in memory, or transposed.
@@ -122,6 +127,19 @@ TEST_F(TileGraph, precision_high_is_two_terms_and_medium_one) {
   double e1 = error(*medium, 100, 160, 200);
   EXPECT_LT(e1, 0x1p16);
   EXPECT_GT(e1, 10 * e2);
+}
+
+TEST_F(TileGraph, float32_is_chains_where_terms_were_not_measured_to_be_faster) {
+  runtime_ = runtime_of(cpu::Terms::measured);
+  runtime_->threads().set_num_threads(1);
+  for (int precision : {0, 1, 2}) {
+    auto e = product(Expr(100), 160, 200, precision, true);
+    EXPECT_EQ(terms_of(*e), 0);
+    EXPECT_LT(error(*e, 100, 160, 200), 200);
+    graph_.emplace();
+  }
+  auto e = product(Expr(40), 96, 64, 0, true, false, DType::bf16);
+  EXPECT_EQ(terms_of(*e), 1);
 }
 
 TEST_F(TileGraph, bfloat16) {

@@ -484,3 +484,19 @@ def test_bfloat16_scores_far_apart():
     assert finite.any() and not finite.all()
     error = (actual.double() - expected)[finite].abs().max()
     assert error <= 2**-7 * v.double().abs().max()
+
+
+def test_bfloat16_is_pytorchs_where_its_kernel_has_tiles(monkeypatch):
+    precision = pytest.importorskip("hologram_torch.precision")
+    monkeypatch.setattr(precision, "_brief_attention_is_pytorchs", lambda: True)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    torch.manual_seed(0)
+    for dtype, queries, left in ((torch.bfloat16, 16, 1), (torch.bfloat16, 4, 0), (torch.float32, 16, 0)):
+        q, k, v = torch.randn(2, 4, queries, 32), torch.randn(2, 4, 16, 32), torch.randn(2, 4, 16, 32)
+        q, k, v = (t.to(dtype) for t in (q, k, v))
+        torch._dynamo.reset()
+        before = hologram_torch.stats()["fallback_ops"].get("hologram.sdpa.default", 0)
+        with torch.no_grad():
+            out = torch.compile(attend, backend="hologram", dynamic=False)(q, k, v)
+        assert hologram_torch.stats()["fallback_ops"].get("hologram.sdpa.default", 0) - before == left
+        torch.testing.assert_close(out, attend(q, k, v), rtol=2e-2, atol=2e-2)

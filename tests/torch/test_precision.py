@@ -19,7 +19,8 @@ def setting():
 def brief_products() -> bool:
     from hologram import _core
 
-    return "avx512bf16" in _core.host_cpu()["features"] or _core.host_cpu()["isa"] == "amx"
+    choices = _core.host_cpu()["choices"]
+    return choices["float32 medium"]["path"] == "terms" or choices["bfloat16"]["path"] == "dots"
 
 
 def chain_bound(k: int) -> float:

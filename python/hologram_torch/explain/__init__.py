@@ -37,12 +37,23 @@ class Explanation:
         lines = []
         for graph in self.graphs:
             lines += table(graph)
+        if self.graphs:
+            lines += self.processor()
         if self.fallback_ops:
             calls = ", ".join(f"{name} ×{n}" for name, n in sorted(self.fallback_ops.items()))
             lines.append(f"left to PyTorch: {calls}")
         elif self.graphs:
             lines.append("left to PyTorch: nothing")
         return "\n".join(lines) or "no graph was compiled"
+
+    @staticmethod
+    def processor() -> list:
+        """Lines that name this machine's processor and, by kind of product, which instructions serve it and why."""
+        from hologram import _core
+
+        host = _core.host_cpu()
+        rows = (f"  {what}: {choice['path']} ({choice['why']})" for what, choice in host["choices"].items())
+        return [f"products on {host['processor']}, level {host['isa']}", *rows]
 
     def svg(self, index: int = 0) -> str:
         """The plan of graph `index` as an SVG picture."""

@@ -3,6 +3,7 @@ import math
 
 import torch
 
+from .. import precision
 from ..graph import dtypes
 from ..graph.builder import f64_bits
 from . import Unsupported, lower, quantized
@@ -148,6 +149,8 @@ def _attention_operands(c, query, key, value, mask, grouped):
 
 @lower("hologram.sdpa.default")
 def sdpa(c, query, key, value, mask, causal, scale, grouped, softcap=0.0):
+    if precision.leaves_attention(query.dtype, query.shape[-2], softcap):
+        raise Unsupported("bfloat16 attention on a processor with AMX")
     q, k, v, bias = _attention_operands(c, query, key, value, mask, grouped)
     out = c.make("attention", [q, k, v, *bias], ints=[int(causal), f64_bits(softcap)], bits=f64_bits(scale))
     return c.reshape(out, c.out_shape)

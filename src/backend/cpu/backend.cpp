@@ -24,8 +24,9 @@ class CpuBackend : public Backend {
   std::string_view name() const override { return "cpu"; }
 
   std::string code_key() const override {
-    return fmt::format("cpu {} {} {} {}", name_of(target_.isa), target_.cpu, target_.features,
-                       version());
+    return fmt::format("cpu {} {} {} {} {} {} {}", name_of(target_.isa), target_.cpu,
+                       target_.features, target_.processor->name, target_.tile_prefetch,
+                       target_.threads, version());
   }
 
   const schedule::Machine& machine() const override { return machine_; }
@@ -38,7 +39,7 @@ class CpuBackend : public Backend {
                                 const Fingerprint& key) const override {
     atlas::KernelFn function = builtin::find_kernel(name_of(target_.isa), key);
     if (!function) return std::nullopt;
-    return make_kernel(function, launch_of(program, target_), nullptr);
+    return make_kernel(function, launch_of(program, generic_target(target_.isa)), nullptr);
   }
 
   std::optional<std::string> lane_code(const atlas::LaneProgram& program) const override {

@@ -32,8 +32,8 @@ inline constexpr double long_unit = 40e3;         ///< otherwise a unit takes so
 inline constexpr int64_t balanced_unit = 12'000;  ///< and so long where few are shared evenly
 inline constexpr double multiply_adds = 32;       ///< of f32 in a cycle
 
-// Threads that few units are shared between.
-inline constexpr int64_t threads = 2;
+// Threads, Target::threads of them: units that each gets of many, and of few rows of a matrix.
+inline constexpr int64_t units_each = 4, streams_each = 2;
 
 // Caches, in bytes.
 inline int64_t half_second_level(const Target& target) {

@@ -11,7 +11,7 @@ namespace hologram::cpu {
 class CpuMachine final : public schedule::Machine {
  public:
   explicit CpuMachine(Target target) : target_(std::move(target)) {
-    units = cost::threads;
+    units = target_.threads;
     multiply_adds = cost::multiply_adds;
   }
 

@@ -1,5 +1,6 @@
 // backend/cpu/target.cpp: the instruction-set levels and what this machine runs.
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 
 #if defined(__x86_64__)
@@ -12,6 +13,7 @@
 
 #include "backend/cpu/target.h"
 #include "base/error.h"
+#include "host/thread_pool.h"
 
 namespace hologram::cpu {
 namespace {
@@ -87,6 +89,16 @@ bool has_avx_vnni() {
 }
 #endif
 
+Terms wanted_terms() {
+  const char* wanted = std::getenv("HOLOGRAM_CPU_TERMS");
+  const std::string_view name = wanted ? wanted : "";
+  if (name.empty() || name == "measured") return Terms::measured;
+  if (name == "model") return Terms::model;
+  if (name == "never") return Terms::never;
+  fail(ErrorCode::invalid_argument, "HOLOGRAM_CPU_TERMS={}: expected measured, model or never",
+       name);
+}
+
 }  // namespace
 
 std::string_view name_of(Isa isa) {
@@ -121,7 +133,7 @@ Target with_dots_of_host(Target target) {
     target.features += ",+avxvnni";
   }
   if (target.isa != Isa::avx512) return target;
-  target.bf16_dots = __builtin_cpu_supports("avx512bf16");
+  target.bf16_dots = __builtin_cpu_supports("avx512bf16") && dots_pay(*target.processor);
   target.i8_dots = __builtin_cpu_supports("avx512vnni");
   if (target.bf16_dots) target.features += ",+avx512bf16";
   if (target.i8_dots) target.features += ",+avx512vnni";
@@ -133,6 +145,10 @@ Target with_tiles(Target target) {
   target.tiles = true;
   target.features += ",+amx-tile,+amx-bf16,+amx-int8";
   return target;
+}
+
+int threads_class(int threads) {
+  return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::clamp(threads, 2, 64))));
 }
 
 bool tiles_here() {
@@ -148,7 +164,15 @@ Target host_target() {
   constexpr Isa best_first[] = {Isa::avx512, Isa::avx2, Isa::sse42, Isa::neon};
   const char* wanted = std::getenv("HOLOGRAM_CPU_ISA");
   std::string_view name = wanted ? wanted : "";
-  auto best_of = [](Isa isa) { return with_dots_of_host(generic_target(isa)); };
+  auto best_of = [](Isa isa) {
+    Target target = generic_target(isa);
+    target.processor = &host_processor();
+    target.terms = wanted_terms();
+    target.threads = threads_class(host::ThreadPool::default_threads());
+    const char* prefetch = std::getenv("HOLOGRAM_CPU_TILE_PREFETCH");
+    target.tile_prefetch = !prefetch || std::string_view(prefetch) != "0";
+    return with_dots_of_host(std::move(target));
+  };
   if (name.empty() && tiles_here()) name = "amx";
   if (name.empty()) {
     for (Isa isa : best_first)

@@ -224,6 +224,14 @@ bool Clustering::reduces_columns(Value v, const Member& m) const {
 
 namespace {
 
+// Whether so many heads are few for so many units: one kernel's five products by head, against
+// seven products by blocks in two.
+bool gains_by_two(int64_t heads, int64_t units) {
+  if (units <= 2) return heads < 4 * units;
+  const int64_t rounds = (heads + units - 1) / units;
+  return heads < 4 * units && 5 * rounds * units > 7 * heads;
+}
+
 // Nodes of one attention (its result and log-sum-exp, or its gradients) that one kernel computes.
 // Of few heads, the queries' gradient is a kernel of its own: one shares out queries, the other
 // keys.
@@ -236,7 +244,7 @@ bool one_attention(Value a, Value b, const Machine& machine) {
     return false;
   const Shape& keys = a->input(1)->shape;
   Expr heads = numel(Shape(keys.begin(), keys.end() - 2));
-  bool few = heads.is_const() && heads.constant_value() < 4 * machine.units;
+  bool few = heads.is_const() && gains_by_two(heads.constant_value(), machine.units);
   return !few || (a->attrs.ints[0] != 0 && b->attrs.ints[0] != 0);
 }
 

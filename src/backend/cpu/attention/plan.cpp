@@ -155,8 +155,8 @@ int64_t sharing(const atlas::Body& body, int axis) {
 }
 
 // Query heads whose rows a unit computes together, so that keys and values are read once for all
-// of them; as many as leave eight units or more.
-int64_t heads_of_unit(const atlas::AttentionBlock& b, int64_t queries) {
+// of them; as many as leave eight units and one for each thread.
+int64_t heads_of_unit(const atlas::AttentionBlock& b, int64_t queries, int64_t threads) {
   if (b.batch_rank == 0 || queries == 0) return 1;
   int axis = b.batch_rank - 1;
   int64_t group = sharing(b.k, axis);
@@ -167,7 +167,7 @@ int64_t heads_of_unit(const atlas::AttentionBlock& b, int64_t queries) {
   if (!own.is_const() || own.constant_value() % group) return 1;
   for (int64_t shared = group; shared > 1; --shared)
     if (group % shared == 0 && shared * queries <= 16 &&
-        (!heads.is_const() || heads.constant_value() >= 8 * shared))
+        (!heads.is_const() || heads.constant_value() >= std::max<int64_t>(8, threads) * shared))
       return shared;
   return 1;
 }
@@ -200,7 +200,7 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
 
   bool few = p.queries.is_const() && p.queries.constant_value() <= 4;
   p.lanes = few ? ScoreLanes::keys : ScoreLanes::queries;
-  p.shared = few ? heads_of_unit(b, p.queries.constant_value()) : 1;
+  p.shared = few ? heads_of_unit(b, p.queries.constant_value(), target.threads) : 1;
   p.query_block = few ? p.queries.constant_value() * p.shared : p.tile.panel;
   bool plain = b.operand_type == p.type;
   bool pairs = p.depth.is_const() && p.depth.constant_value() % 2 == 0;

@@ -91,7 +91,10 @@ std::optional<StreamProduct> plan_stream_product(const atlas::Program& program,
   while (streams * rows > room) streams /= 2;
   // Whole pages of each stream, but enough units for the threads.
   int64_t columns = turned ? 4 * tile.panel : 4096 / size_of(b.acc_type);
-  while (!turned && n.is_const() && columns > 256 && n.constant_value() < 8 * columns) columns /= 2;
+  const int64_t wanted = std::max<int64_t>(8, cost::streams_each * target.threads);
+  const int64_t least = target.threads > 8 ? 128 : 256;
+  while (!turned && n.is_const() && columns > least && n.constant_value() < wanted * columns)
+    columns /= 2;
   Expr units = ceil_div(n, columns);
   for (size_t a = 0; a < rank; ++a) units = units * b.axes[a].extent;
   return StreamProduct{rows, n, k, tile.lanes, turned, streams, columns, *lhs, *rhs, units};

@@ -41,14 +41,17 @@ int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t elemen
 }
 
 // Rows of a unit that has all columns, for what follows its rows: these and its block of the left
-// operand should stay in half of the second-level cache. 64 units of two register tiles or more, a
-// multiple of 8 of them, so that threads have equally many.
+// operand should stay in half of the second-level cache. 64 units of two register tiles or more
+// (more for more than 16 threads), a multiple of 8 and of the threads, so that these have equally
+// many.
 int64_t rows_before_tail(const ProductPlan& p, const Target& target, int64_t element) {
   int64_t depth = size_or(p.k, cost::assumed_depth), columns = size_or(p.n, cost::assumed_columns);
   int64_t rows = size_or(p.m, cost::assumed_rows), least = 2 * p.tile.max_rows;
   int64_t most = std::max(least, cost::half_second_level(target) / (depth * element + columns * 4));
-  int64_t units = divide_up(rows, std::clamp(divide_up(rows, 64), least, most));
-  return divide_up(rows, units > 8 ? divide_up(units, 8) * 8 : units);
+  int64_t wanted = std::max<int64_t>(64, cost::units_each * target.threads);
+  int64_t even = std::max(8, target.threads);
+  int64_t units = divide_up(rows, std::clamp(divide_up(rows, wanted), least, most));
+  return divide_up(rows, units > 8 ? divide_up(units, even) * even : units);
 }
 
 // Cycles of `rows` x one panel over the whole depth: two multiply-adds a cycle, or the panel's
@@ -59,10 +62,10 @@ double panel_cycles(const ProductPlan& p, double rows, double depth) {
   return std::max(arithmetic, memory) * depth;
 }
 
-// Of few units, one more or less for a thread counts: among somewhat smaller blocks, those that
-// cost::threads finish first.
-void balance_few_units(ProductPlan& p) {
-  constexpr int64_t few = 16;
+// Of few units, one more or less for a thread counts: among somewhat smaller blocks, those that the
+// threads finish first.
+void balance_few_units(ProductPlan& p, int64_t threads) {
+  const int64_t few = 8 * threads;
   constexpr double least_gain = 0.96;
   if (!p.m.is_const() || !p.n.is_const() || !p.k.is_const()) return;
   int64_t m = p.m.constant_value(), panels = divide_up(p.n.constant_value(), p.tile.panel),
@@ -77,11 +80,13 @@ void balance_few_units(ProductPlan& p) {
   };
   auto cost = [&](int64_t rows_units, int64_t column_units) {
     double one = cycles(rows_units, column_units) + cost::handing_out;
-    return static_cast<double>(divide_up(rows_units * column_units, cost::threads)) * one;
+    return static_cast<double>(divide_up(rows_units * column_units, threads)) * one;
   };
   int64_t best_m = m_units, best_n = n_units;
-  for (int64_t i = m_units; i <= std::min(2 * m_units, divide_up(m, p.tile.max_rows)); ++i)
-    for (int64_t j = n_units; j <= std::min(2 * n_units, groups); ++j)
+  const int64_t most_m = std::min(std::max(2 * m_units, threads), divide_up(m, p.tile.max_rows));
+  const int64_t most_n = std::min(std::max(2 * n_units, threads), groups);
+  for (int64_t i = m_units; i <= most_m; ++i)
+    for (int64_t j = n_units; j <= most_n; ++j)
       if (cycles(i, j) >= cost::balanced_unit && cost(i, j) < cost(best_m, best_n))
         best_m = i, best_n = j;
   if (cost(best_m, best_n) > least_gain * cost(m_units, n_units)) return;
@@ -230,8 +235,12 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
                    size_of(b.acc_type) <=
                cost::kept;
   p.fine = p.parts > 1 || (p.m.is_const() && p.m.constant_value() <= most_waiting_rows && stays);
+  const double threads = target.threads;
   double least_cycles = p.fine ? cost::short_unit : cost::long_unit;
-  double target_cycles = std::clamp(total / (distant ? 32 : 64), least_cycles, distant ? 4e6 : 1e6);
+  if (!p.fine && threads > 2)  // two for each thread rather than long ones
+    least_cycles = std::clamp<double>(total / (2 * threads), cost::balanced_unit, least_cycles);
+  const double wanted = std::max<double>(distant ? 32 : 64, cost::units_each * threads);
+  double target_cycles = std::clamp(total / wanted, least_cycles, distant ? 4e6 : 1e6);
   double narrow = distant || p.dots == Dots::bytes ? 2 : 8;
   double wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
   if (wide < narrow / 2) {  // fewer rows rather than very narrow units
@@ -253,7 +262,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   if (p.parts > 1) p.panel_group = p.parts;
   p.block_panels = std::max<int64_t>(p.block_panels / p.panel_group, 1) * p.panel_group;
   if (p.parts == 1 && !p.fine && p.dots == Dots::none && batch == 1 && !program.has_tail())
-    balance_few_units(p);
+    balance_few_units(p, target.threads);
   p.m_units = ceil_div(p.m, p.block_rows);
   p.n_units = program.has_tail() ? Expr(1) : ceil_div(p.panels, p.block_panels);
   p.units = p.m_units * p.n_units;

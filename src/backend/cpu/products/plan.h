@@ -131,6 +131,7 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
 struct TileProduct {
   TileModel tile;  ///< a panel is two tiles wide
   int terms;       ///< bfloat16 numbers per element; 0: signed bytes
+  bool prefetch;   ///< kernels fetch ahead of use: Target::tile_prefetch
   Expr m, n, k;
   Expr steps;   ///< products of tiles along k: of 32 values, 64 bytes
   Expr groups;  ///< of 32 rows: two tiles

@@ -27,8 +27,8 @@ struct Blocks {
   int64_t tiles, panels;
 };
 
-// The blocks of least work, where what the last units leave idle with two to four threads counts
-// too.
+// The blocks of least work, where what the last units leave idle with the target's threads and
+// twice as many counts too.
 Blocks best_blocks(const TileModel& t, const Target& target, int64_t tiles, int64_t channels,
                    int64_t panels) {
   // Pixels of a unit in half of the second-level cache, but not so few tiles that weights, which
@@ -43,7 +43,7 @@ Blocks best_blocks(const TileModel& t, const Target& target, int64_t tiles, int6
       Blocks b{divide_up(tiles, n), divide_up(panels, parts)};
       auto units = static_cast<double>(n * parts),
            cost = units * unit_cycles(t, b.tiles, b.panels, channels);
-      for (double threads : {1.0 * cost::threads, 2.0 * cost::threads})
+      for (double threads : {1.0 * target.threads, 2.0 * target.threads})
         cost *= std::ceil(units / threads) * threads / units;
       if (units > 16 && cost / units < 40e3) cost *= 2;  // too short to hand out
       if (best_cost == 0 || cost < best_cost) best = b, best_cost = cost;

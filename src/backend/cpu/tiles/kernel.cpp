@@ -38,7 +38,7 @@ class Writer {
     ahead->addIncoming(ahead_, entry);
     left->addIncoming(steps_, entry);
     for (int64_t line = 0; line < t_.lines_ahead(); ++line) fetch(beyond(ahead, line * 64));
-    step(a, b);
+    step(a, b, true);
     Value *a_next = at(a, t_.a_step), *b_next = at(b, t_.b_step());
     a->addIncoming(a_next, head);
     b->addIncoming(b_next, head);
@@ -91,9 +91,25 @@ class Writer {
     return ir_.CreateGEP(ir_.getInt8Ty(), p, k_.i64(bytes));
   }
 
-  void fetch(Value* p) {
+  // Into the first-level cache (3) or the second (2).
+  void fetch(Value* p, uint32_t locality = 2) {
     ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {ir_.getPtrTy()},
-                        {p, ir_.getInt32(0), ir_.getInt32(2), ir_.getInt32(1)});
+                        {p, ir_.getInt32(0), ir_.getInt32(locality), ir_.getInt32(1)});
+  }
+
+  // Line number `line` of what a step fetches for a later one: first of the columns, which all rows
+  // wait for, then of the rows, term by term.
+  void fetch_later(Value* a, Value* b, int64_t line) {
+    const int64_t steps = t_.ahead().steps, of_columns = t_.column_lines();
+    if (line < of_columns) return fetch(beyond(b, steps * t_.b_step() + line * 64), 3);
+    line -= of_columns;
+    const int64_t rows = int64_t{t_.tiles} * 16, term = line / rows, row = line % rows;
+    Value* from = beyond(a, steps * t_.a_step + term * t_.a_term);
+    if (row) {
+      Value* offset = ir_.CreateNSWMul(row_, k_.i64(row));
+      from = ir_.CreateGEP(ir_.getInt8Ty(), from, offset);
+    }
+    fetch(from, 3);
   }
 
   void load(int tile, Value* p, Value* stride) {
@@ -101,11 +117,15 @@ class Writer {
   }
 
   // The products of one step; a term that the last pair used is still in its tiles.
-  void step(Value* a, Value* b) {
+  void step(Value* a, Value* b, bool fetches) {
     constexpr atlas::TermPair bytes[] = {{0, 0}};
     ID product = t_.terms ? llvm::Intrinsic::x86_tdpbf16ps : product_of_bytes();
+    const auto pairs = t_.terms ? atlas::tile_pairs(t_.terms) : std::span(bytes);
+    const int64_t products = static_cast<int64_t>(pairs.size()) * t_.tiles * 2;
+    const int64_t lines = fetches ? t_.row_lines() + t_.column_lines() : 0;
+    int64_t done = 0, fetched = 0;
     int lhs = -1, rhs = -1;
-    for (atlas::TermPair pair : t_.terms ? atlas::tile_pairs(t_.terms) : std::span(bytes)) {
+    for (atlas::TermPair pair : pairs) {
       if (pair.lhs != lhs) {
         Value* from = at(a, pair.lhs * t_.a_term);
         for (int i = 0; i < t_.tiles; ++i)
@@ -117,9 +137,11 @@ class Writer {
       lhs = pair.lhs;
       rhs = pair.rhs;
       for (int i = 0; i < t_.tiles; ++i)
-        for (int j = 0; j < 2; ++j)
+        for (int j = 0; j < 2; ++j) {
           ir_.CreateIntrinsic(product, {},
                               {number(2 * i + j), number(a_tile + i), number(b_tile + j)});
+          for (++done; fetched < lines * done / products; ++fetched) fetch_later(a, b, fetched);
+        }
     }
   }
 
@@ -133,7 +155,7 @@ class Writer {
     auto *some = block("tail"), *exit = block("tail_done");
     ir_.CreateCondBr(ir_.CreateIsNull(tail_), exit, some);
     ir_.SetInsertPoint(some);
-    step(a, tail_);
+    step(a, tail_, false);
     ir_.CreateBr(exit);
     ir_.SetInsertPoint(exit);
   }

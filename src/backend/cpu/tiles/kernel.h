@@ -19,7 +19,8 @@ struct TileKernel {
   int64_t a_step;                             ///< bytes from step to step
   int64_t a_term;                             ///< bytes from term to term
   std::optional<int64_t> row;
-  bool tail = false;  ///< bytes: one step more, whose b lies elsewhere, unless that is null
+  bool prefetch = true;  ///< the lines of a step to come, see ahead()
+  bool tail = false;     ///< bytes: one step more, whose b lies elsewhere, unless that is null
 
   /// Arguments: a, row, b, steps, out, ahead (memory to fetch, lines_ahead lines per step), tail.
   llvm::Function* emit(CpuFunction& k) const;
@@ -27,6 +28,16 @@ struct TileKernel {
   int planes() const { return terms ? terms : 1; }
   /// Bytes of b per step.
   int64_t b_step() const { return int64_t{planes()} * 2048; }
+  /// What a step fetches to the first-level cache: rows, and perhaps columns, of a step so many
+  /// steps later, spread evenly over its tile products.
+  struct Ahead {
+    int steps;
+    bool columns;
+  };
+  Ahead ahead() const { return {2, terms > 1}; }
+  /// Lines of rows and of columns that it fetches.
+  int64_t row_lines() const { return prefetch ? int64_t{planes()} * tiles * 16 : 0; }
+  int64_t column_lines() const { return prefetch && ahead().columns ? b_step() / 64 : 0; }
   /// So many calls of 16 steps fetch a panel's block.
   static constexpr int64_t calls_ahead = 8;
   int64_t lines_ahead() const { return b_step() / 64 / calls_ahead; }

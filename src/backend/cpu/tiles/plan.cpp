@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "atlas/tile_math.h"
+#include "backend/cpu/choices.h"
 #include "backend/cpu/cost.h"
 #include "backend/cpu/products/panels.h"
 #include "backend/cpu/products/plan.h"
@@ -20,15 +21,15 @@ bool multiple_of(const Expr& e, int64_t of) { return e.is_const() && e.constant_
 
 // Up to 256 rows and 512 columns: a block of 512 values of k of the rows (786 KB with three terms),
 // the unit's sums and a panel's block stay in a second-level cache of 2 MiB. Fewer, first of the
-// columns, until there are 32 units or a unit takes only 40,000 cycles.
-void choose_unit(TileProduct& t, int64_t batch) {
+// columns, until there are 32 units, and some for each thread, or a unit takes only 40,000 cycles.
+void choose_unit(TileProduct& t, int64_t batch, int64_t threads) {
   int64_t groups = divide_up(size_or(t.m, cost::assumed_rows), group_rows);
   int64_t panels = divide_up(size_or(t.part, cost::assumed_columns), t.tile.panel) * t.parts;
   int64_t steps = divide_up(size_or(t.k, cost::assumed_depth), t.step());
   int64_t cycles = steps * t.step_cycles();
   int64_t row_bytes = steps * group_rows * 64 * t.planes();
   int64_t target = std::clamp<int64_t>(
-      batch * groups * panels * cycles / 32,
+      batch * groups * panels * cycles / std::max<int64_t>(32, cost::units_each * threads),
       static_cast<int64_t>(t.parts > 1 ? cost::short_unit : cost::long_unit), 4'000'000);
   int64_t most_groups = std::clamp<int64_t>(cost::shared / row_bytes, 1, 8);
   t.block_groups = std::min(groups, most_groups);
@@ -42,17 +43,20 @@ void choose_unit(TileProduct& t, int64_t batch) {
 }
 
 // The model by which float32 is split, in cycles of one core:
-double fma_cycles(int64_t m, int64_t n, int64_t k) {
-  return static_cast<double>(m * n) * static_cast<double>(k) / cost::multiply_adds;
+double fma_cycles(const Processor& p, int64_t m, int64_t n, int64_t k) {
+  return static_cast<double>(m * n) * static_cast<double>(k) / p.multiply_adds;
 }
 
-// A tile product every 16 cycles, of which loads leave 80 %; 0.6 cycles to split and copy a number
-// of the left operand and 1.5 for one of the right operand, which goes to memory and back.
-double split_cycles(int64_t m, int64_t n, int64_t k, int terms, bool packed_once) {
+// A tile product every 16 cycles, of which loads leave 80 % where the processor has no share of its
+// own; 0.6 cycles to split and copy a number of the left operand and 1.5 for one of the right
+// operand, which goes to memory and back.
+double split_cycles(const Processor& p, int64_t m, int64_t n, int64_t k, int terms,
+                    bool packed_once) {
   auto blocks = static_cast<double>(divide_up(m, group_rows) * divide_up(n, group_rows) *
                                     divide_up(k, atlas::tile_step));
   auto products = static_cast<double>(atlas::tile_pairs(terms).size());
-  double tiles = blocks * products * 4 * 16 / 0.8;
+  double cycles = p.tile_cycles > 0 ? p.tile_cycles : 16;
+  double tiles = blocks * products * 4 * cycles / (p.tile_share > 0 ? p.tile_share : 0.8);
   double copies =
       static_cast<double>(m * k) * 0.6 + static_cast<double>(n * k) * (packed_once ? 0 : 1.5);
   return tiles + copies;
@@ -78,8 +82,10 @@ int terms_for(const Target& target, const atlas::ProductBlock& b, bool packed_on
   if (b.operand_type == DType::bf16) return 1;
   if (b.operand_type != DType::f32) return 0;
   int terms = 3 - b.precision;
-  double chains = 0.9 * fma_cycles(m, n, k);
-  return split_cycles(m, n, k, terms, packed_once) < chains ? terms : 0;
+  if (!terms_allowed(target, terms)) return 0;
+  const Processor& p = *target.processor;
+  double chains = fma_cycles(p, m, n, k) / least_gain;
+  return split_cycles(p, m, n, k, terms, packed_once) < chains ? terms : 0;
 }
 
 std::optional<TileProduct> plan_tile_product(const atlas::Program& program, const Target& target) {
@@ -90,6 +96,7 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
   if (b.terms == 0 && (!bytes || program.has_tail())) return std::nullopt;
   TileProduct t{.tile = tile_model(target, b.acc_type),
                 .terms = b.terms,
+                .prefetch = target.tile_prefetch,
                 .m = extent(b, 0),
                 .n = extent(b, 1),
                 .k = extent(b, 2),
@@ -116,7 +123,7 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
     t.lhs = lhs;
   int64_t batch = 1;
   for (int i = 0; i < b.batch_rank; ++i) batch *= size_or(b.axes[static_cast<size_t>(i)].extent, 1);
-  choose_unit(t, batch);
+  choose_unit(t, batch, target.threads);
   t.m_units = ceil_div(t.groups, t.block_groups);
   t.n_units = ceil_div(t.panels, t.block_panels);
   t.units = t.m_units * t.n_units;

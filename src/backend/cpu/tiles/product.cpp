@@ -237,6 +237,7 @@ class TileProductEmitter : IndexBuilder {
             .a_step = plan_.lhs ? 64 : step_bytes(),
             .a_term = plane_bytes,
             .row = fixed(stride),
+            .prefetch = plan_.prefetch,
             .tail = !plan_.terms};
   }
   llvm::Function* kernel(int tiles, Value* stride) {

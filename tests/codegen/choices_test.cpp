@@ -1,0 +1,134 @@
+// tests/codegen/choices_test.cpp: which instructions serve which products on which processor.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "backend/cpu/choices.h"
+#include "backend/cpu/products/panels.h"
+#include "backend/cpu/products/plan.h"
+#include "base/error.h"
+
+namespace hologram::cpu {
+namespace {
+
+Target with(const char* processor, bool tiles = true) {
+  Target t = generic_target(Isa::avx512);
+  t.processor = find_processor(processor);
+  return tiles ? with_tiles(t) : t;
+}
+
+std::string path_of(const Target& target, std::string_view what) {
+  for (const Choice& c : choices(target))
+    if (c.what == what) {
+      EXPECT_FALSE(c.why.empty()) << what;
+      return std::string(c.path);
+    }
+  return "none";
+}
+
+atlas::ProductBlock product(int64_t m, int64_t n, int64_t k, DType type, int precision = 0) {
+  atlas::ProductBlock b;
+  b.axes = {{atlas::AxisKind::parallel, Expr(m)},
+            {atlas::AxisKind::parallel, Expr(n)},
+            {atlas::AxisKind::row, Expr(k)}};
+  b.batch_rank = 0;
+  b.operand_type = type;
+  b.acc_type = DType::f32;
+  b.precision = precision;
+  return b;
+}
+
+TEST(Processor, models_have_names) {
+  EXPECT_EQ(processor_of("GenuineIntel", 6, 143).name, "sapphire-rapids");
+  EXPECT_EQ(processor_of("GenuineIntel", 6, 207).name, "emerald-rapids");
+  EXPECT_EQ(processor_of("AuthenticAMD", 25, 17).name, "zen4");
+  EXPECT_EQ(processor_of("AuthenticAMD", 25, 33).name, "zen3");
+  EXPECT_EQ(processor_of("AuthenticAMD", 26, 2).name, "zen5");
+  EXPECT_EQ(processor_of("GenuineIntel", 6, 1).name, "unknown");
+  EXPECT_EQ(processor_of("AuthenticAMD", 6, 143).name, "unknown");
+}
+
+TEST(Processor, the_table_is_sound) {
+  std::set<std::string_view> names;
+  for (const Processor& p : processors()) {
+    EXPECT_TRUE(names.insert(p.name).second) << p.name;
+    EXPECT_EQ(find_processor(p.name), &p);
+    EXPECT_GT(p.multiply_adds, 0) << p.name;
+    EXPECT_GT(p.second_level, p.first_level) << p.name;
+    EXPECT_GE(p.first_level_rate, p.second_level_rate) << p.name;
+    for (double gain : p.terms_gain) EXPECT_TRUE(gain == 0 || p.tile_cycles > 0) << p.name;
+  }
+}
+
+TEST(Processor, the_environment_names_another) {
+  ASSERT_EQ(setenv("HOLOGRAM_CPU_MODEL", "sapphire-rapids", 1), 0);
+  EXPECT_EQ(host_processor().name, "sapphire-rapids");
+  EXPECT_EQ(host_target().processor->name, "sapphire-rapids");
+  EXPECT_FALSE(host_target().bf16_dots);
+  setenv("HOLOGRAM_CPU_MODEL", "pentium", 1);
+  try {
+    host_processor();
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(e.what()).find("HOLOGRAM_CPU_MODEL=pentium: expected one of skylake"),
+              std::string::npos);
+  }
+  unsetenv("HOLOGRAM_CPU_MODEL");
+  EXPECT_EQ(&host_processor(), &host_processor());
+  ASSERT_EQ(setenv("HOLOGRAM_CPU_TERMS", "perhaps", 1), 0);
+  EXPECT_THROW(host_target(), Error);
+  setenv("HOLOGRAM_CPU_TERMS", "model", 1);
+  EXPECT_EQ(host_target().terms, Terms::model);
+  unsetenv("HOLOGRAM_CPU_TERMS");
+  EXPECT_EQ(host_target().terms, Terms::measured);
+}
+
+TEST(Choices, float32_takes_terms_only_where_they_were_measured_to_be_faster) {
+  for (const Processor& p : processors()) {
+    Target t = with(p.name.data());
+    for (int precision : {0, 1, 2}) {
+      const bool measured = p.terms_gain[static_cast<size_t>(2 - precision)] >= least_gain;
+      EXPECT_EQ(terms_for(t, product(1024, 1536, 384, DType::f32, precision), true) > 0, measured)
+          << p.name << ' ' << precision;
+    }
+    EXPECT_EQ(terms_for(t, product(1024, 1536, 384, DType::bf16), true), 1);
+  }
+  EXPECT_EQ(path_of(with("emerald-rapids"), "float32"), "fma");
+  EXPECT_EQ(path_of(with("emerald-rapids"), "float32 medium"), "fma");
+}
+
+TEST(Choices, a_measured_gain_is_taken) {
+  Processor fast = *find_processor("emerald-rapids");
+  fast.terms_gain = {0, 1.05, 1.3};
+  Target t = with("emerald-rapids");
+  t.processor = &fast;
+  EXPECT_EQ(path_of(t, "float32"), "terms");
+  EXPECT_EQ(path_of(t, "float32 high"), "fma");
+  EXPECT_EQ(terms_for(t, product(1024, 1536, 384, DType::f32), true), 3);
+  EXPECT_EQ(terms_for(t, product(1024, 1536, 384, DType::f32, 1), true), 0);
+  EXPECT_EQ(terms_for(t, product(5, 16, 32, DType::f32), false), 0);  // the model says no
+  t.terms = Terms::never;
+  EXPECT_EQ(path_of(t, "float32"), "fma");
+  t.terms = Terms::model;
+  EXPECT_EQ(path_of(t, "float32 high"), "terms");
+}
+
+TEST(Choices, slow_dots_give_way_to_multiply_adds) {
+  for (const char* slow : {"sapphire-rapids", "emerald-rapids"}) {
+    EXPECT_FALSE(dots_pay(*find_processor(slow))) << slow;
+    EXPECT_EQ(path_of(with(slow, false), "bfloat16"), "fma");
+  }
+  for (const char* fast : {"zen4", "zen5", "unknown"})
+    EXPECT_TRUE(dots_pay(*find_processor(fast))) << fast;
+}
+
+TEST(Choices, bfloat16_attention_goes_to_pytorch_where_its_kernel_has_tiles) {
+  EXPECT_EQ(path_of(with("emerald-rapids"), "bfloat16 attention"), "pytorch");
+  EXPECT_EQ(path_of(with("emerald-rapids", false), "bfloat16 attention"), "fma");
+  EXPECT_EQ(path_of(with("zen4", false), "bfloat16 attention"), "fma");
+}
+
+}  // namespace
+}  // namespace hologram::cpu
