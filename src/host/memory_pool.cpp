@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -16,6 +17,7 @@
 
 #include "base/error.h"
 #include "host/pages.h"
+#include "host/ticker.h"
 
 namespace hologram::host {
 namespace {
@@ -30,6 +32,8 @@ constexpr size_t largest = size_t{1} << (top_bit + 1);
 constexpr int num_classes = per_doubling + (top_bit - 8) * per_doubling;
 /// From this size on, a miss gives smaller cached blocks back.
 constexpr size_t replace_from = 64 << 10;
+/// From so many cached bytes on, a thread looks for those that idle.
+constexpr size_t watch_from = size_t{1} << 20;
 
 constexpr int class_of(size_t bytes) {
   const size_t n = std::max(bytes, size_t{1});
@@ -128,12 +132,28 @@ struct alignas(64) SizeClass {
   Stack free;
   std::atomic<uint64_t> hits{0};
   std::atomic<bool> touched{false};  // a hit since the eviction hand passed last
+  std::atomic<bool> recent{false};   // a hit since the ticker's last round
 };
+
+/// HOLOGRAM_POOL_IDLE: for how many seconds cached blocks may be unused; 0: for ever.
+std::chrono::milliseconds idle_period() {
+  constexpr double standard = 1, longest = 1e6;
+  const char* text = std::getenv("HOLOGRAM_POOL_IDLE");
+  char* end = nullptr;
+  double seconds = text ? std::strtod(text, &end) : standard;
+  if (end == text || (end && *end != '\0') || !(seconds >= 0 && seconds <= longest))
+    seconds = standard;
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
 
 }  // namespace
 
 struct MemoryPool::State {
   explicit State(size_t bytes) : limit(bytes) {}
+
+  const std::chrono::milliseconds period = idle_period();
+  /// Stops with the pool; blocks that outlive it are not cached.
+  Ticker ticker{period, [this] { return drop_idle(); }};
 
   // Bytes of live blocks (multiples of 64), plus 1 while the pool exists: at 0 the state dies.
   alignas(64) std::atomic<size_t> in_use{1};
@@ -162,6 +182,7 @@ struct MemoryPool::State {
     SizeClass& c = classes[static_cast<size_t>(cls)];
     c.hits.fetch_add(1, relaxed);
     if (!c.touched.load(relaxed)) c.touched.store(true, relaxed);
+    if (!c.recent.load(relaxed)) c.recent.store(true, relaxed);
     return block;
   }
 
@@ -220,6 +241,18 @@ struct MemoryPool::State {
     return dropped;
   }
 
+  /// Gives back the classes without a hit since the last round; whether something is left to look
+  /// after.
+  bool drop_idle() noexcept {
+    size_t dropped = 0;
+    for (int cls = 0; cls < num_classes; ++cls)
+      if (!classes[static_cast<size_t>(cls)].recent.exchange(false, relaxed))
+        dropped += drop(cls, std::numeric_limits<size_t>::max());
+    const bool more = cached.load(relaxed) >= watch_from;
+    if (!more && dropped >= watch_from) trim_heap();  // smaller blocks are the C library's
+    return more;
+  }
+
   /// Brings the cache below its bound, classes without a recent hit first.
   void trim() noexcept {
     for (int looked = 0; looked < 2 * num_classes && cached.load(relaxed) > limit.load(relaxed);
@@ -260,6 +293,7 @@ struct MemoryPool::State {
 MemoryPool::MemoryPool(size_t limit) : state_(new State(limit)) {}
 
 MemoryPool::~MemoryPool() {
+  state_->ticker.stop();
   state_->limit.store(0, relaxed);
   state_->drop_all();
   state_->drop_live(1);
@@ -294,8 +328,10 @@ void MemoryPool::deallocate(void* block) noexcept {
   const size_t limit = s.limit.load(relaxed);
   if (bytes > limit || !s.keep(block)) {
     s.unmap(block);
-  } else if (s.cached.load(relaxed) > limit) {
-    s.trim();
+  } else {
+    const size_t cached = s.cached.load(relaxed);
+    if (cached >= watch_from && s.period.count() != 0) s.ticker.start();
+    if (cached > limit) s.trim();
   }
   s.drop_live(bytes);
 }

@@ -13,7 +13,8 @@ namespace hologram::host {
 /// Sizes are rounded up to one of eight classes per doubling, and a request may reuse a cached
 /// block of up to twice its size. A request that finds none first gives back cached blocks of the
 /// sizes below its own, so that slowly growing sizes (a sequence getting longer) do not pile up
-/// memory.
+/// memory. Cached blocks of sizes that nobody asked for during one to two seconds
+/// (HOLOGRAM_POOL_IDLE) are given back by a thread that runs while a MiB or more is cached.
 class MemoryPool {
  public:
   static constexpr size_t alignment = 64;

@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "host/core_share.h"
+#include "host/forks.h"
 
 namespace hologram::host {
 namespace {
@@ -51,15 +52,6 @@ constexpr uint32_t woken_by_caller = 3, woken_by_worker = 2;
 constexpr int64_t caller_spin_ns = 50'000;
 /// The shortest time between two moves of a worker to another CPU.
 constexpr int64_t move_every_ns = 1'000'000;
-
-/// Forks that this process descends from: a pool of another count has lost its workers.
-std::atomic<uint32_t> fork_count{0};
-
-uint32_t current_fork_count() noexcept {
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1); });
-  (void)registered;
-  return fork_count.load(relaxed);
-}
 
 /// How this thread, as a caller, lives with others on its core.
 thread_local CoreShare share_of_caller;
@@ -273,7 +265,7 @@ class alignas(64) Slot {
 struct ThreadPool::State {
   explicit State(uint32_t n) : threads(n) {}
 
-  const uint32_t born = current_fork_count();
+  const uint32_t born = fork_count();
   std::atomic<uint32_t> threads;  // wanted, the caller included; surplus workers sleep on it
   std::atomic<uint32_t> started{0};
   std::atomic<bool> stop{false};
@@ -446,7 +438,7 @@ ThreadPool::ThreadPool(int threads) : state_(new State(checked_threads("ThreadPo
 ThreadPool::~ThreadPool() {
   State* state = state_.load();
   // In a forked child the workers do not exist, and the thread that forked may use the state.
-  if (state->born != current_fork_count()) return;
+  if (state->born != fork_count()) return;
   state->stop.store(true);
   state->epoch.fetch_add(1);
   wake(state->epoch, INT_MAX);
@@ -458,7 +450,7 @@ ThreadPool::~ThreadPool() {
 
 ThreadPool::State* ThreadPool::state() noexcept {
   State* state = state_.load(acquire);
-  if (state->born == current_fork_count()) [[likely]]
+  if (state->born == fork_count()) [[likely]]
     return state;
   // The old state is left alone: its locks and counts are as the fork found them.
   auto fresh = std::unique_ptr<State>(new (std::nothrow) State(state->threads.load()));

@@ -28,6 +28,9 @@ using hologram::host::MemoryPool;
 constexpr size_t mebibyte = size_t{1} << 20;
 constexpr size_t big = size_t{4} << 30;
 
+// What these tests leave in a cache stays there however long they are stopped.
+const int never_idle = setenv("HOLOGRAM_POOL_IDLE", "0", 1);
+
 bool aligned(const void* p, size_t to) { return reinterpret_cast<uintptr_t>(p) % to == 0; }
 
 TEST(MemoryPool, BlocksAreAlignedAndLargeEnough) {
@@ -171,6 +174,20 @@ TEST(MemoryPool, TheBoundKeepsWhatIsUsed) {
   EXPECT_EQ(pool.stats().misses, misses);
 }
 
+/// A pool whose blocks idle after 10 ms.
+std::unique_ptr<MemoryPool> impatient_pool() {
+  setenv("HOLOGRAM_POOL_IDLE", "0.01", 1);
+  auto pool = std::make_unique<MemoryPool>(big);
+  setenv("HOLOGRAM_POOL_IDLE", "0", 1);
+  return pool;
+}
+
+/// Whether the cache empties within half a minute.
+bool empties(const MemoryPool& pool) {
+  for (int i = 0; i < 3000 && pool.stats().cached != 0; ++i) usleep(10'000);
+  return pool.stats().cached == 0;
+}
+
 /// Resident bytes of this process.
 size_t resident() {
   size_t total = 0, pages = 0;
@@ -258,6 +275,33 @@ bool child_is_ok(bool (*body)()) {
   }
   int status = 0;
   return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(MemoryPool, IdleMemoryGoesBack) {
+  auto pool = impatient_pool();
+  auto* live = static_cast<char*>(pool->allocate(3 * mebibyte));
+  std::memset(live, 0x5a, 3 * mebibyte);
+  for (int round = 0; round < 3; ++round) {
+    MemoryPool::deallocate(pool->allocate(5 * mebibyte));
+    MemoryPool::deallocate(pool->allocate(100 << 10));
+    EXPECT_TRUE(empties(*pool)) << round;
+  }
+  EXPECT_TRUE(std::all_of(live, live + 3 * mebibyte, [](char c) { return c == 0x5a; }));
+  pool.reset();
+  MemoryPool::deallocate(live);
+}
+
+TEST(MemoryPool, IdleMemoryGoesBackInAForkedChildToo) {
+  static std::unique_ptr<MemoryPool> pool = impatient_pool();
+  MemoryPool::deallocate(pool->allocate(5 * mebibyte));
+  EXPECT_TRUE(child_is_ok([] {
+    MemoryPool::deallocate(pool->allocate(9 * mebibyte));
+    const bool ok = empties(*pool);
+    pool.reset();
+    return ok;
+  }));
+  EXPECT_TRUE(empties(*pool));
+  pool.reset();
 }
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
