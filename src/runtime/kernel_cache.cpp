@@ -4,6 +4,18 @@
 #include "base/error.h"
 
 namespace hologram::runtime {
+namespace {
+
+// Kernels that nothing uses are forgotten when so many more have been made: those of programs that
+// keep compiling for new sizes. The disk still has them.
+constexpr size_t unused_kernels = 1024;
+
+template <class Made>
+void forget_unused(Made& made) {
+  std::erase_if(made, [](const auto& entry) { return entry.second.use_count() == 1; });
+}
+
+}  // namespace
 
 // What was made before, or by another thread meanwhile, counts as a memory hit.
 template <class K, class Make>
@@ -22,6 +34,7 @@ std::shared_ptr<const K> KernelCache::get_from(Table<K>& table, const Fingerprin
       if (mine) return mine;
       mine = make(from);
       std::lock_guard lock(mutex_);
+      if (table.made.size() % unused_kernels == unused_kernels - 1) forget_unused(table.made);
       table.made.emplace(key, mine);
       return mine;
     });
@@ -95,8 +108,8 @@ KernelCache::Stats KernelCache::stats() const {
 
 void KernelCache::clear() {
   std::lock_guard lock(mutex_);
-  std::erase_if(kernels_.made, [](const auto& entry) { return entry.second.use_count() == 1; });
-  std::erase_if(lanes_.made, [](const auto& entry) { return entry.second.use_count() == 1; });
+  forget_unused(kernels_.made);
+  forget_unused(lanes_.made);
 }
 
 }  // namespace hologram::runtime

@@ -17,7 +17,8 @@ namespace hologram::runtime {
 enum class KernelSource : uint8_t { memory, builtin, disk, compiled };
 
 /// Thread-safe; nothing is compiled under a lock, and what several threads need at once is compiled
-/// by one of them. Kernels stay while someone uses them, and until clear().
+/// by one of them. Kernels stay while someone uses them; others
+/// until clear(), or until a thousand more have been made.
 class KernelCache {
  public:
   KernelCache(const Backend& backend, std::filesystem::path folder, uint64_t limit)

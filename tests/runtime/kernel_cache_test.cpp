@@ -97,6 +97,29 @@ TEST(KernelCache, ThreadsThatMeetAtAProgramCompileItOnce) {
   EXPECT_EQ(cache.stats().memory_hits, num_threads - 1u);
 }
 
+TEST(KernelCache, KernelsThatNothingUsesDoNotPileUp) {
+  const auto backend = interp::make_backend();
+  KernelCache cache(*backend, "", 0);
+  std::vector<std::shared_ptr<const Kernel>> used;
+  size_t most = 0;
+  auto program_of = [](int size) {
+    atlas::Program p;
+    p.buffers.resize(1);
+    p.buffers[0].extent = Expr(size);
+    return p;
+  };
+  for (int n = 1; n <= 3000; ++n) {
+    auto kernel = cache.get(program_of(n));
+    if (n % 500 == 0) used.push_back(kernel);
+    most = std::max(most, cache.stats().kernels);
+  }
+  EXPECT_LE(most, 1100u);
+  const auto misses = cache.stats().misses;
+  for (size_t i = 0; i < used.size(); ++i)
+    EXPECT_EQ(cache.get(program_of(500 * static_cast<int>(i + 1))), used[i]);
+  EXPECT_EQ(cache.stats().misses, misses);
+}
+
 TEST(KernelCache, ThreadsThatMeetAtALaneProgramCompileItOnce) {
   const SlowBackend backend;
   KernelCache cache(backend, "", 0);
