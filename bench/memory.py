@@ -3,8 +3,8 @@
 """    python bench/memory.py [CASE...] [--peers eager,aot_eager,hologram,frozen,released]
 
 Each case and peer has a process of its own. Kept: what resident memory (RSS) has grown by from before the first call to after
-the second; trimmed: the same once Python's garbage and what the C library keeps of freed memory are gone; peak: the highest it
-was. `frozen` and `released` are hologram_torch.freeze, without and with release_weights. Inference without gradients, two
+the second; idle: the same after three seconds without calls; trimmed: the same once Python's garbage and what the C library
+keeps of freed memory are gone; peak: the highest it was. `frozen` and `released` are hologram_torch.freeze, without and with release_weights. Inference without gradients, two
 threads."""
 
 import argparse
@@ -14,11 +14,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 CASES = ("minilm-8x128", "resnet18-1")
 PEERS = ("eager", "aot_eager", "hologram", "frozen", "released")
 OURS = PEERS[2:]
 MIB = 2**20
+IDLE = 3  # seconds
 
 
 def field(name: str) -> int:
@@ -74,6 +76,8 @@ def measure(name: str, peer: str) -> dict:
         function(*inputs)
         function(*inputs)
     out = {"kept": field("VmRSS") - before, "peak": field("VmHWM") - before}
+    time.sleep(IDLE)
+    out["idle"] = field("VmRSS") - before
     trim()
     out["trimmed"] = field("VmRSS") - before
     out["maps"] = {kind: n - maps_before.get(kind, 0) for kind, n in maps().items()}
@@ -103,7 +107,7 @@ def main():
                 continue
             parts = {**found["maps"], **found.get("shares", {})}
             shares = ", ".join(f"{k} {n / MIB:.1f}" for k, n in parts.items() if abs(n) >= MIB / 2)
-            sizes = ", ".join(f"{k} {found[k] / MIB:6.1f}" for k in ("kept", "trimmed", "peak"))
+            sizes = ", ".join(f"{k} {found[k] / MIB:6.1f}" for k in ("kept", "idle", "trimmed", "peak"))
             print(f"{case:14} {peer:10} MiB: {sizes}: {shares}", flush=True)
 
 
