@@ -4,8 +4,8 @@
 
 Each case and peer has a process of its own. Kept: what resident memory (RSS) has grown by from before the first call to after
 the second; idle: the same after three seconds without calls; trimmed: the same once Python's garbage and what the C library
-keeps of freed memory are gone; peak: the highest it was. `frozen` and `released` are hologram_torch.freeze, without and with release_weights. Inference without gradients, two
-threads."""
+keeps of freed memory are gone; peak: the highest it was. `frozen` and `released` are hologram_torch.freeze, without and with
+release_weights. Inference without gradients, two threads."""
 
 import argparse
 import ctypes
