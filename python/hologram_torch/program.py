@@ -4,6 +4,7 @@ compiles for the machine there, or takes kernels from the cache."""
 
 import copyreg
 import dataclasses
+import linecache
 import time
 
 import torch
@@ -69,6 +70,7 @@ class Program:
         memory.watch(call, executable)
         self._report(executable, stages, self.trace_ms + 1e3 * (time.perf_counter() - start))
         device.runtime().drop_code_pages()  # a compilation has touched 20 MB of them
+        _forget_sources()
         return WithFormulas(call, self.formulas) if self.formulas else call
 
     def _report(self, executable, stages, total_ms):
@@ -109,3 +111,11 @@ class Programs:
         if found is None:
             found = self._made[treatment] = self._make(treatment)
         return found
+
+
+def _forget_sources():
+    """Drops the text of source files that PyTorch's tracing has read for its messages, 5 MB and more; Python reads it again
+    where it is needed. What came from no file stays."""
+    for name, entry in list(linecache.cache.items()):
+        if len(entry) == 4 and entry[1] is not None:  # size, time of change, lines, path
+            linecache.cache.pop(name, None)
