@@ -703,8 +703,9 @@ HOLOGRAM_API hologram_status hologram_executable_cleanup(hologram_handle executa
 
 #define HOLOGRAM_VERIFY 1u /**< compare the weights with their checksums too: reads the whole file */
 
-/** Opens a .holo file; its weights are mapped into memory. Nothing in it is trusted: a damaged file
- * is HOLOGRAM_CORRUPT, one of a later version HOLOGRAM_UNSUPPORTED. */
+/** Opens a .holo file; its weights are mapped into memory. A damaged file is HOLOGRAM_CORRUPT, one
+ * of a later version HOLOGRAM_UNSUPPORTED. Machine code in it runs only if the user's list of
+ * trusted archives names it, or after hologram_archive_trust. */
 HOLOGRAM_API hologram_status hologram_archive_open(const char* path, uint32_t flags,
                                                    hologram_handle* archive);
 /** The same for a file's bytes, which are copied. */
@@ -714,7 +715,15 @@ HOLOGRAM_API hologram_status hologram_archive_open_memory(const void* bytes, siz
 /** What it holds as a JSON object: fingerprint, methods with inputs, results and sizes, tensors. */
 HOLOGRAM_API hologram_status hologram_archive_info(hologram_handle archive, char* json,
                                                    size_t capacity, size_t* needed);
-/** Compares every tensor with its checksum. */
+/** Names the whole content: 64 hexadecimal digits. */
+HOLOGRAM_API hologram_status hologram_archive_fingerprint(hologram_handle archive, char* digits,
+                                                          size_t capacity, size_t* needed);
+/** Methods made from here on run the archive's machine code, where it has some for this machine: no
+ * compiling, no code generator; the code has all rights of this process. `fingerprint`: what the
+ * archive must be, else HOLOGRAM_CORRUPT; NULL trusts it whatever it is. */
+HOLOGRAM_API hologram_status hologram_archive_trust(hologram_handle archive,
+                                                    const char* fingerprint);
+/** Compares everything with its checksums: reads the whole file. */
 HOLOGRAM_API hologram_status hologram_archive_verify(hologram_handle archive);
 /** A method as an executable, compiled or taken from the cache of kernels. Its inputs and results
  * are the method's, row-major; hologram_executable_run checks their sizes. `session`: where state

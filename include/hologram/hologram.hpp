@@ -445,6 +445,20 @@ struct Api {
                      [&] { return std::move(text); });
     }
     status verify() const { return P::done(hologram_archive_verify(get())); }
+    /// 64 hexadecimal digits that name the whole content.
+    result<std::string> fingerprint() const {
+      std::string text;
+      return P::give(detail::read_text(text,
+                                       [&](char* t, size_t n, size_t* needed) {
+                                         return hologram_archive_fingerprint(get(), t, n, needed);
+                                       }),
+                     [&] { return std::move(text); });
+    }
+    /// Methods made from here on run machine code of the archive. `fingerprint`: what it must be;
+    /// null trusts it whatever it is.
+    status trust(const char* fingerprint = nullptr) {
+      return P::done(hologram_archive_trust(get(), fingerprint));
+    }
     result<Session> session() const {
       hologram_handle h = 0;
       return P::give(hologram_archive_session(get(), &h), [&] { return Session(h); });

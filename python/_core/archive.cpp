@@ -12,6 +12,8 @@
 #include <array>
 
 #include "archive/function.h"
+#include "archive/precompile.h"
+#include "archive/trust.h"
 #include "archive/writer.h"
 #include "base/version.h"
 #include "bindings.h"
@@ -236,6 +238,29 @@ uint32_t add_tensor(Writer& writer, std::string name, std::string_view dtype,
   return writer.add_tensor(std::move(t), {reinterpret_cast<const std::byte*>(address), bytes});
 }
 
+void precompile(Writer& writer, runtime::Runtime& runtime, const std::vector<std::string>& isas) {
+  nb::gil_scoped_release others;
+  archive::precompile(writer, runtime.backend(), isas, &runtime.kernels().disk());
+}
+
+nb::list precompiled_list(const Archive& a) {
+  nb::list out;
+  for (const archive::Precompiled& p : a.index().precompiled) {
+    nb::dict d;
+    d["method"] = a.index().methods[p.method].name;
+    d["target"] = p.target;
+    d["generator"] = p.generator;
+    d["plan"] = p.plan;
+    d["code"] = p.code;
+    d["plan_offset"] = a.index().sections[p.plan].offset;
+    d["plan_bytes"] = a.index().sections[p.plan].bytes;
+    d["code_offset"] = a.index().sections[p.code].offset;
+    d["code_bytes"] = a.index().sections[p.code].bytes;
+    out.append(d);
+  }
+  return out;
+}
+
 /// What reading raises: FileNotFoundError, OSError, HologramError for damaged files.
 template <class F>
 auto reading(const F& f) {
@@ -265,6 +290,8 @@ void bind_archive(nb::module_& m) {
   nb::class_<Function>(m, "ArchiveFunction", "A method of an archive, compiled.")
       .def("__call__", &call, "arrays"_a, "session"_a.none() = nb::none())
       .def_prop_ro("has_state", &Function::has_state)
+      .def_prop_ro("precompiled", &Function::precompiled,
+                   "Whether it runs machine code of the archive.")
       .def_prop_ro("cached_bytes", [](Function& f) { return f.executable().cached_bytes(); });
   nb::class_<Archive>(m, "Archive", "An open .holo archive.")
       .def_static(
@@ -310,19 +337,52 @@ void bind_archive(nb::module_& m) {
            [](Archive& a) {
              reading([&] {
                nb::gil_scoped_release others;
-               a.verify_tensors();
+               a.verify_all();
              });
            })
       .def(
           "function",
           [](std::shared_ptr<Archive> a, std::string_view name,
-             std::shared_ptr<runtime::Runtime> runtime) {
+             std::shared_ptr<runtime::Runtime> runtime, bool trusted) {
             return reading([&] {
               nb::gil_scoped_release others;
-              return std::make_shared<Function>(a, a->method(name), std::move(runtime));
+              return std::make_shared<Function>(a, a->method(name), std::move(runtime), trusted);
             });
           },
-          "name"_a, "runtime"_a);
+          "name"_a, "runtime"_a, "trusted"_a = false)
+      .def_prop_ro("precompiled", &precompiled_list)
+      .def(
+          "with_targets",
+          [](Archive& a, const std::string& path, runtime::Runtime& runtime,
+             const std::vector<std::string>& isas) {
+            return reading([&] {
+              nb::gil_scoped_release others;
+              return archive::with_targets(a, path, runtime.backend(), isas,
+                                           &runtime.kernels().disk())
+                  .hex();
+            });
+          },
+          "path"_a, "runtime"_a, "isas"_a,
+          "Writes the archive with machine code for more instruction sets; its fingerprint.")
+      .def(
+          "verify_code",
+          [](Archive& a, const runtime::Runtime& runtime) {
+            reading([&] {
+              nb::gil_scoped_release others;
+              archive::verify_code(a, runtime.backend());
+            });
+          },
+          "runtime"_a, "Compiles every method again and compares the bytes.");
+  m.def(
+      "archive_is_trusted",
+      [](std::string_view f) { return archive::is_trusted(archive::parse_fingerprint(f)); },
+      "fingerprint"_a, "Whether the user's list of trusted archives names it.");
+  m.def(
+      "archive_trust",
+      [](std::string_view f, std::string_view note) {
+        reading([&] { archive::trust(archive::parse_fingerprint(f), note); });
+      },
+      "fingerprint"_a, "note"_a, "Adds an archive to the user's list.");
   nb::class_<Writer>(m, "ArchiveWriter", "Writes a .holo archive; the file appears in finish().")
       .def("__init__",
            [](Writer* at, const std::string& path) {
@@ -330,6 +390,9 @@ void bind_archive(nb::module_& m) {
            })
       .def("add_tensor", &add_tensor, "name"_a, "dtype"_a, "shape"_a, "strides"_a, "address"_a,
            "bytes"_a, "state"_a = false)
+      .def("precompile", &precompile, "runtime"_a, "isas"_a,
+           "Adds machine code of all methods for these instruction sets; none named: the usual "
+           "ones.")
       .def("add_method", &add_method, "name"_a, "graph"_a, "symbols"_a, "inputs"_a, "results"_a,
            "parameters"_a, "guards"_a, "structure"_a, "reproducible"_a = false, "fast"_a = false)
       .def(

@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from typing import Any, Union
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -17,20 +17,35 @@ from hologram import _core
 __all__ = ["Archive", "Method", "Session", "load"]
 
 
-def load(path: Union[str, os.PathLike[str]], *, backend: str = "auto", verify: str = "index") -> Archive:
+def load(
+    path: Union[str, os.PathLike[str]],
+    *,
+    backend: str = "auto",
+    verify: str = "index",
+    fingerprint: Optional[str] = None,
+    trust: Optional[bool] = None,
+) -> Archive:
     """Opens an archive; its weights are mapped into memory, not read.
 
     path: a file that `hologram_torch.export` wrote. backend: where methods run, as in Executor. verify: "index" compares
-    header, index and graphs with their checksums, "full" the weights too (which reads the whole file).
+    header, index and graphs with their checksums, "full" everything else too (which reads the whole file).
 
-    Nothing in the file is trusted: damaged and hostile files are refused.
+    Machine code in the file runs, with all rights of this process, only if the archive is trusted: if `fingerprint` is given
+    and is the archive's, if `trust` is True, or, where it is None, if the user's list names the archive (export() adds those
+    that it writes, `hologram archive trust FILE` others). Without that, or without code for this machine, methods are
+    compiled from their graphs, of which nothing is trusted: damaged and hostile files are refused.
 
     Raises:
         FileNotFoundError, OSError: the file cannot be read.
-        HologramError: it is no archive, or damaged.
+        HologramError: it is no archive, damaged, or not the one that `fingerprint` names.
         NotImplementedError: it was written for a later version.
     """
-    return Archive(_core.Archive.open(os.fspath(path), verify=verify), _runtime(backend))
+    native = _core.Archive.open(os.fspath(path), verify=verify)
+    if fingerprint is not None and native.fingerprint != fingerprint.lower():
+        raise _core.HologramError(f"{native.name}: its fingerprint is {native.fingerprint}, expected {fingerprint}")
+    if trust is None:
+        trust = fingerprint is not None or _core.archive_is_trusted(native.fingerprint)
+    return Archive(native, _runtime(backend), trust)
 
 
 def _runtime(backend: str) -> Any:
@@ -40,12 +55,14 @@ def _runtime(backend: str) -> Any:
 class Archive:
     """An open archive. Calling it calls its method "forward", or its only one.
 
-    methods: name → Method. tensors: name → read-only NumPy array of the file's content.
+    methods: name → Method. tensors: name → read-only NumPy array of the file's content. trusted: whether machine code in it
+    may run.
     """
 
-    def __init__(self, native: Any, runtime: Any) -> None:
+    def __init__(self, native: Any, runtime: Any, trusted: bool = False) -> None:
         self._native = native
         self._runtime = runtime
+        self.trusted = trusted
         self.methods = {info["name"]: Method(self, info) for info in native.methods}
 
     @property
@@ -69,6 +86,9 @@ class Archive:
             "producer": self._native.producer,
             "fingerprint": self.fingerprint,
             "bytes": self._native.size,
+            "trusted": self.trusted,
+            "targets": list(dict.fromkeys(code["target"] for code in self._native.precompiled)),
+            "code_bytes": sum({code["code"]: code["code_bytes"] for code in self._native.precompiled}.values()),
             "tensors": len(tensors),
             "tensor_bytes": sum({t["offset"]: t["bytes"] for t in tensors}.values()),
             "state_bytes": sum(t["bytes"] for t in tensors if t["state"]),
@@ -78,8 +98,20 @@ class Archive:
         }
 
     def verify(self) -> None:
-        """Compares all weights with their checksums; HologramError names what differs."""
+        """Compares everything with its checksums; HologramError names what differs."""
         self._native.verify()
+
+    def verify_code(self) -> None:
+        """Compiles every method again and compares with the archive's machine code, byte for byte.
+
+        HologramError names what differs; NotImplementedError: another version of the code generator made it.
+        """
+        self._native.verify_code(self._runtime)
+
+    def write_with_targets(self, path: Union[str, os.PathLike[str]], isas: Sequence[str]) -> str:
+        """Writes the archive with machine code for more instruction sets (sse42, avx2, avx512, amx) to `path`, which may be its
+        own. → the fingerprint of that file, which is not on the list of trusted ones."""
+        return self._native.with_targets(os.fspath(path), self._runtime, list(isas))
 
     def session(self) -> Session:
         """A copy of the archive's state (KV caches, buffers that methods write) and methods that use it."""
@@ -190,7 +222,9 @@ class _Made:
         if self._function is None:
             with self._lock:
                 if self._function is None:
-                    self._function = self._archive._native.function(self._name, self._archive._runtime)
+                    self._function = self._archive._native.function(
+                        self._name, self._archive._runtime, self._archive.trusted
+                    )
         return self._function
 
 

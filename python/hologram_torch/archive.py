@@ -1,9 +1,11 @@
 # hologram_torch/archive.py: export(): a model as a file that runs without PyTorch
+import contextlib
 import dataclasses
 import inspect
 import json
 import os
 
+import hologram
 import torch
 from hologram import _core
 
@@ -19,7 +21,7 @@ _PLAIN = (bool, int, float, str, type(None))
 @dataclasses.dataclass(frozen=True)
 class Report:
     """What export() wrote. fingerprint: names the whole content; methods: name → operations of the graph; tensor_bytes:
-    of weights and state, those shared counted once."""
+    of weights and state, those shared counted once; targets: machines that it has code for."""
 
     path: str
     fingerprint: str
@@ -28,18 +30,21 @@ class Report:
     tensors: int
     tensor_bytes: int
     state: tuple
+    targets: tuple
 
 
-def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, methods=None, **options):
+def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, methods=None, isas=None, **options):
     """Writes `model` as an archive that `hologram.load` runs with NumPy alone.
 
     model: a torch.nn.Module on the CPU, in the mode (eval, train) that calls shall have. args, kwargs: example arguments of its
     forward(): tensors, plain values, and tuples, lists and dicts of them; plain values become part of the program.
     dynamic_shapes: as in torch.export.export. methods: in place of args, name → dict(args=…, kwargs=…, dynamic_shapes=…,
-    function="forward"): several entry points (methods of the module) that share weights. options: as in
-    torch.compile(options=…). Buffers that a method writes become the archive's state.
+    function="forward"): several entry points (methods of the module) that share weights. isas: instruction sets that machine code
+    is stored for, of "sse42", "avx2", "avx512" and "amx"; None: the first three; (): none, every machine compiles for itself.
+    options: as in torch.compile(options=…). Buffers that a method writes become the archive's state.
 
-    → Report. The file appears when it is whole; a failed export leaves the old one.
+    → Report. The file appears when it is whole; a failed export leaves the old one. This user trusts what they export: the
+    fingerprint goes on their list (`hologram.load`), where there is one.
 
     Raises TypeError and ValueError for wrong arguments, NotImplementedError naming operators that have no native kernel, OSError.
     """
@@ -55,10 +60,10 @@ def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, met
         raise TypeError("export: with methods, kwargs and dynamic_shapes belong to each of them")
     chosen = Options.make(None, options or None)
     made = {name: _captured(model, name, chosen, **asked) for name, asked in methods.items()}
-    return _write(os.fspath(path), made, chosen)
+    return _write(os.fspath(path), made, chosen, isas)
 
 
-def export_program(program, path, **options):
+def export_program(program, path, *, isas=None, **options):
     """Writes a torch.export.ExportedProgram as an archive with the method "forward", which takes and gives its arrays by
     position: the tensors among the program's arguments and results, in order. Otherwise as export()."""
     if not isinstance(program, torch.export.ExportedProgram):
@@ -66,10 +71,11 @@ def export_program(program, path, **options):
     chosen = Options.make(None, options or None)
     program = exported.decomposed(program)
     weights = {**program.constants, **program.state_dict}
-    return _write(os.fspath(path), {"forward": _Method("forward", program, weights.__getitem__, chosen)}, chosen)
+    made = {"forward": _Method("forward", program, weights.__getitem__, chosen)}
+    return _write(os.fspath(path), made, chosen, isas)
 
 
-def _write(path, made, chosen) -> Report:
+def _write(path, made, chosen, isas) -> Report:
     state = set().union(*(method.graph.state for method in made.values()))
     writer = _core.ArchiveWriter(path)
     tensors = {}  # name → (number, tensor)
@@ -79,11 +85,18 @@ def _write(path, made, chosen) -> Report:
                 _add_tensor(writer, tensors, state, *source[1:])
     for method in made.values():
         method.write(writer, {name: number for name, (number, _) in tensors.items()}, chosen)
+    if isas is None or len(isas):
+        writer.precompile(_core.shared_runtime(), list(isas or ()))
     fingerprint = writer.finish()
+    written = hologram.load(path, trust=False).info()
+    if written["targets"]:
+        with contextlib.suppress(_core.HologramError, OSError):
+            _core.archive_trust(fingerprint, os.path.abspath(path))
     storages = {t.data_ptr(): t.numel() * t.element_size() for _, t in tensors.values()}
     return Report(
         path, fingerprint, os.path.getsize(path), {name: method.operations for name, method in made.items()},
         len(tensors), sum(storages.values()), tuple(sorted(state)),
+        tuple(written["targets"]),
     )  # fmt: skip
 
 

@@ -33,10 +33,8 @@ void Archive::parse(Verify verify) {
     if (hologram::fingerprint(index) != header.index_hash)
       fail(ErrorCode::corrupt, "its index does not agree with its checksum");
     index_ = decode(index, bytes_.size());
-    for (size_t i = 0; i < index_.sections.size(); ++i)
-      if (hologram::fingerprint(section(static_cast<uint32_t>(i))) != index_.sections[i].hash)
-        fail(ErrorCode::corrupt, "section {} does not agree with its checksum", i);
-    if (verify == Verify::full) compare_tensors();
+    for (const Method& m : index_.methods) compare_section(section(m.graph), m.graph);
+    if (verify == Verify::full) compare_all();
   } catch (const Error& e) {
     fail(e.code(), "{}: {}", name_, e.what());
   }
@@ -61,9 +59,20 @@ const Method& Archive::method(std::string_view name) const {
        names.empty() ? "none" : names);
 }
 
-void Archive::verify_tensors() const {
+std::string Archive::checked_section(uint32_t number) const {
+  std::string content(section(number));
+  compare_section(content, number);
+  return content;
+}
+
+void Archive::compare_section(std::string_view content, uint32_t number) const {
+  if (hologram::fingerprint(content) != index_.sections[number].hash)
+    fail(ErrorCode::corrupt, "section {} does not agree with its checksum", number);
+}
+
+void Archive::verify_all() const {
   try {
-    compare_tensors();
+    compare_all();
   } catch (const Error& e) {
     fail(e.code(), "{}: {}", name_, e.what());
   }
@@ -81,7 +90,8 @@ size_t Archive::first_difference(const Tensor& t) const {
 
 bool Archive::agrees(const Tensor& t) const { return first_difference(t) == t.pieces.size(); }
 
-void Archive::compare_tensors() const {
+void Archive::compare_all() const {
+  for (uint32_t i = 0; i < index_.sections.size(); ++i) compare_section(section(i), i);
   for (const Tensor& t : index_.tensors)
     if (const size_t i = first_difference(t); i < t.pieces.size())
       fail(ErrorCode::corrupt, "tensor \"{}\" does not agree with its checksum in piece {}", t.name,

@@ -13,8 +13,8 @@ namespace hologram::archive {
 
 /// How much of a file is compared with its hashes when it is opened.
 enum class Verify : uint8_t {
-  index,  ///< header, index and all sections: what is parsed
-  full,   ///< tensors too: reads the whole file
+  index,  ///< header, index and graphs: what is parsed
+  full,   ///< all tensors and sections: reads the whole file
 };
 
 /// An open archive: immutable, mapped into memory. Nothing in it is trusted: offsets, sizes and
@@ -36,18 +36,23 @@ class Archive {
   uint64_t size() const { return bytes_.size(); }
 
   std::string_view section(uint32_t number) const;
+  /// A private copy of a section, which agrees with its hash whatever happens to the file. Throws
+  /// Error(corrupt).
+  std::string checked_section(uint32_t number) const;
   const std::byte* data(const Tensor& tensor) const;
   /// The method of this name. Throws Error(not_found) naming those that there are.
   const Method& method(std::string_view name) const;
   /// Whether a tensor agrees with its hashes.
   bool agrees(const Tensor& tensor) const;
-  /// Compares every tensor with its hashes; throws Error(corrupt) naming the first that differs.
-  void verify_tensors() const;
+  /// Compares all tensors and sections with their hashes; throws Error(corrupt) naming the first
+  /// that differs.
+  void verify_all() const;
 
  private:
   Archive() = default;
   void parse(Verify verify);
-  void compare_tensors() const;
+  void compare_all() const;
+  void compare_section(std::string_view content, uint32_t number) const;
   size_t first_difference(const Tensor& tensor) const;
 
   std::string name_;

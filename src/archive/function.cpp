@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "archive/precompile.h"
 #include "base/error.h"
+#include "runtime/stored_plan.h"
 
 namespace hologram::archive {
 namespace {
@@ -61,28 +63,56 @@ void Session::reset() {
 }
 
 Function::Function(std::shared_ptr<const Archive> archive, const Method& method,
-                   std::shared_ptr<runtime::Runtime> runtime)
+                   std::shared_ptr<runtime::Runtime> runtime, bool trusted)
     : archive_(std::move(archive)), method_(method) {
   try {
-    ir::Graph graph;
-    ir::parse(archive_->section(method_.graph), graph);
-    ir::verify(graph);
-    bind_parameters(graph);
-    bind_results(graph);
+    bind_tensors();
     bind_symbols();
-    sizes_ = std::make_unique<const ir::SizeCheck>(graph, fmt::format("\"{}\"", method_.name));
-    runtime::CompileOptions options;
-    options.reproducible = method_.reproducible;
-    options.fast = method_.fast;
-    for (const Source& s : method_.parameters)
-      options.static_parameters.push_back(s.kind == Source::Kind::tensor &&
-                                          !archive_->index().tensors[s.number].state);
-    executable_ = runtime::Executable::compile(graph, options, std::move(runtime));
+    precompiled_ = trusted && load(runtime);
+    if (!precompiled_) compile(std::move(runtime));
     take_packed_weights();
   } catch (const Error& e) {
     fail(e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code(),
          "{}: method \"{}\": {}", archive_->name(), method_.name, e.what());
   }
+}
+
+void Function::compile(std::shared_ptr<runtime::Runtime> runtime) {
+  const auto graph = parsed(archive_->section(method_.graph));
+  check_parameters(*graph);
+  bind_results(*graph);
+  check_sizes_of(*graph);
+  executable_ = runtime::Executable::compile(*graph, options_of(archive_->index(), method_),
+                                             std::move(runtime));
+}
+
+// What is right for every size cannot always be told from the graph, and nobody vouches for it.
+void Function::check_sizes_of(const ir::Graph& graph) {
+  sizes_ = std::make_unique<const ir::SizeCheck>(graph, fmt::format("\"{}\"", method_.name));
+}
+
+// Takes code of the archive that was compiled for this very target: then its bits are those that
+// compiling here would give.
+bool Function::load(const std::shared_ptr<runtime::Runtime>& runtime) {
+  const Index& index = archive_->index();
+  const std::string target = runtime->backend().target();
+  const auto p = std::ranges::find_if(index.precompiled, [&](const Precompiled& x) {
+    return &index.methods[x.method] == &method_ && x.target == target &&
+           x.abi == runtime::stored_abi;
+  });
+  if (target.empty() || p == index.precompiled.end()) return false;
+  executable_ = runtime::load_stored(
+      {archive_->checked_section(p->plan), archive_->checked_section(p->code)}, runtime);
+  const schedule::Plan& plan = executable_->plan();
+  int count = 0;
+  for (const schedule::PlanOutput& o : plan.outputs)
+    result_of_output_.push_back(o.mutation ? -1 : count++);
+  if (static_cast<size_t>(count) != method_.results.size() ||
+      static_cast<size_t>(plan.num_parameters) > method_.parameters.size() ||
+      static_cast<size_t>(plan.num_symbols) > method_.symbols.size())
+    fail(ErrorCode::corrupt, "its code is another method's");
+  if (!method_.symbols.empty()) check_sizes_of(*parsed(archive_->section(method_.graph)));
+  return true;
 }
 
 // Names weights by the hashes in the index, which nobody has compared yet: what is on the disk
@@ -115,12 +145,7 @@ void Function::share_packed_weights(runtime::Kept& kept) const {
   packed_->share(kept, which);
 }
 
-void Function::bind_parameters(const ir::Graph& graph) {
-  require(static_cast<size_t>(graph.num_parameters) <= method_.parameters.size(),
-          "its graph has {} parameters, the index names {}", graph.num_parameters,
-          method_.parameters.size());
-  require(static_cast<size_t>(graph.num_symbols) <= method_.symbols.size(),
-          "its graph has {} sizes, the index names {}", graph.num_symbols, method_.symbols.size());
+void Function::bind_tensors() {
   bound_.resize(method_.parameters.size());
   for (size_t p = 0; p < bound_.size(); ++p) {
     const Source& s = method_.parameters[p];
@@ -131,6 +156,14 @@ void Function::bind_parameters(const ir::Graph& graph) {
     else
       bound_[p] = archive_->data(t);
   }
+}
+
+void Function::check_parameters(const ir::Graph& graph) {
+  require(static_cast<size_t>(graph.num_parameters) <= method_.parameters.size(),
+          "its graph has {} parameters, the index names {}", graph.num_parameters,
+          method_.parameters.size());
+  require(static_cast<size_t>(graph.num_symbols) <= method_.symbols.size(),
+          "its graph has {} sizes, the index names {}", graph.num_symbols, method_.symbols.size());
   for (ir::Value v : ir::live_nodes(graph)) {
     const ir::OpKind kind = ir::info(v->op).kind;
     if (kind == ir::OpKind::external || kind == ir::OpKind::external_result ||
@@ -220,7 +253,7 @@ std::vector<int64_t> Function::symbols_of(std::span<const std::vector<int64_t>> 
   for (const Expr& g : method_.guards)
     require(g.eval(symbols) >= 0, "\"{}\" is not for these sizes: {} must not be negative",
             method_.name, named(g, method_));
-  sizes_->check(symbols);
+  if (sizes_) sizes_->check(symbols);
   return symbols;
 }
 

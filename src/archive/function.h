@@ -36,14 +36,17 @@ class Session {
 /// One method, compiled for a runtime. Thread-safe; keeps the archive open.
 class Function {
  public:
-  /// Throws Error(corrupt) where the graph and what the index says of it disagree,
-  /// Error(unsupported) for operations that need PyTorch, and what compiling throws.
+  /// `trusted`: machine code in the archive may run, where it has some for this machine; else its
+  /// graph is compiled. Throws Error(corrupt) where the file is damaged or graph and index
+  /// disagree, Error(unsupported) for operations that need PyTorch, and what compiling throws.
   Function(std::shared_ptr<const Archive> archive, const Method& method,
-           std::shared_ptr<runtime::Runtime> runtime);
+           std::shared_ptr<runtime::Runtime> runtime, bool trusted = false);
 
   const Method& method() const { return method_; }
   const Archive& archive() const { return *archive_; }
   runtime::Executable& executable() const { return *executable_; }
+  /// Whether it runs machine code of the archive.
+  bool precompiled() const { return precompiled_; }
   /// Whether it reads or writes state, so that calls need a session.
   bool has_state() const { return has_state_; }
 
@@ -60,7 +63,11 @@ class Function {
                             std::span<void* const> results, Session* session);
 
  private:
-  void bind_parameters(const ir::Graph& graph);
+  void bind_tensors();
+  bool load(const std::shared_ptr<runtime::Runtime>& runtime);
+  void compile(std::shared_ptr<runtime::Runtime> runtime);
+  void check_parameters(const ir::Graph& graph);
+  void check_sizes_of(const ir::Graph& graph);
   void bind_results(const ir::Graph& graph);
   void bind_symbols();
   void take_packed_weights();
@@ -79,8 +86,8 @@ class Function {
   std::vector<const void*> bound_;              // by parameter: a tensor of the archive, or null
   std::vector<int> result_of_output_;           // by output of the graph; -1: written in place
   std::vector<SizeRule> rules_;                 // by symbol
-  bool has_state_ = false;
-  std::unique_ptr<const ir::SizeCheck> sizes_;
+  bool has_state_ = false, precompiled_ = false;
+  std::unique_ptr<const ir::SizeCheck> sizes_;  // null: code of an archive without symbols
 };
 
 }  // namespace hologram::archive

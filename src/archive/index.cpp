@@ -10,7 +10,13 @@
 namespace hologram::archive {
 namespace {
 
-enum class Record : uint64_t { producer = 1, sections = 2, tensors = 3, methods = 4 };
+enum class Record : uint64_t {
+  producer = 1,
+  sections = 2,
+  tensors = 3,
+  methods = 4,
+  precompiled = 5
+};
 
 // Bounds of what a reader takes.
 constexpr size_t most_records = 1 << 10;
@@ -88,6 +94,15 @@ void write(ByteWriter& out, const Method& m) {
   out.string(m.structure);
 }
 
+void write(ByteWriter& out, const Precompiled& p) {
+  out.uint(p.method);
+  out.string(p.target);
+  out.uint(p.abi);
+  out.string(p.generator);
+  out.uint(p.plan);
+  out.uint(p.code);
+}
+
 template <class T>
 std::string list_of(const std::vector<T>& items) {
   ByteWriter out;
@@ -111,6 +126,7 @@ class Decoder {
     }
     if (!in.at_end()) in.error("bytes behind the index");
     for (const Method& m : index_.methods) check(m);
+    for (const Precompiled& p : index_.precompiled) check(p);
     return std::move(index_);
   }
 
@@ -130,6 +146,9 @@ class Decoder {
       case Record::methods:
         list(in, index_.methods, [&] { return method(in); });
         unique(in, index_.methods, "method");
+        break;
+      case Record::precompiled:
+        list(in, index_.precompiled, [&] { return precompiled(in); });
         break;
       default:
         return;  // of a later version
@@ -279,14 +298,34 @@ class Decoder {
     return m;
   }
 
+  static Precompiled precompiled(ByteReader& in) {
+    Precompiled p;
+    p.method = static_cast<uint32_t>(in.uint(most_entries));
+    p.target = name(in);
+    p.abi = static_cast<uint32_t>(in.uint(UINT32_MAX));
+    p.generator = name(in);
+    p.plan = static_cast<uint32_t>(in.uint(most_entries));
+    p.code = static_cast<uint32_t>(in.uint(most_entries));
+    return p;
+  }
+
   // What one record says about another.
+  bool is_section(uint32_t number, SectionKind kind) const {
+    return number < index_.sections.size() &&
+           index_.sections[number].kind == static_cast<uint32_t>(kind);
+  }
+
+  void check(const Precompiled& p) const {
+    if (p.method >= index_.methods.size() || !is_section(p.plan, SectionKind::plan) ||
+        !is_section(p.code, SectionKind::code))
+      fail(ErrorCode::corrupt, "code of a method or section that is not there");
+  }
+
   void check(const Method& m) const {
     auto bad = [&](std::string_view what) {
       fail(ErrorCode::corrupt, "method \"{}\" names {} that is not there", m.name, what);
     };
-    if (m.graph >= index_.sections.size() ||
-        index_.sections[m.graph].kind != static_cast<uint32_t>(SectionKind::graph))
-      bad("a graph");
+    if (!is_section(m.graph, SectionKind::graph)) bad("a graph");
     for (const Source& s : m.parameters)
       if (s.number >= (s.kind == Source::Kind::input ? m.inputs.size() : index_.tensors.size()))
         bad(s.kind == Source::Kind::input ? "an input" : "a tensor");
@@ -318,7 +357,7 @@ T get(std::string_view bytes, size_t& at) {
 
 std::string encode(const Index& index) {
   ByteWriter out;
-  out.uint(4);
+  out.uint(index.precompiled.empty() ? 4 : 5);
   auto record = [&](Record kind, const std::string& payload) {
     out.uint(static_cast<uint64_t>(kind));
     out.string(payload);
@@ -329,6 +368,7 @@ std::string encode(const Index& index) {
   record(Record::sections, list_of(index.sections));
   record(Record::tensors, list_of(index.tensors));
   record(Record::methods, list_of(index.methods));
+  if (!index.precompiled.empty()) record(Record::precompiled, list_of(index.precompiled));
   return out.take();
 }
 

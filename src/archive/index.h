@@ -25,9 +25,14 @@ inline constexpr uint64_t alignment = 64;
 /// Tensors are hashed in pieces of so many bytes.
 inline constexpr uint64_t piece_bytes = uint64_t{4} << 20;
 
-enum class SectionKind : uint32_t { graph = 1 };  ///< graph: the text form of ir/graph.h
+enum class SectionKind : uint32_t {
+  graph = 1,  ///< the text form of ir/graph.h
+  plan = 2,   ///< how a method's kernels are called on one kind of machine (runtime/stored_plan.h)
+  code = 3,   ///< their machine code
+};
 
-/// Bytes of the file that are hashed whole when it is opened.
+/// Bytes of the file with one hash. Graphs are compared with it when the file is opened, plans and
+/// code before they are used.
 struct Section {
   uint32_t kind = 0;  ///< a SectionKind, or one of a later version
   uint64_t offset = 0, bytes = 0;
@@ -79,6 +84,15 @@ struct Method {
   std::string structure;           ///< JSON: how languages nest arguments and results
 };
 
+/// A method compiled ahead of time. Used only where the archive is trusted.
+struct Precompiled {
+  uint32_t method = 0;
+  std::string target;           ///< Backend::target()
+  uint32_t abi = 0;             ///< runtime::stored_abi
+  std::string generator;        ///< Backend::code_key(): who made it
+  uint32_t plan = 0, code = 0;  ///< numbers of their sections
+};
+
 /// Whether names may be this: UTF-8 without control characters.
 bool is_plain_text(std::string_view s);
 
@@ -92,6 +106,7 @@ struct Index {
   std::vector<Section> sections;
   std::vector<Tensor> tensors;
   std::vector<Method> methods;
+  std::vector<Precompiled> precompiled;
 };
 
 std::string encode(const Index& index);

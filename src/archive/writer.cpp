@@ -56,10 +56,30 @@ uint32_t Writer::add_section(SectionKind kind, std::string_view content) {
   return static_cast<uint32_t>(index_.sections.size() - 1);
 }
 
-void Writer::add_method(Method method, std::string_view graph) {
+// Variants of an instruction set often have the same code.
+uint32_t Writer::shared_section(SectionKind kind, std::string_view content) {
+  const Fingerprint hash = fingerprint(content);
+  const auto same = std::ranges::find_if(index_.sections, [&](const Section& s) {
+    return s.kind == static_cast<uint32_t>(kind) && s.hash == hash && s.bytes == content.size();
+  });
+  if (same == index_.sections.end()) return add_section(kind, content);
+  return static_cast<uint32_t>(same - index_.sections.begin());
+}
+
+uint32_t Writer::add_method(Method method, std::string_view graph) {
   require_new(index_.methods, method.name, "method");
   method.graph = add_section(SectionKind::graph, graph);
   index_.methods.push_back(std::move(method));
+  graphs_.emplace_back(graph);
+  return static_cast<uint32_t>(index_.methods.size() - 1);
+}
+
+void Writer::add_precompiled(Precompiled p, std::string_view plan, std::string_view code) {
+  require(is_plain_text(p.target) && is_plain_text(p.generator),
+          "archive: the name of a target is no plain text");
+  p.plan = shared_section(SectionKind::plan, plan);
+  p.code = shared_section(SectionKind::code, code);
+  index_.precompiled.push_back(std::move(p));
 }
 
 Fingerprint Writer::finish() {

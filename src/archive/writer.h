@@ -19,17 +19,25 @@ class Writer {
   /// bytes. `content`: from its first to its last element. Throws Error(invalid_argument) for a
   /// name that is taken and for another size than shape and strides say, Error(io).
   uint32_t add_tensor(Tensor tensor, std::span<const std::byte> content);
-  /// Adds a method whose graph has this text form. `method.graph` is filled in. Throws
-  /// Error(invalid_argument) for a name that is taken, Error(io).
-  void add_method(Method method, std::string_view graph);
+  /// Adds a method whose graph has this text form and returns its number. `method.graph` is filled
+  /// in. Throws Error(invalid_argument) for a name that is taken, Error(io).
+  uint32_t add_method(Method method, std::string_view graph);
+  /// Adds code of a method; that of one target follows the other. Its sections are filled in.
+  /// Throws Error(io).
+  void add_precompiled(Precompiled p, std::string_view plan, std::string_view code);
+  const Index& index() const { return index_; }
+  /// The text of a method's graph.
+  const std::string& graph(uint32_t method) const { return graphs_[method]; }
   /// Returns the archive's fingerprint.
   Fingerprint finish();
 
  private:
   uint32_t add_section(SectionKind kind, std::string_view content);
+  uint32_t shared_section(SectionKind kind, std::string_view content);
 
   NewFile file_;
   Index index_;
+  std::vector<std::string> graphs_;                   // by method
   std::unordered_map<Fingerprint, uint64_t> places_;  // of contents
 };
 

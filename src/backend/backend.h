@@ -10,6 +10,7 @@
 
 #include "atlas/lane_host.h"
 #include "atlas/program.h"
+#include "backend/code_image.h"
 #include "backend/launcher.h"
 #include "backend/memory.h"
 #include "base/error.h"
@@ -68,6 +69,23 @@ class Backend {
   /// How many steps so far ran on the host's processor because this backend renders no kernel for
   /// them.
   virtual uint64_t host_runs() const { return 0; }
+  /// The machine that its code is for, by instruction set and features: what one process compiled
+  /// runs in another whose backend says the same, and computes the same bits. Empty: code does not
+  /// leave the process.
+  virtual std::string target() const { return {}; }
+  /// Backends that compile for machines of this kind, whether or not code for them runs here: those
+  /// of instruction sets `names` (of all that programs for this kind are usually shipped for, if it
+  /// is empty), several where a set has variants. Throws Error(invalid_argument) for an unknown
+  /// name, Error(unsupported) for one whose code cannot leave the process.
+  virtual std::vector<std::unique_ptr<Backend>> family(std::span<const std::string> names) const {
+    if (!names.empty()) fail(ErrorCode::unsupported, "{}: no code for \"{}\"", name(), names[0]);
+    return {};
+  }
+  /// Lays out what compile() returned for these programs and a function that runs these steps.
+  virtual CodeImage image(std::span<const atlas::Program>, std::span<const std::string>,
+                          std::span<const atlas::EntryStep>) const {
+    fail(ErrorCode::internal, "{}: code does not leave the process", name());
+  }
   /// One stage of a program's way to code as text, "llvm" or "asm" for instance; nothing for a
   /// stage that this backend lacks.
   virtual std::optional<std::string> dump(const atlas::Program&, std::string_view) const {

@@ -1,4 +1,7 @@
 // capi/archive.cpp: models in files.
+#include <set>
+
+#include "archive/trust.h"
 #include "capi/archives.h"
 #include "capi/graphs.h"
 #include "capi/json.h"
@@ -16,7 +19,7 @@ std::shared_ptr<archive::Function> ArchiveObject::function(
   std::weak_ptr<archive::Function>& place = functions_[{&method, runtime.get()}];
   std::shared_ptr<archive::Function> found = place.lock();
   if (!found) {
-    found = std::make_shared<archive::Function>(archive, method, runtime);
+    found = std::make_shared<archive::Function>(archive, method, runtime, trusted);
     place = found;
   }
   return found;
@@ -43,6 +46,7 @@ archive::Verify checked_flags(uint32_t flags) {
 
 hologram_handle opened(std::shared_ptr<const archive::Archive> archive) {
   auto object = std::make_unique<ArchiveObject>();
+  object->trusted = archive::is_trusted(archive->fingerprint());
   object->archive = std::move(archive);
   return insert(archives, std::move(object));
 }
@@ -81,10 +85,12 @@ std::string info_of(const archive::Archive& a) {
                        write_string(t.name), name_of(t.dtype), fmt::join(t.shape, ", "), t.bytes,
                        t.state);
   };
+  std::set<std::string> targets;
+  for (const archive::Precompiled& p : index.precompiled) targets.insert(write_string(p.target));
   return fmt::format(
-      R"({{"producer": {}, "fingerprint": "{}", "bytes": {}, "methods": {{{}}}, "tensors": {{{}}}}})",
-      write_string(index.producer), a.fingerprint().hex(), a.size(), list_of(index.methods, method),
-      list_of(index.tensors, tensor));
+      R"({{"producer": {}, "fingerprint": "{}", "bytes": {}, "targets": [{}], "methods": {{{}}}, "tensors": {{{}}}}})",
+      write_string(index.producer), a.fingerprint().hex(), a.size(), fmt::join(targets, ", "),
+      list_of(index.methods, method), list_of(index.tensors, tensor));
 }
 
 }  // namespace
@@ -113,8 +119,23 @@ hologram_status hologram_archive_info(hologram_handle archive, char* json, size_
     give_text(info_of(*need_archive(archive)->archive), json, capacity, needed);
   });
 }
+hologram_status hologram_archive_fingerprint(hologram_handle archive, char* digits, size_t capacity,
+                                             size_t* needed) {
+  return guarded(__func__, [&] {
+    give_text(need_archive(archive)->archive->fingerprint().hex(), digits, capacity, needed);
+  });
+}
+hologram_status hologram_archive_trust(hologram_handle archive, const char* fingerprint) {
+  return guarded(__func__, [&] {
+    auto a = need_archive(archive);
+    if (fingerprint && archive::parse_fingerprint(fingerprint) != a->archive->fingerprint())
+      fail(ErrorCode::corrupt, "{}: its fingerprint is {}, expected {}", a->archive->name(),
+           a->archive->fingerprint().hex(), fingerprint);
+    a->trusted = true;
+  });
+}
 hologram_status hologram_archive_verify(hologram_handle archive) {
-  return guarded(__func__, [&] { need_archive(archive)->archive->verify_tensors(); });
+  return guarded(__func__, [&] { need_archive(archive)->archive->verify_all(); });
 }
 hologram_status hologram_archive_method(hologram_handle archive, hologram_handle executor,
                                         const char* name, hologram_handle session,

@@ -1,6 +1,7 @@
 // capi/archives.h: archives and sessions behind handles.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <utility>
 
@@ -11,6 +12,7 @@ namespace hologram::capi {
 
 struct ArchiveObject {
   std::shared_ptr<const archive::Archive> archive;
+  std::atomic<bool> trusted{false};  ///< machine code in it may run
 
   /// The method compiled for a runtime, once while somebody uses it.
   std::shared_ptr<archive::Function> function(const archive::Method& method,

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "canon/canon.h"
-#include "runtime/executable.h"
+#include "runtime/planning.h"
 
 namespace hologram::runtime {
 namespace {
@@ -32,9 +32,10 @@ int count_ops(const ir::Graph& graph) {
   return n;
 }
 
-// Calls work(i) for i in [0, n) on up to `threads` threads; the first exception is thrown here.
-template <class Work>
-void side_by_side(size_t n, size_t threads, const Work& work) {
+}  // namespace
+
+void side_by_side(size_t n, const std::function<void(size_t)>& work) {
+  const size_t threads = std::max(1u, std::thread::hardware_concurrency());
   std::atomic<size_t> next{0};
   std::exception_ptr error;
   std::mutex mutex;
@@ -54,17 +55,14 @@ void side_by_side(size_t n, size_t threads, const Work& work) {
   if (error) std::rethrow_exception(error);
 }
 
-}  // namespace
-
 void Executable::load_kernels() {
   kernels_.resize(plan_.programs.size());
   std::atomic<int> count[4] = {};
-  side_by_side(
-      plan_.programs.size(), std::max(1u, std::thread::hardware_concurrency()), [&](size_t i) {
-        KernelSource source;
-        kernels_[i] = runtime_->kernels().get(plan_.programs[i], plan_.fingerprints[i], &source);
-        ++count[static_cast<int>(source)];
-      });
+  side_by_side(plan_.programs.size(), [&](size_t i) {
+    KernelSource source;
+    kernels_[i] = runtime_->kernels().get(plan_.programs[i], plan_.fingerprints[i], &source);
+    ++count[static_cast<int>(source)];
+  });
   auto from = [&](KernelSource source) { return count[static_cast<int>(source)].load(); };
   report_.memory_hits = from(KernelSource::memory);
   report_.builtin = from(KernelSource::builtin);
@@ -72,11 +70,8 @@ void Executable::load_kernels() {
   report_.compiled = from(KernelSource::compiled);
 }
 
-std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,
-                                                const CompileOptions& options,
-                                                std::shared_ptr<Runtime> runtime) {
-  std::shared_ptr<Executable> e(new Executable(std::move(runtime)));
-  CompileReport& report = e->report_;
+schedule::Plan plan_for(const ir::Graph& graph, const CompileOptions& options,
+                        const Backend& backend, CompileReport& report) {
   report.ops_before = count_ops(graph);
   ir::Graph canonical;
   {
@@ -85,23 +80,31 @@ std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,
     canon::canonicalize(graph, canonical, fired, {options.reproducible, options.fast});
     for (const auto& [name, n] : fired.fired) report.rules[std::string(name)] = static_cast<int>(n);
   }
-  {
-    Stopwatch watch(report.milliseconds["schedule"]);
-    schedule::Options o;
-    o.reproducible = options.reproducible;
-    o.fast = options.fast;
-    o.machine = &e->runtime_->backend().machine();
-    o.is_static = [&](int i) {
-      auto k = static_cast<size_t>(i);
-      return k < options.static_parameters.size() && options.static_parameters[k];
-    };
-    e->plan_ = schedule::make_plan(canonical, o);
-  }
+  Stopwatch watch(report.milliseconds["schedule"]);
+  schedule::Options o;
+  o.reproducible = options.reproducible;
+  o.fast = options.fast;
+  o.machine = &backend.machine();
+  o.is_static = [&](int i) {
+    auto k = static_cast<size_t>(i);
+    return k < options.static_parameters.size() && options.static_parameters[k];
+  };
+  return schedule::make_plan(canonical, o);
+}
+
+std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,
+                                                const CompileOptions& options,
+                                                std::shared_ptr<Runtime> runtime) {
+  std::shared_ptr<Executable> e(new Executable(std::move(runtime)));
+  CompileReport& report = e->report_;
+  Runtime& shared = *e->runtime_;
+  e->plan_ = plan_for(graph, options, shared.backend(), report);
   {
     Stopwatch watch(report.milliseconds["codegen"]);
     e->load_kernels();
   }
   e->prepare();
+  e->launcher_ = shared.backend().launcher(e->entry_steps_, e->kernels_, shared.kernels().disk());
   report.ops_canonical = e->plan_.canonical_ops;
   report.kernels = static_cast<int>(e->plan_.programs.size());
   report.steps = static_cast<int>(e->plan_.steps.size());

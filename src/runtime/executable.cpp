@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "host/context.h"
+#include "runtime/planning.h"
 #include "runtime/staging.h"
 
 namespace hologram::runtime {
@@ -66,13 +67,23 @@ struct Executable::CallContext : atlas::Context {
   mutable std::exception_ptr error;
 };
 
-// Lays out Frame::buffers and Frame::arguments and makes the entry function.
+std::vector<atlas::EntryStep> entry_steps(const schedule::Plan& plan) {
+  std::vector<atlas::EntryStep> out;
+  int64_t buffers = 0, arguments = 0;
+  for (const auto& step : plan.steps) {
+    const auto own = static_cast<int64_t>(step.symbols.size());
+    out.push_back({step.program, buffers, arguments, own, step.cached});
+    buffers += static_cast<int64_t>(step.buffers.size());
+    arguments += own;
+  }
+  return out;
+}
+
+// Lays out Frame::buffers and Frame::arguments.
 void Executable::prepare() {
   uses_.resize(plan_.slots.size());
+  entry_steps_ = entry_steps(plan_);
   for (const auto& step : plan_.steps) {
-    entry_steps_.push_back({step.program, static_cast<int64_t>(num_buffers_),
-                            static_cast<int64_t>(num_arguments_),
-                            static_cast<int64_t>(step.symbols.size()), step.cached});
     for (size_t i = 0; i < step.buffers.size(); ++i)
       uses_[static_cast<size_t>(step.buffers[i])].push_back(num_buffers_ + i);
     num_buffers_ += step.buffers.size();
@@ -81,7 +92,18 @@ void Executable::prepare() {
   }
   static_sizes_ &= plan_.num_symbols == 0;
   kept_.resize(plan_.cache.size());
-  launcher_ = runtime_->backend().launcher(entry_steps_, kernels_, runtime_->kernels().disk());
+}
+
+std::shared_ptr<Executable> Executable::of_plan(schedule::Plan plan,
+                                                std::vector<std::shared_ptr<const Kernel>> kernels,
+                                                std::unique_ptr<Launcher> launcher,
+                                                std::shared_ptr<Runtime> runtime) {
+  std::shared_ptr<Executable> e(new Executable(std::move(runtime)));
+  e->plan_ = std::move(plan);
+  e->kernels_ = std::move(kernels);
+  e->launcher_ = std::move(launcher);
+  e->prepare();
+  return e;
 }
 
 std::unique_ptr<Frame> Executable::lease() {

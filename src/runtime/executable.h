@@ -96,6 +96,13 @@ class Executable {
   static std::shared_ptr<Executable> compile(const ir::Graph& graph, const CompileOptions& options,
                                              std::shared_ptr<Runtime> runtime);
 
+  /// Of a plan that was made elsewhere, without its programs; `kernels`: by program; `launcher`
+  /// runs its steps (entry_steps of runtime/planning.h).
+  static std::shared_ptr<Executable> of_plan(schedule::Plan plan,
+                                             std::vector<std::shared_ptr<const Kernel>> kernels,
+                                             std::unique_ptr<Launcher> launcher,
+                                             std::shared_ptr<Runtime> runtime);
+
   struct Arguments {
     /// Address per parameter: host memory or, of a device's backend, the device's.
     void* const* parameters;

@@ -1,5 +1,5 @@
 // tests/capi/archive_test.cpp: models in files: opened, called, with state, damaged, misused.
-#include "archive/writer.h"
+#include "archive/archive.h"
 
 #include <unistd.h>
 
@@ -8,6 +8,9 @@
 #include <fstream>
 #include <thread>
 
+#include "archive/precompile.h"
+#include "archive/writer.h"
+#include "backend/registry.h"
 #include "ir/graph.h"
 #include "support.h"
 
@@ -27,7 +30,7 @@ class Archives : public DeviceTest {
   }
 
   /// Methods "scale", rows * weight for any number of rows, and "count", which adds to its state.
-  void write() {
+  void write(const std::vector<std::string>& isas = {}) {
     archive::Writer writer(path_, "test");
     const auto bytes = [](const std::vector<float>& v) { return std::as_bytes(std::span(v)); };
     writer.add_tensor({.name = "weight", .shape = {3}, .strides = {1}}, bytes({1, 10, 100}));
@@ -57,6 +60,7 @@ class Archives : public DeviceTest {
                       "%2: f32[2] = add %0, %1\n"
                       "return %2 parameter=1\n"
                       "return %2 strides=[1]\n");
+    if (!isas.empty()) archive::precompile(writer, *make_backend("cpu"), isas, nullptr);
     writer.finish();
   }
   hologram_handle opened(uint32_t flags = 0) {
@@ -108,6 +112,41 @@ TEST_P(Archives, StateIsTheSessions) {
   ASSERT_OK(hologram_session_cleanup(first));
   EXPECT_EQ(call(e, {1, 1}, "[2]"), (std::vector<float>{2, 7})) << "the executable keeps it";
   EXPECT_EQ(hologram_session_reset(first), HOLOGRAM_NOT_FOUND);
+}
+
+// Code that is damaged shows whether it would have run.
+TEST_P(Archives, CodeRunsWhereTheArchiveIsTrusted) {
+  const std::string target = make_backend("cpu")->target(), words = target.substr(4);
+  const bool amx = target.find("+amx") != std::string::npos;
+  write({amx ? "amx" : words.substr(0, words.find(' '))});
+  hologram_handle a = opened(), e = 0, f = 0;
+  const std::string digits = text([&](auto... x) { return hologram_archive_fingerprint(a, x...); });
+  EXPECT_EQ(digits.size(), 64u);
+  EXPECT_EQ(hologram_archive_trust(a, std::string(64, '0').c_str()), HOLOGRAM_CORRUPT);
+  EXPECT_TRUE(message_has("its fingerprint is " + digits));
+  EXPECT_EQ(hologram_archive_trust(a, "0123"), HOLOGRAM_INVALID_ARGUMENT);
+  ASSERT_OK(hologram_archive_method(a, exec, "scale", 0, &e));
+  ASSERT_OK(hologram_archive_trust(a, digits.c_str()));
+  hologram_handle trusted = opened();
+  ASSERT_OK(hologram_archive_trust(trusted, nullptr));
+  ASSERT_OK(hologram_archive_method(trusted, exec, "scale", 0, &f));
+  for (hologram_handle x : {e, f})
+    EXPECT_EQ(call(x, {1, 2, 3, 4, 5, 6}, "[2, 3]"), (std::vector<float>{1, 20, 300, 4, 50, 600}));
+  const archive::Index index = archive::Archive::open(path_)->index();
+  ASSERT_FALSE(index.precompiled.empty());
+  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+  for (const archive::Precompiled& p : index.precompiled) {
+    file.seekp(static_cast<std::streamoff>(index.sections[p.code].offset));
+    file.put('\x7f');
+  }
+  file.close();
+  hologram_handle damaged = opened();
+  ASSERT_OK(hologram_archive_method(damaged, exec, "scale", 0, &e));
+  EXPECT_EQ(call(e, {1, 2, 3}, "[1, 3]"), (std::vector<float>{1, 20, 300}));
+  hologram_handle again = opened();
+  ASSERT_OK(hologram_archive_trust(again, digits.c_str()));
+  const hologram_status status = hologram_archive_method(again, exec, "scale", 0, &f);
+  EXPECT_EQ(status, std::string(backend()) == "cpu" ? HOLOGRAM_CORRUPT : HOLOGRAM_SUCCESS);
 }
 
 TEST_P(Archives, InfoSaysWhatIsInside) {

@@ -9,6 +9,7 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
+from hologram import _core
 from harness import compile_fresh, run_eager
 from torch.export import Dim
 from zoo import ZOO, Gpt2Cached, make, normal, tokens
@@ -41,6 +42,10 @@ def assert_near(actual, expected, tolerance=2e-5):
         np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
 
 
+# This machine's instruction set, as HOLOGRAM_CPU_ISA names it.
+LEVEL = "amx" if "+amx" in _core.Runtime("cpu").target else _core.Runtime("cpu").target.split()[1]
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "model.holo"
@@ -67,12 +72,16 @@ np.savez(sys.argv[3], *flat)
 @pytest.mark.parametrize("name", [name for name in ZOO if name != "gpt2_cached"])
 def test_same_bits_as_the_compiled_model(name, path, tmp_path):
     case = ZOO[name]()
-    report = hologram_torch.export(case.module, case.inputs, path)
-    assert report.bytes == path.stat().st_size
+    report = hologram_torch.export(case.module, case.inputs, path, isas=[LEVEL])
+    assert report.bytes == path.stat().st_size and report.targets
     compiled = compile_fresh(case.module, dynamic=False)
     with torch.no_grad():
         expected = compiled(*case.inputs)
-    result = hologram.load(path)(*arrays(case.inputs))
+    result = hologram.load(path, trust=False)(*arrays(case.inputs))
+    precompiled = hologram.load(path)
+    for a, b in zip(*(torch.utils._pytree.tree_leaves(r) for r in (precompiled(*arrays(case.inputs)), result)), strict=True):
+        np.testing.assert_array_equal(bits(a), bits(b))
+    assert precompiled.methods["forward"]._made.function().precompiled
     if name == "lstm":  # torch.compile sees its cells, torch.export their operators: other sums
         return assert_near(result, expected)
     assert_same(result, expected)
@@ -93,7 +102,7 @@ def test_sizes_that_calls_choose(name, path):
         for index, dim in places:
             shapes[index][dim] = dims[size]
     try:
-        hologram_torch.export(case.module, case.inputs, path, dynamic_shapes=tuple(shapes))
+        hologram_torch.export(case.module, case.inputs, path, dynamic_shapes=tuple(shapes), isas=())
     except torch._dynamo.exc.UserError as error:  # the model itself asks for more of the size
         pytest.skip(str(error).splitlines()[0])
     model = hologram.load(path)
@@ -117,7 +126,7 @@ class Pair(torch.nn.Module):
 def test_arguments_and_results_nest_as_the_model_has_them(path):
     model, image, scale = Pair().eval(), normal(5, 4), normal(5, 1)
     extras = {"shift": normal(3)}
-    hologram_torch.export(model, (image, scale), path, kwargs={"extras": extras, "flag": False})
+    hologram_torch.export(model, (image, scale), path, kwargs={"extras": extras, "flag": False}, isas=())
     loaded = hologram.load(path)
     with torch.no_grad():
         expected = model(image, scale, extras=extras)
@@ -142,7 +151,7 @@ def test_sizes_have_the_names_of_their_dims_whatever_the_example_is(path):
     dims = Dim("rows", max=99), Dim("columns", max=77)
     example = (torch.randn(8, 8), torch.randn(8, 8)), torch.randn(8, 8)
     shapes = {"pair": ({}, {}), "scale": {1: dims[1], 0: dims[0]}}
-    hologram_torch.export(Model(), example, path, dynamic_shapes=shapes)
+    hologram_torch.export(Model(), example, path, dynamic_shapes=shapes, isas=())
     method = hologram.load(path).methods["forward"]
     assert method.inputs[2]["shape"] == ("rows", "columns")
     assert {name: most for name, (_, most) in method.sizes.items()} == {"rows": 99, "columns": 77}
@@ -170,14 +179,14 @@ def test_wrong_arguments_are_named(call, error, words, path):
             return x * n
 
     shapes = {"x": {0: Dim("batch", min=2, max=64)}, "n": None}
-    hologram_torch.export(Model(), (torch.randn(5, 4), 2), path, dynamic_shapes=shapes)
+    hologram_torch.export(Model(), (torch.randn(5, 4), 2), path, dynamic_shapes=shapes, isas=())
     with pytest.raises(error, match=words):
         call(hologram.load(path))
 
 
 def test_an_index_out_of_range_is_an_error_of_the_call(path):
     model = torch.nn.Embedding(10, 4)
-    hologram_torch.export(model, (torch.arange(3),), path)
+    hologram_torch.export(model, (torch.arange(3),), path, isas=())
     loaded = hologram.load(path)
     with pytest.raises(ValueError, match="out of range"):
         loaded(np.array([0, 10, 1]))
@@ -201,7 +210,7 @@ class Counter(torch.nn.Module):
 def test_sessions_have_state_of_their_own(path):
     x = torch.arange(4.0)
     methods = {"add": {"args": (x,)}, "peek": {"args": (x,), "function": "peek"}}
-    report = hologram_torch.export(Counter(), path=path, methods=methods)
+    report = hologram_torch.export(Counter(), path=path, methods=methods, isas=())
     assert report.state == ("total",)
     loaded = hologram.load(path)
     with pytest.raises(ValueError, match="session"):
@@ -223,7 +232,7 @@ def test_prefill_and_decode_share_weights_and_cache(path):
         "prefill": {"args": (prompt, torch.arange(9))},
         "decode": {"args": (step, torch.tensor([9]))},
     }
-    report = hologram_torch.export(model, path=path, methods=methods)
+    report = hologram_torch.export(model, path=path, methods=methods, isas=())
     weights = sum(p.numel() * p.element_size() for p in {id(p): p for p in model.state_dict().values()}.values())
     assert report.bytes < 1.1 * weights + 200_000, "weights are stored once"
     with torch.no_grad():
@@ -244,7 +253,7 @@ class Tables(torch.nn.Module):
 def test_constants_of_one_method_are_not_those_of_another(path):
     x = torch.zeros(3)
     methods = {name: {"args": (x,), "function": name} for name in ("first", "second")}
-    hologram_torch.export(Tables(), path=path, methods=methods)
+    hologram_torch.export(Tables(), path=path, methods=methods, isas=())
     loaded = hologram.load(path)
     for name in methods:
         np.testing.assert_array_equal(loaded.methods[name](x.numpy()), getattr(Tables(), name)(x).numpy())
@@ -258,7 +267,7 @@ def test_operators_without_a_kernel_are_named(path):
 
     path.write_bytes(b"what was there")
     with pytest.raises(NotImplementedError, match="svd"):
-        hologram_torch.export(Model(), (torch.randn(3, 3),), path)
+        hologram_torch.export(Model(), (torch.randn(3, 3),), path, isas=())
     assert path.read_bytes() == b"what was there"
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
@@ -284,12 +293,12 @@ def test_wrong_exports_are_refused(arguments, error, words, path):
 def test_tied_weights_are_stored_once(path):
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
     model[1].weight = model[0].weight
-    report = hologram_torch.export(model, (torch.zeros(2, 64),), path)
+    report = hologram_torch.export(model, (torch.zeros(2, 64),), path, isas=())
     assert report.bytes < 1.5 * 64 * 64 * 4
 
 
 def test_info_is_plain_data(path):
-    hologram_torch.export(torch.nn.Linear(3, 2), (torch.zeros(2, 3),), path)
+    hologram_torch.export(torch.nn.Linear(3, 2), (torch.zeros(2, 3),), path, isas=())
     info = hologram.load(path).info()
     assert json.loads(json.dumps(info))["methods"]["forward"]["results"][0]["dtype"] == "float32"
     assert info["tensor_bytes"] == 4 * (3 * 2 + 2)

@@ -20,7 +20,7 @@ def exported(tmp_path_factory):
     path = tmp_path_factory.mktemp("packed") / "model.holo"
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 128)).eval()
-    hologram_torch.export(model, (torch.from_numpy(INPUT),), path)
+    hologram_torch.export(model, (torch.from_numpy(INPUT),), path, isas=())
     return path, hologram.load(path)(INPUT)
 
 

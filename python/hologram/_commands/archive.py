@@ -108,7 +108,34 @@ def _verify(args: argparse.Namespace) -> int:
     from hologram.archive import load
 
     archive = load(args.file, verify="full")
-    show({"ok": True, "fingerprint": archive.fingerprint, "tensors": len(archive.tensors)}, args.json)
+    data = {"ok": True, "fingerprint": archive.fingerprint, "tensors": len(archive.tensors)}
+    if args.rebuild:
+        archive.verify_code()
+        data["rebuilt"] = archive.info()["targets"]
+    show(data, args.json)
+    return 0
+
+
+def _trust(args: argparse.Namespace) -> int:
+    from hologram import _core
+    from hologram.archive import load
+
+    fingerprint = load(args.file, verify="full").fingerprint
+    _core.archive_trust(fingerprint, str(Path(args.file).resolve()))
+    show({"trusted": fingerprint}, args.json)
+    return 0
+
+
+def _add_target(args: argparse.Namespace) -> int:
+    from hologram import _core
+    from hologram.archive import load
+
+    archive = load(args.file, verify="full")
+    output = args.output or args.file
+    fingerprint = archive.write_with_targets(output, args.isas)
+    if archive.trusted:
+        _core.archive_trust(fingerprint, str(Path(output).resolve()))
+    show({"output": output, "fingerprint": fingerprint, "targets": load(output).info()["targets"]}, args.json)
     return 0
 
 
@@ -138,7 +165,12 @@ def register(commands: Any) -> None:
     run.add_argument("--verify", action="store_true", help="compare the weights with their checksums first")
     actions = group(commands, "archive", "Models in .holo files.")
     add(actions, "info", _info, "Methods, sizes and weights of an archive.", FILE)
-    add(actions, "verify", _verify, "Compare everything in an archive with its checksums.", FILE)
+    verify = add(actions, "verify", _verify, "Compare everything in an archive with its checksums.", FILE)
+    verify.add_argument("--rebuild", action="store_true", help="compile its machine code again and compare the bytes")
+    add(actions, "trust", _trust, "Let the machine code of an archive run: put it on the user's list.", FILE)
+    isas = {"metavar": "ISA", "nargs": "+", "help": "sse42, avx2, avx512 or amx"}
+    target = add(actions, "add-target", _add_target, "Add machine code for more instruction sets.", FILE, ("isas", isas))
+    target.add_argument("-o", "--output", metavar="FILE", help="the archive to write; default: in place")
     names = {"metavar": "NAME", "nargs": "*", "help": "tensors; default: all"}
     extract = add(actions, "extract", _extract, "Write weights to a .npz file.", FILE, ("names", names))
     extract.add_argument("-o", "--output", metavar="FILE", required=True, help="the .npz file to write")

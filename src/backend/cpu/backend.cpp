@@ -1,11 +1,14 @@
 // backend/cpu/backend.cpp: native kernels through the code generator.
 #include "backend/cpu/backend.h"
 
+#include "backend/cpu/choices.h"
 #include "backend/cpu/compile.h"
+#include "backend/cpu/image.h"
 #include "backend/cpu/lanes/run.h"
 #include "backend/cpu/launch.h"
 #include "backend/cpu/load.h"
 #include "backend/cpu/machine.h"
+#include "backend/cpu/variants.h"
 #include "base/error.h"
 #include "builtin/kernels.h"
 
@@ -24,9 +27,18 @@ class CpuBackend : public Backend {
   std::string_view name() const override { return "cpu"; }
 
   std::string code_key() const override {
-    return fmt::format("cpu {} {} {} {} {} {} {}", name_of(target_.isa), target_.cpu,
-                       target_.features, target_.processor->name, target_.tile_prefetch,
+    return fmt::format("{} {} {} {} {}", target(), target_.processor->name, target_.tile_prefetch,
                        target_.threads, version());
+  }
+  // All that bits depend on. Prefetching and cuts for threads change none of them; the processor
+  // does where float32 products may be terms on tiles: its row of the table says which.
+  std::string target() const override {
+    std::string out =
+        fmt::format("cpu {} {} {}", name_of(target_.isa), target_.cpu, target_.features);
+    for (int terms : {1, 2, 3})
+      if (terms_allowed(target_, terms)) out += fmt::format(" {}-terms", terms);
+    if (out.ends_with("-terms")) out += fmt::format(" of {}", target_.processor->name);
+    return out;
   }
 
   const schedule::Machine& machine() const override { return machine_; }
@@ -67,6 +79,22 @@ class CpuBackend : public Backend {
                                      std::span<const std::shared_ptr<const Kernel>> kernels,
                                      CodeStore& store) const override {
     return make_launcher(steps, kernels, target_, code_key(), store, entries_);
+  }
+
+  std::vector<std::unique_ptr<Backend>> family(std::span<const std::string> names) const override {
+    constexpr std::string_view usual[] = {"sse42", "avx2", "avx512"};
+    std::vector<std::string_view> wanted(names.begin(), names.end());
+    if (names.empty() && target_.isa != Isa::neon)
+      wanted.assign(std::begin(usual), std::end(usual));
+    std::vector<std::unique_ptr<Backend>> out;
+    for (const std::string_view name : wanted)
+      for (Target& t : variants_of(name)) out.push_back(make_backend(std::move(t)));
+    return out;
+  }
+
+  CodeImage image(std::span<const atlas::Program> programs, std::span<const std::string> codes,
+                  std::span<const atlas::EntryStep> steps) const override {
+    return lay_out(programs, codes, steps, target_);
   }
 
   std::optional<std::string> dump(const atlas::Program& program,

@@ -12,6 +12,7 @@
 #endif
 
 #include "backend/cpu/target.h"
+#include "backend/cpu/variants.h"
 #include "base/error.h"
 #include "host/thread_pool.h"
 
@@ -128,15 +129,11 @@ Target generic_target(Isa isa) {
 Target with_dots_of_host(Target target) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (target.isa == Isa::avx2 && has_avx_vnni()) {
-    target.i8_dots = true;
-    target.features += ",+avxvnni";
+  if (target.isa == Isa::avx2) return with_dots(std::move(target), false, has_avx_vnni());
+  if (target.isa == Isa::avx512) {
+    const bool bf16 = __builtin_cpu_supports("avx512bf16") && dots_pay(*target.processor);
+    return with_dots(std::move(target), bf16, __builtin_cpu_supports("avx512vnni"));
   }
-  if (target.isa != Isa::avx512) return target;
-  target.bf16_dots = __builtin_cpu_supports("avx512bf16") && dots_pay(*target.processor);
-  target.i8_dots = __builtin_cpu_supports("avx512vnni");
-  if (target.bf16_dots) target.features += ",+avx512bf16";
-  if (target.i8_dots) target.features += ",+avx512vnni";
 #endif
   return target;
 }

@@ -32,7 +32,7 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const override { return "cuda"; }
   std::string code_key() const override {
-    return fmt::format("cuda {} {} {} + {}", target().cpu, target().features, version(),
+    return fmt::format("cuda {} {} {} + {}", cuda::target().cpu, cuda::target().features, version(),
                        host_ ? host_->code_key() : "");
   }
   Memory* memory() const override { return &memory_; }

@@ -1,0 +1,39 @@
+// archive/precompile.h: machine code in archives: making it, and making it again to compare.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "archive/archive.h"
+#include "archive/writer.h"
+#include "backend/backend.h"
+#include "ir/graph.h"
+#include "runtime/executable.h"
+
+namespace hologram::archive {
+
+/// A method's graph, verified. Throws Error(invalid_argument).
+std::unique_ptr<const ir::Graph> parsed(std::string_view graph);
+/// How a method's graph is compiled: its tensors that are no state keep their content.
+runtime::CompileOptions options_of(const Index& index, const Method& method);
+
+/// Compiles every method that is in the writer for these instruction sets (Backend::family) and
+/// adds what is not there yet. Kernels come from `cache` and go there. Throws what compiling
+/// throws.
+void precompile(Writer& writer, const Backend& backend, std::span<const std::string> isas,
+                CodeStore* cache);
+
+/// Writes the archive with code for more instruction sets to `path`, which may be its own; returns
+/// the fingerprint of that file.
+Fingerprint with_targets(const Archive& archive, const std::filesystem::path& path,
+                         const Backend& backend, std::span<const std::string> isas,
+                         CodeStore* cache);
+
+/// Compiles every method again from its graph and compares plans and code, byte for byte. Throws
+/// Error(corrupt) naming a method and target that differ, Error(unsupported) for code that another
+/// version of the generator made.
+void verify_code(const Archive& archive, const Backend& backend);
+
+}  // namespace hologram::archive

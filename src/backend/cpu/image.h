@@ -1,0 +1,18 @@
+// backend/cpu/image.h: objects laid out as code that runs wherever it lies.
+#pragma once
+
+#include <span>
+
+#include "atlas/entry.h"
+#include "atlas/program.h"
+#include "backend/code_image.h"
+#include "backend/cpu/target.h"
+
+namespace hologram::cpu {
+
+/// Links stored kernels (units.h), by program, and the entry function for these steps. Throws
+/// Error(unsupported) for an object that refers to more than its own bytes by distance.
+CodeImage lay_out(std::span<const atlas::Program> programs, std::span<const std::string> stored,
+                  std::span<const atlas::EntryStep> steps, const Target& target);
+
+}  // namespace hologram::cpu

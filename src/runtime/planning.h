@@ -1,0 +1,22 @@
+// runtime/planning.h: graphs to plans, without kernels.
+#pragma once
+
+#include "backend/backend.h"
+#include "ir/graph.h"
+#include "runtime/executable.h"
+#include "schedule/plan.h"
+
+namespace hologram::runtime {
+
+/// Canonical form and plan for a backend; `report` gets what they did. Throws as
+/// Executable::compile.
+schedule::Plan plan_for(const ir::Graph& graph, const CompileOptions& options,
+                        const Backend& backend, CompileReport& report);
+
+/// The steps as the entry function sees them: buffers and symbols side by side.
+std::vector<atlas::EntryStep> entry_steps(const schedule::Plan& plan);
+
+/// Calls work(i) for i in [0, n) on the machine's cores; the first exception is thrown here.
+void side_by_side(size_t n, const std::function<void(size_t)>& work);
+
+}  // namespace hologram::runtime

@@ -1,0 +1,110 @@
+// runtime/stored_plan.cpp: plans with their machine code, made in one process and run in another.
+#include "runtime/stored_plan.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "backend/native_launcher.h"
+#include "runtime/planning.h"
+#include "schedule/binary.h"
+
+namespace hologram::runtime {
+namespace {
+
+using schedule::decode_expr;
+
+/// A private copy of code: what was compared with its hash is what runs, whoever writes to the
+/// file meanwhile.
+class LoadedImage {
+ public:
+  explicit LoadedImage(std::string_view code) : bytes_(code.size()) {
+    memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory_ == MAP_FAILED)
+      fail(ErrorCode::out_of_memory, "no memory for {} bytes of code", bytes_);
+    std::memcpy(memory_, code.data(), bytes_);
+    if (::mprotect(memory_, bytes_, PROT_READ | PROT_EXEC) != 0) {
+      ::munmap(memory_, bytes_);
+      fail(ErrorCode::unavailable, "this process may not make memory executable");
+    }
+  }
+  ~LoadedImage() { ::munmap(memory_, bytes_); }
+  LoadedImage(const LoadedImage&) = delete;
+  LoadedImage& operator=(const LoadedImage&) = delete;
+
+  const void* at(uint64_t offset) const { return static_cast<const std::byte*>(memory_) + offset; }
+
+ private:
+  void* memory_;
+  size_t bytes_;
+};
+
+// As KernelCache keys them.
+std::string code_of(const atlas::Program& program, const Fingerprint& content,
+                    const Backend& backend, CodeStore* cache) {
+  const Fingerprint key = fingerprint(content.hex() + backend.code_key());
+  if (cache)
+    if (auto code = cache->get(key)) return *code;
+  std::string code = backend.compile(program);
+  if (cache) cache->put(key, code);
+  return code;
+}
+
+CodeImage image_of(const schedule::Plan& plan, const Backend& backend, CodeStore* cache) {
+  std::vector<std::string> codes(plan.programs.size());
+  side_by_side(codes.size(), [&](size_t i) {
+    codes[i] = code_of(plan.programs[i], plan.fingerprints[i], backend, cache);
+  });
+  return backend.image(plan.programs, codes, entry_steps(plan));
+}
+
+}  // namespace
+
+StoredPlan compile_for(const ir::Graph& graph, const CompileOptions& options,
+                       const Backend& backend, CodeStore* cache) {
+  CompileReport report;
+  const schedule::Plan plan = plan_for(graph, options, backend, report);
+  ByteWriter out;
+  schedule::encode(out, plan);  // before the work: it refuses plans with steps of the host
+  CodeImage image = image_of(plan, backend, cache);
+  for (size_t i = 0; i < image.kernels.size(); ++i) {
+    const CodeImage::Entry& k = image.kernels[i];
+    out.uint(k.offset);
+    out.uint(static_cast<uint64_t>(plan.programs[i].num_symbols));
+    for (const Expr* e : {&k.total, &k.grain, &k.unit_work}) out.string(e->str());
+  }
+  out.uint(image.run_all);
+  return {out.take(), std::move(image.bytes)};
+}
+
+std::shared_ptr<Executable> load_stored(const StoredPlan& stored,
+                                        std::shared_ptr<Runtime> runtime) {
+  ByteReader in(stored.plan, "stored plan");
+  schedule::Plan plan = schedule::decode_plan(in);
+  if (stored.code.empty()) in.error("no code");
+  const auto image = std::make_shared<LoadedImage>(stored.code);
+  std::vector<std::shared_ptr<const Kernel>> kernels;
+  std::vector<uint64_t> symbols;
+  constexpr uint64_t most_symbols = 1 << 16;
+  for (size_t i = 0; i < plan.fingerprints.size(); ++i) {
+    Kernel k;
+    k.code = image->at(in.uint(stored.code.size() - 1));
+    symbols.push_back(in.uint(most_symbols));
+    for (Expr* e : {&k.total, &k.grain, &k.unit_work})
+      *e = decode_expr(in, static_cast<int>(symbols.back()));
+    k.keep = image;
+    kernels.push_back(std::make_shared<const Kernel>(std::move(k)));
+  }
+  const void* run_all = image->at(in.uint(stored.code.size() - 1));
+  if (!in.at_end()) in.error("bytes behind the plan");
+  for (const schedule::Step& s : plan.steps)
+    if (s.symbols.size() < symbols[static_cast<size_t>(s.program)])
+      in.error("a step without some of its program's sizes");
+  auto launcher = std::make_unique<NativeLauncher>(
+      entry_steps(plan), kernels, reinterpret_cast<atlas::EntryFn>(const_cast<void*>(run_all)),
+      image);
+  return Executable::of_plan(std::move(plan), std::move(kernels), std::move(launcher),
+                             std::move(runtime));
+}
+
+}  // namespace hologram::runtime

@@ -1,0 +1,237 @@
+# tests/torch/test_precompiled.py: archives with machine code, and when it runs
+import hashlib
+import json
+import os
+import struct
+import subprocess
+import sys
+
+import hologram
+import hologram_torch
+import numpy as np
+import pytest
+import torch
+from hologram import _core
+from hologram.archive import Archive
+from torch.export import Dim
+
+INPUT = np.random.default_rng(0).normal(size=(3, 32)).astype(np.float32)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(32, 48), torch.nn.Linear(48, 5)
+
+    def forward(self, x):
+        return torch.softmax(self.down(torch.nn.functional.gelu(self.up(x))), -1)
+
+
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return x * self.calls
+
+
+def level():
+    """The instruction set of this machine, as HOLOGRAM_CPU_ISA names it."""
+    return "amx" if "+amx" in _core.Runtime("cpu").target else _core.Runtime("cpu").target.split()[1]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    path = tmp_path_factory.mktemp("precompiled") / "model.holo"
+    model = Model().eval()
+    rows = {0: Dim("rows", min=2, max=100)}
+    report = hologram_torch.export(
+        model, path=path, isas=[level()], methods={
+            "forward": {"args": (torch.from_numpy(INPUT),)},
+            "rows": {"args": (torch.from_numpy(INPUT),), "dynamic_shapes": (rows,)},
+        },
+    )  # fmt: skip
+    return path, report, hologram.load(path, trust=False)(INPUT)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache, for the runtimes made from here on."""
+    monkeypatch.setenv("HOLOGRAM_CACHE_DIR", os.fspath(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def fresh(path, trusted):
+    return Archive(_core.Archive.open(os.fspath(path)), _core.Runtime("cpu"), trusted)
+
+
+def precompiled(method):
+    return method._made.function().precompiled
+
+
+def test_code_runs_where_the_archive_is_trusted_and_nowhere_else(exported, cache):
+    path, report, expected = exported
+    assert report.targets and report.fingerprint == hologram.load(path).fingerprint
+    for trusted in (True, False):
+        model = fresh(path, trusted)
+        np.testing.assert_array_equal(model(INPUT), expected)
+        assert precompiled(model.methods["forward"]) is trusted
+        assert any(cache.rglob("*.kernel")) is not trusted  # nothing was compiled
+
+
+def test_who_trusts(exported, monkeypatch, tmp_path):
+    path, report, _ = exported
+    trusted = lambda **how: hologram.load(path, **how).trusted
+    assert trusted() and trusted(trust=True) and not trusted(trust=False)
+    monkeypatch.setenv("HOLOGRAM_TRUSTED", os.fspath(tmp_path / "own" / "list"))
+    assert not trusted() and trusted(fingerprint=report.fingerprint) and trusted(trust=True)
+    with pytest.raises(hologram.HologramError, match="its fingerprint is"):
+        hologram.load(path, fingerprint="0" * 64)
+    run = lambda *words: subprocess.run([sys.executable, "-m", "hologram", *words], check=True, stdout=subprocess.PIPE)
+    run("archive", "trust", os.fspath(path))
+    assert trusted() and report.fingerprint in (tmp_path / "own" / "list").read_text()
+    (tmp_path / "own" / "list").chmod(0o666)
+    assert not trusted()
+    (tmp_path / "own" / "list").chmod(0o600)
+    (tmp_path / "own").chmod(0o777)
+    assert not trusted()
+    monkeypatch.setenv("HOLOGRAM_TRUSTED", "off")
+    assert not trusted()
+
+
+def test_state(tmp_path):
+    hologram_torch.export(Counter(), (torch.from_numpy(INPUT),), tmp_path / "m.holo", isas=[level()])
+    session = hologram.load(tmp_path / "m.holo").session()
+    for call in (1, 2, 3):
+        np.testing.assert_array_equal(session(INPUT), INPUT * call)
+    assert precompiled(session.methods["forward"])
+
+
+def test_sizes_that_calls_choose(exported):
+    path, _, _ = exported
+    trusted, compiled = hologram.load(path), hologram.load(path, trust=False)
+    for rows in (2, 7, 100):
+        x = np.random.default_rng(rows).normal(size=(rows, 32)).astype(np.float32)
+        np.testing.assert_array_equal(trusted.methods["rows"](x), compiled.methods["rows"](x))
+    assert precompiled(trusted.methods["rows"])
+    with pytest.raises(ValueError, match="rows is 101"):
+        trusted.methods["rows"](np.zeros((101, 32), np.float32))
+
+
+def changed(path, tmp_path, at, bit):
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1 << bit
+    (tmp_path / "changed.holo").write_bytes(content)
+    return tmp_path / "changed.holo"
+
+
+def sections(path):
+    """(offset, bytes) of plans and code."""
+    for code in _core.Archive.open(os.fspath(path)).precompiled:
+        yield code["plan_offset"], code["plan_bytes"]
+        yield code["code_offset"], code["code_bytes"]
+
+
+def test_flipped_bits_are_refused(exported, tmp_path):
+    """Plans and code are compared with their hashes before they are used, and by verify."""
+    path, report, expected = exported
+    own = [c for c in _core.Archive.open(os.fspath(path)).precompiled if c["target"] == _core.Runtime("cpu").target]
+    own = next(c for c in own if c["method"] == "forward")
+    for kind in ("plan", "code"):
+        for at in np.linspace(0, own[f"{kind}_bytes"] - 1, 40).astype(int):
+            broken = changed(path, tmp_path, own[f"{kind}_offset"] + int(at), int(at) % 8)
+            model = hologram.load(broken, fingerprint=report.fingerprint)  # the index and its hashes are as they were
+            with pytest.raises(hologram.HologramError, match="does not agree with its checksum"):
+                model(INPUT)
+            np.testing.assert_array_equal(hologram.load(broken, trust=False)(INPUT), expected)
+    for offset, size in sections(path):
+        for at in (offset, offset + size - 1):
+            with pytest.raises(hologram.HologramError, match="does not agree with its checksum"):
+                hologram.load(changed(path, tmp_path, at, 3), verify="full")
+
+
+def test_code_is_what_the_graph_compiles_to(exported, tmp_path):
+    path, _, _ = exported
+    run = lambda *words: subprocess.run(
+        [sys.executable, "-m", "hologram", "archive", *words, "--json"], check=True, stdout=subprocess.PIPE
+    ).stdout
+    verified = json.loads(run("verify", os.fspath(path), "--rebuild"))
+    assert verified["rebuilt"] == list(hologram.load(path).info()["targets"])
+    for kind in ("plan", "code"):
+        lie = hologram.load(with_changed_section(path, tmp_path, kind), verify="full")  # sound, as far as hashes say
+        with pytest.raises(hologram.HologramError, match="not what its graph compiles to"):
+            lie.verify_code()
+        assert not lie.trusted
+
+
+def with_changed_section(path, tmp_path, kind):
+    """Another last byte of a section, with the hashes that belong to it."""
+    content = bytearray(path.read_bytes())
+    digest = lambda part: hashlib.blake2b(part, digest_size=32).digest()
+    code = _core.Archive.open(os.fspath(path)).precompiled[0]
+    place = slice(code[f"{kind}_offset"], code[f"{kind}_offset"] + code[f"{kind}_bytes"])
+    old = digest(content[place])
+    content[place.stop - 1] ^= 1
+    (begin,) = struct.unpack("<Q", content[16:24])
+    assert old in content[begin:]
+    content[begin:] = content[begin:].replace(old, digest(content[place]))
+    content[32:64] = digest(content[begin:])
+    (tmp_path / "lie.holo").write_bytes(content)
+    return tmp_path / "lie.holo"
+
+
+def test_more_targets(exported, tmp_path):
+    path, report, expected = exported
+    before = set(report.targets)
+    more = "sse42" if level() != "sse42" else "avx2"
+    out = tmp_path / "more.holo"
+    hologram.load(path).write_with_targets(out, [more, level()])
+    model = hologram.load(out, trust=True)
+    assert before < set(model.info()["targets"]) and any(f" {more} " in t for t in model.info()["targets"])
+    np.testing.assert_array_equal(model(INPUT), expected)
+    model.verify_code()
+    for name, tensor in hologram.load(path).tensors.items():
+        np.testing.assert_array_equal(model.tensors[name], tensor)
+    with pytest.raises(ValueError, match="is no instruction set"):
+        model.write_with_targets(out, ["avx3"])
+    assert hologram.load(out).fingerprint == model.fingerprint  # a failed one leaves the file
+
+
+RUN = """
+import os, sys, numpy as np, hologram
+np.save(sys.argv[2], hologram.load(sys.argv[1], trust=True)(np.load(sys.argv[3])))
+print(hologram.load(sys.argv[1], trust=True).methods["forward"]._made.function().precompiled)
+"""
+
+
+@pytest.mark.parametrize("isa", ["sse42", "avx2", "avx512", "amx"])
+def test_every_instruction_set_of_this_machine(isa, tmp_path):
+    """One file by default has code for all usual ones; each computes what compiling gives."""
+    environment = {**os.environ, "HOLOGRAM_CPU_ISA": isa, "HOLOGRAM_CACHE_DIR": "off"}
+    path, out, given = tmp_path / "m.holo", tmp_path / "out.npy", tmp_path / "in.npy"
+    torch.manual_seed(0)
+    hologram_torch.export(Model().eval(), (torch.from_numpy(INPUT),), path, isas=None if isa != "amx" else ["amx"])
+    np.save(given, INPUT)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, path, out, given], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    if "this machine cannot run it" in done.stderr:
+        pytest.skip(f"this machine lacks {isa}")
+    assert done.stdout.strip() == "True", done.stderr
+    trusted = np.load(out)
+    for threads in ("2", "16"):  # stored code is cut for two
+        environment["HOLOGRAM_NUM_THREADS"] = threads
+        subprocess.run([sys.executable, "-c", RUN.replace("trust=True", "trust=False"), path, out, given], check=True, env=environment)
+        np.testing.assert_array_equal(trusted, np.load(out))
+        done = subprocess.run([sys.executable, "-c", RUN, path, out, given], check=True, env=environment, stdout=subprocess.PIPE, text=True)
+        assert done.stdout.strip() == "True"
+
+
+def test_export_without_code(tmp_path):
+    report = hologram_torch.export(Model().eval(), (torch.from_numpy(INPUT),), tmp_path / "m.holo", isas=())
+    assert report.targets == () and not hologram.load(tmp_path / "m.holo").trusted
+    with pytest.raises(ValueError, match="is no instruction set"):
+        hologram_torch.export(Model().eval(), (torch.from_numpy(INPUT),), tmp_path / "n.holo", isas=("mmx",))
+    assert not (tmp_path / "n.holo").exists()
