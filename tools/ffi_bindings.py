@@ -14,7 +14,7 @@ import sys
 BY_HAND = set(
     """set_log_callback executor_wrap stats class_neighbors buffer_copy_from_bytes buffer_to_bytes buffer_fill_element
     buffer_export view_release elementwise elementwise_by_id tensor_create tensor_dimensions tensor_to_bytes graph_apply executable_run
-    executable_run_with_symbols new_executor_with_backend tensor_from_dlpack_capsule""".split()
+    executable_run_with_symbols new_executor_with_backend tensor_from_dlpack_capsule archive_replace""".split()
 )
 TOKEN = re.compile(
     r"/\* ---- (?P<section>.*?) -+\s*(?P<about>.*?)\*/"

@@ -723,6 +723,12 @@ HOLOGRAM_API hologram_status hologram_archive_fingerprint(hologram_handle archiv
  * archive must be, else HOLOGRAM_CORRUPT; NULL trusts it whatever it is. */
 HOLOGRAM_API hologram_status hologram_archive_trust(hologram_handle archive,
                                                     const char* fingerprint);
+/** Puts a copy of these elements, in row-major order, in the place of the tensor `name`, for calls
+ * that begin afterwards, of executables that exist already too; the file stays as it is. dtype and
+ * shape must be the tensor's. */
+HOLOGRAM_API hologram_status hologram_archive_replace(hologram_handle archive, const char* name,
+                                                      hologram_dtype dtype, const int64_t* shape,
+                                                      size_t rank, const void* elements);
 /** Compares everything with its checksums: reads the whole file. */
 HOLOGRAM_API hologram_status hologram_archive_verify(hologram_handle archive);
 /** A method as an executable, compiled or taken from the cache of kernels. Its inputs and results

@@ -454,6 +454,12 @@ struct Api {
                                        }),
                      [&] { return std::move(text); });
     }
+    /// Other elements, in row-major order, for a tensor of this dtype and shape.
+    status replace(const char* name, hologram_dtype dtype, std::span<const int64_t> shape,
+                   const void* elements) {
+      return P::done(
+          hologram_archive_replace(get(), name, dtype, shape.data(), shape.size(), elements));
+    }
     /// Methods made from here on run machine code of the archive. `fingerprint`: what it must be;
     /// null trusts it whatever it is.
     status trust(const char* fingerprint = nullptr) {

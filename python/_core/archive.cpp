@@ -31,6 +31,7 @@ namespace {
 using archive::Archive;
 using archive::Function;
 using archive::Session;
+using archive::Weights;
 using archive::Writer;
 
 /// Results from this size on come from the runtime's pool of reusable memory.
@@ -103,13 +104,19 @@ struct Input {
   std::vector<int64_t> shape;
 };
 
+/// Whether an array of this dtype is one of `want`: uint16 holds the bits of bfloat16, which NumPy
+/// alone lacks.
+bool fits(hologram_dtype dtype, DType want) {
+  return dtype == public_dtype(want) || (dtype == HOLOGRAM_U16 && want == DType::bf16);
+}
+
 Input take(const archive::Signature& want, nb::handle object) {
   if (!numpy::is_array(object.ptr()))
     throw Failure{HOLOGRAM_INVALID_ARGUMENT, fmt::format("input \"{}\" is no array", want.name)};
   const numpy::Array* a = numpy::as_array(object.ptr());
   hologram_dtype dtype;
   const bool known = numpy::dtype_of(*a, dtype);
-  if (!known || dtype != public_dtype(want.dtype))
+  if (!known || !fits(dtype, want.dtype))
     throw Failure{HOLOGRAM_INVALID_ARGUMENT,
                   fmt::format("input \"{}\" is {}, expected {}", want.name,
                               known ? dtype_name(dtype) : "of a dtype that Hologram lacks",
@@ -261,6 +268,19 @@ nb::list precompiled_list(const Archive& a) {
   return out;
 }
 
+void replace(Weights& weights, std::string_view name, nb::handle object) {
+  const numpy::Array* a = numpy::as_array(object.ptr());
+  hologram_dtype dtype;
+  constexpr int wanted = numpy::c_contiguous | numpy::aligned;
+  require(numpy::dtype_of(*a, dtype), "\"{}\" has a dtype that Hologram lacks", name);
+  require((a->flags & wanted) == wanted, "\"{}\" is no row-major array", name);
+  auto given = static_cast<DType>(dtype);
+  for (const archive::Tensor& t : weights.archive().index().tensors)
+    if (t.name == name && fits(dtype, t.dtype)) given = t.dtype;
+  weights.replace(name, given, {a->shape, a->shape + a->ndim},
+                  reinterpret_cast<const std::byte*>(a->data));
+}
+
 /// What reading raises: FileNotFoundError, OSError, HologramError for damaged files.
 template <class F>
 auto reading(const F& f) {
@@ -343,13 +363,17 @@ void bind_archive(nb::module_& m) {
       .def(
           "function",
           [](std::shared_ptr<Archive> a, std::string_view name,
-             std::shared_ptr<runtime::Runtime> runtime, bool trusted) {
+             std::shared_ptr<runtime::Runtime> runtime, bool trusted,
+             std::shared_ptr<Weights> weights) {
+            if (!weights) weights = std::make_shared<Weights>(a);
+            require(&weights->archive() == a.get(), "the weights are another archive's");
             return reading([&] {
               nb::gil_scoped_release others;
-              return std::make_shared<Function>(a, a->method(name), std::move(runtime), trusted);
+              return std::make_shared<Function>(std::move(weights), a->method(name),
+                                                std::move(runtime), trusted);
             });
           },
-          "name"_a, "runtime"_a, "trusted"_a = false)
+          "name"_a, "runtime"_a, "trusted"_a = false, "weights"_a.none() = nb::none())
       .def_prop_ro("precompiled", &precompiled_list)
       .def(
           "with_targets",
@@ -383,6 +407,10 @@ void bind_archive(nb::module_& m) {
         reading([&] { archive::trust(archive::parse_fingerprint(f), note); });
       },
       "fingerprint"_a, "note"_a, "Adds an archive to the user's list.");
+  nb::class_<Weights>(m, "ArchiveWeights", "What an archive's tensors are for those who call it.")
+      .def(nb::new_(
+          [](std::shared_ptr<Archive> a) { return std::make_shared<Weights>(std::move(a)); }))
+      .def("replace", &replace, "name"_a, "array"_a);
   nb::class_<Writer>(m, "ArchiveWriter", "Writes a .holo archive; the file appears in finish().")
       .def("__init__",
            [](Writer* at, const std::string& path) {

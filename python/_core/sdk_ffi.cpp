@@ -248,6 +248,15 @@ void bind_by_hand(nb::module_& m) {
       },
       "executor"_a, "id"_a, "inputs"_a, "output"_a, "length"_a);
   def(
+      "archive_replace",
+      [](uint64_t archive, const char* name, nb::object dtype, const std::vector<int64_t>& shape,
+         uint64_t elements) {
+        raise(hologram_archive_replace(
+            archive, name, dtype_of(dtype), shape.data(), shape.size(),
+            reinterpret_cast<const void*>(static_cast<uintptr_t>(elements))));
+      },
+      "archive"_a, "name"_a, "dtype"_a, "shape"_a, "elements"_a);
+  def(
       "tensor_create",
       [](uint64_t buffer, const std::vector<int64_t>& shape,
          std::optional<std::vector<int64_t>> strides, uint64_t offset) {

@@ -63,6 +63,8 @@ class Archive:
         self._native = native
         self._runtime = runtime
         self.trusted = trusted
+        self._weights = _core.ArchiveWeights(native)
+        self._replaced: dict[str, Any] = {}
         self.methods = {info["name"]: Method(self, info) for info in native.methods}
 
     @property
@@ -76,7 +78,22 @@ class Archive:
 
     @property
     def tensors(self) -> Mapping[str, Any]:
-        return _Tensors(self._native)
+        return _Tensors(self._native, self._replaced)
+
+    def replace(self, name: str, array: Any) -> None:
+        """Puts a copy of `array` in the place of a tensor, for calls that begin afterwards; the file stays as it is.
+
+        Its dtype and shape must be the tensor's (bfloat16: uint16 with the bits is taken too). Another name of the same content
+        keeps it.
+
+        Raises KeyError for an unknown name, ValueError for another dtype or shape, and for state, which belongs to sessions.
+        """
+        wanted = self.tensors[name]
+        array = np.array(array, order="C", copy=True)
+        self._weights.replace(name, array)
+        array = array.view(wanted.dtype)
+        array.setflags(write=False)
+        self._replaced[name] = array
 
     def info(self) -> dict[str, Any]:
         """What the file holds, as plain data."""
@@ -223,19 +240,22 @@ class _Made:
             with self._lock:
                 if self._function is None:
                     self._function = self._archive._native.function(
-                        self._name, self._archive._runtime, self._archive.trusted
+                        self._name, self._archive._runtime, self._archive.trusted, self._archive._weights
                     )
         return self._function
 
 
 class _Tensors(Mapping[str, Any]):
-    def __init__(self, native: Any) -> None:
-        self._native = native
+    def __init__(self, native: Any, replaced: Mapping[str, Any]) -> None:
+        self._native, self._replaced = native, replaced
         self._numbers = {t["name"]: (number, t) for number, t in enumerate(native.tensors)}
 
     def __getitem__(self, name: str) -> Any:
+        if name in self._replaced:
+            return self._replaced[name]
         number, t = self._numbers[name]
-        flat = self._native.tensor(number).view(_core.numpy_dtype(t["dtype"]))
+        dtype = _core.numpy_dtype(t["dtype"])
+        flat = self._native.tensor(number).view(np.uint16 if isinstance(dtype, str) else dtype)  # NumPy alone has no bfloat16
         strides = [n * flat.itemsize for n in t["strides"]]
         return np.lib.stride_tricks.as_strided(flat, t["shape"], strides, writeable=False)
 

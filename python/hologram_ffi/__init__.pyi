@@ -671,7 +671,7 @@ def executable_cleanup(executable: int) -> None:
 
 def archive_open(path: str, flags: int) -> int:
     """
-    Opens a .holo file; its weights are mapped into memory. Nothing in it is trusted: a damaged file is HOLOGRAM_CORRUPT, one of a later version HOLOGRAM_UNSUPPORTED.
+    Opens a .holo file; its weights are mapped into memory. A damaged file is HOLOGRAM_CORRUPT, one of a later version HOLOGRAM_UNSUPPORTED. Machine code in it runs only if the user's list of trusted archives names it, or after hologram_archive_trust.
     """
 
 def archive_open_memory(bytes: int, size: int, flags: int) -> int:
@@ -682,8 +682,16 @@ def archive_info(archive: int) -> str:
     What it holds as a JSON object: fingerprint, methods with inputs, results and sizes, tensors.
     """
 
+def archive_fingerprint(archive: int) -> str:
+    """Names the whole content: 64 hexadecimal digits."""
+
+def archive_trust(archive: int, fingerprint: str) -> None:
+    """
+    Methods made from here on run the archive's machine code, where it has some for this machine: no compiling, no code generator; the code has all rights of this process. `fingerprint`: what the archive must be, else HOLOGRAM_CORRUPT; NULL trusts it whatever it is.
+    """
+
 def archive_verify(archive: int) -> None:
-    """Compares every tensor with its checksum."""
+    """Compares everything with its checksums: reads the whole file."""
 
 def archive_method(archive: int, executor: int, name: str, session: int) -> int:
     """
@@ -753,6 +761,11 @@ def elementwise(executor: int, operation: str, inputs: Sequence[int], output: in
 def elementwise_by_id(executor: int, id: int, inputs: Sequence[int], output: int, length: int) -> None:
     """
     Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    """
+
+def archive_replace(archive: int, name: str, dtype: object, shape: Sequence[int], elements: int) -> None:
+    """
+    Puts a copy of these elements, in row-major order, in the place of the tensor `name`, for calls that begin afterwards, of executables that exist already too; the file stays as it is. dtype and shape must be the tensor's.
     """
 
 def tensor_create(buffer: int, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0) -> int:

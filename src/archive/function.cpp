@@ -62,27 +62,38 @@ void Session::reset() {
       std::memcpy(copies_[i].get(), archive_->data(t), t.bytes);
 }
 
-Function::Function(std::shared_ptr<const Archive> archive, const Method& method,
+// What the method's parameters are bound to, for calls from one replacement of weights to the next.
+struct Function::Bound {
+  uint64_t version = 0;
+  std::vector<const void*> addresses;                    // by parameter: a tensor's, or null
+  std::vector<std::shared_ptr<const std::byte[]>> keep;  // of those that were replaced
+  std::optional<runtime::PackedFiles> packed;
+  runtime::Kept kept;  // by mutex_
+};
+
+Function::Function(std::shared_ptr<const Weights> weights, const Method& method,
                    std::shared_ptr<runtime::Runtime> runtime, bool trusted)
-    : archive_(std::move(archive)), method_(method) {
+    : weights_(std::move(weights)), method_(method) {
   try {
-    bind_tensors();
+    for (const Source& source : method_.parameters)
+      has_state_ |=
+          source.kind == Source::Kind::tensor && archive().index().tensors[source.number].state;
     bind_symbols();
     precompiled_ = trusted && load(runtime);
     if (!precompiled_) compile(std::move(runtime));
-    take_packed_weights();
+    bind();
   } catch (const Error& e) {
     fail(e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code(),
-         "{}: method \"{}\": {}", archive_->name(), method_.name, e.what());
+         "{}: method \"{}\": {}", archive().name(), method_.name, e.what());
   }
 }
 
 void Function::compile(std::shared_ptr<runtime::Runtime> runtime) {
-  const auto graph = parsed(archive_->section(method_.graph));
+  const auto graph = parsed(archive().section(method_.graph));
   check_parameters(*graph);
   bind_results(*graph);
   check_sizes_of(*graph);
-  executable_ = runtime::Executable::compile(*graph, options_of(archive_->index(), method_),
+  executable_ = runtime::Executable::compile(*graph, options_of(archive().index(), method_),
                                              std::move(runtime));
 }
 
@@ -94,7 +105,7 @@ void Function::check_sizes_of(const ir::Graph& graph) {
 // Takes code of the archive that was compiled for this very target: then its bits are those that
 // compiling here would give.
 bool Function::load(const std::shared_ptr<runtime::Runtime>& runtime) {
-  const Index& index = archive_->index();
+  const Index& index = archive().index();
   const std::string target = runtime->backend().target();
   const auto p = std::ranges::find_if(index.precompiled, [&](const Precompiled& x) {
     return &index.methods[x.method] == &method_ && x.target == target &&
@@ -102,7 +113,7 @@ bool Function::load(const std::shared_ptr<runtime::Runtime>& runtime) {
   });
   if (target.empty() || p == index.precompiled.end()) return false;
   executable_ = runtime::load_stored(
-      {archive_->checked_section(p->plan), archive_->checked_section(p->code)}, runtime);
+      {archive().checked_section(p->plan), archive().checked_section(p->code)}, runtime);
   const schedule::Plan& plan = executable_->plan();
   int count = 0;
   for (const schedule::PlanOutput& o : plan.outputs)
@@ -111,51 +122,61 @@ bool Function::load(const std::shared_ptr<runtime::Runtime>& runtime) {
       static_cast<size_t>(plan.num_parameters) > method_.parameters.size() ||
       static_cast<size_t>(plan.num_symbols) > method_.symbols.size())
     fail(ErrorCode::corrupt, "its code is another method's");
-  if (!method_.symbols.empty()) check_sizes_of(*parsed(archive_->section(method_.graph)));
+  if (!method_.symbols.empty()) check_sizes_of(*parsed(archive().section(method_.graph)));
   return true;
 }
 
 // Names weights by the hashes in the index, which nobody has compared yet: what is on the disk
-// under such a name was made of content that had been.
-void Function::take_packed_weights() {
+// under such a name was made of content that had been. Values computed from weights that stayed
+// stay.
+std::shared_ptr<Function::Bound> Function::bind() {
+  std::lock_guard lock(mutex_);
+  const uint64_t version = weights_->version();
+  if (bound_ && bound_->version == version) return bound_;
+  auto made = std::make_shared<Bound>();
+  made->version = version;
   std::vector<std::optional<Fingerprint>> contents;
-  for (const Source& s : method_.parameters) {
+  for (const Source& source : method_.parameters) {
     contents.emplace_back();
-    if (s.kind != Source::Kind::tensor) continue;
-    const Tensor& t = archive_->index().tensors[s.number];
-    if (!t.state) contents.back() = content_of(t);
+    made->addresses.push_back(nullptr);
+    if (source.kind != Source::Kind::tensor) continue;
+    const Tensor& t = archive().index().tensors[source.number];
+    if (t.state) continue;
+    Weights::Content content = weights_->content(source.number);
+    made->addresses.back() = content.data;
+    if (content.replaced)
+      made->keep.push_back(std::move(content.replaced));
+    else
+      contents.back() = content_of(t);
   }
-  packed_.emplace(*executable_, contents);
-  runtime::Kept kept = executable_->kept();
-  packed_->take(kept);
-  executable_->keep(std::move(kept));
+  made->packed.emplace(*executable_, contents);
+  const std::vector<schedule::CacheEntry>& cache = executable_->plan().cache;
+  made->kept.resize(cache.size());
+  if (bound_)
+    for (size_t c = 0; c < cache.size(); ++c)
+      if (std::ranges::all_of(cache[c].parameters, [&](int p) {
+            const auto k = static_cast<size_t>(p);
+            return bound_->addresses[k] == made->addresses[k];
+          }))
+        made->kept[c] = bound_->kept[c];
+  made->packed->take(made->kept);
+  executable_->keep(made->kept);
+  bound_ = std::move(made);
+  return bound_;
 }
 
 // Only of tensors that are what the index says: other archives rely on the names.
-void Function::share_packed_weights(runtime::Kept& kept) const {
-  std::vector<size_t> which = packed_->unshared(kept);
-  std::vector<std::optional<bool>> agrees(archive_->index().tensors.size());
+void Function::share_packed_weights(const Bound& bound, runtime::Kept& kept) const {
+  std::vector<size_t> which = bound.packed->unshared(kept);
+  std::vector<std::optional<bool>> agrees(archive().index().tensors.size());
   std::erase_if(which, [&](size_t c) {
     return !std::ranges::all_of(executable_->plan().cache[c].parameters, [&](int p) {
       const uint32_t number = method_.parameters[static_cast<size_t>(p)].number;
-      if (!agrees[number]) agrees[number] = archive_->agrees(archive_->index().tensors[number]);
+      if (!agrees[number]) agrees[number] = archive().agrees(archive().index().tensors[number]);
       return *agrees[number];
     });
   });
-  packed_->share(kept, which);
-}
-
-void Function::bind_tensors() {
-  bound_.resize(method_.parameters.size());
-  for (size_t p = 0; p < bound_.size(); ++p) {
-    const Source& s = method_.parameters[p];
-    if (s.kind == Source::Kind::input) continue;
-    const Tensor& t = archive_->index().tensors[s.number];
-    if (t.state)
-      has_state_ = true;
-    else
-      bound_[p] = archive_->data(t);
-  }
+  bound.packed->share(kept, which);
 }
 
 void Function::check_parameters(const ir::Graph& graph) {
@@ -180,7 +201,7 @@ void Function::check_parameters(const ir::Graph& graph) {
               "parameter {} of its graph is another array than its input", p);
       continue;
     }
-    const Tensor& t = archive_->index().tensors[s.number];
+    const Tensor& t = archive().index().tensors[s.number];
     require(within(v, t), "parameter {} of its graph is another array than tensor \"{}\"", p,
             t.name);
   }
@@ -191,7 +212,7 @@ void Function::bind_results(const ir::Graph& graph) {
   for (const ir::Output& o : graph.outputs) {
     if (o.parameter >= 0) {
       const Source& s = method_.parameters[static_cast<size_t>(o.parameter)];
-      require(s.kind == Source::Kind::tensor && archive_->index().tensors[s.number].state,
+      require(s.kind == Source::Kind::tensor && archive().index().tensors[s.number].state,
               "its graph writes parameter {}, which is no state", o.parameter);
       result_of_output_.push_back(-1);
       continue;
@@ -277,12 +298,13 @@ int32_t Function::run(std::span<const void* const> inputs, std::span<const int64
           "\"{}\": numbers of inputs, results or sizes", method_.name);
   require(!has_state_ || session, "\"{}\" keeps state between calls: call it on a session",
           method_.name);
-  require(!session || &session->archive() == archive_.get(),
-          "\"{}\": the session is another archive's", method_.name);
-  std::vector<void*> parameters(bound_.size());
-  for (size_t p = 0; p < bound_.size(); ++p) {
+  require(!session || &session->archive() == &archive(), "\"{}\": the session is another archive's",
+          method_.name);
+  const std::shared_ptr<Bound> bound = bind();
+  std::vector<void*> parameters(bound->addresses.size());
+  for (size_t p = 0; p < parameters.size(); ++p) {
     const Source& s = method_.parameters[p];
-    const void* address = bound_[p];
+    const void* address = bound->addresses[p];
     if (s.kind == Source::Kind::input)
       address = inputs[s.number];
     else if (!address)
@@ -304,7 +326,11 @@ int32_t Function::run(std::span<const void* const> inputs, std::span<const int64
   Given outputs(results, result_of_output_);
   std::unique_lock<std::mutex> lock;
   if (has_state_) lock = std::unique_lock(session->mutex_);
-  runtime::Kept kept = executable_->kept();
+  runtime::Kept kept;
+  {
+    std::lock_guard own(mutex_);
+    kept = bound->kept;
+  }
   const bool complete = std::ranges::all_of(kept, [](const auto& k) { return k != nullptr; });
   auto frame = executable_->lease();
   const auto [status, faults] =
@@ -312,8 +338,10 @@ int32_t Function::run(std::span<const void* const> inputs, std::span<const int64
   executable_->give_back(std::move(frame));
   runtime::raise_status(status);
   if (!complete) {
-    if (faults == 0) share_packed_weights(kept);
-    executable_->keep(std::move(kept));
+    if (faults == 0) share_packed_weights(*bound, kept);
+    std::lock_guard own(mutex_);
+    bound->kept = kept;
+    if (bound == bound_) executable_->keep(std::move(kept));
   }
   return faults;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "archive/archive.h"
+#include "archive/weights.h"
 #include "ir/sizes.h"
 #include "runtime/executable.h"
 #include "runtime/packed_files.h"
@@ -39,11 +40,12 @@ class Function {
   /// `trusted`: machine code in the archive may run, where it has some for this machine; else its
   /// graph is compiled. Throws Error(corrupt) where the file is damaged or graph and index
   /// disagree, Error(unsupported) for operations that need PyTorch, and what compiling throws.
-  Function(std::shared_ptr<const Archive> archive, const Method& method,
+  /// `weights`: the archive's; what they hold is read at every call.
+  Function(std::shared_ptr<const Weights> weights, const Method& method,
            std::shared_ptr<runtime::Runtime> runtime, bool trusted = false);
 
   const Method& method() const { return method_; }
-  const Archive& archive() const { return *archive_; }
+  const Archive& archive() const { return weights_->archive(); }
   runtime::Executable& executable() const { return *executable_; }
   /// Whether it runs machine code of the archive.
   bool precompiled() const { return precompiled_; }
@@ -63,15 +65,15 @@ class Function {
                             std::span<void* const> results, Session* session);
 
  private:
-  void bind_tensors();
   bool load(const std::shared_ptr<runtime::Runtime>& runtime);
   void compile(std::shared_ptr<runtime::Runtime> runtime);
   void check_parameters(const ir::Graph& graph);
   void check_sizes_of(const ir::Graph& graph);
   void bind_results(const ir::Graph& graph);
   void bind_symbols();
-  void take_packed_weights();
-  void share_packed_weights(runtime::Kept& kept) const;
+  struct Bound;
+  std::shared_ptr<Bound> bind();
+  void share_packed_weights(const Bound& bound, runtime::Kept& kept) const;
 
   /// How a symbol follows from an input's size: (size - offset) / factor.
   struct SizeRule {
@@ -79,13 +81,13 @@ class Function {
     int64_t factor, offset;
   };
 
-  std::shared_ptr<const Archive> archive_;
-  const Method& method_;  // of archive_
+  std::shared_ptr<const Weights> weights_;
+  const Method& method_;  // of the archive
   std::shared_ptr<runtime::Executable> executable_;
-  std::optional<runtime::PackedFiles> packed_;  // of executable_
-  std::vector<const void*> bound_;              // by parameter: a tensor of the archive, or null
-  std::vector<int> result_of_output_;           // by output of the graph; -1: written in place
-  std::vector<SizeRule> rules_;                 // by symbol
+  mutable std::mutex mutex_;
+  std::shared_ptr<Bound> bound_;       // by mutex_: to the weights as they were last
+  std::vector<int> result_of_output_;  // by output of the graph; -1: written in place
+  std::vector<SizeRule> rules_;        // by symbol
   bool has_state_ = false, precompiled_ = false;
   std::unique_ptr<const ir::SizeCheck> sizes_;  // null: code of an archive without symbols
 };

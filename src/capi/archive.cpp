@@ -19,7 +19,7 @@ std::shared_ptr<archive::Function> ArchiveObject::function(
   std::weak_ptr<archive::Function>& place = functions_[{&method, runtime.get()}];
   std::shared_ptr<archive::Function> found = place.lock();
   if (!found) {
-    found = std::make_shared<archive::Function>(archive, method, runtime, trusted);
+    found = std::make_shared<archive::Function>(weights, method, runtime, trusted);
     place = found;
   }
   return found;
@@ -47,6 +47,7 @@ archive::Verify checked_flags(uint32_t flags) {
 hologram_handle opened(std::shared_ptr<const archive::Archive> archive) {
   auto object = std::make_unique<ArchiveObject>();
   object->trusted = archive::is_trusted(archive->fingerprint());
+  object->weights = std::make_shared<archive::Weights>(archive);
   object->archive = std::move(archive);
   return insert(archives, std::move(object));
 }
@@ -132,6 +133,18 @@ hologram_status hologram_archive_trust(hologram_handle archive, const char* fing
       fail(ErrorCode::corrupt, "{}: its fingerprint is {}, expected {}", a->archive->name(),
            a->archive->fingerprint().hex(), fingerprint);
     a->trusted = true;
+  });
+}
+hologram_status hologram_archive_replace(hologram_handle archive, const char* name,
+                                         hologram_dtype dtype, const int64_t* shape, size_t rank,
+                                         const void* elements) {
+  return guarded(__func__, [&] {
+    auto a = need_archive(archive);
+    require(name != nullptr, "name must not be NULL");
+    require(shape != nullptr || rank == 0, "shape must not be NULL");
+    require(elements != nullptr, "elements must not be NULL");
+    a->weights->replace(name, checked_dtype(dtype), {shape, rank},
+                        static_cast<const std::byte*>(elements));
   });
 }
 hologram_status hologram_archive_verify(hologram_handle archive) {

@@ -12,6 +12,7 @@ namespace hologram::capi {
 
 struct ArchiveObject {
   std::shared_ptr<const archive::Archive> archive;
+  std::shared_ptr<archive::Weights> weights;
   std::atomic<bool> trusted{false};  ///< machine code in it may run
 
   /// The method compiled for a runtime, once while somebody uses it.

@@ -146,7 +146,30 @@ TEST_P(Archives, CodeRunsWhereTheArchiveIsTrusted) {
   hologram_handle again = opened();
   ASSERT_OK(hologram_archive_trust(again, digits.c_str()));
   const hologram_status status = hologram_archive_method(again, exec, "scale", 0, &f);
-  EXPECT_EQ(status, std::string(backend()) == "cpu" ? HOLOGRAM_CORRUPT : HOLOGRAM_SUCCESS);
+  EXPECT_EQ(status, std::string(backend()) == "cpu" ? HOLOGRAM_CORRUPT : HOLOGRAM_OK);
+}
+
+TEST_P(Archives, CallsReadReplacedWeights) {
+  write();
+  hologram_handle a = opened(), e = 0;
+  ASSERT_OK(hologram_archive_method(a, exec, "scale", 0, &e));
+  EXPECT_EQ(call(e, {1, 2, 3}, "[1, 3]"), (std::vector<float>{1, 20, 300}));
+  const float weight[] = {2, 3, 4};
+  const int64_t three = 3, two = 2;
+  ASSERT_OK(hologram_archive_replace(a, "weight", HOLOGRAM_F32, &three, 1, weight));
+  EXPECT_EQ(call(e, {1, 2, 3}, "[1, 3]"), (std::vector<float>{2, 6, 12}));
+  EXPECT_EQ(hologram_archive_replace(a, "weight", HOLOGRAM_F32, &two, 1, weight),
+            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_TRUE(message_has("\"weight\" is f32[3], got f32[2]"));
+  EXPECT_EQ(hologram_archive_replace(a, "weight", HOLOGRAM_I32, &three, 1, weight),
+            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_archive_replace(a, "total", HOLOGRAM_F32, &two, 1, weight),
+            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_TRUE(message_has("is state"));
+  EXPECT_EQ(hologram_archive_replace(a, "none", HOLOGRAM_F32, &two, 1, weight), HOLOGRAM_NOT_FOUND);
+  hologram_handle f = 0;
+  ASSERT_OK(hologram_archive_method(opened(), exec, "scale", 0, &f));
+  EXPECT_EQ(call(f, {1, 2, 3}, "[1, 3]"), (std::vector<float>{1, 20, 300}));
 }
 
 TEST_P(Archives, InfoSaysWhatIsInside) {

@@ -297,6 +297,65 @@ def test_tied_weights_are_stored_once(path):
     assert report.bytes < 1.5 * 64 * 64 * 4
 
 
+@pytest.mark.parametrize("trust", [False, True])
+def test_replaced_weights_are_what_calls_read(path, trust):
+    def net():
+        return torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64)).eval()
+
+    first, second, x = net(), net(), normal(3, 128)
+    hologram_torch.export(first, (x,), path, isas=[LEVEL])
+    model, other = hologram.load(path, trust=trust), hologram.load(path, trust=trust)
+    before = model(x.numpy())
+    weights = {name: t.numpy() for name, t in second.state_dict().items()}
+    mixed = torch.nn.Sequential(second[0], first[1], first[2])
+    for expected, names in ((mixed, ("0.weight", "0.bias")), (second, ("2.weight", "2.bias"))):
+        for name in names:
+            model.replace(name, weights[name])
+            np.testing.assert_array_equal(model.tensors[name], weights[name])
+        assert_same(model(x.numpy()), compile_and_call(expected, x))
+        assert_same(model.session()(x.numpy()), compile_and_call(expected, x))
+    np.testing.assert_array_equal(other(x.numpy()), before)
+    for name, t in first.state_dict().items():
+        model.replace(name, t.numpy())
+    np.testing.assert_array_equal(model(x.numpy()), before)
+
+
+def test_bfloat16_by_its_bits(path):
+    """NumPy alone has no bfloat16: uint16 is taken in its place."""
+    model, x = torch.nn.Linear(16, 8).bfloat16().eval(), normal(3, 16).bfloat16()
+    hologram_torch.export(model, (x,), path, isas=())
+    loaded = hologram.load(path)
+    assert_same(loaded(arrays(x)), compile_and_call(model, x))
+    other = torch.nn.Linear(16, 8).bfloat16().eval()
+    for name, t in other.state_dict().items():
+        loaded.replace(name, arrays(t.contiguous()))
+    assert_same(loaded(arrays(x)), compile_and_call(other, x))
+    with pytest.raises(ValueError, match="is uint16, expected float32"):
+        hologram_torch.export(torch.nn.Linear(16, 8), (normal(3, 16),), path, isas=())
+        hologram.load(path)(arrays(x))
+
+
+def compile_and_call(model, x):
+    with torch.no_grad():
+        return compile_fresh(model, dynamic=False)(x)
+
+
+def test_wrong_replacements_are_refused(path):
+    hologram_torch.export(torch.nn.Linear(3, 2), (torch.zeros(2, 3),), path, isas=())
+    model = hologram.load(path)
+    before = model(np.ones((2, 3), np.float32))
+    with pytest.raises(KeyError, match="nothing"):
+        model.replace("nothing", np.zeros((2, 3), np.float32))
+    with pytest.raises(ValueError, match=r'"weight" is f32\[2, 3\], got f32\[3, 2\]'):
+        model.replace("weight", np.zeros((3, 2), np.float32))
+    with pytest.raises(ValueError, match=r"got f64\[2, 3\]"):
+        model.replace("weight", np.zeros((2, 3)))
+    np.testing.assert_array_equal(model(np.ones((2, 3), np.float32)), before)
+    model.replace("weight", np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)))
+    model.replace("bias", np.zeros(2, np.float32))
+    np.testing.assert_array_equal(model(np.ones((1, 3), np.float32).repeat(2, 0)), [[3, 12]] * 2)
+
+
 def test_info_is_plain_data(path):
     hologram_torch.export(torch.nn.Linear(3, 2), (torch.zeros(2, 3),), path, isas=())
     info = hologram.load(path).info()
