@@ -36,10 +36,9 @@ bench: ## Measure against other runtimes, each in its own process
 	@tools/bootstrap.sh bench tools/build.sh release _core benchmarks
 	@$(VENV)/bin/python bench/run.py $(ARGS)
 
-wheel: ## Make a wheel in dist/
-	@tools/bootstrap.sh build
-	@. tools/steps.sh && step "wheel" build/logs/wheel.log \
-	  $(VENV)/bin/python -m pip wheel --disable-pip-version-check --no-deps -w dist .
+wheel: ## Make a wheel in dist/, for every Python from 3.11 on and for glibc from 2.28 on
+	@tools/bootstrap.sh build tools/build.sh release _core hologram
+	@. tools/steps.sh && step "wheel" build/logs/wheel.log tools/wheel.sh build/release dist
 	@ls dist/*.whl
 
 format: ## Format the C++ sources with clang-format

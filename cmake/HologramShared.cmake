@@ -1,9 +1,16 @@
 # cmake/HologramShared.cmake: libhologram, the C interface as a shared library, and what installs it
 include(GNUInstallDirs)
 
-add_library(hologram SHARED "${PROJECT_SOURCE_DIR}/src/capi/exports.map")
+# Symbols of these parts leave the library for the Python module, whether or not the C interface needs them.
+get_property(parts GLOBAL PROPERTY HOLOGRAM_PARTS)
+list(JOIN parts "," whole)
+
+set(script "${PROJECT_BINARY_DIR}/generated/exports.map")
+configure_file(src/capi/exports.map.in "${script}" @ONLY)
+add_library(hologram SHARED "${script}")
 add_library(hologram::hologram ALIAS hologram)
-target_link_libraries(hologram PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,hologram_capi>")
+set_property(TARGET hologram PROPERTY LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${whole}")
+target_link_libraries(hologram PRIVATE ${parts})
 hologram_portable(hologram)
 target_include_directories(hologram INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
@@ -11,10 +18,9 @@ target_compile_features(hologram INTERFACE cxx_std_20)
 set_target_properties(hologram PROPERTIES
   LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION 0 EXPORT_NAME hologram)
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
-  # Only hologram_* leaves the library. Symbols are bound at load time, so that a missing one fails there;
-  # and the library stays loaded, since its threads may sleep in it.
-  set(script "${PROJECT_SOURCE_DIR}/src/capi/exports.map")
-  target_link_options(hologram PRIVATE "-Wl,--version-script=${script}" -Wl,-z,now -Wl,-z,nodelete)
+  # The library calls itself directly, whatever else a process has loaded. Symbols are bound at load time, so that a
+  # missing one fails there; and the library stays loaded, since its threads may sleep in it.
+  target_link_options(hologram PRIVATE "-Wl,--version-script=${script}" -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,nodelete)
   set_property(TARGET hologram APPEND PROPERTY LINK_DEPENDS "${script}")
 endif()
 
@@ -32,6 +38,7 @@ if(NOT SKBUILD)
   install(FILES "${PROJECT_BINARY_DIR}/hologram-config.cmake"
                 "${PROJECT_BINARY_DIR}/hologram-config-version.cmake"
           DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/hologram")
+  set(link_option -lhologram)
   configure_file(cmake/hologram.pc.in "${PROJECT_BINARY_DIR}/hologram.pc" @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/hologram.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 endif()

@@ -24,6 +24,7 @@ step "build ($preset)" "build/logs/build-$preset.log" \
 
 for module in "$build"/python/hologram/_core*.so; do
   if [ -e "$module" ]; then
+    rm -f python/hologram/_core*.so # of another name it might be imported first
     ln -sfn "../../$module" "python/hologram/$(basename "$module")"
   fi
 done

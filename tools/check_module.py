@@ -60,12 +60,16 @@ def main():
     if not needed:
         print(f"{file}: no needed library found; readelf's output has changed?")
         return 1
-    # Columns of nm: address, kind, name@@version.
-    symbols = {line.split()[-1].split("@")[0] for line in output("nm", "-D", "--defined-only", file).splitlines() if line.strip()}
+    # Columns of nm: address, kind, name@@version; the kind A is a version's own name.
+    rows = [line.split() for line in output("nm", "-D", "--defined-only", file).splitlines() if line.strip()]
+    symbols = {name.split("@")[0] for *_, kind, name in rows if kind != "A"}
     imports = read_imports(file)
+    if arguments.companion in needed:
+        imports = {name: version for name, version in imports.items() if not version.startswith("HOLOGRAM_")}
     faults = {
         "needs": [name for name in needed if name != arguments.companion and not ALLOWED.match(name)],
         "exports": [name for name in symbols if not any(fnmatch.fnmatchcase(name, e) for e in arguments.exports)],
+        "exports LLVM:": [name for name in symbols if "4llvm" in name],
         "lacks": [export for export in arguments.exports if not fnmatch.filter(symbols, export)],
         "is not for glibc 2.28: needs": not_portable(imports, needed) if arguments.portable else [],
     }

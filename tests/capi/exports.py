@@ -16,7 +16,9 @@ def main():
     declared = set(re.findall(r"\b(hologram_\w+)\(", re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)))
     symbols = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True,
                              text=True).stdout
-    exported = {line.split()[-1].split("@")[0] for line in symbols.splitlines() if line.strip()}
+    # Symbols of the version HOLOGRAM_PRIVATE_... are for the Python module of the same build.
+    rows = [line.split() for line in symbols.splitlines() if line.strip()]
+    exported = {name.split("@")[0] for *_, kind, name in rows if kind != "A" and "@HOLOGRAM_PRIVATE" not in name}
     if "--update" in sys.argv:
         listed.write_text("".join(f"{name}\n" for name in sorted(declared)))
     known = set(listed.read_text().split())

@@ -153,11 +153,12 @@ bool tiles_here() {
   return permitted;
 }
 
-std::string_view level_of(const Target& target) {
+// These two are seen from outside of libhologram: the Python module asks.
+[[gnu::visibility("default")]] std::string_view level_of(const Target& target) {
   return target.tiles ? "amx" : name_of(target.isa);
 }
 
-Target host_target() {
+[[gnu::visibility("default")]] Target host_target() {
   constexpr Isa best_first[] = {Isa::avx512, Isa::avx2, Isa::sse42, Isa::neon};
   const char* wanted = std::getenv("HOLOGRAM_CPU_ISA");
   std::string_view name = wanted ? wanted : "";

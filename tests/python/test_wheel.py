@@ -1,0 +1,190 @@
+# tests/python/test_wheel.py: the wheel of this build, installed into fresh environments of every Python at hand
+#
+# HOLOGRAM_WHEEL=all also runs the tests of the SDK, of archives and of hologram_ffi in each of them.
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy
+import pytest
+
+import hologram._core
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULE = Path(hologram._core.__file__).resolve()
+BUILD = MODULE.parents[2]
+LIMIT = 20e6  # bytes
+WHOLE = os.environ.get("HOLOGRAM_WHEEL") == "all"
+
+pytestmark = pytest.mark.skipif(
+    not (BUILD / "CMakeCache.txt").is_file() or ".abi3." not in MODULE.name or "HOLOGRAM_SANITIZE:STRING=\n" not in
+    (BUILD / "CMakeCache.txt").read_text(), reason="needs a build tree without sanitizers, with Python 3.11 or newer")
+
+
+def run(*command, **options):
+    """The output of a command; fails with both of its streams."""
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def pip(python, *arguments):
+    return run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "-q", *arguments)
+
+
+def pythons():
+    """Version to interpreter, of each CPython from 3.11 on that is found; not the one that runs the tests."""
+    folders = [Path(p) for p in os.get_exec_path()] + sorted(Path.home().glob(".pyenv/versions/*/bin")) + [Path("/usr/local/bin")]
+    found = {}
+    for minor in range(11, 20):
+        for folder in folders:
+            path = folder / f"python3.{minor}"
+            if minor == sys.version_info.minor or minor in found or not path.is_file():
+                continue
+            asked = subprocess.run([path, "-c", "import sys, venv; print(sys.implementation.name)"], capture_output=True, text=True)
+            if asked.stdout == "cpython\n":
+                found[minor] = path
+    return {f"3.{minor}": path for minor, path in found.items()}
+
+
+def environment(folder, python, **variables):
+    """A fresh virtual environment; its interpreter, and variables without what points at this source tree."""
+    run(python, "-m", "venv", "--without-pip", folder)
+    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH")}
+    return folder / "bin" / "python", clean | {"HOLOGRAM_CACHE_DIR": str(folder / "cache")} | variables
+
+
+def site_packages(python):
+    return Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))").strip())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    run(ROOT / "tools/wheel.sh", BUILD, folder, env=os.environ | {"VENV": sys.prefix})
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """An environment of this Python with the wheel; NumPy and PyTorch are those of the tests."""
+    python, variables = environment(tmp_path_factory.mktemp("env") / "env", sys.executable)
+    pip(python, "--no-deps", "--no-index", wheel)
+    (site_packages(python) / "others.pth").write_text(f"{Path(numpy.__file__).parents[1]}\n")
+    return python, variables
+
+
+SMOKE = """
+import sys
+import numpy as np
+import hologram, hologram_ffi
+assert 'torch' not in sys.modules and sys.prefix in hologram._core.__file__, hologram._core.__file__
+x = np.linspace(-2, 2, 1000, dtype=np.float32)
+with hologram.Executor() as executor:
+    a, b, c = executor.from_numpy(x), executor.from_numpy(x), executor.allocate(len(x))
+    hologram.ops.vector_add(executor, a, b, c)
+    assert (c.to_numpy() == x + x).all()
+    assert memoryview(c).nbytes == x.nbytes
+try:
+    hologram.Executor('abacus')
+    raise SystemExit('no error')
+except ValueError as error:  # thrown in the library, caught in the module
+    assert 'abacus' in str(error)
+f = hologram.jit(lambda x: np.tanh(x * 2).sum())
+assert abs(f(x[100:]) - np.tanh(x[100:] * 2).sum()) < 1e-2
+loaded = hologram.load(sys.argv[1])
+assert (loaded(np.array([[1, 2], [3, 4]], np.float32)) == [[0, 3], [0, 7]]).all()
+print(hologram.__version__)
+"""
+
+
+def smoke(python, variables):
+    assert run(python, "-I", "-c", SMOKE, ROOT / "examples/model.holo", env=variables).startswith(hologram.version())
+    assert hologram.version() in run(python.parent / "hologram", "info", env=variables)
+
+
+def test_contents(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert re.fullmatch(r"hologram_compute-[\d.]+-cp311-abi3-manylinux_\d+_\d+_x86_64(\.manylinux_\d+_\d+_x86_64)*\.whl", wheel.name)
+    assert "manylinux_2_28" in wheel.name  # auditwheel has looked
+    assert wheel.stat().st_size <= LIMIT
+    libraries = ["hologram/_core.abi3.so", "hologram/lib/libhologram.so.0"]
+    assert sorted(n for n in names if re.search(r"\.so(\.|$)", n)) == libraries
+    sources = {f"{p.relative_to(ROOT / 'python')}" for p in (ROOT / "python").rglob("*.py*")
+               if "__pycache__" not in p.parts and p.suffix in (".py", ".pyi")}
+    assert sources <= set(names)
+    assert {"hologram/include/hologram/hologram.h", "hologram/include/hologram/hologram.hpp", "hologram/py.typed"} <= set(names)
+
+
+def test_stable_interface(wheel, tmp_path):
+    pytest.importorskip("abi3audit")
+    module = zipfile.ZipFile(wheel).extract("hologram/_core.abi3.so", tmp_path)
+    run(sys.executable, "-m", "abi3audit", "--strict", "--assume-minimum-abi3", "3.11", module)
+    # The auditor reads the imports: another version's macro is found.
+    assert subprocess.run([sys.executable, "-m", "abi3audit", "--strict", "--assume-minimum-abi3", "3.5", module],
+                          capture_output=True).returncode != 0
+
+
+def test_with_pytorch(installed):
+    torch = pytest.importorskip("torch")
+    python, variables = installed
+    smoke(python, variables)
+    compiled = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()).eval()
+x = torch.randn(4, 8)
+with torch.no_grad():
+    torch.testing.assert_close(torch.compile(model, backend='hologram')(x), model(x))
+import hologram_torch
+stats = hologram_torch.stats()
+print(stats['graphs'], stats['fallback_ops'], torch.__version__)
+"""
+    assert run(python, "-I", "-c", compiled, env=variables).strip() == f"1 {{}} {torch.__version__}"
+
+
+def test_c_library(installed, tmp_path):
+    """C programs are built with the headers, the library and the CMake package in the wheel."""
+    python, variables = installed
+    prefix = run(python, "-I", "-c", "import hologram; print(hologram.__path__[0])", env=variables).strip()
+    run("cmake", "-S", ROOT / "examples", "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug")
+    programs = ["example_vector_add", "example_run_archive", "example_dlopen"]
+    run("cmake", "--build", tmp_path, "--target", *programs)
+    run("ctest", "--test-dir", tmp_path, "-R", "|".join(f"^{p}$" for p in programs))
+    program = tmp_path / "by_hand"
+    run("cc", "-std=c99", f"-I{prefix}/include", ROOT / "examples/vector_add.c", "-o", program, f"-L{prefix}/lib",
+        "-l:libhologram.so.0", f"-Wl,-rpath,{prefix}/lib")
+    assert run(program, env=variables) == "0 3 6 9 12 15 18 21 24 27\n"
+
+
+@pytest.mark.parametrize("version", pythons())
+def test_other_pythons(version, wheel, tmp_path):
+    python, variables = environment(tmp_path / "env", pythons()[version])
+    try:
+        pip(python, "--only-binary", ":all:", "numpy>=1.25", "nanobind-backend", *(["pytest", "hypothesis", "ml_dtypes"] if WHOLE else []))
+    except AssertionError as error:
+        pytest.skip(f"no NumPy for Python {version}: {str(error)[-200:]}")
+    pip(python, "--no-deps", "--no-index", wheel)
+    smoke(python, variables)
+    if WHOLE:
+        tests = [ROOT / "tests/python" / f"test_{name}.py" for name in ("sdk", "archive", "ffi")]
+        run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, env=variables, cwd=tmp_path)
+
+
+def test_source_distribution(tmp_path, wheel):
+    """A wheel made from the source distribution has what the one of this tree has, and its build configures."""
+    pytest.importorskip("build")
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "-o", tmp_path, ROOT)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path, filter="data")
+    tree = tmp_path / archive.name.removesuffix(".tar.gz")
+    run(tree / "tools/wheel.sh", BUILD, tmp_path, env=os.environ | {"VENV": sys.prefix})
+    (made,) = tmp_path.glob("*.whl")
+    assert sorted(zipfile.ZipFile(made).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
+    run("cmake", "-S", tree, "-B", tmp_path / "build", "-G", "Ninja", "-DSKBUILD=2", f"-DPython_EXECUTABLE={sys.executable}",
+        "-DCMAKE_BUILD_TYPE=Release")
