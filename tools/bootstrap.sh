@@ -114,7 +114,7 @@ PY
 pip_install() {
   "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off "$@"
 }
-editable=(-C wheel.cmake=false -C editable.mode=inplace)
+editable=(-C wheel.cmake=false -C wheel.py-api= -C editable.mode=inplace)
 
 wanted=$({ cat pyproject.toml; pwd; echo "$extras"; } | sha256sum)
 if [ "$(cat "$VENV/.hologram-$level" 2>/dev/null)" = "$wanted" ]; then

@@ -23,6 +23,6 @@ echo "==> C++ tests"
 ctest --preset "$preset" -j "$jobs" || status=1
 
 echo "==> Python tests"
-"$VENV/bin/python" -m pytest || status=1
+"$VENV/bin/python" -m pytest -n "$jobs" --dist loadfile || status=1
 
 exit "$status"
