@@ -2,6 +2,7 @@
 #include "atlas/empty.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace hologram::atlas {
 namespace {
@@ -40,11 +41,15 @@ bool is_empty(const Program& p) {
 }
 
 void drop_columnless_product(Program& p) {
-  if (p.kind() != BlockKind::product || !p.has_tail()) return;
-  const ProductBlock& b = p.product();
-  if (!none(b.axes[static_cast<size_t>(b.batch_rank) + 1])) return;
-  LoopBlock tail = b.tail;
-  p.block = std::move(tail);
+  std::optional<Block> tail;
+  std::visit(
+      [&](const auto& b) {
+        if constexpr (requires { b.tail; })
+          if (!b.tail.stages.empty() && none(b.axes[static_cast<size_t>(b.batch_rank) + 1]))
+            tail = b.tail;
+      },
+      p.block);
+  if (tail) p.block = *std::move(tail);
 }
 
 }  // namespace hologram::atlas

@@ -57,7 +57,10 @@ def test_info_has_exactly_these_keys(data):
     assert set(info["cpu"]) == {"isa", "processor", "features", "threads", "products"}
     assert info["backends"] == hologram._core.Runtime.backends() and info["backends"][0] == "cpu"
     for backend in info["backends"]:
-        assert hologram._core.Runtime(backend).backend == backend
+        try:
+            assert hologram._core.Runtime(backend).backend == backend
+        except Exception as error:  # of the build, not of this machine
+            assert backend == "cuda" and "NVIDIA" in str(error)
     assert info["cpu"]["isa"] in ("sse42", "avx2", "avx512", "amx", "neon") and info["cpu"]["features"]
 
 

@@ -56,6 +56,8 @@ def test_executor_backends():
     assert issubclass(hologram.HologramError, RuntimeError)
     for name in hologram._core.Runtime.backends():
         assert hologram.backend.validate_backend(name.upper()) == name
+        if name == "cuda" and not hologram.is_cuda_available():
+            continue  # in this build, but not on this machine
         with hologram.Executor(name) as executor:
             assert executor.backend == name
 

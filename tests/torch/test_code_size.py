@@ -65,7 +65,7 @@ CASES = {
     "depthwise 7 x 7 of tokens": depthwise(7, 7)(96, 14, 14),
     "depthwise 11 x 11": depthwise(11, 11)(32, 28, 28),
     "depthwise 31 x 31": depthwise(31, 31, scale=0.03)(32, 32, 32),
-    "convolution 11 x 11": (lambda x, w: F.conv2d(x, w, stride=4, padding=2), (normal(1, 3, 63, 63), normal(32, 3, 11, 11, seed=2))),
+    "convolution 11 x 11": (lambda x, w: F.conv2d(x, w, stride=4, padding=2), (normal(1, 3, 63, 63), 0.05 * normal(32, 3, 11, 11, seed=2))),
     "convolution 3 x 7 x 7": (
         lambda x, w: F.conv3d(x, w, stride=2, padding=(1, 3, 3)),
         (normal(1, 3, 4, 32, 32), normal(16, 3, 3, 7, 7, seed=2)),

@@ -55,7 +55,8 @@ bool terms_allowed(const Target& target, int terms, std::string* why) {
       fmt::format("terms on tiles took 1/{} of the time of multiply-adds on {}", gain, p.name));
 }
 
-std::vector<Choice> choices(const Target& target) {
+// Seen from outside of libhologram: the Python module asks.
+[[gnu::visibility("default")]] std::vector<Choice> choices(const Target& target) {
   return {of_float32(target, "float32", 3),
           of_float32(target, "float32 high", 2),
           of_float32(target, "float32 medium", 1),
