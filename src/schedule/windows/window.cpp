@@ -20,9 +20,6 @@ constexpr int64_t most_taps = 128;     // of a depthwise convolution that is unr
 constexpr int64_t most_chained = 200;  // multiply-adds of a body that takes several pixels
 constexpr int64_t most_pixels = 8;     // of a line that such a body takes
 constexpr int64_t most_in_group = 8;   // channels of a group that share a vector with other groups
-// So few tiles wait for transformed weights, which take 16/9 of the memory, as long as the direct
-// sums take.
-constexpr double waiting_tiles = 16;
 
 bool is_movement(Value v) { return ir::info(v->op).kind == OpKind::movement; }
 
@@ -107,7 +104,6 @@ bool winograd_pays(const WindowImage& w, const Expr& columns, bool kept, const M
          width = number(w.width), images = w.images.is_const() ? number(w.images) : 1;
   if (c < machine.vector || o < machine.vector) return false;
   double tiles = images * std::ceil(height / 2) * std::ceil(width / 2);
-  if (w.images.is_const() && tiles <= waiting_tiles) return false;
   // In cycles; weights that are new in each call are transformed too.
   double direct = images * height * width * 9 * c * o / machine.multiply_adds;
   double winograd = tiles * (16 * c * o / machine.multiply_adds * 1.1 +
