@@ -18,9 +18,10 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 MIB = 2**20
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "memory.py"
-IDLE = 60 + 4  # MiB beyond eager's after some seconds without calls, and what a run differs by; measured are 47 and 59
-# The same once both are trimmed; 6 more than was measured. PyTorch's tracing is 20 to 28 of it, packed weights are 41 and 52.
-BOUNDS = {"minilm-8x128": 67, "resnet18-1": 75}
+# MiB beyond eager's after some seconds without calls; measured are 43 to 47 and 81.
+IDLE = {"minilm-8x128": 60 + 4, "resnet18-1": 87}
+# The same once both are trimmed; 6 more than was measured. PyTorch's tracing is 20 to 28 of it, packed weights are 41 and 73.
+BOUNDS = {"minilm-8x128": 68, "resnet18-1": 98}
 REST = 28  # of it, beside the shares that stats() tells
 RELEASED = 60  # with released weights, of a model that has no weights of Winograd's method
 
@@ -39,7 +40,7 @@ def test_a_first_call_keeps_little_beside_packed_weights(case):
     eager, ours = kept(case, "eager"), kept(case, "hologram")
     beyond = ours["trimmed"] - eager["trimmed"]
     assert beyond <= BOUNDS[case] * MIB, (eager, ours)
-    assert ours["idle"] - eager["idle"] <= IDLE * MIB, (eager, ours)
+    assert ours["idle"] - eager["idle"] <= IDLE[case] * MIB, (eager, ours)
     assert ours["peak"] - eager["peak"] <= BOUNDS[case] * MIB, (eager, ours)
     shares = sum(ours["shares"][name] for name in ("packed_weights", "in_use", "pool_cached"))
     assert -5 * MIB <= beyond - shares <= REST * MIB, (eager, ours)
