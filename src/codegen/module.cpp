@@ -10,6 +10,7 @@
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetOptions.h>
+#include <llvm/Transforms/IPO/AlwaysInliner.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Mem2Reg.h>
@@ -62,23 +63,42 @@ void check_module(const llvm::Module& module) {
     fail(ErrorCode::internal, "internal error in codegen: {}", message);
 }
 
-void optimise(llvm::Module& module) {
-  llvm::PassBuilder builder;
+namespace {
+
+// What passes ask LLVM for while they run.
+struct Analyses {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager graphs;
   llvm::ModuleAnalysisManager modules;
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(graphs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, graphs, modules);
+
+  Analyses() {
+    llvm::PassBuilder builder;
+    builder.registerModuleAnalyses(modules);
+    builder.registerCGSCCAnalyses(graphs);
+    builder.registerFunctionAnalyses(functions);
+    builder.registerLoopAnalyses(loops);
+    builder.crossRegisterProxies(loops, functions, graphs, modules);
+  }
+};
+
+}  // namespace
+
+void inline_marked(llvm::Module& module) {
+  Analyses analyses;
+  llvm::ModulePassManager passes;
+  passes.addPass(llvm::AlwaysInlinerPass());
+  passes.run(module, analyses.modules);
+}
+
+void optimise(llvm::Module& module) {
+  Analyses analyses;
   llvm::FunctionPassManager passes;
   passes.addPass(llvm::PromotePass());
   passes.addPass(llvm::EarlyCSEPass());
   passes.addPass(llvm::SimplifyCFGPass());
   for (llvm::Function& f : module)
-    if (!f.isDeclaration()) passes.run(f, functions);
+    if (!f.isDeclaration()) passes.run(f, analyses.functions);
 }
 
 std::string translate(llvm::Module& module, llvm::TargetMachine& machine, bool assembly) {

@@ -21,6 +21,9 @@ std::unique_ptr<llvm::Module> make_module(const char* name, llvm::LLVMContext& c
 /// Throws Error(internal) with what LLVM has to say against the module.
 void check_module(const llvm::Module& module);
 
+/// Inlines the functions that are to be inlined wherever they are called.
+void inline_marked(llvm::Module& module);
+
 /// The pass list; docs/codegen.md says what each one buys.
 void optimise(llvm::Module& module);
 

@@ -13,13 +13,6 @@
 namespace hologram::test {
 namespace {
 
-using atlas::Access;
-using atlas::AxisKind;
-using atlas::BodyBuilder;
-using atlas::StageKind;
-using atlas::Val;
-using ir::Op;
-
 using namespace product_tails;
 
 void fill(Memory& m, DType t, std::mt19937_64& random) {

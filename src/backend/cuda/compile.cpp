@@ -1,11 +1,8 @@
 // backend/cuda/compile.cpp: Atlas program → LLVM module → PTX.
 #include "backend/cuda/compile.h"
 
-#include <llvm/IR/PassManager.h>
-#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
-#include <llvm/Transforms/IPO/AlwaysInliner.h>
 
 #include <mutex>
 
@@ -40,19 +37,7 @@ void inline_helpers(llvm::Module& module) {
       f.removeFnAttr(llvm::Attribute::NoInline);
       f.addFnAttr(llvm::Attribute::AlwaysInline);
     }
-  llvm::PassBuilder builder;
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager graphs;
-  llvm::ModuleAnalysisManager modules;
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(graphs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, graphs, modules);
-  llvm::ModulePassManager passes;
-  passes.addPass(llvm::AlwaysInlinerPass());
-  passes.run(module, modules);
+  inline_marked(module);
 }
 
 // A buffer that is only read may be one that the kernel writes, where a plan reuses an operand in
