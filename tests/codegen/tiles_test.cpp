@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "codegen/run_kernel.h"
 #include "ir/scalar.h"
-#include "support/amx.h"
+#include "support/tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 
@@ -154,12 +154,9 @@ class Tiles : public testing::Test {
  protected:
   using Edit = std::function<void(Memory& lhs, Memory& rhs)>;
 
-  cpu::Target target_ = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
+  cpu::Target target_ = tile_target();
   void SetUp() override {
-    auto isas = runnable_isas();
-    if (std::find(isas.begin(), isas.end(), cpu::Isa::avx512) == isas.end())
-      GTEST_SKIP() << "no AVX-512";
-    if (!cpu::tiles_here()) emulator_.emplace();
+    if (!runs_tile_targets()) GTEST_SKIP() << "no AVX2";
   }
 
   void check(const Case& c, int64_t chunk = 0, const Edit& edit = {}) {
@@ -193,7 +190,7 @@ class Tiles : public testing::Test {
     Compiled compiled(p, target_);
     int64_t before = amx::state().executed;
     ASSERT_EQ(compiled.run(bufs, syms, chunk), 0);
-    if (emulator_ && c.m * c.n * c.k > 0) {
+    if (machine_.emulates() && c.m * c.n * c.k > 0) {
       EXPECT_GT(amx::state().executed, before);
     }
     EXPECT_EQ(amx::state().config[0], 0) << "tiles are still configured";
@@ -210,7 +207,7 @@ class Tiles : public testing::Test {
                          << std::bit_cast<float>(want[first]);
   }
 
-  std::optional<amx::Emulator> emulator_;
+  TileMachine machine_;
 };
 
 using Sizes = std::array<int64_t, 3>;

@@ -6,7 +6,7 @@
 
 #include "backend/cpu/backend.h"
 #include "runtime/executable.h"
-#include "support/amx.h"
+#include "support/tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 
@@ -37,15 +37,14 @@ std::vector<float> normal(size_t n, unsigned seed) {
 class TileGraph : public testing::Test {
  protected:
   void SetUp() override {
-    if (!__builtin_cpu_supports("avx512dq")) GTEST_SKIP() << "no AVX-512";
-    if (!cpu::tiles_here()) emulator_.emplace();
+    if (!test::runs_tile_targets()) GTEST_SKIP() << "no AVX2";
     // Pool threads block signals, the emulator's too: the calling thread does the work.
     runtime_ = runtime_of(cpu::Terms::model);
     runtime_->threads().set_num_threads(1);
   }
 
   static std::shared_ptr<Runtime> runtime_of(cpu::Terms terms) {
-    cpu::Target target = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
+    cpu::Target target = test::tile_target();
     target.terms = terms;
     return std::make_shared<Runtime>(cpu::make_backend(target));
   }
@@ -96,7 +95,7 @@ class TileGraph : public testing::Test {
     return worst * 0x1p24;
   }
 
-  std::optional<test::amx::Emulator> emulator_;
+  test::TileMachine machine_;
   std::shared_ptr<Runtime> runtime_;
   std::optional<Graph> graph_{std::in_place};
 };

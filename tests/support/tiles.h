@@ -1,0 +1,44 @@
+// tests/support/tiles.h: targets with AMX tiles for tests that run their code on any x86-64 machine.
+#pragma once
+
+#include <optional>
+
+#include "backend/cpu/target.h"
+#include "support/amx.h"
+
+#if defined(__x86_64__) && defined(__linux__)
+
+namespace hologram::test {
+
+/// AVX-512 with tiles where this machine has AVX-512. Elsewhere the same vectors of 64 bytes, each
+/// in two registers of AVX2: plans and emitters see lanes and panels of AVX-512, and the machine
+/// code differs in what LLVM makes of a vector.
+inline cpu::Target tile_target() {
+  using cpu::Isa;
+  if (__builtin_cpu_supports("avx512dq")) return with_tiles(generic_target(Isa::avx512));
+  cpu::Target target = generic_target(Isa::avx2);
+  target.vector_bytes = 64;
+  target.masks = true;
+  return with_tiles(target);
+}
+
+inline bool runs_tile_targets() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+/// While it lives, tiles are emulated where this machine lacks them, for the calling thread: those
+/// of a pool block signals.
+class TileMachine {
+ public:
+  TileMachine() {
+    if (!cpu::tiles_here()) emulator_.emplace();
+  }
+  bool emulates() const { return emulator_.has_value(); }
+
+ private:
+  std::optional<amx::Emulator> emulator_;
+};
+
+}  // namespace hologram::test
+
+#endif
