@@ -27,6 +27,7 @@ ORDER = [
     "runtime",
     "archive",
     "capi",
+    "rt",
 ]
 INSTRUCTION_SETS = re.compile(r"avx|\bsse|neon|amx|x86", re.IGNORECASE)
 BORROWS = {("null", "interp")}  # the device that is not there interprets its programs

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
-#include "archive/precompile.h"
+#include "archive/method_graph.h"
 #include "base/error.h"
+#include "runtime/planning.h"
 #include "runtime/stored_plan.h"
 
 namespace hologram::archive {
@@ -79,8 +81,14 @@ Function::Function(std::shared_ptr<const Weights> weights, const Method& method,
       has_state_ |=
           source.kind == Source::Kind::tensor && archive().index().tensors[source.number].state;
     bind_symbols();
-    precompiled_ = trusted && load(runtime);
-    if (!precompiled_) compile(std::move(runtime));
+    const Precompiled* code = find_code(runtime->backend());
+    precompiled_ = trusted && code;
+    if (precompiled_)
+      load(*code, std::move(runtime));
+    else if (runtime::can_compile())
+      compile(std::move(runtime));
+    else
+      refuse(code, runtime->backend());
     bind();
   } catch (const Error& e) {
     fail(e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code(),
@@ -102,18 +110,38 @@ void Function::check_sizes_of(const ir::Graph& graph) {
   sizes_ = std::make_unique<const ir::SizeCheck>(graph, fmt::format("\"{}\"", method_.name));
 }
 
-// Takes code of the archive that was compiled for this very target: then its bits are those that
-// compiling here would give.
-bool Function::load(const std::shared_ptr<runtime::Runtime>& runtime) {
+// Code that was compiled for this very target: its bits are those that compiling here would give.
+const Precompiled* Function::find_code(const Backend& backend) const {
   const Index& index = archive().index();
-  const std::string target = runtime->backend().target();
+  const std::string target = backend.target();
   const auto p = std::ranges::find_if(index.precompiled, [&](const Precompiled& x) {
     return &index.methods[x.method] == &method_ && x.target == target &&
            x.abi == runtime::stored_abi;
   });
-  if (target.empty() || p == index.precompiled.end()) return false;
+  return target.empty() || p == index.precompiled.end() ? nullptr : &*p;
+}
+
+void Function::refuse(const Precompiled* code, const Backend& backend) const {
+  if (code)
+    fail(ErrorCode::unsupported,
+         "this library runs machine code alone, and the archive is not trusted: name the "
+         "fingerprint that is expected");
+  std::set<std::string> targets;
+  const Index& index = archive().index();
+  for (const Precompiled& p : index.precompiled)
+    if (&index.methods[p.method] == &method_)
+      targets.insert(p.abi == runtime::stored_abi ? p.target : p.target + " (another version)");
+  fail(ErrorCode::unsupported,
+       "this library runs machine code alone, and the archive has none for this machine, \"{}\"; "
+       "it has code for: {}",
+       backend.target(),
+       targets.empty() ? "none" : fmt::format("\"{}\"", fmt::join(targets, "\", \"")));
+}
+
+void Function::load(const Precompiled& code, std::shared_ptr<runtime::Runtime> runtime) {
   executable_ = runtime::load_stored(
-      {archive().checked_section(p->plan), archive().checked_section(p->code)}, runtime);
+      {archive().checked_section(code.plan), archive().checked_section(code.code)},
+      std::move(runtime));
   const schedule::Plan& plan = executable_->plan();
   int count = 0;
   for (const schedule::PlanOutput& o : plan.outputs)
@@ -123,7 +151,6 @@ bool Function::load(const std::shared_ptr<runtime::Runtime>& runtime) {
       static_cast<size_t>(plan.num_symbols) > method_.symbols.size())
     fail(ErrorCode::corrupt, "its code is another method's");
   if (!method_.symbols.empty()) check_sizes_of(*parsed(archive().section(method_.graph)));
-  return true;
 }
 
 // Names weights by the hashes in the index, which nobody has compared yet: what is on the disk

@@ -38,9 +38,10 @@ class Session {
 class Function {
  public:
   /// `trusted`: machine code in the archive may run, where it has some for this machine; else its
-  /// graph is compiled. Throws Error(corrupt) where the file is damaged or graph and index
-  /// disagree, Error(unsupported) for operations that need PyTorch, and what compiling throws.
-  /// `weights`: the archive's; what they hold is read at every call.
+  /// graph is compiled, by a library that can (runtime/planning.h). Throws Error(corrupt) where the
+  /// file is damaged or graph and index disagree, Error(unsupported) for operations that need
+  /// PyTorch, and what compiling throws. `weights`: the archive's; what they hold is read at every
+  /// call.
   Function(std::shared_ptr<const Weights> weights, const Method& method,
            std::shared_ptr<runtime::Runtime> runtime, bool trusted = false);
 
@@ -65,7 +66,9 @@ class Function {
                             std::span<void* const> results, Session* session);
 
  private:
-  bool load(const std::shared_ptr<runtime::Runtime>& runtime);
+  const Precompiled* find_code(const Backend& backend) const;
+  void load(const Precompiled& code, std::shared_ptr<runtime::Runtime> runtime);
+  [[noreturn]] void refuse(const Precompiled* code, const Backend& backend) const;
   void compile(std::shared_ptr<runtime::Runtime> runtime);
   void check_parameters(const ir::Graph& graph);
   void check_sizes_of(const ir::Graph& graph);

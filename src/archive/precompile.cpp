@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "archive/method_graph.h"
 #include "base/error.h"
 #include "runtime/stored_plan.h"
 
@@ -17,23 +18,6 @@ std::string isa_of(const std::string& target) {
 }
 
 }  // namespace
-
-std::unique_ptr<const ir::Graph> parsed(std::string_view text) {
-  auto graph = std::make_unique<ir::Graph>();
-  ir::parse(text, *graph);
-  ir::verify(*graph);
-  return graph;
-}
-
-runtime::CompileOptions options_of(const Index& index, const Method& method) {
-  runtime::CompileOptions options;
-  options.reproducible = method.reproducible;
-  options.fast = method.fast;
-  for (const Source& s : method.parameters)
-    options.static_parameters.push_back(s.kind == Source::Kind::tensor &&
-                                        !index.tensors[s.number].state);
-  return options;
-}
 
 void precompile(Writer& writer, const Backend& backend, std::span<const std::string> isas,
                 CodeStore* cache) {

@@ -9,15 +9,8 @@
 #include "archive/archive.h"
 #include "archive/writer.h"
 #include "backend/backend.h"
-#include "ir/graph.h"
-#include "runtime/executable.h"
 
 namespace hologram::archive {
-
-/// A method's graph, verified. Throws Error(invalid_argument).
-std::unique_ptr<const ir::Graph> parsed(std::string_view graph);
-/// How a method's graph is compiled: its tensors that are no state keep their content.
-runtime::CompileOptions options_of(const Index& index, const Method& method);
 
 /// Compiles every method that is in the writer for these instruction sets (Backend::family) and
 /// adds what is not there yet. Kernels come from `cache` and go there. Throws what compiling

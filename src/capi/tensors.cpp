@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/planning.h"
 #include "runtime/transpose.h"
 
 namespace hologram::capi {
@@ -97,6 +98,8 @@ void copy_row_major(const TensorObject& tensor, void* out) {
       strides.push_back(s);
     }
   }
+  if (!runtime::can_compile())
+    return runtime::copy_strided(shape, strides, bytes, tensor.data(), out);
   runtime::Operations& operations = *tensor.executor->operations;
   if (!tensor.executor->device() && runtime::is_transposed(shape, strides)) {
     runtime::copy_transposed(shape, strides, bytes, tensor.data(), out,

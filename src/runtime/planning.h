@@ -13,6 +13,9 @@ namespace hologram::runtime {
 schedule::Plan plan_for(const ir::Graph& graph, const CompileOptions& options,
                         const Backend& backend, CompileReport& report);
 
+/// Whether this library compiles graphs; libhologram_rt runs stored plans alone.
+bool can_compile();
+
 /// The steps as the entry function sees them: buffers and symbols side by side.
 std::vector<atlas::EntryStep> entry_steps(const schedule::Plan& plan);
 

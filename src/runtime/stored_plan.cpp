@@ -1,4 +1,4 @@
-// runtime/stored_plan.cpp: plans with their machine code, made in one process and run in another.
+// runtime/stored_plan.cpp: plans with their machine code, which another process made.
 #include "runtime/stored_plan.h"
 
 #include <sys/mman.h>
@@ -39,43 +39,7 @@ class LoadedImage {
   size_t bytes_;
 };
 
-// As KernelCache keys them.
-std::string code_of(const atlas::Program& program, const Fingerprint& content,
-                    const Backend& backend, CodeStore* cache) {
-  const Fingerprint key = fingerprint(content.hex() + backend.code_key());
-  if (cache)
-    if (auto code = cache->get(key)) return *code;
-  std::string code = backend.compile(program);
-  if (cache) cache->put(key, code);
-  return code;
-}
-
-CodeImage image_of(const schedule::Plan& plan, const Backend& backend, CodeStore* cache) {
-  std::vector<std::string> codes(plan.programs.size());
-  side_by_side(codes.size(), [&](size_t i) {
-    codes[i] = code_of(plan.programs[i], plan.fingerprints[i], backend, cache);
-  });
-  return backend.image(plan.programs, codes, entry_steps(plan));
-}
-
 }  // namespace
-
-StoredPlan compile_for(const ir::Graph& graph, const CompileOptions& options,
-                       const Backend& backend, CodeStore* cache) {
-  CompileReport report;
-  const schedule::Plan plan = plan_for(graph, options, backend, report);
-  ByteWriter out;
-  schedule::encode(out, plan);  // before the work: it refuses plans with steps of the host
-  CodeImage image = image_of(plan, backend, cache);
-  for (size_t i = 0; i < image.kernels.size(); ++i) {
-    const CodeImage::Entry& k = image.kernels[i];
-    out.uint(k.offset);
-    out.uint(static_cast<uint64_t>(plan.programs[i].num_symbols));
-    for (const Expr* e : {&k.total, &k.grain, &k.unit_work}) out.string(e->str());
-  }
-  out.uint(image.run_all);
-  return {out.take(), std::move(image.bytes)};
-}
 
 std::shared_ptr<Executable> load_stored(const StoredPlan& stored,
                                         std::shared_ptr<Runtime> runtime) {

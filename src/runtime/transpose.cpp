@@ -1,8 +1,9 @@
-// runtime/transpose.cpp: row-major copies by square tiles.
+// runtime/transpose.cpp: row-major copies by square tiles, and element by element.
 #include "runtime/transpose.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace hologram::runtime {
@@ -83,6 +84,27 @@ void copy_transposed(std::span<const int64_t> shape, std::span<const int64_t> st
   if (bytes == 2) return typed(uint16_t{});
   if (bytes == 4) return typed(uint32_t{});
   typed(uint64_t{});
+}
+
+void copy_strided(std::span<const int64_t> shape, std::span<const int64_t> strides, int bytes,
+                  const void* from, void* to) {
+  const auto size = static_cast<size_t>(bytes);
+  const size_t last = shape.size() - 1;
+  std::vector<int64_t> at(shape.size());
+  const auto* row = static_cast<const std::byte*>(from);
+  auto* target = static_cast<std::byte*>(to);
+  for (;;) {
+    for (int64_t i = 0; i < shape[last]; ++i, target += size)
+      std::memcpy(target, row + i * strides[last] * bytes, size);
+    size_t d = last;
+    for (; d > 0; --d) {  // the next row
+      row += strides[d - 1] * bytes;
+      if (++at[d - 1] < shape[d - 1]) break;
+      row -= shape[d - 1] * strides[d - 1] * bytes;
+      at[d - 1] = 0;
+    }
+    if (d == 0) return;
+  }
 }
 
 }  // namespace hologram::runtime

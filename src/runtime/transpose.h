@@ -16,4 +16,8 @@ bool is_transposed(std::span<const int64_t> shape, std::span<const int64_t> stri
 void copy_transposed(std::span<const int64_t> shape, std::span<const int64_t> strides, int bytes,
                      const void* from, void* to, host::ThreadPool& threads);
 
+/// Any view of at least one dimension and element, on this thread: where no kernel copies.
+void copy_strided(std::span<const int64_t> shape, std::span<const int64_t> strides, int bytes,
+                  const void* from, void* to);
+
 }  // namespace hologram::runtime

@@ -1,9 +1,9 @@
 // backend/cpu/backend.cpp: native kernels through the code generator.
 #include "backend/cpu/backend.h"
 
-#include "backend/cpu/choices.h"
 #include "backend/cpu/compile.h"
 #include "backend/cpu/image.h"
+#include "backend/cpu/keys.h"
 #include "backend/cpu/lanes/run.h"
 #include "backend/cpu/launch.h"
 #include "backend/cpu/load.h"
@@ -26,20 +26,8 @@ class CpuBackend : public Backend {
 
   std::string_view name() const override { return "cpu"; }
 
-  std::string code_key() const override {
-    return fmt::format("{} {} {} {} {}", target(), target_.processor->name, target_.tile_prefetch,
-                       target_.threads, version());
-  }
-  // All that bits depend on. Prefetching and cuts for threads change none of them; the processor
-  // does where float32 products may be terms on tiles: its row of the table says which.
-  std::string target() const override {
-    std::string out =
-        fmt::format("cpu {} {} {}", name_of(target_.isa), target_.cpu, target_.features);
-    for (int terms : {1, 2, 3})
-      if (terms_allowed(target_, terms)) out += fmt::format(" {}-terms", terms);
-    if (out.ends_with("-terms")) out += fmt::format(" of {}", target_.processor->name);
-    return out;
-  }
+  std::string code_key() const override { return cpu::code_key(target_); }
+  std::string target() const override { return target_key(target_); }
 
   const schedule::Machine& machine() const override { return machine_; }
 

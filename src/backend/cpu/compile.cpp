@@ -20,7 +20,6 @@
 #include "backend/cpu/products/small.h"
 #include "backend/cpu/products/stream.h"
 #include "backend/cpu/products/winograd.h"
-#include "backend/cpu/sources.h"
 #include "backend/cpu/target_machine.h"
 #include "backend/cpu/tiles/product.h"
 #include "base/error.h"
@@ -144,7 +143,5 @@ std::string dump_asm(const atlas::Program& program, const Target& target) {
   optimise(*unit.module);
   return translate(*unit.module, *unit.machine, true);
 }
-
-std::string_view version() { return sources_hash; }
 
 }  // namespace hologram::cpu

@@ -35,7 +35,4 @@ Launch launch_of(const atlas::Program& program, const Target& target);
 std::string dump_llvm(const atlas::Program& program, const Target& target);
 std::string dump_asm(const atlas::Program& program, const Target& target);
 
-/// A hash over the generator's sources: part of every cache key.
-std::string_view version();
-
 }  // namespace hologram::cpu
