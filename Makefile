@@ -37,7 +37,7 @@ bench: ## Measure against other runtimes, each in its own process
 	@$(VENV)/bin/python bench/run.py $(ARGS)
 
 wheel: ## Make a wheel in dist/, for every Python from 3.11 on and for glibc from 2.28 on
-	@tools/bootstrap.sh build tools/build.sh release _core hologram
+	@tools/bootstrap.sh build tools/build.sh release _core hologram hologram_rt
 	@. tools/steps.sh && step "wheel" build/logs/wheel.log tools/wheel.sh build/release dist
 	@ls dist/*.whl
 

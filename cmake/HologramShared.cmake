@@ -1,32 +1,51 @@
-# cmake/HologramShared.cmake: libhologram, the C interface as a shared library, and what installs it
+# cmake/HologramShared.cmake: the shared libraries libhologram and libhologram_rt, and what installs them
 include(GNUInstallDirs)
+
+# hologram_shared_library(<target> <version script> <part>...): a library of these parts, whole whether or not anything
+# in them is needed.
+function(hologram_shared_library target script)
+  list(JOIN ARGN "," whole)
+  set_property(TARGET ${target} PROPERTY LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${whole}")
+  target_link_libraries(${target} PRIVATE ${ARGN})
+  hologram_portable(${target})
+  target_include_directories(${target} INTERFACE
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+  target_compile_features(${target} INTERFACE cxx_std_20)
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION 0)
+  if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+    # The library calls itself directly, whatever else a process has loaded. Symbols are bound at load time, so that a
+    # missing one fails there; and the library stays loaded, since its threads may sleep in it.
+    target_link_options(${target} PRIVATE "-Wl,--version-script=${script}" -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,nodelete)
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${script}")
+  endif()
+endfunction()
 
 # Symbols of these parts leave the library for the Python module, whether or not the C interface needs them.
 get_property(parts GLOBAL PROPERTY HOLOGRAM_PARTS)
-list(JOIN parts "," whole)
-
 set(script "${PROJECT_BINARY_DIR}/generated/exports.map")
 configure_file(src/capi/exports.map.in "${script}" @ONLY)
 add_library(hologram SHARED "${script}")
 add_library(hologram::hologram ALIAS hologram)
-set_property(TARGET hologram PROPERTY LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${whole}")
-target_link_libraries(hologram PRIVATE ${parts})
-hologram_portable(hologram)
-target_include_directories(hologram INTERFACE
-  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-target_compile_features(hologram INTERFACE cxx_std_20)
-set_target_properties(hologram PROPERTIES
-  LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION 0 EXPORT_NAME hologram)
-if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
-  # The library calls itself directly, whatever else a process has loaded. Symbols are bound at load time, so that a
-  # missing one fails there; and the library stays loaded, since its threads may sleep in it.
-  target_link_options(hologram PRIVATE "-Wl,--version-script=${script}" -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,nodelete)
-  set_property(TARGET hologram APPEND PROPERTY LINK_DEPENDS "${script}")
-endif()
+hologram_shared_library(hologram "${script}" ${parts})
+
+# What runs machine code of archives, without the compiler: src/rt stands for the backends and for runtime/compile.cpp,
+# so that nothing asks for what lies behind them. What the script does not name of the C interface goes.
+file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/rt/*.cpp")
+add_library(hologram_rt SHARED ${sources})
+add_library(hologram::rt ALIAS hologram_rt)
+target_compile_options(hologram_rt PRIVATE ${HOLOGRAM_WARNINGS})
+hologram_precompile_like(hologram_rt hologram_base)
+hologram_shared_library(hologram_rt "${PROJECT_SOURCE_DIR}/src/rt/exports.map" hologram_capi)
+set_target_properties(hologram_rt PROPERTIES EXPORT_NAME rt)
+
+# hologram_pkg_config(<out> <name> <description> <link option>): a file for pkg-config
+function(hologram_pkg_config out name description link_option)
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/hologram.pc.in" "${out}" @ONLY)
+endfunction()
 
 if(NOT SKBUILD)
   include(CMakePackageConfigHelpers)
-  install(TARGETS hologram EXPORT hologram-targets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS hologram hologram_rt EXPORT hologram-targets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/hologram" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
   install(EXPORT hologram-targets NAMESPACE hologram::
           DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/hologram")
@@ -38,7 +57,8 @@ if(NOT SKBUILD)
   install(FILES "${PROJECT_BINARY_DIR}/hologram-config.cmake"
                 "${PROJECT_BINARY_DIR}/hologram-config-version.cmake"
           DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/hologram")
-  set(link_option -lhologram)
-  configure_file(cmake/hologram.pc.in "${PROJECT_BINARY_DIR}/hologram.pc" @ONLY)
-  install(FILES "${PROJECT_BINARY_DIR}/hologram.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+  hologram_pkg_config("${PROJECT_BINARY_DIR}/hologram.pc" hologram "A tensor compiler and runtime" -lhologram)
+  hologram_pkg_config("${PROJECT_BINARY_DIR}/hologram_rt.pc" hologram_rt "Runs Hologram's archives" -lhologram_rt)
+  install(FILES "${PROJECT_BINARY_DIR}/hologram.pc" "${PROJECT_BINARY_DIR}/hologram_rt.pc"
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 endif()

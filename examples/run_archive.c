@@ -1,4 +1,5 @@
-/* examples/run_archive.c: a model that examples/python/export_model.py wrote, on two rows. */
+/* examples/run_archive.c: a model that examples/python/export_model.py wrote, on two rows.
+ * With a second argument, the archive's fingerprint, its machine code runs: that needs libhologram_rt alone. */
 #include <hologram/hologram.h>
 #include <stdio.h>
 
@@ -16,12 +17,13 @@ int main(int argc, char** argv) {
   hologram_handle archive, executor, model, buffer, input, output = 0;
   int i;
 
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s MODEL.holo\n", argv[0]);
+  if (argc < 2 || argc > 3) {
+    fprintf(stderr, "usage: %s MODEL.holo [FINGERPRINT]\n", argv[0]);
     return 2;
   }
   CHECK(hologram_new_executor_auto(&executor));
   CHECK(hologram_archive_open(argv[1], 0, &archive));
+  if (argc == 3) CHECK(hologram_archive_trust(archive, argv[2]));
   CHECK(hologram_archive_method(archive, executor, "forward", 0, &model));
   CHECK(hologram_executor_allocate_buffer(executor, 4, &buffer));
   CHECK(hologram_buffer_copy_from_bytes(executor, buffer, x, sizeof x));

@@ -29,6 +29,10 @@ if(PKG_CONFIG)
   run("${CC}" -std=c99 -pedantic -Wall -Werror "${SOURCE}/examples/vector_add.c" -o "${work}/by_pkg_config"
       ${flags} "-Wl,-rpath,${folder}/..")
   run("${work}/by_pkg_config")
+  execute_process(COMMAND "${PKG_CONFIG}" --cflags --libs hologram_rt OUTPUT_VARIABLE flags
+                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(flags NATIVE_COMMAND "${flags}")
+  run("${CC}" -std=c99 "${SOURCE}/examples/run_archive.c" -o "${work}/rt_by_pkg_config" ${flags})
 else()
   message(STATUS "pkg-config was not found; hologram.pc is not tested")
 endif()

@@ -113,7 +113,7 @@ def test_contents(wheel):
     assert re.fullmatch(r"hologram_compute-[\d.]+-cp311-abi3-manylinux_\d+_\d+_x86_64(\.manylinux_\d+_\d+_x86_64)*\.whl", wheel.name)
     assert "manylinux_2_28" in wheel.name  # auditwheel has looked
     assert wheel.stat().st_size <= LIMIT
-    libraries = ["hologram/_core.abi3.so", "hologram/lib/libhologram.so.0"]
+    libraries = ["hologram/_core.abi3.so", "hologram/lib/libhologram.so.0", "hologram/lib/libhologram_rt.so.0"]
     assert sorted(n for n in names if re.search(r"\.so(\.|$)", n)) == libraries
     sources = {f"{p.relative_to(ROOT / 'python')}" for p in (ROOT / "python").rglob("*.py*")
                if "__pycache__" not in p.parts and p.suffix in (".py", ".pyi")}
@@ -152,7 +152,7 @@ def test_c_library(installed, tmp_path):
     python, variables = installed
     prefix = run(python, "-I", "-c", "import hologram; print(hologram.__path__[0])", env=variables).strip()
     run("cmake", "-S", ROOT / "examples", "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug")
-    programs = ["example_vector_add", "example_run_archive", "example_dlopen"]
+    programs = ["example_vector_add", "example_run_archive", "example_run_archive_rt", "example_dlopen"]
     run("cmake", "--build", tmp_path, "--target", *programs)
     run("ctest", "--test-dir", tmp_path, "-R", "|".join(f"^{p}$" for p in programs))
     program = tmp_path / "by_hand"
