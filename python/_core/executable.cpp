@@ -172,6 +172,7 @@ void bind_executable(nb::module_& m) {
       .def_prop_ro("backend", [](Runtime& r) { return std::string(r.backend().name()); })
       .def_prop_ro("code_key", [](Runtime& r) { return r.backend().code_key(); })
       .def_prop_ro("target", [](Runtime& r) { return r.backend().target(); })
+      .def_prop_ro("host_runs", [](Runtime& r) { return r.backend().host_runs(); })
       .def_prop_rw(
           "num_threads", [](Runtime& r) { return r.threads().num_threads(); },
           [](Runtime& r, int n) { r.threads().set_num_threads(n); })

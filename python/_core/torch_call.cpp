@@ -52,11 +52,22 @@ struct Result {
 // off. Read and written with the interpreter's lock; never freed, since calls in progress read it.
 PyObject* recorder = nullptr;
 
+/// Where the tensors of a call are. On a device, work goes to the queue that the framework says it
+/// uses now, and memory for results is the framework's.
+struct Place {
+  dlpack::Device device{dlpack::cpu, 0};
+  nb::object empty;  // callable: (sizes, strides, dtype) -> tensor there
+  bool on_device() const { return device.type != dlpack::cpu; }
+};
+
+/// A Python exception is set.
+struct PythonError : std::exception {};
+
 class TorchCall {
  public:
   TorchCall(std::shared_ptr<Executable> executable, const dlpack::Exchange* exchange,
             std::vector<Arg> args, std::vector<Result> results, PyObject* host, nb::list constants,
-            nb::object threads)
+            nb::object threads, Place place)
       : executable_(std::move(executable)),
         exchange_(exchange),
         args_(std::move(args)),
@@ -64,12 +75,16 @@ class TorchCall {
         host_(Py_NewRef(host)),
         constants_(std::move(constants)),
         threads_(std::move(threads)),
+        place_(std::move(place)),
         stamps_(executable_->plan()) {
     const auto& plan = executable_->plan();
     parameter_slot_.assign(static_cast<size_t>(plan.num_parameters), -1);
-    for (size_t i = 0; i < plan.slots.size(); ++i)
-      if (plan.slots[i].kind == SlotKind::input)
-        parameter_slot_[static_cast<size_t>(plan.slots[i].index)] = static_cast<int>(i);
+    output_slot_.assign(plan.outputs.size(), -1);
+    for (size_t i = 0; i < plan.slots.size(); ++i) {
+      const auto index = static_cast<size_t>(plan.slots[i].index);
+      if (plan.slots[i].kind == SlotKind::input) parameter_slot_[index] = static_cast<int>(i);
+      if (plan.slots[i].kind == SlotKind::output) output_slot_[index] = static_cast<int>(i);
+    }
     returned_.assign(static_cast<size_t>(plan.num_parameters), 0);
     for (const Result& r : results_)
       if (r.kind == ResultKind::argument || r.kind == ResultKind::argument_view)
@@ -85,6 +100,8 @@ class TorchCall {
   PyObject* call(PyObject* list);
   PyObject* call(PyObject* const* arguments, size_t n);
   PyObject* host() const { return host_; }
+  /// Raises what earlier calls on a device's queue have flagged since.
+  bool raise_late() const;
 
   /// Lets calls go on with what is kept of the arguments at `positions`, and of those alone: see
   /// Executable::read_as_kept. Gives the positions that are no longer read.
@@ -104,8 +121,9 @@ class TorchCall {
   PyObject* host_;      // callable (callee, operands, sizes, wanted) -> list of tensors
   nb::list constants_;  // (parameter, tensor): operands that belong to the graph
   nb::object threads_;  // callable: the thread count that the caller wants now; None: as it is
+  Place place_;
   Stamps stamps_;
-  std::vector<int> parameter_slot_;
+  std::vector<int> parameter_slot_, output_slot_;
   std::vector<char> returned_;  // by parameter: whether a result is the argument itself
   std::vector<int> written_;    // slots of parameters that the graph writes
 };
@@ -135,6 +153,7 @@ class TorchCall::State final : public runtime::Outputs,
   PyObject* run();
 
   void* allocate(int index, size_t bytes, Frame&) override {
+    if (owner_.place_.on_device()) return allocate_there(index);
     return blocks_[static_cast<size_t>(index)] =
                owner_.executable_->runtime().memory().allocate(bytes);
   }
@@ -148,6 +167,9 @@ class TorchCall::State final : public runtime::Outputs,
   template <class Argument>
   bool read_each(const Argument& argument);
   bool read_tensor(PyObject* o, size_t parameter);
+  bool is_there(const dlpack::Tensor& t, const char* what);
+  void* allocate_there(int index);
+  PyObject* empty(int slot);
   void keep(PyObject* o, size_t parameter);
   bool check_stamps();
   PyObject* object_of(int slot);
@@ -177,10 +199,46 @@ void TorchCall::State::keep(PyObject* o, size_t parameter) {
 
 bool TorchCall::State::read_tensor(PyObject* o, size_t parameter) {
   dlpack::Tensor t;
-  if (owner_.exchange_->view_of_object(o, &t) != 0) return false;
+  if (owner_.exchange_->view_of_object(o, &t) != 0 || !is_there(t, "an argument")) return false;
   parameters_[parameter] = static_cast<char*>(t.data) + t.byte_offset;
   keep(o, parameter);
   return true;
+}
+
+// False with a Python exception for a tensor of another device.
+bool TorchCall::State::is_there(const dlpack::Tensor& t, const char* what) {
+  const dlpack::Device wanted = owner_.place_.device;
+  if (t.device.type == wanted.type && t.device.id == wanted.id) return true;
+  PyErr_Format(PyExc_RuntimeError,
+               "hologram: %s of a compiled graph is on device %d:%d, its kernels on %d:%d (by "
+               "DLPack's numbers)",
+               what, t.device.type, t.device.id, wanted.type, wanted.id);
+  return false;
+}
+
+// An uninitialised tensor of the framework's for an output.
+PyObject* TorchCall::State::empty(int slot) {
+  const schedule::Slot& s = plan().slots[static_cast<size_t>(slot)];
+  auto values = [&](const Shape& shape) {
+    nb::list out;
+    for (const Expr& e : shape) out.append(e.eval(frame_.symbols));
+    return out;
+  };
+  return PyObject_CallFunction(owner_.place_.empty.ptr(), "OOs", values(s.shape).ptr(),
+                               values(s.strides).ptr(), std::string(name_of(s.dtype)).c_str());
+}
+
+void* TorchCall::State::allocate_there(int index) {
+  PyEval_RestoreThread(saved_);
+  const int slot = owner_.output_slot_[static_cast<size_t>(index)];
+  PyObject*& made = objects_[static_cast<size_t>(slot)];
+  made = empty(slot);
+  dlpack::Tensor t{};
+  const bool good =
+      made && owner_.exchange_->view_of_object(made, &t) == 0 && is_there(t, "memory for a result");
+  saved_ = PyEval_SaveThread();
+  if (!good) throw PythonError();
+  return static_cast<char*>(t.data) + t.byte_offset;
 }
 
 bool TorchCall::State::read(PyObject* list) {
@@ -258,7 +316,7 @@ PyObject* TorchCall::State::make_tensor(const schedule::Slot& slot, void* data, 
     e->shape_and_strides[i] = slot.shape[i].eval(frame_.symbols);
     e->shape_and_strides[rank + i] = slot.strides[i].eval(frame_.symbols);
   }
-  return export_tensor(*owner_.exchange_, e, slot.dtype, rank, data);
+  return export_tensor(*owner_.exchange_, e, slot.dtype, rank, data, owner_.place_.device);
 }
 
 // The tensor of a slot, made on first use; borrowed from this state.
@@ -276,6 +334,7 @@ bool TorchCall::State::adopt(int slot, PyObject* object) {
   if (plan().slots[i].dtype == DType::host) return true;
   dlpack::Tensor t;
   if (owner_.exchange_->view_of_object(object, &t) != 0) return false;
+  if (!is_there(t, plan().slots[i].name.c_str())) return false;
   const Shape& promised = plan().slots[i].shape;
   bool same = static_cast<size_t>(t.ndim) == promised.size();
   for (size_t d = 0; same && d < promised.size(); ++d)
@@ -386,7 +445,8 @@ PyObject* TorchCall::State::result_of(const Result& r, PyObject* results) {
   }
   const auto& output = plan().outputs[k];
   const auto& slot = plan().slots[static_cast<size_t>(output.slot)];
-  if (slot.kind != SlotKind::output) return Py_XNewRef(object_of(output.slot));
+  if (slot.kind != SlotKind::output || owner_.place_.on_device())
+    return Py_XNewRef(object_of(output.slot));
   void* block = std::exchange(blocks_[static_cast<size_t>(slot.index)], nullptr);
   return make_tensor(slot, block, block);
 }
@@ -396,6 +456,13 @@ PyObject* TorchCall::State::run() {
   Executable::Arguments arguments{parameters_.data(), symbols_.data(), &checked_.kept,
                                   recorder ? this : nullptr};
   runtime::Outcome outcome;
+  void* queue = nullptr;
+  if (const Place& place = owner_.place_; place.on_device()) {
+    if (!owner_.raise_late()) return nullptr;
+    if (owner_.exchange_->current_stream(place.device.type, place.device.id, &queue) != 0)
+      return nullptr;
+    arguments.queue = &queue;
+  }
   saved_ = PyEval_SaveThread();
   try {
     outcome = e.run(arguments, *this, this, frame_);
@@ -418,6 +485,13 @@ PyObject* TorchCall::State::run() {
     PyList_SetItem(out.ptr(), static_cast<Py_ssize_t>(i), o);
   }
   return out.release().ptr();
+}
+
+bool TorchCall::raise_late() const {
+  const int32_t faults = executable_->late_faults();
+  if (faults == 0) return true;
+  succeeded({0, faults});
+  return false;
 }
 
 std::vector<size_t> TorchCall::release(const std::vector<size_t>& positions) {
@@ -478,6 +552,7 @@ template <class Run>
 PyObject* guarded(const Run& run) {
   try {
     return run();
+  } catch (const PythonError&) {
   } catch (const Error& e) {
     PyErr_SetString(e.code() == ErrorCode::out_of_memory ? PyExc_MemoryError : PyExc_RuntimeError,
                     e.what());
@@ -500,6 +575,13 @@ PyObject* torch_call_call(PyObject* self, PyObject* args, PyObject* kwargs) {
 PyObject* torch_call_direct(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
     return reinterpret_cast<TorchCallObject*>(self)->call->call(args, static_cast<size_t>(n));
+  });
+}
+
+PyObject* torch_call_check(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    return reinterpret_cast<TorchCallObject*>(self)->call->raise_late() ? Py_NewRef(Py_None)
+                                                                        : nullptr;
   });
 }
 
@@ -547,6 +629,8 @@ PyGetSetDef torch_call_attributes[] = {  // functools.wraps copies it
 PyMethodDef torch_call_methods[] = {
     {"direct", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(torch_call_direct)),
      METH_FASTCALL, "The same with the arguments one by one."},
+    {"check", torch_call_check, METH_NOARGS,
+     "Raises what kernels of earlier calls on a device have flagged by now."},
     {"release", torch_call_release, METH_O,
      "Of the arguments at these positions, gives the positions of those of which calls read only "
      "what is kept; they are not read from now on: None does. A call must have ended well."},
@@ -638,10 +722,14 @@ void bind_torch_call(nb::module_& m) {
   m.def(
       "torch_call",
       [type](std::shared_ptr<Executable> executable, nb::handle capsule, const nb::list& args,
-             const nb::list& results, nb::handle host, nb::list constants, nb::object threads) {
+             const nb::list& results, nb::handle host, nb::list constants, nb::object threads,
+             nb::object device) {
+        Place place;
+        if (!device.is_none())
+          place = {{nb::cast<int32_t>(device[0]), nb::cast<int32_t>(device[1])}, device[2]};
         auto call = std::make_unique<TorchCall>(
             std::move(executable), exchange_of(capsule), parse_args(args), parse_results(results),
-            host.ptr(), std::move(constants), std::move(threads));
+            host.ptr(), std::move(constants), std::move(threads), std::move(place));
         auto* self = reinterpret_cast<TorchCallObject*>(
             PyType_GenericAlloc(reinterpret_cast<PyTypeObject*>(type), 0));
         if (!self) nb::raise_python_error();
@@ -652,6 +740,7 @@ void bind_torch_call(nb::module_& m) {
       },
       nb::arg("executable"), nb::arg("exchange"), nb::arg("args"), nb::arg("results"),
       nb::arg("host"), nb::arg("constants") = nb::list(), nb::arg("threads") = nb::none(),
+      nb::arg("device") = nb::none(),
       "A callable over a list of tensors and integers. args: "
       "('tensor'|'symbol'|'negated'|'object'|'ignored', index) per position; "
       "results: ('output', index), ('argument', parameter), ('argument_view', "
@@ -659,7 +748,11 @@ void bind_torch_call(nb::module_& m) {
       "distance), ('integer', expression) or ('none', 0); constants: (parameter, "
       "tensor) for parameters that no argument gives; threads(): the thread count to use, asked at "
       "each call; exchange: torch.Tensor.__dlpack_c_exchange_api__; "
-      "host(callee, operands, sizes, strides) runs host operations.");
+      "host(callee, operands, sizes, strides) runs host operations; device: None for the host, "
+      "else "
+      "(DLPack's type, id, empty): calls then leave their work on the queue that exchange says is "
+      "current, and results are empty(sizes, strides, dtype). What kernels flag is raised by the "
+      "next call, or by check().");
 }
 
 }  // namespace hologram::python

@@ -51,8 +51,9 @@ struct Exported {
 /// exception).
 Exported* new_exported(size_t rank, void* block);
 
-/// A tensor over `data`; owns the block that `exported` holds. Null with a Python exception.
+/// A tensor over `data` in a device's memory; owns the block that `exported` holds. Null with a
+/// Python exception.
 PyObject* export_tensor(const dlpack::Exchange& exchange, Exported* exported, DType dtype,
-                        size_t rank, void* data);
+                        size_t rank, void* data, dlpack::Device device = {dlpack::cpu, 0});
 
 }  // namespace hologram::python

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from . import counters, parameters, precision, profiling, writes
+from . import counters, device, parameters, precision, profiling, writes
 from .options import Options, strict
 from .program import Program, Programs
 from .translate import layout
@@ -40,7 +40,7 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
         static = parameters.positions(module, kind) if static is None else static
         make = functools.partial(_translate, module, name, options, static, layouts)
         brief = precision.allowed() if brief is None else brief
-        varies = (brief or options.fast) and not options.reproducible and _has_products(module)
+        varies = (brief or options.fast) and not options.reproducible and _has_products(module) and device.of(module.graph) == "cpu"
         programs = Programs(make, varies, options.fast)
         call = programs.compile()
         layout.report(module.graph, layouts)
@@ -84,5 +84,7 @@ def _translate(module, name, options, static, layouts, treatment) -> Program:
     start = time.perf_counter()
     if "fx" in counters.dump_stages():
         counters.dump(name, "fx", module.print_readable(print_output=False))
-    translated = Translator(module, static, options.pack_weights, options, layouts, treatment).run()
-    return Program.of(name, translated, options, 1e3 * (time.perf_counter() - start))
+    where = device.of(module.graph)
+    with device.on(where):
+        translated = Translator(module, static, options.pack_weights, options, layouts, treatment).run()
+    return Program.of(name, translated, options, 1e3 * (time.perf_counter() - start), where)

@@ -1,9 +1,13 @@
-# hologram_torch/device.py: the one native runtime of this process
+# hologram_torch/device.py: which device a graph's tensors are on, and the native runtime that serves it
+import contextlib
 import functools
+import logging
 import os
 import threading
 
 _lock = threading.Lock()
+_now = threading.local()
+_CUDA = 2  # DLPack's number
 
 
 @functools.cache
@@ -13,16 +17,88 @@ def _make(backend: str):
     return _core.Runtime(backend)
 
 
-def runtime():
-    """Backend, threads, pools and kernel cache that all compiled graphs share. HOLOGRAM_BACKEND chooses another
-    backend than the native one: "interp" executes kernels by their definition."""
+def runtime(device: str = "cpu"):
+    """Backend, threads, pools and kernel cache that all compiled graphs on tensors of a device share. HOLOGRAM_BACKEND chooses
+    another backend than the native one for tensors of the host: "interp" executes kernels by their definition."""
     with _lock:
-        return _make(os.environ.get("HOLOGRAM_BACKEND", "cpu"))
+        return _make(os.environ.get("HOLOGRAM_BACKEND", "cpu") if device == "cpu" else device.partition(":")[0])
 
 
 def holds(tensor) -> bool:
-    """Whether graphs take the tensor, real or fake, where it lies."""
+    """Whether the tensor, real or fake, is one of the host's, for which graphs are rewritten before they are traced."""
     return tensor.device.type == "cpu"
+
+
+def is_here(tensor) -> bool:
+    """Whether the tensor, real or fake, is on the device of the graph that is being translated."""
+    return str(tensor.device) == here()
+
+
+def here() -> str:
+    """The device of the graph that is being translated: "cpu", "cuda:0"."""
+    return getattr(_now, "device", "cpu")
+
+
+@contextlib.contextmanager
+def on(device: str):
+    """Graphs are translated for tensors on this device."""
+    before, _now.device = here(), device
+    try:
+        yield
+    finally:
+        _now.device = before
+
+
+def of(graph) -> str:
+    """The device whose kernels an FX graph gets: the first GPU that a tensor of it is on, if one of ours serves it."""
+    import torch
+
+    for node in graph.nodes:
+        val = node.meta.get("val")
+        for tensor in val if isinstance(val, (list, tuple)) else (val,):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
+                name = f"cuda:{tensor.device.index or 0}"
+                return name if _serves(name) else "cpu"
+    return "cpu"
+
+
+@functools.cache
+def _serves(device: str) -> bool:
+    """Whether a backend runs on the tensors' device. Says once why not; PyTorch then runs their operators."""
+    import torch
+
+    try:
+        if torch.version.hip:
+            raise RuntimeError("it is no GPU of NVIDIA's")
+        if device != "cuda:0":
+            raise RuntimeError("graphs run on the first GPU alone")
+        runtime(device)
+    except Exception as error:
+        logging.getLogger("hologram").warning("tensors on %s are left to PyTorch: %s", device, error)
+        return False
+    return True
+
+
+def exchange(device: str):
+    """How tensors on the device reach native code in nanoseconds: DLPack's table of C functions."""
+    import torch
+
+    return torch.Tensor.__dlpack_c_exchange_api__
+
+
+def place(device: str, dtypes: dict):
+    """What `_core.torch_call` takes for tensors on the device: None for the host, else DLPack's type and number, and what makes
+    tensors for results. `dtypes`: PyTorch's by our names."""
+    if device == "cpu":
+        return None
+    return _CUDA, int(device.partition(":")[2]), lambda sizes, strides, name: empty(device, sizes, strides, dtypes[name])
+
+
+def empty(device: str, sizes, strides, dtype):
+    """Uninitialised memory of PyTorch's for a result."""
+    import torch
+
+    return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
 
 def thread_count():

@@ -11,6 +11,7 @@ import torch
 from hologram import _core
 
 from . import counters, device, memory, precision
+from .graph import dtypes
 from .graph.formula import WithFormulas
 from .translate.host import HostTable
 
@@ -45,14 +46,15 @@ class Program:
     reproducible: bool
     fast: bool
     trace_ms: float = 0.0
+    device: str = "cpu"
 
     @classmethod
-    def of(cls, name, translated, options, trace_ms):
+    def of(cls, name, translated, options, trace_ms, where="cpu"):
         """What a Translator that has run left."""
         t = translated
         formulas = [formula for formula, _ in t.symbols.formulas]
         return cls(name, t.graph, t.args, t.results, t.host, t.constants, t.static, formulas, t.fallbacks,
-                   options.reproducible, options.fast, trace_ms)  # fmt: skip
+                   options.reproducible, options.fast, trace_ms, where)  # fmt: skip
 
     def compile(self):
         """→ a callable over one list, which it clears; its `native` tells whether PyTorch runs no operator of it."""
@@ -61,10 +63,10 @@ class Program:
         stages = counters.dump_stages()
         if "graph" in stages:
             counters.dump(self.name, "graph", str(self.graph))
-        executable = _core.compile(self.graph, device.runtime(), self.static, self.reproducible, self.fast)
+        executable = _core.compile(self.graph, device.runtime(self.device), self.static, self.reproducible, self.fast)
         call = _core.torch_call(
-            executable, torch.Tensor.__dlpack_c_exchange_api__, self.args, self.results, self.host, self.constants,
-            device.thread_count(),
+            executable, device.exchange(self.device), self.args, self.results, self.host, self.constants, device.thread_count(),
+            device.place(self.device, dtypes.TORCH),
         )  # fmt: skip
         call.native = not self.host.calls
         memory.watch(call, executable)

@@ -26,7 +26,9 @@ struct EntryFrame {
   const int64_t* grains;  ///< by step: units per chunk; totals <= grains runs on the calling thread
   const uint8_t* stale;
   void* stream;                  ///< the device's queue that the steps are put on; null: none
-  std::atomic<int32_t>* sticky;  ///< StickyError bits of this call
+  /// StickyError bits of this call. Null: the call ends when its steps are on `stream`, and their
+  /// faults stay with the launcher (Launcher::late_faults).
+  std::atomic<int32_t>* sticky;
 };
 
 /// Runs every step in order; returns 0 or the first nonzero status.

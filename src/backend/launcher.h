@@ -31,11 +31,14 @@ class Launcher {
   /// For these values of the programs' symbols (as in EntryFrame::arguments) and this many threads.
   virtual std::unique_ptr<Prepared> prepare(const int64_t* arguments, int threads) const = 0;
   /// Runs every step in order, or puts them on frame.stream; returns 0 or the first status that is
-  /// not 0. Fills in what in the frame is the launcher's: kernels, totals, grains.
+  /// not 0. Fills in what in the frame is the launcher's: kernels, totals, grains. Throws the Error
+  /// of a device that refuses a step.
   virtual int32_t run(atlas::EntryFrame& frame, const Prepared& prepared) const = 0;
   /// Runs the kernel of one step to its end.
   virtual int32_t run_step(atlas::EntryFrame& frame, const Prepared& prepared,
                            size_t step) const = 0;
+  /// StickyError bits of frames without `sticky` that have shown up since the last call.
+  virtual int32_t late_faults() const { return 0; }
 };
 
 /// Runs steps in order on the calling thread: `launch(s)` the kernel of step s, the frame's context

@@ -38,6 +38,8 @@ class Memory {
   /// Returns when what is on `stream` now is done. Throws the Error of work on it that failed since
   /// the last call, as copy() does.
   virtual void wait(Stream stream) = 0;
+  /// Returns when what is on any stream now is done.
+  virtual void wait_for_all() = 0;
 };
 
 }  // namespace hologram

@@ -121,8 +121,6 @@ std::unique_ptr<Frame> Executable::lease() {
   frame->buffers.resize(num_buffers_ + 1);
   frame->arguments.resize(num_arguments_ + 1);
   frame->offsets.resize(plan_.slots.size());
-  if (Memory* device = runtime_->device())
-    frame->stream = {device->make_stream(), [device](Stream s) { device->free_stream(s); }};
   return frame;
 }
 
@@ -170,9 +168,17 @@ void raise_faults(int32_t faults) {
     fail(ErrorCode::division_by_zero, "integer division by zero");
 }
 
+Stream Executable::stream_for(const Arguments& arguments, Memory& device, Frame& frame) const {
+  if (arguments.queue) return *arguments.queue;
+  if (!frame.own_stream)
+    frame.own_stream = {device.make_stream(), [&device](Stream s) { device.free_stream(s); }};
+  return frame.own_stream.get();
+}
+
 Outcome Executable::run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame) {
   Memory* device = runtime_->device();
-  if (!device) return run_where_it_is(arguments, outputs, host, frame);
+  if (device) frame.stream = stream_for(arguments, *device, frame);
+  if (!device || arguments.queue) return run_where_it_is(arguments, outputs, host, frame);
   Staging staging(*this, *device, arguments, outputs, host, frame);
   Outcome outcome = run_where_it_is(staging.arguments(), staging, host ? &staging : nullptr, frame);
   if (outcome.status == 0) staging.copy_back();
@@ -210,8 +216,13 @@ bool in_pool(const std::shared_ptr<void>& value) {
 std::shared_ptr<void> Executable::allocate_kept(size_t bytes, Frame& frame) const {
   Memory* device = runtime_->device();
   if (!device) return {runtime_->memory().allocate(bytes), &host::MemoryPool::deallocate};
-  return {device->allocate(bytes, frame.stream.get()),
-          [owner = runtime_](void* p) { owner->device()->deallocate(p, nullptr); }};
+  return {device->allocate(bytes, frame.stream), [owner = runtime_](void* p) {
+            try {  // calls on callers' queues may still read it
+              owner->device()->wait_for_all();
+            } catch (const Error&) {  // told where that work is waited for
+            }
+            owner->device()->deallocate(p, nullptr);
+          }};
 }
 
 Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs, Host* host,
@@ -222,7 +233,7 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
     std::copy_n(arguments.symbols, frame.symbols.size(), frame.symbols.begin());
     size(frame);
   }
-  Lease lease(*runtime_, frame.arena_bytes, plan_.boundary_bytes, frame.stream.get());
+  Lease lease(*runtime_, frame.arena_bytes, plan_.boundary_bytes, frame.stream);
   bind_all(arguments, outputs, lease, frame);
   Kept computed;
   Kept& kept = arguments.kept ? *arguments.kept : computed;
@@ -246,12 +257,14 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   entry.buffers = frame.buffers.data();
   entry.arguments = frame.arguments.data();
   entry.stale = stale.data();
-  entry.stream = frame.stream.get();
-  entry.sticky = &faults;
+  entry.stream = frame.stream;
+  entry.sticky = arguments.queue ? nullptr : &faults;
   int32_t status = arguments.observer || profiled_.load(std::memory_order_relaxed)
                        ? run_steps(entry, *frame.prepared, arguments.observer)
                        : launcher_->run(entry, *frame.prepared);
-  if (Memory* device = runtime_->device()) device->wait(frame.stream.get());
+  // What is kept from now on is read by calls on other queues.
+  const bool waits = !arguments.queue || std::ranges::find(stale, 1) != stale.end();
+  if (Memory* device = runtime_->device(); device && waits) device->wait(frame.stream);
   if (context.error) std::rethrow_exception(context.error);
   return {status, faults.load(std::memory_order_relaxed)};
 }

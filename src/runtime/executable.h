@@ -64,8 +64,9 @@ struct Frame {
   std::vector<void*> buffers;      ///< per step: its buffers
   std::vector<int64_t> arguments;  ///< per step: its program's symbols
   std::unique_ptr<Prepared> prepared;
-  std::shared_ptr<void> stream;  ///< the call's queue on a device; null: none
-  std::vector<int64_t> offsets;  ///< by slot: arena byte offset, or an output's bytes
+  Stream stream = nullptr;           ///< the call's queue on a device
+  std::shared_ptr<void> own_stream;  ///< made for calls that bring none
+  std::vector<int64_t> offsets;      ///< by slot: arena byte offset, or an output's bytes
   int64_t arena_bytes = 0;
   int threads = 0;  ///< sizes were computed for `symbols` and this thread count (0: not yet)
 };
@@ -110,12 +111,20 @@ class Executable {
     /// What the call may take instead of computing it, and where it puts what it computes, which is
     /// valid if the call ends well. Null: everything is computed.
     Kept* kept = nullptr;
-    /// Null: nobody. A call with an observer runs step by step instead of through the entry function.
+    /// Null: nobody. A call with an observer runs step by step instead of through the entry
+    /// function.
     Observer* observer = nullptr;
+    /// The caller's queue on the device, on which the call leaves its steps without waiting for
+    /// them. Parameters, results and what the host is called with are then the device's memory,
+    /// and faults are told by late_faults(). Null: the call ends with its last step.
+    const Stream* queue = nullptr;
   };
   /// Runs once, to the end of its last step. `frame` outlives the call's use of slot addresses. On
   /// a device, operands and results in host memory are copied to and from it.
   [[nodiscard]] Outcome run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
+
+  /// StickyError bits of earlier calls with a queue that have shown up since this was last asked.
+  int32_t late_faults() const { return launcher_->late_faults(); }
 
   std::unique_ptr<Frame> lease();
   void give_back(std::unique_ptr<Frame> frame);
@@ -150,6 +159,7 @@ class Executable {
   Outcome run_where_it_is(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
   void bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease, Frame& frame);
   std::shared_ptr<void> allocate_kept(size_t bytes, Frame& frame) const;
+  Stream stream_for(const Arguments& arguments, Memory& device, Frame& frame) const;
   void load_kernels();
   void prepare();
   void size(Frame& frame) const;

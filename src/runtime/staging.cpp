@@ -13,7 +13,7 @@ Staging::Staging(const Executable& executable, Memory& device,
       outputs_(outputs),
       host_(host),
       frame_(frame),
-      stream_(frame.stream.get()) {
+      stream_(frame.stream) {
   const schedule::Plan& plan = executable.plan();
   const std::span<const int64_t> symbols(arguments.symbols, static_cast<size_t>(plan.num_symbols));
   std::vector<bool> written(static_cast<size_t>(plan.num_parameters));

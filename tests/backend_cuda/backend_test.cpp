@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "atlas/programs.h"
+#include "backend/cuda/compile.h"
 #include "backend/registry.h"
 #include "base/error.h"
 #include "codegen/target.h"
@@ -118,7 +119,11 @@ TEST_F(CudaBackend, FailuresAreErrorsAndPass) {
   EXPECT_EQ(add(out), "cuda: the device has no room for 400 bytes");
   inject("nothing", 0);
   inject("launch", 0);
-  EXPECT_EQ(add(out), "run_program: the kernel failed on backend cuda");
+  const std::string refused = add(out);
+  EXPECT_TRUE(refused.starts_with("cuda: launching kernel ")) << refused;
+  EXPECT_TRUE(refused.ends_with(
+      " (1 CTAs of 256 threads): too many resources requested for launch (error 701)"))
+      << refused;
   inject("nothing", 0);
   inject("kernel", 0);
   EXPECT_EQ(add(out), "cuda: waiting for the device: unspecified launch failure (error 719)");
@@ -155,9 +160,7 @@ TEST_F(CudaBackend, StreamsAreIndependentAndCopiesWait) {
   for (Stream s : streams) memory.free_stream(s);
 }
 
-// Programs that this backend renders: the PTX of each is free of what rounds otherwise, and
-// assembles.
-std::vector<std::pair<std::string, atlas::Program>> rendered() {
+std::vector<std::pair<std::string, atlas::Program>> corpus() {
   std::vector<std::pair<std::string, atlas::Program>> all;
   for (const auto& f :
        std::filesystem::directory_iterator(HOLOGRAM_SOURCE_DIR "/tests/conformance/corpus")) {
@@ -167,14 +170,32 @@ std::vector<std::pair<std::string, atlas::Program>> rendered() {
       if (line.empty() || line[0] != '#') text += line + "\n";
     all.emplace_back(f.path().stem().string(), atlas::assemble(text));
   }
+  return all;
+}
+
+// Programs that this backend renders: the PTX of each is free of what rounds otherwise, and
+// assembles.
+std::vector<std::pair<std::string, atlas::Program>> rendered() {
+  std::vector<std::pair<std::string, atlas::Program>> all = corpus();
   for (DType t : {DType::f32, DType::f64, DType::i32, DType::i64})
     for (Op op : {Op::add, Op::mul, Op::div, Op::max})
       all.emplace_back(std::string(name_of(t)) + "_" + std::string(ir::name_of(op)),
                        elementwise(op, t, 2, t));
   all.emplace_back("scan", row_scan(Op::reduce_sum, DType::f32));
-  std::erase_if(all, [](const auto& p) { return p.second.kind() != atlas::BlockKind::loop; });
+  std::erase_if(all, [](const auto& p) { return cuda::unrendered(p.second).has_value(); });
   std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.first < b.first; });
   return all;
+}
+
+TEST_F(CudaBackend, LoopsAndProductsOfTheCorpusRunOnTheDevice) {
+  int products = 0;
+  for (const auto& [name, program] : corpus()) {
+    const bool product = program.kind() == atlas::BlockKind::product;
+    products += product;
+    if (product || program.kind() == atlas::BlockKind::loop)
+      EXPECT_EQ(cuda::unrendered(program), std::nullopt) << name;
+  }
+  EXPECT_GT(products, 10);
 }
 
 std::string ptxas() {
@@ -218,6 +239,7 @@ TEST_F(CudaBackend, PtxAssembles) {
     rename("hologram_zeros");
     rename("$L__BB0");
     rename("exchange");
+    rename("factors");
     rename("__local_depot0");
     if (!all.empty()) ptx = ptx.substr(ptx.find(".address_size 64") + 16);
     all += ptx;

@@ -4,12 +4,13 @@ import struct
 import torch
 from hologram import _core
 
-from .. import precision
+from .. import device, precision
 from . import dtypes
 from .symbols import Symbols, Unsupported
 
 Value = _core.Value
 NUMBERS = (bool, int, float)
+_LEFT_ON_GPUS = frozenset(("dot_general", "attention", "attention_lse", "attention_grad", "argsort", "scatter"))
 
 
 def numel(shape):
@@ -39,12 +40,18 @@ class Builder:
     def __init__(self):
         self.graph = graph = _core.Graph()
         self.symbols = Symbols(graph)
-        self.make = graph.make
+        self.make = graph.make if device.here() == "cpu" else self._make_there
         self.reshape = graph.reshape
         self.permute = graph.permute
         self.concat = graph.concat
         self.flip = graph.flip
         self.iota = graph.iota
+
+    def _make_there(self, op, *args, **kwargs):
+        """On a GPU: what its backend renders no kernel for is PyTorch's."""
+        if op in _LEFT_ON_GPUS:
+            raise Unsupported(f"{op} on a GPU")
+        return self.graph.make(op, *args, **kwargs)
 
     # --- leaves
     def number(self, dtype, value, shape=()):

@@ -42,11 +42,11 @@ def compute(name: str) -> str:
 
 
 def is_native(value) -> bool:
-    """Whether the (fake) tensor is one that a graph can hold: dense, on the runtime's device, of a known dtype."""
+    """Whether the (fake) tensor is one that the graph can hold: dense, on its device, of a known dtype."""
     return (
         value.dtype in NAME
         and value.layout is torch.strided
-        and device.holds(value)
+        and device.is_here(value)
         and not value.is_neg()
         and not value.is_quantized
     )

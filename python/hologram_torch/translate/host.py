@@ -120,7 +120,7 @@ def with_strides(tensor, strides):
         return tensor
     if _has_strides(tensor, strides):
         return tensor.as_strided(tensor.shape, strides)
-    out = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype)
+    out = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
     target = out
     for axis, stride in enumerate(strides):
         if stride == 0:
@@ -142,7 +142,7 @@ def _conform(tensor, dtype, shape, strides, shared, name):
     if strides is not None:
         if _has_strides(tensor, strides) and _storage(tensor) not in shared:
             return tensor
-        return torch.empty_strided(tensor.shape, strides, dtype=dtype).copy_(tensor)
+        return torch.empty_strided(tensor.shape, strides, dtype=dtype, device=tensor.device).copy_(tensor)
     return tensor.clone() if _storage(tensor) in shared else tensor
 
 

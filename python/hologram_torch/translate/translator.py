@@ -6,7 +6,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
-from .. import counters, lowering, precision
+from .. import counters, device, lowering, precision
 from ..graph import dtypes
 from ..graph.builder import Builder, Value, contiguous_strides
 from ..graph.symbols import Unsupported, hint
@@ -45,7 +45,7 @@ class Translator(Builder):
         self._mutated = {}
         self._sizes = {}  # placeholder of a size -> how it is read
         self._loose = loose.find(module.graph)
-        self._chains = inplace.find(module.graph)
+        self._chains = inplace.find(module.graph) if device.here() == "cpu" else {}  # scatters of a GPU are PyTorch's
         self._flat = {}  # node of a chain -> the argument after it, its leading axes joined
 
     def run(self):

@@ -28,43 +28,36 @@ inline constexpr unsigned cu_memory_device = 2;             // CUmemorytype
 inline constexpr unsigned cu_stream_non_blocking = 1;       // CUstream_flags
 inline constexpr unsigned cu_host_portable_mapped = 1 | 2;  // CU_MEMHOSTALLOC_*
 
+// clang-format off
 /// name in the library, member, parameters
 #define HOLOGRAM_CUDA_FUNCTIONS(f)                                                                \
-  f(cuInit, init, (unsigned flags)) f(cuDriverGetVersion, version, (int* version)) f(             \
-      cuDeviceGetCount, device_count, (int* count)) f(cuDeviceGet, device_get,                    \
-                                                      (CuDevice * device, int number))            \
-      f(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, CuDevice device)) f(  \
-          cuDevicePrimaryCtxRetain, retain_context, (CuContext * context, CuDevice device))       \
-          f(cuCtxSetCurrent, set_context, (CuContext context)) f(                                 \
-              cuMemAllocAsync, allocate, (CuPointer * block, size_t bytes, CuStream stream))      \
-              f(cuMemFreeAsync, free, (CuPointer block, CuStream stream)) f(                      \
-                  cuMemHostAlloc, host_allocate, (void** block, size_t bytes, unsigned flags))    \
-                  f(cuMemHostGetDevicePointer_v2, device_pointer,                                 \
-                    (CuPointer * to, void* host, unsigned flags))                                 \
-                      f(cuMemcpyAsync, copy,                                                      \
-                        (CuPointer to, CuPointer from, size_t bytes, CuStream stream))            \
-                          f(cuPointerGetAttribute, pointer_attribute,                             \
-                            (void* value, int attribute, CuPointer p))                            \
-                              f(cuStreamCreate, make_stream, (CuStream * stream, unsigned flags)) \
-                                  f(cuStreamDestroy_v2, free_stream, (CuStream stream))           \
-                                      f(cuStreamSynchronize, synchronize, (CuStream stream)) f(   \
-                                          cuLaunchHostFunc, call_host,                            \
-                                          (CuStream stream, void (*call)(void*), void* data))     \
-                                          f(cuModuleLoadData, load_module,                        \
-                                            (CuModule * module, const void* image))               \
-                                              f(cuModuleUnload, unload_module, (CuModule module)) \
-                                                  f(cuModuleGetFunction, function,                \
-                                                    (CuFunction * function, CuModule module,      \
-                                                     const char* name))                           \
-                                                      f(cuLaunchKernel, launch,                   \
-                                                        (CuFunction function, unsigned grid_x,    \
-                                                         unsigned grid_y, unsigned grid_z,        \
-                                                         unsigned block_x, unsigned block_y,      \
-                                                         unsigned block_z, unsigned shared_bytes, \
-                                                         CuStream stream, void** parameters,      \
-                                                         void** extra))                           \
-                                                          f(cuGetErrorString, error_string,       \
-                                                            (CuResult error, const char** text))
+  f(cuInit, init, (unsigned flags))                                                               \
+  f(cuDriverGetVersion, version, (int* version))                                                  \
+  f(cuDeviceGetCount, device_count, (int* count))                                                 \
+  f(cuDeviceGet, device_get, (CuDevice* device, int number))                                      \
+  f(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, CuDevice device))         \
+  f(cuDevicePrimaryCtxRetain, retain_context, (CuContext* context, CuDevice device))              \
+  f(cuCtxSetCurrent, set_context, (CuContext context))                                            \
+  f(cuCtxSynchronize, synchronize_all, ())                                                        \
+  f(cuMemAllocAsync, allocate, (CuPointer* block, size_t bytes, CuStream stream))                 \
+  f(cuMemFreeAsync, free, (CuPointer block, CuStream stream))                                     \
+  f(cuMemHostAlloc, host_allocate, (void** block, size_t bytes, unsigned flags))                  \
+  f(cuMemHostGetDevicePointer_v2, device_pointer, (CuPointer* to, void* host, unsigned flags))    \
+  f(cuMemcpyAsync, copy, (CuPointer to, CuPointer from, size_t bytes, CuStream stream))           \
+  f(cuPointerGetAttribute, pointer_attribute, (void* value, int attribute, CuPointer p))          \
+  f(cuStreamCreate, make_stream, (CuStream* stream, unsigned flags))                              \
+  f(cuStreamDestroy_v2, free_stream, (CuStream stream))                                           \
+  f(cuStreamSynchronize, synchronize, (CuStream stream))                                          \
+  f(cuLaunchHostFunc, call_host, (CuStream stream, void (*call)(void*), void* data))              \
+  f(cuModuleLoadData, load_module, (CuModule* module, const void* image))                         \
+  f(cuModuleUnload, unload_module, (CuModule module))                                             \
+  f(cuModuleGetFunction, function, (CuFunction* function, CuModule module, const char* name))     \
+  f(cuLaunchKernel, launch,                                                                       \
+    (CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,    \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CuStream stream,                  \
+     void** parameters, void** extra))                                                            \
+  f(cuGetErrorString, error_string, (CuResult error, const char** text))
+// clang-format on
 
 /// An open driver. Members are functions of the library.
 struct Driver {

@@ -54,13 +54,21 @@ Faults::Faults(const DeviceContext& device) : device_(device), words_(pool().tak
 
 CuPointer Faults::address() const { return words_->device; }
 
-void Faults::read(void* data) {
-  auto* w = static_cast<Words*>(data);
+int32_t Faults::bits_of(const Words& w) {
   int32_t bits = 0;
   for (int k = 0; k < words; ++k) {
-    if (w->host[k] != 0) bits |= 1 << k;
-    w->host[k] = 0;
+    if (w.host[k] == 0) continue;
+    bits |= 1 << k;
+    w.host[k] = 0;
   }
+  return bits;
+}
+
+int32_t Faults::take() { return bits_of(*words_); }
+
+void Faults::read(void* data) {
+  auto* w = static_cast<Words*>(data);
+  const int32_t bits = bits_of(*w);
   if (bits && w->sticky) w->sticky->fetch_or(bits, std::memory_order_relaxed);
   pool().give(w);
 }

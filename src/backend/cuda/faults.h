@@ -20,6 +20,8 @@ class Faults {
   CuPointer address() const;
   /// Puts on the stream what reads them into *sticky; the words are then the stream's.
   void collect(CuStream stream, std::atomic<int32_t>* sticky);
+  /// What kernels have stored so far, as sticky bits; the words are 0 again.
+  int32_t take();
   ~Faults();
   Faults(const Faults&) = delete;
   Faults& operator=(const Faults&) = delete;
@@ -29,6 +31,7 @@ class Faults {
   struct Pool;
   static Pool& pool();
   static void read(void* words);
+  static int32_t bits_of(const Words& words);
 
   const DeviceContext& device_;
   Words* words_;

@@ -13,6 +13,7 @@ LoadedKernel::~LoadedKernel() {
 std::shared_ptr<const LoadedKernel> load_ptx(const DeviceContext& device,
                                              const atlas::Program& program, Stored stored) {
   auto kernel = std::make_shared<LoadedKernel>();
+  kernel->name = atlas::fingerprint(program).hex().substr(0, 12);
   kernel->facts = std::move(stored.facts);
   kernel->device = &device;
   for (const atlas::Buffer& b : program.buffers)

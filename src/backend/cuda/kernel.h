@@ -13,6 +13,7 @@ namespace hologram::cuda {
 /// What Kernel::code points to: a module of the driver or, for a program that is not rendered, a
 /// kernel of the host.
 struct LoadedKernel {
+  std::string name;  ///< in messages: the fingerprint of its program
   Facts facts;
   const DeviceContext* device = nullptr;
   CuModule module = nullptr;

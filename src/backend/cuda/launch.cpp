@@ -2,6 +2,7 @@
 #include "backend/cuda/launch.h"
 
 #include <algorithm>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <vector>
@@ -52,38 +53,61 @@ class CudaLauncher final : public Launcher {
 
   int32_t run(atlas::EntryFrame& frame, const Prepared& prepared) const override {
     const auto& grids = static_cast<const Sizes&>(prepared).grids;
-    std::optional<Faults> faults;
-    try {
-      if (flags_) faults.emplace(device());
-      for (size_t s = 0; s < steps_.size(); ++s) {
-        const atlas::EntryStep& step = steps_[s];
-        if (step.cached >= 0 && !frame.stale[step.cached]) continue;
-        const int32_t status =
-            step.kernel < 0 ? call_host(frame, s) : run_kernel(frame, step, grids[s], faults);
-        if (status != 0) return status;
-      }
-      if (faults) faults->collect(static_cast<CuStream>(frame.stream), frame.sticky);
-      return 0;
-    } catch (const Error& e) {
-      return static_cast<int32_t>(e.code());
+    CallFaults faults(*this, frame, flags_);
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      const atlas::EntryStep& step = steps_[s];
+      if (step.cached >= 0 && !frame.stale[step.cached]) continue;
+      const int32_t status = step.kernel < 0 ? call_host(frame, s)
+                                             : run_kernel(frame, step, grids[s], faults.address());
+      if (status != 0) return status;
     }
+    faults.collect();
+    return 0;
   }
 
   int32_t run_step(atlas::EntryFrame& frame, const Prepared& prepared, size_t s) const override {
-    try {
-      std::optional<Faults> faults;
-      if (flags(steps_[s])) faults.emplace(device());
-      const int32_t status =
-          run_kernel(frame, steps_[s], static_cast<const Sizes&>(prepared).grids[s], faults);
-      if (faults) faults->collect(static_cast<CuStream>(frame.stream), frame.sticky);
-      memory_.wait(frame.stream);
-      return status;
-    } catch (const Error& e) {
-      return static_cast<int32_t>(e.code());
-    }
+    CallFaults faults(*this, frame, flags(steps_[s]));
+    const int32_t status = run_kernel(
+        frame, steps_[s], static_cast<const Sizes&>(prepared).grids[s], faults.address());
+    faults.collect();
+    memory_.wait(frame.stream);
+    return status;
+  }
+
+  int32_t late_faults() const override {
+    std::lock_guard lock(mutex_);
+    return late_ ? late_->take() : 0;
   }
 
  private:
+  // Where the kernels of one call store faults: words of its own, which are read behind the last
+  // one, or the launcher's, of calls that nobody waits for.
+  class CallFaults {
+   public:
+    CallFaults(const CudaLauncher& launcher, const atlas::EntryFrame& frame, bool flags)
+        : frame_(frame) {
+      if (!flags) return;
+      if (frame.sticky)
+        address_ = own_.emplace(launcher.device()).address();
+      else
+        address_ = launcher.late_words();
+    }
+    CuPointer address() const { return address_; }
+    void collect() {
+      if (own_) own_->collect(static_cast<CuStream>(frame_.stream), frame_.sticky);
+    }
+
+   private:
+    const atlas::EntryFrame& frame_;
+    std::optional<Faults> own_;
+    CuPointer address_ = 0;
+  };
+
+  CuPointer late_words() const {
+    std::lock_guard lock(mutex_);
+    if (!late_) late_ = std::make_unique<Faults>(device());
+    return late_->address();
+  }
   const LoadedKernel& kernel_of(const atlas::EntryStep& step) const {
     return *static_cast<const LoadedKernel*>(kernels_[static_cast<size_t>(step.kernel)]->code);
   }
@@ -116,18 +140,18 @@ class CudaLauncher final : public Launcher {
     return g;
   }
 
-  // The host reads what kernels wrote.
+  // The host reads what kernels wrote, unless it puts its own work on the stream.
   int32_t call_host(atlas::EntryFrame& frame, size_t s) const {
-    memory_.wait(frame.stream);
+    if (frame.sticky) memory_.wait(frame.stream);
     return frame.context->call_host(frame.context, static_cast<int64_t>(s));
   }
 
   int32_t run_kernel(atlas::EntryFrame& frame, const atlas::EntryStep& step, const Grid& grid,
-                     const std::optional<Faults>& faults) const {
+                     CuPointer faults) const {
     const LoadedKernel& k = kernel_of(step);
     if (grid.total <= 0) return 0;
     if (k.host_function) return run_on_host(frame, step, grid);
-    launch(frame, step, k, grid, faults ? faults->address() : 0);
+    launch(frame, step, k, grid, faults);
     return 0;
   }
 
@@ -152,7 +176,14 @@ class CudaLauncher final : public Launcher {
         k.function, static_cast<unsigned>(grid.ctas), 1, 1, static_cast<unsigned>(k.facts.threads),
         1, 1, 0, static_cast<CuStream>(frame.stream), parameters.data(), nullptr);
     memory_.deallocate(workspace, frame.stream);
-    device().driver.require(result, "launching a kernel");
+    if (result != cu_success) refuse(k, grid, result);
+  }
+
+  [[noreturn]] void refuse(const LoadedKernel& k, const Grid& grid, CuResult result) const {
+    device().driver.require(result, fmt::format("launching kernel {} ({} CTAs of {} threads)",
+                                                k.name, grid.ctas, k.facts.threads)
+                                        .c_str());
+    fail(ErrorCode::internal, "cuda: a launch that did not fail");
   }
 
   // A program that is not rendered for the GPU, on copies of its buffers.
@@ -191,6 +222,8 @@ class CudaLauncher final : public Launcher {
   DeviceMemory& memory_;
   std::atomic<uint64_t>& host_runs_;
   bool flags_ = false;
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<Faults> late_;  // of calls without `sticky`
 };
 
 }  // namespace

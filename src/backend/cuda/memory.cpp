@@ -64,4 +64,9 @@ void DeviceMemory::wait(Stream stream) {
   context_.driver.require(context_.driver.synchronize(cu(stream)), "waiting for the device");
 }
 
+void DeviceMemory::wait_for_all() {
+  context_.bind();
+  context_.driver.require(context_.driver.synchronize_all(), "waiting for the device");
+}
+
 }  // namespace hologram::cuda

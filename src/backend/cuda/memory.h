@@ -18,6 +18,7 @@ class DeviceMemory final : public Memory {
   void deallocate(void* block, Stream stream) noexcept override;
   void copy(void* to, const void* from, size_t bytes, Stream stream) override;
   void wait(Stream stream) override;
+  void wait_for_all() override;
 
   const DeviceContext& context() const { return context_; }
 

@@ -164,6 +164,15 @@ void FakeDevice::wait(Stream stream) {
     fail(static_cast<ErrorCode>(failed), "null: a kernel failed with status {}", failed);
 }
 
+void FakeDevice::wait_for_all() {
+  std::vector<Stream> all{nullptr};
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& [stream, owner] : streams_) all.push_back(stream);
+  }
+  for (Stream stream : all) wait(stream);
+}
+
 // One of the queues with work, by chance; null where there is none.
 FakeDevice::Queue* FakeDevice::next() {
   std::vector<Queue*> waiting;

@@ -30,6 +30,7 @@ class FakeDevice final : public Memory {
   void deallocate(void* block, Stream stream) noexcept override;
   void copy(void* to, const void* from, size_t bytes, Stream stream) override;
   void wait(Stream stream) override;
+  void wait_for_all() override;
 
   /// Puts work on a stream; it returns a status, and those behind a failed one are left out until
   /// wait() has told of it.

@@ -150,6 +150,18 @@ class Device final : public ptx::Blocks {
     return std::exchange(queue(s).failed, success);
   }
 
+  int wait_for_all() {
+    std::vector<Stream*> all{nullptr};
+    {
+      std::lock_guard lock(mutex_);
+      for (auto& [s, owner] : streams_) all.push_back(s);
+    }
+    int result = success;
+    for (Stream* s : all)
+      if (const int r = wait(s); r != success) result = r;
+    return result;
+  }
+
   Stream* make_stream() {
     std::lock_guard lock(mutex_);
     auto s = std::make_unique<Stream>();
@@ -197,6 +209,7 @@ class Device final : public ptx::Blocks {
   int64_t count(const std::string& what) {
     std::lock_guard lock(mutex_);
     return what == "launches"       ? launches.load()
+           : what == "waits"        ? waits.load()
            : what == "instructions" ? static_cast<int64_t>(machine_.executed())
                                     : static_cast<int64_t>(used_.size());
   }
@@ -209,7 +222,7 @@ class Device final : public ptx::Blocks {
     report_ = text;
   }
 
-  std::atomic<int64_t> launches{0};
+  std::atomic<int64_t> launches{0}, waits{0};
 
  private:
   Device() : machine_(*this, 1) {
@@ -310,6 +323,7 @@ EXPORT cuDevicePrimaryCtxRetain(void** context, int) {
   return success;
 }
 EXPORT cuCtxSetCurrent(void*) { return success; }
+EXPORT cuCtxSynchronize() { return device().wait_for_all(); }
 
 EXPORT cuMemAllocAsync(uint64_t* block, size_t bytes, Stream*) {
   if (device().strikes("allocate") || bytes > space / 2) return out_of_memory;
@@ -351,7 +365,10 @@ EXPORT cuStreamDestroy_v2(Stream* stream) {
   device().free_stream(stream);
   return success;
 }
-EXPORT cuStreamSynchronize(Stream* stream) { return device().wait(stream); }
+EXPORT cuStreamSynchronize(Stream* stream) {
+  ++device().waits;
+  return device().wait(stream);
+}
 EXPORT cuLaunchHostFunc(Stream* stream, void (*call)(void*), void* data) {
   device().push(stream, [=] {
     call(data);

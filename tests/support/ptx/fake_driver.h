@@ -17,6 +17,6 @@ extern "C" {
 ///   "kernel"      the kernel behind `value` others fails when it runs
 void fakecuda_inject(const char* what, int64_t value);
 
-/// "launches", "instructions" (of warps) or "blocks" (of memory that live).
+/// "launches", "waits" (for a stream), "instructions" (of warps) or "blocks" (of memory that live).
 int64_t fakecuda_count(const char* what);
 }

@@ -1,0 +1,133 @@
+# tests/torch/fake_cuda.py: tensors in the fake CUDA driver's memory, which native code reads through the table that PyTorch's have
+"""A stand-in for PyTorch's CUDA tensors on a machine without a GPU: device pointers, a current stream, memory that is
+allocated and freed on that stream. Everything but the tensor itself is what runs on a GPU."""
+
+import ctypes
+import os
+
+import torch
+from hologram import _core
+
+LIBRARY = os.path.join(os.path.dirname(os.path.realpath(_core.__file__)), "../../tests/libfakecuda.so")
+_NAMES = {torch.float32: (2, 32), torch.float64: (2, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.bool: (6, 8),
+          torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8)}  # fmt: skip
+_DTYPES = {code: dtype for dtype, code in _NAMES.items()}
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]  # fmt: skip
+
+
+class _Managed(ctypes.Structure):
+    pass
+
+
+_Managed._fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+                     ("deleter", ctypes.PYFUNCTYPE(None, ctypes.POINTER(_Managed))), ("flags", ctypes.c_uint64),
+                     ("tensor", _Tensor)]  # fmt: skip
+
+_VIEW = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Tensor))
+_ADOPT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Managed), ctypes.POINTER(ctypes.c_void_p))
+_STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+
+
+class _Table(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("previous", ctypes.c_void_p),
+                ("allocate", ctypes.c_void_p), ("managed_from_object", ctypes.c_void_p), ("object_from_managed", _ADOPT),
+                ("view_of_object", _VIEW), ("current_stream", _STREAM)]  # fmt: skip
+
+
+class DeviceTensor:
+    """Sizes and strides over device memory. Owns a block of the driver's, or what native code lent."""
+
+    def __init__(self, driver, data, shape, strides, dtype, block=None, managed=None, device_id=0):
+        self.driver, self.data, self.dtype = driver, data, dtype
+        self.shape, self.strides = tuple(shape), tuple(strides)
+        self.block, self.managed, self.device_id = block, managed, device_id
+        self.arrays = [(ctypes.c_int64 * max(len(n), 1))(*n) for n in (self.shape, self.strides)]
+
+    def __del__(self):
+        if self.block is not None:
+            self.driver.library.cuMemFreeAsync(ctypes.c_uint64(self.block), self.driver.current)
+        if self.managed is not None:
+            self.managed.contents.deleter(self.managed)
+
+    def cpu(self) -> torch.Tensor:
+        """A copy, behind what is on the current stream."""
+        out = torch.empty(self._elements(), dtype=self.dtype)
+        self.driver.copy(out.data_ptr(), self.data, out.nbytes)
+        return out.as_strided(self.shape, self.strides)
+
+    def write(self, values: torch.Tensor):
+        """Takes the values of a tensor of the host."""
+        flat = torch.empty(self._elements(), dtype=self.dtype)
+        flat.as_strided(self.shape, self.strides).copy_(values)
+        self.driver.copy(self.data, flat.data_ptr(), flat.nbytes)
+
+    def _elements(self):
+        return 0 if 0 in self.shape else 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides))
+
+
+class FakeCuda:
+    """The driver behind libfakecuda.so, and its table."""
+
+    def __init__(self):
+        self.library = ctypes.CDLL(LIBRARY)
+        self.library.fakecuda_count.restype = ctypes.c_int64
+        self.streams = [self._stream() for _ in range(2)]
+        self.current = self.streams[0]
+        self.table = _Table(1, 3, None, None, None, _ADOPT(self._adopt), _VIEW(self._view), _STREAM(self._tell_stream))
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self.exchange = new(ctypes.addressof(self.table), b"dlpack_exchange_api", None)
+
+    def _stream(self):
+        stream = ctypes.c_void_p()
+        assert self.library.cuStreamCreate(ctypes.byref(stream), 1) == 0
+        return stream
+
+    def count(self, what: str) -> int:
+        return self.library.fakecuda_count(what.encode())
+
+    def inject(self, what: str, value: int):
+        self.library.fakecuda_inject(what.encode(), ctypes.c_int64(value))
+
+    def wait(self):
+        assert self.library.cuStreamSynchronize(self.current) == 0
+
+    def copy(self, to, source, size):
+        assert size == 0 or self.library.cuMemcpyAsync(
+            ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size), self.current) == 0  # fmt: skip
+        self.wait()
+
+    def empty(self, sizes, strides, dtype) -> DeviceTensor:
+        out = DeviceTensor(self, 0, sizes, strides, dtype)
+        block, size = ctypes.c_uint64(), out._elements() * dtype.itemsize
+        assert self.library.cuMemAllocAsync(ctypes.byref(block), ctypes.c_size_t(size), self.current) == 0
+        out.data = out.block = block.value
+        return out
+
+    def tensor(self, values: torch.Tensor) -> DeviceTensor:
+        out = self.empty(values.shape, values.stride(), values.dtype)
+        out.write(values)
+        return out
+
+    def _view(self, tensor, out):
+        out[0] = _Tensor(tensor.data, 2, tensor.device_id, len(tensor.shape), *_NAMES[tensor.dtype], 1, *tensor.arrays, 0)
+        return 0
+
+    def _adopt(self, managed, out):
+        t = managed.contents.tensor
+        assert t.device_type == 2
+        owned = ctypes.cast(ctypes.addressof(managed.contents), ctypes.POINTER(_Managed))
+        tensor = DeviceTensor(self, t.data or 0, t.shape[: t.ndim], t.strides[: t.ndim], _DTYPES[t.code, t.bits], managed=owned)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(tensor))
+        out[0] = id(tensor)
+        return 0
+
+    def _tell_stream(self, device_type, device_id, out):
+        out[0] = self.current.value
+        return 0

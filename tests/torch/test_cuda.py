@@ -1,0 +1,161 @@
+# tests/torch/test_cuda.py: graphs of CUDA tensors over the fake driver: all but PyTorch's tensor itself
+import fake_cuda
+import hologram_torch
+import pytest
+import torch
+from harness import BACKEND
+from hologram_torch import compiler, device
+from hologram_torch.options import Options
+from hologram_torch.translate import host
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    """The fake driver in the place of libcuda, its tensors in the place of PyTorch's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOLOGRAM_CUDA_DRIVER", fake_cuda.LIBRARY)
+        driver = fake_cuda.FakeCuda()
+        pytorchs = device.exchange
+        patch.setattr(device, "exchange", lambda where: pytorchs(where) if where == "cpu" else driver.exchange)
+        patch.setattr(device, "empty", lambda where, *memory: driver.empty(*memory))
+        patch.setattr(host.HostTable, "__call__", _on_copies(driver, host.HostTable.__call__))
+        yield driver
+        driver.inject("nothing", 0)
+
+
+def _on_copies(driver, call):
+    """PyTorch's operators see copies of the device's memory, behind what is on its stream."""
+
+    def run(table, callee, operands, sizes, strides):
+        here = [x.cpu() if isinstance(x, fake_cuda.DeviceTensor) else x for x in operands]
+        return [driver.tensor(x) if isinstance(x, torch.Tensor) else x for x in call(table, callee, here, sizes, strides)]
+
+    return run
+
+
+def traced(function, *inputs, where="cuda"):
+    """An FX graph whose tensors are on `where`."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        fakes = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=where) for x in inputs]
+        return make_fx(function)(*fakes)
+
+
+def compiled(function, *inputs, where="cuda", **options):
+    return compiler.compile_graph(traced(function, *inputs, where=where), "inference", Options(**options), ())
+
+
+def both(gpu, function, *inputs):
+    """Results of the graph for tensors on the GPU, and for the host's."""
+    there = compiled(function, *inputs)([gpu.tensor(x) for x in inputs])
+    return [x.cpu() for x in there], compiled(function, *inputs, where="cpu")(list(inputs))
+
+
+def normed(x, w):
+    mean = x.mean(-1, keepdim=True)
+    return torch.softmax((x - mean) * w, -1), torch.nn.functional.gelu(x).sum(0)
+
+
+def test_loops_run_on_the_device_with_the_hosts_bits(gpu):
+    x, w = torch.randn(6, 70), torch.randn(70)
+    before, host_runs = gpu.count("launches"), device.runtime("cuda:0").host_runs
+    on_gpu, on_cpu = both(gpu, normed, x, w)
+    assert all(torch.equal(a, b) for a, b in zip(on_gpu, on_cpu, strict=True))
+    assert gpu.count("launches") > before and device.runtime("cuda:0").host_runs == host_runs
+
+
+def test_calls_leave_their_work_on_the_current_stream(gpu):
+    x = torch.randn(5, 33)
+    call = compiled(lambda x: torch.softmax(x, -1) + x, x)
+    for stream in gpu.streams:
+        gpu.current = stream
+        operand = gpu.tensor(x)
+        waits = gpu.count("waits")
+        (out,) = call([operand])
+        assert gpu.count("waits") == waits
+        torch.testing.assert_close(out.cpu(), torch.softmax(x, -1) + x)
+    gpu.current = gpu.streams[0]
+
+
+def test_products_are_pytorchs_on_the_same_stream_and_counted(gpu):
+    x, w = torch.randn(6, 16), torch.randn(16, 8)
+    hologram_torch.reset_stats()
+    runs = device.runtime("cuda:0").host_runs
+    on_gpu, _ = both(gpu, lambda x, w: torch.relu((x + 1) @ w) * 2, x, w)
+    torch.testing.assert_close(on_gpu[0], torch.relu((x + 1) @ w) * 2)
+    assert hologram_torch.stats()["fallback_ops"] == {"aten.mm.default": 1} and device.runtime("cuda:0").host_runs == runs
+
+
+def test_what_a_graph_writes_is_written_in_place(gpu):
+    def update(x, y):
+        sum = x + y
+        twice = sum * 2
+        torch.ops.aten.copy_(x, sum)  # as AOTAutograd leaves it, behind all else
+        return twice
+
+    x, y = torch.randn(40), torch.randn(40)
+    there = [gpu.tensor(x), gpu.tensor(y)]
+    (out,) = compiled(update, x, y)(list(there))
+    assert torch.equal(there[0].cpu(), x + y) and torch.equal(out.cpu(), (x + y) * 2)
+
+
+def test_an_index_out_of_range_is_raised_by_the_next_call_and_the_device_goes_on(gpu):
+    table, good, bad = torch.randn(5, 3), torch.tensor([4, 0]), torch.tensor([1, 9])
+    call = compiled(lambda t, i: t.index_select(0, i), table, good)
+    operand = gpu.tensor(table)
+    call([operand, gpu.tensor(bad)])
+    gpu.wait()
+    with pytest.raises(IndexError, match="index out of range"):
+        call([operand, gpu.tensor(good)])
+    assert torch.equal(call([operand, gpu.tensor(good)])[0].cpu(), table[good])
+    call([operand, gpu.tensor(bad)])
+    gpu.wait()
+    with pytest.raises(IndexError):
+        call.check()
+    call.check()
+
+
+def test_memory_of_calls_is_given_back(gpu):
+    x = torch.randn(8, 300)
+    call = compiled(lambda x: (torch.softmax(x, -1) @ x.T).sum(0), x)
+    operand = gpu.tensor(x)
+    call([operand])
+    gpu.wait()
+    blocks = gpu.count("blocks")
+    for _ in range(3):
+        call([operand])
+    gpu.wait()
+    assert gpu.count("blocks") == blocks
+
+
+def test_tensors_of_another_device_are_refused(gpu):
+    call = compiled(lambda x: torch.softmax(x, -1), torch.randn(3, 4))
+    wrong = gpu.tensor(torch.randn(3, 4))
+    wrong.device_id = 1
+    with pytest.raises(RuntimeError, match=r"an argument of a compiled graph is on device 2:1, its kernels on 2:0"):
+        call([wrong])
+
+
+def test_a_refused_launch_is_an_error_in_the_drivers_words(gpu):
+    x = torch.randn(30)
+    call = compiled(lambda x: x + 1, x)
+    operand = gpu.tensor(x)
+    gpu.inject("launch", 0)
+    with pytest.raises(RuntimeError, match=r"launching kernel [0-9a-f]{12} \(.*\): too many resources requested for launch"):
+        call([operand])
+    gpu.inject("nothing", 0)
+    assert torch.equal(call([operand])[0].cpu(), x + 1)
+
+
+def test_without_a_driver_graphs_of_cuda_tensors_are_pytorchs(monkeypatch, caplog):
+    monkeypatch.setenv("HOLOGRAM_CUDA_DRIVER", "/nowhere/libcuda.so.1")
+    device._make.cache_clear()
+    device._serves.cache_clear()
+    graph = traced(lambda x: torch.softmax(x, -1) + 1, torch.randn(3, 4))
+    with caplog.at_level("WARNING", logger="hologram"):
+        assert device.of(graph.graph) == "cpu"
+    assert "tensors on cuda:0 are left to PyTorch" in caplog.text and "/nowhere/libcuda.so.1" in caplog.text
+    device._serves.cache_clear()
