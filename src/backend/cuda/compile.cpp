@@ -10,6 +10,7 @@
 #include "atlas/walk.h"
 #include "backend/cuda/function.h"
 #include "backend/cuda/loops/emit.h"
+#include "backend/cuda/products/emit.h"
 #include "backend/cuda/sources.h"
 #include "codegen/module.h"
 
@@ -61,7 +62,8 @@ struct Unit {
     context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
     target_machine = machine();
     module = make_module("hologram", context, *target_machine);
-    facts = emit_loop_block(*module, program);
+    facts = program.kind() == atlas::BlockKind::product ? emit_product_block(*module, program)
+                                                        : emit_loop_block(*module, program);
     forget_constancy(*module);
     check_module(*module);
     inline_helpers(*module);
@@ -72,11 +74,12 @@ struct Unit {
 }  // namespace
 
 std::optional<std::string> unrendered(const atlas::Program& program) {
-  if (program.kind() != atlas::BlockKind::loop)
+  if (program.kind() != atlas::BlockKind::loop && program.kind() != atlas::BlockKind::product)
     return fmt::format("blocks of kind {}", static_cast<int>(program.kind()));
   if (program.buffers.size() + static_cast<size_t>(program.num_symbols) + 5 > most_parameters)
     return "more parameters than a kernel takes";
-  return unrendered_loop(program.loop());
+  return program.kind() == atlas::BlockKind::product ? unrendered_product(program.product())
+                                                     : unrendered_loop(program.loop());
 }
 
 Stored compile(const atlas::Program& program) {

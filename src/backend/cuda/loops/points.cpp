@@ -6,12 +6,12 @@
 
 namespace hologram::cuda {
 
-void fix_axes(Scope& scope, const atlas::LoopBlock& block, int first, int last, Value* number) {
+void fix_axes(Scope& scope, std::span<const atlas::Axis> axes, int first, int last, Value* number) {
   CudaFunction& k = static_cast<CudaFunction&>(scope.function());
   Expr rest(1);  // how many numbers there are
-  for (int a = first; a < last; ++a) rest *= block.axes[static_cast<size_t>(a)].extent;
+  for (int a = first; a < last; ++a) rest *= axes[static_cast<size_t>(a)].extent;
   for (int a = last - 1; a > first; --a) {
-    const Expr& extent = block.axes[static_cast<size_t>(a)].extent;
+    const Expr& extent = axes[static_cast<size_t>(a)].extent;
     Value* size = emit_expr(scope, extent).v;
     scope.seek();
     const Expr number_known = rest.is_const() ? Expr::axis(0, rest) : Expr::symbol(0);
@@ -29,7 +29,7 @@ void emit_points(CudaFunction& k, Facts& facts) {
   Value* number = ir.CreateAdd(first, ir.CreateZExt(k.thread(), ir.getInt64Ty()));
   const atlas::LoopBlock& block = k.program.loop();
   emit_if(k.root(), ir.CreateICmpSLT(number, k.total()), [&](Scope& point) {
-    fix_axes(point, block, 0, block.parallel_rank, number);
+    fix_axes(point, block.axes, 0, block.parallel_rank, number);
     for (const atlas::Stage& s : block.stages) emit_body(point, s.body);
   });
   k.root().seek();

@@ -5,9 +5,9 @@
 
 namespace hologram::cuda {
 
-/// Fixes axes [first, last) of the block in `scope` to the coordinates of `number` (i64) in their
+/// Fixes axes [first, last) of `axes` in `scope` to the coordinates of `number` (i64) in their
 /// row-major space.
-void fix_axes(Scope& scope, const atlas::LoopBlock& block, int first, int last, Value* number);
+void fix_axes(Scope& scope, std::span<const atlas::Axis> axes, int first, int last, Value* number);
 
 void emit_points(CudaFunction& k, Facts& facts);
 

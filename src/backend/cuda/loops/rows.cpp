@@ -53,7 +53,7 @@ class RowEmitter {
 
  private:
   void stages(Scope& point, Value* number) {
-    fix_axes(point, block_, 0, rank_, number);
+    fix_axes(point, block_.axes, 0, rank_, number);
     int accumulators = 0;
     for (const Stage& s : block_.stages) {
       point.seek();
@@ -70,7 +70,7 @@ class RowEmitter {
     }
     Value* count = rows(point);
     auto fix = [&](Scope& scope, Value* row) {
-      fix_axes(scope, block_, rank_, static_cast<int>(block_.axes.size()), row);
+      fix_axes(scope, block_.axes, rank_, static_cast<int>(block_.axes.size()), row);
     };
     if (s.kind == StageKind::scan) return emit_scan(point, team_, s, first, count, fix);
     if (s.kind == StageKind::serial_row) return serial(point, s, first, count, fix);

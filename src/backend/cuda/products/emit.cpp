@@ -1,0 +1,29 @@
+// backend/cuda/products/emit.cpp: which kernel a product gets.
+#include "backend/cuda/products/emit.h"
+
+#include "atlas/empty.h"
+#include "backend/cuda/products/chain.h"
+
+namespace hologram::cuda {
+
+std::optional<std::string> unrendered_product(const atlas::ProductBlock& block) {
+  if (block.winograd) return "products by Winograd";
+  if (block.terms > 0) return "products of terms";
+  if (block.packed_rhs >= 0) return "products of packed operands";
+  if (block.parts > 1) return "products in parts";
+  if (!block.tail.stages.empty()) return "tails of products";
+  if (compute_type(block.acc_type) != block.acc_type || block.acc_type == DType::b8 ||
+      block.acc_type == DType::host)
+    return "products of these types";
+  return std::nullopt;
+}
+
+Facts emit_product_block(llvm::Module& module, const atlas::Program& program) {
+  if (!atlas::is_empty(program)) return emit_chains(module, program);
+  Facts facts;
+  CudaFunction k(module, program, facts.threads);
+  k.finish();
+  return facts;
+}
+
+}  // namespace hologram::cuda
