@@ -3,7 +3,9 @@
 // Each fault is planted in a kernel that runs without it.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "support/ptx/machine.h"
@@ -227,6 +229,80 @@ TEST(PtxMachine, HalvesRoundToNearestEven) {
       ASSERT_EQ(got, std::bit_cast<uint16_t>(static_cast<_Float16>(x))) << x;
     }
   }
+}
+
+TEST(PtxMachine, TensorSumsAreCutAsTensorCoresDo) {
+  const double one[] = {1, 0x1p-25, 0x1p-26};
+  EXPECT_EQ(tensor_sum(one, 3, 0), 1);  // 2^-25 is kept while adding and cut at the end
+  const double cancelled[] = {1, 0x1p-25, -1};
+  EXPECT_EQ(tensor_sum(cancelled, 3, 0), 0x1p-25f);
+  const double lost[] = {1, 0x1p-26, -1};
+  EXPECT_EQ(tensor_sum(lost, 3, 0), 0);
+  const double up[] = {3, 5};
+  EXPECT_EQ(tensor_sum(up, 2, -2.5f), 5.5f);
+  const double below[] = {-1, -0x1p-24};  // towards zero, not to nearest
+  EXPECT_EQ(tensor_sum(below, 2, 0), -1);
+  const double infinite[] = {INFINITY, 1}, both[] = {INFINITY, -INFINITY};
+  EXPECT_EQ(tensor_sum(infinite, 2, 0), INFINITY);
+  EXPECT_TRUE(std::isnan(tensor_sum(both, 2, 0)));
+}
+
+// A row-major 16 x 16 matrix of bfloat16 numbers at words, times itself turned over, plus 0.
+constexpr const char* matrix_words = "  .shared .align 16 .b8 words[512];\n";
+std::string product_of(const std::string& load_right) {
+  return R"(  .reg .b32 %a<9>;
+  .reg .f32 %c<9>;
+  mov.u32 %r2, words;
+  setp.gt.u32 %p1, %r1, 31;
+  @%p1 bra $done;
+  // thread t writes halves 8 t to 8 t + 7, half h being h % 16 where h / 16 is 1, else 2
+  shl.b32 %r3, %r1, 4;
+  add.s32 %r3, %r2, %r3;
+  and.b32 %r4, %r1, 1;
+  setp.eq.u32 %p2, %r4, 0;
+  shr.u32 %r5, %r1, 1;
+  setp.eq.u32 %p3, %r5, 1;
+  @%p3 mov.u32 %a1, 0x3f800000;
+  @%p3 mov.u32 %a2, 0x40404000;
+  @!%p3 mov.u32 %a1, 0x40004000;
+  @!%p3 mov.u32 %a2, 0x40004000;
+  st.shared.v4.b32 [%r3], {%a1, %a2, %a2, %a1};
+  bar.warp.sync -1;
+  and.b32 %r4, %r1, 15;
+  shl.b32 %r4, %r4, 5;
+  and.b32 %r5, %r1, 16;
+  add.s32 %r4, %r4, %r5;
+  add.s32 %r4, %r2, %r4;
+  ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%a3, %a4, %a5, %a6}, [%r4];
+)" + load_right +
+         R"(  mov.f32 %c1, 0f00000000;
+  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%c2, %c3, %c4, %c5}, {%a3, %a4, %a5, %a6}, {%a7, %a8}, {%c1, %c1, %c1, %c1};
+  st.global.v4.f32 [%rd4], {%c2, %c3, %c4, %c5};
+$done:
+)";
+}
+
+// The rows of the matrix: row 1 is 0 1 2 3 2 3 0 1 twice, each other one has 2 everywhere.
+TEST(PtxMachine, MultipliesMatrices) {
+  const std::string address = "  mul.wide.u32 %rd2, %r1, 16;\n  add.s64 %rd4, %rd1, %rd2;\n";
+  // Columns of the right factor are the matrix' first 8 rows: matrices (row % 8, k / 8).
+  const std::string right =
+      "  and.b32 %r4, %r1, 7;\n  shl.b32 %r4, %r4, 5;\n  and.b32 %r5, %r1, 8;\n"
+      "  shl.b32 %r5, %r5, 1;\n  add.s32 %r4, %r4, %r5;\n  add.s32 %r4, %r2, %r4;\n"
+      "  ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%a7, %a8}, [%r4];\n";
+  OneBlock memory;
+  ASSERT_EQ(run(kernel(address + product_of(right), matrix_words), memory), "");
+  float row1[16];
+  for (int k = 0; k < 16; ++k)
+    row1[k] = std::array{0.f, 1.f, 2.f, 3.f, 2.f, 3.f, 0.f, 1.f}[static_cast<size_t>(k % 8)];
+  for (int row = 0; row < 16; ++row)
+    for (int column = 0; column < 8; ++column) {
+      float wanted = 0, found;
+      for (int k = 0; k < 16; ++k) wanted += (row == 1 ? row1[k] : 2) * (column == 1 ? row1[k] : 2);
+      const int lane = row % 8 * 4 + column / 2, number = row / 8 * 2 + column % 2;
+      std::memcpy(&found, memory.memory + 16 * lane + 4 * number, 4);
+      EXPECT_EQ(found, wanted) << row << ' ' << column;
+    }
 }
 
 }  // namespace

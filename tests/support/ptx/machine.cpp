@@ -300,6 +300,8 @@ struct Machine::State {
     if (i.code == code_st) return store(w, i, on);
     if (i.code == code_atom || i.code == code_red) fault("atomic operations", w, 0);
     if (i.code == code_unpack) return unpack(w, i, on);
+    if (i.code == code_mma) return multiply(w, i, on);
+    if (i.code == code_ldmatrix) return load_matrices(w, i, on);
     const size_t sources = i.operands.size() - 1;
     const uint64_t* from[4] = {};
     std::array<std::array<uint64_t, warp_size>, 4> constants;
@@ -334,6 +336,82 @@ struct Machine::State {
     }
     for (int p = 0; p < parts; ++p)
       w.written[static_cast<size_t>(i.operands[static_cast<size_t>(p)].reg)] |= on;
+  }
+
+  // What a whole warp does together.
+  void whole_warp(const Warp& w, uint32_t on) const {
+    if (on != all_lanes) fault("an instruction of the whole warp without some lanes", w, 0);
+  }
+
+  // mma.m16n8k16 of 16-bit floats: D = A * B + C.
+  void multiply(Warp& w, const Instr& i, uint32_t on) {
+    whole_warp(w, on);
+    const bool bf16 = i.has("bf16");
+    if (!i.has("m16n8k16") || !i.has("row") || !i.has("col") || i.type.bits != 32 ||
+        i.groups != std::vector<int>{4, 4, 2, 4} || !(bf16 || i.has("f16")))
+      fault("a product of matrices that this machine does not know", w, 0);
+    for (size_t n = 4; n < i.operands.size(); ++n)
+      if (i.operands[n].reg >= 0) read_check(w, i.operands[n].reg, on);
+    auto half = [&](size_t operand, int lane, int which) {
+      const uint64_t word = value(w, i.operands[operand], lane);
+      return number_of(static_cast<uint16_t>(word >> (16 * which)), bf16);
+    };
+    // Element (row, k) of A is in lane 4 (row % 8) + k % 8 / 2, register row / 8 + 2 (k / 8).
+    auto a = [&](int row, int k) {
+      return half(4 + static_cast<size_t>(row / 8 + k / 8 * 2), row % 8 * 4 + k % 8 / 2, k % 2);
+    };
+    auto b = [&](int k, int column) {
+      return half(8 + static_cast<size_t>(k / 8), column * 4 + k % 8 / 2, k % 2);
+    };
+    float out[16][8];
+    for (int row = 0; row < 16; ++row)
+      for (int column = 0; column < 8; ++column) {
+        double products[16];
+        for (int k = 0; k < 16; ++k) products[k] = a(row, k) * b(k, column);
+        const int lane = row % 8 * 4 + column / 2;
+        const auto number = static_cast<size_t>(row / 8 * 2 + column % 2);
+        const auto bits = static_cast<uint32_t>(value(w, i.operands[10 + number], lane));
+        out[row][column] = tensor_sum(products, 16, std::bit_cast<float>(bits));
+      }
+    for (int row = 0; row < 16; ++row)
+      for (int column = 0; column < 8; ++column) {
+        const float x = out[row][column];
+        const auto number = static_cast<size_t>(row / 8 * 2 + column % 2);
+        set(w, i.operands[number], row % 8 * 4 + column / 2,
+            x != x ? 0x7fffffffu : std::bit_cast<uint32_t>(x));
+      }
+    for (size_t n = 0; n < 4; ++n) w.written[static_cast<size_t>(i.operands[n].reg)] |= on;
+  }
+
+  // ldmatrix.x1, x2 or x4: lane 8 n + r gives the address of row r of matrix n.
+  void load_matrices(Warp& w, const Instr& i, uint32_t on) {
+    whole_warp(w, on);
+    const size_t count = i.has("x4") ? 4 : i.has("x2") ? 2 : 1;
+    if (!i.has("m8n8") || i.type.bits != 16 || i.operands.size() != count + 1)
+      fault("a load of matrices that this machine does not know", w, 0);
+    std::array<std::array<uint16_t, 8>, warp_size> rows{};
+    Instr wide = i;
+    wide.vector = 1;
+    for (int l = 0; l < static_cast<int>(8 * count); ++l) {
+      Place p = place(w, i, i.operands.back(), l);
+      if (p.space != Space::shared) fault("a matrix outside of shared memory", w, l);
+      access(w, wide, p, l, 16, false, [&](const uint8_t* from) {
+        std::memcpy(rows[static_cast<size_t>(l)].data(), from, 16);
+      });
+    }
+    const bool turned = i.has("trans");
+    for (size_t n = 0; n < count; ++n) {
+      for (int l = 0; l < warp_size; ++l) {
+        auto element = [&](int row, int column) {
+          return uint32_t{rows[8 * n + static_cast<size_t>(row)][static_cast<size_t>(column)]};
+        };
+        const int major = l / 4, minor = l % 4 * 2;
+        const uint32_t low = turned ? element(minor, major) : element(major, minor);
+        const uint32_t high = turned ? element(minor + 1, major) : element(major, minor + 1);
+        set(w, i.operands[n], l, low | high << 16);
+      }
+      w.written[static_cast<size_t>(i.operands[n].reg)] |= on;
+    }
   }
 
   // Memory.

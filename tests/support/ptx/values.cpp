@@ -309,22 +309,79 @@ bool extract(const Instr& i, const u64* const* a, uint32_t on, u64* out) {
 }  // namespace
 
 Code code_of(const Instr& i) {
-  static const std::map<std::string, Code> codes = {
-      {"bra", code_bra},   {"ret", code_ret},           {"exit", code_ret},  {"ld", code_ld},
-      {"st", code_st},     {"atom", code_atom},         {"red", code_red},   {"mov", code_mov},
-      {"cvta", code_cvta}, {"add", code_add},           {"sub", code_sub},   {"mul", code_mul},
-      {"mad", code_mad},   {"div", code_div},           {"rem", code_rem},   {"neg", code_neg},
-      {"abs", code_abs},   {"min", code_min},           {"max", code_max},   {"and", code_and},
-      {"or", code_or},     {"xor", code_xor},           {"not", code_not},   {"shl", code_shl},
-      {"shr", code_shr},   {"shf", code_shf},           {"prmt", code_prmt}, {"bfe", code_bfe},
-      {"popc", code_popc}, {"clz", code_clz},           {"brev", code_brev}, {"setp", code_setp},
-      {"selp", code_selp}, {"cvt", code_cvt},           {"fma", code_fma},   {"sqrt", code_sqrt},
-      {"rcp", code_rcp},   {"copysign", code_copysign}, {"shfl", code_warp}};
+  static const std::map<std::string, Code> codes = {{"bra", code_bra},
+                                                    {"ret", code_ret},
+                                                    {"exit", code_ret},
+                                                    {"ld", code_ld},
+                                                    {"st", code_st},
+                                                    {"atom", code_atom},
+                                                    {"red", code_red},
+                                                    {"mov", code_mov},
+                                                    {"cvta", code_cvta},
+                                                    {"add", code_add},
+                                                    {"sub", code_sub},
+                                                    {"mul", code_mul},
+                                                    {"mad", code_mad},
+                                                    {"div", code_div},
+                                                    {"rem", code_rem},
+                                                    {"neg", code_neg},
+                                                    {"abs", code_abs},
+                                                    {"min", code_min},
+                                                    {"max", code_max},
+                                                    {"and", code_and},
+                                                    {"or", code_or},
+                                                    {"xor", code_xor},
+                                                    {"not", code_not},
+                                                    {"shl", code_shl},
+                                                    {"shr", code_shr},
+                                                    {"shf", code_shf},
+                                                    {"prmt", code_prmt},
+                                                    {"bfe", code_bfe},
+                                                    {"popc", code_popc},
+                                                    {"clz", code_clz},
+                                                    {"brev", code_brev},
+                                                    {"setp", code_setp},
+                                                    {"selp", code_selp},
+                                                    {"cvt", code_cvt},
+                                                    {"fma", code_fma},
+                                                    {"sqrt", code_sqrt},
+                                                    {"rcp", code_rcp},
+                                                    {"copysign", code_copysign},
+                                                    {"shfl", code_warp},
+                                                    {"mma", code_mma},
+                                                    {"ldmatrix", code_ldmatrix}};
   if (i.op == "bar" || i.op == "barrier") return i.has("warp") ? code_warp : code_bar;
   if (i.op == "mov" && i.groups.size() == 2 && i.groups[0] > 1) return code_unpack;
   if (i.op == "mov" && i.groups.size() == 2 && i.groups[1] > 1) return code_pack;
   const auto it = codes.find(i.op);
   return it == codes.end() ? code_unknown : it->second;
+}
+
+double number_of(uint16_t bits, bool bf16) {
+  return bf16 ? static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16))
+              : half(bits);
+}
+
+float tensor_sum(const double* products, int count, float c) {
+  double largest = std::fabs(static_cast<double>(c)), special = 0;
+  bool is_special = !std::isfinite(c);
+  if (is_special) special = static_cast<double>(c);
+  for (int k = 0; k < count; ++k) {
+    if (!std::isfinite(products[k])) special += products[k], is_special = true;
+    largest = std::max(largest, std::fabs(products[k]));
+  }
+  if (is_special) return static_cast<float>(special);
+  if (largest == 0) return 0;
+  int exponent = 0;
+  std::frexp(largest, &exponent);  // largest < 2^exponent
+  const int unit = exponent - 24 - 2;
+  auto cut = [&](double x) { return std::trunc(std::ldexp(x, -unit)); };
+  double sum = cut(static_cast<double>(c));
+  for (int k = 0; k < count; ++k) sum += cut(products[k]);
+  if (sum == 0) return 0;
+  std::frexp(sum, &exponent);
+  const int last = std::max(exponent - 24, -149 - unit);
+  return static_cast<float>(std::ldexp(std::trunc(std::ldexp(sum, -last)), last + unit));
 }
 
 bool compute(const Instr& i, const uint64_t* const* a, uint32_t on, uint64_t* out) {

@@ -50,10 +50,19 @@ enum Code {
   code_copysign,
   code_unpack,
   code_pack,
+  code_mma,
+  code_ldmatrix,
 };
 
 /// The number of an instruction's name, or code_unknown.
 Code code_of(const Instr& i);
+
+/// One number of mma.m16n8k16's result: the sum of 16 products and c. As Hopper's tensor cores were
+/// seen to do it: numbers are cut to two bits below the last one of the largest, towards zero,
+/// added exactly, and the sum is cut to 24 bits.
+float tensor_sum(const double* products, int count, float c);
+/// The number that 16 bits stand for.
+double number_of(uint16_t bits, bool bf16);
 
 /// The results of the lanes in `on`, each masked to its register later; false for an instruction
 /// that is not known.
