@@ -1,7 +1,12 @@
 # tests/torch/test_symbols.py: sizes and integers that are symbols, their signs, and what is made of them
+from types import SimpleNamespace
+
 import pytest
+import sympy
 import torch
 from harness import BACKEND, backend_stats, check, compile_fresh, graph_count
+
+from hologram_torch.graph.symbols import Symbols
 
 pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
@@ -130,3 +135,13 @@ def test_padding_and_its_gradients(mode, rank):
         (expected, gradient), (actual, back) = ((y, torch.autograd.grad(y.sum(), x)[0]) for y in (function(x), compiled(x)))
         check((actual, back), (expected, gradient))
     assert backend_stats()["fallback_ops"] == {}
+
+
+def test_a_size_equal_to_a_symbol_that_was_replaced_since():
+    """n equals a * b by a guard, and PyTorch has replaced it by a ** 2 since: no argument gives n itself any more."""
+    a, b, n = sympy.symbols("a b n", integer=True, positive=True)
+    environment = SimpleNamespace(guards=[SimpleNamespace(expr=sympy.Eq(n, a * b))], replace=lambda e: e.xreplace({n: a**2}))
+    symbols = Symbols(None)
+    symbols.environment = environment
+    symbols.known |= {a: 3, b: 3}
+    assert symbols.expr(a * b) == symbols.expr(environment.replace(n)) == 9

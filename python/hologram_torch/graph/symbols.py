@@ -188,10 +188,11 @@ _FUNCTIONS = {
 
 
 def _equalities(environment) -> dict:
+    """Of expressions as arguments have them: a guard may name a symbol that was replaced since, which no argument gives."""
     classes = {}  # expression -> list of all that equal it, itself among them
     for guard in getattr(environment, "guards", ()):
         if isinstance(guard.expr, sympy.Eq):
-            left, right = (classes.get(side, [side]) for side in guard.expr.args)
+            left, right = (classes.get(side, [side]) for side in map(environment.replace, guard.expr.args))
             if left is not right:
                 left = left + right
                 classes.update(dict.fromkeys(left, left))
