@@ -161,6 +161,22 @@ def test_c_library(installed, tmp_path):
     assert run(program, env=variables) == "0 3 6 9 12 15 18 21 24 27\n"
 
 
+def test_readme_from_pytorch_to_c(installed, tmp_path):
+    """README's five commands; the first two are what `installed` did."""
+    pytest.importorskip("torch")
+    python, variables = installed
+    (block,) = (b for b in re.findall(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S) if "make wheel" in b)
+    steps = re.split(r"^\$ ", block, flags=re.M)[1:]
+    assert len(steps) == 5
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    own = variables | {"HOLOGRAM_TRUSTED": str(tmp_path / "trusted"), "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    for step in steps[2:]:
+        command, expected = re.fullmatch(r"(.*?(?:&&\n[^\n]*)*)\n(.*)", step, re.S).groups()
+        assert run("bash", "-c", command, cwd=tmp_path, env=own) == expected
+    maps = run("readelf", "-dW", tmp_path / "run_archive")
+    assert "libhologram_rt.so.0" in maps and "libhologram.so" not in maps
+
+
 @pytest.mark.parametrize("version", pythons())
 def test_other_pythons(version, wheel, tmp_path):
     python, variables = environment(tmp_path / "env", pythons()[version])
