@@ -151,7 +151,53 @@ nb::object result_array(Function& f, const archive::Signature& r, const std::vec
   return numpy::make_array(public_dtype(r.dtype), rank, dims.data(), place, keeper);
 }
 
-nb::list call(Function& f, const nb::list& arrays, Session* session) {
+/// Operations without a kernel as calls of a Python function: host(callee, operands, sizes,
+/// strides) with operands as (bytes, dtype, shape, strides), → by result its address and what keeps
+/// it.
+class PythonHost final : public runtime::Host {
+ public:
+  PythonHost(const schedule::Plan& plan, nb::handle function) : plan_(plan), function_(function) {}
+
+  int32_t call(const schedule::Step& step, runtime::Frame& frame) override {
+    nb::gil_scoped_acquire own;
+    const auto numbers = [&](const Shape& shape) {
+      nb::list out;
+      for (const Expr& e : shape) out.append(e.eval(frame.symbols));
+      return out;
+    };
+    nb::list operands, strides;
+    for (const int slot : step.arguments) operands.append(operand(slot, frame, numbers));
+    for (const int slot : step.results)
+      strides.append(slot < 0 ? nb::object(nb::none()) : numbers(slot_of(slot).strides));
+    const nb::object made = function_(step.callee, operands, numbers(step.sizes), strides);
+    for (size_t i = 0; i < step.results.size(); ++i) {
+      if (step.results[i] < 0) continue;
+      const nb::object result = made[i];
+      frame.slots[static_cast<size_t>(step.results[i])] =
+          reinterpret_cast<void*>(nb::cast<uintptr_t>(result[0]));
+      kept_.append(result[1]);
+    }
+    return 0;
+  }
+
+ private:
+  const schedule::Slot& slot_of(int slot) const { return plan_.slots[static_cast<size_t>(slot)]; }
+
+  template <class Numbers>
+  nb::tuple operand(int slot, runtime::Frame& frame, const Numbers& numbers) const {
+    const schedule::Slot& s = slot_of(slot);
+    const Py_ssize_t bytes = s.bytes.eval(frame.symbols);
+    nb::object memory = numpy::make_array(
+        HOLOGRAM_U8, 1, &bytes, frame.slots[static_cast<size_t>(slot)], Py_NewRef(Py_None));
+    return nb::make_tuple(memory, name_of(s.dtype), numbers(s.shape), numbers(s.strides));
+  }
+
+  const schedule::Plan& plan_;
+  nb::handle function_;
+  nb::list kept_;
+};
+
+nb::list call(Function& f, const nb::list& arrays, Session* session, nb::object host) {
   const archive::Method& m = f.method();
   if (arrays.size() != m.inputs.size())
     throw Failure{HOLOGRAM_INVALID_ARGUMENT, fmt::format("\"{}\" takes {} arrays, got {}", m.name,
@@ -169,8 +215,10 @@ nb::list call(Function& f, const nb::list& arrays, Session* session) {
   std::vector<void*> places(m.results.size());
   for (size_t i = 0; i < places.size(); ++i)
     made.append(result_array(f, m.results[i], f.shape_of(m.results[i], symbols), places[i]));
+  PythonHost calls(f.executable().plan(), host);
   nb::gil_scoped_release others;
-  runtime::raise_faults(f.run(addresses, symbols, places, session));
+  runtime::raise_faults(
+      f.run(addresses, symbols, places, session, host.is_none() ? nullptr : &calls));
   return made;
 }
 
@@ -308,7 +356,8 @@ void bind_archive(nb::module_& m) {
            [](Session* at, std::shared_ptr<Archive> a) { new (at) Session(std::move(a)); })
       .def("reset", &Session::reset, "Back to the state in the archive.");
   nb::class_<Function>(m, "ArchiveFunction", "A method of an archive, compiled.")
-      .def("__call__", &call, "arrays"_a, "session"_a.none() = nb::none())
+      .def("__call__", &call, "arrays"_a, "session"_a.none() = nb::none(),
+           "host"_a.none() = nb::none())
       .def_prop_ro("has_state", &Function::has_state)
       .def_prop_ro("precompiled", &Function::precompiled,
                    "Whether it runs machine code of the archive.")
@@ -364,16 +413,17 @@ void bind_archive(nb::module_& m) {
           "function",
           [](std::shared_ptr<Archive> a, std::string_view name,
              std::shared_ptr<runtime::Runtime> runtime, bool trusted,
-             std::shared_ptr<Weights> weights) {
+             std::shared_ptr<Weights> weights, bool host) {
             if (!weights) weights = std::make_shared<Weights>(a);
             require(&weights->archive() == a.get(), "the weights are another archive's");
             return reading([&] {
               nb::gil_scoped_release others;
               return std::make_shared<Function>(std::move(weights), a->method(name),
-                                                std::move(runtime), trusted);
+                                                std::move(runtime), trusted, host);
             });
           },
-          "name"_a, "runtime"_a, "trusted"_a = false, "weights"_a.none() = nb::none())
+          "name"_a, "runtime"_a, "trusted"_a = false, "weights"_a.none() = nb::none(),
+          "host"_a = false)
       .def_prop_ro("precompiled", &precompiled_list)
       .def(
           "with_targets",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import threading
@@ -171,10 +172,10 @@ class Method:
 
     def __init__(self, archive: Archive, info: dict[str, Any], session: Any = None, made: Any = None) -> None:
         self._archive, self._info, self._session = archive, info, session
-        self._made = made if made is not None else _Made(archive, info["name"])
-        structure = json.loads(info["structure"]) if info["structure"] else None
-        self._arguments = [(name, tree) for name, tree in structure["arguments"]] if structure else None
-        self._outputs = structure["outputs"] if structure else None
+        structure = json.loads(info["structure"]) if info["structure"] else {}
+        self._made = made if made is not None else _Made(archive, info["name"], structure.get("torch", ()))
+        self._arguments = [(name, tree) for name, tree in structure["arguments"]] if "arguments" in structure else None
+        self._outputs = structure.get("outputs")
         plain = self._arguments is not None and [tree for _, tree in self._arguments] == [
             {"input": i} for i in range(len(self.inputs))
         ]
@@ -230,8 +231,8 @@ class Method:
 class _Made:
     """The compiled function, made once for a method and those of its sessions."""
 
-    def __init__(self, archive: Archive, name: str) -> None:
-        self._archive, self._name = archive, name
+    def __init__(self, archive: Archive, name: str, left: Sequence[dict[str, Any]]) -> None:
+        self._archive, self._name, self._left = archive, name, left
         self._lock = threading.Lock()
         self._function: Any = None
 
@@ -239,10 +240,26 @@ class _Made:
         if self._function is None:
             with self._lock:
                 if self._function is None:
-                    self._function = self._archive._native.function(
-                        self._name, self._archive._runtime, self._archive.trusted, self._archive._weights
-                    )
+                    self._function = self._make()
         return self._function
+
+    def _make(self) -> Any:
+        archive = self._archive
+        host = self._calls() if self._left else None
+        native = archive._native.function(self._name, archive._runtime, archive.trusted, archive._weights, host is not None)
+        return native if host is None else lambda arrays, session: native(arrays, session, host)
+
+    def _calls(self) -> Any:
+        """Operators that export(allow_torch=True) left to PyTorch: they do whatever their arguments, which the file names, say."""
+        names = ", ".join(sorted({"::".join(call["operator"][:2]) for call in self._left}))
+        where = f'{self._archive.path}: method "{self._name}" calls operators of PyTorch ({names})'
+        if not self._archive.trusted:
+            raise _core.HologramError(f"{where}, which run in trusted archives only: pass fingerprint= or trust=True")
+        try:
+            left = importlib.import_module("hologram_torch.translate.left")
+        except ImportError as error:
+            raise NotImplementedError(f"{where}: {error}") from None
+        return left.Calls(self._left)
 
 
 class _Tensors(Mapping[str, Any]):

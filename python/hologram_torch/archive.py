@@ -21,7 +21,8 @@ _PLAIN = (bool, int, float, str, type(None))
 @dataclasses.dataclass(frozen=True)
 class Report:
     """What export() wrote. fingerprint: names the whole content; methods: name → operations of the graph; tensor_bytes:
-    of weights and state, those shared counted once; targets: machines that it has code for."""
+    of weights and state, those shared counted once; targets: machines that it has code for; left: names of operators that
+    stay with PyTorch."""
 
     path: str
     fingerprint: str
@@ -31,9 +32,10 @@ class Report:
     tensor_bytes: int
     state: tuple
     targets: tuple
+    left: tuple = ()
 
 
-def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, methods=None, isas=None, **options):
+def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, methods=None, isas=None, allow_torch=False, **options):
     """Writes `model` as an archive that `hologram.load` runs with NumPy alone.
 
     model: a torch.nn.Module on the CPU, in the mode (eval, train) that calls shall have. args, kwargs: example arguments of its
@@ -41,12 +43,15 @@ def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, met
     dynamic_shapes: as in torch.export.export. methods: in place of args, name → dict(args=…, kwargs=…, dynamic_shapes=…,
     function="forward"): several entry points (methods of the module) that share weights. isas: instruction sets that machine code
     is stored for, of "sse42", "avx2", "avx512" and "amx"; None: the first three; (): none, every machine compiles for itself.
-    options: as in torch.compile(options=…). Buffers that a method writes become the archive's state.
+    allow_torch: operators that have no native kernel stay with PyTorch: such an archive is loaded where hologram_torch is
+    installed and the archive is trusted, and has no machine code. options: as in torch.compile(options=…). Buffers that a method
+    writes become the archive's state.
 
     → Report. The file appears when it is whole; a failed export leaves the old one. This user trusts what they export: the
     fingerprint goes on their list (`hologram.load`), where there is one.
 
-    Raises TypeError and ValueError for wrong arguments, NotImplementedError naming operators that have no native kernel, OSError.
+    Raises TypeError and ValueError for wrong arguments, NotImplementedError naming operators that have no native kernel (with
+    allow_torch: that no file can name), OSError.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"export: expected a torch.nn.Module, got {type(model).__name__}")
@@ -59,11 +64,11 @@ def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, met
     elif kwargs is not None or dynamic_shapes is not None:
         raise TypeError("export: with methods, kwargs and dynamic_shapes belong to each of them")
     chosen = Options.make(None, options or None)
-    made = {name: _captured(model, name, chosen, **asked) for name, asked in methods.items()}
+    made = {name: _captured(model, name, chosen, allow_torch, **asked) for name, asked in methods.items()}
     return _write(os.fspath(path), made, chosen, isas)
 
 
-def export_program(program, path, *, isas=None, **options):
+def export_program(program, path, *, isas=None, allow_torch=False, **options):
     """Writes a torch.export.ExportedProgram as an archive with the method "forward", which takes and gives its arrays by
     position: the tensors among the program's arguments and results, in order. Otherwise as export()."""
     if not isinstance(program, torch.export.ExportedProgram):
@@ -71,7 +76,7 @@ def export_program(program, path, *, isas=None, **options):
     chosen = Options.make(None, options or None)
     program = exported.decomposed(program)
     weights = {**program.constants, **program.state_dict}
-    made = {"forward": _Method("forward", program, weights.__getitem__, chosen)}
+    made = {"forward": _Method("forward", program, weights.__getitem__, chosen, allow_torch)}
     return _write(os.fspath(path), made, chosen, isas)
 
 
@@ -85,22 +90,23 @@ def _write(path, made, chosen, isas) -> Report:
                 _add_tensor(writer, tensors, state, *source[1:])
     for method in made.values():
         method.write(writer, {name: number for name, (number, _) in tensors.items()}, chosen)
-    if isas is None or len(isas):
+    left = sorted({call["operator"][0] + "::" + call["operator"][1] for method in made.values() for call in method.graph.left})
+    if not left and (isas is None or len(isas)):
         writer.precompile(_core.shared_runtime(), list(isas or ()))
     fingerprint = writer.finish()
     written = hologram.load(path, trust=False).info()
-    if written["targets"]:
+    if left or written["targets"]:
         with contextlib.suppress(_core.HologramError, OSError):
             _core.archive_trust(fingerprint, os.path.abspath(path))
     storages = {t.data_ptr(): t.numel() * t.element_size() for _, t in tensors.values()}
     return Report(
         path, fingerprint, os.path.getsize(path), {name: method.operations for name, method in made.items()},
         len(tensors), sum(storages.values()), tuple(sorted(state)),
-        tuple(written["targets"]),
+        tuple(written["targets"]), tuple(left),
     )  # fmt: skip
 
 
-def _captured(model, name, options, args=(), kwargs=None, dynamic_shapes=None, function="forward"):
+def _captured(model, name, options, allow_torch, args=(), kwargs=None, dynamic_shapes=None, function="forward"):
     if not isinstance(args, (tuple, list)):
         raise TypeError(f"export: args must be a tuple of the arguments of {function}(), got {type(args).__name__}")
     entry = model if function == "forward" else _Entry(model, function)
@@ -111,7 +117,7 @@ def _captured(model, name, options, args=(), kwargs=None, dynamic_shapes=None, f
     except Unsupported as refusal:
         raise NotImplementedError(f"export: {name}: {refusal}") from None
     prefix = "" if entry is model else "model."
-    method = _Method(name, program, lambda path: exported.find(entry, path), options, prefix)
+    method = _Method(name, program, lambda path: exported.find(entry, path), options, allow_torch, prefix)
     names = list(inspect.signature(getattr(model, function)).parameters)
     method.structure = _structure(program.call_spec, names, (tuple(args), kwargs), method.graph)
     method.dim_names = _dim_names(dynamic_shapes, names, (tuple(args), kwargs), method.graph.inputs)
@@ -123,10 +129,10 @@ class _Method:
 
     structure, dim_names = None, {}
 
-    def __init__(self, name, program, find, options, prefix=""):
+    def __init__(self, name, program, find, options, allow_torch, prefix=""):
         self.name = name
         try:
-            self.graph = ExportedGraph(program, find, options=options)
+            self.graph = ExportedGraph(program, find, allow_torch, options=options)
             self.graph.run()
         except Unsupported as refusal:
             raise NotImplementedError(f"export: {name}: {refusal}") from None
@@ -144,10 +150,11 @@ class _Method:
         parameters = [
             (s[0], s[1]) if s[0] == "input" else (s[0], numbers[s[1]]) for s in graph.sources
         ]  # fmt: skip
+        structure = {**(self.structure or {}), **({"torch": graph.left} if graph.left else {})}
         results = [(f"result{i}", dtype, shape) for i, (dtype, shape) in enumerate(graph.result_types)]
         writer.add_method(
             self.name, graph.graph, symbols, graph.inputs, results, parameters, graph.guards,
-            json.dumps(self.structure) if self.structure else "",
+            json.dumps(structure) if structure else "",
             options.reproducible, options.fast,
         )  # fmt: skip
 

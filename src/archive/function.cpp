@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "runtime/planning.h"
 #include "runtime/stored_plan.h"
+#include "runtime/transpose.h"
 
 namespace hologram::archive {
 namespace {
@@ -74,8 +75,8 @@ struct Function::Bound {
 };
 
 Function::Function(std::shared_ptr<const Weights> weights, const Method& method,
-                   std::shared_ptr<runtime::Runtime> runtime, bool trusted)
-    : weights_(std::move(weights)), method_(method) {
+                   std::shared_ptr<runtime::Runtime> runtime, bool trusted, bool host)
+    : weights_(std::move(weights)), method_(method), host_(host) {
   try {
     for (const Source& source : method_.parameters)
       has_state_ |=
@@ -97,6 +98,9 @@ Function::Function(std::shared_ptr<const Weights> weights, const Method& method,
 }
 
 void Function::compile(std::shared_ptr<runtime::Runtime> runtime) {
+  if (host_ && runtime->device())
+    fail(ErrorCode::unsupported, "backend {} runs none of the operators that PyTorch has to run",
+         runtime->backend().name());
   const auto graph = parsed(archive().section(method_.graph));
   check_parameters(*graph);
   bind_results(*graph);
@@ -214,8 +218,8 @@ void Function::check_parameters(const ir::Graph& graph) {
           "its graph has {} sizes, the index names {}", graph.num_symbols, method_.symbols.size());
   for (ir::Value v : ir::live_nodes(graph)) {
     const ir::OpKind kind = ir::info(v->op).kind;
-    if (kind == ir::OpKind::external || kind == ir::OpKind::external_result ||
-        v->dtype == DType::host)
+    const bool external = kind == ir::OpKind::external || kind == ir::OpKind::external_result;
+    if ((external && !host_) || (v->dtype == DType::host && kind != ir::OpKind::external))
       fail(ErrorCode::unsupported, "operation {} needs PyTorch",
            v->attrs.text.empty() ? ir::name_of(v->op) : std::string_view(v->attrs.text));
     if (!v->is(ir::Op::parameter)) continue;
@@ -276,6 +280,23 @@ void Function::bind_symbols() {
             method_.symbols[s].name);
 }
 
+// What the host made lies where the host put it, with strides of its own.
+void Function::copy_host_results(const runtime::Frame& frame,
+                                 std::span<void* const> results) const {
+  const schedule::Plan& plan = executable_->plan();
+  for (size_t o = 0; o < plan.outputs.size(); ++o) {
+    const auto number = static_cast<size_t>(plan.outputs[o].slot);
+    const schedule::Slot& slot = plan.slots[number];
+    if (result_of_output_[o] < 0 || slot.kind != schedule::SlotKind::host) continue;
+    std::vector<int64_t> shape{1}, strides{0};
+    for (const Expr& e : slot.shape) shape.push_back(e.eval(frame.symbols));
+    for (const Expr& e : slot.strides) strides.push_back(e.eval(frame.symbols));
+    if (std::ranges::find(shape, 0) == shape.end())
+      runtime::copy_strided(shape, strides, size_of(slot.dtype), frame.slots[number],
+                            results[static_cast<size_t>(result_of_output_[o])]);
+  }
+}
+
 std::vector<int64_t> Function::symbols_of(std::span<const std::vector<int64_t>> shapes) const {
   require(shapes.size() == method_.inputs.size(), "\"{}\" takes {} arrays, got {}", method_.name,
           method_.inputs.size(), shapes.size());
@@ -319,7 +340,7 @@ std::vector<int64_t> Function::shape_of(const Signature& result,
 }
 
 int32_t Function::run(std::span<const void* const> inputs, std::span<const int64_t> symbols,
-                      std::span<void* const> results, Session* session) {
+                      std::span<void* const> results, Session* session, runtime::Host* host) {
   require(inputs.size() == method_.inputs.size() && results.size() == method_.results.size() &&
               symbols.size() == method_.symbols.size(),
           "\"{}\": numbers of inputs, results or sizes", method_.name);
@@ -361,7 +382,8 @@ int32_t Function::run(std::span<const void* const> inputs, std::span<const int64
   const bool complete = std::ranges::all_of(kept, [](const auto& k) { return k != nullptr; });
   auto frame = executable_->lease();
   const auto [status, faults] =
-      executable_->run({parameters.data(), symbols.data(), &kept}, outputs, nullptr, *frame);
+      executable_->run({parameters.data(), symbols.data(), &kept}, outputs, host, *frame);
+  if (host && status == 0) copy_host_results(*frame, results);
   executable_->give_back(std::move(frame));
   runtime::raise_status(status);
   if (!complete) {

@@ -40,10 +40,10 @@ class Function {
   /// `trusted`: machine code in the archive may run, where it has some for this machine; else its
   /// graph is compiled, by a library that can (runtime/planning.h). Throws Error(corrupt) where the
   /// file is damaged or graph and index disagree, Error(unsupported) for operations that need
-  /// PyTorch, and what compiling throws. `weights`: the archive's; what they hold is read at every
-  /// call.
+  /// PyTorch unless calls have a `host`, and what compiling throws. `weights`: the archive's; what
+  /// they hold is read at every call.
   Function(std::shared_ptr<const Weights> weights, const Method& method,
-           std::shared_ptr<runtime::Runtime> runtime, bool trusted = false);
+           std::shared_ptr<runtime::Runtime> runtime, bool trusted = false, bool host = false);
 
   const Method& method() const { return method_; }
   const Archive& archive() const { return weights_->archive(); }
@@ -61,9 +61,10 @@ class Function {
   /// Runs once. Inputs and results are row-major arrays of the method's dtypes, results of
   /// shape_of(); they do not overlap. `symbols`: what symbols_of() gave. Returns the faults of
   /// kernels (runtime::raise_faults); throws Error(invalid_argument) where a session is missing or
-  /// another archive's.
+  /// another archive's. `host` runs operations that have no kernel.
   [[nodiscard]] int32_t run(std::span<const void* const> inputs, std::span<const int64_t> symbols,
-                            std::span<void* const> results, Session* session);
+                            std::span<void* const> results, Session* session,
+                            runtime::Host* host = nullptr);
 
  private:
   const Precompiled* find_code(const Backend& backend) const;
@@ -73,6 +74,7 @@ class Function {
   void check_parameters(const ir::Graph& graph);
   void check_sizes_of(const ir::Graph& graph);
   void bind_results(const ir::Graph& graph);
+  void copy_host_results(const runtime::Frame& frame, std::span<void* const> results) const;
   void bind_symbols();
   struct Bound;
   std::shared_ptr<Bound> bind();
@@ -92,6 +94,7 @@ class Function {
   std::vector<int> result_of_output_;  // by output of the graph; -1: written in place
   std::vector<SizeRule> rules_;        // by symbol
   bool has_state_ = false, precompiled_ = false;
+  bool host_ = false;                           ///< calls have one
   std::unique_ptr<const ir::SizeCheck> sizes_;  // null: code of an archive without symbols
 };
 

@@ -1,8 +1,10 @@
 # hologram_torch/capture/exported.py: models captured whole by torch.export, in operators that lowerings know
+import contextlib
 import functools
 from unittest import mock
 
 import torch
+from torch.export.graph_signature import InputKind
 from torch.nn import functional
 
 from .. import lowering
@@ -25,7 +27,17 @@ def our_attention():
 def decomposed(program):
     """An exported program in operators that lowerings know."""
     with our_attention(), torch.no_grad():
-        return program.run_decompositions(_decompositions())
+        return without_tokens(program.run_decompositions(_decompositions()))
+
+
+def without_tokens(program):
+    """Tokens order operators with effects, as checks of results; the order of the graph says the same."""
+    if any(spec.kind is InputKind.TOKEN for spec in program.graph_signature.input_specs):
+        with contextlib.suppress(ImportError):  # where PyTorch's pass is not, the translator refuses tokens
+            from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
+
+            return _remove_effect_tokens(program)
+    return program
 
 
 def find(model, path):

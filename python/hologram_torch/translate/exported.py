@@ -1,6 +1,8 @@
 # hologram_torch/translate/exported.py: a program of torch.export as a graph that needs no PyTorch
 """Differs from what torch.compile runs: sizes are named by the arguments' shapes, every result is a row-major array of its
-own, the model's buffers that it writes are state, and nothing may be left to PyTorch."""
+own, the model's buffers that it writes are state, and nothing is left to PyTorch that the caller does not allow."""
+
+import operator
 
 import sympy
 import torch
@@ -9,6 +11,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from ..graph import dtypes
 from ..graph.builder import Value, contiguous_strides
 from ..graph.symbols import Symbols, Unsupported, hint_of
+from . import left
 from .translator import Translator
 
 _WRITES = (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION", None))
@@ -18,10 +21,12 @@ class ExportedGraph(Translator):
     """Translates a program. Afterwards: graph; inputs and results as (name or None, dtype, shape) by number; sources: by
     parameter of the graph ("input", number) or, "tensor" of the model or "constant" of this program alone, (kind, name,
     tensor, shape, strides); state: names of tensors that it
-    writes; sizes: (SymPy symbol, least, most) by symbol; guards: expressions that are not negative; returned: by result of
+    writes; left: calls of operators without a kernel, as plain data; sizes: (SymPy symbol, least, most) by symbol; guards: expressions that are not negative; returned: by result of
     the program ("result", number) or ("value", constant)."""
 
-    def __init__(self, program, find, **keywords):
+    def __init__(self, program, find, allow_torch=False, **keywords):
+        self._allow_torch, self.left = allow_torch, []
+        self._call_of, self._checks = {}, {}  # of nodes; by call
         self.program, self.signature = program, program.graph_signature
         module = program.graph_module
         placeholders = module.graph.find_nodes(op="placeholder")
@@ -42,9 +47,10 @@ class ExportedGraph(Translator):
             elif isinstance(val, torch.SymInt):
                 raise Unsupported(f"argument {node.name}: whole numbers that calls choose (pass an array)")
         super().run()
-        left = sorted({call.name for call in self.host.calls})
-        if left:
-            raise Unsupported(f"operators without a kernel: {', '.join(left)}")
+        names = sorted({call.name for call in self.host.calls})
+        if names and not self._allow_torch:
+            raise Unsupported(f"operators without a kernel: {', '.join(names)} (allow_torch=True leaves them to PyTorch)")
+        self.left = [left.written(call, self._checks.get(call, ())) for call in self.host.calls]
         for number, tensor in self.constants:
             self.sources[number] = ("constant", f"constant{number}", tensor, list(tensor.shape), list(tensor.stride()))
         return self
@@ -77,6 +83,28 @@ class ExportedGraph(Translator):
         return written
 
     # --- what Translator asks
+    def _call_host(self, node, target, val):
+        if val is not None or node.users:
+            super()._call_host(node, target, val)
+            self._call_of[node] = self.host.calls[-1]
+            return
+        # An operator that only checks values: after the one call that made them.
+        made = {self._producer(n)[0] for n in node.all_input_nodes}
+        call = self._call_of.get(next(iter(made))) if len(made) == 1 else None
+        if call is None:
+            raise Unsupported(f"operator {target}, which only checks values,")
+        self._checks.setdefault(call, []).append(left.check(node, self._producer))
+        self.env[node] = None
+
+    @staticmethod
+    def _producer(node):
+        """The operator that a value is from, and its place among the results."""
+        path = []
+        while node.target is operator.getitem:
+            path.insert(0, node.args[1])
+            node = node.args[0]
+        return node, path
+
     def _tensor_parameter(self, example, chain=None):
         number, value = super()._tensor_parameter(example, chain)
         self.sources.append(None)

@@ -1,0 +1,140 @@
+# tests/torch/test_left.py: archives whose operators without a kernel stay with PyTorch
+import json
+import os
+import subprocess
+import sys
+
+import hologram
+import hologram_torch
+import numpy as np
+import pytest
+import torch
+from harness import compile_fresh
+from torch.export import Dim
+
+
+class Inverse(torch.nn.Module):
+    """Native, PyTorch's, native, and a result that is PyTorch's as it comes."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 6)
+
+    def forward(self, x):
+        h = torch.tanh(self.linear(x))
+        square = h.transpose(1, 2) @ h + torch.eye(6)
+        inverse = torch.linalg.inv(square)
+        return torch.relu(inverse) * 2, torch.linalg.cholesky(square)
+
+
+def normal(*shape, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    torch.manual_seed(0)
+    path, model = tmp_path_factory.mktemp("left") / "model.holo", Inverse().eval()
+    batch = {0: Dim("batch", min=2, max=64)}
+    return path, model, hologram_torch.export(model, (normal(3, 8, 6),), path, dynamic_shapes=(batch,), allow_torch=True)
+
+
+def test_gives_the_bits_of_torch_compile(exported):
+    path, model, report = exported
+    assert report.left == ("aten::linalg_cholesky_ex", "aten::linalg_inv_ex") and report.targets == ()
+    archive = hologram.load(path)  # export put it on this user's list
+    compiled = compile_fresh(model, dynamic=True)
+    for batch in (3, 5, 17):
+        x = normal(batch, 8, 6, seed=batch)
+        with torch.no_grad():
+            expected = compiled(x)
+        results = archive(x.numpy())
+        for got, wanted in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(got, wanted.numpy())
+    first = [r.copy() for r in results]
+    archive(normal(4, 8, 6, seed=9).numpy())
+    for kept, now in zip(first, results):
+        np.testing.assert_array_equal(kept, now, err_msg="a later call wrote into results of an earlier one")
+
+
+def test_is_refused_without_being_allowed(tmp_path):
+    with pytest.raises(NotImplementedError, match=r"without a kernel: aten\.linalg_.*allow_torch=True"):
+        hologram_torch.export(Inverse().eval(), (normal(3, 8, 6),), tmp_path / "model.holo")
+    assert not (tmp_path / "model.holo").exists()
+
+
+def test_runs_where_it_is_trusted(exported):
+    path, _, report = exported
+    x = normal(3, 8, 6).numpy()
+    with pytest.raises(hologram.HologramError, match=r"calls operators of PyTorch \(aten::linalg_.*trusted archives only"):
+        hologram.load(path, trust=False)(x)
+    assert hologram.load(path, fingerprint=report.fingerprint)(x)[0].shape == (3, 6, 6)
+    with pytest.raises(NotImplementedError, match="backend null runs none of the operators"):
+        hologram.load(path, backend="null", trust=True)(x)
+
+
+def test_says_what_is_missing(exported):
+    path, _, report = exported
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import hologram, numpy as np\n"
+        "try: hologram.load(sys.argv[1], trust=True)(np.zeros((3, 8, 6), np.float32))\n"
+        "except NotImplementedError as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
+    assert "calls operators of PyTorch (aten::linalg_cholesky_ex" in said.stdout, said.stderr
+    command = [sys.executable, "-m", "hologram", "archive", "info", path, "--json"]
+    assert json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["fingerprint"] == report.fingerprint
+
+
+def test_errors_of_operators_are_theirs(tmp_path):
+    class Factor(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.cholesky(x) + 1
+
+    path = tmp_path / "factor.holo"
+    hologram_torch.export(Factor(), (torch.eye(3),), path, allow_torch=True)
+    archive = hologram.load(path)
+    np.testing.assert_array_equal(archive(4 * np.eye(3, dtype=np.float32)), 2 * np.eye(3, dtype=np.float32) + 1)
+    with pytest.raises(RuntimeError, match="positive-definite"):
+        archive(-np.eye(3, dtype=np.float32))
+    np.testing.assert_array_equal(archive(np.eye(3, dtype=np.float32)), np.eye(3, dtype=np.float32) + 1)
+
+
+# A package's own operator: the archive names it, and whoever loads it imports the package first.
+REGISTERS = """
+import torch
+
+@torch.library.custom_op("left_test::stretch", mutates_args=())
+def stretch(x: torch.Tensor, factors: list[float], dtype: torch.dtype) -> torch.Tensor:
+    return torch.cat([x * f for f in factors]).to(dtype)
+
+@stretch.register_fake
+def _(x, factors, dtype):
+    return x.new_empty(x.shape[0] * len(factors), *x.shape[1:], dtype=dtype)
+"""
+
+
+def test_operators_of_packages(tmp_path):
+    (tmp_path / "registers.py").write_text(REGISTERS)
+    exporting = REGISTERS + (
+        "import sys, hologram_torch\n"
+        "class M(torch.nn.Module):\n"
+        "    def forward(self, x): return torch.ops.left_test.stretch(x.T, [1.0, float('inf')], torch.bfloat16).float() + 1\n"
+        "print(hologram_torch.export(M(), (torch.ones(2, 3),), sys.argv[1], allow_torch=True).left)\n"
+    )
+    loading = (
+        "import sys, numpy as np, hologram\n{}\n"
+        "try: print(hologram.load(sys.argv[1], trust=True)(np.array([[1, 2, 3], [4, 5, 6]], np.float32)).tolist())\n"
+        "except NotImplementedError as error: print(error)\n"
+    )
+
+    def run(program):
+        environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+        done = subprocess.run([sys.executable, "-c", program, tmp_path / "m.holo"], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run(exporting) == "('left_test::stretch',)\n"
+    assert run(loading.format("import registers")) == f"{[[2.0, 5.0], [3.0, 6.0], [4.0, 7.0], *[[float('inf')] * 2] * 3]}\n"
+    assert "no operator left_test::stretch.default; import what registers it" in run(loading.format(""))
