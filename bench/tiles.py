@@ -1,28 +1,36 @@
 # bench/tiles.py: multiply-adds, tiles, and tiles with and without prefetching, in one process, in turns
 """The table by which docs/processors.md and src/backend/cpu/processor.cpp choose instructions on AMX: run this on such a
-machine (20 minutes with the defaults), at 2 and at 16 threads.
+machine (an hour with the defaults), at 2 and at 16 threads. bench/bars.py runs it beside other runtimes.
 
     python bench/tiles.py --threads 2
-    python bench/tiles.py --only bfloat16 --seconds 1
+    python bench/tiles.py --only bfloat16 --seconds 1 --out tiles.json
 
-Every case is compiled once for each variant, in a runtime of its own, with HOLOGRAM_CPU_ISA, HOLOGRAM_CPU_TERMS and
-HOLOGRAM_CPU_TILE_PREFETCH as the variant says. Values are checked against double precision, then all variants and PyTorch
-take turns. The columns are times of a call, and ratios (medians and quartiles over the turns): fma over tiles is the gain
-that decides about float32, plain over tiles what prefetching does. On machines without AMX only "fma" and PyTorch run."""
+Every case is compiled once for each variant, in a runtime of its own, with HOLOGRAM_CPU_ISA, HOLOGRAM_CPU_TERMS,
+HOLOGRAM_CPU_ATTENTION and HOLOGRAM_CPU_TILE_PREFETCH as the variant says; "default" is what runs unasked. Values are checked
+against double precision, then all variants and PyTorch take turns. The columns are times of a call, and ratios (medians and
+quartiles over the turns): fma over tiles is the gain that decides about float32, torch over tiles about attention, plain over
+tiles what prefetching does. On machines without AMX only "fma" and PyTorch run.
+
+Products on tiles are then compared with a loop of nothing but tile products (bare_tiles.py): shares of a call's time."""
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 from functools import partial
 
+import bare_tiles
+import numpy as np
 import products
 import torch
 from turns import take_turns
 
+TILES = {"HOLOGRAM_CPU_ISA": "amx", "HOLOGRAM_CPU_TERMS": "model", "HOLOGRAM_CPU_ATTENTION": "tiles"}
 VARIANTS = {
-    "tiles": {"HOLOGRAM_CPU_ISA": "amx", "HOLOGRAM_CPU_TERMS": "model"},
-    "plain": {"HOLOGRAM_CPU_ISA": "amx", "HOLOGRAM_CPU_TERMS": "model", "HOLOGRAM_CPU_TILE_PREFETCH": "0"},
+    "tiles": TILES,
+    "plain": {**TILES, "HOLOGRAM_CPU_TILE_PREFETCH": "0"},
+    "default": {"HOLOGRAM_CPU_ISA": "amx"},
     "fma": {"HOLOGRAM_CPU_ISA": "avx512"},
 }
 
@@ -73,30 +81,34 @@ def model(name: str, dtype=torch.float32):
 
 def all_cases():
     """Name, what builds it."""
-    shapes = [(n, n, n) for n in (256, 512, 1024, 2048)] + [(1024, 1536, 384), (1024, 384, 1536), (1024, 384, 384)]
+    shapes = [(n, n, n) for n in (64, 128, 256, 512, 1024, 2048, 4096)]
+    shapes += [(1024, 1536, 384), (1024, 384, 1536), (1024, 384, 384)]
     few = [(m, 3072, 768) for m in (5, 16, 32, 64)]
     kinds = {
         "float32": (products.linear, shapes + few),
         "float32 given": (products.given, shapes),
-        "medium": (products.medium_linear, shapes),
+        "medium": (products.medium_linear, [s for s in shapes if s[0] < 4096]),
         "bfloat16": (products.narrow_linear, shapes + few),
         "bfloat16 given": (products.narrow_given, shapes),
-        "bytes": (products.byte_linear, shapes[:4]),
-        "bytes given": (products.byte_given, shapes[:4]),
+        "bytes": (products.byte_linear, shapes[2:6]),
+        "bytes given": (products.byte_given, shapes[2:6]),
     }
     for kind, (build, sizes) in kinds.items():
         for size in sizes:
             yield f"{kind} {' x '.join(map(str, size))}", partial(build, *size)
-    for sizes in products.ATTENTION[:2]:
-        name = " x ".join(map(str, sizes))
-        yield f"bfloat16 attention {name}", partial(products.attention, "plain", torch.bfloat16, *sizes)
+    for sizes in products.ATTENTION[:2] + products.DECODING:
+        for mask in ("plain", "causal", "mask", "padding"):
+            if sizes[3] > 1 or mask in ("plain", "padding"):
+                name = " x ".join(map(str, sizes))
+                yield f"bfloat16 attention {mask} {name}", partial(products.attention, mask, torch.bfloat16, *sizes)
     for name in ("minilm-8x128", "gpt-prefill-1x128", "resnet18-8", "mlp-64"):
         yield f"float32 model {name}", partial(model, name)
         yield f"bfloat16 model {name}", partial(model, name, torch.bfloat16)
 
 
 @torch.no_grad()
-def measure(name: str, build, variants: dict, seconds: float) -> bool:
+def measure(name: str, build, variants: dict, seconds: float) -> dict:
+    """Prints a case; its seconds and ratios to the first variant (quartiles) by variant, {} if one is wrong."""
     torch.set_float32_matmul_precision("highest")
     function, inputs, exact = build()
     reference = exact(*inputs)
@@ -108,14 +120,36 @@ def measure(name: str, build, variants: dict, seconds: float) -> bool:
             error = float((compiled(*inputs).double() - reference).abs().max() / reference.abs().max())
         if not error < (3e-2 if brief else 5e-5):
             print(f"{name:44} {label} wrong: error {error:.1e}")
-            return False
+            return {}
         calls[label] = partial(compiled, *inputs)
     turns = take_turns({**calls, "torch": lambda: function(*inputs)}, seconds)
     times = "  ".join(f"{label} {t * 1e6:9.1f} us" for label, t in turns.fastest().items())
     subject = next(iter(calls))
     ratios = "  ".join(f"{peer}/{subject} {turns.ratio([peer], subject)}" for peer in turns if peer != subject)
     print(f"{name:44} {times}  {ratios}", flush=True)
-    return True
+    others = [peer for peer in turns if peer != subject]
+    quartiles = {peer: np.percentile(turns.quotients([peer], subject), (25, 50, 75)).tolist() for peer in others}
+    return {"subject": subject, "seconds": turns.fastest(), "ratios": quartiles}
+
+
+SHARED = [("float32", products.linear, products.given), ("bfloat16", products.narrow_linear, products.narrow_given),
+          ("bytes", products.byte_linear, products.byte_given)]  # fmt: skip
+
+
+@torch.no_grad()
+def share(kind: str, packed, given, sizes: tuple, threads: int, seconds: float) -> dict:
+    """Prints and gives the shares of one product's time on tiles."""
+    m, n, k = sizes
+    calls = {}
+    with variant(TILES):
+        for label, build, depth in (("packed", packed, k), ("doubled", packed, 2 * k), ("given", given, k)):
+            function, inputs, _ = build(m, n, depth)
+            calls[label] = partial(products.by_freeze(function, inputs), *inputs)
+        bare = bare_tiles.BareLoop().seconds(threads) * bare_tiles.products_of(kind, m, n, k)
+    times = take_turns(calls, seconds).fastest()
+    found = bare_tiles.shares(bare, times["packed"], times["doubled"], times["given"])
+    print(f"shares {kind} {m} x {n} x {k}: " + ", ".join(f"{what} {part:.2f}" for what, part in found.items()), flush=True)
+    return found
 
 
 def main() -> int:
@@ -123,6 +157,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=2.0, help="for each case and variant")
     parser.add_argument("--only", default="", help="a word of the cases' names")
+    parser.add_argument("--out", default="", help="a JSON file for all of it")
     options = parser.parse_args()
     os.environ["HOLOGRAM_STRICT"] = "1"
     torch.set_num_threads(options.threads)
@@ -132,11 +167,18 @@ def main() -> int:
         print("this machine runs neither amx nor avx512", file=sys.stderr)
         return 2
     print(f"{options.threads} threads; variants {', '.join(variants)}")
-    right = True
-    for name, build in all_cases():
-        if options.only in name:
-            right &= measure(name, build, variants, options.seconds)
-    return 0 if right else 1
+    cases = {n: measure(n, build, variants, options.seconds) for n, build in all_cases() if options.only in n}
+    parts = {}
+    for kind, packed, given in SHARED if "tiles" in variants else ():
+        for sizes in [(512, 512, 512), (1024, 1024, 1024), (1024, 384, 384), (16, 3072, 768)]:
+            if options.only in kind:
+                torch.set_float32_matmul_precision("highest")
+                found = share(kind, packed, given, sizes, options.threads, options.seconds)
+                parts[f"{kind} {' x '.join(map(str, sizes))}"] = found
+    if options.out:
+        with open(options.out, "w") as file:
+            json.dump({"threads": options.threads, "cases": cases, "shares": parts}, file, indent=1)
+    return 0 if all(cases.values()) else 1
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 # tests/torch/test_bench.py: the benchmark harness refuses wrong values and computes right ratios
 import os
+import re
+import shutil
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -10,6 +13,8 @@ import torch
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 import architecture_list  # noqa: E402
 import architectures  # noqa: E402
+import bare_tiles  # noqa: E402
+import bars  # noqa: E402
 import cases  # noqa: E402
 import peers  # noqa: E402
 import products  # noqa: E402
@@ -136,6 +141,70 @@ def test_variants_are_compiled_for_what_they_say_and_wrong_ones_refused(capsys, 
     wrong = lambda: (*products.linear(33, 40, 48)[:2], lambda x: torch.ones(33, 40, dtype=torch.float64))  # noqa: E731
     assert not tiles.measure("float32", wrong, variants, 0.01)
     assert "wrong" in capsys.readouterr().out
+
+
+def test_bars_are_held_against_the_worst_case_of_each():
+    def case(torch, fma, default):
+        return {"subject": "tiles", "ratios": {w: [0, r, 9] for w, r in (("torch", torch), ("fma", fma), ("default", default))}}
+
+    found = {
+        "float32 512 x 512 x 512": case(1.8, 1.5, 1.0), "float32 1024 x 1536 x 384": case(1.2, 1.1, 1.2),
+        "float32 64 x 64 x 64": case(2.0, 1.0, 1.0), "float32 given 512 x 512 x 512": case(3.0, 1.0, 2.0),
+        "bfloat16 attention causal 8 x 12 x 12 x 128 x 128 x 32": case(1.3, 2.0, 1.0),
+        "bfloat16 attention plain 1 x 12 x 12 x 1 x 1024 x 64": case(1.5, 1.0, 1.0),
+        "bytes given 256 x 256 x 256": {},
+    }  # fmt: skip
+    model = {
+        "default": {"eager": rounds(4.0), "openvino": rounds(3.0), "hologram": rounds(1.5)},
+        "tiles": {"hologram": rounds(1.0), "eager": rounds(4.0), "openvino": rounds(3.0)},
+        "avx512": {"hologram": rounds(1.2)},
+    }
+    results = {
+        "tiles": {"cases": found, "shares": {"float32 512": {"tiles": 0.5, "sums": 0.25}}},
+        "models": {"minilm-8x128": model},
+        "threads": {"mlp-64": {"2": {"hologram": rounds(2.0)}, "8": {"hologram": rounds(0.5)}, "16": {"hologram": rounds(0.8)}}},
+    }
+    values = {what: row for what, *row in bars.rows(results)}
+    assert values["float32 packed, 512 to 4096 and transformers'"] == [1.5, 1.0, 1.2, pytest.approx(1.1 / 1.2)]
+    assert values["float32 given, from 512"][1:] == [1.5, 3.0, 0.5]
+    assert values["bfloat16 attention"][1:3] == [1.3, 1.3] and values["bfloat16 attention, decode"][1] == 1.5
+    assert values["bytes given"][1:] == [None, None, None]
+    assert values["minilm-8x128, over the best peer"] == [1.6, 2.0, 3.0, pytest.approx(0.8)]
+    assert values["mlp-64, 2 to 16 threads"][:2] == [4.0, 2.5]
+    assert values["mlp-64, no step to more threads slower"][1] == pytest.approx(0.625)
+    text = bars.table(results)
+    assert "| bytes given | 1.00 | n/a | n/a | n/a | n/a |" in text and "float32 512: tiles 0.50, sums 0.25" in text
+    assert "| minilm-8x128, over the best peer | 1.60 | 2.00 | 3.00 | 0.80 | no |" in text
+
+
+def test_every_bar_has_cases():
+    names = [name for name, _ in tiles.all_cases()]
+    for bar in bars.PRODUCTS:
+        assert any(re.match(bar.pattern, name) for name in names), bar.what
+    for name in [*bars.MODEL_BARS, *bars.SCALING_BARS]:
+        assert cases.find(name).name == name
+
+
+def test_tile_products_are_counted_and_shared_out():
+    assert bare_tiles.products_of("bfloat16", 64, 64, 128) == 4 * 4 * 4
+    assert bare_tiles.products_of("float32", 5, 33, 33) == 1 * 4 * 2 * 6
+    assert bare_tiles.products_of("bytes", 49, 32, 64) == 4 * 2
+    assert bare_tiles.products_of("bytes", 48, 32, 64) == 3 * 2
+    found = bare_tiles.shares(0.5, 1.0, 1.8, 1.25)
+    assert found == pytest.approx({"tiles": 0.5, "sums": 0.2, "depth": 0.3, "packing": 0.2})
+
+
+def test_the_bare_loop_is_what_it_says(tmp_path):
+    objdump = shutil.which("objdump")
+    if not objdump:
+        pytest.skip("no objdump")
+    (tmp_path / "code").write_bytes(bare_tiles.CODE)
+    command = [objdump, "-D", "-b", "binary", "-m", "i386:x86-64", str(tmp_path / "code")]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    text = [line.split("\t", 2)[2].split() for line in lines if line.count("\t") == 2]
+    products = [["tdpbf16ps", f"%tmm{6 + i % 2},%tmm{4 + i // 2},%tmm{i}"] for i in range(4)]
+    assert text == [["ldtilecfg", "(%rdi)"], *products, ["dec", "%rsi"], ["jne", "0x5"], ["tilerelease"], ["ret"]]
+    assert len(bare_tiles.CONFIG) == 64
 
 
 def test_a_session_times_eager(tmp_path):
