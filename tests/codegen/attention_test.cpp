@@ -10,6 +10,7 @@
 #include "codegen/attentions.h"
 #include "codegen/run_kernel.h"
 #include "ir/scalar.h"
+#include "support/tiles.h"
 
 namespace hologram::test {
 namespace {
@@ -354,6 +355,124 @@ TEST_P(AttentionDots, where_the_instruction_is_used) {
   check(c);
 }
 
+#if defined(__linux__) && defined(__x86_64__)
+// Both products of bfloat16 on tiles.
+class AttentionTiles : public Attention {
+ protected:
+  void SetUp() override {
+    if (!runs_tile_targets()) GTEST_SKIP() << "no AVX2";
+  }
+  cpu::Target target() const override { return tile_target(); }
+  bool rounds_probabilities() const override { return true; }
+  void check(const Case& c, int64_t chunk = 0) {
+    const int64_t before = amx::state().executed;
+    Attention::check(c, chunk);
+    if (machine_.emulates() && c.queries > 4) {
+      EXPECT_GT(amx::state().executed, before) << c;
+    }
+    EXPECT_EQ(amx::state().config[0], 0) << "tiles are still configured";
+  }
+  TileMachine machine_;
+};
+
+TEST_P(AttentionTiles, sizes_masks_and_layouts) {
+  int number = 0;
+  for (auto [queries, keys, depth, values] : {std::array<int64_t, 4>{32, 128, 32, 32},
+                                              {7, 9, 16, 16},
+                                              {33, 144, 64, 64},
+                                              {70, 299, 24, 40},
+                                              {17, 129, 81, 33},
+                                              {5, 1, 1, 1}})
+    for (bool inside : {false, true})
+      check({.batch = 2,
+             .heads = 2,
+             .kv_heads = 1,
+             .queries = queries,
+             .keys = keys,
+             .depth = depth,
+             .values = values,
+             .score = static_cast<Score>(number++ % 4),
+             .dtype = DType::bf16,
+             .heads_inside = inside});
+}
+
+// 16 units of up to four panels of queries, the last one of fewer.
+TEST_P(AttentionTiles, units_of_several_panels) {
+  for (bool causal : {false, true})
+    for (int64_t queries : {128, 150})
+      check({.batch = 2,
+             .heads = 4,
+             .kv_heads = 4,
+             .queries = queries,
+             .keys = causal ? queries : 200,
+             .depth = 32,
+             .values = 48,
+             .causal = causal,
+             .score = queries == 150 ? Score::full_bias : Score::plain,
+             .dtype = DType::bf16},
+            queries == 150 ? 3 : 0);
+}
+
+TEST_P(AttentionTiles, causal_and_symbolic) {
+  for (bool symbolic : {false, true})
+    for (int64_t queries : {5, 40, 150})
+      check({.batch = 1,
+             .heads = 2,
+             .kv_heads = 2,
+             .queries = queries,
+             .keys = 151,
+             .depth = 32,
+             .values = 32,
+             .causal = true,
+             .dtype = DType::bf16,
+             .symbolic = symbolic},
+            symbolic ? 1 : 0);
+}
+
+TEST_P(AttentionTiles, random_shapes) {
+  std::mt19937 random(5);
+  auto draw = [&](int64_t least, int64_t most) {
+    return least + static_cast<int64_t>(random() % static_cast<unsigned>(most - least + 1));
+  };
+  for (int i = 0; i < 10; ++i) {
+    Case c{.batch = draw(1, 3),
+           .heads = 2,
+           .kv_heads = draw(1, 2),
+           .queries = draw(5, 140),
+           .keys = draw(1, 290),
+           .depth = draw(1, 100),
+           .values = draw(1, 100)};
+    if (i % 2) c.keys = (c.keys + 15) / 16 * 16, c.depth = (c.depth + 31) / 32 * 32;
+    c.causal = draw(0, 1);
+    c.score = static_cast<Score>(draw(0, 3));
+    c.dtype = DType::bf16;
+    c.symbolic = draw(0, 4) == 0;
+    c.heads_inside = draw(0, 1);
+    check(c, draw(0, 2));
+  }
+}
+
+// Keys in place, without copies of them, and as many tile products as there must be.
+TEST_P(AttentionTiles, instructions) {
+  const cpu::Target real = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
+  auto count = [&](const Case& c, const char* word, bool reproducible = false) {
+    atlas::Program p = make_program(c);
+    p.attention().reproducible = reproducible;
+    const std::string text = cpu::dump_asm(p, real);
+    int n = 0;
+    for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  Case c{2, 4, 4, 128, 128, 64, 64, false, Score::plain, DType::bf16};
+  EXPECT_EQ(count(c, "tdpbf16ps"), 2 * (4 + 2));  // a kernel each of one tile of rows and of two
+  EXPECT_GE(count(c, "vcvtne2ps2bf16"), 2);
+  EXPECT_EQ(count(c, "tdpbf16ps", true), 0);
+  EXPECT_GE(count(c, "prefetcht0"), 2 * (32 + 16));  // of each step, its rows
+  c.queries = 4;
+  EXPECT_EQ(count(c, "tdpbf16ps"), 0);
+}
+#endif
+
 std::string isa_name(const testing::TestParamInfo<cpu::Isa>& info) {
   return std::string(cpu::name_of(info.param));
 }
@@ -396,6 +515,9 @@ INSTANTIATE_TEST_SUITE_P(isa, Attention, testing::ValuesIn(runnable_isas()), isa
 
 #if defined(__x86_64__)
 INSTANTIATE_TEST_SUITE_P(isa, AttentionDots, testing::Values(cpu::Isa::avx512), isa_name);
+#if defined(__linux__)
+INSTANTIATE_TEST_SUITE_P(isa, AttentionTiles, testing::Values(cpu::Isa::avx512), isa_name);
+#endif
 #endif
 
 }  // namespace

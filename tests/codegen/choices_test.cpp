@@ -83,6 +83,12 @@ TEST(Processor, the_environment_names_another) {
   EXPECT_EQ(host_target().terms, Terms::model);
   unsetenv("HOLOGRAM_CPU_TERMS");
   EXPECT_EQ(host_target().terms, Terms::measured);
+  ASSERT_EQ(setenv("HOLOGRAM_CPU_ATTENTION", "perhaps", 1), 0);
+  EXPECT_THROW(host_target(), Error);
+  setenv("HOLOGRAM_CPU_ATTENTION", "tiles", 1);
+  EXPECT_TRUE(host_target().tile_attention);
+  unsetenv("HOLOGRAM_CPU_ATTENTION");
+  EXPECT_FALSE(host_target().tile_attention);
 }
 
 TEST(Choices, float32_takes_terms_only_where_they_were_measured_to_be_faster) {
@@ -124,8 +130,18 @@ TEST(Choices, slow_dots_give_way_to_multiply_adds) {
     EXPECT_TRUE(dots_pay(*find_processor(fast))) << fast;
 }
 
-TEST(Choices, bfloat16_attention_goes_to_pytorch_where_its_kernel_has_tiles) {
+TEST(Choices, bfloat16_attention_on_tiles_is_pytorchs_until_ours_was_measured) {
   EXPECT_EQ(path_of(with("emerald-rapids"), "bfloat16 attention"), "pytorch");
+  Processor measured = *find_processor("emerald-rapids");
+  Target t = with("emerald-rapids");
+  t.processor = &measured;
+  for (auto [gain, path] : {std::pair{0.9, "pytorch"}, {1.3, "tiles"}}) {
+    measured.attention_gain = gain;
+    EXPECT_EQ(path_of(t, "bfloat16 attention"), path);
+  }
+  t = with("emerald-rapids");
+  t.tile_attention = true;
+  EXPECT_EQ(path_of(t, "bfloat16 attention"), "tiles");
   EXPECT_EQ(path_of(with("emerald-rapids", false), "bfloat16 attention"), "fma");
   EXPECT_EQ(path_of(with("zen4", false), "bfloat16 attention"), "fma");
 }

@@ -27,7 +27,8 @@ inline constexpr int tiles = 8, max_rows = 16, max_bytes = 64;
 struct State {
   uint8_t config[64] = {};  ///< as LDTILECFG reads it; byte 0 is 0 in the initial state
   alignas(64) uint8_t data[tiles][max_rows][max_bytes] = {};
-  int64_t executed = 0;  ///< instructions carried out on this thread
+  int64_t executed = 0;                    ///< instructions carried out on this thread
+  int64_t products = 0, product_rows = 0;  ///< of them tile products, and the rows of their sums
 
   int row_bytes(int tile) const { return config[16 + 2 * tile] | config[17 + 2 * tile] << 8; }
   int rows(int tile) const { return config[48 + tile]; }
@@ -219,6 +220,8 @@ HOLOGRAM_AMX_RAW inline bool execute(State& s, const Decoded& d) {
   if (s.row_bytes(c) % 4 || s.row_bytes(a) % 4 || s.row_bytes(b) != s.row_bytes(c) ||
       s.rows(a) != s.rows(c) || s.rows(b) != s.row_bytes(a) / 4)
     return false;
+  ++s.products;
+  s.product_rows += s.rows(c);
   if (d.opcode == 0x5e)
     dot_bytes(s, c, a, b, d.prefix >= 2, d.prefix % 2 == 1);
   else if (d.prefix == 2)

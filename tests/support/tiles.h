@@ -1,21 +1,23 @@
-// tests/support/tiles.h: targets with AMX tiles for tests that run their code on any x86-64 machine.
+// tests/support/tiles.h: targets with AMX tiles for tests that run their code on any x86-64
+// machine.
 #pragma once
 
 #include <optional>
 
-#include "backend/cpu/target.h"
+#include "backend/cpu/variants.h"
 #include "support/amx.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 
 namespace hologram::test {
 
-/// AVX-512 with tiles where this machine has AVX-512. Elsewhere the same vectors of 64 bytes, each
-/// in two registers of AVX2: plans and emitters see lanes and panels of AVX-512, and the machine
-/// code differs in what LLVM makes of a vector.
+/// AVX-512 with tiles where this machine has AVX-512 and its bfloat16. Elsewhere the same vectors
+/// of 64 bytes, each in two registers of AVX2: plans and emitters see lanes and panels of AVX-512,
+/// and the machine code differs in what LLVM makes of a vector.
 inline cpu::Target tile_target() {
   using cpu::Isa;
-  if (__builtin_cpu_supports("avx512dq")) return with_tiles(generic_target(Isa::avx512));
+  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bf16"))
+    return with_tiles(with_dots(generic_target(Isa::avx512), false, true));
   cpu::Target target = generic_target(Isa::avx2);
   target.vector_bytes = 64;
   target.masks = true;

@@ -31,8 +31,16 @@ Choice of_bytes(const Target& target) {
 }
 
 Choice of_attention(const Target& target) {
-  if (target.tiles)
-    return {"bfloat16 attention", "pytorch", "PyTorch's kernel takes tiles, ours none"};
+  if (target.tiles) {
+    const Processor& p = *target.processor;
+    constexpr const char* what = "bfloat16 attention";
+    if (target.tile_attention) return {what, "tiles", "HOLOGRAM_CPU_ATTENTION=tiles"};
+    if (p.attention_gain == 0)
+      return {what, "pytorch",
+              fmt::format("our kernel on tiles has not been measured on {}", p.name)};
+    return {what, p.attention_gain >= 1 ? "tiles" : "pytorch",
+            fmt::format("ours took 1/{} of the time of PyTorch's on {}", p.attention_gain, p.name)};
+  }
   return {"bfloat16 attention", target.bf16_dots ? "dots" : "fma", of_bfloat16(target).why};
 }
 

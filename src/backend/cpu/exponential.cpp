@@ -103,8 +103,18 @@ Value* emit_exp(CpuFunction& k, Value* x) {
 Value* emit_brief_exp(CpuFunction& k, Value* x) {
   using Lane = atlas::math::Num<LaneArithmetic, float>;
   LaneArithmetic arithmetic{k, x->getType()};
+  using Format = atlas::math::Format<float>;
+  if (k.target.isa != Isa::avx512) {  // below 2^-126 it is 0: the exponent's field of t = -127
+    Lane t = at_least(Lane{&arithmetic, x} * Format::log2e, -127.0f);
+    Lane shifted = t + (Format::round_magic + Format::bias);
+    Lane y = horner(t - (shifted - (Format::round_magic + Format::bias)),
+                    atlas::math::table::exp2_bf16);
+    llvm::Type* words = x->getType()->getWithNewType(k.ir.getInt32Ty());
+    Value* field = k.ir.CreateShl(k.ir.CreateBitCast(shifted.v, words), Format::fraction_bits);
+    return k.ir.CreateFMul(y.v, k.ir.CreateBitCast(field, x->getType()));
+  }
   // below -200, 2^t is 0 whatever it is
-  Lane t = at_least(Lane{&arithmetic, x} * atlas::math::Format<float>::log2e, -200.0f);
+  Lane t = at_least(Lane{&arithmetic, x} * Format::log2e, -200.0f);
   Lane n = round(t);
   Lane y = horner(t - n, atlas::math::table::exp2_bf16);
   return scale(k, y.v, n.v);

@@ -17,11 +17,12 @@ int lanes_of(Value* v) {
   return vector ? static_cast<int>(vector->getNumElements()) : 1;
 }
 
-// A product of bfloat16 that runs on the instructions for them takes subnormal numbers for 0
-// anyway, and so does their rounding.
+// A product of bfloat16 that runs on the instructions for them, or on tiles, takes subnormal
+// numbers for 0 anyway, and so does their rounding.
 bool flushes_bf16(const CpuFunction& k) {
   const atlas::Program& p = k.program;
-  return k.target.bf16_dots && p.kind() == atlas::BlockKind::product &&
+  return k.target.bf16_rounding && p.kind() == atlas::BlockKind::product &&
+         (k.target.bf16_dots || p.product().terms == 1) &&
          p.product().operand_type == DType::bf16 && p.product().acc_type == DType::f32 &&
          !p.product().reproducible && !k.in_tail();
 }

@@ -23,6 +23,8 @@ struct Processor {
   /// Time of whole float32 models by multiply-adds over that by one, two and three bf16 terms on
   /// tiles, measured with these kernels.
   std::array<double, 3> terms_gain;
+  /// Time of bfloat16 attention by PyTorch over that of ours on tiles, likewise; 0: not measured.
+  double attention_gain = 0;
 };
 
 /// Every design of the table; the last one stands for those that are not in it.

@@ -71,7 +71,7 @@ bool request_tiles() {
   constexpr uint64_t tile_state = 1u << 17 | 1u << 18;
   constexpr long request_permission = 0x1023, tile_data = 18;  // arch_prctl
   uint32_t a = 0, b = 0, c = 0, d = 0;
-  if (!runs_here(Isa::avx512)) return false;
+  if (!runs_here(Isa::avx512) || !__builtin_cpu_supports("avx512bf16")) return false;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & osxsave)) return false;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
   if ((d & tiles_bf16_int8) != tiles_bf16_int8 || (saved_state() & tile_state) != tile_state)
@@ -98,6 +98,14 @@ Terms wanted_terms() {
   if (name == "never") return Terms::never;
   fail(ErrorCode::invalid_argument, "HOLOGRAM_CPU_TERMS={}: expected measured, model or never",
        name);
+}
+
+bool wants_tile_attention() {
+  const char* wanted = std::getenv("HOLOGRAM_CPU_ATTENTION");
+  const std::string_view name = wanted ? wanted : "";
+  if (name.empty() || name == "measured") return false;
+  if (name == "tiles") return true;
+  fail(ErrorCode::invalid_argument, "HOLOGRAM_CPU_ATTENTION={}: expected measured or tiles", name);
 }
 
 }  // namespace
@@ -141,6 +149,10 @@ Target with_dots_of_host(Target target) {
 Target with_tiles(Target target) {
   target.tiles = true;
   target.features += ",+amx-tile,+amx-bf16,+amx-int8";
+  if (target.isa == Isa::avx512 && !target.bf16_rounding) {
+    target.bf16_rounding = true;
+    target.features += ",+avx512bf16";
+  }
   return target;
 }
 
@@ -166,6 +178,7 @@ bool tiles_here() {
     Target target = generic_target(isa);
     target.processor = &host_processor();
     target.terms = wanted_terms();
+    target.tile_attention = wants_tile_attention();
     target.threads = threads_class(host::ThreadPool::default_threads());
     const char* prefetch = std::getenv("HOLOGRAM_CPU_TILE_PREFETCH");
     target.tile_prefetch = !prefetch || std::string_view(prefetch) != "0";

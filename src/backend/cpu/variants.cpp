@@ -6,7 +6,7 @@
 namespace hologram::cpu {
 
 Target with_dots(Target target, bool bf16, bool i8) {
-  target.bf16_dots = bf16;
+  target.bf16_dots = target.bf16_rounding = bf16;
   target.i8_dots = i8;
   if (bf16) target.features += ",+avx512bf16";
   if (i8) target.features += target.isa == Isa::avx2 ? ",+avxvnni" : ",+avx512vnni";

@@ -31,9 +31,11 @@ AttentionEmitter::AttentionEmitter(CpuFunction& kernel, const AttentionPlan& pla
 void AttentionEmitter::run() {
   if (plan_.units.is(0)) return k_.finish();
   prepare();
+  if (plan_.on_tiles) emit_tile_config(k_, config_);
   emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
             [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
   k_.root().seek();
+  if (plan_.on_tiles) emit_tile_release(k_);
   k_.finish();
 }
 
@@ -47,15 +49,21 @@ void AttentionEmitter::prepare() {
   value_panels_ = div(add(values_, t_.panel - 1), k_.i64(t_.panel));
   key_stride_ = add(round_up(depth_, t_.lanes), k_.i64(t_.lanes));
   int64_t rows = plan_.query_block;
-  Regions regions{{&q_, by_queries() ? mul(depth_, t_.panel) : mul(key_stride_, rows)},
+  Value* q = plan_.on_tiles ? k_.i64(tile_depth() * rows)
+             : by_queries() ? mul(depth_, t_.panel)
+                            : mul(key_stride_, rows);
+  Regions regions{{&q_, q},
                   // Behind the last key, the other half of its pair.
                   {&scores_, k_.i64((key_block + 1) * (by_queries() ? t_.panel : rows))},
                   {&out_, mul(value_panels_, rows * t_.panel)}};
-  if (!by_queries() && !plan_.k_load)
+  if (plan_.on_tiles)
+    prepare_tiles(regions);
+  else if (!by_queries() && !plan_.k_load)
     regions.emplace_back(&k_block_, mul(depth_, int64_t{t_.panel} * plan_.key_span));
   else if (!plan_.k_load)
     regions.emplace_back(&k_block_, mul(key_stride_, key_block));
-  if (!plan_.v_load) regions.emplace_back(&v_block_, k_.i64(key_block * t_.panel));
+  if (!plan_.v_load && !plan_.on_tiles)
+    regions.emplace_back(&v_block_, k_.i64(key_block * t_.panel));
   place_regions(regions);
   int64_t columns = std::max<int64_t>(t_.panel, rows);
   max_ = k_.slot(k_.type_of(type_), "max", columns);
@@ -114,12 +122,16 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
     key_end = least(key_end, round_up(most(add(last, 1), k_.i64(0)), key_block));
   }
   clear(scope);
-  pack_queries(scope);
+  if (plan_.on_tiles)
+    for_query_panels(scope, [&](Scope& s) { pack_queries(s); });
+  else
+    pack_queries(scope);
   emit_loop(scope, key_start, key_end, k_.i64(key_block), false, [&](Scope& s, Value* key) {
     s.seek();
     key_begin_ = key;
     key_count_ = plan_.key_counts.size() == 1 ? static_cast<Value*>(k_.i64(plan_.key_counts[0]))
                                               : least(sub(key_end, key), k_.i64(key_block));
+    if (plan_.on_tiles) return tile_block(s);
     if (by_queries()) {
       scores_by_queries(s);
     } else {
@@ -128,6 +140,12 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
     }
     add_values(s);
   });
+  if (plan_.on_tiles)
+    return for_query_panels(scope, [&](Scope& s) {
+      turn_columns(s);
+      epilogue(s);
+      log_sums(s);
+    });
   epilogue(scope);
   log_sums(scope);
 }
@@ -157,7 +175,8 @@ void AttentionEmitter::clear(Scope& scope) {
   fill(scope, sum_, columns, zero(vector()));
   fill(scope, shrink_, columns, zero(vector()));
   scope.seek();
-  fill(scope, out_, mul(value_panels_, plan_.query_block * t_.panel), zero(vector()));
+  fill(scope, plan_.on_tiles ? columns_ : out_, mul(value_panels_, plan_.query_block * t_.panel),
+       zero(vector()));
 }
 
 void AttentionEmitter::pack_queries(Scope& scope) {
@@ -185,6 +204,9 @@ void AttentionEmitter::pack_queries(Scope& scope) {
   } else {
     operand(a_.q).transpose(scope, queries, depth, square_, q_, t_.panel);
   }
+  if (plan_.on_tiles)
+    fill(scope, at(q_, mul(depth_, t_.panel)),
+         k_.i64((tile_depth() - plan_.depth.constant_value()) * t_.panel), zero(vector()));
   if (pairs()) pair_queries(scope);
 }
 
@@ -203,6 +225,24 @@ Value* AttentionEmitter::update_maximum(Scope& scope, Value* index, Value* maxim
 }
 
 void AttentionEmitter::scores_by_queries(Scope& scope) {
+  plan_.on_tiles ? tile_scores(scope) : register_scores(scope);
+  // A whole panel of queries at once: two chains of maxima and of sums.
+  const int one = t_.lanes;
+  bool single = fixed(query_count_).value_or(t_.panel) <= one;
+  if (!single) t_.lanes = t_.panel;
+  for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+    s.seek();
+    Value* query = add(query_begin_, offset);
+    s.set_axis(query_axis_, query);
+    s.set_lanes(query_axis_, t_.lanes, mask);
+    Value* last_key = a_.causal ? lane_numbers(query) : nullptr;
+    softmax_columns(s, offset, last_key);
+  });
+  t_.lanes = one;
+  scope.seek();
+}
+
+void AttentionEmitter::register_scores(Scope& scope) {
   Matrix keys{};
   if (pairs()) {
     keys = paired_keys(scope);
@@ -219,23 +259,9 @@ void AttentionEmitter::scores_by_queries(Scope& scope) {
     keys = {k_block_, key_stride_, k_.i64(1)};
   }
   scope.seek();
-  Value* depth = pairs() ? k_.i64(plan_.depth.constant_value() / 2) : depth_;
+  Value* depth = pairs() ? k_.i64(depth_pairs()) : depth_;
   multiply(scope, use_scores, key_count_, plan_.key_counts, key_block, keys,
            {q_, k_.i64(t_.panel), k_.i64(0), 1, type_}, depth, {scores_});
-  // A whole panel of queries at once: two chains of maxima and of sums.
-  const int one = t_.lanes;
-  bool single = fixed(query_count_).value_or(t_.panel) <= one;
-  if (!single) t_.lanes = t_.panel;
-  for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
-    s.seek();
-    Value* query = add(query_begin_, offset);
-    s.set_axis(query_axis_, query);
-    s.set_lanes(query_axis_, t_.lanes, mask);
-    Value* last_key = a_.causal ? lane_numbers(query) : nullptr;
-    softmax_columns(s, offset, last_key);
-  });
-  t_.lanes = one;
-  scope.seek();
 }
 
 void AttentionEmitter::softmax_columns(Scope& scope, Value* offset, Value* last_key) {

@@ -4,6 +4,7 @@
 #include "backend/cpu/attention/plan.h"
 #include "backend/cpu/attention/score_blocks.h"
 #include "backend/cpu/operands/pack.h"
+#include "backend/cpu/tiles/kernel.h"
 
 namespace hologram::cpu {
 
@@ -31,7 +32,12 @@ class AttentionEmitter : ScoreBlocks {
   Value* exponential(Scope& scope, const atlas::Body& body, LaneValue x, LaneValue max) {
     return combine(scope, body, x, max);
   }
-  Value* key_pairs() { return k_.ir.CreateLShr(add(key_count_, 1), 1); }
+  // Pairs of keys, or on tiles whole steps of 16.
+  Value* key_pairs() {
+    if (plan_.on_tiles) return k_.ir.CreateLShr(tile_keys(), 1);
+    return k_.ir.CreateLShr(add(key_count_, 1), 1);
+  }
+  int64_t depth_pairs() const;
 
   // attention.cpp: units, what lanes along queries compute, values and results.
   void prepare();
@@ -48,6 +54,8 @@ class AttentionEmitter : ScoreBlocks {
   Value* update_maximum(Scope& scope, Value* index, Value* maximum, llvm::Type* type);
   // scores[key][query] → probabilities; lanes along queries.
   void scores_by_queries(Scope& scope);
+  // scores[key][query] by products in registers.
+  void register_scores(Scope& scope);
   void softmax_columns(Scope& scope, Value* offset, Value* last_key);
   // out = shrink * out + p v
   void add_values(Scope& scope);
@@ -97,6 +105,31 @@ class AttentionEmitter : ScoreBlocks {
   void store_words(Value* low, Value* high, Value* to);
   // The panel of v from `column` on, as words of two keys.
   void pair_values(Scope& scope, Value* column);
+  // v of two keys, 2 * pair and the one behind it, as words of `lanes` columns.
+  Value* value_words(Scope& scope, Value* pair, Value* column, int lanes, Value* mask);
+
+  // attention_tiles.cpp: both products on tiles. A unit has several panels of queries.
+  void prepare_tiles(Regions& regions);
+  // Runs `each` for the panels of the unit's queries; to it, a panel is the unit.
+  void for_query_panels(Scope& scope, const std::function<void(Scope&)>& each);
+  // Scores, probabilities and values of one block of keys.
+  void tile_block(Scope& scope);
+  void copy_tile_keys(Scope& scope);
+  // The values of a block as rows of columns of v, 32 keys a step.
+  void copy_tile_values(Scope& scope);
+  void tile_scores(Scope& scope);
+  // Probabilities of what is missing to whole steps of keys are 0, for the queries from `offset`
+  // on.
+  void hide_missing_keys(Scope& scope, Value* offset);
+  // columns_ = shrink * columns_ + v^T p
+  void add_tile_values(Scope& scope);
+  // columns_ of a panel, turned over, to where the epilogue reads them.
+  void turn_columns(Scope& scope);
+  void call_tiles(Scope& scope, bool scores, Value* count, std::vector<Value*> arguments);
+  int64_t tile_depth() const { return (plan_.depth.constant_value() + 31) / 32 * 32; }
+  Value* tile_keys() { return round_up(key_count_, 32); }
+  // Of a key, where tiles read it.
+  Value* key_row_bytes();
 
   static constexpr int use_scores = 0, use_values = 1;
   const atlas::AttentionBlock& a_;
@@ -118,6 +151,9 @@ class AttentionEmitter : ScoreBlocks {
   int square_lanes_ = 0;
   Value *square_ = nullptr, *tile_ = nullptr, *largest_ = nullptr, *partials_ = nullptr;
   // Of the current unit and key block.
+  // On tiles: sums of values [panel][column][query], the configuration, one product's sums.
+  Value *columns_ = nullptr, *config_ = nullptr, *product_ = nullptr;
+  std::map<std::pair<bool, int>, llvm::Function*> tile_kernels_;  // of scores or values, tiles
   Value *query_begin_ = nullptr, *query_count_ = nullptr, *k_base_ = nullptr, *v_base_ = nullptr,
         *key_begin_ = nullptr, *key_count_ = nullptr;
 };

@@ -5,6 +5,7 @@
 
 #include "backend/cpu/attention/emitter.h"
 #include "backend/cpu/exponential.h"
+#include "codegen/body.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
@@ -21,22 +22,24 @@ Value* interleave(CpuFunction& k, Value* low, Value* high) {
 
 }  // namespace
 
+int64_t AttentionEmitter::depth_pairs() const {
+  return (plan_.on_tiles ? tile_depth() : plan_.depth.constant_value()) / 2;
+}
+
 void AttentionEmitter::pair_queries(Scope& scope) {
   scope.seek();
   llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), t_.panel);
   auto load_words = [&](Value* row) {
     return k_.ir.CreateAlignedLoad(words, at(q_, mul(row, t_.panel)), alignment());
   };
-  emit_loop(
-      scope, k_.i64(0), k_.i64(plan_.depth.constant_value() / 2), k_.i64(1), false,
-      [&](Scope& s, Value* i) {
-        s.seek();
-        Value* first = mul(i, 2);
-        Value* low = k_.ir.CreateLShr(load_words(first), 16);
-        Value* high =
-            k_.ir.CreateAnd(load_words(add(first, 1)), llvm::ConstantInt::get(words, 0xffff0000));
-        k_.ir.CreateAlignedStore(k_.ir.CreateOr(low, high), at(q_, mul(i, t_.panel)), alignment());
-      });
+  emit_loop(scope, k_.i64(0), k_.i64(depth_pairs()), k_.i64(1), false, [&](Scope& s, Value* i) {
+    s.seek();
+    Value* first = mul(i, 2);
+    Value* low = k_.ir.CreateLShr(load_words(first), 16);
+    Value* high =
+        k_.ir.CreateAnd(load_words(add(first, 1)), llvm::ConstantInt::get(words, 0xffff0000));
+    k_.ir.CreateAlignedStore(k_.ir.CreateOr(low, high), at(q_, mul(i, t_.panel)), alignment());
+  });
   scope.seek();
 }
 
@@ -59,7 +62,10 @@ auto AttentionEmitter::paired_keys(Scope& scope) -> Matrix {
 Value* AttentionEmitter::paired_exponentials(Scope& scope, Value* offset, Value* maximum,
                                              Value* start) {
   auto place = [&](Value* row) { return at(scores_, add(mul(row, t_.panel), offset)); };
-  if (fixed(key_count_).value_or(1) % 2 != 0) store(lowest(vector()), place(key_count_));
+  if (plan_.on_tiles)
+    hide_missing_keys(scope, offset);
+  else if (fixed(key_count_).value_or(1) % 2 != 0)
+    store(lowest(vector()), place(key_count_));
   auto p = [&](Scope& s, Value* row) {
     s.seek();
     return emit_brief_exp(k_, k_.ir.CreateFSub(load(place(row)), maximum));
@@ -79,6 +85,13 @@ Value* AttentionEmitter::paired_exponentials(Scope& scope, Value* offset, Value*
 }
 
 void AttentionEmitter::store_words(Value* low, Value* high, Value* to) {
+  if (!k_.target.bf16_rounding) {
+    auto rounded = [&](Value* v) {
+      return emit_cast(k_, ir::Op::cast, v, DType::f32, DType::bf16);
+    };
+    k_.ir.CreateAlignedStore(interleave(k_, rounded(low), rounded(high)), to, alignment());
+    return;
+  }
   constexpr int lanes = 16;  // of the instruction
   for (int l = 0; l < t_.lanes; l += lanes) {
     std::vector<int> part, order;
@@ -94,30 +107,36 @@ void AttentionEmitter::store_words(Value* low, Value* high, Value* to) {
 
 void AttentionEmitter::pair_values(Scope& scope, Value* column) {
   Value* count = least(sub(values_, column), k_.i64(t_.panel));
-  Value* last = add(key_count_, -1);
   emit_loop(scope, k_.i64(0), key_pairs(), k_.i64(1), true, [&](Scope& s, Value* i) {
     for_vectors(s, count, t_.panel, [&](Scope& inner, Value* offset, Value* mask) {
       inner.seek();
-      Value* halves[2];
-      for (int j = 0; j < 2; ++j) {
-        inner.seek();
-        Value* key = add(mul(i, 2), j);
-        Scope one(inner, false);
-        one.set_axis(key_axis_, add(key_begin_, j ? least(key, last) : key));
-        one.set_axis(value_axis_, add(column, offset));
-        one.set_lanes(value_axis_, t_.panel, mask);
-        halves[j] = splat(k_, emit_body(one, a_.v).back(), t_.panel);
-        inner.seek();
-        // A last key without another one.
-        if (j && fixed(key_count_).value_or(1) % 2 != 0)
-          halves[j] = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(key, last), halves[j],
-                                         llvm::Constant::getNullValue(halves[j]->getType()));
-      }
-      k_.ir.CreateAlignedStore(interleave(k_, halves[0], halves[1]),
-                               at(v_block_, add(mul(i, t_.panel), offset)), alignment());
+      Value* words = value_words(inner, i, add(column, offset), t_.panel, mask);
+      k_.ir.CreateAlignedStore(words, at(v_block_, add(mul(i, t_.panel), offset)), alignment());
     });
   });
   scope.seek();
+}
+
+Value* AttentionEmitter::value_words(Scope& scope, Value* pair, Value* column, int lanes,
+                                     Value* mask) {
+  // Pairs may lack their second key, and on tiles steps whole pairs.
+  const bool all = fixed(key_count_).value_or(1) % (plan_.on_tiles ? 32 : 2) == 0;
+  Value *last = add(key_count_, -1), *halves[2];
+  for (int j = 0; j < 2; ++j) {
+    scope.seek();
+    const bool perhaps = !all && (j || plan_.on_tiles);
+    Value* key = add(mul(pair, 2), j);
+    Scope one(scope, false);
+    one.set_axis(key_axis_, add(key_begin_, perhaps ? least(key, last) : key));
+    one.set_axis(value_axis_, column);
+    one.set_lanes(value_axis_, lanes, mask);
+    halves[j] = splat(k_, emit_body(one, a_.v).back(), lanes);
+    scope.move_to(k_.ir.GetInsertBlock());
+    if (perhaps)
+      halves[j] = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(key, last), halves[j],
+                                     llvm::Constant::getNullValue(halves[j]->getType()));
+  }
+  return interleave(k_, halves[0], halves[1]);
 }
 
 }  // namespace hologram::cpu

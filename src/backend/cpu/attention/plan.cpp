@@ -172,6 +172,32 @@ int64_t heads_of_unit(const atlas::AttentionBlock& b, int64_t queries, int64_t t
   return 1;
 }
 
+// Whether both products run on tiles, which round the probabilities as dots do.
+bool fits_tiles(const AttentionPlan& p, const atlas::AttentionBlock& b, const Target& target) {
+  return target.tiles && p.lanes == ScoreLanes::queries && b.operand_type == DType::bf16 &&
+         p.type == DType::f32 && !b.reproducible && p.tile.panel == 32 && p.depth.is_const() &&
+         p.depth.constant_value() > 0;
+}
+
+// Up to four panels of queries share what a unit copies of the values, as long as there are four
+// units for each thread.
+int64_t queries_on_tiles(const AttentionPlan& p, const atlas::AttentionBlock& b, int64_t threads) {
+  int64_t batch = 1;
+  for (int a = 0; a < b.batch_rank; ++a) batch *= size_or(b.axes[static_cast<size_t>(a)].extent, 1);
+  const int64_t panels = divide_up(size_or(p.queries, cost::assumed_rows), p.tile.panel);
+  int64_t block = std::min<int64_t>(panels, 4);
+  while (block > 1 && batch * divide_up(panels, block) < cost::units_each * threads) --block;
+  return block * p.tile.panel;
+}
+
+// 32 queries and a key are two cycles of tile products for 32 values of depth or width, and two
+// vectors of exponentials; the values are copied once for all panels.
+Expr tile_work_per_key(const AttentionPlan& p) {
+  const int64_t panels = p.query_block / p.tile.panel;
+  return (p.depth + p.values) * (panels * cost::cycle / 16) + p.values * (cost::cycle / 2) +
+         Expr(panels * 30 * cost::cycle);
+}
+
 }  // namespace
 
 std::vector<int64_t> block_sizes(const Expr& total, int64_t block) {
@@ -205,6 +231,11 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   bool plain = b.operand_type == p.type;
   bool pairs = p.depth.is_const() && p.depth.constant_value() % 2 == 0;
   if (!few && pairs && !b.reproducible) p.dots = dots_for(target, b.operand_type, p.type);
+  if (fits_tiles(p, b, target)) {
+    p.on_tiles = true;
+    p.dots = Dots::bf16;
+    p.query_block = queries_on_tiles(p, b, target.threads);
+  }
   auto k = strided_load(b.k, key_axis, depth_axis);
   bool floats = is_float(b.operand_type);
   bool whole_sums = p.depth.is_const() && p.depth.constant_value() > 0 &&
@@ -212,6 +243,10 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   // Pairs are read as words, so rows are a whole number of them apart.
   bool words =
       p.dots != Dots::none && k && k->x_stride.is_const() && k->x_stride.constant_value() % 2 == 0;
+  // Tiles take whole ones of 16 keys and 32 values.
+  if (p.on_tiles)
+    words = p.depth.constant_value() % 32 == 0 && p.keys.is_const() &&
+            p.keys.constant_value() % 16 == 0;
   if (k && k->y_stride.is(1) && (few ? floats && whole_sums : plain || words)) p.k_load = k;
   // A last vector that is not whole would read behind the row.
   auto multiple = [&](int64_t of) {
@@ -248,6 +283,7 @@ Launch launch_of(const AttentionPlan& p, const atlas::Program&, const Target&) {
   int64_t multiply = p.query_block * cost::multiply_add * vectors / p.tile.panel / group_of(p.dots);
   Expr per_key = (p.depth + p.values) * (multiply + 50) +
                  Expr(p.query_block * 10 * cost::cycle / p.tile.lanes + 4 * cost::cycle);
+  if (p.on_tiles) per_key = tile_work_per_key(p);
   Launch launch;
   launch.total = p.units;
   launch.unit_work = p.keys * per_key + cost::unit;

@@ -33,11 +33,13 @@ struct AttentionPlan {
   DType type;  ///< of all arithmetic
   ScoreLanes lanes;
   Dots dots = Dots::none;  ///< bf16: both products take pairs, probabilities round to bfloat16
+  bool on_tiles = false;   ///< and are tile products
   Expr queries, keys, depth, values;
-  int64_t shared;       ///< few: query heads of a unit, which read the same keys and values
-  int64_t query_block;  ///< rows of a unit: its queries, of each of its heads
-  int key_span;         ///< panels of keys at once, when lanes run along keys
-  int value_span;       ///< panels of the values at once
+  int64_t shared;  ///< few: query heads of a unit, which read the same keys and values
+  int64_t
+      query_block;  ///< rows of a unit: its queries, of each of its heads; several panels on tiles
+  int key_span;     ///< panels of keys at once, when lanes run along keys
+  int value_span;   ///< panels of the values at once
   std::optional<StridedLoad> k_load, v_load;  ///< set where the operand is read in place
   std::vector<int64_t> query_counts;  ///< queries of a unit: all that occur, or {} if any may
   std::vector<int64_t> key_counts;    ///< keys of a step, likewise

@@ -103,7 +103,8 @@ class Writer {
     const int64_t steps = t_.ahead().steps, of_columns = t_.column_lines();
     if (line < of_columns) return fetch(beyond(b, steps * t_.b_step() + line * 64), 3);
     line -= of_columns;
-    const int64_t rows = int64_t{t_.tiles} * 16, term = line / rows, row = line % rows;
+    const int64_t rows = int64_t{t_.tiles} * t_.rows, term = line / rows;
+    const int64_t row = line % rows + (t_.next_rows ? rows : 0);
     Value* from = beyond(a, steps * t_.a_step + term * t_.a_term);
     if (row) {
       Value* offset = ir_.CreateNSWMul(row_, k_.i64(row));
@@ -170,9 +171,12 @@ class Writer {
 
 }  // namespace
 
-void emit_tile_config(CpuFunction& k, Value* config) {
-  constexpr std::array<uint64_t, 8> words{1, 0, 0x0040004000400040, 0x0040004000400040,
-                                          0, 0, 0x1010101010101010, 0};
+void emit_tile_config(CpuFunction& k, Value* config, int rows) {
+  uint64_t of_tiles = 0;
+  for (int tile = 0; tile < 8; ++tile)
+    of_tiles |= static_cast<uint64_t>(tile < b_tile ? rows : 16) << 8 * tile;
+  const std::array<uint64_t, 8> words{1, 0, 0x0040004000400040, 0x0040004000400040,
+                                      0, 0, of_tiles,           0};
   for (size_t i = 0; i < words.size(); ++i)
     k.ir.CreateAlignedStore(k.ir.getInt64(words[i]),
                             k.ir.CreateConstInBoundsGEP1_64(k.ir.getInt64Ty(), config, i),

@@ -5,8 +5,9 @@
 
 namespace hologram::cpu {
 
-/// Configures all eight tiles as 16 rows of 64 bytes, in `config` (64 bytes, 64-byte aligned).
-void emit_tile_config(CpuFunction& k, Value* config);
+/// Configures all eight tiles as rows of 64 bytes, in `config` (64 bytes, 64-byte aligned): `rows`
+/// of sums and of a, 16 of b. A product takes a cycle for each row of a.
+void emit_tile_config(CpuFunction& k, Value* config, int rows = 16);
 void emit_tile_release(CpuFunction& k);
 
 /// out[32 × 32 of 4 bytes] = the sum over `steps` tile products of 32 (16) rows of a and 32 columns
@@ -15,12 +16,16 @@ void emit_tile_release(CpuFunction& k);
 struct TileKernel {
   int terms;                                  ///< of bfloat16; 0: bytes
   bool signed_lhs = true, signed_rhs = true;  ///< bytes
-  int tiles;                                  ///< of 16 rows: 1 or 2
+  int tiles;                                  ///< of rows: 1 or 2
   int64_t a_step;                             ///< bytes from step to step
   int64_t a_term;                             ///< bytes from term to term
   std::optional<int64_t> row;
+  int rows = 16;         ///< of a tile of a, as it is configured; fewer with one tile
   bool prefetch = true;  ///< the lines of a step to come, see ahead()
   bool tail = false;     ///< bytes: one step more, whose b lies elsewhere, unless that is null
+  /// What is fetched to the first-level cache are the rows behind these, not those of later steps.
+  bool next_rows = false;
+  bool panels = true;  ///< and to the second-level cache, what `ahead` points to
 
   /// Arguments: a, row, b, steps, out, ahead (memory to fetch, lines_ahead lines per step), tail.
   llvm::Function* emit(CpuFunction& k) const;
@@ -34,13 +39,13 @@ struct TileKernel {
     int steps;
     bool columns;
   };
-  Ahead ahead() const { return {2, terms > 1}; }
+  Ahead ahead() const { return next_rows ? Ahead{0, false} : Ahead{2, terms > 1}; }
   /// Lines of rows and of columns that it fetches.
-  int64_t row_lines() const { return prefetch ? int64_t{planes()} * tiles * 16 : 0; }
+  int64_t row_lines() const { return prefetch ? int64_t{planes()} * tiles * rows : 0; }
   int64_t column_lines() const { return prefetch && ahead().columns ? b_step() / 64 : 0; }
   /// So many calls of 16 steps fetch a panel's block.
   static constexpr int64_t calls_ahead = 8;
-  int64_t lines_ahead() const { return b_step() / 64 / calls_ahead; }
+  int64_t lines_ahead() const { return panels ? b_step() / 64 / calls_ahead : 0; }
 };
 
 }  // namespace hologram::cpu
