@@ -30,6 +30,11 @@ class Machine {
     (void)product, (void)packed_once;
     return 0;
   }
+  /// Whether a right operand of bytes that is new in each call is packed by a kernel of its own.
+  virtual bool packs_given_bytes(const atlas::ProductBlock& product) const {
+    (void)product;
+    return false;
+  }
   /// Vectors of sums that a loop keeps in registers side by side; 1 where a multiply-add is a
   /// sequence of instructions. As a rule panels are as wide as registers allow.
   virtual int sums_in_registers(DType operand) const {

@@ -283,6 +283,36 @@ TEST_F(Tiles, any_left_operand) {
   }
 }
 
+// Rows that lie along m are turned over in registers: none of their elements is read by itself.
+TEST_F(Tiles, left_operands_along_m) {
+  for (int terms : {0, 1, 2, 3}) {
+    DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
+    for (auto [m, k] : {std::pair<int64_t, int64_t>{37, 70}, {80, 128}, {5, 33}})
+      check({.m = m,
+             .n = 40,
+             .k = k,
+             .batch = 2,
+             .operand = operand,
+             .terms = terms,
+             .lhs_transposed = true,
+             .symbolic = m == 37},
+            1);
+    const Case c{
+        .m = 64, .n = 64, .k = 128, .operand = operand, .terms = terms, .lhs_transposed = true};
+    auto target = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
+    const std::string text = cpu::dump_asm(make_program(c), target);
+    for (const char* slow : {"vpinsr", "gather", "vinsertps"})
+      EXPECT_EQ(text.find(slow), std::string::npos) << terms << ' ' << slow;
+  }
+  // Classes of rows: elements that terms cannot give.
+  check({.m = 40, .n = 40, .k = 40, .operand = DType::f32, .terms = 3, .lhs_transposed = true}, 0,
+        [](Memory& lhs, Memory& rhs) {
+          lhs.as<float>()[3 * 40 + 5] = 1e-40f;
+          lhs.as<float>()[7 * 40 + 35] = INFINITY;
+          rhs.as<float>()[5 * 40 + 7] = 1e38f;
+        });
+}
+
 TEST_F(Tiles, windows) {
   check({.m = 40, .n = 33, .k = 72, .batch = 2, .window = true}, 1);
   check({.m = 20, .n = 33, .k = 520, .operand = DType::f32, .terms = 3, .window = true});
@@ -353,6 +383,17 @@ TEST_F(Tiles, bytes) {
   for (auto [m, n, k] : {Sizes{40, 70, 130}, Sizes{20, 33, 1100}, Sizes{20, 33, 1024}})
     check({.m = m, .n = n, .k = k, .batch = 2, .operand = DType::i8, .terms = 0, .symbolic = true},
           1);
+}
+
+TEST_F(Tiles, few_rows_are_tiles_of_so_many_rows) {
+  if (!machine_.emulates()) GTEST_SKIP() << "tiles of its own";
+  for (auto [m, rows] : {std::pair{5, 5.0}, {11, 11.0}, {16, 16.0}, {40, 16.0}}) {
+    amx::state().products = amx::state().product_rows = 0;
+    check({.m = m, .n = 70, .k = 100, .operand = DType::f32, .terms = 2});
+    EXPECT_EQ(
+        static_cast<double>(amx::state().product_rows) / static_cast<double>(amx::state().products),
+        rows);
+  }
 }
 
 TEST_F(Tiles, prefetches_change_nothing) {

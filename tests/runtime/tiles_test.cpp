@@ -1,10 +1,15 @@
 // tests/runtime/tiles_test.cpp: whole graphs on a processor with AMX, which is emulated elsewhere.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
+#include <array>
 #include <cmath>
 #include <random>
+#include <sstream>
 
 #include "backend/cpu/backend.h"
+#include "backend/cpu/compile.h"
 #include "runtime/executable.h"
 #include "support/tiles.h"
 
@@ -155,6 +160,172 @@ TEST_F(TileGraph, small_and_reproducible_products_are_chains) {
   product(Expr(256), 256, 256, 0, true);
   auto e = Executable::compile(*graph_, {true, false, {false, true}}, runtime_);
   EXPECT_EQ(terms_of(*e), 0);
+}
+
+class Bytes : public Outputs {
+ public:
+  void* allocate(int, size_t bytes, Frame&) override {
+    data.resize(bytes / sizeof(int32_t));
+    return data.data();
+  }
+  std::vector<int32_t> data;
+};
+
+std::vector<int8_t> random_bytes(size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<int8_t> x(n);
+  for (int8_t& v : x) v = static_cast<int8_t>(random() >> 24);
+  return x;
+}
+
+const atlas::Program* tile_product(const Executable& e) {
+  for (const atlas::Program& p : e.plan().programs)
+    if (p.kind() == atlas::BlockKind::product && p.product().packed_rhs >= 0) return &p;
+  return nullptr;
+}
+
+// Packed for the call by a kernel of its own, as words; few rows are not worth that.
+TEST_F(TileGraph, bytes_that_are_new_in_each_call) {
+  for (auto [m, k, n] : {std::array<int64_t, 3>{70, 130, 50}, {64, 64, 32}, {100, 1030, 33}}) {
+    for (DType right : {DType::i8, DType::u8}) {
+      graph_.emplace();
+      Value x = graph_->parameter(0, DType::i8, {m, k}, {k, 1});
+      Value w = graph_->parameter(1, right, {k, n}, {n, 1});
+      Value y = graph_->make(Op::dot_general, {x, w}, {{0}, {}, 0, ""}, DType::i32);
+      graph_->outputs.push_back({y, contiguous_strides(y->shape), -1});
+      auto e = Executable::compile(*graph_, {}, runtime_);
+      const atlas::Program* p = tile_product(*e);
+      ASSERT_TRUE(p);
+      EXPECT_EQ(p->buffers[static_cast<size_t>(p->product().packed_rhs)].dtype, DType::u32);
+      auto a = random_bytes(static_cast<size_t>(m * k), 1),
+           b = random_bytes(static_cast<size_t>(k * n), 2);
+      Bytes out;
+      auto frame = e->lease();
+      void* inputs[] = {a.data(), b.data()};
+      const int64_t before = test::amx::state().executed;
+      ASSERT_EQ(e->run({inputs, nullptr}, out, nullptr, *frame).status, 0);
+      e->give_back(std::move(frame));
+      if (machine_.emulates()) {
+        EXPECT_GT(test::amx::state().executed, before);
+      }
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          int32_t sum = 0;
+          for (int64_t t = 0; t < k; ++t) {
+            const int8_t v = b[static_cast<size_t>(t * n + j)];
+            sum += a[static_cast<size_t>(i * k + t)] *
+                   (right == DType::u8 ? static_cast<uint8_t>(v) : v);
+          }
+          wrong += out.data[static_cast<size_t>(i * n + j)] != sum;
+        }
+      EXPECT_EQ(wrong, 0) << m << ' ' << k << ' ' << n;
+    }
+  }
+}
+
+// Operands that are new in each call lie along n: rows of them become words vector by vector.
+TEST(TilePacking, for_the_call_takes_whole_vectors) {
+  const cpu::Target target =
+      cpu::with_tiles(cpu::with_dots(cpu::generic_target(cpu::Isa::avx512), false, true));
+  auto runtime = std::make_shared<Runtime>(cpu::make_backend(target));
+  for (DType type : {DType::bf16, DType::i8}) {
+    SCOPED_TRACE(name_of(type));
+    Graph g;
+    Value x = g.parameter(0, type, {128, 256}, {256, 1});
+    Value w = g.parameter(1, type, {256, 192}, {192, 1});
+    Value y = g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""},
+                     type == DType::i8 ? DType::i32 : DType::bf16);
+    g.outputs.push_back({y, contiguous_strides(y->shape), -1});
+    auto e = Executable::compile(g, {}, runtime);
+    const auto& programs = e->plan().programs;
+    ASSERT_EQ(programs.size(), 2u);
+    ASSERT_EQ(programs[0].kind(), atlas::BlockKind::loop);
+    std::istringstream text(cpu::dump_asm(programs[0], target));
+    int stores = 0, loads = 0;
+    for (std::string line; std::getline(text, line);) {
+      stores += line.find("vmov") != std::string::npos &&
+                line.find("\t%zmm") != std::string::npos && line.find("(%") != std::string::npos;
+      loads += line.find("vpmovzx") != std::string::npos;
+      for (const char* slow : {"vpinsr", "vpextr", "gather", "vpshufb"})
+        EXPECT_EQ(line.find(slow), std::string::npos) << line;
+    }
+    // Each row is read once; a last vector may be masked, and read in another way.
+    const int rows = type == DType::i8 ? 4 : 2;
+    EXPECT_GT(stores, 1);
+    EXPECT_LE(loads, rows * stores) << text.str();
+    EXPECT_GE(loads, rows * (stores - 1)) << text.str();
+  }
+}
+
+// A convolution's windows of an image, channels last: [pixels, taps * channels].
+Value windows(Graph& g, Value x, int64_t size) {
+  const int64_t out = x->shape[0].constant_value() - size + 1;
+  const Expr channels = x->shape[2];
+  x = g.make(Op::window, {x}, {{0, 1, 1}, {}, 0, ""}, {},
+             Shape{Expr(out), x->shape[1], channels, Expr(size)});
+  x = g.make(Op::window, {x}, {{1, 1, 1}, {}, 0, ""}, {},
+             Shape{Expr(out), Expr(out), channels, Expr(size), Expr(size)});
+  x = g.permute(x, {0, 1, 3, 4, 2});
+  return g.reshape(x, {Expr(out * out), Expr(size * size) * channels});
+}
+
+TEST_F(TileGraph, convolutions_of_bfloat16_and_bytes_are_tile_products) {
+  const int64_t side = 12, channels = 16, results = 40;
+  for (int64_t size : {1, 3})
+    for (DType type : {DType::i8, DType::bf16}) {
+      SCOPED_TRACE(fmt::format("{} x {} {}", size, size, name_of(type)));
+      graph_.emplace();
+      const int64_t out = side - size + 1, depth = size * size * channels;
+      const bool bytes = type == DType::i8;
+      const DType given = bytes ? DType::i8 : DType::f32;
+      const int64_t deep = size == 1 ? 4 * channels : channels;  // 64 values of k at least
+      Value x = graph_->parameter(0, given, {side, side, deep}, {side * deep, deep, 1});
+      const int64_t k = size == 1 ? deep : depth;
+      Value w = graph_->parameter(1, given, {k, results}, {results, 1});
+      if (!bytes) x = graph_->cast(x, type), w = graph_->cast(w, type);
+      Value y = graph_->make(Op::dot_general, {windows(*graph_, x, size), w}, {{0}, {}, 0, ""},
+                             bytes ? DType::i32 : DType::bf16);
+      if (!bytes) y = graph_->cast(y, DType::f32);
+      graph_->outputs.push_back({y, contiguous_strides(y->shape), -1});
+      auto e = Executable::compile(*graph_, {false, false, {false, true}}, runtime_);
+      const atlas::Program* p = tile_product(*e);
+      ASSERT_TRUE(p);
+      EXPECT_EQ(p->product().terms, bytes ? 0 : 1);
+      auto image = random_bytes(static_cast<size_t>(side * side * deep), 3),
+           weight = random_bytes(static_cast<size_t>(k * results), 4);
+      std::vector<float> wide_image(image.begin(), image.end()),
+          wide_weight(weight.begin(), weight.end());
+      Bytes ints;
+      Floats floats;
+      auto frame = e->lease();
+      void* inputs[] = {bytes ? static_cast<void*>(image.data()) : wide_image.data(),
+                        bytes ? static_cast<void*>(weight.data()) : wide_weight.data()};
+      const int64_t before = test::amx::state().executed;
+      Outputs& outputs = bytes ? static_cast<Outputs&>(ints) : floats;
+      ASSERT_EQ(e->run({inputs, nullptr}, outputs, nullptr, *frame).status, 0);
+      e->give_back(std::move(frame));
+      if (machine_.emulates()) {
+        EXPECT_GT(test::amx::state().executed, before);
+      }
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < out * out; ++i)
+        for (int64_t j = 0; j < results; ++j) {
+          double sum = 0, magnitude = 0;
+          for (int64_t t = 0; t < k; ++t) {
+            const int64_t tap = t / deep, row = i / out + tap / size, column = i % out + tap % size;
+            const double term =
+                double{wide_image[static_cast<size_t>((row * side + column) * deep + t % deep)]} *
+                wide_weight[static_cast<size_t>(t * results + j)];
+            sum += term;
+            magnitude += std::abs(term);
+          }
+          const auto at = static_cast<size_t>(i * results + j);
+          wrong += bytes ? ints.data[at] != sum
+                         : !(std::abs(floats.data[at] - sum) <= 0x1p-8 * magnitude);
+        }
+      EXPECT_EQ(wrong, 0);
+    }
 }
 
 }  // namespace

@@ -14,12 +14,18 @@ void check_packed(const ProductBlock& b, Verifier& v) {
           "product: panels of {} columns", b.panel_width);
   require(b.panel_group == 1 || b.panel_group == 2 || b.panel_group == 4,
           "product: groups of {} in panels; expected 1, 2 or 4", b.panel_group);
-  DType type = b.terms > 0 ? DType::u32 : b.rhs_type();
+  // Groups of four bytes may be written as words.
+  const auto number = static_cast<size_t>(b.packed_rhs);
+  const bool words = b.terms == 0 && b.panel_group == 4 && size_of(b.rhs_type()) == 1 &&
+                     number < v.program().buffers.size() &&
+                     v.program().buffers[number].dtype == DType::u32;
+  DType type = b.terms > 0 || words ? DType::u32 : b.rhs_type();
   const Buffer& buffer = v.access(b.packed_rhs, type, "product, packed operand", false);
   auto rank = static_cast<size_t>(b.batch_rank);
   Expr depth = b.winograd ? Expr(16) * b.axes[6].extent : b.axes[rank + 2].extent;
   Expr panel = b.terms > 0 ? ceil_div(depth, 32) * Expr(b.terms * 16 * b.panel_width)
-                           : ceil_div(depth, b.panel_group) * Expr(b.panel_width * b.panel_group);
+                           : ceil_div(depth, b.panel_group) *
+                                 Expr(b.panel_width * (words ? 1 : b.panel_group));
   Expr panels = b.parts > 1 ? ceil_div(b.axes[rank + 3].extent, b.panel_width) * Expr(b.parts)
                             : ceil_div(b.axes[rank + 1].extent, b.panel_width);
   Expr size = panels * panel;

@@ -21,6 +21,9 @@ class CpuMachine final : public schedule::Machine {
   int terms(const atlas::ProductBlock& product, bool packed_once) const override {
     return terms_for(target_, product, packed_once);
   }
+  bool packs_given_bytes(const atlas::ProductBlock& product) const override {
+    return cpu::packs_given_bytes(target_, product);
+  }
 
  private:
   Target target_;

@@ -154,11 +154,15 @@ struct Panels {
   int64_t inside(int64_t n) const { return (parts == 1 ? n : n % of_part()) % width; }
 };
 
-// The right operand from its panels, widened to `to`.
-std::vector<uint64_t> unpack(const Memory& m, int64_t batch, int64_t depth, const Panels& panels,
-                             int64_t group, DType to) {
+// The right operand from its panels, widened to `to`. Words are groups of four `bytes`.
+std::vector<uint64_t> unpack(Memory m, DType bytes, int64_t batch, int64_t depth,
+                             const Panels& panels, int64_t group, DType to) {
   int64_t columns = panels.columns, width = panels.width;
   std::vector<uint64_t> out(static_cast<size_t>(depth * columns));
+  if (group == 4 && size_of(bytes) == 1 && m.dtype == DType::u32) {
+    m.dtype = bytes;
+    m.extent *= 4;
+  }
   auto size = static_cast<size_t>(size_of(m.dtype));
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t n = 0; n < columns; ++n) {
@@ -192,8 +196,8 @@ class Winograd {
     columns_ = extent(5);
     channels_ = extent(6);
     // The 16 matrices of a panel follow one another: a depth of 16 * channels.
-    weights_ = unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], 0, 16 * channels_,
-                      {n_, block.panel_width, 1}, 1, DType::f32);
+    weights_ = unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], DType::f32, 0,
+                      16 * channels_, {n_, block.panel_width, 1}, 1, DType::f32);
   }
 
   void run() {
@@ -344,8 +348,8 @@ void run_block(const atlas::ProductBlock& block, Frame& frame) {
     if (!packed || repairs)
       y = gather(rhs, frame, rank, ak, depth, an, n, block.rhs_type(), block.acc_type);
     else if (block.terms == 0)
-      y = unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], b, depth, panels,
-                 block.panel_group, block.acc_type);
+      y = unpack(frame.memory[static_cast<size_t>(block.packed_rhs)], block.rhs_type(), b, depth,
+                 panels, block.panel_group, block.acc_type);
     TermPlanes x_terms, y_terms;
     if (block.terms > 0) {
       x_terms = split_terms(x, depth, block.terms);

@@ -50,17 +50,19 @@ Kernels lower_product(const Context& cx) {
   if (sources && cx.cluster.parts == 1) blocks = keep_narrow(cx, rhs, few_rows, out);
   const bool narrow = blocks.has_value();
   // Only what is packed once is packed ahead: the product packs the panels of other operands as it
-  // needs them, but for terms and Winograd's transforms.
+  // needs them, but for terms, bytes for tiles and Winograd's transforms.
   bool once = sources && !narrow;
+  const bool given_bytes = packs && !sources && machine.packs_given_bytes(about);
   std::optional<WindowImage> winograd;
   if (packs && !narrow && machine.unrolls_windows && in == DType::f32 && acc == DType::f32 &&
       !cx.options.reproducible && batch.empty() && cx.cluster.parts == 1)
     winograd = window_image(cx.cluster, 3);
   if (winograd && !winograd_pays(*winograd, rhs->shape[1], once, machine)) winograd.reset();
   if (packs && !narrow && !winograd) about.terms = machine.terms(about, sources.has_value());
-  if (once || winograd || about.terms > 0) {
+  if (once || winograd || about.terms > 0 || given_bytes) {
     Packed made = winograd          ? pack_winograd(cx, rhs, width)
                   : about.terms > 0 ? pack_terms(cx, rhs, batch, width, about.terms)
+                  : given_bytes     ? pack_words(cx, rhs, batch, width)
                                     : pack_panels(cx, rhs, batch, width, group);
     packed = made.slot;
     if (sources) made.kernel.cached = cx.storage.cache(packed, *sources);

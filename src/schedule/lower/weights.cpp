@@ -41,6 +41,12 @@ std::vector<Val> term_words(atlas::BodyBuilder& b, Val low, Val high, int terms)
   return out;
 }
 
+// Two bf16 as a word: their bits, which are their only term.
+Val word_of_halves(atlas::BodyBuilder& b, Val low, Val high) {
+  auto bits = [&](Val x) { return b.cast(b.bitcast(x, DType::u16), DType::u32); };
+  return b.op(Op::bit_or, bits(low), b.op(Op::shl, bits(high), b.constant(DType::u32, 16)));
+}
+
 // Where the panels' columns come from: panel [axis `at`] is of part [axis `at` + 1] where there are
 // parts.
 Expr column_of_panel(const Context& cx, const Index& at, size_t panel, int width,
@@ -105,6 +111,34 @@ Packed pack_panels(const Context& cx, Value rhs, const Shape& batch, int width, 
     Val guard = e.within(in_part, cx.cluster.parts > 1 ? cx.cluster.column.extent : n, {});
     if (group > 1) guard = e.within(row, depth, guard);
     e.store(slot, at, or_zero(e, guard, e.value(rhs, from, guard)));
+  });
+  return {std::move(kernel), slot};
+}
+
+Packed pack_words(const Context& cx, Value rhs, const Shape& batch, int width) {
+  size_t b = batch.size();
+  Expr n = rhs->shape.back(), depth = rhs->shape[rhs->shape.size() - 2];
+  Shape shape = batch, panels = panel_axes(cx, n, width);
+  shape.insert(shape.end(), panels.begin(), panels.end());
+  size_t deep = shape.size();
+  shape.insert(shape.end(), {ceil_div(depth, 4), Expr(width)});
+  int slot = cx.storage.temporary(DType::u32, shape, "pack");
+  Lowered kernel = cx.map_loop("pack", shape, [&](Emitter& e, const Index& at) {
+    Expr in_part, column = column_of_panel(cx, at, b, width, at[deep + 1], in_part);
+    atlas::BodyBuilder& body = e.builder();
+    Val word;
+    for (int j = 0; j < 4; ++j) {  // the first one uppermost
+      Index from(at.begin(), at.begin() + static_cast<ptrdiff_t>(b));
+      Expr row = at[deep] * Expr(4) + Expr(j);
+      from.insert(from.end(), {row, column});
+      Val guard = e.within(
+          row, depth, e.within(in_part, cx.cluster.parts > 1 ? cx.cluster.column.extent : n, {}));
+      Val v = or_zero(e, guard, e.value(rhs, from, guard));
+      v = body.cast(rhs->dtype == DType::u8 ? v : body.bitcast(v, DType::u8), DType::u32);
+      word =
+          j == 0 ? v : body.op(Op::bit_or, body.op(Op::shl, word, body.constant(DType::u32, 8)), v);
+    }
+    e.store(slot, at, word);
   });
   return {std::move(kernel), slot};
 }
@@ -243,11 +277,12 @@ Packed pack_terms(const Context& cx, Value rhs, const Shape& batch, int width, i
       from.insert(from.end(), {row, column});
       Val guard = e.within(
           row, depth, e.within(in_part, cx.cluster.parts > 1 ? cx.cluster.column.extent : n, {}));
-      Val v = e.convert(e.value(rhs, from, guard), DType::f32);
-      return or_zero(e, guard, v);
+      Val v = e.value(rhs, from, guard);
+      return or_zero(e, guard, v.type == DType::bf16 ? v : e.convert(v, DType::f32));
     };
     Val low = value(0), high = value(1);
-    auto words = term_words(e.builder(), low, high, terms);
+    auto words = rhs->dtype == DType::bf16 ? std::vector{word_of_halves(e.builder(), low, high)}
+                                           : term_words(e.builder(), low, high, terms);
     for (int t = 0; t < terms; ++t) {
       Index to(at.begin(), at.begin() + static_cast<ptrdiff_t>(deep) + 1);
       to.insert(to.end(), {Expr(t), at[deep + 1], at[deep + 2]});

@@ -17,6 +17,8 @@ struct Packed {
 
 /// Panels of `width` columns, `group` values of k side by side (atlas::ProductBlock::packed_rhs).
 Packed pack_panels(const Context& cx, ir::Value rhs, const Shape& batch, int width, int group);
+/// The same of bytes in groups of four, written as words: for operands that are new in each call.
+Packed pack_words(const Context& cx, ir::Value rhs, const Shape& batch, int width);
 /// Panels of a product with terms (atlas::ProductBlock::terms).
 Packed pack_terms(const Context& cx, ir::Value rhs, const Shape& batch, int width, int terms);
 /// Panels of G w G^T (atlas::ProductBlock::winograd).

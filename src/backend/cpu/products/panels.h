@@ -10,6 +10,10 @@ namespace hologram::cpu {
 /// target: ProductBlock::terms. 0: none. `packed_once`: its right operand keeps its content.
 int terms_for(const Target& target, const atlas::ProductBlock& product, bool packed_once);
 
+/// Whether a product of bytes whose right operand is new in each call is worth a kernel that packs
+/// it for tiles.
+bool packs_given_bytes(const Target& target, const atlas::ProductBlock& product);
+
 /// Columns per packed panel of a product's right operand on this target.
 int panel_width(const Target& target, DType operand_type);
 /// Values of k that lie side by side in such a panel.

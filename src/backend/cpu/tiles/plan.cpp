@@ -11,6 +11,8 @@
 namespace hologram::cpu {
 namespace {
 
+// Fewer rows wait for the right operand, which packing for the call reads once more.
+constexpr int64_t least_given_rows = 64;
 constexpr int64_t group_rows = 32, block_steps = atlas::tile_k_block / atlas::tile_step;
 
 const Expr& extent(const atlas::ProductBlock& b, int axis) {
@@ -78,7 +80,7 @@ int terms_for(const Target& target, const atlas::ProductBlock& b, bool packed_on
           n = size_or(extent(b, 1), cost::assumed_columns);
   int64_t k = size_or(extent(b, 2), cost::assumed_depth);
   // Few rows wait for the right operand, which a product of tiles reads once more to pack it.
-  if (m < (packed_once ? 5 : 64) || n < 16 || k < atlas::tile_step) return 0;
+  if (m < (packed_once ? 5 : least_given_rows) || n < 16 || k < atlas::tile_step) return 0;
   if (b.operand_type == DType::bf16) return 1;
   if (b.operand_type != DType::f32) return 0;
   int terms = 3 - b.precision;
@@ -86,6 +88,15 @@ int terms_for(const Target& target, const atlas::ProductBlock& b, bool packed_on
   const Processor& p = *target.processor;
   double chains = fma_cycles(p, m, n, k) / least_gain;
   return split_cycles(p, m, n, k, terms, packed_once) < chains ? terms : 0;
+}
+
+bool packs_given_bytes(const Target& target, const atlas::ProductBlock& b) {
+  return target.tiles && b.acc_type == DType::i32 &&
+         (b.operand_type == DType::i8 || b.operand_type == DType::u8) &&
+         panel_group(target, b.operand_type, b.acc_type) == 4 &&
+         size_or(extent(b, 0), cost::assumed_rows) >= least_given_rows &&
+         size_or(extent(b, 1), cost::assumed_columns) >= 16 &&
+         size_or(extent(b, 2), cost::assumed_depth) >= 2 * atlas::tile_step;
 }
 
 std::optional<TileProduct> plan_tile_product(const atlas::Program& program, const Target& target) {

@@ -1,6 +1,8 @@
 // backend/cpu/tiles/product.cpp: products on AMX tiles: units, blocks of k, epilogue.
 #include "backend/cpu/tiles/product.h"
 
+#include <algorithm>
+
 #include "atlas/tile_math.h"
 #include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/products/epilogue.h"
@@ -24,7 +26,7 @@ class TileProductEmitter : IndexBuilder {
 
   void run() {
     prepare();
-    emit_tile_config(k_, config_);
+    emit_tile_config(k_, config_, tile_rows());
     emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
               [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
     k_.root().seek();
@@ -33,6 +35,10 @@ class TileProductEmitter : IndexBuilder {
   }
 
  private:
+  // Few rows are one tile, no higher than they are.
+  int tile_rows() const {
+    return static_cast<int>(std::clamp<int64_t>(size_or(plan_.m, 16), 1, 16));
+  }
   bool repairs() const { return p_.operand_type == DType::f32; }
   Value* bytes_from(Value* p, Value* offset) {
     return k_.ir.CreateInBoundsGEP(k_.ir.getInt8Ty(), p, offset);
@@ -237,6 +243,7 @@ class TileProductEmitter : IndexBuilder {
             .a_step = plan_.lhs ? 64 : step_bytes(),
             .a_term = plane_bytes,
             .row = fixed(stride),
+            .rows = tile_rows(),
             .prefetch = plan_.prefetch,
             .tail = !plan_.terms};
   }
@@ -311,8 +318,6 @@ class TileProductEmitter : IndexBuilder {
 
 }  // namespace
 
-void emit(CpuFunction& k, const TileProduct& plan) {
-  TileProductEmitter(k, plan).run();
-}
+void emit(CpuFunction& k, const TileProduct& plan) { TileProductEmitter(k, plan).run(); }
 
 }  // namespace hologram::cpu

@@ -2,12 +2,15 @@
 #include "backend/cpu/tiles/rows.h"
 
 #include "atlas/tile_math.h"
+#include "backend/cpu/products/micro.h"
 #include "codegen/nest.h"
+#include "codegen/transpose.h"
 
 namespace hologram::cpu {
 namespace {
 
 constexpr int64_t plane_bytes = 2048, row_bytes = 64;
+constexpr int square = 16;  // words of a row
 
 llvm::Constant* same(llvm::Type* type, int64_t value) {
   return llvm::ConstantInt::get(type, static_cast<uint64_t>(value), true);
@@ -39,6 +42,8 @@ TileRows::TileRows(CpuFunction& kernel, const TileProduct& plan, Value* steps)
       plan_(plan),
       steps_(steps),
       depth_(number(plan.k)),
+      along_m_(first_stride(p_.lhs, p_.batch_rank) == 1 &&
+               first_stride(p_.lhs, p_.batch_rank + 2).value_or(0) > 1),
       runs_(split_axis(p_.lhs, p_.batch_rank + 2, plan.k, p_.batch_rank + 3)) {
   if (p_.operand_type != DType::f32) return;
   llvm::Type* halves = k_.widen(k_.ir.getInt16Ty(), 32);
@@ -67,6 +72,7 @@ Value* TileRows::values(Scope& scope, Value* offset, Value* mask) {
 }
 
 void TileRows::pack(Scope& scope, Value* m, Value* count, Value* out, Value* classes) {
+  if (along_m_ && !runs_) return pack_columns(scope, m, count, out, classes);
   emit_loop(scope, k_.i64(0), count, k_.i64(1), false, [&](Scope& s, Value* i) {
     s.seek();
     Value* group = k_.ir.CreateLShr(i, 5);
@@ -75,6 +81,86 @@ void TileRows::pack(Scope& scope, Value* m, Value* count, Value* out, Value* cla
     row(s, k_.ir.CreateInBoundsGEP(k_.ir.getInt8Ty(), out, at),
         classes ? element(k_, DType::i32, classes, i) : nullptr);
   });
+}
+
+void TileRows::pack_columns(Scope& scope, Value* m, Value* count, Value* out, Value* classes) {
+  llvm::Type* halves = k_.widen(k_.ir.getInt16Ty(), square);
+  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), square);
+  TileClasses of{k_};
+  emit_loop(scope, k_.i64(0), count, k_.i64(square), false, [&](Scope& s, Value* first) {
+    s.seek();
+    Value* mask = lane_mask(k_, sub(count, first), square);
+    Value* at = add(mul(k_.ir.CreateLShr(first, 5), group_bytes()),
+                    mul(k_.ir.CreateAnd(first, k_.i64(31)), row_bytes));
+    std::vector<Value*> folded = emit_loop(
+        s, k_.i64(0), steps_, k_.i64(1), false, {of.none_least(halves), of.none_most(halves)},
+        [&](Scope& inner, Value* step, std::vector<Value*> carried) -> std::vector<Value*> {
+          std::vector<std::vector<Value*>> planes(static_cast<size_t>(plan_.planes()));
+          for (int w = 0; w < square; ++w) {
+            auto found = column_words(inner, add(m, first), mask, step, w, carried[0], carried[1]);
+            for (size_t t = 0; t < planes.size(); ++t) planes[t].push_back(found[t]);
+          }
+          for (size_t t = 0; t < planes.size(); ++t) {
+            Value* plane =
+                add(mul(step, plan_.planes() * plane_bytes), static_cast<int64_t>(t) * plane_bytes);
+            planes[t] = transpose(k_, std::move(planes[t]));
+            for (int r = 0; r < square; ++r)
+              k_.ir.CreateAlignedStore(planes[t][static_cast<size_t>(r)],
+                                       k_.ir.CreateInBoundsGEP(k_.ir.getInt8Ty(), out,
+                                                               add(add(at, plane), r * row_bytes)),
+                                       llvm::Align(64));
+          }
+          return carried;
+        });
+    if (!classes) return;
+    s.seek();
+    k_.ir.CreateAlignedStore(
+        of.of(k_.ir.CreateZExt(folded[0], words), k_.ir.CreateSExt(folded[1], words)),
+        element(k_, DType::i32, classes, first), llvm::Align(4));
+  });
+}
+
+Value* TileRows::column(Scope& scope, Value* m, Value* mask, Value* k) {
+  scope.seek();
+  const bool whole = fixed(depth_).value_or(1) % plan_.step() == 0;
+  Scope one(scope, false);
+  one.set_axis(p_.batch_rank + 2, whole ? k : least(k, sub(depth_, k_.i64(1))));
+  one.set_axis(p_.batch_rank, m);
+  one.set_lanes(p_.batch_rank, square, mask);
+  Value* x = splat(k_, emit_body(one, p_.lhs).back(), square);
+  scope.move_to(k_.ir.GetInsertBlock());
+  if (whole) return x;
+  return k_.ir.CreateSelect(k_.ir.CreateICmpSLT(k, depth_), x,
+                            llvm::Constant::getNullValue(x->getType()));
+}
+
+std::vector<Value*> TileRows::column_words(Scope& scope, Value* m, Value* mask, Value* step,
+                                           int word, Value*& least, Value*& most) {
+  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), square);
+  const int count = plan_.terms ? 2 : 4;  // values of k in a word
+  scope.seek();
+  std::vector<Value*> values;
+  for (int j = 0; j < count; ++j) {
+    scope.seek();
+    values.push_back(column(scope, m, mask, add(mul(step, plan_.step()), count * word + j)));
+  }
+  scope.seek();
+  if (p_.operand_type != DType::f32) {  // bytes: the first one uppermost
+    Value* out = nullptr;
+    for (int j = 0; j < count; ++j) {
+      const int shift = plan_.terms ? 16 * j : 8 * (count - 1 - j);
+      Value* x = k_.ir.CreateShl(k_.ir.CreateZExt(values[static_cast<size_t>(j)], words),
+                                 static_cast<uint64_t>(shift));
+      out = out ? k_.ir.CreateOr(out, x) : x;
+    }
+    return {out};
+  }
+  auto low = term_words(values[0]), high = term_words(values[1]);
+  for (Value* x : {low[0], high[0]})
+    TileClasses{k_}.fold(k_.ir.CreateTrunc(k_.ir.CreateLShr(x, 16), least->getType()), least, most);
+  for (size_t t = 0; t < low.size(); ++t)
+    low[t] = k_.ir.CreateOr(k_.ir.CreateLShr(low[t], 16), high[t]);
+  return low;
 }
 
 void TileRows::row(Scope& scope, Value* out, Value* class_out) {
@@ -118,10 +204,17 @@ void TileRows::row(Scope& scope, Value* out, Value* class_out) {
 
 // The terms of 32 f32 as bf16 bits (atlas::terms_of).
 std::vector<Value*> TileRows::terms(Value* x) {
-  llvm::Type *floats = x->getType(), *words = k_.widen(k_.ir.getInt32Ty(), 32);
   std::vector<int> upper;
   for (int l = 0; l < 32; ++l) upper.push_back(2 * l + 1);
   auto* all_halves = k_.widen(k_.ir.getInt16Ty(), 64);
+  std::vector<Value*> planes = term_words(x);
+  for (Value*& p : planes) p = k_.ir.CreateShuffleVector(k_.ir.CreateBitCast(p, all_halves), upper);
+  return planes;
+}
+
+// The same as the upper halves of words.
+std::vector<Value*> TileRows::term_words(Value* x) {
+  llvm::Type *floats = x->getType(), *words = floats->getWithNewType(k_.ir.getInt32Ty());
   std::vector<Value*> planes;
   for (int t = 0; t < plan_.terms; ++t) {
     Value* bits = k_.ir.CreateBitCast(x, words);
@@ -135,7 +228,7 @@ std::vector<Value*> TileRows::terms(Value* x) {
           k_.ir.CreateICmpNE(k_.ir.CreateAnd(bits, same(words, 0x7fffffff)), same(words, 0)));
       term = k_.ir.CreateSelect(lost, k_.ir.CreateOr(rounded, same(words, 0x10000)), rounded);
     }
-    planes.push_back(k_.ir.CreateShuffleVector(k_.ir.CreateBitCast(term, all_halves), upper));
+    planes.push_back(term);
     if (t + 1 < plan_.terms) x = k_.ir.CreateFSub(x, k_.ir.CreateBitCast(rounded, floats));
   }
   return planes;

@@ -22,14 +22,22 @@ class TileRows : IndexBuilder {
   void pack(Scope& scope, Value* m, Value* count, Value* out, Value* classes);
 
  private:
+  // An operand that lies along m: 16 rows by words of k at a time, turned over in registers.
+  void pack_columns(Scope& scope, Value* m, Value* count, Value* out, Value* classes);
+  // By plane, the words number `word` of a step's 16 for 16 rows; folds their classes.
+  std::vector<Value*> column_words(Scope& scope, Value* m, Value* mask, Value* step, int word,
+                                   Value*& least, Value*& most);
+  Value* column(Scope& scope, Value* m, Value* mask, Value* k);
   void row(Scope& scope, Value* out, Value* class_out);
   Value* values(Scope& scope, Value* offset, Value* mask);
   std::vector<Value*> terms(Value* x);
+  std::vector<Value*> term_words(Value* x);
   Value* bytes(Value* x);
 
   const atlas::ProductBlock& p_;
   const TileProduct& plan_;
   Value *steps_, *depth_;
+  bool along_m_;
   std::optional<SplitBody> runs_;  // windows: a row is read in runs to memory_ first
   Value* memory_ = nullptr;
   Value *least_ = nullptr, *most_ = nullptr;  // of a row's first terms: see TileClasses
