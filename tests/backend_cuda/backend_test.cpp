@@ -3,9 +3,12 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "atlas/programs.h"
 #include "backend/cuda/compile.h"
@@ -187,13 +190,155 @@ std::vector<std::pair<std::string, atlas::Program>> rendered() {
   return all;
 }
 
+// rows x depth times depth x columns of floats, stored by rows or by columns; sums in f32.
+atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns) {
+  return atlas::assemble(fmt::format(R"(atlas block 1
+symbols 3
+buffer b0 {0} read [s0*s1]
+buffer b1 {0} read [s1*s2]
+buffer b2 f32 write [s0*s2]
+product batch 0 operand {0} acc f32 precision 0
+axis i0 parallel [s0]
+axis i1 parallel [s2]
+axis i2 row [s1]
+lhs
+  %0 = load.{0} b0[{1}]
+rhs
+  %0 = load.{0} b1[{2}]
+epilogue
+  %0 = accumulator.f32 a0
+  store.f32 b2[i1 + s2*i0], %0
+)",
+                                     type, left_by_columns ? "i0 + s0*i2" : "i2 + s1*i0",
+                                     right_by_columns ? "i2 + s1*i1" : "i1 + s2*i2"));
+}
+
+// Small integers, whose products and sums every order of adding gives exactly.
+TEST_F(CudaBackend, TensorCoresMultiplyIntegersExactly) {
+  const std::vector<std::vector<int64_t>> shapes{{1, 1, 1},     {3, 0, 5},    {16, 16, 8},
+                                                 {130, 40, 72}, {5, 33, 200}, {257, 64, 129}};
+  for (const char* type : {"bf16", "f16"})
+    for (int layout = 0; layout < 4; ++layout)
+      for (const auto& sizes : shapes) {
+        SCOPED_TRACE(fmt::format("{} {} {}", type, layout, testing::PrintToString(sizes)));
+        const int64_t m = sizes[0], depth = sizes[1], n = sizes[2];
+        const bool by_columns[] = {(layout & 1) != 0, (layout & 2) != 0};
+        auto number = [](int64_t i, int64_t j) {
+          return static_cast<float>((7 * i + 5 * j) % 9 - 4);
+        };
+        auto bits = [&](float x) {  // of 16: both types hold small integers
+          if (type[0] == 'b') return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
+          if (x == 0) return uint16_t{0};
+          const int e = std::ilogb(x);
+          const auto mantissa = static_cast<int>(std::fabs(std::ldexp(x, 10 - e))) - 1024;
+          return static_cast<uint16_t>((x < 0 ? 0x8000 : 0) | (e + 15) << 10 | mantissa);
+        };
+        std::vector<uint16_t> left(static_cast<size_t>(m * depth)),
+            right(static_cast<size_t>(depth * n));
+        std::vector<float> out(static_cast<size_t>(m * n), -1), wanted(out.size());
+        for (int64_t k = 0; k < depth; ++k) {
+          for (int64_t i = 0; i < m; ++i)
+            left[static_cast<size_t>(by_columns[0] ? i + m * k : k + depth * i)] =
+                bits(number(i, k));
+          for (int64_t j = 0; j < n; ++j)
+            right[static_cast<size_t>(by_columns[1] ? k + depth * j : j + n * k)] =
+                bits(number(k, j));
+        }
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            float sum = 0;
+            for (int64_t k = 0; k < depth; ++k) sum += number(i, k) * number(k, j);
+            wanted[static_cast<size_t>(i * n + j)] = sum;
+          }
+        const Bytes buffers[] = {std::as_writable_bytes(std::span(left)),
+                                 std::as_writable_bytes(std::span(right)),
+                                 std::as_writable_bytes(std::span(out))};
+        run_program(runtime(), float_product(type, by_columns[0], by_columns[1]), buffers, sizes);
+        ASSERT_EQ(out, wanted);
+      }
+}
+
+// docs/numerics.md: what tensor cores cut off.
+TEST_F(CudaBackend, TensorCoresStayWithinTheirBound) {
+  constexpr int64_t m = 20, depth = 512, n = 24;
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  for (const bool one_sign : {false, true}) {
+    std::vector<uint16_t> left(m * depth), right(depth * n);
+    for (auto* factor : {&left, &right})
+      for (uint16_t& x : *factor) {
+        const float y = normal(random);
+        x = static_cast<uint16_t>(std::bit_cast<uint32_t>(one_sign ? std::fabs(y) : y) >> 16);
+      }
+    std::vector<float> out(m * n);
+    const Bytes buffers[] = {std::as_writable_bytes(std::span(left)),
+                             std::as_writable_bytes(std::span(right)),
+                             std::as_writable_bytes(std::span(out))};
+    run_program(runtime(), float_product("bf16", false, false), buffers, std::array{m, depth, n});
+    auto number = [](uint16_t x) { return double{std::bit_cast<float>(uint32_t{x} << 16)}; };
+    bool exact = true;
+    for (size_t i = 0; i < m; ++i)
+      for (size_t j = 0; j < n; ++j) {
+        double sum = 0, size = 0;
+        for (size_t k = 0; k < depth; ++k) {
+          const double product = number(left[i * depth + k]) * number(right[k * n + j]);
+          sum += product;
+          size += std::fabs(product);
+        }
+        EXPECT_LE(std::fabs(out[i * n + j] - sum), 11 * (depth / 16) * 0x1p-24 * size);
+        exact = exact && out[i * n + j] == static_cast<float>(sum);
+      }
+    EXPECT_FALSE(exact);
+  }
+}
+
+TEST_F(CudaBackend, TensorCoresKeepInfinityAndNan) {
+  constexpr int64_t m = 4, depth = 20, n = 3;
+  auto bits = [](float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); };
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::vector<uint16_t> left(m * depth, bits(1)), right(depth * n, bits(2));
+  left[0 * depth + 3] = bits(infinity);
+  left[1 * depth + 19] = bits(-infinity);
+  left[2 * depth + 5] = bits(infinity), left[2 * depth + 18] = bits(-infinity);
+  right[7 * n + 2] = bits(std::nanf(""));
+  std::vector<float> out(m * n);
+  const Bytes buffers[] = {std::as_writable_bytes(std::span(left)),
+                           std::as_writable_bytes(std::span(right)),
+                           std::as_writable_bytes(std::span(out))};
+  run_program(runtime(), float_product("bf16", false, false), buffers, std::array{m, depth, n});
+  for (size_t j = 0; j < 2; ++j) {
+    EXPECT_EQ(out[0 * n + j], infinity);
+    EXPECT_EQ(out[1 * n + j], -infinity);
+    EXPECT_TRUE(std::isnan(out[2 * n + j]));
+    EXPECT_EQ(out[3 * n + j], 40);
+  }
+  for (size_t i = 0; i < m; ++i) EXPECT_TRUE(std::isnan(out[i * n + 2]));
+}
+
+TEST_F(CudaBackend, KernelsUseTheInstructionsThatTheyAreMadeFor) {
+  auto has = [&](const atlas::Program& p, const char* text) {
+    return runtime().backend().dump(p, "asm")->find(text) != std::string::npos;
+  };
+  for (const char* type : {"bf16", "f16"}) {
+    const atlas::Program p = float_product(type, false, false);
+    EXPECT_TRUE(has(p, "mma.sync.aligned.m16n8k16.row.col.f32"));
+    EXPECT_TRUE(has(p, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"));
+    EXPECT_TRUE(has(p, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"));
+    EXPECT_TRUE(has(p, "ld.global.v4"));
+  }
+  const atlas::Program sum = elementwise(Op::add, DType::f32, 2, DType::f32);
+  EXPECT_TRUE(has(sum, "ld.global.v4.f32") && has(sum, "st.global.v4.f32"));
+  EXPECT_TRUE(has(elementwise(Op::add, DType::f64, 2, DType::f64), "ld.global.v2.f64"));
+}
+
 TEST_F(CudaBackend, LoopsAndProductsOfTheCorpusRunOnTheDevice) {
   int products = 0;
   for (const auto& [name, program] : corpus()) {
     const bool product = program.kind() == atlas::BlockKind::product;
     products += product;
-    if (product || program.kind() == atlas::BlockKind::loop)
+    if (product || program.kind() == atlas::BlockKind::loop) {
       EXPECT_EQ(cuda::unrendered(program), std::nullopt) << name;
+    }
   }
   EXPECT_GT(products, 10);
 }
@@ -252,6 +397,27 @@ TEST_F(CudaBackend, PtxAssembles) {
     std::ifstream log(base + ".log");
     const std::string words((std::istreambuf_iterator<char>(log)), {});
     EXPECT_EQ(status, 0) << gpu << ": " << words.substr(0, 2000);
+  }
+  for (const char* end : {".ptx", ".cubin", ".log"}) std::filesystem::remove(base + end);
+}
+
+// Two CTAs of 256 threads fit on a multiprocessor with up to 128 registers a thread.
+TEST_F(CudaBackend, ProductsKeepTheirSumsInRegisters) {
+  const std::string assembler = ptxas();
+  if (assembler.empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
+  const std::string base = testing::TempDir() + "hologram_product_" + std::to_string(getpid());
+  for (const char* type : {"bf16", "f32"}) {
+    std::ofstream(base + ".ptx") << *runtime().backend().dump(float_product(type, false, true),
+                                                              "asm");
+    const std::string command = assembler + " -v -arch=sm_80 " + base + ".ptx -o " + base +
+                                ".cubin > " + base + ".log 2>&1";
+    ASSERT_EQ(std::system(command.c_str()), 0);
+    std::ifstream log(base + ".log");
+    const std::string words((std::istreambuf_iterator<char>(log)), {});
+    EXPECT_NE(words.find(" 0 bytes spill stores, 0 bytes spill loads"), std::string::npos) << words;
+    const size_t used = words.find("Used ");
+    ASSERT_NE(used, std::string::npos) << words;
+    EXPECT_LE(std::atoi(words.c_str() + used + 5), 128) << words;
   }
   for (const char* end : {".ptx", ".cubin", ".log"}) std::filesystem::remove(base + end);
 }

@@ -108,7 +108,7 @@ TEST_P(Conformance, LeavesTheInterpretersBits) {
       for (size_t k = 0; k < got.size(); ++k)
         expect_elements(types[k], reinterpret_cast<const char*>(got[k].data()),
                         reinterpret_cast<const char*>(expected[k].data()), got[k].size(),
-                        promise_of(c.program, 1).tolerance, k);
+                        tolerance_on(GetParam(), c.program), k);
     }
   }
 }

@@ -14,14 +14,12 @@ struct Trial {
   Buffers fresh, wanted;
   std::vector<size_t> numbers;
   std::string error;
-  double tolerance = 0;
 };
 
 Trial trial_of(const atlas::Program& p, const Inputs& inputs) {
   atlas::verify(p);
   const Promise promise = promise_of(p, inputs.specials);
   Trial t;
-  t.tolerance = std::max(inputs.tolerance, promise.tolerance);
   std::mt19937_64 random(inputs.seed);
   for (size_t k = 0; k < p.buffers.size(); ++k) {
     const atlas::Buffer& b = p.buffers[k];
@@ -47,7 +45,8 @@ void try_on(std::string_view backend, const atlas::Program& p, const Inputs& inp
     if (!expect_elements(p.buffers[t.numbers[n]].dtype,
                          reinterpret_cast<const char*>(got[n].data()),
                          reinterpret_cast<const char*>(t.wanted[n].data()), got[n].size(),
-                         t.tolerance, t.numbers[n], inputs.nan_for_infinity))
+                         std::max(inputs.tolerance, tolerance_on(backend, p)), t.numbers[n],
+                         inputs.nan_for_infinity))
       return;
 }
 

@@ -26,6 +26,8 @@ struct Promise {
 };
 /// `specials` where every bit is promised.
 Promise promise_of(const atlas::Program& program, int specials);
+/// The tolerance of what this backend computes from data that promise_of() allows.
+double tolerance_on(std::string_view backend, const atlas::Program& program);
 
 /// Whether the backend may leave out a program of the corpus, or the programs of a test
 /// ("Loop.Scan").

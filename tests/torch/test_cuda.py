@@ -131,6 +131,15 @@ def test_memory_of_calls_is_given_back(gpu):
     assert gpu.count("blocks") == blocks
 
 
+def test_any_address_of_an_element_will_do(gpu):
+    big = torch.randn(4001)
+    call = compiled(lambda x: x * 2 + 1, big[:3997])
+    memory = gpu.tensor(big)
+    for first in range(4):
+        part = fake_cuda.DeviceTensor(gpu, memory.data + 4 * first, [3997], [1], torch.float32)
+        assert torch.equal(call([part])[0].cpu(), big[first : first + 3997] * 2 + 1)
+
+
 def test_tensors_of_another_device_are_refused(gpu):
     call = compiled(lambda x: torch.softmax(x, -1), torch.randn(3, 4))
     wrong = gpu.tensor(torch.randn(3, 4))

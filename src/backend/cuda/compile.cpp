@@ -8,6 +8,7 @@
 
 #include "atlas/empty.h"
 #include "atlas/walk.h"
+#include "backend/cuda/accesses.h"
 #include "backend/cuda/function.h"
 #include "backend/cuda/loops/emit.h"
 #include "backend/cuda/products/emit.h"
@@ -65,6 +66,7 @@ struct Unit {
     facts = program.kind() == atlas::BlockKind::product ? emit_product_block(*module, program)
                                                         : emit_loop_block(*module, program);
     forget_constancy(*module);
+    choose_accesses(*module);
     check_module(*module);
     inline_helpers(*module);
     optimise(*module);

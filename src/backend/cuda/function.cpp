@@ -69,13 +69,18 @@ CudaFunction::CudaFunction(llvm::Module& m, const atlas::Program& p, int threads
 // A tree of choices, one level for each bit of the index: no memory is read.
 Value* CudaFunction::look_up(DType type, std::span<const uint64_t> table, Value* index) {
   std::vector<Value*> values;
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(index->getType());
+  const int lanes = vector ? static_cast<int>(vector->getNumElements()) : 1;
   for (uint64_t bits : table) {
     llvm::Type* t = type_of(type);
     auto* word = llvm::ConstantInt::get(ir.getIntNTy(t->getScalarSizeInBits()), bits);
-    values.push_back(llvm::ConstantExpr::getBitCast(word, t));
+    llvm::Constant* value = llvm::ConstantExpr::getBitCast(word, t);
+    values.push_back(vector ? llvm::ConstantVector::getSplat(vector->getElementCount(), value)
+                            : value);
   }
+  auto words = [&](uint32_t x) { return llvm::ConstantInt::get(widen(ir.getInt32Ty(), lanes), x); };
   for (uint32_t bit = 0; values.size() > 1; ++bit) {
-    Value* upper = ir.CreateICmpNE(ir.CreateAnd(index, ir.getInt32(1u << bit)), ir.getInt32(0));
+    Value* upper = ir.CreateICmpNE(ir.CreateAnd(index, words(1u << bit)), words(0));
     for (size_t k = 0; k < values.size() / 2; ++k)
       values[k] = ir.CreateSelect(upper, values[2 * k + 1], values[2 * k]);
     values.resize(values.size() / 2);

@@ -308,7 +308,7 @@ struct Machine::State {
     for (size_t s = 0; s < sources; ++s) {
       const Operand& o = i.operands[s + 1];
       if (o.reg >= 0) {
-        read_check(w, o.reg, on);
+        if (!may_be_unwritten(i, s)) read_check(w, o.reg, on);
         from[s] = w.values.data() + static_cast<size_t>(o.reg) * warp_size;
       } else {
         constants[s].fill(o.imm);
@@ -324,6 +324,11 @@ struct Machine::State {
       fault("an instruction that this machine does not know", w, std::countr_zero(on));
     each(on, [&](int l) { out[l] = masked(result[static_cast<size_t>(l)], width); });
     w.written[static_cast<size_t>(to.reg)] |= on;
+  }
+
+  // LLVM puts vectors of bytes together by prmt, whose bytes to come are anything.
+  static bool may_be_unwritten(const Instr& i, size_t source) {
+    return i.code == code_prmt && source < 2 && i.operands[3].reg < 0;
   }
 
   void unpack(Warp& w, const Instr& i, uint32_t on) {

@@ -292,6 +292,18 @@ bool pick_bytes(const u64* const* a, uint32_t on, u64* out) {
   });
 }
 
+// Bits [at, at + length) of the second operand replaced by the first one's lowest.
+bool insert(const Instr& i, const u64* const* a, uint32_t on, u64* out) {
+  const int n = i.type.bits;
+  return each(on, [&](int l) {
+    const int at = static_cast<int>(a[2][l] & 255), length = static_cast<int>(a[3][l] & 255);
+    u64 r = cut(a[1][l], n);
+    for (int k = 0; k < length && at + k < n; ++k)
+      r = (r & ~(u64{1} << (at + k))) | (a[0][l] >> k & 1) << (at + k);
+    out[l] = r;
+  });
+}
+
 bool extract(const Instr& i, const u64* const* a, uint32_t on, u64* out) {
   const int n = i.type.bits;
   return each(on, [&](int l) {
@@ -309,47 +321,21 @@ bool extract(const Instr& i, const u64* const* a, uint32_t on, u64* out) {
 }  // namespace
 
 Code code_of(const Instr& i) {
-  static const std::map<std::string, Code> codes = {{"bra", code_bra},
-                                                    {"ret", code_ret},
-                                                    {"exit", code_ret},
-                                                    {"ld", code_ld},
-                                                    {"st", code_st},
-                                                    {"atom", code_atom},
-                                                    {"red", code_red},
-                                                    {"mov", code_mov},
-                                                    {"cvta", code_cvta},
-                                                    {"add", code_add},
-                                                    {"sub", code_sub},
-                                                    {"mul", code_mul},
-                                                    {"mad", code_mad},
-                                                    {"div", code_div},
-                                                    {"rem", code_rem},
-                                                    {"neg", code_neg},
-                                                    {"abs", code_abs},
-                                                    {"min", code_min},
-                                                    {"max", code_max},
-                                                    {"and", code_and},
-                                                    {"or", code_or},
-                                                    {"xor", code_xor},
-                                                    {"not", code_not},
-                                                    {"shl", code_shl},
-                                                    {"shr", code_shr},
-                                                    {"shf", code_shf},
-                                                    {"prmt", code_prmt},
-                                                    {"bfe", code_bfe},
-                                                    {"popc", code_popc},
-                                                    {"clz", code_clz},
-                                                    {"brev", code_brev},
-                                                    {"setp", code_setp},
-                                                    {"selp", code_selp},
-                                                    {"cvt", code_cvt},
-                                                    {"fma", code_fma},
-                                                    {"sqrt", code_sqrt},
-                                                    {"rcp", code_rcp},
-                                                    {"copysign", code_copysign},
-                                                    {"shfl", code_warp},
-                                                    {"mma", code_mma},
-                                                    {"ldmatrix", code_ldmatrix}};
+  static const std::map<std::string, Code> codes = {
+      {"bra", code_bra},   {"ret", code_ret},   {"exit", code_ret},
+      {"ld", code_ld},     {"st", code_st},     {"atom", code_atom},
+      {"red", code_red},   {"mov", code_mov},   {"cvta", code_cvta},
+      {"add", code_add},   {"sub", code_sub},   {"mul", code_mul},
+      {"mad", code_mad},   {"div", code_div},   {"rem", code_rem},
+      {"neg", code_neg},   {"abs", code_abs},   {"min", code_min},
+      {"max", code_max},   {"and", code_and},   {"or", code_or},
+      {"xor", code_xor},   {"not", code_not},   {"shl", code_shl},
+      {"shr", code_shr},   {"shf", code_shf},   {"prmt", code_prmt},
+      {"bfe", code_bfe},   {"bfi", code_bfi},   {"popc", code_popc},
+      {"clz", code_clz},   {"brev", code_brev}, {"setp", code_setp},
+      {"selp", code_selp}, {"cvt", code_cvt},   {"fma", code_fma},
+      {"sqrt", code_sqrt}, {"rcp", code_rcp},   {"copysign", code_copysign},
+      {"shfl", code_warp}, {"mma", code_mma},   {"ldmatrix", code_ldmatrix}};
   if (i.op == "bar" || i.op == "barrier") return i.has("warp") ? code_warp : code_bar;
   if (i.op == "mov" && i.groups.size() == 2 && i.groups[0] > 1) return code_unpack;
   if (i.op == "mov" && i.groups.size() == 2 && i.groups[1] > 1) return code_pack;
@@ -419,6 +405,8 @@ bool compute(const Instr& i, const uint64_t* const* a, uint32_t on, uint64_t* ou
       return i.mods.size() == 1 && pick_bytes(a, on, out);
     case code_bfe:
       return extract(i, a, on, out);
+    case code_bfi:
+      return insert(i, a, on, out);
     case code_popc:
       return each(on, [&](int l) { out[l] = static_cast<u64>(std::popcount(cut(a[0][l], n))); });
     case code_clz:

@@ -38,6 +38,7 @@ enum Code {
   code_shf,
   code_prmt,
   code_bfe,
+  code_bfi,
   code_popc,
   code_clz,
   code_brev,

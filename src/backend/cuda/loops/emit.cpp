@@ -29,19 +29,18 @@ Facts emit_loop_block(llvm::Module& module, const atlas::Program& program) {
     k.finish();
     return facts;
   }
-  facts.total = Expr(1);
-  for (int a = 0; a < block.parallel_rank; ++a)
-    facts.total *= max(block.axes[static_cast<size_t>(a)].extent, Expr(0));
   facts.team_bytes = CudaFunction::scratch_bytes(program);
   const bool points =
       !CudaFunction::has_scratch(program) &&
       std::ranges::all_of(block.stages, [](const Stage& s) { return s.kind == StageKind::point; });
+  const int neighbours = points ? neighbours_of(program) : 1;
+  facts.total = shares_of(block, neighbours);
   const Mapping mapping = mapping_of(program);
   facts.threads = Team::threads(mapping);
   facts.points = Team::points(mapping);
   CudaFunction k(module, program, facts.threads);
   if (points)
-    emit_points(k, facts);
+    emit_points(k, facts, neighbours);
   else
     emit_rows(k, mapping);
   facts.flags = k.flags();

@@ -9,6 +9,13 @@ namespace hologram::cuda {
 /// row-major space.
 void fix_axes(Scope& scope, std::span<const atlas::Axis> axes, int first, int last, Value* number);
 
-void emit_points(CudaFunction& k, Facts& facts);
+/// How many neighbours along the last parallel axis a thread takes, as vectors of 16 bytes or
+/// fewer; 1 where vectors win nothing.
+int neighbours_of(const atlas::Program& program);
+
+/// Threads' share of the points, by `neighbours`.
+Expr shares_of(const atlas::LoopBlock& block, int neighbours);
+
+void emit_points(CudaFunction& k, const Facts& facts, int neighbours);
 
 }  // namespace hologram::cuda

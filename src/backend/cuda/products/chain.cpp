@@ -38,7 +38,7 @@ class Chains {
                     [&](Scope& block, Value* begin, std::vector<Value*> sums) {
                       return add_block(block, begin, std::move(sums), none);
                     }));
-    tile_.finish(left_, side);
+    tile_.finish(left_, side, side, [](Value* row) { return row; });
     k_.root().move_to(ir_.GetInsertBlock());
     k_.root().seek();
     k_.finish();

@@ -2,6 +2,8 @@
 // its sums.
 #pragma once
 
+#include <functional>
+
 #include "backend/cuda/function.h"
 
 namespace hologram::cuda {
@@ -16,6 +18,9 @@ struct Factor {
   Value* count;    ///< how many x there are, i64
   bool depth_run;  ///< neighbours in memory are neighbours along k, as far as is known
 };
+
+/// Whether neighbours along the axis are neighbours in memory for the first load that depends on it.
+bool lies_along(const atlas::Body& body, int axis);
 
 /// A CTA's tile of rows x columns sums.
 class ProductTile {
@@ -37,18 +42,36 @@ class ProductTile {
   void stage(Scope& at, const Factor& factor, Value* k, int count, int depth, DType type,
              llvm::Constant* fill, Value* to, int stride);
 
-  /// Runs the epilogue on the tile's sums, which are in shared memory behind a barrier: element
-  /// (row, column) at row * stride + column.
-  void finish(Value* sums, int stride);
+  static constexpr int lanes = 8;  ///< elements of a piece
+
+  /// Eight elements of a factor from (x, k) on, along k if it has its neighbours there, else along
+  /// x, as i16; 0 behind the last k, others' values behind the last x.
+  Value* eight(Scope& at, const Factor& factor, Value* x, Value* k);
+
+  /// Eight elements of a factor beside each other along k, or along x.
+  struct Piece {
+    Value* value;  ///< a vector of i16
+    Value* place;  ///< its first element's number in shared memory, i32
+  };
+  /// The thread's pieces of elements [first, first + count) x [k, k + depth) of a factor of 16-bit
+  /// numbers, 0 behind the last k, for [x][k] or [k][x] in shared memory by rows of `stride`.
+  std::vector<Piece> fetch(Scope& at, const Factor& factor, Value* k, int count, int depth,
+                           int stride);
+
+  /// Runs the epilogue on `rows` rows of the tile's sums, which are in shared memory behind a
+  /// barrier: element (row, column) at row * stride + column. `row_of`: which row of the tile it
+  /// is.
+  void finish(Value* sums, int stride, int rows, const std::function<Value*(Value*)>& row_of);
 
  private:
-  void emit_element(Scope& at, const Factor& factor, Value* x, Value* k, Value* inside, DType type,
-                    llvm::Constant* fill, Value* place);
+  Value* one_by_one(Scope& at, const Factor& factor, Value* x, Value* k);
+  Value* within(Value* v, Value* count);
+  Value* element(Scope& at, const Factor& factor, Value* x, Value* k, Value* inside);
 
   CudaFunction& k_;
   llvm::IRBuilder<>& ir_;
   const atlas::ProductBlock& block_;
-  int rows_, columns_, threads_;
+  int columns_, threads_;
   Scope scope_;
   Factor left_, right_;
   Value *depth_, *thread_;
