@@ -20,9 +20,9 @@ _WRITES = (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION",
 class ExportedGraph(Translator):
     """Translates a program. Afterwards: graph; inputs and results as (name or None, dtype, shape) by number; sources: by
     parameter of the graph ("input", number) or, "tensor" of the model or "constant" of this program alone, (kind, name,
-    tensor, shape, strides); state: names of tensors that it
-    writes; left: calls of operators without a kernel, as plain data; sizes: (SymPy symbol, least, most) by symbol; guards: expressions that are not negative; returned: by result of
-    the program ("result", number) or ("value", constant)."""
+    tensor, shape, strides); state: names of tensors that it writes; left: calls of operators without a kernel, as plain data;
+    sizes: (SymPy symbol, least, most) by symbol; guards: expressions that are not negative; returned: by result of the program
+    ("result", number) or ("value", constant)."""
 
     def __init__(self, program, find, allow_torch=False, **keywords):
         self._allow_torch, self.left = allow_torch, []
