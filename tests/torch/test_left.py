@@ -87,6 +87,19 @@ def test_says_what_is_missing(exported):
     assert json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["fingerprint"] == report.fingerprint
 
 
+def test_results_without_axes_and_of_several_dtypes(tmp_path):
+    class Determinant(torch.nn.Module):
+        def forward(self, x):
+            value, _, pivots = torch.ops.aten._linalg_det(x)
+            return value + 1, value, pivots
+
+    path, x = tmp_path / "det.holo", normal(5, 5)
+    assert hologram_torch.export(Determinant(), (x,), path, allow_torch=True).left == ("aten::_linalg_det",)
+    for got, wanted in zip(hologram.load(path)(x.numpy()), Determinant()(x), strict=True):
+        assert got.shape == tuple(wanted.shape)
+        np.testing.assert_array_equal(got, wanted.numpy())
+
+
 def test_errors_of_operators_are_theirs(tmp_path):
     class Factor(torch.nn.Module):
         def forward(self, x):

@@ -38,7 +38,7 @@ def written(call, checks) -> dict:
         "operator": _name(call.target), "checks": list(checks),
         "args": _written(list(call.args)), "kwargs": _written(dict(call.kwargs)),
         "stored": [{"strides": _written(s.strides), "axes": _written(s.axes)} for s in call.stored],
-        "results": [[list(path), dtypes.NAME[dtype], shape and list(shape)] for path, dtype, shape in call.results],
+        "results": [[list(path), dtypes.NAME[dtype], shape if shape is None else list(shape)] for path, dtype, shape in call.results],
     }  # fmt: skip
 
 
@@ -105,7 +105,8 @@ def _call(plain):
     target = _operator(plain["operator"])
     stored = [host.Stored(_read(s["strides"]), _read(s["axes"])) for s in plain["stored"]]
     call = host.HostCall(_checked(target, plain["checks"]), str(target), _read(plain["args"]), _read(plain["kwargs"]), stored)
-    call.results = [(tuple(path), dtypes.TORCH[dtype], shape and torch.Size(shape)) for path, dtype, shape in plain["results"]]
+    for path, dtype, shape in plain["results"]:
+        call.results.append((tuple(path), dtypes.TORCH[dtype], shape if shape is None else torch.Size(shape)))
     return call
 
 
