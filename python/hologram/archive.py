@@ -111,7 +111,7 @@ class Archive:
             "tensor_bytes": sum({t["offset"]: t["bytes"] for t in tensors}.values()),
             "state_bytes": sum(t["bytes"] for t in tensors if t["state"]),
             "methods": {
-                m["name"]: {"inputs": m["inputs"], "results": m["results"], "sizes": m["sizes"]} for m in self._native.methods
+                name: {"inputs": m.inputs, "results": m.results, "sizes": m.sizes, "left": m.left} for name, m in self.methods.items()
             },
         }
 
@@ -165,17 +165,23 @@ def _main(methods: dict[str, Method]) -> Method:
 class Method:
     """A function of the archive, compiled at its first call.
 
-    inputs, results: per array its name, dtype and shape; sizes: name of a size that calls choose → (least, most).
+    inputs, results: per array its name, dtype and shape; sizes: name of a size that calls choose → (least, most);
+    left: names of operators that PyTorch runs (export's allow_torch).
     Arguments are those of the model: arrays by position or by name, nested as the model's are. Numbers, strings and None
     are part of the program: they may be left out, and must otherwise be what they were when it was exported.
     """
 
     def __init__(self, archive: Archive, info: dict[str, Any], session: Any = None, made: Any = None) -> None:
         self._archive, self._info, self._session = archive, info, session
-        structure = json.loads(info["structure"]) if info["structure"] else {}
-        self._made = made if made is not None else _Made(archive, info["name"], structure.get("torch", ()))
-        self._arguments = [(name, tree) for name, tree in structure["arguments"]] if "arguments" in structure else None
-        self._outputs = structure.get("outputs")
+        try:
+            structure = json.loads(info["structure"]) if info["structure"] else {}
+            self._arguments = [(name, tree) for name, tree in structure["arguments"]] if "arguments" in structure else None
+            self._outputs = structure.get("outputs")
+            calls = structure.get("torch", [])
+            self.left = sorted({"::".join(call["operator"][:2]) for call in calls})
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise _core.HologramError(f'{archive.path}: method "{info["name"]}": nesting that cannot be read: {error}') from None
+        self._made = made if made is not None else _Made(archive, info["name"], calls, ", ".join(self.left))
         plain = self._arguments is not None and [tree for _, tree in self._arguments] == [
             {"input": i} for i in range(len(self.inputs))
         ]
@@ -231,8 +237,8 @@ class Method:
 class _Made:
     """The compiled function, made once for a method and those of its sessions."""
 
-    def __init__(self, archive: Archive, name: str, left: Sequence[dict[str, Any]]) -> None:
-        self._archive, self._name, self._left = archive, name, left
+    def __init__(self, archive: Archive, name: str, calls: Sequence[dict[str, Any]], operators: str) -> None:
+        self._archive, self._name, self._calls, self._operators = archive, name, calls, operators
         self._lock = threading.Lock()
         self._function: Any = None
 
@@ -245,21 +251,20 @@ class _Made:
 
     def _make(self) -> Any:
         archive = self._archive
-        host = self._calls() if self._left else None
+        host = self._host() if self._calls else None
         native = archive._native.function(self._name, archive._runtime, archive.trusted, archive._weights, host is not None)
         return native if host is None else lambda arrays, session: native(arrays, session, host)
 
-    def _calls(self) -> Any:
+    def _host(self) -> Any:
         """Operators that export(allow_torch=True) left to PyTorch: they do whatever their arguments, which the file names, say."""
-        names = ", ".join(sorted({"::".join(call["operator"][:2]) for call in self._left}))
-        where = f'{self._archive.path}: method "{self._name}" calls operators of PyTorch ({names})'
+        where = f'{self._archive.path}: method "{self._name}" calls operators of PyTorch ({self._operators})'
         if not self._archive.trusted:
             raise _core.HologramError(f"{where}, which run in trusted archives only: pass fingerprint= or trust=True")
         try:
             left = importlib.import_module("hologram_torch.translate.left")
         except ImportError as error:
             raise NotImplementedError(f"{where}: {error}") from None
-        return left.Calls(self._left)
+        return left.Calls(self._calls)
 
 
 class _Tensors(Mapping[str, Any]):

@@ -13,7 +13,7 @@ from hologram import _core
 WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
-def write(path, parameters=(("input", 0), ("tensor", 0)), shape=(None, 4), result=(None, 3), **keywords):
+def write(path, parameters=(("input", 0), ("tensor", 0)), shape=(None, 4), result=(None, 3), structure="", **keywords):
     """An archive of x @ weight for x of s0 × 4."""
     graph = _core.Graph()
     s0 = graph.new_symbol()
@@ -25,7 +25,7 @@ def write(path, parameters=(("input", 0), ("tensor", 0)), shape=(None, 4), resul
     writer.add_tensor("weight", "f32", [4, 3], [3, 1], WEIGHT.ctypes.data, WEIGHT.nbytes)
     writer.add_method(
         "forward", graph, [("rows", 1, 1000)], [("x", "f32", sized(shape))], [("y", "f32", sized(result))],
-        [list(p) for p in parameters], [], "", **keywords,
+        [list(p) for p in parameters], [], structure, **keywords,
     )  # fmt: skip
     return writer.finish()
 
@@ -59,6 +59,16 @@ def test_call(path):
 def test_the_same_content_has_the_same_fingerprint(path, tmp_path):
     assert write(tmp_path / "again.holo") == hologram.load(path).fingerprint
     assert (tmp_path / "again.holo").read_bytes() == path.read_bytes()
+
+
+ODD = ["{", "[1]", '{"arguments": [1]}', '{"torch": 5}', '{"torch": [{}]}', '{"torch": [{"operator": [1, 2]}]}']
+
+
+@pytest.mark.parametrize("structure", ODD)
+def test_nesting_that_says_nothing(structure, tmp_path):
+    write(tmp_path / "odd.holo", structure=structure)
+    with pytest.raises(hologram.HologramError, match=r'odd.holo: method "forward": nesting that cannot be read'):
+        hologram.load(tmp_path / "odd.holo")
 
 
 @pytest.mark.parametrize("backend", ["interp", "null"])
