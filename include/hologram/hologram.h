@@ -204,6 +204,10 @@ typedef struct hologram_statistics {
   uint64_t bytes_copied_in;   /**< by copies into buffers */
   uint64_t bytes_copied_out;
   uint64_t fallbacks; /**< choices of another backend than asked for */
+  /* What compiled operations and graphs take, of all executors of a backend: */
+  uint64_t code_bytes;  /**< machine code in use, but for that in the library or an archive */
+  uint64_t code_cached; /**< kernels that nothing uses now */
+  uint64_t plan_bytes;  /**< how executables run: programs, steps, sizes */
 } hologram_statistics;
 
 HOLOGRAM_API hologram_status hologram_stats(hologram_handle executor,

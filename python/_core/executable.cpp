@@ -55,6 +55,10 @@ nb::dict memory_stats(Runtime& r) {
   out["limit"] = s.limit;
   out["hits"] = s.hits;
   out["misses"] = s.misses;
+  const runtime::CompiledBytes compiled = r.compiled_bytes();
+  out["code"] = compiled.code;
+  out["code_cached"] = compiled.code_cached;
+  out["plans"] = compiled.plans;
   return out;
 }
 
@@ -177,7 +181,8 @@ void bind_executable(nb::module_& m) {
           "num_threads", [](Runtime& r) { return r.threads().num_threads(); },
           [](Runtime& r, int n) { r.threads().set_num_threads(n); })
       .def("memory_stats", &memory_stats,
-           "Bytes in use, at peak and cached by the output pool, and its hits.")
+           "Bytes in use, at peak and cached by the output pool, and its hits; bytes of machine code "
+           "in use and of kernels kept for later, and of plans.")
       .def(
           "release_memory", [](Runtime& r) { return r.memory().release(); },
           "Gives all cached memory back to the system; returns the bytes.")

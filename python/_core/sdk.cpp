@@ -344,7 +344,8 @@ Arrays that are read-only, misaligned or not row-major are copied; `Buffer.copie
           },
           "Returns when everything that was started is done.")
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, int]"),
-           "Counters: buffers, boundary and linear memory, kernels, bytes copied each way.")
+           "Counters: buffers, boundary and linear memory, kernels, bytes copied each way, bytes of "
+           "machine code and plans.")
       .def(
           "set_memory_limit",
           [](const PyExecutor& e, uint64_t bytes) {

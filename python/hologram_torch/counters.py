@@ -48,8 +48,9 @@ def stats() -> dict:
     compile_ms: milliseconds by stage; "trace" is the translation in Python, "total" all of ours
     ops_before, ops_canonical: operations before and after canonicalisation
     memory: bytes that compiled graphs hold now: packed_weights of live graphs; in_use, other blocks of the pool (results,
-        calls in progress); pool_cached, which the pool keeps for later calls; and released_weights, which
-        freeze(release_weights=True) gave back for models that still live
+        calls in progress); pool_cached, which the pool keeps for later calls; released_weights, which
+        freeze(release_weights=True) gave back for models that still live; code, machine code of live graphs; code_cached, of
+        kernels that are kept in case they are compiled again; and plans, how live graphs run
     """
     with _lock:
         c = _counters
@@ -63,7 +64,8 @@ def tell_memory(function) -> None:
 
 
 def _memory() -> dict:
-    return {"packed_weights": 0, "in_use": 0, "pool_cached": 0, "released_weights": 0}
+    shares = "packed_weights", "in_use", "pool_cached", "released_weights", "code", "code_cached", "plans"
+    return dict.fromkeys(shares, 0)
 
 
 def reset_stats() -> None:

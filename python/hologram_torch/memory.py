@@ -20,12 +20,13 @@ def tell_released(frozen, bytes: int) -> None:
 
 def shares() -> dict:
     """Bytes: weights packed for live graphs; other blocks in use (results, calls in progress); what the pool keeps for later;
-    weights that live frozen models have given back."""
+    weights that live frozen models have given back; machine code in use, and of kernels kept for later; plans of live graphs."""
     pool = device.runtime().memory_stats()
     released = sum(_released.values())
     packed = sum(call.executable.cached_bytes for call in list(_live))
     in_use = max(0, pool["in_use"] - packed)
-    return {"packed_weights": packed, "in_use": in_use, "pool_cached": pool["cached"], "released_weights": released}
+    own = {"packed_weights": packed, "in_use": in_use, "pool_cached": pool["cached"], "released_weights": released}
+    return own | {share: pool[share] for share in ("code", "code_cached", "plans")}
 
 
 def give_back(ranges) -> None:

@@ -25,6 +25,8 @@ class LaneKernel {
   /// Runs a launch to its end, in the order that atlas::LaneHost states; every backend leaves the
   /// same bits, and throws the same atlas::LaneError.
   virtual void run(const atlas::LaneLaunch& launch, atlas::LaneMemory& memory) const = 0;
+  /// Memory that was taken for its code.
+  virtual size_t code_bytes() const { return 0; }
 };
 
 /// Where a backend may keep code between processes, by content. Thread-safe; never throws.

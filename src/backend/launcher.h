@@ -16,6 +16,7 @@ struct Kernel {
   Expr grain;                        ///< chunk boundaries fall on multiples of this
   Expr unit_work;                    ///< rough cost of one unit on one core, in picoseconds
   std::shared_ptr<const void> keep;  ///< owns the code
+  size_t code_bytes = 0;  ///< memory that was taken for the code; 0 where it is part of a file
 };
 
 /// What a launcher computed from sizes alone; good for every call with these sizes.
@@ -39,6 +40,8 @@ class Launcher {
                            size_t step) const = 0;
   /// StickyError bits of frames without `sticky` that have shown up since the last call.
   virtual int32_t late_faults() const { return 0; }
+  /// Memory that was taken for code of its own.
+  virtual size_t code_bytes() const { return 0; }
 };
 
 /// Runs steps in order on the calling thread: `launch(s)` the kernel of step s, the frame's context

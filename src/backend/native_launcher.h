@@ -13,14 +13,15 @@ namespace hologram {
 
 class NativeLauncher final : public Launcher {
  public:
-  /// `keep` owns the code of `run_all`.
+  /// `keep` owns the code of `run_all`, which takes `code_bytes`.
   NativeLauncher(std::span<const atlas::EntryStep> steps,
                  std::span<const std::shared_ptr<const Kernel>> kernels, atlas::EntryFn run_all,
-                 std::shared_ptr<const void> keep)
+                 std::shared_ptr<const void> keep, size_t code_bytes = 0)
       : steps_(steps.begin(), steps.end()),
         kernels_(kernels.begin(), kernels.end()),
         run_all_(run_all),
-        keep_(std::move(keep)) {
+        keep_(std::move(keep)),
+        code_bytes_(code_bytes) {
     for (const auto& k : kernels_) codes_.push_back(k->code);
   }
 
@@ -59,6 +60,8 @@ class NativeLauncher final : public Launcher {
                                        frame.grains[s]);
   }
 
+  size_t code_bytes() const override { return code_bytes_; }
+
  private:
   struct Sizes : Prepared {
     std::vector<int64_t> totals, grains;  // by step
@@ -76,6 +79,7 @@ class NativeLauncher final : public Launcher {
   std::vector<const void*> codes_;                      // by program: their functions
   atlas::EntryFn run_all_;
   std::shared_ptr<const void> keep_;
+  size_t code_bytes_;
 };
 
 }  // namespace hologram

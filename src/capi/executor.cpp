@@ -114,6 +114,10 @@ hologram_statistics statistics_of(const ExecutorState& state) {
   s.bytes_copied_in = state.bytes_in.value();
   s.bytes_copied_out = state.bytes_out.value();
   s.fallbacks = state.fallbacks;
+  const runtime::CompiledBytes compiled = state.operations->runtime().compiled_bytes();
+  s.code_bytes = compiled.code;
+  s.code_cached = compiled.code_cached;
+  s.plan_bytes = compiled.plans;
   return s;
 }
 
@@ -248,18 +252,19 @@ hologram_status hologram_stats_json(hologram_handle executor, char* text, size_t
                                     size_t* needed) {
   return guarded(__func__, [&] {
     const hologram_statistics s = statistics_of(*need_executor(executor)->state);
-    give_text(
-        fmt::format("{{\"buffers\": {}, \"tensors\": {}, \"boundary_classes_busy\": {}, "
-                    "\"linear_bytes\": {}, \"linear_peak\": {}, \"linear_cached\": {}, "
-                    "\"linear_reused\": {}, \"linear_mapped\": {}, \"memory_limit\": {}, "
-                    "\"kernel_calls\": {}, \"builtin_kernels\": {}, \"compiled_kernels\": {}, "
-                    "\"interpreted_calls\": {}, \"bytes_copied_in\": {}, \"bytes_copied_out\": {}, "
-                    "\"fallbacks\": {}}}",
-                    s.buffers, s.tensors, s.boundary_classes_busy, s.linear_bytes, s.linear_peak,
-                    s.linear_cached, s.linear_reused, s.linear_mapped, s.memory_limit,
-                    s.kernel_calls, s.builtin_kernels, s.compiled_kernels, s.interpreted_calls,
-                    s.bytes_copied_in, s.bytes_copied_out, s.fallbacks),
-        text, capacity, needed);
+    give_text(fmt::format(
+                  "{{\"buffers\": {}, \"tensors\": {}, \"boundary_classes_busy\": {}, "
+                  "\"linear_bytes\": {}, \"linear_peak\": {}, \"linear_cached\": {}, "
+                  "\"linear_reused\": {}, \"linear_mapped\": {}, \"memory_limit\": {}, "
+                  "\"kernel_calls\": {}, \"builtin_kernels\": {}, \"compiled_kernels\": {}, "
+                  "\"interpreted_calls\": {}, \"bytes_copied_in\": {}, \"bytes_copied_out\": {}, "
+                  "\"fallbacks\": {}, \"code_bytes\": {}, \"code_cached\": {}, "
+                  "\"plan_bytes\": {}}}",
+                  s.buffers, s.tensors, s.boundary_classes_busy, s.linear_bytes, s.linear_peak,
+                  s.linear_cached, s.linear_reused, s.linear_mapped, s.memory_limit, s.kernel_calls,
+                  s.builtin_kernels, s.compiled_kernels, s.interpreted_calls, s.bytes_copied_in,
+                  s.bytes_copied_out, s.fallbacks, s.code_bytes, s.code_cached, s.plan_bytes),
+              text, capacity, needed);
   });
 }
 

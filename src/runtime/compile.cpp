@@ -106,7 +106,7 @@ std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,
     e->load_kernels();
   }
   e->prepare();
-  e->launcher_ = shared.backend().launcher(e->entry_steps_, e->kernels_, shared.kernels().disk());
+  e->set_launcher(shared.backend().launcher(e->entry_steps_, e->kernels_, shared.kernels().disk()));
   report.ops_canonical = e->plan_.canonical_ops;
   report.kernels = static_cast<int>(e->plan_.programs.size());
   report.steps = static_cast<int>(e->plan_.steps.size());

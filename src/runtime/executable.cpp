@@ -7,6 +7,7 @@
 #include "host/context.h"
 #include "runtime/planning.h"
 #include "runtime/staging.h"
+#include "schedule/footprint.h"
 
 namespace hologram::runtime {
 namespace {
@@ -92,6 +93,20 @@ void Executable::prepare() {
   }
   static_sizes_ &= plan_.num_symbols == 0;
   kept_.resize(plan_.cache.size());
+  plan_bytes_ = sizeof *this + schedule::footprint(plan_) +
+                entry_steps_.capacity() * sizeof(atlas::EntryStep) + num_buffers_ * sizeof(size_t);
+  runtime_->executables().plans += plan_bytes_;
+}
+
+void Executable::set_launcher(std::unique_ptr<Launcher> launcher) {
+  launcher_ = std::move(launcher);
+  code_bytes_ = launcher_->code_bytes();
+  runtime_->executables().code += code_bytes_;
+}
+
+Executable::~Executable() {
+  runtime_->executables().plans -= plan_bytes_;
+  runtime_->executables().code -= code_bytes_;
 }
 
 std::shared_ptr<Executable> Executable::of_plan(schedule::Plan plan,
@@ -101,8 +116,8 @@ std::shared_ptr<Executable> Executable::of_plan(schedule::Plan plan,
   std::shared_ptr<Executable> e(new Executable(std::move(runtime)));
   e->plan_ = std::move(plan);
   e->kernels_ = std::move(kernels);
-  e->launcher_ = std::move(launcher);
   e->prepare();
+  e->set_launcher(std::move(launcher));
   return e;
 }
 

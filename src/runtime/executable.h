@@ -103,6 +103,9 @@ class Executable {
                                              std::vector<std::shared_ptr<const Kernel>> kernels,
                                              std::unique_ptr<Launcher> launcher,
                                              std::shared_ptr<Runtime> runtime);
+  ~Executable();
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
 
   struct Arguments {
     /// Address per parameter: host memory or, of a device's backend, the device's.
@@ -162,6 +165,7 @@ class Executable {
   Stream stream_for(const Arguments& arguments, Memory& device, Frame& frame) const;
   void load_kernels();
   void prepare();
+  void set_launcher(std::unique_ptr<Launcher> launcher);
   void size(Frame& frame) const;
   int32_t run_steps(atlas::EntryFrame& entry, const Prepared& prepared, Observer* observer);
   void bind(Frame& frame, int slot, void* address) const;
@@ -172,6 +176,7 @@ class Executable {
   std::vector<std::shared_ptr<const Kernel>> kernels_;  // by program
   std::vector<atlas::EntryStep> entry_steps_;           // by step
   std::unique_ptr<Launcher> launcher_;                  // runs them all
+  size_t plan_bytes_ = 0, code_bytes_ = 0;              // as the runtime counts them
   size_t num_buffers_ = 0, num_arguments_ = 0;
   std::vector<std::vector<size_t>> uses_;  // by slot: positions in Frame::buffers
   bool static_sizes_ = true;

@@ -10,9 +10,13 @@ namespace {
 // keep compiling for new sizes. The disk still has them.
 constexpr size_t unused_kernels = 1024;
 
+bool is_unused(const auto& kernel) { return kernel.use_count() == 1; }
+size_t bytes_of(const Kernel& kernel) { return kernel.code_bytes; }
+size_t bytes_of(const LaneKernel& kernel) { return kernel.code_bytes(); }
+
 template <class Made>
 void forget_unused(Made& made) {
-  std::erase_if(made, [](const auto& entry) { return entry.second.use_count() == 1; });
+  std::erase_if(made, [](const auto& entry) { return is_unused(entry.second); });
 }
 
 }  // namespace
@@ -103,7 +107,14 @@ std::shared_ptr<const LaneKernel> KernelCache::get_lanes(const atlas::LaneProgra
 
 KernelCache::Stats KernelCache::stats() const {
   std::lock_guard lock(mutex_);
-  return {memory_hits_, disk_hits_, misses_, builtin_, kernels_.made.size()};
+  Stats s{memory_hits_, disk_hits_, misses_, builtin_, kernels_.made.size()};
+  auto add = [&](const auto& made) {
+    for (const auto& [key, kernel] : made)
+      (is_unused(kernel) ? s.code_cached : s.code_in_use) += bytes_of(*kernel);
+  };
+  add(kernels_.made);
+  add(lanes_.made);
+  return s;
 }
 
 void KernelCache::clear() {

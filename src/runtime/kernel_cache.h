@@ -39,8 +39,9 @@ class KernelCache {
 
   struct Stats {
     uint64_t memory_hits = 0, disk_hits = 0, misses = 0;
-    uint64_t builtin = 0;  ///< kernels taken from the library itself
-    size_t kernels = 0;    ///< in memory now
+    uint64_t builtin = 0;                     ///< kernels taken from the library itself
+    size_t kernels = 0;                       ///< in memory now
+    size_t code_in_use = 0, code_cached = 0;  ///< bytes of code of those in use, and of the others
   };
   Stats stats() const;
   /// Forgets every kernel that is not in use. Those on disk stay.

@@ -10,4 +10,9 @@ Runtime::Runtime(std::unique_ptr<Backend> backend)
     : backend_(std::move(backend)),
       kernels_(*backend_, DiskCache::default_folder(), DiskCache::default_limit()) {}
 
+CompiledBytes Runtime::compiled_bytes() const {
+  const KernelCache::Stats kernels = kernels_.stats();
+  return {kernels.code_in_use + executables_.code, kernels.code_cached, executables_.plans};
+}
+
 }  // namespace hologram::runtime

@@ -1,6 +1,7 @@
 // runtime/runtime.h: what compiled graphs share: backend, threads, memory and kernels.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -12,6 +13,19 @@
 #include "runtime/kernel_cache.h"
 
 namespace hologram::runtime {
+
+/// What live executables take beside kernels, in bytes.
+struct ExecutableBytes {
+  std::atomic<size_t> plans{0};
+  std::atomic<size_t> code{0};  ///< of the functions that run their steps
+};
+
+/// Bytes that compiled graphs take, apart from the memory that they compute in.
+struct CompiledBytes {
+  size_t code = 0;         ///< machine code in use
+  size_t code_cached = 0;  ///< of kernels that nothing uses now
+  size_t plans = 0;        ///< plans of live executables
+};
 
 /// Thread-safe. Executables keep their runtime alive.
 class Runtime {
@@ -29,6 +43,8 @@ class Runtime {
   host::MemoryPool& memory() { return memory_; }
   host::BoundaryPool& boundary() { return boundary_; }
   KernelCache& kernels() { return kernels_; }
+  ExecutableBytes& executables() { return executables_; }
+  CompiledBytes compiled_bytes() const;
 
  private:
   std::unique_ptr<Backend> backend_;
@@ -36,6 +52,7 @@ class Runtime {
   host::MemoryPool memory_;
   host::BoundaryPool boundary_;
   KernelCache kernels_;
+  ExecutableBytes executables_;
 };
 
 }  // namespace hologram::runtime

@@ -42,6 +42,30 @@ constexpr const char* row_sums =
     "return %3 strides=[1]\n"
     "return %2 strides=[s1, 1]\n";
 
+TEST(GraphMemory, IsCountedWhileExecutablesLive) {
+  hologram_handle exec = 0, graph = 0, e = 0;
+  ASSERT_OK(hologram_new_executor_with_backend("cpu", &exec));
+  auto stats = [&] {
+    hologram_statistics s{};
+    s.struct_size = sizeof s;
+    EXPECT_OK(hologram_stats(exec, &s));
+    return s;
+  };
+  const hologram_statistics before = stats();
+  ASSERT_OK(hologram_graph_parse(row_sums, &graph));
+  ASSERT_OK(hologram_graph_compile(exec, graph, 0, &e));
+  const hologram_statistics live = stats();
+  EXPECT_GE(live.code_bytes, before.code_bytes + 2 * 4096) << "a kernel and what runs it";
+  EXPECT_GT(live.plan_bytes, before.plan_bytes + 1000);
+  ASSERT_OK(hologram_executable_cleanup(e));
+  const hologram_statistics after = stats();
+  EXPECT_EQ(after.code_bytes, before.code_bytes);
+  EXPECT_EQ(after.plan_bytes, before.plan_bytes);
+  EXPECT_GE(after.code_cached, before.code_cached + 4096);
+  EXPECT_OK(hologram_graph_cleanup(graph));
+  EXPECT_OK(hologram_executor_cleanup(exec));
+}
+
 TEST_P(Graphs, TextCompilesOnceForEverySize) {
   hologram_handle e = compile(row_sums);
   uint32_t n = 0;

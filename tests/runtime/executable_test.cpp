@@ -71,6 +71,21 @@ class ExecutableTest : public testing::TestWithParam<const char*> {
   std::shared_ptr<Runtime> runtime = std::make_shared<Runtime>(GetParam());
 };
 
+TEST_P(ExecutableTest, PlansAreCountedWhileTheyLive) {
+  Value x = g.parameter(0, DType::f32, {5, 7}, {7, 1});
+  output(g.binary(Op::sub, x, g.number(DType::f32, 0.375, {5, 7})));
+  auto e = compile();
+  const size_t one = runtime->compiled_bytes().plans;
+  EXPECT_GT(one, sizeof(Executable) + sizeof(schedule::Plan));
+  auto again = compile();
+  EXPECT_EQ(runtime->compiled_bytes().plans, 2 * one);
+  EXPECT_EQ(runtime->compiled_bytes().code > 0, !runtime->backend().interprets());
+  e.reset();
+  again.reset();
+  EXPECT_EQ(runtime->compiled_bytes().plans, 0u);
+  EXPECT_EQ(runtime->compiled_bytes().code, 0u);
+}
+
 TEST_P(ExecutableTest, OneCompilationServesEverySize) {
   g.num_symbols = 1;
   Expr n = Expr::symbol(0);

@@ -65,6 +65,26 @@ def test_shares_are_of_live_graphs():
     assert hologram_torch.stats()["memory"]["packed_weights"] <= before
 
 
+def test_code_and_plans_are_counted_while_their_graphs_live():
+    def memory():
+        torch._dynamo.reset()
+        gc.collect()
+        return hologram_torch.stats()["memory"]
+
+    before = memory()
+    compiled = compile_fresh(lambda x: torch.sin(x) * 3.25 - x.roll(1, 0))
+    compiled(torch.randn(37, 11))
+    live = hologram_torch.stats()["memory"]
+    assert live["code"] >= before["code"] + 2 * 4096  # a kernel, and the function that runs it
+    assert live["plans"] > before["plans"]
+    del compiled
+    after = memory()
+    assert (after["code"], after["plans"]) == (before["code"], before["plans"])
+    assert after["code_cached"] >= before["code_cached"] + 4096
+    hologram_torch.device.runtime().clear_kernels()
+    assert memory()["code_cached"] == 0
+
+
 @linux
 def test_code_pages_come_back():
     with open("/proc/self/maps") as file:

@@ -15,9 +15,14 @@
 namespace hologram::cpu {
 namespace {
 
-Kernel make_kernel(atlas::KernelFn function, Launch launch, std::shared_ptr<const void> keep) {
-  return {reinterpret_cast<const void*>(function), std::move(launch.total), std::move(launch.grain),
-          std::move(launch.unit_work), std::move(keep)};
+Kernel make_kernel(atlas::KernelFn function, Launch launch, std::shared_ptr<const void> keep,
+                   size_t code_bytes) {
+  return {reinterpret_cast<const void*>(function),
+          std::move(launch.total),
+          std::move(launch.grain),
+          std::move(launch.unit_work),
+          std::move(keep),
+          code_bytes};
 }
 
 class CpuBackend : public Backend {
@@ -39,7 +44,7 @@ class CpuBackend : public Backend {
                                 const Fingerprint& key) const override {
     atlas::KernelFn function = builtin::find_kernel(name_of(target_.isa), key);
     if (!function) return std::nullopt;
-    return make_kernel(function, launch_of(program, generic_target(target_.isa)), nullptr);
+    return make_kernel(function, launch_of(program, generic_target(target_.isa)), nullptr, 0);
   }
 
   std::optional<std::string> lane_code(const atlas::LaneProgram& program) const override {
@@ -56,7 +61,7 @@ class CpuBackend : public Backend {
   Kernel load(const atlas::Program& program, std::string_view code) const override {
     StoredObject stored = from_stored(code, program.num_symbols);
     std::shared_ptr<LoadedKernel> loaded = cpu::load(stored.code);
-    return make_kernel(loaded->function, std::move(stored.launch), loaded);
+    return make_kernel(loaded->function, std::move(stored.launch), loaded, loaded->bytes);
   }
 
   atlas::KernelFn host_function(const Kernel& kernel) const override {

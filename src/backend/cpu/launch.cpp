@@ -36,7 +36,8 @@ std::unique_ptr<Launcher> make_launcher(std::span<const atlas::EntryStep> steps,
   const Fingerprint key = key_of(steps, code_key);
   auto entry = in_progress.call(key, [&] { return load_or_compile(steps, target, key, store); });
   auto run_all = reinterpret_cast<atlas::EntryFn>(reinterpret_cast<void*>(entry->function));
-  return std::make_unique<NativeLauncher>(steps, kernels, run_all, std::move(entry));
+  const size_t bytes = entry->bytes;
+  return std::make_unique<NativeLauncher>(steps, kernels, run_all, std::move(entry), bytes);
 }
 
 }  // namespace hologram::cpu

@@ -12,10 +12,12 @@ namespace {
 
 using namespace llvm::jitlink;
 
+constexpr uint64_t page_bytes = 4096;
+
 // Every kernel keeps the manager alive: kernels that static objects hold are freed after it would
 // be.
 std::shared_ptr<InProcessMemoryManager> memory_manager() {
-  static auto manager = std::make_shared<InProcessMemoryManager>(4096);
+  static auto manager = std::make_shared<InProcessMemoryManager>(page_bytes);
   return manager;
 }
 
@@ -45,6 +47,9 @@ class Link final : public JITLinkContext {
     for (Symbol* s : graph.defined_symbols())
       if (s->hasName() && s->getName() == kernel_symbol)
         loaded_.function = s->getAddress().toPtr<atlas::KernelFn>();
+    auto sizes = BasicLayout(graph).getContiguousPageBasedLayoutSizes(page_bytes);
+    if (!sizes) return sizes.takeError();
+    loaded_.bytes = sizes->StandardSegs;
     return llvm::Error::success();
   }
   void notifyFinalized(JITLinkMemoryManager::FinalizedAlloc a) override {

@@ -13,6 +13,7 @@ class LoadedKernel {
  public:
   virtual ~LoadedKernel() = default;
   atlas::KernelFn function = nullptr;
+  size_t bytes = 0;  ///< of the pages that it takes
 };
 
 /// Links an object into this process (JITLink; no EH frames, a resource tracker per kernel).

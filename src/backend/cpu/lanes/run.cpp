@@ -128,6 +128,7 @@ class NativeLanes : public LaneKernel {
   void run(const atlas::LaneLaunch& launch, atlas::LaneMemory& memory) const override {
     Machine(program_, code_->function, launch, memory).run();
   }
+  size_t code_bytes() const override { return code_->bytes; }
 
  private:
   atlas::LaneProgram program_;
