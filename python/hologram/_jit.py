@@ -12,7 +12,8 @@ from hologram.trace import Array, Dim, Tracer, TraceError
 
 __all__ = ["Jitted", "TraceError", "jit"]
 
-_MOST_GRAPHS = 64
+_MOST_GRAPHS = 64  # that are tried for arguments of one nesting
+_MOST_IN_ALL = 256  # of one function
 
 
 def jit(function: Optional[Callable[..., Any]] = None, *, reproducible: bool = False, fast: bool = False) -> Any:
@@ -46,7 +47,7 @@ class Jitted:
     def __init__(self, function: Callable[..., Any], reproducible: bool, fast: bool) -> None:
         self._function = function
         self._options = {"reproducible": reproducible, "fast": fast}
-        self._graphs: dict[Any, list[_Compiled]] = {}
+        self._graphs: dict[Any, list[_Compiled]] = {}  # by nesting; both in the order of their last use, lists from the latest
         self._flat: list[_Compiled] = []
         functools.update_wrapper(self, function)
 
@@ -57,23 +58,37 @@ class Jitted:
             for compiled in self._flat:
                 results = compiled.call(args, out)
                 if results is not None:
+                    _use(self._flat, compiled)
                     return compiled.finish(results, out)
         leaves: list[Any] = []
         structure = (_flatten(args, leaves), _flatten(kwargs, leaves))
         flat = tuple(leaves)
-        graphs = self._graphs.setdefault(structure, [])
+        graphs = self._graphs.get(structure, [])
         for compiled in graphs:
             results = compiled.call(flat, out)
             if results is not None:
+                _use(graphs, compiled)
+                self._graphs[structure] = self._graphs.pop(structure, graphs)
                 return compiled.finish(results, out)
         compiled = _Compiled(self._function, structure, flat, self._options)
+        graphs = self._graphs[structure] = self._graphs.pop(structure, graphs)
         graphs.insert(0, compiled)
         del graphs[_MOST_GRAPHS:]
+        self._forget(graphs)
         if not kwargs and all(part == "leaf" for part in structure[0][1:]):
             self._flat = graphs
         results = compiled.call(flat, out)
         assert results is not None, "a graph must fit the arguments it was traced with"
         return compiled.finish(results, out)
+
+    def _forget(self, latest: list["_Compiled"]) -> None:
+        """Drops the graphs of the nestings whose last use is longest ago, but for these, while there are too many."""
+        total = sum(map(len, self._graphs.values()))
+        for structure, graphs in list(self._graphs.items()):
+            if total <= _MOST_IN_ALL:
+                return
+            if graphs is not latest and graphs is not self._flat:  # calls that _flat serves do not count as uses
+                total -= len(self._graphs.pop(structure, ()))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -84,12 +99,18 @@ class Jitted:
 
     def dump(self, stage: str = "atlas") -> list[str]:
         """The kernels of the latest graph as text: "atlas", "llvm" or "asm"."""
-        latest = next((graphs[0] for graphs in self._graphs.values() if graphs), None)
+        latest = next((graphs[0] for graphs in reversed(self._graphs.values()) if graphs), None)
         return [] if latest is None else latest.executable.dump(stage)
 
     def __repr__(self) -> str:
         count = sum(len(graphs) for graphs in self._graphs.values())
         return f"<hologram.jit of {getattr(self, '__qualname__', self._function)}, {count} graphs>"
+
+
+def _use(graphs: list["_Compiled"], compiled: "_Compiled") -> None:
+    """Puts the graph of this call first, where the next call looks first and what is forgotten is farthest."""
+    if graphs[0] is not compiled:
+        graphs[:] = [compiled, *(other for other in graphs if other is not compiled)]
 
 
 class _Compiled:

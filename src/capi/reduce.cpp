@@ -34,7 +34,7 @@ uint64_t product(std::initializer_list<uint64_t> factors, std::string_view what)
   return n;
 }
 
-runtime::Executable& flat_executable(ExecutorState& state, Flat what) {
+std::shared_ptr<runtime::Executable> flat_executable(ExecutorState& state, Flat what) {
   return state.operations->executable(fmt::format("flat {}", static_cast<int>(what)),
                                       [&](ir::Graph& g) { builtin::build_flat(g, what); });
 }
@@ -47,9 +47,9 @@ float flat(ExecutorState& state, Flat what, const BufferObject& a, const BufferO
     void* const inputs[] = {a.data, b ? b->data : nullptr};
     void* const outputs[] = {&value};
     const auto n = static_cast<int64_t>(length);
-    runtime::Executable& e = flat_executable(state, what);
-    state.operations->run(e, inputs, &n, outputs);
-    state.kernel_calls.add(e.plan().steps.size());
+    const auto e = flat_executable(state, what);
+    state.operations->run(*e, inputs, &n, outputs);
+    state.kernel_calls.add(e->plan().steps.size());
   }
   return value;
 }
@@ -96,9 +96,9 @@ void softmax(hologram_handle executor, hologram_handle in, hologram_handle out, 
   void* const inputs[] = {input->data};
   void* const outputs[] = {target};
   const auto n = static_cast<int64_t>(length);
-  runtime::Executable& e = flat_executable(state, Flat::softmax);
-  state.operations->run(e, inputs, &n, outputs);
-  state.kernel_calls.add(e.plan().steps.size());
+  const auto e = flat_executable(state, Flat::softmax);
+  state.operations->run(*e, inputs, &n, outputs);
+  state.kernel_calls.add(e->plan().steps.size());
   if (aside) state.copy(output->data, target, bytes);
 }
 
@@ -130,15 +130,15 @@ void along_axis(hologram_handle executor, const char* operation, hologram_handle
     return;
   }
   const bool last = inner == 1;
-  runtime::Executable& e =
+  const auto e =
       state.operations->executable(fmt::format("along {} {}", ir::name_of(op), last),
                                    [&](ir::Graph& g) { builtin::build_along_axis(g, op, last); });
   void* const inputs[] = {input->data};
   void* const outputs[] = {output->data};
   const int64_t sizes[] = {static_cast<int64_t>(outer), static_cast<int64_t>(length),
                            static_cast<int64_t>(inner)};
-  state.operations->run(e, inputs, sizes, outputs);
-  state.kernel_calls.add(e.plan().steps.size());
+  state.operations->run(*e, inputs, sizes, outputs);
+  state.kernel_calls.add(e->plan().steps.size());
 }
 
 void gemm(hologram_handle executor, hologram_handle a, hologram_handle b, hologram_handle c,
@@ -151,14 +151,14 @@ void gemm(hologram_handle executor, hologram_handle a, hologram_handle b, hologr
     require(!meet((*operand)->data, (operand == &left ? m : n) * k * 4, result->data, m * n * 4),
             "c overlaps an operand");
   ExecutorState& state = *result->executor;
-  runtime::Executable& e = state.operations->executable(
+  const auto e = state.operations->executable(
       "gemm", [](ir::Graph& g) { builtin::build_gemm(g, DType::f32); });
   void* const inputs[] = {left->data, right->data};
   void* const outputs[] = {result->data};
   const int64_t sizes[] = {static_cast<int64_t>(m), static_cast<int64_t>(n),
                            static_cast<int64_t>(k)};
-  state.operations->run(e, inputs, sizes, outputs);
-  state.kernel_calls.add(e.plan().steps.size());
+  state.operations->run(*e, inputs, sizes, outputs);
+  state.kernel_calls.add(e->plan().steps.size());
 }
 
 void matvec(hologram_handle executor, hologram_handle a, hologram_handle x, hologram_handle y,
@@ -172,14 +172,14 @@ void matvec(hologram_handle executor, hologram_handle a, hologram_handle x, holo
           "y overlaps an operand");
   ExecutorState& state = *result->executor;
   const bool long_rows = n >= 32;
-  runtime::Executable& e = state.operations->executable(
+  const auto e = state.operations->executable(
       long_rows ? "matvec true" : "matvec false",
       [=](ir::Graph& g) { builtin::build_matvec(g, DType::f32, long_rows); });
   void* const inputs[] = {matrix->data, vector->data};
   void* const outputs[] = {result->data};
   const int64_t sizes[] = {static_cast<int64_t>(m), static_cast<int64_t>(n)};
-  state.operations->run(e, inputs, sizes, outputs);
-  state.kernel_calls.add(e.plan().steps.size());
+  state.operations->run(*e, inputs, sizes, outputs);
+  state.kernel_calls.add(e->plan().steps.size());
 }
 
 }  // namespace

@@ -84,14 +84,14 @@ std::unique_ptr<TensorObject> matmul(const TensorObject& a, const TensorObject& 
   }
   const Layout left = layout_of(a), right = layout_of(b);
   runtime::Operations& operations = *a.executor->operations;
-  runtime::Executable& e = operations.executable(
+  const auto e = operations.executable(
       fmt::format("gemm {} {} {}", name_of(a.dtype), left.transposed, right.transposed),
       [&](ir::Graph& g) { builtin::build_gemm(g, a.dtype, left.transposed, right.transposed); });
   void* const inputs[] = {left.data, right.data};
   void* const outputs[] = {result->data()};
   const int64_t symbols[] = {m, n, k, left.leading, right.leading};
-  operations.run(e, inputs, symbols, outputs);
-  a.executor->kernel_calls.add(e.plan().steps.size());
+  operations.run(*e, inputs, symbols, outputs);
+  a.executor->kernel_calls.add(e->plan().steps.size());
   return result;
 }
 
@@ -120,20 +120,20 @@ void gemm(const TensorObject& a, const TensorObject& b, const TensorObject& c, d
   const Layout left = layout_of(a), right = layout_of(b);
   const bool accumulate = beta != 0;
   runtime::Operations& operations = *a.executor->operations;
-  runtime::Executable& e = operations.executable(
-      fmt::format("gemm update {} {} {} {}", name_of(a.dtype), left.transposed, right.transposed,
-                  accumulate),
-      [&](ir::Graph& g) {
-        builtin::build_gemm_update(g, a.dtype, left.transposed, right.transposed, accumulate);
-      });
+  const auto e = operations.executable(fmt::format("gemm update {} {} {} {}", name_of(a.dtype),
+                                                   left.transposed, right.transposed, accumulate),
+                                       [&](ir::Graph& g) {
+                                         builtin::build_gemm_update(g, a.dtype, left.transposed,
+                                                                    right.transposed, accumulate);
+                                       });
   const bool narrow = compute_type(a.dtype) == DType::f32;
   float alpha_f32 = static_cast<float>(alpha), beta_f32 = static_cast<float>(beta);
   void* const inputs[] = {left.data, right.data, c.data(),
                           narrow ? static_cast<void*>(&alpha_f32) : &alpha,
                           narrow ? static_cast<void*>(&beta_f32) : &beta};
   const int64_t symbols[] = {m, n, k, left.leading, right.leading, m <= 1 ? n : c.strides[0]};
-  operations.run(e, inputs, symbols, nullptr);
-  a.executor->kernel_calls.add(e.plan().steps.size());
+  operations.run(*e, inputs, symbols, nullptr);
+  a.executor->kernel_calls.add(e->plan().steps.size());
 }
 
 std::unique_ptr<TensorObject> reshape(const TensorObject& t, std::vector<int64_t> shape) {

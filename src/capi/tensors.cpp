@@ -111,13 +111,13 @@ void copy_row_major(const TensorObject& tensor, void* out) {
   std::vector<int64_t> symbols = shape;
   symbols.insert(symbols.end(), strides.begin(), strides.end());
   if (last) symbols.pop_back();
-  runtime::Executable& e =
+  const auto e =
       operations.executable(fmt::format("copy {} {} {}", bytes, rank, last),
                             [&](ir::Graph& g) { builtin::build_copy(g, bytes, rank, last); });
   void* const inputs[] = {tensor.data()};
   void* const outputs[] = {out};
-  operations.run(e, inputs, symbols.data(), outputs);
-  tensor.executor->kernel_calls.add(e.plan().steps.size());
+  operations.run(*e, inputs, symbols.data(), outputs);
+  tensor.executor->kernel_calls.add(e->plan().steps.size());
 }
 
 std::unique_ptr<TensorObject> contiguous(const TensorObject& tensor) {

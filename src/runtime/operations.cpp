@@ -98,17 +98,17 @@ int32_t Operations::run_parallel(const DirectKernel& kernel, const atlas::Contex
   return context.parallel_for(&context, kernel.function, buffers, &length, length, chunk);
 }
 
-Executable& Operations::executable(const std::string& key,
-                                   const std::function<void(ir::Graph&)>& build) {
+std::shared_ptr<Executable> Operations::executable(const std::string& key,
+                                                   const std::function<void(ir::Graph&)>& build) {
   {
     std::lock_guard lock(mutex_);
-    if (auto it = executables_.find(key); it != executables_.end()) return *it->second;
+    if (const auto* found = executables_.find(key)) return *found;
   }
   ir::Graph graph;
   build(graph);
   auto made = Executable::compile(graph, {}, runtime_);
   std::lock_guard lock(mutex_);
-  return *executables_.emplace(key, std::move(made)).first->second;
+  return executables_.insert(key, std::move(made));
 }
 
 void Operations::run(Executable& executable, void* const* inputs, const int64_t* symbols,

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <array>
-#include <map>
 #include <string>
 
+#include "base/recent.h"
 #include "builtin/definitions.h"
 #include "host/context.h"
 #include "runtime/executable.h"
@@ -64,8 +64,10 @@ class Operations {
     return sticky.load(std::memory_order_relaxed);
   }
 
-  /// An operation that takes any number of kernels, under a key that says all about it.
-  Executable& executable(const std::string& key, const std::function<void(ir::Graph&)>& build);
+  /// An operation that takes any number of kernels, under a key that says all about it; those used
+  /// last are kept.
+  std::shared_ptr<Executable> executable(const std::string& key,
+                                         const std::function<void(ir::Graph&)>& build);
   /// Runs it: `inputs` by parameter, `outputs` by result. Throws Error.
   void run(Executable& executable, void* const* inputs, const int64_t* symbols,
            void* const* outputs);
@@ -76,6 +78,7 @@ class Operations {
 
  private:
   static constexpr size_t num_ids = builtin::end_of_ids;
+  static constexpr size_t most_executables = 256;
   const DirectKernel& make_elementwise(uint32_t id, DType dtype);
   std::unique_ptr<DirectKernel> make_direct(const std::function<void(ir::Graph&)>& build,
                                             int arguments);
@@ -89,7 +92,7 @@ class Operations {
   std::array<std::array<std::atomic<const DirectKernel*>, num_dtypes>, num_ids> elementwise_{};
   std::array<std::array<std::atomic<const DirectKernel*>, num_dtypes>, num_dtypes> convert_{};
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Executable>> executables_;
+  Recent<std::string, std::shared_ptr<Executable>> executables_{most_executables};
   std::atomic<uint64_t> calls_{0};
 };
 

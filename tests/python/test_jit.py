@@ -115,6 +115,45 @@ def test_one_kernel_and_one_graph_for_all_sizes():
     assert "loop" in jitted.dump("atlas")[0].lower()
 
 
+def test_graphs_that_were_used_longest_ago_are_forgotten(monkeypatch):
+    monkeypatch.setattr("hologram._jit._MOST_GRAPHS", 3)
+    monkeypatch.setattr("hologram._jit._MOST_IN_ALL", 5)
+    x, traced = np.arange(4.0), []
+
+    @hologram.jit
+    def scaled(n, arrays):
+        traced.append(n)
+        return sum(arrays.values() if isinstance(arrays, dict) else [arrays]) * n
+
+    def traces(*calls):
+        traced.clear()
+        for n, arrays in calls:
+            np.testing.assert_array_equal(scaled(n, arrays), x * n)
+        return list(traced)
+
+    assert traces((2, x), (3, x), (4, x), (2, x), (5, x)) == [2, 3, 4, 5]
+    assert traces((2, x), (4, x), (5, x)) == [] and traces((3, x)) == [3]  # 3 was used longest ago
+    assert len(scaled.reports()) == 3
+
+    def named(name):  # with a nesting of its own
+        return 2, {name: x}
+
+    assert traces(named("a"), named("b"), named("a"), named("c")) == [2, 2, 2]
+    assert len(scaled.reports()) == 5
+    assert traces(named("a"), named("c"), (3, x)) == [] and traces(named("b")) == [2]
+    for i in range(12):
+        assert traces(named(f"n{i}")) == [2]
+    assert len(scaled.reports()) == 5 and len(scaled._graphs) <= 5
+
+    def wrong(x):
+        return undefined  # noqa: F821
+
+    failing = hologram.jit(wrong)
+    with pytest.raises(NameError):
+        failing({"a": x})
+    assert not failing._graphs
+
+
 def test_sizes_that_the_function_looks_at():
     @hologram.jit
     def halves(x):
