@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <random>
 
 namespace hologram::ir {
 namespace {
@@ -56,6 +57,24 @@ void check_sizes(const Graph& graph, std::span<const int64_t> symbols) {
     copies[v->id] =
         numbered.make(v->op, std::move(inputs), std::move(attrs), v->dtype, std::move(shape));
   }
+}
+
+void require_right_sizes(const Graph& graph) {
+  constexpr int sets = 200, most_bits = 16;
+  std::mt19937 random(1);
+  std::string reason;
+  std::vector<int64_t> sizes(static_cast<size_t>(graph.num_symbols));
+  for (int i = 0; i < sets; ++i) {
+    // powers of two for all, then numbers of any length for each
+    for (int64_t& n : sizes)
+      n = i < most_bits ? int64_t{1} << i : 1 + random() % (1u << random() % most_bits);
+    try {
+      return check_sizes(graph, sizes);
+    } catch (const Error& e) {
+      if (reason.empty()) reason = e.what();
+    }
+  }
+  fail(ErrorCode::invalid_argument, "the graph is right for no sizes: {}", reason);
 }
 
 SizeCheck::SizeCheck(const Graph& graph, std::string subject) : subject_(std::move(subject)) {

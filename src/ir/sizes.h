@@ -17,6 +17,10 @@ namespace hologram::ir {
 /// than 2^48 elements, and that nothing is taken of what has none. Throws Error(invalid_argument).
 void check_sizes(const Graph& graph, std::span<const int64_t> symbols);
 
+/// Throws Error(invalid_argument) if check_sizes() refuses the graph whatever the sizes, by trying
+/// many from 1 on.
+void require_right_sizes(const Graph& graph);
+
 /// check_sizes() for the calls of a graph whose maker nobody vouches for: once for each set of
 /// sizes. Thread-safe.
 class SizeCheck {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "canon/canon.h"
+#include "ir/sizes.h"
 #include "runtime/planning.h"
 
 namespace hologram::runtime {
@@ -91,7 +92,14 @@ schedule::Plan plan_for(const ir::Graph& graph, const CompileOptions& options,
     auto k = static_cast<size_t>(i);
     return k < options.static_parameters.size() && options.static_parameters[k];
   };
-  return schedule::make_plan(canonical, o);
+  try {
+    return schedule::make_plan(canonical, o);
+  } catch (const Error& e) {
+    // Programs of a graph that leaves its arrays for every size are refused, too: its maker's
+    // fault.
+    if (e.code() == ErrorCode::internal) ir::require_right_sizes(graph);
+    throw;
+  }
 }
 
 std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,

@@ -211,6 +211,28 @@ TEST_P(Archives, DamagedFilesAreRefused) {
   EXPECT_EQ(hologram_archive_open(nullptr, 0, &a), HOLOGRAM_INVALID_ARGUMENT);
 }
 
+TEST_P(Archives, GraphsThatAreRightForNoSizesAreCorrupt) {
+  {
+    archive::Writer writer(path_, "test");
+    archive::Method method;
+    method.name = "beyond";
+    method.symbols = {{"rows", 1, 9}, {"columns", 1, 9}};
+    method.inputs = {{"x", DType::f32, {Expr::symbol(0), Expr::symbol(1)}}};
+    method.results = {{"y", DType::f32, {Expr::symbol(0), Expr::symbol(0)}}};
+    method.parameters = {{archive::Source::Kind::input, 0}};
+    writer.add_method(method,
+                      "graph(symbols=2, parameters=1)\n"
+                      "%0: f32[s0, s1] = parameter index=0 strides=[s1, 1]\n"
+                      "%1: f32[s0, s0] = slice %0 starts=[s1 - 1, s0] steps=[2, 2]\n"
+                      "return %1 strides=[s0, 1]\n");
+    writer.finish();
+  }
+  hologram_handle a = opened(), e = 0;
+  EXPECT_EQ(hologram_archive_method(a, exec, "beyond", 0, &e), HOLOGRAM_CORRUPT);
+  EXPECT_TRUE(message_has("method \"beyond\": the graph is right for no sizes: slice"))
+      << hologram_last_error();
+}
+
 TEST_P(Archives, WrongNamesAndHandlesAreErrors) {
   write();
   hologram_handle a = opened(), e = 0, other = 0, session = 0;

@@ -66,6 +66,22 @@ TEST(GraphMemory, IsCountedWhileExecutablesLive) {
   EXPECT_OK(hologram_executor_cleanup(exec));
 }
 
+// Along each axis alone the slice is right for some sizes.
+constexpr const char* beyond =
+    "graph(symbols=2, parameters=1)\n"
+    "%0: f32[s0, s1] = parameter index=0 strides=[s1, 1]\n"
+    "%1: f32[s0, s0] = slice %0 starts=[s1 - 1, s0] steps=[2, 2]\n"
+    "return %1 strides=[s0, 1]\n";
+
+TEST_P(Graphs, ThatLeaveTheirArraysForEverySizeAreRefused) {
+  hologram_handle g = 0, e = 0;
+  ASSERT_OK(hologram_graph_parse(beyond, &g));
+  EXPECT_EQ(hologram_graph_compile(exec, g, 0, &e), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_TRUE(message_has("right for no sizes: slice")) << hologram_last_error();
+  EXPECT_FALSE(message_has("internal")) << hologram_last_error();
+  EXPECT_OK(hologram_graph_cleanup(g));
+}
+
 TEST_P(Graphs, TextCompilesOnceForEverySize) {
   hologram_handle e = compile(row_sums);
   uint32_t n = 0;

@@ -297,6 +297,17 @@ def test_graphs(executor):
     assert json.loads(hg.executable_report(run))["kernels"] == 1
 
 
+def test_a_graph_that_is_right_for_no_sizes_is_refused(executor):
+    text = """graph(symbols=2, parameters=1)
+%0: f32[s0, s1] = parameter index=0 strides=[s1, 1]
+%1: f32[s0, s0] = slice %0 starts=[s1 - 1, s0] steps=[2, 2]
+return %1 strides=[s0, 1]
+"""
+    graph = hg.graph_parse(text)
+    with pytest.raises(ValueError, match="right for no sizes: slice"):
+        hg.graph_compile(executor, graph, 0)
+
+
 def test_handles_are_those_of_the_sdk(executor):
     e = hologram.Executor()
     b = e.from_numpy(np.float32([1, 2]))
