@@ -32,6 +32,7 @@ struct Job {
   cpu::Target target;
   atlas::Program program;
   std::string key, symbol;
+  std::string launch = {};
 };
 
 cpu::Target target_from_name(std::string_view name) {
@@ -94,26 +95,28 @@ std::string table(const std::vector<Job>& jobs, std::span<const std::string> isa
         "int32_t {}(const Context*, void* const*, const int64_t*, int64_t, int64_t);\n", j.symbol);
   text += "}\n\nnamespace hologram::builtin {\nnamespace {\n\n";
   for (const std::string& isa : isas) {
-    text += fmt::format("constexpr Kernel {}_kernels[] = {{\n", isa);
+    text += fmt::format("constexpr BuiltinKernel {}_kernels[] = {{\n", isa);
     for (const Job& j : jobs)
       if (cpu::name_of(j.target.isa) == isa)
-        text += fmt::format("    {{\"{}\", {}}},\n", j.key, j.symbol);
+        text += fmt::format("    {{\"{}\", {}, \"{}\"}},\n", j.key, j.symbol, j.launch);
     text += "};\n";
   }
   text +=
-      "\n}  // namespace\n\nstd::span<const Kernel> kernels([[maybe_unused]] std::string_view isa) "
+      "\n}  // namespace\n\nstd::span<const BuiltinKernel> kernels([[maybe_unused]] "
+      "std::string_view isa) "
       "{\n";
   for (const std::string& isa : isas)
     text += fmt::format("  if (isa == \"{0}\") return {0}_kernels;\n", isa);
   text +=
       "  return {};\n}\n\n"
-      "atlas::KernelFn find_kernel(std::string_view isa, const Fingerprint& program) {\n"
-      "  const std::span<const Kernel> all = kernels(isa);\n"
+      "const BuiltinKernel* find_kernel(std::string_view isa, const Fingerprint& program) {\n"
+      "  const std::span<const BuiltinKernel> all = kernels(isa);\n"
       "  const std::string key = program.hex();\n"
       "  auto it = std::lower_bound(all.begin(), all.end(), key,\n"
-      "                             [](const Kernel& k, const std::string& s) { return k.key < s; "
+      "                             [](const BuiltinKernel& k, const std::string& s) { return "
+      "k.key < s; "
       "});\n"
-      "  return it != all.end() && it->key == key ? it->function : nullptr;\n"
+      "  return it != all.end() && it->key == key ? &*it : nullptr;\n"
       "}\n\n}  // namespace hologram::builtin\n";
   return text;
 }
@@ -129,8 +132,10 @@ void run(const std::filesystem::path& folder, const std::filesystem::path& table
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   side_by_side(jobs.size(), [&](size_t i) {
-    write(folder / (jobs[i].symbol + ".o"),
-          cpu::compile(jobs[i].program, jobs[i].target, nullptr, jobs[i].symbol.c_str()).code);
+    Job& job = jobs[i];
+    const cpu::Object object = cpu::compile(job.program, job.target, nullptr, job.symbol.c_str());
+    write(folder / (job.symbol + ".o"), object.code);
+    job.launch = cpu::str(object.launch);
   });
   std::string list;
   for (const Job& j : jobs) list += (folder / (j.symbol + ".o")).string() + "\n";

@@ -10,16 +10,17 @@
 namespace hologram::builtin {
 
 /// A kernel of one instruction set. Entries are sorted by key within their set.
-struct Kernel {
+struct BuiltinKernel {
   std::string_view key;  ///< hexadecimal fingerprint of the program before expand_math
   atlas::KernelFn function;
+  std::string_view launch;  ///< as the backend that it was compiled by writes it
 };
 
 /// The kernels for an instruction set ("avx2", …); none if the library was built for another
 /// processor. Written by tools/kernelgen.cpp.
-std::span<const Kernel> kernels(std::string_view isa);
+std::span<const BuiltinKernel> kernels(std::string_view isa);
 
 /// The kernel for a program, or nullptr.
-atlas::KernelFn find_kernel(std::string_view isa, const Fingerprint& program);
+const BuiltinKernel* find_kernel(std::string_view isa, const Fingerprint& program);
 
 }  // namespace hologram::builtin

@@ -42,9 +42,10 @@ class CpuBackend : public Backend {
 
   std::optional<Kernel> builtin(const atlas::Program& program,
                                 const Fingerprint& key) const override {
-    atlas::KernelFn function = builtin::find_kernel(name_of(target_.isa), key);
-    if (!function) return std::nullopt;
-    return make_kernel(function, launch_of(program, generic_target(target_.isa)), nullptr, 0);
+    const builtin::BuiltinKernel* found = builtin::find_kernel(name_of(target_.isa), key);
+    if (!found) return std::nullopt;
+    return make_kernel(found->function, parse_launch(found->launch, program.num_symbols), nullptr,
+                       0);
   }
 
   std::optional<std::string> lane_code(const atlas::LaneProgram& program) const override {

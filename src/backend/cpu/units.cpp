@@ -13,6 +13,8 @@ bool needs_more_than(const Expr& e, int num_symbols) {
       [&](const Atom& a) { return a.kind == Atom::Kind::symbol && a.id >= num_symbols; });
 }
 
+}  // namespace
+
 std::string str(const Launch& launch) {
   return fmt::format("{};{};{}", launch.total.str(), launch.grain.str(), launch.unit_work.str());
 }
@@ -34,8 +36,6 @@ Launch parse_launch(std::string_view text, int num_symbols) {
   }
   return {parts[0], parts[1], parts[2]};
 }
-
-}  // namespace
 
 std::string to_stored(const Object& object) { return object.code + '\n' + str(object.launch); }
 

@@ -21,6 +21,11 @@ struct Object {
   Launch launch;
 };
 
+/// A launch as text, which parse_launch() reads for a program of `num_symbols` symbols; that throws
+/// Error(corrupt) for any other text.
+std::string str(const Launch& launch);
+Launch parse_launch(std::string_view text, int num_symbols);
+
 /// An object and its launch in one string.
 std::string to_stored(const Object& object);
 
