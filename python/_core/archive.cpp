@@ -9,16 +9,14 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
-
 #include "archive/function.h"
 #include "archive/precompile.h"
 #include "archive/trust.h"
 #include "archive/writer.h"
+#include "arrays.h"
 #include "base/version.h"
 #include "bindings.h"
 #include "ir/graph.h"
-#include "numpy_api.h"
 #include "runtime/runtime.h"
 #include "sdk.h"
 
@@ -34,19 +32,12 @@ using archive::Session;
 using archive::Weights;
 using archive::Writer;
 
-/// Results from this size on come from the runtime's pool of reusable memory.
-constexpr size_t pooled = size_t{1} << 14;
-
 hologram_dtype public_dtype(DType t) { return static_cast<hologram_dtype>(t); }
 
 DType dtype_named(std::string_view name) {
   auto t = dtype_from_name(name);
   require(t.has_value(), "dtype \"{}\" is unknown", name);
   return *t;
-}
-
-void free_pooled(PyObject* capsule) {
-  host::MemoryPool::deallocate(PyCapsule_GetPointer(capsule, nullptr));
 }
 
 nb::list signature_list(const std::vector<archive::Signature>& list, const archive::Method& m) {
@@ -121,34 +112,9 @@ Input take(const archive::Signature& want, nb::handle object) {
                   fmt::format("input \"{}\" is {}, expected {}", want.name,
                               known ? dtype_name(dtype) : "of a dtype that Hologram lacks",
                               dtype_name(public_dtype(want.dtype)))};
-  Input input{nb::borrow(object), nullptr, {a->shape, a->shape + a->ndim}};
-  constexpr int wanted = numpy::c_contiguous | numpy::aligned;
-  if ((a->flags & wanted) != wanted) {
-    input.kept = nb::module_::import_("numpy").attr("require")(object, nb::none(), "CA");
-    a = numpy::as_array(input.kept.ptr());
-  }
-  input.data = a->data;
-  return input;
-}
-
-nb::object result_array(Function& f, const archive::Signature& r, const std::vector<int64_t>& shape,
-                        void*& place) {
-  std::array<Py_ssize_t, 64> dims;
-  auto bytes = static_cast<size_t>(size_of(r.dtype));
-  for (size_t d = 0; d < shape.size(); ++d) {
-    dims[d] = shape[d];
-    bytes *= static_cast<size_t>(shape[d]);
-  }
-  const auto rank = static_cast<int>(shape.size());
-  if (bytes < pooled) {
-    nb::object array = numpy::make_array(public_dtype(r.dtype), rank, dims.data());
-    place = numpy::as_array(array.ptr())->data;
-    return array;
-  }
-  place = f.executable().runtime().memory().allocate(bytes);
-  PyObject* keeper = PyCapsule_New(place, nullptr, free_pooled);
-  if (!keeper) nb::raise_python_error();
-  return numpy::make_array(public_dtype(r.dtype), rank, dims.data(), place, keeper);
+  nb::object kept = row_major(object);
+  const void* data = numpy::as_array(kept.ptr())->data;
+  return {std::move(kept), data, {a->shape, a->shape + a->ndim}};
 }
 
 /// Operations without a kernel as calls of a Python function: host(callee, operands, sizes,
@@ -213,8 +179,13 @@ nb::list call(Function& f, const nb::list& arrays, Session* session, nb::object 
   const std::vector<int64_t> symbols = f.symbols_of(shapes);
   nb::list made;
   std::vector<void*> places(m.results.size());
-  for (size_t i = 0; i < places.size(); ++i)
-    made.append(result_array(f, m.results[i], f.shape_of(m.results[i], symbols), places[i]));
+  for (size_t i = 0; i < places.size(); ++i) {
+    const archive::Signature& r = m.results[i];
+    const ResultArray result =
+        new_result(f.executable().runtime(), public_dtype(r.dtype), f.shape_of(r, symbols));
+    places[i] = result.data;
+    made.append(result.array);
+  }
   PythonHost calls(f.executable().plan(), host);
   nb::gil_scoped_release others;
   runtime::raise_faults(
@@ -319,9 +290,8 @@ nb::list precompiled_list(const Archive& a) {
 void replace(Weights& weights, std::string_view name, nb::handle object) {
   const numpy::Array* a = numpy::as_array(object.ptr());
   hologram_dtype dtype;
-  constexpr int wanted = numpy::c_contiguous | numpy::aligned;
   require(numpy::dtype_of(*a, dtype), "\"{}\" has a dtype that Hologram lacks", name);
-  require((a->flags & wanted) == wanted, "\"{}\" is no row-major array", name);
+  require(is_row_major(*a), "\"{}\" is no row-major array", name);
   auto given = static_cast<DType>(dtype);
   for (const archive::Tensor& t : weights.archive().index().tensors)
     if (t.name == name && fits(dtype, t.dtype)) given = t.dtype;

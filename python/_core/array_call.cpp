@@ -5,15 +5,15 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "bindings.h"
 #include "capi/objects.h"
 #include "ir/sizes.h"
-#include "numpy_api.h"
 #include "runtime/executable.h"
 #include "sdk.h"
 
@@ -24,9 +24,6 @@ namespace hologram::python {
 namespace {
 
 using runtime::Executable;
-
-/// Results from this size on come from the runtime's pool of reusable memory.
-constexpr size_t pooled = size_t{1} << 14;
 
 enum class Kind { array, number, fixed };
 
@@ -58,10 +55,6 @@ struct Operand {
     return &b->executor->operations->runtime();
   }
 };
-
-void free_pooled(PyObject* capsule) {
-  host::MemoryPool::deallocate(PyCapsule_GetPointer(capsule, nullptr));
-}
 
 /// An Executable together with the arguments it is right for.
 class ArrayCall {
@@ -171,14 +164,8 @@ class ArrayCall {
     if (!numpy::dtype_of(*array, dtype) || dtype != a.dtype ||
         !fits(a, array->ndim, array->shape, symbols))
       return false;
-    operand.kept = nb::borrow(object);
-    constexpr int wanted = numpy::c_contiguous | numpy::aligned;
-    if ((array->flags & wanted) != wanted) {
-      nb::object np = nb::module_::import_("numpy");
-      operand.kept = np.attr("require")(operand.kept, nb::none(), "CA");
-      array = numpy::as_array(operand.kept.ptr());
-    }
-    operand.data = array->data;
+    operand.kept = row_major(object);
+    operand.data = numpy::as_array(operand.kept.ptr())->data;
     return true;
   }
 
@@ -207,30 +194,23 @@ class ArrayCall {
     }
     size_t total = 0;
     for (size_t i = 0; i < results_.size(); ++i) {
-      std::array<Py_ssize_t, 64> shape;
       const Result& r = results_[i];
-      size_t bytes = static_cast<size_t>(item_size(r.dtype));
-      for (size_t d = 0; d < r.shape.size(); ++d) {
-        shape[d] = static_cast<Py_ssize_t>(r.shape[d].eval(symbols));
-        bytes *= static_cast<size_t>(shape[d]);
+      std::vector<int64_t> shape;
+      auto bytes = static_cast<size_t>(item_size(r.dtype));
+      for (const Expr& n : r.shape) {
+        shape.push_back(n.eval(symbols));
+        bytes *= static_cast<size_t>(shape.back());
       }
       total += bytes;
-      nb::object array;
       if (given.is_valid() && given.size() > 0) {
-        array = nb::borrow(given[i]);
-        places.push_back(check_out(r, shape.data(), array, held[i], operands));
-      } else if (bytes >= pooled) {
-        void* block = executable_->runtime().memory().allocate(bytes);
-        PyObject* keeper = PyCapsule_New(block, nullptr, free_pooled);
-        if (!keeper) nb::raise_python_error();
-        array = numpy::make_array(r.dtype, static_cast<int>(r.shape.size()), shape.data(), block,
-                                  keeper);
-        places.push_back(block);
+        nb::object array = nb::borrow(given[i]);
+        places.push_back(check_out(r, shape, array, held[i], operands));
+        made.append(array);
       } else {
-        array = numpy::make_array(r.dtype, static_cast<int>(r.shape.size()), shape.data());
-        places.push_back(numpy::as_array(array.ptr())->data);
+        const ResultArray result = new_result(executable_->runtime(), r.dtype, shape);
+        places.push_back(result.data);
+        made.append(result.array);
       }
-      made.append(array);
     }
     Given results(places);
     runtime::Outcome outcome;
@@ -254,13 +234,13 @@ class ArrayCall {
     return false;
   }
 
-  void* check_out(const Result& r, const Py_ssize_t* shape, nb::handle object, Operand& held,
-                  const std::vector<Operand>& operands) const {
+  void* check_out(const Result& r, const std::vector<int64_t>& shape, nb::handle object,
+                  Operand& held, const std::vector<Operand>& operands) const {
     hologram_dtype dtype;
     void* data = nullptr;
     if (PyBuffer* b = as_buffer(object.ptr())) {
       Py_ssize_t n = 1;
-      for (size_t d = 0; d < r.shape.size(); ++d) n *= shape[d];
+      for (int64_t size : shape) n *= size;
       if (b->dtype != r.dtype || b->size() != static_cast<uint64_t>(n))
         throw nb::value_error("hologram.jit: out has another dtype or size than the result");
       const runtime::Runtime* own = held.take(*b);
@@ -271,10 +251,9 @@ class ArrayCall {
       if (!numpy::is_array(object.ptr()))
         throw nb::type_error("hologram.jit: out must be arrays or Buffers");
       const numpy::Array& a = *numpy::as_array(object.ptr());
-      constexpr int wanted = numpy::c_contiguous | numpy::aligned | numpy::writeable;
-      bool same = numpy::dtype_of(a, dtype) && dtype == r.dtype && (a.flags & wanted) == wanted &&
-                  static_cast<size_t>(a.ndim) == r.shape.size();
-      for (size_t d = 0; same && d < r.shape.size(); ++d) same = a.shape[d] == shape[d];
+      const bool same = numpy::dtype_of(a, dtype) && dtype == r.dtype && is_row_major(a) &&
+                        (a.flags & numpy::writeable) != 0 &&
+                        std::equal(shape.begin(), shape.end(), a.shape, a.shape + a.ndim);
       if (!same)
         throw nb::value_error(
             "hologram.jit: out must be writable, row-major, and of the result's dtype and shape");
