@@ -150,7 +150,7 @@ TEST(FakeDevice, AFailureIsToldOnceAndStopsWhatIsBehindIt) {
 class OnDevice : public Outputs {
  public:
   void* allocate(int, size_t bytes, Frame& frame) override {
-    return block = FakeDevice::instance().allocate(bytes, frame.stream.get());
+    return block = FakeDevice::instance().allocate(bytes, frame.stream);
   }
   void* block = nullptr;
 };
