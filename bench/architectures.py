@@ -76,6 +76,8 @@ def measure(name: str, build, train: bool, seconds: float) -> dict:
     stats = hologram_torch.stats()
     row["compile"] = stats["compile_ms"].get("total", 0.0)
     row["graphs"], row["fallback"] = stats["graphs"], sorted(stats["fallback_ops"])
+    if stats["failed_graphs"]:
+        row["error"] = row["error"] or f"{stats['failed_graphs']} graphs failed to compile"
     row["right"] = row["difference"] < 1e-3 and not row["error"]
     return row
 

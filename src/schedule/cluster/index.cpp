@@ -124,13 +124,20 @@ Index input_index(ir::Value node, size_t input, const Index& index) {
 
 namespace {
 
-// Whether m and q are a remainder and the quotient by one divisor d, of a number or of its
-// remainder by a multiple of d.
-bool completes(const Atom& q, const Atom& m) {
-  if (q.kind != Atom::Kind::floor_div || !(*q.b == *m.b)) return false;
-  const Atom* of = q.a->as_atom();
-  return *q.a == *m.a || (of && of->kind == Atom::Kind::mod && *of->a == *m.a &&
-                          of->b->is_const() && of->b->exact_div(*m.b));
+// What d * q + m is, if they are a quotient and a remainder by one divisor d: of a number, of its
+// remainder by a multiple of d, or of its quotient by another number (which q has divided at once).
+std::optional<Expr> joined(const Atom& q, const Atom& m) {
+  if (q.kind != Atom::Kind::floor_div) return std::nullopt;
+  if (*q.b == *m.b) {
+    const Atom* of = q.a->as_atom();
+    if (*q.a == *m.a || (of && of->kind == Atom::Kind::mod && *of->a == *m.a &&
+                         of->b->is_const() && of->b->exact_div(*m.b)))
+      return *q.a;
+  }
+  const Atom* of = m.a->as_atom();
+  if (of && of->kind == Atom::Kind::floor_div && *of->a == *q.a && *of->b * *m.b == *q.b)
+    return *m.a;
+  return std::nullopt;
 }
 
 // c * d * (a / d) + c * (a % d) becomes c * a.
@@ -140,12 +147,12 @@ Expr join_quotients(Expr e) {
     const Atom& m = *rest.atoms[0];
     if (!m.b->is_const()) continue;
     for (const Term& whole : e.terms()) {
-      if (whole.atoms.size() != 1 || !completes(*whole.atoms[0], m)) continue;
-      if (whole.coefficient % m.b->constant_value() != 0 ||
+      if (whole.atoms.size() != 1 || whole.coefficient % m.b->constant_value() != 0 ||
           whole.coefficient / m.b->constant_value() != rest.coefficient)
         continue;
-      return join_quotients(e - Expr::from_terms(0, {whole}) - Expr::from_terms(0, {rest}) +
-                            *whole.atoms[0]->a * Expr(rest.coefficient));
+      if (const auto sum = joined(*whole.atoms[0], m))
+        return join_quotients(e - Expr::from_terms(0, {whole}) - Expr::from_terms(0, {rest}) +
+                              *sum * Expr(rest.coefficient));
     }
   }
   return e;

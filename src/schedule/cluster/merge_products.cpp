@@ -214,6 +214,12 @@ bool Clustering::merge_tail(int producer, int consumer) {
     if ((id == rows[0].id) ? !(e == as_expr(n)) : e.has_axis(n.id)) return false;
   }
   if (path_around(producer, consumer)) return false;
+  for_each_access(b, [&](Value v, const Index& read) {
+    const Member* m = a.find(v);
+    const Shape strides = m ? contiguous_strides(v->shape) : Shape();
+    ok = ok && (!m || offset_of(substitute(read, map), strides) == offset_of(m->index, strides));
+  });
+  if (!ok) return false;  // the same elements by other words, which nothing could tell from others
   Cluster out = a;
   out.cost = a.cost + b.cost;
   append_members(out.tail, b.members, map);
