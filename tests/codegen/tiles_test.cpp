@@ -12,6 +12,7 @@
 
 #include "atlas/builder.h"
 #include "atlas/tile_math.h"
+#include "backend/cpu/products/plan.h"
 #include "base/error.h"
 #include "codegen/run_kernel.h"
 #include "ir/scalar.h"
@@ -36,6 +37,7 @@ struct Case {
   int64_t parts = 1;    // of the columns
   bool window = false;  // runs of 8 values of k, m * 8 apart
   bool mixed = false;   // the right operand has the other type of bytes
+  bool words = false;   // and is packed as words
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -70,10 +72,11 @@ atlas::Program make_program(const Case& c) {
        k = c.symbolic ? Expr::symbol(2) : Expr(c.k), batch(c.batch);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 3 : 0;
-  Expr rows = c.terms ? ceil_div(k, 32) * Expr(16 * c.terms) : ceil_div(k, 4) * Expr(4);
+  Expr rows =
+      c.terms ? ceil_div(k, 32) * Expr(16 * c.terms) : ceil_div(k, 4) * Expr(c.words ? 1 : 4);
   p.buffers = {{c.operand, Access::read, batch * m * k},
                {right, Access::read, batch * k * n},
-               {c.terms ? DType::u32 : right, Access::read,
+               {c.terms || c.words ? DType::u32 : right, Access::read,
                 batch * ceil_div(part, width) * Expr(c.parts) * rows * Expr(width)},
                {acc, Access::read, n},
                {acc, Access::write, batch * m * part}};
@@ -380,6 +383,14 @@ TEST_F(Tiles, bytes) {
     for (DType operand : {DType::i8, DType::u8})
       for (bool mixed : {false, true})
         check({.m = m, .n = n, .k = k, .operand = operand, .terms = 0, .mixed = mixed});
+  for (bool mixed : {false, true})
+    check({.m = 40,
+           .n = 70,
+           .k = 130,
+           .operand = DType::i8,
+           .terms = 0,
+           .mixed = mixed,
+           .words = true});
   for (auto [m, n, k] : {Sizes{40, 70, 130}, Sizes{20, 33, 1100}, Sizes{20, 33, 1024}})
     check({.m = m, .n = n, .k = k, .batch = 2, .operand = DType::i8, .terms = 0, .symbolic = true},
           1);
@@ -491,6 +502,28 @@ TEST(TileTargets, prefetches_are_spread_over_the_products_of_a_step) {
       }
     }
   }
+}
+
+// A block of k of the rows, of two panels, and the sums: at most 7/8 of the cache.
+TEST(TileTargets, units_leave_room_in_the_second_level) {
+  auto target = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
+  auto unit = [&](int64_t second_level, int terms) {
+    cpu::Processor p = *cpu::find_processor("emerald-rapids");
+    p.second_level = second_level;
+    target.processor = &p;
+    const DType operand = terms == 1 ? DType::bf16 : DType::f32;
+    const Case c{.m = 4096, .n = 4096, .k = 4096, .operand = operand, .terms = terms};
+    auto plan = cpu::plan_tile_product(make_program(c), target);
+    EXPECT_TRUE(plan && plan->blocked());
+    const int64_t bytes = (plan->block_groups + 2) * 16 * 2048 * terms +
+                          plan->block_groups * plan->block_panels * 4096;
+    EXPECT_LE(bytes, second_level / 8 * 7) << terms;
+    return std::pair(plan->block_groups, plan->block_panels);
+  };
+  EXPECT_EQ(unit(2 << 20, 3), std::pair(int64_t{8}, int64_t{8}));
+  EXPECT_EQ(unit(2 << 20, 1), std::pair(int64_t{8}, int64_t{16}));
+  EXPECT_EQ(unit(1 << 20, 3), std::pair(int64_t{4}, int64_t{8}));
+  EXPECT_EQ(unit(1 << 20, 1), std::pair(int64_t{8}, int64_t{16}));
 }
 
 TEST(TileTargets, products_of_terms_need_tiles) {

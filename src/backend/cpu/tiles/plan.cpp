@@ -13,6 +13,8 @@ namespace {
 
 // Fewer rows wait for the right operand, which packing for the call reads once more.
 constexpr int64_t least_given_rows = 64;
+// Of the processors with tiles, in bytes, where nothing else is known.
+constexpr int64_t least_second_level = int64_t{2} << 20;
 constexpr int64_t group_rows = 32, block_steps = atlas::tile_k_block / atlas::tile_step;
 
 const Expr& extent(const atlas::ProductBlock& b, int axis) {
@@ -21,10 +23,20 @@ const Expr& extent(const atlas::ProductBlock& b, int axis) {
 
 bool multiple_of(const Expr& e, int64_t of) { return e.is_const() && e.constant_value() % of == 0; }
 
-// Up to 256 rows and 512 columns: a block of 512 values of k of the rows (786 KB with three terms),
-// the unit's sums and a panel's block stay in a second-level cache of 2 MiB. Fewer, first of the
-// columns, until there are 32 units, and some for each thread, or a unit takes only 40,000 cycles.
-void choose_unit(TileProduct& t, int64_t batch, int64_t threads) {
+// What a unit reads and writes again and again: a block of 512 values of k of its rows, as much of
+// a panel and of the one that is fetched behind it, and its sums where there are several such
+// blocks.
+int64_t unit_bytes(const TileProduct& t, int64_t steps) {
+  const int64_t block = std::min(steps, block_steps) * group_rows * 64 * t.planes();
+  const int64_t sums =
+      t.blocked() ? t.block_groups * t.block_panels * group_rows * group_rows * 4 : 0;
+  return (t.block_groups + 2) * block + sums;
+}
+
+// Up to 256 rows and 512 columns, as long as that leaves an eighth of the second-level cache to the
+// epilogue's operands. Fewer, first of the columns, until there are 32 units, and some for each
+// thread, or a unit takes only 40,000 cycles.
+void choose_unit(TileProduct& t, int64_t batch, int64_t threads, int64_t second_level) {
   int64_t groups = divide_up(size_or(t.m, cost::assumed_rows), group_rows);
   int64_t panels = divide_up(size_or(t.part, cost::assumed_columns), t.tile.panel) * t.parts;
   int64_t steps = divide_up(size_or(t.k, cost::assumed_depth), t.step());
@@ -36,6 +48,9 @@ void choose_unit(TileProduct& t, int64_t batch, int64_t threads) {
   int64_t most_groups = std::clamp<int64_t>(cost::shared / row_bytes, 1, 8);
   t.block_groups = std::min(groups, most_groups);
   t.block_panels = std::min<int64_t>(panels, 16);
+  auto too_large = [&] { return unit_bytes(t, steps) > second_level / 8 * 7; };
+  while (t.block_panels > 8 && too_large()) t.block_panels = divide_up(t.block_panels, 2);
+  while (t.block_groups > 2 && too_large()) t.block_groups = divide_up(t.block_groups, 2);
   auto too_long = [&] { return t.block_groups * t.block_panels * cycles > target; };
   while (t.block_panels > 4 && too_long()) t.block_panels = divide_up(t.block_panels, 2);
   while (t.block_groups > 2 && too_long()) t.block_groups = divide_up(t.block_groups, 2);
@@ -134,7 +149,8 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
     t.lhs = lhs;
   int64_t batch = 1;
   for (int i = 0; i < b.batch_rank; ++i) batch *= size_or(b.axes[static_cast<size_t>(i)].extent, 1);
-  choose_unit(t, batch, target.threads);
+  const Processor& p = *target.processor;
+  choose_unit(t, batch, target.threads, p.tile_cycles > 0 ? p.second_level : least_second_level);
   t.m_units = ceil_div(t.groups, t.block_groups);
   t.n_units = ceil_div(t.panels, t.block_panels);
   t.units = t.m_units * t.n_units;
