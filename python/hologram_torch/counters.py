@@ -45,6 +45,7 @@ def stats() -> dict:
     kernels: native kernels of all graphs; kernel_cache_hits and _misses: found (in memory, in
         the library, on disk), or compiled
     fallback_ops: {operator: calls} of operators that ran in PyTorch inside compiled graphs
+    host_runs: steps, since the process began, that a GPU's backend ran on the host's processor, as it has no kernel for them
     compile_ms: milliseconds by stage; "trace" is the translation in Python, "total" all of ours
     ops_before, ops_canonical: operations before and after canonicalisation
     memory: bytes that compiled graphs hold now: packed_weights of live graphs; in_use, other blocks of the pool (results,
@@ -54,7 +55,8 @@ def stats() -> dict:
     """
     with _lock:
         c = _counters
-        return {**vars(c), "compile_ms": dict(c.compile_ms), "fallback_ops": dict(c.fallback_ops), "memory": _memory()}
+        counts = {**vars(c), "compile_ms": dict(c.compile_ms), "fallback_ops": dict(c.fallback_ops)}
+        return {**counts, "host_runs": _host_runs(), "memory": _memory()}
 
 
 def tell_memory(function) -> None:
@@ -66,6 +68,16 @@ def tell_memory(function) -> None:
 def _memory() -> dict:
     shares = "packed_weights", "in_use", "pool_cached", "released_weights", "code", "code_cached", "plans"
     return dict.fromkeys(shares, 0)
+
+
+def tell_host_runs(function) -> None:
+    """Sets what gives the steps that backends of devices ran on the host."""
+    global _host_runs
+    _host_runs = function
+
+
+def _host_runs() -> int:
+    return 0
 
 
 def reset_stats() -> None:

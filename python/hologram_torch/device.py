@@ -1,12 +1,14 @@
 # hologram_torch/device.py: which device a graph's tensors are on, and the native runtime that serves it
 import contextlib
 import functools
-import logging
 import os
 import threading
 
+from . import counters
+
 _lock = threading.Lock()
 _now = threading.local()
+_made = []  # runtimes
 _CUDA = 2  # DLPack's number
 
 
@@ -14,7 +16,11 @@ _CUDA = 2  # DLPack's number
 def _make(backend: str):
     from hologram import _core
 
-    return _core.Runtime(backend)
+    _made.append(_core.Runtime(backend))
+    return _made[-1]
+
+
+counters.tell_host_runs(lambda: sum(made.host_runs for made in _made))
 
 
 def runtime(device: str = "cpu"):
@@ -74,7 +80,7 @@ def _serves(device: str) -> bool:
             raise RuntimeError("graphs run on the first GPU alone")
         runtime(device)
     except Exception as error:
-        logging.getLogger("hologram").warning("tensors on %s are left to PyTorch: %s", device, error)
+        counters.log.warning("tensors on %s are left to PyTorch: %s", device, error)
         return False
     return True
 

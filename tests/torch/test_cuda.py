@@ -1,4 +1,8 @@
 # tests/torch/test_cuda.py: graphs of CUDA tensors over the fake driver: all but PyTorch's tensor itself
+import os
+import subprocess
+import sys
+
 import fake_cuda
 import hologram_torch
 import pytest
@@ -61,10 +65,10 @@ def normed(x, w):
 
 def test_loops_run_on_the_device_with_the_hosts_bits(gpu):
     x, w = torch.randn(6, 70), torch.randn(70)
-    before, host_runs = gpu.count("launches"), device.runtime("cuda:0").host_runs
+    before, host_runs = gpu.count("launches"), hologram_torch.stats()["host_runs"]
     on_gpu, on_cpu = both(gpu, normed, x, w)
     assert all(torch.equal(a, b) for a, b in zip(on_gpu, on_cpu, strict=True))
-    assert gpu.count("launches") > before and device.runtime("cuda:0").host_runs == host_runs
+    assert gpu.count("launches") > before and hologram_torch.stats()["host_runs"] == host_runs
 
 
 def test_calls_leave_their_work_on_the_current_stream(gpu):
@@ -83,10 +87,25 @@ def test_calls_leave_their_work_on_the_current_stream(gpu):
 def test_products_are_pytorchs_on_the_same_stream_and_counted(gpu):
     x, w = torch.randn(6, 16), torch.randn(16, 8)
     hologram_torch.reset_stats()
-    runs = device.runtime("cuda:0").host_runs
+    runs = hologram_torch.stats()["host_runs"]
     on_gpu, _ = both(gpu, lambda x, w: torch.relu((x + 1) @ w) * 2, x, w)
     torch.testing.assert_close(on_gpu[0], torch.relu((x + 1) @ w) * 2)
-    assert hologram_torch.stats()["fallback_ops"] == {"aten.mm.default": 1} and device.runtime("cuda:0").host_runs == runs
+    assert hologram_torch.stats()["fallback_ops"] == {"aten.mm.default": 1} and hologram_torch.stats()["host_runs"] == runs
+
+
+def test_steps_that_a_backend_runs_on_the_host_are_counted():
+    """Sorts have no kernel: with HOLOGRAM_BACKEND=cuda, graphs of the host's tensors keep them."""
+    program = """
+import torch, hologram_torch
+f = torch.compile(lambda x: x.argsort(stable=True), backend="hologram")
+x = torch.randn(40)
+assert torch.equal(f(x), x.argsort(stable=True))
+print(hologram_torch.stats()["host_runs"])
+"""
+    environment = {**os.environ, "HOLOGRAM_BACKEND": "cuda", "HOLOGRAM_CUDA_DRIVER": fake_cuda.LIBRARY}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
 
 
 def test_what_a_graph_writes_is_written_in_place(gpu):

@@ -3,6 +3,7 @@
 
 #include "atlas/empty.h"
 #include "backend/cuda/products/chain.h"
+#include "backend/cuda/products/skinny.h"
 #include "backend/cuda/products/tensor.h"
 
 namespace hologram::cuda {
@@ -20,9 +21,11 @@ std::optional<std::string> unrendered_product(const atlas::ProductBlock& block) 
 }
 
 Facts emit_product_block(llvm::Module& module, const atlas::Program& program) {
-  if (!atlas::is_empty(program))
-    return suits_tensor_cores(program.product()) ? emit_tensor_product(module, program)
-                                                 : emit_chains(module, program);
+  if (!atlas::is_empty(program)) {
+    if (!suits_tensor_cores(program.product())) return emit_chains(module, program);
+    return is_skinny(program.product()) ? emit_skinny_product(module, program)
+                                        : emit_tensor_product(module, program);
+  }
   Facts facts;
   CudaFunction k(module, program, facts.threads);
   k.finish();

@@ -19,7 +19,8 @@ struct Factor {
   bool depth_run;  ///< neighbours in memory are neighbours along k, as far as is known
 };
 
-/// Whether neighbours along the axis are neighbours in memory for the first load that depends on it.
+/// Whether neighbours along the axis are neighbours in memory for the first load that depends on
+/// it.
 bool lies_along(const atlas::Body& body, int axis);
 
 /// A CTA's tile of rows x columns sums.
