@@ -146,6 +146,33 @@ TEST(FakeDevice, AFailureIsToldOnceAndStopsWhatIsBehindIt) {
   device.free_stream(stream);
 }
 
+TEST(LateQueues, WaitingForAllEndsWhileQueuesComeAndGo) {
+  auto* const queues = new null::LateQueues;  // whose thread never ends
+  std::atomic<int> done{0};
+  auto come_and_go = [&] {
+    for (int i = 0; i < 200; ++i) {
+      null::LateQueues::Queue* const q = queues->make();
+      queues->push(
+          q, [&] { return ++done, 0; }, false);
+      queues->free(q);
+    }
+  };
+  std::thread first(come_and_go), second(come_and_go);
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(queues->wait_for_all(), 0);
+  first.join();
+  second.join();
+  EXPECT_EQ(done, 400);
+  queues->push(
+      nullptr, [] { return 3; }, false);
+  queues->push(
+      nullptr, [&] { return ++done, 0; }, false);
+  queues->push(
+      nullptr, [&] { return done += 10, 0; }, true);
+  EXPECT_EQ(queues->wait_for_all(), 3);
+  EXPECT_EQ(done, 410) << "what is not always done is left out behind a failure";
+  EXPECT_EQ(queues->wait(nullptr), 0) << "it has been told";
+}
+
 // Results where the test wants them: on the device.
 class OnDevice : public Outputs {
  public:

@@ -1,12 +1,10 @@
-// backend/null/device.cpp: blocks, queues and the thread that works on them.
+// backend/null/device.cpp: blocks, and work on them.
 #include "backend/null/device.h"
 
 #include <sys/mman.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstring>
-#include <thread>
-#include <vector>
 
 #include "base/error.h"
 
@@ -23,6 +21,11 @@ char* map(int protection) {
   return p == MAP_FAILED ? nullptr : static_cast<char*>(p);
 }
 
+void require_success(int32_t status) {
+  if (status != 0)
+    fail(static_cast<ErrorCode>(status), "null: a kernel failed with status {}", status);
+}
+
 }  // namespace
 
 FakeDevice& FakeDevice::instance() {
@@ -34,7 +37,6 @@ FakeDevice::FakeDevice() : addresses_(map(PROT_NONE)), bytes_(map(PROT_READ | PR
   if (!addresses_ || !bytes_)
     fail(ErrorCode::unavailable, "null: the system refuses {} bytes of addresses", space);
   free_[0] = space;
-  std::thread([this] { serve(); }).detach();
 }
 
 bool FakeDevice::contains(const void* address) const {
@@ -46,19 +48,10 @@ void* FakeDevice::bytes_of(void* address) const {
   return contains(address) ? bytes_ + (static_cast<char*>(address) - addresses_) : address;
 }
 
-Stream FakeDevice::make_stream() {
-  auto fresh = std::make_unique<Queue>();
-  Queue* stream = fresh.get();
-  std::lock_guard lock(mutex_);
-  streams_[stream] = std::move(fresh);
-  return stream;
-}
+Stream FakeDevice::make_stream() { return queues_.make(); }
 
 void FakeDevice::free_stream(Stream stream) noexcept {
-  if (!stream) return;
-  finish(queue(stream), [] { return 0; });
-  std::lock_guard lock(mutex_);
-  streams_.erase(static_cast<Queue*>(stream));
+  if (stream) queues_.free(queue(stream));
 }
 
 void* FakeDevice::allocate(size_t bytes, Stream) {
@@ -78,7 +71,7 @@ void* FakeDevice::allocate(size_t bytes, Stream) {
 void FakeDevice::deallocate(void* block, Stream stream) noexcept {
   if (!block) return;
   const auto offset = static_cast<size_t>(static_cast<char*>(block) - addresses_);
-  push(
+  queues_.push(
       queue(stream),
       [this, offset] {
         give_back(offset);
@@ -115,95 +108,22 @@ void FakeDevice::give_back(size_t offset) noexcept {
   free_[offset] = size;
 }
 
-void FakeDevice::push(Queue& queue, std::function<int32_t()> work, bool always) {
-  {
-    std::lock_guard lock(mutex_);
-    queue.work.push_back({std::move(work), always});
-  }
-  changed_.notify_all();
-}
-
 void FakeDevice::enqueue(Stream stream, std::function<int32_t()> work) {
-  push(queue(stream), std::move(work), false);
-}
-
-// Waits for a queue, with `last` as its last work.
-void FakeDevice::finish(Queue& queue, std::function<int32_t()> last) {
-  bool done = false;
-  push(queue, std::move(last), false);
-  push(
-      queue,
-      [&] {
-        std::lock_guard lock(mutex_);
-        done = true;
-        return 0;
-      },
-      true);
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return done; });
+  queues_.push(queue(stream), std::move(work), false);
 }
 
 void FakeDevice::copy(void* to, const void* from, size_t bytes, Stream stream) {
   void* target = bytes_of(to);
   const void* source = bytes_of(const_cast<void*>(from));
-  finish(queue(stream), [=] {
+  enqueue(stream, [=] {
     if (bytes) std::memmove(target, source, bytes);
     return 0;
   });
   wait(stream);
 }
 
-void FakeDevice::wait(Stream stream) {
-  finish(queue(stream), [] { return 0; });
-  int32_t failed = 0;
-  {
-    std::lock_guard lock(mutex_);
-    failed = std::exchange(queue(stream).failed, 0);
-  }
-  if (failed != 0)
-    fail(static_cast<ErrorCode>(failed), "null: a kernel failed with status {}", failed);
-}
+void FakeDevice::wait(Stream stream) { require_success(queues_.wait(queue(stream))); }
 
-void FakeDevice::wait_for_all() {
-  std::vector<Stream> all{nullptr};
-  {
-    std::lock_guard lock(mutex_);
-    for (auto& [stream, owner] : streams_) all.push_back(stream);
-  }
-  for (Stream stream : all) wait(stream);
-}
-
-// One of the queues with work, by chance; null where there is none.
-FakeDevice::Queue* FakeDevice::next() {
-  std::vector<Queue*> waiting;
-  if (!own_.work.empty()) waiting.push_back(&own_);
-  for (auto& [q, owner] : streams_)
-    if (!q->work.empty()) waiting.push_back(q);
-  return waiting.empty() ? nullptr : waiting[chance_() % waiting.size()];
-}
-
-void FakeDevice::serve() {
-  for (;;) {
-    std::unique_lock lock(mutex_);
-    Queue* q = nullptr;
-    changed_.wait(lock, [&] { return (q = next()) != nullptr; });
-    if (chance_() % 4 == 0) {  // late; meanwhile others may come
-      const std::chrono::microseconds delay(chance_() % 50);
-      lock.unlock();
-      std::this_thread::sleep_for(delay);
-      lock.lock();
-      q = next();
-    }
-    Work work = std::move(q->work.front());
-    q->work.pop_front();
-    const bool runs = work.always || q->failed == 0;
-    lock.unlock();
-    const int32_t status = runs ? work.run() : 0;
-    lock.lock();
-    if (status != 0) q->failed = status;
-    lock.unlock();
-    changed_.notify_all();
-  }
-}
+void FakeDevice::wait_for_all() { require_success(queues_.wait_for_all()); }
 
 }  // namespace hologram::null

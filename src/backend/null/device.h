@@ -1,22 +1,18 @@
 // backend/null/device.h: a device that is not there: memory, streams and work of a thread.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <random>
 
 #include "backend/memory.h"
+#include "backend/null/late_queues.h"
 
 namespace hologram::null {
 
 /// Memory at addresses that nobody can read or write: the bytes are elsewhere, and only the
-/// device's own work is told where. Work on streams is done by one thread, late; which stream's
-/// comes next is left to chance. What is freed is overwritten, so that work that still needs it
-/// goes wrong.
+/// device's own work is told where. Streams are late queues. What is freed is overwritten, so that
+/// work that still needs it goes wrong.
 class FakeDevice final : public Memory {
  public:
   /// The one of this process; never destroyed.
@@ -39,31 +35,15 @@ class FakeDevice final : public Memory {
   void* bytes_of(void* address) const;
 
  private:
-  struct Work {
-    std::function<int32_t()> run;
-    bool always;  // also behind a failure
-  };
-  struct Queue {
-    std::deque<Work> work;
-    int32_t failed = 0;
-  };
-
   FakeDevice();
-  Queue& queue(Stream stream) { return stream ? *static_cast<Queue*>(stream) : own_; }
-  void push(Queue& queue, std::function<int32_t()> work, bool always);
-  void finish(Queue& queue, std::function<int32_t()> last);
+  static LateQueues::Queue* queue(Stream stream) { return static_cast<LateQueues::Queue*>(stream); }
   void give_back(size_t offset) noexcept;
-  [[noreturn]] void serve();
-  Queue* next();
 
   char* addresses_ = nullptr;  // of blocks: no access
   char* bytes_ = nullptr;      // their contents
   std::mutex mutex_;
-  std::condition_variable changed_;
-  Queue own_;
-  std::map<Queue*, std::unique_ptr<Queue>> streams_;
   std::map<size_t, size_t> used_, free_;  // offset → bytes
-  std::minstd_rand chance_;
+  LateQueues queues_;
 };
 
 }  // namespace hologram::null

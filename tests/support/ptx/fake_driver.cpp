@@ -1,26 +1,21 @@
 // tests/support/ptx/fake_driver.cpp: a libcuda whose device is the PTX machine.
 //
-// Device memory stands at addresses that nobody can read or write; the bytes are elsewhere. One
-// thread does the work of all streams, late; which stream's comes next is left to chance. What is
-// freed is overwritten.
+// Device memory stands at addresses that nobody can read or write; the bytes are elsewhere. Streams
+// are late queues. What is freed is overwritten.
 #include "support/ptx/fake_driver.h"
 
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <random>
-#include <thread>
 #include <utility>
 
+#include "backend/null/late_queues.h"
 #include "support/ptx/machine.h"
 #include "support/ptx/values.h"
 
@@ -40,10 +35,8 @@ enum Result {
 constexpr size_t space = size_t{1} << 36;  // of addresses; memory is taken as it is touched
 constexpr size_t alignment = 256;
 
-struct Stream {
-  std::deque<std::function<int()>> work;
-  int failed = success;
-};
+using Queues = hologram::null::LateQueues;
+using Stream = Queues::Queue;
 
 struct LoadedModule {
   std::string text;
@@ -130,50 +123,9 @@ class Device final : public ptx::Blocks {
 
   void copy(uint64_t to, uint64_t from, size_t bytes) { std::memmove(host(to), host(from), bytes); }
 
-  void push(Stream* s, std::function<int()> work) {
-    {
-      std::lock_guard lock(mutex_);
-      queue(s).work.push_back(std::move(work));
-    }
-    changed_.notify_all();
-  }
-
-  int wait(Stream* s) {
-    bool done = false;
-    push(s, [&] {
-      std::lock_guard lock(mutex_);
-      done = true;
-      return success;
-    });
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done; });
-    return std::exchange(queue(s).failed, success);
-  }
-
-  int wait_for_all() {
-    std::vector<Stream*> all{nullptr};
-    {
-      std::lock_guard lock(mutex_);
-      for (auto& [s, owner] : streams_) all.push_back(s);
-    }
-    int result = success;
-    for (Stream* s : all)
-      if (const int r = wait(s); r != success) result = r;
-    return result;
-  }
-
-  Stream* make_stream() {
-    std::lock_guard lock(mutex_);
-    auto s = std::make_unique<Stream>();
-    Stream* p = s.get();
-    streams_[p] = std::move(s);
-    return p;
-  }
-  void free_stream(Stream* s) {
-    wait(s);
-    std::lock_guard lock(mutex_);
-    streams_.erase(s);
-  }
+  Queues& queues() { return queues_; }
+  /// What fails is told of by the next wait; work behind it is done all the same.
+  void push(Stream* s, Queues::Work work) { queues_.push(s, std::move(work), true); }
 
   int run(const Function& f, ptx::Dim3 grid, ptx::Dim3 block,
           const std::vector<uint8_t>& parameters) {
@@ -233,56 +185,20 @@ class Device final : public ptx::Blocks {
     addresses_ = map(PROT_NONE);
     bytes_ = map(PROT_READ | PROT_WRITE);
     free_[0] = space;
-    std::thread([this] { serve(); }).detach();
   }
 
   uint8_t* host(uint64_t p) {
     return contains(p) ? bytes_ + (p - reinterpret_cast<uint64_t>(addresses_))
                        : reinterpret_cast<uint8_t*>(p);
   }
-  Stream& queue(Stream* s) { return s ? *s : own_; }
-
-  Stream* next() {
-    std::vector<Stream*> waiting;
-    if (!own_.work.empty()) waiting.push_back(&own_);
-    for (auto& [s, owner] : streams_)
-      if (!s->work.empty()) waiting.push_back(s);
-    return waiting.empty() ? nullptr : waiting[chance_() % waiting.size()];
-  }
-
-  [[noreturn]] void serve() {
-    for (;;) {
-      std::unique_lock lock(mutex_);
-      Stream* s = nullptr;
-      changed_.wait(lock, [&] { return (s = next()) != nullptr; });
-      if (chance_() % 4 == 0) {  // late; meanwhile others may come
-        const std::chrono::microseconds delay(chance_() % 50);
-        lock.unlock();
-        std::this_thread::sleep_for(delay);
-        lock.lock();
-        s = next();
-      }
-      const std::function<int()> work = std::move(s->work.front());
-      s->work.pop_front();
-      lock.unlock();
-      const int result = work();
-      lock.lock();
-      if (result != success) s->failed = result;
-      lock.unlock();
-      changed_.notify_all();
-    }
-  }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
   uint8_t *addresses_ = nullptr, *bytes_ = nullptr;
   std::map<size_t, size_t> used_, free_;  // offset → bytes
   std::map<uint64_t, size_t> pinned_;
-  Stream own_;
-  std::map<Stream*, std::unique_ptr<Stream>> streams_;
   std::map<std::string, int64_t> injected_;
   std::string report_ = "unspecified launch failure";
-  std::minstd_rand chance_;
+  Queues queues_;
   ptx::Machine machine_;
 };
 
@@ -323,7 +239,7 @@ EXPORT cuDevicePrimaryCtxRetain(void** context, int) {
   return success;
 }
 EXPORT cuCtxSetCurrent(void*) { return success; }
-EXPORT cuCtxSynchronize() { return device().wait_for_all(); }
+EXPORT cuCtxSynchronize() { return device().queues().wait_for_all(); }
 
 EXPORT cuMemAllocAsync(uint64_t* block, size_t bytes, Stream*) {
   if (device().strikes("allocate") || bytes > space / 2) return out_of_memory;
@@ -358,16 +274,16 @@ EXPORT cuPointerGetAttribute(void* value, int, uint64_t p) {
   return success;
 }
 EXPORT cuStreamCreate(Stream** stream, unsigned) {
-  *stream = device().make_stream();
+  *stream = device().queues().make();
   return success;
 }
 EXPORT cuStreamDestroy_v2(Stream* stream) {
-  device().free_stream(stream);
+  device().queues().free(stream);
   return success;
 }
 EXPORT cuStreamSynchronize(Stream* stream) {
   ++device().waits;
-  return device().wait(stream);
+  return device().queues().wait(stream);
 }
 EXPORT cuLaunchHostFunc(Stream* stream, void (*call)(void*), void* data) {
   device().push(stream, [=] {
