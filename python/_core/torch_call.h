@@ -1,0 +1,96 @@
+// python/_core/torch_call.h: a compiled graph as a callable: a list of tensors in, a list of
+// tensors out.
+//
+// Tensors are read and made through the DLPack C exchange table of torch.Tensor, so that one binary
+// serves all PyTorch versions that have it.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "runtime/dlpack.h"
+#include "runtime/executable.h"
+#include "stamps.h"
+
+namespace hologram::python {
+
+/// A Python exception is set.
+struct PythonError : std::exception {};
+
+/// Used under the GIL.
+class TorchCall {
+ public:
+  /// How one positional argument is used.
+  enum class ArgKind : uint8_t { tensor, symbol, negated, object, ignored };
+
+  struct Arg {
+    ArgKind kind;
+    int index;
+  };
+
+  /// What one result is.
+  enum class ResultKind : uint8_t { plan, argument, argument_view, result_view, none, integer };
+
+  struct Result {
+    ResultKind kind;
+    int index = -1;  // plan output; parameter of an argument that is returned itself or viewed;
+                     // result that is viewed
+    Expr value = Expr(0);            // integer, or how far behind its base a view begins
+    Shape sizes = {}, strides = {};  // of a view
+  };
+
+  /// Where the tensors of a call are. On a device, work goes to the queue that the framework says
+  /// it uses now, and memory for results is the framework's.
+  struct Place {
+    dlpack::Device device{dlpack::cpu, 0};
+    nanobind::object empty;  // callable: (sizes, strides, dtype) -> tensor there
+    bool on_device() const { return device.type != dlpack::cpu; }
+  };
+
+  /// `host`: callable (callee, operands, sizes, strides) -> list of tensors; `constants`: pairs
+  /// (parameter, tensor); `threads`: callable that tells the wanted thread count, or None.
+  TorchCall(std::shared_ptr<runtime::Executable> executable, const dlpack::Exchange* exchange,
+            std::vector<Arg> args, std::vector<Result> results, PyObject* host,
+            nanobind::list constants, nanobind::object threads, Place place);
+  ~TorchCall() { Py_DECREF(host_); }
+  TorchCall(const TorchCall&) = delete;
+  TorchCall& operator=(const TorchCall&) = delete;
+
+  /// Runs the graph on a list, which is cleared, or on `n` arguments that the caller keeps.
+  PyObject* call(PyObject* list);
+  PyObject* call(PyObject* const* arguments, size_t n);
+  PyObject* host() const { return host_; }
+  /// Raises what earlier calls on a device's queue have flagged since.
+  bool raise_late() const;
+
+  /// Lets calls go on with what is kept of the arguments at `positions`, and of those alone: see
+  /// Executable::read_as_kept. Gives the positions that are no longer read.
+  std::vector<size_t> release(const std::vector<size_t>& positions);
+
+ private:
+  class State;
+  friend class State;
+
+  template <class Read>
+  PyObject* call_with(const Read& read);
+
+  std::shared_ptr<runtime::Executable> executable_;
+  const dlpack::Exchange* exchange_;
+  std::vector<Arg> args_;
+  std::vector<Result> results_;
+  PyObject* host_;
+  nanobind::list constants_;  // operands that belong to the graph
+  nanobind::object threads_;
+  Place place_;
+  Stamps stamps_;
+  std::vector<int> parameter_slot_, output_slot_;
+  std::vector<char> returned_;  // by parameter: whether a result is the argument itself
+  std::vector<int> written_;    // slots of parameters that the graph writes
+};
+
+/// Sets the maker of the context manager that PyTorch's profiler takes around each step while it is
+/// on; None: it is off. With the interpreter's lock.
+void set_recorder(nanobind::object maker);
+
+}  // namespace hologram::python

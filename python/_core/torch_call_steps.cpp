@@ -1,0 +1,212 @@
+// python/_core/torch_call_steps.cpp: tensors of a call's slots: results, and operands and results
+// of the steps that PyTorch runs.
+#include <nanobind/nanobind.h>
+
+#include <string>
+#include <utility>
+
+#include "torch_call_state.h"
+#include "torch_common.h"
+
+namespace nb = nanobind;
+
+namespace hologram::python {
+
+using runtime::Frame;
+using schedule::SlotKind;
+
+namespace {
+
+// Never freed, since calls in progress read it. Null: PyTorch's profiler is off.
+PyObject* recorder = nullptr;
+
+}  // namespace
+
+void set_recorder(nb::object maker) {
+  recorder = maker.is_none() ? nullptr : maker.release().ptr();
+}
+
+// False with a Python exception for a tensor of another device.
+bool TorchCall::State::is_there(const dlpack::Tensor& t, const char* what) {
+  const dlpack::Device wanted = owner_.place_.device;
+  if (t.device.type == wanted.type && t.device.id == wanted.id) return true;
+  PyErr_Format(PyExc_RuntimeError,
+               "hologram: %s of a compiled graph is on device %d:%d, its kernels on %d:%d (by "
+               "DLPack's numbers)",
+               what, t.device.type, t.device.id, wanted.type, wanted.id);
+  return false;
+}
+
+// An uninitialised tensor of the framework's for an output.
+PyObject* TorchCall::State::empty(int slot) {
+  const schedule::Slot& s = plan().slots[static_cast<size_t>(slot)];
+  auto values = [&](const Shape& shape) {
+    nb::list out;
+    for (const Expr& e : shape) out.append(e.eval(frame_.symbols));
+    return out;
+  };
+  return PyObject_CallFunction(owner_.place_.empty.ptr(), "OOs", values(s.shape).ptr(),
+                               values(s.strides).ptr(), std::string(name_of(s.dtype)).c_str());
+}
+
+void* TorchCall::State::allocate_there(int index) {
+  PyEval_RestoreThread(saved_);
+  const int slot = owner_.output_slot_[static_cast<size_t>(index)];
+  PyObject*& made = objects_[static_cast<size_t>(slot)];
+  made = empty(slot);
+  dlpack::Tensor t{};
+  const bool good =
+      made && owner_.exchange_->view_of_object(made, &t) == 0 && is_there(t, "memory for a result");
+  saved_ = PyEval_SaveThread();
+  if (!good) throw PythonError();
+  return static_cast<char*>(t.data) + t.byte_offset;
+}
+
+// A tensor over `data`, with the slot's dtype, sizes and strides. It owns `block` (null: it
+// borrows).
+PyObject* TorchCall::State::make_tensor(const schedule::Slot& slot, void* data, void* block) {
+  size_t rank = slot.shape.size();
+  Exported* e = new_exported(rank, block);
+  if (!e) return nullptr;
+  for (size_t i = 0; i < rank; ++i) {
+    e->shape_and_strides[i] = slot.shape[i].eval(frame_.symbols);
+    e->shape_and_strides[rank + i] = slot.strides[i].eval(frame_.symbols);
+  }
+  return export_tensor(*owner_.exchange_, e, slot.dtype, rank, data, owner_.place_.device);
+}
+
+// The tensor of a slot, made on first use; borrowed from this state.
+PyObject* TorchCall::State::object_of(int slot) {
+  auto i = static_cast<size_t>(slot);
+  if (!objects_[i]) objects_[i] = make_tensor(plan().slots[i], frame_.slots[i], nullptr);
+  return objects_[i];
+}
+
+// Takes over a result of a host call; the host has seen to the strides of natively read ones. Their
+// sizes are checked here: kernels read as many elements as tracing promised.
+bool TorchCall::State::adopt(int slot, PyObject* object) {
+  auto i = static_cast<size_t>(slot);
+  Py_XDECREF(std::exchange(objects_[i], Py_NewRef(object)));
+  if (plan().slots[i].dtype == DType::host) return true;
+  dlpack::Tensor t;
+  if (owner_.exchange_->view_of_object(object, &t) != 0) return false;
+  if (!is_there(t, plan().slots[i].name.c_str())) return false;
+  const Shape& promised = plan().slots[i].shape;
+  bool same = static_cast<size_t>(t.ndim) == promised.size();
+  for (size_t d = 0; same && d < promised.size(); ++d)
+    same = t.shape[d] == promised[d].eval(frame_.symbols);
+  if (!same) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "hologram: %s gave a tensor of another size than tracing promised",
+                 plan().slots[i].name.c_str());
+    return false;
+  }
+  frame_.slots[i] = static_cast<char*>(t.data) + t.byte_offset;
+  return true;
+}
+
+int32_t TorchCall::State::call_with_lock(const schedule::Step& step) {
+  auto n = static_cast<Py_ssize_t>(step.arguments.size());
+  nb::object operands = nb::steal(PyList_New(n));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* o = object_of(step.arguments[static_cast<size_t>(i)]);
+    if (!o) return 1;
+    PyList_SetItem(operands.ptr(), i, Py_NewRef(o));
+  }
+  nb::list sizes;
+  for (const Expr& e : step.sizes) sizes.append(e.eval(frame_.symbols));
+  nb::list strides;
+  for (int slot : step.results) {
+    if (slot < 0 || plan().slots[static_cast<size_t>(slot)].dtype == DType::host) {
+      strides.append(nb::none());
+      continue;
+    }
+    nb::list s;
+    for (const Expr& e : plan().slots[static_cast<size_t>(slot)].strides)
+      s.append(e.eval(frame_.symbols));
+    strides.append(s);
+  }
+  nb::object results = nb::steal(PyObject_CallFunction(owner_.host_, "iOOO", step.callee,
+                                                       operands.ptr(), sizes.ptr(), strides.ptr()));
+  if (!results.is_valid()) return 1;
+  for (size_t i = 0; i < step.results.size(); ++i) {
+    if (step.results[i] < 0) continue;
+    nb::object r = nb::steal(PySequence_GetItem(results.ptr(), static_cast<Py_ssize_t>(i)));
+    if (!r.is_valid() || !adopt(step.results[i], r.ptr())) return 1;
+  }
+  return 0;
+}
+
+int32_t TorchCall::State::call(const schedule::Step& step, Frame&) {
+  PyEval_RestoreThread(saved_);
+  int32_t status = call_with_lock(step);
+  saved_ = PyEval_SaveThread();
+  return status;
+}
+
+runtime::Observer* TorchCall::State::observer() { return recorder ? this : nullptr; }
+
+// A profile that lacks a step is no reason to end the call: what recording raises is dropped.
+void TorchCall::State::begin(const schedule::Step& step) {
+  PyEval_RestoreThread(saved_);
+  const std::string name = "hologram::" + step.name;
+  record_ = recorder ? PyObject_CallFunction(recorder, "s", name.c_str()) : nullptr;
+  if (record_) Py_XDECREF(PyObject_CallMethod(record_, "__enter__", nullptr));
+  PyErr_Clear();
+  saved_ = PyEval_SaveThread();
+}
+
+void TorchCall::State::end() {
+  PyEval_RestoreThread(saved_);
+  // The step's own exception waits while the profiler is told.
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  if (record_)
+    Py_XDECREF(PyObject_CallMethod(record_, "__exit__", "OOO", Py_None, Py_None, Py_None));
+  Py_CLEAR(record_);
+  PyErr_Restore(type, value, trace);
+  saved_ = PyEval_SaveThread();
+}
+
+// base.as_strided(sizes, strides, base.storage_offset() + value)
+PyObject* TorchCall::State::view_of(PyObject* base, const Result& r) {
+  auto tuple = [&](const Shape& shape) {
+    nb::object t = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+    for (size_t i = 0; i < shape.size(); ++i)
+      PyTuple_SetItem(t.ptr(), static_cast<Py_ssize_t>(i),
+                      PyLong_FromLongLong(shape[i].eval(symbols_)));
+    return t;
+  };
+  nb::object offset = nb::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
+  if (!offset.is_valid()) return nullptr;
+  int64_t start = PyLong_AsLongLong(offset.ptr()) + r.value.eval(symbols_);
+  return PyObject_CallMethod(base, "as_strided", "OOL", tuple(r.sizes).ptr(),
+                             tuple(r.strides).ptr(), static_cast<long long>(start));
+}
+
+// A new reference, or null with an exception. `results` holds those before it.
+PyObject* TorchCall::State::result_of(const Result& r, PyObject* results) {
+  auto k = static_cast<size_t>(r.index);
+  switch (r.kind) {
+    case ResultKind::none:
+      return Py_NewRef(Py_None);
+    case ResultKind::integer:
+      return PyLong_FromLongLong(r.value.eval(symbols_));
+    case ResultKind::argument:
+      return Py_NewRef(arguments_[k]);
+    case ResultKind::argument_view:
+      return view_of(arguments_[k], r);
+    case ResultKind::result_view:
+      return view_of(PyList_GetItem(results, r.index), r);
+    case ResultKind::plan:
+      break;
+  }
+  const auto& output = plan().outputs[k];
+  const auto& slot = plan().slots[static_cast<size_t>(output.slot)];
+  if (slot.kind != SlotKind::output || owner_.place_.on_device())
+    return Py_XNewRef(object_of(output.slot));
+  void* block = std::exchange(blocks_[static_cast<size_t>(slot.index)], nullptr);
+  return make_tensor(slot, block, block);
+}
+
+}  // namespace hologram::python
