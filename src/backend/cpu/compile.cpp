@@ -124,6 +124,11 @@ Object compile(const atlas::Program& program, const Target& target, Timing* timi
   return object;
 }
 
+Launch launch_of(const atlas::Program& original, const Target& target) {
+  const atlas::Program program = expanded(original, target);
+  return launch_by(plan_of(program, target), program, target);
+}
+
 std::string dump_llvm(const atlas::Program& program, const Target& target) {
   Unit unit(program, target);
   optimise(*unit.module);

@@ -28,6 +28,9 @@ struct Timing {
 Object compile(const atlas::Program& program, const Target& target, Timing* timing = nullptr,
                const char* symbol = kernel_symbol);
 
+/// Launch facts alone, without compiling.
+Launch launch_of(const atlas::Program& program, const Target& target);
+
 /// LLVM IR before or after optimisation, or assembly, for HOLOGRAM_DUMP.
 std::string dump_llvm(const atlas::Program& program, const Target& target);
 std::string dump_asm(const atlas::Program& program, const Target& target);
