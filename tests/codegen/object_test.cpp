@@ -103,7 +103,7 @@ TEST(Object, AreStoredWithTheirLaunch) {
   BodyBuilder b(p.loop().stages[0].body);
   b.store(0, i, b.number(DType::f32, 1));
   const cpu::Object object = cpu::compile(p, cpu::host_target());
-  const cpu::Launch& launch = object.launch;
+  const cpu::Launch launch = cpu::launch_of(p, cpu::host_target());
   const std::string stored = cpu::to_stored(object);
   const cpu::StoredObject read = cpu::from_stored(stored, 2);
   EXPECT_EQ(read.code, object.code);
