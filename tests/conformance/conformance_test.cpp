@@ -102,8 +102,8 @@ TEST_P(Conformance, LeavesTheInterpretersBits) {
       const Buffers data = data_of(c, symbols);
       std::string expected_error, error;
       const Buffers expected =
-          run_on(runtime_of("interp"), c.program, symbols, data, expected_error);
-      const Buffers got = run_on(runtime_of(GetParam()), c.program, symbols, data, error);
+          run_on(*runtime_of("interp"), c.program, symbols, data, expected_error);
+      const Buffers got = run_on(*runtime_of(GetParam()), c.program, symbols, data, error);
       EXPECT_EQ(error, expected_error);
       for (size_t k = 0; k < got.size(); ++k)
         expect_elements(types[k], reinterpret_cast<const char*>(got[k].data()),

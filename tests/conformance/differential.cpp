@@ -31,7 +31,7 @@ Trial trial_of(const atlas::Program& p, const Inputs& inputs) {
     if (inputs.prepare) inputs.prepare(static_cast<int>(k), data, count);
     t.numbers.push_back(k);
   }
-  t.wanted = run_on(runtime_of("interp"), p, inputs.symbols, t.fresh, t.error);
+  t.wanted = run_on(*runtime_of("interp"), p, inputs.symbols, t.fresh, t.error);
   return t;
 }
 
@@ -39,7 +39,7 @@ void try_on(std::string_view backend, const atlas::Program& p, const Inputs& inp
             const Trial& t) {
   SCOPED_TRACE(backend);
   std::string error;
-  const Buffers got = run_on(runtime_of(backend), p, inputs.symbols, t.fresh, error);
+  const Buffers got = run_on(*runtime_of(backend), p, inputs.symbols, t.fresh, error);
   EXPECT_EQ(error, t.error);
   for (size_t n = 0; n < got.size(); ++n)
     if (!expect_elements(p.buffers[t.numbers[n]].dtype,
@@ -69,7 +69,7 @@ void expect_same(const atlas::Program& p, const Inputs& inputs) {
 
 void expect_same_on_each(const ProgramFor& program, const Inputs& inputs) {
   for (std::string_view backend : backends()) {
-    const atlas::Program p = program(runtime_of(backend).backend().machine());
+    const atlas::Program p = program(runtime_of(backend)->backend().machine());
     try_on(backend, p, inputs, trial_of(p, inputs));
   }
 }

@@ -22,12 +22,12 @@ const std::map<std::string, std::map<std::string, std::string>, std::less<>> uns
 
 }  // namespace
 
-runtime::Runtime& runtime_of(std::string_view backend) {
-  static std::map<std::string, std::unique_ptr<runtime::Runtime>, std::less<>> made;
+const std::shared_ptr<runtime::Runtime>& runtime_of(std::string_view backend) {
+  static std::map<std::string, std::shared_ptr<runtime::Runtime>, std::less<>> made;
   auto at = made.find(backend);
   if (at == made.end())
-    at = made.emplace(backend, std::make_unique<runtime::Runtime>(backend)).first;
-  return *at->second;
+    at = made.emplace(backend, std::make_shared<runtime::Runtime>(backend)).first;
+  return at->second;
 }
 
 Buffers run_on(runtime::Runtime& runtime, const atlas::Program& program,

@@ -1,6 +1,7 @@
 // tests/conformance/support.h: programs on a backend, and what a backend may leave out.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,7 @@ namespace hologram::test {
 using Buffers = std::vector<std::vector<std::byte>>;
 
 /// A runtime on this backend, shared by the tests of the process.
-runtime::Runtime& runtime_of(std::string_view backend);
+const std::shared_ptr<runtime::Runtime>& runtime_of(std::string_view backend);
 
 /// What is in the buffers after the program has run on them; `error` gets what it threw.
 Buffers run_on(runtime::Runtime& runtime, const atlas::Program& program,

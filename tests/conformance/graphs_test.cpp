@@ -1,0 +1,107 @@
+// tests/conformance/graphs_test.cpp: random graphs, planned for each backend's machine, have their
+// values there.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "backend/registry.h"
+#include "base/error.h"
+#include "conformance/support.h"
+#include "runtime/executable.h"
+#include "unit/random_graph.h"
+
+namespace hologram::test {
+namespace {
+
+std::vector<char> bytes_of(const Tensor& t) {
+  const auto size = static_cast<size_t>(size_of(t.dtype));
+  std::vector<char> out(t.size() * size);
+  for (size_t i = 0; i < t.size(); ++i) std::memcpy(&out[i * size], &t.bits[i], size);
+  return out;
+}
+
+// The same elements, read from memory.
+Tensor read(Tensor like, const std::vector<char>& bytes) {
+  const auto size = static_cast<size_t>(size_of(like.dtype));
+  for (size_t i = 0; i < like.size(); ++i) {
+    like.bits[i] = 0;
+    std::memcpy(&like.bits[i], &bytes[i * size], size);
+  }
+  return like;
+}
+
+class Results : public runtime::Outputs {
+ public:
+  explicit Results(size_t count) : data(count) {}
+  void* allocate(int index, size_t bytes, runtime::Frame&) override {
+    auto& place = data[static_cast<size_t>(index)];
+    place.assign(std::max<size_t>(bytes, 1), 0x5a);
+    return place.data();
+  }
+  std::vector<std::vector<char>> data;
+};
+
+void run(const RandomGraph& r, runtime::Executable& e) {
+  std::vector<std::vector<char>> memory(static_cast<size_t>(r.graph.num_parameters));
+  std::vector<void*> addresses;
+  for (size_t p = 0; p < memory.size(); ++p) {
+    if (const auto at = r.parameters.find(static_cast<int>(p)); at != r.parameters.end())
+      memory[p] = bytes_of(at->second);
+    memory[p].resize(memory[p].size() + 1);  // none is empty
+    addresses.push_back(memory[p].data());
+  }
+  Results results(r.graph.outputs.size());
+  auto frame = e.lease();
+  const runtime::Outcome outcome =
+      e.run({addresses.data(), r.symbols.data()}, results, nullptr, *frame);
+  e.give_back(std::move(frame));
+  ASSERT_EQ(outcome.status, 0);
+  for (size_t i = 0; i < r.expected.size(); ++i) {
+    const int parameter = r.graph.outputs[i].parameter;
+    const auto& bytes = parameter < 0 ? results.data[i] : memory[static_cast<size_t>(parameter)];
+    const Tensor got = read(r.expected[i], bytes);
+    ASSERT_TRUE(same(got, r.expected[i]))
+        << "output " << i << " is " << text(got) << ", expected " << text(r.expected[i]);
+  }
+}
+
+class Graphs : public testing::TestWithParam<std::string> {};
+
+// HOLOGRAM_FUZZ_GRAPHS and HOLOGRAM_FUZZ_FIRST: how many, and from which seed.
+TEST_P(Graphs, HaveTheirValues) {
+  auto number = [](const char* name, uint64_t otherwise) {
+    const char* given = std::getenv(name);
+    return given ? std::strtoull(given, nullptr, 10) : otherwise;
+  };
+  const uint64_t n = number("HOLOGRAM_FUZZ_GRAPHS", 25),
+                 first = number("HOLOGRAM_FUZZ_FIRST", 5001);
+  uint64_t ran = 0;
+  for (uint64_t seed = first; seed < first + n; ++seed) {
+    const RandomGraph r(seed, 16, {.exact = true, .mutations = true});
+    SCOPED_TRACE(fmt::format("seed {}\n{}", seed, print(r.graph)));
+    std::shared_ptr<runtime::Executable> e;
+    try {
+      e = runtime::Executable::compile(r.graph, {}, runtime_of(GetParam()));
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::unsupported) << error.what();
+      continue;
+    }
+    run(r, *e);
+    if (testing::Test::HasFailure()) return;
+    ++ran;
+  }
+  EXPECT_GT(ran, n / 2);
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const RegisteredBackend& b : registered_backends()) all.emplace_back(b.name);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Graphs, testing::ValuesIn(names()),
+                         [](const auto& i) { return i.param; });
+
+}  // namespace
+}  // namespace hologram::test

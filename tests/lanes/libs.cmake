@@ -1,1 +1,0 @@
-set(LIBS backend/cpu backend/interp)
