@@ -250,7 +250,8 @@ def more(case: str) -> None:
                 times[name].append(time.perf_counter() - begin)
     least, median = ({name: of(t) for name, t in times.items()} for of in (min, statistics.median))
     print(f"{case}: a call of the archive {1e3 * least['archive']:.2f} ms (least of {20 * CALLS}, in turns), "
-          f"{least['archive'] / least['frozen']:.2f} times the frozen model's; medians {median['archive'] / median['frozen']:.2f}")  # fmt: skip
+          f"{least['archive'] / least['frozen']:.2f} times the frozen model's; "
+          f"medians {median['archive'] / median['frozen']:.2f}")  # fmt: skip
     print(f"{case}: {sizes[()] / MIB:.1f} MiB without code; " + ", ".join(
         f"{isas[0]} adds {(n - sizes[()]) / MIB:.2f} MiB" for isas, n in sizes.items() if isas), flush=True)  # fmt: skip
 

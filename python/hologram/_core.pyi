@@ -99,7 +99,7 @@ class Executor:
 
     def stats(self) -> dict[str, int]:
         """
-        Counters: buffers, boundary and linear memory, kernels, bytes copied each way.
+        Counters: buffers, boundary and linear memory, kernels, bytes copied each way, bytes of machine code and plans.
         """
 
     def set_memory_limit(self, bytes: int) -> None:

@@ -726,7 +726,7 @@ def executor_wrap(executor: int, dtype: object, data: int, length: int, owner: o
     """
 
 def stats(executor: int) -> object:
-    """< choices of another backend than asked for"""
+    """< how executables run: programs, steps, sizes"""
 
 def class_neighbors(class_index: int) -> list[int]:
     """Classes next to this one in the Atlas graph, ascending: 5 or 6 bytes."""

@@ -65,8 +65,8 @@ def test_rows_of_three_axes(turned):
     x = torch.randn(6, 14, 16, 50)
     with torch.no_grad():
         torch.testing.assert_close(compile_fresh(function, dynamic=False)(x), function(x), rtol=1e-4, atol=1e-4)
-    stats = backend_stats()
-    assert stats["kernels"] == 1 and stats["failed_graphs"] == 0
+        assert backend_stats()["failed_graphs"] == 0
+        assert "1 kernels" in str(hologram_torch.explain(function, x, **CHAINS))
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
