@@ -12,7 +12,8 @@ namespace hologram::atlas {
 /// chain from +0 per k-block of 384; the first block's sum, to which the others are added in
 /// ascending order (0 when K is 0). Otherwise subnormal bfloat16 operands, and products and sums of
 /// bfloat16 operands below 2^-126, may count as 0, and factors and terms of rhs that are the same
-/// for a group of k may be applied to the group's sums.
+/// for a group of k may be applied to the group's sums; and sums of 16-bit operands may be those of
+/// a GPU's tensor cores, within the bound that docs/numerics.md states.
 struct ProductBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;
@@ -25,7 +26,8 @@ struct ProductBlock {
   int packed_rhs = -1;  ///< buffer that holds rhs packed as panels, or -1: the rhs body. With
                         ///< K' = ceil(K / group), element (k, n) of batch b is at
                         ///< (((b * ceil(N / width) + n / width) * K' + k / group) * width + n %
-                        ///< width) * group + group - 1 - k % group, zero-padded
+                        ///< width) * group + group - 1 - k % group, zero-padded. Groups of four
+                        ///< bytes may be words of a u32 buffer, the last one of k lowest
   int panel_width = 0;  ///< columns per panel
   int panel_group = 1;  ///< 1, 2 or 4: values of k that lie side by side, the first one last
   int terms = 0;        ///< 1 to 3: tile products of sums of so many bfloat16 numbers, accumulated
