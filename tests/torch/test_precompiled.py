@@ -11,30 +11,12 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
+from archived import Counter, Small
 from hologram import _core
 from hologram.archive import Archive
 from torch.export import Dim
 
 INPUT = np.random.default_rng(0).normal(size=(3, 32)).astype(np.float32)
-
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = torch.nn.Linear(32, 48), torch.nn.Linear(48, 5)
-
-    def forward(self, x):
-        return torch.softmax(self.down(torch.nn.functional.gelu(self.up(x))), -1)
-
-
-class Counter(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
-
-    def forward(self, x):
-        self.calls.add_(1)
-        return x * self.calls
 
 
 def level():
@@ -45,7 +27,7 @@ def level():
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     path = tmp_path_factory.mktemp("precompiled") / "model.holo"
-    model = Model().eval()
+    model = Small().eval()
     rows = {0: Dim("rows", min=2, max=100)}
     report = hologram_torch.export(
         model, path=path, isas=[level()], methods={
@@ -212,7 +194,7 @@ def test_every_instruction_set_of_this_machine(isa, tmp_path):
     environment = {**os.environ, "HOLOGRAM_CPU_ISA": isa, "HOLOGRAM_CACHE_DIR": "off"}
     path, out, given = tmp_path / "m.holo", tmp_path / "out.npy", tmp_path / "in.npy"
     torch.manual_seed(0)
-    hologram_torch.export(Model().eval(), (torch.from_numpy(INPUT),), path, isas=None if isa != "amx" else ["amx"])
+    hologram_torch.export(Small().eval(), (torch.from_numpy(INPUT),), path, isas=None if isa != "amx" else ["amx"])
     np.save(given, INPUT)
     done = subprocess.run(
         [sys.executable, "-c", RUN, path, out, given], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -230,8 +212,8 @@ def test_every_instruction_set_of_this_machine(isa, tmp_path):
 
 
 def test_export_without_code(tmp_path):
-    report = hologram_torch.export(Model().eval(), (torch.from_numpy(INPUT),), tmp_path / "m.holo", isas=())
+    report = hologram_torch.export(Small().eval(), (torch.from_numpy(INPUT),), tmp_path / "m.holo", isas=())
     assert report.targets == () and not hologram.load(tmp_path / "m.holo").trusted
     with pytest.raises(ValueError, match="is no instruction set"):
-        hologram_torch.export(Model().eval(), (torch.from_numpy(INPUT),), tmp_path / "n.holo", isas=("mmx",))
+        hologram_torch.export(Small().eval(), (torch.from_numpy(INPUT),), tmp_path / "n.holo", isas=("mmx",))
     assert not (tmp_path / "n.holo").exists()

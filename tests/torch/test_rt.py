@@ -12,6 +12,7 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
+from archived import Counter, Small
 from hologram import _core
 from harness import compile_fresh
 from torch.export import Dim
@@ -44,25 +45,6 @@ def call(folder, path, fingerprint, inputs, method="forward", calls=None, librar
         return said, None
     with np.load(folder / "outputs.npz") as file:
         return said, [file[name] for name in file.files]
-
-
-class Small(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = torch.nn.Linear(32, 48), torch.nn.Linear(48, 5)
-
-    def forward(self, x):
-        return torch.softmax(self.down(torch.nn.functional.gelu(self.up(x))), -1)
-
-
-class Counter(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
-
-    def forward(self, x):
-        self.calls.add_(1)
-        return x * self.calls
 
 
 @pytest.fixture(scope="module")
