@@ -10,12 +10,11 @@
 #include <random>
 #include <sstream>
 
-#include "atlas/builder.h"
-#include "atlas/tile_math.h"
 #include "backend/cpu/products/plan.h"
 #include "base/error.h"
 #include "codegen/run_kernel.h"
 #include "ir/scalar.h"
+#include "support/tile_products.h"
 #include "support/tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -23,135 +22,7 @@
 namespace hologram::test {
 namespace {
 
-using atlas::Access;
-using atlas::AxisKind;
-using atlas::BodyBuilder;
-using atlas::Val;
-
-struct Case {
-  int64_t m, n, k;
-  int64_t batch = 1;
-  DType operand = DType::bf16;
-  int terms = 1;  // 0: bytes
-  bool lhs_transposed = false, prologue = false, symbolic = false;
-  int64_t parts = 1;    // of the columns
-  bool window = false;  // runs of 8 values of k, m * 8 apart
-  bool mixed = false;   // the right operand has the other type of bytes
-  bool words = false;   // and is packed as words
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand)
-             << " terms " << c.terms << (c.lhs_transposed ? " lhs^T" : "")
-             << (c.prologue ? " prologue" : "") << (c.window ? " window" : "")
-             << (c.symbolic ? " symbolic" : "") << (c.mixed ? " mixed" : "") << " parts "
-             << c.parts;
-}
-
-enum Number { lhs_buffer, rhs_buffer, packed_buffer, bias_buffer, out_buffer };
-
-constexpr int width = 32;
-
-int64_t panels_of(const Case& c) { return (c.n / c.parts + width - 1) / width * c.parts; }
-
-int64_t packed_words(const Case& c) {
-  int64_t panels = panels_of(c);
-  int64_t rows = c.terms ? (c.k + 31) / 32 * 16 * c.terms : (c.k + 3) / 4;
-  return c.batch * panels * rows * width;
-}
-
-DType rhs_type(const Case& c) {
-  if (!c.mixed) return c.operand;
-  return c.operand == DType::i8 ? DType::u8 : DType::i8;
-}
-
-atlas::Program make_program(const Case& c) {
-  DType acc = c.terms ? DType::f32 : DType::i32, right = rhs_type(c);
-  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m),
-       part = c.symbolic ? Expr::symbol(1) : Expr(c.n / c.parts), n = part * Expr(c.parts),
-       k = c.symbolic ? Expr::symbol(2) : Expr(c.k), batch(c.batch);
-  atlas::Program p;
-  p.num_symbols = c.symbolic ? 3 : 0;
-  Expr rows =
-      c.terms ? ceil_div(k, 32) * Expr(16 * c.terms) : ceil_div(k, 4) * Expr(c.words ? 1 : 4);
-  p.buffers = {{c.operand, Access::read, batch * m * k},
-               {right, Access::read, batch * k * n},
-               {c.terms || c.words ? DType::u32 : right, Access::read,
-                batch * ceil_div(part, width) * Expr(c.parts) * rows * Expr(width)},
-               {acc, Access::read, n},
-               {acc, Access::write, batch * m * part}};
-  atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
-  b.axes = {{AxisKind::parallel, batch},
-            {AxisKind::parallel, m},
-            {AxisKind::parallel, n},
-            {AxisKind::row, k}};
-  b.batch_rank = 1;
-  b.operand_type = c.operand;
-  b.mixed = c.mixed;
-  b.acc_type = acc;
-  b.terms = c.terms;
-  b.packed_rhs = packed_buffer;
-  b.panel_width = width;
-  b.panel_group = c.terms ? 2 : 4;
-  Expr ib = Expr::axis(0, batch), im = Expr::axis(1, m), in = Expr::axis(2, n),
-       ik = Expr::axis(3, k);
-  BodyBuilder lhs(b.lhs);
-  Expr at = c.lhs_transposed ? ik * m + im : im * k + ik;
-  if (c.window) at = im * Expr(8) + floor_div(ik, 8) * m * Expr(8) + mod(ik, 8);
-  Val x = lhs.load(lhs_buffer, c.operand, ib * m * k + at);
-  if (c.prologue) {
-    Val wide = lhs.cast(x, compute_type(c.operand));
-    x = lhs.cast(lhs.add(wide, wide), c.operand);
-  }
-  lhs.finish(x);
-  BodyBuilder rhs(b.rhs);
-  rhs.finish(rhs.load(rhs_buffer, right, ib * k * n + ik * n + in));
-  BodyBuilder e(b.epilogue);
-  Val v = e.accumulator(0, acc);
-  if (c.parts > 1) {
-    b.parts = static_cast<int>(c.parts);
-    b.axes.push_back({AxisKind::parallel, part});
-    in = Expr::axis(4, part);
-    for (int q = 1; q < b.parts; ++q) v = e.sub(e.accumulator(q, acc), v);
-  }
-  v = e.add(v, e.load(bias_buffer, acc, in));
-  e.store(out_buffer, ib * m * part + im * part + in, v);
-  atlas::verify(p);
-  atlas::expand_math(p);
-  return p;
-}
-
-uint64_t element_of(const Case& c, const Memory& m, int64_t i) {
-  uint64_t bits = 0;
-  auto size = static_cast<size_t>(size_of(c.operand));
-  std::memcpy(&bits, const_cast<Memory&>(m).data() + static_cast<size_t>(i) * size, size);
-  return bits;
-}
-
-// The right operand as atlas::ProductBlock lays it out.
-void pack(const Case& c, const Memory& rhs, Memory& packed) {
-  int64_t part = c.n / c.parts, steps = (c.k + 31) / 32, groups = (c.k + 3) / 4;
-  std::memset(packed.data(), 0, packed.size());
-  for (int64_t b = 0; b < c.batch; ++b)
-    for (int64_t k = 0; k < c.k; ++k)
-      for (int64_t n = 0; n < c.n; ++n) {
-        uint64_t bits = element_of(c, rhs, (b * c.k + k) * c.n + n);
-        int64_t panel = b * panels_of(c) + n % part / width * c.parts + n / part;
-        int64_t column = n % part % width;
-        if (c.terms == 0) {
-          int64_t at = ((panel * groups + k / 4) * width + column) * 4 + 3 - k % 4;
-          packed.as<uint8_t>()[at] = static_cast<uint8_t>(bits);
-          continue;
-        }
-        float x = c.operand == DType::f32 ? std::bit_cast<float>(static_cast<uint32_t>(bits))
-                                          : atlas::widen_bf16(static_cast<uint16_t>(bits));
-        auto terms = atlas::terms_of(x);
-        for (int t = 0; t < c.terms; ++t) {
-          int64_t row = ((panel * steps + k / 32) * c.terms + t) * 16 + k % 32 / 2;
-          packed.as<uint16_t>()[(row * width + column) * 2 + k % 2] = terms[static_cast<size_t>(t)];
-        }
-      }
-}
+using namespace tile_products;
 
 class Tiles : public testing::Test {
  protected:
@@ -167,8 +38,7 @@ class Tiles : public testing::Test {
     name << c;
     SCOPED_TRACE(name.str());
     atlas::Program p = make_program(c);
-    std::vector<int64_t> syms;
-    if (c.symbolic) syms = {c.m, c.n / c.parts, c.k};
+    const std::vector<int64_t> syms = symbols_of(c);
     std::mt19937_64 random(11);
     std::normal_distribution<double> normal;
     std::vector<Memory> memory;
@@ -184,7 +54,7 @@ class Tiles : public testing::Test {
     }
     ASSERT_EQ(memory[packed_buffer].size(), static_cast<size_t>(packed_words(c)) * 4);
     if (edit) edit(memory[lhs_buffer], memory[rhs_buffer]);
-    pack(c, memory[rhs_buffer], memory[packed_buffer]);
+    pack(c, memory[rhs_buffer].data(), memory[packed_buffer].data());
     for (Memory& m : memory) bufs.push_back(m.data());
     Memory expected(memory.back().size());
     std::vector<void*> reference = bufs;
@@ -396,14 +266,43 @@ TEST_F(Tiles, bytes) {
           1);
 }
 
-TEST_F(Tiles, few_rows_are_tiles_of_so_many_rows) {
+TEST_F(Tiles, rows_are_tiles_of_one_height) {
   if (!machine_.emulates()) GTEST_SKIP() << "tiles of its own";
-  for (auto [m, rows] : {std::pair{5, 5.0}, {11, 11.0}, {16, 16.0}, {40, 16.0}}) {
-    amx::state().products = amx::state().product_rows = 0;
-    check({.m = m, .n = 70, .k = 100, .operand = DType::f32, .terms = 2});
-    EXPECT_EQ(
-        static_cast<double>(amx::state().product_rows) / static_cast<double>(amx::state().products),
-        rows);
+  for (auto [m, tiles, rows] : {std::array<int64_t, 3>{5, 1, 5},
+                                {16, 1, 16},
+                                {17, 2, 9},
+                                {20, 2, 10},
+                                {31, 2, 16},
+                                {33, 3, 11},
+                                {40, 3, 14},
+                                {64, 4, 16},
+                                {100, 7, 15}})
+    for (int terms : {0, 2}) {
+      SCOPED_TRACE(m);
+      amx::state().products = amx::state().product_rows = 0;
+      check({.m = m,
+             .n = 70,
+             .k = 100,
+             .operand = terms ? DType::f32 : DType::u8,
+             .terms = terms,
+             .lhs_transposed = m == 20});
+      const int64_t each = terms ? 3 * 4 * 6 : 2 * 6;  // products for 100 values of k, 70 columns
+      EXPECT_EQ(amx::state().products, tiles * each);
+      EXPECT_EQ(amx::state().product_rows, tiles * each * rows);
+    }
+}
+
+TEST_F(Tiles, rows_of_one_and_two_tiles) {
+  for (int64_t m = 15; m <= 34; ++m)
+    for (int terms : {0, 1, 3}) {
+      const DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
+      const bool turned = m % 2;
+      check(
+          {.m = m, .n = 33, .k = 70, .operand = operand, .terms = terms, .lhs_transposed = turned});
+    }
+  for (int64_t m : {17, 50, 100}) {  // several blocks of k, parts
+    check({.m = m, .n = 40, .k = 1100, .operand = DType::f32, .terms = 2});
+    check({.m = m, .n = 40, .k = 600, .lhs_transposed = true, .parts = 2}, 1);
   }
 }
 

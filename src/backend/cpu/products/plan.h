@@ -134,7 +134,8 @@ struct TileProduct {
   bool prefetch;   ///< kernels fetch ahead of use: Target::tile_prefetch
   Expr m, n, k;
   Expr steps;   ///< products of tiles along k: of 32 values, 64 bytes
-  Expr groups;  ///< of 32 rows: two tiles
+  int rows;     ///< of a tile
+  Expr groups;  ///< of two tiles of rows
   int parts;    ///< of the columns: a panel is of one, and units have as many panels of each
   Expr part;    ///< columns of a part
   Expr panels;
@@ -145,6 +146,7 @@ struct TileProduct {
   Expr units;                      ///< in all
 
   int planes() const { return terms ? terms : 1; }
+  int64_t group_rows() const { return int64_t{2} * rows; }
   /// Values of k in one step.
   int step() const { return terms ? 32 : 64; }
   /// Cycles in tiles of one step of a group and a panel.

@@ -55,7 +55,7 @@ class Writer {
       for (int j = 0; j < 2; ++j)
         ir_.CreateIntrinsic(
             llvm::Intrinsic::x86_tilestored64, {},
-            {number(2 * i + j), at(out_, i * 16 * out_row + j * 64), k_.i64(out_row)});
+            {number(2 * i + j), at(out_, i * t_.rows * out_row + j * 64), k_.i64(out_row)});
     ir_.CreateRetVoid();
     return function_;
   }
@@ -130,7 +130,7 @@ class Writer {
       if (pair.lhs != lhs) {
         Value* from = at(a, pair.lhs * t_.a_term);
         for (int i = 0; i < t_.tiles; ++i)
-          load(a_tile + i, i ? at(from, ir_.CreateNSWMul(row_, k_.i64(16))) : from, row_);
+          load(a_tile + i, i ? at(from, ir_.CreateNSWMul(row_, k_.i64(t_.rows))) : from, row_);
       }
       if (pair.rhs != rhs)
         for (int j = 0; j < 2; ++j)

@@ -10,9 +10,9 @@ namespace hologram::cpu {
 void emit_tile_config(CpuFunction& k, Value* config, int rows = 16);
 void emit_tile_release(CpuFunction& k);
 
-/// out[32 × 32 of 4 bytes] = the sum over `steps` tile products of 32 (16) rows of a and 32 columns
-/// of b. A step of a is, per term, `rows` rows of 64 bytes `row` bytes apart; a step of b is, per
-/// term, 16 rows of two tiles side by side.
+/// out[rows × 32 of 4 bytes] = the sum over `steps` tile products of the rows of one or two tiles
+/// of a and 32 columns of b. A step of a is, per term, so many rows of 64 bytes `row` bytes apart;
+/// a step of b is, per term, 16 rows of two tiles side by side.
 struct TileKernel {
   int terms;                                  ///< of bfloat16; 0: bytes
   bool signed_lhs = true, signed_rhs = true;  ///< bytes
@@ -20,7 +20,7 @@ struct TileKernel {
   int64_t a_step;                             ///< bytes from step to step
   int64_t a_term;                             ///< bytes from term to term
   std::optional<int64_t> row;
-  int rows = 16;         ///< of a tile of a, as it is configured; fewer with one tile
+  int rows = 16;         ///< of a tile of a, as it is configured
   bool prefetch = true;  ///< the lines of a step to come, see ahead()
   bool tail = false;     ///< bytes: one step more, whose b lies elsewhere, unless that is null
   /// What is fetched to the first-level cache are the rows behind these, not those of later steps.

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t least_given_rows = 64;
 // Of the processors with tiles, in bytes, where nothing else is known.
 constexpr int64_t least_second_level = int64_t{2} << 20;
-constexpr int64_t group_rows = 32, block_steps = atlas::tile_k_block / atlas::tile_step;
+constexpr int64_t full_tile = 16, block_steps = atlas::tile_k_block / atlas::tile_step;
 
 const Expr& extent(const atlas::ProductBlock& b, int axis) {
   return b.axes[static_cast<size_t>(b.batch_rank + axis)].extent;
@@ -23,13 +23,21 @@ const Expr& extent(const atlas::ProductBlock& b, int axis) {
 
 bool multiple_of(const Expr& e, int64_t of) { return e.is_const() && e.constant_value() % of == 0; }
 
+// As many tiles as a known number of rows takes, all of one height: a tile product takes a cycle
+// for each row.
+int tile_rows(const Expr& m) {
+  if (!m.is_const()) return full_tile;
+  const int64_t rows = std::max<int64_t>(m.constant_value(), 1);
+  return static_cast<int>(divide_up(rows, divide_up(rows, full_tile)));
+}
+
 // What a unit reads and writes again and again: a block of 512 values of k of its rows, as much of
 // a panel and of the one that is fetched behind it, and its sums where there are several such
 // blocks.
 int64_t unit_bytes(const TileProduct& t, int64_t steps) {
-  const int64_t block = std::min(steps, block_steps) * group_rows * 64 * t.planes();
+  const int64_t block = std::min(steps, block_steps) * 2 * full_tile * 64 * t.planes();
   const int64_t sums =
-      t.blocked() ? t.block_groups * t.block_panels * group_rows * group_rows * 4 : 0;
+      t.blocked() ? t.block_groups * t.block_panels * 4 * full_tile * full_tile * 4 : 0;
   return (t.block_groups + 2) * block + sums;
 }
 
@@ -37,11 +45,11 @@ int64_t unit_bytes(const TileProduct& t, int64_t steps) {
 // epilogue's operands. Fewer, first of the columns, until there are 32 units, and some for each
 // thread, or a unit takes only 40,000 cycles.
 void choose_unit(TileProduct& t, int64_t batch, int64_t threads, int64_t second_level) {
-  int64_t groups = divide_up(size_or(t.m, cost::assumed_rows), group_rows);
+  int64_t groups = divide_up(size_or(t.m, cost::assumed_rows), t.group_rows());
   int64_t panels = divide_up(size_or(t.part, cost::assumed_columns), t.tile.panel) * t.parts;
   int64_t steps = divide_up(size_or(t.k, cost::assumed_depth), t.step());
   int64_t cycles = steps * t.step_cycles();
-  int64_t row_bytes = steps * group_rows * 64 * t.planes();
+  int64_t row_bytes = steps * 2 * full_tile * 64 * t.planes();
   int64_t target = std::clamp<int64_t>(
       batch * groups * panels * cycles / std::max<int64_t>(32, cost::units_each * threads),
       static_cast<int64_t>(t.parts > 1 ? cost::short_unit : cost::long_unit), 4'000'000);
@@ -64,16 +72,17 @@ double fma_cycles(const Processor& p, int64_t m, int64_t n, int64_t k) {
   return static_cast<double>(m * n) * static_cast<double>(k) / p.multiply_adds;
 }
 
-// A tile product every 16 cycles, of which loads leave 80 % where the processor has no share of its
-// own; 0.6 cycles to split and copy a number of the left operand and 1.5 for one of the right
-// operand, which goes to memory and back.
+// A cycle for each row of a tile product, of which loads leave 80 % where the processor has no
+// share of its own; 0.6 cycles to split and copy a number of the left operand and 1.5 for one of
+// the right operand, which goes to memory and back.
 double split_cycles(const Processor& p, int64_t m, int64_t n, int64_t k, int terms,
                     bool packed_once) {
-  auto blocks = static_cast<double>(divide_up(m, group_rows) * divide_up(n, group_rows) *
-                                    divide_up(k, atlas::tile_step));
+  const auto columns = static_cast<double>(divide_up(n, 2 * full_tile) * 2);
+  const auto steps = static_cast<double>(divide_up(k, atlas::tile_step));
   auto products = static_cast<double>(atlas::tile_pairs(terms).size());
-  double cycles = p.tile_cycles > 0 ? p.tile_cycles : 16;
-  double tiles = blocks * products * 4 * cycles / (p.tile_share > 0 ? p.tile_share : 0.8);
+  const auto rows = static_cast<double>(divide_up(m, full_tile) * tile_rows(Expr(m)));
+  double cycles = rows / full_tile * (p.tile_cycles > 0 ? p.tile_cycles : 16);
+  double tiles = columns * steps * products * cycles / (p.tile_share > 0 ? p.tile_share : 0.8);
   double copies =
       static_cast<double>(m * k) * 0.6 + static_cast<double>(n * k) * (packed_once ? 0 : 1.5);
   return tiles + copies;
@@ -82,7 +91,7 @@ double split_cycles(const Processor& p, int64_t m, int64_t n, int64_t k, int ter
 }  // namespace
 
 int TileProduct::step_cycles() const {
-  return 4 * 16 * (terms ? static_cast<int>(atlas::tile_pairs(terms).size()) : 1);
+  return 4 * rows * (terms ? static_cast<int>(atlas::tile_pairs(terms).size()) : 1);
 }
 
 bool TileProduct::blocked() const {
@@ -127,6 +136,7 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
                 .n = extent(b, 1),
                 .k = extent(b, 2),
                 .steps = {},
+                .rows = tile_rows(extent(b, 0)),
                 .groups = {},
                 .parts = b.parts,
                 .part = b.parts > 1 ? extent(b, 3) : extent(b, 1),
@@ -141,7 +151,7 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
     fail(ErrorCode::unsupported, "codegen: products of terms need tiles and panels of {} columns",
          t.tile.panel);
   t.steps = ceil_div(t.k, t.step());
-  t.groups = ceil_div(t.m, group_rows);
+  t.groups = ceil_div(t.m, t.group_rows());
   t.panels = ceil_div(t.part, t.tile.panel) * Expr(t.parts);
   auto lhs = strided_load(b.lhs, b.batch_rank, b.batch_rank + 2);
   if (b.terms == 1 && b.operand_type == DType::bf16 && lhs && lhs->y_stride.is(1) &&
@@ -164,7 +174,8 @@ Launch launch_of(const TileProduct& tiles, const atlas::Program&, const Target&)
   Expr panels = min(tiles.panels, tiles.block_panels);
   Expr work = groups * panels *
                   (tiles.steps * (tiles.step_cycles() * cost::cycle) + Expr(400 * cost::cycle)) +
-              groups * tiles.steps * Expr(tiles.lhs ? 0 : 800 * cost::cycle) + Expr(cost::unit);
+              groups * tiles.steps * Expr(tiles.lhs ? 0 : 25 * tiles.group_rows() * cost::cycle) +
+              Expr(cost::unit);
   if (!work.is_const() || tiles.parts > 1) return {tiles.units, Expr(1), work};
   return {tiles.units, cost::units_of_chunk(work), work};
 }

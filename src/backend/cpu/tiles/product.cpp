@@ -15,7 +15,7 @@
 namespace hologram::cpu {
 namespace {
 
-constexpr int64_t group_rows = 32, sums_of_tile = 32 * 32;
+constexpr int64_t most_rows = 32, sums_of_group = most_rows * 32;
 constexpr int64_t block_steps = atlas::tile_k_block / atlas::tile_step;
 constexpr int64_t plane_bytes = 2048;  // of a step: 32 rows, or 32 columns
 
@@ -26,7 +26,7 @@ class TileProductEmitter : IndexBuilder {
 
   void run() {
     prepare();
-    emit_tile_config(k_, config_, tile_rows());
+    emit_tile_config(k_, config_, plan_.rows);
     emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
               [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
     k_.root().seek();
@@ -35,10 +35,6 @@ class TileProductEmitter : IndexBuilder {
   }
 
  private:
-  // Few rows are one tile, no higher than they are.
-  int tile_rows() const {
-    return static_cast<int>(std::clamp<int64_t>(size_or(plan_.m, 16), 1, 16));
-  }
   bool repairs() const { return p_.operand_type == DType::f32; }
   Value* bytes_from(Value* p, Value* offset) {
     return k_.ir.CreateInBoundsGEP(k_.ir.getInt8Ty(), p, offset);
@@ -56,11 +52,11 @@ class TileProductEmitter : IndexBuilder {
     k_.root().seek();
     llvm::Type* word = k_.ir.getInt32Ty();
     config_ = k_.slot(k_.ir.getInt64Ty(), "tile_config", 8);
-    tile_ = k_.slot(word, "tile", sums_of_tile);
+    tile_ = k_.slot(word, "tile", sums_of_group);
     epilogue_.emplace(k_, t_, number(plan_.part));
     if (!plan_.terms) prepare_tail();
     if (repairs()) {
-      row_classes_ = k_.slot(word, "row_classes", plan_.block_groups * group_rows);
+      row_classes_ = k_.slot(word, "row_classes", plan_.block_groups * most_rows);
       repair_.emplace(k_, plan_, n_);
     }
     k_.root().seek();
@@ -76,7 +72,7 @@ class TileProductEmitter : IndexBuilder {
       k_.ir.CreateStore(k_.i64(-1), packed_block_);
     }
     if (plan_.blocked())
-      size = add(size, plan_.block_groups * plan_.block_panels * sums_of_tile * 4);
+      size = add(size, plan_.block_groups * plan_.block_panels * sums_of_group * 4);
     Value* rest = size;
     if (rows_) size = add(size, rows_->memory_bytes());
     lhs_scratch_ = size == k_.i64(0) ? tile_ : emit_scratch(k_.root(), size);
@@ -96,8 +92,8 @@ class TileProductEmitter : IndexBuilder {
     set_batch_axes(scope, p_.axes, p_.batch_rank, batch);
     group_begin_ = div(mul(row_unit, groups_), m_units_);
     group_count_ = sub(div(mul(add(row_unit, k_.i64(1)), groups_), m_units_), group_begin_);
-    row_begin_ = mul(group_begin_, group_rows);
-    rows_in_unit_ = least(sub(m_, row_begin_), mul(group_count_, group_rows));
+    row_begin_ = mul(group_begin_, plan_.group_rows());
+    rows_in_unit_ = least(sub(m_, row_begin_), mul(group_count_, plan_.group_rows()));
     auto panel_of = [&](Value* number) {
       if (plan_.parts == 1) return div(mul(number, panels_), n_units_);
       Value* blocks = div(panels_, k_.i64(plan_.parts));
@@ -171,11 +167,11 @@ class TileProductEmitter : IndexBuilder {
   void emit_group(Scope& scope, Value* group, Value* panel, Value* slot, Value* block, Value* first,
                   Value* last) {
     scope.seek();
-    Value* row = mul(group, group_rows);
-    Value* count = least(sub(rows_in_unit_, row), k_.i64(group_rows));
+    Value* row = mul(group, plan_.group_rows());
+    Value* count = least(sub(rows_in_unit_, row), k_.i64(plan_.group_rows()));
     Value* out = tile_;
     if (plan_.blocked()) {
-      Value* number = mul(add(mul(slot, group_count_), group), sums_of_tile);
+      Value* number = mul(add(mul(slot, group_count_), group), sums_of_group);
       out = element(k_, p_.acc_type, sums_, number);
     }
     Value* to = plan_.blocked() ? k_.ir.CreateSelect(first, out, tile_) : out;
@@ -193,7 +189,7 @@ class TileProductEmitter : IndexBuilder {
       Value* whole = k_.ir.CreateICmpEQ(k_.ir.CreateURem(panel, parts), sub(parts, k_.i64(1)));
       emit_if(s, whole, [&](Scope& all) {
         all.seek();
-        Value* between = mul(group_count_, sums_of_tile);
+        Value* between = mul(group_count_, sums_of_group);
         Value* begin = mul(between, int64_t{1} - plan_.parts);
         epilogue_->emit_parts(all, element(k_, p_.acc_type, out, begin), k_.i64(t_.panel), between,
                               m, count, div(panel, parts));
@@ -208,7 +204,7 @@ class TileProductEmitter : IndexBuilder {
     Value* a = nullptr;
     if (plan_.lhs) {
       stride = mul(lhs_row_, size_of(p_.operand_type));
-      a = bytes_from(lhs_, add(mul(stride, mul(group, group_rows)), mul(block_begin_, 64)));
+      a = bytes_from(lhs_, add(mul(stride, mul(group, plan_.group_rows())), mul(block_begin_, 64)));
     } else {
       a = bytes_from(lhs_, add(mul(group, rows_->group_bytes()), mul(block_begin_, step_bytes())));
     }
@@ -225,14 +221,15 @@ class TileProductEmitter : IndexBuilder {
     std::map<int64_t, llvm::Function*> kernels;
     for (int tiles : {1, 2})
       if (may_have(tiles)) kernels[tiles] = kernel(tiles, stride);
-    Value* tiles = k_.ir.CreateSelect(k_.ir.CreateICmpSGT(count, k_.i64(16)), k_.i64(2), k_.i64(1));
+    Value* tiles =
+        k_.ir.CreateSelect(k_.ir.CreateICmpSGT(count, k_.i64(plan_.rows)), k_.i64(2), k_.i64(1));
     call_one(scope, tiles, kernels, {a, stride, block, steps, to, ahead, tail});
   }
 
   bool may_have(int tiles) const {
     if (!plan_.m.is_const()) return true;
-    int64_t m = plan_.m.constant_value(), rest = (m - 1) % group_rows + 1;
-    return tiles == 1 ? rest <= 16 : m > 16;
+    int64_t m = plan_.m.constant_value(), rest = (m - 1) % plan_.group_rows() + 1;
+    return tiles == 1 ? rest <= plan_.rows : m > plan_.rows;
   }
 
   TileKernel kernel_of(int tiles, Value* stride) const {
@@ -243,7 +240,7 @@ class TileProductEmitter : IndexBuilder {
             .a_step = plan_.lhs ? 64 : step_bytes(),
             .a_term = plane_bytes,
             .row = fixed(stride),
-            .rows = tile_rows(),
+            .rows = plan_.rows,
             .prefetch = plan_.prefetch,
             .tail = !plan_.terms};
   }
@@ -255,17 +252,17 @@ class TileProductEmitter : IndexBuilder {
 
   // out += tile_.
   void add_tile(Scope& scope, Value* out) {
-    emit_loop(
-        scope, k_.i64(0), k_.i64(sums_of_tile), k_.i64(t_.lanes), true, [&](Scope& s, Value* i) {
-          s.seek();
-          llvm::Type* vector = k_.lane_type(p_.acc_type, t_.lanes);
-          Value* p = element(k_, p_.acc_type, out, i);
-          Value* x = k_.ir.CreateAlignedLoad(vector, p, llvm::Align(64));
-          Value* y =
-              k_.ir.CreateAlignedLoad(vector, element(k_, p_.acc_type, tile_, i), llvm::Align(64));
-          Value* sum = is_float(p_.acc_type) ? k_.ir.CreateFAdd(x, y) : k_.ir.CreateAdd(x, y);
-          k_.ir.CreateAlignedStore(sum, p, llvm::Align(64));
-        });
+    Value* sums = k_.i64(plan_.group_rows() * t_.panel);
+    emit_loop(scope, k_.i64(0), sums, k_.i64(t_.lanes), true, [&](Scope& s, Value* i) {
+      s.seek();
+      llvm::Type* vector = k_.lane_type(p_.acc_type, t_.lanes);
+      Value* p = element(k_, p_.acc_type, out, i);
+      Value* x = k_.ir.CreateAlignedLoad(vector, p, llvm::Align(64));
+      Value* y =
+          k_.ir.CreateAlignedLoad(vector, element(k_, p_.acc_type, tile_, i), llvm::Align(64));
+      Value* sum = is_float(p_.acc_type) ? k_.ir.CreateFAdd(x, y) : k_.ir.CreateAdd(x, y);
+      k_.ir.CreateAlignedStore(sum, p, llvm::Align(64));
+    });
   }
 
   // Bytes: panels end with the last group of k; what is missing to a whole step is 0 in a copy.

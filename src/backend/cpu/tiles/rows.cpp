@@ -1,6 +1,9 @@
 // backend/cpu/tiles/rows.cpp: the left operand of a product of tiles, copied as rows of tiles.
 #include "backend/cpu/tiles/rows.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "atlas/tile_math.h"
 #include "backend/cpu/products/micro.h"
 #include "codegen/nest.h"
@@ -71,12 +74,18 @@ Value* TileRows::values(Scope& scope, Value* offset, Value* mask) {
   return splat(k_, value, lanes);
 }
 
+// Where row number `row` of those that are copied begins.
+Value* TileRows::place(Value* row) {
+  llvm::Value* rows = k_.i64(plan_.group_rows());
+  return add(mul(k_.ir.CreateUDiv(row, rows), group_bytes()),
+             mul(k_.ir.CreateURem(row, rows), row_bytes));
+}
+
 void TileRows::pack(Scope& scope, Value* m, Value* count, Value* out, Value* classes) {
   if (along_m_ && !runs_) return pack_columns(scope, m, count, out, classes);
   emit_loop(scope, k_.i64(0), count, k_.i64(1), false, [&](Scope& s, Value* i) {
     s.seek();
-    Value* group = k_.ir.CreateLShr(i, 5);
-    Value* at = add(mul(group, group_bytes()), mul(k_.ir.CreateAnd(i, k_.i64(31)), row_bytes));
+    Value* at = place(i);
     s.set_axis(p_.batch_rank, add(m, i));
     row(s, k_.ir.CreateInBoundsGEP(k_.ir.getInt8Ty(), out, at),
         classes ? element(k_, DType::i32, classes, i) : nullptr);
@@ -87,11 +96,11 @@ void TileRows::pack_columns(Scope& scope, Value* m, Value* count, Value* out, Va
   llvm::Type* halves = k_.widen(k_.ir.getInt16Ty(), square);
   llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), square);
   TileClasses of{k_};
-  emit_loop(scope, k_.i64(0), count, k_.i64(square), false, [&](Scope& s, Value* first) {
+  // The square of a lower tile has rows of the next one, which then come again in their place.
+  emit_loop(scope, k_.i64(0), count, k_.i64(plan_.rows), false, [&](Scope& s, Value* first) {
     s.seek();
     Value* mask = lane_mask(k_, sub(count, first), square);
-    Value* at = add(mul(k_.ir.CreateLShr(first, 5), group_bytes()),
-                    mul(k_.ir.CreateAnd(first, k_.i64(31)), row_bytes));
+    Value* at = place(first);
     std::vector<Value*> folded = emit_loop(
         s, k_.i64(0), steps_, k_.i64(1), false, {of.none_least(halves), of.none_most(halves)},
         [&](Scope& inner, Value* step, std::vector<Value*> carried) -> std::vector<Value*> {
@@ -172,8 +181,12 @@ void TileRows::row(Scope& scope, Value* out, Value* class_out) {
     k_.ir.CreateStore(classes.none_least(halves), least_);
     k_.ir.CreateStore(classes.none_most(halves), most_);
   }
-  if (runs_)
-    gather_runs(scope, *runs_, p_.operand_type, p_.operand_type, plan_.tile.lanes, memory_);
+  if (runs_) {
+    const auto run = static_cast<uint64_t>(runs_->levels.back().extent);
+    const auto most = static_cast<uint64_t>(row_bytes / size_of(p_.operand_type));
+    gather_runs(scope, *runs_, p_.operand_type, p_.operand_type,
+                static_cast<int>(std::min(std::bit_ceil(run), most)), memory_);
+  }
   for_vectors(scope, depth_, lanes, [&](Scope& s, Value* offset, Value* mask) {
     Value* x = values(s, offset, mask);
     if (mask) x = k_.ir.CreateSelect(mask, x, llvm::Constant::getNullValue(x->getType()));

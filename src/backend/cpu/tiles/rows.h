@@ -7,7 +7,8 @@
 
 namespace hologram::cpu {
 
-/// Copies rows: groups of 32, in them the steps, in these the terms, then 32 rows of 64 bytes.
+/// Copies rows: groups of two tiles, in them the steps, in these the terms, then the group's rows
+/// of 64 bytes and room for 32.
 class TileRows : IndexBuilder {
  public:
   TileRows(CpuFunction& kernel, const TileProduct& plan, Value* steps);
@@ -22,7 +23,8 @@ class TileRows : IndexBuilder {
   void pack(Scope& scope, Value* m, Value* count, Value* out, Value* classes);
 
  private:
-  // An operand that lies along m: 16 rows by words of k at a time, turned over in registers.
+  Value* place(Value* row);
+  // An operand that lies along m: a tile of rows by words of k, turned over in registers.
   void pack_columns(Scope& scope, Value* m, Value* count, Value* out, Value* classes);
   // By plane, the words number `word` of a step's 16 for 16 rows; folds their classes.
   std::vector<Value*> column_words(Scope& scope, Value* m, Value* mask, Value* step, int word,
