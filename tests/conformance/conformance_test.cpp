@@ -12,9 +12,9 @@
 #include <sstream>
 
 #include "atlas/programs.h"
-#include "backend/registry.h"
 #include "conformance/support.h"
 #include "support/differential.h"
+#include "support/tile_products.h"
 
 namespace hologram::test {
 namespace {
@@ -113,6 +113,66 @@ TEST_P(Conformance, LeavesTheInterpretersBits) {
   }
 }
 
+// Products of terms, of bfloat16 and of bytes as a machine with tiles has them, with its bits.
+std::vector<tile_products::Case> tile_cases() {
+  std::vector<tile_products::Case> all;
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 40, 33},
+                         {17, 31, 65},
+                         {28, 70, 130},
+                         {40, 33, 600},
+                         {65, 100, 96}}) {
+    for (int terms : {1, 2, 3})
+      all.push_back({.m = m, .n = n, .k = k, .operand = DType::f32, .terms = terms});
+    all.push_back({.m = m, .n = n, .k = k});
+    for (DType operand : {DType::i8, DType::u8})
+      for (bool mixed : {false, true})
+        all.push_back({.m = m, .n = n, .k = k, .operand = operand, .terms = 0, .mixed = mixed});
+  }
+  for (int terms : {0, 1, 3}) {
+    const DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
+    tile_products::Case c{
+        .m = 20, .n = 96, .k = 72, .batch = 2, .operand = operand, .terms = terms};
+    all.push_back(c);
+    all.back().lhs_transposed = true;
+    all.push_back(c);
+    all.back().prologue = true;
+    all.push_back(c);
+    all.back().symbolic = true;
+    all.push_back(c);
+    all.back().parts = 3;
+    all.push_back(c);
+    all.back().window = true;
+  }
+  return all;
+}
+
+TEST_P(Conformance, ProductsOfTilesLeaveTheInterpretersBits) {
+  if (excused(GetParam(), "TileProducts")) GTEST_SKIP() << "has no panels of tiles";
+  for (const tile_products::Case& c : tile_cases()) {
+    std::ostringstream name;
+    name << c;
+    SCOPED_TRACE(name.str());
+    const Program program = tile_products::make_program(c);
+    const std::vector<int64_t> symbols = tile_products::symbols_of(c);
+    std::mt19937_64 random(3);
+    Buffers data;
+    for (const atlas::Buffer& b : program.buffers) {
+      const int64_t count = b.extent.eval(symbols);
+      data.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
+      fill(reinterpret_cast<char*>(data.back().data()), b.dtype, count, random, count > 400);
+    }
+    tile_products::pack(c, reinterpret_cast<const char*>(data[tile_products::rhs_buffer].data()),
+                        reinterpret_cast<char*>(data[tile_products::packed_buffer].data()));
+    std::string expected_error, error;
+    const Buffers expected = run_on(*runtime_of("interp"), program, symbols, data, expected_error);
+    const Buffers got = run_on(*runtime_of(GetParam()), program, symbols, data, error);
+    EXPECT_EQ(error, expected_error);
+    expect_elements(program.buffers.back().dtype, reinterpret_cast<const char*>(got.back().data()),
+                    reinterpret_cast<const char*>(expected.back().data()), got.back().size(), 0,
+                    got.size() - 1);
+  }
+}
+
 TEST(ConformanceCorpus, HasEveryKindOfBlockAndEmptySizes) {
   std::map<atlas::BlockKind, int> kinds;
   int empty = 0;
@@ -125,13 +185,7 @@ TEST(ConformanceCorpus, HasEveryKindOfBlockAndEmptySizes) {
   EXPECT_GT(empty, 10);
 }
 
-std::vector<std::string> names() {
-  std::vector<std::string> all;
-  for (const RegisteredBackend& b : registered_backends()) all.emplace_back(b.name);
-  return all;
-}
-
-INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(names()),
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(tried_backends()),
                          [](const auto& i) { return i.param; });
 
 }  // namespace

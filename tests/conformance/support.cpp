@@ -4,29 +4,63 @@
 #include <map>
 #include <memory>
 
+#include "backend/cpu/backend.h"
+#include "backend/registry.h"
 #include "base/error.h"
 #include "runtime/run_program.h"
+#include "support/tiles.h"
 
 namespace hologram::test {
 namespace {
 
 /// By backend what it may leave out, and why. A backend is done when it has none.
 const std::map<std::string, std::map<std::string, std::string>, std::less<>> unsupported = {
-    {"cpu", {}},
+    {"cpu", {{"TileProducts", "their panels are those of tiles: cpu_tiles runs them"}}},
+    {"cpu_tiles", {}},
     {"cuda",
-     {{"Machines.SpecialOperandsOfBfloat16Products",
+     {{"TileProducts", "their panels are those of AMX tiles"},
+      {"Machines.SpecialOperandsOfBfloat16Products",
        "tensor cores add 16 products at once: what is left of numbers that cancel is another"}}},
     {"interp", {}},
     {"null", {}},
 };
 
+#if defined(__x86_64__) && defined(__linux__)
+constexpr bool has_tile_targets = true;
+
+std::shared_ptr<runtime::Runtime> tile_runtime() {
+  static const TileMachine machine;
+  cpu::Target target = tile_target();
+  target.terms = cpu::Terms::model;
+  auto out = std::make_shared<runtime::Runtime>(cpu::make_backend(target));
+  out->threads().set_num_threads(1);  // signals of others are blocked, the emulator's too
+  return out;
+}
+#else
+constexpr bool has_tile_targets = false;
+bool runs_tile_targets() { return false; }
+std::shared_ptr<runtime::Runtime> tile_runtime() { return nullptr; }
+#endif
+
 }  // namespace
+
+const std::vector<std::string>& tried_backends() {
+  static const auto* const names = [] {
+    auto* all = new std::vector<std::string>;
+    for (const RegisteredBackend& b : registered_backends()) all->emplace_back(b.name);
+    if (has_tile_targets && runs_tile_targets()) all->emplace_back("cpu_tiles");
+    return all;
+  }();
+  return *names;
+}
 
 const std::shared_ptr<runtime::Runtime>& runtime_of(std::string_view backend) {
   static std::map<std::string, std::shared_ptr<runtime::Runtime>, std::less<>> made;
   auto at = made.find(backend);
   if (at == made.end())
-    at = made.emplace(backend, std::make_shared<runtime::Runtime>(backend)).first;
+    at = made.emplace(backend, backend == "cpu_tiles" ? tile_runtime()
+                                                      : std::make_shared<runtime::Runtime>(backend))
+             .first;
   return at->second;
 }
 
