@@ -534,12 +534,47 @@ TEST_F(Dots, take_any_operands) {
     }
 }
 
+// Rows of windows are copied run by run: none of their elements is read by itself.
+TEST_F(Dots, windows) {
+  for (auto [operand, acc, mixed] : dot_types)
+    for (auto [run, runs] :
+         {std::pair<int64_t, int64_t>{64, 9}, {3, 9}, {21, 7}, {48, 3}, {200, 4}, {4, 25}, {6, 4}})
+      for (bool reproducible : {false, true}) {
+        const Case c{.m = 29,
+                     .n = 50,
+                     .k = run * runs,
+                     .batch = 2,
+                     .operand = operand,
+                     .acc = acc,
+                     .packed = true,
+                     .reproducible = reproducible,
+                     .mixed = mixed,
+                     .run = run,
+                     .outside = runs / 2};
+        check(c, 1);
+        if (run < 64 || reproducible) continue;
+        const int group = cpu::panel_group(target_, operand, acc);
+        const std::string text = cpu::dump_asm(make_program(c, 32, group), target_);
+        for (const char* slow : {"vpinsr", "gather"})
+          EXPECT_EQ(text.find(slow), std::string::npos) << slow;
+      }
+}
+
 TEST_F(Dots, bytes_on_avx2) {
   std::vector<cpu::Target> targets{cpu::generic_target(cpu::Isa::avx2)};
   cpu::Target best = cpu::with_dots_of_host(targets[0]);
   if (best.i8_dots) targets.push_back(best);
   for (const cpu::Target& target : targets) {
     target_ = target;
+    for (int64_t run : {3, 24, 70})
+      check({.m = 29,
+             .n = 50,
+             .k = 9 * run,
+             .operand = DType::u8,
+             .acc = DType::i32,
+             .packed = true,
+             .mixed = true,
+             .run = run});
     for (DType operand : {DType::i8, DType::u8})
       for (bool mixed : {false, true})
         for (bool packed : {false, true})

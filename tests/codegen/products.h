@@ -25,6 +25,8 @@ struct Case {
        mixed = false;  // the right operand has the other type of bytes
   Tail tail = Tail::store;
   int64_t parts = 1;  // of the n columns
+  // Windows: runs of so many values of k, of which the first `outside` of the first row are 3.
+  int64_t run = 0, outside = 1;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -34,7 +36,7 @@ inline std::ostream& operator<<(std::ostream& out, const Case& c) {
              << (c.prologue ? " prologue" : "") << (c.symbolic ? " symbolic" : "")
              << (c.known_rows ? " but for rows" : "") << (c.reproducible ? " reproducible" : "")
              << (c.mixed ? " mixed" : "") << " tail " << static_cast<int>(c.tail) << " parts "
-             << c.parts;
+             << c.parts << " run " << c.run;
 }
 
 inline constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3,
@@ -76,8 +78,16 @@ inline atlas::Program make_program(const Case& c, int panel, int group = 1) {
   Expr ib = c.batch ? Expr::axis(0, batch) : Expr(0);
   Expr im = Expr::axis(r, m), in = Expr::axis(r + 1, n), ik = Expr::axis(r + 2, k);
   BodyBuilder lhs(b.lhs);
-  Val x =
-      lhs.load(lhs_buffer, c.operand, ib * m * k + (c.lhs_transposed ? ik * m + im : im * k + ik));
+  Expr at_lhs = c.lhs_transposed ? ik * m + im : im * k + ik;
+  Val inside;
+  if (c.run) {
+    const Expr run(c.run), number = floor_div(ik, run);
+    at_lhs = (im + number * m) * run + mod(ik, run);
+    inside = lhs.op(ir::Op::le, lhs.constant(DType::i64, static_cast<uint64_t>(c.outside)),
+                    lhs.index(im * k + number));
+  }
+  Val x = lhs.load(lhs_buffer, c.operand, ib * m * k + at_lhs, inside);
+  if (c.run) x = lhs.select(inside, x, lhs.constant(c.operand, is_float(c.operand) ? 0x4040 : 3));
   if (c.prologue) {
     DType t = compute_type(c.operand);
     Val wide = lhs.cast(x, t);

@@ -3,6 +3,8 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include <functional>
+
 #include "backend/cpu/products/micro.h"
 #include "codegen/nest.h"
 
@@ -24,6 +26,7 @@ GroupPacker::GroupPacker(CpuFunction& kernel, const ProductPlan& plan, Value* no
       m_axis_(p_.batch_rank),
       n_axis_(m_axis_ + 1),
       k_axis_(m_axis_ + 2),
+      runs_(split_axis(p_.lhs, k_axis_, plan.k, k_axis_ + 1)),
       halves_(k_.widen(k_.ir.getInt16Ty(), 2 * t_.lanes)),
       depth_(number(plan.k)),
       steps_(number(plan.steps)),
@@ -48,7 +51,68 @@ Value* GroupPacker::any_tiny(Value* least) {
       k_.ir.CreateICmpULT(least, llvm::ConstantInt::get(halves_, least_safe_bits - 1)));
 }
 
+void GroupPacker::store_words(Value* x, Value* mask, Value* out, Value* offset) {
+  if (mask) x = k_.ir.CreateSelect(mask, x, llvm::Constant::getNullValue(x->getType()));
+  if (least_) k_.ir.CreateStore(smaller(x, k_.ir.CreateLoad(halves_, least_)), least_);
+  const auto lanes =
+      static_cast<int>(llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements());
+  x = reverse_groups(k_, k_.ir.CreateBitCast(x, words(lanes / group_)), group_);
+  if (plan_.flips_lhs) x = k_.ir.CreateXor(x, llvm::ConstantInt::get(x->getType(), 0x80808080));
+  k_.ir.CreateAlignedStore(x, word(out, div(offset, k_.i64(group_))), llvm::Align(4));
+}
+
+void GroupPacker::pack_run(Scope& scope, const Level& run, Value* offset, bool as_words,
+                           Value* out) {
+  const DType type = p_.operand_type;
+  auto piece = [&](Scope& s, Value* at, int lanes) {
+    s.seek();
+    Scope one(s, false);
+    one.set_axis(run.axis, at);
+    one.set_lanes(run.axis, lanes, nullptr);
+    Value* x = splat(k_, emit_body(one, runs_->body).back(), lanes);
+    s.move_to(k_.ir.GetInsertBlock());
+    Value* to = add(offset, at);
+    if (as_words) return store_words(x, nullptr, out, to);
+    k_.ir.CreateAlignedStore(x, element(k_, type, out, to),
+                             llvm::Align(static_cast<uint64_t>(size_of(type))));
+  };
+  int lanes = t_.lanes * group_;
+  int64_t done = run.extent / lanes * lanes;
+  if (done)
+    emit_loop(scope, k_.i64(0), k_.i64(done), k_.i64(lanes), true,
+              [&](Scope& s, Value* at) { piece(s, at, lanes); });
+  for (; lanes > 0; lanes /= 2)
+    if (run.extent - done >= lanes) {
+      piece(scope, k_.i64(done), lanes);
+      done += lanes;
+    }
+}
+
+void GroupPacker::pack_runs(Scope& scope, Value* out) {
+  const size_t last = runs_->levels.size() - 1;
+  const bool as_words = runs_->levels[last].extent % group_ == 0 && !least_;
+  std::function<void(Scope&, size_t, Value*)> nest = [&](Scope& s, size_t level, Value* offset) {
+    const Level& l = runs_->levels[level];
+    if (level == last) return pack_run(s, l, offset, as_words, out);
+    emit_loop(s, k_.i64(0), k_.i64(l.extent), k_.i64(1), true, [&](Scope& inner, Value* i) {
+      inner.set_axis(l.axis, i);
+      inner.seek();
+      nest(inner, level + 1, add(offset, mul(i, l.stride)));
+    });
+  };
+  nest(scope, 0, k_.i64(0));
+  if (as_words) return;
+  const int lanes = t_.lanes * group_;
+  for_vectors(scope, depth_, lanes, [&](Scope& s, Value* offset, Value* mask) {
+    s.seek();
+    Value* x = k_.ir.CreateAlignedLoad(k_.lane_type(p_.operand_type, lanes),
+                                       element(k_, p_.operand_type, out, offset), llvm::Align(4));
+    store_words(x, mask, out, offset);
+  });
+}
+
 void GroupPacker::pack_row(Scope& scope, Value* out) {
+  if (runs_) return pack_runs(scope, out);
   int lanes = t_.lanes * group_;
   for_vectors(scope, depth_, lanes, [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
@@ -56,12 +120,7 @@ void GroupPacker::pack_row(Scope& scope, Value* out) {
     s.set_lanes(k_axis_, lanes, mask);
     LaneValue value = emit_body(s, p_.lhs).back();
     s.seek();
-    Value* x = splat(k_, value, lanes);
-    if (mask) x = k_.ir.CreateSelect(mask, x, llvm::Constant::getNullValue(x->getType()));
-    if (least_) k_.ir.CreateStore(smaller(x, k_.ir.CreateLoad(halves_, least_)), least_);
-    x = reverse_groups(k_, k_.ir.CreateBitCast(x, words(t_.lanes)), group_);
-    if (plan_.flips_lhs) x = k_.ir.CreateXor(x, llvm::ConstantInt::get(x->getType(), 0x80808080));
-    k_.ir.CreateAlignedStore(x, word(out, div(offset, k_.i64(group_))), llvm::Align(4));
+    store_words(splat(k_, value, lanes), mask, out, offset);
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cpu/operands/index_builder.h"
+#include "backend/cpu/operands/runs.h"
 #include "backend/cpu/products/plan.h"
 
 namespace hologram::cpu {
@@ -36,6 +37,11 @@ class GroupPacker : IndexBuilder {
   Value* has_tiny(Scope& scope, Value* panels, Value* words);
 
  private:
+  // Rows of windows: run by run, as words where a run is whole words, else as they are at first.
+  void pack_runs(Scope& scope, Value* out);
+  void pack_run(Scope& scope, const Level& run, Value* offset, bool as_words, Value* out);
+  // The row's vector at `offset` of k as words, zeros behind the depth.
+  void store_words(Value* x, Value* mask, Value* out, Value* offset);
   Value* gather_group(Scope& scope, const atlas::Body& body, int axis, Value* at, Value* mask,
                       Value* step);
   llvm::Type* words(int lanes) const { return k_.widen(k_.ir.getInt32Ty(), lanes); }
@@ -47,6 +53,7 @@ class GroupPacker : IndexBuilder {
   const ProductPlan& plan_;
   TileModel t_;
   int group_, m_axis_, n_axis_, k_axis_;
+  std::optional<SplitBody> runs_;
   llvm::Type* halves_;  // a vector of numbers of 16 bits
   Value *depth_, *steps_;
   Value* least_;  // of the left block: see smaller()
