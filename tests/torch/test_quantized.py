@@ -141,3 +141,133 @@ def test_scales_along_the_summed_axis_stay_outside(axis):
     by_axis = (slice(None), None) if axis == 0 else (None, slice(None))
     exact = ((x.double() - 3) * 0.5) @ ((w.double() - zeros[by_axis]) * scales[by_axis].double())
     torch.testing.assert_close(compiled(run)(x, w, scales, zeros), exact.float(), rtol=1e-5, atol=1e-2)
+
+
+# Image, weight, stride, padding, dilation, groups.
+SHAPES = {
+    "points": ((2, 24, 9, 11), (40, 24, 1, 1), 1, 0, 1, 1),
+    "strided points": ((2, 64, 9, 11), (33, 64, 1, 1), 2, 0, 1, 1),
+    "three by three": ((2, 32, 9, 11), (48, 32, 3, 3), 1, 1, 1, 1),
+    "strided": ((1, 16, 13, 12), (40, 16, 3, 3), 2, 1, 1, 1),
+    "dilated": ((1, 20, 13, 12), (17, 20, 3, 2), (1, 2), (2, 3), 2, 1),
+    "first layer": ((1, 3, 30, 33), (64, 3, 7, 7), 2, 3, 1, 1),
+    "groups": ((2, 64, 8, 9), (96, 32, 3, 3), 1, 1, 1, 2),
+    "a line": ((2, 24, 40), (32, 24, 5), 1, 2, 1, 1),
+    "no batch": ((24, 9, 10), (32, 24, 3, 3), 1, 1, 1, 1),
+}
+ZEROS = [(torch.uint8, 0, None), (torch.uint8, 128, "zeros"), (torch.uint8, 37, "some"), (torch.int8, -128, None),
+         (torch.int8, 5, "some")]  # fmt: skip
+
+
+def convolved(layer, x, scale, zero, dtype, stride, padding, dilation, groups):
+    """As a quantised graph has it, with a quantised result."""
+    low, high = BYTES[dtype]
+    x = ops.dequantize_per_tensor(x, scale, zero, low, high, dtype)
+    w = ops.dequantize_per_channel(layer.weight, layer.scales, layer.zeros, 0, -128, 127, torch.int8)
+    rank = w.dim() - 2
+    y = (torch.nn.functional.conv2d if rank == 2 else torch.nn.functional.conv1d)(x, w, layer.bias, stride, padding, dilation, groups)
+    return y, ops.quantize_per_tensor(torch.relu(y), 0.9, 3, 0, 255, torch.uint8)
+
+
+def exact_sums(layer, x, zero, *geometry):
+    w = layer.weight.double()
+    if layer.zeros is not None:
+        w = w - layer.zeros.reshape(-1, *[1] * (w.dim() - 1))
+    return (torch.nn.functional.conv2d if w.dim() == 4 else torch.nn.functional.conv1d)(x.double() - zero, w, None, *geometry)
+
+
+def convolution_layer(shape, zeros):
+    made = layer(1, shape[0], some_zeros(zeros, shape[0]))
+    made.weight = torch.randint(-128, 128, shape, dtype=torch.int8)
+    return made
+
+
+@pytest.mark.parametrize("dtype, zero, zeros", ZEROS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_convolution_is_a_product_of_bytes(shape, dtype, zero, zeros):
+    image, weight, *geometry = SHAPES[shape]
+    made = convolution_layer(weight, zeros)
+    x = torch.randint(-128, 128, image, dtype=torch.int8).view(dtype)
+    made.forward = lambda x: convolved(made, x, 0.03, zero, dtype, *geometry)
+    sums = exact_sums(made, x, zero, *geometry)
+
+    def by_channel(v):
+        return v.reshape(-1, *[1] * (len(weight) - 2))
+
+    want = sums.float() * 0.03 * by_channel(made.scales) + by_channel(made.bias)  # exact sums, then each factor once
+    hologram_torch.reset_stats()
+    got, quantised = compiled(made)(x)
+    assert not hologram_torch.stats()["fallback_ops"]
+    assert torch.equal(got, want)
+    assert torch.equal(quantised, ops.quantize_per_tensor(torch.relu(want), 0.9, 3, 0, 255, torch.uint8))
+    eager, eager_quantised = made.forward(x)
+    torch.testing.assert_close(got, eager, rtol=1e-5, atol=1e-4)
+    assert (quantised.int() - eager_quantised.int()).abs().max() <= 1
+    if zero == 37:
+        torch.testing.assert_close(compiled(made, reproducible=True)(x)[0], eager, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("image, weight, groups", [
+    ((2, 48, 9, 9), (48, 1, 3, 3), 48), ((2, 32, 9, 9), (32, 4, 3, 3), 8), ((1, 64, 9, 9), (5, 64, 1, 1), 1),
+    ((1, 256, 2, 2), (64, 256, 1, 1), 1), ((1, 3840, 3, 3), (16, 3840, 3, 3), 1),
+])  # fmt: skip
+def test_other_convolutions_multiply_dequantised_numbers(image, weight, groups):
+    made = convolution_layer(weight, "some")
+    x = torch.randint(0, 256, image, dtype=torch.uint8)
+    made.forward = lambda x: convolved(made, x, 0.03, 9, torch.uint8, 1, weight[2] // 2, 1, groups)
+    native_result, eager = compiled(made)(x)[0], made.forward(x)[0]
+    torch.testing.assert_close(native_result, eager, rtol=1e-5, atol=1e-2)
+
+
+def test_an_image_whose_zero_point_is_a_tensor():
+    made = convolution_layer((32, 24, 3, 3), "some")
+    x, scale, zero = torch.randint(0, 256, (2, 24, 9, 9), dtype=torch.uint8), torch.tensor(0.03), torch.tensor(37)
+
+    def run(x, scale, zero, padding):
+        x = ops.dequantize_per_tensor.tensor(x, scale, zero, 0, 255, torch.uint8)
+        w = ops.dequantize_per_channel(made.weight, made.scales, made.zeros, 0, -128, 127, torch.int8)
+        return torch.nn.functional.conv2d(x, w, None, 1, padding)
+
+    want = exact_sums(made, x, 37).float() * scale * made.scales.reshape(-1, 1, 1)
+    assert torch.equal(compiled(run)(x, scale, zero, 0), want)
+    torch.testing.assert_close(compiled(run)(x, scale, zero, 1), run(x, scale, zero, 1), rtol=1e-5, atol=1e-3)
+
+
+def test_a_batch_of_a_size_known_later():
+    made = convolution_layer((32, 16, 3, 3), "some")
+    made.forward = lambda x: convolved(made, x, 0.03, 9, torch.uint8, 2, 1, 1, 1)
+    torch._dynamo.reset()
+    run = torch.compile(made, backend=hologram_torch.hologram, dynamic=True)
+    for batch in (2, 5, 3):
+        x = torch.randint(0, 256, (batch, 16, 9, 10), dtype=torch.uint8)
+        want = exact_sums(made, x, 9, 2, 1).float() * 0.03 * made.scales.reshape(-1, 1, 1) + made.bias.reshape(-1, 1, 1)
+        assert torch.equal(run(x)[0], want)
+
+
+def test_a_graph_of_torch_ao():
+    """Convolutions, an addition, pooling and a linear layer as PyTorch's own tools quantise them."""
+    from torch.ao.quantization import get_default_qconfig_mapping
+    from torch.ao.quantization.quantize_fx import _convert_to_reference_decomposed_fx, prepare_fx
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Conv2d(3, 32, 7, 2, 3), torch.nn.Conv2d(32, 32, 3, 1, 1)
+            self.c, self.d = torch.nn.Conv2d(32, 32, 1), torch.nn.Conv2d(32, 32, 3, 1, 1, groups=32)
+            self.bn, self.last = torch.nn.BatchNorm2d(32), torch.nn.Linear(32, 10)
+
+        def forward(self, x):
+            x = torch.relu(self.bn(self.a(x)))
+            x = torch.relu(self.c(self.b(x)) + x)
+            return self.last(self.d(x).mean((2, 3)))
+
+    x = torch.randn(4, 3, 40, 40)
+    prepared = prepare_fx(Net().eval(), get_default_qconfig_mapping("x86"), (x,))
+    prepared(x)
+    net = _convert_to_reference_decomposed_fx(prepared)
+    hologram_torch.reset_stats()
+    with torch.no_grad():
+        got, want = compiled(net)(x), net(x)
+    assert not hologram_torch.stats()["fallback_ops"]
+    torch.testing.assert_close(got, want, rtol=0, atol=0.05)
+    assert (got - want).abs().mean() < 0.005

@@ -9,9 +9,10 @@ import itertools
 from hologram import _core
 
 from ..graph import dtypes
-from ..graph.builder import numel
-from . import Unsupported, lower
+from ..graph.builder import Value, numel
+from . import Unsupported, lower, quantized
 
+LEAST_RESULTS, LEAST_DEPTH = 16, 16  # of a group whose products are of bytes
 MOST_PHASES = 16  # products that share out the pixels of a strided convolution's image
 MOST_SUMS = 25  # taps of a depthwise convolution whose gradient is a sum for each of them
 MOST_PIXELS = 384  # of a block whose sum is one chain
@@ -68,15 +69,16 @@ def channels_last(c, x):
     return c.permute(x, [0, *range(2, rank), 1])
 
 
-def rows(c, x, groups, low, high, sizes, counts, strides, dilation):
-    """The left operand [groups, pixels, taps * channels of a group] of a channels-last image (no groups axis for 1)."""
+def rows(c, x, groups, low, high, sizes, counts, strides, dilation, border=0):
+    """The left operand [groups, pixels, taps * channels of a group] of a channels-last image (no groups axis for 1), beyond
+    whose edges lies `border`."""
     rank = len(sizes)
     axes = list(range(1, rank + 1))
     batch, channels = x.shape[0], x.shape[-1]
     if groups > 1:
         channels = channels // groups
         x = c.reshape(x, [*x.shape[:-1], groups, channels])
-    x = pad_axes(c, x, axes, low, high)
+    x = pad_axes(c, x, axes, low, high, border)
     plain = all(s == 1 for s in sizes)
     if plain and all(s == 1 for s in strides):
         pass
@@ -119,15 +121,20 @@ def image_of(c, y, groups, batch, counts, channels):
     return c.reshape(y, [batch, channels, *counts])
 
 
+def out_counts(x, sizes, strides, low, high, dilation):
+    """Pixels along each axis of the convolution of a channels-last image."""
+    return [
+        out_size(n, a, b, size, stride, step)
+        for n, a, b, size, stride, step in zip(x.shape[1:-1], low, high, sizes, strides, dilation, strict=True)
+    ]
+
+
 def convolve(c, x, w, strides, low, high, dilation, groups, wide=False):
     """The convolution of a channels-last image, as [n, c, d…]; `wide`: not yet rounded to 16 bits."""
     sizes = w.shape[2:]
     if not all(type(n) is int for n in w.shape):
         raise Unsupported("convolution with a weight of symbolic size")
-    counts = [
-        out_size(n, a, b, size, stride, step)
-        for n, a, b, size, stride, step in zip(x.shape[1:-1], low, high, sizes, strides, dilation, strict=True)
-    ]
+    counts = out_counts(x, sizes, strides, low, high, dilation)
     if w.shape[0] == groups == x.shape[-1] and all(n == 1 for n in sizes):
         return _scaled(c, x, w, low, high, counts, strides, wide)
     left = rows(c, x, groups, low, high, sizes, counts, strides, dilation)
@@ -143,6 +150,47 @@ def _scaled(c, x, w, low, high, counts, strides, wide):
     y = c.mul(c.cast(x, kind), c.cast(c.reshape(w, [w.shape[0]]), kind))
     y = c.permute(y, [0, rank + 1, *range(1, rank + 1)])
     return y if wide else c.cast(y, x.dtype)
+
+
+def _of_bytes(c, x, w, strides, padding, dilation, groups):
+    """The convolution of an image [n, c, d…] and a weight that were bytes, by exact sums; None where it is not one, or of too
+    few numbers to be worth a product of bytes."""
+    found = quantized.factors(c, x, w)
+    if found is None or not all(type(n) is int for n in w.shape):
+        return None
+    (a, b), (out, channels, *sizes) = found, w.shape
+    depth, border, rank = numel(sizes) * channels, a.zero or 0, len(sizes)
+    if out // groups < LEAST_RESULTS or not LEAST_DEPTH <= depth <= quantized.DEEPEST:
+        return None
+    if type(border) is Value:
+        if any(padding):
+            return None
+        border = 0
+    image = channels_last(c, a.q)
+    counts = out_counts(image, sizes, strides, padding, padding, dilation)
+    pixels = numel([image.shape[0], *counts])
+    if type(pixels) is int and pixels <= quantized.FEW_ROWS:
+        return None
+
+    def windows_of(x, border):
+        return rows(c, x, groups, padding, padding, sizes, counts, strides, dilation, border)
+
+    def row_sums():
+        """Of the channels of each pixel, then of the pixels of each window."""
+        x = c.reshape(c.cast(image, "i32"), [*image.shape[:-1], groups, channels])
+        x = windows_of(c.reduce("sum", x, [rank + 2]), border * channels)
+        return c.reduce("sum", x, [len(x.shape) - 1], True)
+
+    def placed(v):
+        if type(v) is not Value:
+            return v
+        one = [1] * (2 if groups == 1 else 3)
+        return c.reshape(v, one if numel(v.shape) == 1 else [*([groups] if groups > 1 else []), 1, out // groups])
+
+    left = quantized.Quantised(windows_of(image, border), placed(a.scale), placed(a.zero))
+    right = quantized.Quantised(columns(c, b.q, groups), placed(b.scale), placed(b.zero))
+    y = quantized.scaled_sums(c, left, right, row_sums)
+    return image_of(c, y, groups, image.shape[0], counts, out)
 
 
 def reversed_taps(c, w, groups):
@@ -303,7 +351,9 @@ def convolution(c, x, w, bias, stride, padding, dilation, is_transposed, output_
         sizes_out = c.out_shape[-rank:]
         y = transposed(c, x, w, stride, padding, dilation, groups, sizes_out, wide)
     else:
-        y = convolve(c, channels_last(c, x), w, stride, padding, padding, dilation, groups, wide)
+        y = _of_bytes(c, x, w, stride, padding, dilation, groups)
+        if y is None:
+            y = convolve(c, channels_last(c, x), w, stride, padding, padding, dilation, groups, wide)
     if bias is not None:
         y = c.add(y, c.cast(c.reshape(bias, [1, bias.shape[0], *[1] * rank]), y.dtype))
         y = c.cast(y, x.dtype)

@@ -1,11 +1,11 @@
 # hologram_torch/lowering/quantized.py: quantisation as torch.export's quantiser writes it, and products of bytes made of it
 from typing import NamedTuple
 
-from ..graph.builder import Value
+from ..graph.builder import Value, numel
 from . import lower
 
-_DEEPEST = 33025  # products of two bytes that 32 bits sum without overflow: (2^31 - 1) / 255^2
-_FEW_ROWS = 8  # which read weights as they are, and take the multiply-adds
+DEEPEST = 33025  # products of two bytes that 32 bits sum without overflow: (2^31 - 1) / 255^2
+FEW_ROWS = 8  # which read weights as they are, and take the multiply-adds
 
 
 class Quantised(NamedTuple):
@@ -132,6 +132,19 @@ def _quantised(c, x):
     return inner.moved(lambda v: c.reshape(v, want), move_parameter)
 
 
+def factors(c, x, w):
+    """What an image and the weight of its convolution were made of, where that is one of bytes: one scale and zero point of the
+    image, those of the weight the same but for its results. (Quantised, Quantised) or None."""
+    if not c.quantised or c.options.reproducible:
+        return None
+    a, b = _quantised(c, x), _quantised(c, w)
+    if a is None or b is None or any(numel(v.shape) != 1 for v in a[1:] if type(v) is Value):
+        return None
+    if any(numel(v.shape[1:]) != 1 for v in b[1:] if type(v) is Value):
+        return None
+    return _without_zero(c, a), _without_zero(c, b)
+
+
 def _without_zero(c, x):
     """The same numbers as bytes of the other sign, where these need no zero point."""
     if type(x.zero) is Value or x.zero != (128 if x.q.dtype == "u8" else -128):
@@ -147,7 +160,7 @@ def product(c, x, y):
         return None
     a, b = _quantised(c, x), _quantised(c, y)
     rank, rows, depth = len(x.shape), x.shape[-2], x.shape[-1]
-    if a is None or b is None or type(depth) is not int or depth > _DEEPEST or (type(rows) is int and rows <= _FEW_ROWS):
+    if a is None or b is None or type(depth) is not int or depth > DEEPEST or (type(rows) is int and rows <= FEW_ROWS):
         return None
 
     def uniform(v, axis):
@@ -156,6 +169,12 @@ def product(c, x, y):
     if not all(uniform(v, -1) for v in a[1:]) or not all(uniform(v, -2) for v in b[1:]):
         return None
     a, b = _without_zero(c, a), _without_zero(c, b)
+    return scaled_sums(c, a, b, lambda: c.reduce("sum", c.cast(a.q, "i32"), [rank - 1], True))
+
+
+def scaled_sums(c, a, b, row_sums):
+    """The product of two factors of bytes by their exact sums. row_sums: → the sums of a's rows of bytes."""
+    rank, depth = len(a.q.shape), a.q.shape[-1]
     z = c.make("dot_general", [a.q, b.q], ints=[0], dtype="i32")
     left = a.zero if type(a.zero) is Value or a.zero else None
     right = b.zero if type(b.zero) is Value or b.zero else None
@@ -163,7 +182,7 @@ def product(c, x, y):
     if left is not None:
         z = c.sub(z, c.mul(c.reduce("sum", c.cast(b.q, "i32"), [rank - 2], True), left))
     if right is not None:
-        sums = c.reduce("sum", c.cast(a.q, "i32"), [rank - 1], True)
+        sums = row_sums()
         if left is not None:
             sums = c.sub(sums, c.mul(c.number("i32", depth, [1] * rank), left))
         z = c.sub(z, c.mul(sums, right))
