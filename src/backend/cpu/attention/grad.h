@@ -20,7 +20,7 @@ struct AttentionGradPlan {
   int64_t share_block;                ///< keys or queries of a unit
   std::vector<int64_t> query_counts;  ///< of tiles: all that occur, or {} if any may
   std::vector<int64_t> key_counts;
-  KeyBounds bounds;
+  atlas::KeyBounds bounds;
   Expr parts;  ///< units per batch point
   Expr units;
 };

@@ -26,7 +26,7 @@ AttentionGradPlan plan_attention_grad(const atlas::Program& program, const Targe
   p.share_block = p.share == GradShare::keys ? key_block : 4 * p.query_block;
   p.query_counts = block_sizes(p.queries, p.query_block);
   p.key_counts = block_sizes(p.keys, key_block);
-  p.bounds = find_key_bounds(b.score, b.batch_rank + 1);
+  p.bounds = atlas::find_key_bounds(b.score, b.batch_rank + 1);
   p.parts = p.share == GradShare::batch  ? Expr(1)
             : p.share == GradShare::keys ? ceil_div(p.keys, p.share_block)
                                          : ceil_div(p.queries, p.share_block);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "atlas/attention_keys.h"
 #include "backend/cpu/products/plan.h"
 
 namespace hologram::cpu {
@@ -14,19 +15,6 @@ inline constexpr int64_t key_block = 128;
 
 /// Lanes of the score tile run along queries, or along keys when there are only a few queries.
 enum class ScoreLanes : uint8_t { queries, keys };
-
-/// A bound on the keys that a query sees: at = query * (1 or 0) + offset, offset without axes.
-struct KeyBound {
-  bool by_query;
-  Expr offset;
-};
-
-/// What a score body hides for certain: keys before the first bound and behind the last.
-struct KeyBounds {
-  std::optional<KeyBound> first, last;
-};
-/// The key axis follows the query axis.
-KeyBounds find_key_bounds(const atlas::Body& score, int query_axis);
 
 struct AttentionPlan {
   TileModel tile;
@@ -43,7 +31,7 @@ struct AttentionPlan {
   std::optional<StridedLoad> k_load, v_load;  ///< set where the operand is read in place
   std::vector<int64_t> query_counts;  ///< queries of a unit: all that occur, or {} if any may
   std::vector<int64_t> key_counts;    ///< keys of a step, likewise
-  KeyBounds bounds;
+  atlas::KeyBounds bounds;
   Expr query_units;  ///< per batch point
   Expr units;
 };

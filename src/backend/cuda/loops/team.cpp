@@ -3,6 +3,8 @@
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
+#include "backend/cuda/warp.h"
+
 namespace hologram::cuda {
 
 namespace Intrinsic = llvm::Intrinsic;
@@ -34,35 +36,13 @@ Value* Team::leads() { return ir_.CreateICmpEQ(rank_, k_.i64(0)); }
 void Team::barrier() { ir_.CreateIntrinsic(Intrinsic::nvvm_barrier0, {}, {}); }
 
 void Team::sync() {
-  if (mapping_ == Mapping::warp)
-    ir_.CreateIntrinsic(Intrinsic::nvvm_bar_warp_sync, {}, {ir_.getInt32(~0u)});
+  if (mapping_ == Mapping::warp) sync_warp(ir_);
   if (mapping_ == Mapping::columns) barrier();
-}
-
-// Registers of 32 bits, one after the other.
-Value* Team::shuffle(Value* value, Value* operand, bool across) {
-  llvm::Type* type = value->getType();
-  const unsigned bits = type->getScalarSizeInBits();
-  if (!type->isIntegerTy()) value = ir_.CreateBitCast(value, ir_.getIntNTy(bits));
-  const auto id = across ? Intrinsic::nvvm_shfl_sync_bfly_i32 : Intrinsic::nvvm_shfl_sync_idx_i32;
-  auto one = [&](Value* x) {
-    return ir_.CreateIntrinsic(id, {}, {ir_.getInt32(~0u), x, operand, ir_.getInt32(31)});
-  };
-  Value* out;
-  if (bits == 64) {
-    Value* low = one(ir_.CreateTrunc(value, ir_.getInt32Ty()));
-    Value* high = one(ir_.CreateTrunc(ir_.CreateLShr(value, 32), ir_.getInt32Ty()));
-    out = ir_.CreateOr(ir_.CreateShl(ir_.CreateZExt(high, ir_.getInt64Ty()), 32),
-                       ir_.CreateZExt(low, ir_.getInt64Ty()));
-  } else {
-    out = ir_.CreateTrunc(one(ir_.CreateZExt(value, ir_.getInt32Ty())), ir_.getIntNTy(bits));
-  }
-  return type->isIntegerTy() ? out : ir_.CreateBitCast(out, type);
 }
 
 Value* Team::from(Value* value, Value* rank) {
   check(mapping_ == Mapping::warp, "cuda: a team that is no warp");
-  return shuffle(value, ir_.CreateTrunc(rank, ir_.getInt32Ty()), false);
+  return shuffle(ir_, value, ir_.CreateTrunc(rank, ir_.getInt32Ty()), false);
 }
 
 State Team::tree(State own, const Merge& merge) {
@@ -70,7 +50,7 @@ State Team::tree(State own, const Merge& merge) {
   if (mapping_ == Mapping::thread) return own;
   for (uint32_t distance = 16; distance > 0; distance /= 2) {
     State other;
-    for (Value* v : own) other.push_back(shuffle(v, ir_.getInt32(distance), true));
+    for (Value* v : own) other.push_back(shuffle(ir_, v, ir_.getInt32(distance), true));
     own = merge(own, other);
   }
   return own;

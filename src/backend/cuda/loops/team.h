@@ -51,7 +51,6 @@ class Team {
  private:
   static constexpr int columns = 32;
 
-  Value* shuffle(Value* value, Value* operand, bool across);
   State column_tree(const State& own, const Merge& merge);
   void barrier();
 

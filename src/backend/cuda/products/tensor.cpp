@@ -6,6 +6,7 @@
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
+#include "backend/cuda/matrices.h"
 #include "backend/cuda/products/tile.h"
 #include "codegen/nest.h"
 
@@ -40,7 +41,7 @@ class TensorProduct {
     Value* depth = tile_.depth();
     Value* last = ir_.CreateAnd(ir_.CreateSub(depth, k_.i64(1)), k_.i64(-step));
     emit_if(scope, ir_.CreateICmpSGT(depth, k_.i64(0)), [&](Scope& some) {
-      write(some, fetch(some, k_.i64(0)), number(0));
+      put(some, fetch(some, k_.i64(0)), number(0));
       tile_.barrier();
     });
     std::vector<Value*> sums(row_tiles * column_tiles * 4,
@@ -57,7 +58,7 @@ class TensorProduct {
                            ir_.CreateTrunc(ir_.CreateAnd(k, k_.i64(step)), ir_.getInt32Ty());
                        Value* here = ir_.CreateMul(odd, number(2 * buffer / step));
                        for (int inner = 0; inner < step; inner += 16) multiply(here, inner, now);
-                       write(part, pieces, ir_.CreateSub(number(2 * buffer), here));
+                       put(part, pieces, ir_.CreateSub(number(2 * buffer), here));
                        tile_.barrier();
                        return now;
                      });
@@ -79,39 +80,15 @@ class TensorProduct {
     return {std::move(left), std::move(right)};
   }
 
-  void write(Scope& at, const Pieces& pieces, Value* offset) {
-    at.seek();
-    auto put = [&](const std::vector<ProductTile::Piece>& all, int first) {
-      for (const auto& [value, place] : all) {
-        Value* to = ir_.CreateAdd(ir_.CreateAdd(place, offset), number(first));
-        ir_.CreateAlignedStore(
-            ir_.CreateBitCast(value, llvm::FixedVectorType::get(ir_.getInt32Ty(), 4)),
-            ir_.CreateGEP(half_, memory_, to), llvm::Align(16));
-      }
-    };
-    put(pieces.first, 0);
-    put(pieces.second, buffer);
+  void put(Scope& at, const Pieces& pieces, Value* offset) {
+    tile_.write(at, pieces.first, memory_, offset, 0);
+    tile_.write(at, pieces.second, memory_, offset, buffer);
   }
 
-  // Four 8 x 8 matrices of a factor, x from `x` on and k from `k` on: number n is `n_depth` of them
-  // along k, and the rest along x.
   std::vector<Value*> matrices(const Factor& factor, Value* base, Value* x, int k,
                                bool depth_first) {
-    Value *matrix = ir_.CreateLShr(lane_, 3), *inside = ir_.CreateAnd(lane_, 7);
-    Value *low = ir_.CreateShl(ir_.CreateAnd(matrix, 1), 3),
-          *high = ir_.CreateShl(ir_.CreateLShr(matrix, 1), 3);
-    Value *along_k = depth_first ? low : high, *along_x = depth_first ? high : low;
-    Value *at_k = ir_.CreateAdd(along_k, number(k)), *at_x = ir_.CreateAdd(along_x, x);
-    Value* row = ir_.CreateAdd(factor.depth_run ? at_x : at_k, inside);
-    Value* place =
-        ir_.CreateAdd(ir_.CreateMul(row, number(stride(factor))), factor.depth_run ? at_k : at_x);
-    Value* address = ir_.CreateGEP(half_, memory_, ir_.CreateAdd(base, place));
-    const auto id = factor.depth_run ? Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16
-                                     : Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16;
-    Value* all = ir_.CreateIntrinsic(id, {address->getType()}, {address});
-    std::vector<Value*> out;
-    for (unsigned n = 0; n < 4; ++n) out.push_back(ir_.CreateExtractValue(all, n));
-    return out;
+    const Matrices from{memory_, base, stride(factor), factor.depth_run};
+    return load_matrices(k_, from, x, number(k), depth_first);
   }
 
   void multiply(Value* here, int k, std::vector<Value*>& sums) {
@@ -127,20 +104,8 @@ class TensorProduct {
     }
     for (size_t i = 0; i < left.size(); ++i)
       for (size_t j = 0; j < right.size(); ++j)
-        accumulate(left[i], right[j], sums.data() + (i * right.size() + j) * 4);
-  }
-
-  void accumulate(const std::vector<Value*>& left, const std::vector<Value*>& right, Value** sums) {
-    const bool brain = tile_.left().type == DType::bf16;
-    auto* pair = llvm::FixedVectorType::get(ir_.getHalfTy(), 2);
-    std::vector<Value*> arguments;
-    for (const auto* factor : {&left, &right})
-      for (Value* v : *factor) arguments.push_back(brain ? v : ir_.CreateBitCast(v, pair));
-    arguments.insert(arguments.end(), sums, sums + 4);
-    Value* all = ir_.CreateIntrinsic(brain ? Intrinsic::nvvm_mma_m16n8k16_row_col_bf16
-                                           : Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32,
-                                     {}, arguments);
-    for (unsigned n = 0; n < 4; ++n) sums[n] = ir_.CreateExtractValue(all, n);
+        multiply_matrices(k_, tile_.left().type, left[i], right[j],
+                          sums.data() + (i * right.size() + j) * 4);
   }
 
   // 16 rows of each half of the warps at a time, in the factors' place.
