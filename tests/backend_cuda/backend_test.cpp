@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 
 #include "atlas/programs.h"
@@ -344,16 +345,90 @@ TEST_F(CudaBackend, KernelsUseTheInstructionsThatTheyAreMadeFor) {
   EXPECT_TRUE(has(elementwise(Op::add, DType::f64, 2, DType::f64), "ld.global.v2.f64"));
 }
 
-TEST_F(CudaBackend, LoopsAndProductsOfTheCorpusRunOnTheDevice) {
-  int products = 0;
+TEST_F(CudaBackend, TheCorpusRunsOnTheDevice) {
+  std::map<atlas::BlockKind, int> rendered;
   for (const auto& [name, program] : corpus()) {
-    const bool product = program.kind() == atlas::BlockKind::product;
-    products += product;
-    if (product || program.kind() == atlas::BlockKind::loop) {
-      EXPECT_EQ(cuda::unrendered(program), std::nullopt) << name;
-    }
+    const atlas::BlockKind kind = program.kind();
+    if (kind == atlas::BlockKind::attention_grad || kind == atlas::BlockKind::sort) continue;
+    ++rendered[kind];
+    EXPECT_EQ(cuda::unrendered(program), std::nullopt) << name;
   }
-  EXPECT_GT(products, 10);
+  EXPECT_GT(rendered[atlas::BlockKind::product], 10);
+  EXPECT_GT(rendered[atlas::BlockKind::attention], 0);
+}
+
+// One head: queries x depth, s0 keys x depth, s0 keys x depth. `queries`: how many, or s1.
+atlas::Program attention(const char* type, const std::string& queries, int depth,
+                         bool causal = false) {
+  return atlas::assemble(fmt::format(R"(atlas block 1
+symbols 2
+buffer b0 {0} read [s1*{2}]
+buffer b1 {0} read [s0*{2}]
+buffer b2 {0} read [s0*{2}]
+buffer b3 f32 write [s1*{2}]
+attention batch 0 operand {0} scale 0x3fc0000000000000{3}
+axis i0 parallel [{1}]
+axis i1 row [s0]
+axis i2 row [{2}]
+axis i3 parallel [{2}]
+q
+  %0 = load.{0} b0[i2 + {2}*i0]
+k
+  %0 = load.{0} b1[i2 + {2}*i1]
+v
+  %0 = load.{0} b2[i3 + {2}*i1]
+score
+epilogue
+  %0 = accumulator.f32 a0
+  store.f32 b3[i3 + {2}*i0], %0
+)",
+                                     type, queries, depth, causal ? " causal" : ""));
+}
+
+// Runs attention of zeros over `keys` keys; gives how many kernels were launched.
+int64_t launches_of(Runtime& runtime, const atlas::Program& program, int64_t queries,
+                    int64_t keys) {
+  const int64_t depth = program.buffers[0].extent.eval(std::array<int64_t, 2>{0, 1});
+  const int64_t size = size_of(program.buffers[0].dtype);
+  std::vector<std::byte> q(static_cast<size_t>(queries * depth * size)),
+      k(static_cast<size_t>(keys * depth * size)), v = k;
+  std::vector<float> out(static_cast<size_t>(queries * depth), -1);
+  const Bytes buffers[] = {q, k, v, std::as_writable_bytes(std::span(out))};
+  const int64_t before = counted("launches");
+  run_program(runtime, program, buffers, std::array{keys, queries});
+  EXPECT_EQ(out, std::vector<float>(out.size(), 0));
+  return counted("launches") - before;
+}
+
+// Keys of few queries in parts need a second kernel to merge them, and memory until then.
+TEST_F(CudaBackend, LongCachesAreCutIntoParts) {
+  for (const char* type : {"f32", "bf16"}) {
+    const atlas::Program few = attention(type, "1", 16), many = attention(type, "s1", 16);
+    EXPECT_EQ(launches_of(runtime(), few, 1, 1000), 2);
+    EXPECT_EQ(launches_of(runtime(), few, 1, 256), 1);
+    EXPECT_EQ(launches_of(runtime(), many, 1, 1000), 1);
+    atlas::Program promised = few;
+    promised.attention().reproducible = true;
+    EXPECT_EQ(launches_of(runtime(), promised, 1, 1000), 1);
+    runtime().device()->wait(nullptr);
+    const int64_t blocks = counted("blocks");
+    for (int n = 0; n < 3; ++n) launches_of(runtime(), few, 1, 600);
+    runtime().device()->wait(nullptr);
+    EXPECT_EQ(counted("blocks"), blocks);
+  }
+}
+
+TEST_F(CudaBackend, AttentionOnTensorCoresUsesTheirInstructions) {
+  auto ptx = [&](const atlas::Program& p) { return *runtime().backend().dump(p, "asm"); };
+  for (const char* type : {"bf16", "f16"}) {
+    const std::string text = ptx(attention(type, "s1", 64));
+    for (const char* wanted : {"mma.sync.aligned.m16n8k16.row.col.f32", "ld.global.v4",
+                               "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "16x2.f32"})
+      EXPECT_NE(text.find(wanted), text.npos) << type << ": " << wanted;
+    EXPECT_EQ(text.find("hologram_merge"), text.npos);
+    EXPECT_NE(ptx(attention(type, "1", 64)).find(".entry hologram_merge"), text.npos);
+  }
+  EXPECT_EQ(ptx(attention("f32", "s1", 64)).find("mma.sync"), std::string::npos);
 }
 
 std::string ptxas() {
@@ -394,6 +469,9 @@ TEST_F(CudaBackend, PtxAssembles) {
         ptx.insert(at + word.size(), own);
     };
     rename("hologram_kernel");
+    rename("hologram_merge");
+    rename("scores");
+    rename("rows");
     rename("hologram_zeros");
     rename("$L__BB0");
     rename("exchange");
@@ -414,28 +492,61 @@ TEST_F(CudaBackend, PtxAssembles) {
   for (const char* end : {".ptx", ".cubin", ".log"}) std::filesystem::remove(base + end);
 }
 
+// What the assembler says of a program's kernels on a GPU.
+std::string assembled(const std::string& ptx, const char* gpu) {
+  const std::string base = testing::TempDir() + "hologram_ptx_" + std::to_string(getpid());
+  std::ofstream(base + ".ptx") << ptx;
+  const std::string command = ptxas() + " -v -arch=" + gpu + " " + base + ".ptx -o " + base +
+                              ".cubin > " + base + ".log 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0) << gpu;
+  std::ifstream log(base + ".log");
+  const std::string words((std::istreambuf_iterator<char>(log)), {});
+  for (const char* end : {".ptx", ".cubin", ".log"}) std::filesystem::remove(base + end);
+  return words;
+}
+
+// Of all kernels in the assembler's words.
+int most_registers(const std::string& words) {
+  int most = 0;
+  for (size_t at = 0; (at = words.find("Used ", at)) != words.npos; at += 5)
+    most = std::max(most, std::atoi(words.c_str() + at + 5));
+  return most;
+}
+
+void expect_registers(const std::string& words, int most) {
+  EXPECT_NE(words.find("spill stores"), words.npos) << words;
+  for (size_t at = 0; (at = words.find(" bytes spill", at)) != words.npos; ++at)
+    EXPECT_EQ(words.substr(at - 3, 3), ", 0") << words;
+  EXPECT_GT(most_registers(words), 0) << words;
+  EXPECT_LE(most_registers(words), most) << words;
+}
+
 // Two CTAs of 256 threads fit on a multiprocessor with up to 128 registers a thread, three of 128
 // threads with up to 168.
 TEST_F(CudaBackend, ProductsKeepTheirSumsInRegisters) {
-  const std::string assembler = ptxas();
-  if (assembler.empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
-  const std::string base = testing::TempDir() + "hologram_product_" + std::to_string(getpid());
+  if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
   const std::tuple<const char*, const char*, int> cases[] = {
       {"bf16", "s0", 128}, {"f32", "s0", 128}, {"bf16", "2", 168}};
   for (const auto& [type, rows, most] : cases) {
-    std::ofstream(base + ".ptx") << *runtime().backend().dump(
-        float_product(type, false, true, rows), "asm");
-    const std::string command = assembler + " -v -arch=sm_80 " + base + ".ptx -o " + base +
-                                ".cubin > " + base + ".log 2>&1";
-    ASSERT_EQ(std::system(command.c_str()), 0);
-    std::ifstream log(base + ".log");
-    const std::string words((std::istreambuf_iterator<char>(log)), {});
-    EXPECT_NE(words.find(" 0 bytes spill stores, 0 bytes spill loads"), std::string::npos) << words;
-    const size_t used = words.find("Used ");
-    ASSERT_NE(used, std::string::npos) << words;
-    EXPECT_LE(std::atoi(words.c_str() + used + 5), most) << words;
+    SCOPED_TRACE(type);
+    const auto text = runtime().backend().dump(float_product(type, false, true, rows), "asm");
+    expect_registers(assembled(*text, "sm_80"), most);
   }
-  for (const char* end : {".ptx", ".cubin", ".log"}) std::filesystem::remove(base + end);
+}
+
+// A multiprocessor has 65,536 registers: for one CTA of 256 threads with up to 255.
+TEST_F(CudaBackend, AttentionKeepsItsSumsInRegisters) {
+  if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
+  const std::tuple<const char*, const char*, int> cases[] = {
+      {"bf16", "1", 128}, {"bf16", "64", 128}, {"bf16", "s1", 128}, {"f16", "s1", 80},
+      {"f16", "40", 64},  {"f32", "1", 128},   {"f32", "s1", 128}};
+  for (const auto& [type, queries, depth] : cases) {
+    const auto text = runtime().backend().dump(attention(type, queries, depth, true), "asm");
+    for (const char* gpu : {"sm_80", "sm_90a"}) {
+      SCOPED_TRACE(fmt::format("{} {} {} {}", gpu, type, queries, depth));
+      expect_registers(assembled(*text, gpu), 255);
+    }
+  }
 }
 
 }  // namespace

@@ -69,6 +69,28 @@ std::string said(const std::string& body, const std::string& variables = "", uin
 
 constexpr const char* shared_words = "  .shared .align 16 .b8 words[256];\n";
 
+TEST(PtxMachine, RoundsPairs) {
+  // Of two numbers in the middle, the even one; 65,520 is infinite as an f16.
+  const std::array<std::pair<const char*, uint32_t>, 3> cases{{
+      {"0f3F808000, 0fBF818000; cvt.rn.bf16x2.f32", 0x3f80bf82},
+      {"0f3F801000, 0f477FF000; cvt.rn.f16x2.f32", 0x3c007c00},
+      {"0f7FC00000, 0fFF800000; cvt.rn.bf16x2.f32", 0x7fffff80},
+  }};
+  for (const auto& [text, wanted] : cases) {
+    const std::string_view all = text;
+    const size_t comma = all.find(','), end = all.find(';');
+    OneBlock memory;
+    const std::string body =
+        "  mov.f32 %f1, " + std::string(all.substr(0, comma)) + ";\n  mov.f32 %f2, " +
+        std::string(all.substr(comma + 2, end - comma - 2)) + ";\n " +
+        std::string(all.substr(end + 1)) + " %r2, %f1, %f2;\n  st.global.u32 [%rd3], %r2;\n";
+    ASSERT_EQ(run(kernel(body), memory), "");
+    uint32_t x;
+    std::memcpy(&x, memory.memory, 4);
+    EXPECT_EQ(x, wanted) << text;
+  }
+}
+
 TEST(PtxMachine, RunsEveryThreadOnce) {
   OneBlock memory;
   ASSERT_EQ(run(kernel("  add.s32 %r2, %r1, 5;\n  st.global.u32 [%rd3], %r2;\n"), memory), "");

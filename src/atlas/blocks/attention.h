@@ -10,9 +10,10 @@ namespace hologram::atlas {
 /// element; `score` (may be empty) maps accumulator 0, the scaled score, to the final score and
 /// sees batch, query and key axes (-inf masks out); `epilogue` sees batch, query and value depth
 /// and stores accumulator 0. Rows whose scores are all -inf give 0; values of keys whose score is
-/// -inf may be read. Unless reproducible, bfloat16 operands may make exponentials bfloat16 once
-/// they are summed, and products' subnormals 0. `lse` (may be empty) sees batch and query axes and
-/// stores accumulator 0, the row's maximum + log(sum of exponentials), -inf where all scores are.
+/// -inf may be read. Unless reproducible, operands of 16 bits may make exponentials their type once
+/// they are summed, and bfloat16 ones products' subnormals 0. `lse` (may be empty) sees batch and
+/// query axes and stores accumulator 0, the row's maximum + log(sum of exponentials), -inf where
+/// all scores are.
 struct AttentionBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;

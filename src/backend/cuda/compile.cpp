@@ -9,6 +9,7 @@
 #include "atlas/empty.h"
 #include "atlas/walk.h"
 #include "backend/cuda/accesses.h"
+#include "backend/cuda/attention/emit.h"
 #include "backend/cuda/function.h"
 #include "backend/cuda/loops/emit.h"
 #include "backend/cuda/products/emit.h"
@@ -34,7 +35,7 @@ std::unique_ptr<llvm::TargetMachine> machine() {
 // Helper functions into the kernel, so that it calls nothing.
 void inline_helpers(llvm::Module& module) {
   for (llvm::Function& f : module)
-    if (!f.isDeclaration() && f.getName() != kernel_symbol) {
+    if (!f.isDeclaration() && f.getCallingConv() != llvm::CallingConv::PTX_Kernel) {
       f.setLinkage(llvm::GlobalValue::InternalLinkage);
       f.removeFnAttr(llvm::Attribute::NoInline);
       f.addFnAttr(llvm::Attribute::AlwaysInline);
@@ -50,6 +51,17 @@ void forget_constancy(llvm::Module& module) {
       for (llvm::Instruction& i : b) i.setMetadata(llvm::LLVMContext::MD_invariant_load, nullptr);
 }
 
+Facts emit_block(llvm::Module& module, const atlas::Program& program) {
+  switch (program.kind()) {
+    case atlas::BlockKind::product:
+      return emit_product_block(module, program);
+    case atlas::BlockKind::attention:
+      return emit_attention_block(module, program);
+    default:
+      return emit_loop_block(module, program);
+  }
+}
+
 // One kernel's module; LLVM's context goes with it.
 struct Unit {
   atlas::Program program;
@@ -63,8 +75,7 @@ struct Unit {
     context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
     target_machine = machine();
     module = make_module("hologram", context, *target_machine);
-    facts = program.kind() == atlas::BlockKind::product ? emit_product_block(*module, program)
-                                                        : emit_loop_block(*module, program);
+    facts = emit_block(*module, program);
     forget_constancy(*module);
     choose_accesses(*module);
     check_module(*module);
@@ -76,12 +87,18 @@ struct Unit {
 }  // namespace
 
 std::optional<std::string> unrendered(const atlas::Program& program) {
-  if (program.kind() != atlas::BlockKind::loop && program.kind() != atlas::BlockKind::product)
-    return fmt::format("blocks of kind {}", static_cast<int>(program.kind()));
   if (program.buffers.size() + static_cast<size_t>(program.num_symbols) + 5 > most_parameters)
     return "more parameters than a kernel takes";
-  return program.kind() == atlas::BlockKind::product ? unrendered_product(program.product())
-                                                     : unrendered_loop(program.loop());
+  switch (program.kind()) {
+    case atlas::BlockKind::loop:
+      return unrendered_loop(program.loop());
+    case atlas::BlockKind::product:
+      return unrendered_product(program.product());
+    case atlas::BlockKind::attention:
+      return unrendered_attention(program.attention());
+    default:
+      return fmt::format("blocks of kind {}", static_cast<int>(program.kind()));
+  }
 }
 
 Stored compile(const atlas::Program& program) {

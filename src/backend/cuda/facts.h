@@ -8,6 +8,11 @@
 
 namespace hologram::cuda {
 
+/// Into how many parts a point's work is cut at most, and the threads of a CTA that merges them.
+inline constexpr int most_parts = 64, merge_threads = 128;
+/// The name of the function that merges parts, beside the kernel's.
+inline constexpr const char* merge_symbol = "hologram_merge";
+
 /// Of a kernel whose parallel points are worked on by teams of threads.
 struct Facts {
   Expr total;          ///< parallel points
@@ -15,6 +20,11 @@ struct Facts {
   int threads = 256;   ///< of a CTA
   int points = 256;    ///< that a CTA works on at a time
   bool flags = false;  ///< may flag faults
+  /// Parts that a point's work may be cut into, each a team: a CTA's point is then number of the
+  /// CTA / teams, and what parts leave in their workspace is merged by `merges` CTAs for each
+  /// point, unless there is one part. 0: it is not cut.
+  Expr parts;
+  int merges = 0;
 };
 
 /// Code that is kept: PTX, or the code of the host's backend for programs that this one does not

@@ -12,7 +12,7 @@ namespace Intrinsic = llvm::Intrinsic;
 
 constexpr unsigned global_space = 1, shared_space = 3;
 
-llvm::Function* declare(llvm::Module& m, const atlas::Program& p, int threads) {
+llvm::Function* declare(llvm::Module& m, const atlas::Program& p, int threads, const char* name) {
   llvm::LLVMContext& c = m.getContext();
   auto* pointer = llvm::PointerType::get(c, global_space);
   auto* word = llvm::Type::getInt64Ty(c);
@@ -22,7 +22,7 @@ llvm::Function* declare(llvm::Module& m, const atlas::Program& p, int threads) {
   types.insert(types.end(), static_cast<size_t>(p.num_symbols) + 3, word);
   types.insert(types.end(), 2, pointer);
   auto* f = llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getVoidTy(c), types, false),
-                                   llvm::Function::ExternalLinkage, kernel_symbol, m);
+                                   llvm::Function::ExternalLinkage, name, m);
   f->setCallingConv(llvm::CallingConv::PTX_Kernel);
   f->addFnAttr(llvm::Attribute::NoUnwind);
   f->addFnAttr("target-cpu", target().cpu);
@@ -50,8 +50,8 @@ const TargetTraits& target() {
   return traits;
 }
 
-CudaFunction::CudaFunction(llvm::Module& m, const atlas::Program& p, int threads)
-    : Function(m, p, target(), declare(m, p, threads)) {
+CudaFunction::CudaFunction(llvm::Module& m, const atlas::Program& p, int threads, const char* name)
+    : Function(m, p, target(), declare(m, p, threads, name)) {
   unsigned passed = 0;
   for (size_t k = 0; k < p.buffers.size(); ++k)
     if (p.buffers[k].access != atlas::Access::scratch) set_buffer(k, function->getArg(passed++));
@@ -133,9 +133,13 @@ Expr CudaFunction::scratch_bytes(const atlas::Program& program) {
   return bytes;
 }
 
+Value* CudaFunction::workspace(Value* team) {
+  return ir.CreateGEP(ir.getInt8Ty(), workspace_, ir.CreateMul(team, team_bytes_));
+}
+
 void CudaFunction::place_scratch(Value* team) {
   root().seek();
-  Value* at = ir.CreateGEP(ir.getInt8Ty(), workspace_, ir.CreateMul(team, team_bytes_));
+  Value* at = workspace(team);
   for (size_t k = 0; k < program.buffers.size(); ++k) {
     const atlas::Buffer& b = program.buffers[k];
     if (b.access != atlas::Access::scratch) continue;

@@ -16,7 +16,8 @@ const TargetTraits& target();
 /// team, ptr workspace, ptr faults): `Facts` says how it is launched.
 class CudaFunction final : public Function {
  public:
-  CudaFunction(llvm::Module& m, const atlas::Program& p, int threads);
+  CudaFunction(llvm::Module& m, const atlas::Program& p, int threads,
+               const char* name = kernel_symbol);
 
   Value* render(ir::Op, Value*) override { return nullptr; }
   Value* round_to_bf16(Value*) override { return nullptr; }
@@ -33,6 +34,8 @@ class CudaFunction final : public Function {
   /// The number of the thread in its CTA and of the CTA in the grid, i32.
   Value* thread() const { return thread_; }
   Value* cta() const { return cta_; }
+  /// The piece of the workspace that team number `team` (i64) has.
+  Value* workspace(Value* team);
   /// Gives every scratch buffer its place in the workspace of team number `team` (i64).
   void place_scratch(Value* team);
   static bool has_scratch(const atlas::Program& program);

@@ -21,9 +21,12 @@ std::shared_ptr<const LoadedKernel> load_ptx(const DeviceContext& device,
   device.bind();
   device.driver.require(device.driver.load_module(&kernel->module, stored.code.c_str()),
                         "loading a kernel");
-  device.driver.require(
-      device.driver.function(&kernel->function, kernel->module, codegen::kernel_symbol),
-      "finding a kernel in its module");
+  auto find = [&](CuFunction& function, const char* name) {
+    device.driver.require(device.driver.function(&function, kernel->module, name),
+                          "finding a kernel in its module");
+  };
+  find(kernel->function, codegen::kernel_symbol);
+  if (!kernel->facts.parts.is(0)) find(kernel->merge, merge_symbol);
   return kernel;
 }
 

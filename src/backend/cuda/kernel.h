@@ -18,6 +18,7 @@ struct LoadedKernel {
   const DeviceContext* device = nullptr;
   CuModule module = nullptr;
   CuFunction function = nullptr;
+  CuFunction merge = nullptr;          ///< where the facts have parts
   std::vector<atlas::Buffer> buffers;  ///< that are not scratch
   Kernel host;                         ///< of host_function; code is null where the GPU runs it
   atlas::KernelFn host_function = nullptr;

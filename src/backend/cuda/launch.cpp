@@ -129,14 +129,26 @@ class CudaLauncher final : public Launcher {
     g.team_bytes = k.facts.team_bytes.eval(symbols);
     if (g.total <= 0) return g;
     g.ctas = ceil_to(g.total, k.facts.points);
+    if (!k.facts.parts.is(0)) return cut(g, k.facts.parts.eval(symbols));
     if (g.team_bytes > 0) {
       const int64_t room = std::max<int64_t>(most_workspace / g.team_bytes / k.facts.points, 1);
       g.ctas = std::min({g.ctas, room, int64_t{16} * device().multiprocessors});
     }
-    if (g.ctas > most_ctas)
-      fail(ErrorCode::invalid_argument, "cuda: a kernel of {} points, more than a launch has",
-           g.total);
+    if (g.ctas > most_ctas) refuse_points(g.total);
     g.teams = g.ctas * k.facts.points;
+    return g;
+  }
+
+  [[noreturn]] static void refuse_points(int64_t total) {
+    fail(ErrorCode::invalid_argument, "cuda: a kernel of {} points, more than a launch has", total);
+  }
+
+  // As many parts as give each multiprocessor two CTAs.
+  Grid cut(Grid g, int64_t parts) const {
+    const int64_t wanted = ceil_to(int64_t{2} * device().multiprocessors, g.total);
+    g.teams = std::clamp<int64_t>(std::min(parts, wanted), 1, most_parts);
+    g.ctas = g.total * g.teams;
+    if (g.ctas > most_ctas) refuse_points(g.total);
     return g;
   }
 
@@ -157,8 +169,10 @@ class CudaLauncher final : public Launcher {
 
   void launch(const atlas::EntryFrame& frame, const atlas::EntryStep& step, const LoadedKernel& k,
               const Grid& grid, CuPointer faults) const {
-    const auto bytes = static_cast<size_t>(grid.teams * grid.team_bytes);
-    void* workspace = grid.team_bytes > 0 ? memory_.allocate(bytes, frame.stream) : nullptr;
+    const bool parted = k.merge && grid.teams > 1;
+    const int64_t pieces = k.merge ? (parted ? grid.ctas : 0) : grid.teams;
+    const auto bytes = static_cast<size_t>(pieces * grid.team_bytes);
+    void* workspace = bytes > 0 ? memory_.allocate(bytes, frame.stream) : nullptr;
     std::vector<uint64_t> words;
     for (size_t b = 0; b < k.buffers.size(); ++b)
       words.push_back(
@@ -172,9 +186,14 @@ class CudaLauncher final : public Launcher {
     std::vector<void*> parameters;
     for (uint64_t& w : words) parameters.push_back(&w);
     device().bind();
-    const CuResult result = device().driver.launch(
-        k.function, static_cast<unsigned>(grid.ctas), 1, 1, static_cast<unsigned>(k.facts.threads),
-        1, 1, 0, static_cast<CuStream>(frame.stream), parameters.data(), nullptr);
+    auto start = [&](CuFunction function, int64_t ctas, int threads) {
+      return device().driver.launch(
+          function, static_cast<unsigned>(ctas), 1, 1, static_cast<unsigned>(threads), 1, 1, 0,
+          static_cast<CuStream>(frame.stream), parameters.data(), nullptr);
+    };
+    CuResult result = start(k.function, grid.ctas, k.facts.threads);
+    if (parted && result == cu_success)
+      result = start(k.merge, grid.total * k.facts.merges, merge_threads);
     memory_.deallocate(workspace, frame.stream);
     if (result != cu_success) refuse(k, grid, result);
   }

@@ -237,7 +237,25 @@ u64 to_integer(const Instr& i, double x) {
   return s ? static_cast<u64>(static_cast<i64>(x)) : static_cast<u64>(x);
 }
 
+// f32 to the nearest bfloat16, of two the even one.
+u64 brain_bits(float x) {
+  if (x != x) return 0x7fff;
+  const auto b = std::bit_cast<uint32_t>(x);
+  return (b + 0x7fff + (b >> 16 & 1)) >> 16;
+}
+
+// cvt.rn.bf16x2.f32 and cvt.rn.f16x2.f32: the first operand's result is the upper half.
+bool convert_pair(const Instr& i, const u64* const* a, uint32_t on, u64* out) {
+  if (!exact(i) || !i.has("rn") || i.has("sat") || i.has("relu") || i.type.bits != 32) return false;
+  const bool brain = i.has("bf16x2");
+  auto one = [&](u64 x) {
+    return brain ? brain_bits(f32(x)) : u64{half_bits(static_cast<double>(f32(x)))};
+  };
+  return each(on, [&](int l) { out[l] = one(a[0][l]) << 16 | one(a[1][l]); });
+}
+
 bool convert(const Instr& i, const u64* const* a, uint32_t on, u64* out) {
+  if (i.has("bf16x2") || i.has("f16x2")) return convert_pair(i, a, on, out);
   const Scalar to = i.type, from = i.from;
   if (!exact(i) || i.has("sat") || to.type == Type::bf || from.type == Type::bf) return false;
   const bool integral = i.has("rni") || i.has("rzi") || i.has("rmi") || i.has("rpi");

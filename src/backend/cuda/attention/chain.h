@@ -1,0 +1,14 @@
+// backend/cuda/attention/chain.h: attention as chains of multiply-adds.
+#pragma once
+
+#include "backend/cuda/attention/plan.h"
+#include "backend/cuda/function.h"
+
+namespace hologram::cuda {
+
+/// Of any types. Sums run over keys one by one in ascending order, by blocks of 128.
+void emit_chain_attention(CudaFunction& k, const AttentionPlan& plan);
+
+inline constexpr int chain_attention_threads = 256;
+
+}  // namespace hologram::cuda

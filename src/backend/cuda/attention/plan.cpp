@@ -1,0 +1,90 @@
+// backend/cuda/attention/plan.cpp: rows, columns and parts of attention.
+#include "backend/cuda/attention/plan.h"
+
+namespace hologram::cuda {
+namespace {
+
+constexpr int64_t few_rows = 16;           // a tile of tensor cores has as many
+constexpr int64_t keys_of_part = 256;      // at least
+constexpr int64_t widest_on_tensor = 128;  // heads whose queries and sums stay in registers
+
+bool at_most(const Expr& e, int64_t n) { return e.is_const() && e.constant_value() <= n; }
+
+// Both products by mma: 16-bit floats whose bits are not promised.
+bool suits_tensor_cores(const atlas::AttentionBlock& b, const AttentionPlan& p) {
+  const bool half = b.operand_type == DType::bf16 || b.operand_type == DType::f16;
+  return half && !b.reproducible && at_most(p.depth, widest_on_tensor) &&
+         at_most(p.values, widest_on_tensor);
+}
+
+// Of a group that reads the same keys and values, as many heads as rows are there for.
+int64_t heads_of_cta(const atlas::AttentionBlock& b, int64_t queries) {
+  const int64_t group = atlas::heads_sharing(b);
+  if (group <= 1) return 1;
+  const Expr& own = b.axes[static_cast<size_t>(b.batch_rank - 1)].extent;
+  if (!own.is_const() || own.constant_value() % group) return 1;
+  for (int64_t heads = group; heads > 1; --heads)
+    if (group % heads == 0 && heads * queries <= few_rows) return heads;
+  return 1;
+}
+
+int rows_of(const AttentionPlan& p) {
+  if (at_most(p.queries, few_rows)) return few_rows;
+  if (p.tensor_cores) return at_most(p.queries, 64) ? 64 : 128;
+  return p.type == DType::f64 || at_most(p.queries, 32) ? 32 : 64;
+}
+
+int columns_of(const AttentionPlan& p) {
+  if (p.tensor_cores) return static_cast<int>((p.values.constant_value() + 15) / 16 * 16);
+  return at_most(p.values, 32) ? 32 : at_most(p.values, 64) ? 64 : 128;
+}
+
+}  // namespace
+
+AttentionPlan plan_attention(const atlas::Program& program) {
+  const atlas::AttentionBlock& b = program.attention();
+  auto extent = [&](int axis) {
+    return max(b.axes[static_cast<size_t>(b.batch_rank + axis)].extent, Expr(0));
+  };
+  AttentionPlan p;
+  p.type = compute_type(b.operand_type);
+  p.queries = extent(0);
+  p.keys = extent(1);
+  p.depth = extent(2);
+  p.values = extent(3);
+  p.tensor_cores = suits_tensor_cores(b, p);
+  p.rows = rows_of(p);
+  p.heads = p.few() ? heads_of_cta(b, p.queries.constant_value()) : 1;
+  p.key_block = p.tensor_cores ? 64 : 128;
+  p.columns = columns_of(p);
+  p.row_tiles = p.few() ? min(p.queries, Expr(1)) : ceil_div(p.queries, Expr(p.rows));
+  p.panels = ceil_div(p.values, Expr(p.columns));
+  p.units = p.row_tiles * p.panels;
+  for (int a = 0; a < b.batch_rank; ++a) {
+    const Expr own = max(b.axes[static_cast<size_t>(a)].extent, Expr(0));
+    p.units *= p.heads > 1 && a + 1 == b.batch_rank ? Expr(own.constant_value() / p.heads) : own;
+  }
+  const bool long_rows = !at_most(p.keys, keys_of_part);
+  p.parts =
+      p.few() && !b.reproducible && long_rows ? ceil_div(p.keys, Expr(keys_of_part)) : Expr(0);
+  p.bounds = atlas::find_key_bounds(b.score, b.batch_rank);
+  return p;
+}
+
+int64_t part_bytes(const AttentionPlan& p) {
+  return int64_t{p.rows} * (p.columns + 2) * size_of(p.type);
+}
+
+Facts facts_of(const AttentionPlan& p, int threads) {
+  Facts facts;
+  facts.threads = threads;
+  facts.points = 1;
+  facts.total = p.units;
+  if (p.parts.is(0)) return facts;
+  facts.parts = p.parts;
+  facts.merges = static_cast<int>(p.heads * p.queries.constant_value());
+  facts.team_bytes = Expr(part_bytes(p));
+  return facts;
+}
+
+}  // namespace hologram::cuda

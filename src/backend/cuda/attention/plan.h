@@ -1,0 +1,35 @@
+// backend/cuda/attention/plan.h: how attention is cut into CTAs. No LLVM in here.
+#pragma once
+
+#include "atlas/attention_keys.h"
+#include "atlas/program.h"
+#include "backend/cuda/facts.h"
+
+namespace hologram::cuda {
+
+struct AttentionPlan {
+  DType type;         ///< of all arithmetic
+  bool tensor_cores;  ///< both products are theirs
+  int rows;           ///< of a CTA: its queries, of each of its heads
+  int64_t heads;      ///< query heads of a CTA, which read the same keys and values
+  int key_block;      ///< keys of a step
+  int columns;        ///< of the values that a CTA computes
+  Expr queries, keys, depth, values;
+  Expr row_tiles, panels;
+  Expr units;  ///< CTAs, where keys are not cut
+  Expr parts;  ///< that a unit's keys may be cut into; 0: they are not
+  atlas::KeyBounds bounds;
+
+  bool few() const { return rows == 16; }  ///< the rows of a CTA are all of its heads'
+};
+
+AttentionPlan plan_attention(const atlas::Program& program);
+
+/// The launch of a plan's kernel with `threads`.
+Facts facts_of(const AttentionPlan& plan, int threads);
+
+/// The bytes in which a CTA leaves its part: [rows][columns] sums of values, each row's maximum and
+/// its sum of exponentials.
+int64_t part_bytes(const AttentionPlan& plan);
+
+}  // namespace hologram::cuda

@@ -1,0 +1,190 @@
+// tests/conformance/attention_test.cpp: attention against the interpreter on every backend
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "backend/registry.h"
+#include "codegen/attentions.h"
+#include "conformance/support.h"
+#include "support/differential.h"
+
+namespace hologram::test {
+namespace {
+
+using namespace attentions;
+
+// What the cases of tests/codegen leave open.
+struct More {
+  bool log_sums = false;  // also stores the rows' log-sum-exp
+  bool reproducible = false;
+  bool keys_turned = false;  // keys and values lie along the keys in memory
+  int64_t window = 0;        // keys before the query's own that are seen, and three behind it
+  double cap = 0;
+};
+
+atlas::Program attention(const Case& c, const More& more = {}) {
+  atlas::Program p = make_program(c);
+  atlas::AttentionBlock& a = p.attention();
+  a.reproducible = more.reproducible;
+  const DType type = compute_type(c.dtype);
+  auto axis = [&](int n) { return Expr::axis(n, a.axes[static_cast<size_t>(n)].extent); };
+  const Expr b = axis(0), h = axis(1), i = axis(2), j = axis(3);
+  const Expr m = a.axes[2].extent, n = a.axes[3].extent;
+  if (more.keys_turned) {
+    const Expr head = b * c.kv_heads + floor_div(h, c.heads / c.kv_heads);
+    a.k = a.v = {};
+    BodyBuilder k(a.k), v(a.v);
+    k.finish(k.load(k_buffer, c.dtype, (head * c.depth + axis(4)) * n + j));
+    v.finish(v.load(v_buffer, c.dtype, (head * c.values + axis(5)) * n + j));
+  }
+  if (c.dtype == DType::f64) {
+    a.epilogue = {};
+    BodyBuilder out(a.epilogue);
+    const Expr to = ((b * c.heads + h) * m + i) * c.values + axis(5);
+    out.store(out_buffer, to, out.accumulator(0, type));
+  }
+  if (more.window > 0 || more.cap > 0) {
+    BodyBuilder s(a.score);
+    Val x = s.accumulator(0, type);
+    if (more.cap > 0) {
+      const Val cap = s.number(type, more.cap);
+      x = s.mul(cap, s.op(ir::Op::tanh, s.div(x, cap)));
+    }
+    if (more.window > 0)
+      x = s.select(s.op(ir::Op::bit_and, s.le(s.index(j), s.index(i + Expr(3))),
+                        s.lt(s.index(i - Expr(more.window)), s.index(j))),
+                   x, s.number(type, -INFINITY));
+    s.finish(x);
+  }
+  if (more.log_sums) {
+    p.buffers.push_back({type, Access::write, Expr(c.batch * c.heads) * m});
+    BodyBuilder w(a.lse);
+    w.store(out_buffer + 1, (b * c.heads + h) * m + i, w.accumulator(0, type));
+  }
+  atlas::expand_math(p);
+  return p;
+}
+
+Inputs inputs_of(const Case& c) {
+  Inputs in;
+  if (c.symbolic) in.symbols = {c.queries, c.keys};
+  in.tolerance = c.dtype == DType::bf16 ? 0x1p-5 : c.dtype == DType::f16 ? 0x1p-8 : 1e-5;
+  if (c.score == Score::keep_mask)  // the first row keeps nothing
+    in.prepare = [keys = c.keys](int buffer, char* data, int64_t) {
+      if (buffer == bias_buffer) std::fill_n(data, keys, char{0});
+    };
+  return in;
+}
+
+void expect(const Case& c, const More& more = {}) {
+  std::ostringstream name;
+  name << c << (more.log_sums ? " log sums" : "") << (more.reproducible ? " reproducible" : "")
+       << (more.keys_turned ? " turned" : "") << " window " << more.window << " cap " << more.cap;
+  SCOPED_TRACE(name.str());
+  expect_same(attention(c, more), inputs_of(c));
+}
+
+TEST(Attention, SumsInFloat32) {
+  for (Case c : {Case{1, 1, 1, 1, 1, 1, 1}, Case{2, 2, 2, 7, 9, 16, 16},
+                 Case{1, 1, 1, 20, 130, 24, 40}, Case{1, 2, 2, 33, 131, 20, 80},
+                 Case{1, 1, 1, 70, 40, 17, 130}, Case{1, 1, 1, 5, 30, 400, 8}})
+    expect(c);
+  expect({1, 1, 1, 20, 40, 16, 16, false, Score::plain, DType::f64});
+  expect({1, 1, 1, 40, 140, 8, 33, true, Score::plain, DType::f64});
+}
+
+TEST(Attention, OnTensorCores) {
+  for (DType t : {DType::bf16, DType::f16}) {
+    expect({1, 2, 1, 130, 70, 64, 64, false, Score::plain, t});
+    expect({1, 1, 1, 40, 130, 80, 80, true, Score::plain, t});
+    expect({1, 1, 1, 17, 65, 128, 128, false, Score::keep_mask, t});
+    expect({2, 2, 2, 20, 40, 40, 24, false, Score::full_bias, t, false, true});
+  }
+  expect({1, 1, 1, 20, 70, 13, 7, false, Score::key_bias, DType::bf16});
+  expect({1, 1, 1, 30, 70, 192, 192, true, Score::plain, DType::bf16});  // too wide for registers
+}
+
+TEST(Attention, HalvesWhoseBitsArePromised) {
+  for (DType t : {DType::bf16, DType::f16})
+    expect({1, 1, 1, 20, 40, 64, 64, true, Score::plain, t}, {.reproducible = true});
+}
+
+TEST(Attention, MasksAndCaps) {
+  for (DType t : {DType::f32, DType::bf16}) {
+    for (Score score : {Score::key_bias, Score::full_bias, Score::keep_mask})
+      expect({1, 2, 2, 20, 150, 16, 16, false, score, t}, {.log_sums = true});
+    expect({1, 1, 1, 150, 150, 16, 16, true, Score::plain, t}, {.log_sums = true});
+    expect({1, 1, 1, 150, 300, 16, 16, false, Score::plain, t}, {.window = 20});
+    expect({1, 1, 1, 20, 30, 16, 16, false, Score::plain, t}, {.cap = 5});
+  }
+}
+
+TEST(Attention, OtherLayouts) {
+  for (DType t : {DType::f32, DType::bf16}) {
+    expect({2, 3, 3, 20, 50, 32, 32, false, Score::plain, t, false, true});
+    for (int64_t queries : {3, 20})
+      expect({1, 4, 2, queries, 75, 32, 40, false, Score::plain, t}, {.keys_turned = true});
+  }
+}
+
+TEST(Attention, FewQueries) {
+  for (DType t : {DType::f32, DType::bf16})
+    for (int64_t queries : {1, 3, 16})
+      for (int64_t keys : {1, 64, 200})
+        expect({1, 4, 2, queries, keys, 32, 24, queries == 3, Score::full_bias, t},
+               {.log_sums = queries == 3});
+}
+
+// Keys in parts, which a second kernel merges on a GPU.
+TEST(Attention, FewQueriesOfLongCaches) {
+  for (DType t : {DType::f32, DType::bf16, DType::f16}) {
+    expect({1, 4, 1, 1, 700, 64, 64, false, Score::plain, t});
+    expect({1, 8, 2, 2, 1030, 16, 16, false, Score::keep_mask, t}, {.log_sums = true});
+    expect({2, 2, 2, 1, 600, 16, 40, true, Score::plain, t}, {.log_sums = true});
+  }
+  expect({1, 2, 1, 4, 600, 16, 140, false, Score::full_bias, DType::f32});
+  expect({1, 2, 2, 1, 600, 16, 16, false, Score::plain, DType::f64});
+}
+
+TEST(Attention, SymbolicSizes) {
+  for (DType t : {DType::f32, DType::bf16})
+    for (auto [m, n] : {std::pair<int64_t, int64_t>{0, 5}, {3, 0}, {1, 150}, {40, 130}})
+      expect({1, 2, 1, m, n, 16, 16, true, Score::full_bias, t, true});
+  // Queries are known, keys are not.
+  for (DType t : {DType::f32, DType::bf16})
+    for (int64_t keys : {0, 1, 300, 1000}) {
+      Case c{1, 4, 2, 1, keys, 16, 16, false, Score::plain, t, true};
+      atlas::Program p = attention(c, {.log_sums = true});
+      p.attention().axes[2].extent = Expr(1);
+      SCOPED_TRACE(keys);
+      expect_same(p, inputs_of(c));
+    }
+}
+
+// Chains over keys, 128 at a time: so are the CPU's where lanes run along queries.
+TEST(Attention, BitsAreTheSameOnTheDevice) {
+  const auto all = registered_backends();
+  auto has = [&](std::string_view name) {
+    return std::ranges::any_of(all, [&](const auto& b) { return b.name == name; });
+  };
+  if (!has("cpu") || !has("cuda")) GTEST_SKIP() << "one of the backends is not built";
+  for (const Case& c : {Case{1, 2, 2, 20, 300, 24, 40, true},
+                        Case{1, 2, 1, 70, 140, 64, 64, false, Score::full_bias}}) {
+    const atlas::Program p = attention(c, {.log_sums = true, .reproducible = true});
+    std::mt19937_64 random(11);
+    Buffers data;
+    for (const atlas::Buffer& b : p.buffers) {
+      const int64_t count = b.extent.eval({});
+      data.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
+      fill(reinterpret_cast<char*>(data.back().data()), b.dtype, count, random, 0);
+    }
+    std::string error;
+    EXPECT_EQ(run_on(*runtime_of("cuda"), p, {}, data, error),
+              run_on(*runtime_of("cpu"), p, {}, data, error));
+    EXPECT_EQ(error, "");
+  }
+}
+
+}  // namespace
+}  // namespace hologram::test
