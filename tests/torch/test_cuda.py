@@ -121,6 +121,37 @@ def test_what_a_graph_writes_is_written_in_place(gpu):
     assert torch.equal(there[0].cpu(), x + y) and torch.equal(out.cpu(), (x + y) * 2)
 
 
+def test_a_cache_is_updated_in_place(gpu):
+    """Its places alone are read and written, by one kernel."""
+
+    def update(cache, position, keys):
+        new = cache.index_copy(2, position, keys)
+        torch.ops.aten.copy_(cache, new)  # as AOTAutograd leaves it, behind all else
+        return keys * 2
+
+    cache, position, keys = torch.randn(2, 3, 64, 8), torch.tensor([5, 63]), torch.randn(2, 3, 2, 8)
+    wanted = cache.index_copy(2, position, keys)
+    there = [gpu.tensor(x) for x in (cache, position, keys)]
+    hologram_torch.reset_stats()
+    call = compiled(update, cache, position, keys)
+    launches = gpu.count("launches")
+    (twice,) = call(list(there))
+    assert torch.equal(there[0].cpu(), wanted) and torch.equal(twice.cpu(), keys * 2)
+    assert gpu.count("launches") == launches + 2 and hologram_torch.stats()["fallback_ops"] == {}
+    call([there[0], gpu.tensor(torch.tensor([1, 64])), there[2]])
+    gpu.wait()
+    with pytest.raises(IndexError):
+        call.check()
+
+
+def test_long_scatters_are_pytorchs(gpu):
+    x, index, source = torch.randn(100, 3), torch.randperm(100)[:40], torch.randn(40, 3)
+    hologram_torch.reset_stats()
+    (out,), _ = both(gpu, lambda x, i, s: x.index_copy(0, i, s), x, index, source)
+    assert torch.equal(out, x.index_copy(0, index, source))
+    assert hologram_torch.stats()["fallback_ops"] == {"aten.index_copy.default": 1}
+
+
 def test_an_index_out_of_range_is_raised_by_the_next_call_and_the_device_goes_on(gpu):
     table, good, bad = torch.randn(5, 3), torch.tensor([4, 0]), torch.tensor([1, 9])
     call = compiled(lambda t, i: t.index_select(0, i), table, good)

@@ -10,7 +10,8 @@ from .symbols import Symbols, Unsupported
 
 Value = _core.Value
 NUMBERS = (bool, int, float)
-_LEFT_ON_GPUS = frozenset(("dot_general", "attention", "attention_lse", "attention_grad", "argsort", "scatter"))
+_LEFT_ON_GPUS = frozenset(("dot_general", "attention", "attention_lse", "attention_grad", "argsort"))
+_FEW_PLACES = 32  # that one thread of a GPU writes one after the other
 
 
 def numel(shape):
@@ -28,6 +29,12 @@ def contiguous_strides(shape):
         out.append(step)
         step = step * (n if type(n) is not int or n > 0 else 1)
     return out[::-1]
+
+
+def _writes_few(operands, ints) -> bool:
+    """Whether a scatter writes a few places of each column, as into a cache: their order is one thread's."""
+    places = numel(operands[1].shape[ints[2] :])
+    return type(places) is int and places <= _FEW_PLACES
 
 
 def f64_bits(x: float) -> int:
@@ -49,7 +56,7 @@ class Builder:
 
     def _make_there(self, op, *args, **kwargs):
         """On a GPU: what its backend renders no kernel for is PyTorch's."""
-        if op in _LEFT_ON_GPUS:
+        if op in _LEFT_ON_GPUS or op == "scatter" and not _writes_few(*args, **kwargs):
             raise Unsupported(f"{op} on a GPU")
         return self.graph.make(op, *args, **kwargs)
 
