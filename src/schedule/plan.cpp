@@ -258,7 +258,8 @@ void Planner::emit(const Cluster& c) {
 void Planner::keep_if_static(const Cluster& c, std::vector<Lowered>& kernels, Storage& storage) {
   if (c.kind != ClusterKind::loop || kernels.size() != 1 || c.members.size() != 1) return;
   const std::vector<int>& slots = stores_.of.at(c.members[0].node);
-  if (slots.size() != 1 || plan_.slots[static_cast<size_t>(slots[0])].kind != SlotKind::arena)
+  if (slots.size() != 1 || plan_.slots[static_cast<size_t>(slots[0])].kind != SlotKind::arena ||
+      !plan_.slots[static_cast<size_t>(slots[0])].bytes.is_const())
     return;
   std::set<int> read;
   bool fixed = true;

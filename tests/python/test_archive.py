@@ -61,6 +61,24 @@ def test_the_same_content_has_the_same_fingerprint(path, tmp_path):
     assert (tmp_path / "again.holo").read_bytes() == path.read_bytes()
 
 
+def test_a_weight_repeated_for_sizes_that_calls_choose(tmp_path):
+    """What is made of it once for one size is no use for another."""
+    graph = _core.Graph()
+    s0 = graph.new_symbol()
+    x, w = graph.parameter(0, "f32", [s0, 5, 4], [20, 4, 1]), graph.parameter(1, "f32", [4, 3], [3, 1])
+    repeated = graph.expand(graph.reshape(w, [1, 4, 3]), [s0, 4, 3])
+    graph.output(graph.make("dot_general", [x, repeated], ints=[0]), [15, 3, 1])
+    writer = _core.ArchiveWriter(os.fspath(tmp_path / "x.holo"))
+    writer.add_tensor("weight", "f32", [4, 3], [3, 1], WEIGHT.ctypes.data, WEIGHT.nbytes)
+    writer.add_method("forward", graph, [("rows", 1, 10000)], [("x", "f32", [s0, 5, 4])], [("y", "f32", [s0, 5, 3])],
+                      [["input", 0], ["tensor", 0]], [], "")  # fmt: skip
+    writer.finish()
+    model = hologram.load(tmp_path / "x.holo")
+    for rows in (2, 3000, 7):
+        x = np.arange(20 * rows, dtype=np.float32).reshape(rows, 5, 4) % 11
+        np.testing.assert_array_equal(model(x)[0], x @ WEIGHT)
+
+
 ODD = ["{", "[1]", '{"arguments": [1]}', '{"torch": 5}', '{"torch": [{}]}', '{"torch": [{"operator": [1, 2]}]}']
 
 

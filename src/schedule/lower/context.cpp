@@ -13,6 +13,7 @@ using ir::Value;
 
 std::optional<std::vector<int>> static_sources(const Clustering& clustering, const Options& options,
                                                Value v) {
+  if (!numel(v->shape).is_const()) return std::nullopt;
   std::vector<int> out;
   bool ok = true;
   auto visit = [&](Value leaf, const Index&) {
@@ -135,7 +136,7 @@ int Context::lay_out(Value v, const Shape& shape, const std::function<Index(cons
   out.push_back(map_loop("taps", shape, [&](Emitter& e, const Index& at) {
     e.store(slot, at, e.value(v, from(at)));
   }));
-  if (auto sources = static_sources(clustering, options, v))
+  if (auto sources = static_sources(clustering, options, v); sources && numel(shape).is_const())
     out.back().cached = storage.cache(slot, *sources);
   return slot;
 }

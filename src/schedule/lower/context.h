@@ -10,8 +10,8 @@
 
 namespace hologram::schedule {
 
-/// The parameters an expression is computed from, or nullopt when one of them is not static or a
-/// buffer is read.
+/// The parameters an expression is computed from, or nullopt when one of them is not static, a
+/// buffer is read, or calls choose its sizes: then what is computed from it is not kept.
 std::optional<std::vector<int>> static_sources(const Clustering& clustering, const Options& options,
                                                ir::Value v);
 
