@@ -16,10 +16,10 @@ Staging::Staging(const Executable& executable, Memory& device,
       stream_(frame.stream) {
   const schedule::Plan& plan = executable.plan();
   const std::span<const int64_t> symbols(arguments.symbols, static_cast<size_t>(plan.num_symbols));
-  std::vector<bool> written(static_cast<size_t>(plan.num_parameters));
+  written_.resize(static_cast<size_t>(plan.num_parameters));
   for (const schedule::PlanOutput& o : plan.outputs) {
     const schedule::Slot& s = plan.slots[static_cast<size_t>(o.slot)];
-    if (o.mutation && s.kind == SlotKind::input) written[static_cast<size_t>(s.index)] = true;
+    if (o.mutation && s.kind == SlotKind::input) written_[static_cast<size_t>(s.index)] = true;
   }
   parameters_.assign(arguments.parameters, arguments.parameters + plan.num_parameters);
   try {
@@ -30,7 +30,7 @@ Staging::Staging(const Executable& executable, Memory& device,
       const auto bytes = static_cast<size_t>(s.bytes.eval(symbols));
       if (!given || bytes == 0 || device.contains(given)) continue;
       parameters_[p] = to_device(given, bytes);
-      if (written[p]) back_.push_back({given, parameters_[p], bytes});
+      if (written_[p]) back_.push_back({given, parameters_[p], bytes});
     }
   } catch (...) {
     for (void* block : blocks_) device_.deallocate(block, stream_);
@@ -91,7 +91,10 @@ int32_t Staging::call(const schedule::Step& step, Frame& frame) {
     if (!is_memory(slot) || on_device.contains(slot) || !device_.contains(address)) continue;
     on_device[slot] = address;
     void* visible = host_side(slot);
-    device_.copy(visible, address, bytes_of(slot), stream_);
+    const schedule::Slot& s = slots[static_cast<size_t>(slot)];
+    const bool same = s.kind == SlotKind::input && visible == given_.parameters[s.index] &&
+                      !written_[static_cast<size_t>(s.index)];
+    if (!same) device_.copy(visible, address, bytes_of(slot), stream_);
     address = visible;
   }
   const int32_t status = host_->call(step, frame);

@@ -44,6 +44,7 @@ class Staging final : public Outputs, public Host {
   Frame& frame_;
   Stream stream_;
   std::vector<void*> parameters_;
+  std::vector<bool> written_;     // of the parameters, by the plan; others may be read-only
   std::vector<void*> blocks_;     // of the device
   std::vector<Copy> back_;        // to copy back
   std::map<int, void*> visible_;  // by slot: host memory for calls to the host
