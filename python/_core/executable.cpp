@@ -8,6 +8,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include "archive/trust.h"
 #include "backend/registry.h"
 #include "bindings.h"
 #include "host/pages.h"
@@ -181,7 +182,8 @@ void bind_executable(nb::module_& m) {
           "num_threads", [](Runtime& r) { return r.threads().num_threads(); },
           [](Runtime& r, int n) { r.threads().set_num_threads(n); })
       .def("memory_stats", &memory_stats,
-           "Bytes in use, at peak and cached by the output pool, and its hits; bytes of machine code "
+           "Bytes in use, at peak and cached by the output pool, and its hits; bytes of machine "
+           "code "
            "in use and of kernels kept for later, and of plans.")
       .def(
           "release_memory", [](Runtime& r) { return r.memory().release(); },
@@ -199,6 +201,25 @@ void bind_executable(nb::module_& m) {
           },
           nb::arg("address"), nb::arg("bytes"),
           "Asks the system to take pages back; content stays. For memory that lies in a file.")
+      .def(
+          "start_recording", [](Runtime& r) { r.kernels().disk().start_recording(); },
+          "Notes which entries of the kernel cache are used, until stop_recording().")
+      .def(
+          "stop_recording",
+          [](Runtime& r) {
+            nb::list out;
+            for (const auto& [key, code] : r.kernels().disk().stop_recording())
+              out.append(nb::make_tuple(key.hex(), nb::bytes(code.data(), code.size())));
+            return out;
+          },
+          "(key, code) of each that was used.")
+      .def(
+          "give_code",
+          [](Runtime& r, std::string_view key, const nb::bytes& code) {
+            r.kernels().disk().give(archive::parse_fingerprint(key), {code.c_str(), code.size()});
+          },
+          nb::arg("key"), nb::arg("code"),
+          "Puts an entry that stop_recording() told, perhaps on another machine, into the cache.")
       .def(
           "clear_kernels", [](Runtime& r) { r.kernels().clear(); },
           "Forgets kernels that nothing uses.");

@@ -41,7 +41,7 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
         make = functools.partial(_translate, module, name, options, static, layouts)
         brief = precision.allowed() if brief is None else brief
         varies = (brief or options.fast) and not options.reproducible and _has_products(module) and device.of(module.graph) == "cpu"
-        programs = Programs(make, varies, options.fast)
+        programs = Programs(make, varies, options.fast, keep)
         call = programs.compile()
         layout.report(module.graph, layouts)
         if keep:

@@ -107,6 +107,27 @@ def empty(device: str, sizes, strides, dtype):
     return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
 
+@contextlib.contextmanager
+def recording(kernels: dict):
+    """Inside, what compiled graphs take from the kernel cache or put there comes into `kernels`, key → machine code."""
+    runtime()
+    runtimes = tuple(_made)
+    for made in runtimes:
+        made.start_recording()
+    try:
+        yield
+    finally:
+        for made in runtimes:
+            kernels.update(made.stop_recording())
+
+
+def give(kernels: dict):
+    """Puts what recording() noted, perhaps on another machine, into the kernel cache. Keys name the instruction set and the
+    version of the code generator: what is another's stays unused."""
+    for key, code in kernels.items():
+        runtime().give_code(key, code)
+
+
 def thread_count():
     """What tells the thread count at each call: PyTorch's setting, unless HOLOGRAM_NUM_THREADS says one."""
     import torch

@@ -1,6 +1,6 @@
 # hologram_torch/program.py: a translated graph as plain data, and the native callable that it becomes
-"""A Program can be pickled: the graph in its text form, operators of PyTorch by name. It holds no machine code; what loads it
-compiles for the machine there, or takes kernels from the cache."""
+"""A Program can be pickled: the graph in its text form, operators of PyTorch by name. What loads it compiles for the machine
+there, or takes kernels from the cache; Programs may bring those of the machine that saved them."""
 
 import copyreg
 import dataclasses
@@ -92,17 +92,26 @@ class Program:
 
 class Programs:
     """A graph's program for each treatment of float32 products that its calls may ask for: make(treatment) → Program.
-    varies: whether there are others than precision.EXACT; fast: as in Options. Can be pickled, which makes them all."""
+    varies: whether there are others than precision.EXACT; fast: as in Options. Can be pickled, which makes them all;
+    keep: with the machine code of those that have been compiled."""
 
-    def __init__(self, make, varies: bool, fast: bool):
-        self._make, self._varies, self._fast = make, varies, fast
-        self._made = {}
+    def __init__(self, make, varies: bool, fast: bool, keep=False):
+        self._make, self._varies, self._fast, self._keep = make, varies, fast, keep
+        self._made, self._kernels = {}, {}
 
     def compile(self):
         """→ a callable over one list, which it clears."""
+        if self._make is None:
+            device.give(self._kernels)
         if self._varies:
-            return precision.ByPrecision(lambda treatment: self._of(treatment).compile(), self._fast)
-        return self._of(precision.EXACT).compile()
+            return precision.ByPrecision(self._compiled, self._fast)
+        return self._compiled(precision.EXACT)
+
+    def _compiled(self, treatment):
+        if self._make is None or not self._keep:
+            return self._of(treatment).compile()
+        with device.recording(self._kernels):
+            return self._of(treatment).compile()
 
     def __getstate__(self):
         made = {t: self._of(t) for t in (precision.TREATMENTS if self._varies else (precision.EXACT,))}

@@ -1,7 +1,7 @@
 # hologram_torch/saved.py: compiled graphs in PyTorch's own caches and files
 """AOTAutograd's cache, torch.compiler.save_cache_artifacts and aot_compile(…).save_compiled_function keep what the backend
-compiled as an OutputCode. Ours holds the graph's Programs, no machine code: kernels come from Hologram's cache, or are
-compiled for the machine that loads it."""
+compiled as an OutputCode. Ours holds the graph's Programs and the machine code of the machine that saved it, which goes into
+Hologram's cache where it is loaded: a machine of another instruction set compiles."""
 
 import contextlib
 import functools

@@ -167,7 +167,56 @@ bool DiskCache::usable() noexcept {
 }
 
 std::optional<std::string> DiskCache::get(const Fingerprint& key) noexcept {
-  if (!usable()) return std::nullopt;
+  std::optional<std::string> content = read(key);
+  if (content) record(key, *content);
+  return content;
+}
+
+void DiskCache::give(const Fingerprint& key, std::string_view content) noexcept {
+  try {
+    if (usable()) {
+      std::error_code ec;
+      if (!fs::exists(path_of(key, kernel_suffix), ec)) store(key, content);
+      return;
+    }
+    std::lock_guard lock(mutex_);
+    if (bytes_in_memory_ + content.size() > limit_ || content.size() > max_entry) return;
+    if (in_memory_.emplace(key, content).second) bytes_in_memory_ += content.size();
+  } catch (...) {
+  }
+}
+
+void DiskCache::start_recording() noexcept { ++recording_; }
+
+std::vector<std::pair<Fingerprint, std::string>> DiskCache::stop_recording() {
+  std::lock_guard lock(mutex_);
+  if (--recording_ > 0) return recorded_;
+  known_.clear();
+  return std::exchange(recorded_, {});
+}
+
+void DiskCache::note(const Fingerprint& key) noexcept {
+  if (recording_ == 0) return;
+  if (const std::optional<std::string> content = read(key)) record(key, *content);
+}
+
+void DiskCache::record(const Fingerprint& key, std::string_view content) noexcept {
+  if (recording_ == 0) return;
+  try {
+    std::lock_guard lock(mutex_);
+    if (known_.insert(key).second) recorded_.emplace_back(key, content);
+  } catch (...) {
+  }
+}
+
+std::optional<std::string> DiskCache::read(const Fingerprint& key) noexcept {
+  if (!usable()) try {
+      std::lock_guard lock(mutex_);
+      const auto given = in_memory_.find(key);
+      return given == in_memory_.end() ? std::nullopt : std::optional(given->second);
+    } catch (...) {
+      return std::nullopt;
+    }
   try {
     fs::path path = path_of(key, kernel_suffix);
     std::string content;
@@ -196,6 +245,11 @@ std::optional<std::string> DiskCache::get(const Fingerprint& key) noexcept {
 }
 
 void DiskCache::put(const Fingerprint& key, std::string_view content) noexcept {
+  record(key, content);
+  store(key, content);
+}
+
+void DiskCache::store(const Fingerprint& key, std::string_view content) noexcept {
   if (!usable() || content.size() > max_entry) return;
   try {
     Header h{{}, content.size(), key.bytes, fingerprint(content).bytes};

@@ -5,10 +5,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "backend/backend.h"
 #include "base/fingerprint.h"
@@ -36,6 +41,16 @@ class DiskCache final : public CodeStore {
   /// Stores an entry; the oldest ones go when the folder outgrows its limit.
   void put(const Fingerprint& key, std::string_view content) noexcept override;
 
+  /// An entry that another machine's cache had, as take_recorded() tells them: stored like put()'s
+  /// or, where the folder is not used, kept in memory.
+  void give(const Fingerprint& key, std::string_view content) noexcept;
+
+  /// Between these two, which may nest and overlap, entries that are used are noted: found, put or,
+  /// by note(), in use already. stop_recording() tells those since the first start, in order.
+  void start_recording() noexcept;
+  std::vector<std::pair<Fingerprint, std::string>> stop_recording();
+  void note(const Fingerprint& key) noexcept;
+
   /// Content that put_mapped() stored, read-only at an address divisible by 4096; all processes
   /// that map it share its memory. Null if there is none of this size; an entry that fails its
   /// checks is removed.
@@ -56,6 +71,9 @@ class DiskCache final : public CodeStore {
 
  private:
   bool usable() noexcept;
+  std::optional<std::string> read(const Fingerprint& key) noexcept;
+  void store(const Fingerprint& key, std::string_view content) noexcept;
+  void record(const Fingerprint& key, std::string_view content) noexcept;
   void prune() noexcept;
   std::filesystem::path path_of(const Fingerprint& key, std::string_view suffix) const;
   /// `head` and `content` as a file of this name, or none.
@@ -66,6 +84,13 @@ class DiskCache final : public CodeStore {
   uint64_t limit_;
   std::atomic<int> state_{0};  // 0 unknown, 1 usable, -1 not
   std::atomic<uint64_t> written_{0};
+
+  std::atomic<int> recording_{0};
+  std::mutex mutex_;  // of what follows
+  std::vector<std::pair<Fingerprint, std::string>> recorded_;
+  std::unordered_set<Fingerprint> known_;                   // of recorded_
+  std::unordered_map<Fingerprint, std::string> in_memory_;  // given
+  uint64_t bytes_in_memory_ = 0;
 };
 
 }  // namespace hologram::runtime

@@ -42,7 +42,10 @@ std::shared_ptr<const K> KernelCache::get_from(Table<K>& table, const Fingerprin
       table.made.emplace(key, mine);
       return mine;
     });
-  if (from == KernelSource::memory) ++memory_hits_;
+  if (from == KernelSource::memory) {
+    ++memory_hits_;
+    disk_.note(key);
+  }
   if (source) *source = from;
   return kernel;
 }

@@ -49,6 +49,40 @@ TEST_F(DiskCacheTest, GivesBackWhatWasPutEvenToAnotherInstance) {
   EXPECT_EQ(a.info().entries, 0u);
 }
 
+TEST_F(DiskCacheTest, TellsWhatWasUsedBetweenStartAndStop) {
+  DiskCache cache(root_ / "c", 1 << 20);
+  const Fingerprint other = fingerprint("another"), third = fingerprint("a third");
+  cache.put(key_, "before");
+  cache.start_recording();
+  EXPECT_EQ(cache.get(key_), "before");
+  cache.start_recording();
+  cache.put(other, "inside");
+  cache.note(key_);  // known already
+  using Entries = std::vector<std::pair<Fingerprint, std::string>>;
+  const Entries both = {{key_, "before"}, {other, "inside"}};
+  EXPECT_EQ(cache.stop_recording(), both);
+  cache.note(third);  // nowhere
+  EXPECT_EQ(cache.stop_recording(), both);
+  cache.put(third, "after");
+  cache.start_recording();
+  cache.note(third);
+  EXPECT_EQ(cache.stop_recording(), (Entries{{third, "after"}}));
+}
+
+TEST_F(DiskCacheTest, TakesEntriesOfAnotherCacheAlsoWhereItIsOff) {
+  DiskCache cache(root_ / "c", 1 << 20);
+  cache.give(key_, "code");
+  cache.give(key_, "a second time");
+  EXPECT_EQ(DiskCache(root_ / "c", 1 << 20).get(key_), "code");
+  DiskCache off("", 10);
+  off.put(key_, "code");
+  EXPECT_FALSE(off.get(key_));
+  off.give(key_, "code");
+  EXPECT_EQ(off.get(key_), "code");
+  off.give(fingerprint("another"), "beyond the limit");
+  EXPECT_FALSE(off.get(fingerprint("another")));
+}
+
 TEST_F(DiskCacheTest, DropsDamagedEntries) {
   DiskCache cache(root_ / "c", 1 << 20);
   for (int where : {0, 10, 20, 60, 85, -1}) {

@@ -224,11 +224,14 @@ print("done")
 """
 
 
-def test_another_process_needs_no_tracing(tmp_path):
-    """Artifacts in a file (torch.compiler.save_cache_artifacts) and a compiled function, in a process with an empty cache."""
+@pytest.mark.parametrize("kernels", ["shared", "own", "off"])
+def test_another_process_needs_no_tracing_and_compiles_nothing(tmp_path, kernels):
+    """Artifacts in a file (torch.compiler.save_cache_artifacts) and a compiled function, in a process with empty caches; of
+    kernels also with those of the first one, and with none."""
     (tmp_path / "first").mkdir()
     for process in ("first", "second"):
-        environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / process)}
+        folder = {"shared": tmp_path / "kernels", "own": tmp_path / f"{process}_kernels", "off": "off"}[kernels]
+        environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / process), "HOLOGRAM_CACHE_DIR": str(folder)}
         command = [sys.executable, "-c", PROCESS, os.path.dirname(__file__), process, str(tmp_path / "first")]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0 and "done" in done.stdout, done.stderr[-3000:]
