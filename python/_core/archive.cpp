@@ -17,6 +17,7 @@
 #include "base/version.h"
 #include "bindings.h"
 #include "ir/graph.h"
+#include "loop_operands.h"
 #include "runtime/runtime.h"
 #include "sdk.h"
 
@@ -163,7 +164,8 @@ class PythonHost final : public runtime::Host {
   nb::list kept_;
 };
 
-nb::list call(Function& f, const nb::list& arrays, Session* session, nb::object host) {
+/// `bits`: results of bfloat16 as uint16 arrays.
+nb::list call(Function& f, const nb::list& arrays, Session* session, nb::object host, bool bits) {
   const archive::Method& m = f.method();
   if (arrays.size() != m.inputs.size())
     throw Failure{HOLOGRAM_INVALID_ARGUMENT, fmt::format("\"{}\" takes {} arrays, got {}", m.name,
@@ -181,8 +183,9 @@ nb::list call(Function& f, const nb::list& arrays, Session* session, nb::object 
   std::vector<void*> places(m.results.size());
   for (size_t i = 0; i < places.size(); ++i) {
     const archive::Signature& r = m.results[i];
+    const DType dtype = bits && r.dtype == DType::bf16 ? DType::u16 : r.dtype;
     const ResultArray result =
-        new_result(f.executable().runtime(), public_dtype(r.dtype), f.shape_of(r, symbols));
+        new_result(f.executable().runtime(), public_dtype(dtype), f.shape_of(r, symbols));
     places[i] = result.data;
     made.append(result.array);
   }
@@ -229,9 +232,10 @@ std::vector<archive::Signature> to_signatures(const nb::list& list) {
   return out;
 }
 
-void add_method(Writer& writer, std::string name, const ir::Graph& graph, const nb::list& symbols,
-                const nb::list& inputs, const nb::list& results, const nb::list& parameters,
-                const nb::list& guards, std::string structure, bool reproducible, bool fast) {
+uint32_t add_method(Writer& writer, std::string name, const ir::Graph& graph,
+                    const nb::list& symbols, const nb::list& inputs, const nb::list& results,
+                    const nb::list& parameters, const nb::list& guards, std::string structure,
+                    bool reproducible, bool fast) {
   archive::Method m;
   m.name = std::move(name);
   m.reproducible = reproducible;
@@ -248,7 +252,16 @@ void add_method(Writer& writer, std::string name, const ir::Graph& graph, const 
                             nb::cast<uint32_t>(h[1])});
   m.guards = to_shape(guards);
   m.structure = std::move(structure);
-  writer.add_method(std::move(m), ir::print(graph));
+  return writer.add_method(std::move(m), ir::print(graph));
+}
+
+void add_loop(Writer& writer, uint32_t method, uint32_t callee, const ir::Graph& graph,
+              const nb::list& operands, std::vector<int> results, nb::handle steps,
+              const nb::list& sizes, bool descending) {
+  archive::Loop loop{method, callee, 0, descending, {}, std::move(results), 0, to_shape(sizes)};
+  loop.operands = loop_operands(operands);
+  loop.steps = PyLong_Check(steps.ptr()) ? Expr(nb::cast<int64_t>(steps)) : nb::cast<Expr>(steps);
+  writer.add_loop(std::move(loop), ir::print(graph));
 }
 
 uint32_t add_tensor(Writer& writer, std::string name, std::string_view dtype,
@@ -327,11 +340,11 @@ void bind_archive(nb::module_& m) {
       .def("reset", &Session::reset, "Back to the state in the archive.");
   nb::class_<Function>(m, "ArchiveFunction", "A method of an archive, compiled.")
       .def("__call__", &call, "arrays"_a, "session"_a.none() = nb::none(),
-           "host"_a.none() = nb::none())
+           "host"_a.none() = nb::none(), "bits"_a = false)
       .def_prop_ro("has_state", &Function::has_state)
       .def_prop_ro("precompiled", &Function::precompiled,
                    "Whether it runs machine code of the archive.")
-      .def_prop_ro("cached_bytes", [](Function& f) { return f.executable().cached_bytes(); });
+      .def_prop_ro("cached_bytes", &Function::cached_bytes);
   nb::class_<Archive>(m, "Archive", "An open .holo archive.")
       .def_static(
           "open",
@@ -442,7 +455,13 @@ void bind_archive(nb::module_& m) {
            "Adds machine code of all methods for these instruction sets; none named: the usual "
            "ones.")
       .def("add_method", &add_method, "name"_a, "graph"_a, "symbols"_a, "inputs"_a, "results"_a,
-           "parameters"_a, "guards"_a, "structure"_a, "reproducible"_a = false, "fast"_a = false)
+           "parameters"_a, "guards"_a, "structure"_a, "reproducible"_a = false, "fast"_a = false,
+           "Returns the method's number.")
+      .def("add_loop", &add_loop, "method"_a, "callee"_a, "graph"_a, "operands"_a, "results"_a,
+           "steps"_a, "sizes"_a, "descending"_a,
+           "Says that host call `callee` of a method is this graph at each of so many steps. "
+           "operands: as step_loop's roles; results: numbers of the graph's, -1: an empty array; "
+           "sizes: values of the graph's symbols.")
       .def(
           "finish", [](Writer& w) { return w.finish().hex(); },
           nb::call_guard<nb::gil_scoped_release>());

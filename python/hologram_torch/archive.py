@@ -90,7 +90,7 @@ def _write(path, made, chosen, isas) -> Report:
                 _add_tensor(writer, tensors, state, *source[1:])
     for method in made.values():
         method.write(writer, {name: number for name, (number, _) in tensors.items()}, chosen)
-    left = sorted({call["operator"][0] + "::" + call["operator"][1] for method in made.values() for call in method.graph.left})
+    left = sorted({"::".join(call["operator"][:2]) for method in made.values() for call in method.graph.left if call})
     if not left and (isas is None or len(isas)):
         writer.precompile(_core.shared_runtime(), list(isas or ()))
     fingerprint = writer.finish()
@@ -152,11 +152,13 @@ class _Method:
         ]  # fmt: skip
         structure = {**(self.structure or {}), **({"torch": graph.left} if graph.left else {})}
         results = [(f"result{i}", dtype, shape) for i, (dtype, shape) in enumerate(graph.result_types)]
-        writer.add_method(
+        method = writer.add_method(
             self.name, graph.graph, symbols, graph.inputs, results, parameters, graph.guards,
             json.dumps(structure) if structure else "",
             options.reproducible, options.fast,
         )  # fmt: skip
+        for loop in graph.loops:
+            writer.add_loop(method, **loop)
 
 
 class _Entry(torch.nn.Module):

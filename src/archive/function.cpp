@@ -71,25 +71,30 @@ struct Function::Bound {
   std::vector<const void*> addresses;                    // by parameter: a tensor's, or null
   std::vector<std::shared_ptr<const std::byte[]>> keep;  // of those that were replaced
   std::optional<runtime::PackedFiles> packed;
-  runtime::Kept kept;  // by mutex_
+  std::vector<runtime::PackedFiles> packed_of_loops;
+  Kept kept;  // by mutex_
 };
 
 Function::Function(std::shared_ptr<const Weights> weights, const Method& method,
                    std::shared_ptr<runtime::Runtime> runtime, bool trusted, bool host)
-    : weights_(std::move(weights)), method_(method), host_(host) {
+    : weights_(std::move(weights)),
+      method_(method),
+      loops_(weights_->archive(), method),
+      host_(host) {
   try {
     for (const Source& source : method_.parameters)
       has_state_ |=
           source.kind == Source::Kind::tensor && archive().index().tensors[source.number].state;
     bind_symbols();
-    const Precompiled* code = find_code(runtime->backend());
+    const std::optional<Code> code = find_code(runtime->backend());
     precompiled_ = trusted && code;
     if (precompiled_)
       load(*code, std::move(runtime));
     else if (runtime::can_compile())
       compile(std::move(runtime));
     else
-      refuse(code, runtime->backend());
+      refuse(code.has_value(), runtime->backend());
+    loops_.follow(executable_->plan(), [&](int p) { return keeps(p); });
     bind();
   } catch (const Error& e) {
     fail(e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code(),
@@ -105,6 +110,7 @@ void Function::compile(std::shared_ptr<runtime::Runtime> runtime) {
   check_parameters(*graph);
   bind_results(*graph);
   check_sizes_of(*graph);
+  loops_.compile(*graph, runtime);
   executable_ = runtime::Executable::compile(*graph, options_of(archive().index(), method_),
                                              std::move(runtime));
 }
@@ -115,18 +121,25 @@ void Function::check_sizes_of(const ir::Graph& graph) {
 }
 
 // Code that was compiled for this very target: its bits are those that compiling here would give.
-const Precompiled* Function::find_code(const Backend& backend) const {
+std::optional<Function::Code> Function::find_code(const Backend& backend) const {
   const Index& index = archive().index();
   const std::string target = backend.target();
-  const auto p = std::ranges::find_if(index.precompiled, [&](const Precompiled& x) {
-    return &index.methods[x.method] == &method_ && x.target == target &&
-           x.abi == runtime::stored_abi;
-  });
-  return target.empty() || p == index.precompiled.end() ? nullptr : &*p;
+  const auto find = [&](const std::vector<Precompiled>& list, size_t number) {
+    const auto p = std::ranges::find_if(list, [&](const Precompiled& x) {
+      return x.method == number && x.target == target && x.abi == runtime::stored_abi;
+    });
+    return target.empty() || p == list.end() ? nullptr : &*p;
+  };
+  Code code;
+  code.method = find(index.precompiled, static_cast<size_t>(&method_ - index.methods.data()));
+  for (const uint32_t n : loops_.numbers()) code.loops.push_back(find(index.precompiled_loops, n));
+  if (!code.method || std::ranges::find(code.loops, nullptr) != code.loops.end())
+    return std::nullopt;
+  return code;
 }
 
-void Function::refuse(const Precompiled* code, const Backend& backend) const {
-  if (code)
+void Function::refuse(bool has_code, const Backend& backend) const {
+  if (has_code)
     fail(ErrorCode::unsupported,
          "this library runs machine code alone, and the archive is not trusted: name the "
          "fingerprint that is expected");
@@ -142,9 +155,10 @@ void Function::refuse(const Precompiled* code, const Backend& backend) const {
        targets.empty() ? "none" : fmt::format("\"{}\"", fmt::join(targets, "\", \"")));
 }
 
-void Function::load(const Precompiled& code, std::shared_ptr<runtime::Runtime> runtime) {
+void Function::load(const Code& code, std::shared_ptr<runtime::Runtime> runtime) {
+  loops_.load(code.loops, runtime);
   executable_ = runtime::load_stored(
-      {archive().checked_section(code.plan), archive().checked_section(code.code)},
+      {archive().checked_section(code.method->plan), archive().checked_section(code.method->code)},
       std::move(runtime));
   const schedule::Plan& plan = executable_->plan();
   int count = 0;
@@ -180,34 +194,79 @@ std::shared_ptr<Function::Bound> Function::bind() {
     else
       contents.back() = content_of(t);
   }
-  made->packed.emplace(*executable_, contents);
-  const std::vector<schedule::CacheEntry>& cache = executable_->plan().cache;
-  made->kept.resize(cache.size());
-  if (bound_)
-    for (size_t c = 0; c < cache.size(); ++c)
-      if (std::ranges::all_of(cache[c].parameters, [&](int p) {
-            const auto k = static_cast<size_t>(p);
-            return bound_->addresses[k] == made->addresses[k];
-          }))
-        made->kept[c] = bound_->kept[c];
-  made->packed->take(made->kept);
-  executable_->keep(made->kept);
+  bind_packed(*made, contents);
   bound_ = std::move(made);
   return bound_;
 }
 
+bool Function::keeps(int parameter) const {
+  const Source& s = method_.parameters[static_cast<size_t>(parameter)];
+  return s.kind == Source::Kind::tensor && !archive().index().tensors[s.number].state;
+}
+
+// Takes what was computed from weights that are as they were, and what is on the disk.
+void Function::bind_packed(Bound& made, const std::vector<std::optional<Fingerprint>>& contents) {
+  const auto same = [&](int p) {
+    const auto k = static_cast<size_t>(p);
+    return bound_->addresses[k] == made.addresses[k];
+  };
+  made.packed.emplace(*executable_, contents);
+  const std::vector<schedule::CacheEntry>& cache = executable_->plan().cache;
+  made.kept.method.resize(cache.size());
+  if (bound_)
+    for (size_t c = 0; c < cache.size(); ++c)
+      if (std::ranges::all_of(cache[c].parameters, same))
+        made.kept.method[c] = bound_->kept.method[c];
+  made.packed->take(made.kept.method);
+  executable_->keep(made.kept.method);
+  for (size_t n = 0; n < loops_.size(); ++n) {
+    std::vector<std::optional<Fingerprint>> fixed;
+    for (const int p : loops_.parameters(n))
+      fixed.push_back(p < 0 ? std::nullopt : contents[static_cast<size_t>(p)]);
+    made.packed_of_loops.emplace_back(loops_.step(n), fixed);
+    runtime::Kept& kept = made.kept.loops.emplace_back();
+    if (!loops_.keeps(n)) continue;
+    if (bound_ && std::ranges::all_of(loops_.sources(n), same)) kept = bound_->kept.loops[n];
+    made.packed_of_loops.back().take(kept);
+    loops_.step(n).keep(kept);
+  }
+}
+
 // Only of tensors that are what the index says: other archives rely on the names.
-void Function::share_packed_weights(const Bound& bound, runtime::Kept& kept) const {
-  std::vector<size_t> which = bound.packed->unshared(kept);
+void Function::share_packed_weights(const Bound& bound, Kept& kept) const {
   std::vector<std::optional<bool>> agrees(archive().index().tensors.size());
-  std::erase_if(which, [&](size_t c) {
-    return !std::ranges::all_of(executable_->plan().cache[c].parameters, [&](int p) {
-      const uint32_t number = method_.parameters[static_cast<size_t>(p)].number;
-      if (!agrees[number]) agrees[number] = archive().agrees(archive().index().tensors[number]);
-      return *agrees[number];
+  const auto share = [&](const runtime::PackedFiles& files, const runtime::Executable& executable,
+                         runtime::Kept& values, const auto& parameter) {
+    std::vector<size_t> which = files.unshared(values);
+    std::erase_if(which, [&](size_t c) {
+      return !std::ranges::all_of(executable.plan().cache[c].parameters, [&](int p) {
+        const uint32_t number = method_.parameters[static_cast<size_t>(parameter(p))].number;
+        if (!agrees[number]) agrees[number] = archive().agrees(archive().index().tensors[number]);
+        return *agrees[number];
+      });
     });
-  });
-  bound.packed->share(kept, which);
+    files.share(values, which);
+  };
+  share(*bound.packed, *executable_, kept.method, [](int p) { return p; });
+  for (size_t n = 0; n < loops_.size(); ++n)
+    if (loops_.keeps(n))
+      share(bound.packed_of_loops[n], loops_.step(n), kept.loops[n],
+            [&](int p) { return loops_.parameters(n)[static_cast<size_t>(p)]; });
+}
+
+bool Function::is_complete(const Kept& kept) const {
+  const auto whole = [](const runtime::Kept& values) {
+    return std::ranges::all_of(values, [](const auto& k) { return k != nullptr; });
+  };
+  for (size_t n = 0; n < loops_.size(); ++n)
+    if (!whole(kept.loops[n])) return false;
+  return whole(kept.method);
+}
+
+size_t Function::cached_bytes() const {
+  size_t bytes = executable_->cached_bytes();
+  for (size_t n = 0; n < loops_.size(); ++n) bytes += loops_.step(n).cached_bytes();
+  return bytes;
 }
 
 void Function::check_parameters(const ir::Graph& graph) {
@@ -219,7 +278,9 @@ void Function::check_parameters(const ir::Graph& graph) {
   for (ir::Value v : ir::live_nodes(graph)) {
     const ir::OpKind kind = ir::info(v->op).kind;
     const bool external = kind == ir::OpKind::external || kind == ir::OpKind::external_result;
-    if ((external && !host_) || (v->dtype == DType::host && kind != ir::OpKind::external))
+    const ir::Value call = v->is(ir::Op::host_result) ? v->input() : v;
+    const bool loop = external && loops_.contains(call->attrs.ints[0]);
+    if ((external && !host_ && !loop) || (v->dtype == DType::host && kind != ir::OpKind::external))
       fail(ErrorCode::unsupported, "operation {} needs PyTorch",
            v->attrs.text.empty() ? ir::name_of(v->op) : std::string_view(v->attrs.text));
     if (!v->is(ir::Op::parameter)) continue;
@@ -281,18 +342,19 @@ void Function::bind_symbols() {
 }
 
 // What the host made lies where the host put it, with strides of its own.
-void Function::copy_host_results(const runtime::Frame& frame,
+void Function::copy_host_results(const runtime::Frame& frame, const Loops::Calls& loops,
                                  std::span<void* const> results) const {
   const schedule::Plan& plan = executable_->plan();
   for (size_t o = 0; o < plan.outputs.size(); ++o) {
     const auto number = static_cast<size_t>(plan.outputs[o].slot);
     const schedule::Slot& slot = plan.slots[number];
     if (result_of_output_[o] < 0 || slot.kind != schedule::SlotKind::host) continue;
+    const void* made = loops.made(plan.outputs[o].slot);
     std::vector<int64_t> shape{1}, strides{0};
     for (const Expr& e : slot.shape) shape.push_back(e.eval(frame.symbols));
     for (const Expr& e : slot.strides) strides.push_back(e.eval(frame.symbols));
     if (std::ranges::find(shape, 0) == shape.end())
-      runtime::copy_strided(shape, strides, size_of(slot.dtype), frame.slots[number],
+      runtime::copy_strided(shape, strides, size_of(slot.dtype), made ? made : frame.slots[number],
                             results[static_cast<size_t>(result_of_output_[o])]);
   }
 }
@@ -323,6 +385,7 @@ std::vector<int64_t> Function::symbols_of(std::span<const std::vector<int64_t>> 
     require(g.eval(symbols) >= 0, "\"{}\" is not for these sizes: {} must not be negative",
             method_.name, named(g, method_));
   if (sizes_) sizes_->check(symbols);
+  loops_.check_sizes(symbols);
   return symbols;
 }
 
@@ -374,23 +437,29 @@ int32_t Function::run(std::span<const void* const> inputs, std::span<const int64
   Given outputs(results, result_of_output_);
   std::unique_lock<std::mutex> lock;
   if (has_state_) lock = std::unique_lock(session->mutex_);
-  runtime::Kept kept;
+  Kept kept;
   {
     std::lock_guard own(mutex_);
     kept = bound->kept;
   }
-  const bool complete = std::ranges::all_of(kept, [](const auto& k) { return k != nullptr; });
+  const bool complete = is_complete(kept);
+  Loops::Calls loops(loops_, *executable_, symbols, kept.loops, host);
+  runtime::Host* calls = loops_.empty() ? host : &loops;
   auto frame = executable_->lease();
-  const auto [status, faults] =
-      executable_->run({parameters.data(), symbols.data(), &kept}, outputs, host, *frame);
-  if (host && status == 0) copy_host_results(*frame, results);
+  auto [status, faults] =
+      executable_->run({parameters.data(), symbols.data(), &kept.method}, outputs, calls, *frame);
+  faults |= loops.faults();
+  if (calls && status == 0) copy_host_results(*frame, loops, results);
   executable_->give_back(std::move(frame));
   runtime::raise_status(status);
   if (!complete) {
     if (faults == 0) share_packed_weights(*bound, kept);
     std::lock_guard own(mutex_);
     bound->kept = kept;
-    if (bound == bound_) executable_->keep(std::move(kept));
+    if (bound == bound_) {
+      for (size_t n = 0; n < loops_.size(); ++n) loops_.step(n).keep(std::move(kept.loops[n]));
+      executable_->keep(std::move(kept.method));
+    }
   }
   return faults;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "archive/archive.h"
+#include "archive/loops.h"
 #include "archive/weights.h"
 #include "ir/sizes.h"
 #include "runtime/executable.h"
@@ -48,6 +49,8 @@ class Function {
   const Method& method() const { return method_; }
   const Archive& archive() const { return weights_->archive(); }
   runtime::Executable& executable() const { return *executable_; }
+  /// Bytes held for values computed from weights alone.
+  size_t cached_bytes() const;
   /// Whether it runs machine code of the archive.
   bool precompiled() const { return precompiled_; }
   /// Whether it reads or writes state, so that calls need a session.
@@ -61,24 +64,38 @@ class Function {
   /// Runs once. Inputs and results are row-major arrays of the method's dtypes, results of
   /// shape_of(); they do not overlap. `symbols`: what symbols_of() gave. Returns the faults of
   /// kernels (runtime::raise_faults); throws Error(invalid_argument) where a session is missing or
-  /// another archive's. `host` runs operations that have no kernel.
+  /// another archive's. `host` runs operations that have no kernel and are no loops.
   [[nodiscard]] int32_t run(std::span<const void* const> inputs, std::span<const int64_t> symbols,
                             std::span<void* const> results, Session* session,
                             runtime::Host* host = nullptr);
 
  private:
-  const Precompiled* find_code(const Backend& backend) const;
-  void load(const Precompiled& code, std::shared_ptr<runtime::Runtime> runtime);
-  [[noreturn]] void refuse(const Precompiled* code, const Backend& backend) const;
+  /// Code for a backend: the method's and that of its loops.
+  struct Code {
+    const Precompiled* method = nullptr;
+    Loops::Codes loops;
+  };
+  std::optional<Code> find_code(const Backend& backend) const;
+  void load(const Code& code, std::shared_ptr<runtime::Runtime> runtime);
+  [[noreturn]] void refuse(bool has_code, const Backend& backend) const;
   void compile(std::shared_ptr<runtime::Runtime> runtime);
   void check_parameters(const ir::Graph& graph);
   void check_sizes_of(const ir::Graph& graph);
   void bind_results(const ir::Graph& graph);
-  void copy_host_results(const runtime::Frame& frame, std::span<void* const> results) const;
+  void copy_host_results(const runtime::Frame& frame, const Loops::Calls& loops,
+                         std::span<void* const> results) const;
   void bind_symbols();
   struct Bound;
+  /// What is kept between calls, of the method and by loop.
+  struct Kept {
+    runtime::Kept method;
+    std::vector<runtime::Kept> loops;
+  };
   std::shared_ptr<Bound> bind();
-  void share_packed_weights(const Bound& bound, runtime::Kept& kept) const;
+  void bind_packed(Bound& bound, const std::vector<std::optional<Fingerprint>>& contents);
+  void share_packed_weights(const Bound& bound, Kept& kept) const;
+  bool is_complete(const Kept& kept) const;
+  bool keeps(int parameter) const;
 
   /// How a symbol follows from an input's size: (size - offset) / factor.
   struct SizeRule {
@@ -89,6 +106,7 @@ class Function {
   std::shared_ptr<const Weights> weights_;
   const Method& method_;  // of the archive
   std::shared_ptr<runtime::Executable> executable_;
+  Loops loops_;
   mutable std::mutex mutex_;
   std::shared_ptr<Bound> bound_;       // by mutex_: to the weights as they were last
   std::vector<int> result_of_output_;  // by output of the graph; -1: written in place

@@ -2,6 +2,7 @@
 #include "archive/index.h"
 
 #include <cstring>
+#include <set>
 #include <unordered_set>
 
 #include "base/bytes.h"
@@ -15,7 +16,9 @@ enum class Record : uint64_t {
   sections = 2,
   tensors = 3,
   methods = 4,
-  precompiled = 5
+  precompiled = 5,
+  loops = 6,
+  precompiled_loops = 7
 };
 
 // Bounds of what a reader takes.
@@ -103,6 +106,22 @@ void write(ByteWriter& out, const Precompiled& p) {
   out.uint(p.code);
 }
 
+void write(ByteWriter& out, const Loop& l) {
+  out.uint(l.method);
+  out.uint(l.callee);
+  out.uint(l.graph);
+  out.byte(l.descending);
+  out.uint(l.operands.size());
+  for (const runtime::LoopOperand& o : l.operands) {
+    out.byte(static_cast<uint8_t>(o.role));
+    out.sint(o.result);
+  }
+  out.uint(l.results.size());
+  for (const int r : l.results) out.sint(r);
+  out.string(l.steps.str());
+  shape(out, l.sizes);
+}
+
 template <class T>
 std::string list_of(const std::vector<T>& items) {
   ByteWriter out;
@@ -126,7 +145,9 @@ class Decoder {
     }
     if (!in.at_end()) in.error("bytes behind the index");
     for (const Method& m : index_.methods) check(m);
-    for (const Precompiled& p : index_.precompiled) check(p);
+    for (const Precompiled& p : index_.precompiled) check(p, index_.methods.size());
+    for (const Loop& l : index_.loops) check(l);
+    for (const Precompiled& p : index_.precompiled_loops) check(p, index_.loops.size());
     return std::move(index_);
   }
 
@@ -150,6 +171,13 @@ class Decoder {
       case Record::precompiled:
         list(in, index_.precompiled, [&] { return precompiled(in); });
         break;
+      case Record::loops:
+        list(in, index_.loops, [&] { return loop(in); });
+        unique_calls(in);
+        break;
+      case Record::precompiled_loops:
+        list(in, index_.precompiled_loops, [&] { return precompiled(in); });
+        break;
       default:
         return;  // of a later version
     }
@@ -168,6 +196,12 @@ class Decoder {
     for (const T& item : items)
       if (!seen.insert(item.name).second)
         in.error(fmt::format("two {}s of the name \"{}\"", what, item.name));
+  }
+
+  void unique_calls(ByteReader& in) const {
+    std::set<std::pair<uint32_t, uint32_t>> seen;
+    for (const Loop& l : index_.loops)
+      if (!seen.emplace(l.method, l.callee).second) in.error("two loops for one call");
   }
 
   static std::string name(ByteReader& in) {
@@ -298,6 +332,35 @@ class Decoder {
     return m;
   }
 
+  static int result(ByteReader& in) {
+    const int64_t n = in.sint();
+    if (n < -1 || n >= static_cast<int64_t>(most_entries)) in.error("a result that is not there");
+    return static_cast<int>(n);
+  }
+
+  static runtime::LoopOperand operand(ByteReader& in) {
+    const uint8_t role = in.byte();
+    if (role > static_cast<uint8_t>(runtime::LoopOperand::Role::fixed))
+      in.error("an unknown role of an operand");
+    return {static_cast<runtime::LoopOperand::Role>(role), result(in)};
+  }
+
+  // Behind the methods, whose sizes it names.
+  Loop loop(ByteReader& in) const {
+    Loop l;
+    l.method = static_cast<uint32_t>(in.uint(most_entries));
+    if (l.method >= index_.methods.size()) in.error("a loop of a method that is not there");
+    const size_t symbols = index_.methods[l.method].symbols.size();
+    l.callee = static_cast<uint32_t>(in.uint(most_entries));
+    l.graph = static_cast<uint32_t>(in.uint(most_entries));
+    l.descending = flag(in);
+    for (size_t n = in.count(most_entries); n > 0; --n) l.operands.push_back(operand(in));
+    for (size_t n = in.count(most_entries); n > 0; --n) l.results.push_back(result(in));
+    l.steps = expression(in, symbols);
+    l.sizes = shape(in, symbols, most_symbols);
+    return l;
+  }
+
   static Precompiled precompiled(ByteReader& in) {
     Precompiled p;
     p.method = static_cast<uint32_t>(in.uint(most_entries));
@@ -315,8 +378,14 @@ class Decoder {
            index_.sections[number].kind == static_cast<uint32_t>(kind);
   }
 
-  void check(const Precompiled& p) const {
-    if (p.method >= index_.methods.size() || !is_section(p.plan, SectionKind::plan) ||
+  void check(const Loop& l) const {
+    if (!is_section(l.graph, SectionKind::graph))
+      fail(ErrorCode::corrupt, "a loop of method \"{}\" names a graph that is not there",
+           index_.methods[l.method].name);
+  }
+
+  void check(const Precompiled& p, size_t count) const {
+    if (p.method >= count || !is_section(p.plan, SectionKind::plan) ||
         !is_section(p.code, SectionKind::code))
       fail(ErrorCode::corrupt, "code of a method or section that is not there");
   }
@@ -357,7 +426,8 @@ T get(std::string_view bytes, size_t& at) {
 
 std::string encode(const Index& index) {
   ByteWriter out;
-  out.uint(index.precompiled.empty() ? 4 : 5);
+  out.uint(4U + !index.precompiled.empty() + !index.loops.empty() +
+           !index.precompiled_loops.empty());
   auto record = [&](Record kind, const std::string& payload) {
     out.uint(static_cast<uint64_t>(kind));
     out.string(payload);
@@ -369,6 +439,9 @@ std::string encode(const Index& index) {
   record(Record::tensors, list_of(index.tensors));
   record(Record::methods, list_of(index.methods));
   if (!index.precompiled.empty()) record(Record::precompiled, list_of(index.precompiled));
+  if (!index.loops.empty()) record(Record::loops, list_of(index.loops));
+  if (!index.precompiled_loops.empty())
+    record(Record::precompiled_loops, list_of(index.precompiled_loops));
   return out.take();
 }
 

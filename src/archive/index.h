@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/expr.h"
 #include "base/fingerprint.h"
+#include "runtime/loop_operand.h"
 
 namespace hologram::archive {
 
@@ -84,9 +85,22 @@ struct Method {
   std::string structure;           ///< JSON: how languages nest arguments and results
 };
 
-/// A method compiled ahead of time. Used only where the archive is trusted.
-struct Precompiled {
+/// A host call of a method's graph that is another graph, run once per step: a recurrent layer.
+struct Loop {
   uint32_t method = 0;
+  uint32_t callee = 0;  ///< number of the call in the method's graph
+  uint32_t graph = 0;   ///< number of the section with the step's graph
+  bool descending = false;
+  std::vector<runtime::LoopOperand> operands;  ///< of the call; parameters of the step's graph
+  std::vector<int> results;  ///< of the call: the step's result at each step; -1: an array without
+                             ///< elements
+  Expr steps = 0;            ///< in the method's sizes
+  Shape sizes;               ///< values of the step's symbols, likewise
+};
+
+/// A method, or a loop, compiled ahead of time. Used only where the archive is trusted.
+struct Precompiled {
+  uint32_t method = 0;          ///< or the loop's number
   std::string target;           ///< Backend::target()
   uint32_t abi = 0;             ///< runtime::stored_abi
   std::string generator;        ///< Backend::code_key(): who made it
@@ -107,6 +121,8 @@ struct Index {
   std::vector<Tensor> tensors;
   std::vector<Method> methods;
   std::vector<Precompiled> precompiled;
+  std::vector<Loop> loops;
+  std::vector<Precompiled> precompiled_loops;
 };
 
 std::string encode(const Index& index);

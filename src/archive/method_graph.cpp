@@ -20,4 +20,20 @@ runtime::CompileOptions options_of(const Index& index, const Method& method) {
   return options;
 }
 
+runtime::CompileOptions options_of(const Index& index, const Loop& loop) {
+  runtime::CompileOptions options;
+  options.reproducible = index.methods[loop.method].reproducible;
+  options.fast = index.methods[loop.method].fast;
+  for (const runtime::LoopOperand& o : loop.operands)
+    options.static_parameters.push_back(o.role == runtime::LoopOperand::Role::fixed);
+  return options;
+}
+
+std::vector<uint32_t> loops_of(const Index& index, uint32_t method) {
+  std::vector<uint32_t> out;
+  for (uint32_t i = 0; i < index.loops.size(); ++i)
+    if (index.loops[i].method == method) out.push_back(i);
+  return out;
+}
+
 }  // namespace hologram::archive

@@ -14,5 +14,9 @@ namespace hologram::archive {
 std::unique_ptr<const ir::Graph> parsed(std::string_view graph);
 /// How a method's graph is compiled: its tensors that are no state keep their content.
 runtime::CompileOptions options_of(const Index& index, const Method& method);
+/// How the graph of a loop's step is compiled: its fixed operands keep their content.
+runtime::CompileOptions options_of(const Index& index, const Loop& loop);
+/// Numbers of a method's loops.
+std::vector<uint32_t> loops_of(const Index& index, uint32_t method);
 
 }  // namespace hologram::archive

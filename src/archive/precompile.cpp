@@ -17,26 +17,68 @@ std::string isa_of(const std::string& target) {
   return target.find("+amx") == target.npos ? isa : "amx";
 }
 
+// What is left to PyTorch has no machine code.
+void refuse_other_calls(const ir::Graph& graph, const Index& index, uint32_t method) {
+  for (ir::Value v : ir::live_nodes(graph))
+    if (v->is(ir::Op::host_call) && std::ranges::none_of(index.loops, [&](const Loop& l) {
+          return l.method == method && l.callee == v->attrs.ints[0];
+        }))
+      fail(ErrorCode::unsupported, "operation {} needs a host framework", v->attrs.text);
+}
+
+using Targets = std::vector<std::unique_ptr<Backend>>;
+
+// Adds to `list` by `add` what graph number `number` lacks.
+template <class Add>
+void compile_for_each(const Targets& targets, const ir::Graph& graph, uint32_t number,
+                      const runtime::CompileOptions& options, CodeStore* cache,
+                      const std::vector<Precompiled>& list, const Add& add) {
+  for (const auto& target : targets) {
+    const std::string name = target->target();
+    if (std::ranges::any_of(
+            list, [&](const Precompiled& p) { return p.method == number && p.target == name; }))
+      continue;
+    const runtime::StoredPlan made = runtime::compile_for(graph, options, *target, cache);
+    add({number, name, runtime::stored_abi, target->code_key()}, made);
+  }
+}
+
+void verify(const Archive& archive, const Backend& backend, const Precompiled& p,
+            std::string_view graph, const runtime::CompileOptions& options,
+            const std::string& what) {
+  const std::string where = fmt::format("{}: {} for {}", archive.name(), what, p.target);
+  const std::string isas[] = {isa_of(p.target)};
+  const auto family = backend.family(isas);
+  const auto made_by =
+      std::ranges::find_if(family, [&](const auto& b) { return b->code_key() == p.generator; });
+  if (made_by == family.end() || p.abi != runtime::stored_abi)
+    fail(ErrorCode::unsupported, "{}: its code is by another version of the generator", where);
+  const runtime::StoredPlan made =
+      runtime::compile_for(*parsed(graph), options, **made_by, nullptr);
+  if (made.plan != archive.section(p.plan) || made.code != archive.section(p.code))
+    fail(ErrorCode::corrupt, "{}: its code is not what its graph compiles to", where);
+}
+
 }  // namespace
 
 void precompile(Writer& writer, const Backend& backend, std::span<const std::string> isas,
                 CodeStore* cache) {
-  const auto targets = backend.family(isas);
-  for (uint32_t m = 0; m < writer.index().methods.size(); ++m) {
-    const Method method = writer.index().methods[m];
+  const Targets targets = backend.family(isas);
+  const Index& index = writer.index();
+  for (uint32_t m = 0; m < index.methods.size(); ++m) {
     const auto graph = parsed(writer.graph(m));
-    for (const auto& target : targets) {
-      const std::string name = target->target();
-      if (std::ranges::any_of(writer.index().precompiled, [&](const Precompiled& p) {
-            return p.method == m && p.target == name;
-          }))
-        continue;
-      const runtime::StoredPlan made =
-          runtime::compile_for(*graph, options_of(writer.index(), method), *target, cache);
-      writer.add_precompiled({m, name, runtime::stored_abi, target->code_key()}, made.plan,
-                             made.code);
-    }
+    refuse_other_calls(*graph, index, m);
+    compile_for_each(targets, *graph, m, options_of(index, index.methods[m]), cache,
+                     index.precompiled, [&](Precompiled p, const runtime::StoredPlan& made) {
+                       writer.add_precompiled(std::move(p), made.plan, made.code);
+                     });
   }
+  for (uint32_t l = 0; l < index.loops.size(); ++l)
+    compile_for_each(targets, *parsed(writer.loop_graph(l)), l, options_of(index, index.loops[l]),
+                     cache, index.precompiled_loops,
+                     [&](Precompiled p, const runtime::StoredPlan& made) {
+                       writer.add_precompiled_loop(std::move(p), made.plan, made.code);
+                     });
 }
 
 Fingerprint with_targets(const Archive& archive, const std::filesystem::path& path,
@@ -46,8 +88,12 @@ Fingerprint with_targets(const Archive& archive, const std::filesystem::path& pa
   Writer writer(path, index.producer);
   for (const Tensor& t : index.tensors) writer.add_tensor(t, {archive.data(t), t.bytes});
   for (const Method& m : index.methods) writer.add_method(m, archive.section(m.graph));
+  for (const Loop& l : index.loops) writer.add_loop(l, archive.section(l.graph));
   for (const Precompiled& p : index.precompiled)
     writer.add_precompiled(p, archive.checked_section(p.plan), archive.checked_section(p.code));
+  for (const Precompiled& p : index.precompiled_loops)
+    writer.add_precompiled_loop(p, archive.checked_section(p.plan),
+                                archive.checked_section(p.code));
   precompile(writer, backend, isas, cache);
   return writer.finish();
 }
@@ -56,18 +102,13 @@ void verify_code(const Archive& archive, const Backend& backend) {
   const Index& index = archive.index();
   for (const Precompiled& p : index.precompiled) {
     const Method& m = index.methods[p.method];
-    const std::string where =
-        fmt::format("{}: method \"{}\" for {}", archive.name(), m.name, p.target);
-    const std::string isas[] = {isa_of(p.target)};
-    const auto family = backend.family(isas);
-    const auto made_by =
-        std::ranges::find_if(family, [&](const auto& b) { return b->code_key() == p.generator; });
-    if (made_by == family.end() || p.abi != runtime::stored_abi)
-      fail(ErrorCode::unsupported, "{}: its code is by another version of the generator", where);
-    const runtime::StoredPlan made = runtime::compile_for(*parsed(archive.section(m.graph)),
-                                                          options_of(index, m), **made_by, nullptr);
-    if (made.plan != archive.section(p.plan) || made.code != archive.section(p.code))
-      fail(ErrorCode::corrupt, "{}: its code is not what its graph compiles to", where);
+    verify(archive, backend, p, archive.section(m.graph), options_of(index, m),
+           fmt::format("method \"{}\"", m.name));
+  }
+  for (const Precompiled& p : index.precompiled_loops) {
+    const Loop& l = index.loops[p.method];
+    verify(archive, backend, p, archive.section(l.graph), options_of(index, l),
+           fmt::format("a loop of method \"{}\"", index.methods[l.method].name));
   }
 }
 

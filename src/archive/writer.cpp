@@ -74,12 +74,27 @@ uint32_t Writer::add_method(Method method, std::string_view graph) {
   return static_cast<uint32_t>(index_.methods.size() - 1);
 }
 
+void Writer::add_loop(Loop loop, std::string_view graph) {
+  loop.graph = shared_section(SectionKind::graph, graph);
+  index_.loops.push_back(std::move(loop));
+  loop_graphs_.emplace_back(graph);
+}
+
 void Writer::add_precompiled(Precompiled p, std::string_view plan, std::string_view code) {
+  add_code(std::move(p), plan, code, index_.precompiled);
+}
+
+void Writer::add_precompiled_loop(Precompiled p, std::string_view plan, std::string_view code) {
+  add_code(std::move(p), plan, code, index_.precompiled_loops);
+}
+
+void Writer::add_code(Precompiled p, std::string_view plan, std::string_view code,
+                      std::vector<Precompiled>& list) {
   require(is_plain_text(p.target) && is_plain_text(p.generator),
           "archive: the name of a target is no plain text");
   p.plan = shared_section(SectionKind::plan, plan);
   p.code = shared_section(SectionKind::code, code);
-  index_.precompiled.push_back(std::move(p));
+  list.push_back(std::move(p));
 }
 
 Fingerprint Writer::finish() {

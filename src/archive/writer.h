@@ -22,22 +22,31 @@ class Writer {
   /// Adds a method whose graph has this text form and returns its number. `method.graph` is filled
   /// in. Throws Error(invalid_argument) for a name that is taken, Error(io).
   uint32_t add_method(Method method, std::string_view graph);
-  /// Adds code of a method; that of one target follows the other. Its sections are filled in.
-  /// Throws Error(io).
+  /// Adds a loop of a method that is there, whose step's graph has this text form. `loop.graph` is
+  /// filled in. Throws Error(io).
+  void add_loop(Loop loop, std::string_view graph);
+  /// Adds code of a method or of a loop; that of one target follows the other. Its sections are
+  /// filled in. Throws Error(io).
   void add_precompiled(Precompiled p, std::string_view plan, std::string_view code);
+  void add_precompiled_loop(Precompiled p, std::string_view plan, std::string_view code);
   const Index& index() const { return index_; }
   /// The text of a method's graph.
   const std::string& graph(uint32_t method) const { return graphs_[method]; }
+  /// The text of the graph of a loop's step.
+  const std::string& loop_graph(uint32_t loop) const { return loop_graphs_[loop]; }
   /// Returns the archive's fingerprint.
   Fingerprint finish();
 
  private:
   uint32_t add_section(SectionKind kind, std::string_view content);
   uint32_t shared_section(SectionKind kind, std::string_view content);
+  void add_code(Precompiled p, std::string_view plan, std::string_view code,
+                std::vector<Precompiled>& list);
 
   NewFile file_;
   Index index_;
   std::vector<std::string> graphs_;                   // by method
+  std::vector<std::string> loop_graphs_;              // by loop
   std::unordered_map<Fingerprint, uint64_t> places_;  // of contents
 };
 

@@ -32,7 +32,7 @@ StoredPlan compile_for(const ir::Graph& graph, const CompileOptions& options,
   CompileReport report;
   const schedule::Plan plan = plan_for(graph, options, backend, report);
   ByteWriter out;
-  schedule::encode(out, plan);  // before the work: it refuses plans with steps of the host
+  schedule::encode(out, plan);
   CodeImage image = image_of(plan, backend, cache);
   for (size_t i = 0; i < image.kernels.size(); ++i) {
     const CodeImage::Entry& k = image.kernels[i];

@@ -1,6 +1,8 @@
 // schedule/binary.cpp: plans as bytes.
 #include "schedule/binary.h"
 
+#include <set>
+
 #include "base/error.h"
 
 namespace hologram::schedule {
@@ -9,6 +11,7 @@ namespace {
 constexpr size_t most = size_t{1} << 20;  // entries of a list
 constexpr int64_t most_bytes = int64_t{1} << 48;
 constexpr size_t expression_bytes = 1 << 16;
+constexpr size_t most_rank = 64;
 
 void encode(ByteWriter& out, const Slot& s) {
   out.byte(static_cast<uint8_t>(s.kind));
@@ -19,15 +22,43 @@ void encode(ByteWriter& out, const Slot& s) {
   out.byte(s.boundary);
 }
 
-void encode(ByteWriter& out, const Step& s) {
-  if (s.kind != StepKind::kernel)
-    fail(ErrorCode::unsupported, "operation {} needs a host framework", s.name);
+void encode(ByteWriter& out, const Shape& shape) {
+  out.uint(shape.size());
+  for (const Expr& e : shape) out.string(e.str());
+}
+
+// A host call has the number behind the last program's. Its integer arguments are not written:
+// what runs stored plans knows its calls by number.
+void encode_call(ByteWriter& out, const Step& s, size_t programs) {
+  out.uint(programs);
+  out.uint(static_cast<uint64_t>(s.callee));
+  out.string(s.name);
+  out.uint(s.arguments.size());
+  for (const int slot : s.arguments) out.uint(static_cast<uint64_t>(slot));
+  out.uint(s.results.size());
+  for (const int slot : s.results) out.sint(slot);
+}
+
+void encode(ByteWriter& out, const Step& s, size_t programs) {
+  if (s.kind != StepKind::kernel) return encode_call(out, s, programs);
   out.uint(static_cast<uint64_t>(s.program));
   out.uint(s.buffers.size());
   for (const int slot : s.buffers) out.uint(static_cast<uint64_t>(slot));
   out.uint(s.symbols.size());
   for (const Expr& e : s.symbols) out.string(e.str());
   out.sint(s.cached);
+}
+
+// What host calls read and write. Of other slots only the bytes are needed.
+std::set<int> slots_of_calls(const Plan& plan) {
+  std::set<int> out;
+  for (const Step& s : plan.steps) {
+    if (s.kind != StepKind::host_call) continue;
+    out.insert(s.arguments.begin(), s.arguments.end());
+    for (const int slot : s.results)
+      if (slot >= 0) out.insert(slot);
+  }
+  return out;
 }
 
 class Reader {
@@ -45,6 +76,13 @@ class Reader {
     for (size_t n = in_.count(most); n > 0; --n) plan_.slots.push_back(slot());
     for (size_t n = in_.count(most); n > 0; --n) plan_.cache.push_back(cache_entry());
     for (size_t n = in_.count(most); n > 0; --n) plan_.steps.push_back(step());
+    for (const int number : slots_of_calls(plan_)) {
+      Slot& s = plan_.slots[static_cast<size_t>(number)];
+      s.shape = shape();
+      s.strides = shape();
+      if (s.shape.size() != s.strides.size())
+        in_.error("a slot with other strides than dimensions");
+    }
     for (size_t n = in_.count(most); n > 0; --n) {
       const bool mutation = flag();
       plan_.outputs.push_back({static_cast<int>(in_.sint()), mutation});
@@ -78,7 +116,6 @@ class Reader {
     if (kind > static_cast<uint8_t>(SlotKind::cached) || dtype >= num_dtypes)
       in_.error("an unknown kind of slot");
     Slot s{static_cast<SlotKind>(kind), static_cast<DType>(dtype), {}, {}};
-    if (s.kind == SlotKind::host) in_.error("a slot of the host");
     s.index = optional(in_.sint(), most, "a slot's number");
     s.bytes = decode_expr(in_, plan_.num_symbols);
     s.offset = decode_expr(in_, plan_.num_symbols);
@@ -95,13 +132,34 @@ class Reader {
 
   Step step() {
     Step s{StepKind::kernel};
-    if (plan_.fingerprints.empty()) in_.error("a program that is not there");
-    s.program = number(plan_.fingerprints.size() - 1);
+    s.program = number(plan_.fingerprints.size());
+    if (static_cast<size_t>(s.program) == plan_.fingerprints.size()) return call();
     for (size_t n = in_.count(most); n > 0; --n) s.buffers.push_back(slot_number());
     for (size_t n = in_.count(most); n > 0; --n)
       s.symbols.push_back(decode_expr(in_, plan_.num_symbols));
     s.cached = optional(in_.sint(), plan_.cache.size(), "a cache entry that is not there");
     return s;
+  }
+
+  Step call() {
+    Step s{StepKind::host_call};
+    s.callee = number(most);
+    s.name = std::string(in_.string(expression_bytes));
+    for (size_t n = in_.count(most); n > 0; --n) s.arguments.push_back(slot_number());
+    for (size_t n = in_.count(most); n > 0; --n) {
+      const int slot = optional(in_.sint(), plan_.slots.size(), "a result that is not there");
+      if (slot >= 0 && plan_.slots[static_cast<size_t>(slot)].kind != SlotKind::host)
+        in_.error("a host call that writes no slot of the host");
+      s.results.push_back(slot);
+    }
+    return s;
+  }
+
+  Shape shape() {
+    Shape dims;
+    for (size_t n = in_.count(most_rank); n > 0; --n)
+      dims.push_back(decode_expr(in_, plan_.num_symbols));
+    return dims;
   }
 
   // What one list says about another.
@@ -111,7 +169,8 @@ class Reader {
                            : s.kind == SlotKind::output ? plan_.outputs.size()
                            : s.kind == SlotKind::cached ? plan_.cache.size()
                                                         : most;
-      if (s.kind != SlotKind::arena && (s.index < 0 || static_cast<size_t>(s.index) >= count))
+      if (s.kind != SlotKind::arena && s.kind != SlotKind::host &&
+          (s.index < 0 || static_cast<size_t>(s.index) >= count))
         in_.error("a slot of something that is not there");
     }
     for (const CacheEntry& c : plan_.cache) {
@@ -145,7 +204,12 @@ void encode(ByteWriter& out, const Plan& plan) {
     for (const int p : c.parameters) out.uint(static_cast<uint64_t>(p));
   }
   out.uint(plan.steps.size());
-  for (const Step& s : plan.steps) encode(out, s);
+  for (const Step& s : plan.steps) encode(out, s, plan.fingerprints.size());
+  for (const int number : slots_of_calls(plan)) {
+    const Slot& s = plan.slots[static_cast<size_t>(number)];
+    encode(out, s.shape);
+    encode(out, s.strides);
+  }
   out.uint(plan.outputs.size());
   for (const PlanOutput& o : plan.outputs) {
     out.byte(o.mutation);

@@ -7,8 +7,7 @@
 namespace hologram::schedule {
 
 /// Writes what running takes: steps, slots, cache entries and outputs, and how many programs there
-/// are with their fingerprints; not the programs. Throws Error(unsupported) for a plan with steps
-/// of the host.
+/// are with their fingerprints; not the programs. Of host calls their numbers and slots.
 void encode(ByteWriter& out, const Plan& plan);
 /// Reads it; `programs` stays empty. Throws Error(corrupt) for anything that names what is not
 /// there.

@@ -75,7 +75,7 @@ def test_exports_what_its_list_says():
     assert {"hologram_archive_open_memory", "hologram_executable_run", "hologram_tensor_to_dlpack"} <= listed
 
 
-@pytest.mark.parametrize("name", ["mlp", "resnet", "bert"])
+@pytest.mark.parametrize("name", ["mlp", "resnet", "bert", "lstm", "gru"])
 def test_same_bits_as_the_whole_library_and_torch_compile(name, tmp_path):
     case = ZOO[name]()
     path = tmp_path / "model.holo"

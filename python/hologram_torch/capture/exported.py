@@ -8,25 +8,27 @@ from torch.export.graph_signature import InputKind
 from torch.nn import functional
 
 from .. import lowering
-from . import decomp, rewrite
+from . import decomp, recurrent, rewrite
 
 _WHOLE = {f"aten.{name}.default" for name in decomp._WHOLE}
 
 
 def capture(model, args, kwargs=None, dynamic_shapes=None):
     """The exported program of model(*args, **kwargs), without gradients."""
-    with our_attention(), torch.no_grad():
+    with our_operators(), torch.no_grad():
         return decomposed(torch.export.export(model, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False))
 
 
-def our_attention():
-    """Inside, tracing finds attention as one operator."""
-    return mock.patch.object(functional, "scaled_dot_product_attention", rewrite._attend)
+@contextlib.contextmanager
+def our_operators():
+    """Inside, tracing finds attention as one operator, and so a recurrent layer."""
+    with mock.patch.object(functional, "scaled_dot_product_attention", rewrite._attend), recurrent.OurLayers():
+        yield
 
 
 def decomposed(program):
     """An exported program in operators that lowerings know."""
-    with our_attention(), torch.no_grad():
+    with our_operators(), torch.no_grad():
         return without_tokens(program.run_decompositions(_decompositions()))
 
 
@@ -53,4 +55,4 @@ def _decompositions():
     """The backend's table, and what AOT autograd does beside it: operators that are made of others are taken apart."""
     composite = torch.export.default_decompositions().items()
     own = {op: function for op, function in composite if not lowering.has_lowering(str(op)) and str(op) not in _WHOLE}
-    return own | decomp.table()
+    return own | decomp.table() | recurrent.decompositions()

@@ -9,6 +9,7 @@ import functools
 
 import torch
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from .. import device
 
@@ -74,7 +75,7 @@ def _trace_functions(backend) -> None:
         return handle
 
     for module in (torch, torch._VF):
-        for name, function in (("lstm", lstm), ("gru", gru), ("rnn_tanh", rnn_tanh), ("rnn_relu", rnn_relu)):
+        for name, function in _FUNCTIONS.items():
             handlers.setdefault(getattr(module, name), handler(function))
 
 
@@ -111,6 +112,39 @@ def _plain(kind):
 
 
 gru, rnn_tanh, rnn_relu = _plain("gru"), _plain("tanh"), _plain("relu")
+_FUNCTIONS = {"lstm": lstm, "gru": gru, "rnn_tanh": rnn_tanh, "rnn_relu": rnn_relu}
+
+
+def _known(function, args, kwargs) -> bool:
+    """Whether `function` computes what torch.lstm or its like does: not for packed sequences, whose second argument is a tensor
+    of batch sizes."""
+    if len(args) != 9 or kwargs or not isinstance(args[2], (list, tuple)):
+        return False
+    return isinstance(args[1], (list, tuple)) == (function is lstm) and same_kind([args[0], *args[2]])
+
+
+class OurLayers(TorchFunctionMode):
+    """Inside, torch.lstm and its like are the functions above: tracing by torch.export finds one operator per layer and
+    direction, for every length."""
+
+    def __init__(self):
+        super().__init__()
+        self._functions = {getattr(torch, name): function for name, function in _FUNCTIONS.items()}
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        function = self._functions.get(func)
+        if function is not None and _known(function, args, kwargs):
+            return function(*args)
+        return func(*args, **(kwargs or {}))
+
+
+def decompositions() -> dict:
+    """The same for programs that others have captured, by operator."""
+
+    def taken_apart(function):
+        return lambda *args, **kwargs: function(*args) if _known(function, args, kwargs) else NotImplemented
+
+    return {getattr(torch.ops.aten, name).input: taken_apart(function) for name, function in _FUNCTIONS.items()}
 
 
 def _layers(kind, x, state, cell, weights, has_biases, layers, dropout, training, bidirectional, batch_first):

@@ -11,10 +11,10 @@ from . import Unsupported, lower
 class StepLoop:
     """The graph of one step and its run over all of them, as a host call of the graph around it.
 
-    roles, static: of the step's parameters; options: (reproducible, fast)."""
+    gives: the step's results; roles, static: of its parameters; options: (reproducible, fast)."""
 
-    def __init__(self, name, graph, roles, static, options, dtype, descending):
-        self.name, self.dtype, self.descending = name, dtype, descending
+    def __init__(self, name, graph, gives, roles, static, options, dtype, descending):
+        self.name, self.dtype, self.descending, self.gives = name, dtype, descending, gives
         self.graph, self.roles, self.static, self.options = graph, roles, static, options
         self.results = []  # filled by the translator; what comes out is as promised there
         self._call = None
@@ -45,7 +45,7 @@ class _Step(Builder):
         super().__init__()
         self.dtype = dtype
         self.batch = batch if type(batch) is int else self.graph.new_symbol()
-        self.roles, self.operands, self.static = [], [], []
+        self.roles, self.operands, self.static, self.gives = [], [], [], 0
 
     def operand(self, value, role, carried=-1):
         """A parameter for `value`, a value of the graph around; None stays None."""
@@ -75,15 +75,15 @@ class _Step(Builder):
         return [self.slice_axis(x, 1, i * size, size) for i in range(n)]
 
     def result(self, x):
+        self.gives += 1
         self.graph.output(self.cast(x, self.dtype), contiguous_strides(x.shape))
 
     def call(self, c, name, val, descending):
-        """Compiles; → the values of the host call in the graph `c` around."""
+        """→ the values of the host call in the graph `c` around."""
         static = [fixed and c.options.pack_weights for fixed in self.static]
         options = (c.options.reproducible, c.options.fast)
-        loop = StepLoop(name, self.graph, self.roles, static, options, dtypes.TORCH[self.dtype], descending)
-        loop.ready()
-        return c._host_values(loop, self.operands, [], val)
+        loop = StepLoop(name, self.graph, self.gives, self.roles, static, options, dtypes.TORCH[self.dtype], descending)
+        return c.loop(loop, self.operands, val)
 
 
 @lower("hologram.recurrence.default")

@@ -20,12 +20,13 @@ _WRITES = (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION",
 class ExportedGraph(Translator):
     """Translates a program. Afterwards: graph; inputs and results as (name or None, dtype, shape) by number; sources: by
     parameter of the graph ("input", number) or, "tensor" of the model or "constant" of this program alone, (kind, name,
-    tensor, shape, strides); state: names of tensors that it writes; left: calls of operators without a kernel, as plain data;
-    sizes: (SymPy symbol, least, most) by symbol; guards: expressions that are not negative; returned: by result of the program
+    tensor, shape, strides); state: names of tensors that it writes; loops: host calls that are graphs run step after step, as
+    arguments of ArchiveWriter.add_loop; left: calls of operators without a kernel, as plain data, None for loops; sizes:
+    (SymPy symbol, least, most) by symbol; guards: expressions that are not negative; returned: by result of the program
     ("result", number) or ("value", constant)."""
 
     def __init__(self, program, find, allow_torch=False, **keywords):
-        self._allow_torch, self.left = allow_torch, []
+        self._allow_torch, self.left, self.loops = allow_torch, [], []
         self._call_of, self._checks = {}, {}  # of nodes; by call
         self.program, self.signature = program, program.graph_signature
         module = program.graph_module
@@ -47,10 +48,15 @@ class ExportedGraph(Translator):
             elif isinstance(val, torch.SymInt):
                 raise Unsupported(f"argument {node.name}: whole numbers that calls choose (pass an array)")
         super().run()
-        names = sorted({call.name for call in self.host.calls})
+        looped = {loop["callee"] for loop in self.loops}
+        names = sorted({call.name for number, call in enumerate(self.host.calls) if number not in looped})
         if names and not self._allow_torch:
             raise Unsupported(f"operators without a kernel: {', '.join(names)} (allow_torch=True leaves them to PyTorch)")
-        self.left = [left.written(call, self._checks.get(call, ())) for call in self.host.calls]
+        if names:
+            self.left = [
+                None if number in looped else left.written(call, self._checks.get(call, ()))
+                for number, call in enumerate(self.host.calls)
+            ]  # fmt: skip
         for number, tensor in self.constants:
             self.sources[number] = ("constant", f"constant{number}", tensor, list(tensor.shape), list(tensor.stride()))
         return self
@@ -83,6 +89,16 @@ class ExportedGraph(Translator):
         return written
 
     # --- what Translator asks
+    def loop(self, loop, operands, val):
+        values = self._host_values(loop, operands, [], val)
+        steps, batch = operands[0].shape[:2]
+        results = [path[0] if path[0] < loop.gives else -1 for path, _, _ in loop.results]
+        self.loops.append({
+            "callee": len(self.host.calls) - 1, "graph": loop.graph, "operands": loop.roles, "results": results, "steps": steps,
+            "sizes": [] if type(batch) is int else [batch], "descending": loop.descending,
+        })  # fmt: skip
+        return values
+
     def _call_host(self, node, target, val):
         if val is not None or node.users:
             super()._call_host(node, target, val)

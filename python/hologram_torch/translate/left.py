@@ -111,10 +111,11 @@ def _call(plain):
 
 
 class Calls:
-    """Those of one method, by number, for ArchiveFunction: operands are views of the call's memory."""
+    """Those of one method, by number, for ArchiveFunction: operands are views of the call's memory. None: a loop, which the
+    archive runs itself."""
 
     def __init__(self, plain):
-        self.calls = [_call(p) for p in plain]
+        self.calls = [p and _call(p) for p in plain]
 
     @torch.no_grad()
     def __call__(self, callee, operands, sizes, strides):

@@ -112,6 +112,11 @@ class Translator(Builder):
             return x.id in self._kept
         return bool(x.inputs) and all(self.kept(i) for i in x.inputs)
 
+    def loop(self, loop, operands, val):
+        """A graph that is run step after step (lowering/recurrent.py), as a call of the host."""
+        loop.ready()
+        return self._host_values(loop, operands, [], val)
+
     def same_size(self, a, b) -> bool:
         return a == b
 

@@ -1,0 +1,234 @@
+# tests/torch/test_archived_layers.py: nn.LSTM, nn.GRU and nn.RNN in archives, for every length
+import os
+import subprocess
+import sys
+
+import hologram
+import hologram_torch
+import numpy as np
+import pytest
+import torch
+from harness import BACKEND, compile_fresh
+from hologram import _core
+from hologram.archive import Archive
+from test_archive import LEVEL, WITHOUT_TORCH, arrays, assert_near, assert_same
+from test_recurrent import LAYERS, hidden, make, normal
+from test_rt import call as call_rt
+from torch.export import Dim
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="compares with what our backend computes")
+STEPS, BATCH = Dim("steps", min=1, max=1000), Dim("batch", min=1, max=100)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "layer.holo"
+
+
+def sizes(layer):
+    """dynamic_shapes of an input, by its axes."""
+    return {0: BATCH, 1: STEPS} if layer.batch_first else {0: STEPS, 1: BATCH}
+
+
+def compiled_calls(layer, inputs):
+    compiled = compile_fresh(layer, dynamic=True)
+    with torch.no_grad():
+        return [compiled(*given) for given in inputs]
+
+
+class Tagger(torch.nn.Module):
+    """Words to classes, by an LSTM in between."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.lstm = torch.nn.Embedding(50, 12), torch.nn.LSTM(12, 20, 2, bidirectional=True, batch_first=True)
+        self.classes = torch.nn.Linear(40, 5)
+
+    def forward(self, ids):
+        return torch.softmax(self.classes(self.lstm(self.words(ids))[0]), -1)
+
+
+def tagger(path, **options):
+    torch.manual_seed(0)
+    model, ids = Tagger().eval(), torch.arange(15).reshape(3, 5)
+    options = {"isas": [LEVEL], **options}
+    return model, hologram_torch.export(model, (ids,), path, dynamic_shapes=({0: BATCH, 1: STEPS},), **options)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_same_bits_as_the_compiled_layer_for_every_length(name, path):
+    layer = make(name).eval()
+    report = hologram_torch.export(layer, (normal(7, 3, 6),), path, dynamic_shapes=(sizes(layer),), isas=[LEVEL])
+    assert report.left == () and report.targets
+    inputs = [(normal(*shape, seed=shape[0]),) for shape in ((7, 3, 6), (2, 5, 6), (40, 2, 6))]
+    expected = compiled_calls(layer, inputs)
+    for trust in (True, False):
+        model = hologram.load(path, trust=trust)
+        for given, wanted in zip(inputs, expected, strict=True):
+            assert_same(model(given[0].numpy()), wanted)
+        assert model.methods["forward"]._made.function().precompiled is trust
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_first_states_are_arguments(name, path):
+    layer, x = make(name).eval(), normal(7, 3, 6)
+    given = (x, hidden(layer, 7 if layer.batch_first else 3))
+    hologram_torch.export(layer, given, path, isas=())
+    (expected,) = compiled_calls(layer, [given])
+    assert_same(hologram.load(path)(*arrays(given)), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_other_dtypes(kind, dtype, path):
+    torch.manual_seed(0)
+    layer, x = kind(6, 40).eval().to(dtype), normal(5, 3, 6, dtype=dtype)
+    hologram_torch.export(layer, (x,), path, isas=[LEVEL])
+    results = torch.utils._pytree.tree_leaves(hologram.load(path, bfloat16="uint16")(*arrays((x,))))
+    for result, expected in zip(results, torch.utils._pytree.tree_leaves(compiled_calls(layer, [(x,)])[0]), strict=True):
+        assert torch.equal(torch.from_numpy(result).view(dtype), expected)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 6), (5, 1, 6), (1, 4, 6)])
+def test_one_step_and_one_row(shape, path):
+    layer = make("lstm_deep").eval()
+    hologram_torch.export(layer, (normal(4, 3, 6),), path, dynamic_shapes=(sizes(layer),), isas=())
+    x = normal(*shape)
+    with torch.no_grad():
+        assert_near(hologram.load(path)(x.numpy()), layer(x))
+
+
+def test_length_does_not_change_the_file(tmp_path):
+    layer = make("gru").eval()
+    bytes_of = lambda steps: hologram_torch.export(layer, (normal(steps, 3, 6),), tmp_path / "m.holo", isas=[LEVEL]).bytes
+    assert bytes_of(300) < 1.5 * bytes_of(3)
+
+
+def test_a_model_around_the_layers_without_pytorch_and_in_the_shell(path, tmp_path):
+    model, report = tagger(path)
+    ids = torch.arange(24).reshape(2, 12)
+    (expected,) = compiled_calls(model, [(ids,)])
+    np.savez(tmp_path / "in.npz", ids=ids.numpy())
+    subprocess.run([sys.executable, "-c", WITHOUT_TORCH, path, tmp_path / "in.npz", tmp_path / "out.npz"], check=True)
+    with np.load(tmp_path / "out.npz") as results:
+        assert_same(results[results.files[0]], expected)
+    command = [sys.executable, "-m", "hologram", "run", path, tmp_path / "in.npz", "-o", tmp_path / "out.npy"]
+    subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    assert_same(np.load(tmp_path / "out.npy"), expected)
+    (said, results) = call_rt(tmp_path, path, report.fingerprint, [ids.numpy()])
+    assert said["error"] is None
+    assert_same(results, [expected])
+
+
+@pytest.mark.parametrize("backend", ["interp", "null"])
+def test_other_backends(backend, path):
+    model, _ = tagger(path, isas=())
+    ids = torch.arange(14).reshape(2, 7)
+    with torch.no_grad():
+        assert_near(hologram.load(path, backend=backend)(ids.numpy()), model(ids))
+
+
+def test_replaced_weights_are_seen(path):
+    model, _ = tagger(path)
+    ids, loaded = torch.arange(24).reshape(2, 12), hologram.load(path)
+    before = loaded(ids.numpy())
+    with torch.no_grad():
+        model.lstm.weight_hh_l1.mul_(-2)
+        model.lstm.bias_ih_l0_reverse.add_(1)
+    for name in ("lstm.weight_hh_l1", "lstm.bias_ih_l0_reverse"):
+        loaded.replace(name, model.get_parameter(name).detach().numpy())
+    after = loaded(ids.numpy())
+    assert_same(after, compiled_calls(model, [(ids,)])[0])
+    assert not np.array_equal(before, after)
+    for method in ("lstm.weight_hh_l1", "lstm.bias_ih_l0_reverse"):
+        loaded.replace(method, hologram.load(path).tensors[method])
+    np.testing.assert_array_equal(loaded(ids.numpy()), before)
+
+
+def test_packed_weights_of_steps_are_shared(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_CACHE_DIR", os.fspath(tmp_path / "cache"))
+    layer = torch.nn.GRU(16, 160).eval()
+    hologram_torch.export(layer, (normal(4, 3, 16),), path, isas=[LEVEL])
+    x = normal(4, 3, 16).numpy()
+    fresh = lambda: Archive(_core.Archive.open(os.fspath(path)), _core.Runtime("cpu"), True)
+    first = fresh()
+    result = first(x)
+    packed = {file: file.stat().st_mtime_ns for file in (tmp_path / "cache").rglob("*.packed")}
+    assert len(packed) == 1  # the step's; the input's product reads its weight as it is
+    second = fresh()
+    assert_same(second(x), tuple(map(torch.from_numpy, result)))
+    assert {file for file in (tmp_path / "cache").rglob("*.packed")} == set(packed)
+    assert second.methods["forward"]._made.function().cached_bytes >= 3 * 160 * 160 * 4
+
+
+def test_programs_that_others_captured(path):
+    layer, x = make("lstm_projected").eval(), normal(7, 3, 6)
+    program = torch.export.export(layer, (x,))
+    report = hologram_torch.export_program(program, path, isas=[LEVEL])
+    results = hologram.load(path)(x.numpy())
+    (expected,) = compiled_calls(layer, [(x,)])
+    assert_same(results, torch.utils._pytree.tree_leaves(expected))
+    assert report.left == ()
+
+
+def test_beside_operators_that_are_left_to_pytorch(path):
+    class Mixed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = torch.nn.LSTM(6, 6)
+
+        def forward(self, x):
+            y, _ = self.lstm(torch.linalg.inv(x))
+            return torch.linalg.inv(y @ y.mT + torch.eye(x.shape[1])), y
+
+    torch.manual_seed(0)
+    model, x = Mixed().eval(), torch.eye(6) + 0.1 * normal(4, 6, 6)
+    report = hologram_torch.export(model, (x,), path, allow_torch=True)
+    assert report.left == ("aten::linalg_inv_ex",) and report.targets == ()
+    assert_same(hologram.load(path)(x.numpy()), compiled_calls(model, [(x,)])[0])
+    assert hologram.load(path).methods["forward"].left == ["aten::linalg_inv_ex"]
+    with pytest.raises(NotImplementedError, match="needs a host framework"):
+        hologram.load(path).write_with_targets(path, [LEVEL])
+
+
+def test_states_that_a_session_keeps(path):
+    class Listener(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gru = torch.nn.GRU(6, 5)
+            self.register_buffer("state", torch.zeros(1, 2, 5))
+
+        def forward(self, x):
+            y, last = self.gru(x, self.state)
+            self.state.copy_(last)
+            return y
+
+    torch.manual_seed(0)
+    model, pieces = Listener().eval(), [normal(4, 2, 6, seed=i) for i in range(3)]
+    hologram_torch.export(model, (pieces[0],), path, isas=[LEVEL])
+    assert torch.equal(model.state, torch.zeros(1, 2, 5))
+    session = hologram.load(path).session()
+    with torch.no_grad():
+        whole, _ = model.gru(torch.cat(pieces))
+    assert_near(np.concatenate([session(piece.numpy()) for piece in pieces]), whole)
+
+
+def test_more_targets_and_code_made_again(path):
+    _, report = tagger(path)
+    more = "sse42" if LEVEL != "sse42" else "avx2"
+    ids, model = np.arange(14).reshape(2, 7), hologram.load(path)
+    expected = model(ids)
+    model.verify_code()
+    model.write_with_targets(path, [more])
+    both = hologram.load(path, trust=True)
+    assert set(report.targets) < set(both.info()["targets"])
+    both.verify_code()
+    np.testing.assert_array_equal(both(ids), expected)
+    assert both.methods["forward"]._made.function().precompiled
+
+
+def test_sizes_of_calls_are_checked(path):
+    tagger(path)
+    for trust in (True, False):
+        with pytest.raises(ValueError, match="size steps is 1001"):
+            hologram.load(path, trust=trust)(np.zeros((2, 1001), np.int64))
