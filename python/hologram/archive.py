@@ -25,11 +25,14 @@ def load(
     verify: str = "index",
     fingerprint: Optional[str] = None,
     trust: Optional[bool] = None,
+    bfloat16: Optional[str] = None,
 ) -> Archive:
     """Opens an archive; its weights are mapped into memory, not read.
 
     path: a file that `hologram_torch.export` wrote. backend: where methods run, as in Executor. verify: "index" compares
-    header, index and graphs with their checksums, "full" everything else too (which reads the whole file).
+    header, index and graphs with their checksums, "full" everything else too (which reads the whole file). bfloat16: what
+    results of that dtype, which NumPy lacks, come as: "ml_dtypes" (arrays of that package's bfloat16), "float32" (the same
+    values), "uint16" (the bits, as inputs take them); None: the first where ml_dtypes is installed, else the second.
 
     Machine code in the file runs, with all rights of this process, only if the archive is trusted: if `fingerprint` is given
     and is the archive's, if `trust` is True, or, where it is None, if the user's list names the archive (export() adds those
@@ -40,13 +43,27 @@ def load(
         FileNotFoundError, OSError: the file cannot be read.
         HologramError: it is no archive, damaged, or not the one that `fingerprint` names.
         NotImplementedError: it was written for a later version.
+        ValueError: `verify` or `bfloat16` is none of these words.
+        ImportError: `bfloat16` is "ml_dtypes", and that package is missing.
     """
+    bfloat16 = _bfloat16_of(bfloat16)
     native = _core.Archive.open(os.fspath(path), verify=verify)
     if fingerprint is not None and native.fingerprint != fingerprint.lower():
         raise _core.HologramError(f"{native.name}: its fingerprint is {native.fingerprint}, expected {fingerprint}")
     if trust is None:
         trust = fingerprint is not None or _core.archive_is_trusted(native.fingerprint)
-    return Archive(native, _runtime(backend), trust)
+    return Archive(native, _runtime(backend), trust, bfloat16)
+
+
+def _bfloat16_of(wanted: Optional[str]) -> str:
+    known = not isinstance(_core.numpy_dtype("bfloat16"), str)
+    if wanted is None:
+        return "ml_dtypes" if known else "float32"
+    if wanted not in ("ml_dtypes", "float32", "uint16"):
+        raise ValueError(f'bfloat16 is "ml_dtypes", "float32" or "uint16", not {wanted!r}')
+    if wanted == "ml_dtypes" and not known:
+        raise ImportError('load(bfloat16="ml_dtypes") needs the package ml_dtypes')
+    return wanted
 
 
 def _runtime(backend: str) -> Any:
@@ -60,9 +77,10 @@ class Archive:
     may run.
     """
 
-    def __init__(self, native: Any, runtime: Any, trusted: bool = False) -> None:
+    def __init__(self, native: Any, runtime: Any, trusted: bool = False, bfloat16: Optional[str] = None) -> None:
         self._native = native
         self._runtime = runtime
+        self._bfloat16 = _bfloat16_of(bfloat16)
         self.trusted = trusted
         self._weights = _core.ArchiveWeights(native)
         self._replaced: dict[str, Any] = {}
@@ -178,10 +196,10 @@ class Method:
             self._arguments = [(name, tree) for name, tree in structure["arguments"]] if "arguments" in structure else None
             self._outputs = structure.get("outputs")
             calls = structure.get("torch", [])
-            self.left = sorted({"::".join(call["operator"][:2]) for call in calls})
+            self.left = sorted({"::".join(call["operator"][:2]) for call in calls if call is not None})
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise _core.HologramError(f'{archive.path}: method "{info["name"]}": nesting that cannot be read: {error}') from None
-        self._made = made if made is not None else _Made(archive, info["name"], calls, ", ".join(self.left))
+        self._made = made if made is not None else _Made(archive, info, calls, ", ".join(self.left))
         plain = self._arguments is not None and [tree for _, tree in self._arguments] == [
             {"input": i} for i in range(len(self.inputs))
         ]
@@ -237,8 +255,9 @@ class Method:
 class _Made:
     """The compiled function, made once for a method and those of its sessions."""
 
-    def __init__(self, archive: Archive, name: str, calls: Sequence[dict[str, Any]], operators: str) -> None:
-        self._archive, self._name, self._calls, self._operators = archive, name, calls, operators
+    def __init__(self, archive: Archive, info: dict[str, Any], calls: Sequence[dict[str, Any]], operators: str) -> None:
+        self._archive, self._name, self._calls, self._operators = archive, info["name"], calls, operators
+        self._bfloat16 = [i for i, result in enumerate(info["results"]) if result["dtype"] == "bfloat16"]
         self._lock = threading.Lock()
         self._function: Any = None
 
@@ -253,7 +272,18 @@ class _Made:
         archive = self._archive
         host = self._host() if self._calls else None
         native = archive._native.function(self._name, archive._runtime, archive.trusted, archive._weights, host is not None)
-        return native if host is None else lambda arrays, session: native(arrays, session, host)
+        how = archive._bfloat16 if self._bfloat16 else "ml_dtypes"
+        if host is None and how == "ml_dtypes":
+            return native
+
+        def call(arrays: list[Any], session: Any) -> Any:
+            results = native(arrays, session, host, how != "ml_dtypes")
+            for i in self._bfloat16 if how == "float32" else ():
+                results[i] = np.asarray(np.left_shift(results[i], 16, dtype=np.uint32)).view(np.float32)
+            return results
+
+        call.precompiled = native.precompiled  # type: ignore[attr-defined]
+        return call
 
     def _host(self) -> Any:
         """Operators that export(allow_torch=True) left to PyTorch: they do whatever their arguments, which the file names, say."""

@@ -52,7 +52,7 @@ class HologramExporter(HfExporter):
     required_packages = ["torch"]
 
     def export_program(self, model, sample_inputs, config):
-        with exported.our_attention():
+        with exported.our_operators():
             program, metadata = DynamoExporter().export_program(model, sample_inputs, config)
         folder = tempfile.mkdtemp(prefix="hologram-")
         archive = Archive(os.path.join(folder, "model.holo"), folder)
@@ -81,7 +81,7 @@ class HologramRunner(ModelRunner):
     def __init__(self, program, metadata):
         super().__init__(metadata)
         self._program = program  # keeps the file
-        self._method = hologram.load(program.path).methods["forward"]
+        self._method = hologram.load(program.path, bfloat16="uint16").methods["forward"]
         self._order = load_treespec(metadata.in_spec).children()[1].context
 
     device = property(lambda self: torch.device("cpu"))
@@ -98,8 +98,18 @@ class HologramRunner(ModelRunner):
         if missing:
             raise TypeError(f"the export was traced with {', '.join(self._order)}; got no {', '.join(missing)}")
         leaves = torch.utils._pytree.tree_leaves({name: given[name] for name in self._order})
-        arrays = [leaf.detach().numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        return self.unflatten([torch.from_numpy(array) for array in self._method.flat(arrays)])
+        results = self._method.flat([_array(leaf.detach()) for leaf in leaves if isinstance(leaf, torch.Tensor)])
+        return self.unflatten([_tensor(array, result["dtype"]) for array, result in zip(results, self._method.results)])
+
+
+def _array(tensor):
+    """Shares memory. NumPy has no bfloat16: archives take its bits."""
+    return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
+def _tensor(array, dtype):
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if dtype == "bfloat16" else tensor
 
 
 register_backend(HologramExporter, HologramRunner)

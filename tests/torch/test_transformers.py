@@ -114,3 +114,16 @@ def test_exported_encoder(exporters, tmp_path):
         loaded.runners["model"](input_ids=inputs["input_ids"])
     with pytest.raises(ValueError, match="runs on the CPU"):
         loaded.to("cuda")
+
+
+def test_exported_encoder_in_bfloat16(exporters):
+    """NumPy has no such dtype: tensors go in and out by their bits."""
+    from transformers.exporters import AutoHfExporter
+
+    model = bert().bfloat16()
+    inputs = {"inputs_embeds": torch.randn(2, 7, model.config.hidden_size).bfloat16()}
+    exported = AutoHfExporter.from_config(exporters.HologramConfig()).export(model, inputs, exporters.HologramConfig())
+    with torch.no_grad():
+        actual, expected = exported(**inputs).last_hidden_state, model(**inputs).last_hidden_state
+    assert actual.dtype == torch.bfloat16
+    torch.testing.assert_close(actual, expected, rtol=5e-2, atol=5e-2)

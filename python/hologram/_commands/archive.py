@@ -17,7 +17,7 @@ def _run(args: argparse.Namespace) -> int:
 
     from hologram.archive import load
 
-    archive = load(args.file, backend=args.backend, verify="full" if args.verify else "index")
+    archive = load(args.file, backend=args.backend, verify="full" if args.verify else "index", bfloat16="float32")
     methods = archive.session().methods
     if args.method is None and len(methods) != 1 and "forward" not in methods:
         raise Failure(f"choose one of the methods with --method: {', '.join(methods)}")
@@ -65,6 +65,8 @@ def _by_name(words: list[str], names: list[str]) -> list[Any]:
         loaded = np.load(path, allow_pickle=False)
         found = dict(loaded) if hasattr(loaded, "files") else {label or next((n for n in names if n not in given), ""): loaded}
         for name, array in found.items():
+            if array.dtype == np.dtype("V2"):  # how NumPy writes ml_dtypes' bfloat16
+                array = array.view(np.uint16)
             if name not in names or name in given:
                 raise Failure(f"{word}: the inputs are {', '.join(names)}, each once")
             given[name] = array
