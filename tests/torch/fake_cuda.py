@@ -43,6 +43,8 @@ class _Table(ctypes.Structure):
 class DeviceTensor:
     """Sizes and strides over device memory. Owns a block of the driver's, or what native code lent."""
 
+    _version = 0  # as of a tensor that nobody writes in place
+
     def __init__(self, driver, data, shape, strides, dtype, block=None, managed=None, device_id=0):
         self.driver, self.data, self.dtype = driver, data, dtype
         self.shape, self.strides = tuple(shape), tuple(strides)

@@ -144,6 +144,21 @@ def test_a_cache_is_updated_in_place(gpu):
         call.check()
 
 
+def test_what_depends_on_parameters_alone_is_computed_once(gpu):
+    x, w = torch.randn(4, 8), torch.randn(8)
+    graph = traced(lambda x, w: x * torch.softmax(w, -1), x, w)
+    call = compiler.compile_graph(graph, "inference", Options(), (1,))
+    there, launches = [gpu.tensor(x), gpu.tensor(w)], []
+    for _ in range(3):
+        before = gpu.count("launches")
+        (out,) = call(list(there))
+        torch.testing.assert_close(out.cpu(), x * torch.softmax(w, -1))
+        launches.append(gpu.count("launches") - before)
+    assert launches[0] > launches[1] == launches[2]
+    (out,) = call([there[0], gpu.tensor(w + torch.arange(8))])
+    torch.testing.assert_close(out.cpu(), x * torch.softmax(w + torch.arange(8), -1))
+
+
 def test_long_scatters_are_pytorchs(gpu):
     x, index, source = torch.randn(100, 3), torch.randperm(100)[:40], torch.randn(40, 3)
     hologram_torch.reset_stats()
