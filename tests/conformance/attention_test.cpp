@@ -120,6 +120,12 @@ TEST(Attention, MasksAndCaps) {
   }
 }
 
+TEST(Attention, LogSumsWithoutValues) {
+  for (DType t : {DType::f32, DType::bf16})
+    for (int64_t queries : {2, 20})
+      expect({1, 2, 1, queries, 40, 16, 0, false, Score::plain, t}, {.log_sums = true});
+}
+
 TEST(Attention, OtherLayouts) {
   for (DType t : {DType::f32, DType::bf16}) {
     expect({2, 3, 3, 20, 50, 32, 32, false, Score::plain, t, false, true});

@@ -1,6 +1,8 @@
 // backend/cuda/attention/plan.cpp: rows, columns and parts of attention.
 #include "backend/cuda/attention/plan.h"
 
+#include <algorithm>
+
 namespace hologram::cuda {
 namespace {
 
@@ -35,7 +37,8 @@ int rows_of(const AttentionPlan& p) {
 }
 
 int columns_of(const AttentionPlan& p) {
-  if (p.tensor_cores) return static_cast<int>((p.values.constant_value() + 15) / 16 * 16);
+  if (p.tensor_cores)
+    return static_cast<int>(std::max<int64_t>(16, (p.values.constant_value() + 15) / 16 * 16));
   return at_most(p.values, 32) ? 32 : at_most(p.values, 64) ? 64 : 128;
 }
 
@@ -58,7 +61,7 @@ AttentionPlan plan_attention(const atlas::Program& program) {
   p.key_block = p.tensor_cores ? 64 : 128;
   p.columns = columns_of(p);
   p.row_tiles = p.few() ? min(p.queries, Expr(1)) : ceil_div(p.queries, Expr(p.rows));
-  p.panels = ceil_div(p.values, Expr(p.columns));
+  p.panels = max(ceil_div(p.values, Expr(p.columns)), Expr(1));  // log-sums need one
   p.units = p.row_tiles * p.panels;
   for (int a = 0; a < b.batch_rank; ++a) {
     const Expr own = max(b.axes[static_cast<size_t>(a)].extent, Expr(0));
