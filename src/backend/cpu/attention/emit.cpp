@@ -31,7 +31,7 @@ AttentionEmitter::AttentionEmitter(CpuFunction& kernel, const AttentionPlan& pla
 void AttentionEmitter::run() {
   if (plan_.units.is(0)) return k_.finish();
   prepare();
-  if (plan_.on_tiles) emit_tile_config(k_, config_);
+  if (plan_.on_tiles) emit_tile_config(k_, scratch_.config);
   emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
             [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
   k_.root().seek();
@@ -40,52 +40,52 @@ void AttentionEmitter::run() {
 }
 
 void AttentionEmitter::prepare() {
-  queries_ = number(plan_.queries);
-  keys_ = number(plan_.keys);
-  depth_ = number(plan_.depth);
-  values_ = number(plan_.values);
-  query_units_ = number(plan_.query_units);
+  size_.queries = number(plan_.queries);
+  size_.keys = number(plan_.keys);
+  size_.depth = number(plan_.depth);
+  size_.values = number(plan_.values);
+  size_.query_units = number(plan_.query_units);
   k_.root().seek();
-  value_panels_ = div(add(values_, t_.panel - 1), k_.i64(t_.panel));
-  key_stride_ = add(round_up(depth_, t_.lanes), k_.i64(t_.lanes));
+  size_.value_panels = div(add(size_.values, t_.panel - 1), k_.i64(t_.panel));
+  size_.key_stride = add(round_up(size_.depth, t_.lanes), k_.i64(t_.lanes));
   int64_t rows = plan_.query_block;
   Value* q = plan_.on_tiles ? k_.i64(tile_depth() * rows)
-             : by_queries() ? mul(depth_, t_.panel)
-                            : mul(key_stride_, rows);
-  Regions regions{{&q_, q},
+             : by_queries() ? mul(size_.depth, t_.panel)
+                            : mul(size_.key_stride, rows);
+  Regions regions{{&rows_.q, q},
                   // Behind the last key, the other half of its pair.
-                  {&scores_, k_.i64((key_block + 1) * (by_queries() ? t_.panel : rows))},
-                  {&out_, mul(value_panels_, rows * t_.panel)}};
+                  {&scratch_.scores, k_.i64((key_block + 1) * (by_queries() ? t_.panel : rows))},
+                  {&rows_.out, mul(size_.value_panels, rows * t_.panel)}};
   if (plan_.on_tiles)
     prepare_tiles(regions);
   else if (!by_queries() && !plan_.k_load)
-    regions.emplace_back(&k_block_, mul(depth_, int64_t{t_.panel} * plan_.key_span));
+    regions.emplace_back(&scratch_.k_block, mul(size_.depth, int64_t{t_.panel} * plan_.key_span));
   else if (!plan_.k_load)
-    regions.emplace_back(&k_block_, mul(key_stride_, key_block));
+    regions.emplace_back(&scratch_.k_block, mul(size_.key_stride, key_block));
   if (!plan_.v_load && !plan_.on_tiles)
-    regions.emplace_back(&v_block_, k_.i64(key_block * t_.panel));
+    regions.emplace_back(&scratch_.v_block, k_.i64(key_block * t_.panel));
   place_regions(regions);
   int64_t columns = std::max<int64_t>(t_.panel, rows);
-  max_ = k_.slot(k_.type_of(type_), "max", columns);
-  sum_ = k_.slot(k_.type_of(type_), "sum", columns);
-  shrink_ = k_.slot(k_.type_of(type_), "shrink", columns);
-  square_ = k_.slot(k_.type_of(type_), "square", int64_t{t_.lanes} * t_.lanes);
+  rows_.max = k_.slot(k_.type_of(type_), "max", columns);
+  rows_.sum = k_.slot(k_.type_of(type_), "sum", columns);
+  rows_.shrink = k_.slot(k_.type_of(type_), "shrink", columns);
+  scratch_.square = k_.slot(k_.type_of(type_), "square", int64_t{t_.lanes} * t_.lanes);
   if (by_queries()) {
     find_turned();
   } else {
-    tile_ = k_.slot(k_.type_of(type_), "tile", rows * t_.panel * plan_.key_span);
-    largest_ = k_.slot(vector(), "largest");
-    partials_ = k_.slot(k_.type_of(type_), "partials", partials_of(type_));
+    scratch_.tile = k_.slot(k_.type_of(type_), "tile", rows * t_.panel * plan_.key_span);
+    scratch_.largest = k_.slot(vector(), "largest");
+    scratch_.partials = k_.slot(k_.type_of(type_), "partials", partials_of(type_));
   }
-  if (plan_.k_load) k_row_ = number(plan_.k_load->x_stride);
-  if (plan_.v_load) v_row_ = number(plan_.v_load->x_stride);
+  if (plan_.k_load) size_.k_row = number(plan_.k_load->x_stride);
+  if (plan_.v_load) size_.v_row = number(plan_.v_load->x_stride);
   k_.root().seek();
 }
 
 void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
   scope.seek();
-  Value* batch = div(unit, query_units_);
-  Value* block = sub(unit, mul(batch, query_units_));
+  Value* batch = div(unit, size_.query_units);
+  Value* block = sub(unit, mul(batch, size_.query_units));
   std::vector<atlas::Axis> axes = a_.axes;
   if (plan_.shared > 1) {  // the last batch axis counts groups of heads
     Expr& heads = axes[static_cast<size_t>(a_.batch_rank - 1)].extent;
@@ -94,31 +94,31 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
   set_batch_axes(scope, axes, a_.batch_rank, batch);
   if (plan_.shared > 1) {
     scope.seek();
-    first_head_ = mul(sub(batch, mul(div(batch, k_.i64(groups())), groups())), plan_.shared);
-    scope.set_axis(query_axis_ - 1, first_head_);
+    unit_.first_head = mul(sub(batch, mul(div(batch, k_.i64(groups())), groups())), plan_.shared);
+    scope.set_axis(query_axis_ - 1, unit_.first_head);
   }
-  query_begin_ = mul(block, plan_.query_block);
-  query_count_ = plan_.query_counts.size() == 1
-                     ? static_cast<Value*>(k_.i64(plan_.query_counts[0]))
-                     : least(sub(queries_, query_begin_), k_.i64(plan_.query_block));
-  if (plan_.k_load) k_base_ = emit_expr(scope, plan_.k_load->base).v;
-  if (plan_.v_load) v_base_ = emit_expr(scope, plan_.v_load->base).v;
+  rows_.begin = mul(block, plan_.query_block);
+  rows_.count = plan_.query_counts.size() == 1
+                    ? static_cast<Value*>(k_.i64(plan_.query_counts[0]))
+                    : least(sub(size_.queries, rows_.begin), k_.i64(plan_.query_block));
+  if (plan_.k_load) unit_.k_base = emit_expr(scope, plan_.k_load->base).v;
+  if (plan_.v_load) unit_.v_base = emit_expr(scope, plan_.v_load->base).v;
   scope.seek();
-  Value* key_end = keys_;
-  Value* queries = !by_queries() ? queries_ : query_count_;
-  if (a_.causal) key_end = least(keys_, add(query_begin_, queries));
+  Value* key_end = size_.keys;
+  Value* queries = !by_queries() ? size_.queries : rows_.count;
+  if (a_.causal) key_end = least(size_.keys, add(rows_.begin, queries));
   Value* key_start = k_.i64(0);
   // Whole blocks of keys that the mask hides from all queries of the unit are left out.
   if (plan_.bounds.first) {
     Value* first = number(plan_.bounds.first->offset);
     scope.seek();
-    if (plan_.bounds.first->by_query) first = add(first, query_begin_);
+    if (plan_.bounds.first->by_query) first = add(first, rows_.begin);
     key_start = k_.ir.CreateAnd(most(first, k_.i64(0)), k_.i64(-key_block));
   }
   if (plan_.bounds.last) {
     Value* last = number(plan_.bounds.last->offset);
     scope.seek();
-    if (plan_.bounds.last->by_query) last = add(last, add(query_begin_, sub(queries, k_.i64(1))));
+    if (plan_.bounds.last->by_query) last = add(last, add(rows_.begin, sub(queries, k_.i64(1))));
     key_end = least(key_end, round_up(most(add(last, 1), k_.i64(0)), key_block));
   }
   clear(scope);
@@ -128,9 +128,9 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
     pack_queries(scope);
   emit_loop(scope, key_start, key_end, k_.i64(key_block), false, [&](Scope& s, Value* key) {
     s.seek();
-    key_begin_ = key;
-    key_count_ = plan_.key_counts.size() == 1 ? static_cast<Value*>(k_.i64(plan_.key_counts[0]))
-                                              : least(sub(key_end, key), k_.i64(key_block));
+    block_.begin = key;
+    block_.count = plan_.key_counts.size() == 1 ? static_cast<Value*>(k_.i64(plan_.key_counts[0]))
+                                                : least(sub(key_end, key), k_.i64(key_block));
     if (plan_.on_tiles) return tile_block(s);
     if (by_queries()) {
       scores_by_queries(s);
@@ -157,13 +157,13 @@ int64_t AttentionEmitter::groups() const {
 
 Value* AttentionEmitter::set_row(Scope& scope, Value* r) {
   if (plan_.shared == 1) {
-    Value* query = add(query_begin_, r);
+    Value* query = add(rows_.begin, r);
     scope.set_axis(query_axis_, query);
     return query;
   }
-  Value* head = div(r, queries_);
-  Value* query = sub(r, mul(head, queries_));
-  scope.set_axis(query_axis_ - 1, add(first_head_, head));
+  Value* head = div(r, size_.queries);
+  Value* query = sub(r, mul(head, size_.queries));
+  scope.set_axis(query_axis_ - 1, add(unit_.first_head, head));
   scope.set_axis(query_axis_, query);
   return query;
 }
@@ -171,41 +171,41 @@ Value* AttentionEmitter::set_row(Scope& scope, Value* r) {
 void AttentionEmitter::clear(Scope& scope) {
   scope.seek();
   Value* columns = k_.i64(std::max<int64_t>(t_.panel, plan_.query_block));
-  fill(scope, max_, columns, lowest(vector()));
-  fill(scope, sum_, columns, zero(vector()));
-  fill(scope, shrink_, columns, zero(vector()));
+  fill(scope, rows_.max, columns, lowest(vector()));
+  fill(scope, rows_.sum, columns, zero(vector()));
+  fill(scope, rows_.shrink, columns, zero(vector()));
   scope.seek();
-  fill(scope, plan_.on_tiles ? columns_ : out_, mul(value_panels_, plan_.query_block * t_.panel),
-       zero(vector()));
+  fill(scope, plan_.on_tiles ? rows_.columns : rows_.out,
+       mul(size_.value_panels, plan_.query_block * t_.panel), zero(vector()));
 }
 
 void AttentionEmitter::pack_queries(Scope& scope) {
-  Run queries{query_axis_, query_begin_, query_count_}, depth{depth_axis_, k_.i64(0), depth_};
+  Run queries{query_axis_, rows_.begin, rows_.count}, depth{depth_axis_, k_.i64(0), size_.depth};
   if (!by_queries()) {
-    emit_loop(scope, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& s, Value* i) {
+    emit_loop(scope, k_.i64(0), rows_.count, k_.i64(1), true, [&](Scope& s, Value* i) {
       s.seek();
       set_row(s, i);
-      operand(a_.q).gather(s, depth, at(q_, mul(i, key_stride_)));
+      operand(a_.q).gather(s, depth, at(rows_.q, mul(i, size_.key_stride)));
     });
     return;
   }
   scope.seek();
-  Value* partial = k_.ir.CreateICmpSLT(query_count_, k_.i64(t_.panel));
+  Value* partial = k_.ir.CreateICmpSLT(rows_.count, k_.i64(t_.panel));
   emit_if(scope, partial, [&](Scope& s) {
     s.seek();
-    fill(s, q_, mul(depth_, t_.panel), zero(vector()));
+    fill(s, rows_.q, mul(size_.depth, t_.panel), zero(vector()));
   });
   if (first_stride(a_.q, query_axis_) == 1 && first_stride(a_.q, depth_axis_) != 1) {
-    emit_loop(scope, k_.i64(0), depth_, k_.i64(1), false, [&](Scope& s, Value* i) {
+    emit_loop(scope, k_.i64(0), size_.depth, k_.i64(1), false, [&](Scope& s, Value* i) {
       s.seek();
       s.set_axis(depth_axis_, i);
-      operand(a_.q).gather(s, queries, at(q_, mul(i, t_.panel)));
+      operand(a_.q).gather(s, queries, at(rows_.q, mul(i, t_.panel)));
     });
   } else {
-    operand(a_.q).transpose(scope, queries, depth, square_, q_, t_.panel);
+    operand(a_.q).transpose(scope, queries, depth, scratch_.square, rows_.q, t_.panel);
   }
   if (plan_.on_tiles)
-    fill(scope, at(q_, mul(depth_, t_.panel)),
+    fill(scope, at(rows_.q, mul(size_.depth, t_.panel)),
          k_.i64((tile_depth() - plan_.depth.constant_value()) * t_.panel), zero(vector()));
   if (pairs()) pair_queries(scope);
 }
@@ -213,14 +213,14 @@ void AttentionEmitter::pack_queries(Scope& scope) {
 Value* AttentionEmitter::update_maximum(Scope& scope, Value* index, Value* maximum,
                                         llvm::Type* type) {
   scope.seek();
-  Value* p = at(max_, index);
+  Value* p = at(rows_.max, index);
   Value* old = k_.ir.CreateAlignedLoad(type, p, alignment());
   Value* now = larger(maximum, old);
   k_.ir.CreateAlignedStore(now, p, alignment());
   Value* finite = k_.ir.CreateSelect(k_.ir.CreateFCmpOEQ(now, lowest(type)), zero(type), now);
   bool varying = type->isVectorTy();
   Value* shrink = exponential(scope, exp_shrink_, {old, varying}, {finite, varying});
-  k_.ir.CreateAlignedStore(shrink, at(shrink_, index), alignment());
+  k_.ir.CreateAlignedStore(shrink, at(rows_.shrink, index), alignment());
   return finite;
 }
 
@@ -228,11 +228,11 @@ void AttentionEmitter::scores_by_queries(Scope& scope) {
   plan_.on_tiles ? tile_scores(scope) : register_scores(scope);
   // A whole panel of queries at once: two chains of maxima and of sums.
   const int one = t_.lanes;
-  bool single = fixed(query_count_).value_or(t_.panel) <= one;
+  bool single = fixed(rows_.count).value_or(t_.panel) <= one;
   if (!single) t_.lanes = t_.panel;
-  for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+  for_vectors(scope, rows_.count, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
-    Value* query = add(query_begin_, offset);
+    Value* query = add(rows_.begin, offset);
     s.set_axis(query_axis_, query);
     s.set_lanes(query_axis_, t_.lanes, mask);
     Value* last_key = a_.causal ? lane_numbers(query) : nullptr;
@@ -248,28 +248,29 @@ void AttentionEmitter::register_scores(Scope& scope) {
     keys = paired_keys(scope);
   } else if (plan_.k_load) {
     scope.seek();
-    Value* first = add(k_base_, mul(key_begin_, k_row_));
-    keys = {at(k_.buffer(plan_.k_load->buffer), first), k_row_, k_.i64(1)};
+    Value* first = add(unit_.k_base, mul(block_.begin, size_.k_row));
+    keys = {at(k_.buffer(plan_.k_load->buffer), first), size_.k_row, k_.i64(1)};
   } else {
-    emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& s, Value* i) {
+    emit_loop(scope, k_.i64(0), block_.count, k_.i64(1), true, [&](Scope& s, Value* i) {
       s.seek();
-      s.set_axis(key_axis_, add(key_begin_, i));
-      operand(a_.k).gather(s, {depth_axis_, k_.i64(0), depth_}, at(k_block_, mul(i, key_stride_)));
+      s.set_axis(key_axis_, add(block_.begin, i));
+      operand(a_.k).gather(s, {depth_axis_, k_.i64(0), size_.depth},
+                           at(scratch_.k_block, mul(i, size_.key_stride)));
     });
-    keys = {k_block_, key_stride_, k_.i64(1)};
+    keys = {scratch_.k_block, size_.key_stride, k_.i64(1)};
   }
   scope.seek();
-  Value* depth = pairs() ? k_.i64(depth_pairs()) : depth_;
-  multiply(scope, use_scores, key_count_, plan_.key_counts, key_block, keys,
-           {q_, k_.i64(t_.panel), k_.i64(0), 1, type_}, depth, {scores_});
+  Value* depth = pairs() ? k_.i64(depth_pairs()) : size_.depth;
+  multiply(scope, use_scores, block_.count, plan_.key_counts, key_block, keys,
+           {rows_.q, k_.i64(t_.panel), k_.i64(0), 1, type_}, depth, {scratch_.scores});
 }
 
 void AttentionEmitter::softmax_columns(Scope& scope, Value* offset, Value* last_key) {
-  auto place = [&](Value* i) { return at(scores_, add(mul(i, t_.panel), offset)); };
+  auto place = [&](Value* i) { return at(scratch_.scores, add(mul(i, t_.panel), offset)); };
   Value* largest =
       for_keys(scope, offset, lowest(vector()), [&](Scope& s, Value* i, Value* carried) -> Value* {
         s.seek();
-        Value* key = add(key_begin_, i);
+        Value* key = add(block_.begin, i);
         s.set_axis(key_axis_, key);
         Value* x = final_score(s, scaled(load(place(i))));
         if (last_key) {
@@ -280,10 +281,11 @@ void AttentionEmitter::softmax_columns(Scope& scope, Value* offset, Value* last_
         return larger(x, carried);
       });
   Value* maximum = update_maximum(scope, offset, largest, vector());
-  Value* start = k_.ir.CreateFMul(load(at(sum_, offset)), load(at(shrink_, offset)));
-  if (pairs()) return store(paired_exponentials(scope, offset, maximum, start), at(sum_, offset));
+  Value* start = k_.ir.CreateFMul(load(at(rows_.sum, offset)), load(at(rows_.shrink, offset)));
+  if (pairs())
+    return store(paired_exponentials(scope, offset, maximum, start), at(rows_.sum, offset));
   Value* total =
-      emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, {start},
+      emit_loop(scope, k_.i64(0), block_.count, k_.i64(1), true, {start},
                 [&](Scope& s, Value* i, std::vector<Value*> carried) -> std::vector<Value*> {
                   s.seek();
                   Value* p = exponential(s, exp_score_, {load(place(i)), true}, {maximum, true});
@@ -291,28 +293,28 @@ void AttentionEmitter::softmax_columns(Scope& scope, Value* offset, Value* last_
                   return {k_.ir.CreateFAdd(carried[0], p)};
                 })[0];
   scope.seek();
-  store(total, at(sum_, offset));
+  store(total, at(rows_.sum, offset));
 }
 
 void AttentionEmitter::add_values(Scope& scope) {
-  Matrix p = by_queries() ? Matrix{scores_, k_.i64(1), k_.i64(t_.panel)}
-                          : Matrix{scores_, k_.i64(key_block), k_.i64(1)};
-  Value* base = v_block_;
+  Matrix p = by_queries() ? Matrix{scratch_.scores, k_.i64(1), k_.i64(t_.panel)}
+                          : Matrix{scratch_.scores, k_.i64(key_block), k_.i64(1)};
+  Value* base = scratch_.v_block;
   DType storage = plan_.v_load ? a_.operand_type : type_;
   // Where any number of queries may come, half a block or a whole one is computed.
-  Value* rows = query_count_;
+  Value* rows = rows_.count;
   std::vector<int64_t> counts = plan_.query_counts;
   if (counts.empty()) {
     scope.seek();
     int64_t half = plan_.query_block / 2;
-    rows = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(query_count_, k_.i64(half)), k_.i64(half),
+    rows = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(rows_.count, k_.i64(half)), k_.i64(half),
                               k_.i64(2 * half));
     counts = {half, 2 * half};
   }
   if (plan_.v_load) {
     scope.seek();
     base = element(k_, storage, k_.buffer(plan_.v_load->buffer),
-                   add(v_base_, mul(key_begin_, v_row_)));
+                   add(unit_.v_base, mul(block_.begin, size_.v_row)));
   }
   auto panels = [&](Scope& s, Value* panel, int vectors) {
     s.seek();
@@ -320,31 +322,33 @@ void AttentionEmitter::add_values(Scope& scope) {
     Panels v{};
     if (pairs()) {
       pair_values(s, column);
-      v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1, type_};
+      v = {scratch_.v_block, k_.i64(t_.panel), k_.i64(0), 1, type_};
     } else if (plan_.v_load) {
-      v = {element(k_, storage, base, column), v_row_, k_.i64(t_.panel), plan_.value_span, storage};
+      v = {element(k_, storage, base, column), size_.v_row, k_.i64(t_.panel), plan_.value_span,
+           storage};
     } else {
-      Value* count = least(sub(values_, column), k_.i64(t_.panel));
-      emit_loop(s, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& inner, Value* i) {
+      Value* count = least(sub(size_.values, column), k_.i64(t_.panel));
+      emit_loop(s, k_.i64(0), block_.count, k_.i64(1), true, [&](Scope& inner, Value* i) {
         inner.seek();
-        inner.set_axis(key_axis_, add(key_begin_, i));
-        operand(a_.v).gather(inner, {value_axis_, column, count}, at(v_block_, mul(i, t_.panel)));
+        inner.set_axis(key_axis_, add(block_.begin, i));
+        operand(a_.v).gather(inner, {value_axis_, column, count},
+                             at(scratch_.v_block, mul(i, t_.panel)));
       });
-      v = {v_block_, k_.i64(t_.panel), k_.i64(0), 1, type_};
+      v = {scratch_.v_block, k_.i64(t_.panel), k_.i64(0), 1, type_};
     }
     v.vectors = vectors;
     s.seek();
-    Value* depth = pairs() ? key_pairs() : key_count_;
+    Value* depth = pairs() ? key_pairs() : block_.count;
     multiply_add(s, use_values, rows, counts, p, v, depth,
-                 {at(out_, mul(column, plan_.query_block))}, shrink_);
+                 {at(rows_.out, mul(column, plan_.query_block))}, rows_.shrink);
   };
-  if (plan_.value_span == 1) return for_panels(scope, values_, panels);
-  emit_loop(scope, k_.i64(0), value_panels_, k_.i64(plan_.value_span), true,
+  if (plan_.value_span == 1) return for_panels(scope, size_.values, panels);
+  emit_loop(scope, k_.i64(0), size_.value_panels, k_.i64(plan_.value_span), true,
             [&](Scope& s, Value* panel) { panels(s, panel, 0); });
 }
 
 void AttentionEmitter::epilogue(Scope& scope) {
-  for_vectors(scope, values_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+  for_vectors(scope, size_.values, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
     s.set_axis(value_axis_, offset);
     s.set_lanes(value_axis_, t_.lanes, mask);
@@ -352,11 +356,11 @@ void AttentionEmitter::epilogue(Scope& scope) {
     Value* group = k_.ir.CreateUDiv(offset, k_.i64(width));
     Value* column = sub(offset, mul(group, width));
     Value* first = add(mul(group, plan_.query_block * width), column);
-    emit_loop(s, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& row, Value* r) {
+    emit_loop(s, k_.i64(0), rows_.count, k_.i64(1), true, [&](Scope& row, Value* r) {
       row.seek();
       set_row(row, r);
-      Value* sum = spread(load_one(at(sum_, r)));
-      Value* v = k_.ir.CreateFDiv(load(at(out_, add(first, mul(r, width)))), sum);
+      Value* sum = spread(load_one(at(rows_.sum, r)));
+      Value* v = k_.ir.CreateFDiv(load(at(rows_.out, add(first, mul(r, width)))), sum);
       v = k_.ir.CreateSelect(k_.ir.CreateFCmpOEQ(sum, zero(vector())), zero(vector()), v);
       row.set_accumulator(0, {v, true});
       emit_body(row, a_.epilogue);
@@ -367,18 +371,19 @@ void AttentionEmitter::epilogue(Scope& scope) {
 void AttentionEmitter::log_sums(Scope& scope) {
   if (a_.lse.instrs.empty()) return;
   if (!by_queries())
-    return emit_loop(scope, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& s, Value* r) {
+    return emit_loop(scope, k_.i64(0), rows_.count, k_.i64(1), true, [&](Scope& s, Value* r) {
       s.seek();
       set_row(s, r);
-      LaneValue max{load_one(at(max_, r)), false}, sum{load_one(at(sum_, r)), false};
+      LaneValue max{load_one(at(rows_.max, r)), false}, sum{load_one(at(rows_.sum, r)), false};
       s.set_accumulator(0, {combine(s, log_sum_, max, sum), false});
       emit_body(s, a_.lse);
     });
-  for_vectors(scope, query_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+  for_vectors(scope, rows_.count, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
-    s.set_axis(query_axis_, add(query_begin_, offset));
+    s.set_axis(query_axis_, add(rows_.begin, offset));
     s.set_lanes(query_axis_, t_.lanes, mask);
-    Value* v = combine(s, log_sum_, {load(at(max_, offset)), true}, {load(at(sum_, offset)), true});
+    Value* v = combine(s, log_sum_, {load(at(rows_.max, offset)), true},
+                       {load(at(rows_.sum, offset)), true});
     s.set_accumulator(0, {v, true});
     emit_body(s, a_.lse);
   });

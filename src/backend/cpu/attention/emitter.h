@@ -35,11 +35,11 @@ class AttentionEmitter : ScoreBlocks {
   // Pairs of keys, or on tiles whole steps of 16.
   Value* key_pairs() {
     if (plan_.on_tiles) return k_.ir.CreateLShr(tile_keys(), 1);
-    return k_.ir.CreateLShr(add(key_count_, 1), 1);
+    return k_.ir.CreateLShr(add(block_.count, 1), 1);
   }
   int64_t depth_pairs() const;
 
-  // attention.cpp: units, what lanes along queries compute, values and results.
+  // emit.cpp: units, what lanes along queries compute, values and results.
   void prepare();
   void emit_unit(Scope& scope, Value* unit);
   // Groups of heads whose rows are in one unit.
@@ -63,7 +63,7 @@ class AttentionEmitter : ScoreBlocks {
   // log(sum) + maximum of each query, with lanes along the queries.
   void log_sums(Scope& scope);
 
-  // attention_masks.cpp: what the score body reads along the keys, while lanes run along the
+  // masks.cpp: what the score body reads along the keys, while lanes run along the
   // queries: squares of it are turned over in registers.
   struct Turned {
     atlas::ValueId load;
@@ -81,7 +81,7 @@ class AttentionEmitter : ScoreBlocks {
   Value* for_keys(Scope& scope, Value* offset, Value* initial,
                   const std::function<Value*(Scope&, Value* key, Value* carried)>& each);
 
-  // attention_rows.cpp: the scores of a few queries, lanes along keys.
+  // rows.cpp: the scores of a few queries, lanes along keys.
   // Row-major scores of a few queries. Keys with contiguous elements stay where they are: lanes run
   // along the depth, in as many partial sums on every instruction set.
   void dots_in_place(Scope& scope);
@@ -93,7 +93,7 @@ class AttentionEmitter : ScoreBlocks {
   Value* horizontal_maximum(Value* v);
   void softmax_row(Scope& scope, Value* r, Value* query);
 
-  // attention_pairs.cpp: both products by the dot instruction of bfloat16.
+  // pairs.cpp: both products by the dot instruction of bfloat16.
   // Row i of q becomes words of rows 2 i and 2 i + 1, which hold numbers of 16 bits.
   void pair_queries(Scope& scope);
   // Rows of k as words of two values.
@@ -108,9 +108,9 @@ class AttentionEmitter : ScoreBlocks {
   // v of two keys, 2 * pair and the one behind it, as words of `lanes` columns.
   Value* value_words(Scope& scope, Value* pair, Value* column, int lanes, Value* mask);
 
-  // attention_tiles.cpp: both products on tiles. A unit has several panels of queries.
+  // tiles.cpp: both products on tiles. A unit has several panels of queries.
   void prepare_tiles(Regions& regions);
-  // Runs `each` for the panels of the unit's queries; to it, a panel is the unit.
+  // Runs `each` for the panels of the unit's queries; rows_ are those of the panel then.
   void for_query_panels(Scope& scope, const std::function<void(Scope&)>& each);
   // Scores, probabilities and values of one block of keys.
   void tile_block(Scope& scope);
@@ -127,7 +127,7 @@ class AttentionEmitter : ScoreBlocks {
   void turn_columns(Scope& scope);
   void call_tiles(Scope& scope, bool scores, Value* count, std::vector<Value*> arguments);
   int64_t tile_depth() const { return (plan_.depth.constant_value() + 31) / 32 * 32; }
-  Value* tile_keys() { return round_up(key_count_, 32); }
+  Value* tile_keys() { return round_up(block_.count, 32); }
   // Of a key, where tiles read it.
   Value* key_row_bytes();
 
@@ -137,25 +137,33 @@ class AttentionEmitter : ScoreBlocks {
   int query_axis_, key_axis_, depth_axis_, value_axis_;
   // Two bodies, since a scope shares the values of one body with the scopes inside it.
   atlas::Body exp_score_, exp_shrink_, log_sum_;
-  Value *queries_ = nullptr, *keys_ = nullptr, *depth_ = nullptr, *values_ = nullptr,
-        *query_units_ = nullptr, *value_panels_ = nullptr, *key_stride_ = nullptr,
-        *k_row_ = nullptr, *v_row_ = nullptr;
-  // Scratch: packed queries, score tile, value accumulators [panels][query][column], packed keys
-  // and values.
-  Value *q_ = nullptr, *scores_ = nullptr, *out_ = nullptr, *k_block_ = nullptr,
-        *v_block_ = nullptr;
-  // Per query of the unit: running maximum and sum, factor of the last step.
-  Value *max_ = nullptr, *sum_ = nullptr, *shrink_ = nullptr;
-  Value* first_head_ = nullptr;  // of the unit, where it has several
+
+  struct Sizes {
+    Value *queries, *keys, *depth, *values, *query_units, *value_panels, *key_stride;
+    Value *k_row, *v_row;  // of operands that are read in place
+  } size_{};
+  // Queries of the unit, on tiles of one of its panels, and what is kept for them: packed queries,
+  // sums of values [panels][query][column] and, on tiles, [panel][column][query], the running
+  // maximum and sum, the factor of the last step.
+  struct Rows {
+    Value *begin, *count, *q, *out, *columns, *max, *sum, *shrink;
+  } rows_{};
+  struct Unit {
+    Value* first_head;       // where it has several
+    Value *k_base, *v_base;  // of operands that are read in place
+  } unit_{};
+  struct Block {
+    Value *begin, *count;
+  } block_{};  // of keys
+  // What a block works in: the score tile, packed keys and values, a square of a transposition;
+  // with lanes along keys the scores of a panel, the largest ones and partial sums; on tiles the
+  // configuration and one product's sums.
+  struct Scratch {
+    Value *scores, *k_block, *v_block, *square, *tile, *largest, *partials, *config, *product;
+  } scratch_{};
   std::vector<Turned> turned_;
   int square_lanes_ = 0;
-  Value *square_ = nullptr, *tile_ = nullptr, *largest_ = nullptr, *partials_ = nullptr;
-  // Of the current unit and key block.
-  // On tiles: sums of values [panel][column][query], the configuration, one product's sums.
-  Value *columns_ = nullptr, *config_ = nullptr, *product_ = nullptr;
   std::map<std::pair<bool, int>, llvm::Function*> tile_kernels_;  // of scores or values, tiles
-  Value *query_begin_ = nullptr, *query_count_ = nullptr, *k_base_ = nullptr, *v_base_ = nullptr,
-        *key_begin_ = nullptr, *key_count_ = nullptr;
 };
 
 }  // namespace hologram::cpu

@@ -31,15 +31,15 @@ void AttentionEmitter::turn_over(Scope& scope, const Turned& turned, Value* quer
   llvm::Type* element = k_.memory_type(turned.dtype);
   scope.seek();
   // Rows behind the last query repeat it; nobody looks at them.
-  Value* last = sub(query_count_, k_.i64(1));
+  Value* last = sub(rows_.count, k_.i64(1));
   Value* some = lane_mask(k_, keys, size);
   for (int first = 0; first < t_.lanes; first += size) {
     std::vector<Value*> rows;
     for (int r = 0; r < size; ++r) {
       scope.seek();
       Scope line(scope, false);
-      line.set_axis(query_axis_, add(query_begin_, least(add(query, first + r), last)));
-      line.set_axis(key_axis_, add(key_begin_, key));
+      line.set_axis(query_axis_, add(rows_.begin, least(add(query, first + r), last)));
+      line.set_axis(key_axis_, add(block_.begin, key));
       line.set_lanes(key_axis_, size, some);
       rows.push_back(to_memory(k_, turned.dtype, emit_load(line, load, {}, {}).v));
       line.seek();
@@ -66,12 +66,12 @@ Value* AttentionEmitter::for_keys(
                        return {each(s, i, carried[0])};
                      })[0];
   };
-  if (turned_.empty()) return keys(scope, k_.i64(0), key_count_, initial, false);
+  if (turned_.empty()) return keys(scope, k_.i64(0), block_.count, initial, false);
   const int size = square_lanes_;
-  return emit_loop(scope, k_.i64(0), key_count_, k_.i64(size), true, {initial},
+  return emit_loop(scope, k_.i64(0), block_.count, k_.i64(size), true, {initial},
                    [&](Scope& s, Value* first, Values carried) -> Values {
                      s.seek();
-                     Value* left = sub(key_count_, first);
+                     Value* left = sub(block_.count, first);
                      for (const Turned& t : turned_) turn_over(s, t, offset, first, left);
                      s.seek();
                      Value* end = add(first, least(left, k_.i64(size)));

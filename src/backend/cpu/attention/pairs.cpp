@@ -30,7 +30,7 @@ void AttentionEmitter::pair_queries(Scope& scope) {
   scope.seek();
   llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), t_.panel);
   auto load_words = [&](Value* row) {
-    return k_.ir.CreateAlignedLoad(words, at(q_, mul(row, t_.panel)), alignment());
+    return k_.ir.CreateAlignedLoad(words, at(rows_.q, mul(row, t_.panel)), alignment());
   };
   emit_loop(scope, k_.i64(0), k_.i64(depth_pairs()), k_.i64(1), false, [&](Scope& s, Value* i) {
     s.seek();
@@ -38,7 +38,7 @@ void AttentionEmitter::pair_queries(Scope& scope) {
     Value* low = k_.ir.CreateLShr(load_words(first), 16);
     Value* high =
         k_.ir.CreateAnd(load_words(add(first, 1)), llvm::ConstantInt::get(words, 0xffff0000));
-    k_.ir.CreateAlignedStore(k_.ir.CreateOr(low, high), at(q_, mul(i, t_.panel)), alignment());
+    k_.ir.CreateAlignedStore(k_.ir.CreateOr(low, high), at(rows_.q, mul(i, t_.panel)), alignment());
   });
   scope.seek();
 }
@@ -46,26 +46,26 @@ void AttentionEmitter::pair_queries(Scope& scope) {
 auto AttentionEmitter::paired_keys(Scope& scope) -> Matrix {
   scope.seek();
   if (plan_.k_load) {
-    Value* first = add(k_base_, mul(key_begin_, k_row_));
+    Value* first = add(unit_.k_base, mul(block_.begin, size_.k_row));
     return {element(k_, a_.operand_type, k_.buffer(plan_.k_load->buffer), first),
             k_.i64(plan_.k_load->x_stride.constant_value() / 2), k_.i64(1)};
   }
-  emit_loop(scope, k_.i64(0), key_count_, k_.i64(1), true, [&](Scope& s, Value* i) {
+  emit_loop(scope, k_.i64(0), block_.count, k_.i64(1), true, [&](Scope& s, Value* i) {
     s.seek();
-    s.set_axis(key_axis_, add(key_begin_, i));
+    s.set_axis(key_axis_, add(block_.begin, i));
     Operand{a_.k, a_.operand_type, a_.operand_type, t_.lanes}.gather(
-        s, {depth_axis_, k_.i64(0), depth_}, at(k_block_, mul(i, key_stride_)));
+        s, {depth_axis_, k_.i64(0), size_.depth}, at(scratch_.k_block, mul(i, size_.key_stride)));
   });
-  return {k_block_, key_stride_, k_.i64(1)};
+  return {scratch_.k_block, size_.key_stride, k_.i64(1)};
 }
 
 Value* AttentionEmitter::paired_exponentials(Scope& scope, Value* offset, Value* maximum,
                                              Value* start) {
-  auto place = [&](Value* row) { return at(scores_, add(mul(row, t_.panel), offset)); };
+  auto place = [&](Value* row) { return at(scratch_.scores, add(mul(row, t_.panel), offset)); };
   if (plan_.on_tiles)
     hide_missing_keys(scope, offset);
-  else if (fixed(key_count_).value_or(1) % 2 != 0)
-    store(lowest(vector()), place(key_count_));
+  else if (fixed(block_.count).value_or(1) % 2 != 0)
+    store(lowest(vector()), place(block_.count));
   auto p = [&](Scope& s, Value* row) {
     s.seek();
     return emit_brief_exp(k_, k_.ir.CreateFSub(load(place(row)), maximum));
@@ -106,12 +106,13 @@ void AttentionEmitter::store_words(Value* low, Value* high, Value* to) {
 }
 
 void AttentionEmitter::pair_values(Scope& scope, Value* column) {
-  Value* count = least(sub(values_, column), k_.i64(t_.panel));
+  Value* count = least(sub(size_.values, column), k_.i64(t_.panel));
   emit_loop(scope, k_.i64(0), key_pairs(), k_.i64(1), true, [&](Scope& s, Value* i) {
     for_vectors(s, count, t_.panel, [&](Scope& inner, Value* offset, Value* mask) {
       inner.seek();
       Value* words = value_words(inner, i, add(column, offset), t_.panel, mask);
-      k_.ir.CreateAlignedStore(words, at(v_block_, add(mul(i, t_.panel), offset)), alignment());
+      k_.ir.CreateAlignedStore(words, at(scratch_.v_block, add(mul(i, t_.panel), offset)),
+                               alignment());
     });
   });
   scope.seek();
@@ -120,14 +121,14 @@ void AttentionEmitter::pair_values(Scope& scope, Value* column) {
 Value* AttentionEmitter::value_words(Scope& scope, Value* pair, Value* column, int lanes,
                                      Value* mask) {
   // Pairs may lack their second key, and on tiles steps whole pairs.
-  const bool all = fixed(key_count_).value_or(1) % (plan_.on_tiles ? 32 : 2) == 0;
-  Value *last = add(key_count_, -1), *halves[2];
+  const bool all = fixed(block_.count).value_or(1) % (plan_.on_tiles ? 32 : 2) == 0;
+  Value *last = add(block_.count, -1), *halves[2];
   for (int j = 0; j < 2; ++j) {
     scope.seek();
     const bool perhaps = !all && (j || plan_.on_tiles);
     Value* key = add(mul(pair, 2), j);
     Scope one(scope, false);
-    one.set_axis(key_axis_, add(key_begin_, perhaps ? least(key, last) : key));
+    one.set_axis(key_axis_, add(block_.begin, perhaps ? least(key, last) : key));
     one.set_axis(value_axis_, column);
     one.set_lanes(value_axis_, lanes, mask);
     halves[j] = splat(k_, emit_body(one, a_.v).back(), lanes);

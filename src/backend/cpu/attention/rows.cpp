@@ -10,49 +10,50 @@ void AttentionEmitter::dots_in_place(Scope& scope) {
   DType storage = a_.operand_type;
   RowDots dots{t_.lanes, t_.max_rows * t_.vectors >= 24 ? 16 : 8, type_, storage,
                plan_.depth.constant_value()};
-  Value* first =
-      element(k_, storage, k_.buffer(plan_.k_load->buffer), add(k_base_, mul(key_begin_, k_row_)));
+  Value* first = element(k_, storage, k_.buffer(plan_.k_load->buffer),
+                         add(unit_.k_base, mul(block_.begin, size_.k_row)));
   auto group = [&](Scope& s, Value* offset, Value* last) {
     s.seek();
     std::vector<Value*> rows;
     for (int l = 0; l < t_.lanes; ++l) {
       Value* key = add(offset, l);
       if (last && l) key = least(key, last);
-      rows.push_back(element(k_, storage, first, mul(key, k_row_)));
+      rows.push_back(element(k_, storage, first, mul(key, size_.k_row)));
     }
-    emit_loop(s, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& row, Value* r) {
+    emit_loop(s, k_.i64(0), rows_.count, k_.i64(1), true, [&](Scope& row, Value* r) {
       row.seek();
-      Value* x = dots.emit(row, at(q_, mul(key_stride_, r)), rows);
+      Value* x = dots.emit(row, at(rows_.q, mul(size_.key_stride, r)), rows);
       row.seek();
-      store(x, at(scores_, add(offset, mul(r, key_block))));
+      store(x, at(scratch_.scores, add(offset, mul(r, key_block))));
     });
   };
-  for_vectors(scope, key_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+  for_vectors(scope, block_.count, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
-    group(s, offset, mask ? sub(key_count_, k_.i64(1)) : nullptr);
+    group(s, offset, mask ? sub(block_.count, k_.i64(1)) : nullptr);
   });
   scope.seek();
 }
 
 void AttentionEmitter::dots_of_panels(Scope& scope) {
-  Value* rows = query_count_;
+  Value* rows = rows_.count;
   int64_t width = int64_t{t_.panel} * plan_.key_span;
-  Panels panels{k_block_, k_.i64(t_.panel), mul(depth_, t_.panel), plan_.key_span, type_};
-  emit_loop(scope, k_.i64(0), key_count_, k_.i64(width), true, [&](Scope& s, Value* first) {
+  Panels panels{scratch_.k_block, k_.i64(t_.panel), mul(size_.depth, t_.panel), plan_.key_span,
+                type_};
+  emit_loop(scope, k_.i64(0), block_.count, k_.i64(width), true, [&](Scope& s, Value* first) {
     s.seek();
-    Value* end = least(key_count_, add(first, k_.i64(width)));
+    Value* end = least(block_.count, add(first, k_.i64(width)));
     emit_loop(s, first, end, k_.i64(t_.panel), true, [&](Scope& inner, Value* key) {
       inner.seek();
-      Value* out = at(k_block_, mul(sub(key, first), depth_));
+      Value* out = at(scratch_.k_block, mul(sub(key, first), size_.depth));
       pack_key_panel(inner, key, least(sub(end, key), k_.i64(t_.panel)), out);
     });
-    multiply(s, use_scores, rows, plan_.query_counts, 0, {q_, key_stride_, k_.i64(1)}, panels,
-             depth_, {tile_});
+    multiply(s, use_scores, rows, plan_.query_counts, 0, {rows_.q, size_.key_stride, k_.i64(1)},
+             panels, size_.depth, {scratch_.tile});
     emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& row, Value* r) {
       emit_loop(row, k_.i64(0), k_.i64(width), k_.i64(t_.lanes), true, [&](Scope& inner, Value* c) {
         inner.seek();
-        Value* x = load(at(tile_, add(mul(r, width), c)));
-        store(x, at(scores_, add(mul(r, key_block), add(first, c))));
+        Value* x = load(at(scratch_.tile, add(mul(r, width), c)));
+        store(x, at(scratch_.scores, add(mul(r, key_block), add(first, c))));
       });
     });
   });
@@ -60,17 +61,17 @@ void AttentionEmitter::dots_of_panels(Scope& scope) {
 }
 
 void AttentionEmitter::softmax_rows(Scope& scope) {
-  emit_loop(scope, k_.i64(0), query_count_, k_.i64(1), true, [&](Scope& s, Value* r) {
+  emit_loop(scope, k_.i64(0), rows_.count, k_.i64(1), true, [&](Scope& s, Value* r) {
     s.seek();
     softmax_row(s, r, set_row(s, r));
   });
 }
 
 void AttentionEmitter::pack_key_panel(Scope& scope, Value* first, Value* count, Value* out) {
-  Run keys{key_axis_, add(key_begin_, first), count}, depth{depth_axis_, k_.i64(0), depth_};
+  Run keys{key_axis_, add(block_.begin, first), count}, depth{depth_axis_, k_.i64(0), size_.depth};
   if (first_stride(a_.k, key_axis_) != 1 || first_stride(a_.k, depth_axis_) == 1)
-    return operand(a_.k).transpose(scope, keys, depth, square_, out, t_.panel);
-  emit_loop(scope, k_.i64(0), depth_, k_.i64(1), false, [&](Scope& s, Value* i) {
+    return operand(a_.k).transpose(scope, keys, depth, scratch_.square, out, t_.panel);
+  emit_loop(scope, k_.i64(0), size_.depth, k_.i64(1), false, [&](Scope& s, Value* i) {
     s.seek();
     s.set_axis(depth_axis_, i);
     operand(a_.k).gather(s, keys, at(out, mul(i, t_.panel)));
@@ -87,12 +88,12 @@ Value* AttentionEmitter::horizontal_maximum(Value* v) {
 }
 
 void AttentionEmitter::softmax_row(Scope& scope, Value* r, Value* query) {
-  Value* row = at(scores_, mul(r, key_block));
-  k_.ir.CreateStore(lowest(vector()), largest_);
+  Value* row = at(scratch_.scores, mul(r, key_block));
+  k_.ir.CreateStore(lowest(vector()), scratch_.largest);
   // Lanes behind the last key become -inf, so that their exponentials add nothing.
-  for_vectors(scope, key_count_, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+  for_vectors(scope, block_.count, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
-    Value* key = add(key_begin_, offset);
+    Value* key = add(block_.begin, offset);
     s.set_axis(key_axis_, key);
     s.set_lanes(key_axis_, t_.lanes, mask);
     Value* x = final_score(s, scaled(load(at(row, offset))));
@@ -102,28 +103,28 @@ void AttentionEmitter::softmax_row(Scope& scope, Value* r, Value* query) {
     }
     if (mask) x = k_.ir.CreateSelect(mask, x, lowest(vector()));
     store(x, at(row, offset));
-    k_.ir.CreateStore(larger(x, k_.ir.CreateLoad(vector(), largest_)), largest_);
+    k_.ir.CreateStore(larger(x, k_.ir.CreateLoad(vector(), scratch_.largest)), scratch_.largest);
   });
   scope.seek();
-  Value* now = horizontal_maximum(k_.ir.CreateLoad(vector(), largest_));
+  Value* now = horizontal_maximum(k_.ir.CreateLoad(vector(), scratch_.largest));
   Value* maximum = update_maximum(scope, r, now, k_.type_of(type_));
   int partials = partials_of(type_);
-  auto partial = [&](int v) { return at(partials_, k_.i64(int64_t{v} * t_.lanes)); };
+  auto partial = [&](int v) { return at(scratch_.partials, k_.i64(int64_t{v} * t_.lanes)); };
   for (int v = 0; v < partials / t_.lanes; ++v) store(zero(vector()), partial(v));
-  emit_loop(scope, k_.i64(0), key_count_, k_.i64(t_.lanes), true, [&](Scope& s, Value* offset) {
+  emit_loop(scope, k_.i64(0), block_.count, k_.i64(t_.lanes), true, [&](Scope& s, Value* offset) {
     s.seek();
     s.set_lanes(key_axis_, t_.lanes);
     Value* p = exponential(s, exp_score_, {load(at(row, offset)), true}, {maximum, false});
     store(p, at(row, offset));
-    Value* sum = at(partials_, k_.ir.CreateAnd(offset, k_.i64(partials - 1)));
+    Value* sum = at(scratch_.partials, k_.ir.CreateAnd(offset, k_.i64(partials - 1)));
     store(k_.ir.CreateFAdd(load(sum), p), sum);
   });
   scope.seek();
   std::vector<Value*> sums;
   for (int v = 0; v < partials / t_.lanes; ++v) sums.push_back(load(partial(v)));
-  Value* before = k_.ir.CreateFMul(load_one(at(sum_, r)), load_one(at(shrink_, r)));
+  Value* before = k_.ir.CreateFMul(load_one(at(rows_.sum, r)), load_one(at(rows_.shrink, r)));
   Value* total = k_.ir.CreateFAdd(before, sum_partials(k_, std::move(sums), t_.lanes));
-  k_.ir.CreateAlignedStore(total, at(sum_, r), alignment());
+  k_.ir.CreateAlignedStore(total, at(rows_.sum, r), alignment());
 }
 
 }  // namespace hologram::cpu
