@@ -1,7 +1,6 @@
 // atlas/attention_keys.cpp: bounds on keys by score bodies, and heads that share keys.
 #include "atlas/attention_keys.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "ir/scalar.h"
@@ -108,8 +107,8 @@ class Bounds {
 };
 
 // By how many neighbours of the last batch axis an operand is shared: the largest number that the
-// axis is divided by wherever it appears.
-int64_t sharing(const Body& body, int axis) {
+// axis is divided by wherever it appears; `all` where it appears nowhere.
+int64_t sharing(const Body& body, int axis, int64_t all) {
   int64_t group = 0;
   for (const Instr& i : body.instrs) {
     bool other = false;
@@ -125,7 +124,7 @@ int64_t sharing(const Body& body, int axis) {
     });
     if (other) return 1;
   }
-  return std::max<int64_t>(group, 1);
+  return group ? group : all;
 }
 
 }  // namespace
@@ -134,11 +133,13 @@ KeyBounds find_key_bounds(const Body& score, int query_axis) {
   return Bounds(score, query_axis).find();
 }
 
-int64_t heads_sharing(const AttentionBlock& block) {
+int64_t heads_sharing(const AttentionBlock& block, bool undivided) {
   if (block.batch_rank == 0) return 1;
   const int axis = block.batch_rank - 1;
-  const int64_t group = sharing(block.k, axis);
-  return group == sharing(block.v, axis) ? group : 1;
+  const Expr& heads = block.axes[static_cast<size_t>(axis)].extent;
+  const int64_t all = undivided && heads.is_const() ? heads.constant_value() : 1;
+  const int64_t group = sharing(block.k, axis, all);
+  return group == sharing(block.v, axis, all) ? group : 1;
 }
 
 }  // namespace hologram::atlas

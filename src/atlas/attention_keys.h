@@ -21,7 +21,7 @@ struct KeyBounds {
 KeyBounds find_key_bounds(const Body& score, int query_axis);
 
 /// How many neighbours along the last batch axis, query heads, read the same keys and values: 1
-/// where that is not seen.
-int64_t heads_sharing(const AttentionBlock& block);
+/// where that is not seen. `undivided`: all heads, where keys and values do not know of them.
+int64_t heads_sharing(const AttentionBlock& block, bool undivided = false);
 
 }  // namespace hologram::atlas

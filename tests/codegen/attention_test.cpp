@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <sstream>
 
@@ -34,18 +35,18 @@ class Attention : public testing::TestWithParam<cpu::Isa> {
   virtual cpu::Target target() const { return cpu::generic_target(GetParam()); }
   /// Errors are measured by the sum of |probability * value|.
   virtual bool rounds_probabilities() const { return false; }
+  /// Whose results are compared with those of target(), too.
+  virtual std::optional<cpu::Target> other_target() const { return std::nullopt; }
 
-  void check(const Case& c, int64_t chunk = 0) {
+  virtual void check(const Case& c, int64_t chunk = 0) {
     std::ostringstream name;
     name << c;
     SCOPED_TRACE(name.str());
     atlas::Program p = make_program(c);
-    std::vector<int64_t> syms;
-    if (c.symbolic) syms = {c.queries, c.keys};
+    const std::vector<int64_t> syms = c.symbols();
     std::mt19937_64 random(3);
     std::normal_distribution<double> normal;
     std::vector<Memory> memory;
-    std::vector<void*> bufs;
     for (const atlas::Buffer& b : p.buffers) {
       auto size = static_cast<size_t>(size_of(b.dtype));
       auto count = static_cast<size_t>(b.extent.eval(syms));
@@ -58,15 +59,22 @@ class Attention : public testing::TestWithParam<cpu::Isa> {
     }
     if (c.score == Score::keep_mask)  // the first row keeps nothing
       std::memset(memory[bias_buffer].data(), 0, static_cast<size_t>(c.keys));
-    for (Memory& m : memory) bufs.push_back(m.data());
-    Compiled compiled(p, target());
-    ASSERT_EQ(compiled.run(bufs, syms, chunk), 0);
-    for (Memory& m : memory) EXPECT_TRUE(m.intact());
-    compare(c, memory);
+    auto run = [&](const cpu::Target& on, Memory& out) {
+      std::vector<void*> bufs;
+      for (Memory& m : memory) bufs.push_back(m.data());
+      bufs[out_buffer] = out.data();
+      ASSERT_EQ(Compiled(p, on).run(bufs, syms, chunk), 0);
+      EXPECT_TRUE(out.intact());
+      for (Memory& m : memory) EXPECT_TRUE(m.intact());
+    };
+    Memory other(memory[out_buffer].size());
+    if (other_target()) run(*other_target(), other);
+    run(target(), memory[out_buffer]);
+    compare(c, memory, other_target() ? &other : nullptr);
   }
 
-  void compare(const Case& c, const std::vector<Memory>& m) {
-    double worst = 0;
+  void compare(const Case& c, const std::vector<Memory>& m, const Memory* other = nullptr) {
+    double worst = 0, farthest = 0;
     auto at = [&](int64_t b, int64_t h, int64_t s, int64_t d, int64_t heads, int64_t sequence,
                   int64_t depth) {
       return c.heads_inside ? ((b * sequence + s) * heads + h) * depth + d
@@ -112,10 +120,16 @@ class Attention : public testing::TestWithParam<cpu::Isa> {
             double error =
                 std::abs(got - y) / (c.dtype == DType::f32 ? 1 : std::max(1e-2, std::abs(y)));
             if (rounds_probabilities()) error = std::abs(got - y) / std::max(size, 1e-30);
+            if (other) {
+              double there = value(c.dtype, *other, at(b, h, i, e, c.heads, c.queries, c.values));
+              double apart = std::abs(got - there) / std::max(size, 1e-30);
+              farthest = std::max(farthest, std::isnan(apart) ? INFINITY : apart);
+            }
             worst = std::max(worst, std::isnan(error) ? INFINITY : error);
           }
         }
-    if (rounds_probabilities())  // once a probability, once the result
+    EXPECT_LE(farthest, 1.01 / 128 + 1.01 / 256);  // and once the other's result
+    if (rounds_probabilities())                    // once a probability, once the result
       EXPECT_LE(worst, 1.01 / 128);
     else
       EXPECT_LE(worst, c.dtype == DType::f32 ? 4e-6 : c.dtype == DType::f16 ? 1e-3 : 6e-3);
@@ -285,14 +299,36 @@ TEST_P(Attention, symbolic_sizes) {
           1);
 }
 
+// bfloat16 whose probabilities are rounded, by whatever instructions.
+class BriefAttention : public Attention {
+ protected:
+  bool rounds_probabilities() const override { return true; }
+  using Attention::check;
+
+  void check_causal_and_symbolic() {
+    for (bool symbolic : {false, true})
+      for (int64_t queries : {5, 40, 150})
+        check({.batch = 1,
+               .heads = 2,
+               .kv_heads = 2,
+               .queries = queries,
+               .keys = 151,
+               .depth = 32,
+               .values = 32,
+               .causal = true,
+               .dtype = DType::bf16,
+               .symbolic = symbolic},
+              symbolic ? 1 : 0);
+  }
+};
+
 // Both products of bfloat16 by the dot instruction, where this machine has it.
-class AttentionDots : public Attention {
+class AttentionDots : public BriefAttention {
  protected:
   void SetUp() override {
     if (!target().bf16_dots) GTEST_SKIP() << "no bfloat16 dot instructions";
   }
   cpu::Target target() const override { return cpu::with_dots_of_host(Attention::target()); }
-  bool rounds_probabilities() const override { return true; }
 };
 
 TEST_P(AttentionDots, sizes_masks_and_layouts) {
@@ -316,21 +352,7 @@ TEST_P(AttentionDots, sizes_masks_and_layouts) {
                .heads_inside = inside});
 }
 
-TEST_P(AttentionDots, causal_and_symbolic) {
-  for (bool symbolic : {false, true})
-    for (int64_t queries : {5, 40, 150})
-      check({.batch = 1,
-             .heads = 2,
-             .kv_heads = 2,
-             .queries = queries,
-             .keys = 151,
-             .depth = 32,
-             .values = 32,
-             .causal = true,
-             .dtype = DType::bf16,
-             .symbolic = symbolic},
-            symbolic ? 1 : 0);
-}
+TEST_P(AttentionDots, causal_and_symbolic) { check_causal_and_symbolic(); }
 
 // A row of odd depth is no whole number of words; the bits of `reproducible` are the
 // multiply-adds'.
@@ -357,22 +379,26 @@ TEST_P(AttentionDots, where_the_instruction_is_used) {
 
 #if defined(__linux__) && defined(__x86_64__)
 // Both products of bfloat16 on tiles.
-class AttentionTiles : public Attention {
+class AttentionTiles : public BriefAttention {
  protected:
   void SetUp() override {
     if (!runs_tile_targets()) GTEST_SKIP() << "no AVX2";
   }
   cpu::Target target() const override { return tile_target(); }
-  bool rounds_probabilities() const override { return true; }
-  void check(const Case& c, int64_t chunk = 0) {
-    const int64_t before = amx::state().executed;
+  virtual bool takes_tiles(const Case& c) const { return c.queries > 4; }
+  void check(const Case& c, int64_t chunk = 0) override {
+    const amx::State before = amx::state();
     Attention::check(c, chunk);
-    if (machine_.emulates() && c.queries > 4) {
-      EXPECT_GT(amx::state().executed, before) << c;
+    executed_ = amx::state().executed - before.executed;
+    products_ = amx::state().products - before.products;
+    product_rows_ = amx::state().product_rows - before.product_rows;
+    if (machine_.emulates() && takes_tiles(c)) {
+      EXPECT_GT(executed_, 0) << c;
     }
     EXPECT_EQ(amx::state().config[0], 0) << "tiles are still configured";
   }
   TileMachine machine_;
+  int64_t executed_ = 0, products_ = 0, product_rows_ = 0;  // of the last check
 };
 
 TEST_P(AttentionTiles, sizes_masks_and_layouts) {
@@ -413,21 +439,7 @@ TEST_P(AttentionTiles, units_of_several_panels) {
             queries == 150 ? 3 : 0);
 }
 
-TEST_P(AttentionTiles, causal_and_symbolic) {
-  for (bool symbolic : {false, true})
-    for (int64_t queries : {5, 40, 150})
-      check({.batch = 1,
-             .heads = 2,
-             .kv_heads = 2,
-             .queries = queries,
-             .keys = 151,
-             .depth = 32,
-             .values = 32,
-             .causal = true,
-             .dtype = DType::bf16,
-             .symbolic = symbolic},
-            symbolic ? 1 : 0);
-}
+TEST_P(AttentionTiles, causal_and_symbolic) { check_causal_and_symbolic(); }
 
 TEST_P(AttentionTiles, random_shapes) {
   std::mt19937 random(5);
@@ -470,6 +482,120 @@ TEST_P(AttentionTiles, instructions) {
   EXPECT_GE(count(c, "prefetcht0"), 2 * (32 + 16));  // of each step, its rows
   c.queries = 4;
   EXPECT_EQ(count(c, "tdpbf16ps"), 0);
+}
+
+// Few queries, and those of heads that share keys, as rows of a tile: where that is asked for.
+class AttentionFewOnTiles : public AttentionTiles {
+ protected:
+  cpu::Target target() const override {
+    cpu::Target t = tile_target();
+    t.tile_attention = true;
+    return t;
+  }
+  std::optional<cpu::Target> other_target() const override {
+    cpu::Target today = target();
+    today.tiles = false;
+    return today;
+  }
+  bool takes_tiles(const Case& c) const override { return c.keys > 0; }
+};
+
+// Four heads of one, then sixteen of each of two: 4 and 16 rows a unit.
+TEST_P(AttentionFewOnTiles, heads_that_share_keys) {
+  for (auto [depth, values] : {std::pair<int64_t, int64_t>{64, 64}, {40, 40}, {72, 128}, {128, 72}})
+    for (int64_t keys : {1, 16, 33, 300})
+      check({.batch = 16,
+             .heads = 4,
+             .kv_heads = 1,
+             .queries = 1,
+             .keys = keys,
+             .depth = depth,
+             .values = values,
+             .score = static_cast<Score>((keys + values) % 4),
+             .dtype = DType::bf16,
+             .heads_inside = keys % 2 == 1});
+  check({.batch = 8,
+         .heads = 32,
+         .kv_heads = 2,
+         .queries = 1,
+         .keys = 144,
+         .depth = 64,
+         .values = 64,
+         .score = Score::full_bias,
+         .dtype = DType::bf16});
+}
+
+// The cache grows: nothing is read behind its last key, and there may be none.
+TEST_P(AttentionFewOnTiles, caches_of_any_size) {
+  for (int64_t keys : {0, 1, 15, 16, 17, 31, 32, 47, 128, 129, 160, 300})
+    for (int64_t depth : {64, 40})
+      check({.batch = 16,
+             .heads = 4,
+             .kv_heads = 2,
+             .queries = 1 + keys % 3,
+             .keys = keys,
+             .depth = depth,
+             .values = depth,
+             .score = keys % 2 ? Score::keep_mask : Score::plain,
+             .dtype = DType::bf16,
+             .heads_inside = keys % 3 == 0,
+             .symbolic_keys = true},
+            keys % 2 ? 3 : 0);
+}
+
+TEST_P(AttentionFewOnTiles, rows_of_one_head) {
+  for (int64_t queries = 2; queries <= 16; ++queries)
+    check({.batch = 2,
+           .heads = 3,
+           .kv_heads = queries % 2 ? 3 : 1,
+           .queries = queries,
+           .keys = 20 * queries - 3,
+           .depth = queries % 3 ? 64 : 33,
+           .values = queries % 4 ? 33 : 64,
+           .causal = queries % 5 == 0,
+           .score = static_cast<Score>(queries % 4),
+           .dtype = DType::bf16});
+}
+
+// A step of values is as many cycles as there are rows, and v is not turned over.
+TEST_P(AttentionFewOnTiles, work) {
+  if (!machine_.emulates()) GTEST_SKIP() << "only the emulator counts";
+  const Case c{.batch = 16,
+               .heads = 4,
+               .kv_heads = 1,
+               .queries = 1,
+               .keys = 128,
+               .depth = 64,
+               .values = 64,
+               .dtype = DType::bf16};
+  check(c);
+  // Of a batch point: 8 tiles of keys by two steps; two panels of two tiles by four steps.
+  EXPECT_EQ(products_, 16 * (16 + 16));
+  EXPECT_EQ(product_rows_, 16 * (16 * 16 + 16 * 4));
+  Case one = c;
+  one.kv_heads = 4;  // a row a unit: multiply-adds
+  Attention::check(one);
+  EXPECT_EQ(cpu::dump_asm(make_program(one), target()).find("tdpbf16ps"), std::string::npos);
+}
+
+// By default these run as without tiles, and always where the bits are promised.
+TEST_P(AttentionFewOnTiles, where_it_is_asked_for) {
+  cpu::Target real = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
+  const Case c{16, 4, 1, 1, 128, 64, 64, false, Score::plain, DType::bf16};
+  auto on_tiles = [&](bool reproducible = false) {
+    atlas::Program p = make_program(c);
+    p.attention().reproducible = reproducible;
+    return cpu::dump_asm(p, real).find("tdpbf16ps") != std::string::npos;
+  };
+  EXPECT_FALSE(on_tiles());
+  real.tile_attention = true;
+  EXPECT_TRUE(on_tiles());
+  EXPECT_FALSE(on_tiles(true));
+  real.tile_attention = false;
+  cpu::Processor measured = *cpu::find_processor("emerald-rapids");
+  measured.few_queries_gain = 1.3;
+  real.processor = &measured;
+  EXPECT_TRUE(on_tiles());
 }
 #endif
 
@@ -517,6 +643,7 @@ INSTANTIATE_TEST_SUITE_P(isa, Attention, testing::ValuesIn(runnable_isas()), isa
 INSTANTIATE_TEST_SUITE_P(isa, AttentionDots, testing::Values(cpu::Isa::avx512), isa_name);
 #if defined(__linux__)
 INSTANTIATE_TEST_SUITE_P(isa, AttentionTiles, testing::Values(cpu::Isa::avx512), isa_name);
+INSTANTIATE_TEST_SUITE_P(isa, AttentionFewOnTiles, testing::Values(cpu::Isa::avx512), isa_name);
 #endif
 #endif
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <ostream>
+#include <vector>
 
 #include "atlas/builder.h"
 
@@ -20,15 +21,22 @@ struct Case {
   bool causal = false;
   Score score = Score::plain;
   DType dtype = DType::f32;
-  bool symbolic = false;      // queries and keys
-  bool heads_inside = false;  // [batch, sequence, heads, depth] in memory
+  bool symbolic = false;       // queries and keys
+  bool heads_inside = false;   // [batch, sequence, heads, depth] in memory
+  bool symbolic_keys = false;  // keys alone: a cache
+
+  std::vector<int64_t> symbols() const {
+    if (symbolic) return {queries, keys};
+    return symbolic_keys ? std::vector{keys} : std::vector<int64_t>{};
+  }
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.batch << 'x' << c.heads << '/' << c.kv_heads << ' ' << c.queries << " queries "
              << c.keys << " keys " << c.depth << "->" << c.values << (c.causal ? " causal" : "")
              << " score " << static_cast<int>(c.score) << ' ' << name_of(c.dtype)
-             << (c.symbolic ? " symbolic" : "") << (c.heads_inside ? " heads inside" : "");
+             << (c.symbolic ? " symbolic" : "") << (c.symbolic_keys ? " symbolic keys" : "")
+             << (c.heads_inside ? " heads inside" : "");
 }
 
 inline constexpr int q_buffer = 0, k_buffer = 1, v_buffer = 2, bias_buffer = 3, out_buffer = 4;
@@ -40,10 +48,11 @@ inline Expr offset(bool inside, Expr b, Expr h, Expr s, Expr d, const Expr& head
 }
 
 inline atlas::Program make_program(const Case& c) {
-  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.queries),
-       n = c.symbolic ? Expr::symbol(1) : Expr(c.keys);
+  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.queries), n = c.symbolic        ? Expr::symbol(1)
+                                                               : c.symbolic_keys ? Expr::symbol(0)
+                                                                                 : Expr(c.keys);
   atlas::Program p;
-  p.num_symbols = c.symbolic ? 2 : 0;
+  p.num_symbols = static_cast<int>(c.symbols().size());
   Expr bh(c.batch * c.heads), bkv(c.batch * c.kv_heads);
   DType bias = c.score == Score::keep_mask ? DType::b8 : DType::f32;
   p.buffers = {{c.dtype, Access::read, bh * m * c.depth},

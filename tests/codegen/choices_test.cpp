@@ -5,6 +5,7 @@
 #include <set>
 
 #include "backend/cpu/choices.h"
+#include "backend/cpu/keys.h"
 #include "backend/cpu/products/panels.h"
 #include "backend/cpu/products/plan.h"
 #include "base/error.h"
@@ -144,6 +145,33 @@ TEST(Choices, bfloat16_attention_on_tiles_is_pytorchs_until_ours_was_measured) {
   EXPECT_EQ(path_of(t, "bfloat16 attention"), "tiles");
   EXPECT_EQ(path_of(with("emerald-rapids", false), "bfloat16 attention"), "fma");
   EXPECT_EQ(path_of(with("zen4", false), "bfloat16 attention"), "fma");
+}
+
+TEST(Choices, parts_of_attention_take_tiles_where_these_were_measured_to_be_faster) {
+  const std::pair<const char*, double Processor::*> parts[] = {
+      {"bfloat16 attention of few queries", &Processor::few_queries_gain},
+      {"bfloat16 attention gradients", &Processor::gradients_gain}};
+  for (auto [what, gain] : parts) {
+    for (const Processor& p : processors()) {
+      EXPECT_EQ(path_of(with(p.name.data(), false), what), "fma") << p.name;
+      EXPECT_EQ(path_of(with(p.name.data()), what), p.*gain >= least_gain ? "tiles" : "fma");
+    }
+    Processor measured = *find_processor("emerald-rapids");
+    Target t = with("emerald-rapids");
+    const std::string key = target_key(t);
+    t.processor = &measured;
+    for (auto [times, path] : {std::pair{1.05, "fma"}, {1.3, "tiles"}}) {
+      measured.*gain = times;
+      EXPECT_EQ(path_of(t, what), path);
+      EXPECT_EQ(target_key(t) == key, times < least_gain);  // it changes bits
+    }
+    t = with("emerald-rapids");
+    t.tile_attention = true;
+    EXPECT_EQ(path_of(t, what), "tiles");
+    EXPECT_NE(target_key(t), key);
+    t.tiles = false;
+    EXPECT_EQ(path_of(t, what), "fma");
+  }
 }
 
 }  // namespace

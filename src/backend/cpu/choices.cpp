@@ -44,7 +44,28 @@ Choice of_attention(const Target& target) {
   return {"bfloat16 attention", target.bf16_dots ? "dots" : "fma", of_bfloat16(target).why};
 }
 
+Choice of_part(const Target& target, std::string_view what, AttentionPart part) {
+  Choice c{what, "fma", {}};
+  if (tiles_allowed(target, part, &c.why)) c.path = "tiles";
+  return c;
+}
+
 }  // namespace
+
+bool tiles_allowed(const Target& target, AttentionPart part, std::string* why) {
+  const Processor& p = *target.processor;
+  const double gain = part == AttentionPart::gradients ? p.gradients_gain : p.few_queries_gain;
+  auto because = [&](bool allowed, std::string reason) {
+    if (why) *why = std::move(reason);
+    return allowed;
+  };
+  if (!target.tiles) return because(false, "no tiles on this level");
+  if (target.tile_attention) return because(true, "HOLOGRAM_CPU_ATTENTION=tiles");
+  if (gain == 0)
+    return because(false, fmt::format("tiles have not been measured for it on {}", p.name));
+  return because(gain >= least_gain,
+                 fmt::format("tiles took 1/{} of the time of multiply-adds on {}", gain, p.name));
+}
 
 bool terms_allowed(const Target& target, int terms, std::string* why) {
   const Processor& p = *target.processor;
@@ -70,7 +91,9 @@ bool terms_allowed(const Target& target, int terms, std::string* why) {
           of_float32(target, "float32 medium", 1),
           of_bfloat16(target),
           of_bytes(target),
-          of_attention(target)};
+          of_attention(target),
+          of_part(target, "bfloat16 attention of few queries", AttentionPart::few_queries),
+          of_part(target, "bfloat16 attention gradients", AttentionPart::gradients)};
 }
 
 }  // namespace hologram::cpu

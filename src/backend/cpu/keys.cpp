@@ -15,6 +15,8 @@ std::string target_key(const Target& target) {
   for (int terms : {1, 2, 3})
     if (terms_allowed(target, terms)) out += fmt::format(" {}-terms", terms);
   if (out.ends_with("-terms")) out += fmt::format(" of {}", target.processor->name);
+  if (tiles_allowed(target, AttentionPart::few_queries)) out += " few queries on tiles";
+  if (tiles_allowed(target, AttentionPart::gradients)) out += " gradients on tiles";
   return out;
 }
 

@@ -25,6 +25,9 @@ struct Processor {
   std::array<double, 3> terms_gain;
   /// Time of bfloat16 attention by PyTorch over that of ours on tiles, likewise; 0: not measured.
   double attention_gain = 0;
+  /// Time of bfloat16 attention of few queries by multiply-adds over that on tiles, and of its
+  /// gradients, likewise.
+  double few_queries_gain = 0, gradients_gain = 0;
 };
 
 /// Every design of the table; the last one stands for those that are not in it.

@@ -30,7 +30,7 @@ struct Target : codegen::TargetTraits {
   bool i8_dots = false;    ///< AVX512_VNNI, AVX_VNNI: sums of four products of bytes
   bool tiles = false;      ///< AMX: products of tiles of bfloat16 numbers and bytes
   Terms terms = Terms::measured;
-  bool tile_attention = false;  ///< ours takes PyTorch's place although it was not measured
+  bool tile_attention = false;  ///< ours on tiles takes the place of what was measured
   bool tile_prefetch = true;  ///< tile kernels fetch operands to the first level ahead of use
   int threads = 2;            ///< that units are cut for: threads_class() of a number
   const Processor* processor = find_processor("unknown");

@@ -31,7 +31,7 @@ AttentionEmitter::AttentionEmitter(CpuFunction& kernel, const AttentionPlan& pla
 void AttentionEmitter::run() {
   if (plan_.units.is(0)) return k_.finish();
   prepare();
-  if (plan_.on_tiles) emit_tile_config(k_, scratch_.config);
+  if (plan_.on_tiles) emit_tile_config(k_, scratch_.config, rows_of_attention_tiles());
   emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
             [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
   k_.root().seek();
@@ -49,14 +49,16 @@ void AttentionEmitter::prepare() {
   size_.value_panels = div(add(size_.values, t_.panel - 1), k_.i64(t_.panel));
   size_.key_stride = add(round_up(size_.depth, t_.lanes), k_.i64(t_.lanes));
   int64_t rows = plan_.query_block;
-  Value* q = plan_.on_tiles ? k_.i64(tile_depth() * rows)
+  Value* q = plan_.on_tiles ? k_.i64(tile_depth() * (by_queries() ? rows : few_columns / 2))
              : by_queries() ? mul(size_.depth, t_.panel)
                             : mul(size_.key_stride, rows);
   Regions regions{{&rows_.q, q},
                   // Behind the last key, the other half of its pair.
                   {&scratch_.scores, k_.i64((key_block + 1) * (by_queries() ? t_.panel : rows))},
                   {&rows_.out, mul(size_.value_panels, rows * t_.panel)}};
-  if (plan_.on_tiles)
+  if (few_on_tiles())
+    prepare_few(regions);
+  else if (plan_.on_tiles)
     prepare_tiles(regions);
   else if (!by_queries() && !plan_.k_load)
     regions.emplace_back(&scratch_.k_block, mul(size_.depth, int64_t{t_.panel} * plan_.key_span));
@@ -73,7 +75,8 @@ void AttentionEmitter::prepare() {
   if (by_queries()) {
     find_turned();
   } else {
-    scratch_.tile = k_.slot(k_.type_of(type_), "tile", rows * t_.panel * plan_.key_span);
+    if (!plan_.on_tiles)
+      scratch_.tile = k_.slot(k_.type_of(type_), "tile", rows * t_.panel * plan_.key_span);
     scratch_.largest = k_.slot(vector(), "largest");
     scratch_.partials = k_.slot(k_.type_of(type_), "partials", partials_of(type_));
   }
@@ -122,7 +125,9 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
     key_end = least(key_end, round_up(most(add(last, 1), k_.i64(0)), key_block));
   }
   clear(scope);
-  if (plan_.on_tiles)
+  if (few_on_tiles())
+    turn_few_queries(scope);
+  else if (plan_.on_tiles)
     for_query_panels(scope, [&](Scope& s) { pack_queries(s); });
   else
     pack_queries(scope);
@@ -131,6 +136,7 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
     block_.begin = key;
     block_.count = plan_.key_counts.size() == 1 ? static_cast<Value*>(k_.i64(plan_.key_counts[0]))
                                                 : least(sub(key_end, key), k_.i64(key_block));
+    if (few_on_tiles()) return few_block(s);
     if (plan_.on_tiles) return tile_block(s);
     if (by_queries()) {
       scores_by_queries(s);
@@ -140,7 +146,7 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
     }
     add_values(s);
   });
-  if (plan_.on_tiles)
+  if (plan_.on_tiles && by_queries())
     return for_query_panels(scope, [&](Scope& s) {
       turn_columns(s);
       epilogue(s);
@@ -175,7 +181,7 @@ void AttentionEmitter::clear(Scope& scope) {
   fill(scope, rows_.sum, columns, zero(vector()));
   fill(scope, rows_.shrink, columns, zero(vector()));
   scope.seek();
-  fill(scope, plan_.on_tiles ? rows_.columns : rows_.out,
+  fill(scope, plan_.on_tiles && by_queries() ? rows_.columns : rows_.out,
        mul(size_.value_panels, plan_.query_block * t_.panel), zero(vector()));
 }
 

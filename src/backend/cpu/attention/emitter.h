@@ -4,7 +4,6 @@
 #include "backend/cpu/attention/plan.h"
 #include "backend/cpu/attention/score_blocks.h"
 #include "backend/cpu/operands/pack.h"
-#include "backend/cpu/tiles/kernel.h"
 
 namespace hologram::cpu {
 
@@ -17,6 +16,7 @@ class AttentionEmitter : ScoreBlocks {
  private:
   bool by_queries() const { return plan_.lanes == ScoreLanes::queries; }
   bool pairs() const { return plan_.dots != Dots::none; }
+  bool few_on_tiles() const { return plan_.on_tiles && !by_queries(); }
 
   // NaN scores need no care here: their own exponential is NaN.
   Value* larger(Value* x, Value* y) { return k_.ir.CreateSelect(k_.ir.CreateFCmpOGT(x, y), x, y); }
@@ -101,8 +101,6 @@ class AttentionEmitter : ScoreBlocks {
   // Probabilities of two keys side by side, rounded to bfloat16, in the place of scores; the sum of
   // the ones before rounding.
   Value* paired_exponentials(Scope& scope, Value* offset, Value* maximum, Value* start);
-  // Two vectors of float32, rounded, as words.
-  void store_words(Value* low, Value* high, Value* to);
   // The panel of v from `column` on, as words of two keys.
   void pair_values(Scope& scope, Value* column);
   // v of two keys, 2 * pair and the one behind it, as words of `lanes` columns.
@@ -114,7 +112,8 @@ class AttentionEmitter : ScoreBlocks {
   void for_query_panels(Scope& scope, const std::function<void(Scope&)>& each);
   // Scores, probabilities and values of one block of keys.
   void tile_block(Scope& scope);
-  void copy_tile_keys(Scope& scope);
+  // The block's keys from `first` to `end` as rows of tiles.
+  void copy_tile_keys(Scope& scope, Value* first, Value* end);
   // The values of a block as rows of columns of v, 32 keys a step.
   void copy_tile_values(Scope& scope);
   void tile_scores(Scope& scope);
@@ -125,13 +124,29 @@ class AttentionEmitter : ScoreBlocks {
   void add_tile_values(Scope& scope);
   // columns_ of a panel, turned over, to where the epilogue reads them.
   void turn_columns(Scope& scope);
-  void call_tiles(Scope& scope, bool scores, Value* count, std::vector<Value*> arguments);
   int64_t tile_depth() const { return (plan_.depth.constant_value() + 31) / 32 * 32; }
   Value* tile_keys() { return round_up(block_.count, 32); }
   // Of a key, where tiles read it.
   Value* key_row_bytes();
+  Value* keys_in_place();
+  RowsOfTiles rows_of_attention_tiles() const;
 
-  static constexpr int use_scores = 0, use_values = 1;
+  // few.cpp: both products of few queries, rows of a tile of probabilities.
+  static constexpr int64_t few_columns = 16;
+  static constexpr int few_sums = 2, few_row = 5;  // tiles with as many rows as a unit
+  void prepare_few(Regions& regions);
+  // q as words of two values, [pair][row of the unit], 16 of them.
+  void turn_few_queries(Scope& scope);
+  // Scores, probabilities and values of one block of keys.
+  void few_block(Scope& scope);
+  void few_scores(Scope& scope);
+  // Probabilities of what is missing to whole steps of keys are 0.
+  void hide_missing_keys_of_row(Scope& scope, Value* row);
+  // out = shrink * out + p v
+  void add_few_values(Scope& scope);
+
+  enum Use { use_scores, use_values, use_last_scores };
+
   const atlas::AttentionBlock& a_;
   AttentionPlan plan_;
   int query_axis_, key_axis_, depth_axis_, value_axis_;
@@ -157,13 +172,13 @@ class AttentionEmitter : ScoreBlocks {
   } block_{};  // of keys
   // What a block works in: the score tile, packed keys and values, a square of a transposition;
   // with lanes along keys the scores of a panel, the largest ones and partial sums; on tiles the
-  // configuration and one product's sums.
+  // configuration, one product's sums and, with lanes along keys, rounded probabilities.
   struct Scratch {
-    Value *scores, *k_block, *v_block, *square, *tile, *largest, *partials, *config, *product;
+    Value *scores, *k_block, *v_block, *square, *tile, *largest, *partials;
+    Value *config, *product, *rounded;
   } scratch_{};
   std::vector<Turned> turned_;
   int square_lanes_ = 0;
-  std::map<std::pair<bool, int>, llvm::Function*> tile_kernels_;  // of scores or values, tiles
 };
 
 }  // namespace hologram::cpu

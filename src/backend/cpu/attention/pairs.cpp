@@ -1,27 +1,12 @@
 // backend/cpu/attention/pairs.cpp: attention's products of bfloat16 by the dot instruction.
 //
 // Its operands are words of two numbers: two values of a query or key, then two keys.
-#include <llvm/IR/IntrinsicsX86.h>
-
 #include "backend/cpu/attention/emitter.h"
 #include "backend/cpu/exponential.h"
 #include "codegen/body.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
-namespace {
-
-// Words of the numbers of two vectors of 16 bits, side by side; the first ones are lower.
-Value* interleave(CpuFunction& k, Value* low, Value* high) {
-  std::vector<int> order;
-  int lanes = static_cast<int>(llvm::cast<llvm::FixedVectorType>(low->getType())->getNumElements());
-  for (int l = 0; l < lanes; ++l) order.insert(order.end(), {l, lanes + l});
-  return k.ir.CreateBitCast(k.ir.CreateShuffleVector(low, high, order),
-                            k.widen(k.ir.getInt32Ty(), lanes));
-}
-
-}  // namespace
-
 int64_t AttentionEmitter::depth_pairs() const {
   return (plan_.on_tiles ? tile_depth() : plan_.depth.constant_value()) / 2;
 }
@@ -84,27 +69,6 @@ Value* AttentionEmitter::paired_exponentials(Scope& scope, Value* offset, Value*
   return total;
 }
 
-void AttentionEmitter::store_words(Value* low, Value* high, Value* to) {
-  if (!k_.target.bf16_rounding) {
-    auto rounded = [&](Value* v) {
-      return emit_cast(k_, ir::Op::cast, v, DType::f32, DType::bf16);
-    };
-    k_.ir.CreateAlignedStore(interleave(k_, rounded(low), rounded(high)), to, alignment());
-    return;
-  }
-  constexpr int lanes = 16;  // of the instruction
-  for (int l = 0; l < t_.lanes; l += lanes) {
-    std::vector<int> part, order;
-    for (int i = 0; i < lanes; ++i) part.push_back(l + i);
-    for (int i = 0; i < lanes; ++i) order.insert(order.end(), {i, lanes + i});
-    auto take = [&](Value* v) { return k_.ir.CreateShuffleVector(v, part); };
-    Value* both = k_.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512, {},
-                                        {take(high), take(low)});
-    k_.ir.CreateAlignedStore(k_.ir.CreateShuffleVector(both, order), at(to, k_.i64(l)),
-                             alignment());
-  }
-}
-
 void AttentionEmitter::pair_values(Scope& scope, Value* column) {
   Value* count = least(sub(size_.values, column), k_.i64(t_.panel));
   emit_loop(scope, k_.i64(0), key_pairs(), k_.i64(1), true, [&](Scope& s, Value* i) {
@@ -137,7 +101,7 @@ Value* AttentionEmitter::value_words(Scope& scope, Value* pair, Value* column, i
       halves[j] = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(key, last), halves[j],
                                      llvm::Constant::getNullValue(halves[j]->getType()));
   }
-  return interleave(k_, halves[0], halves[1]);
+  return interleave(halves[0], halves[1]);
 }
 
 }  // namespace hologram::cpu

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "backend/cpu/attention/emit.h"
+#include "backend/cpu/choices.h"
 #include "backend/cpu/cost.h"
 #include "base/error.h"
 
@@ -33,29 +34,47 @@ void find_counts(AttentionPlan& p, bool causal) {
   p.key_counts = {keys.begin(), keys.end()};
 }
 
+// Of few queries, those of all its heads: rows of a tile.
+constexpr int64_t rows_of_unit = 16;
+
 // Query heads whose rows a unit computes together, so that keys and values are read once for all
 // of them; as many as leave eight units and one for each thread.
-int64_t heads_of_unit(const atlas::AttentionBlock& b, int64_t queries, int64_t threads) {
+int64_t heads_of_unit(const atlas::AttentionBlock& b, int64_t queries, bool on_tiles,
+                      int64_t threads) {
   if (b.batch_rank == 0 || queries == 0) return 1;
   int axis = b.batch_rank - 1;
-  const int64_t group = atlas::heads_sharing(b);
-  if (group <= 1) return 1;
+  const int64_t group = atlas::heads_sharing(b, on_tiles);
+  const Expr& own = b.axes[static_cast<size_t>(axis)].extent;
+  if (group <= 1 || !own.is_const() || own.constant_value() % group) return 1;
   Expr heads(1);
   for (int a = 0; a < b.batch_rank; ++a) heads = heads * b.axes[static_cast<size_t>(a)].extent;
-  const Expr& own = b.axes[static_cast<size_t>(axis)].extent;
-  if (!own.is_const() || own.constant_value() % group) return 1;
   for (int64_t shared = group; shared > 1; --shared)
-    if (group % shared == 0 && shared * queries <= 16 &&
+    if (group % shared == 0 && shared * queries <= rows_of_unit &&
         (!heads.is_const() || heads.constant_value() >= std::max<int64_t>(8, threads) * shared))
       return shared;
   return 1;
 }
 
-// Whether both products run on tiles, which round the probabilities as dots do.
+// Whether both products may run on tiles, which round the probabilities as dots do.
 bool fits_tiles(const AttentionPlan& p, const atlas::AttentionBlock& b, const Target& target) {
-  return target.tiles && p.lanes == ScoreLanes::queries && b.operand_type == DType::bf16 &&
-         p.type == DType::f32 && !b.reproducible && p.tile.panel == 32 && p.depth.is_const() &&
-         p.depth.constant_value() > 0;
+  return target.tiles && b.operand_type == DType::bf16 && p.type == DType::f32 && !b.reproducible &&
+         p.tile.panel == 32 && p.depth.is_const() && p.depth.constant_value() > 0;
+}
+
+// Queries whose softmax has lanes along the keys: with the heads that share a unit's keys they are
+// rows, on tiles rows of one tile.
+struct FewQueries {
+  bool few = false, on_tiles = false;
+  int64_t shared = 1;
+};
+FewQueries few_queries(const AttentionPlan& p, const atlas::AttentionBlock& b,
+                       const Target& target) {
+  if (!p.queries.is_const()) return {};
+  const int64_t queries = p.queries.constant_value();
+  const bool tiles = fits_tiles(p, b, target) && tiles_allowed(target, AttentionPart::few_queries);
+  if (queries > (tiles ? rows_of_unit : 4)) return {};
+  const int64_t shared = heads_of_unit(b, queries, tiles, target.threads);
+  return {true, tiles && queries * shared > 1, shared};
 }
 
 // Up to four panels of queries share what a unit copies of the values, as long as there are four
@@ -75,6 +94,14 @@ Expr tile_work_per_key(const AttentionPlan& p) {
   const int64_t panels = p.query_block / p.tile.panel;
   return (p.depth + p.values) * (panels * cost::cycle / 16) + p.values * (cost::cycle / 2) +
          Expr(panels * 30 * cost::cycle);
+}
+
+// Of few queries on tiles: keys and values are read from memory and the values paired, a tile
+// product takes a cycle for each row, an exponential a vector for each row.
+Expr tile_work_per_key_of_few(const AttentionPlan& p) {
+  return (p.depth + p.values) * (cost::cycle / 8) + p.depth * (cost::cycle / 32) +
+         p.values * (p.query_block * cost::cycle / 512) +
+         Expr(p.query_block * 2 * cost::cycle + 4 * cost::cycle);
 }
 
 }  // namespace
@@ -99,18 +126,16 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   p.values = extent(3);
   int key_axis = b.batch_rank + 1, depth_axis = key_axis + 1, value_axis = key_axis + 2;
 
-  bool few = p.queries.is_const() && p.queries.constant_value() <= 4;
+  const auto [few, tile_rows, shared] = few_queries(p, b, target);
   p.lanes = few ? ScoreLanes::keys : ScoreLanes::queries;
-  p.shared = few ? heads_of_unit(b, p.queries.constant_value(), target.threads) : 1;
+  p.shared = shared;
   p.query_block = few ? p.queries.constant_value() * p.shared : p.tile.panel;
   bool plain = b.operand_type == p.type;
   bool pairs = p.depth.is_const() && p.depth.constant_value() % 2 == 0;
   if (!few && pairs && !b.reproducible) p.dots = dots_for(target, b.operand_type, p.type);
-  if (fits_tiles(p, b, target)) {
-    p.on_tiles = true;
-    p.dots = Dots::bf16;
-    p.query_block = queries_on_tiles(p, b, target.threads);
-  }
+  p.on_tiles = few ? tile_rows : fits_tiles(p, b, target);
+  if (p.on_tiles) p.dots = Dots::bf16;
+  if (p.on_tiles && !few) p.query_block = queries_on_tiles(p, b, target.threads);
   auto k = strided_load(b.k, key_axis, depth_axis);
   bool floats = is_float(b.operand_type);
   bool whole_sums = p.depth.is_const() && p.depth.constant_value() > 0 &&
@@ -118,11 +143,13 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   // Pairs are read as words, so rows are a whole number of them apart.
   bool words =
       p.dots != Dots::none && k && k->x_stride.is_const() && k->x_stride.constant_value() % 2 == 0;
-  // Tiles take whole ones of 16 keys and 32 values.
+  // Tiles take whole ones of 16 keys and 32 values; rows of few queries have a copy of the last
+  // keys.
   if (p.on_tiles)
-    words = p.depth.constant_value() % 32 == 0 && p.keys.is_const() &&
-            p.keys.constant_value() % 16 == 0;
-  if (k && k->y_stride.is(1) && (few ? floats && whole_sums : plain || words)) p.k_load = k;
+    words = p.depth.constant_value() % 32 == 0 &&
+            (few || (p.keys.is_const() && p.keys.constant_value() % 16 == 0));
+  const bool in_place = few && !p.on_tiles ? floats && whole_sums : plain || words;
+  if (k && k->y_stride.is(1) && in_place) p.k_load = k;
   // A last vector that is not whole would read behind the row.
   auto multiple = [&](int64_t of) {
     return p.values.is_const() && p.values.constant_value() % of == 0;
@@ -134,7 +161,7 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
 
   // Few queries leave registers free for several panels, which hides the latency of the chains.
   p.key_span = p.value_span = 1;
-  if (few && p.query_block > 0) {
+  if (few && !p.on_tiles && p.query_block > 0) {
     int span = panels_for(p.tile, static_cast<int>(p.query_block));
     p.key_span = span;
     while (span > 1 && !(whole && p.values.constant_value() % (span * p.tile.panel) == 0))
@@ -158,7 +185,8 @@ Launch launch_of(const AttentionPlan& p, const atlas::Program&, const Target&) {
   int64_t multiply = p.query_block * cost::multiply_add * vectors / p.tile.panel / group_of(p.dots);
   Expr per_key = (p.depth + p.values) * (multiply + 50) +
                  Expr(p.query_block * 10 * cost::cycle / p.tile.lanes + 4 * cost::cycle);
-  if (p.on_tiles) per_key = tile_work_per_key(p);
+  if (p.on_tiles)
+    per_key = p.lanes == ScoreLanes::keys ? tile_work_per_key_of_few(p) : tile_work_per_key(p);
   Launch launch;
   launch.total = p.units;
   launch.unit_work = p.keys * per_key + cost::unit;

@@ -21,7 +21,7 @@ struct AttentionPlan {
   DType type;  ///< of all arithmetic
   ScoreLanes lanes;
   Dots dots = Dots::none;  ///< bf16: both products take pairs, probabilities round to bfloat16
-  bool on_tiles = false;   ///< and are tile products
+  bool on_tiles = false;   ///< and are tile products; lanes along keys: rows of few queries
   Expr queries, keys, depth, values;
   int64_t shared;  ///< few: query heads of a unit, which read the same keys and values
   int64_t

@@ -1,5 +1,6 @@
 // backend/cpu/attention/rows.cpp: scores and softmax of a few queries, with lanes along the keys.
 #include "backend/cpu/attention/emitter.h"
+#include "backend/cpu/exponential.h"
 #include "backend/cpu/operands/dots.h"
 #include "codegen/nest.h"
 
@@ -111,11 +112,20 @@ void AttentionEmitter::softmax_row(Scope& scope, Value* r, Value* query) {
   int partials = partials_of(type_);
   auto partial = [&](int v) { return at(scratch_.partials, k_.i64(int64_t{v} * t_.lanes)); };
   for (int v = 0; v < partials / t_.lanes; ++v) store(zero(vector()), partial(v));
-  emit_loop(scope, k_.i64(0), block_.count, k_.i64(t_.lanes), true, [&](Scope& s, Value* offset) {
+  if (plan_.on_tiles) hide_missing_keys_of_row(scope, row);
+  Value* end = plan_.on_tiles ? tile_keys() : block_.count;
+  emit_loop(scope, k_.i64(0), end, k_.i64(t_.lanes), true, [&](Scope& s, Value* offset) {
     s.seek();
     s.set_lanes(key_axis_, t_.lanes);
-    Value* p = exponential(s, exp_score_, {load(at(row, offset)), true}, {maximum, false});
-    store(p, at(row, offset));
+    Value *x = load(at(row, offset)), *p = nullptr;
+    if (plan_.on_tiles) {
+      p = emit_brief_exp(k_, k_.ir.CreateFSub(x, spread(maximum)));
+      Value* to = element(k_, DType::bf16, scratch_.rounded, add(mul(r, key_block), offset));
+      k_.ir.CreateAlignedStore(rounded(p), to, llvm::Align(32));
+    } else {
+      p = exponential(s, exp_score_, {x, true}, {maximum, false});
+      store(p, at(row, offset));
+    }
     Value* sum = at(scratch_.partials, k_.ir.CreateAnd(offset, k_.i64(partials - 1)));
     store(k_.ir.CreateFAdd(load(sum), p), sum);
   });

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/products/micro.h"
+#include "backend/cpu/tiles/kernel.h"
 
 namespace hologram::cpu {
 
@@ -68,6 +69,24 @@ class ScoreBlocks : public IndexBuilder {
   // first, first + 1, … as i32.
   Value* lane_numbers(Value* first);
 
+  // score_tiles.cpp: on tiles, and words of two numbers.
+  // Calls the kernel with `arguments` (a, row, b, steps, out) for `count` rows: with kernel.tiles
+  // of 2, up to 16 take one tile. Kernels of one `use` are equal.
+  void call_tiles(Scope& scope, int use, TileKernel kernel, Value* count,
+                  std::vector<Value*> arguments);
+  // A row of a bfloat16 operand, `columns` of it along `axis`, from number `first` of bfloat16
+  // memory on, 64-byte aligned; zeros up to a whole number of 32.
+  void copy_tile_row(Scope& scope, const atlas::Body& body, int axis, Value* columns, Value* base,
+                     Value* first);
+  // Words of the numbers of two vectors of 16 bits, side by side; the first ones are lower.
+  Value* interleave(Value* low, Value* high);
+  // A vector of 16 of float32, as bfloat16.
+  Value* rounded(Value* v);
+  // Two vectors of 16 of float32, rounded, as words.
+  Value* rounded_words(Value* low, Value* high);
+  // The same of vectors of any length, stored.
+  void store_words(Value* low, Value* high, Value* to);
+
   TileModel t_;
   DType type_;
   Dots dots_ = Dots::none;  // of the products: then elements of both sides are pairs
@@ -81,7 +100,8 @@ class ScoreBlocks : public IndexBuilder {
   void call_tile(Scope& scope, int use, Value* first, Value* height, const std::set<int>& heights,
                  const Matrix& a, const Panels& b, Value* depth, const Out& out, Value* scale);
 
-  std::map<std::tuple<int, int, int>, llvm::Function*> micro_;  // of use, height, vectors
+  std::map<std::tuple<int, int, int>, llvm::Function*> micro_;   // of use, height, vectors
+  std::map<std::pair<int, int>, llvm::Function*> tile_kernels_;  // of use, tiles
 };
 
 /// exp(accumulator 0 - accumulator 1)

@@ -46,7 +46,7 @@ void AttentionEmitter::for_query_panels(Scope& scope, const std::function<void(S
 }
 
 void AttentionEmitter::tile_block(Scope& scope) {
-  if (!plan_.k_load) copy_tile_keys(scope);
+  if (!plan_.k_load) copy_tile_keys(scope, k_.i64(0), block_.count);
   copy_tile_values(scope);
   for_query_panels(scope, [&](Scope& s) {
     Value* all = block_.count;
@@ -60,24 +60,30 @@ void AttentionEmitter::tile_block(Scope& scope) {
   });
 }
 
+RowsOfTiles AttentionEmitter::rows_of_attention_tiles() const {
+  RowsOfTiles rows = rows_of_tiles();
+  if (few_on_tiles())
+    for (int tile : {few_sums, few_sums + 1, few_row})
+      rows[static_cast<size_t>(tile)] = static_cast<uint8_t>(plan_.query_block);
+  return rows;
+}
+
+Value* AttentionEmitter::keys_in_place() {
+  if (!plan_.k_load) return scratch_.k_block;
+  return element(k_, DType::bf16, k_.buffer(plan_.k_load->buffer),
+                 add(unit_.k_base, mul(block_.begin, size_.k_row)));
+}
+
 Value* AttentionEmitter::key_row_bytes() {
   return plan_.k_load ? mul(size_.k_row, 2) : k_.i64(tile_depth() * 2);
 }
 
-void AttentionEmitter::copy_tile_keys(Scope& scope) {
-  constexpr int lanes = row_bytes / 2;
-  emit_loop(scope, k_.i64(0), block_.count, k_.i64(1), true, [&](Scope& s, Value* i) {
+void AttentionEmitter::copy_tile_keys(Scope& scope, Value* first, Value* end) {
+  emit_loop(scope, first, end, k_.i64(1), true, [&](Scope& s, Value* i) {
     s.seek();
     s.set_axis(key_axis_, add(block_.begin, i));
-    for_vectors(s, size_.depth, lanes, [&](Scope& inner, Value* offset, Value* mask) {
-      inner.set_axis(depth_axis_, offset);
-      inner.set_lanes(depth_axis_, lanes, mask);
-      Value* x = splat(k_, emit_body(inner, a_.k).back(), lanes);
-      inner.seek();
-      if (mask) x = k_.ir.CreateSelect(mask, x, zero(x->getType()));
-      Value* to = element(k_, DType::bf16, scratch_.k_block, add(mul(i, tile_depth()), offset));
-      k_.ir.CreateAlignedStore(x, to, llvm::Align(row_bytes));
-    });
+    Value* row = first == k_.i64(0) ? i : sub(i, first);
+    copy_tile_row(s, a_.k, depth_axis_, size_.depth, scratch_.k_block, mul(row, tile_depth()));
   });
   scope.seek();
 }
@@ -103,38 +109,21 @@ void AttentionEmitter::copy_tile_values(Scope& scope) {
   scope.seek();
 }
 
-void AttentionEmitter::call_tiles(Scope& scope, bool scores, Value* count,
-                                  std::vector<Value*> arguments) {
-  std::map<int64_t, llvm::Function*> kernels;
-  for (int tiles : {1, 2}) {
-    llvm::Function*& f = tile_kernels_[{scores, tiles}];
-    const TileKernel kernel{.terms = 1,
-                            .tiles = tiles,
-                            .a_step = scores ? row_bytes : step_bytes,
-                            .a_term = 0,
-                            .row = fixed(arguments[1]),
-                            .prefetch = k_.target.tile_prefetch,
-                            .next_rows = scores,
-                            .panels = false};
-    if (!f) f = kernel.emit(k_);
-    kernels[tiles] = f;
-  }
-  Value* none = llvm::Constant::getNullValue(k_.ir.getPtrTy());
-  arguments.insert(arguments.end(), {none, none});
-  Value* tiles = k_.ir.CreateSelect(k_.ir.CreateICmpSGT(count, k_.i64(16)), k_.i64(2), k_.i64(1));
-  call_one(scope, tiles, kernels, arguments);
-}
-
 void AttentionEmitter::tile_scores(Scope& scope) {
   scope.seek();
-  Value* keys = scratch_.k_block;
-  if (plan_.k_load)
-    keys = element(k_, DType::bf16, k_.buffer(plan_.k_load->buffer),
-                   add(unit_.k_base, mul(block_.begin, size_.k_row)));
+  Value* keys = keys_in_place();
   Value* row = key_row_bytes();
+  const TileKernel kernel{.terms = 1,
+                          .tiles = 2,
+                          .a_step = row_bytes,
+                          .a_term = 0,
+                          .row = fixed(row),
+                          .prefetch = k_.target.tile_prefetch,
+                          .next_rows = true,
+                          .panels = false};
   emit_loop(scope, k_.i64(0), block_.count, k_.i64(tile_rows), true, [&](Scope& s, Value* key) {
     s.seek();
-    call_tiles(s, true, sub(block_.count, key),
+    call_tiles(s, use_scores, kernel, sub(block_.count, key),
                {element(k_, DType::u8, keys, mul(key, row)), row, rows_.q,
                 k_.i64(tile_depth() / 32), at(scratch_.scores, mul(key, tile_queries))});
   });
@@ -158,7 +147,14 @@ void AttentionEmitter::add_tile_values(Scope& scope) {
     Value* count = least(sub(size_.values, column), k_.i64(tile_rows));
     Value* from = element(k_, DType::u8, scratch_.v_block, mul(column, group_bytes / tile_rows));
     Value* steps = k_.ir.CreateLShr(tile_keys(), 5);
-    call_tiles(s, false, count,
+    const TileKernel kernel{.terms = 1,
+                            .tiles = 2,
+                            .a_step = step_bytes,
+                            .a_term = 0,
+                            .row = row_bytes,
+                            .prefetch = k_.target.tile_prefetch,
+                            .panels = false};
+    call_tiles(s, use_values, kernel, count,
                {from, k_.i64(row_bytes), scratch_.scores, steps, scratch_.product});
     s.seek();
     Value* shrink = load(rows_.shrink);

@@ -13,9 +13,8 @@ namespace {
 
 using llvm::Intrinsic::ID;
 
-// Tiles 0 to 3 hold sums, 4 and 5 the rows of a, 6 and 7 the columns of b.
-constexpr int a_tile = 4, b_tile = 6;
-constexpr int64_t out_row = 128, b_row = 128;  // bytes
+// Tiles 6 and 7 hold the columns of b; by default 0 to 3 the sums, 4 and 5 the rows of a.
+constexpr int b_tile = 6;
 
 class Writer {
  public:
@@ -26,8 +25,12 @@ class Writer {
     create();
     auto *entry = block("entry"), *head = block("step"), *exit = block("steps_done");
     ir_.SetInsertPoint(entry);
-    for (int tile = 0; tile < 2 * t_.tiles; ++tile)
-      ir_.CreateIntrinsic(llvm::Intrinsic::x86_tilezero, {}, {number(tile)});
+    for_sums([&](int tile, int64_t out) {
+      if (t_.accumulates)
+        load(tile, at(out_, out), k_.i64(out_row()));
+      else
+        ir_.CreateIntrinsic(llvm::Intrinsic::x86_tilezero, {}, {number(tile)});
+    });
     ir_.CreateCondBr(ir_.CreateICmpSGT(steps_, k_.i64(0)), head, exit);
     ir_.SetInsertPoint(head);
     auto *a = ir_.CreatePHI(ir_.getPtrTy(), 2), *b = ir_.CreatePHI(ir_.getPtrTy(), 2),
@@ -51,11 +54,10 @@ class Writer {
     a_end->addIncoming(a_, entry);
     a_end->addIncoming(a_next, head);
     if (t_.tail) tail(a_end);
-    for (int i = 0; i < t_.tiles; ++i)
-      for (int j = 0; j < 2; ++j)
-        ir_.CreateIntrinsic(
-            llvm::Intrinsic::x86_tilestored64, {},
-            {number(2 * i + j), at(out_, i * t_.rows * out_row + j * 64), k_.i64(out_row)});
+    for_sums([&](int tile, int64_t out) {
+      ir_.CreateIntrinsic(llvm::Intrinsic::x86_tilestored64, {},
+                          {number(tile), at(out_, out), k_.i64(out_row())});
+    });
     ir_.CreateRetVoid();
     return function_;
   }
@@ -77,6 +79,15 @@ class Writer {
     out_ = function_->getArg(4);
     ahead_ = function_->getArg(5);
     tail_ = function_->getArg(6);
+  }
+
+  int64_t out_row() const { return t_.out_row ? t_.out_row : t_.columns * 64; }
+  int sum(int i, int j) const { return t_.first_sum + t_.columns * i + j; }
+  // Calls f with each tile of sums and the bytes in front of its place in out.
+  template <class F>
+  void for_sums(F&& f) {
+    for (int i = 0; i < t_.tiles; ++i)
+      for (int j = 0; j < t_.columns; ++j) f(sum(i, j), i * t_.rows * out_row() + j * 64);
   }
 
   llvm::BasicBlock* block(const char* name) {
@@ -122,29 +133,34 @@ class Writer {
     constexpr atlas::TermPair bytes[] = {{0, 0}};
     ID product = t_.terms ? llvm::Intrinsic::x86_tdpbf16ps : product_of_bytes();
     const auto pairs = t_.terms ? atlas::tile_pairs(t_.terms) : std::span(bytes);
-    const int64_t products = static_cast<int64_t>(pairs.size()) * t_.tiles * 2;
+    const int64_t products = static_cast<int64_t>(pairs.size()) * t_.tiles * t_.columns;
     const int64_t lines = fetches ? t_.row_lines() + t_.column_lines() : 0;
     int64_t done = 0, fetched = 0;
     int lhs = -1, rhs = -1;
     for (atlas::TermPair pair : pairs) {
-      if (pair.lhs != lhs) {
-        Value* from = at(a, pair.lhs * t_.a_term);
-        for (int i = 0; i < t_.tiles; ++i)
-          load(a_tile + i, i ? at(from, ir_.CreateNSWMul(row_, k_.i64(t_.rows))) : from, row_);
-      }
+      Value* from = pair.lhs == lhs && !t_.one_row_tile ? nullptr : at(a, pair.lhs * t_.a_term);
+      auto load_rows = [&](int i) {
+        load(row_tile(i), i ? at(from, ir_.CreateNSWMul(row_, k_.i64(t_.rows))) : from, row_);
+      };
+      for (int i = 0; from && !t_.one_row_tile && i < t_.tiles; ++i) load_rows(i);
       if (pair.rhs != rhs)
-        for (int j = 0; j < 2; ++j)
-          load(b_tile + j, at(b, int64_t{pair.rhs} * 2048 + j * 64), k_.i64(b_row));
+        for (int j = 0; j < t_.columns; ++j)
+          load(b_tile + j, at(b, int64_t{pair.rhs} * t_.columns * 1024 + j * 64),
+               k_.i64(t_.columns * 64));
       lhs = pair.lhs;
       rhs = pair.rhs;
-      for (int i = 0; i < t_.tiles; ++i)
-        for (int j = 0; j < 2; ++j) {
+      for (int i = 0; i < t_.tiles; ++i) {
+        if (t_.one_row_tile) load_rows(i);
+        for (int j = 0; j < t_.columns; ++j) {
           ir_.CreateIntrinsic(product, {},
-                              {number(2 * i + j), number(a_tile + i), number(b_tile + j)});
+                              {number(sum(i, j)), number(row_tile(i)), number(b_tile + j)});
           for (++done; fetched < lines * done / products; ++fetched) fetch_later(a, b, fetched);
         }
+      }
     }
   }
+
+  int row_tile(int i) const { return t_.first_row + (t_.one_row_tile ? 0 : i); }
 
   ID product_of_bytes() const {
     if (t_.signed_lhs)
@@ -171,10 +187,17 @@ class Writer {
 
 }  // namespace
 
-void emit_tile_config(CpuFunction& k, Value* config, int rows) {
-  uint64_t of_tiles = 0;
+RowsOfTiles rows_of_tiles(int rows) {
+  RowsOfTiles of_tiles;
   for (int tile = 0; tile < 8; ++tile)
-    of_tiles |= static_cast<uint64_t>(tile < b_tile ? rows : 16) << 8 * tile;
+    of_tiles[static_cast<size_t>(tile)] = static_cast<uint8_t>(tile < b_tile ? rows : 16);
+  return of_tiles;
+}
+
+void emit_tile_config(CpuFunction& k, Value* config, const RowsOfTiles& rows) {
+  uint64_t of_tiles = 0;
+  for (size_t tile = 0; tile < rows.size(); ++tile)
+    of_tiles |= static_cast<uint64_t>(rows[tile]) << 8 * tile;
   const std::array<uint64_t, 8> words{1, 0, 0x0040004000400040, 0x0040004000400040,
                                       0, 0, of_tiles,           0};
   for (size_t i = 0; i < words.size(); ++i)

@@ -26,7 +26,7 @@ class TileProductEmitter : IndexBuilder {
 
   void run() {
     prepare();
-    emit_tile_config(k_, config_, plan_.rows);
+    emit_tile_config(k_, config_, rows_of_tiles(plan_.rows));
     emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
               [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
     k_.root().seek();
