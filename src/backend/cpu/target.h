@@ -25,14 +25,14 @@ enum class Terms : uint8_t {
 
 struct Target : codegen::TargetTraits {
   Isa isa = Isa::sse42;
-  bool bf16_dots = false;  ///< AVX512_BF16: sums of pairs of bfloat16 products, where they pay
+  bool bf16_dots = false;      ///< AVX512_BF16: sums of pairs of bfloat16 products, where they pay
   bool bf16_rounding = false;  ///< AVX512_BF16: float32 to bfloat16, subnormal numbers as 0
-  bool i8_dots = false;    ///< AVX512_VNNI, AVX_VNNI: sums of four products of bytes
-  bool tiles = false;      ///< AMX: products of tiles of bfloat16 numbers and bytes
+  bool i8_dots = false;        ///< AVX512_VNNI, AVX_VNNI: sums of four products of bytes
+  bool tiles = false;          ///< AMX: products of tiles of bfloat16 numbers and bytes
   Terms terms = Terms::measured;
   bool tile_attention = false;  ///< ours on tiles takes the place of what was measured
-  bool tile_prefetch = true;  ///< tile kernels fetch operands to the first level ahead of use
-  int threads = 2;            ///< that units are cut for: threads_class() of a number
+  bool tile_prefetch = true;    ///< tile kernels fetch operands to the first level ahead of use
+  int threads = 2;              ///< that units are cut for: threads_class() of a number
   const Processor* processor = find_processor("unknown");
 };
 

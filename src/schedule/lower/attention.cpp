@@ -235,6 +235,7 @@ Kernels lower_attention_grad(const Context& cx) {
   t.operand_type = q->dtype;
   t.scale = std::bit_cast<double>(a->attrs.bits);
   t.causal = a->attrs.ints[1] != 0;
+  t.reproducible = cx.options.reproducible;
   const std::pair<atlas::Body*, Index> operands[] = {{&t.q, with(rows, {depth})},
                                                      {&t.k, with(kv, {key, depth})},
                                                      {&t.v, with(kv, {key, width})},

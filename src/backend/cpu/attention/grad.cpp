@@ -25,9 +25,11 @@ GradEmitter::GradEmitter(CpuFunction& kernel, const AttentionGradPlan& plan)
 void GradEmitter::run() {
   if (plan_.units.is(0)) return k_.finish();
   prepare();
+  if (plan_.on_tiles) emit_tile_config(k_, tiles_.config);
   emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
             [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
   k_.root().seek();
+  if (plan_.on_tiles) emit_tile_release(k_);
   k_.finish();
 }
 
@@ -49,13 +51,7 @@ void GradEmitter::prepare() {
   bool block = complete_by_block() || plan_.share == GradShare::keys;
   size_.dk_rows = block ? static_cast<Value*>(k_.i64(key_block)) : add(size_.keys, key_block);
   Value *depths = mul(size_.depth_panels, t_.panel), *widths = mul(size_.width_panels, t_.panel);
-  Regions regions{{&scratch_.kt, mul(size_.depth, key_block)},
-                  {&scratch_.vt, mul(size_.width, key_block)},
-                  {&scratch_.k_rows, mul(size_.q_row, key_block)},
-                  {&scratch_.q, mul(size_.q_row, plan_.query_block)},
-                  {&scratch_.g, mul(size_.g_row, plan_.query_block)},
-                  {&scratch_.p, k_.i64(plan_.query_block * key_block)},
-                  {&scratch_.s, k_.i64(plan_.query_block * key_block)}};
+  Regions regions = plan_.on_tiles ? tile_regions() : register_regions();
   if (wants_dq()) regions.emplace_back(&scratch_.dq, mul(depths, size_.dq_rows));
   if (wants_dk()) regions.emplace_back(&scratch_.dk, mul(depths, size_.dk_rows));
   if (wants_dv()) regions.emplace_back(&scratch_.dv, mul(widths, size_.dk_rows));
@@ -67,6 +63,16 @@ void GradEmitter::prepare() {
   scratch_.square = k_.slot(k_.type_of(type_), "square", int64_t{t_.lanes} * t_.lanes);
   fill(k_.root(), scratch_.ones, k_.i64(key_block), llvm::ConstantFP::get(vector(), 1.0));
   k_.root().seek();
+}
+
+auto GradEmitter::register_regions() -> Regions {
+  return {{&scratch_.kt, mul(size_.depth, key_block)},
+          {&scratch_.vt, mul(size_.width, key_block)},
+          {&scratch_.k_rows, mul(size_.q_row, key_block)},
+          {&scratch_.q, mul(size_.q_row, plan_.query_block)},
+          {&scratch_.g, mul(size_.g_row, plan_.query_block)},
+          {&scratch_.p, k_.i64(plan_.query_block * key_block)},
+          {&scratch_.s, k_.i64(plan_.query_block * key_block)}};
 }
 
 void GradEmitter::emit_unit(Scope& scope, Value* unit) {
@@ -180,12 +186,16 @@ void GradEmitter::copy_columns(Scope& scope, const atlas::Body& body, int column
   scope.seek();
 }
 
-void GradEmitter::emit_keys(Scope& scope) {
+void GradEmitter::copy_keys(Scope& scope) {
   copy_columns(scope, a_.k, depth_axis_, size_.depth, scratch_.kt);
   copy_columns(scope, a_.v, width_axis_, size_.width, scratch_.vt);
   if (wants_dq())
     copy_rows(scope, a_.k, key_axis_, keys_.begin, keys_.count, depth_axis_, size_.depth,
               scratch_.k_rows, size_.q_row);
+}
+
+void GradEmitter::emit_keys(Scope& scope) {
+  plan_.on_tiles ? copy_keys_to_tiles(scope) : copy_keys(scope);
   if (complete_by_block()) clear_keys(scope);
   Value *first = unit_.first_query, *end = unit_.end_query;
   visible_queries(scope, first, end);
@@ -193,7 +203,7 @@ void GradEmitter::emit_keys(Scope& scope) {
     s.seek();
     queries_.begin = query;
     queries_.count = one_of(plan_.query_counts, sub(size_.queries, query), plan_.query_block);
-    emit_tile(s);
+    plan_.on_tiles ? emit_score_block(s) : emit_tile(s);
   });
   if (complete_by_block()) store_keys(scope, keys_.begin, keys_.count);
 }
@@ -223,14 +233,18 @@ void GradEmitter::visible_queries(Scope& scope, Value*& first, Value*& end) {
   first = add(from, mul(div(sub(first, from), block), block));
 }
 
+void GradEmitter::gather_numbers(Scope& scope) {
+  Run queries{query_axis_, queries_.begin, queries_.count};
+  Operand{a_.lse, type_, type_, t_.lanes}.gather(scope, queries, scratch_.lse);
+  Operand{a_.delta, type_, type_, t_.lanes}.gather(scope, queries, scratch_.delta);
+}
+
 void GradEmitter::emit_tile(Scope& scope) {
   copy_rows(scope, a_.q, query_axis_, queries_.begin, queries_.count, depth_axis_, size_.depth,
             scratch_.q, size_.q_row);
   copy_rows(scope, a_.g, query_axis_, queries_.begin, queries_.count, width_axis_, size_.width,
             scratch_.g, size_.g_row);
-  Run queries{query_axis_, queries_.begin, queries_.count};
-  Operand{a_.lse, type_, type_, t_.lanes}.gather(scope, queries, scratch_.lse);
-  Operand{a_.delta, type_, type_, t_.lanes}.gather(scope, queries, scratch_.delta);
+  gather_numbers(scope);
   scope.seek();
   Value *rows = queries_.count, *keys = keys_.count;
   std::vector<int64_t> row_counts = plan_.query_counts, key_counts = plan_.key_counts;
@@ -304,12 +318,15 @@ void GradEmitter::score_row(Scope& scope, Value* i) {
       y = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(lane_numbers(key), last), y, lowest(vector()));
     }
     Value* p = combine(s, exp_, {y, true}, {lse, false});
-    store(p, at(p_row, offset));
+    if (!plan_.on_tiles) store(p, at(p_row, offset));
     Value* d = k_.ir.CreateFSub(load(at(s_row, offset)), delta);
     d = k_.ir.CreateFMul(d, p);
     if (slope) d = k_.ir.CreateFMul(d, slope);
-    store(scaled(d, a_.scale), at(s_row, offset));
+    d = scaled(d, a_.scale);
+    if (plan_.on_tiles) return store_brief(i, offset, mask, p, d);
+    store(d, at(s_row, offset));
   });
+  if (plan_.on_tiles) hide_missing_keys(scope, i);
 }
 
 void emit(CpuFunction& k, const AttentionGradPlan& plan) { GradEmitter(k, plan).run(); }

@@ -15,6 +15,7 @@ struct AttentionGradPlan {
   TileModel tile;
   DType type;  ///< of all arithmetic
   GradShare share;
+  bool on_tiles = false;  ///< bf16: all five products, of rounded probabilities and gradients
   Expr members, queries, keys, depth, width;
   int64_t query_block;                ///< queries of a tile of scores; it has key_block keys
   int64_t share_block;                ///< keys or queries of a unit

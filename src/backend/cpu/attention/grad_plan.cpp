@@ -2,10 +2,27 @@
 #include <algorithm>
 
 #include "backend/cpu/attention/grad.h"
+#include "backend/cpu/choices.h"
 #include "backend/cpu/cost.h"
 #include "base/error.h"
 
 namespace hologram::cpu {
+
+namespace {
+
+bool fits_tiles(const AttentionGradPlan& p, const atlas::AttentionGradBlock& b,
+                const Target& target) {
+  return tiles_allowed(target, AttentionPart::gradients) && b.operand_type == DType::bf16 &&
+         p.type == DType::f32 && !b.reproducible && p.tile.panel == 32 && p.depth.is_const() &&
+         p.depth.constant_value() > 0 && p.width.is_const() && p.width.constant_value() > 0;
+}
+
+// Two cycles of tile products for 32 numbers of a score's row and column.
+Expr tile_work_per_score(const AttentionGradPlan& p) {
+  return (Expr(3) * p.depth + Expr(2) * p.width) * Expr(cost::cycle / 32) + Expr(20 * cost::cycle);
+}
+
+}  // namespace
 
 AttentionGradPlan plan_attention_grad(const atlas::Program& program, const Target& target) {
   const atlas::AttentionGradBlock& b = program.attention_grad();
@@ -20,7 +37,8 @@ AttentionGradPlan plan_attention_grad(const atlas::Program& program, const Targe
   p.keys = extent(2);
   p.depth = extent(3);
   p.width = extent(4);
-  p.query_block = 48;  // four of the highest tiles where there are 32 registers
+  p.on_tiles = fits_tiles(p, b, target);
+  p.query_block = p.on_tiles ? 64 : 48;  // four of the highest tiles where there are 32 registers
   bool queries = !b.dq.instrs.empty(), keys = !b.dk.instrs.empty() || !b.dv.instrs.empty();
   p.share = queries && keys ? GradShare::batch : keys ? GradShare::keys : GradShare::queries;
   p.share_block = p.share == GradShare::keys ? key_block : 4 * p.query_block;
@@ -42,6 +60,7 @@ Launch launch_of(const AttentionGradPlan& p, const atlas::Program&, const Target
   scores *= p.share == GradShare::keys ? Expr(p.share_block) : p.keys;
   Expr per_score =
       (Expr(3) * p.depth + Expr(2) * p.width) * Expr(cost::multiply_add) + Expr(15 * cost::cycle);
+  if (p.on_tiles) per_score = tile_work_per_score(p);
   Launch launch;
   launch.total = p.units;
   launch.unit_work = floor_div(scores * per_score, p.tile.lanes) + cost::unit;

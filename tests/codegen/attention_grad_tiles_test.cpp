@@ -1,0 +1,271 @@
+// tests/codegen/attention_grad_tiles_test.cpp: gradients of bfloat16 attention on tiles, against a
+// reference in double precision and against today's path.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <sstream>
+
+#include "codegen/attention_grads.h"
+#include "codegen/run_kernel.h"
+#include "ir/scalar.h"
+#include "support/tiles.h"
+
+#if defined(__linux__) && defined(__x86_64__)
+
+namespace hologram::test {
+namespace {
+
+using namespace attention_grads;
+
+double value(DType t, const Memory& m, int64_t i) {
+  auto size = static_cast<size_t>(size_of(t));
+  uint64_t bits = 0;
+  std::memcpy(&bits, const_cast<Memory&>(m).data() + static_cast<size_t>(i) * size, size);
+  return ir::as_double(t, bits);
+}
+
+// A gradient and the sum of the sizes of its terms.
+struct Sum {
+  double value = 0, size = 0;
+  void add(double term, double other, double slack) {
+    value += term * other;
+    size += (std::abs(term) + 1e-3 * slack) * std::abs(other);
+  }
+};
+
+// dq, dk and dv as the buffers have them.
+std::vector<std::vector<Sum>> gradients(const Case& c, const std::vector<Memory>& m) {
+  const int64_t heads = kv_heads * c.members;
+  std::vector<Sum> dq(static_cast<size_t>(c.batch * heads * c.queries * c.depth));
+  std::vector<Sum> dk(static_cast<size_t>(c.batch * kv_heads * c.keys * c.depth));
+  std::vector<Sum> dv(static_cast<size_t>(c.batch * kv_heads * c.keys * c.width));
+  auto place = [&](int64_t b, int64_t h, int64_t s, int64_t all, int64_t length, int64_t size) {
+    return (c.heads_inside ? (b * length + s) * all + h : (b * all + h) * length + s) * size;
+  };
+  const double scale = 1 / std::sqrt(static_cast<double>(c.depth));
+  auto of = [&](int buffer, int64_t i) {
+    return value(DType::bf16, m[static_cast<size_t>(buffer)], i);
+  };
+  for (int64_t b = 0; b < c.batch; ++b)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t i = 0; i < c.queries; ++i)
+        for (int64_t j = 0; j < c.keys; ++j) {
+          const int64_t kv = h / c.members, row = (b * heads + h) * c.queries + i;
+          const int64_t q = place(b, h, i, heads, c.queries, c.depth),
+                        g = place(b, h, i, heads, c.queries, c.width),
+                        k = place(b, kv, j, kv_heads, c.keys, c.depth),
+                        v = place(b, kv, j, kv_heads, c.keys, c.width);
+          double x = 0, gv = 0, size = 0;
+          for (int64_t d = 0; d < c.depth; ++d) x += of(0, q + d) * of(1, k + d);
+          for (int64_t e = 0; e < c.width; ++e) {
+            gv += of(3, g + e) * of(2, v + e);
+            size += std::abs(of(3, g + e) * of(2, v + e));
+          }
+          double y = x *= scale, slope = 1;
+          const int64_t bias = (b * c.queries + i) * c.keys + j;
+          if (c.score == Score::bias) y += value(DType::f32, m[bias_buffer], bias);
+          if (c.score == Score::keep && value(DType::b8, m[bias_buffer], bias) == 0) y = -INFINITY;
+          if (c.score == Score::window && (j > i + 10 || j <= i - 40)) y = -INFINITY;
+          if (c.score == Score::cap) {
+            y = 2 * std::tanh(x / 2);
+            slope = 1 - std::tanh(x / 2) * std::tanh(x / 2);
+          }
+          if (c.causal && j > i) y = -INFINITY;
+          const double lse = value(DType::f32, m[lse_buffer], row),
+                       delta = value(DType::f32, m[lse_buffer + 1], row);
+          const double p = lse == -INFINITY ? 0 : std::exp(y - lse);
+          const double s = (gv - delta) * p * slope * scale;
+          const double slack = (size + std::abs(delta)) * p * std::abs(slope) * scale;
+          for (int64_t d = 0; d < c.depth; ++d) {
+            dq[static_cast<size_t>(q + d)].add(s, of(1, k + d), slack);
+            dk[static_cast<size_t>(k + d)].add(s, of(0, q + d), slack);
+          }
+          for (int64_t e = 0; e < c.width; ++e)
+            dv[static_cast<size_t>(v + e)].add(p, of(3, g + e), p);
+        }
+  return {dq, dk, dv};
+}
+
+cpu::Target gradients_on_tiles() {
+  cpu::Target t = tile_target();
+  t.tile_attention = true;
+  return t;
+}
+
+class AttentionGradTiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!runs_tile_targets()) GTEST_SKIP() << "no AVX2";
+  }
+
+  void check(Case c, int64_t chunk = 0) {
+    c.dtype = DType::bf16;
+    std::ostringstream name;
+    name << c;
+    SCOPED_TRACE(name.str());
+    atlas::Program p = make_program(c);
+    atlas::expand_math(p);
+    const std::vector<int64_t> syms = c.symbols();
+    std::mt19937_64 random(3);
+    std::normal_distribution<double> normal;
+    std::vector<Memory> memory;
+    for (const atlas::Buffer& b : p.buffers) {
+      auto size = static_cast<size_t>(size_of(b.dtype));
+      auto count = static_cast<size_t>(b.extent.eval(syms));
+      memory.emplace_back(count * size);
+      for (size_t i = 0; i < count; ++i) {
+        uint64_t bits =
+            b.dtype == DType::b8 ? random() % 4 != 0 : ir::bits_of(b.dtype, normal(random));
+        std::memcpy(memory.back().data() + i * size, &bits, size);
+      }
+    }
+    if (c.queries > 1) memory[lse_buffer].as<float>()[1] = -INFINITY;  // sees no key
+    std::vector<Memory> today;
+    for (Memory& m : memory) std::memcpy(today.emplace_back(m.size()).data(), m.data(), m.size());
+    const int64_t before = amx::state().executed;
+    run(p, gradients_on_tiles(), memory, syms, chunk);
+    if (machine_.emulates() && c.queries > 0 && c.keys > 0) {
+      EXPECT_GT(amx::state().executed, before);
+    }
+    EXPECT_EQ(amx::state().config[0], 0) << "tiles are still configured";
+    cpu::Target without = gradients_on_tiles();
+    without.tiles = false;
+    run(p, without, today, syms, chunk);
+    const bool wanted[] = {c.dq, c.dk, c.dv};
+    const std::vector<std::vector<Sum>> reference = gradients(c, memory);
+    for (int r = 0; r < 3; ++r) {
+      if (!wanted[r]) continue;
+      const auto buffer = static_cast<size_t>(dq_buffer + r);
+      double worst = 0, farthest = 0;
+      for (size_t i = 0; i < reference[static_cast<size_t>(r)].size(); ++i) {
+        const Sum& sum = reference[static_cast<size_t>(r)][i];
+        const double got = value(DType::bf16, memory[buffer], static_cast<int64_t>(i)),
+                     there = value(DType::bf16, today[buffer], static_cast<int64_t>(i));
+        auto apart = [&](double x, double y) {
+          const double e = std::abs(x - y) / std::max(sum.size, 1e-30);
+          return std::isnan(e) ? INFINITY : e;
+        };
+        worst = std::max(worst, apart(got, sum.value));
+        farthest = std::max(farthest, apart(got, there));
+      }
+      EXPECT_LE(worst, 1.01 / 128) << r;  // once p or s, once the result
+      EXPECT_LE(farthest, 1.01 / 128 + 1.01 / 256) << r;
+    }
+  }
+
+  void run(const atlas::Program& p, const cpu::Target& target, std::vector<Memory>& memory,
+           const std::vector<int64_t>& syms, int64_t chunk) {
+    std::vector<void*> bufs;
+    for (Memory& m : memory) bufs.push_back(m.data());
+    ASSERT_EQ(Compiled(p, target).run(bufs, syms, chunk), 0);
+    for (Memory& m : memory) EXPECT_TRUE(m.intact());
+  }
+
+  TileMachine machine_;
+};
+
+TEST_F(AttentionGradTiles, sizes) {
+  check({1, 1, 1, 1, 1, 1});
+  check({2, 1, 7, 9, 16, 16});
+  check({1, 1, 64, 128, 32, 32});
+  check({1, 1, 50, 131, 40, 33});
+  check({1, 1, 65, 144, 72, 128});
+  check({1, 1, 130, 260, 128, 64}, 1);
+}
+
+TEST_F(AttentionGradTiles, heads_that_share_keys) {
+  check({1, 3, 50, 131, 64, 24});
+  check({2, 2, 20, 30, 16, 16, true});
+}
+
+TEST_F(AttentionGradTiles, heads_between_sequence_and_depth) {
+  check({.batch = 2,
+         .members = 1,
+         .queries = 40,
+         .keys = 50,
+         .depth = 32,
+         .width = 32,
+         .heads_inside = true});
+}
+
+TEST_F(AttentionGradTiles, scores) {
+  for (Score s : {Score::bias, Score::keep, Score::window, Score::cap, Score::plain})
+    check({.batch = 1,
+           .members = 1,
+           .queries = 150,
+           .keys = 140,
+           .depth = 16,
+           .width = 16,
+           .causal = s == Score::plain,
+           .score = s});
+}
+
+// One kernel shares out the keys, the other the queries.
+TEST_F(AttentionGradTiles, keys_and_queries_apart) {
+  for (int64_t members : {1, 2})
+    for (bool queries : {false, true})
+      check({.batch = 1,
+             .members = members,
+             .queries = 300,
+             .keys = 140,
+             .depth = 16,
+             .width = 40,
+             .causal = true,
+             .dq = queries,
+             .dk = !queries,
+             .dv = !queries},
+            queries ? 1 : 0);
+}
+
+TEST_F(AttentionGradTiles, symbolic_sizes) {
+  for (auto [m, n] : {std::pair<int64_t, int64_t>{0, 3}, {3, 0}, {1, 1}, {49, 150}, {64, 17}})
+    for (int64_t members : {1, 2})
+      check({.batch = 1,
+             .members = members,
+             .queries = m,
+             .keys = n,
+             .depth = 16,
+             .width = 16,
+             .score = Score::bias,
+             .symbolic = true});
+}
+
+// 64 queries, 128 keys and 64 numbers: 4 x 8 sums by two steps, twice, then 8 x 4 by two steps,
+// twice, and 4 x 4 by four.
+TEST_F(AttentionGradTiles, work) {
+  if (!machine_.emulates()) GTEST_SKIP() << "only the emulator counts";
+  const int64_t before = amx::state().products;
+  check({1, 1, 64, 128, 64, 64});
+  EXPECT_EQ(amx::state().products - before, kv_heads * 5 * 64);
+}
+
+// By default these run as without tiles, and always where the bits are promised.
+TEST_F(AttentionGradTiles, where_it_is_asked_for) {
+  cpu::Target real = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
+  Case c{1, 1, 64, 128, 64, 64};
+  auto on_tiles = [&](bool reproducible = false) {
+    atlas::Program p = make_program(c);
+    p.attention_grad().reproducible = reproducible;
+    return cpu::dump_asm(p, real).find("tdpbf16ps") != std::string::npos;
+  };
+  c.dtype = DType::bf16;
+  EXPECT_FALSE(on_tiles());
+  real.tile_attention = true;
+  EXPECT_TRUE(on_tiles());
+  EXPECT_FALSE(on_tiles(true));
+  c.dtype = DType::f32;
+  EXPECT_FALSE(on_tiles());
+  c.dtype = DType::bf16;
+  real.tile_attention = false;
+  cpu::Processor measured = *cpu::find_processor("emerald-rapids");
+  measured.gradients_gain = 1.3;
+  real.processor = &measured;
+  EXPECT_TRUE(on_tiles());
+}
+
+}  // namespace
+}  // namespace hologram::test
+
+#endif
