@@ -34,7 +34,7 @@ def native(function, *inputs):
 def test_operators_have_the_bits_of_eager(dtype):
     low, high = BYTES[dtype]
     x = torch.randn(6, 5, 40) * 3
-    x[0, 0, :6] = torch.tensor([0.0, -0.0, 1e9, -1e9, 0.05, 0.15])
+    x[0, 0, :9] = torch.tensor([0.0, -0.0, 1e9, -1e9, 0.05, 0.15, float("nan"), 1e30, -float("inf")])
     scales, zeros = torch.rand(5) + 0.01, torch.arange(5)
     tokens, offsets = torch.rand(6, 5, 1) + 0.01, torch.randint(low, high, (6, 5, 1))
 
@@ -45,6 +45,7 @@ def test_operators_have_the_bits_of_eager(dtype):
         t = ops.quantize_per_token(x, tokens, offsets, low, high, dtype)
         return (
             q, r, s, t,
+            ops.quantize_per_tensor(x, 0.1, 0, low, high, dtype),
             ops.dequantize_per_tensor(q, 0.1, 3, low, high, dtype),
             ops.dequantize_per_tensor.tensor(r, scale, zero, low, high, dtype),
             ops.dequantize_per_channel(s, scales, zeros, 1, low, high, dtype),
