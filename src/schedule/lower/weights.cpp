@@ -5,6 +5,9 @@
 #include <array>
 #include <ranges>
 
+#include "schedule/cluster/index.h"
+#include "schedule/cluster/views.h"
+
 namespace hologram::schedule {
 
 using atlas::Val;
@@ -27,8 +30,8 @@ std::vector<Val> term_words(atlas::BodyBuilder& b, Val low, Val high, int terms)
     Val term = rounded;
     if (first) {
       Val zero = b.eq(b.op(Op::bit_and, rounded, word(0x7fffffff)), word(0));
-      Val some = b.select(b.ne(x, b.number(DType::f32, 0)), word(0x10000), word(0));
-      term = b.op(Op::bit_or, rounded, b.select(zero, some, word(0)));
+      Val lost = b.op(Op::bit_and, zero, b.ne(x, b.number(DType::f32, 0)));
+      term = b.op(Op::bit_or, rounded, b.select(lost, word(0x10000), word(0)));
     }
     x = b.sub(x, b.bitcast(rounded, DType::f32));
     return term;
@@ -59,6 +62,27 @@ Expr column_of_panel(const Context& cx, const Index& at, size_t panel, int width
 Shape panel_axes(const Context& cx, const Expr& n, int width) {
   if (cx.cluster.parts == 1) return {ceil_div(n, Expr(width))};
   return {ceil_div(cx.cluster.column.extent, Expr(width)), Expr(cx.cluster.parts)};
+}
+
+// Whether neighbours along the columns lie side by side in memory: then the steps of k are walked
+// outside of the panels, so that whole rows are read on their few pages.
+bool lies_along_columns(const Context& cx, Value rhs) {
+  Index at;
+  for (const Expr& d : rhs->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+  Value v = rhs;
+  for (; is_view(v); v = v->input()) at = input_index(v, 0, at);
+  if (!v->is(Op::parameter) && !cx.clustering.is_root(v)) return true;  // computed row by row
+  const Shape& strides = cx.storage.slots[static_cast<size_t>(cx.storage.slot_of(v))].strides;
+  auto step = offset_of(at, strides).linear_in_axis(rhs->rank() - 1);
+  return step && step->first.is(1);
+}
+
+// Axes in the order in which packed memory has them, from those of a loop whose steps of k, behind
+// the batch, are outside of the panels.
+Index panels_first(Index at, size_t batch, size_t panels) {
+  auto step = at.begin() + static_cast<ptrdiff_t>(batch);
+  std::rotate(step, step + 1, step + 1 + static_cast<ptrdiff_t>(panels));
+  return at;
 }
 
 // Copies a weight so that blocks of columns, which run along its axis `axis`, are densest.
@@ -123,7 +147,22 @@ Packed pack_words(const Context& cx, Value rhs, const Shape& batch, int width) {
   size_t deep = shape.size();
   shape.insert(shape.end(), {ceil_div(depth, 4), Expr(width)});
   int slot = cx.storage.temporary(DType::u32, shape, "pack");
-  Lowered kernel = cx.map_loop("pack", shape, [&](Emitter& e, const Index& at) {
+  const std::optional<Expr> steps = depth.exact_div(Expr(64));
+  const bool by_rows = steps && lies_along_columns(cx, rhs);
+  Shape loops = shape;
+  if (by_rows) {
+    loops = batch;
+    loops.push_back(*steps);
+    loops.insert(loops.end(), panels.begin(), panels.end());
+    loops.insert(loops.end(), {Expr(16), Expr(width)});
+  }
+  Lowered kernel = cx.map_loop("pack", loops, [&](Emitter& e, const Index& loop) {
+    Index at = loop;
+    if (by_rows) {
+      at = panels_first(at, b, panels.size());
+      at[deep] = at[deep] * Expr(16) + at[deep + 1];
+      at.erase(at.begin() + static_cast<ptrdiff_t>(deep) + 1);
+    }
     Expr in_part, column = column_of_panel(cx, at, b, width, at[deep + 1], in_part);
     atlas::BodyBuilder& body = e.builder();
     Val word;
@@ -264,12 +303,16 @@ Packed pack_terms(const Context& cx, Value rhs, const Shape& batch, int width, i
   Shape shape = batch, loops = batch;
   Shape panels = panel_axes(cx, n, width);
   Expr steps = ceil_div(depth, 32);
+  const bool by_rows = lies_along_columns(cx, rhs);
+  if (by_rows) loops.push_back(steps);
   for (Shape* s : {&shape, &loops}) s->insert(s->end(), panels.begin(), panels.end());
   size_t deep = shape.size();
   shape.insert(shape.end(), {steps, Expr(terms), Expr(16), Expr(width)});
-  loops.insert(loops.end(), {steps, Expr(16), Expr(width)});
+  if (!by_rows) loops.push_back(steps);
+  loops.insert(loops.end(), {Expr(16), Expr(width)});
   int slot = cx.storage.temporary(DType::u32, shape, "pack");
-  Lowered kernel = cx.map_loop("pack", loops, [&](Emitter& e, const Index& at) {
+  Lowered kernel = cx.map_loop("pack", loops, [&](Emitter& e, const Index& loop) {
+    const Index at = by_rows ? panels_first(loop, b, panels.size()) : loop;
     Expr in_part, column = column_of_panel(cx, at, b, width, at[deep + 2], in_part);
     auto value = [&](int64_t of_pair) {
       Expr row = at[deep] * Expr(32) + at[deep + 1] * Expr(2) + Expr(of_pair);

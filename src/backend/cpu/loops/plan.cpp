@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <map>
 
 namespace hologram::cpu {
 namespace {
@@ -274,6 +275,7 @@ std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
   for (const atlas::Axis& a : b.axes)
     if (a.extent.has_axes()) return {};
   const auto& instrs = b.stages[0].body.instrs;
+  std::map<int64_t, std::vector<atlas::ValueId>> loads;  // whose lines are so many elements apart
   for (size_t n = 0; n < instrs.size(); ++n) {
     const Instr& i = instrs[n];
     if (i.code == Code::store) {
@@ -286,11 +288,17 @@ std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
         i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
       continue;
     auto along = i.expr.linear_in_axis(lane), across = i.expr.linear_in_axis(other);
-    if (!along || !across || !across->first.is(1)) continue;
+    if (!along || !across || !across->first.is_const()) continue;
+    const int64_t lines = across->first.constant_value();
     const Expr& stride = along->first;
-    if (stride.is_const() && std::abs(stride.constant_value()) <= 1) continue;
-    found.push_back(static_cast<atlas::ValueId>(n));
+    if (lines < 1 || (stride.is_const() && std::abs(stride.constant_value()) <= lines)) continue;
+    loads[lines].push_back(static_cast<atlas::ValueId>(n));
   }
+  // Lines that lie apart are picked from vectors of all, so others must read what lies between.
+  for (const auto& [lines, some] : loads)
+    if (lines == 1 || lines == static_cast<int64_t>(some.size()))
+      found.insert(found.end(), some.begin(), some.end());
+  std::ranges::sort(found);
   return found.size() > most ? std::vector<atlas::ValueId>{} : found;
 }
 
