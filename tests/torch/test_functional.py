@@ -229,3 +229,87 @@ def test_hologram_tensor():
     hg.executor_cleanup(executor)
     assert shared.sum() == 42
     del tensor
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_gradients_of_gradients(name):
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(ELEMENTWISE[name][0], (x,))
+
+
+def test_gradients_of_gradients_of_several_operands():
+    x, y = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    for name, (ours, _) in BINARY.items():
+        assert torch.autograd.gradgradcheck(ours, (x, y + 3)), name
+    assert torch.autograd.gradgradcheck(lambda v: functional.mul(v, v), (x,))  # one tensor for two operands
+    assert torch.autograd.gradgradcheck(functional.linear, (x, y, torch.randn(3, dtype=torch.float64, requires_grad=True)))
+    for reduction in ("mean", "sum", "none"):
+        p, t = x.sigmoid(), torch.rand(3, 4, dtype=torch.float64)
+        assert torch.autograd.gradgradcheck(lambda v, r=reduction: functional.binary_cross_entropy(v.sigmoid(), t, r), (x,))
+        assert torch.autograd.gradgradcheck(lambda v, r=reduction: functional.mse_loss(v, t, r), (p.detach().requires_grad_(),))
+        classes = torch.tensor([0, 3, 1])
+        assert torch.autograd.gradgradcheck(lambda v, r=reduction: functional.cross_entropy(v, classes, r), (x,))
+
+
+def test_transforms_of_torch_func():
+    x, weight, bias = torch.randn(5, 4), torch.randn(3, 4), torch.randn(3)
+
+    def loss(weight, bias, x, of):
+        return of.linear(x, weight, bias).tanh().pow(2).sum()
+
+    for transform in (
+        lambda of: torch.func.grad(loss, argnums=(0, 1))(weight, bias, x, of),
+        lambda of: torch.func.vmap(lambda row: of.gelu(of.linear(row, weight, bias)))(x),
+        lambda of: torch.func.vmap(torch.func.grad(loss), in_dims=(None, None, 0, None))(weight, bias, x, of),
+        lambda of: torch.func.jvp(lambda v: of.softmax(v, dim=-1), (x,), (torch.ones_like(x),)),
+        lambda of: torch.func.hessian(lambda v: of.sigmoid(v).sum())(x[0]),
+        lambda of: torch.func.jacrev(of.relu)(x[0]),
+    ):
+        named = type("theirs", (), {n: staticmethod(getattr(F, n)) for n in ("linear", "gelu", "softmax", "sigmoid", "relu")})
+        torch.testing.assert_close(transform(functional), transform(named))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_floats_of_16_bits(dtype):
+    torch.manual_seed(0)
+    calls = {**{n: (o, t, 1) for n, (o, t) in ELEMENTWISE.items()}, **{n: (o, t, 2) for n, (o, t) in BINARY.items()}}
+    calls |= {"linear": (functional.linear, F.linear, 3), "mse": (functional.mse_loss, F.mse_loss, 2)}
+    shapes = {"linear": ((6, 32), (16, 32), (16,))}
+    for name, (ours, theirs, count) in calls.items():
+        values = [torch.randn(s) + 3 * (count == 2) for s in shapes.get(name, [(6, 32)] * count)]
+        results = []
+        for function in (ours, theirs):
+            operands = [v.to(dtype).requires_grad_() for v in values]
+            out = function(*operands)
+            generator = torch.Generator().manual_seed(1)
+            out.backward(torch.randn(out.shape, generator=generator).to(dtype))
+            results.append([out.detach(), *(v.grad for v in operands)])
+        for mine, want in zip(*results):
+            assert mine.dtype == dtype, name
+            rounding = torch.finfo(dtype).eps
+            torch.testing.assert_close(mine, want, rtol=2 * rounding, atol=rounding, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_replace_modules():
+    torch.manual_seed(0)
+    shared = torch.nn.Linear(8, 8)
+    model = torch.nn.Sequential(shared, torch.nn.ReLU(), shared, torch.nn.GELU(approximate="tanh"), torch.nn.Softmax(dim=-1))
+    model.append(torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Sigmoid(), torch.nn.LayerNorm(8)))
+    seen = []
+    model[0].register_forward_hook(lambda module, args, out: seen.append(type(module)))
+    x, parameters = torch.randn(4, 8), list(model.parameters())
+    want = model(x)
+    assert nn.replace_modules(model) is model
+    torch.testing.assert_close(model(x), want, rtol=1e-3, atol=1e-4)  # LayerNorm of what is nearly equal
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    assert seen == [torch.nn.Linear] * 2 + [nn.Linear] * 2
+    assert [type(m) for m in (*model[1:5], *model[5])] == [
+        nn.ReLU, nn.Linear, nn.GELU, nn.Softmax, nn.Tanh, nn.Sigmoid, torch.nn.LayerNorm
+    ]  # fmt: skip
+    assert isinstance(nn.replace_modules(torch.nn.ReLU()), nn.ReLU)
+    copy.deepcopy(model)(x)
+
+    class Own(torch.nn.Linear):
+        pass
+
+    assert type(nn.replace_modules(Own(2, 2))) is Own

@@ -1,8 +1,9 @@
 # hologram_torch/eager/buffers.py: tensors and buffers of the SDK
+import numpy as np
 import torch
 
 DTYPES = (
-    torch.float32, torch.float64, torch.float16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool
 )  # fmt: skip
 
 
@@ -18,12 +19,38 @@ def validate_tensor_compatible(tensor):
         raise ValueError(f"a CPU tensor is expected, this one is on {tensor.device}; use tensor.cpu()")
 
 
+def as_array(tensor):
+    """NumPy's view of a CPU tensor; bfloat16 is ml_dtypes'.
+
+    Raises:
+        TypeError: bfloat16 without the package ml_dtypes.
+    """
+    tensor = tensor.detach()
+    return tensor.view(torch.int16).numpy().view(_bfloat16()) if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
+def as_tensor(array):
+    """PyTorch's view of a NumPy array or number; bfloat16 is ml_dtypes'."""
+    array = np.asarray(array)
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _bfloat16():
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError as error:
+        raise TypeError("NumPy has no bfloat16: install ml_dtypes, or convert with tensor.float()") from error
+    return bfloat16
+
+
 def tensor_to_buffer(executor, tensor, existing_buffer=None):
     """(buffer, flat tensor). Without `existing_buffer` the buffer shares the memory of the row-major tensor; an existing one
     of the same dtype and size is filled instead."""
     validate_tensor_compatible(tensor)
     flat = tensor.detach().contiguous().reshape(-1)
-    array = flat.numpy()
+    array = as_array(flat)
     if existing_buffer is not None and existing_buffer.size == flat.numel() and existing_buffer.dtype == array.dtype:
         existing_buffer.from_numpy(array)
         return existing_buffer, flat

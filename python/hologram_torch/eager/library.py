@@ -2,10 +2,10 @@
 """Importing this module registers `torch.ops.hologram.add`, `sub`, `mul`, `div`, `relu`, `sigmoid`, `tanh`, `gelu` and `softmax`
 with PyTorch: shapes for tracing, gradients, and kernels on the CPU."""
 
-import numpy as np
 import torch
 
 from . import autograd
+from .buffers import as_array, as_tensor
 
 _SHAPES = {
     "add": lambda x, y: torch.add(x, y),
@@ -46,19 +46,15 @@ def _backward_schema(schema):
 
 
 def _split(values):
-    return [v.detach().numpy() if isinstance(v, torch.Tensor) else v for v in values]
+    return [as_array(v) if isinstance(v, torch.Tensor) else v for v in values]
 
 
 def _forward(operation, *values):
-    return _fresh(operation.forward(*_split(values)))
+    return as_tensor(operation.forward(*_split(values)))
 
 
 def _backward(operation, gradient, out, *values):
-    return [_fresh(g) for g in operation.backward(*_split((gradient, out, *values)))]
-
-
-def _fresh(array):
-    return torch.from_numpy(np.asarray(array))
+    return [as_tensor(g) for g in operation.backward(*_split((gradient, out, *values)))]
 
 
 for _name in OPERATORS:

@@ -8,7 +8,7 @@ from hologram import Executor
 
 from . import functional
 
-__all__ = ["GELU", "Linear", "MSELoss", "ReLU", "Sigmoid", "Softmax", "Tanh"]
+__all__ = ["GELU", "Linear", "MSELoss", "ReLU", "Sigmoid", "Softmax", "Tanh", "replace_modules"]
 
 
 class ReLU(torch.nn.Module):
@@ -55,10 +55,12 @@ class Softmax(torch.nn.Module):
 class Linear(torch.nn.Linear):
     """torch.nn.Linear computed by Hologram. An Executor may come first: Linear(executor, 512, 256)."""
 
+    _executor = (None,)  # in a tuple: no part of the module's state
+
     def __init__(self, *args, **kwargs):
         self_executor = args[0] if args and isinstance(args[0], Executor) else None
         super().__init__(*(args[1:] if self_executor is not None else args), **kwargs)
-        self._executor = (self_executor,)  # in a tuple: no part of the module's state
+        self._executor = (self_executor,)
 
     def __getstate__(self):
         return {**super().__getstate__(), "_executor": (None,)}
@@ -76,3 +78,16 @@ class MSELoss(torch.nn.Module):
 
     def forward(self, *args):
         return functional.mse_loss(*args, reduction=self.reduction)
+
+
+_OURS = {getattr(torch.nn, c.__name__): c for c in (GELU, Linear, MSELoss, ReLU, Sigmoid, Softmax, Tanh)}
+
+
+def replace_modules(model):
+    """Makes each GELU, Linear, MSELoss, ReLU, Sigmoid, Softmax and Tanh of PyTorch in `model`, itself included, the module of this
+    name here: in place, with its parameters, hooks and references. Subclasses of them stay. Returns the model."""
+    for module in model.modules():
+        ours = _OURS.get(type(module))
+        if ours is not None:
+            module.__class__ = ours
+    return model
