@@ -112,7 +112,7 @@ PY
 # --- PyPI packages and the two packages of this repository (editable: Python files are used in place)
 # wheel.cmake=false: the native module comes from tools/build.sh, not from this install.
 pip_install() {
-  "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off "$@"
+  "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input --no-compile --progress-bar off "$@"
 }
 editable=(-C wheel.cmake=false -C wheel.py-api= -C editable.mode=inplace)
 

@@ -36,12 +36,12 @@ constexpr std::array<Neighbours, num_classes> make_table() {
   return table;
 }
 
-constexpr std::array<Neighbours, num_classes> table = make_table();
+constexpr std::array<Neighbours, num_classes> neighbours_of_classes = make_table();
 
 }  // namespace
 
 std::span<const uint8_t> class_neighbours(int c) {
-  const Neighbours& n = table[static_cast<size_t>(c)];
+  const Neighbours& n = neighbours_of_classes[static_cast<size_t>(c)];
   return {n.list.data(), n.degree};
 }
 

@@ -74,7 +74,7 @@ uint64_t immediate_limit(LaneOp op) {
   }
 }
 
-const std::vector<LaneOpInfo>& table() {
+const std::vector<LaneOpInfo>& lane_ops() {
   static const std::vector<LaneOpInfo> rows = {
 #define HOLOGRAM_LANE(name, mnemonic, types, operands, doc) \
   {#name, mnemonic, LaneTypes::types, parse_operands(operands), doc, immediate_limit(LaneOp::name)},
@@ -119,7 +119,7 @@ ErrorCode code_of(LaneFault f) {
 
 }  // namespace
 
-const LaneOpInfo& info(LaneOp op) { return table()[static_cast<size_t>(op)]; }
+const LaneOpInfo& info(LaneOp op) { return lane_ops()[static_cast<size_t>(op)]; }
 
 bool has_type(LaneTypes types, DType t) {
   if (types == LaneTypes::none) return t == DType::host;

@@ -75,4 +75,7 @@ inline bool is_elementwise(Op op) {
   return k >= OpKind::unary && k <= OpKind::cast;
 }
 
+/// Elements of its operands at other places.
+inline bool is_movement(Op op) { return info(op).kind == OpKind::movement; }
+
 }  // namespace hologram::ir

@@ -39,12 +39,12 @@ std::optional<size_t> only_term(const std::array<double, n>& a) {
   return found;
 }
 
-size_t modulo(int64_t k, int64_t n) { return static_cast<size_t>((k % n + n) % n); }
+size_t position(int64_t k, int64_t n) { return static_cast<size_t>((k % n + n) % n); }
 
 template <size_t n>
 std::array<double, n> power(int64_t k) {
   std::array<double, n> out{};
-  out[modulo(k, static_cast<int64_t>(n))] = 1;
+  out[position(k, static_cast<int64_t>(n))] = 1;
   return out;
 }
 
@@ -157,7 +157,7 @@ Element twist(const Element& e, int64_t k) {
     require(++terms == 1 && std::popcount(b) <= 1,
             "twist: expected a single scalar or vector term");
     int64_t l = b == 0 ? 0 : std::countr_zero(b) + 1;
-    out.clifford[blade(modulo(l + k % 8, 8))] = e.clifford[b];
+    out.clifford[blade(position(l + k % 8, 8))] = e.clifford[b];
   }
   require(terms == 1, "twist: expected a single scalar or vector term");
   return out;

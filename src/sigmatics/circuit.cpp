@@ -19,9 +19,9 @@ struct Target {
   std::vector<uint8_t> range;
 };
 
-class Parser {
+class CircuitParser {
  public:
-  explicit Parser(std::string_view text) : cursor_(tokenize(text, Dialect::circuit)) {}
+  explicit CircuitParser(std::string_view text) : cursor_(tokenize(text, Dialect::circuit)) {}
 
   Circuit phrase() {
     prefix();
@@ -289,7 +289,7 @@ void check_call(const Call& c) {
   bool merges = c.generator == Generator::merge, splits = c.generator == Generator::split;
   if (c.is_range()) {
     require(c.generator != Generator::copy && c.generator != Generator::swap && !splits,
-            "{} takes no range: {}", name_of(c.generator), Parser::form_of(c.generator));
+            "{} takes no range: {}", name_of(c.generator), CircuitParser::form_of(c.generator));
     for (uint8_t k : c.range) parts_of(k);
   }
   bool of_split = c.variant == Variant::sub || c.variant == Variant::div;
@@ -319,7 +319,7 @@ std::string print(const Call& c) {
 
 bool Circuit::operator==(const Circuit&) const = default;
 
-Circuit parse_circuit(std::string_view text) { return Parser(text).phrase(); }
+Circuit parse_circuit(std::string_view text) { return CircuitParser(text).phrase(); }
 
 std::string print(const Circuit& circuit) { return print_branches(circuit.branches); }
 

@@ -29,9 +29,9 @@ int nesting(const Expression& e) {
   return deepest;
 }
 
-class Parser {
+class ExpressionParser {
  public:
-  explicit Parser(std::string_view text) : cursor_(tokenize(text)) {}
+  explicit ExpressionParser(std::string_view text) : cursor_(tokenize(text)) {}
 
   Expression phrase() {
     Expression e = par();
@@ -220,7 +220,7 @@ Expression with_leaves(const Expression& e, const Leaf*& next) {
 
 }  // namespace
 
-Expression parse_expression(std::string_view text) { return Parser(text).phrase(); }
+Expression parse_expression(std::string_view text) { return ExpressionParser(text).phrase(); }
 
 std::string print(const Expression& e) {
   switch (e.kind) {

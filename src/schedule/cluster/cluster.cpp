@@ -212,7 +212,7 @@ bool Clustering::reduces_columns(Value v, const Member& m) const {
       ++(result_axis(offset_of(index, leaf->attrs.exprs)) ? columns : rows);
   };
   auto inside = [](Value x) {
-    return ir::is_elementwise(x->op) || ir::info(x->op).kind == OpKind::movement;
+    return ir::is_elementwise(x->op) || ir::is_movement(x->op);
   };
   Value x = v->input();
   if (x->is(Op::parameter) || (root_[x->id] && !inside(x)))

@@ -64,7 +64,7 @@ void Layouts::prefer_channels(const Cluster& c) {
 
 // Windows that are laid out as a matrix are copied in runs where the image lies along its columns.
 void Layouts::prefer_window_lines(Value matrix) {
-  if (!clustering_.is_root(matrix) || ir::info(matrix->op).kind != ir::OpKind::movement) return;
+  if (!clustering_.is_root(matrix) || !ir::is_movement(matrix->op)) return;
   Index at;
   for (const Expr& d : matrix->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
   std::vector<int64_t> symbols(static_cast<size_t>(graph_.num_symbols), 64), here(at.size(), 0),
@@ -73,7 +73,7 @@ void Layouts::prefer_window_lines(Value matrix) {
   bool windows = false;
   Value v = matrix;
   for (; v == matrix || !clustering_.is_root(v); v = v->input()) {
-    if (v->is(Op::concat) || ir::info(v->op).kind != ir::OpKind::movement) return;
+    if (v->is(Op::concat) || !ir::is_movement(v->op)) return;
     windows = windows || v->is(Op::window);
     at = input_index(v, 0, at);
   }

@@ -17,7 +17,7 @@ constexpr int64_t least_tail_rows = 1024, least_tail_columns = 64, most_tail_col
 
 // Two coordinates that are an axis' quotient and remainder by the second one's extent (a group of
 // channels, and the channel in it) become the axis.
-void join_parts(Index& coordinates, Index& values, Shape& extents) {
+void join_channels(Index& coordinates, Index& values, Shape& extents) {
   for (size_t i = 0; i < coordinates.size(); ++i) {
     const Atom* quotient = coordinates[i].as_atom();
     if (!quotient || quotient->kind != Atom::Kind::floor_div || !single_axis(*quotient->a))
@@ -47,7 +47,7 @@ bool Clustering::merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out
     Shape extents;
     for (const Expr& d : m->node->shape) extents.push_back(d);
     Index coordinates = read, values = m->index;
-    join_parts(coordinates, values, extents);
+    join_channels(coordinates, values, extents);
     auto solved = invert(coordinates, values, extents);
     if (!solved || m->node->is(Op::attention_lse)) {
       ok = false;

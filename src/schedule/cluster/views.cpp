@@ -12,7 +12,7 @@ using ir::OpKind;
 using ir::Value;
 
 bool is_view(Value v) {
-  return ir::info(v->op).kind == OpKind::movement && v->op != Op::concat && v->op != Op::pad;
+  return ir::is_movement(v->op) && v->op != Op::concat && v->op != Op::pad;
 }
 
 Value below_views(Value v) {

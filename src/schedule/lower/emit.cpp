@@ -108,7 +108,7 @@ Index unbounded(const Index& index) {
 // The operand of indices that turn a negative one into one that is out of range for every axis:
 // x < 0 ? 2^62 or more : x; else null. `at` becomes its coordinates.
 Value counted_from_zero(Value v, Index& at, const std::function<bool(Value)>& is_buffered) {
-  while (ir::info(v->op).kind == ir::OpKind::movement && v->inputs.size() == 1 && !v->is(Op::pad) &&
+  while (ir::is_movement(v->op) && v->inputs.size() == 1 && !v->is(Op::pad) &&
          !is_buffered(v)) {
     at = input_index(v, 0, at);
     v = v->input();
@@ -197,7 +197,7 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
     }
     return out;
   }
-  if (ir::info(v->op).kind == OpKind::movement)
+  if (ir::is_movement(v->op))
     return value(v->input(), input_index(v, 0, index), guard);
   if (!ir::is_elementwise(v->op))
     fail(ErrorCode::internal, "schedule: {} reached where an expression is expected",

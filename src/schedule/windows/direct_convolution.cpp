@@ -15,16 +15,13 @@ using ir::Value;
 
 namespace {
 
-constexpr int64_t most_depth = 32;   // of the windows: sums are unrolled
 constexpr int64_t least_sums = 16;   // in registers: half of them are common elements of windows
 constexpr int64_t most_vectors = 2;  // of columns: each reads the image again
-
-bool is_movement(Value v) { return ir::info(v->op).kind == ir::OpKind::movement; }
 
 // What the windows are taken of: a padded image that has a place of its own; nullptr if none.
 Value image_of(const Clustering& clustering, Value lhs) {
   bool windows = false;
-  for (; is_movement(lhs) && !lhs->is(Op::concat); lhs = lhs->input()) {
+  for (; ir::is_movement(lhs->op) && !lhs->is(Op::concat); lhs = lhs->input()) {
     if (lhs->is(Op::pad)) return windows && clustering.is_root(lhs) ? lhs : nullptr;
     windows = windows || lhs->is(Op::window);
   }
@@ -48,7 +45,7 @@ Value direct_image(const Cluster& c, const Clustering& clustering, const ir::Gra
   Value dot = c.anchor, lhs = dot->input(0), rhs = dot->input(1);
   const Expr &depth = c.axes.back().extent, &columns = dot->shape.back();
   if (dot->rank() != 2 || dot->dtype != DType::f32 || lhs->dtype != DType::f32 ||
-      !depth.is_const() || depth.constant_value() > most_depth || !columns.is_const() ||
+      !depth.is_const() || depth.constant_value() > unrolled_depth || !columns.is_const() ||
       columns.constant_value() % machine.vector != 0 ||
       columns.constant_value() > most_vectors * machine.vector ||
       machine.sums_in_registers(DType::f32) < least_sums ||
@@ -73,7 +70,7 @@ int line_axis_of(const Cluster& c, Value image, int num_symbols) {
   if (found < 0) return -1;
   Index below;
   for (const Expr& d : image->shape) below.push_back(Expr::axis(static_cast<int>(below.size()), d));
-  for (v = image; is_movement(v) && !v->is(Op::concat); v = v->input())
+  for (v = image; ir::is_movement(v->op) && !v->is(Op::concat); v = v->input())
     below = input_index(v, 0, below);
   if (!v->is(Op::parameter)) return -1;
   auto step = offset_of(below, v->attrs.exprs).linear_in_axis(found);

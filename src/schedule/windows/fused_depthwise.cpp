@@ -17,19 +17,10 @@ using ir::Value;
 
 namespace {
 
-constexpr int64_t most_depth = 32;   // of the product: its sums are unrolled
 constexpr int64_t least_shares = 6;  // of a unit: vectors of channels times blocks of lines
 constexpr int64_t least_lines = 8;   // of a block, against the lines that two blocks compute
 
 bool known(const Expr& e) { return e.is_const() && e.constant_value() > 0; }
-
-bool is_movement(Value v) { return ir::info(v->op).kind == ir::OpKind::movement; }
-
-bool reads_a_window(Value v) {
-  for (; is_movement(v); v = v->input())
-    if (v->is(Op::window)) return true;
-  return false;
-}
 
 // Whether every value from `v` down to `image` has one use.
 bool used_alone(const Uses& uses, Value v, Value image) {
@@ -45,7 +36,7 @@ struct Window {
 };
 std::optional<std::array<Window, 2>> windows_of(Value v) {
   std::vector<Window> found;
-  for (; is_movement(v) && !v->is(Op::concat); v = v->input()) {
+  for (; ir::is_movement(v->op) && !v->is(Op::concat); v = v->input()) {
     if (!v->is(Op::window)) continue;
     const Expr& count = v->shape[static_cast<size_t>(v->attrs.ints[0])];
     if (!known(count) || !known(v->shape.back()) || v->attrs.ints[2] != 1) return std::nullopt;
@@ -77,7 +68,7 @@ bool read_windows(FusedDepthwise& x, Value lhs, const std::function<bool(Value)>
            u * Expr(columns.size) + v};
   Value image = lhs;
   while (!is_image(image)) {
-    if (!is_movement(image) || image->is(Op::concat)) return false;
+    if (!ir::is_movement(image->op) || image->is(Op::concat)) return false;
     if (image->is(Op::pad) && image->attrs.bits != 0) return false;
     at = input_index(image, 0, at);
     image = image->input();
@@ -148,10 +139,10 @@ std::optional<FusedDepthwise> fused_depthwise_of(const Cluster& depthwise, const
     if (o.parameter >= 0) return std::nullopt;
   Value dot = product.anchor, lhs = depthwise.anchor->input(0);
   const Expr& depth = product.axes.back().extent;
-  if (dot->rank() != 2 || !known(depth) || depth.constant_value() > most_depth ||
+  if (dot->rank() != 2 || !known(depth) || depth.constant_value() > unrolled_depth ||
       options.machine->sums_in_registers(DType::f32) == 1 || dot->dtype != DType::f32 ||
       dot->input(0)->dtype != DType::f32 || depthwise.anchor->dtype != DType::f32 ||
-      lhs->dtype != DType::f32 || reads_a_window(dot->input(0)) ||
+      lhs->dtype != DType::f32 || reads_windows(dot->input(0)) ||
       !static_sources(clustering, options, dot->input(1)) ||
       !static_sources(clustering, options, depthwise.anchor->input(1)))
     return std::nullopt;

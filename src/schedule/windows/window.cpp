@@ -21,14 +21,6 @@ constexpr int64_t most_chained = 200;  // multiply-adds of a body that takes sev
 constexpr int64_t most_pixels = 8;     // of a line that such a body takes
 constexpr int64_t most_in_group = 8;   // channels of a group that share a vector with other groups
 
-bool is_movement(Value v) { return ir::info(v->op).kind == OpKind::movement; }
-
-bool reads_windows(Value v) {
-  for (; is_movement(v); v = v->input())
-    if (v->is(Op::window)) return true;
-  return false;
-}
-
 // Coordinates in the image below the windows of `left` of its element (m, k).
 std::pair<Value, Index> below_windows(Value left, Index at) {
   while (reads_windows(left) && !left->is(Op::concat)) {
@@ -41,7 +33,7 @@ std::pair<Value, Index> below_windows(Value left, Index at) {
 // The counts and steps of the two windows of 3 that `left` reads, the outer one last.
 std::optional<std::array<Expr, 2>> window_counts(Value left) {
   std::vector<Expr> counts;
-  for (; is_movement(left) && reads_windows(left); left = left->input()) {
+  for (; ir::is_movement(left->op) && reads_windows(left); left = left->input()) {
     if (!left->is(Op::window)) continue;
     if (!left->shape.back().is(3) || left->attrs.ints[1] != 1 || left->attrs.ints[2] != 1)
       return std::nullopt;
@@ -52,6 +44,12 @@ std::optional<std::array<Expr, 2>> window_counts(Value left) {
 }
 
 }  // namespace
+
+bool reads_windows(Value v) {
+  for (; ir::is_movement(v->op); v = v->input())
+    if (v->is(Op::window)) return true;
+  return false;
+}
 
 std::optional<WindowImage> window_image(const Cluster& c, int first_axis) {
   Value left = c.anchor->input(0);
@@ -123,7 +121,7 @@ ProductLayout product_layout(const Cluster& c, int num_symbols) {
   int probe = one_column ? matrix - 1 : matrix + 1;
   Index at;
   for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
-  while (is_movement(v) && !v->is(Op::concat)) {
+  while (ir::is_movement(v->op) && !v->is(Op::concat)) {
     at = input_index(v, 0, at);
     v = v->input();
   }
@@ -220,7 +218,7 @@ Expr line_of(Value v, int row_axis) {
   };
   // On the way down too: where lines follow each other in memory, their number and the place in
   // one make a single sum again.
-  for (; is_movement(v) && !v->is(Op::concat); v = v->input()) {
+  for (; ir::is_movement(v->op) && !v->is(Op::concat); v = v->input()) {
     at = input_index(v, 0, at);
     for (const Expr& e : at) e.any_atom(look);
   }

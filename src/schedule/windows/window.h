@@ -14,6 +14,12 @@ struct ProductLayout {
   int written_axis = -1;       ///< the cluster's axis along which its results should lie densest
 };
 
+/// Sums over windows are unrolled up to this depth.
+inline constexpr int64_t unrolled_depth = 32;
+
+/// Whether an operand is windows of an image, by movements alone.
+bool reads_windows(ir::Value v);
+
 ProductLayout product_layout(const Cluster& c, int num_symbols);
 
 /// Whether a product has one column and a short, known depth, and reads windows: a depthwise

@@ -1,10 +1,10 @@
 // backend/cpu/attention/few.cpp: attention of few queries on AMX tiles, bfloat16.
 //
 // The queries of a unit, those of all heads that share its keys, are at most 16 rows. Scores are
-// k q^T, 16 keys a tile and 16 columns for the queries, so that keys stay where they are; a square
-// of scores is turned over in registers for the softmax, whose lanes run along the keys. The
-// values' sums are p v with tiles of as many rows as there are queries: v's words of two keys are
-// its rows side by side.
+// k q^T, 16 keys a tile and 16 columns for the queries, so that keys stay where they are; a
+// tile_square of scores is turned over in registers for the softmax, whose lanes run along the
+// keys. The values' sums are p v with tiles of as many rows as there are queries: v's words of two
+// keys are its rows side by side.
 #include "backend/cpu/attention/emitter.h"
 #include "codegen/nest.h"
 #include "codegen/transpose.h"
@@ -12,14 +12,13 @@
 namespace hologram::cpu {
 namespace {
 
-constexpr int64_t square = 16, tile_rows = 32, tile_columns = 32;
-constexpr int64_t row_bytes = 64;
+constexpr int64_t tile_columns = 32;
 
 }  // namespace
 
 void AttentionEmitter::prepare_few(Regions& regions) {
   scratch_.config = k_.slot(k_.ir.getInt64Ty(), "tile_config", 8);
-  const int64_t keys = plan_.k_load ? square : key_block;  // also holds the queries' rows
+  const int64_t keys = plan_.k_load ? tile_square : key_block;  // also holds the queries' rows
   regions.emplace_back(&scratch_.k_block, k_.i64(keys * tile_depth() / 2));
   regions.emplace_back(&scratch_.v_block, k_.i64(key_block / 2 * tile_columns));
   regions.emplace_back(&scratch_.product, k_.i64(key_block * few_columns));
@@ -33,18 +32,18 @@ void AttentionEmitter::turn_few_queries(Scope& scope) {
     set_row(s, r);
     copy_tile_row(s, a_.q, depth_axis_, size_.depth, scratch_.k_block, mul(r, tile_depth()));
   });
-  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), square);
-  emit_loop(scope, k_.i64(0), k_.i64(tile_depth() / 2), k_.i64(square), true,
+  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), tile_square);
+  emit_loop(scope, k_.i64(0), k_.i64(tile_depth() / 2), k_.i64(tile_square), true,
             [&](Scope& s, Value* pair) {
               s.seek();
               std::vector<Value*> lines;
-              for (int64_t r = 0; r < square; ++r) {
+              for (int64_t r = 0; r < tile_square; ++r) {
                 Value* from = at(scratch_.k_block, add(pair, r * tile_depth() / 2));
                 lines.push_back(r < rows ? k_.ir.CreateAlignedLoad(words, from, alignment())
                                          : static_cast<Value*>(zero(words)));
               }
               lines = transpose(k_, std::move(lines));
-              for (int64_t w = 0; w < square; ++w)
+              for (int64_t w = 0; w < tile_square; ++w)
                 k_.ir.CreateAlignedStore(lines[static_cast<size_t>(w)],
                                          at(rows_.q, mul(add(pair, w), few_columns)), alignment());
             });
@@ -60,10 +59,10 @@ void AttentionEmitter::few_block(Scope& scope) {
 void AttentionEmitter::few_scores(Scope& scope) {
   if (!plan_.k_load) copy_tile_keys(scope, k_.i64(0), block_.count);
   scope.seek();
-  const bool copies_last = plan_.k_load && fixed(block_.count).value_or(1) % square != 0;
+  const bool copies_last = plan_.k_load && fixed(block_.count).value_or(1) % tile_square != 0;
   TileKernel kernel{.terms = 1,
                     .tiles = 2,
-                    .a_step = row_bytes,
+                    .a_step = tile_row_bytes,
                     .a_term = 0,
                     .row = std::nullopt,
                     .prefetch = k_.target.tile_prefetch,
@@ -78,7 +77,7 @@ void AttentionEmitter::few_scores(Scope& scope) {
                 at(scratch_.product, mul(key, few_columns))});
   };
   Value *keys = keys_in_place(), *row = key_row_bytes(), *whole = block_.count;
-  if (copies_last) whole = k_.ir.CreateAnd(whole, k_.i64(-square));
+  if (copies_last) whole = k_.ir.CreateAnd(whole, k_.i64(-tile_square));
   emit_loop(scope, k_.i64(0), whole, k_.i64(tile_rows), !copies_last, [&](Scope& s, Value* key) {
     s.seek();
     scores(s, use_scores, element(k_, DType::u8, keys, mul(key, row)), row, key, sub(whole, key));
@@ -91,12 +90,13 @@ void AttentionEmitter::few_scores(Scope& scope) {
       copy_tile_keys(s, whole, block_.count);
       kernel.tiles = 1;
       kernel.prefetch = false;
-      scores(s, use_last_scores, scratch_.k_block, k_.i64(tile_depth() * 2), whole, k_.i64(square));
+      scores(s, use_last_scores, scratch_.k_block, k_.i64(tile_depth() * 2), whole,
+             k_.i64(tile_square));
     });
-  emit_loop(scope, k_.i64(0), block_.count, k_.i64(square), true, [&](Scope& s, Value* key) {
+  emit_loop(scope, k_.i64(0), block_.count, k_.i64(tile_square), true, [&](Scope& s, Value* key) {
     s.seek();
     std::vector<Value*> lines;
-    for (int64_t i = 0; i < square; ++i)
+    for (int64_t i = 0; i < tile_square; ++i)
       lines.push_back(load(at(scratch_.product, mul(add(key, i), few_columns))));
     lines = transpose(k_, std::move(lines));
     for (int64_t r = 0; r < plan_.query_block; ++r)
@@ -121,7 +121,7 @@ void AttentionEmitter::add_few_values(Scope& scope) {
   const int64_t rows = plan_.query_block;
   const TileKernel kernel{.terms = 1,
                           .tiles = 1,
-                          .a_step = row_bytes,
+                          .a_step = tile_row_bytes,
                           .a_term = 0,
                           .row = key_block * 2,
                           .rows = static_cast<int>(rows),

@@ -10,8 +10,8 @@ namespace hologram::cpu {
 
 namespace {
 
-bool fits_tiles(const AttentionGradPlan& p, const atlas::AttentionGradBlock& b,
-                const Target& target) {
+bool gradients_fit_tiles(const AttentionGradPlan& p, const atlas::AttentionGradBlock& b,
+                         const Target& target) {
   return tiles_allowed(target, AttentionPart::gradients) && b.operand_type == DType::bf16 &&
          p.type == DType::f32 && !b.reproducible && p.tile.panel == 32 && p.depth.is_const() &&
          p.depth.constant_value() > 0 && p.width.is_const() && p.width.constant_value() > 0;
@@ -37,7 +37,7 @@ AttentionGradPlan plan_attention_grad(const atlas::Program& program, const Targe
   p.keys = extent(2);
   p.depth = extent(3);
   p.width = extent(4);
-  p.on_tiles = fits_tiles(p, b, target);
+  p.on_tiles = gradients_fit_tiles(p, b, target);
   p.query_block = p.on_tiles ? 64 : 48;  // four of the highest tiles where there are 32 registers
   bool queries = !b.dq.instrs.empty(), keys = !b.dk.instrs.empty() || !b.dv.instrs.empty();
   p.share = queries && keys ? GradShare::batch : keys ? GradShare::keys : GradShare::queries;

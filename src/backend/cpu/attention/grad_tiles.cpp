@@ -13,11 +13,6 @@
 #include "codegen/transpose.h"
 
 namespace hologram::cpu {
-namespace {
-
-constexpr int64_t square = 16, tile_rows = 32, row_bytes = 64;
-
-}  // namespace
 
 auto GradEmitter::tile_regions() -> Regions {
   tiles_.config = k_.slot(k_.ir.getInt64Ty(), "tile_config", 8);
@@ -65,21 +60,22 @@ void GradEmitter::copy_tile_rows(Scope& scope, const atlas::Body& body, int row_
 }
 
 void GradEmitter::turn_words(Scope& scope, Value* rows, int64_t width, Value* count, Value* out) {
-  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), square);
-  emit_loop(scope, k_.i64(0), count, k_.i64(square), true, [&](Scope& outer, Value* row) {
-    emit_loop(outer, k_.i64(0), k_.i64(width / 2), k_.i64(square), true, [&](Scope& s, Value* w) {
-      s.seek();
-      std::vector<Value*> lines;
-      for (int64_t i = 0; i < square; ++i)
-        lines.push_back(k_.ir.CreateAlignedLoad(
-            words, at(rows, add(mul(add(row, i), width / 2), w)), alignment()));
-      lines = transpose(k_, std::move(lines));
-      Value* panel = mul(k_.ir.CreateAnd(row, k_.i64(-tile_rows)), width / 2);
-      Value* first = add(panel, k_.ir.CreateAnd(row, k_.i64(square)));
-      for (int64_t i = 0; i < square; ++i)
-        k_.ir.CreateAlignedStore(lines[static_cast<size_t>(i)],
-                                 at(out, add(first, mul(add(w, i), tile_rows))), alignment());
-    });
+  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), tile_square);
+  emit_loop(scope, k_.i64(0), count, k_.i64(tile_square), true, [&](Scope& outer, Value* row) {
+    emit_loop(
+        outer, k_.i64(0), k_.i64(width / 2), k_.i64(tile_square), true, [&](Scope& s, Value* w) {
+          s.seek();
+          std::vector<Value*> lines;
+          for (int64_t i = 0; i < tile_square; ++i)
+            lines.push_back(k_.ir.CreateAlignedLoad(
+                words, at(rows, add(mul(add(row, i), width / 2), w)), alignment()));
+          lines = transpose(k_, std::move(lines));
+          Value* panel = mul(k_.ir.CreateAnd(row, k_.i64(-tile_rows)), width / 2);
+          Value* first = add(panel, k_.ir.CreateAnd(row, k_.i64(tile_square)));
+          for (int64_t i = 0; i < tile_square; ++i)
+            k_.ir.CreateAlignedStore(lines[static_cast<size_t>(i)],
+                                     at(out, add(first, mul(add(w, i), tile_rows))), alignment());
+        });
   });
   scope.seek();
 }
@@ -119,7 +115,7 @@ void GradEmitter::tile_scores(Scope& scope, Use use, Value* a, int64_t width, Va
                               Value* out) {
   const TileKernel kernel{.terms = 1,
                           .tiles = 2,
-                          .a_step = row_bytes,
+                          .a_step = tile_row_bytes,
                           .a_term = 0,
                           .row = width * 2,
                           .prefetch = false,
@@ -141,7 +137,7 @@ void GradEmitter::add_on_tiles(Scope& scope, Use use, Value* a, int64_t a_row, V
                                Value* height) {
   const TileKernel kernel{.terms = 1,
                           .tiles = 2,
-                          .a_step = row_bytes,
+                          .a_step = tile_row_bytes,
                           .a_term = 0,
                           .row = a_row * 2,
                           .prefetch = false,
@@ -172,11 +168,11 @@ void GradEmitter::store_brief(Value* i, Value* offset, Value* mask, Value* p, Va
 void GradEmitter::hide_missing_keys(Scope& scope, Value* i) {
   if (!wants_dq() || fixed(keys_.count).value_or(1) % tile_rows == 0) return;
   scope.seek();
-  Value* vectors = round_up(keys_.count, square);
+  Value* vectors = round_up(keys_.count, tile_square);
   emit_if(scope, k_.ir.CreateICmpSLT(vectors, round_up(keys_.count, tile_rows)), [&](Scope& s) {
     s.seek();
     Value* to = element(k_, DType::bf16, tiles_.s_rows, add(mul(i, key_block), vectors));
-    k_.ir.CreateAlignedStore(zero(k_.widen(k_.ir.getInt16Ty(), square)), to, alignment());
+    k_.ir.CreateAlignedStore(zero(k_.widen(k_.ir.getInt16Ty(), tile_square)), to, alignment());
   });
   scope.seek();
 }
@@ -191,7 +187,7 @@ void GradEmitter::turn_scores(Scope& scope, Value* from, Value* to) {
               });
   scope.seek();
   emit_loop(scope, k_.i64(0), queries_.count, k_.i64(tile_rows), true, [&](Scope& outer, Value* q) {
-    emit_loop(outer, k_.i64(0), keys_.count, k_.i64(square), true, [&](Scope& s, Value* key) {
+    emit_loop(outer, k_.i64(0), keys_.count, k_.i64(tile_square), true, [&](Scope& s, Value* key) {
       s.seek();
       std::vector<Value*> lines;
       for (int64_t i = 0; i < tile_rows; i += 2) {
@@ -201,7 +197,7 @@ void GradEmitter::turn_scores(Scope& scope, Value* from, Value* to) {
         lines.push_back(rounded_words(row_of(i), row_of(i + 1)));
       }
       lines = transpose(k_, std::move(lines));
-      for (int64_t i = 0; i < square; ++i)
+      for (int64_t i = 0; i < tile_square; ++i)
         k_.ir.CreateAlignedStore(lines[static_cast<size_t>(i)],
                                  at(to, add(mul(add(key, i), row / 2), k_.ir.CreateLShr(q, 1))),
                                  alignment());

@@ -8,7 +8,7 @@
 namespace hologram::cpu {
 namespace {
 
-constexpr int register_lanes = 16;  // of the rounding instructions
+constexpr int rounded_lanes = 16;  // of the rounding instructions
 
 }  // namespace
 
@@ -53,7 +53,7 @@ Value* ScoreBlocks::interleave(Value* low, Value* high) {
 Value* ScoreBlocks::rounded(Value* v) {
   if (!k_.target.bf16_rounding) return emit_cast(k_, ir::Op::cast, v, DType::f32, DType::bf16);
   Value* x = k_.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {v});
-  return k_.ir.CreateBitCast(x, k_.widen(k_.ir.getInt16Ty(), register_lanes));
+  return k_.ir.CreateBitCast(x, k_.widen(k_.ir.getInt16Ty(), rounded_lanes));
 }
 
 Value* ScoreBlocks::rounded_words(Value* low, Value* high) {
@@ -61,9 +61,9 @@ Value* ScoreBlocks::rounded_words(Value* low, Value* high) {
   Value* both =
       k_.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512, {}, {high, low});
   std::vector<int> order;
-  for (int i = 0; i < register_lanes; ++i) order.insert(order.end(), {i, register_lanes + i});
+  for (int i = 0; i < rounded_lanes; ++i) order.insert(order.end(), {i, rounded_lanes + i});
   return k_.ir.CreateBitCast(k_.ir.CreateShuffleVector(both, order),
-                             k_.widen(k_.ir.getInt32Ty(), register_lanes));
+                             k_.widen(k_.ir.getInt32Ty(), rounded_lanes));
 }
 
 void ScoreBlocks::store_words(Value* low, Value* high, Value* to) {
@@ -71,7 +71,7 @@ void ScoreBlocks::store_words(Value* low, Value* high, Value* to) {
     k_.ir.CreateAlignedStore(interleave(rounded(low), rounded(high)), to, alignment());
     return;
   }
-  constexpr int lanes = register_lanes;
+  constexpr int lanes = rounded_lanes;
   for (int l = 0; l < t_.lanes; l += lanes) {
     std::vector<int> part, order;
     for (int i = 0; i < lanes; ++i) part.push_back(l + i);

@@ -11,8 +11,7 @@
 namespace hologram::cpu {
 namespace {
 
-constexpr int64_t tile_queries = 32, tile_rows = 32, square = 16;
-constexpr int64_t row_bytes = 64, step_bytes = tile_rows * row_bytes;
+constexpr int64_t tile_queries = 32, step_bytes = tile_rows * tile_row_bytes;
 constexpr int64_t group_bytes = key_block / 32 * step_bytes;  // of 32 columns of v, for a block
 
 }  // namespace
@@ -90,20 +89,22 @@ void AttentionEmitter::copy_tile_keys(Scope& scope, Value* first, Value* end) {
 
 void AttentionEmitter::copy_tile_values(Scope& scope) {
   emit_loop(scope, k_.i64(0), tile_keys(), k_.i64(32), true, [&](Scope& s, Value* key) {
-    for_vectors(s, size_.values, square, [&](Scope& inner, Value* column, Value* mask) {
+    for_vectors(s, size_.values, tile_square, [&](Scope& inner, Value* column, Value* mask) {
       inner.seek();
       Value* first = k_.ir.CreateLShr(key, 1);
       std::vector<Value*> words;
-      for (int r = 0; r < square; ++r)
-        words.push_back(value_words(inner, add(first, r), column, square, mask));
+      for (int r = 0; r < tile_square; ++r)
+        words.push_back(value_words(inner, add(first, r), column, tile_square, mask));
       words = transpose(k_, std::move(words));
       Value* group = k_.ir.CreateLShr(column, 5);
       Value* row = k_.ir.CreateAnd(column, k_.i64(tile_rows - 1));
-      Value* to = add(mul(group, group_bytes), add(mul(key, row_bytes), mul(row, row_bytes)));
-      for (int c = 0; c < square; ++c)
-        k_.ir.CreateAlignedStore(words[static_cast<size_t>(c)],
-                                 element(k_, DType::u8, scratch_.v_block, add(to, c * row_bytes)),
-                                 llvm::Align(row_bytes));
+      Value* to =
+          add(mul(group, group_bytes), add(mul(key, tile_row_bytes), mul(row, tile_row_bytes)));
+      for (int c = 0; c < tile_square; ++c)
+        k_.ir.CreateAlignedStore(
+            words[static_cast<size_t>(c)],
+            element(k_, DType::u8, scratch_.v_block, add(to, c * tile_row_bytes)),
+            llvm::Align(tile_row_bytes));
     });
   });
   scope.seek();
@@ -115,7 +116,7 @@ void AttentionEmitter::tile_scores(Scope& scope) {
   Value* row = key_row_bytes();
   const TileKernel kernel{.terms = 1,
                           .tiles = 2,
-                          .a_step = row_bytes,
+                          .a_step = tile_row_bytes,
                           .a_term = 0,
                           .row = fixed(row),
                           .prefetch = k_.target.tile_prefetch,
@@ -151,11 +152,11 @@ void AttentionEmitter::add_tile_values(Scope& scope) {
                             .tiles = 2,
                             .a_step = step_bytes,
                             .a_term = 0,
-                            .row = row_bytes,
+                            .row = tile_row_bytes,
                             .prefetch = k_.target.tile_prefetch,
                             .panels = false};
     call_tiles(s, use_values, kernel, count,
-               {from, k_.i64(row_bytes), scratch_.scores, steps, scratch_.product});
+               {from, k_.i64(tile_row_bytes), scratch_.scores, steps, scratch_.product});
     s.seek();
     Value* shrink = load(rows_.shrink);
     Value* sums = at(rows_.columns, mul(column, tile_queries));
@@ -171,20 +172,21 @@ void AttentionEmitter::add_tile_values(Scope& scope) {
 }
 
 void AttentionEmitter::turn_columns(Scope& scope) {
-  emit_loop(scope, k_.i64(0), size_.values, k_.i64(square), true, [&](Scope& s, Value* column) {
-    s.seek();
-    Value* group = k_.ir.CreateLShr(column, 5);
-    Value* to = at(rows_.out, add(mul(group, plan_.query_block * tile_rows),
-                                  k_.ir.CreateAnd(column, k_.i64(tile_rows - 1))));
-    for (int64_t query = 0; query < tile_queries; query += square) {
-      std::vector<Value*> rows;
-      for (int64_t c = 0; c < square; ++c)
-        rows.push_back(load(at(rows_.columns, add(mul(add(column, c), tile_queries), query))));
-      rows = transpose(k_, std::move(rows));
-      for (int64_t r = 0; r < square; ++r)
-        store(rows[static_cast<size_t>(r)], at(to, k_.i64((query + r) * tile_rows)));
-    }
-  });
+  emit_loop(
+      scope, k_.i64(0), size_.values, k_.i64(tile_square), true, [&](Scope& s, Value* column) {
+        s.seek();
+        Value* group = k_.ir.CreateLShr(column, 5);
+        Value* to = at(rows_.out, add(mul(group, plan_.query_block * tile_rows),
+                                      k_.ir.CreateAnd(column, k_.i64(tile_rows - 1))));
+        for (int64_t query = 0; query < tile_queries; query += tile_square) {
+          std::vector<Value*> rows;
+          for (int64_t c = 0; c < tile_square; ++c)
+            rows.push_back(load(at(rows_.columns, add(mul(add(column, c), tile_queries), query))));
+          rows = transpose(k_, std::move(rows));
+          for (int64_t r = 0; r < tile_square; ++r)
+            store(rows[static_cast<size_t>(r)], at(to, k_.i64((query + r) * tile_rows)));
+        }
+      });
   scope.seek();
 }
 

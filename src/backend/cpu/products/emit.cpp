@@ -25,7 +25,7 @@ struct Sizes {
 };
 
 // Of one unit: its rows, which tiles of `height` cover, and its operands.
-struct Unit {
+struct ProductUnit {
   Value *row_begin, *rows, *height, *tiles;
   LhsRows lhs;
   RhsPoint rhs;
@@ -110,7 +110,7 @@ class ProductEmitter : IndexBuilder {
     Value* batch = div(rows_unit, size_.m_units);
     Value* row_unit = sub(rows_unit, mul(batch, size_.m_units));
     set_batch_axes(scope, p_.axes, p_.batch_rank, batch);
-    Unit u{};
+    ProductUnit u{};
     u.row_begin = div(mul(row_unit, size_.m), size_.m_units);
     u.rows = sub(div(mul(add(row_unit, k_.i64(1)), size_.m), size_.m_units), u.row_begin);
     Value* groups =
@@ -131,7 +131,7 @@ class ProductEmitter : IndexBuilder {
   }
 
   // All register tiles of panels [begin, end).
-  void panel_loop(Scope& scope, const Unit& u, Value* begin, Value* end) {
+  void panel_loop(Scope& scope, const ProductUnit& u, Value* begin, Value* end) {
     int span = 1;
     scope.seek();
     if (plan_.parts > 1) {
@@ -169,7 +169,7 @@ class ProductEmitter : IndexBuilder {
   }
 
   // Panels [panel, panel + width) against all rows of the unit.
-  void emit_panels(Scope& scope, const Unit& u, Value* panel, Value* width) {
+  void emit_panels(Scope& scope, const ProductUnit& u, Value* panel, Value* width) {
     const Panels rhs = rhs_->emit(scope, u.rhs, panel, width);
     if (plan_.keeps_tiny) choose_exact(scope, u, rhs, width);
     if (plan_.flips_lhs) correct_signs(scope, rhs, width);
@@ -182,7 +182,7 @@ class ProductEmitter : IndexBuilder {
   }
 
   // The epilogue of a tile's rows that no tile before it has; their sums begin at `sums`.
-  void finish_tile(Scope& scope, const Unit& u, Value* tile, Value* sums, Value* panel,
+  void finish_tile(Scope& scope, const ProductUnit& u, Value* tile, Value* sums, Value* panel,
                    Value* width) {
     scope.seek();
     Value* begin = mul(tile, u.height);
@@ -197,7 +197,7 @@ class ProductEmitter : IndexBuilder {
 
   // Panels of all parts: together where registers hold all of their sums, else each against some
   // tiles, so that it stays in the first-level cache, before all parts of these are finished.
-  void emit_parts(Scope& scope, const Unit& u, Value* panel, const Panels& rhs) {
+  void emit_parts(Scope& scope, const ProductUnit& u, Value* panel, const Panels& rhs) {
     Value* parts = k_.i64(plan_.parts);
     int highest = 0;
     for (int r : heights_)
@@ -259,7 +259,7 @@ class ProductEmitter : IndexBuilder {
   static constexpr int64_t few_rows = 4;
 
   // exact_ = whether pairs of bfloat16 need multiply-adds in these panels.
-  void choose_exact(Scope& scope, const Unit& u, const Panels& rhs, Value* width) {
+  void choose_exact(Scope& scope, const ProductUnit& u, const Panels& rhs, Value* width) {
     scope.seek();
     k_.ir.CreateStore(k_.i64(1), exact_);
     emit_if(scope, k_.ir.CreateICmpSGT(u.rows, k_.i64(few_rows)), [&](Scope& s) {
@@ -284,7 +284,7 @@ class ProductEmitter : IndexBuilder {
     return static_cast<int>((plan_.n.constant_value() + t_.lanes - 1) / t_.lanes);
   }
 
-  MicroKernel kernel_of(const Unit& u, int rows, int panels, const Panels& rhs) const {
+  MicroKernel kernel_of(const ProductUnit& u, int rows, int panels, const Panels& rhs) const {
     return {.tile = t_,
             .type = type_,
             .storage = plan_.rhs_storage,
@@ -302,7 +302,7 @@ class ProductEmitter : IndexBuilder {
             .unsigned_rhs = plan_.unsigned_rhs};
   }
 
-  llvm::Function* micro(const Unit& u, int rows, int panels, const Panels& rhs, bool exact,
+  llvm::Function* micro(const ProductUnit& u, int rows, int panels, const Panels& rhs, bool exact,
                         int64_t out_row) {
     llvm::Function*& f = micro_[{rows, panels, exact}];
     if (!f) {
@@ -337,12 +337,12 @@ class ProductEmitter : IndexBuilder {
   };
 
   // The unit's row that a tile begins with.
-  Value* first_row(const Unit& u, Value* tile) {
+  Value* first_row(const ProductUnit& u, Value* tile) {
     return least(mul(tile, u.height), sub(u.rows, u.height));
   }
 
   // out = the tile's rows times the panels.
-  void call_tile(Scope& scope, const Unit& u, Value* tile, Value* width, const Panels& rhs,
+  void call_tile(Scope& scope, const ProductUnit& u, Value* tile, Value* width, const Panels& rhs,
                  const Out& out) {
     scope.seek();
     Value* a = element(k_, type_, u.lhs.base, mul(first_row(u, tile), u.lhs.row_stride));

@@ -13,7 +13,7 @@ namespace {
 // From this many instructions on, an epilogue is a chain that leaves a core idle.
 constexpr size_t long_body = 16;
 
-bool multiple_of(Value* n, int64_t of) {
+bool is_multiple(Value* n, int64_t of) {
   auto* c = llvm::dyn_cast<llvm::ConstantInt>(n);
   return c && c->getSExtValue() % of == 0;
 }
@@ -72,7 +72,7 @@ void ProductEpilogue::emit(Scope& scope, Value* sums, Value* m, Value* count, Va
   scope.seek();
   Value* n_begin = mul(panel, t_.panel);
   Value* stride = mul(width, t_.panel);
-  Value* columns = multiple_of(n_, t_.panel) ? stride : least(sub(n_, n_begin), stride);
+  Value* columns = is_multiple(n_, t_.panel) ? stride : least(sub(n_, n_begin), stride);
   Block block{sums, stride, m, count, n_begin, columns};
   if (!by_rows_) return emit_columns(scope, block);
   if (by_rows_->run == 0) return emit_rows(scope, block);
@@ -88,7 +88,7 @@ void ProductEpilogue::emit_parts(Scope& scope, Value* sums, Value* stride, Value
   scope.seek();
   Value* begin = mul(block, t_.panel);
   Value* panel = k_.i64(t_.panel);
-  Value* columns = multiple_of(n_, t_.panel) ? panel : least(sub(n_, begin), panel);
+  Value* columns = is_multiple(n_, t_.panel) ? panel : least(sub(n_, begin), panel);
   emit_columns(scope, {sums, stride, m, count, begin, columns, between});
 }
 
@@ -124,7 +124,7 @@ void ProductEpilogue::emit_columns(Scope& scope, const Block& block) {
   // Both vectors of a panel at once, instruction by instruction: a long body is a chain of which a
   // core holds only a few at a time, if they come one behind the other.
   bool many_registers = t_.max_rows >= 12;
-  int lanes = many_registers && multiple_of(n_, t_.panel) ? t_.panel : t_.lanes;
+  int lanes = many_registers && is_multiple(n_, t_.panel) ? t_.panel : t_.lanes;
   auto one = [&](Scope& row, Value* r, Value* offset) {
     row.seek();
     row.set_axis(m_axis, add(block.m, r));
@@ -172,7 +172,7 @@ void ProductEpilogue::emit_columns(Scope& scope, const Block& block) {
     emit_if(scope, k_.ir.getTrue(), [&](Scope& s) { vector(s, k_.i64(0), nullptr); });
     lanes = t_.lanes / 2;
     emit_if(scope, k_.ir.getTrue(), [&](Scope& s) { vector(s, k_.i64(t_.lanes), nullptr); });
-  } else if (multiple_of(n_, t_.lanes)) {
+  } else if (is_multiple(n_, t_.lanes)) {
     emit_loop(scope, k_.i64(0), block.columns, k_.i64(lanes), true,
               [&](Scope& s, Value* offset) { vector(s, offset, nullptr); });
   } else {

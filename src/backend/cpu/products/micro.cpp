@@ -36,9 +36,9 @@ Value* dot_bytes(CpuFunction& k, Value* sums, Value* x, Value* y) {
 
 namespace {
 
-class Writer {
+class MicroWriter {
  public:
-  Writer(CpuFunction& k, const MicroKernel& m) : k_(k), m_(m), ir_(k.ir) {
+  MicroWriter(CpuFunction& k, const MicroKernel& m) : k_(k), m_(m), ir_(k.ir) {
     vector_ = k.lane_type(m.type, m.tile.lanes);
     stored_ = k.widen(k.memory_type(m.storage), m.tile.lanes);
     columns_ = m.panels == 1 && m.vectors > 0 ? m.vectors : m.panels * m.tile.vectors;
@@ -314,7 +314,7 @@ class Writer {
 
 }  // namespace
 
-llvm::Function* MicroKernel::emit(CpuFunction& k) const { return Writer(k, *this).run(); }
+llvm::Function* MicroKernel::emit(CpuFunction& k) const { return MicroWriter(k, *this).run(); }
 
 Cover emit_cover(CpuFunction& k, const TileModel& tile, Value* rows,
                  const std::vector<int64_t>& counts) {

@@ -7,6 +7,7 @@
 
 #include "atlas/order.h"
 #include "atlas/program.h"
+#include "atlas/tile_math.h"
 #include "backend/cpu/products/register_tile.h"
 #include "backend/cpu/target.h"
 #include "backend/cpu/units.h"
@@ -126,6 +127,9 @@ struct NarrowProduct {
 };
 std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
                                                  const Target& target);
+
+/// Steps of a block of k; bytes that one term of 32 rows, or of 32 columns, has in a step.
+inline constexpr int64_t block_steps = atlas::tile_k_block / atlas::tile_step, plane_bytes = 2048;
 
 /// A product of tiles (AMX), whose right operand is packed.
 struct TileProduct {

@@ -16,9 +16,9 @@ using llvm::Intrinsic::ID;
 // Tiles 6 and 7 hold the columns of b; by default 0 to 3 the sums, 4 and 5 the rows of a.
 constexpr int b_tile = 6;
 
-class Writer {
+class TileWriter {
  public:
-  Writer(CpuFunction& k, const TileKernel& t) : k_(k), t_(t), ir_(k.ir) {}
+  TileWriter(CpuFunction& k, const TileKernel& t) : k_(k), t_(t), ir_(k.ir) {}
 
   llvm::Function* run() {
     llvm::IRBuilderBase::InsertPointGuard guard(ir_);
@@ -211,6 +211,6 @@ void emit_tile_release(CpuFunction& k) {
   k.ir.CreateIntrinsic(llvm::Intrinsic::x86_tilerelease, {}, {});
 }
 
-llvm::Function* TileKernel::emit(CpuFunction& k) const { return Writer(k, *this).run(); }
+llvm::Function* TileKernel::emit(CpuFunction& k) const { return TileWriter(k, *this).run(); }
 
 }  // namespace hologram::cpu

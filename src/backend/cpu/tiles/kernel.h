@@ -7,6 +7,9 @@
 
 namespace hologram::cpu {
 
+/// Rows and words of a row of one tile; rows of the two that a kernel multiplies by; a row's bytes.
+inline constexpr int64_t tile_square = 16, tile_rows = 32, tile_row_bytes = 64;
+
 /// Rows of each tile.
 using RowsOfTiles = std::array<uint8_t, 8>;
 /// `rows` of sums and of a, 16 of b, as TileKernel has its tiles by default.

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t least_given_rows = 64;
 // Of the processors with tiles, in bytes, where nothing else is known.
 constexpr int64_t least_second_level = int64_t{2} << 20;
-constexpr int64_t full_tile = 16, block_steps = atlas::tile_k_block / atlas::tile_step;
+constexpr int64_t full_tile = 16;
 
 const Expr& extent(const atlas::ProductBlock& b, int axis) {
   return b.axes[static_cast<size_t>(b.batch_rank + axis)].extent;
@@ -25,7 +25,7 @@ bool multiple_of(const Expr& e, int64_t of) { return e.is_const() && e.constant_
 
 // As many tiles as a known number of rows takes, all of one height: a tile product takes a cycle
 // for each row.
-int tile_rows(const Expr& m) {
+int rows_of_tile(const Expr& m) {
   if (!m.is_const()) return full_tile;
   const int64_t rows = std::max<int64_t>(m.constant_value(), 1);
   return static_cast<int>(divide_up(rows, divide_up(rows, full_tile)));
@@ -80,7 +80,7 @@ double split_cycles(const Processor& p, int64_t m, int64_t n, int64_t k, int ter
   const auto columns = static_cast<double>(divide_up(n, 2 * full_tile) * 2);
   const auto steps = static_cast<double>(divide_up(k, atlas::tile_step));
   auto products = static_cast<double>(atlas::tile_pairs(terms).size());
-  const auto rows = static_cast<double>(divide_up(m, full_tile) * tile_rows(Expr(m)));
+  const auto rows = static_cast<double>(divide_up(m, full_tile) * rows_of_tile(Expr(m)));
   double cycles = rows / full_tile * (p.tile_cycles > 0 ? p.tile_cycles : 16);
   double tiles = columns * steps * products * cycles / (p.tile_share > 0 ? p.tile_share : 0.8);
   double copies =
@@ -136,7 +136,7 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
                 .n = extent(b, 1),
                 .k = extent(b, 2),
                 .steps = {},
-                .rows = tile_rows(extent(b, 0)),
+                .rows = rows_of_tile(extent(b, 0)),
                 .groups = {},
                 .parts = b.parts,
                 .part = b.parts > 1 ? extent(b, 3) : extent(b, 1),

@@ -15,9 +15,7 @@
 namespace hologram::cpu {
 namespace {
 
-constexpr int64_t most_rows = 32, sums_of_group = most_rows * 32;
-constexpr int64_t block_steps = atlas::tile_k_block / atlas::tile_step;
-constexpr int64_t plane_bytes = 2048;  // of a step: 32 rows, or 32 columns
+constexpr int64_t group_rows = 32, sums_of_group = group_rows * 32;
 
 class TileProductEmitter : IndexBuilder {
  public:
@@ -56,7 +54,7 @@ class TileProductEmitter : IndexBuilder {
     epilogue_.emplace(k_, t_, number(plan_.part));
     if (!plan_.terms) prepare_tail();
     if (repairs()) {
-      row_classes_ = k_.slot(word, "row_classes", plan_.block_groups * most_rows);
+      row_classes_ = k_.slot(word, "row_classes", plan_.block_groups * group_rows);
       repair_.emplace(k_, plan_, n_);
     }
     k_.root().seek();

@@ -12,8 +12,8 @@
 namespace hologram::cpu {
 namespace {
 
-constexpr int64_t plane_bytes = 2048, row_bytes = 64;
-constexpr int square = 16;  // words of a row
+constexpr int64_t line_bytes = 64;
+constexpr int tile_words = 16;  // words of a row
 
 llvm::Constant* same(llvm::Type* type, int64_t value) {
   return llvm::ConstantInt::get(type, static_cast<uint64_t>(value), true);
@@ -78,7 +78,7 @@ Value* TileRows::values(Scope& scope, Value* offset, Value* mask) {
 Value* TileRows::place(Value* row) {
   llvm::Value* rows = k_.i64(plan_.group_rows());
   return add(mul(k_.ir.CreateUDiv(row, rows), group_bytes()),
-             mul(k_.ir.CreateURem(row, rows), row_bytes));
+             mul(k_.ir.CreateURem(row, rows), line_bytes));
 }
 
 void TileRows::pack(Scope& scope, Value* m, Value* count, Value* out, Value* classes) {
@@ -93,19 +93,19 @@ void TileRows::pack(Scope& scope, Value* m, Value* count, Value* out, Value* cla
 }
 
 void TileRows::pack_columns(Scope& scope, Value* m, Value* count, Value* out, Value* classes) {
-  llvm::Type* halves = k_.widen(k_.ir.getInt16Ty(), square);
-  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), square);
+  llvm::Type* halves = k_.widen(k_.ir.getInt16Ty(), tile_words);
+  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), tile_words);
   TileClasses of{k_};
-  // The square of a lower tile has rows of the next one, which then come again in their place.
+  // The tile_words of a lower tile has rows of the next one, which then come again in their place.
   emit_loop(scope, k_.i64(0), count, k_.i64(plan_.rows), false, [&](Scope& s, Value* first) {
     s.seek();
-    Value* mask = lane_mask(k_, sub(count, first), square);
+    Value* mask = lane_mask(k_, sub(count, first), tile_words);
     Value* at = place(first);
     std::vector<Value*> folded = emit_loop(
         s, k_.i64(0), steps_, k_.i64(1), false, {of.none_least(halves), of.none_most(halves)},
         [&](Scope& inner, Value* step, std::vector<Value*> carried) -> std::vector<Value*> {
           std::vector<std::vector<Value*>> planes(static_cast<size_t>(plan_.planes()));
-          for (int w = 0; w < square; ++w) {
+          for (int w = 0; w < tile_words; ++w) {
             auto found = column_words(inner, add(m, first), mask, step, w, carried[0], carried[1]);
             for (size_t t = 0; t < planes.size(); ++t) planes[t].push_back(found[t]);
           }
@@ -113,10 +113,10 @@ void TileRows::pack_columns(Scope& scope, Value* m, Value* count, Value* out, Va
             Value* plane =
                 add(mul(step, plan_.planes() * plane_bytes), static_cast<int64_t>(t) * plane_bytes);
             planes[t] = transpose(k_, std::move(planes[t]));
-            for (int r = 0; r < square; ++r)
+            for (int r = 0; r < tile_words; ++r)
               k_.ir.CreateAlignedStore(planes[t][static_cast<size_t>(r)],
                                        k_.ir.CreateInBoundsGEP(k_.ir.getInt8Ty(), out,
-                                                               add(add(at, plane), r * row_bytes)),
+                                                               add(add(at, plane), r * line_bytes)),
                                        llvm::Align(64));
           }
           return carried;
@@ -135,8 +135,8 @@ Value* TileRows::column(Scope& scope, Value* m, Value* mask, Value* k) {
   Scope one(scope, false);
   one.set_axis(p_.batch_rank + 2, whole ? k : least(k, sub(depth_, k_.i64(1))));
   one.set_axis(p_.batch_rank, m);
-  one.set_lanes(p_.batch_rank, square, mask);
-  Value* x = splat(k_, emit_body(one, p_.lhs).back(), square);
+  one.set_lanes(p_.batch_rank, tile_words, mask);
+  Value* x = splat(k_, emit_body(one, p_.lhs).back(), tile_words);
   scope.move_to(k_.ir.GetInsertBlock());
   if (whole) return x;
   return k_.ir.CreateSelect(k_.ir.CreateICmpSLT(k, depth_), x,
@@ -145,7 +145,7 @@ Value* TileRows::column(Scope& scope, Value* m, Value* mask, Value* k) {
 
 std::vector<Value*> TileRows::column_words(Scope& scope, Value* m, Value* mask, Value* step,
                                            int word, Value*& least, Value*& most) {
-  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), square);
+  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), tile_words);
   const int count = plan_.terms ? 2 : 4;  // values of k in a word
   scope.seek();
   std::vector<Value*> values;
@@ -183,7 +183,7 @@ void TileRows::row(Scope& scope, Value* out, Value* class_out) {
   }
   if (runs_) {
     const auto run = static_cast<uint64_t>(runs_->levels.back().extent);
-    const auto most = static_cast<uint64_t>(row_bytes / size_of(p_.operand_type));
+    const auto most = static_cast<uint64_t>(line_bytes / size_of(p_.operand_type));
     gather_runs(scope, *runs_, p_.operand_type, p_.operand_type,
                 static_cast<int>(std::min(std::bit_ceil(run), most)), memory_);
   }
