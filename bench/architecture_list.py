@@ -96,6 +96,7 @@ rexnet_100 selecsls42b seresnet18 legacy_seresnet18 sequencer2d_s shvit_s1 skres
 swin_tiny_patch4_window7_224 swinv2_tiny_window8_256 swinv2_cr_tiny_224 tiny_vit_5m_224 tnt_s_patch16_224 tresnet_m twins_svt_small
 twins_pcpvt_small vgg11_bn visformer_tiny vit_tiny_patch16_224 vit_small_r26_s32_224 vit_relpos_small_patch16_224 samvit_base_patch16_224
 vitamin_small_224 volo_d1_224 ese_vovnet19b_slim legacy_xception xception41 xcit_nano_12_p16_224""".split()
+SIDES = {"mobilenetv5_300m": 256}  # pixels; eager takes minutes for its own 768
 
 
 def optional(package):
@@ -123,7 +124,7 @@ def of_transformers(transformers) -> dict:
 def of_timm(timm) -> dict:
     def image(name):
         model = timm.create_model(name, pretrained=False)
-        side = model.default_cfg["input_size"][-1]
+        side = SIDES.get(name) or model.default_cfg["input_size"][-1]
         return model, (torch.randn(1, 3, side, side),), {}
 
     return {f"timm:{name}": lambda name=name: image(name) for name in IMAGES}
