@@ -6,12 +6,13 @@ function(hologram_target folder out)
   set(${out} "${name}" PARENT_SCOPE)
 endfunction()
 
-# hologram_library(<folder> [FLAT] [ONCE] [DEPENDS <folder>...] [LINK <target>...])
+# hologram_library(<folder> [FLAT] [ONCE] [TOGETHER] [DEPENDS <folder>...] [LINK <target>...])
 # One static library from every .cpp below src/<folder>, or with FLAT in it alone; a folder without any is
-# header-only. Code that runs ONCE for each graph or kernel is compiled with -O1, which takes the compiler a third
-# less, and where HOLOGRAM_UNITY says so several files at a time; what links LLVM is compiled with -O1.
+# header-only. Code that runs ONCE for each graph or kernel, like all that links LLVM, is compiled with -O1, which
+# takes the compiler a third less. Files that stand TOGETHER are compiled several at a time where HOLOGRAM_UNITY
+# says so.
 function(hologram_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FLAT;ONCE" "" "DEPENDS;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FLAT;ONCE;TOGETHER" "" "DEPENDS;LINK")
   hologram_target(${folder} target)
   set(glob GLOB_RECURSE)
   if(arg_FLAT)
@@ -23,10 +24,10 @@ function(hologram_library folder)
     target_compile_options(${target} PRIVATE ${HOLOGRAM_WARNINGS})
     if(arg_ONCE OR "hologram_llvm" IN_LIST arg_LINK)
       target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-O1>")
-      if(arg_ONCE AND HOLOGRAM_UNITY)
-        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
-        target_compile_options(${target} PRIVATE -Wno-shadow)  # by names of another file
-      endif()
+    endif()
+    if(arg_TOGETHER AND HOLOGRAM_UNITY)
+      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+      target_compile_options(${target} PRIVATE -Wno-shadow)  # by names of another file
     endif()
     # Precompiled headers are of one optimisation level.
     if(folder STREQUAL "codegen")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # tools/check_names.py: fails when two files of a folder that is compiled together give things one name
-"""Where HOLOGRAM_UNITY is on, files of the libraries that CMakeLists.txt or a backend's libs.cmake marks ONCE are compiled
+"""Where HOLOGRAM_UNITY is on, files of the libraries that CMakeLists.txt or a backend's libs.cmake marks TOGETHER are compiled
 several at a time (cmake/HologramTargets.cmake). So what one of their files has in its anonymous namespace may not bear a name
 that another file of that library has there; the same `using` or alias may.
 """
@@ -19,9 +19,9 @@ FURTHER = re.compile(r",\s*(\w+)\s*=")
 def libraries(root):
     """The folders of src/ whose files are compiled together."""
     text = (root / "CMakeLists.txt").read_text(encoding="utf-8")
-    found = re.findall(r"^hologram_library\((\S+)[^)]*\bONCE\b", text, re.MULTILINE)
+    found = re.findall(r"^hologram_library\((\S+)[^)]*\bTOGETHER\b", text, re.MULTILINE)
     for settings in sorted((root / "src/backend").glob("*/libs.cmake")):
-        if "set(ONCE ONCE)" in settings.read_text(encoding="utf-8"):
+        if "set(TOGETHER TOGETHER)" in settings.read_text(encoding="utf-8"):
             found.append(settings.parent.relative_to(root / "src").as_posix())
     return found
 

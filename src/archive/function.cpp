@@ -14,7 +14,7 @@
 namespace hologram::archive {
 namespace {
 
-constexpr int64_t most_elements = int64_t{1} << 48;
+constexpr int64_t most_addressed = int64_t{1} << 48;
 
 // Numbers, or nothing where one of them is chosen by calls.
 std::optional<std::vector<int64_t>> constants_of(const Shape& dims) {
@@ -33,11 +33,6 @@ bool within(ir::Value parameter, const Tensor& t) {
          span_of(*shape, *strides) <= t.bytes / static_cast<uint64_t>(size_of(t.dtype));
 }
 
-// Strides of an array without elements say nothing.
-bool row_major(const Shape& strides, const Shape& shape) {
-  return strides == contiguous_strides(shape) || numel(shape).is(0);
-}
-
 // A name for a tensor's bytes.
 Fingerprint content_of(const Tensor& t) {
   std::string text = fmt::format("{}", t.bytes);
@@ -45,7 +40,7 @@ Fingerprint content_of(const Tensor& t) {
   return fingerprint(text);
 }
 
-std::string list_of(const std::vector<int64_t>& numbers) {
+std::string text_of(const std::vector<int64_t>& numbers) {
   return fmt::format("[{}]", fmt::join(numbers, ", "));
 }
 
@@ -330,7 +325,7 @@ void Function::bind_symbols() {
         const Term& term = e.terms()[0];
         if (term.atoms.size() != 1 || term.atoms[0]->kind != Atom::Kind::symbol) continue;
         // Numbers that cannot overflow, whatever the file says.
-        if (term.coefficient < 1 || e.constant() < -most_elements || e.constant() > most_elements)
+        if (term.coefficient < 1 || e.constant() < -most_addressed || e.constant() > most_addressed)
           continue;
         if (plain != (term.coefficient == 1 && e.constant() == 0)) continue;
         SizeRule& rule = rules_[static_cast<size_t>(term.atoms[0]->id)];
@@ -366,21 +361,21 @@ std::vector<int64_t> Function::symbols_of(std::span<const std::vector<int64_t>> 
   for (size_t i = 0; i < shapes.size(); ++i)
     require(shapes[i].size() == method_.inputs[i].shape.size(),
             "input \"{}\" has the shape {}, expected {}", method_.inputs[i].name,
-            list_of(shapes[i]), named(method_.inputs[i].shape, method_));
+            text_of(shapes[i]), named(method_.inputs[i].shape, method_));
   for (size_t s = 0; s < rules_.size(); ++s) {
     const SizeRule& rule = rules_[s];
     const Symbol& symbol = method_.symbols[s];
     symbols[s] = (shapes[rule.input][rule.dimension] - rule.offset) / rule.factor;
     require(symbols[s] >= symbol.least && symbols[s] <= symbol.most,
             "input \"{}\": size {} is {} in the shape {}, expected {} to {}",
-            method_.inputs[rule.input].name, symbol.name, symbols[s], list_of(shapes[rule.input]),
+            method_.inputs[rule.input].name, symbol.name, symbols[s], text_of(shapes[rule.input]),
             symbol.least, symbol.most);
   }
   for (size_t i = 0; i < shapes.size(); ++i)
     for (size_t d = 0; d < shapes[i].size(); ++d)
       require(shapes[i][d] == method_.inputs[i].shape[d].eval(symbols),
               "input \"{}\" has the shape {}, expected {}", method_.inputs[i].name,
-              list_of(shapes[i]), named(method_.inputs[i].shape, method_));
+              text_of(shapes[i]), named(method_.inputs[i].shape, method_));
   for (const Expr& g : method_.guards)
     require(g.eval(symbols) >= 0, "\"{}\" is not for these sizes: {} must not be negative",
             method_.name, named(g, method_));
@@ -396,8 +391,8 @@ std::vector<int64_t> Function::shape_of(const Signature& result,
   for (const Expr& e : result.shape) {
     shape.push_back(e.eval(symbols));
     n *= std::max<int64_t>(shape.back(), 1);
-    require(shape.back() >= 0 && n <= most_elements, "result \"{}\" would have the shape {}",
-            result.name, list_of(shape));
+    require(shape.back() >= 0 && n <= most_addressed, "result \"{}\" would have the shape {}",
+            result.name, text_of(shape));
   }
   return shape;
 }

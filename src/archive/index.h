@@ -19,6 +19,11 @@
 
 namespace hologram::archive {
 
+/// Strides of an array without elements say nothing.
+inline bool row_major(const Shape& strides, const Shape& shape) {
+  return strides == contiguous_strides(shape) || numel(shape).is(0);
+}
+
 inline constexpr uint16_t format_major = 1, format_minor = 0;
 inline constexpr size_t header_bytes = 64;
 /// Tensors and sections begin at multiples of it.

@@ -16,10 +16,6 @@ using Role = LoopOperand::Role;
 
 constexpr __int128 most_bytes = __int128{1} << 52;
 
-bool row_major(const Shape& strides, const Shape& shape) {
-  return strides == contiguous_strides(shape) || numel(shape).is(0);
-}
-
 /// Whether what a call and the graph of its step say of each other is so.
 class CallCheck {
  public:

@@ -32,13 +32,6 @@ using namespace hologram::capi;
 
 namespace {
 
-template <class T>
-hologram_handle insert(HandleTable& table, std::unique_ptr<T> object) {
-  const hologram_handle handle = table.reserve();
-  table.publish(handle, object.release());
-  return handle;
-}
-
 archive::Verify checked_flags(uint32_t flags) {
   require((flags & ~HOLOGRAM_VERIFY) == 0, "flags {:#x} are unknown", flags);
   return flags & HOLOGRAM_VERIFY ? archive::Verify::full : archive::Verify::index;

@@ -11,7 +11,8 @@ using namespace hologram::capi;
 namespace {
 
 template <class T, class Get>
-hologram_status property(const char* function, hologram_handle buffer, T* out, const Get& get) {
+hologram_status buffer_property(const char* function, hologram_handle buffer, T* out,
+                                const Get& get) {
   return guarded(function, [&] {
     require_out(out, "the result");
     *out = static_cast<T>(get(*need_buffer(buffer)));
@@ -134,38 +135,41 @@ void resize(hologram_handle executor, hologram_handle handle, uint64_t length) {
 extern "C" {
 
 hologram_status hologram_buffer_length(hologram_handle buffer, uint32_t* length) {
-  return property(__func__, buffer, length,
-                  [](const BufferObject& b) { return checked_u32(b.length, "length"); });
+  return buffer_property(__func__, buffer, length,
+                         [](const BufferObject& b) { return checked_u32(b.length, "length"); });
 }
 hologram_status hologram_buffer_length_u64(hologram_handle buffer, uint64_t* length) {
-  return property(__func__, buffer, length, [](const BufferObject& b) { return b.length; });
+  return buffer_property(__func__, buffer, length, [](const BufferObject& b) { return b.length; });
 }
 hologram_status hologram_buffer_size_bytes(hologram_handle buffer, uint32_t* bytes) {
-  return property(__func__, buffer, bytes,
-                  [](const BufferObject& b) { return checked_u32(b.bytes(), "size"); });
+  return buffer_property(__func__, buffer, bytes,
+                         [](const BufferObject& b) { return checked_u32(b.bytes(), "size"); });
 }
 hologram_status hologram_buffer_size_bytes_u64(hologram_handle buffer, uint64_t* bytes) {
-  return property(__func__, buffer, bytes, [](const BufferObject& b) { return b.bytes(); });
+  return buffer_property(__func__, buffer, bytes, [](const BufferObject& b) { return b.bytes(); });
 }
 hologram_status hologram_buffer_element_size(hologram_handle buffer, uint32_t* bytes) {
-  return property(__func__, buffer, bytes, [](const BufferObject& b) { return size_of(b.dtype); });
+  return buffer_property(__func__, buffer, bytes,
+                         [](const BufferObject& b) { return size_of(b.dtype); });
 }
 hologram_status hologram_buffer_dtype(hologram_handle buffer, hologram_dtype* dtype) {
-  return property(__func__, buffer, dtype, [](const BufferObject& b) { return b.dtype; });
+  return buffer_property(__func__, buffer, dtype, [](const BufferObject& b) { return b.dtype; });
 }
 hologram_status hologram_buffer_executor(hologram_handle buffer, hologram_handle* executor) {
-  return property(__func__, buffer, executor,
-                  [](const BufferObject& b) { return b.executor_handle(); });
+  return buffer_property(__func__, buffer, executor,
+                         [](const BufferObject& b) { return b.executor_handle(); });
 }
 hologram_status hologram_buffer_is_empty(hologram_handle buffer, uint8_t* yes) {
-  return property(__func__, buffer, yes, [](const BufferObject& b) { return b.length == 0; });
+  return buffer_property(__func__, buffer, yes,
+                         [](const BufferObject& b) { return b.length == 0; });
 }
 hologram_status hologram_buffer_is_linear(hologram_handle buffer, uint8_t* yes) {
-  return property(__func__, buffer, yes,
-                  [](const BufferObject& b) { return b.storage->pool() == runtime::Pool::linear; });
+  return buffer_property(__func__, buffer, yes, [](const BufferObject& b) {
+    return b.storage->pool() == runtime::Pool::linear;
+  });
 }
 hologram_status hologram_buffer_is_boundary(hologram_handle buffer, uint8_t* yes) {
-  return property(__func__, buffer, yes, [](const BufferObject& b) {
+  return buffer_property(__func__, buffer, yes, [](const BufferObject& b) {
     return b.storage->pool() == runtime::Pool::boundary;
   });
 }
@@ -178,7 +182,7 @@ hologram_status hologram_buffer_pool(hologram_handle buffer, char* text, size_t 
   });
 }
 hologram_status hologram_buffer_class_index(hologram_handle buffer, uint8_t* class_index) {
-  return property(__func__, buffer, class_index, [](const BufferObject& b) {
+  return buffer_property(__func__, buffer, class_index, [](const BufferObject& b) {
     require(b.storage->class_index() >= 0, "the buffer is not in the boundary pool");
     return b.storage->class_index();
   });

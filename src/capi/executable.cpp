@@ -57,12 +57,6 @@ std::vector<int64_t> evaluate(const Shape& shape, const std::vector<int64_t>& sy
   return values;
 }
 
-bool meet(const void* a, size_t n, const void* b, size_t m) {
-  const auto* x = static_cast<const std::byte*>(a);
-  const auto* y = static_cast<const std::byte*>(b);
-  return n != 0 && m != 0 && x < y + m && y < x + n;
-}
-
 /// One call: its operands, held as long as it lasts.
 class Call : public runtime::Outputs {
  public:

@@ -33,12 +33,6 @@ Shape common_shape(const std::vector<ir::Value>& values) {
   return result;
 }
 
-hologram_handle insert(std::unique_ptr<GraphObject> object) {
-  const hologram_handle handle = graphs.reserve();
-  graphs.publish(handle, object.release());
-  return handle;
-}
-
 }  // namespace
 
 extern "C" {
@@ -49,7 +43,7 @@ hologram_status hologram_graph_create(uint32_t num_symbols, hologram_handle* gra
     require(num_symbols <= 0xffff, "at most 65,535 symbols, got {}", num_symbols);
     auto object = std::make_unique<GraphObject>();
     object->graph.num_symbols = static_cast<int>(num_symbols);
-    *graph = insert(std::move(object));
+    *graph = insert(graphs, std::move(object));
   });
 }
 
@@ -60,7 +54,7 @@ hologram_status hologram_graph_parse(const char* text, hologram_handle* graph) {
     auto object = std::make_unique<GraphObject>();
     ir::parse(text, object->graph);
     for (const ir::Node& n : object->graph.nodes()) object->nodes.push_back(&n);
-    *graph = insert(std::move(object));
+    *graph = insert(graphs, std::move(object));
   });
 }
 

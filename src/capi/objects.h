@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -154,6 +155,21 @@ Pin<BufferObject> need_buffer_of(hologram_handle executor, hologram_handle handl
                                  std::string_view argument = "buffer");
 inline Pin<TensorObject> need_tensor(hologram_handle handle, std::string_view argument = "tensor") {
   return need<TensorObject>(tensors, handle, argument);
+}
+
+/// Whether two ranges of bytes have one in common.
+inline bool meet(const void* a, size_t n, const void* b, size_t m) {
+  const auto* x = static_cast<const std::byte*>(a);
+  const auto* y = static_cast<const std::byte*>(b);
+  return n != 0 && m != 0 && x < y + m && y < x + n;
+}
+
+/// Gives an object that is no executor's its handle. The object is the table's from then on.
+template <class T>
+hologram_handle insert(HandleTable& table, std::unique_ptr<T> object) {
+  const hologram_handle handle = table.reserve();
+  table.publish(handle, object.release());
+  return handle;
 }
 
 /// Gives an object of an executor its handle. The object is the table's from then on.

@@ -10,12 +10,6 @@ using builtin::Flat;
 
 namespace {
 
-bool meet(const void* a, uint64_t n, const void* b, uint64_t m) {
-  const auto* x = static_cast<const std::byte*>(a);
-  const auto* y = static_cast<const std::byte*>(b);
-  return n != 0 && m != 0 && x < y + m && y < x + n;
-}
-
 Pin<BufferObject> need_f32(hologram_handle executor, hologram_handle handle, std::string_view name,
                            uint64_t length) {
   auto b = need_buffer_of(executor, handle, name);

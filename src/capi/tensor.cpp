@@ -12,7 +12,8 @@ using namespace hologram::capi;
 namespace {
 
 template <class T, class Get>
-hologram_status property(const char* function, hologram_handle tensor, T* out, const Get& get) {
+hologram_status tensor_property(const char* function, hologram_handle tensor, T* out,
+                                const Get& get) {
   return guarded(function, [&] {
     require_out(out, "the result");
     *out = static_cast<T>(get(*need_tensor(tensor)));
@@ -102,8 +103,8 @@ std::pair<const std::byte*, const std::byte*> span_of(const TensorObject& t) {
   return {t.data(), t.data() + (t.numel() == 0 ? 0 : (last + 1) * size_of(t.dtype))};
 }
 
-void gemm(const TensorObject& a, const TensorObject& b, const TensorObject& c, double alpha,
-          double beta) {
+void multiply(const TensorObject& a, const TensorObject& b, const TensorObject& c, double alpha,
+              double beta) {
   const auto [m, n, k] = product_sizes(a, b);
   require(c.dtype == a.dtype && c.shape == std::vector<int64_t>({m, n}),
           "c must be {}[{}, {}], is {}{}", name_of(a.dtype), m, n, name_of(c.dtype),
@@ -251,26 +252,27 @@ hologram_status hologram_tensor_dimensions(hologram_handle tensor, int64_t* shap
   });
 }
 hologram_status hologram_tensor_ndim(hologram_handle tensor, uint32_t* ndim) {
-  return property(__func__, tensor, ndim, [](const TensorObject& t) { return t.shape.size(); });
+  return tensor_property(__func__, tensor, ndim,
+                         [](const TensorObject& t) { return t.shape.size(); });
 }
 hologram_status hologram_tensor_numel(hologram_handle tensor, uint32_t* numel) {
-  return property(__func__, tensor, numel, [](const TensorObject& t) {
+  return tensor_property(__func__, tensor, numel, [](const TensorObject& t) {
     return checked_u32(static_cast<uint64_t>(t.numel()), "number of elements");
   });
 }
 hologram_status hologram_tensor_numel_u64(hologram_handle tensor, uint64_t* numel) {
-  return property(__func__, tensor, numel, [](const TensorObject& t) { return t.numel(); });
+  return tensor_property(__func__, tensor, numel, [](const TensorObject& t) { return t.numel(); });
 }
 hologram_status hologram_tensor_offset(hologram_handle tensor, uint32_t* offset) {
-  return property(__func__, tensor, offset, [](const TensorObject& t) {
+  return tensor_property(__func__, tensor, offset, [](const TensorObject& t) {
     return checked_u32(static_cast<uint64_t>(t.offset), "offset");
   });
 }
 hologram_status hologram_tensor_offset_u64(hologram_handle tensor, uint64_t* offset) {
-  return property(__func__, tensor, offset, [](const TensorObject& t) { return t.offset; });
+  return tensor_property(__func__, tensor, offset, [](const TensorObject& t) { return t.offset; });
 }
 hologram_status hologram_tensor_dtype(hologram_handle tensor, hologram_dtype* dtype) {
-  return property(__func__, tensor, dtype, [](const TensorObject& t) { return t.dtype; });
+  return tensor_property(__func__, tensor, dtype, [](const TensorObject& t) { return t.dtype; });
 }
 hologram_status hologram_tensor_data(hologram_handle tensor, void** pointer) {
   return guarded(__func__, [&] {
@@ -297,7 +299,8 @@ hologram_status hologram_tensor_to_bytes(hologram_handle executor, hologram_hand
   });
 }
 hologram_status hologram_tensor_is_contiguous(hologram_handle tensor, uint8_t* yes) {
-  return property(__func__, tensor, yes, [](const TensorObject& t) { return t.contiguous(); });
+  return tensor_property(__func__, tensor, yes,
+                         [](const TensorObject& t) { return t.contiguous(); });
 }
 
 hologram_status hologram_tensor_contiguous(hologram_handle executor, hologram_handle tensor,
@@ -411,7 +414,7 @@ hologram_status hologram_tensor_gemm(hologram_handle executor, hologram_handle a
   return guarded(__func__, [&] {
     auto left = need_tensor_of(executor, a, "a");
     auto right = need_tensor_of(executor, b, "b");
-    gemm(*left, *right, *need_tensor_of(executor, c, "c"), alpha, beta);
+    multiply(*left, *right, *need_tensor_of(executor, c, "c"), alpha, beta);
   });
 }
 

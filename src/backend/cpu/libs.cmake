@@ -2,4 +2,4 @@
 set(DEPENDS codegen builtin host)
 set(LINK hologram_llvm)
 set(LLVM X86 AArch64)
-set(ONCE ONCE)
+set(TOGETHER TOGETHER)
