@@ -5,14 +5,16 @@
 #   LINK     further targets
 #   LLVM     components of LLVM (cmake/HologramDependencies.cmake adds them to the kit's)
 #   TOGETHER TOGETHER, if its files may be compiled several at a time (hologram_library)
+#   ALONE    those of them that may not
 # The folder offers, in the namespace of its name, make_backend() and device_count() of backend/registry.h.
 
-# hologram_backend_settings(<name>): DEPENDS, LINK, LLVM and TOGETHER of one backend, in the caller's scope
+# hologram_backend_settings(<name>): DEPENDS, LINK, LLVM, TOGETHER and ALONE of one backend, in the caller's scope
 macro(hologram_backend_settings name)
   set(DEPENDS "")
   set(LINK "")
   set(LLVM "")
   set(TOGETHER "")
+  set(ALONE "")
   include("${PROJECT_SOURCE_DIR}/src/backend/${name}/libs.cmake" OPTIONAL)
 endmacro()
 
@@ -39,7 +41,7 @@ function(hologram_backends)
   set(folders "")
   foreach(name IN LISTS ARGN)
     hologram_backend_settings(${name})
-    hologram_library(backend/${name} ${TOGETHER} DEPENDS ${DEPENDS} atlas ir base LINK ${LINK})
+    hologram_library(backend/${name} ${TOGETHER} ALONE ${ALONE} DEPENDS ${DEPENDS} atlas ir base LINK ${LINK})
     # Cached kernels are keyed by the sources that made them: no build runs another one's machine code.
     hologram_sources_hash(backend/${name}/sources.h ${name} atlas codegen backend/${name})
     target_sources(hologram_backend_${name} PRIVATE "${PROJECT_BINARY_DIR}/generated/backend/${name}/sources.h")

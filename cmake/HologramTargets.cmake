@@ -6,13 +6,13 @@ function(hologram_target folder out)
   set(${out} "${name}" PARENT_SCOPE)
 endfunction()
 
-# hologram_library(<folder> [FLAT] [ONCE] [TOGETHER] [DEPENDS <folder>...] [LINK <target>...])
+# hologram_library(<folder> [FLAT] [ONCE] [TOGETHER] [ALONE <file>...] [DEPENDS <folder>...] [LINK <target>...])
 # One static library from every .cpp below src/<folder>, or with FLAT in it alone; a folder without any is
 # header-only. Code that runs ONCE for each graph or kernel, like all that links LLVM, is compiled with -O1, which
 # takes the compiler a third less. Files that stand TOGETHER are compiled several at a time where HOLOGRAM_UNITY
-# says so.
+# says so, but for those that libhologram_rt takes ALONE, without what the others need.
 function(hologram_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FLAT;ONCE;TOGETHER" "" "DEPENDS;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FLAT;ONCE;TOGETHER" "" "ALONE;DEPENDS;LINK")
   hologram_target(${folder} target)
   set(glob GLOB_RECURSE)
   if(arg_FLAT)
@@ -27,6 +27,8 @@ function(hologram_library folder)
     endif()
     if(arg_TOGETHER AND HOLOGRAM_UNITY)
       set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+      list(TRANSFORM arg_ALONE PREPEND "${PROJECT_SOURCE_DIR}/src/${folder}/")
+      set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
       target_compile_options(${target} PRIVATE -Wno-shadow)  # by names of another file
     endif()
     # Precompiled headers are of one optimisation level.
