@@ -59,7 +59,7 @@ def check_library(folder):
 def self_test():
     with tempfile.TemporaryDirectory() as folder:
         a, b = Path(folder, "a.cpp"), Path(folder, "b.cpp")
-        a.write_text("namespace {\nconstexpr int one = 1, two = 2;\nint f(int x) {\n  return x;\n}\nstruct S {\n}  // namespace\nint g();\n")
+        a.write_text("namespace {\nconstexpr int one = 1, two = 2;\nint f(int x) {\n}\nstruct S {\n}  // namespace\nint g();\n")
         cases = {
             "namespace {\nconstexpr int two = 2;\n}  // namespace\n": 1,
             "namespace {\nstd::vector<int> f(int x) {\n}  // namespace\n": 1,

@@ -146,7 +146,7 @@ def test_scales_along_the_summed_axis_stay_outside(axis):
 
 # Image, weight, stride, padding, dilation, groups.
 SHAPES = {
-    "points": ((2, 24, 9, 11), (40, 24, 1, 1), 1, 0, 1, 1),
+    "points": ((2, 36, 9, 11), (40, 36, 1, 1), 1, 0, 1, 1),
     "strided points": ((2, 64, 9, 11), (33, 64, 1, 1), 2, 0, 1, 1),
     "three by three": ((2, 32, 9, 11), (48, 32, 3, 3), 1, 1, 1, 1),
     "strided": ((1, 16, 13, 12), (40, 16, 3, 3), 2, 1, 1, 1),
@@ -210,7 +210,7 @@ def test_a_convolution_is_a_product_of_bytes(shape, dtype, zero, zeros):
 
 @pytest.mark.parametrize("image, weight, groups", [
     ((2, 48, 9, 9), (48, 1, 3, 3), 48), ((2, 32, 9, 9), (32, 4, 3, 3), 8), ((1, 64, 9, 9), (5, 64, 1, 1), 1),
-    ((1, 256, 2, 2), (64, 256, 1, 1), 1), ((1, 3840, 3, 3), (16, 3840, 3, 3), 1),
+    ((1, 256, 2, 2), (64, 256, 1, 1), 1), ((1, 3840, 3, 3), (16, 3840, 3, 3), 1), ((1, 3, 9, 9), (32, 3, 3, 3), 1),
 ])  # fmt: skip
 def test_other_convolutions_multiply_dequantised_numbers(image, weight, groups):
     made = convolution_layer(weight, "some")

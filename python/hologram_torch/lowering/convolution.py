@@ -12,7 +12,7 @@ from ..graph import dtypes
 from ..graph.builder import Value, numel
 from . import Unsupported, lower, quantized
 
-LEAST_RESULTS, LEAST_DEPTH = 16, 16  # of a group whose products are of bytes
+LEAST_RESULTS, LEAST_DEPTH = 16, 32  # of a group whose products are of bytes
 MOST_PHASES = 16  # products that share out the pixels of a strided convolution's image
 MOST_SUMS = 25  # taps of a depthwise convolution whose gradient is a sum for each of them
 MOST_PIXELS = 384  # of a block whose sum is one chain

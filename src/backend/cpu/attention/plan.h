@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "atlas/attention_keys.h"
+#include "atlas/blocks/attention_keys.h"
 #include "backend/cpu/products/plan.h"
 
 namespace hologram::cpu {

@@ -1,7 +1,7 @@
 // backend/cuda/attention/plan.h: how attention is cut into CTAs. No LLVM in here.
 #pragma once
 
-#include "atlas/attention_keys.h"
+#include "atlas/blocks/attention_keys.h"
 #include "atlas/program.h"
 #include "backend/cuda/facts.h"
 

@@ -1,5 +1,5 @@
-// atlas/attention_keys.cpp: bounds on keys by score bodies, and heads that share keys.
-#include "atlas/attention_keys.h"
+// atlas/blocks/attention_keys.cpp: bounds on keys by score bodies, and heads that share keys.
+#include "atlas/blocks/attention_keys.h"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-// atlas/attention_keys.h: what an attention block says of the keys that its queries see.
+// atlas/blocks/attention_keys.h: what an attention block says of the keys that its queries see.
 #pragma once
 
 #include <optional>
