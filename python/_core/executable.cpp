@@ -124,8 +124,8 @@ nb::list step_times(const Executable& e) {
   return out;
 }
 
-// One stage of every program's translation: "atlas", "llvm" or "asm"; nothing for a stage that the
-// backend lacks.
+// One stage of every program's translation: "atlas", "llvm", "asm", "ptx" or "sass"; nothing for a
+// stage that the backend lacks.
 std::vector<std::string> dump(const Executable& e, std::string_view stage) {
   std::vector<std::string> out;
   for (const atlas::Program& p : e.plan().programs) {
@@ -133,8 +133,9 @@ std::vector<std::string> dump(const Executable& e, std::string_view stage) {
       out.push_back(atlas::disassemble(p));
       continue;
     }
-    require(stage == "llvm" || stage == "asm",
-            "dump: stage \"{}\" is unknown; expected atlas, llvm or asm", stage);
+    constexpr std::string_view stages[] = {"llvm", "asm", "ptx", "sass"};
+    require(std::ranges::find(stages, stage) != std::end(stages),
+            "dump: stage \"{}\" is unknown; expected atlas, llvm, asm, ptx or sass", stage);
     if (auto text = e.runtime().backend().dump(p, stage)) out.push_back(std::move(*text));
   }
   return out;
@@ -235,7 +236,8 @@ void bind_executable(nb::module_& m) {
            "Switches the timing of each step on (from zero) or off.")
       .def("step_times", &step_times,
            "By step of describe(): (calls, total seconds, least seconds) while profiled.")
-      .def("dump", &dump, nb::arg("stage"), "Text of every kernel: 'atlas', 'llvm' or 'asm'.")
+      .def("dump", &dump, nb::arg("stage"),
+           "Text of every kernel: 'atlas', 'llvm' or 'asm'; of a GPU's, 'ptx' or 'sass'.")
       .def(
           "plan", [](Executable& e) { return schedule::print(e.plan()); }, "Text of the plan.");
   m.def("cache_info", &cache_info,

@@ -151,7 +151,7 @@ def compiled(name: str, executable) -> None:
 
 
 def dump_stages() -> set:
-    """The stages named by HOLOGRAM_DUMP (graph, plan, atlas, llvm, asm; several joined by commas)."""
+    """The stages named by HOLOGRAM_DUMP (graph, plan, atlas, llvm, asm, ptx, sass; several joined by commas)."""
     return set(filter(None, os.environ.get("HOLOGRAM_DUMP", "").split(",")))
 
 

@@ -78,8 +78,12 @@ class Program:
     def _report(self, executable, stages, total_ms):
         if "plan" in stages:
             counters.dump(self.name, "plan", executable.plan())
-        for stage in sorted(stages & {"atlas", "llvm", "asm"}):
-            for number, text in enumerate(executable.dump(stage)):
+        for stage in sorted(stages & {"atlas", "llvm", "asm", "ptx", "sass"}):
+            try:
+                texts = executable.dump(stage)
+            except RuntimeError as error:  # machine code is shown by tools that may be missing
+                texts = [str(error)]
+            for number, text in enumerate(texts):
                 counters.dump(f"{self.name}.{number}", stage, text)
         for fallback in dict.fromkeys(self.fallbacks):
             counters.name_fallback(fallback)

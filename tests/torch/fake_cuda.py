@@ -8,6 +8,7 @@ import os
 import torch
 from hologram import _core
 
+os.environ.setdefault("HOLOGRAM_CUDA_ASSEMBLER", "driver")  # NVIDIA's machine code is not what the fake driver loads
 LIBRARY = os.path.join(os.path.dirname(os.path.realpath(_core.__file__)), "../../tests/libfakecuda.so")
 _NAMES = {torch.float32: (2, 32), torch.float64: (2, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.bool: (6, 8),
           torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8)}  # fmt: skip

@@ -224,6 +224,14 @@ def test_a_refused_launch_is_an_error_in_the_drivers_words(gpu):
     assert torch.equal(call([operand])[0].cpu(), x + 1)
 
 
+def test_kernels_are_shown_as_ptx_and_what_machine_code_needs_is_said(gpu, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOLOGRAM_DUMP", "ptx,sass")
+    monkeypatch.setenv("HOLOGRAM_DUMP_DIR", str(tmp_path))
+    compiled(lambda x: x + 1, torch.randn(30))
+    texts = {path.name.split(".")[-2]: path.read_text() for path in tmp_path.iterdir()}
+    assert ".visible .entry hologram_kernel" in texts["ptx"] and "no ptxas was found" in texts["sass"]
+
+
 def test_without_a_driver_graphs_of_cuda_tensors_are_pytorchs(monkeypatch, caplog):
     monkeypatch.setenv("HOLOGRAM_CUDA_DRIVER", "/nowhere/libcuda.so.1")
     device._make.cache_clear()

@@ -1,6 +1,7 @@
 // backend/cuda/backend.cpp: the backend of NVIDIA's GPUs.
 #include "backend/cuda/backend.h"
 
+#include "backend/cuda/assembler.h"
 #include "backend/cuda/compile.h"
 #include "backend/cuda/function.h"
 #include "backend/cuda/launch.h"
@@ -32,15 +33,17 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const override { return "cuda"; }
   std::string code_key() const override {
-    return fmt::format("cuda {} {} {} + {}", cuda::target().cpu, cuda::target().features, version(),
-                       host_ ? host_->code_key() : "");
+    const Assembler* a = assembler();
+    return fmt::format("cuda {} {} {} for {} by {} + {}", cuda::target().cpu,
+                       cuda::target().features, version(), gpu_name(device_.capability),
+                       a ? "ptxas " + a->version : "the driver", host_ ? host_->code_key() : "");
   }
   Memory* memory() const override { return &memory_; }
   const schedule::Machine& machine() const override { return machine_; }
 
   std::string compile(const atlas::Program& program) const override {
     const std::optional<std::string> why = unrendered(program);
-    if (!why) return to_text(cuda::compile(program));
+    if (!why) return to_text(assembled(cuda::compile(program)));
     if (!host_) fail(ErrorCode::unsupported, "cuda: {} are not rendered for GPUs yet", *why);
     return to_text({host_->compile(program), {}, true});
   }
@@ -48,7 +51,8 @@ class CudaBackend final : public Backend {
   Kernel load(const atlas::Program& program, std::string_view code) const override {
     Stored stored = from_text(code, program.num_symbols);
     std::shared_ptr<const LoadedKernel> kernel =
-        stored.on_host ? load_on_host(program, stored.code) : load_ptx(device_, program, stored);
+        stored.on_host ? load_on_host(program, stored.code)
+                       : load_module(device_, program, std::move(stored));
     return {kernel.get(), stored.facts.total, Expr(1), Expr(1), kernel};
   }
 
@@ -63,7 +67,8 @@ class CudaBackend final : public Backend {
                                   std::string_view stage) const override {
     if (unrendered(program)) return host_ ? host_->dump(program, stage) : std::nullopt;
     if (stage == "llvm") return dump_llvm(program);
-    if (stage == "asm") return dump_ptx(program);
+    if (stage == "asm" || stage == "ptx") return dump_ptx(program);
+    if (stage == "sass") return dump_sass(program);
     return std::nullopt;
   }
 
@@ -81,6 +86,36 @@ class CudaBackend final : public Backend {
 
  private:
   static std::unique_ptr<Backend> make_host() { return hologram::make_backend("cpu"); }
+
+  // Null: the driver turns PTX into machine code.
+  const Assembler* assembler() const {
+    std::call_once(
+        looked_, [&] { assembler_ = find_assembler(device_.capability, device_.driver_version); });
+    return assembler_ ? &*assembler_ : nullptr;
+  }
+
+  std::string dump_sass(const atlas::Program& program) const {
+    const Assembler* a = assembler();
+    if (!a)
+      fail(ErrorCode::unavailable,
+           "HOLOGRAM_DUMP=sass: no ptxas was found; HOLOGRAM_CUDA_ASSEMBLER names one");
+    const Assembled made = assemble(*a, cuda::compile(program).code, device_.capability);
+    if (made.cubin.empty()) fail(ErrorCode::internal, "cuda: {}: {}", a->path, made.words);
+    return disassemble(*a, made.cubin);
+  }
+
+  // With machine code, if there is an assembler that takes it and a driver that takes the result.
+  Stored assembled(Stored stored) const {
+    const Assembler* a = assembler();
+    if (!a || refused_) return stored;
+    Assembled made = assemble(*a, stored.code, device_.capability);
+    if (made.cubin.empty()) return stored;
+    if (loads(device_, made.cubin))
+      stored.cubin = std::move(made.cubin);
+    else
+      refused_ = true;  // and would refuse the next one
+    return stored;
+  }
 
   const Backend& host() const {
     if (!host_)
@@ -103,6 +138,9 @@ class CudaBackend final : public Backend {
   CudaMachine machine_;
   std::unique_ptr<Backend> host_;
   mutable std::atomic<uint64_t> host_runs_{0};
+  mutable std::once_flag looked_;
+  mutable std::optional<Assembler> assembler_;
+  mutable std::atomic<bool> refused_{false};
 };
 
 }  // namespace

@@ -43,19 +43,18 @@ std::unique_ptr<Driver> open(const std::string& path) {
   return d;
 }
 
-std::string words_of(const Driver& d, CuResult result) {
-  const char* text = nullptr;
-  if (d.error_string(result, &text) != cu_success || !text) return fmt::format("error {}", result);
-  return fmt::format("{} (error {})", text, result);
+void require_here(const Driver& d, CuResult result, const char* what) {
+  if (result != cu_success) unavailable("{}: {}", what, d.words_of(result));
 }
 
-void require_here(const Driver& d, CuResult result, const char* what) {
-  if (result != cu_success) unavailable("{}: {}", what, words_of(d, result));
+int version_of(const Driver& d) {
+  int version = 0;
+  require_here(d, d.version(&version), "asking for the driver's version");
+  return version;
 }
 
 void check_version(const Driver& d) {
-  int version = 0;
-  require_here(d, d.version(&version), "asking for the driver's version");
+  const int version = version_of(d);
   if (version < oldest_driver)
     unavailable("the NVIDIA driver is for CUDA {}.{}; it must be for {}.{} or later",
                 version / 1000, version % 1000 / 10, oldest_driver / 1000,
@@ -68,6 +67,10 @@ int attribute(const Driver& d, CuDevice device, int which) {
   return value;
 }
 
+int capability_of(const Driver& d, CuDevice device) {
+  return attribute(d, device, cu_major) * 10 + attribute(d, device, cu_minor);
+}
+
 CuDevice first_device(const Driver& d) {
   int count = 0;
   const CuResult found = d.device_count(&count);
@@ -76,7 +79,7 @@ CuDevice first_device(const Driver& d) {
   require_here(d, found, "counting devices");
   CuDevice device = 0;
   require_here(d, d.device_get(&device, 0), "opening the first device");
-  const int capability = attribute(d, device, cu_major) * 10 + attribute(d, device, cu_minor);
+  const int capability = capability_of(d, device);
   if (capability < least_capability)
     unavailable(
         "the first device has compute capability {}.{}; it must be {}.{} or "
@@ -88,16 +91,23 @@ CuDevice first_device(const Driver& d) {
 std::unique_ptr<DeviceContext> open_device(const Driver& d, CuDevice device) {
   CuContext context = nullptr;
   require_here(d, d.retain_context(&context, device), "making a context on the first device");
-  return std::unique_ptr<DeviceContext>(
-      new DeviceContext{d, context, attribute(d, device, cu_multiprocessors)});
+  return std::unique_ptr<DeviceContext>(new DeviceContext{d, context,
+                                                          attribute(d, device, cu_multiprocessors),
+                                                          capability_of(d, device), version_of(d)});
 }
 
 }  // namespace
 
+std::string Driver::words_of(CuResult result) const {
+  const char* text = nullptr;
+  if (error_string(result, &text) != cu_success || !text) return fmt::format("error {}", result);
+  return fmt::format("{} (error {})", text, result);
+}
+
 void Driver::require(CuResult result, const char* what) const {
   if (result == cu_success) return;
   fail(result == cu_out_of_memory ? ErrorCode::out_of_memory : ErrorCode::internal, "cuda: {}: {}",
-       what, words_of(*this, result));
+       what, words_of(result));
 }
 
 const Driver& driver() {

@@ -69,6 +69,8 @@ struct Driver {
   /// Throws Error(out_of_memory) or Error(internal) "cuda: `what`: the driver's words" unless
   /// `result` is success.
   void require(CuResult result, const char* what) const;
+  /// "out of memory (error 2)".
+  std::string words_of(CuResult result) const;
 };
 
 /// The driver HOLOGRAM_CUDA_DRIVER names, or this system's, opened at the first call that finds it
@@ -81,6 +83,8 @@ struct DeviceContext {
   const Driver& driver;
   CuContext context;
   int multiprocessors;
+  int capability;      ///< 90 for 9.0
+  int driver_version;  ///< 12040 for CUDA 12.4
 
   /// Makes the context the calling thread's.
   void bind() const;

@@ -1,8 +1,10 @@
 // backend/cuda/facts.cpp: launches as text, for code that is stored.
 #include "backend/cuda/facts.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <climits>
 
 #include "base/error.h"
 
@@ -38,16 +40,16 @@ int read_number(std::string_view text, int least, int most) {
 
 std::string to_text(const Stored& s) {
   const Facts& f = s.facts;
-  return fmt::format("{};{};{};{};{};{};{};{}\n{}", s.on_host ? 1 : 0, f.threads, f.points,
-                     f.flags ? 1 : 0, f.merges, f.total.str(), f.team_bytes.str(), f.parts.str(),
-                     s.code);
+  return fmt::format("{};{};{};{};{};{};{};{};{}\n{}{}", s.on_host ? 1 : 0, f.threads, f.points,
+                     f.flags ? 1 : 0, f.merges, s.cubin.size(), f.total.str(), f.team_bytes.str(),
+                     f.parts.str(), s.code, s.cubin);
 }
 
 Stored from_text(std::string_view text, int num_symbols) {
   const size_t line = text.find('\n');
   if (line == text.npos) corrupt("it has no launch");
   std::string_view head = text.substr(0, line);
-  std::array<std::string_view, 8> parts;
+  std::array<std::string_view, 9> parts;
   for (size_t k = 0; k < parts.size(); ++k) {
     const size_t end = head.find(';');
     if ((end == head.npos) != (k + 1 == parts.size())) corrupt("its launch has other parts");
@@ -60,10 +62,14 @@ Stored from_text(std::string_view text, int num_symbols) {
   s.facts.points = read_number(parts[2], 1, 1024);
   s.facts.flags = read_number(parts[3], 0, 1) != 0;
   s.facts.merges = read_number(parts[4], 0, 1024);
-  s.facts.total = read_expr(parts[5], num_symbols);
-  s.facts.team_bytes = read_expr(parts[6], num_symbols);
-  s.facts.parts = read_expr(parts[7], num_symbols);
-  s.code = text.substr(line + 1);
+  const std::string_view code = text.substr(line + 1);
+  const int most = static_cast<int>(std::min<size_t>(code.size(), INT_MAX));
+  const auto cubin_bytes = static_cast<size_t>(read_number(parts[5], 0, most));
+  s.facts.total = read_expr(parts[6], num_symbols);
+  s.facts.team_bytes = read_expr(parts[7], num_symbols);
+  s.facts.parts = read_expr(parts[8], num_symbols);
+  s.code = code.substr(0, code.size() - cubin_bytes);
+  s.cubin = code.substr(code.size() - cubin_bytes);
   return s;
 }
 

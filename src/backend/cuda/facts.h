@@ -27,12 +27,13 @@ struct Facts {
   int merges = 0;
 };
 
-/// Code that is kept: PTX, or the code of the host's backend for programs that this one does not
-/// render.
+/// Code that is kept: PTX and, where an assembler made it, machine code, or the code of the host's
+/// backend for programs that this one does not render.
 struct Stored {
   std::string code;
   Facts facts;
   bool on_host = false;
+  std::string cubin = {};  ///< empty: the driver assembles `code`
 };
 
 std::string to_text(const Stored& stored);

@@ -1,6 +1,7 @@
-// backend/cuda/kernel.cpp: PTX into the driver.
+// backend/cuda/kernel.cpp: PTX and machine code into the driver.
 #include "backend/cuda/kernel.h"
 
+#include "base/error.h"
 #include "codegen/target.h"
 
 namespace hologram::cuda {
@@ -10,8 +11,17 @@ LoadedKernel::~LoadedKernel() {
     device->driver.unload_module(module);
 }
 
-std::shared_ptr<const LoadedKernel> load_ptx(const DeviceContext& device,
-                                             const atlas::Program& program, Stored stored) {
+bool loads(const DeviceContext& device, const std::string& cubin) {
+  CuModule module = nullptr;
+  device.bind();
+  const CuResult result = device.driver.load_module(&module, cubin.data());
+  if (result == cu_success) device.driver.unload_module(module);
+  if (result == cu_out_of_memory) device.driver.require(result, "loading a kernel");
+  return result == cu_success;
+}
+
+std::shared_ptr<const LoadedKernel> load_module(const DeviceContext& device,
+                                                const atlas::Program& program, Stored stored) {
   auto kernel = std::make_shared<LoadedKernel>();
   kernel->name = atlas::fingerprint(program).hex().substr(0, 12);
   kernel->facts = std::move(stored.facts);
@@ -19,8 +29,11 @@ std::shared_ptr<const LoadedKernel> load_ptx(const DeviceContext& device,
   for (const atlas::Buffer& b : program.buffers)
     if (b.access != atlas::Access::scratch) kernel->buffers.push_back(b);
   device.bind();
-  device.driver.require(device.driver.load_module(&kernel->module, stored.code.c_str()),
-                        "loading a kernel");
+  const std::string& image = stored.cubin.empty() ? stored.code : stored.cubin;
+  const CuResult result = device.driver.load_module(&kernel->module, image.c_str());
+  if (result != cu_success && result != cu_out_of_memory && !stored.cubin.empty())
+    fail(ErrorCode::corrupt, "cuda: stored machine code: {}", device.driver.words_of(result));
+  device.driver.require(result, "loading a kernel");
   auto find = [&](CuFunction& function, const char* name) {
     device.driver.require(device.driver.function(&function, kernel->module, name),
                           "finding a kernel in its module");

@@ -29,8 +29,11 @@ struct LoadedKernel {
   LoadedKernel& operator=(const LoadedKernel&) = delete;
 };
 
-/// Loads PTX. Throws Error(internal) with the driver's words where it takes it not.
-std::shared_ptr<const LoadedKernel> load_ptx(const DeviceContext& device,
-                                             const atlas::Program& program, Stored stored);
+/// Whether the device's driver takes this machine code. Throws Error(out_of_memory).
+bool loads(const DeviceContext& device, const std::string& cubin);
+/// Loads machine code or, where there is none, PTX. Throws Error(corrupt) with the driver's words
+/// for machine code that it does not take, Error(internal) for such PTX.
+std::shared_ptr<const LoadedKernel> load_module(const DeviceContext& device,
+                                                const atlas::Program& program, Stored stored);
 
 }  // namespace hologram::cuda

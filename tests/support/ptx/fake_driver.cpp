@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "backend/null/late_queues.h"
+#include "support/ptx/fake_cubin.h"
 #include "support/ptx/machine.h"
 #include "support/ptx/values.h"
 
@@ -162,6 +163,7 @@ class Device final : public ptx::Blocks {
     std::lock_guard lock(mutex_);
     return what == "launches"       ? launches.load()
            : what == "waits"        ? waits.load()
+           : what == "cubins"       ? cubins.load()
            : what == "instructions" ? static_cast<int64_t>(machine_.executed())
                                     : static_cast<int64_t>(used_.size());
   }
@@ -174,7 +176,13 @@ class Device final : public ptx::Blocks {
     report_ = text;
   }
 
-  std::atomic<int64_t> launches{0}, waits{0};
+  /// As assemblers call it.
+  std::string gpu() {
+    const int64_t capability = injected("capability", 80);
+    return "sm_" + std::to_string(capability) + (capability == 90 ? "a" : "");
+  }
+
+  std::atomic<int64_t> launches{0}, waits{0}, cubins{0};
 
  private:
   Device() : machine_(*this, 1) {
@@ -295,7 +303,15 @@ EXPORT cuLaunchHostFunc(Stream* stream, void (*call)(void*), void* data) {
 
 EXPORT cuModuleLoadData(std::shared_ptr<LoadedModule>** module, const void* image) {
   auto m = std::make_shared<LoadedModule>();
-  m->text = static_cast<const char*>(image);
+  const auto* contents = static_cast<const char*>(image);
+  if (contents[0] == '\x7f') {
+    auto text = ptx::from_fake_cubin(contents, device().gpu());
+    if (!text) return invalid_image;
+    m->text = std::move(*text);
+    ++device().cubins;
+  } else {
+    m->text = contents;
+  }
   try {
     m->module = ptx::read(m->text, 0);
     if (const int64_t bytes = m->module.global_bytes) {
@@ -358,6 +374,7 @@ EXPORT cuGetErrorString(int error, const char** text) {
           : error == no_device     ? "no CUDA-capable device is detected"
           : error == invalid_value ? "invalid argument"
           : error == not_found     ? "named symbol not found"
+          : error == invalid_image ? "device kernel image is invalid"
                                    : device().report();
   *text = words.c_str();
   return success;

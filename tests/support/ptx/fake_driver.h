@@ -17,6 +17,7 @@ extern "C" {
 ///   "kernel"      the kernel behind `value` others fails when it runs
 void fakecuda_inject(const char* what, int64_t value);
 
-/// "launches", "waits" (for a stream), "instructions" (of warps) or "blocks" (of memory that live).
+/// "launches", "waits" (for a stream), "cubins" (that were loaded), "instructions" (of warps) or
+/// "blocks" (of memory that live).
 int64_t fakecuda_count(const char* what);
 }

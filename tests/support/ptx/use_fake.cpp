@@ -1,10 +1,12 @@
 // tests/support/ptx/use_fake.cpp: programs that this is linked into find the fake driver.
 //
-// HOLOGRAM_CUDA_DRIVER=libcuda.so.1 in the environment has them run on a GPU instead.
+// HOLOGRAM_CUDA_DRIVER=libcuda.so.1 in the environment has them run on a GPU instead. That driver
+// knows nothing of NVIDIA's machine code.
 #include <cstdlib>
 
 namespace {
 
-[[maybe_unused]] const int set = setenv("HOLOGRAM_CUDA_DRIVER", HOLOGRAM_FAKE_CUDA, 0);
+[[maybe_unused]] const int set = setenv("HOLOGRAM_CUDA_DRIVER", HOLOGRAM_FAKE_CUDA, 0) +
+                                 setenv("HOLOGRAM_CUDA_ASSEMBLER", "driver", 0);
 
 }  // namespace
