@@ -5,13 +5,16 @@ all that is left is PyTorch's: guards, wrappers, AOT's runtime), under Hologram,
 hologram_torch.freeze(), and eagerly.
 
     python bench/overhead.py [--graphs add,chain,mlp,encoder] [--rounds 15]
+    python bench/overhead.py --before ../built-before --peers hologram,before,frozen,frozen_before
 """
 
 import argparse
 import contextlib
 import statistics
 import sys
+from pathlib import Path
 
+import peers
 import report
 from session import Failed, Session, home
 
@@ -29,7 +32,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.1, help="time per round and peer")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="a built checkout: the peers before, frozen_before")
     options = parser.parse_args()
+    before = options.before = options.before and options.before.resolve()
+    if before is None and set(peers.BEFORE) & set(options.peers.split(",")):
+        parser.error("the peers 'before' and 'frozen_before' need --before FOLDER")
     names = ["empty", *(n for n in options.peers.split(",") if n != "empty")]
     print(
         f"{'graph':10}"
@@ -42,7 +49,7 @@ def main() -> int:
             for name in names:
                 try:
                     folder = stack.enter_context(home())
-                    sessions[name] = Session(f"tiny-{graph}", name, options.threads, folder)
+                    sessions[name] = Session(f"tiny-{graph}", name, options.threads, folder, options.before)
                     stack.callback(sessions[name].close)
                 except Failed as error:
                     print(f"n/a: {graph}, {name}: {error}", file=sys.stderr)

@@ -212,8 +212,11 @@ PEERS = {
         Peer("onnxruntime", load_onnxruntime, prepare_onnxruntime),
         Peer("hologram", load_hologram, compiled_by("hologram"), warm=True),
         Peer("frozen", load_hologram, prepare_frozen),
+        Peer("before", load_hologram, compiled_by("hologram")),
+        Peer("frozen_before", load_hologram, prepare_frozen),
         Peer("aot_decomposed", load_hologram, compiled_by(aot_decomposed), steady=False),
         Peer("empty", load_dynamo, compiled_by(empty_backend), checked=False),
     )
 }
+BEFORE = ("before", "frozen_before")  # Hologram of another checkout: Session says how
 DEFAULT = ["aot_eager", "eager", "inductor", "openvino", "onnxruntime", "hologram"]

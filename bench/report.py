@@ -1,7 +1,11 @@
 # bench/report.py: benchmark results as terminal tables, JSON and plots
+import csv
+import io
 import math
 import statistics
 from pathlib import Path
+
+from peers import BEFORE
 
 SHORT = (
     100e-6  # below this, a call through torch.compile is compared with torch.compile's peers only
@@ -15,6 +19,7 @@ COLORS = {
     "onnxruntime": "#6b5bb5",
     "hologram": "#1f9d61",
     "aot_eager": "#c9c9c9",
+    "before": "#a3d9c0",
 }
 
 
@@ -52,7 +57,7 @@ def fastest_ratio(numerator: dict, denominator: dict) -> float | None:
 
 def best_peer(peers: dict, subject: str = "hologram") -> str | None:
     """The fastest of the others that the subject is compared with."""
-    times = {name: steady(r) for name, r in peers.items() if name != subject}
+    times = {name: steady(r) for name, r in peers.items() if name != subject and name not in BEFORE}
     times = {name: t for name, t in times.items() if t is not None}
     if times and min(times.values()) < SHORT and any(name in times for name in DYNAMO_PEERS):
         times = {name: t for name, t in times.items() if name in DYNAMO_PEERS}
@@ -165,6 +170,8 @@ NAMES = {
     "onnxruntime": "ONNX Runtime",
     "hologram": "Hologram",
     "frozen": "Hologram, frozen",
+    "before": "Hologram before",
+    "frozen_before": "Hologram before, frozen",
 }
 
 
@@ -193,6 +200,34 @@ def markdown(results: dict, titles: dict[str, str]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     lines += ["", f"{machine['cpu']}, {machine['cores']} cores, {results['threads']} threads; {versions}."]
     return "\n".join(lines) + "\n"
+
+
+def slower(results: dict, allowed: float) -> list[tuple[str, str, float]]:
+    """(case, peer, how many times as long) where Hologram takes longer than 1 + `allowed` times what it took before:
+    both by the median of the rounds and by the fastest blocks, so that one disturbed round does not count."""
+    found = []
+    for case, result in results["cases"].items():
+        for name, old in (("hologram", "before"), ("frozen", "frozen_before")):
+            new, old = result["peers"].get(name, {}), result["peers"].get(old, {})
+            times = [t for t in (ratio(new, old), fastest_ratio(new, old)) if t is not None]
+            if times and min(times) > 1 + allowed:
+                found.append((case, name, min(times)))
+    return found
+
+
+def csv_text(results: dict) -> str:
+    """A line per case and peer, in seconds: the first call; of blocks of calls of a millisecond or more, over all
+    rounds, the median of the rounds' medians, the fastest, and the median of the rounds' 25th, 75th and 99th percentile."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["case", "peer", "first", "median", "fastest", "p25", "p75", "p99", "failed"])
+    for case, result in results["cases"].items():
+        for name, r in result["peers"].items():
+            rounds = r.get("rounds") or []
+            shares = [median_of([x[p] for x in rounds]) for p in ("p25", "p75", "p99")]
+            row = [median_of(r.get("first")), steady(r), fastest(r), *shares]
+            table.writerow([case, name, *(f"{v:.6g}" if v is not None else "" for v in row), r.get("failed", "")])
+    return text.getvalue()
 
 
 def median_of(values) -> float | None:

@@ -5,6 +5,7 @@
     python bench/run.py                   # everything (about 40 minutes on 2 cores)
     python bench/run.py --quick
     python bench/run.py --cases 'chain-*,minilm-1x16' --peers eager,inductor,hologram --out results
+    python bench/run.py --before ../built-before --peers hologram --gate 2    # fails where we became slower
 
 Every worker starts with empty caches, checks its values against float64, and then answers "time
 yourself now" in rounds that go through all peers, so that a change of the machine's speed meets
@@ -51,12 +52,12 @@ def machine() -> dict:
 def first_calls(case, peer, options, folder: str) -> tuple[Session, dict]:
     """Starts a cold process that stays, and for peers with a disk cache a warm one that does
     not."""
-    session = Session(case.name, peer.name, options.threads, folder)
+    session = Session(case.name, peer.name, options.threads, folder, options.before)
     result = {key: session.first[key] for key in ("error", "load", "stats") if key in session.first}
     result["first"] = [session.first["first"]]
     if peer.warm:
         try:
-            warm = Session(case.name, peer.name, options.threads, folder)
+            warm = Session(case.name, peer.name, options.threads, folder, options.before)
         except Failed:
             session.close()
             raise
@@ -129,10 +130,19 @@ def arguments():
     parser.add_argument(
         "--out", type=Path, default=Path("build/bench"), help="folder for JSON and plots"
     )
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="a built checkout of Hologram, the peer 'before'")
+    parser.add_argument("--gate", type=float, metavar="PERCENT", help="with --before: status 1 where a case takes that much longer")
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 7)
     options.seconds = options.seconds or (0.1 if options.quick else 0.3)
+    if options.before:
+        options.before = options.before.resolve()
+        if not any((options.before / "python" / "hologram").glob("_core*.so")):
+            parser.error(f"--before {options.before}: no checkout with a built python/hologram")
+        options.peers += "" if "before" in options.peers.split(",") else ",before"
+    elif options.gate is not None or set(peers.BEFORE) & set(options.peers.split(",")):
+        parser.error("--gate and the peers 'before' and 'frozen_before' need --before FOLDER")
     unknown = [name for name in options.peers.split(",") if name not in peers.PEERS]
     if unknown:
         parser.error(f"no peer is called {unknown[0]!r}; known: {', '.join(peers.PEERS)}")
@@ -171,8 +181,12 @@ def main() -> int:
     table = report.markdown(results, {case.name: case.title for case in options.chosen})
     (options.out / "table.md").write_text(table)
     print(table)
-    print(f"written: {options.out}/results.json, table.md, steady.svg, first_call.svg (and .png)")
-    return 0
+    (options.out / "results.csv").write_text(report.csv_text(results))
+    print(f"written: {options.out}/results.json, results.csv, table.md, steady.svg, first_call.svg (and .png)")
+    slower = report.slower(results, options.gate / 100) if options.gate is not None else []
+    for case, name, times in slower:
+        print(f"slower than before: {case}, {name}: {times:.3f} times as long")
+    return int(bool(slower))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ import tempfile
 import threading
 from pathlib import Path
 
+import peers
+
 WORKER = Path(__file__).with_name("worker.py")
 FIRST_LIMIT = 600.0  # seconds for imports, compilation and the first call
 REQUEST_LIMIT = 120.0
@@ -24,10 +26,14 @@ class Session:
     start.
 
     Between requests the process and its threads are stopped, so that a peer whose threads wait by
-    spinning does not slow the one that is being timed."""
+    spinning does not slow the one that is being timed. `before`: the checkout, built, whose Hologram the
+    peers in peers.BEFORE are."""
 
-    def __init__(self, case: str, peer: str, threads: int, home: str):
+    def __init__(self, case: str, peer: str, threads: int, home: str, before: Path | None = None):
         self.case, self.peer = case, peer
+        if peer in peers.BEFORE and before is None:
+            raise ValueError(f"the peer {peer!r} needs the folder of a built checkout")
+        modules = [str(before / "python")] if peer in peers.BEFORE else []
         self.log = open(Path(home) / "worker.log", "w")
         caches = (
             "HOLOGRAM_CACHE_DIR",
@@ -45,7 +51,7 @@ class Session:
             "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1",
         }  # fmt: skip
         self.process = subprocess.Popen(
-            [sys.executable, str(WORKER), case, peer, str(threads)],
+            [sys.executable, str(WORKER), case, peer, str(threads), *modules],
             cwd=home,
             env=environment,
             text=True,

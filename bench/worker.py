@@ -1,5 +1,5 @@
 # bench/worker.py: one case under one peer in one process; session.py starts it and asks for timings
-"""usage: worker.py CASE PEER THREADS
+"""usage: worker.py CASE PEER THREADS [FOLDER OF HOLOGRAM'S MODULES]
 
 Answers on standard output, one line of JSON each: first what the first call took, then an answer to
 every request line on standard input ({"seconds": s, "latencies": bool}). Whatever libraries print
@@ -93,7 +93,7 @@ def block_size(call, target: float = 1e-3) -> int:
 
 
 def measure(call, seconds: float) -> dict:
-    """Seconds per call: median and minimum over blocks of calls that fill the given time."""
+    """Seconds per call: median, minimum and percentiles over blocks of calls that fill the given time."""
     count, times = block_size(call), []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 3:
@@ -102,7 +102,8 @@ def measure(call, seconds: float) -> dict:
             call()
         times.append((time.perf_counter() - start) / count)
     times.sort()
-    return {"median": times[len(times) // 2], "min": times[0], "calls": count * len(times)}
+    shares = {name: times[int(share * (len(times) - 1))] for name, share in (("p25", 0.25), ("p75", 0.75), ("p99", 0.99))}
+    return {"median": times[len(times) // 2], "min": times[0], **shares, "calls": count * len(times)}
 
 
 def latencies(call, seconds: float) -> dict:
@@ -123,8 +124,16 @@ def latencies(call, seconds: float) -> dict:
     }
 
 
-def main(case_name: str, peer_name: str, threads: str):
+def import_from(folder: str):
+    """Puts the modules of a checkout before Hologram's installed ones, an editable installation's included."""
+    sys.meta_path[:] = [f for f in sys.meta_path if not type(f).__module__.startswith("_editable_skbc_hologram")]
+    sys.path.insert(0, folder)
+
+
+def main(case_name: str, peer_name: str, threads: str, modules: str = ""):
     end_with_parent()
+    if modules:
+        import_from(modules)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     answer = lambda message: answers.write(json.dumps(message) + "\n")

@@ -75,6 +75,35 @@ def test_the_table_for_people():
     ]
 
 
+def test_slower_than_before_means_by_medians_and_by_fastest_blocks():
+    old, disturbed = rounds(1.0, 1.0, 1.0), {"rounds": [{"median": m, "min": 0.9, "calls": 1} for m in (2.0, 2.0, 1.0)]}
+    peers = {"same": old, "disturbed": disturbed, "slower": rounds(1.03, 1.03, 1.03)}
+    results = {"cases": {name: {"peers": {"hologram": r, "before": rounds(1.0, 1.0, 1.0)}} for name, r in peers.items()}}
+    results["cases"]["frozen"] = {"peers": {"frozen": rounds(1.2), "frozen_before": rounds(1.0), "hologram": {"failed": "x"}}}
+    assert report.slower(results, 0.02) == [("slower", "hologram", pytest.approx(1.03)), ("frozen", "frozen", pytest.approx(1.2))]
+    assert report.best_peer({"hologram": old, "before": rounds(0.5), "eager": rounds(2.0)}) == "eager"
+
+
+def test_the_table_for_programs():
+    measured = {"first": [0.5], "rounds": [worker.measure(lambda: None, 0.005) for _ in range(3)]}
+    results = {"cases": {"a": {"peers": {"hologram": measured, "openvino": {"failed": "no, never"}}}}}
+    header, ours, other = (line.split(",") for line in report.csv_text(results).splitlines())
+    row = dict(zip(header, ours))
+    assert row["case"] == "a" and row["peer"] == "hologram" and float(row["first"]) == 0.5
+    assert 0 < float(row["fastest"]) <= float(row["p25"]) <= float(row["median"]) <= float(row["p75"]) <= float(row["p99"])
+    assert other == ["a", "openvino", "", "", "", "", "", "", '"no', ' never"']
+
+
+def test_the_build_before_is_the_one_that_was_named(tmp_path):
+    module = tmp_path / "built" / "python" / "hologram_torch" / "__init__.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("raise ImportError('an older one')")
+    with session.home() as folder, pytest.raises(session.Failed, match="an older one"):
+        session.Session("add-16", "before", 1, folder, tmp_path / "built")
+    with session.home() as folder, pytest.raises(ValueError, match="'before' needs the folder"):
+        session.Session("add-16", "before", 1, folder)
+
+
 def test_functions_go_to_exporters_inside_a_module():
     case = cases.find("add-16")
     function, inputs = case.build()
