@@ -110,7 +110,8 @@ HOLOGRAM_API hologram_status hologram_live_handles(uint64_t* count);
 /* ---- Backends -------------------------------------------------------------------------------- */
 
 /** Whether an executor for the backend can be made: a backend of this build, "cuda", "metal" or
- * "auto", in any case. HOLOGRAM_INVALID_ARGUMENT for another name. */
+ * "auto", in any case, or a further device of it: "cuda:1". HOLOGRAM_INVALID_ARGUMENT for another
+ * name. */
 HOLOGRAM_API hologram_status hologram_backend_is_available(const char* backend, uint8_t* available);
 /** Devices that a backend finds on this machine: 1 for "cpu", 0 for an absent one; of "auto", those
  * of the backend that it chooses. */
@@ -126,7 +127,8 @@ HOLOGRAM_API hologram_status hologram_get_num_threads(uint32_t* threads);
 /** A CPU executor: a boundary pool of 96 classes of 12,288 bytes, a linear pool, and the kernels.
  * May be used from several threads. */
 HOLOGRAM_API hologram_status hologram_new_executor(hologram_handle* executor);
-/** HOLOGRAM_INVALID_ARGUMENT for an unknown name, HOLOGRAM_UNAVAILABLE for an absent device. */
+/** `backend`: a name, "cuda:1" for its second device. HOLOGRAM_INVALID_ARGUMENT for an unknown name,
+ * HOLOGRAM_UNAVAILABLE for an absent device. */
 HOLOGRAM_API hologram_status hologram_new_executor_with_backend(const char* backend,
                                                                 hologram_handle* executor);
 /** The best backend of this machine; never fails for lack of a device. */
@@ -134,7 +136,7 @@ HOLOGRAM_API hologram_status hologram_new_executor_auto(hologram_handle* executo
 /** Frees the executor and kills the handles of its buffers, tensors and executables. Memory that an
  * exported view uses stays until the view goes. HOLOGRAM_NOT_FOUND when called again. */
 HOLOGRAM_API hologram_status hologram_executor_cleanup(hologram_handle executor);
-/** The name of its backend, "cpu" for instance. */
+/** The name of its backend, "cpu" for instance; of a device that is not the first, "cuda:1". */
 HOLOGRAM_API hologram_status hologram_executor_backend(hologram_handle executor, char* text,
                                                        size_t capacity, size_t* needed);
 /** Returns when everything that was started on the executor is done. */

@@ -283,7 +283,7 @@ on different buffers run side by side.
 As a context manager it frees itself and its buffers at the end of the block.
 
 Args:
-    backend: "auto", "cpu", "cuda", "metal" or a BackendType.
+    backend: "auto", "cpu", "cuda", "cuda:1" for the second device, "metal" or a BackendType.
 
 Raises:
     ValueError: the name is unknown.
@@ -343,9 +343,10 @@ Arrays that are read-only, misaligned or not row-major are copied; `Buffer.copie
             raise(hologram_synchronize(e.alive()));
           },
           "Returns when everything that was started is done.")
-      .def("stats", &stats, nb::sig("def stats(self) -> dict[str, int]"),
-           "Counters: buffers, boundary and linear memory, kernels, bytes copied each way, bytes of "
-           "machine code and plans.")
+      .def(
+          "stats", &stats, nb::sig("def stats(self) -> dict[str, int]"),
+          "Counters: buffers, boundary and linear memory, kernels, bytes copied each way, bytes of "
+          "machine code and plans.")
       .def(
           "set_memory_limit",
           [](const PyExecutor& e, uint64_t bytes) {
@@ -407,9 +408,11 @@ Arrays that are read-only, misaligned or not row-major are copied; `Buffer.copie
   m.def(
       "shared_runtime",
       [](const std::optional<std::string>& backend) {
-        const RegisteredBackend* named = backend ? find_backend(*backend) : &default_backend();
-        require(named, "backend \"{}\" is unknown; this build has {}", *backend, backend_names());
-        return capi::shared_operations(*named)->shared_runtime();
+        if (!backend) return capi::shared_operations()->shared_runtime();
+        const ChosenBackend named = choose_backend(*backend);
+        require(named.backend, "backend \"{}\" is unknown; this build has {}", *backend,
+                backend_names());
+        return capi::shared_operations(named)->shared_runtime();
       },
       "backend"_a = nb::none(),
       "The runtime that all executors on a backend share; None: \"auto\".");

@@ -31,6 +31,7 @@ except ImportError as error:
 from hologram import backend, ops
 from hologram.backend import (
     BackendType,
+    device_count,
     get_default_backend,
     is_cuda_available,
     is_metal_available,
@@ -53,6 +54,7 @@ __all__ = [
     "__version__",
     "backend",
     "default_executor",
+    "device_count",
     "from_dlpack",
     "get_default_backend",
     "is_cuda_available",

@@ -41,7 +41,7 @@ class Executor:
     As a context manager it frees itself and its buffers at the end of the block.
 
     Args:
-        backend: "auto", "cpu", "cuda", "metal" or a BackendType.
+        backend: "auto", "cpu", "cuda", "cuda:1" for the second device, "metal" or a BackendType.
 
     Raises:
         ValueError: the name is unknown.

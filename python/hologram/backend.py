@@ -6,7 +6,7 @@ from typing import Union
 
 from hologram import _core
 
-__all__ = ["BackendType", "get_default_backend", "is_cuda_available", "is_metal_available", "validate_backend"]
+__all__ = ["BackendType", "device_count", "get_default_backend", "is_cuda_available", "is_metal_available", "validate_backend"]
 
 
 class BackendType(enum.Enum):
@@ -28,16 +28,22 @@ def is_cuda_available() -> bool:
     return bool(_core.ffi.backend_is_available("cuda"))
 
 
+def device_count(backend: Union[str, BackendType] = "cuda") -> int:
+    """How many devices of a backend there are: Executor("cuda:1") is on the second one. 0 where the backend is absent."""
+    return int(_core.ffi.device_count(validate_backend(backend)))
+
+
 def get_default_backend() -> str:
     """What "auto" means here: "metal", else "cpu"; "cuda" is asked for by name."""
     return "metal" if is_metal_available() else "cpu"
 
 
 def validate_backend(name: Union[str, BackendType]) -> str:
-    """The backend's name in lower case. ValueError, listing the names there are, for another."""
+    """The backend's name in lower case, with a device's number if it has one. ValueError, listing the names, for another."""
     text = name.value if isinstance(name, BackendType) else name
     known = [backend.value for backend in BackendType]
     known += [name for name in _core.Runtime.backends() if name not in known]
-    if not isinstance(text, str) or text.lower() not in known:
+    base, colon, number = text.lower().partition(":") if isinstance(text, str) else ("", "", "")
+    if base not in known or (colon and not number.isdecimal()):
         raise ValueError(f"backend {name!r} is unknown; expected one of {', '.join(known)}")
     return text.lower()

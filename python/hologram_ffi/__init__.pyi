@@ -60,7 +60,7 @@ def live_handles() -> int:
 
 def backend_is_available(backend: str) -> int:
     """
-    Whether an executor for the backend can be made: a backend of this build, "cuda", "metal" or "auto", in any case. HOLOGRAM_INVALID_ARGUMENT for another name.
+    Whether an executor for the backend can be made: a backend of this build, "cuda", "metal" or "auto", in any case, or a further device of it: "cuda:1". HOLOGRAM_INVALID_ARGUMENT for another name.
     """
 
 def device_count(backend: str) -> int:
@@ -93,7 +93,9 @@ def executor_cleanup(executor: int) -> None:
     """
 
 def executor_backend(executor: int) -> str:
-    """The name of its backend, "cpu" for instance."""
+    """
+    The name of its backend, "cpu" for instance; of a device that is not the first, "cuda:1".
+    """
 
 def synchronize(executor: int) -> None:
     """Returns when everything that was started on the executor is done."""
@@ -714,7 +716,7 @@ def archive_cleanup(archive: int) -> None:
 
 def new_executor_with_backend(backend: str) -> int:
     """
-    HOLOGRAM_INVALID_ARGUMENT for an unknown name, HOLOGRAM_UNAVAILABLE for an absent device.
+    `backend`: a name, "cuda:1" for its second device. HOLOGRAM_INVALID_ARGUMENT for an unknown name, HOLOGRAM_UNAVAILABLE for an absent device.
     """
 
 def set_log_callback(function: object | None) -> None:

@@ -1,4 +1,5 @@
 # hologram_torch/device.py: which device a graph's tensors are on, and the native runtime that serves it
+import collections
 import contextlib
 import functools
 import os
@@ -27,7 +28,7 @@ def runtime(device: str = "cpu"):
     """Backend, threads, pools and kernel cache that all compiled graphs on tensors of a device share. HOLOGRAM_BACKEND chooses
     another backend than the native one for tensors of the host: "interp" executes kernels by their definition."""
     with _lock:
-        return _make(os.environ.get("HOLOGRAM_BACKEND", "cpu") if device == "cpu" else device.partition(":")[0])
+        return _make(os.environ.get("HOLOGRAM_BACKEND", "cpu") if device == "cpu" else device)
 
 
 def holds(tensor) -> bool:
@@ -56,15 +57,17 @@ def on(device: str):
 
 
 def of(graph) -> str:
-    """The device whose kernels an FX graph gets: the first GPU that a tensor of it is on, if one of ours serves it."""
+    """The device whose kernels an FX graph gets: the GPU that most of its tensors are on, if one of ours serves it."""
     import torch
 
+    found = collections.Counter()
     for node in graph.nodes:
         val = node.meta.get("val")
         for tensor in val if isinstance(val, (list, tuple)) else (val,):
             if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
-                name = f"cuda:{tensor.device.index or 0}"
-                return name if _serves(name) else "cpu"
+                found[f"cuda:{tensor.device.index or 0}"] += 1
+    for name, _ in found.most_common(1):
+        return name if _serves(name) else "cpu"
     return "cpu"
 
 
@@ -76,8 +79,6 @@ def _serves(device: str) -> bool:
     try:
         if torch.version.hip:
             raise RuntimeError("it is no GPU of NVIDIA's")
-        if device != "cuda:0":
-            raise RuntimeError("graphs run on the first GPU alone")
         runtime(device)
     except Exception as error:
         counters.log.warning("tensors on %s are left to PyTorch: %s", device, error)

@@ -13,20 +13,34 @@ namespace hologram {
 /// One backend of the build: a folder below src/backend that HOLOGRAM_BACKENDS names.
 struct RegisteredBackend {
   std::string_view name;
-  int (*device_count)();               ///< devices that it finds on this machine now
-  std::unique_ptr<Backend> (*make)();  ///< throws Error(unavailable) where there is none
+  int (*device_count)();  ///< devices that it finds on this machine now
+  /// For a device by its number. Throws Error(unavailable) where there is none.
+  std::unique_ptr<Backend> (*make)(int device);
+};
+
+/// A device of a backend by name: "cuda:1"; without a number, the first one.
+struct ChosenBackend {
+  const RegisteredBackend* backend = nullptr;  ///< null: the build lacks it
+  std::string name;                            ///< without the number
+  int device = 0;
+
+  /// Throws Error(unavailable), saying so, for a device that is not there.
+  std::unique_ptr<Backend> make() const;
 };
 
 /// All of them, in the order in which "auto" tries them.
 std::span<const RegisteredBackend> registered_backends();
 /// The one of this name, or null.
 const RegisteredBackend* find_backend(std::string_view name);
+/// By name, with or without a device's number. Throws Error(invalid_argument) for what follows a
+/// colon and is no number.
+ChosenBackend choose_backend(std::string_view name);
 /// What "auto" means on this machine: the first backend with a device.
 const RegisteredBackend& default_backend();
 /// "cpu, interp, …", for messages.
 std::string backend_names();
-/// Throws Error(invalid_argument) for a name that is not registered, Error(unavailable) where the
-/// machine lacks the device.
+/// By name, with or without a device's number. Throws Error(invalid_argument) for a name that is
+/// not registered, Error(unavailable) where the machine lacks the device.
 std::unique_ptr<Backend> make_backend(std::string_view name);
 
 }  // namespace hologram

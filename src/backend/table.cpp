@@ -3,10 +3,10 @@
 
 namespace hologram {
 
-#define HOLOGRAM_BACKEND(name)             \
-  namespace name {                         \
-  std::unique_ptr<Backend> make_backend(); \
-  int device_count();                      \
+#define HOLOGRAM_BACKEND(name)                       \
+  namespace name {                                   \
+  std::unique_ptr<Backend> make_backend(int device); \
+  int device_count();                                \
   }
 #include "backend/backends.inc"
 #undef HOLOGRAM_BACKEND

@@ -9,15 +9,23 @@ using namespace hologram::capi;
 
 namespace {
 
-const RegisteredBackend& need_backend(const char* name) {
-  const RegisteredBackend* backend = backend_of(name);
-  if (!backend)
+ChosenBackend need_backend(const char* name) {
+  ChosenBackend chosen = backend_of(name);
+  if (!chosen.backend)
     fail(ErrorCode::unavailable, "backend \"{}\" is not available: this build has {}",
          lower_case(name), backend_names());
-  return *backend;
+  return chosen;
 }
 
-hologram_handle new_executor(const RegisteredBackend& backend, bool automatic = false) {
+// "cuda:1": what makes such an executor.
+std::string name_of(const runtime::Runtime& runtime) {
+  const Memory* memory = runtime.device();
+  const int number = memory ? memory->device().id : 0;
+  const std::string_view backend = runtime.backend().name();
+  return number == 0 ? std::string(backend) : fmt::format("{}:{}", backend, number);
+}
+
+hologram_handle new_executor(const ChosenBackend& backend, bool automatic = false) {
   auto object = std::make_unique<ExecutorObject>();
   object->state = std::make_shared<ExecutorState>();
   object->state->operations = shared_operations(backend);
@@ -142,7 +150,7 @@ hologram_status hologram_new_executor_with_backend(const char* backend, hologram
 hologram_status hologram_new_executor_auto(hologram_handle* executor) {
   return guarded(__func__, [&] {
     require_out(executor, "executor");
-    *executor = new_executor(default_backend(), true);
+    *executor = new_executor(need_backend("auto"), true);
   });
 }
 
@@ -162,7 +170,7 @@ hologram_status hologram_executor_backend(hologram_handle executor, char* text, 
                                           size_t* needed) {
   return guarded(__func__, [&] {
     auto pin = need_executor(executor);
-    give_text(pin->state->operations->runtime().backend().name(), text, capacity, needed);
+    give_text(name_of(pin->state->operations->runtime()), text, capacity, needed);
   });
 }
 

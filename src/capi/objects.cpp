@@ -104,10 +104,11 @@ bool TensorObject::contiguous() const {
 
 namespace {
 
-/// By backend; never freed, since threads may end after static objects.
+/// By backend and device; never freed, since threads may end after static objects.
 struct Shared {
   std::mutex mutex;
-  std::map<const RegisteredBackend*, std::shared_ptr<runtime::Operations>> operations;
+  std::map<std::pair<const RegisteredBackend*, int>, std::shared_ptr<runtime::Operations>>
+      operations;
   int threads = 0;
 };
 Shared& shared() {
@@ -117,20 +118,20 @@ Shared& shared() {
 
 }  // namespace
 
-std::shared_ptr<runtime::Operations> shared_operations(const RegisteredBackend& backend) {
+std::shared_ptr<runtime::Operations> shared_operations(const ChosenBackend& chosen) {
   Shared& s = shared();
   std::lock_guard lock(s.mutex);
-  auto& made = s.operations[&backend];
+  auto& made = s.operations[{chosen.backend, chosen.device}];
   if (!made) {
-    made =
-        std::make_shared<runtime::Operations>(std::make_shared<runtime::Runtime>(backend.make()));
+    made = std::make_shared<runtime::Operations>(std::make_shared<runtime::Runtime>(chosen.make()));
     if (s.threads > 0) made->runtime().threads().set_num_threads(s.threads);
   }
   return made;
 }
 
 std::shared_ptr<runtime::Operations> shared_operations() {
-  return shared_operations(default_backend());
+  const RegisteredBackend& backend = default_backend();
+  return shared_operations({&backend, std::string(backend.name)});
 }
 
 void set_shared_threads(int threads) {
@@ -225,15 +226,15 @@ std::string lower_case(const char* text) {
   return lower;
 }
 
-const RegisteredBackend* backend_of(const char* text) {
+ChosenBackend backend_of(const char* text) {
   require(text != nullptr, "backend must not be NULL");
   const std::string name = lower_case(text);
-  if (name == "auto") return &default_backend();
-  const RegisteredBackend* backend = find_backend(name);
-  require(backend || name == "cuda" || name == "metal",
+  if (name == "auto") return {&default_backend(), std::string(default_backend().name)};
+  ChosenBackend chosen = choose_backend(name);
+  require(chosen.backend || chosen.name == "cuda" || chosen.name == "metal",
           "backend \"{}\" is unknown; this build has {}, and auto takes the first with a device",
           name, backend_names());
-  return backend;
+  return chosen;
 }
 
 }  // namespace hologram::capi

@@ -124,9 +124,9 @@ struct TensorObject : Member {
 /// The tables of the process.
 extern HandleTable executors, buffers, tensors, graphs, executables;
 
-/// What all executors of the process on one backend share: threads, kernels, operations. Made at
+/// What all executors of the process on one device share: threads, kernels, operations. Made at
 /// first use. Throws Error(unavailable) where the machine lacks the backend.
-std::shared_ptr<runtime::Operations> shared_operations(const RegisteredBackend& backend);
+std::shared_ptr<runtime::Operations> shared_operations(const ChosenBackend& chosen);
 /// Those of the backend that "auto" chooses.
 std::shared_ptr<runtime::Operations> shared_operations();
 /// Sets how many threads a call may use, on every backend; 0: the default.
@@ -223,9 +223,9 @@ uint64_t checked_bytes(uint64_t elements, DType dtype);
 uint32_t checked_u32(uint64_t value, std::string_view what);
 /// ASCII letters as small ones; at most 64 characters are taken.
 std::string lower_case(const char* text);
-/// The backend of that name in any case, "auto" included; null for one that this build lacks.
-/// Throws Error(invalid_argument) for a name that no build knows.
-const RegisteredBackend* backend_of(const char* text);
+/// The backend and the device of that name in any case, "auto" included; without a backend for one
+/// that this build lacks. Throws Error(invalid_argument) for a name that no build knows.
+ChosenBackend backend_of(const char* text);
 
 void log(std::string_view level, const std::string& message) noexcept;
 

@@ -150,16 +150,16 @@ hologram_status hologram_live_handles(uint64_t* count) {
 hologram_status hologram_backend_is_available(const char* backend, uint8_t* available) {
   return guarded(__func__, [&] {
     require_out(available, "available");
-    const RegisteredBackend* found = backend_of(backend);
-    *available = found && found->device_count() > 0;
+    const ChosenBackend found = backend_of(backend);
+    *available = found.backend && found.backend->device_count() > found.device;
   });
 }
 
 hologram_status hologram_device_count(const char* backend, uint32_t* count) {
   return guarded(__func__, [&] {
     require_out(count, "count");
-    const RegisteredBackend* found = backend_of(backend);
-    *count = found ? static_cast<uint32_t>(found->device_count()) : 0;
+    const ChosenBackend found = backend_of(backend);
+    *count = found.backend ? static_cast<uint32_t>(found.backend->device_count()) : 0;
   });
 }
 

@@ -33,7 +33,7 @@ class StoredCodeBackend final : public Backend {
 
 constexpr RegisteredBackend table[] = {
     {"cpu", [] { return 1; },
-     []() -> std::unique_ptr<Backend> { return std::make_unique<StoredCodeBackend>(); }}};
+     [](int) -> std::unique_ptr<Backend> { return std::make_unique<StoredCodeBackend>(); }}};
 
 }  // namespace
 

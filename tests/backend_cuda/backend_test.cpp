@@ -54,9 +54,9 @@ class CudaBackend : public testing::Test {
     return made;
   }
   // What making the backend throws.
-  static std::string refusal() {
+  static std::string refusal(const char* name = "cuda") {
     try {
-      make_backend("cuda");
+      make_backend(name);
       return "";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::unavailable);
@@ -64,13 +64,13 @@ class CudaBackend : public testing::Test {
     }
   }
   // x + y of n numbers; what it throws.
-  static std::string add(std::vector<float>& out) {
+  static std::string add(std::vector<float>& out, Runtime& runtime = CudaBackend::runtime()) {
     std::vector<float> x(out.size(), 2), y(out.size(), 0.5f);
     const auto bytes = [](std::vector<float>& v) { return std::as_writable_bytes(std::span(v)); };
     const Bytes buffers[] = {bytes(x), bytes(y), bytes(out)};
     const int64_t symbols[] = {std::ssize(out)};
     try {
-      run_program(runtime(), elementwise(Op::add, DType::f32, 2, DType::f32), buffers, symbols);
+      run_program(runtime, elementwise(Op::add, DType::f32, 2, DType::f32), buffers, symbols);
       return "";
     } catch (const Error& e) {
       return e.what();
@@ -97,10 +97,10 @@ TEST_F(CudaBackend, SaysWhatIsMissing) {
   EXPECT_EQ(find_backend("cuda")->device_count(), 0);
   inject("nothing", 0);
   inject("capability", 75);
-  EXPECT_EQ(refusal(),
-            "backend \"cuda\" is not available: the first device has compute capability 7.5; it "
-            "must be 8.0 or "
-            "higher");
+  EXPECT_EQ(
+      refusal(),
+      "backend \"cuda\" is not available: device 0 has compute capability 7.5; it must be 8.0 or "
+      "higher");
   inject("nothing", 0);
   inject("devices", 0);
   EXPECT_EQ(refusal(), "backend \"cuda\" is not available: the NVIDIA driver finds no device");
@@ -113,6 +113,61 @@ TEST_F(CudaBackend, SaysWhatIsMissing) {
       refusal().find("backend \"cuda\" is not available: no NVIDIA driver: /nowhere/libcuda.so.1"),
       std::string::npos);
   EXPECT_EQ(find_backend("cuda")->device_count(), 0);
+}
+
+// The context that a thread of the user's has stays the thread's.
+TEST_F(CudaBackend, EachDeviceHasARuntimeAndTheCurrentOneStays) {
+  using Context = void*;
+  auto driver = [](const char* name) { return dlsym(fake_library(), name); };
+  const auto get = reinterpret_cast<int (*)(Context*)>(driver("cuCtxGetCurrent"));
+  const auto set = reinterpret_cast<int (*)(Context)>(driver("cuCtxSetCurrent"));
+  const auto retain = reinterpret_cast<int (*)(Context*, int)>(driver("cuDevicePrimaryCtxRetain"));
+  inject("devices", 2);
+  EXPECT_EQ(find_backend("cuda")->device_count(), 2);
+  Context contexts[2], now;
+  for (int d : {0, 1}) ASSERT_EQ(retain(&contexts[d], d), 0);
+  for (Context users : {contexts[0], contexts[1]}) {
+    set(users);
+    Runtime second("cuda:1");
+    EXPECT_EQ(second.device()->device().id, 1);
+    for (Runtime* r : {&runtime(), &second, &runtime()}) {
+      const bool other = r == &second;
+      const int64_t launches[] = {counted("launches0"), counted("launches1")};
+      std::vector<float> out(100);
+      ASSERT_EQ(add(out, *r), "");
+      EXPECT_EQ(out, std::vector<float>(100, 2.5f));
+      EXPECT_EQ(counted("launches0") - launches[0], other ? 0 : 1);
+      EXPECT_EQ(counted("launches1") - launches[1], other ? 1 : 0);
+      ASSERT_EQ(get(&now), 0);
+      EXPECT_EQ(now, users);
+    }
+    void* block = second.device()->allocate(64, nullptr);
+    EXPECT_TRUE(second.device()->contains(block));
+    EXPECT_FALSE(runtime().device()->contains(block));
+    second.device()->deallocate(block, nullptr);
+  }
+  set(nullptr);
+}
+
+TEST_F(CudaBackend, DevicesThatAreNotThereAreRefused) {
+  EXPECT_EQ(refusal("cuda:1"), "backend \"cuda\" has no device 1: the last one is \"cuda:0\"");
+  inject("devices", 2);
+  EXPECT_EQ(refusal("cuda:1"), "");
+  EXPECT_EQ(refusal("cuda:2"), "backend \"cuda\" has no device 2: the last one is \"cuda:1\"");
+  inject("capability1", 75);
+  EXPECT_EQ(refusal("cuda:0"), "");
+  EXPECT_EQ(
+      refusal("cuda:1"),
+      "backend \"cuda\" is not available: device 1 has compute capability 7.5; it must be 8.0 or "
+      "higher");
+  inject("init", 100);
+  EXPECT_EQ(refusal("cuda:1"),
+            "backend \"cuda\" is not available: the NVIDIA driver finds no device");
+  EXPECT_THROW(choose_backend("cuda:"), Error);
+  EXPECT_THROW(choose_backend("cuda:1x"), Error);
+  EXPECT_THROW(choose_backend("cuda:-1"), Error);
+  EXPECT_EQ(refusal("interp:1"),
+            "backend \"interp\" has no device 1: the last one is \"interp:0\"");
 }
 
 TEST_F(CudaBackend, AutoStaysWithTheCpu) { EXPECT_EQ(default_backend().name, "cpu"); }

@@ -54,21 +54,21 @@ class DeviceTensor:
 
     def __del__(self):
         if self.block is not None:
-            self.driver.library.cuMemFreeAsync(ctypes.c_uint64(self.block), self.driver.current)
+            self.driver.library.cuMemFreeAsync(ctypes.c_uint64(self.block), self.driver.stream_of(self.device_id))
         if self.managed is not None:
             self.managed.contents.deleter(self.managed)
 
     def cpu(self) -> torch.Tensor:
         """A copy, behind what is on the current stream."""
         out = torch.empty(self._elements(), dtype=self.dtype)
-        self.driver.copy(out.data_ptr(), self.data, out.nbytes)
+        self.driver.copy(out.data_ptr(), self.data, out.nbytes, self.device_id)
         return out.as_strided(self.shape, self.strides)
 
     def write(self, values: torch.Tensor):
         """Takes the values of a tensor of the host."""
         flat = torch.empty(self._elements(), dtype=self.dtype)
         flat.as_strided(self.shape, self.strides).copy_(values)
-        self.driver.copy(self.data, flat.data_ptr(), flat.nbytes)
+        self.driver.copy(self.data, flat.data_ptr(), flat.nbytes, self.device_id)
 
     def _elements(self):
         return 0 if 0 in self.shape else 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides))
@@ -80,12 +80,29 @@ class FakeCuda:
     def __init__(self):
         self.library = ctypes.CDLL(LIBRARY)
         self.library.fakecuda_count.restype = ctypes.c_int64
+        self.contexts = [self._context(number) for number in range(2)]
+        self.library.cuCtxSetCurrent(self.contexts[1])
+        self.second = self._stream()  # the current one of the second device
+        self.library.cuCtxSetCurrent(self.contexts[0])
         self.streams = [self._stream() for _ in range(2)]
         self.current = self.streams[0]
         self.table = _Table(1, 3, None, None, None, _ADOPT(self._adopt), _VIEW(self._view), _STREAM(self._tell_stream))
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self.exchange = new(ctypes.addressof(self.table), b"dlpack_exchange_api", None)
+
+    def _context(self, device):
+        context = ctypes.c_void_p()
+        assert self.library.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+        return context
+
+    def current_context(self):
+        context = ctypes.c_void_p()
+        assert self.library.cuCtxGetCurrent(ctypes.byref(context)) == 0
+        return context.value
+
+    def stream_of(self, device_id):
+        return self.second if device_id else self.current
 
     def _stream(self):
         stream = ctypes.c_void_p()
@@ -98,23 +115,23 @@ class FakeCuda:
     def inject(self, what: str, value: int):
         self.library.fakecuda_inject(what.encode(), ctypes.c_int64(value))
 
-    def wait(self):
-        assert self.library.cuStreamSynchronize(self.current) == 0
+    def wait(self, device_id=0):
+        assert self.library.cuStreamSynchronize(self.stream_of(device_id)) == 0
 
-    def copy(self, to, source, size):
+    def copy(self, to, source, size, device_id=0):
         assert size == 0 or self.library.cuMemcpyAsync(
-            ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size), self.current) == 0  # fmt: skip
-        self.wait()
+            ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size), self.stream_of(device_id)) == 0  # fmt: skip
+        self.wait(device_id)
 
-    def empty(self, sizes, strides, dtype) -> DeviceTensor:
-        out = DeviceTensor(self, 0, sizes, strides, dtype)
+    def empty(self, sizes, strides, dtype, device_id=0) -> DeviceTensor:
+        out = DeviceTensor(self, 0, sizes, strides, dtype, device_id=device_id)
         block, size = ctypes.c_uint64(), out._elements() * dtype.itemsize
-        assert self.library.cuMemAllocAsync(ctypes.byref(block), ctypes.c_size_t(size), self.current) == 0
+        assert self.library.cuMemAllocAsync(ctypes.byref(block), ctypes.c_size_t(size), self.stream_of(device_id)) == 0
         out.data = out.block = block.value
         return out
 
-    def tensor(self, values: torch.Tensor) -> DeviceTensor:
-        out = self.empty(values.shape, values.stride(), values.dtype)
+    def tensor(self, values: torch.Tensor, device_id=0) -> DeviceTensor:
+        out = self.empty(values.shape, values.stride(), values.dtype, device_id)
         out.write(values)
         return out
 
@@ -126,11 +143,11 @@ class FakeCuda:
         t = managed.contents.tensor
         assert t.device_type == 2
         owned = ctypes.cast(ctypes.addressof(managed.contents), ctypes.POINTER(_Managed))
-        tensor = DeviceTensor(self, t.data or 0, t.shape[: t.ndim], t.strides[: t.ndim], _DTYPES[t.code, t.bits], managed=owned)
+        tensor = DeviceTensor(self, t.data or 0, t.shape[: t.ndim], t.strides[: t.ndim], _DTYPES[t.code, t.bits], None, owned, t.device_id)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(tensor))
         out[0] = id(tensor)
         return 0
 
     def _tell_stream(self, device_type, device_id, out):
-        out[0] = self.current.value
+        out[0] = self.stream_of(device_id).value
         return 0

@@ -25,7 +25,7 @@ def gpu():
         driver = fake_cuda.FakeCuda()
         pytorchs = device.exchange
         patch.setattr(device, "exchange", lambda where: pytorchs(where) if where == "cpu" else driver.exchange)
-        patch.setattr(device, "empty", lambda where, *memory: driver.empty(*memory))
+        patch.setattr(device, "empty", lambda where, *memory: driver.empty(*memory, device_id=int(where.partition(":")[2])))
         patch.setattr(host.HostTable, "__call__", _on_copies(driver, host.HostTable.__call__))
         yield driver
         driver.inject("nothing", 0)
@@ -211,6 +211,23 @@ def test_tensors_of_another_device_are_refused(gpu):
     wrong.device_id = 1
     with pytest.raises(RuntimeError, match=r"an argument of a compiled graph is on device 2:1, its kernels on 2:0"):
         call([wrong])
+
+
+def test_graphs_run_on_the_device_that_most_of_their_tensors_are_on(gpu):
+    gpu.inject("devices", 2)
+    x, y = torch.randn(5, 33), torch.randn(33)
+    call = compiled(lambda x, y: torch.softmax(x * y, -1), x, y, where="cuda:1")
+    operands = [gpu.tensor(v, 1) for v in (x, y)]
+    launches, context = [gpu.count("launches0"), gpu.count("launches1")], gpu.current_context()
+    (out,) = call(list(operands))
+    assert out.device_id == 1 and torch.equal(out.cpu(), compiled(lambda x, y: torch.softmax(x * y, -1), x, y, where="cpu")([x, y])[0])
+    assert gpu.count("launches0") == launches[0] and gpu.count("launches1") > launches[1]
+    assert gpu.current_context() == context == gpu.contexts[0].value
+    with pytest.raises(RuntimeError, match=r"an argument of a compiled graph is on device 2:0, its kernels on 2:1"):
+        call([gpu.tensor(x), operands[1]])
+    graph = traced(lambda x, y: x.to("cuda:0") + 1, x, y, where="cuda:1").graph
+    assert device.of(graph) == "cuda:1"
+    gpu.inject("nothing", 0)
 
 
 def test_a_refused_launch_is_an_error_in_the_drivers_words(gpu):

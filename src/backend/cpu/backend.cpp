@@ -108,7 +108,7 @@ class CpuBackend : public Backend {
 
 int device_count() { return 1; }
 
-std::unique_ptr<Backend> make_backend() { return make_backend(host_target()); }
+std::unique_ptr<Backend> make_backend(int) { return make_backend(host_target()); }
 
 std::unique_ptr<Backend> make_backend(Target target) {
   return std::make_unique<CpuBackend>(std::move(target));

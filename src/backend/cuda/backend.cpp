@@ -147,13 +147,14 @@ class CudaBackend final : public Backend {
 
 int device_count() {
   try {
-    device_context();
-    return 1;
+    return usable_devices();
   } catch (const Error&) {
     return 0;
   }
 }
 
-std::unique_ptr<Backend> make_backend() { return std::make_unique<CudaBackend>(device_context()); }
+std::unique_ptr<Backend> make_backend(int device) {
+  return std::make_unique<CudaBackend>(device_context(device));
+}
 
 }  // namespace hologram::cuda

@@ -7,10 +7,12 @@
 
 namespace hologram::cuda {
 
-/// 1 where a driver finds a device that kernels run on: the first one is used. Opens the driver.
+/// How many devices the driver finds; 0 where kernels do not run on the first one. Opens the
+/// driver.
 int device_count();
-/// A backend that compiles loops to PTX and has the driver run them. What it does not render yet
-/// runs on the host's processor, on copies. Throws Error(unavailable) saying what is missing.
-std::unique_ptr<Backend> make_backend();
+/// A backend for a device by the driver's number, that compiles programs to PTX and has the driver
+/// run them. What it does not render yet runs on the host's processor, on copies. Throws
+/// Error(unavailable) saying what is missing.
+std::unique_ptr<Backend> make_backend(int device = 0);
 
 }  // namespace hologram::cuda

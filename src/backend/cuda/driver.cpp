@@ -1,4 +1,4 @@
-// backend/cuda/driver.cpp: opening the driver and the first device.
+// backend/cuda/driver.cpp: opening the driver and devices.
 #include "backend/cuda/driver.h"
 
 #include <dlfcn.h>
@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "base/error.h"
 
@@ -63,35 +64,40 @@ void check_version(const Driver& d) {
 
 int attribute(const Driver& d, CuDevice device, int which) {
   int value = 0;
-  require_here(d, d.device_attribute(&value, which, device), "asking the first device");
+  require_here(d, d.device_attribute(&value, which, device), "asking a device");
   return value;
+}
+
+int count_devices(const Driver& d) {
+  int count = 0;
+  const CuResult found = d.device_count(&count);
+  if (found == cu_no_device || (found == cu_success && count == 0))
+    unavailable("the NVIDIA driver finds no device");
+  require_here(d, found, "counting devices");
+  return count;
 }
 
 int capability_of(const Driver& d, CuDevice device) {
   return attribute(d, device, cu_major) * 10 + attribute(d, device, cu_minor);
 }
 
-CuDevice first_device(const Driver& d) {
-  int count = 0;
-  const CuResult found = d.device_count(&count);
-  if (found == cu_no_device || (found == cu_success && count == 0))
-    unavailable("the NVIDIA driver finds no device");
-  require_here(d, found, "counting devices");
+CuDevice checked_device(const Driver& d, int number) {
+  const int count = count_devices(d);
+  if (number >= count)
+    unavailable("the NVIDIA driver finds {} devices and no number {}", count, number);
   CuDevice device = 0;
-  require_here(d, d.device_get(&device, 0), "opening the first device");
+  require_here(d, d.device_get(&device, number), "opening a device");
   const int capability = capability_of(d, device);
   if (capability < least_capability)
-    unavailable(
-        "the first device has compute capability {}.{}; it must be {}.{} or "
-        "higher",
-        capability / 10, capability % 10, least_capability / 10, least_capability % 10);
+    unavailable("device {} has compute capability {}.{}; it must be {}.{} or higher", number,
+                capability / 10, capability % 10, least_capability / 10, least_capability % 10);
   return device;
 }
 
-std::unique_ptr<DeviceContext> open_device(const Driver& d, CuDevice device) {
+std::unique_ptr<DeviceContext> open_device(const Driver& d, CuDevice device, int number) {
   CuContext context = nullptr;
-  require_here(d, d.retain_context(&context, device), "making a context on the first device");
-  return std::unique_ptr<DeviceContext>(new DeviceContext{d, context,
+  require_here(d, d.retain_context(&context, device), "making a context on a device");
+  return std::unique_ptr<DeviceContext>(new DeviceContext{d, context, number,
                                                           attribute(d, device, cu_multiprocessors),
                                                           capability_of(d, device), version_of(d)});
 }
@@ -124,19 +130,37 @@ const Driver& driver() {
   return *d;
 }
 
-const DeviceContext& device_context() {
+const DeviceContext& device_context(int number) {
   static std::mutex mutex;
-  static auto* const opened = new std::map<const Driver*, std::unique_ptr<DeviceContext>>;
+  static auto* const opened =
+      new std::map<std::pair<const Driver*, int>, std::unique_ptr<DeviceContext>>;
   const Driver& d = driver();
   std::lock_guard lock(mutex);
-  const CuDevice device = first_device(d);
-  auto& kept = (*opened)[&d];
-  if (!kept) kept = open_device(d, device);
+  const CuDevice device = checked_device(d, number);
+  auto& kept = (*opened)[{&d, number}];
+  if (!kept) kept = open_device(d, device, number);
   return *kept;
 }
 
-void DeviceContext::bind() const {
-  driver.require(driver.set_context(context), "making the device's context current");
+int usable_devices() {
+  const Driver& d = driver();
+  checked_device(d, 0);
+  return count_devices(d);
+}
+
+Current::Current(const DeviceContext& device, std::nothrow_t) noexcept
+    : driver_(device.driver), result_(driver_.get_context(&before_)) {
+  if (result_ != cu_success || before_ == device.context) return;
+  result_ = driver_.set_context(device.context);
+  restores_ = result_ == cu_success && before_;  // a thread without a context may keep this one
+}
+
+Current::Current(const DeviceContext& device) : Current(device, std::nothrow) {
+  driver_.require(result_, "making the device's context current");
+}
+
+Current::~Current() {
+  if (restores_) driver_.set_context(before_);
 }
 
 }  // namespace hologram::cuda

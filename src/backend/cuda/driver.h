@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 
 namespace hologram::cuda {
@@ -24,6 +25,7 @@ inline constexpr CuResult cu_success = 0, cu_out_of_memory = 2, cu_no_device = 1
 inline constexpr int cu_major = 75, cu_minor = 76;          // CUdevice_attribute
 inline constexpr int cu_multiprocessors = 16;               // CUdevice_attribute
 inline constexpr int cu_pointer_memory_type = 2;            // CUpointer_attribute
+inline constexpr int cu_pointer_device = 9;                 // CUpointer_attribute
 inline constexpr unsigned cu_memory_device = 2;             // CUmemorytype
 inline constexpr unsigned cu_stream_non_blocking = 1;       // CUstream_flags
 inline constexpr unsigned cu_host_portable_mapped = 1 | 2;  // CU_MEMHOSTALLOC_*
@@ -38,6 +40,7 @@ inline constexpr unsigned cu_host_portable_mapped = 1 | 2;  // CU_MEMHOSTALLOC_*
   f(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, CuDevice device))         \
   f(cuDevicePrimaryCtxRetain, retain_context, (CuContext* context, CuDevice device))              \
   f(cuCtxSetCurrent, set_context, (CuContext context))                                            \
+  f(cuCtxGetCurrent, get_context, (CuContext* context))                                           \
   f(cuCtxSynchronize, synchronize_all, ())                                                        \
   f(cuMemAllocAsync, allocate, (CuPointer* block, size_t bytes, CuStream stream))                 \
   f(cuMemFreeAsync, free, (CuPointer block, CuStream stream))                                     \
@@ -82,16 +85,35 @@ const Driver& driver();
 struct DeviceContext {
   const Driver& driver;
   CuContext context;
+  int number;  ///< the driver's
   int multiprocessors;
   int capability;      ///< 90 for 9.0
   int driver_version;  ///< 12040 for CUDA 12.4
-
-  /// Makes the context the calling thread's.
-  void bind() const;
 };
 
-/// The first device. Throws Error(unavailable) where there is none or its compute capability is
-/// below 8.0.
-const DeviceContext& device_context();
+/// While it lives, a device's context is the calling thread's; then the one that was.
+class Current {
+ public:
+  /// Throws Error(internal) with the driver's words.
+  explicit Current(const DeviceContext& device);
+  /// Tells by ok() instead.
+  Current(const DeviceContext& device, std::nothrow_t) noexcept;
+  ~Current();
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  bool ok() const { return result_ == cu_success; }
+
+ private:
+  const Driver& driver_;
+  CuContext before_ = nullptr;
+  bool restores_ = false;
+  CuResult result_;
+};
+
+/// A device by its number. Throws Error(unavailable) where there is none or its compute capability
+/// is below 8.0.
+const DeviceContext& device_context(int number = 0);
+/// How many devices the driver finds. Throws as device_context(0) does, but makes no context.
+int usable_devices();
 
 }  // namespace hologram::cuda

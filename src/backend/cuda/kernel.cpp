@@ -7,13 +7,14 @@
 namespace hologram::cuda {
 
 LoadedKernel::~LoadedKernel() {
-  if (module && device->driver.set_context(device->context) == cu_success)
-    device->driver.unload_module(module);
+  if (!module) return;
+  const Current here(*device, std::nothrow);
+  if (here.ok()) device->driver.unload_module(module);
 }
 
 bool loads(const DeviceContext& device, const std::string& cubin) {
+  const Current here(device);
   CuModule module = nullptr;
-  device.bind();
   const CuResult result = device.driver.load_module(&module, cubin.data());
   if (result == cu_success) device.driver.unload_module(module);
   if (result == cu_out_of_memory) device.driver.require(result, "loading a kernel");
@@ -28,7 +29,7 @@ std::shared_ptr<const LoadedKernel> load_module(const DeviceContext& device,
   kernel->device = &device;
   for (const atlas::Buffer& b : program.buffers)
     if (b.access != atlas::Access::scratch) kernel->buffers.push_back(b);
-  device.bind();
+  const Current here(device);
   const std::string& image = stored.cubin.empty() ? stored.code : stored.cubin;
   const CuResult result = device.driver.load_module(&kernel->module, image.c_str());
   if (result != cu_success && result != cu_out_of_memory && !stored.cubin.empty())

@@ -52,6 +52,7 @@ class CudaLauncher final : public Launcher {
   }
 
   int32_t run(atlas::EntryFrame& frame, const Prepared& prepared) const override {
+    const Current here(device());
     const auto& grids = static_cast<const Sizes&>(prepared).grids;
     CallFaults faults(*this, frame, flags_);
     for (size_t s = 0; s < steps_.size(); ++s) {
@@ -66,6 +67,7 @@ class CudaLauncher final : public Launcher {
   }
 
   int32_t run_step(atlas::EntryFrame& frame, const Prepared& prepared, size_t s) const override {
+    const Current here(device());
     CallFaults faults(*this, frame, flags(steps_[s]));
     const int32_t status = run_kernel(
         frame, steps_[s], static_cast<const Sizes&>(prepared).grids[s], faults.address());
@@ -185,7 +187,6 @@ class CudaLauncher final : public Launcher {
     words.push_back(faults);
     std::vector<void*> parameters;
     for (uint64_t& w : words) parameters.push_back(&w);
-    device().bind();
     auto start = [&](CuFunction function, int64_t ctas, int threads) {
       return device().driver.launch(
           function, static_cast<unsigned>(ctas), 1, 1, static_cast<unsigned>(threads), 1, 1, 0,

@@ -15,30 +15,34 @@ CuStream cu(Stream stream) { return static_cast<CuStream>(stream); }
 }  // namespace
 
 bool DeviceMemory::contains(const void* address) const {
+  const Current here(context_);
   unsigned kind = 0;
-  context_.bind();
-  const CuResult known =
-      context_.driver.pointer_attribute(&kind, cu_pointer_memory_type, pointer(address));
-  return known == cu_success && kind == cu_memory_device;  // of host memory it may know nothing
+  int number = -1;
+  auto ask = [&](void* value, int attribute) {
+    return context_.driver.pointer_attribute(value, attribute, pointer(address)) == cu_success;
+  };
+  return ask(&kind, cu_pointer_memory_type) && kind == cu_memory_device &&  // or nothing is known
+         ask(&number, cu_pointer_device) && number == context_.number;
 }
 
 Stream DeviceMemory::make_stream() {
   CuStream stream = nullptr;
-  context_.bind();
+  const Current here(context_);
   context_.driver.require(context_.driver.make_stream(&stream, cu_stream_non_blocking),
                           "making a stream");
   return stream;
 }
 
 void DeviceMemory::free_stream(Stream stream) noexcept {
-  if (!stream || context_.driver.set_context(context_.context) != cu_success) return;
+  const Current here(context_, std::nothrow);
+  if (!stream || !here.ok()) return;
   context_.driver.synchronize(cu(stream));
   context_.driver.free_stream(cu(stream));
 }
 
 void* DeviceMemory::allocate(size_t bytes, Stream stream) {
   CuPointer block = 0;
-  context_.bind();
+  const Current here(context_);
   const CuResult result = context_.driver.allocate(&block, std::max<size_t>(bytes, 1), cu(stream));
   if (result == cu_out_of_memory)
     fail(ErrorCode::out_of_memory, "cuda: the device has no room for {} bytes", bytes);
@@ -47,25 +51,26 @@ void* DeviceMemory::allocate(size_t bytes, Stream stream) {
 }
 
 void DeviceMemory::deallocate(void* block, Stream stream) noexcept {
-  if (!block || context_.driver.set_context(context_.context) != cu_success) return;
+  const Current here(context_, std::nothrow);
+  if (!block || !here.ok()) return;
   context_.driver.free(pointer(block), cu(stream));
 }
 
 void DeviceMemory::copy(void* to, const void* from, size_t bytes, Stream stream) {
   if (bytes == 0) return wait(stream);
-  context_.bind();
+  const Current here(context_);
   context_.driver.require(context_.driver.copy(pointer(to), pointer(from), bytes, cu(stream)),
                           "copying memory");
   wait(stream);
 }
 
 void DeviceMemory::wait(Stream stream) {
-  context_.bind();
+  const Current here(context_);
   context_.driver.require(context_.driver.synchronize(cu(stream)), "waiting for the device");
 }
 
 void DeviceMemory::wait_for_all() {
-  context_.bind();
+  const Current here(context_);
   context_.driver.require(context_.driver.synchronize_all(), "waiting for the device");
 }
 

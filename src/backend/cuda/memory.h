@@ -10,7 +10,7 @@ class DeviceMemory final : public Memory {
  public:
   explicit DeviceMemory(const DeviceContext& context) : context_(context) {}
 
-  Device device() const override { return {2, 0}; }  // DLPack's kDLCUDA
+  Device device() const override { return {2, context_.number}; }  // DLPack's kDLCUDA
   bool contains(const void* address) const override;
   Stream make_stream() override;
   void free_stream(Stream stream) noexcept override;

@@ -70,6 +70,6 @@ class InterpBackend : public Backend {
 
 int device_count() { return 1; }
 
-std::unique_ptr<Backend> make_backend() { return std::make_unique<InterpBackend>(); }
+std::unique_ptr<Backend> make_backend(int) { return std::make_unique<InterpBackend>(); }
 
 }  // namespace hologram::interp

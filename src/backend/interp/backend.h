@@ -10,6 +10,6 @@ namespace hologram::interp {
 /// 1: the host.
 int device_count();
 /// A backend that executes programs as they are. Slow; for comparison.
-std::unique_ptr<Backend> make_backend();
+std::unique_ptr<Backend> make_backend(int device = 0);
 
 }  // namespace hologram::interp

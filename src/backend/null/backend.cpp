@@ -120,6 +120,6 @@ class NullBackend final : public Backend {
 
 int device_count() { return 1; }
 
-std::unique_ptr<Backend> make_backend() { return std::make_unique<NullBackend>(); }
+std::unique_ptr<Backend> make_backend(int) { return std::make_unique<NullBackend>(); }
 
 }  // namespace hologram::null

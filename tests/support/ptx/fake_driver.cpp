@@ -1,7 +1,7 @@
 // tests/support/ptx/fake_driver.cpp: a libcuda whose device is the PTX machine.
 //
-// Device memory stands at addresses that nobody can read or write; the bytes are elsewhere. Streams
-// are late queues. What is freed is overwritten.
+// A device's memory stands at addresses that nobody can read or write; the bytes are elsewhere.
+// Streams are late queues. What is freed is overwritten.
 #include "support/ptx/fake_driver.h"
 
 #include <sys/mman.h>
@@ -27,8 +27,11 @@ enum Result {
   invalid_value = 1,
   out_of_memory = 2,
   no_device = 100,
+  invalid_device = 101,
   invalid_image = 200,
   invalid_ptx = 218,
+  invalid_context = 201,
+  invalid_handle = 400,
   not_found = 500,
   launch_failed = 719,
 };
@@ -37,9 +40,12 @@ constexpr size_t space = size_t{1} << 36;  // of addresses; memory is taken as i
 constexpr size_t alignment = 256;
 
 using Queues = hologram::null::LateQueues;
-using Stream = Queues::Queue;
+using Queue = Queues::Queue;
+
+class Device;
 
 struct LoadedModule {
+  Device* device = nullptr;
   std::string text;
   ptx::Module module;
   uint64_t globals = 0;
@@ -50,28 +56,90 @@ struct Function {
   const ptx::Kernel* kernel;
 };
 
-class Device final : public ptx::Blocks {
+// What is one for all devices: what tests ask for, and memory of the host that devices see.
+class Common {
  public:
-  static Device& instance() {
-    static auto* const device = new Device;
-    return *device;
+  static Common& instance() {
+    static auto* const common = new Common;
+    return *common;
   }
 
-  uint8_t* find(uint64_t address, size_t bytes) override {
+  void pin(void* p, size_t bytes) {
     std::lock_guard lock(mutex_);
-    const auto base = reinterpret_cast<uint64_t>(addresses_);
-    if (address >= base && address < base + space) {
-      auto it = used_.upper_bound(address - base);
-      if (it == used_.begin()) return nullptr;
-      --it;
-      if (address - base + bytes > it->first + it->second) return nullptr;
-      return bytes_ + (address - base);
-    }
+    pinned_[reinterpret_cast<uint64_t>(p)] = bytes;
+  }
+  uint8_t* find_pinned(uint64_t address, size_t bytes) {
+    std::lock_guard lock(mutex_);
     auto it = pinned_.upper_bound(address);
     if (it == pinned_.begin()) return nullptr;
     --it;
     if (address + bytes > it->first + it->second) return nullptr;
     return reinterpret_cast<uint8_t*>(address);
+  }
+
+  int64_t injected(const std::string& what, int64_t otherwise) {
+    std::lock_guard lock(mutex_);
+    auto it = injected_.find(what);
+    return it == injected_.end() ? otherwise : it->second;
+  }
+  // Whether it is this one's turn to fail.
+  bool strikes(const std::string& what) {
+    std::lock_guard lock(mutex_);
+    auto it = injected_.find(what);
+    return it != injected_.end() && it->second-- == 0;
+  }
+  void inject(const std::string& what, int64_t value) {
+    std::lock_guard lock(mutex_);
+    if (what == "nothing")
+      injected_.clear();
+    else
+      injected_[what] = value;
+  }
+
+  std::string report() {
+    std::lock_guard lock(mutex_);
+    return report_;
+  }
+  void set_report(const std::string& text) {
+    std::lock_guard lock(mutex_);
+    report_ = text;
+  }
+
+  std::atomic<int64_t> waits{0}, cubins{0};
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, size_t> pinned_;
+  std::map<std::string, int64_t> injected_;
+  std::string report_ = "unspecified launch failure";
+};
+
+Common& common() { return Common::instance(); }
+
+// A device, its context too: addresses, memory and streams of its own.
+class Device final : public ptx::Blocks {
+ public:
+  static constexpr int most = 2;
+  static Device& number(int n) {
+    static Device* const all[most] = {new Device(0), new Device(1)};
+    return *all[n];
+  }
+  // Whose memory it is; null: the host's.
+  static Device* of(uint64_t address) {
+    for (int n = 0; n < most; ++n)
+      if (number(n).contains(address)) return &number(n);
+    return nullptr;
+  }
+
+  uint8_t* find(uint64_t address, size_t bytes) override {
+    if (!contains(address)) return common().find_pinned(address, bytes);
+    std::lock_guard lock(mutex_);
+    const uint64_t offset = address - reinterpret_cast<uint64_t>(addresses_);
+    auto it = used_.upper_bound(offset);
+    if (it == used_.begin()) return nullptr;
+    --it;
+    if (offset + bytes > it->first + it->second) return nullptr;
+    return bytes_ + offset;
   }
 
   bool contains(uint64_t address) const {
@@ -117,16 +185,14 @@ class Device final : public ptx::Blocks {
     return true;
   }
 
-  void pin(void* p, size_t bytes) {
-    std::lock_guard lock(mutex_);
-    pinned_[reinterpret_cast<uint64_t>(p)] = bytes;
+  // Also between devices.
+  static void copy(uint64_t to, uint64_t from, size_t bytes) {
+    std::memmove(host(to), host(from), bytes);
   }
-
-  void copy(uint64_t to, uint64_t from, size_t bytes) { std::memmove(host(to), host(from), bytes); }
 
   Queues& queues() { return queues_; }
   /// What fails is told of by the next wait; work behind it is done all the same.
-  void push(Stream* s, Queues::Work work) { queues_.push(s, std::move(work), true); }
+  void push(Queue* q, Queues::Work work) { queues_.push(q, std::move(work), true); }
 
   int run(const Function& f, ptx::Dim3 grid, ptx::Dim3 block,
           const std::vector<uint8_t>& parameters) {
@@ -134,58 +200,32 @@ class Device final : public ptx::Blocks {
       machine_.run({*f.kernel, grid, block, parameters});
       return success;
     } catch (const ptx::Fault& fault) {
-      std::lock_guard lock(mutex_);
-      report_ = std::string("unspecified launch failure: ") + fault.what();
+      common().set_report(std::string("unspecified launch failure: ") + fault.what());
       return launch_failed;
     }
   }
 
-  int64_t injected(const std::string& what, int64_t otherwise) {
-    std::lock_guard lock(mutex_);
-    auto it = injected_.find(what);
-    return it == injected_.end() ? otherwise : it->second;
+  int64_t capability() const {
+    return common().injected("capability" + std::to_string(number_),
+                             common().injected("capability", 80));
   }
-  // Whether it is this one's turn to fail.
-  bool strikes(const std::string& what) {
-    std::lock_guard lock(mutex_);
-    auto it = injected_.find(what);
-    return it != injected_.end() && it->second-- == 0;
+  /// As assemblers call it.
+  std::string gpu() const {
+    return "sm_" + std::to_string(capability()) + (capability() == 90 ? "a" : "");
   }
-  void inject(const std::string& what, int64_t value) {
-    std::lock_guard lock(mutex_);
-    if (what == "nothing")
-      injected_.clear();
-    else
-      injected_[what] = value;
-  }
+  int number() const { return number_; }
 
   int64_t count(const std::string& what) {
     std::lock_guard lock(mutex_);
     return what == "launches"       ? launches.load()
-           : what == "waits"        ? waits.load()
-           : what == "cubins"       ? cubins.load()
            : what == "instructions" ? static_cast<int64_t>(machine_.executed())
                                     : static_cast<int64_t>(used_.size());
   }
-  std::string report() {
-    std::lock_guard lock(mutex_);
-    return report_;
-  }
-  void set_report(const std::string& text) {
-    std::lock_guard lock(mutex_);
-    report_ = text;
-  }
 
-  /// As assemblers call it.
-  std::string gpu() {
-    const int64_t capability = injected("capability", 80);
-    return "sm_" + std::to_string(capability) + (capability == 90 ? "a" : "");
-  }
-
-  std::atomic<int64_t> launches{0}, waits{0}, cubins{0};
+  std::atomic<int64_t> launches{0};
 
  private:
-  Device() : machine_(*this, 1) {
+  explicit Device(int number) : number_(number), machine_(*this, 1) {
     auto map = [](int protection) {
       return static_cast<uint8_t*>(
           mmap(nullptr, space, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -195,22 +235,40 @@ class Device final : public ptx::Blocks {
     free_[0] = space;
   }
 
-  uint8_t* host(uint64_t p) {
-    return contains(p) ? bytes_ + (p - reinterpret_cast<uint64_t>(addresses_))
-                       : reinterpret_cast<uint8_t*>(p);
+  static uint8_t* host(uint64_t p) {
+    Device* d = of(p);
+    return d ? d->bytes_ + (p - reinterpret_cast<uint64_t>(d->addresses_))
+             : reinterpret_cast<uint8_t*>(p);
   }
 
+  const int number_;
   std::mutex mutex_;
   uint8_t *addresses_ = nullptr, *bytes_ = nullptr;
   std::map<size_t, size_t> used_, free_;  // offset → bytes
-  std::map<uint64_t, size_t> pinned_;
-  std::map<std::string, int64_t> injected_;
-  std::string report_ = "unspecified launch failure";
   Queues queues_;
   ptx::Machine machine_;
 };
 
-Device& device() { return Device::instance(); }
+thread_local Device* current = nullptr;
+
+struct Stream {
+  Device* device;
+  Queue* queue;
+};
+
+// Of a stream's device or, for null, of the current one; null: there is none.
+Device* device_of(const Stream* s) { return s ? s->device : current; }
+Queue* queue_of(const Stream* s) { return s ? s->queue : nullptr; }
+
+// Puts work on a stream; an error without a context.
+int push(Stream* s, Queues::Work work) {
+  Device* d = device_of(s);
+  if (!d) return invalid_context;
+  d->push(queue_of(s), std::move(work));
+  return success;
+}
+
+int devices() { return static_cast<int>(common().injected("devices", 1)); }
 
 }  // namespace
 
@@ -218,49 +276,71 @@ Device& device() { return Device::instance(); }
 
 extern "C" __attribute__((visibility("default"))) void fakecuda_inject(const char* what,
                                                                        int64_t value) {
-  device().inject(what, value);
+  common().inject(what, value);
 }
 extern "C" __attribute__((visibility("default"))) int64_t fakecuda_count(const char* what) {
-  return device().count(what);
+  const std::string word = what;
+  if (word == "waits") return common().waits;
+  if (word == "cubins") return common().cubins;
+  if (word.back() == '0' || word.back() == '1')
+    return Device::number(word.back() - '0').count(word.substr(0, word.size() - 1));
+  int64_t sum = 0;
+  for (int n = 0; n < Device::most; ++n) sum += Device::number(n).count(word);
+  return sum;
 }
 
-EXPORT cuInit(unsigned) { return static_cast<int>(device().injected("init", success)); }
+EXPORT cuInit(unsigned) { return static_cast<int>(common().injected("init", success)); }
 EXPORT cuDriverGetVersion(int* version) {
-  *version = static_cast<int>(device().injected("version", 12040));
+  *version = static_cast<int>(common().injected("version", 12040));
   return success;
 }
 EXPORT cuDeviceGetCount(int* count) {
-  *count = static_cast<int>(device().injected("devices", 1));
+  *count = devices();
   return success;
 }
 EXPORT cuDeviceGet(int* out, int number) {
   *out = number;
-  return success;
+  return number >= 0 && number < devices() ? success : invalid_device;
 }
-EXPORT cuDeviceGetAttribute(int* value, int attribute, int) {
-  const auto capability = static_cast<int>(device().injected("capability", 80));
+EXPORT cuDeviceGetAttribute(int* value, int attribute, int device) {
+  if (device < 0 || device >= Device::most) return invalid_device;
+  const auto capability = static_cast<int>(Device::number(device).capability());
   *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 4;
   return success;
 }
-EXPORT cuDevicePrimaryCtxRetain(void** context, int) {
-  *context = &device();
+EXPORT cuDevicePrimaryCtxRetain(Device** context, int device) {
+  if (device < 0 || device >= Device::most) return invalid_device;
+  *context = &Device::number(device);
   return success;
 }
-EXPORT cuCtxSetCurrent(void*) { return success; }
-EXPORT cuCtxSynchronize() { return device().queues().wait_for_all(); }
+EXPORT cuCtxSetCurrent(Device* context) {
+  current = context;
+  return success;
+}
+EXPORT cuCtxGetCurrent(Device** context) {
+  *context = current;
+  return success;
+}
+EXPORT cuCtxSynchronize() {
+  return current ? current->queues().wait_for_all() : static_cast<int>(invalid_context);
+}
 
-EXPORT cuMemAllocAsync(uint64_t* block, size_t bytes, Stream*) {
-  if (device().strikes("allocate") || bytes > space / 2) return out_of_memory;
-  *block = device().allocate(bytes);
+EXPORT cuMemAllocAsync(uint64_t* block, size_t bytes, Stream* stream) {
+  Device* d = device_of(stream);
+  if (!d) return invalid_context;
+  if (common().strikes("allocate") || bytes > space / 2) return out_of_memory;
+  *block = d->allocate(bytes);
   return *block ? success : out_of_memory;
 }
 EXPORT cuMemFreeAsync(uint64_t block, Stream* stream) {
-  device().push(stream, [=] { return device().release(block) ? success : invalid_value; });
-  return success;
+  Device* d = Device::of(block);
+  if (!d || d != device_of(stream)) return invalid_value;
+  return push(stream, [=] { return d->release(block) ? success : invalid_value; });
 }
 EXPORT cuMemHostAlloc(void** block, size_t bytes, unsigned) {
+  if (!current) return invalid_context;
   *block = ::operator new (bytes, std::align_val_t{64});
-  device().pin(*block, bytes);
+  common().pin(*block, bytes);
   return success;
 }
 EXPORT cuMemHostGetDevicePointer_v2(uint64_t* to, void* host, unsigned) {
@@ -269,57 +349,65 @@ EXPORT cuMemHostGetDevicePointer_v2(uint64_t* to, void* host, unsigned) {
 }
 EXPORT cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, Stream* stream) {
   for (uint64_t p : {to, from})
-    if (device().contains(p) && !device().find(p, bytes)) return invalid_value;
-  device().push(stream, [=] {
-    device().copy(to, from, bytes);
+    if (Device* d = Device::of(p); d && !d->find(p, bytes)) return invalid_value;
+  return push(stream, [=] {
+    Device::copy(to, from, bytes);
     return success;
   });
-  return success;
 }
-EXPORT cuPointerGetAttribute(void* value, int, uint64_t p) {
-  if (!device().contains(p)) return invalid_value;
-  *static_cast<unsigned*>(value) = 2;
+EXPORT cuPointerGetAttribute(void* value, int attribute, uint64_t p) {
+  const Device* d = Device::of(p);
+  if (!d) return invalid_value;
+  if (attribute == 9)
+    *static_cast<int*>(value) = d->number();
+  else
+    *static_cast<unsigned*>(value) = 2;
   return success;
 }
 EXPORT cuStreamCreate(Stream** stream, unsigned) {
-  *stream = device().queues().make();
+  if (!current) return invalid_context;
+  *stream = new Stream{current, current->queues().make()};
   return success;
 }
 EXPORT cuStreamDestroy_v2(Stream* stream) {
-  device().queues().free(stream);
+  stream->device->queues().free(stream->queue);
+  delete stream;
   return success;
 }
 EXPORT cuStreamSynchronize(Stream* stream) {
-  ++device().waits;
-  return device().queues().wait(stream);
+  Device* d = device_of(stream);
+  if (!d) return invalid_context;
+  ++common().waits;
+  return d->queues().wait(queue_of(stream));
 }
 EXPORT cuLaunchHostFunc(Stream* stream, void (*call)(void*), void* data) {
-  device().push(stream, [=] {
+  return push(stream, [=] {
     call(data);
     return success;
   });
-  return success;
 }
 
 EXPORT cuModuleLoadData(std::shared_ptr<LoadedModule>** module, const void* image) {
+  if (!current) return invalid_context;
   auto m = std::make_shared<LoadedModule>();
+  m->device = current;
   const auto* contents = static_cast<const char*>(image);
   if (contents[0] == '\x7f') {
-    auto text = ptx::from_fake_cubin(contents, device().gpu());
+    auto text = ptx::from_fake_cubin(contents, current->gpu());
     if (!text) return invalid_image;
     m->text = std::move(*text);
-    ++device().cubins;
+    ++common().cubins;
   } else {
     m->text = contents;
   }
   try {
     m->module = ptx::read(m->text, 0);
     if (const int64_t bytes = m->module.global_bytes) {
-      m->globals = device().allocate(static_cast<size_t>(bytes));
+      m->globals = current->allocate(static_cast<size_t>(bytes));
       m->module = ptx::read(m->text, m->globals);
       for (auto& [name, v] : m->module.globals) {
         if (v.space == ptx::Space::shared) continue;
-        uint8_t* at = device().find(m->globals + static_cast<uint64_t>(v.offset),
+        uint8_t* at = current->find(m->globals + static_cast<uint64_t>(v.offset),
                                     static_cast<size_t>(v.bytes));
         std::fill_n(at, v.bytes, uint8_t{0});
         std::copy(v.init.begin(), v.init.end(), at);
@@ -328,14 +416,15 @@ EXPORT cuModuleLoadData(std::shared_ptr<LoadedModule>** module, const void* imag
     for (auto& [name, kernel] : m->module.kernels)
       for (ptx::Instr& i : kernel.code) i.code = ptx::code_of(i);
   } catch (const ptx::Fault& fault) {
-    device().set_report(std::string("a PTX JIT compilation failed: ") + fault.what());
+    common().set_report(std::string("a PTX JIT compilation failed: ") + fault.what());
     return invalid_ptx;
   }
   *module = new std::shared_ptr<LoadedModule>(std::move(m));
   return success;
 }
 EXPORT cuModuleUnload(std::shared_ptr<LoadedModule>* module) {
-  if ((*module)->globals) device().release((*module)->globals);
+  if (current != (*module)->device) return invalid_context;
+  if ((*module)->globals) current->release((*module)->globals);
   delete module;
   return success;
 }
@@ -343,39 +432,50 @@ EXPORT cuModuleGetFunction(Function** function, std::shared_ptr<LoadedModule>* m
                            const char* name) {
   auto it = (*module)->module.kernels.find(name);
   if (it == (*module)->module.kernels.end()) return not_found;
-  *function = new Function{*module, &it->second};  // lives as long as the process: a few bytes
+  *function = new Function{*module, &it->second};  // lives
+                                                   // as
+                                                   // long
+                                                   // as
+                                                   // the
+                                                   // process:
+                                                   // a few
+                                                   // bytes
   return success;
 }
 EXPORT cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                       unsigned bz, unsigned, Stream* stream, void** parameters, void**) {
-  if (device().strikes("launch")) {
-    device().set_report("too many resources requested for launch");
+  if (common().strikes("launch")) {
+    common().set_report("too many resources requested for launch");
     return 701;
   }
   if (!gx || !gy || !gz || !bx || !by || !bz) return invalid_value;
+  Device* d = f->owner->device;
+  if (current != d || device_of(stream) != d) return invalid_handle;
   std::vector<uint8_t> bytes(static_cast<size_t>(f->kernel->parameter_bytes));
   for (size_t k = 0; k < f->kernel->parameters.size(); ++k)
     std::memcpy(bytes.data() + f->kernel->places[k], parameters[k],
                 static_cast<size_t>(f->kernel->parameters[k]));
-  ++device().launches;
-  const bool fails = device().strikes("kernel");
-  device().push(stream, [=, kernel = *f] {
+  ++d->launches;
+  const bool fails = common().strikes("kernel");
+  return push(stream, [=, kernel = *f] {
     if (fails) {
-      device().set_report("unspecified launch failure");
+      common().set_report("unspecified launch failure");
       return static_cast<int>(launch_failed);
     }
-    return device().run(kernel, {gx, gy, gz}, {bx, by, bz}, bytes);
+    return d->run(kernel, {gx, gy, gz}, {bx, by, bz}, bytes);
   });
-  return success;
 }
 EXPORT cuGetErrorString(int error, const char** text) {
   thread_local std::string words;
-  words = error == out_of_memory   ? "out of memory"
-          : error == no_device     ? "no CUDA-capable device is detected"
-          : error == invalid_value ? "invalid argument"
-          : error == not_found     ? "named symbol not found"
-          : error == invalid_image ? "device kernel image is invalid"
-                                   : device().report();
+  words = error == out_of_memory     ? "out of memory"
+          : error == no_device       ? "no CUDA-capable device is detected"
+          : error == invalid_device  ? "invalid device ordinal"
+          : error == invalid_value   ? "invalid argument"
+          : error == invalid_context ? "invalid device context"
+          : error == invalid_handle  ? "invalid resource handle"
+          : error == not_found       ? "named symbol not found"
+          : error == invalid_image   ? "device kernel image is invalid"
+                                     : common().report();
   *text = words.c_str();
   return success;
 }

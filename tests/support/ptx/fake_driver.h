@@ -10,14 +10,14 @@ extern "C" {
 /// Makes the driver say or do something from now on; all of it ends with what = "nothing".
 ///   "init"        cuInit returns `value`
 ///   "version"     cuDriverGetVersion says `value`
-///   "devices"     so many are found
-///   "capability"  of the device, 75 for 7.5
+///   "devices"     so many are found, 1 or 2
+///   "capability"  of the devices, 75 for 7.5; "capability1" of the second alone
 ///   "allocate"    the allocation behind `value` others has no memory
 ///   "launch"      the launch behind `value` others fails
 ///   "kernel"      the kernel behind `value` others fails when it runs
 void fakecuda_inject(const char* what, int64_t value);
 
-/// "launches", "waits" (for a stream), "cubins" (that were loaded), "instructions" (of warps) or
-/// "blocks" (of memory that live).
+/// "waits" (for a stream) or "cubins" (that were loaded); "launches", "instructions" (of warps) or
+/// "blocks" (of memory that live), of a device with its number behind, else of both.
 int64_t fakecuda_count(const char* what);
 }

@@ -1,0 +1,45 @@
+// backend/cuda/graph.h: a run of launches as one of the driver's graphs.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "backend/cuda/driver.h"
+
+namespace hologram::cuda {
+
+/// A kernel's launch with the words of its parameters.
+struct Launch {
+  CuFunction function = nullptr;
+  unsigned ctas = 0, threads = 0;
+  std::vector<uint64_t> words;
+
+  /// Puts it on a stream.
+  CuResult start(const Driver& driver, CuStream stream);
+};
+
+/// Launches that follow each other, in the driver's form. Made from them, not captured: what an
+/// address in them is changed to is patched into their node.
+class LaunchGraph {
+ public:
+  explicit LaunchGraph(const DeviceContext& device) : device_(device) {}
+  ~LaunchGraph();
+  LaunchGraph(const LaunchGraph&) = delete;
+  LaunchGraph& operator=(const LaunchGraph&) = delete;
+
+  /// Starts these launches on a stream, as many and of the same kernels as at every call. Not
+  /// success: nothing was started, and the graph is of no more use.
+  CuResult start(std::span<Launch> launches, CuStream stream);
+
+ private:
+  CuResult make(std::span<Launch> launches);
+  CuResult patch(std::span<Launch> launches);
+
+  const DeviceContext& device_;
+  CuGraph graph_ = nullptr;
+  CuGraphExec exec_ = nullptr;
+  std::vector<CuGraphNode> nodes_;
+  std::vector<std::vector<uint64_t>> words_;  // by node: as they are in the graph
+};
+
+}  // namespace hologram::cuda
