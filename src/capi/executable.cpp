@@ -85,8 +85,8 @@ class Call : public runtime::Outputs {
     for (size_t i = 0; i < num_outputs; ++i) take_output(i, outputs[i]);
     const int32_t faults = e_.function ? run_method() : run_graph();
     e_.executor->kernel_calls.add(executable_of(e_).plan().steps.size());
-    publish_results(outputs);
     runtime::raise_faults(faults);
+    publish_results(outputs);
   }
 
   void* allocate(int index, size_t, runtime::Frame&) override {

@@ -238,6 +238,13 @@ TEST_P(Graphs, FaultsInTheDataAreReported) {
   hologram_handle out = buffer(4, HOLOGRAM_I32);
   EXPECT_EQ(hologram_executable_run(e, in, 2, &out, 1), HOLOGRAM_DIVISION_BY_ZERO);
   EXPECT_EQ(values<int32_t>(out), (std::vector<int32_t>{8, 4, 0, 2}));
+  hologram_handle fresh = 0;
+  uint64_t before = 0, after = 0;
+  EXPECT_OK(hologram_live_handles(&before));
+  EXPECT_EQ(hologram_executable_run(e, in, 2, &fresh, 1), HOLOGRAM_DIVISION_BY_ZERO);
+  EXPECT_EQ(fresh, 0u) << "results are given on success alone";
+  EXPECT_OK(hologram_live_handles(&after));
+  EXPECT_EQ(after, before);
 }
 
 TEST_P(Graphs, CallsAreMadeWhileWhatTheyUseIsFreed) {

@@ -1,0 +1,485 @@
+// tests/capi/stress_test.cpp: threads that share executors and executables on the host and on a
+// device, with sizes, faults in the data, frees and compilations drawn at random; the status and
+// the values of every call are those of the call alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "support.h"
+
+namespace hologram::test {
+namespace {
+
+using Random = std::mt19937_64;
+
+struct Array {
+  hologram_dtype dtype = HOLOGRAM_F32;
+  std::vector<int64_t> shape;
+  std::vector<std::byte> bytes;
+
+  template <class T>
+  Array(hologram_dtype type, std::vector<int64_t> dims, const std::vector<T>& values)
+      : dtype(type), shape(std::move(dims)), bytes(values.size() * sizeof(T)) {
+    if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  }
+  uint64_t length() const {
+    return static_cast<uint64_t>(
+        std::reduce(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()));
+  }
+  std::string shape_text() const { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+};
+
+/// One call of a program: what it is given and what it has to answer.
+struct Case {
+  std::vector<Array> inputs, outputs;
+  hologram_status status = HOLOGRAM_OK;
+  const char* message = "";
+};
+
+int64_t below(Random& random, int64_t end) {
+  return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
+}
+
+/// Integers, of which every sum here is exact.
+std::vector<float> numbers(Random& random, int64_t count) {
+  std::vector<float> v(static_cast<size_t>(count));
+  for (float& x : v) x = static_cast<float>(below(random, 9) - 4);
+  return v;
+}
+
+int64_t size(Random& random, int64_t most) {
+  switch (random() % 8) {
+    case 0:
+      return 0;
+    case 1:
+      return 1;
+    case 2:
+      return most;
+    default:
+      return below(random, most + 1);
+  }
+}
+
+Case row_sums(Random& random, int64_t most) {
+  const int64_t rows = size(random, most), columns = size(random, 40);
+  const auto a = numbers(random, rows * columns), b = numbers(random, rows * columns);
+  std::vector<float> products(a.size()), sums(static_cast<size_t>(rows));
+  for (size_t i = 0; i < a.size(); ++i) {
+    products[i] = a[i] * b[i];
+    sums[i / static_cast<size_t>(columns)] += products[i];
+  }
+  Case c;
+  const bool agree = random() % 8 != 0;
+  c.inputs = {{HOLOGRAM_F32, {rows, columns}, a}, {HOLOGRAM_F32, {rows, columns}, b}};
+  c.outputs = {{HOLOGRAM_F32, {rows}, sums}, {HOLOGRAM_F32, {rows, columns}, products}};
+  if (!agree) {
+    c.inputs[1] = {HOLOGRAM_F32,
+                   {rows, columns + 1},
+                   std::vector<float>(static_cast<size_t>(rows * (columns + 1)))};
+    c.status = HOLOGRAM_INVALID_ARGUMENT;
+    c.message = "elsewhere";
+  }
+  return c;
+}
+
+Case quotients(Random& random, int64_t most) {
+  const auto n = static_cast<size_t>(size(random, most));
+  std::vector<int32_t> a(n), b(n), out(n);
+  for (size_t i = 0; i < n; ++i) {
+    a[i] = static_cast<int32_t>(random());
+    b[i] = static_cast<int32_t>(below(random, 100) + 1);
+  }
+  if (n != 0 && random() % 3 == 0) b[random() % n] = 0;
+  Case c;
+  for (size_t i = 0; i < n; ++i) {
+    out[i] = b[i] == 0 ? 0 : a[i] / b[i];
+    if (b[i] == 0) c.status = HOLOGRAM_DIVISION_BY_ZERO;
+  }
+  if (c.status != HOLOGRAM_OK) c.message = "division by zero";
+  const auto length = static_cast<int64_t>(n);
+  c.inputs = {{HOLOGRAM_I32, {length}, a}, {HOLOGRAM_I32, {length}, b}};
+  c.outputs = {{HOLOGRAM_I32, {length}, out}};
+  return c;
+}
+
+Case taken(Random& random, int64_t most) {
+  const int64_t rows = size(random, 30), count = size(random, most / 4);
+  const auto x = numbers(random, rows * 4);
+  std::vector<int64_t> indices(static_cast<size_t>(count));
+  Case c;
+  for (int64_t& i : indices) {
+    i = rows == 0 ? 0 : below(random, rows);
+    if (random() % 500 == 0) i = random() % 2 ? rows : int64_t{1} << 40;
+    if (i >= rows) c.status = HOLOGRAM_INVALID_ARGUMENT;
+  }
+  std::vector<float> out;
+  if (c.status == HOLOGRAM_OK)
+    for (int64_t i : indices) out.insert(out.end(), x.begin() + i * 4, x.begin() + i * 4 + 4);
+  else
+    c.message = rows == 0 ? "nothing to take" : "an index was out of range";
+  c.inputs = {{HOLOGRAM_F32, {rows, 4}, x}, {HOLOGRAM_I64, {count}, indices}};
+  c.outputs = {{HOLOGRAM_F32, {count, 4}, out}};
+  return c;
+}
+
+Case product(Random& random, int64_t most) {
+  const int64_t m = size(random, most), k = size(random, 40), n = 8;
+  const auto a = numbers(random, m * k), b = numbers(random, k * n);
+  std::vector<float> out(static_cast<size_t>(m * n));
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t l = 0; l < k; ++l)
+        out[static_cast<size_t>(i * n + j)] +=
+            a[static_cast<size_t>(i * k + l)] * b[static_cast<size_t>(l * n + j)];
+  Case c;
+  c.inputs = {{HOLOGRAM_F32, {m, k}, a}, {HOLOGRAM_F32, {k, n}, b}};
+  c.outputs = {{HOLOGRAM_F32, {m, n}, out}};
+  return c;
+}
+
+Case middle(Random& random, int64_t most) {
+  const int64_t n = size(random, most);
+  const auto x = numbers(random, n);
+  std::vector<float> out;
+  for (int64_t i = 1; i + 1 < n; ++i) out.push_back(2 * x[static_cast<size_t>(i)]);
+  Case c;
+  c.inputs = {{HOLOGRAM_F32, {n}, x}};
+  c.outputs = {{HOLOGRAM_F32, {std::max<int64_t>(n - 2, 0)}, out}};
+  if (n < 2) {
+    c.status = HOLOGRAM_INVALID_ARGUMENT;
+    c.message = "not for these sizes";
+  }
+  return c;
+}
+
+/// Several kernels, with memory between them.
+Case below_largest(Random& random, int64_t most) {
+  const int64_t rows = size(random, most / 4), columns = size(random, 40);
+  const auto x = numbers(random, rows * columns);
+  std::vector<float> sums(x.size());
+  std::vector<int64_t> order(x.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto first = static_cast<size_t>(r * columns);
+    const auto width = static_cast<size_t>(columns);
+    float largest = -5, sum = 0;
+    for (size_t i = 0; i < width; ++i) largest = std::max(largest, x[first + i]);
+    for (size_t i = 0; i < width; ++i) sums[first + i] = sum += x[first + i] - largest;
+    std::vector<int64_t> own(width);
+    std::iota(own.begin(), own.end(), 0);
+    std::stable_sort(own.begin(), own.end(), [&](int64_t a, int64_t b) {
+      return sums[first + static_cast<size_t>(a)] < sums[first + static_cast<size_t>(b)];
+    });
+    std::copy(own.begin(), own.end(), order.begin() + static_cast<int64_t>(first));
+  }
+  Case c;
+  c.inputs = {{HOLOGRAM_F32, {rows, columns}, x}};
+  c.outputs = {{HOLOGRAM_F32, {rows, columns}, sums}, {HOLOGRAM_I64, {rows, columns}, order}};
+  return c;
+}
+
+struct Program {
+  const char* source;
+  Case (*draw)(Random& random, int64_t most);
+};
+
+constexpr Program programs[] = {
+    {"graph(symbols=2, parameters=2)\n"
+     "%0: f32[s0, s1] = parameter index=0 strides=[s1, 1]\n"
+     "%1: f32[s0, s1] = parameter index=1 strides=[s1, 1]\n"
+     "%2: f32[s0, s1] = mul %0, %1\n"
+     "%3: f32[s0] = reduce_sum %2 axes=[1]\n"
+     "return %3 strides=[1]\n"
+     "return %2 strides=[s1, 1]\n",
+     row_sums},
+    {"graph(symbols=1, parameters=2)\n"
+     "%0: i32[s0] = parameter index=0 strides=[1]\n"
+     "%1: i32[s0] = parameter index=1 strides=[1]\n"
+     "%2: i32[s0] = div %0, %1\n"
+     "return %2 strides=[1]\n",
+     quotients},
+    {"graph(symbols=2, parameters=2)\n"
+     "%0: f32[s0, 4] = parameter index=0 strides=[4, 1]\n"
+     "%1: i64[s1] = parameter index=1 strides=[1]\n"
+     "%2: f32[s1, 4] = take %0, %1 axis=0 batch=0\n"
+     "return %2 strides=[4, 1]\n",
+     taken},
+    {"graph(symbols=2, parameters=2)\n"
+     "%0: f32[s0, s1] = parameter index=0 strides=[s1, 1]\n"
+     "%1: f32[s1, 8] = parameter index=1 strides=[8, 1]\n"
+     "%2: f32[s0, 8] = dot_general %0, %1 precision=0\n"
+     "return %2 strides=[8, 1]\n",
+     product},
+    {"graph(symbols=1, parameters=1)\n"
+     "%0: f32[s0] = parameter index=0 strides=[1]\n"
+     "%1: f32[s0 - 2] = slice %0 starts=[1] steps=[1]\n"
+     "%2: f32[s0 - 2] = add %1, %1\n"
+     "return %2 strides=[1]\n",
+     middle},
+    {"graph(symbols=2, parameters=1)\n"
+     "%0: f32[s0, s1] = parameter index=0 strides=[s1, 1]\n"
+     "%1: f32[s0] = reduce_max %0 axes=[1]\n"
+     "%2: f32[s0, 1] = reshape %1\n"
+     "%3: f32[s0, s1] = expand %2\n"
+     "%4: f32[s0, s1] = sub %0, %3\n"
+     "%5: f32[s0, s1] = cumsum %4 axis=1\n"
+     "%6: i64[s0, s1] = argsort %5 axis=1 descending=0 count=[s1]\n"
+     "return %5 strides=[s1, 1]\n"
+     "return %6 strides=[s1, 1]\n",
+     below_largest},
+};
+
+/// An executor with an executable of every program. Each handle may end while calls use it.
+struct World {
+  hologram_handle executor = 0;
+  std::array<std::atomic<hologram_handle>, std::size(programs)> executables{};
+  std::atomic<bool> ends{false};
+  int64_t most = 0;  // elements along an axis
+};
+
+class Stress : public testing::Test {
+ protected:
+  using Clock = std::chrono::steady_clock;
+
+  static uint64_t number(const char* variable, uint64_t otherwise) {
+    const char* text = std::getenv(variable);
+    return text ? std::strtoull(text, nullptr, 10) : otherwise;
+  }
+
+  static hologram_handle compile(hologram_handle executor, const Program& program, uint32_t flags) {
+    hologram_handle graph = 0, executable = 0;
+    EXPECT_OK(hologram_graph_parse(program.source, &graph));
+    const hologram_status s = hologram_graph_compile(executor, graph, flags, &executable);
+    EXPECT_TRUE(s == HOLOGRAM_OK || s == HOLOGRAM_NOT_FOUND) << hologram_last_error();
+    EXPECT_OK(hologram_graph_cleanup(graph));
+    return executable;
+  }
+
+  static std::shared_ptr<World> make_world(size_t device) {
+    auto world = std::make_shared<World>();
+    EXPECT_OK(hologram_new_executor_with_backend(device == 0 ? "cpu" : "null", &world->executor));
+    world->most = device == 0 ? 3000 : 40;
+    for (size_t p = 0; p < std::size(programs); ++p)
+      world->executables[p] =
+          compile(world->executor, programs[p], p % 3 ? 0 : HOLOGRAM_REPRODUCIBLE);
+    return world;
+  }
+
+  std::shared_ptr<World> world(size_t device) {
+    std::lock_guard lock(mutex_);
+    return worlds_[device];
+  }
+
+  /// Ends an executor with all that is in it, while others call.
+  void replace_world(size_t device) {
+    auto fresh = make_world(device);
+    {
+      std::lock_guard lock(mutex_);
+      std::swap(worlds_[device], fresh);
+    }
+    fresh->ends = true;
+    EXPECT_OK(hologram_executor_cleanup(fresh->executor));
+  }
+
+  void replace_executable(World& world, size_t p, Random& random) {
+    const hologram_handle fresh =
+        compile(world.executor, programs[p], static_cast<uint32_t>(random() % 4));
+    const hologram_handle old = world.executables[p].exchange(fresh);
+    const hologram_status s = hologram_executable_cleanup(old);
+    EXPECT_TRUE(s == HOLOGRAM_OK || world.ends) << hologram_last_error();
+  }
+
+  /// What a call of a world may answer besides: when the executor ended meanwhile.
+  static bool excused(const World& world, hologram_status status) {
+    return status == HOLOGRAM_NOT_FOUND && world.ends;
+  }
+
+  static hologram_handle give(const World& world, const Array& a) {
+    hologram_handle b = 0;
+    hologram_status s =
+        hologram_executor_allocate(world.executor, a.dtype, a.length(), HOLOGRAM_UNINITIALIZED, &b);
+    if (s == HOLOGRAM_OK)
+      s = hologram_buffer_copy_from_bytes(world.executor, b, a.bytes.data(), a.bytes.size());
+    EXPECT_TRUE(s == HOLOGRAM_OK || excused(world, s)) << hologram_last_error();
+    return b;
+  }
+
+  static void expect_elements(const World& world, hologram_handle tensor, const Array& expected) {
+    std::vector<std::byte> bytes(expected.bytes.size());
+    size_t needed = 0;
+    const hologram_status s =
+        hologram_tensor_to_bytes(world.executor, tensor, bytes.data(), bytes.size(), &needed);
+    if (excused(world, s)) return;
+    ASSERT_OK(s);
+    EXPECT_TRUE(needed == bytes.size() && bytes == expected.bytes) << expected.shape_text();
+  }
+
+  void call(World& world, size_t p, Random& random) {
+    const Case c = programs[p].draw(random, world.most);
+    std::vector<hologram_handle> buffers, inputs, outputs;
+    for (const Array& a : c.inputs) {
+      hologram_handle t = 0;
+      buffers.push_back(give(world, a));
+      hologram_tensor_from_buffer(buffers.back(), a.shape_text().c_str(), &t);
+      inputs.push_back(t);
+    }
+    for (const Array& a : c.outputs) {
+      hologram_handle t = 0;
+      if (random() % 2) {
+        hologram_handle b = 0;
+        hologram_executor_allocate(world.executor, a.dtype, a.length(), HOLOGRAM_UNINITIALIZED, &b);
+        hologram_tensor_from_buffer(b, a.shape_text().c_str(), &t);
+        buffers.push_back(b);
+      }
+      outputs.push_back(t);
+    }
+    const auto given = outputs;
+    const hologram_handle executable = world.executables[p];
+    const hologram_status s = hologram_executable_run(executable, inputs.data(), inputs.size(),
+                                                      outputs.data(), outputs.size());
+    const bool replaced = s == HOLOGRAM_NOT_FOUND && world.executables[p] != executable;
+    if (!excused(world, s) && !replaced) {
+      EXPECT_EQ(s, c.status) << hologram_last_error() << "\n" << programs[p].source;
+      if (s == c.status && s != HOLOGRAM_OK) {
+        EXPECT_NE(std::string_view(hologram_last_error()).find(c.message), std::string_view::npos)
+            << hologram_last_error();
+      }
+      if (s == HOLOGRAM_OK)
+        for (size_t i = 0; i < outputs.size(); ++i)
+          expect_elements(world, outputs[i], c.outputs[i]);
+      if (s != HOLOGRAM_OK) {
+        EXPECT_EQ(outputs, given);
+      }
+      ++calls_[s == HOLOGRAM_OK ? 0 : 1];
+    }
+    for (hologram_handle t : inputs) hologram_tensor_cleanup(t);
+    for (hologram_handle t : outputs) hologram_tensor_cleanup(t);
+    for (hologram_handle b : buffers) hologram_buffer_cleanup(b);
+  }
+
+  /// Operations of the executor on buffers, of which others see views.
+  void operate(World& world, Random& random) {
+    const auto n = static_cast<uint32_t>(size(random, world.most)) + 1, half = n / 2;
+    std::vector<float> x = numbers(random, n);
+    const hologram_handle a = give(world, {HOLOGRAM_F32, {n}, x}), e = world.executor;
+    const float expected = 2 * std::reduce(x.begin() + (n - half), x.end());
+    x[0] = expected;
+    hologram_handle tail = 0, twice = 0;
+    float sum = 0;
+    hologram_status s = hologram_executor_allocate(e, HOLOGRAM_F32, half, 0, &twice);
+    if (s == HOLOGRAM_OK) s = hologram_buffer_slice(e, a, n - half, half, &tail);
+    if (s == HOLOGRAM_OK) s = hologram_vector_add_f32(e, tail, tail, twice, half);
+    if (s == HOLOGRAM_OK) s = hologram_reduce_sum_f32(e, twice, a, half, &sum);
+    EXPECT_TRUE(s != HOLOGRAM_OK || sum == expected) << sum;
+    if (s == HOLOGRAM_OK)
+      s = hologram_buffer_resize(e, a, n + 5) == HOLOGRAM_BUSY ? HOLOGRAM_OK : HOLOGRAM_NOT_FOUND;
+    EXPECT_TRUE(s == HOLOGRAM_OK || excused(world, s)) << hologram_last_error();
+    hologram_buffer_cleanup(tail);
+    hologram_buffer_cleanup(twice);
+    void *data = nullptr, *view = nullptr;
+    uint64_t bytes = 0;
+    if (s == HOLOGRAM_OK && hologram_buffer_export(a, &data, &bytes, &view) == HOLOGRAM_OK)
+      pass_on({view, static_cast<const float*>(data), std::move(x)}, random);
+    hologram_buffer_cleanup(a);
+  }
+
+  struct View {
+    void* view;
+    const float* data;
+    std::vector<float> expected;
+  };
+  static void release(const View& v) {
+    EXPECT_TRUE(std::equal(v.expected.begin(), v.expected.end(), v.data))
+        << "a view of a freed buffer";
+    EXPECT_OK(hologram_view_release(v.view));
+  }
+  /// Another thread looks at it later, when its buffer is gone.
+  void pass_on(View fresh, Random& random) {
+    {
+      std::lock_guard lock(mutex_);
+      if (views_.size() < 8) return views_.push_back(std::move(fresh));
+      std::swap(views_[random() % views_.size()], fresh);
+    }
+    release(fresh);
+  }
+
+  void ask(World& world, Random& random) {
+    char text[4096];
+    size_t needed = 0;
+    uint64_t count = 0;
+    hologram_status s = HOLOGRAM_OK;
+    switch (random() % 4) {
+      case 0:
+        s = hologram_stats_json(world.executor, text, sizeof text, &needed);
+        break;
+      case 1:
+        s = hologram_executable_report(world.executables[0], text, sizeof text, &needed);
+        if (s == HOLOGRAM_NOT_FOUND) s = HOLOGRAM_OK;  // replaced, perhaps
+        break;
+      case 2:
+        s = hologram_live_handles(&count);
+        break;
+      default:
+        s = hologram_set_num_threads(static_cast<uint32_t>(random() % 4 + 1));
+    }
+    EXPECT_TRUE(s == HOLOGRAM_OK || excused(world, s)) << hologram_last_error();
+  }
+
+  void work(size_t device, uint64_t seed, Clock::time_point end) {
+    Random random(seed);
+    while (Clock::now() < end && !HasFailure()) {
+      auto w = world(device);
+      const size_t p = random() % std::size(programs);
+      const uint64_t what = random() % 1000;
+      if (what < 800)
+        call(*w, p, random);
+      else if (what < 900)
+        operate(*w, random);
+      else if (what < 985)
+        ask(*w, random);
+      else if (what < 998)
+        replace_executable(*w, p, random);
+      else
+        replace_world(device);
+    }
+  }
+
+  std::mutex mutex_;
+  std::shared_ptr<World> worlds_[2];
+  std::vector<View> views_;
+  std::atomic<uint64_t> calls_[2]{};
+};
+
+// HOLOGRAM_STRESS_SECONDS and HOLOGRAM_STRESS_SEED make it longer and another one.
+TEST_F(Stress, CallsOnSharedHandlesAnswerAsIfAlone) {
+  const uint64_t seconds = number("HOLOGRAM_STRESS_SECONDS", 10),
+                 seed = number("HOLOGRAM_STRESS_SEED", 1);
+  SCOPED_TRACE(fmt::format("HOLOGRAM_STRESS_SEED={}", seed));
+  for (size_t device : {0, 1}) worlds_[device] = make_world(device);
+  const auto end = Clock::now() + std::chrono::seconds(seconds);
+  {
+    std::vector<std::jthread> threads;
+    for (uint64_t t = 0; t < 6; ++t)
+      threads.emplace_back([=, this] { work(t % 3 == 2, seed * 100 + t, end); });
+  }
+  for (const View& v : views_) release(v);
+  EXPECT_GT(calls_[0], 10u);
+  EXPECT_GT(calls_[1], 1u);
+  RecordProperty("calls", std::to_string(calls_[0] + calls_[1]));
+  EXPECT_OK(hologram_set_num_threads(0));
+  EXPECT_OK(hologram_clear_all_registries());
+  uint64_t live = 9;
+  EXPECT_OK(hologram_live_handles(&live));
+  EXPECT_EQ(live, 0u);
+}
+
+}  // namespace
+}  // namespace hologram::test
