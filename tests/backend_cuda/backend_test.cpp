@@ -411,13 +411,13 @@ std::vector<std::pair<std::string, atlas::Program>> rendered() {
 // rows x depth times depth x columns of floats, stored by rows or by columns; sums in f32. `rows`:
 // how many there are known to be, or s0.
 atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns,
-                             const std::string& rows = "s0") {
+                             const std::string& rows = "s0", bool reproducible = false) {
   return atlas::assemble(fmt::format(R"(atlas block 1
 symbols 3
 buffer b0 {0} read [s0*s1]
 buffer b1 {0} read [s1*s2]
 buffer b2 f32 write [s0*s2]
-product batch 0 operand {0} acc f32 precision 0
+product batch 0 operand {0} acc f32 precision 0{4}
 axis i0 parallel [{3}]
 axis i1 parallel [s2]
 axis i2 row [s1]
@@ -430,7 +430,8 @@ epilogue
   store.f32 b2[i1 + s2*i0], %0
 )",
                                      type, left_by_columns ? "i0 + s0*i2" : "i2 + s1*i0",
-                                     right_by_columns ? "i2 + s1*i1" : "i1 + s2*i2", rows));
+                                     right_by_columns ? "i2 + s1*i1" : "i1 + s2*i2", rows,
+                                     reproducible ? " reproducible" : ""));
 }
 
 // Small integers, whose products and sums every order of adding gives exactly.
@@ -542,6 +543,149 @@ TEST_F(CudaBackend, TensorCoresKeepInfinityAndNan) {
   for (size_t i = 0; i < m; ++i) EXPECT_TRUE(std::isnan(out[i * n + 2]));
 }
 
+// m x depth times depth x n, both by rows.
+std::vector<float> multiply(Runtime& runtime, std::vector<float> left, std::vector<float> right,
+                            int64_t m, int64_t depth, int64_t n) {
+  std::vector<float> out(static_cast<size_t>(m * n), -1);
+  const auto bytes = [](std::vector<float>& v) { return std::as_writable_bytes(std::span(v)); };
+  const Bytes buffers[] = {bytes(left), bytes(right), bytes(out)};
+  run_program(runtime, float_product("f32", false, false), buffers, std::array{m, depth, n});
+  return out;
+}
+
+// Integers of ten bits need two terms; every order of adding gives their sums exactly.
+TEST_F(CudaBackend, TermsMultiplyIntegersExactly) {
+  const std::vector<std::vector<int64_t>> shapes{{1, 1, 1},    {3, 0, 5},    {16, 16, 8},
+                                                 {70, 40, 72}, {5, 33, 130}, {3, 800, 7}};
+  auto number = [](int64_t i, int64_t j) {
+    return static_cast<float>((611 * i + 377 * j) % 1021 - 510);
+  };
+  for (int layout = 0; layout < 4; ++layout)
+    for (const auto& sizes : shapes) {
+      SCOPED_TRACE(fmt::format("{} {}", layout, testing::PrintToString(sizes)));
+      const int64_t m = sizes[0], depth = sizes[1], n = sizes[2];
+      const bool by_columns[] = {(layout & 1) != 0, (layout & 2) != 0};
+      std::vector<float> left(static_cast<size_t>(m * depth)),
+          right(static_cast<size_t>(depth * n)), out(static_cast<size_t>(m * n), -1),
+          wanted(out.size());
+      for (int64_t k = 0; k < depth; ++k) {
+        for (int64_t i = 0; i < m; ++i)
+          left[static_cast<size_t>(by_columns[0] ? i + m * k : k + depth * i)] = number(i, k);
+        for (int64_t j = 0; j < n; ++j)
+          right[static_cast<size_t>(by_columns[1] ? k + depth * j : j + n * k)] = number(k, j);
+      }
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          float& sum = wanted[static_cast<size_t>(i * n + j)];
+          for (int64_t k = 0; k < depth; ++k) {
+            sum += number(i, k) * number(k, j);
+            ASSERT_LT(std::fabs(sum), 0x1p24);
+          }
+        }
+      const Bytes buffers[] = {std::as_writable_bytes(std::span(left)),
+                               std::as_writable_bytes(std::span(right)),
+                               std::as_writable_bytes(std::span(out))};
+      run_program(runtime(), float_product("f32", by_columns[0], by_columns[1]), buffers, sizes);
+      ASSERT_EQ(out, wanted);
+    }
+}
+
+// docs/numerics.md: what products by terms lose, in units of 2^-24 times the sum of |x||y|.
+TEST_F(CudaBackend, TermsStayWithinTheirBound) {
+  constexpr int64_t m = 20, depth = 1100, n = 24;
+  struct Case {
+    const char* name;
+    float (*of)(std::mt19937&, float);  // of a normal number
+    double most, mean;                  // units
+    int left_exponent = 0;
+  };
+  const double any = std::numeric_limits<double>::infinity();
+  const Case cases[] = {
+      {"normal", [](std::mt19937&, float x) { return x; }, 1.5, 0.2},
+      {"of one sign", [](std::mt19937&, float x) { return std::fabs(x); }, 8, 1.5},
+      {"graded",
+       [](std::mt19937& random, float x) {
+         return std::ldexp(x, static_cast<int>(random() % 40) - 20);
+       },
+       3.5, 1.5},
+      {"near the smallest", [](std::mt19937&, float x) { return x; }, any, any, -122}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    std::vector<float> left(m * depth), right(depth * n);
+    for (float& x : left) x = std::ldexp(c.of(random, normal(random)), c.left_exponent);
+    for (float& x : right) x = c.of(random, normal(random));
+    const std::vector<float> out = multiply(runtime(), left, right, m, depth, n);
+    double most = 0, all = 0;
+    for (size_t i = 0; i < m; ++i)
+      for (size_t j = 0; j < n; ++j) {
+        double sum = 0, size = 0, operands = 0;
+        for (size_t k = 0; k < depth; ++k) {
+          const double x = double{left[i * depth + k]}, y = double{right[k * n + j]};
+          sum += x * y;
+          size += std::fabs(x * y);
+          operands += std::fabs(x) + std::fabs(y);
+        }
+        const double error = std::fabs(out[i * n + j] - sum);
+        EXPECT_LE(error, (35 + (depth + 383) / 384) * 0x1p-24 * size + 0x1p-134 * operands +
+                             (depth + 12) * 0x1p-149);
+        most = std::max(most, error / (0x1p-24 * size));
+        all += error / (0x1p-24 * size);
+      }
+    EXPECT_LE(most, c.most);
+    EXPECT_LE(all / (m * n), c.mean);
+    EXPECT_GT(most, 0);
+  }
+}
+
+// Where terms or sums of them are not finite, the chain of multiply-adds says what the result is.
+TEST_F(CudaBackend, TermsLeaveToChainsWhatTheyCannotHold) {
+  constexpr int64_t m = 6, depth = 400, n = 3;
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  std::vector<float> left(m * depth), right(depth * n);
+  for (float& x : left) x = normal(random);
+  for (float& x : right) x = normal(random) / 4;
+  left[0 * depth + 3] = infinity;
+  left[1 * depth + 399] = std::numeric_limits<float>::max();  // its first term rounds to infinity
+  left[1 * depth + 17] = -std::numeric_limits<float>::max();
+  left[2 * depth + 5] = infinity, left[2 * depth + 390] = -infinity;
+  left[3 * depth + 8] = std::nanf("");
+  left[4 * depth + 8] = 0x1p127f, left[4 * depth + 9] = 0x1p127f;  // overflow, and back again
+  right[8 * n + 0] = right[9 * n + 0] = 2, right[8 * n + 1] = 2, right[9 * n + 1] = -2;
+  const std::vector<float> out = multiply(runtime(), left, right, m, depth, n);
+  for (size_t i = 0; i < m; ++i)
+    for (size_t j = 0; j < n; ++j) {
+      float sum = 0;
+      double exact = 0, size = 0;
+      for (size_t begin = 0; begin < depth; begin += 384) {
+        float chain = 0;
+        for (size_t k = begin; k < std::min<size_t>(begin + 384, depth); ++k) {
+          const float x = left[i * depth + k], y = right[k * n + j];
+          chain = std::fma(x, y, chain);
+          exact += double{x} * double{y};
+          size += std::fabs(double{x} * double{y});
+        }
+        sum = begin == 0 ? chain : sum + chain;
+      }
+      SCOPED_TRACE(fmt::format("{} {}", i, j));
+      const float got = out[i * n + j];
+      if (i == 5)
+        EXPECT_LE(std::fabs(got - exact), 2 * 0x1p-24 * size);
+      else if (i == 4 && j > 0)  // the chain may overflow on the way to a number
+        EXPECT_FALSE(std::isnan(got));
+      else if (std::isnan(sum))
+        EXPECT_TRUE(std::isnan(got));
+      else
+        EXPECT_EQ(got, sum);
+    }
+  EXPECT_EQ(std::fabs(out[0]), infinity);
+  EXPECT_TRUE(std::isfinite(out[1 * n]));
+  EXPECT_EQ(out[4 * n], infinity);
+}
+
 TEST_F(CudaBackend, KernelsUseTheInstructionsThatTheyAreMadeFor) {
   auto has = [&](const atlas::Program& p, const char* text) {
     return runtime().backend().dump(p, "asm")->find(text) != std::string::npos;
@@ -553,6 +697,11 @@ TEST_F(CudaBackend, KernelsUseTheInstructionsThatTheyAreMadeFor) {
     EXPECT_TRUE(has(p, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"));
     EXPECT_TRUE(has(p, "ld.global.v4"));
   }
+  const atlas::Program single = float_product("f32", false, true);
+  for (const char* text : {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16", "cvt.rn.bf16x2.f32",
+                           "ld.global.v4.f32", "st.shared.v4"})
+    EXPECT_TRUE(has(single, text)) << text;
+  EXPECT_FALSE(has(float_product("f32", false, true, "s0", true), "mma.sync"));
   const atlas::Program few = float_product("bf16", false, true, "2");
   EXPECT_FALSE(has(few, "mma.sync"));  // memory sets the pace: each lane reads its own columns
   EXPECT_TRUE(has(few, "ld.global.v4") && has(few, "shfl.sync.bfly"));
@@ -768,17 +917,21 @@ void expect_registers(const std::string& words, int most) {
   EXPECT_LE(most_registers(words), most) << words;
 }
 
-// Two CTAs of 256 threads fit on a multiprocessor with up to 128 registers a thread, three of 128
-// threads with up to 168.
+// Two CTAs of 256 threads fit on a multiprocessor with up to 128 registers a thread, of 128 threads
+// three with up to 168 and two with as many as there are.
 TEST_F(CudaBackend, ProductsKeepTheirSumsInRegisters) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
-  const std::tuple<const char*, const char*, int> cases[] = {
-      {"bf16", "s0", 128}, {"f32", "s0", 128}, {"bf16", "2", 168}};
-  for (const auto& [type, rows, most] : cases) {
-    SCOPED_TRACE(type);
-    const auto text = runtime().backend().dump(float_product(type, false, true, rows), "asm");
-    expect_registers(assembled(*text, "sm_80"), most);
-  }
+  const std::tuple<const char*, const char*, bool, int> cases[] = {{"bf16", "s0", false, 128},
+                                                                   {"f32", "s0", true, 128},
+                                                                   {"f32", "s0", false, 255},
+                                                                   {"bf16", "2", false, 168}};
+  for (const auto& [type, rows, reproducible, most] : cases)
+    for (const char* gpu : {"sm_80", "sm_90a"}) {
+      SCOPED_TRACE(fmt::format("{} {} {} {}", type, rows, reproducible, gpu));
+      const atlas::Program p = float_product(type, false, true, rows, reproducible);
+      const std::string text = *runtime().backend().dump(p, "asm");
+      expect_registers(assembled(text, gpu), gpu == std::string_view("sm_80") ? most : 255);
+    }
 }
 
 // A multiprocessor has 65,536 registers: for one CTA of 256 threads with up to 255.

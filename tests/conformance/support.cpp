@@ -75,25 +75,24 @@ Buffers run_on(runtime::Runtime& runtime, const atlas::Program& program,
   return buffers;
 }
 
-Promise promise_of(const atlas::Program& program, int specials) {
+Promise promise_on(std::string_view backend, const atlas::Program& program, int specials) {
   // Sums over keys go by blocks of each backend's own.
   if (program.kind() == atlas::BlockKind::attention) return {0, 1e-5};
+  if (program.kind() != atlas::BlockKind::product || program.product().reproducible)
+    return {specials, 0};
+  // Tensor cores add in an order of their own and cut sums towards zero: a result may round to a
+  // neighbour of its 16-bit type, and products of float32 by terms have other roundings than
+  // chains, as small beside the sum of |x||y|: numbers that cancel may leave others.
+  if (backend == "cuda") {
+    const DType t = program.product().operand_type;
+    if (t == DType::bf16 || t == DType::f16) return {0, 0x1p-6};
+    if (t == DType::f32) return {0, 0x1p-11};
+  }
   // Instructions that add pairs may take numbers below 2^-126 for 0, and overflow where a chain
   // does not (docs/numerics.md); reproducible products are chains.
-  if (program.kind() == atlas::BlockKind::product && !program.product().reproducible)
-    for (const atlas::Buffer& b : program.buffers)
-      if (b.dtype == DType::bf16) return {0, 0x1p-126};
+  for (const atlas::Buffer& b : program.buffers)
+    if (b.dtype == DType::bf16) return {0, 0x1p-126};
   return {specials, 0};
-}
-
-// Tensor cores add in an order of their own and cut sums towards zero: a result may round to a
-// neighbour of its 16-bit type.
-double tolerance_on(std::string_view backend, const atlas::Program& program) {
-  const double promised = promise_of(program, 0).tolerance;
-  if (backend != "cuda" || program.kind() != atlas::BlockKind::product) return promised;
-  const atlas::ProductBlock& p = program.product();
-  const bool half = p.operand_type == DType::bf16 || p.operand_type == DType::f16;
-  return half && !p.reproducible ? 0x1p-6 : promised;
 }
 
 bool excused(std::string_view backend, const std::string& name) {

@@ -25,15 +25,13 @@ const std::shared_ptr<runtime::Runtime>& runtime_of(std::string_view backend);
 Buffers run_on(runtime::Runtime& runtime, const atlas::Program& program,
                const std::vector<int64_t>& symbols, Buffers buffers, std::string& error);
 
-/// What bits are promised for: the data to try and how close results must be.
+/// The data to try a backend with, and how close its results must be to the interpreter's.
 struct Promise {
   int specials;      ///< of 16 values
   double tolerance;  ///< as Inputs::tolerance
 };
 /// `specials` where every bit is promised.
-Promise promise_of(const atlas::Program& program, int specials);
-/// The tolerance of what this backend computes from data that promise_of() allows.
-double tolerance_on(std::string_view backend, const atlas::Program& program);
+Promise promise_on(std::string_view backend, const atlas::Program& program, int specials);
 
 /// Whether the backend may leave out a program of the corpus, or the programs of a test
 /// ("Loop.Scan").

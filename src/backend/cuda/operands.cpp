@@ -84,16 +84,28 @@ Value* Operands::element(Scope& at, const Factor& factor, Value* x, Value* k, Va
   return v;
 }
 
+std::pair<Value*, Value*> Operands::split_piece(const Factor& factor, Value* e, int count,
+                                                int depth) {
+  const int inner = (factor.depth_run ? depth : count) / lanes;
+  Value* run = ir_.CreateMul(ir_.CreateURem(e, number(inner)), number(lanes));
+  return {ir_.CreateUDiv(e, number(inner)), run};
+}
+
+Value* Operands::place_of(const Factor& factor, int n, int count, int depth, int stride) {
+  Value* e = ir_.CreateAdd(k_.thread(), number(n * threads_));
+  const auto [row, run] = split_piece(factor, e, count, depth);
+  return ir_.CreateAdd(ir_.CreateMul(row, number(stride)), run);
+}
+
 std::vector<Operands::Piece> Operands::fetch(Scope& at, const Factor& factor, Value* k, int count,
                                              int depth, int stride) {
   const bool deep = factor.depth_run;
-  const int inner = (deep ? depth : count) / lanes, total = count * depth / lanes;
+  const int total = count * depth / lanes;
   std::vector<Piece> out;
   for (int first = 0; first < total; first += threads_) {
     at.seek();
     Value* e = ir_.CreateAdd(k_.thread(), number(first));
-    Value* run = ir_.CreateMul(ir_.CreateURem(e, number(inner)), number(lanes));
-    Value* row = ir_.CreateUDiv(e, number(inner));
+    const auto [row, run] = split_piece(factor, e, count, depth);
     Value* place = ir_.CreateAdd(ir_.CreateMul(row, number(stride)), run);
     Value* exists = first + threads_ <= total ? nullptr : ir_.CreateICmpULT(e, number(total));
     llvm::Type* word = ir_.getInt64Ty();
@@ -159,7 +171,7 @@ Value* Operands::eight(Scope& at, const Factor& factor, Value* x, Value* k) {
 
 Value* Operands::one_by_one(Scope& at, const Factor& factor, Value* x, Value* k) {
   const bool deep = factor.depth_run;
-  auto* type = llvm::FixedVectorType::get(ir_.getInt16Ty(), lanes);
+  auto* type = llvm::FixedVectorType::get(k_.type_of(factor.type), lanes);
   std::vector<int> down;
   for (int n = 1; n <= lanes; ++n) down.push_back(n % lanes);
   auto add = [&](Scope& round, Value* n, const std::vector<Value*>& now) -> std::vector<Value*> {

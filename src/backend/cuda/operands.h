@@ -41,20 +41,22 @@ class Operands {
   static constexpr int lanes = 8;  ///< elements of a piece
 
   /// Eight elements of a factor from (x, k) on, along k if it has its neighbours there, else along
-  /// x, as i16; 0 behind the last k, others' values behind the last x.
+  /// x; 0 behind the last k, others' values behind the last x.
   Value* eight(Scope& at, const Factor& factor, Value* x, Value* k);
 
   /// Eight elements of a factor beside each other along k, or along x.
   struct Piece {
-    Value* value;             ///< a vector of i16
+    Value* value;             ///< a vector of the factor's type, 16-bit floats as i16
     Value* place;             ///< its first element's number in shared memory, i32
     Value* exists = nullptr;  ///< where some threads have none
   };
-  /// The thread's pieces of elements [first, first + count) x [k, k + depth) of a factor of 16-bit
-  /// numbers, 0 behind the last k, for [x][k] or [k][x] in shared memory by rows of `stride`.
+  /// The thread's pieces of elements [first, first + count) x [k, k + depth) of a factor, 0 behind
+  /// the last k, for [x][k] or [k][x] in shared memory by rows of `stride`.
   std::vector<Piece> fetch(Scope& at, const Factor& factor, Value* k, int count, int depth,
                            int stride);
-  /// Puts pieces to `memory`, from element `offset` (i32) + `first` on.
+  /// Where the thread's piece number `n` of those goes.
+  Value* place_of(const Factor& factor, int n, int count, int depth, int stride);
+  /// Puts pieces of 16-bit numbers to `memory`, from element `offset` (i32) + `first` on.
   void write(Scope& at, const std::vector<Piece>& pieces, Value* memory, Value* offset,
              int first = 0);
 
@@ -64,6 +66,8 @@ class Operands {
   void fix(Scope& scope, const Factor& factor, Value* x);
   Value* one_by_one(Scope& at, const Factor& factor, Value* x, Value* k);
   Value* within(Value* v, Value* count);
+  // Row and element of the row where piece `e` of a tile begins.
+  std::pair<Value*, Value*> split_piece(const Factor& factor, Value* e, int count, int depth);
   Value* element(Scope& at, const Factor& factor, Value* x, Value* k, Value* inside);
   Value* number(int n) { return ir_.getInt32(static_cast<uint32_t>(n)); }
 

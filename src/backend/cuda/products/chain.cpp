@@ -39,9 +39,6 @@ class Chains {
                       return add_block(block, begin, std::move(sums), none);
                     }));
     tile_.finish(left_, side, side, [](Value* row) { return row; });
-    k_.root().move_to(ir_.GetInsertBlock());
-    k_.root().seek();
-    k_.finish();
   }
 
  private:
@@ -128,14 +125,7 @@ class Chains {
 }  // namespace
 
 Facts emit_chains(llvm::Module& module, const atlas::Program& program) {
-  Facts facts;
-  facts.threads = threads;
-  facts.points = 1;
-  facts.total = ProductTile::tiles(program.product(), side, side);
-  CudaFunction k(module, program, facts.threads);
-  Chains(k).run();
-  facts.flags = k.flags();
-  return facts;
+  return emit_tiles(module, program, threads, side, side, [](CudaFunction& k) { Chains(k).run(); });
 }
 
 }  // namespace hologram::cuda

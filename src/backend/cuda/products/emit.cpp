@@ -5,6 +5,7 @@
 #include "backend/cuda/products/chain.h"
 #include "backend/cuda/products/skinny.h"
 #include "backend/cuda/products/tensor.h"
+#include "backend/cuda/products/terms.h"
 
 namespace hologram::cuda {
 
@@ -22,6 +23,7 @@ std::optional<std::string> unrendered_product(const atlas::ProductBlock& block) 
 
 Facts emit_product_block(llvm::Module& module, const atlas::Program& program) {
   if (!atlas::is_empty(program)) {
+    if (suits_terms(program.product())) return emit_terms(module, program);
     if (!suits_tensor_cores(program.product())) return emit_chains(module, program);
     return is_skinny(program.product()) ? emit_skinny_product(module, program)
                                         : emit_tensor_product(module, program);

@@ -51,9 +51,6 @@ class SkinnyProduct {
                      });
     scope.seek();
     finish(sums);
-    k_.root().move_to(ir_.GetInsertBlock());
-    k_.root().seek();
-    k_.finish();
   }
 
  private:
@@ -136,14 +133,8 @@ bool is_skinny(const atlas::ProductBlock& block) {
 
 Facts emit_skinny_product(llvm::Module& module, const atlas::Program& program) {
   const int rows = rows_of(program.product());
-  Facts facts;
-  facts.threads = threads;
-  facts.points = 1;
-  facts.total = ProductTile::tiles(program.product(), rows, warps * columns_for(rows));
-  CudaFunction k(module, program, facts.threads);
-  SkinnyProduct(k).run();
-  facts.flags = k.flags();
-  return facts;
+  return emit_tiles(module, program, threads, rows, warps * columns_for(rows),
+                    [](CudaFunction& k) { SkinnyProduct(k).run(); });
 }
 
 }  // namespace hologram::cuda

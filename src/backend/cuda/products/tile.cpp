@@ -69,7 +69,7 @@ ProductTile::ProductTile(CudaFunction& k, int rows, int columns, int threads)
 }
 
 void ProductTile::finish(Value* sums, int stride, int rows,
-                         const std::function<Value*(Value*)>& row_of) {
+                         const std::function<Value*(Value*)>& row_of, const Mend& mend) {
   scope_.seek();
   llvm::Type* word = ir_.getInt64Ty();
   const int m = block_.batch_rank, n = m + 1;
@@ -88,10 +88,26 @@ void ProductTile::finish(Value* sums, int stride, int rows,
                 point.set_axis(n, j);
                 llvm::Type* type = k_.type_of(block_.acc_type);
                 Value* sum = ir_.CreateLoad(type, ir_.CreateGEP(type, sums, place));
+                if (mend) sum = mend(point, sum);
                 point.set_accumulator(0, {sum, false});
                 emit_body(point, block_.epilogue);
               });
             });
+}
+
+Facts emit_tiles(llvm::Module& module, const atlas::Program& program, int threads, int rows,
+                 int columns, const std::function<void(CudaFunction&)>& fill) {
+  Facts facts;
+  facts.threads = threads;
+  facts.points = 1;
+  facts.total = ProductTile::tiles(program.product(), rows, columns);
+  CudaFunction k(module, program, threads);
+  fill(k);
+  k.root().move_to(k.ir.GetInsertBlock());
+  k.root().seek();
+  k.finish();
+  facts.flags = k.flags();
+  return facts;
 }
 
 }  // namespace hologram::cuda

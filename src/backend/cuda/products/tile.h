@@ -20,10 +20,14 @@ class ProductTile : public Operands {
   const Factor& right() const { return right_; }
   Value* depth() const { return left_.depth; }  ///< how many k there are, i64
 
+  /// Replaces the sum of an element whose axes are fixed in the scope, at whose end it leaves the
+  /// builder.
+  using Mend = std::function<Value*(Scope&, Value*)>;
   /// Runs the epilogue on `rows` rows of the tile's sums, which are in shared memory behind a
   /// barrier: element (row, column) at row * stride + column. `row_of`: which row of the tile it
   /// is.
-  void finish(Value* sums, int stride, int rows, const std::function<Value*(Value*)>& row_of);
+  void finish(Value* sums, int stride, int rows, const std::function<Value*(Value*)>& row_of,
+              const Mend& mend = nullptr);
 
  private:
   CudaFunction& k_;
@@ -34,5 +38,10 @@ class ProductTile : public Operands {
   Factor left_, right_;
   Value* thread_;
 };
+
+/// The kernel of a program's product by tiles of rows x columns, a CTA of `threads` threads for
+/// each; `fill` writes what one does.
+Facts emit_tiles(llvm::Module& module, const atlas::Program& program, int threads, int rows,
+                 int columns, const std::function<void(CudaFunction&)>& fill);
 
 }  // namespace hologram::cuda
