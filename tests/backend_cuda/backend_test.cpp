@@ -476,7 +476,7 @@ TEST_F(CudaBackend, TensorCoresMultiplyIntegersExactly) {
                                  std::as_writable_bytes(std::span(right)),
                                  std::as_writable_bytes(std::span(out))};
         std::vector<std::string> rows{"s0"};
-        if (layout == 2 && m <= 4) rows.push_back(std::to_string(m));
+        if (layout == 2 && m <= 16) rows.push_back(std::to_string(m));
         for (const std::string& known : rows) {
           std::ranges::fill(out, -1.0f);
           run_program(runtime(), float_product(type, by_columns[0], by_columns[1], known), buffers,
@@ -555,8 +555,8 @@ std::vector<float> multiply(Runtime& runtime, std::vector<float> left, std::vect
 
 // Integers of ten bits need two terms; every order of adding gives their sums exactly.
 TEST_F(CudaBackend, TermsMultiplyIntegersExactly) {
-  const std::vector<std::vector<int64_t>> shapes{{1, 1, 1},    {3, 0, 5},    {16, 16, 8},
-                                                 {70, 40, 72}, {5, 33, 130}, {3, 800, 7}};
+  const std::vector<std::vector<int64_t>> shapes{
+      {1, 1, 1}, {3, 0, 5}, {16, 16, 8}, {70, 40, 72}, {5, 33, 130}, {3, 800, 7}, {11, 900, 70}};
   auto number = [](int64_t i, int64_t j) {
     return static_cast<float>((611 * i + 377 * j) % 1021 - 510);
   };
@@ -585,8 +585,14 @@ TEST_F(CudaBackend, TermsMultiplyIntegersExactly) {
       const Bytes buffers[] = {std::as_writable_bytes(std::span(left)),
                                std::as_writable_bytes(std::span(right)),
                                std::as_writable_bytes(std::span(out))};
-      run_program(runtime(), float_product("f32", by_columns[0], by_columns[1]), buffers, sizes);
-      ASSERT_EQ(out, wanted);
+      std::vector<std::string> rows{"s0"};
+      if (layout == 2 && m <= 16) rows.push_back(std::to_string(m));
+      for (const std::string& known : rows) {
+        std::ranges::fill(out, -1.0f);
+        run_program(runtime(), float_product("f32", by_columns[0], by_columns[1], known), buffers,
+                    sizes);
+        ASSERT_EQ(out, wanted) << known;
+      }
     }
 }
 
@@ -686,6 +692,49 @@ TEST_F(CudaBackend, TermsLeaveToChainsWhatTheyCannotHold) {
   EXPECT_EQ(out[4 * n], infinity);
 }
 
+// Where tiles are fewer than a device's CTAs, k goes to several of them, and a second kernel adds
+// their sums up: in an order of its own, always the same.
+TEST_F(CudaBackend, ProductsOfFewTilesAreCutIntoParts) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  for (const char* rows : {"s0", "2", "9"}) {
+    SCOPED_TRACE(rows);
+    const int64_t m = rows[0] == 's' ? 9 : std::atoi(rows), depth = 1000, n = 40;
+    std::vector<float> left(static_cast<size_t>(m * depth)), right(static_cast<size_t>(depth * n)),
+        out(static_cast<size_t>(m * n));
+    for (auto* factor : {&left, &right})
+      for (float& x : *factor) x = normal(random);
+    const auto bytes = [](std::vector<float>& v) { return std::as_writable_bytes(std::span(v)); };
+    const Bytes buffers[] = {bytes(left), bytes(right), bytes(out)};
+    auto launches = [&](int64_t k, bool reproducible) {
+      const int64_t before = counted("launches");
+      std::ranges::fill(out, -1.0f);
+      run_program(runtime(), float_product("f32", false, true, rows, reproducible), buffers,
+                  std::array{m, k, n});
+      return counted("launches") - before;
+    };
+    EXPECT_EQ(launches(200, false), 1);
+    EXPECT_EQ(launches(depth, true), 1);
+    const std::vector<float> chains = out;
+    EXPECT_EQ(launches(depth, false), 2);
+    const std::vector<float> first = out;
+    for (size_t e = 0; e < out.size(); ++e) EXPECT_NEAR(out[e], chains[e], 1e-4);
+    runtime().device()->wait(nullptr);
+    const int64_t blocks = counted("blocks");
+    for (int again = 0; again < 3; ++again) {
+      EXPECT_EQ(launches(depth, false), 2);
+      EXPECT_EQ(out, first);
+    }
+    runtime().device()->wait(nullptr);
+    EXPECT_EQ(counted("blocks"), blocks);
+    left[5] = std::numeric_limits<float>::infinity();  // parts that are not finite: a chain says
+    EXPECT_EQ(launches(depth, true), 1);
+    const std::vector<float> special(out.begin(), out.begin() + n);
+    EXPECT_EQ(launches(depth, false), 2);
+    EXPECT_EQ(std::vector<float>(out.begin(), out.begin() + n), special);
+  }
+}
+
 TEST_F(CudaBackend, KernelsUseTheInstructionsThatTheyAreMadeFor) {
   auto has = [&](const atlas::Program& p, const char* text) {
     return runtime().backend().dump(p, "asm")->find(text) != std::string::npos;
@@ -706,6 +755,10 @@ TEST_F(CudaBackend, KernelsUseTheInstructionsThatTheyAreMadeFor) {
   EXPECT_FALSE(has(few, "mma.sync"));  // memory sets the pace: each lane reads its own columns
   EXPECT_TRUE(has(few, "ld.global.v4") && has(few, "shfl.sync.bfly"));
   EXPECT_TRUE(has(float_product("bf16", false, false, "2"), "mma.sync"));
+  EXPECT_FALSE(has(float_product("f32", false, true, "2"), "mma.sync"));
+  const atlas::Program thin = float_product("bf16", false, true, "16");
+  EXPECT_TRUE(has(thin, "mma.sync") && has(thin, "ld.global.v4"));
+  EXPECT_FALSE(has(thin, "ldmatrix"));  // registers get the factors from global memory
   const atlas::Program sum = elementwise(Op::add, DType::f32, 2, DType::f32);
   EXPECT_TRUE(has(sum, "ld.global.v4.f32") && has(sum, "st.global.v4.f32"));
   EXPECT_TRUE(has(elementwise(Op::add, DType::f64, 2, DType::f64), "ld.global.v2.f64"));
@@ -921,10 +974,10 @@ void expect_registers(const std::string& words, int most) {
 // three with up to 168 and two with as many as there are.
 TEST_F(CudaBackend, ProductsKeepTheirSumsInRegisters) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
-  const std::tuple<const char*, const char*, bool, int> cases[] = {{"bf16", "s0", false, 128},
-                                                                   {"f32", "s0", true, 128},
-                                                                   {"f32", "s0", false, 255},
-                                                                   {"bf16", "2", false, 168}};
+  const std::tuple<const char*, const char*, bool, int> cases[] = {
+      {"bf16", "s0", false, 128}, {"f32", "s0", true, 128}, {"f32", "s0", false, 255},
+      {"bf16", "2", false, 168},  {"f32", "2", false, 168}, {"bf16", "16", false, 168},
+      {"f32", "16", false, 168}};
   for (const auto& [type, rows, reproducible, most] : cases)
     for (const char* gpu : {"sm_80", "sm_90a"}) {
       SCOPED_TRACE(fmt::format("{} {} {} {}", type, rows, reproducible, gpu));

@@ -4,13 +4,13 @@
 #include "backend/cuda/attention/merge.h"
 
 #include "backend/cuda/attention/rows.h"
+#include "backend/cuda/parts.h"
 #include "codegen/nest.h"
 
 namespace hologram::cuda {
 namespace {
 
-constexpr int together = 8;  // loads under way
-static_assert(most_parts <= merge_threads && most_parts % together == 0);
+static_assert(most_parts <= merge_threads);
 
 class Merge {
  public:
@@ -92,37 +92,13 @@ class Merge {
   // The builder stands in a scope of one column, and stays there.
   Value* sum(Value* row, Value* column) {
     Value* n = ir_.CreateAdd(ir_.CreateMul(row, number(plan_.columns)), column);
-    llvm::BasicBlock *before = ir_.GetInsertBlock(), *head = k_.block("parts"),
-                     *exit = k_.block("after");
-    ir_.CreateBr(head);
-    ir_.SetInsertPoint(head);
-    llvm::PHINode* first = ir_.CreatePHI(ir_.getInt32Ty(), 2);
-    llvm::PHINode* now = ir_.CreatePHI(type_, 2);
-    first->addIncoming(number(0), before);
-    now->addIncoming(rows_.zero(), before);
-    Value* last = ir_.CreateSub(parts_, number(1));
-    std::vector<Value*> numbers, values;
-    for (int p = 0; p < together; ++p) {
-      Value* part = ir_.CreateAdd(first, number(p));
-      numbers.push_back(part);
-      part = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, part, last);
-      values.push_back(ir_.CreateLoad(type_, place(part, n)));
-    }
-    Value* total = now;
-    for (int p = 0; p < together; ++p) {
-      const auto which = static_cast<size_t>(p);
-      Value* is = ir_.CreateICmpSLE(numbers[which], last);
-      Value* part = ir_.CreateSelect(is, numbers[which], last);
-      Value* weight = ir_.CreateLoad(type_, at(weights_, part));
-      Value* more = multiply_add(k_, plan_.type, weight, values[which], total);
-      total = ir_.CreateSelect(is, more, total);
-    }
-    Value* next = ir_.CreateAdd(first, number(together));
-    first->addIncoming(next, head);
-    now->addIncoming(total, head);
-    ir_.CreateCondBr(ir_.CreateICmpSLT(next, parts_), head, exit);
-    ir_.SetInsertPoint(exit);
-    return total;
+    return add_parts(
+        k_, parts_, rows_.zero(),
+        [&](Value* part) { return ir_.CreateLoad(type_, place(part, n)); },
+        [&](Value* part, Value* value, Value* total) {
+          Value* weight = ir_.CreateLoad(type_, at(weights_, part));
+          return multiply_add(k_, plan_.type, weight, value, total);
+        });
   }
 
   CudaFunction& k_;

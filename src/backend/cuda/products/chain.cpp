@@ -10,10 +10,11 @@
 namespace hologram::cuda {
 namespace {
 
-constexpr int side = 64;          // of a CTA's tile
-constexpr int own = 4;            // rows and columns of a thread
-constexpr int step = 16;          // values of k in shared memory at a time
-constexpr int threads = 256;      // 16 x 16
+constexpr int side = 64;      // of a CTA's tile
+constexpr int own = 4;        // rows and columns of a thread
+constexpr int step = 16;      // values of k in shared memory at a time
+constexpr int threads = 256;  // 16 x 16
+constexpr Tiling tiling{side, side, threads};
 constexpr int stride = side + 4;  // rows of the factors stay aligned to 16 bytes
 static_assert(atlas::product_block % step == 0);
 
@@ -23,7 +24,7 @@ class Chains {
       : k_(k),
         ir_(k.ir),
         type_(k.program.product().acc_type),
-        tile_(k, side, side, threads),
+        tile_(k, tiling),
         left_(k.shared(k.type_of(type_), side * side, "tile")),
         right_(ir_.CreateConstGEP1_32(k.type_of(type_), left_, step * stride)) {}
 
@@ -125,7 +126,7 @@ class Chains {
 }  // namespace
 
 Facts emit_chains(llvm::Module& module, const atlas::Program& program) {
-  return emit_tiles(module, program, threads, side, side, [](CudaFunction& k) { Chains(k).run(); });
+  return emit_tiles(module, program, tiling, [](CudaFunction& k) { Chains(k).run(); });
 }
 
 }  // namespace hologram::cuda

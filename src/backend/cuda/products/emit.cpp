@@ -6,6 +6,7 @@
 #include "backend/cuda/products/skinny.h"
 #include "backend/cuda/products/tensor.h"
 #include "backend/cuda/products/terms.h"
+#include "backend/cuda/products/thin.h"
 
 namespace hologram::cuda {
 
@@ -23,10 +24,12 @@ std::optional<std::string> unrendered_product(const atlas::ProductBlock& block) 
 
 Facts emit_product_block(llvm::Module& module, const atlas::Program& program) {
   if (!atlas::is_empty(program)) {
-    if (suits_terms(program.product())) return emit_terms(module, program);
-    if (!suits_tensor_cores(program.product())) return emit_chains(module, program);
-    return is_skinny(program.product()) ? emit_skinny_product(module, program)
-                                        : emit_tensor_product(module, program);
+    const atlas::ProductBlock& block = program.product();
+    const bool terms = suits_terms(block), cores = terms || suits_tensor_cores(block);
+    if (cores && is_skinny(block)) return emit_skinny_product(module, program);
+    if (cores && is_thin(block)) return emit_thin_product(module, program);
+    if (terms) return emit_terms(module, program);
+    return cores ? emit_tensor_product(module, program) : emit_chains(module, program);
   }
   Facts facts;
   CudaFunction k(module, program, facts.threads);

@@ -22,6 +22,12 @@ int rows_of(const atlas::ProductBlock& block) {
   return m.is_const() && m.constant_value() <= most_rows ? static_cast<int>(m.constant_value()) : 0;
 }
 
+Tiling tiling_of(const atlas::ProductBlock& block) {
+  const int rows = rows_of(block);
+  return {rows, warps * columns_for(rows), threads, 32 * ProductTile::lanes,
+          block.operand_type == DType::f32};
+}
+
 class SkinnyProduct {
  public:
   explicit SkinnyProduct(CudaFunction& k)
@@ -30,23 +36,24 @@ class SkinnyProduct {
         block_(k.program.product()),
         rows_(rows_of(block_)),
         columns_(columns_for(rows_)),
-        tile_(k, rows_, warps * columns_, threads) {}
+        tile_(k, tiling_of(block_)) {}
 
   void run() {
     Scope& scope = tile_.scope();
     scope.seek();
     Value* warp = ir_.CreateLShr(k_.thread(), 5);
     lane_ = ir_.CreateAnd(k_.thread(), 31);
-    Value* first = ir_.CreateZExt(ir_.CreateMul(warp, number(columns_)), ir_.getInt64Ty());
-    column_ = ir_.CreateAdd(tile_.right().first, first);
+    column_ = ir_.CreateMul(warp, number(columns_));
+    Value* first = ir_.CreateAdd(tile_.right().first, ir_.CreateZExt(column_, ir_.getInt64Ty()));
     auto* vector = llvm::FixedVectorType::get(ir_.getFloatTy(), ProductTile::lanes);
     std::vector<Value*> sums(static_cast<size_t>(rows_ * columns_),
                              llvm::Constant::getNullValue(vector));
     Value* begin =
         ir_.CreateZExt(ir_.CreateMul(lane_, number(ProductTile::lanes)), ir_.getInt64Ty());
-    sums = emit_loop(scope, begin, tile_.depth(), k_.i64(32 * ProductTile::lanes), false,
+    begin = ir_.CreateAdd(begin, tile_.begin());
+    sums = emit_loop(scope, begin, tile_.end(), k_.i64(32 * ProductTile::lanes), false,
                      std::move(sums), [&](Scope& part, Value* k, std::vector<Value*> now) {
-                       multiply(part, k, now);
+                       multiply(part, k, first, now);
                        return now;
                      });
     scope.seek();
@@ -56,18 +63,20 @@ class SkinnyProduct {
  private:
   Value* number(int n) { return ir_.getInt32(static_cast<uint32_t>(n)); }
 
-  void multiply(Scope& part, Value* k, std::vector<Value*>& sums) {
+  void multiply(Scope& part, Value* k, Value* column, std::vector<Value*>& sums) {
     auto numbers = [&](const Factor& factor, Value* from, int count) {
       std::vector<Value*> out;
       for (int n = 0; n < count; ++n) {
         part.seek();
         Value* bits = tile_.eight(part, factor, ir_.CreateAdd(from, k_.i64(n)), k);
-        out.push_back(emit_cast(k_, ir::Op::cast, bits, factor.type, DType::f32));
+        if (factor.type != DType::f32)
+          bits = emit_cast(k_, ir::Op::cast, bits, factor.type, DType::f32);
+        out.push_back(bits);
       }
       return out;
     };
     const std::vector<Value*> left = numbers(tile_.left(), tile_.left().first, rows_);
-    const std::vector<Value*> right = numbers(tile_.right(), column_, columns_);
+    const std::vector<Value*> right = numbers(tile_.right(), column, columns_);
     part.seek();
     for (size_t i = 0; i < left.size(); ++i)
       for (size_t j = 0; j < right.size(); ++j) {
@@ -103,16 +112,8 @@ class SkinnyProduct {
     }
     Value *row = ir_.CreateUDiv(lane_, number(columns_)),
           *across = ir_.CreateURem(lane_, number(columns_));
-    Value* i = ir_.CreateZExt(row, ir_.getInt64Ty());
-    Value* j = ir_.CreateAdd(column_, ir_.CreateZExt(across, ir_.getInt64Ty()));
-    Value* exists = ir_.CreateAnd(ir_.CreateICmpULT(row, number(rows_)),
-                                  ir_.CreateICmpSLT(j, tile_.right().count));
-    emit_if(tile_.scope(), exists, [&](Scope& point) {
-      point.set_axis(block_.batch_rank, i);
-      point.set_axis(block_.batch_rank + 1, j);
-      point.set_accumulator(0, {own, false});
-      emit_body(point, block_.epilogue);
-    });
+    tile_.finish_element(tile_.scope(), row, ir_.CreateAdd(column_, across),
+                         ir_.CreateICmpULT(row, number(rows_)), [&] { return own; });
     tile_.scope().seek();
   }
 
@@ -121,7 +122,7 @@ class SkinnyProduct {
   const atlas::ProductBlock& block_;
   int rows_, columns_;  // of a warp
   ProductTile tile_;
-  Value *lane_ = nullptr, *column_ = nullptr;  // the warp's first column, i64
+  Value *lane_ = nullptr, *column_ = nullptr;  // the warp's first column of the tile, i32
 };
 
 }  // namespace
@@ -132,8 +133,7 @@ bool is_skinny(const atlas::ProductBlock& block) {
 }
 
 Facts emit_skinny_product(llvm::Module& module, const atlas::Program& program) {
-  const int rows = rows_of(program.product());
-  return emit_tiles(module, program, threads, rows, warps * columns_for(rows),
+  return emit_tiles(module, program, tiling_of(program.product()),
                     [](CudaFunction& k) { SkinnyProduct(k).run(); });
 }
 

@@ -13,8 +13,10 @@ namespace {
 
 namespace Intrinsic = llvm::Intrinsic;
 
-constexpr TensorTile::Shape shape{.rows = 128, .columns = 128, .down = 2, .across = 4, .step = 32};
+constexpr TensorTile::Shape shape{
+    .rows = 128, .columns = 128, .down = 2, .across = 4, .step = 32, .unit = 256};
 constexpr int step = shape.step, buffer = shape.elements(128);
+static_assert(shape.unit % (2 * step) == 0);  // a part begins with the first buffer
 static_assert(shape.slice() * shape.slice_stride() * 2 <= 4 * buffer);
 
 class TensorProduct {
@@ -29,14 +31,14 @@ class TensorProduct {
   void run() {
     Scope& scope = tile_.scope();
     scope.seek();
-    Value* depth = tile_.depth();
-    Value* last = ir_.CreateAnd(ir_.CreateSub(depth, k_.i64(1)), k_.i64(-step));
-    emit_if(scope, ir_.CreateICmpSGT(depth, k_.i64(0)), [&](Scope& some) {
-      put(some, fetch(some, k_.i64(0)), number(0));
+    Value *begin = tile_.begin(), *end = tile_.end();
+    Value* last = ir_.CreateAnd(ir_.CreateSub(end, k_.i64(1)), k_.i64(-step));
+    emit_if(scope, ir_.CreateICmpSGT(end, begin), [&](Scope& some) {
+      put(some, fetch(some, begin), number(0));
       tile_.barrier();
     });
     std::vector<Value*> sums(shape.sums(), llvm::ConstantFP::get(ir_.getFloatTy(), 0.0));
-    sums = emit_loop(scope, k_.i64(0), depth, k_.i64(step), false, std::move(sums),
+    sums = emit_loop(scope, begin, end, k_.i64(step), false, std::move(sums),
                      [&](Scope& part, Value* k, std::vector<Value*> now) {
                        Value* next = ir_.CreateBinaryIntrinsic(Intrinsic::smin, last,
                                                                ir_.CreateAdd(k, k_.i64(step)));
@@ -91,7 +93,7 @@ bool suits_tensor_cores(const atlas::ProductBlock& block) {
 }
 
 Facts emit_tensor_product(llvm::Module& module, const atlas::Program& program) {
-  return emit_tiles(module, program, shape.threads(), shape.rows, shape.columns,
+  return emit_tiles(module, program, shape.tiling(),
                     [](CudaFunction& k) { TensorProduct(k).run(); });
 }
 

@@ -4,7 +4,7 @@
 namespace hologram::cuda {
 
 TensorTile::TensorTile(CudaFunction& k, const Shape& shape)
-    : ProductTile(k, shape.rows, shape.columns, shape.threads()), k_(k), ir_(k.ir), shape_(shape) {
+    : ProductTile(k, shape.tiling()), k_(k), ir_(k.ir), shape_(shape) {
   scope().seek();
   Value* warp = ir_.CreateLShr(k_.thread(), 5);
   lane_ = ir_.CreateAnd(k_.thread(), 31);
@@ -40,7 +40,7 @@ void TensorTile::multiply(DType type, const Registers& left, const Registers& ri
     }
 }
 
-void TensorTile::finish_sums(const std::vector<Value*>& sums, Value* memory, const Mend& mend) {
+void TensorTile::finish_sums(const std::vector<Value*>& sums, Value* memory) {
   llvm::Type* real = ir_.getFloatTy();
   auto* pair = llvm::FixedVectorType::get(real, 2);
   const int stride = shape_.slice_stride(), warp_rows = shape_.warp_rows();
@@ -65,7 +65,7 @@ void TensorTile::finish_sums(const std::vector<Value*>& sums, Value* memory, con
       Value* upper = ir_.CreateMul(ir_.CreateLShr(r, 4), number(warp_rows));
       return ir_.CreateAdd(ir_.CreateAdd(upper, ir_.CreateAnd(r, 15)), number(16 * i));
     };
-    finish(memory, stride, shape_.slice(), row_of, mend);
+    finish(memory, stride, shape_.slice(), row_of);
   }
 }
 

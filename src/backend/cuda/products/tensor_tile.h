@@ -14,11 +14,14 @@ class TensorTile : public ProductTile {
     int rows, columns;  ///< of the tile
     int down, across;   ///< warps
     int step;           ///< values of k in shared memory at a time
+    int unit;           ///< as Tiling has it
+    bool mends = false;
 
     constexpr int warp_rows() const { return rows / down; }
     constexpr int warp_columns() const { return columns / across; }
     constexpr int row_tiles() const { return warp_rows() / 16; }
     constexpr int column_tiles() const { return warp_columns() / 8; }
+    Tiling tiling() const { return {rows, columns, threads(), unit, mends}; }
     constexpr int threads() const { return 32 * down * across; }
     constexpr int sums() const { return row_tiles() * column_tiles() * 4; }  ///< of a lane
     /// Rows of a factor in shared memory, in elements: eight of them lie in different banks.
@@ -45,8 +48,8 @@ class TensorTile : public ProductTile {
   Registers load_right(Value* memory, Value* base, int k);
   void multiply(DType type, const Registers& left, const Registers& right, Value** sums);
 
-  /// Runs the epilogue on all sums, which go through `memory`. `mend` as finish() has it.
-  void finish_sums(const std::vector<Value*>& sums, Value* memory, const Mend& mend = nullptr);
+  /// Runs the epilogue on all sums, which go through `memory`.
+  void finish_sums(const std::vector<Value*>& sums, Value* memory);
 
  private:
   Value* number(int n) { return ir_.getInt32(static_cast<uint32_t>(n)); }

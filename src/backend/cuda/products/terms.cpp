@@ -19,42 +19,45 @@ namespace {
 
 namespace Intrinsic = llvm::Intrinsic;
 
-constexpr TensorTile::Shape shape{.rows = 64, .columns = 64, .down = 2, .across = 2, .step = 32};
+constexpr TensorTile::Shape shape{.rows = 64,
+                                  .columns = 64,
+                                  .down = 2,
+                                  .across = 2,
+                                  .step = 32,
+                                  .unit = atlas::product_block,
+                                  .mends = true};
 constexpr int step = shape.step, plane = shape.elements(64);
-constexpr int terms = 3;
-enum Term { high, middle, low };
 static_assert(atlas::product_block % step == 0);
-static_assert(shape.slice() * shape.slice_stride() * 2 <= 2 * terms * plane);
+static_assert(shape.slice() * shape.slice_stride() * 2 <= 2 * term_count * plane);
 
 class TermProduct {
  public:
   explicit TermProduct(CudaFunction& k)
       : k_(k),
         ir_(k.ir),
-        block_(k.program.product()),
         tile_(k, shape),
         // Terms of the left factor, terms of the right one.
-        memory_(k.shared(ir_.getInt16Ty(), 2 * terms * plane, "factors")) {}
+        memory_(k.shared(ir_.getInt16Ty(), 2 * term_count * plane, "factors")) {}
 
   void run() {
     Scope& scope = tile_.scope();
     scope.seek();
-    Value* depth = tile_.depth();
-    last_ = ir_.CreateAnd(ir_.CreateSub(depth, k_.i64(1)), k_.i64(-step));
+    Value *begin = tile_.begin(), *end = tile_.end();
+    last_ = ir_.CreateAnd(ir_.CreateSub(end, k_.i64(1)), k_.i64(-step));
     auto* eight = llvm::FixedVectorType::get(ir_.getFloatTy(), ProductTile::lanes);
     Values pieces(pieces_of(shape.rows) + pieces_of(shape.columns),
                   llvm::Constant::getNullValue(eight));
-    Value* any = ir_.CreateBinaryIntrinsic(Intrinsic::smin, depth, k_.i64(1));
-    pieces = emit_loop(scope, k_.i64(0), any, k_.i64(1), false, std::move(pieces),
+    Value* first = ir_.CreateBinaryIntrinsic(Intrinsic::smin, end, ir_.CreateAdd(begin, k_.i64(1)));
+    pieces = emit_loop(scope, begin, first, k_.i64(1), false, std::move(pieces),
                        [&](Scope& some, Value* k, const Values&) { return fetch(some, k); });
     Values state = none();
     state.insert(state.end(), pieces.begin(), pieces.end());
-    state = emit_loop(scope, k_.i64(0), depth, k_.i64(atlas::product_block), false,
-                      std::move(state), [&](Scope& block, Value* begin, Values now) {
-                        return add_block(block, begin, std::move(now));
+    state = emit_loop(scope, begin, end, k_.i64(atlas::product_block), false, std::move(state),
+                      [&](Scope& block, Value* k, Values now) {
+                        return add_block(block, k, std::move(now));
                       });
     state.resize(shape.sums());
-    tile_.finish_sums(state, memory_, [&](Scope& point, Value* sum) { return mend(point, sum); });
+    tile_.finish_sums(state, memory_);
   }
 
  private:
@@ -124,94 +127,32 @@ class TermProduct {
         put_terms(
             piece,
             tile_.place_of(tile_.right(), n - left, shape.columns, step, tile_.right_stride()),
-            terms * plane);
+            term_count * plane);
     }
   }
 
   // The terms of eight numbers to the planes from element `first` on.
   void put_terms(Value* numbers, Value* place, int first) {
-    Values rest;
-    for (uint64_t e = 0; e < ProductTile::lanes; ++e)
-      rest.push_back(ir_.CreateExtractElement(numbers, e));
-    for (int term = 0; term < terms; ++term) {
+    for (const Values& registers : take_terms(k_, numbers)) {
       Value* all = llvm::PoisonValue::get(llvm::FixedVectorType::get(ir_.getInt32Ty(), 4));
-      for (size_t e = 0; e < rest.size(); e += 2) {
-        Value* two = round_pair(k_, DType::bf16, rest[e], rest[e + 1]);
-        all = ir_.CreateInsertElement(all, two, e / 2);
-        if (term + 1 == terms) continue;
-        auto subtract = [&](Value*& from, Value* bits) {  // exactly
-          Value* x = ir_.CreateBitCast(bits, ir_.getFloatTy());
-          from = emit_arithmetic(k_, ir::Op::sub, DType::f32, std::array{from, x});
-        };
-        subtract(rest[e], ir_.CreateShl(two, 16));
-        subtract(rest[e + 1], ir_.CreateAnd(two, ir_.getInt32(0xffff0000u)));
-      }
-      Value* to = ir_.CreateAdd(place, number(first + term * plane));
+      for (uint64_t n = 0; n < 4; ++n) all = ir_.CreateInsertElement(all, registers[n], n);
+      Value* to = ir_.CreateAdd(place, number(first));
       ir_.CreateAlignedStore(all, ir_.CreateGEP(ir_.getInt16Ty(), memory_, to), llvm::Align(16));
+      first += plane;
     }
   }
 
-  // The six products of a step. What is read of the largest terms stays in registers.
   void multiply(Values& sums) {
-    using Registers = TensorTile::Registers;
-    auto left = [&](int term, int k) { return tile_.load_left(memory_, number(term * plane), k); };
-    auto right = [&](int term, int k) {
-      return tile_.load_right(memory_, number((terms + term) * plane), k);
-    };
-    auto by = [&](const Registers& x, const Registers& y) {
-      tile_.multiply(DType::bf16, x, y, sums.data());
-    };
-    std::vector<Registers> x, y;
-    for (int k = 0; k < step; k += 16) {
-      x.push_back(left(high, k)), y.push_back(right(high, k));
-      by(left(middle, k), right(middle, k));
-      by(left(low, k), y.back());
-      by(x.back(), right(low, k));
-    }
-    for (int k = 0; k < step; k += 16) {
-      const auto n = static_cast<size_t>(k / 16);
-      by(left(middle, k), y[n]);
-      by(x[n], right(middle, k));
-    }
-    for (size_t n = 0; n < x.size(); ++n) by(x[n], y[n]);
-  }
-
-  // What is not finite comes of infinities, NaN, or of numbers that a term or a sum cannot hold:
-  // there the chain of multiply-adds says what it is.
-  Value* mend(Scope& point, Value* sum) {
-    point.seek();
-    Value* size = ir_.CreateAnd(ir_.CreateBitCast(sum, ir_.getInt32Ty()), ir_.getInt32(0x7fffffff));
-    Value* finite = ir_.CreateICmpULT(size, ir_.getInt32(0x7f800000));
-    Value* depth = ir_.CreateSelect(finite, k_.i64(0), tile_.depth());
-    return emit_loop(
-        point, k_.i64(0), depth, k_.i64(atlas::product_block), false, {sum},
-        [&](Scope& block, Value* begin, const Values& now) -> Values {
-          Value* chain = chain_of(block, begin);
-          Value* all = emit_arithmetic(k_, ir::Op::add, DType::f32, std::array{now[0], chain});
-          Value* first = ir_.CreateICmpEQ(begin, k_.i64(0));
-          return {ir_.CreateSelect(first, chain, all)};
-        })[0];
-  }
-
-  Value* chain_of(Scope& block, Value* begin) {
-    Value* end = ir_.CreateBinaryIntrinsic(Intrinsic::smin, tile_.depth(),
-                                           ir_.CreateAdd(begin, k_.i64(atlas::product_block)));
-    Value* zero = llvm::ConstantFP::get(ir_.getFloatTy(), 0.0);
-    Value* out = emit_loop(block, begin, end, k_.i64(1), true, {zero},
-                           [&](Scope& one, Value* k, const Values& now) -> Values {
-                             one.set_axis(block_.batch_rank + 2, k);
-                             Value* x = emit_body(one, block_.lhs).back().v;
-                             Value* y = emit_body(one, block_.rhs).back().v;
-                             one.seek();
-                             return {multiply_add(k_, DType::f32, x, y, now[0])};
-                           })[0];
-    block.seek();
-    return out;
+    for (const TermPair& p : term_pairs)
+      for (int k = 0; k < step; k += 16) {
+        auto base = [&](size_t term) { return number(static_cast<int>(term) * plane); };
+        tile_.multiply(DType::bf16, tile_.load_left(memory_, base(p.left), k),
+                       tile_.load_right(memory_, base(term_count + p.right), k), sums.data());
+      }
   }
 
   CudaFunction& k_;
   llvm::IRBuilder<>& ir_;
-  const atlas::ProductBlock& block_;
   TensorTile tile_;
   Value* memory_;          // shared
   Value* last_ = nullptr;  // the last step's k
@@ -223,9 +164,28 @@ bool suits_terms(const atlas::ProductBlock& block) {
   return block.operand_type == DType::f32 && block.acc_type == DType::f32 && !block.reproducible;
 }
 
+std::vector<std::vector<Value*>> take_terms(CudaFunction& k, Value* numbers) {
+  llvm::IRBuilder<>& ir = k.ir;
+  std::vector<Value*> rest;
+  for (uint64_t n = 0; n < ProductTile::lanes; ++n)
+    rest.push_back(ir.CreateExtractElement(numbers, n));
+  std::vector<std::vector<Value*>> out(term_count);
+  auto subtract = [&](Value*& from, Value* bits) {  // exactly
+    Value* x = ir.CreateBitCast(bits, ir.getFloatTy());
+    from = emit_arithmetic(k, ir::Op::sub, DType::f32, std::array{from, x});
+  };
+  for (std::vector<Value*>& registers : out)
+    for (size_t n = 0; n < rest.size(); n += 2) {
+      Value* two = round_pair(k, DType::bf16, rest[n], rest[n + 1]);
+      registers.push_back(two);
+      subtract(rest[n], ir.CreateShl(two, 16));
+      subtract(rest[n + 1], ir.CreateAnd(two, ir.getInt32(0xffff0000u)));
+    }
+  return out;
+}
+
 Facts emit_terms(llvm::Module& module, const atlas::Program& program) {
-  return emit_tiles(module, program, shape.threads(), shape.rows, shape.columns,
-                    [](CudaFunction& k) { TermProduct(k).run(); });
+  return emit_tiles(module, program, shape.tiling(), [](CudaFunction& k) { TermProduct(k).run(); });
 }
 
 }  // namespace hologram::cuda

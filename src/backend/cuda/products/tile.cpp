@@ -1,7 +1,9 @@
 // backend/cuda/products/tile.cpp: a CTA's tile of a product: its place, its factors, its results.
 #include "backend/cuda/products/tile.h"
 
+#include "atlas/order.h"
 #include "backend/cuda/loops/points.h"
+#include "backend/cuda/parts.h"
 #include "codegen/index.h"
 #include "codegen/nest.h"
 
@@ -12,22 +14,32 @@ const Expr& extent(const atlas::ProductBlock& block, int axis) {
   return block.axes[static_cast<size_t>(axis)].extent;
 }
 
+// CTAs beyond which no device needs parts.
+constexpr int64_t enough = 512;
+
 }  // namespace
 
-Expr ProductTile::tiles(const atlas::ProductBlock& block, int rows, int columns) {
+Expr Tiling::tiles(const atlas::ProductBlock& block) const {
   Expr all(1);
   for (int a = 0; a < block.batch_rank; ++a) all *= max(extent(block, a), Expr(0));
   return all * ceil_div(max(extent(block, block.batch_rank), Expr(0)), Expr(rows)) *
          ceil_div(max(extent(block, block.batch_rank + 1), Expr(0)), Expr(columns));
 }
 
-ProductTile::ProductTile(CudaFunction& k, int rows, int columns, int threads)
-    : Operands(k, threads),
+Expr Tiling::parts(const atlas::ProductBlock& block) const {
+  const Expr all = tiles(block), depth = extent(block, block.batch_rank + 2);
+  const bool short_depth = depth.is_const() && depth.constant_value() <= unit;
+  if (unit == 0 || short_depth || (all.is_const() && all.constant_value() >= enough))
+    return Expr(0);
+  return ceil_div(max(depth, Expr(1)), Expr(unit));
+}
+
+ProductTile::ProductTile(CudaFunction& k, const Tiling& tiling, bool merging)
+    : Operands(k, tiling.threads),
       k_(k),
       ir_(k.ir),
       block_(k.program.product()),
-      columns_(columns),
-      threads_(threads),
+      tiling_(tiling),
       scope_(k.root(), false) {
   const int m = block_.batch_rank, n = m + 1, depth = m + 2;
   auto value = [&](const Expr& e) {
@@ -36,24 +48,33 @@ ProductTile::ProductTile(CudaFunction& k, int rows, int columns, int threads)
     return v;
   };
   scope_.seek();
-  Value* number = ir_.CreateZExt(k.cta(), ir_.getInt64Ty());
-  auto split = [&](const Expr& count) {  // takes the last coordinate of the CTA's number
+  Value *cta = k.cta(), *part = nullptr;
+  if (merging) {
+    share_ = ir_.CreateURem(cta, number(tiling.merges()));
+    cta = ir_.CreateUDiv(cta, number(tiling.merges()));
+  } else if (!tiling.parts(block_).is(0)) {
+    Value* parts = ir_.CreateTrunc(k.teams(), ir_.getInt32Ty());
+    part = wide(ir_.CreateURem(cta, parts));
+    cta = ir_.CreateUDiv(cta, parts);
+  }
+  Value* rest = tile_ = wide(cta);
+  auto split = [&](const Expr& count) {  // takes the last coordinate of the tile's number
     Value* size = value(count);
-    Value* q = emit_floor_div(k, number, size, Expr::symbol(0), count);
-    Value* last = ir_.CreateSub(number, ir_.CreateMul(q, size));
-    number = q;
+    Value* q = emit_floor_div(k, rest, size, Expr::symbol(0), count);
+    Value* last = ir_.CreateSub(rest, ir_.CreateMul(q, size));
+    rest = q;
     return last;
   };
-  Value* column = split(ceil_div(extent(block_, n), Expr(columns)));
-  Value* row = split(ceil_div(extent(block_, m), Expr(rows)));
-  fix_axes(scope_, block_.axes, 0, block_.batch_rank, number);
+  Value* column = split(ceil_div(extent(block_, n), Expr(tiling.columns)));
+  Value* row = split(ceil_div(extent(block_, m), Expr(tiling.rows)));
+  fix_axes(scope_, block_.axes, 0, block_.batch_rank, rest);
   scope_.seek();
   thread_ = k.thread();
   left_ = {&block_.lhs,
            m,
            depth,
            block_.operand_type,
-           ir_.CreateMul(row, k.i64(rows)),
+           ir_.CreateMul(row, k.i64(tiling.rows)),
            value(extent(block_, m)),
            nullptr,
            runs_along(block_.lhs, m, depth)};
@@ -61,52 +82,165 @@ ProductTile::ProductTile(CudaFunction& k, int rows, int columns, int threads)
             n,
             depth,
             block_.rhs_type(),
-            ir_.CreateMul(column, k.i64(columns)),
+            ir_.CreateMul(column, k.i64(tiling.columns)),
             value(extent(block_, n)),
             nullptr,
             runs_along(block_.rhs, n, depth)};
   left_.depth = right_.depth = value(extent(block_, depth));
+  begin_ = k.i64(0);
+  end_ = left_.depth;
+  if (!part) return;
+  alone_ = ir_.CreateICmpEQ(k.teams(), k.i64(1));
+  Value* unit = k.i64(tiling.unit);
+  Value* units = ir_.CreateSDiv(ir_.CreateAdd(left_.depth, k.i64(tiling.unit - 1)), unit);
+  auto cut = [&](Value* before) {
+    return ir_.CreateMul(ir_.CreateUDiv(ir_.CreateMul(before, units), k.teams()), unit);
+  };
+  begin_ = cut(part);
+  end_ = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left_.depth,
+                                   cut(ir_.CreateAdd(part, k.i64(1))));
+}
+
+Value* ProductTile::exists(Value* row, Value* column) {
+  Value* i = ir_.CreateAdd(left_.first, wide(row));
+  Value* j = ir_.CreateAdd(right_.first, wide(column));
+  return ir_.CreateAnd(ir_.CreateICmpSLT(i, left_.count), ir_.CreateICmpSLT(j, right_.count));
+}
+
+void ProductTile::run_epilogue(Scope& point, Value* row, Value* column, Value* sum) {
+  point.set_axis(block_.batch_rank, ir_.CreateAdd(left_.first, wide(row)));
+  point.set_axis(block_.batch_rank + 1, ir_.CreateAdd(right_.first, wide(column)));
+  point.move_to(ir_.GetInsertBlock());
+  if (tiling_.mends) sum = mend(point, sum);
+  point.set_accumulator(0, {sum, false});
+  emit_body(point, block_.epilogue);
+}
+
+// Where part number `team` (i64) leaves an element's sum.
+Value* ProductTile::place_in_part(Value* team, Value* row, Value* column) {
+  Value* n = ir_.CreateAdd(ir_.CreateMul(row, number(tiling_.columns)), column);
+  return ir_.CreateGEP(k_.type_of(block_.acc_type), k_.workspace(team), n);
+}
+
+void ProductTile::finish_element(Scope& at, Value* row, Value* column, Value* has,
+                                 const std::function<Value*()>& sum) {
+  has = ir_.CreateAnd(has, exists(row, column));
+  emit_if(at, alone_ ? ir_.CreateAnd(has, alone_) : has, [&](Scope& point) {
+    point.seek();
+    run_epilogue(point, row, column, sum());
+  });
+  if (!alone_) return;
+  at.seek();
+  emit_if(at, ir_.CreateAnd(has, ir_.CreateNot(alone_)), [&](Scope& point) {
+    point.seek();
+    ir_.CreateStore(sum(), place_in_part(wide(k_.cta()), row, column));
+  });
 }
 
 void ProductTile::finish(Value* sums, int stride, int rows,
-                         const std::function<Value*(Value*)>& row_of, const Mend& mend) {
+                         const std::function<Value*(Value*)>& row_of) {
   scope_.seek();
-  llvm::Type* word = ir_.getInt64Ty();
-  const int m = block_.batch_rank, n = m + 1;
-  emit_loop(scope_, thread_, ir_.getInt32(static_cast<uint32_t>(rows * columns_)),
-            ir_.getInt32(static_cast<uint32_t>(threads_)), true, [&](Scope& round, Value* e) {
-              auto count = [&](int c) { return ir_.getInt32(static_cast<uint32_t>(c)); };
-              Value *row = ir_.CreateUDiv(e, count(columns_)),
-                    *column = ir_.CreateURem(e, count(columns_));
-              Value* place = ir_.CreateAdd(ir_.CreateMul(row, count(stride)), column);
-              Value* i = ir_.CreateAdd(left_.first, ir_.CreateZExt(row_of(row), word));
-              Value* j = ir_.CreateAdd(right_.first, ir_.CreateZExt(column, word));
-              Value* exists = ir_.CreateAnd(ir_.CreateICmpSLT(i, left_.count),
-                                            ir_.CreateICmpSLT(j, right_.count));
-              emit_if(round, exists, [&](Scope& point) {
-                point.set_axis(m, i);
-                point.set_axis(n, j);
-                llvm::Type* type = k_.type_of(block_.acc_type);
-                Value* sum = ir_.CreateLoad(type, ir_.CreateGEP(type, sums, place));
-                if (mend) sum = mend(point, sum);
-                point.set_accumulator(0, {sum, false});
-                emit_body(point, block_.epilogue);
+  llvm::Type* type = k_.type_of(block_.acc_type);
+  emit_loop(scope_, thread_, number(rows * tiling_.columns), number(tiling_.threads), true,
+            [&](Scope& round, Value* e) {
+              Value *row = ir_.CreateUDiv(e, number(tiling_.columns)),
+                    *column = ir_.CreateURem(e, number(tiling_.columns));
+              Value* place = ir_.CreateAdd(ir_.CreateMul(row, number(stride)), column);
+              finish_element(round, row_of(row), column, ir_.getTrue(), [&] {
+                return ir_.CreateLoad(type, ir_.CreateGEP(type, sums, place));
               });
             });
 }
 
-Facts emit_tiles(llvm::Module& module, const atlas::Program& program, int threads, int rows,
-                 int columns, const std::function<void(CudaFunction&)>& fill) {
+void ProductTile::merge() {
+  scope_.seek();
+  const int count = (tiling_.elements() + tiling_.merges() - 1) / tiling_.merges();
+  llvm::Type* type = k_.type_of(block_.acc_type);
+  Value* parts = ir_.CreateTrunc(k_.teams(), ir_.getInt32Ty());
+  Value* first = ir_.CreateMul(share_, number(count));
+  Value* team = ir_.CreateMul(tile_, k_.teams());
+  emit_loop(
+      scope_, thread_, number(count), number(merge_threads), false, [&](Scope& round, Value* e) {
+        round.seek();
+        e = ir_.CreateAdd(first, e);
+        Value *row = ir_.CreateUDiv(e, number(tiling_.columns)),
+              *column = ir_.CreateURem(e, number(tiling_.columns));
+        Value* has =
+            ir_.CreateAnd(ir_.CreateICmpULT(e, number(tiling_.elements())), exists(row, column));
+        emit_if(round, has, [&](Scope& point) {
+          point.seek();
+          Value* sum = add_parts(
+              k_, parts, llvm::Constant::getNullValue(type),
+              [&](Value* part) {
+                Value* own = ir_.CreateAdd(team, wide(part));
+                return ir_.CreateLoad(type, place_in_part(own, row, column));
+              },
+              [&](Value*, Value* value, Value* total) {
+                return emit_arithmetic(k_, ir::Op::add, block_.acc_type, std::array{total, value});
+              });
+          run_epilogue(point, row, column, sum);
+        });
+      });
+}
+
+// What is not finite comes of infinities, NaN, or of numbers that a term or a sum cannot hold:
+// there the chain of multiply-adds says what it is.
+Value* ProductTile::mend(Scope& point, Value* sum) {
+  Value* size = ir_.CreateAnd(ir_.CreateBitCast(sum, ir_.getInt32Ty()), number(0x7fffffff));
+  Value* finite = ir_.CreateICmpULT(size, number(0x7f800000));
+  Value* end = ir_.CreateSelect(finite, k_.i64(0), depth());
+  using Values = std::vector<Value*>;
+  return emit_loop(
+      point, k_.i64(0), end, k_.i64(atlas::product_block), false, {sum},
+      [&](Scope& block, Value* begin, const Values& now) -> Values {
+        Value* chain = chain_of(block, begin);
+        Value* all = emit_arithmetic(k_, ir::Op::add, block_.acc_type, std::array{now[0], chain});
+        Value* first = ir_.CreateICmpEQ(begin, k_.i64(0));
+        return {ir_.CreateSelect(first, chain, all)};
+      })[0];
+}
+
+Value* ProductTile::chain_of(Scope& block, Value* begin) {
+  Value* end = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, depth(),
+                                         ir_.CreateAdd(begin, k_.i64(atlas::product_block)));
+  Value* zero = llvm::Constant::getNullValue(k_.type_of(block_.acc_type));
+  Value* out =
+      emit_loop(block, begin, end, k_.i64(1), true, {zero},
+                [&](Scope& one, Value* k, const std::vector<Value*>& now) -> std::vector<Value*> {
+                  one.set_axis(block_.batch_rank + 2, k);
+                  Value* x = emit_body(one, block_.lhs).back().v;
+                  Value* y = emit_body(one, block_.rhs).back().v;
+                  one.seek();
+                  return {multiply_add(k_, block_.acc_type, x, y, now[0])};
+                })[0];
+  block.seek();
+  return out;
+}
+
+Facts emit_tiles(llvm::Module& module, const atlas::Program& program, const Tiling& tiling,
+                 const std::function<void(CudaFunction&)>& fill) {
+  const atlas::ProductBlock& block = program.product();
   Facts facts;
-  facts.threads = threads;
+  facts.threads = tiling.threads;
   facts.points = 1;
-  facts.total = ProductTile::tiles(program.product(), rows, columns);
-  CudaFunction k(module, program, threads);
+  facts.total = tiling.tiles(block);
+  auto finish = [&](CudaFunction& k) {
+    k.root().move_to(k.ir.GetInsertBlock());
+    k.root().seek();
+    k.finish();
+    facts.flags = facts.flags || k.flags();
+  };
+  CudaFunction k(module, program, tiling.threads);
   fill(k);
-  k.root().move_to(k.ir.GetInsertBlock());
-  k.root().seek();
-  k.finish();
-  facts.flags = k.flags();
+  finish(k);
+  const Expr parts = tiling.parts(block);
+  if (parts.is(0)) return facts;
+  facts.parts = parts;
+  facts.merges = tiling.merges();
+  facts.team_bytes = Expr(tiling.elements() * size_of(block.acc_type));
+  CudaFunction merge(module, program, merge_threads, merge_symbol);
+  ProductTile(merge, tiling, true).merge();
+  finish(merge);
   return facts;
 }
 

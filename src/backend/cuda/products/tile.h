@@ -2,46 +2,78 @@
 // its sums.
 #pragma once
 
+#include <algorithm>
+
 #include "backend/cuda/operands.h"
 
 namespace hologram::cuda {
 
+/// How a product is cut into CTAs.
+struct Tiling {
+  int rows, columns;  ///< of a CTA's tile
+  int threads;        ///< of a CTA
+  /// Values of k that stay together where several CTAs share a tile: each has its part of k, and a
+  /// second kernel adds up their sums in ascending order. 0: one CTA for each tile.
+  int unit = 0;
+  /// Sums of float32 that are not finite are computed again, as chains.
+  bool mends = false;
+
+  /// CTAs that a product takes if one has a tile.
+  Expr tiles(const atlas::ProductBlock& block) const;
+  /// Parts that k may be cut into; 0: it is not.
+  Expr parts(const atlas::ProductBlock& block) const;
+  int elements() const { return rows * columns; }
+  int merges() const { return std::max(elements() / 512, 1); }  ///< CTAs that merge a tile
+};
+
 /// A CTA's tile of rows x columns sums.
 class ProductTile : public Operands {
  public:
-  /// `threads` of a CTA. Emits which tile the CTA's is.
-  ProductTile(CudaFunction& k, int rows, int columns, int threads);
-
-  /// CTAs that a program's product takes, by tiles of rows x columns.
-  static Expr tiles(const atlas::ProductBlock& block, int rows, int columns);
+  /// Emits which tile the CTA's is, and which part of it; `merging`: of the kernel that merges
+  /// parts.
+  ProductTile(CudaFunction& k, const Tiling& tiling, bool merging = false);
 
   Scope& scope() { return scope_; }  ///< of all that the CTA does
   const Factor& left() const { return left_; }
   const Factor& right() const { return right_; }
   Value* depth() const { return left_.depth; }  ///< how many k there are, i64
+  /// The CTA's values of k, i64; there may be none.
+  Value* begin() const { return begin_; }
+  Value* end() const { return end_; }
 
-  /// Replaces the sum of an element whose axes are fixed in the scope, at whose end it leaves the
-  /// builder.
-  using Mend = std::function<Value*(Scope&, Value*)>;
   /// Runs the epilogue on `rows` rows of the tile's sums, which are in shared memory behind a
   /// barrier: element (row, column) at row * stride + column. `row_of`: which row of the tile it
-  /// is.
-  void finish(Value* sums, int stride, int rows, const std::function<Value*(Value*)>& row_of,
-              const Mend& mend = nullptr);
+  /// is. Of a part, sums are left in the workspace instead.
+  void finish(Value* sums, int stride, int rows, const std::function<Value*(Value*)>& row_of);
+  /// The same for element (row, column) of the tile (i32), if `has` it (i1), with its sum.
+  void finish_element(Scope& at, Value* row, Value* column, Value* has,
+                      const std::function<Value*()>& sum);
+  /// Adds up the parts of the CTA's share of a tile, and runs the epilogue.
+  void merge();
 
  private:
+  Value* number(int n) { return ir_.getInt32(static_cast<uint32_t>(n)); }
+  Value* wide(Value* n) { return ir_.CreateZExt(n, ir_.getInt64Ty()); }
+  Value* exists(Value* row, Value* column);
+  void run_epilogue(Scope& point, Value* row, Value* column, Value* sum);
+  Value* mend(Scope& point, Value* sum);
+  Value* chain_of(Scope& block, Value* begin);
+  Value* place_in_part(Value* team, Value* row, Value* column);
+
   CudaFunction& k_;
   llvm::IRBuilder<>& ir_;
   const atlas::ProductBlock& block_;
-  int columns_, threads_;
+  Tiling tiling_;
   Scope scope_;
   Factor left_, right_;
-  Value* thread_;
+  Value *thread_, *tile_;   // number of the tile, i64
+  Value *begin_, *end_;     // of k
+  Value* share_ = nullptr;  // of the CTA in merging its tile, i32
+  Value* alone_ = nullptr;  // whether the CTA has all of k, where it may be cut
 };
 
-/// The kernel of a program's product by tiles of rows x columns, a CTA of `threads` threads for
-/// each; `fill` writes what one does.
-Facts emit_tiles(llvm::Module& module, const atlas::Program& program, int threads, int rows,
-                 int columns, const std::function<void(CudaFunction&)>& fill);
+/// The kernel of a program's product, and the one that merges parts; `fill` writes what a CTA does.
+Facts emit_tiles(llvm::Module& module, const atlas::Program& program, const Tiling& tiling,
+                 const std::function<void(CudaFunction&)>& fill);
 
 }  // namespace hologram::cuda
