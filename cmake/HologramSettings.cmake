@@ -65,8 +65,11 @@ if(HOLOGRAM_SANITIZE)
     message(FATAL_ERROR "HOLOGRAM_SANITIZE is '${HOLOGRAM_SANITIZE}'; expected address, thread, undefined, "
                         "one of the first two with ',undefined', or nothing")
   endif()
-  add_compile_options(-fsanitize=${HOLOGRAM_SANITIZE} -fno-omit-frame-pointer)
+  add_compile_options(-fsanitize=${HOLOGRAM_SANITIZE} -fno-omit-frame-pointer -g1)  # lines suffice for reports
   add_link_options(-fsanitize=${HOLOGRAM_SANITIZE})
+  if(HOLOGRAM_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND HOLOGRAM_WARNINGS -Wno-mismatched-new-delete)  # GCC 12 of LLVM's own
+  endif()
   if(HOLOGRAM_SANITIZE MATCHES "undefined$")
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()

@@ -15,6 +15,10 @@
 #include <new>
 #include <string_view>
 
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>
+#endif
+
 #include "base/error.h"
 #include "host/pages.h"
 #include "host/ticker.h"
@@ -63,6 +67,15 @@ static_assert(sizeof(Header) == unit);
 
 Header* header_of(const void* block) {
   return const_cast<Header*>(static_cast<const Header*>(block) - 1);
+}
+
+/// Tells AddressSanitizer that the first `bytes` of a block may be touched, and no others.
+void allow([[maybe_unused]] void* block, [[maybe_unused]] size_t bytes) noexcept {
+#ifdef ASAN_POISON_MEMORY_REGION
+  ASAN_UNPOISON_MEMORY_REGION(block, bytes);
+  ASAN_POISON_MEMORY_REGION(static_cast<std::byte*>(block) + bytes,
+                            class_bytes(header_of(block)->cls) - bytes);
+#endif
 }
 
 /// A block's place in a stack. Nodes stay allocated as long as the pool's state, so that a thread
@@ -191,6 +204,7 @@ struct MemoryPool::State {
     const Header* header = header_of(block);
     if (header->node == no_node) return false;
     const int cls = header->cls;
+    allow(block, 0);
     cached.fetch_add(class_bytes(cls), relaxed);
     classes[static_cast<size_t>(cls)].free.push(nodes, header->node);
     return true;
@@ -214,6 +228,7 @@ struct MemoryPool::State {
 
   void unmap(void* block) noexcept {
     const Header header = *header_of(block);
+    allow(block, class_bytes(header.cls));
     if (class_bytes(header.cls) >= huge_page) {
       unmap_huge(static_cast<std::byte*>(block), class_bytes(header.cls), sizeof(Header));
     } else {
@@ -318,6 +333,7 @@ void* MemoryPool::allocate(size_t bytes) {
     s.misses.fetch_add(1, relaxed);
   }
   s.count_live(class_bytes(header_of(block)->cls));
+  allow(block, bytes);
   return block;
 }
 

@@ -45,7 +45,7 @@ class MemoryPool {
 
   /// Frees a block of any pool, from any thread; nullptr is ignored. Never throws.
   static void deallocate(void* block) noexcept;
-  /// The usable bytes of a live block.
+  /// The bytes that a live block takes: those asked for, rounded up.
   static size_t capacity(const void* block) noexcept;
 
   /// Gives all cached memory back to the system; returns the bytes.

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "support.h"
+#include "support/sanitized.h"
 
 namespace hologram::test {
 namespace {
@@ -97,7 +98,7 @@ TEST_P(Handles, ManyExecutorsLeaveNothing) {
     ASSERT_OK(hologram_executor_allocate_buffer(e, 5000, &b));
     ASSERT_OK(hologram_executor_cleanup(e));
   }
-  EXPECT_LT(resident() - before, 2000) << "pages of growth";
+  EXPECT_TRUE(sanitized || resident() - before < 2000) << "pages of growth";
 }
 
 TEST_P(Handles, MillionsOfBuffersLeaveNothing) {
@@ -112,7 +113,7 @@ TEST_P(Handles, MillionsOfBuffersLeaveNothing) {
     ASSERT_OK(hologram_buffer_cleanup(b));
   }
   // The fake device overwrites late what is freed, and gives out other memory meanwhile.
-  EXPECT_LT(resident() - before, slow() ? 5000 : 500) << "pages of growth";
+  EXPECT_TRUE(sanitized || resident() - before < (slow() ? 5000 : 500)) << "pages of growth";
   ASSERT_OK(hologram_stats(exec, &s));
   EXPECT_EQ(s.buffers, 0u);
   EXPECT_EQ(s.linear_bytes, 0u);

@@ -18,6 +18,10 @@
 #include <thread>
 #include <vector>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 #include "base/error.h"
 
 namespace {
@@ -47,7 +51,7 @@ TEST(MemoryPool, BlocksAreAlignedAndLargeEnough) {
     const size_t capacity = MemoryPool::capacity(block);
     EXPECT_GE(capacity, bytes);
     EXPECT_LE(capacity, std::max<size_t>(64, bytes + bytes / 8 + 64));
-    std::memset(block, 0x5a, capacity);
+    std::memset(block, 0x5a, bytes);
     total += capacity;
     blocks.push_back(block);
   }
@@ -59,6 +63,25 @@ TEST(MemoryPool, BlocksAreAlignedAndLargeEnough) {
   EXPECT_EQ(pool.stats().peak, total);
   MemoryPool::deallocate(nullptr);
 }
+
+#ifdef __SANITIZE_ADDRESS__
+TEST(MemoryPool, AddressSanitizerSeesWhoTouchesWhatWasNotAskedFor) {
+  MemoryPool pool(big);
+  for (size_t bytes : {size_t{8}, size_t{3000}, 5 * mebibyte - 64}) {
+    auto* block = static_cast<char*>(pool.allocate(bytes));
+    EXPECT_EQ(__asan_region_is_poisoned(block, bytes), nullptr);
+    EXPECT_TRUE(__asan_address_is_poisoned(block + bytes));
+    MemoryPool::deallocate(block);
+    EXPECT_TRUE(__asan_address_is_poisoned(block));
+    EXPECT_EQ(pool.allocate(bytes - 8), block);
+    EXPECT_EQ(__asan_region_is_poisoned(block, bytes - 8), nullptr);
+    EXPECT_TRUE(__asan_address_is_poisoned(block + bytes - 8));
+    MemoryPool::deallocate(block);
+    EXPECT_GT(pool.release(), 0u);
+    EXPECT_EQ(__asan_region_is_poisoned(block, 1) == block, bytes < mebibyte) << "freed memory";
+  }
+}
+#endif
 
 TEST(MemoryPool, EverySizeIsRoundedUpByLittle) {
   MemoryPool pool(0);
@@ -218,15 +241,16 @@ TEST(MemoryPool, ReleaseGivesTheMemoryBack) {
 }
 
 TEST(MemoryPool, BlocksOutliveThePool) {
+  const size_t sizes[] = {10, 100'000, 4 * mebibyte};
   std::vector<void*> blocks;
   {
     MemoryPool pool(big);
-    for (const size_t bytes : {size_t{10}, size_t{100'000}, 4 * mebibyte}) {
+    for (const size_t bytes : sizes) {
       MemoryPool::deallocate(pool.allocate(bytes));
       blocks.push_back(pool.allocate(bytes));
     }
   }
-  for (void* block : blocks) std::memset(block, 7, MemoryPool::capacity(block));
+  for (size_t i = 0; i < std::size(sizes); ++i) std::memset(blocks[i], 7, sizes[i]);
   std::thread([&] {
     for (void* block : blocks) MemoryPool::deallocate(block);
   }).join();
@@ -291,6 +315,8 @@ TEST(MemoryPool, IdleMemoryGoesBack) {
   MemoryPool::deallocate(live);
 }
 
+// ThreadSanitizer does not follow threads that start after a fork in a threaded process.
+#if !defined(__SANITIZE_THREAD__)
 TEST(MemoryPool, IdleMemoryGoesBackInAForkedChildToo) {
   static std::unique_ptr<MemoryPool> pool = impatient_pool();
   MemoryPool::deallocate(pool->allocate(5 * mebibyte));
@@ -303,6 +329,7 @@ TEST(MemoryPool, IdleMemoryGoesBackInAForkedChildToo) {
   EXPECT_TRUE(empties(*pool));
   pool.reset();
 }
+#endif
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 TEST(MemoryPool, TheCacheMakesRoomWhenTheSystemRefuses) {

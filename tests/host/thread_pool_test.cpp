@@ -385,7 +385,10 @@ TEST(ThreadPool, TheCallerFinishesWhenEveryWorkerIsStopped) {
     EXPECT_TRUE(counts.each_once());
     if (round == 100) {
       EXPECT_TRUE(eventually([&] {
-        pool.for_ranges(64, 1, [](int64_t, int64_t) { return 0; });
+        pool.for_ranges(64, 1, [](int64_t, int64_t) {
+          work_for(100us);  // long enough for workers to come on a busy machine
+          return 0;
+        });
         return hook_waiting.load() == 3;
       }));
     }

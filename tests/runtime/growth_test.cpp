@@ -7,15 +7,10 @@
 
 #include "host/pages.h"
 #include "runtime/executable.h"
+#include "support/sanitized.h"
 
 namespace hologram::runtime {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;  // freed memory stays with the sanitizer
-#else
-constexpr bool sanitized = false;
-#endif
 
 int64_t resident_bytes() {
   int64_t whole = 0, resident = 0;
@@ -50,7 +45,7 @@ TEST(Growth, KernelsThatAreForgottenLeaveNothing) {
     RecordProperty("resident " + std::to_string(r), std::to_string(sizes[r]));
   }
   EXPECT_EQ(runtime->kernels().stats().misses, static_cast<uint64_t>(made));
-  if (sanitized) GTEST_SKIP() << "sizes are not looked at";
+  if (test::sanitized) GTEST_SKIP() << "sizes are not looked at";
   EXPECT_LT(sizes[rounds] - sizes[1], (rounds - 1) * each * 2048) << "after a first round";
 }
 
