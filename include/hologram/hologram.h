@@ -127,8 +127,8 @@ HOLOGRAM_API hologram_status hologram_get_num_threads(uint32_t* threads);
 /** A CPU executor: a boundary pool of 96 classes of 12,288 bytes, a linear pool, and the kernels.
  * May be used from several threads. */
 HOLOGRAM_API hologram_status hologram_new_executor(hologram_handle* executor);
-/** `backend`: a name, "cuda:1" for its second device. HOLOGRAM_INVALID_ARGUMENT for an unknown name,
- * HOLOGRAM_UNAVAILABLE for an absent device. */
+/** `backend`: a name, "cuda:1" for its second device. HOLOGRAM_INVALID_ARGUMENT for an unknown
+ * name, HOLOGRAM_UNAVAILABLE for an absent device. */
 HOLOGRAM_API hologram_status hologram_new_executor_with_backend(const char* backend,
                                                                 hologram_handle* executor);
 /** The best backend of this machine; never fails for lack of a device. */
@@ -289,6 +289,10 @@ HOLOGRAM_API hologram_status hologram_buffer_to_bytes(hologram_handle executor,
 HOLOGRAM_API hologram_status hologram_buffer_as_ptr(hologram_handle executor,
                                                     hologram_handle buffer, const void** pointer);
 HOLOGRAM_API hologram_status hologram_buffer_as_mut_ptr(hologram_handle executor,
+                                                        hologram_handle buffer, void** pointer);
+/** Where the buffer is in its device's memory: a CUdeviceptr. Valid until it is freed or resized;
+ * HOLOGRAM_UNSUPPORTED in host memory. */
+HOLOGRAM_API hologram_status hologram_buffer_device_ptr(hologram_handle executor,
                                                         hologram_handle buffer, void** pointer);
 /** Sets the first `length` elements to `value`, converted to the buffer's dtype. */
 HOLOGRAM_API hologram_status hologram_buffer_fill(hologram_handle executor, hologram_handle buffer,
@@ -699,15 +703,68 @@ HOLOGRAM_API hologram_status hologram_executable_run(hologram_handle executable,
 HOLOGRAM_API hologram_status hologram_executable_run_with_symbols(
     hologram_handle executable, const hologram_handle* inputs, size_t num_inputs,
     const int64_t* symbols, size_t num_symbols, hologram_handle* outputs, size_t num_outputs);
+/** The same without waiting: the call is put on the stream, which keeps what it needs. Argument
+ * errors are told at once, all others by hologram_stream_synchronize; the outputs hold results
+ * then. Methods of archives are HOLOGRAM_UNSUPPORTED. */
+HOLOGRAM_API hologram_status hologram_executable_run_on_stream(
+    hologram_handle executable, hologram_handle stream, const hologram_handle* inputs,
+    size_t num_inputs, hologram_handle* outputs, size_t num_outputs);
 /** What compiling did, as a JSON object: operations before and after, kernels, milliseconds. */
 HOLOGRAM_API hologram_status hologram_executable_report(hologram_handle executable, char* json,
                                                         size_t capacity, size_t* needed);
 HOLOGRAM_API hologram_status hologram_executable_cleanup(hologram_handle executable);
 
+/* ---- Streams and events ------------------------------------------------------------------------
+ *
+ * A stream is a queue of an executor's device: what is put on it is done in order, beside what is
+ * on other streams. All other functions wait for what they started, and for nothing on any stream:
+ * wait for a stream before its buffers are used without it. On executors in host memory the work is
+ * done when it is put on a stream, and its errors are told likewise.
+ */
+
+HOLOGRAM_API hologram_status hologram_stream_create(hologram_handle executor,
+                                                    hologram_handle* stream);
+/** Another library's stream on the executor's device, a CUstream for instance, which must live as
+ * long as this. HOLOGRAM_UNSUPPORTED on the host. */
+HOLOGRAM_API hologram_status hologram_stream_from_native(hologram_handle executor, void* native,
+                                                         hologram_handle* stream);
+/** The device's own name for it: a CUstream; NULL on the host. */
+HOLOGRAM_API hologram_status hologram_stream_native(hologram_handle stream, void** native);
+/** Returns when its work is done, with the first error since it was last called. */
+HOLOGRAM_API hologram_status hologram_stream_synchronize(hologram_handle stream);
+/** Whether its work is done. */
+HOLOGRAM_API hologram_status hologram_stream_query(hologram_handle stream, uint8_t* done);
+/** Waits for its work. */
+HOLOGRAM_API hologram_status hologram_stream_cleanup(hologram_handle stream);
+/** Copies `size` bytes, the buffer's, in: now to memory of the stream's own, and behind what is on
+ * the stream to the buffer. The bytes may change at once. */
+HOLOGRAM_API hologram_status hologram_stream_copy_from_bytes(hologram_handle stream,
+                                                             hologram_handle buffer,
+                                                             const void* bytes, size_t size);
+/** Copies the buffer out: `bytes` holds it, and must stay until then, when
+ * hologram_stream_synchronize returns. */
+HOLOGRAM_API hologram_status hologram_stream_copy_to_bytes(hologram_handle stream,
+                                                           hologram_handle buffer, void* bytes,
+                                                           size_t size);
+/** A mark in a stream's work, for other streams of the executor and for the host. */
+HOLOGRAM_API hologram_status hologram_event_create(hologram_handle executor,
+                                                   hologram_handle* event);
+/** Marks the end of what is on the stream now, in place of an earlier mark. */
+HOLOGRAM_API hologram_status hologram_event_record(hologram_handle event, hologram_handle stream);
+/** What is put on the stream from now on begins when the mark has been reached. */
+HOLOGRAM_API hologram_status hologram_stream_wait_event(hologram_handle stream,
+                                                        hologram_handle event);
+/** Returns when the mark has been reached; of errors the stream tells. */
+HOLOGRAM_API hologram_status hologram_event_synchronize(hologram_handle event);
+/** Whether the mark has been reached; without one, yes. */
+HOLOGRAM_API hologram_status hologram_event_query(hologram_handle event, uint8_t* done);
+HOLOGRAM_API hologram_status hologram_event_cleanup(hologram_handle event);
+
 /* ---- Archives: models in files (docs/archives.md) ----------------------------------------------
  */
 
-#define HOLOGRAM_VERIFY 1u /**< compare the weights with their checksums too: reads the whole file */
+#define HOLOGRAM_VERIFY \
+  1u /**< compare the weights with their checksums too: reads the whole file */
 
 /** Opens a .holo file; its weights are mapped into memory. A damaged file is HOLOGRAM_CORRUPT, one
  * of a later version HOLOGRAM_UNSUPPORTED. Machine code in it runs only if the user's list of
@@ -716,8 +773,7 @@ HOLOGRAM_API hologram_status hologram_archive_open(const char* path, uint32_t fl
                                                    hologram_handle* archive);
 /** The same for a file's bytes, which are copied. */
 HOLOGRAM_API hologram_status hologram_archive_open_memory(const void* bytes, size_t size,
-                                                          uint32_t flags,
-                                                          hologram_handle* archive);
+                                                          uint32_t flags, hologram_handle* archive);
 /** What it holds as a JSON object: fingerprint, methods with inputs, results and sizes, tensors. */
 HOLOGRAM_API hologram_status hologram_archive_info(hologram_handle archive, char* json,
                                                    size_t capacity, size_t* needed);
@@ -739,7 +795,8 @@ HOLOGRAM_API hologram_status hologram_archive_replace(hologram_handle archive, c
 HOLOGRAM_API hologram_status hologram_archive_verify(hologram_handle archive);
 /** A method as an executable, compiled or taken from the cache of kernels. Its inputs and results
  * are the method's, row-major; hologram_executable_run checks their sizes. `session`: where state
- * is kept, 0 for a method without. The executable outlives the archive's and the session's handles. */
+ * is kept, 0 for a method without. The executable outlives the archive's and the session's handles.
+ */
 HOLOGRAM_API hologram_status hologram_archive_method(hologram_handle archive,
                                                      hologram_handle executor, const char* name,
                                                      hologram_handle session,

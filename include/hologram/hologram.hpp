@@ -207,6 +207,11 @@ struct Api {
       hologram_dtype t = HOLOGRAM_F32;
       return P::give(hologram_buffer_dtype(get(), &t), [&] { return t; });
     }
+    /// Where it is in its device's memory; an error in the host's.
+    result<void*> device_pointer() const {
+      void* p = nullptr;
+      return P::give(hologram_buffer_device_ptr(executor_, get(), &p), [&] { return p; });
+    }
     /// The memory itself, valid until the buffer is freed or resized; of the host alone. T must be
     /// the dtype's type.
     template <class T>
@@ -370,6 +375,62 @@ struct Api {
     detail::Handle<hologram_tensor_cleanup> handle_;
   };
 
+  class Event;
+
+  /// A queue of work on an executor's device.
+  class Stream {
+   public:
+    Stream() = default;
+    explicit Stream(hologram_handle handle) : handle_(handle) {}
+    hologram_handle get() const noexcept { return handle_.get(); }
+    /// Returns when its work is done, with the first error since.
+    status synchronize() const { return P::done(hologram_stream_synchronize(get())); }
+    result<bool> done() const {
+      uint8_t yes = 0;
+      return P::give(hologram_stream_query(get(), &yes), [&] { return yes != 0; });
+    }
+    result<void*> native() const {
+      void* p = nullptr;
+      return P::give(hologram_stream_native(get(), &p), [&] { return p; });
+    }
+    /// The values may change at once.
+    template <class T>
+    status write(Buffer& to, std::span<const T> values) const {
+      return P::done(
+          hologram_stream_copy_from_bytes(get(), to.get(), values.data(), values.size_bytes()));
+    }
+    /// The values are there, and may go, when the stream has been waited for.
+    template <class T>
+    status read(const Buffer& from, std::span<T> values) const {
+      return P::done(
+          hologram_stream_copy_to_bytes(get(), from.get(), values.data(), values.size_bytes()));
+    }
+    status record(Event& event) const { return P::done(hologram_event_record(event.get(), get())); }
+    /// What is put on the stream from now on begins behind the event.
+    status wait_for(const Event& event) const {
+      return P::done(hologram_stream_wait_event(get(), event.get()));
+    }
+
+   private:
+    detail::Handle<hologram_stream_cleanup> handle_;
+  };
+
+  /// A mark in a stream's work.
+  class Event {
+   public:
+    Event() = default;
+    explicit Event(hologram_handle handle) : handle_(handle) {}
+    hologram_handle get() const noexcept { return handle_.get(); }
+    status synchronize() const { return P::done(hologram_event_synchronize(get())); }
+    result<bool> reached() const {
+      uint8_t yes = 0;
+      return P::give(hologram_event_query(get(), &yes), [&] { return yes != 0; });
+    }
+
+   private:
+    detail::Handle<hologram_event_cleanup> handle_;
+  };
+
   /// A compiled graph.
   class Executable {
    public:
@@ -396,6 +457,12 @@ struct Api {
     status run(std::span<const hologram_handle> inputs, std::span<hologram_handle> outputs) const {
       return P::done(hologram_executable_run(get(), inputs.data(), inputs.size(), outputs.data(),
                                              outputs.size()));
+    }
+    /// The same without waiting for it.
+    status run(const Stream& stream, std::span<const hologram_handle> inputs,
+               std::span<hologram_handle> outputs) const {
+      return P::done(hologram_executable_run_on_stream(
+          get(), stream.get(), inputs.data(), inputs.size(), outputs.data(), outputs.size()));
     }
     result<std::string> report() const {
       std::string text;
@@ -507,6 +574,15 @@ struct Api {
       hologram_statistics s{};
       s.struct_size = sizeof s;
       return P::give(hologram_stats(get(), &s), [&] { return s; });
+    }
+
+    result<Stream> stream() const {
+      hologram_handle h = 0;
+      return P::give(hologram_stream_create(get(), &h), [&] { return Stream(h); });
+    }
+    result<Event> event() const {
+      hologram_handle h = 0;
+      return P::give(hologram_event_create(get(), &h), [&] { return Event(h); });
     }
 
     /// Zeroed elements.
@@ -750,6 +826,8 @@ using Buffer = Api<detail::Throwing>::Buffer;
 using Tensor = Api<detail::Throwing>::Tensor;
 using Graph = Api<detail::Throwing>::Graph;
 using Executable = Api<detail::Throwing>::Executable;
+using Stream = Api<detail::Throwing>::Stream;
+using Event = Api<detail::Throwing>::Event;
 using Archive = Api<detail::Throwing>::Archive;
 using Session = Api<detail::Throwing>::Session;
 
@@ -760,6 +838,8 @@ using Buffer = Api<detail::Returning>::Buffer;
 using Tensor = Api<detail::Returning>::Tensor;
 using Graph = Api<detail::Returning>::Graph;
 using Executable = Api<detail::Returning>::Executable;
+using Stream = Api<detail::Returning>::Stream;
+using Event = Api<detail::Returning>::Event;
 using Archive = Api<detail::Returning>::Archive;
 using Session = Api<detail::Returning>::Session;
 }  // namespace status

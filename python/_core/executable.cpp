@@ -25,8 +25,8 @@ using runtime::Runtime;
 
 std::shared_ptr<Executable> compile(const ir::Graph& graph, std::shared_ptr<Runtime> runtime,
                                     std::vector<bool> static_parameters, bool reproducible,
-                                    bool fast) {
-  CompileOptions options{reproducible, fast, std::move(static_parameters)};
+                                    bool fast, std::optional<bool> graphs) {
+  CompileOptions options{reproducible, fast, std::move(static_parameters), graphs};
   nb::gil_scoped_release release;
   return Executable::compile(graph, options, std::move(runtime));
 }
@@ -179,6 +179,10 @@ void bind_executable(nb::module_& m) {
       .def_prop_ro("code_key", [](Runtime& r) { return r.backend().code_key(); })
       .def_prop_ro("target", [](Runtime& r) { return r.backend().target(); })
       .def_prop_ro("host_runs", [](Runtime& r) { return r.backend().host_runs(); })
+      .def_prop_ro("graph_launches", [](Runtime& r) { return r.backend().graph_launches(); })
+      .def_prop_ro(
+          "description", [](Runtime& r) { return r.backend().describe(); },
+          "The device and what compiles for it, in words; empty: nothing beyond its name.")
       .def_prop_rw(
           "num_threads", [](Runtime& r) { return r.threads().num_threads(); },
           [](Runtime& r, int n) { r.threads().set_num_threads(n); })
@@ -244,9 +248,12 @@ void bind_executable(nb::module_& m) {
         "Folder, entries and bytes of the kernel cache on disk, and why it is not used, if so.");
   m.def("cache_clear", &cache_clear,
         "Removes every kernel from the cache on disk; returns how many.");
-  m.def("compile", &compile, nb::arg("graph"), nb::arg("runtime"),
-        nb::arg("static_parameters") = std::vector<bool>(), nb::arg("reproducible") = false,
-        nb::arg("fast") = false, "Compiles a graph into an Executable.");
+  m.def(
+      "compile", &compile, nb::arg("graph"), nb::arg("runtime"),
+      nb::arg("static_parameters") = std::vector<bool>(), nb::arg("reproducible") = false,
+      nb::arg("fast") = false, nb::arg("graphs") = nb::none(),
+      "Compiles a graph into an Executable. `graphs`: whether a GPU gets runs of launches as one; "
+      "None: where that is likely to be faster.");
 }
 
 }  // namespace hologram::python

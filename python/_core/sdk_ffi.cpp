@@ -305,6 +305,57 @@ void bind_by_hand(nb::module_& m) {
       },
       "executable"_a, "inputs"_a, "outputs"_a = nb::none());
   def(
+      "executable_run_on_stream",
+      [](uint64_t executable, uint64_t stream, const std::vector<uint64_t>& inputs,
+         std::optional<std::vector<uint64_t>> outputs) {
+        uint32_t count = 0;
+        raise(hologram_executable_num_outputs(executable, &count));
+        std::vector<uint64_t> out = outputs.value_or(std::vector<uint64_t>(count, 0));
+        raise(hologram_executable_run_on_stream(executable, stream, inputs.data(), inputs.size(),
+                                                out.data(), out.size()));
+        return out;
+      },
+      "executable"_a, "stream"_a, "inputs"_a, "outputs"_a = nb::none());
+  def(
+      "stream_from_native",
+      [](uint64_t executor, uint64_t native) {
+        hologram_handle stream = 0;
+        raise(hologram_stream_from_native(executor, reinterpret_cast<void*>(native), &stream));
+        return stream;
+      },
+      "executor"_a, "native"_a);
+  def(
+      "stream_native",
+      [](uint64_t stream) {
+        void* native = nullptr;
+        raise(hologram_stream_native(stream, &native));
+        return reinterpret_cast<uintptr_t>(native);
+      },
+      "stream"_a);
+  def(
+      "stream_copy_from_bytes",
+      [](uint64_t stream, uint64_t buffer, const nb::object& data) {
+        Bytes bytes(data);
+        raise(hologram_stream_copy_from_bytes(stream, buffer, bytes.view.buf,
+                                              static_cast<size_t>(bytes.view.len)));
+      },
+      "stream"_a, "buffer"_a, "bytes"_a);
+  def(
+      "stream_copy_to_bytes",
+      [](uint64_t stream, uint64_t buffer, uint64_t address, uint64_t size) {
+        raise(
+            hologram_stream_copy_to_bytes(stream, buffer, reinterpret_cast<void*>(address), size));
+      },
+      "stream"_a, "buffer"_a, "address"_a, "size"_a);
+  def(
+      "buffer_device_ptr",
+      [](uint64_t executor, uint64_t buffer) {
+        void* pointer = nullptr;
+        raise(hologram_buffer_device_ptr(executor, buffer, &pointer));
+        return reinterpret_cast<uintptr_t>(pointer);
+      },
+      "executor"_a, "buffer"_a);
+  def(
       "executable_run_with_symbols",
       [](uint64_t executable, const std::vector<uint64_t>& inputs,
          const std::vector<int64_t>& symbols, std::optional<std::vector<uint64_t>> outputs) {

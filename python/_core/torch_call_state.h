@@ -24,6 +24,7 @@ class TorchCall::State final : public runtime::Outputs,
     for (PyObject* o : arguments_) Py_XDECREF(o);
     for (void* b : blocks_) host::MemoryPool::deallocate(b);
     Py_XDECREF(record_);
+    Py_XDECREF(scratch_);
   }
 
   bool read(PyObject* list);
@@ -35,6 +36,9 @@ class TorchCall::State final : public runtime::Outputs,
     return blocks_[static_cast<size_t>(index)] =
                owner_.executable_->runtime().memory().allocate(bytes);
   }
+  /// While the stream is captured, the framework's: what the capture owns is used again by it
+  /// alone.
+  void* scratch(size_t bytes, runtime::Frame& frame) override;
   int32_t call(const schedule::Step& step, runtime::Frame& frame) override;
   void begin(const schedule::Step& step) override;
   void end() override;
@@ -50,6 +54,7 @@ class TorchCall::State final : public runtime::Outputs,
   bool is_there(const dlpack::Tensor& t, const char* what);
   void* allocate_there(int index);
   PyObject* empty(int slot);
+  void* address_of(PyObject* made, const char* what);
   void keep(PyObject* o, size_t parameter);
   bool check_stamps();
   PyObject* object_of(int slot);
@@ -68,6 +73,7 @@ class TorchCall::State final : public runtime::Outputs,
   std::vector<void*> blocks_;         // by output
   Stamps::Checked checked_;
   PyThreadState* saved_ = nullptr;
+  PyObject* scratch_ = nullptr;
   PyObject* record_ = nullptr;  // of the step that runs, while the profiler is on
 };
 

@@ -52,11 +52,22 @@ PyObject* TorchCall::State::empty(int slot) {
 void* TorchCall::State::allocate_there(int index) {
   PyEval_RestoreThread(saved_);
   const int slot = owner_.output_slot_[static_cast<size_t>(index)];
-  PyObject*& made = objects_[static_cast<size_t>(slot)];
-  made = empty(slot);
+  return address_of(objects_[static_cast<size_t>(slot)] = empty(slot), "memory for a result");
+}
+
+void* TorchCall::State::scratch(size_t bytes, runtime::Frame& frame) {
+  if (!owner_.place_.on_device()) return nullptr;
+  if (!owner_.executable_->runtime().device()->captured(frame.stream)) return nullptr;
+  PyEval_RestoreThread(saved_);
+  scratch_ = PyObject_CallFunction(owner_.place_.empty.ptr(), "(n)(i)s",
+                                   static_cast<Py_ssize_t>(bytes), 1, "u8");
+  return address_of(scratch_, "memory for a call");
+}
+
+// Of a new tensor, or of null behind an exception; gives the interpreter up.
+void* TorchCall::State::address_of(PyObject* made, const char* what) {
   dlpack::Tensor t{};
-  const bool good =
-      made && owner_.exchange_->view_of_object(made, &t) == 0 && is_there(t, "memory for a result");
+  const bool good = made && owner_.exchange_->view_of_object(made, &t) == 0 && is_there(t, what);
   saved_ = PyEval_SaveThread();
   if (!good) throw PythonError();
   return static_cast<char*>(t.data) + t.byte_offset;

@@ -41,15 +41,26 @@ from hologram.backend import (
 if TYPE_CHECKING:
     from hologram._jit import jit
     from hologram.archive import load
+    from hologram.stream import Event, Stream
     from hologram.tensor import Tensor, default_executor, from_dlpack
 
-_LAZY = {"jit": "_jit", "load": "archive", "Tensor": "tensor", "default_executor": "tensor", "from_dlpack": "tensor"}
+_LAZY = {
+    "jit": "_jit",
+    "load": "archive",
+    "Event": "stream",
+    "Stream": "stream",
+    "Tensor": "tensor",
+    "default_executor": "tensor",
+    "from_dlpack": "tensor",
+}
 
 __all__ = [
     "BackendType",
     "Buffer",
+    "Event",
     "Executor",
     "HologramError",
+    "Stream",
     "Tensor",
     "__version__",
     "backend",

@@ -13,6 +13,22 @@ from hologram._commands import archive, atlas, bench, completion, graph, sigmati
 from hologram._commands.common import Failure, Parser, add, group, show
 
 
+def _devices() -> dict[str, str]:
+    """What there is beside the host, in words, or why there is nothing."""
+    if "cuda" not in _core.Runtime.backends():
+        return {}
+    from hologram.backend import device_count
+
+    found = {}
+    for number in range(max(device_count("cuda"), 1)):
+        name = f"cuda:{number}"
+        try:
+            found[name] = _core.Runtime(name).description
+        except RuntimeError as error:
+            found[name] = str(error)
+    return found
+
+
 def _info(args: argparse.Namespace) -> int:
     runtime = _core.Runtime("cpu")
     host = _core.host_cpu()
@@ -26,6 +42,7 @@ def _info(args: argparse.Namespace) -> int:
             "threads": runtime.num_threads,
             "products": {what: f"{c['path']}: {c['why']}" for what, c in host["choices"].items()},
         },
+        "devices": _devices(),
         "cache": _core.cache_info(),
     }
     show(data, args.json)

@@ -671,6 +671,48 @@ def executable_cleanup(executable: int) -> None:
     What compiling did, as a JSON object: operations before and after, kernels, milliseconds.
     """
 
+def stream_create(executor: int) -> int:
+    """
+    Streams and events. A stream is a queue of an executor's device: what is put on it is done in order, beside what is on other streams. All other functions wait for what they started, and for nothing on any stream: wait for a stream before its buffers are used without it. On executors in host memory the work is done when it is put on a stream, and its errors are told likewise.
+    """
+
+def stream_synchronize(stream: int) -> None:
+    """
+    Returns when its work is done, with the first error since it was last called.
+    """
+
+def stream_query(stream: int) -> int:
+    """Whether its work is done."""
+
+def stream_cleanup(stream: int) -> None:
+    """Waits for its work."""
+
+def event_create(executor: int) -> int:
+    """
+    A mark in a stream's work, for other streams of the executor and for the host.
+    """
+
+def event_record(event: int, stream: int) -> None:
+    """
+    Marks the end of what is on the stream now, in place of an earlier mark.
+    """
+
+def stream_wait_event(stream: int, event: int) -> None:
+    """
+    What is put on the stream from now on begins when the mark has been reached.
+    """
+
+def event_synchronize(event: int) -> None:
+    """Returns when the mark has been reached; of errors the stream tells."""
+
+def event_query(event: int) -> int:
+    """Whether the mark has been reached; without one, yes."""
+
+def event_cleanup(event: int) -> None:
+    """
+    Streams and events. A stream is a queue of an executor's device: what is put on it is done in order, beside what is on other streams. All other functions wait for what they started, and for nothing on any stream: wait for a stream before its buffers are used without it. On executors in host memory the work is done when it is put on a stream, and its errors are told likewise.
+    """
+
 def archive_open(path: str, flags: int) -> int:
     """
     Opens a .holo file; its weights are mapped into memory. A damaged file is HOLOGRAM_CORRUPT, one of a later version HOLOGRAM_UNSUPPORTED. Machine code in it runs only if the user's list of trusted archives names it, or after hologram_archive_trust.
@@ -793,6 +835,34 @@ def graph_apply(graph: int, operation: str, inputs: Sequence[int], attributes: s
 def executable_run(executable: int, inputs: Sequence[int], outputs: Sequence[int] | None = None) -> list[int]:
     """
     Runs once. Inputs are tensors (row-major) or buffers (taken as flat: their length must match); symbols get their values from the tensors' dimensions. `outputs` receives new tensors, or, where it holds handles of tensors or buffers of the right size instead of 0, they are written.
+    """
+
+def executable_run_on_stream(executable: int, stream: int, inputs: Sequence[int], outputs: Sequence[int] | None = None) -> list[int]:
+    """
+    The same without waiting: the call is put on the stream, which keeps what it needs. Argument errors are told at once, all others by hologram_stream_synchronize; the outputs hold results then. Methods of archives are HOLOGRAM_UNSUPPORTED.
+    """
+
+def stream_from_native(executor: int, native: int) -> int:
+    """
+    Another library's stream on the executor's device, a CUstream for instance, which must live as long as this. HOLOGRAM_UNSUPPORTED on the host.
+    """
+
+def stream_native(stream: int) -> int:
+    """The device's own name for it: a CUstream; NULL on the host."""
+
+def stream_copy_from_bytes(stream: int, buffer: int, bytes: object) -> None:
+    """
+    Copies `size` bytes, the buffer's, in: now to memory of the stream's own, and behind what is on the stream to the buffer. The bytes may change at once.
+    """
+
+def stream_copy_to_bytes(stream: int, buffer: int, address: int, size: int) -> None:
+    """
+    Copies the buffer out: `bytes` holds it, and must stay until then, when hologram_stream_synchronize returns.
+    """
+
+def buffer_device_ptr(executor: int, buffer: int) -> int:
+    """
+    Where the buffer is in its device's memory: a CUdeviceptr. Valid until it is freed or resized; HOLOGRAM_UNSUPPORTED in host memory.
     """
 
 def executable_run_with_symbols(executable: int, inputs: Sequence[int], symbols: Sequence[int], outputs: Sequence[int] | None = None) -> list[int]:

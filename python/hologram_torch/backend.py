@@ -5,8 +5,8 @@ import contextlib
 def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     """Compiles a graph that Dynamo captured.
 
-    mode: None, "default" or another of PyTorch's (which change nothing), "reproducible", "fast".
-    options: {"reproducible": bool, "fast": bool, "pack_weights": bool, "cache": bool}, see options.Options.
+    mode: None, "default" or another of PyTorch's ("reduce-overhead" sets cudagraphs), "reproducible", "fast".
+    options: {"reproducible": bool, "fast": bool, "pack_weights": bool, "cache": bool, "cudagraphs": bool}, see options.Options.
     """
     from functorch.compile import min_cut_rematerialization_partition
     from torch._functorch import config

@@ -46,6 +46,7 @@ def stats() -> dict:
         the library, on disk), or compiled
     fallback_ops: {operator: calls} of operators that ran in PyTorch inside compiled graphs
     host_runs: steps, since the process began, that a GPU's backend ran on the host's processor, as it has no kernel for them
+    graph_launches: CUDA graphs, since the process began, that were launched in place of single kernels
     compile_ms: milliseconds by stage; "trace" is the translation in Python, "total" all of ours
     ops_before, ops_canonical: operations before and after canonicalisation
     memory: bytes that compiled graphs hold now: packed_weights of live graphs; in_use, other blocks of the pool (results,
@@ -56,7 +57,7 @@ def stats() -> dict:
     with _lock:
         c = _counters
         counts = {**vars(c), "compile_ms": dict(c.compile_ms), "fallback_ops": dict(c.fallback_ops)}
-        return {**counts, "host_runs": _host_runs(), "memory": _memory()}
+        return {**counts, **_devices(), "memory": _memory()}
 
 
 def tell_memory(function) -> None:
@@ -70,14 +71,14 @@ def _memory() -> dict:
     return dict.fromkeys(shares, 0)
 
 
-def tell_host_runs(function) -> None:
-    """Sets what gives the steps that backends of devices ran on the host."""
-    global _host_runs
-    _host_runs = function
+def tell_devices(function) -> None:
+    """Sets what gives the counts of backends of devices by name."""
+    global _devices
+    _devices = function
 
 
-def _host_runs() -> int:
-    return 0
+def _devices() -> dict:
+    return {"host_runs": 0, "graph_launches": 0}
 
 
 def reset_stats() -> None:

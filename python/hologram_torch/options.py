@@ -2,10 +2,11 @@
 import dataclasses
 import os
 
-# PyTorch's own modes promise only speed; Hologram's default already is its fastest at full accuracy.
+# PyTorch's own modes promise only speed; Hologram's default already is its fastest at full accuracy. "reduce-overhead" has GPUs
+# take launches together from the first call on.
 _MODES = {
     "default": {},
-    "reduce-overhead": {},
+    "reduce-overhead": {"cudagraphs": True},
     "max-autotune": {},
     "max-autotune-no-cudagraphs": {},
     "reproducible": {"reproducible": True},
@@ -22,6 +23,8 @@ class Options:
     fast: float32 products may use two bfloat16 terms, as under torch.set_float32_matmul_precision("high"), and narrowing casts
         that are widened again may go.
     pack_weights: keep what depends on parameters alone (packed weights) between calls.
+    cudagraphs: on CUDA, launch the kernels between two operators of PyTorch as one graph, from two kernels and from the first
+        call on; False: never. By default from eight kernels on, when sizes come for the third time.
     cache: keep what AOTAutograd traces in PyTorch's cache on disk, and take it from there; also set by
         HOLOGRAM_AUTOGRAD_CACHE=1. Asking that cache loads Inductor, which takes a process more than tracing a small model.
     """
@@ -30,6 +33,7 @@ class Options:
     fast: bool = False
     pack_weights: bool = True
     cache: bool = False
+    cudagraphs: bool | None = None
 
     @classmethod
     def make(cls, mode: str | None, options: dict | None) -> "Options":
@@ -54,7 +58,7 @@ class Options:
 
     def tag(self) -> str:
         """Distinguishes results of different options in PyTorch's caches."""
-        return "".join("01"[getattr(self, field.name)] for field in dataclasses.fields(self))
+        return "".join({False: "0", True: "1", None: "-"}[getattr(self, field.name)] for field in dataclasses.fields(self))
 
 
 def strict() -> bool:

@@ -47,6 +47,7 @@ class Program:
     fast: bool
     trace_ms: float = 0.0
     device: str = "cpu"
+    graphs: bool | None = None
 
     @classmethod
     def of(cls, name, translated, options, trace_ms, where="cpu"):
@@ -54,7 +55,7 @@ class Program:
         t = translated
         formulas = [formula for formula, _ in t.symbols.formulas]
         return cls(name, t.graph, t.args, t.results, t.host, t.constants, t.static, formulas, t.fallbacks,
-                   options.reproducible, options.fast, trace_ms, where)  # fmt: skip
+                   options.reproducible, options.fast, trace_ms, where, options.cudagraphs)  # fmt: skip
 
     def compile(self):
         """→ a callable over one list, which it clears; its `native` tells whether PyTorch runs no operator of it."""
@@ -63,7 +64,8 @@ class Program:
         stages = counters.dump_stages()
         if "graph" in stages:
             counters.dump(self.name, "graph", str(self.graph))
-        executable = _core.compile(self.graph, device.runtime(self.device), self.static, self.reproducible, self.fast)
+        executable = _core.compile(
+            self.graph, device.runtime(self.device), self.static, self.reproducible, self.fast, self.graphs)  # fmt: skip
         call = _core.torch_call(
             executable, device.exchange(self.device), self.args, self.results, self.host, self.constants, device.thread_count(),
             device.place(self.device, dtypes.TORCH),

@@ -71,6 +71,10 @@ class Backend {
   /// How many steps so far ran on the host's processor because this backend renders no kernel for
   /// them.
   virtual uint64_t host_runs() const { return 0; }
+  /// How many runs of launches so far were handed to the device as one.
+  virtual uint64_t graph_launches() const { return 0; }
+  /// The device and what compiles for it, in words for people; empty: nothing beyond its name.
+  virtual std::string describe() const { return {}; }
   /// The machine that its code is for, by instruction set and features: what one process compiled
   /// runs in another whose backend says the same, and computes the same bits. Empty: code does not
   /// leave the process.

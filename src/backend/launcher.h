@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "atlas/entry.h"
@@ -25,6 +26,11 @@ class Prepared {
   virtual ~Prepared() = default;
 };
 
+/// What one call gives a launcher. Native code reads the EntryFrame alone.
+struct CallFrame : atlas::EntryFrame {
+  void* workspace = nullptr;  ///< Launcher::workspace_bytes() of the device's memory
+};
+
 /// Runs the steps of one plan. Thread-safe.
 class Launcher {
  public:
@@ -34,10 +40,14 @@ class Launcher {
   /// Runs every step in order, or puts them on frame.stream; returns 0 or the first status that is
   /// not 0. Fills in what in the frame is the launcher's: kernels, totals, grains. Throws the Error
   /// of a device that refuses a step.
-  virtual int32_t run(atlas::EntryFrame& frame, const Prepared& prepared) const = 0;
+  virtual int32_t run(CallFrame& frame, const Prepared& prepared) const = 0;
   /// Runs the kernel of one step to its end.
-  virtual int32_t run_step(atlas::EntryFrame& frame, const Prepared& prepared,
-                           size_t step) const = 0;
+  virtual int32_t run_step(CallFrame& frame, const Prepared& prepared, size_t step) const = 0;
+  /// Of the device's memory, which a call needs beside its arena.
+  virtual size_t workspace_bytes(const Prepared&) const { return 0; }
+  /// Whether runs of launches may be handed to the device as one; nothing: where that is likely to
+  /// be faster.
+  virtual void set_graphs(std::optional<bool>) {}
   /// StickyError bits of frames without `sticky` that have shown up since the last call.
   virtual int32_t late_faults() const { return 0; }
   /// Memory that was taken for code of its own.

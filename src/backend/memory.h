@@ -8,6 +8,8 @@ namespace hologram {
 
 /// One of a device's queues of work: what is put on it is done in order. Null: the device's own.
 using Stream = void*;
+/// A mark in a stream's work.
+using Event = void*;
 
 /// A device by DLPack's numbers.
 struct Device {
@@ -40,6 +42,26 @@ class Memory {
   virtual void wait(Stream stream) = 0;
   /// Returns when what is on any stream now is done.
   virtual void wait_for_all() = 0;
+
+  /// Host memory that copy_later() reads and writes without a copy of its own.
+  virtual void* allocate_host(size_t bytes) = 0;
+  /// Nothing on any stream may use the block any more; null is ignored.
+  virtual void deallocate_host(void* block) noexcept = 0;
+  /// Puts a copy on `stream` and returns. A side in host memory is of allocate_host(), and is used
+  /// until the stream has come so far.
+  virtual void copy_later(void* to, const void* from, size_t bytes, Stream stream) = 0;
+
+  virtual Event make_event() = 0;
+  virtual void free_event(Event event) noexcept = 0;
+  /// Marks the end of what is on `stream` now.
+  virtual void record(Event event, Stream stream) = 0;
+  /// What is put on `stream` from now on begins behind the mark that was recorded last.
+  virtual void wait_for(Event event, Stream stream) = 0;
+  /// Whether that mark has been reached; of an event without one, yes.
+  virtual bool reached(Event event) = 0;
+  /// Whether what is put on `stream` is recorded by its owner, to be run later and again: nothing
+  /// may be waited for.
+  virtual bool captured(Stream) { return false; }
 };
 
 }  // namespace hologram

@@ -41,12 +41,12 @@ class NativeLauncher final : public Launcher {
     return sizes;
   }
 
-  int32_t run(atlas::EntryFrame& frame, const Prepared& prepared) const override {
+  int32_t run(CallFrame& frame, const Prepared& prepared) const override {
     fill(frame, prepared);
     return run_all_(&frame);
   }
 
-  int32_t run_step(atlas::EntryFrame& frame, const Prepared& prepared, size_t s) const override {
+  int32_t run_step(CallFrame& frame, const Prepared& prepared, size_t s) const override {
     fill(frame, prepared);
     if (frame.totals[s] <= 0) return 0;
     const atlas::EntryStep& step = steps_[s];

@@ -23,10 +23,10 @@ class ProgramLauncher final : public Launcher {
   std::unique_ptr<Prepared> prepare(const int64_t*, int) const override {
     return std::make_unique<Prepared>();
   }
-  int32_t run(atlas::EntryFrame& frame, const Prepared& prepared) const override {
+  int32_t run(CallFrame& frame, const Prepared& prepared) const override {
     return walk(frame, steps_, [&](size_t s) { return run_step(frame, prepared, s); });
   }
-  int32_t run_step(atlas::EntryFrame& frame, const Prepared&, size_t s) const override {
+  int32_t run_step(CallFrame& frame, const Prepared&, size_t s) const override {
     const atlas::EntryStep& step = steps_[s];
     const Kernel& kernel = *kernels_[static_cast<size_t>(step.kernel)];
     return run_(*static_cast<const atlas::Program*>(kernel.code), frame.buffers + step.first_buffer,

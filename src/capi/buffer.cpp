@@ -234,6 +234,17 @@ hologram_status hologram_buffer_as_mut_ptr(hologram_handle executor, hologram_ha
     *pointer = address(executor, buffer);
   });
 }
+hologram_status hologram_buffer_device_ptr(hologram_handle executor, hologram_handle buffer,
+                                           void** pointer) {
+  return guarded(__func__, [&] {
+    require_out(pointer, "pointer");
+    auto b = need_buffer_of(executor, buffer);
+    if (!b->executor->device())
+      fail(ErrorCode::unsupported,
+           "the buffer is in host memory: hologram_buffer_as_ptr tells where");
+    *pointer = b->data;
+  });
+}
 hologram_status hologram_buffer_fill(hologram_handle executor, hologram_handle buffer, float value,
                                      uint32_t length) {
   return guarded(__func__, [&] {

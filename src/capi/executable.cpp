@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "capi/graphs.h"
 #include "capi/json.h"
+#include "capi/streams.h"
 
 using namespace hologram;
 using namespace hologram::capi;
@@ -60,8 +60,10 @@ std::vector<int64_t> evaluate(const Shape& shape, const std::vector<int64_t>& sy
 /// One call: its operands, held as long as it lasts.
 class Call : public runtime::Outputs {
  public:
-  Call(ExecutableObject& executable, const int64_t* symbols, size_t num_symbols)
-      : e_(executable), symbols_(static_cast<size_t>(executable.num_symbols)) {
+  /// `stream`: where it is left; null: run() ends when it is done.
+  Call(ExecutableObject& executable, const int64_t* symbols, size_t num_symbols,
+       StreamObject* stream = nullptr)
+      : e_(executable), stream_(stream), symbols_(static_cast<size_t>(executable.num_symbols)) {
     bound_.resize(symbols_.size(), symbols != nullptr);
     require(!symbols || num_symbols == symbols_.size(), "there are {} symbols, got {} values",
             symbols_.size(), num_symbols);
@@ -83,6 +85,14 @@ class Call : public runtime::Outputs {
     if (e_.sizes) e_.sizes->check(symbols_);
     for (size_t i = 0; i < num_inputs; ++i) check_input(i);
     for (size_t i = 0; i < num_outputs; ++i) take_output(i, outputs[i]);
+    if (stream_) {
+      stream_->run(uses(), e_.executable, [&](std::atomic<int32_t>* faults) {
+        const int32_t set = run_graph(faults);
+        faults->fetch_or(set, std::memory_order_relaxed);
+      });
+      e_.executor->kernel_calls.add(executable_of(e_).plan().steps.size());
+      return publish_results(outputs);
+    }
     const int32_t faults = e_.function ? run_method() : run_graph();
     e_.executor->kernel_calls.add(executable_of(e_).plan().steps.size());
     runtime::raise_faults(faults);
@@ -100,13 +110,28 @@ class Call : public runtime::Outputs {
     std::unique_ptr<TensorObject> copy;
   };
 
-  int32_t run_graph() {
+  // On the stream, if there is one: faults that show up later go to `late`.
+  int32_t run_graph(std::atomic<int32_t>* late = nullptr) {
     auto frame = e_.executable->lease();
-    const auto [status, faults] =
-        e_.executable->run({addresses_.data(), symbols_.data()}, *this, nullptr, *frame);
+    runtime::Executable::Arguments arguments{addresses_.data(), symbols_.data()};
+    const Stream queue = stream_ ? stream_->queue() : nullptr;
+    if (stream_ && e_.executor->device()) {
+      arguments.queue = &queue;
+      arguments.faults = late;
+    }
+    const auto [status, faults] = e_.executable->run(arguments, *this, nullptr, *frame);
     e_.executable->give_back(std::move(frame));
     runtime::raise_status(status);
     return faults;
+  }
+
+  // What the call's operands lie in.
+  std::vector<runtime::StorageRef> uses() const {
+    std::vector<runtime::StorageRef> out;
+    for (const auto* list : {&operands_, &results_})
+      for (const Operand& o : *list)
+        out.push_back(o.copy ? o.copy->storage : o.tensor ? o.tensor->storage : o.buffer->storage);
+    return out;
   }
 
   int32_t run_method() {
@@ -184,6 +209,7 @@ class Call : public runtime::Outputs {
           require(!p.mutated && strides == row_major(shape),
                   "input {} has the strides {}, expected {}", i, write_integers(o.tensor->strides),
                   write_integers(strides));
+          if (stream_) stream_->settle();  // the copy is made at once
           o.copy = contiguous(*o.tensor);
           data = o.copy->data();
         }
@@ -246,6 +272,7 @@ class Call : public runtime::Outputs {
   }
 
   ExecutableObject& e_;
+  StreamObject* const stream_;
   std::vector<int64_t> symbols_;
   std::vector<bool> bound_;
   std::vector<Operand> operands_, results_;
@@ -325,6 +352,20 @@ hologram_status hologram_executable_run_with_symbols(hologram_handle executable,
     for (size_t i = 0; i < num_symbols; ++i)
       require(symbols[i] >= 0, "s{} must not be negative, got {}", i, symbols[i]);
     Call(*e, symbols ? symbols : &none, num_symbols).run(inputs, num_inputs, outputs, num_outputs);
+  });
+}
+hologram_status hologram_executable_run_on_stream(hologram_handle executable,
+                                                  hologram_handle stream,
+                                                  const hologram_handle* inputs, size_t num_inputs,
+                                                  hologram_handle* outputs, size_t num_outputs) {
+  return guarded(__func__, [&] {
+    auto e = need_executable(executable);
+    auto s = need_stream(stream);
+    require(s->executor == e->executor, "the stream belongs to another executor");
+    if (e->function)
+      fail(ErrorCode::unsupported,
+           "methods of archives run to their end: use hologram_executable_run");
+    Call(*e, nullptr, 0, &*s).run(inputs, num_inputs, outputs, num_outputs);
   });
 }
 hologram_status hologram_executable_report(hologram_handle executable, char* json, size_t capacity,

@@ -1,8 +1,9 @@
 // capi/executor.cpp: executors, their memory and their statistics.
 #include <cstring>
 #include <limits>
+#include <ranges>
 
-#include "capi/objects.h"
+#include "capi/streams.h"
 
 using namespace hologram;
 using namespace hologram::capi;
@@ -159,8 +160,9 @@ hologram_status hologram_executor_cleanup(hologram_handle executor) {
     auto pin = need_executor(executor);
     const auto state = pin->state;
     if (!executors.remove(executor)) report_handle(executors, executor, "executor");
-    for (hologram_handle member : state->close()) {
-      for (HandleTable* table : {&buffers, &tensors, &executables})
+    // The last one first: a stream may be another one's by hologram_stream_from_native.
+    for (hologram_handle member : std::views::reverse(state->close())) {
+      for (HandleTable* table : {&streams, &events, &buffers, &tensors, &executables})
         if (HandleTable::kind_of(member) == table->kind()) table->remove(member);
     }
   });
@@ -175,7 +177,10 @@ hologram_status hologram_executor_backend(hologram_handle executor, char* text, 
 }
 
 hologram_status hologram_synchronize(hologram_handle executor) {
-  return guarded(__func__, [&] { need_executor(executor); });
+  return guarded(__func__, [&] {
+    auto pin = need_executor(executor);
+    if (Memory* device = pin->state->device()) device->wait_for_all();
+  });
 }
 
 hologram_status hologram_executor_allocate_buffer(hologram_handle executor, uint32_t length,

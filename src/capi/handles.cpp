@@ -28,8 +28,8 @@ uint32_t first_generation(uint32_t index) {
 }  // namespace
 
 const char* name_of(Kind kind) {
-  constexpr const char* names[] = {"executor",   "buffer",  "tensor", "graph",
-                                   "executable", "archive", "session"};
+  constexpr const char* names[] = {"executor", "buffer",  "tensor", "graph", "executable",
+                                   "archive",  "session", "stream", "event"};
   const auto i = static_cast<size_t>(kind) - 1;
   return i < std::size(names) ? names[i] : "unknown";
 }

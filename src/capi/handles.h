@@ -9,7 +9,17 @@
 
 namespace hologram::capi {
 
-enum class Kind : uint8_t { executor = 1, buffer, tensor, graph, executable, archive, session };
+enum class Kind : uint8_t {
+  executor = 1,
+  buffer,
+  tensor,
+  graph,
+  executable,
+  archive,
+  session,
+  stream,
+  event
+};
 
 /// "buffer", …
 const char* name_of(Kind kind);

@@ -148,7 +148,7 @@ void report_handle(HandleTable& table, hologram_handle handle, std::string_view 
   const Kind kind = HandleTable::kind_of(handle);
   if (handle == 0) fail(ErrorCode::not_found, "{}: 0 is no {}", argument, wanted);
   if (kind != table.kind()) {
-    if (kind >= Kind::executor && kind <= Kind::session)
+    if (kind >= Kind::executor && kind <= Kind::event)
       fail(ErrorCode::invalid_argument, "{}: expected a handle of kind {}, got one of kind {}",
            argument, wanted, name_of(kind));
     fail(ErrorCode::not_found, "{}: {:#x} is no handle", argument, handle);

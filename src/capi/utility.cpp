@@ -6,6 +6,7 @@
 #include "atlas/class_graph.h"
 #include "base/version.h"
 #include "capi/archives.h"
+#include "capi/streams.h"
 
 using namespace hologram;
 using namespace hologram::capi;
@@ -26,8 +27,8 @@ namespace {
 constexpr std::array<std::string_view, 6> levels = {"trace", "debug", "info",
                                                     "warn",  "error", "off"};
 
-HandleTable* const every_table[] = {&executables, &sessions, &archives, &tensors,
-                                    &buffers,     &graphs,   &executors};
+HandleTable* const every_table[] = {&streams, &events,  &executables, &sessions, &archives,
+                                    &tensors, &buffers, &graphs,      &executors};
 
 struct Logging {
   std::mutex mutex;

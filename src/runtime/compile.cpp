@@ -115,6 +115,7 @@ std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,
   }
   e->prepare();
   e->set_launcher(shared.backend().launcher(e->entry_steps_, e->kernels_, shared.kernels().disk()));
+  e->launcher_->set_graphs(options.graphs);
   report.ops_canonical = e->plan_.canonical_ops;
   report.kernels = static_cast<int>(e->plan_.programs.size());
   report.steps = static_cast<int>(e->plan_.steps.size());

@@ -21,8 +21,10 @@ using Clock = std::chrono::steady_clock;
 // Memory of one call: the arena and the run of boundary classes.
 class Executable::Lease {
  public:
-  Lease(Runtime& runtime, int64_t arena_bytes, int64_t boundary_bytes, Stream stream)
-      : runtime_(runtime), stream_(stream) {
+  // On a device, `workspace_bytes` more.
+  Lease(Runtime& runtime, int64_t arena_bytes, int64_t boundary_bytes, size_t workspace_bytes,
+        Outputs& outputs, Frame& frame)
+      : runtime_(runtime), stream_(frame.stream) {
     Memory* device = runtime.device();
     if (boundary_bytes > 0 && !device) {
       count_ = static_cast<int>(boundary_bytes / static_cast<int64_t>(host::boundary_class_bytes));
@@ -34,9 +36,12 @@ class Executable::Lease {
     int64_t skip = boundary ? boundary_bytes : 0;
     if (arena_bytes > skip) {
       const auto bytes = static_cast<size_t>(arena_bytes - skip);
-      block_ = static_cast<std::byte*>(device ? device->allocate(bytes, stream)
-                                              : runtime.memory().allocate(bytes));
-      arena = block_ - skip;
+      arena = (device ? on_device(*device, bytes + alignment + workspace_bytes, outputs, frame)
+                      : block_ = static_cast<std::byte*>(runtime.memory().allocate(bytes))) -
+              skip;
+      workspace = arena + (arena_bytes + alignment - 1) / alignment * alignment;
+    } else if (workspace_bytes > 0) {
+      workspace = on_device(*device, workspace_bytes, outputs, frame);
     }
     if (!boundary) boundary = arena;
   }
@@ -52,8 +57,15 @@ class Executable::Lease {
 
   std::byte* arena = nullptr;     // offsets count from here
   std::byte* boundary = nullptr;  // those of boundary slots from here
+  std::byte* workspace = nullptr;
 
  private:
+  static constexpr int64_t alignment = 256;
+  std::byte* on_device(Memory& device, size_t bytes, Outputs& outputs, Frame& frame) {
+    if (void* given = outputs.scratch(bytes, frame)) return static_cast<std::byte*>(given);
+    return block_ = static_cast<std::byte*>(device.allocate(bytes, stream_));
+  }
+
   Runtime& runtime_;
   Stream stream_;
   std::byte* block_ = nullptr;
@@ -248,7 +260,8 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
     std::copy_n(arguments.symbols, frame.symbols.size(), frame.symbols.begin());
     size(frame);
   }
-  Lease lease(*runtime_, frame.arena_bytes, plan_.boundary_bytes, frame.stream);
+  Lease lease(*runtime_, frame.arena_bytes, plan_.boundary_bytes,
+              launcher_->workspace_bytes(*frame.prepared), outputs, frame);
   bind_all(arguments, outputs, lease, frame);
   Kept computed;
   Kept& kept = arguments.kept ? *arguments.kept : computed;
@@ -260,6 +273,10 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
       stale[c] = 1;
       auto bytes =
           static_cast<size_t>(plan_.slots[static_cast<size_t>(slot)].bytes.eval(frame.symbols));
+      if (Memory* device = runtime_->device(); device && device->captured(frame.stream))
+        fail(ErrorCode::unsupported,
+             "what is kept of parameters cannot be computed while the stream is captured: call the "
+             "graph once before");
       kept[c] = allocate_kept(bytes, frame);
     }
     bind(frame, slot, kept[c].get());
@@ -267,13 +284,14 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   std::atomic<int32_t> faults{0};
   CallContext context{
       host::make_context(runtime_->threads(), &faults, call_host), *this, frame, host, {}};
-  atlas::EntryFrame entry{};
+  CallFrame entry{};
+  entry.workspace = lease.workspace;
   entry.context = &context;
   entry.buffers = frame.buffers.data();
   entry.arguments = frame.arguments.data();
   entry.stale = stale.data();
   entry.stream = frame.stream;
-  entry.sticky = arguments.queue ? nullptr : &faults;
+  entry.sticky = arguments.queue ? arguments.faults : &faults;
   int32_t status = arguments.observer || profiled_.load(std::memory_order_relaxed)
                        ? run_steps(entry, *frame.prepared, arguments.observer)
                        : launcher_->run(entry, *frame.prepared);
@@ -284,8 +302,7 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   return {status, faults.load(std::memory_order_relaxed)};
 }
 
-int32_t Executable::run_steps(atlas::EntryFrame& entry, const Prepared& prepared,
-                              Observer* observer) {
+int32_t Executable::run_steps(CallFrame& entry, const Prepared& prepared, Observer* observer) {
   std::vector<int64_t> took(entry_steps_.size(), -1);
   for (size_t s = 0; s < entry_steps_.size(); ++s) {
     const atlas::EntryStep& step = entry_steps_[s];

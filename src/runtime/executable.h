@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct CompileOptions {
   /// By parameter index: content that stays from call to call, so that what is computed from it
   /// alone may be kept.
   std::vector<bool> static_parameters;
+  /// Launcher::set_graphs().
+  std::optional<bool> graphs = std::nullopt;
 };
 
 /// What compiling did, for stats() and explain().
@@ -56,6 +59,9 @@ class Outputs {
  public:
   virtual ~Outputs() = default;
   virtual void* allocate(int index, size_t bytes, Frame& frame) = 0;
+  /// Memory of the device that the call needs until its last step, or null: the device's pool has
+  /// it.
+  virtual void* scratch(size_t, Frame&) { return nullptr; }
 };
 
 struct Frame {
@@ -121,6 +127,9 @@ class Executable {
     /// them. Parameters, results and what the host is called with are then the device's memory,
     /// and faults are told by late_faults(). Null: the call ends with its last step.
     const Stream* queue = nullptr;
+    /// Where StickyError bits of a call with a queue are added once its steps are done; null:
+    /// late_faults() tells them.
+    std::atomic<int32_t>* faults = nullptr;
   };
   /// Runs once, to the end of its last step. `frame` outlives the call's use of slot addresses. On
   /// a device, operands and results in host memory are copied to and from it.
@@ -167,7 +176,7 @@ class Executable {
   void prepare();
   void set_launcher(std::unique_ptr<Launcher> launcher);
   void size(Frame& frame) const;
-  int32_t run_steps(atlas::EntryFrame& entry, const Prepared& prepared, Observer* observer);
+  int32_t run_steps(CallFrame& entry, const Prepared& prepared, Observer* observer);
   void bind(Frame& frame, int slot, void* address) const;
 
   std::shared_ptr<Runtime> runtime_;

@@ -91,13 +91,20 @@ int32_t launch(Runtime& runtime, std::shared_ptr<const Kernel> kernel,
   auto launcher =
       runtime.backend().launcher(std::span(&step, 1), kernels, runtime.kernels().disk());
   auto prepared = launcher->prepare(symbols.data(), 1);
-  atlas::EntryFrame frame{};
+  Memory* device = runtime.device();
+  const size_t bytes = launcher->workspace_bytes(*prepared);
+  const std::shared_ptr<void> workspace(bytes > 0 ? device->allocate(bytes, nullptr) : nullptr,
+                                        [=](void* p) {
+                                          if (p) device->deallocate(p, nullptr);
+                                        });
+  CallFrame frame{};
+  frame.workspace = workspace.get();
   frame.context = &context;
   frame.buffers = buffers.data();
   frame.arguments = symbols.data();
   frame.sticky = context.sticky_error;
   const int32_t status = launcher->run(frame, *prepared);
-  if (Memory* device = runtime.device()) device->wait(frame.stream);
+  if (device) device->wait(frame.stream);
   return status;
 }
 

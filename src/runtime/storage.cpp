@@ -61,6 +61,7 @@ StorageRef ExecutorMemory::allocate(size_t bytes, bool boundary) {
     try {
       storage->data_ = static_cast<std::byte*>(device_ ? device_->allocate(bytes, nullptr)
                                                        : linear_.allocate(bytes));
+      if (device_) device_->wait(nullptr);  // other streams may use it from now on
     } catch (...) {
       live_.fetch_sub(bytes, std::memory_order_relaxed);
       throw;

@@ -220,6 +220,37 @@ TEST_F(CudaBackend, StreamsAreIndependentAndCopiesWait) {
   for (Stream s : streams) memory.free_stream(s);
 }
 
+TEST_F(CudaBackend, LargeCopiesPassThroughPinnedBlocks) {
+  std::vector<uint32_t> in(size_t{6} << 20), out(in.size());
+  for (size_t k = 0; k < in.size(); ++k) in[k] = static_cast<uint32_t>(k * 2654435761u);
+  const size_t bytes = in.size() * 4 - 4;  // three blocks of the ring, the last one short
+  Runtime fresh("cuda");
+  auto round_trip = [&](Stream stream) {
+    Memory& memory = *fresh.device();
+    std::ranges::fill(out, 0u);
+    void* block = memory.allocate(bytes, stream);
+    memory.copy(block, in.data(), bytes, stream);
+    memory.copy(out.data(), block, bytes, stream);
+    memory.deallocate(block, stream);
+    return std::equal(in.begin(), in.end() - 1, out.begin());
+  };
+  const int64_t pinned = counted("pinned");
+  inject("pin", 0);
+  EXPECT_TRUE(round_trip(nullptr));  // once as the driver can
+  inject("nothing", 0);
+  Stream stream = fresh.device()->make_stream();
+  EXPECT_TRUE(round_trip(nullptr));
+  EXPECT_TRUE(round_trip(stream));
+  EXPECT_EQ(counted("pinned"), pinned + 2);
+  fresh.device()->free_stream(stream);
+}
+
+TEST_F(CudaBackend, IsDescribed) {
+  EXPECT_EQ(runtime().backend().describe(),
+            "Fake GPU 0, compute capability 8.0, 4 multiprocessors; driver for CUDA 12.4; kernels "
+            "assembled by the driver");
+}
+
 // Kernels through an assembler that makes what the fake driver loads, and a disk cache of their
 // own.
 class CudaCubins : public CudaBackend {

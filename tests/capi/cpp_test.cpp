@@ -52,6 +52,39 @@ TEST_P(Cpp, FailuresThrowWithCodeAndMessage) {
   EXPECT_EQ(executor.backend(), GetParam());
 }
 
+TEST_P(Cpp, StreamsAndEventsAreObjects) {
+  const uint64_t before = live();
+  {
+    hologram::Executor executor(GetParam());
+    hologram::Graph graph(1);
+    auto x = graph.parameter(HOLOGRAM_F32, "[s0]");
+    graph.output(x + x);
+    const hologram::Executable twice = graph.compile(executor);
+    const hologram::Stream in = executor.stream(), work = executor.stream();
+    hologram::Event filled = executor.event();
+    hologram::Buffer a = executor.allocate(3), b = executor.allocate(3);
+    const std::vector<float> values{1, 2, 3};
+    std::vector<float> result(3);
+    in.write<float>(a, values);
+    in.record(filled);
+    work.wait_for(filled);
+    const hologram_handle inputs[] = {a.get()};
+    hologram_handle outputs[] = {b.get()};
+    twice.run(work, inputs, outputs);
+    work.read<float>(b, result);
+    work.synchronize();
+    EXPECT_EQ(result, (std::vector<float>{2, 4, 6}));
+    filled.synchronize();
+    EXPECT_TRUE(filled.reached());
+    EXPECT_EQ(work.native() == nullptr, std::string_view(GetParam()) == "cpu");
+    if (std::string_view(GetParam()) == "cpu")
+      EXPECT_THROW((void)a.device_pointer(), hologram::Error);
+    else
+      EXPECT_NE(a.device_pointer(), nullptr);
+  }
+  EXPECT_EQ(live(), before);
+}
+
 TEST_P(Cpp, FailuresAreReturnedByTheOtherSet) {
   auto none = hologram::status::Executor::make("tpu");
   ASSERT_FALSE(none.ok());

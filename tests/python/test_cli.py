@@ -49,7 +49,7 @@ def test_bad_usage_exits_with_two():
 def test_info_reads_well():
     done = run("info")
     lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
-    assert done.returncode == 0 and list(lines) == ["version", "backends", "cpu", "cache"]
+    assert done.returncode == 0 and list(lines) == ["version", "backends", "cpu", "devices", "cache"]
     assert not set("[]{}'") & set(done.stdout)
 
 

@@ -1,8 +1,10 @@
 # tests/python/test_cuda.py: executors on GPUs, over the fake driver
 import ctypes
+import json
 import os
 
 import hologram
+import hologram_ffi as hg
 import numpy as np
 import pytest
 from hologram import _core
@@ -42,3 +44,56 @@ def test_executors_are_made_for_devices_by_number(driver):
         hologram.Executor("cuda:2")
     with pytest.raises(ValueError, match="no device's number"):
         hologram.Executor("cuda:x")
+
+
+def test_streams_overlap_copies_with_work(driver):
+    """One stream copies in, another computes, a third copies out, over two buffers each."""
+    with hologram.Executor("cuda") as executor:
+        text = "graph(symbols=1, parameters=1)\n%0: f32[s0] = parameter index=0 strides=[1]\n" \
+               "%1: f32[s0] = add %0, %0\nreturn %1 strides=[1]\n"  # fmt: skip
+        graph = hg.graph_parse(text)
+        twice = hg.graph_compile(executor.handle, graph, 0)
+        incoming, work, outgoing = (hologram.Stream(executor) for _ in range(3))
+        x, y = ([executor.allocate(1000) for _ in range(2)] for _ in range(2))
+        filled, computed, read = ([hologram.Event(executor) for _ in range(2)] for _ in range(3))
+        results = [np.empty(1000, np.float32) for _ in range(20)]
+        for k, result in enumerate(results):
+            b = k % 2
+            incoming.wait_for(computed[b])
+            incoming.write(x[b], np.full(1000, k, np.float32))
+            incoming.record(filled[b])
+            work.wait_for(filled[b])
+            work.wait_for(read[b])
+            hg.executable_run_on_stream(twice, work.handle, [x[b].handle], [y[b].handle])
+            work.record(computed[b])
+            outgoing.wait_for(computed[b])
+            outgoing.read(y[b], result)
+            outgoing.record(read[b])
+        read[1].synchronize()
+        assert read[1].reached
+        for stream in (incoming, work, outgoing):
+            stream.synchronize()
+            assert stream.native
+        assert all(np.array_equal(result, np.full(1000, 2 * k, np.float32)) for k, result in enumerate(results))
+        assert hg.buffer_device_ptr(executor.handle, x[0].handle)
+        same = hologram.Stream(executor, native=work.native)
+        same.write(x[0], np.ones(1000, np.float32))
+        hg.executable_run_on_stream(twice, work.handle, [x[0].handle], [y[0].handle])
+        same.read(y[0], results[0])
+        same.synchronize()
+        assert np.array_equal(results[0], np.full(1000, 2, np.float32))
+        driver.fakecuda_inject(b"kernel", 0)
+        hg.executable_run_on_stream(twice, work.handle, [x[0].handle], [y[0].handle])
+        with pytest.raises(hologram.HologramError, match="unspecified launch failure"):
+            work.synchronize()
+        driver.fakecuda_inject(b"nothing", 0)
+        work.synchronize()
+        with pytest.raises(ValueError, match="row-major and writable"):
+            work.read(y[0], np.ones((1000, 2), np.float32)[:, 0])
+
+
+def test_info_tells_of_devices(driver, capsys):
+    from hologram import cli
+
+    assert cli.main(["info", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["devices"]["cuda:0"].startswith("Fake GPU 0, compute capability 8.0, 4 multiprocessors")

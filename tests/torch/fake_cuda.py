@@ -2,6 +2,7 @@
 """A stand-in for PyTorch's CUDA tensors on a machine without a GPU: device pointers, a current stream, memory that is
 allocated and freed on that stream. Everything but the tensor itself is what runs on a GPU."""
 
+import contextlib
 import ctypes
 import os
 
@@ -122,6 +123,27 @@ class FakeCuda:
         assert size == 0 or self.library.cuMemcpyAsync(
             ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size), self.stream_of(device_id)) == 0  # fmt: skip
         self.wait(device_id)
+
+    @contextlib.contextmanager
+    def captured(self):
+        """What is put on the current stream inside is recorded: a function that runs it. Memory comes from a block that stays,
+        as PyTorch's comes from a pool of the capture: the driver allocates nothing then."""
+        block, self.pool = self.empty([1 << 20], [1], torch.uint8), 0
+        taken = self.empty
+        self.empty = lambda sizes, strides, dtype, device_id=0: self._from_pool(block, sizes, strides, dtype)
+        graph = ctypes.c_void_p()
+        assert self.library.cuStreamBeginCapture_v2(self.current, 0) == 0
+        self.library.fakecuda_replay.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        try:
+            yield lambda: (block, self.library.fakecuda_replay(graph, self.current))
+        finally:
+            assert self.library.cuStreamEndCapture(self.current, ctypes.byref(graph)) == 0
+            self.empty = taken
+
+    def _from_pool(self, block, sizes, strides, dtype):
+        out = DeviceTensor(self, block.data + self.pool, sizes, strides, dtype)
+        self.pool += (out._elements() * dtype.itemsize + 255) // 256 * 256
+        return out
 
     def empty(self, sizes, strides, dtype, device_id=0) -> DeviceTensor:
         out = DeviceTensor(self, 0, sizes, strides, dtype, device_id=device_id)

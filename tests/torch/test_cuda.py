@@ -48,6 +48,18 @@ def traced(function, *inputs, where="cuda"):
         return make_fx(function)(*fakes)
 
 
+def traced_dynamic(function, x):
+    """Of a matrix on the GPU whose rows are as many as a symbol says, the graph's first argument."""
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC, DimDynamic.STATIC])
+    fake = mode.from_tensor(x, symbolic_context=context)
+    with mode:
+        there = torch.empty_strided(fake.shape, fake.stride(), dtype=x.dtype, device="cuda")
+        return make_fx(lambda n, x: function(x))(fake.shape[0], there)
+
+
 def compiled(function, *inputs, where="cuda", **options):
     return compiler.compile_graph(traced(function, *inputs, where=where), "inference", Options(**options), ())
 
@@ -228,6 +240,93 @@ def test_graphs_run_on_the_device_that_most_of_their_tensors_are_on(gpu):
     graph = traced(lambda x, y: x.to("cuda:0") + 1, x, y, where="cuda:1").graph
     assert device.of(graph) == "cuda:1"
     gpu.inject("nothing", 0)
+
+
+def in_turns(x):
+    for _ in range(5):
+        x = torch.softmax(torch.softmax(x, -1), 0) * 3
+    return x
+
+
+@pytest.mark.parametrize("choice", [None, True, False])
+def test_kernels_in_a_row_become_one_graph_whose_addresses_are_patched(gpu, choice):
+    x = torch.randn(6, 33)
+    call, on_cpu = compiled(in_turns, x, cudagraphs=choice), compiled(in_turns, x, where="cpu")
+    counts, kept = [], []
+    for n in range(6):
+        before = [gpu.count(what) for what in ("graphs", "patches", "launches", "waits")]
+        operand = gpu.tensor(x * n)
+        before[3] = gpu.count("waits")
+        kept.append((n, operand, call([operand])[0]))
+        counts.append([gpu.count(what) - b for what, b in zip(("graphs", "patches", "launches", "waits"), before, strict=True)])
+    for n, _, out in kept:  # each call's results are its own
+        assert torch.equal(out.cpu(), on_cpu([x * n])[0])
+    launches = counts[0][2]
+    assert launches >= 8 and all(c[2] == launches and c[3] == 0 for c in counts)
+    assert [c[0] for c in counts] == {None: [0, 0, 1, 1, 1, 1], True: [1] * 6, False: [0] * 6}[choice]
+    assert all(c[1] < launches for c in counts)
+    if choice is not False:
+        assert counts[5][1] > 0 and hologram_torch.stats()["graph_launches"] > 0
+
+
+@pytest.mark.parametrize("what", ["instantiate", "patch", "graph"])
+def test_a_graph_that_the_driver_refuses_is_launched_kernel_by_kernel(gpu, what):
+    x = torch.randn(6, 33)
+    call, on_cpu = compiled(in_turns, x, cudagraphs=True), compiled(in_turns, x, where="cpu")
+    gpu.inject(what, 0)
+    kept, graphs = [(n, call([gpu.tensor(x * n)])[0]) for n in range(1, 5)], gpu.count("graphs")
+    gpu.inject("nothing", 0)
+    kept.append((5, call([gpu.tensor(x * 5)])[0]))
+    assert all(torch.equal(out.cpu(), on_cpu([x * n])[0]) for n, out in kept)
+    assert gpu.count("graphs") == graphs  # it is not tried again
+
+
+def test_sizes_have_graphs_of_their_own(gpu):
+    graph = traced_dynamic(in_turns, torch.randn(6, 33))
+    call, on_cpu = compiler.compile_graph(graph, "inference", Options(cudagraphs=True), ()), compiled
+    kept, graphs = [], gpu.count("graphs")
+    for n in (6, 9, 6, 12, 9, 6):
+        x = torch.randn(n, 33)
+        kept.append((x, call([n, gpu.tensor(x)])[0]))
+    assert gpu.count("graphs") == graphs + 6
+    assert all(torch.equal(out.cpu(), on_cpu(in_turns, x, where="cpu")([x])[0]) for x, out in kept)
+
+
+def test_a_captured_call_waits_for_nothing_and_runs_again(gpu):
+    x, table, index = torch.randn(6, 33), torch.randn(6, 33), torch.tensor([1, 5])
+
+    def program(x, t, i):
+        return in_turns(x).sum() + t.index_select(0, i)
+
+    call, on_cpu = compiled(program, x, table, index, cudagraphs=True), compiled(program, x, table, index, where="cpu")
+    operands = [gpu.tensor(v) for v in (x, table, index)]
+    call(list(operands))  # as PyTorch asks for it
+    waits, graphs, blocks = gpu.count("waits"), gpu.count("graphs"), gpu.count("blocks")
+    with gpu.captured() as replay:
+        (out,) = call(list(operands))
+        assert gpu.count("waits") == waits and gpu.count("graphs") == graphs and gpu.count("blocks") == blocks + 1
+    for n in (2, 3):
+        operands[0].write(x * n)
+        replay()
+        assert torch.equal(out.cpu(), on_cpu([x * n, table, index])[0])
+    operands[2].write(torch.tensor([1, 6]))
+    replay()
+    gpu.wait()
+    with pytest.raises(IndexError):
+        call.check()
+
+
+def test_what_is_kept_of_parameters_is_not_computed_in_a_capture(gpu):
+    x, w = torch.randn(4, 8), torch.randn(8)
+    call = compiler.compile_graph(traced(lambda x, w: x * torch.softmax(w, -1), x, w), "inference", Options(), (1,))
+    operands = [gpu.tensor(x), gpu.tensor(w)]
+    with gpu.captured(), pytest.raises(RuntimeError, match="call the graph once before"):
+        call(list(operands))
+    call(list(operands))
+    with gpu.captured() as replay:
+        (out,) = call(list(operands))
+    replay()
+    torch.testing.assert_close(out.cpu(), x * torch.softmax(w, -1))
 
 
 def test_a_refused_launch_is_an_error_in_the_drivers_words(gpu):

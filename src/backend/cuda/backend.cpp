@@ -59,9 +59,21 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
                                      std::span<const std::shared_ptr<const Kernel>> kernels,
                                      CodeStore&) const override {
-    return make_launcher(steps, kernels, memory_, host_runs_);
+    return make_launcher(steps, kernels, memory_, counts_);
   }
-  uint64_t host_runs() const override { return host_runs_.load(std::memory_order_relaxed); }
+  uint64_t host_runs() const override { return counts_.host_runs.load(std::memory_order_relaxed); }
+  uint64_t graph_launches() const override {
+    return counts_.graph_launches.load(std::memory_order_relaxed);
+  }
+  std::string describe() const override {
+    const Assembler* a = assembler();
+    return fmt::format(
+        "{}, compute capability {}.{}, {} multiprocessors; driver for CUDA {}.{}; kernels "
+        "assembled by {}",
+        device_.name, device_.capability / 10, device_.capability % 10, device_.multiprocessors,
+        device_.driver_version / 1000, device_.driver_version % 1000 / 10,
+        a ? fmt::format("ptxas {} ({})", a->version, a->path) : "the driver");
+  }
 
   std::optional<std::string> dump(const atlas::Program& program,
                                   std::string_view stage) const override {
@@ -137,7 +149,7 @@ class CudaBackend final : public Backend {
   mutable DeviceMemory memory_;
   CudaMachine machine_;
   std::unique_ptr<Backend> host_;
-  mutable std::atomic<uint64_t> host_runs_{0};
+  mutable Counts counts_;
   mutable std::once_flag looked_;
   mutable std::optional<Assembler> assembler_;
   mutable std::atomic<bool> refused_{false};

@@ -95,9 +95,11 @@ CuDevice checked_device(const Driver& d, int number) {
 }
 
 std::unique_ptr<DeviceContext> open_device(const Driver& d, CuDevice device, int number) {
+  char name[256] = {};
+  require_here(d, d.device_name(name, sizeof name - 1, device), "asking a device for its name");
   CuContext context = nullptr;
   require_here(d, d.retain_context(&context, device), "making a context on a device");
-  return std::unique_ptr<DeviceContext>(new DeviceContext{d, context, number,
+  return std::unique_ptr<DeviceContext>(new DeviceContext{d, context, number, name,
                                                           attribute(d, device, cu_multiprocessors),
                                                           capability_of(d, device), version_of(d)});
 }

@@ -16,12 +16,28 @@ using CuDevice = int;
 using CuPointer = uint64_t;
 using CuContext = struct CuContextObject*;
 using CuStream = struct CuStreamObject*;
+using CuEvent = struct CuEventObject*;
+using CuGraph = struct CuGraphObject*;
+using CuGraphNode = struct CuGraphNodeObject*;
+using CuGraphExec = struct CuGraphExecObject*;
 using CuModule = struct CuModuleObject*;
 using CuFunction = struct CuFunctionObject*;
 using CuResult = int;
 
+/// CUDA_KERNEL_NODE_PARAMS_v2.
+struct CuKernelNode {
+  CuFunction function;
+  unsigned grid[3], block[3], shared_bytes;
+  void** parameters;
+  void** extra;
+  void* kernel;  ///< of a library; null where `function` says it
+  CuContext context;
+};
+
 /// Numbers of cuda.h.
 inline constexpr CuResult cu_success = 0, cu_out_of_memory = 2, cu_no_device = 100;
+inline constexpr CuResult cu_not_ready = 600;
+inline constexpr unsigned cu_event_no_timing = 2;           // CUevent_flags
 inline constexpr int cu_major = 75, cu_minor = 76;          // CUdevice_attribute
 inline constexpr int cu_multiprocessors = 16;               // CUdevice_attribute
 inline constexpr int cu_pointer_memory_type = 2;            // CUpointer_attribute
@@ -38,6 +54,7 @@ inline constexpr unsigned cu_host_portable_mapped = 1 | 2;  // CU_MEMHOSTALLOC_*
   f(cuDeviceGetCount, device_count, (int* count))                                                 \
   f(cuDeviceGet, device_get, (CuDevice* device, int number))                                      \
   f(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, CuDevice device))         \
+  f(cuDeviceGetName, device_name, (char* name, int room, CuDevice device))                        \
   f(cuDevicePrimaryCtxRetain, retain_context, (CuContext* context, CuDevice device))              \
   f(cuCtxSetCurrent, set_context, (CuContext context))                                            \
   f(cuCtxGetCurrent, get_context, (CuContext* context))                                           \
@@ -46,11 +63,30 @@ inline constexpr unsigned cu_host_portable_mapped = 1 | 2;  // CU_MEMHOSTALLOC_*
   f(cuMemFreeAsync, free, (CuPointer block, CuStream stream))                                     \
   f(cuMemHostAlloc, host_allocate, (void** block, size_t bytes, unsigned flags))                  \
   f(cuMemHostGetDevicePointer_v2, device_pointer, (CuPointer* to, void* host, unsigned flags))    \
+  f(cuMemFreeHost, host_free, (void* block))                                                      \
   f(cuMemcpyAsync, copy, (CuPointer to, CuPointer from, size_t bytes, CuStream stream))           \
   f(cuPointerGetAttribute, pointer_attribute, (void* value, int attribute, CuPointer p))          \
   f(cuStreamCreate, make_stream, (CuStream* stream, unsigned flags))                              \
   f(cuStreamDestroy_v2, free_stream, (CuStream stream))                                           \
   f(cuStreamSynchronize, synchronize, (CuStream stream))                                          \
+  f(cuStreamIsCapturing, capture_status, (CuStream stream, int* status))                          \
+  f(cuStreamWaitEvent, wait_for, (CuStream stream, CuEvent event, unsigned flags))                \
+  f(cuEventCreate, make_event, (CuEvent* event, unsigned flags))                                  \
+  f(cuEventDestroy_v2, free_event, (CuEvent event))                                               \
+  f(cuEventRecord, record, (CuEvent event, CuStream stream))                                      \
+  f(cuEventQuery, reached, (CuEvent event))                                                       \
+  f(cuEventSynchronize, wait_event, (CuEvent event))                                              \
+  f(cuGraphCreate, make_graph, (CuGraph* graph, unsigned flags))                                  \
+  f(cuGraphDestroy, free_graph, (CuGraph graph))                                                  \
+  f(cuGraphAddKernelNode_v2, add_kernel,                                                          \
+    (CuGraphNode* node, CuGraph graph, const CuGraphNode* after, size_t num_after,                \
+     const CuKernelNode* kernel))                                                                 \
+  f(cuGraphInstantiateWithFlags, instantiate,                                                     \
+    (CuGraphExec* exec, CuGraph graph, unsigned long long flags))                                 \
+  f(cuGraphExecKernelNodeSetParams_v2, set_kernel,                                                \
+    (CuGraphExec exec, CuGraphNode node, const CuKernelNode* kernel))                             \
+  f(cuGraphLaunch, launch_graph, (CuGraphExec exec, CuStream stream))                             \
+  f(cuGraphExecDestroy, free_exec, (CuGraphExec exec))                                            \
   f(cuLaunchHostFunc, call_host, (CuStream stream, void (*call)(void*), void* data))              \
   f(cuModuleLoadData, load_module, (CuModule* module, const void* image))                         \
   f(cuModuleUnload, unload_module, (CuModule module))                                             \
@@ -86,6 +122,7 @@ struct DeviceContext {
   const Driver& driver;
   CuContext context;
   int number;  ///< the driver's
+  std::string name;
   int multiprocessors;
   int capability;      ///< 90 for 9.0
   int driver_version;  ///< 12040 for CUDA 12.4

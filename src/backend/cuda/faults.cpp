@@ -50,7 +50,10 @@ Faults::Pool& Faults::pool() {
   return *p;
 }
 
-Faults::Faults(const DeviceContext& device) : device_(device), words_(pool().take(device)) {}
+Faults::Faults(const DeviceContext& device) : device_(device) {
+  const Current here(device);
+  words_ = pool().take(device);
+}
 
 CuPointer Faults::address() const { return words_->device; }
 

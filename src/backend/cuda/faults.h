@@ -34,7 +34,7 @@ class Faults {
   static int32_t bits_of(const Words& words);
 
   const DeviceContext& device_;
-  Words* words_;
+  Words* words_ = nullptr;
 };
 
 }  // namespace hologram::cuda

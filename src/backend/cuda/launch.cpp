@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/faults.h"
+#include "backend/cuda/graph.h"
 #include "base/error.h"
 
 namespace hologram::cuda {
@@ -16,13 +17,34 @@ namespace {
 constexpr int64_t most_workspace = int64_t{64} << 20;  // of a launch, in bytes
 constexpr int64_t most_ctas = (int64_t{1} << 31) - 1;
 
+constexpr size_t least_in_graph = 8;       // launches, of which a graph is likely to be faster
+constexpr int64_t calls_before_graph = 2;  // with the same sizes
+constexpr size_t kept_sizes = 8;
+
 // A step's launch for some sizes.
 struct Grid {
   int64_t total = 0, ctas = 0, teams = 0, team_bytes = 0;
+  bool parted = false;  ///< its parts are merged by a second launch
+  size_t workspace = 0;
+};
+
+// What calls with the same sizes share: kernels in a row, [first, last), which may become a graph.
+struct Segment {
+  size_t first = 0, last = 0, launches = 0;
+  std::unique_ptr<LaunchGraph> graph;
+  bool failed = false;
+};
+struct SizeRecord {
+  std::vector<int64_t> key;
+  std::vector<Grid> grids;  ///< by step; of the host's kernels: total, and units per chunk as ctas
+  size_t workspace = 0;     ///< of the step that needs most
+  std::atomic<int64_t> calls{0};
+  std::mutex mutex;  ///< of the graphs
+  std::vector<Segment> segments;
 };
 
 struct Sizes final : Prepared {
-  std::vector<Grid> grids;  ///< by step; of the host's kernels: total, and units per chunk as ctas
+  std::shared_ptr<SizeRecord> record;
 };
 
 struct FreeBlock {
@@ -36,41 +58,59 @@ class CudaLauncher final : public Launcher {
  public:
   CudaLauncher(std::span<const atlas::EntryStep> steps,
                std::span<const std::shared_ptr<const Kernel>> kernels, DeviceMemory& memory,
-               std::atomic<uint64_t>& host_runs)
+               Counts& counts)
       : steps_(steps.begin(), steps.end()),
         kernels_(kernels.begin(), kernels.end()),
         memory_(memory),
-        host_runs_(host_runs) {
-    for (const atlas::EntryStep& s : steps_) flags_ = flags_ || (s.kernel >= 0 && flags(s));
+        counts_(counts) {
+    for (const atlas::EntryStep& s : steps_) {
+      flags_ = flags_ || (s.kernel >= 0 && flags(s));
+      if (s.kernel >= 0)
+        arguments_ = std::max(arguments_, static_cast<size_t>(s.first_argument + s.num_arguments));
+    }
   }
 
   std::unique_ptr<Prepared> prepare(const int64_t* arguments, int threads) const override {
     auto sizes = std::make_unique<Sizes>();
-    for (const atlas::EntryStep& step : steps_)
-      sizes->grids.push_back(step.kernel < 0 ? Grid{} : grid_of(step, arguments, threads));
+    sizes->record = record_of(arguments, threads);
     return sizes;
   }
 
-  int32_t run(atlas::EntryFrame& frame, const Prepared& prepared) const override {
+  size_t workspace_bytes(const Prepared& prepared) const override {
+    return static_cast<const Sizes&>(prepared).record->workspace;
+  }
+  void set_graphs(std::optional<bool> wanted) override { graphs_ = wanted; }
+
+  int32_t run(CallFrame& frame, const Prepared& prepared) const override {
     const Current here(device());
-    const auto& grids = static_cast<const Sizes&>(prepared).grids;
+    SizeRecord& record = *static_cast<const Sizes&>(prepared).record;
     CallFaults faults(*this, frame, flags_);
+    std::unique_lock<std::mutex> graphs = use_graphs(record, frame);
+    auto segment = record.segments.begin();
     for (size_t s = 0; s < steps_.size(); ++s) {
       const atlas::EntryStep& step = steps_[s];
+      if (graphs.owns_lock() && segment != record.segments.end() && segment->first == s) {
+        Segment& run = *segment++;
+        if (start_graph(run, frame, record, faults.address())) {
+          s = run.last - 1;
+          continue;
+        }
+      }
       if (step.cached >= 0 && !frame.stale[step.cached]) continue;
-      const int32_t status = step.kernel < 0 ? call_host(frame, s)
-                                             : run_kernel(frame, step, grids[s], faults.address());
+      const int32_t status = step.kernel < 0
+                                 ? call_host(frame, s)
+                                 : run_kernel(frame, step, record.grids[s], faults.address());
       if (status != 0) return status;
     }
     faults.collect();
     return 0;
   }
 
-  int32_t run_step(atlas::EntryFrame& frame, const Prepared& prepared, size_t s) const override {
+  int32_t run_step(CallFrame& frame, const Prepared& prepared, size_t s) const override {
     const Current here(device());
     CallFaults faults(*this, frame, flags(steps_[s]));
     const int32_t status = run_kernel(
-        frame, steps_[s], static_cast<const Sizes&>(prepared).grids[s], faults.address());
+        frame, steps_[s], static_cast<const Sizes&>(prepared).record->grids[s], faults.address());
     faults.collect();
     memory_.wait(frame.stream);
     return status;
@@ -86,8 +126,7 @@ class CudaLauncher final : public Launcher {
   // one, or the launcher's, of calls that nobody waits for.
   class CallFaults {
    public:
-    CallFaults(const CudaLauncher& launcher, const atlas::EntryFrame& frame, bool flags)
-        : frame_(frame) {
+    CallFaults(const CudaLauncher& launcher, const CallFrame& frame, bool flags) : frame_(frame) {
       if (!flags) return;
       if (frame.sticky)
         address_ = own_.emplace(launcher.device()).address();
@@ -100,7 +139,7 @@ class CudaLauncher final : public Launcher {
     }
 
    private:
-    const atlas::EntryFrame& frame_;
+    const CallFrame& frame_;
     std::optional<Faults> own_;
     CuPointer address_ = 0;
   };
@@ -110,6 +149,74 @@ class CudaLauncher final : public Launcher {
     if (!late_) late_ = std::make_unique<Faults>(device());
     return late_->address();
   }
+
+  // The record of these sizes, of the last few; a new one if need be.
+  std::shared_ptr<SizeRecord> record_of(const int64_t* arguments, int threads) const {
+    std::vector<int64_t> key(arguments, arguments + arguments_);
+    key.push_back(threads);
+    std::lock_guard lock(mutex_);
+    const auto known = std::ranges::find_if(recent_, [&](auto& r) { return r->key == key; });
+    if (known != recent_.end()) {
+      std::rotate(recent_.begin(), known, known + 1);
+      return recent_.front();
+    }
+    auto record = std::make_shared<SizeRecord>();
+    record->key = std::move(key);
+    for (const atlas::EntryStep& step : steps_) {
+      record->grids.push_back(step.kernel < 0 ? Grid{} : grid_of(step, arguments, threads));
+      record->workspace = std::max(record->workspace, record->grids.back().workspace);
+    }
+    find_segments(*record);
+    recent_.insert(recent_.begin(), record);
+    if (recent_.size() > kept_sizes) recent_.pop_back();
+    return record;
+  }
+
+  void find_segments(SizeRecord& record) const {
+    Segment open;
+    auto close = [&](size_t s) {
+      open.last = s;
+      if (open.launches > 1) record.segments.push_back(std::move(open));
+      open = {};
+    };
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      const atlas::EntryStep& step = steps_[s];
+      if (step.kernel < 0 || step.cached >= 0 || kernel_of(step).host_function) {
+        close(s);
+        continue;
+      }
+      if (open.launches == 0) open.first = s;
+      const Grid& grid = record.grids[s];
+      if (grid.total > 0) open.launches += grid.parted ? 2 : 1;
+    }
+    close(steps_.size());
+  }
+
+  // Whether this call may use graphs: then it has the record's for itself.
+  std::unique_lock<std::mutex> use_graphs(SizeRecord& record, const CallFrame& frame) const {
+    const int64_t before = record.calls.fetch_add(1, std::memory_order_relaxed);
+    if (graphs_ == false || record.segments.empty()) return {};
+    if (!graphs_ && before < calls_before_graph) return {};
+    if (memory_.captured(frame.stream)) return {};
+    return std::unique_lock(record.mutex, std::try_to_lock);
+  }
+
+  // What it can not start is launched as ever.
+  bool start_graph(Segment& segment, const CallFrame& frame, const SizeRecord& record,
+                   CuPointer faults) const {
+    if (segment.failed || (!graphs_ && segment.launches < least_in_graph)) return false;
+    std::vector<Launch> launches;
+    for (size_t s = segment.first; s < segment.last; ++s)
+      add_launches(launches, frame, steps_[s], record.grids[s], faults);
+    if (!segment.graph) segment.graph = std::make_unique<LaunchGraph>(device());
+    if (segment.graph->start(launches, static_cast<CuStream>(frame.stream)) != cu_success) {
+      segment.graph = nullptr;
+      segment.failed = true;
+      return false;
+    }
+    counts_.graph_launches.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
   const LoadedKernel& kernel_of(const atlas::EntryStep& step) const {
     return *static_cast<const LoadedKernel*>(kernels_[static_cast<size_t>(step.kernel)]->code);
   }
@@ -117,6 +224,16 @@ class CudaLauncher final : public Launcher {
   const DeviceContext& device() const { return memory_.context(); }
 
   Grid grid_of(const atlas::EntryStep& step, const int64_t* arguments, int threads) const {
+    Grid g = cut_of(step, arguments, threads);
+    const LoadedKernel& k = kernel_of(step);
+    if (k.host_function || g.total <= 0) return g;
+    g.parted = k.merge && g.teams > 1;
+    const int64_t pieces = k.merge ? (g.parted ? g.ctas : 0) : g.teams;
+    g.workspace = static_cast<size_t>(pieces * g.team_bytes);
+    return g;
+  }
+
+  Grid cut_of(const atlas::EntryStep& step, const int64_t* arguments, int threads) const {
     const LoadedKernel& k = kernel_of(step);
     const std::span symbols(arguments + step.first_argument,
                             static_cast<size_t>(step.num_arguments));
@@ -155,26 +272,29 @@ class CudaLauncher final : public Launcher {
   }
 
   // The host reads what kernels wrote, unless it puts its own work on the stream.
-  int32_t call_host(atlas::EntryFrame& frame, size_t s) const {
+  int32_t call_host(CallFrame& frame, size_t s) const {
     if (frame.sticky) memory_.wait(frame.stream);
     return frame.context->call_host(frame.context, static_cast<int64_t>(s));
   }
 
-  int32_t run_kernel(atlas::EntryFrame& frame, const atlas::EntryStep& step, const Grid& grid,
+  int32_t run_kernel(CallFrame& frame, const atlas::EntryStep& step, const Grid& grid,
                      CuPointer faults) const {
     const LoadedKernel& k = kernel_of(step);
     if (grid.total <= 0) return 0;
     if (k.host_function) return run_on_host(frame, step, grid);
-    launch(frame, step, k, grid, faults);
+    std::vector<Launch> launches;
+    add_launches(launches, frame, step, grid, faults);
+    for (Launch& l : launches) {
+      const CuResult result = l.start(device().driver, static_cast<CuStream>(frame.stream));
+      if (result != cu_success) refuse(k, grid, result);
+    }
     return 0;
   }
 
-  void launch(const atlas::EntryFrame& frame, const atlas::EntryStep& step, const LoadedKernel& k,
-              const Grid& grid, CuPointer faults) const {
-    const bool parted = k.merge && grid.teams > 1;
-    const int64_t pieces = k.merge ? (parted ? grid.ctas : 0) : grid.teams;
-    const auto bytes = static_cast<size_t>(pieces * grid.team_bytes);
-    void* workspace = bytes > 0 ? memory_.allocate(bytes, frame.stream) : nullptr;
+  void add_launches(std::vector<Launch>& launches, const CallFrame& frame,
+                    const atlas::EntryStep& step, const Grid& grid, CuPointer faults) const {
+    const LoadedKernel& k = kernel_of(step);
+    if (grid.total <= 0) return;
     std::vector<uint64_t> words;
     for (size_t b = 0; b < k.buffers.size(); ++b)
       words.push_back(
@@ -183,20 +303,13 @@ class CudaLauncher final : public Launcher {
       words.push_back(static_cast<uint64_t>(frame.arguments[step.first_argument + a]));
     for (int64_t n : {grid.total, grid.teams, grid.team_bytes})
       words.push_back(static_cast<uint64_t>(n));
-    words.push_back(reinterpret_cast<uint64_t>(workspace));
+    words.push_back(grid.workspace > 0 ? reinterpret_cast<uint64_t>(frame.workspace) : 0);
     words.push_back(faults);
-    std::vector<void*> parameters;
-    for (uint64_t& w : words) parameters.push_back(&w);
-    auto start = [&](CuFunction function, int64_t ctas, int threads) {
-      return device().driver.launch(
-          function, static_cast<unsigned>(ctas), 1, 1, static_cast<unsigned>(threads), 1, 1, 0,
-          static_cast<CuStream>(frame.stream), parameters.data(), nullptr);
-    };
-    CuResult result = start(k.function, grid.ctas, k.facts.threads);
-    if (parted && result == cu_success)
-      result = start(k.merge, grid.total * k.facts.merges, merge_threads);
-    memory_.deallocate(workspace, frame.stream);
-    if (result != cu_success) refuse(k, grid, result);
+    launches.push_back({k.function, static_cast<unsigned>(grid.ctas),
+                        static_cast<unsigned>(k.facts.threads), words});
+    if (grid.parted)
+      launches.push_back({k.merge, static_cast<unsigned>(grid.total * k.facts.merges),
+                          static_cast<unsigned>(merge_threads), std::move(words)});
   }
 
   [[noreturn]] void refuse(const LoadedKernel& k, const Grid& grid, CuResult result) const {
@@ -207,7 +320,7 @@ class CudaLauncher final : public Launcher {
   }
 
   // A program that is not rendered for the GPU, on copies of its buffers.
-  int32_t run_on_host(const atlas::EntryFrame& frame, const atlas::EntryStep& step,
+  int32_t run_on_host(const CallFrame& frame, const atlas::EntryStep& step,
                       const Grid& grid) const {
     const LoadedKernel& k = kernel_of(step);
     const int64_t* arguments = frame.arguments + step.first_argument;
@@ -223,7 +336,7 @@ class CudaLauncher final : public Launcher {
       addresses.push_back(blocks[b].get());
       memory_.copy(addresses[b], buffer(frame, step, b), sizes[b], frame.stream);
     }
-    host_runs_.fetch_add(1, std::memory_order_relaxed);
+    counts_.host_runs.fetch_add(1, std::memory_order_relaxed);
     const int32_t status = frame.context->parallel_for(
         frame.context, k.host_function, addresses.data(), arguments, grid.total, grid.ctas);
     if (status != 0) return status;
@@ -233,16 +346,19 @@ class CudaLauncher final : public Launcher {
     return 0;
   }
 
-  static void* buffer(const atlas::EntryFrame& frame, const atlas::EntryStep& step, size_t b) {
+  static void* buffer(const CallFrame& frame, const atlas::EntryStep& step, size_t b) {
     return frame.buffers[step.first_buffer + static_cast<int64_t>(b)];
   }
 
   std::vector<atlas::EntryStep> steps_;
   std::vector<std::shared_ptr<const Kernel>> kernels_;
   DeviceMemory& memory_;
-  std::atomic<uint64_t>& host_runs_;
+  Counts& counts_;
   bool flags_ = false;
+  std::optional<bool> graphs_;
+  size_t arguments_ = 0;
   mutable std::mutex mutex_;
+  mutable std::vector<std::shared_ptr<SizeRecord>> recent_;
   mutable std::unique_ptr<Faults> late_;  // of calls without `sticky`
 };
 
@@ -250,8 +366,8 @@ class CudaLauncher final : public Launcher {
 
 std::unique_ptr<Launcher> make_launcher(std::span<const atlas::EntryStep> steps,
                                         std::span<const std::shared_ptr<const Kernel>> kernels,
-                                        DeviceMemory& memory, std::atomic<uint64_t>& host_runs) {
-  return std::make_unique<CudaLauncher>(steps, kernels, memory, host_runs);
+                                        DeviceMemory& memory, Counts& counts) {
+  return std::make_unique<CudaLauncher>(steps, kernels, memory, counts);
 }
 
 }  // namespace hologram::cuda

@@ -8,9 +8,14 @@
 
 namespace hologram::cuda {
 
-/// `host_runs` counts the steps that the host's kernels ran.
+/// Of all launchers of a backend.
+struct Counts {
+  std::atomic<uint64_t> host_runs{0};       ///< steps that the host's kernels ran
+  std::atomic<uint64_t> graph_launches{0};  ///< runs of launches that were one graph
+};
+
 std::unique_ptr<Launcher> make_launcher(std::span<const atlas::EntryStep> steps,
                                         std::span<const std::shared_ptr<const Kernel>> kernels,
-                                        DeviceMemory& memory, std::atomic<uint64_t>& host_runs);
+                                        DeviceMemory& memory, Counts& counts);
 
 }  // namespace hologram::cuda

@@ -20,7 +20,7 @@ class DeviceLauncher final : public Launcher {
     return std::make_unique<Prepared>();
   }
 
-  int32_t run(atlas::EntryFrame& frame, const Prepared&) const override {
+  int32_t run(CallFrame& frame, const Prepared&) const override {
     FakeDevice& device = FakeDevice::instance();
     for (size_t s = 0; s < steps_.size(); ++s) {
       const atlas::EntryStep& step = steps_[s];
@@ -36,7 +36,7 @@ class DeviceLauncher final : public Launcher {
     return 0;
   }
 
-  int32_t run_step(atlas::EntryFrame& frame, const Prepared&, size_t s) const override {
+  int32_t run_step(CallFrame& frame, const Prepared&, size_t s) const override {
     enqueue(frame, steps_[s]);
     FakeDevice::instance().wait(frame.stream);
     return 0;

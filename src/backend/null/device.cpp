@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/error.h"
 
@@ -112,14 +113,34 @@ void FakeDevice::enqueue(Stream stream, std::function<int32_t()> work) {
   queues_.push(queue(stream), std::move(work), false);
 }
 
+void* FakeDevice::allocate_host(size_t bytes) {
+  return ::operator new (std::max<size_t>(bytes, 1), std::align_val_t{alignment});
+}
+
+void FakeDevice::deallocate_host(void* block) noexcept {
+  ::operator delete (block, std::align_val_t{alignment});
+}
+
+void FakeDevice::record(Event event, Stream stream) {
+  static_cast<LateEvent*>(event)->record(queues_, queue(stream));
+}
+
+void FakeDevice::wait_for(Event event, Stream stream) {
+  static_cast<LateEvent*>(event)->hold_up(queues_, queue(stream));
+}
+
 void FakeDevice::copy(void* to, const void* from, size_t bytes, Stream stream) {
+  copy_later(to, from, bytes, stream);
+  wait(stream);
+}
+
+void FakeDevice::copy_later(void* to, const void* from, size_t bytes, Stream stream) {
   void* target = bytes_of(to);
   const void* source = bytes_of(const_cast<void*>(from));
   enqueue(stream, [=] {
     if (bytes) std::memmove(target, source, bytes);
     return 0;
   });
-  wait(stream);
 }
 
 void FakeDevice::wait(Stream stream) { require_success(queues_.wait(queue(stream))); }

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "backend/memory.h"
-#include "backend/null/late_queues.h"
+#include "backend/null/late_events.h"
 
 namespace hologram::null {
 
@@ -27,6 +27,14 @@ class FakeDevice final : public Memory {
   void copy(void* to, const void* from, size_t bytes, Stream stream) override;
   void wait(Stream stream) override;
   void wait_for_all() override;
+  void* allocate_host(size_t bytes) override;
+  void deallocate_host(void* block) noexcept override;
+  void copy_later(void* to, const void* from, size_t bytes, Stream stream) override;
+  Event make_event() override { return new LateEvent; }
+  void free_event(Event event) noexcept override { delete static_cast<LateEvent*>(event); }
+  void record(Event event, Stream stream) override;
+  void wait_for(Event event, Stream stream) override;
+  bool reached(Event event) override { return static_cast<LateEvent*>(event)->reached(); }
 
   /// Puts work on a stream; it returns a status, and those behind a failed one are left out until
   /// wait() has told of it.

@@ -23,10 +23,13 @@ class LateQueues {
  public:
   /// Gives a status; 0: it went well.
   using Work = std::function<int()>;
+  /// Whether work may begin; asked under the lock.
+  using Ready = std::function<bool()>;
   struct Queue {
     struct Item {
       Work run;
       bool always;
+      Ready ready = {};
     };
     std::deque<Item> work;
     int failed = 0;
@@ -55,10 +58,11 @@ class LateQueues {
   }
 
   /// Work that is not `always` to be done is left out behind a failure that wait() has not told of.
-  void push(Queue* queue, Work work, bool always) {
+  /// What is not `ready` holds up the queue until other work has made it so.
+  void push(Queue* queue, Work work, bool always, Ready ready = {}) {
     {
       std::lock_guard lock(mutex_);
-      real(queue).work.push_back({std::move(work), always});
+      real(queue).work.push_back({std::move(work), always, std::move(ready)});
     }
     changed_.notify_all();
   }
@@ -101,9 +105,13 @@ class LateQueues {
   // One with work, by chance; null where there is none.
   Queue* next() {
     std::vector<Queue*> waiting;
-    if (!own_->work.empty()) waiting.push_back(own_.get());
-    for (const auto& [queue, owner] : queues_)
-      if (!queue->work.empty()) waiting.push_back(queue);
+    auto look = [&](Queue* queue) {
+      if (queue->work.empty()) return;
+      const Ready& ready = queue->work.front().ready;
+      if (!ready || ready()) waiting.push_back(queue);
+    };
+    look(own_.get());
+    for (const auto& [queue, owner] : queues_) look(queue);
     return waiting.empty() ? nullptr : waiting[chance_() % waiting.size()];
   }
 
@@ -117,7 +125,7 @@ class LateQueues {
         lock.unlock();
         std::this_thread::sleep_for(delay);
         lock.lock();
-        queue = next();
+        queue = next();  // there is one: who else would have taken it?
       }
       Queue::Item item = std::move(queue->work.front());
       queue->work.pop_front();

@@ -8,14 +8,20 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
+#include <set>
+#include <thread>
 #include <utility>
 
-#include "backend/null/late_queues.h"
+#include "backend/cuda/driver.h"
+#include "backend/null/late_events.h"
 #include "support/ptx/fake_cubin.h"
 #include "support/ptx/machine.h"
 #include "support/ptx/values.h"
@@ -33,7 +39,9 @@ enum Result {
   invalid_context = 201,
   invalid_handle = 400,
   not_found = 500,
+  not_ready = 600,
   launch_failed = 719,
+  capture_unsupported = 900,
 };
 
 constexpr size_t space = size_t{1} << 36;  // of addresses; memory is taken as it is touched
@@ -67,6 +75,10 @@ class Common {
   void pin(void* p, size_t bytes) {
     std::lock_guard lock(mutex_);
     pinned_[reinterpret_cast<uint64_t>(p)] = bytes;
+  }
+  bool unpin(void* p) {
+    std::lock_guard lock(mutex_);
+    return pinned_.erase(reinterpret_cast<uint64_t>(p)) == 1;
   }
   uint8_t* find_pinned(uint64_t address, size_t bytes) {
     std::lock_guard lock(mutex_);
@@ -105,7 +117,7 @@ class Common {
     report_ = text;
   }
 
-  std::atomic<int64_t> waits{0}, cubins{0};
+  std::atomic<int64_t> waits{0}, cubins{0}, graphs{0}, patches{0}, pinned{0};
 
  private:
   std::mutex mutex_;
@@ -251,9 +263,32 @@ class Device final : public ptx::Blocks {
 
 thread_local Device* current = nullptr;
 
+struct Graph;
+
 struct Stream {
   Device* device;
   Queue* queue;
+  Graph* capture = nullptr;  // what its work is recorded in
+};
+
+// A kernel's launch as it is kept until it runs.
+struct KernelWork {
+  Function kernel;
+  ptx::Dim3 grid, block;
+  std::vector<uint8_t> parameters;
+};
+
+// A kernel that was added to a graph, behind others.
+struct Node {
+  std::vector<const Node*> after;
+  KernelWork work;
+};
+struct Graph {
+  std::vector<std::unique_ptr<Node>> nodes;
+  std::vector<Queues::Work> captured;
+};
+struct GraphExec {
+  std::map<const Node*, Node> nodes;
 };
 
 // Of a stream's device or, for null, of the current one; null: there is none.
@@ -264,8 +299,60 @@ Queue* queue_of(const Stream* s) { return s ? s->queue : nullptr; }
 int push(Stream* s, Queues::Work work) {
   Device* d = device_of(s);
   if (!d) return invalid_context;
+  if (s && s->capture) {
+    s->capture->captured.push_back(std::move(work));
+    return success;
+  }
   d->push(queue_of(s), std::move(work));
   return success;
+}
+
+// How many streams are captured: what would wait or allocate is forbidden on every thread.
+std::atomic<int> captures{0};
+
+Queues::Work work_of(Device* d, KernelWork work) {
+  ++d->launches;
+  const bool fails = common().strikes("kernel");
+  return [=, work = std::move(work)] {
+    if (!fails) return d->run(work.kernel, work.grid, work.block, work.parameters);
+    common().set_report("unspecified launch failure");
+    return static_cast<int>(launch_failed);
+  };
+}
+
+KernelWork kernel_work(const Function& f, ptx::Dim3 grid, ptx::Dim3 block, void** parameters) {
+  KernelWork work{f, grid, block, {}};
+  work.parameters.resize(static_cast<size_t>(f.kernel->parameter_bytes));
+  for (size_t k = 0; k < f.kernel->parameters.size(); ++k)
+    std::memcpy(work.parameters.data() + f.kernel->places[k], parameters[k],
+                static_cast<size_t>(f.kernel->parameters[k]));
+  return work;
+}
+
+KernelWork kernel_work(const hologram::cuda::CuKernelNode& n) {
+  return kernel_work(*reinterpret_cast<const Function*>(n.function),
+                     {n.grid[0], n.grid[1], n.grid[2]}, {n.block[0], n.block[1], n.block[2]},
+                     n.parameters);
+}
+
+// The nodes in an order left to chance in which each is behind those that it follows.
+std::vector<const Node*> any_order(const GraphExec& exec) {
+  static std::minstd_rand chance;
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  std::vector<const Node*> order;
+  std::set<const Node*> done;
+  while (order.size() < exec.nodes.size()) {
+    std::vector<const Node*> ready;
+    for (const auto& [key, node] : exec.nodes)
+      if (!done.contains(key) &&
+          std::ranges::all_of(node.after, [&](const Node* n) { return done.contains(n); }))
+        ready.push_back(key);
+    const Node* next = ready[chance() % ready.size()];
+    done.insert(next);
+    order.push_back(next);
+  }
+  return order;
 }
 
 int devices() { return static_cast<int>(common().injected("devices", 1)); }
@@ -282,6 +369,9 @@ extern "C" __attribute__((visibility("default"))) int64_t fakecuda_count(const c
   const std::string word = what;
   if (word == "waits") return common().waits;
   if (word == "cubins") return common().cubins;
+  if (word == "graphs") return common().graphs;
+  if (word == "patches") return common().patches;
+  if (word == "pinned") return common().pinned;
   if (word.back() == '0' || word.back() == '1')
     return Device::number(word.back() - '0').count(word.substr(0, word.size() - 1));
   int64_t sum = 0;
@@ -308,6 +398,10 @@ EXPORT cuDeviceGetAttribute(int* value, int attribute, int device) {
   *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 4;
   return success;
 }
+EXPORT cuDeviceGetName(char* name, int room, int device) {
+  std::snprintf(name, static_cast<size_t>(room), "Fake GPU %d", device);
+  return success;
+}
 EXPORT cuDevicePrimaryCtxRetain(Device** context, int device) {
   if (device < 0 || device >= Device::most) return invalid_device;
   *context = &Device::number(device);
@@ -328,6 +422,7 @@ EXPORT cuCtxSynchronize() {
 EXPORT cuMemAllocAsync(uint64_t* block, size_t bytes, Stream* stream) {
   Device* d = device_of(stream);
   if (!d) return invalid_context;
+  if (captures > 0) return capture_unsupported;  // a node of the graph, which nobody here wants
   if (common().strikes("allocate") || bytes > space / 2) return out_of_memory;
   *block = d->allocate(bytes);
   return *block ? success : out_of_memory;
@@ -339,8 +434,16 @@ EXPORT cuMemFreeAsync(uint64_t block, Stream* stream) {
 }
 EXPORT cuMemHostAlloc(void** block, size_t bytes, unsigned) {
   if (!current) return invalid_context;
+  if (captures > 0) return capture_unsupported;
+  if (common().strikes("pin")) return out_of_memory;
+  ++common().pinned;
   *block = ::operator new (bytes, std::align_val_t{64});
   common().pin(*block, bytes);
+  return success;
+}
+EXPORT cuMemFreeHost(void* block) {
+  if (!common().unpin(block)) return invalid_value;
+  ::operator delete (block, std::align_val_t{64});
   return success;
 }
 EXPORT cuMemHostGetDevicePointer_v2(uint64_t* to, void* host, unsigned) {
@@ -357,11 +460,11 @@ EXPORT cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, Stream* stream) {
 }
 EXPORT cuPointerGetAttribute(void* value, int attribute, uint64_t p) {
   const Device* d = Device::of(p);
-  if (!d) return invalid_value;
+  if (!d && !common().find_pinned(p, 1)) return invalid_value;
   if (attribute == 9)
-    *static_cast<int*>(value) = d->number();
+    *static_cast<int*>(value) = d ? d->number() : 0;
   else
-    *static_cast<unsigned*>(value) = 2;
+    *static_cast<unsigned*>(value) = d ? 2 : 1;
   return success;
 }
 EXPORT cuStreamCreate(Stream** stream, unsigned) {
@@ -378,6 +481,7 @@ EXPORT cuStreamSynchronize(Stream* stream) {
   Device* d = device_of(stream);
   if (!d) return invalid_context;
   ++common().waits;
+  if (stream && stream->capture) return capture_unsupported;
   return d->queues().wait(queue_of(stream));
 }
 EXPORT cuLaunchHostFunc(Stream* stream, void (*call)(void*), void* data) {
@@ -389,6 +493,7 @@ EXPORT cuLaunchHostFunc(Stream* stream, void (*call)(void*), void* data) {
 
 EXPORT cuModuleLoadData(std::shared_ptr<LoadedModule>** module, const void* image) {
   if (!current) return invalid_context;
+  if (captures > 0) return capture_unsupported;
   auto m = std::make_shared<LoadedModule>();
   m->device = current;
   const auto* contents = static_cast<const char*>(image);
@@ -451,31 +556,113 @@ EXPORT cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsign
   if (!gx || !gy || !gz || !bx || !by || !bz) return invalid_value;
   Device* d = f->owner->device;
   if (current != d || device_of(stream) != d) return invalid_handle;
-  std::vector<uint8_t> bytes(static_cast<size_t>(f->kernel->parameter_bytes));
-  for (size_t k = 0; k < f->kernel->parameters.size(); ++k)
-    std::memcpy(bytes.data() + f->kernel->places[k], parameters[k],
-                static_cast<size_t>(f->kernel->parameters[k]));
-  ++d->launches;
-  const bool fails = common().strikes("kernel");
-  return push(stream, [=, kernel = *f] {
-    if (fails) {
-      common().set_report("unspecified launch failure");
-      return static_cast<int>(launch_failed);
-    }
-    return d->run(kernel, {gx, gy, gz}, {bx, by, bz}, bytes);
-  });
+  return push(stream, work_of(d, kernel_work(*f, {gx, gy, gz}, {bx, by, bz}, parameters)));
+}
+
+EXPORT cuEventCreate(hologram::null::LateEvent** event, unsigned) {
+  if (!current) return invalid_context;
+  *event = new hologram::null::LateEvent;
+  return success;
+}
+EXPORT cuEventDestroy_v2(hologram::null::LateEvent* event) {
+  delete event;
+  return success;
+}
+EXPORT cuEventRecord(hologram::null::LateEvent* event, Stream* stream) {
+  Device* d = device_of(stream);
+  if (!d) return invalid_context;
+  event->record(d->queues(), queue_of(stream));
+  return success;
+}
+EXPORT cuStreamWaitEvent(Stream* stream, hologram::null::LateEvent* event, unsigned) {
+  Device* d = device_of(stream);
+  if (!d) return invalid_context;
+  event->hold_up(d->queues(), queue_of(stream));
+  return success;
+}
+EXPORT cuEventQuery(hologram::null::LateEvent* event) {
+  return event->reached() ? success : not_ready;
+}
+EXPORT cuEventSynchronize(hologram::null::LateEvent* event) {
+  while (!event->reached()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  return success;
+}
+
+EXPORT cuStreamIsCapturing(Stream* stream, int* status) {
+  *status = stream && stream->capture ? 1 : 0;
+  return success;
+}
+EXPORT cuStreamBeginCapture_v2(Stream* stream, int) {
+  stream->capture = new Graph;
+  ++captures;
+  return success;
+}
+EXPORT cuStreamEndCapture(Stream* stream, Graph** graph) {
+  *graph = std::exchange(stream->capture, nullptr);
+  --captures;
+  return success;
+}
+extern "C" __attribute__((visibility("default"))) void fakecuda_replay(void* graph, void* stream) {
+  for (const Queues::Work& work : static_cast<Graph*>(graph)->captured)
+    push(static_cast<Stream*>(stream), work);
+}
+
+EXPORT cuGraphCreate(Graph** graph, unsigned) {
+  *graph = new Graph;
+  return success;
+}
+EXPORT cuGraphDestroy(Graph* graph) {
+  delete graph;
+  return success;
+}
+EXPORT cuGraphAddKernelNode_v2(Node** node, Graph* graph, Node* const* after, size_t num_after,
+                               const hologram::cuda::CuKernelNode* kernel) {
+  graph->nodes.push_back(
+      std::make_unique<Node>(Node{{after, after + num_after}, kernel_work(*kernel)}));
+  *node = graph->nodes.back().get();
+  return success;
+}
+EXPORT cuGraphInstantiateWithFlags(GraphExec** exec, Graph* graph, unsigned long long) {
+  if (common().strikes("instantiate")) return out_of_memory;
+  if (captures > 0) return capture_unsupported;
+  auto made = std::make_unique<GraphExec>();
+  for (const auto& node : graph->nodes) made->nodes.emplace(node.get(), *node);
+  *exec = made.release();
+  return success;
+}
+EXPORT cuGraphExecDestroy(GraphExec* exec) {
+  delete exec;
+  return success;
+}
+EXPORT cuGraphExecKernelNodeSetParams_v2(GraphExec* exec, Node* node,
+                                         const hologram::cuda::CuKernelNode* kernel) {
+  auto place = exec->nodes.find(node);
+  if (place == exec->nodes.end() || common().strikes("patch")) return invalid_value;
+  place->second.work = kernel_work(*kernel);
+  ++common().patches;
+  return success;
+}
+EXPORT cuGraphLaunch(GraphExec* exec, Stream* stream) {
+  if (common().strikes("graph")) return out_of_memory;
+  Device* d = device_of(stream);
+  if (!d || current != d) return invalid_context;
+  ++common().graphs;
+  for (const Node* node : any_order(*exec))
+    if (const int pushed = push(stream, work_of(d, exec->nodes.at(node).work))) return pushed;
+  return success;
 }
 EXPORT cuGetErrorString(int error, const char** text) {
   thread_local std::string words;
-  words = error == out_of_memory     ? "out of memory"
-          : error == no_device       ? "no CUDA-capable device is detected"
-          : error == invalid_device  ? "invalid device ordinal"
-          : error == invalid_value   ? "invalid argument"
-          : error == invalid_context ? "invalid device context"
-          : error == invalid_handle  ? "invalid resource handle"
-          : error == not_found       ? "named symbol not found"
-          : error == invalid_image   ? "device kernel image is invalid"
-                                     : common().report();
+  words = error == out_of_memory         ? "out of memory"
+          : error == no_device           ? "no CUDA-capable device is detected"
+          : error == invalid_device      ? "invalid device ordinal"
+          : error == invalid_value       ? "invalid argument"
+          : error == invalid_context     ? "invalid device context"
+          : error == invalid_handle      ? "invalid resource handle"
+          : error == not_found           ? "named symbol not found"
+          : error == invalid_image       ? "device kernel image is invalid"
+          : error == capture_unsupported ? "operation not permitted when stream is capturing"
+                                         : common().report();
   *text = words.c_str();
   return success;
 }

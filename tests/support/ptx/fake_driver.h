@@ -12,12 +12,18 @@ extern "C" {
 ///   "version"     cuDriverGetVersion says `value`
 ///   "devices"     so many are found, 1 or 2
 ///   "capability"  of the devices, 75 for 7.5; "capability1" of the second alone
+///   "pin", "instantiate", "patch", "graph"   of the calls that pin memory, make a graph, change a
+///                 node of one, or start one, the one behind `value` others fails
 ///   "allocate"    the allocation behind `value` others has no memory
 ///   "launch"      the launch behind `value` others fails
 ///   "kernel"      the kernel behind `value` others fails when it runs
 void fakecuda_inject(const char* what, int64_t value);
 
-/// "waits" (for a stream) or "cubins" (that were loaded); "launches", "instructions" (of warps) or
-/// "blocks" (of memory that live), of a device with its number behind, else of both.
+/// "waits" (for a stream), "cubins" (that were loaded), "graphs" (that were started), "patches" (of
+/// their nodes) or "pinned" (blocks, ever); "launches", "instructions" (of warps) or "blocks" (of
+/// memory that live), of a device with its number behind, else of both.
 int64_t fakecuda_count(const char* what);
+
+/// Puts the work that cuStreamEndCapture gave on a stream, as often as it is called.
+void fakecuda_replay(void* graph, void* stream);
 }
