@@ -1,4 +1,4 @@
-# cmake/HologramBuiltin.cmake: hologram_kernels, the machine code that comes with the library
+# cmake/HologramBuiltin.cmake: hologram_kernels and hologram_gpu_kernels, the code that comes with the library
 #
 # A small host program, hologram_kernelgen, plans every operation of src/builtin and compiles its kernels
 # for each instruction set; they and a table of them are linked like any other code.
@@ -38,3 +38,32 @@ add_custom_command(
 add_library(hologram_kernels STATIC "${folder}/table.cpp")
 target_link_libraries(hologram_backend_cpu INTERFACE hologram_kernels)
 target_link_libraries(hologram_kernels PUBLIC hologram_builtin "${folder}/libhologram_builtin_code.a")
+
+# The same operations for GPUs: PTX and, where ptxas is at hand, machine code (tools/gpukernelgen.cpp).
+if(TARGET hologram_backend_cuda)
+  find_program(HOLOGRAM_PTXAS ptxas HINTS ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin
+               DOC "ptxas for the GPU kernels that come with the library; none: they are PTX alone")
+  if(NOT HOLOGRAM_PTXAS)
+    message(STATUS "GPU kernels come as PTX alone: no ptxas was found (HOLOGRAM_PTXAS)")
+  endif()
+  get_filename_component(generators "${HOLOGRAM_KERNELGEN}" DIRECTORY)
+  if(HOLOGRAM_KERNELGEN AND EXISTS "${generators}/hologram_gpukernelgen")
+    set(gpukernelgen "${generators}/hologram_gpukernelgen")
+  else()
+    set(gpukernelgen hologram_gpukernelgen)
+    add_executable(hologram_gpukernelgen "${PROJECT_SOURCE_DIR}/tools/gpukernelgen.cpp")
+    target_compile_options(hologram_gpukernelgen PRIVATE ${HOLOGRAM_WARNINGS})
+    add_dependencies(hologram_gpukernelgen hologram_backend_cuda)
+    target_link_libraries(hologram_gpukernelgen PRIVATE $<TARGET_FILE:hologram_backend_cuda> hologram_codegen
+                                                        hologram_builtin hologram_schedule hologram_llvm ${CMAKE_DL_LIBS})
+  endif()
+  add_custom_command(
+    OUTPUT "${folder}/gpu_table.cpp"
+    COMMAND "${gpukernelgen}" "${folder}/gpu_table.cpp" "$<$<BOOL:${HOLOGRAM_PTXAS}>:${HOLOGRAM_PTXAS}>"
+    DEPENDS "${gpukernelgen}"
+    COMMENT "Compiling the kernels that come with the library: GPUs"
+    VERBATIM)
+  add_library(hologram_gpu_kernels STATIC "${folder}/gpu_table.cpp")
+  target_include_directories(hologram_gpu_kernels PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(hologram_backend_cuda INTERFACE hologram_gpu_kernels)
+endif()

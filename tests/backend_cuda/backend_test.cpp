@@ -281,30 +281,32 @@ class CudaCubins : public CudaBackend {
     std::ifstream in(folder_ / "log");
     return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
   }
-  // Runs x op y in a runtime of its own; where the kernel came from.
+  // x op y of bytes, which does not come with the library.
+  static atlas::Program bytes(Op op = Op::add) { return elementwise(op, DType::u8, 2, DType::u8); }
+  // Runs it in a runtime of its own; where the kernel came from.
   static runtime::KernelSource source(Op op = Op::add) {
     Runtime fresh("cuda");
-    const atlas::Program program = elementwise(op, DType::f32, 2, DType::f32);
-    std::vector<float> x(50, 2), y(50, 0.5f), out(50);
-    const auto bytes = [](std::vector<float>& v) { return std::as_writable_bytes(std::span(v)); };
-    const Bytes buffers[] = {bytes(x), bytes(y), bytes(out)};
+    const atlas::Program program = bytes(op);
+    std::vector<uint8_t> x(50, 2), y(50, 3), out(50);
+    const Bytes buffers[] = {std::as_writable_bytes(std::span(x)),
+                             std::as_writable_bytes(std::span(y)),
+                             std::as_writable_bytes(std::span(out))};
     runtime::KernelSource from;
     fresh.kernels().get(program, &from);
     run_program(fresh, program, buffers, std::array<int64_t, 1>{50});
-    EXPECT_EQ(out, std::vector<float>(50, op == Op::add ? 2.5f : 1));
+    EXPECT_EQ(out, std::vector<uint8_t>(50, op == Op::add ? 5 : 6));
     return from;
   }
   // What the disk has of x + y.
   static cuda::Stored stored() {
     Runtime fresh("cuda");
-    const atlas::Program program = elementwise(Op::add, DType::f32, 2, DType::f32);
+    const atlas::Program program = bytes();
     const auto code = fresh.kernels().disk().get(key(fresh, program));
     return code ? cuda::from_text(*code, program.num_symbols) : cuda::Stored{};
   }
   static void store(const cuda::Stored& stored) {
     Runtime fresh("cuda");
-    fresh.kernels().disk().put(key(fresh, elementwise(Op::add, DType::f32, 2, DType::f32)),
-                               cuda::to_text(stored));
+    fresh.kernels().disk().put(key(fresh, bytes()), cuda::to_text(stored));
   }
   static Fingerprint key(Runtime& runtime, const atlas::Program& program) {
     return fingerprint(atlas::fingerprint(program).hex() + runtime.backend().code_key());
@@ -361,8 +363,7 @@ TEST_F(CudaCubins, TheDriverAssemblesWhatTheAssemblerDoesNot) {
 TEST_F(CudaCubins, AnAssemblerWhoseCodeTheDriverRefusesIsAskedOnce) {
   set("FAKE_PTXAS_BREAKS", "1");
   Runtime fresh("cuda");
-  for (Op op : {Op::add, Op::mul, Op::sub})
-    fresh.kernels().get(elementwise(op, DType::f32, 2, DType::f32));
+  for (Op op : {Op::add, Op::mul, Op::sub}) fresh.kernels().get(bytes(op));
   EXPECT_EQ(assembled(), 1);
   EXPECT_EQ(source(Op::mul), runtime::KernelSource::disk);
 }
@@ -977,7 +978,8 @@ TEST_F(CudaCubins, ARealAssemblersCodeCanBeShown) {
   }
   EXPECT_TRUE(assemble(*assembler, "no PTX", 80).cubin.empty());
   try {
-    runtime().backend().dump(program, "sass");  // its assembler is the driver
+    set("HOLOGRAM_CUDA_ASSEMBLER", "driver");
+    Runtime("cuda").backend().dump(program, "sass");
     ADD_FAILURE();
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),

@@ -79,22 +79,6 @@ bool run(std::vector<std::string> command, const std::string& words) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-// "…, V13.0.88": of what `ptxas --version` prints.
-std::optional<Assembler> ask(const std::string& path) {
-  TemporaryFolder folder;
-  const std::string words = folder / "words";
-  if (!run({path, "--version"}, words)) return std::nullopt;
-  const std::string text = read_file(words);
-  const size_t at = text.find(", V");
-  if (at == text.npos) return std::nullopt;
-  Assembler found;
-  found.path = path;
-  found.version = text.substr(at + 3, text.find_first_not_of("0123456789.", at + 3) - at - 3);
-  if (std::sscanf(found.version.c_str(), "%d.%d", &found.major, &found.minor) != 2)
-    return std::nullopt;
-  return found;
-}
-
 // Folders of Python packages that libraries of this process come from.
 std::set<std::string> package_folders() {
   std::set<std::string> folders;
@@ -146,6 +130,22 @@ std::vector<std::string> candidates() {
 
 }  // namespace
 
+// "…, V13.0.88": of what `ptxas --version` prints.
+std::optional<Assembler> ask_assembler(const std::string& path) {
+  TemporaryFolder folder;
+  const std::string words = folder / "words";
+  if (!run({path, "--version"}, words)) return std::nullopt;
+  const std::string text = read_file(words);
+  const size_t at = text.find(", V");
+  if (at == text.npos) return std::nullopt;
+  Assembler found;
+  found.path = path;
+  found.version = text.substr(at + 3, text.find_first_not_of("0123456789.", at + 3) - at - 3);
+  if (std::sscanf(found.version.c_str(), "%d.%d", &found.major, &found.minor) != 2)
+    return std::nullopt;
+  return found;
+}
+
 std::string gpu_name(int capability) {
   return fmt::format("sm_{}{}", capability, capability == 90 ? "a" : "");
 }
@@ -162,7 +162,7 @@ std::optional<Assembler> find_assembler(int capability, int driver_version) {
   const std::string named = variable ? variable : "";
   if (named == "driver") return std::nullopt;
   if (!named.empty()) {
-    auto found = ask(named);
+    auto found = ask_assembler(named);
     if (!found)
       fail(ErrorCode::unavailable,
            "HOLOGRAM_CUDA_ASSEMBLER: {} is no ptxas that runs here; expected a path or \"driver\"",
@@ -171,7 +171,7 @@ std::optional<Assembler> find_assembler(int capability, int driver_version) {
   }
   std::optional<Assembler> best;
   for (const std::string& path : candidates()) {
-    auto found = ask(path);
+    auto found = ask_assembler(path);
     if (!found || !serves(*found, capability, driver_version)) continue;
     if (!best || std::pair(found->major, found->minor) > std::pair(best->major, best->minor))
       best = std::move(found);

@@ -29,6 +29,9 @@ bool serves(const Assembler& assembler, int capability, int driver_version);
 /// run.
 std::optional<Assembler> find_assembler(int capability, int driver_version);
 
+/// What is at a path, if it is a ptxas that runs.
+std::optional<Assembler> ask_assembler(const std::string& path);
+
 /// Machine code, or why there is none.
 struct Assembled {
   std::string cubin;

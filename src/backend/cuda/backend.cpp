@@ -2,29 +2,16 @@
 #include "backend/cuda/backend.h"
 
 #include "backend/cuda/assembler.h"
+#include "backend/cuda/builtin.h"
 #include "backend/cuda/compile.h"
 #include "backend/cuda/function.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/machine.h"
 #include "backend/registry.h"
 #include "base/error.h"
 
 namespace hologram::cuda {
 namespace {
-
-// Plain loops and products: what follows on a product's rows and windows are kernels of their own.
-class CudaMachine final : public schedule::Machine {
- public:
-  CudaMachine() {
-    vector = 32;
-    units = 108;
-    near_bytes = 128 * 1024;
-    far_bytes = int64_t{40} << 20;
-    small_total = 0;
-    unrolls_windows = false;
-    tails = false;
-    parts = false;
-  }
-};
 
 class CudaBackend final : public Backend {
  public:
@@ -54,6 +41,18 @@ class CudaBackend final : public Backend {
         stored.on_host ? load_on_host(program, stored.code)
                        : load_module(device_, program, std::move(stored));
     return {kernel.get(), stored.facts.total, Expr(1), Expr(1), kernel};
+  }
+
+  std::optional<Kernel> builtin(const atlas::Program& program,
+                                const Fingerprint& key) const override {
+    const BuiltinKernel* found = find_builtin(key.hex());
+    if (!found) return std::nullopt;
+    Stored stored = from_text(found->stored, program.num_symbols);
+    for (size_t k = 0; k < std::size(builtin_capabilities); ++k)
+      if (builtin_capabilities[k] == device_.capability) stored.cubin = found->cubins[k];
+    if (!stored.cubin.empty() && !loads(device_, stored.cubin)) stored.cubin.clear();
+    auto kernel = load_module(device_, program, std::move(stored));
+    return Kernel{kernel.get(), kernel->facts.total, Expr(1), Expr(1), kernel};
   }
 
   std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,

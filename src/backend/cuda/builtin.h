@@ -1,0 +1,26 @@
+// backend/cuda/builtin.h: kernels for GPUs that came with the library, by content.
+#pragma once
+
+#include <iterator>
+#include <span>
+#include <string_view>
+
+namespace hologram::cuda {
+
+/// For these compute capabilities there is machine code, where an assembler was at hand when the
+/// library was built.
+inline constexpr int builtin_capabilities[] = {80, 90};
+
+/// A program's kernels.
+struct BuiltinKernel {
+  std::string_view key;     ///< hexadecimal fingerprint of the program before expand_math
+  std::string_view stored;  ///< what to_text() gives of the Stored, which is PTX alone
+  std::string_view cubins[std::size(builtin_capabilities)];  ///< empty: none
+};
+
+/// Sorted by key. Written by tools/gpukernelgen.cpp.
+std::span<const BuiltinKernel> builtin_kernels();
+/// The one of a program, or null.
+const BuiltinKernel* find_builtin(std::string_view key);
+
+}  // namespace hologram::cuda

@@ -1,0 +1,134 @@
+// tools/gpukernelgen.cpp: compiles the operations of executors ahead of time, for GPUs
+//
+// usage: hologram_gpukernelgen TABLE.cpp [PTXAS]
+//
+// Writes the table that backend/cuda/builtin.h declares: PTX of each distinct program and, by
+// PTXAS, machine code for the capabilities that most GPUs of today have. A PTXAS that does not run,
+// or that refuses a kernel, is left out with a line on standard error.
+#include <atomic>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "backend/cuda/assembler.h"
+#include "backend/cuda/builtin.h"
+#include "backend/cuda/compile.h"
+#include "backend/cuda/machine.h"
+#include "builtin/definitions.h"
+#include "canon/canon.h"
+#include "schedule/plan.h"
+
+namespace {
+
+using namespace hologram;
+
+// The distinct programs of all operations that are rendered, as they are planned for GPUs.
+std::map<std::string, atlas::Program> programs() {
+  const cuda::CudaMachine machine;
+  std::map<std::string, atlas::Program> found;
+  for (const builtin::Definition& d : builtin::precompiled()) {
+    ir::Graph graph, canonical;
+    d.build(graph);
+    canon::Report report;
+    canon::canonicalize(graph, canonical, report);
+    schedule::Options options;
+    options.machine = &machine;
+    for (const atlas::Program& p : schedule::make_plan(canonical, options).programs)
+      if (!cuda::unrendered(p)) found.emplace(atlas::fingerprint(p).hex(), p);
+  }
+  return found;
+}
+
+// Bytes as a string literal, in pieces that every compiler takes.
+std::string literal(std::string_view bytes) {
+  std::string out = "\"";
+  size_t column = 0;
+  for (const char c : bytes) {
+    const auto u = static_cast<unsigned char>(c);
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (u >= 32 && u < 127 && c != '?')
+      out += c;
+    else
+      out += fmt::format("\\{:03o}", u);
+    if (++column % 100 == 0) out += "\"\n    \"";
+  }
+  return out + "\"";
+}
+
+// One program's row of the table.
+std::string row(const std::string& key, const atlas::Program& program,
+                const std::optional<cuda::Assembler>& assembler) {
+  const cuda::Stored stored = cuda::compile(program);
+  const std::string text = cuda::to_text(stored);
+  std::string out = fmt::format("  {{\"{}\", {{{}, {}}}, {{", key, literal(text), text.size());
+  for (const int capability : cuda::builtin_capabilities) {
+    cuda::Assembled made;
+    if (assembler) made = cuda::assemble(*assembler, stored.code, capability);
+    if (assembler && made.cubin.empty())
+      std::cerr << fmt::format("hologram_gpukernelgen: {}: {}\n", key, made.words);
+    out += fmt::format("{{{}, {}}}, ", literal(made.cubin), made.cubin.size());
+  }
+  return out + "}},\n";
+}
+
+void run(const char* table, const char* ptxas) {
+  std::optional<cuda::Assembler> assembler;
+  if (ptxas) assembler = cuda::ask_assembler(ptxas);
+  if (ptxas && !assembler) std::cerr << "hologram_gpukernelgen: " << ptxas << " does not run\n";
+  const std::map<std::string, atlas::Program> all = programs();
+  const std::vector<std::pair<std::string, atlas::Program>> jobs(all.begin(), all.end());
+  std::vector<std::string> rows(jobs.size());
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr error;
+  auto loop = [&] {
+    for (size_t k; (k = next++) < jobs.size();) try {
+        rows[k] = row(jobs[k].first, jobs[k].second, assembler);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+      }
+  };
+  std::vector<std::jthread> threads;
+  for (unsigned t = 1; t < std::thread::hardware_concurrency(); ++t) threads.emplace_back(loop);
+  loop();
+  threads.clear();
+  if (error) std::rethrow_exception(error);
+  std::ofstream out(table, std::ios::binary);
+  out << "// made by tools/gpukernelgen.cpp: the GPU kernels that come with the library\n"
+         "#include \"backend/cuda/builtin.h\"\n\nnamespace hologram::cuda {\n\n"
+         "std::span<const BuiltinKernel> builtin_kernels() {\n"
+         "  static constexpr BuiltinKernel all[] = {\n";
+  for (const std::string& r : rows) out << r;
+  out << "  };\n  return all;\n}\n\n}  // namespace hologram::cuda\n";
+  if (!out.flush()) fail(ErrorCode::io, "{}: cannot be written", table);
+}
+
+}  // namespace
+
+// Of the generator itself: it has none.
+namespace hologram::cuda {
+std::span<const BuiltinKernel> builtin_kernels() { return {}; }
+}  // namespace hologram::cuda
+
+int main(int argc, char** argv) {
+  if (argc < 2 || argc > 3) {
+    std::cerr << "usage: hologram_gpukernelgen TABLE.cpp [PTXAS]\n";
+    return 2;
+  }
+  try {
+    run(argv[1], argc == 3 && *argv[2] ? argv[2] : nullptr);
+    return 0;
+  } catch (const std::exception& e) {
+    std::cerr << "hologram_gpukernelgen: " << e.what() << "\n";
+    return 1;
+  }
+}
