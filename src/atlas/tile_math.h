@@ -1,7 +1,7 @@
 // atlas/tile_math.h: the arithmetic of tile products: sums of bfloat16 products as AMX defines
 // them.
 //
-// A product with `terms` writes each operand x as t0 + t1 + …, where t(i) is the bfloat16 nearest
+// A product with `terms` writes each operand x as t0 + t1 + …, where t(i) is a bfloat16 nearest
 // to what t(0) … t(i - 1) leave of x. For each block of 512 values of k, a sum starts at +0; for
 // each 32 of them (beyond K: zeros) and each pair of terms in tile_pairs(terms) it grows by one
 // tile product: the sum of two chains of 16 fused multiply-adds from +0, one over the even values
@@ -59,12 +59,15 @@ inline Magnitudes magnitudes_of(uint16_t first_term) {
 
 inline float widen_bf16(uint16_t x) { return std::bit_cast<float>(uint32_t{x} << 16); }
 
-/// The terms of x. The first one is 0 only if x is; of a NaN or infinity the others mean nothing.
-inline std::array<uint16_t, 3> terms_of(float x) {
+/// The `count` terms of x, behind them zeros. The first one is 0 only if x is; of a NaN or infinity
+/// the others mean nothing. Halfway numbers are rounded away from 0 where another term has the
+/// rest, by the last of one or two to even; a third term is exact.
+inline std::array<uint16_t, 3> terms_of(float x, int count) {
   std::array<uint16_t, 3> terms{};
-  for (size_t i = 0; i < 3; ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     auto bits = std::bit_cast<uint32_t>(x);
-    terms[i] = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    if (i < 2) bits += i + 1 < static_cast<size_t>(count) ? 0x8000 : 0x7fff + (bits >> 16 & 1);
+    terms[i] = static_cast<uint16_t>(bits >> 16);
     if (i == 0 && x != 0 && (terms[0] & 0x7fff) == 0) terms[0] |= 1;
     x -= widen_bf16(terms[i]);
   }

@@ -19,17 +19,35 @@ TEST(TileMath, terms_add_up_to_the_number) {
   for (int i = 0; i < 100'000; ++i) {
     float x = std::ldexp(static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f,
                          static_cast<int>(random() % 220) - 100);
-    auto t = atlas::terms_of(x);
+    auto t = atlas::terms_of(x, 3);
     ASSERT_EQ(double{atlas::widen_bf16(t[0])} + atlas::widen_bf16(t[1]) + atlas::widen_bf16(t[2]),
               x);
   }
-  EXPECT_EQ(atlas::terms_of(0)[0], 0);
-  EXPECT_NE(atlas::terms_of(1e-45f)[0], 0);
+  EXPECT_EQ(atlas::terms_of(0, 3)[0], 0);
+  EXPECT_NE(atlas::terms_of(1e-45f, 3)[0], 0);
+}
+
+// 257 lies halfway between 256 and 258.
+TEST(TileMath, halfway_numbers_are_rounded_to_even_by_the_last_term_alone) {
+  auto term = [](float x, int count, size_t i) {
+    return atlas::widen_bf16(atlas::terms_of(x, count)[i]);
+  };
+  EXPECT_EQ(term(257, 1, 0), 256);
+  EXPECT_EQ(term(-259, 1, 0), -260);
+  for (int count : {2, 3}) {
+    EXPECT_EQ(term(257, count, 0), 258);
+    EXPECT_EQ(term(257, count, 1), -1);
+    EXPECT_EQ(term(-257, count, 0), -258);
+  }
+  const float x = 1 + 0x1p-9f + 0x1p-17f;  // what its first term leaves lies halfway
+  EXPECT_EQ(term(x, 2, 1), 0x1p-9f);
+  EXPECT_EQ(term(x, 3, 1), 0x1p-9f + 0x1p-16f);
+  EXPECT_EQ(term(x, 3, 2), -0x1p-17f);
 }
 
 TEST(TileMath, magnitudes) {
   using atlas::Magnitudes, atlas::magnitudes_of, atlas::terms_of;
-  auto of = [](float x) { return magnitudes_of(terms_of(x)[0]); };
+  auto of = [](float x) { return magnitudes_of(terms_of(x, 3)[0]); };
   for (float x : {0.0f, -0.0f, 1.0f, -0x1p-39f, 0x1p39f}) EXPECT_EQ(of(x), Magnitudes::narrow) << x;
   for (float x : {0x1p-41f, 0x1p41f, -0x1p-101f, 0x1.fp126f})
     EXPECT_EQ(of(x), Magnitudes::wide) << x;

@@ -1,5 +1,5 @@
-// tests/codegen/rows_test.cpp: kernels over rows whose stages overlap from row to row, and scratch
-// that lives in the output.
+// tests/codegen/rows_test.cpp: kernels over rows whose stages overlap from row to row, scratch that
+// lives in the output, and lines of few vectors.
 #include "backend/cpu/loops/place_scratch.h"
 #include "backend/cpu/loops/plan.h"
 #include "codegen/differential.h"
@@ -228,6 +228,42 @@ TEST(Rows, ScratchStaysWhereTheOutputCannotHoldIt) {
     atlas::Program p = make({{18}, 100});
     p.buffers[2].access = Access::read_write;
     stays(p, "an output that is read");
+  }
+}
+
+// out[p, q, r, i] = x[p, r, q, i] + bias[i]
+atlas::Program lines(int64_t many, int64_t middle, int64_t few, int64_t line) {
+  atlas::Program p;
+  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  const auto i = add_axes(p.loop(), {Expr(many), Expr(middle), Expr(few), Expr(line)}, {});
+  p.loop().lane_axis = 3;
+  const Expr size(many * middle * few * line);
+  p.buffers = {{DType::f32, Access::read, size},
+               {DType::f32, Access::read, Expr(line)},
+               {DType::f32, Access::write, size}};
+  BodyBuilder b(p.loop().stages[0].body);
+  Val x =
+      b.load(0, DType::f32, ((i[0] * Expr(few) + i[2]) * Expr(middle) + i[1]) * Expr(line) + i[3]);
+  b.store(2, ((i[0] * Expr(middle) + i[1]) * Expr(few) + i[2]) * Expr(line) + i[3],
+          b.add(x, b.load(1, DType::f32, i[3])));
+  return p;
+}
+
+TEST(Rows, LinesOfFewVectorsAreWalkedInBlocks) {
+  const cpu::Target target = cpu::generic_target(cpu::Isa::avx512);
+  auto units = [&](const atlas::Program& p) {
+    return cpu::launch_of(p, target).total.constant_value();
+  };
+  EXPECT_EQ(units(lines(3, 5, 16, 32)), 3 * 5);       // of 16 lines
+  EXPECT_EQ(units(lines(3, 5, 70, 32)), 3 * 5 * 70);  // of one
+  EXPECT_EQ(units(lines(3, 5, 4, 64)), 3 * 5);
+  EXPECT_EQ(units(lines(3, 5, 4, 80)), 3 * 5 * 4 * 80);  // too long: points
+  EXPECT_EQ(units(lines(3, 5, 4, 24)), 3 * 5 * 4 * 24);  // half a vector is left
+  for (auto [few, line] :
+       {std::pair<int64_t, int64_t>{16, 32}, {70, 32}, {4, 64}, {3, 16}, {3, 8}}) {
+    Inputs inputs;
+    inputs.chunks = {0, 1, 7};
+    expect_same(lines(3, 5, few, line), inputs);
   }
 }
 

@@ -1,5 +1,7 @@
 // tests/codegen/transpose_test.cpp: points whose loads run across the lanes, against the
 // interpreter.
+#include <sstream>
+
 #include "codegen/differential.h"
 
 namespace hologram::test {
@@ -48,6 +50,64 @@ TEST(Transpose, ShapesTypesAndDirections) {
         std::vector<Expr> n{Expr(shape[0]), Expr(shape[1]), Expr(shape[2])};
         expect_same(transposed(n, type, copy, copy ? 3 : 0, backwards), inputs);
       }
+}
+
+/// out[p, i, j] = what `count` neighbours x[p, j, count i …] are together: words of bytes and
+/// halves, a sum of floats.
+atlas::Program neighbours(const std::vector<int64_t>& n, DType type, int count) {
+  atlas::Program p;
+  auto& b = p.loop();
+  std::vector<Expr> at;
+  for (int64_t extent : n) {
+    at.push_back(Expr::axis(static_cast<int>(at.size()), extent));
+    b.axes.push_back({AxisKind::parallel, extent});
+  }
+  b.parallel_rank = 3;
+  b.lane_axis = 2;
+  const DType out = type == DType::f32 ? DType::f32 : DType::u32;
+  const DType bits = type == DType::i8 ? DType::u8 : DType::u16;
+  const Expr size(n[0] * n[1] * n[2]);
+  p.buffers = {{type, Access::read, size * Expr(count)}, {out, Access::write, size}};
+  b.stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  BodyBuilder body(b.stages.back().body);
+  Val sum;
+  for (int t = 0; t < count; ++t) {
+    const Expr from = ((at[0] * Expr(n[2]) + at[2]) * Expr(n[1]) + at[1]) * Expr(count) + Expr(t);
+    Val x = body.load(0, type, from);
+    if (type != DType::f32) x = body.cast(body.bitcast(x, bits), DType::u32);
+    Val two = out == DType::f32 ? body.number(out, 2) : body.constant(out, 1 << 5);
+    sum = t == 0 ? x : body.add(body.mul(sum, two), x);
+  }
+  body.store(1, (at[0] * Expr(n[1]) + at[1]) * Expr(n[2]) + at[2], sum);
+  return p;
+}
+
+TEST(Transpose, NeighboursShareSquares) {
+  const std::vector<std::vector<int64_t>> shapes{{2, 16, 32}, {1, 17, 33}, {1, 7, 100}};
+  for (const auto& shape : shapes)
+    for (auto [type, count] : {std::pair<DType, int>{DType::i8, 4},
+                               {DType::i8, 3},
+                               {DType::i8, 2},
+                               {DType::bf16, 2},
+                               {DType::f32, 2},
+                               {DType::f32, 4}}) {
+      SCOPED_TRACE(testing::PrintToString(shape) + " " + std::string(name_of(type)) + " " +
+                   std::to_string(count));
+      Inputs inputs;
+      inputs.chunks = {0, 1};
+      expect_same(neighbours(shape, type, count), inputs);
+    }
+  // Four bytes are a word: 16 x 16 of them take 64 exchanges of two vectors, where picking single
+  // bytes took 400.
+  std::istringstream text(
+      cpu::dump_asm(neighbours({4, 64, 64}, DType::i8, 4), cpu::generic_target(cpu::Isa::avx512)));
+  int shuffles = 0;
+  for (std::string line; std::getline(text, line);)
+    for (const char* name :
+         {"\tvperm", "\tvpunpck", "\tvunpck", "\tvshuf", "\tvpshuf", "\tvinsert"})
+      shuffles += line.starts_with(name);
+  EXPECT_LE(shuffles, 72);
+  EXPECT_GE(shuffles, 32);
 }
 
 TEST(Transpose, SymbolicSizes) {

@@ -133,7 +133,7 @@ inline void pack(const Case& c, const char* rhs, char* packed) {
         }
         float x = c.operand == DType::f32 ? std::bit_cast<float>(static_cast<uint32_t>(bits))
                                           : atlas::widen_bf16(static_cast<uint16_t>(bits));
-        auto terms = atlas::terms_of(x);
+        auto terms = atlas::terms_of(x, c.terms);
         for (int t = 0; t < c.terms; ++t) {
           int64_t row = ((panel * steps + k / 32) * c.terms + t) * 16 + k % 32 / 2;
           std::memcpy(packed + ((row * width + column) * 2 + k % 2) * 2,

@@ -34,7 +34,7 @@ TermPlanes split_terms(const std::vector<uint64_t>& bits, int64_t columns, int t
   TermPlanes t{{}, columns};
   t.planes.assign(static_cast<size_t>(terms), std::vector<uint16_t>(bits.size()));
   for (size_t i = 0; i < bits.size(); ++i) {
-    auto values = atlas::terms_of(std::bit_cast<float>(static_cast<uint32_t>(bits[i])));
+    auto values = atlas::terms_of(std::bit_cast<float>(static_cast<uint32_t>(bits[i])), terms);
     for (size_t k = 0; k < t.planes.size(); ++k) t.planes[k][i] = values[k];
   }
   return t;

@@ -22,13 +22,18 @@ int64_t block_columns(const Machine& machine) { return int64_t{4} * machine.vect
 // The bits of both values' terms as words, by term (atlas::terms_of).
 std::vector<Val> term_words(atlas::BodyBuilder& b, Val low, Val high, int terms) {
   auto word = [&](uint64_t bits) { return b.constant(DType::u32, bits); };
-  auto bits_of = [&](Val& x, bool first) {  // in the upper half; leaves the rest in x
+  auto bits_of = [&](Val& x, int t) {  // in the upper half; leaves the rest in x
     Val bits = b.bitcast(x, DType::u32);
-    Val odd = b.op(Op::bit_and, b.op(Op::shr, bits, word(16)), word(1));
-    Val rounded = b.add(b.add(bits, word(0x7fff)), odd);
+    Val rounded = bits;
+    if (t < 2 && t + 1 < terms) {
+      rounded = b.add(bits, word(0x8000));
+    } else if (t < 2) {
+      Val odd = b.op(Op::bit_and, b.op(Op::shr, bits, word(16)), word(1));
+      rounded = b.add(b.add(bits, word(0x7fff)), odd);
+    }
     rounded = b.op(Op::bit_and, rounded, word(0xffff0000));
     Val term = rounded;
-    if (first) {
+    if (t == 0) {
       Val zero = b.eq(b.op(Op::bit_and, rounded, word(0x7fffffff)), word(0));
       Val lost = b.op(Op::bit_and, zero, b.ne(x, b.number(DType::f32, 0)));
       term = b.op(Op::bit_or, rounded, b.select(lost, word(0x10000), word(0)));
@@ -38,7 +43,7 @@ std::vector<Val> term_words(atlas::BodyBuilder& b, Val low, Val high, int terms)
   };
   std::vector<Val> out;
   for (int t = 0; t < terms; ++t) {
-    Val first = bits_of(low, t == 0), second = bits_of(high, t == 0);
+    Val first = bits_of(low, t), second = bits_of(high, t);
     out.push_back(b.op(Op::bit_or, b.op(Op::shr, first, word(16)), second));
   }
   return out;
@@ -147,20 +152,22 @@ Packed pack_words(const Context& cx, Value rhs, const Shape& batch, int width) {
   size_t deep = shape.size();
   shape.insert(shape.end(), {ceil_div(depth, 4), Expr(width)});
   int slot = cx.storage.temporary(DType::u32, shape, "pack");
-  const std::optional<Expr> steps = depth.exact_div(Expr(64));
+  // A line of memory has bytes of two panels: of so few rows all lines stay in the nearest cache.
+  constexpr int64_t words = 4;
+  const std::optional<Expr> steps = depth.exact_div(Expr(4 * words));
   const bool by_rows = steps && lies_along_columns(cx, rhs);
   Shape loops = shape;
   if (by_rows) {
     loops = batch;
     loops.push_back(*steps);
     loops.insert(loops.end(), panels.begin(), panels.end());
-    loops.insert(loops.end(), {Expr(16), Expr(width)});
+    loops.insert(loops.end(), {Expr(words), Expr(width)});
   }
   Lowered kernel = cx.map_loop("pack", loops, [&](Emitter& e, const Index& loop) {
     Index at = loop;
     if (by_rows) {
       at = panels_first(at, b, panels.size());
-      at[deep] = at[deep] * Expr(16) + at[deep + 1];
+      at[deep] = at[deep] * Expr(words) + at[deep + 1];
       at.erase(at.begin() + static_cast<ptrdiff_t>(deep) + 1);
     }
     Expr in_part, column = column_of_panel(cx, at, b, width, at[deep + 1], in_part);

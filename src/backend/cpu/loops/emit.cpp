@@ -30,6 +30,8 @@ class LoopEmitter {
       interleaved();
     else if (f_.plan.tiled)
       tiles();
+    else if (f_.plan.block_axes > 0)
+      blocks();
     else if (f_.plan.mode == LaneMode::parallel)
       lines();
     else
@@ -128,6 +130,29 @@ class LoopEmitter {
               });
   }
 
+  // Units are blocks of the last axes, whose lines are few whole vectors.
+  void blocks() {
+    Scope& root = k_.root();
+    const int last = f_.rank - 1, outer = f_.rank - f_.plan.block_axes;
+    root.seek();
+    std::vector<Value*> first = coordinates(root, k_.begin, outer);
+    auto extent = [&](int axis) { return k_.i64(f_.extent(axis).constant_value()); };
+    std::function<void(Scope&, int)> walk = [&](Scope& scope, int axis) {
+      if (axis == last) return line(scope, k_.i64(0), extent(last));
+      emit_loop(scope, k_.i64(0), extent(axis), k_.i64(1), true, [&](Scope& inner, Value* i) {
+        inner.set_axis(axis, i);
+        walk(inner, axis + 1);
+      });
+    };
+    root.seek();
+    emit_loop(root, k_.begin, k_.end, k_.i64(1), true, first,
+              [&](Scope& unit, Value*, std::vector<Value*> now) -> std::vector<Value*> {
+                for (int a = 0; a < outer; ++a) unit.set_axis(a, now[static_cast<size_t>(a)]);
+                walk(unit, outer);
+                return advance(unit, now);
+              });
+  }
+
   // Units are squares' worth of lines: in each, squares of lanes whose transposed loads are read
   // along the other axis and turned over, then what is left of the lines.
   void tiles() {
@@ -144,12 +169,19 @@ class LoopEmitter {
     bool whole_squares = lines_of.is_const() && lines_of.constant_value() % lanes == 0;
     bool masked = f_.plan.masked_tails && !whole_squares;
     std::vector<Square> squares;
-    for (atlas::ValueId id :
-         transposed_loads(f_.block, k_.program.buffers, least_lines(f_.plan.masked_tails))) {
-      const atlas::Instr& load = body.instrs[id];
+    const std::vector<atlas::ValueId> turned =
+        transposed_loads(f_.block, k_.program.buffers, least_lines(f_.plan.masked_tails));
+    for (std::vector<atlas::ValueId>& ids : neighbours(f_.block, turned)) {
+      const atlas::Instr& load = body.instrs[ids[0]];
       const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(load.buffer)];
-      llvm::Type* row = k_.widen(k_.memory_type(b.dtype), lanes);
-      squares.push_back({id, k_.slot(row, name, lanes), {}});
+      const auto count = static_cast<int64_t>(ids.size());
+      const int64_t bytes = count * size_of(b.dtype);
+      const bool words = count > 1 && (bytes == 2 || bytes == 4);
+      llvm::Type* element = k_.memory_type(b.dtype);
+      if (words) element = ir_.getIntNTy(static_cast<unsigned>(bytes * 8));
+      llvm::Type* row = k_.widen(element, lanes);
+      squares.push_back(
+          {std::move(ids), k_.slot(row, name, lanes * (words ? 1 : count)), {}, row, words});
       if (load.args[0] != atlas::no_value) squares.back().guard = *slice_of(body, load.args[0]);
     }
     emit_loop(root, k_.begin, k_.end, k_.i64(1), true, [&](Scope& unit, Value* number) {
@@ -168,19 +200,26 @@ class LoopEmitter {
         whole = ir_.CreateSelect(ir_.CreateICmpEQ(lines, k_.i64(lanes)), whole, k_.i64(0));
       Value* rows = masked ? lines : k_.i64(lanes);
       auto square = [&](Scope& s, Value* j, int columns) {
-        for (Square& q : squares) turn_over(s, body.instrs[q.load], q, first, j, {mask, columns});
+        for (Square& q : squares) {
+          const Some some{mask, columns, lines};
+          if (q.loads.size() > 1)
+            turn_neighbours(s, body.instrs[q.loads[0]], q, first, j, some);
+          else
+            turn_over(s, body.instrs[q.loads[0]], q, first, j, some);
+        }
         s.seek();
         emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& line, Value* r) {
           line.set_axis(other, ir_.CreateAdd(first, r));
           line.set_axis(last, j);
           Value* some = columns < lanes ? lane_mask(k_, k_.i64(columns), lanes) : nullptr;
           line.set_lanes(last, lanes, some);
-          for (const Square& q : squares) {
-            DType type = k_.program.buffers[static_cast<size_t>(body.instrs[q.load].buffer)].dtype;
-            llvm::Type* row = k_.widen(k_.memory_type(type), lanes);
-            Value* x = ir_.CreateLoad(row, ir_.CreateGEP(row, q.memory, r));
-            line.preset(&body, q.load, {from_memory(k_, type, x), true});
-          }
+          for (const Square& q : squares)
+            for (size_t number = 0; number < q.loads.size(); ++number) {
+              DType type =
+                  k_.program.buffers[static_cast<size_t>(body.instrs[q.loads[0]].buffer)].dtype;
+              Value* x = row_of_square(q, r, number, type);
+              line.preset(&body, q.loads[number], {from_memory(k_, type, x), true});
+            }
           emit_body(line, body);
         });
       };
@@ -201,18 +240,83 @@ class LoopEmitter {
     });
   }
 
-  /// A transposed load, the square of what it read and what guards it, if anything does.
+  /// Transposed loads of neighbours (as a rule, one load), the square of what they read, a row of
+  /// it, and what guards it, if anything does. `words`: an element of the square is all of them;
+  /// else they take turns.
   struct Square {
-    atlas::ValueId load;
+    std::vector<atlas::ValueId> loads;
     Value* memory;
     atlas::Body guard;
+    llvm::Type* row;
+    bool words;
   };
 
-  /// What there is of a square: a mask of its lines, or null for all, and its columns.
+  /// What there is of a square: a mask of its lines, or null for all, its columns, and how many
+  /// lines.
   struct Some {
     Value* lines;
     int columns;
+    Value* count;
   };
+
+  /// What load number `number` of a square reads for line r.
+  Value* row_of_square(const Square& q, Value* r, size_t number, DType type) {
+    const auto count = static_cast<int64_t>(q.loads.size()), n = static_cast<int64_t>(number);
+    if (count > 1 && !q.words) r = ir_.CreateAdd(ir_.CreateMul(r, k_.i64(count)), k_.i64(n));
+    Value* x = ir_.CreateLoad(q.row, ir_.CreateGEP(q.row, q.memory, r));
+    if (!q.words) return x;
+    const auto bits = static_cast<uint64_t>(size_of(type)) * 8;
+    x = ir_.CreateTrunc(ir_.CreateLShr(x, bits * number),
+                        q.row->getWithNewType(ir_.getIntNTy(static_cast<unsigned>(bits))));
+    return ir_.CreateBitCast(x, k_.widen(k_.memory_type(type), f_.plan.lanes));
+  }
+
+  /// turn_over for several loads of neighbours: squares of words that hold all of them, or one
+  /// square after the other along them.
+  void turn_neighbours(Scope& square, const atlas::Instr& load, const Square& to, Value* first,
+                       Value* j, const Some& some) {
+    const DType type = k_.program.buffers[static_cast<size_t>(load.buffer)].dtype;
+    constexpr int64_t ahead = 256;  // bytes: two or four squares
+    const int lanes = f_.plan.lanes;
+    const auto count = to.words ? size_t{1} : to.loads.size();
+    const llvm::Align align(static_cast<uint64_t>(size_of(type)));
+    std::vector<std::vector<Value*>> rows(count);
+    for (int c = 0; c < some.columns; ++c) {
+      square.seek();
+      Scope column(square, false);
+      column.set_axis(f_.rank - 1, c ? ir_.CreateAdd(j, k_.i64(c)) : j);
+      column.set_axis(f_.rank - 2, first);
+      Value* from = element(k_, type, k_.buffer(load.buffer), emit_expr(column, load.expr).v);
+      column.seek();
+      for (size_t n = 0; n < count; ++n) {
+        Value* p = element(k_, type, from, k_.i64(static_cast<int64_t>(n) * lanes));
+        Value* mask = some.lines;
+        if (mask && count > 1)
+          mask = lane_mask(
+              k_,
+              ir_.CreateSub(ir_.CreateMul(some.count, k_.i64(static_cast<int64_t>(count))),
+                            k_.i64(static_cast<int64_t>(n) * lanes)),
+              lanes);
+        rows[n].push_back(mask ? static_cast<Value*>(ir_.CreateMaskedLoad(to.row, p, align, mask))
+                               : ir_.CreateAlignedLoad(to.row, p, align));
+        // Columns are more streams than the processor follows by itself.
+        ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()},
+                            {ir_.CreateGEP(ir_.getInt8Ty(), p, k_.i64(ahead)), ir_.getInt32(0),
+                             ir_.getInt32(3), ir_.getInt32(1)});
+      }
+      square.move_to(ir_.GetInsertBlock());
+    }
+    square.seek();
+    for (size_t n = 0; n < count; ++n) {
+      rows[n].resize(static_cast<size_t>(lanes), llvm::PoisonValue::get(to.row));
+      rows[n] = transpose(k_, std::move(rows[n]));
+      for (int r = 0; r < lanes; ++r)
+        ir_.CreateStore(
+            rows[n][static_cast<size_t>(r)],
+            ir_.CreateConstGEP1_64(to.row, to.memory,
+                                   n * static_cast<size_t>(lanes) + static_cast<size_t>(r)));
+    }
+  }
 
   /// Loads the square of `load` that begins at coordinates `first` of the axis before the lanes and
   /// j of the lane axis, and puts it into memory with a row for each line.

@@ -40,7 +40,7 @@ void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll
     Value* until = ir_.CreateSelect(stream, high, low);
     at = vectors(outer, axis, at, until, unroll, ir_.getTrue(), fill);
   }
-  if (f_.plan.may_stream && unroll > 1) {
+  if (f_.plan.may_stream && unroll > 1 && f_.plan.block_axes == 0) {
     Value* until = ir_.CreateSelect(middling_, high, at);
     at = vectors(outer, axis, at, until, unroll, nullptr, fill, 0, backwards_);
   }
@@ -130,7 +130,12 @@ Value* LoopLanes::vectors(Scope& outer, int axis, Value* at, Value* high, int un
       round.move_to(ir_.GetInsertBlock());
     }
   };
-  if (!backwards) {
+  if (f_.plan.block_axes > 0 && stop == ir_.CreateAdd(at, k_.i64(step))) {  // of known bounds
+    Scope round(outer, false);
+    round_of(round, at);
+    round.seek();
+    outer.move_to(ir_.GetInsertBlock());
+  } else if (!backwards) {
     emit_loop(outer, at, stop, k_.i64(step), false, round_of);
   } else {
     Value* last = ir_.CreateSub(stop, k_.i64(step));

@@ -175,6 +175,25 @@ bool shares_elements(const atlas::LoopBlock& b, const LoopPlan& plan) {
   });
 }
 
+// Of points whose lines are one to four whole vectors: how many of the last axes a unit walks
+// whole, since finding each line by itself takes longer than the line. 0: such lines they are not.
+int short_lines(const atlas::LoopBlock& b, const LoopPlan& plan) {
+  constexpr int64_t most_vectors = 4, most_points = 1024;
+  const int last = b.parallel_rank - 1;
+  if (plan.mode != LaneMode::parallel || plan.tiled || plan.whole_lines || plan.vectors > 1 ||
+      last < 1 || b.stages.size() != 1 || b.stages[0].kind != StageKind::point)
+    return 0;
+  for (const atlas::Axis& a : b.axes)
+    if (a.extent.has_axes()) return 0;
+  auto extent = [&](int axis) {
+    const Expr& n = b.axes[static_cast<size_t>(axis)].extent;
+    return n.is_const() ? n.constant_value() : most_points + 1;
+  };
+  const int64_t line = extent(last);
+  if (line % plan.lanes || line > most_vectors * plan.lanes) return 0;
+  return last > 1 && line * extent(last - 1) <= most_points ? 2 : 1;
+}
+
 }  // namespace
 
 Expr buffer_bytes(const atlas::Program& program) {
@@ -231,6 +250,9 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
     plan.paired = plan.may_stream = false;
   }
   plan.whole_lines = shares_elements(b, plan);
+  plan.block_axes = short_lines(b, plan);
+  if (plan.block_axes > 0 && !plan.paired)
+    plan.unroll = static_cast<int>(extent.constant_value() / plan.lanes);
   // The rows of a product's tail are in the cache already.
   plan.carried = !program.has_tail() && carries(b, plan, target);
   return plan;
@@ -300,6 +322,38 @@ std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
       found.insert(found.end(), some.begin(), some.end());
   std::ranges::sort(found);
   return found.size() > most ? std::vector<atlas::ValueId>{} : found;
+}
+
+std::vector<std::vector<atlas::ValueId>> neighbours(const atlas::LoopBlock& b,
+                                                    const std::vector<atlas::ValueId>& loads) {
+  const auto& instrs = b.stages[0].body.instrs;
+  std::vector<std::vector<atlas::ValueId>> out;
+  std::vector<bool> taken(loads.size());
+  auto place = [&](size_t of, size_t from) -> std::optional<int64_t> {
+    const Instr &x = instrs[loads[of]], &y = instrs[loads[from]];
+    const Expr apart = x.expr - y.expr;
+    if (x.buffer != y.buffer || !apart.is_const() || x.args[0] != atlas::no_value ||
+        y.args[0] != atlas::no_value)
+      return std::nullopt;
+    return apart.constant_value();
+  };
+  for (size_t n = 0; n < loads.size(); ++n) {
+    if (taken[n]) continue;
+    const auto across = instrs[loads[n]].expr.linear_in_axis(b.parallel_rank - 2);
+    const auto lines = static_cast<size_t>(across->first.constant_value());
+    std::vector<atlas::ValueId> some;
+    std::vector<size_t> numbers;
+    for (size_t at = 0; at < lines; ++at)
+      for (size_t i = n; i < loads.size() && some.size() == at; ++i)
+        if (!taken[i] && place(i, n) == static_cast<int64_t>(at)) {
+          some.push_back(loads[i]);
+          numbers.push_back(i);
+        }
+    if (some.size() < lines) numbers = {n}, some = {loads[n]};
+    for (size_t i : numbers) taken[i] = true;
+    out.push_back(std::move(some));
+  }
+  return out;
 }
 
 std::optional<atlas::Body> slice_of(const atlas::Body& body, atlas::ValueId id) {
@@ -415,6 +469,11 @@ Launch launch_of(const LoopPlan& plan, const atlas::Program& program, const Targ
     launch.grain = Expr(1);
     launch.unit_work =
         b.axes[lane].extent * (Expr(std::max<int64_t>(1, point / plan.lanes)) + rows * Expr(row));
+  } else if (plan.block_axes > 0) {
+    launch.total = extent_of(b, 0, b.parallel_rank - plan.block_axes);
+    launch.grain = Expr(1);
+    launch.unit_work = extent_of(b, b.parallel_rank - plan.block_axes, b.parallel_rank) *
+                       Expr(std::max<int64_t>(1, point / plan.lanes));
   } else if (plan.mode == LaneMode::parallel) {
     // Lanes that walk long rows are work enough for a thread.
     constexpr int64_t long_rows = 4'000'000;

@@ -24,6 +24,7 @@ struct LoopPlan {
   bool paired = false;        ///< two vectors at a time, instruction by instruction
   bool tiled = false;         ///< squares of lanes: see transposed_loads
   bool whole_lines = false;   ///< units are lines of the lane axis: see shared_element
+  int block_axes = 0;         ///< > 0: units are all points of so many last axes: see short_lines
   int interleaved = 0;        ///< > 0: this many lines side by side, see interleaved_lines
   bool masked_tails = false;  ///< else what is left over runs one by one
   bool carried = false;       ///< the second stage runs along with the next point's first stage
@@ -45,6 +46,10 @@ bool reads_by_partial(const atlas::LoopBlock& block, const atlas::Stage& stage, 
 std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& block,
                                              const std::vector<atlas::Buffer>& buffers,
                                              int64_t least);
+/// Puts those together that are neighbours in memory, so that squares of all are read at once: one
+/// list for each square, in ascending order of their places.
+std::vector<std::vector<atlas::ValueId>> neighbours(const atlas::LoopBlock& block,
+                                                    const std::vector<atlas::ValueId>& loads);
 /// `least` where tails are masked, and where they are not.
 constexpr int64_t least_lines(bool masked_tails) { return masked_tails ? 6 : 16; }
 

@@ -231,8 +231,13 @@ std::vector<Value*> TileRows::term_words(Value* x) {
   std::vector<Value*> planes;
   for (int t = 0; t < plan_.terms; ++t) {
     Value* bits = k_.ir.CreateBitCast(x, words);
-    Value* odd = k_.ir.CreateAnd(k_.ir.CreateLShr(bits, 16), same(words, 1));
-    Value* rounded = k_.ir.CreateAdd(k_.ir.CreateAdd(bits, same(words, 0x7fff)), odd);
+    Value* rounded = bits;
+    if (t < 2 && t + 1 < plan_.terms) {
+      rounded = k_.ir.CreateAdd(bits, same(words, 0x8000));
+    } else if (t < 2) {
+      Value* odd = k_.ir.CreateAnd(k_.ir.CreateLShr(bits, 16), same(words, 1));
+      rounded = k_.ir.CreateAdd(k_.ir.CreateAdd(bits, same(words, 0x7fff)), odd);
+    }
     rounded = k_.ir.CreateAnd(rounded, same(words, 0xffff0000));
     Value* term = rounded;
     if (t == 0) {

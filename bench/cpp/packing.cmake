@@ -1,0 +1,3 @@
+# bench/cpp/packing.cmake: kernels alone and whole graphs; the program has its own main
+set(LIBS runtime backend/cpu atlas)
+set(LINK "")
