@@ -25,7 +25,8 @@ struct Case {
        mixed = false;  // the right operand has the other type of bytes
   Tail tail = Tail::store;
   int64_t parts = 1;  // of the n columns
-  // Windows: runs of so many values of k, of which the first `outside` of the first row are 3.
+  // Windows: runs of so many values of k, of which the first `outside` of the first row are 3 (0:
+  // nothing asks).
   int64_t run = 0, outside = 1;
 };
 
@@ -83,11 +84,13 @@ inline atlas::Program make_program(const Case& c, int panel, int group = 1) {
   if (c.run) {
     const Expr run(c.run), number = floor_div(ik, run);
     at_lhs = (im + number * m) * run + mod(ik, run);
-    inside = lhs.op(ir::Op::le, lhs.constant(DType::i64, static_cast<uint64_t>(c.outside)),
-                    lhs.index(im * k + number));
+    if (c.outside)
+      inside = lhs.op(ir::Op::le, lhs.constant(DType::i64, static_cast<uint64_t>(c.outside)),
+                      lhs.index(im * k + number));
   }
   Val x = lhs.load(lhs_buffer, c.operand, ib * m * k + at_lhs, inside);
-  if (c.run) x = lhs.select(inside, x, lhs.constant(c.operand, is_float(c.operand) ? 0x4040 : 3));
+  if (c.run && c.outside)
+    x = lhs.select(inside, x, lhs.constant(c.operand, is_float(c.operand) ? 0x4040 : 3));
   if (c.prologue) {
     DType t = compute_type(c.operand);
     Val wide = lhs.cast(x, t);

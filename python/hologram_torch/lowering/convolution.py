@@ -13,6 +13,7 @@ from ..graph.builder import Value, numel
 from . import Unsupported, lower, quantized
 
 LEAST_RESULTS, LEAST_DEPTH = 16, 32  # of a group whose products are of bytes
+FEW_CHANNELS = 4  # of a pixel whose bytes are fewer than what is done for each pixel
 MOST_PHASES = 16  # products that share out the pixels of a strided convolution's image
 MOST_SUMS = 25  # taps of a depthwise convolution whose gradient is a sum for each of them
 MOST_PIXELS = 384  # of a block whose sum is one chain
@@ -40,6 +41,17 @@ def pad_axes(c, x, axes, low, high, value=0):
         before[axis] = a
         shape[axis] = shape[axis] + a + b
     return c.pad(x, before, shape, value)
+
+
+def pad_pixels(c, x, low, high, value):
+    """A channels-last image with a border. Of a few bytes a pixel lines are padded whole, not pixel by pixel."""
+    axes, (width, channels) = range(1, len(low) + 1), x.shape[len(low) :]
+    few = x.dtype in ("u8", "i8") and type(width) is int and type(channels) is int and 1 < channels <= FEW_CHANNELS
+    if not few or low[-1] < 0 or high[-1] < 0 or not (low[-1] or high[-1]):
+        return pad_axes(c, x, axes, low, high, value)
+    lines = c.reshape(x, [*x.shape[:-2], width * channels])
+    lines = pad_axes(c, lines, axes, [*low[:-1], low[-1] * channels], [*high[:-1], high[-1] * channels], value)
+    return c.reshape(lines, [*lines.shape[:-1], low[-1] + width + high[-1], channels])
 
 
 def spread(c, x, axes, strides):
@@ -78,7 +90,9 @@ def rows(c, x, groups, low, high, sizes, counts, strides, dilation, border=0):
     if groups > 1:
         channels = channels // groups
         x = c.reshape(x, [*x.shape[:-1], groups, channels])
-    x = pad_axes(c, x, axes, low, high, border)
+        x = pad_axes(c, x, axes, low, high, border)
+    else:
+        x = pad_pixels(c, x, low, high, border)
     plain = all(s == 1 for s in sizes)
     if plain and all(s == 1 for s in strides):
         pass

@@ -3,6 +3,7 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "backend/cpu/products/micro.h"
@@ -88,7 +89,44 @@ void GroupPacker::pack_run(Scope& scope, const Level& run, Value* offset, bool a
     }
 }
 
+bool GroupPacker::by_pieces() const {
+  constexpr int64_t most_runs = 16, most_bytes = 512;
+  const int64_t run = runs_->levels.back().extent, depth = plan_.k.constant_value();
+  const auto& instrs = runs_->body.instrs;
+  return k_.target.isa == Isa::avx512 && run % group_ != 0 && depth <= most_runs * run &&
+         depth * size_of(p_.operand_type) <= most_bytes &&
+         std::ranges::none_of(instrs, [](const atlas::Instr& i) {
+           return i.code == atlas::Code::load && i.args[0] != atlas::no_value;
+         });
+}
+
+void GroupPacker::pack_pieces(Scope& scope, Value* out) {
+  const int64_t run = runs_->levels.back().extent, depth = plan_.k.constant_value();
+  const int lanes = t_.lanes * group_;
+  llvm::Type* type = k_.lane_type(p_.operand_type, lanes);
+  for (int64_t at = 0; at < depth; at += lanes) {
+    Value* x = llvm::Constant::getNullValue(type);
+    for (int64_t r = at / run; r * run < std::min<int64_t>(at + lanes, depth); ++r) {
+      scope.seek();
+      std::vector<llvm::Constant*> inside;
+      for (int64_t l = at; l < at + lanes; ++l)
+        inside.push_back(k_.ir.getInt1(l >= r * run && l < (r + 1) * run));
+      Value* mask = llvm::ConstantVector::get(inside);
+      Scope one(scope, false);
+      for (const Level& l : runs_->levels)  // that of the run is set below
+        one.set_axis(l.axis, k_.i64(r * run / l.stride % l.extent));
+      one.set_axis(runs_->levels.back().axis, k_.i64(at - r * run));
+      one.set_lanes(runs_->levels.back().axis, lanes, mask);
+      Value* piece = splat(k_, emit_body(one, runs_->body).back(), lanes);
+      scope.move_to(k_.ir.GetInsertBlock());
+      x = k_.ir.CreateSelect(mask, piece, x);
+    }
+    store_words(x, nullptr, out, k_.i64(at));
+  }
+}
+
 void GroupPacker::pack_runs(Scope& scope, Value* out) {
+  if (by_pieces()) return pack_pieces(scope, out);
   const size_t last = runs_->levels.size() - 1;
   const bool as_words = runs_->levels[last].extent % group_ == 0 && !least_;
   std::function<void(Scope&, size_t, Value*)> nest = [&](Scope& s, size_t level, Value* offset) {

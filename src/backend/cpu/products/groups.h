@@ -40,6 +40,9 @@ class GroupPacker : IndexBuilder {
   // Rows of windows: run by run, as words where a run is whole words, else as they are at first.
   void pack_runs(Scope& scope, Value* out);
   void pack_run(Scope& scope, const Level& run, Value* offset, bool as_words, Value* out);
+  // The same where runs are few and no whole words: each vector is put together of masked loads.
+  bool by_pieces() const;
+  void pack_pieces(Scope& scope, Value* out);
   // The row's vector at `offset` of k as words, zeros behind the depth.
   void store_words(Value* x, Value* mask, Value* out, Value* offset);
   Value* gather_group(Scope& scope, const atlas::Body& body, int axis, Value* at, Value* mask,
