@@ -195,9 +195,15 @@ class Method:
             structure = json.loads(info["structure"]) if info["structure"] else {}
             self._arguments = [(name, tree) for name, tree in structure["arguments"]] if "arguments" in structure else None
             self._outputs = structure.get("outputs")
+            if self._arguments is not None:
+                leaves = [leaf for name, tree in self._arguments for leaf in _checked(tree, "input")]
+                if sorted(leaves) != list(range(len(info["inputs"]))) or not all(name.isprintable() for name, _ in self._arguments):
+                    raise ValueError("arguments that are not its inputs")
+            if self._outputs is not None and not set(_checked(self._outputs, "result")) <= set(range(len(info["results"]))):
+                raise ValueError("a result that is not there")
             calls = structure.get("torch", [])
             self.left = sorted({"::".join(call["operator"][:2]) for call in calls if call is not None})
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise _core.HologramError(f'{archive.path}: method "{info["name"]}": nesting that cannot be read: {error}') from None
         self._made = made if made is not None else _Made(archive, info, calls, ", ".join(self.left))
         plain = self._arguments is not None and [tree for _, tree in self._arguments] == [
@@ -318,6 +324,18 @@ class _Tensors(Mapping[str, Any]):
         return len(self._numbers)
 
 
+def _checked(tree: Any, leaf: str) -> Iterator[int]:
+    """The numbers of the leaves of this kind in a tree that a file has; ValueError and the like where it is none."""
+    ((kind, content),) = tree.items()
+    if kind == leaf and type(content) is int:
+        yield content
+    elif kind == "dict" or (kind in ("tuple", "list") and isinstance(content, list)):
+        for part in content.values() if kind == "dict" else content:
+            yield from _checked(part, leaf)
+    elif kind != "value" or isinstance(content, (list, dict)):
+        raise ValueError(f"a part that is no {leaf}")
+
+
 def _inputs(tree: Any) -> Iterator[int]:
     (kind, content), *_ = tree.items()
     if kind == "input":
@@ -340,7 +358,7 @@ def _take(tree: Any, value: Any, where: str, arrays: list[Any]) -> None:
             raise ValueError(f"{where} is {value!r}; the archive was exported for {content!r}")
     elif kind == "dict":
         if not isinstance(value, Mapping) or set(value) != set(content):
-            raise TypeError(f"{where} must be a dict with the keys {', '.join(content)}")
+            raise TypeError(f"{where} must be a dict with the keys {', '.join(map(repr, content))}")
         for key, part in content.items():
             _take(part, value[key], f"{where}[{key!r}]", arrays)
     else:

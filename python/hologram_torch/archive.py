@@ -1,6 +1,7 @@
 # hologram_torch/archive.py: export(): a model as a file that runs without PyTorch
 import contextlib
 import dataclasses
+import functools
 import inspect
 import json
 import os
@@ -166,11 +167,10 @@ class _Entry(torch.nn.Module):
 
     def __init__(self, model, function):
         super().__init__()
-        self.model, self.function = model, function
+        self.model, method = model, getattr(model, function)
+        # Of the method's own signature: torch.export matches dynamic_shapes with it and names inputs after it.
+        self.forward = functools.update_wrapper(lambda *args, **kwargs: method(*args, **kwargs), method)
         self.train(model.training)
-
-    def forward(self, *args, **kwargs):
-        return getattr(self.model, self.function)(*args, **kwargs)
 
 
 def _add_tensor(writer, tensors, state, name, tensor, shape, strides):

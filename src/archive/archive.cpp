@@ -27,9 +27,11 @@ std::shared_ptr<const Archive> Archive::from_bytes(std::string bytes, Verify ver
 
 void Archive::parse(Verify verify) {
   try {
-    const Header header = decode_header(bytes_.substr(0, header_bytes), bytes_.size());
-    fingerprint_ = hologram::fingerprint(bytes_.substr(0, header_bytes));
-    const std::string_view index = bytes_.substr(header.index_offset, header.index_bytes);
+    // Copies: what is read is what was compared, whatever happens to the file.
+    const std::string head(bytes_.substr(0, header_bytes));
+    const Header header = decode_header(head, bytes_.size());
+    fingerprint_ = hologram::fingerprint(head);
+    const std::string index(bytes_.substr(header.index_offset, header.index_bytes));
     if (hologram::fingerprint(index) != header.index_hash)
       fail(ErrorCode::corrupt, "its index does not agree with its checksum");
     index_ = decode(index, bytes_.size());

@@ -101,7 +101,7 @@ void Function::compile(std::shared_ptr<runtime::Runtime> runtime) {
   if (host_ && runtime->device())
     fail(ErrorCode::unsupported, "backend {} runs none of the operators that PyTorch has to run",
          runtime->backend().name());
-  const auto graph = parsed(archive().section(method_.graph));
+  const auto graph = parsed(archive().checked_section(method_.graph));
   check_parameters(*graph);
   bind_results(*graph);
   check_sizes_of(*graph);
@@ -163,7 +163,7 @@ void Function::load(const Code& code, std::shared_ptr<runtime::Runtime> runtime)
       static_cast<size_t>(plan.num_parameters) > method_.parameters.size() ||
       static_cast<size_t>(plan.num_symbols) > method_.symbols.size())
     fail(ErrorCode::corrupt, "its code is another method's");
-  if (!method_.symbols.empty()) check_sizes_of(*parsed(archive().section(method_.graph)));
+  if (!method_.symbols.empty()) check_sizes_of(*parsed(archive().checked_section(method_.graph)));
 }
 
 // Names weights by the hashes in the index, which nobody has compared yet: what is on the disk

@@ -155,7 +155,7 @@ class Decoder {
   void read(Record kind, ByteReader& in) {
     switch (kind) {
       case Record::producer:
-        index_.producer = in.string(name_bytes);
+        index_.producer = name(in);
         break;
       case Record::sections:
         list(in, index_.sections, [&] { return section(in); });
@@ -204,11 +204,14 @@ class Decoder {
       if (!seen.emplace(l.method, l.callee).second) in.error("two loops for one call");
   }
 
-  static std::string name(ByteReader& in) {
-    std::string s(in.string(name_bytes));
-    if (!is_plain_text(s)) in.error("a name that is no plain text");
+  // Errors and listings repeat it.
+  static std::string text(ByteReader& in, size_t most, std::string_view what) {
+    std::string s(in.string(most));
+    if (!is_plain_text(s)) in.error(fmt::format("{} that is no plain text", what));
     return s;
   }
+
+  static std::string name(ByteReader& in) { return text(in, name_bytes, "a name"); }
 
   static DType dtype(ByteReader& in) {
     const uint8_t n = in.byte();
@@ -269,9 +272,10 @@ class Decoder {
   }
 
   static Expr expression(ByteReader& in, size_t symbols) {
+    const std::string written = text(in, expression_bytes, "an expression");
     Expr e;
     try {
-      e = parse_expr(in.string(expression_bytes));
+      e = parse_expr(written);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::corrupt) throw;
       in.error(fmt::format("an expression that cannot be read: {}", error.what()));
@@ -328,7 +332,7 @@ class Decoder {
       m.parameters.push_back(s);
     }
     m.guards = shape(in, m.symbols.size(), most_entries);
-    m.structure = in.string(structure_bytes);
+    m.structure = text(in, structure_bytes, "nesting");
     return m;
   }
 

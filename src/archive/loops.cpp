@@ -116,7 +116,7 @@ int Loops::number_of(int64_t callee) const {
 
 void Loops::compile(const ir::Graph& graph, const std::shared_ptr<runtime::Runtime>& runtime) {
   for (Made& m : made_) {
-    const auto step = parsed(archive_.section(m.described->graph));
+    const auto step = parsed(archive_.checked_section(m.described->graph));
     const CallCheck check(*m.described, *step);
     int calls = 0;
     for (ir::Value v : ir::live_nodes(graph)) {
@@ -148,8 +148,8 @@ void Loops::load(const Codes& codes, const std::shared_ptr<runtime::Runtime>& ru
       fail(ErrorCode::corrupt, "its code is another loop's");
     m.loop = std::make_unique<runtime::Loop>(std::move(step), m.described->operands);
     if (!m.described->sizes.empty())
-      m.sizes = std::make_unique<const ir::SizeCheck>(*parsed(archive_.section(m.described->graph)),
-                                                      "a loop");
+      m.sizes = std::make_unique<const ir::SizeCheck>(
+          *parsed(archive_.checked_section(m.described->graph)), "a loop");
   }
 }
 

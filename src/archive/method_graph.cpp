@@ -1,9 +1,19 @@
 // archive/method_graph.cpp: the graph of a method, and how it is compiled.
 #include "archive/method_graph.h"
 
+#include <algorithm>
+
+#include "base/error.h"
+
 namespace hologram::archive {
 
 std::unique_ptr<const ir::Graph> parsed(std::string_view text) {
+  // Errors repeat it.
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    require(is_plain_text(text.substr(at, end - at)), "its graph is no plain text");
+    at = end + 1;
+  }
   auto graph = std::make_unique<ir::Graph>();
   ir::parse(text, *graph);
   ir::verify(*graph);

@@ -43,9 +43,8 @@ void compile_for_each(const Targets& targets, const ir::Graph& graph, uint32_t n
   }
 }
 
-void verify(const Archive& archive, const Backend& backend, const Precompiled& p,
-            std::string_view graph, const runtime::CompileOptions& options,
-            const std::string& what) {
+void verify(const Archive& archive, const Backend& backend, const Precompiled& p, uint32_t graph,
+            const runtime::CompileOptions& options, const std::string& what) {
   const std::string where = fmt::format("{}: {} for {}", archive.name(), what, p.target);
   const std::string isas[] = {isa_of(p.target)};
   const auto family = backend.family(isas);
@@ -53,8 +52,14 @@ void verify(const Archive& archive, const Backend& backend, const Precompiled& p
       std::ranges::find_if(family, [&](const auto& b) { return b->code_key() == p.generator; });
   if (made_by == family.end() || p.abi != runtime::stored_abi)
     fail(ErrorCode::unsupported, "{}: its code is by another version of the generator", where);
-  const runtime::StoredPlan made =
-      runtime::compile_for(*parsed(graph), options, **made_by, nullptr);
+  runtime::StoredPlan made;
+  try {
+    made =
+        runtime::compile_for(*parsed(archive.checked_section(graph)), options, **made_by, nullptr);
+  } catch (const Error& e) {
+    fail(e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code(), "{}: {}", where,
+         e.what());
+  }
   if (made.plan != archive.section(p.plan) || made.code != archive.section(p.code))
     fail(ErrorCode::corrupt, "{}: its code is not what its graph compiles to", where);
 }
@@ -87,8 +92,8 @@ Fingerprint with_targets(const Archive& archive, const std::filesystem::path& pa
   const Index& index = archive.index();
   Writer writer(path, index.producer);
   for (const Tensor& t : index.tensors) writer.add_tensor(t, {archive.data(t), t.bytes});
-  for (const Method& m : index.methods) writer.add_method(m, archive.section(m.graph));
-  for (const Loop& l : index.loops) writer.add_loop(l, archive.section(l.graph));
+  for (const Method& m : index.methods) writer.add_method(m, archive.checked_section(m.graph));
+  for (const Loop& l : index.loops) writer.add_loop(l, archive.checked_section(l.graph));
   for (const Precompiled& p : index.precompiled)
     writer.add_precompiled(p, archive.checked_section(p.plan), archive.checked_section(p.code));
   for (const Precompiled& p : index.precompiled_loops)
@@ -102,12 +107,12 @@ void verify_code(const Archive& archive, const Backend& backend) {
   const Index& index = archive.index();
   for (const Precompiled& p : index.precompiled) {
     const Method& m = index.methods[p.method];
-    verify(archive, backend, p, archive.section(m.graph), options_of(index, m),
+    verify(archive, backend, p, m.graph, options_of(index, m),
            fmt::format("method \"{}\"", m.name));
   }
   for (const Precompiled& p : index.precompiled_loops) {
     const Loop& l = index.loops[p.method];
-    verify(archive, backend, p, archive.section(l.graph), options_of(index, l),
+    verify(archive, backend, p, l.graph, options_of(index, l),
            fmt::format("a loop of method \"{}\"", index.methods[l.method].name));
   }
 }

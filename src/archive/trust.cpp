@@ -28,7 +28,7 @@ bool is_private(const fs::path& path, mode_t kind) {
 
 fs::path trust_list() {
   if (const char* file = std::getenv("HOLOGRAM_TRUSTED"))
-    return std::string_view(file) == "off" ? "" : file;
+    return !*file || std::string_view(file) == "off" ? fs::path() : fs::absolute(file);
   if (const char* base = std::getenv("XDG_CONFIG_HOME"); base && *base == '/')
     return fs::path(base) / "hologram" / "trusted";
   if (const char* home = std::getenv("HOME"); home && *home == '/')

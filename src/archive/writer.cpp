@@ -18,6 +18,7 @@ void require_new(const std::vector<T>& items, const std::string& name, std::stri
 }  // namespace
 
 Writer::Writer(std::filesystem::path path, std::string producer) : file_(std::move(path)) {
+  require(is_plain_text(producer), "archive: the name of a producer is no plain text");
   index_.producer = std::move(producer);
   file_.append(std::string(header_bytes, '\0'));
 }

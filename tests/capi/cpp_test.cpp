@@ -163,6 +163,37 @@ TEST_P(Cpp, EveryOperationReachesItsKernel) {
   EXPECT_GT(e.stats().kernel_calls, 20u);
 }
 
+TEST_P(Cpp, ArchivesAreOpenedCalledAndReplaced) {
+  const uint64_t before = live();
+  {
+    hologram::Executor executor(GetParam());
+    auto archive = hologram::Archive::open(HOLOGRAM_SOURCE_DIR "/examples/model.holo", true);
+    EXPECT_NE(archive.info().find("\"forward\""), std::string::npos);
+    const std::string fingerprint = archive.fingerprint();
+    archive.verify();
+    archive.trust(fingerprint.c_str());
+    EXPECT_THROW(archive.trust(std::string(64, '0').c_str()), hologram::Error);
+    const hologram::Session session = archive.session();
+    session.reset();
+    const hologram::Buffer x = executor.buffer(std::vector<float>{1, 2, 3, 4});
+    auto call = [&](const hologram::Executable& method) {
+      return method(x.tensor({2, 2})).at(0).read<float>();
+    };
+    const auto forward = archive.method(executor, "forward");
+    EXPECT_EQ(call(forward), (std::vector<float>{0, 3, 0, 7}));
+    EXPECT_EQ(call(archive.method(executor, "forward", session)), call(forward));
+    const int64_t two = 2;
+    const float bias[] = {0, 1};
+    archive.replace("0.bias", HOLOGRAM_F32, {&two, 1}, bias);
+    EXPECT_EQ(call(forward), (std::vector<float>{0, 4, 0, 8}));
+    EXPECT_THROW(archive.replace("none", HOLOGRAM_F32, {&two, 1}, bias), hologram::Error);
+    EXPECT_THROW((void)archive.method(executor, "none"), hologram::Error);
+    const auto missing = hologram::status::Archive::open("/nowhere.holo");
+    EXPECT_EQ(missing.status().code(), HOLOGRAM_NOT_FOUND);
+  }
+  EXPECT_EQ(live(), before);
+}
+
 TEST(CppViews, AreOfTheHostsMemoryAlone) {
   hologram::Executor host, device("null");
   hologram::Buffer seen = host.buffer(std::vector<float>{1, 2}),

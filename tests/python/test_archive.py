@@ -1,4 +1,6 @@
 # tests/python/test_archive.py: files that are no sound archive
+import contextlib
+import hashlib
 import json
 import os
 import struct
@@ -79,10 +81,19 @@ def test_a_weight_repeated_for_sizes_that_calls_choose(tmp_path):
         np.testing.assert_array_equal(model(x)[0], x @ WEIGHT)
 
 
-ODD = ["{", "[1]", '{"arguments": [1]}', '{"torch": 5}', '{"torch": [{}]}', '{"torch": [{"operator": [1, 2]}]}']
+def arguments(*trees):
+    return json.dumps({"arguments": [[f"x{i}", tree] for i, tree in enumerate(trees)]})
 
 
-@pytest.mark.parametrize("structure", ODD)
+ODD = ["{", "[1]", '{"arguments": [1]}', '{"torch": 5}', '{"torch": [{}]}', '{"torch": [{"operator": [1, 2]}]}',
+       '{"outputs": {"result": 1}}', '{"outputs": {"result": true}}', '{"outputs": {"tuple": {}}}', '{"outputs": {}}',
+       '{"arguments": [["\\u001b[2J", {"input": 0}]]}', '{"arguments": [[["x"], {"input": 0}]]}', "[" * 100000,
+       arguments(), arguments({"input": 1}), arguments({"input": -1}), arguments({"input": 0}, {"input": 0}),
+       arguments({"dict": [{"input": 0}]}), arguments({"value": {"input": 0}}), arguments({"tuple": "input"}),
+       arguments({"input": 0, "value": 1}), arguments({"set": [{"input": 0}]})]  # fmt: skip
+
+
+@pytest.mark.parametrize("structure", ODD, ids=lambda s: s[:40])
 def test_nesting_that_says_nothing(structure, tmp_path):
     write(tmp_path / "odd.holo", structure=structure)
     with pytest.raises(hologram.HologramError, match=r'odd.holo: method "forward": nesting that cannot be read'):
@@ -122,6 +133,53 @@ def test_every_flipped_bit_is_refused(path, tmp_path):
             broken[at] ^= 1 << bit
             # The minor version and what it may add are read by this version.
             assert refused(bytes(broken), tmp_path) or at in (6, 7), (at, bit)
+
+
+def with_checksums(content):
+    """Whoever writes a hostile file makes its checksums right."""
+    (index,) = struct.unpack("<Q", content[16:24])
+    return content[:32] + hashlib.blake2b(content[index:], digest_size=32).digest() + content[64:]
+
+
+def is_harmless(content, path):
+    """Whether everything that one does with a file ends in an error that names it, or in values."""
+    path.write_bytes(content)
+    x = np.zeros((2, 4), np.float32)
+    try:
+        model = hologram.load(path, trust=False)
+        assert str(model.info()).isprintable() and sum(t.size for t in model.tensors.values()) <= 12
+        for method in model.session().methods.values():
+            with contextlib.suppress(ValueError):  # of the call: another size or dtype than the index now asks for
+                method.flat([x] * len(method.inputs))
+        model.verify()
+    except (hologram.HologramError, NotImplementedError) as error:
+        return str(path) in str(error) and str(error).isprintable()
+    return True
+
+
+def test_every_flipped_bit_of_an_index_with_the_right_checksum_is_harmless(path, tmp_path):
+    content = path.read_bytes()
+    (index,) = struct.unpack("<Q", content[16:24])
+    for at in range(index, len(content)):
+        for bit in range(8):
+            broken = bytearray(content)
+            broken[at] ^= 1 << bit
+            assert is_harmless(with_checksums(bytes(broken)), tmp_path / "broken.holo"), (at - index, bit)
+
+
+def test_every_flipped_bit_of_a_graph_with_the_right_checksums_is_harmless(path, tmp_path):
+    content = path.read_bytes()
+    (index,) = struct.unpack("<Q", content[16:24])
+    begin = content.index(b"graph(")
+    graph = content[begin : content.index(b"\n", content.index(b"return", begin)) + 1]
+    digest = lambda part: hashlib.blake2b(part, digest_size=32).digest()
+    assert digest(graph) in content[index:]
+    for at in range(len(graph)):
+        for bit in range(8):
+            broken = graph[:at] + bytes([graph[at] ^ 1 << bit]) + graph[at + 1 :]
+            changed = content[:begin] + broken + content[begin + len(graph) :]
+            changed = changed[:index] + changed[index:].replace(digest(graph), digest(broken))
+            assert is_harmless(with_checksums(changed), tmp_path / "broken.holo"), (at, bit)
 
 
 def padding_free(content):
@@ -223,16 +281,44 @@ def test_a_file_replaced_while_open_is_still_the_one_that_was_opened(path):
     np.testing.assert_array_equal(model(x)[0], x @ WEIGHT)
 
 
-def test_a_killed_writer_leaves_the_old_file(path):
-    before = path.read_bytes()
-    program = (
-        "import os, sys, signal, numpy as np; from hologram import _core\n"
-        "w = _core.ArchiveWriter(sys.argv[1]); a = np.zeros(1 << 20)\n"
-        "w.add_tensor('a', 'f64', [a.size], [1], a.ctypes.data, a.nbytes)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    assert subprocess.run([sys.executable, "-c", program, path]).returncode == -9
-    assert path.read_bytes() == before
+def test_a_graph_that_is_changed_in_place_is_not_the_one_that_was_compared(path):
+    model = hologram.load(path)
+    with open(path, "r+b") as file:
+        file.seek(path.read_bytes().index(b"= mul ") + 2)
+        file.write(b"sub")
+    with pytest.raises(hologram.HologramError, match=r"small.holo: .*section \d+ does not agree with its checksum"):
+        model(np.ones((2, 4), np.float32))
+
+
+# python -c PROGRAM FILE: writes it in processes that the system ends at a byte of it, and says what is there afterwards.
+KILLED = """
+import hashlib, os, resource, signal, sys, numpy as np
+from hologram import _core
+a = np.arange(9000.)
+def write(path):
+    w = _core.ArchiveWriter(path)
+    w.add_tensor('a', 'f64', [a.size], [1], a.ctypes.data, a.nbytes)
+    w.finish()
+write(sys.argv[1] + '.whole')
+size = os.path.getsize(sys.argv[1] + '.whole')
+for limit in (*range(0, size, 1777), *range(size - 200, size, 13), size - 1, size):
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        write(sys.argv[1])
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(code, open(sys.argv[1], 'rb').read() == open(sys.argv[1] + ('.whole' if code == 0 else '.old'), 'rb').read())
+"""
+
+
+def test_a_writer_killed_at_any_byte_leaves_the_old_file(path):
+    path.with_name("small.holo.old").write_bytes(path.read_bytes())
+    done = subprocess.run([sys.executable, "-c", KILLED, path], check=True, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) > 50 and set(lines[:-1]) == {"-25 True"} and lines[-1] == "0 True"  # SIGXFSZ
 
 
 def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path):
@@ -275,6 +361,41 @@ def test_run_and_look_at_an_archive_from_the_shell(path, tmp_path, data):
     assert data("archive", "verify", path)["ok"]
     data("archive", "extract", path, "-o", tmp_path / "w.npz")
     np.testing.assert_array_equal(np.load(tmp_path / "w.npz")["weight"], WEIGHT)
+
+
+def test_code_is_added_checked_and_trusted_from_the_shell(path, tmp_path, data, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_TRUSTED", "trusted")  # in the working folder
+    monkeypatch.chdir(tmp_path)
+    more = tmp_path / "more.holo"
+    trusted = lambda: data("archive", "info", more)["trusted"]
+    added = data("archive", "add-target", path, "sse42", "avx2", "-o", more)
+    assert {t.split()[1] for t in added["targets"]} == {"sse42", "avx2"} and not trusted()
+    assert data("archive", "verify", more, "--rebuild")["rebuilt"] == added["targets"]
+    assert data("archive", "trust", more)["trusted"] == added["fingerprint"] and trusted()
+    again = data("archive", "add-target", more, "avx512")  # in place, and trusted as it was
+    assert len(again["targets"]) > len(added["targets"]) and again["fingerprint"] != added["fingerprint"] and trusted()
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(hologram.load(more)(x)[0], x @ WEIGHT)
+    content = more.read_bytes()
+    assert "is no instruction set" in data("archive", "add-target", more, "mmx", code=1)["error"]["message"]
+    assert more.read_bytes() == content and {p.name for p in tmp_path.iterdir()} == {"small.holo", "more.holo", "trusted"}
+
+
+def test_names_of_tensors_are_no_paths(tmp_path, data, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    writer = _core.ArchiveWriter("x.holo")
+    for name in ("file", "a/b", "../escaped", "/escaped"):
+        writer.add_tensor(name, "f32", [4, 3], [3, 1], WEIGHT.ctypes.data, WEIGHT.nbytes)
+    writer.finish()
+    assert data("archive", "extract", "x.holo", "file", "a/b", "-o", "out")["output"] == "out.npz"
+    with np.load("out.npz") as file:
+        assert sorted(file.files) == ["a/b", "file"]
+        np.testing.assert_array_equal(file["file"], WEIGHT)
+    before = (tmp_path / "out.npz").read_bytes()
+    for name in ("../escaped", "/escaped"):
+        message = data("archive", "extract", "x.holo", "file", name, "-o", "out.npz", code=1)["error"]["message"]
+        assert f"the name {name!r} would leave the folder" in message
+    assert (tmp_path / "out.npz").read_bytes() == before and len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_shell_names_what_is_wrong(path, tmp_path, data):

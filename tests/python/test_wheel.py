@@ -1,8 +1,10 @@
 # tests/python/test_wheel.py: the wheel of this build, installed into fresh environments of every Python at hand
 #
-# HOLOGRAM_WHEEL=all also runs the tests of the SDK, of archives and of hologram_ffi in each of them.
+# HOLOGRAM_WHEEL=all also runs the tests of the SDK, of archives and of hologram_ffi in each of them, and torch.compile with the
+# oldest and the newest PyTorch that is supported in environments of their own (5 GB each, removed afterwards).
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -130,11 +132,7 @@ def test_stable_interface(wheel, tmp_path):
                           capture_output=True).returncode != 0
 
 
-def test_with_pytorch(installed):
-    torch = pytest.importorskip("torch")
-    python, variables = installed
-    smoke(python, variables)
-    compiled = """
+COMPILED = """
 import torch
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()).eval()
 x = torch.randn(4, 8)
@@ -144,7 +142,26 @@ import hologram_torch
 stats = hologram_torch.stats()
 print(stats['graphs'], stats['fallback_ops'], torch.__version__)
 """
-    assert run(python, "-I", "-c", compiled, env=variables).strip() == f"1 {{}} {torch.__version__}"
+
+
+def test_with_pytorch(installed):
+    torch = pytest.importorskip("torch")
+    python, variables = installed
+    smoke(python, variables)
+    assert run(python, "-I", "-c", COMPILED, env=variables).strip() == f"1 {{}} {torch.__version__}"
+
+
+@pytest.mark.skipif(not WHOLE, reason="HOLOGRAM_WHEEL=all: downloads PyTorch")
+@pytest.mark.parametrize("torch_version", ["2.10", "2.15"])
+@pytest.mark.parametrize("version", [f"3.{sys.version_info.minor}", *pythons()])
+def test_pytorch_in_fresh_environments(version, torch_version, wheel, tmp_path):
+    python, variables = environment(tmp_path / "env", pythons().get(version, sys.executable))
+    try:
+        pip(python, "--only-binary", ":all:", wheel, f"torch=={torch_version}.*")  # its dependencies too, as a user has them
+        smoke(python, variables)
+        assert run(python, "-I", "-c", COMPILED, env=variables).startswith(f"1 {{}} {torch_version}.")
+    finally:
+        shutil.rmtree(tmp_path / "env")
 
 
 def test_c_library(installed, tmp_path):

@@ -240,6 +240,40 @@ def test_prefill_and_decode_share_weights_and_cache(path):
     assert_near(session.methods["decode"](*arrays((step, torch.tensor([9])))), expected[1], 1e-4)
 
 
+class Halved(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.linear(x)
+
+    def halves(self, x, parts, *, scale=None):
+        return self.linear(x) / parts["by"] if scale is None else self.linear(x) * scale
+
+
+def test_every_method_has_sizes_that_calls_choose(path):
+    model, x, by = Halved().eval(), normal(5, 4), normal(5, 1).abs() + 1
+    rows = {0: Dim("rows", min=2, max=64)}
+    methods = {
+        "forward": {"args": (x,), "dynamic_shapes": (rows,)},
+        "halves": {"args": (x, {"by": by}), "function": "halves", "dynamic_shapes": (rows, {"by": rows})},
+        "scaled": {"args": (x, {"by": by.clone()}), "kwargs": {"scale": by}, "function": "halves",
+                   "dynamic_shapes": {"x": rows, "parts": {"by": None}, "scale": rows}},
+    }  # fmt: skip
+    hologram_torch.export(model, path=path, methods=methods, isas=())
+    loaded = hologram.load(path)
+    assert {name: method.sizes for name, method in loaded.methods.items()} == dict.fromkeys(methods, {"rows": (2, 64)})
+    assert [i["name"] for i in loaded.methods["halves"].inputs][0] == "x" and len(loaded.tensors) == 2
+    for n in (2, 9):
+        x, by = normal(n, 4), normal(n, 1).abs() + 1
+        with torch.no_grad():
+            assert_near(loaded(x.numpy()), model(x))
+            assert_near(loaded.methods["halves"](x.numpy(), {"by": by.numpy()}), model.halves(x, {"by": by}))
+            fixed = {"by": np.ones((5, 1), np.float32)}
+            assert_near(loaded.methods["scaled"](x.numpy(), parts=fixed, scale=by.numpy()), model.halves(x, None, scale=by))
+
+
 class Tables(torch.nn.Module):
     def first(self, x):
         return x + torch.tensor([1.0, 2.0, 3.0])

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import time
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +84,31 @@ def _write(path: str, names: list[str], results: list[Any]) -> None:
     import numpy as np
 
     if Path(path).suffix == ".npz":
-        np.savez(path, **dict(zip(names, results)))
+        _write_npz(path, dict(zip(names, results)))
     elif len(results) == 1:
         with open(path, "wb") as file:
             np.save(file, results[0])
     else:
         raise Failure(f"there are {len(results)} results: write them to a .npz file")
+
+
+def _write_npz(path: str, arrays: Mapping[str, Any]) -> None:
+    """As np.savez, under any name that stays in the folder of whoever unpacks the file, and whole or not at all."""
+    import numpy as np
+
+    for name in arrays:
+        if name.startswith("/") or ".." in name.replace("\\", "/").split("/"):
+            raise Failure(f"{path}: the name {name!r} would leave the folder in which the file is unpacked")
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with zipfile.ZipFile(part, "x") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
+        os.replace(part, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
 
 
 def _info(args: argparse.Namespace) -> int:
@@ -142,8 +165,6 @@ def _add_target(args: argparse.Namespace) -> int:
 
 
 def _extract(args: argparse.Namespace) -> int:
-    import numpy as np
-
     from hologram.archive import load
 
     archive = load(args.file, verify="full")
@@ -151,8 +172,9 @@ def _extract(args: argparse.Namespace) -> int:
     unknown = [n for n in wanted if n not in archive.tensors]
     if unknown:
         raise Failure(f"{args.file} has no tensor {unknown[0]!r}")
-    np.savez(args.output, **{n: archive.tensors[n] for n in wanted})
-    show({"tensors": len(wanted), "output": args.output}, args.json)
+    output = args.output if args.output.endswith(".npz") else f"{args.output}.npz"
+    _write_npz(output, {n: archive.tensors[n] for n in wanted})
+    show({"tensors": len(wanted), "output": output}, args.json)
     return 0
 
 
