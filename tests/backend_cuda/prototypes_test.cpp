@@ -1,0 +1,66 @@
+// tests/backend_cuda/prototypes_test.cpp: driver.h beside NVIDIA's cuda.h, where there is one
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <type_traits>
+
+#include "backend/cuda/driver.h"
+
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+
+namespace hologram::cuda {
+namespace {
+
+// Types are passed in the same way; their names differ.
+template <class A, class B>
+constexpr bool alike = sizeof(A) == sizeof(B) &&
+                       std::is_pointer_v<A> == std::is_pointer_v<B>&& std::is_floating_point_v<A> ==
+                           std::is_floating_point_v<B>;
+
+template <class R, class... A, class S, class... B>
+constexpr bool same(R (*)(A...), S (*)(B...)) {
+  if constexpr (sizeof...(A) != sizeof...(B))
+    return false;
+  else
+    return alike<R, S> && (alike<A, B> && ...);
+}
+
+#define HOLOGRAM_CUDA_CHECK(symbol, member, parameters) \
+  static_assert(same(decltype(Driver::member){}, decltype(&::symbol){}), #symbol);
+HOLOGRAM_CUDA_FUNCTIONS(HOLOGRAM_CUDA_CHECK)
+#undef HOLOGRAM_CUDA_CHECK
+
+static_assert(sizeof(CuKernelNode) == sizeof(CUDA_KERNEL_NODE_PARAMS_v2));
+static_assert(offsetof(CuKernelNode, grid) == offsetof(CUDA_KERNEL_NODE_PARAMS_v2, gridDimX));
+static_assert(offsetof(CuKernelNode, block) == offsetof(CUDA_KERNEL_NODE_PARAMS_v2, blockDimX));
+static_assert(offsetof(CuKernelNode, shared_bytes) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS_v2, sharedMemBytes));
+static_assert(offsetof(CuKernelNode, parameters) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS_v2, kernelParams));
+static_assert(offsetof(CuKernelNode, kernel) == offsetof(CUDA_KERNEL_NODE_PARAMS_v2, kern));
+static_assert(offsetof(CuKernelNode, context) == offsetof(CUDA_KERNEL_NODE_PARAMS_v2, ctx));
+
+static_assert(cu_success == CUDA_SUCCESS && cu_out_of_memory == CUDA_ERROR_OUT_OF_MEMORY &&
+              cu_no_device == CUDA_ERROR_NO_DEVICE && cu_not_ready == CUDA_ERROR_NOT_READY);
+static_assert(cu_major == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR &&
+              cu_minor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR &&
+              cu_multiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+static_assert(cu_pointer_memory_type == CU_POINTER_ATTRIBUTE_MEMORY_TYPE &&
+              cu_pointer_device == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL &&
+              cu_memory_device == CU_MEMORYTYPE_DEVICE);
+static_assert(cu_stream_non_blocking == CU_STREAM_NON_BLOCKING &&
+              cu_event_no_timing == CU_EVENT_DISABLE_TIMING &&
+              cu_host_portable_mapped == (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+static_assert(CU_STREAM_CAPTURE_STATUS_NONE == 0 && sizeof(CUstreamCaptureStatus) == sizeof(int));
+
+TEST(CudaDriver, IsDeclaredAsNvidiaDeclaresIt) { SUCCEED() << "when this was compiled"; }
+
+}  // namespace
+}  // namespace hologram::cuda
+
+#else
+
+TEST(CudaDriver, IsDeclaredAsNvidiaDeclaresIt) { GTEST_SKIP() << "no cuda.h"; }
+
+#endif
