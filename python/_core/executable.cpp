@@ -231,6 +231,9 @@ void bind_executable(nb::module_& m) {
   nb::class_<Executable>(m, "Executable", "A compiled graph.")
       .def_prop_ro("backend",
                    [](Executable& e) { return std::string(e.runtime().backend().name()); })
+      .def_prop_ro(
+          "device", [](Executable& e) { return e.runtime().backend().describe(); },
+          "The device that it runs on, in words; empty: nothing beyond the backend's name.")
       .def_prop_ro("report", &report_of)
       .def_prop_ro("cached_bytes", &Executable::cached_bytes)
       .def_prop_ro("arena_bytes", [](Executable& e) { return e.plan().arena_bytes.str(); })

@@ -113,11 +113,14 @@ f = torch.compile(lambda x: x.argsort(stable=True), backend="hologram")
 x = torch.randn(40)
 assert torch.equal(f(x), x.argsort(stable=True))
 print(hologram_torch.stats()["host_runs"])
+print(hologram_torch.explain(lambda x: torch.softmax(x, -1), x))
 """
     environment = {**os.environ, "HOLOGRAM_BACKEND": "cuda", "HOLOGRAM_CUDA_DRIVER": fake_cuda.LIBRARY}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 0
+    runs, _, explanation = done.stdout.partition("\n")
+    assert int(runs) > 0
+    assert "on Fake GPU 0, compute capability 8.0, 4 multiprocessors" in explanation and "products on" not in explanation
 
 
 def test_what_a_graph_writes_is_written_in_place(gpu):

@@ -10,12 +10,13 @@ from .table import table
 @dataclasses.dataclass(frozen=True)
 class Graph:
     """One compiled graph: its name, the compiler's report and the plan's description; with explain(runs=…), also
-    the (calls, total seconds, least seconds) of each step."""
+    the (calls, total seconds, least seconds) of each step; the GPU that it runs on, in words."""
 
     name: str
     report: dict
     plan: dict
     times: tuple = ()
+    device: str = ""
 
     def kernels(self) -> list:
         """The steps of a steady-state call: what packs weights runs once and is left out. After explain(runs=…) each
@@ -37,7 +38,8 @@ class Explanation:
         lines = []
         for graph in self.graphs:
             lines += table(graph)
-        if self.graphs:
+        lines += [f"on {device}" for device in dict.fromkeys(graph.device for graph in self.graphs) if device]
+        if any(not graph.device for graph in self.graphs):
             lines += self.processor()
         if self.fallback_ops:
             calls = ", ".join(f"{name} ×{n}" for name, n in sorted(self.fallback_ops.items()))
@@ -107,5 +109,6 @@ def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
     graphs = []
     for name, executable in records:
         executable.set_profile(False)
-        graphs.append(Graph(name, executable.report, executable.describe(), tuple(executable.step_times()) if runs else ()))
+        times = tuple(executable.step_times()) if runs else ()
+        graphs.append(Graph(name, executable.report, executable.describe(), times, executable.device))
     return Explanation(graphs, fallback)
