@@ -518,6 +518,57 @@ TEST_F(CudaBackend, TensorCoresMultiplyIntegersExactly) {
       }
 }
 
+// rows x depth times depth x columns of bytes, both along k.
+atlas::Program byte_product(const char* left, const char* right) {
+  return atlas::assemble(fmt::format(R"(atlas block 1
+symbols 3
+buffer b0 {0} read [s0*s1]
+buffer b1 {1} read [s1*s2]
+buffer b2 i32 write [s0*s2]
+product batch 0 operand {0}{2} acc i32 precision 0
+axis i0 parallel [s0]
+axis i1 parallel [s2]
+axis i2 row [s1]
+lhs
+  %0 = load.{0} b0[i2 + s1*i0]
+rhs
+  %0 = load.{1} b1[i2 + s1*i1]
+epilogue
+  %0 = accumulator.i32 a0
+  store.i32 b2[i1 + s2*i0], %0
+)",
+                                     left, right, std::string_view(left) == right ? "" : " mixed"));
+}
+
+TEST_F(CudaBackend, TensorCoresMultiplyBytes) {
+  std::mt19937 random(9);
+  for (const char* left : {"i8", "u8"})
+    for (const char* right : {"i8", "u8"})
+      for (const auto& sizes : std::vector<std::vector<int64_t>>{
+               {1, 1, 1}, {3, 0, 5}, {17, 65, 9}, {130, 40, 72}, {5, 1333, 20}}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", left, right, testing::PrintToString(sizes)));
+        const int64_t m = sizes[0], depth = sizes[1], n = sizes[2];
+        std::vector<uint8_t> x(static_cast<size_t>(m * depth)), y(static_cast<size_t>(depth * n));
+        for (auto* factor : {&x, &y})
+          for (uint8_t& b : *factor) b = static_cast<uint8_t>(random());
+        auto number = [](uint8_t b, const char* type) {
+          return type[0] == 'i' ? int32_t{static_cast<int8_t>(b)} : int32_t{b};
+        };
+        std::vector<int32_t> out(static_cast<size_t>(m * n), -1), wanted(out.size());
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j)
+            for (int64_t k = 0; k < depth; ++k)
+              wanted[static_cast<size_t>(i * n + j)] +=
+                  number(x[static_cast<size_t>(i * depth + k)], left) *
+                  number(y[static_cast<size_t>(j * depth + k)], right);
+        const Bytes buffers[] = {std::as_writable_bytes(std::span(x)),
+                                 std::as_writable_bytes(std::span(y)),
+                                 std::as_writable_bytes(std::span(out))};
+        run_program(runtime(), byte_product(left, right), buffers, sizes);
+        ASSERT_EQ(out, wanted);
+      }
+}
+
 // docs/numerics.md: what tensor cores cut off.
 TEST_F(CudaBackend, TensorCoresStayWithinTheirBound) {
   constexpr int64_t m = 20, depth = 512, n = 24;
@@ -783,6 +834,8 @@ TEST_F(CudaBackend, KernelsUseTheInstructionsThatTheyAreMadeFor) {
                            "ld.global.v4.f32", "st.shared.v4"})
     EXPECT_TRUE(has(single, text)) << text;
   EXPECT_FALSE(has(float_product("f32", false, true, "s0", true), "mma.sync"));
+  EXPECT_TRUE(has(byte_product("i8", "i8"), "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"));
+  EXPECT_TRUE(has(byte_product("u8", "i8"), "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32"));
   const atlas::Program few = float_product("bf16", false, true, "2");
   EXPECT_FALSE(has(few, "mma.sync"));  // memory sets the pace: each lane reads its own columns
   EXPECT_TRUE(has(few, "ld.global.v4") && has(few, "shfl.sync.bfly"));

@@ -45,6 +45,21 @@ void multiply_matrices(CudaFunction& k, DType type, const std::vector<Value*>& l
   for (unsigned n = 0; n < 4; ++n) sums[n] = ir.CreateExtractValue(all, n);
 }
 
+void multiply_bytes(CudaFunction& k, bool left_signed, bool right_signed,
+                    const std::vector<Value*>& left, const std::vector<Value*>& right,
+                    Value** sums) {
+  llvm::IRBuilder<>& ir = k.ir;
+  std::vector<Value*> arguments = left;
+  arguments.insert(arguments.end(), right.begin(), right.end());
+  arguments.insert(arguments.end(), sums, sums + 4);
+  const auto id = left_signed    ? right_signed ? Intrinsic::nvvm_mma_m16n8k32_row_col_s8
+                                                : Intrinsic::nvvm_mma_m16n8k32_row_col_s8_u8
+                  : right_signed ? Intrinsic::nvvm_mma_m16n8k32_row_col_u8_s8
+                                 : Intrinsic::nvvm_mma_m16n8k32_row_col_u8;
+  Value* all = ir.CreateIntrinsic(id, {}, arguments);
+  for (unsigned n = 0; n < 4; ++n) sums[n] = ir.CreateExtractValue(all, n);
+}
+
 Value* round_pair(CudaFunction& k, DType type, Value* low, Value* high) {
   llvm::IRBuilder<>& ir = k.ir;
   const auto id = type == DType::bf16 ? Intrinsic::nvvm_ff2bf16x2_rn : Intrinsic::nvvm_ff2f16x2_rn;

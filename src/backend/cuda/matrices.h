@@ -26,6 +26,11 @@ std::vector<Value*> load_matrices(CudaFunction& k, const Matrices& from, Value* 
 void multiply_matrices(CudaFunction& k, DType type, const std::vector<Value*>& left,
                        const std::vector<Value*>& right, Value** sums);
 
+/// mma.m16n8k32 of bytes: registers hold four values of k where those of 16-bit numbers hold two.
+void multiply_bytes(CudaFunction& k, bool left_signed, bool right_signed,
+                    const std::vector<Value*>& left, const std::vector<Value*>& right,
+                    Value** sums);
+
 /// Two f32, rounded to bf16 or f16, as one register: `low` in its lower half.
 Value* round_pair(CudaFunction& k, DType type, Value* low, Value* high);
 

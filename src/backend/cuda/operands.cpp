@@ -121,10 +121,12 @@ void Operands::write(Scope& at, const std::vector<Piece>& pieces, Value* memory,
   for (const Piece& piece : pieces) {
     auto put = [&](Scope& some) {
       some.seek();
+      auto* vector = llvm::cast<llvm::FixedVectorType>(piece.value->getType());
+      const unsigned words = vector->getScalarSizeInBits() * lanes / 32;
       Value* to = ir_.CreateAdd(ir_.CreateAdd(piece.place, offset), number(first));
       ir_.CreateAlignedStore(
-          ir_.CreateBitCast(piece.value, llvm::FixedVectorType::get(ir_.getInt32Ty(), 4)),
-          ir_.CreateGEP(ir_.getInt16Ty(), memory, to), llvm::Align(16));
+          ir_.CreateBitCast(piece.value, llvm::FixedVectorType::get(ir_.getInt32Ty(), words)),
+          ir_.CreateGEP(vector->getElementType(), memory, to), llvm::Align(4 * words));
     };
     piece.exists ? emit_if(at, piece.exists, put) : put(at);
   }

@@ -56,7 +56,7 @@ class Operands {
                            int stride);
   /// Where the thread's piece number `n` of those goes.
   Value* place_of(const Factor& factor, int n, int count, int depth, int stride);
-  /// Puts pieces of 16-bit numbers to `memory`, from element `offset` (i32) + `first` on.
+  /// Puts pieces of numbers of 8 or 16 bits to `memory`, from element `offset` (i32) + `first` on.
   void write(Scope& at, const std::vector<Piece>& pieces, Value* memory, Value* offset,
              int first = 0);
 

@@ -348,9 +348,46 @@ struct Machine::State {
     if (on != all_lanes) fault("an instruction of the whole warp without some lanes", w, 0);
   }
 
+  // mma.m16n8k32 of bytes: sums wrap around.
+  void multiply_bytes(Warp& w, const Instr& i, uint32_t on) {
+    const size_t types = i.mods.size();
+    if (types < 9 || !i.has("row") || !i.has("col") || i.mods[types - 1] != "s32" ||
+        i.groups != std::vector<int>{4, 4, 2, 4})
+      fault("a product of bytes that this machine does not know", w, 0);
+    for (size_t n = 4; n < i.operands.size(); ++n)
+      if (i.operands[n].reg >= 0) read_check(w, i.operands[n].reg, on);
+    auto byte = [&](size_t operand, int lane, int which, const std::string& type) -> int32_t {
+      const auto b = static_cast<uint8_t>(value(w, i.operands[operand], lane) >> (8 * which));
+      if (type != "s8" && type != "u8") fault("bytes of another type", w, 0);
+      return type == "s8" ? static_cast<int8_t>(b) : b;
+    };
+    // Element (row, k) of A is in lane 4 (row % 8) + k % 16 / 4, register row / 8 + 2 (k / 16).
+    uint32_t out[16][8];
+    for (int row = 0; row < 16; ++row)
+      for (int column = 0; column < 8; ++column) {
+        const int lane = row % 8 * 4 + column / 2;
+        const auto number = static_cast<size_t>(row / 8 * 2 + column % 2);
+        auto sum = static_cast<uint32_t>(value(w, i.operands[10 + number], lane));
+        for (int k = 0; k < 32; ++k) {
+          const int32_t x = byte(4 + static_cast<size_t>(row / 8 + k / 16 * 2),
+                                 row % 8 * 4 + k % 16 / 4, k % 4, i.mods[types - 3]);
+          const int32_t y = byte(8 + static_cast<size_t>(k / 16), column * 4 + k % 16 / 4, k % 4,
+                                 i.mods[types - 2]);
+          sum += static_cast<uint32_t>(x * y);
+        }
+        out[row][column] = sum;
+      }
+    for (int row = 0; row < 16; ++row)
+      for (int column = 0; column < 8; ++column)
+        set(w, i.operands[static_cast<size_t>(row / 8 * 2 + column % 2)], row % 8 * 4 + column / 2,
+            out[row][column]);
+    for (size_t n = 0; n < 4; ++n) w.written[static_cast<size_t>(i.operands[n].reg)] |= on;
+  }
+
   // mma.m16n8k16 of 16-bit floats: D = A * B + C.
   void multiply(Warp& w, const Instr& i, uint32_t on) {
     whole_warp(w, on);
+    if (i.has("m16n8k32")) return multiply_bytes(w, i, on);
     const bool bf16 = i.has("bf16");
     if (!i.has("m16n8k16") || !i.has("row") || !i.has("col") || i.type.bits != 32 ||
         i.groups != std::vector<int>{4, 4, 2, 4} || !(bf16 || i.has("f16")))

@@ -26,8 +26,9 @@ Facts emit_product_block(llvm::Module& module, const atlas::Program& program) {
   if (!atlas::is_empty(program)) {
     const atlas::ProductBlock& block = program.product();
     const bool terms = suits_terms(block), cores = terms || suits_tensor_cores(block);
-    if (cores && is_skinny(block)) return emit_skinny_product(module, program);
-    if (cores && is_thin(block)) return emit_thin_product(module, program);
+    const bool floats = cores && is_float(block.operand_type);
+    if (floats && is_skinny(block)) return emit_skinny_product(module, program);
+    if (floats && is_thin(block)) return emit_thin_product(module, program);
     if (terms) return emit_terms(module, program);
     return cores ? emit_tensor_product(module, program) : emit_chains(module, program);
   }

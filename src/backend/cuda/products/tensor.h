@@ -6,10 +6,10 @@
 namespace hologram::cuda {
 
 /// Whether tensor cores may compute a product: 16-bit floats, summed in f32, whose bits are not
-/// promised.
+/// promised, and bytes along k.
 bool suits_tensor_cores(const atlas::ProductBlock& block);
 
-/// By mma.m16n8k16, which GPUs of capability 8.0 have.
+/// By mma.m16n8k16 or m16n8k32, which GPUs of capability 8.0 have.
 Facts emit_tensor_product(llvm::Module& module, const atlas::Program& program);
 
 }  // namespace hologram::cuda

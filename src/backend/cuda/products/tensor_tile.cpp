@@ -35,14 +35,17 @@ TensorTile::Registers TensorTile::load_right(Value* memory, Value* base, int k) 
 void TensorTile::multiply(DType type, const Registers& left, const Registers& right, Value** sums) {
   for (const auto& rows : left)
     for (const auto& columns : right) {
-      multiply_matrices(k_, type, rows, columns, sums);
+      if (size_of(type) == 1)
+        multiply_bytes(k_, type == DType::i8, this->right().type == DType::i8, rows, columns, sums);
+      else
+        multiply_matrices(k_, type, rows, columns, sums);
       sums += 4;
     }
 }
 
 void TensorTile::finish_sums(const std::vector<Value*>& sums, Value* memory) {
-  llvm::Type* real = ir_.getFloatTy();
-  auto* pair = llvm::FixedVectorType::get(real, 2);
+  llvm::Type* type = sums[0]->getType();
+  auto* pair = llvm::FixedVectorType::get(type, 2);
   const int stride = shape_.slice_stride(), warp_rows = shape_.warp_rows();
   for (int i = 0; i < shape_.row_tiles(); ++i) {
     scope().seek();
@@ -58,7 +61,7 @@ void TensorTile::finish_sums(const std::vector<Value*>& sums, Value* memory) {
         two = ir_.CreateInsertElement(two, sums[first + 1], uint64_t{1});
         Value* at = ir_.CreateMul(ir_.CreateAdd(row, number(8 * half)), number(stride));
         at = ir_.CreateAdd(ir_.CreateAdd(at, column), number(8 * j));
-        ir_.CreateAlignedStore(two, ir_.CreateGEP(real, memory, at), llvm::Align(8));
+        ir_.CreateAlignedStore(two, ir_.CreateGEP(type, memory, at), llvm::Align(8));
       }
     barrier();
     auto row_of = [&](Value* r) {  // of row r in the slice

@@ -42,7 +42,8 @@ class TensorTile : public ProductTile {
   int right_stride() const { return shape_.stride(shape_.columns, right().depth_run); }
 
   /// Registers of mma for each 16 rows (8 columns) of the warp, for 16 values of k from `k` on. The
-  /// factor is at element `base` (i32) of `memory`. The builder stands where the whole warp is.
+  /// factor is at element `base` (i32) of `memory`. The builder stands where the whole warp is. Two
+  /// bytes are an element.
   using Registers = std::vector<std::vector<Value*>>;
   Registers load_left(Value* memory, Value* base, int k);
   Registers load_right(Value* memory, Value* base, int k);
