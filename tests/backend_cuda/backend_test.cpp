@@ -818,6 +818,20 @@ TEST_F(CudaBackend, ProductsOfFewTilesAreCutIntoParts) {
   }
 }
 
+// Many tiles keep the device busy without parts.
+TEST_F(CudaBackend, PartsOfProductsMakeAsManyCtasAsAreOfUse) {
+  const Expr parts = cuda::compile(float_product("bf16", false, false)).facts.parts;
+  auto of = [&](int64_t m, int64_t depth, int64_t n) {
+    return parts.eval(std::array{m, depth, n});
+  };
+  EXPECT_EQ(of(128, 4096, 128), 16);         // of 256 values of k
+  EXPECT_EQ(of(128, 1 << 20, 128 * 4), 32);  // of 128 CTAs
+  EXPECT_EQ(of(128 * 8, 4096, 128 * 8), 2);
+  EXPECT_EQ(of(128 * 8, 4096, 128 * 8 + 1), 1);
+  EXPECT_EQ(of(0, 4096, 128), 16);
+  EXPECT_EQ(of(128, 0, 128), 1);
+}
+
 TEST_F(CudaBackend, KernelsUseTheInstructionsThatTheyAreMadeFor) {
   auto has = [&](const atlas::Program& p, const char* text) {
     return runtime().backend().dump(p, "asm")->find(text) != std::string::npos;
@@ -1071,6 +1085,11 @@ TEST_F(CudaBackend, ProductsKeepTheirSumsInRegisters) {
       const std::string text = *runtime().backend().dump(p, "asm");
       expect_registers(assembled(text, gpu), gpu == std::string_view("sm_80") ? most : 255);
     }
+  for (const char* gpu : {"sm_80", "sm_90a"}) {
+    SCOPED_TRACE(gpu);
+    expect_registers(assembled(*runtime().backend().dump(byte_product("u8", "i8"), "asm"), gpu),
+                     255);
+  }
 }
 
 // A multiprocessor has 65,536 registers: for one CTA of 256 threads with up to 255.

@@ -24,8 +24,8 @@ int rows_of(const atlas::ProductBlock& block) {
 
 Tiling tiling_of(const atlas::ProductBlock& block) {
   const int rows = rows_of(block);
-  return {rows, warps * columns_for(rows), threads, 32 * ProductTile::lanes,
-          block.operand_type == DType::f32};
+  return {rows, warps * columns_for(rows),       threads, 32 * ProductTile::lanes,
+          256,  block.operand_type == DType::f32};
 }
 
 class SkinnyProduct {

@@ -16,7 +16,7 @@ namespace {
 namespace Intrinsic = llvm::Intrinsic;
 
 constexpr TensorTile::Shape shape{
-    .rows = 128, .columns = 128, .down = 2, .across = 4, .step = 32, .unit = 256};
+    .rows = 128, .columns = 128, .down = 2, .across = 4, .step = 32, .unit = 256, .ctas = 128};
 constexpr int buffer = shape.elements(128);
 static_assert(shape.unit % (2 * shape.step) == 0);  // a part begins with the first buffer
 static_assert(shape.slice() * shape.slice_stride() * 2 <= 4 * buffer);

@@ -14,14 +14,14 @@ class TensorTile : public ProductTile {
     int rows, columns;  ///< of the tile
     int down, across;   ///< warps
     int step;           ///< values of k in shared memory at a time
-    int unit;           ///< as Tiling has it
+    int unit, ctas;     ///< as Tiling has them
     bool mends = false;
 
     constexpr int warp_rows() const { return rows / down; }
     constexpr int warp_columns() const { return columns / across; }
     constexpr int row_tiles() const { return warp_rows() / 16; }
     constexpr int column_tiles() const { return warp_columns() / 8; }
-    Tiling tiling() const { return {rows, columns, threads(), unit, mends}; }
+    Tiling tiling() const { return {rows, columns, threads(), unit, ctas, mends}; }
     constexpr int threads() const { return 32 * down * across; }
     constexpr int sums() const { return row_tiles() * column_tiles() * 4; }  ///< of a lane
     /// Rows of a factor in shared memory, in elements: eight of them lie in different banks.

@@ -25,6 +25,7 @@ constexpr TensorTile::Shape shape{.rows = 64,
                                   .across = 2,
                                   .step = 32,
                                   .unit = atlas::product_block,
+                                  .ctas = 256,
                                   .mends = true};
 constexpr int step = shape.step, plane = shape.elements(64);
 static_assert(atlas::product_block % step == 0);
@@ -52,10 +53,9 @@ class TermProduct {
                        [&](Scope& some, Value* k, const Values&) { return fetch(some, k); });
     Values state = none();
     state.insert(state.end(), pieces.begin(), pieces.end());
-    state = emit_loop(scope, begin, end, k_.i64(atlas::product_block), false, std::move(state),
-                      [&](Scope& block, Value* k, Values now) {
-                        return add_block(block, k, std::move(now));
-                      });
+    state = emit_loop(
+        scope, begin, end, k_.i64(atlas::product_block), false, std::move(state),
+        [&](Scope& block, Value* k, Values now) { return add_block(block, k, std::move(now)); });
     state.resize(shape.sums());
     tile_.finish_sums(state, memory_);
   }

@@ -24,7 +24,8 @@ bool is_single(const atlas::ProductBlock& block) { return block.operand_type == 
 
 Tiling tiling_of(const atlas::ProductBlock& block) {
   const bool single = is_single(block);
-  return {rows, columns, threads, single ? static_cast<int>(atlas::product_block) : 256, single};
+  return {rows, columns, threads, single ? static_cast<int>(atlas::product_block) : 256,
+          256,  single};
 }
 
 class ThinProduct {

@@ -14,9 +14,6 @@ const Expr& extent(const atlas::ProductBlock& block, int axis) {
   return block.axes[static_cast<size_t>(axis)].extent;
 }
 
-// CTAs beyond which no device needs parts.
-constexpr int64_t enough = 512;
-
 }  // namespace
 
 Expr Tiling::tiles(const atlas::ProductBlock& block) const {
@@ -29,9 +26,10 @@ Expr Tiling::tiles(const atlas::ProductBlock& block) const {
 Expr Tiling::parts(const atlas::ProductBlock& block) const {
   const Expr all = tiles(block), depth = extent(block, block.batch_rank + 2);
   const bool short_depth = depth.is_const() && depth.constant_value() <= unit;
-  if (unit == 0 || short_depth || (all.is_const() && all.constant_value() >= enough))
+  if (unit == 0 || short_depth || (all.is_const() && all.constant_value() > ctas / 2))
     return Expr(0);
-  return ceil_div(max(depth, Expr(1)), Expr(unit));
+  const Expr room = floor_div(Expr(ctas), max(all, Expr(1)));
+  return max(min(ceil_div(max(depth, Expr(1)), Expr(unit)), room), Expr(1));
 }
 
 ProductTile::ProductTile(CudaFunction& k, const Tiling& tiling, bool merging)

@@ -15,6 +15,7 @@ struct Tiling {
   /// Values of k that stay together where several CTAs share a tile: each has its part of k, and a
   /// second kernel adds up their sums in ascending order. 0: one CTA for each tile.
   int unit = 0;
+  int ctas = 256;  ///< that parts of k make at most
   /// Sums of float32 that are not finite are computed again, as chains.
   bool mends = false;
 
