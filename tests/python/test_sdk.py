@@ -2,6 +2,7 @@
 import gc
 import json
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -731,5 +732,6 @@ def test_no_growth():
     work(200, 200)
     before = resident()
     work(1000, 2000)
-    assert resident() - before < 8 << 20
+    sanitized = "libasan" in os.environ.get("LD_PRELOAD", "")  # freed memory stays with AddressSanitizer
+    assert sanitized or resident() - before < 8 << 20
     assert hologram.default_executor().stats()["tensors"] == 0
