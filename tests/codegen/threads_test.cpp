@@ -11,7 +11,9 @@
 #include "backend/cpu/cost.h"
 #include "backend/cpu/products/plan.h"
 #include "codegen/run_kernel.h"
+#include "codegen/winograds.h"
 #include "host/context.h"
+#include "support/machine.h"
 
 namespace hologram::test {
 namespace {
@@ -108,6 +110,28 @@ TEST(Threads, more_of_them_are_never_slower_in_the_model) {
       best = std::min(best, s.picoseconds);
     }
   }
+}
+
+// ResNet-18's layers: of one image there are too few tiles for every number of threads.
+TEST(Threads, winograd_products_are_balanced) {
+  for (auto [channels, side] :
+       {std::pair<int64_t, int64_t>{64, 56}, {128, 28}, {256, 14}, {512, 7}})
+    for (int64_t images : {1, 8}) {
+      ir::Graph g;
+      winograds::build(g, {images, channels, side, side, channels, 1});
+      schedule::Options options;
+      const PanelMachine machine(32);
+      options.machine = &machine;
+      options.is_static = [](int i) { return i == 1; };
+      const schedule::Plan plan = schedule::make_plan(g, options);
+      const auto p = std::ranges::find_if(plan.programs, [](const atlas::Program& program) {
+        return program.kind() == atlas::BlockKind::product && program.product().winograd;
+      });
+      ASSERT_NE(p, plan.programs.end());
+      for (int threads : {2, 4, 8, 16})
+        EXPECT_LE(schedule(*p, threads).balance, images == 1 ? 1.34 : 1.16)
+            << images << 'x' << channels << 'x' << side << ", " << threads << " threads";
+    }
 }
 
 // Each unit reads its panels once, wherever they lie: how often the right operand is read.
