@@ -43,7 +43,8 @@ def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, met
     forward(): tensors, plain values, and tuples, lists and dicts of them; plain values become part of the program.
     dynamic_shapes: as in torch.export.export. methods: in place of args, name → dict(args=…, kwargs=…, dynamic_shapes=…,
     function="forward"): several entry points (methods of the module) that share weights. isas: instruction sets that machine code
-    is stored for, of "sse42", "avx2", "avx512" and "amx"; None: the first three; (): none, every machine compiles for itself.
+    is stored for, of "sse42", "avx2", "avx512", "amx" and "neon"; None: the first three (on AArch64 "neon"); (): none, every
+    machine compiles for itself.
     allow_torch: operators that have no native kernel stay with PyTorch: such an archive is loaded where hologram_torch is
     installed and the archive is trusted, and has no machine code. options: as in torch.compile(options=…). Buffers that a method
     writes become the archive's state.

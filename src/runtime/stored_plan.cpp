@@ -22,7 +22,9 @@ class LoadedImage {
     memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory_ == MAP_FAILED)
       fail(ErrorCode::out_of_memory, "no memory for {} bytes of code", bytes_);
-    std::memcpy(memory_, code.data(), bytes_);
+    auto* to = static_cast<char*>(memory_);
+    std::memcpy(to, code.data(), bytes_);
+    __builtin___clear_cache(to, to + bytes_);  // AArch64 caches instructions apart
     if (::mprotect(memory_, bytes_, PROT_READ | PROT_EXEC) != 0) {
       ::munmap(memory_, bytes_);
       fail(ErrorCode::unavailable, "this process may not make memory executable");

@@ -1,9 +1,11 @@
-// tests/codegen/neon_test.cpp: objects for AArch64, linked by a cross compiler and run under qemu,
-// against the interpreter.
+// tests/codegen/neon_test.cpp: objects for AArch64, linked by a cross compiler or laid out as for
+// an archive and run under qemu, against the interpreter.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "backend/cpu/image.h"
+#include "backend/cpu/units.h"
 #include "codegen/differential.h"
 
 namespace hologram::test {
@@ -33,8 +35,16 @@ class Neon : public testing::Test {
   void expect_same_on_neon(atlas::Program p, int specials, int64_t chunk) {
     atlas::verify(p);
     atlas::expand_math(p);
-    cpu::Object object = cpu::compile(p, cpu::generic_target(cpu::Isa::neon));
+    const cpu::Target neon = cpu::generic_target(cpu::Isa::neon);
+    cpu::Object object = cpu::compile(p, neon);
     std::ofstream(dir_ / "kernel.o", std::ios::binary) << object.code;
+    const std::vector<std::string> stored = {cpu::to_stored(object)};
+    const CodeImage image = cpu::lay_out({&p, 1}, stored, {}, neon);
+    std::ofstream(dir_ / "image", std::ios::binary) << image.bytes;
+    std::ofstream(dir_ / "image.s")
+        << ".text\n.balign 4096\nimage: .incbin \"" << (dir_ / "image").string()
+        << "\"\n.globl hologram_kernel\n.set hologram_kernel, image + "
+        << image.kernels.at(0).offset << "\n.section .note.GNU-stack,\"\",%progbits\n";
 
     std::mt19937_64 random(5);
     std::vector<std::vector<char>> data;
@@ -60,20 +70,32 @@ class Neon : public testing::Test {
     std::atomic<int32_t> sticky{0};
     interp::run(p, bufs.data(), nullptr, &sticky);
 
+    for (const char* linked : {"kernel.o", "image.s"}) {
+      SCOPED_TRACE(linked);
+      ASSERT_NO_FATAL_FAILURE(run_under_qemu(linked));
+      compare(p, data, sticky.load());
+    }
+  }
+
+  // What harness.cc computes with `kernel`, a file of dir_.
+  void run_under_qemu(const std::string& kernel) {
     fs::path source = HOLOGRAM_SOURCE_DIR;
     std::string build = "aarch64-linux-gnu-g++ -O1 -std=c++20 -static -I" +
                         (source / "src").string() + " " +
                         (source / "tests/codegen/neon/harness.cc").string() + " " +
-                        (dir_ / "kernel.o").string() + " -o " + (dir_ / "run").string();
+                        (dir_ / kernel).string() + " -o " + (dir_ / "run").string();
     ASSERT_EQ(std::system(build.c_str()), 0);
     std::string run = "qemu-aarch64 " + (dir_ / "run").string() + " " + (dir_ / "in").string() +
                       " " + (dir_ / "out").string();
     ASSERT_EQ(std::system(run.c_str()), 0);
+  }
 
+  void compare(const atlas::Program& p, const std::vector<std::vector<char>>& data,
+               int64_t sticky) {
     std::ifstream out(dir_ / "out", std::ios::binary);
     int64_t errors = -1;
     out.read(reinterpret_cast<char*>(&errors), 8);
-    EXPECT_EQ(errors, sticky.load());
+    EXPECT_EQ(errors, sticky);
     size_t n = 0;
     for (const atlas::Buffer& b : p.buffers) {
       if (b.access == Access::scratch) continue;

@@ -78,8 +78,8 @@ class CpuBackend : public Backend {
   std::vector<std::unique_ptr<Backend>> family(std::span<const std::string> names) const override {
     constexpr std::string_view usual[] = {"sse42", "avx2", "avx512"};
     std::vector<std::string_view> wanted(names.begin(), names.end());
-    if (names.empty() && target_.isa != Isa::neon)
-      wanted.assign(std::begin(usual), std::end(usual));
+    if (names.empty() && target_.isa == Isa::neon) wanted = {"neon"};
+    if (wanted.empty()) wanted.assign(std::begin(usual), std::end(usual));
     std::vector<std::unique_ptr<Backend>> out;
     for (const std::string_view name : wanted)
       for (Target& t : variants_of(name)) out.push_back(make_backend(std::move(t)));

@@ -21,9 +21,9 @@ std::vector<Target> variants_of(std::string_view name) {
     return {avx512, with_dots(avx512, false, true), with_dots(avx512, true, true)};
   if (name == "amx")  // where dots of bfloat16 do not pay (dots_pay), and where they do
     return {with_tiles(with_dots(avx512, false, true)), with_tiles(with_dots(avx512, true, true))};
-  if (name == "neon") fail(ErrorCode::unsupported, "code for neon does not leave the process");
+  if (name == "neon") return {generic_target(Isa::neon)};
   fail(ErrorCode::invalid_argument,
-       "\"{}\" is no instruction set: expected sse42, avx2, avx512 or amx", name);
+       "\"{}\" is no instruction set: expected sse42, avx2, avx512, amx or neon", name);
 }
 
 }  // namespace hologram::cpu

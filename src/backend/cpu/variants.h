@@ -12,7 +12,7 @@ namespace hologram::cpu {
 Target with_dots(Target target, bool bf16, bool i8);
 /// The targets of an instruction set as HOLOGRAM_CPU_ISA names it: without and with the dot
 /// products that processors of this set may have. Throws Error(invalid_argument) for an unknown
-/// name, Error(unsupported) for neon.
+/// name.
 std::vector<Target> variants_of(std::string_view name);
 
 }  // namespace hologram::cpu
