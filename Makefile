@@ -5,6 +5,8 @@ PRESET ?= release
 VENV ?= .venv
 PYTHON ?= python3
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+HOST := $(shell uname -m)
+ARCH ?= $(HOST)
 export VENV PYTHON JOBS
 
 .DEFAULT_GOAL := help
@@ -36,9 +38,15 @@ bench: ## Measure against other runtimes, each in its own process
 	@tools/bootstrap.sh bench tools/build.sh release _core benchmarks
 	@$(VENV)/bin/python bench/run.py $(ARGS)
 
-wheel: ## Make a wheel in dist/, for every Python from 3.11 on and for glibc from 2.28 on
+wheel: ## Make a wheel in dist/, for every Python from 3.11 on and for glibc from 2.28 on; ARCH=aarch64: by a cross compiler
+ifeq ($(ARCH),$(HOST))
 	@tools/bootstrap.sh build tools/build.sh release _core hologram hologram_rt
 	@. tools/steps.sh && step "wheel" build/logs/wheel.log tools/wheel.sh build/release dist
+else
+	@tools/bootstrap.sh cross tools/build.sh release hologram_kernelgen hologram_gpukernelgen
+	@tools/build.sh $(ARCH) _core hologram hologram_rt
+	@. tools/steps.sh && step "wheel" build/logs/wheel.log tools/wheel.sh build/$(ARCH) dist $(ARCH)
+endif
 	@ls dist/*.whl
 
 format: ## Format the C++ sources with clang-format

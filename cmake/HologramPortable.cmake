@@ -4,7 +4,7 @@
 # its newer functions; and, as the linker takes the newest version of a symbol that it sees, libraries to link
 # with that show none newer than 2.28 (tools/old_glibc.py). tools/check_module.py checks what came out.
 set(portable_default OFF)
-if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$"
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64|aarch64|arm64)$"
    AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT HOLOGRAM_SANITIZE)
   set(portable_default ON)
 endif()

@@ -1,12 +1,12 @@
 # cmake/HologramShared.cmake: the shared libraries libhologram and libhologram_rt, and what installs them
 include(GNUInstallDirs)
 
-# hologram_shared_library(<target> <version script> <part>...): a library of these parts, whole whether or not anything
-# in them is needed.
+# hologram_shared_library(<target> <version script> <part>...): a library of the C interface and what it needs, these
+# parts whole whether or not anything in them is needed.
 function(hologram_shared_library target script)
   list(JOIN ARGN "," whole)
   set_property(TARGET ${target} PROPERTY LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${whole}")
-  target_link_libraries(${target} PRIVATE ${ARGN})
+  target_link_libraries(${target} PRIVATE hologram_capi)  # not all by name: GNU ld would take them twice
   hologram_portable(${target})
   target_include_directories(${target} INTERFACE
     "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/bootstrap.sh: installs what a make target needs: Debian packages, virtual environment, PyPI packages
 #
-# usage: tools/bootstrap.sh build|test|demo|bench [COMMAND...]
+# usage: tools/bootstrap.sh build|cross|test|demo|bench [COMMAND...]
 #
 # The command (a build) runs beside the download of the packages that only the level's programs need.
 #
@@ -21,6 +21,10 @@ system_packages=(build-essential cmake ninja-build ccache mold llvm-19-dev libfm
                  zlib1g-dev libzstd-dev libgtest-dev)
 case $level in
   build) extras=dev ;;
+  cross)
+    extras=dev
+    system_packages+=(g++-aarch64-linux-gnu)
+    ;;
   test)
     extras=dev,torch,test,demo
     system_packages+=(g++-aarch64-linux-gnu qemu-user clang-19 libclang-rt-19-dev)
@@ -30,7 +34,7 @@ case $level in
     extras=dev,torch,demo,bench,architectures
     system_packages+=(libbenchmark-dev)
     ;;
-  *) die "unknown level '$level'; expected build, test, demo or bench" ;;
+  *) die "unknown level '$level'; expected build, cross, test, demo or bench" ;;
 esac
 
 # --- Python interpreter -----------------------------------------------------------------------------
@@ -51,9 +55,9 @@ explain_packages() {
   printf '%s\n' \
     "Hologram is built with: a C++20 compiler (GCC 12 or newer), CMake >= 3.25, Ninja," \
     "LLVM 19.1 (headers and static libraries), fmt >= 9.1, libb2, libxxhash, zlib and zstd (static libraries)," \
-    "GoogleTest, Python >= 3.10 with its headers and the venv module; for the tests also" \
-    "g++-aarch64-linux-gnu, qemu-user and clang 19 with its run-time libraries (for libFuzzer); for the" \
-    "benchmarks Google Benchmark." \
+    "GoogleTest, Python >= 3.10 with its headers and the venv module; for wheels for AArch64 also" \
+    "g++-aarch64-linux-gnu; for the tests that, qemu-user and clang 19 with its run-time libraries (for" \
+    "libFuzzer); for the benchmarks Google Benchmark." \
     "ccache and mold are used when present." \
     "When they are installed, run the same command with HOLOGRAM_SKIP_SYSTEM=1."
 }

@@ -16,6 +16,7 @@ from pathlib import Path
 
 LIBRARIES = {"libc": "libc.so.6", "libm": "libm.so.6", "libpthread": "libpthread.so.0", "libdl": "libdl.so.2",
              "librt": "librt.so.1"}
+LOADERS = ["ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"]
 # glibc 2.34 moved what these libraries had into libc, with a new version beside the old one.
 MOVED = [(re.compile(r"pthread_|sem_"), "libpthread"), (re.compile(r"dl"), "libdl"),
          (re.compile(r"shm_|timer_|mq_|aio_|lio_"), "librt")]
@@ -89,7 +90,7 @@ def main():
         if library != "libc":
             (folder / f"{library}.so").write_text(f"INPUT({folder / LIBRARIES[library]})\n")
     # As the system's: some functions are in a static library, and the dynamic linker has a few.
-    loader = path_of("ld-linux-x86-64.so.2", cc)
+    (loader,) = (path for path in (path_of(name, cc) for name in LOADERS) if "/" in path)
     (folder / "libc.so").write_text(f"GROUP({folder / 'libc.so.6'} {path_of('libc_nonshared.a', cc)} {loader})\n")
 
 

@@ -37,7 +37,11 @@ uint32_t arc4random() noexcept {
 }
 
 // glibc 2.33: before, these were inline functions of <sys/stat.h>.
-constexpr int kStatVersion = 1;  // of x86-64's `struct stat`
+#if defined(__x86_64__)
+constexpr int kStatVersion = 1;  // of `struct stat`
+#else
+constexpr int kStatVersion = 0;
+#endif
 
 int stat(const char* path, struct stat* out) noexcept { return __xstat(kStatVersion, path, out); }
 int lstat(const char* path, struct stat* out) noexcept { return __lxstat(kStatVersion, path, out); }

@@ -2,7 +2,10 @@
 #
 # HOLOGRAM_WHEEL=all also runs the tests of the SDK, of archives and of hologram_ffi in each of them, and torch.compile with the
 # oldest and the newest PyTorch that is supported in environments of their own (5 GB each, removed afterwards).
+# HOLOGRAM_WHEEL=aarch64 builds the library for AArch64 and runs those of the SDK under emulation with that wheel.
+import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -21,6 +24,8 @@ MODULE = Path(hologram._core.__file__).resolve()
 BUILD = MODULE.parents[2]
 LIMIT = 20e6  # bytes
 WHOLE = os.environ.get("HOLOGRAM_WHEEL") == "all"
+CROSS = os.environ.get("HOLOGRAM_WHEEL") == "aarch64"
+SYSROOT = ROOT / "build/sysroot-aarch64"
 
 pytestmark = pytest.mark.skipif(
     not (BUILD / "CMakeCache.txt").is_file() or ".abi3." not in MODULE.name or "HOLOGRAM_SANITIZE:STRING=\n" not in
@@ -110,10 +115,11 @@ def smoke(python, variables):
     assert hologram.version() in run(python.parent / "hologram", "info", env=variables)
 
 
-def test_contents(wheel):
+def check_contents(wheel, machine):
     names = zipfile.ZipFile(wheel).namelist()
-    assert re.fullmatch(r"hologram_compute-[\d.]+-cp311-abi3-manylinux_\d+_\d+_x86_64(\.manylinux_\d+_\d+_x86_64)*\.whl", wheel.name)
-    assert "manylinux_2_28" in wheel.name  # auditwheel has looked
+    tag = rf"manylinux_2_\d+_{machine}"
+    assert re.fullmatch(rf"hologram_compute-[\d.]+-cp311-abi3-{tag}(\.{tag})*\.whl", wheel.name)
+    assert min(map(int, re.findall(r"manylinux_2_(\d+)", wheel.name))) <= 28  # auditwheel has looked
     assert wheel.stat().st_size <= LIMIT
     libraries = ["hologram/_core.abi3.so", "hologram/lib/libhologram.so.0", "hologram/lib/libhologram_rt.so.0"]
     assert sorted(n for n in names if re.search(r"\.so(\.|$)", n)) == libraries
@@ -121,6 +127,10 @@ def test_contents(wheel):
                if "__pycache__" not in p.parts and p.suffix in (".py", ".pyi")}
     assert sources <= set(names)
     assert {"hologram/include/hologram/hologram.h", "hologram/include/hologram/hologram.hpp", "hologram/py.typed"} <= set(names)
+
+
+def test_contents(wheel):
+    check_contents(wheel, platform.machine())
 
 
 def test_stable_interface(wheel, tmp_path):
@@ -221,3 +231,186 @@ def test_source_distribution(tmp_path, wheel):
     assert sorted(zipfile.ZipFile(made).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
     run("cmake", "-S", tree, "-B", tmp_path / "build", "-G", "Ninja", "-DSKBUILD=2", f"-DPython_EXECUTABLE={sys.executable}",
         "-DCMAKE_BUILD_TYPE=Release")
+
+
+# --- for AArch64, by a cross compiler and under emulation
+
+needs_cross_compiler = pytest.mark.skipif(not shutil.which("aarch64-linux-gnu-g++") or not shutil.which("qemu-aarch64"),
+                                          reason="needs g++-aarch64-linux-gnu and qemu-user")
+on_request = pytest.mark.skipif(not CROSS, reason="HOLOGRAM_WHEEL=aarch64 asks for it: the library is built once more")
+
+OLD_GLIBC = """
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmath>
+#include <filesystem>
+#include <thread>
+extern "C" long hologram_sizes(const char* path, double* e) {
+  struct stat by_name, of_link, by_number;
+  const int file = open(path, O_RDONLY);
+  if (stat(path, &by_name) || lstat(path, &of_link) || fstat(file, &by_number)) return -1;
+  close(file);
+  *e = std::exp(*e);
+  long sum = 0;
+  std::thread([&] { sum = by_name.st_size + of_link.st_size + by_number.st_size + std::filesystem::file_size(path); }).join();
+  return sum;
+}
+"""
+OLD_GLIBC_MAIN = """
+#include <cstdio>
+extern "C" long hologram_sizes(const char*, double*);
+int main(int, char** argv) {
+  double e = 1;
+  std::printf("%ld ", hologram_sizes(argv[1], &e));
+  std::printf("%.3f\\n", e);
+}
+"""
+
+
+@needs_cross_compiler
+def test_aarch64_library_for_old_systems(tmp_path):
+    """What cmake/HologramPortable.cmake does, for AArch64: the shims, libstdc++'s own objects, libraries without newer symbols."""
+    cc = "aarch64-linux-gnu-g++"
+    archive = run(cc, "-print-file-name=libstdc++.a").strip()
+    run("aarch64-linux-gnu-ar", "x", archive, "fs_path.o", "fs_ops.o", "fs_dir.o", cwd=tmp_path)
+    run(sys.executable, ROOT / "tools/old_glibc.py", "2.28", tmp_path / "old", "aarch64-linux-gnu-gcc")
+    (tmp_path / "library.cpp").write_text(OLD_GLIBC)
+    (tmp_path / "main.cpp").write_text(OLD_GLIBC_MAIN)
+    flags = ["-std=c++20", "-O1", "-fPIC", "-ffunction-sections", "-Wl,--gc-sections", "-Wl,-z,now"]
+    library, exports = tmp_path / "libold.so", tmp_path / "exports.map"
+    exports.write_text("{ global: hologram_*; local: *; };")
+    run(cc, *flags, "-shared", f"-Wl,--version-script={exports}", tmp_path / "library.cpp", ROOT / "cmake/portable/shims.cpp",
+        *tmp_path.glob("fs_*.o"), "-L", tmp_path / "old", "-lpthread", "-ldl", "-o", library)
+    run(sys.executable, ROOT / "tools/check_module.py", "--portable", library, "hologram_sizes")
+    run(cc, *flags, tmp_path / "main.cpp", library, "-o", tmp_path / "main")
+    (tmp_path / "ten").write_text("0123456789")
+    system = Path(run(cc, "-print-sysroot").strip() or "/") / "usr/aarch64-linux-gnu"
+    assert run("qemu-aarch64", "-L", system, tmp_path / "main", tmp_path / "ten") == "40 2.718\n"
+
+
+@pytest.fixture(scope="module")
+def wheel_aarch64(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("aarch64")
+    assert (ROOT / "build/release/hologram_kernelgen").is_file(), "make build makes the generator of the kernels that come with the library"
+    variables = os.environ | {"VENV": sys.prefix}
+    run(ROOT / "tools/build.sh", "aarch64", "_core", "hologram", "hologram_rt", "test_portable", env=variables)
+    run(ROOT / "tools/wheel.sh", ROOT / "build/aarch64", folder, "aarch64", env=variables)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def emulated(wheel_aarch64, tmp_path_factory):
+    """An environment of Debian's Python for arm64 with that wheel, on a processor of the first version of the instruction set."""
+    folder = tmp_path_factory.mktemp("emulated")
+    (interpreter,) = (p for p in SYSROOT.glob("usr/bin/python3.*") if re.fullmatch(r"python3\.\d+", p.name))
+    (folder / "lib" / interpreter.name / "site-packages").mkdir(parents=True)
+    (folder / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\n")
+    (folder / "bin").mkdir()
+    python = folder / "bin/python"
+    # Programs that it starts by its own name are run by qemu too.
+    python.write_text(f'#!/bin/sh\nexec qemu-aarch64 -L {SYSROOT} -cpu cortex-a53 -0 "$0" {interpreter} "$@"\n')
+    python.chmod(0o755)
+    pip(python, "--only-binary", ":all:", "numpy>=1.25", "nanobind-backend", "pytest", "hypothesis", "ml_dtypes")
+    pip(python, "--no-deps", "--no-index", wheel_aarch64)
+    return python, os.environ | {"HOLOGRAM_CACHE_DIR": str(folder / "cache")}
+
+
+@on_request
+def test_aarch64_contents(wheel_aarch64, tmp_path):
+    check_contents(wheel_aarch64, "aarch64")
+    libraries = [n for n in zipfile.ZipFile(wheel_aarch64).namelist() if ".so" in n]
+    zipfile.ZipFile(wheel_aarch64).extractall(tmp_path, libraries)
+    exports = {"_core.abi3.so": ["PyInit__core"], "libhologram.so.0": ["hologram_*", "_Z*N*8hologram*"],
+               "libhologram_rt.so.0": ["hologram_*"]}
+    for library in (tmp_path / name for name in libraries):
+        assert "AArch64" in run("readelf", "-h", library)
+        run(sys.executable, ROOT / "tools/check_module.py", "--portable", "--with", "libhologram.so.0", library, *exports[library.name])
+
+
+@on_request
+def test_aarch64_shims(wheel_aarch64):
+    """tests/portable, whose functions are those that the libraries in the wheel hold."""
+    run("qemu-aarch64", "-L", SYSROOT, ROOT / "build/aarch64/tests/test_portable")
+
+
+@on_request
+def test_aarch64_smoke(emulated):
+    python, variables = emulated
+    assert run(python, "-I", "-c", SMOKE, ROOT / "examples/model.holo", env=variables).startswith(hologram.version())
+    assert json.loads(run(python, "-I", "-m", "hologram", "info", "--json", env=variables))["cpu"]["isa"] == "neon"
+
+
+VALUES = """
+import hologram
+import numpy as np
+random = np.random.default_rng(5)
+x, w = random.standard_normal(33 * 70).astype(np.float32), random.standard_normal(70 * 50).astype(np.float32)
+n = random.integers(-9, 9, 2000).astype(np.int32)
+def layers(x, w, n):
+    x, w = x.reshape(33, 70), w.reshape(70, 50)
+    y = np.tanh(x) @ w
+    e = np.exp(y - y.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True), np.sort(x, axis=1), np.cumsum(n), n // 4, y.astype(np.float16), 1 / (1.0 + n * n)
+results, compiled = {}, {}
+for backend in ("cpu", "interp"):
+    with hologram.Executor(backend) as executor:
+        function = hologram.jit(layers, reproducible=True)
+        results[backend] = [np.array(r) for r in function(*(executor.from_numpy(a) for a in (x, w, n)))]
+        compiled[backend] = function.reports()[0]["compiled"]
+for native, exact, numpy in zip(results["cpu"], results["interp"], layers(x, w, n)):
+    assert native.tobytes() == exact.tobytes() and native.dtype == numpy.dtype
+    np.testing.assert_allclose(native, numpy, rtol=1e-3 if numpy.dtype == np.float16 else 2e-5, atol=1e-6)
+print(compiled["cpu"] > 3)
+"""
+
+
+@on_request
+def test_aarch64_native_kernels(emulated):
+    """Compiled there: the interpreter's bits, and NumPy's values."""
+    python, variables = emulated
+    assert run(python, "-I", "-c", VALUES, env=variables) == "True\n"
+
+
+LOADED = """
+import sys
+import numpy as np
+import hologram
+given, trusted, untrusted = np.load(sys.argv[2]), hologram.load(sys.argv[1], trust=True), hologram.load(sys.argv[1], trust=False)
+np.testing.assert_array_equal(trusted(given), untrusted(given))
+np.testing.assert_allclose(trusted(given), np.load(sys.argv[3]), rtol=1e-5, atol=1e-6)
+print(*(m.methods["forward"]._made.function().precompiled for m in (trusted, untrusted)))
+"""
+
+
+@on_request
+def test_aarch64_machine_code_of_archives(emulated, tmp_path):
+    """Made on this machine: the bits of what is compiled there. A C program takes it with libhologram_rt alone."""
+    torch, hologram_torch = pytest.importorskip("torch"), pytest.importorskip("hologram_torch")
+    python, variables = emulated
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.BatchNorm2d(16), torch.nn.GELU(), torch.nn.Flatten(1),
+                                torch.nn.Linear(16 * 49, 40), torch.nn.LayerNorm(40), torch.nn.Softmax(1)).eval()
+    x = torch.randn(4, 3, 9, 9)
+    hologram_torch.export(model, (x,), tmp_path / "m.holo", isas=["neon"])
+    hologram.load(tmp_path / "m.holo").verify_code()
+    numpy.save(tmp_path / "x.npy", x.numpy())
+    numpy.save(tmp_path / "y.npy", model(x).detach().numpy())
+    files = [tmp_path / name for name in ("m.holo", "x.npy", "y.npy")]
+    assert run(python, "-I", "-c", LOADED, *files, env=variables) == "True False\n"
+
+    hologram.load(ROOT / "examples/model.holo").write_with_targets(tmp_path / "c.holo", ["neon"])
+    package = site_packages(python) / "hologram"
+    run("aarch64-linux-gnu-gcc", "-std=c99", f"-I{package}/include", ROOT / "examples/run_archive.c", "-o", tmp_path / "program",
+        f"-L{package}/lib", "-l:libhologram_rt.so.0", f"-Wl,-rpath,{package}/lib")
+    # Whom the program trusts is the user's list's business.
+    own = variables | {"HOLOGRAM_TRUSTED": str(tmp_path / "trusted")}
+    run(python, "-I", "-m", "hologram", "archive", "trust", tmp_path / "c.holo", env=own)
+    assert run("qemu-aarch64", "-L", SYSROOT, tmp_path / "program", tmp_path / "c.holo", env=own) == "0 3\n0 7\n"
+
+
+@on_request
+@pytest.mark.parametrize("name", ["sdk", "archive", "ffi"])
+def test_aarch64_tests_of_the_sdk(emulated, name, tmp_path):
+    python, variables = emulated
+    run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", ROOT / f"tests/python/test_{name}.py", env=variables, cwd=tmp_path)
