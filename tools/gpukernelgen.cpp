@@ -3,8 +3,9 @@
 // usage: hologram_gpukernelgen TABLE.cpp [PTXAS]
 //
 // Writes the table that backend/cuda/builtin.h declares: PTX of each distinct program and, by
-// PTXAS, machine code for the capabilities that most GPUs of today have. A PTXAS that does not run,
-// or that refuses a kernel, is left out with a line on standard error.
+// PTXAS, machine code for the capabilities that most GPUs of today have, but for large kernels,
+// products among them: they are a third of its bytes, and a wheel has a limit. A PTXAS that does
+// not run, or that refuses a kernel, is left out with a line on standard error.
 #include <atomic>
 #include <exception>
 #include <fstream>
@@ -26,6 +27,8 @@
 namespace {
 
 using namespace hologram;
+
+constexpr size_t most_cubin = size_t{32} << 10;  // bytes
 
 // The distinct programs of all operations that are rendered, as they are planned for GPUs.
 std::map<std::string, atlas::Program> programs() {
@@ -74,6 +77,7 @@ std::string row(const std::string& key, const atlas::Program& program,
     if (assembler) made = cuda::assemble(*assembler, stored.code, capability);
     if (assembler && made.cubin.empty())
       std::cerr << fmt::format("hologram_gpukernelgen: {}: {}\n", key, made.words);
+    if (made.cubin.size() > most_cubin) made.cubin.clear();
     out += fmt::format("{{{}, {}}}, ", literal(made.cubin), made.cubin.size());
   }
   return out + "}},\n";
