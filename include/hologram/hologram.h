@@ -725,7 +725,8 @@ HOLOGRAM_API hologram_status hologram_executable_cleanup(hologram_handle executa
 HOLOGRAM_API hologram_status hologram_stream_create(hologram_handle executor,
                                                     hologram_handle* stream);
 /** Another library's stream on the executor's device, a CUstream for instance, which must live as
- * long as this. HOLOGRAM_UNSUPPORTED on the host. */
+ * long as this; one of hologram_stream_native lives on by itself. HOLOGRAM_UNSUPPORTED on the host.
+ */
 HOLOGRAM_API hologram_status hologram_stream_from_native(hologram_handle executor, void* native,
                                                          hologram_handle* stream);
 /** The device's own name for it: a CUstream; NULL on the host. */

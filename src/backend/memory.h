@@ -28,6 +28,8 @@ class Memory {
   virtual Stream make_stream() = 0;
   /// The stream's work is done when this returns.
   virtual void free_stream(Stream stream) noexcept = 0;
+  /// False where it is known to be no stream of this device; most devices cannot tell.
+  virtual bool has_stream(Stream) { return true; }
 
   /// A block of at least `bytes` bytes, aligned to 64, for work on `stream` and on others once they
   /// have waited for it; contents undefined. Throws Error(out_of_memory).

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 using namespace hologram;
@@ -13,6 +14,32 @@ namespace {
 
 constexpr size_t most_uses = 4096;                 // that a stream keeps before it is waited for
 constexpr size_t most_pinned = size_t{256} << 20;  // bytes of its pinned memory, likewise
+
+// Queues that stream objects made, by device. One whose queue was given on by
+// hologram_stream_from_native may go before the object that took it.
+std::mutex made_mutex;
+std::map<std::pair<Memory*, Stream>, std::weak_ptr<void>> made;
+
+std::shared_ptr<void> make_queue(Memory& device) {
+  const Stream queue = device.make_stream();
+  std::shared_ptr<void> owner(queue, [&device](void* q) {
+    {
+      std::lock_guard lock(made_mutex);
+      made.erase({&device, q});
+    }
+    device.free_stream(q);
+  });
+  std::lock_guard lock(made_mutex);
+  made[{&device, queue}] = owner;
+  return owner;
+}
+
+// The owner of a queue that is ours; null for another library's.
+std::shared_ptr<void> owner_of(Memory& device, Stream queue) {
+  std::lock_guard lock(made_mutex);
+  const auto found = made.find({&device, queue});
+  return found == made.end() ? nullptr : found->second.lock();
+}
 
 }  // namespace
 
@@ -25,14 +52,11 @@ StreamObject::StreamObject(std::shared_ptr<ExecutorState> of, const Stream* nati
     : executor(std::move(of)) {
   Memory* device = executor->device();
   if (!device) return;
-  own_ = native == nullptr;
-  queue_ = native ? *native : device->make_stream();
-  try {
-    last_ = device->make_event();
-  } catch (...) {
-    if (own_) device->free_stream(queue_);
-    throw;
-  }
+  if (native && !device->has_stream(*native))
+    fail(ErrorCode::invalid_argument, "{} is no stream of the executor's device", *native);
+  owner_ = native ? owner_of(*device, *native) : make_queue(*device);
+  queue_ = native ? *native : owner_.get();
+  last_ = device->make_event();
 }
 
 StreamObject::~StreamObject() {
@@ -40,7 +64,7 @@ StreamObject::~StreamObject() {
   if (Memory* device = executor->device()) {
     for (const auto& [bytes, block] : spare_) device->deallocate_host(block);
     device->free_event(last_);
-    if (own_) device->free_stream(queue_);
+    owner_.reset();
   }
   executor->leave(*this);
 }

@@ -66,7 +66,7 @@ class StreamObject : public Member {
   }
 
   Stream queue_ = nullptr;
-  bool own_ = false;
+  std::shared_ptr<void> owner_;  // of the queue, if it is one of ours
   Event last_ = nullptr;  // for done()
   std::atomic<int32_t> faults_{0};
   std::mutex mutex_;  // of what follows

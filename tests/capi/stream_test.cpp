@@ -202,6 +202,28 @@ TEST_P(Streams, BelongToAnExecutor) {
   EXPECT_EQ(hologram_event_query(mark, nullptr), HOLOGRAM_INVALID_ARGUMENT);
 }
 
+TEST_P(Streams, OutliveTheirHandleWhereTheyWereGivenOn) {
+  if (is_host()) GTEST_SKIP() << "no streams on the host";
+  const hologram_handle first = stream();
+  hologram_handle second = 0, unknown = 0;
+  void* native = nullptr;
+  ASSERT_OK(hologram_stream_native(first, &native));
+  ASSERT_OK(hologram_stream_from_native(exec, native, &second));
+  ASSERT_OK(hologram_stream_cleanup(first));
+  const hologram_handle b = buffer(n);
+  std::vector<float> result(n);
+  copy_in(second, b, round_of(3));
+  copy_out(second, b, result);
+  ASSERT_OK(hologram_stream_synchronize(second));
+  EXPECT_EQ(result, round_of(3));
+  ASSERT_OK(hologram_stream_cleanup(second));
+  if (std::string_view(backend()) == "null") {  // which knows its streams
+    EXPECT_EQ(hologram_stream_from_native(exec, native, &unknown), HOLOGRAM_INVALID_ARGUMENT);
+    EXPECT_EQ(hologram_stream_from_native(exec, &result, &unknown), HOLOGRAM_INVALID_ARGUMENT);
+    EXPECT_EQ(unknown, 0u);
+  }
+}
+
 TEST_P(Streams, OfADeviceHaveItsAddresses) {
   const hologram_handle s = stream(), x = buffer(n);
   void *native = nullptr, *there = nullptr;

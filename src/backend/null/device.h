@@ -22,6 +22,7 @@ class FakeDevice final : public Memory {
   bool contains(const void* address) const override;
   Stream make_stream() override;
   void free_stream(Stream stream) noexcept override;
+  bool has_stream(Stream stream) override { return queues_.has(queue(stream)); }
   void* allocate(size_t bytes, Stream stream) override;
   void deallocate(void* block, Stream stream) noexcept override;
   void copy(void* to, const void* from, size_t bytes, Stream stream) override;

@@ -57,6 +57,11 @@ class LateQueues {
     queues_.erase(queue);
   }
 
+  bool has(Queue* queue) {
+    std::lock_guard lock(mutex_);
+    return !queue || queues_.contains(queue);
+  }
+
   /// Work that is not `always` to be done is left out behind a failure that wait() has not told of.
   /// What is not `ready` holds up the queue until other work has made it so.
   void push(Queue* queue, Work work, bool always, Ready ready = {}) {
