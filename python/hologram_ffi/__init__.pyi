@@ -844,7 +844,7 @@ def executable_run_on_stream(executable: int, stream: int, inputs: Sequence[int]
 
 def stream_from_native(executor: int, native: int) -> int:
     """
-    Another library's stream on the executor's device, a CUstream for instance, which must live as long as this. HOLOGRAM_UNSUPPORTED on the host.
+    Another library's stream on the executor's device, a CUstream for instance, which must live as long as this; one of hologram_stream_native lives on by itself. HOLOGRAM_UNSUPPORTED on the host.
     """
 
 def stream_native(stream: int) -> int:

@@ -46,6 +46,8 @@ class Misuse {
                   ? 3
               : text.starts_with("hologram_graph_")      ? 4
               : text.starts_with("hologram_executable_") ? 5
+              : text.starts_with("hologram_stream_")     ? 8
+              : text.starts_with("hologram_event_")      ? 9
                                                          : 2;
     std::tuple<Args...> arguments{make<Args>()...};
     if constexpr (std::is_same_v<Result, hologram_status>)
@@ -153,10 +155,12 @@ class Misuse {
          {"hologram_buffer_length", "hologram_buffer_size", "hologram_buffer_element",
           "hologram_buffer_dtype", "hologram_buffer_executor", "hologram_buffer_is",
           "hologram_buffer_pool", "hologram_buffer_class", "hologram_tensor_", "hologram_graph_",
-          "hologram_executable_"})
+          "hologram_executable_", "hologram_stream_", "hologram_event_"})
       if (name.starts_with(one))
         return name.ends_with("contiguous") || name.ends_with("reshape") ||
-               name.ends_with("matmul") || name.ends_with("gemm") || name.ends_with("compile");
+               name.ends_with("matmul") || name.ends_with("gemm") || name.ends_with("compile") ||
+               name == "hologram_stream_create" || name == "hologram_stream_from_native" ||
+               name == "hologram_event_create";
     return true;
   }
 
@@ -340,7 +344,7 @@ class Misuse {
   std::mt19937_64 random_;
   const char* backend_;
   std::array<hologram_handle, 2> executors_{};
-  std::array<std::vector<hologram_handle>, 6> handles_;  ///< by kind
+  std::array<std::vector<hologram_handle>, 10> handles_;  ///< by kind
   size_t wanted_ = 2;
   uint64_t first_is_executor_ = 1;  ///< of eight
   std::vector<void*> views_;

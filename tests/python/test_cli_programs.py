@@ -53,7 +53,7 @@ def mistake(run):
 
 def test_info_has_exactly_these_keys(data):
     info = data("info", "--json")
-    assert set(info) == {"version", "backends", "cpu", "cache"}
+    assert set(info) == {"version", "backends", "cpu", "devices", "cache"}
     assert set(info["cpu"]) == {"isa", "processor", "features", "threads", "products"}
     assert info["backends"] == hologram._core.Runtime.backends() and info["backends"][0] == "cpu"
     for backend in info["backends"]:

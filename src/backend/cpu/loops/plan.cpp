@@ -179,6 +179,7 @@ bool shares_elements(const atlas::LoopBlock& b, const LoopPlan& plan) {
 // whole, since finding each line by itself takes longer than the line. 0: such lines they are not.
 int short_lines(const atlas::LoopBlock& b, const LoopPlan& plan) {
   constexpr int64_t most_vectors = 4, most_points = 1024;
+  constexpr size_t most_instrs = 256;  // of a line, whose vectors are all written out
   const int last = b.parallel_rank - 1;
   if (plan.mode != LaneMode::parallel || plan.tiled || plan.whole_lines || plan.vectors > 1 ||
       last < 1 || b.stages.size() != 1 || b.stages[0].kind != StageKind::point)
@@ -191,6 +192,8 @@ int short_lines(const atlas::LoopBlock& b, const LoopPlan& plan) {
   };
   const int64_t line = extent(last);
   if (line % plan.lanes || line > most_vectors * plan.lanes) return 0;
+  const auto vectors = static_cast<size_t>(line / plan.lanes);
+  if (b.stages[0].body.instrs.size() * vectors > most_instrs) return 0;
   return last > 1 && line * extent(last - 1) <= most_points ? 2 : 1;
 }
 
