@@ -177,11 +177,11 @@ def main() -> int:
             file=sys.stderr,
         )
     report.print_all(results)
-    report.plot(results, options.out)
     table = report.markdown(results, {case.name: case.title for case in options.chosen})
     (options.out / "table.md").write_text(table)
-    print(table)
     (options.out / "results.csv").write_text(report.csv_text(results))
+    print(table)
+    report.plot(results, options.out)
     print(f"written: {options.out}/results.json, results.csv, table.md, steady.svg, first_call.svg (and .png)")
     slower = report.slower(results, options.gate / 100) if options.gate is not None else []
     for case, name, times in slower:
