@@ -1,7 +1,6 @@
 // capi/executor.cpp: executors, their memory and their statistics.
 #include <cstring>
 #include <limits>
-#include <ranges>
 
 #include "capi/streams.h"
 
@@ -160,8 +159,7 @@ hologram_status hologram_executor_cleanup(hologram_handle executor) {
     auto pin = need_executor(executor);
     const auto state = pin->state;
     if (!executors.remove(executor)) report_handle(executors, executor, "executor");
-    // The last one first: a stream may be another one's by hologram_stream_from_native.
-    for (hologram_handle member : std::views::reverse(state->close())) {
+    for (hologram_handle member : state->close()) {
       for (HandleTable* table : {&streams, &events, &buffers, &tensors, &executables})
         if (HandleTable::kind_of(member) == table->kind()) table->remove(member);
     }
