@@ -20,9 +20,7 @@
 #include "backend/cuda/builtin.h"
 #include "backend/cuda/compile.h"
 #include "backend/cuda/machine.h"
-#include "builtin/definitions.h"
-#include "canon/canon.h"
-#include "schedule/plan.h"
+#include "builtin/programs.h"
 
 namespace {
 
@@ -34,16 +32,9 @@ constexpr size_t most_cubin = size_t{32} << 10;  // bytes
 std::map<std::string, atlas::Program> programs() {
   const cuda::CudaMachine machine;
   std::map<std::string, atlas::Program> found;
-  for (const builtin::Definition& d : builtin::precompiled()) {
-    ir::Graph graph, canonical;
-    d.build(graph);
-    canon::Report report;
-    canon::canonicalize(graph, canonical, report);
-    schedule::Options options;
-    options.machine = &machine;
-    for (const atlas::Program& p : schedule::make_plan(canonical, options).programs)
+  for (const builtin::Definition& d : builtin::precompiled())
+    for (const atlas::Program& p : builtin::programs_of(d, machine))
       if (!cuda::unrendered(p)) found.emplace(atlas::fingerprint(p).hex(), p);
-  }
   return found;
 }
 

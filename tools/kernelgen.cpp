@@ -20,9 +20,7 @@
 #include "atlas/program.h"
 #include "backend/cpu/compile.h"
 #include "backend/cpu/machine.h"
-#include "builtin/definitions.h"
-#include "canon/canon.h"
-#include "schedule/plan.h"
+#include "builtin/programs.h"
 
 namespace {
 
@@ -46,16 +44,9 @@ cpu::Target target_from_name(std::string_view name) {
 std::map<std::string, atlas::Program> programs(const cpu::Target& target) {
   const cpu::CpuMachine machine(target);
   std::map<std::string, atlas::Program> found;
-  for (const builtin::Definition& d : builtin::precompiled()) {
-    ir::Graph graph, canonical;
-    d.build(graph);
-    canon::Report report;
-    canon::canonicalize(graph, canonical, report);
-    schedule::Options options;
-    options.machine = &machine;
-    for (const atlas::Program& p : schedule::make_plan(canonical, options).programs)
+  for (const builtin::Definition& d : builtin::precompiled())
+    for (const atlas::Program& p : builtin::programs_of(d, machine))
       found.emplace(atlas::fingerprint(p).hex(), p);
-  }
   return found;
 }
 

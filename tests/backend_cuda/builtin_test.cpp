@@ -6,7 +6,7 @@
 #include "backend/cuda/builtin.h"
 #include "backend/cuda/compile.h"
 #include "backend/registry.h"
-#include "builtin/definitions.h"
+#include "builtin/programs.h"
 #include "canon/canon.h"
 #include "runtime/run_program.h"
 #include "schedule/plan.h"
@@ -17,23 +17,13 @@ namespace {
 using runtime::Bytes;
 using runtime::Runtime;
 
-std::vector<atlas::Program> programs_of(const builtin::Definition& d, const Backend& backend) {
-  ir::Graph graph, canonical;
-  d.build(graph);
-  canon::Report report;
-  canon::canonicalize(graph, canonical, report);
-  schedule::Options options;
-  options.machine = &backend.machine();
-  return schedule::make_plan(canonical, options).programs;
-}
-
 // All operations of executors but what is not rendered, as if they were compiled here.
 TEST(CudaBuiltin, EveryOperationOfExecutorsComesWithTheLibrary) {
   const auto backend = make_backend("cuda");
   int number = 0, operations = 0;
   for (const builtin::Definition& d : builtin::precompiled()) {
     bool whole = true;
-    for (const atlas::Program& p : programs_of(d, *backend)) {
+    for (const atlas::Program& p : builtin::programs_of(d, backend->machine())) {
       if (cuda::unrendered(p)) {
         whole = false;
         continue;

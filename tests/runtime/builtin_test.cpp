@@ -2,29 +2,17 @@
 #include <gtest/gtest.h>
 
 #include "backend/cpu/backend.h"
-#include "builtin/definitions.h"
-#include "canon/canon.h"
-#include "schedule/plan.h"
+#include "builtin/programs.h"
 
 namespace hologram::runtime {
 namespace {
-
-std::vector<atlas::Program> programs_of(const builtin::Definition& d, const Backend& backend) {
-  ir::Graph graph, canonical;
-  d.build(graph);
-  canon::Report report;
-  canon::canonicalize(graph, canonical, report);
-  schedule::Options options;
-  options.machine = &backend.machine();
-  return schedule::make_plan(canonical, options).programs;
-}
 
 // Compiling every one would take a minute.
 TEST(Builtin, KernelsAreLaunchedAsIfTheyWereCompiledHere) {
   const auto backend = cpu::make_backend(cpu::generic_target(cpu::host_target().isa));
   int number = 0;
   for (const builtin::Definition& d : builtin::precompiled())
-    for (const atlas::Program& p : programs_of(d, *backend)) {
+    for (const atlas::Program& p : builtin::programs_of(d, backend->machine())) {
       const std::optional<Kernel> found = backend->builtin(p, atlas::fingerprint(p));
       ASSERT_TRUE(found) << atlas::disassemble(p);
       EXPECT_EQ(found->code_bytes, 0u);
