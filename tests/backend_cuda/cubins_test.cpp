@@ -1,0 +1,139 @@
+// tests/backend_cuda/cubins_test.cpp: assemblers, and machine code in the disk cache
+#include "cuda_test.h"
+
+#include "backend/cuda/assembler.h"
+#include "codegen/target.h"
+
+namespace hologram::test {
+namespace {
+
+TEST_F(CudaCubins, AreAssembledOnceAndKeptOnDisk) {
+  EXPECT_EQ(source(), runtime::KernelSource::compiled);
+  EXPECT_EQ(assembled(), 1);
+  EXPECT_TRUE(
+      stored().cubin.starts_with("\x7f"
+                                 "FAKECUBIN sm_80 "));
+  EXPECT_NE(stored().code.find(".entry hologram_kernel"), std::string::npos);
+  const int64_t cubins = counted("cubins");
+  EXPECT_EQ(source(), runtime::KernelSource::disk);
+  EXPECT_EQ(assembled(), 1);
+  EXPECT_EQ(counted("cubins"), cubins + 1);
+  set("FAKE_PTXAS_VERSION", "12.4.999");  // another assembler: other machine code
+  EXPECT_EQ(source(), runtime::KernelSource::compiled);
+  EXPECT_EQ(assembled(), 2);
+}
+
+TEST_F(CudaCubins, EntriesThatTheDriverRefusesAreMadeAnew) {
+  source();
+  const cuda::Stored good = stored();
+  std::string foreign = good.cubin, damaged = good.cubin;
+  foreign.replace(foreign.find("sm_80"), 5, "sm_90");
+  damaged[damaged.size() / 2] ^= 1;
+  for (const std::string& bad : {foreign, damaged,
+                                 std::string("\x7f"
+                                             "ELF")}) {
+    cuda::Stored entry = good;
+    entry.cubin = bad;
+    store(entry);
+    EXPECT_EQ(source(), runtime::KernelSource::compiled);
+    EXPECT_EQ(stored().cubin, good.cubin);
+  }
+  EXPECT_EQ(source(), runtime::KernelSource::disk);
+}
+
+TEST_F(CudaCubins, TheDriverAssemblesWhatTheAssemblerDoesNot) {
+  set("FAKE_PTXAS_FAILS", "1");
+  const int64_t cubins = counted("cubins");
+  EXPECT_EQ(source(), runtime::KernelSource::compiled);
+  EXPECT_EQ(assembled(), 1);
+  EXPECT_EQ(counted("cubins"), cubins);
+  EXPECT_TRUE(stored().cubin.empty());
+  EXPECT_EQ(source(), runtime::KernelSource::disk);
+}
+
+TEST_F(CudaCubins, AnAssemblerWhoseCodeTheDriverRefusesIsAskedOnce) {
+  set("FAKE_PTXAS_BREAKS", "1");
+  Runtime fresh("cuda");
+  for (Op op : {Op::add, Op::mul, Op::sub}) fresh.kernels().get(bytes(op));
+  EXPECT_EQ(assembled(), 1);
+  EXPECT_EQ(source(Op::mul), runtime::KernelSource::disk);
+}
+
+TEST_F(CudaCubins, AnAssemblerIsChosenByItsVersion) {
+  auto with = [](int major, int minor) { return cuda::Assembler{"", major, minor, ""}; };
+  EXPECT_FALSE(serves(with(11, 8), 80, 12040));
+  EXPECT_TRUE(serves(with(12, 0), 80, 12040));
+  EXPECT_FALSE(serves(with(12, 6), 90, 13000));
+  EXPECT_TRUE(serves(with(12, 8), 90, 12040));  // another minor version's code is taken
+  EXPECT_FALSE(serves(with(13, 0), 90, 12090));
+  EXPECT_EQ(cuda::gpu_name(90), "sm_90a");
+  EXPECT_EQ(cuda::gpu_name(86), "sm_86");
+  ASSERT_TRUE(cuda::find_assembler(80, 12040).has_value());
+  EXPECT_EQ(cuda::find_assembler(80, 12040)->version, "12.4.131");
+  set("HOLOGRAM_CUDA_ASSEMBLER", "driver");
+  EXPECT_FALSE(cuda::find_assembler(80, 12040).has_value());
+  set("HOLOGRAM_CUDA_ASSEMBLER", "/bin/true");
+  try {
+    cuda::find_assembler(80, 12040);
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::unavailable);
+    EXPECT_STREQ(e.what(),
+                 "HOLOGRAM_CUDA_ASSEMBLER: /bin/true is no ptxas that runs here; expected a path "
+                 "or \"driver\"");
+  }
+}
+
+// $CUDA_HOME and PATH, the newest that serves.
+TEST_F(CudaCubins, TheNewestAssemblerThatServesIsTaken) {
+  set("HOLOGRAM_CUDA_ASSEMBLER", "");
+  for (const auto& [name, version] : {std::pair{"home/bin", "12.2.1"},
+                                      {"old", "11.8.89"},
+                                      {"new", "12.8.93"},
+                                      {"newer", "999.0.0"}}) {
+    std::filesystem::create_directories(folder_ / name);
+    const std::filesystem::path script = folder_ / name / "ptxas";
+    std::ofstream(script) << "#!/bin/sh\necho ', V" << version << "'\n";
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  }
+  set("CUDA_HOME", (folder_ / "home").string());
+  set("PATH", fmt::format("{0}/old::{0}/new:{0}/newer:/bin:/usr/bin", folder_.string()));
+  const auto found = cuda::find_assembler(80, 12040);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_GE(std::pair(found->major, found->minor), std::pair(12, 8));  // of this system, perhaps
+  EXPECT_EQ(found->major, 12);
+}
+
+TEST_F(CudaCubins, ARealAssemblersCodeCanBeShown) {
+  if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
+  set("HOLOGRAM_CUDA_ASSEMBLER", ptxas());
+  const auto assembler = cuda::find_assembler(80, 12040);
+  ASSERT_TRUE(assembler.has_value());
+  const atlas::Program program = elementwise(Op::add, DType::f32, 2, DType::f32);
+  const std::string ptx = *runtime().backend().dump(program, "ptx");
+  EXPECT_EQ(ptx, *runtime().backend().dump(program, "asm"));
+  for (const int capability : {80, 90}) {
+    const cuda::Assembled made = assemble(*assembler, ptx, capability);
+    ASSERT_TRUE(
+        made.cubin.starts_with("\x7f"
+                               "ELF"))
+        << made.words;
+    try {
+      EXPECT_NE(cuda::disassemble(*assembler, made.cubin).find("FADD"), std::string::npos);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::unavailable) << e.what();
+    }
+  }
+  EXPECT_TRUE(assemble(*assembler, "no PTX", 80).cubin.empty());
+  try {
+    set("HOLOGRAM_CUDA_ASSEMBLER", "driver");
+    Runtime("cuda").backend().dump(program, "sass");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "HOLOGRAM_DUMP=sass: no ptxas was found; HOLOGRAM_CUDA_ASSEMBLER names one");
+  }
+}
+
+}  // namespace
+}  // namespace hologram::test

@@ -1,0 +1,135 @@
+// tests/backend_cuda/cuda_test.cpp: programs, and what a real assembler says of them
+#include "cuda_test.h"
+
+#include <fmt/format.h>
+
+namespace hologram::test {
+
+std::vector<std::pair<std::string, atlas::Program>> corpus() {
+  std::vector<std::pair<std::string, atlas::Program>> all;
+  for (const auto& f :
+       std::filesystem::directory_iterator(HOLOGRAM_SOURCE_DIR "/tests/conformance/corpus")) {
+    std::ifstream in(f.path());
+    std::string line, text;
+    while (std::getline(in, line))
+      if (line.empty() || line[0] != '#') text += line + "\n";
+    all.emplace_back(f.path().stem().string(), atlas::assemble(text));
+  }
+  return all;
+}
+
+atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns,
+                             const std::string& rows, bool reproducible) {
+  return atlas::assemble(fmt::format(R"(atlas block 1
+symbols 3
+buffer b0 {0} read [s0*s1]
+buffer b1 {0} read [s1*s2]
+buffer b2 f32 write [s0*s2]
+product batch 0 operand {0} acc f32 precision 0{4}
+axis i0 parallel [{3}]
+axis i1 parallel [s2]
+axis i2 row [s1]
+lhs
+  %0 = load.{0} b0[{1}]
+rhs
+  %0 = load.{0} b1[{2}]
+epilogue
+  %0 = accumulator.f32 a0
+  store.f32 b2[i1 + s2*i0], %0
+)",
+                                     type, left_by_columns ? "i0 + s0*i2" : "i2 + s1*i0",
+                                     right_by_columns ? "i2 + s1*i1" : "i1 + s2*i2", rows,
+                                     reproducible ? " reproducible" : ""));
+}
+
+atlas::Program byte_product(const char* left, const char* right) {
+  return atlas::assemble(fmt::format(R"(atlas block 1
+symbols 3
+buffer b0 {0} read [s0*s1]
+buffer b1 {1} read [s1*s2]
+buffer b2 i32 write [s0*s2]
+product batch 0 operand {0}{2} acc i32 precision 0
+axis i0 parallel [s0]
+axis i1 parallel [s2]
+axis i2 row [s1]
+lhs
+  %0 = load.{0} b0[i2 + s1*i0]
+rhs
+  %0 = load.{1} b1[i2 + s1*i1]
+epilogue
+  %0 = accumulator.i32 a0
+  store.i32 b2[i1 + s2*i0], %0
+)",
+                                     left, right, std::string_view(left) == right ? "" : " mixed"));
+}
+
+atlas::Program attention(const char* type, const std::string& queries, int depth, bool causal) {
+  return atlas::assemble(fmt::format(R"(atlas block 1
+symbols 2
+buffer b0 {0} read [s1*{2}]
+buffer b1 {0} read [s0*{2}]
+buffer b2 {0} read [s0*{2}]
+buffer b3 f32 write [s1*{2}]
+attention batch 0 operand {0} scale 0x3fc0000000000000{3}
+axis i0 parallel [{1}]
+axis i1 row [s0]
+axis i2 row [{2}]
+axis i3 parallel [{2}]
+q
+  %0 = load.{0} b0[i2 + {2}*i0]
+k
+  %0 = load.{0} b1[i2 + {2}*i1]
+v
+  %0 = load.{0} b2[i3 + {2}*i1]
+score
+epilogue
+  %0 = accumulator.f32 a0
+  store.f32 b3[i3 + {2}*i0], %0
+)",
+                                     type, queries, depth, causal ? " causal" : ""));
+}
+
+std::string ptxas() {
+  if (const char* named = std::getenv("HOLOGRAM_PTXAS")) return named;
+  const std::filesystem::path venv = HOLOGRAM_SOURCE_DIR "/.venv/lib";
+  if (!std::filesystem::exists(venv)) return "";
+  for (const auto& python : std::filesystem::directory_iterator(venv))
+    for (const char* path : {"nvidia/cu13/bin/ptxas", "triton/backends/nvidia/bin/ptxas"})
+      if (const auto p = python.path() / "site-packages" / path; std::filesystem::exists(p))
+        return p.string();
+  return "";
+}
+
+std::string assembled(const std::string& ptx, const char* gpu) {
+  const std::string base = testing::TempDir() + "hologram_ptx_" + std::to_string(getpid());
+  std::ofstream(base + ".ptx") << ptx;
+  const std::string command = ptxas() + " -v -arch=" + gpu + " " + base + ".ptx -o " + base +
+                              ".cubin > " + base + ".log 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0) << gpu;
+  std::ifstream log(base + ".log");
+  const std::string words((std::istreambuf_iterator<char>(log)), {});
+  for (const char* end : {".ptx", ".cubin", ".log"}) std::filesystem::remove(base + end);
+  return words;
+}
+
+namespace {
+
+// Of all kernels in the assembler's words.
+int most_registers(const std::string& words) {
+  int most = 0;
+  for (size_t at = 0; (at = words.find("Used ", at)) != words.npos; at += 5)
+    most = std::max(most, std::atoi(words.c_str() + at + 5));
+  return most;
+}
+
+}  // namespace
+
+void expect_registers(const std::string& words, int most) {
+  EXPECT_NE(words.find("spill stores"), words.npos) << words;
+  for (size_t at = 0; (at = words.find(" bytes spill", at)) != words.npos; ++at)
+    EXPECT_EQ(words.substr(at - 3, 3), ", 0") << words;
+  EXPECT_GT(most_registers(words), 0) << words;
+  EXPECT_LE(most_registers(words), most) << words;
+}
+
+}  // namespace hologram::test

@@ -1,0 +1,168 @@
+// tests/backend_cuda/cuda_test.h: what the tests of the backend over the fake driver share
+#pragma once
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atlas/programs.h"
+#include "backend/cuda/compile.h"
+#include "backend/registry.h"
+#include "base/error.h"
+#include "runtime/run_program.h"
+#include "support/differential.h"
+#include "support/ptx/fake_driver.h"
+
+namespace hologram::test {
+
+using runtime::Bytes;
+using runtime::Runtime;
+
+inline void* fake_library() {
+  static void* const library = dlopen(HOLOGRAM_FAKE_CUDA, RTLD_NOW);
+  return library;
+}
+inline void inject(const char* what, int64_t value) {
+  reinterpret_cast<decltype(&fakecuda_inject)>(dlsym(fake_library(), "fakecuda_inject"))(what,
+                                                                                         value);
+}
+inline int64_t counted(const char* what) {
+  return reinterpret_cast<decltype(&fakecuda_count)>(dlsym(fake_library(), "fakecuda_count"))(what);
+}
+
+class CudaBackend : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string_view(std::getenv("HOLOGRAM_CUDA_DRIVER")) != HOLOGRAM_FAKE_CUDA)
+      GTEST_SKIP() << "another driver than the fake one";
+  }
+  void TearDown() override {
+    inject("nothing", 0);
+    setenv("HOLOGRAM_CUDA_DRIVER", HOLOGRAM_FAKE_CUDA, 1);
+  }
+  static Runtime& runtime() {
+    static Runtime made("cuda");
+    return made;
+  }
+  // What making the backend throws.
+  static std::string refusal(const char* name = "cuda") {
+    try {
+      make_backend(name);
+      return "";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::unavailable);
+      return e.what();
+    }
+  }
+  // x + y of n numbers; what it throws.
+  static std::string add(std::vector<float>& out, Runtime& runtime = CudaBackend::runtime()) {
+    std::vector<float> x(out.size(), 2), y(out.size(), 0.5f);
+    const auto bytes = [](std::vector<float>& v) { return std::as_writable_bytes(std::span(v)); };
+    const Bytes buffers[] = {bytes(x), bytes(y), bytes(out)};
+    const int64_t symbols[] = {std::ssize(out)};
+    try {
+      run_program(runtime, elementwise(Op::add, DType::f32, 2, DType::f32), buffers, symbols);
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  }
+};
+
+// Kernels through an assembler that makes what the fake driver loads, and a disk cache of their
+// own.
+class CudaCubins : public CudaBackend {
+ protected:
+  void SetUp() override {
+    CudaBackend::SetUp();
+    folder_ =
+        std::filesystem::path(testing::TempDir()) / ("hologram_cubins_" + std::to_string(getpid()));
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+    set("HOLOGRAM_CUDA_ASSEMBLER", HOLOGRAM_FAKE_PTXAS);
+    set("HOLOGRAM_CACHE_DIR", (folder_ / "cache").string());
+    set("FAKE_PTXAS_LOG", (folder_ / "log").string());
+  }
+  void TearDown() override {
+    for (const auto& [name, before] : before_)
+      before ? setenv(name.c_str(), before->c_str(), 1) : unsetenv(name.c_str());
+    std::filesystem::remove_all(folder_);
+    CudaBackend::TearDown();
+  }
+  void set(const std::string& name, const std::string& value) {
+    const char* old = std::getenv(name.c_str());
+    before_.try_emplace(name, old ? std::optional<std::string>(old) : std::nullopt);
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  // How often the assembler was called so far.
+  int64_t assembled() const {
+    std::ifstream in(folder_ / "log");
+    return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+  }
+  // x op y of bytes, which does not come with the library.
+  static atlas::Program bytes(Op op = Op::add) { return elementwise(op, DType::u8, 2, DType::u8); }
+  // Runs it in a runtime of its own; where the kernel came from.
+  static runtime::KernelSource source(Op op = Op::add) {
+    Runtime fresh("cuda");
+    const atlas::Program program = bytes(op);
+    std::vector<uint8_t> x(50, 2), y(50, 3), out(50);
+    const Bytes buffers[] = {std::as_writable_bytes(std::span(x)),
+                             std::as_writable_bytes(std::span(y)),
+                             std::as_writable_bytes(std::span(out))};
+    runtime::KernelSource from;
+    fresh.kernels().get(program, &from);
+    run_program(fresh, program, buffers, std::array<int64_t, 1>{50});
+    EXPECT_EQ(out, std::vector<uint8_t>(50, op == Op::add ? 5 : 6));
+    return from;
+  }
+  // What the disk has of x + y.
+  static cuda::Stored stored() {
+    Runtime fresh("cuda");
+    const atlas::Program program = bytes();
+    const auto code = fresh.kernels().disk().get(key(fresh, program));
+    return code ? cuda::from_text(*code, program.num_symbols) : cuda::Stored{};
+  }
+  static void store(const cuda::Stored& stored) {
+    Runtime fresh("cuda");
+    fresh.kernels().disk().put(key(fresh, bytes()), cuda::to_text(stored));
+  }
+  static Fingerprint key(Runtime& runtime, const atlas::Program& program) {
+    return fingerprint(atlas::fingerprint(program).hex() + runtime.backend().code_key());
+  }
+
+  std::filesystem::path folder_;
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+/// The programs of tests/conformance/corpus by their names.
+std::vector<std::pair<std::string, atlas::Program>> corpus();
+
+/// rows x depth times depth x columns of floats, stored by rows or by columns; sums in f32. `rows`:
+/// how many there are known to be, or s0.
+atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns,
+                             const std::string& rows = "s0", bool reproducible = false);
+
+/// rows x depth times depth x columns of bytes, both along k.
+atlas::Program byte_product(const char* left, const char* right);
+
+/// One head: queries x depth, s0 keys x depth, s0 keys x depth. `queries`: how many, or s1.
+atlas::Program attention(const char* type, const std::string& queries, int depth,
+                         bool causal = false);
+
+/// A real assembler's path, or nothing.
+std::string ptxas();
+
+/// What the assembler says of a program's kernels on a GPU.
+std::string assembled(const std::string& ptx, const char* gpu);
+
+/// By the assembler's words, nothing was spilled and no kernel has more registers a thread.
+void expect_registers(const std::string& words, int most);
+
+}  // namespace hologram::test
