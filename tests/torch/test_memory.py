@@ -23,7 +23,7 @@ IDLE = {"minilm-8x128": 60 + 4, "resnet18-1": 87}
 # The same once both are trimmed; 6 more than was measured. PyTorch's tracing is 20 to 28 of it, packed weights are 41 and 73.
 BOUNDS = {"minilm-8x128": 68, "resnet18-1": 98}
 REST = 28  # of it, beside the shares that stats() tells
-RELEASED = 60  # with released weights, of a model that has no weights of Winograd's method
+RELEASED = 60  # with released weights, at rest and trimmed; measured are 33 and 47 of ResNet-18, -12 and 13 of MiniLM
 
 
 def kept(case: str, peer: str) -> dict:
@@ -44,10 +44,10 @@ def test_a_first_call_keeps_little_beside_packed_weights(case):
     assert ours["peak"] - eager["peak"] <= BOUNDS[case] * MIB, (eager, ours)
     shares = sum(ours["shares"][name] for name in ("packed_weights", "in_use", "pool_cached"))
     assert -5 * MIB <= beyond - shares <= REST * MIB, (eager, ours)
-    if case.startswith("minilm"):
-        released = kept(case, "released")
-        assert released["shares"]["released_weights"] >= 40 * MIB
-        assert released["trimmed"] - eager["trimmed"] <= RELEASED * MIB, (eager, released)
+    released = kept(case, "released")
+    assert released["shares"]["released_weights"] >= 40 * MIB
+    for state in ("idle", "trimmed"):
+        assert released[state] - eager[state] <= RELEASED * MIB, (eager, released)
 
 
 def test_shares_are_of_live_graphs():

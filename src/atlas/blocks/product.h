@@ -51,11 +51,12 @@ struct ProductBlock {
   /// the axes number, row, column, channel (extents N, H + 2, W + 2, C) that `image` sees:
   ///   m = (number * H + row) * W + column, k = (3u + v) * C + channel, batch_rank = 0,
   ///   lhs(m, k) = image(number, row + u, column + v, channel).
-  /// packed_rhs holds G w G^T rounded once from float64 , in panels of 16 matrices C x
-  /// width: element (i, j, c, n) at (((n / width) * 16 + 4i + j) * C + c) * width + n % width.
-  /// A tile's 4 x 4 pixels become B^T d B, rows first; products sum over c as above; A^T s A, rows
-  /// first, are the tile's four sums, each but (a + b) + c or (b - c) - d of the ones before. A sum
-  /// that is not finite is replaced by the one that lhs and rhs give without Winograd.
+  /// packed_rhs holds G w G^T rounded once from float64, in panels of 16 matrices C x width:
+  /// element (i, j, c, n) at (((n / width) * 16 + 4i + j) * C + c) * width + n % width. A tile's
+  /// 4 x 4 pixels become B^T d B, rows first; products sum over c as above; A^T s A, rows first,
+  /// are the tile's four sums, each but (a + b) + c or (b - c) - d of the ones before. A sum that
+  /// is not finite is replaced by the one that lhs and rhs give without Winograd; rhs may read the
+  /// panels, of which (1, 1) is NaN where the rest is no such transform, so that no sum is finite.
   bool winograd = false;
   Body image;
 

@@ -106,7 +106,9 @@ Kernels lower_product(const Context& cx) {
     Emitter e = cx.emitter(k, p.rhs);
     if (blocks)
       e.elsewhere = [&](Value v, const Index& at_leaf) { return blocks->find(v, at_leaf); };
-    end_with(p.rhs, e.value(rhs, rhs_at));
+    // Of Winograd's panels, so that nothing but the panels need stay of a weight.
+    end_with(p.rhs, winograd ? unpack_winograd(e, packed, rhs_at, winograd->channels, width)
+                             : e.value(rhs, rhs_at));
   }
   std::map<Value, int> kept = slots_for_tail(cx);
   cx.epilogue(k, p.epilogue, acc, order, kept);

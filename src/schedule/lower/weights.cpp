@@ -2,7 +2,6 @@
 #include "schedule/lower/weights.h"
 
 #include <algorithm>
-#include <array>
 #include <ranges>
 
 #include "schedule/cluster/index.h"
@@ -266,42 +265,6 @@ std::optional<Blocks> keep_narrow(const Context& cx, Value rhs, bool few_rows,
     out.push_back(std::move(made.kernel));
   }
   return blocks;
-}
-
-Packed pack_winograd(const Context& cx, Value rhs, int width) {
-  Expr n = rhs->shape[1];
-  auto channels = rhs->shape[0].exact_div(9);
-  check(channels.has_value(), "winograd packing: the depth");
-  Shape shape{ceil_div(n, Expr(width)), Expr(16), *channels, Expr(width)};
-  int slot = cx.storage.temporary(rhs->dtype, shape, "pack");
-  const Shape points{shape[0], shape[2], shape[3]};
-  Lowered kernel = cx.map_loop("pack", points, [&](Emitter& e, const Index& at) {
-    Expr column = at[0] * Expr(width) + at[2];
-    atlas::BodyBuilder& b = e.builder();
-    Val guard = e.within(column, n, {});
-    std::array<std::array<Val, 3>, 3> g;
-    for (size_t u = 0; u < 3; ++u)
-      for (size_t v = 0; v < 3; ++v) {
-        Expr row = Expr(static_cast<int64_t>(3 * u + v)) * *channels + at[1];
-        Val x = or_zero(e, guard, e.value(rhs, {row, column}, guard));
-        g[u][v] = e.convert(x, DType::f64);
-      }
-    // g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2
-    auto four = [&](const std::array<Val, 3>& x) {
-      Val half = b.number(DType::f64, 0.5), outer = b.mul(b.add(x[0], x[2]), half),
-          inner = b.mul(x[1], half);
-      return std::array{x[0], b.add(outer, inner), b.sub(outer, inner), x[2]};
-    };
-    std::array<std::array<Val, 4>, 3> t;
-    for (size_t v = 0; v < 3; ++v) t[v] = four({g[0][v], g[1][v], g[2][v]});
-    for (size_t i = 0; i < 4; ++i) {
-      auto row = four({t[0][i], t[1][i], t[2][i]});
-      for (size_t j = 0; j < 4; ++j)
-        e.store(slot, {at[0], Expr(static_cast<int64_t>(4 * i + j)), at[1], at[2]},
-                e.convert(row[j], DType::f32));
-    }
-  });
-  return {std::move(kernel), slot};
 }
 
 Packed pack_terms(const Context& cx, Value rhs, const Shape& batch, int width, int terms) {

@@ -21,8 +21,12 @@ Packed pack_panels(const Context& cx, ir::Value rhs, const Shape& batch, int wid
 Packed pack_words(const Context& cx, ir::Value rhs, const Shape& batch, int width);
 /// Panels of a product with terms (atlas::ProductBlock::terms).
 Packed pack_terms(const Context& cx, ir::Value rhs, const Shape& batch, int width, int terms);
-/// Panels of G w G^T (atlas::ProductBlock::winograd).
+/// Panels of G w G^T (atlas::ProductBlock::winograd), of which unpack_winograd can read the weight.
 Packed pack_winograd(const Context& cx, ir::Value rhs, int width);
+/// The element of the packed weight at `at` (k, n), read back from the panels in `slot`: within
+/// 2^-21 of the sum of its filter's |taps|, 0 for 0, never of the other sign, and itself where one
+/// of the nine is not finite or larger than 2^126.
+atlas::Val unpack_winograd(Emitter& e, int slot, const Index& at, const Expr& channels, int width);
 
 /// Weights that also lie in blocks of columns.
 class Blocks {

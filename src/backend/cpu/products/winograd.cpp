@@ -26,7 +26,8 @@ class WinogradEmitter : IndexBuilder {
         t_(plan_.tile),
         size_(sizes()),
         scratch_(scratch()),
-        image_(pixel_bodies()) {}
+        image_(pixel_bodies()),
+        rhs_(panel_body()) {}
 
   void run() {
     k_.root().seek();
@@ -39,7 +40,7 @@ class WinogradEmitter : IndexBuilder {
  private:
   static constexpr DType type = DType::f32;
   static constexpr int m_axis = 0, n_axis = 1, k_axis = 2, image_axis = 3, row_axis = 4,
-                       column_axis = 5, channel_axis = 6, own_axes = 7;
+                       column_axis = 5, channel_axis = 6, own_axes = 7, panel_axis = own_axes + 8;
   using Square = std::array<std::array<Value*, 4>, 4>;
   using Pixels = std::array<std::array<atlas::Body, 4>, 4>;
 
@@ -123,6 +124,22 @@ class WinogradEmitter : IndexBuilder {
         if (a.kind != Atom::Kind::axis) return std::nullopt;
         if (a.id == row_axis) return Expr::axis(own_axes + i, extent_of(row_axis));
         if (a.id == column_axis) return Expr::axis(own_axes + 4 + j, extent_of(column_axis));
+        return std::nullopt;
+      });
+    return out;
+  }
+
+  // rhs with an axis of its own for the panel in which a column lies, as do those beside it.
+  atlas::Body panel_body() const {
+    atlas::Body out = p_.rhs;
+    auto is_panel = [&](const Atom& a) {
+      if (a.kind != Atom::Kind::floor_div || !a.b->is(t_.panel)) return false;
+      const Atom* of = a.a->as_atom();
+      return of && of->kind == Atom::Kind::axis && of->id == n_axis;
+    };
+    for (atlas::Instr& instr : out.instrs)
+      instr.expr = instr.expr.substitute([&](const Atom& a) -> std::optional<Expr> {
+        if (is_panel(a)) return Expr::axis(panel_axis, plan_.panels);
         return std::nullopt;
       });
     return out;
@@ -282,6 +299,7 @@ class WinogradEmitter : IndexBuilder {
         divides(t_.panel, all) ? k_.i64(t_.panel) : least(sub(size_.n, n_begin), k_.i64(t_.panel));
     auto column = [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
+      s.set_axis(panel_axis, panel);
       s.set_axis(n_axis, add(n_begin, offset));
       s.set_lanes(n_axis, t_.lanes, mask);
       emit_loop(s, k_.i64(0), unit.count, k_.i64(1), true,
@@ -395,7 +413,7 @@ class WinogradEmitter : IndexBuilder {
                          inner.seek();
                          inner.set_axis(k_axis, k);
                          LaneValue x = emit_body(inner, p_.lhs).back();
-                         LaneValue y = emit_body(inner, p_.rhs).back();
+                         LaneValue y = emit_body(inner, rhs_).back();
                          inner.seek();
                          return std::vector{multiply_add(k_, type, splat(k_, x, t_.lanes),
                                                          splat(k_, y, t_.lanes), carried[0])};
@@ -418,6 +436,7 @@ class WinogradEmitter : IndexBuilder {
   const Sizes size_;
   const Scratch scratch_;
   const Pixels image_;
+  const atlas::Body rhs_;
   std::map<int, llvm::Function*> micro_;  // by rows
 };
 
