@@ -4,6 +4,8 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,18 +13,6 @@
 #include "writes.h"
 
 namespace hologram::python {
-
-/// Whether a weak reference still names the object.
-inline bool refers_to(PyObject* weak, PyObject* object) {
-#if !defined(Py_LIMITED_API) && PY_VERSION_HEX >= 0x030d0000
-  PyObject* found = nullptr;
-  if (PyWeakref_GetRef(weak, &found) < 0) PyErr_Clear();
-  Py_XDECREF(found);  // the caller holds the object: its address is not another's
-  return found == object;
-#else
-  return PyWeakref_GetObject(weak) == object;
-#endif
-}
 
 /// An address that Writes watches as long as this lives; null: none.
 class Watched {
@@ -49,19 +39,48 @@ class Watched {
 struct Stamp {
   nanobind::object weak;  // weak reference to the tensor
   Watched data;
-  int64_t version = -1;
+  int64_t version = -1;      // -1: what is computed from it is not kept
+  std::string content = {};  // of a small buffer: PyTorch's batch norm writes without a version
 };
+
+/// Whether other processes may write into the tensor.
+inline bool is_shared(PyObject* tensor) {
+  PyObject* shared = PyObject_CallMethod(tensor, "is_shared", nullptr);
+  if (!shared) {
+    PyErr_Clear();
+    return false;
+  }
+  const bool is = PyObject_IsTrue(shared) == 1;
+  Py_DECREF(shared);
+  return is;
+}
+
+inline bool is_parameter(nanobind::handle tensor) {
+  static PyObject* const type =
+      nanobind::object(nanobind::module_::import_("torch.nn").attr("Parameter")).release().ptr();
+  return PyObject_IsInstance(tensor.ptr(), type) == 1;
+}
 
 /// Per parameter of a plan's cache entries the stamp of what is kept of it. Used under the GIL.
 class Stamps {
  public:
-  explicit Stamps(const schedule::Plan& plan)
-      : plan_(plan), stamps_(static_cast<size_t>(plan.num_parameters)) {
+  /// `host`: whether the tensors lie in the host's memory.
+  Stamps(const schedule::Plan& plan, bool host)
+      : plan_(plan),
+        host_(host),
+        stamps_(static_cast<size_t>(plan.num_parameters)),
+        small_(stamps_.size()) {
     for (const auto& entry : plan.cache)
       used_.insert(used_.end(), entry.parameters.begin(), entry.parameters.end());
     std::sort(used_.begin(), used_.end());
     used_.erase(std::unique(used_.begin(), used_.end()), used_.end());
+    for (const schedule::Slot& slot : plan.slots)
+      if (slot.kind == schedule::SlotKind::input && slot.bytes.is_const())
+        if (int64_t n = slot.bytes.constant_value(); host && n <= compared_bytes)
+          small_[static_cast<size_t>(slot.index)] = static_cast<size_t>(std::max<int64_t>(n, 0));
+    of_process().push_back(this);
   }
+  ~Stamps() { std::erase(of_process(), this); }
   Stamps(const Stamps&) = delete;
   Stamps& operator=(const Stamps&) = delete;
 
@@ -95,6 +114,17 @@ class Stamps {
     executable.keep(std::move(checked.kept));
   }
 
+  /// Drops all references to a tensor, weak as they are: what was computed from it is computed
+  /// anew.
+  static void drop(PyObject* tensor) {
+    for (Stamps* stamps : of_process())
+      for (Stamp& s : stamps->stamps_)
+        if (s.weak.is_valid() && refers_to(s.weak.ptr(), tensor)) {
+          s.weak = {};
+          ++stamps->commits_;
+        }
+  }
+
   /// What is kept of these parameters is valid from now on, whatever happens to their tensors,
   /// which are no longer asked for.
   void pin(const std::vector<int>& parameters) {
@@ -104,9 +134,17 @@ class Stamps {
   }
 
  private:
+  static constexpr int64_t compared_bytes = 64 << 10;  // the statistics of 16,384 channels
+
+  static std::vector<Stamps*>& of_process() {
+    static std::vector<Stamps*> all;
+    return all;
+  }
+
   template <typename Object>
   bool check_once(const runtime::Executable& executable, Object object, void* const* data,
                   Checked& out) {
+    Writes::of_process().look();
     out.kept = executable.kept();
     out.epoch = Writes::of_process().epoch();
     out.commits = commits_;
@@ -118,12 +156,17 @@ class Stamps {
       const Stamp& s = stamps_[k];
       const int64_t version = version_of(o);
       if (version >= 0 && epoch_ == out.epoch && s.data.get() == data[k] && s.version == version &&
-          s.weak.is_valid() && refers_to(s.weak.ptr(), o))
+          s.weak.is_valid() && refers_to(s.weak.ptr(), o) &&
+          std::memcmp(data[k], s.content.data(), s.content.size()) == 0)
         continue;
       changed[k] = 1;
       nanobind::object weak = nanobind::steal(PyWeakref_NewRef(o, nullptr));
       if (!weak.is_valid()) return false;
-      out.changed.emplace_back(k, Stamp{std::move(weak), Watched(data[k]), version});
+      Stamp made{std::move(weak), Watched(data[k]), version};
+      if (host_ && version >= 0 && is_shared(o)) made.version = -1;
+      if (made.version >= 0 && small_[k] > 0 && data[k] && !is_parameter(o))
+        made.content.assign(static_cast<const char*>(data[k]), small_[k]);
+      out.changed.emplace_back(k, std::move(made));
     }
     for (size_t c = 0; c < plan_.cache.size() && !out.changed.empty(); ++c)
       for (int p : plan_.cache[c].parameters)
@@ -131,21 +174,10 @@ class Stamps {
     return true;
   }
 
-  // -1 for inference tensors, which keep none: computed anew in each call.
-  static int64_t version_of(PyObject* tensor) {
-    static PyObject* const name = PyUnicode_InternFromString("_version");
-    PyObject* v = PyObject_GetAttr(tensor, name);
-    if (!v) {
-      PyErr_Clear();
-      return -1;
-    }
-    const int64_t version = PyLong_AsLongLong(v);
-    Py_DECREF(v);
-    return version;
-  }
-
   const schedule::Plan& plan_;
+  const bool host_;
   std::vector<Stamp> stamps_;
+  std::vector<size_t> small_;  // by parameter: bytes of those that may be compared, else 0
   std::vector<int> used_;
   int64_t epoch_ = 0, commits_ = 0;
 };

@@ -30,7 +30,7 @@ class StepLoop {
         exchange_(exchange),
         loop_(std::move(executable), std::move(operands)),
         threads_(std::move(threads)),
-        stamps_(executable_->plan()) {}
+        stamps_(executable_->plan(), true) {}
 
   /// operands: contiguous tensors by parameter; → contiguous sequences by result, in memory of the
   /// runtime's pool.

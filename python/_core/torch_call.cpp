@@ -25,7 +25,7 @@ TorchCall::TorchCall(std::shared_ptr<Executable> executable, const dlpack::Excha
       constants_(std::move(constants)),
       threads_(std::move(threads)),
       place_(std::move(place)),
-      stamps_(executable_->plan()) {
+      stamps_(executable_->plan(), !place_.on_device()) {
   const auto& plan = executable_->plan();
   parameter_slot_.assign(static_cast<size_t>(plan.num_parameters), -1);
   output_slot_.assign(plan.outputs.size(), -1);

@@ -192,6 +192,18 @@ void bind_torch_call(nb::module_& m) {
       "Tells of a write that no version counter shows: what compiled graphs keep of tensors that "
       "begin in these bytes is computed anew.");
   m.def(
+      "memory_aliased",
+      [](nb::handle tensor, uintptr_t address, size_t bytes) {
+        Writes::of_process().aliased(tensor, reinterpret_cast<const void*>(address), bytes);
+      },
+      nb::arg("tensor"), nb::arg("address"), nb::arg("bytes"),
+      "Tells of a tensor over these bytes with a version counter of its own: what is written "
+      "through it now, or is seen in its version later, counts as memory_written.");
+  m.def(
+      "drop_references", [](nb::handle tensor) { Stamps::drop(tensor.ptr()); }, nb::arg("tensor"),
+      "Drops the weak references that compiled graphs hold to a tensor, whose memory they take for "
+      "written.");
+  m.def(
       "set_recorder", [](nb::object made) { set_recorder(std::move(made)); },
       nb::arg("recorder").none(),
       "recorder(name) → a context manager that compiled graphs enter around each step, or None.");

@@ -6,6 +6,7 @@ import functools
 
 import torch
 from hologram import _core
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 _RECEIVING = """allgather allgather_coalesced allgather_into_tensor_coalesced _allgather_base all_gather_single
     all_gather_single_coalesced allreduce allreduce_coalesced alltoall alltoall_base all_to_all_single broadcast gather
@@ -18,6 +19,15 @@ def watch() -> None:
     preserve = getattr(torch.autograd.grad_mode, "_unsafe_preserve_version_counter", None)
     _after(preserve, "__exit__", lambda context, *_: _written(context.tensors))
     _after(torch.nn.Module, "_apply", lambda *_, **__: _core.forget_kept())  # .half().float() may end at the old address
+    _before(torch.nn.Module, "train", _mode)
+    register_optimizer_step_post_hook(_stepped)
+    for name in ("_fused_adagrad_", "_fused_adam_", "_fused_adamw_", "_fused_sgd_"):  # Dynamo's steps call them without hooks
+        _after(torch, name, lambda parameters, *_, **__: _written(parameters))
+    for storage in (torch.UntypedStorage, torch.TypedStorage):
+        for name in ("copy_", "fill_", "__setitem__"):
+            _after(storage, name, lambda s, *_, **__: _written(getattr(s, "_untyped_storage", s)))
+    _watch_data(torch.nn.Parameter)
+    _before(torch.utils, "swap_tensors", _swap)
     group = getattr(torch.distributed, "ProcessGroup", None)
     for name in _RECEIVING:  # collectives write without a version
         _after(group, name, lambda _, *args, **kwargs: _written((args, kwargs)))
@@ -25,26 +35,82 @@ def watch() -> None:
 
 def _after(owner, name, then):
     """Calls then(*args) after each call of a method."""
+
+    def around(original):
+        def method(*args, **kwargs):
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if not torch.compiler.is_compiling():
+                    then(*args, **kwargs)
+
+        return method
+
+    _replace(owner, name, around)
+
+
+def _before(owner, name, first):
+    """Calls first(*args) before each call of a function."""
+
+    def around(original):
+        def function(*args, **kwargs):
+            if not torch.compiler.is_compiling():
+                first(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        return function
+
+    _replace(owner, name, around)
+
+
+def _replace(owner, name, around):
     original = getattr(owner, name, None)
     if original is None or hasattr(original, "_hologram"):
         return
+    changed = functools.wraps(original)(around(original))
+    changed._hologram = True
+    setattr(owner, name, changed)
 
-    @functools.wraps(original)
-    def method(*args, **kwargs):
-        try:
-            return original(*args, **kwargs)
-        finally:
-            if not torch.compiler.is_compiling():
-                then(*args, **kwargs)
 
-    method._hologram = True
-    setattr(owner, name, method)
+def _watch_data(parameter):
+    """`p.data` has a version counter of its own: p's does not show what is written through it."""
+    data = torch.Tensor.data
+
+    def get(self):
+        alias = data.__get__(self)
+        if not torch.compiler.is_compiling():
+            try:
+                _core.memory_aliased(alias, alias.data_ptr(), alias.nbytes)
+            except (RuntimeError, NotImplementedError):  # no address: nothing of it is kept
+                pass
+        return alias
+
+    if "data" not in vars(parameter):
+        parameter.data = property(get, data.__set__, data.__delete__, data.__doc__)
+
+
+def _stepped(optimizer, *_):
+    """Optimizers outside of PyTorch may write in any way."""
+    if not torch.compiler.is_compiling():
+        _written([group["params"] for group in optimizer.param_groups])
+
+
+def _mode(module, mode=True):
+    """Batch norm moves no version of its statistics, and writes them in training mode alone."""
+    if module.training and not mode:
+        _written(module._buffers)
+
+
+def _swap(*tensors):
+    """Tensors with weak references cannot be swapped."""
+    for t in tensors:
+        _core.drop_references(t)
 
 
 def _written(tree) -> None:
-    if isinstance(tree, torch.Tensor):
+    if isinstance(tree, (torch.Tensor, torch.UntypedStorage)):
         try:
-            storage = tree.untyped_storage()
+            storage = tree.untyped_storage() if isinstance(tree, torch.Tensor) else tree
             _core.memory_written(storage.data_ptr(), storage.nbytes())
         except (RuntimeError, NotImplementedError):  # a subclass or a device without an address
             _core.forget_kept()

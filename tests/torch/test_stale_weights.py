@@ -1,4 +1,5 @@
 # tests/torch/test_stale_weights.py: whatever writes a parameter, the next call sees it
+import os
 import threading
 import time
 
@@ -49,7 +50,70 @@ def collective(layer):
     torch.testing.assert_close(layer.weight.detach(), other)
 
 
-WRITES = [preserved_version, old_address, in_inference_mode, new_data, compiled_data, collective]
+def data_in_place(layer):
+    layer.weight.data.mul_(-3)
+    layer.bias.data[3:5].add_(1)
+
+
+def data_of_before(layer):
+    if not hasattr(layer, "aliases"):
+        layer.aliases = [p.data for p in layer.parameters()]
+        layer(torch.randn(32, 64))
+    for alias in layer.aliases:
+        alias.mul_(-3)
+
+
+def fused_optimizer(layer):
+    for p in layer.parameters():
+        p.grad = torch.randn_like(p)
+    with torch.enable_grad():
+        torch.optim.AdamW(layer.parameters(), lr=1, fused=True).step()
+
+
+class OldOptimizer(torch.optim.Optimizer):
+    """Writes as many optimizers outside of PyTorch do, and keeps what it writes into."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+        self.aliases = [p.data.view(-1) for group in self.param_groups for p in group["params"]]
+
+    def step(self):
+        for alias in self.aliases:
+            alias.mul_(-3)
+
+
+def optimizer_outside(layer):
+    if not hasattr(layer, "optimizer"):
+        layer.optimizer = OldOptimizer(layer.parameters())
+    layer.optimizer.step()
+
+
+def storage(layer):
+    layer.weight.untyped_storage().copy_(torch.randn(64, 64).untyped_storage())
+
+
+def storage_filled(layer):
+    layer.weight.untyped_storage().fill_(0x3D + layer.weight.untyped_storage()[0] % 2)  # 0.046 or 0.186
+
+
+def typed_storage(layer):
+    layer.weight.storage()[5] = layer.weight[0, 5].item() * -3 + 1
+
+
+def swapped(layer):
+    torch.utils.swap_tensors(layer.weight, nn.Parameter(torch.randn(64, 64)))
+
+
+def other_process(layer):
+    process = os.fork()
+    if process == 0:
+        layer.weight.mul_(-3)
+        os._exit(0)
+    os.waitpid(process, 0)
+
+
+WRITES = [preserved_version, old_address, in_inference_mode, new_data, compiled_data, collective, data_in_place, data_of_before,
+          fused_optimizer, optimizer_outside, storage, storage_filled, typed_storage, swapped, other_process]  # fmt: skip
 
 
 def of_torch_compile(layer, x):
@@ -64,6 +128,10 @@ def of_freeze(layer, x):
 @pytest.mark.parametrize("write", WRITES)
 def test_a_written_weight_is_seen(write, compiler):
     layer, x = nn.Linear(64, 64), torch.randn(32, 64)
+    if write is other_process:
+        layer.share_memory()
+    if write is swapped and compiler is of_freeze:
+        pytest.skip("PyTorch's capture holds a weak reference of its own")
     compiled = compiler(layer, x)
     with torch.no_grad():
         for _ in range(3):
@@ -72,6 +140,80 @@ def test_a_written_weight_is_seen(write, compiler):
             write(layer)
             assert not torch.equal(layer(x), before)
             torch.testing.assert_close(compiled(x), layer(x))
+
+
+NORMED = {
+    "linear": (lambda: nn.Sequential(nn.BatchNorm1d(64), nn.Linear(64, 64)), (32, 64)),
+    "convolution": (lambda: nn.Sequential(nn.Conv2d(4, 16, 3), nn.BatchNorm2d(16), nn.ReLU()), (2, 4, 9, 9)),
+}
+
+
+@pytest.mark.parametrize("compiler", [of_torch_compile, of_freeze])
+@pytest.mark.parametrize("model", NORMED)
+def test_statistics_that_eager_batch_norm_moves_are_seen(model, compiler):
+    make, shape = NORMED[model]
+    net, x = make().eval(), torch.randn(shape)
+    norm = next(m for m in net if hasattr(m, "running_mean"))
+    compiled = compiler(net, x)
+    with torch.no_grad():
+        for by_mode in (True, False, False):
+            before = net(x)
+            torch.testing.assert_close(compiled(x), before)
+            batch = torch.randn(shape[0], norm.num_features, *shape[2:]) * 5 + 3
+            if by_mode:
+                net.train()
+                norm(batch)
+                net.eval()
+            else:
+                nn.functional.batch_norm(batch, norm.running_mean, norm.running_var, training=True)
+            assert not torch.allclose(net(x), before, 1e-2, 1e-2)
+            torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["hologram", "aot_eager"])
+@pytest.mark.parametrize("fused", [False, True])
+def test_an_optimizer_whose_step_is_compiled_is_seen(fused, backend):
+    layer, x = nn.Linear(64, 64), torch.randn(32, 64)
+    compiled = compile_fresh(layer)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.001, fused=fused)
+    step = torch.compile(optimizer.step, backend=backend)
+    for _ in range(2):
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), layer(x))
+        compiled(x).sum().backward()
+        step()
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), layer(x))
+
+
+def test_converting_a_model_by_swapping_its_tensors():
+    layer, x = nn.Linear(64, 64), torch.randn(32, 64)
+    compiled = compile_fresh(layer)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), layer(x))
+            layer.double()
+            torch.testing.assert_close(compiled(x.double()), layer(x.double()))
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+def test_reading_data_of_what_nothing_keeps_is_no_write():
+    from hologram import _core
+
+    layer, x = nn.Linear(64, 64), torch.randn(32, 64)
+    other = nn.Linear(64, 64)
+    compiled = compile_fresh(layer)
+    with torch.no_grad():
+        compiled(x)
+        layer.weight.detach().numpy()[:] = 1  # as documented, not seen by itself
+        assert other.eval().weight.data.shape == (64, 64) and not other.training
+        other.weight.data.zero_()
+        layer.train()  # as it is
+        assert not torch.equal(compiled(x), layer(x))
+        _core.memory_written(layer.weight.data_ptr(), 1)
+        torch.testing.assert_close(compiled(x), layer(x))
 
 
 def test_a_recurrent_layer_sees_a_preserved_version():
