@@ -165,6 +165,17 @@ void Executable::bind(Frame& frame, int slot, void* address) const {
 
 // Everything that follows from the symbols' values.
 void Executable::size(Frame& frame) const {
+  frame.threads = 0;  // until all is known: a call of the same sizes that fails here fails again
+  double total = 0;   // expressions wrap around, so that a size of 2^62 would become 0 bytes
+  for (const schedule::Slot& slot : plan_.slots) {
+    if (slot.bytes.is_const() || slot.dtype == DType::host || slot.kind == SlotKind::input)
+      continue;
+    auto bytes = static_cast<double>(size_of(slot.dtype));
+    for (const Expr& n : slot.shape) bytes *= static_cast<double>(n.eval(frame.symbols));
+    total += bytes;
+  }
+  if (total >= 0x1p62)
+    fail(ErrorCode::out_of_memory, "a call of these sizes takes {:g} bytes", total);
   frame.threads = runtime_->threads().num_threads();
   for (size_t s = 0; s < plan_.steps.size(); ++s) {
     const schedule::Step& step = plan_.steps[s];
