@@ -18,7 +18,8 @@ macro(hologram_backend_settings name)
   include("${PROJECT_SOURCE_DIR}/src/backend/${name}/libs.cmake" OPTIONAL)
 endmacro()
 
-# hologram_sources_hash(<header> <namespace> <folder>...): writes generated/<header>, a hash of the folders' files
+# hologram_sources_hash(<header> <namespace> <folder>...): writes generated/<header>, a hash of the folders' files and
+# of LLVM's version
 function(hologram_sources_hash header namespace)
   set(patterns ${ARGN})
   list(TRANSFORM patterns REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/\\1/*")
@@ -31,7 +32,7 @@ function(hologram_sources_hash header namespace)
   add_custom_command(
     OUTPUT "${out}"
     COMMAND "${CMAKE_COMMAND}" "-DLIST=${list}" "-DOUT=${out}" "-DNAMESPACE=${namespace}"
-            -P "${PROJECT_SOURCE_DIR}/cmake/fingerprint.cmake"
+            "-DVERSION=LLVM ${LLVM_PACKAGE_VERSION}" -P "${PROJECT_SOURCE_DIR}/cmake/fingerprint.cmake"
     DEPENDS ${sources} "${list}" VERBATIM)
 endfunction()
 

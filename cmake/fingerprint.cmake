@@ -1,6 +1,6 @@
-# cmake/fingerprint.cmake: writes OUT, a header with a hash over the files that the file LIST names (one a line)
+# cmake/fingerprint.cmake: writes OUT, a header with a hash over VERSION and the files that the file LIST names (one a line)
 file(STRINGS "${LIST}" files)
-set(all "")
+set(all "${VERSION}\n")
 foreach(file IN LISTS files)
   file(SHA256 "${file}" hash)
   get_filename_component(name "${file}" NAME)
@@ -8,7 +8,7 @@ foreach(file IN LISTS files)
 endforeach()
 string(SHA256 hash "${all}")
 string(CONCAT text
-       "// The sources that make this backend's code, as one hash: cached code of other sources is not used.\n"
+       "// The sources that code of this namespace is made by, as one hash: cached code of other sources is not used.\n"
        "#pragma once\n\nnamespace hologram::${NAMESPACE} {\n"
        "inline constexpr const char* sources_hash = \"${hash}\";\n"
        "}  // namespace hologram::${NAMESPACE}\n")

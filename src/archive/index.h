@@ -108,7 +108,7 @@ struct Precompiled {
   uint32_t method = 0;          ///< or the loop's number
   std::string target;           ///< Backend::target()
   uint32_t abi = 0;             ///< runtime::stored_abi
-  std::string generator;        ///< Backend::code_key(): who made it
+  std::string generator;        ///< who made it: the planner's sources and Backend::code_key()
   uint32_t plan = 0, code = 0;  ///< numbers of their sections
 };
 

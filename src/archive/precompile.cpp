@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "archive/method_graph.h"
+#include "archive/planner_sources.h"
 #include "base/error.h"
 #include "runtime/stored_plan.h"
 
@@ -15,6 +16,31 @@ std::string isa_of(const std::string& target) {
   const size_t first = target.find(' ') + 1;
   std::string isa = target.substr(first, target.find(' ', first) - first);
   return target.find("+amx") == target.npos ? isa : "amx";
+}
+
+std::string generator_of(const Backend& backend) {
+  return fmt::format("{} {}", sources_hash, backend.code_key());
+}
+
+// The build that made it, in words, and what is left of the name without it.
+std::pair<std::string, std::string> split_generator(const std::string& generator) {
+  constexpr std::string_view between = " made by ";
+  const size_t at = generator.rfind(between);
+  if (at == generator.npos) return {{}, generator};
+  return {generator.substr(at + between.size()), generator.substr(0, at)};
+}
+
+// Why no backend of the family makes the code of `p` again.
+[[noreturn]] void refuse_other_generator(const Precompiled& p, const std::string& own,
+                                         const std::string& where) {
+  const auto [theirs, version] = split_generator(p.generator);
+  const auto [ours, here] = split_generator(own);
+  if (p.abi != runtime::stored_abi || version != here)
+    fail(ErrorCode::unsupported, "{}: its code is by another version of the generator", where);
+  fail(ErrorCode::unsupported,
+       "{}: its code is by a build of {}, and this one, of {}, puts some instructions in another "
+       "order: compile it again with one of the former",
+       where, theirs, ours);
 }
 
 // What is left to PyTorch has no machine code.
@@ -39,7 +65,7 @@ void compile_for_each(const Targets& targets, const ir::Graph& graph, uint32_t n
             list, [&](const Precompiled& p) { return p.method == number && p.target == name; }))
       continue;
     const runtime::StoredPlan made = runtime::compile_for(graph, options, *target, cache);
-    add({number, name, runtime::stored_abi, target->code_key()}, made);
+    add({number, name, runtime::stored_abi, generator_of(*target)}, made);
   }
 }
 
@@ -48,14 +74,15 @@ void verify(const Archive& archive, const Backend& backend, const Precompiled& p
   const std::string where = fmt::format("{}: {} for {}", archive.name(), what, p.target);
   const std::string isas[] = {isa_of(p.target)};
   const auto family = backend.family(isas);
-  const auto made_by =
-      std::ranges::find_if(family, [&](const auto& b) { return b->code_key() == p.generator; });
-  if (made_by == family.end() || p.abi != runtime::stored_abi)
-    fail(ErrorCode::unsupported, "{}: its code is by another version of the generator", where);
+  const auto found =
+      std::ranges::find_if(family, [&](const auto& b) { return b->target() == p.target; });
+  if (found == family.end())
+    fail(ErrorCode::unsupported, "{}: this version has no such target", where);
+  const std::string own = generator_of(**found);
+  if (own != p.generator || p.abi != runtime::stored_abi) refuse_other_generator(p, own, where);
   runtime::StoredPlan made;
   try {
-    made =
-        runtime::compile_for(*parsed(archive.checked_section(graph)), options, **made_by, nullptr);
+    made = runtime::compile_for(*parsed(archive.checked_section(graph)), options, **found, nullptr);
   } catch (const Error& e) {
     fail(e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code(), "{}: {}", where,
          e.what());

@@ -25,8 +25,9 @@ Fingerprint with_targets(const Archive& archive, const std::filesystem::path& pa
                          CodeStore* cache);
 
 /// Compiles every method again from its graph and compares plans and code, byte for byte. Throws
-/// Error(corrupt) naming a method and target that differ, Error(unsupported) for code that another
-/// version of the generator made.
+/// Error(corrupt) naming a method and target that differ, Error(unsupported) for code of another
+/// version of the planner or generator, and for code of a build whose instructions come in another
+/// order.
 void verify_code(const Archive& archive, const Backend& backend);
 
 }  // namespace hologram::archive

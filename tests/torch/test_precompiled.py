@@ -148,20 +148,71 @@ def test_code_is_what_the_graph_compiles_to(exported, tmp_path):
         assert not lie.trusted
 
 
+def digest(part):
+    return hashlib.blake2b(part, digest_size=32).digest()
+
+
+def with_index(content, old, new, path):
+    """Another index, with its checksum."""
+    (begin,) = struct.unpack("<Q", content[16:24])
+    assert old in content[begin:] and len(old) == len(new)
+    content[begin:] = content[begin:].replace(old, new)
+    content[32:64] = digest(content[begin:])
+    path.write_bytes(content)
+    return path
+
+
 def with_changed_section(path, tmp_path, kind):
     """Another last byte of a section, with the hashes that belong to it."""
     content = bytearray(path.read_bytes())
-    digest = lambda part: hashlib.blake2b(part, digest_size=32).digest()
     code = _core.Archive.open(os.fspath(path)).precompiled[0]
     place = slice(code[f"{kind}_offset"], code[f"{kind}_offset"] + code[f"{kind}_bytes"])
     old = digest(content[place])
     content[place.stop - 1] ^= 1
-    (begin,) = struct.unpack("<Q", content[16:24])
-    assert old in content[begin:]
-    content[begin:] = content[begin:].replace(old, digest(content[place]))
-    content[32:64] = digest(content[begin:])
-    (tmp_path / "lie.holo").write_bytes(content)
-    return tmp_path / "lie.holo"
+    return with_index(content, old, digest(content[place]), tmp_path / "lie.holo")
+
+
+def test_code_of_another_build_is_no_damage(exported, tmp_path):
+    """Compilers order some instructions differently, and planners and generators change: neither is told by bytes."""
+    path, _, expected = exported
+    generator = _core.Archive.open(os.fspath(path)).precompiled[0]["generator"]
+    version, maker = generator.rsplit(" made by ", 1)
+    planner = version.split(" ")[0]
+    assert len(planner) == 64 and maker.split(" for ")[0] in ("GCC", "Clang")
+    other = maker.swapcase()
+    for old, new, words in (
+        (maker, other, f"by a build of {other}, and this one, of {maker}, puts some instructions in another order"),
+        (planner, "0" * 64, "by another version of the generator"),
+    ):
+        old, new = (f" made by {w}" if old == maker else w for w in (old, new))
+        theirs = hologram.load(with_index(bytearray(path.read_bytes()), old.encode(), new.encode(), tmp_path / "x.holo"), trust=True)
+        with pytest.raises(NotImplementedError, match=words):
+            theirs.verify_code()
+        np.testing.assert_array_equal(theirs(INPUT), expected)
+        assert precompiled(theirs.methods["forward"])
+
+
+EXPORT = """
+import sys, torch, hologram_torch
+sys.path.insert(0, sys.argv[1])
+from archived import Small
+torch.manual_seed(0)
+model = torch.nn.Sequential(Small(), torch.nn.Linear(5, 64).bfloat16()).eval()
+model.forward = lambda x: model[1](model[0](x).bfloat16())
+print(hologram_torch.export(model, (torch.ones(3, 32),), sys.argv[2], isas=["sse42", "avx2", "avx512", "amx", "neon"]).fingerprint)
+"""
+
+
+def test_code_is_the_same_whatever_processor_makes_it(tmp_path):
+    """Rows of the table of processors and numbers of threads are those of the target."""
+    made = set()
+    for model, threads in (("zen4", "2"), ("emerald-rapids", "64"), ("skylake-server", "1")):
+        environment = os.environ | {"HOLOGRAM_CPU_MODEL": model, "HOLOGRAM_NUM_THREADS": threads, "HOLOGRAM_CACHE_DIR": "off"}
+        command = [sys.executable, "-c", EXPORT, os.path.dirname(__file__), tmp_path / f"{model}.holo"]
+        made.add(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+    assert len(made) == 1
+    verify = [sys.executable, "-m", "hologram", "archive", "verify", tmp_path / "zen4.holo", "--rebuild"]
+    subprocess.run(verify, env=os.environ | {"HOLOGRAM_CPU_MODEL": "zen5"}, check=True, capture_output=True)
 
 
 def test_more_targets(exported, tmp_path):

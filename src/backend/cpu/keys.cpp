@@ -7,6 +7,28 @@
 #include "backend/cpu/sources.h"
 
 namespace hologram::cpu {
+namespace {
+
+// Compilers evaluate the arguments of a call in different orders, so that instructions of kernels
+// stand in the order of the compiler that the generator was built with: other bytes with the same
+// results.
+constexpr std::string_view maker =
+#if defined(__clang__)
+    "Clang"
+#elif defined(__GNUC__)
+    "GCC"
+#else
+    "another compiler"
+#endif
+#if defined(__x86_64__)
+    " for x86-64";
+#elif defined(__aarch64__)
+    " for AArch64";
+#else
+    " for another processor";
+#endif
+
+}  // namespace
 
 std::string_view version() { return sources_hash; }
 
@@ -21,8 +43,8 @@ std::string target_key(const Target& target) {
 }
 
 std::string code_key(const Target& target) {
-  return fmt::format("{} {} {} {} {}", target_key(target), target.processor->name,
-                     target.tile_prefetch, target.threads, version());
+  return fmt::format("{} {} {} {} {} made by {}", target_key(target), target.processor->name,
+                     target.tile_prefetch, target.threads, version(), maker);
 }
 
 }  // namespace hologram::cpu

@@ -14,7 +14,8 @@ std::string_view version();
 /// them; the processor does where float32 products may be terms on tiles, and attention of few
 /// queries or gradients may be there: its row of the table says which.
 std::string target_key(const Target& target);
-/// Backend::code_key().
+/// Backend::code_key(). What stands behind " made by " says in which order the build puts
+/// instructions, and changes no bit of a result.
 std::string code_key(const Target& target);
 
 }  // namespace hologram::cpu
