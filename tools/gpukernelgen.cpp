@@ -6,6 +6,7 @@
 // PTXAS, machine code for the capabilities that most GPUs of today have, but for large kernels,
 // products among them: they are a third of its bytes, and a wheel has a limit. A PTXAS that does
 // not run, or that refuses a kernel, is left out with a line on standard error.
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <fstream>
@@ -57,21 +58,32 @@ std::string literal(std::string_view bytes) {
   return out + "\"";
 }
 
-// One program's row of the table.
-std::string row(const std::string& key, const atlas::Program& program,
-                const std::optional<cuda::Assembler>& assembler) {
+// What a row of the table is made of.
+struct Row {
+  std::string key, stored, cubins[std::size(cuda::builtin_capabilities)];
+};
+
+Row row(const std::string& key, const atlas::Program& program,
+        const std::optional<cuda::Assembler>& assembler) {
   const cuda::Stored stored = cuda::compile(program);
-  const std::string text = cuda::to_text(stored);
-  std::string out = fmt::format("  {{\"{}\", {{{}, {}}}, {{", key, literal(text), text.size());
-  for (const int capability : cuda::builtin_capabilities) {
-    cuda::Assembled made;
-    if (assembler) made = cuda::assemble(*assembler, stored.code, capability);
-    if (assembler && made.cubin.empty())
+  Row out{key, cuda::to_text(stored), {}};
+  for (size_t c = 0; c < std::size(out.cubins); ++c) {
+    if (!assembler) continue;
+    auto made = cuda::assemble(*assembler, stored.code, cuda::builtin_capabilities[c]);
+    if (made.cubin.empty())
       std::cerr << fmt::format("hologram_gpukernelgen: {}: {}\n", key, made.words);
-    if (made.cubin.size() > most_cubin) made.cubin.clear();
-    out += fmt::format("{{{}, {}}}, ", literal(made.cubin), made.cubin.size());
+    if (made.cubin.size() <= most_cubin) out.cubins[c] = std::move(made.cubin);
   }
-  return out + "}},\n";
+  return out;
+}
+
+std::string packed(const std::vector<Row>& rows) {
+  std::vector<cuda::BuiltinKernel> kernels;
+  for (const Row& r : rows) {
+    kernels.push_back({r.key, r.stored, {}});
+    std::ranges::copy(r.cubins, kernels.back().cubins);
+  }
+  return cuda::pack(kernels);
 }
 
 void run(const char* table, const char* ptxas) {
@@ -80,7 +92,7 @@ void run(const char* table, const char* ptxas) {
   if (ptxas && !assembler) std::cerr << "hologram_gpukernelgen: " << ptxas << " does not run\n";
   const std::map<std::string, atlas::Program> all = programs();
   const std::vector<std::pair<std::string, atlas::Program>> jobs(all.begin(), all.end());
-  std::vector<std::string> rows(jobs.size());
+  std::vector<Row> rows(jobs.size());
   std::atomic<size_t> next{0};
   std::mutex mutex;
   std::exception_ptr error;
@@ -100,10 +112,11 @@ void run(const char* table, const char* ptxas) {
   std::ofstream out(table, std::ios::binary);
   out << "// made by tools/gpukernelgen.cpp: the GPU kernels that come with the library\n"
          "#include \"backend/cuda/builtin.h\"\n\nnamespace hologram::cuda {\n\n"
-         "std::span<const BuiltinKernel> builtin_kernels() {\n"
-         "  static constexpr BuiltinKernel all[] = {\n";
-  for (const std::string& r : rows) out << r;
-  out << "  };\n  return all;\n}\n\n}  // namespace hologram::cuda\n";
+         "std::string_view packed_kernels() {\n";
+  const std::string bytes = packed(rows);
+  out << fmt::format("  static constexpr char all[] =\n    {};\n", literal(bytes))
+      << fmt::format("  return {{all, {}}};\n}}\n\n}}  // namespace hologram::cuda\n",
+                     bytes.size());
   if (!out.flush()) fail(ErrorCode::io, "{}: cannot be written", table);
 }
 
@@ -111,7 +124,7 @@ void run(const char* table, const char* ptxas) {
 
 // Of the generator itself: it has none.
 namespace hologram::cuda {
-std::span<const BuiltinKernel> builtin_kernels() { return {}; }
+std::string_view packed_kernels() { return {}; }
 }  // namespace hologram::cuda
 
 int main(int argc, char** argv) {

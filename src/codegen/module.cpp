@@ -2,12 +2,25 @@
 #include "codegen/module.h"
 
 #include <llvm/ADT/SmallVector.h>
+#include <llvm/Analysis/AliasAnalysis.h>
+#include <llvm/Analysis/AssumptionCache.h>
+#include <llvm/Analysis/BasicAliasAnalysis.h>
+#include <llvm/Analysis/BlockFrequencyInfo.h>
+#include <llvm/Analysis/BranchProbabilityInfo.h>
+#include <llvm/Analysis/LoopInfo.h>
+#include <llvm/Analysis/PostDominators.h>
+#include <llvm/Analysis/ProfileSummaryInfo.h>
+#include <llvm/Analysis/ScopedNoAliasAA.h>
+#include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/Analysis/TargetTransformInfo.h>
+#include <llvm/Analysis/TypeBasedAliasAnalysis.h>
+#include <llvm/IR/Dominators.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/OptBisect.h>
+#include <llvm/IR/PassInstrumentation.h>
 #include <llvm/IR/PassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetOptions.h>
 #include <llvm/Transforms/IPO/AlwaysInliner.h>
@@ -65,20 +78,36 @@ void check_module(const llvm::Module& module) {
 
 namespace {
 
-// What passes ask LLVM for while they run.
+// What passes ask LLVM for while they run: no more, since a PassBuilder's list would bring them
+// all.
 struct Analyses {
-  llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager graphs;
   llvm::ModuleAnalysisManager modules;
 
   Analyses() {
-    llvm::PassBuilder builder;
-    builder.registerModuleAnalyses(modules);
-    builder.registerCGSCCAnalyses(graphs);
-    builder.registerFunctionAnalyses(functions);
-    builder.registerLoopAnalyses(loops);
-    builder.crossRegisterProxies(loops, functions, graphs, modules);
+    functions.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
+    functions.registerPass([] { return llvm::AssumptionAnalysis(); });
+    functions.registerPass([] { return llvm::DominatorTreeAnalysis(); });
+    functions.registerPass([] { return llvm::PostDominatorTreeAnalysis(); });
+    functions.registerPass([] { return llvm::LoopAnalysis(); });
+    functions.registerPass([] { return llvm::BranchProbabilityAnalysis(); });
+    functions.registerPass([] { return llvm::BlockFrequencyAnalysis(); });
+    functions.registerPass([] { return llvm::TargetIRAnalysis(); });
+    functions.registerPass([] { return llvm::TargetLibraryAnalysis(); });
+    functions.registerPass([] { return llvm::BasicAA(); });
+    functions.registerPass([] { return llvm::ScopedNoAliasAA(); });
+    functions.registerPass([] { return llvm::TypeBasedAA(); });
+    functions.registerPass([] {
+      llvm::AAManager aliases;  // as PassBuilder has it
+      aliases.registerFunctionAnalysis<llvm::BasicAA>();
+      aliases.registerFunctionAnalysis<llvm::ScopedNoAliasAA>();
+      aliases.registerFunctionAnalysis<llvm::TypeBasedAA>();
+      return aliases;
+    });
+    functions.registerPass([&] { return llvm::ModuleAnalysisManagerFunctionProxy(modules); });
+    modules.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
+    modules.registerPass([] { return llvm::ProfileSummaryAnalysis(); });
+    modules.registerPass([&] { return llvm::FunctionAnalysisManagerModuleProxy(functions); });
   }
 };
 

@@ -1,6 +1,7 @@
 // tests/backend_cuda/builtin_test.cpp: GPU kernels that come with the library
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "backend/cuda/builtin.h"
@@ -43,6 +44,16 @@ TEST(CudaBuiltin, EveryOperationOfExecutorsComesWithTheLibrary) {
   }
   EXPECT_GT(operations, 100);
   EXPECT_LE(cuda::builtin_kernels().size(), static_cast<size_t>(number));
+}
+
+TEST(CudaBuiltin, ArePackedAndUnpacked) {
+  const auto all = cuda::builtin_kernels();
+  size_t bytes = 0;
+  for (const cuda::BuiltinKernel& k : all) bytes += k.stored.size() + k.cubins[0].size();
+  EXPECT_EQ(cuda::pack(all), cuda::packed_kernels());
+  EXPECT_LT(4 * cuda::packed_kernels().size(), bytes);
+  EXPECT_TRUE(std::ranges::is_sorted(all, {}, &cuda::BuiltinKernel::key));
+  EXPECT_EQ(cuda::find_builtin("0"), nullptr);
 }
 
 // Machine code of the table is NVIDIA's, which the fake driver refuses: PTX is the way out.

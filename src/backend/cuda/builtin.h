@@ -3,6 +3,7 @@
 
 #include <iterator>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace hologram::cuda {
@@ -18,7 +19,13 @@ struct BuiltinKernel {
   std::string_view cubins[std::size(builtin_capabilities)];  ///< empty: none
 };
 
-/// Sorted by key. Written by tools/gpukernelgen.cpp.
+/// Their compressed form: kernels of one kind are alike, so that all together take a third of what
+/// they take one by one.
+std::string pack(std::span<const BuiltinKernel> kernels);
+/// That of all kernels, written by tools/gpukernelgen.cpp; empty: there are none.
+std::string_view packed_kernels();
+
+/// Sorted by key; unpacked when they are first asked for.
 std::span<const BuiltinKernel> builtin_kernels();
 /// The one of a program, or null.
 const BuiltinKernel* find_builtin(std::string_view key);

@@ -1,4 +1,4 @@
 # src/backend/cuda/libs.cmake: the LLVM kit with its PTX generator; the driver is opened at run time, nothing of CUDA is linked
 set(DEPENDS codegen)
-set(LINK hologram_llvm ${CMAKE_DL_LIBS})
+set(LINK hologram_llvm hologram_compression ${CMAKE_DL_LIBS})
 set(LLVM NVPTX)
