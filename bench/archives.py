@@ -4,10 +4,11 @@
     python bench/archives.py --more [CASE...]
 
 Each peer writes its file once; then fresh processes open it, check a call's values against eager and time calls: imports,
-opening and the first call with the libraries imported, the median of later calls, private memory (USS) beyond the imports
-beside another process that has the same file open, and the file's bytes. `hologram` runs the archive's machine code, `hologram
-graph` compiles its graph with kernels and packed weights in the cache, `hologram cold` with an empty one. Processes of all peers take
-turns; the least time is printed beside the median, since a busy machine says little else.
+opening and the first call with the libraries imported (and of that the processor time of all threads), the median of later calls,
+private memory (USS) beyond the imports beside another process that has the same file open, the file's bytes, and what is kept
+beside it on the disk (kernels and packed weights). `hologram` runs the archive's machine code, `hologram graph` compiles its
+graph with kernels and packed weights in the cache, `hologram cold` with an empty one. Processes of all peers take turns; the
+least time is printed beside the median, and the load average above the table, since a busy machine says little else.
 
 --more: how many times as long a call of the archive takes as one of the frozen model, in turns in one process, and what the machine
 code of each instruction set adds to the file."""
@@ -79,7 +80,7 @@ WRITERS = {
     "onnxruntime": write_onnxruntime,
     "aotinductor": write_aotinductor,
 }
-FILES = {"hologram": "*.holo", "openvino": "model.*n*", "onnxruntime": "model.onnx*", "aotinductor": "*.pt2"}
+FILES = {"hologram": "*.holo", "openvino": "model.*", "onnxruntime": "model.onnx*", "aotinductor": "*.pt2"}
 
 
 # --- opening: fresh processes; each gives (open() → call() → list of arrays)
@@ -142,10 +143,10 @@ def measure(peer: str, folder: Path) -> tuple:
     with np.load(folder / "inputs.npz") as file:
         arrays = [file[name] for name in file.files]
     before = private_bytes()
-    begin = time.perf_counter()
+    begin, begin_cpu = time.perf_counter(), time.process_time()
     call = open_(folder, arrays)
     results = call()
-    first = time.perf_counter() - begin
+    first, first_cpu = time.perf_counter() - begin, time.process_time() - begin_cpu
     with np.load(folder / "expected.npz") as file:
         expected = [file[name] for name in file.files]
     results = list(results) if isinstance(results, (tuple, list)) else [results]
@@ -158,7 +159,8 @@ def measure(peer: str, folder: Path) -> tuple:
         call()
         times.append(time.perf_counter() - begin)
     private = private_bytes() - before
-    return call, {"import": imported, "first": first, "steady": statistics.median(times), "private": private}
+    steady = statistics.median(times)
+    return call, {"import": imported, "first": first, "first_cpu": first_cpu, "steady": steady, "private": private}
 
 
 # --- the table
@@ -219,7 +221,9 @@ def compare(case: str, peers: list[str], rounds: int) -> dict:
                     print(f"{case} {peer}: {done.stderr.strip().splitlines()[-1][:200]}", flush=True)
                     del ready[kind]
                     continue
-                found.setdefault(peer, []).append({**json.loads(done.stdout.splitlines()[-1]), "bytes": ready[kind]})
+                kept = sum(f.stat().st_size for f in cache.rglob("*") if f.is_file()) if kind == "hologram" else 0
+                figures = {**json.loads(done.stdout.splitlines()[-1]), "bytes": ready[kind], "kept": kept}
+                found.setdefault(peer, []).append(figures)
         for sibling in siblings.values():
             sibling.close()
     return found
@@ -281,15 +285,19 @@ def main():
         return [more(case) for case in options.cases] and None
     results = {}
     for case in options.cases:
-        print(f"{case}: medians of {options.rounds} processes, and the least time of a first call")
-        print(f"{'':14} {'import':>9} {'open + first':>13} {'least':>10} {'steady':>9} {'private':>9} {'file':>9}")
+        load = os.getloadavg()[0]
+        print(f"{case}: medians of {options.rounds} processes, and the least time of a first call; load average {load:.1f} at the start"
+              f"{', which is busy' if load > 2 else ''}")  # fmt: skip
+        heads = (("import", 9), ("open + first", 13), ("least", 10), ("processor", 10), ("steady", 10), ("private", 9), ("file", 9),
+                 ("beside", 8))  # fmt: skip
+        print(f"{'':14}" + "".join(f" {name:>{width}}" for name, width in heads))
         results[case] = compare(case, options.peers.split(","), options.rounds)
         for peer, runs in results[case].items():
             m = {key: statistics.median(r[key] for r in runs) for key in runs[0]}
             print(
                 f"{peer:14} {1e3 * m['import']:6.0f} ms {1e3 * m['first']:10.1f} ms "
-                f"{1e3 * min(r['first'] for r in runs):7.1f} ms {1e3 * m['steady']:6.2f} ms "
-                f"{m['private'] / MIB:5.0f} MiB {m['bytes'] / MIB:5.0f} MiB",
+                f"{1e3 * min(r['first'] for r in runs):7.1f} ms {1e3 * m['first_cpu']:7.0f} ms {1e3 * m['steady']:7.2f} ms "
+                f"{m['private'] / MIB:5.0f} MiB {m['bytes'] / MIB:5.0f} MiB {m['kept'] / MIB:4.0f} MiB",
                 flush=True,
             )  # fmt: skip
     if options.json:
