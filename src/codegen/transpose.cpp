@@ -4,9 +4,9 @@
 namespace hologram::codegen {
 
 // Swaps the off-diagonal quarters of the square, then of each quarter, and so on (Eklundh 1972).
-std::vector<Value*> transpose(Function& k, std::vector<Value*> rows) {
+std::vector<Value*> transpose(Function& k, std::vector<Value*> rows, int quarters) {
   auto n = static_cast<int>(rows.size());
-  for (int half = n / 2; half > 0; half /= 2) {
+  for (int half = quarters ? quarters : n / 2; half > 0; half /= 2) {
     std::vector<int> upper, lower;
     for (int l = 0; l < n; ++l) {
       bool right = l & half;

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "backend/cpu/loops/ranges.h"
+#include "backend/cpu/loops/squares.h"
 #include "backend/cpu/loops/stages.h"
 #include "backend/cpu/operands/pack.h"
 #include "codegen/memory.h"
 #include "codegen/nest.h"
-#include "codegen/transpose.h"
 
 namespace hologram::cpu {
 namespace {
@@ -156,7 +156,6 @@ class LoopEmitter {
   // Units are squares' worth of lines: in each, squares of lanes whose transposed loads are read
   // along the other axis and turned over, then what is left of the lines.
   void tiles() {
-    constexpr const char* name = "square";
     Scope& root = k_.root();
     int last = f_.rank - 1, other = f_.rank - 2, lanes = f_.plan.lanes;
     const atlas::Body& body = f_.block.stages[0].body;
@@ -168,22 +167,7 @@ class LoopEmitter {
     const Expr& lines_of = f_.extent(other);
     bool whole_squares = lines_of.is_const() && lines_of.constant_value() % lanes == 0;
     bool masked = f_.plan.masked_tails && !whole_squares;
-    std::vector<Square> squares;
-    const std::vector<atlas::ValueId> turned =
-        transposed_loads(f_.block, k_.program.buffers, least_lines(f_.plan.masked_tails));
-    for (std::vector<atlas::ValueId>& ids : neighbours(f_.block, turned)) {
-      const atlas::Instr& load = body.instrs[ids[0]];
-      const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(load.buffer)];
-      const auto count = static_cast<int64_t>(ids.size());
-      const int64_t bytes = count * size_of(b.dtype);
-      const bool words = count > 1 && (bytes == 2 || bytes == 4);
-      llvm::Type* element = k_.memory_type(b.dtype);
-      if (words) element = ir_.getIntNTy(static_cast<unsigned>(bytes * 8));
-      llvm::Type* row = k_.widen(element, lanes);
-      squares.push_back(
-          {std::move(ids), k_.slot(row, name, lanes * (words ? 1 : count)), {}, row, words});
-      if (load.args[0] != atlas::no_value) squares.back().guard = *slice_of(body, load.args[0]);
-    }
+    const Squares squares(f_);
     emit_loop(root, k_.begin, k_.end, k_.i64(1), true, [&](Scope& unit, Value* number) {
       Value* outer = ir_.CreateUDiv(number, blocks);
       Value* first =
@@ -199,27 +183,17 @@ class LoopEmitter {
       else
         whole = ir_.CreateSelect(ir_.CreateICmpEQ(lines, k_.i64(lanes)), whole, k_.i64(0));
       Value* rows = masked ? lines : k_.i64(lanes);
+      const bool straight = !masked && squares.fit_registers();
       auto square = [&](Scope& s, Value* j, int columns) {
-        for (Square& q : squares) {
-          const Some some{mask, columns, lines};
-          if (q.loads.size() > 1)
-            turn_neighbours(s, body.instrs[q.loads[0]], q, first, j, some);
-          else
-            turn_over(s, body.instrs[q.loads[0]], q, first, j, some);
-        }
+        if (straight && columns == lanes) return squares.lines_in_registers(s, first, j);
+        squares.load(s, first, j, {mask, columns, lines});
         s.seek();
         emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& line, Value* r) {
           line.set_axis(other, ir_.CreateAdd(first, r));
           line.set_axis(last, j);
           Value* some = columns < lanes ? lane_mask(k_, k_.i64(columns), lanes) : nullptr;
           line.set_lanes(last, lanes, some);
-          for (const Square& q : squares)
-            for (size_t number = 0; number < q.loads.size(); ++number) {
-              DType type =
-                  k_.program.buffers[static_cast<size_t>(body.instrs[q.loads[0]].buffer)].dtype;
-              Value* x = row_of_square(q, r, number, type);
-              line.preset(&body, q.loads[number], {from_memory(k_, type, x), true});
-            }
+          squares.preset(line, r);
           emit_body(line, body);
         });
       };
@@ -238,111 +212,6 @@ class LoopEmitter {
         lanes_.loop(rest, last, whole, along, 1, {&body}, [&](Scope& s) { emit_body(s, body); });
       });
     });
-  }
-
-  /// Transposed loads of neighbours (as a rule, one load), the square of what they read, a row of
-  /// it, and what guards it, if anything does. `words`: an element of the square is all of them;
-  /// else they take turns.
-  struct Square {
-    std::vector<atlas::ValueId> loads;
-    Value* memory;
-    atlas::Body guard;
-    llvm::Type* row;
-    bool words;
-  };
-
-  /// What there is of a square: a mask of its lines, or null for all, its columns, and how many
-  /// lines.
-  struct Some {
-    Value* lines;
-    int columns;
-    Value* count;
-  };
-
-  /// What load number `number` of a square reads for line r.
-  Value* row_of_square(const Square& q, Value* r, size_t number, DType type) {
-    const auto count = static_cast<int64_t>(q.loads.size()), n = static_cast<int64_t>(number);
-    if (count > 1 && !q.words) r = ir_.CreateAdd(ir_.CreateMul(r, k_.i64(count)), k_.i64(n));
-    Value* x = ir_.CreateLoad(q.row, ir_.CreateGEP(q.row, q.memory, r));
-    if (!q.words) return x;
-    const auto bits = static_cast<uint64_t>(size_of(type)) * 8;
-    x = ir_.CreateTrunc(ir_.CreateLShr(x, bits * number),
-                        q.row->getWithNewType(ir_.getIntNTy(static_cast<unsigned>(bits))));
-    return ir_.CreateBitCast(x, k_.widen(k_.memory_type(type), f_.plan.lanes));
-  }
-
-  /// turn_over for several loads of neighbours: squares of words that hold all of them, or one
-  /// square after the other along them.
-  void turn_neighbours(Scope& square, const atlas::Instr& load, const Square& to, Value* first,
-                       Value* j, const Some& some) {
-    const DType type = k_.program.buffers[static_cast<size_t>(load.buffer)].dtype;
-    constexpr int64_t ahead = 256;  // bytes: two or four squares
-    const int lanes = f_.plan.lanes;
-    const auto count = to.words ? size_t{1} : to.loads.size();
-    const llvm::Align align(static_cast<uint64_t>(size_of(type)));
-    std::vector<std::vector<Value*>> rows(count);
-    for (int c = 0; c < some.columns; ++c) {
-      square.seek();
-      Scope column(square, false);
-      column.set_axis(f_.rank - 1, c ? ir_.CreateAdd(j, k_.i64(c)) : j);
-      column.set_axis(f_.rank - 2, first);
-      Value* from = element(k_, type, k_.buffer(load.buffer), emit_expr(column, load.expr).v);
-      column.seek();
-      for (size_t n = 0; n < count; ++n) {
-        Value* p = element(k_, type, from, k_.i64(static_cast<int64_t>(n) * lanes));
-        Value* mask = some.lines;
-        if (mask && count > 1)
-          mask = lane_mask(
-              k_,
-              ir_.CreateSub(ir_.CreateMul(some.count, k_.i64(static_cast<int64_t>(count))),
-                            k_.i64(static_cast<int64_t>(n) * lanes)),
-              lanes);
-        rows[n].push_back(mask ? static_cast<Value*>(ir_.CreateMaskedLoad(to.row, p, align, mask))
-                               : ir_.CreateAlignedLoad(to.row, p, align));
-        // Columns are more streams than the processor follows by itself.
-        ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()},
-                            {ir_.CreateGEP(ir_.getInt8Ty(), p, k_.i64(ahead)), ir_.getInt32(0),
-                             ir_.getInt32(3), ir_.getInt32(1)});
-      }
-      square.move_to(ir_.GetInsertBlock());
-    }
-    square.seek();
-    for (size_t n = 0; n < count; ++n) {
-      rows[n].resize(static_cast<size_t>(lanes), llvm::PoisonValue::get(to.row));
-      rows[n] = transpose(k_, std::move(rows[n]));
-      for (int r = 0; r < lanes; ++r)
-        ir_.CreateStore(
-            rows[n][static_cast<size_t>(r)],
-            ir_.CreateConstGEP1_64(to.row, to.memory,
-                                   n * static_cast<size_t>(lanes) + static_cast<size_t>(r)));
-    }
-  }
-
-  /// Loads the square of `load` that begins at coordinates `first` of the axis before the lanes and
-  /// j of the lane axis, and puts it into memory with a row for each line.
-  void turn_over(Scope& square, const atlas::Instr& load, const Square& to, Value* first, Value* j,
-                 const Some& some) {
-    const atlas::Buffer& b = k_.program.buffers[static_cast<size_t>(load.buffer)];
-    llvm::Type* type = k_.widen(k_.memory_type(b.dtype), f_.plan.lanes);
-    std::vector<Value*> rows;
-    for (int c = 0; c < some.columns; ++c) {
-      square.seek();
-      Scope column(square, false);
-      column.set_axis(f_.rank - 1, c ? ir_.CreateAdd(j, k_.i64(c)) : j);
-      column.set_axis(f_.rank - 2, first);
-      column.set_lanes(f_.rank - 2, f_.plan.lanes, some.lines);
-      LaneValue guard;
-      if (!to.guard.instrs.empty()) guard = emit_body(column, to.guard).back();
-      LaneValue x = emit_load(column, load, guard, {});
-      rows.push_back(to_memory(k_, b.dtype, x.v));
-      column.seek();
-      square.move_to(ir_.GetInsertBlock());
-    }
-    rows.resize(static_cast<size_t>(f_.plan.lanes), llvm::PoisonValue::get(type));
-    rows = transpose(k_, std::move(rows));
-    for (int r = 0; r < f_.plan.lanes; ++r)
-      ir_.CreateStore(rows[static_cast<size_t>(r)],
-                      ir_.CreateConstGEP1_64(type, to.memory, static_cast<uint64_t>(r)));
   }
 
   // Units are lines of the axis before the last: vectors along it, one for each element of a run,
