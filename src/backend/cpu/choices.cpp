@@ -46,20 +46,35 @@ Choice of_attention(const Target& target) {
 
 Choice of_part(const Target& target, std::string_view what, AttentionPart part) {
   Choice c{what, "fma", {}};
-  if (tiles_allowed(target, part, &c.why)) c.path = "tiles";
+  if (tiles_allowed(target, part, &c.why))
+    c.path = part == AttentionPart::float32 ? "terms" : "tiles";
   return c;
+}
+
+double gain_of(const Processor& p, AttentionPart part) {
+  switch (part) {
+    case AttentionPart::few_queries:
+      return p.few_queries_gain;
+    case AttentionPart::gradients:
+      return p.gradients_gain;
+    case AttentionPart::float32:
+      return p.float_attention_gain;
+  }
+  return 0;
 }
 
 }  // namespace
 
 bool tiles_allowed(const Target& target, AttentionPart part, std::string* why) {
   const Processor& p = *target.processor;
-  const double gain = part == AttentionPart::gradients ? p.gradients_gain : p.few_queries_gain;
+  const double gain = gain_of(p, part);
   auto because = [&](bool allowed, std::string reason) {
     if (why) *why = std::move(reason);
     return allowed;
   };
   if (!target.tiles) return because(false, "no tiles on this level");
+  if (part == AttentionPart::float32 && target.terms == Terms::never)
+    return because(false, "HOLOGRAM_CPU_TERMS=never");
   if (target.tile_attention) return because(true, "HOLOGRAM_CPU_ATTENTION=tiles");
   if (gain == 0)
     return because(false, fmt::format("tiles have not been measured for it on {}", p.name));
@@ -93,7 +108,8 @@ bool terms_allowed(const Target& target, int terms, std::string* why) {
           of_bytes(target),
           of_attention(target),
           of_part(target, "bfloat16 attention of few queries", AttentionPart::few_queries),
-          of_part(target, "bfloat16 attention gradients", AttentionPart::gradients)};
+          of_part(target, "bfloat16 attention gradients", AttentionPart::gradients),
+          of_part(target, "float32 attention", AttentionPart::float32)};
 }
 
 }  // namespace hologram::cpu

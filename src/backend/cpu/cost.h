@@ -32,6 +32,10 @@ inline constexpr double long_unit = 40e3;         ///< otherwise a unit takes so
 inline constexpr int64_t balanced_unit = 12'000;  ///< and so long where few are shared evenly
 inline constexpr double multiply_adds = 32;       ///< of f32 in a cycle
 
+// Cycles to split a number of f32 into terms, where it lies along the summed axis and where it is
+// turned over on the way.
+inline constexpr double split_number = 0.6, split_column = 1.0;
+
 // Threads, Target::threads of them: units that each gets of many, and of few rows of a matrix.
 inline constexpr int64_t units_each = 4, streams_each = 2;
 

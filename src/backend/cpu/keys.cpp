@@ -39,6 +39,7 @@ std::string target_key(const Target& target) {
   if (out.ends_with("-terms")) out += fmt::format(" of {}", target.processor->name);
   if (tiles_allowed(target, AttentionPart::few_queries)) out += " few queries on tiles";
   if (tiles_allowed(target, AttentionPart::gradients)) out += " gradients on tiles";
+  if (tiles_allowed(target, AttentionPart::float32)) out += " float32 attention by terms";
   return out;
 }
 

@@ -17,9 +17,9 @@ struct Processor {
   double multiply_adds;   ///< of f32 in a cycle, by FMA
   double dots;            ///< multiply-adds of bf16 in a cycle, by vdpbf16ps
   double tile_cycles;     ///< of a tile product; 0: no AMX
-  double tile_share;      ///< of the tile products' peak, with operands in the second level
-  int64_t first_level, second_level;           ///< caches of a core, in bytes
-  double first_level_rate, second_level_rate;  ///< bytes in a cycle that they give
+  double tile_share;      ///< of the tile products' peak, three terms from the second level
+  int64_t first_level, second_level;  ///< caches of a core, in bytes
+  double second_level_rate;           ///< bytes in a cycle that the second one gives
   /// Time of whole float32 models by multiply-adds over that by one, two and three bf16 terms on
   /// tiles, measured with these kernels.
   std::array<double, 3> terms_gain;
@@ -28,6 +28,8 @@ struct Processor {
   /// Time of bfloat16 attention of few queries by multiply-adds over that on tiles, and of its
   /// gradients, likewise.
   double few_queries_gain = 0, gradients_gain = 0;
+  /// Time of float32 attention by multiply-adds over that by three bf16 terms on tiles, likewise.
+  double float_attention_gain = 0;
 };
 
 /// Every design of the table; the last one stands for those that are not in it.

@@ -214,6 +214,7 @@ void AttentionEmitter::pack_queries(Scope& scope) {
     fill(scope, at(rows_.q, mul(size_.depth, t_.panel)),
          k_.i64((tile_depth() - plan_.depth.constant_value()) * t_.panel), zero(vector()));
   if (pairs()) pair_queries(scope);
+  if (splits()) split_queries(scope);
 }
 
 Value* AttentionEmitter::update_maximum(Scope& scope, Value* index, Value* maximum,

@@ -17,6 +17,7 @@ class AttentionEmitter : ScoreBlocks {
   bool by_queries() const { return plan_.lanes == ScoreLanes::queries; }
   bool pairs() const { return plan_.dots != Dots::none; }
   bool few_on_tiles() const { return plan_.on_tiles && !by_queries(); }
+  bool splits() const { return plan_.terms > 1; }
 
   // NaN scores need no care here: their own exponential is NaN.
   Value* larger(Value* x, Value* y) { return k_.ir.CreateSelect(k_.ir.CreateFCmpOGT(x, y), x, y); }
@@ -103,7 +104,9 @@ class AttentionEmitter : ScoreBlocks {
   Value* paired_exponentials(Scope& scope, Value* offset, Value* maximum, Value* start);
   // The panel of v from `column` on, as words of two keys.
   void pair_values(Scope& scope, Value* column);
-  // v of two keys, 2 * pair and the one behind it, as words of `lanes` columns.
+  // v of two keys, 2 * pair and the one behind it: `lanes` columns of each, and as words.
+  std::pair<Value*, Value*> value_pair(Scope& scope, Value* pair, Value* column, int lanes,
+                                       Value* mask);
   Value* value_words(Scope& scope, Value* pair, Value* column, int lanes, Value* mask);
 
   // tiles.cpp: both products on tiles. A unit has several panels of queries.
@@ -130,6 +133,31 @@ class AttentionEmitter : ScoreBlocks {
   Value* key_row_bytes();
   Value* keys_in_place();
   RowsOfTiles rows_of_attention_tiles() const;
+
+  // terms.cpp: both products of float32 as bfloat16 terms.
+  void prepare_terms(Regions& regions);
+  int64_t depth_steps() const { return tile_depth() / atlas::tile_step; }
+  // Words of a step's terms.
+  int64_t step_words() const { return plan_.terms * plane_bytes / 4; }
+  // Bytes of 32 columns of v, for a block.
+  int64_t values_bytes() const { return key_block / atlas::tile_step * step_words() * 4; }
+  // Where the first term of words number `pair` lies.
+  Value* pair_place(Value* words, Value* pair);
+  Value* load_panel(Value* from);
+  void store_terms(const std::vector<Value*>& words, Value* to);
+  // Where the first term of key number `key` of the block lies.
+  Value* key_row(Value* key);
+  void split_queries(Scope& scope);
+  void split_keys(Scope& scope);
+  void split_values(Scope& scope);
+  void split_probabilities(Scope& scope);
+  // Of a panel of queries: the element of `body` at first + i of `axis` times factors[i][query],
+  // for i < end.
+  Value* chain(Scope& scope, Value* end, const atlas::Body& body, int axis, Value* first,
+               Value* factors);
+  // Scores of the block, and `count` columns of values from `column` on, that terms cannot give.
+  void repair_scores(Scope& scope);
+  void repair_values(Scope& scope, Value* column, Value* count);
 
   // few.cpp: both products of few queries, rows of a tile of probabilities.
   static constexpr int64_t few_columns = 16;
@@ -159,9 +187,10 @@ class AttentionEmitter : ScoreBlocks {
   } size_{};
   // Queries of the unit, on tiles of one of its panels, and what is kept for them: packed queries,
   // sums of values [panels][query][column] and, on tiles, [panel][column][query], the running
-  // maximum and sum, the factor of the last step.
+  // maximum and sum, the factor of the last step; of terms their words, classes and the least one.
   struct Rows {
     Value *begin, *count, *q, *out, *columns, *max, *sum, *shrink;
+    Value *words, *classes, *class_of_all;
   } rows_{};
   struct Unit {
     Value* first_head;       // where it has several
@@ -176,6 +205,8 @@ class AttentionEmitter : ScoreBlocks {
   struct Scratch {
     Value *scores, *k_block, *v_block, *square, *tile, *largest, *partials;
     Value *config, *product, *rounded;
+    // Of terms: words of probabilities, classes of columns and the least ones, what is folded.
+    Value *p_words, *value_classes, *key_class, *value_class, *least, *most;
   } scratch_{};
   std::vector<Turned> turned_;
   int square_lanes_ = 0;

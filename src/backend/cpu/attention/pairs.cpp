@@ -84,6 +84,12 @@ void AttentionEmitter::pair_values(Scope& scope, Value* column) {
 
 Value* AttentionEmitter::value_words(Scope& scope, Value* pair, Value* column, int lanes,
                                      Value* mask) {
+  auto [low, high] = value_pair(scope, pair, column, lanes, mask);
+  return interleave(low, high);
+}
+
+std::pair<Value*, Value*> AttentionEmitter::value_pair(Scope& scope, Value* pair, Value* column,
+                                                       int lanes, Value* mask) {
   // Pairs may lack their second key, and on tiles steps whole pairs.
   const bool all = fixed(block_.count).value_or(1) % (plan_.on_tiles ? 32 : 2) == 0;
   Value *last = add(block_.count, -1), *halves[2];
@@ -101,7 +107,7 @@ Value* AttentionEmitter::value_words(Scope& scope, Value* pair, Value* column, i
       halves[j] = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(key, last), halves[j],
                                      llvm::Constant::getNullValue(halves[j]->getType()));
   }
-  return interleave(halves[0], halves[1]);
+  return {halves[0], halves[1]};
 }
 
 }  // namespace hologram::cpu

@@ -55,7 +55,7 @@ int64_t heads_of_unit(const atlas::AttentionBlock& b, int64_t queries, bool on_t
   return 1;
 }
 
-// Whether both products may run on tiles, which round the probabilities as dots do.
+// Whether both products may run on tiles of bfloat16, which round the probabilities as dots do.
 bool fits_tiles(const AttentionPlan& p, const atlas::AttentionBlock& b, const Target& target) {
   return target.tiles && b.operand_type == DType::bf16 && p.type == DType::f32 && !b.reproducible &&
          p.tile.panel == 32 && p.depth.is_const() && p.depth.constant_value() > 0;
@@ -77,21 +77,56 @@ FewQueries few_queries(const AttentionPlan& p, const atlas::AttentionBlock& b,
   return {true, tiles && queries * shared > 1, shared};
 }
 
+// Panels of queries of a unit that splits keys and values.
+constexpr int64_t least_split = 3, most_split = 8;
+
 // Up to four panels of queries share what a unit copies of the values, as long as there are four
 // units for each thread.
 int64_t queries_on_tiles(const AttentionPlan& p, const atlas::AttentionBlock& b, int64_t threads) {
   int64_t batch = 1;
   for (int a = 0; a < b.batch_rank; ++a) batch *= size_or(b.axes[static_cast<size_t>(a)].extent, 1);
   const int64_t panels = divide_up(size_or(p.queries, cost::assumed_rows), p.tile.panel);
-  int64_t block = std::min<int64_t>(panels, 4);
-  while (block > 1 && batch * divide_up(panels, block) < cost::units_each * threads) --block;
+  const bool splits = p.terms > 1;
+  const int64_t fewest = splits ? std::min(panels, least_split) : 1;
+  int64_t block = std::min<int64_t>(panels, splits ? most_split : 4);
+  while (block > fewest && batch * divide_up(panels, block) < cost::units_each * threads) --block;
   return block * p.tile.panel;
+}
+
+constexpr int float_terms = 3;
+// The chain's worst case is no less than that of the terms' sums.
+constexpr int64_t least_depth = 32, most_depth = atlas::tile_k_block;
+
+// Whether float32 is to run by terms on tiles: where it is asked for, or takes less than
+// multiply-adds by the model of tiles/plan.cpp, keys and values being split once for a unit. That
+// decides bits, so it follows from sizes alone.
+bool terms_pay(const AttentionPlan& p, const atlas::AttentionBlock& b, const Target& target) {
+  if (!target.tiles || p.type != DType::f32 || b.operand_type != DType::f32 || b.reproducible ||
+      p.tile.panel != 32 || !p.depth.is_const() || p.depth.constant_value() < least_depth ||
+      p.depth.constant_value() > most_depth || !tiles_allowed(target, AttentionPart::float32))
+    return false;
+  if (target.tile_attention) return true;
+  const Processor& of = *target.processor;
+  const int64_t panels = divide_up(size_or(p.queries, cost::assumed_rows), p.tile.panel);
+  const int64_t queries = std::min(panels, most_split) * p.tile.panel;
+  const int64_t depth = p.depth.constant_value(), values = size_or(p.values, depth);
+  const double chains = fma_cycles(of, queries, key_block, depth + values);
+  const double tiles = tile_cycles(of, queries, key_block, depth, float_terms) +
+                       tile_cycles(of, queries, values, key_block, float_terms);
+  const auto split = static_cast<double>(key_block * (depth + queries));
+  const auto turned = static_cast<double>(key_block * values);
+  return tiles + split * cost::split_number + turned * cost::split_column < chains / least_gain;
 }
 
 // 32 queries and a key are two cycles of tile products for 32 values of depth or width, and two
 // vectors of exponentials; the values are copied once for all panels.
 Expr tile_work_per_key(const AttentionPlan& p) {
   const int64_t panels = p.query_block / p.tile.panel;
+  if (p.terms > 1) {
+    const auto products = static_cast<int64_t>(atlas::tile_pairs(p.terms).size());
+    return (p.depth + p.values) * (panels * products * cost::cycle / 16 + cost::cycle) +
+           Expr(panels * 60 * cost::cycle);
+  }
   return (p.depth + p.values) * (panels * cost::cycle / 16) + p.values * (cost::cycle / 2) +
          Expr(panels * 30 * cost::cycle);
 }
@@ -134,7 +169,13 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   bool pairs = p.depth.is_const() && p.depth.constant_value() % 2 == 0;
   if (!few && pairs && !b.reproducible) p.dots = dots_for(target, b.operand_type, p.type);
   p.on_tiles = few ? tile_rows : fits_tiles(p, b, target);
-  if (p.on_tiles) p.dots = Dots::bf16;
+  if (p.on_tiles) {
+    p.dots = Dots::bf16;
+    p.terms = 1;
+  } else if (!few && terms_pay(p, b, target)) {
+    p.on_tiles = true;
+    p.terms = float_terms;
+  }
   if (p.on_tiles && !few) p.query_block = queries_on_tiles(p, b, target.threads);
   auto k = strided_load(b.k, key_axis, depth_axis);
   bool floats = is_float(b.operand_type);
@@ -148,7 +189,7 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   if (p.on_tiles)
     words = p.depth.constant_value() % 32 == 0 &&
             (few || (p.keys.is_const() && p.keys.constant_value() % 16 == 0));
-  const bool in_place = few && !p.on_tiles ? floats && whole_sums : plain || words;
+  const bool in_place = few && !p.on_tiles ? floats && whole_sums : p.terms < 2 && (plain || words);
   if (k && k->y_stride.is(1) && in_place) p.k_load = k;
   // A last vector that is not whole would read behind the row.
   auto multiple = [&](int64_t of) {
@@ -156,7 +197,8 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   };
   bool whole = multiple(p.tile.panel);
   auto v = strided_load(b.v, key_axis, value_axis);
-  if (floats && v && v->y_stride.is(1) && multiple(p.tile.lanes) && p.dots == Dots::none)
+  if (floats && v && v->y_stride.is(1) && multiple(p.tile.lanes) && p.dots == Dots::none &&
+      !p.on_tiles)
     p.v_load = v;
 
   // Few queries leave registers free for several panels, which hides the latency of the chains.

@@ -21,7 +21,8 @@ struct AttentionPlan {
   DType type;  ///< of all arithmetic
   ScoreLanes lanes;
   Dots dots = Dots::none;  ///< bf16: both products take pairs, probabilities round to bfloat16
-  bool on_tiles = false;   ///< and are tile products; lanes along keys: rows of few queries
+  bool on_tiles = false;   ///< both are tile products; lanes along keys: rows of few queries
+  int terms = 0;           ///< on tiles: bfloat16 numbers per element, 1 or of f32 3
   Expr queries, keys, depth, values;
   int64_t shared;  ///< few: query heads of a unit, which read the same keys and values
   int64_t

@@ -1,4 +1,4 @@
-// backend/cpu/attention/tiles.cpp: attention's products of bfloat16 on AMX tiles.
+// backend/cpu/attention/tiles.cpp: attention's products on AMX tiles.
 //
 // The words of two values that the dot instruction takes are what tiles take as right operand: q,
 // [pair of the depth][query], and probabilities, [pair of keys][query]. So scores are k q^T as
@@ -11,8 +11,7 @@
 namespace hologram::cpu {
 namespace {
 
-constexpr int64_t tile_queries = 32, step_bytes = tile_rows * tile_row_bytes;
-constexpr int64_t group_bytes = key_block / 32 * step_bytes;  // of 32 columns of v, for a block
+constexpr int64_t tile_queries = 32;
 
 }  // namespace
 
@@ -21,8 +20,10 @@ void AttentionEmitter::prepare_tiles(Regions& regions) {
   const int64_t panels = plan_.query_block / tile_queries;
   regions.emplace_back(&rows_.columns, mul(size_.value_panels, tile_rows * tile_queries * panels));
   regions.emplace_back(&scratch_.product, k_.i64(tile_rows * tile_queries));
-  regions.emplace_back(&scratch_.v_block, mul(size_.value_panels, group_bytes / 4));
-  if (!plan_.k_load) regions.emplace_back(&scratch_.k_block, k_.i64(key_block * tile_depth() / 2));
+  regions.emplace_back(&scratch_.v_block, mul(size_.value_panels, values_bytes() / 4));
+  if (!plan_.k_load)
+    regions.emplace_back(&scratch_.k_block, k_.i64(key_block * tile_depth() / 2 * plan_.terms));
+  if (splits()) prepare_terms(regions);
 }
 
 void AttentionEmitter::for_query_panels(Scope& scope, const std::function<void(Scope&)>& each) {
@@ -38,6 +39,11 @@ void AttentionEmitter::for_query_panels(Scope& scope, const std::function<void(S
     for (Value** m : {&rows_.max, &rows_.sum, &rows_.shrink}) *m = at(*m, first);
     rows_.out = at(whole.out, mul(first, tile_rows));
     rows_.columns = at(whole.columns, mul(first, mul(size_.value_panels, tile_rows)));
+    if (splits()) {
+      rows_.words = at(whole.words, mul(first, depth_steps() * step_words() / tile_queries));
+      rows_.classes = element(k_, DType::i32, whole.classes, first);
+      rows_.class_of_all = element(k_, DType::i32, whole.class_of_all, panel);
+    }
     each(s);
     rows_ = whole;
   });
@@ -45,14 +51,18 @@ void AttentionEmitter::for_query_panels(Scope& scope, const std::function<void(S
 }
 
 void AttentionEmitter::tile_block(Scope& scope) {
-  if (!plan_.k_load) copy_tile_keys(scope, k_.i64(0), block_.count);
-  copy_tile_values(scope);
+  if (splits())
+    split_keys(scope);
+  else if (!plan_.k_load)
+    copy_tile_keys(scope, k_.i64(0), block_.count);
+  splits() ? split_values(scope) : copy_tile_values(scope);
   for_query_panels(scope, [&](Scope& s) {
     Value* all = block_.count;
     if (a_.causal)  // what the last query of the panel sees
       block_.count = least(all, sub(add(rows_.begin, rows_.count), block_.begin));
     emit_if(s, k_.ir.CreateICmpSGT(block_.count, k_.i64(0)), [&](Scope& inner) {
       scores_by_queries(inner);
+      if (splits()) split_probabilities(inner);
       add_tile_values(inner);
     });
     block_.count = all;
@@ -99,7 +109,7 @@ void AttentionEmitter::copy_tile_values(Scope& scope) {
       Value* group = k_.ir.CreateLShr(column, 5);
       Value* row = k_.ir.CreateAnd(column, k_.i64(tile_rows - 1));
       Value* to =
-          add(mul(group, group_bytes), add(mul(key, tile_row_bytes), mul(row, tile_row_bytes)));
+          add(mul(group, values_bytes()), add(mul(key, tile_row_bytes), mul(row, tile_row_bytes)));
       for (int c = 0; c < tile_square; ++c)
         k_.ir.CreateAlignedStore(
             words[static_cast<size_t>(c)],
@@ -113,21 +123,23 @@ void AttentionEmitter::copy_tile_values(Scope& scope) {
 void AttentionEmitter::tile_scores(Scope& scope) {
   scope.seek();
   Value* keys = keys_in_place();
-  Value* row = key_row_bytes();
-  const TileKernel kernel{.terms = 1,
+  Value* row = splits() ? k_.i64(tile_row_bytes) : key_row_bytes();
+  const TileKernel kernel{.terms = plan_.terms,
                           .tiles = 2,
-                          .a_step = tile_row_bytes,
-                          .a_term = 0,
+                          .a_step = splits() ? step_words() * 4 : tile_row_bytes,
+                          .a_term = plane_bytes,
                           .row = fixed(row),
                           .prefetch = k_.target.tile_prefetch,
-                          .next_rows = true,
+                          .next_rows = !splits(),
                           .panels = false};
   emit_loop(scope, k_.i64(0), block_.count, k_.i64(tile_rows), true, [&](Scope& s, Value* key) {
     s.seek();
     call_tiles(s, use_scores, kernel, sub(block_.count, key),
-               {element(k_, DType::u8, keys, mul(key, row)), row, rows_.q,
-                k_.i64(tile_depth() / 32), at(scratch_.scores, mul(key, tile_queries))});
+               {splits() ? key_row(key) : element(k_, DType::u8, keys, mul(key, row)), row,
+                splits() ? rows_.words : rows_.q, k_.i64(tile_depth() / 32),
+                at(scratch_.scores, mul(key, tile_queries))});
   });
+  if (splits()) repair_scores(scope);
   scope.seek();
 }
 
@@ -146,17 +158,19 @@ void AttentionEmitter::add_tile_values(Scope& scope) {
   emit_loop(scope, k_.i64(0), size_.values, k_.i64(tile_rows), true, [&](Scope& s, Value* column) {
     s.seek();
     Value* count = least(sub(size_.values, column), k_.i64(tile_rows));
-    Value* from = element(k_, DType::u8, scratch_.v_block, mul(column, group_bytes / tile_rows));
+    Value* from = element(k_, DType::u8, scratch_.v_block, mul(column, values_bytes() / tile_rows));
     Value* steps = k_.ir.CreateLShr(tile_keys(), 5);
-    const TileKernel kernel{.terms = 1,
+    const TileKernel kernel{.terms = plan_.terms,
                             .tiles = 2,
-                            .a_step = step_bytes,
-                            .a_term = 0,
+                            .a_step = step_words() * 4,
+                            .a_term = plane_bytes,
                             .row = tile_row_bytes,
                             .prefetch = k_.target.tile_prefetch,
                             .panels = false};
     call_tiles(s, use_values, kernel, count,
-               {from, k_.i64(tile_row_bytes), scratch_.scores, steps, scratch_.product});
+               {from, k_.i64(tile_row_bytes), splits() ? scratch_.p_words : scratch_.scores, steps,
+                scratch_.product});
+    if (splits()) repair_values(s, column, count);
     s.seek();
     Value* shrink = load(rows_.shrink);
     Value* sums = at(rows_.columns, mul(column, tile_queries));

@@ -158,6 +158,10 @@ struct TileProduct {
   /// Whether sums need memory of their own between blocks of k.
   bool blocked() const;
 };
+/// The model by which float32 is split, in cycles of one core: of a product by multiply-adds, and
+/// of the tile products of so many terms.
+double fma_cycles(const Processor& p, int64_t m, int64_t n, int64_t k);
+double tile_cycles(const Processor& p, int64_t m, int64_t n, int64_t k, int terms);
 /// nullopt unless the product has terms, or is one of packed bytes on a target with tiles. Throws
 /// Error(unsupported) for terms without tiles or without panels.
 std::optional<TileProduct> plan_tile_product(const atlas::Program& program, const Target& target);

@@ -13,8 +13,6 @@ namespace {
 
 // Fewer rows wait for the right operand, which packing for the call reads once more.
 constexpr int64_t least_given_rows = 64;
-// Of the processors with tiles, in bytes, where nothing else is known.
-constexpr int64_t least_second_level = int64_t{2} << 20;
 constexpr int64_t full_tile = 16;
 
 const Expr& extent(const atlas::ProductBlock& b, int axis) {
@@ -67,28 +65,52 @@ void choose_unit(TileProduct& t, int64_t batch, int64_t threads, int64_t second_
   t.block_panels = divide_up(t.block_panels, t.parts) * t.parts;
 }
 
-// The model by which float32 is split, in cycles of one core:
+// What is known of one with tiles, for those whose rows of the table say nothing of them.
+const Processor& with_known_tiles(const Processor& p) {
+  return p.tile_cycles > 0 ? p : *find_processor("sapphire-rapids");
+}
+
+// Cycles of the tile products of a step of two tiles of rows and two of columns.
+double product_cycles(const Processor& p, int terms) {
+  return 4 * p.tile_cycles * static_cast<double>(atlas::tile_pairs(terms).size());
+}
+
+// Bytes of such a step that come from the second-level cache: rows, and columns unless a panel's
+// block leaves a third of the first level free.
+double far_bytes(const Processor& p, int terms) {
+  const int64_t block = block_steps * terms * plane_bytes;
+  return static_cast<double>(terms * plane_bytes * (block * 3 <= p.first_level * 2 ? 1 : 2));
+}
+
+// Cycles that tile products wait for one: what the measured share of three terms leaves; all of it
+// where none was measured.
+double wait_for_byte(const Processor& p) {
+  if (p.tile_share == 0) return 1 / p.second_level_rate;
+  return product_cycles(p, 3) * (1 / p.tile_share - 1) / far_bytes(p, 3);
+}
+
+// And to split and copy numbers of the left operand, and 1.5 cycles for one of the right operand,
+// which goes to memory and back.
+double split_cycles(int64_t m, int64_t n, int64_t k, bool packed_once) {
+  return static_cast<double>(m * k) * cost::split_number +
+         static_cast<double>(n * k) * (packed_once ? 0 : 1.5);
+}
+
+}  // namespace
+
 double fma_cycles(const Processor& p, int64_t m, int64_t n, int64_t k) {
   return static_cast<double>(m * n) * static_cast<double>(k) / p.multiply_adds;
 }
 
-// A cycle for each row of a tile product, of which loads leave 80 % where the processor has no
-// share of its own; 0.6 cycles to split and copy a number of the left operand and 1.5 for one of
-// the right operand, which goes to memory and back.
-double split_cycles(const Processor& p, int64_t m, int64_t n, int64_t k, int terms,
-                    bool packed_once) {
-  const auto columns = static_cast<double>(divide_up(n, 2 * full_tile) * 2);
+double tile_cycles(const Processor& processor, int64_t m, int64_t n, int64_t k, int terms) {
+  const Processor& p = with_known_tiles(processor);
+  const auto columns = static_cast<double>(divide_up(n, 2 * full_tile));
   const auto steps = static_cast<double>(divide_up(k, atlas::tile_step));
-  auto products = static_cast<double>(atlas::tile_pairs(terms).size());
-  const auto rows = static_cast<double>(divide_up(m, full_tile) * rows_of_tile(Expr(m)));
-  double cycles = rows / full_tile * (p.tile_cycles > 0 ? p.tile_cycles : 16);
-  double tiles = columns * steps * products * cycles / (p.tile_share > 0 ? p.tile_share : 0.8);
-  double copies =
-      static_cast<double>(m * k) * 0.6 + static_cast<double>(n * k) * (packed_once ? 0 : 1.5);
-  return tiles + copies;
+  const auto groups = static_cast<double>(divide_up(m, full_tile)) / 2;
+  const double of_rows = static_cast<double>(rows_of_tile(Expr(m))) / full_tile;
+  const double waits = far_bytes(p, terms) * wait_for_byte(p);
+  return groups * columns * steps * of_rows * (product_cycles(p, terms) + waits);
 }
-
-}  // namespace
 
 int TileProduct::step_cycles() const {
   return 4 * rows * (terms ? static_cast<int>(atlas::tile_pairs(terms).size()) : 1);
@@ -111,7 +133,8 @@ int terms_for(const Target& target, const atlas::ProductBlock& b, bool packed_on
   if (!terms_allowed(target, terms)) return 0;
   const Processor& p = *target.processor;
   double chains = fma_cycles(p, m, n, k) / least_gain;
-  return split_cycles(p, m, n, k, terms, packed_once) < chains ? terms : 0;
+  const double tiles = tile_cycles(p, m, n, k, terms) + split_cycles(m, n, k, packed_once);
+  return tiles < chains ? terms : 0;
 }
 
 bool packs_given_bytes(const Target& target, const atlas::ProductBlock& b) {
@@ -159,8 +182,7 @@ std::optional<TileProduct> plan_tile_product(const atlas::Program& program, cons
     t.lhs = lhs;
   int64_t batch = 1;
   for (int i = 0; i < b.batch_rank; ++i) batch *= size_or(b.axes[static_cast<size_t>(i)].extent, 1);
-  const Processor& p = *target.processor;
-  choose_unit(t, batch, target.threads, p.tile_cycles > 0 ? p.second_level : least_second_level);
+  choose_unit(t, batch, target.threads, with_known_tiles(*target.processor).second_level);
   t.m_units = ceil_div(t.groups, t.block_groups);
   t.n_units = ceil_div(t.panels, t.block_panels);
   t.units = t.m_units * t.n_units;

@@ -2,10 +2,8 @@
 #include "backend/cpu/tiles/repair.h"
 
 #include <array>
-#include <limits>
 
-#include "atlas/tile_math.h"
-#include "backend/cpu/tiles/rows.h"
+#include "backend/cpu/tiles/terms.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
@@ -81,7 +79,6 @@ void TileRepair::repair(Scope& scope, Value* slot, Value* panel, Value* m, Value
 
 void TileRepair::row(Scope& scope, Value* slot, Value* panel, Value* row_class, Value* sums) {
   auto& ir = k_.ir;
-  auto word = [&](int64_t x) { return llvm::ConstantInt::get(words_, static_cast<uint64_t>(x)); };
   emit_loop(scope, k_.i64(0), k_.i64(t_.panel), k_.i64(t_.lanes), true, [&](Scope& s, Value* c) {
     s.seek();
     Value* at = element(k_, DType::i32, classes_, add(mul(slot, 32), c));
@@ -90,14 +87,7 @@ void TileRepair::row(Scope& scope, Value* slot, Value* panel, Value* row_class, 
         ir.CreateVectorSplat(static_cast<unsigned>(t_.lanes), row_class));
     Value* out = element(k_, DType::f32, sums, c);
     Value* sum = ir.CreateAlignedLoad(floats_, out, llvm::Align(64));
-    Value* size = ir.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, sum);
-    Value* good = ir.CreateAnd(
-        ir.CreateFCmpOGE(size, llvm::ConstantFP::get(floats_, atlas::least_wide_sum)),
-        ir.CreateFCmpOLT(size,
-                         llvm::ConstantFP::get(floats_, std::numeric_limits<double>::infinity())));
-    Value* narrow = ir.CreateICmpEQ(both, word(2));
-    Value* wide = ir.CreateICmpEQ(both, word(1));
-    Value* bad = ir.CreateNot(ir.CreateOr(narrow, ir.CreateAnd(wide, good)));
+    Value* bad = TileClasses{k_}.refused(both, sum);
     Value *column = add(mul(panel, t_.panel), c), *end = n_;
     if (plan_.parts > 1) {
       Value* block = div(panel, k_.i64(plan_.parts));

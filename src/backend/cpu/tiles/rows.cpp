@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "atlas/tile_math.h"
 #include "backend/cpu/products/micro.h"
 #include "codegen/nest.h"
 #include "codegen/transpose.h"
@@ -15,29 +14,7 @@ namespace {
 constexpr int64_t line_bytes = 64;
 constexpr int tile_words = 16;  // words of a row
 
-llvm::Constant* same(llvm::Type* type, int64_t value) {
-  return llvm::ConstantInt::get(type, static_cast<uint64_t>(value), true);
-}
-
 }  // namespace
-
-void TileClasses::fold(Value* x, Value*& least, Value*& most) {
-  llvm::Type* t = x->getType();
-  x = k.ir.CreateSub(k.ir.CreateAnd(x, same(t, 0x7fff)), same(t, 1));
-  least = k.ir.CreateBinaryIntrinsic(llvm::Intrinsic::umin, least, x);
-  most = k.ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, most, x);
-}
-
-Value* TileClasses::of(Value* least, Value* most) {
-  llvm::Type* t = least->getType();
-  auto within = [&](int low, int end) {
-    return k.ir.CreateZExt(k.ir.CreateAnd(k.ir.CreateICmpUGE(least, same(t, low - 1)),
-                                          k.ir.CreateICmpSLT(most, same(t, end - 1))),
-                           t);
-  };
-  return k.ir.CreateAdd(within(atlas::narrow_least, atlas::narrow_end),
-                        within(atlas::wide_least, atlas::wide_end));
-}
 
 TileRows::TileRows(CpuFunction& kernel, const TileProduct& plan, Value* steps)
     : IndexBuilder(kernel),
@@ -94,7 +71,6 @@ void TileRows::pack(Scope& scope, Value* m, Value* count, Value* out, Value* cla
 
 void TileRows::pack_columns(Scope& scope, Value* m, Value* count, Value* out, Value* classes) {
   llvm::Type* halves = k_.widen(k_.ir.getInt16Ty(), tile_words);
-  llvm::Type* words = k_.widen(k_.ir.getInt32Ty(), tile_words);
   TileClasses of{k_};
   // The tile_words of a lower tile has rows of the next one, which then come again in their place.
   emit_loop(scope, k_.i64(0), count, k_.i64(plan_.rows), false, [&](Scope& s, Value* first) {
@@ -123,9 +99,8 @@ void TileRows::pack_columns(Scope& scope, Value* m, Value* count, Value* out, Va
         });
     if (!classes) return;
     s.seek();
-    k_.ir.CreateAlignedStore(
-        of.of(k_.ir.CreateZExt(folded[0], words), k_.ir.CreateSExt(folded[1], words)),
-        element(k_, DType::i32, classes, first), llvm::Align(4));
+    k_.ir.CreateAlignedStore(of.of_halves(folded[0], folded[1]),
+                             element(k_, DType::i32, classes, first), llvm::Align(4));
   });
 }
 
@@ -164,12 +139,7 @@ std::vector<Value*> TileRows::column_words(Scope& scope, Value* m, Value* mask, 
     }
     return {out};
   }
-  auto low = term_words(values[0]), high = term_words(values[1]);
-  for (Value* x : {low[0], high[0]})
-    TileClasses{k_}.fold(k_.ir.CreateTrunc(k_.ir.CreateLShr(x, 16), least->getType()), least, most);
-  for (size_t t = 0; t < low.size(); ++t)
-    low[t] = k_.ir.CreateOr(k_.ir.CreateLShr(low[t], 16), high[t]);
-  return low;
+  return emit_pairs_of_terms(k_, values[0], values[1], plan_.terms, least, most);
 }
 
 void TileRows::row(Scope& scope, Value* out, Value* class_out) {
@@ -208,11 +178,8 @@ void TileRows::row(Scope& scope, Value* out, Value* class_out) {
   });
   if (!least_) return;
   scope.seek();
-  Value* least = k_.ir.CreateIntMinReduce(k_.ir.CreateLoad(halves, least_), false);
-  Value* most = k_.ir.CreateIntMaxReduce(k_.ir.CreateLoad(halves, most_), true);
-  llvm::Type* word = k_.ir.getInt32Ty();
-  k_.ir.CreateStore(classes.of(k_.ir.CreateZExt(least, word), k_.ir.CreateSExt(most, word)),
-                    class_out);
+  k_.ir.CreateStore(
+      classes.of_all(k_.ir.CreateLoad(halves, least_), k_.ir.CreateLoad(halves, most_)), class_out);
 }
 
 // The terms of 32 f32 as bf16 bits (atlas::terms_of).
@@ -220,35 +187,8 @@ std::vector<Value*> TileRows::terms(Value* x) {
   std::vector<int> upper;
   for (int l = 0; l < 32; ++l) upper.push_back(2 * l + 1);
   auto* all_halves = k_.widen(k_.ir.getInt16Ty(), 64);
-  std::vector<Value*> planes = term_words(x);
+  std::vector<Value*> planes = emit_term_words(k_, x, plan_.terms);
   for (Value*& p : planes) p = k_.ir.CreateShuffleVector(k_.ir.CreateBitCast(p, all_halves), upper);
-  return planes;
-}
-
-// The same as the upper halves of words.
-std::vector<Value*> TileRows::term_words(Value* x) {
-  llvm::Type *floats = x->getType(), *words = floats->getWithNewType(k_.ir.getInt32Ty());
-  std::vector<Value*> planes;
-  for (int t = 0; t < plan_.terms; ++t) {
-    Value* bits = k_.ir.CreateBitCast(x, words);
-    Value* rounded = bits;
-    if (t < 2 && t + 1 < plan_.terms) {
-      rounded = k_.ir.CreateAdd(bits, same(words, 0x8000));
-    } else if (t < 2) {
-      Value* odd = k_.ir.CreateAnd(k_.ir.CreateLShr(bits, 16), same(words, 1));
-      rounded = k_.ir.CreateAdd(k_.ir.CreateAdd(bits, same(words, 0x7fff)), odd);
-    }
-    rounded = k_.ir.CreateAnd(rounded, same(words, 0xffff0000));
-    Value* term = rounded;
-    if (t == 0) {
-      Value* lost = k_.ir.CreateAnd(
-          k_.ir.CreateICmpEQ(k_.ir.CreateAnd(rounded, same(words, 0x7fffffff)), same(words, 0)),
-          k_.ir.CreateICmpNE(k_.ir.CreateAnd(bits, same(words, 0x7fffffff)), same(words, 0)));
-      term = k_.ir.CreateSelect(lost, k_.ir.CreateOr(rounded, same(words, 0x10000)), rounded);
-    }
-    planes.push_back(term);
-    if (t + 1 < plan_.terms) x = k_.ir.CreateFSub(x, k_.ir.CreateBitCast(rounded, floats));
-  }
   return planes;
 }
 

@@ -4,6 +4,7 @@
 #include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/operands/runs.h"
 #include "backend/cpu/products/plan.h"
+#include "backend/cpu/tiles/terms.h"
 
 namespace hologram::cpu {
 
@@ -33,7 +34,6 @@ class TileRows : IndexBuilder {
   void row(Scope& scope, Value* out, Value* class_out);
   Value* values(Scope& scope, Value* offset, Value* mask);
   std::vector<Value*> terms(Value* x);
-  std::vector<Value*> term_words(Value* x);
   Value* bytes(Value* x);
 
   const atlas::ProductBlock& p_;
@@ -43,19 +43,6 @@ class TileRows : IndexBuilder {
   std::optional<SplitBody> runs_;  // windows: a row is read in runs to memory_ first
   Value* memory_ = nullptr;
   Value *least_ = nullptr, *most_ = nullptr;  // of a row's first terms: see TileClasses
-};
-
-/// Folds first terms (bf16 bits) of a row or column into the least and the largest of |x| - 1: by
-/// unsigned order, in which 0 is the largest, and by signed order, in which it is the least.
-struct TileClasses {
-  CpuFunction& k;
-
-  Value* none_least(llvm::Type* halves) { return llvm::Constant::getAllOnesValue(halves); }
-  Value* none_most(llvm::Type* halves) { return llvm::Constant::getAllOnesValue(halves); }
-  /// Updates both with `x`, a vector of i16 like them.
-  void fold(Value* x, Value*& least, Value*& most);
-  /// The class (i32) of each lane from its least (zero-extended i32) and most (sign-extended).
-  Value* of(Value* least, Value* most);
 };
 
 }  // namespace hologram::cpu
