@@ -3,11 +3,14 @@
 """Runs bench/tiles.py, the models beside all other runtimes, and threads from two to all, and holds them against the bars.
 
     python bench/bars.py                       # two to three hours; taskset to 16 CPUs of one socket
+    python bench/bars.py --quick --parts products   # then models, then threads: at most --minutes (9) each
     python bench/bars.py --from results.json   # the table of an earlier run
+    python bench/bars.py --dry                 # a minute: whether all of it runs, the smallest cases
 
 Writes build/bench/bars.json (everything) and bars.md (the table). Ratios are the time of the best other runtime over ours,
 as the kernels run unasked ("default") and with everything on tiles ("tiles"); "amx/avx512" is ours against ours without tiles.
-A machine without AMX measures what it can: the rest is n/a.
+A machine without AMX measures what it can: the rest is n/a. Parts that are not asked for stay as the folder's bars.json has
+them, so that a machine that is lent for minutes at a time can be asked part by part; what there was no time for is listed.
 """
 
 import argparse
@@ -17,6 +20,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +29,7 @@ import report
 import run
 import scaling
 
+PARTS = ["products", "models", "threads"]
 PEERS = ["eager", "inductor", "onnxruntime", "openvino", "hologram"]
 MODELS = ["minilm-8x128", "gpt-prefill-1x128", "resnet18-8", "minilm-8x128-bf16"]
 SCALED = ["minilm-8x128", "gpt-prefill-1x128", "resnet18-8", "mlp-64"]
@@ -52,6 +57,8 @@ PRODUCTS = [
     Bar("medium", r"medium", 1.0),
     Bar("bfloat16 attention", r"bfloat16 attention .* x (128|1024) x (128|1024) x ", 1.2),
     Bar("bfloat16 attention, decode", r"bfloat16 attention .* x 1 x ", 1.2),
+    Bar("bfloat16 gradients of attention", r"bfloat16 gradients of attention", 1.0),
+    Bar("float32 attention", r"float32 attention", 1.0),
 ]
 MODEL_BARS = {"minilm-8x128": 1.6, "gpt-prefill-1x128": 1.5, "resnet18-8": 1.3, "minilm-8x128-bf16": 1.3}
 SCALING_BARS = {"minilm-8x128": 6.5, "gpt-prefill-1x128": 6.0, "resnet18-8": 6.0, "mlp-64": 4.0}
@@ -112,15 +119,18 @@ def table(results: dict) -> str:
         out.append(f"| {what} | {least:.2f} | {' | '.join(cells)} | {met} |")
     for name, parts in results.get("tiles", {}).get("shares", {}).items():
         out.append(("\n" if out[-1].startswith("|") else "") + f"{name}: " + ", ".join(f"{w} {p:.2f}" for w, p in parts.items()))
-    return "\n".join(out)
+    late = [*results.get("tiles", {}).get("left_out", []), *results.get("left_out", [])]
+    return "\n".join([*out, *(["\nNo time was left for: " + ", ".join(late) + "."] if late else [])])
 
 
-def turns(threads: int, seconds: float, only: str) -> dict:
+def turns(options, minutes: float) -> dict:
     """What bench/tiles.py found, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tiles.json"
-        command = [sys.executable, str(Path(__file__).with_name("tiles.py")), "--threads", str(threads)]
-        subprocess.run([*command, "--seconds", str(seconds), "--only", only, "--out", str(path)], check=False)
+        asked = {"threads": options.threads, "seconds": options.product_seconds, "only": options.only, "most": options.most}
+        words = [word for name, value in asked.items() for word in (f"--{name}", str(value))]
+        command = [sys.executable, str(Path(__file__).with_name("tiles.py")), *words, "--minutes", str(minutes)]
+        subprocess.run([*command, "--out", str(path)], check=False)
         return json.loads(path.read_text()) if path.exists() else {}
 
 
@@ -135,45 +145,102 @@ def beside_others(name: str, names: list[str], options, label: str) -> dict:
         os.environ.update(saved)
 
 
-def main() -> int:
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2, help="of products and models")
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each case of a product and variant")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="a word of the products' names")
+    parser.add_argument("--seconds", type=float, help="for each case of a product and variant (2; 0.3 with --quick)")
+    parser.add_argument("--rounds", type=int, help="of a model (5; 3 with --quick)")
+    parser.add_argument("--only", default="", help="a regular expression that products' names begin with")
     parser.add_argument("--models", default=",".join(MODELS), help="comma-separated, empty for none")
     parser.add_argument("--scaled", default=",".join(SCALED), help="likewise")
+    parser.add_argument("--parts", default=",".join(PARTS), help="which of these to run")
+    parser.add_argument("--minutes", type=float, help="for each part, after which no case is begun (600; 9 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="short turns, products up to 2048, no Inductor, 2 threads and all")
+    parser.add_argument("--dry", action="store_true", help="the smallest cases, to see whether all of it runs")
     parser.add_argument("--from", dest="earlier", type=Path, help="a JSON file of an earlier run")
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
     options = parser.parse_args()
+    if options.dry:
+        options.quick, options.threads, options.models, options.scaled = True, 1, "mlp-64", "mlp-64"
+        options.only, options.seconds, options.rounds = r"(float32|bfloat16 given) 64 x 64 x 64", 0.01, 1
+    options.product_seconds = options.seconds or (0.3 if options.quick else 2.0)
+    options.rounds = options.rounds or (3 if options.quick else 5)
+    options.minutes = options.minutes or (9 if options.quick else 600)
+    options.most = 2048 if options.quick else 4096
+    options.first, options.repeat_below, options.seconds, options.before = 1, 0.0, 0.01 if options.dry else 0.2, None
+    options.parts = options.parts.split(",")
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no part is called {min(unknown)!r}; known: {', '.join(PARTS)}")
+    return options
+
+
+class Run:
+    """The parts, each within its time; what was found is kept after each case."""
+
+    def __init__(self, options):
+        self.options, self.path = options, options.out / "bars.json"
+        peers = ["eager", "hologram"] if options.dry else [p for p in PEERS if p != "inductor" or not options.quick]
+        self.names = scaling.installed(peers)
+        self.variants = ["default", "tiles"] if options.dry else list(VARIANTS)
+        kept = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.results = {"machine": run.machine(), "tiles": {}, "models": {}, "threads": {}, "left_out": []}
+        for part, key in zip(PARTS, ("tiles", "models", "threads")):
+            if part not in options.parts:
+                self.results[key] = kept.get(key, {})
+        self.end = 0.0
+
+    def keep(self):
+        self.path.write_text(json.dumps(self.results, indent=1))
+
+    def late(self, what: str) -> bool:
+        if time.monotonic() < self.end:
+            return False
+        self.results["left_out"].append(what)
+        return True
+
+    def products(self):
+        self.results["tiles"] = turns(self.options, self.options.minutes)
+
+    def models(self):
+        for name in filter(None, self.options.models.split(",")):
+            if self.late(name):
+                continue
+            found = self.results["models"][name] = {}
+            for label in self.variants:
+                peers = self.names if label == "default" else ["eager", "hologram"]
+                found[label] = beside_others(name, peers, self.options, label)
+            best = report.best_peer(found["default"])
+            if best not in (None, "eager"):  # the others run once: their processes know nothing of our variants
+                found["tiles"][best] = found["default"][best]
+            self.keep()
+
+    def threads(self):
+        counts = [t for t in scaling.thread_counts(len(os.sched_getaffinity(0))) if t >= 2]
+        if self.options.quick and len(counts) > 2:
+            counts = [counts[0], counts[-1]]
+        for name in filter(None, self.options.scaled.split(",")):
+            found = self.results["threads"][name] = {}
+            for self.options.threads in counts:
+                if not self.late(f"{name} with {self.options.threads} threads"):
+                    found[self.options.threads] = beside_others(name, ["eager", "hologram"], self.options, "default")
+                    self.keep()
+
+    def run(self):
+        for part in self.options.parts:
+            self.end = time.monotonic() + 60 * self.options.minutes
+            getattr(self, part)()
+            self.keep()
+
+
+def main() -> int:
+    options = arguments()
     if options.earlier:
         print(table(json.loads(options.earlier.read_text())))
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
-    options.first, options.repeat_below, block = 1, 0.0, options.seconds
-    results = {"machine": run.machine(), "tiles": turns(options.threads, block, options.only), "models": {}, "threads": {}}
-    names, options.seconds = scaling.installed(PEERS), 0.2
-
-    def keep():
-        (options.out / "bars.json").write_text(json.dumps(results, indent=1))
-
-    keep()
-    for name in filter(None, options.models.split(",")):
-        results["models"][name] = {}
-        for label in VARIANTS:
-            peers = names if label == "default" else ["eager", "hologram"]
-            results["models"][name][label] = beside_others(name, peers, options, label)
-        best = report.best_peer(results["models"][name]["default"])
-        if best not in (None, "eager"):  # the others run once: their processes know nothing of our variants
-            results["models"][name]["tiles"][best] = results["models"][name]["default"][best]
-        keep()
-    counts = [t for t in scaling.thread_counts(len(os.sched_getaffinity(0))) if t >= 2]
-    for name in filter(None, options.scaled.split(",")):
-        results["threads"][name] = {}
-        for options.threads in counts:
-            results["threads"][name][options.threads] = beside_others(name, ["eager", "hologram"], options, "default")
-            keep()
-    text = table(results)
+    measured = Run(options)
+    measured.run()
+    text = table(measured.results)
     (options.out / "bars.md").write_text(text + "\n")
     print(text)
     print(f"written: {options.out}/bars.json, bars.md")

@@ -4,6 +4,7 @@ machine (an hour with the defaults), at 2 and at 16 threads. bench/bars.py runs 
 
     python bench/tiles.py --threads 2
     python bench/tiles.py --only bfloat16 --seconds 1 --out tiles.json
+    python bench/tiles.py --minutes 9 --most 2048 --seconds 0.3 --out tiles.json    # what fits; the file grows with each case
 
 Every case is compiled once for each variant, in a runtime of its own, with HOLOGRAM_CPU_ISA, HOLOGRAM_CPU_TERMS,
 HOLOGRAM_CPU_ATTENTION and HOLOGRAM_CPU_TILE_PREFETCH as the variant says; "default" is what runs unasked. Values are checked
@@ -17,8 +18,11 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import sys
+import time
 from functools import partial
+from pathlib import Path
 
 import bare_tiles
 import numpy as np
@@ -79,6 +83,25 @@ def model(name: str, dtype=torch.float32):
     return module.to(dtype), tuple(t.to(dtype) if t.is_floating_point() else t for t in inputs), lambda *_: reference
 
 
+def gradients(causal: bool, dtype, batch: int, heads: int, kv_heads: int, queries: int, keys: int, depth: int):
+    """PyTorch's operator for the gradients of attention, given the results of the forward pass."""
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    q, grad = torch.randn(2, batch, heads, queries, depth).to(dtype).unbind()
+    k, v = torch.randn(2, batch, heads, keys, depth).to(dtype).unbind()
+    out, lse = flash(q, k, v, 0.0, causal)
+
+    def function(grad, q, k, v, out, lse):
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(grad, q, k, v, out, lse, 0.0, causal)
+
+    def exact(grad, q, k, v, *_):
+        with torch.enable_grad():
+            wide = [t.detach().double().requires_grad_() for t in (q, k, v)]
+            result = torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=causal)
+        return torch.autograd.grad(result, wide, grad.double())
+
+    return function, (grad, q, k, v, out, lse), exact
+
+
 def all_cases():
     """Name, what builds it."""
     shapes = [(n, n, n) for n in (64, 128, 256, 512, 1024, 2048, 4096)]
@@ -101,9 +124,19 @@ def all_cases():
             if sizes[3] > 1 or mask in ("plain", "padding"):
                 name = " x ".join(map(str, sizes))
                 yield f"bfloat16 attention {mask} {name}", partial(products.attention, mask, torch.bfloat16, *sizes)
+    for sizes in products.ATTENTION[:2]:
+        for mask in ("plain", "causal", "mask"):
+            yield f"float32 attention {mask} {' x '.join(map(str, sizes))}", partial(products.attention, mask, torch.float32, *sizes)
+        for causal in (False, True):
+            name = f"bfloat16 gradients of attention {'causal' if causal else 'plain'} {' x '.join(map(str, sizes))}"
+            yield name, partial(gradients, causal, torch.bfloat16, *sizes)
     for name in ("minilm-8x128", "gpt-prefill-1x128", "resnet18-8", "mlp-64"):
         yield f"float32 model {name}", partial(model, name)
         yield f"bfloat16 model {name}", partial(model, name, torch.bfloat16)
+
+
+def tensors(result) -> tuple:
+    return result if isinstance(result, tuple | list) else (result,)
 
 
 @torch.no_grad()
@@ -111,13 +144,14 @@ def measure(name: str, build, variants: dict, seconds: float) -> dict:
     """Prints a case; its seconds and ratios to the first variant (quartiles) by variant, {} if one is wrong."""
     torch.set_float32_matmul_precision("highest")
     function, inputs, exact = build()
-    reference = exact(*inputs)
+    reference = tensors(exact(*inputs))
     brief = "medium" in name or "bfloat16" in name
     calls = {}
     for label, settings in variants.items():
         with variant(settings):
             compiled = products.by_freeze(function, inputs)
-            error = float((compiled(*inputs).double() - reference).abs().max() / reference.abs().max())
+            found = zip(tensors(compiled(*inputs)), reference, strict=True)
+            error = max(float((x.double() - y).abs().max() / y.abs().max()) for x, y in found)
         if not error < (3e-2 if brief else 5e-5):
             print(f"{name:44} {label} wrong: error {error:.1e}")
             return {}
@@ -134,6 +168,7 @@ def measure(name: str, build, variants: dict, seconds: float) -> dict:
 
 SHARED = [("float32", products.linear, products.given), ("bfloat16", products.narrow_linear, products.narrow_given),
           ("bytes", products.byte_linear, products.byte_given)]  # fmt: skip
+SHARED_SIZES = [(512, 512, 512), (1024, 1024, 1024), (1024, 384, 384), (16, 3072, 768)]
 
 
 @torch.no_grad()
@@ -156,8 +191,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=2.0, help="for each case and variant")
-    parser.add_argument("--only", default="", help="a word of the cases' names")
-    parser.add_argument("--out", default="", help="a JSON file for all of it")
+    parser.add_argument("--only", default="", help="a regular expression that the cases' names begin with")
+    parser.add_argument("--most", type=int, default=4096, help="products whose sizes are all larger are left out")
+    parser.add_argument("--minutes", type=float, default=600, help="after which no case is begun")
+    parser.add_argument("--out", default="", help="a JSON file for all of it, written after each case")
     options = parser.parse_args()
     os.environ["HOLOGRAM_STRICT"] = "1"
     torch.set_num_threads(options.threads)
@@ -167,18 +204,35 @@ def main() -> int:
         print("this machine runs neither amx nor avx512", file=sys.stderr)
         return 2
     print(f"{options.threads} threads; variants {', '.join(variants)}")
-    cases = {n: measure(n, build, variants, options.seconds) for n, build in all_cases() if options.only in n}
-    parts = {}
+    end = time.monotonic() + 60 * options.minutes
+    found = {"threads": options.threads, "cases": {}, "shares": {}, "left_out": []}
+
+    def wanted(part: str, name: str) -> bool:
+        if time.monotonic() < end:
+            return True
+        found["left_out"].append(f"{part} {name}")
+        return False
+
+    def keep():
+        if options.out:
+            Path(options.out).write_text(json.dumps(found, indent=1))
+
+    for name, build in all_cases():
+        sizes = [int(n) for n in name.split() if n.isdigit()]
+        if not re.match(options.only, name) or ("attention" not in name and sizes and min(sizes) > options.most):
+            continue
+        if wanted("case", name):
+            found["cases"][name] = measure(name, build, variants, options.seconds)
+            keep()
     for kind, packed, given in SHARED if "tiles" in variants else ():
-        for sizes in [(512, 512, 512), (1024, 1024, 1024), (1024, 384, 384), (16, 3072, 768)]:
-            if options.only in kind:
+        for sizes in SHARED_SIZES:
+            name = f"{kind} {' x '.join(map(str, sizes))}"
+            if re.match(options.only, name) and wanted("share", name):
                 torch.set_float32_matmul_precision("highest")
-                found = share(kind, packed, given, sizes, options.threads, options.seconds)
-                parts[f"{kind} {' x '.join(map(str, sizes))}"] = found
-    if options.out:
-        with open(options.out, "w") as file:
-            json.dump({"threads": options.threads, "cases": cases, "shares": parts}, file, indent=1)
-    return 0 if all(cases.values()) else 1
+                found["shares"][name] = share(kind, packed, given, sizes, options.threads, options.seconds)
+                keep()
+    keep()
+    return 0 if all(found["cases"].values()) else 1
 
 
 if __name__ == "__main__":

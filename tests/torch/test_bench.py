@@ -1,4 +1,5 @@
 # tests/torch/test_bench.py: the benchmark harness refuses wrong values and computes right ratios
+import json
 import os
 import re
 import shutil
@@ -204,6 +205,75 @@ def test_bars_are_held_against_the_worst_case_of_each():
     text = bars.table(results)
     assert "| bytes given | 1.00 | n/a | n/a | n/a | n/a |" in text and "float32 512: tiles 0.50, sums 0.25" in text
     assert "| minilm-8x128, over the best peer | 1.60 | 2.00 | 3.00 | 0.80 | no |" in text
+
+
+def test_the_bars_of_the_smallest_cases_are_measured(tmp_path):
+    from hologram import _core
+
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLOGRAM_CPU_")}
+    command = [sys.executable, bars.__file__, "--dry", "--parts", "products,models", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "bars.json").read_text())
+    for label in ("default", "tiles"):
+        assert all("rounds" in found["models"]["mlp-64"][label][peer] for peer in ("eager", "hologram"))
+    if _core.host_cpu()["isa"] in ("avx512", "amx"):
+        assert set(found["tiles"]["cases"]) == {f"{kind} 64 x 64 x 64" for kind in ("float32", "bfloat16 given")}
+        assert all(case["seconds"]["torch"] > 0 for case in found["tiles"]["cases"].values())
+    lines = (tmp_path / "bars.md").read_text().splitlines()
+    assert done.stdout.splitlines()[-len(lines) - 1 : -1] == lines
+    if _core.host_cpu()["isa"] != "amx":
+        assert "| float32 packed, up to 256 and few rows | 1.00 | n/a | n/a | n/a | n/a |" in lines
+
+
+def test_bars_keep_other_parts_and_say_what_there_was_no_time_for(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def measured(name, names, options, label):
+        asked.append((name, label, options.threads))
+        return {peer: rounds(2.0 if peer == "eager" else 1.0) for peer in names}
+
+    monkeypatch.setattr(bars, "beside_others", measured)
+    monkeypatch.setattr(bars, "turns", lambda options, minutes: {"cases": {}, "left_out": [f"case of {minutes:.0f} minutes"]})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+
+    def ask(*arguments):
+        asked.clear()
+        monkeypatch.setattr(sys, "argv", ["bars.py", "--out", str(tmp_path), *arguments])
+        assert bars.main() == 0
+        return capsys.readouterr().out, json.loads((tmp_path / "bars.json").read_text())
+
+    text, first = ask("--quick", "--parts", "products,models", "--models", "mlp-64")
+    assert [label for _, label, _ in asked] == list(bars.VARIANTS) and "No time was left for: case of 9 minutes." in text
+    _, later = ask("--quick", "--parts", "threads", "--scaled", "mlp-64")
+    assert [threads for *_, threads in asked] == [2, 16]
+    assert later["models"] == first["models"] and later["tiles"] == first["tiles"]
+    _, whole = ask("--parts", "threads", "--scaled", "mlp-64")
+    assert list(whole["threads"]["mlp-64"]) == ["2", "4", "8", "16"]
+    text, late = ask("--parts", "models", "--minutes", "-1", "--models", "mlp-64")
+    assert asked == [] and late["left_out"] == ["mlp-64"] and "mlp-64." in text
+    with pytest.raises(SystemExit):
+        ask("--parts", "everything")
+
+
+def test_shares_of_a_products_time_are_measured(monkeypatch, capsys):
+    monkeypatch.setattr(tiles, "TILES", {})
+    monkeypatch.setattr(bare_tiles.BareLoop, "__init__", lambda self: None)
+    monkeypatch.setattr(bare_tiles.BareLoop, "seconds", lambda self, threads: 1e-9)
+    found = tiles.share("float32", products.linear, products.given, (32, 48, 64), 1, 0.01)
+    assert set(found) == {"tiles", "sums", "depth", "packing"} and all(0 <= part for part in found.values())
+    assert "shares float32 32 x 48 x 64: tiles" in capsys.readouterr().out
+
+
+def test_gradients_of_attention_are_a_case_on_tiles(capsys):
+    from hologram import _core
+
+    levels = {"first": {"HOLOGRAM_CPU_ISA": "avx2"}} if _core.host_cpu()["isa"] in ("avx2", "avx512", "amx") else {"first": {}}
+    case = lambda: tiles.gradients(True, torch.bfloat16, 2, 3, 3, 40, 40, 16)  # noqa: E731
+    assert tiles.measure("bfloat16 gradients", case, levels, 0.01)
+    wrong = lambda: (*case()[:2], lambda *inputs: [2 * t for t in case()[2](*inputs)])  # noqa: E731
+    assert not tiles.measure("bfloat16 gradients", wrong, levels, 0.01)
+    assert "wrong" in capsys.readouterr().out
 
 
 def test_every_bar_has_cases():
