@@ -24,6 +24,7 @@
 #include "backend/null/late_events.h"
 #include "support/ptx/fake_cubin.h"
 #include "support/ptx/machine.h"
+#include "support/ptx/tensor_map.h"
 #include "support/ptx/values.h"
 
 namespace {
@@ -35,12 +36,14 @@ enum Result {
   no_device = 100,
   invalid_device = 101,
   invalid_image = 200,
+  no_binary = 209,
   invalid_ptx = 218,
   invalid_context = 201,
   invalid_handle = 400,
   not_found = 500,
   not_ready = 600,
   launch_failed = 719,
+  not_supported = 801,
   capture_unsupported = 900,
 };
 
@@ -62,6 +65,7 @@ struct LoadedModule {
 struct Function {
   std::shared_ptr<LoadedModule> owner;
   const ptx::Kernel* kernel;
+  int64_t most_dynamic;  ///< bytes of shared memory that a launch may add
 };
 
 // What is one for all devices: what tests ask for, and memory of the host that devices see.
@@ -117,7 +121,7 @@ class Common {
     report_ = text;
   }
 
-  std::atomic<int64_t> waits{0}, cubins{0}, graphs{0}, patches{0}, pinned{0};
+  std::atomic<int64_t> waits{0}, cubins{0}, graphs{0}, patches{0}, pinned{0}, maps{0};
 
  private:
   std::mutex mutex_;
@@ -207,9 +211,9 @@ class Device final : public ptx::Blocks {
   void push(Queue* q, Queues::Work work) { queues_.push(q, std::move(work), true); }
 
   int run(const Function& f, ptx::Dim3 grid, ptx::Dim3 block,
-          const std::vector<uint8_t>& parameters) {
+          const std::vector<uint8_t>& parameters, int64_t shared_bytes) {
     try {
-      machine_.run({*f.kernel, grid, block, parameters});
+      machine_.run({*f.kernel, grid, block, parameters, shared_bytes});
       return success;
     } catch (const ptx::Fault& fault) {
       common().set_report(std::string("unspecified launch failure: ") + fault.what());
@@ -225,6 +229,12 @@ class Device final : public ptx::Blocks {
   std::string gpu() const {
     return "sm_" + std::to_string(capability()) + (capability() == 90 ? "a" : "");
   }
+  /// Whether PTX for this target runs here: "sm_80" on what is later, "sm_90a" on 9.0 alone.
+  bool runs(const std::string& target) const {
+    return target.ends_with('a') ? target == gpu() : std::atoi(target.c_str() + 3) <= capability();
+  }
+  /// Bytes of shared memory that a CTA may have.
+  int64_t most_shared() const { return (capability() >= 90 ? 227 : 163) << 10; }
   int number() const { return number_; }
 
   int64_t count(const std::string& what) {
@@ -276,6 +286,7 @@ struct KernelWork {
   Function kernel;
   ptx::Dim3 grid, block;
   std::vector<uint8_t> parameters;
+  int64_t shared_bytes = 0;
 };
 
 // A kernel that was added to a graph, behind others.
@@ -314,14 +325,16 @@ Queues::Work work_of(Device* d, KernelWork work) {
   ++d->launches;
   const bool fails = common().strikes("kernel");
   return [=, work = std::move(work)] {
-    if (!fails) return d->run(work.kernel, work.grid, work.block, work.parameters);
+    if (!fails)
+      return d->run(work.kernel, work.grid, work.block, work.parameters, work.shared_bytes);
     common().set_report("unspecified launch failure");
     return static_cast<int>(launch_failed);
   };
 }
 
-KernelWork kernel_work(const Function& f, ptx::Dim3 grid, ptx::Dim3 block, void** parameters) {
-  KernelWork work{f, grid, block, {}};
+KernelWork kernel_work(const Function& f, ptx::Dim3 grid, ptx::Dim3 block, void** parameters,
+                       unsigned shared_bytes) {
+  KernelWork work{f, grid, block, {}, shared_bytes};
   work.parameters.resize(static_cast<size_t>(f.kernel->parameter_bytes));
   for (size_t k = 0; k < f.kernel->parameters.size(); ++k)
     std::memcpy(work.parameters.data() + f.kernel->places[k], parameters[k],
@@ -332,7 +345,7 @@ KernelWork kernel_work(const Function& f, ptx::Dim3 grid, ptx::Dim3 block, void*
 KernelWork kernel_work(const hologram::cuda::CuKernelNode& n) {
   return kernel_work(*reinterpret_cast<const Function*>(n.function),
                      {n.grid[0], n.grid[1], n.grid[2]}, {n.block[0], n.block[1], n.block[2]},
-                     n.parameters);
+                     n.parameters, n.shared_bytes);
 }
 
 // The nodes in an order left to chance in which each is behind those that it follows.
@@ -372,6 +385,7 @@ extern "C" __attribute__((visibility("default"))) int64_t fakecuda_count(const c
   if (word == "graphs") return common().graphs;
   if (word == "patches") return common().patches;
   if (word == "pinned") return common().pinned;
+  if (word == "maps") return common().maps;
   if (word.back() == '0' || word.back() == '1')
     return Device::number(word.back() - '0').count(word.substr(0, word.size() - 1));
   int64_t sum = 0;
@@ -507,6 +521,7 @@ EXPORT cuModuleLoadData(std::shared_ptr<LoadedModule>** module, const void* imag
   }
   try {
     m->module = ptx::read(m->text, 0);
+    if (!current->runs(m->module.target)) return no_binary;
     if (const int64_t bytes = m->module.global_bytes) {
       m->globals = current->allocate(static_cast<size_t>(bytes));
       m->module = ptx::read(m->text, m->globals);
@@ -537,26 +552,65 @@ EXPORT cuModuleGetFunction(Function** function, std::shared_ptr<LoadedModule>* m
                            const char* name) {
   auto it = (*module)->module.kernels.find(name);
   if (it == (*module)->module.kernels.end()) return not_found;
-  *function = new Function{*module, &it->second};  // lives
-                                                   // as
-                                                   // long
-                                                   // as
-                                                   // the
-                                                   // process:
-                                                   // a few
-                                                   // bytes
+  // Lives as long as the process: a few bytes.
+  *function = new Function{*module, &it->second, (int64_t{48} << 10) - it->second.own_shared_bytes};
   return success;
 }
 EXPORT cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                      unsigned bz, unsigned, Stream* stream, void** parameters, void**) {
+                      unsigned bz, unsigned shared, Stream* stream, void** parameters, void**) {
   if (common().strikes("launch")) {
     common().set_report("too many resources requested for launch");
     return 701;
   }
-  if (!gx || !gy || !gz || !bx || !by || !bz) return invalid_value;
+  if (!gx || !gy || !gz || !bx || !by || !bz || shared > f->most_dynamic) return invalid_value;
   Device* d = f->owner->device;
   if (current != d || device_of(stream) != d) return invalid_handle;
-  return push(stream, work_of(d, kernel_work(*f, {gx, gy, gz}, {bx, by, bz}, parameters)));
+  return push(stream, work_of(d, kernel_work(*f, {gx, gy, gz}, {bx, by, bz}, parameters, shared)));
+}
+EXPORT cuFuncSetAttribute(Function* f, int attribute, int value) {
+  constexpr int max_dynamic_shared = 8;
+  if (attribute != max_dynamic_shared || value < 0) return invalid_value;
+  if (value + f->kernel->own_shared_bytes > f->owner->device->most_shared()) return invalid_value;
+  f->most_dynamic = value;
+  return success;
+}
+EXPORT cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* address,
+                              const uint64_t* sizes, const uint64_t* strides, const unsigned* box,
+                              const unsigned* steps, int interleave, int swizzle, int, int fill) {
+  static constexpr uint8_t bytes_of[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+  static constexpr uint8_t patterns[] = {0, 32, 64, 128};
+  if (!current) return invalid_context;
+  if (current->capability() < 90) return not_supported;
+  if (type < 0 || type > 9 || rank < 1 || rank > 5 || interleave != 0 || swizzle < 0 ||
+      swizzle > 3 || fill != 0 || reinterpret_cast<uint64_t>(map) % 128 != 0)
+    return invalid_value;
+  ptx::TensorMap m;
+  m.address = reinterpret_cast<uint64_t>(address);
+  m.rank = static_cast<uint8_t>(rank), m.element = bytes_of[type], m.swizzle = patterns[swizzle];
+  bool legal = m.address % 16 == 0;
+  for (unsigned d = 0; d < rank; ++d) {
+    legal = legal && sizes[d] >= 1 && sizes[d] <= uint64_t{1} << 32 && box[d] >= 1 &&
+            box[d] <= 256 && steps[d] == 1;
+    m.last[d] = static_cast<uint32_t>(sizes[d] - 1);
+    m.box[d] = static_cast<uint16_t>(box[d]);
+    if (d == 0) continue;
+    const uint64_t stride = strides[d - 1];
+    legal = legal && stride % 16 == 0 && stride > 0 && stride < uint64_t{1} << 40;
+    m.low[d - 1] = static_cast<uint32_t>(stride / 16);
+    m.high[d - 1] = static_cast<uint16_t>(stride / 16 >> 32);
+  }
+  const unsigned row = box[0] * m.element;
+  if (!legal || row % 16 != 0 || (m.swizzle && row > m.swizzle)) return invalid_value;
+  std::memset(map, 0, 128);
+  std::memcpy(map, &m, sizeof m);
+  ++common().maps;
+  return success;
+}
+EXPORT cuTensorMapReplaceAddress(void* map, void* address) {
+  const auto p = reinterpret_cast<uint64_t>(address);
+  if (p % 16 != 0) return invalid_value;
+  std::memcpy(map, &p, sizeof p);
+  return success;
 }
 
 EXPORT cuEventCreate(hologram::null::LateEvent** event, unsigned) {
@@ -653,14 +707,16 @@ EXPORT cuGraphLaunch(GraphExec* exec, Stream* stream) {
 }
 EXPORT cuGetErrorString(int error, const char** text) {
   thread_local std::string words;
-  words = error == out_of_memory         ? "out of memory"
-          : error == no_device           ? "no CUDA-capable device is detected"
-          : error == invalid_device      ? "invalid device ordinal"
-          : error == invalid_value       ? "invalid argument"
-          : error == invalid_context     ? "invalid device context"
-          : error == invalid_handle      ? "invalid resource handle"
-          : error == not_found           ? "named symbol not found"
-          : error == invalid_image       ? "device kernel image is invalid"
+  words = error == out_of_memory     ? "out of memory"
+          : error == no_device       ? "no CUDA-capable device is detected"
+          : error == invalid_device  ? "invalid device ordinal"
+          : error == invalid_value   ? "invalid argument"
+          : error == invalid_context ? "invalid device context"
+          : error == invalid_handle  ? "invalid resource handle"
+          : error == not_found       ? "named symbol not found"
+          : error == invalid_image   ? "device kernel image is invalid"
+          : error == no_binary       ? "no kernel image is available for execution on the device"
+          : error == not_supported   ? "operation not supported"
           : error == capture_unsupported ? "operation not permitted when stream is capturing"
                                          : common().report();
   *text = words.c_str();

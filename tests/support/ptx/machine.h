@@ -5,22 +5,21 @@
 // or local memory, which nobody has written; touches memory outside of a live block, or not aligned
 // to the access; races: two threads touch a byte, one writes, and no barrier orders them; waits for
 // a barrier that others have left; or runs an instruction that is not known here.
+//
+// Copies by tensor maps and products of warpgroups (wgmma) are done later, in an order left to
+// chance: those of a group one after the other. A kernel faults whose copies or products touch what
+// nobody knows to be free or ready: by an mbarrier's phase, by wgmma.wait_group, or by
+// fence.proxy.async for what threads wrote; that uses registers of a product under way or has not
+// fenced them; or that waits for what never comes.
 #pragma once
 
 #include <memory>
 #include <unordered_map>
 
+#include "support/ptx/clocks.h"
 #include "support/ptx/module.h"
 
 namespace ptx {
-
-/// What is known of a byte: who wrote and read it last, and before which barriers.
-struct Shadow {
-  uint64_t run = 0;  ///< number of the launch; other launches' accesses are forgotten
-  uint32_t writer = 0, write_bar = 0, write_warp = 0;  ///< thread + 1; barriers passed
-  uint32_t reader = 0, read_bar = 0, read_warp = 0;
-  bool many_readers = false;  ///< of other warps or CTAs than `reader`'s
-};
 
 /// Finds bytes of global memory for the machine.
 class Blocks {
@@ -39,6 +38,7 @@ struct Launch {
   const Kernel& kernel;
   Dim3 grid, block;
   std::vector<uint8_t> parameters;  ///< as the parameter space
+  int64_t shared_bytes = 0;         ///< that come with the launch
 };
 
 /// A machine over some memory. One launch at a time.
@@ -51,8 +51,9 @@ class Machine {
   /// Instructions that warps have executed.
   uint64_t executed() const;
 
- private:
   struct State;
+
+ private:
   std::unique_ptr<State> state_;
 };
 

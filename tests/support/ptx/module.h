@@ -65,6 +65,8 @@ struct Kernel {
   std::vector<int> widths;  ///< bits of each register
   std::map<std::string, int, std::less<>> registers;
   int64_t shared_bytes = 0, local_bytes = 0;
+  int64_t own_shared_bytes = 0;  ///< of those, what this kernel uses
+  bool dynamic_shared = false;   ///< more of it comes with the launch, behind shared_bytes
   int max_threads = 1024;
 };
 
@@ -99,6 +101,10 @@ enum Special {
 Module read(std::string_view text, uint64_t globals);
 
 /// Windows of generic addresses.
-inline constexpr uint64_t shared_window = uint64_t{1} << 60, local_window = uint64_t{1} << 61;
+inline constexpr uint64_t shared_window = uint64_t{1} << 60, local_window = uint64_t{1} << 61,
+                          parameter_window = uint64_t{1} << 62;
+
+/// The operand "_": a result that nobody wants.
+inline constexpr int nowhere = -2;
 
 }  // namespace ptx

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cctype>
 #include <cstdlib>
+#include <set>
 
 #include "support/ptx/module.h"
 
@@ -80,7 +81,14 @@ class Reader {
   std::string word() {
     skip();
     const size_t from = at_;
-    while (at_ < text_.size() && in_word(text_[at_])) ++at_;
+    while (at_ < text_.size()) {
+      if (in_word(text_[at_]))
+        ++at_;
+      else if (text_.compare(at_, 2, "::") == 0)
+        at_ += 2;
+      else
+        break;
+    }
     if (at_ == from) fail("a word was expected at \"" + std::string(text_.substr(at_, 12)) + "\"");
     return std::string(text_.substr(from, at_ - from));
   }
@@ -109,7 +117,10 @@ class Reader {
       module_.target = word();
     } else if (w == ".address_size") {
       if (word() != "64") fail("addresses of 64 bits were expected");
-    } else if (w == ".visible" || w == ".extern" || w == ".weak") {
+    } else if (w == ".extern") {
+      if (word() != ".shared") fail("only shared memory comes from elsewhere");
+      dynamic();
+    } else if (w == ".visible" || w == ".weak") {
     } else if (w == ".entry") {
       entry();
     } else if (w == ".global" || w == ".const" || w == ".shared") {
@@ -157,6 +168,7 @@ class Reader {
     used = (used + v.align - 1) / v.align * v.align;
     v.offset = used;
     used += v.bytes;
+    if (kernel && space == ".shared") kernel->own_shared_bytes += v.bytes;
     v.space = space == ".shared"  ? Space::shared
               : space == ".local" ? Space::local
               : space == ".const" ? Space::constant
@@ -164,10 +176,24 @@ class Reader {
     (kernel ? locals_ : module_.globals)[name] = v;
   }
 
+  // .extern .shared .align n .type name[];: as large as the launch says.
+  void dynamic() {
+    std::string w = word();
+    for (Scalar type; !type_of(std::string_view(w).substr(1), type); w = word()) {
+      if (w != ".align") fail("in a variable: " + w);
+      dynamic_align_ = std::max(dynamic_align_, number());
+    }
+    dynamic_.insert(word());
+    need('[');
+    need(']');
+    need(';');
+  }
+
   void entry() {
     Kernel k;
     k.name = word();
     locals_.clear();
+    used_.clear();
     parameters_.clear();
     labels_.clear();
     branches_.clear();
@@ -180,11 +206,20 @@ class Reader {
         if (word() != ".param") fail("a parameter was expected");
         Scalar type;
         std::string w = word();
-        if (!type_of(std::string_view(w).substr(1), type)) fail("a parameter of type " + w);
+        int64_t align = 1;
+        for (; !type_of(std::string_view(w).substr(1), type); w = word()) {
+          if (w != ".align") fail("a parameter of type " + w);
+          align = number();
+        }
         for (w = word(); w[0] == '.'; w = word())
-          if (w == ".align") number();
-        const int bytes = type.bits / 8;
-        k.parameter_bytes = (k.parameter_bytes + bytes - 1) / bytes * bytes;
+          if (w == ".align") align = number();
+        int bytes = type.bits / 8;
+        align = std::max<int64_t>(align, bytes);
+        if (take('[')) {
+          bytes *= static_cast<int>(number());
+          need(']');
+        }
+        k.parameter_bytes = (k.parameter_bytes + align - 1) / align * align;
         parameters_[w] = k.parameter_bytes;
         k.places.push_back(k.parameter_bytes);
         k.parameters.push_back(bytes);
@@ -213,7 +248,11 @@ class Reader {
       if (it == labels_.end()) fail("no label " + label);
       k.code[static_cast<size_t>(instr)].target = it->second;
     }
-    k.shared_bytes = module_shared_;
+    k.shared_bytes = k.dynamic_shared ? dynamic_place() : module_shared_;
+    for (const std::string& name : used_) {
+      const Variable& v = module_.globals.at(name);
+      k.own_shared_bytes += v.bytes;
+    }
     module_.kernels[k.name] = std::move(k);
   }
 
@@ -284,12 +323,13 @@ class Reader {
           i.from = t;
       } else if (m == "v2" || m == "v4") {
         i.vector = m[1] - '0';
-      } else if (m == "global" || m == "shared" || m == "local" || m == "const" || m == "param") {
-        i.space = m == "global"   ? Space::global
-                  : m == "shared" ? Space::shared
-                  : m == "local"  ? Space::local
-                  : m == "const"  ? Space::constant
-                                  : Space::parameter;
+      } else if (m == "global" || m == "shared" || m == "shared::cta" || m == "local" ||
+                 m == "const" || m == "param") {
+        i.space = m == "global"  ? Space::global
+                  : m == "local" ? Space::local
+                  : m == "const" ? Space::constant
+                  : m == "param" ? Space::parameter
+                                 : Space::shared;
       }
     }
     if (i.from.type == Type::none) i.from = i.type;
@@ -309,7 +349,11 @@ class Reader {
     }
     if (take('[')) {
       i.operands.push_back(operand(k));
-      if (take('+')) i.offset = number();
+      if (take('+')) {
+        if (i.offset != 0) fail("two addresses with offsets");
+        i.offset = number();
+      }
+      if (take(',')) operands(k, i);  // coordinates
       return need(']');
     }
     i.operands.push_back(operand(k));
@@ -325,6 +369,7 @@ class Reader {
       return {-1, 0 - std::strtoull(word().c_str(), nullptr, 0)};
     }
     const std::string w = word();
+    if (w == "_") return {nowhere, 0};
     if (auto r = k.registers.find(w); r != k.registers.end()) return {r->second, 0};
     if (w[0] == '%') fail("no register " + w);
     if (w.size() == 10 && (w.starts_with("0f") || w.starts_with("0F")))
@@ -335,11 +380,21 @@ class Reader {
       return {-1, std::strtoull(w.c_str(), nullptr, 0)};
     if (auto p = parameters_.find(w); p != parameters_.end())
       return {-1, static_cast<uint64_t>(p->second)};
+    if (dynamic_.contains(w)) {
+      k.dynamic_shared = true;
+      return {-1, static_cast<uint64_t>(dynamic_place())};
+    }
     auto it = locals_.find(w);
     if (it == locals_.end() && (it = module_.globals.find(w)) == module_.globals.end())
       fail("no name " + w);
+    if (it->second.space == Space::shared && module_.globals.contains(w)) used_.insert(w);
     const bool far = it->second.space == Space::global || it->second.space == Space::constant;
     return {-1, static_cast<uint64_t>(it->second.offset) + (far ? base_ : 0)};
+  }
+
+  // Behind all shared memory that the module names.
+  int64_t dynamic_place() const {
+    return (module_shared_ + dynamic_align_ - 1) / dynamic_align_ * dynamic_align_;
   }
 
   std::string_view text_;
@@ -347,7 +402,8 @@ class Reader {
   size_t at_ = 0;
   int line_ = 1;
   Module module_;
-  int64_t module_shared_ = 0;
+  int64_t module_shared_ = 0, dynamic_align_ = 16;
+  std::set<std::string, std::less<>> dynamic_, used_;  // shared memory: the launch's, a kernel's
   std::map<std::string, Variable, std::less<>> locals_;
   std::map<std::string, int64_t, std::less<>> parameters_;
   std::map<std::string, int, std::less<>> labels_;

@@ -339,21 +339,53 @@ bool extract(const Instr& i, const u64* const* a, uint32_t on, u64* out) {
 }  // namespace
 
 Code code_of(const Instr& i) {
-  static const std::map<std::string, Code> codes = {
-      {"bra", code_bra},   {"ret", code_ret},   {"exit", code_ret},
-      {"ld", code_ld},     {"st", code_st},     {"atom", code_atom},
-      {"red", code_red},   {"mov", code_mov},   {"cvta", code_cvta},
-      {"add", code_add},   {"sub", code_sub},   {"mul", code_mul},
-      {"mad", code_mad},   {"div", code_div},   {"rem", code_rem},
-      {"neg", code_neg},   {"abs", code_abs},   {"min", code_min},
-      {"max", code_max},   {"and", code_and},   {"or", code_or},
-      {"xor", code_xor},   {"not", code_not},   {"shl", code_shl},
-      {"shr", code_shr},   {"shf", code_shf},   {"prmt", code_prmt},
-      {"bfe", code_bfe},   {"bfi", code_bfi},   {"popc", code_popc},
-      {"clz", code_clz},   {"brev", code_brev}, {"setp", code_setp},
-      {"selp", code_selp}, {"cvt", code_cvt},   {"fma", code_fma},
-      {"sqrt", code_sqrt}, {"rcp", code_rcp},   {"copysign", code_copysign},
-      {"shfl", code_warp}, {"mma", code_mma},   {"ldmatrix", code_ldmatrix}};
+  static const std::map<std::string, Code> codes = {{"bra", code_bra},
+                                                    {"ret", code_ret},
+                                                    {"exit", code_ret},
+                                                    {"ld", code_ld},
+                                                    {"st", code_st},
+                                                    {"atom", code_atom},
+                                                    {"red", code_red},
+                                                    {"mov", code_mov},
+                                                    {"cvta", code_cvta},
+                                                    {"add", code_add},
+                                                    {"sub", code_sub},
+                                                    {"mul", code_mul},
+                                                    {"mad", code_mad},
+                                                    {"div", code_div},
+                                                    {"rem", code_rem},
+                                                    {"neg", code_neg},
+                                                    {"abs", code_abs},
+                                                    {"min", code_min},
+                                                    {"max", code_max},
+                                                    {"and", code_and},
+                                                    {"or", code_or},
+                                                    {"xor", code_xor},
+                                                    {"not", code_not},
+                                                    {"shl", code_shl},
+                                                    {"shr", code_shr},
+                                                    {"shf", code_shf},
+                                                    {"prmt", code_prmt},
+                                                    {"bfe", code_bfe},
+                                                    {"bfi", code_bfi},
+                                                    {"popc", code_popc},
+                                                    {"clz", code_clz},
+                                                    {"brev", code_brev},
+                                                    {"setp", code_setp},
+                                                    {"selp", code_selp},
+                                                    {"cvt", code_cvt},
+                                                    {"fma", code_fma},
+                                                    {"sqrt", code_sqrt},
+                                                    {"rcp", code_rcp},
+                                                    {"copysign", code_copysign},
+                                                    {"shfl", code_warp},
+                                                    {"mma", code_mma},
+                                                    {"ldmatrix", code_ldmatrix},
+                                                    {"wgmma", code_wgmma},
+                                                    {"mbarrier", code_mbarrier},
+                                                    {"fence", code_fence},
+                                                    {"setmaxnreg", code_setmaxnreg}};
+  if (i.op == "cp" && i.has("bulk") && i.has("tensor")) return code_copy;
   if (i.op == "bar" || i.op == "barrier") return i.has("warp") ? code_warp : code_bar;
   if (i.op == "mov" && i.groups.size() == 2 && i.groups[0] > 1) return code_unpack;
   if (i.op == "mov" && i.groups.size() == 2 && i.groups[1] > 1) return code_pack;
@@ -403,7 +435,10 @@ bool compute(const Instr& i, const uint64_t* const* a, uint32_t on, uint64_t* ou
     case code_mov:
       return each(on, [&](int l) { out[l] = a[0][l]; });
     case code_cvta: {
-      const u64 window = i.has("local") ? local_window : i.has("shared") ? shared_window : 0;
+      const u64 window = i.has("local")    ? local_window
+                         : i.has("shared") ? shared_window
+                         : i.has("param")  ? parameter_window
+                                           : 0;
       if (i.has("to")) return each(on, [&](int l) { out[l] = a[0][l] & ~window; });
       return each(on, [&](int l) { out[l] = a[0][l] | window; });
     }

@@ -53,6 +53,11 @@ enum Code {
   code_pack,
   code_mma,
   code_ldmatrix,
+  code_wgmma,
+  code_mbarrier,
+  code_fence,
+  code_copy,
+  code_setmaxnreg,
 };
 
 /// The number of an instruction's name, or code_unknown.
