@@ -46,6 +46,14 @@ static_assert(cu_success == CUDA_SUCCESS && cu_out_of_memory == CUDA_ERROR_OUT_O
 static_assert(cu_major == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR &&
               cu_minor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR &&
               cu_multiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+static_assert(sizeof(CuTensorMap) == sizeof(CUtensorMap) &&
+              alignof(CuTensorMap) >= alignof(CUtensorMap) &&
+              cu_most_dynamic_shared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
+              cu_map_float16 == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 &&
+              cu_map_bfloat16 == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 &&
+              cu_map_swizzle_128 == CU_TENSOR_MAP_SWIZZLE_128B &&
+              cu_map_promotion_256 == CU_TENSOR_MAP_L2_PROMOTION_L2_256B &&
+              CU_TENSOR_MAP_INTERLEAVE_NONE == 0 && CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE == 0);
 static_assert(cu_pointer_memory_type == CU_POINTER_ATTRIBUTE_MEMORY_TYPE &&
               cu_pointer_device == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL &&
               cu_memory_device == CU_MEMORYTYPE_DEVICE);

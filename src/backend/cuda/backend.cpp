@@ -30,7 +30,7 @@ class CudaBackend final : public Backend {
 
   std::string compile(const atlas::Program& program) const override {
     const std::optional<std::string> why = unrendered(program);
-    if (!why) return to_text(assembled(cuda::compile(program)));
+    if (!why) return to_text(assembled(cuda::compile(program, device_.capability)));
     if (!host_) fail(ErrorCode::unsupported, "cuda: {} are not rendered for GPUs yet", *why);
     return to_text({host_->compile(program), {}, true});
   }
@@ -46,7 +46,7 @@ class CudaBackend final : public Backend {
   std::optional<Kernel> builtin(const atlas::Program& program,
                                 const Fingerprint& key) const override {
     const BuiltinKernel* found = find_builtin(key.hex());
-    if (!found) return std::nullopt;
+    if (!found || is_special(program, device_.capability)) return std::nullopt;
     Stored stored = from_text(found->stored, program.num_symbols);
     for (size_t k = 0; k < std::size(builtin_capabilities); ++k)
       if (builtin_capabilities[k] == device_.capability) stored.cubin = found->cubins[k];
@@ -77,8 +77,8 @@ class CudaBackend final : public Backend {
   std::optional<std::string> dump(const atlas::Program& program,
                                   std::string_view stage) const override {
     if (unrendered(program)) return host_ ? host_->dump(program, stage) : std::nullopt;
-    if (stage == "llvm") return dump_llvm(program);
-    if (stage == "asm" || stage == "ptx") return dump_ptx(program);
+    if (stage == "llvm") return dump_llvm(program, device_.capability);
+    if (stage == "asm" || stage == "ptx") return dump_ptx(program, device_.capability);
     if (stage == "sass") return dump_sass(program);
     return std::nullopt;
   }
@@ -110,7 +110,8 @@ class CudaBackend final : public Backend {
     if (!a)
       fail(ErrorCode::unavailable,
            "HOLOGRAM_DUMP=sass: no ptxas was found; HOLOGRAM_CUDA_ASSEMBLER names one");
-    const Assembled made = assemble(*a, cuda::compile(program).code, device_.capability);
+    const Assembled made =
+        assemble(*a, cuda::compile(program, device_.capability).code, device_.capability);
     if (made.cubin.empty()) fail(ErrorCode::internal, "cuda: {}: {}", a->path, made.words);
     return disassemble(*a, made.cubin);
   }

@@ -13,6 +13,7 @@
 #include "backend/cuda/function.h"
 #include "backend/cuda/loops/emit.h"
 #include "backend/cuda/products/emit.h"
+#include "backend/cuda/products/wide.h"
 #include "backend/cuda/sources.h"
 #include "codegen/module.h"
 
@@ -21,7 +22,7 @@ namespace {
 
 constexpr size_t most_parameters = 4096 / 8;  // what PTX 8.0 passes to a kernel, in words
 
-std::unique_ptr<llvm::TargetMachine> machine() {
+std::unique_ptr<llvm::TargetMachine> machine(int capability) {
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeNVPTXTargetInfo();
@@ -29,7 +30,7 @@ std::unique_ptr<llvm::TargetMachine> machine() {
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
   });
-  return make_machine(target());
+  return make_machine(target(capability));
 }
 
 // Helper functions into the kernel, so that it calls nothing.
@@ -70,11 +71,13 @@ struct Unit {
   std::unique_ptr<llvm::TargetMachine> target_machine;
   std::unique_ptr<llvm::Module> module;
 
-  explicit Unit(const atlas::Program& p) : program(p) {
+  Unit(const atlas::Program& p, int capability) : program(p) {
+    if (!is_special(p, capability)) capability = least_capability;
     atlas::expand_math(program);
     context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
-    target_machine = machine();
+    target_machine = machine(capability);
     module = make_module("hologram", context, *target_machine);
+    if (capability != least_capability) set_capability(*module, capability);
     facts = emit_block(*module, program);
     forget_constancy(*module);
     choose_accesses(*module);
@@ -87,7 +90,8 @@ struct Unit {
 }  // namespace
 
 std::optional<std::string> unrendered(const atlas::Program& program) {
-  if (program.buffers.size() + static_cast<size_t>(program.num_symbols) + 5 > most_parameters)
+  constexpr size_t others = 5 + 2 * 16;  // two tensor maps
+  if (program.buffers.size() + static_cast<size_t>(program.num_symbols) + others > most_parameters)
     return "more parameters than a kernel takes";
   switch (program.kind()) {
     case atlas::BlockKind::loop:
@@ -101,20 +105,27 @@ std::optional<std::string> unrendered(const atlas::Program& program) {
   }
 }
 
-Stored compile(const atlas::Program& program) {
-  Unit unit(program);
+bool is_special(const atlas::Program& program, int capability) {
+  return capability == 90 && program.kind() == atlas::BlockKind::product && !unrendered(program) &&
+         has_wide_product(program);
+}
+
+Stored compile(const atlas::Program& program, int capability) {
+  Unit unit(program, capability);
   return {translate(*unit.module, *unit.target_machine, true), unit.facts, false};
 }
 
-std::string dump_llvm(const atlas::Program& program) {
-  Unit unit(program);
+std::string dump_llvm(const atlas::Program& program, int capability) {
+  Unit unit(program, capability);
   std::string text;
   llvm::raw_string_ostream out(text);
   unit.module->print(out, nullptr);
   return text;
 }
 
-std::string dump_ptx(const atlas::Program& program) { return compile(program).code; }
+std::string dump_ptx(const atlas::Program& program, int capability) {
+  return compile(program, capability).code;
+}
 
 std::string_view version() { return sources_hash; }
 

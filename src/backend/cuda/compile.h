@@ -12,13 +12,15 @@ namespace hologram::cuda {
 /// Why a verified program is not rendered for GPUs yet, or nothing.
 std::optional<std::string> unrendered(const atlas::Program& program);
 
-/// PTX of a program that is rendered (before expand_math). Thread-safe. Throws Error(internal) if
-/// LLVM fails.
-Stored compile(const atlas::Program& program);
+/// PTX of a program that is rendered (before expand_math), for a GPU of this compute capability or
+/// a later one. Thread-safe. Throws Error(internal) if LLVM fails.
+Stored compile(const atlas::Program& program, int capability = 80);
+/// Whether GPUs of this compute capability get PTX of their own.
+bool is_special(const atlas::Program& program, int capability);
 
 /// LLVM IR or PTX, for HOLOGRAM_DUMP.
-std::string dump_llvm(const atlas::Program& program);
-std::string dump_ptx(const atlas::Program& program);
+std::string dump_llvm(const atlas::Program& program, int capability = 80);
+std::string dump_ptx(const atlas::Program& program, int capability = 80);
 
 /// A hash over the generator's sources: part of every cache key.
 std::string_view version();

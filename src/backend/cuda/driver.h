@@ -34,6 +34,12 @@ struct CuKernelNode {
   CuContext context;
 };
 
+/// CUtensorMap.
+struct alignas(128) CuTensorMap {
+  uint64_t opaque[16];
+  bool operator==(const CuTensorMap&) const = default;
+};
+
 /// Numbers of cuda.h.
 inline constexpr CuResult cu_success = 0, cu_out_of_memory = 2, cu_no_device = 100;
 inline constexpr CuResult cu_not_ready = 600;
@@ -44,6 +50,11 @@ inline constexpr int cu_pointer_memory_type = 2;            // CUpointer_attribu
 inline constexpr int cu_pointer_device = 9;                 // CUpointer_attribute
 inline constexpr unsigned cu_memory_device = 2;             // CUmemorytype
 inline constexpr unsigned cu_stream_non_blocking = 1;       // CUstream_flags
+inline constexpr int cu_most_dynamic_shared = 8;            // CUfunction_attribute
+inline constexpr int cu_map_float16 = 6;                    // CUtensorMapDataType
+inline constexpr int cu_map_bfloat16 = 9;                   // CUtensorMapDataType
+inline constexpr int cu_map_swizzle_128 = 3;                // CUtensorMapSwizzle
+inline constexpr int cu_map_promotion_256 = 3;              // CUtensorMapL2promotion
 inline constexpr unsigned cu_host_portable_mapped = 1 | 2;  // CU_MEMHOSTALLOC_*
 
 // clang-format off
@@ -95,6 +106,12 @@ inline constexpr unsigned cu_host_portable_mapped = 1 | 2;  // CU_MEMHOSTALLOC_*
     (CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,    \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CuStream stream,                  \
      void** parameters, void** extra))                                                            \
+  f(cuFuncSetAttribute, set_attribute, (CuFunction function, int attribute, int value))           \
+  f(cuTensorMapEncodeTiled, encode_map,                                                           \
+    (CuTensorMap* map, int type, unsigned rank, void* address, const uint64_t* sizes,             \
+     const uint64_t* strides, const unsigned* box, const unsigned* steps, int interleave,         \
+     int swizzle, int promotion, int fill))                                                       \
+  f(cuTensorMapReplaceAddress, move_map, (CuTensorMap* map, void* address))                       \
   f(cuGetErrorString, error_string, (CuResult error, const char** text))
 // clang-format on
 

@@ -36,20 +36,90 @@ int read_number(std::string_view text, int least, int most) {
   return n;
 }
 
+// Fields of a line, one after the other.
+class Fields {
+ public:
+  Fields(std::string_view text, int num_symbols) : rest_(text), num_symbols_(num_symbols) {}
+  std::string_view word() {
+    if (ended_) corrupt("its launch has other parts");
+    const size_t end = rest_.find('|');
+    const std::string_view out = rest_.substr(0, end);
+    ended_ = end == rest_.npos;
+    rest_.remove_prefix(ended_ ? rest_.size() : end + 1);
+    return out;
+  }
+  int number(int least, int most) { return read_number(word(), least, most); }
+  Expr expr() { return read_expr(word(), num_symbols_); }
+  void end() const {
+    if (!ended_) corrupt("its launch has other parts");
+  }
+
+ private:
+  std::string_view rest_;
+  int num_symbols_;
+  bool ended_ = false;
+};
+
+constexpr int most_buffers = 4096, most_rank = 5, most_box = 256;
+
+std::string to_text(const MappedMatrix& m) {
+  std::string out =
+      fmt::format("|{}|{}|{}|{}", m.buffer, name_of(m.type), m.first.str(), m.sizes.size());
+  for (const Expr& e : m.sizes) out += "|" + e.str();
+  for (const Expr& e : m.strides) out += "|" + e.str();
+  for (const int n : m.box) out += fmt::format("|{}", n);
+  return out;
+}
+
+MappedMatrix read_matrix(Fields& from) {
+  MappedMatrix m;
+  m.buffer = from.number(0, most_buffers);
+  const std::string_view type = from.word();
+  if (type != "bf16" && type != "f16") corrupt("the type of a matrix");
+  m.type = type == "bf16" ? DType::bf16 : DType::f16;
+  m.first = from.expr();
+  const int rank = from.number(2, most_rank);
+  for (int d = 0; d < rank; ++d) m.sizes.push_back(from.expr());
+  for (int d = 1; d < rank; ++d) m.strides.push_back(from.expr());
+  for (int d = 0; d < rank; ++d) m.box.push_back(from.number(1, most_box));
+  return m;
+}
+
+std::string to_text(const std::optional<WideFacts>& wide) {
+  if (!wide) return "";
+  return fmt::format("{}|{}|{}|{}", wide->threads, wide->shared_bytes, wide->tiles.str(),
+                     wide->depth.str()) +
+         to_text(wide->left) + to_text(wide->right);
+}
+
+std::optional<WideFacts> read_wide(std::string_view text, int num_symbols) {
+  if (text.empty()) return std::nullopt;
+  Fields from(text, num_symbols);
+  WideFacts wide;
+  wide.threads = from.number(1, 1024);
+  wide.shared_bytes = from.number(0, 227 << 10);
+  wide.tiles = from.expr();
+  wide.depth = from.expr();
+  wide.left = read_matrix(from);
+  wide.right = read_matrix(from);
+  from.end();
+  return wide;
+}
+
 }  // namespace
 
 std::string to_text(const Stored& s) {
   const Facts& f = s.facts;
-  return fmt::format("{};{};{};{};{};{};{};{};{}\n{}{}", s.on_host ? 1 : 0, f.threads, f.points,
+  return fmt::format("{};{};{};{};{};{};{};{};{};{}\n{}{}", s.on_host ? 1 : 0, f.threads, f.points,
                      f.flags ? 1 : 0, f.merges, s.cubin.size(), f.total.str(), f.team_bytes.str(),
-                     f.parts.str(), s.code, s.cubin);
+                     f.parts.str(), to_text(f.wide), s.code, s.cubin);
 }
 
 Stored from_text(std::string_view text, int num_symbols) {
   const size_t line = text.find('\n');
   if (line == text.npos) corrupt("it has no launch");
   std::string_view head = text.substr(0, line);
-  std::array<std::string_view, 9> parts;
+  std::array<std::string_view, 10> parts;
   for (size_t k = 0; k < parts.size(); ++k) {
     const size_t end = head.find(';');
     if ((end == head.npos) != (k + 1 == parts.size())) corrupt("its launch has other parts");
@@ -68,6 +138,7 @@ Stored from_text(std::string_view text, int num_symbols) {
   s.facts.total = read_expr(parts[6], num_symbols);
   s.facts.team_bytes = read_expr(parts[7], num_symbols);
   s.facts.parts = read_expr(parts[8], num_symbols);
+  s.facts.wide = read_wide(parts[9], num_symbols);
   s.code = code.substr(0, code.size() - cubin_bytes);
   s.cubin = code.substr(code.size() - cubin_bytes);
   return s;

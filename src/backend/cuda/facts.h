@@ -1,9 +1,12 @@
 // backend/cuda/facts.h: how a kernel is launched, and how it is stored.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/dtype.h"
 #include "base/expr.h"
 
 namespace hologram::cuda {
@@ -12,6 +15,27 @@ namespace hologram::cuda {
 inline constexpr int most_parts = 64, merge_threads = 128;
 /// The name of the function that merges parts, beside the kernel's.
 inline constexpr const char* merge_symbol = "hologram_merge";
+/// And of what takes its place for large sizes.
+inline constexpr const char* wide_symbol = "hologram_wide";
+
+/// A matrix in a buffer, or several, as tensor maps know it: element (x, y, …) is number first + x
+/// + y * strides[0] + …, and a copy takes a box of them.
+struct MappedMatrix {
+  int buffer = 0;  ///< of those that the kernel gets
+  DType type = DType::bf16;
+  Expr first;
+  std::vector<Expr> sizes, strides;
+  std::vector<int> box;
+};
+
+/// Another kernel of the module, @hologram_wide, which does all of the work where sizes and
+/// addresses suit it: as many CTAs as there are multiprocessors share `tiles`. Its parameters are
+/// the kernel's and two tensor maps.
+struct WideFacts {
+  MappedMatrix left, right;
+  Expr tiles, depth;
+  int threads = 0, shared_bytes = 0;
+};
 
 /// Of a kernel whose parallel points are worked on by teams of threads.
 struct Facts {
@@ -25,6 +49,7 @@ struct Facts {
   /// point, unless there is one part. 0: it is not cut.
   Expr parts;
   int merges = 0;
+  std::optional<WideFacts> wide;
 };
 
 /// Code that is kept: PTX and, where an assembler made it, machine code, or the code of the host's

@@ -12,7 +12,11 @@ namespace Intrinsic = llvm::Intrinsic;
 
 constexpr unsigned global_space = 1, shared_space = 3;
 
-llvm::Function* declare(llvm::Module& m, const atlas::Program& p, int threads, const char* name) {
+constexpr uint64_t map_bytes = 128, map_alignment = 64;
+constexpr const char* capability_flag = "hologram_capability";
+
+llvm::Function* declare(llvm::Module& m, const atlas::Program& p, int threads, const char* name,
+                        int maps) {
   llvm::LLVMContext& c = m.getContext();
   auto* pointer = llvm::PointerType::get(c, global_space);
   auto* word = llvm::Type::getInt64Ty(c);
@@ -21,37 +25,68 @@ llvm::Function* declare(llvm::Module& m, const atlas::Program& p, int threads, c
     if (b.access != atlas::Access::scratch) types.push_back(pointer);
   types.insert(types.end(), static_cast<size_t>(p.num_symbols) + 3, word);
   types.insert(types.end(), 2, pointer);
+  const size_t first_map = types.size();
+  types.insert(types.end(), static_cast<size_t>(maps), llvm::PointerType::get(c, 0));
   auto* f = llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getVoidTy(c), types, false),
                                    llvm::Function::ExternalLinkage, name, m);
   f->setCallingConv(llvm::CallingConv::PTX_Kernel);
   f->addFnAttr(llvm::Attribute::NoUnwind);
-  f->addFnAttr("target-cpu", target().cpu);
-  f->addFnAttr("target-features", target().features);
+  f->addFnAttr("target-cpu", target(capability_of(m)).cpu);
+  f->addFnAttr("target-features", target(capability_of(m)).features);
   f->addFnAttr("no-builtins");
-  auto* number = llvm::ConstantAsMetadata::get(
-      llvm::ConstantInt::get(llvm::Type::getInt32Ty(c), static_cast<uint64_t>(threads)));
-  m.getOrInsertNamedMetadata("nvvm.annotations")
-      ->addOperand(llvm::MDNode::get(
-          c, {llvm::ValueAsMetadata::get(f), llvm::MDString::get(c, "maxntidx"), number}));
+  auto number = [&](size_t n) -> llvm::Metadata* {
+    return llvm::ConstantAsMetadata::get(
+        llvm::ConstantInt::get(llvm::Type::getInt32Ty(c), static_cast<uint64_t>(n)));
+  };
+  auto annotate = [&](const char* what, llvm::Metadata* value) {
+    m.getOrInsertNamedMetadata("nvvm.annotations")
+        ->addOperand(llvm::MDNode::get(
+            c, {llvm::ValueAsMetadata::get(f), llvm::MDString::get(c, what), value}));
+  };
+  annotate("maxntidx", number(static_cast<size_t>(threads)));
+  if (maps == 0) return f;
+  annotate("minctasm", number(1));
+  auto* bytes = llvm::ArrayType::get(llvm::Type::getInt8Ty(c), map_bytes);
+  std::vector<llvm::Metadata*> constant;
+  for (size_t n = first_map; n < types.size(); ++n) {
+    llvm::AttrBuilder attributes(c);
+    attributes.addByValAttr(bytes);
+    attributes.addAlignmentAttr(llvm::Align(map_alignment));
+    f->getArg(static_cast<unsigned>(n))->addAttrs(attributes);
+    constant.push_back(number(n + 1));
+  }
+  annotate("grid_constant", llvm::MDNode::get(c, constant));
   return f;
 }
 
 }  // namespace
 
-const TargetTraits& target() {
-  static const TargetTraits traits = [] {
+const TargetTraits& target(int capability) {
+  auto make = [](const char* cpu) {
     TargetTraits t;
     t.triple = "nvptx64-nvidia-cuda";
-    t.cpu = "sm_80";
+    t.cpu = cpu;
     t.features = "+ptx80";
     t.jumps_stores = true;
     return t;
-  }();
-  return traits;
+  };
+  static const TargetTraits least = make("sm_80"), hopper = make("sm_90a");
+  return capability == 90 ? hopper : least;
 }
 
-CudaFunction::CudaFunction(llvm::Module& m, const atlas::Program& p, int threads, const char* name)
-    : Function(m, p, target(), declare(m, p, threads, name)) {
+void set_capability(llvm::Module& module, int capability) {
+  module.addModuleFlag(llvm::Module::Override, capability_flag, static_cast<uint32_t>(capability));
+}
+
+int capability_of(const llvm::Module& module) {
+  auto* flag =
+      llvm::mdconst::extract_or_null<llvm::ConstantInt>(module.getModuleFlag(capability_flag));
+  return flag ? static_cast<int>(flag->getZExtValue()) : least_capability;
+}
+
+CudaFunction::CudaFunction(llvm::Module& m, const atlas::Program& p, int threads, const char* name,
+                           int maps)
+    : Function(m, p, target(capability_of(m)), declare(m, p, threads, name, maps)) {
   unsigned passed = 0;
   for (size_t k = 0; k < p.buffers.size(); ++k)
     if (p.buffers[k].access != atlas::Access::scratch) set_buffer(k, function->getArg(passed++));
@@ -61,9 +96,15 @@ CudaFunction::CudaFunction(llvm::Module& m, const atlas::Program& p, int threads
   team_bytes_ = function->getArg(passed++);
   workspace_ = function->getArg(passed++);
   faults_ = function->getArg(passed++);
+  first_map_ = passed;
   thread_ = ir.CreateIntrinsic(Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
   cta_ = ir.CreateIntrinsic(Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {});
   open();
+}
+
+Value* CudaFunction::map(int number) {
+  return ir.CreatePtrToInt(function->getArg(first_map_ + static_cast<unsigned>(number)),
+                           ir.getInt64Ty());
 }
 
 // A tree of choices, one level for each bit of the index: no memory is read.

@@ -8,16 +8,24 @@ namespace hologram::cuda {
 
 using namespace codegen;  // the kit's names are this backend's
 
+/// 80 for 8.0. Kernels are made for it, and run on all later ones.
+inline constexpr int least_capability = 80;
+
 /// The least GPU that kernels are made for, and the version of PTX that drivers from CUDA 12.0 on
 /// read.
-const TargetTraits& target();
+const TargetTraits& target(int capability = least_capability);
+
+/// A module is for the least GPU, unless it says that it is for another one.
+void set_capability(llvm::Module& module, int capability);
+int capability_of(const llvm::Module& module);
 
 /// A kernel @hologram_kernel(buffers…, symbols…, i64 total, i64 teams, i64 workspace bytes of a
-/// team, ptr workspace, ptr faults): `Facts` says how it is launched.
+/// team, ptr workspace, ptr faults, tensor maps…): `Facts` says how it is launched.
 class CudaFunction final : public Function {
  public:
+  /// `maps`: how many tensor maps it gets; then a CTA has a multiprocessor for itself.
   CudaFunction(llvm::Module& m, const atlas::Program& p, int threads,
-               const char* name = kernel_symbol);
+               const char* name = kernel_symbol, int maps = 0);
 
   Value* render(ir::Op, Value*) override { return nullptr; }
   Value* round_to_bf16(Value*) override { return nullptr; }
@@ -34,6 +42,8 @@ class CudaFunction final : public Function {
   /// The number of the thread in its CTA and of the CTA in the grid, i32.
   Value* thread() const { return thread_; }
   Value* cta() const { return cta_; }
+  /// The address of a tensor map, i64.
+  Value* map(int number);
   /// The piece of the workspace that team number `team` (i64) has.
   Value* workspace(Value* team);
   /// Gives every scratch buffer its place in the workspace of team number `team` (i64).
@@ -48,6 +58,7 @@ class CudaFunction final : public Function {
   llvm::Type* global_pointer() { return ir.getPtrTy(1); }
 
   Value *total_, *teams_, *team_bytes_, *workspace_, *faults_, *thread_, *cta_;
+  unsigned first_map_;
   Value* zeros_ = nullptr;
   bool flags_ = false;
 };

@@ -1,12 +1,15 @@
 // backend/cuda/graph.cpp: a run of launches as one of the driver's graphs.
 #include "backend/cuda/graph.h"
 
+#include <algorithm>
+
 namespace hologram::cuda {
 namespace {
 
-std::vector<void*> addresses(std::vector<uint64_t>& words) {
+std::vector<void*> addresses(Launch& l) {
   std::vector<void*> out;
-  for (uint64_t& w : words) out.push_back(&w);
+  for (uint64_t& w : l.words) out.push_back(&w);
+  for (CuTensorMap& m : l.maps) out.push_back(&m);
   return out;
 }
 
@@ -15,6 +18,7 @@ CuKernelNode node_of(const Launch& l, std::vector<void*>& parameters) {
   n.function = l.function;
   n.grid[0] = l.ctas;
   n.block[0] = l.threads;
+  n.shared_bytes = l.shared_bytes;
   n.grid[1] = n.grid[2] = n.block[1] = n.block[2] = 1;
   n.parameters = parameters.data();
   return n;
@@ -23,16 +27,23 @@ CuKernelNode node_of(const Launch& l, std::vector<void*>& parameters) {
 }  // namespace
 
 CuResult Launch::start(const Driver& driver, CuStream stream) {
-  std::vector<void*> parameters = addresses(words);
-  return driver.launch(function, ctas, 1, 1, threads, 1, 1, 0, stream, parameters.data(), nullptr);
+  std::vector<void*> parameters = addresses(*this);
+  return driver.launch(function, ctas, 1, 1, threads, 1, 1, shared_bytes, stream, parameters.data(),
+                       nullptr);
 }
 
-LaunchGraph::~LaunchGraph() {
+LaunchGraph::~LaunchGraph() { free(); }
+
+void LaunchGraph::free() {
   if (!exec_ && !graph_) return;
   const Current here(device_, std::nothrow);
   if (!here.ok()) return;
   if (exec_) device_.driver.free_exec(exec_);
   if (graph_) device_.driver.free_graph(graph_);
+  exec_ = nullptr;
+  graph_ = nullptr;
+  nodes_.clear();
+  launches_.clear();
 }
 
 // A chain: each launch behind the one before it, as on a stream.
@@ -40,14 +51,14 @@ CuResult LaunchGraph::make(std::span<Launch> launches) {
   const Driver& d = device_.driver;
   if (const CuResult made = d.make_graph(&graph_, 0); made != cu_success) return made;
   for (Launch& l : launches) {
-    std::vector<void*> parameters = addresses(l.words);
+    std::vector<void*> parameters = addresses(l);
     const CuKernelNode kernel = node_of(l, parameters);
     CuGraphNode node = nullptr;
     const CuResult added = d.add_kernel(&node, graph_, nodes_.empty() ? nullptr : &nodes_.back(),
                                         nodes_.empty() ? 0 : 1, &kernel);
     if (added != cu_success) return added;
     nodes_.push_back(node);
-    words_.push_back(l.words);
+    launches_.push_back(l);
   }
   return d.instantiate(&exec_, graph_, 0);
 }
@@ -55,17 +66,24 @@ CuResult LaunchGraph::make(std::span<Launch> launches) {
 // What has started already keeps the words that it had.
 CuResult LaunchGraph::patch(std::span<Launch> launches) {
   for (size_t k = 0; k < launches.size(); ++k) {
-    if (launches[k].words == words_[k]) continue;
-    std::vector<void*> parameters = addresses(launches[k].words);
+    if (launches[k].words == launches_[k].words && launches[k].maps == launches_[k].maps) continue;
+    std::vector<void*> parameters = addresses(launches[k]);
     const CuKernelNode kernel = node_of(launches[k], parameters);
     const CuResult set = device_.driver.set_kernel(exec_, nodes_[k], &kernel);
     if (set != cu_success) return set;
-    words_[k] = launches[k].words;
+    launches_[k] = launches[k];
   }
   return cu_success;
 }
 
+// Which kernel a step takes may depend on the addresses that it gets.
+bool LaunchGraph::fits(std::span<const Launch> launches) const {
+  return std::ranges::equal(launches, launches_,
+                            [](const Launch& a, const Launch& b) { return a.like(b); });
+}
+
 CuResult LaunchGraph::start(std::span<Launch> launches, CuStream stream) {
+  if (exec_ && !fits(launches)) free();
   const CuResult ready = exec_ ? patch(launches) : make(launches);
   return ready == cu_success ? device_.driver.launch_graph(exec_, stream) : ready;
 }

@@ -13,6 +13,14 @@ struct Launch {
   CuFunction function = nullptr;
   unsigned ctas = 0, threads = 0;
   std::vector<uint64_t> words;
+  unsigned shared_bytes = 0;
+  std::vector<CuTensorMap> maps;  ///< parameters behind the words
+
+  /// Whether another launch differs in its parameters alone.
+  bool like(const Launch& other) const {
+    return function == other.function && ctas == other.ctas && words.size() == other.words.size() &&
+           maps.size() == other.maps.size();
+  }
 
   /// Puts it on a stream.
   CuResult start(const Driver& driver, CuStream stream);
@@ -27,19 +35,21 @@ class LaunchGraph {
   LaunchGraph(const LaunchGraph&) = delete;
   LaunchGraph& operator=(const LaunchGraph&) = delete;
 
-  /// Starts these launches on a stream, as many and of the same kernels as at every call. Not
-  /// success: nothing was started, and the graph is of no more use.
+  /// Starts these launches on a stream. Of other kernels than at the last call, it is made anew.
+  /// Not success: nothing was started, and the graph is of no more use.
   CuResult start(std::span<Launch> launches, CuStream stream);
 
  private:
   CuResult make(std::span<Launch> launches);
   CuResult patch(std::span<Launch> launches);
+  bool fits(std::span<const Launch> launches) const;
+  void free();
 
   const DeviceContext& device_;
   CuGraph graph_ = nullptr;
   CuGraphExec exec_ = nullptr;
   std::vector<CuGraphNode> nodes_;
-  std::vector<std::vector<uint64_t>> words_;  // by node: as they are in the graph
+  std::vector<Launch> launches_;  // by node: as they are in the graph
 };
 
 }  // namespace hologram::cuda

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/faults.h"
 #include "backend/cuda/graph.h"
+#include "backend/cuda/maps.h"
 #include "base/error.h"
 
 namespace hologram::cuda {
@@ -21,11 +22,19 @@ constexpr size_t least_in_graph = 8;       // launches, of which a graph is like
 constexpr int64_t calls_before_graph = 2;  // with the same sizes
 constexpr size_t kept_sizes = 8;
 
+// The kernel for large sizes, and its tensor maps as they were last.
+struct WideLaunch {
+  WideGrid grid;
+  std::mutex mutex;
+  std::optional<std::array<CuTensorMap, 2>> maps;
+};
+
 // A step's launch for some sizes.
 struct Grid {
   int64_t total = 0, ctas = 0, teams = 0, team_bytes = 0;
   bool parted = false;  ///< its parts are merged by a second launch
   size_t workspace = 0;
+  std::shared_ptr<WideLaunch> wide;  ///< instead, where addresses suit it
 };
 
 // What calls with the same sizes share: kernels in a row, [first, last), which may become a graph.
@@ -187,7 +196,7 @@ class CudaLauncher final : public Launcher {
       }
       if (open.launches == 0) open.first = s;
       const Grid& grid = record.grids[s];
-      if (grid.total > 0) open.launches += grid.parted ? 2 : 1;
+      if (grid.total > 0) open.launches += grid.parted && !grid.wide ? 2 : 1;
     }
     close(steps_.size());
   }
@@ -230,6 +239,15 @@ class CudaLauncher final : public Launcher {
     g.parted = k.merge && g.teams > 1;
     const int64_t pieces = k.merge ? (g.parted ? g.ctas : 0) : g.teams;
     g.workspace = static_cast<size_t>(pieces * g.team_bytes);
+    if (k.facts.wide) {
+      const std::span symbols(arguments + step.first_argument,
+                              static_cast<size_t>(step.num_arguments));
+      auto wide = wide_grid(*k.facts.wide, symbols, device().multiprocessors);
+      if (wide) {
+        g.wide = std::make_shared<WideLaunch>();
+        g.wide->grid = std::move(*wide);
+      }
+    }
     return g;
   }
 
@@ -301,15 +319,47 @@ class CudaLauncher final : public Launcher {
           reinterpret_cast<uint64_t>(frame.buffers[step.first_buffer + static_cast<int64_t>(b)]));
     for (int64_t a = 0; a < step.num_arguments; ++a)
       words.push_back(static_cast<uint64_t>(frame.arguments[step.first_argument + a]));
+    const size_t numbers = words.size();
     for (int64_t n : {grid.total, grid.teams, grid.team_bytes})
       words.push_back(static_cast<uint64_t>(n));
     words.push_back(grid.workspace > 0 ? reinterpret_cast<uint64_t>(frame.workspace) : 0);
     words.push_back(faults);
-    launches.push_back({k.function, static_cast<unsigned>(grid.ctas),
-                        static_cast<unsigned>(k.facts.threads), words});
+    if (grid.wide)
+      if (auto maps = maps_of(*grid.wide, std::span(words).first(k.buffers.size()))) {
+        words[numbers] = static_cast<uint64_t>(grid.wide->grid.tiles);
+        launches.push_back({k.wide,
+                            static_cast<unsigned>(grid.wide->grid.ctas),
+                            static_cast<unsigned>(k.facts.wide->threads),
+                            std::move(words),
+                            static_cast<unsigned>(k.facts.wide->shared_bytes),
+                            {maps->begin(), maps->end()}});
+        return;
+      }
+    launches.push_back({k.function,
+                        static_cast<unsigned>(grid.ctas),
+                        static_cast<unsigned>(k.facts.threads),
+                        words,
+                        0,
+                        {}});
     if (grid.parted)
-      launches.push_back({k.merge, static_cast<unsigned>(grid.total * k.facts.merges),
-                          static_cast<unsigned>(merge_threads), std::move(words)});
+      launches.push_back({k.merge,
+                          static_cast<unsigned>(grid.total * k.facts.merges),
+                          static_cast<unsigned>(merge_threads),
+                          std::move(words),
+                          0,
+                          {}});
+  }
+
+  // Encoded at the first call; later ones' addresses take the place of those in them.
+  std::optional<std::array<CuTensorMap, 2>> maps_of(WideLaunch& wide,
+                                                    std::span<const uint64_t> buffers) const {
+    std::lock_guard lock(wide.mutex);
+    if (!wide.maps) {
+      wide.maps = make_maps(device().driver, wide.grid, buffers);
+      return wide.maps;
+    }
+    if (!move_maps(device().driver, wide.grid, buffers, *wide.maps)) return std::nullopt;
+    return wide.maps;
   }
 
   [[noreturn]] void refuse(const LoadedKernel& k, const Grid& grid, CuResult result) const {

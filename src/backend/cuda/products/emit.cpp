@@ -7,6 +7,7 @@
 #include "backend/cuda/products/tensor.h"
 #include "backend/cuda/products/terms.h"
 #include "backend/cuda/products/thin.h"
+#include "backend/cuda/products/wide.h"
 
 namespace hologram::cuda {
 
@@ -30,7 +31,11 @@ Facts emit_product_block(llvm::Module& module, const atlas::Program& program) {
     if (floats && is_skinny(block)) return emit_skinny_product(module, program);
     if (floats && is_thin(block)) return emit_thin_product(module, program);
     if (terms) return emit_terms(module, program);
-    return cores ? emit_tensor_product(module, program) : emit_chains(module, program);
+    if (!cores) return emit_chains(module, program);
+    Facts facts = emit_tensor_product(module, program);
+    if (capability_of(module) == 90 && has_wide_product(program))
+      add_wide_product(facts, module, program);
+    return facts;
   }
   Facts facts;
   CudaFunction k(module, program, facts.threads);

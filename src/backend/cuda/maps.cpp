@@ -1,0 +1,90 @@
+// backend/cuda/maps.cpp: tensor maps, as the driver encodes them.
+#include "backend/cuda/maps.h"
+
+#include <algorithm>
+
+namespace hologram::cuda {
+namespace {
+
+constexpr int64_t most_size = int64_t{1} << 30;               // coordinates are of 32 bits
+constexpr int64_t most_stride = int64_t{1} << 40, unit = 16;  // in bytes
+// Steps of 64 values of k: of fewer, filling the slots takes longer than the products.
+constexpr int64_t least_depth = 128;
+
+std::optional<WideGrid::Matrix> matrix_of(const MappedMatrix& m, std::span<const int64_t> symbols) {
+  WideGrid::Matrix out{&m, 0, {}, {}};
+  const int64_t bytes = size_of(m.type);
+  out.offset = m.first.eval(symbols) * bytes;
+  bool legal = out.offset >= 0 && out.offset % unit == 0;
+  for (const Expr& e : m.sizes) {
+    const int64_t size = e.eval(symbols);
+    legal = legal && size >= 1 && size <= most_size;
+    out.sizes.push_back(static_cast<uint64_t>(size));
+  }
+  for (const Expr& e : m.strides) {
+    const int64_t stride = e.eval(symbols);
+    legal = legal && stride >= 1 && stride < most_stride / bytes && stride * bytes % unit == 0;
+    out.strides.push_back(static_cast<uint64_t>(stride) * static_cast<uint64_t>(bytes));
+  }
+  if (!legal) return std::nullopt;
+  return out;
+}
+
+// The matrix's address, if a tensor map may have it.
+std::optional<uint64_t> address_of(const WideGrid::Matrix& m, std::span<const uint64_t> buffers) {
+  const uint64_t address =
+      buffers[static_cast<size_t>(m.facts->buffer)] + static_cast<uint64_t>(m.offset);
+  if (address % unit != 0) return std::nullopt;
+  return address;
+}
+
+void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+bool encode(const Driver& driver, const WideGrid::Matrix& m, uint64_t address, CuTensorMap& map) {
+  const auto rank = static_cast<unsigned>(m.sizes.size());
+  std::vector<unsigned> box, steps(rank, 1);
+  for (const int n : m.facts->box) box.push_back(static_cast<unsigned>(n));
+  return driver.encode_map(&map, m.facts->type == DType::bf16 ? cu_map_bfloat16 : cu_map_float16,
+                           rank, pointer(address), m.sizes.data(), m.strides.data(), box.data(),
+                           steps.data(), 0, cu_map_swizzle_128, cu_map_promotion_256,
+                           0) == cu_success;
+}
+
+}  // namespace
+
+// A tile of 128 x 256 on every other multiprocessor at least: the other kernel's tiles are smaller,
+// and it cuts k where they are few.
+std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_t> symbols,
+                                  int multiprocessors) {
+  WideGrid grid;
+  grid.tiles = facts.tiles.eval(symbols);
+  if (grid.tiles < 1 || grid.tiles > most_size || 2 * grid.tiles < multiprocessors ||
+      facts.depth.eval(symbols) < least_depth)
+    return std::nullopt;
+  grid.ctas = std::min<int64_t>(grid.tiles, multiprocessors);
+  auto left = matrix_of(facts.left, symbols), right = matrix_of(facts.right, symbols);
+  if (!left || !right) return std::nullopt;
+  grid.matrices = {std::move(*left), std::move(*right)};
+  return grid;
+}
+
+std::optional<std::array<CuTensorMap, 2>> make_maps(const Driver& driver, const WideGrid& grid,
+                                                    std::span<const uint64_t> buffers) {
+  std::array<CuTensorMap, 2> maps{};
+  for (size_t n = 0; n < maps.size(); ++n) {
+    const auto address = address_of(grid.matrices[n], buffers);
+    if (!address || !encode(driver, grid.matrices[n], *address, maps[n])) return std::nullopt;
+  }
+  return maps;
+}
+
+bool move_maps(const Driver& driver, const WideGrid& grid, std::span<const uint64_t> buffers,
+               std::array<CuTensorMap, 2>& maps) {
+  for (size_t n = 0; n < maps.size(); ++n) {
+    const auto address = address_of(grid.matrices[n], buffers);
+    if (!address || driver.move_map(&maps[n], pointer(*address)) != cu_success) return false;
+  }
+  return true;
+}
+
+}  // namespace hologram::cuda

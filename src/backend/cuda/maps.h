@@ -1,0 +1,37 @@
+// backend/cuda/maps.h: whether a launch's matrices suit tensor maps, and the maps.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+
+#include "backend/cuda/driver.h"
+#include "backend/cuda/facts.h"
+
+namespace hologram::cuda {
+
+/// A wide kernel's launch for some sizes.
+struct WideGrid {
+  struct Matrix {
+    const MappedMatrix* facts;
+    int64_t offset;                        ///< of the first element, in bytes
+    std::vector<uint64_t> sizes, strides;  ///< in elements, in bytes
+  };
+  int64_t tiles = 0, ctas = 0;
+  std::array<Matrix, 2> matrices;
+};
+
+/// What the kernel's launch for these sizes is, if it is expected to be faster than the other one
+/// on so many multiprocessors and tensor maps can describe its matrices.
+std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_t> symbols,
+                                  int multiprocessors);
+
+/// The maps of a launch's matrices in these buffers. Nothing where an address is not a multiple of
+/// 16, or where the driver refuses.
+std::optional<std::array<CuTensorMap, 2>> make_maps(const Driver& driver, const WideGrid& grid,
+                                                    std::span<const uint64_t> buffers);
+/// Makes maps of the same grid for other buffers; false as above.
+bool move_maps(const Driver& driver, const WideGrid& grid, std::span<const uint64_t> buffers,
+               std::array<CuTensorMap, 2>& maps);
+
+}  // namespace hologram::cuda

@@ -1,0 +1,21 @@
+// backend/cuda/products/mapped.h: which factors of products are matrices that tensor maps describe.
+#pragma once
+
+#include <optional>
+
+#include "atlas/program.h"
+#include "backend/cuda/facts.h"
+
+namespace hologram::cuda {
+
+/// A factor whose body only loads: element (x, k) of a matrix for each of the batch axes.
+struct MappedFactor {
+  MappedMatrix matrix;  ///< its sizes: k and x or x and k, then batch axes; boxes are to be set
+  bool depth_run;       ///< neighbours in memory are neighbours along k
+};
+
+/// `axis`: of x. Nothing where the body does more, or addresses are others.
+std::optional<MappedFactor> mapped_factor(const atlas::Program& program, const atlas::Body& body,
+                                          int axis);
+
+}  // namespace hologram::cuda

@@ -1,0 +1,234 @@
+// tests/backend_cuda_90/wide_test.cpp: products by warpgroups
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+
+#include "backend_cuda/cuda_test.h"
+
+namespace hologram::test {
+namespace {
+
+class CudaWide : public CudaBackend {
+ protected:
+  void SetUp() override {
+    CudaBackend::SetUp();
+    inject("capability", 90);
+  }
+};
+
+float number(int64_t i, int64_t j) { return static_cast<float>((7 * i + 5 * j) % 9 - 4); }
+
+uint16_t half_bits(float x, const std::string& type) {  // of a small integer
+  if (type == "bf16") return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
+  if (x == 0) return 0;
+  const int e = std::ilogb(x);
+  const auto mantissa = static_cast<int>(std::fabs(std::ldexp(x, 10 - e))) - 1024;
+  return static_cast<uint16_t>((x < 0 ? 0x8000 : 0) | (e + 15) << 10 | mantissa);
+}
+
+struct Case {
+  std::string type = "bf16";
+  bool by_columns[2] = {false, true};
+  int64_t m = 136, depth = 200, n = 264;
+  size_t shift = 0;  ///< elements that the factors are moved by
+};
+
+// Whether the product of small integers, which every order of adding gives exactly, is right.
+void expect_exact(Runtime& runtime, const Case& c, bool wide) {
+  SCOPED_TRACE(fmt::format("{} {} {}, {} x {} x {}", c.type, c.by_columns[0], c.by_columns[1], c.m,
+                           c.depth, c.n));
+  std::vector<uint16_t> left(static_cast<size_t>(c.m * c.depth) + c.shift),
+      right(static_cast<size_t>(c.depth * c.n) + c.shift);
+  std::vector<float> out(static_cast<size_t>(c.m * c.n), -1), wanted(out.size());
+  for (int64_t k = 0; k < c.depth; ++k) {
+    for (int64_t i = 0; i < c.m; ++i)
+      left[static_cast<size_t>(c.by_columns[0] ? i + c.m * k : k + c.depth * i) + c.shift] =
+          half_bits(number(i, k), c.type);
+    for (int64_t j = 0; j < c.n; ++j)
+      right[static_cast<size_t>(c.by_columns[1] ? k + c.depth * j : j + c.n * k) + c.shift] =
+          half_bits(number(k, 3 * j), c.type);
+  }
+  for (int64_t i = 0; i < c.m; ++i)
+    for (int64_t j = 0; j < c.n; ++j) {
+      float sum = 0;
+      for (int64_t k = 0; k < c.depth; ++k) sum += number(i, k) * number(k, 3 * j);
+      wanted[static_cast<size_t>(i * c.n + j)] = sum;
+    }
+  const Bytes buffers[] = {std::as_writable_bytes(std::span(left)).subspan(2 * c.shift),
+                           std::as_writable_bytes(std::span(right)).subspan(2 * c.shift),
+                           std::as_writable_bytes(std::span(out))};
+  const int64_t before = counted("maps");
+  run_program(runtime, float_product(c.type.c_str(), c.by_columns[0], c.by_columns[1]), buffers,
+              std::array{c.m, c.depth, c.n});
+  EXPECT_EQ(out, wanted);
+  EXPECT_EQ(counted("maps") - before, wide ? 2 : 0);
+}
+
+TEST_F(CudaWide, MultipliesIntegersExactly) {
+  for (int layout = 0; layout < 4; ++layout) {
+    const bool left = (layout & 1) != 0, right = (layout & 2) != 0;
+    expect_exact(runtime(), {.type = "bf16", .by_columns = {left, right}}, true);
+    expect_exact(runtime(),
+                 {.type = "f16", .by_columns = {left, right}, .m = 384, .depth = 128, .n = 256},
+                 true);
+  }
+}
+
+TEST_F(CudaWide, SizesAndStridesDecideWhichKernelRuns) {
+  // Rows of 130 numbers are no multiple of 16 bytes.
+  expect_exact(runtime(), {.depth = 130}, false);
+  expect_exact(runtime(), {.by_columns = {true, true}, .m = 137}, false);
+  expect_exact(runtime(), {.by_columns = {false, false}, .n = 265}, false);
+  // Few steps; a single tile on four multiprocessors.
+  expect_exact(runtime(), {.depth = 64}, false);
+  expect_exact(runtime(), {.m = 100, .depth = 128, .n = 256}, false);
+  // Of neither factor do these sizes matter.
+  expect_exact(runtime(), {.m = 137, .depth = 128, .n = 265}, true);
+}
+
+// gelu(x * y^T + bias) of three x and one y.
+const char* const biased = R"(atlas block 1
+symbols 3
+buffer b0 bf16 read [3*s0*s1]
+buffer b1 bf16 read [s1*s2]
+buffer b2 f32 read [s2]
+buffer b3 bf16 write [3*s0*s2]
+product batch 1 operand bf16 acc f32 precision 0
+axis i0 parallel [3]
+axis i1 parallel [s0]
+axis i2 parallel [s2]
+axis i3 row [s1]
+lhs
+  %0 = load.bf16 b0[i3 + s1*i1 + s0*s1*i0]
+rhs
+  %0 = load.bf16 b1[i3 + s1*i2]
+epilogue
+  %0 = accumulator.f32 a0
+  %1 = load.f32 b2[i2]
+  %2 = add.f32 %0, %1
+  %3 = gelu.f32 %2
+  %4 = cast.bf16.f32 %3
+  store.bf16 b3[i2 + s2*i1 + s0*s2*i0], %4
+)";
+
+TEST_F(CudaWide, RunsEpiloguesOnBatches) {
+  constexpr int64_t m = 130, depth = 136, n = 264;
+  std::vector<uint16_t> left(3 * m * depth), right(depth * n), out(3 * m * n);
+  std::vector<float> bias(n);
+  auto x = [](int64_t b, int64_t i, int64_t k) { return number(i + 2 * b, k) / 8; };
+  auto y = [](int64_t k, int64_t j) { return number(k, 3 * j) / 4; };
+  for (int64_t k = 0; k < depth; ++k) {
+    for (int64_t i = 0; i < 3 * m; ++i)
+      left[static_cast<size_t>(i * depth + k)] = half_bits(x(i / m, i % m, k), "bf16");
+    for (int64_t j = 0; j < n; ++j)
+      right[static_cast<size_t>(j * depth + k)] = half_bits(y(k, j), "bf16");
+  }
+  for (int64_t j = 0; j < n; ++j) bias[static_cast<size_t>(j)] = static_cast<float>(j % 5) / 2;
+  const Bytes buffers[] = {
+      std::as_writable_bytes(std::span(left)), std::as_writable_bytes(std::span(right)),
+      std::as_writable_bytes(std::span(bias)), std::as_writable_bytes(std::span(out))};
+  const int64_t before = counted("maps");
+  run_program(runtime(), atlas::assemble(biased), buffers, std::array{m, depth, n});
+  EXPECT_EQ(counted("maps") - before, 2);
+  for (int64_t i = 0; i < 3 * m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = static_cast<double>(bias[static_cast<size_t>(j)]);
+      for (int64_t k = 0; k < depth; ++k) sum += static_cast<double>(x(i / m, i % m, k) * y(k, j));
+      const double wanted = sum * std::erfc(-sum / std::sqrt(2.0)) / 2;
+      const auto bits = uint32_t{out[static_cast<size_t>(i * n + j)]} << 16;
+      ASSERT_NEAR(static_cast<double>(std::bit_cast<float>(bits)), wanted,
+                  std::fabs(wanted) / 250 + 1e-6)
+          << i << " " << j;
+    }
+}
+
+TEST_F(CudaWide, AssemblesWithoutSpills) {
+  if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
+  for (const atlas::Program& program : {atlas::assemble(biased), float_product("bf16", false, true),
+                                        float_product("f16", true, false)}) {
+    const std::string ptx = *runtime().backend().dump(program, "asm");
+    EXPECT_NE(ptx.find("wgmma.mma_async"), ptx.npos);
+    const std::string words = assembled(ptx, "sm_90a");
+    EXPECT_EQ(words.find("C75"), words.npos) << words;
+    expect_registers(words, 168);
+  }
+}
+
+// Two products as one graph: addresses are patched, also those in tensor maps; where one does not
+// suit these, the graph is made anew with the other kernel.
+TEST_F(CudaWide, GraphsGetOtherAddresses) {
+  constexpr int64_t m = 136, depth = 128, n = 264;
+  const atlas::Program program = float_product("bf16", false, true);
+  const std::shared_ptr<const Kernel> kernels[] = {runtime().kernels().get(program)};
+  const atlas::EntryStep steps[] = {{0, 0, 0, 3, -1}, {0, 3, 3, 3, -1}};
+  auto launcher = runtime().backend().launcher(steps, kernels, runtime().kernels().disk());
+  launcher->set_graphs(true);
+  const int64_t arguments[] = {m, depth, n, m, depth, n};
+  auto prepared = launcher->prepare(arguments, 1);
+  Memory& device = *runtime().device();
+  auto block = [&](size_t bytes) {
+    return std::shared_ptr<std::byte>(static_cast<std::byte*>(device.allocate(bytes, nullptr)),
+                                      [&](std::byte* p) { device.deallocate(p, nullptr); });
+  };
+  const auto workspace = block(launcher->workspace_bytes(*prepared) + 1);
+  std::vector<uint16_t> left(m * depth), right(depth * n);
+  std::vector<float> wanted(m * n), out(m * n);
+  for (int64_t k = 0; k < depth; ++k) {
+    for (int64_t i = 0; i < m; ++i)
+      left[static_cast<size_t>(i * depth + k)] = half_bits(number(i, k), "bf16");
+    for (int64_t j = 0; j < n; ++j)
+      right[static_cast<size_t>(j * depth + k)] = half_bits(number(k, 3 * j), "bf16");
+  }
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t k = 0; k < depth; ++k)
+        wanted[static_cast<size_t>(i * n + j)] += number(i, k) * number(k, 3 * j);
+  const atlas::Context context{};
+  const int64_t graphs = counted("graphs"), maps = counted("maps");
+  for (const size_t shift : {0, 0, 2, 16}) {
+    SCOPED_TRACE(shift);
+    const size_t left_bytes = left.size() * 2, right_bytes = right.size() * 2;
+    const auto x = block(left_bytes + shift), y = block(right_bytes), z = block(2 * m * n * 4);
+    device.copy(x.get() + shift, left.data(), left_bytes, nullptr);
+    device.copy(y.get(), right.data(), right_bytes, nullptr);
+    std::byte* second = z.get() + m * n * 4;
+    void* buffers[] = {x.get() + shift, y.get(), z.get(), x.get() + shift, y.get(), second};
+    CallFrame frame{};
+    frame.workspace = workspace.get();
+    frame.context = &context;
+    frame.buffers = buffers;
+    frame.arguments = arguments;
+    ASSERT_EQ(launcher->run(frame, *prepared), 0);
+    for (std::byte* from : {z.get(), second}) {
+      device.copy(out.data(), from, out.size() * 4, nullptr);
+      EXPECT_EQ(out, wanted);
+    }
+  }
+  EXPECT_EQ(counted("graphs") - graphs, 4);
+  EXPECT_EQ(counted("maps") - maps, 4);  // two of each step, once
+}
+
+TEST_F(CudaWide, FactsAreStored) {
+  const cuda::Stored made = cuda::compile(atlas::assemble(biased), 90);
+  ASSERT_TRUE(made.facts.wide);
+  const std::string text = cuda::to_text(made);
+  EXPECT_EQ(cuda::to_text(cuda::from_text(text, 3)), text);
+  const std::string head = text.substr(0, text.find('\n'));
+  const size_t field = head.rfind("|64|256");
+  ASSERT_NE(field, head.npos) << head;
+  for (const char* other : {"|64|257", "|64", "|64|0", "|64|256|1", "|x|256"}) {
+    std::string changed = text;
+    changed.replace(field, 7, other);
+    try {
+      cuda::from_text(changed, 3);
+      ADD_FAILURE() << other;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::corrupt);
+    }
+  }
+  EXPECT_FALSE(cuda::compile(atlas::assemble(biased)).facts.wide);
+}
+
+}  // namespace
+}  // namespace hologram::test
