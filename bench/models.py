@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "torch"))
+import zoo  # noqa: E402
 from zoo import MLP, Bert, Gpt2, Gpt2Cached, MobileNet, ResNet, make, normal, tokens  # noqa: E402, F401
 
 

@@ -6,7 +6,8 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     """Compiles a graph that Dynamo captured.
 
     mode: None, "default" or another of PyTorch's ("reduce-overhead" sets cudagraphs), "reproducible", "fast".
-    options: {"reproducible": bool, "fast": bool, "pack_weights": bool, "cache": bool, "cudagraphs": bool}, see options.Options.
+    options: {"reproducible": bool, "fast": bool, "pack_weights": bool, "cache": bool, "cudagraphs": bool, "native_products": bool},
+        see options.Options.
     """
     from functorch.compile import min_cut_rematerialization_partition
     from torch._functorch import config
@@ -14,7 +15,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
 
     import torch
 
-    from . import parameters, precision
+    from . import device, parameters, precision
     from .capture import decomp, rewrite
     from .compiler import compile_graph
     from .direct import direct
@@ -23,7 +24,8 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     chosen = Options.make(mode, options)
     brief = precision.allowed()
     static = None if parameters.may_be_kept(gm, example_inputs) else ()  # None: by PyTorch's tracing
-    rewrite.dynamo_graph(gm)
+    with device.products(chosen.own_products()):
+        rewrite.dynamo_graph(gm)
     keep = chosen.cache or getattr(config, "force_autograd_cache", False)  # as aot_compile sets it
     if keep:
         from . import saved  # of PyTorch's internals
@@ -41,6 +43,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     backward = torch._dynamo.disable(compiler("backward"))
     loaded = []
     with contextlib.ExitStack() as stack:
+        stack.enter_context(device.products(chosen.own_products()))  # for what tracing looks at
         if keep:
             loaded = stack.enter_context(saved.loading(f"{chosen.tag()}{brief:d}{static is None:d}"))
         torch._dynamo.utils.counters["aot_autograd"]["total"] += 1  # DDPOptimizer looks here for who traces by AOTAutograd

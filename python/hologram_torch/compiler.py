@@ -85,6 +85,6 @@ def _translate(module, name, options, static, layouts, treatment) -> Program:
     if "fx" in counters.dump_stages():
         counters.dump(name, "fx", module.print_readable(print_output=False))
     where = device.of(module.graph)
-    with device.on(where):
+    with device.on(where), device.products(options.own_products()):
         translated = Translator(module, static, options.pack_weights, options, layouts, treatment).run()
     return Program.of(name, translated, options, 1e3 * (time.perf_counter() - start), where)

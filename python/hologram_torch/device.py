@@ -37,6 +37,26 @@ def holds(tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
+def attends(tensor) -> bool:
+    """Whether attention over the tensor is kept as one operator of ours: the host's, and a GPU's where products are ours."""
+    return holds(tensor) or (tensor.device.type == "cuda" and own_products() and _serves(f"cuda:{tensor.device.index or 0}"))
+
+
+def own_products() -> bool:
+    """Whether products and attention of CUDA tensors are ours in what is being captured or translated."""
+    return getattr(_now, "own_products", False)
+
+
+@contextlib.contextmanager
+def products(own: bool):
+    """Inside, products and attention of CUDA tensors are ours or PyTorch's."""
+    before, _now.own_products = own_products(), own
+    try:
+        yield
+    finally:
+        _now.own_products = before
+
+
 def is_here(tensor) -> bool:
     """Whether the tensor, real or fake, is on the device of the graph that is being translated."""
     return str(tensor.device) == here()

@@ -25,6 +25,8 @@ class Options:
     pack_weights: keep what depends on parameters alone (packed weights) between calls.
     cudagraphs: on CUDA, launch the kernels between two operators of PyTorch as one graph, from two kernels and from the first
         call on; False: never. By default from eight kernels on, when sizes come for the third time.
+    native_products: on CUDA, products, convolutions and attention are kernels of ours (True) or PyTorch's (False). By default ours in
+        `reproducible` mode, whose bits PyTorch's do not have; else PyTorch's, until a GPU has measured both.
     cache: keep what AOTAutograd traces in PyTorch's cache on disk, and take it from there; also set by
         HOLOGRAM_AUTOGRAD_CACHE=1. Asking that cache loads Inductor, which takes a process more than tracing a small model.
     """
@@ -34,6 +36,7 @@ class Options:
     pack_weights: bool = True
     cache: bool = False
     cudagraphs: bool | None = None
+    native_products: bool | None = None
 
     @classmethod
     def make(cls, mode: str | None, options: dict | None) -> "Options":
@@ -55,6 +58,10 @@ class Options:
         if _set("HOLOGRAM_AUTOGRAD_CACHE"):
             chosen.setdefault("cache", True)
         return cls(**chosen)
+
+    def own_products(self) -> bool:
+        """Whether products and attention of CUDA tensors are ours."""
+        return self.reproducible if self.native_products is None else self.native_products
 
     def tag(self) -> str:
         """Distinguishes results of different options in PyTorch's caches."""

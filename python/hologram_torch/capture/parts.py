@@ -237,12 +237,37 @@ def _polygamma(n, x):
     return torch.where(turned, (torch.pi * torch.pi) / (sine * sine) - total, total).to(dtype)
 
 
+# --- what cells of recurrent layers are on a GPU
+def _with_biases(gates, biases):
+    return sum((_wide(b) for b in biases if b is not None), _wide(gates))
+
+
+def _lstm_cell(input_gates, hidden_gates, cell, input_bias=None, hidden_bias=None):
+    """The new output and cell, and the gates behind their functions, which the backward pass takes."""
+    gates = _with_biases(_wide(input_gates) + _wide(hidden_gates), (input_bias, hidden_bias))
+    i, f, g, o = gates.chunk(4, 1)
+    i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+    new = f * _wide(cell) + i * g
+    out = (o * torch.tanh(new)).to(cell.dtype)
+    return out, new.to(cell.dtype), torch.cat((i, f, g, o), 1).to(cell.dtype)
+
+
+def _gru_cell(input_gates, hidden_gates, hidden, input_bias=None, hidden_bias=None):
+    """The new output, and what the backward pass takes: the gates, the old output and the hidden part of the new one."""
+    ri, zi, ni = _with_biases(input_gates, (input_bias,)).chunk(3, 1)
+    rh, zh, nh = _with_biases(hidden_gates, (hidden_bias,)).chunk(3, 1)
+    r, z, old = torch.sigmoid(ri + rh), torch.sigmoid(zi + zh), _wide(hidden)
+    n = torch.tanh(ni + r * nh)
+    return (n + z * (old - n)).to(hidden.dtype), torch.cat((r, z, n, old, nh), 1).to(hidden.dtype)
+
+
 def table() -> dict:
     """The functions by operator overload."""
     named = {
         "masked_scatter_backward": _masked_scatter_backward, "_cdist_backward": _cdist_backward,
         "polygamma": _polygamma, "_upsample_bilinear2d_aa": _antialiased(2, _triangle),
         "_upsample_bicubic2d_aa": _antialiased(4, _cubic),
+        "_thnn_fused_lstm_cell": _lstm_cell, "_thnn_fused_gru_cell": _gru_cell,
     }  # fmt: skip
     for rank in (1, 2, 3):
         named[f"replication_pad{rank}d_backward"] = _replication_backward(rank)

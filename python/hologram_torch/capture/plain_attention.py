@@ -160,7 +160,7 @@ def _example(node):
 
 def _plain(node) -> bool:
     value = _example(node)
-    return value is not None and device.holds(value) and value.layout is torch.strided
+    return value is not None and device.attends(value) and value.layout is torch.strided
 
 
 def _sole(node):

@@ -27,7 +27,7 @@ def _example(node):
 
 def _choice(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """(causal, scale, grouped) of hologram::sdpa where that has the same meaning, else None."""
-    if not all(isinstance(t, torch.Tensor) and device.holds(t) and t.dtype in _DTYPES for t in (q, k, v)):
+    if not all(isinstance(t, torch.Tensor) and device.attends(t) and t.dtype in _DTYPES for t in (q, k, v)):
         return None
     if any(t.is_nested or t.dim() < 3 or t.dim() != q.dim() or t.dtype != q.dtype for t in (q, k, v)):
         return None

@@ -10,7 +10,8 @@ from .symbols import Symbols, Unsupported
 
 Value = _core.Value
 NUMBERS = (bool, int, float)
-_LEFT_ON_GPUS = frozenset(("dot_general", "attention", "attention_lse", "attention_grad", "argsort"))
+_PRODUCTS = frozenset(("dot_general", "attention", "attention_lse"))  # a GPU's are PyTorch's unless asked for
+_LEFT_ON_GPUS = frozenset(("attention_grad", "argsort"))
 _FEW_PLACES = 32  # that one thread of a GPU writes one after the other
 
 
@@ -56,7 +57,8 @@ class Builder:
 
     def _make_there(self, op, *args, **kwargs):
         """On a GPU: what its backend renders no kernel for is PyTorch's."""
-        if op in _LEFT_ON_GPUS or op == "scatter" and not _writes_few(*args, **kwargs):
+        left = op in _LEFT_ON_GPUS or (op in _PRODUCTS and not device.own_products())
+        if left or op == "scatter" and not _writes_few(*args, **kwargs):
             raise Unsupported(f"{op} on a GPU")
         return self.graph.make(op, *args, **kwargs)
 

@@ -1,0 +1,59 @@
+# tests/torch/test_bench_cuda.py: the benchmark of GPUs runs over the emulator, and its bars say what they should
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fake_cuda
+import pytest
+import torch
+from harness import BACKEND
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+sys.path.append(str(BENCH))
+import cuda_cases  # noqa: E402
+
+_named = importlib.util.spec_from_file_location("bench_cuda", BENCH / "cuda.py")  # `cuda` is a package's name
+cuda = importlib.util.module_from_spec(_named)
+_named.loader.exec_module(cuda)
+
+
+def test_the_bars_of_a_gpu_are_held_against_the_best_of_ours():
+    case = cuda_cases.Case("c", None, at_least=2.0, error=1.5)
+    ours = {"same": True, "wrong": False, "error": 1.0}
+    entries = {"eager": {"us": 100.0}, "hologram": {"us": 90.0, **ours}, "hologram-own": {"us": 40.0, **ours}}
+    assert cuda.verdict(case, entries) == ("hologram-own", 2.5, True)
+    entries["hologram-own"]["error"] = 2.0
+    assert cuda.verdict(case, entries) == ("hologram-own", 2.5, False)
+    assert cuda.verdict(case, {"hologram": {"us": 30.0, **ours}}) == ("hologram", None, None)
+    assert cuda.verdict(case, {"hologram": {"failed": "so"}}) == (None, None, None)
+    least = cuda_cases.Case("l", None, at_most=35)
+    assert cuda.verdict(least, entries) == ("hologram-own", 40.0, False)
+    entries["hologram-own"]["us"] = 35.0
+    assert cuda.verdict(least, entries)[2] and "| ≤ 35 µs | 35.00 | yes |" in cuda.table({"l": entries}, {"l": least}, False)
+    entries["hologram-own"]["same"] = False
+    assert not cuda.verdict(least, entries)[2]
+
+
+def test_a_wrong_product_is_told_in_units_of_its_sums():
+    case = cuda_cases.Case("c", None, error=1.5)
+    x, y = torch.randn(4, 8), torch.randn(8, 3)
+    right = x.double() @ y.double()
+    unit = 2.0**-24 * (x.double().abs() @ y.double().abs())
+    assert abs(cuda.error_of(case, [right + 3 * unit], [right], (x, y)) - 3) < 1e-6
+
+
+@pytest.mark.parametrize("case", ["chain 1K", "sum of columns*", "product 1024", "llama decode*"])
+def test_cases_of_a_gpu_run_over_the_emulator(case, tmp_path):
+    if BACKEND != "hologram" or not os.path.exists(fake_cuda.LIBRARY):
+        pytest.skip("no emulator in this build")
+    script = Path(cuda.__file__)
+    command = [sys.executable, str(script), "--dry", "--cases", case, "--peers", "eager,hologram", "--out", str(tmp_path)]
+    done = subprocess.run(command, env={**os.environ, "HOLOGRAM_CUDA_DRIVER": fake_cuda.LIBRARY}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "cuda.json").read_text())["cases"]
+    (entries,) = found.values()
+    assert entries["hologram"]["host_runs"] == 0 and entries["hologram"]["same"] and not entries["hologram"]["wrong"]
+    assert case.rstrip("*") in (tmp_path / "cuda.md").read_text()
