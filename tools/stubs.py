@@ -50,9 +50,10 @@ def __getattr__(name: str) -> Any: ...
 OPS_HEAD = '''# hologram/ops.pyi: types of hologram.ops; written by tools/stubs.py
 """{doc}"""
 
-from typing import Optional
+from typing import Optional, overload
 
 from hologram._core import Buffer, Executor
+from hologram.stream import Stream
 
 '''
 FFI_HEAD = '''# hologram_ffi/__init__.pyi: types of hologram_ffi; written by tools/stubs.py
@@ -92,7 +93,7 @@ def ops():
         function = getattr(_core.buffer_ops, name)
         result = "float" if name.startswith("reduce") or name.endswith("loss") else "None"
         product = name in ("gemm", "matvec")
-        parts = []
+        parts, late = [], "*, stream: Optional[Stream] = None"
         for p in inspect.signature(function).parameters:
             if p == "executor":
                 parts.append("executor: Executor")
@@ -100,9 +101,17 @@ def ops():
                 parts.append(f"{p}: Buffer")
             elif p == "n" and not product:
                 parts.append("n: Optional[int] = None")
+            elif p == "stream":
+                continue
             else:
                 parts.append(f"{p}: {'int' if product else 'float'}")
         doc = "\n".join(f"    {line}".rstrip() for line in function.__doc__.splitlines()).strip()
+        if result == "float":
+            given = ", ".join(parts)
+            out.append(f"@overload\ndef {name}({given}, *, stream: Stream) -> None: ...")
+            out.append("@overload")
+            late = "*, stream: None = None"
+        parts.append(late)
         out.append(f'def {name}({", ".join(parts)}) -> {result}:\n    """{doc}\n    """\n')
     return "\n".join(out)
 

@@ -337,7 +337,11 @@ HOLOGRAM_API hologram_status hologram_buffer_cleanup(hologram_handle buffer);
 
 /* ---- Element-wise operations on float32 -------------------------------------------------------
  * The first `length` elements; every buffer needs as many. The result may be the very buffer of an
- * operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. */
+ * operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+ *
+ * All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in
+ * the executor's place: they are then put on it and return at once. Wrong arguments are told by the
+ * call, all other errors by hologram_stream_synchronize. */
 
 HOLOGRAM_API hologram_status hologram_vector_add_f32(hologram_handle executor, hologram_handle a,
                                                      hologram_handle b, hologram_handle c,
@@ -454,7 +458,7 @@ HOLOGRAM_API hologram_status hologram_convert(hologram_handle executor, hologram
 
 /* ---- Reductions and losses on float32 ----------------------------------------------------------
  * The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing
- * is 0; its smallest and largest element are errors. */
+ * is 0; its smallest and largest element are errors. On a stream `result` must be NULL. */
 
 HOLOGRAM_API hologram_status hologram_reduce_sum_f32(hologram_handle executor, hologram_handle in,
                                                      hologram_handle out, uint32_t length,
@@ -705,7 +709,7 @@ HOLOGRAM_API hologram_status hologram_executable_run_with_symbols(
     const int64_t* symbols, size_t num_symbols, hologram_handle* outputs, size_t num_outputs);
 /** The same without waiting: the call is put on the stream, which keeps what it needs. Argument
  * errors are told at once, all others by hologram_stream_synchronize; the outputs hold results
- * then. Methods of archives are HOLOGRAM_UNSUPPORTED. */
+ * then. Methods of archives with loops first wait for the stream, and then for their own end. */
 HOLOGRAM_API hologram_status hologram_executable_run_on_stream(
     hologram_handle executable, hologram_handle stream, const hologram_handle* inputs,
     size_t num_inputs, hologram_handle* outputs, size_t num_outputs);

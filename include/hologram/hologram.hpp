@@ -375,10 +375,89 @@ struct Api {
     detail::Handle<hologram_tensor_cleanup> handle_;
   };
 
+  /// What an executor and each of its streams do with buffers. On a stream, calls return at once.
+  template <class Place>
+  class Operations {
+   public:
+    // Element-wise over the first n elements.
+    status add(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
+      return P::done(hologram_vector_add_f32_u64(place(), a.get(), b.get(), c.get(), n));
+    }
+    status sub(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
+      return P::done(hologram_vector_sub_f32_u64(place(), a.get(), b.get(), c.get(), n));
+    }
+    status mul(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
+      return P::done(hologram_vector_mul_f32_u64(place(), a.get(), b.get(), c.get(), n));
+    }
+    status div(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
+      return P::done(hologram_vector_div_f32_u64(place(), a.get(), b.get(), c.get(), n));
+    }
+    status min(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
+      return P::done(hologram_vector_min_f32_u64(place(), a.get(), b.get(), c.get(), n));
+    }
+    status max(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
+      return P::done(hologram_vector_max_f32_u64(place(), a.get(), b.get(), c.get(), n));
+    }
+    status abs(const Buffer& a, Buffer& c, uint64_t n) const {
+      return P::done(hologram_vector_abs_f32_u64(place(), a.get(), c.get(), n));
+    }
+    status neg(const Buffer& a, Buffer& c, uint64_t n) const {
+      return P::done(hologram_vector_neg_f32_u64(place(), a.get(), c.get(), n));
+    }
+    status relu(const Buffer& a, Buffer& c, uint64_t n) const {
+      return P::done(hologram_vector_relu_f32_u64(place(), a.get(), c.get(), n));
+    }
+    status sigmoid(const Buffer& a, Buffer& c, uint64_t n) const {
+      return P::done(hologram_sigmoid_f32_u64(place(), a.get(), c.get(), n));
+    }
+    status tanh(const Buffer& a, Buffer& c, uint64_t n) const {
+      return P::done(hologram_tanh_f32_u64(place(), a.get(), c.get(), n));
+    }
+    status gelu(const Buffer& a, Buffer& c, uint64_t n) const {
+      return P::done(hologram_gelu_f32_u64(place(), a.get(), c.get(), n));
+    }
+    status gelu_tanh(const Buffer& a, Buffer& c, uint64_t n) const {
+      return P::done(hologram_gelu_tanh_f32_u64(place(), a.get(), c.get(), n));
+    }
+    status softmax(const Buffer& a, Buffer& c, uint64_t n) const {
+      return P::done(hologram_softmax_f32_u64(place(), a.get(), c.get(), n));
+    }
+    status clip(const Buffer& a, Buffer& c, uint64_t n, float low, float high) const {
+      return P::done(hologram_vector_clip_f32_u64(place(), a.get(), c.get(), n, low, high));
+    }
+    status scalar_add(const Buffer& a, Buffer& c, uint64_t n, float scalar) const {
+      return P::done(hologram_scalar_add_f32_u64(place(), a.get(), c.get(), n, scalar));
+    }
+    status scalar_mul(const Buffer& a, Buffer& c, uint64_t n, float scalar) const {
+      return P::done(hologram_scalar_mul_f32_u64(place(), a.get(), c.get(), n, scalar));
+    }
+    /// Any operation of the op table by name.
+    status elementwise(const char* operation, std::initializer_list<const Buffer*> inputs,
+                       Buffer& output, uint64_t n) const {
+      std::vector<hologram_handle> in;
+      for (const Buffer* b : inputs) in.push_back(b->get());
+      return P::done(
+          hologram_elementwise(place(), operation, in.data(), in.size(), output.get(), n));
+    }
+
+    /// c (m x n) = a (m x k) b (k x n).
+    status gemm(const Buffer& a, const Buffer& b, Buffer& c, uint64_t m, uint64_t n,
+                uint64_t k) const {
+      return P::done(hologram_gemm_f32_u64(place(), a.get(), b.get(), c.get(), m, n, k));
+    }
+    /// y (m) = a (m x n) x (n).
+    status matvec(const Buffer& a, const Buffer& x, Buffer& y, uint64_t m, uint64_t n) const {
+      return P::done(hologram_matvec_f32_u64(place(), a.get(), x.get(), y.get(), m, n));
+    }
+
+   private:
+    hologram_handle place() const noexcept { return static_cast<const Place*>(this)->get(); }
+  };
+
   class Event;
 
   /// A queue of work on an executor's device.
-  class Stream {
+  class Stream : public Operations<Stream> {
    public:
     Stream() = default;
     explicit Stream(hologram_handle handle) : handle_(handle) {}
@@ -405,6 +484,29 @@ struct Api {
       return P::done(
           hologram_stream_copy_to_bytes(get(), from.get(), values.data(), values.size_bytes()));
     }
+    // Over the first n elements to out[0].
+    status sum(const Buffer& a, Buffer& out, uint64_t n) const {
+      return P::done(hologram_reduce_sum_f32_u64(get(), a.get(), out.get(), n, nullptr));
+    }
+    status smallest(const Buffer& a, Buffer& out, uint64_t n) const {
+      return P::done(hologram_reduce_min_f32_u64(get(), a.get(), out.get(), n, nullptr));
+    }
+    status largest(const Buffer& a, Buffer& out, uint64_t n) const {
+      return P::done(hologram_reduce_max_f32_u64(get(), a.get(), out.get(), n, nullptr));
+    }
+    status mse_loss(const Buffer& p, const Buffer& t, Buffer& out, uint64_t n) const {
+      return P::done(hologram_mse_loss_f32_u64(get(), p.get(), t.get(), out.get(), n, nullptr));
+    }
+    status cross_entropy_loss(const Buffer& p, const Buffer& t, Buffer& out, uint64_t n) const {
+      return P::done(
+          hologram_cross_entropy_loss_f32_u64(get(), p.get(), t.get(), out.get(), n, nullptr));
+    }
+    status binary_cross_entropy_loss(const Buffer& p, const Buffer& t, Buffer& out,
+                                     uint64_t n) const {
+      return P::done(hologram_binary_cross_entropy_loss_f32_u64(get(), p.get(), t.get(), out.get(),
+                                                                n, nullptr));
+    }
+
     status record(Event& event) const { return P::done(hologram_event_record(event.get(), get())); }
     /// What is put on the stream from now on begins behind the event.
     status wait_for(const Event& event) const {
@@ -550,7 +652,7 @@ struct Api {
   };
 
   /// Threads, memory and kernels. May be used from several threads.
-  class Executor {
+  class Executor : public Operations<Executor> {
    public:
     /// "cpu", "cuda", "metal" or "auto". Throws Error.
     explicit Executor(const char* backend = "auto") requires(P::throws) {
@@ -611,66 +713,6 @@ struct Api {
       return P::give(code, [&] { return std::move(b); });
     }
 
-    // Element-wise over the first n elements.
-    status add(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
-      return P::done(hologram_vector_add_f32_u64(get(), a.get(), b.get(), c.get(), n));
-    }
-    status sub(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
-      return P::done(hologram_vector_sub_f32_u64(get(), a.get(), b.get(), c.get(), n));
-    }
-    status mul(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
-      return P::done(hologram_vector_mul_f32_u64(get(), a.get(), b.get(), c.get(), n));
-    }
-    status div(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
-      return P::done(hologram_vector_div_f32_u64(get(), a.get(), b.get(), c.get(), n));
-    }
-    status min(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
-      return P::done(hologram_vector_min_f32_u64(get(), a.get(), b.get(), c.get(), n));
-    }
-    status max(const Buffer& a, const Buffer& b, Buffer& c, uint64_t n) const {
-      return P::done(hologram_vector_max_f32_u64(get(), a.get(), b.get(), c.get(), n));
-    }
-    status abs(const Buffer& a, Buffer& c, uint64_t n) const {
-      return P::done(hologram_vector_abs_f32_u64(get(), a.get(), c.get(), n));
-    }
-    status neg(const Buffer& a, Buffer& c, uint64_t n) const {
-      return P::done(hologram_vector_neg_f32_u64(get(), a.get(), c.get(), n));
-    }
-    status relu(const Buffer& a, Buffer& c, uint64_t n) const {
-      return P::done(hologram_vector_relu_f32_u64(get(), a.get(), c.get(), n));
-    }
-    status sigmoid(const Buffer& a, Buffer& c, uint64_t n) const {
-      return P::done(hologram_sigmoid_f32_u64(get(), a.get(), c.get(), n));
-    }
-    status tanh(const Buffer& a, Buffer& c, uint64_t n) const {
-      return P::done(hologram_tanh_f32_u64(get(), a.get(), c.get(), n));
-    }
-    status gelu(const Buffer& a, Buffer& c, uint64_t n) const {
-      return P::done(hologram_gelu_f32_u64(get(), a.get(), c.get(), n));
-    }
-    status gelu_tanh(const Buffer& a, Buffer& c, uint64_t n) const {
-      return P::done(hologram_gelu_tanh_f32_u64(get(), a.get(), c.get(), n));
-    }
-    status softmax(const Buffer& a, Buffer& c, uint64_t n) const {
-      return P::done(hologram_softmax_f32_u64(get(), a.get(), c.get(), n));
-    }
-    status clip(const Buffer& a, Buffer& c, uint64_t n, float low, float high) const {
-      return P::done(hologram_vector_clip_f32_u64(get(), a.get(), c.get(), n, low, high));
-    }
-    status scalar_add(const Buffer& a, Buffer& c, uint64_t n, float scalar) const {
-      return P::done(hologram_scalar_add_f32_u64(get(), a.get(), c.get(), n, scalar));
-    }
-    status scalar_mul(const Buffer& a, Buffer& c, uint64_t n, float scalar) const {
-      return P::done(hologram_scalar_mul_f32_u64(get(), a.get(), c.get(), n, scalar));
-    }
-    /// Any operation of the op table by name.
-    status elementwise(const char* operation, std::initializer_list<const Buffer*> inputs,
-                       Buffer& output, uint64_t n) const {
-      std::vector<hologram_handle> in;
-      for (const Buffer* b : inputs) in.push_back(b->get());
-      return P::done(hologram_elementwise(get(), operation, in.data(), in.size(), output.get(), n));
-    }
-
     // Over the first n elements to a number, which is stored in out[0] too.
     result<float> sum(const Buffer& a, Buffer& out, uint64_t n) const {
       float r = 0;
@@ -704,16 +746,6 @@ struct Api {
       return P::give(
           hologram_binary_cross_entropy_loss_f32_u64(get(), p.get(), t.get(), out.get(), n, &r),
           [&] { return r; });
-    }
-
-    /// c (m x n) = a (m x k) b (k x n).
-    status gemm(const Buffer& a, const Buffer& b, Buffer& c, uint64_t m, uint64_t n,
-                uint64_t k) const {
-      return P::done(hologram_gemm_f32_u64(get(), a.get(), b.get(), c.get(), m, n, k));
-    }
-    /// y (m) = a (m x n) x (n).
-    status matvec(const Buffer& a, const Buffer& x, Buffer& y, uint64_t m, uint64_t n) const {
-      return P::done(hologram_matvec_f32_u64(get(), a.get(), x.get(), y.get(), m, n));
     }
 
    private:

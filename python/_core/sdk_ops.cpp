@@ -116,13 +116,18 @@ bool complain(PyObject* type, const Row& row, const char* format, const char* wh
   return false;
 }
 
-/// Spreads the arguments over the parameters, nullptr for what was left out.
+/// Spreads the arguments over the parameters, nullptr for what was left out; `stream` is one by
+/// name alone.
 bool spread(const Row& row, const Signature& s, PyObject* const* args, Py_ssize_t given,
-            PyObject* keywords, PyObject** out) {
+            PyObject* keywords, PyObject** out, PyObject*& stream) {
   if (given > s.count) return complain(PyExc_TypeError, row, "too many arguments%s", "");
   for (int i = 0; i < s.count; ++i) out[i] = i < given ? args[i] : nullptr;
   for (Py_ssize_t k = 0; keywords && k < PyTuple_Size(keywords); ++k) {
     PyObject* name = PyTuple_GetItem(keywords, k);
+    if (PyUnicode_CompareWithASCIIString(name, "stream") == 0) {
+      stream = args[given + k];
+      continue;
+    }
     int i = 0;
     while (i < s.count && PyUnicode_CompareWithASCIIString(name, s.names[i]) != 0) ++i;
     if (i == s.count || out[i])
@@ -225,11 +230,24 @@ PyObject* products(const Row& row, Handle executor, PyBuffer* const* b, PyObject
   return finish(status);
 }
 
+/// The handle of a hologram.Stream; 0 with an exception for another object.
+Handle stream_handle(const Row& row, PyObject* stream) {
+  PyObject* number = PyObject_GetAttrString(stream, "handle");
+  const unsigned long long handle = number ? PyLong_AsUnsignedLongLong(number) : 0;
+  Py_XDECREF(number);
+  if (handle == 0 || PyErr_Occurred()) {
+    PyErr_Clear();
+    complain(PyExc_TypeError, row, "argument '%s' must be a Stream", "stream");
+    return 0;
+  }
+  return handle;
+}
+
 PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t given, PyObject* keywords) {
   const Row& row = *static_cast<const Row*>(PyCapsule_GetPointer(self, nullptr));
   const Signature& s = signature_of(row);
-  PyObject* at[8];
-  if (!spread(row, s, args, given, keywords, at)) return nullptr;
+  PyObject *at[8], *stream = nullptr;
+  if (!spread(row, s, args, given, keywords, at, stream)) return nullptr;
   PyExecutor* executor = as_executor(at[0]);
   if (!executor) {
     complain(PyExc_TypeError, row, "the first argument must be an Executor%s", "");
@@ -254,8 +272,15 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t given, PyObject
     return nullptr;
   }
   const bool product = row.form == Form::gemm || row.form == Form::matvec;
-  if (!single && !row.operation) return generic(row, at, s.count);
-  if (product) return products(row, executor->handle, b, at);
+  const bool on_stream = stream && stream != Py_None;
+  Handle place = executor->handle;
+  if (on_stream && (place = stream_handle(row, stream)) == 0) return nullptr;
+  if (!single && !row.operation) {
+    if (!on_stream) return generic(row, at, s.count);
+    complain(PyExc_NotImplementedError, row, "on a stream it takes %s alone", "float32");
+    return nullptr;
+  }
+  if (product) return products(row, place, b, at);
 
   double numbers[2];
   const int scalars = s.required - 1 - s.buffers;
@@ -273,12 +298,11 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t given, PyObject
   }
   if (!single) {
     const Handle inputs[] = {b[0]->handle, b[1]->handle};
-    return finish(
-        other_dtype(row, executor->handle, inputs, s.buffers - 1, b[s.buffers - 1]->handle, n));
+    return finish(other_dtype(row, place, inputs, s.buffers - 1, b[s.buffers - 1]->handle, n));
   }
   float result = 0;
-  const hologram_status status = launch(row, executor->handle, b, n, numbers, &result);
-  if (status == HOLOGRAM_OK && (row.form == Form::reduce || row.form == Form::loss))
+  const hologram_status status = launch(row, place, b, n, numbers, on_stream ? nullptr : &result);
+  if (status == HOLOGRAM_OK && !on_stream && (row.form == Form::reduce || row.form == Form::loss))
     return PyFloat_FromDouble(static_cast<double>(result));
   return finish(status);
 }
@@ -288,7 +312,7 @@ std::string documentation(const Row& row) {
   std::string text = std::string(row.name) + "(";
   for (int i = 0; i < s.count; ++i)
     text += std::string(i ? ", " : "") + s.names[i] + (i >= s.required ? "=None" : "");
-  text += std::string(")\n--\n\n") + row.doc + ".\n\n";
+  text += std::string(", *, stream=None)\n--\n\n") + row.doc + ".\n\n";
   switch (row.form) {
     case Form::gemm:
     case Form::matvec:
@@ -299,7 +323,7 @@ std::string documentation(const Row& row) {
     case Form::loss:
       text +=
           "Over the first n elements, by default all of the first buffer. Returns the result and "
-          "stores it in output[0].";
+          "stores it in output[0]; with a stream, the latter alone.";
       break;
     default:
       text +=
@@ -308,6 +332,8 @@ std::string documentation(const Row& row) {
           "be an operand itself.";
   }
   return text +
+         "\n\nstream: a Stream of the executor, on which the call is left without waiting for it "
+         "(None: it ends with its work)."
          "\n\nRaises:\n    TypeError: not an Executor or Buffer.\n    ValueError: a buffer is too "
          "small, of another dtype or of another executor.\n    HologramError: the executor or a "
          "buffer was freed.";

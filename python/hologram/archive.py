@@ -67,7 +67,7 @@ def _bfloat16_of(wanted: Optional[str]) -> str:
 
 
 def _runtime(backend: str) -> Any:
-    return _core.shared_runtime() if backend in ("auto", "cpu") else _core.Runtime(backend)
+    return _core.shared_runtime(None if backend == "auto" else backend)
 
 
 class Archive:

@@ -2,6 +2,7 @@
 """Names of backends and what of them this machine and build offer."""
 
 import enum
+import os
 from typing import Union
 
 from hologram import _core
@@ -34,8 +35,10 @@ def device_count(backend: Union[str, BackendType] = "cuda") -> int:
 
 
 def get_default_backend() -> str:
-    """What "auto" means here: "metal", else "cpu"; "cuda" is asked for by name."""
-    return "metal" if is_metal_available() else "cpu"
+    """What "auto" means here: the first backend with a device of those that HOLOGRAM_AUTO names, else "metal", else "cpu"."""
+    asked = [name for name in os.environ.get("HOLOGRAM_AUTO", "").split(",") if name in _core.Runtime.backends()]
+    there = {"metal": is_metal_available, "cuda": is_cuda_available}  # of others there always is a device
+    return next((name for name in [*asked, "metal"] if name not in there or there[name]()), "cpu")
 
 
 def validate_backend(name: Union[str, BackendType]) -> str:

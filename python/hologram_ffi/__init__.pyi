@@ -250,47 +250,47 @@ def buffer_cleanup(buffer: int) -> None:
 
 def vector_add_f32(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_sub_f32(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_mul_f32(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_div_f32(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_min_f32(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_max_f32(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_abs_f32(executor: int, a: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_neg_f32(executor: int, a: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_relu_f32(executor: int, a: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_clip_f32(executor: int, a: int, c: int, length: int, low: float, high: float) -> None:
@@ -298,22 +298,22 @@ def vector_clip_f32(executor: int, a: int, c: int, length: int, low: float, high
 
 def scalar_add_f32(executor: int, a: int, c: int, length: int, scalar: float) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def scalar_mul_f32(executor: int, a: int, c: int, length: int, scalar: float) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def sigmoid_f32(executor: int, input: int, out: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def tanh_f32(executor: int, input: int, out: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def gelu_f32(executor: int, input: int, out: int, length: int) -> None:
@@ -327,47 +327,47 @@ def softmax_f32(executor: int, input: int, out: int, length: int) -> None:
 
 def vector_add_f32_u64(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_sub_f32_u64(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_mul_f32_u64(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_div_f32_u64(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_min_f32_u64(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_max_f32_u64(executor: int, a: int, b: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_abs_f32_u64(executor: int, a: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_neg_f32_u64(executor: int, a: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_relu_f32_u64(executor: int, a: int, c: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def vector_clip_f32_u64(executor: int, a: int, c: int, length: int, low: float, high: float) -> None:
@@ -375,22 +375,22 @@ def vector_clip_f32_u64(executor: int, a: int, c: int, length: int, low: float, 
 
 def scalar_add_f32_u64(executor: int, a: int, c: int, length: int, scalar: float) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def scalar_mul_f32_u64(executor: int, a: int, c: int, length: int, scalar: float) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def sigmoid_f32_u64(executor: int, input: int, out: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def tanh_f32_u64(executor: int, input: int, out: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def gelu_f32_u64(executor: int, input: int, out: int, length: int) -> None:
@@ -414,17 +414,17 @@ def convert(executor: int, input: int, output: int, length: int) -> None:
 
 def reduce_sum_f32(executor: int, input: int, out: int, length: int) -> float:
     """
-    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors.
+    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors. On a stream `result` must be NULL.
     """
 
 def reduce_min_f32(executor: int, input: int, out: int, length: int) -> float:
     """
-    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors.
+    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors. On a stream `result` must be NULL.
     """
 
 def reduce_max_f32(executor: int, input: int, out: int, length: int) -> float:
     """
-    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors.
+    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors. On a stream `result` must be NULL.
     """
 
 def mse_loss_f32(executor: int, prediction: int, target: int, out: int, length: int) -> float:
@@ -442,17 +442,17 @@ def binary_cross_entropy_loss_f32(executor: int, prediction: int, target: int, o
 
 def reduce_sum_f32_u64(executor: int, input: int, out: int, length: int) -> float:
     """
-    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors.
+    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors. On a stream `result` must be NULL.
     """
 
 def reduce_min_f32_u64(executor: int, input: int, out: int, length: int) -> float:
     """
-    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors.
+    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors. On a stream `result` must be NULL.
     """
 
 def reduce_max_f32_u64(executor: int, input: int, out: int, length: int) -> float:
     """
-    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors.
+    Reductions and losses on float32. The result is returned and stored in out[0]; `out` needs at least one element. The sum of nothing is 0; its smallest and largest element are errors. On a stream `result` must be NULL.
     """
 
 def mse_loss_f32_u64(executor: int, prediction: int, target: int, out: int, length: int) -> float:
@@ -804,7 +804,7 @@ def elementwise(executor: int, operation: str, inputs: Sequence[int], output: in
 
 def elementwise_by_id(executor: int, id: int, inputs: Sequence[int], output: int, length: int) -> None:
     """
-    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere.
+    Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
 def archive_replace(archive: int, name: str, dtype: object, shape: Sequence[int], elements: int) -> None:
@@ -839,7 +839,7 @@ def executable_run(executable: int, inputs: Sequence[int], outputs: Sequence[int
 
 def executable_run_on_stream(executable: int, stream: int, inputs: Sequence[int], outputs: Sequence[int] | None = None) -> list[int]:
     """
-    The same without waiting: the call is put on the stream, which keeps what it needs. Argument errors are told at once, all others by hologram_stream_synchronize; the outputs hold results then. Methods of archives are HOLOGRAM_UNSUPPORTED.
+    The same without waiting: the call is put on the stream, which keeps what it needs. Argument errors are told at once, all others by hologram_stream_synchronize; the outputs hold results then. Methods of archives with loops first wait for the stream, and then for their own end.
     """
 
 def stream_from_native(executor: int, native: int) -> int:

@@ -94,7 +94,7 @@ def _write(path, made, chosen, isas) -> Report:
         method.write(writer, {name: number for name, (number, _) in tensors.items()}, chosen)
     left = sorted({"::".join(call["operator"][:2]) for method in made.values() for call in method.graph.left if call})
     if not left and (isas is None or len(isas)):
-        writer.precompile(_core.shared_runtime(), list(isas or ()))
+        writer.precompile(_core.shared_runtime("cpu"), list(isas or ()))
     fingerprint = writer.finish()
     written = hologram.load(path, trust=False).info()
     if left or written["targets"]:

@@ -46,25 +46,12 @@ std::string text_of(const std::vector<int64_t>& numbers) {
 
 }  // namespace
 
-Session::Session(std::shared_ptr<const Archive> archive) : archive_(std::move(archive)) {
-  for (const Tensor& t : archive_->index().tensors)
-    copies_.push_back(t.state ? std::make_unique<std::byte[]>(std::max<uint64_t>(t.bytes, 1))
-                              : nullptr);
-  reset();
-}
-
-void Session::reset() {
-  std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < copies_.size(); ++i)
-    if (const Tensor& t = archive_->index().tensors[i]; copies_[i] && t.bytes > 0)
-      std::memcpy(copies_[i].get(), archive_->data(t), t.bytes);
-}
-
 // What the method's parameters are bound to, for calls from one replacement of weights to the next.
 struct Function::Bound {
   uint64_t version = 0;
   std::vector<const void*> addresses;                    // by parameter: a tensor's, or null
   std::vector<std::shared_ptr<const std::byte[]>> keep;  // of those that were replaced
+  std::vector<std::shared_ptr<void>> on_device;          // by parameter: its copy there
   std::optional<runtime::PackedFiles> packed;
   std::vector<runtime::PackedFiles> packed_of_loops;
   Kept kept;  // by mutex_
@@ -74,6 +61,7 @@ Function::Function(std::shared_ptr<const Weights> weights, const Method& method,
                    std::shared_ptr<runtime::Runtime> runtime, bool trusted, bool host)
     : weights_(std::move(weights)),
       method_(method),
+      runtime_(runtime),
       loops_(weights_->archive(), method),
       host_(host) {
   try {
@@ -179,11 +167,14 @@ std::shared_ptr<Function::Bound> Function::bind() {
   for (const Source& source : method_.parameters) {
     contents.emplace_back();
     made->addresses.push_back(nullptr);
+    made->on_device.emplace_back();
     if (source.kind != Source::Kind::tensor) continue;
     const Tensor& t = archive().index().tensors[source.number];
     if (t.state) continue;
     Weights::Content content = weights_->content(source.number);
     made->addresses.back() = content.data;
+    if (executable_->runtime().device())
+      made->on_device.back() = weights_->on_device(source.number, content, runtime_);
     if (content.replaced)
       made->keep.push_back(std::move(content.replaced));
     else
@@ -398,7 +389,8 @@ std::vector<int64_t> Function::shape_of(const Signature& result,
 }
 
 int32_t Function::run(std::span<const void* const> inputs, std::span<const int64_t> symbols,
-                      std::span<void* const> results, Session* session, runtime::Host* host) {
+                      std::span<void* const> results, Session* session, runtime::Host* host,
+                      const Stream* queue, std::atomic<int32_t>* late) {
   require(inputs.size() == method_.inputs.size() && results.size() == method_.results.size() &&
               symbols.size() == method_.symbols.size(),
           "\"{}\": numbers of inputs, results or sizes", method_.name);
@@ -407,10 +399,15 @@ int32_t Function::run(std::span<const void* const> inputs, std::span<const int64
   require(!session || &session->archive() == &archive(), "\"{}\": the session is another archive's",
           method_.name);
   const std::shared_ptr<Bound> bound = bind();
+  std::unique_lock<std::mutex> lock;
+  if (has_state_) {
+    lock = std::unique_lock(session->mutex_);
+    session->move_to(runtime_, queue);
+  }
   std::vector<void*> parameters(bound->addresses.size());
   for (size_t p = 0; p < parameters.size(); ++p) {
     const Source& s = method_.parameters[p];
-    const void* address = bound->addresses[p];
+    const void* address = bound->on_device[p] ? bound->on_device[p].get() : bound->addresses[p];
     if (s.kind == Source::Kind::input)
       address = inputs[s.number];
     else if (!address)
@@ -430,8 +427,6 @@ int32_t Function::run(std::span<const void* const> inputs, std::span<const int64
     const std::vector<int>& numbers_;
   };
   Given outputs(results, result_of_output_);
-  std::unique_lock<std::mutex> lock;
-  if (has_state_) lock = std::unique_lock(session->mutex_);
   Kept kept;
   {
     std::lock_guard own(mutex_);
@@ -442,7 +437,9 @@ int32_t Function::run(std::span<const void* const> inputs, std::span<const int64
   runtime::Host* calls = loops_.empty() ? host : &loops;
   auto frame = executable_->lease();
   auto [status, faults] =
-      executable_->run({parameters.data(), symbols.data(), &kept.method}, outputs, calls, *frame);
+      executable_->run({parameters.data(), symbols.data(), &kept.method, nullptr, queue, late},
+                       outputs, calls, *frame);
+  if (has_state_ && queue) session->used_on(*queue);
   faults |= loops.faults();
   if (calls && status == 0) copy_host_results(*frame, loops, results);
   executable_->give_back(std::move(frame));

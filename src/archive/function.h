@@ -17,21 +17,33 @@
 namespace hologram::archive {
 
 /// Copies of an archive's state tensors: what methods write and later calls read. Calls with one
-/// session run one after the other.
+/// session run one after the other. The copies lie where the last method that was called works.
 class Session {
  public:
   explicit Session(std::shared_ptr<const Archive> archive);
+  ~Session();
 
   const Archive& archive() const { return *archive_; }
-  /// Of tensor `number`; null for one that is no state.
-  std::byte* data(uint32_t number) const { return copies_[number].get(); }
   /// Back to what the archive holds.
   void reset();
 
  private:
   friend class Function;
+  // All with the mutex held:
+  /// Of tensor `number` for a call of this runtime; null for one that is no state.
+  void* data(uint32_t number) const { return on_ ? there_[number] : copies_[number].get(); }
+  /// Has the copies where the runtime's kernels find them, behind earlier calls: in the order of
+  /// `queue`, or of the host.
+  void move_to(const std::shared_ptr<runtime::Runtime>& runtime, const Stream* queue);
+  /// The call that was put on the queue is what later ones wait for.
+  void used_on(const Stream& queue);
+  void leave_device();
+
   std::shared_ptr<const Archive> archive_;
   std::vector<std::unique_ptr<std::byte[]>> copies_;  // by tensor
+  std::shared_ptr<runtime::Runtime> on_;              // of a device that has them; null: the host
+  std::vector<void*> there_;
+  Event last_ = nullptr;  // of calls on queues
   std::mutex mutex_;
 };
 
@@ -64,10 +76,14 @@ class Function {
   /// Runs once. Inputs and results are row-major arrays of the method's dtypes, results of
   /// shape_of(); they do not overlap. `symbols`: what symbols_of() gave. Returns the faults of
   /// kernels (runtime::raise_faults); throws Error(invalid_argument) where a session is missing or
-  /// another archive's. `host` runs operations that have no kernel and are no loops.
+  /// another archive's. `host` runs operations that have no kernel and are no loops. `queue` and
+  /// `faults`: as in Executable::Arguments, where the method may_be_left().
   [[nodiscard]] int32_t run(std::span<const void* const> inputs, std::span<const int64_t> symbols,
                             std::span<void* const> results, Session* session,
-                            runtime::Host* host = nullptr);
+                            runtime::Host* host = nullptr, const Stream* queue = nullptr,
+                            std::atomic<int32_t>* faults = nullptr);
+  /// Whether nothing in it needs the host between its kernels.
+  bool may_be_left() const { return loops_.empty() && !host_; }
 
  private:
   /// Code for a backend: the method's and that of its loops.
@@ -105,6 +121,7 @@ class Function {
 
   std::shared_ptr<const Weights> weights_;
   const Method& method_;  // of the archive
+  const std::shared_ptr<runtime::Runtime> runtime_;
   std::shared_ptr<runtime::Executable> executable_;
   Loops loops_;
   mutable std::mutex mutex_;

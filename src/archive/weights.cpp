@@ -54,4 +54,27 @@ Weights::Content Weights::content(uint32_t tensor) const {
   return {archive_->data(archive_->index().tensors[tensor]), nullptr};
 }
 
+// The copy keeps what it was made of, so that the address stays that content's while it lives.
+std::shared_ptr<void> Weights::on_device(uint32_t tensor, const Content& content,
+                                         const std::shared_ptr<runtime::Runtime>& runtime) const {
+  Memory* device = runtime->device();
+  std::lock_guard lock(mutex_);
+  std::weak_ptr<void>& known = on_devices_[{device, content.data}];
+  if (std::shared_ptr<void> copy = known.lock()) return copy;
+  const auto bytes = static_cast<size_t>(archive_->index().tensors[tensor].bytes);
+  std::shared_ptr<void> copy(
+      device->allocate(bytes, nullptr),
+      [runtime, replaced = content.replaced, archive = archive_](void* block) {
+        Memory* owner = runtime->device();
+        try {  // calls on streams may still read it
+          owner->wait_for_all();
+        } catch (const Error&) {  // told where that work is waited for
+        }
+        owner->deallocate(block, nullptr);
+      });
+  if (bytes > 0) device->copy(copy.get(), content.data, bytes, nullptr);
+  known = copy;
+  return copy;
+}
+
 }  // namespace hologram::archive

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "archive/archive.h"
+#include "runtime/runtime.h"
 
 namespace hologram::archive {
 
@@ -28,6 +30,9 @@ class Weights {
     std::shared_ptr<const std::byte[]> replaced;  ///< owns it; null: it is the file's
   };
   Content content(uint32_t tensor) const;
+  /// A copy of it in the memory of the runtime's device, one for all who hold it.
+  std::shared_ptr<void> on_device(uint32_t tensor, const Content& content,
+                                  const std::shared_ptr<runtime::Runtime>& runtime) const;
   /// Grows with every replacement.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   const Archive& archive() const { return *archive_; }
@@ -37,6 +42,7 @@ class Weights {
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<const std::byte[]>> replaced_;  // by tensor
   std::atomic<uint64_t> version_{0};
+  mutable std::map<std::pair<Memory*, const std::byte*>, std::weak_ptr<void>> on_devices_;
 };
 
 }  // namespace hologram::archive

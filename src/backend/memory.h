@@ -52,6 +52,11 @@ class Memory {
   /// Puts a copy on `stream` and returns. A side in host memory is of allocate_host(), and is used
   /// until the stream has come so far.
   virtual void copy_later(void* to, const void* from, size_t bytes, Stream stream) = 0;
+  /// Puts a fill on `stream`: an element of 1, 2 or 4 bytes, which the number of bytes is a
+  /// multiple of, over and over. False, and nothing: the device has no such command.
+  virtual bool fill_later(void*, uint32_t /*element*/, size_t /*size*/, size_t /*bytes*/, Stream) {
+    return false;
+  }
 
   virtual Event make_event() = 0;
   virtual void free_event(Event event) noexcept = 0;

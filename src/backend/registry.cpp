@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "base/error.h"
 
@@ -15,6 +16,14 @@ const RegisteredBackend* find_backend(std::string_view name) {
 }
 
 const RegisteredBackend& default_backend() {
+  const char* variable = std::getenv("HOLOGRAM_AUTO");
+  std::string_view names = variable ? variable : "";
+  while (!names.empty()) {
+    const std::string_view name = names.substr(0, names.find(','));
+    names.remove_prefix(std::min(name.size() + 1, names.size()));
+    const RegisteredBackend* named = find_backend(name);
+    if (named && named->device_count() > 0) return *named;
+  }
   for (const RegisteredBackend& b : registered_backends())
     if (b.device_count() > 0) return b;
   fail(ErrorCode::unavailable, "none of the backends {} finds a device", backend_names());

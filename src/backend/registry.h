@@ -35,7 +35,8 @@ const RegisteredBackend* find_backend(std::string_view name);
 /// By name, with or without a device's number. Throws Error(invalid_argument) for what follows a
 /// colon and is no number.
 ChosenBackend choose_backend(std::string_view name);
-/// What "auto" means on this machine: the first backend with a device.
+/// What "auto" means on this machine: the first backend with a device, of those that HOLOGRAM_AUTO
+/// names, separated by commas, then of all.
 const RegisteredBackend& default_backend();
 /// "cpu, interp, …", for messages.
 std::string backend_names();

@@ -153,6 +153,11 @@ void build_flat(Graph& g, Flat what) {
   output(g, g.reduce(Op::reduce_sum, term, {0}));
 }
 
+void build_mean(Graph& g) {
+  Value sum = g.cast(input(g, 0, DType::f32, {}), DType::f64);
+  output(g, g.cast(g.binary(Op::div, sum, input(g, 1, DType::f64, {})), DType::f32));
+}
+
 void build_along_axis(Graph& g, Op op, bool last) {
   g.num_symbols = last ? 2 : 3;
   Value x = input(g, 0, DType::f32, symbols(0, g.num_symbols));
@@ -236,6 +241,7 @@ std::vector<Definition> precompiled() {
                             Flat::softmax};
   for (Flat f : flats)
     add(fmt::format("flat {}", static_cast<int>(f)), [f](Graph& g) { build_flat(g, f); });
+  add("mean", build_mean);
   for (Op op : {Op::reduce_sum, Op::reduce_min, Op::reduce_max, Op::reduce_prod, Op::exp})
     for (bool last : {false, true})
       add(fmt::format("along {} {}", ir::name_of(op), last),

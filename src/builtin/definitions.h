@@ -45,6 +45,9 @@ enum class Flat : uint8_t { sum, min, max, mse, cross_entropy, binary_cross_entr
 /// by their number.
 void build_flat(ir::Graph& g, Flat what);
 
+/// Parameter 0, a number, divided by parameter 1, an f64.
+void build_mean(ir::Graph& g);
+
 /// `op` (a reduce_* row), or softmax when it is Op::exp, along the middle axis of [s0, s1, s2], or
 /// the last one of [s0, s1] when `last`.
 void build_along_axis(ir::Graph& g, ir::Op op, bool last);

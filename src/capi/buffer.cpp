@@ -66,12 +66,10 @@ std::byte* address(hologram_handle executor, hologram_handle handle) {
 void fill(const BufferObject& buffer, const void* element, uint64_t length) {
   require_length(buffer, length);
   const auto size = static_cast<size_t>(size_of(buffer.dtype));
+  if (buffer.executor->device())
+    return buffer.executor->repeat(buffer.data, length * size, element, size);
   alignas(64) std::byte pattern[4096];
   for (size_t i = 0; i < sizeof pattern; i += size) std::memcpy(pattern + i, element, size);
-  if (buffer.executor->device()) {
-    buffer.executor->repeat(buffer.data, length * size, pattern);
-    return;
-  }
   side_by_side(buffer, length * size, [&](size_t begin, size_t end) {
     for (size_t n; begin < end; begin += n) {
       n = std::min(end - begin, sizeof pattern);

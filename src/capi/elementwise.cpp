@@ -1,7 +1,7 @@
 // capi/elementwise.cpp: element-wise operations on buffers; the call path that counts nanoseconds.
 #include <cmath>
 
-#include "capi/objects.h"
+#include "capi/place.h"
 
 using namespace hologram;
 using namespace hologram::capi;
@@ -20,13 +20,13 @@ constexpr uint32_t id_of(ir::Op op) { return static_cast<uint32_t>(op); }
                                                     const hologram_handle* handles,
                                                     const Pin<BufferObject>* pins, int count,
                                                     DType operand, DType result, uint64_t length) {
-  need_executor(executor);
+  const hologram_handle owner = Place(executor).executor().handle;
   for (int i = 0; i < count; ++i) {
     const bool last = i + 1 == count;
     const std::string name = last ? "output" : fmt::format("input {}", i);
     if (!pins[i]) report_handle(buffers, handles[i], name);
     const BufferObject& b = *pins[i];
-    require(b.executor_handle() == executor, "{}: the buffer belongs to another executor", name);
+    require(b.executor_handle() == owner, "{}: the buffer belongs to another executor", name);
     const DType wanted = last ? result : operand;
     require(b.dtype == wanted, "{}: the buffer's dtype must be {}, is {}", name, name_of(wanted),
             name_of(b.dtype));
@@ -80,6 +80,26 @@ template <int inputs>
   operations.run(operations.elementwise(id, DType::f32), arguments, static_cast<int64_t>(length));
 }
 
+/// The same put on a stream.
+template <int inputs>
+void put_on(const Place& place, uint32_t id, BufferObject* const* operands, uint64_t length,
+            const float* scalars, int num_scalars) {
+  void* arguments[DirectKernel::max_arguments];
+  Place::Uses uses;
+  for (int i = 0; i <= inputs; ++i) uses.push_back(operands[i]->storage);
+  for (int i = 0; i < inputs; ++i) arguments[i] = operands[i]->data;
+  for (int i = 0; i < num_scalars; ++i) {
+    arguments[inputs + i] = const_cast<float*>(scalars + i);
+    if (runtime::StorageRef there = place.number(scalars + i, sizeof(float))) {
+      arguments[inputs + i] = there->data();
+      uses.push_back(std::move(there));
+    }
+  }
+  arguments[inputs + num_scalars] = operands[inputs]->data;
+  place.run(place.executor().operations->elementwise(id, DType::f32), arguments, length,
+            std::move(uses));
+}
+
 /// float32: held if that is enough, else pinned, which also finds out what is wrong.
 template <int inputs>
 hologram_status run_f32(const char* function, uint32_t id, hologram_handle executor,
@@ -108,9 +128,15 @@ hologram_status run_f32(const char* function, uint32_t id, hologram_handle execu
       if (!pins[i]) explain(executor, handles, pins, count, DType::f32, DType::f32, length);
       operands[i] = pins[i].get();
     }
-    if (!fits<inputs>(executor, operands, length))
+    const bool on_stream = HandleTable::kind_of(executor) == Kind::stream;
+    const hologram_handle owner = on_stream ? need_stream(executor)->executor->handle : executor;
+    if (!fits<inputs>(owner, operands, length))
       explain(executor, handles, pins, count, DType::f32, DType::f32, length);
     if (length == 0) return HOLOGRAM_OK;
+    if (on_stream) {
+      put_on<inputs>(Place(executor), id, operands, length, scalars, num_scalars);
+      return HOLOGRAM_OK;
+    }
     launch<inputs>(id, operands, length, scalars, num_scalars);
     operands[inputs]->executor->kernel_calls.add(1);
     return HOLOGRAM_OK;
@@ -162,6 +188,7 @@ void elementwise(uint32_t id, hologram_handle executor, const hologram_handle* i
   require(num_inputs == static_cast<size_t>(what->arity), "{} takes {} operands, got {}",
           what->name, what->arity, num_inputs);
   require(inputs != nullptr, "inputs must not be NULL");
+  const Place place(executor);
   const int count = what->arity + 1;
   hologram_handle handles[most_inputs + 1];
   Pin<BufferObject> pins[most_inputs + 1];
@@ -169,7 +196,7 @@ void elementwise(uint32_t id, hologram_handle executor, const hologram_handle* i
   for (int i = 0; i < count; ++i) {
     const bool last = i + 1 == count;
     handles[i] = last ? output : inputs[i];
-    pins[i] = need_buffer_of(executor, handles[i], last ? "output" : "inputs");
+    pins[i] = place.buffer(handles[i], last ? "output" : "inputs");
     arguments[i] = pins[i]->data;
   }
   const bool selects = id == id_of(ir::Op::select);
@@ -190,9 +217,14 @@ void elementwise(uint32_t id, hologram_handle executor, const hologram_handle* i
             what->name, i);
   }
   if (length == 0) return;
-  ExecutorState& state = *pins[count - 1]->executor;
-  const int32_t sticky = state.operations->run(state.operations->elementwise(id, operand),
-                                               arguments, static_cast<int64_t>(length));
+  ExecutorState& state = place.executor();
+  const DirectKernel& kernel = state.operations->elementwise(id, operand);
+  if (place.stream()) {
+    Place::Uses uses;
+    for (int i = 0; i < count; ++i) uses.push_back(pins[i]->storage);
+    return place.run(kernel, arguments, length, std::move(uses));
+  }
+  const int32_t sticky = state.operations->run(kernel, arguments, static_cast<int64_t>(length));
   state.kernel_calls.add(1);
   if (sticky & atlas::integer_division_by_zero)
     fail(ErrorCode::division_by_zero, "{}: integer division by zero", what->name);
@@ -291,8 +323,9 @@ hologram_status hologram_elementwise(hologram_handle executor, const char* opera
 hologram_status hologram_convert(hologram_handle executor, hologram_handle input,
                                  hologram_handle output, uint64_t length) {
   return guarded(__func__, [&] {
-    auto from = need_buffer_of(executor, input, "input");
-    auto to = need_buffer_of(executor, output, "output");
+    const Place place(executor);
+    auto from = place.buffer(input, "input");
+    auto to = place.buffer(output, "output");
     require(from->length >= length && to->length >= length,
             "length {} exceeds the input's {} or the output's {} elements", length, from->length,
             to->length);
@@ -301,10 +334,8 @@ hologram_status hologram_convert(hologram_handle executor, hologram_handle input
             "input and output overlap; they must be the same or apart");
     if (length == 0) return;
     void* const arguments[] = {from->data, to->data};
-    ExecutorState& state = *to->executor;
-    state.operations->run(state.operations->convert(from->dtype, to->dtype), arguments,
-                          static_cast<int64_t>(length));
-    state.kernel_calls.add(1);
+    place.run(place.executor().operations->convert(from->dtype, to->dtype), arguments, length,
+              {from->storage, to->storage});
   });
 }
 

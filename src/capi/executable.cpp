@@ -86,8 +86,9 @@ class Call : public runtime::Outputs {
     for (size_t i = 0; i < num_inputs; ++i) check_input(i);
     for (size_t i = 0; i < num_outputs; ++i) take_output(i, outputs[i]);
     if (stream_) {
-      stream_->run(uses(), e_.executable, [&](std::atomic<int32_t>* faults) {
-        const int32_t set = run_graph(faults);
+      if (e_.function && !e_.function->may_be_left()) stream_->settle();
+      stream_->run(uses(), code(), [&](std::atomic<int32_t>* faults) {
+        const int32_t set = e_.function ? run_method(faults) : run_graph(faults);
         faults->fetch_or(set, std::memory_order_relaxed);
       });
       e_.executor->kernel_calls.add(executable_of(e_).plan().steps.size());
@@ -134,9 +135,20 @@ class Call : public runtime::Outputs {
     return out;
   }
 
-  int32_t run_method() {
+  int32_t run_method(std::atomic<int32_t>* late = nullptr) {
     const std::vector<const void*> inputs(addresses_.begin(), addresses_.end());
-    return e_.function->run(inputs, symbols_, result_addresses_, e_.session.get());
+    const Stream queue = stream_ ? stream_->queue() : nullptr;
+    const bool left = stream_ && e_.executor->device() && e_.function->may_be_left();
+    return e_.function->run(inputs, symbols_, result_addresses_, e_.session.get(), nullptr,
+                            left ? &queue : nullptr, left ? late : nullptr);
+  }
+
+  // What a call that is left on a stream needs until it is done.
+  std::shared_ptr<const void> code() const {
+    if (!e_.function) return e_.executable;
+    return std::make_shared<
+        const std::pair<std::shared_ptr<archive::Function>, std::shared_ptr<archive::Session>>>(
+        e_.function, e_.session);
   }
 
   // A method's inputs; a buffer stands for an array of its length, or of a fixed shape.
@@ -362,9 +374,6 @@ hologram_status hologram_executable_run_on_stream(hologram_handle executable,
     auto e = need_executable(executable);
     auto s = need_stream(stream);
     require(s->executor == e->executor, "the stream belongs to another executor");
-    if (e->function)
-      fail(ErrorCode::unsupported,
-           "methods of archives run to their end: use hologram_executable_run");
     Call(*e, nullptr, 0, &*s).run(inputs, num_inputs, outputs, num_outputs);
   });
 }

@@ -27,9 +27,18 @@ void ExecutorState::copy(void* to, const void* from, size_t bytes) const {
     std::memmove(to, from, bytes);
 }
 
-void ExecutorState::repeat(std::byte* to, size_t bytes, std::span<const std::byte> pattern) const {
-  size_t done = std::min(bytes, pattern.size());
-  copy(to, pattern.data(), done);
+void ExecutorState::repeat(std::byte* to, size_t bytes, const void* element, size_t size) const {
+  uint64_t bits = 0;
+  std::memcpy(&bits, element, size);
+  const auto word = static_cast<uint32_t>(bits);
+  const bool halves = size == 8 && bits >> 32 == word;
+  if (size <= 4 || halves)
+    if (device()->fill_later(to, word, halves ? 4 : size, bytes, nullptr))
+      return device()->wait(nullptr);
+  std::byte pattern[4096];
+  for (size_t i = 0; i < sizeof pattern; i += size) std::memcpy(pattern + i, element, size);
+  size_t done = std::min(bytes, sizeof pattern);
+  copy(to, pattern, done);
   for (size_t n; done < bytes; done += n) {  // what is there doubles, without the host
     n = std::min(done, bytes - done);
     copy(to + done, to, n);
@@ -37,9 +46,9 @@ void ExecutorState::repeat(std::byte* to, size_t bytes, std::span<const std::byt
 }
 
 void ExecutorState::clear(std::byte* to, size_t bytes) const {
-  constexpr std::byte zeros[4096] = {};
+  constexpr std::byte zero{0};
   if (device())
-    repeat(to, bytes, zeros);
+    repeat(to, bytes, &zero, 1);
   else if (bytes)
     std::memset(to, 0, bytes);
 }

@@ -64,8 +64,8 @@ struct ExecutorState {
   Memory* device() const { return operations->runtime().device(); }
   /// Copies bytes into, out of or within that memory; the sides may overlap in host memory.
   void copy(void* to, const void* from, size_t bytes) const;
-  /// Fills device memory with a pattern of host memory, over and over; the last one may be cut.
-  void repeat(std::byte* to, size_t bytes, std::span<const std::byte> pattern) const;
+  /// Fills device memory with an element, over and over.
+  void repeat(std::byte* to, size_t bytes, const void* element, size_t size) const;
   void clear(std::byte* to, size_t bytes) const;
   /// Throws Error(unsupported) saying `what` where the host does not see the memory.
   void require_host_memory(std::string_view what) const;

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "capi/objects.h"
+#include "capi/place.h"
 
 using namespace hologram;
 using namespace hologram::capi;
@@ -10,9 +10,9 @@ using builtin::Flat;
 
 namespace {
 
-Pin<BufferObject> need_f32(hologram_handle executor, hologram_handle handle, std::string_view name,
+Pin<BufferObject> need_f32(const Place& place, hologram_handle handle, std::string_view name,
                            uint64_t length) {
-  auto b = need_buffer_of(executor, handle, name);
+  auto b = place.buffer(handle, name);
   require(b->dtype == DType::f32, "{}: the buffer's dtype must be f32, is {}", name,
           name_of(b->dtype));
   require(b->length >= length, "{}: the buffer has {} elements, {} are needed", name, b->length,
@@ -33,6 +33,33 @@ std::shared_ptr<runtime::Executable> flat_executable(ExecutorState& state, Flat 
                                       [&](ir::Graph& g) { builtin::build_flat(g, what); });
 }
 
+/// The same put on a stream, into `out`; `count`: what a mean divides by, with its sign.
+void put_flat(const Place& place, Flat what, const BufferObject& a, const BufferObject* b,
+              const BufferObject& out, uint64_t length, const double* count) {
+  constexpr float nothing = 0;
+  if (length == 0) return place.put(out.storage, out.data, &nothing, sizeof nothing);
+  ExecutorState& state = place.executor();
+  void* const inputs[] = {a.data, b ? b->data : nullptr};
+  void* const outputs[] = {out.data};
+  const auto n = static_cast<int64_t>(length);
+  Place::Uses uses{a.storage, out.storage};
+  if (b) uses.push_back(b->storage);
+  place.run(flat_executable(state, what), inputs, &n, outputs, uses);
+  if (!count) return;
+  const runtime::StorageRef divisor = place.number(count, sizeof *count);
+  double here = *count;
+  void* by = &here;
+  if (divisor) by = divisor->data();
+  void* const mean[] = {out.data, by};
+  place.run(state.operations->executable("mean", builtin::build_mean), mean, nullptr, outputs,
+            {out.storage, divisor ? divisor : out.storage});
+}
+
+void require_no_result(const float* result) {
+  require(result == nullptr,
+          "result must be NULL on a stream: the number is in out once the stream was waited for");
+}
+
 /// A number from one or two whole vectors.
 float flat(ExecutorState& state, Flat what, const BufferObject& a, const BufferObject* b,
            uint64_t length) {
@@ -50,9 +77,14 @@ float flat(ExecutorState& state, Flat what, const BufferObject& a, const BufferO
 
 void reduce(Flat what, hologram_handle executor, hologram_handle in, hologram_handle out,
             uint64_t length, float* result) {
-  auto input = need_f32(executor, in, "in", length);
-  auto output = need_f32(executor, out, "out", 1);
+  const Place place(executor);
+  auto input = need_f32(place, in, "in", length);
+  auto output = need_f32(place, out, "out", 1);
   require(length != 0 || what == Flat::sum, "nothing has no smallest or largest element");
+  if (place.stream()) {
+    require_no_result(result);
+    return put_flat(place, what, *input, nullptr, *output, length, nullptr);
+  }
   const float value = flat(*output->executor, what, *input, nullptr, length);
   output->executor->copy(output->data, &value, sizeof value);
   if (result) *result = value;
@@ -60,12 +92,18 @@ void reduce(Flat what, hologram_handle executor, hologram_handle in, hologram_ha
 
 void loss(Flat what, hologram_handle executor, hologram_handle prediction, hologram_handle target,
           hologram_handle out, uint64_t length, float* result) {
-  auto p = need_f32(executor, prediction, "prediction", length);
-  auto t = need_f32(executor, target, "target", length);
-  auto output = need_f32(executor, out, "out", 1);
+  const Place place(executor);
+  auto p = need_f32(place, prediction, "prediction", length);
+  auto t = need_f32(place, target, "target", length);
+  auto output = need_f32(place, out, "out", 1);
   require(length != 0, "the mean of nothing is not defined; length is 0");
-  const float sum = flat(*output->executor, what, *p, &*t, length);
   const double sign = what == Flat::mse ? 1 : -1;
+  if (place.stream()) {
+    require_no_result(result);
+    const double count = sign * static_cast<double>(length);
+    return put_flat(place, what, *p, &*t, *output, length, &count);
+  }
+  const float sum = flat(*output->executor, what, *p, &*t, length);
   const auto value =
       static_cast<float>(sign * static_cast<double>(sum) / static_cast<double>(length));
   output->executor->copy(output->data, &value, sizeof value);
@@ -73,27 +111,28 @@ void loss(Flat what, hologram_handle executor, hologram_handle prediction, holog
 }
 
 void softmax(hologram_handle executor, hologram_handle in, hologram_handle out, uint64_t length) {
-  auto input = need_f32(executor, in, "in", length);
-  auto output = need_f32(executor, out, "out", length);
+  const Place place(executor);
+  auto input = need_f32(place, in, "in", length);
+  auto output = need_f32(place, out, "out", length);
   const uint64_t bytes = length * sizeof(float);
   require(input->data == output->data || !meet(input->data, bytes, output->data, bytes),
           "in and out overlap in part; they must be the same or apart");
   if (length == 0) return;
-  ExecutorState& state = *output->executor;
+  ExecutorState& state = place.executor();
   // The kernel reads its input again after it has begun to write.
   runtime::StorageRef aside;
   void* target = output->data;
+  Place::Uses uses{input->storage, output->storage};
   if (input->data == output->data) {
     aside = state.memory->allocate(bytes);
     target = aside->data();
+    uses.push_back(aside);
   }
   void* const inputs[] = {input->data};
   void* const outputs[] = {target};
   const auto n = static_cast<int64_t>(length);
-  const auto e = flat_executable(state, Flat::softmax);
-  state.operations->run(*e, inputs, &n, outputs);
-  state.kernel_calls.add(e->plan().steps.size());
-  if (aside) state.copy(output->data, target, bytes);
+  place.run(flat_executable(state, Flat::softmax), inputs, &n, outputs, uses);
+  if (aside) place.move(output->data, target, bytes, uses);
 }
 
 void along_axis(hologram_handle executor, const char* operation, hologram_handle in,
@@ -109,19 +148,19 @@ void along_axis(hologram_handle executor, const char* operation, hologram_handle
   const ir::Op op = is_softmax ? ir::Op::exp : *reduction;
   const uint64_t results = product({outer, inner}, "outer x inner");
   const uint64_t elements = product({results, length}, "outer x length x inner");
-  auto input = need_f32(executor, in, "in", elements);
-  auto output = need_f32(executor, out, "out", is_softmax ? elements : results);
+  const Place place(executor);
+  auto input = need_f32(place, in, "in", elements);
+  auto output = need_f32(place, out, "out", is_softmax ? elements : results);
   require(!meet(input->data, elements * 4, output->data, (is_softmax ? elements : results) * 4),
           "in and out overlap");
   require(length != 0 || results == 0 || op == ir::Op::reduce_sum || op == ir::Op::reduce_prod ||
               is_softmax,
           "nothing has no smallest or largest element");
   if (results == 0 || (is_softmax && length == 0)) return;
-  ExecutorState& state = *output->executor;
+  ExecutorState& state = place.executor();
   if (length == 0) {
     const std::vector<float> none(results, op == ir::Op::reduce_sum ? 0.0f : 1.0f);
-    state.copy(output->data, none.data(), results * sizeof(float));
-    return;
+    return place.put(output->storage, output->data, none.data(), results * sizeof(float));
   }
   const bool last = inner == 1;
   const auto e =
@@ -131,49 +170,46 @@ void along_axis(hologram_handle executor, const char* operation, hologram_handle
   void* const outputs[] = {output->data};
   const int64_t sizes[] = {static_cast<int64_t>(outer), static_cast<int64_t>(length),
                            static_cast<int64_t>(inner)};
-  state.operations->run(*e, inputs, sizes, outputs);
-  state.kernel_calls.add(e->plan().steps.size());
+  place.run(e, inputs, sizes, outputs, {input->storage, output->storage});
 }
 
 void gemm(hologram_handle executor, hologram_handle a, hologram_handle b, hologram_handle c,
           uint64_t m, uint64_t n, uint64_t k) {
   require(m != 0 && n != 0 && k != 0, "no dimension may be 0, got m = {}, n = {}, k = {}", m, n, k);
-  auto left = need_f32(executor, a, "a", product({m, k}, "m x k"));
-  auto right = need_f32(executor, b, "b", product({k, n}, "k x n"));
-  auto result = need_f32(executor, c, "c", product({m, n}, "m x n"));
+  const Place place(executor);
+  auto left = need_f32(place, a, "a", product({m, k}, "m x k"));
+  auto right = need_f32(place, b, "b", product({k, n}, "k x n"));
+  auto result = need_f32(place, c, "c", product({m, n}, "m x n"));
   for (const auto* operand : {&left, &right})
     require(!meet((*operand)->data, (operand == &left ? m : n) * k * 4, result->data, m * n * 4),
             "c overlaps an operand");
-  ExecutorState& state = *result->executor;
-  const auto e = state.operations->executable(
+  const auto e = place.executor().operations->executable(
       "gemm", [](ir::Graph& g) { builtin::build_gemm(g, DType::f32); });
   void* const inputs[] = {left->data, right->data};
   void* const outputs[] = {result->data};
   const int64_t sizes[] = {static_cast<int64_t>(m), static_cast<int64_t>(n),
                            static_cast<int64_t>(k)};
-  state.operations->run(*e, inputs, sizes, outputs);
-  state.kernel_calls.add(e->plan().steps.size());
+  place.run(e, inputs, sizes, outputs, {left->storage, right->storage, result->storage});
 }
 
 void matvec(hologram_handle executor, hologram_handle a, hologram_handle x, hologram_handle y,
             uint64_t m, uint64_t n) {
   require(m != 0 && n != 0, "no dimension may be 0, got m = {}, n = {}", m, n);
-  auto matrix = need_f32(executor, a, "a", product({m, n}, "m x n"));
-  auto vector = need_f32(executor, x, "x", n);
-  auto result = need_f32(executor, y, "y", m);
+  const Place place(executor);
+  auto matrix = need_f32(place, a, "a", product({m, n}, "m x n"));
+  auto vector = need_f32(place, x, "x", n);
+  auto result = need_f32(place, y, "y", m);
   require(!meet(matrix->data, m * n * 4, result->data, m * 4) &&
               !meet(vector->data, n * 4, result->data, m * 4),
           "y overlaps an operand");
-  ExecutorState& state = *result->executor;
   const bool long_rows = n >= 32;
-  const auto e = state.operations->executable(
+  const auto e = place.executor().operations->executable(
       long_rows ? "matvec true" : "matvec false",
       [=](ir::Graph& g) { builtin::build_matvec(g, DType::f32, long_rows); });
   void* const inputs[] = {matrix->data, vector->data};
   void* const outputs[] = {result->data};
   const int64_t sizes[] = {static_cast<int64_t>(m), static_cast<int64_t>(n)};
-  state.operations->run(*e, inputs, sizes, outputs);
-  state.kernel_calls.add(e->plan().steps.size());
+  place.run(e, inputs, sizes, outputs, {matrix->storage, vector->storage, result->storage});
 }
 
 }  // namespace

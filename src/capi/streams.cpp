@@ -130,16 +130,16 @@ bool StreamObject::done() {
   return device->reached(last_);
 }
 
-void StreamObject::copy_in(const BufferObject& to, const void* from) {
-  const size_t bytes = to.bytes();
+void StreamObject::put(const runtime::StorageRef& storage, void* to, const void* from,
+                       size_t bytes) {
   Memory* device = executor->device();
-  if (!device) return executor->copy(to.data, from, bytes);
+  if (!device) return executor->copy(to, from, bytes);
   if (bytes == 0) return;
   std::lock_guard lock(mutex_);
   void* block = take_block(bytes);
   std::memcpy(block, from, bytes);
-  uses_.push_back(to.storage);
-  device->copy_later(to.data, block, bytes, queue_);
+  uses_.push_back(storage);
+  device->copy_later(to, block, bytes, queue_);
 }
 
 void StreamObject::copy_out(void* to, const BufferObject& from) {
@@ -280,7 +280,7 @@ hologram_status hologram_stream_copy_from_bytes(hologram_handle stream, hologram
     require_same(*s, *b->executor, "buffer");
     require(bytes != nullptr || size == 0, "bytes must not be NULL");
     require(size == b->bytes(), "size must be {} (the buffer's), got {}", b->bytes(), size);
-    s->copy_in(*b, bytes);
+    s->put(b->storage, b->data, bytes, size);
     b->executor->bytes_in.add(size);
   });
 }

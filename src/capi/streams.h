@@ -23,8 +23,8 @@ class StreamObject : public Member {
   const std::shared_ptr<ExecutorState> executor;
   Stream queue() const { return queue_; }
 
-  /// Copies the host's bytes now, and to `to` behind what is on the stream.
-  void copy_in(const BufferObject& to, const void* from);
+  /// Copies the host's bytes now, and to `to`, in `storage`, behind what is on the stream.
+  void put(const runtime::StorageRef& storage, void* to, const void* from, size_t bytes);
   /// Copies to the host's memory, by the time that the stream has been waited for.
   void copy_out(void* to, const BufferObject& from);
   /// `start` puts work on the stream, or does it, with these buffers and executables; its
@@ -42,6 +42,10 @@ class StreamObject : public Member {
     } catch (const Error&) {
       keep(std::current_exception());
     }
+  }
+  /// The device's queue for a call that is not waited for; without a device, none.
+  runtime::Late late(std::atomic<int32_t>* faults) const {
+    return executor->device() ? runtime::Late{&queue_, faults} : runtime::Late{};
   }
   void record(Event event);
   void wait_for(Event event);
@@ -67,7 +71,7 @@ class StreamObject : public Member {
 
   Stream queue_ = nullptr;
   std::shared_ptr<void> owner_;  // of the queue, if it is one of ours
-  Event last_ = nullptr;  // for done()
+  Event last_ = nullptr;         // for done()
   std::atomic<int32_t> faults_{0};
   std::mutex mutex_;  // of what follows
   std::vector<runtime::StorageRef> uses_;

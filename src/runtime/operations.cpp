@@ -81,10 +81,12 @@ const DirectKernel& Operations::convert(DType from, DType to) {
   return publish(place, make_direct([&](ir::Graph& g) { builtin::build_convert(g, from, to); }, 2));
 }
 
-int32_t Operations::launch(const DirectKernel& kernel, void* const* arguments, int64_t length) {
+int32_t Operations::launch(const DirectKernel& kernel, void* const* arguments, int64_t length,
+                           Late late) {
   Given given(arguments + kernel.arguments - 1);
   auto frame = kernel.owner->lease();
-  const Outcome outcome = kernel.owner->run({arguments, &length}, given, nullptr, *frame);
+  const Outcome outcome = kernel.owner->run(
+      {arguments, &length, nullptr, nullptr, late.queue, late.faults}, given, nullptr, *frame);
   kernel.owner->give_back(std::move(frame));
   raise_status(outcome.status);
   return outcome.faults;
@@ -112,10 +114,11 @@ std::shared_ptr<Executable> Operations::executable(const std::string& key,
 }
 
 void Operations::run(Executable& executable, void* const* inputs, const int64_t* symbols,
-                     void* const* outputs) {
+                     void* const* outputs, Late late) {
   Given given(outputs);
   auto frame = executable.lease();
-  const Outcome outcome = executable.run({inputs, symbols}, given, nullptr, *frame);
+  const Outcome outcome = executable.run(
+      {inputs, symbols, nullptr, nullptr, late.queue, late.faults}, given, nullptr, *frame);
   executable.give_back(std::move(frame));
   raise_status(outcome.status);
   raise_faults(outcome.faults);

@@ -25,6 +25,13 @@ struct DirectKernel {
   int64_t inline_limit = 0;  ///< up to this many elements run on the calling thread
 };
 
+/// Where a call that is not waited for is left, and where its faults go; without a queue a call
+/// ends with its work.
+struct Late {
+  const Stream* queue = nullptr;
+  std::atomic<int32_t>* faults = nullptr;
+};
+
 /// Operations by id and dtype, by name, and by any key; each is planned and its kernels are looked
 /// up at its first use. Thread-safe; what exists already is found without a lock.
 class Operations {
@@ -48,9 +55,9 @@ class Operations {
 
   /// Runs it over `length` elements; `arguments` are the operands' addresses, then the result's.
   /// Returns StickyError bits. Throws Error when the kernel fails.
-  int32_t run(const DirectKernel& kernel, void* const* arguments, int64_t length) {
+  int32_t run(const DirectKernel& kernel, void* const* arguments, int64_t length, Late late = {}) {
     if (!kernel.function) [[unlikely]]
-      return launch(kernel, arguments, length);
+      return launch(kernel, arguments, length, late);
     void* buffers[DirectKernel::max_arguments];
     for (int i = 0; i < kernel.count; ++i) buffers[i] = arguments[kernel.sources[i]];
     std::atomic<int32_t> sticky{0};
@@ -70,7 +77,7 @@ class Operations {
                                          const std::function<void(ir::Graph&)>& build);
   /// Runs it: `inputs` by parameter, `outputs` by result. Throws Error.
   void run(Executable& executable, void* const* inputs, const int64_t* symbols,
-           void* const* outputs);
+           void* const* outputs, Late late = {});
 
   Runtime& runtime() { return *runtime_; }
   const std::shared_ptr<Runtime>& shared_runtime() { return runtime_; }
@@ -83,7 +90,7 @@ class Operations {
   std::unique_ptr<DirectKernel> make_direct(const std::function<void(ir::Graph&)>& build,
                                             int arguments);
 
-  int32_t launch(const DirectKernel& kernel, void* const* arguments, int64_t length);
+  int32_t launch(const DirectKernel& kernel, void* const* arguments, int64_t length, Late late);
   int32_t run_parallel(const DirectKernel& kernel, const atlas::Context& context,
                        void* const* buffers, int64_t length);
 

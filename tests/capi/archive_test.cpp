@@ -246,6 +246,46 @@ TEST_P(Archives, WrongNamesAndHandlesAreErrors) {
   EXPECT_TRUE(message_has("another archive's"));
 }
 
+// A session's state goes from call to call, on one stream and the other, on none, and back.
+TEST_P(Archives, MethodsAreLeftOnStreams) {
+  write();
+  hologram_handle a = opened(), session = 0, scale = 0, count = 0, s[2] = {0, 0};
+  ASSERT_OK(hologram_archive_session(a, &session));
+  ASSERT_OK(hologram_archive_method(a, exec, "scale", 0, &scale));
+  ASSERT_OK(hologram_archive_method(a, exec, "count", session, &count));
+  for (hologram_handle& stream : s) ASSERT_OK(hologram_stream_create(exec, &stream));
+  const hologram_handle rows = buffer({1, 2, 3}), one = buffer({1, 1});
+  hologram_handle x = 0;
+  ASSERT_OK(hologram_tensor_from_buffer(rows, "[1, 3]", &x));
+  std::vector<hologram_handle> results;
+  for (int k = 0; k < 20; ++k) {
+    hologram_handle out = 0;
+    ASSERT_OK(hologram_executable_run_on_stream(count, s[k % 2], &one, 1, &out, 1));
+    results.push_back(out);
+  }
+  hologram_handle scaled = 0, out = 0;
+  ASSERT_OK(hologram_executable_run_on_stream(scale, s[0], &x, 1, &scaled, 1));
+  ASSERT_OK(hologram_executable_run(count, &one, 1, &out, 1));  // behind those on streams
+  EXPECT_EQ(elements(out), (std::vector<float>{21, 26}));
+  for (hologram_handle stream : s) ASSERT_OK(hologram_stream_synchronize(stream));
+  for (size_t k = 0; k < results.size(); ++k)
+    EXPECT_EQ(elements(results[k]),
+              (std::vector<float>{static_cast<float>(k + 1), static_cast<float>(k + 6)}));
+  EXPECT_EQ(elements(scaled), (std::vector<float>{1, 20, 300}));
+  const float ten[] = {10, 10, 10};
+  const int64_t shape[] = {3};
+  ASSERT_OK(hologram_archive_replace(a, "weight", HOLOGRAM_F32, shape, 1, ten));
+  scaled = 0;
+  ASSERT_OK(hologram_executable_run_on_stream(scale, s[1], &x, 1, &scaled, 1));
+  ASSERT_OK(hologram_session_reset(session));
+  ASSERT_OK(hologram_stream_synchronize(s[1]));
+  EXPECT_EQ(elements(scaled), (std::vector<float>{10, 20, 30}));
+  out = 0;
+  ASSERT_OK(hologram_executable_run_on_stream(count, s[0], &one, 1, &out, 1));
+  ASSERT_OK(hologram_stream_synchronize(s[0]));
+  EXPECT_EQ(elements(out), (std::vector<float>{1, 6}));
+}
+
 TEST_P(Archives, ThreadsShareOneMethod) {
   write();
   hologram_handle a = opened();

@@ -74,6 +74,12 @@ TEST_P(Cpp, StreamsAndEventsAreObjects) {
     work.read<float>(b, result);
     work.synchronize();
     EXPECT_EQ(result, (std::vector<float>{2, 4, 6}));
+    work.add(a, b, b, 3);
+    work.scalar_mul(b, b, 3, 2);
+    work.sum(b, a, 3);
+    work.read<float>(a, result);
+    work.synchronize();
+    EXPECT_EQ(result, (std::vector<float>{36, 2, 3}));
     filled.synchronize();
     EXPECT_TRUE(filled.reached());
     EXPECT_EQ(work.native() == nullptr, std::string_view(GetParam()) == "cpu");

@@ -97,3 +97,54 @@ def test_info_tells_of_devices(driver, capsys):
 
     assert cli.main(["info", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["devices"]["cuda:0"].startswith("Fake GPU 0, compute capability 8.0, 4 multiprocessors")
+
+
+def test_operations_are_left_on_streams(driver):
+    with hologram.Executor("cuda") as executor:
+        stream = hologram.Stream(executor)
+        values = np.linspace(-1, 1, 300, dtype=np.float32)
+        x, y, total = executor.allocate(300), executor.allocate(300), executor.allocate(1)
+        row, result = np.empty(300, np.float32), np.empty(1, np.float32)
+        waits = driver.fakecuda_count(b"waits")
+        stream.write(x, values)
+        for _ in range(3):
+            hologram.ops.scalar_add(executor, x, x, 0.5, stream=stream)
+        hologram.ops.vector_mul(executor, x, x, y, stream=stream)
+        assert hologram.ops.reduce_sum(executor, y, total, stream=stream) is None
+        stream.read(y, row)
+        stream.read(total, result)
+        stream.synchronize()
+        assert np.array_equal(row, (values + 0.5 + 0.5 + 0.5) ** 2) and result[0] == hologram.ops.reduce_sum(executor, y, total)
+        assert driver.fakecuda_count(b"waits") > waits
+        with pytest.raises(TypeError, match="argument 'stream' must be a Stream"):
+            hologram.ops.vector_mul(executor, x, x, y, stream=7)
+        integers = executor.from_numpy(np.arange(5))
+        with pytest.raises(NotImplementedError, match="reduce_sum: on a stream it takes float32 alone"):
+            hologram.ops.reduce_sum(executor, integers, integers, stream=stream)
+        hologram.ops.vector_add(executor, integers, integers, integers, stream=stream)
+        hologram.ops.vector_div(executor, integers, integers, integers, stream=stream)
+        with pytest.raises(ZeroDivisionError):
+            stream.synchronize()
+
+
+def test_buffers_are_filled_by_the_driver(driver):
+    with hologram.Executor("cuda") as executor:
+        before = driver.fakecuda_count(b"fills")
+        for dtype, value in (("float32", 1.5), ("float16", 2.5), ("uint8", 7), ("int64", 0), ("int64", -1)):
+            buffer = executor.allocate(999, dtype=dtype)
+            buffer.fill(value)
+            assert np.array_equal(buffer.to_numpy(copy=True), np.full(999, value, dtype))
+        assert driver.fakecuda_count(b"fills") == before + 10  # those of zeros too
+        wide = executor.allocate(999, dtype="float64")
+        wide.fill(0.1)  # 8 bytes that are no 4 bytes twice
+        assert np.array_equal(wide.to_numpy(copy=True), np.full(999, 0.1))
+        assert driver.fakecuda_count(b"fills") == before + 11
+
+
+def test_auto_takes_a_gpu_where_it_is_asked_to(driver, monkeypatch):
+    assert hologram.get_default_backend() == "cpu" and hologram.Executor().backend == "cpu"
+    monkeypatch.setenv("HOLOGRAM_AUTO", "metal,cuda")
+    assert hologram.get_default_backend() == "cuda" and hologram.Executor().backend == "cuda"
+    driver.fakecuda_inject(b"devices", 0)
+    assert hologram.get_default_backend() == "cpu" and hologram.Executor().backend == "cpu"
+    driver.fakecuda_inject(b"nothing", 0)

@@ -281,7 +281,36 @@ def test_a_graph_that_the_driver_refuses_is_launched_kernel_by_kernel(gpu, what)
     gpu.inject("nothing", 0)
     kept.append((5, call([gpu.tensor(x * 5)])[0]))
     assert all(torch.equal(out.cpu(), on_cpu([x * n])[0]) for n, out in kept)
-    assert gpu.count("graphs") == graphs  # it is not tried again
+    assert gpu.count("graphs") == graphs  # it is not tried again at once
+    for n in range(6, 25):
+        assert torch.equal(call([gpu.tensor(x * n)])[0].cpu(), on_cpu([x * n])[0])
+    assert gpu.count("graphs") > graphs
+
+
+def test_a_graph_that_is_refused_again_and_again_is_given_up(gpu):
+    x = torch.randn(2, 3)
+    call, graphs, tried = compiled(in_turns, x, cudagraphs=True), gpu.count("graphs"), []
+    for n in range(300):
+        gpu.inject("instantiate", 0)
+        call([gpu.tensor(x)])
+        if not gpu.count("injected"):
+            tried.append(n)
+    gpu.inject("nothing", 0)
+    assert tried == [0, 17, 274] and gpu.count("graphs") == graphs
+
+
+def test_with_sync_a_call_tells_of_its_own_faults(gpu, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_CUDA_SYNC", "1")
+    device._make.cache_clear()
+    x, i = torch.randn(5), torch.tensor([1, 5])
+    call = compiled(lambda x, i: in_turns(torch.take(x, i).reshape(1, 2)), x, i, cudagraphs=True)
+    graphs = gpu.count("graphs")
+    with pytest.raises(IndexError):
+        call([gpu.tensor(x), gpu.tensor(i)])
+    (out,) = call([gpu.tensor(x), gpu.tensor(i - 1)])
+    assert torch.equal(out.cpu(), compiled(in_turns, x[:2].reshape(1, 2), where="cpu")([torch.take(x, i - 1).reshape(1, 2)])[0])
+    assert gpu.count("graphs") == graphs
+    device._make.cache_clear()
 
 
 def test_sizes_have_graphs_of_their_own(gpu):

@@ -7,6 +7,7 @@
 #include "backend/cuda/function.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/machine.h"
+#include "backend/cuda/settings.h"
 #include "backend/registry.h"
 #include "base/error.h"
 
@@ -21,16 +22,19 @@ class CudaBackend final : public Backend {
   std::string_view name() const override { return "cuda"; }
   std::string code_key() const override {
     const Assembler* a = assembler();
-    return fmt::format("cuda {} {} {} for {} by {} + {}", cuda::target().cpu,
+    return fmt::format("cuda {} {} {} for {} by {}{} + {}", cuda::target().cpu,
                        cuda::target().features, version(), gpu_name(device_.capability),
-                       a ? "ptxas " + a->version : "the driver", host_ ? host_->code_key() : "");
+                       a ? "ptxas " + a->version : "the driver",
+                       has_usual_block() ? "" : fmt::format(" in {}", settings_.block),
+                       host_ ? host_->code_key() : "");
   }
   Memory* memory() const override { return &memory_; }
   const schedule::Machine& machine() const override { return machine_; }
 
   std::string compile(const atlas::Program& program) const override {
     const std::optional<std::string> why = unrendered(program);
-    if (!why) return to_text(assembled(cuda::compile(program, device_.capability)));
+    if (!why)
+      return to_text(assembled(cuda::compile(program, device_.capability, settings_.block)));
     if (!host_) fail(ErrorCode::unsupported, "cuda: {} are not rendered for GPUs yet", *why);
     return to_text({host_->compile(program), {}, true});
   }
@@ -45,7 +49,7 @@ class CudaBackend final : public Backend {
 
   std::optional<Kernel> builtin(const atlas::Program& program,
                                 const Fingerprint& key) const override {
-    const BuiltinKernel* found = find_builtin(key.hex());
+    const BuiltinKernel* found = has_usual_block() ? find_builtin(key.hex()) : nullptr;
     if (!found || is_special(program, device_.capability)) return std::nullopt;
     Stored stored = from_text(found->stored, program.num_symbols);
     for (size_t k = 0; k < std::size(builtin_capabilities); ++k)
@@ -58,7 +62,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
                                      std::span<const std::shared_ptr<const Kernel>> kernels,
                                      CodeStore&) const override {
-    return make_launcher(steps, kernels, memory_, counts_);
+    return make_launcher(steps, kernels, memory_, counts_, settings_.waits);
   }
   uint64_t host_runs() const override { return counts_.host_runs.load(std::memory_order_relaxed); }
   uint64_t graph_launches() const override {
@@ -77,8 +81,9 @@ class CudaBackend final : public Backend {
   std::optional<std::string> dump(const atlas::Program& program,
                                   std::string_view stage) const override {
     if (unrendered(program)) return host_ ? host_->dump(program, stage) : std::nullopt;
-    if (stage == "llvm") return dump_llvm(program, device_.capability);
-    if (stage == "asm" || stage == "ptx") return dump_ptx(program, device_.capability);
+    if (stage == "llvm") return dump_llvm(program, device_.capability, settings_.block);
+    if (stage == "asm" || stage == "ptx")
+      return dump_ptx(program, device_.capability, settings_.block);
     if (stage == "sass") return dump_sass(program);
     return std::nullopt;
   }
@@ -97,6 +102,7 @@ class CudaBackend final : public Backend {
 
  private:
   static std::unique_ptr<Backend> make_host() { return hologram::make_backend("cpu"); }
+  bool has_usual_block() const { return settings_.block == usual_block; }
 
   // Null: the driver turns PTX into machine code.
   const Assembler* assembler() const {
@@ -111,7 +117,7 @@ class CudaBackend final : public Backend {
       fail(ErrorCode::unavailable,
            "HOLOGRAM_DUMP=sass: no ptxas was found; HOLOGRAM_CUDA_ASSEMBLER names one");
     const Assembled made =
-        assemble(*a, cuda::compile(program, device_.capability).code, device_.capability);
+        assemble(*a, dump_ptx(program, device_.capability, settings_.block), device_.capability);
     if (made.cubin.empty()) fail(ErrorCode::internal, "cuda: {}: {}", a->path, made.words);
     return disassemble(*a, made.cubin);
   }
@@ -145,6 +151,7 @@ class CudaBackend final : public Backend {
     return kernel;
   }
 
+  const Settings settings_ = read_settings();
   const DeviceContext& device_;
   mutable DeviceMemory memory_;
   CudaMachine machine_;

@@ -52,14 +52,14 @@ void forget_constancy(llvm::Module& module) {
       for (llvm::Instruction& i : b) i.setMetadata(llvm::LLVMContext::MD_invariant_load, nullptr);
 }
 
-Facts emit_block(llvm::Module& module, const atlas::Program& program) {
+Facts emit_block(llvm::Module& module, const atlas::Program& program, int block) {
   switch (program.kind()) {
     case atlas::BlockKind::product:
       return emit_product_block(module, program);
     case atlas::BlockKind::attention:
       return emit_attention_block(module, program);
     default:
-      return emit_loop_block(module, program);
+      return emit_loop_block(module, program, block);
   }
 }
 
@@ -71,14 +71,14 @@ struct Unit {
   std::unique_ptr<llvm::TargetMachine> target_machine;
   std::unique_ptr<llvm::Module> module;
 
-  Unit(const atlas::Program& p, int capability) : program(p) {
+  Unit(const atlas::Program& p, int capability, int block) : program(p) {
     if (!is_special(p, capability)) capability = least_capability;
     atlas::expand_math(program);
     context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
     target_machine = machine(capability);
     module = make_module("hologram", context, *target_machine);
     if (capability != least_capability) set_capability(*module, capability);
-    facts = emit_block(*module, program);
+    facts = emit_block(*module, program, block);
     forget_constancy(*module);
     choose_accesses(*module);
     check_module(*module);
@@ -110,21 +110,21 @@ bool is_special(const atlas::Program& program, int capability) {
          has_wide_product(program);
 }
 
-Stored compile(const atlas::Program& program, int capability) {
-  Unit unit(program, capability);
+Stored compile(const atlas::Program& program, int capability, int block) {
+  Unit unit(program, capability, block);
   return {translate(*unit.module, *unit.target_machine, true), unit.facts, false};
 }
 
-std::string dump_llvm(const atlas::Program& program, int capability) {
-  Unit unit(program, capability);
+std::string dump_llvm(const atlas::Program& program, int capability, int block) {
+  Unit unit(program, capability, block);
   std::string text;
   llvm::raw_string_ostream out(text);
   unit.module->print(out, nullptr);
   return text;
 }
 
-std::string dump_ptx(const atlas::Program& program, int capability) {
-  return compile(program, capability).code;
+std::string dump_ptx(const atlas::Program& program, int capability, int block) {
+  return compile(program, capability, block).code;
 }
 
 std::string_view version() { return sources_hash; }

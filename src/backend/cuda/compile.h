@@ -6,6 +6,7 @@
 
 #include "atlas/program.h"
 #include "backend/cuda/facts.h"
+#include "backend/cuda/settings.h"
 
 namespace hologram::cuda {
 
@@ -13,14 +14,15 @@ namespace hologram::cuda {
 std::optional<std::string> unrendered(const atlas::Program& program);
 
 /// PTX of a program that is rendered (before expand_math), for a GPU of this compute capability or
-/// a later one. Thread-safe. Throws Error(internal) if LLVM fails.
-Stored compile(const atlas::Program& program, int capability = 80);
+/// a later one. Thread-safe. Throws Error(internal) if LLVM fails. `block`: threads of a point
+/// kernel's CTA.
+Stored compile(const atlas::Program& program, int capability = 80, int block = usual_block);
 /// Whether GPUs of this compute capability get PTX of their own.
 bool is_special(const atlas::Program& program, int capability);
 
 /// LLVM IR or PTX, for HOLOGRAM_DUMP.
-std::string dump_llvm(const atlas::Program& program, int capability = 80);
-std::string dump_ptx(const atlas::Program& program, int capability = 80);
+std::string dump_llvm(const atlas::Program& program, int capability = 80, int block = usual_block);
+std::string dump_ptx(const atlas::Program& program, int capability = 80, int block = usual_block);
 
 /// A hash over the generator's sources: part of every cache key.
 std::string_view version();

@@ -76,6 +76,12 @@ inline constexpr unsigned cu_host_portable_mapped = 1 | 2;  // CU_MEMHOSTALLOC_*
   f(cuMemHostGetDevicePointer_v2, device_pointer, (CuPointer* to, void* host, unsigned flags))    \
   f(cuMemFreeHost, host_free, (void* block))                                                      \
   f(cuMemcpyAsync, copy, (CuPointer to, CuPointer from, size_t bytes, CuStream stream))           \
+  f(cuMemsetD8Async, fill_bytes,                                                                  \
+    (CuPointer to, unsigned char value, size_t count, CuStream stream))                           \
+  f(cuMemsetD16Async, fill_halves,                                                                \
+    (CuPointer to, unsigned short value, size_t count, CuStream stream))                          \
+  f(cuMemsetD32Async, fill_words,                                                                 \
+    (CuPointer to, unsigned value, size_t count, CuStream stream))                                \
   f(cuPointerGetAttribute, pointer_attribute, (void* value, int attribute, CuPointer p))          \
   f(cuStreamCreate, make_stream, (CuStream* stream, unsigned flags))                              \
   f(cuStreamDestroy_v2, free_stream, (CuStream stream))                                           \

@@ -21,6 +21,7 @@ constexpr int64_t most_ctas = (int64_t{1} << 31) - 1;
 constexpr size_t least_in_graph = 8;       // launches, of which a graph is likely to be faster
 constexpr int64_t calls_before_graph = 2;  // with the same sizes
 constexpr size_t kept_sizes = 8;
+constexpr int most_refusals = 3;  // of a graph; after each, 16 times as many calls go without it
 
 // The kernel for large sizes, and its tensor maps as they were last.
 struct WideLaunch {
@@ -41,7 +42,8 @@ struct Grid {
 struct Segment {
   size_t first = 0, last = 0, launches = 0;
   std::unique_ptr<LaunchGraph> graph;
-  bool failed = false;
+  int refusals = 0;
+  int64_t without = 0;  // so many calls do not try it
 };
 struct SizeRecord {
   std::vector<int64_t> key;
@@ -67,11 +69,12 @@ class CudaLauncher final : public Launcher {
  public:
   CudaLauncher(std::span<const atlas::EntryStep> steps,
                std::span<const std::shared_ptr<const Kernel>> kernels, DeviceMemory& memory,
-               Counts& counts)
+               Counts& counts, bool waits)
       : steps_(steps.begin(), steps.end()),
         kernels_(kernels.begin(), kernels.end()),
         memory_(memory),
-        counts_(counts) {
+        counts_(counts),
+        waits_(waits) {
     for (const atlas::EntryStep& s : steps_) {
       flags_ = flags_ || (s.kernel >= 0 && flags(s));
       if (s.kernel >= 0)
@@ -112,6 +115,7 @@ class CudaLauncher final : public Launcher {
       if (status != 0) return status;
     }
     faults.collect();
+    if (waits_ && !memory_.captured(frame.stream)) memory_.wait(frame.stream);
     return 0;
   }
 
@@ -204,7 +208,7 @@ class CudaLauncher final : public Launcher {
   // Whether this call may use graphs: then it has the record's for itself.
   std::unique_lock<std::mutex> use_graphs(SizeRecord& record, const CallFrame& frame) const {
     const int64_t before = record.calls.fetch_add(1, std::memory_order_relaxed);
-    if (graphs_ == false || record.segments.empty()) return {};
+    if (waits_ || graphs_ == false || record.segments.empty()) return {};
     if (!graphs_ && before < calls_before_graph) return {};
     if (memory_.captured(frame.stream)) return {};
     return std::unique_lock(record.mutex, std::try_to_lock);
@@ -213,14 +217,16 @@ class CudaLauncher final : public Launcher {
   // What it can not start is launched as ever.
   bool start_graph(Segment& segment, const CallFrame& frame, const SizeRecord& record,
                    CuPointer faults) const {
-    if (segment.failed || (!graphs_ && segment.launches < least_in_graph)) return false;
+    if (segment.refusals >= most_refusals || (!graphs_ && segment.launches < least_in_graph))
+      return false;
+    if (segment.without > 0) return --segment.without, false;
     std::vector<Launch> launches;
     for (size_t s = segment.first; s < segment.last; ++s)
       add_launches(launches, frame, steps_[s], record.grids[s], faults);
     if (!segment.graph) segment.graph = std::make_unique<LaunchGraph>(device());
     if (segment.graph->start(launches, static_cast<CuStream>(frame.stream)) != cu_success) {
       segment.graph = nullptr;
-      segment.failed = true;
+      segment.without = int64_t{1} << (4 * ++segment.refusals);
       return false;
     }
     counts_.graph_launches.fetch_add(1, std::memory_order_relaxed);
@@ -306,6 +312,10 @@ class CudaLauncher final : public Launcher {
       const CuResult result = l.start(device().driver, static_cast<CuStream>(frame.stream));
       if (result != cu_success) refuse(k, grid, result);
     }
+    if (waits_ && !memory_.captured(frame.stream))
+      device().driver.require(
+          device().driver.synchronize(static_cast<CuStream>(frame.stream)),
+          fmt::format("running kernel {} ({} CTAs)", k.name, grid.ctas).c_str());
     return 0;
   }
 
@@ -404,6 +414,7 @@ class CudaLauncher final : public Launcher {
   std::vector<std::shared_ptr<const Kernel>> kernels_;
   DeviceMemory& memory_;
   Counts& counts_;
+  const bool waits_;
   bool flags_ = false;
   std::optional<bool> graphs_;
   size_t arguments_ = 0;
@@ -416,8 +427,8 @@ class CudaLauncher final : public Launcher {
 
 std::unique_ptr<Launcher> make_launcher(std::span<const atlas::EntryStep> steps,
                                         std::span<const std::shared_ptr<const Kernel>> kernels,
-                                        DeviceMemory& memory, Counts& counts) {
-  return std::make_unique<CudaLauncher>(steps, kernels, memory, counts);
+                                        DeviceMemory& memory, Counts& counts, bool waits) {
+  return std::make_unique<CudaLauncher>(steps, kernels, memory, counts, waits);
 }
 
 }  // namespace hologram::cuda

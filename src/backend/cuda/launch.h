@@ -14,8 +14,9 @@ struct Counts {
   std::atomic<uint64_t> graph_launches{0};  ///< runs of launches that were one graph
 };
 
+/// `waits`: a launch ends when its work is done, and says what went wrong there.
 std::unique_ptr<Launcher> make_launcher(std::span<const atlas::EntryStep> steps,
                                         std::span<const std::shared_ptr<const Kernel>> kernels,
-                                        DeviceMemory& memory, Counts& counts);
+                                        DeviceMemory& memory, Counts& counts, bool waits);
 
 }  // namespace hologram::cuda

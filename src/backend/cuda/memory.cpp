@@ -172,6 +172,20 @@ void DeviceMemory::copy_later(void* to, const void* from, size_t bytes, Stream s
                           "copying memory");
 }
 
+bool DeviceMemory::fill_later(void* to, uint32_t element, size_t size, size_t bytes,
+                              Stream stream) {
+  const Current here(context_);
+  const Driver& d = context_.driver;
+  const auto byte = static_cast<unsigned char>(element);
+  const auto half = static_cast<unsigned short>(element);
+  const CuResult result = bytes == 0  ? cu_success
+                          : size == 1 ? d.fill_bytes(pointer(to), byte, bytes, cu(stream))
+                          : size == 2 ? d.fill_halves(pointer(to), half, bytes / 2, cu(stream))
+                                      : d.fill_words(pointer(to), element, bytes / 4, cu(stream));
+  context_.driver.require(result, "filling memory");
+  return true;
+}
+
 void* DeviceMemory::allocate_host(size_t bytes) {
   const Current here(context_);
   void* block = nullptr;

@@ -27,6 +27,7 @@ class DeviceMemory final : public Memory {
   void* allocate_host(size_t bytes) override;
   void deallocate_host(void* block) noexcept override;
   void copy_later(void* to, const void* from, size_t bytes, Stream stream) override;
+  bool fill_later(void* to, uint32_t element, size_t size, size_t bytes, Stream stream) override;
   Event make_event() override;
   void free_event(Event event) noexcept override;
   void record(Event event, Stream stream) override;

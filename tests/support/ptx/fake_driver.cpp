@@ -104,6 +104,11 @@ class Common {
     auto it = injected_.find(what);
     return it != injected_.end() && it->second-- == 0;
   }
+  // How many have not had their turn.
+  int64_t pending() {
+    std::lock_guard lock(mutex_);
+    return std::ranges::count_if(injected_, [](const auto& i) { return i.second >= 0; });
+  }
   void inject(const std::string& what, int64_t value) {
     std::lock_guard lock(mutex_);
     if (what == "nothing")
@@ -121,7 +126,7 @@ class Common {
     report_ = text;
   }
 
-  std::atomic<int64_t> waits{0}, cubins{0}, graphs{0}, patches{0}, pinned{0}, maps{0};
+  std::atomic<int64_t> waits{0}, cubins{0}, graphs{0}, patches{0}, pinned{0}, maps{0}, fills{0};
 
  private:
   std::mutex mutex_;
@@ -384,6 +389,8 @@ extern "C" __attribute__((visibility("default"))) int64_t fakecuda_count(const c
   if (word == "cubins") return common().cubins;
   if (word == "graphs") return common().graphs;
   if (word == "patches") return common().patches;
+  if (word == "fills") return common().fills;
+  if (word == "injected") return common().pending();
   if (word == "pinned") return common().pinned;
   if (word == "maps") return common().maps;
   if (word.back() == '0' || word.back() == '1')
@@ -471,6 +478,27 @@ EXPORT cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, Stream* stream) {
     Device::copy(to, from, bytes);
     return success;
   });
+}
+int fill(uint64_t to, const void* element, size_t size, size_t count, Stream* stream) {
+  const size_t bytes = size * count;
+  Device* d = Device::of(to);
+  if (!d || !d->find(to, bytes) || to % size != 0) return invalid_value;
+  ++common().fills;
+  std::vector<std::byte> values(bytes);
+  for (size_t k = 0; k < bytes; k += size) std::memcpy(values.data() + k, element, size);
+  return push(stream, [to, values = std::move(values)] {
+    Device::copy(to, reinterpret_cast<uint64_t>(values.data()), values.size());
+    return success;
+  });
+}
+EXPORT cuMemsetD8Async(uint64_t to, unsigned char value, size_t count, Stream* stream) {
+  return fill(to, &value, sizeof value, count, stream);
+}
+EXPORT cuMemsetD16Async(uint64_t to, unsigned short value, size_t count, Stream* stream) {
+  return fill(to, &value, sizeof value, count, stream);
+}
+EXPORT cuMemsetD32Async(uint64_t to, unsigned value, size_t count, Stream* stream) {
+  return fill(to, &value, sizeof value, count, stream);
 }
 EXPORT cuPointerGetAttribute(void* value, int attribute, uint64_t p) {
   const Device* d = Device::of(p);

@@ -21,7 +21,7 @@ std::optional<std::string> unrendered_loop(const atlas::LoopBlock& block) {
   return std::nullopt;
 }
 
-Facts emit_loop_block(llvm::Module& module, const atlas::Program& program) {
+Facts emit_loop_block(llvm::Module& module, const atlas::Program& program, int block_threads) {
   Facts facts;
   const atlas::LoopBlock& block = program.loop();
   if (atlas::is_empty(program)) {
@@ -36,8 +36,8 @@ Facts emit_loop_block(llvm::Module& module, const atlas::Program& program) {
   const int neighbours = points ? neighbours_of(program) : 1;
   facts.total = shares_of(block, neighbours);
   const Mapping mapping = mapping_of(program);
-  facts.threads = Team::threads(mapping);
-  facts.points = Team::points(mapping);
+  facts.threads = points ? block_threads : Team::threads(mapping);
+  facts.points = points ? block_threads : Team::points(mapping);
   CudaFunction k(module, program, facts.threads);
   if (points)
     emit_points(k, facts, neighbours);

@@ -11,7 +11,8 @@ namespace hologram::cuda {
 /// Why a loop block is not rendered yet, or nothing.
 std::optional<std::string> unrendered_loop(const atlas::LoopBlock& block);
 
-/// The kernel of a loop block, on which expand_math has run, into `module`.
-Facts emit_loop_block(llvm::Module& module, const atlas::Program& program);
+/// The kernel of a loop block, on which expand_math has run, into `module`. `block`: threads of a
+/// CTA where each has points of its own.
+Facts emit_loop_block(llvm::Module& module, const atlas::Program& program, int block);
 
 }  // namespace hologram::cuda
