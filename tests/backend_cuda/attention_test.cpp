@@ -47,6 +47,8 @@ TEST_F(CudaBackend, AttentionOnTensorCoresUsesTheirInstructions) {
     EXPECT_EQ(text.find("hologram_merge"), text.npos);
     EXPECT_NE(ptx(attention(type, "1", 64)).find(".entry hologram_merge"), text.npos);
   }
+  EXPECT_NE(ptx(attention("bf16", "s1", 256)).find("mma.sync"), std::string::npos);
+  EXPECT_EQ(ptx(attention("bf16", "s1", 272)).find("mma.sync"), std::string::npos);
   EXPECT_EQ(ptx(attention("f32", "s1", 64)).find("mma.sync"), std::string::npos);
 }
 
@@ -54,8 +56,9 @@ TEST_F(CudaBackend, AttentionOnTensorCoresUsesTheirInstructions) {
 TEST_F(CudaBackend, AttentionKeepsItsSumsInRegisters) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
   const std::tuple<const char*, const char*, int> cases[] = {
-      {"bf16", "1", 128}, {"bf16", "64", 128}, {"bf16", "s1", 128}, {"f16", "s1", 80},
-      {"f16", "40", 64},  {"f32", "1", 128},   {"f32", "s1", 128}};
+      {"bf16", "1", 128},  {"bf16", "64", 128}, {"bf16", "s1", 128}, {"f16", "s1", 80},
+      {"f16", "40", 64},   {"f32", "1", 128},   {"f32", "s1", 128},  {"bf16", "1", 256},
+      {"bf16", "64", 256}, {"f16", "s1", 192},  {"f32", "s1", 256},  {"f32", "1", 256}};
   for (const auto& [type, queries, depth] : cases) {
     const auto text = runtime().backend().dump(attention(type, queries, depth, true), "asm");
     for (const char* gpu : {"sm_80", "sm_90a"}) {

@@ -102,7 +102,18 @@ TEST(Attention, OnTensorCores) {
     expect({2, 2, 2, 20, 40, 40, 24, false, Score::full_bias, t, false, true});
   }
   expect({1, 1, 1, 20, 70, 13, 7, false, Score::key_bias, DType::bf16});
-  expect({1, 1, 1, 30, 70, 192, 192, true, Score::plain, DType::bf16});  // too wide for registers
+}
+
+// Of more than 128 columns of values a GPU's kernels have several panels.
+TEST(Attention, WideHeads) {
+  for (DType t : {DType::bf16, DType::f16}) {
+    expect({1, 1, 1, 30, 70, 192, 192, true, Score::plain, t}, {.log_sums = true});
+    expect({1, 2, 1, 70, 50, 136, 24, false, Score::keep_mask, t});
+    expect({1, 1, 1, 20, 40, 16, 200, false, Score::plain, t});
+    expect({1, 4, 2, 1, 600, 256, 256, false, Score::plain, t}, {.log_sums = true});
+    expect({1, 4, 1, 3, 90, 160, 144, true, Score::full_bias, t, false, true});
+  }
+  expect({1, 1, 1, 18, 33, 300, 300, false, Score::plain, DType::bf16});  // too wide for registers
 }
 
 TEST(Attention, HalvesWhoseBitsArePromised) {

@@ -6,9 +6,11 @@
 namespace hologram::cuda {
 namespace {
 
-constexpr int64_t few_rows = 16;           // a tile of tensor cores has as many
-constexpr int64_t keys_of_part = 256;      // at least
-constexpr int64_t widest_on_tensor = 128;  // heads whose queries and sums stay in registers
+constexpr int64_t few_rows = 16;       // a tile of tensor cores has as many
+constexpr int64_t keys_of_part = 256;  // at least
+// Heads whose queries stay in registers; of those above `wide`, a CTA has fewer rows and keys in
+// shared memory. Of its values a CTA sums up to `wide`.
+constexpr int64_t widest_on_tensor = 256, wide = 128;
 
 bool at_most(const Expr& e, int64_t n) { return e.is_const() && e.constant_value() <= n; }
 
@@ -32,13 +34,16 @@ int64_t heads_of_cta(const atlas::AttentionBlock& b, int64_t queries) {
 
 int rows_of(const AttentionPlan& p) {
   if (at_most(p.queries, few_rows)) return few_rows;
-  if (p.tensor_cores) return at_most(p.queries, 64) ? 64 : 128;
+  if (p.tensor_cores) return at_most(p.queries, 64) || !at_most(p.depth, wide) ? 64 : 128;
   return p.type == DType::f64 || at_most(p.queries, 32) ? 32 : 64;
 }
 
 int columns_of(const AttentionPlan& p) {
-  if (p.tensor_cores)
-    return static_cast<int>(std::max<int64_t>(16, (p.values.constant_value() + 15) / 16 * 16));
+  if (p.tensor_cores) {
+    const int64_t values = std::max<int64_t>(p.values.constant_value(), 1);
+    const int64_t panels = (values + wide - 1) / wide;
+    return static_cast<int>(((values + panels - 1) / panels + 15) / 16 * 16);
+  }
   return at_most(p.values, 32) ? 32 : at_most(p.values, 64) ? 64 : 128;
 }
 
@@ -58,7 +63,7 @@ AttentionPlan plan_attention(const atlas::Program& program) {
   p.tensor_cores = suits_tensor_cores(b, p);
   p.rows = rows_of(p);
   p.heads = p.few() ? heads_of_cta(b, p.queries.constant_value()) : 1;
-  p.key_block = p.tensor_cores ? 64 : 128;
+  p.key_block = !p.tensor_cores ? 128 : at_most(p.depth, wide) ? 64 : 32;
   p.columns = columns_of(p);
   p.row_tiles = p.few() ? min(p.queries, Expr(1)) : ceil_div(p.queries, Expr(p.rows));
   p.panels = max(ceil_div(p.values, Expr(p.columns)), Expr(1));  // log-sums need one

@@ -1,6 +1,6 @@
 // backend/cuda/attention/tensor.cpp: attention of 16-bit floats by mma.m16n8k16.
 //
-// A warp has 16 rows: their queries in registers, scores of a step's 64 keys and sums of values as
+// A warp has 16 rows: their queries in registers, scores of a step's keys and sums of values as
 // the instruction leaves them, which is how it takes the exponentials. Keys and values of a step
 // are in shared memory, each on their way through registers while the other is multiplied. Where
 // there are few rows, two or four warps share them, and each has some of a step's keys.
@@ -22,8 +22,11 @@ constexpr int most_slice = 64;  // rows of results in shared memory
 constexpr int result_pad = 4;
 
 int row_warps(const AttentionPlan& p) { return p.rows / tile; }
-// Warps that share rows: with fewer of these, more share what is on its way through registers.
-int key_warps(const AttentionPlan& p) { return p.few() ? 4 : p.rows == 64 ? 2 : 1; }
+// Warps that share rows: with fewer of these, more share what is on its way through registers. Each
+// has 16 keys of a step at least.
+int key_warps(const AttentionPlan& p) {
+  return std::min(p.few() ? 4 : p.rows == 64 ? 2 : 1, p.key_block / tile);
+}
 
 class TensorAttention {
  public:
