@@ -6,6 +6,14 @@ function(hologram_target folder out)
   set(${out} "${name}" PARENT_SCOPE)
 endfunction()
 
+# hologram_together(<target>): its files are compiled four at a time where HOLOGRAM_UNITY says so
+function(hologram_together target)
+  if(HOLOGRAM_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+    target_compile_options(${target} PRIVATE -Wno-shadow)  # by names of another file
+  endif()
+endfunction()
+
 # hologram_library(<folder> [FLAT] [ONCE] [TOGETHER] [ALONE <file>...] [DEPENDS <folder>...] [LINK <target>...])
 # One static library from every .cpp below src/<folder>, or with FLAT in it alone; a folder without any is
 # header-only. Code that runs ONCE for each graph or kernel, like all that links LLVM, is compiled with -O1, which
@@ -25,11 +33,10 @@ function(hologram_library folder)
     if(arg_ONCE OR "hologram_llvm" IN_LIST arg_LINK)
       target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-O1>")
     endif()
-    if(arg_TOGETHER AND HOLOGRAM_UNITY)
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+    if(arg_TOGETHER)
+      hologram_together(${target})
       list(TRANSFORM arg_ALONE PREPEND "${PROJECT_SOURCE_DIR}/src/${folder}/")
       set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-      target_compile_options(${target} PRIVATE -Wno-shadow)  # by names of another file
     endif()
     # Precompiled headers are of one optimisation level.
     if(folder STREQUAL "codegen")
@@ -101,6 +108,7 @@ function(hologram_test_group folder)
   set(LINK "")
   set(SOURCES "")
   set(SHARDS 1)
+  set(TOGETHER "")
   set(TIMEOUT 600)
   set(SKIP "")
   include("${CMAKE_CURRENT_SOURCE_DIR}/${folder}/libs.cmake" OPTIONAL)
@@ -114,6 +122,9 @@ function(hologram_test_group folder)
   set(target test_${folder})
   add_executable(${target} ${sources} ${SOURCES})
   target_compile_options(${target} PRIVATE ${HOLOGRAM_WARNINGS})
+  if(TOGETHER)
+    hologram_together(${target})
+  endif()
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   # __FILE__ may be relative to the build (ccache's base_dir).
   target_compile_definitions(${target} PRIVATE "HOLOGRAM_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # tools/check_names.py: fails when two files of a folder that is compiled together give things one name
-"""Where HOLOGRAM_UNITY is on, files of the libraries that CMakeLists.txt or a backend's libs.cmake marks TOGETHER are compiled
+"""Where HOLOGRAM_UNITY is on, files of the libraries and tests that CMakeLists.txt or a libs.cmake marks TOGETHER are compiled
 several at a time (cmake/HologramTargets.cmake). So what one of their files has in its anonymous namespace may not bear a name
 that another file of that library has there; the same `using` or alias may.
 """
@@ -24,6 +24,12 @@ def libraries(root):
         if "set(TOGETHER TOGETHER)" in settings.read_text(encoding="utf-8"):
             found.append(settings.parent.relative_to(root / "src").as_posix())
     return found
+
+
+def tests(root):
+    """The folders of tests/ whose files are compiled together."""
+    files = sorted((root / "tests").glob("*/libs.cmake"))
+    return [f.parent.name for f in files if "set(TOGETHER ON)" in f.read_text(encoding="utf-8")]
 
 
 def names_of(text):
@@ -81,8 +87,9 @@ def main():
     if sys.argv[1:] == ["--self-test"]:
         return 1 if self_test() else 0
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent)
-    faults = [fault for folder in libraries(root) for fault in check_library(root / "src" / folder)]
-    print("\n".join(faults) or f"check_names: {len(libraries(root))} libraries, no name twice")
+    folders = [root / "src" / name for name in libraries(root)] + [root / "tests" / name for name in tests(root)]
+    faults = [fault for folder in folders for fault in check_library(folder)]
+    print("\n".join(faults) or f"check_names: {len(folders)} folders, no name twice")
     return 1 if faults else 0
 
 

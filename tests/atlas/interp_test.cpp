@@ -12,6 +12,7 @@
 #include "backend/interp/backend.h"
 #include "base/error.h"
 #include "ir/scalar.h"
+#include "same.h"
 
 namespace hologram::test {
 namespace {
@@ -56,12 +57,6 @@ uint64_t unpack(DType type, const std::vector<char>& bytes, size_t k) {
   auto size = static_cast<size_t>(size_of(type));
   std::memcpy(&bits, bytes.data() + k * size, size);
   return bits;
-}
-
-bool same(DType type, uint64_t x, uint64_t y) {
-  if (is_float(type) && std::isnan(ir::as_double(type, x)))
-    return std::isnan(ir::as_double(type, y));
-  return x == y;
 }
 
 // The interpreter's own loops give what ir::eval_scalar gives, for each exact op and type.

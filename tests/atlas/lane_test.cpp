@@ -13,6 +13,7 @@
 
 #include "atlas/container.h"
 #include "ir/scalar.h"
+#include "same.h"
 
 namespace hologram::test {
 namespace {
@@ -69,12 +70,6 @@ std::vector<uint64_t> run_words(const std::string& text,
   m.buffers = {bytes(words)};
   interp::run(p, launch, m);
   return words;
-}
-
-bool same(DType type, uint64_t x, uint64_t y) {
-  if (is_float(type) && std::isnan(ir::as_double(type, x)))
-    return std::isnan(ir::as_double(type, y));
-  return x == y;
 }
 
 uint64_t mask(DType t) { return ~uint64_t{0} >> (64 - 8 * size_of(t)); }

@@ -20,7 +20,7 @@ Value input(Graph& g, int number, const Shape& shape, DType t = DType::f32) {
 
 void output(Graph& g, Value v) { g.outputs.push_back({v, contiguous_strides(v->shape), -1}); }
 
-struct Case {
+struct SymbolicGraph {
   const char* name;
   atlas::BlockKind kind;  ///< that some program of the plan has
   int symbols;
@@ -73,14 +73,14 @@ void attention_grad(Graph& g, const Sizes& s) {
     output(g, g.make(Op::attention_grad, in, scaled({operand, 0, 0})));
 }
 
-const Case cases[] = {{"loop", atlas::BlockKind::loop, 3, loop},
+const SymbolicGraph cases[] = {{"loop", atlas::BlockKind::loop, 3, loop},
                       {"gather", atlas::BlockKind::loop, 3, gather},
                       {"product", atlas::BlockKind::product, 4, product},
                       {"attention", atlas::BlockKind::attention, 4, attention},
                       {"attention_grad", atlas::BlockKind::attention_grad, 4, attention_grad},
                       {"sort", atlas::BlockKind::sort, 3, sort}};
 
-class Symbols : public testing::TestWithParam<Case> {
+class Symbols : public testing::TestWithParam<SymbolicGraph> {
  protected:
   // The results with symbol number[k] in the place of symbol k.
   static std::vector<std::vector<char>> results(const std::vector<int>& number) {

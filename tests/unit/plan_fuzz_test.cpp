@@ -21,11 +21,11 @@ schedule::Options options_of(std::mt19937_64& random, bool poor) {
   return o;
 }
 
-struct Tally {
+struct PlanTally {
   int plans = 0, refused = 0, mutations = 0, host_calls = 0, cached = 0;
 };
 
-void check(uint64_t seed, bool poor, Tally& tally) {
+void check_plan(uint64_t seed, bool poor, PlanTally& tally) {
   SCOPED_TRACE(fmt::format("seed {}{}", seed, poor ? ", a poor machine" : ""));
   RandomGraph r(seed, 24, {.exact = true, .host_calls = true, .mutations = true});
   verify(r.graph);
@@ -72,11 +72,11 @@ TEST(PlanFuzz, PlansOfRandomGraphsKeepToTheRulesAndTheirValues) {
     return given ? std::strtoull(given, nullptr, 10) : otherwise;
   };
   uint64_t n = number("HOLOGRAM_FUZZ_GRAPHS", 1500), first = number("HOLOGRAM_FUZZ_FIRST", 1);
-  Tally tally;
+  PlanTally tally;
   for (uint64_t seed = first; seed < first + n; ++seed) {
     try {
-      check(seed, false, tally);
-      if (!testing::Test::HasFatalFailure()) check(seed, true, tally);
+      check_plan(seed, false, tally);
+      if (!testing::Test::HasFatalFailure()) check_plan(seed, true, tally);
     } catch (const Error& e) {
       FAIL() << "seed " << seed << ": " << e.what();
     }

@@ -66,11 +66,11 @@ void cut(ir::Graph& graph, std::mt19937_64& random) {
   }
 }
 
-struct Tally {
+struct SizesTally {
   int admitted = 0, refused = 0, wild = 0, never = 0;
 };
 
-void check(uint64_t seed, Tally& tally) {
+void check_sizes(uint64_t seed, SizesTally& tally) {
   RandomGraph r(seed, 16, {.exact = true});
   std::mt19937_64 random(seed);
   if (r.graph.num_symbols > 0) cut(r.graph, random);
@@ -116,10 +116,10 @@ void check(uint64_t seed, Tally& tally) {
 
 // Without the check, some of what it refuses would read or write outside of arrays.
 TEST(Sizes, WhatIsAdmittedStaysInsideItsArraysAndHasItsValues) {
-  Tally tally;
+  SizesTally tally;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     try {
-      check(seed, tally);
+      check_sizes(seed, tally);
     } catch (const Error& e) {
       FAIL() << "seed " << seed << ": " << e.what();
     }

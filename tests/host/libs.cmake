@@ -1,0 +1,2 @@
+# tests/host/libs.cmake: files compiled several at a time
+set(TOGETHER ON)

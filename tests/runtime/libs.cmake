@@ -1,0 +1,2 @@
+# tests/runtime/libs.cmake: files compiled several at a time
+set(TOGETHER ON)
