@@ -14,13 +14,13 @@
 namespace ptx {
 namespace {
 
-constexpr uint64_t start = 0x7000000000;
+constexpr uint64_t blocks_begin = 0x7000000000;
 
 class Bytes final : public Blocks {
  public:
   uint8_t* find(uint64_t address, size_t bytes) override {
-    return address >= start && address + bytes <= start + memory.size()
-               ? memory.data() + (address - start)
+    return address >= blocks_begin && address + bytes <= blocks_begin + memory.size()
+               ? memory.data() + (address - blocks_begin)
                : nullptr;
   }
   std::vector<uint8_t> memory;
@@ -158,8 +158,8 @@ struct Result {
   int wrong = 0;  ///< results
 };
 
-Result run(const std::string& text, uint64_t seed = 1, int swizzle = 128) {
-  Module module = read(text, start);
+Result products_of(const std::string& text, uint64_t seed = 1, int swizzle = 128) {
+  Module module = read(text, blocks_begin);
   Kernel& kernel = module.kernels.at("k");
   for (Instr& i : kernel.code) i.code = code_of(i);
   Bytes bytes;
@@ -181,11 +181,11 @@ Result run(const std::string& text, uint64_t seed = 1, int swizzle = 128) {
   TensorMap map;
   map.rank = 2, map.element = 2, map.swizzle = static_cast<uint8_t>(swizzle);
   map.last[0] = depth - 1, map.box[0] = 64, map.low[0] = depth * 2 / 16;
-  map.address = start, map.last[1] = rows - 1, map.box[1] = rows;
+  map.address = blocks_begin, map.last[1] = rows - 1, map.box[1] = rows;
   pass(0, map);
-  map.address = start + right, map.last[1] = columns - 1, map.box[1] = columns;
+  map.address = blocks_begin + right, map.last[1] = columns - 1, map.box[1] = columns;
   pass(1, map);
-  pass(2, start + out);
+  pass(2, blocks_begin + out);
   pass(3, uint32_t{(depth + 63) / 64});
   Result result;
   try {
@@ -215,7 +215,7 @@ std::string changed(const std::string& from, const std::string& to) {
 void expect_fault(const std::string& text, const std::vector<std::string>& words) {
   SCOPED_TRACE(words[0]);
   for (uint64_t seed = 1; seed <= 8; ++seed) {
-    const std::string said = run(text, seed).words;
+    const std::string said = products_of(text, seed).words;
     bool found = false;
     for (const std::string& w : words) found = found || said.find(w) != said.npos;
     EXPECT_TRUE(found) << seed << ": " << (said.empty() ? "nothing" : said);
@@ -224,7 +224,7 @@ void expect_fault(const std::string& text, const std::vector<std::string>& words
 
 TEST(PtxMachine, MultipliesByWarpgroups) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    const Result r = run(product, seed);
+    const Result r = products_of(product, seed);
     EXPECT_EQ(r.words, "") << seed;
     EXPECT_EQ(r.wrong, 0) << seed;
   }
@@ -285,14 +285,16 @@ TEST(PtxMachine, FindsWritesThatCopiesDoNotSee) {
   const std::string place = "  fence.mbarrier_init.release.cluster;\n";
   expect_fault(changed(place, place + write), {"without fence.proxy.async"});
   for (uint64_t seed = 1; seed <= 8; ++seed)
-    EXPECT_EQ(run(changed(place, place + write + "  fence.proxy.async.shared::cta;\n"), seed).words,
-              "");
+    EXPECT_EQ(
+        products_of(changed(place, place + write + "  fence.proxy.async.shared::cta;\n"), seed)
+            .words,
+        "");
 }
 
 TEST(PtxMachine, MatricesLieAsTheirDescriptorsSay) {
-  EXPECT_GT(run(product, 1, 64).wrong, 100);
+  EXPECT_GT(products_of(product, 1, 64).wrong, 100);
   // Eight rows at 1,040 bytes.
-  EXPECT_GT(run(changed("4611686293305360384", "4611686297600327680")).wrong, 100);
+  EXPECT_GT(products_of(changed("4611686293305360384", "4611686297600327680")).wrong, 100);
   // No pattern.
   expect_fault(changed("4611686293305360384", "274877972480"), {"does not know"});
 }
@@ -329,7 +331,7 @@ END:
 }
 )";
   auto said = [](const std::string& kernel_text, uint64_t seed) -> std::string {
-    Module module = read(kernel_text, start);
+    Module module = read(kernel_text, blocks_begin);
     Kernel& kernel = module.kernels.at("k");
     for (Instr& i : kernel.code) i.code = code_of(i);
     Bytes bytes;
