@@ -113,11 +113,11 @@ TEST_F(TileGraph, weights_of_three_terms_are_packed_once) {
 }
 
 TEST_F(TileGraph, others_are_packed_for_each_call) {
-  auto e = product(Expr::symbol(0), 96, 130, 0, false, true);
+  auto e = product(Expr::symbol(0), 96, 222, 0, false, true);
   EXPECT_EQ(terms_of(*e), 3);
   EXPECT_EQ(e->plan().cache.size(), 0u);
-  EXPECT_LT(error(*e, 70, 96, 130, true), 3);
-  EXPECT_LT(error(*e, 1, 96, 130, true), 3);
+  EXPECT_LT(error(*e, 70, 96, 222, true), 3);
+  EXPECT_LT(error(*e, 1, 96, 222, true), 3);
 }
 
 TEST_F(TileGraph, precision_high_is_two_terms_and_medium_one) {

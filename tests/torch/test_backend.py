@@ -33,7 +33,10 @@ def native(function, *inputs, fallbacks=(), **options):
 def test_unknown_mode_and_options_are_refused():
     for arguments, message in (
         ({"mode": "quick"}, "mode 'quick' is none of"),
-        ({"options": {"speed": True}}, "option 'speed' is none of 'cache', 'cudagraphs', 'fast', 'pack_weights', 'reproducible'"),
+        (
+            {"options": {"speed": True}},
+            "option 'speed' is none of 'cache', 'cudagraphs', 'fast', 'native_products', 'pack_weights', 'reproducible'",
+        ),
         ({"options": {"fast": 3}}, "option 'fast' takes True or False, got 3"),
     ):
         with pytest.raises(Exception, match=message):
