@@ -49,6 +49,7 @@ static_assert(cu_major == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR &&
 static_assert(sizeof(CuTensorMap) == sizeof(CUtensorMap) &&
               alignof(CuTensorMap) >= alignof(CUtensorMap) &&
               cu_most_dynamic_shared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
+              cu_map_byte == CU_TENSOR_MAP_DATA_TYPE_UINT8 &&
               cu_map_float16 == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 &&
               cu_map_bfloat16 == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 &&
               cu_map_swizzle_128 == CU_TENSOR_MAP_SWIZZLE_128B &&

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <random>
 
 #include "backend_cuda/cuda_test.h"
 
@@ -87,6 +88,53 @@ TEST_F(CudaWide, SizesAndStridesDecideWhichKernelRuns) {
   expect_exact(runtime(), {.m = 137, .depth = 128, .n = 265}, true);
 }
 
+// Whether the product of bytes is right, modulo 2^32.
+void expect_bytes(Runtime& runtime, const char* left, const char* right,
+                  const std::array<int64_t, 3>& sizes, bool wide) {
+  SCOPED_TRACE(fmt::format("{} {} {}", left, right, testing::PrintToString(sizes)));
+  const auto [m, depth, n] = sizes;
+  std::mt19937 random(9);
+  std::vector<uint8_t> x(static_cast<size_t>(m * depth)), y(static_cast<size_t>(depth * n));
+  for (auto* factor : {&x, &y})
+    for (uint8_t& b : *factor) b = static_cast<uint8_t>(random());
+  auto number = [](uint8_t b, const char* type) {
+    return type[0] == 'i' ? int32_t{static_cast<int8_t>(b)} : int32_t{b};
+  };
+  std::vector<int32_t> out(static_cast<size_t>(m * n), -1), wanted(out.size());
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t k = 0; k < depth; ++k)
+        wanted[static_cast<size_t>(i * n + j)] +=
+            number(x[static_cast<size_t>(i * depth + k)], left) *
+            number(y[static_cast<size_t>(j * depth + k)], right);
+  const Bytes buffers[] = {std::as_writable_bytes(std::span(x)),
+                           std::as_writable_bytes(std::span(y)),
+                           std::as_writable_bytes(std::span(out))};
+  const int64_t before = counted("maps");
+  run_program(runtime, byte_product(left, right), buffers, sizes);
+  EXPECT_EQ(out, wanted);
+  EXPECT_EQ(counted("maps") - before, wide ? 2 : 0);
+}
+
+TEST_F(CudaWide, MultipliesBytes) {
+  for (const char* left : {"i8", "u8"})
+    for (const char* right : {"i8", "u8"})  // those of two types need PTX 8.4
+      expect_bytes(runtime(), left, right, {136, 272, 264}, left == std::string_view(right));
+  expect_bytes(runtime(), "u8", "u8", {137, 656, 257}, true);   // every slot more than once
+  expect_bytes(runtime(), "i8", "i8", {136, 280, 264}, false);  // rows of 280 bytes
+  expect_bytes(runtime(), "i8", "i8", {136, 128, 264}, false);  // a single step
+}
+
+// Products of warpgroups take bytes along k alone.
+TEST_F(CudaWide, BytesAcrossKHaveNoWideKernel) {
+  EXPECT_TRUE(cuda::compile(byte_product("u8", "u8"), 90).facts.wide);
+  std::string across = atlas::disassemble(byte_product("u8", "u8"));
+  const std::string along = "load.u8 b1[i2 + s1*i1]";
+  ASSERT_NE(across.find(along), across.npos) << across;
+  across.replace(across.find(along), along.size(), "load.u8 b1[i1 + s2*i2]");
+  EXPECT_FALSE(cuda::compile(atlas::assemble(across), 90).facts.wide);
+}
+
 // gelu(x * y^T + bias) of three x and one y.
 const char* const biased = R"(atlas block 1
 symbols 3
@@ -145,13 +193,14 @@ TEST_F(CudaWide, RunsEpiloguesOnBatches) {
 
 TEST_F(CudaWide, AssemblesWithoutSpills) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
-  for (const atlas::Program& program : {atlas::assemble(biased), float_product("bf16", false, true),
-                                        float_product("f16", true, false)}) {
+  for (const atlas::Program& program :
+       {atlas::assemble(biased), float_product("bf16", false, true),
+        float_product("f16", true, false), byte_product("i8", "i8")}) {
     const std::string ptx = *runtime().backend().dump(program, "asm");
     EXPECT_NE(ptx.find("wgmma.mma_async"), ptx.npos);
     const std::string words = assembled(ptx, "sm_90a");
     EXPECT_EQ(words.find("C75"), words.npos) << words;
-    expect_registers(words, 168);
+    expect_registers(words, is_float(program.product().operand_type) ? 168 : 255);
   }
 }
 

@@ -12,10 +12,10 @@ namespace Intrinsic = llvm::Intrinsic;
 constexpr unsigned shared_space = 3;
 constexpr const char* memory_name = "hologram_shared";
 
-// "=f,=f,…,0,1,…": so many registers in and out.
-std::string tied(size_t count) {
+// "=f,=f,…,0,1,…": so many registers in and out, of a kind.
+std::string tied(size_t count, const Value* one) {
   std::string out;
-  for (size_t n = 0; n < count; ++n) out += "=f,";
+  for (size_t n = 0; n < count; ++n) out += one->getType()->isFloatTy() ? "=f," : "=r,";
   for (size_t n = 0; n < count; ++n) out += std::to_string(n) + ",";
   return out;
 }
@@ -106,7 +106,7 @@ void Async::keep_registers(int count, bool fewer) {
 void Async::own(const std::string& text, std::vector<Value*>& sums) {
   auto* all =
       llvm::StructType::get(k_.context, std::vector<llvm::Type*>(sums.size(), sums[0]->getType()));
-  Value* out = assembly(all, text, tied(sums.size()), sums);
+  Value* out = assembly(all, text, tied(sums.size(), sums[0]), sums);
   for (unsigned n = 0; n < sums.size(); ++n) sums[n] = ir_.CreateExtractValue(out, n);
 }
 
@@ -121,8 +121,8 @@ void Async::wait_products(int left, std::vector<Value*>& sums) {
 // Bits 0-13: where it starts; 16-29 and 32-45: bytes to the next 64 of x and, of rows along k, to
 // the next eight rows or, of others, to the next eight values of k; 62-63: the pattern, 1 for 128
 // bytes. All in units of 16 bytes.
-Value* Async::descriptor(const SharedMatrix& m, int k) {
-  const int step = m.depth_run ? 2 * k : row_bytes * k;
+Value* Async::descriptor(const SharedMatrix& m, int part) {
+  const int step = part * depth_bytes * (m.depth_run ? 1 : row_bytes / 2);
   Value* start = ir_.CreateLShr(ir_.CreateAdd(m.start, number(step)), 4);
   start = ir_.CreateZExt(ir_.CreateAnd(start, number(0x3fff)), ir_.getInt64Ty());
   const uint64_t leading = m.depth_run ? 1 : static_cast<uint64_t>(m.next) >> 4;
@@ -130,20 +130,27 @@ Value* Async::descriptor(const SharedMatrix& m, int k) {
   return ir_.CreateOr(start, ir_.getInt64(uint64_t{1} << 62 | stride << 32 | leading << 16));
 }
 
-void Async::multiply(DType type, const SharedMatrix& left, const SharedMatrix& right, int k,
+void Async::multiply(DType type, const SharedMatrix& left, const SharedMatrix& right, int part,
                      Value* adds, std::vector<Value*>& sums) {
   const size_t n = sums.size();
-  const char* name = type == DType::bf16 ? "bf16" : "f16";
+  const char* name = type == DType::bf16  ? "bf16"
+                     : type == DType::f16 ? "f16"
+                     : type == DType::i8  ? "s8"
+                                          : "u8";
   std::vector<Value*> arguments = sums;
-  for (Value* v : {descriptor(left, k), descriptor(right, k)}) arguments.push_back(v);
+  for (Value* v : {descriptor(left, part), descriptor(right, part)}) arguments.push_back(v);
   arguments.push_back(ir_.CreateZExt(adds, ir_.getInt32Ty()));
+  const bool bytes = size_of(type) == 1;
+  // Signs, and whether factors are turned, which bytes cannot be.
+  const std::string ways =
+      bytes ? "" : fmt::format(", 1, 1, {}, {}", left.depth_run ? 0 : 1, right.depth_run ? 0 : 1);
   const std::string text = fmt::format(
-      "{{ .reg .pred p; setp.ne.b32 p, ${}, 0; wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} "
-      "{{{}}}, ${}, ${}, p, 1, 1, {}, {}; }}",
-      2 * n + 2, 2 * n, name, name, numbered(0, n), 2 * n, 2 * n + 1, left.depth_run ? 0 : 1,
-      right.depth_run ? 0 : 1);
+      "{{ .reg .pred p; setp.ne.b32 p, ${}, 0; wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{} "
+      "{{{}}}, ${}, ${}, p{}; }}",
+      2 * n + 2, 2 * n, bytes ? 32 : 16, bytes ? "s32" : "f32", name, name, numbered(0, n), 2 * n,
+      2 * n + 1, ways);
   auto* all = llvm::StructType::get(k_.context, std::vector<llvm::Type*>(n, sums[0]->getType()));
-  Value* out = assembly(all, text, tied(n) + "l,l,r,", arguments);
+  Value* out = assembly(all, text, tied(n, sums[0]) + "l,l,r,", arguments);
   for (unsigned s = 0; s < n; ++s) sums[s] = ir_.CreateExtractValue(out, s);
 }
 

@@ -13,9 +13,9 @@
 
 namespace hologram::cuda {
 
-/// A factor in shared memory, as a product of a warpgroup takes it: 16-bit numbers in rows of 128
-/// bytes, eight rows with the same pattern. Rows are along k, or else along x, 64 of x in each and
-/// `next` bytes to the next 64.
+/// A factor in shared memory, as a product of a warpgroup takes it: in rows of 128 bytes, eight
+/// rows with the same pattern. Rows are along k or else, of 16-bit numbers, along x, 64 of x in
+/// each and `next` bytes to the next 64.
 struct SharedMatrix {
   Value* start;  ///< of the first element, i32
   bool depth_run;
@@ -24,7 +24,8 @@ struct SharedMatrix {
 
 class Async {
  public:
-  static constexpr int pattern_rows = 8, row_bytes = 128, depth = 16;
+  static constexpr int pattern_rows = 8, row_bytes = 128;
+  static constexpr int depth_bytes = 32;  ///< values of k of one product
 
   explicit Async(CudaFunction& k) : k_(k), ir_(k.ir) {}
 
@@ -48,15 +49,16 @@ class Async {
 
   /// Before products whose sums were touched otherwise.
   void fence(std::vector<Value*>& sums);
-  /// sums (m64nNk16's, of a thread) += left * right^T, or = where `adds` (i1) does not hold.
-  void multiply(DType type, const SharedMatrix& left, const SharedMatrix& right, int k, Value* adds,
-                std::vector<Value*>& sums);
+  /// sums (a thread's of 64 rows) += left * right^T, or = where `adds` (i1) does not hold: of 16
+  /// values of k, or of 32 of bytes, which are number `part` of those in the rows.
+  void multiply(DType type, const SharedMatrix& left, const SharedMatrix& right, int part,
+                Value* adds, std::vector<Value*>& sums);
   void commit();
   /// Until all but the last `left` committed products are done.
   void wait_products(int left, std::vector<Value*>& sums);
 
  private:
-  Value* descriptor(const SharedMatrix& m, int k);
+  Value* descriptor(const SharedMatrix& m, int part);
   llvm::CallInst* assembly(llvm::Type* result, const std::string& text,
                            const std::string& constraints, std::span<Value* const> arguments);
   void own(const std::string& text, std::vector<Value*>& sums);

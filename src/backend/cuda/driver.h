@@ -51,6 +51,7 @@ inline constexpr int cu_pointer_device = 9;                 // CUpointer_attribu
 inline constexpr unsigned cu_memory_device = 2;             // CUmemorytype
 inline constexpr unsigned cu_stream_non_blocking = 1;       // CUstream_flags
 inline constexpr int cu_most_dynamic_shared = 8;            // CUfunction_attribute
+inline constexpr int cu_map_byte = 0;                       // CUtensorMapDataType
 inline constexpr int cu_map_float16 = 6;                    // CUtensorMapDataType
 inline constexpr int cu_map_bfloat16 = 9;                   // CUtensorMapDataType
 inline constexpr int cu_map_swizzle_128 = 3;                // CUtensorMapSwizzle

@@ -60,6 +60,7 @@ class Fields {
   bool ended_ = false;
 };
 
+constexpr std::array mapped_types{DType::bf16, DType::f16, DType::i8, DType::u8};
 constexpr int most_buffers = 4096, most_rank = 5, most_box = 256;
 
 std::string to_text(const MappedMatrix& m) {
@@ -75,8 +76,9 @@ MappedMatrix read_matrix(Fields& from) {
   MappedMatrix m;
   m.buffer = from.number(0, most_buffers);
   const std::string_view type = from.word();
-  if (type != "bf16" && type != "f16") corrupt("the type of a matrix");
-  m.type = type == "bf16" ? DType::bf16 : DType::f16;
+  const auto known = std::ranges::find(mapped_types, type, name_of);
+  if (known == mapped_types.end()) corrupt("the type of a matrix");
+  m.type = *known;
   m.first = from.expr();
   const int rank = from.number(2, most_rank);
   for (int d = 0; d < rank; ++d) m.sizes.push_back(from.expr());

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int64_t most_size = int64_t{1} << 30;               // coordinates are of 32 bits
 constexpr int64_t most_stride = int64_t{1} << 40, unit = 16;  // in bytes
-// Steps of 64 values of k: of fewer, filling the slots takes longer than the products.
-constexpr int64_t least_depth = 128;
+// Of k, steps of 128 bytes: of fewer, filling the slots takes longer than the products.
+constexpr int64_t least_depth_bytes = 256;
 
 std::optional<WideGrid::Matrix> matrix_of(const MappedMatrix& m, std::span<const int64_t> symbols) {
   WideGrid::Matrix out{&m, 0, {}, {}};
@@ -44,9 +44,12 @@ bool encode(const Driver& driver, const WideGrid::Matrix& m, uint64_t address, C
   const auto rank = static_cast<unsigned>(m.sizes.size());
   std::vector<unsigned> box, steps(rank, 1);
   for (const int n : m.facts->box) box.push_back(static_cast<unsigned>(n));
-  return driver.encode_map(&map, m.facts->type == DType::bf16 ? cu_map_bfloat16 : cu_map_float16,
-                           rank, pointer(address), m.sizes.data(), m.strides.data(), box.data(),
-                           steps.data(), 0, cu_map_swizzle_128, cu_map_promotion_256,
+  const DType type = m.facts->type;
+  const int kind = type == DType::bf16  ? cu_map_bfloat16
+                   : type == DType::f16 ? cu_map_float16
+                                        : cu_map_byte;
+  return driver.encode_map(&map, kind, rank, pointer(address), m.sizes.data(), m.strides.data(),
+                           box.data(), steps.data(), 0, cu_map_swizzle_128, cu_map_promotion_256,
                            0) == cu_success;
 }
 
@@ -59,7 +62,7 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
   WideGrid grid;
   grid.tiles = facts.tiles.eval(symbols);
   if (grid.tiles < 1 || grid.tiles > most_size || 2 * grid.tiles < multiprocessors ||
-      facts.depth.eval(symbols) < least_depth)
+      facts.depth.eval(symbols) * size_of(facts.left.type) < least_depth_bytes)
     return std::nullopt;
   grid.ctas = std::min<int64_t>(grid.tiles, multiprocessors);
   auto left = matrix_of(facts.left, symbols), right = matrix_of(facts.right, symbols);

@@ -8,26 +8,32 @@
 namespace ptx {
 namespace {
 
-constexpr int rows = 64, depth = 16;  // of a product of 16-bit floats
+constexpr int rows = 64;
 
-// m64n<columns>k16.
+bool of_bytes(const Instr& i) { return i.mods.size() == 7 && i.mods[4] == "s32"; }
+int depth_of(const Instr& i) { return of_bytes(i) ? 32 : 16; }
+
+// m64n<columns>k16, k32 of bytes.
 int columns_of(const Instr& i) {
   if (i.mods.size() != 7) return 0;
   const std::string& shape = i.mods[3];
   const size_t n = shape.find('n'), k = shape.find('k');
-  if (!shape.starts_with("m64n") || k == shape.npos || shape.substr(k) != "k16") return 0;
+  if (!shape.starts_with("m64n") || k == shape.npos ||
+      shape.substr(k) != "k" + std::to_string(depth_of(i)))
+    return 0;
   return std::atoi(shape.c_str() + n + 1);
 }
 
 bool in_registers(const Instr& i) { return i.groups.size() > 1 && i.groups[1] == 4; }
 
-// A matrix of 16-bit numbers in shared memory, as 64 bits say.
+// A matrix in shared memory, as 64 bits say.
 struct Matrix {
   uint64_t start, leading, stride;
   int swizzle;  // bytes; 0: none that is known here
-  bool turned;  // neighbours are not along k
+  bool turned;  // neighbours are not along k: of 16-bit numbers
+  uint64_t element;
 
-  Matrix(uint64_t bits, bool is_turned)
+  Matrix(uint64_t bits, bool is_turned, uint64_t bytes)
       : start((bits & 0x3fff) << 4),
         leading((bits >> 16 & 0x3fff) << 4),
         stride((bits >> 32 & 0x3fff) << 4),
@@ -35,7 +41,8 @@ struct Matrix {
                 : (bits >> 62) == 2 ? 64
                 : (bits >> 62) == 3 ? 32
                                     : 0),
-        turned(is_turned) {
+        turned(is_turned),
+        element(bytes) {
     if (bits >> 49 & 7) swizzle = 0;  // the pattern begins elsewhere
   }
 
@@ -47,7 +54,7 @@ struct Matrix {
     if (turned)
       at += 2 * ux / width * leading + uk / 8 * stride + uk % 8 * width + 2 * ux % width;
     else
-      at += ux / 8 * stride + ux % 8 * width + 2 * uk;
+      at += ux / 8 * stride + ux % 8 * width + element * uk;
     return swizzled(at, swizzle);
   }
 };
@@ -91,8 +98,12 @@ void Machine::State::begin_product(Warp& w, const Instr& i) {
   const size_t sums = static_cast<size_t>(columns) / 2;
   std::vector<int> wanted{static_cast<int>(sums), loads ? 4 : 1, 1, 1, 1, 1, 1};
   if (!loads) wanted.push_back(1);
-  const bool types = i.mods.size() == 7 && i.mods[4] == "f32" && i.mods[5] == i.mods[6] &&
-                     (i.mods[5] == "bf16" || i.mods[5] == "f16");
+  const bool bytes = of_bytes(i);  // these have no signs and are not turned
+  if (bytes) wanted.resize(4);
+  auto both = [&](const char* type) { return i.mods[5] == type && i.mods[6] == type; };
+  const bool types =
+      i.mods.size() == 7 && (bytes ? !loads && (both("s8") || both("u8"))  // mixed: from PTX 8.4 on
+                                   : i.mods[4] == "f32" && (both("bf16") || both("f16")));
   if (columns < 8 || columns > 256 || columns % 8 != 0 || !types || i.groups != wanted)
     fault("a product of a warpgroup that this machine does not know", w, 0);
   if (!w.fenced) fault("a product without wgmma.fence before it", w, 0);
@@ -104,7 +115,7 @@ void Machine::State::begin_product(Warp& w, const Instr& i) {
     return v;
   };
   const bool adds = one(first + 1) != 0;
-  for (size_t n = first + 2; n < first + 4; ++n)
+  for (size_t n = first + 2; n < first + (bytes ? 2 : 4); ++n)
     if (i.operands[n].reg >= 0 || i.operands[n].imm != 1) fault("a product with a sign", w, 0);
   Warpgroup& g = groups[w.number / group_warps];
   const uint32_t number = w.products++;
@@ -153,22 +164,29 @@ void Machine::State::run_product(uint32_t group) {
   const Instr& i = *p.instr;
   const int columns = columns_of(i);
   const size_t sums = static_cast<size_t>(columns) / 2;
-  const bool loads = in_registers(i), bf16 = i.has("bf16");
+  const int depth = depth_of(i);
+  const bool loads = in_registers(i), bf16 = i.has("bf16"), bytes = of_bytes(i);
   const uint32_t thread = group * group_warps * warp_size;
   const Actor me{first_group_agent + group, false, number, &p.known, nullptr};
   auto load = [&](uint64_t where) {
+    if (bytes) {
+      const uint8_t b = reach(where, false, me, thread).value;
+      return static_cast<double>(i.has("s8") ? static_cast<int8_t>(b) : int{b});
+    }
     const uint32_t low = reach(where, false, me, thread).value;
     return number_of(
         static_cast<uint16_t>(low | uint32_t{reach(where + 1, false, me, thread).value} << 8),
         bf16);
   };
   const size_t flags = i.operands.size() - (loads ? 1 : 2);
-  auto turned = [&](size_t n) { return i.operands[n].imm != 0; };
-  const Matrix left(p.left, !loads && turned(flags)), right(p.right, turned(i.operands.size() - 1));
+  auto turned = [&](size_t n) { return !bytes && i.operands[n].imm != 0; };
+  const uint64_t element = bytes ? 1 : 2;
+  const Matrix left(p.left, !loads && turned(flags), element),
+      right(p.right, turned(i.operands.size() - 1), element);
   if ((!loads && left.swizzle == 0) || right.swizzle == 0)
     fault_of("a matrix in shared memory that this machine does not know", thread, &i);
   Warp* const four = &warps[size_t{group} * group_warps];
-  std::vector<double> a(size_t{rows} * depth), b(static_cast<size_t>(columns) * depth);
+  std::vector<double> a(static_cast<size_t>(rows * depth)), b(static_cast<size_t>(columns * depth));
   bool small = true;  // integers whose sums are exact
   auto take = [&](double& to, double x) {
     to = x;
@@ -195,10 +213,17 @@ void Machine::State::run_product(uint32_t group) {
       const auto which = static_cast<size_t>(c / 8 * 4 + r % 16 / 8 * 2 + c % 2);
       const auto reg = static_cast<size_t>(i.operands[which].reg);
       uint64_t& out = w.values[reg * warp_size + static_cast<size_t>(r % 8 * 4 + c % 8 / 2)];
-      const float before = p.adds ? std::bit_cast<float>(static_cast<uint32_t>(out)) : 0.0f;
       const double* x = &a[static_cast<size_t>(r * depth)];
       const double* y = &b[static_cast<size_t>(c * depth)];
-      double products[depth], sum = 0;
+      if (bytes) {  // sums wrap around
+        auto sum = static_cast<uint32_t>(p.adds ? out : 0);
+        for (int k = 0; k < depth; ++k)
+          sum += static_cast<uint32_t>(static_cast<int32_t>(x[k]) * static_cast<int32_t>(y[k]));
+        out = sum;
+        continue;
+      }
+      const float before = p.adds ? std::bit_cast<float>(static_cast<uint32_t>(out)) : 0.0f;
+      double products[16], sum = 0;
       for (int k = 0; k < depth; ++k) sum += products[k] = x[k] * y[k];
       const double whole = static_cast<double>(before) + sum;
       const bool exact = small && std::fabs(before) < 0x1p22f && before == std::trunc(before);

@@ -8,13 +8,14 @@ constexpr int most_batch_axes = 3;  // beside two of five dimensions
 
 }  // namespace
 
-std::optional<MappedFactor> mapped_factor(const atlas::Program& program, const atlas::Body& body,
-                                          int axis) {
+std::optional<MappedFactor> mapped_factor(const atlas::Program& program, bool right) {
   const atlas::ProductBlock& block = program.product();
+  const atlas::Body& body = right ? block.rhs : block.lhs;
+  const DType type = right ? block.rhs_type() : block.operand_type;
+  const int axis = block.batch_rank + (right ? 1 : 0);
   const atlas::Instr& load = body.instrs.front();
   if (body.instrs.size() != 1 || load.code != atlas::Code::load ||
-      load.args[0] != atlas::no_value || load.type != block.operand_type ||
-      block.batch_rank > most_batch_axes)
+      load.args[0] != atlas::no_value || load.type != type || block.batch_rank > most_batch_axes)
     return std::nullopt;
   const atlas::Buffer& buffer = program.buffers[static_cast<size_t>(load.buffer)];
   if (buffer.access != atlas::Access::read || buffer.dtype != load.type) return std::nullopt;

@@ -14,8 +14,7 @@ struct MappedFactor {
   bool depth_run;       ///< neighbours in memory are neighbours along k
 };
 
-/// `axis`: of x. Nothing where the body does more, or addresses are others.
-std::optional<MappedFactor> mapped_factor(const atlas::Program& program, const atlas::Body& body,
-                                          int axis);
+/// Of the product's left or right factor; nothing where its body does more, or addresses are others.
+std::optional<MappedFactor> mapped_factor(const atlas::Program& program, bool right);
 
 }  // namespace hologram::cuda

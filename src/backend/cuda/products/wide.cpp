@@ -1,10 +1,12 @@
-// backend/cuda/products/wide.cpp: products of 16-bit floats by wgmma.m64n256k16.
+// backend/cuda/products/wide.cpp: products of 16-bit floats by wgmma.m64n256k16, and of bytes by
+// wgmma.m64n256k32.
 //
 // A CTA stays on its multiprocessor and computes tile after tile of 128 x 256 results. A thread of
-// the first warpgroup has 64 values of k of both factors copied into the next of four slots of
-// shared memory; the other two warpgroups multiply 64 rows each. Each slot has two barriers: full,
-// which counts the bytes that come, and empty, at which both warpgroups arrive. A warpgroup leaves
-// a step's products under way while it begins the next one's, and frees a slot when they are done.
+// the first warpgroup has 64 values of k of both factors (of bytes 128) copied into the next of
+// four slots of shared memory; the other two warpgroups multiply 64 rows each. Each slot has two
+// barriers: full, which counts the bytes that come, and empty, at which both warpgroups arrive. A
+// warpgroup leaves a step's products under way while it begins the next one's, and frees a slot
+// when they are done.
 //
 // Sums go to the epilogue through 4 KiB of shared memory that a warp has for itself, 64 columns at
 // a time, so that neighbouring lanes have neighbouring columns, some each.
@@ -27,11 +29,10 @@ namespace {
 
 namespace Intrinsic = llvm::Intrinsic;
 
-constexpr int rows = 128, columns = 256, step = 64, slots = 4;
+constexpr int rows = 128, columns = 256, slots = 4;
 constexpr int consumers = 2, group = 128, threads = group * (1 + consumers);
 constexpr int group_rows = rows / consumers;
-constexpr int box = Async::row_bytes / 2;  // elements of a row in shared memory
-constexpr int left_bytes = rows * step * 2, right_bytes = columns * step * 2;
+constexpr int left_bytes = rows * Async::row_bytes, right_bytes = columns * Async::row_bytes;
 constexpr int slot_bytes = left_bytes + right_bytes;
 constexpr int slice = 64;  // columns of sums at a time
 constexpr int warp_bytes = 16 * slice * 4, sums_at = slots * slot_bytes;
@@ -54,17 +55,18 @@ struct Factors {
 
 std::optional<Factors> factors_of(const atlas::Program& program) {
   const atlas::ProductBlock& block = program.product();
-  if (!suits_tensor_cores(block) || !is_float(block.operand_type) || is_skinny(block) ||
-      is_thin(block))
+  const bool bytes = !is_float(block.operand_type);
+  if (!suits_tensor_cores(block) || (!bytes && (is_skinny(block) || is_thin(block))))
     return std::nullopt;
-  auto left = mapped_factor(program, block.lhs, block.batch_rank);
-  auto right = mapped_factor(program, block.rhs, block.batch_rank + 1);
+  auto left = mapped_factor(program, false), right = mapped_factor(program, true);
   if (!left || !right) return std::nullopt;
-  // Rows in shared memory have 64 elements: those along k are as many as there are of x.
+  if (bytes && (block.mixed || !left->depth_run || !right->depth_run)) return std::nullopt;
+  // Rows along k are as many as there are of x; of others, as many as a step has values of k.
   auto set_boxes = [](MappedFactor& f, int count) {
+    const int box = Async::row_bytes / size_of(f.matrix.type);
     f.matrix.box.assign(f.matrix.sizes.size(), 1);
     f.matrix.box[0] = box;
-    f.matrix.box[1] = f.depth_run ? count : step;
+    f.matrix.box[1] = f.depth_run ? count : box;
   };
   set_boxes(*left, rows);
   set_boxes(*right, columns);
@@ -79,7 +81,9 @@ class WideProduct {
         async_(k),
         block_(k.program.product()),
         factors_(factors),
-        lanes_(lanes_of(block_)) {}
+        lanes_(lanes_of(block_)),
+        step_(Async::row_bytes / size_of(block_.operand_type)),
+        sum_(k.type_of(block_.acc_type)) {}
 
   void run() {
     Scope& root = k_.root();
@@ -110,7 +114,7 @@ class WideProduct {
     };
     down_ = count(block_.batch_rank, rows);
     across_ = count(block_.batch_rank + 1, columns);
-    steps_ = count(block_.batch_rank + 2, step);
+    steps_ = count(block_.batch_rank + 2, step_);
     ir_.CreateCondBr(ir_.CreateICmpEQ(which_, number(0)), produce, consume);
     ir_.SetInsertPoint(produce);
     {
@@ -192,14 +196,14 @@ class WideProduct {
     return out;
   }
 
-  // Copies of a factor's elements [x, x + count) x [k, k + step).
+  // Copies of a factor's elements [x, x + count) x [k, k + step_).
   void bring(const MappedFactor& f, int map, int count, Value* to, Value* x, Value* k,
              const Values& batch, Value* barrier) {
-    for (int at = 0; at < (f.depth_run ? 1 : count); at += box) {
+    for (int at = 0; at < (f.depth_run ? 1 : count); at += f.matrix.box[0]) {
       Value* first = ir_.CreateAdd(x, number(at));
       Values place = f.depth_run ? Values{k, x} : Values{first, k};
       place.insert(place.end(), batch.begin(), batch.end());
-      async_.copy(ir_.CreateAdd(to, number(at * step * 2)), k_.map(map), place, barrier);
+      async_.copy(ir_.CreateAdd(to, number(at * Async::row_bytes)), k_.map(map), place, barrier);
     }
   }
 
@@ -214,7 +218,7 @@ class WideProduct {
                       Value *slot = now[0], *barrier = full(slot), *to = slot_base(slot);
                       async_.wait(empty(slot), now[1]);
                       async_.expect(barrier, slot_bytes);
-                      Value* k = ir_.CreateMul(s, number(step));
+                      Value* k = ir_.CreateMul(s, number(step_));
                       bring(factors_.left, 0, rows, to, tile.row, k, tile.left, barrier);
                       bring(factors_.right, 1, columns, ir_.CreateAdd(to, number(left_bytes)),
                             tile.column, k, tile.right, barrier);
@@ -235,7 +239,7 @@ class WideProduct {
               [&](Scope& round, Value* number_of_tile, Values state) {
                 const Tile tile = find_tile(round, number_of_tile);
                 round.seek();
-                Values sums(columns / 2, llvm::PoisonValue::get(ir_.getFloatTy()));
+                Values sums(columns / 2, llvm::PoisonValue::get(sum_));
                 state = multiply_tile(round, state, sums);
                 finish(round, tile, sums);
                 return state;
@@ -253,15 +257,16 @@ class WideProduct {
           Value *slot = now[0], *to = slot_base(slot);
           Values own(now.begin() + 3, now.end());
           async_.wait(full(slot), now[1]);
+          constexpr int next_box = Async::row_bytes * Async::row_bytes / 2;
           const SharedMatrix left{
               ir_.CreateAdd(to, ir_.CreateMul(mine_, number(group_rows * Async::row_bytes))),
-              factors_.left.depth_run, box * step * 2};
+              factors_.left.depth_run, next_box};
           const SharedMatrix right{ir_.CreateAdd(to, number(left_bytes)), factors_.right.depth_run,
-                                   box * step * 2};
+                                   next_box};
           async_.fence(own);
           Value* later = ir_.CreateICmpNE(s, number(0));
-          for (int k = 0; k < step; k += Async::depth)
-            async_.multiply(block_.operand_type, left, right, k, k == 0 ? later : ir_.getTrue(),
+          for (int p = 0; p < Async::row_bytes / Async::depth_bytes; ++p)
+            async_.multiply(block_.operand_type, left, right, p, p == 0 ? later : ir_.getTrue(),
                             own);
           async_.commit();
           async_.wait_products(1, own);
@@ -281,7 +286,7 @@ class WideProduct {
   // A thread has two neighbours of every eight columns, in rows lane / 4 and eight below that.
   void finish(Scope& round, const Tile& tile, const Values& sums) {
     round.seek();
-    llvm::Type* type = ir_.getFloatTy();
+    llvm::Type* type = sum_;
     Value* offset =
         ir_.CreateMul(ir_.CreateAdd(ir_.CreateShl(mine_, 2), warp_), number(warp_bytes));
     Value* memory = ir_.CreateIntToPtr(ir_.CreateAdd(ir_.CreateAdd(base_, number(sums_at)), offset),
@@ -338,7 +343,7 @@ class WideProduct {
     Value* whole = ir_.CreateICmpSLE(end, count);
     emit_if(row, whole, [&](Scope& point) {
       point.seek();
-      auto* type = llvm::FixedVectorType::get(ir_.getFloatTy(), static_cast<unsigned>(lanes_));
+      auto* type = llvm::FixedVectorType::get(sum_, static_cast<unsigned>(lanes_));
       Value* sum = ir_.CreateAlignedLoad(type, from, llvm::Align(lanes_ >= 4 ? 16 : 8));
       point.set_axis(axis, column);
       point.set_lanes(axis, lanes_);
@@ -349,9 +354,9 @@ class WideProduct {
     emit_loop(row, ir_.CreateSelect(whole, count, column), count, k_.i64(1), false,
               [&](Scope& point, Value* at) {
                 point.seek();
-                Value* place = ir_.CreateGEP(ir_.getFloatTy(), from, ir_.CreateSub(at, column));
+                Value* place = ir_.CreateGEP(sum_, from, ir_.CreateSub(at, column));
                 point.set_axis(axis, at);
-                point.set_accumulator(0, {ir_.CreateLoad(ir_.getFloatTy(), place), false});
+                point.set_accumulator(0, {ir_.CreateLoad(sum_, place), false});
                 emit_body(point, block_.epilogue);
               });
   }
@@ -361,7 +366,8 @@ class WideProduct {
   Async async_;
   const atlas::ProductBlock& block_;
   const Factors& factors_;
-  int lanes_;
+  int lanes_, step_;  // neighbours of a lane; values of k of a slot
+  llvm::Type* sum_;
   Value *base_ = nullptr, *which_ = nullptr, *stride_ = nullptr, *tiles_ = nullptr;
   Value *down_ = nullptr, *across_ = nullptr, *steps_ = nullptr;                  // of tiles; of k
   Value *mine_ = nullptr, *leads_ = nullptr, *lane_ = nullptr, *warp_ = nullptr;  // of consumers

@@ -6,8 +6,9 @@
 
 namespace hologram::cuda {
 
-/// Whether a product that tensor cores may compute, of 16-bit floats and of more than a few rows,
-/// has factors that are matrices in memory, one way or the other.
+/// Whether a product that tensor cores may compute, of floats of more than a few rows or of bytes,
+/// has factors that are matrices in memory: one way or the other, of bytes along
+/// k and of one type.
 bool has_wide_product(const atlas::Program& program);
 
 /// Adds @hologram_wide to the product's module, and what its launches need to the facts.
