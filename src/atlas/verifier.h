@@ -7,6 +7,7 @@
 
 #include "atlas/program.h"
 #include "base/error.h"
+#include "base/expr_format.h"
 
 namespace hologram::atlas {
 

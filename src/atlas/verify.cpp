@@ -27,7 +27,7 @@ void Verifier::buffer(size_t k) {
   std::string place = fmt::format("buffer b{}", k);
   expression(b.extent, {}, place, nullptr, 0);
   require(!(b.extent.is_const() && b.extent.constant_value() < 0), "{}: extent {} is negative",
-          place, b.extent.str());
+          place, b.extent);
 }
 
 void Verifier::axes(const std::vector<Axis>& list, int parallel) {
@@ -39,7 +39,7 @@ void Verifier::axes(const std::vector<Axis>& list, int parallel) {
     bool row = static_cast<int>(k) >= parallel;
     if (row) std::fill_n(visible.begin(), std::max(0, parallel), true);
     expression(e, visible, place, nullptr, 0);
-    require(!(e.is_const() && e.constant_value() < 0), "{}: extent {} is negative", place, e.str());
+    require(!(e.is_const() && e.constant_value() < 0), "{}: extent {} is negative", place, e);
   }
   // Extents with the ranges that hold here, whatever the atoms claim.
   grounded_.clear();
@@ -48,7 +48,7 @@ void Verifier::axes(const std::vector<Axis>& list, int parallel) {
 
 void Verifier::symbols(const Expr& e, const std::string& place) {
   e.any_atom([&](const Atom& a) {
-    require(a.kind != Atom::Kind::bounded, "{}: {} stands for another expression", place, e.str());
+    require(a.kind != Atom::Kind::bounded, "{}: {} stands for another expression", place, e);
     require(a.kind != Atom::Kind::symbol || (a.id >= 0 && a.id < p_.num_symbols),
             "{}: unknown symbol s{}", place, a.id);
     return false;

@@ -41,10 +41,10 @@ bool Verifier::surely_runs(const BodyScope& s) {
 void Verifier::bounds(const Instr& i, const Body& body, const std::string& place) {
   Expr at = ground(i.expr, &body);
   const Expr& extent = p_.buffers[static_cast<size_t>(i.buffer)].extent;
-  require(!provably_less(at, Expr(0)), "{}: offset {} is negative", place, i.expr.str());
+  require(!provably_less(at, Expr(0)), "{}: offset {} is negative", place, i.expr);
   require(!provably_nonnegative(at - extent),
-          "{}: offset {} is outside buffer b{}, which has {} elements", place, i.expr.str(),
-          i.buffer, extent.str());
+          "{}: offset {} is outside buffer b{}, which has {} elements", place, i.expr, i.buffer,
+          extent);
   // The largest offset of a box of axes: at its far corner when the offset grows along each axis.
   Expr corner = at;
   for (size_t k = 0; k < grounded_.size(); ++k) {
@@ -53,8 +53,8 @@ void Verifier::bounds(const Instr& i, const Body& body, const std::string& place
     corner = parts->first * (grounded_[k] - Expr(1)) + parts->second;
   }
   require(!provably_nonnegative(corner - extent),
-          "{}: offset {} reaches {}, outside buffer b{}, which has {} elements", place,
-          i.expr.str(), corner.str(), i.buffer, extent.str());
+          "{}: offset {} reaches {}, outside buffer b{}, which has {} elements", place, i.expr,
+          corner, i.buffer, extent);
 }
 
 const Buffer& Verifier::access(int number, DType type, const std::string& place, bool write) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/expr_format.h"
 
 namespace hologram {
 
@@ -331,7 +332,7 @@ namespace {
 
 void check_divisor(const Expr& b) {
   bool bad = b.is_const() ? b.constant_value() < 0 : provably_nonnegative(-b);
-  require(!bad, "size arithmetic: the divisor {} is negative", b.str());
+  require(!bad, "size arithmetic: the divisor {} is negative", b);
 }
 
 }  // namespace

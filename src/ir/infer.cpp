@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/expr_format.h"
 #include "ir/scalar.h"
 
 namespace hologram::ir {
@@ -72,13 +73,13 @@ class Rule {
     need(!e.any_atom([](const Atom& a) {
       return a.kind == Atom::Kind::axis || a.kind == Atom::Kind::value;
     }),
-         "{} {} may contain symbols, not axes or values", what, e.str());
+         "{} {} may contain symbols, not axes or values", what, e);
   }
 
   void dimensions(const Shape& shape) const {
     for (const Expr& d : shape) {
       symbolic(d, "dimension");
-      need(!provably_less(d, Expr(0)), "dimension {} of {} is negative", d.str(), str(shape));
+      need(!provably_less(d, Expr(0)), "dimension {} of {} is negative", d, str(shape));
     }
   }
 
@@ -210,7 +211,7 @@ class Rule {
     Shape out = from;
     Expr& length = out[static_cast<size_t>(axis)];
     need(!provably_less(n, Expr(0)) && !provably_less(length, n), "a count of {} from {} elements",
-         n.str(), length.str());
+         n, length);
     length = n;
     return {DType::i64, out};
   }
@@ -223,8 +224,7 @@ class Rule {
   Type reshape() const {
     Expr from = numel(in_[0]->shape), to = numel(given());
     need(!provably_less(from, to) && !provably_less(to, from),
-         "cannot turn {} ({} elements) into {} ({})", text(in_[0]), from.str(), str(given()),
-         to.str());
+         "cannot turn {} ({} elements) into {} ({})", text(in_[0]), from, str(given()), to);
     return {in_[0]->dtype, given()};
   }
 
@@ -241,7 +241,7 @@ class Rule {
     for (size_t i = 0; i < given().size(); ++i)
       need(in_[0]->shape[i].is(1) || in_[0]->shape[i] == given()[i],
            "axis {} of {} cannot become {}; only a dimension of 1 is repeated", i, text(in_[0]),
-           given()[i].str());
+           given()[i]);
     return {in_[0]->dtype, given()};
   }
 
@@ -259,8 +259,7 @@ class Rule {
       if (!provably_nonnegative(n - Expr(1))) continue;
       Expr last = start + Expr(attrs_.ints[i]) * (n - Expr(1));
       need(!provably_less(start, Expr(0)) && !provably_less(d - Expr(1), last),
-           "elements {} to {} along axis {} of {} are out of bounds", start.str(), last.str(), i,
-           text(in_[0]));
+           "elements {} to {} along axis {} of {} are out of bounds", start, last, i, text(in_[0]));
     }
     return {in_[0]->dtype, given()};
   }
@@ -288,7 +287,7 @@ class Rule {
     Expr last = Expr(step) * (many - Expr(1)) + Expr(dilation) * (size - Expr(1));
     bool some = provably_nonnegative(many - Expr(1)) && provably_nonnegative(size - Expr(1));
     need(!some || !provably_less(n - Expr(1), last),
-         "element {} along axis {} of {} is out of bounds", last.str(), axis, text(in_[0]));
+         "element {} along axis {} of {} is out of bounds", last, axis, text(in_[0]));
     return {in_[0]->dtype, given()};
   }
 
@@ -345,8 +344,8 @@ class Rule {
          text(in_[0]), text(in_[1]));
     size_t b = l.size() - 2;
     for (size_t i = 0; i < b; ++i)
-      need(l[i] == r[i], "batch axis {} is {} in {} and {} in {}", i, l[i].str(), text(in_[0]),
-           r[i].str(), text(in_[1]));
+      need(l[i] == r[i], "batch axis {} is {} in {} and {} in {}", i, l[i], text(in_[0]), r[i],
+           text(in_[1]));
     need(l[b + 1] == r[b], "inner dimensions of {} and {} differ", text(in_[0]), text(in_[1]));
     Shape out(l.begin(), l.end());
     out[b + 1] = r[b + 1];
@@ -414,8 +413,8 @@ class Rule {
          text(in_[2]));
     need(q[b + 2] == k[b + 2], "queries {} and keys {} differ in their last axis", text(in_[0]),
          text(in_[1]));
-    need(q[b].exact_div(k[b]).has_value(), "{} heads are not a multiple of {} key heads",
-         q[b].str(), k[b].str());
+    need(q[b].exact_div(k[b]).has_value(), "{} heads are not a multiple of {} key heads", q[b],
+         k[b]);
     if (added) bias(added, q, k[b + 1]);
   }
 

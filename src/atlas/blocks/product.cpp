@@ -31,7 +31,7 @@ void check_packed(const ProductBlock& b, Verifier& v) {
   Expr size = panels * panel;
   for (size_t k = 0; k < rank; ++k) size *= b.axes[k].extent;
   require(!provably_less(buffer.extent, size), "product: b{} has {} elements; its panels are {}",
-          b.packed_rhs, buffer.extent.str(), size.str());
+          b.packed_rhs, buffer.extent, size);
 }
 
 void check_winograd(const ProductBlock& b) {
@@ -41,9 +41,8 @@ void check_winograd(const ProductBlock& b) {
   auto extent = [&](size_t k) { return b.axes[k].extent; };
   Expr height = extent(4) - Expr(2), width = extent(5) - Expr(2);
   require(extent(0) == extent(3) * height * width && extent(2) == Expr(9) * extent(6),
-          "product: winograd over {} rows and a depth of {}, but an image {}x{}x{}x{}",
-          extent(0).str(), extent(2).str(), extent(3).str(), extent(4).str(), extent(5).str(),
-          extent(6).str());
+          "product: winograd over {} rows and a depth of {}, but an image {}x{}x{}x{}", extent(0),
+          extent(2), extent(3), extent(4), extent(5), extent(6));
   require(provably_nonnegative(height - Expr(1)) && provably_nonnegative(width - Expr(1)),
           "product: winograd over an image without windows");
 }
@@ -73,7 +72,7 @@ void verify_block(const ProductBlock& b, Verifier& v) {
     size_t n = b.axes.size();
     const Expr &columns = b.axes[n - 3].extent, &of_part = b.axes[n - 1].extent;
     require(columns == Expr(b.parts) * of_part, "product: {} columns are not {} parts of {}",
-            columns.str(), b.parts, of_part.str());
+            columns, b.parts, of_part);
   }
 }
 
@@ -115,7 +114,7 @@ void verify_tail(const ProductBlock& b, Verifier& v) {
   for (const Buffer& s : v.program().buffers) {
     if (s.access != Access::scratch) continue;
     require(s.extent.is_const() && s.extent.constant_value() <= limits::tail_scratch_bytes,
-            "tail: scratch of {} elements", s.extent.str());
+            "tail: scratch of {} elements", s.extent);
     bytes += s.extent.constant_value() * size_of(s.dtype);
   }
   require(bytes <= limits::tail_scratch_bytes, "tail: {} bytes of scratch; expected at most {}",

@@ -7,8 +7,7 @@ void verify_block(const SortBlock& b, Verifier&) {
   require(compute_type(b.key_type) == b.key_type, "sort: keys of {}", name_of(b.key_type));
   size_t n = b.axes.size();
   require(!provably_less(b.axes[n - 2].extent, b.axes[n - 1].extent),
-          "sort: {} places for {} elements", b.axes[n - 1].extent.str(),
-          b.axes[n - 2].extent.str());
+          "sort: {} places for {} elements", b.axes[n - 1].extent, b.axes[n - 2].extent);
 }
 
 }  // namespace hologram::atlas

@@ -96,6 +96,19 @@ void Clustering::walk(Value start, const Index& start_index, const AccessFn& vis
 }
 
 void Clustering::for_each_access(const Cluster& c, const AccessFn& visit) const {
+  const Cluster *first = clusters_.data(), *end = first + clusters_.size();
+  const std::less<> before;
+  if (before(&c, first) || !before(&c, end)) return find_accesses(c, visit);
+  auto& known = accesses_[static_cast<size_t>(&c - first)];
+  if (!known) {
+    std::vector<Access> found;
+    find_accesses(c, [&](Value v, const Index& index) { found.push_back({v, index}); });
+    known = std::move(found);
+  }
+  for (const Access& a : *known) visit(a.value, a.index);
+}
+
+void Clustering::find_accesses(const Cluster& c, const AccessFn& visit) const {
   using Inside = std::function<bool(Value)>;
   Inside inside = [&](Value v) { return v != c.anchor && c.find(v) != nullptr; };
   auto none = [](Value) { return false; };
@@ -211,9 +224,7 @@ bool Clustering::reduces_columns(Value v, const Member& m) const {
     else if (leaf->is(Op::parameter) && leaf->rank() > 2)
       ++(result_axis(offset_of(index, leaf->attrs.exprs)) ? columns : rows);
   };
-  auto inside = [](Value x) {
-    return ir::is_elementwise(x->op) || ir::is_movement(x->op);
-  };
+  auto inside = [](Value x) { return ir::is_elementwise(x->op) || ir::is_movement(x->op); };
   Value x = v->input();
   if (x->is(Op::parameter) || (root_[x->id] && !inside(x)))
     visit(x, m.operand);
@@ -350,6 +361,7 @@ void Clustering::make_clusters() {
   }
   for (Value v : live_)
     if (v->is(Op::host_result)) home_[v] = home_.at(v->input());
+  accesses_.resize(clusters_.size());
   for (const Cluster& c : clusters_) depends_.push_back(dependencies(c));
 }
 
@@ -385,6 +397,7 @@ void Clustering::sort() {
   }
   for (auto& [node, k] : home_) k = place[static_cast<size_t>(k)];
   clusters_ = std::move(sorted);
+  accesses_.assign(clusters_.size(), std::nullopt);
   depends_.clear();
   for (const Cluster& c : clusters_) depends_.push_back(dependencies(c));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -70,7 +71,8 @@ class Clustering {
   /// The cluster that computes a root, or -1 (parameters).
   int cluster_of(ir::Value v) const;
 
-  /// Every read of a root (or parameter) from the expressions of a cluster.
+  /// Every read of a root (or parameter) from the expressions of a cluster. Those of `clusters()`
+  /// are found once.
   using AccessFn = std::function<void(ir::Value, const Index&)>;
   void for_each_access(const Cluster& c, const AccessFn& visit) const;
   /// The same below one node; `inside` nodes are walked through although they are roots.
@@ -78,6 +80,11 @@ class Clustering {
             const std::function<bool(ir::Value)>& inside) const;
 
  private:
+  struct Access {
+    ir::Value value;
+    Index index;
+  };
+  void find_accesses(const Cluster& c, const AccessFn& visit) const;
   void make_clusters();
   bool join_attention(ir::Value v);
   bool reduces_columns(ir::Value v, const Member& m) const;
@@ -106,7 +113,8 @@ class Clustering {
   std::vector<ir::Value> live_;
   std::vector<char> root_;
   std::vector<Cluster> clusters_;
-  std::vector<std::vector<int>> depends_;  // by cluster
+  mutable std::vector<std::optional<std::vector<Access>>> accesses_;  // by cluster, once asked for
+  std::vector<std::vector<int>> depends_;                             // by cluster
   std::unordered_map<ir::Value, int> home_;
   int next_axis_ = 0;
 };

@@ -53,6 +53,8 @@ void Clustering::replace(int a, int b, Cluster merged) {
   auto ia = static_cast<size_t>(a), ib = static_cast<size_t>(b);
   clusters_[ia].dead = true;
   clusters_[ib] = std::move(merged);
+  accesses_[ia].reset();
+  accesses_[ib].reset();
   std::vector<int>& mine = depends_[ib];
   mine.insert(mine.end(), depends_[ia].begin(), depends_[ia].end());
   depends_[ia].clear();

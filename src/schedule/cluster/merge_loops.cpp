@@ -1,5 +1,6 @@
 // schedule/cluster/merge_loops.cpp: loops that become one.
 #include <algorithm>
+#include <set>
 
 #include "schedule/cluster/merge.h"
 
@@ -125,9 +126,11 @@ bool Clustering::merge_siblings(int a, int b) {
     if (x.axes[i].row != y.axes[i].row || !(x.axes[i].extent == y.axes[i].extent)) return false;
     map.emplace(x.axes[i].id, as_expr(y.axes[i]));
   }
+  std::set<Value> of_y;
+  for_each_access(y, [&](Value v, const Index&) { of_y.insert(v); });
   bool shared = false;
   for_each_access(x, [&](Value v, const Index& read) {
-    if (shared) return;
+    if (shared || !of_y.count(v)) return;
     Index there = substitute(read, map);
     for (const ClusterAxis& axis : y.axes)
       if (std::none_of(there.begin(), there.end(),
