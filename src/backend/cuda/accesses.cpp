@@ -7,10 +7,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/cuda/function.h"
+
 namespace hologram::cuda {
 namespace {
 
-constexpr unsigned global_space = 1;
 constexpr uint64_t widest = 16;  // bytes of an access
 
 llvm::FixedVectorType* vector_of(llvm::Instruction& i) {

@@ -9,7 +9,6 @@ namespace {
 
 namespace Intrinsic = llvm::Intrinsic;
 
-constexpr unsigned shared_space = 3;
 constexpr const char* memory_name = "hologram_shared";
 
 // "=f,=f,…,0,1,…": so many registers in and out, of a kind.

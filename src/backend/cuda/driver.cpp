@@ -8,13 +8,13 @@
 #include <mutex>
 #include <utility>
 
+#include "backend/cuda/facts.h"
 #include "base/error.h"
 
 namespace hologram::cuda {
 namespace {
 
 constexpr int oldest_driver = 12000;  // 12.0, NVIDIA's 525: reads PTX 8.0
-constexpr int least_capability = 80;
 
 template <class... Args>
 [[noreturn]] void unavailable(fmt::format_string<Args...> format, Args&&... args) {
@@ -77,7 +77,7 @@ int count_devices(const Driver& d) {
   return count;
 }
 
-int capability_of(const Driver& d, CuDevice device) {
+int device_capability(const Driver& d, CuDevice device) {
   return attribute(d, device, cu_major) * 10 + attribute(d, device, cu_minor);
 }
 
@@ -87,7 +87,7 @@ CuDevice checked_device(const Driver& d, int number) {
     unavailable("the NVIDIA driver finds {} devices and no number {}", count, number);
   CuDevice device = 0;
   require_here(d, d.device_get(&device, number), "opening a device");
-  const int capability = capability_of(d, device);
+  const int capability = device_capability(d, device);
   if (capability < least_capability)
     unavailable("device {} has compute capability {}.{}; it must be {}.{} or higher", number,
                 capability / 10, capability % 10, least_capability / 10, least_capability % 10);
@@ -99,9 +99,9 @@ std::unique_ptr<DeviceContext> open_device(const Driver& d, CuDevice device, int
   require_here(d, d.device_name(name, sizeof name - 1, device), "asking a device for its name");
   CuContext context = nullptr;
   require_here(d, d.retain_context(&context, device), "making a context on a device");
-  return std::unique_ptr<DeviceContext>(new DeviceContext{d, context, number, name,
-                                                          attribute(d, device, cu_multiprocessors),
-                                                          capability_of(d, device), version_of(d)});
+  return std::unique_ptr<DeviceContext>(
+      new DeviceContext{d, context, number, name, attribute(d, device, cu_multiprocessors),
+                        device_capability(d, device), version_of(d)});
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 
 namespace hologram::cuda {
 
+/// 80 for 8.0. Kernels are made for it, and run on all later ones.
+inline constexpr int least_capability = 80;
 /// Into how many parts a point's work is cut at most, and the threads of a CTA that merges them.
 inline constexpr int most_parts = 64, merge_threads = 128;
 /// The name of the function that merges parts, beside the kernel's.

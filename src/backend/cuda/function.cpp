@@ -10,8 +10,6 @@ namespace {
 
 namespace Intrinsic = llvm::Intrinsic;
 
-constexpr unsigned global_space = 1, shared_space = 3;
-
 constexpr uint64_t map_bytes = 128, map_alignment = 64;
 constexpr const char* capability_flag = "hologram_capability";
 

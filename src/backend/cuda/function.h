@@ -8,8 +8,8 @@ namespace hologram::cuda {
 
 using namespace codegen;  // the kit's names are this backend's
 
-/// 80 for 8.0. Kernels are made for it, and run on all later ones.
-inline constexpr int least_capability = 80;
+/// Address spaces.
+inline constexpr unsigned global_space = 1, shared_space = 3;
 
 /// The least GPU that kernels are made for, and the version of PTX that drivers from CUDA 12.0 on
 /// read.

@@ -2,3 +2,5 @@
 set(DEPENDS codegen)
 set(LINK hologram_llvm hologram_compression ${CMAKE_DL_LIBS})
 set(LLVM NVPTX)
+set(TOGETHER TOGETHER)
+set(ALONE builtin.cpp)

@@ -38,7 +38,7 @@ std::optional<uint64_t> address_of(const WideGrid::Matrix& m, std::span<const ui
   return address;
 }
 
-void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+void* as_pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 bool encode(const Driver& driver, const WideGrid::Matrix& m, uint64_t address, CuTensorMap& map) {
   const auto rank = static_cast<unsigned>(m.sizes.size());
@@ -48,7 +48,7 @@ bool encode(const Driver& driver, const WideGrid::Matrix& m, uint64_t address, C
   const int kind = type == DType::bf16  ? cu_map_bfloat16
                    : type == DType::f16 ? cu_map_float16
                                         : cu_map_byte;
-  return driver.encode_map(&map, kind, rank, pointer(address), m.sizes.data(), m.strides.data(),
+  return driver.encode_map(&map, kind, rank, as_pointer(address), m.sizes.data(), m.strides.data(),
                            box.data(), steps.data(), 0, cu_map_swizzle_128, cu_map_promotion_256,
                            0) == cu_success;
 }
@@ -85,7 +85,7 @@ bool move_maps(const Driver& driver, const WideGrid& grid, std::span<const uint6
                std::array<CuTensorMap, 2>& maps) {
   for (size_t n = 0; n < maps.size(); ++n) {
     const auto address = address_of(grid.matrices[n], buffers);
-    if (!address || driver.move_map(&maps[n], pointer(*address)) != cu_success) return false;
+    if (!address || driver.move_map(&maps[n], as_pointer(*address)) != cu_success) return false;
   }
   return true;
 }

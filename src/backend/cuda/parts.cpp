@@ -4,8 +4,8 @@
 namespace hologram::cuda {
 namespace {
 
-constexpr int together = 8;  // loads under way
-static_assert(most_parts % together == 0);
+constexpr int at_once = 8;  // loads under way
+static_assert(most_parts % at_once == 0);
 
 }  // namespace
 
@@ -24,20 +24,20 @@ Value* add_parts(CudaFunction& k, Value* parts, Value* start,
   now->addIncoming(start, before);
   Value* last = ir.CreateSub(parts, number(1));
   std::vector<Value*> numbers, values;
-  for (int p = 0; p < together; ++p) {
+  for (int p = 0; p < at_once; ++p) {
     Value* part = ir.CreateAdd(first, number(p));
     numbers.push_back(part);
     part = ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, part, last);
     values.push_back(load(part));
   }
   Value* total = now;
-  for (int p = 0; p < together; ++p) {
+  for (int p = 0; p < at_once; ++p) {
     const auto which = static_cast<size_t>(p);
     Value* is = ir.CreateICmpSLE(numbers[which], last);
     Value* part = ir.CreateSelect(is, numbers[which], last);
     total = ir.CreateSelect(is, add(part, values[which], total), total);
   }
-  Value* next = ir.CreateAdd(first, number(together));
+  Value* next = ir.CreateAdd(first, number(at_once));
   first->addIncoming(next, head);
   now->addIncoming(total, head);
   ir.CreateCondBr(ir.CreateICmpSLT(next, parts), head, exit);

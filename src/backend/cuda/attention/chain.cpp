@@ -15,9 +15,6 @@
 namespace hologram::cuda {
 namespace {
 
-constexpr int threads = chain_attention_threads, side = 16, warps = threads / 32;
-constexpr int pad = 4;  // elements between rows in shared memory, which stay aligned
-
 class ChainAttention {
  public:
   ChainAttention(CudaFunction& k, const AttentionPlan& plan)
@@ -66,6 +63,9 @@ class ChainAttention {
   }
 
  private:
+  static constexpr int threads = chain_attention_threads, side = 16, warps = threads / 32;
+  static constexpr int pad = 4;  // elements between rows in shared memory, which stay aligned
+
   Value* number(int n) { return ir_.getInt32(static_cast<uint32_t>(n)); }
   static int columns_each(int columns) { return columns / side; }
   Value* at(Value* memory, Value* n) { return ir_.CreateGEP(type_, memory, n); }

@@ -15,7 +15,7 @@ constexpr int64_t widest_on_tensor = 256, wide = 128;
 bool at_most(const Expr& e, int64_t n) { return e.is_const() && e.constant_value() <= n; }
 
 // Both products by mma: 16-bit floats whose bits are not promised.
-bool suits_tensor_cores(const atlas::AttentionBlock& b, const AttentionPlan& p) {
+bool takes_tensor_cores(const atlas::AttentionBlock& b, const AttentionPlan& p) {
   const bool half = b.operand_type == DType::bf16 || b.operand_type == DType::f16;
   return half && !b.reproducible && at_most(p.depth, widest_on_tensor) &&
          at_most(p.values, widest_on_tensor);
@@ -60,7 +60,7 @@ AttentionPlan plan_attention(const atlas::Program& program) {
   p.keys = extent(1);
   p.depth = extent(2);
   p.values = extent(3);
-  p.tensor_cores = suits_tensor_cores(b, p);
+  p.tensor_cores = takes_tensor_cores(b, p);
   p.rows = rows_of(p);
   p.heads = p.few() ? heads_of_cta(b, p.queries.constant_value()) : 1;
   p.key_block = !p.tensor_cores ? 128 : at_most(p.depth, wide) ? 64 : 32;

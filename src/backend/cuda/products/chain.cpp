@@ -10,16 +10,12 @@
 namespace hologram::cuda {
 namespace {
 
-constexpr int side = 64;      // of a CTA's tile
-constexpr int own = 4;        // rows and columns of a thread
-constexpr int step = 16;      // values of k in shared memory at a time
-constexpr int threads = 256;  // 16 x 16
-constexpr Tiling tiling{side, side, threads};
-constexpr int stride = side + 4;  // rows of the factors stay aligned to 16 bytes
-static_assert(atlas::product_block % step == 0);
-
 class Chains {
  public:
+  static constexpr int side = 64;      // of a CTA's tile
+  static constexpr int threads = 256;  // 16 x 16
+  static constexpr Tiling tiling{side, side, threads};
+
   explicit Chains(CudaFunction& k)
       : k_(k),
         ir_(k.ir),
@@ -43,6 +39,11 @@ class Chains {
   }
 
  private:
+  static constexpr int own = 4;            // rows and columns of a thread
+  static constexpr int step = 16;          // values of k in shared memory at a time
+  static constexpr int stride = side + 4;  // rows of the factors stay aligned to 16 bytes
+  static_assert(atlas::product_block % step == 0);
+
   // A chain over one block of k, added to the sums; the first block's is the sum.
   std::vector<Value*> add_block(Scope& block, Value* begin, std::vector<Value*> sums,
                                 const std::vector<Value*>& none) {
@@ -126,7 +127,7 @@ class Chains {
 }  // namespace
 
 Facts emit_chains(llvm::Module& module, const atlas::Program& program) {
-  return emit_tiles(module, program, tiling, [](CudaFunction& k) { Chains(k).run(); });
+  return emit_tiles(module, program, Chains::tiling, [](CudaFunction& k) { Chains(k).run(); });
 }
 
 }  // namespace hologram::cuda

@@ -17,13 +17,13 @@ constexpr int most_rows = 4, threads = 128, warps = threads / 32;
 // Columns of a warp: more of them for fewer rows, so that there are about as many sums.
 int columns_for(int rows) { return rows <= 2 ? 4 : 2; }
 
-int rows_of(const atlas::ProductBlock& block) {
+int skinny_rows(const atlas::ProductBlock& block) {
   const Expr& m = block.axes[static_cast<size_t>(block.batch_rank)].extent;
   return m.is_const() && m.constant_value() <= most_rows ? static_cast<int>(m.constant_value()) : 0;
 }
 
 Tiling tiling_of(const atlas::ProductBlock& block) {
-  const int rows = rows_of(block);
+  const int rows = skinny_rows(block);
   return {rows, warps * columns_for(rows),       threads, 32 * ProductTile::lanes,
           256,  block.operand_type == DType::f32};
 }
@@ -34,7 +34,7 @@ class SkinnyProduct {
       : k_(k),
         ir_(k.ir),
         block_(k.program.product()),
-        rows_(rows_of(block_)),
+        rows_(skinny_rows(block_)),
         columns_(columns_for(rows_)),
         tile_(k, tiling_of(block_)) {}
 
@@ -128,7 +128,7 @@ class SkinnyProduct {
 }  // namespace
 
 bool is_skinny(const atlas::ProductBlock& block) {
-  return rows_of(block) > 0 && lies_along(block.lhs, block.batch_rank + 2) &&
+  return skinny_rows(block) > 0 && lies_along(block.lhs, block.batch_rank + 2) &&
          lies_along(block.rhs, block.batch_rank + 2);
 }
 

@@ -19,20 +19,17 @@ namespace {
 
 namespace Intrinsic = llvm::Intrinsic;
 
-constexpr TensorTile::Shape shape{.rows = 64,
-                                  .columns = 64,
-                                  .down = 2,
-                                  .across = 2,
-                                  .step = 32,
-                                  .unit = atlas::product_block,
-                                  .ctas = 256,
-                                  .mends = true};
-constexpr int step = shape.step, plane = shape.elements(64);
-static_assert(atlas::product_block % step == 0);
-static_assert(shape.slice() * shape.slice_stride() * 2 <= 2 * term_count * plane);
-
 class TermProduct {
  public:
+  static constexpr TensorTile::Shape shape{.rows = 64,
+                                           .columns = 64,
+                                           .down = 2,
+                                           .across = 2,
+                                           .step = 32,
+                                           .unit = atlas::product_block,
+                                           .ctas = 256,
+                                           .mends = true};
+
   explicit TermProduct(CudaFunction& k)
       : k_(k),
         ir_(k.ir),
@@ -61,6 +58,10 @@ class TermProduct {
   }
 
  private:
+  static constexpr int step = shape.step, plane = shape.elements(64);
+  static_assert(atlas::product_block % step == 0);
+  static_assert(shape.slice() * shape.slice_stride() * 2 <= 2 * term_count * plane);
+
   using Values = std::vector<Value*>;
 
   static constexpr size_t pieces_of(int count) {
@@ -185,7 +186,8 @@ std::vector<std::vector<Value*>> take_terms(CudaFunction& k, Value* numbers) {
 }
 
 Facts emit_terms(llvm::Module& module, const atlas::Program& program) {
-  return emit_tiles(module, program, shape.tiling(), [](CudaFunction& k) { TermProduct(k).run(); });
+  return emit_tiles(module, program, TermProduct::shape.tiling(),
+                    [](CudaFunction& k) { TermProduct(k).run(); });
 }
 
 }  // namespace hologram::cuda

@@ -16,20 +16,20 @@
 namespace hologram::cuda {
 namespace {
 
-constexpr int rows = 16, groups = 2, threads = 128;  // groups of eight columns of a warp
-constexpr int warp_columns = 8 * groups, columns = threads / 32 * warp_columns;
-constexpr int step = 32, sums_of_lane = 4 * groups;
-
 bool is_single(const atlas::ProductBlock& block) { return block.operand_type == DType::f32; }
-
-Tiling tiling_of(const atlas::ProductBlock& block) {
-  const bool single = is_single(block);
-  return {rows, columns, threads, single ? static_cast<int>(atlas::product_block) : 256,
-          256,  single};
-}
 
 class ThinProduct {
  public:
+  static constexpr int rows = 16, groups = 2, threads = 128;  // groups of eight columns of a warp
+  static constexpr int warp_columns = 8 * groups, columns = threads / 32 * warp_columns;
+  static constexpr int step = 32, sums_of_lane = 4 * groups;
+
+  static Tiling tiling_of(const atlas::ProductBlock& block) {
+    const bool single = is_single(block);
+    return {rows, columns, threads, single ? static_cast<int>(atlas::product_block) : 256,
+            256,  single};
+  }
+
   explicit ThinProduct(CudaFunction& k)
       : k_(k),
         ir_(k.ir),
@@ -151,12 +151,12 @@ class ThinProduct {
 
 bool is_thin(const atlas::ProductBlock& block) {
   const Expr& m = block.axes[static_cast<size_t>(block.batch_rank)].extent;
-  return m.is_const() && m.constant_value() <= rows &&
+  return m.is_const() && m.constant_value() <= ThinProduct::rows &&
          lies_along(block.lhs, block.batch_rank + 2) && lies_along(block.rhs, block.batch_rank + 2);
 }
 
 Facts emit_thin_product(llvm::Module& module, const atlas::Program& program) {
-  return emit_tiles(module, program, tiling_of(program.product()),
+  return emit_tiles(module, program, ThinProduct::tiling_of(program.product()),
                     [](CudaFunction& k) { ThinProduct(k).run(); });
 }
 

@@ -29,10 +29,11 @@ namespace {
 
 namespace Intrinsic = llvm::Intrinsic;
 
-constexpr int rows = 128, columns = 256, slots = 4;
-constexpr int consumers = 2, group = 128, threads = group * (1 + consumers);
-constexpr int group_rows = rows / consumers;
-constexpr int left_bytes = rows * Async::row_bytes, right_bytes = columns * Async::row_bytes;
+constexpr int tile_rows = 128, tile_columns = 256, slots = 4;
+constexpr int consumers = 2, group = 128, wide_threads = group * (1 + consumers);
+constexpr int group_rows = tile_rows / consumers;
+constexpr int left_bytes = tile_rows * Async::row_bytes,
+              right_bytes = tile_columns * Async::row_bytes;
 constexpr int slot_bytes = left_bytes + right_bytes;
 constexpr int slice = 64;  // columns of sums at a time
 constexpr int warp_bytes = 16 * slice * 4, sums_at = slots * slot_bytes;
@@ -68,8 +69,8 @@ std::optional<Factors> factors_of(const atlas::Program& program) {
     f.matrix.box[0] = box;
     f.matrix.box[1] = f.depth_run ? count : box;
   };
-  set_boxes(*left, rows);
-  set_boxes(*right, columns);
+  set_boxes(*left, tile_rows);
+  set_boxes(*right, tile_columns);
   return Factors{std::move(*left), std::move(*right)};
 }
 
@@ -112,8 +113,8 @@ class WideProduct {
       Value* v = ir_.CreateTrunc(value(root, extent(axis)), ir_.getInt32Ty());
       return ir_.CreateUDiv(ir_.CreateAdd(v, number(size - 1)), number(size));
     };
-    down_ = count(block_.batch_rank, rows);
-    across_ = count(block_.batch_rank + 1, columns);
+    down_ = count(block_.batch_rank, tile_rows);
+    across_ = count(block_.batch_rank + 1, tile_columns);
     steps_ = count(block_.batch_rank + 2, step_);
     ir_.CreateCondBr(ir_.CreateICmpEQ(which_, number(0)), produce, consume);
     ir_.SetInsertPoint(produce);
@@ -184,7 +185,8 @@ class WideProduct {
     Value* column = ir_.CreateUDiv(inside, high);
     fix_axes(at, block_.axes, 0, block_.batch_rank, wide(batch));
     at.seek();
-    Tile out{ir_.CreateMul(row, number(rows)), ir_.CreateMul(column, number(columns)), {}, {}};
+    Tile out{
+        ir_.CreateMul(row, number(tile_rows)), ir_.CreateMul(column, number(tile_columns)), {}, {}};
     for (int a = 0; a < block_.batch_rank; ++a) {
       Value* x = ir_.CreateTrunc(value(at, Expr::axis(a, extent(a))), ir_.getInt32Ty());
       auto coordinate = [&](const MappedFactor& f) {
@@ -219,8 +221,8 @@ class WideProduct {
                       async_.wait(empty(slot), now[1]);
                       async_.expect(barrier, slot_bytes);
                       Value* k = ir_.CreateMul(s, number(step_));
-                      bring(factors_.left, 0, rows, to, tile.row, k, tile.left, barrier);
-                      bring(factors_.right, 1, columns, ir_.CreateAdd(to, number(left_bytes)),
+                      bring(factors_.left, 0, tile_rows, to, tile.row, k, tile.left, barrier);
+                      bring(factors_.right, 1, tile_columns, ir_.CreateAdd(to, number(left_bytes)),
                             tile.column, k, tile.right, barrier);
                       const auto [after, parity] = next(slot, now[1]);
                       return {after, parity};
@@ -239,7 +241,7 @@ class WideProduct {
               [&](Scope& round, Value* number_of_tile, Values state) {
                 const Tile tile = find_tile(round, number_of_tile);
                 round.seek();
-                Values sums(columns / 2, llvm::PoisonValue::get(sum_));
+                Values sums(tile_columns / 2, llvm::PoisonValue::get(sum_));
                 state = multiply_tile(round, state, sums);
                 finish(round, tile, sums);
                 return state;
@@ -303,7 +305,7 @@ class WideProduct {
     Value* first = ir_.CreateAdd(
         tile.row, ir_.CreateAdd(ir_.CreateMul(mine_, number(group_rows)), ir_.CreateShl(warp_, 4)));
     Value* row_count = value(round, extent(block_.batch_rank));
-    for (int s = 0; s < columns / slice; ++s) {
+    for (int s = 0; s < tile_columns / slice; ++s) {
       round.seek();
       sync_warp(ir_);
       for (int j = 0; j < slice / 8; ++j)
@@ -380,17 +382,15 @@ bool has_wide_product(const atlas::Program& program) { return factors_of(program
 void add_wide_product(Facts& facts, llvm::Module& module, const atlas::Program& program) {
   const auto factors = factors_of(program);
   check(factors.has_value(), "cuda: factors of a wide product");
-  CudaFunction k(module, program, threads, wide_symbol, 2);
+  CudaFunction k(module, program, wide_threads, wide_symbol, 2);
   WideProduct(k, *factors).run();
-  const Tiling tiling{rows, columns, threads};
+  const Tiling tiling{tile_rows, tile_columns, wide_threads};
   const atlas::ProductBlock& block = program.product();
   facts.flags = facts.flags || k.flags();
-  facts.wide = WideFacts{factors->left.matrix,
-                         factors->right.matrix,
-                         tiling.tiles(block),
-                         block.axes[static_cast<size_t>(block.batch_rank) + 2].extent,
-                         threads,
-                         shared_bytes};
+  facts.wide =
+      WideFacts{factors->left.matrix, factors->right.matrix,
+                tiling.tiles(block),  block.axes[static_cast<size_t>(block.batch_rank) + 2].extent,
+                wide_threads,         shared_bytes};
 }
 
 }  // namespace hologram::cuda
