@@ -11,10 +11,16 @@ namespace Intrinsic = llvm::Intrinsic;
 
 constexpr const char* memory_name = "hologram_shared";
 
-// "=f,=f,…,0,1,…": so many registers in and out, of a kind.
-std::string tied(size_t count, const Value* one) {
+// "=f,=f,…,": so many results in registers of a kind.
+std::string results(size_t count, const Value* one) {
   std::string out;
   for (size_t n = 0; n < count; ++n) out += one->getType()->isFloatTy() ? "=f," : "=r,";
+  return out;
+}
+
+// "=f,=f,…,0,1,…": so many registers in and out.
+std::string tied(size_t count, const Value* one) {
+  std::string out = results(count, one);
   for (size_t n = 0; n < count; ++n) out += std::to_string(n) + ",";
   return out;
 }
@@ -119,14 +125,15 @@ void Async::wait_products(int left, std::vector<Value*>& sums) {
 
 // Bits 0-13: where it starts; 16-29 and 32-45: bytes to the next 64 of x and, of rows along k, to
 // the next eight rows or, of others, to the next eight values of k; 62-63: the pattern, 1 for 128
-// bytes. All in units of 16 bytes.
+// bytes, 2 for 64. All in units of 16 bytes.
 Value* Async::descriptor(const SharedMatrix& m, int part) {
   const int step = part * depth_bytes * (m.depth_run ? 1 : row_bytes / 2);
   Value* start = ir_.CreateLShr(ir_.CreateAdd(m.start, number(step)), 4);
   start = ir_.CreateZExt(ir_.CreateAnd(start, number(0x3fff)), ir_.getInt64Ty());
   const uint64_t leading = m.depth_run ? 1 : static_cast<uint64_t>(m.next) >> 4;
-  const uint64_t stride = uint64_t{pattern_rows} * row_bytes >> 4;
-  return ir_.CreateOr(start, ir_.getInt64(uint64_t{1} << 62 | stride << 32 | leading << 16));
+  const uint64_t stride = static_cast<uint64_t>(pattern_rows * m.row_bytes) >> 4;
+  const uint64_t pattern = m.row_bytes == row_bytes ? 1 : 2;
+  return ir_.CreateOr(start, ir_.getInt64(pattern << 62 | stride << 32 | leading << 16));
 }
 
 void Async::multiply(DType type, const SharedMatrix& left, const SharedMatrix& right, int part,
@@ -150,6 +157,25 @@ void Async::multiply(DType type, const SharedMatrix& left, const SharedMatrix& r
       2 * n + 1, ways);
   auto* all = llvm::StructType::get(k_.context, std::vector<llvm::Type*>(n, sums[0]->getType()));
   Value* out = assembly(all, text, tied(n, sums[0]) + "l,l,r,", arguments);
+  for (unsigned s = 0; s < n; ++s) sums[s] = ir_.CreateExtractValue(out, s);
+}
+
+void Async::multiply(std::span<Value* const> left, const SharedMatrix& right, int part, bool adds,
+                     std::vector<Value*>& sums) {
+  const size_t n = sums.size(), first = adds ? 2 * n : n;
+  std::vector<Value*> arguments;
+  if (adds) arguments = sums;
+  arguments.insert(arguments.end(), left.begin(), left.end());
+  arguments.push_back(descriptor(right, part));
+  arguments.push_back(number(adds ? 1 : 0));
+  const std::string text = fmt::format(
+      "{{ .reg .pred p; setp.ne.b32 p, ${}, 0; "
+      "wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 "
+      "{{{}}}, {{{}}}, ${}, p, 1, 1, {}; }}",
+      first + 5, 2 * n, numbered(0, n), numbered(first, 4), first + 4, right.depth_run ? 0 : 1);
+  auto* all = llvm::StructType::get(k_.context, std::vector<llvm::Type*>(n, ir_.getFloatTy()));
+  const std::string registers = adds ? tied(n, sums[0]) : results(n, sums[0]);
+  Value* out = assembly(all, text, registers + "r,r,r,r,l,r,", arguments);
   for (unsigned s = 0; s < n; ++s) sums[s] = ir_.CreateExtractValue(out, s);
 }
 

@@ -15,11 +15,12 @@ namespace hologram::cuda {
 
 /// A factor in shared memory, as a product of a warpgroup takes it: in rows of 128 bytes, eight
 /// rows with the same pattern. Rows are along k or else, of 16-bit numbers, along x, 64 of x in
-/// each and `next` bytes to the next 64.
+/// each and `next` bytes to the next 64. Rows along k may have 64 bytes instead.
 struct SharedMatrix {
   Value* start;  ///< of the first element, i32
   bool depth_run;
   int next;
+  int row_bytes = 128;
 };
 
 class Async {
@@ -53,6 +54,10 @@ class Async {
   /// values of k, or of 32 of bytes, which are number `part` of those in the rows.
   void multiply(DType type, const SharedMatrix& left, const SharedMatrix& right, int part,
                 Value* adds, std::vector<Value*>& sums);
+  /// The same for bfloat16 numbers of the left factor in four registers: of rows lane / 4 and eight
+  /// below, two neighbours along k from 2 (lane % 4) on, and those eight values of k behind them.
+  void multiply(std::span<Value* const> left, const SharedMatrix& right, int part, bool adds,
+                std::vector<Value*>& sums);
   void commit();
   /// Until all but the last `left` committed products are done.
   void wait_products(int left, std::vector<Value*>& sums);

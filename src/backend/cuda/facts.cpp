@@ -60,7 +60,7 @@ class Fields {
   bool ended_ = false;
 };
 
-constexpr std::array mapped_types{DType::bf16, DType::f16, DType::i8, DType::u8};
+constexpr std::array mapped_types{DType::bf16, DType::f16, DType::f32, DType::i8, DType::u8};
 constexpr int most_buffers = 4096, most_rank = 5, most_box = 256;
 
 std::string to_text(const MappedMatrix& m) {
@@ -72,9 +72,9 @@ std::string to_text(const MappedMatrix& m) {
   return out;
 }
 
-MappedMatrix read_matrix(Fields& from) {
+MappedMatrix read_matrix(Fields& from, bool in_buffer) {
   MappedMatrix m;
-  m.buffer = from.number(0, most_buffers);
+  m.buffer = in_buffer ? from.number(0, most_buffers) : from.number(in_workspace, in_workspace);
   const std::string_view type = from.word();
   const auto known = std::ranges::find(mapped_types, type, name_of);
   if (known == mapped_types.end()) corrupt("the type of a matrix");
@@ -89,8 +89,8 @@ MappedMatrix read_matrix(Fields& from) {
 
 std::string to_text(const std::optional<WideFacts>& wide) {
   if (!wide) return "";
-  return fmt::format("{}|{}|{}|{}", wide->threads, wide->shared_bytes, wide->tiles.str(),
-                     wide->depth.str()) +
+  return fmt::format("{}|{}|{}|{}|{}", wide->threads, wide->shared_bytes, wide->tiles.str(),
+                     wide->depth.str(), wide->pieces.str()) +
          to_text(wide->left) + to_text(wide->right);
 }
 
@@ -102,8 +102,9 @@ std::optional<WideFacts> read_wide(std::string_view text, int num_symbols) {
   wide.shared_bytes = from.number(0, 227 << 10);
   wide.tiles = from.expr();
   wide.depth = from.expr();
-  wide.left = read_matrix(from);
-  wide.right = read_matrix(from);
+  wide.pieces = from.expr();
+  wide.left = read_matrix(from, true);
+  wide.right = read_matrix(from, wide.pieces.is(0));
   from.end();
   return wide;
 }

@@ -17,13 +17,16 @@ inline constexpr int least_capability = 80;
 inline constexpr int most_parts = 64, merge_threads = 128;
 /// The name of the function that merges parts, beside the kernel's.
 inline constexpr const char* merge_symbol = "hologram_merge";
-/// And of what takes its place for large sizes.
+/// And of what takes its place for large sizes, and of what prepares a factor for that.
 inline constexpr const char* wide_symbol = "hologram_wide";
+inline constexpr const char* split_symbol = "hologram_split";
+inline constexpr int split_threads = 256;  ///< of a CTA of it
+inline constexpr int in_workspace = -1;    ///< in the place of a buffer's number
 
 /// A matrix in a buffer, or several, as tensor maps know it: element (x, y, …) is number first + x
 /// + y * strides[0] + …, and a copy takes a box of them.
 struct MappedMatrix {
-  int buffer = 0;  ///< of those that the kernel gets
+  int buffer = 0;  ///< of those that the kernel gets, or in_workspace
   DType type = DType::bf16;
   Expr first;
   std::vector<Expr> sizes, strides;
@@ -36,6 +39,9 @@ struct MappedMatrix {
 struct WideFacts {
   MappedMatrix left, right;
   Expr tiles, depth;
+  /// Eights of the right factor's numbers, if @hologram_split runs first, a thread for each, and
+  /// writes their three bfloat16 terms to the workspace; else 0.
+  Expr pieces = {};
   int threads = 0, shared_bytes = 0;
 };
 

@@ -20,6 +20,7 @@ struct LoadedKernel {
   CuFunction function = nullptr;
   CuFunction merge = nullptr;          ///< where the facts have parts
   CuFunction wide = nullptr;           ///< where they have a wide kernel
+  CuFunction split = nullptr;          ///< where that needs it
   std::vector<atlas::Buffer> buffers;  ///< that are not scratch
   Kernel host;                         ///< of host_function; code is null where the GPU runs it
   atlas::KernelFn host_function = nullptr;

@@ -9,34 +9,16 @@
 
 #include "backend/cuda/faults.h"
 #include "backend/cuda/graph.h"
-#include "backend/cuda/maps.h"
+#include "backend/cuda/grids.h"
 #include "base/error.h"
 
 namespace hologram::cuda {
 namespace {
 
-constexpr int64_t most_workspace = int64_t{64} << 20;  // of a launch, in bytes
-constexpr int64_t most_ctas = (int64_t{1} << 31) - 1;
-
 constexpr size_t least_in_graph = 8;       // launches, of which a graph is likely to be faster
 constexpr int64_t calls_before_graph = 2;  // with the same sizes
 constexpr size_t kept_sizes = 8;
 constexpr int most_refusals = 3;  // of a graph; after each, 16 times as many calls go without it
-
-// The kernel for large sizes, and its tensor maps as they were last.
-struct WideLaunch {
-  WideGrid grid;
-  std::mutex mutex;
-  std::optional<std::array<CuTensorMap, 2>> maps;
-};
-
-// A step's launch for some sizes.
-struct Grid {
-  int64_t total = 0, ctas = 0, teams = 0, team_bytes = 0;
-  bool parted = false;  ///< its parts are merged by a second launch
-  size_t workspace = 0;
-  std::shared_ptr<WideLaunch> wide;  ///< instead, where addresses suit it
-};
 
 // What calls with the same sizes share: kernels in a row, [first, last), which may become a graph.
 struct Segment {
@@ -62,8 +44,6 @@ struct FreeBlock {
   void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{64}); }
 };
 using Block = std::unique_ptr<std::byte, FreeBlock>;
-
-int64_t ceil_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
 class CudaLauncher final : public Launcher {
  public:
@@ -199,8 +179,7 @@ class CudaLauncher final : public Launcher {
         continue;
       }
       if (open.launches == 0) open.first = s;
-      const Grid& grid = record.grids[s];
-      if (grid.total > 0) open.launches += grid.parted && !grid.wide ? 2 : 1;
+      open.launches += record.grids[s].launches();
     }
     close(steps_.size());
   }
@@ -239,60 +218,9 @@ class CudaLauncher final : public Launcher {
   const DeviceContext& device() const { return memory_.context(); }
 
   Grid grid_of(const atlas::EntryStep& step, const int64_t* arguments, int threads) const {
-    Grid g = cut_of(step, arguments, threads);
-    const LoadedKernel& k = kernel_of(step);
-    if (k.host_function || g.total <= 0) return g;
-    g.parted = k.merge && g.teams > 1;
-    const int64_t pieces = k.merge ? (g.parted ? g.ctas : 0) : g.teams;
-    g.workspace = static_cast<size_t>(pieces * g.team_bytes);
-    if (k.facts.wide) {
-      const std::span symbols(arguments + step.first_argument,
-                              static_cast<size_t>(step.num_arguments));
-      auto wide = wide_grid(*k.facts.wide, symbols, device().multiprocessors);
-      if (wide) {
-        g.wide = std::make_shared<WideLaunch>();
-        g.wide->grid = std::move(*wide);
-      }
-    }
-    return g;
-  }
-
-  Grid cut_of(const atlas::EntryStep& step, const int64_t* arguments, int threads) const {
-    const LoadedKernel& k = kernel_of(step);
     const std::span symbols(arguments + step.first_argument,
                             static_cast<size_t>(step.num_arguments));
-    Grid g;
-    if (k.host_function) {
-      g.total = k.host.total.eval(symbols);
-      const int64_t grain = std::max<int64_t>(k.host.grain.eval(symbols), 1);
-      g.ctas = std::max<int64_t>(ceil_to(ceil_to(g.total, 4 * threads), grain), 1) * grain;
-      return g;
-    }
-    g.total = k.facts.total.eval(symbols);
-    g.team_bytes = k.facts.team_bytes.eval(symbols);
-    if (g.total <= 0) return g;
-    g.ctas = ceil_to(g.total, k.facts.points);
-    if (!k.facts.parts.is(0)) return cut(g, k.facts.parts.eval(symbols));
-    if (g.team_bytes > 0) {
-      const int64_t room = std::max<int64_t>(most_workspace / g.team_bytes / k.facts.points, 1);
-      g.ctas = std::min({g.ctas, room, int64_t{16} * device().multiprocessors});
-    }
-    if (g.ctas > most_ctas) refuse_points(g.total);
-    g.teams = g.ctas * k.facts.points;
-    return g;
-  }
-
-  [[noreturn]] static void refuse_points(int64_t total) {
-    fail(ErrorCode::invalid_argument, "cuda: a kernel of {} points, more than a launch has", total);
-  }
-
-  // As many parts as give each multiprocessor two CTAs.
-  Grid cut(Grid g, int64_t parts) const {
-    const int64_t wanted = ceil_to(int64_t{2} * device().multiprocessors, g.total);
-    g.teams = std::clamp<int64_t>(std::min(parts, wanted), 1, most_parts);
-    g.ctas = g.total * g.teams;
-    if (g.ctas > most_ctas) refuse_points(g.total);
-    return g;
+    return make_grid(kernel_of(step), symbols, threads, device().multiprocessors);
   }
 
   // The host reads what kernels wrote, unless it puts its own work on the stream.
@@ -335,14 +263,9 @@ class CudaLauncher final : public Launcher {
     words.push_back(grid.workspace > 0 ? reinterpret_cast<uint64_t>(frame.workspace) : 0);
     words.push_back(faults);
     if (grid.wide)
-      if (auto maps = maps_of(*grid.wide, std::span(words).first(k.buffers.size()))) {
-        words[numbers] = static_cast<uint64_t>(grid.wide->grid.tiles);
-        launches.push_back({k.wide,
-                            static_cast<unsigned>(grid.wide->grid.ctas),
-                            static_cast<unsigned>(k.facts.wide->threads),
-                            std::move(words),
-                            static_cast<unsigned>(k.facts.wide->shared_bytes),
-                            {maps->begin(), maps->end()}});
+      if (const auto maps = grid.wide->maps(
+              device().driver, std::span(words).first(k.buffers.size()), words[numbers + 3])) {
+        add_wide(launches, k, grid.wide->grid(), *maps, std::move(words), numbers);
         return;
       }
     launches.push_back({k.function,
@@ -360,16 +283,28 @@ class CudaLauncher final : public Launcher {
                           {}});
   }
 
-  // Encoded at the first call; later ones' addresses take the place of those in them.
-  std::optional<std::array<CuTensorMap, 2>> maps_of(WideLaunch& wide,
-                                                    std::span<const uint64_t> buffers) const {
-    std::lock_guard lock(wide.mutex);
-    if (!wide.maps) {
-      wide.maps = make_maps(device().driver, wide.grid, buffers);
-      return wide.maps;
+  // `numbers`: where words have the points' number.
+  static void add_wide(std::vector<Launch>& launches, const LoadedKernel& k, const WideGrid& grid,
+                       const std::array<CuTensorMap, 2>& maps, std::vector<uint64_t> words,
+                       size_t numbers) {
+    const WideFacts& facts = *k.facts.wide;
+    if (grid.pieces > 0) {
+      words[numbers] = static_cast<uint64_t>(grid.pieces);
+      const int64_t ctas = (grid.pieces + split_threads - 1) / split_threads;
+      launches.push_back({k.split,
+                          static_cast<unsigned>(ctas),
+                          static_cast<unsigned>(split_threads),
+                          words,
+                          0,
+                          {}});
     }
-    if (!move_maps(device().driver, wide.grid, buffers, *wide.maps)) return std::nullopt;
-    return wide.maps;
+    words[numbers] = static_cast<uint64_t>(grid.tiles);
+    launches.push_back({k.wide,
+                        static_cast<unsigned>(grid.ctas),
+                        static_cast<unsigned>(facts.threads),
+                        std::move(words),
+                        static_cast<unsigned>(facts.shared_bytes),
+                        {maps.begin(), maps.end()}});
   }
 
   [[noreturn]] void refuse(const LoadedKernel& k, const Grid& grid, CuResult result) const {

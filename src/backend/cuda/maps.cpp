@@ -10,6 +10,10 @@ constexpr int64_t most_size = int64_t{1} << 30;               // coordinates are
 constexpr int64_t most_stride = int64_t{1} << 40, unit = 16;  // in bytes
 // Of k, steps of 128 bytes: of fewer, filling the slots takes longer than the products.
 constexpr int64_t least_depth_bytes = 256;
+// Splitting an element takes about as long as 200 products of it: rows of the left factor.
+constexpr int64_t least_rows = 256, tile_elements = 128 * 128, piece = 8;
+constexpr int64_t term_bytes = 6;                      // of a number
+constexpr int64_t most_term_bytes = int64_t{1} << 30;  // of a launch's workspace
 
 std::optional<WideGrid::Matrix> matrix_of(const MappedMatrix& m, std::span<const int64_t> symbols) {
   WideGrid::Matrix out{&m, 0, {}, {}};
@@ -31,9 +35,12 @@ std::optional<WideGrid::Matrix> matrix_of(const MappedMatrix& m, std::span<const
 }
 
 // The matrix's address, if a tensor map may have it.
-std::optional<uint64_t> address_of(const WideGrid::Matrix& m, std::span<const uint64_t> buffers) {
+std::optional<uint64_t> address_of(const WideGrid::Matrix& m, std::span<const uint64_t> buffers,
+                                   uint64_t workspace) {
+  const int buffer = m.facts->buffer;
   const uint64_t address =
-      buffers[static_cast<size_t>(m.facts->buffer)] + static_cast<uint64_t>(m.offset);
+      (buffer == in_workspace ? workspace : buffers[static_cast<size_t>(buffer)]) +
+      static_cast<uint64_t>(m.offset);
   if (address % unit != 0) return std::nullopt;
   return address;
 }
@@ -47,24 +54,37 @@ bool encode(const Driver& driver, const WideGrid::Matrix& m, uint64_t address, C
   const DType type = m.facts->type;
   const int kind = type == DType::bf16  ? cu_map_bfloat16
                    : type == DType::f16 ? cu_map_float16
+                   : type == DType::f32 ? cu_map_float32
                                         : cu_map_byte;
+  const bool half = m.facts->box[0] * size_of(type) == 64;
+  const int swizzle = half ? cu_map_swizzle_64 : cu_map_swizzle_128;
   return driver.encode_map(&map, kind, rank, as_pointer(address), m.sizes.data(), m.strides.data(),
-                           box.data(), steps.data(), 0, cu_map_swizzle_128, cu_map_promotion_256,
+                           box.data(), steps.data(), 0, swizzle, cu_map_promotion_256,
                            0) == cu_success;
 }
 
 }  // namespace
 
-// A tile of 128 x 256 on every other multiprocessor at least: the other kernel's tiles are smaller,
-// and it cuts k where they are few.
+// A tile of 128 x 256 on every other multiprocessor at least, or one of 128 x 128 by terms on two
+// of five: the other kernel's tiles are smaller, and it cuts k where they are few.
 std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_t> symbols,
                                   int multiprocessors) {
   WideGrid grid;
   grid.tiles = facts.tiles.eval(symbols);
-  if (grid.tiles < 1 || grid.tiles > most_size || 2 * grid.tiles < multiprocessors ||
+  const bool splits = !facts.pieces.is(0);
+  if (grid.tiles < 1 || grid.tiles > most_size ||
+      (splits ? 5 : 4) * grid.tiles < 2 * multiprocessors ||
       facts.depth.eval(symbols) * size_of(facts.left.type) < least_depth_bytes)
     return std::nullopt;
   grid.ctas = std::min<int64_t>(grid.tiles, multiprocessors);
+  if (splits) {
+    const int64_t depth = facts.depth.eval(symbols);
+    grid.pieces = facts.pieces.eval(symbols);
+    if (grid.pieces < 1 || grid.pieces > most_term_bytes / (piece * term_bytes) ||
+        grid.tiles * tile_elements / (piece * least_rows) * depth < grid.pieces)
+      return std::nullopt;
+    grid.workspace = static_cast<size_t>(grid.pieces * piece * term_bytes);
+  }
   auto left = matrix_of(facts.left, symbols), right = matrix_of(facts.right, symbols);
   if (!left || !right) return std::nullopt;
   grid.matrices = {std::move(*left), std::move(*right)};
@@ -72,19 +92,20 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
 }
 
 std::optional<std::array<CuTensorMap, 2>> make_maps(const Driver& driver, const WideGrid& grid,
-                                                    std::span<const uint64_t> buffers) {
+                                                    std::span<const uint64_t> buffers,
+                                                    uint64_t workspace) {
   std::array<CuTensorMap, 2> maps{};
   for (size_t n = 0; n < maps.size(); ++n) {
-    const auto address = address_of(grid.matrices[n], buffers);
+    const auto address = address_of(grid.matrices[n], buffers, workspace);
     if (!address || !encode(driver, grid.matrices[n], *address, maps[n])) return std::nullopt;
   }
   return maps;
 }
 
 bool move_maps(const Driver& driver, const WideGrid& grid, std::span<const uint64_t> buffers,
-               std::array<CuTensorMap, 2>& maps) {
+               uint64_t workspace, std::array<CuTensorMap, 2>& maps) {
   for (size_t n = 0; n < maps.size(); ++n) {
-    const auto address = address_of(grid.matrices[n], buffers);
+    const auto address = address_of(grid.matrices[n], buffers, workspace);
     if (!address || driver.move_map(&maps[n], as_pointer(*address)) != cu_success) return false;
   }
   return true;

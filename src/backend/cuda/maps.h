@@ -18,6 +18,8 @@ struct WideGrid {
     std::vector<uint64_t> sizes, strides;  ///< in elements, in bytes
   };
   int64_t tiles = 0, ctas = 0;
+  int64_t pieces = 0;    ///< that are split first
+  size_t workspace = 0;  ///< for their terms, in bytes
   std::array<Matrix, 2> matrices;
 };
 
@@ -26,12 +28,13 @@ struct WideGrid {
 std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_t> symbols,
                                   int multiprocessors);
 
-/// The maps of a launch's matrices in these buffers. Nothing where an address is not a multiple of
-/// 16, or where the driver refuses.
+/// The maps of a launch's matrices in these buffers and this workspace. Nothing where an address is
+/// not a multiple of 16, or where the driver refuses.
 std::optional<std::array<CuTensorMap, 2>> make_maps(const Driver& driver, const WideGrid& grid,
-                                                    std::span<const uint64_t> buffers);
+                                                    std::span<const uint64_t> buffers,
+                                                    uint64_t workspace);
 /// Makes maps of the same grid for other buffers; false as above.
 bool move_maps(const Driver& driver, const WideGrid& grid, std::span<const uint64_t> buffers,
-               std::array<CuTensorMap, 2>& maps);
+               uint64_t workspace, std::array<CuTensorMap, 2>& maps);
 
 }  // namespace hologram::cuda

@@ -1,4 +1,5 @@
 // tests/support/ptx/wgmma.cpp: products that four warps begin together and wait for later.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -136,13 +137,19 @@ void Machine::State::begin_product(Warp& w, const Instr& i) {
     if (w.touched[r])
       fault("register " + name_of(reg) + " of a product was written since wgmma.fence", w, 0);
     const bool is_sum = n < sums;
-    if (w.flight[r]) {  // only sums that go on as they are
+    if (w.flight[r]) {  // only sums that go on as they are, and factors that are read again
       const uint32_t before = w.flight[r] - 1;
       const Instr* other = before >= g.done && before - g.done < g.products.size()
                                ? g.products[before - g.done].instr
                                : &i;
-      if (!is_sum || columns_of(*other) != columns || other->operands[n].reg != reg)
-        fault("register " + name_of(reg) + " of a product under way is used", w, 0);
+      const size_t low = is_sum ? n : static_cast<size_t>(columns_of(*other)) / 2;
+      const size_t high = is_sum ? n : in_registers(*other) ? low + 3 : 0;
+      bool same = is_sum && columns_of(*other) != columns ? false : low <= high;
+      if (same)
+        same = std::any_of(other->operands.begin() + static_cast<std::ptrdiff_t>(low),
+                           other->operands.begin() + static_cast<std::ptrdiff_t>(high) + 1,
+                           [&](const Operand& o) { return o.reg == reg; });
+      if (!same) fault("register " + name_of(reg) + " of a product under way is used", w, 0);
     } else if ((!is_sum || adds) && w.written[r] != all_lanes) {
       fault("register " + name_of(reg) + " is read before it is written", w, 0);
     }

@@ -30,9 +30,8 @@ Facts emit_product_block(llvm::Module& module, const atlas::Program& program) {
     const bool floats = cores && is_float(block.operand_type);
     if (floats && is_skinny(block)) return emit_skinny_product(module, program);
     if (floats && is_thin(block)) return emit_thin_product(module, program);
-    if (terms) return emit_terms(module, program);
     if (!cores) return emit_chains(module, program);
-    Facts facts = emit_tensor_product(module, program);
+    Facts facts = terms ? emit_terms(module, program) : emit_tensor_product(module, program);
     if (capability_of(module) == 90 && has_wide_product(program))
       add_wide_product(facts, module, program);
     return facts;

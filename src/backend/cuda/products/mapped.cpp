@@ -8,6 +8,12 @@ constexpr int most_batch_axes = 3;  // beside two of five dimensions
 
 }  // namespace
 
+void MappedFactor::set_box(int run, int count, int step) {
+  matrix.box.assign(matrix.sizes.size(), 1);
+  matrix.box[0] = run;
+  matrix.box[1] = depth_run ? count : step;
+}
+
 std::optional<MappedFactor> mapped_factor(const atlas::Program& program, bool right) {
   const atlas::ProductBlock& block = program.product();
   const atlas::Body& body = right ? block.rhs : block.lhs;

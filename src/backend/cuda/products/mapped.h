@@ -12,9 +12,13 @@ namespace hologram::cuda {
 struct MappedFactor {
   MappedMatrix matrix;  ///< its sizes: k and x or x and k, then batch axes; boxes are to be set
   bool depth_run;       ///< neighbours in memory are neighbours along k
+
+  /// A copy takes `run` neighbours in memory, `count` of x or `step` of k.
+  void set_box(int run, int count, int step);
 };
 
-/// Of the product's left or right factor; nothing where its body does more, or addresses are others.
+/// Of the product's left or right factor; nothing where its body does more, or addresses are
+/// others.
 std::optional<MappedFactor> mapped_factor(const atlas::Program& program, bool right);
 
 }  // namespace hologram::cuda

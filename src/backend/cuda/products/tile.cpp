@@ -1,9 +1,9 @@
 // backend/cuda/products/tile.cpp: a CTA's tile of a product: its place, its factors, its results.
 #include "backend/cuda/products/tile.h"
 
-#include "atlas/order.h"
 #include "backend/cuda/loops/points.h"
 #include "backend/cuda/parts.h"
+#include "backend/cuda/products/mend.h"
 #include "codegen/index.h"
 #include "codegen/nest.h"
 
@@ -109,7 +109,7 @@ void ProductTile::run_epilogue(Scope& point, Value* row, Value* column, Value* s
   point.set_axis(block_.batch_rank, ir_.CreateAdd(left_.first, wide(row)));
   point.set_axis(block_.batch_rank + 1, ir_.CreateAdd(right_.first, wide(column)));
   point.move_to(ir_.GetInsertBlock());
-  if (tiling_.mends) sum = mend(point, sum);
+  if (tiling_.mends) sum = mend_sum(k_, point, sum, depth());
   point.set_accumulator(0, {sum, false});
   emit_body(point, block_.epilogue);
 }
@@ -179,40 +179,6 @@ void ProductTile::merge() {
           run_epilogue(point, row, column, sum);
         });
       });
-}
-
-// What is not finite comes of infinities, NaN, or of numbers that a term or a sum cannot hold:
-// there the chain of multiply-adds says what it is.
-Value* ProductTile::mend(Scope& point, Value* sum) {
-  Value* size = ir_.CreateAnd(ir_.CreateBitCast(sum, ir_.getInt32Ty()), number(0x7fffffff));
-  Value* finite = ir_.CreateICmpULT(size, number(0x7f800000));
-  Value* end = ir_.CreateSelect(finite, k_.i64(0), depth());
-  using Values = std::vector<Value*>;
-  return emit_loop(
-      point, k_.i64(0), end, k_.i64(atlas::product_block), false, {sum},
-      [&](Scope& block, Value* begin, const Values& now) -> Values {
-        Value* chain = chain_of(block, begin);
-        Value* all = emit_arithmetic(k_, ir::Op::add, block_.acc_type, std::array{now[0], chain});
-        Value* first = ir_.CreateICmpEQ(begin, k_.i64(0));
-        return {ir_.CreateSelect(first, chain, all)};
-      })[0];
-}
-
-Value* ProductTile::chain_of(Scope& block, Value* begin) {
-  Value* end = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, depth(),
-                                         ir_.CreateAdd(begin, k_.i64(atlas::product_block)));
-  Value* zero = llvm::Constant::getNullValue(k_.type_of(block_.acc_type));
-  Value* out =
-      emit_loop(block, begin, end, k_.i64(1), true, {zero},
-                [&](Scope& one, Value* k, const std::vector<Value*>& now) -> std::vector<Value*> {
-                  one.set_axis(block_.batch_rank + 2, k);
-                  Value* x = emit_body(one, block_.lhs).back().v;
-                  Value* y = emit_body(one, block_.rhs).back().v;
-                  one.seek();
-                  return {multiply_add(k_, block_.acc_type, x, y, now[0])};
-                })[0];
-  block.seek();
-  return out;
 }
 
 Facts emit_tiles(llvm::Module& module, const atlas::Program& program, const Tiling& tiling,

@@ -57,8 +57,6 @@ class ProductTile : public Operands {
   Value* wide(Value* n) { return ir_.CreateZExt(n, ir_.getInt64Ty()); }
   Value* exists(Value* row, Value* column);
   void run_epilogue(Scope& point, Value* row, Value* column, Value* sum);
-  Value* mend(Scope& point, Value* sum);
-  Value* chain_of(Scope& block, Value* begin);
   Value* place_in_part(Value* team, Value* row, Value* column);
 
   CudaFunction& k_;

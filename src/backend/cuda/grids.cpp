@@ -1,0 +1,86 @@
+// backend/cuda/grids.cpp: CTAs, parts and workspaces by sizes.
+#include "backend/cuda/grids.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace hologram::cuda {
+namespace {
+
+constexpr int64_t most_workspace = int64_t{64} << 20;  // of a launch, in bytes
+constexpr int64_t most_ctas = (int64_t{1} << 31) - 1;
+
+int64_t ceil_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+
+[[noreturn]] void refuse_points(int64_t total) {
+  fail(ErrorCode::invalid_argument, "cuda: a kernel of {} points, more than a launch has", total);
+}
+
+// As many parts as give each multiprocessor two CTAs.
+Grid cut_parts(Grid g, int64_t parts, int multiprocessors) {
+  const int64_t wanted = ceil_to(int64_t{2} * multiprocessors, g.total);
+  g.teams = std::clamp<int64_t>(std::min(parts, wanted), 1, most_parts);
+  g.ctas = g.total * g.teams;
+  if (g.ctas > most_ctas) refuse_points(g.total);
+  return g;
+}
+
+Grid cut_points(const LoadedKernel& k, std::span<const int64_t> symbols, int multiprocessors) {
+  Grid g;
+  g.total = k.facts.total.eval(symbols);
+  g.team_bytes = k.facts.team_bytes.eval(symbols);
+  if (g.total <= 0) return g;
+  g.ctas = ceil_to(g.total, k.facts.points);
+  if (!k.facts.parts.is(0)) return cut_parts(g, k.facts.parts.eval(symbols), multiprocessors);
+  if (g.team_bytes > 0) {
+    const int64_t room = std::max<int64_t>(most_workspace / g.team_bytes / k.facts.points, 1);
+    g.ctas = std::min({g.ctas, room, int64_t{16} * multiprocessors});
+  }
+  if (g.ctas > most_ctas) refuse_points(g.total);
+  g.teams = g.ctas * k.facts.points;
+  return g;
+}
+
+}  // namespace
+
+std::optional<std::array<CuTensorMap, 2>> WideLaunch::maps(const Driver& driver,
+                                                           std::span<const uint64_t> buffers,
+                                                           uint64_t workspace) {
+  std::lock_guard lock(mutex_);
+  if (!maps_) {
+    maps_ = make_maps(driver, grid_, buffers, workspace);
+    return maps_;
+  }
+  if (!move_maps(driver, grid_, buffers, workspace, *maps_)) return std::nullopt;
+  return maps_;
+}
+
+size_t Grid::launches() const {
+  if (total <= 0) return 0;
+  return (wide ? wide->grid().pieces > 0 : parted) ? 2 : 1;
+}
+
+Grid make_grid(const LoadedKernel& k, std::span<const int64_t> symbols, int threads,
+               int multiprocessors) {
+  if (k.host_function) {
+    Grid g;
+    g.total = k.host.total.eval(symbols);
+    const int64_t grain = std::max<int64_t>(k.host.grain.eval(symbols), 1);
+    g.ctas = std::max<int64_t>(ceil_to(ceil_to(g.total, 4 * threads), grain), 1) * grain;
+    return g;
+  }
+  Grid g = cut_points(k, symbols, multiprocessors);
+  if (g.total <= 0) return g;
+  g.parted = k.merge && g.teams > 1;
+  const int64_t pieces = k.merge ? (g.parted ? g.ctas : 0) : g.teams;
+  g.workspace = static_cast<size_t>(pieces * g.team_bytes);
+  if (!k.facts.wide) return g;
+  auto wide = wide_grid(*k.facts.wide, symbols, multiprocessors);
+  if (!wide) return g;
+  g.workspace = std::max(g.workspace, wide->workspace);
+  g.wide = std::make_shared<WideLaunch>(std::move(*wide));
+  return g;
+}
+
+}  // namespace hologram::cuda

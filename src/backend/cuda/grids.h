@@ -1,0 +1,46 @@
+// backend/cuda/grids.h: how a kernel's launch is cut for some sizes.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "backend/cuda/kernel.h"
+#include "backend/cuda/maps.h"
+
+namespace hologram::cuda {
+
+/// The kernel for large sizes, and its tensor maps as they were last.
+class WideLaunch {
+ public:
+  explicit WideLaunch(WideGrid grid) : grid_(std::move(grid)) {}
+
+  const WideGrid& grid() const { return grid_; }
+  /// Encoded at the first call; later ones' addresses take the place of those in them. Nothing
+  /// where they do not suit.
+  std::optional<std::array<CuTensorMap, 2>> maps(const Driver& driver,
+                                                 std::span<const uint64_t> buffers,
+                                                 uint64_t workspace);
+
+ private:
+  const WideGrid grid_;
+  std::mutex mutex_;
+  std::optional<std::array<CuTensorMap, 2>> maps_;
+};
+
+/// A step's launch for some sizes.
+struct Grid {
+  int64_t total = 0, ctas = 0, teams = 0, team_bytes = 0;
+  bool parted = false;  ///< its parts are merged by a second launch
+  size_t workspace = 0;
+  std::shared_ptr<WideLaunch> wide;  ///< instead, where addresses suit it
+
+  /// Launches that it is expected to take.
+  size_t launches() const;
+};
+
+/// Of a host's kernel: total, and units per chunk as ctas, for so many `threads`.
+Grid make_grid(const LoadedKernel& kernel, std::span<const int64_t> symbols, int threads,
+               int multiprocessors);
+
+}  // namespace hologram::cuda

@@ -1,0 +1,299 @@
+// backend/cuda/products/wide_tiles.cpp: tiles, slots and sums of products by warpgroups.
+//
+// A CTA stays on its multiprocessor and computes tile after tile. A thread of the first warpgroup
+// has a step's values of k of both factors copied into the next slot of shared memory; the other
+// two warpgroups multiply 64 rows each. Each slot has two barriers: full, which counts the bytes
+// that come, and empty, at which arrive those who have read it.
+//
+// Sums go to the epilogue through shared memory that a warp has for itself, some columns at a time,
+// so that neighbouring lanes have neighbouring columns, some each.
+#include "backend/cuda/products/wide_tiles.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include "backend/cuda/loops/points.h"
+#include "backend/cuda/products/mend.h"
+#include "backend/cuda/warp.h"
+#include "codegen/nest.h"
+
+namespace hologram::cuda {
+namespace {
+
+namespace Intrinsic = llvm::Intrinsic;
+
+constexpr int kept_registers = 40, taken_registers = 232;
+constexpr int patch = 16;  // rows of tiles that are walked together
+
+// Neighbours that a lane has: of a short epilogue 16 bytes of 16-bit results; of longer ones less,
+// whose values have to find room beside the sums.
+int epilogue_lanes(const atlas::ProductBlock& block) {
+  const size_t instructions = block.epilogue.instrs.size();
+  return instructions <= 16 ? 8 : instructions <= 48 ? 4 : 2;
+}
+
+}  // namespace
+
+WideTiles::WideTiles(CudaFunction& k, const WideFactors& factors, const WideShape& shape)
+    : k_(k),
+      ir_(k.ir),
+      async_(k),
+      block_(k.program.product()),
+      factors_(factors),
+      shape_(shape),
+      lanes_(epilogue_lanes(block_)),
+      sum_(k.type_of(block_.acc_type)) {}
+
+void WideTiles::run() {
+  Scope& root = k_.root();
+  root.seek();
+  base_ = async_.memory();
+  llvm::BasicBlock *make = k_.block("make"), *ready = k_.block("ready"),
+                   *produce = k_.block("produce"), *consume = k_.block("consume"),
+                   *done = k_.block("done");
+  Value* first = ir_.CreateICmpEQ(k_.thread(), number(0));
+  ir_.CreateCondBr(first, make, ready);
+  ir_.SetInsertPoint(make);
+  for (int s = 0; s < shape_.slots; ++s) {
+    async_.make_barrier(full(number(s)), 1);
+    async_.make_barrier(empty(number(s)), shape_.arrivals);
+  }
+  async_.fence_barriers();
+  ir_.CreateBr(ready);
+  ir_.SetInsertPoint(ready);
+  root.move_to(ready);
+  ir_.CreateIntrinsic(Intrinsic::nvvm_barrier0, {}, {});
+  // The same in all lanes of a warp, and known to be.
+  which_ = shuffle(ir_, ir_.CreateLShr(k_.thread(), 7), number(0), false);
+  stride_ = ir_.CreateIntrinsic(Intrinsic::nvvm_read_ptx_sreg_nctaid_x, {}, {});
+  tiles_ = ir_.CreateTrunc(k_.total(), ir_.getInt32Ty());
+  auto count = [&](int axis, int size) {
+    Value* v = ir_.CreateTrunc(value(root, extent(axis)), ir_.getInt32Ty());
+    return ir_.CreateUDiv(ir_.CreateAdd(v, number(size - 1)), number(size));
+  };
+  down_ = count(block_.batch_rank, WideShape::rows);
+  across_ = count(block_.batch_rank + 1, shape_.columns);
+  steps_ = count(block_.batch_rank + 2, shape_.step);
+  ir_.CreateCondBr(ir_.CreateICmpEQ(which_, number(0)), produce, consume);
+  ir_.SetInsertPoint(produce);
+  {
+    Scope producer(root, true);
+    async_.keep_registers(kept_registers, true);
+    emit_if(producer, first, [&](Scope& one) { bring_tiles(one); });
+    producer.seek();
+    ir_.CreateBr(done);
+  }
+  ir_.SetInsertPoint(consume);
+  {
+    Scope consumer(root, true);
+    async_.keep_registers(taken_registers, false);
+    multiply_tiles(consumer);
+    consumer.seek();
+    ir_.CreateBr(done);
+  }
+  ir_.SetInsertPoint(done);
+  k_.finish();
+}
+
+Value* WideTiles::value(Scope& at, const Expr& e) {
+  Value* v = emit_expr(at, e).v;
+  at.seek();
+  return v;
+}
+
+Value* WideTiles::full(Value* slot) {
+  return ir_.CreateAdd(ir_.CreateAdd(base_, number(shape_.barriers_at())), ir_.CreateShl(slot, 3));
+}
+Value* WideTiles::empty(Value* slot) { return ir_.CreateAdd(full(slot), number(8 * shape_.slots)); }
+Value* WideTiles::slot_base(Value* slot) {
+  return ir_.CreateAdd(base_, ir_.CreateMul(slot, number(shape_.slot_bytes())));
+}
+std::pair<Value*, Value*> WideTiles::next(Value* slot, Value* parity) {
+  Value* after = ir_.CreateAdd(slot, number(1));
+  Value* wraps = ir_.CreateICmpEQ(after, number(shape_.slots));
+  return {ir_.CreateSelect(wraps, number(0), after),
+          ir_.CreateXor(parity, ir_.CreateZExt(wraps, ir_.getInt32Ty()))};
+}
+
+Value* WideTiles::row_of_lane() {
+  Value* g = ir_.CreateLShr(lane_, 2);
+  if (!shape_.turned_rows) return g;
+  return ir_.CreateOr(ir_.CreateShl(ir_.CreateAnd(g, number(3)), 1), ir_.CreateLShr(g, 2));
+}
+
+// Where a tile is: rows of tiles go together in patches, down each column of a patch first, so
+// that what CTAs read at a time is in the cache.
+WideTiles::Tile WideTiles::find_tile(Scope& at, Value* tile) {
+  at.seek();
+  Value* one = ir_.CreateMul(down_, across_);
+  Value* batch = ir_.CreateUDiv(tile, one);
+  tile = ir_.CreateSub(tile, ir_.CreateMul(batch, one));
+  Value* whole = ir_.CreateMul(across_, number(patch));
+  Value* before = ir_.CreateMul(ir_.CreateUDiv(tile, whole), number(patch));
+  Value* inside = ir_.CreateURem(tile, whole);
+  Value* high =
+      ir_.CreateBinaryIntrinsic(Intrinsic::umin, number(patch), ir_.CreateSub(down_, before));
+  Value* row = ir_.CreateAdd(before, ir_.CreateURem(inside, high));
+  Value* column = ir_.CreateUDiv(inside, high);
+  fix_axes(at, block_.axes, 0, block_.batch_rank, wide(batch));
+  at.seek();
+  Tile out{ir_.CreateMul(row, number(WideShape::rows)),
+           ir_.CreateMul(column, number(shape_.columns)),
+           {},
+           {}};
+  for (int a = 0; a < block_.batch_rank; ++a) {
+    Value* x = ir_.CreateTrunc(value(at, Expr::axis(a, extent(a))), ir_.getInt32Ty());
+    auto coordinate = [&](const MappedFactor& f) {
+      return f.matrix.sizes[static_cast<size_t>(a) + 2].is(1) ? number(0) : x;
+    };
+    out.left.push_back(coordinate(factors_.left));
+    if (!factors_.planes) out.right.push_back(coordinate(factors_.right));
+  }
+  if (factors_.planes)
+    out.right = {factors_.right.matrix.sizes[2].is(1) ? number(0) : batch, number(0)};
+  return out;
+}
+
+// Copies of a factor's elements [x, x + count) x [k, k + step).
+void WideTiles::bring(const MappedFactor& f, int map, int count, Value* to, Value* x, Value* k,
+                      const Values& batch, Value* barrier) {
+  int bytes = size_of(f.matrix.type);  // of a copy
+  for (const int n : f.matrix.box) bytes *= n;
+  for (int at = 0; at < (f.depth_run ? 1 : count); at += f.matrix.box[0]) {
+    Value* first = ir_.CreateAdd(x, number(at));
+    Values place = f.depth_run ? Values{k, x} : Values{first, k};
+    place.insert(place.end(), batch.begin(), batch.end());
+    async_.copy(ir_.CreateAdd(to, number(at / f.matrix.box[0] * bytes)), k_.map(map), place,
+                barrier);
+  }
+}
+
+void WideTiles::bring_tiles(Scope& one) {
+  emit_loop(one, k_.cta(), tiles_, stride_, true, {number(0), number(1)},
+            [&](Scope& round, Value* number_of_tile, Values state) {
+              const Tile tile = find_tile(round, number_of_tile);
+              return emit_loop(round, number(0), steps_, number(1), true, std::move(state),
+                               [&](Scope& part, Value* s, const Values& now) -> Values {
+                                 part.seek();
+                                 Value *slot = now[0], *barrier = full(slot), *to = slot_base(slot);
+                                 async_.wait(empty(slot), now[1]);
+                                 async_.expect(barrier, shape_.slot_bytes());
+                                 Value* k = ir_.CreateMul(s, number(shape_.step));
+                                 bring(factors_.left, 0, WideShape::rows, to, tile.row, k,
+                                       tile.left, barrier);
+                                 bring(factors_.right, 1, shape_.columns,
+                                       ir_.CreateAdd(to, number(shape_.left_bytes)), tile.column, k,
+                                       tile.right, barrier);
+                                 const auto [after, parity] = next(slot, now[1]);
+                                 return {after, parity};
+                               });
+            });
+}
+
+void WideTiles::multiply_tiles(Scope& consumer) {
+  consumer.seek();
+  group_ = ir_.CreateSub(which_, number(1));
+  Value* inside = ir_.CreateAnd(k_.thread(), number(WideShape::group - 1));
+  lane_ = ir_.CreateAnd(inside, number(31));
+  warp_ = ir_.CreateLShr(inside, 5);
+  start_consumers();
+  emit_loop(consumer, k_.cta(), tiles_, stride_, true, {number(0), number(0)},
+            [&](Scope& round, Value* number_of_tile, Values state) {
+              const Tile tile = find_tile(round, number_of_tile);
+              round.seek();
+              Values sums(static_cast<size_t>(shape_.columns / 2), llvm::PoisonValue::get(sum_));
+              state = multiply_tile(round, state, sums);
+              finish(round, tile, sums);
+              return state;
+            });
+}
+
+void WideTiles::finish(Scope& round, const Tile& tile, const Values& sums) {
+  round.seek();
+  llvm::Type* type = sum_;
+  const int slice = shape_.slice;
+  Value* offset =
+      ir_.CreateMul(ir_.CreateAdd(ir_.CreateShl(group_, 2), warp_), number(shape_.warp_bytes()));
+  Value* memory = ir_.CreateIntToPtr(
+      ir_.CreateAdd(ir_.CreateAdd(base_, number(shape_.sums_at())), offset), ir_.getPtrTy(3));
+  // Eights of columns change places by the row, so that rows meet different banks.
+  auto place = [&](Value* row, Value* eight) {
+    Value* by = shape_.turned_rows ? ir_.CreateLShr(row, 1) : row;
+    Value* other = ir_.CreateXor(eight, ir_.CreateAnd(by, number(3)));
+    return ir_.CreateAdd(ir_.CreateMul(row, number(slice)), ir_.CreateShl(other, 3));
+  };
+  Value* high = row_of_lane();
+  Value* pair = ir_.CreateShl(ir_.CreateAnd(lane_, number(3)), 1);
+  const int row_lanes = slice / lanes_;  // lanes that share a row
+  Value* own = ir_.CreateMul(ir_.CreateAnd(lane_, number(row_lanes - 1)), number(lanes_));
+  Value* first = ir_.CreateAdd(
+      tile.row,
+      ir_.CreateAdd(ir_.CreateMul(group_, number(WideShape::group_rows)), ir_.CreateShl(warp_, 4)));
+  Value* row_count = value(round, extent(block_.batch_rank));
+  for (int s = 0; s < shape_.columns / slice; ++s) {
+    round.seek();
+    sync_warp(ir_);
+    for (int j = 0; j < slice / 8; ++j)
+      for (int half = 0; half < 2; ++half) {
+        const auto which = static_cast<size_t>((s * slice / 8 + j) * 4 + 2 * half);
+        Value* two = llvm::PoisonValue::get(llvm::FixedVectorType::get(type, 2));
+        for (uint64_t n = 0; n < 2; ++n) two = ir_.CreateInsertElement(two, sums[which + n], n);
+        Value* row = ir_.CreateAdd(high, number(8 * half));
+        Value* at = ir_.CreateAdd(place(row, number(j)), pair);
+        ir_.CreateAlignedStore(two, ir_.CreateGEP(type, memory, at), llvm::Align(8));
+      }
+    sync_warp(ir_);
+    Value* column = ir_.CreateAdd(ir_.CreateAdd(tile.column, number(s * slice)), own);
+    emit_loop(round, ir_.CreateUDiv(lane_, number(row_lanes)), number(16), number(32 / row_lanes),
+              true, [&](Scope& some, Value* row) {
+                some.seek();
+                Value* from = ir_.CreateAdd(place(row, ir_.CreateLShr(own, 3)),
+                                            ir_.CreateAnd(own, number(7)));
+                from = ir_.CreateGEP(type, memory, from);
+                Value* at = wide(ir_.CreateAdd(first, row));
+                emit_if(some, ir_.CreateICmpSLT(at, row_count), [&](Scope& point) {
+                  point.set_axis(block_.batch_rank, at);
+                  run_epilogue(point, wide(column), from);
+                });
+              });
+  }
+  round.seek();
+  sync_warp(ir_);  // the next step's products are the whole warp's
+}
+
+// On a lane's sums as one vector or, where the row ends before the last of them or one has to be
+// mended, one by one.
+void WideTiles::run_epilogue(Scope& row, Value* column, Value* from) {
+  const int axis = block_.batch_rank + 1;
+  row.seek();
+  Value* count = value(row, extent(axis));
+  Value* end = ir_.CreateAdd(column, k_.i64(lanes_));
+  auto* type = llvm::FixedVectorType::get(sum_, static_cast<unsigned>(lanes_));
+  Value* sums = ir_.CreateAlignedLoad(type, from, llvm::Align(lanes_ >= 4 ? 16 : 8));
+  Value* whole = ir_.CreateICmpSLE(end, count);
+  if (shape_.mends) whole = ir_.CreateAnd(whole, is_finite(k_, sums));
+  emit_if(row, whole, [&](Scope& point) {
+    point.seek();
+    point.set_axis(axis, column);
+    point.set_lanes(axis, lanes_);
+    point.set_accumulator(0, {sums, true});
+    emit_body(point, block_.epilogue);
+  });
+  row.seek();
+  Value* last = ir_.CreateBinaryIntrinsic(Intrinsic::smin, end, count);
+  emit_loop(row, ir_.CreateSelect(whole, last, column), last, k_.i64(1), false,
+            [&](Scope& point, Value* at) {
+              point.seek();
+              Value* sum =
+                  ir_.CreateLoad(sum_, ir_.CreateGEP(sum_, from, ir_.CreateSub(at, column)));
+              point.set_axis(axis, at);
+              if (shape_.mends) {
+                Value* depth = value(point, extent(axis + 1));
+                sum = mend_sum(k_, point, sum, depth);
+                point.seek();
+              }
+              point.set_accumulator(0, {sum, false});
+              emit_body(point, block_.epilogue);
+            });
+}
+
+}  // namespace hologram::cuda

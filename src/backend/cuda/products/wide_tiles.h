@@ -1,0 +1,100 @@
+// backend/cuda/products/wide_tiles.h: what products by warpgroups have in common: who has which
+// tile, copies into slots of shared memory, and the way of the sums to the epilogue.
+#pragma once
+
+#include "backend/cuda/async.h"
+#include "backend/cuda/products/mapped.h"
+
+namespace hologram::cuda {
+
+/// The factors of a product as tensor maps bring them, with their boxes.
+struct WideFactors {
+  MappedFactor left, right;
+  /// The right one is a matrix for each number of the batch, and behind these one for each term.
+  bool planes = false;
+};
+
+/// How a CTA's tile of 128 rows is cut, and its shared memory.
+struct WideShape {
+  static constexpr int rows = 128, group = 128, consumers = 2, threads = group * (1 + consumers);
+  static constexpr int group_rows = rows / consumers;
+
+  int columns;                  ///< of the tile
+  int step;                     ///< values of k of a slot
+  int slots;                    ///< of shared memory
+  int left_bytes, right_bytes;  ///< of a slot
+  int slice;                    ///< columns of sums that a warp puts into its shared memory
+  int arrivals;                 ///< that free a slot
+  bool turned_rows = false;     ///< of every eight, as row_of_lane() has them
+  bool mends = false;           ///< sums that are not finite
+
+  constexpr int slot_bytes() const { return left_bytes + right_bytes; }
+  constexpr int warp_bytes() const { return 16 * slice * 4; }
+  constexpr int sums_at() const { return slots * slot_bytes(); }
+  constexpr int barriers_at() const { return sums_at() + 4 * consumers * warp_bytes(); }
+  constexpr int shared_bytes() const { return barriers_at() + 2 * slots * 8; }
+};
+
+/// The kernel @hologram_wide of a product.
+class WideTiles {
+ public:
+  WideTiles(CudaFunction& k, const WideFactors& factors, const WideShape& shape);
+  virtual ~WideTiles() = default;
+  void run();
+
+ protected:
+  using Values = std::vector<Value*>;
+
+  /// What a consumer's thread keeps for all tiles; the builder stands where it begins.
+  virtual void start_consumers() {}
+  /// Sums up a tile of a warpgroup's 64 rows: `state` is the next slot and the parity of its phase,
+  /// and what follows is returned. The sums are a thread's of wgmma: of every eight columns two
+  /// neighbours, in rows row_of_lane() and eight below that.
+  virtual Values multiply_tile(Scope& round, Values state, Values& sums) = 0;
+
+  Value* number(int n) { return ir_.getInt32(static_cast<uint32_t>(n)); }
+  Value* full(Value* slot);   ///< the barrier of what comes into it
+  Value* empty(Value* slot);  ///< the barrier of those who read it
+  Value* slot_base(Value* slot);
+  /// The next slot, and the parity of its phase.
+  std::pair<Value*, Value*> next(Value* slot, Value* parity);
+  Value* steps() const { return steps_; }  ///< slots along k
+  Value* group() const { return group_; }  ///< the consumers' number, i32
+  Value* warp() const { return warp_; }    ///< in its group
+  Value* lane() const { return lane_; }
+  /// Of eight rows, the one whose sums a lane has: lane / 4 or, of turned rows, the even ones
+  /// before the odd ones.
+  Value* row_of_lane();
+
+  CudaFunction& k_;
+  llvm::IRBuilder<>& ir_;
+  Async async_;
+  const atlas::ProductBlock& block_;
+  const WideFactors& factors_;
+
+ private:
+  struct Tile {
+    Value *row, *column;  // of its first result, i32
+    Values left, right;   // coordinates of the factors behind x and k, i32
+  };
+
+  Value* wide(Value* n) { return ir_.CreateZExt(n, ir_.getInt64Ty()); }
+  const Expr& extent(int axis) const { return block_.axes[static_cast<size_t>(axis)].extent; }
+  Value* value(Scope& at, const Expr& e);
+  Tile find_tile(Scope& at, Value* tile);
+  void bring(const MappedFactor& f, int map, int count, Value* to, Value* x, Value* k,
+             const Values& batch, Value* barrier);
+  void bring_tiles(Scope& one);
+  void multiply_tiles(Scope& consumer);
+  void finish(Scope& round, const Tile& tile, const Values& sums);
+  void run_epilogue(Scope& row, Value* column, Value* from);
+
+  const WideShape shape_;
+  int lanes_;  // neighbours of a lane in the epilogue
+  llvm::Type* sum_;
+  Value *base_ = nullptr, *which_ = nullptr, *stride_ = nullptr, *tiles_ = nullptr;
+  Value *down_ = nullptr, *across_ = nullptr, *steps_ = nullptr;  // of tiles; of k
+  Value *group_ = nullptr, *lane_ = nullptr, *warp_ = nullptr;    // of consumers
+};
+
+}  // namespace hologram::cuda

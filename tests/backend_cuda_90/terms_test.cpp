@@ -1,0 +1,255 @@
+// tests/backend_cuda_90/terms_test.cpp: float32 products by warpgroups
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "backend_cuda/cuda_test.h"
+
+namespace hologram::test {
+namespace {
+
+class CudaWideTerms : public CudaBackend {
+ protected:
+  void SetUp() override {
+    CudaBackend::SetUp();
+    inject("capability", 90);
+  }
+};
+
+struct Factors {
+  int64_t m = 136, depth = 136, n = 136;
+  bool by_columns[2] = {false, false};
+  std::vector<float> left = {}, right = {};  ///< by rows
+
+  size_t at_left(int64_t i, int64_t k) const { return static_cast<size_t>(i * depth + k); }
+  size_t at_right(int64_t k, int64_t j) const { return static_cast<size_t>(k * n + j); }
+  template <class F>
+  void fill(F&& number) {
+    left.resize(static_cast<size_t>(m * depth));
+    right.resize(static_cast<size_t>(depth * n));
+    for (auto* factor : {&left, &right})
+      for (float& x : *factor) x = number();
+  }
+};
+
+Bytes bytes_of(std::vector<float>& v) { return std::as_writable_bytes(std::span(v)); }
+
+// The product, and how many launches it took: two of the wide kernel, whose maps are counted.
+std::vector<float> multiply_wide(Runtime& runtime, const Factors& f, bool wide = true) {
+  auto turned = [](const std::vector<float>& from, int64_t rows, int64_t columns) {
+    std::vector<float> to(from.size());
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        to[static_cast<size_t>(j * rows + i)] = from[static_cast<size_t>(i * columns + j)];
+    return to;
+  };
+  std::vector<float> left = f.by_columns[0] ? turned(f.left, f.m, f.depth) : f.left;
+  std::vector<float> right = f.by_columns[1] ? turned(f.right, f.depth, f.n) : f.right;
+  std::vector<float> out(static_cast<size_t>(f.m * f.n), -1);
+  const Bytes buffers[] = {bytes_of(left), bytes_of(right), bytes_of(out)};
+  const int64_t maps = counted("maps");
+  run_program(runtime, float_product("f32", f.by_columns[0], f.by_columns[1]), buffers,
+              std::array{f.m, f.depth, f.n});
+  EXPECT_EQ(counted("maps") - maps, wide ? 2 : 0);
+  return out;
+}
+
+// Integers of ten bits need two terms; every order of adding gives their sums exactly.
+void expect_exact_terms(Runtime& runtime, Factors f, bool wide = true) {
+  SCOPED_TRACE(
+      fmt::format("{} x {} x {}, {} {}", f.m, f.depth, f.n, f.by_columns[0], f.by_columns[1]));
+  int64_t number = 0;
+  f.fill([&] { return static_cast<float>((611 * ++number) % 1021 - 510); });
+  const std::vector<float> out = multiply_wide(runtime, f, wide);
+  for (int64_t i = 0; i < f.m; ++i)
+    for (int64_t j = 0; j < f.n; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < f.depth; ++k)
+        sum += double{f.left[f.at_left(i, k)]} * double{f.right[f.at_right(k, j)]};
+      ASSERT_LT(std::fabs(sum), 0x1p24);
+      ASSERT_EQ(out[static_cast<size_t>(i * f.n + j)], sum) << i << " " << j;
+    }
+}
+
+TEST_F(CudaWideTerms, MultiplyIntegersExactly) {
+  for (int layout = 0; layout < 4; ++layout) {
+    const bool left = (layout & 1) != 0, right = (layout & 2) != 0;
+    expect_exact_terms(runtime(), {.by_columns = {left, right}});
+  }
+  // More steps than a block of sums and the slots have; ends that are no multiples of eight.
+  expect_exact_terms(runtime(), {.m = 133, .depth = 436, .n = 131});
+}
+
+TEST_F(CudaWideTerms, SizesAndStridesDecideWhichKernelRuns) {
+  expect_exact_terms(runtime(), {.depth = 70}, false);  // rows of 280 bytes
+  expect_exact_terms(runtime(), {.m = 70, .depth = 70, .n = 136, .by_columns = {true, false}},
+                     false);
+  expect_exact_terms(runtime(), {.m = 72, .depth = 64, .n = 136, .by_columns = {true, false}},
+                     false);  // too few rows to split the right factor for
+  expect_exact_terms(runtime(), {.m = 130, .depth = 32, .n = 136}, false);  // few steps
+  expect_exact_terms(runtime(), {.m = 130, .depth = 64, .n = 130, .by_columns = {false, true}});
+}
+
+// docs/numerics.md: what products by terms lose, in units of 2^-24 times the sum of |x||y|.
+TEST_F(CudaWideTerms, StayWithinTheirBound) {
+  struct Case {
+    const char* name;
+    float (*of)(std::mt19937&, float);  // of a normal number
+    double most, mean;                  // units
+    int left_exponent = 0;
+  };
+  const double any = std::numeric_limits<double>::infinity();
+  const Case cases[] = {
+      {"normal", [](std::mt19937&, float x) { return x; }, 1.5, 0.2},
+      {"of one sign", [](std::mt19937&, float x) { return std::fabs(x); }, 8, 1.5},
+      {"graded",
+       [](std::mt19937& random, float x) {
+         return std::ldexp(x, static_cast<int>(random() % 40) - 20);
+       },
+       7, 1.5},
+      {"near the smallest", [](std::mt19937&, float x) { return x; }, any, any, -122}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    Factors f{.m = 132, .depth = 420, .n = 100};
+    f.fill([&] { return c.of(random, normal(random)); });
+    for (float& x : f.left) x = std::ldexp(x, c.left_exponent);
+    const std::vector<float> out = multiply_wide(runtime(), f);
+    double most = 0, all = 0;
+    for (int64_t i = 0; i < f.m; ++i)
+      for (int64_t j = 0; j < f.n; ++j) {
+        double sum = 0, size = 0, operands = 0;
+        for (int64_t k = 0; k < f.depth; ++k) {
+          const double x = double{f.left[f.at_left(i, k)]}, y = double{f.right[f.at_right(k, j)]};
+          sum += x * y;
+          size += std::fabs(x * y);
+          operands += std::fabs(x) + std::fabs(y);
+        }
+        const double error = std::fabs(out[static_cast<size_t>(i * f.n + j)] - sum);
+        const auto depth = static_cast<double>(f.depth);
+        EXPECT_LE(error, (35 + std::ceil(depth / 384)) * 0x1p-24 * size + 0x1p-134 * operands +
+                             (depth + 12) * 0x1p-149);
+        most = std::max(most, error / (0x1p-24 * size));
+        all += error / (0x1p-24 * size);
+      }
+    EXPECT_LE(most, c.most);
+    EXPECT_LE(all / static_cast<double>(f.m * f.n), c.mean);
+    EXPECT_GT(most, 0);
+  }
+}
+
+// Where terms or sums of them are not finite, the chain of multiply-adds says what the result is.
+TEST_F(CudaWideTerms, LeaveToChainsWhatTheyCannotHold) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  Factors f{.m = 129, .depth = 400, .n = 72};
+  f.fill([&] { return normal(random) / 2; });
+  f.left[f.at_left(0, 3)] = infinity;
+  f.left[f.at_left(1, 399)] = std::numeric_limits<float>::max();  // its first term is infinite
+  f.left[f.at_left(70, 17)] = -std::numeric_limits<float>::max();
+  f.left[f.at_left(128, 5)] = infinity, f.left[f.at_left(128, 390)] = -infinity;
+  f.right[f.at_right(8, 71)] = std::nanf("");
+  f.right[f.at_right(9, 3)] = -infinity;
+  const std::vector<float> out = multiply_wide(runtime(), f);
+  int64_t special = 0;
+  for (int64_t i = 0; i < f.m; ++i)
+    for (int64_t j = 0; j < f.n; ++j) {
+      float sum = 0;
+      for (int64_t begin = 0; begin < f.depth; begin += 384) {
+        float chain = 0;
+        for (int64_t k = begin; k < std::min(begin + 384, f.depth); ++k)
+          chain = std::fma(f.left[f.at_left(i, k)], f.right[f.at_right(k, j)], chain);
+        sum = begin == 0 ? chain : sum + chain;
+      }
+      const float got = out[static_cast<size_t>(i * f.n + j)];
+      const bool chained = i < 2 || i == 70 || i == 128 || j == 71 || j == 3;
+      special += chained;
+      if (std::isnan(sum))
+        EXPECT_TRUE(std::isnan(got)) << i << " " << j;
+      else if (chained)
+        EXPECT_EQ(got, sum) << i << " " << j;
+      else
+        EXPECT_NEAR(got, sum, 1e-4);
+    }
+  EXPECT_EQ(special, 4 * 72 + 2 * 125);
+}
+
+// |x * (y * scale) + bias| of two by three x; y is one for each of the two.
+const char* const prepared = R"(atlas block 1
+symbols 3
+buffer b0 f32 read [6*s0*s1]
+buffer b1 f32 read [2*s1*s2]
+buffer b2 f32 read [s1]
+buffer b3 f32 read [s2]
+buffer b4 f32 write [6*s0*s2]
+product batch 2 operand f32 acc f32 precision 0
+axis i0 parallel [2]
+axis i1 parallel [3]
+axis i2 parallel [s0]
+axis i3 parallel [s2]
+axis i4 row [s1]
+lhs
+  %0 = load.f32 b0[i4 + s1*i2 + s0*s1*i1 + 3*s0*s1*i0]
+rhs
+  %0 = load.f32 b1[i3 + s2*i4 + s1*s2*i0]
+  %1 = load.f32 b2[i4]
+  %2 = mul.f32 %0, %1
+epilogue
+  %0 = accumulator.f32 a0
+  %1 = load.f32 b3[i3]
+  %2 = add.f32 %0, %1
+  %3 = abs.f32 %2
+  store.f32 b4[i3 + s2*i2 + s0*s2*i1 + 3*s0*s2*i0], %3
+)";
+
+// What is computed of the right factor is computed once, where it is split.
+TEST_F(CudaWideTerms, PrepareTheRightFactorOfBatches) {
+  constexpr int64_t m = 72, depth = 68, n = 60;
+  std::vector<float> x(6 * m * depth), y(2 * depth * n), scale(depth), bias(n), out(6 * m * n, -1);
+  auto fill = [](std::vector<float>& v, int64_t factor, int64_t modulus) {
+    for (size_t e = 0; e < v.size(); ++e)
+      v[e] = static_cast<float>((factor * static_cast<int64_t>(e)) % modulus - modulus / 2);
+  };
+  fill(x, 61, 401), fill(y, 37, 97), fill(scale, 5, 9), fill(bias, 7, 1001);
+  const Bytes buffers[] = {bytes_of(x), bytes_of(y), bytes_of(scale), bytes_of(bias),
+                           bytes_of(out)};
+  const int64_t maps = counted("maps"), launches = counted("launches");
+  run_program(runtime(), atlas::assemble(prepared), buffers, std::array{m, depth, n});
+  EXPECT_EQ(counted("maps") - maps, 2);
+  EXPECT_EQ(counted("launches") - launches, 2);
+  for (int64_t b = 0; b < 6; ++b)
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = double{bias[static_cast<size_t>(j)]};
+        for (int64_t k = 0; k < depth; ++k)
+          sum += double{x[static_cast<size_t>((b * m + i) * depth + k)]} *
+                 double{y[static_cast<size_t>((b / 3 * depth + k) * n + j)]} *
+                 double{scale[static_cast<size_t>(k)]};
+        ASSERT_EQ(out[static_cast<size_t>((b * m + i) * n + j)], std::fabs(sum))
+            << b << " " << i << " " << j;
+      }
+}
+
+TEST_F(CudaWideTerms, AssembleWithoutSpills) {
+  if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
+  for (int layout = 0; layout < 4; ++layout) {
+    SCOPED_TRACE(layout);
+    const atlas::Program p = float_product("f32", (layout & 1) != 0, (layout & 2) != 0);
+    const std::string ptx = cuda::dump_ptx(p, 90);
+    EXPECT_NE(ptx.find("hologram_split"), ptx.npos);
+    EXPECT_NE(ptx.find("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"), ptx.npos);
+    const std::string words = assembled(ptx, "sm_90a");
+    EXPECT_EQ(words.find("C75"), words.npos) << words;
+    expect_registers(words, 255);
+  }
+  const std::string words = assembled(cuda::dump_ptx(atlas::assemble(prepared), 90), "sm_90a");
+  EXPECT_EQ(words.find("C75"), words.npos) << words;
+  expect_registers(words, 255);
+}
+
+}  // namespace
+}  // namespace hologram::test
