@@ -35,6 +35,12 @@ def chain(x):
     return x
 
 
+def sines(x):
+    for k in range(500):
+        x = x * 0.9 + 0.01 * k if k % 2 else torch.sin(x)
+    return x
+
+
 def stacked(*x):
     return torch.stack([t + k for k, t in enumerate(x)], -1)
 
@@ -75,6 +81,7 @@ CASES = {
     "maxima 3 x 3 x 3": (lambda x: F.max_pool3d(x, 3, 2, 1), (normal(1, 32, 8, 28, 28),)),
     "maxima 13 x 13": (lambda x: F.max_pool2d(x, 13, 1, 6), (normal(1, 32, 20, 20),)),
     "chain of 200": (chain, (normal(64, 256),)),
+    "500 steps, half of them sines": (sines, (normal(64, 256),)),
     "stack of 64": (stacked, tuple(normal(8, 96, seed=k) for k in range(64))),
     "concatenation of 64": (joined, tuple(normal(8, 16 + k % 5, seed=k) for k in range(64))),
     "concatenations of concatenations": (nested, (normal(8, 64),)),

@@ -280,7 +280,7 @@ bool Clustering::join_attention(Value v) {
   return false;
 }
 
-void Clustering::make_clusters() {
+void Clustering::make_clusters(const std::vector<int>& cost) {
   for (Value v : live_) {
     if (!root_[v->id] || v->is(Op::parameter) || v->is(Op::host_result)) continue;
     Cluster c;
@@ -355,7 +355,7 @@ void Clustering::make_clusters() {
       m.index = axes_index(c, v->shape, false);
     }
     c.members.push_back(std::move(m));
-    c.cost = 1;
+    c.cost = cost[v->id];
     home_[v] = static_cast<int>(clusters_.size());
     clusters_.push_back(std::move(c));
   }
@@ -366,11 +366,10 @@ void Clustering::make_clusters() {
 }
 
 Clustering::Clustering(const ir::Graph& graph, const Options& options)
-    : graph_(graph),
-      options_(options),
-      live_(ir::live_nodes(graph)),
-      root_(choose_roots(graph, options, live_)) {
-  make_clusters();
+    : graph_(graph), options_(options), live_(ir::live_nodes(graph)) {
+  RootChoice choice = choose_roots(graph, options, live_);
+  root_ = std::move(choice.root);
+  make_clusters(choice.cost);
   fuse();
   sort();
 }

@@ -53,7 +53,7 @@ struct Cluster {
   /// Products: members of a loop whose points are the product's rows and whose row axis is n; it
   /// reads other members at the element that the epilogue has stored.
   std::vector<Member> tail = {};
-  int cost = 0;  ///< operations in the bodies, to bound their growth
+  int cost = 0;  ///< of the bodies in vector instructions, roughly, to bound their growth
 
   bool has_rows() const;
   const Member* find(ir::Value node) const;
@@ -85,7 +85,7 @@ class Clustering {
     Index index;
   };
   void find_accesses(const Cluster& c, const AccessFn& visit) const;
-  void make_clusters();
+  void make_clusters(const std::vector<int>& cost);
   bool join_attention(ir::Value v);
   bool reduces_columns(ir::Value v, const Member& m) const;
   void fuse();

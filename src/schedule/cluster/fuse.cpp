@@ -11,7 +11,7 @@ namespace hologram::schedule {
 namespace {
 
 constexpr size_t most_members = 64;
-constexpr int most_cost = 400;
+constexpr int most_cost = 1000;
 
 }  // namespace
 

@@ -77,7 +77,7 @@ class Roots {
         uses_(graph.nodes().size(), 0),
         inline_(graph.nodes().size()) {}
 
-  std::vector<char> run() {
+  RootChoice run() {
     outputs();
     count_uses();
     joined_outputs();
@@ -87,7 +87,9 @@ class Roots {
                            &Roots::operands_of_attention, &Roots::operands_of_host_call,
                            &Roots::operands_of_scatter, &Roots::dear})
         (this->*concern)(v);
-    return std::move(root_);
+    std::vector<int> cost;
+    for (const Inline& i : inline_) cost.push_back(i.cost);
+    return {std::move(root_), std::move(cost)};
   }
 
  private:
@@ -292,8 +294,8 @@ void Roots::dear(Value v) {
 
 }  // namespace
 
-std::vector<char> choose_roots(const ir::Graph& graph, const Options& options,
-                               const std::vector<Value>& live) {
+RootChoice choose_roots(const ir::Graph& graph, const Options& options,
+                        const std::vector<Value>& live) {
   return Roots(graph, options, live).run();
 }
 

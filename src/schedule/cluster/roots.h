@@ -8,8 +8,14 @@
 
 namespace hologram::schedule {
 
-/// By node number; `live`: the nodes in use, operands first.
-std::vector<char> choose_roots(const ir::Graph& graph, const Options& options,
-                               const std::vector<ir::Value>& live);
+/// By node number.
+struct RootChoice {
+  std::vector<char> root;
+  std::vector<int> cost;  ///< of computing an element from roots, in vector instructions, roughly
+};
+
+/// `live`: the nodes in use, operands first.
+RootChoice choose_roots(const ir::Graph& graph, const Options& options,
+                        const std::vector<ir::Value>& live);
 
 }  // namespace hologram::schedule

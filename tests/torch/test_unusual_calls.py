@@ -1,0 +1,195 @@
+# tests/torch/test_unusual_calls.py: calls that are interrupted, entered again, forked, shared by threads, or of overlapping tensors
+import gc
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import check, compile_fresh
+from torch import nn
+from zoo import normal
+
+
+def in_threads(count, run):
+    """Runs `run(number)` in threads; raises what one of them raised."""
+    raised = []
+
+    def guarded(number):
+        try:
+            run(number)
+        except BaseException as error:  # shown by the main thread
+            raised.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if raised:
+        raise raised[0]
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
+def test_interrupted_compilations_leave_nothing_behind():
+    layers = [nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU()) for _ in range(5)]
+    module, x = nn.Sequential(*layers).eval(), normal(2, 16, 24, 24)
+    interrupted = 0
+    with torch.no_grad():
+        for delay in (0.05, 0.2, 0.6):
+            compiled = compile_fresh(module)
+            timer = threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGINT))
+            try:
+                timer.start()
+                compiled(x)
+                timer.join()
+                time.sleep(0.05)  # until the signal has come
+            except KeyboardInterrupt:
+                interrupted += 1
+            timer.join()
+            check(compiled(x), module(x))
+    assert interrupted == 3
+
+
+def test_results_outlive_what_made_them():
+    def function(x):
+        return x * 2 + 1, x.sum(0), x[1:].t()
+
+    compiled, x = compile_fresh(function), normal(64, 32)
+    results = [compiled(x + i) for i in range(10)]
+    del compiled
+    torch._dynamo.reset()
+    gc.collect()
+    for i, result in enumerate(results):
+        check(result, function(x + i), strides=False)
+
+
+def test_threads_with_sizes_of_their_own():
+    def function(x, w):
+        return F.layer_norm(F.gelu(x @ w), (w.shape[1],)).sum(-1)
+
+    w = normal(48, 64, seed=2)
+    compiled = compile_fresh(function, dynamic=True)
+    compiled(normal(5, 48), w)
+
+    def run(number):
+        for call in range(60):
+            x = normal(1 + (37 * call + 11 * number) % 190, 48, seed=call)
+            torch.testing.assert_close(compiled(x, w), function(x, w), rtol=1e-3, atol=1e-3)
+
+    in_threads(5, run)
+
+
+def test_an_index_out_of_range_in_one_of_four_threads():
+    def function(table, index):
+        return table[index].relu().sum(1)
+
+    table = normal(100, 8)
+    compiled = compile_fresh(function, dynamic=True)
+    compiled(table, torch.arange(50))
+
+    def run(number):
+        for call in range(100):
+            index = (torch.arange(2 + call % 70) * 7) % 100
+            if number:
+                torch.testing.assert_close(compiled(table, index), function(table, index))
+            else:
+                index[-1] = 100 + call
+                with pytest.raises(IndexError):
+                    compiled(table, index)
+
+    in_threads(4, run)
+
+
+def test_a_graph_that_enters_another_and_itself():
+    library = torch.library.Library("hologram_unusual_calls", "DEF")
+    depth = []
+
+    def again(x):
+        depth.append(0)
+        return outer(x) if len(depth) < 3 else other(x)
+
+    library.define("again(Tensor x) -> Tensor")
+    library.impl("again", again, "CPU")
+    library.impl("again", torch.empty_like, "Meta")
+    other = compile_fresh(lambda x: x * 3)
+    outer = torch.compile(lambda x: torch.ops.hologram_unusual_calls.again(x + 1) * 2, backend="hologram")
+    x = normal(10, 6)
+    check(outer(x), (x + 3) * 3 * 8)
+    assert len(depth) == 3
+
+
+def views_of(base):
+    return {
+        "overlapping rows": base.as_strided((6, 8), (4, 1)),
+        "repeated rows": base[:8].expand(5, 8),
+        "repeated elements": base.as_strided((4, 3), (1, 0)),
+        "one element": base[:1].expand(7, 9),
+        "columns": base[:30].view(6, 5).t()[::2],
+        "steps": base[::7],
+    }
+
+
+@pytest.mark.parametrize("name", views_of(torch.empty(64)))
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_inputs_that_overlap_themselves(name, dynamic):
+    def function(x):
+        return x.sum(0) + x[0], torch.softmax(x, -1), x.cumsum(0), torch.cat([x, x.flip(0)]), x.reshape(-1) * 2, x.sort(0)[0]
+
+    x = views_of(normal(64))[name]
+    check(compile_fresh(function, dynamic=dynamic)(x), function(x), strides=False)
+
+
+def test_inputs_that_overlap_each_other_and_are_written():
+    def add(a, b):
+        a.add_(1)
+        b.mul_(3)
+        return a + b
+
+    def turn(a, b):
+        a.copy_(b.flip(0))
+        return a * 2
+
+    for function in (add, turn):
+        for first, second in ((slice(1, None), slice(None, -1)), (slice(None), slice(None)), (slice(2, 9), slice(0, 7))):
+            ours, eager = normal(10), normal(10)
+            check(compile_fresh(function)(ours[first], ours[second]), function(eager[first], eager[second]))
+            check(ours, eager)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_goes_on_with_what_was_compiled():
+    def function(x):
+        return torch.softmax(x @ x.t(), -1).sum(0)
+
+    compiled, x = compile_fresh(function), normal(300, 300)
+    expected = compiled(x)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if torch.equal(compiled(x), expected) else 2
+        finally:
+            os._exit(status)
+    for _ in range(600):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.1)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child hangs")
+    assert status == 0
+
+
+def test_labels_out_of_range():
+    x, function = normal(6, 4), compile_fresh(F.cross_entropy)
+    good = torch.tensor([0, 1, 2, 3, -100, 1])
+    check(function(x, good), F.cross_entropy(x, good))
+    with pytest.raises(IndexError):
+        function(x, torch.tensor([0, 1, 2, 3, 9, 1]))
+    check(function(x, good), F.cross_entropy(x, good))
