@@ -191,6 +191,75 @@ TEST_F(CudaWide, RunsEpiloguesOnBatches) {
     }
 }
 
+// x of two by two, y of three: each result has coordinates in both, in an order of its own.
+const char* const crossed = R"(atlas block 1
+symbols 3
+buffer b0 {0} read [4*s0*s1]
+buffer b1 {0} read [3*s1*s2]
+buffer b2 f32 write [12*s0*s2]
+product batch 3 operand {0} acc f32 precision 0
+axis i0 parallel [2]
+axis i1 parallel [3]
+axis i2 parallel [2]
+axis i3 parallel [s0]
+axis i4 parallel [s2]
+axis i5 row [s1]
+lhs
+  %0 = load.{0} b0[i5 + s1*i3 + 2*s0*s1*i2 + s0*s1*i0]
+rhs
+  %0 = load.{0} b1[i4 + s2*i5 + s1*s2*i1]
+epilogue
+  %0 = accumulator.f32 a0
+  store.f32 b2[i4 + s2*i3 + s0*s2*i2 + 2*s0*s2*i1 + 6*s0*s2*i0], %0
+)";
+
+TEST_F(CudaWide, TakesThreeBatchAxes) {
+  constexpr int64_t m = 40, depth = 136, n = 72;
+  for (const char* type : {"bf16", "f32"}) {
+    SCOPED_TRACE(type);
+    const bool half = type[0] == 'b';
+    std::vector<float> left(4 * m * depth), right(3 * depth * n), out(12 * m * n, -1);
+    for (size_t e = 0; e < left.size(); ++e) left[e] = static_cast<float>(7 * e % 11) - 5;
+    for (size_t e = 0; e < right.size(); ++e) right[e] = static_cast<float>(5 * e % 9) - 4;
+    auto narrowed = [](const std::vector<float>& from) {
+      std::vector<uint16_t> to;
+      for (const float x : from) to.push_back(half_bits(x, "bf16"));
+      return to;
+    };
+    std::vector<uint16_t> x = narrowed(left), y = narrowed(right);
+    const Bytes buffers[] = {
+        half ? std::as_writable_bytes(std::span(x)) : std::as_writable_bytes(std::span(left)),
+        half ? std::as_writable_bytes(std::span(y)) : std::as_writable_bytes(std::span(right)),
+        std::as_writable_bytes(std::span(out))};
+    const int64_t before = counted("maps");
+    run_program(runtime(), atlas::assemble(fmt::format(fmt::runtime(crossed), type)), buffers,
+                std::array{m, depth, n});
+    EXPECT_EQ(counted("maps") - before, 2);
+    for (int64_t b = 0; b < 12; ++b)
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          const int64_t matrix = b / 6 + b % 2 * 2, other = b / 2 % 3;
+          float sum = 0;
+          for (int64_t k = 0; k < depth; ++k)
+            sum += left[static_cast<size_t>((matrix * m + i) * depth + k)] *
+                   right[static_cast<size_t>((other * depth + k) * n + j)];
+          ASSERT_EQ(out[static_cast<size_t>((b * m + i) * n + j)], sum)
+              << b << " " << i << " " << j;
+        }
+  }
+}
+
+// What follows on a product's rows, and epilogues that read several columns, are not rendered: a
+// plan for GPUs has none, and those of other plans run on the host.
+TEST_F(CudaWide, TailsAndPartsAreNotRendered) {
+  EXPECT_EQ(cuda::unrendered(product_with_tail()), "tails of products");
+  atlas::Program gated = float_product("bf16", false, true);
+  gated.product().parts = 2;
+  EXPECT_EQ(cuda::unrendered(gated), "products in parts");
+  EXPECT_FALSE(runtime().backend().machine().tails);
+  EXPECT_FALSE(runtime().backend().machine().parts);
+}
+
 TEST_F(CudaWide, AssemblesWithoutSpills) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
   for (const atlas::Program& program :

@@ -9,8 +9,9 @@
 // values of k into sums that begin at zero, these to the sums of 384, and those to the result.
 #include "backend/cuda/products/wide_terms.h"
 
+#include <algorithm>
+
 #include "atlas/order.h"
-#include "backend/cuda/loops/points.h"
 #include "backend/cuda/operands.h"
 #include "backend/cuda/products/skinny.h"
 #include "backend/cuda/products/terms.h"
@@ -44,11 +45,14 @@ const Expr& extent_of(const atlas::ProductBlock& block, int axis) {
   return block.axes[static_cast<size_t>(axis)].extent;
 }
 
-bool varies_by_batch(const atlas::ProductBlock& block) {
-  for (const atlas::Instr& i : block.rhs.instrs)
-    for (int a = 0; a < block.batch_rank; ++a)
-      if (i.expr.has_axis(a)) return true;
-  return false;
+// Along which the right factor differs.
+std::vector<int> batch_axes_of(const atlas::ProductBlock& block) {
+  std::vector<int> out;
+  for (int a = 0; a < block.batch_rank; ++a)
+    if (std::ranges::any_of(block.rhs.instrs,
+                            [&](const atlas::Instr& i) { return i.expr.has_axis(a); }))
+      out.push_back(a);
+  return out;
 }
 
 // The right factor's planes, and how many eights of its numbers there are.
@@ -64,8 +68,7 @@ Planes planes_of(const atlas::ProductBlock& block) {
   const Expr& inner = extent_of(block, deep ? depth_axis : axis);
   const Expr& outer = extent_of(block, deep ? axis : depth_axis);
   Expr matrices(1);
-  if (varies_by_batch(block))
-    for (int a = 0; a < block.batch_rank; ++a) matrices *= extent_of(block, a);
+  for (const int a : batch_axes_of(block)) matrices *= extent_of(block, a);
   const Expr eights = ceil_div(inner, Expr(split_lanes));
   const Expr row = eights * Expr(split_lanes);
   out.pieces = eights * outer * matrices;
@@ -85,7 +88,7 @@ std::optional<WideFactors> terms_factors(const atlas::Program& program) {
   auto left = mapped_factor(program, false);
   if (!left) return std::nullopt;
   left->set_box(terms_step, WideShape::rows, terms_step);
-  return WideFactors{std::move(*left), planes_of(block).factor, true};
+  return WideFactors{std::move(*left), planes_of(block).factor, batch_axes_of(block)};
 }
 
 // A thread splits eight neighbours.
@@ -124,8 +127,13 @@ class Splitting {
     Value* run = wide(ir_.CreateMul(ir_.CreateURem(piece, eights), number(split_lanes)));
     Value* rest = ir_.CreateUDiv(piece, eights);
     Value* row = wide(ir_.CreateURem(rest, outer));
-    if (varies_by_batch(block_))
-      fix_axes(some, block_.axes, 0, block_.batch_rank, wide(ir_.CreateUDiv(rest, outer)));
+    rest = ir_.CreateUDiv(rest, outer);
+    const std::vector<int> axes = batch_axes_of(block_);
+    for (auto a = axes.rbegin(); a != axes.rend(); ++a) {
+      Value* size = narrow(value(some, *a));
+      some.set_axis(*a, wide(ir_.CreateURem(rest, size)));
+      rest = ir_.CreateUDiv(rest, size);
+    }
     some.seek();
     const Factor factor{&block_.rhs, axis, depth_axis, DType::f32, k_.i64(0), count, depth, deep_};
     Value* numbers =

@@ -11,6 +11,8 @@
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
+#include <algorithm>
+
 #include "backend/cuda/loops/points.h"
 #include "backend/cuda/products/mend.h"
 #include "backend/cuda/warp.h"
@@ -140,16 +142,20 @@ WideTiles::Tile WideTiles::find_tile(Scope& at, Value* tile) {
            ir_.CreateMul(column, number(shape_.columns)),
            {},
            {}};
+  Value* plane = number(0);
   for (int a = 0; a < block_.batch_rank; ++a) {
+    Value* size = ir_.CreateTrunc(value(at, extent(a)), ir_.getInt32Ty());
     Value* x = ir_.CreateTrunc(value(at, Expr::axis(a, extent(a))), ir_.getInt32Ty());
     auto coordinate = [&](const MappedFactor& f) {
       return f.matrix.sizes[static_cast<size_t>(a) + 2].is(1) ? number(0) : x;
     };
     out.left.push_back(coordinate(factors_.left));
-    if (!factors_.planes) out.right.push_back(coordinate(factors_.right));
+    if (!factors_.planes)
+      out.right.push_back(coordinate(factors_.right));
+    else if (std::ranges::count(*factors_.planes, a) > 0)
+      plane = ir_.CreateAdd(ir_.CreateMul(plane, size), x);
   }
-  if (factors_.planes)
-    out.right = {factors_.right.matrix.sizes[2].is(1) ? number(0) : batch, number(0)};
+  if (factors_.planes) out.right = {plane, number(0)};
   return out;
 }
 

@@ -10,8 +10,9 @@ namespace hologram::cuda {
 /// The factors of a product as tensor maps bring them, with their boxes.
 struct WideFactors {
   MappedFactor left, right;
-  /// The right one is a matrix for each number of the batch, and behind these one for each term.
-  bool planes = false;
+  /// Where the right one is a matrix for each place along these batch axes together, and behind
+  /// these one for each term.
+  std::optional<std::vector<int>> planes = {};
 };
 
 /// How a CTA's tile of 128 rows is cut, and its shared memory.
