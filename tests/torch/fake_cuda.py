@@ -158,6 +158,7 @@ class FakeCuda:
         return out
 
     def _view(self, tensor, out):
+        tensor = getattr(tensor, "there", tensor)
         out[0] = _Tensor(tensor.data, 2, tensor.device_id, len(tensor.shape), *_NAMES[tensor.dtype], 1, *tensor.arrays, 0)
         return 0
 
