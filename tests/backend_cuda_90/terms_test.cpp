@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "backend/cuda/maps.h"
 #include "backend_cuda/cuda_test.h"
 
 namespace hologram::test {
@@ -232,6 +233,44 @@ TEST_F(CudaWideTerms, PrepareTheRightFactorOfBatches) {
         ASSERT_EQ(out[static_cast<size_t>((b * m + i) * n + j)], std::fabs(sum))
             << b << " " << i << " " << j;
       }
+}
+
+// Of an H100, which has 132 multiprocessors.
+TEST_F(CudaWideTerms, AreExpectedToBeFasterForLargeSizes) {
+  const cuda::WideFacts single = *cuda::compile(float_product("f32", false, true), 90).facts.wide;
+  const cuda::WideFacts half = *cuda::compile(float_product("bf16", false, true), 90).facts.wide;
+  auto grid = [](const cuda::WideFacts& facts, int64_t m, int64_t depth, int64_t n) {
+    return cuda::wide_grid(facts, std::array{m, depth, n}, 132);
+  };
+  const auto large = grid(single, 4096, 4096, 4096);
+  ASSERT_TRUE(large);
+  EXPECT_EQ(large->tiles, 1024);
+  EXPECT_EQ(large->ctas, 132);
+  EXPECT_EQ(large->pieces, 4096 * 4096 / 8);
+  EXPECT_EQ(large->workspace, size_t{6} * 4096 * 4096);
+  EXPECT_TRUE(grid(single, 1024, 1024, 1024));
+  EXPECT_FALSE(grid(single, 896, 1024, 896));    // 49 tiles
+  EXPECT_FALSE(grid(single, 128, 4096, 16384));  // splitting takes longer than the product
+  EXPECT_TRUE(grid(single, 256, 4096, 16384));
+  EXPECT_FALSE(grid(single, 8192, 16384, 16384));  // more than 1 GiB of terms
+  EXPECT_TRUE(grid(half, 4096, 4096, 4096));
+  EXPECT_EQ(grid(half, 4096, 4096, 4096)->workspace, 0u);
+  EXPECT_FALSE(grid(half, 1024, 1024, 1024));
+}
+
+TEST_F(CudaWideTerms, FactsAreStored) {
+  const cuda::Stored made = cuda::compile(atlas::assemble(prepared), 90);
+  ASSERT_TRUE(made.facts.wide);
+  const std::string text = cuda::to_text(made);
+  EXPECT_EQ(cuda::to_text(cuda::from_text(text, 3)), text);
+  for (const auto& [what, by] :
+       {std::pair{"|-1|bf16|", "|1|bf16|"}, {"|-1|bf16|", "|-2|bf16|"}, {"|f32|", "|f64|"}}) {
+    std::string changed = text;
+    const size_t at = changed.find(what);
+    ASSERT_LT(at, changed.find('\n')) << what;
+    changed.replace(at, std::string_view(what).size(), by);
+    EXPECT_THROW(cuda::from_text(changed, 3), Error) << by;
+  }
 }
 
 TEST_F(CudaWideTerms, AssembleWithoutSpills) {

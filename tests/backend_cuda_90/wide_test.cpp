@@ -275,28 +275,34 @@ TEST_F(CudaWide, AssemblesWithoutSpills) {
 
 // Two products as one graph: addresses are patched, also those in tensor maps; where one does not
 // suit these, the graph is made anew with the other kernel.
-TEST_F(CudaWide, GraphsGetOtherAddresses) {
+void expect_graphs(Runtime& runtime, const char* type) {
+  SCOPED_TRACE(type);
   constexpr int64_t m = 136, depth = 128, n = 264;
-  const atlas::Program program = float_product("bf16", false, true);
-  const std::shared_ptr<const Kernel> kernels[] = {runtime().kernels().get(program)};
+  const bool half = type[0] == 'b';
+  const atlas::Program program = float_product(type, false, true);
+  const std::shared_ptr<const Kernel> kernels[] = {runtime.kernels().get(program)};
   const atlas::EntryStep steps[] = {{0, 0, 0, 3, -1}, {0, 3, 3, 3, -1}};
-  auto launcher = runtime().backend().launcher(steps, kernels, runtime().kernels().disk());
+  auto launcher = runtime.backend().launcher(steps, kernels, runtime.kernels().disk());
   launcher->set_graphs(true);
   const int64_t arguments[] = {m, depth, n, m, depth, n};
   auto prepared = launcher->prepare(arguments, 1);
-  Memory& device = *runtime().device();
+  Memory& device = *runtime.device();
   auto block = [&](size_t bytes) {
     return std::shared_ptr<std::byte>(static_cast<std::byte*>(device.allocate(bytes, nullptr)),
                                       [&](std::byte* p) { device.deallocate(p, nullptr); });
   };
   const auto workspace = block(launcher->workspace_bytes(*prepared) + 1);
-  std::vector<uint16_t> left(m * depth), right(depth * n);
+  std::vector<uint8_t> left(m * depth * (half ? 2 : 4)), right(depth * n * (half ? 2 : 4));
   std::vector<float> wanted(m * n), out(m * n);
+  auto put = [&](std::vector<uint8_t>& to, int64_t element, float x) {
+    const auto bits = std::bit_cast<std::array<uint8_t, 4>>(x);
+    const size_t bytes = half ? 2 : 4;
+    std::copy(bits.end() - static_cast<std::ptrdiff_t>(bytes), bits.end(),
+              to.begin() + element * static_cast<int64_t>(bytes));
+  };
   for (int64_t k = 0; k < depth; ++k) {
-    for (int64_t i = 0; i < m; ++i)
-      left[static_cast<size_t>(i * depth + k)] = half_bits(number(i, k), "bf16");
-    for (int64_t j = 0; j < n; ++j)
-      right[static_cast<size_t>(j * depth + k)] = half_bits(number(k, 3 * j), "bf16");
+    for (int64_t i = 0; i < m; ++i) put(left, i * depth + k, number(i, k));
+    for (int64_t j = 0; j < n; ++j) put(right, j * depth + k, number(k, 3 * j));
   }
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j)
@@ -304,9 +310,9 @@ TEST_F(CudaWide, GraphsGetOtherAddresses) {
         wanted[static_cast<size_t>(i * n + j)] += number(i, k) * number(k, 3 * j);
   const atlas::Context context{};
   const int64_t graphs = counted("graphs"), maps = counted("maps");
-  for (const size_t shift : {0, 0, 2, 16}) {
+  for (const size_t shift : {0, 0, half ? 2 : 4, 16}) {
     SCOPED_TRACE(shift);
-    const size_t left_bytes = left.size() * 2, right_bytes = right.size() * 2;
+    const size_t left_bytes = left.size(), right_bytes = right.size();
     const auto x = block(left_bytes + shift), y = block(right_bytes), z = block(2 * m * n * 4);
     device.copy(x.get() + shift, left.data(), left_bytes, nullptr);
     device.copy(y.get(), right.data(), right_bytes, nullptr);
@@ -325,6 +331,11 @@ TEST_F(CudaWide, GraphsGetOtherAddresses) {
   }
   EXPECT_EQ(counted("graphs") - graphs, 4);
   EXPECT_EQ(counted("maps") - maps, 4);  // two of each step, once
+}
+
+TEST_F(CudaWide, GraphsGetOtherAddresses) {
+  expect_graphs(runtime(), "bf16");
+  expect_graphs(runtime(), "f32");  // each after what splits its right factor
 }
 
 TEST_F(CudaWide, FactsAreStored) {
