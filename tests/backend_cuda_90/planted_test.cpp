@@ -1,5 +1,5 @@
-// tests/backend_cuda_90/planted_test.cpp: the machine finds what is missing in products by
-// warpgroups
+// tests/backend_cuda_90/planted_test.cpp: products by warpgroups: what is missing is found; and
+// what the programs of the corpus become
 #include <fmt/format.h>
 
 #include <regex>
@@ -82,6 +82,27 @@ TEST_F(CudaWidePlanted, IsFoundInEveryKernel) {
 TEST_F(CudaWidePlanted, SlotsThatLanesStillReadAreFound) {
   expect_said(float_product("f32", false, false),
               "bar.warp.sync\\s+-1;([^@]{0,300}@p mbarrier.arrive)", "$1", {"a race"});
+}
+
+// Whatever the factors and the epilogue do: the code rounds as the others' does, and assembles.
+TEST_F(CudaWidePlanted, TheCorpusHasWideKernels) {
+  int kernels = 0, split = 0;
+  for (const auto& [name, program] : corpus()) {
+    if (cuda::unrendered(program) || !cuda::is_special(program, 90)) continue;
+    SCOPED_TRACE(name);
+    const std::string ptx = cuda::dump_ptx(program, 90);
+    ++kernels;
+    split += ptx.find(".visible .entry hologram_split") != ptx.npos;
+    ASSERT_NE(ptx.find(".visible .entry hologram_wide"), ptx.npos);
+    for (const char* banned : {".ftz", ".approx", ".full", "ld.global.nc", "\tatom.", "\tred."})
+      EXPECT_EQ(ptx.find(banned), ptx.npos) << banned;
+    if (ptxas().empty()) continue;
+    const std::string words = test::assembled(ptx, "sm_90a");
+    EXPECT_EQ(words.find("C75"), words.npos) << words;
+    expect_registers(words, 255);
+  }
+  EXPECT_GT(kernels, split);
+  EXPECT_GT(split, 3);
 }
 
 }  // namespace
