@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # tools/check_names.py: fails when two files of a folder that is compiled together give things one name
-"""Where HOLOGRAM_UNITY is on, files of the libraries and tests that CMakeLists.txt or a libs.cmake marks TOGETHER are compiled
-several at a time (cmake/HologramTargets.cmake). So what one of their files has in its anonymous namespace may not bear a name
-that another file of that library has there; the same `using` or alias may.
+"""Where HOLOGRAM_UNITY is on, files of the libraries and tests that CMakeLists.txt or a libs.cmake marks TOGETHER, and of the
+Python module, are compiled several at a time (cmake/HologramTargets.cmake). So what one of their files has in its anonymous
+namespace may not bear a name that another file of that folder has there; the same `using` or alias may.
 """
 
 import re
@@ -10,26 +10,27 @@ import sys
 import tempfile
 from pathlib import Path
 
-TYPE = re.compile(r"(?:template.*>\s*)?(?:class|struct|enum(?: class)?)\s+(\w+)\s*(?:final\s*)?(?::[^:]|\{|$)")
+TYPE = re.compile(r"(?:template.*>\s*)?(?:class|struct|enum(?: class)?)\s+(?:alignas\([^)]*\)\s*)?(\w+)\s*(?:final\s*)?(?::[^:]|\{|$)")
 FUNCTION = re.compile(r"(?:template.*>\s*)?[A-Za-z_][\w:<>,&* \[\]]*?[ &*](\w+)\(")
 VARIABLE = re.compile(r"(?:constexpr|const|static|thread_local)\s[^=({]*?[ &*](\w+)\s*(?:=|\{|;)")
 FURTHER = re.compile(r",\s*(\w+)\s*=")
 
 
 def libraries(root):
-    """The folders of src/ whose files are compiled together."""
+    """The folders of src/, and of the Python module, whose files are compiled together."""
     text = (root / "CMakeLists.txt").read_text(encoding="utf-8")
     found = re.findall(r"^hologram_library\((\S+)[^)]*\bTOGETHER\b", text, re.MULTILINE)
     for settings in sorted((root / "src/backend").glob("*/libs.cmake")):
         if "set(TOGETHER TOGETHER)" in settings.read_text(encoding="utf-8"):
             found.append(settings.parent.relative_to(root / "src").as_posix())
-    return found
+    module = "hologram_together(_core)" in (root / "python/CMakeLists.txt").read_text(encoding="utf-8")
+    return [root / "src" / name for name in found] + [root / "python/_core"] * module
 
 
 def tests(root):
     """The folders of tests/ whose files are compiled together."""
     files = sorted((root / "tests").glob("*/libs.cmake"))
-    return [f.parent.name for f in files if "set(TOGETHER ON)" in f.read_text(encoding="utf-8")]
+    return [f.parent for f in files if "set(TOGETHER ON)" in f.read_text(encoding="utf-8")]
 
 
 def names_of(text):
@@ -87,7 +88,7 @@ def main():
     if sys.argv[1:] == ["--self-test"]:
         return 1 if self_test() else 0
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent)
-    folders = [root / "src" / name for name in libraries(root)] + [root / "tests" / name for name in tests(root)]
+    folders = libraries(root) + tests(root)
     faults = [fault for folder in folders for fault in check_library(folder)]
     print("\n".join(faults) or f"check_names: {len(folders)} folders, no name twice")
     return 1 if faults else 0

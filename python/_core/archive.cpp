@@ -217,13 +217,6 @@ nb::object tensor_bytes(const std::shared_ptr<const Archive>& a, size_t number) 
 
 // --- writing
 
-Shape to_shape(nb::handle list) {
-  Shape out;
-  for (nb::handle h : list)
-    out.push_back(PyLong_Check(h.ptr()) ? Expr(nb::cast<int64_t>(h)) : nb::cast<Expr>(h));
-  return out;
-}
-
 std::vector<archive::Signature> to_signatures(const nb::list& list) {
   std::vector<archive::Signature> out;
   for (nb::handle h : list)

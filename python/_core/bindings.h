@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include "base/expr.h"
+
 namespace hologram::python {
 
 void bind_graph(nanobind::module_& m);
@@ -15,5 +17,8 @@ void bind_freeze_guard(nanobind::module_& m);
 void bind_sdk(nanobind::module_& m);
 void bind_array_call(nanobind::module_& m);
 void bind_archive(nanobind::module_& m);
+
+/// Numbers and expressions as sizes.
+Shape to_shape(nanobind::handle list);
 
 }  // namespace hologram::python

@@ -70,7 +70,7 @@ nb::list shape_list(const Shape& shape) {
 }
 
 // Steps and slots as plain data, for explain().
-nb::dict describe(const Executable& e) {
+nb::dict describe_plan(const Executable& e) {
   const schedule::Plan& plan = e.plan();
   static constexpr const char* kinds[] = {"input", "output", "arena", "host", "cached"};
   nb::list slots, steps;
@@ -238,7 +238,7 @@ void bind_executable(nb::module_& m) {
       .def_prop_ro("cached_bytes", &Executable::cached_bytes)
       .def_prop_ro("arena_bytes", [](Executable& e) { return e.plan().arena_bytes.str(); })
       .def_prop_ro("eager_bytes", [](Executable& e) { return e.plan().eager_bytes.str(); })
-      .def("describe", &describe, "Steps and buffers of the plan as plain data.")
+      .def("describe", &describe_plan, "Steps and buffers of the plan as plain data.")
       .def("set_profile", &Executable::set_profile, nb::arg("on"),
            "Switches the timing of each step on (from zero) or off.")
       .def("step_times", &step_times,

@@ -41,12 +41,6 @@ Expr to_expr(nb::handle h) {
   return nb::cast<Expr>(h);
 }
 
-Shape to_shape(nb::handle list) {
-  Shape out;
-  for (nb::handle h : list) out.push_back(to_expr(h));
-  return out;
-}
-
 nb::object from_expr(const Expr& e) {
   return e.is_const() ? nb::cast(e.constant_value()) : nb::cast(e);
 }
@@ -183,6 +177,12 @@ void bind_node(nb::module_& m) {
 }
 
 }  // namespace
+
+Shape to_shape(nb::handle list) {
+  Shape out;
+  for (nb::handle h : list) out.push_back(to_expr(h));
+  return out;
+}
 
 void bind_graph(nb::module_& m) {
   bind_expr(m);

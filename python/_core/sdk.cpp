@@ -84,7 +84,7 @@ void open(PyExecutor* self, nb::handle backend) {
   self->backend = chosen;
 }
 
-std::string describe(const PyExecutor& e) {
+std::string text_of_executor(const PyExecutor& e) {
   hologram_statistics s{};
   s.struct_size = sizeof s;
   if (!e.handle || hologram_stats(e.handle, &s) != HOLOGRAM_OK)
@@ -138,7 +138,7 @@ void drop_object(void* context) {
 }
 
 /// A buffer over an array's memory where that is possible.
-nb::object wrap(nb::handle self, nb::handle array) {
+nb::object wrap_array(nb::handle self, nb::handle array) {
   if (!numpy::is_array(array.ptr()))
     throw nb::type_error("Executor.wrap: expected a numpy.ndarray");
   nb::object kept = nb::borrow(array);
@@ -168,7 +168,7 @@ nb::object wrap(nb::handle self, nb::handle array) {
   return make_buffer(self, buffer, t, copied || !dense);
 }
 
-nb::object from_numpy(nb::handle self, nb::handle array) {
+nb::object buffer_from_numpy(nb::handle self, nb::handle array) {
   if (!numpy::is_array(array.ptr()))
     throw nb::type_error("Executor.from_numpy: expected a numpy.ndarray");
   nb::object kept = numpy::contiguous(array);
@@ -328,10 +328,10 @@ Raises:
     ValueError: a number out of range.
     HologramError: the class is taken.
 )")
-      .def("from_numpy", &from_numpy, "array"_a,
+      .def("from_numpy", &buffer_from_numpy, "array"_a,
            nb::sig("def from_numpy(self, array: NDArray[Any]) -> Buffer"),
            "A new buffer with a copy of the array's elements in row-major order, of its dtype.")
-      .def("wrap", &wrap, "array"_a, nb::sig("def wrap(self, array: NDArray[Any]) -> Buffer"),
+      .def("wrap", &wrap_array, "array"_a, nb::sig("def wrap(self, array: NDArray[Any]) -> Buffer"),
            R"(A buffer over the array's own memory, which it keeps alive.
 
 Arrays that are read-only, misaligned or not row-major are copied; `Buffer.copied` tells.
@@ -401,7 +401,7 @@ Arrays that are read-only, misaligned or not row-major are copied; `Buffer.copie
       .def(
           "__exit__", [](PyExecutor& e, nb::args) { e.close(); },
           nb::sig("def __exit__(self, *exception: object) -> None"))
-      .def("__repr__", &describe);
+      .def("__repr__", &text_of_executor);
   m.def(
       "numpy_dtype", [](nb::object dtype) { return numpy_dtype(dtype_of(dtype)); }, "dtype"_a,
       nb::sig("def numpy_dtype(dtype: DTypeLike) -> Any"), "NumPy's dtype for one of ours.");

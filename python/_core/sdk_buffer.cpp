@@ -61,7 +61,7 @@ class View {
 
 // --- the buffer protocol
 
-struct Exported {
+struct ExportedView {
   void* view;
   Py_ssize_t shape, stride;
 };
@@ -85,7 +85,7 @@ int get_buffer(PyObject* self, Py_buffer* out, int flags) {
     PyErr_SetString(hologram_error, b.handle ? hologram_last_error() : "this Buffer was freed");
     return -1;
   }
-  auto* e = static_cast<Exported*>(PyMem_Malloc(sizeof(Exported)));
+  auto* e = static_cast<ExportedView*>(PyMem_Malloc(sizeof(ExportedView)));
   if (!e) {
     hologram_view_release(view);
     PyErr_NoMemory();
@@ -108,7 +108,7 @@ int get_buffer(PyObject* self, Py_buffer* out, int flags) {
 }
 
 void release_buffer(PyObject*, Py_buffer* out) {
-  auto* e = static_cast<Exported*>(out->internal);
+  auto* e = static_cast<ExportedView*>(out->internal);
   hologram_view_release(e->view);
   PyMem_Free(e);
 }
@@ -119,7 +119,7 @@ PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buff
 
 // --- NumPy
 
-void from_numpy(PyBuffer& b, nb::handle array) {
+void copy_from_numpy(PyBuffer& b, nb::handle array) {
   const hologram_handle handle = b.alive();
   if (!numpy::is_array(array.ptr()))
     throw nb::type_error(
@@ -338,7 +338,7 @@ std::optional<int> class_of(const PyBuffer& b) {
   return cls;
 }
 
-std::string describe(const PyBuffer& b) {
+std::string text_of_buffer(const PyBuffer& b) {
   uint64_t n = 0;
   if (!b.handle || hologram_buffer_length_u64(b.handle, &n) != HOLOGRAM_OK)
     return fmt::format("<hologram.Buffer of {}, freed>", dtype_name(b.dtype));
@@ -433,7 +433,7 @@ memory alive after free() and after the executor's end. Using a freed buffer rai
       .def("__getitem__", &get_item, nb::sig("def __getitem__(self, key: Any) -> Any"),
            "An element, or for a slice with step 1 a Buffer over the same memory.")
       .def("__setitem__", &set_item, nb::sig("def __setitem__(self, key: Any, value: Any) -> None"))
-      .def("from_numpy", &from_numpy, "array"_a,
+      .def("from_numpy", &copy_from_numpy, "array"_a,
            nb::sig("def from_numpy(self, array: NDArray[Any]) -> None"),
            R"(Copies the elements of an array of any shape, in row-major order.
 
@@ -490,7 +490,7 @@ Raises:
       .def(
           "free", [](PyBuffer& b) { b.close(); },
           "Frees the buffer; idempotent. Views keep the memory alive.")
-      .def("__repr__", &describe);
+      .def("__repr__", &text_of_buffer);
 }
 
 }  // namespace hologram::python

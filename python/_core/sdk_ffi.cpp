@@ -98,8 +98,8 @@ nb::bytes bytes_of(uint64_t executor, uint64_t object) {
   return result;
 }
 
-uint64_t wrap(uint64_t executor, const nb::object& dtype, uint64_t data, uint64_t length,
-              const nb::object& owner) {
+uint64_t wrap_memory(uint64_t executor, const nb::object& dtype, uint64_t data, uint64_t length,
+                     const nb::object& owner) {
   struct Keep {
     static void drop(void* object) {
       if (!Py_IsInitialized()) return;
@@ -145,9 +145,9 @@ void set_log_callback(nb::object function) {
   raise(hologram_set_log_callback(none ? nullptr : log_line, nullptr));
 }
 
-std::vector<uint64_t> run(uint64_t executable, const std::vector<uint64_t>& inputs,
-                          const std::optional<std::vector<uint64_t>>& outputs,
-                          const std::optional<std::vector<int64_t>>& symbols) {
+std::vector<uint64_t> run_executable(uint64_t executable, const std::vector<uint64_t>& inputs,
+                                     const std::optional<std::vector<uint64_t>>& outputs,
+                                     const std::optional<std::vector<int64_t>>& symbols) {
   uint32_t count = 0;
   raise(hologram_executable_num_outputs(executable, &count));
   std::vector<uint64_t> out = outputs.value_or(std::vector<uint64_t>(count, 0));
@@ -176,7 +176,7 @@ void bind_by_hand(nb::module_& m) {
       },
       "backend"_a);
   def("set_log_callback", &set_log_callback, "function"_a.none());
-  def("executor_wrap", &wrap, "executor"_a, "dtype"_a, "data"_a, "length"_a,
+  def("executor_wrap", &wrap_memory, "executor"_a, "dtype"_a, "data"_a, "length"_a,
       "owner"_a.none() = nb::none());
   def(
       "stats",
@@ -301,7 +301,7 @@ void bind_by_hand(nb::module_& m) {
       "executable_run",
       [](uint64_t executable, const std::vector<uint64_t>& inputs,
          std::optional<std::vector<uint64_t>> outputs) {
-        return run(executable, inputs, std::move(outputs), std::nullopt);
+        return run_executable(executable, inputs, std::move(outputs), std::nullopt);
       },
       "executable"_a, "inputs"_a, "outputs"_a = nb::none());
   def(
@@ -359,7 +359,7 @@ void bind_by_hand(nb::module_& m) {
       "executable_run_with_symbols",
       [](uint64_t executable, const std::vector<uint64_t>& inputs,
          const std::vector<int64_t>& symbols, std::optional<std::vector<uint64_t>> outputs) {
-        return run(executable, inputs, std::move(outputs), symbols);
+        return run_executable(executable, inputs, std::move(outputs), symbols);
       },
       "executable"_a, "inputs"_a, "symbols"_a, "outputs"_a = nb::none());
 }

@@ -243,7 +243,8 @@ Handle stream_handle(const Row& row, PyObject* stream) {
   return handle;
 }
 
-PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t given, PyObject* keywords) {
+PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t given,
+                         PyObject* keywords) {
   const Row& row = *static_cast<const Row*>(PyCapsule_GetPointer(self, nullptr));
   const Signature& s = signature_of(row);
   PyObject *at[8], *stream = nullptr;
@@ -346,9 +347,9 @@ void bind_sdk_ops(nb::module_& m) {
   for (const Row& row : rows) {
     // Python keeps pointers to these as long as the process lives.
     auto* text = new std::string(documentation(row));
-    auto* def =
-        new PyMethodDef{row.name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
-                        METH_FASTCALL | METH_KEYWORDS, text->c_str()};
+    auto* def = new PyMethodDef{
+        row.name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_operation)),
+        METH_FASTCALL | METH_KEYWORDS, text->c_str()};
     nb::object self = nb::steal(PyCapsule_New(const_cast<Row*>(&row), nullptr, nullptr));
     nb::object name = nb::str("hologram.ops");
     PyObject* function = PyCFunction_NewEx(def, self.ptr(), name.ptr());

@@ -101,7 +101,7 @@ std::vector<Call> to_calls(nb::handle list) {
   return out;
 }
 
-nb::dict compile(std::string_view text, bool keep_memory) {
+nb::dict compile_text(std::string_view text, bool keep_memory) {
   Circuit circuit = parse_circuit(text);
   Canonical c = canonicalize(circuit, keep_memory ? Rules::memory : Rules::gates);
   nb::dict out;
@@ -131,8 +131,8 @@ struct FreeAligned {
 };
 
 // Runs on an aligned copy where the array is not aligned itself.
-nb::dict run(nb::handle calls, const Memory& memory,
-             const std::shared_ptr<runtime::Runtime>& runtime) {
+nb::dict run_calls(nb::handle calls, const Memory& memory,
+                   const std::shared_ptr<runtime::Runtime>& runtime) {
   Effects effects = effects_of(to_calls(calls));
   {
     nb::gil_scoped_release release;
@@ -244,11 +244,11 @@ void bind_sigmatics(nb::module_& parent) {
   m.def("print_expression", [](std::string_view t) { return print(parse_expression(t)); });
   m.def("pretty", &pretty, nb::arg("text"));
   m.def("tokens", &tokens, nb::arg("text"), nb::arg("circuit") = false);
-  m.def("compile", &compile, nb::arg("text"), nb::arg("keep_memory") = false);
+  m.def("compile", &compile_text, nb::arg("text"), nb::arg("keep_memory") = false);
   m.def("effects", [](nb::handle calls) { return from_effects(effects_of(to_calls(calls))); });
   m.def("print_call", [](nb::handle call) { return print(to_call(call)); });
   m.def("atlas_text", &atlas_text, nb::arg("calls"));
-  m.def("run", &run, nb::arg("calls"), nb::arg("memory").noconvert(), nb::arg("runtime"));
+  m.def("run", &run_calls, nb::arg("calls"), nb::arg("memory").noconvert(), nb::arg("runtime"));
   m.def("gate_rules", [] {
     nb::list out;
     for (const RuleText& r : gate_rules()) out.append(nb::make_tuple(r.name, r.from, r.to));

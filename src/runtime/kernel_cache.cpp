@@ -11,8 +11,8 @@ namespace {
 constexpr size_t unused_kernels = 1024;
 
 bool is_unused(const auto& kernel) { return kernel.use_count() == 1; }
-size_t bytes_of(const Kernel& kernel) { return kernel.code_bytes; }
-size_t bytes_of(const LaneKernel& kernel) { return kernel.code_bytes(); }
+size_t code_bytes_of(const Kernel& kernel) { return kernel.code_bytes; }
+size_t code_bytes_of(const LaneKernel& kernel) { return kernel.code_bytes(); }
 
 template <class Made>
 void forget_unused(Made& made) {
@@ -113,7 +113,7 @@ KernelCache::Stats KernelCache::stats() const {
   Stats s{memory_hits_, disk_hits_, misses_, builtin_, kernels_.made.size()};
   auto add = [&](const auto& made) {
     for (const auto& [key, kernel] : made)
-      (is_unused(kernel) ? s.code_cached : s.code_in_use) += bytes_of(*kernel);
+      (is_unused(kernel) ? s.code_cached : s.code_in_use) += code_bytes_of(*kernel);
   };
   add(kernels_.made);
   add(lanes_.made);

@@ -33,7 +33,7 @@ struct Lane {
   std::vector<uint32_t> calls;
 };
 
-bool compares(atlas::Compare c, DType type, uint64_t x, uint64_t y) {
+bool holds(atlas::Compare c, DType type, uint64_t x, uint64_t y) {
   atlas::Comparison how = atlas::comparison(c, type);
   if (how.exchanged) std::swap(x, y);
   return ir::eval_scalar(how.op, how.type, std::array{x, y}, DType::b8) != 0;
@@ -195,7 +195,7 @@ class Machine : public atlas::LaneHost {
       }
       case LaneOp::set: {
         uint64_t x = get(r[1], i.type), y = get(r[2], i.type);
-        return put_predicate(r[0], compares(static_cast<atlas::Compare>(i.variant), i.type, x, y));
+        return put_predicate(r[0], holds(static_cast<atlas::Compare>(i.variant), i.type, x, y));
       }
       case LaneOp::sel:
         return put(r[0], i.type, get(predicate(r[1]) ? r[2] : r[3], i.type));

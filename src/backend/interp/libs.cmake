@@ -1,0 +1,2 @@
+# src/backend/interp/libs.cmake: nothing beside what every backend has
+set(TOGETHER TOGETHER)
