@@ -19,6 +19,7 @@ help: ## Show this list
 build: ## Install what the build needs, build the library and the Python module
 	@tools/bootstrap.sh build tools/build.sh $(PRESET)
 
+test: export CMAKE_OPTIONS := -DHOLOGRAM_CUBINS=ON
 test: ## Build everything and run every test
 	@tools/bootstrap.sh test tools/build.sh $(PRESET)
 	@tools/test.sh $(PRESET)
@@ -38,6 +39,7 @@ bench: ## Measure against other runtimes, each in its own process
 	@tools/bootstrap.sh bench tools/build.sh release _core benchmarks
 	@$(VENV)/bin/python bench/run.py $(ARGS)
 
+wheel: export CMAKE_OPTIONS := -DHOLOGRAM_CUBINS=ON
 wheel: ## Make a wheel in dist/, for every Python from 3.11 on and for glibc from 2.28 on; ARCH=aarch64: by a cross compiler
 ifeq ($(ARCH),$(HOST))
 	@tools/bootstrap.sh build tools/build.sh release _core hologram hologram_rt

@@ -39,12 +39,22 @@ add_library(hologram_kernels STATIC "${folder}/table.cpp")
 target_link_libraries(hologram_backend_cpu INTERFACE hologram_kernels)
 target_link_libraries(hologram_kernels PUBLIC hologram_builtin "${folder}/libhologram_builtin_code.a")
 
-# The same operations for GPUs: PTX and, where ptxas is at hand, machine code (tools/gpukernelgen.cpp).
+# The same operations for GPUs: PTX and, where it is asked for and ptxas is at hand, machine code (tools/gpukernelgen.cpp).
 if(TARGET hologram_backend_cuda)
-  find_program(HOLOGRAM_PTXAS ptxas HINTS ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin
-               DOC "ptxas for the GPU kernels that come with the library; none: they are PTX alone")
-  if(NOT HOLOGRAM_PTXAS)
-    message(STATUS "GPU kernels come as PTX alone: no ptxas was found (HOLOGRAM_PTXAS)")
+  set(cubins_default OFF)
+  if(SKBUILD OR EXISTS /proc/driver/nvidia/version)
+    set(cubins_default ON)
+  endif()
+  option(HOLOGRAM_CUBINS "The GPU kernels that come with the library as machine code too; `make wheel` has them" ${cubins_default})
+  set(ptxas "")
+  if(HOLOGRAM_CUBINS)
+    find_program(HOLOGRAM_PTXAS ptxas HINTS ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin
+                 DOC "ptxas for the GPU kernels that come with the library; none: they are PTX alone")
+    if(HOLOGRAM_PTXAS)
+      set(ptxas "${HOLOGRAM_PTXAS}")
+    else()
+      message(STATUS "GPU kernels come as PTX alone: no ptxas was found (HOLOGRAM_PTXAS)")
+    endif()
   endif()
   get_filename_component(generators "${HOLOGRAM_KERNELGEN}" DIRECTORY)
   if(HOLOGRAM_KERNELGEN AND EXISTS "${generators}/hologram_gpukernelgen")
@@ -59,7 +69,7 @@ if(TARGET hologram_backend_cuda)
   endif()
   add_custom_command(
     OUTPUT "${folder}/gpu_table.cpp"
-    COMMAND "${gpukernelgen}" "${folder}/gpu_table.cpp" "$<$<BOOL:${HOLOGRAM_PTXAS}>:${HOLOGRAM_PTXAS}>"
+    COMMAND "${gpukernelgen}" "${folder}/gpu_table.cpp" "${ptxas}"
     DEPENDS "${gpukernelgen}"
     COMMENT "Compiling the kernels that come with the library: GPUs"
     VERBATIM)

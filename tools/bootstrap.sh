@@ -50,6 +50,42 @@ find_python() {
   return 1
 }
 
+# --- virtual environment and PyPI packages --------------------------------------------------------------
+# The two packages of this repository are editable: Python files are used in place. wheel.cmake=false: the native
+# module comes from tools/build.sh, not from this install.
+editable=(-C wheel.cmake=false -C wheel.py-api= -C editable.mode=inplace)
+pip_install() {
+  "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input --no-compile --progress-bar off "$@"
+}
+# uv downloads and unpacks with less than half of pip's processor time, but knows none of pip's settings.
+get_installers() {
+  pip_install "pip>=23.1" || return 1 # Debian 12's knows no -C
+  if ! "$VENV/bin/python" -m pip config list | grep -qE 'index|proxy'; then
+    pip_install --only-binary uv uv || true
+  fi
+}
+packages() {
+  if [ -x "$VENV/bin/uv" ] && "$VENV/bin/uv" pip install --python "$VENV/bin/python" "$@" "${editable[@]}"; then return; fi
+  pip_install "$@" "${editable[@]}"
+}
+make_environment() {
+  if [ -x "$VENV/bin/python" ] && ! good_python "$VENV/bin/python"; then
+    die "$VENV has no working Python >= 3.10; remove that folder and run make again"
+  fi
+  if [ ! -x "$VENV/bin/pip" ]; then
+    step "virtual environment $VENV ($("$python" -V))" "$logs/venv.log" "$python" -m venv "$VENV" ||
+      die "python -m venv failed; on Debian: apt-get install python3-venv"
+  fi
+  wanted=$({ cat pyproject.toml; pwd; echo "$extras"; } | sha256sum)
+  if [ "$(cat "$VENV/.hologram-$level" 2>/dev/null)" = "$wanted" ]; then wanted=; fi
+  if [ -z "$wanted" ]; then return; fi
+  step "pip and uv" "$logs/pip.log" get_installers || die "pip could not be updated"
+  step "PyPI packages [dev]" "$logs/pip.log" packages -e ".[dev]" || die "pip could not install the packages"
+  if [ "$extras" != dev ]; then
+    begin "PyPI packages [$extras]" "$logs/pip.log" packages -e ".[$extras]"
+  fi
+}
+
 # --- system packages --------------------------------------------------------------------------------
 explain_packages() {
   printf '%s\n' \
@@ -75,6 +111,7 @@ apt_install() {
 }
 
 python=$(find_python || true)
+missing=
 if [ "${HOLOGRAM_SKIP_SYSTEM:-0}" != 1 ]; then
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     printf 'error: this is not a Debian system, so its packages are not installed by this script.\n' >&2
@@ -84,54 +121,39 @@ if [ "${HOLOGRAM_SKIP_SYSTEM:-0}" != 1 ]; then
   # Another Python than the system's brings its own headers and venv module.
   case $python in "" | /usr/bin/* | /bin/*) system_packages+=(python3 python3-venv python3-dev) ;; esac
   missing=$(missing_packages "${system_packages[@]}")
-  if [ -n "$missing" ]; then
-    if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+  if [ -n "$missing" ] && [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
       die "these Debian packages are missing, and installing them needs root or sudo:" "$missing" \
         "as root: apt-get install $missing"
     fi
     # sudo may have to ask for a password: that happens here, where the terminal is.
-    if [ "$(id -u)" -ne 0 ]; then sudo -n true 2>/dev/null || sudo -v; fi
-    # shellcheck disable=SC2086  # a list of package names
-    step "Debian packages (${missing% })" "$logs/apt.log" apt_install $missing ||
-      die "apt-get could not install the packages (LLVM 19 needs Debian 12 or newer)"
-    python=$(find_python || true)
+    sudo -n true 2>/dev/null || sudo -v
   fi
+fi
+
+# Where this Python can make it, the environment comes first: PyPI's packages are downloaded beside Debian's.
+made=0
+if [ -n "$python" ] && "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+  make_environment
+  made=1
+fi
+if [ -n "$missing" ]; then
+  # shellcheck disable=SC2086  # a list of package names
+  step "Debian packages (${missing% })" "$logs/apt.log" apt_install $missing ||
+    die "apt-get could not install the packages (LLVM 19 needs Debian 12 or newer)"
+  if [ -z "$python" ]; then python=$(find_python || true); fi
 fi
 [ -n "$python" ] || die "Python >= 3.10 was not found" \
   "install it, or name one: make PYTHON=/path/to/python3"
 
-# --- virtual environment ----------------------------------------------------------------------------
-if [ -x "$VENV/bin/python" ] && ! good_python "$VENV/bin/python"; then
-  die "$VENV has no working Python >= 3.10; remove that folder and run make again"
-fi
-if [ ! -x "$VENV/bin/pip" ]; then
-  step "virtual environment $VENV ($("$python" -V))" "$logs/venv.log" "$python" -m venv "$VENV" ||
-    die "python -m venv failed; on Debian: apt-get install python3-venv"
-fi
+if [ "$made" = 0 ]; then make_environment; fi
 "$VENV/bin/python" - <<'PY' || die "the headers of $python are missing; on Debian: apt-get install python3-dev"
 import pathlib, sys, sysconfig
 sys.exit(not (pathlib.Path(sysconfig.get_paths()["include"]) / "Python.h").is_file())
 PY
 
-# --- PyPI packages and the two packages of this repository (editable: Python files are used in place)
-# wheel.cmake=false: the native module comes from tools/build.sh, not from this install.
-pip_install() {
-  "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input --no-compile --progress-bar off "$@"
-}
-editable=(-C wheel.cmake=false -C wheel.py-api= -C editable.mode=inplace)
-
-wanted=$({ cat pyproject.toml; pwd; echo "$extras"; } | sha256sum)
-if [ "$(cat "$VENV/.hologram-$level" 2>/dev/null)" = "$wanted" ]; then
-  if [ $# -gt 0 ]; then "$@"; fi
-  exit 0
-fi
-# Debian 12's pip knows no -C.
-step "pip" "$logs/pip.log" pip_install "pip>=23.1" || die "pip could not be updated"
-step "PyPI packages [dev]" "$logs/pip.log" pip_install -e ".[dev]" "${editable[@]}" ||
-  die "pip could not install the packages"
-if [ "$extras" != dev ]; then
-  begin "PyPI packages [$extras]" "$logs/pip.log" pip_install -e ".[$extras]" "${editable[@]}"
-fi
 if [ $# -gt 0 ]; then "$@"; fi
-if [ "$extras" != dev ]; then finish || die "pip could not install the packages"; fi
-printf '%s\n' "$wanted" >"$VENV/.hologram-$level"
+if [ -n "$wanted" ]; then
+  if [ "$extras" != dev ]; then finish || die "pip could not install the packages"; fi
+  printf '%s\n' "$wanted" >"$VENV/.hologram-$level"
+fi

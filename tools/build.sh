@@ -2,6 +2,8 @@
 # tools/build.sh: configures and builds one preset, and links its Python module into python/hologram
 #
 # usage: tools/build.sh PRESET [TARGET...]      (after tools/bootstrap.sh; for the preset aarch64: its level cross)
+#
+# Environment: VENV (default .venv), JOBS, CMAKE_OPTIONS (-DNAME=VALUE..., which the build tree keeps)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/steps.sh
@@ -21,6 +23,10 @@ if [ ! -f "$build/build.ninja" ] || [ "$(cat "$build/.configured" 2>/dev/null)" 
   step "configure ($preset)" "build/logs/configure-$preset.log" \
     cmake --fresh --preset "$preset" "-DPython_EXECUTABLE=$python"
   printf '%s\n' "$configuration" >"$build/.configured"
+fi
+if [ -n "${CMAKE_OPTIONS:-}" ]; then
+  # shellcheck disable=SC2086  # a list of options
+  step "configure ($preset, $CMAKE_OPTIONS)" "build/logs/configure-$preset.log" cmake $CMAKE_OPTIONS "$build"
 fi
 step "build ($preset)" "build/logs/build-$preset.log" \
   cmake --build "$build" -j "$jobs" ${1+--target "$@"}

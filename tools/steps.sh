@@ -46,8 +46,10 @@ launch() {
 
 # follow <process> <label> <log> <start>: waits for a launched step; returns its status.
 follow() {
-  local pid=$1 label=$2 log=$3 start=$4 status=0 seconds last_note=0
+  local pid=$1 label=$2 log=$3 start=$4 status=0 seconds last_note=0 over=0
   if [ -t 1 ]; then printf '==> %s ...' "$label"; else printf '==> %s ...\n' "$label"; fi
+  # What ended before anyone looked ended about when it wrote last.
+  if ! kill -0 "$pid" 2>/dev/null; then over=$(($(date +%s) - $(date -r "$log" +%s))); fi
   trap 'kill -- "-$pid" 2>/dev/null; exit 130' INT TERM
   while kill -0 "$pid" 2>/dev/null; do
     sleep 0.2
@@ -61,7 +63,7 @@ follow() {
   done
   wait "$pid" || status=$?
   trap - INT TERM
-  seconds=$((SECONDS - start))
+  seconds=$((SECONDS - start - over))
   if [ "$status" -eq 0 ]; then
     if [ -t 1 ]; then printf '\r==> %s ... %d s\n' "$label" "$seconds"; else
       printf '    done in %d s\n' "$seconds"; fi
