@@ -280,6 +280,28 @@ TEST(PtxMachine, FindsProductsThatNobodyFencesOrWaitsFor) {
                {"never comes"});
 }
 
+// The left factor in registers, ones: products under way may share them, and nobody else.
+TEST(PtxMachine, FactorsInRegistersStayWhileProductsAreUnderWay) {
+  std::string text = product;
+  const std::string from = "%rd3, %rd4, %p5, 1, 1, 0, 0;";
+  const std::string to = "{%r25, %r26, %r27, %r28}, %rd4, %p5, 1, 1, 0;";
+  for (size_t at; (at = text.find(from)) != text.npos;) text.replace(at, from.size(), to);
+  std::string ones;
+  for (int r = 25; r <= 28; ++r) ones += "  mov.u32 %r" + std::to_string(r) + ", 1065369472;\n";
+  const std::string begin = "CONSUME:\n", wait = "  wgmma.wait_group.sync.aligned 0;\n";
+  text.insert(text.find(begin), ones);
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    EXPECT_EQ(products_of(text, seed).words, "");
+    std::string other = text;
+    EXPECT_NE(products_of(other.insert(other.find(wait), "  mov.u32 %r27, 0;\n"), seed)
+                  .words.find("under way"),
+              std::string::npos);
+    other = text;  // behind the wait, but the next products have no fence
+    other.insert(other.find("  wgmma.mma_async"), "  mov.u32 %r27, 0;\n");
+    EXPECT_NE(products_of(other, seed).words.find("written since wgmma.fence"), std::string::npos);
+  }
+}
+
 TEST(PtxMachine, FindsWritesThatCopiesDoNotSee) {
   const std::string write = "  st.shared.u32 [%r2+64], %r4;\n", barrier = "  bar.sync 0;\n";
   const std::string place = "  fence.mbarrier_init.release.cluster;\n";
