@@ -84,6 +84,8 @@ CASES = {
     "500 steps, half of them sines": (sines, (normal(64, 256),)),
     "stack of 64": (stacked, tuple(normal(8, 96, seed=k) for k in range(64))),
     "concatenation of 64": (joined, tuple(normal(8, 16 + k % 5, seed=k) for k in range(64))),
+    "stack of 700": (stacked, tuple(normal(5, seed=k) for k in range(700))),
+    "concatenation of 300": (joined, tuple(normal(2, 3 + k % 5, seed=k) for k in range(300))),
     "concatenations of concatenations": (nested, (normal(8, 64),)),
     "several reductions": (reductions, (normal(16, 5000),)),
     "24 reductions": (moments, (normal(16, 777) * 0.1,)),

@@ -108,8 +108,7 @@ Index unbounded(const Index& index) {
 // The operand of indices that turn a negative one into one that is out of range for every axis:
 // x < 0 ? 2^62 or more : x; else null. `at` becomes its coordinates.
 Value counted_from_zero(Value v, Index& at, const std::function<bool(Value)>& is_buffered) {
-  while (ir::is_movement(v->op) && v->inputs.size() == 1 && !v->is(Op::pad) &&
-         !is_buffered(v)) {
+  while (ir::is_movement(v->op) && v->inputs.size() == 1 && !v->is(Op::pad) && !is_buffered(v)) {
     at = input_index(v, 0, at);
     v = v->input();
   }
@@ -185,8 +184,12 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
     Val out;
     for (size_t k = v->inputs.size(); k-- > 0;) {
       Index at = input_index(v, k, index);
-      Val g = within(at[axis], v->input(k)->shape[axis], guard);
-      at[axis] = inside(at[axis], v->input(k)->shape[axis]);
+      const Expr& size = v->input(k)->shape[axis];
+      const bool elsewhere =
+          provably_less(at[axis], Expr(0)) || provably_nonnegative(at[axis] - size);
+      if (elsewhere && (k > 0 || out.id != atlas::no_value)) continue;
+      Val g = within(at[axis], size, guard);
+      at[axis] = inside(at[axis], size);
       Val x = value(v->input(k), at, g);
       if (out.id == atlas::no_value) {
         out = x;
@@ -197,8 +200,7 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
     }
     return out;
   }
-  if (ir::is_movement(v->op))
-    return value(v->input(), input_index(v, 0, index), guard);
+  if (ir::is_movement(v->op)) return value(v->input(), input_index(v, 0, index), guard);
   if (!ir::is_elementwise(v->op))
     fail(ErrorCode::internal, "schedule: {} reached where an expression is expected",
          ir::name_of(v->op));

@@ -25,7 +25,7 @@ void LoopLowering::order_axes() {
     const Slot& slot = storage_.slots[static_cast<size_t>(stores[0])];
     auto stride = [&](const ClusterAxis& a) -> int64_t {
       for (size_t i = 0; i < m.index.size(); ++i)
-        if (const Atom* x = single_axis(m.index[i]); x && x->id == a.id)
+        if (auto x = m.index[i].linear_in_axis(a.id); x && x->first.is(1) && !x->second.has_axes())
           return slot.strides[i].is_const() ? slot.strides[i].constant_value() : INT64_MAX;
       return INT64_MAX;
     };
@@ -185,8 +185,47 @@ void lower_tail_loop(const Cluster& tail, const Clustering& clustering, Storage&
   LoopLowering(tail, clustering, storage, machine, true).run_tail(k);
 }
 
+namespace {
+
+// Parts of a concatenation that one kernel has code for: above the first number, so many to a
+// kernel.
+constexpr size_t most_parts = 128, parts_of_kernel = 64;
+
+// The cluster where only some parts of the concatenation are, along the axis that joins them.
+Cluster among_parts(const Cluster& c, int axis, Value joined, size_t first, size_t end) {
+  Cluster out = c;
+  const Expr start = concat_start(joined, first), size = concat_start(joined, end) - start;
+  for (ClusterAxis& a : out.axes)
+    if (a.id == axis) a.extent = size;
+  const AxisMap place{{axis, Expr::axis(axis, size) + start}};
+  for (Member& m : out.members) m.index = substitute(m.index, place);
+  return out;
+}
+
+// A loop over points that joins very many parts, as loops that join some of them each.
+std::vector<Cluster> by_parts(const Cluster& c) {
+  if (c.has_rows() || c.split) return {c};
+  for (const Member& m : c.members) {
+    if (!m.node->is(Op::concat) || m.node->inputs.size() <= most_parts) continue;
+    const Atom* axis = single_axis(m.index[static_cast<size_t>(m.node->attrs.ints[0])]);
+    if (!axis) continue;
+    std::vector<Cluster> out;
+    const size_t n = m.node->inputs.size();
+    for (size_t k = 0; k < n; k += parts_of_kernel)
+      out.push_back(among_parts(c, axis->id, m.node, k, std::min(n, k + parts_of_kernel)));
+    return out;
+  }
+  return {c};
+}
+
+}  // namespace
+
 Kernels lower_loop(const Context& cx) {
-  return LoopLowering(cx.cluster, cx.clustering, cx.storage, *cx.options.machine).run();
+  Kernels out;
+  for (const Cluster& c : by_parts(cx.cluster))
+    for (Lowered& k : LoopLowering(c, cx.clustering, cx.storage, *cx.options.machine).run())
+      out.push_back(std::move(k));
+  return out;
 }
 
 }  // namespace hologram::schedule
