@@ -99,6 +99,21 @@ def test_info_tells_of_devices(driver, capsys):
     assert json.loads(capsys.readouterr().out)["devices"]["cuda:0"].startswith("Fake GPU 0, compute capability 8.0, 4 multiprocessors")
 
 
+def test_bench_measures_a_device_against_its_own_limits(driver, capsys):
+    from hologram import cli
+
+    before = driver.fakecuda_count(b"launches")
+    arguments = ["bench", "--backend", "cuda", "--elements", "1024", "--rounds", "1"]
+    assert cli.main([*arguments, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["backend"] == "cuda" and driver.fakecuda_count(b"launches") > before
+    assert all(row["of_copy"] == row["gb_per_s"] / told["limits"]["copy_gb_per_s"]["all"] for row in told["operations"].values())
+    assert told["product"]["of_fma"] > 0 and told["call"]["nanoseconds"] > 0
+    assert cli.main(arguments) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("cuda; 1024 float32") and "thread" not in text
+
+
 def test_operations_are_left_on_streams(driver):
     with hologram.Executor("cuda") as executor:
         stream = hologram.Stream(executor)
