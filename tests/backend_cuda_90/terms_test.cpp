@@ -279,7 +279,13 @@ TEST_F(CudaWideTerms, AssembleWithoutSpills) {
     SCOPED_TRACE(layout);
     const atlas::Program p = float_product("f32", (layout & 1) != 0, (layout & 2) != 0);
     const std::string ptx = cuda::dump_ptx(p, 90);
-    EXPECT_NE(ptx.find("hologram_split"), ptx.npos);
+    auto has = [&](const std::string& entry, const char* what) {
+      const size_t begin = ptx.find(".visible .entry " + entry + "(");
+      const size_t end = ptx.find(".visible .entry", begin + 1);
+      return begin != ptx.npos && ptx.substr(begin, end - begin).find(what) != ptx.npos;
+    };
+    EXPECT_TRUE(has("hologram_split", "ld.global.v4") && has("hologram_split", "st.global.v4"));
+    EXPECT_EQ(has("hologram_wide", "ld.shared.v2.f32"), (layout & 1) == 0);
     EXPECT_NE(ptx.find("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"), ptx.npos);
     const std::string words = assembled(ptx, "sm_90a");
     EXPECT_EQ(words.find("C75"), words.npos) << words;
