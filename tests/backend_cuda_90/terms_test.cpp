@@ -1,6 +1,7 @@
 // tests/backend_cuda_90/terms_test.cpp: float32 products by warpgroups
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -271,6 +272,70 @@ TEST_F(CudaWideTerms, FactsAreStored) {
     changed.replace(at, std::string_view(what).size(), by);
     EXPECT_THROW(cuda::from_text(changed, 3), Error) << by;
   }
+}
+
+// x * (y * scale) of bfloat16 x; y are bytes, as weights of eight bits are.
+const char* const weighted = R"(atlas block 1
+symbols 3
+buffer b0 bf16 read [s0*s1]
+buffer b1 i8 read [s2*s1]
+buffer b2 f32 read [s2]
+buffer b3 f32 write [s0*s2]
+product batch 0 operand bf16 acc f32 precision 0
+axis i0 parallel [s0]
+axis i1 parallel [s2]
+axis i2 row [s1]
+lhs
+  %0 = load.bf16 b0[i2 + s1*i0]
+rhs
+  %0 = load.i8 b1[i2 + s1*i1]
+  %1 = cast.f32.i8 %0
+  %2 = load.f32 b2[i1]
+  %3 = mul.f32 %1, %2
+  %4 = cast.bf16.f32 %3
+epilogue
+  %0 = accumulator.f32 a0
+  store.f32 b3[i1 + s2*i0], %0
+)";
+
+// Of 16-bit floats a right factor that is computed comes by a single plane.
+TEST_F(CudaWideTerms, OfSixteenBitsComputeTheRightFactorFirst) {
+  constexpr int64_t m = 520, depth = 132, n = 137;
+  std::vector<uint16_t> x(m * depth);
+  std::vector<int8_t> y(n * depth);
+  std::vector<float> scale(n), out(m * n, -1);
+  auto small = [](int64_t e) { return static_cast<float>(7 * e % 9 - 4); };
+  auto half = [](float v) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16); };
+  for (size_t e = 0; e < x.size(); ++e) x[e] = half(small(static_cast<int64_t>(e)));
+  for (size_t e = 0; e < y.size(); ++e) y[e] = static_cast<int8_t>(11 * e % 15) - 7;
+  for (size_t e = 0; e < scale.size(); ++e) scale[e] = e % 2 ? 0.5f : 2.0f;
+  auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
+  const Bytes buffers[] = {bytes(x), bytes(y), bytes(scale), bytes(out)};
+  const int64_t maps = counted("maps"), launches = counted("launches");
+  // Rows of 132 bfloat16 are 264 bytes: the other kernel. Of 136 they are 272.
+  run_program(runtime(), atlas::assemble(weighted), buffers, std::array{m, depth, n});
+  EXPECT_EQ(counted("maps") - maps, 0);
+  for (const int64_t k_count : {depth, depth - 4}) {
+    SCOPED_TRACE(k_count);
+    std::ranges::fill(out, -1.0f);
+    run_program(runtime(), atlas::assemble(weighted), buffers, std::array{m, k_count, n});
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        float sum = 0;
+        for (int64_t k = 0; k < k_count; ++k)
+          sum +=
+              small(i * k_count + k) * static_cast<float>(y[static_cast<size_t>(j * k_count + k)]);
+        ASSERT_EQ(out[static_cast<size_t>(i * n + j)], sum * scale[static_cast<size_t>(j)])
+            << i << " " << j;
+      }
+  }
+  EXPECT_EQ(counted("maps") - maps, 2);
+  EXPECT_EQ(counted("launches") - launches, 1 + 1 + 2);
+  const std::string ptx = cuda::dump_ptx(atlas::assemble(weighted), 90);
+  if (ptxas().empty()) return;
+  const std::string words = assembled(ptx, "sm_90a");
+  EXPECT_EQ(words.find("C75"), words.npos) << words;
+  expect_registers(words, 255);
 }
 
 TEST_F(CudaWideTerms, AssembleWithoutSpills) {

@@ -40,7 +40,7 @@ struct WideFacts {
   MappedMatrix left, right;
   Expr tiles, depth;
   /// Eights of the right factor's numbers, if @hologram_split runs first, a thread for each, and
-  /// writes their three bfloat16 terms to the workspace; else 0.
+  /// writes them, or their three bfloat16 terms, to the workspace; else 0.
   Expr pieces = {};
   int threads = 0, shared_bytes = 0;
 };

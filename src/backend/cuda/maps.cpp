@@ -10,10 +10,12 @@ constexpr int64_t most_size = int64_t{1} << 30;               // coordinates are
 constexpr int64_t most_stride = int64_t{1} << 40, unit = 16;  // in bytes
 // Of k, steps of 128 bytes: of fewer, filling the slots takes longer than the products.
 constexpr int64_t least_depth_bytes = 256;
-// Splitting an element takes about as long as 200 products of it: rows of the left factor.
-constexpr int64_t least_rows = 256, tile_elements = 128 * 128, piece = 8;
-constexpr int64_t term_bytes = 6;                      // of a number
-constexpr int64_t most_term_bytes = int64_t{1} << 30;  // of a launch's workspace
+// What a right factor that is computed first has to be for: its elements' products take as long as
+// computing it, or longer.
+constexpr int64_t least_rows = 512, least_term_rows = 256;
+constexpr int64_t tile_elements = 128 * 256, term_tile_elements = 128 * 128;
+constexpr int64_t piece = 8;                            // elements
+constexpr int64_t most_plane_bytes = int64_t{1} << 30;  // of a launch's workspace
 
 std::optional<WideGrid::Matrix> matrix_of(const MappedMatrix& m, std::span<const int64_t> symbols) {
   WideGrid::Matrix out{&m, 0, {}, {}};
@@ -71,19 +73,23 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
                                   int multiprocessors) {
   WideGrid grid;
   grid.tiles = facts.tiles.eval(symbols);
-  const bool splits = !facts.pieces.is(0);
+  const bool terms = facts.left.type == DType::f32;
+  const int64_t depth = facts.depth.eval(symbols);
   if (grid.tiles < 1 || grid.tiles > most_size ||
-      (splits ? 5 : 4) * grid.tiles < 2 * multiprocessors ||
-      facts.depth.eval(symbols) * size_of(facts.left.type) < least_depth_bytes)
+      (terms ? 5 : 4) * grid.tiles < 2 * multiprocessors ||
+      depth * size_of(facts.left.type) < least_depth_bytes)
     return std::nullopt;
   grid.ctas = std::min<int64_t>(grid.tiles, multiprocessors);
-  if (splits) {
-    const int64_t depth = facts.depth.eval(symbols);
+  if (!facts.pieces.is(0)) {
+    const int64_t planes = facts.right.sizes.back().eval(symbols);
+    const int64_t piece_bytes = piece * planes * size_of(facts.right.type);
+    const int64_t share = terms ? term_tile_elements / (piece * least_term_rows)
+                                : tile_elements / (piece * least_rows);
     grid.pieces = facts.pieces.eval(symbols);
-    if (grid.pieces < 1 || grid.pieces > most_term_bytes / (piece * term_bytes) ||
-        grid.tiles * tile_elements / (piece * least_rows) * depth < grid.pieces)
+    if (grid.pieces < 1 || grid.pieces > most_plane_bytes / piece_bytes ||
+        grid.tiles * share * depth < grid.pieces)
       return std::nullopt;
-    grid.workspace = static_cast<size_t>(grid.pieces * piece * term_bytes);
+    grid.workspace = static_cast<size_t>(grid.pieces * piece_bytes);
   }
   auto left = matrix_of(facts.left, symbols), right = matrix_of(facts.right, symbols);
   if (!left || !right) return std::nullopt;

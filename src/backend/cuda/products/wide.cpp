@@ -5,6 +5,7 @@
 // products under way while it begins the next one's, and frees a slot when they are done.
 #include "backend/cuda/products/wide.h"
 
+#include "backend/cuda/products/planes.h"
 #include "backend/cuda/products/skinny.h"
 #include "backend/cuda/products/tensor.h"
 #include "backend/cuda/products/terms.h"
@@ -35,11 +36,15 @@ std::optional<WideFactors> wide_factors(const atlas::Program& program) {
   if (!suits_tensor_cores(block) || (!bytes && (is_skinny(block) || is_thin(block))))
     return std::nullopt;
   auto left = mapped_factor(program, false), right = mapped_factor(program, true);
-  if (!left || !right) return std::nullopt;
-  if (bytes && (block.mixed || !left->depth_run || !right->depth_run)) return std::nullopt;
+  if (!left || (bytes && (!right || block.mixed || !left->depth_run || !right->depth_run)))
+    return std::nullopt;
   // Rows along k are as many as there are of x; of others, as many as a step has values of k.
   const WideShape shape = wide_shape(block);
   left->set_box(shape.step, WideShape::rows, shape.step);
+  if (!right) {  // it is computed first
+    Planes planes = planes_of(block, shape.step, shape.columns, shape.step);
+    return WideFactors{std::move(*left), std::move(planes.factor), std::move(planes.axes)};
+  }
   right->set_box(shape.step, shape.columns, shape.step);
   return WideFactors{std::move(*left), std::move(*right)};
 }
@@ -107,6 +112,7 @@ void add_wide_product(Facts& facts, llvm::Module& module, const atlas::Program& 
   const auto factors = wide_factors(program);
   check(factors.has_value(), "cuda: factors of a wide product");
   const WideShape shape = wide_shape(block);
+  if (factors->planes) add_planes(facts, module, program);
   CudaFunction k(module, program, WideShape::threads, wide_symbol, 2);
   WideProduct(k, *factors, shape).run();
   const Tiling tiling{WideShape::rows, shape.columns, WideShape::threads};
@@ -115,6 +121,7 @@ void add_wide_product(Facts& facts, llvm::Module& module, const atlas::Program& 
                          .right = factors->right.matrix,
                          .tiles = tiling.tiles(block),
                          .depth = block.axes[static_cast<size_t>(block.batch_rank) + 2].extent,
+                         .pieces = factors->planes ? pieces_of(block) : Expr(),
                          .threads = WideShape::threads,
                          .shared_bytes = shape.shared_bytes()};
 }

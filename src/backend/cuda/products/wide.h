@@ -7,7 +7,7 @@
 namespace hologram::cuda {
 
 /// Whether a product that tensor cores may compute, of floats of more than a few rows or of bytes,
-/// has factors that are matrices in memory: one way or the other, of bytes along
+/// has a left factor that is a matrix in memory, one way or the other; of bytes both factors, along
 /// k and of one type.
 bool has_wide_product(const atlas::Program& program);
 

@@ -9,10 +9,9 @@
 // values of k into sums that begin at zero, these to the sums of 384, and those to the result.
 #include "backend/cuda/products/wide_terms.h"
 
-#include <algorithm>
-
 #include "atlas/order.h"
 #include "backend/cuda/operands.h"
+#include "backend/cuda/products/planes.h"
 #include "backend/cuda/products/skinny.h"
 #include "backend/cuda/products/terms.h"
 #include "backend/cuda/products/thin.h"
@@ -36,51 +35,9 @@ constexpr WideShape terms_shape{.columns = terms_columns,
                                 .turned_rows = true,
                                 .mends = true};
 constexpr int block_steps = atlas::product_block / terms_step;
-constexpr int split_lanes = Operands::lanes;
 static_assert(atlas::product_block % terms_step == 0);
 static_assert(terms_shape.left_bytes == WideShape::rows * Async::row_bytes);
 static_assert(terms_shape.shared_bytes() <= 227 << 10);
-
-const Expr& extent_of(const atlas::ProductBlock& block, int axis) {
-  return block.axes[static_cast<size_t>(axis)].extent;
-}
-
-// Along which the right factor differs.
-std::vector<int> batch_axes_of(const atlas::ProductBlock& block) {
-  std::vector<int> out;
-  for (int a = 0; a < block.batch_rank; ++a)
-    if (std::ranges::any_of(block.rhs.instrs,
-                            [&](const atlas::Instr& i) { return i.expr.has_axis(a); }))
-      out.push_back(a);
-  return out;
-}
-
-// The right factor's planes, and how many eights of its numbers there are.
-struct Planes {
-  MappedFactor factor;
-  Expr pieces;
-};
-
-Planes planes_of(const atlas::ProductBlock& block) {
-  const int axis = block.batch_rank + 1, depth_axis = axis + 1;
-  Planes out{{{}, runs_along(block.rhs, axis, depth_axis)}, {}};
-  const bool deep = out.factor.depth_run;
-  const Expr& inner = extent_of(block, deep ? depth_axis : axis);
-  const Expr& outer = extent_of(block, deep ? axis : depth_axis);
-  Expr matrices(1);
-  for (const int a : batch_axes_of(block)) matrices *= extent_of(block, a);
-  const Expr eights = ceil_div(inner, Expr(split_lanes));
-  const Expr row = eights * Expr(split_lanes);
-  out.pieces = eights * outer * matrices;
-  MappedMatrix& m = out.factor.matrix;
-  m.buffer = in_workspace;
-  m.type = DType::bf16;
-  m.sizes = {inner, outer, matrices, Expr(term_count)};
-  m.strides = {row, row * outer, row * outer * matrices};
-  out.factor.set_box(deep ? terms_step : Async::row_bytes / 2, terms_columns, terms_step);
-  m.box[3] = term_count;
-  return out;
-}
 
 std::optional<WideFactors> terms_factors(const atlas::Program& program) {
   const atlas::ProductBlock& block = program.product();
@@ -88,73 +45,12 @@ std::optional<WideFactors> terms_factors(const atlas::Program& program) {
   auto left = mapped_factor(program, false);
   if (!left) return std::nullopt;
   left->set_box(terms_step, WideShape::rows, terms_step);
-  return WideFactors{std::move(*left), planes_of(block).factor, batch_axes_of(block)};
+  const int run = runs_along(block.rhs, block.batch_rank + 1, block.batch_rank + 2)
+                      ? terms_step
+                      : Async::row_bytes / 2;
+  Planes right = planes_of(block, run, terms_columns, terms_step);
+  return WideFactors{std::move(*left), std::move(right.factor), std::move(right.axes)};
 }
-
-// A thread splits eight neighbours.
-class Splitting {
- public:
-  Splitting(CudaFunction& k, bool depth_run)
-      : k_(k), ir_(k.ir), block_(k.program.product()), deep_(depth_run) {}
-
-  void run() {
-    Scope& root = k_.root();
-    root.seek();
-    Value* piece = ir_.CreateAdd(ir_.CreateMul(k_.cta(), number(split_threads)), k_.thread());
-    Value* pieces = ir_.CreateTrunc(k_.total(), ir_.getInt32Ty());
-    emit_if(root, ir_.CreateICmpULT(piece, pieces), [&](Scope& some) { split(some, piece); });
-    root.seek();
-    k_.finish();
-  }
-
- private:
-  Value* number(int n) { return ir_.getInt32(static_cast<uint32_t>(n)); }
-  Value* wide(Value* n) { return ir_.CreateZExt(n, ir_.getInt64Ty()); }
-  Value* value(Scope& at, int axis) {
-    Value* v = emit_expr(at, extent_of(block_, axis)).v;
-    at.seek();
-    return v;
-  }
-
-  void split(Scope& some, Value* piece) {
-    const int axis = block_.batch_rank + 1, depth_axis = axis + 1;
-    some.seek();
-    Value *count = value(some, axis), *depth = value(some, depth_axis);
-    auto narrow = [&](Value* v) { return ir_.CreateTrunc(v, ir_.getInt32Ty()); };
-    Value *inner = narrow(deep_ ? depth : count), *outer = narrow(deep_ ? count : depth);
-    Value* eights =
-        ir_.CreateUDiv(ir_.CreateAdd(inner, number(split_lanes - 1)), number(split_lanes));
-    Value* run = wide(ir_.CreateMul(ir_.CreateURem(piece, eights), number(split_lanes)));
-    Value* rest = ir_.CreateUDiv(piece, eights);
-    Value* row = wide(ir_.CreateURem(rest, outer));
-    rest = ir_.CreateUDiv(rest, outer);
-    const std::vector<int> axes = batch_axes_of(block_);
-    for (auto a = axes.rbegin(); a != axes.rend(); ++a) {
-      Value* size = narrow(value(some, *a));
-      some.set_axis(*a, wide(ir_.CreateURem(rest, size)));
-      rest = ir_.CreateUDiv(rest, size);
-    }
-    some.seek();
-    const Factor factor{&block_.rhs, axis, depth_axis, DType::f32, k_.i64(0), count, depth, deep_};
-    Value* numbers =
-        Operands(k_, split_threads).eight(some, factor, deep_ ? row : run, deep_ ? run : row);
-    some.seek();
-    Value* plane = ir_.CreateMul(k_.total(), k_.i64(split_lanes));
-    Value* place = ir_.CreateMul(wide(piece), k_.i64(split_lanes));
-    for (const std::vector<Value*>& registers : take_terms(k_, numbers)) {
-      Value* all = llvm::PoisonValue::get(llvm::FixedVectorType::get(ir_.getInt32Ty(), 4));
-      for (uint64_t n = 0; n < 4; ++n) all = ir_.CreateInsertElement(all, registers[n], n);
-      Value* to = ir_.CreateGEP(ir_.getInt16Ty(), k_.workspace(k_.i64(0)), place);
-      ir_.CreateAlignedStore(all, to, llvm::Align(16));
-      place = ir_.CreateAdd(place, plane);
-    }
-  }
-
-  CudaFunction& k_;
-  llvm::IRBuilder<>& ir_;
-  const atlas::ProductBlock& block_;
-  const bool deep_;
-};
 
 class WideTerms final : public WideTiles {
  public:
@@ -201,7 +97,7 @@ class WideTerms final : public WideTiles {
                                    llvm::Align(type->isVectorTy() ? 8 : 4));
     };
     llvm::Type* one = ir_.getFloatTy();
-    Value* out = llvm::PoisonValue::get(llvm::FixedVectorType::get(one, split_lanes));
+    Value* out = llvm::PoisonValue::get(llvm::FixedVectorType::get(one, Operands::lanes));
     for (int n = 0; n < 4; ++n) {
       const int down = n % 2, along = n / 2;  // eight rows, eight values of k
       Value* two[2];
@@ -298,17 +194,16 @@ void add_wide_terms(Facts& facts, llvm::Module& module, const atlas::Program& pr
   const atlas::ProductBlock& block = program.product();
   const auto factors = terms_factors(program);
   check(factors.has_value(), "cuda: factors of a wide product by terms");
-  CudaFunction split(module, program, split_threads, split_symbol);
-  Splitting(split, factors->right.depth_run).run();
+  add_planes(facts, module, program);
   CudaFunction k(module, program, WideShape::threads, wide_symbol, 2);
   WideTerms(k, *factors, terms_shape).run();
   const Tiling tiling{WideShape::rows, terms_columns, WideShape::threads};
-  facts.flags = facts.flags || k.flags() || split.flags();
+  facts.flags = facts.flags || k.flags();
   facts.wide = WideFacts{.left = factors->left.matrix,
                          .right = factors->right.matrix,
                          .tiles = tiling.tiles(block),
-                         .depth = extent_of(block, block.batch_rank + 2),
-                         .pieces = planes_of(block).pieces,
+                         .depth = block.axes[static_cast<size_t>(block.batch_rank) + 2].extent,
+                         .pieces = pieces_of(block),
                          .threads = WideShape::threads,
                          .shared_bytes = terms_shape.shared_bytes()};
 }

@@ -10,8 +10,7 @@ namespace hologram::cuda {
 /// The factors of a product as tensor maps bring them, with their boxes.
 struct WideFactors {
   MappedFactor left, right;
-  /// Where the right one is a matrix for each place along these batch axes together, and behind
-  /// these one for each term.
+  /// The batch axes of planes, where the right factor is such (`planes.h`).
   std::optional<std::vector<int>> planes = {};
 };
 
