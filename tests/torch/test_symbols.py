@@ -5,6 +5,8 @@ import pytest
 import sympy
 import torch
 from harness import BACKEND, backend_stats, check, compile_fresh, graph_count
+from opinfo_direct import SymbolicGraph
+from zoo import normal
 
 from hologram_torch.graph.symbols import Symbols
 
@@ -155,3 +157,18 @@ def test_a_size_whose_bytes_do_not_fit_64_bits_is_an_error():
         for n in (2**61, 2**62, 2**63 - 1, 2**63 - 1):
             with pytest.raises(MemoryError):
                 compiled(one, n)
+
+
+def test_a_gradient_of_sizes_that_the_forward_graph_alone_names():
+    """The gradient's middle size is rows // blocks, which guards make equal to a number that only the forward graph takes."""
+
+    def function(x, sizes):
+        return torch.view_copy(x, sizes)
+
+    failed = backend_stats()["failed_graphs"]
+    for rows, blocks, length, columns in ((25, 5, 5, 5), (12, 3, 4, 6)):
+        x = normal(rows, columns).requires_grad_()
+        graph = SymbolicGraph(function, ((x, (blocks, length, columns)), {}), BACKEND, True)
+        graph(x, (blocks, length, columns)).mul(normal(blocks, length, columns, seed=2)).sum().backward()
+        check(x.grad, normal(blocks, length, columns, seed=2).view(rows, columns))
+    assert backend_stats()["failed_graphs"] == failed

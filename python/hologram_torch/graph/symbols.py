@@ -85,14 +85,23 @@ class Symbols:
         return self._equal.get(e, e) if self._equal else e
 
     def expr(self, e):
-        e = self._simplest(e)
-        found = self.known.get(e)
+        simplest = self._simplest(e)
+        found = self.known.get(simplest)
         if found is None:
             try:
-                found = self.known[e] = self._convert(e)
+                found = self.known[simplest] = self._stated(simplest, e)
             except Unsupported as refusal:
-                found = self._computed(e, refusal)
+                found = self._computed(simplest, refusal)
         return found
+
+    def _stated(self, simplest, e):
+        """Of symbols that the graph's arguments give: those of the simplest form may be the forward graph's alone."""
+        try:
+            return self._convert(simplest)
+        except Unsupported:
+            if e == simplest:
+                raise
+            return self._convert(e)
 
     def _computed(self, e, refusal):
         """A symbol for a size that expressions of a graph cannot state, as a share of another one: each call computes it."""
