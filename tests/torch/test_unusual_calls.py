@@ -33,10 +33,12 @@ def in_threads(count, run):
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
-def test_interrupted_compilations_leave_nothing_behind():
+def test_interrupted_compilations_leave_nothing_behind(request):
     layers = [nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU()) for _ in range(5)]
     module, x = nn.Sequential(*layers).eval(), normal(2, 16, 24, 24)
     interrupted = 0
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest-xdist's workers ignore it
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, handler))
     with torch.no_grad():
         for delay in (0.05, 0.2, 0.6):
             compiled = compile_fresh(module)
