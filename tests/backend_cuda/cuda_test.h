@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -151,6 +152,10 @@ atlas::Program float_product(const char* type, bool left_by_columns, bool right_
 
 /// rows x depth times depth x columns of bytes, both along k.
 atlas::Program byte_product(const char* left, const char* right);
+
+/// Whether that of drawn bytes is right, modulo 2^32. `sizes`: rows, depth, columns.
+void expect_byte_product(Runtime& runtime, const char* left, const char* right,
+                         const std::array<int64_t, 3>& sizes);
 
 /// One head: queries x depth, s0 keys x depth, s0 keys x depth. `queries`: how many, or s1.
 atlas::Program attention(const char* type, const std::string& queries, int depth,

@@ -61,32 +61,11 @@ TEST_F(CudaBackend, TensorCoresMultiplyIntegersExactly) {
 }
 
 TEST_F(CudaBackend, TensorCoresMultiplyBytes) {
-  std::mt19937 random(9);
   for (const char* left : {"i8", "u8"})
     for (const char* right : {"i8", "u8"})
-      for (const auto& sizes : std::vector<std::vector<int64_t>>{
-               {1, 1, 1}, {3, 0, 5}, {17, 65, 9}, {130, 40, 72}, {5, 1333, 20}}) {
-        SCOPED_TRACE(fmt::format("{} {} {}", left, right, testing::PrintToString(sizes)));
-        const int64_t m = sizes[0], depth = sizes[1], n = sizes[2];
-        std::vector<uint8_t> x(static_cast<size_t>(m * depth)), y(static_cast<size_t>(depth * n));
-        for (auto* factor : {&x, &y})
-          for (uint8_t& b : *factor) b = static_cast<uint8_t>(random());
-        auto number = [](uint8_t b, const char* type) {
-          return type[0] == 'i' ? int32_t{static_cast<int8_t>(b)} : int32_t{b};
-        };
-        std::vector<int32_t> out(static_cast<size_t>(m * n), -1), wanted(out.size());
-        for (int64_t i = 0; i < m; ++i)
-          for (int64_t j = 0; j < n; ++j)
-            for (int64_t k = 0; k < depth; ++k)
-              wanted[static_cast<size_t>(i * n + j)] +=
-                  number(x[static_cast<size_t>(i * depth + k)], left) *
-                  number(y[static_cast<size_t>(j * depth + k)], right);
-        const Bytes buffers[] = {std::as_writable_bytes(std::span(x)),
-                                 std::as_writable_bytes(std::span(y)),
-                                 std::as_writable_bytes(std::span(out))};
-        run_program(runtime(), byte_product(left, right), buffers, sizes);
-        ASSERT_EQ(out, wanted);
-      }
+      for (const auto& sizes : std::vector<std::array<int64_t, 3>>{
+               {1, 1, 1}, {3, 0, 5}, {17, 65, 9}, {130, 40, 72}, {5, 1333, 20}})
+        expect_byte_product(runtime(), left, right, sizes);
 }
 
 // docs/numerics.md: what tensor cores cut off.

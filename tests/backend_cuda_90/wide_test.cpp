@@ -88,31 +88,10 @@ TEST_F(CudaWide, SizesAndStridesDecideWhichKernelRuns) {
   expect_exact(runtime(), {.m = 137, .depth = 128, .n = 265}, true);
 }
 
-// Whether the product of bytes is right, modulo 2^32.
 void expect_bytes(Runtime& runtime, const char* left, const char* right,
                   const std::array<int64_t, 3>& sizes, bool wide) {
-  SCOPED_TRACE(fmt::format("{} {} {}", left, right, testing::PrintToString(sizes)));
-  const auto [m, depth, n] = sizes;
-  std::mt19937 random(9);
-  std::vector<uint8_t> x(static_cast<size_t>(m * depth)), y(static_cast<size_t>(depth * n));
-  for (auto* factor : {&x, &y})
-    for (uint8_t& b : *factor) b = static_cast<uint8_t>(random());
-  auto number = [](uint8_t b, const char* type) {
-    return type[0] == 'i' ? int32_t{static_cast<int8_t>(b)} : int32_t{b};
-  };
-  std::vector<int32_t> out(static_cast<size_t>(m * n), -1), wanted(out.size());
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = 0; j < n; ++j)
-      for (int64_t k = 0; k < depth; ++k)
-        wanted[static_cast<size_t>(i * n + j)] +=
-            number(x[static_cast<size_t>(i * depth + k)], left) *
-            number(y[static_cast<size_t>(j * depth + k)], right);
-  const Bytes buffers[] = {std::as_writable_bytes(std::span(x)),
-                           std::as_writable_bytes(std::span(y)),
-                           std::as_writable_bytes(std::span(out))};
   const int64_t before = counted("maps");
-  run_program(runtime, byte_product(left, right), buffers, sizes);
-  EXPECT_EQ(out, wanted);
+  expect_byte_product(runtime, left, right, sizes);
   EXPECT_EQ(counted("maps") - before, wide ? 2 : 0);
 }
 
