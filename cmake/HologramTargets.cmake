@@ -99,12 +99,21 @@ function(hologram_hide_symbols target script)
   endif()
 endfunction()
 
+# hologram_test_options(<target>): how the tests are compiled, with -O1, which takes the compiler a third less
+function(hologram_test_options target)
+  target_compile_options(${target} PRIVATE ${HOLOGRAM_WARNINGS} "$<$<CONFIG:Release>:-O1>")
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  # __FILE__ may be relative to the build (ccache's base_dir).
+  target_compile_definitions(${target} PRIVATE "HOLOGRAM_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
+endfunction()
+
 # hologram_test_group(<folder>): tests/<folder>/*.cpp become the executable test_<folder>, run by ctest.
 # tests/<folder>/libs.cmake may set
 #   LIBS     folders of src/ to link (default: the folder of the group's own name, as in ir or
 #            backend_cpu, with what that needs; else everything)
 #   LINK     further targets
 #   SOURCES  further files
+#   TOGETHER compiles its files several at a time where HOLOGRAM_UNITY says so, but for those ALONE
 #   SHARDS   how many ctest tests the executable is split into (default 1)
 #   TIMEOUT  seconds for one of them (default 600; with a sanitizer four times that)
 #   SKIP     why the group is not built here (default: it is)
@@ -121,6 +130,7 @@ function(hologram_test_group folder)
   set(SOURCES "")
   set(SHARDS 1)
   set(TOGETHER "")
+  set(ALONE "")
   set(TIMEOUT 600)
   set(SKIP "")
   include("${CMAKE_CURRENT_SOURCE_DIR}/${folder}/libs.cmake" OPTIONAL)
@@ -133,13 +143,12 @@ function(hologram_test_group folder)
   endif()
   set(target test_${folder})
   add_executable(${target} ${sources} ${SOURCES})
-  target_compile_options(${target} PRIVATE ${HOLOGRAM_WARNINGS})
+  hologram_test_options(${target})
   if(TOGETHER)
     hologram_together(${target})
+    list(TRANSFORM ALONE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/")
+    set_source_files_properties(${ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
-  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-  # __FILE__ may be relative to the build (ccache's base_dir).
-  target_compile_definitions(${target} PRIVATE "HOLOGRAM_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
   foreach(library IN LISTS LIBS)
     hologram_target(${library} name)
     target_link_libraries(${target} PRIVATE ${name})
@@ -161,10 +170,10 @@ endfunction()
 
 # hologram_fuzz_group(<folder>): tests/<folder>/<name>.cpp becomes the libFuzzer executable fuzz_<name>, run
 # by ctest for HOLOGRAM_FUZZ_SECONDS on the inputs in tests/<folder>/corpus/<name>, if there are any.
-# tests/<folder>/libs.cmake may set LIBS (default: every folder of src/ that does not need LLVM), and
+# tests/<folder>/libs.cmake may set LIBS (default: the folders of src/ that most of them need), and
 # tests/<folder>/<name>.cmake SOURCES, further files of the one target.
 function(hologram_fuzz_group folder)
-  set(LIBS backend/interp schedule canon sigmatics)
+  set(LIBS backend/interp canon sigmatics)
   include("${CMAKE_CURRENT_SOURCE_DIR}/${folder}/libs.cmake" OPTIONAL)
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
   add_custom_target(fuzzers)

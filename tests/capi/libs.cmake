@@ -17,3 +17,5 @@ if(NOT TARGET capi_functions)
   target_include_directories(capi_functions INTERFACE "${CMAKE_CURRENT_BINARY_DIR}/capi_functions")
 endif()
 set(LINK capi_c99 capi_functions)
+set(TOGETHER ON)
+set(ALONE cpp_test.cpp)  # whose names are those of the C++ interface

@@ -2,7 +2,7 @@
 """By default a sample of the operators runs; HOLOGRAM_OPINFO=all runs every one,
 HOLOGRAM_OPINFO=100 a hundred, HOLOGRAM_OPINFO=softmax,nn.* those of the patterns.
 
-Beside them HOLOGRAM_OPINFO_DRAWN (80) times three samples, drawn at random from every way to run them:
+Beside them HOLOGRAM_OPINFO_DRAWN (50) times three samples, drawn at random from every way to run them:
 from HOLOGRAM_OPINFO_SEED, or the commit's own seed."""
 
 import os
@@ -66,7 +66,7 @@ def repeat(request) -> str:
 
 def test_samples_drawn_at_random():
     seed = seed_of("HOLOGRAM_OPINFO_SEED")
-    count = int(os.environ.get("HOLOGRAM_OPINFO_DRAWN", 80))
+    count = int(os.environ.get("HOLOGRAM_OPINFO_DRAWN", 50))
     worker = opinfo.Worker()
     done = opinfo.run_requests(
         drawn(worker.names, seed, count), jobs=os.cpu_count(), timeout=60.0, worker=worker,

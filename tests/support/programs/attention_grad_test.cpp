@@ -1,4 +1,4 @@
-// tests/codegen/attention_grad_test.cpp: compiled gradients of attention against the interpreter.
+// tests/support/programs/attention_grad_test.cpp: compiled gradients of attention against the interpreter.
 #include <limits>
 #include <sstream>
 

@@ -1,4 +1,4 @@
-// tests/codegen/window_test.cpp: planned convolutions: every kernel on every instruction set
+// tests/support/programs/window_test.cpp: planned convolutions: every kernel on every instruction set
 // against the interpreter, bit by bit.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// tests/codegen/exp_test.cpp: e^x has the same bits whether a target renders it itself or not.
+// tests/support/programs/exp_test.cpp: e^x has the same bits whether a target renders it itself or not.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -1,4 +1,4 @@
-// tests/codegen/transpose_test.cpp: points whose loads run across the lanes, against the
+// tests/support/programs/transpose_test.cpp: points whose loads run across the lanes, against the
 // interpreter.
 #include <sstream>
 

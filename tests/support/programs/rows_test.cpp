@@ -1,4 +1,4 @@
-// tests/codegen/rows_test.cpp: kernels over rows whose stages overlap from row to row, scratch that
+// tests/support/programs/rows_test.cpp: kernels over rows whose stages overlap from row to row, scratch that
 // lives in the output, and lines of few vectors.
 #include "backend/cpu/loops/place_scratch.h"
 #include "backend/cpu/loops/plan.h"

@@ -1,4 +1,4 @@
-// tests/codegen/scan_test.cpp: scans along rows against the interpreter.
+// tests/support/programs/scan_test.cpp: scans along rows against the interpreter.
 #include "atlas/programs.h"
 #include "base/error.h"
 #include "support/differential.h"

@@ -1,4 +1,4 @@
-// tests/codegen/reduce_test.cpp: reductions of many lengths, along rows and down columns, against
+// tests/support/programs/reduce_test.cpp: reductions of many lengths, along rows and down columns, against
 // the interpreter.
 #include "support/differential.h"
 

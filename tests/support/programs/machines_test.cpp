@@ -1,4 +1,4 @@
-// tests/codegen/machines_test.cpp: products, what follows them, attention, convolutions and large
+// tests/support/programs/machines_test.cpp: products, what follows them, attention, convolutions and large
 // buffers as the planner of each machine has them, against the interpreter.
 #include <sstream>
 

@@ -1,4 +1,4 @@
-// tests/codegen/ops_test.cpp: every exact op on every type, all pairs of special values, against
+// tests/support/programs/ops_test.cpp: every exact op on every type, all pairs of special values, against
 // the interpreter.
 #include "support/differential.h"
 

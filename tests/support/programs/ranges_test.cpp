@@ -1,4 +1,4 @@
-// tests/codegen/ranges_test.cpp: loops whose bodies compare coordinates: concatenations, padding,
+// tests/support/programs/ranges_test.cpp: loops whose bodies compare coordinates: concatenations, padding,
 // triangles.
 #include "backend/cpu/loops/ranges.h"
 #include "codegen/differential.h"

@@ -1,4 +1,4 @@
-// tests/codegen/sort_test.cpp: sort blocks against the interpreter.
+// tests/support/programs/sort_test.cpp: sort blocks against the interpreter.
 #include "atlas/programs.h"
 #include "support/differential.h"
 
