@@ -10,10 +10,13 @@
 #include "backend/cpu/compile.h"
 #include "backend/cpu/cost.h"
 #include "backend/cpu/products/plan.h"
+#include "codegen/attentions.h"
 #include "codegen/run_kernel.h"
 #include "codegen/winograds.h"
 #include "host/context.h"
+#include "ir/scalar.h"
 #include "support/machine.h"
+#include "support/tiles.h"
 
 namespace hologram::test {
 namespace {
@@ -53,8 +56,8 @@ struct Schedule {
 };
 
 // Chunks are taken in order by whoever is free.
-Schedule schedule(const atlas::Program& p, int threads) {
-  const cpu::Launch launch = cpu::launch_of(p, target_for(threads));
+Schedule schedule(const atlas::Program& p, int threads, const cpu::Target& target) {
+  const cpu::Launch launch = cpu::launch_of(p, target);
   const int64_t total = launch.total.constant_value(), work = launch.unit_work.constant_value();
   const int64_t chunk = host::chunk_of(total, launch.grain.constant_value(), work, threads);
   const int64_t chunks = (total + chunk - 1) / chunk;
@@ -68,6 +71,10 @@ Schedule schedule(const atlas::Program& p, int threads) {
   const double mean = static_cast<double>(total) / threads;
   return {total, chunks, most / mean,
           most * static_cast<double>(work) + static_cast<double>(needed) * host::joining_work};
+}
+
+Schedule schedule(const atlas::Program& p, int threads) {
+  return schedule(p, threads, target_for(threads));
 }
 
 using Sizes = std::array<int64_t, 3>;
@@ -147,28 +154,119 @@ TEST(Threads, smaller_units_do_not_read_the_right_operand_much_more_often) {
   }
 }
 
-TEST(Threads, cuts_change_no_bits) {
-  const auto isas = runnable_isas();
+// Attention of MiniLM (8 × 128), of prefills with heads of their own and shared, of a long
+// sequence, and of decodes with one query.
+const attentions::Case attention_cases[] = {
+    {8, 12, 12, 128, 128, 32, 32},        {1, 12, 12, 512, 512, 64, 64, true},
+    {1, 32, 8, 512, 512, 128, 128, true}, {4, 32, 32, 2048, 2048, 128, 128},
+    {16, 12, 12, 1, 1024, 64, 64},        {8, 32, 8, 1, 2048, 128, 128},
+};
+
+struct AttentionPath {
+  const char* name;
+  DType dtype;
+  bool tiles;
+};
+const AttentionPath attention_paths[] = {{"multiply-adds", DType::f32, false},
+                                         {"terms", DType::f32, true},
+                                         {"dots", DType::bf16, false},
+                                         {"tiles", DType::bf16, true}};
+
+template <class F>
+void for_each_attention(F f) {
+  for (attentions::Case c : attention_cases)
+    for (const AttentionPath& path : attention_paths) {
+      c.dtype = path.dtype;
+      cpu::Target t = cpu::with_dots(target_for(2), path.dtype == DType::bf16, false);
+      if (path.tiles) t = cpu::with_tiles(t);
+      t.tile_attention = path.tiles;
+      SCOPED_TRACE(testing::Message() << c << " by " << path.name);
+      const atlas::Program p = attentions::make_program(c);
+      f(p, [&](int threads) {
+        t.threads = cpu::threads_class(threads);
+        return schedule(p, threads, t);
+      });
+    }
+}
+
+TEST(Threads, attention_is_balanced) {
+  for_each_attention([](const atlas::Program&, auto schedule_for) {
+    for (int threads : {2, 4, 8, 16}) {
+      const Schedule s = schedule_for(threads);
+      EXPECT_LE(s.balance, 1.16) << threads << " threads: " << s.units << " units in " << s.chunks;
+    }
+  });
+}
+
+// Between two classes units are those of the larger one, some of which the last threads wait for.
+TEST(Threads, more_of_them_are_never_slower_for_attention_in_the_model) {
+  for_each_attention([](const atlas::Program&, auto schedule_for) {
+    double best = schedule_for(1).picoseconds;
+    for (int threads = 2; threads <= 64; ++threads) {
+      const Schedule s = schedule_for(threads);
+      const double most = cpu::threads_class(threads) == threads ? 1.05 : 1.45;
+      EXPECT_LE(s.picoseconds, most * best) << threads << " threads: " << s.units << " units";
+      best = std::min(best, s.picoseconds);
+    }
+  });
+}
+
+// The same bits from programs cut for few and for many threads; the last buffer is what they write.
+void expect_one_result(const atlas::Program& p, const cpu::Target& target) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
-  for (auto [m, n, k] : {Sizes{128, 768, 520}, Sizes{3, 4096, 130}, Sizes{200, 300, 40}}) {
-    const atlas::Program p = product(m, n, k);
-    std::vector<Memory> memory;
-    std::vector<void*> bufs;
-    for (const atlas::Buffer& b : p.buffers)
-      memory.emplace_back(static_cast<size_t>(b.extent.constant_value()) * 4);
-    for (size_t i = 0; i < 2; ++i)
-      for (size_t j = 0; j < memory[i].size() / 4; ++j) memory[i].as<float>()[j] = normal(random);
-    for (Memory& x : memory) bufs.push_back(x.data());
-    std::vector<char> first;
-    for (int threads : {2, 16, 64}) {
-      Compiled compiled(p, target_for(threads, isas.back()));
-      std::memset(memory[2].data(), 0, memory[2].size());
-      ASSERT_EQ(compiled.run(bufs, {}, 1), 0);
-      std::vector<char> now(memory[2].data(), memory[2].data() + memory[2].size());
-      if (first.empty()) first = now;
-      EXPECT_TRUE(first == now) << m << 'x' << n << 'x' << k << ", " << threads << " threads";
+  std::vector<Memory> memory;
+  std::vector<void*> bufs;
+  for (const atlas::Buffer& b : p.buffers)
+    memory.emplace_back(static_cast<size_t>(b.extent.constant_value() * size_of(b.dtype)));
+  for (size_t i = 0; i + 1 < memory.size(); ++i) {
+    const DType type = p.buffers[i].dtype;
+    const auto size = static_cast<size_t>(size_of(type));
+    for (size_t at = 0; at < memory[i].size(); at += size) {
+      const uint64_t bits = ir::bits_of(type, static_cast<double>(normal(random)));
+      std::memcpy(memory[i].data() + at, &bits, size);
     }
+  }
+  for (Memory& x : memory) bufs.push_back(x.data());
+  std::vector<char> first;
+  for (int threads : {2, 16, 64}) {
+    cpu::Target t = target;
+    t.threads = cpu::threads_class(threads);
+    Compiled compiled(p, t);
+    Memory& out = memory.back();
+    std::memset(out.data(), 0, out.size());
+    ASSERT_EQ(compiled.run(bufs, {}, 1), 0);
+    std::vector<char> now(out.data(), out.data() + out.size());
+    if (first.empty()) first = now;
+    EXPECT_TRUE(first == now) << threads << " threads";
+  }
+}
+
+TEST(Threads, cuts_change_no_bits) {
+  const cpu::Isa isa = runnable_isas().back();
+  for (auto [m, n, k] : {Sizes{128, 768, 520}, Sizes{3, 4096, 130}, Sizes{200, 300, 40}}) {
+    SCOPED_TRACE(testing::Message() << m << 'x' << n << 'x' << k);
+    expect_one_result(product(m, n, k), cpu::generic_target(isa));
+  }
+}
+
+TEST(Threads, cuts_of_attention_change_no_bits) {
+  using attentions::Case;
+  using enum attentions::Score;
+  for (const Case& c : {Case{1, 4, 4, 140, 140, 64, 48, true, plain, DType::f32},
+                        Case{2, 8, 2, 1, 300, 64, 64, false, key_bias, DType::f32},
+                        Case{1, 4, 2, 150, 300, 32, 32, false, keep_mask, DType::bf16},
+                        Case{4, 8, 2, 2, 200, 64, 64, false, plain, DType::bf16}}) {
+    SCOPED_TRACE(testing::Message() << c);
+    const atlas::Program p = attentions::make_program(c);
+    expect_one_result(p, cpu::generic_target(runnable_isas().back()));
+#if defined(__linux__) && defined(__x86_64__)
+    if (!runs_tile_targets()) continue;
+    TileMachine machine;
+    cpu::Target tiles = tile_target();
+    tiles.tile_attention = true;
+    expect_one_result(p, tiles);
+#endif
   }
 }
 

@@ -77,21 +77,8 @@ FewQueries few_queries(const AttentionPlan& p, const atlas::AttentionBlock& b,
   return {true, tiles && queries * shared > 1, shared};
 }
 
-// Panels of queries of a unit that splits keys and values.
-constexpr int64_t least_split = 3, most_split = 8;
-
-// Up to four panels of queries share what a unit copies of the values, as long as there are four
-// units for each thread.
-int64_t queries_on_tiles(const AttentionPlan& p, const atlas::AttentionBlock& b, int64_t threads) {
-  int64_t batch = 1;
-  for (int a = 0; a < b.batch_rank; ++a) batch *= size_or(b.axes[static_cast<size_t>(a)].extent, 1);
-  const int64_t panels = divide_up(size_or(p.queries, cost::assumed_rows), p.tile.panel);
-  const bool splits = p.terms > 1;
-  const int64_t fewest = splits ? std::min(panels, least_split) : 1;
-  int64_t block = std::min<int64_t>(panels, splits ? most_split : 4);
-  while (block > fewest && batch * divide_up(panels, block) < cost::units_each * threads) --block;
-  return block * p.tile.panel;
-}
+// Panels of queries of a unit at the most; on tiles of terms units split keys and values.
+constexpr int64_t most_panels = 4, most_split = 8;
 
 constexpr int float_terms = 3;
 // The chain's worst case is no less than that of the terms' sums.
@@ -129,6 +116,25 @@ Expr tile_work_per_key(const AttentionPlan& p) {
   }
   return (p.depth + p.values) * (panels * cost::cycle / 16) + p.values * (cost::cycle / 2) +
          Expr(panels * 30 * cost::cycle);
+}
+
+// Panels of queries share what a unit copies or splits of the values: as many as take the threads
+// the least time, who compute units in rounds.
+int64_t queries_on_tiles(AttentionPlan p, const atlas::AttentionBlock& b, int64_t threads) {
+  int64_t batch = 1;
+  for (int a = 0; a < b.batch_rank; ++a) batch *= size_or(b.axes[static_cast<size_t>(a)].extent, 1);
+  const int64_t panels = divide_up(size_or(p.queries, cost::assumed_rows), p.tile.panel);
+  const int64_t keys = size_or(p.keys, cost::assumed_rows);
+  p.values = Expr(size_or(p.values, p.depth.constant_value()));
+  int64_t best = 0, least = 0;
+  for (int64_t block = std::min(panels, p.terms > 1 ? most_split : most_panels); block > 0;
+       --block) {
+    p.query_block = block * p.tile.panel;
+    const int64_t rounds = divide_up(batch * divide_up(panels, block), threads);
+    const int64_t work = rounds * (keys * tile_work_per_key(p).constant_value() + cost::unit);
+    if (best == 0 || work < least) best = p.query_block, least = work;
+  }
+  return best;
 }
 
 // Of few queries on tiles: keys and values are read from memory and the values paired, a tile
