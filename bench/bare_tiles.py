@@ -4,7 +4,8 @@ counted as src/backend/cpu/tiles cuts them: 32 × 32 sums, steps of 64 bytes of 
 
 tiles     the same number of products in the bare loop
 depth     what grows with k beyond that: waiting for operands, copying and splitting rows, scanning columns
-sums      what does not grow with k: epilogue, repair, handing out units; from a second run with twice the depth
+sums      what does not grow with k: epilogue, repair, handing out units, of attention the softmax; from a second run with
+          twice the depth
 packing   of a right operand that is new in each call, from a run with one that is packed ahead
 """
 

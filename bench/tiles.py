@@ -12,7 +12,8 @@ against double precision, then all variants and PyTorch take turns. The columns 
 quartiles over the turns): fma over tiles is the gain that decides about float32, torch over tiles about attention, plain over
 tiles what prefetching does. On machines without AMX only "fma" and PyTorch run.
 
-Products on tiles are then compared with a loop of nothing but tile products (bare_tiles.py): shares of a call's time."""
+Products, attention and convolutions on tiles are then compared with a loop of nothing but tile products (bare_tiles.py): shares
+of a call's time."""
 
 import argparse
 import contextlib
@@ -21,6 +22,8 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -166,24 +169,66 @@ def measure(name: str, build, variants: dict, seconds: float) -> dict:
     return {"subject": subject, "seconds": turns.fastest(), "ratios": quartiles}
 
 
-SHARED = [("float32", products.linear, products.given), ("bfloat16", products.narrow_linear, products.narrow_given),
-          ("bytes", products.byte_linear, products.byte_given)]  # fmt: skip
-SHARED_SIZES = [(512, 512, 512), (1024, 1024, 1024), (1024, 384, 384), (16, 3072, 768)]
+@dataclass
+class Shared:
+    """A kernel whose time is shared out: what builds it so many times as deep, and with a right operand that is new in each call."""
+
+    name: str
+    products: int
+    deep: Callable
+    given: Callable | None = None
+
+
+def shared_product(kind: str, packed, given, m: int, n: int, k: int) -> Shared:
+    count = bare_tiles.products_of(kind, m, n, k)
+    return Shared(f"{kind} {m} x {n} x {k}", count, lambda times: packed(m, n, times * k), lambda: given(m, n, k))
+
+
+def shared_attention(kind: str, dtype, batch: int, heads: int, kv_heads: int, queries: int, keys: int, depth: int) -> Shared:
+    count = bare_tiles.products_of(kind, queries, keys, depth) + bare_tiles.products_of(kind, queries, depth, keys)
+    name = f"{kind} attention {' x '.join(map(str, (batch, heads, kv_heads, queries, keys, depth)))}"
+    build = partial(products.attention, "plain", dtype, batch, heads, kv_heads, queries, keys)
+    return Shared(name, batch * heads * count, lambda times: build(times * depth))
+
+
+def shared_convolution(kind: str, dtype, batch: int, channels: int, filters: int, side: int) -> Shared:
+    """3 × 3 by two."""
+    count = bare_tiles.products_of(kind, batch * (side // 2) ** 2, filters, 9 * channels)
+
+    def build(times):
+        layer = torch.nn.Conv2d(times * channels, filters, 3, stride=2, padding=1, bias=False).to(dtype)
+        return layer, (torch.randn(batch, times * channels, side, side).to(dtype),), None
+
+    return Shared(f"{kind} convolution {batch} x {channels} x {side} x {side} to {filters}", count, build)
+
+
+def shared_cases():
+    for kind, packed, given in (
+        ("float32", products.linear, products.given),
+        ("bfloat16", products.narrow_linear, products.narrow_given),
+        ("bytes", products.byte_linear, products.byte_given),
+    ):
+        for sizes in ((512, 512, 512), (1024, 1024, 1024), (1024, 384, 384), (16, 3072, 768)):
+            yield shared_product(kind, packed, given, *sizes)
+    for kind, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        for sizes in products.ATTENTION[:2]:
+            yield shared_attention(kind, dtype, *sizes)
+        yield shared_convolution(kind, dtype, 8, 64, 128, 56)
 
 
 @torch.no_grad()
-def share(kind: str, packed, given, sizes: tuple, threads: int, seconds: float) -> dict:
-    """Prints and gives the shares of one product's time on tiles."""
-    m, n, k = sizes
+def share(case: Shared, threads: int, seconds: float) -> dict:
+    """Prints and gives the shares of a kernel's time on tiles."""
     calls = {}
     with variant(TILES):
-        for label, build, depth in (("packed", packed, k), ("doubled", packed, 2 * k), ("given", given, k)):
-            function, inputs, _ = build(m, n, depth)
+        asked = {"once": lambda: case.deep(1), "doubled": lambda: case.deep(2), **({"given": case.given} if case.given else {})}
+        for label, build in asked.items():
+            function, inputs, _ = build()
             calls[label] = partial(products.by_freeze(function, inputs), *inputs)
-        bare = bare_tiles.BareLoop().seconds(threads) * bare_tiles.products_of(kind, m, n, k)
+        bare = bare_tiles.BareLoop().seconds(threads) * case.products
     times = take_turns(calls, seconds).fastest()
-    found = bare_tiles.shares(bare, times["packed"], times["doubled"], times["given"])
-    print(f"shares {kind} {m} x {n} x {k}: " + ", ".join(f"{what} {part:.2f}" for what, part in found.items()), flush=True)
+    found = bare_tiles.shares(bare, times["once"], times["doubled"], times.get("given"))
+    print(f"shares {case.name}: " + ", ".join(f"{what} {part:.2f}" for what, part in found.items()), flush=True)
     return found
 
 
@@ -224,13 +269,11 @@ def main() -> int:
         if wanted("case", name):
             found["cases"][name] = measure(name, build, variants, options.seconds)
             keep()
-    for kind, packed, given in SHARED if "tiles" in variants else ():
-        for sizes in SHARED_SIZES:
-            name = f"{kind} {' x '.join(map(str, sizes))}"
-            if re.match(options.only, name) and wanted("share", name):
-                torch.set_float32_matmul_precision("highest")
-                found["shares"][name] = share(kind, packed, given, sizes, options.threads, options.seconds)
-                keep()
+    for case in shared_cases() if "tiles" in variants else ():
+        if re.match(options.only, case.name) and wanted("share", case.name):
+            torch.set_float32_matmul_precision("highest")
+            found["shares"][case.name] = share(case, options.threads, options.seconds)
+            keep()
     keep()
     return 0 if all(found["cases"].values()) else 1
 

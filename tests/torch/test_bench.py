@@ -260,9 +260,17 @@ def test_shares_of_a_products_time_are_measured(monkeypatch, capsys):
     monkeypatch.setattr(tiles, "TILES", {})
     monkeypatch.setattr(bare_tiles.BareLoop, "__init__", lambda self: None)
     monkeypatch.setattr(bare_tiles.BareLoop, "seconds", lambda self, threads: 1e-9)
-    found = tiles.share("float32", products.linear, products.given, (32, 48, 64), 1, 0.01)
+    found = tiles.share(tiles.shared_product("float32", products.linear, products.given, 32, 48, 64), 1, 0.01)
     assert set(found) == {"tiles", "sums", "depth", "packing"} and all(0 <= part for part in found.values())
     assert "shares float32 32 x 48 x 64: tiles" in capsys.readouterr().out
+    for case in (
+        tiles.shared_attention("bfloat16", torch.bfloat16, 1, 2, 1, 40, 48, 16),
+        tiles.shared_convolution("float32", torch.float32, 1, 4, 8, 10),
+    ):
+        found = tiles.share(case, 1, 0.01)
+        assert set(found) == {"tiles", "sums", "depth"} and case.products > 0
+    names = [case.name for case in tiles.shared_cases()]
+    assert len(names) == len(set(names)) and "bfloat16 convolution 8 x 64 x 56 x 56 to 128" in names
 
 
 def test_gradients_of_attention_are_a_case_on_tiles(capsys):
