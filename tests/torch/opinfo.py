@@ -6,6 +6,7 @@ mutation.
     python tests/torch/opinfo.py                          # the whole database, inference, float32
     python tests/torch/opinfo.py 'nn.functional.*' softmax --mode training --samples 3
     python tests/torch/opinfo.py --samples 0 --edges --dynamic --shard 1/4 --json part1.json
+    python tests/torch/opinfo.py --device cuda            # a part of it, on CUDA tensors
     python tests/torch/opinfo.py --merge part*.json       # their summary
     python tests/torch/opinfo.py --expect                 # rewrite the list of expected results
 
@@ -35,15 +36,16 @@ BAD = STATUSES[:4]
 EXPECTED = Path(__file__).with_name("opinfo_expected.txt")
 KNOWN = Path(__file__).with_name("opinfo_known.txt")
 WORKER = Path(__file__).with_name("opinfo_worker.py")
+ON_A_GPU = 150  # operators by default
 START_LIMIT = 300.0  # seconds until a worker has imported the database
 
 
 class Worker:
     """A worker process and the answers that arrive from it; None marks its end."""
 
-    def __init__(self):
+    def __init__(self, device="cpu"):
         self.process = subprocess.Popen(
-            [sys.executable, WORKER], text=True, start_new_session=True,
+            [sys.executable, WORKER, device], text=True, start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self.answers = queue.Queue()
@@ -109,7 +111,7 @@ class Lane:
 
     def ask(self, request: dict):
         if self.worker is None or not self.worker.alive:
-            self.worker = Worker()
+            self.worker = Worker(request.get("device", "cpu"))
         return list(self.worker.ask(request, self.limit))
 
     def run(self, request: dict) -> dict:
@@ -201,7 +203,7 @@ def run(patterns=(), *, sampled=0, shard=(0, 1), jobs=2, timeout=120.0, referenc
     """Runs the chosen operators and returns name → {status, message, seconds, samples, bad}.
 
     `request`: what opinfo_worker.DEFAULTS names. `shard` (i, n): every n-th operator from i on, but for those `done`."""
-    worker = Worker()
+    worker = Worker(request.get("device", "cpu"))
     full = {**DEFAULTS, **request}
     chosen = select(worker.names[f"{full['dtype']} {full['mode']}"], patterns, sampled)
     requests = [{**request, "op": name} for name in chosen[shard[0] :: shard[1]] if name not in done]
@@ -276,6 +278,7 @@ def parse():
     add("ops", nargs="*", help="names or patterns; none: all")
     add("--backend", default=os.environ.get("HOLOGRAM_TEST_BACKEND", "hologram"))
     add("--reference", default="aot_eager", help="a backend to excuse faults; '': none")
+    add("--device", default="cpu", help="of the samples: cpu, cuda")
     add("--dtype", default="float32")
     add("--mode", choices=("inference", "training"), default="inference")
     add("--dynamic", action="store_true", help="sizes are symbols")
@@ -285,7 +288,7 @@ def parse():
     add("--samples", type=int, default=1, help="samples per operator, 0: all")
     add("--seed", type=int, help="picks the samples at random")
     add("--only", type=int, help="the number of the one sample to run")
-    add("--sampled", type=int, default=0, help="that many operators, spread over the list")
+    add("--sampled", type=int, help=f"that many operators, spread over the list, 0: all (default; {ON_A_GPU} on a GPU)")
     add("--shard", default="1/1", help="I/N: the I-th of N parts of the operators, from 1")
     add("--jobs", type=int, default=os.cpu_count())
     add("--timeout", type=float, default=120.0, help="seconds per sample")
@@ -297,6 +300,8 @@ def parse():
     options = parser.parse_args()
     if options.resume and not options.json:
         parser.error("--resume needs --json")
+    if options.sampled is None:
+        options.sampled = 0 if options.ops or options.device == "cpu" else ON_A_GPU
     return options
 
 
@@ -342,7 +347,7 @@ def main():
 
     so_far = json.loads(options.json.read_text()) if options.resume and options.json.exists() else {}
     part, parts = map(int, options.shard.split("/"))
-    names = ("backend", "dtype", "mode", "dynamic", "edges", "samples", "seed", "only", "direct", "together")
+    names = ("backend", "device", "dtype", "mode", "dynamic", "edges", "samples", "seed", "only", "direct", "together")
     results = run(
         options.ops,
         sampled=options.sampled,

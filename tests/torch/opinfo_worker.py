@@ -19,6 +19,7 @@ TOGETHER = "several samples"
 FAILED = "a graph that failed to compile"
 DEFAULTS = {
     "backend": "hologram",
+    "device": "cpu",  # of the samples
     "dtype": "float32",
     "mode": "inference",
     "dynamic": False,
@@ -52,7 +53,7 @@ class Checker:
         from opinfo_edges import edges
 
         self.torch.manual_seed(0)
-        samples = self.op.sample_inputs("cpu", self.dtype, requires_grad=self.training)
+        samples = self.op.sample_inputs(self.request["device"], self.dtype, requires_grad=self.training)
         made = []
         for number, sample in enumerate(itertools.islice(samples, 2000)):
             inputs = (sample.input, *sample.args), sample.kwargs
@@ -92,6 +93,8 @@ class Checker:
                 answer({"at": number, "label": label})
                 status, message = found or self.sample(self.op.op, arguments, process)
                 answer({"sample": number, "status": status, "message": message})
+                if self.request["device"] != "cpu":
+                    self.torch.cuda.synchronize()  # a device that failed stays so: the process ends, and another goes on
         answer({"end": len(chosen)})
 
     def together(self, group):
@@ -192,7 +195,9 @@ class Checker:
                     new = tensor.detach().clone()
                     if tensor.layout == torch.strided and new.stride() != tensor.stride() \
                             and 0 not in tensor.stride():  # fmt: skip
-                        new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+                        new = torch.empty_strided(
+                            tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+                        )
                         new.copy_(tensor)
                 seen[id(tensor)] = new.requires_grad_() if tensor.requires_grad else new
             return seen[id(tensor)]
@@ -215,7 +220,7 @@ class Checker:
             return outputs, []
         generator = torch.Generator().manual_seed(7)
         directions = [
-            torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype)
+            torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t)
             for t in roots
         ]
         gradients = torch.autograd.grad(roots, inputs, directions, allow_unused=True)
@@ -247,7 +252,7 @@ class Checker:
                 assert not values or same, f"{where}: {a!r}, eager has {e!r}"
                 continue
             kind = lambda t: (
-                (tuple(t.shape), t.dtype, t.layout) if isinstance(t, torch.Tensor) else type(t)
+                (tuple(t.shape), t.dtype, t.layout, t.device.type) if isinstance(t, torch.Tensor) else type(t)
             )
             assert kind(e) == kind(a), f"{where}: {kind(a)}, eager has {kind(e)}"
             if values:
@@ -262,7 +267,7 @@ class Checker:
         """Whether both differ by rounding alone: each result's error against the same computation in float64 is
         at most three times eager's, in the root of the mean square."""
         torch, leaves = self.torch, self.torch.utils._pytree.tree_leaves
-        if not self.op.supports_dtype(torch.float64, "cpu"):
+        if not self.op.supports_dtype(torch.float64, kind_of(self.request["device"])):
             return False
 
         def widen(t):
@@ -337,14 +342,18 @@ def operators() -> dict:
     return {name: op for name, op in named.items() if not skipped(op)}
 
 
-def supports(op, dtype, training: bool) -> bool:
-    if not op.supports_dtype(dtype, "cpu"):
+def kind_of(device: str) -> str:
+    return device.partition(":")[0]
+
+
+def supports(op, dtype, training: bool, device="cpu") -> bool:
+    if not op.supports_dtype(dtype, kind_of(device)):
         return False
     return not training or (op.supports_autograd and dtype.is_floating_point)
 
 
-def serve():
-    """Answers requests; what operators print goes to stderr."""
+def serve(device="cpu"):
+    """Answers requests; what operators print goes to stderr. `device`: whose operators are named."""
     import logging
     import warnings
 
@@ -360,7 +369,7 @@ def serve():
     logging.disable(logging.WARNING)
     names = {
         f"{dtype} {mode}": [
-            n for n, op in table.items() if supports(op, getattr(torch, dtype), mode == "training")
+            n for n, op in table.items() if supports(op, getattr(torch, dtype), mode == "training", device)
         ]
         for dtype in ("float32", "bfloat16", "float16", "float64", "int64")
         for mode in ("inference", "training")
@@ -373,4 +382,4 @@ def serve():
 
 
 if __name__ == "__main__":
-    serve()
+    serve(*sys.argv[1:])
