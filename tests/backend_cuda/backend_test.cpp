@@ -128,7 +128,7 @@ TEST_F(CudaBackend, BlocksAreGivenBack) {
   EXPECT_EQ(counted("blocks"), blocks);
 }
 
-TEST_F(CudaBackend, StreamsAreIndependentAndCopiesWait) {
+TEST_F(CudaDevice, StreamsAreIndependentAndCopiesWait) {
   Memory& memory = *runtime().device();
   Stream streams[] = {memory.make_stream(), memory.make_stream()};
   std::vector<int> in(500), out(500);

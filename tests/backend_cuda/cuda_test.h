@@ -38,19 +38,44 @@ inline int64_t counted(const char* what) {
   return reinterpret_cast<decltype(&fakecuda_count)>(dlsym(fake_library(), "fakecuda_count"))(what);
 }
 
-class CudaBackend : public testing::Test {
+/// Whether the program was started for the fake driver.
+inline bool emulated() {
+  static const bool fake =
+      std::string_view(std::getenv("HOLOGRAM_CUDA_DRIVER")) == HOLOGRAM_FAKE_CUDA;
+  return fake;
+}
+
+// Of results alone: a GPU's too.
+class CudaDevice : public testing::Test {
  protected:
-  void SetUp() override {
-    if (std::string_view(std::getenv("HOLOGRAM_CUDA_DRIVER")) != HOLOGRAM_FAKE_CUDA)
-      GTEST_SKIP() << "another driver than the fake one";
-  }
-  void TearDown() override {
-    inject("nothing", 0);
-    setenv("HOLOGRAM_CUDA_DRIVER", HOLOGRAM_FAKE_CUDA, 1);
-  }
   static Runtime& runtime() {
     static Runtime made("cuda");
     return made;
+  }
+};
+
+// On a device of capability 9.0.
+class CudaDevice90 : public CudaDevice {
+ protected:
+  void SetUp() override {
+    if (emulated())
+      inject("capability", 90);
+    else if (runtime().backend().describe().find("capability 9.0") == std::string::npos)
+      GTEST_SKIP() << "another capability than 9.0";
+  }
+  void TearDown() override { inject("nothing", 0); }
+};
+
+// Asks the emulator for failures or counts.
+class CudaBackend : public CudaDevice {
+ protected:
+  void SetUp() override {
+    if (!emulated()) GTEST_SKIP() << "another driver than the fake one";
+  }
+  void TearDown() override {
+    if (!emulated()) return;
+    inject("nothing", 0);
+    setenv("HOLOGRAM_CUDA_DRIVER", HOLOGRAM_FAKE_CUDA, 1);
   }
   // What making the backend throws.
   static std::string refusal(const char* name = "cuda") {

@@ -9,7 +9,7 @@ namespace hologram::test {
 namespace {
 
 // Small integers, whose products and sums every order of adding gives exactly.
-TEST_F(CudaBackend, TensorCoresMultiplyIntegersExactly) {
+TEST_F(CudaDevice, TensorCoresMultiplyIntegersExactly) {
   const std::vector<std::vector<int64_t>> shapes{
       {1, 1, 1},      {3, 0, 5},    {16, 16, 8},  {130, 40, 72}, {5, 33, 200},
       {257, 64, 129}, {1, 700, 37}, {2, 256, 64}, {3, 264, 9},   {4, 31, 17}};
@@ -60,7 +60,7 @@ TEST_F(CudaBackend, TensorCoresMultiplyIntegersExactly) {
       }
 }
 
-TEST_F(CudaBackend, TensorCoresMultiplyBytes) {
+TEST_F(CudaDevice, TensorCoresMultiplyBytes) {
   for (const char* left : {"i8", "u8"})
     for (const char* right : {"i8", "u8"})
       for (const auto& sizes : std::vector<std::array<int64_t, 3>>{
@@ -69,7 +69,7 @@ TEST_F(CudaBackend, TensorCoresMultiplyBytes) {
 }
 
 // docs/numerics.md: what tensor cores cut off.
-TEST_F(CudaBackend, TensorCoresStayWithinTheirBound) {
+TEST_F(CudaDevice, TensorCoresStayWithinTheirBound) {
   constexpr int64_t m = 20, depth = 512, n = 24;
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
@@ -102,7 +102,7 @@ TEST_F(CudaBackend, TensorCoresStayWithinTheirBound) {
   }
 }
 
-TEST_F(CudaBackend, TensorCoresKeepInfinityAndNan) {
+TEST_F(CudaDevice, TensorCoresKeepInfinityAndNan) {
   constexpr int64_t m = 4, depth = 20, n = 3;
   auto bits = [](float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); };
   const float infinity = std::numeric_limits<float>::infinity();
@@ -136,7 +136,7 @@ std::vector<float> multiply(Runtime& runtime, std::vector<float> left, std::vect
 }
 
 // Integers of ten bits need two terms; every order of adding gives their sums exactly.
-TEST_F(CudaBackend, TermsMultiplyIntegersExactly) {
+TEST_F(CudaDevice, TermsMultiplyIntegersExactly) {
   const std::vector<std::vector<int64_t>> shapes{
       {1, 1, 1}, {3, 0, 5}, {16, 16, 8}, {70, 40, 72}, {5, 33, 130}, {3, 800, 7}, {11, 900, 70}};
   auto number = [](int64_t i, int64_t j) {
@@ -179,7 +179,7 @@ TEST_F(CudaBackend, TermsMultiplyIntegersExactly) {
 }
 
 // docs/numerics.md: what products by terms lose, in units of 2^-24 times the sum of |x||y|.
-TEST_F(CudaBackend, TermsStayWithinTheirBound) {
+TEST_F(CudaDevice, TermsStayWithinTheirBound) {
   constexpr int64_t m = 20, depth = 1100, n = 24;
   struct Case {
     const char* name;
@@ -228,7 +228,7 @@ TEST_F(CudaBackend, TermsStayWithinTheirBound) {
 }
 
 // Where terms or sums of them are not finite, the chain of multiply-adds says what the result is.
-TEST_F(CudaBackend, TermsLeaveToChainsWhatTheyCannotHold) {
+TEST_F(CudaDevice, TermsLeaveToChainsWhatTheyCannotHold) {
   constexpr int64_t m = 6, depth = 400, n = 3;
   const float infinity = std::numeric_limits<float>::infinity();
   std::mt19937 random(5);

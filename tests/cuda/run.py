@@ -103,7 +103,7 @@ def gtest(setting: Setting, name: str, dry_filter: str) -> Step:
 
 
 def corpus(setting: Setting):
-    yield gtest(setting, "test_backend_cuda", "CudaBackend.AnElementwiseProgramRunsOnTheDevice:CudaBackend.TermsLeave*")
+    yield gtest(setting, "test_backend_cuda", "CudaBackend.AnElementwiseProgramRunsOnTheDevice:CudaDevice.TermsLeave*")
     yield gtest(setting, "test_backend_cuda_90", "CudaWideTerms.LeaveToChains*")
     yield gtest(setting, "test_conformance", "Reduce.ArgmaxAlone")
 
@@ -241,6 +241,21 @@ PARTS = {  # name: (minutes of 30, its steps)
 
 
 # --- running them ---------------------------------------------------------------------------------
+def descendants(process: int) -> list[int]:
+    """The processes under one, those in groups of their own too."""
+    under: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):  # it ended
+            continue
+        under.setdefault(parent, []).append(int(path.parent.name))
+    found = list(under.get(process, []))
+    for child in found:
+        found += under.get(child, [])
+    return found
+
+
 def run_step(step: Step, environment: dict, limit: float, log: Path) -> Outcome:
     """The step's outcome; all its processes end with it."""
     with log.open("w") as output:
@@ -253,10 +268,11 @@ def run_step(step: Step, environment: dict, limit: float, log: Path) -> Outcome:
         except subprocess.TimeoutExpired:
             status = None
         finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            for end, number in [*((os.kill, child) for child in descendants(process.pid)), (os.killpg, process.pid)]:
+                try:
+                    end(number, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
             process.wait()
     text = log.read_text(errors="replace")
     if status is not None:

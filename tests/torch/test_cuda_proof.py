@@ -79,12 +79,15 @@ def test_a_step_that_fails_or_never_ends_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(proof, "probe", lambda environment, dry: {"device": "a device"})
     status, parts = results_of(["part"], tmp_path, parts=part(step("a", PASSES), step("b", "raise SystemExit('wrong')")))
     assert status == 1 and parts["part"]["state"] == "failed" and parts["part"]["words"] == "a: ran; b: wrong"
-    slow = "import time; print('so far', flush=True); time.sleep(60)"
+    sleeper = "subprocess.Popen(['sleep', '60'], start_new_session=True, stdout=subprocess.DEVNULL).pid"
+    slow = f"import subprocess, time; print({sleeper}, flush=True); time.sleep(60)"
     for stops, state, wanted in ((False, "failed", 1), (True, "cut off", 0)):
         steps = step("fine", PASSES), step("slow", slow, stops=stops)
         status, parts = results_of(["part"], tmp_path, parts=part(*steps), minutes=1 / 30)
         assert parts["part"]["state"] == state and parts["part"]["seconds"] < 20
         assert [s["state"] for s in parts["part"]["steps"]] == ["passed", state]
+        left = Path("/proc", Path(parts["part"]["steps"][1]["log"]).read_text().strip(), "stat")
+        assert not left.exists() or left.read_text().split()[2] == "Z", "its processes end with it"
         assert (status == 1) == (wanted == 1 or state != "passed")
 
 
