@@ -19,6 +19,7 @@ What goes wrong with the backend --reference too is not ours: such samples count
 """
 
 import argparse
+import concurrent.futures
 import fnmatch
 import json
 import os
@@ -170,31 +171,32 @@ def select(names, patterns, sampled=0):
 
 def run_requests(requests, *, jobs=2, timeout=120.0, reference=None, progress=None, worker=None) -> list:
     """Runs requests (see opinfo_worker.DEFAULTS) on `jobs` workers; → [(request, result)] in the requests' order."""
-    todo, results = queue.SimpleQueue(), {}
+    todo, results, one_at_a_time = queue.SimpleQueue(), {}, threading.Lock()
     for item in enumerate(requests):
         todo.put(item)
 
     def loop(lane):
-        while True:
-            try:
-                number, request = todo.get_nowait()
-            except queue.Empty:
-                break
-            try:
-                result = lane.run(request)
-            except RuntimeError as error:
-                result = {"status": "crash", "message": str(error), "seconds": 0.0, "bad": []}
-            results[number] = (request, result)
-            if progress is not None:
-                progress(request["op"], result, len(results), len(requests))
-        lane.stop()
+        try:
+            while True:
+                try:
+                    number, request = todo.get_nowait()
+                except queue.Empty:
+                    return
+                try:
+                    result = lane.run(request)
+                except RuntimeError as error:
+                    result = {"status": "crash", "message": str(error), "seconds": 0.0, "bad": []}
+                with one_at_a_time:
+                    results[number] = (request, result)
+                    if progress is not None:
+                        progress(request["op"], result, len(results), len(requests))
+        finally:
+            lane.stop()
 
     lanes = [Lane(timeout, reference, None if i else worker) for i in range(max(1, jobs))]
-    threads = [threading.Thread(target=loop, args=(lane,)) for lane in lanes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
+        for done in [pool.submit(loop, lane) for lane in lanes]:
+            done.result()  # raises what its thread did
     return [results[n] for n in sorted(results)]
 
 

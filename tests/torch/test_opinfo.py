@@ -7,6 +7,8 @@ from HOLOGRAM_OPINFO_SEED, or the commit's own seed."""
 
 import os
 import random
+import threading
+import time
 from pathlib import Path
 
 import opinfo
@@ -114,6 +116,26 @@ def test_a_faulty_backend_is_found_out():
 
 def bad_backend(name: str) -> str:
     return f"{Path(__file__).with_name('bad_backends.py')}:{name}"
+
+
+def test_progress_is_told_by_one_worker_at_a_time_and_its_errors_are_raised(monkeypatch):
+    class Quick:
+        def __init__(self, *_):
+            self.run, self.stop = lambda request: {}, lambda: None
+
+    monkeypatch.setattr(opinfo, "Lane", Quick)
+    busy = threading.Lock()
+
+    def progress(*_):
+        assert busy.acquire(blocking=False)
+        time.sleep(0.001)
+        busy.release()
+
+    requests = [{"op": str(number)} for number in range(40)]
+    ran = opinfo.run_requests(requests, jobs=4, progress=progress)
+    assert [request for request, _ in ran] == requests
+    with pytest.raises(ZeroDivisionError):
+        opinfo.run_requests(requests, jobs=4, progress=lambda *_: 1 / 0)
 
 
 def test_samples_that_crash_together_are_run_one_by_one():
