@@ -52,7 +52,9 @@ TEST(GraphMemory, IsCountedWhileExecutablesLive) {
     return s;
   };
   const hologram_statistics before = stats();
-  ASSERT_OK(hologram_graph_parse(row_sums, &graph));
+  std::string own = row_sums;  // that no other test has compiled
+  own.replace(own.find("mul"), 3, "atan2");
+  ASSERT_OK(hologram_graph_parse(own.c_str(), &graph));
   ASSERT_OK(hologram_graph_compile(exec, graph, 0, &e));
   const hologram_statistics live = stats();
   EXPECT_GE(live.code_bytes, before.code_bytes + 2 * 4096) << "a kernel and what runs it";
