@@ -69,7 +69,7 @@ int64_t size(Random& random, int64_t most) {
   }
 }
 
-Case row_sums(Random& random, int64_t most) {
+Case sums_of_rows(Random& random, int64_t most) {
   const int64_t rows = size(random, most), columns = size(random, 40);
   const auto a = numbers(random, rows * columns), b = numbers(random, rows * columns);
   std::vector<float> products(a.size()), sums(static_cast<size_t>(rows));
@@ -199,7 +199,7 @@ constexpr Program programs[] = {
      "%3: f32[s0] = reduce_sum %2 axes=[1]\n"
      "return %3 strides=[1]\n"
      "return %2 strides=[s1, 1]\n",
-     row_sums},
+     sums_of_rows},
     {"graph(symbols=1, parameters=2)\n"
      "%0: i32[s0] = parameter index=0 strides=[1]\n"
      "%1: i32[s0] = parameter index=1 strides=[1]\n"

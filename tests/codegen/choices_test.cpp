@@ -28,7 +28,7 @@ std::string path_of(const Target& target, std::string_view what) {
   return "none";
 }
 
-atlas::ProductBlock product(int64_t m, int64_t n, int64_t k, DType type, int precision = 0) {
+atlas::ProductBlock product_of(int64_t m, int64_t n, int64_t k, DType type, int precision = 0) {
   atlas::ProductBlock b;
   b.axes = {{atlas::AxisKind::parallel, Expr(m)},
             {atlas::AxisKind::parallel, Expr(n)},
@@ -97,10 +97,11 @@ TEST(Choices, float32_takes_terms_only_where_they_were_measured_to_be_faster) {
     Target t = with(p.name.data());
     for (int precision : {0, 1, 2}) {
       const bool measured = p.terms_gain[static_cast<size_t>(2 - precision)] >= least_gain;
-      EXPECT_EQ(terms_for(t, product(1024, 1536, 384, DType::f32, precision), true) > 0, measured)
+      EXPECT_EQ(terms_for(t, product_of(1024, 1536, 384, DType::f32, precision), true) > 0,
+                measured)
           << p.name << ' ' << precision;
     }
-    EXPECT_EQ(terms_for(t, product(1024, 1536, 384, DType::bf16), true), 1);
+    EXPECT_EQ(terms_for(t, product_of(1024, 1536, 384, DType::bf16), true), 1);
   }
   EXPECT_EQ(path_of(with("emerald-rapids"), "float32"), "fma");
   EXPECT_EQ(path_of(with("emerald-rapids"), "float32 medium"), "fma");
@@ -113,9 +114,9 @@ TEST(Choices, a_measured_gain_is_taken) {
   t.processor = &fast;
   EXPECT_EQ(path_of(t, "float32"), "terms");
   EXPECT_EQ(path_of(t, "float32 high"), "fma");
-  EXPECT_EQ(terms_for(t, product(1024, 1536, 384, DType::f32), true), 3);
-  EXPECT_EQ(terms_for(t, product(1024, 1536, 384, DType::f32, 1), true), 0);
-  EXPECT_EQ(terms_for(t, product(5, 16, 32, DType::f32), false), 0);  // the model says no
+  EXPECT_EQ(terms_for(t, product_of(1024, 1536, 384, DType::f32), true), 3);
+  EXPECT_EQ(terms_for(t, product_of(1024, 1536, 384, DType::f32, 1), true), 0);
+  EXPECT_EQ(terms_for(t, product_of(5, 16, 32, DType::f32), false), 0);  // the model says no
   t.terms = Terms::never;
   EXPECT_EQ(path_of(t, "float32"), "fma");
   t.terms = Terms::model;
@@ -128,7 +129,7 @@ TEST(Choices, the_model_of_terms_takes_bytes_and_caches_from_the_table) {
   Target t = with("sapphire-rapids");
   t.terms = Terms::model;
   t.processor = &p;
-  const auto large = product(1024, 1536, 384, DType::f32);
+  const auto large = product_of(1024, 1536, 384, DType::f32);
   EXPECT_EQ(terms_for(t, large, true), 3);
   const double products = 1024.0 * 1024 * 1024 / (16 * 16 * 32) * 16;
   const auto of = [&](int terms) { return tile_cycles(p, 1024, 1024, 1024, terms); };

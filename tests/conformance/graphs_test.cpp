@@ -21,7 +21,7 @@ std::vector<char> bytes_of(const Tensor& t) {
 }
 
 // The same elements, read from memory.
-Tensor read(Tensor like, const std::vector<char>& bytes) {
+Tensor read_back(Tensor like, const std::vector<char>& bytes) {
   const auto size = static_cast<size_t>(size_of(like.dtype));
   for (size_t i = 0; i < like.size(); ++i) {
     like.bits[i] = 0;
@@ -41,7 +41,7 @@ class Results : public runtime::Outputs {
   std::vector<std::vector<char>> data;
 };
 
-void run(const RandomGraph& r, runtime::Executable& e) {
+void run_graph(const RandomGraph& r, runtime::Executable& e) {
   std::vector<std::vector<char>> memory(static_cast<size_t>(r.graph.num_parameters));
   std::vector<void*> addresses;
   for (size_t p = 0; p < memory.size(); ++p) {
@@ -59,7 +59,7 @@ void run(const RandomGraph& r, runtime::Executable& e) {
   for (size_t i = 0; i < r.expected.size(); ++i) {
     const int parameter = r.graph.outputs[i].parameter;
     const auto& bytes = parameter < 0 ? results.data[i] : memory[static_cast<size_t>(parameter)];
-    const Tensor got = read(r.expected[i], bytes);
+    const Tensor got = read_back(r.expected[i], bytes);
     ASSERT_TRUE(same(got, r.expected[i]))
         << "output " << i << " is " << text(got) << ", expected " << text(r.expected[i]);
   }
@@ -86,7 +86,7 @@ TEST_P(Graphs, HaveTheirValues) {
       ASSERT_EQ(error.code(), ErrorCode::unsupported) << error.what();
       continue;
     }
-    run(r, *e);
+    run_graph(r, *e);
     if (testing::Test::HasFailure()) return;
     ++ran;
   }
