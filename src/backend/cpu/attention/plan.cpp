@@ -124,14 +124,16 @@ int64_t queries_on_tiles(AttentionPlan p, const atlas::AttentionBlock& b, int64_
   int64_t batch = 1;
   for (int a = 0; a < b.batch_rank; ++a) batch *= size_or(b.axes[static_cast<size_t>(a)].extent, 1);
   const int64_t panels = divide_up(size_or(p.queries, cost::assumed_rows), p.tile.panel);
-  const int64_t keys = size_or(p.keys, cost::assumed_rows);
+  const auto keys = static_cast<double>(size_or(p.keys, cost::assumed_rows));
   p.values = Expr(size_or(p.values, p.depth.constant_value()));
-  int64_t best = 0, least = 0;
+  int64_t best = 0;
+  double least = 0;  // picoseconds, which long rows may have more of than an integer holds
   for (int64_t block = std::min(panels, p.terms > 1 ? most_split : most_panels); block > 0;
        --block) {
     p.query_block = block * p.tile.panel;
-    const int64_t rounds = divide_up(batch * divide_up(panels, block), threads);
-    const int64_t work = rounds * (keys * tile_work_per_key(p).constant_value() + cost::unit);
+    const auto rounds = static_cast<double>(divide_up(batch * divide_up(panels, block), threads));
+    const auto per_key = static_cast<double>(tile_work_per_key(p).constant_value());
+    const double work = rounds * (keys * per_key + cost::unit);
     if (best == 0 || work < least) best = p.query_block, least = work;
   }
   return best;
