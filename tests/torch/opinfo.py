@@ -22,68 +22,62 @@ import argparse
 import concurrent.futures
 import fnmatch
 import json
+import multiprocessing
 import os
 import queue
-import signal
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
-from opinfo_worker import DEFAULTS, PASSED, STATUSES, TOGETHER
+from forks import FORKING
+from opinfo_worker import DEFAULTS, PASSED, STATUSES, TOGETHER, serve
 
 BAD = STATUSES[:4]
 EXPECTED = Path(__file__).with_name("opinfo_expected.txt")
 KNOWN = Path(__file__).with_name("opinfo_known.txt")
-WORKER = Path(__file__).with_name("opinfo_worker.py")
 ON_A_GPU = 150  # operators by default
 START_LIMIT = 300.0  # seconds until a worker has imported the database
 
 
 class Worker:
-    """A worker process and the answers that arrive from it; None marks its end."""
+    """A process that runs samples, and what it answers. On a GPU it imports all by itself: no fork may use one."""
 
     def __init__(self, device="cpu"):
-        self.process = subprocess.Popen(
-            [sys.executable, WORKER, device], text=True, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        self.answers = queue.Queue()
-        threading.Thread(target=self.read, daemon=True).start()
-        try:
-            self.names = (self.answers.get(timeout=START_LIMIT) or {}).get("names")
-        except queue.Empty:
-            self.names = None
+        context = FORKING if device == "cpu" else multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=serve, args=(theirs, device), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.names = self.answer(START_LIMIT).get("names")
         if self.names is None:
             self.stop()
-            raise RuntimeError(f"the operator database's worker did not start; run {WORKER}")
+            raise RuntimeError("the operator database did not load")
 
-    def read(self):
-        for line in self.process.stdout:
-            if line.endswith("\n"):  # a crash may cut the last one
-                self.answers.put(json.loads(line))
-        self.answers.put(None)
+    def answer(self, limit: float) -> dict:
+        """The next one; {"lost": why} behind the last."""
+        try:
+            if self.connection.poll(limit):
+                return self.connection.recv()
+        except (EOFError, OSError):  # a crash may cut it
+            return {"lost": "crash"}
+        return {"lost": "timeout"}
 
     def ask(self, request: dict, limit: float):
         """Yields (sample, label, status, message); `limit`: seconds for a sample. The worker is
         stopped after a crash or a timeout."""
         try:
-            self.process.stdin.write(json.dumps(request) + "\n")
-            self.process.stdin.flush()
+            self.connection.send(request)
         except BrokenPipeError:
             pass
         begun = (request.get("first", 0), "before the first sample")
         while True:
-            try:
-                answer = self.answers.get(timeout=limit)
-            except queue.Empty:
+            answer = self.answer(limit)
+            if "lost" in answer:
                 self.stop()
-                yield (*begun, "timeout", f"more than {limit:g} s")
-                return
-            if answer is None:
-                self.stop()
-                yield (*begun, "crash", f"the process ended with status {self.process.returncode}")
+                late = answer["lost"] == "timeout"
+                message = f"more than {limit:g} s" if late else f"the process ended with status {self.process.exitcode}"
+                yield (*begun, answer["lost"], message)
                 return
             if "end" in answer:
                 return
@@ -94,14 +88,12 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        return self.process.returncode is None
+        return not self.connection.closed
 
     def stop(self):
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.process.wait()
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
 
 
 class Lane:

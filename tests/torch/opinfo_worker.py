@@ -1,5 +1,5 @@
 # tests/torch/opinfo_worker.py: the process that runs samples of PyTorch's operator database
-"""Reads requests, one JSON object a line, from standard input and answers on standard output.
+"""Takes requests, dicts, from a connection, and answers on it.
 
 A request names an operator and how to run it (see DEFAULTS). Before each sample comes
 {"at": number, "label": text}, behind it {"sample": number, "status": …, "message": …}, and at the
@@ -7,10 +7,8 @@ end {"end": count of samples}, so that a crash is known to be of the sample begu
 
 import fnmatch
 import itertools
-import json
 import os
 import random
-import sys
 
 STATUSES = ("crash", "timeout", "error", "fail", "nograph", "nondet", "fallback", "native", "skip")
 PASSED = STATUSES[5:8]
@@ -352,13 +350,14 @@ def supports(op, dtype, training: bool, device="cpu") -> bool:
     return not training or (op.supports_autograd and dtype.is_floating_point)
 
 
-def serve(device="cpu"):
-    """Answers requests; what operators print goes to stderr. `device`: whose operators are named."""
+def serve(connection, device="cpu"):
+    """Answers requests; what operators print goes nowhere. `device`: whose operators are named."""
     import logging
     import warnings
 
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
     warnings.filterwarnings("ignore")
     import torch
 
@@ -374,12 +373,10 @@ def serve(device="cpu"):
         for dtype in ("float32", "bfloat16", "float16", "float64", "int64")
         for mode in ("inference", "training")
     }
-    answer = lambda message: answers.write(json.dumps(message) + "\n")
-    answer({"names": names})
-    for line in sys.stdin:
-        request = {**DEFAULTS, **json.loads(line)}
-        Checker(table[request["op"]], request).run(answer)
-
-
-if __name__ == "__main__":
-    serve(*sys.argv[1:])
+    connection.send({"names": names})
+    while True:
+        try:
+            request = {**DEFAULTS, **connection.recv()}
+        except EOFError:
+            return
+        Checker(table[request["op"]], request).run(connection.send)

@@ -1,9 +1,8 @@
 # tests/torch/test_cuda.py: graphs of CUDA tensors over the fake driver: all but PyTorch's tensor itself
 import os
-import subprocess
-import sys
 
 import fake_cuda
+import forks
 import hologram_torch
 import pytest
 import torch
@@ -116,7 +115,7 @@ print(hologram_torch.stats()["host_runs"])
 print(hologram_torch.explain(lambda x: torch.softmax(x, -1), x))
 """
     environment = {**os.environ, "HOLOGRAM_BACKEND": "cuda", "HOLOGRAM_CUDA_DRIVER": fake_cuda.LIBRARY}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
+    done = forks.run(program, env=environment)
     assert done.returncode == 0, done.stderr
     runs, _, explanation = done.stdout.partition("\n")
     assert int(runs) > 0

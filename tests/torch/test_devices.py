@@ -1,8 +1,7 @@
 # tests/torch/test_devices.py: compiled graphs on a device whose memory the host does not see
 import os
-import subprocess
-import sys
 
+import forks
 import pytest
 from harness import BACKEND
 
@@ -88,12 +87,5 @@ print("fine")
 
 @pytest.mark.parametrize("program", [PROGRAM, MODELS], ids=["kinds of graphs", "models"])
 def test_graphs_run_on_a_device_that_is_not_the_host(program):
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=os.path.dirname(__file__),
-        env={**os.environ, "HOLOGRAM_BACKEND": "null"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = forks.run(program, cwd=os.path.dirname(__file__), env={**os.environ, "HOLOGRAM_BACKEND": "null"})
     assert done.returncode == 0 and done.stdout.endswith("fine\n"), done.stderr

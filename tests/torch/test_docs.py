@@ -2,9 +2,8 @@
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
+import forks
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -19,7 +18,7 @@ def examples():
 @pytest.mark.parametrize("code", list(examples()))
 def test_example_runs(code, tmp_path):
     env = dict(os.environ, HOLOGRAM_STRICT="1", HOLOGRAM_CACHE_DIR=str(tmp_path / "cache"))
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    done = forks.run(code, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr[-2000:]
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import forks
 import hologram
 import hologram_torch
 import numpy as np
@@ -145,7 +146,7 @@ def test_operators_of_packages(tmp_path):
 
     def run(program):
         environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
-        done = subprocess.run([sys.executable, "-c", program, tmp_path / "m.holo"], env=environment, capture_output=True, text=True)
+        done = forks.run(program, tmp_path / "m.holo", env=environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

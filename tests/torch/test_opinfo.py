@@ -93,7 +93,7 @@ def test_expected_native_share(expected):
 
 def test_a_faulty_backend_is_found_out():
     results = opinfo.run(
-        ["sin", "cos", "exp", "tan", "tanh"], backend=bad_backend("faulty"), jobs=1, timeout=10.0
+        ["sin", "cos", "exp", "tan", "tanh"], backend=bad_backend("faulty"), jobs=1, timeout=6.0
     )
     found = {name: result["status"] for name, result in results.items()}
     assert found == {

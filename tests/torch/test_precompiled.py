@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 
+import forks
 import hologram
 import hologram_torch
 import numpy as np
@@ -208,8 +209,9 @@ def test_code_is_the_same_whatever_processor_makes_it(tmp_path):
     made = set()
     for model, threads in (("zen4", "2"), ("emerald-rapids", "64"), ("skylake-server", "1")):
         environment = os.environ | {"HOLOGRAM_CPU_MODEL": model, "HOLOGRAM_NUM_THREADS": threads, "HOLOGRAM_CACHE_DIR": "off"}
-        command = [sys.executable, "-c", EXPORT, os.path.dirname(__file__), tmp_path / f"{model}.holo"]
-        made.add(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+        done = forks.run(EXPORT, os.path.dirname(__file__), tmp_path / f"{model}.holo", env=environment)
+        assert done.returncode == 0, done.stderr
+        made.add(done.stdout)
     assert len(made) == 1
     verify = [sys.executable, "-m", "hologram", "archive", "verify", tmp_path / "zen4.holo", "--rebuild"]
     subprocess.run(verify, env=os.environ | {"HOLOGRAM_CPU_MODEL": "zen5"}, check=True, capture_output=True)

@@ -1,8 +1,7 @@
 # tests/torch/test_saved.py: compiled graphs in PyTorch's caches and files: aot_compile, AOTAutograd's cache, mega-cache
 import os
-import subprocess
-import sys
 
+import forks
 import pytest
 import torch
 from harness import BACKEND, backend_stats, compile_fresh
@@ -232,6 +231,5 @@ def test_another_process_needs_no_tracing_and_compiles_nothing(tmp_path, kernels
     for process in ("first", "second"):
         folder = {"shared": tmp_path / "kernels", "own": tmp_path / f"{process}_kernels", "off": "off"}[kernels]
         environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / process), "HOLOGRAM_CACHE_DIR": str(folder)}
-        command = [sys.executable, "-c", PROCESS, os.path.dirname(__file__), process, str(tmp_path / "first")]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        done = forks.run(PROCESS, os.path.dirname(__file__), process, tmp_path / "first", env=environment)
         assert done.returncode == 0 and "done" in done.stdout, done.stderr[-3000:]
