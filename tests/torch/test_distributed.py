@@ -1,9 +1,9 @@
 # tests/torch/test_distributed.py: training and evaluation in two processes give one process's losses
 import json
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import forks
 import pytest
 import torch
 from harness import BACKEND
@@ -20,20 +20,10 @@ LIMIT = 300.0  # seconds for both processes
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("distributed")
-    worker = Path(__file__).with_name("distributed_worker.py")
-    command = [sys.executable, str(worker)]
-    processes = [
-        subprocess.Popen([*command, str(rank), str(folder / "store"), str(folder / "results"), *CASES],
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
-        for rank in range(2)
-    ]
-    said = []
-    try:
-        for process in processes:
-            said.append(process.communicate(timeout=LIMIT)[0])
-    finally:
-        for process in processes:
-            process.kill()
+    program = f"import runpy; runpy.run_path({str(Path(__file__).with_name('distributed_worker.py'))!r}, run_name='__main__')"
+    run = lambda rank: forks.run(program, str(rank), folder / "store", folder / "results", *CASES, timeout=LIMIT)  # noqa: E731
+    with ThreadPoolExecutor() as pool:
+        said = [done.stdout + done.stderr for done in pool.map(run, range(2))]
     files = [Path(f"{folder / 'results'}.{rank}") for rank in range(2)]
     assert all(f.exists() for f in files), "\n".join(said)
     return [json.loads(f.read_text()) for f in files]

@@ -73,6 +73,13 @@ def test_weights_that_stay_are_still_seen():
     same_bits(kept, frozen)
 
 
+@pytest.fixture(scope="module")
+def shared():
+    """A model and what it became, which every use leaves as they are."""
+    model = make()
+    return model, hologram_torch.freeze(model, (X,), release_weights=True)
+
+
 @pytest.mark.parametrize(
     "use",
     [
@@ -96,8 +103,8 @@ def test_weights_that_stay_are_still_seen():
     ],
     ids=lambda use: use.__code__.co_names[-1] if use.__code__.co_names else "call",
 )
-def test_using_a_released_weight_says_so(use):
-    model, _, frozen = both()
+def test_using_a_released_weight_says_so(use, shared):
+    model, frozen = shared
     torch._dynamo.reset()
     with pytest.raises(RuntimeError, match="0.weight.*release"):
         use(model)
