@@ -2,8 +2,6 @@
 // compares all bytes.
 #pragma once
 
-#include <map>
-
 #include "codegen/run_kernel.h"
 #include "support/differential.h"
 
@@ -11,8 +9,6 @@ namespace hologram::test {
 
 struct IsaInputs : Inputs {
   std::vector<cpu::Isa> isas = runnable_isas();
-  /// The program compiled, for the next call with it.
-  std::map<cpu::Isa, std::unique_ptr<Compiled>>* kernels = nullptr;
 };
 
 /// expect_same() on these instruction sets.
@@ -42,10 +38,7 @@ inline void expect_same_on(const atlas::Program& p, const IsaInputs& inputs) {
 
   for (cpu::Isa isa : inputs.isas) {
     SCOPED_TRACE(name_of(isa));
-    std::unique_ptr<Compiled> own;
-    std::unique_ptr<Compiled>& made = inputs.kernels ? (*inputs.kernels)[isa] : own;
-    if (!made) made = std::make_unique<Compiled>(p, cpu::generic_target(isa));
-    const Compiled& kernel = *made;
+    const Compiled kernel(p, cpu::generic_target(isa));
     for (int64_t chunk : inputs.chunks) {
       SCOPED_TRACE(chunk);
       std::vector<std::unique_ptr<Memory>> got;

@@ -4,11 +4,15 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "atlas/program.h"
 #include "backend/cpu/compile.h"
+#include "backend/cpu/keys.h"
 #include "backend/cpu/load.h"
 #include "backend/cpu/products/panels.h"
 #include "backend/interp/interp.h"
@@ -54,11 +58,20 @@ inline std::vector<cpu::Isa> runnable_isas() {
 #endif
 }
 
-/// A compiled program.
+/// A compiled program. Tests try one with many inputs: the last ones are kept.
 class Compiled {
  public:
-  Compiled(const atlas::Program& program, const cpu::Target& target)
-      : object_(cpu::compile(program, target)), kernel_(cpu::load(object_.code)) {}
+  Compiled(const atlas::Program& program, const cpu::Target& target) {
+    static std::map<std::pair<Fingerprint, std::string>, std::shared_ptr<const Made>> kept;
+    if (kept.size() > 256) kept.clear();
+    std::shared_ptr<const Made>& made = kept[{atlas::fingerprint(program), cpu::code_key(target)}];
+    if (!made) {
+      cpu::Object object = cpu::compile(program, target);
+      std::shared_ptr<cpu::LoadedKernel> kernel = cpu::load(object.code);
+      made = std::make_shared<const Made>(std::move(object), std::move(kernel));
+    }
+    made_ = made;
+  }
 
   /// Runs all units in chunks of `chunk` (0: all at once) and returns the status; *errors gets the
   /// sticky bits.
@@ -83,11 +96,11 @@ class Compiled {
     };
     std::atomic<int32_t> sticky{0};
     context.sticky_error = &sticky;
-    int64_t total = object_.launch.total.eval(syms);
+    int64_t total = object().launch.total.eval(syms);
     if (chunk == 0) chunk = std::max<int64_t>(total, 1);
     for (int64_t begin = 0; begin < total; begin += chunk) {
-      int32_t status = kernel_->function(&context, bufs.data(), syms.data(), begin,
-                                         std::min(total, begin + chunk));
+      int32_t status =
+          function()(&context, bufs.data(), syms.data(), begin, std::min(total, begin + chunk));
       if (status) return status;
     }
     if (errors) *errors = sticky.load();
@@ -95,14 +108,17 @@ class Compiled {
   }
 
   int64_t units(const std::vector<int64_t>& syms = {}) const {
-    return object_.launch.total.eval(syms);
+    return object().launch.total.eval(syms);
   }
-  const cpu::Object& object() const { return object_; }
-  atlas::KernelFn function() const { return kernel_->function; }
+  const cpu::Object& object() const { return made_->object; }
+  atlas::KernelFn function() const { return made_->kernel->function; }
 
  private:
-  cpu::Object object_;
-  std::shared_ptr<cpu::LoadedKernel> kernel_;
+  struct Made {
+    cpu::Object object;
+    std::shared_ptr<cpu::LoadedKernel> kernel;
+  };
+  std::shared_ptr<const Made> made_;
 };
 
 }  // namespace hologram::test
