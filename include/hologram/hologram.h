@@ -181,7 +181,8 @@ HOLOGRAM_API hologram_status hologram_executor_wrap(hologram_handle executor, ho
                                                     void (*release)(void* context), void* context,
                                                     uint8_t* copied, hologram_handle* buffer);
 /** Bound of the executor's live linear memory in bytes; allocations beyond it are
- * HOLOGRAM_OUT_OF_MEMORY. At first it is the memory that this process may use. */
+ * HOLOGRAM_OUT_OF_MEMORY. At first it is what the device has, on the host what this process may
+ * use. */
 HOLOGRAM_API hologram_status hologram_executor_set_memory_limit(hologram_handle executor,
                                                                 uint64_t bytes);
 /** Gives cached linear memory back to the system; *bytes (may be NULL) is how much. */

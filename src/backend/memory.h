@@ -22,6 +22,8 @@ class Memory {
  public:
   virtual ~Memory() = default;
   virtual Device device() const = 0;
+  /// Bytes that its blocks can have together.
+  virtual uint64_t capacity() const = 0;
   /// Whether an address lies in this memory.
   virtual bool contains(const void* address) const = 0;
 

@@ -96,7 +96,8 @@ class ExecutorMemory : public std::enable_shared_from_this<ExecutorMemory> {
   /// The user's memory; `release(context)` (may be null) is called when the last user goes.
   StorageRef wrap(void* data, size_t bytes, void (*release)(void*), void* context);
 
-  /// Bounds the live linear bytes; at first by the memory that this process may use.
+  /// Bounds the live linear bytes; at first by what the device has, on the host by what this
+  /// process may use.
   void set_limit(uint64_t bytes) noexcept { limit_.store(bytes, std::memory_order_relaxed); }
   uint64_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
   uint64_t linear_bytes() const noexcept { return live_.load(std::memory_order_relaxed); }
@@ -107,14 +108,16 @@ class ExecutorMemory : public std::enable_shared_from_this<ExecutorMemory> {
 
  private:
   friend class Storage;
-  explicit ExecutorMemory(Memory* device) : device_(device) {}
+  explicit ExecutorMemory(Memory* device)
+      : device_(device),
+        limit_(device ? device->capacity() : uint64_t{host::MemoryPool::usable_memory()}) {}
   void reserve(size_t bytes);
 
   host::BoundaryPool boundary_;
   host::MemoryPool linear_;
   Memory* device_;
   std::atomic<uint64_t> live_{0}, peak_{0};
-  std::atomic<uint64_t> limit_{host::MemoryPool::usable_memory()};
+  std::atomic<uint64_t> limit_;
 };
 
 }  // namespace hologram::runtime

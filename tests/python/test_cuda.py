@@ -46,6 +46,13 @@ def test_executors_are_made_for_devices_by_number(driver):
         hologram.Executor("cuda:x")
 
 
+def test_memory_is_bounded_by_what_the_device_has(driver):
+    with hologram.Executor("cuda") as executor, hologram.Executor("cpu") as host:
+        assert executor.stats()["memory_limit"] == 1 << 35 != host.stats()["memory_limit"]
+        with pytest.raises(MemoryError, match="would exceed the memory limit of 34359738368"):
+            executor.allocate((1 << 33) + 1)
+
+
 def test_streams_overlap_copies_with_work(driver):
     """One stream copies in, another computes, a third copies out, over two buffers each."""
     with hologram.Executor("cuda") as executor:

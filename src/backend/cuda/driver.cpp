@@ -97,11 +97,13 @@ CuDevice checked_device(const Driver& d, int number) {
 std::unique_ptr<DeviceContext> open_device(const Driver& d, CuDevice device, int number) {
   char name[256] = {};
   require_here(d, d.device_name(name, sizeof name - 1, device), "asking a device for its name");
+  size_t memory = 0;
+  require_here(d, d.device_memory(&memory, device), "asking a device for its memory");
   CuContext context = nullptr;
   require_here(d, d.retain_context(&context, device), "making a context on a device");
   return std::unique_ptr<DeviceContext>(
       new DeviceContext{d, context, number, name, attribute(d, device, cu_multiprocessors),
-                        device_capability(d, device), version_of(d)});
+                        device_capability(d, device), version_of(d), memory});
 }
 
 }  // namespace

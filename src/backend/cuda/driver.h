@@ -69,6 +69,7 @@ inline constexpr unsigned cu_host_portable_mapped = 1 | 2;  // CU_MEMHOSTALLOC_*
   f(cuDeviceGet, device_get, (CuDevice* device, int number))                                      \
   f(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, CuDevice device))         \
   f(cuDeviceGetName, device_name, (char* name, int room, CuDevice device))                        \
+  f(cuDeviceTotalMem_v2, device_memory, (size_t* bytes, CuDevice device))                         \
   f(cuDevicePrimaryCtxRetain, retain_context, (CuContext* context, CuDevice device))              \
   f(cuCtxSetCurrent, set_context, (CuContext context))                                            \
   f(cuCtxGetCurrent, get_context, (CuContext* context))                                           \
@@ -152,6 +153,7 @@ struct DeviceContext {
   int multiprocessors;
   int capability;      ///< 90 for 9.0
   int driver_version;  ///< 12040 for CUDA 12.4
+  size_t memory;       ///< bytes
 };
 
 /// While it lives, a device's context is the calling thread's; then the one that was.

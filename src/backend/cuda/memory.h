@@ -16,6 +16,7 @@ class DeviceMemory final : public Memory {
   ~DeviceMemory() override;
 
   Device device() const override { return {2, context_.number}; }  // DLPack's kDLCUDA
+  uint64_t capacity() const override { return context_.memory; }
   bool contains(const void* address) const override;
   Stream make_stream() override;
   void free_stream(Stream stream) noexcept override;

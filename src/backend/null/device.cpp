@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "host/memory_pool.h"
 
 namespace hologram::null {
 namespace {
@@ -32,6 +33,10 @@ void require_success(int32_t status) {
 FakeDevice& FakeDevice::instance() {
   static auto* const device = new FakeDevice;
   return *device;
+}
+
+uint64_t FakeDevice::capacity() const {
+  return std::min<uint64_t>(space, host::MemoryPool::usable_memory());
 }
 
 FakeDevice::FakeDevice() : addresses_(map(PROT_NONE)), bytes_(map(PROT_READ | PROT_WRITE)) {

@@ -19,6 +19,7 @@ class FakeDevice final : public Memory {
   static FakeDevice& instance();
 
   Device device() const override { return {12, 0}; }  // DLPack's dlext_dev
+  uint64_t capacity() const override;
   bool contains(const void* address) const override;
   Stream make_stream() override;
   void free_stream(Stream stream) noexcept override;

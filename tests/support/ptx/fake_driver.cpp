@@ -423,6 +423,11 @@ EXPORT cuDeviceGetName(char* name, int room, int device) {
   std::snprintf(name, static_cast<size_t>(room), "Fake GPU %d", device);
   return success;
 }
+EXPORT cuDeviceTotalMem_v2(size_t* bytes, int device) {
+  if (device < 0 || device >= Device::most) return invalid_device;
+  *bytes = space / 2;
+  return success;
+}
 EXPORT cuDevicePrimaryCtxRetain(Device** context, int device) {
   if (device < 0 || device >= Device::most) return invalid_device;
   *context = &Device::number(device);
