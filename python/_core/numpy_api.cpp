@@ -20,7 +20,7 @@ struct Api {
                               const Py_ssize_t* strides, void* data, int flags,
                               PyObject* object) = nullptr;
   int (*set_base_object)(PyObject* array, PyObject* base) = nullptr;
-  std::array<PyObject*, 13> descrs{};  ///< by dtype; bfloat16's when ml_dtypes is there
+  std::array<PyObject*, 13> descrs{};  ///< by dtype, but for bfloat16
   PyObject* ascontiguous = nullptr;
 };
 
@@ -44,11 +44,6 @@ Api load() {
   api.set_base_object = reinterpret_cast<decltype(api.set_base_object)>(table[set_base_object]);
   for (size_t i = 0; i < api.descrs.size(); ++i)
     if (type_numbers[i] >= 0) api.descrs[i] = api.descr_from_type(type_numbers[i]);
-  try {
-    nb::object bf16 = np.attr("dtype")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
-    api.descrs[HOLOGRAM_BF16] = bf16.release().ptr();
-  } catch (nb::python_error&) {  // the package is optional
-  }
   api.ascontiguous = np.attr("ascontiguousarray").inc_ref().ptr();
   return api;
 }
@@ -60,6 +55,23 @@ const Api& api() {
   return *loaded;
 }
 
+// NumPy's dtype of bfloat16, null without ml_dtypes. Importing that package takes longer than a
+// first call may: it is asked for where there is bfloat16.
+PyObject* bfloat16() {
+  static PyObject* found = nullptr;  // guarded by the GIL, as the next one
+  static bool asked = false;
+  if (asked) return found;
+  try {
+    nb::object dtype = nb::module_::import_("numpy").attr("dtype");
+    found = dtype(nb::module_::import_("ml_dtypes").attr("bfloat16")).release().ptr();
+  } catch (nb::python_error&) {  // the package is optional
+  }
+  asked = true;
+  return found;
+}
+
+constexpr int first_of_packages = 256;  // type numbers from here on are not NumPy's own
+
 }  // namespace
 
 bool is_array(PyObject* object) { return PyObject_TypeCheck(object, api().array); }
@@ -68,7 +80,10 @@ bool dtype_of(const Array& array, hologram_dtype& dtype) {
   const Descr* d = array.descr;
   if (d->byteorder == '>') return false;
   for (int i = 0; i < 13; ++i) {
-    const auto* mine = reinterpret_cast<const Descr*>(api().descrs[static_cast<size_t>(i)]);
+    const bool of_package = i == HOLOGRAM_BF16;
+    if (of_package && d->type_num < first_of_packages) continue;
+    const auto* mine = reinterpret_cast<const Descr*>(
+        of_package ? bfloat16() : api().descrs[static_cast<size_t>(i)]);
     if (!mine) continue;
     // long and long long are one type to us.
     const bool wide = (i == HOLOGRAM_I64 || i == HOLOGRAM_U64) && d->kind == mine->kind &&
@@ -85,7 +100,7 @@ nb::object make_array(hologram_dtype dtype, int ndim, const Py_ssize_t* shape, v
                       PyObject* base) {
   nb::object owner = nb::steal(base);
   const Api& a = api();
-  PyObject* descr = a.descrs[dtype];
+  PyObject* descr = dtype == HOLOGRAM_BF16 ? bfloat16() : a.descrs[dtype];
   if (!descr)
     throw Failure{HOLOGRAM_UNSUPPORTED,
                   "NumPy has no bfloat16; install ml_dtypes, or use __dlpack__ or to_bytes()"};

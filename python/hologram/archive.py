@@ -55,13 +55,15 @@ def load(
     return Archive(native, _runtime(backend), trust, bfloat16)
 
 
-def _bfloat16_of(wanted: Optional[str]) -> str:
-    known = not isinstance(_core.numpy_dtype("bfloat16"), str)
-    if wanted is None:
-        return "ml_dtypes" if known else "float32"
-    if wanted not in ("ml_dtypes", "float32", "uint16"):
+def _has_ml_dtypes() -> bool:
+    """Imports it, which takes longer than opening an archive: asked only where there is bfloat16."""
+    return not isinstance(_core.numpy_dtype("bfloat16"), str)
+
+
+def _bfloat16_of(wanted: Optional[str]) -> Optional[str]:
+    if wanted not in (None, "ml_dtypes", "float32", "uint16"):
         raise ValueError(f'bfloat16 is "ml_dtypes", "float32" or "uint16", not {wanted!r}')
-    if wanted == "ml_dtypes" and not known:
+    if wanted == "ml_dtypes" and not _has_ml_dtypes():
         raise ImportError('load(bfloat16="ml_dtypes") needs the package ml_dtypes')
     return wanted
 
@@ -278,7 +280,9 @@ class _Made:
         archive = self._archive
         host = self._host() if self._calls else None
         native = archive._native.function(self._name, archive._runtime, archive.trusted, archive._weights, host is not None)
-        how = archive._bfloat16 if self._bfloat16 else "ml_dtypes"
+        how = "ml_dtypes"
+        if self._bfloat16:
+            how = archive._bfloat16 or ("ml_dtypes" if _has_ml_dtypes() else "float32")
         if host is None and how == "ml_dtypes":
             return native
 

@@ -123,7 +123,7 @@ def executor_allocate_boundary(executor: int, dtype: object, class_index: int, w
 
 def executor_set_memory_limit(executor: int, bytes: int) -> None:
     """
-    Bound of the executor's live linear memory in bytes; allocations beyond it are HOLOGRAM_OUT_OF_MEMORY. At first it is the memory that this process may use.
+    Bound of the executor's live linear memory in bytes; allocations beyond it are HOLOGRAM_OUT_OF_MEMORY. At first it is what the device has, on the host what this process may use.
     """
 
 def executor_trim(executor: int) -> int:
