@@ -30,7 +30,8 @@ def freeze(model, example_inputs, *, release_weights=False, **options):
     release_weights: after the first call gives back the memory of parameters and buffers of which later calls read only
     packed copies. The model then holds a ReleasedWeight in their place: it can be used through the frozen model alone, and for
     arguments like example_inputs alone. `released` of the result tells which, a log line and stats()["memory"] how much. What
-    others hold of these tensors (optimizers, views) stays in memory, and writes into it are no longer seen.
+    others hold of these tensors (optimizers, views) stays in memory, and writes into it are no longer seen. Pages of a mapped
+    file that another process maps as well stay too: they are one copy for all.
 
     Raises TypeError for other arguments, ValueError for a model that writes into its buffers or inputs, or for
     release_weights where products may change their precision from call to call, and, in a call, RuntimeError where gradients or
