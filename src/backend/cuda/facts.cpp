@@ -61,7 +61,7 @@ class Fields {
 };
 
 constexpr std::array mapped_types{DType::bf16, DType::f16, DType::f32, DType::i8, DType::u8};
-constexpr int most_buffers = 4096, most_rank = 5, most_box = 256;
+constexpr int most_buffers = 4096, most_rank = 5, most_box = 256, most_matrices = 3;
 
 std::string to_text(const MappedMatrix& m) {
   std::string out =
@@ -89,9 +89,11 @@ MappedMatrix read_matrix(Fields& from, bool in_buffer) {
 
 std::string to_text(const std::optional<WideFacts>& wide) {
   if (!wide) return "";
-  return fmt::format("{}|{}|{}|{}|{}", wide->threads, wide->shared_bytes, wide->tiles.str(),
-                     wide->depth.str(), wide->pieces.str()) +
-         to_text(wide->left) + to_text(wide->right);
+  std::string out =
+      fmt::format("{}|{}|{}|{}|{}|{}", wide->threads, wide->shared_bytes, wide->tiles.str(),
+                  wide->depth.str(), wide->pieces.str(), wide->matrices.size());
+  for (const MappedMatrix& m : wide->matrices) out += to_text(m);
+  return out;
 }
 
 std::optional<WideFacts> read_wide(std::string_view text, int num_symbols) {
@@ -103,8 +105,9 @@ std::optional<WideFacts> read_wide(std::string_view text, int num_symbols) {
   wide.tiles = from.expr();
   wide.depth = from.expr();
   wide.pieces = from.expr();
-  wide.left = read_matrix(from, true);
-  wide.right = read_matrix(from, wide.pieces.is(0));
+  const int count = from.number(2, most_matrices);
+  for (int n = 0; n < count; ++n)
+    wide.matrices.push_back(read_matrix(from, n != 1 || wide.pieces.is(0)));
   from.end();
   return wide;
 }

@@ -35,9 +35,9 @@ struct MappedMatrix {
 
 /// Another kernel of the module, @hologram_wide, which does all of the work where sizes and
 /// addresses suit it: as many CTAs as there are multiprocessors share `tiles`. Its parameters are
-/// the kernel's and two tensor maps.
+/// the kernel's and a tensor map of each matrix.
 struct WideFacts {
-  MappedMatrix left, right;
+  std::vector<MappedMatrix> matrices;  ///< a product's left factor, right factor
   Expr tiles, depth;
   /// Eights of the right factor's numbers, if @hologram_split runs first, a thread for each, and
   /// writes them, or their three bfloat16 terms, to the workspace; else 0.

@@ -44,9 +44,9 @@ Grid cut_points(const LoadedKernel& k, std::span<const int64_t> symbols, int mul
 
 }  // namespace
 
-std::optional<std::array<CuTensorMap, 2>> WideLaunch::maps(const Driver& driver,
-                                                           std::span<const uint64_t> buffers,
-                                                           uint64_t workspace) {
+std::optional<std::vector<CuTensorMap>> WideLaunch::maps(const Driver& driver,
+                                                         std::span<const uint64_t> buffers,
+                                                         uint64_t workspace) {
   std::lock_guard lock(mutex_);
   if (!maps_) {
     maps_ = make_maps(driver, grid_, buffers, workspace);

@@ -18,14 +18,14 @@ class WideLaunch {
   const WideGrid& grid() const { return grid_; }
   /// Encoded at the first call; later ones' addresses take the place of those in them. Nothing
   /// where they do not suit.
-  std::optional<std::array<CuTensorMap, 2>> maps(const Driver& driver,
-                                                 std::span<const uint64_t> buffers,
-                                                 uint64_t workspace);
+  std::optional<std::vector<CuTensorMap>> maps(const Driver& driver,
+                                               std::span<const uint64_t> buffers,
+                                               uint64_t workspace);
 
  private:
   const WideGrid grid_;
   std::mutex mutex_;
-  std::optional<std::array<CuTensorMap, 2>> maps_;
+  std::optional<std::vector<CuTensorMap>> maps_;
 };
 
 /// A step's launch for some sizes.

@@ -42,8 +42,8 @@ std::shared_ptr<const LoadedKernel> load_module(const DeviceContext& device,
   find(kernel->function, codegen::kernel_symbol);
   if (!kernel->facts.parts.is(0)) find(kernel->merge, merge_symbol);
   if (const auto& wide = kernel->facts.wide) {
-    for (const MappedMatrix* m : {&wide->left, &wide->right})
-      if (m->buffer != in_workspace && static_cast<size_t>(m->buffer) >= kernel->buffers.size())
+    for (const MappedMatrix& m : wide->matrices)
+      if (m.buffer != in_workspace && static_cast<size_t>(m.buffer) >= kernel->buffers.size())
         fail(ErrorCode::corrupt, "stored CUDA kernel: a matrix in a buffer that there is not");
     find(kernel->wide, wide_symbol);
     if (!wide->pieces.is(0)) find(kernel->split, split_symbol);

@@ -285,7 +285,7 @@ class CudaLauncher final : public Launcher {
 
   // `numbers`: where words have the points' number.
   static void add_wide(std::vector<Launch>& launches, const LoadedKernel& k, const WideGrid& grid,
-                       const std::array<CuTensorMap, 2>& maps, std::vector<uint64_t> words,
+                       const std::vector<CuTensorMap>& maps, std::vector<uint64_t> words,
                        size_t numbers) {
     const WideFacts& facts = *k.facts.wide;
     if (grid.pieces > 0) {
@@ -299,12 +299,9 @@ class CudaLauncher final : public Launcher {
                           {}});
     }
     words[numbers] = static_cast<uint64_t>(grid.tiles);
-    launches.push_back({k.wide,
-                        static_cast<unsigned>(grid.ctas),
-                        static_cast<unsigned>(facts.threads),
-                        std::move(words),
-                        static_cast<unsigned>(facts.shared_bytes),
-                        {maps.begin(), maps.end()}});
+    launches.push_back({k.wide, static_cast<unsigned>(grid.ctas),
+                        static_cast<unsigned>(facts.threads), std::move(words),
+                        static_cast<unsigned>(facts.shared_bytes), maps});
   }
 
   [[noreturn]] void refuse(const LoadedKernel& k, const Grid& grid, CuResult result) const {

@@ -73,16 +73,17 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
                                   int multiprocessors) {
   WideGrid grid;
   grid.tiles = facts.tiles.eval(symbols);
-  const bool terms = facts.left.type == DType::f32;
+  const MappedMatrix &left = facts.matrices[0], &right = facts.matrices[1];
+  const bool terms = left.type == DType::f32;
   const int64_t depth = facts.depth.eval(symbols);
   if (grid.tiles < 1 || grid.tiles > most_size ||
       (terms ? 5 : 4) * grid.tiles < 2 * multiprocessors ||
-      depth * size_of(facts.left.type) < least_depth_bytes)
+      depth * size_of(left.type) < least_depth_bytes)
     return std::nullopt;
   grid.ctas = std::min<int64_t>(grid.tiles, multiprocessors);
   if (!facts.pieces.is(0)) {
-    const int64_t planes = facts.right.sizes.back().eval(symbols);
-    const int64_t piece_bytes = piece * planes * size_of(facts.right.type);
+    const int64_t planes = right.sizes.back().eval(symbols);
+    const int64_t piece_bytes = piece * planes * size_of(right.type);
     const int64_t share = terms ? term_tile_elements / (piece * least_term_rows)
                                 : tile_elements / (piece * least_rows);
     grid.pieces = facts.pieces.eval(symbols);
@@ -91,16 +92,18 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
       return std::nullopt;
     grid.workspace = static_cast<size_t>(grid.pieces * piece_bytes);
   }
-  auto left = matrix_of(facts.left, symbols), right = matrix_of(facts.right, symbols);
-  if (!left || !right) return std::nullopt;
-  grid.matrices = {std::move(*left), std::move(*right)};
+  for (const MappedMatrix& m : facts.matrices) {
+    auto matrix = matrix_of(m, symbols);
+    if (!matrix) return std::nullopt;
+    grid.matrices.push_back(std::move(*matrix));
+  }
   return grid;
 }
 
-std::optional<std::array<CuTensorMap, 2>> make_maps(const Driver& driver, const WideGrid& grid,
-                                                    std::span<const uint64_t> buffers,
-                                                    uint64_t workspace) {
-  std::array<CuTensorMap, 2> maps{};
+std::optional<std::vector<CuTensorMap>> make_maps(const Driver& driver, const WideGrid& grid,
+                                                  std::span<const uint64_t> buffers,
+                                                  uint64_t workspace) {
+  std::vector<CuTensorMap> maps(grid.matrices.size());
   for (size_t n = 0; n < maps.size(); ++n) {
     const auto address = address_of(grid.matrices[n], buffers, workspace);
     if (!address || !encode(driver, grid.matrices[n], *address, maps[n])) return std::nullopt;
@@ -109,7 +112,7 @@ std::optional<std::array<CuTensorMap, 2>> make_maps(const Driver& driver, const 
 }
 
 bool move_maps(const Driver& driver, const WideGrid& grid, std::span<const uint64_t> buffers,
-               uint64_t workspace, std::array<CuTensorMap, 2>& maps) {
+               uint64_t workspace, std::vector<CuTensorMap>& maps) {
   for (size_t n = 0; n < maps.size(); ++n) {
     const auto address = address_of(grid.matrices[n], buffers, workspace);
     if (!address || driver.move_map(&maps[n], as_pointer(*address)) != cu_success) return false;

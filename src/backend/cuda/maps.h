@@ -1,9 +1,9 @@
 // backend/cuda/maps.h: whether a launch's matrices suit tensor maps, and the maps.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/facts.h"
@@ -20,7 +20,7 @@ struct WideGrid {
   int64_t tiles = 0, ctas = 0;
   int64_t pieces = 0;    ///< that are split first
   size_t workspace = 0;  ///< for their terms, in bytes
-  std::array<Matrix, 2> matrices;
+  std::vector<Matrix> matrices;
 };
 
 /// What the kernel's launch for these sizes is, if it is expected to be faster than the other one
@@ -30,11 +30,11 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
 
 /// The maps of a launch's matrices in these buffers and this workspace. Nothing where an address is
 /// not a multiple of 16, or where the driver refuses.
-std::optional<std::array<CuTensorMap, 2>> make_maps(const Driver& driver, const WideGrid& grid,
-                                                    std::span<const uint64_t> buffers,
-                                                    uint64_t workspace);
+std::optional<std::vector<CuTensorMap>> make_maps(const Driver& driver, const WideGrid& grid,
+                                                  std::span<const uint64_t> buffers,
+                                                  uint64_t workspace);
 /// Makes maps of the same grid for other buffers; false as above.
 bool move_maps(const Driver& driver, const WideGrid& grid, std::span<const uint64_t> buffers,
-               uint64_t workspace, std::array<CuTensorMap, 2>& maps);
+               uint64_t workspace, std::vector<CuTensorMap>& maps);
 
 }  // namespace hologram::cuda

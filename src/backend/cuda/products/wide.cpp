@@ -117,8 +117,7 @@ void add_wide_product(Facts& facts, llvm::Module& module, const atlas::Program& 
   WideProduct(k, *factors, shape).run();
   const Tiling tiling{WideShape::rows, shape.columns, WideShape::threads};
   facts.flags = facts.flags || k.flags();
-  facts.wide = WideFacts{.left = factors->left.matrix,
-                         .right = factors->right.matrix,
+  facts.wide = WideFacts{.matrices = {factors->left.matrix, factors->right.matrix},
                          .tiles = tiling.tiles(block),
                          .depth = block.axes[static_cast<size_t>(block.batch_rank) + 2].extent,
                          .pieces = factors->planes ? pieces_of(block) : Expr(),

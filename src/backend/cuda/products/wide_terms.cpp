@@ -199,8 +199,7 @@ void add_wide_terms(Facts& facts, llvm::Module& module, const atlas::Program& pr
   WideTerms(k, *factors, terms_shape).run();
   const Tiling tiling{WideShape::rows, terms_columns, WideShape::threads};
   facts.flags = facts.flags || k.flags();
-  facts.wide = WideFacts{.left = factors->left.matrix,
-                         .right = factors->right.matrix,
+  facts.wide = WideFacts{.matrices = {factors->left.matrix, factors->right.matrix},
                          .tiles = tiling.tiles(block),
                          .depth = block.axes[static_cast<size_t>(block.batch_rank) + 2].extent,
                          .pieces = pieces_of(block),
