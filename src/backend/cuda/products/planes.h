@@ -2,7 +2,7 @@
 // for tensor maps to find them there.
 #pragma once
 
-#include "backend/cuda/products/mapped.h"
+#include "backend/cuda/mapped.h"
 
 namespace hologram::cuda {
 

@@ -62,7 +62,7 @@ class WideTerms final : public WideTiles {
   // apart.
   void start_consumers() override {
     leads_ = ir_.CreateICmpEQ(lane(), number(0));
-    Value *row = row_of_lane(), *quarter = ir_.CreateAnd(lane(), number(3));
+    Value *row = row_of_lane(k_, lane(), true), *quarter = ir_.CreateAnd(lane(), number(3));
     Value* first = ir_.CreateAdd(ir_.CreateShl(group(), 6), ir_.CreateShl(warp(), 4));
     row = ir_.CreateAdd(first, row);
     auto piece = [&](Value* at, Value* pattern) {  // of 16 bytes

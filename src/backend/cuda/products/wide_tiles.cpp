@@ -15,6 +15,7 @@
 
 #include "backend/cuda/loops/points.h"
 #include "backend/cuda/products/mend.h"
+#include "backend/cuda/sums.h"
 #include "backend/cuda/warp.h"
 #include "codegen/nest.h"
 
@@ -26,13 +27,6 @@ namespace Intrinsic = llvm::Intrinsic;
 constexpr int kept_registers = 40, taken_registers = 232;
 constexpr int patch = 16;  // rows of tiles that are walked together
 
-// Neighbours that a lane has: of a short epilogue 16 bytes of 16-bit results; of longer ones less,
-// whose values have to find room beside the sums.
-int epilogue_lanes(const atlas::ProductBlock& block) {
-  const size_t instructions = block.epilogue.instrs.size();
-  return instructions <= 16 ? 8 : instructions <= 48 ? 4 : 2;
-}
-
 }  // namespace
 
 WideTiles::WideTiles(CudaFunction& k, const WideFactors& factors, const WideShape& shape)
@@ -42,7 +36,7 @@ WideTiles::WideTiles(CudaFunction& k, const WideFactors& factors, const WideShap
       block_(k.program.product()),
       factors_(factors),
       shape_(shape),
-      lanes_(epilogue_lanes(block_)),
+      lanes_(lanes_of_sums(block_.epilogue)),
       sum_(k.type_of(block_.acc_type)) {}
 
 void WideTiles::run() {
@@ -114,12 +108,6 @@ std::pair<Value*, Value*> WideTiles::next(Value* slot, Value* parity) {
   Value* wraps = ir_.CreateICmpEQ(after, number(shape_.slots));
   return {ir_.CreateSelect(wraps, number(0), after),
           ir_.CreateXor(parity, ir_.CreateZExt(wraps, ir_.getInt32Ty()))};
-}
-
-Value* WideTiles::row_of_lane() {
-  Value* g = ir_.CreateLShr(lane_, 2);
-  if (!shape_.turned_rows) return g;
-  return ir_.CreateOr(ir_.CreateShl(ir_.CreateAnd(g, number(3)), 1), ir_.CreateLShr(g, 2));
 }
 
 // Where a tile is: rows of tiles go together in patches, down each column of a patch first, so
@@ -215,91 +203,36 @@ void WideTiles::multiply_tiles(Scope& consumer) {
 
 void WideTiles::finish(Scope& round, const Tile& tile, const Values& sums) {
   round.seek();
-  llvm::Type* type = sum_;
-  const int slice = shape_.slice;
+  const SumSlices slices = slices_of();
   Value* offset =
-      ir_.CreateMul(ir_.CreateAdd(ir_.CreateShl(group_, 2), warp_), number(shape_.warp_bytes()));
+      ir_.CreateMul(ir_.CreateAdd(ir_.CreateShl(group_, 2), warp_), number(slices.bytes()));
   Value* memory = ir_.CreateIntToPtr(
       ir_.CreateAdd(ir_.CreateAdd(base_, number(shape_.sums_at())), offset), ir_.getPtrTy(3));
-  // Eights of columns change places by the row, so that rows meet different banks.
-  auto place = [&](Value* row, Value* eight) {
-    Value* by = shape_.turned_rows ? ir_.CreateLShr(row, 1) : row;
-    Value* other = ir_.CreateXor(eight, ir_.CreateAnd(by, number(3)));
-    return ir_.CreateAdd(ir_.CreateMul(row, number(slice)), ir_.CreateShl(other, 3));
-  };
-  Value* high = row_of_lane();
-  Value* pair = ir_.CreateShl(ir_.CreateAnd(lane_, number(3)), 1);
-  const int row_lanes = slice / lanes_;  // lanes that share a row
-  Value* own = ir_.CreateMul(ir_.CreateAnd(lane_, number(row_lanes - 1)), number(lanes_));
   Value* first = ir_.CreateAdd(
       tile.row,
       ir_.CreateAdd(ir_.CreateMul(group_, number(WideShape::group_rows)), ir_.CreateShl(warp_, 4)));
   Value* row_count = value(round, extent(block_.batch_rank));
-  for (int s = 0; s < shape_.columns / slice; ++s) {
-    round.seek();
-    sync_warp(ir_);
-    for (int j = 0; j < slice / 8; ++j)
-      for (int half = 0; half < 2; ++half) {
-        const auto which = static_cast<size_t>((s * slice / 8 + j) * 4 + 2 * half);
-        Value* two = llvm::PoisonValue::get(llvm::FixedVectorType::get(type, 2));
-        for (uint64_t n = 0; n < 2; ++n) two = ir_.CreateInsertElement(two, sums[which + n], n);
-        Value* row = ir_.CreateAdd(high, number(8 * half));
-        Value* at = ir_.CreateAdd(place(row, number(j)), pair);
-        ir_.CreateAlignedStore(two, ir_.CreateGEP(type, memory, at), llvm::Align(8));
-      }
-    sync_warp(ir_);
-    Value* column = ir_.CreateAdd(ir_.CreateAdd(tile.column, number(s * slice)), own);
-    emit_loop(round, ir_.CreateUDiv(lane_, number(row_lanes)), number(16), number(32 / row_lanes),
-              true, [&](Scope& some, Value* row) {
-                some.seek();
-                Value* from = ir_.CreateAdd(place(row, ir_.CreateLShr(own, 3)),
-                                            ir_.CreateAnd(own, number(7)));
-                from = ir_.CreateGEP(type, memory, from);
-                Value* at = wide(ir_.CreateAdd(first, row));
-                emit_if(some, ir_.CreateICmpSLT(at, row_count), [&](Scope& point) {
-                  point.set_axis(block_.batch_rank, at);
-                  run_epilogue(point, wide(column), from);
-                });
-              });
-  }
-  round.seek();
-  sync_warp(ir_);  // the next step's products are the whole warp's
+  hand_out(k_, round, slices, memory, lane_, sums,
+           [&](Scope& some, Value* row, Value* column, Value* from) {
+             Value* at = wide(ir_.CreateAdd(first, row));
+             Value* to = wide(ir_.CreateAdd(tile.column, column));
+             emit_if(some, ir_.CreateICmpSLT(at, row_count), [&](Scope& point) {
+               point.set_axis(block_.batch_rank, at);
+               run_epilogue(point, to, from);
+             });
+           });
 }
 
-// On a lane's sums as one vector or, where the row ends before the last of them or one has to be
-// mended, one by one.
 void WideTiles::run_epilogue(Scope& row, Value* column, Value* from) {
   const int axis = block_.batch_rank + 1;
   row.seek();
   Value* count = value(row, extent(axis));
-  Value* end = ir_.CreateAdd(column, k_.i64(lanes_));
-  auto* type = llvm::FixedVectorType::get(sum_, static_cast<unsigned>(lanes_));
-  Value* sums = ir_.CreateAlignedLoad(type, from, llvm::Align(lanes_ >= 4 ? 16 : 8));
-  Value* whole = ir_.CreateICmpSLE(end, count);
-  if (shape_.mends) whole = ir_.CreateAnd(whole, is_finite(k_, sums));
-  emit_if(row, whole, [&](Scope& point) {
-    point.seek();
-    point.set_axis(axis, column);
-    point.set_lanes(axis, lanes_);
-    point.set_accumulator(0, {sums, true});
-    emit_body(point, block_.epilogue);
-  });
-  row.seek();
-  Value* last = ir_.CreateBinaryIntrinsic(Intrinsic::smin, end, count);
-  emit_loop(row, ir_.CreateSelect(whole, last, column), last, k_.i64(1), false,
-            [&](Scope& point, Value* at) {
-              point.seek();
-              Value* sum =
-                  ir_.CreateLoad(sum_, ir_.CreateGEP(sum_, from, ir_.CreateSub(at, column)));
-              point.set_axis(axis, at);
-              if (shape_.mends) {
-                Value* depth = value(point, extent(axis + 1));
-                sum = mend_sum(k_, point, sum, depth);
-                point.seek();
-              }
-              point.set_accumulator(0, {sum, false});
-              emit_body(point, block_.epilogue);
-            });
+  auto mend = [&](Scope& point, Value* sum) {
+    Value* depth = value(point, extent(axis + 1));
+    return mend_sum(k_, point, sum, depth);
+  };
+  run_over(k_, row, block_.epilogue, axis, column, count, from, lanes_, sum_,
+           shape_.mends ? mend : std::function<Value*(Scope&, Value*)>());
 }
 
 }  // namespace hologram::cuda

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "backend/cuda/async.h"
-#include "backend/cuda/products/mapped.h"
+#include "backend/cuda/mapped.h"
+#include "backend/cuda/sums.h"
 
 namespace hologram::cuda {
 
@@ -25,11 +26,11 @@ struct WideShape {
   int left_bytes, right_bytes;  ///< of a slot
   int slice;                    ///< columns of sums that a warp puts into its shared memory
   int arrivals;                 ///< that free a slot
-  bool turned_rows = false;     ///< of every eight, as row_of_lane() has them
+  bool turned_rows = false;     ///< as SumSlices has them
   bool mends = false;           ///< sums that are not finite
 
   constexpr int slot_bytes() const { return left_bytes + right_bytes; }
-  constexpr int warp_bytes() const { return 16 * slice * 4; }
+  constexpr int warp_bytes() const { return SumSlices{columns, slice, 1}.bytes(); }
   constexpr int sums_at() const { return slots * slot_bytes(); }
   constexpr int barriers_at() const { return sums_at() + 4 * consumers * warp_bytes(); }
   constexpr int shared_bytes() const { return barriers_at() + 2 * slots * 8; }
@@ -62,9 +63,7 @@ class WideTiles {
   Value* group() const { return group_; }  ///< the consumers' number, i32
   Value* warp() const { return warp_; }    ///< in its group
   Value* lane() const { return lane_; }
-  /// Of eight rows, the one whose sums a lane has: lane / 4 or, of turned rows, the even ones
-  /// before the odd ones.
-  Value* row_of_lane();
+  SumSlices slices_of() const { return {shape_.columns, shape_.slice, lanes_, shape_.turned_rows}; }
 
   CudaFunction& k_;
   llvm::IRBuilder<>& ir_;

@@ -1,4 +1,4 @@
-// backend/cuda/products/mapped.h: which factors of products are matrices that tensor maps describe.
+// backend/cuda/mapped.h: which factors of products are matrices that tensor maps describe.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// backend/cuda/products/mapped.cpp: matrices by their index expressions.
-#include "backend/cuda/products/mapped.h"
+// backend/cuda/mapped.cpp: matrices by their index expressions.
+#include "backend/cuda/mapped.h"
 
 namespace hologram::cuda {
 namespace {
