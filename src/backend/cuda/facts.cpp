@@ -72,9 +72,9 @@ std::string to_text(const MappedMatrix& m) {
   return out;
 }
 
-MappedMatrix read_matrix(Fields& from, bool in_buffer) {
+MappedMatrix read_matrix(Fields& from) {
   MappedMatrix m;
-  m.buffer = in_buffer ? from.number(0, most_buffers) : from.number(in_workspace, in_workspace);
+  m.buffer = from.number(in_workspace, most_buffers);
   const std::string_view type = from.word();
   const auto known = std::ranges::find(mapped_types, type, name_of);
   if (known == mapped_types.end()) corrupt("the type of a matrix");
@@ -89,9 +89,8 @@ MappedMatrix read_matrix(Fields& from, bool in_buffer) {
 
 std::string to_text(const std::optional<WideFacts>& wide) {
   if (!wide) return "";
-  std::string out =
-      fmt::format("{}|{}|{}|{}|{}|{}", wide->threads, wide->shared_bytes, wide->tiles.str(),
-                  wide->depth.str(), wide->pieces.str(), wide->matrices.size());
+  std::string out = fmt::format("{}|{}|{}|{}|{}", wide->threads, wide->shared_bytes,
+                                wide->tiles.str(), wide->depth.str(), wide->matrices.size());
   for (const MappedMatrix& m : wide->matrices) out += to_text(m);
   return out;
 }
@@ -104,15 +103,18 @@ std::optional<WideFacts> read_wide(std::string_view text, int num_symbols) {
   wide.shared_bytes = from.number(0, 227 << 10);
   wide.tiles = from.expr();
   wide.depth = from.expr();
-  wide.pieces = from.expr();
   const int count = from.number(2, most_matrices);
-  for (int n = 0; n < count; ++n)
-    wide.matrices.push_back(read_matrix(from, n != 1 || wide.pieces.is(0)));
+  for (int n = 0; n < count; ++n) wide.matrices.push_back(read_matrix(from));
   from.end();
   return wide;
 }
 
 }  // namespace
+
+bool WideFacts::computed() const {
+  return std::ranges::any_of(matrices,
+                             [](const MappedMatrix& m) { return m.buffer == in_workspace; });
+}
 
 std::string to_text(const Stored& s) {
   const Facts& f = s.facts;

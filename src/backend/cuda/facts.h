@@ -39,10 +39,11 @@ struct MappedMatrix {
 struct WideFacts {
   std::vector<MappedMatrix> matrices;  ///< a product's left factor, right factor
   Expr tiles, depth;
-  /// Eights of the right factor's numbers, if @hologram_split runs first, a thread for each, and
-  /// writes them, or their three bfloat16 terms, to the workspace; else 0.
-  Expr pieces = {};
   int threads = 0, shared_bytes = 0;
+
+  /// @hologram_split runs first, a thread for eight numbers, and writes what is in the workspace:
+  /// all numbers of a factor or, in planes that are the last dimension, of its terms.
+  bool computed() const;
 };
 
 /// Of a kernel whose parallel points are worked on by teams of threads.

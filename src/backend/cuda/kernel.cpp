@@ -46,7 +46,7 @@ std::shared_ptr<const LoadedKernel> load_module(const DeviceContext& device,
       if (m.buffer != in_workspace && static_cast<size_t>(m.buffer) >= kernel->buffers.size())
         fail(ErrorCode::corrupt, "stored CUDA kernel: a matrix in a buffer that there is not");
     find(kernel->wide, wide_symbol);
-    if (!wide->pieces.is(0)) find(kernel->split, split_symbol);
+    if (wide->computed()) find(kernel->split, split_symbol);
     device.driver.require(
         device.driver.set_attribute(kernel->wide, cu_most_dynamic_shared, wide->shared_bytes),
         "asking for shared memory");

@@ -12,6 +12,7 @@ void MappedFactor::set_box(int run, int count, int step) {
   matrix.box.assign(matrix.sizes.size(), 1);
   matrix.box[0] = run;
   matrix.box[1] = depth_run ? count : step;
+  if (planes) matrix.box.back() = static_cast<int>(matrix.sizes.back().constant_value());
 }
 
 std::optional<MappedFactor> mapped_factor(const atlas::Program& program, bool right) {

@@ -8,12 +8,15 @@
 
 namespace hologram::cuda {
 
-/// A factor whose body only loads: element (x, k) of a matrix for each of the batch axes.
+/// A factor whose body only loads: element (x, k) of a matrix for each of the batch axes. Or one
+/// that is computed first (`planes.h`): a matrix for each place along some batch axes together, and
+/// behind these one for each of its terms.
 struct MappedFactor {
   MappedMatrix matrix;  ///< its sizes: k and x or x and k, then batch axes; boxes are to be set
   bool depth_run;       ///< neighbours in memory are neighbours along k
+  std::optional<std::vector<int>> planes = {};  ///< the batch axes, if it is computed first
 
-  /// A copy takes `run` neighbours in memory, `count` of x or `step` of k.
+  /// A copy takes `run` neighbours in memory, `count` of x or `step` of k, and all terms.
   void set_box(int run, int count, int step);
 };
 

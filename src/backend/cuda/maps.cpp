@@ -10,9 +10,9 @@ constexpr int64_t most_size = int64_t{1} << 30;               // coordinates are
 constexpr int64_t most_stride = int64_t{1} << 40, unit = 16;  // in bytes
 // Of k, steps of 128 bytes: of fewer, filling the slots takes longer than the products.
 constexpr int64_t least_depth_bytes = 256;
-// What a right factor that is computed first has to be for: its elements' products take as long as
-// computing it, or longer.
-constexpr int64_t least_rows = 512, least_term_rows = 256;
+// What factors that are computed first have to be for: so many products for each of their elements
+// take as long as computing them, or longer.
+constexpr int64_t least_products = 512, least_term_products = 256;
 constexpr int64_t tile_elements = 128 * 256, term_tile_elements = 128 * 128;
 constexpr int64_t piece = 8;                            // elements
 constexpr int64_t most_plane_bytes = int64_t{1} << 30;  // of a launch's workspace
@@ -65,6 +65,17 @@ bool encode(const Driver& driver, const WideGrid::Matrix& m, uint64_t address, C
                            0) == cu_success;
 }
 
+// Adds a factor's planes to what is computed first; false where they are not of such sizes.
+bool add_planes_of(const MappedMatrix& m, std::span<const int64_t> symbols, WideGrid& grid) {
+  if (m.buffer != in_workspace) return true;
+  const int64_t numbers = m.strides.back().eval(symbols), planes = m.sizes.back().eval(symbols);
+  const int64_t bytes = planes * size_of(m.type);  // of a number
+  if (numbers < piece || planes < 1 || numbers > most_plane_bytes / bytes) return false;
+  grid.pieces += numbers / piece;
+  grid.workspace += static_cast<size_t>(numbers * bytes);
+  return grid.workspace <= static_cast<size_t>(most_plane_bytes);
+}
+
 }  // namespace
 
 // A tile of 128 x 256 on every other multiprocessor at least, or one of 128 x 128 by terms on two
@@ -73,7 +84,7 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
                                   int multiprocessors) {
   WideGrid grid;
   grid.tiles = facts.tiles.eval(symbols);
-  const MappedMatrix &left = facts.matrices[0], &right = facts.matrices[1];
+  const MappedMatrix& left = facts.matrices[0];
   const bool terms = left.type == DType::f32;
   const int64_t depth = facts.depth.eval(symbols);
   if (grid.tiles < 1 || grid.tiles > most_size ||
@@ -81,17 +92,11 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
       depth * size_of(left.type) < least_depth_bytes)
     return std::nullopt;
   grid.ctas = std::min<int64_t>(grid.tiles, multiprocessors);
-  if (!facts.pieces.is(0)) {
-    const int64_t planes = right.sizes.back().eval(symbols);
-    const int64_t piece_bytes = piece * planes * size_of(right.type);
-    const int64_t share = terms ? term_tile_elements / (piece * least_term_rows)
-                                : tile_elements / (piece * least_rows);
-    grid.pieces = facts.pieces.eval(symbols);
-    if (grid.pieces < 1 || grid.pieces > most_plane_bytes / piece_bytes ||
-        grid.tiles * share * depth < grid.pieces)
-      return std::nullopt;
-    grid.workspace = static_cast<size_t>(grid.pieces * piece_bytes);
-  }
+  const int64_t share = terms ? term_tile_elements / (piece * least_term_products)
+                              : tile_elements / (piece * least_products);
+  for (const MappedMatrix& m : facts.matrices)
+    if (!add_planes_of(m, symbols, grid)) return std::nullopt;
+  if (grid.tiles * share * depth < grid.pieces) return std::nullopt;
   for (const MappedMatrix& m : facts.matrices) {
     auto matrix = matrix_of(m, symbols);
     if (!matrix) return std::nullopt;

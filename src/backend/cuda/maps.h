@@ -18,8 +18,8 @@ struct WideGrid {
     std::vector<uint64_t> sizes, strides;  ///< in elements, in bytes
   };
   int64_t tiles = 0, ctas = 0;
-  int64_t pieces = 0;    ///< that are split first
-  size_t workspace = 0;  ///< for their terms, in bytes
+  int64_t pieces = 0;    ///< of eight numbers, which are computed first
+  size_t workspace = 0;  ///< for their planes, in bytes
   std::vector<Matrix> matrices;
 };
 

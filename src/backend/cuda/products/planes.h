@@ -1,26 +1,25 @@
-// backend/cuda/products/planes.h: right factors that another kernel computes into the workspace,
-// for tensor maps to find them there.
+// backend/cuda/products/planes.h: factors that another kernel computes into the workspace, for
+// tensor maps to find them there.
 #pragma once
 
 #include "backend/cuda/mapped.h"
 
 namespace hologram::cuda {
 
-/// A right factor as its body's values, of float32 as three planes of bfloat16 terms, which lie as
-/// what the body reads: a matrix for each place along some batch axes together, and behind these
-/// one for each term.
-struct Planes {
-  MappedFactor factor;
-  std::vector<int> axes;  ///< along which it differs
+/// The factors of a product as tensor maps bring them.
+struct WideFactors {
+  MappedFactor left, right;
+  bool computed() const { return left.planes || right.planes; }
 };
 
-/// A copy takes `run` neighbours, `count` columns or `step` values of k, and all terms.
-Planes planes_of(const atlas::ProductBlock& block, int run, int count, int step);
+/// Factors whose bodies only load, where they are; else as planes of their bodies' values, which
+/// lie as what the body reads. Of float32 the right factor is three planes of bfloat16 terms,
+/// whatever its body does. Boxes are to be set.
+WideFactors find_factors(const atlas::Program& program);
 
-/// Eights of its numbers.
-Expr pieces_of(const atlas::ProductBlock& block);
-
-/// Adds @hologram_split to the product's module: a thread computes eight neighbours.
-void add_planes(Facts& facts, llvm::Module& module, const atlas::Program& program);
+/// Adds @hologram_split to the product's module, which computes those that are planes: a thread
+/// eight neighbours.
+void add_planes(Facts& facts, llvm::Module& module, const atlas::Program& program,
+                const WideFactors& factors);
 
 }  // namespace hologram::cuda

@@ -5,7 +5,6 @@
 // products under way while it begins the next one's, and frees a slot when they are done.
 #include "backend/cuda/products/wide.h"
 
-#include "backend/cuda/products/planes.h"
 #include "backend/cuda/products/skinny.h"
 #include "backend/cuda/products/tensor.h"
 #include "backend/cuda/products/terms.h"
@@ -35,18 +34,14 @@ std::optional<WideFactors> wide_factors(const atlas::Program& program) {
   const bool bytes = !is_float(block.operand_type);
   if (!suits_tensor_cores(block) || (!bytes && (is_skinny(block) || is_thin(block))))
     return std::nullopt;
-  auto left = mapped_factor(program, false), right = mapped_factor(program, true);
-  if (!left || (bytes && (!right || block.mixed || !left->depth_run || !right->depth_run)))
+  WideFactors out = find_factors(program);
+  if (bytes && (out.computed() || block.mixed || !out.left.depth_run || !out.right.depth_run))
     return std::nullopt;
   // Rows along k are as many as there are of x; of others, as many as a step has values of k.
   const WideShape shape = wide_shape(block);
-  left->set_box(shape.step, WideShape::rows, shape.step);
-  if (!right) {  // it is computed first
-    Planes planes = planes_of(block, shape.step, shape.columns, shape.step);
-    return WideFactors{std::move(*left), std::move(planes.factor), std::move(planes.axes)};
-  }
-  right->set_box(shape.step, shape.columns, shape.step);
-  return WideFactors{std::move(*left), std::move(*right)};
+  out.left.set_box(shape.step, WideShape::rows, shape.step);
+  out.right.set_box(shape.step, shape.columns, shape.step);
+  return out;
 }
 
 class WideProduct final : public WideTiles {
@@ -102,7 +97,7 @@ class WideProduct final : public WideTiles {
 }  // namespace
 
 bool has_wide_product(const atlas::Program& program) {
-  return suits_terms(program.product()) ? has_wide_terms(program)
+  return suits_terms(program.product()) ? has_wide_terms(program.product())
                                         : wide_factors(program).has_value();
 }
 
@@ -112,7 +107,7 @@ void add_wide_product(Facts& facts, llvm::Module& module, const atlas::Program& 
   const auto factors = wide_factors(program);
   check(factors.has_value(), "cuda: factors of a wide product");
   const WideShape shape = wide_shape(block);
-  if (factors->planes) add_planes(facts, module, program);
+  if (factors->computed()) add_planes(facts, module, program, *factors);
   CudaFunction k(module, program, WideShape::threads, wide_symbol, 2);
   WideProduct(k, *factors, shape).run();
   const Tiling tiling{WideShape::rows, shape.columns, WideShape::threads};
@@ -120,7 +115,6 @@ void add_wide_product(Facts& facts, llvm::Module& module, const atlas::Program& 
   facts.wide = WideFacts{.matrices = {factors->left.matrix, factors->right.matrix},
                          .tiles = tiling.tiles(block),
                          .depth = block.axes[static_cast<size_t>(block.batch_rank) + 2].extent,
-                         .pieces = factors->planes ? pieces_of(block) : Expr(),
                          .threads = WideShape::threads,
                          .shared_bytes = shape.shared_bytes()};
 }

@@ -6,9 +6,8 @@
 
 namespace hologram::cuda {
 
-/// Whether a product that tensor cores may compute, of floats of more than a few rows or of bytes,
-/// has a left factor that is a matrix in memory, one way or the other; of bytes both factors, along
-/// k and of one type.
+/// Whether tensor cores may compute a product of floats of more than a few rows, or of bytes of one
+/// type, whose factors are then matrices in memory, along k.
 bool has_wide_product(const atlas::Program& program);
 
 /// Adds @hologram_wide to the product's module, and what its launches need to the facts.

@@ -11,7 +11,6 @@
 
 #include "atlas/order.h"
 #include "backend/cuda/operands.h"
-#include "backend/cuda/products/planes.h"
 #include "backend/cuda/products/skinny.h"
 #include "backend/cuda/products/terms.h"
 #include "backend/cuda/products/thin.h"
@@ -39,17 +38,12 @@ static_assert(atlas::product_block % terms_step == 0);
 static_assert(terms_shape.left_bytes == WideShape::rows * Async::row_bytes);
 static_assert(terms_shape.shared_bytes() <= 227 << 10);
 
-std::optional<WideFactors> terms_factors(const atlas::Program& program) {
-  const atlas::ProductBlock& block = program.product();
-  if (!suits_terms(block) || is_skinny(block) || is_thin(block)) return std::nullopt;
-  auto left = mapped_factor(program, false);
-  if (!left) return std::nullopt;
-  left->set_box(terms_step, WideShape::rows, terms_step);
-  const int run = runs_along(block.rhs, block.batch_rank + 1, block.batch_rank + 2)
-                      ? terms_step
-                      : Async::row_bytes / 2;
-  Planes right = planes_of(block, run, terms_columns, terms_step);
-  return WideFactors{std::move(*left), std::move(right.factor), std::move(right.axes)};
+WideFactors terms_factors(const atlas::Program& program) {
+  WideFactors out = find_factors(program);
+  out.left.set_box(terms_step, WideShape::rows, terms_step);
+  out.right.set_box(out.right.depth_run ? terms_step : Async::row_bytes / 2, terms_columns,
+                    terms_step);
+  return out;
 }
 
 class WideTerms final : public WideTiles {
@@ -188,21 +182,21 @@ class WideTerms final : public WideTiles {
 
 }  // namespace
 
-bool has_wide_terms(const atlas::Program& program) { return terms_factors(program).has_value(); }
+bool has_wide_terms(const atlas::ProductBlock& block) {
+  return suits_terms(block) && !is_skinny(block) && !is_thin(block);
+}
 
 void add_wide_terms(Facts& facts, llvm::Module& module, const atlas::Program& program) {
   const atlas::ProductBlock& block = program.product();
-  const auto factors = terms_factors(program);
-  check(factors.has_value(), "cuda: factors of a wide product by terms");
-  add_planes(facts, module, program);
+  const WideFactors factors = terms_factors(program);
+  add_planes(facts, module, program, factors);
   CudaFunction k(module, program, WideShape::threads, wide_symbol, 2);
-  WideTerms(k, *factors, terms_shape).run();
+  WideTerms(k, factors, terms_shape).run();
   const Tiling tiling{WideShape::rows, terms_columns, WideShape::threads};
   facts.flags = facts.flags || k.flags();
-  facts.wide = WideFacts{.matrices = {factors->left.matrix, factors->right.matrix},
+  facts.wide = WideFacts{.matrices = {factors.left.matrix, factors.right.matrix},
                          .tiles = tiling.tiles(block),
                          .depth = block.axes[static_cast<size_t>(block.batch_rank) + 2].extent,
-                         .pieces = pieces_of(block),
                          .threads = WideShape::threads,
                          .shared_bytes = terms_shape.shared_bytes()};
 }

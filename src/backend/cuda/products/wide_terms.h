@@ -6,9 +6,8 @@
 
 namespace hologram::cuda {
 
-/// Whether a product that suits terms, of more than a few rows, has a left factor that is a matrix
-/// in memory.
-bool has_wide_terms(const atlas::Program& program);
+/// Whether a product suits terms and has more than a few rows.
+bool has_wide_terms(const atlas::ProductBlock& block);
 
 /// Adds @hologram_wide to the product's module, @hologram_split, which runs before it, and what
 /// their launches need to the facts.

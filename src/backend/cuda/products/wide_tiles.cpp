@@ -130,20 +130,25 @@ WideTiles::Tile WideTiles::find_tile(Scope& at, Value* tile) {
            ir_.CreateMul(column, number(shape_.columns)),
            {},
            {}};
-  Value* plane = number(0);
+  Values sizes, places;
   for (int a = 0; a < block_.batch_rank; ++a) {
-    Value* size = ir_.CreateTrunc(value(at, extent(a)), ir_.getInt32Ty());
-    Value* x = ir_.CreateTrunc(value(at, Expr::axis(a, extent(a))), ir_.getInt32Ty());
-    auto coordinate = [&](const MappedFactor& f) {
-      return f.matrix.sizes[static_cast<size_t>(a) + 2].is(1) ? number(0) : x;
-    };
-    out.left.push_back(coordinate(factors_.left));
-    if (!factors_.planes)
-      out.right.push_back(coordinate(factors_.right));
-    else if (std::ranges::count(*factors_.planes, a) > 0)
-      plane = ir_.CreateAdd(ir_.CreateMul(plane, size), x);
+    sizes.push_back(ir_.CreateTrunc(value(at, extent(a)), ir_.getInt32Ty()));
+    places.push_back(ir_.CreateTrunc(value(at, Expr::axis(a, extent(a))), ir_.getInt32Ty()));
   }
-  if (factors_.planes) out.right = {plane, number(0)};
+  auto coordinates = [&](const MappedFactor& f) -> Values {
+    Values of;
+    for (size_t a = 0; !f.planes && a < places.size(); ++a)
+      of.push_back(f.matrix.sizes[a + 2].is(1) ? number(0) : places[a]);
+    if (!f.planes) return of;
+    Value* plane = number(0);
+    for (const int axis : *f.planes) {
+      const auto a = static_cast<size_t>(axis);
+      plane = ir_.CreateAdd(ir_.CreateMul(plane, sizes[a]), places[a]);
+    }
+    return {plane, number(0)};
+  };
+  out.left = coordinates(factors_.left);
+  out.right = coordinates(factors_.right);
   return out;
 }
 

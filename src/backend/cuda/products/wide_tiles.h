@@ -3,17 +3,10 @@
 #pragma once
 
 #include "backend/cuda/async.h"
-#include "backend/cuda/mapped.h"
+#include "backend/cuda/products/planes.h"
 #include "backend/cuda/sums.h"
 
 namespace hologram::cuda {
-
-/// The factors of a product as tensor maps bring them, with their boxes.
-struct WideFactors {
-  MappedFactor left, right;
-  /// The batch axes of planes, where the right factor is such (`planes.h`).
-  std::optional<std::vector<int>> planes = {};
-};
 
 /// How a CTA's tile of 128 rows is cut, and its shared memory.
 struct WideShape {

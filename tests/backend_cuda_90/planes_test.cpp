@@ -1,0 +1,217 @@
+// tests/backend_cuda_90/planes_test.cpp: products by warpgroups of factors that are computed first
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "backend/cuda/maps.h"
+#include "backend_cuda/cuda_test.h"
+
+namespace hologram::test {
+namespace {
+
+class CudaPlanes : public CudaBackend {
+ protected:
+  void SetUp() override {
+    CudaBackend::SetUp();
+    inject("capability", 90);
+  }
+};
+
+// (x * scale) * y of two x, where the scale is along k; y is computed too, if `both`.
+struct Scaled {
+  std::string type = "bf16";
+  bool by_columns = false, both = false;
+  int64_t m = 136, depth = 136, n = 264;
+
+  atlas::Program program() const {
+    const bool half = type != "f32";
+    std::string left = fmt::format("  %0 = load.{} b0[{} + s0*s1*i0]\n", type,
+                                   by_columns ? "i1 + s0*i3" : "i3 + s1*i1");
+    left += half ? fmt::format(
+                       "  %1 = cast.f32.{0} %0\n  %2 = load.f32 b2[i3]\n  %3 = mul.f32 %1, %2\n"
+                       "  %4 = cast.{0}.f32 %3\n",
+                       type)
+                 : "  %1 = load.f32 b2[i3]\n  %2 = mul.f32 %0, %1\n";
+    std::string right = fmt::format("  %0 = load.{} b1[i2 + s2*i3]\n", type);
+    if (both && half)
+      right +=
+          fmt::format("  %1 = cast.f32.{0} %0\n  %2 = neg.f32 %1\n  %3 = cast.{0}.f32 %2\n", type);
+    if (both && !half) right += "  %1 = neg.f32 %0\n";
+    return atlas::assemble(fmt::format(R"(atlas block 1
+symbols 3
+buffer b0 {0} read [2*s0*s1]
+buffer b1 {0} read [s1*s2]
+buffer b2 f32 read [s1]
+buffer b3 f32 write [2*s0*s2]
+product batch 1 operand {0} acc f32 precision 0
+axis i0 parallel [2]
+axis i1 parallel [s0]
+axis i2 parallel [s2]
+axis i3 row [s1]
+lhs
+{1}rhs
+{2}epilogue
+  %0 = accumulator.f32 a0
+  store.f32 b3[i2 + s2*i1 + s0*s2*i0], %0
+)",
+                                       type, left, right));
+  }
+};
+
+std::vector<std::byte> as_type(const std::vector<float>& numbers, bool half) {
+  std::vector<std::byte> out;
+  for (const float x : numbers) {
+    const auto bits = std::bit_cast<std::array<std::byte, 4>>(x);
+    out.insert(out.end(), bits.begin() + (half ? 2 : 0), bits.end());
+  }
+  return out;
+}
+
+Bytes bytes_in(std::vector<float>& v) { return std::as_writable_bytes(std::span(v)); }
+
+// Small integers, whose products every order of adding gives exactly; of float32 some need two
+// terms.
+void expect_scaled(Runtime& runtime, const Scaled& c, bool wide = true) {
+  SCOPED_TRACE(
+      fmt::format("{} {} {}, {} x {} x {}", c.type, c.by_columns, c.both, c.m, c.depth, c.n));
+  const bool half = c.type != "f32";
+  std::vector<float> x(static_cast<size_t>(2 * c.m * c.depth)),
+      y(static_cast<size_t>(c.depth * c.n)), scale(static_cast<size_t>(c.depth)),
+      out(static_cast<size_t>(2 * c.m * c.n), -1);
+  auto fill = [](std::vector<float>& v, int64_t factor, int64_t modulus) {
+    for (size_t e = 0; e < v.size(); ++e)
+      v[e] = static_cast<float>(factor * static_cast<int64_t>(e) % modulus - modulus / 2);
+  };
+  fill(x, 61, half ? 15 : 401), fill(y, 37, half ? 9 : 29), fill(scale, 5, 4);
+  std::vector<std::byte> left = as_type(x, half), right = as_type(y, half);
+  const Bytes buffers[] = {left, right, bytes_in(scale), bytes_in(out)};
+  const int64_t maps = counted("maps"), launches = counted("launches");
+  run_program(runtime, c.program(), buffers, std::array{c.m, c.depth, c.n});
+  EXPECT_EQ(counted("maps") - maps, wide ? 2 : 0);
+  EXPECT_EQ(counted("launches") - launches == 2, wide);
+  const float sign = c.both ? -1 : 1;
+  std::vector<float> sums(static_cast<size_t>(c.n));
+  for (int64_t row = 0; row < 2 * c.m; ++row) {
+    std::ranges::fill(sums, 0.0f);
+    const int64_t b = row / c.m, i = row % c.m;
+    for (int64_t k = 0; k < c.depth; ++k) {
+      const int64_t at = b * c.m * c.depth + (c.by_columns ? i + c.m * k : i * c.depth + k);
+      const float factor = sign * x[static_cast<size_t>(at)] * scale[static_cast<size_t>(k)];
+      for (int64_t j = 0; j < c.n; ++j)
+        sums[static_cast<size_t>(j)] += factor * y[static_cast<size_t>(k * c.n + j)];
+    }
+    for (int64_t j = 0; j < c.n; ++j)
+      ASSERT_EQ(out[static_cast<size_t>(row * c.n + j)], sums[static_cast<size_t>(j)])
+          << row << " " << j;
+  }
+}
+
+// Sizes that no tensor map of the factors themselves takes: planes have rows of their own.
+TEST_F(CudaPlanes, ComputeTheLeftFactorFirst) {
+  for (const bool by_columns : {false, true})
+    expect_scaled(runtime(), {.by_columns = by_columns, .m = 137, .depth = 131});
+}
+
+TEST_F(CudaPlanes, ComputeBothFactorsFirst) {
+  expect_scaled(runtime(), {.both = true, .m = 769, .depth = 129, .n = 515});
+  for (const bool by_columns : {false, true})
+    for (const bool both : {false, true})
+      expect_scaled(
+          runtime(),
+          {.type = "f32", .by_columns = by_columns, .both = both, .m = 261, .depth = 67, .n = 259});
+}
+
+TEST_F(CudaPlanes, FewProductsForEachElementAreTheOtherKernels) {
+  expect_scaled(runtime(), {.m = 300, .n = 256}, false);  // a column of tiles
+  expect_scaled(runtime(), {.both = true}, false);
+  expect_scaled(runtime(), {.type = "f32", .m = 129, .n = 128}, false);
+}
+
+// A convolution of 64 channels, the last of which are neighbours, with a window of three rows that
+// are two apart: what it loads is no matrix.
+const char* const dilated = R"(atlas block 1
+symbols 2
+buffer b0 bf16 read [64*s0 + 256]
+buffer b1 bf16 read [192*s1]
+buffer b2 f32 write [s0*s1]
+product batch 0 operand bf16 acc f32 precision 0
+axis i0 parallel [s0]
+axis i1 parallel [s1]
+axis i2 row [192]
+lhs
+  %0 = load.bf16 b0[64*i0 + 128*(i2 // 64) + (i2 % 64)]
+rhs
+  %0 = load.bf16 b1[i2 + 192*i1]
+epilogue
+  %0 = accumulator.f32 a0
+  store.f32 b2[i1 + s1*i0], %0
+)";
+
+TEST_F(CudaPlanes, TakeWindows) {
+  constexpr int64_t m = 250, depth = 192, n = 264;
+  std::vector<float> x(64 * m + 256), y(n * depth), out(m * n, -1);
+  for (size_t e = 0; e < x.size(); ++e) x[e] = static_cast<float>(7 * e % 11) - 5;
+  for (size_t e = 0; e < y.size(); ++e) y[e] = static_cast<float>(5 * e % 9) - 4;
+  std::vector<std::byte> left = as_type(x, true), right = as_type(y, true);
+  const Bytes buffers[] = {left, right, bytes_in(out)};
+  const int64_t maps = counted("maps");
+  run_program(runtime(), atlas::assemble(dilated), buffers, std::array{m, n});
+  EXPECT_EQ(counted("maps") - maps, 2);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      float sum = 0;
+      for (int64_t k = 0; k < depth; ++k)
+        sum += x[static_cast<size_t>(64 * (i + 2 * (k / 64)) + k % 64)] *
+               y[static_cast<size_t>(j * depth + k)];
+      ASSERT_EQ(out[static_cast<size_t>(i * n + j)], sum) << i << " " << j;
+    }
+}
+
+// Of an H100, which has 132 multiprocessors.
+TEST_F(CudaPlanes, AreExpectedToPayForManyProducts) {
+  auto facts = [](const Scaled& c) { return *cuda::compile(c.program(), 90).facts.wide; };
+  auto grid = [](const cuda::WideFacts& wide, int64_t m, int64_t depth, int64_t n) {
+    return cuda::wide_grid(wide, std::array{m, depth, n}, 132);
+  };
+  const cuda::WideFacts left = facts({}), both = facts({.both = true}),
+                        single = facts({.type = "f32"});
+  const auto large = grid(both, 4096, 4096, 4096);
+  ASSERT_TRUE(large);
+  EXPECT_EQ(large->pieces, 3 * 4096 * 4096 / 8);
+  EXPECT_EQ(large->workspace, size_t{2} * 3 * 4096 * 4096);
+  EXPECT_EQ(large->matrices[0].offset, 2 * 4096 * 4096);
+  EXPECT_EQ(large->matrices[1].offset, 0);
+  EXPECT_TRUE(grid(left, 8192, 1024, 512));
+  EXPECT_FALSE(grid(left, 8192, 1024, 256));  // computing it takes longer than the product
+  EXPECT_FALSE(grid(both, 8192, 1024, 512));
+  const auto terms = grid(single, 4096, 1024, 1024);
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(terms->workspace, size_t{6} * 1024 * 1024 + size_t{2} * 4 * 4096 * 1024);
+  EXPECT_EQ(terms->matrices[0].offset, 6 * 1024 * 1024);
+  EXPECT_FALSE(grid(single, 4096, 1024, 128));
+  EXPECT_FALSE(grid(left, 16384, 16400, 8192));   // more than 1 GiB
+  EXPECT_FALSE(grid(single, 8192, 12288, 8192));  // of both together
+  EXPECT_TRUE(grid(single, 4096, 12288, 8192));
+}
+
+TEST_F(CudaPlanes, AssembleWithoutSpills) {
+  if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
+  for (const bool by_columns : {false, true})
+    for (const char* type : {"bf16", "f16", "f32"}) {
+      SCOPED_TRACE(fmt::format("{} {}", type, by_columns));
+      const Scaled c{.type = type, .by_columns = by_columns, .both = true};
+      const std::string ptx = cuda::dump_ptx(c.program(), 90);
+      const size_t entry = ptx.find(".visible .entry hologram_split(");
+      ASSERT_NE(entry, ptx.npos);
+      const std::string split = ptx.substr(entry, ptx.find(".visible .entry", entry + 1) - entry);
+      size_t stores = 0;
+      for (size_t at = 0; (at = split.find("st.global.v4", at + 1)) != split.npos;) ++stores;
+      EXPECT_EQ(stores, type[0] == 'f' && type[1] == '3' ? 5u : 2u);
+      const std::string words = assembled(ptx, "sm_90a");
+      EXPECT_EQ(words.find("C75"), words.npos) << words;
+      expect_registers(words, 255);
+    }
+}
+
+}  // namespace
+}  // namespace hologram::test
