@@ -5,8 +5,8 @@
 // serves all PyTorch versions that have it.
 #pragma once
 
-#include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/dlpack.h"
@@ -14,9 +14,6 @@
 #include "stamps.h"
 
 namespace hologram::python {
-
-/// A Python exception is set.
-struct PythonError : std::exception {};
 
 /// Used under the GIL.
 class TorchCall {
@@ -40,11 +37,25 @@ class TorchCall {
     Shape sizes = {}, strides = {};  // of a view
   };
 
+  /// C functions of PyTorch's stable interface (aoti_torch/c/shim.h), which return 0 or have
+  /// failed: memory of its caching allocator on the current device and that device's current
+  /// stream.
+  struct Allocator {
+    int32_t (*set_device)(int32_t device, void** guard);
+    int32_t (*reset_device)(void* guard);
+    int32_t (*allocate)(uint64_t bytes, void** block);
+    int32_t (*free)(void* block);
+
+    /// Null: it has failed.
+    void* allocate_on(int32_t device, size_t bytes) const;
+  };
+
   /// Where the tensors of a call are. On a device, work goes to the queue that the framework says
   /// it uses now, and memory for results is the framework's.
   struct Place {
     dlpack::Device device{dlpack::cpu, 0};
-    nanobind::object empty;  // callable: (sizes, strides, dtype) -> tensor there
+    nanobind::object empty;              // callable: (sizes, strides, dtype) -> tensor there
+    std::optional<Allocator> allocator;  // none: the device's pool has what calls need
     bool on_device() const { return device.type != dlpack::cpu; }
   };
 

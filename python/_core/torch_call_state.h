@@ -24,7 +24,6 @@ class TorchCall::State final : public runtime::Outputs,
     for (PyObject* o : arguments_) Py_XDECREF(o);
     for (void* b : blocks_) host::MemoryPool::deallocate(b);
     Py_XDECREF(record_);
-    Py_XDECREF(scratch_);
   }
 
   bool read(PyObject* list);
@@ -36,9 +35,9 @@ class TorchCall::State final : public runtime::Outputs,
     return blocks_[static_cast<size_t>(index)] =
                owner_.executable_->runtime().memory().allocate(bytes);
   }
-  /// While the stream is captured, the framework's: what the capture owns is used again by it
-  /// alone.
-  void* scratch(size_t bytes, runtime::Frame& frame) override;
+  /// The framework's: of its allocator, or of a tensor, whose maker says what is wrong. Without an
+  /// allocator only while the stream is captured: what the capture owns is used again by it alone.
+  std::shared_ptr<void> device_memory(size_t bytes, runtime::Frame& frame) override;
   int32_t call(const schedule::Step& step, runtime::Frame& frame) override;
   void begin(const schedule::Step& step) override;
   void end() override;
@@ -73,7 +72,6 @@ class TorchCall::State final : public runtime::Outputs,
   std::vector<void*> blocks_;         // by output
   Stamps::Checked checked_;
   PyThreadState* saved_ = nullptr;
-  PyObject* scratch_ = nullptr;
   PyObject* record_ = nullptr;  // of the step that runs, while the profiler is on
 };
 

@@ -2,6 +2,8 @@
 // of the steps that PyTorch runs.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -55,21 +57,42 @@ void* TorchCall::State::allocate_there(int index) {
   return address_of(objects_[static_cast<size_t>(slot)] = empty(slot), "memory for a result");
 }
 
-void* TorchCall::State::scratch(size_t bytes, runtime::Frame& frame) {
-  if (!owner_.place_.on_device()) return nullptr;
-  if (!owner_.executable_->runtime().device()->captured(frame.stream)) return nullptr;
-  PyEval_RestoreThread(saved_);
-  scratch_ = PyObject_CallFunction(owner_.place_.empty.ptr(), "(n)(i)s",
-                                   static_cast<Py_ssize_t>(bytes), 1, "u8");
-  return address_of(scratch_, "memory for a call");
+void* TorchCall::Allocator::allocate_on(int32_t device, size_t bytes) const {
+  void *guard = nullptr, *block = nullptr;
+  if (set_device(device, &guard) != 0) return nullptr;
+  const bool good = allocate(std::max<size_t>(bytes, 1), &block) == 0;
+  reset_device(guard);
+  return good ? block : nullptr;
 }
 
-// Of a new tensor, or of null behind an exception; gives the interpreter up.
+std::shared_ptr<void> TorchCall::State::device_memory(size_t bytes, runtime::Frame& frame) {
+  const Place& place = owner_.place_;
+  if (!place.on_device()) return nullptr;
+  if (place.allocator) {
+    if (void* block = place.allocator->allocate_on(place.device.id, bytes))
+      return {block, place.allocator->free};
+  } else if (!owner_.executable_->runtime().device()->captured(frame.stream)) {
+    return nullptr;
+  }
+  PyEval_RestoreThread(saved_);
+  PyObject* tensor =
+      PyObject_CallFunction(place.empty.ptr(), "(n)(i)s", static_cast<Py_ssize_t>(bytes), 1, "u8");
+  std::shared_ptr<PyObject> owned(tensor, [](PyObject* o) {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    Py_XDECREF(o);
+    PyGILState_Release(state);
+  });
+  return {owned, address_of(tensor, "memory for a call")};
+}
+
+// Of a new tensor, or of null behind an exception; gives the interpreter up. The exception travels
+// as C++'s: what it unwinds gives memory back, which may run Python.
 void* TorchCall::State::address_of(PyObject* made, const char* what) {
   dlpack::Tensor t{};
   const bool good = made && owner_.exchange_->view_of_object(made, &t) == 0 && is_there(t, what);
+  std::exception_ptr error = good ? nullptr : std::make_exception_ptr(nb::python_error());
   saved_ = PyEval_SaveThread();
-  if (!good) throw PythonError();
+  if (error) std::rethrow_exception(error);
   return static_cast<char*>(t.data) + t.byte_offset;
 }
 

@@ -31,7 +31,8 @@ template <class Run>
 PyObject* guarded(const Run& run) {
   try {
     return run();
-  } catch (const PythonError&) {
+  } catch (nb::python_error& e) {
+    e.restore();
   } catch (const Error& e) {
     PyErr_SetString(e.code() == ErrorCode::out_of_memory ? PyExc_MemoryError : PyExc_RuntimeError,
                     e.what());
@@ -144,6 +145,20 @@ std::vector<TorchCall::Arg> parse_args(const nb::list& args) {
   return out;
 }
 
+std::optional<TorchCall::Allocator> parse_allocator(const nb::object& addresses) {
+  if (addresses.is_none()) return std::nullopt;
+  TorchCall::Allocator out{};
+  auto set = [&](auto& function, int i) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+        nb::cast<uintptr_t>(addresses[i]));
+  };
+  set(out.set_device, 0);
+  set(out.reset_device, 1);
+  set(out.allocate, 2);
+  set(out.free, 3);
+  return out;
+}
+
 Expr expression(const nb::object& h) {
   return PyLong_Check(h.ptr()) ? Expr(nb::cast<int64_t>(h)) : nb::cast<Expr>(h);
 }
@@ -217,7 +232,9 @@ void bind_torch_call(nb::module_& m) {
              nb::object device) {
         TorchCall::Place place;
         if (!device.is_none())
-          place = {{nb::cast<int32_t>(device[0]), nb::cast<int32_t>(device[1])}, device[2]};
+          place = {{nb::cast<int32_t>(device[0]), nb::cast<int32_t>(device[1])},
+                   device[2],
+                   parse_allocator(device[3])};
         auto call = std::make_unique<TorchCall>(
             std::move(executable), exchange_of(capsule), parse_args(args), parse_results(results),
             host.ptr(), std::move(constants), std::move(threads), std::move(place));
@@ -241,9 +258,10 @@ void bind_torch_call(nb::module_& m) {
       "each call; exchange: torch.Tensor.__dlpack_c_exchange_api__; "
       "host(callee, operands, sizes, strides) runs host operations; device: None for the host, "
       "else "
-      "(DLPack's type, id, empty): calls then leave their work on the queue that exchange says is "
-      "current, and results are empty(sizes, strides, dtype). What kernels flag is raised by the "
-      "next call, or by check().");
+      "(DLPack's type, id, empty, allocator): calls then leave their work on the queue that the "
+      "exchange says is current, and results are empty(sizes, strides, dtype); allocator: None, or "
+      "the addresses of C functions that set and reset the current device, allocate and free. What "
+      "kernels flag is raised by the next call, or by check().");
 }
 
 }  // namespace hologram::python

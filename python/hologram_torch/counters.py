@@ -49,10 +49,10 @@ def stats() -> dict:
     graph_launches: CUDA graphs, since the process began, that were launched in place of single kernels
     compile_ms: milliseconds by stage; "trace" is the translation in Python, "total" all of ours
     ops_before, ops_canonical: operations before and after canonicalisation
-    memory: bytes that compiled graphs hold now: packed_weights of live graphs; in_use, other blocks of the pool (results,
-        calls in progress); pool_cached, which the pool keeps for later calls; released_weights, which
-        freeze(release_weights=True) gave back for models that still live; code, machine code of live graphs; code_cached, of
-        kernels that are kept in case they are compiled again; and plans, how live graphs run
+    memory: bytes that compiled graphs hold now: packed_weights of live graphs, on GPUs too, where they are PyTorch's memory;
+        in_use, other blocks of the pool (results, calls in progress); pool_cached, which the pool keeps for later calls;
+        released_weights, which freeze(release_weights=True) gave back for models that still live; code, machine code of live
+        graphs; code_cached, of kernels that are kept in case they are compiled again; and plans, how live graphs run
     """
     with _lock:
         c = _counters

@@ -1,6 +1,7 @@
 # hologram_torch/device.py: which device a graph's tensors are on, and the native runtime that serves it
 import collections
 import contextlib
+import ctypes
 import functools
 import os
 import threading
@@ -11,6 +12,8 @@ _lock = threading.Lock()
 _now = threading.local()
 _made = []  # runtimes
 _CUDA = 2  # DLPack's number
+_ALLOCATOR = ("aoti_torch_create_cuda_guard", "aoti_torch_delete_cuda_guard", "aoti_torch_cuda_caching_allocator_raw_alloc",
+              "aoti_torch_cuda_caching_allocator_raw_delete")  # fmt: skip
 
 
 @functools.cache
@@ -115,11 +118,23 @@ def exchange(device: str):
 
 
 def place(device: str, dtypes: dict):
-    """What `_core.torch_call` takes for tensors on the device: None for the host, else DLPack's type and number, and what makes
-    tensors for results. `dtypes`: PyTorch's by our names."""
+    """What `_core.torch_call` takes for tensors on the device: None for the host, else DLPack's type and number, what makes
+    tensors for results, and allocator(). `dtypes`: PyTorch's by our names."""
     if device == "cpu":
         return None
-    return _CUDA, int(device.partition(":")[2]), lambda sizes, strides, name: empty(device, sizes, strides, dtypes[name])
+    number = int(device.partition(":")[2])
+    return _CUDA, number, lambda sizes, strides, name: empty(device, sizes, strides, dtypes[name]), allocator()
+
+
+@functools.cache
+def allocator():
+    """Addresses of C functions of PyTorch's by which calls take and give back memory of its caching allocator, in the order of
+    TorchCall::Allocator; None: this PyTorch has no such functions, and calls take memory of the driver's."""
+    try:
+        library = ctypes.CDLL("libtorch_cuda.so", os.RTLD_NOLOAD | os.RTLD_LAZY)
+        return tuple(ctypes.cast(library[name], ctypes.c_void_p).value for name in _ALLOCATOR)
+    except (OSError, AttributeError):
+        return None
 
 
 def empty(device: str, sizes, strides, dtype):

@@ -7,9 +7,9 @@ _live = weakref.WeakSet()  # callables of compiled graphs
 _released = weakref.WeakKeyDictionary()  # bytes by frozen model
 
 
-def watch(call, executable) -> None:
-    """Counts a compiled graph's memory for as long as its callable lives."""
-    call.executable = executable
+def watch(call, executable, on_host: bool) -> None:
+    """Counts a compiled graph's memory for as long as its callable lives. `on_host`: what it keeps is in the host's pool."""
+    call.executable, call.on_host = executable, on_host
     _live.add(call)
 
 
@@ -23,9 +23,11 @@ def shares() -> dict:
     weights that live frozen models have given back; machine code in use, and of kernels kept for later; plans of live graphs."""
     pool = device.runtime().memory_stats()
     released = sum(_released.values())
-    packed = sum(call.executable.cached_bytes for call in list(_live))
-    in_use = max(0, pool["in_use"] - packed)
-    own = {"packed_weights": packed, "in_use": in_use, "pool_cached": pool["cached"], "released_weights": released}
+    packed = {True: 0, False: 0}
+    for call in list(_live):
+        packed[call.on_host] += call.executable.cached_bytes
+    in_use = max(0, pool["in_use"] - packed[True])
+    own = {"packed_weights": sum(packed.values()), "in_use": in_use, "pool_cached": pool["cached"], "released_weights": released}
     return own | {share: pool[share] for share in ("code", "code_cached", "plans")}
 
 

@@ -62,13 +62,15 @@ class Executable::Lease {
  private:
   static constexpr int64_t alignment = 256;
   std::byte* on_device(Memory& device, size_t bytes, Outputs& outputs, Frame& frame) {
-    if (void* given = outputs.scratch(bytes, frame)) return static_cast<std::byte*>(given);
+    given_ = outputs.device_memory(bytes, frame);
+    if (given_) return static_cast<std::byte*>(given_.get());
     return block_ = static_cast<std::byte*>(device.allocate(bytes, stream_));
   }
 
   Runtime& runtime_;
   Stream stream_;
   std::byte* block_ = nullptr;
+  std::shared_ptr<void> given_;
   int class_ = -1, count_ = 0;
 };
 
@@ -251,15 +253,18 @@ bool in_pool(const std::shared_ptr<void>& value) {
   return free && *free == &host::MemoryPool::deallocate;
 }
 
-std::shared_ptr<void> Executable::allocate_kept(size_t bytes, Frame& frame) const {
+std::shared_ptr<void> Executable::allocate_kept(size_t bytes, Outputs& outputs,
+                                                Frame& frame) const {
   Memory* device = runtime_->device();
   if (!device) return {runtime_->memory().allocate(bytes), &host::MemoryPool::deallocate};
-  return {device->allocate(bytes, frame.stream), [owner = runtime_](void* p) {
+  std::shared_ptr<void> given = outputs.device_memory(bytes, frame);
+  void* block = given ? given.get() : device->allocate(bytes, frame.stream);
+  return {block, [owner = runtime_, given = std::move(given)](void* p) mutable {
             try {  // calls on callers' queues may still read it
               owner->device()->wait_for_all();
             } catch (const Error&) {  // told where that work is waited for
             }
-            owner->device()->deallocate(p, nullptr);
+            given ? given.reset() : owner->device()->deallocate(p, nullptr);
           }};
 }
 
@@ -288,7 +293,7 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
         fail(ErrorCode::unsupported,
              "what is kept of parameters cannot be computed while the stream is captured: call the "
              "graph once before");
-      kept[c] = allocate_kept(bytes, frame);
+      kept[c] = allocate_kept(bytes, outputs, frame);
     }
     bind(frame, slot, kept[c].get());
   }

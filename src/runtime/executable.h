@@ -59,9 +59,9 @@ class Outputs {
  public:
   virtual ~Outputs() = default;
   virtual void* allocate(int index, size_t bytes, Frame& frame) = 0;
-  /// Memory of the device that the call needs until its last step, or null: the device's pool has
-  /// it.
-  virtual void* scratch(size_t, Frame&) { return nullptr; }
+  /// Memory of the device for the call's steps, or null: the device's pool has it. Dropped, it may
+  /// serve others behind what is on the call's queue.
+  virtual std::shared_ptr<void> device_memory(size_t, Frame&) { return nullptr; }
 };
 
 struct Frame {
@@ -170,7 +170,7 @@ class Executable {
   class Lease;
   Outcome run_where_it_is(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
   void bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease, Frame& frame);
-  std::shared_ptr<void> allocate_kept(size_t bytes, Frame& frame) const;
+  std::shared_ptr<void> allocate_kept(size_t bytes, Outputs& outputs, Frame& frame) const;
   Stream stream_for(const Arguments& arguments, Memory& device, Frame& frame) const;
   void load_kernels();
   void prepare();

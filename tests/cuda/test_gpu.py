@@ -162,6 +162,29 @@ def test_a_call_without_memory_is_an_error_and_the_next_one_is_right(torch):
     torch.testing.assert_close(call(x, 5), (x.expand(5, -1) + 1).cumsum(0))
 
 
+def test_memory_between_steps_counts_in_pytorch_and_obeys_its_limit(torch):
+    call = torch.compile(softened, backend="hologram", dynamic=False)
+    x = torch.randn(4096, 4096, device="cuda")
+    wanted, before = call(x), x.clone()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    taken = torch.cuda.memory_stats()["allocation.all.allocated"]
+    out = call(x)
+    stats = torch.cuda.memory_stats()
+    assert stats["allocation.all.allocated"] == taken + 2, "the result, and one block"
+    assert stats["allocated_bytes.all.peak"] >= stats["allocated_bytes.all.current"] + x.nbytes
+    del out
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(x.device).total_memory
+    torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total)
+    try:
+        with pytest.raises(torch.cuda.OutOfMemoryError):
+            call(x)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert torch.equal(x, before) and torch.equal(call(x), wanted)
+
+
 def test_a_training_step_has_eagers_gradients(torch):
     """The backward graph runs in a thread of autograd's."""
     weights = torch.randn(256, 256, device="cuda")

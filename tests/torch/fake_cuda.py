@@ -55,7 +55,7 @@ class DeviceTensor:
 
     def __del__(self):
         if self.block is not None:
-            self.driver.library.cuMemFreeAsync(ctypes.c_uint64(self.block), self.driver.stream_of(self.device_id))
+            self.driver.give_back(self.block, self.driver.stream_of(self.device_id))
         if self.managed is not None:
             self.managed.contents.deleter(self.managed)
 
@@ -75,8 +75,51 @@ class DeviceTensor:
         return 0 if 0 in self.shape else 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides))
 
 
+_functions = []  # which compiled graphs may call as long as they live
+
+
+class Allocator:
+    """The C functions of PyTorch's caching allocator: `calls` has what was taken, ("take", bytes, device, stream), and given back,
+    ("give", device, stream, launches so far). The first `refused` of the blocks asked for are not given."""
+
+    def __init__(self, driver):
+        self.driver, self.current, self.refused = driver, 0, 0
+        self.calls, self.live = [], {}
+        pointer = ctypes.POINTER(ctypes.c_void_p)
+        kinds = (ctypes.c_int32, pointer), (ctypes.c_void_p,), (ctypes.c_uint64, pointer), (ctypes.c_void_p,)
+        functions = self._set_device, self._reset_device, self._allocate, self._free
+        made = [ctypes.CFUNCTYPE(ctypes.c_int32, *kind)(f) for kind, f in zip(kinds, functions, strict=True)]
+        self.addresses = tuple(ctypes.cast(f, ctypes.c_void_p).value for f in made)
+        _functions.extend(made)
+
+    def _set_device(self, device, guard):
+        guard[0], self.current = self.current + 1, device
+        return 0
+
+    def _reset_device(self, guard):
+        self.current = guard - 1
+        return 0
+
+    def _allocate(self, size, out):
+        stream = self.driver.stream_of(self.current)
+        if self.refused:
+            self.refused -= 1
+            return 1
+        out[0] = block = self.driver.take(size, self.current)
+        self.live[block] = self.current, stream, self.driver.pool is None
+        self.calls.append(("take", size, self.current, stream.value))
+        return 0
+
+    def _free(self, block):
+        device, stream, owned = self.live.pop(block)
+        self.calls.append(("give", device, stream.value, self.driver.count("launches")))
+        if owned:  # else it is of a capture
+            self.driver.give_back(block, stream)
+        return 0
+
+
 class FakeCuda:
-    """The driver behind libfakecuda.so, and its table."""
+    """The driver behind libfakecuda.so, its table, and its allocator."""
 
     def __init__(self):
         self.library = ctypes.CDLL(LIBRARY)
@@ -91,6 +134,8 @@ class FakeCuda:
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self.exchange = new(ctypes.addressof(self.table), b"dlpack_exchange_api", None)
+        self.allocator = Allocator(self)
+        self.taken, self.pool = 0, None  # blocks of the driver's, ever; what is left of the memory of a capture
 
     def _context(self, device):
         context = ctypes.c_void_p()
@@ -128,9 +173,8 @@ class FakeCuda:
     def captured(self):
         """What is put on the current stream inside is recorded: a function that runs it. Memory comes from a block that stays,
         as PyTorch's comes from a pool of the capture: the driver allocates nothing then."""
-        block, self.pool = self.empty([1 << 20], [1], torch.uint8), 0
-        taken = self.empty
-        self.empty = lambda sizes, strides, dtype, device_id=0: self._from_pool(block, sizes, strides, dtype)
+        block = self.empty([1 << 20], [1], torch.uint8)
+        self.pool = range(block.data, block.data + (1 << 20))
         graph = ctypes.c_void_p()
         assert self.library.cuStreamBeginCapture_v2(self.current, 0) == 0
         self.library.fakecuda_replay.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -138,18 +182,30 @@ class FakeCuda:
             yield lambda: (block, self.library.fakecuda_replay(graph, self.current))
         finally:
             assert self.library.cuStreamEndCapture(self.current, ctypes.byref(graph)) == 0
-            self.empty = taken
+            self.pool = None
 
-    def _from_pool(self, block, sizes, strides, dtype):
-        out = DeviceTensor(self, block.data + self.pool, sizes, strides, dtype)
-        self.pool += (out._elements() * dtype.itemsize + 255) // 256 * 256
-        return out
+    def take(self, size, device_id=0) -> int:
+        """A block of memory on the current stream."""
+        if self.pool is not None:
+            block, self.pool = self.pool.start, self.pool[(size + 255) // 256 * 256 :]
+            return block
+        block = ctypes.c_uint64()
+        assert self.library.cuMemAllocAsync(ctypes.byref(block), ctypes.c_size_t(size), self.stream_of(device_id)) == 0
+        self.taken += 1
+        return block.value
+
+    def give_back(self, block, stream):
+        self.library.cuMemFreeAsync(ctypes.c_uint64(block), stream)
+
+    def pooled(self) -> int:
+        """How many blocks others than PyTorch have taken of the driver's pool."""
+        return self.count("allocations") - self.taken
 
     def empty(self, sizes, strides, dtype, device_id=0) -> DeviceTensor:
         out = DeviceTensor(self, 0, sizes, strides, dtype, device_id=device_id)
-        block, size = ctypes.c_uint64(), out._elements() * dtype.itemsize
-        assert self.library.cuMemAllocAsync(ctypes.byref(block), ctypes.c_size_t(size), self.stream_of(device_id)) == 0
-        out.data = out.block = block.value
+        out.block = out.data = self.take(out._elements() * dtype.itemsize, device_id)
+        if self.pool is not None:
+            out.block = None
         return out
 
     def tensor(self, values: torch.Tensor, device_id=0) -> DeviceTensor:

@@ -25,6 +25,7 @@ def gpu():
         pytorchs = device.exchange
         patch.setattr(device, "exchange", lambda where: pytorchs(where) if where == "cpu" else driver.exchange)
         patch.setattr(device, "empty", lambda where, *memory: driver.empty(*memory, device_id=int(where.partition(":")[2])))
+        patch.setattr(device, "allocator", lambda: driver.allocator.addresses)
         patch.setattr(host.HostTable, "__call__", _on_copies(driver, host.HostTable.__call__))
         yield driver
         driver.inject("nothing", 0)

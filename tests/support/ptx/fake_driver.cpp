@@ -126,7 +126,8 @@ class Common {
     report_ = text;
   }
 
-  std::atomic<int64_t> waits{0}, cubins{0}, graphs{0}, patches{0}, pinned{0}, maps{0}, fills{0};
+  std::atomic<int64_t> waits{0}, cubins{0}, graphs{0}, patches{0}, pinned{0}, maps{0}, fills{0},
+      allocations{0};
 
  private:
   std::mutex mutex_;
@@ -393,6 +394,7 @@ extern "C" __attribute__((visibility("default"))) int64_t fakecuda_count(const c
   if (word == "injected") return common().pending();
   if (word == "pinned") return common().pinned;
   if (word == "maps") return common().maps;
+  if (word == "allocations") return common().allocations;
   if (word.back() == '0' || word.back() == '1')
     return Device::number(word.back() - '0').count(word.substr(0, word.size() - 1));
   int64_t sum = 0;
@@ -451,6 +453,7 @@ EXPORT cuMemAllocAsync(uint64_t* block, size_t bytes, Stream* stream) {
   if (captures > 0) return capture_unsupported;  // a node of the graph, which nobody here wants
   if (common().strikes("allocate") || bytes > space / 2) return out_of_memory;
   *block = d->allocate(bytes);
+  ++common().allocations;
   return *block ? success : out_of_memory;
 }
 EXPORT cuMemFreeAsync(uint64_t block, Stream* stream) {

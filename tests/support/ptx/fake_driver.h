@@ -20,9 +20,9 @@ extern "C" {
 void fakecuda_inject(const char* what, int64_t value);
 
 /// "waits" (for a stream), "cubins" (that were loaded), "graphs" (that were started), "patches" (of
-/// their nodes), "maps" (tensor maps that were encoded) or "pinned" (blocks, ever); "launches",
-/// "instructions" (of warps) or "blocks" (of memory that live), of a device with its number behind,
-/// else of both.
+/// their nodes), "maps" (tensor maps that were encoded), "pinned" (blocks, ever) or "allocations"
+/// (of device memory, ever); "launches", "instructions" (of warps) or "blocks" (of memory that
+/// live), of a device with its number behind, else of both.
 int64_t fakecuda_count(const char* what);
 
 /// Puts the work that cuStreamEndCapture gave on a stream, as often as it is called.
