@@ -256,7 +256,7 @@ TEST_F(CudaWideTerms, AreExpectedToBeFasterForLargeSizes) {
   EXPECT_EQ(large->pieces, 4096 * 4096 / 8);
   EXPECT_EQ(large->workspace, size_t{6} * 4096 * 4096);
   EXPECT_TRUE(grid(single, 1024, 1024, 1024));
-  EXPECT_FALSE(grid(single, 896, 1024, 896));    // 49 tiles
+  EXPECT_FALSE(grid(single, 896, 1008, 896));    // 49 tiles
   EXPECT_FALSE(grid(single, 128, 4096, 16384));  // splitting takes longer than the product
   EXPECT_TRUE(grid(single, 256, 4096, 16384));
   EXPECT_FALSE(grid(single, 8192, 16384, 16384));  // more than 1 GiB of terms

@@ -89,8 +89,9 @@ MappedMatrix read_matrix(Fields& from) {
 
 std::string to_text(const std::optional<WideFacts>& wide) {
   if (!wide) return "";
-  std::string out = fmt::format("{}|{}|{}|{}|{}", wide->threads, wide->shared_bytes,
-                                wide->tiles.str(), wide->depth.str(), wide->matrices.size());
+  std::string out =
+      fmt::format("{}|{}|{}|{}|{}|{}|{}", wide->threads, wide->shared_bytes, wide->merges,
+                  wide->part_bytes, wide->tiles.str(), wide->depth.str(), wide->matrices.size());
   for (const MappedMatrix& m : wide->matrices) out += to_text(m);
   return out;
 }
@@ -101,6 +102,8 @@ std::optional<WideFacts> read_wide(std::string_view text, int num_symbols) {
   WideFacts wide;
   wide.threads = from.number(1, 1024);
   wide.shared_bytes = from.number(0, 227 << 10);
+  wide.merges = from.number(0, 1024);
+  wide.part_bytes = from.number(0, 1 << 20);
   wide.tiles = from.expr();
   wide.depth = from.expr();
   const int count = from.number(2, most_matrices);

@@ -15,6 +15,10 @@ namespace hologram::cuda {
 inline constexpr int least_capability = 80;
 /// Into how many parts a point's work is cut at most, and the threads of a CTA that merges them.
 inline constexpr int most_parts = 64, merge_threads = 128;
+/// Values of k that a part of a wide kernel's tile has at least, of elements of so many bytes.
+constexpr int least_part(int bytes) { return bytes == 1 ? 1024 : 512; }
+/// Multiprocessors of a GPU of capability 9.0 at most.
+inline constexpr int most_multiprocessors = 144;
 /// The name of the function that merges parts, beside the kernel's.
 inline constexpr const char* merge_symbol = "hologram_merge";
 /// And of what takes its place for large sizes, and of what prepares a factor for that.
@@ -40,6 +44,10 @@ struct WideFacts {
   std::vector<MappedMatrix> matrices;  ///< a product's left factor, right factor
   Expr tiles, depth;
   int threads = 0, shared_bytes = 0;
+  /// Where tiles may be cut into parts of k: CTAs of @hologram_merge for each of the points of the
+  /// module's kernel, and bytes that a part of these has in the workspace, behind what is computed
+  /// first. 0: they may not.
+  int merges = 0, part_bytes = 0;
 
   /// @hologram_split runs first, a thread for eight numbers, and writes what is in the workspace:
   /// all numbers of a factor or, in planes that are the last dimension, of its terms.

@@ -58,7 +58,9 @@ std::optional<std::vector<CuTensorMap>> WideLaunch::maps(const Driver& driver,
 
 size_t Grid::launches() const {
   if (total <= 0) return 0;
-  return (wide ? wide->grid().pieces > 0 : parted) ? 2 : 1;
+  if (!wide) return parted ? 2 : 1;
+  const WideGrid& g = wide->grid();
+  return size_t{1} + (g.pieces > 0) + (g.parts > 1);
 }
 
 Grid make_grid(const LoadedKernel& k, std::span<const int64_t> symbols, int threads,
@@ -72,13 +74,16 @@ Grid make_grid(const LoadedKernel& k, std::span<const int64_t> symbols, int thre
   }
   Grid g = cut_points(k, symbols, multiprocessors);
   if (g.total <= 0) return g;
-  g.parted = k.merge && g.teams > 1;
-  const int64_t pieces = k.merge ? (g.parted ? g.ctas : 0) : g.teams;
+  const bool cut = !k.facts.parts.is(0);
+  g.parted = cut && g.teams > 1;
+  const int64_t pieces = cut ? (g.parted ? g.ctas : 0) : g.teams;
   g.workspace = static_cast<size_t>(pieces * g.team_bytes);
   if (!k.facts.wide) return g;
   auto wide = wide_grid(*k.facts.wide, symbols, multiprocessors);
   if (!wide) return g;
-  g.workspace = std::max(g.workspace, wide->workspace);
+  const int64_t parts = wide->parts > 1 ? g.total * wide->parts : 0;
+  g.workspace = std::max(g.workspace,
+                         wide->workspace + static_cast<size_t>(parts * k.facts.wide->part_bytes));
   g.wide = std::make_shared<WideLaunch>(std::move(*wide));
   return g;
 }

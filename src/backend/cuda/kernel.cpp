@@ -40,8 +40,9 @@ std::shared_ptr<const LoadedKernel> load_module(const DeviceContext& device,
                           "finding a kernel in its module");
   };
   find(kernel->function, codegen::kernel_symbol);
-  if (!kernel->facts.parts.is(0)) find(kernel->merge, merge_symbol);
-  if (const auto& wide = kernel->facts.wide) {
+  const auto& wide = kernel->facts.wide;
+  if (!kernel->facts.parts.is(0) || (wide && wide->merges > 0)) find(kernel->merge, merge_symbol);
+  if (wide) {
     for (const MappedMatrix& m : wide->matrices)
       if (m.buffer != in_workspace && static_cast<size_t>(m.buffer) >= kernel->buffers.size())
         fail(ErrorCode::corrupt, "stored CUDA kernel: a matrix in a buffer that there is not");

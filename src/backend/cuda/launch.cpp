@@ -265,7 +265,7 @@ class CudaLauncher final : public Launcher {
     if (grid.wide)
       if (const auto maps = grid.wide->maps(
               device().driver, std::span(words).first(k.buffers.size()), words[numbers + 3])) {
-        add_wide(launches, k, grid.wide->grid(), *maps, std::move(words), numbers);
+        add_wide(launches, k, grid, *maps, std::move(words), numbers);
         return;
       }
     launches.push_back({k.function,
@@ -274,20 +274,25 @@ class CudaLauncher final : public Launcher {
                         words,
                         0,
                         {}});
-    if (grid.parted)
-      launches.push_back({k.merge,
-                          static_cast<unsigned>(grid.total * k.facts.merges),
-                          static_cast<unsigned>(merge_threads),
-                          std::move(words),
-                          0,
-                          {}});
+    if (grid.parted) add_merge(launches, k, grid.total * k.facts.merges, std::move(words));
   }
 
-  // `numbers`: where words have the points' number.
-  static void add_wide(std::vector<Launch>& launches, const LoadedKernel& k, const WideGrid& grid,
+  static void add_merge(std::vector<Launch>& launches, const LoadedKernel& k, int64_t ctas,
+                        std::vector<uint64_t> words) {
+    launches.push_back({k.merge,
+                        static_cast<unsigned>(ctas),
+                        static_cast<unsigned>(merge_threads),
+                        std::move(words),
+                        0,
+                        {}});
+  }
+
+  // `numbers`: where words have the points' number, and behind it what follows that.
+  static void add_wide(std::vector<Launch>& launches, const LoadedKernel& k, const Grid& own,
                        const std::vector<CuTensorMap>& maps, std::vector<uint64_t> words,
                        size_t numbers) {
     const WideFacts& facts = *k.facts.wide;
+    const WideGrid& grid = own.wide->grid();
     if (grid.pieces > 0) {
       words[numbers] = static_cast<uint64_t>(grid.pieces);
       const int64_t ctas = (grid.pieces + split_threads - 1) / split_threads;
@@ -298,10 +303,14 @@ class CudaLauncher final : public Launcher {
                           0,
                           {}});
     }
-    words[numbers] = static_cast<uint64_t>(grid.tiles);
+    words[numbers] = static_cast<uint64_t>(grid.tiles * grid.parts);
+    words[numbers + 1] = static_cast<uint64_t>(grid.parts);
+    words[numbers + 2] = static_cast<uint64_t>(facts.part_bytes);
+    words[numbers + 3] += static_cast<uint64_t>(grid.workspace);
     launches.push_back({k.wide, static_cast<unsigned>(grid.ctas),
-                        static_cast<unsigned>(facts.threads), std::move(words),
+                        static_cast<unsigned>(facts.threads), words,
                         static_cast<unsigned>(facts.shared_bytes), maps});
+    if (grid.parts > 1) add_merge(launches, k, own.total * facts.merges, std::move(words));
   }
 
   [[noreturn]] void refuse(const LoadedKernel& k, const Grid& grid, CuResult result) const {

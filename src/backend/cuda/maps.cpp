@@ -78,8 +78,8 @@ bool add_planes_of(const MappedMatrix& m, std::span<const int64_t> symbols, Wide
 
 }  // namespace
 
-// A tile of 128 x 256 on every other multiprocessor at least, or one of 128 x 128 by terms on two
-// of five: the other kernel's tiles are smaller, and it cuts k where they are few.
+// A part of a tile of 128 x 256 on every other multiprocessor at least, or of one of 128 x 128 by
+// terms on two of five: the other kernel's tiles are smaller.
 std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_t> symbols,
                                   int multiprocessors) {
   WideGrid grid;
@@ -87,11 +87,15 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
   const MappedMatrix& left = facts.matrices[0];
   const bool terms = left.type == DType::f32;
   const int64_t depth = facts.depth.eval(symbols);
-  if (grid.tiles < 1 || grid.tiles > most_size ||
-      (terms ? 5 : 4) * grid.tiles < 2 * multiprocessors ||
-      depth * size_of(left.type) < least_depth_bytes)
+  if (grid.tiles < 1 || grid.tiles > most_size || depth * size_of(left.type) < least_depth_bytes)
     return std::nullopt;
-  grid.ctas = std::min<int64_t>(grid.tiles, multiprocessors);
+  if (facts.merges > 0)
+    grid.parts = std::clamp<int64_t>(
+        std::min(multiprocessors / grid.tiles, depth / least_part(size_of(left.type))), 1,
+        most_parts);
+  const int64_t units = grid.tiles * grid.parts;
+  if ((terms ? 5 : 4) * units < 2 * multiprocessors) return std::nullopt;
+  grid.ctas = std::min<int64_t>(units, multiprocessors);
   const int64_t share = terms ? term_tile_elements / (piece * least_term_products)
                               : tile_elements / (piece * least_products);
   for (const MappedMatrix& m : facts.matrices)

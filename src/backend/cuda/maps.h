@@ -18,6 +18,7 @@ struct WideGrid {
     std::vector<uint64_t> sizes, strides;  ///< in elements, in bytes
   };
   int64_t tiles = 0, ctas = 0;
+  int64_t parts = 1;     ///< of k, each a tile's work for a CTA
   int64_t pieces = 0;    ///< of eight numbers, which are computed first
   size_t workspace = 0;  ///< for their planes, in bytes
   std::vector<Matrix> matrices;

@@ -118,8 +118,10 @@ bool suits_tensor_cores(const atlas::ProductBlock& block) {
   return half && !block.mixed && block.acc_type == DType::f32 && !block.reproducible;
 }
 
+Tiling tensor_tiling(const atlas::ProductBlock& block) { return shape_of(block).tiling(); }
+
 Facts emit_tensor_product(llvm::Module& module, const atlas::Program& program) {
-  return emit_tiles(module, program, shape_of(program.product()).tiling(),
+  return emit_tiles(module, program, tensor_tiling(program.product()),
                     [](CudaFunction& k) { TensorProduct(k).run(); });
 }
 

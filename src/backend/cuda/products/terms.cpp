@@ -185,9 +185,10 @@ std::vector<std::vector<Value*>> take_terms(CudaFunction& k, Value* numbers) {
   return out;
 }
 
+Tiling terms_tiling() { return TermProduct::shape.tiling(); }
+
 Facts emit_terms(llvm::Module& module, const atlas::Program& program) {
-  return emit_tiles(module, program, TermProduct::shape.tiling(),
-                    [](CudaFunction& k) { TermProduct(k).run(); });
+  return emit_tiles(module, program, terms_tiling(), [](CudaFunction& k) { TermProduct(k).run(); });
 }
 
 }  // namespace hologram::cuda

@@ -20,6 +20,9 @@ inline constexpr int term_count = 3;
 /// Of eight f32, four registers of pairs for each term, the highest one first.
 std::vector<std::vector<Value*>> take_terms(CudaFunction& k, Value* numbers);
 
+struct Tiling;
+Tiling terms_tiling();
+
 /// By mma.m16n8k16, which GPUs of capability 8.0 have.
 Facts emit_terms(llvm::Module& module, const atlas::Program& program);
 

@@ -23,6 +23,10 @@ Expr Tiling::tiles(const atlas::ProductBlock& block) const {
          ceil_div(max(extent(block, block.batch_rank + 1), Expr(0)), Expr(columns));
 }
 
+int Tiling::part_bytes(const atlas::ProductBlock& block) const {
+  return elements() * size_of(block.acc_type);
+}
+
 Expr Tiling::parts(const atlas::ProductBlock& block) const {
   const Expr all = tiles(block), depth = extent(block, block.batch_rank + 2);
   const bool short_depth = depth.is_const() && depth.constant_value() <= unit;
@@ -181,6 +185,24 @@ void ProductTile::merge() {
       });
 }
 
+namespace {
+
+void finish_kernel(Facts& facts, CudaFunction& k) {
+  k.root().move_to(k.ir.GetInsertBlock());
+  k.root().seek();
+  k.finish();
+  facts.flags = facts.flags || k.flags();
+}
+
+}  // namespace
+
+void add_merge(Facts& facts, llvm::Module& module, const atlas::Program& program,
+               const Tiling& tiling) {
+  CudaFunction merge(module, program, merge_threads, merge_symbol);
+  ProductTile(merge, tiling, true).merge();
+  finish_kernel(facts, merge);
+}
+
 Facts emit_tiles(llvm::Module& module, const atlas::Program& program, const Tiling& tiling,
                  const std::function<void(CudaFunction&)>& fill) {
   const atlas::ProductBlock& block = program.product();
@@ -188,23 +210,15 @@ Facts emit_tiles(llvm::Module& module, const atlas::Program& program, const Tili
   facts.threads = tiling.threads;
   facts.points = 1;
   facts.total = tiling.tiles(block);
-  auto finish = [&](CudaFunction& k) {
-    k.root().move_to(k.ir.GetInsertBlock());
-    k.root().seek();
-    k.finish();
-    facts.flags = facts.flags || k.flags();
-  };
   CudaFunction k(module, program, tiling.threads);
   fill(k);
-  finish(k);
+  finish_kernel(facts, k);
   const Expr parts = tiling.parts(block);
   if (parts.is(0)) return facts;
   facts.parts = parts;
   facts.merges = tiling.merges();
-  facts.team_bytes = Expr(tiling.elements() * size_of(block.acc_type));
-  CudaFunction merge(module, program, merge_threads, merge_symbol);
-  ProductTile(merge, tiling, true).merge();
-  finish(merge);
+  facts.team_bytes = Expr(tiling.part_bytes(block));
+  add_merge(facts, module, program, tiling);
   return facts;
 }
 

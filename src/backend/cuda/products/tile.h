@@ -24,6 +24,7 @@ struct Tiling {
   /// Parts that k may be cut into; 0: it is not.
   Expr parts(const atlas::ProductBlock& block) const;
   int elements() const { return rows * columns; }
+  int part_bytes(const atlas::ProductBlock& block) const;       ///< of a tile's sums
   int merges() const { return std::max(elements() / 512, 1); }  ///< CTAs that merge a tile
 };
 
@@ -70,6 +71,10 @@ class ProductTile : public Operands {
   Value* share_ = nullptr;  // of the CTA in merging its tile, i32
   Value* alone_ = nullptr;  // whether the CTA has all of k, where it may be cut
 };
+
+/// Adds the kernel that merges parts.
+void add_merge(Facts& facts, llvm::Module& module, const atlas::Program& program,
+               const Tiling& tiling);
 
 /// The kernel of a program's product, and the one that merges parts; `fill` writes what a CTA does.
 Facts emit_tiles(llvm::Module& module, const atlas::Program& program, const Tiling& tiling,

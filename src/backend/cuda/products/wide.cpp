@@ -55,11 +55,12 @@ class WideProduct final : public WideTiles {
   }
 
   // Slot and parity, and behind them the slot whose products are under way; the sums.
-  Values multiply_tile(Scope& round, Values state, Values& sums) override {
+  Values multiply_tile(Scope& round, Value* begin, Value* end, Values state,
+                       Values& sums) override {
     state.push_back(number(0));
     state.insert(state.end(), sums.begin(), sums.end());
     state = emit_loop(
-        round, number(0), steps(), number(1), true, std::move(state),
+        round, begin, end, number(1), true, std::move(state),
         [&](Scope& part, Value* s, const Values& now) -> Values {
           part.seek();
           Value *slot = now[0], *to = slot_base(slot);
@@ -72,7 +73,7 @@ class WideProduct final : public WideTiles {
           const SharedMatrix right{ir_.CreateAdd(to, number(WideShape::rows * Async::row_bytes)),
                                    factors_.right.depth_run, next_box};
           async_.fence(own);
-          Value* later = ir_.CreateICmpNE(s, number(0));
+          Value* later = ir_.CreateICmpNE(s, begin);
           for (int p = 0; p < Async::row_bytes / Async::depth_bytes; ++p)
             async_.multiply(block_.operand_type, left, right, p, p == 0 ? later : ir_.getTrue(),
                             own);
@@ -109,14 +110,10 @@ void add_wide_product(Facts& facts, llvm::Module& module, const atlas::Program& 
   const WideShape shape = wide_shape(block);
   if (factors->computed()) add_planes(facts, module, program, *factors);
   CudaFunction k(module, program, WideShape::threads, wide_symbol, 2);
-  WideProduct(k, *factors, shape).run();
-  const Tiling tiling{WideShape::rows, shape.columns, WideShape::threads};
+  const auto merged = merged_tiling(block, shape.columns, tensor_tiling(block));
+  WideProduct(k, *factors, shape, merged).run();
   facts.flags = facts.flags || k.flags();
-  facts.wide = WideFacts{.matrices = {factors->left.matrix, factors->right.matrix},
-                         .tiles = tiling.tiles(block),
-                         .depth = block.axes[static_cast<size_t>(block.batch_rank) + 2].extent,
-                         .threads = WideShape::threads,
-                         .shared_bytes = shape.shared_bytes()};
+  add_wide_facts(facts, module, program, *factors, shape, merged);
 }
 
 }  // namespace hologram::cuda

@@ -110,7 +110,8 @@ class WideTerms final : public WideTiles {
     return out;
   }
 
-  Values multiply_tile(Scope& round, Values state, Values& sums) override {
+  Values multiply_tile(Scope& round, Value* first, Value* last, Values state,
+                       Values& sums) override {
     const size_t n = sums.size();
     Value* zero = llvm::ConstantFP::get(ir_.getFloatTy(), 0.0);
     state.insert(state.end(), n, zero);
@@ -119,12 +120,11 @@ class WideTerms final : public WideTiles {
         to[first + s] =
             emit_arithmetic(k_, ir::Op::add, DType::f32, std::array{to[first + s], more[s]});
     };
-    state = emit_loop(round, number(0), steps(), number(block_steps), true, std::move(state),
+    state = emit_loop(round, first, last, number(block_steps), true, std::move(state),
                       [&](Scope& block, Value* begin, Values now) -> Values {
                         block.seek();
-                        Value* end =
-                            ir_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, steps(),
-                                                      ir_.CreateAdd(begin, number(block_steps)));
+                        Value* end = ir_.CreateBinaryIntrinsic(
+                            llvm::Intrinsic::umin, last, ir_.CreateAdd(begin, number(block_steps)));
                         Values inner{now[0], now[1]};
                         inner.insert(inner.end(), n, zero);
                         inner = emit_loop(block, begin, end, number(1), true, std::move(inner),
@@ -187,18 +187,13 @@ bool has_wide_terms(const atlas::ProductBlock& block) {
 }
 
 void add_wide_terms(Facts& facts, llvm::Module& module, const atlas::Program& program) {
-  const atlas::ProductBlock& block = program.product();
   const WideFactors factors = terms_factors(program);
   add_planes(facts, module, program, factors);
   CudaFunction k(module, program, WideShape::threads, wide_symbol, 2);
-  WideTerms(k, factors, terms_shape).run();
-  const Tiling tiling{WideShape::rows, terms_columns, WideShape::threads};
+  const auto merged = merged_tiling(program.product(), terms_columns, terms_tiling());
+  WideTerms(k, factors, terms_shape, merged).run();
   facts.flags = facts.flags || k.flags();
-  facts.wide = WideFacts{.matrices = {factors.left.matrix, factors.right.matrix},
-                         .tiles = tiling.tiles(block),
-                         .depth = block.axes[static_cast<size_t>(block.batch_rank) + 2].extent,
-                         .threads = WideShape::threads,
-                         .shared_bytes = terms_shape.shared_bytes()};
+  add_wide_facts(facts, module, program, factors, terms_shape, merged);
 }
 
 }  // namespace hologram::cuda

@@ -29,13 +29,26 @@ constexpr int patch = 16;  // rows of tiles that are walked together
 
 }  // namespace
 
-WideTiles::WideTiles(CudaFunction& k, const WideFactors& factors, const WideShape& shape)
+std::optional<Tiling> merged_tiling(const atlas::ProductBlock& block, int columns,
+                                    const Tiling& other) {
+  const Expr tiles = Tiling{WideShape::rows, columns, WideShape::threads}.tiles(block);
+  const Expr& depth = block.axes[static_cast<size_t>(block.batch_rank) + 2].extent;
+  const int least = 2 * least_part(size_of(block.operand_type));
+  if ((tiles.is_const() && tiles.constant_value() > most_multiprocessors / 2) ||
+      (depth.is_const() && depth.constant_value() < least))
+    return std::nullopt;
+  return other;
+}
+
+WideTiles::WideTiles(CudaFunction& k, const WideFactors& factors, const WideShape& shape,
+                     std::optional<Tiling> merged)
     : k_(k),
       ir_(k.ir),
       async_(k),
       block_(k.program.product()),
       factors_(factors),
       shape_(shape),
+      merged_(merged),
       lanes_(lanes_of_sums(block_.epilogue)),
       sum_(k.type_of(block_.acc_type)) {}
 
@@ -61,7 +74,8 @@ void WideTiles::run() {
   // The same in all lanes of a warp, and known to be.
   which_ = shuffle(ir_, ir_.CreateLShr(k_.thread(), 7), number(0), false);
   stride_ = ir_.CreateIntrinsic(Intrinsic::nvvm_read_ptx_sreg_nctaid_x, {}, {});
-  tiles_ = ir_.CreateTrunc(k_.total(), ir_.getInt32Ty());
+  units_ = ir_.CreateTrunc(k_.total(), ir_.getInt32Ty());
+  parts_ = ir_.CreateTrunc(k_.teams(), ir_.getInt32Ty());
   auto count = [&](int axis, int size) {
     Value* v = ir_.CreateTrunc(value(root, extent(axis)), ir_.getInt32Ty());
     return ir_.CreateUDiv(ir_.CreateAdd(v, number(size - 1)), number(size));
@@ -110,10 +124,18 @@ std::pair<Value*, Value*> WideTiles::next(Value* slot, Value* parity) {
           ir_.CreateXor(parity, ir_.CreateZExt(wraps, ir_.getInt32Ty()))};
 }
 
-// Where a tile is: rows of tiles go together in patches, down each column of a patch first, so
-// that what CTAs read at a time is in the cache.
-WideTiles::Tile WideTiles::find_tile(Scope& at, Value* tile) {
+// Where a tile's part is. The tile: rows of tiles go together in patches, down each column of a
+// patch first, so that what CTAs read at a time is in the cache.
+WideTiles::Tile WideTiles::find_tile(Scope& at, Value* unit) {
   at.seek();
+  Value *tile = unit, *part = number(0), *begin = number(0), *end = steps_;
+  if (merged_) {
+    tile = ir_.CreateUDiv(unit, parts_);
+    part = ir_.CreateSub(unit, ir_.CreateMul(tile, parts_));
+    auto cut = [&](Value* before) { return ir_.CreateUDiv(ir_.CreateMul(before, steps_), parts_); };
+    begin = cut(part);
+    end = cut(ir_.CreateAdd(part, number(1)));
+  }
   Value* one = ir_.CreateMul(down_, across_);
   Value* batch = ir_.CreateUDiv(tile, one);
   tile = ir_.CreateSub(tile, ir_.CreateMul(batch, one));
@@ -128,8 +150,10 @@ WideTiles::Tile WideTiles::find_tile(Scope& at, Value* tile) {
   at.seek();
   Tile out{ir_.CreateMul(row, number(WideShape::rows)),
            ir_.CreateMul(column, number(shape_.columns)),
-           {},
-           {}};
+           batch,
+           part,
+           begin,
+           end};
   Values sizes, places;
   for (int a = 0; a < block_.batch_rank; ++a) {
     sizes.push_back(ir_.CreateTrunc(value(at, extent(a)), ir_.getInt32Ty()));
@@ -167,10 +191,10 @@ void WideTiles::bring(const MappedFactor& f, int map, int count, Value* to, Valu
 }
 
 void WideTiles::bring_tiles(Scope& one) {
-  emit_loop(one, k_.cta(), tiles_, stride_, true, {number(0), number(1)},
-            [&](Scope& round, Value* number_of_tile, Values state) {
-              const Tile tile = find_tile(round, number_of_tile);
-              return emit_loop(round, number(0), steps_, number(1), true, std::move(state),
+  emit_loop(one, k_.cta(), units_, stride_, true, {number(0), number(1)},
+            [&](Scope& round, Value* unit, Values state) {
+              const Tile tile = find_tile(round, unit);
+              return emit_loop(round, tile.begin, tile.end, number(1), true, std::move(state),
                                [&](Scope& part, Value* s, const Values& now) -> Values {
                                  part.seek();
                                  Value *slot = now[0], *barrier = full(slot), *to = slot_base(slot);
@@ -195,12 +219,12 @@ void WideTiles::multiply_tiles(Scope& consumer) {
   lane_ = ir_.CreateAnd(inside, number(31));
   warp_ = ir_.CreateLShr(inside, 5);
   start_consumers();
-  emit_loop(consumer, k_.cta(), tiles_, stride_, true, {number(0), number(0)},
-            [&](Scope& round, Value* number_of_tile, Values state) {
-              const Tile tile = find_tile(round, number_of_tile);
+  emit_loop(consumer, k_.cta(), units_, stride_, true, {number(0), number(0)},
+            [&](Scope& round, Value* unit, Values state) {
+              const Tile tile = find_tile(round, unit);
               round.seek();
               Values sums(static_cast<size_t>(shape_.columns / 2), llvm::PoisonValue::get(sum_));
-              state = multiply_tile(round, state, sums);
+              state = multiply_tile(round, tile.begin, tile.end, state, sums);
               finish(round, tile, sums);
               return state;
             });
@@ -221,11 +245,41 @@ void WideTiles::finish(Scope& round, const Tile& tile, const Values& sums) {
            [&](Scope& some, Value* row, Value* column, Value* from) {
              Value* at = wide(ir_.CreateAdd(first, row));
              Value* to = wide(ir_.CreateAdd(tile.column, column));
-             emit_if(some, ir_.CreateICmpSLT(at, row_count), [&](Scope& point) {
+             Value* is = ir_.CreateICmpSLT(at, row_count);
+             Value* whole = merged_ ? ir_.CreateICmpEQ(parts_, number(1)) : ir_.getTrue();
+             emit_if(some, ir_.CreateAnd(is, whole), [&](Scope& point) {
                point.set_axis(block_.batch_rank, at);
                run_epilogue(point, to, from);
              });
+             if (!merged_) return;
+             some.seek();
+             Value* has = ir_.CreateICmpSLT(to, value(some, extent(block_.batch_rank + 1)));
+             has = ir_.CreateAnd(ir_.CreateAnd(is, ir_.CreateNot(whole)), has);
+             emit_if(some, has, [&](Scope& point) { leave(point, tile, at, to, from); });
            });
+}
+
+// A lane's sums of a part, where the other kernel would leave them.
+void WideTiles::leave(Scope& point, const Tile& tile, Value* row, Value* column, Value* from) {
+  point.seek();
+  auto narrow = [&](Value* v) { return ir_.CreateTrunc(v, ir_.getInt32Ty()); };
+  auto count = [&](int axis, int size) {
+    Value* all = narrow(value(point, extent(axis)));
+    return ir_.CreateUDiv(ir_.CreateAdd(all, number(size - 1)), number(size));
+  };
+  row = narrow(row), column = narrow(column);
+  Value *rows = number(merged_->rows), *columns = number(merged_->columns);
+  Value* other = ir_.CreateMul(tile.batch, count(block_.batch_rank, merged_->rows));
+  other = ir_.CreateAdd(other, ir_.CreateUDiv(row, rows));
+  other = ir_.CreateMul(other, count(block_.batch_rank + 1, merged_->columns));
+  other = ir_.CreateAdd(other, ir_.CreateUDiv(column, columns));
+  Value* team = ir_.CreateAdd(ir_.CreateMul(other, parts_), tile.part);
+  Value* place = ir_.CreateAdd(ir_.CreateMul(ir_.CreateURem(row, rows), columns),
+                               ir_.CreateURem(column, columns));
+  const llvm::Align align(lanes_ >= 4 ? 16 : 8);
+  Value* sums = ir_.CreateAlignedLoad(
+      llvm::FixedVectorType::get(sum_, static_cast<unsigned>(lanes_)), from, align);
+  ir_.CreateAlignedStore(sums, ir_.CreateGEP(sum_, k_.workspace(wide(team)), place), align);
 }
 
 void WideTiles::run_epilogue(Scope& row, Value* column, Value* from) {
@@ -238,6 +292,21 @@ void WideTiles::run_epilogue(Scope& row, Value* column, Value* from) {
   };
   run_over(k_, row, block_.epilogue, axis, column, count, from, lanes_, sum_,
            shape_.mends ? mend : std::function<Value*(Scope&, Value*)>());
+}
+
+void add_wide_facts(Facts& facts, llvm::Module& module, const atlas::Program& program,
+                    const WideFactors& factors, const WideShape& shape,
+                    const std::optional<Tiling>& merged) {
+  const atlas::ProductBlock& block = program.product();
+  const Tiling tiling{WideShape::rows, shape.columns, WideShape::threads};
+  facts.wide = WideFacts{.matrices = {factors.left.matrix, factors.right.matrix},
+                         .tiles = tiling.tiles(block),
+                         .depth = block.axes[static_cast<size_t>(block.batch_rank) + 2].extent,
+                         .threads = WideShape::threads,
+                         .shared_bytes = shape.shared_bytes(),
+                         .merges = merged ? merged->merges() : 0,
+                         .part_bytes = merged ? merged->part_bytes(block) : 0};
+  if (merged && facts.parts.is(0)) add_merge(facts, module, program, *merged);
 }
 
 }  // namespace hologram::cuda

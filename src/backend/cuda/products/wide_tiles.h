@@ -4,9 +4,15 @@
 
 #include "backend/cuda/async.h"
 #include "backend/cuda/products/planes.h"
+#include "backend/cuda/products/tile.h"
 #include "backend/cuda/sums.h"
 
 namespace hologram::cuda {
+
+/// How the module's other kernel is cut, if this one's tiles of so many columns may be so few that
+/// k is cut.
+std::optional<Tiling> merged_tiling(const atlas::ProductBlock& block, int columns,
+                                    const Tiling& other);
 
 /// How a CTA's tile of 128 rows is cut, and its shared memory.
 struct WideShape {
@@ -32,7 +38,10 @@ struct WideShape {
 /// The kernel @hologram_wide of a product.
 class WideTiles {
  public:
-  WideTiles(CudaFunction& k, const WideFactors& factors, const WideShape& shape);
+  /// `merged`: how the module's other kernel is cut, whose tiles the sums of parts of k are left
+  /// in; or nothing, where k is never cut.
+  WideTiles(CudaFunction& k, const WideFactors& factors, const WideShape& shape,
+            std::optional<Tiling> merged);
   virtual ~WideTiles() = default;
   void run();
 
@@ -41,10 +50,11 @@ class WideTiles {
 
   /// What a consumer's thread keeps for all tiles; the builder stands where it begins.
   virtual void start_consumers() {}
-  /// Sums up a tile of a warpgroup's 64 rows: `state` is the next slot and the parity of its phase,
-  /// and what follows is returned. The sums are a thread's of wgmma: of every eight columns two
-  /// neighbours, in rows row_of_lane() and eight below that.
-  virtual Values multiply_tile(Scope& round, Values state, Values& sums) = 0;
+  /// Sums up slots [begin, end) (i32) along k of a tile of a warpgroup's 64 rows: `state` is the
+  /// next slot and the parity of its phase, and what follows is returned. The sums are a thread's
+  /// of wgmma: of every eight columns two neighbours, in rows row_of_lane() and eight below that.
+  virtual Values multiply_tile(Scope& round, Value* begin, Value* end, Values state,
+                               Values& sums) = 0;
 
   Value* number(int n) { return ir_.getInt32(static_cast<uint32_t>(n)); }
   Value* full(Value* slot);   ///< the barrier of what comes into it
@@ -52,7 +62,6 @@ class WideTiles {
   Value* slot_base(Value* slot);
   /// The next slot, and the parity of its phase.
   std::pair<Value*, Value*> next(Value* slot, Value* parity);
-  Value* steps() const { return steps_; }  ///< slots along k
   Value* group() const { return group_; }  ///< the consumers' number, i32
   Value* warp() const { return warp_; }    ///< in its group
   Value* lane() const { return lane_; }
@@ -66,27 +75,38 @@ class WideTiles {
 
  private:
   struct Tile {
-    Value *row, *column;  // of its first result, i32
-    Values left, right;   // coordinates of the factors behind x and k, i32
+    Value *row, *column;           // of its first result, i32
+    Value *batch, *part;           // their numbers, i32
+    Value *begin, *end;            // of the part's slots along k, i32
+    Values left = {}, right = {};  // coordinates of the factors behind x and k, i32
   };
 
   Value* wide(Value* n) { return ir_.CreateZExt(n, ir_.getInt64Ty()); }
   const Expr& extent(int axis) const { return block_.axes[static_cast<size_t>(axis)].extent; }
   Value* value(Scope& at, const Expr& e);
-  Tile find_tile(Scope& at, Value* tile);
+  Tile find_tile(Scope& at, Value* unit);
   void bring(const MappedFactor& f, int map, int count, Value* to, Value* x, Value* k,
              const Values& batch, Value* barrier);
   void bring_tiles(Scope& one);
   void multiply_tiles(Scope& consumer);
   void finish(Scope& round, const Tile& tile, const Values& sums);
   void run_epilogue(Scope& row, Value* column, Value* from);
+  void leave(Scope& point, const Tile& tile, Value* row, Value* column, Value* from);
 
   const WideShape shape_;
+  const std::optional<Tiling> merged_;
   int lanes_;  // neighbours of a lane in the epilogue
   llvm::Type* sum_;
-  Value *base_ = nullptr, *which_ = nullptr, *stride_ = nullptr, *tiles_ = nullptr;
+  Value *base_ = nullptr, *which_ = nullptr, *stride_ = nullptr, *units_ = nullptr;
+  Value* parts_ = nullptr;                                        // of a tile
   Value *down_ = nullptr, *across_ = nullptr, *steps_ = nullptr;  // of tiles; of k
   Value *group_ = nullptr, *lane_ = nullptr, *warp_ = nullptr;    // of consumers
 };
+
+/// What the launch of @hologram_wide needs, to the facts of its module's other kernel; and the
+/// kernel that merges parts, where only this one leaves such.
+void add_wide_facts(Facts& facts, llvm::Module& module, const atlas::Program& program,
+                    const WideFactors& factors, const WideShape& shape,
+                    const std::optional<Tiling>& merged);
 
 }  // namespace hologram::cuda

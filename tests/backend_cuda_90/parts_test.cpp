@@ -1,0 +1,264 @@
+// tests/backend_cuda_90/parts_test.cpp: products by warpgroups whose few tiles are cut along k
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "backend/cuda/maps.h"
+#include "backend_cuda/cuda_test.h"
+
+namespace hologram::test {
+namespace {
+
+// Of the emulator's four multiprocessors.
+class CudaWideParts : public CudaBackend {
+ protected:
+  void SetUp() override {
+    CudaBackend::SetUp();
+    inject("capability", 90);
+  }
+};
+
+struct CutProduct {
+  std::string type = "bf16";
+  bool by_columns[2] = {false, true};
+  int64_t m = 136, depth = 1096, n = 250;
+  int64_t parts = 2;
+  std::vector<float> left = {}, right = {};  ///< by rows; the types hold them
+
+  template <class F>
+  void fill(F&& number) {
+    left.resize(static_cast<size_t>(m * depth));
+    right.resize(static_cast<size_t>(depth * n));
+    for (auto* factor : {&left, &right})
+      for (float& x : *factor) x = number();
+  }
+  std::vector<std::byte> bytes_of(bool of_right) const {
+    const std::vector<float>& from = of_right ? right : left;
+    const int64_t rows = of_right ? depth : m, columns = of_right ? n : depth;
+    const int64_t size = type == "f32" ? 4 : 2;
+    std::vector<std::byte> out(static_cast<size_t>(rows * columns * size));
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j) {
+        const float x = from[static_cast<size_t>(i * columns + j)];
+        const auto bits = std::bit_cast<std::array<std::byte, 4>>(x);
+        const int64_t at = by_columns[of_right] ? i + rows * j : i * columns + j;
+        std::copy(bits.end() - size, bits.end(), out.begin() + at * size);
+      }
+    return out;
+  }
+  /// By the wide kernel, and by one that adds up parts.
+  std::vector<float> run(Runtime& runtime) const {
+    SCOPED_TRACE(
+        fmt::format("{} {} x {} x {}, {} {}", type, m, depth, n, by_columns[0], by_columns[1]));
+    const atlas::Program program = float_product(type.c_str(), by_columns[0], by_columns[1]);
+    const auto grid =
+        cuda::wide_grid(*cuda::compile(program, 90).facts.wide, std::array{m, depth, n}, 4);
+    EXPECT_TRUE(grid && grid->parts == parts) << (grid ? grid->parts : 0);
+    std::vector<std::byte> x = bytes_of(false), y = bytes_of(true);
+    std::vector<float> out(static_cast<size_t>(m * n), -1);
+    const Bytes buffers[] = {x, y, std::as_writable_bytes(std::span(out))};
+    const int64_t maps = counted("maps"), launches = counted("launches");
+    run_program(runtime, program, buffers, std::array{m, depth, n});
+    EXPECT_EQ(counted("maps") - maps, 2);
+    EXPECT_EQ(counted("launches") - launches, type == "f32" ? 3 : 2);
+    return out;
+  }
+};
+
+// Small integers, of which every order of adding gives the same.
+void expect_cut(Runtime& runtime, CutProduct c) {
+  int64_t number = 0;
+  const int64_t range = c.type == "f32" ? 401 : 9;
+  c.fill([&] { return static_cast<float>(611 * ++number % range - range / 2); });
+  const std::vector<float> out = c.run(runtime);
+  for (int64_t i = 0; i < c.m; ++i) {
+    std::vector<double> sums(static_cast<size_t>(c.n));
+    for (int64_t k = 0; k < c.depth; ++k)
+      for (int64_t j = 0; j < c.n; ++j)
+        sums[static_cast<size_t>(j)] += double{c.left[static_cast<size_t>(i * c.depth + k)]} *
+                                        double{c.right[static_cast<size_t>(k * c.n + j)]};
+    for (int64_t j = 0; j < c.n; ++j)
+      ASSERT_EQ(out[static_cast<size_t>(i * c.n + j)], sums[static_cast<size_t>(j)])
+          << i << " " << j;
+  }
+}
+
+TEST_F(CudaWideParts, MultiplyIntegersExactly) {
+  for (int layout = 0; layout < 4; ++layout) {
+    const bool left = (layout & 1) != 0, right = (layout & 2) != 0;
+    expect_cut(runtime(), {.by_columns = {left, right}, .n = 248});
+    expect_cut(runtime(), {.type = "f32", .by_columns = {left, right}, .m = 200, .n = 100});
+  }
+  // Steps of which parts have eight and nine; a tile whose parts are four.
+  expect_cut(runtime(), {.m = 100, .depth = 2096, .n = 131, .parts = 4});
+}
+
+TEST_F(CudaWideParts, MultiplyBytes) {
+  const int64_t maps = counted("maps"), launches = counted("launches");
+  expect_byte_product(runtime(), "u8", "u8", {137, 2064, 255});
+  EXPECT_EQ(counted("maps") - maps, 2);
+  EXPECT_EQ(counted("launches") - launches, 2);
+  expect_byte_product(runtime(), "u8", "u8", {137, 2032, 255});  // two parts would be shorter
+  EXPECT_EQ(counted("maps") - maps, 4);
+}
+
+// The order of the CTAs is left to chance, the order of the parts is not.
+TEST_F(CudaWideParts, RepeatTheirBits) {
+  for (const char* type : {"bf16", "f32"}) {
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    CutProduct c{.type = type, .m = 133, .n = 60};
+    const bool half = type[0] == 'b';
+    c.fill([&] {
+      auto bits = std::bit_cast<uint32_t>(normal(random));
+      if (half) bits &= 0xffff0000u;
+      return std::bit_cast<float>(bits);
+    });
+    const std::vector<float> first = c.run(runtime());
+    for (int again = 0; again < 2; ++again) EXPECT_EQ(c.run(runtime()), first);
+    // docs/numerics.md
+    const auto depth = static_cast<double>(c.depth);
+    const double rounds = half ? 11 * std::ceil(depth / 16) + static_cast<double>(c.parts)
+                               : 35 + std::ceil(depth / 384);
+    for (int64_t i = 0; i < c.m; ++i)
+      for (int64_t j = 0; j < c.n; ++j) {
+        double sum = 0, size = 0;
+        for (int64_t k = 0; k < c.depth; ++k) {
+          const double x = double{c.left[static_cast<size_t>(i * c.depth + k)]} *
+                           double{c.right[static_cast<size_t>(k * c.n + j)]};
+          sum += x, size += std::fabs(x);
+        }
+        ASSERT_LE(std::fabs(first[static_cast<size_t>(i * c.n + j)] - sum), rounds * 0x1p-24 * size)
+            << type << " " << i << " " << j << " " << sum;
+      }
+  }
+}
+
+// What is not finite in the end is the chain's, whatever the parts are.
+TEST_F(CudaWideParts, MendSumsOfAllParts) {
+  CutProduct c{.type = "f32", .m = 133, .n = 20};
+  c.fill([] { return 0.5f; });
+  auto left = [&](int64_t i, int64_t k) -> float& {
+    return c.left[static_cast<size_t>(i * c.depth + k)];
+  };
+  left(0, 3) = std::numeric_limits<float>::infinity();
+  left(1, 1000) = -std::numeric_limits<float>::infinity();
+  left(2, 3) = std::numeric_limits<float>::infinity(), left(2, 1000) = -left(2, 3);
+  left(132, 700) = std::numeric_limits<float>::max();  // its first term is infinite
+  const std::vector<float> out = c.run(runtime());
+  for (int64_t j = 0; j < c.n; ++j) {
+    auto at = [&](int64_t i) { return out[static_cast<size_t>(i * c.n + j)]; };
+    EXPECT_EQ(at(0), std::numeric_limits<float>::infinity());
+    EXPECT_EQ(at(1), -std::numeric_limits<float>::infinity());
+    EXPECT_TRUE(std::isnan(at(2)));
+    EXPECT_EQ(at(132), std::numeric_limits<float>::max() / 2);
+    EXPECT_EQ(at(3), 0.25f * static_cast<float>(c.depth));
+  }
+}
+
+// |x * y + bias| of two batches, each a tile.
+const char* const cut_batches = R"(atlas block 1
+symbols 3
+buffer b0 bf16 read [2*s0*s1]
+buffer b1 bf16 read [2*s1*s2]
+buffer b2 f32 read [s2]
+buffer b3 f32 write [2*s0*s2]
+product batch 1 operand bf16 acc f32 precision 0
+axis i0 parallel [2]
+axis i1 parallel [s0]
+axis i2 parallel [s2]
+axis i3 row [s1]
+lhs
+  %0 = load.bf16 b0[i3 + s1*i1 + s0*s1*i0]
+rhs
+  %0 = load.bf16 b1[i3 + s1*i2 + s1*s2*i0]
+epilogue
+  %0 = accumulator.f32 a0
+  %1 = load.f32 b2[i2]
+  %2 = add.f32 %0, %1
+  %3 = abs.f32 %2
+  store.f32 b3[i2 + s2*i1 + s0*s2*i0], %3
+)";
+
+TEST_F(CudaWideParts, RunEpiloguesOfBatchesOnce) {
+  constexpr int64_t m = 125, depth = 1024, n = 251;
+  std::vector<uint16_t> x(2 * m * depth), y(2 * n * depth);
+  std::vector<float> bias(n), out(2 * m * n, -1);
+  auto value = [](size_t e, size_t factor) { return static_cast<float>(factor * e % 9) - 4; };
+  auto bits = [](float v) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16); };
+  for (size_t e = 0; e < x.size(); ++e) x[e] = bits(value(e, 7));
+  for (size_t e = 0; e < y.size(); ++e) y[e] = bits(value(e, 5));
+  for (size_t e = 0; e < bias.size(); ++e) bias[e] = static_cast<float>(e) / 2;
+  auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
+  const Bytes buffers[] = {bytes(x), bytes(y), bytes(bias), bytes(out)};
+  const int64_t launches = counted("launches");
+  run_program(runtime(), atlas::assemble(cut_batches), buffers, std::array{m, depth, n});
+  EXPECT_EQ(counted("launches") - launches, 2);
+  for (int64_t row = 0; row < 2 * m; ++row)
+    for (int64_t j = 0; j < n; ++j) {
+      float sum = bias[static_cast<size_t>(j)];
+      for (int64_t k = 0; k < depth; ++k)
+        sum += value(static_cast<size_t>(row * depth + k), 7) *
+               value(static_cast<size_t>((row / m * n + j) * depth + k), 5);
+      ASSERT_EQ(out[static_cast<size_t>(row * n + j)], std::fabs(sum)) << row << " " << j;
+    }
+}
+
+// Of an H100, which has 132 multiprocessors.
+TEST_F(CudaWideParts, FillTheDevice) {
+  const cuda::WideFacts single = *cuda::compile(float_product("f32", false, true), 90).facts.wide;
+  const cuda::WideFacts half = *cuda::compile(float_product("bf16", false, true), 90).facts.wide;
+  const cuda::WideFacts byte = *cuda::compile(byte_product("i8", "i8"), 90).facts.wide;
+  auto parts = [](const cuda::WideFacts& facts, int64_t m, int64_t depth, int64_t n) {
+    const auto grid = cuda::wide_grid(facts, std::array{m, depth, n}, 132);
+    return grid ? grid->parts : 0;
+  };
+  EXPECT_EQ(parts(single, 1024, 1024, 1024), 2);  // 64 tiles
+  EXPECT_EQ(parts(single, 1024, 1008, 1024), 1);
+  EXPECT_EQ(parts(single, 1152, 1024, 1024), 1);  // 72 tiles
+  EXPECT_EQ(parts(half, 64, 4096, 4096), 8);
+  EXPECT_EQ(parts(half, 192, 2048, 4096), 4);
+  EXPECT_EQ(parts(half, 64, 1024, 4096), 0);    // parts on less than half of the multiprocessors
+  EXPECT_EQ(parts(half, 128, 65536, 512), 64);  // and not more
+  EXPECT_EQ(parts(half, 128, 65536, 256), 0);
+  EXPECT_EQ(parts(byte, 64, 4096, 8192), 4);
+  EXPECT_EQ(parts(byte, 64, 4096, 4096), 0);
+  EXPECT_EQ(parts(half, 4096, 4096, 4096), 1);
+}
+
+// Sizes that are known may say that a kernel is never cut; or that this one alone is.
+TEST_F(CudaWideParts, AreMergedByAKernelOfTheModule) {
+  auto sized = [](int64_t m, int64_t depth, int64_t n) {
+    std::string text = atlas::disassemble(float_product("bf16", false, true));
+    for (const auto& [symbol, size] : {std::pair{"s0", m}, {"s1", depth}, {"s2", n}})
+      for (size_t at = 0; (at = text.find(symbol, at)) != text.npos;)
+        text.replace(at, 2, std::to_string(size));
+    return atlas::assemble(text);
+  };
+  auto check_merge = [](const atlas::Program& program, bool wide, bool other) {
+    const cuda::Stored made = cuda::compile(program, 90);
+    EXPECT_EQ(made.facts.wide->merges > 0, wide);
+    EXPECT_EQ(!made.facts.parts.is(0), other);
+    EXPECT_EQ(made.code.find(".visible .entry hologram_merge") != made.code.npos, wide || other);
+    EXPECT_EQ(cuda::to_text(cuda::from_text(cuda::to_text(made), program.num_symbols)),
+              cuda::to_text(made));
+    EXPECT_TRUE(runtime().kernels().get(program));
+  };
+  check_merge(sized(1024, 4096, 1024), true, true);
+  check_merge(sized(1152, 4096, 2048), true, false);  // 72 tiles, which are 144 of the other
+  check_merge(sized(1152, 4096, 2304), false, false);
+  check_merge(sized(1024, 1016, 1024), false, true);
+}
+
+TEST_F(CudaWideParts, AssembleWithoutSpills) {
+  if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
+  const std::string words = assembled(cuda::dump_ptx(atlas::assemble(cut_batches), 90), "sm_90a");
+  EXPECT_EQ(words.find("C75"), words.npos) << words;
+  expect_registers(words, 168);
+}
+
+}  // namespace
+}  // namespace hologram::test
