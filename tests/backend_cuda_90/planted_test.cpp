@@ -1,10 +1,11 @@
-// tests/backend_cuda_90/planted_test.cpp: products by warpgroups: what is missing is found; and
-// what the programs of the corpus become
+// tests/backend_cuda_90/planted_test.cpp: products and attention by warpgroups: what is missing is
+// found; and what the programs of the corpus become
 #include <fmt/format.h>
 
 #include <regex>
 
 #include "backend_cuda/cuda_test.h"
+#include "codegen/attentions.h"
 
 namespace hologram::test {
 namespace {
@@ -22,29 +23,29 @@ class CudaWidePlanted : public CudaCubins {
   static std::string said(const atlas::Program& program, const std::string& what,
                           const std::string& by) {
     Runtime fresh("cuda");
-    const auto& block = program.product();
-    const int64_t size = size_of(block.operand_type), sums = size_of(block.acc_type);
-    constexpr int64_t m = 136, n = 264;
-    const int64_t depth = 640 / size;  // bytes: as many steps as there are slots, and another one
+    std::vector<int64_t> symbols;
+    if (program.kind() == atlas::BlockKind::product)  // one more step along k than there are slots
+      symbols = {136, 640 / size_of(program.product().operand_type), 264};
     cuda::Stored made = cuda::compile(program, 90);
     const std::string changed = std::regex_replace(made.code, std::regex(what), by);
     EXPECT_EQ(changed == made.code, what == by) << what;
     made.code = changed;
     fresh.kernels().disk().put(key(fresh, program), cuda::to_text(made));
-    std::vector<std::byte> left(static_cast<size_t>(m * depth * size)),
-        right(static_cast<size_t>(n * depth * size)), out(static_cast<size_t>(m * n * sums));
-    const Bytes buffers[] = {left, right, out};
+    std::vector<std::vector<std::byte>> data;
+    for (const atlas::Buffer& b : program.buffers)
+      data.emplace_back(static_cast<size_t>(b.extent.eval(symbols) * size_of(b.dtype)));
+    const std::vector<Bytes> buffers(data.begin(), data.end());
     runtime::KernelSource from;
     fresh.kernels().get(program, &from);
     EXPECT_EQ(from, runtime::KernelSource::disk);
     const int64_t maps = counted("maps");
     std::string words;
     try {
-      run_program(fresh, program, buffers, std::array{m, depth, n});
+      run_program(fresh, program, buffers, symbols);
     } catch (const Error& e) {
       words = e.what();
     }
-    EXPECT_EQ(counted("maps") - maps, 2);
+    EXPECT_EQ(counted("maps") - maps, made.facts.wide->matrices.size());
     return words;
   }
 
@@ -58,10 +59,15 @@ class CudaWidePlanted : public CudaCubins {
 };
 
 TEST_F(CudaWidePlanted, IsFoundInEveryKernel) {
-  const atlas::Program programs[] = {float_product("bf16", false, true), byte_product("i8", "i8"),
-                                     float_product("f32", false, false)};
-  for (const atlas::Program& program : programs) {
-    SCOPED_TRACE(name_of(program.product().operand_type));
+  attentions::Case c{1, 2, 2, 200, 500, 64, 64};
+  c.dtype = DType::bf16;
+  const std::pair<const char*, atlas::Program> programs[] = {
+      {"bfloat16", float_product("bf16", false, true)},
+      {"bytes", byte_product("i8", "i8")},
+      {"float32", float_product("f32", false, false)},
+      {"attention", attentions::attention(c)}};
+  for (const auto& [name, program] : programs) {
+    SCOPED_TRACE(name);
     EXPECT_EQ(said(program, "ret;", "ret;"), "");
     const std::string race = "a race", early = "is read before it is written",
                       never = "never comes";

@@ -14,58 +14,6 @@ namespace {
 
 using namespace attentions;
 
-// What the cases of tests/codegen leave open.
-struct More {
-  bool log_sums = false;  // also stores the rows' log-sum-exp
-  bool reproducible = false;
-  bool keys_turned = false;  // keys and values lie along the keys in memory
-  int64_t window = 0;        // keys before the query's own that are seen, and three behind it
-  double cap = 0;
-};
-
-atlas::Program attention(const Case& c, const More& more = {}) {
-  atlas::Program p = make_program(c);
-  atlas::AttentionBlock& a = p.attention();
-  a.reproducible = more.reproducible;
-  const DType type = compute_type(c.dtype);
-  auto axis = [&](int n) { return Expr::axis(n, a.axes[static_cast<size_t>(n)].extent); };
-  const Expr b = axis(0), h = axis(1), i = axis(2), j = axis(3);
-  const Expr m = a.axes[2].extent, n = a.axes[3].extent;
-  if (more.keys_turned) {
-    const Expr head = b * c.kv_heads + floor_div(h, c.heads / c.kv_heads);
-    a.k = a.v = {};
-    BodyBuilder k(a.k), v(a.v);
-    k.finish(k.load(k_buffer, c.dtype, (head * c.depth + axis(4)) * n + j));
-    v.finish(v.load(v_buffer, c.dtype, (head * c.values + axis(5)) * n + j));
-  }
-  if (c.dtype == DType::f64) {
-    a.epilogue = {};
-    BodyBuilder out(a.epilogue);
-    const Expr to = ((b * c.heads + h) * m + i) * c.values + axis(5);
-    out.store(out_buffer, to, out.accumulator(0, type));
-  }
-  if (more.window > 0 || more.cap > 0) {
-    BodyBuilder s(a.score);
-    Val x = s.accumulator(0, type);
-    if (more.cap > 0) {
-      const Val cap = s.number(type, more.cap);
-      x = s.mul(cap, s.op(ir::Op::tanh, s.div(x, cap)));
-    }
-    if (more.window > 0)
-      x = s.select(s.op(ir::Op::bit_and, s.le(s.index(j), s.index(i + Expr(3))),
-                        s.lt(s.index(i - Expr(more.window)), s.index(j))),
-                   x, s.number(type, -INFINITY));
-    s.finish(x);
-  }
-  if (more.log_sums) {
-    p.buffers.push_back({type, Access::write, Expr(c.batch * c.heads) * m});
-    BodyBuilder w(a.lse);
-    w.store(out_buffer + 1, (b * c.heads + h) * m + i, w.accumulator(0, type));
-  }
-  atlas::expand_math(p);
-  return p;
-}
-
 Inputs inputs_of(const Case& c) {
   Inputs in;
   if (c.symbolic) in.symbols = {c.queries, c.keys};

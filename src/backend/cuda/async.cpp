@@ -138,14 +138,15 @@ Value* Async::descriptor(const SharedMatrix& m, int part) {
 
 void Async::multiply(DType type, const SharedMatrix& left, const SharedMatrix& right, int part,
                      Value* adds, std::vector<Value*>& sums) {
-  const size_t n = sums.size();
+  const size_t n = sums.size(), first = adds ? 2 * n : n;
   const char* name = type == DType::bf16  ? "bf16"
                      : type == DType::f16 ? "f16"
                      : type == DType::i8  ? "s8"
                                           : "u8";
-  std::vector<Value*> arguments = sums;
+  std::vector<Value*> arguments;
+  if (adds) arguments = sums;
   for (Value* v : {descriptor(left, part), descriptor(right, part)}) arguments.push_back(v);
-  arguments.push_back(ir_.CreateZExt(adds, ir_.getInt32Ty()));
+  arguments.push_back(adds ? ir_.CreateZExt(adds, ir_.getInt32Ty()) : number(0));
   const bool bytes = size_of(type) == 1;
   // Signs, and whether factors are turned, which bytes cannot be.
   const std::string ways =
@@ -153,26 +154,29 @@ void Async::multiply(DType type, const SharedMatrix& left, const SharedMatrix& r
   const std::string text = fmt::format(
       "{{ .reg .pred p; setp.ne.b32 p, ${}, 0; wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{} "
       "{{{}}}, ${}, ${}, p{}; }}",
-      2 * n + 2, 2 * n, bytes ? 32 : 16, bytes ? "s32" : "f32", name, name, numbered(0, n), 2 * n,
-      2 * n + 1, ways);
+      first + 2, 2 * n, bytes ? 32 : 16, bytes ? "s32" : "f32", name, name, numbered(0, n), first,
+      first + 1, ways);
   auto* all = llvm::StructType::get(k_.context, std::vector<llvm::Type*>(n, sums[0]->getType()));
-  Value* out = assembly(all, text, tied(n, sums[0]) + "l,l,r,", arguments);
+  const std::string registers = adds ? tied(n, sums[0]) : results(n, sums[0]);
+  Value* out = assembly(all, text, registers + "l,l,r,", arguments);
   for (unsigned s = 0; s < n; ++s) sums[s] = ir_.CreateExtractValue(out, s);
 }
 
-void Async::multiply(std::span<Value* const> left, const SharedMatrix& right, int part, bool adds,
-                     std::vector<Value*>& sums) {
+void Async::multiply(DType type, std::span<Value* const> left, const SharedMatrix& right, int part,
+                     bool adds, std::vector<Value*>& sums) {
   const size_t n = sums.size(), first = adds ? 2 * n : n;
   std::vector<Value*> arguments;
   if (adds) arguments = sums;
   arguments.insert(arguments.end(), left.begin(), left.end());
   arguments.push_back(descriptor(right, part));
   arguments.push_back(number(adds ? 1 : 0));
+  const char* name = type == DType::bf16 ? "bf16" : "f16";
   const std::string text = fmt::format(
       "{{ .reg .pred p; setp.ne.b32 p, ${}, 0; "
-      "wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 "
+      "wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} "
       "{{{}}}, {{{}}}, ${}, p, 1, 1, {}; }}",
-      first + 5, 2 * n, numbered(0, n), numbered(first, 4), first + 4, right.depth_run ? 0 : 1);
+      first + 5, 2 * n, name, name, numbered(0, n), numbered(first, 4), first + 4,
+      right.depth_run ? 0 : 1);
   auto* all = llvm::StructType::get(k_.context, std::vector<llvm::Type*>(n, ir_.getFloatTy()));
   const std::string registers = adds ? tied(n, sums[0]) : results(n, sums[0]);
   Value* out = assembly(all, text, registers + "r,r,r,r,l,r,", arguments);

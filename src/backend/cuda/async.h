@@ -50,14 +50,14 @@ class Async {
 
   /// Before products whose sums were touched otherwise.
   void fence(std::vector<Value*>& sums);
-  /// sums (a thread's of 64 rows) += left * right^T, or = where `adds` (i1) does not hold: of 16
-  /// values of k, or of 32 of bytes, which are number `part` of those in the rows.
+  /// sums (a thread's of 64 rows) += left * right^T, or = where `adds` (i1) does not hold or is
+  /// null: of 16 values of k, or of 32 of bytes, which are number `part` of those in the rows.
   void multiply(DType type, const SharedMatrix& left, const SharedMatrix& right, int part,
                 Value* adds, std::vector<Value*>& sums);
-  /// The same for bfloat16 numbers of the left factor in four registers: of rows lane / 4 and eight
+  /// The same for 16-bit numbers of the left factor in four registers: of rows lane / 4 and eight
   /// below, two neighbours along k from 2 (lane % 4) on, and those eight values of k behind them.
-  void multiply(std::span<Value* const> left, const SharedMatrix& right, int part, bool adds,
-                std::vector<Value*>& sums);
+  void multiply(DType type, std::span<Value* const> left, const SharedMatrix& right, int part,
+                bool adds, std::vector<Value*>& sums);
   void commit();
   /// Until all but the last `left` committed products are done.
   void wait_products(int left, std::vector<Value*>& sums);

@@ -10,6 +10,7 @@
 #include "atlas/walk.h"
 #include "backend/cuda/accesses.h"
 #include "backend/cuda/attention/emit.h"
+#include "backend/cuda/attention/wide.h"
 #include "backend/cuda/function.h"
 #include "backend/cuda/loops/emit.h"
 #include "backend/cuda/products/emit.h"
@@ -90,7 +91,7 @@ struct Unit {
 }  // namespace
 
 std::optional<std::string> unrendered(const atlas::Program& program) {
-  constexpr size_t others = 5 + 2 * 16;  // two tensor maps
+  constexpr size_t others = 5 + 3 * 16;  // three tensor maps
   if (program.buffers.size() + static_cast<size_t>(program.num_symbols) + others > most_parameters)
     return "more parameters than a kernel takes";
   switch (program.kind()) {
@@ -106,8 +107,9 @@ std::optional<std::string> unrendered(const atlas::Program& program) {
 }
 
 bool is_special(const atlas::Program& program, int capability) {
-  return capability == 90 && program.kind() == atlas::BlockKind::product && !unrendered(program) &&
-         has_wide_product(program);
+  if (capability != 90 || unrendered(program)) return false;
+  if (program.kind() == atlas::BlockKind::attention) return has_wide_attention(program);
+  return program.kind() == atlas::BlockKind::product && has_wide_product(program);
 }
 
 Stored compile(const atlas::Program& program, int capability, int block) {

@@ -61,7 +61,7 @@ class Fields {
 };
 
 constexpr std::array mapped_types{DType::bf16, DType::f16, DType::f32, DType::i8, DType::u8};
-constexpr int most_buffers = 4096, most_rank = 5, most_box = 256, most_matrices = 3;
+constexpr int most_buffers = 4096, most_rank = 5, most_box = 256;
 
 std::string to_text(const MappedMatrix& m) {
   std::string out =
@@ -89,9 +89,9 @@ MappedMatrix read_matrix(Fields& from) {
 
 std::string to_text(const std::optional<WideFacts>& wide) {
   if (!wide) return "";
-  std::string out =
-      fmt::format("{}|{}|{}|{}|{}|{}|{}", wide->threads, wide->shared_bytes, wide->merges,
-                  wide->part_bytes, wide->tiles.str(), wide->depth.str(), wide->matrices.size());
+  std::string out = fmt::format("{}|{}|{}|{}|{}|{}|{}|{}", static_cast<int>(wide->work),
+                                wide->threads, wide->shared_bytes, wide->merges, wide->part_bytes,
+                                wide->tiles.str(), wide->depth.str(), wide->matrices.size());
   for (const MappedMatrix& m : wide->matrices) out += to_text(m);
   return out;
 }
@@ -100,13 +100,15 @@ std::optional<WideFacts> read_wide(std::string_view text, int num_symbols) {
   if (text.empty()) return std::nullopt;
   Fields from(text, num_symbols);
   WideFacts wide;
+  wide.work = static_cast<WideFacts::Work>(from.number(0, 2));
   wide.threads = from.number(1, 1024);
   wide.shared_bytes = from.number(0, 227 << 10);
   wide.merges = from.number(0, 1024);
   wide.part_bytes = from.number(0, 1 << 20);
   wide.tiles = from.expr();
   wide.depth = from.expr();
-  const int count = from.number(2, most_matrices);
+  const int wanted = wide.work == WideFacts::Work::product ? 2 : 3;
+  const int count = from.number(wanted, wanted);
   for (int n = 0; n < count; ++n) wide.matrices.push_back(read_matrix(from));
   from.end();
   return wide;

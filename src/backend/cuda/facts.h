@@ -41,7 +41,11 @@ struct MappedMatrix {
 /// addresses suit it: as many CTAs as there are multiprocessors share `tiles`. Its parameters are
 /// the kernel's and a tensor map of each matrix.
 struct WideFacts {
-  std::vector<MappedMatrix> matrices;  ///< a product's left factor, right factor
+  /// Uneven tiles have a CTA each, in the order of their numbers.
+  enum class Work { product, attention, uneven_attention };
+  Work work = Work::product;
+  /// A product's left factor and right factor; queries, keys and values.
+  std::vector<MappedMatrix> matrices;
   Expr tiles, depth;
   int threads = 0, shared_bytes = 0;
   /// Where tiles may be cut into parts of k: CTAs of @hologram_merge for each of the points of the

@@ -36,6 +36,16 @@ std::optional<WideGrid::Matrix> matrix_of(const MappedMatrix& m, std::span<const
   return out;
 }
 
+std::optional<WideGrid> with_matrices(WideGrid grid, const WideFacts& facts,
+                                      std::span<const int64_t> symbols) {
+  for (const MappedMatrix& m : facts.matrices) {
+    auto matrix = matrix_of(m, symbols);
+    if (!matrix) return std::nullopt;
+    grid.matrices.push_back(std::move(*matrix));
+  }
+  return grid;
+}
+
 // The matrix's address, if a tensor map may have it.
 std::optional<uint64_t> address_of(const WideGrid::Matrix& m, std::span<const uint64_t> buffers,
                                    uint64_t workspace) {
@@ -78,12 +88,19 @@ bool add_planes_of(const MappedMatrix& m, std::span<const int64_t> symbols, Wide
 
 }  // namespace
 
-// A part of a tile of 128 x 256 on every other multiprocessor at least, or of one of 128 x 128 by
-// terms on two of five: the other kernel's tiles are smaller.
+// Of products a part of a tile of 128 x 256 on every other multiprocessor at least, or of one of
+// 128 x 128 by terms on two of five: the other kernel's tiles are smaller.
 std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_t> symbols,
                                   int multiprocessors) {
   WideGrid grid;
   grid.tiles = facts.tiles.eval(symbols);
+  if (facts.work != WideFacts::Work::product) {
+    if (grid.tiles < 1 || grid.tiles > most_size) return std::nullopt;
+    grid.ctas = facts.work == WideFacts::Work::uneven_attention
+                    ? grid.tiles
+                    : std::min<int64_t>(grid.tiles, multiprocessors);
+    return with_matrices(std::move(grid), facts, symbols);
+  }
   const MappedMatrix& left = facts.matrices[0];
   const bool terms = left.type == DType::f32;
   const int64_t depth = facts.depth.eval(symbols);
@@ -101,12 +118,7 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
   for (const MappedMatrix& m : facts.matrices)
     if (!add_planes_of(m, symbols, grid)) return std::nullopt;
   if (grid.tiles * share * depth < grid.pieces) return std::nullopt;
-  for (const MappedMatrix& m : facts.matrices) {
-    auto matrix = matrix_of(m, symbols);
-    if (!matrix) return std::nullopt;
-    grid.matrices.push_back(std::move(*matrix));
-  }
-  return grid;
+  return with_matrices(std::move(grid), facts, symbols);
 }
 
 std::optional<std::vector<CuTensorMap>> make_maps(const Driver& driver, const WideGrid& grid,

@@ -43,7 +43,7 @@ struct Stamp {
 /// What is known of a byte: who wrote and read it last.
 struct Shadow {
   uint64_t run = 0;  ///< number of the launch; other launches' accesses are forgotten
-  Stamp writer, readers[2];
+  Stamp writer, readers[3];
   bool by_thread = false;     ///< the last write was no asynchronous copy's
   bool many_readers = false;  ///< of more warps than `readers` has, before barrier `many_barrier`
   bool barrier = false;       ///< of an mbarrier

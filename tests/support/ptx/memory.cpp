@@ -103,7 +103,7 @@ void Machine::State::note(Shadow& s, bool writes, const Actor& me, const char* w
       race(s.readers[0], "and others read");
     s.writer = now;
     s.by_thread = me.thread;
-    s.readers[0] = s.readers[1] = {};
+    for (Stamp& r : s.readers) r = {};
     s.many_readers = false;
     return;
   }

@@ -48,6 +48,7 @@ enum Code {
   code_fma,
   code_sqrt,
   code_rcp,
+  code_ex2,
   code_copysign,
   code_unpack,
   code_pack,

@@ -5,6 +5,7 @@
 #include "backend/cuda/attention/chain.h"
 #include "backend/cuda/attention/merge.h"
 #include "backend/cuda/attention/tensor.h"
+#include "backend/cuda/attention/wide.h"
 
 namespace hologram::cuda {
 
@@ -27,6 +28,8 @@ Facts emit_attention_block(llvm::Module& module, const atlas::Program& program) 
   plan.tensor_cores ? emit_tensor_attention(k, plan) : emit_chain_attention(k, plan);
   facts = facts_of(plan, threads);
   facts.flags = k.flags();
+  if (capability_of(module) == 90 && has_wide_attention(program))
+    add_wide_attention(facts, module, program);
   if (plan.parts.is(0)) return facts;
   CudaFunction merge(module, program, merge_threads, merge_symbol);
   emit_merge(merge, plan);

@@ -47,7 +47,32 @@ int columns_of(const AttentionPlan& p) {
   return at_most(p.values, 32) ? 32 : at_most(p.values, 64) ? 64 : 128;
 }
 
+void count_units(AttentionPlan& p, const atlas::AttentionBlock& b) {
+  p.row_tiles = p.few() ? min(p.queries, Expr(1)) : ceil_div(p.queries, Expr(p.rows));
+  p.panels = max(ceil_div(p.values, Expr(p.columns)), Expr(1));  // log-sums need one
+  p.units = p.row_tiles * p.panels;
+  for (int a = 0; a < b.batch_rank; ++a) {
+    const Expr own = max(b.axes[static_cast<size_t>(a)].extent, Expr(0));
+    p.units *= p.heads > 1 && a + 1 == b.batch_rank ? Expr(own.constant_value() / p.heads) : own;
+  }
+}
+
 }  // namespace
+
+std::optional<AttentionPlan> plan_for_groups(const atlas::Program& program, AttentionPlan p) {
+  constexpr int64_t narrow = 64;
+  if (!p.tensor_cores || at_most(p.queries, group_rows) || !at_most(p.depth, wide) ||
+      !at_most(p.values, wide))
+    return std::nullopt;
+  // Three groups have fewer registers each; values of score bodies need some beside the sums.
+  const bool small = at_most(p.depth, narrow) && at_most(p.values, narrow),
+             plain = program.attention().score.instrs.empty();
+  p.rows = group_rows * (small && plain ? most_groups : most_groups - 1);
+  p.key_block = plain ? 128 : 64;
+  p.columns = (p.columns + 31) / 32 * 32;  // half a slice of the sums' way
+  count_units(p, program.attention());
+  return p;
+}
 
 AttentionPlan plan_attention(const atlas::Program& program) {
   const atlas::AttentionBlock& b = program.attention();
@@ -65,13 +90,7 @@ AttentionPlan plan_attention(const atlas::Program& program) {
   p.heads = p.few() ? heads_of_cta(b, p.queries.constant_value()) : 1;
   p.key_block = !p.tensor_cores ? 128 : at_most(p.depth, wide) ? 64 : 32;
   p.columns = columns_of(p);
-  p.row_tiles = p.few() ? min(p.queries, Expr(1)) : ceil_div(p.queries, Expr(p.rows));
-  p.panels = max(ceil_div(p.values, Expr(p.columns)), Expr(1));  // log-sums need one
-  p.units = p.row_tiles * p.panels;
-  for (int a = 0; a < b.batch_rank; ++a) {
-    const Expr own = max(b.axes[static_cast<size_t>(a)].extent, Expr(0));
-    p.units *= p.heads > 1 && a + 1 == b.batch_rank ? Expr(own.constant_value() / p.heads) : own;
-  }
+  count_units(p, b);
   const bool long_rows = !at_most(p.keys, keys_of_part);
   p.parts =
       p.few() && !b.reproducible && long_rows ? ceil_div(p.keys, Expr(keys_of_part)) : Expr(0);

@@ -1,6 +1,8 @@
 // backend/cuda/attention/plan.h: how attention is cut into CTAs. No LLVM in here.
 #pragma once
 
+#include <optional>
+
 #include "atlas/blocks/attention_keys.h"
 #include "atlas/program.h"
 #include "backend/cuda/facts.h"
@@ -24,6 +26,11 @@ struct AttentionPlan {
 };
 
 AttentionPlan plan_attention(const atlas::Program& program);
+
+/// Of the kernel by warpgroups: rows of each of these, and how many a CTA has at most.
+inline constexpr int group_rows = 64, most_groups = 3;
+/// Tiles for warpgroups, of a plan for tensor cores; nothing where it has few rows, or deep ones.
+std::optional<AttentionPlan> plan_for_groups(const atlas::Program& program, AttentionPlan plan);
 
 /// The launch of a plan's kernel with `threads`.
 Facts facts_of(const AttentionPlan& plan, int threads);

@@ -32,7 +32,8 @@ atlas::Body log_of_sum(DType type) {
 
 }  // namespace
 
-AttentionRows::AttentionRows(CudaFunction& k, const AttentionPlan& plan, int threads, bool row_each)
+AttentionRows::AttentionRows(CudaFunction& k, const AttentionPlan& plan, int threads, Scope& outer,
+                             Value* cta, bool row_each)
     : Operands(k, threads),
       k_(k),
       ir_(k.ir),
@@ -44,10 +45,9 @@ AttentionRows::AttentionRows(CudaFunction& k, const AttentionPlan& plan, int thr
       type_(k.type_of(plan.type)),
       exp_(exp_of_difference(plan.type)),
       log_sum_(log_of_sum(plan.type)),
-      scope_(k.root(), false),
+      scope_(outer, false),
       thread_(k.thread()) {
   scope_.seek();
-  Value* cta = k.cta();
   if (row_each) {
     Value* rows = number(facts_of(plan, threads).merges);
     row_ = ir_.CreateURem(cta, rows);
@@ -212,10 +212,17 @@ void AttentionRows::emit_point(Scope& point, Value* row, Value* column, const Re
 
 void AttentionRows::emit_log_sum(Scope& point, Value* row, const Results& results) {
   point.seek();
+  Value *maximum = results.maximum(row), *total = results.total(row);
+  store_log_sum(point, row, maximum, total);
+}
+
+void AttentionRows::store_log_sum(Scope& point, Value* row, Value* maximum, Value* total) {
+  if (a_.lse.instrs.empty()) return;
+  point.seek();
   set_row(point, row);
   Scope one(point, false);
-  one.set_accumulator(0, {results.maximum(row), false});
-  one.set_accumulator(1, {results.total(row), false});
+  one.set_accumulator(0, {maximum, false});
+  one.set_accumulator(1, {total, false});
   Value* v = emit_body(one, log_sum_).back().v;
   one.seek();
   point.move_to(ir_.GetInsertBlock());

@@ -13,7 +13,11 @@ class AttentionRows : public Operands {
  public:
   /// `threads` of a CTA. Emits which rows and keys are the CTA's; of the kernel that merges parts
   /// (`row_each`), whose CTAs have a row each, which unit and row.
-  AttentionRows(CudaFunction& k, const AttentionPlan& plan, int threads, bool row_each = false);
+  AttentionRows(CudaFunction& k, const AttentionPlan& plan, int threads, bool row_each = false)
+      : AttentionRows(k, plan, threads, k.root(), k.cta(), row_each) {}
+  /// The same for unit number `cta` (i32), inside `outer`, where the builder stands.
+  AttentionRows(CudaFunction& k, const AttentionPlan& plan, int threads, Scope& outer, Value* cta,
+                bool row_each = false);
 
   Scope& scope() { return scope_; }             ///< of all that the CTA does
   const Factor& queries() const { return q_; }  ///< x: rows
@@ -34,6 +38,8 @@ class AttentionRows : public Operands {
   /// NaN counts as none: its own exponential is NaN.
   Value* larger(Value* x, Value* y) { return ir_.CreateSelect(ir_.CreateFCmpOGT(x, y), x, y); }
   Value* finite(Value* maximum);  ///< 0 for -infinity
+  /// Stores the logarithm of the row's sum of exponentials, if the block has it.
+  void store_log_sum(Scope& row, Value* r, Value* maximum, Value* total);
   llvm::Constant* lowest() const { return llvm::ConstantFP::getInfinity(type_, true); }
   llvm::Constant* zero() const { return llvm::Constant::getNullValue(type_); }
 

@@ -166,7 +166,7 @@ class WideTerms final : public WideTiles {
                                  term_count * plane_bytes / boxes,
                                  deep ? Async::row_bytes / 2 : Async::row_bytes};
         const auto first = (static_cast<size_t>(part) * term_count + p.left) * 4;
-        async_.multiply(std::span(left).subspan(first, 4), right, part, adds, chunk);
+        async_.multiply(DType::bf16, std::span(left).subspan(first, 4), right, part, adds, chunk);
         adds = true;
       }
     async_.commit();

@@ -1,0 +1,232 @@
+// tests/backend_cuda_90/attention_test.cpp: attention by warpgroups
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <random>
+#include <regex>
+#include <sstream>
+
+#include "backend/cuda/maps.h"
+#include "backend_cuda/cuda_test.h"
+#include "codegen/attentions.h"
+
+namespace hologram::test {
+namespace {
+
+class CudaWideAttention : public CudaBackend {
+ protected:
+  void SetUp() override {
+    CudaBackend::SetUp();
+    inject("capability", 90);
+  }
+};
+
+// On a GPU too.
+using CudaWideAttentionDevice = CudaDevice90;
+
+double half_value(uint16_t bits, DType type) {
+  if (type == DType::bf16)
+    return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16));
+  const int e = bits >> 10 & 31, m = bits & 1023;
+  const double x = e == 0    ? std::ldexp(m, -24)
+                   : e == 31 ? (m ? NAN : INFINITY)
+                             : std::ldexp(1024 + m, e - 25);
+  return bits >> 15 ? -x : x;
+}
+
+uint16_t half_of(double x, DType type) {  // of numbers in (-4, 4), towards zero
+  if (type == DType::bf16)
+    return static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(x)) >> 16);
+  const double a = std::fabs(x);
+  const auto sign = static_cast<uint16_t>(x < 0 ? 0x8000 : 0);
+  if (a < std::ldexp(1.0, -14)) return sign;
+  const int e = std::ilogb(a);
+  return static_cast<uint16_t>(sign | (e + 15) << 10 |
+                               (static_cast<int>(std::ldexp(a, 10 - e)) - 1024));
+}
+
+using Data = std::vector<std::vector<std::byte>>;
+
+Data data_of(const atlas::Program& program, const attentions::Case& c, unsigned seed) {
+  std::minstd_rand random(seed);
+  std::uniform_real_distribution<double> number(-2, 2);
+  Data out;
+  const std::vector<int64_t> symbols = c.symbols();
+  for (const atlas::Buffer& b : program.buffers) {
+    const int64_t count = b.extent.eval(symbols);
+    out.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
+    for (int64_t n = 0; n < count; ++n) {
+      std::byte* to = out.back().data() + n * size_of(b.dtype);
+      const double x = number(random);
+      if (b.access == atlas::Access::write) {
+        std::fill_n(to, size_of(b.dtype), std::byte{0xff});
+      } else if (b.dtype == DType::b8) {  // the first row keeps nothing
+        *to = std::byte{n >= c.keys && x > -1};
+      } else if (b.dtype == DType::f32) {
+        const auto f = static_cast<float>(x);
+        std::memcpy(to, &f, 4);
+      } else {
+        const uint16_t bits = half_of(x, b.dtype);
+        std::memcpy(to, &bits, 2);
+      }
+    }
+  }
+  return out;
+}
+
+Data run_on(Runtime& runtime, const atlas::Program& program, const attentions::Case& c, Data data) {
+  const std::vector<Bytes> spans(data.begin(), data.end());
+  run_program(runtime, program, spans, c.symbols());
+  return data;
+}
+
+std::vector<double> numbers(const std::vector<std::byte>& data, DType type) {
+  std::vector<double> out;
+  for (size_t at = 0; at < data.size(); at += static_cast<size_t>(size_of(type))) {
+    if (type == DType::f32) {
+      float f;
+      std::memcpy(&f, &data[at], 4);
+      out.push_back(static_cast<double>(f));
+    } else {
+      uint16_t bits;
+      std::memcpy(&bits, &data[at], 2);
+      out.push_back(half_value(bits, type));
+    }
+  }
+  return out;
+}
+
+// Whether the results are the interpreter's but for roundings, and whether warpgroups computed
+// them.
+void expect_attention(Runtime& runtime, const attentions::Case& c, const attentions::More& more,
+                      bool wide = true) {
+  std::ostringstream name;
+  name << c << (more.log_sums ? " log sums" : "") << " window " << more.window << " cap "
+       << more.cap;
+  SCOPED_TRACE(name.str());
+  const atlas::Program program = attentions::attention(c, more);
+  const Data data = data_of(program, c, 7);
+  static const auto interpreter = std::make_shared<Runtime>("interp");
+  const Data wanted = run_on(*interpreter, program, c, data);
+  const int64_t before = counted("maps");
+  const Data got = run_on(runtime, program, c, data);
+  if (emulated()) {
+    EXPECT_EQ(counted("maps") - before, wide ? 3 : 0);
+  }
+  for (size_t b = attentions::out_buffer; b < program.buffers.size(); ++b) {
+    const DType type = program.buffers[b].dtype;
+    const double unit = type == DType::bf16 ? 0x1p-7 : type == DType::f16 ? 0x1p-9 : 0x1p-12;
+    const auto x = numbers(got[b], type), y = numbers(wanted[b], type);
+    for (size_t n = 0; n < x.size(); ++n)
+      if (x[n] != y[n]) {
+        ASSERT_NEAR(x[n], y[n], unit * (0.25 + 2 * std::fabs(y[n]))) << b << " " << n;
+      }
+  }
+}
+
+TEST_F(CudaWideAttentionDevice, IsTheInterpreters) {
+  for (const DType type : {DType::bf16, DType::f16})
+    for (const bool causal : {false, true})
+      for (const int64_t depth : {64, 128}) {
+        attentions::Case c{1, 2, 2, 130, 300, depth, depth, causal};
+        c.dtype = type;
+        expect_attention(runtime(), c, {.log_sums = causal});
+      }
+}
+
+// Fewer numbers than boxes have, heads that share keys and values or lie between queries, sizes
+// that calls choose, blocks of keys that nobody sees.
+TEST_F(CudaWideAttentionDevice, TakesOtherSizes) {
+  for (attentions::Case c :
+       {attentions::Case{2, 1, 1, 65, 1, 24, 40}, attentions::Case{1, 4, 2, 200, 140, 80, 96},
+        attentions::Case{1, 6, 2, 129, 129, 16, 16, true},
+        attentions::Case{2, 2, 1, 300, 70, 40, 128, true}}) {
+    c.dtype = DType::bf16;
+    expect_attention(runtime(), c, {.log_sums = true});
+    c.symbolic = true;
+    expect_attention(runtime(), c, {});
+    c.heads_inside = true;
+    expect_attention(runtime(), c, {});
+  }
+}
+
+TEST_F(CudaWideAttentionDevice, RunsScoreBodies) {
+  for (const attentions::Score score :
+       {attentions::Score::key_bias, attentions::Score::full_bias, attentions::Score::keep_mask})
+    for (const bool causal : {false, true}) {
+      attentions::Case c{1, 2, 2, 131, 190, 64, 64, causal, score};
+      c.dtype = score == attentions::Score::full_bias ? DType::f16 : DType::bf16;
+      expect_attention(runtime(), c, {.log_sums = true});
+    }
+  attentions::Case c{1, 2, 2, 300, 300, 64, 64};
+  c.dtype = DType::bf16;
+  expect_attention(runtime(), c, {.log_sums = true, .window = 40});
+  expect_attention(runtime(), c, {.window = 150, .cap = 2});
+  c.depth = c.values = 96;
+  expect_attention(runtime(), c, {.log_sums = true, .window = 100});
+}
+
+// Few queries, deep heads, strides that are no multiple of 16 bytes and keys that lie along
+// themselves are left to the other kernel.
+TEST_F(CudaWideAttentionDevice, OthersAreLeft) {
+  for (attentions::Case c :
+       {attentions::Case{1, 2, 2, 64, 130, 64, 64}, attentions::Case{1, 1, 1, 130, 70, 136, 136},
+        attentions::Case{1, 1, 1, 130, 70, 20, 24}}) {
+    c.dtype = DType::bf16;
+    expect_attention(runtime(), c, {}, false);
+  }
+  attentions::Case c{1, 2, 2, 130, 72, 64, 64};
+  c.dtype = DType::bf16;
+  expect_attention(runtime(), c, {.keys_turned = true}, false);
+  c.dtype = DType::f32;
+  expect_attention(runtime(), c, {}, false);
+}
+
+TEST_F(CudaWideAttention, AssemblesWithoutSpills) {
+  if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
+  for (const int64_t depth : {64, 128})
+    for (const bool causal : {false, true})
+      for (const attentions::Score score :
+           {attentions::Score::plain, attentions::Score::key_bias}) {
+        attentions::Case c{2, 4, 4, 1000, 1000, depth, depth, causal, score};
+        c.dtype = DType::bf16;
+        c.symbolic = true;
+        SCOPED_TRACE(c);
+        const auto program = attentions::attention(c, {.log_sums = causal});
+        const std::string ptx = *runtime().backend().dump(program, "asm");
+        ASSERT_NE(ptx.find("wgmma.mma_async"), ptx.npos);
+        // All but the powers of two round to nearest.
+        const std::string exact = std::regex_replace(ptx, std::regex("ex2.approx.ftz.f32"), "");
+        for (const char* banned : {".ftz", ".approx", ".full", "ld.global.nc"})
+          EXPECT_EQ(exact.find(banned), exact.npos) << banned;
+        const std::string words = assembled(ptx, "sm_90a");
+        EXPECT_EQ(words.find("C75"), words.npos) << words;
+        expect_registers(words, 255);
+      }
+}
+
+TEST_F(CudaWideAttention, FactsAreStored) {
+  attentions::Case c{2, 4, 4, 1000, 1000, 64, 64, true};
+  c.dtype = DType::bf16;
+  const cuda::Stored made = cuda::compile(attentions::attention(c), 90);
+  ASSERT_TRUE(made.facts.wide);
+  EXPECT_EQ(made.facts.wide->work, cuda::WideFacts::Work::uneven_attention);
+  const std::string text = cuda::to_text(made);
+  EXPECT_EQ(cuda::to_text(cuda::from_text(text, 0)), text);
+  // Unequal tiles get a CTA each; equal ones stay on their multiprocessors.
+  const auto uneven = cuda::wide_grid(*made.facts.wide, {}, 132);
+  ASSERT_TRUE(uneven);
+  EXPECT_EQ(uneven->tiles, 8 * 6);
+  EXPECT_EQ(uneven->ctas, uneven->tiles);
+  c.causal = false;
+  c.batch = 100;
+  const auto even =
+      cuda::wide_grid(*cuda::compile(attentions::attention(c), 90).facts.wide, {}, 132);
+  ASSERT_TRUE(even);
+  EXPECT_EQ(even->ctas, 132);
+  EXPECT_FALSE(cuda::compile(attentions::attention(c)).facts.wide);
+}
+
+}  // namespace
+}  // namespace hologram::test
