@@ -13,81 +13,44 @@ namespace {
 
 constexpr int split_lanes = Operands::lanes;
 
-const Expr& extent_of(const atlas::ProductBlock& block, int axis) {
-  return block.axes[static_cast<size_t>(axis)].extent;
+const Expr& extent_of(const MappedOperand& of, int axis) {
+  return of.axes[static_cast<size_t>(axis)].extent;
 }
 
-// What a factor's planes are made of.
-struct PlaneSource {
-  const atlas::Body& body;
-  int axis, depth_axis;
-  bool deep;              // neighbours are so along k
-  std::vector<int> axes;  // of batches, along which it differs
-  bool splits;            // into terms
-  // How many rows of how many neighbours there are, of how many matrices.
-  Expr inner, outer, matrices{1};
+MappedOperand factor_of(const atlas::ProductBlock& block, bool right) {
+  return {right ? block.rhs : block.lhs,      block.operand_type,  block.axes, block.batch_rank,
+          block.batch_rank + (right ? 1 : 0), block.batch_rank + 2};
+}
 
-  PlaneSource(const atlas::ProductBlock& block, bool right)
-      : body(right ? block.rhs : block.lhs),
-        axis(block.batch_rank + (right ? 1 : 0)),
-        depth_axis(block.batch_rank + 2),
-        deep(runs_along(body, axis, depth_axis)),
-        splits(right && block.operand_type == DType::f32),
-        inner(extent_of(block, deep ? depth_axis : axis)),
-        outer(extent_of(block, deep ? axis : depth_axis)) {
-    for (int a = 0; a < block.batch_rank; ++a) {
-      if (std::ranges::none_of(body.instrs,
-                               [&](const atlas::Instr& i) { return i.expr.has_axis(a); }))
-        continue;
-      axes.push_back(a);
-      matrices *= extent_of(block, a);
-    }
-  }
-  int terms() const { return splits ? term_count : 1; }
-  Expr row() const { return ceil_div(inner, Expr(split_lanes)) * Expr(split_lanes); }
-  /// Eights of its numbers.
-  Expr pieces() const { return ceil_div(inner, Expr(split_lanes)) * outer * matrices; }
-};
-
-MappedFactor plane_of(const atlas::ProductBlock& block, bool right) {
-  const PlaneSource from(block, right);
-  MappedFactor out{{}, from.deep, from.axes};
-  MappedMatrix& m = out.matrix;
-  m.buffer = in_workspace;
-  m.type = from.splits ? DType::bf16 : block.operand_type;
-  m.sizes = {from.inner, from.outer, from.matrices, Expr(from.terms())};
-  const Expr row = from.row();
-  m.strides = {row, row * from.outer, row * from.outer * from.matrices};
-  return out;
+PlaneSource factor_source(const atlas::ProductBlock& block, bool right) {
+  const MappedOperand of = factor_of(block, right);
+  return {of, runs_along(of.body, of.axis, of.depth_axis), right && of.type == DType::f32};
 }
 
 class Splitting {
  public:
-  Splitting(CudaFunction& k, const WideFactors& factors)
-      : k_(k), ir_(k.ir), block_(k.program.product()), factors_(factors) {}
+  explicit Splitting(CudaFunction& k) : k_(k), ir_(k.ir) {}
 
-  // The right factor's pieces come first.
-  void run() {
+  // Pieces of the first source come first.
+  void run(std::span<const PlaneSource> sources, std::span<const MappedMatrix* const> to,
+           bool clears) {
     Scope& root = k_.root();
     root.seek();
     Value* piece = ir_.CreateAdd(ir_.CreateMul(k_.cta(), number(split_threads)), k_.thread());
-    Value* pieces = narrow(k_.total());
-    Value* is = ir_.CreateICmpULT(piece, pieces);
-    if (factors_.left.planes && factors_.right.planes) {
-      Value* rights = narrow(value(root, PlaneSource(block_, true).pieces()));
-      Value* lefts = ir_.CreateSub(pieces, rights);
-      Value* right = ir_.CreateICmpULT(piece, rights);
-      emit_if(root, right, [&](Scope& some) { split(some, true, piece, rights); });
-      root.seek();
-      emit_if(root, ir_.CreateAnd(is, ir_.CreateNot(right)), [&](Scope& some) {
-        some.seek();
-        split(some, false, ir_.CreateSub(piece, rights), lefts);
+    if (clears)
+      emit_if(root, ir_.CreateICmpEQ(piece, number(0)), [&](Scope& one) {
+        one.seek();
+        ir_.CreateStore(number(0), k_.workspace(k_.i64(0)));
       });
-    } else {
-      emit_if(root, is,
-              [&](Scope& some) { split(some, factors_.right.planes.has_value(), piece, pieces); });
-    }
     root.seek();
+    for (size_t n = 0; n < sources.size(); ++n) {
+      Value* pieces =
+          sources.size() == 1 ? narrow(k_.total()) : narrow(value(root, sources[n].pieces()));
+      emit_if(root, ir_.CreateICmpULT(piece, pieces),
+              [&](Scope& some) { split(some, sources[n], *to[n], piece, pieces); });
+      root.seek();
+      piece = ir_.CreateSub(piece, pieces);  // beyond all others where it was one of these
+    }
     k_.finish();
   }
 
@@ -102,11 +65,12 @@ class Splitting {
   }
 
   // Piece number `piece` of so many.
-  void split(Scope& some, bool right, Value* piece, Value* pieces) {
-    const PlaneSource from(block_, right);
+  void split(Scope& some, const PlaneSource& from, const MappedMatrix& to, Value* piece,
+             Value* pieces) {
+    const MappedOperand& of = from.of;
     some.seek();
-    Value *count = value(some, extent_of(block_, from.axis)),
-          *depth = value(some, extent_of(block_, from.depth_axis));
+    Value *count = value(some, extent_of(of, of.axis)),
+          *depth = value(some, extent_of(of, of.depth_axis));
     Value *inner = narrow(from.deep ? depth : count), *outer = narrow(from.deep ? count : depth);
     Value* eights =
         ir_.CreateUDiv(ir_.CreateAdd(inner, number(split_lanes - 1)), number(split_lanes));
@@ -115,18 +79,17 @@ class Splitting {
     Value* row = wide(ir_.CreateURem(rest, outer));
     rest = ir_.CreateUDiv(rest, outer);
     for (auto a = from.axes.rbegin(); a != from.axes.rend(); ++a) {
-      Value* size = narrow(value(some, extent_of(block_, *a)));
+      Value* size = narrow(value(some, extent_of(of, *a)));
       some.set_axis(*a, wide(ir_.CreateURem(rest, size)));
       rest = ir_.CreateUDiv(rest, size);
     }
     some.seek();
-    const Factor factor{&from.body, from.axis, from.depth_axis, block_.operand_type,
-                        k_.i64(0),  count,     depth,           from.deep};
+    const Factor factor{&of.body,  of.axis, of.depth_axis, of.type,
+                        k_.i64(0), count,   depth,         from.deep};
     Value* numbers = Operands(k_, split_threads)
                          .eight(some, factor, from.deep ? row : run, from.deep ? run : row);
     some.seek();
-    const MappedMatrix& matrix = (right ? factors_.right : factors_.left).matrix;
-    Value* place = ir_.CreateMul(value(some, matrix.first), k_.i64(size_of(matrix.type)));
+    Value* place = ir_.CreateMul(value(some, to.first), k_.i64(size_of(to.type)));
     place = ir_.CreateGEP(ir_.getInt8Ty(), k_.workspace(k_.i64(0)), place);
     auto* four = llvm::FixedVectorType::get(ir_.getInt32Ty(), 4);
     auto store = [&](Value* all, Value* at) {  // 16 bytes
@@ -140,7 +103,7 @@ class Splitting {
         store(all, at);
         at = ir_.CreateAdd(at, pieces);
       }
-    } else if (block_.operand_type == DType::f32) {
+    } else if (of.type == DType::f32) {
       Value* all = ir_.CreateBitCast(numbers, llvm::FixedVectorType::get(ir_.getInt32Ty(), 8));
       for (int half = 0; half < 2; ++half) {
         const int first = 4 * half;
@@ -155,32 +118,76 @@ class Splitting {
 
   CudaFunction& k_;
   llvm::IRBuilder<>& ir_;
-  const atlas::ProductBlock& block_;
-  const WideFactors& factors_;
 };
 
 }  // namespace
+
+PlaneSource::PlaneSource(const MappedOperand& operand, bool along_k, bool in_terms)
+    : of(operand),
+      deep(along_k),
+      splits(in_terms),
+      inner(extent_of(of, deep ? of.depth_axis : of.axis)),
+      outer(extent_of(of, deep ? of.axis : of.depth_axis)) {
+  for (int a = 0; a < of.batch_rank; ++a) {
+    if (std::ranges::none_of(of.body.instrs,
+                             [&](const atlas::Instr& i) { return i.expr.has_axis(a); }))
+      continue;
+    axes.push_back(a);
+    matrices *= extent_of(of, a);
+  }
+}
+
+int PlaneSource::terms() const { return splits ? term_count : 1; }
+Expr PlaneSource::row() const { return ceil_div(inner, Expr(split_lanes)) * Expr(split_lanes); }
+Expr PlaneSource::pieces() const { return ceil_div(inner, Expr(split_lanes)) * outer * matrices; }
+Expr PlaneSource::bytes() const { return pieces() * Expr(split_lanes * terms() * size_of(type())); }
+
+MappedFactor plane_of(const PlaneSource& from, const Expr& behind) {
+  MappedFactor out{{}, from.deep, from.axes};
+  MappedMatrix& m = out.matrix;
+  m.buffer = in_workspace;
+  m.type = from.type();
+  m.first = floor_div(behind, Expr(size_of(m.type)));
+  m.sizes = {from.inner, from.outer, from.matrices, Expr(from.terms())};
+  const Expr row = from.row();
+  m.strides = {row, row * from.outer, row * from.outer * from.matrices};
+  return out;
+}
+
+void add_planes(Facts& facts, llvm::Module& module, const atlas::Program& program,
+                std::span<const PlaneSource> sources, std::span<const MappedMatrix* const> to,
+                bool clears) {
+  CudaFunction k(module, program, split_threads, split_symbol);
+  Splitting(k).run(sources, to, clears);
+  facts.flags = facts.flags || k.flags();
+}
 
 WideFactors find_factors(const atlas::Program& program) {
   const atlas::ProductBlock& block = program.product();
   auto left = mapped_factor(program, false);
   std::optional<MappedFactor> right;
   if (block.operand_type != DType::f32) right = mapped_factor(program, true);
-  WideFactors out{left ? std::move(*left) : plane_of(block, false),
-                  right ? std::move(*right) : plane_of(block, true)};
-  if (!out.left.planes || !out.right.planes) return out;
-  // Behind the right factor's, whose numbers have 16 bits.
-  const PlaneSource before(block, true);
-  out.left.matrix.first =
-      before.pieces() * Expr(before.terms() * 2 * split_lanes / size_of(out.left.matrix.type));
+  const PlaneSource rights = factor_source(block, true);
+  WideFactors out{};
+  out.right = right ? std::move(*right) : plane_of(rights, Expr(0));
+  // Behind the right factor's.
+  out.left =
+      left ? std::move(*left)
+           : plane_of(factor_source(block, false), out.right.planes ? rights.bytes() : Expr(0));
   return out;
 }
 
 void add_planes(Facts& facts, llvm::Module& module, const atlas::Program& program,
                 const WideFactors& factors) {
-  CudaFunction k(module, program, split_threads, split_symbol);
-  Splitting(k, factors).run();
-  facts.flags = facts.flags || k.flags();
+  std::vector<PlaneSource> sources;
+  std::vector<const MappedMatrix*> to;
+  for (const bool right : {true, false}) {
+    const MappedFactor& f = right ? factors.right : factors.left;
+    if (!f.planes) continue;
+    sources.push_back(factor_source(program.product(), right));
+    to.push_back(&f.matrix);
+  }
+  add_planes(facts, module, program, sources, to);
 }
 
 }  // namespace hologram::cuda

@@ -6,6 +6,31 @@
 
 namespace hologram::cuda {
 
+/// What planes are made of: of an operand's values, rows of neighbours along k or else along x, of
+/// as many matrices as batch axes along which it differs have places; or of each of their bfloat16
+/// terms.
+struct PlaneSource {
+  MappedOperand of;
+  bool deep, splits;      ///< along k; into terms
+  std::vector<int> axes;  ///< of batches
+  Expr inner, outer, matrices{1};
+
+  PlaneSource(const MappedOperand& operand, bool along_k, bool in_terms);
+  int terms() const;
+  DType type() const { return splits ? DType::bf16 : of.type; }
+  Expr row() const;     ///< numbers, of which those behind the last one are nobody's
+  Expr pieces() const;  ///< eights of its numbers
+  Expr bytes() const;
+};
+
+/// The planes, which begin so many bytes behind the workspace's start. The box is to be set.
+MappedFactor plane_of(const PlaneSource& from, const Expr& behind);
+/// Adds @hologram_split to the module, which computes them: a thread eight neighbours. `clears`: it
+/// also puts 0 into the first four bytes of the workspace.
+void add_planes(Facts& facts, llvm::Module& module, const atlas::Program& program,
+                std::span<const PlaneSource> sources, std::span<const MappedMatrix* const> to,
+                bool clears = false);
+
 /// The factors of a product as tensor maps bring them.
 struct WideFactors {
   MappedFactor left, right;
@@ -17,8 +42,7 @@ struct WideFactors {
 /// whatever its body does. Boxes are to be set.
 WideFactors find_factors(const atlas::Program& program);
 
-/// Adds @hologram_split to the product's module, which computes those that are planes: a thread
-/// eight neighbours.
+/// Adds @hologram_split to the product's module, which computes those that are planes.
 void add_planes(Facts& facts, llvm::Module& module, const atlas::Program& program,
                 const WideFactors& factors);
 
