@@ -114,6 +114,23 @@ std::optional<WideFacts> read_wide(std::string_view text, int num_symbols) {
   return wide;
 }
 
+std::string to_text(const std::optional<ThinFacts>& thin) {
+  if (!thin) return "";
+  return fmt::format("{}|{}|{}|{}|{}|{}", thin->threads, thin->merges, thin->rows.str(),
+                     thin->total.str(), thin->team_bytes.str(), thin->parts.str());
+}
+
+std::optional<ThinFacts> read_thin(std::string_view text, int num_symbols) {
+  if (text.empty()) return std::nullopt;
+  Fields from(text, num_symbols);
+  ThinFacts thin;
+  thin.threads = from.number(1, 1024);
+  thin.merges = from.number(0, 1024);
+  for (Expr* e : {&thin.rows, &thin.total, &thin.team_bytes, &thin.parts}) *e = from.expr();
+  from.end();
+  return thin;
+}
+
 }  // namespace
 
 bool WideFacts::computed() const {
@@ -123,16 +140,17 @@ bool WideFacts::computed() const {
 
 std::string to_text(const Stored& s) {
   const Facts& f = s.facts;
-  return fmt::format("{};{};{};{};{};{};{};{};{};{}\n{}{}", s.on_host ? 1 : 0, f.threads, f.points,
-                     f.flags ? 1 : 0, f.merges, s.cubin.size(), f.total.str(), f.team_bytes.str(),
-                     f.parts.str(), to_text(f.wide), s.code, s.cubin);
+  return fmt::format("{};{};{};{};{};{};{};{};{};{};{}\n{}{}", s.on_host ? 1 : 0, f.threads,
+                     f.points, f.flags ? 1 : 0, f.merges, s.cubin.size(), f.total.str(),
+                     f.team_bytes.str(), f.parts.str(), to_text(f.wide), to_text(f.thin), s.code,
+                     s.cubin);
 }
 
 Stored from_text(std::string_view text, int num_symbols) {
   const size_t line = text.find('\n');
   if (line == text.npos) corrupt("it has no launch");
   std::string_view head = text.substr(0, line);
-  std::array<std::string_view, 10> parts;
+  std::array<std::string_view, 11> parts;
   for (size_t k = 0; k < parts.size(); ++k) {
     const size_t end = head.find(';');
     if ((end == head.npos) != (k + 1 == parts.size())) corrupt("its launch has other parts");
@@ -152,6 +170,7 @@ Stored from_text(std::string_view text, int num_symbols) {
   s.facts.team_bytes = read_expr(parts[7], num_symbols);
   s.facts.parts = read_expr(parts[8], num_symbols);
   s.facts.wide = read_wide(parts[9], num_symbols);
+  s.facts.thin = read_thin(parts[10], num_symbols);
   s.code = code.substr(0, code.size() - cubin_bytes);
   s.cubin = code.substr(code.size() - cubin_bytes);
   return s;

@@ -25,7 +25,11 @@ inline constexpr const char* merge_symbol = "hologram_merge";
 inline constexpr const char* wide_symbol = "hologram_wide";
 inline constexpr const char* split_symbol = "hologram_split";
 inline constexpr int split_threads = 256;  ///< of a CTA of it
-inline constexpr int in_workspace = -1;    ///< in the place of a buffer's number
+/// And of what takes the kernel's place for products of few rows, and of what merges its parts.
+inline constexpr const char* thin_symbol = "hologram_thin";
+inline constexpr const char* thin_merge_symbol = "hologram_thin_merge";
+inline constexpr int most_thin_rows = 16;
+inline constexpr int in_workspace = -1;  ///< in the place of a buffer's number
 
 /// A matrix in a buffer, or several, as tensor maps know it: element (x, y, …) is number first + x
 /// + y * strides[0] + …, and a copy takes a box of them.
@@ -58,6 +62,14 @@ struct WideFacts {
   bool computed() const;
 };
 
+/// Another kernel of a product's module, @hologram_thin, which does all of the work where there are
+/// few rows: launched as Facts say, by points of a CTA each.
+struct ThinFacts {
+  Expr rows;  ///< how many there are
+  Expr total, team_bytes, parts;
+  int threads = 0, merges = 0;
+};
+
 /// Of a kernel whose parallel points are worked on by teams of threads.
 struct Facts {
   Expr total;          ///< parallel points
@@ -71,6 +83,7 @@ struct Facts {
   Expr parts;
   int merges = 0;
   std::optional<WideFacts> wide;
+  std::optional<ThinFacts> thin;
 };
 
 /// Code that is kept: PTX and, where an assembler made it, machine code, or the code of the host's

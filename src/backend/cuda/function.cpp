@@ -13,6 +13,19 @@ namespace Intrinsic = llvm::Intrinsic;
 constexpr uint64_t map_bytes = 128, map_alignment = 64;
 constexpr const char* capability_flag = "hologram_capability";
 
+llvm::Metadata* number_of(llvm::LLVMContext& c, size_t n) {
+  return llvm::ConstantAsMetadata::get(
+      llvm::ConstantInt::get(llvm::Type::getInt32Ty(c), static_cast<uint64_t>(n)));
+}
+
+void annotate(llvm::Function* f, const char* what, llvm::Metadata* value) {
+  llvm::LLVMContext& c = f->getContext();
+  f->getParent()
+      ->getOrInsertNamedMetadata("nvvm.annotations")
+      ->addOperand(llvm::MDNode::get(
+          c, {llvm::ValueAsMetadata::get(f), llvm::MDString::get(c, what), value}));
+}
+
 llvm::Function* declare(llvm::Module& m, const atlas::Program& p, int threads, const char* name,
                         int maps) {
   llvm::LLVMContext& c = m.getContext();
@@ -32,18 +45,10 @@ llvm::Function* declare(llvm::Module& m, const atlas::Program& p, int threads, c
   f->addFnAttr("target-cpu", target(capability_of(m)).cpu);
   f->addFnAttr("target-features", target(capability_of(m)).features);
   f->addFnAttr("no-builtins");
-  auto number = [&](size_t n) -> llvm::Metadata* {
-    return llvm::ConstantAsMetadata::get(
-        llvm::ConstantInt::get(llvm::Type::getInt32Ty(c), static_cast<uint64_t>(n)));
-  };
-  auto annotate = [&](const char* what, llvm::Metadata* value) {
-    m.getOrInsertNamedMetadata("nvvm.annotations")
-        ->addOperand(llvm::MDNode::get(
-            c, {llvm::ValueAsMetadata::get(f), llvm::MDString::get(c, what), value}));
-  };
-  annotate("maxntidx", number(static_cast<size_t>(threads)));
+  auto number = [&](size_t n) { return number_of(c, n); };
+  annotate(f, "maxntidx", number(static_cast<size_t>(threads)));
   if (maps == 0) return f;
-  annotate("minctasm", number(1));
+  annotate(f, "minctasm", number(1));
   auto* bytes = llvm::ArrayType::get(llvm::Type::getInt8Ty(c), map_bytes);
   std::vector<llvm::Metadata*> constant;
   for (size_t n = first_map; n < types.size(); ++n) {
@@ -53,7 +58,7 @@ llvm::Function* declare(llvm::Module& m, const atlas::Program& p, int threads, c
     f->getArg(static_cast<unsigned>(n))->addAttrs(attributes);
     constant.push_back(number(n + 1));
   }
-  annotate("grid_constant", llvm::MDNode::get(c, constant));
+  annotate(f, "grid_constant", llvm::MDNode::get(c, constant));
   return f;
 }
 
@@ -98,6 +103,10 @@ CudaFunction::CudaFunction(llvm::Module& m, const atlas::Program& p, int threads
   thread_ = ir.CreateIntrinsic(Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
   cta_ = ir.CreateIntrinsic(Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {});
   open();
+}
+
+void CudaFunction::fit(int ctas) {
+  annotate(function, "minctasm", number_of(module.getContext(), static_cast<size_t>(ctas)));
 }
 
 Value* CudaFunction::map(int number) {

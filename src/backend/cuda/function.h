@@ -37,6 +37,9 @@ class CudaFunction final : public Function {
   void finish() override;
   bool flags() const { return flags_; }  ///< whether finish() found faults to store
 
+  /// Leaves room for so many CTAs on a multiprocessor, and takes registers that are left.
+  void fit(int ctas);
+
   Value* total() const { return total_; }  ///< parallel points, i64
   Value* teams() const { return teams_; }  ///< of the launch, i64
   /// The number of the thread in its CTA and of the CTA in the grid, i32.

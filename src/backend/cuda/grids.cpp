@@ -26,20 +26,37 @@ Grid cut_parts(Grid g, int64_t parts, int multiprocessors) {
   return g;
 }
 
-Grid cut_points(const LoadedKernel& k, std::span<const int64_t> symbols, int multiprocessors) {
+Grid cut_points(const Facts& facts, std::span<const int64_t> symbols, int multiprocessors) {
   Grid g;
-  g.total = k.facts.total.eval(symbols);
-  g.team_bytes = k.facts.team_bytes.eval(symbols);
+  g.total = facts.total.eval(symbols);
+  g.team_bytes = facts.team_bytes.eval(symbols);
   if (g.total <= 0) return g;
-  g.ctas = ceil_to(g.total, k.facts.points);
-  if (!k.facts.parts.is(0)) return cut_parts(g, k.facts.parts.eval(symbols), multiprocessors);
-  if (g.team_bytes > 0) {
-    const int64_t room = std::max<int64_t>(most_workspace / g.team_bytes / k.facts.points, 1);
-    g.ctas = std::min({g.ctas, room, int64_t{16} * multiprocessors});
+  g.ctas = ceil_to(g.total, facts.points);
+  const bool cut = !facts.parts.is(0);
+  if (cut) {
+    g = cut_parts(g, facts.parts.eval(symbols), multiprocessors);
+  } else {
+    if (g.team_bytes > 0) {
+      const int64_t room = std::max<int64_t>(most_workspace / g.team_bytes / facts.points, 1);
+      g.ctas = std::min({g.ctas, room, int64_t{16} * multiprocessors});
+    }
+    if (g.ctas > most_ctas) refuse_points(g.total);
+    g.teams = g.ctas * facts.points;
   }
-  if (g.ctas > most_ctas) refuse_points(g.total);
-  g.teams = g.ctas * k.facts.points;
+  g.parted = cut && g.teams > 1;
+  const int64_t pieces = cut ? (g.parted ? g.ctas : 0) : g.teams;
+  g.workspace = static_cast<size_t>(pieces * g.team_bytes);
   return g;
+}
+
+// As a kernel of a CTA for each point.
+Facts facts_of(const ThinFacts& thin) {
+  Facts f;
+  f.total = thin.total;
+  f.team_bytes = thin.team_bytes;
+  f.parts = thin.parts;
+  f.points = 1;
+  return f;
 }
 
 }  // namespace
@@ -72,13 +89,13 @@ Grid make_grid(const LoadedKernel& k, std::span<const int64_t> symbols, int thre
     g.ctas = std::max<int64_t>(ceil_to(ceil_to(g.total, 4 * threads), grain), 1) * grain;
     return g;
   }
-  Grid g = cut_points(k, symbols, multiprocessors);
-  if (g.total <= 0) return g;
-  const bool cut = !k.facts.parts.is(0);
-  g.parted = cut && g.teams > 1;
-  const int64_t pieces = cut ? (g.parted ? g.ctas : 0) : g.teams;
-  g.workspace = static_cast<size_t>(pieces * g.team_bytes);
-  if (!k.facts.wide) return g;
+  if (const auto& thin = k.facts.thin; thin && thin->rows.eval(symbols) <= most_thin_rows) {
+    Grid g = cut_points(facts_of(*thin), symbols, multiprocessors);
+    g.thin = true;
+    return g;
+  }
+  Grid g = cut_points(k.facts, symbols, multiprocessors);
+  if (g.total <= 0 || !k.facts.wide) return g;
   auto wide = wide_grid(*k.facts.wide, symbols, multiprocessors);
   if (!wide) return g;
   const int64_t parts = wide->parts > 1 ? g.total * wide->parts : 0;

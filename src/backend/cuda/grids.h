@@ -31,6 +31,7 @@ class WideLaunch {
 /// A step's launch for some sizes.
 struct Grid {
   int64_t total = 0, ctas = 0, teams = 0, team_bytes = 0;
+  bool thin = false;    ///< by the kernel for few rows
   bool parted = false;  ///< its parts are merged by a second launch
   size_t workspace = 0;
   std::shared_ptr<WideLaunch> wide;  ///< instead, where addresses suit it

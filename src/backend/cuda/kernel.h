@@ -21,6 +21,8 @@ struct LoadedKernel {
   CuFunction merge = nullptr;          ///< where the facts have parts
   CuFunction wide = nullptr;           ///< where they have a wide kernel
   CuFunction split = nullptr;          ///< where that needs it
+  CuFunction thin = nullptr;           ///< where the facts have a thin kernel
+  CuFunction thin_merge = nullptr;     ///< where that has parts
   std::vector<atlas::Buffer> buffers;  ///< that are not scratch
   Kernel host;                         ///< of host_function; code is null where the GPU runs it
   atlas::KernelFn host_function = nullptr;

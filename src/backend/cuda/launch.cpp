@@ -268,18 +268,20 @@ class CudaLauncher final : public Launcher {
         add_wide(launches, k, grid, *maps, std::move(words), numbers);
         return;
       }
-    launches.push_back({k.function,
+    launches.push_back({grid.thin ? k.thin : k.function,
                         static_cast<unsigned>(grid.ctas),
-                        static_cast<unsigned>(k.facts.threads),
+                        static_cast<unsigned>(grid.thin ? k.facts.thin->threads : k.facts.threads),
                         words,
                         0,
                         {}});
-    if (grid.parted) add_merge(launches, k, grid.total * k.facts.merges, std::move(words));
+    if (!grid.parted) return;
+    const int merges = grid.thin ? k.facts.thin->merges : k.facts.merges;
+    add_merge(launches, grid.thin ? k.thin_merge : k.merge, grid.total * merges, std::move(words));
   }
 
-  static void add_merge(std::vector<Launch>& launches, const LoadedKernel& k, int64_t ctas,
+  static void add_merge(std::vector<Launch>& launches, CuFunction merge, int64_t ctas,
                         std::vector<uint64_t> words) {
-    launches.push_back({k.merge,
+    launches.push_back({merge,
                         static_cast<unsigned>(ctas),
                         static_cast<unsigned>(merge_threads),
                         std::move(words),
@@ -310,7 +312,7 @@ class CudaLauncher final : public Launcher {
     launches.push_back({k.wide, static_cast<unsigned>(grid.ctas),
                         static_cast<unsigned>(facts.threads), words,
                         static_cast<unsigned>(facts.shared_bytes), maps});
-    if (grid.parts > 1) add_merge(launches, k, own.total * facts.merges, std::move(words));
+    if (grid.parts > 1) add_merge(launches, k.merge, own.total * facts.merges, std::move(words));
   }
 
   [[noreturn]] void refuse(const LoadedKernel& k, const Grid& grid, CuResult result) const {

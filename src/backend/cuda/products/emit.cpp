@@ -32,6 +32,7 @@ Facts emit_product_block(llvm::Module& module, const atlas::Program& program) {
     if (floats && is_thin(block)) return emit_thin_product(module, program);
     if (!cores) return emit_chains(module, program);
     Facts facts = terms ? emit_terms(module, program) : emit_tensor_product(module, program);
+    if (floats && may_be_thin(block)) add_thin_product(facts, module, program);
     if (capability_of(module) == 90 && has_wide_product(program))
       add_wide_product(facts, module, program);
     return facts;

@@ -20,7 +20,7 @@ bool is_single(const atlas::ProductBlock& block) { return block.operand_type == 
 
 class ThinProduct {
  public:
-  static constexpr int rows = 16, groups = 2, threads = 128;  // groups of eight columns of a warp
+  static constexpr int rows = most_thin_rows, groups = 2, threads = 128;  // groups of eight columns
   static constexpr int warp_columns = 8 * groups, columns = threads / 32 * warp_columns;
   static constexpr int step = 32, sums_of_lane = 4 * groups;
 
@@ -37,9 +37,10 @@ class ThinProduct {
         tile_(k, tiling_of(k.program.product())) {}
 
   void run() {
+    k_.fit(4);  // with up to 128 registers a thread
     Scope& scope = tile_.scope();
     scope.seek();
-    memory_ = k_.shared(ir_.getFloatTy(), rows * stride, "factors");
+    memory_ = k_.shared(ir_.getFloatTy(), rows * stride, "sums");
     Value* lane = ir_.CreateAnd(k_.thread(), 31);
     row_ = ir_.CreateLShr(lane, 2);
     within_ = ir_.CreateAnd(lane, 3);
@@ -147,17 +148,44 @@ class ThinProduct {
   Value *row_ = nullptr, *within_ = nullptr, *warp_ = nullptr;  // i32
 };
 
+const Expr& row_extent(const atlas::ProductBlock& block) {
+  return block.axes[static_cast<size_t>(block.batch_rank)].extent;
+}
+
+bool both_lie_along(const atlas::ProductBlock& block) {
+  return lies_along(block.lhs, block.batch_rank + 2) && lies_along(block.rhs, block.batch_rank + 2);
+}
+
+Facts emit_named(llvm::Module& module, const atlas::Program& program, const TileNames& names) {
+  return emit_tiles(
+      module, program, ThinProduct::tiling_of(program.product()),
+      [](CudaFunction& k) { ThinProduct(k).run(); }, names);
+}
+
 }  // namespace
 
 bool is_thin(const atlas::ProductBlock& block) {
-  const Expr& m = block.axes[static_cast<size_t>(block.batch_rank)].extent;
-  return m.is_const() && m.constant_value() <= ThinProduct::rows &&
-         lies_along(block.lhs, block.batch_rank + 2) && lies_along(block.rhs, block.batch_rank + 2);
+  const Expr& m = row_extent(block);
+  return m.is_const() && m.constant_value() <= most_thin_rows && both_lie_along(block);
 }
 
 Facts emit_thin_product(llvm::Module& module, const atlas::Program& program) {
-  return emit_tiles(module, program, ThinProduct::tiling_of(program.product()),
-                    [](CudaFunction& k) { ThinProduct(k).run(); });
+  return emit_named(module, program, {});
+}
+
+bool may_be_thin(const atlas::ProductBlock& block) {
+  return !row_extent(block).is_const() && both_lie_along(block);
+}
+
+void add_thin_product(Facts& facts, llvm::Module& module, const atlas::Program& program) {
+  const Facts own = emit_named(module, program, {thin_symbol, thin_merge_symbol});
+  facts.flags = facts.flags || own.flags;
+  facts.thin = ThinFacts{.rows = row_extent(program.product()),
+                         .total = own.total,
+                         .team_bytes = own.team_bytes,
+                         .parts = own.parts,
+                         .threads = own.threads,
+                         .merges = own.merges};
 }
 
 }  // namespace hologram::cuda

@@ -11,4 +11,11 @@ bool is_thin(const atlas::ProductBlock& block);
 
 Facts emit_thin_product(llvm::Module& module, const atlas::Program& program);
 
+/// Whether how many rows such a product has is known at its launch only.
+bool may_be_thin(const atlas::ProductBlock& block);
+
+/// Adds @hologram_thin to such a product's module, what merges its parts, and what its launches
+/// need to the facts.
+void add_thin_product(Facts& facts, llvm::Module& module, const atlas::Program& program);
+
 }  // namespace hologram::cuda

@@ -197,20 +197,20 @@ void finish_kernel(Facts& facts, CudaFunction& k) {
 }  // namespace
 
 void add_merge(Facts& facts, llvm::Module& module, const atlas::Program& program,
-               const Tiling& tiling) {
-  CudaFunction merge(module, program, merge_threads, merge_symbol);
+               const Tiling& tiling, const char* name) {
+  CudaFunction merge(module, program, merge_threads, name);
   ProductTile(merge, tiling, true).merge();
   finish_kernel(facts, merge);
 }
 
 Facts emit_tiles(llvm::Module& module, const atlas::Program& program, const Tiling& tiling,
-                 const std::function<void(CudaFunction&)>& fill) {
+                 const std::function<void(CudaFunction&)>& fill, const TileNames& names) {
   const atlas::ProductBlock& block = program.product();
   Facts facts;
   facts.threads = tiling.threads;
   facts.points = 1;
   facts.total = tiling.tiles(block);
-  CudaFunction k(module, program, tiling.threads);
+  CudaFunction k(module, program, tiling.threads, names.kernel);
   fill(k);
   finish_kernel(facts, k);
   const Expr parts = tiling.parts(block);
@@ -218,7 +218,7 @@ Facts emit_tiles(llvm::Module& module, const atlas::Program& program, const Tili
   facts.parts = parts;
   facts.merges = tiling.merges();
   facts.team_bytes = Expr(tiling.part_bytes(block));
-  add_merge(facts, module, program, tiling);
+  add_merge(facts, module, program, tiling, names.merge);
   return facts;
 }
 

@@ -72,12 +72,17 @@ class ProductTile : public Operands {
   Value* alone_ = nullptr;  // whether the CTA has all of k, where it may be cut
 };
 
+/// A kernel of a product, and the one that merges its parts.
+struct TileNames {
+  const char *kernel = kernel_symbol, *merge = merge_symbol;
+};
+
 /// Adds the kernel that merges parts.
 void add_merge(Facts& facts, llvm::Module& module, const atlas::Program& program,
-               const Tiling& tiling);
+               const Tiling& tiling, const char* name = merge_symbol);
 
 /// The kernel of a program's product, and the one that merges parts; `fill` writes what a CTA does.
 Facts emit_tiles(llvm::Module& module, const atlas::Program& program, const Tiling& tiling,
-                 const std::function<void(CudaFunction&)>& fill);
+                 const std::function<void(CudaFunction&)>& fill, const TileNames& names = {});
 
 }  // namespace hologram::cuda
