@@ -45,7 +45,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     with contextlib.ExitStack() as stack:
         stack.enter_context(device.products(chosen.own_products()))  # for what tracing looks at
         if keep:
-            loaded = stack.enter_context(saved.loading(f"{chosen.tag()}{brief:d}{static is None:d}"))
+            loaded = stack.enter_context(saved.loading(f"{chosen.tag()}{'+'.join(sorted(brief))}{static is None:d}"))
         torch._dynamo.utils.counters["aot_autograd"]["total"] += 1  # DDPOptimizer looks here for who traces by AOTAutograd
         compiled = aot_module_simplified(
             gm,

@@ -30,8 +30,8 @@ profiling.watch()
 def compile_graph(module, kind: str, options: Options, static=None, examples=(), brief=None, keep=False):
     """A callable over one list (which it clears) that runs the graph. Where compiling fails, PyTorch runs the graph,
     with a warning; with HOLOGRAM_STRICT=1 the error is raised. `static`: positions of parameters, where PyTorch's tracing
-    does not tell them; `examples`: tensors like those of the calls; `brief`: whether float32 products were allowed fewer bits
-    when the graph was captured; `keep`: to leave the Programs that the callable was made of as its attribute `programs`."""
+    does not tell them; `examples`: tensors like those of the calls; `brief`: precision.allowed() when the graph was
+    captured; `keep`: to leave the Programs that the callable was made of as its attribute `programs`."""
     name = f"{kind}_{next(_numbers)}"
     try:
         if kind == "backward":
@@ -40,8 +40,7 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
         static = parameters.positions(module, kind) if static is None else static
         make = functools.partial(_translate, module, name, options, static, layouts)
         brief = precision.allowed() if brief is None else brief
-        varies = (brief or options.fast) and not options.reproducible and _has_products(module) and device.of(module.graph) == "cpu"
-        programs = Programs(make, varies, options.fast, keep)
+        programs = Programs(make, _varies(module, options, brief), options.fast, keep)
         call = programs.compile()
         layout.report(module.graph, layouts)
         if keep:
@@ -68,6 +67,13 @@ def _interpreted(module):
 
     run._boxed_call = True
     return run
+
+
+def _varies(module, options: Options, brief) -> str | None:
+    """The type of device that float32 products of ours are on, if permissions may let them have fewer bits."""
+    kind = device.of(module.graph).partition(":")[0]
+    ours = kind == "cpu" or options.own_products()
+    return kind if (kind in brief or options.fast) and ours and not options.reproducible and _has_products(module) else None
 
 
 _PRODUCTS = {getattr(torch.ops.aten, name) for name in ("mm", "bmm", "addmm", "baddbmm")}

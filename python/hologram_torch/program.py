@@ -98,10 +98,10 @@ class Program:
 
 class Programs:
     """A graph's program for each treatment of float32 products that its calls may ask for: make(treatment) → Program.
-    varies: whether there are others than precision.EXACT; fast: as in Options. Can be pickled, which makes them all;
-    keep: with the machine code of those that have been compiled."""
+    varies: the type of device whose permissions there are others than precision.EXACT for, or None; fast: as in Options. Can
+    be pickled, which makes them all; keep: with the machine code of those that have been compiled."""
 
-    def __init__(self, make, varies: bool, fast: bool, keep=False):
+    def __init__(self, make, varies: str | None, fast: bool, keep=False):
         self._make, self._varies, self._fast, self._keep = make, varies, fast, keep
         self._made, self._kernels = {}, {}
 
@@ -110,7 +110,7 @@ class Programs:
         if self._make is None:
             device.give(self._kernels)
         if self._varies:
-            return precision.ByPrecision(self._compiled, self._fast)
+            return precision.ByPrecision(self._compiled, self._fast, self._varies)
         return self._compiled(precision.EXACT)
 
     def _compiled(self, treatment):

@@ -21,13 +21,13 @@ std::vector<std::pair<std::string, atlas::Program>> corpus() {
 }
 
 atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns,
-                             const std::string& rows, bool reproducible) {
+                             const std::string& rows, bool reproducible, int precision) {
   return atlas::assemble(fmt::format(R"(atlas block 1
 symbols 3
 buffer b0 {0} read [s0*s1]
 buffer b1 {0} read [s1*s2]
 buffer b2 f32 write [s0*s2]
-product batch 0 operand {0} acc f32 precision 0{4}
+product batch 0 operand {0} acc f32 precision {5}{4}
 axis i0 parallel [{3}]
 axis i1 parallel [s2]
 axis i2 row [s1]
@@ -41,7 +41,7 @@ epilogue
 )",
                                      type, left_by_columns ? "i0 + s0*i2" : "i2 + s1*i0",
                                      right_by_columns ? "i2 + s1*i1" : "i1 + s2*i2", rows,
-                                     reproducible ? " reproducible" : ""));
+                                     reproducible ? " reproducible" : "", precision));
 }
 
 atlas::Program byte_product(const char* left, const char* right) {

@@ -173,7 +173,8 @@ std::vector<std::pair<std::string, atlas::Program>> corpus();
 /// rows x depth times depth x columns of floats, stored by rows or by columns; sums in f32. `rows`:
 /// how many there are known to be, or s0.
 atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns,
-                             const std::string& rows = "s0", bool reproducible = false);
+                             const std::string& rows = "s0", bool reproducible = false,
+                             int precision = 0);
 
 /// rows x depth times depth x columns of bytes, both along k.
 atlas::Program byte_product(const char* left, const char* right);

@@ -210,7 +210,7 @@ class Builder:
     def matmul(self, x, y, wide=False):
         """A product to which PyTorch's float32 precision applies."""
         how = self.treatment if x.dtype == "f32" else precision.EXACT
-        if how != precision.EXACT:
+        if how != precision.EXACT and device.here() == "cpu":
             rows, depth, columns = (self.hint(n) for n in (*x.shape[-2:], y.shape[-1]))
             kept = self.kept(y)
             if rows * depth * columns < precision.LEAST_WORK or (rows < precision.LEAST_ROWS and not kept):

@@ -12,9 +12,9 @@ namespace hologram::atlas {
 /// chain from +0 per k-block of 384; the first block's sum, to which the others are added in
 /// ascending order (0 when K is 0). Otherwise subnormal bfloat16 operands, and products and sums of
 /// bfloat16 operands below 2^-126, may count as 0, and factors and terms of rhs that are the same
-/// for a group of k may be applied to the group's sums; and sums of 16-bit operands, and of six
+/// for a group of k may be applied to the group's sums; and sums of 16-bit operands, and of
 /// products of bfloat16 terms of f32 operands, may be those of a GPU's tensor cores, within the
-/// bounds that docs/numerics.md states.
+/// bounds that docs/numerics.md states for the precision.
 struct ProductBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;

@@ -11,8 +11,8 @@ constexpr int64_t most_stride = int64_t{1} << 40, unit = 16;  // in bytes
 // Of k, steps of 128 bytes: of fewer, filling the slots takes longer than the products.
 constexpr int64_t least_depth_bytes = 256;
 // What factors that are computed first have to be for: so many products for each of their elements
-// take as long as computing them, or longer.
-constexpr int64_t least_products = 512, least_term_products = 256;
+// take as long as computing them, or longer. Of three terms a product is six.
+constexpr int64_t least_products = 512, least_six_products = 256;
 constexpr int64_t tile_elements = 128 * 256, term_tile_elements = 128 * 128;
 constexpr int64_t piece = 8;                            // elements
 constexpr int64_t most_plane_bytes = int64_t{1} << 30;  // of a launch's workspace
@@ -113,8 +113,9 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
   const int64_t units = grid.tiles * grid.parts;
   if ((terms ? 5 : 4) * units < 2 * multiprocessors) return std::nullopt;
   grid.ctas = std::min<int64_t>(units, multiprocessors);
-  const int64_t share = terms ? term_tile_elements / (piece * least_term_products)
-                              : tile_elements / (piece * least_products);
+  const bool six = terms && facts.matrices[1].sizes.back().is(3);
+  const int64_t share = (terms ? term_tile_elements : tile_elements) /
+                        (piece * (six ? least_six_products : least_products));
   for (const MappedMatrix& m : facts.matrices)
     if (!add_planes_of(m, symbols, grid)) return std::nullopt;
   if (grid.tiles * share * depth < grid.pieces) return std::nullopt;

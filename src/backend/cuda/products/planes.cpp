@@ -24,7 +24,8 @@ MappedOperand factor_of(const atlas::ProductBlock& block, bool right) {
 
 PlaneSource factor_source(const atlas::ProductBlock& block, bool right) {
   const MappedOperand of = factor_of(block, right);
-  return {of, runs_along(of.body, of.axis, of.depth_axis), right && of.type == DType::f32};
+  return {of, runs_along(of.body, of.axis, of.depth_axis), right && of.type == DType::f32,
+          terms_of(block)};
 }
 
 class Splitting {
@@ -97,7 +98,7 @@ class Splitting {
     };
     if (from.splits) {
       Value* at = piece;
-      for (const std::vector<Value*>& registers : take_terms(k_, numbers)) {
+      for (const std::vector<Value*>& registers : take_terms(k_, numbers, from.of_terms)) {
         Value* all = llvm::PoisonValue::get(four);
         for (uint64_t n = 0; n < 4; ++n) all = ir_.CreateInsertElement(all, registers[n], n);
         store(all, at);
@@ -122,10 +123,11 @@ class Splitting {
 
 }  // namespace
 
-PlaneSource::PlaneSource(const MappedOperand& operand, bool along_k, bool in_terms)
+PlaneSource::PlaneSource(const MappedOperand& operand, bool along_k, bool in_terms, int n)
     : of(operand),
       deep(along_k),
       splits(in_terms),
+      of_terms(n),
       inner(extent_of(of, deep ? of.depth_axis : of.axis)),
       outer(extent_of(of, deep ? of.axis : of.depth_axis)) {
   for (int a = 0; a < of.batch_rank; ++a) {
@@ -137,7 +139,6 @@ PlaneSource::PlaneSource(const MappedOperand& operand, bool along_k, bool in_ter
   }
 }
 
-int PlaneSource::terms() const { return splits ? term_count : 1; }
 Expr PlaneSource::row() const { return ceil_div(inner, Expr(split_lanes)) * Expr(split_lanes); }
 Expr PlaneSource::pieces() const { return ceil_div(inner, Expr(split_lanes)) * outer * matrices; }
 Expr PlaneSource::bytes() const { return pieces() * Expr(split_lanes * terms() * size_of(type())); }

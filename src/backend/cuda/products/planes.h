@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/cuda/mapped.h"
+#include "backend/cuda/products/terms.h"
 
 namespace hologram::cuda {
 
@@ -12,11 +13,12 @@ namespace hologram::cuda {
 struct PlaneSource {
   MappedOperand of;
   bool deep, splits;      ///< along k; into terms
+  int of_terms;           ///< how many, if so
   std::vector<int> axes;  ///< of batches
   Expr inner, outer, matrices{1};
 
-  PlaneSource(const MappedOperand& operand, bool along_k, bool in_terms);
-  int terms() const;
+  PlaneSource(const MappedOperand& operand, bool along_k, bool in_terms, int of_terms = term_count);
+  int terms() const { return splits ? of_terms : 1; }
   DType type() const { return splits ? DType::bf16 : of.type; }
   Expr row() const;     ///< numbers, of which those behind the last one are nobody's
   Expr pieces() const;  ///< eights of its numbers
@@ -38,8 +40,8 @@ struct WideFactors {
 };
 
 /// Factors whose bodies only load, where they are; else as planes of their bodies' values, which
-/// lie as what the body reads. Of float32 the right factor is three planes of bfloat16 terms,
-/// whatever its body does. Boxes are to be set.
+/// lie as what the body reads. Of float32 the right factor is a plane of each of its bfloat16
+/// terms, whatever its body does. Boxes are to be set.
 WideFactors find_factors(const atlas::Program& program);
 
 /// Adds @hologram_split to the product's module, which computes those that are planes.

@@ -2,8 +2,9 @@
 //
 // A number is high + middle + low, three bfloat16 numbers that hold its 24 bits. Of the nine
 // products of terms the six largest are taken, the small ones first, for 32 values of k into sums
-// that begin at zero. Tensor cores cut sums towards zero; so these are added to the sums of 384
-// values of k, and those to the result, by additions that round to nearest.
+// that begin at zero. Where fewer bits are asked for, a number is high + middle, of whose products
+// three are taken, or high alone. Tensor cores cut sums towards zero; so these are added to the
+// sums of 384 values of k, and those to the result, by additions that round to nearest.
 //
 // A CTA of four warps computes 64 x 64 results. Terms of 32 values of k are in shared memory, the
 // next 32 values on their way through registers.
@@ -33,9 +34,10 @@ class TermProduct {
   explicit TermProduct(CudaFunction& k)
       : k_(k),
         ir_(k.ir),
+        terms_(terms_of(k.program.product())),
         tile_(k, shape),
         // Terms of the left factor, terms of the right one.
-        memory_(k.shared(ir_.getInt16Ty(), 2 * term_count * plane, "factors")) {}
+        memory_(k.shared(ir_.getInt16Ty(), 2 * terms_ * plane, "factors")) {}
 
   void run() {
     Scope& scope = tile_.scope();
@@ -60,7 +62,7 @@ class TermProduct {
  private:
   static constexpr int step = shape.step, plane = shape.elements(64);
   static_assert(atlas::product_block % step == 0);
-  static_assert(shape.slice() * shape.slice_stride() * 2 <= 2 * term_count * plane);
+  static_assert(shape.slice() * shape.slice_stride() * 2 <= 2 * plane);
 
   using Values = std::vector<Value*>;
 
@@ -128,13 +130,13 @@ class TermProduct {
         put_terms(
             piece,
             tile_.place_of(tile_.right(), n - left, shape.columns, step, tile_.right_stride()),
-            term_count * plane);
+            terms_ * plane);
     }
   }
 
   // The terms of eight numbers to the planes from element `first` on.
   void put_terms(Value* numbers, Value* place, int first) {
-    for (const Values& registers : take_terms(k_, numbers)) {
+    for (const Values& registers : take_terms(k_, numbers, terms_)) {
       Value* all = llvm::PoisonValue::get(llvm::FixedVectorType::get(ir_.getInt32Ty(), 4));
       for (uint64_t n = 0; n < 4; ++n) all = ir_.CreateInsertElement(all, registers[n], n);
       Value* to = ir_.CreateAdd(place, number(first));
@@ -144,16 +146,19 @@ class TermProduct {
   }
 
   void multiply(Values& sums) {
-    for (const TermPair& p : term_pairs)
+    for (const TermPair& p : pairs_of(terms_))
       for (int k = 0; k < step; k += 16) {
-        auto base = [&](size_t term) { return number(static_cast<int>(term) * plane); };
-        tile_.multiply(DType::bf16, tile_.load_left(memory_, base(p.left), k),
-                       tile_.load_right(memory_, base(term_count + p.right), k), sums.data());
+        auto base = [&](int first, size_t term) {
+          return number((first + static_cast<int>(term)) * plane);
+        };
+        tile_.multiply(DType::bf16, tile_.load_left(memory_, base(0, p.left), k),
+                       tile_.load_right(memory_, base(terms_, p.right), k), sums.data());
       }
   }
 
   CudaFunction& k_;
   llvm::IRBuilder<>& ir_;
+  int terms_;
   TensorTile tile_;
   Value* memory_;          // shared
   Value* last_ = nullptr;  // the last step's k
@@ -165,12 +170,18 @@ bool suits_terms(const atlas::ProductBlock& block) {
   return block.operand_type == DType::f32 && block.acc_type == DType::f32 && !block.reproducible;
 }
 
-std::vector<std::vector<Value*>> take_terms(CudaFunction& k, Value* numbers) {
+int terms_of(const atlas::ProductBlock& block) { return term_count - block.precision; }
+
+std::span<const TermPair> pairs_of(int terms) {
+  return std::span(term_pairs).last(static_cast<size_t>(terms * (terms + 1) / 2));
+}
+
+std::vector<std::vector<Value*>> take_terms(CudaFunction& k, Value* numbers, int terms) {
   llvm::IRBuilder<>& ir = k.ir;
   std::vector<Value*> rest;
   for (uint64_t n = 0; n < ProductTile::lanes; ++n)
     rest.push_back(ir.CreateExtractElement(numbers, n));
-  std::vector<std::vector<Value*>> out(term_count);
+  std::vector<std::vector<Value*>> out(static_cast<size_t>(terms));
   auto subtract = [&](Value*& from, Value* bits) {  // exactly
     Value* x = ir.CreateBitCast(bits, ir.getFloatTy());
     from = emit_arithmetic(k, ir::Op::sub, DType::f32, std::array{from, x});

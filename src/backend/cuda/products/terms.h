@@ -1,6 +1,7 @@
-// backend/cuda/products/terms.h: float32 products by six products of bfloat16 terms.
+// backend/cuda/products/terms.h: float32 products by products of bfloat16 terms.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "backend/cuda/function.h"
@@ -17,8 +18,14 @@ struct TermPair {
 inline constexpr TermPair term_pairs[] = {{1, 1}, {2, 0}, {0, 2}, {1, 0}, {0, 1}, {0, 0}};
 inline constexpr int term_count = 3;
 
-/// Of eight f32, four registers of pairs for each term, the highest one first.
-std::vector<std::vector<Value*>> take_terms(CudaFunction& k, Value* numbers);
+/// How many terms each number has, by the precision that the product asks for.
+int terms_of(const atlas::ProductBlock& block);
+/// The last ones of term_pairs: six of three terms, three of two, one of one.
+std::span<const TermPair> pairs_of(int terms);
+
+/// Of eight f32, four registers of pairs for each of so many terms, the highest one first.
+std::vector<std::vector<Value*>> take_terms(CudaFunction& k, Value* numbers,
+                                            int terms = term_count);
 
 struct Tiling;
 Tiling terms_tiling();

@@ -91,7 +91,7 @@ class ThinProduct {
     Value* at = ir_.CreateAdd(k, wide(ir_.CreateMul(within_, number(ProductTile::lanes))));
     Value* all = tile_.eight(part, factor, ir_.CreateAdd(factor.first, wide(x)), at);
     part.seek();
-    if (single_) return take_terms(k_, all);
+    if (single_) return take_terms(k_, all, terms_of(k_.program.product()));
     all = ir_.CreateBitCast(all, llvm::FixedVectorType::get(ir_.getInt32Ty(), 4));
     Values registers;
     for (uint64_t n = 0; n < 4; ++n) registers.push_back(ir_.CreateExtractElement(all, n));
@@ -118,7 +118,7 @@ class ThinProduct {
     };
     if (!single_) product(0, 0);
     if (single_)
-      for (const TermPair& p : term_pairs) product(p.left, p.right);
+      for (const TermPair& p : pairs_of(terms_of(k_.program.product()))) product(p.left, p.right);
     if (single_) add(fresh, sums);
     sums = fresh;
   }

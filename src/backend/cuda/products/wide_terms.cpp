@@ -1,13 +1,15 @@
 // backend/cuda/products/wide_terms.cpp: float32 products by wgmma.m64n128k16 of bfloat16 terms.
 //
-// Before the product another kernel splits the right factor, whatever its body does, into three
-// planes of terms in the workspace, which lie as the factor does. A tile has 128 columns, a slot 32
+// Before the product another kernel splits the right factor, whatever its body does, into planes of
+// terms in the workspace, which lie as the factor does. A tile has 128 columns, a slot 32
 // values of k of the left factor as it is and of the planes. A thread reads the fragments of its
 // rows from shared memory and splits them in registers, which wgmma takes the left factor from.
 //
 // Terms and the order of their products are those of terms.cpp, and so is the way of the sums: 32
 // values of k into sums that begin at zero, these to the sums of 384, and those to the result.
 #include "backend/cuda/products/wide_terms.h"
+
+#include <array>
 
 #include "atlas/order.h"
 #include "backend/cuda/operands.h"
@@ -24,19 +26,23 @@ namespace {
 
 constexpr int terms_step = 32, terms_columns = 128;
 constexpr int plane_bytes = terms_columns * terms_step * 2;
-constexpr WideShape terms_shape{.columns = terms_columns,
-                                .step = terms_step,
-                                .slots = 5,
-                                .left_bytes = WideShape::rows * terms_step * 4,
-                                .right_bytes = term_count * plane_bytes,
-                                .slice = 32,
-                                .arrivals = 4 * WideShape::consumers,  // of each warp
-                                .turned_rows = true,
-                                .mends = true};
+// Slots fill shared memory.
+constexpr WideShape terms_shape(int terms) {
+  return {.columns = terms_columns,
+          .step = terms_step,
+          .slots = std::array{8, 6, 5}[static_cast<size_t>(terms) - 1],
+          .left_bytes = WideShape::rows * terms_step * 4,
+          .right_bytes = terms * plane_bytes,
+          .slice = 32,
+          .arrivals = 4 * WideShape::consumers,  // of each warp
+          .turned_rows = true,
+          .mends = true};
+}
 constexpr int block_steps = atlas::product_block / terms_step;
 static_assert(atlas::product_block % terms_step == 0);
-static_assert(terms_shape.left_bytes == WideShape::rows * Async::row_bytes);
-static_assert(terms_shape.shared_bytes() <= 227 << 10);
+static_assert(terms_shape(1).left_bytes == WideShape::rows * Async::row_bytes);
+constexpr bool fits(int terms) { return terms_shape(terms).shared_bytes() <= 227 << 10; }
+static_assert(fits(1) && fits(2) && fits(3));
 
 WideFactors terms_factors(const atlas::Program& program) {
   WideFactors out = find_factors(program);
@@ -151,21 +157,21 @@ class WideTerms final : public WideTiles {
     async_.wait(full(slot), parity);
     Values left;  // four registers of each part and term
     for (int part = 0; part < parts; ++part)
-      for (const Values& registers : take_terms(k_, load_left(base, part)))
+      for (const Values& registers : take_terms(k_, load_left(base, part), terms_))
         left.insert(left.end(), registers.begin(), registers.end());
     async_.fence(left);
     const bool deep = factors_.right.depth_run;
-    Value* planes = ir_.CreateAdd(base, number(terms_shape.left_bytes));
+    Value* planes = ir_.CreateAdd(base, number(terms_shape(terms_).left_bytes));
     Values chunk(count, llvm::PoisonValue::get(ir_.getFloatTy()));
     bool adds = false;
-    for (const TermPair& p : term_pairs)
+    for (const TermPair& p : pairs_of(terms_))
       for (int part = 0; part < parts; ++part) {
         const int boxes = deep ? 1 : 2;  // along the columns, each with all planes
         const int at = static_cast<int>(p.right) * plane_bytes / boxes;
         const SharedMatrix right{ir_.CreateAdd(planes, number(at)), deep,
-                                 term_count * plane_bytes / boxes,
+                                 terms_ * plane_bytes / boxes,
                                  deep ? Async::row_bytes / 2 : Async::row_bytes};
-        const auto first = (static_cast<size_t>(part) * term_count + p.left) * 4;
+        const auto first = (static_cast<size_t>(part * terms_) + p.left) * 4;
         async_.multiply(DType::bf16, std::span(left).subspan(first, 4), right, part, adds, chunk);
         adds = true;
       }
@@ -176,6 +182,7 @@ class WideTerms final : public WideTiles {
     return chunk;
   }
 
+  const int terms_ = terms_of(block_);
   Value* leads_ = nullptr;  // its warp
   Values places_;
 };
@@ -191,9 +198,10 @@ void add_wide_terms(Facts& facts, llvm::Module& module, const atlas::Program& pr
   add_planes(facts, module, program, factors);
   CudaFunction k(module, program, WideShape::threads, wide_symbol, 2);
   const auto merged = merged_tiling(program.product(), terms_columns, terms_tiling());
-  WideTerms(k, factors, terms_shape, merged).run();
+  const WideShape shape = terms_shape(terms_of(program.product()));
+  WideTerms(k, factors, shape, merged).run();
   facts.flags = facts.flags || k.flags();
-  add_wide_facts(facts, module, program, factors, terms_shape, merged);
+  add_wide_facts(facts, module, program, factors, shape, merged);
 }
 
 }  // namespace hologram::cuda

@@ -1,4 +1,4 @@
-// backend/cuda/products/wide_terms.h: float32 products by six products of bfloat16 terms on GPUs of
+// backend/cuda/products/wide_terms.h: float32 products by products of bfloat16 terms on GPUs of
 // compute capability 9.0, by warpgroups.
 #pragma once
 

@@ -1,0 +1,112 @@
+# tests/torch/test_cuda_precision.py: what PyTorch's switches let float32 products of a GPU's tensors do
+import pickle
+
+import pytest
+import torch
+from harness import BACKEND
+from hologram_torch import compiler, device, precision
+from hologram_torch.options import Options
+from test_cuda import gpu, traced  # noqa: F401  (a fixture)
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
+
+
+@pytest.fixture(autouse=True)
+def setting():
+    before = torch.get_float32_matmul_precision()
+    yield torch.set_float32_matmul_precision
+    torch.backends.mkldnn.matmul.fp32_precision = "ieee"
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    torch.set_float32_matmul_precision(before)
+
+
+X, Y = torch.randn(40, 400, generator=torch.Generator().manual_seed(0)), torch.randn(400, 24, generator=torch.Generator().manual_seed(1))
+
+
+def compiled(options=None, keep=False):
+    options = options or Options(native_products=True)
+    with device.products(options.own_products()):
+        return compiler.compile_graph(traced(torch.mm, X, Y), "inference", options, (), keep=keep)
+
+
+def result(gpu, call):  # noqa: F811
+    (got,) = call([gpu.tensor(X), gpu.tensor(Y)])
+    return got.cpu()
+
+
+def error(got) -> float:
+    """The largest error over the sum of the products' magnitudes."""
+    x, y = X.double(), Y.double()
+    return ((got.double() - x @ y).abs() / (x.abs() @ y.abs())).max().item()
+
+
+def kind(got) -> str:
+    """Which setting the errors are of: those of fewer bits are far above what the next one may have."""
+    found = error(got)
+    return "highest" if found < 2.0**-20 else "high" if found < 2.0**-15 + 2.0**-18 else "medium" if found < 2.0**-7 else "none"
+
+
+def test_each_call_has_the_precision_of_its_time(gpu, setting):  # noqa: F811
+    setting("highest")
+    exact = compiled()
+    setting("high")
+    call = compiled()
+    for name in ("high", "medium", "highest", "medium", "high"):
+        setting(name)
+        assert kind(result(gpu, call)) == name
+        assert kind(result(gpu, exact)) == "highest"  # captured under it
+
+
+def test_the_switches_of_cuda_count(gpu, setting):  # noqa: F811
+    matmul = torch.backends.cuda.matmul
+    setting("highest")
+    matmul.allow_tf32 = True
+    call = compiled()
+    assert kind(result(gpu, call)) == "high"
+    matmul.allow_tf32 = False
+    assert kind(result(gpu, call)) == "highest"
+    matmul.fp32_precision = "tf32"
+    assert kind(result(gpu, call)) == "high"
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # another device's, which permits nothing here
+    assert kind(result(gpu, call)) == "high"
+    matmul.fp32_precision = "ieee"
+    assert kind(result(gpu, call)) == "highest"
+    assert precision.allowed() == {"cpu"}
+    setting("medium")
+    assert precision.allowed() == {"cpu", "cuda"}
+    assert kind(result(gpu, call)) == "medium"
+
+
+def test_who_ignores_them(gpu, setting):  # noqa: F811
+    setting("medium")
+    assert kind(result(gpu, compiled(Options(native_products=True, reproducible=True)))) == "highest"
+    theirs = compiled(Options(native_products=False))
+    assert not isinstance(theirs, precision.ByPrecision)  # PyTorch's products ask themselves
+    assert isinstance(compiled(), precision.ByPrecision)
+
+
+def test_fast_permits_what_high_does(gpu, setting):  # noqa: F811
+    setting("highest")
+    call = compiled(Options(native_products=True, fast=True))
+    assert kind(result(gpu, call)) == "high"
+    setting("medium")
+    assert kind(result(gpu, call)) == "medium"
+
+
+def test_saved_programs_have_every_precision(gpu, setting):  # noqa: F811
+    setting("high")
+    call = pickle.loads(pickle.dumps(compiled(keep=True).programs)).compile()
+    for name in ("medium", "highest", "high"):
+        setting(name)
+        assert kind(result(gpu, call)) == name
+
+
+def test_convolutions_stay_exact(gpu, setting):  # noqa: F811
+    setting("medium")
+    x, w = torch.randn(1, 8, 9, 9), torch.randn(16, 8, 3, 3)
+    with device.products(True):
+        graph = traced(torch.nn.functional.conv2d, x, w)
+    (got,) = compiler.compile_graph(graph, "inference", Options(native_products=True), ())([gpu.tensor(x), gpu.tensor(w)])
+    wanted = torch.nn.functional.conv2d(x.double(), w.double())
+    size = torch.nn.functional.conv2d(x.double().abs(), w.double().abs())
+    assert ((got.cpu().double() - wanted).abs() / size).max() < 2.0**-20
