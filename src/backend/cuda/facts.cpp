@@ -89,9 +89,10 @@ MappedMatrix read_matrix(Fields& from) {
 
 std::string to_text(const std::optional<WideFacts>& wide) {
   if (!wide) return "";
-  std::string out = fmt::format("{}|{}|{}|{}|{}|{}|{}|{}", static_cast<int>(wide->work),
-                                wide->threads, wide->shared_bytes, wide->merges, wide->part_bytes,
-                                wide->tiles.str(), wide->depth.str(), wide->matrices.size());
+  std::string out =
+      fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", static_cast<int>(wide->work), wide->marks ? 1 : 0,
+                  wide->threads, wide->shared_bytes, wide->merges, wide->part_bytes,
+                  wide->tiles.str(), wide->depth.str(), wide->matrices.size());
   for (const MappedMatrix& m : wide->matrices) out += to_text(m);
   return out;
 }
@@ -101,6 +102,7 @@ std::optional<WideFacts> read_wide(std::string_view text, int num_symbols) {
   Fields from(text, num_symbols);
   WideFacts wide;
   wide.work = static_cast<WideFacts::Work>(from.number(0, 2));
+  wide.marks = from.number(0, 1) != 0;
   wide.threads = from.number(1, 1024);
   wide.shared_bytes = from.number(0, 227 << 10);
   wide.merges = from.number(0, 1024);

@@ -56,6 +56,10 @@ struct WideFacts {
   /// module's kernel, and bytes that a part of these has in the workspace, behind what is computed
   /// first. 0: they may not.
   int merges = 0, part_bytes = 0;
+  /// The workspace begins with a word, which hologram_split sets to 0, and the module's kernel runs
+  /// behind this one: if the word is something else by then, it does all of the work again.
+  bool marks = false;
+  static constexpr int mark_bytes = 128;
 
   /// @hologram_split runs first, a thread for eight numbers, and writes what is in the workspace:
   /// all numbers of a factor or, in planes that are the last dimension, of its terms.

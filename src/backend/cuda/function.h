@@ -40,8 +40,9 @@ class CudaFunction final : public Function {
   /// Leaves room for so many CTAs on a multiprocessor, and takes registers that are left.
   void fit(int ctas);
 
-  Value* total() const { return total_; }  ///< parallel points, i64
-  Value* teams() const { return teams_; }  ///< of the launch, i64
+  Value* total() const { return total_; }            ///< parallel points, i64
+  Value* teams() const { return teams_; }            ///< of the launch, i64
+  Value* team_bytes() const { return team_bytes_; }  ///< of a team's workspace, i64
   /// The number of the thread in its CTA and of the CTA in the grid, i32.
   Value* thread() const { return thread_; }
   Value* cta() const { return cta_; }

@@ -77,7 +77,7 @@ size_t Grid::launches() const {
   if (total <= 0) return 0;
   if (!wide) return parted ? 2 : 1;
   const WideGrid& g = wide->grid();
-  return size_t{1} + (g.pieces > 0) + (g.parts > 1);
+  return size_t{1} + (g.pieces > 0) + (g.parts > 1) + g.marks;
 }
 
 Grid make_grid(const LoadedKernel& k, std::span<const int64_t> symbols, int threads,

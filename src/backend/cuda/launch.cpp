@@ -308,11 +308,21 @@ class CudaLauncher final : public Launcher {
     words[numbers] = static_cast<uint64_t>(grid.tiles * grid.parts);
     words[numbers + 1] = static_cast<uint64_t>(grid.parts);
     words[numbers + 2] = static_cast<uint64_t>(facts.part_bytes);
-    words[numbers + 3] += static_cast<uint64_t>(grid.workspace);
+    if (!facts.marks) words[numbers + 3] += static_cast<uint64_t>(grid.workspace);
     launches.push_back({k.wide, static_cast<unsigned>(grid.ctas),
                         static_cast<unsigned>(facts.threads), words,
                         static_cast<unsigned>(facts.shared_bytes), maps});
     if (grid.parts > 1) add_merge(launches, k.merge, own.total * facts.merges, std::move(words));
+    if (!facts.marks) return;
+    words[numbers] = static_cast<uint64_t>(own.total);
+    words[numbers + 1] = static_cast<uint64_t>(own.teams);
+    words[numbers + 2] = WideFacts::mark_bytes;
+    launches.push_back({k.function,
+                        static_cast<unsigned>(own.ctas),
+                        static_cast<unsigned>(k.facts.threads),
+                        std::move(words),
+                        0,
+                        {}});
   }
 
   [[noreturn]] void refuse(const LoadedKernel& k, const Grid& grid, CuResult result) const {

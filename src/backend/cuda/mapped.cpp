@@ -45,8 +45,8 @@ std::optional<std::pair<int64_t, Expr>> without_division(const Expr& e, int a) {
 }  // namespace
 
 std::optional<MappedFactor> mapped_operand(const atlas::Program& program, const MappedOperand& of) {
-  const atlas::Instr& load = of.body.instrs.front();
-  if (of.body.instrs.size() != 1 || load.code != atlas::Code::load ||
+  const atlas::Instr& load = of.body->instrs.front();
+  if (of.body->instrs.size() != 1 || load.code != atlas::Code::load ||
       load.args[0] != atlas::no_value || load.type != of.type || of.batch_rank > most_batch_axes)
     return std::nullopt;
   const atlas::Buffer& buffer = program.buffers[static_cast<size_t>(load.buffer)];
@@ -89,7 +89,7 @@ std::optional<MappedFactor> mapped_factor(const atlas::Program& program, bool ri
   const atlas::ProductBlock& block = program.product();
   auto out = mapped_operand(
       program,
-      {right ? block.rhs : block.lhs, right ? block.rhs_type() : block.operand_type, block.axes,
+      {right ? &block.rhs : &block.lhs, right ? block.rhs_type() : block.operand_type, block.axes,
        block.batch_rank, block.batch_rank + (right ? 1 : 0), block.batch_rank + 2});
   if (out && std::ranges::any_of(out->shared, [](int64_t by) { return by != 1; }))
     return std::nullopt;

@@ -26,7 +26,7 @@ struct MappedFactor {
 
 /// An operand of a block: its body, whose value has this type, and its axes.
 struct MappedOperand {
-  const atlas::Body& body;
+  const atlas::Body* body;
   DType type;
   std::span<const atlas::Axis> axes;  ///< of the block
   int batch_rank, axis, depth_axis;   ///< axis: of x

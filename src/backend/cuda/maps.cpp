@@ -13,6 +13,8 @@ constexpr int64_t least_depth_bytes = 256;
 // What factors that are computed first have to be for: so many products for each of their elements
 // take as long as computing them, or longer. Of three terms a product is six.
 constexpr int64_t least_products = 512, least_six_products = 256;
+// Of attention, queries and keys.
+constexpr int64_t least_split_rows = 256;
 constexpr int64_t tile_elements = 128 * 256, term_tile_elements = 128 * 128;
 constexpr int64_t piece = 8;                            // elements
 constexpr int64_t most_plane_bytes = int64_t{1} << 30;  // of a launch's workspace
@@ -96,6 +98,14 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
   grid.tiles = facts.tiles.eval(symbols);
   if (facts.work != WideFacts::Work::product) {
     if (grid.tiles < 1 || grid.tiles > most_size) return std::nullopt;
+    if (facts.marks) {
+      for (const MappedMatrix& m : facts.matrices)  // queries, keys and values are rows here
+        if (m.sizes[1].eval(symbols) < least_split_rows) return std::nullopt;
+      grid.marks = true;
+      grid.workspace = WideFacts::mark_bytes;
+      for (const MappedMatrix& m : facts.matrices)
+        if (!add_planes_of(m, symbols, grid)) return std::nullopt;
+    }
     grid.ctas = facts.work == WideFacts::Work::uneven_attention
                     ? grid.tiles
                     : std::min<int64_t>(grid.tiles, multiprocessors);

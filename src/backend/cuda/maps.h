@@ -19,6 +19,7 @@ struct WideGrid {
   };
   int64_t tiles = 0, ctas = 0;
   int64_t parts = 1;     ///< of k, each a tile's work for a CTA
+  bool marks = false;    ///< as in the facts
   int64_t pieces = 0;    ///< of eight numbers, which are computed first
   size_t workspace = 0;  ///< for their planes, in bytes
   std::vector<Matrix> matrices;

@@ -327,7 +327,20 @@ class ChainAttention {
 
 }  // namespace
 
-void emit_chain_attention(CudaFunction& k, const AttentionPlan& plan) {
+void emit_chain_attention(CudaFunction& k, const AttentionPlan& plan, bool marked) {
+  if (marked) {
+    llvm::IRBuilder<>& ir = k.ir;
+    k.root().seek();
+    llvm::BasicBlock *look = k.block("look"), *leave = k.block("leave"), *work = k.block("work");
+    ir.CreateCondBr(ir.CreateICmpNE(k.team_bytes(), k.i64(0)), look, work);
+    ir.SetInsertPoint(look);
+    Value* mark = ir.CreateLoad(ir.getInt32Ty(), k.workspace(k.i64(0)));
+    ir.CreateCondBr(ir.CreateICmpNE(mark, ir.getInt32(0)), work, leave);
+    ir.SetInsertPoint(leave);
+    ir.CreateRetVoid();
+    ir.SetInsertPoint(work);
+    k.root().move_to(work);
+  }
   ChainAttention(k, plan).run();
 }
 

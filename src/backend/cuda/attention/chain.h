@@ -6,8 +6,9 @@
 
 namespace hologram::cuda {
 
-/// Of any types. Sums run over keys one by one in ascending order, by blocks of 128.
-void emit_chain_attention(CudaFunction& k, const AttentionPlan& plan);
+/// Of any types. Sums run over keys one by one in ascending order, by blocks of 128. `marked`: with
+/// a workspace, the kernel only works if that begins with another word than 0.
+void emit_chain_attention(CudaFunction& k, const AttentionPlan& plan, bool marked);
 
 inline constexpr int chain_attention_threads = 256;
 

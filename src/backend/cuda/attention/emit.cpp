@@ -25,11 +25,11 @@ Facts emit_attention_block(llvm::Module& module, const atlas::Program& program) 
   const AttentionPlan plan = plan_attention(program);
   const int threads = plan.tensor_cores ? tensor_attention_threads(plan) : chain_attention_threads;
   CudaFunction k(module, program, threads);
-  plan.tensor_cores ? emit_tensor_attention(k, plan) : emit_chain_attention(k, plan);
+  const bool wide = capability_of(module) == 90 && has_wide_attention(program);
+  plan.tensor_cores ? emit_tensor_attention(k, plan) : emit_chain_attention(k, plan, wide);
   facts = facts_of(plan, threads);
   facts.flags = k.flags();
-  if (capability_of(module) == 90 && has_wide_attention(program))
-    add_wide_attention(facts, module, program);
+  if (wide) add_wide_attention(facts, module, program);
   if (plan.parts.is(0)) return facts;
   CudaFunction merge(module, program, merge_threads, merge_symbol);
   emit_merge(merge, plan);

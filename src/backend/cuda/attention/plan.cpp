@@ -74,6 +74,18 @@ std::optional<AttentionPlan> plan_for_groups(const atlas::Program& program, Atte
   return p;
 }
 
+std::optional<AttentionPlan> plan_for_terms(const atlas::Program& program, AttentionPlan p) {
+  constexpr int64_t deepest = 64;  // terms of the queries stay in registers
+  if (program.attention().operand_type != DType::f32 || program.attention().reproducible ||
+      at_most(p.queries, group_rows) || !at_most(p.depth, deepest) || !at_most(p.values, deepest))
+    return std::nullopt;
+  p.rows = group_rows * (most_groups - 1);
+  p.key_block = 64;
+  p.columns = at_most(p.values, deepest / 2) ? deepest / 2 : deepest;
+  count_units(p, program.attention());
+  return p;
+}
+
 AttentionPlan plan_attention(const atlas::Program& program) {
   const atlas::AttentionBlock& b = program.attention();
   auto extent = [&](int axis) {

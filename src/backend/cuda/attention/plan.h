@@ -31,6 +31,8 @@ AttentionPlan plan_attention(const atlas::Program& program);
 inline constexpr int group_rows = 64, most_groups = 3;
 /// Tiles for warpgroups, of a plan for tensor cores; nothing where it has few rows, or deep ones.
 std::optional<AttentionPlan> plan_for_groups(const atlas::Program& program, AttentionPlan plan);
+/// The same for products of float32 by bfloat16 terms, where bits are not promised.
+std::optional<AttentionPlan> plan_for_terms(const atlas::Program& program, AttentionPlan plan);
 
 /// The launch of a plan's kernel with `threads`.
 Facts facts_of(const AttentionPlan& plan, int threads);

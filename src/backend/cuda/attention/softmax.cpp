@@ -1,7 +1,7 @@
 // backend/cuda/attention/softmax.cpp: masks, maxima and exponentials in registers.
 //
-// Exponentials are powers of two by ex2.approx, of differences that fma has scaled: operands of 16
-// bits round them to their type at once.
+// Where operands of 16 bits round exponentials to their type at once, these are powers of two by
+// ex2.approx, of differences that fma has scaled.
 #include "backend/cuda/attention/softmax.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
@@ -16,14 +16,15 @@ namespace hologram::cuda {
 namespace Intrinsic = llvm::Intrinsic;
 
 GroupSoftmax::GroupSoftmax(CudaFunction& k, const AttentionPlan& plan, Value* group, Value* lane,
-                           Value* warp_row)
+                           Value* warp_row, bool exact)
     : k_(k),
       ir_(k.ir),
       a_(k.program.attention()),
       plan_(plan),
       group_(group),
       lane_(lane),
-      warp_row_(warp_row) {}
+      warp_row_(warp_row),
+      exact_(exact) {}
 
 Value* GroupSoftmax::row_of(size_t half) {
   Value* row = ir_.CreateAdd(warp_row_, ir_.CreateLShr(lane_, 2));
@@ -53,7 +54,10 @@ Value* GroupSoftmax::across_row(Value* v, const std::function<Value*(Value*, Val
 void GroupSoftmax::finish_scores(AttentionRows& rows, Scope& part, Value* key, Values& scores) {
   Value* first = ir_.CreateShl(ir_.CreateAnd(lane_, number(3)), 1);
   first = ir_.CreateAdd(key, wide(first));
-  if (!scales_late()) return run_bodies(rows, part, first, scores);
+  if (!is_scaled()) return run_bodies(rows, part, first, scores);
+  if (!scales_late())
+    for (Value*& x : scores)
+      x = ir_.CreateFMul(x, llvm::ConstantFP::get(ir_.getFloatTy(), a_.scale));
   // Where all rows of the group see all keys of the block nothing is to be done.
   Value* behind = ir_.CreateAdd(key, k_.i64(plan_.key_block));
   Value* hidden = ir_.CreateICmpSGT(behind, rows.key_end());
@@ -116,8 +120,8 @@ void GroupSoftmax::hide(AttentionRows& rows, Value* first, Values& scores) {
   }
 }
 
-GroupSoftmax::Halves GroupSoftmax::take_exponentials(AttentionRows& rows, Values& scores,
-                                                     State& state) {
+GroupSoftmax::Halves GroupSoftmax::take_exponentials(AttentionRows& rows, Scope& part,
+                                                     Values& scores, State& state) {
   Halves shrink;
   auto larger = [&](Value* x, Value* y) {  // of which NaN is none, as in AttentionRows
     return ir_.CreateBinaryIntrinsic(Intrinsic::maxnum, x, y);
@@ -127,16 +131,27 @@ GroupSoftmax::Halves GroupSoftmax::take_exponentials(AttentionRows& rows, Values
     for (int n = 0; n < plan_.key_block / 8; ++n)
       for (size_t c = 0; c < 2; ++c) largest = larger(scores[at(n, h, c)], largest);
     largest = across_row(largest, larger);
-    Value* less = ir_.CreateFMul(rows.finite(largest), scale_of_power());
-    Value* before = ir_.CreateFMul(state.maxima[h], scale_of_power());
-    shrink[h] = power(ir_.CreateFSub(before, less));
-    Value *total = nullptr, *negative = ir_.CreateFNeg(less);
+    Value* finite = rows.finite(largest);
+    std::function<Value*(Value*)> exponential;
+    if (exact_) {
+      exponential = [&](Value* x) { return rows.exponential(part, x, finite); };
+      shrink[h] = exponential(state.maxima[h]);
+    } else {
+      Value* less = ir_.CreateFMul(finite, scale_of_power());
+      Value* before = ir_.CreateFMul(state.maxima[h], scale_of_power());
+      shrink[h] = power(ir_.CreateFSub(before, less));
+      exponential = [this, negative = ir_.CreateFNeg(less)](Value* x) {
+        return power(multiply_add(k_, DType::f32, x, scale_of_power(), negative));
+      };
+    }
+    Value* total = nullptr;
     for (int n = 0; n < plan_.key_block / 8; ++n)
       for (size_t c = 0; c < 2; ++c) {
         Value*& x = scores[at(n, h, c)];
-        x = power(multiply_add(k_, DType::f32, x, scale_of_power(), negative));
+        x = exponential(x);
         total = total ? ir_.CreateFAdd(total, x) : x;
       }
+    part.seek();
     state.totals[h] = multiply_add(k_, DType::f32, state.totals[h], shrink[h], total);
     state.maxima[h] = largest;
   }

@@ -15,9 +15,10 @@ class GroupSoftmax {
   using Values = std::vector<Value*>;
   using Halves = std::array<Value*, halves>;
 
-  /// group, lane: i32; warp_row: the first row of the warp among those of the CTA.
+  /// group, lane: i32; warp_row: the first row of the warp among those of the CTA. `exact`:
+  /// exponentials are those of other backends; else powers of two by ex2.approx.
   GroupSoftmax(CudaFunction& k, const AttentionPlan& plan, Value* group, Value* lane,
-               Value* warp_row);
+               Value* warp_row, bool exact);
 
   /// The row among those of the CTA.
   Value* row_of(size_t half);
@@ -30,7 +31,7 @@ class GroupSoftmax {
     Halves maxima, totals;
   };
   /// Scores become exponentials; gives what earlier sums shrink by.
-  Halves take_exponentials(AttentionRows& rows, Values& scores, State& state);
+  Halves take_exponentials(AttentionRows& rows, Scope& part, Values& scores, State& state);
   /// The largest score of the block itself.
   Value* score_of(Value* maximum);
   /// Of the four threads that have a row.
@@ -42,7 +43,8 @@ class GroupSoftmax {
     return static_cast<size_t>(4 * eight) + 2 * half + neighbour;
   }
   // Values are plain products where the block only scales these, and by more than 0.
-  bool scales_late() const { return a_.score.instrs.empty() && a_.scale > 0; }
+  bool scales_late() const { return !exact_ && is_scaled(); }
+  bool is_scaled() const { return a_.score.instrs.empty() && a_.scale > 0; }
   llvm::Constant* scale_of_power();
   Value* power(Value* e);
   void run_bodies(AttentionRows& rows, Scope& part, Value* first, Values& scores);
@@ -55,6 +57,7 @@ class GroupSoftmax {
   const atlas::AttentionBlock& a_;
   const AttentionPlan& plan_;
   Value *group_, *lane_, *warp_row_;
+  const bool exact_;
 };
 
 }  // namespace hologram::cuda

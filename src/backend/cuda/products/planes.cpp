@@ -18,13 +18,13 @@ const Expr& extent_of(const MappedOperand& of, int axis) {
 }
 
 MappedOperand factor_of(const atlas::ProductBlock& block, bool right) {
-  return {right ? block.rhs : block.lhs,      block.operand_type,  block.axes, block.batch_rank,
+  return {right ? &block.rhs : &block.lhs,    block.operand_type,  block.axes, block.batch_rank,
           block.batch_rank + (right ? 1 : 0), block.batch_rank + 2};
 }
 
 PlaneSource factor_source(const atlas::ProductBlock& block, bool right) {
   const MappedOperand of = factor_of(block, right);
-  return {of, runs_along(of.body, of.axis, of.depth_axis), right && of.type == DType::f32,
+  return {of, runs_along(*of.body, of.axis, of.depth_axis), right && of.type == DType::f32,
           terms_of(block)};
 }
 
@@ -85,7 +85,7 @@ class Splitting {
       rest = ir_.CreateUDiv(rest, size);
     }
     some.seek();
-    const Factor factor{&of.body,  of.axis, of.depth_axis, of.type,
+    const Factor factor{of.body,   of.axis, of.depth_axis, of.type,
                         k_.i64(0), count,   depth,         from.deep};
     Value* numbers = Operands(k_, split_threads)
                          .eight(some, factor, from.deep ? row : run, from.deep ? run : row);
@@ -131,7 +131,7 @@ PlaneSource::PlaneSource(const MappedOperand& operand, bool along_k, bool in_ter
       inner(extent_of(of, deep ? of.depth_axis : of.axis)),
       outer(extent_of(of, deep ? of.axis : of.depth_axis)) {
   for (int a = 0; a < of.batch_rank; ++a) {
-    if (std::ranges::none_of(of.body.instrs,
+    if (std::ranges::none_of(of.body->instrs,
                              [&](const atlas::Instr& i) { return i.expr.has_axis(a); }))
       continue;
     axes.push_back(a);
