@@ -147,7 +147,8 @@ def test_what_is_kept_of_parameters_counts_in_pytorch_and_serves_all_streams(gpu
     del call  # what is kept is given back on the first stream, behind the call on the second
     torch.testing.assert_close(out.cpu(), weighted(x, w + torch.arange(8)))
     del out
-    gpu.wait()
+    for gpu.current in gpu.streams:
+        gpu.wait()
     assert (len(gpu.allocator.live), gpu.count("blocks"), gpu.pooled()) == (live, blocks, pooled)
 
 

@@ -46,16 +46,17 @@ void LaunchGraph::free() {
   launches_.clear();
 }
 
-// A chain: each launch behind the one before it, as on a stream.
 CuResult LaunchGraph::make(std::span<Launch> launches) {
   const Driver& d = device_.driver;
+  order_ = LaunchOrder(launches);
   if (const CuResult made = d.make_graph(&graph_, 0); made != cu_success) return made;
   for (Launch& l : launches) {
     std::vector<void*> parameters = addresses(l);
     const CuKernelNode kernel = node_of(l, parameters);
     CuGraphNode node = nullptr;
-    const CuResult added = d.add_kernel(&node, graph_, nodes_.empty() ? nullptr : &nodes_.back(),
-                                        nodes_.empty() ? 0 : 1, &kernel);
+    std::vector<CuGraphNode> before;
+    for (const size_t b : order_.before(nodes_.size())) before.push_back(nodes_[b]);
+    const CuResult added = d.add_kernel(&node, graph_, before.data(), before.size(), &kernel);
     if (added != cu_success) return added;
     nodes_.push_back(node);
     launches_.push_back(l);
@@ -76,10 +77,16 @@ CuResult LaunchGraph::patch(std::span<Launch> launches) {
   return cu_success;
 }
 
-// Which kernel a step takes may depend on the addresses that it gets.
-bool LaunchGraph::fits(std::span<const Launch> launches) const {
-  return std::ranges::equal(launches, launches_,
-                            [](const Launch& a, const Launch& b) { return a.like(b); });
+// Which kernel a step takes may depend on the addresses that it gets; so may who waits for whom,
+// where arguments share memory.
+bool LaunchGraph::fits(std::span<const Launch> launches) {
+  auto like = [](const Launch& a, const Launch& b) { return a.like(b); };
+  if (!std::ranges::equal(launches, launches_, like)) return false;
+  if (order_.holds(launches)) return true;
+  LaunchOrder now(launches);
+  if (!now.has_edges_of(order_)) return false;
+  order_ = std::move(now);
+  return true;
 }
 
 CuResult LaunchGraph::start(std::span<Launch> launches, CuStream stream) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/cuda/driver.h"
+#include "backend/cuda/order.h"
 
 namespace hologram::cuda {
 
@@ -14,7 +15,8 @@ struct Launch {
   unsigned ctas = 0, threads = 0;
   std::vector<uint64_t> words;
   unsigned shared_bytes = 0;
-  std::vector<CuTensorMap> maps;  ///< parameters behind the words
+  std::vector<CuTensorMap> maps;     ///< parameters behind the words
+  const Touches* touches = nullptr;  ///< null: anything
 
   /// Whether another launch differs in its parameters alone.
   bool like(const Launch& other) const {
@@ -26,8 +28,8 @@ struct Launch {
   CuResult start(const Driver& driver, CuStream stream);
 };
 
-/// Launches that follow each other, in the driver's form. Made from them, not captured: what an
-/// address in them is changed to is patched into their node.
+/// Launches in the driver's form, each behind those that it shares written memory with. Made from
+/// them, not captured: what an address in them is changed to is patched into their node.
 class LaunchGraph {
  public:
   explicit LaunchGraph(const DeviceContext& device) : device_(device) {}
@@ -35,14 +37,15 @@ class LaunchGraph {
   LaunchGraph(const LaunchGraph&) = delete;
   LaunchGraph& operator=(const LaunchGraph&) = delete;
 
-  /// Starts these launches on a stream. Of other kernels than at the last call, it is made anew.
-  /// Not success: nothing was started, and the graph is of no more use.
+  /// Starts these launches on a stream. Of other kernels than at the last call, or where others
+  /// share memory, it is made anew. Not success: nothing was started, and the graph is of no more
+  /// use.
   CuResult start(std::span<Launch> launches, CuStream stream);
 
  private:
   CuResult make(std::span<Launch> launches);
   CuResult patch(std::span<Launch> launches);
-  bool fits(std::span<const Launch> launches) const;
+  bool fits(std::span<const Launch> launches);
   void free();
 
   const DeviceContext& device_;
@@ -50,6 +53,7 @@ class LaunchGraph {
   CuGraphExec exec_ = nullptr;
   std::vector<CuGraphNode> nodes_;
   std::vector<Launch> launches_;  // by node: as they are in the graph
+  LaunchOrder order_;
 };
 
 }  // namespace hologram::cuda

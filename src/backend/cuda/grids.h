@@ -31,10 +31,10 @@ class WideLaunch {
 /// A step's launch for some sizes.
 struct Grid {
   int64_t total = 0, ctas = 0, teams = 0, team_bytes = 0;
-  bool thin = false;    ///< by the kernel for few rows
-  bool parted = false;  ///< its parts are merged by a second launch
-  size_t workspace = 0;
-  std::shared_ptr<WideLaunch> wide;  ///< instead, where addresses suit it
+  bool thin = false;                       ///< by the kernel for few rows
+  bool parted = false;                     ///< its parts are merged by a second launch
+  size_t workspace = 0, workspace_at = 0;  ///< bytes, and where in the call's
+  std::shared_ptr<WideLaunch> wide;        ///< instead, where addresses suit it
 
   /// Launches that it is expected to take.
   size_t launches() const;
@@ -43,5 +43,9 @@ struct Grid {
 /// Of a host's kernel: total, and units per chunk as ctas, for so many `threads`.
 Grid make_grid(const LoadedKernel& kernel, std::span<const int64_t> symbols, int threads,
                int multiprocessors);
+
+/// Gives steps their places in a call's workspace, whose size is returned: behind each other, for
+/// those that might run at the same time; from the start again where that takes too much.
+size_t place_workspaces(std::span<Grid> grids);
 
 }  // namespace hologram::cuda

@@ -30,7 +30,8 @@ struct Segment {
 struct SizeRecord {
   std::vector<int64_t> key;
   std::vector<Grid> grids;  ///< by step; of the host's kernels: total, and units per chunk as ctas
-  size_t workspace = 0;     ///< of the step that needs most
+  size_t workspace = 0;     ///< of all steps together
+  std::vector<Touches> touches;  ///< by step
   std::atomic<int64_t> calls{0};
   std::mutex mutex;  ///< of the graphs
   std::vector<Segment> segments;
@@ -155,10 +156,11 @@ class CudaLauncher final : public Launcher {
     }
     auto record = std::make_shared<SizeRecord>();
     record->key = std::move(key);
-    for (const atlas::EntryStep& step : steps_) {
+    for (const atlas::EntryStep& step : steps_)
       record->grids.push_back(step.kernel < 0 ? Grid{} : grid_of(step, arguments, threads));
-      record->workspace = std::max(record->workspace, record->grids.back().workspace);
-    }
+    record->workspace = place_workspaces(record->grids);
+    for (size_t s = 0; s < steps_.size(); ++s)
+      record->touches.push_back(touches_of(steps_[s], arguments, record->grids[s]));
     find_segments(*record);
     recent_.insert(recent_.begin(), record);
     if (recent_.size() > kept_sizes) recent_.pop_back();
@@ -200,8 +202,11 @@ class CudaLauncher final : public Launcher {
       return false;
     if (segment.without > 0) return --segment.without, false;
     std::vector<Launch> launches;
-    for (size_t s = segment.first; s < segment.last; ++s)
+    for (size_t s = segment.first; s < segment.last; ++s) {
+      const size_t before = launches.size();
       add_launches(launches, frame, steps_[s], record.grids[s], faults);
+      for (size_t l = before; l < launches.size(); ++l) launches[l].touches = &record.touches[s];
+    }
     if (!segment.graph) segment.graph = std::make_unique<LaunchGraph>(device());
     if (segment.graph->start(launches, static_cast<CuStream>(frame.stream)) != cu_success) {
       segment.graph = nullptr;
@@ -221,6 +226,22 @@ class CudaLauncher final : public Launcher {
     const std::span symbols(arguments + step.first_argument,
                             static_cast<size_t>(step.num_arguments));
     return make_grid(kernel_of(step), symbols, threads, device().multiprocessors);
+  }
+
+  // The words of a launch begin with its buffers' addresses.
+  Touches touches_of(const atlas::EntryStep& step, const int64_t* arguments,
+                     const Grid& grid) const {
+    Touches out{{}, grid.workspace_at, grid.workspace};
+    if (step.kernel < 0) return out;
+    const std::span symbols(arguments + step.first_argument,
+                            static_cast<size_t>(step.num_arguments));
+    const LoadedKernel& k = kernel_of(step);
+    for (size_t b = 0; b < k.buffers.size(); ++b)
+      out.memory.push_back({.word = b,
+                            .bytes = static_cast<uint64_t>(k.buffers[b].extent.eval(symbols)) *
+                                     static_cast<uint64_t>(size_of(k.buffers[b].dtype)),
+                            .writes = k.buffers[b].access != atlas::Access::read});
+    return out;
   }
 
   // The host reads what kernels wrote, unless it puts its own work on the stream.
@@ -260,7 +281,8 @@ class CudaLauncher final : public Launcher {
     const size_t numbers = words.size();
     for (int64_t n : {grid.total, grid.teams, grid.team_bytes})
       words.push_back(static_cast<uint64_t>(n));
-    words.push_back(grid.workspace > 0 ? reinterpret_cast<uint64_t>(frame.workspace) : 0);
+    words.push_back(
+        grid.workspace > 0 ? reinterpret_cast<uint64_t>(frame.workspace) + grid.workspace_at : 0);
     words.push_back(faults);
     if (grid.wide)
       if (const auto maps = grid.wide->maps(

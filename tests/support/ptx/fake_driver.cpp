@@ -17,6 +17,7 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -126,8 +127,8 @@ class Common {
     report_ = text;
   }
 
-  std::atomic<int64_t> waits{0}, cubins{0}, graphs{0}, patches{0}, pinned{0}, maps{0}, fills{0},
-      allocations{0};
+  std::atomic<int64_t> waits{0}, cubins{0}, graphs{0}, patches{0}, edges{0}, roots{0}, pinned{0},
+      maps{0}, fills{0}, allocations{0};
 
  private:
   std::mutex mutex_;
@@ -390,6 +391,8 @@ extern "C" __attribute__((visibility("default"))) int64_t fakecuda_count(const c
   if (word == "cubins") return common().cubins;
   if (word == "graphs") return common().graphs;
   if (word == "patches") return common().patches;
+  if (word == "edges") return common().edges;
+  if (word == "roots") return common().roots;
   if (word == "fills") return common().fills;
   if (word == "injected") return common().pending();
   if (word == "pinned") return common().pinned;
@@ -707,8 +710,12 @@ EXPORT cuGraphDestroy(Graph* graph) {
 }
 EXPORT cuGraphAddKernelNode_v2(Node** node, Graph* graph, Node* const* after, size_t num_after,
                                const hologram::cuda::CuKernelNode* kernel) {
-  graph->nodes.push_back(
-      std::make_unique<Node>(Node{{after, after + num_after}, kernel_work(*kernel)}));
+  std::vector<const Node*> kept;
+  for (const Node* n : std::span(after, num_after))
+    if (!common().strikes("edge")) kept.push_back(n);
+  common().edges += static_cast<int64_t>(kept.size());
+  common().roots += num_after == 0;
+  graph->nodes.push_back(std::make_unique<Node>(Node{std::move(kept), kernel_work(*kernel)}));
   *node = graph->nodes.back().get();
   return success;
 }

@@ -14,15 +14,17 @@ extern "C" {
 ///   "capability"  of the devices, 75 for 7.5; "capability1" of the second alone
 ///   "pin", "instantiate", "patch", "graph"   of the calls that pin memory, make a graph, change a
 ///                 node of one, or start one, the one behind `value` others fails
+///   "edge"        graphs leave out the edge between two nodes behind `value` others
 ///   "allocate"    the allocation behind `value` others has no memory
 ///   "launch"      the launch behind `value` others fails
 ///   "kernel"      the kernel behind `value` others fails when it runs
 void fakecuda_inject(const char* what, int64_t value);
 
 /// "waits" (for a stream), "cubins" (that were loaded), "graphs" (that were started), "patches" (of
-/// their nodes), "maps" (tensor maps that were encoded), "pinned" (blocks, ever) or "allocations"
-/// (of device memory, ever); "launches", "instructions" (of warps) or "blocks" (of memory that
-/// live), of a device with its number behind, else of both.
+/// their nodes), "edges" (between them, ever), "roots" (nodes without one that they wait for,
+/// ever), "maps" (tensor maps that were encoded), "pinned" (blocks, ever) or "allocations" (of
+/// device memory, ever); "launches", "instructions" (of warps) or "blocks" (of memory that live),
+/// of a device with its number behind, else of both.
 int64_t fakecuda_count(const char* what);
 
 /// Puts the work that cuStreamEndCapture gave on a stream, as often as it is called.
