@@ -30,6 +30,12 @@ class Machine {
     (void)product, (void)packed_once;
     return 0;
   }
+  /// Whether a weight that is a product's right operand, whose bodies are not written yet, is kept
+  /// as three bfloat16 numbers for each of its own, in planes.
+  virtual bool keeps_terms(const atlas::ProductBlock& product) const {
+    (void)product;
+    return false;
+  }
   /// Whether a right operand of bytes that is new in each call is packed by a kernel of its own.
   virtual bool packs_given_bytes(const atlas::ProductBlock& product) const {
     (void)product;

@@ -154,7 +154,7 @@ class CudaBackend final : public Backend {
   const Settings settings_ = read_settings();
   const DeviceContext& device_;
   mutable DeviceMemory memory_;
-  CudaMachine machine_;
+  const CudaMachine machine_{device_.capability, device_.multiprocessors};
   std::unique_ptr<Backend> host_;
   mutable Counts counts_;
   mutable std::once_flag looked_;

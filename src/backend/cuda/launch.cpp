@@ -176,7 +176,8 @@ class CudaLauncher final : public Launcher {
     };
     for (size_t s = 0; s < steps_.size(); ++s) {
       const atlas::EntryStep& step = steps_[s];
-      if (step.kernel < 0 || step.cached >= 0 || kernel_of(step).host_function) {
+      if (step.cached >= 0) continue;
+      if (step.kernel < 0 || kernel_of(step).host_function) {
         close(s);
         continue;
       }
@@ -195,14 +196,20 @@ class CudaLauncher final : public Launcher {
     return std::unique_lock(record.mutex, std::try_to_lock);
   }
 
-  // What it can not start is launched as ever.
+  // What it can not start is launched as ever; so is a run in which something kept is stale.
   bool start_graph(Segment& segment, const CallFrame& frame, const SizeRecord& record,
                    CuPointer faults) const {
     if (segment.refusals >= most_refusals || (!graphs_ && segment.launches < least_in_graph))
       return false;
+    const std::span steps(steps_.data() + segment.first, segment.last - segment.first);
+    if (std::ranges::any_of(steps, [&](const atlas::EntryStep& step) {
+          return step.cached >= 0 && frame.stale[step.cached];
+        }))
+      return false;
     if (segment.without > 0) return --segment.without, false;
     std::vector<Launch> launches;
     for (size_t s = segment.first; s < segment.last; ++s) {
+      if (steps_[s].cached >= 0) continue;
       const size_t before = launches.size();
       add_launches(launches, frame, steps_[s], record.grids[s], faults);
       for (size_t l = before; l < launches.size(); ++l) launches[l].touches = &record.touches[s];

@@ -8,7 +8,9 @@ namespace hologram::cuda {
 /// Plain loops and products: what follows on a product's rows and windows are kernels of their own.
 class CudaMachine final : public schedule::Machine {
  public:
-  CudaMachine() {
+  /// Without a device: for kernels that all GPUs run.
+  explicit CudaMachine(int capability = 80, int multiprocessors = 108)
+      : capability_(capability), multiprocessors_(multiprocessors) {
     vector = 32;
     units = 108;
     near_bytes = 128 * 1024;
@@ -18,6 +20,12 @@ class CudaMachine final : public schedule::Machine {
     tails = false;
     parts = false;
   }
+
+  /// Where the product of float32 by warpgroups is expected to run, on this device.
+  bool keeps_terms(const atlas::ProductBlock& product) const override;
+
+ private:
+  const int capability_, multiprocessors_;
 };
 
 }  // namespace hologram::cuda

@@ -10,12 +10,12 @@
 namespace hologram::cuda {
 
 /// An operand whose body only loads: element (x, k) of a matrix for each of the batch axes. Or a
-/// factor that is computed first (`planes.h`): a matrix for each place along some batch axes
+/// factor that lies in planes (`products/planes.h`): a matrix for each place along some batch axes
 /// together, and behind these one for each of its terms.
 struct MappedFactor {
   MappedMatrix matrix;  ///< its sizes: k and x or x and k, then batch axes; boxes are to be set
   bool depth_run;       ///< neighbours in memory are neighbours along k
-  std::optional<std::vector<int>> planes = {};  ///< the batch axes, if it is computed first
+  std::optional<std::vector<int>> planes = {};  ///< the batch axes, if it is planes
   /// By batch axis: how many neighbours along it share a matrix, whose coordinate is the axis's
   /// divided by that.
   std::vector<int64_t> shared = {};

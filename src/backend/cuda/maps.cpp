@@ -90,8 +90,17 @@ bool add_planes_of(const MappedMatrix& m, std::span<const int64_t> symbols, Wide
 
 }  // namespace
 
-// Of products a part of a tile of 128 x 256 on every other multiprocessor at least, or of one of
-// 128 x 128 by terms on two of five: the other kernel's tiles are smaller.
+// A part of a tile of 128 x 256 on every other multiprocessor at least, or of one of 128 x 128 by
+// terms on two of five: the other kernel's tiles are smaller.
+int64_t wide_parts(int64_t tiles, int64_t depth, int bytes, bool may, int multiprocessors) {
+  if (tiles < 1 || tiles > most_size || depth * bytes < least_depth_bytes) return 0;
+  int64_t parts = 1;
+  if (may)
+    parts = std::clamp<int64_t>(std::min(multiprocessors / tiles, depth / least_part(bytes)), 1,
+                                most_parts);
+  return (bytes == 4 ? 5 : 4) * tiles * parts < 2 * multiprocessors ? 0 : parts;
+}
+
 std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_t> symbols,
                                   int multiprocessors) {
   WideGrid grid;
@@ -114,15 +123,9 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
   const MappedMatrix& left = facts.matrices[0];
   const bool terms = left.type == DType::f32;
   const int64_t depth = facts.depth.eval(symbols);
-  if (grid.tiles < 1 || grid.tiles > most_size || depth * size_of(left.type) < least_depth_bytes)
-    return std::nullopt;
-  if (facts.merges > 0)
-    grid.parts = std::clamp<int64_t>(
-        std::min(multiprocessors / grid.tiles, depth / least_part(size_of(left.type))), 1,
-        most_parts);
-  const int64_t units = grid.tiles * grid.parts;
-  if ((terms ? 5 : 4) * units < 2 * multiprocessors) return std::nullopt;
-  grid.ctas = std::min<int64_t>(units, multiprocessors);
+  grid.parts = wide_parts(grid.tiles, depth, size_of(left.type), facts.merges > 0, multiprocessors);
+  if (grid.parts == 0) return std::nullopt;
+  grid.ctas = std::min<int64_t>(grid.tiles * grid.parts, multiprocessors);
   const bool six = terms && facts.matrices[1].sizes.back().is(3);
   const int64_t share = (terms ? term_tile_elements : tile_elements) /
                         (piece * (six ? least_six_products : least_products));

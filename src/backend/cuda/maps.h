@@ -25,6 +25,11 @@ struct WideGrid {
   std::vector<Matrix> matrices;
 };
 
+/// Into how many parts of k a product by warpgroups, of elements of so many bytes, is cut if it
+/// `may` be; 0: its parts or steps are so few that the module's other kernel is expected to be
+/// faster on so many multiprocessors.
+int64_t wide_parts(int64_t tiles, int64_t depth, int bytes, bool may, int multiprocessors);
+
 /// What the kernel's launch for these sizes is, if it is expected to be faster than the other one
 /// on so many multiprocessors and tensor maps can describe its matrices.
 std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_t> symbols,

@@ -1,6 +1,7 @@
 // schedule/lower/product.cpp: products.
 #include <algorithm>
 
+#include "schedule/cluster/views.h"
 #include "schedule/lower/kinds.h"
 #include "schedule/lower/loop.h"
 #include "schedule/lower/tail.h"
@@ -69,6 +70,16 @@ Kernels lower_product(const Context& cx) {
     out.push_back(std::move(made.kernel));
   }
 
+  std::optional<int> planes;
+  if (!swapped && rhs->dtype == DType::f32 && below_views(rhs)->is(ir::Op::parameter) &&
+      machine.keeps_terms(about))
+    if (auto weights = static_sources(cx.clustering, cx.options, rhs)) {
+      Packed made = pack_planes(cx, rhs);
+      made.kernel.cached = cx.storage.cache(made.slot, *weights);
+      planes = made.slot;
+      out.push_back(std::move(made.kernel));
+    }
+
   ProgramBuilder k(cx.storage.slots);
   atlas::ProductBlock& p = k.program.block.emplace<atlas::ProductBlock>();
   p = about;
@@ -102,7 +113,10 @@ Kernels lower_product(const Context& cx) {
     Emitter e = cx.emitter(k, p.image);
     end_with(p.image, e.value(winograd->image, winograd->index));
   }
-  if (packed < 0 || winograd || (p.terms > 0 && in == DType::f32)) {
+  if (planes) {
+    Emitter e = cx.emitter(k, p.rhs);
+    end_with(p.rhs, unpack_planes(e, *planes, ik, jn));
+  } else if (packed < 0 || winograd || (p.terms > 0 && in == DType::f32)) {
     Emitter e = cx.emitter(k, p.rhs);
     if (blocks)
       e.elsewhere = [&](Value v, const Index& at_leaf) { return blocks->find(v, at_leaf); };

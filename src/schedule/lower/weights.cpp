@@ -188,6 +188,45 @@ Packed pack_words(const Context& cx, Value rhs, const Shape& batch, int width) {
   return {std::move(kernel), slot};
 }
 
+Packed pack_planes(const Context& cx, Value rhs) {
+  constexpr int64_t unit = 8;
+  const Expr depth = rhs->shape[0], columns = rhs->shape[1];
+  const Expr row = ceil_div(depth, Expr(unit)) * Expr(unit);
+  const int slot = cx.storage.temporary(DType::bf16, {Expr(3), columns, row}, "planes");
+  Lowered kernel = cx.map_loop("planes", {columns, row}, [&](Emitter& e, const Index& at) {
+    atlas::BodyBuilder& b = e.builder();
+    auto word = [&](uint64_t bits) { return b.constant(DType::u32, bits); };
+    auto is_finite = [&](Val x) {
+      return b.lt(b.op(Op::bit_and, b.bitcast(x, DType::u32), word(0x7fffffff)), word(0x7f800000));
+    };
+    const Val guard = e.within(at[1], depth, {});
+    const Val x = or_zero(e, guard, e.value(rhs, {at[1], at[0]}, guard)), finite = is_finite(x);
+    // What would become infinite is cut instead.
+    const Val rounded = b.cast(b.cast(x, DType::bf16), DType::f32);
+    const Val cut =
+        b.bitcast(b.op(Op::bit_and, b.bitcast(x, DType::u32), word(0xffff0000)), DType::f32);
+    const Val high = b.select(finite, b.select(is_finite(rounded), rounded, cut), rounded);
+    Val rest = b.select(finite, b.sub(x, high), b.number(DType::f32, 0));
+    e.store(slot, {Expr(0), at[0], at[1]}, b.cast(high, DType::bf16));
+    const Val middle = b.cast(rest, DType::bf16);
+    e.store(slot, {Expr(1), at[0], at[1]}, middle);
+    rest = b.sub(rest, b.cast(middle, DType::f32));
+    e.store(slot, {Expr(2), at[0], at[1]}, b.cast(rest, DType::bf16));
+  });
+  return {std::move(kernel), slot};
+}
+
+Val unpack_planes(Emitter& e, int slot, const Expr& k, const Expr& n) {
+  Val sum;
+  for (int64_t t = 3; t-- > 0;) {
+    atlas::BodyBuilder& b = e.builder();
+    Val term = e.convert(e.read(slot, {Expr(t), n, k}), DType::f32);
+    if (t == 0) term = b.op(Op::neg, b.op(Op::neg, term));
+    sum = t == 2 ? term : b.add(sum, term);
+  }
+  return sum;
+}
+
 std::optional<Blocks> keep_narrow(const Context& cx, Value rhs, bool few_rows,
                                   std::vector<Lowered>& out) {
   size_t rank = rhs->shape.size();

@@ -21,6 +21,13 @@ Packed pack_panels(const Context& cx, ir::Value rhs, const Shape& batch, int wid
 Packed pack_words(const Context& cx, ir::Value rhs, const Shape& batch, int width);
 /// Panels of a product with terms (atlas::ProductBlock::terms).
 Packed pack_terms(const Context& cx, ir::Value rhs, const Shape& batch, int width, int terms);
+/// Planes of bfloat16 numbers, along k in rows of a multiple of eight: the nearest one to a number,
+/// to what is left of it, and to what is then left. Their sum is the number, but for bits below
+/// 2^-133.
+Packed pack_planes(const Context& cx, ir::Value rhs);
+/// The number at (k, n), read back from the planes in `slot`: the sum of its terms, the highest one
+/// last and negated twice, which nothing else is, as no graph has such an expression (ir/fold.cpp).
+atlas::Val unpack_planes(Emitter& e, int slot, const Expr& k, const Expr& n);
 /// Panels of G w G^T (atlas::ProductBlock::winograd), of which unpack_winograd can read the weight.
 Packed pack_winograd(const Context& cx, ir::Value rhs, int width);
 /// The element of the packed weight at `at` (k, n), read back from the panels in `slot`: within

@@ -28,6 +28,44 @@ PlaneSource factor_source(const atlas::ProductBlock& block, bool right) {
           terms_of(block)};
 }
 
+// The planes that the body reads, if it is one of schedule::unpack_planes.
+std::optional<MappedFactor> kept_terms(const atlas::Program& program) {
+  const atlas::ProductBlock& block = program.product();
+  const std::vector<atlas::Instr>& instrs = block.rhs.instrs;
+  if (instrs.size() != 3 + 3 + 4 || block.batch_rank != 0 || terms_of(block) != term_count)
+    return std::nullopt;
+  auto operand = [&](const atlas::Instr& i, size_t n) -> const atlas::Instr& {
+    return instrs[i.args[n]];
+  };
+  auto is = [](const atlas::Instr& i, ir::Op op) {
+    return i.code == atlas::Code::arithmetic && i.op == op && i.type == DType::f32;
+  };
+  const atlas::Instr& sum = instrs.back();
+  if (!is(sum, ir::Op::add) || !is(operand(sum, 0), ir::Op::add)) return std::nullopt;
+  const atlas::Instr &small = operand(sum, 0), &negative = operand(sum, 1);
+  if (!is(negative, ir::Op::neg) || !is(operand(negative, 0), ir::Op::neg)) return std::nullopt;
+  const atlas::Instr& high = operand(operand(negative, 0), 0);
+  std::vector<const atlas::Instr*> loads;  // the highest term first
+  for (const atlas::Instr* cast : {&high, &operand(small, 1), &operand(small, 0)}) {
+    if (!is(*cast, ir::Op::cast) || cast->from != DType::bf16) return std::nullopt;
+    const atlas::Instr& load = operand(*cast, 0);
+    if (load.code != atlas::Code::load || load.args[0] != atlas::no_value ||
+        (!loads.empty() && load.buffer != loads[0]->buffer))
+      return std::nullopt;
+    loads.push_back(&load);
+  }
+  const Expr plane = loads[1]->expr - loads[0]->expr;
+  if (!plane.is_const() || loads[2]->expr - loads[1]->expr != plane) return std::nullopt;
+  const atlas::Body first{.instrs = {*loads[0]}};
+  auto out = mapped_operand(program, {&first, DType::bf16, block.axes, 0, 1, 2});
+  if (!out || !out->depth_run) return std::nullopt;
+  MappedMatrix& m = out->matrix;
+  m.sizes.insert(m.sizes.end(), {Expr(1), Expr(term_count)});
+  m.strides.insert(m.strides.end(), {plane, plane});
+  out->planes.emplace();
+  return out;
+}
+
 class Splitting {
  public:
   explicit Splitting(CudaFunction& k) : k_(k), ir_(k.ir) {}
@@ -166,15 +204,15 @@ void add_planes(Facts& facts, llvm::Module& module, const atlas::Program& progra
 WideFactors find_factors(const atlas::Program& program) {
   const atlas::ProductBlock& block = program.product();
   auto left = mapped_factor(program, false);
-  std::optional<MappedFactor> right;
-  if (block.operand_type != DType::f32) right = mapped_factor(program, true);
+  auto right =
+      block.operand_type == DType::f32 ? kept_terms(program) : mapped_factor(program, true);
   const PlaneSource rights = factor_source(block, true);
   WideFactors out{};
   out.right = right ? std::move(*right) : plane_of(rights, Expr(0));
   // Behind the right factor's.
-  out.left =
-      left ? std::move(*left)
-           : plane_of(factor_source(block, false), out.right.planes ? rights.bytes() : Expr(0));
+  out.left = left ? std::move(*left)
+                  : plane_of(factor_source(block, false),
+                             is_computed(out.right) ? rights.bytes() : Expr(0));
   return out;
 }
 
@@ -184,11 +222,11 @@ void add_planes(Facts& facts, llvm::Module& module, const atlas::Program& progra
   std::vector<const MappedMatrix*> to;
   for (const bool right : {true, false}) {
     const MappedFactor& f = right ? factors.right : factors.left;
-    if (!f.planes) continue;
+    if (!is_computed(f)) continue;
     sources.push_back(factor_source(program.product(), right));
     to.push_back(&f.matrix);
   }
-  add_planes(facts, module, program, sources, to);
+  if (!sources.empty()) add_planes(facts, module, program, sources, to);
 }
 
 }  // namespace hologram::cuda

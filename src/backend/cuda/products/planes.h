@@ -33,15 +33,19 @@ void add_planes(Facts& facts, llvm::Module& module, const atlas::Program& progra
                 std::span<const PlaneSource> sources, std::span<const MappedMatrix* const> to,
                 bool clears = false);
 
+/// Whether @hologram_split computes a factor.
+inline bool is_computed(const MappedFactor& f) { return f.matrix.buffer == in_workspace; }
+
 /// The factors of a product as tensor maps bring them.
 struct WideFactors {
   MappedFactor left, right;
-  bool computed() const { return left.planes || right.planes; }
+  bool computed() const { return is_computed(left) || is_computed(right); }
 };
 
 /// Factors whose bodies only load, where they are; else as planes of their bodies' values, which
 /// lie as what the body reads. Of float32 the right factor is a plane of each of its bfloat16
-/// terms, whatever its body does. Boxes are to be set.
+/// terms, whatever its body does: where it adds up three such terms (schedule::pack_planes),
+/// those, else computed ones. Boxes are to be set.
 WideFactors find_factors(const atlas::Program& program);
 
 /// Adds @hologram_split to the product's module, which computes those that are planes.
