@@ -204,29 +204,30 @@ TEST_F(CudaWideAttentionDevice, MendsWhatIsNotFinite) {
   const attentions::Case c{1, 1, 1, 256, 256, 16, 16};
   const atlas::Program program = attentions::attention(c);
   static const auto interpreter = std::make_shared<Runtime>("interp");
-  const float odd[] = {INFINITY, -INFINITY, NAN, 3.4e38f, 1.0f};
-  for (const int buffer : {attentions::q_buffer, attentions::k_buffer, attentions::v_buffer})
-    for (const float x : odd) {
-      Data data = data_of(program, c, 3);
-      std::memcpy(data[static_cast<size_t>(buffer)].data() + 4 * 37, &x, 4);
-      const auto wanted =
-          numbers(run_on(*interpreter, program, c, data)[attentions::out_buffer], DType::f32);
-      const int64_t before = counted("maps");
-      const auto got =
-          numbers(run_on(runtime(), program, c, data)[attentions::out_buffer], DType::f32);
-      if (emulated()) {
-        EXPECT_EQ(counted("maps") - before, 3);
-      }
-      for (size_t n = 0; n < got.size(); ++n) {
-        SCOPED_TRACE(fmt::format("{} in buffer {}: {}", x, buffer, n));
-        if (!std::isfinite(wanted[n])) {
-          ASSERT_EQ(std::isnan(got[n]), std::isnan(wanted[n]));
-          ASSERT_TRUE(std::isnan(got[n]) || got[n] == wanted[n]);
-        } else {
-          ASSERT_NEAR(got[n], wanted[n], 0x1p-18 * (0.25 + 2 * std::fabs(wanted[n])));
-        }
+  constexpr auto q = attentions::q_buffer, k = attentions::k_buffer, v = attentions::v_buffer;
+  const std::pair<int, float> odd[] = {{q, INFINITY}, {q, 3.4e38f}, {k, -INFINITY}, {k, NAN},
+                                       {v, INFINITY}, {v, 3.4e38f}, {v, 1}};
+  for (const auto& [buffer, x] : odd) {
+    Data data = data_of(program, c, 3);
+    std::memcpy(data[static_cast<size_t>(buffer)].data() + 4 * 37, &x, 4);
+    const auto wanted =
+        numbers(run_on(*interpreter, program, c, data)[attentions::out_buffer], DType::f32);
+    const int64_t before = counted("maps");
+    const auto got =
+        numbers(run_on(runtime(), program, c, data)[attentions::out_buffer], DType::f32);
+    if (emulated()) {
+      EXPECT_EQ(counted("maps") - before, 3);
+    }
+    for (size_t n = 0; n < got.size(); ++n) {
+      SCOPED_TRACE(fmt::format("{} in buffer {}: {}", x, buffer, n));
+      if (!std::isfinite(wanted[n])) {
+        ASSERT_EQ(std::isnan(got[n]), std::isnan(wanted[n]));
+        ASSERT_TRUE(std::isnan(got[n]) || got[n] == wanted[n]);
+      } else {
+        ASSERT_NEAR(got[n], wanted[n], 0x1p-18 * (0.25 + 2 * std::fabs(wanted[n])));
       }
     }
+  }
 }
 
 TEST_F(CudaWideAttention, AssemblesWithoutSpills) {
