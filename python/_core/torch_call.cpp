@@ -158,7 +158,7 @@ PyObject* TorchCall::State::run() {
   owner_.stamps_.commit(e, std::move(checked_));
   nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(owner_.results_.size())));
   for (size_t i = 0; i < owner_.results_.size(); ++i) {
-    PyObject* o = result_of(owner_.results_[i], out.ptr());
+    PyObject* o = result_of(owner_.results_[i]);
     if (!o) return nullptr;
     PyList_SetItem(out.ptr(), static_cast<Py_ssize_t>(i), o);
   }

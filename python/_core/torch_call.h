@@ -27,14 +27,15 @@ class TorchCall {
   };
 
   /// What one result is.
-  enum class ResultKind : uint8_t { plan, argument, argument_view, result_view, none, integer };
+  enum class ResultKind : uint8_t { output, argument, argument_view, output_view, none, integer };
 
   struct Result {
     ResultKind kind;
-    int index = -1;  // plan output; parameter of an argument that is returned itself or viewed;
-                     // result that is viewed
+    int index =
+        -1;  // plan output that is returned itself or viewed, or parameter of such an argument
     Expr value = Expr(0);            // integer, or how far behind its base a view begins
     Shape sizes = {}, strides = {};  // of a view
+    nanobind::object dtype = {};     // of a view; null: its base's
   };
 
   /// C functions of PyTorch's stable interface (aoti_torch/c/shim.h), which return 0 or have

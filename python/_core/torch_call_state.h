@@ -57,7 +57,7 @@ class TorchCall::State final : public runtime::Outputs,
   void keep(PyObject* o, size_t parameter);
   bool check_stamps();
   PyObject* object_of(int slot);
-  PyObject* result_of(const Result& r, PyObject* results);
+  PyObject* result_of(const Result& r);
   PyObject* view_of(PyObject* base, const Result& r);
   PyObject* make_tensor(const schedule::Slot& slot, void* data, void* block);
   bool adopt(int slot, PyObject* object);

@@ -109,11 +109,16 @@ PyObject* TorchCall::State::make_tensor(const schedule::Slot& slot, void* data, 
   return export_tensor(*owner_.exchange_, e, slot.dtype, rank, data, owner_.place_.device);
 }
 
-// The tensor of a slot, made on first use; borrowed from this state.
+// The tensor of a slot, made on first use, which owns the memory of an output; borrowed from this
+// state.
 PyObject* TorchCall::State::object_of(int slot) {
   auto i = static_cast<size_t>(slot);
-  if (!objects_[i]) objects_[i] = make_tensor(plan().slots[i], frame_.slots[i], nullptr);
-  return objects_[i];
+  if (objects_[i]) return objects_[i];
+  const schedule::Slot& s = plan().slots[i];
+  void* block = s.kind == SlotKind::output
+                    ? std::exchange(blocks_[static_cast<size_t>(s.index)], nullptr)
+                    : nullptr;
+  return objects_[i] = make_tensor(s, frame_.slots[i], block);
 }
 
 // Takes over a result of a host call; the host has seen to the strides of natively read ones. Their
@@ -202,8 +207,14 @@ void TorchCall::State::end() {
   saved_ = PyEval_SaveThread();
 }
 
-// base.as_strided(sizes, strides, base.storage_offset() + value)
+// base.view(dtype).as_strided(sizes, strides, base.storage_offset() + value)
 PyObject* TorchCall::State::view_of(PyObject* base, const Result& r) {
+  nb::object typed;
+  if (r.dtype.is_valid()) {
+    typed = nb::steal(PyObject_CallMethod(base, "view", "O", r.dtype.ptr()));
+    if (!typed.is_valid()) return nullptr;
+    base = typed.ptr();
+  }
   auto tuple = [&](const Shape& shape) {
     nb::object t = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
     for (size_t i = 0; i < shape.size(); ++i)
@@ -218,8 +229,8 @@ PyObject* TorchCall::State::view_of(PyObject* base, const Result& r) {
                              tuple(r.strides).ptr(), static_cast<long long>(start));
 }
 
-// A new reference, or null with an exception. `results` holds those before it.
-PyObject* TorchCall::State::result_of(const Result& r, PyObject* results) {
+// A new reference, or null with an exception.
+PyObject* TorchCall::State::result_of(const Result& r) {
   auto k = static_cast<size_t>(r.index);
   switch (r.kind) {
     case ResultKind::none:
@@ -230,17 +241,13 @@ PyObject* TorchCall::State::result_of(const Result& r, PyObject* results) {
       return Py_NewRef(arguments_[k]);
     case ResultKind::argument_view:
       return view_of(arguments_[k], r);
-    case ResultKind::result_view:
-      return view_of(PyList_GetItem(results, r.index), r);
-    case ResultKind::plan:
+    case ResultKind::output:
+    case ResultKind::output_view:
       break;
   }
-  const auto& output = plan().outputs[k];
-  const auto& slot = plan().slots[static_cast<size_t>(output.slot)];
-  if (slot.kind != SlotKind::output || owner_.place_.on_device())
-    return Py_XNewRef(object_of(output.slot));
-  void* block = std::exchange(blocks_[static_cast<size_t>(slot.index)], nullptr);
-  return make_tensor(slot, block, block);
+  PyObject* made = object_of(plan().outputs[k].slot);
+  if (r.kind == ResultKind::output) return Py_XNewRef(made);
+  return made ? view_of(made, r) : nullptr;
 }
 
 }  // namespace hologram::python

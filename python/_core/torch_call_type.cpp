@@ -174,14 +174,15 @@ std::vector<TorchCall::Result> parse_results(const nb::list& results) {
   for (nb::handle h : results) {
     auto kind = nb::cast<std::string>(h[0]);
     if (kind == "output") {
-      out.push_back({TorchCall::ResultKind::plan, nb::cast<int>(h[1])});
+      out.push_back({TorchCall::ResultKind::output, nb::cast<int>(h[1])});
     } else if (kind == "argument") {
       out.push_back({TorchCall::ResultKind::argument, nb::cast<int>(h[1])});
-    } else if (kind == "argument_view" || kind == "result_view") {
+    } else if (kind == "argument_view" || kind == "output_view") {
       const auto k = kind == "argument_view" ? TorchCall::ResultKind::argument_view
-                                             : TorchCall::ResultKind::result_view;
+                                             : TorchCall::ResultKind::output_view;
       out.push_back(
           {k, nb::cast<int>(h[1]), expression(h[4]), expressions(h[2]), expressions(h[3])});
+      if (!h[5].is_none()) out.back().dtype = h[5];
     } else if (kind == "integer") {
       out.push_back({TorchCall::ResultKind::integer, -1, expression(h[1])});
     } else {
@@ -252,8 +253,8 @@ void bind_torch_call(nb::module_& m) {
       "A callable over a list of tensors and integers. args: "
       "('tensor'|'symbol'|'negated'|'object'|'ignored', index) per position; "
       "results: ('output', index), ('argument', parameter), ('argument_view', "
-      "parameter, sizes, strides, distance), ('result_view', earlier result, sizes, strides, "
-      "distance), ('integer', expression) or ('none', 0); constants: (parameter, "
+      "parameter, sizes, strides, distance, dtype or None), ('output_view', index, sizes, strides, "
+      "distance, dtype or None), ('integer', expression) or ('none', 0); constants: (parameter, "
       "tensor) for parameters that no argument gives; threads(): the thread count to use, asked at "
       "each call; exchange: torch.Tensor.__dlpack_c_exchange_api__; "
       "host(callee, operands, sizes, strides) runs host operations; device: None for the host, "

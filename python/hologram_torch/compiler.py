@@ -36,9 +36,10 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
     try:
         if kind == "backward":
             layout.adopt(module, examples)
-        layouts = layout.saved(module.graph) if kind == "forward" else {}
+        hidden = layout.hidden(module.graph, kind)
+        layouts = layout.saved(module.graph, hidden) if kind == "forward" else {}
         static = parameters.positions(module, kind) if static is None else static
-        make = functools.partial(_translate, module, name, options, static, layouts)
+        make = functools.partial(_translate, module, name, options, static, layouts, hidden)
         brief = precision.allowed() if brief is None else brief
         programs = Programs(make, _varies(module, options, brief), options.fast, keep)
         call = programs.compile()
@@ -86,11 +87,11 @@ def _has_products(module) -> bool:
     )
 
 
-def _translate(module, name, options, static, layouts, treatment) -> Program:
+def _translate(module, name, options, static, layouts, hidden, treatment) -> Program:
     start = time.perf_counter()
     if "fx" in counters.dump_stages():
         counters.dump(name, "fx", module.print_readable(print_output=False))
     where = device.of(module.graph)
     with device.on(where), device.products(options.own_products()):
-        translated = Translator(module, static, options.pack_weights, options, layouts, treatment).run()
+        translated = Translator(module, static, options.pack_weights, options, layouts, treatment, hidden).run()
     return Program.of(name, translated, options, 1e3 * (time.perf_counter() - start), where)

@@ -93,6 +93,13 @@ void Planner::make_input_slots() {
   }
 }
 
+// Whether a host result lies as these strides say.
+bool stored_as(Value v, const Shape& strides) {
+  for (size_t i = 0; i < v->shape.size(); ++i)
+    if (!v->shape[i].is(1) && v->attrs.exprs[i] != strides[i]) return false;
+  return true;
+}
+
 void Planner::place_outputs() {
   int number = 0;
   plan_.outputs.resize(graph_.outputs.size());
@@ -128,8 +135,14 @@ void Planner::place_outputs() {
                                  out.slot);
     } else if (o.value->is(Op::host_result)) {
       auto& s = stores_.of[o.value];
-      if (s.empty()) s.push_back(slot_for(o.value, SlotKind::host, -1, o.value->attrs.exprs));
-      out.slot = s[0];
+      const bool first = s.empty();
+      if (first) s.push_back(slot_for(o.value, SlotKind::host, -1, o.value->attrs.exprs));
+      if (o.value->dtype == DType::host || (first && stored_as(o.value, o.strides))) {
+        out.slot = s[0];
+      } else {  // each output is a tensor of its own
+        out.slot = slot_for(o.value, SlotKind::output, index, o.strides);
+        copies_.emplace_back(s[0], out.slot);
+      }
     } else {
       out.slot = slot_for(o.value, SlotKind::output, index, o.strides);
       if (stores_.in_place_scatters.count(o.value))

@@ -168,6 +168,21 @@ TEST_P(ExecutableTest, HostCallsRunBetweenKernels) {
   EXPECT_THROW(run(*e, {in.data()}, {}, out), Error);  // no host at all
 }
 
+TEST_P(ExecutableTest, AHostsResultGivenTwiceIsTwoTensors) {
+  Value x = g.parameter(0, DType::f32, {8}, {1});
+  Value call = g.make(Op::host_call, {x}, {{0}, {}, 0, "double"}, DType::host, Shape{});
+  Value r = g.make(Op::host_result, {call}, {{0}, {1}, 0, ""}, DType::f32, Shape{8});
+  output(r);
+  output(r);
+  auto e = compile();
+  EXPECT_NE(e->plan().outputs[0].slot, e->plan().outputs[1].slot);
+  auto in = ramp(8, 1);
+  Vectors out;
+  Doubler host;
+  ASSERT_EQ(run(*e, {in.data()}, {}, out, &host), 0);
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(out.data[1][i], 2 * in[i]);
+}
+
 TEST_P(ExecutableTest, AnIndexOutOfRangeIsReportedAndTouchesNothing) {
   Value t = g.parameter(0, DType::f32, {4}, {1}), i = g.parameter(1, DType::i64, {3}, {1});
   output(g.make(Op::take, {t, i}, {{0}, {}, 0, ""}));

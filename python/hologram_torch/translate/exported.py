@@ -149,7 +149,7 @@ class ExportedGraph(Translator):
             kind = "constant" if constant else "tensor"
             self.sources[number] = (kind, spec.target, tensor, list(val.shape), list(val.stride()))
 
-    def _result(self, item):
+    def _result(self, item, position=None):
         if not isinstance(item, torch.fx.Node):
             self.returned.append(("value", item))
             return "none", 0

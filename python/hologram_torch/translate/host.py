@@ -56,6 +56,7 @@ class HostCall:
         self.target, self.name = target, name
         self.args, self.kwargs = args, kwargs
         self.stored = stored  # by operand; operators may trust the strides that tracing showed them
+        self.viewed = ()  # operands of PyTorch's own that a result may be a view of
         self.results = []  # (index in the operator's result or None, dtype or None for values of the host, shape)
 
     def __getstate__(self):
@@ -95,7 +96,7 @@ class HostCall:
 
     def foreign(self, operands):
         """Memory that no result may share."""
-        shared = {_storage(t) for t in operands}
+        shared = {_storage(t) for index, t in enumerate(operands) if index not in self.viewed}
         shared.discard(None)
         return shared
 

@@ -41,15 +41,21 @@ def channels_last(shape) -> list:
     return strides
 
 
-def saved(graph) -> dict:
-    """Strides by position among the results of a forward graph, for images that only its backward graph reads."""
-    metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
+def hidden(graph, kind: str) -> range:
+    """Positions of results that no user sees: gradients, and what a forward graph leaves for its backward graph."""
+    results = range(len(next(iter(graph.find_nodes(op="output"))).args[0]))
+    if kind == "backward":
+        return results
+    metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None) if kind == "forward" else None
     try:
-        kept = metadata.tensors_saved_for_backwards_slice
-    except (AttributeError, AssertionError):
-        return {}
+        return results[len(metadata.tokens) :][metadata.tensors_saved_for_backwards_slice]  # effect tokens come first
+    except (AttributeError, AssertionError):  # no training, or another version of PyTorch
+        return results[:0]
+
+
+def saved(graph, positions) -> dict:
+    """Strides by position among the results of a forward graph, for images that only its backward graph reads."""
     results = list(next(iter(graph.find_nodes(op="output"))).args[0])
-    positions = range(len(results))[kept]
     shown = {item for n, item in enumerate(results) if n not in positions}
     images, out = _images(graph), {}
     for n in positions:

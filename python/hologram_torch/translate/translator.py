@@ -11,7 +11,7 @@ from ..graph import dtypes
 from ..graph.builder import Builder, Value, contiguous_strides
 from ..graph.symbols import Unsupported, hint
 from ..options import Options, strict
-from . import collectives, inplace, loose
+from . import collectives, inplace, loose, sharing
 from .host import HostCall, HostTable, Stored, _Operand, _Size
 
 _COPY = torch.ops.aten.copy_.default
@@ -21,12 +21,14 @@ _SEQUENCES = (list, tuple, immutable_list)
 class Translator(Builder):
     """Translates one graph. Afterwards: graph, args and results for the native callable, host, constants, static."""
 
-    def __init__(self, module, static_inputs=(), keep_static=True, options=None, layouts=None, treatment=precision.EXACT):
+    def __init__(self, module, static_inputs=(), keep_static=True, options=None, layouts=None, treatment=precision.EXACT, hidden=()):
+        """layouts: strides of results, by position, that need not be as traced; hidden: positions of results that no user sees."""
         super().__init__()
         self.module = module
         self.options = options or Options()
         self.treatment = treatment  # of float32 products
-        self.layouts = layouts or {}  # strides of results, by position, that need not be as traced
+        self.layouts = layouts or {}
+        self.hidden = hidden
         self.env = {}
         self.host = HostTable()
         self.host_nodes = set()  # FX nodes whose values only the host holds
@@ -38,6 +40,8 @@ class Translator(Builder):
         self.last_random = None
         self.pending = collectives.Pending()
         self.outputs = 0
+        self._awaited = {}  # id of a value that a collective has completed → output of the graph
+        self._viewing = {}  # id of a value that lies in memory of another one of PyTorch's → its node
         self.fallbacks = []
         self._node = self._val = None
         self._static_inputs = frozenset(static_inputs) if keep_static else frozenset()
@@ -377,6 +381,8 @@ class Translator(Builder):
         args = [template(a) for a in node.args]
         kwargs = {k: template(a) for k, a in node.kwargs.items()}
         call = make(target, name, args, kwargs, stored)
+        if sharing.is_view(target):
+            call.viewed = [index for index, v in enumerate(operands) if v.dtype == dtypes.HOST]
         random = isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
         if random and self.last_random is not None:
             operands.append(self.last_random)  # keeps the order in which the generator is used
@@ -392,8 +398,11 @@ class Translator(Builder):
             first = next(iter(v for v in (value if isinstance(value, tuple) else (value,)) if type(v) is Value), None)
             self.last_random = first if first is not None else self.last_random
         self.env[node] = value
-        if type(value) is Value and value.dtype == dtypes.HOST:
-            self.host_nodes.add(node)
+        if type(value) is Value:
+            if call.viewed:
+                self._viewing[value.id] = node
+            if value.dtype == dtypes.HOST:
+                self.host_nodes.add(node)
 
     def _goes_on(self, node, call, operands, value):
         """Notes a collective that has begun, or ended: then what it wrote is read through the call that waited."""
@@ -407,6 +416,7 @@ class Translator(Builder):
                     self.env[earlier] = complete[known.id]
         if isinstance(call, collectives.Wait) or not node.users:  # it runs whatever reads it, as it does on the other side
             for v in values:
+                self._awaited[v.id] = self.outputs
                 self.graph.output(v, [] if v.dtype == dtypes.HOST else contiguous_strides(v.shape))
                 self.outputs += 1
 
@@ -460,11 +470,13 @@ class Translator(Builder):
             self.graph.output(value, [], self.parameter_of[target])
             self.outputs += 1
         (values,) = node.args
-        self._returned = list(values) if isinstance(values, _SEQUENCES) else [values]
-        for item in self._returned:
-            self.results.append(self._result(item))
+        returned = list(values) if isinstance(values, _SEQUENCES) else [values]
+        self._shared = sharing.find(returned, self.hidden, bool(self.symbols.hints))
+        self._places = {}  # node whose memory several results share → output of the graph
+        for position, item in enumerate(returned):
+            self.results.append(self._result(item, position))
 
-    def _result(self, item):
+    def _result(self, item, position=None):
         if item is None:
             return ("none", 0)
         if isinstance(item, int):
@@ -476,40 +488,53 @@ class Translator(Builder):
             return ("argument", self.parameter_of[item.args[0]])
         if item in self.parameter_of:
             return ("argument", self.parameter_of[item])
-        view = self._view(item)
-        if view is not None:
-            return view
+        base = sharing.base_of(item)
+        if base in self.parameter_of and base is not item and base not in self._mutated:
+            return ("argument_view", self.parameter_of[base], *self._seen_from(item, base))
         if type(value) is Value:
-            val = item.meta["val"] if "val" in item.meta else operator.attrgetter(item.target)(self.module)
-            strides = []  # a value of PyTorch's own need not have any: a sparse tensor
-            if value.dtype != dtypes.HOST:
-                strides = self.layouts.get(len(self.results)) or self.symbols.sizes(val.stride())
-            self.graph.output(value, strides)
-            self.outputs += 1
-            return ("output", self.outputs - 1)
+            root = sharing.root_of(item)
+            if root in self._shared and position not in self.layouts:
+                if base is not root and self.env[base].id not in self._viewing:  # of another dtype
+                    base = root if sharing.reinterpreted(item.meta["val"], root.meta["val"]) else None
+                if base is not None:
+                    return self._part_of(base, item)
+            return ("output", self._tensor(item, value, self.layouts.get(position)))
         if value is None:
             return ("none", 0)
         if type(value) is bool or isinstance(value, (float, _Opaque)):
             raise Unsupported(f"result {item} of type {type(value).__name__}")
         return ("integer", value)
 
-    def _view(self, item):
-        """A result that is a view of an argument, or of an earlier result where sizes are symbolic (PyTorch then reads
-        the offset from it)."""
-        root = _view_root(item)
-        if root is None:
-            return None
-        val, base = item.meta["val"], root.meta.get("val")
-        if not isinstance(base, torch.Tensor) or val.dtype != base.dtype or _flags(val) != _flags(base):
-            return None
-        if root in self.parameter_of and root not in self._mutated:
-            kind, number = "argument_view", self.parameter_of[root]
-        elif self.symbols.hints and root in self._returned[: len(self.results)]:
-            kind, number = "result_view", self._returned.index(root)
-        else:
-            return None
-        distance = self.size(val.storage_offset()) - self.size(base.storage_offset())
-        return (kind, number, self.symbols.sizes(val.shape), self.symbols.sizes(val.stride()), distance)
+    def _tensor(self, node, value, strides=None) -> int:
+        """A tensor of its own for a node's value, stored as traced unless told otherwise → output of the graph."""
+        val = node.meta["val"] if "val" in node.meta else operator.attrgetter(node.target)(self.module)
+        if value.dtype == dtypes.HOST:
+            strides = []  # a value of PyTorch's own need not have any: a sparse tensor
+        elif strides is None:
+            strides = self.symbols.sizes(val.stride())
+        awaited = self._awaited.pop(value.id, None)
+        if awaited is not None and (value.dtype == dtypes.HOST or strides == contiguous_strides(value.shape)):
+            return awaited
+        if self._viewing.get(value.id, node) is not node:  # a copy of it
+            value = self._host_values(HostCall(torch.ops.aten.clone.default, "aten.clone.default", (_Operand(0),), {}), [value], [], val)
+        self.graph.output(value, strides)
+        self.outputs += 1
+        return self.outputs - 1
+
+    def _part_of(self, base, item):
+        """A result in memory that others share."""
+        if base not in self._places:
+            self._places[base] = self._tensor(base, self.env[base])
+        number = self._places[base]
+        return ("output", number) if base is item else ("output_view", number, *self._seen_from(item, base))
+
+    def _seen_from(self, item, base):
+        """A view's sizes, strides, distance from the beginning of `base`, and its dtype where that is another one."""
+        val, whole = item.meta["val"], base.meta["val"]
+        start = self.size(whole.storage_offset()) * whole.dtype.itemsize // val.dtype.itemsize
+        distance = self.size(val.storage_offset()) - start
+        dtype = None if val.dtype == whole.dtype else val.dtype
+        return self.symbols.sizes(val.shape), self.symbols.sizes(val.stride()), distance, dtype
 
 
 class _Opaque:
@@ -536,21 +561,6 @@ def _memory_order(fake):
 
 def _is_effect(node) -> bool:
     return getattr(node.target, "_name", "") == "with_effects"
-
-
-def _view_root(node):
-    """The node that a chain of views begins at, or None for a node that is no view."""
-    root = node
-    while root.op == "call_function":
-        source = root.args[0] if root.target is operator.getitem else root
-        if not getattr(source.target, "is_view", False) or not isinstance(source.args[0], Node):
-            break
-        root = source.args[0]
-    return None if root is node else root
-
-
-def _flags(tensor):
-    return tensor.is_neg(), tensor.dtype.is_complex and tensor.is_conj(), tensor.layout
 
 
 def _plain(tensor) -> bool:

@@ -1,0 +1,68 @@
+# hologram_torch/translate/sharing.py: which results of a graph are one memory
+"""Results that are views of one value share its memory, as in eager. All others are tensors of their own, whatever their values
+are: a clone is no view."""
+
+import operator
+
+import torch
+from torch.fx import Node
+
+
+def find(returned, hidden, symbolic) -> set:
+    """Nodes whose memory several of a graph's results share. `hidden`: positions of results that no user sees: one that a user sees
+    as well is the same tensor; views share memory only where PyTorch reads offsets from it, with symbolic sizes, of what is
+    returned before them."""
+    seen, shared = set(), set()
+    for position, item in enumerate(returned):
+        if not isinstance(item, Node):
+            continue
+        root = root_of(item)
+        if position not in hidden:
+            (shared if root in seen else seen).add(root)
+        elif item is root and item in seen or symbolic and root in returned[:position]:
+            shared.add(root)
+    return shared
+
+
+def root_of(node):
+    """The node that a chain of views begins at; itself for a node that is no view."""
+    while (source := _source_of(node)) is not None:
+        node = source
+    return node
+
+
+def base_of(node):
+    """The first node of this chain that the node is a view of by sizes, strides and an offset alone."""
+    while (source := _source_of(node)) is not None and _flags(source.meta["val"]) == _flags(node.meta["val"]):
+        node = source
+    return node
+
+
+def reinterpreted(val, base) -> bool:
+    """Whether two tensors of one memory differ by sizes, strides, an offset and the dtype alone."""
+    return _flags(val)[1:] == _flags(base)[1:]
+
+
+def _source_of(node):
+    call = node.args[0] if node.target is operator.getitem else node
+    if not is_view(getattr(call, "target", None)) or not isinstance(call.args[0], Node):
+        return None
+    source = call.args[0]
+    return source if _same_memory(node.meta.get("val"), source.meta.get("val")) else None
+
+
+def is_view(target) -> bool:
+    """Whether results of an operator may share its operand's memory."""
+    return isinstance(target, torch._ops.OpOverload) and target.is_view
+
+
+def _same_memory(val, base) -> bool:
+    if not (isinstance(val, torch.Tensor) and isinstance(base, torch.Tensor)):
+        return False
+    if val.layout is not torch.strided or base.layout is not torch.strided:
+        return False
+    return val.untyped_storage()._cdata == base.untyped_storage()._cdata
+
+
+def _flags(val):
+    return val.dtype, val.is_neg(), val.dtype.is_complex and val.is_conj()

@@ -1,0 +1,95 @@
+# tests/torch/test_sharing.py: results share memory exactly where eager's do
+import pytest
+import torch
+
+from harness import BACKEND, backend_stats, compile_fresh
+
+
+@torch.library.custom_op("hologram_test::next", mutates_args=())
+def following(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+following.register_fake(torch.empty_like)
+following.register_autograd(lambda ctx, grad: grad, setup_context=lambda ctx, inputs, output: None)
+
+def complexes(a):
+    z = torch.complex(a, a)
+    return z, z[0], z.real, z.imag, torch.view_as_real(z), z.conj(), z * 1, z.real * 1, z.clone(), torch.view_as_real(z).clone()
+
+
+RESULTS = {
+    "copies": lambda a: (
+        a, a.clone(), a.contiguous(), a.mT.contiguous(), a.to(torch.float32, copy=True), torch.empty_like(a).copy_(a), torch.cat([a]),
+        torch.nn.functional.pad(a, (0, 0)), a * 1, a / 1, a - 0, a + 0,
+    ),
+    "a copy alone": lambda a: a.mT.contiguous(),
+    "image": lambda a: a.view(2, 2, 2, 2).contiguous(memory_format=torch.channels_last),
+    "itself": lambda a: (a, a, a.detach()),
+    "parts": lambda a: (a[0], a[:2], a[1:][1:], a[:, 1:3].mT),
+    "whole and parts": lambda a: (a, a[:2], a.mT, a.view(-1), a.unsqueeze(0), a.expand(2, 4, 4), a.diagonal(), a.unfold(0, 2, 1)),
+    "several": lambda a: (*a.split(2), *(a + 1).chunk(2, dim=1), *(a + 2).unbind()),
+    "strided": lambda a: (a.as_strided((2, 2), (1, 4), 3), a),
+    "dtypes": lambda a: (a.view(torch.int32)[1:], a.view(torch.int16), a),
+    "written": lambda a: (a[0].add_(1), a),
+    "complex": complexes,
+}  # fmt: skip
+SOURCES = {"ours": torch.sin, "PyTorch's": torch.linalg.matrix_exp, "a user's": following, "an argument": lambda x: x}
+CASES = [(made, how, gradients) for made in SOURCES for how in RESULTS for gradients in (False, True)
+         if not (gradients and (how == "written" or made == "a user's"))]  # eager refuses to write into what it has saved
+
+
+def memory(tensors):
+    """By tensor: whose storage it lies in, where from that one's first tensor on, strides."""
+    first, found = {}, []
+    for number, t in enumerate(tensors):
+        owner, start = first.setdefault(t.untyped_storage().data_ptr(), (number, t.data_ptr()))
+        found.append((owner, t.data_ptr() - start, t.dtype, tuple(t.shape), t.stride()))
+    return found
+
+
+def outcome(function, gradients):
+    x = (torch.randn(4, 4, generator=torch.Generator().manual_seed(1)) + 4 * torch.eye(4)).requires_grad_(gradients)
+    with torch.set_grad_enabled(gradients):
+        x = x * 1
+        results = function(x)
+    return x, *(results if isinstance(results, tuple) else (results,))
+
+
+@pytest.mark.parametrize("made,how,gradients", CASES, ids=[f"{m} {h}{' gradients' * g}" for m, h, g in CASES])
+def test_memory_is_shared_as_in_eager(made, how, gradients):
+    function = lambda x: RESULTS[how](SOURCES[made](x))
+    eager = outcome(function, gradients)
+    for dynamic in (False, True):
+        actual = outcome(compile_fresh(function, dynamic=dynamic), gradients)
+        assert backend_stats()["failed_graphs"] == 0
+        assert memory(actual) == memory(eager)
+        for a, e in zip(actual, eager, strict=True):
+            if e.dtype not in (torch.int16, torch.int32):  # the bits of floats, whose last ones may differ
+                torch.testing.assert_close(a, e)
+
+
+def test_across_a_graph_break():
+    def function(x):
+        a = torch.linalg.inv(x)
+        b = a.contiguous()
+        torch._dynamo.graph_break()
+        a.zero_()
+        return b.view(-1) + a.mT.view(-1)
+
+    x = torch.eye(4) * 3
+    torch.testing.assert_close(compile_fresh(function)(x), function(x))
+
+
+@pytest.mark.skipif(BACKEND != "hologram", reason="of hologram_torch.freeze")
+@pytest.mark.parametrize("how", ["copies", "whole and parts"])
+def test_frozen_models(how):
+    import hologram_torch
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return RESULTS[how](torch.linalg.inv(x.sin()).mT)
+
+    x = torch.eye(4) * 3
+    with torch.no_grad():
+        assert memory(hologram_torch.freeze(Model(), (x,))(x)) == memory(Model()(x))
