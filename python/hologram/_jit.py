@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from hologram import _core, _selection, numpy_functions  # noqa: F401  (they fill the table of functions)
+from hologram import _core, _products, _selection, _series, _shapes, _tables, numpy_functions  # noqa: F401  (they fill a table)
 from hologram.trace import Array, Dim, Tracer, TraceError
 
 __all__ = ["Jitted", "TraceError", "jit"]

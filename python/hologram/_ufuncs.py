@@ -114,6 +114,7 @@ _COMPOSED: dict[str, Callable[..., Any]] = dict(
     sign=_sign,
     logaddexp=_logaddexp,
     hypot=_hypot,
+    heaviside=lambda c, a, b: c.where(c("lt", a, 0), 0, c.where(c("lt", 0, a), 1, c.where(c("eq", a, 0), b, a))),
     square=lambda c, a: c("mul", a, a),
     reciprocal=lambda c, a: c("div", c("add", c("mul", a, 0), 1), a) if a.dtype not in FLOATS else c("div", 1, a),
     positive=lambda c, a: a,
