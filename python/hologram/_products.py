@@ -1,6 +1,6 @@
 # hologram/_products.py: einsum, tensordot, Kronecker and cross products and norms for hologram.jit
 # mypy: disable-error-code="no-any-return,return-value"
-"""Sums of products. What a function gives NotImplemented for is not native."""
+"""Sums of products. A form that a function does not know is an error that names it."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from hologram._operands import axes_of
 from hologram._registry import FLOATS, FUNCTIONS, implements
-from hologram._shapes import traced
+from hologram._shapes import traced, unsupported
 from hologram.trace import Array
 
 
@@ -49,11 +49,11 @@ def _plain(a: Array, labels: str, kept: str) -> Any:
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
-            a = np.diagonal(a, 0, first, second)
+            a = FUNCTIONS[np.diagonal](a, 0, first, second)
             labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
     gone = tuple(i for i, label in enumerate(labels) if label not in kept)
     if gone:
-        a = np.sum(a, axis=gone, dtype=a.dtype)
+        a = FUNCTIONS[np.sum](a, axis=gone, dtype=a.dtype)
     return a, "".join(label for label in labels if label in kept)
 
 
@@ -86,7 +86,7 @@ def _pair(a: Array, la: str, b: Array, lb: str, kept: str) -> Any:
 @implements("einsum")
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: Any) -> Any:
     if not operands or not isinstance(operands[0], str) or "." in operands[0] or options or out is not None:
-        return NotImplemented
+        raise unsupported("einsum")
     text = operands[0].replace(" ", "")
     arrays = traced(*operands[1:])
     terms, _, result = text.partition("->")
@@ -97,7 +97,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
         raise ValueError(f"einsum: {operands[0]!r} is not for operands of {[a.ndim for a in arrays]} dimensions")
     dtype = np.result_type(*[a.dtype for a in arrays])
     if dtype == np.bool_:
-        return NotImplemented
+        raise unsupported("einsum")
     arrays = [a.astype(dtype) for a in arrays]
 
     def needed(i: int) -> str:
@@ -106,10 +106,10 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
     a, la = _plain(arrays[0], labels[0], needed(1))
     for i in range(1, len(arrays)):
         b, lb = _plain(arrays[i], labels[i], la + needed(i + 1))
-        found = _pair(a, la, b, lb, needed(i + 1))
+        found: Any = _pair(a, la, b, lb, needed(i + 1))
         if found is None:  # a size of 1 stands for any
-            return NotImplemented
-        a, la = _plain(*found, needed(i + 1))
+            raise unsupported("einsum")
+        a, la = _plain(found[0], found[1], needed(i + 1))
     order = [la.index(label) for label in result]
     return a.transpose(order) if order != list(range(len(order))) else a.make(a.value)
 
@@ -130,7 +130,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     a, b = traced(a, b)
     a, b = np.moveaxis(a, axisa, -1), np.moveaxis(b, axisb, -1)
     if not all(isinstance(v.shape[-1], int) or v.shape[-1].hint == 3 for v in (a, b)) or a.shape[-1] != 3 or b.shape[-1] != 3:
-        return NotImplemented
+        raise unsupported("cross")
     x, y = ([v[..., i] for i in range(3)] for v in (a, b))
     parts = [x[i] * y[j] - x[j] * y[i] for i, j in ((1, 2), (2, 0), (0, 1))]
     return np.moveaxis(np.stack(parts, axis=-1), -1, axisc)
@@ -146,8 +146,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> An
     if len(axes) == 1 and ord in (np.inf, -np.inf, 0, 1):
         if ord == 0:
             return np.sum((x != 0).astype(x.dtype), at, keepdims=keepdims)
-        return {np.inf: np.max, -np.inf: np.min, 1: np.sum}[ord](far, at, keepdims=keepdims)
-    return NotImplemented
+        reduce: Any = {np.inf: np.max, -np.inf: np.min, 1: np.sum}[ord]
+        return reduce(far, at, keepdims=keepdims)
+    raise unsupported("norm")
 
 
 FUNCTIONS[np.linalg.norm] = norm

@@ -1,6 +1,6 @@
 # hologram/_series.py: differences, integrals, polynomials, convolutions and statistics for hologram.jit
 # mypy: disable-error-code="no-any-return,return-value"
-"""Functions along a line. What a function gives NotImplemented for is not native."""
+"""Functions along a line. A form that a function does not know is an error that names it."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from hologram._operands import axes_of, lifted, tracer_of
 from hologram._registry import FLOATS, implements
-from hologram._shapes import part, traced
+from hologram._shapes import part, traced, unsupported
 from hologram.trace import Array
 
 _TAPS = 32  # of kernels whose convolution is a sum of shifted copies; NumPy's own call is faster for longer ones
@@ -25,7 +25,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append:
     (axis,) = axes_of(axis, a.ndim)
     ends = [v for v in (prepend, append) if v is not np._NoValue]
     if n and any(np.ndim(v) == 0 for v in ends):
-        return NotImplemented
+        raise unsupported("diff")
     if n and ends:
         joined = ([] if prepend is np._NoValue else [prepend]) + [a] + ([] if append is np._NoValue else [append])
         a = np.concatenate(traced(*joined), axis=axis)
@@ -53,7 +53,7 @@ def _slope(f: Array, axis: int, step: Any) -> Array:
 @implements("gradient")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     if edge_order != 1 or not isinstance(f, Array):
-        return NotImplemented
+        raise unsupported("gradient")
     axes = axes_of(axis, f.ndim) if not isinstance(axis, (tuple, list)) else [a % f.ndim for a in axis]
     steps = [1.0] * len(axes) if not varargs else list(varargs) * (len(axes) if len(varargs) == 1 and np.ndim(varargs[0]) == 0 else 1)
     if len(steps) != len(axes):
@@ -79,7 +79,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 @implements("polyval")
 def polyval(p: Any, x: Any) -> Any:
     if isinstance(p, Array) and not isinstance(p.shape[0], int):
-        return NotImplemented
+        raise unsupported("polyval")
     terms = list(p) if isinstance(p, Array) else list(np.asarray(p)) if not isinstance(p, (list, tuple)) else list(p)
     (x,) = traced(x) if isinstance(x, Array) else (lifted(tracer_of(*terms), x),)
     if not isinstance(p, Array) and not any(isinstance(t, Array) for t in terms):
@@ -93,7 +93,7 @@ def polyval(p: Any, x: Any) -> Any:
 def _taps(a: Array, kernel: Array, mode: str) -> Any:
     n, m = a.shape[0], kernel.shape[0]
     if not 1 <= m or not m <= _TAPS or "b8" in (a.value.dtype, kernel.value.dtype):
-        return NotImplemented
+        raise unsupported("convolve")
     m = int(m)
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
@@ -123,7 +123,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     a, v = (np.atleast_1d(x) for x in traced(a, v))
     if a.ndim != 1 or v.ndim != 1 or a.shape[0] == 0 or v.shape[0] == 0 or v.shape[0] > a.shape[0]:
-        return NotImplemented
+        raise unsupported("correlate")
     return _taps(a, np.flip(v), mode)
 
 
@@ -133,7 +133,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
 @implements("ptp")
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
     if out is not None:
-        return NotImplemented
+        raise unsupported("ptp")
     keep = keepdims is True
     return np.max(a, axis, keepdims=keep) - np.min(a, axis, keepdims=keep)
 
@@ -150,7 +150,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     dtype = np.result_type(a.dtype, w.dtype, *([] if a.value.dtype in FLOATS else [np.float64]))
     if w.ndim != a.ndim:
         if not isinstance(axis, int) or w.ndim != 1:
-            return NotImplemented
+            raise unsupported("average")
         w = w.reshape([-1 if i == axis % a.ndim else 1 for i in range(a.ndim)])
     a, w = a.astype(dtype), np.broadcast_to(w.astype(dtype), a.shape)
     total = np.sum(w, axis, keepdims=keep)
@@ -164,7 +164,7 @@ def cov(
     dtype: Any = None,
 ) -> Any:  # fmt: skip
     if fweights is not None or aweights is not None:
-        return NotImplemented
+        raise unsupported("cov")
     rows = traced(m) if y is None else traced(m, y)
     if any(r.ndim > 2 for r in rows):
         raise ValueError("cov: operands must have at most two dimensions")
@@ -181,7 +181,7 @@ def cov(
 @implements("corrcoef")
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None, **given: Any) -> Any:
     if any(v is not np._NoValue for v in given.values()):
-        return NotImplemented
+        raise unsupported("corrcoef")
     c = cov(x, y, rowvar, dtype=dtype)
     if not c.ndim:
         return c / c

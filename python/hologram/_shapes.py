@@ -1,6 +1,8 @@
 # hologram/_shapes.py: rolling, padding, splitting, joining, windows and triangles for hologram.jit
 # mypy: disable-error-code="no-any-return,return-value"
-"""Functions that move elements, put together from slices, joins and indices. What a function gives NotImplemented for is not native."""
+"""Functions that move elements, put together from slices, joins and indices.
+
+A form that a function does not know is an error that names it."""
 
 from typing import Any
 
@@ -8,16 +10,21 @@ import numpy as np
 
 from hologram._operands import axes_of, lifted, tracer_of
 from hologram._registry import FUNCTIONS, implements
-from hologram.trace import Array, Dim, product
+from hologram.trace import Array, Dim, TraceError, product
 
 _SIZES = (int, np.integer, Dim)
 _COPIES = 16  # that tile joins; more are read by index, which is slower for each element
 
 
-def traced(*values: Any) -> list[Array]:
+def traced(*values: Any) -> list[Any]:
     """The values as arrays of one trace."""
     tracer = tracer_of(*values)
     return [lifted(tracer, v) for v in values]
+
+
+def unsupported(name: str) -> TraceError:
+    """The error for a form of a function that has no lowering."""
+    return TraceError(f"hologram.jit: numpy.{name} of these arguments is not supported")
 
 
 def part(a: Array, axis: int, start: Any = None, stop: Any = None) -> Array:
@@ -44,7 +51,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     axes = axis if isinstance(axis, (tuple, list)) else [axis]
     shifts = shift if isinstance(shift, (tuple, list)) else [shift]
     if not all(isinstance(s, _SIZES) for s in shifts):
-        return NotImplemented
+        raise unsupported("roll")
     if len(axes) != len(shifts):
         axes, shifts = (list(v) * (max(len(axes), len(shifts)) if len(v) == 1 else 1) for v in (axes, shifts))
     for at, by in zip((_axis(x, a.ndim) for x in axes), shifts):
@@ -60,7 +67,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 def _mirrored(a: Array, axis: int, low: int, high: int, skip: int) -> Any:
     n = a.shape[axis]
-    pieces = [np.flip(part(a, axis, skip, skip + low), axis)] if low else []
+    pieces: list[Any] = [np.flip(part(a, axis, skip, skip + low), axis)] if low else []
     pieces.append(a)
     if high:
         pieces.append(np.flip(part(a, axis, n - skip - high, n - skip), axis))
@@ -85,14 +92,14 @@ def _pieces(a: Array, axis: int, low: int, high: int, mode: str) -> Any:
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Any:
     known = mode in ("constant", "edge", "reflect", "symmetric", "wrap") and not options.keys() - {"constant_values"}
     if not known or isinstance(pad_width, dict):
-        return NotImplemented
+        raise unsupported("pad")
     widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
     if np.asarray(pad_width).dtype.kind not in "iu" or min(map(min, widths), default=0) < 0:
-        return NotImplemented
+        raise unsupported("pad")
     if mode == "constant":
         value = options.get("constant_values", 0)
         if not isinstance(value, (bool, int, float, np.generic)):
-            return NotImplemented
+            raise unsupported("pad")
         value = np.asarray(value).astype(array.dtype).item()
         shape = [n + low + high for n, (low, high) in zip(array.value.shape, widths)]
         return array.make(array.tracer.graph.pad(array.value, [low for low, _ in widths], shape, value))
@@ -101,7 +108,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> A
             continue
         pieces = _pieces(array, axis, low, high, mode) if array.shape[axis] != 0 else None
         if pieces is None:
-            return NotImplemented
+            raise unsupported("pad")
         array = np.concatenate(pieces, axis=axis)
     return array.make(array.value)
 
@@ -109,7 +116,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> A
 @implements("repeat")
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     if not isinstance(repeats, _SIZES) or not isinstance(a, Array):
-        return NotImplemented
+        raise unsupported("repeat")
     if axis is None:
         a, axis = a.ravel(), 0
     at, count = _axis(axis, a.ndim), getattr(repeats, "expr", repeats)
@@ -124,7 +131,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
 def tile(A: Any, reps: Any) -> Any:  # noqa: N803
     reps = list(reps) if isinstance(reps, (tuple, list)) else [reps]
     if not all(isinstance(r, (int, np.integer)) for r in reps):
-        return NotImplemented
+        raise unsupported("tile")
     rank = max(A.ndim, len(reps))
     reps = [1] * (rank - len(reps)) + [int(r) for r in reps]
     a = A.reshape([1] * (rank - A.ndim) + list(A.shape))
@@ -156,7 +163,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
         size, rest = n // int(cuts), int(n % int(cuts))
         cuts = [size * i + min(i, rest) for i in range(1, int(cuts))]
     elif isinstance(cuts, Array):
-        return NotImplemented
+        raise unsupported("array_split")
     edges = [0, *cuts, n]
     return [part(ary, at, start, stop) for start, stop in zip(edges, edges[1:])]
 
@@ -207,7 +214,7 @@ for _rank in (1, 2, 3):
 def _stacks(name: str, rank: int, axis: Any) -> None:
     def function(tup: Any, **options: Any) -> Any:
         if not isinstance(tup, (list, tuple)) or options:
-            return NotImplemented
+            raise unsupported(name)
         arrays = [_at_least(a, rank) for a in traced(*tup)]
         if name == "column_stack":
             arrays = [a if b.ndim > 1 else b[:, None] for a, b in zip(arrays, traced(*tup))]
@@ -254,7 +261,7 @@ def fliplr(m: Any) -> Any:
 
 def _triangle(m: Array, k: Any, upper: bool) -> Any:
     if not isinstance(k, (int, np.integer)) or m.ndim < 2:
-        return NotImplemented
+        raise unsupported("triu or tril")
     off = positions(m, -1) - positions(m, -2)
     return np.where(off >= int(k) if upper else off <= int(k), m, m.make(m.tracer.number(m.dtype, 0)))
 
@@ -275,7 +282,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     below, right = max(0, -int(offset)), max(0, int(offset))
     rows, columns = a.shape[-2], a.shape[-1]
     if not below <= rows or not right <= columns:
-        return NotImplemented
+        raise unsupported("diagonal")
     count = rows - below if rows - below <= columns - right else columns - right
     size = getattr(count, "expr", count)
     graph = a.tracer.graph
@@ -291,15 +298,16 @@ def diag(v: Any, k: int = 0) -> Any:
     if v.ndim != 1:
         raise ValueError("Input must be 1- or 2-d.")
     if k != 0:
-        return NotImplemented
+        raise unsupported("diag")
     off = positions(v, 0)
     return np.where(off[:, None] == off[None, :], v, v.make(v.tracer.number(v.dtype, 0)))
 
 
 @implements("trace")
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
-    found = diagonal(a, offset, axis1, axis2)
-    return found if found is NotImplemented or out is not None else np.sum(found, axis=-1, dtype=dtype)
+    if out is not None:
+        raise unsupported("trace")
+    return np.sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
 def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False) -> Any:
@@ -331,7 +339,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
         raise IndexError("`indices` must be an integer array")
     a, at, last = np.moveaxis(a, axis, -1), np.moveaxis(at, axis, -1), a.ndim - 1
     if any(n != m for n, m in zip(a.shape[:-1], at.shape[:-1])):
-        return NotImplemented
+        raise unsupported("take_along_axis")
     places = a.tracer.settle(a.tracer.cast(at, np.int64), [*a.value.shape[:-1], at.value.shape[-1]])
     found = a.tracer.graph.make("take", [a.value, places], ints=[last, last])
     return np.moveaxis(a.make(found), -1, axis)

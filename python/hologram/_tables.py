@@ -1,6 +1,6 @@
 # hologram/_tables.py: searches, interpolation, histograms, choices and comparisons for hologram.jit
 # mypy: disable-error-code="no-any-return,return-value"
-"""Functions of values and places in tables. What a function gives NotImplemented for is not native."""
+"""Functions of values and places in tables. A form that a function does not know is an error that names it."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from hologram._operands import lifted, tracer_of
 from hologram._registry import FLOATS, implements
-from hologram._shapes import traced
+from hologram._shapes import traced, unsupported
 from hologram.trace import Array, Dim
 
 _SHORT = 16  # edges that every element is compared with; longer tables are halved
@@ -32,7 +32,7 @@ def _count_before(line: Array, x: Array, right: bool) -> Array:
         return np.sum(passed(line, x[..., None]), axis=-1, dtype=np.int64)
     step = 1 << (int(getattr(n, "hint", n)).bit_length() - 1)
     if not n < 2 * step:  # holds the graph for tables that as many steps halve
-        return NotImplemented
+        raise unsupported("searchsorted")
     low = np.zeros_like(x, dtype=np.int64)
     while step:
         probe = low + step
@@ -46,10 +46,10 @@ def _count_before(line: Array, x: Array, right: bool) -> Array:
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     line, x = traced(a, v)
     if sorter is not None or side not in ("left", "right") or line.ndim != 1:
-        return NotImplemented
+        raise unsupported("searchsorted")
     n = line.shape[0]
     if n == 0 or not n < _LONGEST:
-        return NotImplemented
+        raise unsupported("searchsorted")
     dtype = x.dtype if x.weak and line.value.dtype in FLOATS else np.result_type(line.dtype, x.dtype)
     return _count_before(line.astype(dtype), x.astype(dtype), side == "right")
 
@@ -57,7 +57,7 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
 @implements("digitize")
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     if isinstance(bins, Array):  # whether they rise is not known
-        return NotImplemented
+        raise unsupported("digitize")
     bins = np.asarray(bins)
     off = np.diff(bins)
     if not ((off >= 0).all() or (off <= 0).all()) or bins.ndim != 1:
@@ -65,20 +65,19 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     side = "left" if right else "right"
     if (off >= 0).all():
         return searchsorted(bins, x, side)
-    found = searchsorted(bins[::-1].copy(), x, side)
-    return found if found is NotImplemented else len(bins) - found
+    return len(bins) - searchsorted(bins[::-1].copy(), x, side)
 
 
 @implements("interp")
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     x, xp, fp = (a.astype(np.float64) if a.value.dtype != "f64" else a for a in traced(x, xp, fp))
     if period is not None or xp.ndim != 1 or fp.ndim != 1:
-        return NotImplemented
+        raise unsupported("interp")
     n = xp.shape[0]
     if n != fp.shape[0]:
         raise ValueError("fp and xp are not of the same length.")
     if not 2 <= n or not n < _LONGEST:
-        return NotImplemented
+        raise unsupported("interp")
     at = _count_before(xp, x, True) - 1
     inner = np.minimum(np.maximum(at, 0), n - 2)
     x0, x1, y0, y1 = (np.take(line, inner + step) for line in (xp, fp) for step in (0, 1))
@@ -96,14 +95,14 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:  # noqa: A002
     given = isinstance(bins, (int, np.integer)) and range is not None
     if not isinstance(a, Array) or weights is not None or a.value.dtype == "b8":
-        return NotImplemented
+        raise unsupported("histogram")
     if isinstance(bins, (Array, Dim, str)) or not (given or np.ndim(bins) == 1) or isinstance(range, Array):
-        return NotImplemented
+        raise unsupported("histogram")
     edges = np.histogram_bin_edges(np.zeros(1), bins, range)
     if given and a.value.dtype in FLOATS and a.value.dtype != "f64":  # NumPy rounds the edges in a's own dtype
-        return NotImplemented
+        raise unsupported("histogram")
     x = a.ravel()
-    at = searchsorted(edges, x, "right") - 1
+    at: Any = searchsorted(edges, x, "right") - 1
     n = len(edges) - 1
     at = np.where(x == edges[-1], n - 1, at)
     at = np.where((at < 0) | (at >= n), n, at)  # what is outside has a place of its own
@@ -138,7 +137,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 @implements("nan_to_num")
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     if not copy:
-        return NotImplemented
+        raise unsupported("nan_to_num")
     if x.value.dtype not in FLOATS:
         return x.make(x.value)
     most = {"f16": 65504.0, "bf16": 3.3895313892515355e38}.get(x.value.dtype)
@@ -182,7 +181,7 @@ def _skipping(name: str) -> None:
     def function(a: Any, axis: Any = None, **given: Any) -> Any:
         given = {key: value for key, value in given.items() if value is not np._NoValue}
         if given.keys() - {"keepdims", "dtype", "ddof"}:
-            return NotImplemented
+            raise unsupported(f"nan{name}")
         return getattr(np, name)(a, axis=axis, where=_known(a), **given)
 
     implements(f"nan{name}")(function)
@@ -196,7 +195,7 @@ for _name in ("sum", "prod", "mean", "var", "std"):
 def _nan_extremum(name: str) -> None:
     def function(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **given: Any) -> Any:
         if out is not None or any(v is not np._NoValue for v in given.values()):
-            return NotImplemented
+            raise unsupported(f"nan{name}")
         keepdims = keepdims is True
         if a.value.dtype not in FLOATS:
             return getattr(np, name)(a, axis, keepdims=keepdims)
