@@ -2,13 +2,14 @@
 # mypy: disable-error-code="no-any-return,return-value"
 """`hologram.jit`: a function over NumPy arrays, traced once and compiled into few kernels."""
 
+import collections
 import functools
 from typing import Any, Callable, Optional
 
 import numpy as np
 
-from hologram import _core, _products, _selection, _series, _shapes, _tables, numpy_functions  # noqa: F401  (they fill a table)
-from hologram.trace import Array, Dim, Tracer, TraceError
+from hologram import _core, _products, _selection, _series, _shapes, _steps, _tables, numpy_functions  # noqa: F401  (of the table)
+from hologram.trace import Array, Dim, TraceError
 
 __all__ = ["Jitted", "TraceError", "jit"]
 
@@ -19,10 +20,11 @@ _MOST_IN_ALL = 256  # of one function
 def jit(function: Optional[Callable[..., Any]] = None, *, reproducible: bool = False, fast: bool = False) -> Any:
     """Compiles a function of NumPy arrays (and Buffers, which count as one-dimensional and say on which backend it runs).
 
-    At the first call the function runs once on stand-ins that understand NumPy's operators, ufuncs and many of its functions;
-    what it computes becomes a graph and few native kernels. Sizes other than 0 and 1 stay open: arrays of the same dtypes and
-    numbers of dimensions use the same kernels, unless the function looked at a size. Python floats are arguments like arrays;
-    other values (int, bool, str, None) are part of the program and compile another one when they change.
+    At the first call the function runs once on stand-ins that understand NumPy's operators, ufuncs and functions; what it
+    computes becomes a graph and few native kernels, with calls of NumPy between graphs for what has no native form (`stats()`).
+    Sizes other than 0 and 1 stay open: arrays of the same dtypes and numbers of dimensions use the same kernels, unless the
+    function looked at a size. Python floats are arguments like arrays; other values (int, bool, str, None) are
+    part of the program and compile another one when they change.
 
     Results are those of NumPy's promotion rules. The function should have no side effects and must not decide by values of
     arrays (`numpy.where` does that). With `out=` (an array or a tuple of them) results are written there.
@@ -32,7 +34,7 @@ def jit(function: Optional[Callable[..., Any]] = None, *, reproducible: bool = F
         fast: narrowing casts between operations may be dropped.
 
     Raises:
-        TraceError: the function asks for what is not known while tracing, or is not supported.
+        TraceError: the function asks for what is not known while tracing.
         ValueError: Buffers on more than one backend.
         ZeroDivisionError, IndexError: integers divided by zero, indices out of range.
     """
@@ -49,6 +51,7 @@ class Jitted:
         self._options = {"reproducible": reproducible, "fast": fast}
         self._graphs: dict[Any, list[_Compiled]] = {}  # by nesting; both in the order of their last use, lists from the latest
         self._flat: list[_Compiled] = []
+        self._names: collections.Counter[str] = collections.Counter()  # what NumPy was called for
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
@@ -70,15 +73,15 @@ class Jitted:
                 _use(graphs, compiled)
                 self._graphs[structure] = self._graphs.pop(structure, graphs)
                 return compiled.finish(results, out)
-        compiled = _Compiled(self._function, structure, flat, self._options)
+        compiled = _compile(self._function, structure, flat, self._options, self._names)
+        results = compiled.call(flat, out)
+        assert results is not None, "a graph must fit the arguments it was traced with"
         graphs = self._graphs[structure] = self._graphs.pop(structure, graphs)
         graphs.insert(0, compiled)
         del graphs[_MOST_GRAPHS:]
         self._forget(graphs)
         if not kwargs and all(part == "leaf" for part in structure[0][1:]):
             self._flat = graphs
-        results = compiled.call(flat, out)
-        assert results is not None, "a graph must fit the arguments it was traced with"
         return compiled.finish(results, out)
 
     def _forget(self, latest: list["_Compiled"]) -> None:
@@ -95,12 +98,16 @@ class Jitted:
 
     def reports(self) -> list[dict[str, Any]]:
         """What compiling did, by graph: operations before and after, kernels, milliseconds by stage."""
-        return [compiled.executable.report for graphs in self._graphs.values() for compiled in graphs]
+        return [e.report for graphs in self._graphs.values() for compiled in graphs for e in compiled.executables]
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """`fallback_ops`: what NumPy computed, as no graph can: name -> calls."""
+        return {"fallback_ops": dict(self._names)}
 
     def dump(self, stage: str = "atlas") -> list[str]:
         """The kernels of the latest graph as text: "atlas", "llvm" or "asm"."""
         latest = next((graphs[0] for graphs in reversed(self._graphs.values()) if graphs), None)
-        return [] if latest is None else latest.executable.dump(stage)
+        return [] if latest is None else [text for executable in latest.executables for text in executable.dump(stage)]
 
     def __repr__(self) -> str:
         count = sum(len(graphs) for graphs in self._graphs.values())
@@ -113,44 +120,54 @@ def _use(graphs: list["_Compiled"], compiled: "_Compiled") -> None:
         graphs[:] = [compiled, *(other for other in graphs if other is not compiled)]
 
 
+def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...], options: Any, log: Any = None) -> Any:
+    """(the trace, the nesting of what the function returned, its leaves)."""
+    runtime = _core.shared_runtime(_backend(leaves))
+    tracer = _steps.Recorder(lambda t: _core.compile(t.graph, runtime, [], **options), log)
+    source = iter([tracer.argument(leaf) for leaf in leaves])
+    args = _unflatten(structure[0], source)
+    kwargs = _unflatten(structure[1], source)
+    returned = function(*args, **kwargs)
+    values: list[Any] = []
+    nesting = _flatten(returned, values)
+    for i, value in enumerate(values):
+        value = int(value) if isinstance(value, Dim) else _selection.chosen(value)
+        if isinstance(value, Array) and value.tracer is not tracer:
+            raise TraceError("hologram.jit: a value of another trace was returned")
+        values[i] = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
+    return tracer, nesting, values
+
+
+def _compile(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...], options: Any, names: collections.Counter[str]) -> Any:
+    tracer, nesting, values = _trace(function, structure, leaves, options)
+    if tracer.steps or any(pattern[0] in ("object", "foreign") for pattern, _ in tracer.slots):
+        return _Stepped(function, structure, options, _steps.Plan(tracer, nesting, values), names, tracer.log)
+    return _Compiled(tracer, nesting, values)
+
+
 class _Compiled:
     """One graph with its arguments' pattern; `call` gives None for arguments that it is not for."""
 
-    def __init__(self, function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...], options: Any) -> None:
-        tracer = Tracer()
-        stand_ins = [tracer.argument(leaf) for leaf in leaves]
-        source = iter(stand_ins)
-        args = _unflatten(structure[0], source)
-        kwargs = _unflatten(structure[1], source)
-        returned = function(*args, **kwargs)
-        values: list[Any] = []
-        self._structure = _flatten(returned, values)
+    def __init__(self, tracer: Any, structure: Any, values: list[Any]) -> None:
+        self._structure = structure
         self._plan: list[Any] = []  # per returned leaf: its result's position, or (value,)
-        outputs: list[Array] = []
+        results = []
         for value in values:
-            if isinstance(value, Dim):
-                value = int(value)
-            if isinstance(value, _selection.Selection):
-                raise TraceError("hologram.jit: the size of x[mask] depends on values: reduce it, or use numpy.where")
             if isinstance(value, Array):
-                if value.tracer is not tracer:
-                    raise TraceError("hologram.jit: a value of another trace was returned")
-                self._plan.append(len(outputs))
-                outputs.append(value)
+                self._plan.append(len(results))
+                results.append(tracer.output(value))
             else:
-                self._plan.append((value[()] if isinstance(value, np.ndarray) and not value.ndim else value,))
-        results = [tracer.output(value) for value in outputs]
-        executable = _core.compile(tracer.graph, _core.shared_runtime(_backend(leaves)), [], **options)
+                self._plan.append((value,))
         self._constants = tuple(tracer.constants)
         self._single = self._structure == "leaf" and self._plan == [0]
         self._call = _core.ArrayCall(
-            executable, tracer.graph, tracer.patterns, results, list(tracer.guards.values())
+            tracer.compile_graph(tracer), tracer.graph, tracer.patterns, results, list(tracer.guards.values())
         )
         self._scalars = [not shape for _, shape in results]
 
     @property
-    def executable(self) -> Any:
-        return self._call.executable
+    def executables(self) -> list[Any]:
+        return [self._call.executable]
 
     def call(self, leaves: tuple[Any, ...], out: Any) -> Optional[list[Any]]:
         return self._call(leaves + self._constants if self._constants else leaves, out)
@@ -162,6 +179,31 @@ class _Compiled:
             return results[0]
         source = iter([results[p] if isinstance(p, int) else p[0] for p in self._plan])
         return _unflatten(self._structure, source)
+
+
+class _Stepped:
+    """Graphs and calls of NumPy in turn, for what a graph alone cannot do; used as _Compiled is."""
+
+    def __init__(self, function: Any, structure: Any, options: Any, plan: Any, names: collections.Counter[str], log: Any) -> None:
+        self._function, self._given, self._options, self._plan, self._names = function, structure, options, plan, names
+        self._log = log
+
+    @property
+    def executables(self) -> list[Any]:
+        return self._plan.executables
+
+    def call(self, leaves: tuple[Any, ...], out: Any) -> Any:
+        def trace(log: Any) -> Any:
+            return _steps.Plan(*_trace(self._function, self._given, leaves, self._options, log))
+
+        log, self._log = self._log, None
+        return self._plan.call(leaves, trace, self._names, _MOST_GRAPHS, log)
+
+    def finish(self, results: Any, out: Any) -> Any:
+        values, structure = results
+        if out is not None:
+            values = _steps.write_results(values, out)
+        return _unflatten(structure, iter(values))
 
 
 def _backend(leaves: tuple[Any, ...]) -> Optional[str]:
@@ -176,6 +218,8 @@ def _flatten(value: Any, leaves: list[Any]) -> Any:
     """The nesting of tuples, lists and dicts as a hashable value; leaves are appended to `leaves`."""
     if type(value) in (tuple, list):
         return (type(value), *[_flatten(v, leaves) for v in value])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return (type(value), *[_flatten(v, leaves) for v in value])
     if type(value) is dict:
         return (dict, tuple(value), *[_flatten(v, leaves) for v in value.values()])
     leaves.append(np.asarray(value) if isinstance(value, np.generic) else value)
@@ -187,5 +231,6 @@ def _unflatten(structure: Any, source: Any) -> Any:
         return next(source)
     if structure[0] is dict:
         return {key: _unflatten(s, source) for key, s in zip(structure[1], structure[2:])}
-    return structure[0](_unflatten(s, source) for s in structure[1:])
+    parts = [_unflatten(s, source) for s in structure[1:]]
+    return structure[0](*parts) if hasattr(structure[0], "_fields") else structure[0](parts)
 

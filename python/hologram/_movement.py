@@ -126,7 +126,7 @@ def size(a: Any, axis: Any = None) -> Any:
 
 @implements("copy")
 def copy(a: Any, **_: Any) -> Any:
-    return a
+    return a.copy()
 
 
 # --- indexing

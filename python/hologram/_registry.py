@@ -7,6 +7,7 @@ from typing import Any, Callable
 import numpy as np
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+HOOKS: dict[str, Callable[..., Any]] = {}  # of _steps.py, which imports what looks here
 FLOATS = ("f16", "bf16", "f32", "f64")
 
 

@@ -2,12 +2,13 @@
 # mypy: disable-error-code="no-any-return,return-value"
 """A masked selection, whose size is not known while tracing, up to the reduction that ends it; sorting."""
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from hologram._operands import lifted, tracer_of
-from hologram._registry import FLOATS, FUNCTIONS, implements
+from hologram._registry import FLOATS, FUNCTIONS, HOOKS, implements
 from hologram._ufuncs import Loop
 from hologram.trace import Array, TraceError, product
 
@@ -24,8 +25,15 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
             if n != m:
                 raise IndexError(f"boolean index did not match indexed array along axis {axis}; size is {n} but the mask's is {m}")
         self.array, self.mask = array, mask
+        self._chosen: Any = None
 
     ndim = 1
+
+    def chosen(self) -> Array:
+        """The elements as an array, by NumPy: a step, as their number depends on values."""
+        if self._chosen is None:
+            self._chosen = HOOKS["function"](self.array.tracer, operator.getitem, None, (self.array, self.mask), {})
+        return self._chosen
 
     @property
     def dtype(self) -> Any:
@@ -40,8 +48,15 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         return Selection(self.array.astype(dtype), self.mask)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        try:
+            return self._apply(ufunc, method, *inputs, **options)
+        except TraceError:
+            pass
+        return getattr(ufunc, method)(*map(chosen, inputs), **options)
+
+    def _apply(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "reduce" and len(inputs) == 1:
-            return self.__array_function__(getattr(np, {"add": "sum", "multiply": "prod"}.get(ufunc.__name__, "")), (), inputs, options)
+            return self._reduce(getattr(np, {"add": "sum", "multiply": "prod"}.get(ufunc.__name__, ""), None), inputs, options)
         plain = []
         for x in inputs:
             if isinstance(x, Selection):
@@ -55,6 +70,13 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         return Selection(getattr(ufunc, method)(*plain, **options), self.mask)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            return self._reduce(function, args, dict(kwargs))
+        except TraceError:
+            pass
+        return function(*map(chosen, args), **{name: chosen(value) for name, value in kwargs.items()})
+
+    def _reduce(self, function: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(function, "__name__", "")
         if name not in ("sum", "prod", "max", "amax", "min", "amin", "mean", "var", "std", "any", "all", "count_nonzero"):
             raise TraceError(f"hologram.jit: numpy.{name} of a selection is not supported; its size depends on values")
@@ -66,13 +88,35 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
             kwargs["initial"] = least(self.dtype) if name.endswith("max") else most(self.dtype)
         return FUNCTIONS[function](self.array, where=self.mask, **kwargs)
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise TraceError("hologram.jit: the size of x[mask] depends on values: reduce it, or use numpy.where")
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.chosen(), name)
 
-    __bool__ = __len__ = __iter__ = __array__
+    def __getitem__(self, key: Any) -> Any:
+        return self.chosen()[key]
+
+    def __len__(self) -> int:
+        return len(self.chosen())
+
+    def __iter__(self) -> Any:
+        return iter(self.chosen())
+
+    def __bool__(self) -> bool:
+        return bool(self.chosen())
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.chosen().__array__()
 
     def __repr__(self) -> str:
         return f"<traced selection of {self.array!r}>"
+
+
+def chosen(value: Any) -> Any:
+    """The value with arrays in place of selections."""
+    if isinstance(value, Selection):
+        return value.chosen()
+    return type(value)(map(chosen, value)) if type(value) in (list, tuple) else value
 
 
 def least(dtype: Any) -> Any:

@@ -2,14 +2,16 @@
 # mypy: disable-error-code="no-any-return,return-value"
 """Tracing of NumPy code: operators, ufuncs and functions on `Array` append to a graph."""
 
+import functools
 import operator
+import weakref
 from typing import Any, Callable, Optional, Union
 
 import numpy as np
 
 from hologram import _core
 from hologram._core import Buffer
-from hologram._registry import FUNCTIONS
+from hologram._registry import FUNCTIONS, HOOKS
 
 __all__ = ["Array", "Dim", "TraceError", "Tracer"]
 
@@ -25,7 +27,7 @@ _NAMES |= {f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for 
 def name_of(dtype: Any) -> str:
     """The graph's name of a NumPy dtype."""
     dtype = np.dtype(dtype)
-    if dtype.name not in _NAMES:
+    if dtype.name not in _NAMES or not dtype.isnative:
         raise TraceError(f"hologram.jit: dtype {dtype} is not supported")
     return _NAMES[dtype.name]
 
@@ -145,6 +147,14 @@ class Tracer:
         self.hints: list[int] = []  # value per symbol
         self.guards: dict[Any, Any] = {}  # expressions that must not be negative
         self.constants: list[Any] = []  # arrays that the function refers to
+        self.depth = 0  # of lowerings that are at work
+        self.era = 0  # which graph of the trace this one is: a call of NumPy that needs its values ends a graph
+        self.slots: list[Any] = []  # per value that is an argument, a constant or computed by a step: (pattern, sizes)
+        self.environment: list[Any] = []  # those values, in the call that is traced
+        self.leaves = 0
+        self.inputs: list[int] = []  # the slots that the graph takes beside the arguments
+        self.loaded: dict[int, Any] = {}  # the parameters of the graph, by slot
+        self.live: dict[int, Any] = {}  # weak references to the arrays that the program holds
         self._symbols: dict[int, Any] = {}
         self._captured: dict[int, Array] = {}
         self._parameters = 0
@@ -152,17 +162,71 @@ class Tracer:
     # --- arguments and results
     def argument(self, leaf: Any) -> Any:
         """The stand-in for one argument, itself for values that are part of the program."""
-        if type(leaf) is float:
-            self.patterns.append(("number",))
-            return Array(self, self._parameter("f64", []), weak=True)
-        if isinstance(leaf, Buffer):
-            return self._array(np.dtype(leaf.dtype), (leaf.size,))
-        if isinstance(leaf, np.ndarray):
-            return self._array(leaf.dtype, leaf.shape)
-        self.patterns.append(("fixed", leaf))
-        return leaf
+        slot = self.add_slot(leaf)
+        self.leaves += 1
+        return self.enter(slot)
 
-    def _array(self, dtype: Any, shape: tuple[int, ...], fixed: bool = False) -> "Array":
+    def add_slot(self, value: Any, fixed: bool = False) -> int:
+        """Notes a value that steps may read."""
+        self.slots.append(self._describe(value, fixed))
+        self.environment.append(value)
+        return len(self.slots) - 1
+
+    def enter(self, slot: int) -> Any:
+        """Makes the value an argument of the graph; its stand-in, or itself where it is part of the program."""
+        pattern, sizes = self.slots[slot]
+        value = self.environment[slot]
+        if pattern[0] in ("fixed", "foreign", "object"):
+            self.patterns.append(("fixed", value if pattern[0] == "fixed" else None))
+            if pattern[0] == "fixed":
+                return value
+            return HOOKS["object"](self, slot) if pattern[0] == "object" else Array(self, None, slot=slot)
+        self.patterns.append(("array", *pattern[1:]) if pattern[0] == "computed" else pattern)
+        name = "f64" if pattern[0] == "number" else name_of(pattern[1])
+        node = self.loaded[slot] = self._parameter(name, sizes)
+        return Array(self, node, weak=type(value) in (int, float), slot=slot)
+
+    def load(self, slot: int) -> Any:
+        """The parameter of the graph for a slot."""
+        if slot not in self.loaded:
+            pattern = self.slots[slot][0]
+            if pattern[0] != "number":
+                name_of(pattern[1])
+            self.inputs.append(slot)
+            self.enter(slot)
+        return self.loaded[slot]
+
+    def next_graph(self) -> None:
+        """Begins a further graph, for what comes after a step. It takes the arguments, and what else says how large a symbol is."""
+        self.graph, self.era = _core.Graph(), self.era + 1
+        self.patterns, self.inputs, self.loaded, self._parameters = [], [], {}, 0
+        for _ in self.hints:
+            self.graph.new_symbol()
+        for slot in range(self.leaves):
+            self.enter(slot)
+        known: set[int] = set()
+        for slot, (pattern, _) in enumerate(self.slots):
+            symbols = {~d for d in pattern[2] if d < 0} if pattern[0] == "array" else set()
+            if symbols - known and slot >= self.leaves:
+                self.load(slot)
+            known |= symbols
+
+    def _describe(self, value: Any, fixed: bool) -> Any:
+        """(pattern, sizes) of a value: what a later one must be for the trace to hold."""
+        if type(value) is float:
+            return ("number",), []
+        if isinstance(value, Buffer):
+            return self._pattern(np.dtype(value.dtype), (value.size,), fixed)
+        if isinstance(value, (np.ndarray, np.generic, complex)) or type(value) in (int, bool) and fixed is None:
+            value = np.asarray(value)
+            if value.dtype.name in _NAMES and value.dtype.isnative:
+                return self._pattern(value.dtype, value.shape, bool(fixed))
+            return ("foreign", value.dtype, list(value.shape)), list(value.shape)
+        if isinstance(value, (np.random.Generator, np.random.RandomState)):
+            return ("object", type(value)), []
+        return ("fixed", value), []
+
+    def _pattern(self, dtype: Any, shape: tuple[int, ...], fixed: bool = False) -> Any:
         sizes, dims = [], []
         for n in shape:
             if n < 2 or fixed:
@@ -175,8 +239,7 @@ class Tracer:
             number, symbol = self._symbols[n]
             sizes.append(symbol)
             dims.append(~number)
-        self.patterns.append(("array", np.dtype(dtype), dims))
-        return Array(self, self._parameter(name_of(dtype), sizes))
+        return ("array", np.dtype(dtype), dims), sizes
 
     def _parameter(self, dtype: str, shape: list[Any]) -> Any:
         index = self._parameters
@@ -191,12 +254,15 @@ class Tracer:
 
     def constant(self, array: Any) -> "Array":
         """An array of the program: a further argument of the graph."""
-        if array.ndim == 0:
+        if array.ndim == 0 and array.dtype.name in _NAMES:
             return Array(self, self.number(array.dtype, array.item()))
         known = self._captured.get(id(array))
         if known is None:
-            known = self._captured[id(array)] = self._array(array.dtype, array.shape, fixed=True)
+            slot = self.add_slot(array, fixed=True)
             self.constants.append(array)
+            known = self._captured[id(array)] = Array(self, None, slot=slot)
+            if not known.foreign:
+                self.load(slot)
         return known
 
     # --- sizes
@@ -273,29 +339,66 @@ def product(sizes: Any) -> Any:
     return out
 
 
+def _recorded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of Array with ndarray's beside it, which stands in where this one does not serve."""
+    original = getattr(np.ndarray, method.__name__)
+
+    @functools.wraps(method)
+    def call(self: "Array", *args: Any, **kwargs: Any) -> Any:
+        return HOOKS["function"](self.tracer, original, method, (self, *args), kwargs)
+
+    return call
+
+
 class Array(np.lib.mixins.NDArrayOperatorsMixin):
     """An array whose values are not known yet. Operators, ufuncs and NumPy functions on it record what they do."""
 
-    __slots__ = ("python", "tracer", "value", "weak")
+    __slots__ = ("__weakref__", "_era", "_node", "python", "slot", "tracer", "weak")
 
-    def __init__(self, tracer: Tracer, value: Any, weak: bool = False, python: Any = None) -> None:
-        self.tracer, self.value, self.weak, self.python = tracer, value, weak, python
+    def __init__(self, tracer: Tracer, value: Any, weak: bool = False, python: Any = None, slot: Optional[int] = None) -> None:
+        self.tracer, self._node, self.weak, self.python = tracer, value, weak, python
+        self.slot, self._era = slot, tracer.era
+        key, live = id(self), tracer.live
+        live[key] = weakref.ref(self, lambda _: live.pop(key, None))
+
+    @property
+    def value(self) -> Any:
+        """Its node in the graph of now. TraceError for dtypes that graphs lack."""
+        if self._node is None or self._era != self.tracer.era:
+            if self.python is not None:
+                self._node = self.tracer.number(_core.numpy_dtype(self._node.dtype), self.python)
+            else:
+                assert self.slot is not None, "a value of an earlier graph was not kept"
+                self._node = self.tracer.load(self.slot)
+            self._era = self.tracer.era
+        return self._node
+
+    @property
+    def pending(self) -> bool:
+        """Whether it is a value of the graph of now that no slot has."""
+        return self.slot is None and self.python is None and self._era == self.tracer.era
+
+    @property
+    def foreign(self) -> bool:
+        """Whether graphs lack its dtype: what is done with it, NumPy does."""
+        return self.slot is not None and self.tracer.slots[self.slot][0][0] == "foreign"
 
     @property
     def dtype(self) -> Any:
-        return _core.numpy_dtype(self.value.dtype)
+        return self.tracer.slots[self.slot][0][1] if self.foreign else _core.numpy_dtype(self.value.dtype)
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        return tuple(self.tracer.dim(n) for n in self.value.shape)
+        sizes = self.tracer.slots[self.slot][1] if self.foreign else self.value.shape
+        return tuple(self.tracer.dim(n) for n in sizes)
 
     @property
     def ndim(self) -> int:
-        return len(self.value.shape)
+        return len(self.shape)
 
     @property
     def size(self) -> Any:
-        return self.tracer.dim(product(self.value.shape))
+        return self.tracer.dim(product(_expr(n) for n in self.shape))
 
     @property
     def T(self) -> "Array":
@@ -305,12 +408,15 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         return Array(self.tracer, value)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return FUNCTIONS[np.ufunc](self.tracer, ufunc, method, inputs, options)
+        return HOOKS["ufunc"](self.tracer, ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function not in FUNCTIONS:
-            raise TraceError(f"hologram.jit: numpy.{function.__name__} is not supported")
-        return FUNCTIONS[function](*args, **kwargs)
+        return HOOKS["function"](self.tracer, function, FUNCTIONS.get(function), args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return HOOKS["attribute"](self, name)
 
     def _unknown(self, *_: Any) -> Any:
         raise TraceError(
@@ -324,7 +430,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         return self._unknown()
 
     def __len__(self) -> int:
-        if not self.value.shape:
+        if not self.shape:
             raise TypeError("len() of an array without dimensions")
         return int(self.shape[0])
 
@@ -335,14 +441,17 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         raise TraceError("hologram.jit: arrays cannot be changed in a traced function; make new ones")
 
     def __getitem__(self, key: Any) -> "Array":
-        return FUNCTIONS[operator.getitem](self, key)
+        return HOOKS["function"](self.tracer, operator.getitem, FUNCTIONS[operator.getitem], (self, key), {})
 
+    @_recorded
     def astype(self, dtype: Any, **_: Any) -> "Array":
         return self.make(self.tracer.cast(self, dtype))
 
+    @_recorded
     def copy(self, *_: Any) -> "Array":
-        return self
+        return self.make(self.value)
 
+    @_recorded
     def transpose(self, *axes: Any) -> "Array":
         if not axes or axes[0] is None:
             axes = tuple(reversed(range(self.ndim)))
@@ -350,6 +459,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
             axes = tuple(axes[0])
         return self.make(self.tracer.graph.permute(self.value, [a % self.ndim for a in axes]))
 
+    @_recorded
     def reshape(self, *shape: Any, **_: Any) -> "Array":
         if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
             shape = tuple(shape[0])
@@ -373,10 +483,13 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
             sizes = [int(self.tracer.dim(n)) for n in sizes]
         return self.make(self.tracer.graph.reshape(node, sizes))
 
+    @_recorded
     def ravel(self, *_: Any) -> "Array":
         return self.make(self.tracer.graph.reshape(self.value, [product(self.value.shape)]))
 
-    flatten = ravel
+    @_recorded
+    def flatten(self, *_: Any) -> "Array":
+        return self.make(self.tracer.graph.reshape(self.value, [product(self.value.shape)]))
 
     def squeeze(self, axis: Any = None) -> "Array":
         return np.squeeze(self, axis)
@@ -390,7 +503,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         return np.dot(self, other)
 
     def __repr__(self) -> str:
-        return f"<traced {self.value.dtype}{list(self.value.shape)}>"
+        return f"<traced {self.dtype}{list(self.shape)}>"
 
 
 def _method(name: str) -> Callable[..., Any]:

@@ -1,0 +1,431 @@
+# hologram/_steps.py: calls of NumPy as steps of a traced function
+# mypy: disable-error-code="no-any-return,return-value"
+"""What has no lowering, NumPy computes: the trace then is native graphs and calls of NumPy, in the order of the program.
+
+A call needs the values of its operands, so the graph that computes them ends there; its results are arguments of the next
+graph. Traces run these steps at once, and so know the dtype and shape of what NumPy gives. A later call follows the same
+steps; where a result's pattern is another one, the program is traced anew with what NumPy has given so far.
+"""
+
+import operator
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+from hologram import _core
+from hologram._registry import FUNCTIONS, HOOKS
+from hologram._selection import chosen
+from hologram.trace import Array, Dim, TraceError, Tracer
+
+__all__ = ["Recorder", "Ref", "decode", "flatten", "unflatten"]
+
+
+class Mismatch(Exception):
+    """The steps of a trace are not for these values."""
+
+
+class Ref:
+    """In the arguments of a step: the value of a slot."""
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+
+
+class Size:
+    """In the arguments of a step: a size."""
+
+    def __init__(self, expr: Any) -> None:
+        self.expr = expr
+
+
+def decode(template: Any, environment: list[Any], symbols: list[int]) -> Any:
+    """Arguments of a step, in this call."""
+    kind = type(template)
+    if kind is Ref:
+        return environment[template.slot]
+    if kind is Size:
+        return template.expr.evaluate(symbols)
+    if kind in (tuple, list):
+        return kind([decode(part, environment, symbols) for part in template])
+    if kind is dict:
+        return {name: decode(part, environment, symbols) for name, part in template.items()}
+    if kind is slice:
+        return slice(*decode((template.start, template.stop, template.step), environment, symbols))
+    return template
+
+
+def flatten(value: Any, leaves: list[Any]) -> Any:
+    """The nesting of tuples (named ones too) and lists as a value; leaves are appended to `leaves`."""
+    if isinstance(value, tuple) or type(value) is list:
+        return (type(value), *[flatten(part, leaves) for part in value])
+    leaves.append(value)
+    return "leaf"
+
+
+def unflatten(structure: Any, source: Any) -> Any:
+    if structure == "leaf":
+        return next(source)
+    parts = [unflatten(part, source) for part in structure[1:]]
+    return structure[0](*parts) if hasattr(structure[0], "_fields") else structure[0](parts)
+
+
+def native(value: Any) -> Any:
+    """The value as graphs take it."""
+    return value if type(value) is float or isinstance(value, (np.ndarray, _core.Buffer)) else np.asarray(value)
+
+
+def fits(pattern: Any, value: Any, symbols: list[int]) -> bool:
+    """Whether the value is one that the trace is right for; notes what sizes the symbols have."""
+    kind = pattern[0]
+    if kind == "number":
+        return type(value) is float
+    if kind == "object":
+        return type(value) is pattern[1]
+    if kind == "fixed":
+        return value is pattern[1] or (type(value) is type(pattern[1]) and bool(value == pattern[1]))
+    if isinstance(value, _core.Buffer):
+        dtype, shape = np.dtype(value.dtype), (value.size,)
+    elif isinstance(value, (np.ndarray, np.generic, int, float, complex)):
+        value = np.asarray(value)
+        dtype, shape = value.dtype, value.shape
+    else:
+        return False
+    if dtype != pattern[1] or len(shape) != len(pattern[2]):
+        return False
+    for n, want in zip(shape, pattern[2]):
+        if want >= 0:
+            if n != want:
+                return False
+        elif n < 2 or symbols[~want] not in (-1, n):
+            return False
+        else:
+            symbols[~want] = n
+    return True
+
+
+class Check:
+    """Holds that values of slots have their patterns and that guards hold, before a step that cannot be taken back."""
+
+    def __init__(self, slots: list[Any], guards: list[Any]) -> None:
+        self.slots, self.guards = slots, guards
+
+    def run(self, plan: Any, environment: list[Any], symbols: list[int], log: Any) -> None:
+        for slot, pattern in self.slots:
+            if not fits(pattern, environment[slot], symbols):
+                raise Mismatch
+        for guard in self.guards:
+            if guard.evaluate(symbols) < 0:
+                raise Mismatch
+
+
+class Graph:
+    """A native graph of some arguments and slots that fills others."""
+
+    def __init__(self, call: Any, leaves: int, inputs: list[int], given: list[bool], outputs: list[tuple[int, bool, bool]]) -> None:
+        self.call, self.leaves, self.inputs, self.given, self.outputs = call, leaves, inputs, given, outputs
+
+    def run(self, plan: Any, environment: list[Any], symbols: list[int], log: Any) -> None:
+        leaves = [value if given else None for value, given in zip(environment, self.given)]
+        results = self.call((*leaves, *[native(environment[slot]) for slot in self.inputs]))
+        if results is None:
+            raise Mismatch
+        for (slot, scalar, weak), result in zip(self.outputs, results):
+            environment[slot] = result.item() if weak else result[()] if scalar else result
+
+
+class Host:
+    """A call of NumPy."""
+
+    def __init__(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self.name, self.function, self.args, self.kwargs = name, function, args, kwargs
+        self.structure: Any = None
+        self.results: list[int] = []
+
+    def compute(self, environment: list[Any], symbols: list[int], log: "Log") -> Any:
+        if log.used == len(log.results):
+            kwargs = decode(self.kwargs, environment, symbols)
+            log.results.append(self.function(*decode(self.args, environment, symbols), **kwargs))
+            log.names.append(self.name)
+        log.used += 1
+        return log.results[log.used - 1]
+
+    def run(self, plan: Any, environment: list[Any], symbols: list[int], log: "Log") -> None:
+        leaves: list[Any] = []
+        if flatten(self.compute(environment, symbols, log), leaves) != self.structure:
+            raise Mismatch
+        for slot, value in zip(self.results, leaves):
+            environment[slot] = value
+
+
+class Log:
+    """What NumPy has given in one call of the function, for traces of the same call that come later."""
+
+    def __init__(self) -> None:
+        self.results: list[Any] = []
+        self.names: list[str] = []
+        self.used = 0
+
+
+class Recorder(Tracer):
+    """A tracer that runs what it traces, step by step, once it meets what only NumPy can do."""
+
+    def __init__(self, compile_graph: Callable[[Any], Any], log: Optional[Log]) -> None:
+        super().__init__()
+        self.compile_graph, self.log = compile_graph, log or Log()
+        self.log.used = 0
+        self.steps: list[Any] = []
+        self._checked = 0
+        self._guarded = 0
+
+    def check(self) -> None:
+        """A step that holds what was assumed since the last one."""
+        slots = [(slot, self.slots[slot][0]) for slot in range(self._checked, len(self.slots)) if slot not in self._trusted]
+        guards = list(self.guards.values())[self._guarded :]
+        self._checked, self._guarded = len(self.slots), len(self.guards)
+        if slots or guards:
+            self.steps.append(Check(slots, guards))
+
+    @property
+    def _trusted(self) -> set[int]:
+        """Slots that need no check: what graphs compute."""
+        return {slot for step in self.steps if isinstance(step, Graph) for slot, _, _ in step.outputs}
+
+    def end_graph(self, arrays: list[Array]) -> list[int]:
+        """A step that computes the arrays, which have slots from now on; begins the next graph."""
+        results = [self.output(array) for array in arrays]
+        given = [self.slots[slot][0][0] not in ("object", "foreign") for slot in range(self.leaves)]
+        call = _core.ArrayCall(self.compile_graph(self), self.graph, self.patterns, results, list(self.guards.values()))
+        outputs = [(len(self.slots) + i, not shape, array.weak) for i, (array, (_, shape)) in enumerate(zip(arrays, results))]
+        step = Graph(call, self.leaves, list(self.inputs), given, outputs)
+        self.environment += [None] * len(outputs)
+        step.run(None, self.environment, self.hints, None)
+        for (slot, _, _), array, (_, shape) in zip(outputs, arrays, results):
+            dims = [self._dimension(n, size) for n, size in zip(shape, np.shape(self.environment[slot]))]
+            self.slots.append((("computed", array.dtype, dims), list(shape)))
+            array.slot = slot
+        self.steps.append(step)
+        self.next_graph()
+        return [slot for slot, _, _ in outputs]
+
+    def _dimension(self, size: Any, hint: int) -> int:
+        """What ArrayCall knows of a size: its symbol, for sums and products of symbols one that nothing else uses."""
+        if isinstance(size, int) or hint < 2:
+            return hint
+        for number, symbol in self._symbols.values():
+            if _core.provably_equal(size, symbol):
+                return ~number
+        self.hints.append(hint)
+        return ~(len(self.hints) - 1)
+
+    def settle_operands(self, operands: list[Array]) -> None:
+        """Sees to it that the operands have slots: with all that the program holds, lest it be computed again."""
+        if all(a.slot is not None or a.python is not None for a in operands):
+            return
+        held = [reference() for reference in list(self.live.values())]
+        self.end_graph([a for a in held if a is not None and a.pending])
+
+    def host(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Calls NumPy now and in every later call; stand-ins for what it gives."""
+        args, kwargs = chosen(args), {key: chosen(value) for key, value in kwargs.items()}
+        operands: list[Array] = []
+        _find_arrays((args, kwargs), operands)
+        if any(a.tracer is not self for a in operands):
+            raise TraceError("hologram.jit: a value of another trace was used")
+        self.settle_operands(operands)
+        step = Host(name, function, _encode(args), _encode(kwargs))
+        self.check()
+        leaves: list[Any] = []
+        step.structure = flatten(step.compute(self.environment, self.hints, self.log), leaves)
+        self.steps.append(step)
+        made = []
+        for leaf in leaves:
+            slot = self.add_slot(leaf, fixed=None)  # type: ignore[arg-type]
+            step.results.append(slot)
+            made.append(self._result(slot, name))
+        return unflatten(step.structure, iter(made))
+
+    def _result(self, slot: int, name: str) -> Any:
+        pattern, value = self.slots[slot][0], self.environment[slot]
+        if pattern[0] == "fixed":
+            if value is None or isinstance(value, (str, np.dtype, type)):
+                return value
+            raise TraceError(f"hologram.jit: {name} gives a {type(value).__name__}, which is not supported")
+        if pattern[0] == "object":
+            return Stateful(self, slot)
+        return Array(self, None, weak=type(value) in (int, float), slot=slot)
+
+
+class Plan:
+    """The steps of one trace. A call whose values part from it goes on as a further trace, which has what NumPy gave so far."""
+
+    def __init__(self, recorder: Recorder, structure: Any, values: list[Any]) -> None:
+        returned: dict[int, Array] = {id(v): v for v in values if isinstance(v, Array) and v.pending}
+        if returned:
+            recorder.end_graph(list(returned.values()))
+        recorder.check()
+        self._steps, self._structure = recorder.steps, structure
+        self._leaves, self._symbols = recorder.leaves, len(recorder.hints)
+        constants = {slot for slot, (pattern, _) in enumerate(recorder.slots) if slot >= self._leaves}
+        known = {slot for step in self._steps for slot in _filled(step)}
+        self._blank = [recorder.environment[s] if s in constants - known else None for s in range(len(recorder.slots))]
+        self._results = [_encode(v) if isinstance(v, (Array, Stateful)) else v for v in values]
+        self._traced: Any = recorder.environment  # of the call that was traced
+        self._others: list[Plan] = []
+
+    @property
+    def executables(self) -> list[Any]:
+        return [step.call.executable for plan in (self, *self._others) for step in plan._steps if isinstance(step, Graph)]
+
+    def follow(self, leaves: tuple[Any, ...], log: Log) -> Any:
+        """The results' leaves; Mismatch."""
+        environment = self._traced
+        self._traced = None
+        if environment is None:
+            environment = [*leaves, *self._blank[self._leaves :]]
+            symbols = [-1] * self._symbols
+            log.used = 0
+            for step in self._steps:
+                step.run(self, environment, symbols, log)
+        results = []
+        for value in self._results:
+            if type(value) is not Ref:
+                results.append(value)
+            else:
+                given = environment[value.slot]
+                argument = value.slot < self._leaves and isinstance(given, (np.ndarray, _core.Buffer))
+                results.append(np.array(given)[()] if argument else given)
+        return results
+
+    def call(self, leaves: tuple[Any, ...], trace: Callable[[Log], "Plan"], names: Any, most: int, log: Any) -> Any:
+        """(results, structure), or None where the first steps are for other arguments. `log`: of the trace, at its own call."""
+        log = log or Log()
+        for plan in (self, *self._others):
+            try:
+                results = plan.follow(leaves, log)
+            except Mismatch:
+                if not log.results and plan is self:
+                    return None
+                continue
+            break
+        else:
+            plan = trace(log)
+            results = plan.follow(leaves, log)
+            self._others.insert(0, plan)
+            del self._others[most:]
+        names.update(log.names)
+        return results, plan._structure
+
+
+def _filled(step: Any) -> list[int]:
+    """The slots that a step fills."""
+    return step.results if isinstance(step, Host) else [slot for slot, _, _ in step.outputs] if isinstance(step, Graph) else []
+
+
+class Stateful:
+    """A generator of random numbers: its methods are steps, in the order of the program."""
+
+    def __init__(self, tracer: Any, slot: int) -> None:
+        self._tracer, self._slot = tracer, slot
+
+    def __getattr__(self, name: str) -> Any:
+        kind = self._tracer.slots[self._slot][0][1]
+        if name.startswith("__") or not callable(getattr(kind, name, None)):
+            raise AttributeError(f"hologram.jit: {kind.__name__} has no method {name}")
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function_call(self._tracer, getattr(kind, name), None, (self, *args), kwargs, f"{kind.__name__}.{name}")
+
+        return call
+
+
+def _find_arrays(value: Any, found: list[Array]) -> None:
+    if isinstance(value, Array):
+        found.append(value)
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            _find_arrays(part, found)
+    elif isinstance(value, dict):
+        _find_arrays(list(value.values()), found)
+    elif isinstance(value, slice):
+        _find_arrays([value.start, value.stop, value.step], found)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Array):
+        return value.python if value.python is not None else Ref(value.slot)  # type: ignore[arg-type]
+    if isinstance(value, Dim):
+        return Size(value.expr)
+    if isinstance(value, Stateful):
+        return Ref(value._slot)
+    if type(value) in (tuple, list):
+        return type(value)([_encode(part) for part in value])
+    if type(value) is dict:
+        return {name: _encode(part) for name, part in value.items()}
+    if type(value) is slice:
+        return slice(_encode(value.start), _encode(value.stop), _encode(value.step))
+    return value
+
+
+# --- what traced arrays ask for
+
+
+def name_of_function(function: Any) -> str:
+    if isinstance(function, np.ufunc):
+        return f"numpy.{function.__name__}"
+    if getattr(function, "__objclass__", None) is np.ndarray:
+        return f"ndarray.{function.__name__}"
+    return "ndarray.__getitem__" if function is operator.getitem else f"{function.__module__}.{function.__name__}"
+
+
+def function_call(tracer: Any, function: Any, lowering: Any, args: Any, kwargs: Any, name: str = "") -> Any:
+    """A function of NumPy: by its lowering, else by a step."""
+    if tracer.depth:  # within a lowering, which as a whole gives way to NumPy
+        result = NotImplemented if lowering is None else lowering(*args, **kwargs)
+        if result is NotImplemented:
+            raise TraceError(f"hologram.jit: {name or name_of_function(function)} is not supported")
+        return result
+    if lowering is not None:
+        tracer.depth += 1
+        try:
+            result = lowering(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        except TypeError:  # TraceError, and arguments that the lowering does not know
+            pass
+        finally:
+            tracer.depth -= 1
+    return tracer.host(name or name_of_function(function), function, args, kwargs)
+
+
+def ufunc_call(tracer: Any, ufunc: Any, method: str, inputs: Any, options: dict[str, Any]) -> Any:
+    def lowering(*inputs: Any, **options: Any) -> Any:
+        return FUNCTIONS[np.ufunc](tracer, ufunc, method, inputs, options)
+
+    name = name_of_function(ufunc) + ("" if method == "__call__" else f".{method}")
+    return function_call(tracer, getattr(ufunc, method), lowering, inputs, options, name)
+
+
+def attribute(array: Array, name: str) -> Any:
+    """What traced arrays have no attribute for: ndarray's."""
+    found = getattr(np.ndarray, name, None)
+    if found is None:
+        raise AttributeError(f"an array has no attribute {name}")
+    if callable(found):
+        return lambda *args, **kwargs: function_call(array.tracer, found, None, (array, *args), kwargs)
+    return function_call(array.tracer, operator.attrgetter(name), None, (array,), {}, f"ndarray.{name}")
+
+
+def write_results(values: list[Any], out: tuple[Any, ...]) -> list[Any]:
+    """Copies results into the arrays that a call names."""
+    if len(values) != len(out):
+        raise ValueError("hologram.jit: out must name as many arrays as there are results")
+    for value, target in zip(values, out):
+        if not isinstance(target, np.ndarray):
+            raise TypeError("hologram.jit: out must be arrays, where NumPy computes some of the steps")
+        if target.dtype != np.asarray(value).dtype or target.shape != np.shape(value) or not target.flags.writeable:
+            raise ValueError("hologram.jit: out must be writable, and of the result's dtype and shape")
+        target[...] = value
+    return list(out)
+
+
+HOOKS.update(object=Stateful, function=function_call, ufunc=ufunc_call, attribute=attribute)
