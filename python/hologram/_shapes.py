@@ -343,3 +343,50 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     places = a.tracer.settle(a.tracer.cast(at, np.int64), [*a.value.shape[:-1], at.value.shape[-1]])
     found = a.tracer.graph.make("take", [a.value, places], ints=[last, last])
     return np.moveaxis(a.make(found), -1, axis)
+
+
+@implements("meshgrid")
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    rank = len(xi)
+    order = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
+    lines = [x.reshape([-1 if i == order[at] else 1 for i in range(rank)]) for at, x in enumerate(traced(*xi))]
+    if sparse:
+        return tuple(lines)
+    shape = [lines[at].shape[order[at]] for at in order]
+    return tuple(np.broadcast_to(x, shape) for x in lines)
+
+
+@implements("block")
+def block(arrays: Any) -> Any:
+    def depth(value: Any) -> int:
+        return 1 + max(map(depth, value)) if isinstance(value, list) else 0
+
+    def join(value: Any, axis: int) -> Any:
+        return np.concatenate([join(v, axis + 1) for v in value], axis=axis) if isinstance(value, list) else _at_least(value, rank)
+
+    def flat(value: Any) -> list[Any]:
+        return [x for v in value for x in flat(v)] if isinstance(value, list) else [value]
+
+    levels = depth(arrays)
+    values = traced(*flat(arrays))
+    rank = max([levels, *[a.ndim for a in values]])
+    source = iter(values)
+
+    def lift(value: Any) -> Any:
+        return [lift(v) for v in value] if isinstance(value, list) else next(source)
+
+    return join(lift(arrays), rank - levels)
+
+
+@implements("vander")
+def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:  # noqa: N803
+    count = int(x.shape[0] if N is None else N)
+    if x.ndim != 1 or not 0 < count <= _COPIES:
+        raise unsupported("vander")
+    x = x.astype(np.promote_types(x.dtype, np.int64))
+    powers = [np.ones_like(x)]
+    for _ in range(count - 1):
+        powers.append(powers[-1] * x)
+    return np.stack(powers if increasing else powers[::-1], axis=1)

@@ -179,6 +179,8 @@ def call_ufunc(tracer: Tracer, ufunc: Any, method: str, inputs: Any, options: di
         return Array(tracer, c(_LOGICAL[name], *[tracer.cast(a, np.bool_) for a in arrays]))
     if name == "power" and arrays[1].python is not None and _is_whole(arrays[1].python):
         return _whole_power(tracer, arrays[0], int(arrays[1].python), c)
+    if name == "power" and arrays[1].python in (0.5, -1.0) and arrays[0].value.dtype in FLOATS:  # as NumPy does
+        return np.sqrt(arrays[0]) if arrays[1].python == 0.5 else np.reciprocal(arrays[0])
     if name not in _DIRECT and name not in _COMPOSED:
         raise TraceError(f"hologram.jit: numpy.{name} is not supported")
     types = loop_dtypes(ufunc, arrays, dtype)

@@ -195,6 +195,8 @@ def matmul(a: Any, b: Any, out: Any = None) -> Array:
         y = graph.reshape(y, [y.shape[0], 1])
     if tracer.dim(x.shape[-1]) != tracer.dim(y.shape[-2]):
         raise ValueError(f"matmul: {a.shape} against {b.shape}: {x.shape[-1]} is not {y.shape[-2]}")
+    if a.ndim == b.ndim == 1 and name_of(dtype) not in ("f16", "bf16", "b8"):  # a sum has more lanes than a product of one element
+        return np.sum(Array(tracer, tracer.cast(a, dtype)) * Array(tracer, tracer.cast(b, dtype)), dtype=dtype)
     batch = broadcast_shape(tracer, x.shape[:-2], y.shape[:-2]) if x.shape[:-2] or y.shape[:-2] else []
     inner = x.shape[-1] if isinstance(x.shape[-1], int) else y.shape[-2]
     x = tracer.settle(x, [*x.shape[:-1], inner])
@@ -270,7 +272,7 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     return np.rint(a * scale) / scale if decimals > 0 else np.rint(a / scale) * scale
 
 
-@implements("zeros_like")
+@implements("zeros_like", "empty_like")
 def zeros_like(a: Any, dtype: Any = None, **_: Any) -> Array:
     return full_like(a, 0, dtype)
 
