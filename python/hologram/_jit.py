@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from hologram import _core, _products, _selection, _series, _shapes, _steps, _tables, numpy_functions  # noqa: F401  (of the table)
+from hologram import _core, _creation, _products, _selection, _series, _shapes, _steps, _tables, numpy_functions  # noqa: F401
 from hologram.trace import Array, Dim, TraceError
 
 __all__ = ["Jitted", "TraceError", "jit"]
@@ -127,13 +127,14 @@ def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]
     source = iter([tracer.argument(leaf) for leaf in leaves])
     args = _unflatten(structure[0], source)
     kwargs = _unflatten(structure[1], source)
-    returned = function(*args, **kwargs)
+    returned = _creation.seen(function, tracer)(*args, **kwargs)
     values: list[Any] = []
     nesting = _flatten(returned, values)
     for i, value in enumerate(values):
         value = int(value) if isinstance(value, Dim) else _selection.chosen(value)
         if isinstance(value, Array) and value.tracer is not tracer:
             raise TraceError("hologram.jit: a value of another trace was returned")
+        value = _creation.plain(value)
         values[i] = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
     return tracer, nesting, values
 

@@ -156,7 +156,7 @@ class Tracer:
         self.loaded: dict[int, Any] = {}  # the parameters of the graph, by slot
         self.live: dict[int, Any] = {}  # weak references to the arrays that the program holds
         self._symbols: dict[int, Any] = {}
-        self._captured: dict[int, Array] = {}
+        self._captured: dict[Any, Array] = {}
         self._parameters = 0
 
     # --- arguments and results
@@ -256,11 +256,12 @@ class Tracer:
         """An array of the program: a further argument of the graph."""
         if array.ndim == 0 and array.dtype.name in _NAMES:
             return Array(self, self.number(array.dtype, array.item()))
-        known = self._captured.get(id(array))
+        memory = (array.__array_interface__["data"][0], array.dtype, array.shape, array.strides)  # views of it come and go
+        known = self._captured.get(memory)
         if known is None:
             slot = self.add_slot(array, fixed=True)
             self.constants.append(array)
-            known = self._captured[id(array)] = Array(self, None, slot=slot)
+            known = self._captured[memory] = Array(self, None, slot=slot)
             if not known.foreign:
                 self.load(slot)
         return known

@@ -178,3 +178,41 @@ def test_errors_are_numpys():
         for call in (function, hologram.jit(function)):
             with pytest.raises(error):
                 call(x)
+
+
+TABLE = np.array([4.0, 5.0, 7.0, 9.0])
+
+MADE = {
+    "filled": lambda x: (np.zeros(x.shape[0]), np.ones((2, x.shape[0]), np.int8), np.full(3, x[0]), np.full(x.shape, 2)),
+    "filled later": lambda x: np.empty(x.shape, np.float32) * 0,
+    "lines": lambda x: (np.arange(x.shape[0]), np.arange(1, x.shape[0] + 1), np.arange(x.shape[0] - 2, dtype=float)),
+    "lines by steps": lambda x: (np.arange(0, x.shape[0], 3), np.arange(1, 2 * x.shape[0], 2)),
+    "spans": lambda x: (np.linspace(0, 1, x.shape[0]), np.linspace(-2, x.shape[0] - 1, 2 * x.shape[0])),
+    "spans without end": lambda x: np.linspace(0, 1, x.shape[0], endpoint=False),
+    "squares": lambda x: (np.eye(x.shape[0]), np.identity(x.shape[0]), np.eye(x.shape[0], 3, k=-1, dtype=np.float32)),
+    "rows": lambda x: (np.array([x.sum(), x.max(), 0.5]), np.array([[x[0], 2], [3, x[1]]]), np.array([x, x]), np.asarray(x)),
+    "tables": lambda x: (TABLE[(x > 0) + 2 * (x > 1)], np.eye(2)[(x > 0).astype(int)], np.concatenate([[0.0], TABLE])[np.argsort(x) % 3]),
+    "sizes as ints": lambda x: (x * np.hanning(x.shape[0]), np.fft.fftfreq(x.shape[0], 0.1) * x, np.indices((2, x.shape[0]))),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_arrays_that_the_function_makes(name):
+    jitted = hologram.jit(MADE[name])
+    for n in (9, 30):
+        x = np.random.default_rng(n).standard_normal(n)
+        for w, g in zip(leaves(MADE[name](x)), leaves(jitted(x)), strict=True):
+            assert (w.dtype, w.shape, type(w)) == (g.dtype, g.shape, type(g))
+            np.testing.assert_allclose(g, w, rtol=1e-12, atol=1e-12)
+    assert name == "sizes as ints" or len(jitted.reports()) == 1, name
+
+
+def test_tables_are_read_anew():
+    lookup, at = hologram.jit(lambda k: TABLE[k] * 2), np.array([1, 3, 0])
+    np.testing.assert_array_equal(lookup(at), TABLE[at] * 2)
+    before = TABLE[1]
+    try:
+        TABLE[1] = -3.0
+        np.testing.assert_array_equal(lookup(at), TABLE[at] * 2)
+    finally:
+        TABLE[1] = before
