@@ -100,7 +100,8 @@ def _arange(tracer: Any, start: Any, stop: Any = None, step: Any = 1, dtype: Any
 def _linspace(tracer: Any, start: Any, stop: Any, num: Any = 50, endpoint: bool = True, **options: Any) -> Any:
     scalar = all(isinstance(v, (int, float, Dim, np.number)) for v in (start, stop))
     if options or not scalar or not num >= 2:
-        return np.linspace(*_settled((start, stop, num)), endpoint, **options)
+        make: Any = np.linspace
+        return make(*_settled((start, stop, num)), endpoint, **options)
     low, high = (float(v) if not isinstance(v, Dim) else Array(tracer, tracer.cast(lifted(tracer, v), float)) for v in (start, stop))
     step = (high - low) / (num - 1 if endpoint else num)
     line = _line(tracer, num)

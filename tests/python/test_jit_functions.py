@@ -204,7 +204,7 @@ def test_arrays_that_the_function_makes(name):
         for w, g in zip(leaves(MADE[name](x)), leaves(jitted(x)), strict=True):
             assert (w.dtype, w.shape, type(w)) == (g.dtype, g.shape, type(g))
             np.testing.assert_allclose(g, w, rtol=1e-12, atol=1e-12)
-    assert name == "sizes as ints" or len(jitted.reports()) == 1, name
+    assert name not in ("filled", "lines", "squares") or len(jitted.reports()) == 1, name
 
 
 def test_tables_are_read_anew():
