@@ -205,6 +205,8 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = Fal
         raise TraceError("hologram.jit: numpy.median takes one axis and no out=")
     moved, back = _last(a, axis)
     n = moved.shape[-1]
+    if moved.ndim == 1:  # NumPy does not sort all of it: 2 to 5 times as fast for one line
+        raise TraceError("hologram.jit: numpy.median of one line is not supported")
     if isinstance(n, int) and n == 0:
         raise TraceError("hologram.jit: the median of nothing is not supported")
     rows = sort(moved)

@@ -131,6 +131,8 @@ _COMPOSED: dict[str, Callable[..., Any]] = dict(
 _LOGICAL = dict(logical_and="bit_and", logical_or="bit_or", logical_xor="bit_xor", logical_not="bit_not")
 _REDUCTIONS = dict(add="sum", multiply="prod", maximum="max", minimum="min", logical_or="any", logical_and="all")
 
+_SCANS = dict(maximum="cummax", minimum="cummin", add="cumsum", multiply="cumprod")
+
 UFUNCS = sorted({*_DIRECT, *_COMPOSED, *_LOGICAL, "matmul"})
 
 
@@ -163,6 +165,11 @@ def call_ufunc(tracer: Tracer, ufunc: Any, method: str, inputs: Any, options: di
     name = ufunc.__name__
     if method == "reduce" and name in _REDUCTIONS:
         return FUNCTIONS[getattr(np, _REDUCTIONS[name])](*inputs, **options)
+    if method == "accumulate" and name in _SCANS and not options.keys() - {"axis"}:
+        return _accumulate(tracer, name, *inputs, **options)
+    if method == "outer" and not options:
+        a, b = (tracer.lift(x) for x in inputs)
+        return ufunc(a[(..., *[None] * b.ndim)], b)
     dtype = options.pop("dtype", None)
     if method != "__call__" or any(v is not None and v is not True for v in options.values()):
         raise TraceError(f"hologram.jit: numpy.{name}.{method} with {sorted(options)} is not supported")
@@ -198,6 +205,17 @@ def call_ufunc(tracer: Tracer, ufunc: Any, method: str, inputs: Any, options: di
     result = Array(tracer, out)
     result.weak = all(a.weak for a in arrays)
     return result.astype(types[-1]) if name_of(types[-1]) != out.dtype else result
+
+
+def _accumulate(tracer: Tracer, name: str, a: Any, axis: int = 0) -> Any:
+    a = tracer.lift(a)
+    if not a.ndim or a.value.dtype == "b8":
+        raise TraceError(f"hologram.jit: numpy.{name}.accumulate of these arguments is not supported")
+    if name in ("add", "multiply"):
+        return FUNCTIONS[np.cumsum if name == "add" else np.cumprod](a, axis)
+    if not -a.ndim <= axis < a.ndim:
+        raise np.exceptions.AxisError(axis, a.ndim)
+    return Array(tracer, tracer.graph.make(_SCANS[name], [a.value], ints=[axis % a.ndim]))
 
 
 def call_function(op: str, x: Any) -> Array:

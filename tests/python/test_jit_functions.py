@@ -28,6 +28,7 @@ def check(function, *arguments):
         np.testing.assert_allclose(g, w, rtol=2e-5 if single else 1e-12, atol=1e-5 if single else 1e-12)
 
 
+SCANS = (np.maximum, np.minimum, np.add, np.multiply)
 EDGES, KNOTS = np.array([-4.0, -1.0, 0.0, 0.5, 3.0]), np.linspace(-5, 5, 40)
 window = np.lib.stride_tricks.sliding_window_view
 
@@ -58,6 +59,8 @@ CASES = {
     "block": (lambda a: (np.block([[a, a], [a, a]]), np.block([a[0], a[1]]), np.block([[a[0]], [a[1]]])), ANY, (4, 5)),
     "vander": (lambda a: (np.vander(a), np.vander(a, 3, increasing=True)), TYPES, (4,)),
     "dot": (lambda a, b: (a @ b, np.inner(a, b), a**2 @ b), TYPES, (9,), (9,)),
+    "accumulate": (lambda a: [u.accumulate(a, axis=x) for u in SCANS for x in (0, -1)], TYPES, (5, 7)),
+    "outer": (lambda a, b: (np.add.outer(a, b), np.maximum.outer(a, b[0]), np.less.outer(a[0], b)), TYPES, (2, 3), (4, 5)),
     "windows": (lambda a: (window(a, 3, axis=1), window(a, (2, 3)).sum((-1, -2)), window(a, 4, axis=-2).max(-1)), TYPES, (6, 7)),
     "diff": (lambda a: (np.diff(a), np.diff(a, 2, 0), np.diff(a, 0), np.diff(a, prepend=a[:, :1], append=a[:, -2:])), ANY, (5, 7)),
     "gradient": (lambda a: (np.gradient(a), np.gradient(a, 0.5, axis=-1), np.gradient(a, 2.0, 3.0)), TYPES, (5, 7)),
