@@ -6,13 +6,15 @@ So the traced function sees another `np` among its globals: sizes may be open th
 """
 
 import builtins
+import functools
 import types
 from typing import Any, Callable
 
 import numpy as np
 
 from hologram._operands import lifted
-from hologram.trace import Array, Dim, TraceError
+from hologram._registry import HOOKS
+from hologram.trace import Array, Dim
 
 
 class Table(np.ndarray):
@@ -165,6 +167,8 @@ def substitute(tracer: Any, value: Any) -> Any:
         return Module(tracer, value)
     if type(value) is np.ndarray:
         return table(tracer, value)
+    if isinstance(value, types.FunctionType) and value.__module__.split(".")[0] not in ("numpy", "hologram"):
+        return seen(value, tracer)  # what the function calls
     name = getattr(value, "__name__", "")
     if not callable(value) or isinstance(value, (type, np.ufunc)) or value not in (getattr(np, name, None), getattr(np.fft, name, None)):
         return value
@@ -175,10 +179,11 @@ def substitute(tracer: Any, value: Any) -> Any:
     def create(*args: Any, **kwargs: Any) -> Any:
         given = (*args, *kwargs.values())
         if native is not None and (wanted is None or any(_holds(v, wanted) for v in given)):
-            try:
-                return native(tracer, *args, **kwargs)
-            except TraceError:  # a dtype that graphs have not
-                pass
+            lowering = functools.partial(native, tracer)
+            made = HOOKS["function"](tracer, value, lowering, args, kwargs, f"numpy.{name}")
+            if wanted is None:
+                made.dense = True
+            return made
         return table(tracer, value(*_settled(args), **{key: _settled(v) for key, v in kwargs.items()}))
 
     return create
@@ -188,6 +193,9 @@ def seen(function: Any, tracer: Any) -> Any:
     """The function with those globals that it names substituted."""
     if not isinstance(function, types.FunctionType):
         return function
+    if function in tracer.seen:
+        return tracer.seen[function]
+    tracer.seen[function] = function  # one that calls itself does so as it is, until it is known
     names = _names(function.__code__)
     known = {name: substitute(tracer, function.__globals__[name]) for name in names if name in function.__globals__}
     if all(known[name] is function.__globals__[name] for name in known):
@@ -197,6 +205,9 @@ def seen(function: Any, tracer: Any) -> Any:
         function.__closure__,
     )  # fmt: skip
     made.__kwdefaults__ = function.__kwdefaults__
+    if function.__name__ in known and known[function.__name__] is function:
+        made.__globals__[function.__name__] = made
+    tracer.seen[function] = made
     return made
 
 

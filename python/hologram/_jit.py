@@ -8,7 +8,8 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from hologram import _core, _creation, _products, _selection, _series, _shapes, _steps, _tables, numpy_functions  # noqa: F401
+from hologram import _assignment, _products, _series, _shapes, _tables, numpy_functions  # noqa: F401  (they fill the tables)
+from hologram import _core, _creation, _selection, _steps
 from hologram.trace import Array, Dim, TraceError
 
 __all__ = ["Jitted", "TraceError", "jit"]
@@ -141,7 +142,7 @@ def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]
 
 def _compile(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...], options: Any, names: collections.Counter[str]) -> Any:
     tracer, nesting, values = _trace(function, structure, leaves, options)
-    if tracer.steps or any(pattern[0] in ("object", "foreign") for pattern, _ in tracer.slots):
+    if tracer.steps or tracer.written or any(pattern[0] in ("object", "foreign") for pattern, _ in tracer.slots):
         return _Stepped(function, structure, options, _steps.Plan(tracer, nesting, values), names, tracer.log)
     return _Compiled(tracer, nesting, values)
 

@@ -48,6 +48,15 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         return Selection(self.array.astype(dtype), self.mask)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        out = options.pop("out", None)
+        if out is not None:
+            new = getattr(ufunc, method)(*inputs, **options)
+            if out[0] is not self or not isinstance(new, Selection):
+                return HOOKS["out"](chosen(new), chosen(out), "same_kind")
+            if not np.can_cast(new.dtype, self.dtype, "same_kind"):
+                raise TypeError(f"Cannot cast output from {new.dtype} to {self.dtype} with casting rule 'same_kind'")
+            self.array, self._chosen = new.array.astype(self.dtype), None
+            return self
         try:
             return self._apply(ufunc, method, *inputs, **options)
         except TraceError:

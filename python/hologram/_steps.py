@@ -13,6 +13,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 
 from hologram import _core
+from hologram._creation import plain
 from hologram._registry import FUNCTIONS, HOOKS
 from hologram._selection import chosen
 from hologram.trace import Array, Dim, TraceError, Tracer
@@ -231,6 +232,8 @@ class Recorder(Tracer):
         _find_arrays((args, kwargs), operands)
         if any(a.tracer is not self for a in operands):
             raise TraceError("hologram.jit: a value of another trace was used")
+        for operand in operands:
+            operand.refresh()
         self.settle_operands(operands)
         step = Host(name, function, _encode(args), _encode(kwargs))
         self.check()
@@ -242,6 +245,9 @@ class Recorder(Tracer):
             slot = self.add_slot(leaf, fixed=None)  # type: ignore[arg-type]
             step.results.append(slot)
             made.append(self._result(slot, name))
+            for operand in operands if isinstance(leaf, np.ndarray) else ():
+                if operand.slot is not None and np.may_share_memory(leaf, self.environment[operand.slot]):
+                    made[-1].view = HOOKS["view"](operand, None, None)
         return unflatten(step.structure, iter(made))
 
     def _result(self, slot: int, name: str) -> Any:
@@ -259,7 +265,10 @@ class Plan:
     """The steps of one trace. A call whose values part from it goes on as a further trace, which has what NumPy gave so far."""
 
     def __init__(self, recorder: Recorder, structure: Any, values: list[Any]) -> None:
-        returned: dict[int, Array] = {id(v): v for v in values if isinstance(v, Array) and v.pending}
+        for value in (*values, *recorder.written.values()):
+            if isinstance(value, Array):
+                value.refresh()
+        returned = {id(v): v for v in (*values, *recorder.written.values()) if isinstance(v, Array) and v.pending}
         if returned:
             recorder.end_graph(list(returned.values()))
         recorder.check()
@@ -269,6 +278,9 @@ class Plan:
         known = {slot for step in self._steps for slot in _filled(step)}
         self._blank = [recorder.environment[s] if s in constants - known else None for s in range(len(recorder.slots))]
         self._results = [_encode(v) if isinstance(v, (Array, Stateful)) else v for v in values]
+        self._written = [(leaf, _encode(array)) for leaf, array in recorder.written.items()]
+        whole = {id(array): leaf for leaf, array in recorder.written.items()}
+        self._same = [whole.get(id(value)) for value in values]  # per result: the written argument that it is
         self._traced: Any = recorder.environment  # of the call that was traced
         self._others: list[Plan] = []
 
@@ -278,6 +290,8 @@ class Plan:
 
     def follow(self, leaves: tuple[Any, ...], log: Log) -> Any:
         """The results' leaves; Mismatch."""
+        for leaf, _ in self._written:
+            _check_written(leaves, leaf)
         environment = self._traced
         self._traced = None
         if environment is None:
@@ -294,7 +308,13 @@ class Plan:
                 given = environment[value.slot]
                 argument = value.slot < self._leaves and isinstance(given, (np.ndarray, _core.Buffer))
                 results.append(np.array(given)[()] if argument else given)
-        return results
+        for leaf, value in self._written:
+            new = decode(value, environment, [])
+            if isinstance(leaves[leaf], _core.Buffer):
+                leaves[leaf].from_numpy(np.asarray(new))
+            else:
+                np.copyto(leaves[leaf], new)
+        return [value if leaf is None else leaves[leaf] for value, leaf in zip(results, self._same)]
 
     def call(self, leaves: tuple[Any, ...], trace: Callable[[Log], "Plan"], names: Any, most: int, log: Any) -> Any:
         """(results, structure), or None where the first steps are for other arguments. `log`: of the trace, at its own call."""
@@ -314,6 +334,15 @@ class Plan:
             del self._others[most:]
         names.update(log.names)
         return results, plan._structure
+
+
+def _check_written(leaves: tuple[Any, ...], written: int) -> None:
+    array = leaves[written]
+    if isinstance(array, np.ndarray):
+        if not array.flags.writeable:
+            raise ValueError("hologram.jit: assignment destination is read-only")
+        if any(i != written and isinstance(a, np.ndarray) and np.may_share_memory(array, a) for i, a in enumerate(leaves)):
+            raise ValueError("hologram.jit: the function writes an argument that shares memory with another one")
 
 
 def _filled(step: Any) -> list[int]:
@@ -357,6 +386,8 @@ def _encode(value: Any) -> Any:
         return Size(value.expr)
     if isinstance(value, Stateful):
         return Ref(value._slot)
+    if isinstance(value, np.ndarray):
+        return plain(value)
     if type(value) in (tuple, list):
         return type(value)([_encode(part) for part in value])
     if type(value) is dict:
@@ -384,17 +415,25 @@ def function_call(tracer: Any, function: Any, lowering: Any, args: Any, kwargs: 
         if result is NotImplemented:
             raise TraceError(f"hologram.jit: {name or name_of_function(function)} is not supported")
         return result
+    name = name or name_of_function(function)
+    if HOOKS["written"](tracer, function, args, kwargs, name):
+        return None
+    out = kwargs.get("out")
+    if out is not None and not (isinstance(out, tuple) and all(o is None for o in out)):
+        kwargs = {key: value for key, value in kwargs.items() if key != "out"}
+        return HOOKS["out"](function_call(tracer, function, lowering, args, kwargs, name), out, "same_kind")
     if lowering is not None:
         tracer.depth += 1
         try:
             result = lowering(*args, **kwargs)
             if result is not NotImplemented:
+                HOOKS["viewed"](function, lowering, args, kwargs, result)
                 return result
         except TypeError:  # TraceError, and arguments that the lowering does not know
             pass
         finally:
             tracer.depth -= 1
-    return tracer.host(name or name_of_function(function), function, args, kwargs)
+    return tracer.host(name, function, args, kwargs)
 
 
 def ufunc_call(tracer: Any, ufunc: Any, method: str, inputs: Any, options: dict[str, Any]) -> Any:
@@ -402,6 +441,14 @@ def ufunc_call(tracer: Any, ufunc: Any, method: str, inputs: Any, options: dict[
         return FUNCTIONS[np.ufunc](tracer, ufunc, method, inputs, options)
 
     name = name_of_function(ufunc) + ("" if method == "__call__" else f".{method}")
+    out, where = options.get("out"), options.get("where", True)
+    if out is not None and any(o is not None for o in out) and not tracer.depth:
+        kept = ("out", "casting") if where is True or method != "__call__" else ("out", "casting", "where")
+        options = {key: value for key, value in options.items() if key not in kept}
+        result = function_call(tracer, getattr(ufunc, method), lowering, inputs, options, name)
+        if isinstance(out[0], Array) and not out[0].ndim and out[0].view is None:
+            return result  # NumPy's scalars do not change
+        return HOOKS["out"](result, out, "same_kind", where if "where" in kept else True)
     return function_call(tracer, getattr(ufunc, method), lowering, inputs, options, name)
 
 

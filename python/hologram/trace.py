@@ -44,18 +44,18 @@ class Dim:
         return self.tracer.dim(expr)
 
     def __add__(self, other: Any) -> Any:
-        return self._make(self.expr + _expr(other)) if _is_size(other) else NotImplemented
+        return self._make(self.expr + _expr(other)) if _is_size(other) else self._number(np.add, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return self._make(self.expr - _expr(other)) if _is_size(other) else NotImplemented
+        return self._make(self.expr - _expr(other)) if _is_size(other) else self._number(np.subtract, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return self._make(-self.expr + _expr(other)) if _is_size(other) else NotImplemented
+        return self._make(-self.expr + _expr(other)) if _is_size(other) else self._number(lambda a, b: b - a, other)
 
     def __mul__(self, other: Any) -> Any:
-        return self._make(self.expr * _expr(other)) if _is_size(other) else NotImplemented
+        return self._make(self.expr * _expr(other)) if _is_size(other) else self._number(np.multiply, other)
 
     __rmul__ = __mul__
 
@@ -64,6 +64,15 @@ class Dim:
 
     def __mod__(self, other: Any) -> Any:
         return self._make(_core.mod(self.expr, _expr(other))) if _is_size(other) else NotImplemented
+
+    def _number(self, function: Any, other: Any) -> Any:
+        """As a number, beside one that is no size."""
+        if isinstance(other, complex):  # the step of an np.mgrid
+            return function(int(self), other)
+        return function(self.tracer.size_value(self.expr), other) if isinstance(other, float) else NotImplemented
+
+    def __pow__(self, other: Any) -> Any:
+        return np.power(self.tracer.size_value(self.expr), other)
 
     def __truediv__(self, other: Any) -> Any:
         return np.true_divide(self.tracer.size_value(self.expr), other)
@@ -147,6 +156,8 @@ class Tracer:
         self.hints: list[int] = []  # value per symbol
         self.guards: dict[Any, Any] = {}  # expressions that must not be negative
         self.constants: list[Any] = []  # arrays that the function refers to
+        self.written: dict[int, Array] = {}  # arguments that the program writes
+        self.seen: dict[Any, Any] = {}  # functions, with what they see in place of NumPy
         self.depth = 0  # of lowerings that are at work
         self.era = 0  # which graph of the trace this one is: a call of NumPy that needs its values ends a graph
         self.slots: list[Any] = []  # per value that is an argument, a constant or computed by a step: (pattern, sizes)
@@ -354,17 +365,21 @@ def _recorded(method: Callable[..., Any]) -> Callable[..., Any]:
 class Array(np.lib.mixins.NDArrayOperatorsMixin):
     """An array whose values are not known yet. Operators, ufuncs and NumPy functions on it record what they do."""
 
-    __slots__ = ("__weakref__", "_era", "_node", "python", "slot", "tracer", "weak")
+    __slots__ = ("__weakref__", "_era", "_node", "dense", "python", "slot", "tracer", "version", "view", "weak")
 
     def __init__(self, tracer: Tracer, value: Any, weak: bool = False, python: Any = None, slot: Optional[int] = None) -> None:
         self.tracer, self._node, self.weak, self.python = tracer, value, weak, python
         self.slot, self._era = slot, tracer.era
+        self.view: Any = None  # how it follows from another array whose memory it has
+        self.version = 0  # how often it was written
+        self.dense = False  # known to be row-major in NumPy
         key, live = id(self), tracer.live
         live[key] = weakref.ref(self, lambda _: live.pop(key, None))
 
     @property
     def value(self) -> Any:
         """Its node in the graph of now. TraceError for dtypes that graphs lack."""
+        self.refresh()
         if self._node is None or self._era != self.tracer.era:
             if self.python is not None:
                 self._node = self.tracer.number(_core.numpy_dtype(self._node.dtype), self.python)
@@ -373,6 +388,15 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
                 self._node = self.tracer.load(self.slot)
             self._era = self.tracer.era
         return self._node
+
+    def refresh(self) -> None:
+        """Reads a view anew whose base was written."""
+        if self.view is not None:
+            self.view.refresh(self)
+
+    def become(self, other: "Array") -> None:
+        """Takes the values of another array of its shape."""
+        self._node, self._era, self.slot, self.python = other._node, other._era, other.slot, other.python
 
     @property
     def pending(self) -> bool:
@@ -439,7 +463,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         return (self[i] for i in range(len(self)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TraceError("hologram.jit: arrays cannot be changed in a traced function; make new ones")
+        HOOKS["set"](self, key, value)
 
     def __getitem__(self, key: Any) -> "Array":
         return HOOKS["function"](self.tracer, operator.getitem, FUNCTIONS[operator.getitem], (self, key), {})
