@@ -35,3 +35,10 @@ def test_operations_beside_peers(tmp_path):
     names = {line[1] for line in lines if line[0] == "5,000"}
     assert len(names) == 22 and {"vector_add", "gelu", "reduce_sum", "mse_loss", "gemm"} <= names
     assert {"write (from_numpy)", "read (to_numpy)", "round trip"} <= {line[0] for line in lines}
+
+
+def test_programs_beside_numpy(tmp_path):
+    script = str(ROOT / "bench/numpy_programs.py")
+    run(tmp_path, script, "--sizes", "400,900", "--seconds", "0.001", "--only", "softmax,box_blur,tax", "--markdown", "out.md")
+    lines, widths = rows(tmp_path / "out.md")
+    assert widths == {5} and {line[1] for line in lines[1:]} == {"softmax", "box_blur", "tax"} and len(lines) == 7

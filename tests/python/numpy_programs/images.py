@@ -118,7 +118,7 @@ def thresholded(x):
 
 @program(image)
 def integral_image(x):
-    total = np.cumsum(np.cumsum(x, axis=0), axis=1)
+    total = np.cumsum(np.cumsum(x, axis=0, dtype=np.float64), axis=1)
     return total[4:, 4:] - total[:-4, 4:] - total[4:, :-4] + total[:-4, :-4]
 
 
