@@ -219,6 +219,12 @@ def _set_by_numpy(a: Any, key: Any, value: Any) -> Any:
     return out
 
 
+def _cast_by_numpy(like: Any, values: Any, casting: str) -> Any:
+    out = np.empty_like(like)
+    np.copyto(out, values, casting=casting)
+    return out
+
+
 def set_item(a: Array, key: Any, value: Any) -> None:
     """x[key] = value."""
     if isinstance(value, Array) and value.view is not None and value.view.base is a and value.view.key is key:
@@ -256,13 +262,13 @@ _WRITES: dict[Any, tuple[int, Any]] = {
 _WRITES |= {np.copyto: (0, _copyto), np.ndarray.fill: (0, _fill), np.ndarray.partition: (0, None)}
 _WRITES[np.ndarray.sort] = (0, lambda a, axis=-1, **options: FUNCTIONS[np.sort](a, axis=axis, **options))
 _WRITES |= {kind.shuffle: (1, None) for kind in (np.random.Generator, np.random.RandomState)}
-_REFUSED = {np.ndarray.resize, np.ndarray.setflags, np.ndarray.setfield, np.ndarray.view, np.ndarray.getfield}
+_REFUSED = {np.ndarray.resize, np.ndarray.setflags, np.ndarray.setfield, np.ndarray.view, np.ndarray.getfield, np.ndarray.byteswap}
 
 
 def write_argument(tracer: Any, function: Any, args: Any, kwargs: Any, name: str) -> bool:
     """Whether the function is one that writes an argument; then it has been written."""
-    if function in _REFUSED:
-        raise TraceError(f"hologram.jit: {name} is not supported")
+    if function in _REFUSED or (function is np.nan_to_num and not kwargs.get("copy", (*args, True, True)[1])):
+        raise TraceError(f"hologram.jit: {name} in place is not supported")
     if hasattr(function, "writes") or (function not in _WRITES and not name.endswith(".at")):
         return False
     position, lowering = _WRITES.get(function, (0, None))
@@ -274,6 +280,36 @@ def write_argument(tracer: Any, function: Any, args: Any, kwargs: Any, name: str
     return True
 
 
+def _filling(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, out: Any, **kwargs: Any) -> Any:
+        return function(*args, out=np.array(out), **kwargs)
+
+    return call
+
+
+def fill(tracer: Any, function: Any, args: Any, kwargs: Any, name: str) -> Any:
+    """A method of a generator that fills `out`, which says how many numbers there are."""
+    out = kwargs["out"]
+    if not isinstance(out, Array):
+        raise TraceError(f"hologram.jit: out= of {name} is an array that is not part of the traced program; make it there")
+    assign(out, fitted(out, tracer.host(name, _filling(function), args, kwargs)))
+    return out
+
+
+def part_by_numpy(base: Array, key: Any, part: Array) -> None:
+    """Notes of what graphs cannot hold that the part has the memory of its base."""
+
+    def read(b: Array) -> Any:
+        return HOOKS["function"](b.tracer, operator.getitem, None, (b, key), {})
+
+    def write(b: Array, new: Array) -> Any:
+        return HOOKS["function"](b.tracer, _set_by_numpy, None, (b, key, new), {}, "ndarray.__setitem__")
+
+    if _is_basic(key) and isinstance(part, Array) and part.ndim:
+        part.view = View(base, read, write)
+        part.view.key = key
+
+
 def write_out(result: Any, out: Any, casting: str, where: Any = True) -> Any:
     """Assigns results to what `out=` names."""
     if isinstance(out, tuple):
@@ -282,6 +318,9 @@ def write_out(result: Any, out: Any, casting: str, where: Any = True) -> Any:
         return tuple(r if o is None else write_out(r, o, casting, where) for r, o in zip(result, out))
     if not isinstance(out, Array):
         raise TraceError("hologram.jit: out= inside a traced function is an array that is not part of it; make it there")
+    if out.foreign:
+        assign(out, HOOKS["function"](out.tracer, _cast_by_numpy, None, (out, result, casting), {}, "numpy.copyto"))
+        return out
     new = fitted(out, result, casting)
     if len(new.shape) < np.ndim(result):
         raise ValueError("out= has fewer dimensions than the result")
@@ -289,4 +328,4 @@ def write_out(result: Any, out: Any, casting: str, where: Any = True) -> Any:
     return out
 
 
-HOOKS.update(set=set_item, written=write_argument, out=write_out, viewed=note_view, view=View)
+HOOKS.update(set=set_item, written=write_argument, out=write_out, viewed=note_view, view=View, fill=fill, part=part_by_numpy)

@@ -129,7 +129,7 @@ def _array(tracer: Any, value: Any, dtype: Any = None, *_: Any, **__: Any) -> An
 
 def _as_array(tracer: Any, value: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
     if isinstance(value, Array):
-        return value if dtype is None else value.astype(dtype)
+        return value if dtype is None else value.astype(dtype, copy=False)
     return _array(tracer, value, dtype)
 
 

@@ -24,7 +24,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         for axis, (n, m) in enumerate(zip(array.shape, mask.shape)):
             if n != m:
                 raise IndexError(f"boolean index did not match indexed array along axis {axis}; size is {n} but the mask's is {m}")
-        self.array, self.mask = array, mask
+        self.array, self.mask = array.make(array.value), mask.make(mask.value)  # copies: NumPy's is one
         self._chosen: Any = None
 
     ndim = 1

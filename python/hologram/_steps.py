@@ -420,7 +420,11 @@ def function_call(tracer: Any, function: Any, lowering: Any, args: Any, kwargs: 
         return None
     out = kwargs.get("out")
     if out is not None and not (isinstance(out, tuple) and all(o is None for o in out)):
+        if args and isinstance(args[0], Stateful):
+            return HOOKS["fill"](tracer, function, args, kwargs, name)
         kwargs = {key: value for key, value in kwargs.items() if key != "out"}
+        if function in _SUMS and isinstance(out, Array):
+            kwargs.setdefault("dtype", out.dtype)
         return HOOKS["out"](function_call(tracer, function, lowering, args, kwargs, name), out, "same_kind")
     if lowering is not None:
         tracer.depth += 1
@@ -433,8 +437,13 @@ def function_call(tracer: Any, function: Any, lowering: Any, args: Any, kwargs: 
             pass
         finally:
             tracer.depth -= 1
-    return tracer.host(name, function, args, kwargs)
+    result = tracer.host(name, function, args, kwargs)
+    if function is operator.getitem and isinstance(args[0], Array):
+        HOOKS["part"](*args, result)
+    return result
 
+
+_SUMS = (np.sum, np.prod, np.cumsum, np.cumprod)  # whose dtype is that of out
 
 def ufunc_call(tracer: Any, ufunc: Any, method: str, inputs: Any, options: dict[str, Any]) -> Any:
     def lowering(*inputs: Any, **options: Any) -> Any:
@@ -445,6 +454,8 @@ def ufunc_call(tracer: Any, ufunc: Any, method: str, inputs: Any, options: dict[
     if out is not None and any(o is not None for o in out) and not tracer.depth:
         kept = ("out", "casting") if where is True or method != "__call__" else ("out", "casting", "where")
         options = {key: value for key, value in options.items() if key not in kept}
+        if method in ("reduce", "accumulate") and isinstance(out[0], Array) and ufunc in (np.add, np.multiply):
+            options.setdefault("dtype", out[0].dtype)
         result = function_call(tracer, getattr(ufunc, method), lowering, inputs, options, name)
         if isinstance(out[0], Array) and not out[0].ndim and out[0].view is None:
             return result  # NumPy's scalars do not change

@@ -469,7 +469,9 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         return HOOKS["function"](self.tracer, operator.getitem, FUNCTIONS[operator.getitem], (self, key), {})
 
     @_recorded
-    def astype(self, dtype: Any, **_: Any) -> "Array":
+    def astype(self, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: Any = True, copy: Any = True) -> "Array":
+        if not copy and np.dtype(dtype) == self.dtype:
+            return self
         return self.make(self.tracer.cast(self, dtype))
 
     @_recorded
