@@ -10,7 +10,7 @@ import numpy as np
 
 from hologram import _core
 from hologram._op_table import BINARY_FUNCTIONS, UNARY_FUNCTIONS
-from hologram._operands import broadcast_shape, check_broadcast, match
+from hologram._operands import broadcast_shape, check_broadcast, lifted, match
 from hologram._registry import FLOATS, FUNCTIONS
 from hologram.trace import Array, TraceError, Tracer, name_of
 
@@ -164,11 +164,13 @@ def call_ufunc(tracer: Tracer, ufunc: Any, method: str, inputs: Any, options: di
     """What `__array_ufunc__` does for traced arrays."""
     name = ufunc.__name__
     if method == "reduce" and name in _REDUCTIONS:
+        if len(inputs) == 1:
+            options = {"axis": 0, **options}  # of numpy.sum it is None
         return FUNCTIONS[getattr(np, _REDUCTIONS[name])](*inputs, **options)
     if method == "accumulate" and name in _SCANS and not options.keys() - {"axis"}:
         return _accumulate(tracer, name, *inputs, **options)
     if method == "outer" and not options:
-        a, b = (tracer.lift(x) for x in inputs)
+        a, b = (Array(tracer, lifted(tracer, x).value) for x in inputs)  # numbers are arrays here, with a dtype of their own
         return ufunc(a[(..., *[None] * b.ndim)], b)
     dtype = options.pop("dtype", None)
     if method != "__call__" or any(v is not None and v is not True for v in options.values()):
