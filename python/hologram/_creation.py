@@ -167,7 +167,7 @@ def substitute(tracer: Any, value: Any) -> Any:
         return Module(tracer, value)
     if type(value) is np.ndarray:
         return table(tracer, value)
-    if isinstance(value, types.FunctionType) and value.__module__.split(".")[0] not in ("numpy", "hologram"):
+    if isinstance(value, types.FunctionType) and (value.__module__ or "").split(".")[0] not in ("numpy", "hologram"):
         return seen(value, tracer)  # what the function calls
     name = getattr(value, "__name__", "")
     if not callable(value) or isinstance(value, (type, np.ufunc)) or value not in (getattr(np, name, None), getattr(np.fft, name, None)):
