@@ -74,6 +74,9 @@ class Jitted:
                 _use(graphs, compiled)
                 self._graphs[structure] = self._graphs.pop(structure, graphs)
                 return compiled.finish(results, out)
+        traced = next((leaf for leaf in flat if isinstance(leaf, Array)), None)
+        if traced is not None and out is None:  # called by a function that is traced: part of that
+            return _creation.seen(self._function, traced.tracer)(*args, **kwargs)
         compiled = _compile(self._function, structure, flat, self._options, self._names)
         results = compiled.call(flat, out)
         assert results is not None, "a graph must fit the arguments it was traced with"

@@ -492,3 +492,11 @@ def test_errors_of_numpy_are_raised_as_they_are():
     assert inverse(np.eye(2) * 2, out=out) is out and out[0, 0] == 0.5
     with pytest.raises(ValueError, match="out must be"):
         inverse(np.eye(2), out=np.empty(3))
+
+
+def test_jitted_functions_within_others_are_part_of_them():
+    inverse = hologram.jit(lambda x: np.linalg.inv(x) + 1)
+    both = hologram.jit(lambda x: inverse(x * 2) @ x)
+    x = np.eye(3) + 1
+    np.testing.assert_allclose(both(x), (np.linalg.inv(x * 2) + 1) @ x)
+    assert not inverse.reports() and both.stats()["fallback_ops"] == {"numpy.linalg.inv": 1}
