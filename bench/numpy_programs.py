@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# bench/numpy_programs.py: hologram.jit beside NumPy on the programs of tests/python/numpy_programs
+# bench/numpy_programs.py: hologram.jit beside NumPy on the programs of tests/python/shared/numpy_programs
 """Each program in both, in turns: the shortest call of each, and NumPy's time over ours. Values are compared first.
 
     python bench/numpy_programs.py [--sizes 10000,300000] [--seconds 0.05] [--only NAME,…] [--markdown FILE]
@@ -14,7 +14,7 @@ from pathlib import Path
 import hologram
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/python/shared"))
 from numpy_programs import PROGRAMS  # noqa: E402
 
 

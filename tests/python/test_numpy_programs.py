@@ -1,13 +1,8 @@
 # tests/python/test_numpy_programs.py: programs as people write them in NumPy run in hologram.jit, and give NumPy's values
-import sys
-from pathlib import Path
-
 import hologram
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from numpy_programs import PROGRAMS  # noqa: E402
+from numpy_programs import PROGRAMS
 
 # What does not run, and how the error says why.
 NOT = {"until_small": "needs the value of an array"}  # a loop that ends by values

@@ -41,9 +41,15 @@ def channels_last(shape) -> list:
     return strides
 
 
+def returned(graph) -> list:
+    """What a graph returns, by position."""
+    (values,) = next(iter(graph.find_nodes(op="output"))).args
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
 def hidden(graph, kind: str) -> range:
     """Positions of results that no user sees: gradients, and what a forward graph leaves for its backward graph."""
-    results = range(len(next(iter(graph.find_nodes(op="output"))).args[0]))
+    results = range(len(returned(graph)))
     if kind == "backward":
         return results
     metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None) if kind == "forward" else None
@@ -55,7 +61,7 @@ def hidden(graph, kind: str) -> range:
 
 def saved(graph, positions) -> dict:
     """Strides by position among the results of a forward graph, for images that only its backward graph reads."""
-    results = list(next(iter(graph.find_nodes(op="output"))).args[0])
+    results = returned(graph)
     shown = {item for n, item in enumerate(results) if n not in positions}
     images, out = _images(graph), {}
     for n in positions:
@@ -73,8 +79,7 @@ def report(graph, layouts: dict):
     context = torch._guards.TracingContext.try_get()
     strides = getattr(context, "output_strides", None)
     if layouts and strides is not None and not strides:
-        (results,) = next(iter(graph.find_nodes(op="output"))).args
-        strides.extend(tuple(layouts[n]) if n in layouts else None for n in range(len(results)))
+        strides.extend(tuple(layouts[n]) if n in layouts else None for n in range(len(returned(graph))))
 
 
 def adopt(module, examples):

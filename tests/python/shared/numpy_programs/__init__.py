@@ -1,4 +1,4 @@
-# tests/python/numpy_programs/__init__.py: programs as people write them in NumPy, each with a maker of its arguments
+# tests/python/shared/numpy_programs/__init__.py: programs as people write them in NumPy, each with a maker of its arguments
 """PROGRAMS by name: (function, maker). `maker(random, n)` gives the arguments, of about n elements in all, from a Generator."""
 
 import importlib

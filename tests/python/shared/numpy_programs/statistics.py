@@ -1,4 +1,4 @@
-# tests/python/numpy_programs/statistics.py: summaries, tests, sampling and finance
+# tests/python/shared/numpy_programs/statistics.py: summaries, tests, sampling and finance
 import numpy as np
 
 from . import positive, program, singles, table, two, vector, whole

@@ -1,4 +1,4 @@
-# tests/python/numpy_programs/linear.py: matrices, decompositions and tensor products
+# tests/python/shared/numpy_programs/linear.py: matrices, decompositions and tensor products
 import numpy as np
 
 from . import matrix, points, program, side, square, table

@@ -1,4 +1,4 @@
-# tests/python/numpy_programs/images.py: filters, colours, shapes and joins of pictures
+# tests/python/shared/numpy_programs/images.py: filters, colours, shapes and joins of pictures
 import numpy as np
 
 from . import image, program, side

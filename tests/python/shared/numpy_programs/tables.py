@@ -1,4 +1,4 @@
-# tests/python/numpy_programs/tables.py: look-ups, bins, masks, indices and ufunc methods
+# tests/python/shared/numpy_programs/tables.py: look-ups, bins, masks, indices and ufunc methods
 import numpy as np
 
 from . import matrix, positive, program, side, table, two, vector, whole

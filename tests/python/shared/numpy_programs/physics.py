@@ -1,4 +1,4 @@
-# tests/python/numpy_programs/physics.py: integrators, fields, particles and automata
+# tests/python/shared/numpy_programs/physics.py: integrators, fields, particles and automata
 import numpy as np
 
 from . import image, matrix, points, program, side, three, two, vector

@@ -1,4 +1,4 @@
-# tests/python/numpy_programs/signals.py: filters, spectra, series and polynomials
+# tests/python/shared/numpy_programs/signals.py: filters, spectra, series and polynomials
 import numpy as np
 
 from . import positive, program, singles, two, vector

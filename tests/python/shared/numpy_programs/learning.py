@@ -1,4 +1,4 @@
-# tests/python/numpy_programs/learning.py: regression, networks, clustering and losses
+# tests/python/shared/numpy_programs/learning.py: regression, networks, clustering and losses
 import numpy as np
 
 from . import program, side, singles, table
