@@ -118,7 +118,7 @@ PyObject* TorchCall::State::object_of(int slot) {
   void* block = s.kind == SlotKind::output
                     ? std::exchange(blocks_[static_cast<size_t>(s.index)], nullptr)
                     : nullptr;
-  return objects_[i] = make_tensor(s, frame_.slots[i], block);
+  return objects_[i] = make_tensor(s, block ? block : frame_.slots[i], block);
 }
 
 // Takes over a result of a host call; the host has seen to the strides of natively read ones. Their

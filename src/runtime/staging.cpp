@@ -65,17 +65,21 @@ void* Staging::allocate(int index, size_t bytes, Frame& frame) {
   void* block = device_.allocate(bytes, stream_);
   blocks_.push_back(block);
   back_.push_back({result, block, bytes});
+  results_[index] = result;
   return block;
 }
 
-// Where calls to the host see a slot: the caller's own memory of a parameter, else a copy that
-// lives as long as the call.
+// Where calls to the host see a slot: the caller's own memory of a parameter or a result, else a
+// copy that lives as long as the call.
 void* Staging::host_side(int slot) {
   auto [it, fresh] = visible_.try_emplace(slot, nullptr);
   if (!fresh) return it->second;
   const schedule::Slot& s = executable_.plan().slots[static_cast<size_t>(slot)];
   if (s.kind == SlotKind::input && !device_.contains(given_.parameters[s.index]))
     return it->second = given_.parameters[s.index];
+  if (s.kind == SlotKind::output)
+    if (auto result = results_.find(s.index); result != results_.end())
+      return it->second = result->second;
   pooled_.push_back(executable_.runtime().memory().allocate(bytes_of(slot)));
   return it->second = pooled_.back();
 }

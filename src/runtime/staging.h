@@ -47,6 +47,7 @@ class Staging final : public Outputs, public Host {
   std::vector<bool> written_;     // of the parameters, by the plan; others may be read-only
   std::vector<void*> blocks_;     // of the device
   std::vector<Copy> back_;        // to copy back
+  std::map<int, void*> results_;  // by output: where the caller has it
   std::map<int, void*> visible_;  // by slot: host memory for calls to the host
   std::vector<void*> pooled_;     // what of it is the pool's
 };

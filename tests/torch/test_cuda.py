@@ -113,6 +113,12 @@ f = torch.compile(lambda x: x.argsort(stable=True), backend="hologram")
 x = torch.randn(40)
 assert torch.equal(f(x), x.argsort(stable=True))
 print(hologram_torch.stats()["host_runs"])
+def read_by_pytorch(x):  # a result, read on the host in the midst of the call
+    y = x.exp()
+    return y, y.sin(), torch.linalg.matrix_exp(y), y.clone()
+x = torch.randn(4, 4)
+for ours, eager in zip(torch.compile(read_by_pytorch, backend="hologram")(x), read_by_pytorch(x), strict=True):
+    torch.testing.assert_close(ours, eager)
 print(hologram_torch.explain(lambda x: torch.softmax(x, -1), x))
 """
     environment = {**os.environ, "HOLOGRAM_BACKEND": "cuda", "HOLOGRAM_CUDA_DRIVER": fake_cuda.LIBRARY}
