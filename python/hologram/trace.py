@@ -11,9 +11,11 @@ import numpy as np
 
 from hologram import _core
 from hologram._core import Buffer
+from hologram._graph import contiguous_strides as strides
+from hologram._graph import numel as product
 from hologram._registry import FUNCTIONS, HOOKS
 
-__all__ = ["Array", "Dim", "TraceError", "Tracer"]
+__all__ = ["Array", "Dim", "TraceError", "Tracer", "product", "strides"]
 
 
 class TraceError(TypeError):
@@ -332,23 +334,6 @@ class Tracer:
         floats = array.value.dtype in ("f16", "bf16", "f32", "f64")
         whole = name not in ("f16", "bf16", "f32", "f64", "b8")
         return self.graph.cast(array.value, name, "cast_wrap" if floats and whole else "cast")
-
-
-def strides(shape: Any) -> list[Any]:
-    """Row-major element strides; a size of 0 counts as 1."""
-    out: list[Any] = []
-    step: Any = 1
-    for n in reversed(list(shape)):
-        out.append(step)
-        step = step * (n if not isinstance(n, int) or n > 0 else 1)
-    return out[::-1]
-
-
-def product(sizes: Any) -> Any:
-    out: Any = 1
-    for n in sizes:
-        out = n * out
-    return out
 
 
 def _recorded(method: Callable[..., Any]) -> Callable[..., Any]:

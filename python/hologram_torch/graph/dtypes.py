@@ -1,7 +1,10 @@
 # hologram_torch/graph/dtypes.py: PyTorch's element types and Hologram's
 import torch
+from hologram._graph import FLOATS, HALVES, compute
 
 from .. import device
+
+__all__ = ["CATEGORY", "FLOATS", "HALVES", "HOST", "INT_RANGE", "NAME", "TORCH", "compute", "is_native"]
 
 NAME = {
     torch.bool: "b8",
@@ -21,8 +24,6 @@ NAME = {
 """Hologram's name of each PyTorch dtype that its graphs hold; every other one is "host"."""
 
 TORCH = {name: dtype for dtype, name in NAME.items()}
-FLOATS = frozenset(("f16", "bf16", "f32", "f64"))
-HALVES = frozenset(("f16", "bf16"))
 HOST = "host"
 
 _ORDER = {"b8": 0} | {name: 1 for name in TORCH} | {name: 2 for name in FLOATS}
@@ -34,11 +35,6 @@ INT_RANGE = {
     for dtype, torch_name in NAME.items()
     if torch_name not in FLOATS and torch_name != "b8"
 }
-
-
-def compute(name: str) -> str:
-    """The type in which a composition on `name` is computed before its one rounding."""
-    return "f32" if name in HALVES else name
 
 
 def is_native(value) -> bool:

@@ -4,12 +4,9 @@ import operator
 
 import sympy
 from hologram import _core
+from hologram._graph import Unsupported
 
 from .formula import Formula
-
-
-class Unsupported(Exception):
-    """What a graph cannot express; the caller leaves it to PyTorch."""
 
 
 class Symbols:

@@ -124,16 +124,6 @@ class Translator(Builder):
     def same_size(self, a, b) -> bool:
         return a == b
 
-    def scalar(self, x, dtype):
-        """An operand (value, number or symbolic size) as a value of this dtype."""
-        if type(x) is Value:
-            return self.cast(x, dtype)
-        if isinstance(x, (bool, int, float)):
-            return self.number(dtype, x)
-        if x is None or isinstance(x, (complex, str)):
-            raise Unsupported(f"operand {x!r}")
-        return self.size_value(x, dtype)
-
     # --- arguments and constants
     def _tensor_parameter(self, example, chain=None):
         if not dtypes.is_native(example):
