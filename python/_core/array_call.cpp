@@ -25,7 +25,7 @@ namespace {
 
 using runtime::Executable;
 
-enum class Kind { array, number, fixed };
+enum class Kind { array, number, fixed, bound };
 
 /// What one argument must be for the graph to apply to it.
 struct Argument {
@@ -33,7 +33,9 @@ struct Argument {
   hologram_dtype dtype = HOLOGRAM_F32;
   /// arrays: per dimension ~symbol (at least 2 elements), or the size itself.
   std::vector<int64_t> dims;
-  nb::object value;  ///< fixed: equal to this, of the same type
+  /// fixed: equal to this, of the same type; bound: this array, which calls do not pass and nobody
+  /// writes.
+  nb::object value;
 };
 
 struct Result {
@@ -75,9 +77,14 @@ class ArrayCall {
         a.dims = nb::cast<std::vector<int64_t>>(t[2]);
       } else if (kind == "number") {
         a.kind = Kind::number;
+      } else if (kind == "bound") {
+        a.kind = Kind::bound;
+        const nb::object array = t[1];
+        a.value = row_major(array);
       } else {
         a.value = t[1];
       }
+      if (a.kind == Kind::bound) ++num_bound_;
       if (a.kind != Kind::fixed) ++num_parameters_;
       arguments_.push_back(std::move(a));
     }
@@ -92,15 +99,18 @@ class ArrayCall {
 
   /// The results as a list, or None when the arguments ask for another graph.
   nb::object call(const nb::tuple& arguments, nb::object out) {
-    if (arguments.size() != arguments_.size()) return nb::none();
+    if (arguments.size() + num_bound_ != arguments_.size()) return nb::none();
     std::vector<Operand> operands(num_parameters_);
     std::vector<double> numbers(num_parameters_);
     std::vector<int64_t> symbols(static_cast<size_t>(num_symbols_), -1);
-    size_t p = 0;
+    size_t p = 0, given = 0;
     const runtime::Runtime* place = nullptr;
-    for (size_t i = 0; i < arguments_.size(); ++i) {
-      const Argument& a = arguments_[i];
-      PyObject* object = arguments[i].ptr();
+    for (const Argument& a : arguments_) {
+      if (a.kind == Kind::bound) {
+        operands[p++].data = numpy::as_array(a.value.ptr())->data;
+        continue;
+      }
+      PyObject* object = arguments[given++].ptr();
       if (a.kind == Kind::fixed) {
         if (!equal(a.value.ptr(), object)) return nb::none();
       } else if (a.kind == Kind::number) {
@@ -217,8 +227,14 @@ class ArrayCall {
     {
       MaybeRelease others(total >= (size_t{1} << 17) || long_inputs(symbols));
       auto frame = executable_->lease();
-      outcome = executable_->run({inputs.data(), symbols.data()}, results, nullptr, *frame);
+      auto kept = num_bound_ ? executable_->kept() : runtime::Kept();
+      const bool complete =
+          std::ranges::all_of(kept, [](const auto& value) { return value != nullptr; });
+      outcome = executable_->run({inputs.data(), symbols.data(), num_bound_ ? &kept : nullptr},
+                                 results, nullptr, *frame);
       executable_->give_back(std::move(frame));
+      if (!complete && outcome.status == 0 && outcome.faults == 0)
+        executable_->keep(std::move(kept));
     }
     if (outcome.status != 0) throw Failure{HOLOGRAM_INTERNAL, "hologram.jit: a kernel failed"};
     if (outcome.faults & atlas::index_out_of_range)
@@ -268,7 +284,7 @@ class ArrayCall {
   std::shared_ptr<Executable> executable_;
   ir::SizeCheck sizes_;
   int num_symbols_;
-  size_t num_parameters_ = 0;
+  size_t num_parameters_ = 0, num_bound_ = 0;
   std::vector<Argument> arguments_;
   std::vector<Result> results_;
   std::vector<Expr> guards_;  ///< sizes for which the graph is right: none negative

@@ -41,12 +41,14 @@ from hologram.backend import (
 if TYPE_CHECKING:
     from hologram._jit import jit
     from hologram.archive import load
+    from hologram.onnx.model import from_onnx
     from hologram.stream import Event, Stream
     from hologram.tensor import Tensor, default_executor, from_dlpack
 
 _LAZY = {
     "jit": "_jit",
     "load": "archive",
+    "from_onnx": "onnx.model",
     "Event": "stream",
     "Stream": "stream",
     "Tensor": "tensor",
@@ -67,6 +69,7 @@ __all__ = [
     "default_executor",
     "device_count",
     "from_dlpack",
+    "from_onnx",
     "get_default_backend",
     "is_cuda_available",
     "is_metal_available",

@@ -47,8 +47,8 @@ def jit(function: Optional[Callable[..., Any]] = None, *, reproducible: bool = F
 class Jitted:
     """What `hologram.jit` returns: call it like the function."""
 
-    def __init__(self, function: Callable[..., Any], reproducible: bool, fast: bool) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., Any], reproducible: bool, fast: bool, recorder: Any = _steps.Recorder) -> None:
+        self._function, self._recorder = function, recorder
         self._options = {"reproducible": reproducible, "fast": fast}
         self._graphs: dict[Any, list[_Compiled]] = {}  # by nesting; both in the order of their last use, lists from the latest
         self._flat: list[_Compiled] = []
@@ -77,7 +77,7 @@ class Jitted:
         traced = next((leaf for leaf in flat if isinstance(leaf, Array)), None)
         if traced is not None and out is None:  # called by a function that is traced: part of that
             return _creation.seen(self._function, traced.tracer)(*args, **kwargs)
-        compiled = _compile(self._function, structure, flat, self._options, self._names)
+        compiled = _compile(self._function, structure, flat, self._options, self._names, self._recorder)
         results = compiled.call(flat, out)
         assert results is not None, "a graph must fit the arguments it was traced with"
         graphs = self._graphs[structure] = self._graphs.pop(structure, graphs)
@@ -124,14 +124,14 @@ def _use(graphs: list["_Compiled"], compiled: "_Compiled") -> None:
         graphs[:] = [compiled, *(other for other in graphs if other is not compiled)]
 
 
-def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...], options: Any, log: Any = None) -> Any:
+def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...], options: Any, recorder: Any, log: Any = None) -> Any:
     """(the trace, the nesting of what the function returned, its leaves)."""
     runtime = _core.shared_runtime(_backend(leaves))
-    tracer = _steps.Recorder(lambda t: _core.compile(t.graph, runtime, [], **options), log)
+    tracer = recorder(lambda t: _core.compile(t.graph, runtime, t.static, **options), log)
     source = iter([tracer.argument(leaf) for leaf in leaves])
     args = _unflatten(structure[0], source)
     kwargs = _unflatten(structure[1], source)
-    returned = _creation.seen(function, tracer)(*args, **kwargs)
+    returned = tracer.run(function, args, kwargs)
     values: list[Any] = []
     nesting = _flatten(returned, values)
     for i, value in enumerate(values):
@@ -143,10 +143,11 @@ def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]
     return tracer, nesting, values
 
 
-def _compile(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...], options: Any, names: collections.Counter[str]) -> Any:
-    tracer, nesting, values = _trace(function, structure, leaves, options)
+def _compile(function: Any, structure: Any, leaves: Any, options: Any, names: collections.Counter[str], recorder: Any) -> Any:
+    tracer, nesting, values = _trace(function, structure, leaves, options, recorder)
     if tracer.steps or tracer.written or any(pattern[0] in ("object", "foreign") for pattern, _ in tracer.slots):
-        return _Stepped(function, structure, options, _steps.Plan(tracer, nesting, values), names, tracer.log)
+        trace = functools.partial(_trace, function, structure)
+        return _Stepped(trace, options, recorder, _steps.Plan(tracer, nesting, values), names, tracer.log)
     return _Compiled(tracer, nesting, values)
 
 
@@ -189,9 +190,8 @@ class _Compiled:
 class _Stepped:
     """Graphs and calls of NumPy in turn, for what a graph alone cannot do; used as _Compiled is."""
 
-    def __init__(self, function: Any, structure: Any, options: Any, plan: Any, names: collections.Counter[str], log: Any) -> None:
-        self._function, self._given, self._options, self._plan, self._names = function, structure, options, plan, names
-        self._log = log
+    def __init__(self, trace: Any, options: Any, recorder: Any, plan: Any, names: collections.Counter[str], log: Any) -> None:
+        self._trace, self._options, self._recorder, self._plan, self._names, self._log = trace, options, recorder, plan, names, log
 
     @property
     def executables(self) -> list[Any]:
@@ -199,7 +199,7 @@ class _Stepped:
 
     def call(self, leaves: tuple[Any, ...], out: Any) -> Any:
         def trace(log: Any) -> Any:
-            return _steps.Plan(*_trace(self._function, self._given, leaves, self._options, log))
+            return _steps.Plan(*self._trace(leaves, self._options, self._recorder, log))
 
         log, self._log = self._log, None
         return self._plan.call(leaves, trace, self._names, _MOST_GRAPHS, log)

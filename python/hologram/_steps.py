@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 
 from hologram import _core
-from hologram._creation import plain
+from hologram._creation import plain, seen
 from hologram._registry import FUNCTIONS, HOOKS
 from hologram._selection import chosen
 from hologram.trace import Array, Dim, TraceError, Tracer
@@ -178,9 +178,14 @@ class Recorder(Tracer):
         self._checked = 0
         self._guarded = 0
 
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Calls the function with the stand-ins."""
+        return seen(function, self)(*args, **kwargs)
+
     def check(self) -> None:
         """A step that holds what was assumed since the last one."""
-        slots = [(slot, self.slots[slot][0]) for slot in range(self._checked, len(self.slots)) if slot not in self._trusted]
+        trusted = self._trusted | self.kept
+        slots = [(slot, self.slots[slot][0]) for slot in range(self._checked, len(self.slots)) if slot not in trusted]
         guards = list(self.guards.values())[self._guarded :]
         self._checked, self._guarded = len(self.slots), len(self.guards)
         if slots or guards:

@@ -152,12 +152,15 @@ def _expr(value: Any) -> Any:
 class Tracer:
     """The graph that one trace builds, and what it assumes about the arguments."""
 
+    owns = False  # whether arrays of the program are never written, so that what follows from them alone is kept
+
     def __init__(self) -> None:
         self.graph = _core.Graph()
         self.patterns: list[Any] = []  # per argument, for ArrayCall
         self.hints: list[int] = []  # value per symbol
         self.guards: dict[Any, Any] = {}  # expressions that must not be negative
         self.constants: list[Any] = []  # arrays that the function refers to
+        self.kept: set[int] = set()  # slots of arrays that are never written
         self.written: dict[int, Array] = {}  # arguments that the program writes
         self.seen: dict[Any, Any] = {}  # functions, with what they see in place of NumPy
         self.depth = 0  # of lowerings that are at work
@@ -194,7 +197,10 @@ class Tracer:
             if pattern[0] == "fixed":
                 return value
             return HOOKS["object"](self, slot) if pattern[0] == "object" else Array(self, None, slot=slot)
-        self.patterns.append(("array", *pattern[1:]) if pattern[0] == "computed" else pattern)
+        if slot in self.kept:
+            self.patterns.append(("bound", value))
+        else:
+            self.patterns.append(("array", *pattern[1:]) if pattern[0] == "computed" else pattern)
         name = "f64" if pattern[0] == "number" else name_of(pattern[1])
         node = self.loaded[slot] = self._parameter(name, sizes)
         return Array(self, node, weak=type(value) in (int, float), slot=slot)
@@ -205,7 +211,8 @@ class Tracer:
             pattern = self.slots[slot][0]
             if pattern[0] != "number":
                 name_of(pattern[1])
-            self.inputs.append(slot)
+            if slot not in self.kept:
+                self.inputs.append(slot)
             self.enter(slot)
         return self.loaded[slot]
 
@@ -259,6 +266,11 @@ class Tracer:
         self._parameters += 1
         return self.graph.parameter(index, dtype, shape, strides(shape))
 
+    @property
+    def static(self) -> list[bool]:
+        """By parameter of the graph: whether it is never written."""
+        return [pattern[0] == "bound" for pattern in self.patterns if pattern[0] != "fixed"]
+
     def output(self, array: "Array") -> Any:
         """Makes a value a result; (dtype, shape) for ArrayCall."""
         shape = array.value.shape
@@ -273,7 +285,10 @@ class Tracer:
         known = self._captured.get(memory)
         if known is None:
             slot = self.add_slot(array, fixed=True)
-            self.constants.append(array)
+            if self.owns:
+                self.kept.add(slot)
+            else:
+                self.constants.append(array)
             known = self._captured[memory] = Array(self, None, slot=slot)
             if not known.foreign:
                 self.load(slot)

@@ -1,0 +1,189 @@
+# hologram/onnx/graph.py: the nodes of an ONNX graph, checked and bound to their rows
+# mypy: ignore-errors
+import onnx
+from onnx import AttributeProto, TensorProto
+
+from hologram.onnx import table, tensors
+
+_SCALARS = {AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.TENSOR: "t", AttributeProto.GRAPH: "g"}
+_LISTS = {AttributeProto.FLOATS: "floats", AttributeProto.INTS: "ints", AttributeProto.TENSORS: "tensors"}
+
+
+OLDEST = 7
+
+
+def _since(op, version):
+    """The opset that brought an operator of the default domain as `version` has it."""
+    try:
+        return onnx.defs.get_schema(op, version, "").since_version
+    except onnx.defs.SchemaError:
+        return None
+
+
+class Scope:
+    """What the nodes of a model or of a function refer to: versions by domain, the model's functions, its folder."""
+
+    def __init__(self, versions, functions, folder, attributes=None):
+        self.versions, self.functions, self.folder = versions, functions, folder
+        self.attributes = attributes or {}  # of the call of a function
+
+
+class Node:
+    """A node with its attributes as Python's values."""
+
+    def __init__(self, proto, index, scope):
+        self.proto, self.index, self.scope = proto, index, scope
+        self.name, self.op = proto.name, proto.op_type
+        self.domain = "" if proto.domain == "ai.onnx" else proto.domain
+        self.inputs, self.outputs = list(proto.input), list(proto.output)
+        self.version = scope.versions.get(self.domain)
+        self.row = self.function = None
+        self.attributes = {}
+        for attribute in proto.attribute:
+            value = self._value(attribute)
+            if value is not None:
+                self.attributes[attribute.name] = value
+
+    def _value(self, attribute):
+        if attribute.ref_attr_name:
+            return self.scope.attributes.get(attribute.ref_attr_name)
+        if attribute.type == AttributeProto.STRING:
+            return attribute.s.decode("utf-8", "replace")
+        if attribute.type == AttributeProto.STRINGS:
+            return [s.decode("utf-8", "replace") for s in attribute.strings]
+        if attribute.type == AttributeProto.TENSOR:
+            if attribute.t.data_type == TensorProto.STRING:
+                raise self.refused("strings are not supported")
+            return tensors.array_of(attribute.t, self.scope.folder)
+        if attribute.type == AttributeProto.GRAPH:
+            return Graph(attribute.g, self.scope)
+        if attribute.type == AttributeProto.TYPE_PROTO:
+            return attribute.tp
+        if attribute.type in _SCALARS:
+            return getattr(attribute, _SCALARS[attribute.type])
+        if attribute.type in _LISTS:
+            return list(getattr(attribute, _LISTS[attribute.type]))
+        raise self.refused(f"attribute {attribute.name!r} of a kind that is not supported")
+
+    def __str__(self):
+        name = f" {self.name!r}" if self.name else ""
+        return f"node {self.index}{name} ({self.op}, opset {self.version} of {self.domain or 'ai.onnx'})"
+
+    def refused(self, why):
+        return NotImplementedError(f"from_onnx: {self}: {why}")
+
+    def bind(self):
+        """Finds what computes the node: a row, a function of the model, or the function that the standard defines it by."""
+        self.function = self.scope.functions.get((self.domain, self.op, getattr(self.proto, "overload", "")))
+        if self.function is not None:
+            return
+        if self.version is None:
+            raise self.refused(f"the model imports no opset of domain {self.domain or 'ai.onnx'!r}")
+        if self.domain == "" and self.version < OLDEST and _since(self.op, self.version) != _since(self.op, OLDEST):
+            raise self.refused(f"the operator is as it was before opset {OLDEST}, the oldest that is supported")
+        self.row = table.find(self.domain, self.op, self.version)
+        if self.row is None and self._schema() is None:
+            raise self.refused("the operator is not supported")
+
+    def _schema(self):
+        """The operator's definition, where that is by a function."""
+        try:
+            schema = onnx.defs.get_schema(self.op, self.version, self.domain)
+        except onnx.defs.SchemaError:
+            return None
+        return schema if schema.has_function or schema.has_context_dependent_function else None
+
+    def defaults(self, function):
+        """The values of attributes of a function that a call leaves out."""
+        given = {a.name: self._value(a) for a in function.attribute_proto}
+        schema = self._schema() if self.function is None else None
+        for name, attribute in schema.attributes.items() if schema is not None else ():
+            if attribute.default_value.type != AttributeProto.UNDEFINED:
+                given[name] = self._value(attribute.default_value)
+        return given
+
+    def body(self, types):
+        """The function by which the standard defines the operator, for operands of these types."""
+        schema = self._schema()
+        if schema.has_context_dependent_function:
+            versions = schema.context_dependent_function_opset_versions
+            chosen = max((v for v in versions if v <= self.version), default=versions[0])
+            raw = schema.get_context_dependent_function_with_opset_version(
+                chosen, self._plain().SerializeToString(), [t.SerializeToString() for t in types]
+            )
+        else:
+            versions = schema.function_opset_versions
+            chosen = max((v for v in versions if v <= self.version), default=versions[0])
+            raw = schema.get_function_with_opset_version(chosen)
+        body = onnx.FunctionProto()
+        body.ParseFromString(raw)
+        return body
+
+    def _plain(self):
+        """The node without references to attributes of the function around."""
+        node = onnx.NodeProto()
+        node.CopyFrom(self.proto)
+        del node.attribute[:]
+        for attribute in self.proto.attribute:
+            if not attribute.ref_attr_name:
+                node.attribute.append(attribute)
+            elif attribute.name in self.attributes:
+                node.attribute.append(onnx.helper.make_attribute(attribute.name, self.attributes[attribute.name]))
+        return node
+
+
+class Graph:
+    """The nodes of a graph or of a function in order, its constants, and when each value is read last."""
+
+    def __init__(self, proto, scope):
+        self.scope = scope
+        self.function = function = isinstance(proto, onnx.FunctionProto)
+        self.inputs = [v if function else v.name for v in proto.input]
+        self.outputs = [v if function else v.name for v in proto.output]
+        self.types = [] if function else [_type_of(v) for v in proto.output]
+        self.constants = {} if function else {t.name: self._constant(t, scope) for t in proto.initializer}
+        if not function and proto.sparse_initializer:
+            raise NotImplementedError("from_onnx: sparse initializers are not supported")
+        self.nodes = []
+        for index, node in enumerate(proto.node):
+            node = Node(node, index, scope)
+            node.bind()
+            self.nodes.append(node)
+        self.captured = self._captures()
+        self.last = self._last_uses()
+
+    @staticmethod
+    def _constant(tensor, scope):
+        if tensor.data_type == TensorProto.STRING:
+            raise NotImplementedError(f"from_onnx: initializer {tensor.name!r}: strings are not supported")
+        return tensors.array_of(tensor, scope.folder)
+
+    def _captures(self):
+        """Names of values of the graph around."""
+        known, found = {*self.inputs, *self.constants, ""}, []
+        for node in self.nodes:
+            found += [name for name in (*node.inputs, *captures_of(node)) if name not in known and name not in found]
+            known.update(node.outputs)
+        return found + [name for name in self.outputs if name not in known and name not in found]
+
+    def _last_uses(self):
+        """By node: the names that nothing behind it reads."""
+        seen, out = set(self.outputs), []
+        for node in reversed(self.nodes):
+            used = {*node.inputs, *node.outputs, *captures_of(node)}
+            out.append([name for name in used if name not in seen])
+            seen |= used
+        return out[::-1]
+
+
+def captures_of(node):
+    """Names that the graphs among a node's attributes take from around."""
+    return [name for value in node.attributes.values() if isinstance(value, Graph) for name in value.captured]
+
+
+def _type_of(info):
+    """(dtype, sizes) of a value, 0 for those that are open; None where the model does not say."""
+    kind = info.type
+    if not kind.HasField("tensor_type") or not kind.tensor_type.elem_type or kind.tensor_type.elem_type == TensorProto.STRING:
+        return None
+    return tensors.dtype_of(kind.tensor_type.elem_type), [d.dim_value for d in kind.tensor_type.shape.dim]

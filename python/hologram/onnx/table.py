@@ -1,0 +1,46 @@
+# hologram/onnx/table.py: which ONNX operators have a lowering
+# mypy: ignore-errors
+"""A lowering is `function(op, *operands)`. `op` (call.Call) is the node; operands are stand-ins (`trace.Array`), NumPy arrays where
+the values are known (of dtype object for sizes that are open), lists for sequences, None where left out. It gives what the node's
+results are, in order: of the same kinds, or nodes of the graph."""
+
+from typing import Any, Callable, NamedTuple, Optional
+
+ROWS: dict[tuple[str, str], list["Row"]] = {}
+
+
+class Row(NamedTuple):
+    """One operator over a range of opsets.
+
+    known: positions of operands whose values the lowering needs. sizes: whether it computes with open sizes as it does with
+    numbers. fold: whether it may be computed at once where all operands are known. host: NumPy computes it, between graphs."""
+
+    name: str
+    domain: str
+    since: int
+    until: Optional[int]
+    lower: Callable[..., Any]
+    known: tuple[int, ...]
+    sizes: bool
+    fold: bool
+    host: bool
+
+
+def operator(*names, since=1, until=None, domain="", known=(), sizes=False, fold=True, host=False):
+    """Registers a lowering for operators of the opsets since … until."""
+
+    def register(function):
+        for name in names:
+            row = Row(name, domain, since, until, function, known, sizes, fold, host)
+            ROWS.setdefault((domain, name), []).append(row)
+        return function
+
+    return register
+
+
+def find(domain, name, version):
+    """The row for an operator as an opset has it, or None."""
+    for row in ROWS.get((domain, name), ()):
+        if row.since <= version and (row.until is None or version <= row.until):
+            return row
+    return None

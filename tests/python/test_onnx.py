@@ -1,0 +1,209 @@
+# tests/python/test_onnx.py: ONNX models as functions of NumPy arrays
+import os
+import subprocess
+import sys
+import time
+
+import hologram
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+import onnx  # noqa: E402
+import onnx_nodes  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+RNG = np.random.default_rng(7)
+
+
+def model(nodes, inputs, outputs, constants=(), opset=20, **options):
+    """A model of nodes written as in ONNX's text: inputs as {name: (dtype, shape)}."""
+    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(d)), s) for n, (d, s) in inputs.items()]
+    results = [helper.make_empty_tensor_value_info(n) for n in outputs]
+    weights = [numpy_helper.from_array(v, n) for n, v in dict(constants).items()]
+    graph = helper.make_graph(nodes, "graph", infos, results, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], **options)
+
+
+def perceptron():
+    w, v = (RNG.standard_normal(s).astype(np.float32) for s in ((8, 16), (16, 4)))
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Relu", ["h"], ["a"]),
+        helper.make_node("MatMul", ["a", "v"], ["y"]),
+    ]
+    return model(nodes, {"x": ("float32", ["batch", 8])}, ["y"], {"w": w, "v": v}), lambda x: np.maximum(x @ w, 0) @ v
+
+
+def test_sizes_that_the_model_names_change_without_compiling():
+    proto, want = perceptron()
+    function = hologram.from_onnx(proto.SerializeToString())
+    for n in (5, 3, 64, 2):
+        x = RNG.standard_normal((n, 8)).astype(np.float32)
+        np.testing.assert_allclose(function(x), want(x), rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(function(x=x), function(x))
+    assert len(function.reports()) == 1
+    assert function.stats() == {"fallback_ops": {}, "steps": {}}
+    assert "x: float32[batch, 8]" in repr(function)
+
+
+def test_shapes_are_computed_with_open_sizes():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Mul", ["n", "two"], ["m"]),
+        helper.make_node("Concat", ["m", "minus"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["y"]),
+    ]
+    constants = {"zero": np.array([0]), "two": np.array([2]), "minus": np.array([-1])}
+    function = hologram.from_onnx(model(nodes, {"x": ("float32", ["n", 6])}, ["y"], constants))
+    for n in (4, 7):
+        x = RNG.standard_normal((n, 6)).astype(np.float32)
+        np.testing.assert_array_equal(function(x), x.reshape(2 * n, 3))
+    assert len(function.reports()) == 1 and not function.stats()["steps"]
+
+
+def test_branches_and_loops_that_values_decide():
+    then = helper.make_graph([helper.make_node("Exp", ["x"], ["t"])], "then", [], [helper.make_empty_tensor_value_info("t")])
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "else", [], [helper.make_empty_tensor_value_info("e")])
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+        helper.make_node("Greater", ["s", "zero"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+    ]
+    function = hologram.from_onnx(model(nodes, {"x": ("float32", [3])}, ["y"], {"zero": np.float32(0)}))
+    x = np.array([1, 2, 3], np.float32)
+    np.testing.assert_allclose(function(x), np.exp(x), rtol=1e-6)
+    np.testing.assert_array_equal(function(-x), x)
+    assert function.stats() == {"fallback_ops": {}, "steps": {"onnx.If": 2}}
+
+
+def test_wrong_calls_name_the_input():
+    function = hologram.from_onnx(perceptron()[0])
+    x = np.zeros((3, 8), np.float32)
+    for call, error, words in (
+        (lambda: function(x[:, :7]), ValueError, r"input 'x': expected the shape of x: float32\[batch, 8\].*got \[3, 7\]"),
+        (lambda: function(x.astype(np.float64)), TypeError, "input 'x': expected float32, got float64"),
+        (lambda: function(), TypeError, "needs the inputs 'x'"),
+        (lambda: function(y=x), TypeError, "no input 'y'; its inputs are x"),
+        (lambda: function(x, x), TypeError, r"takes 1 inputs \(x\), got 2"),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+
+
+def test_what_is_not_supported_is_named_with_its_node():
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("StringNormalizer", ["r"], ["y"], name="strings")]
+    with pytest.raises(NotImplementedError, match=r"node 1 'strings' \(StringNormalizer, opset 20 of ai.onnx\)"):
+        hologram.from_onnx(model(nodes, {"x": ("float32", [3])}, ["y"]))
+    with pytest.raises(NotImplementedError, match=r"node 0 \(Add, opset 6 of ai.onnx\): .*before opset 7"):
+        hologram.from_onnx(model([helper.make_node("Add", ["x", "x"], ["y"])], {"x": ("float32", [3])}, ["y"], opset=6))
+    with pytest.raises(ValueError, match="no ONNX model"):
+        hologram.from_onnx(b"something else")
+
+
+def external(folder, location, **more):
+    proto, _ = perceptron()
+    weight = proto.graph.initializer[0]
+    (folder / "w.bin").write_bytes(b"\0" * 64 + weight.raw_data)
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, "offset": 64, **more}.items():
+        weight.external_data.add(key=key, value=str(value))
+    (folder / "m.onnx").write_bytes(proto.SerializeToString())
+    return folder / "m.onnx"
+
+
+def test_external_data_is_mapped(tmp_path):
+    function = hologram.from_onnx(external(tmp_path, "w.bin"))
+    weight = function.graph.constants["w"]
+    assert isinstance(weight.base, np.memmap) and not weight.flags.writeable
+    x = RNG.standard_normal((2, 8)).astype(np.float32)
+    np.testing.assert_allclose(function(x), np.maximum(x @ weight, 0) @ function.graph.constants["v"], rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="pass the model's path"):
+        hologram.from_onnx((tmp_path / "m.onnx").read_bytes())
+
+
+@pytest.mark.parametrize(
+    "location, more, error, words",
+    [
+        ("../w.bin", {}, ValueError, "not below the model's folder"),
+        ("/etc/passwd", {}, ValueError, "not below the model's folder"),
+        ("", {}, ValueError, "not below the model's folder"),
+        ("link.bin", {}, ValueError, "which is a link"),
+        ("inside/w.bin", {}, ValueError, "which is a link"),
+        ("none.bin", {}, FileNotFoundError, "'none.bin' is missing"),
+        ("w.bin", {"length": 8}, ValueError, "8 bytes of external data, expected 512"),
+        ("w.bin", {"offset": 10_000}, ValueError, "ends beyond 'w.bin'"),
+        (".", {}, ValueError, "which is no file"),
+    ],
+)
+def test_external_data_stays_in_the_models_folder(tmp_path, location, more, error, words):
+    home = tmp_path / "model"
+    home.mkdir()
+    path = external(home, location, **more)
+    (home / "link.bin").symlink_to(home / "w.bin")
+    (home / "inside").symlink_to(tmp_path)
+    with pytest.raises(error, match=words):
+        hologram.from_onnx(path)
+
+
+def test_no_pytorch_is_imported_and_a_missing_onnx_is_named():
+    code = """if 1:
+        import sys, io, numpy as np
+        sys.modules["torch"] = None
+        import hologram
+        function = hologram.from_onnx(sys.stdin.buffer.read())
+        assert function(np.ones((2, 8), np.float32)).shape == (2, 4)
+        assert not [name for name in sys.modules if name.startswith("hologram_torch")]
+    """
+    data = perceptron()[0].SerializeToString()
+    done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    code = "import sys; sys.modules['onnx'] = None; import hologram; hologram.from_onnx('m.onnx')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "needs the package onnx: pip install 'hologram-compute[onnx]'" in done.stderr
+
+
+def test_backend_of_the_package_onnx():
+    from hologram import onnx_backend
+
+    proto, want = perceptron()
+    x = RNG.standard_normal((3, 8)).astype(np.float32)
+    assert onnx_backend.supports_device("CPU") and not onnx_backend.supports_device("CUDA:0")
+    assert onnx_backend.is_compatible(proto)
+    for inputs in ([x], {"x": x}, x):
+        np.testing.assert_allclose(onnx_backend.prepare(proto).run(inputs)[0], want(x), rtol=1e-5, atol=1e-5)
+    node = helper.make_node("Sub", ["a", "b"], ["c"])
+    np.testing.assert_array_equal(onnx_backend.run_node(node, [x, x + 1])[0], x - (x + 1))
+    strings = model([helper.make_node("StringNormalizer", ["x"], ["y"])], {"x": ("float32", [3])}, ["y"])
+    assert not onnx_backend.is_compatible(strings)
+
+
+# --- ONNX's own cases
+
+
+def test_as_many_cases_pass_as_the_file_says():
+    """The file is what the whole run found; it can only grow."""
+    expected = onnx_nodes.read_expected()
+    single = [status for name, status in expected.items() if "/" not in name]
+    assert sum(status in onnx_nodes.PASSED for status in single) >= 1816
+    assert sum(status == "native" for status in single) >= 1609
+    whole = [status for name, status in expected.items() if "/" in name]
+    assert sum(status in onnx_nodes.PASSED for status in whole) >= 107
+
+
+def test_cases_of_the_package_onnx():
+    """A sample, of the commit's own; HOLOGRAM_ONNX=all runs every case, HOLOGRAM_ONNX_SEED repeats a sample."""
+    wanted = os.environ.get("HOLOGRAM_ONNX", "200")
+    expected = onnx_nodes.read_expected()
+    if wanted == "all":
+        names = None
+    else:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=os.path.dirname(__file__), capture_output=True, check=False).stdout
+        seed = int(os.environ.get("HOLOGRAM_ONNX_SEED", int(head[:7] or b"0", 16) or time.time_ns() % (1 << 28)))
+        print(f"HOLOGRAM_ONNX_SEED={seed}")
+        passing = [n for n, status in expected.items() if status in onnx_nodes.PASSED and not n.startswith("light/")]
+        names = onnx_nodes.sample(passing, seed, int(wanted))
+    found = onnx_nodes.run_all(names)
+    assert not onnx_nodes.regressions(found, expected), "worse than onnx_expected.txt"
