@@ -4,18 +4,20 @@
 import os
 
 import hologram
-import numpy as np
-from fastapi import FastAPI, HTTPException
+import json_values
+from fastapi import Depends, FastAPI, HTTPException, Request
 
 method = hologram.load(os.environ["MODEL"]).methods[os.environ.get("METHOD", "forward")]
 app = FastAPI()
 
 
+async def body(request: Request):
+    return await request.body()
+
+
 @app.post("/predict")
-def predict(body: dict):  # no coroutine: FastAPI calls it on one of its threads, and calls run beside each other
+def predict(text: bytes = Depends(body)):  # no coroutine: FastAPI calls it on one of its threads, and calls run beside each other
     try:
-        arrays = [np.asarray(body[i["name"]], i["dtype"]) for i in method.inputs]
-        results = method.flat(arrays)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        return json_values.written(method, method.flat(json_values.read(method, text)))
+    except (TypeError, ValueError, IndexError) as error:
         raise HTTPException(422, f"{type(error).__name__}: {error}") from error
-    return {r["name"]: a.tolist() for r, a in zip(method.results, results)}

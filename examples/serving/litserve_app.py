@@ -4,8 +4,10 @@
 import os
 
 import hologram
+import json_values
 import litserve
 import numpy as np
+from fastapi import HTTPException
 
 
 class Api(litserve.LitAPI):
@@ -13,7 +15,7 @@ class Api(litserve.LitAPI):
         self.method = hologram.load(os.environ["MODEL"]).methods["forward"]
 
     def decode_request(self, request):
-        return [np.asarray(request[i["name"]], i["dtype"]) for i in self.method.inputs]
+        return self._told(json_values.read, request)
 
     def predict(self, batch):  # of requests with one row size: their rows become one call
         sizes = [len(arrays[0]) for arrays in batch]
@@ -21,7 +23,13 @@ class Api(litserve.LitAPI):
         return list(zip(*(np.split(a, np.cumsum(sizes)[:-1]) for a in results)))
 
     def encode_response(self, results):
-        return {r["name"]: a.tolist() for r, a in zip(self.method.results, results)}
+        return self._told(json_values.written, results)
+
+    def _told(self, function, values):
+        try:
+            return function(self.method, values)
+        except ValueError as error:
+            raise HTTPException(422, str(error)) from error
 
 
 if __name__ == "__main__":

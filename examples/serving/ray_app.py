@@ -4,8 +4,9 @@
 import os
 
 import hologram
-import numpy as np
+import json_values
 from ray import serve
+from starlette.responses import JSONResponse
 
 
 @serve.deployment(num_replicas=2, ray_actor_options={"num_cpus": 1, "runtime_env": {"env_vars": {"HOLOGRAM_NUM_THREADS": "1"}}})
@@ -14,11 +15,13 @@ class Predictor:
         self.method = hologram.load(path).methods["forward"]
 
     def predict(self, body):
-        arrays = [np.asarray(body[i["name"]], i["dtype"]) for i in self.method.inputs]
-        return {r["name"]: a.tolist() for r, a in zip(self.method.results, self.method.flat(arrays))}
+        return json_values.written(self.method, self.method.flat(json_values.read(self.method, body)))
 
     async def __call__(self, request):
-        return self.predict(await request.json())
+        try:
+            return self.predict(await request.body())
+        except (TypeError, ValueError, IndexError) as error:
+            return JSONResponse({"detail": str(error)}, 422)
 
 
 app = Predictor.bind(os.path.abspath(os.environ["MODEL"]))

@@ -18,6 +18,11 @@ void bind_sdk(nanobind::module_& m);
 void bind_array_call(nanobind::module_& m);
 void bind_archive(nanobind::module_& m);
 
+void bind_settings(nanobind::module_& m);
+
+/// Logs the notices that wait, by the logger "hologram".
+void tell_notices();
+
 /// Numbers and expressions as sizes.
 Shape to_shape(nanobind::handle list);
 

@@ -28,7 +28,9 @@ std::shared_ptr<Executable> compile(const ir::Graph& graph, std::shared_ptr<Runt
                                     bool fast, std::optional<bool> graphs) {
   CompileOptions options{reproducible, fast, std::move(static_parameters), graphs};
   nb::gil_scoped_release release;
-  return Executable::compile(graph, options, std::move(runtime));
+  auto executable = Executable::compile(graph, options, std::move(runtime));
+  tell_notices();
+  return executable;
 }
 
 nb::dict report_of(const Executable& e) {
@@ -165,7 +167,13 @@ uint64_t cache_clear() {
 void bind_executable(nb::module_& m) {
   nb::class_<Runtime>(m, "Runtime",
                       "Backend, threads, memory and kernel cache that compiled graphs share.")
-      .def(nb::init<std::string_view>(), nb::arg("backend") = "cpu")
+      .def(
+          "__init__",
+          [](Runtime* self, std::string_view backend) {
+            new (self) Runtime(backend);
+            tell_notices();
+          },
+          nb::arg("backend") = "cpu")
       .def_static(
           "backends",
           [] {

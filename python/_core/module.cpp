@@ -45,6 +45,7 @@ NB_MODULE(_core, m) {
       PyErr_SetString(exception_for(e.code()), e.what());
     }
   });
+  hologram::python::bind_settings(m);
   hologram::python::bind_graph(m);
   hologram::python::bind_executable(m);
   hologram::python::bind_torch_call(m);

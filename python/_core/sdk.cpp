@@ -82,6 +82,7 @@ void open(PyExecutor* self, nb::handle backend) {
   new (self) PyExecutor();
   self->handle = handle;
   self->backend = chosen;
+  tell_notices();
 }
 
 std::string text_of_executor(const PyExecutor& e) {

@@ -2,9 +2,9 @@
 #include "torch_call.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 
+#include "base/settings.h"
 #include "torch_call_state.h"
 #include "torch_common.h"
 
@@ -125,8 +125,7 @@ bool TorchCall::State::check_stamps() {
 
 // HOLOGRAM_CUDA_SYNC=1: calls end with their work, so that each tells of its own faults.
 bool ends_with_its_work() {
-  const char* sync = std::getenv("HOLOGRAM_CUDA_SYNC");
-  return sync && *sync && std::string_view(sync) != "0";
+  return settings::is_on("HOLOGRAM_CUDA_SYNC");
 }
 
 PyObject* TorchCall::State::run() {

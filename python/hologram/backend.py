@@ -2,7 +2,6 @@
 """Names of backends and what of them this machine and build offer."""
 
 import enum
-import os
 from typing import Union
 
 from hologram import _core
@@ -36,7 +35,7 @@ def device_count(backend: Union[str, BackendType] = "cuda") -> int:
 
 def get_default_backend() -> str:
     """What "auto" means here: the first backend with a device of those that HOLOGRAM_AUTO names, else "metal", else "cpu"."""
-    asked = [name for name in os.environ.get("HOLOGRAM_AUTO", "").split(",") if name in _core.Runtime.backends()]
+    asked = [name for name in _core.setting("HOLOGRAM_AUTO") if name in _core.Runtime.backends()]
     there = {"metal": is_metal_available, "cuda": is_cuda_available}  # of others there always is a device
     return next((name for name in [*asked, "metal"] if name not in there or there[name]()), "cpu")
 

@@ -1,6 +1,7 @@
 # hologram_torch/archive.py: export(): a model as a file that runs without PyTorch
 import contextlib
 import dataclasses
+import errno
 import functools
 import inspect
 import json
@@ -66,6 +67,7 @@ def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, met
     elif kwargs is not None or dynamic_shapes is not None:
         raise TypeError("export: with methods, kwargs and dynamic_shapes belong to each of them")
     chosen = Options.make(None, options or None)
+    _check_folder(path)
     made = {name: _captured(model, name, chosen, allow_torch, **asked) for name, asked in methods.items()}
     return _write(os.fspath(path), made, chosen, isas)
 
@@ -76,10 +78,22 @@ def export_program(program, path, *, isas=None, allow_torch=False, **options):
     if not isinstance(program, torch.export.ExportedProgram):
         raise TypeError(f"export_program: expected a torch.export.ExportedProgram, got {type(program).__name__}")
     chosen = Options.make(None, options or None)
+    _check_folder(path)
     program = exported.decomposed(program)
     weights = {**program.constants, **program.state_dict}
     made = {"forward": _Method("forward", program, weights.__getitem__, chosen, allow_torch)}
     return _write(os.fspath(path), made, chosen, isas)
+
+
+def _check_folder(path):
+    """Before the long work: whether the file can be written."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, "export: there is no such folder", folder)
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, "export: path must name a file, this is a folder", os.fspath(path))
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, "export: the folder cannot be written to", folder)
 
 
 def _write(path, made, chosen, isas) -> Report:

@@ -21,6 +21,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     from .direct import direct
     from .options import Options
 
+    device.check_settings()
     chosen = Options.make(mode, options)
     brief = precision.allowed()
     static = None if parameters.may_be_kept(gm, example_inputs) else ()  # None: by PyTorch's tracing

@@ -47,6 +47,8 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
         if keep:
             call.programs = programs
         return call
+    except counters.DumpError:  # the user's to mend; nothing to report
+        raise
     except Exception as error:
         if strict():
             error.add_note(f"while hologram compiled graph {name}; {REPORT}") if hasattr(error, "add_note") else None

@@ -1,24 +1,14 @@
 # hologram_torch/counters.py: counters, log lines and dumps
 import collections
 import contextlib
-import logging
 import os
 import sys
 import threading
 
-log = logging.getLogger("hologram")
+from hologram import _core
+from hologram._log import log as log
+
 _lock = threading.Lock()
-
-
-def _configure():
-    level = os.environ.get("HOLOGRAM_LOG")
-    if level:
-        if not log.handlers:
-            handler = logging.StreamHandler()
-            handler.setFormatter(logging.Formatter("hologram %(levelname)s: %(message)s"))
-            log.addHandler(handler)
-            log.propagate = False
-        log.setLevel(level.upper() if not level.isdigit() else int(level))
 
 
 class _Counters:
@@ -152,19 +142,33 @@ def compiled(name: str, executable) -> None:
 
 
 def dump_stages() -> set:
-    """The stages named by HOLOGRAM_DUMP (graph, plan, atlas, llvm, asm, ptx, sass; several joined by commas)."""
-    return set(filter(None, os.environ.get("HOLOGRAM_DUMP", "").split(",")))
+    """The stages named by HOLOGRAM_DUMP (fx, graph, plan, atlas, llvm, asm, ptx, sass; several joined by commas)."""
+    return set(_core.setting("HOLOGRAM_DUMP"))
+
+
+class DumpError(OSError):
+    """What HOLOGRAM_DUMP asks for cannot be written."""
+
+
+def dump_folder() -> str | None:
+    """HOLOGRAM_DUMP_DIR, which is made if it is not there; None: dumps go to standard error. DumpError where it can't be made."""
+    folder = _core.setting("HOLOGRAM_DUMP_DIR")
+    try:
+        os.makedirs(folder, exist_ok=True) if folder else None
+    except OSError as error:
+        raise DumpError(f"HOLOGRAM_DUMP_DIR={folder}: the folder cannot be made: {error.strerror}") from error
+    return folder or None
 
 
 def dump(name: str, stage: str, text: str) -> None:
     """Writes one stage of a graph into HOLOGRAM_DUMP_DIR, or to standard error."""
-    folder = os.environ.get("HOLOGRAM_DUMP_DIR")
+    folder = dump_folder()
     if not folder:
         sys.stderr.write(f"# hologram {stage} of {name}\n{text}\n")
         return
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, f"{name}.{stage}.txt"), "w") as file:
-        file.write(text)
-
-
-_configure()
+    path = os.path.join(folder, f"{name}.{stage}.txt")
+    try:
+        with open(path, "w") as file:
+            file.write(text)
+    except OSError as error:
+        raise DumpError(f"HOLOGRAM_DUMP_DIR={folder}: {path} cannot be written: {error.strerror}") from error

@@ -6,6 +6,8 @@ import functools
 import os
 import threading
 
+from hologram import _core
+
 from . import counters
 
 _lock = threading.Lock()
@@ -18,8 +20,6 @@ _ALLOCATOR = ("aoti_torch_create_cuda_guard", "aoti_torch_delete_cuda_guard", "a
 
 @functools.cache
 def _make(backend: str):
-    from hologram import _core
-
     _made.append(_core.Runtime(backend))
     return _made[-1]
 
@@ -28,11 +28,27 @@ counters.tell_devices(
     lambda: {name: sum(getattr(made, name) for made in _made) for name in ("host_runs", "graph_launches")})  # fmt: skip
 
 
+def _of_host() -> str:
+    """HOLOGRAM_BACKEND: what runs graphs of the host's tensors."""
+    name = _core.setting("HOLOGRAM_BACKEND") or "cpu"
+    if name.partition(":")[0] not in _core.Runtime.backends():
+        _core.refuse_setting("HOLOGRAM_BACKEND", "one of " + ", ".join(_core.Runtime.backends()))
+    return name
+
+
+def check_settings():
+    """Raises ValueError or OSError, naming the variable, where the environment asks for what cannot be."""
+    _core.check_settings()
+    _of_host()
+    if counters.dump_stages():
+        counters.dump_folder()
+
+
 def runtime(device: str = "cpu"):
     """Backend, threads, pools and kernel cache that all compiled graphs on tensors of a device share. HOLOGRAM_BACKEND chooses
     another backend than the native one for tensors of the host: "interp" executes kernels by their definition."""
     with _lock:
-        return _make(os.environ.get("HOLOGRAM_BACKEND", "cpu") if device == "cpu" else device)
+        return _make(_of_host() if device == "cpu" else device)
 
 
 def holds(tensor) -> bool:
@@ -169,7 +185,7 @@ def thread_count():
     """What tells the thread count at each call: PyTorch's setting, unless HOLOGRAM_NUM_THREADS says one."""
     import torch
 
-    return None if "HOLOGRAM_NUM_THREADS" in os.environ else torch.get_num_threads
+    return None if _core.setting("HOLOGRAM_NUM_THREADS") else torch.get_num_threads
 
 
 def release_memory() -> int:

@@ -1,6 +1,7 @@
 # hologram_torch/options.py: what a user may ask of the backend
 import dataclasses
-import os
+
+from hologram import _core
 
 # PyTorch's own modes promise only speed; Hologram's default already is its fastest at full accuracy. "reduce-overhead" has GPUs
 # take launches together from the first call on.
@@ -53,9 +54,9 @@ class Options:
             if not isinstance(value, bool):
                 raise TypeError(f"hologram: option {key!r} takes True or False, got {value!r}")
             chosen[key] = value
-        if _set("HOLOGRAM_REPRODUCIBLE") or torch.are_deterministic_algorithms_enabled():
+        if _core.setting("HOLOGRAM_REPRODUCIBLE") or torch.are_deterministic_algorithms_enabled():
             chosen.setdefault("reproducible", True)
-        if _set("HOLOGRAM_AUTOGRAD_CACHE"):
+        if _core.setting("HOLOGRAM_AUTOGRAD_CACHE"):
             chosen.setdefault("cache", True)
         return cls(**chosen)
 
@@ -70,8 +71,4 @@ class Options:
 
 def strict() -> bool:
     """HOLOGRAM_STRICT=1: failures are raised instead of being left to PyTorch."""
-    return _set("HOLOGRAM_STRICT")
-
-
-def _set(variable: str) -> bool:
-    return os.environ.get(variable, "0") not in ("", "0")
+    return _core.setting("HOLOGRAM_STRICT")

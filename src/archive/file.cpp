@@ -55,7 +55,7 @@ NewFile::NewFile(std::filesystem::path path) : path_(std::move(path)) {
     fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd_ < 0 && errno != EEXIST) break;
   }
-  if (fd_ < 0) io_error(path_, "cannot be written", errno);
+  if (fd_ < 0) failed("cannot be written");
 }
 
 NewFile::~NewFile() {
@@ -64,7 +64,10 @@ NewFile::~NewFile() {
   ::unlink(temporary_.c_str());
 }
 
-void NewFile::failed(std::string_view what) const { io_error(path_, what, errno); }
+// A folder that is not there is no file that was not found.
+void NewFile::failed(std::string_view what) const {
+  fail(ErrorCode::io, "{}: {}: {}", path_.string(), what, std::strerror(errno));
+}
 
 void NewFile::write(uint64_t offset, const std::byte* from, size_t n) {
   while (n > 0) {

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "archive/file.h"
 #include "base/error.h"
+#include "base/settings.h"
 
 namespace hologram::archive {
 namespace fs = std::filesystem;
@@ -27,11 +27,11 @@ bool is_private(const fs::path& path, mode_t kind) {
 }  // namespace
 
 fs::path trust_list() {
-  if (const char* file = std::getenv("HOLOGRAM_TRUSTED"))
-    return !*file || std::string_view(file) == "off" ? fs::path() : fs::absolute(file);
-  if (const char* base = std::getenv("XDG_CONFIG_HOME"); base && *base == '/')
+  if (const auto named = settings::text("HOLOGRAM_TRUSTED"))
+    return named->empty() ? fs::path() : fs::absolute(*named);
+  if (const std::string base = settings::foreign("XDG_CONFIG_HOME"); base.starts_with('/'))
     return fs::path(base) / "hologram" / "trusted";
-  if (const char* home = std::getenv("HOME"); home && *home == '/')
+  if (const std::string home = settings::foreign("HOME"); home.starts_with('/'))
     return fs::path(home) / ".config" / "hologram" / "trusted";
   return "";
 }

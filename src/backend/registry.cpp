@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 
 #include "base/error.h"
+#include "base/settings.h"
 
 namespace hologram {
 
@@ -16,11 +16,7 @@ const RegisteredBackend* find_backend(std::string_view name) {
 }
 
 const RegisteredBackend& default_backend() {
-  const char* variable = std::getenv("HOLOGRAM_AUTO");
-  std::string_view names = variable ? variable : "";
-  while (!names.empty()) {
-    const std::string_view name = names.substr(0, names.find(','));
-    names.remove_prefix(std::min(name.size() + 1, names.size()));
+  for (const std::string& name : settings::list("HOLOGRAM_AUTO")) {
     const RegisteredBackend* named = find_backend(name);
     if (named && named->device_count() > 0) return *named;
   }

@@ -134,6 +134,7 @@ std::shared_ptr<runtime::Operations> shared_operations(const ChosenBackend& chos
   if (!made) {
     made = std::make_shared<runtime::Operations>(std::make_shared<runtime::Runtime>(chosen.make()));
     if (s.threads > 0) made->runtime().threads().set_num_threads(s.threads);
+    log_notices();
   }
   return made;
 }

@@ -228,5 +228,7 @@ std::string lower_case(const char* text);
 ChosenBackend backend_of(const char* text);
 
 void log(std::string_view level, const std::string& message) noexcept;
+/// Logs the notices that wait, as warnings.
+void log_notices() noexcept;
 
 }  // namespace hologram::capi

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "atlas/class_graph.h"
+#include "base/notices.h"
 #include "base/version.h"
 #include "capi/archives.h"
 #include "capi/streams.h"
@@ -57,6 +58,18 @@ void hologram::capi::log(std::string_view level, const std::string& message) noe
     std::lock_guard lock(l.mutex);
     if (l.function) l.function(l.context, std::string(level).c_str(), message.c_str());
   } catch (...) {  // a log line is not worth a failure
+  }
+}
+
+void hologram::capi::log_notices() noexcept {
+  try {
+    {
+      Logging& l = logging();
+      std::lock_guard lock(l.mutex);
+      if (!l.function) return;  // they stay for who logs otherwise
+    }
+    for (const std::string& text : take_notices()) log("warn", text);
+  } catch (...) {
   }
 }
 

@@ -13,13 +13,13 @@
 #include <limits>
 #include <memory>
 #include <new>
-#include <string_view>
 
 #if __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>
 #endif
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "host/pages.h"
 #include "host/ticker.h"
 
@@ -150,12 +150,7 @@ struct alignas(64) SizeClass {
 
 /// HOLOGRAM_POOL_IDLE: for how many seconds cached blocks may be unused; 0: for ever.
 std::chrono::milliseconds idle_period() {
-  constexpr double standard = 1, longest = 1e6;
-  const char* text = std::getenv("HOLOGRAM_POOL_IDLE");
-  char* end = nullptr;
-  double seconds = text ? std::strtod(text, &end) : standard;
-  if (end == text || (end && *end != '\0') || !(seconds >= 0 && seconds <= longest))
-    seconds = standard;
+  const double seconds = settings::seconds("HOLOGRAM_POOL_IDLE").value_or(1);
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
@@ -389,19 +384,6 @@ size_t number_in(const char* path) {
   return static_cast<size_t>(value);
 }
 
-/// Parses "123", "64K", "512M" or "2G"; false when malformed or too large.
-bool parse_bytes(const char* text, size_t& bytes) {
-  char* end = nullptr;
-  if (*text < '0' || *text > '9') return false;
-  const unsigned long long value = std::strtoull(text, &end, 10);
-  const std::string_view suffix(end);
-  const int shift = suffix.empty() ? 0 : suffix == "K" ? 10 : suffix == "M" ? 20 : 30;
-  if (shift == 30 && suffix != "G") return false;
-  if (value > (std::numeric_limits<size_t>::max() >> shift)) return false;
-  bytes = static_cast<size_t>(value) << shift;
-  return true;
-}
-
 }  // namespace
 
 size_t MemoryPool::usable_memory() {
@@ -417,10 +399,7 @@ size_t MemoryPool::usable_memory() {
 }
 
 size_t MemoryPool::default_limit() {
-  size_t bytes = 0;
-  if (const char* text = std::getenv("HOLOGRAM_POOL_LIMIT"); text && parse_bytes(text, bytes))
-    return bytes;
-  return usable_memory() / 4;
+  return settings::number("HOLOGRAM_POOL_LIMIT").value_or(usable_memory() / 4);
 }
 
 }  // namespace hologram::host

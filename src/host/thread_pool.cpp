@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <bit>
 #include <climits>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -21,6 +20,7 @@
 #endif
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "host/core_share.h"
 #include "host/forks.h"
 
@@ -536,12 +536,8 @@ int ThreadPool::num_threads() const noexcept {
 }
 
 int ThreadPool::default_threads() {
-  if (const char* text = std::getenv("HOLOGRAM_NUM_THREADS")) {
-    char* end = nullptr;
-    const long n = std::strtol(text, &end, 10);
-    if (end != text && *end == '\0' && n > 0)
-      return static_cast<int>(std::min<long>(n, thread_limit));
-  }
+  if (const auto named = settings::number("HOLOGRAM_NUM_THREADS"))
+    return static_cast<int>(std::min<uint64_t>(*named, thread_limit));
   return std::min(allowed_cpus(), thread_limit);
 }
 

@@ -8,12 +8,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/notices.h"
+#include "base/settings.h"
 
 namespace hologram::runtime {
 namespace fs = std::filesystem;
@@ -115,37 +116,21 @@ std::vector<Entry> entries_of(const fs::path& folder) {
   return out;
 }
 
-std::optional<uint64_t> parse_bytes(const char* text) {
-  char* end = nullptr;
-  errno = 0;
-  unsigned long long n = std::strtoull(text, &end, 10);
-  if (end == text || errno != 0) return std::nullopt;
-  uint64_t unit = 1;
-  if (*end == 'K' || *end == 'M' || *end == 'G') {
-    unit = *end == 'K' ? uint64_t{1} << 10 : *end == 'M' ? uint64_t{1} << 20 : uint64_t{1} << 30;
-    ++end;
-  }
-  if (*end != 0 || n > UINT64_MAX / unit) return std::nullopt;
-  return n * unit;
-}
-
 }  // namespace
 
 DiskCache::DiskCache(fs::path folder, uint64_t limit) : folder_(std::move(folder)), limit_(limit) {}
 
 fs::path DiskCache::default_folder() {
-  if (const char* dir = std::getenv("HOLOGRAM_CACHE_DIR"))
-    return std::string_view(dir) == "off" ? "" : dir;
-  if (const char* base = std::getenv("XDG_CACHE_HOME"); base && *base == '/')
+  if (const auto named = settings::text("HOLOGRAM_CACHE_DIR")) return *named;
+  if (const std::string base = settings::foreign("XDG_CACHE_HOME"); base.starts_with('/'))
     return fs::path(base) / "hologram";
-  if (const char* home = std::getenv("HOME"); home && *home == '/')
+  if (const std::string home = settings::foreign("HOME"); home.starts_with('/'))
     return fs::path(home) / ".cache" / "hologram";
   return "";
 }
 
 uint64_t DiskCache::default_limit() {
-  const char* text = std::getenv("HOLOGRAM_CACHE_LIMIT");
-  return (text ? parse_bytes(text) : std::nullopt).value_or(uint64_t{1} << 30);
+  return settings::number("HOLOGRAM_CACHE_LIMIT").value_or(uint64_t{1} << 30);
 }
 
 fs::path DiskCache::path_of(const Fingerprint& key, std::string_view suffix) const {
@@ -157,7 +142,9 @@ bool DiskCache::usable() noexcept {
   int state = state_.load();
   if (state == 0) {
     try {
-      state = !folder_.empty() && distrust(folder_).empty() ? 1 : -1;
+      const std::string problem = folder_.empty() ? "" : distrust(folder_);
+      state = !folder_.empty() && problem.empty() ? 1 : -1;
+      if (!problem.empty()) do_without(problem);
     } catch (...) {
       state = -1;
     }
@@ -297,11 +284,9 @@ void DiskCache::write(const fs::path& path, std::string_view head,
                       std::span<const std::byte> content) {
   std::error_code ec;
   fs::create_directories(folder_.parent_path(), ec);
-  ::mkdir(folder_.c_str(), 0700);
-  if (!distrust(folder_).empty()) {
-    state_ = -1;
-    return;
-  }
+  const bool there = ::mkdir(folder_.c_str(), 0700) == 0 || errno == EEXIST;
+  const std::string problem = there ? distrust(folder_) : std::strerror(errno);
+  if (!problem.empty()) return do_without(problem);
   ::mkdir(path.parent_path().c_str(), 0700);
   static std::atomic<uint64_t> serial{0};
   fs::path temporary = path;
@@ -311,6 +296,9 @@ void DiskCache::write(const fs::path& path, std::string_view head,
     File file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     ok = file.open() && file.write(head.data(), head.size()) &&
          file.write(content.data(), content.size());
+    if (!ok)
+      notice(fmt::format("{}: kernels cannot be kept there: {}", folder_.string(),
+                         std::strerror(errno)));
   }
   if (!ok || ::rename(temporary.c_str(), path.c_str()) != 0) {
     ::unlink(temporary.c_str());
@@ -321,6 +309,12 @@ void DiskCache::write(const fs::path& path, std::string_view head,
     written_ = 0;
     prune();
   }
+}
+
+void DiskCache::do_without(std::string_view problem) {
+  state_ = -1;
+  notice(fmt::format("the folder {} keeps no kernels: {}; HOLOGRAM_CACHE_DIR names another, or off",
+                     folder_.string(), problem));
 }
 
 void DiskCache::prune() noexcept {

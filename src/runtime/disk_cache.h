@@ -23,14 +23,14 @@ namespace hologram::runtime {
 /// A folder of checksummed entries, written by atomic rename. It holds machine code, so it must
 /// belong to this user and be writable by nobody else; otherwise it is not used. Thread-safe and
 /// safe beside other processes. No method throws: a cache that does not work is as good as an empty
-/// one, and problem() says why.
+/// one, and a notice says why.
 class DiskCache final : public CodeStore {
  public:
   /// `folder` is created (mode 0700) at the first put. Empty: the cache is off. `limit` bounds the
   /// bytes of all entries.
   DiskCache(std::filesystem::path folder, uint64_t limit);
 
-  /// HOLOGRAM_CACHE_DIR if set ("" or "off" switch it off), else hologram under XDG_CACHE_HOME or
+  /// HOLOGRAM_CACHE_DIR if set (empty: the cache is off), else hologram under XDG_CACHE_HOME or
   /// ~/.cache.
   static std::filesystem::path default_folder();
   /// HOLOGRAM_CACHE_LIMIT (bytes, suffix K, M or G) or 1 GiB.
@@ -75,6 +75,8 @@ class DiskCache final : public CodeStore {
   void store(const Fingerprint& key, std::string_view content) noexcept;
   void record(const Fingerprint& key, std::string_view content) noexcept;
   void prune() noexcept;
+  /// The folder is not used any more, which is said once.
+  void do_without(std::string_view problem);
   std::filesystem::path path_of(const Fingerprint& key, std::string_view suffix) const;
   /// `head` and `content` as a file of this name, or none.
   void write(const std::filesystem::path& path, std::string_view head,

@@ -560,9 +560,13 @@ TEST(ThreadPool, TheEnvironmentSetsTheDefault) {
   EXPECT_EQ(ThreadPool().num_threads(), 5);
   setenv("HOLOGRAM_NUM_THREADS", "100000", 1);
   EXPECT_EQ(ThreadPool::default_threads(), ThreadPool::thread_limit);
-  for (const char* text : {"", "0", "-2", "two", "3x"}) {
+  for (const char* text : {"", "0", "off"}) {
     setenv("HOLOGRAM_NUM_THREADS", text, 1);
     EXPECT_EQ(ThreadPool::default_threads(), cpus) << text;
+  }
+  for (const char* text : {"-2", "two", "3x"}) {
+    setenv("HOLOGRAM_NUM_THREADS", text, 1);
+    EXPECT_THROW(ThreadPool::default_threads(), Error) << text;
   }
   if (saved)
     setenv("HOLOGRAM_NUM_THREADS", before.c_str(), 1);

@@ -314,7 +314,8 @@ def test_operators_without_a_kernel_are_named(path):
         ({"path": None}, TypeError, "path"),
         ({"args": None}, TypeError, "either args or methods"),
         ({"fast": 3}, TypeError, "True or False"),
-        ({"path": "/nowhere/at/all.holo"}, (OSError, FileNotFoundError, KeyError), "cannot be written"),
+        ({"path": "/nowhere/at/all.holo"}, FileNotFoundError, "no such folder: '/nowhere/at'"),
+        ({"path": "/"}, IsADirectoryError, "must name a file"),
     ],
 )
 def test_wrong_exports_are_refused(arguments, error, words, path):

@@ -1,6 +1,8 @@
 # tests/torch/test_backend.py: the backend's own behaviour: options, statistics, aliasing, sizes, regions, failures
+import errno
 import logging
 import os
+import re
 
 import numpy as np
 import pytest
@@ -98,6 +100,39 @@ def test_dump_writes_the_stages(monkeypatch, tmp_path):
     native(torch.sin, normal(3))
     texts = {path.name.split(".")[1]: path.read_text() for path in tmp_path.iterdir()}
     assert " = sin %0" in texts["graph"] and "step 0 kernel" in texts["plan"]
+
+
+@pytest.mark.parametrize("variables, words", [
+    ({"HOLOGRAM_DUMP": "graph", "HOLOGRAM_DUMP_DIR": "{}/file/below"}, "HOLOGRAM_DUMP_DIR={}/file/below: the folder cannot be made: Not a"),
+    ({"HOLOGRAM_BACKEND": "gpu"}, "HOLOGRAM_BACKEND=gpu: expected one of cpu, cuda, interp, null"),
+    ({"HOLOGRAM_CPU_TERMS": "always"}, "HOLOGRAM_CPU_TERMS=always: expected measured, model or never"),
+    ({"HOLOGRAM_STRICT": "perhaps"}, "HOLOGRAM_STRICT=perhaps: expected on or off"),
+])  # fmt: skip
+def test_settings_that_cannot_be_are_errors_and_nothing_to_report(variables, words, monkeypatch, tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(tmp_path))
+    with pytest.raises(Exception, match=re.escape(words.format(tmp_path))) as raised:
+        compile_fresh(torch.sin)(normal(3))
+    assert "report it" not in str(raised.value) and "report it" not in caplog.text
+
+
+def test_a_dump_that_cannot_be_written_is_an_error(monkeypatch, tmp_path, caplog):
+    monkeypatch.setenv("HOLOGRAM_DUMP", "graph")
+    monkeypatch.setenv("HOLOGRAM_DUMP_DIR", str(tmp_path))
+    monkeypatch.setattr("builtins.open", refuse_to_write(open, tmp_path))
+    with pytest.raises(Exception, match=r"HOLOGRAM_DUMP_DIR=.*graph\.txt cannot be written: No space") as raised:
+        compile_fresh(torch.sin)(normal(3))
+    assert "report it" not in str(raised.value) and "report it" not in caplog.text
+
+
+def refuse_to_write(original, folder):
+    def opened(path, mode="r", *args, **kwargs):
+        if "w" in mode and str(path).startswith(str(folder)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return original(path, mode, *args, **kwargs)
+
+    return opened
 
 
 class Bessel(torch.nn.Module):

@@ -64,6 +64,17 @@ def test_is_refused_without_being_allowed(tmp_path):
     assert not (tmp_path / "model.holo").exists()
 
 
+class Sized(torch.nn.Module):
+    def forward(self, x):
+        return x[torch.nonzero(x[:, 0] > 0)[:, 0]] * 2
+
+
+def test_sizes_that_values_determine_are_refused_by_operator_and_line(tmp_path):
+    for allowed in (False, True):
+        with pytest.raises(NotImplementedError, match=r"aten\.nonzero\.default \(.*test_left\.py.*torch\.nonzero\(x.*size u0, which val"):
+            hologram_torch.export(Sized(), (normal(5, 3),), tmp_path / "model.holo", allow_torch=allowed)
+
+
 def test_runs_where_it_is_trusted(exported):
     path, _, report = exported
     x = normal(3, 8, 6).numpy()

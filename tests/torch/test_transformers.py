@@ -6,11 +6,11 @@ from harness import BACKEND, backend_stats, compile_fresh
 transformers = pytest.importorskip("transformers")
 
 
-def llama():
+def llama(layers=2):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
         max_position_embeddings=64, bos_token_id=1, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()
@@ -40,6 +40,47 @@ def test_generate_with_a_static_cache():
         actual = model.generate(prompt, **settings, compile_config=compile_config)
     assert torch.equal(actual, expected)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0 and backend_stats()["failed_graphs"] == 0
+
+
+def losses_by_trainer(model, folder):
+    from transformers import Trainer, TrainingArguments
+
+    tokens = torch.randint(1, 64, (8, 6), generator=torch.Generator().manual_seed(1))
+    settings = TrainingArguments(folder, num_train_epochs=1, per_device_train_batch_size=4, use_cpu=True, seed=1, report_to=[],
+                                 disable_tqdm=True, save_strategy="no", logging_steps=1)  # fmt: skip
+    trainer = Trainer(model, settings, train_dataset=[{"input_ids": row, "labels": row} for row in tokens])
+    trainer.train()
+    return [line["loss"] for line in trainer.state.log_history if "loss" in line]
+
+
+def losses_by_accelerate(model, folder):
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), 1e-2))
+    losses = []
+    for seed in range(2):
+        tokens = torch.randint(1, 64, (4, 6), generator=torch.Generator().manual_seed(seed))
+        loss = model(input_ids=tokens, labels=tokens).loss
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("losses", [losses_by_trainer, losses_by_accelerate])
+def test_trainers_of_compiled_models(losses, tmp_path):
+    """As docs/pytorch.md says: the model is told before the trainer gets it."""
+    pytest.importorskip("accelerate")
+    model = llama(layers=1).train()
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    expected = losses(model, tmp_path)
+    model.load_state_dict(state)
+    compile_fresh(model)  # counters from zero
+    model.compile(backend=BACKEND)
+    assert losses(model, tmp_path) == pytest.approx(expected, rel=1e-5) and len(expected) == 2
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1 and backend_stats()["failed_graphs"] == 0
 
 
 def test_fail_on_recompile_after_a_marked_range():

@@ -7,6 +7,7 @@ import operator
 import sympy
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..graph import dtypes
 from ..graph.builder import Value, contiguous_strides
@@ -89,6 +90,17 @@ class ExportedGraph(Translator):
         return written
 
     # --- what Translator asks
+    def _step(self, node, module):
+        try:
+            super()._step(node, module)
+        except Unsupported as refusal:
+            if type(refusal) is _Refused:  # by a graph inside of this one
+                raise
+            reason = f"{refusal}"
+            if free_unbacked_symbols(node.meta.get("val")):
+                reason += ", which values determine: an archive takes sizes from its arguments' shapes, with allow_torch too"
+            raise _Refused(f"{node.target}{_line(node)}: {reason}") from None
+
     def loop(self, loop, operands, val):
         values = self._host_values(loop, operands, [], val)
         steps, batch = operands[0].shape[:2]
@@ -207,6 +219,17 @@ class _Sizes(Symbols):
 
     def _hinted(self):
         return {symbol: self.hints[number] for number, (symbol, *_) in enumerate(self.declared)}
+
+
+class _Refused(Unsupported):
+    """Names the operator and the model's line."""
+
+
+def _line(node) -> str:
+    """Where the model's code calls the operator, if tracing noted it."""
+    *_, place = (node.meta.get("stack_trace") or "").strip().rpartition("File ")
+    where, _, code = (part.strip() for part in place.partition("\n"))
+    return f" ({where}: {code})" if where else ""
 
 
 def _is_weight(spec) -> bool:

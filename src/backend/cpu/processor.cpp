@@ -2,7 +2,6 @@
 #include "backend/cpu/processor.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -11,6 +10,7 @@
 #endif
 
 #include "base/error.h"
+#include "base/settings.h"
 
 namespace hologram::cpu {
 namespace {
@@ -91,12 +91,12 @@ const Processor& processor_of(std::string_view vendor, int family, int model) {
 }
 
 const Processor& host_processor() {
-  const char* wanted = std::getenv("HOLOGRAM_CPU_MODEL");
-  if (!wanted || !*wanted) return detect();
-  if (const Processor* p = find_processor(wanted)) return *p;
+  const auto wanted = settings::text("HOLOGRAM_CPU_MODEL");
+  if (!wanted) return detect();
+  if (const Processor* p = find_processor(*wanted)) return *p;
   std::string names;
   for (const Processor& p : table) names += (names.empty() ? "" : ", ") + std::string(p.name);
-  fail(ErrorCode::invalid_argument, "HOLOGRAM_CPU_MODEL={}: expected one of {}", wanted, names);
+  settings::refuse("HOLOGRAM_CPU_MODEL", "one of " + names);
 }
 
 bool dots_pay(const Processor& processor) {

@@ -11,12 +11,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "base/error.h"
+#include "base/settings.h"
 
 extern char** environ;
 
@@ -98,8 +98,8 @@ std::set<std::string> package_folders() {
 
 std::vector<std::string> folders_on_path() {
   std::vector<std::string> folders;
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path ? path : "";
+  const std::string path = settings::foreign("PATH");
+  std::string_view rest = path;
   while (!rest.empty()) {
     const size_t end = std::min(rest.find(':'), rest.size());
     if (end > 0) folders.emplace_back(rest.substr(0, end));
@@ -115,8 +115,8 @@ std::vector<std::string> candidates() {
                               "triton/backends/nvidia/bin/ptxas"})
       all.push_back(folder + place);
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* folder = std::getenv(name); folder && *folder)
-      all.push_back(std::string(folder) + "/bin/ptxas");
+    if (const std::string folder = settings::foreign(name); !folder.empty())
+      all.push_back(folder + "/bin/ptxas");
   for (const std::string& folder : folders_on_path()) all.push_back(folder + "/ptxas");
   all.push_back("/usr/local/cuda/bin/ptxas");
   std::set<std::string> known;
@@ -158,8 +158,7 @@ bool serves(const Assembler& a, int capability, int driver_version) {
 }
 
 std::optional<Assembler> find_assembler(int capability, int driver_version) {
-  const char* variable = std::getenv("HOLOGRAM_CUDA_ASSEMBLER");
-  const std::string named = variable ? variable : "";
+  const std::string named = settings::text("HOLOGRAM_CUDA_ASSEMBLER").value_or("");
   if (named == "driver") return std::nullopt;
   if (!named.empty()) {
     auto found = ask_assembler(named);

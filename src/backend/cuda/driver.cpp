@@ -3,13 +3,13 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <utility>
 
 #include "backend/cuda/facts.h"
 #include "base/error.h"
+#include "base/settings.h"
 
 namespace hologram::cuda {
 namespace {
@@ -23,8 +23,9 @@ template <class... Args>
 }
 
 std::string library_path() {
-  const char* named = std::getenv("HOLOGRAM_CUDA_DRIVER");
-  return named && *named ? named : "libcuda.so.1";
+  const auto named = settings::text("HOLOGRAM_CUDA_DRIVER");
+  if (named && named->empty()) unavailable("HOLOGRAM_CUDA_DRIVER is off");
+  return named.value_or("libcuda.so.1");
 }
 
 std::unique_ptr<Driver> open(const std::string& path) {
