@@ -103,8 +103,9 @@ endfunction()
 function(hologram_test_options target)
   target_compile_options(${target} PRIVATE ${HOLOGRAM_WARNINGS} "$<$<CONFIG:Release>:-O1>")
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-  # __FILE__ may be relative to the build (ccache's base_dir).
-  target_compile_definitions(${target} PRIVATE "HOLOGRAM_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
+  # The way to the sources (support/paths.h): a build may be moved with them.
+  file(RELATIVE_PATH sources "${CMAKE_CURRENT_BINARY_DIR}" "${PROJECT_SOURCE_DIR}")
+  target_compile_definitions(${target} PRIVATE "HOLOGRAM_SOURCE_FROM_PROGRAM=\"${sources}\"")
 endfunction()
 
 # hologram_test_group(<folder>): tests/<folder>/*.cpp become the executable test_<folder>, run by ctest.

@@ -8,6 +8,7 @@
 #include "atlas/lanes.h"
 #include "ir/scalar.h"
 #include "same.h"
+#include "support/paths.h"
 
 namespace hologram::test {
 namespace {
@@ -73,7 +74,7 @@ TEST(LaneForms, OneContainerForBothLayers) {
 
 // The programs in docs/atlas.md assemble and verify.
 TEST(LaneForms, DocumentedProgramsAreReal) {
-  auto path = std::filesystem::path(HOLOGRAM_SOURCE_DIR) / "docs/atlas.md";
+  const std::string path = source_file("docs/atlas.md");
   std::ifstream file(path);
   ASSERT_TRUE(file) << path;
   std::string line, text;

@@ -44,7 +44,7 @@ TEST_F(CudaBackend, SaysWhatIsMissing) {
 // The context that a thread of the user's has stays the thread's.
 TEST_F(CudaBackend, EachDeviceHasARuntimeAndTheCurrentOneStays) {
   using Context = void*;
-  auto driver = [](const char* name) { return dlsym(fake_library(), name); };
+  auto driver = [](const char* name) { return dlsym(started_for().library, name); };
   const auto get = reinterpret_cast<int (*)(Context*)>(driver("cuCtxGetCurrent"));
   const auto set = reinterpret_cast<int (*)(Context)>(driver("cuCtxSetCurrent"));
   const auto retain = reinterpret_cast<int (*)(Context*, int)>(driver("cuDevicePrimaryCtxRetain"));

@@ -5,12 +5,14 @@
 
 #include <random>
 
+#include "support/wrong.h"
+
 namespace hologram::test {
 
 std::vector<std::pair<std::string, atlas::Program>> corpus() {
   std::vector<std::pair<std::string, atlas::Program>> all;
   for (const auto& f :
-       std::filesystem::directory_iterator(HOLOGRAM_SOURCE_DIR "/tests/conformance/corpus")) {
+       std::filesystem::directory_iterator(source_file("tests/conformance/corpus"))) {
     std::ifstream in(f.path());
     std::string line, text;
     while (std::getline(in, line))
@@ -87,7 +89,7 @@ void expect_byte_product(Runtime& runtime, const char* left, const char* right,
                            std::as_writable_bytes(std::span(y)),
                            std::as_writable_bytes(std::span(out))};
   run_program(runtime, byte_product(left, right), buffers, sizes);
-  EXPECT_EQ(out, wanted);
+  EXPECT_EQ(wrong_places(out, wanted, m, n), "");
 }
 
 atlas::Program attention(const char* type, const std::string& queries, int depth, bool causal) {
@@ -118,7 +120,7 @@ epilogue
 
 std::string ptxas() {
   if (const char* named = std::getenv("HOLOGRAM_PTXAS")) return named;
-  const std::filesystem::path venv = HOLOGRAM_SOURCE_DIR "/.venv/lib";
+  const std::filesystem::path venv = source_file(".venv/lib");
   if (!std::filesystem::exists(venv)) return "";
   for (const auto& python : std::filesystem::directory_iterator(venv))
     for (const char* path : {"nvidia/cu13/bin/ptxas", "triton/backends/nvidia/bin/ptxas"})

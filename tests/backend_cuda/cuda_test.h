@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "runtime/run_program.h"
 #include "support/differential.h"
+#include "support/paths.h"
 #include "support/ptx/fake_driver.h"
 
 namespace hologram::test {
@@ -26,26 +27,59 @@ namespace hologram::test {
 using runtime::Bytes;
 using runtime::Runtime;
 
-inline void* fake_library() {
-  static void* const library = dlopen(HOLOGRAM_FAKE_CUDA, RTLD_NOW);
-  return library;
+/// The driver that the program was started for.
+struct StartedFor {
+  std::string path = std::getenv("HOLOGRAM_CUDA_DRIVER");
+  bool fake = path == beside_program(HOLOGRAM_FAKE_CUDA);
+  void* library = dlopen(path.c_str(), RTLD_NOW);
+};
+inline const StartedFor& started_for() {
+  static const StartedFor driver;
+  return driver;
+}
+inline bool emulated() { return started_for().fake; }
+
+/// A function that this driver has beside NVIDIA's: fakecuda_inject alone the fake one.
+template <class F>
+F* offered(const char* name) {
+  void* const library = started_for().library;
+  return library ? reinterpret_cast<F*>(dlsym(library, name)) : nullptr;
 }
 inline void inject(const char* what, int64_t value) {
-  reinterpret_cast<decltype(&fakecuda_inject)>(dlsym(fake_library(), "fakecuda_inject"))(what,
-                                                                                         value);
+  const auto call = offered<decltype(fakecuda_inject)>("fakecuda_inject");
+  ASSERT_TRUE(call) << "the driver " << started_for().path << " takes no \"" << what << '"';
+  call(what, value);
 }
 inline int64_t counted(const char* what) {
-  return reinterpret_cast<decltype(&fakecuda_count)>(dlsym(fake_library(), "fakecuda_count"))(what);
+  const auto call = offered<decltype(fakecuda_count)>("fakecuda_count");
+  return call ? call(what) : 0;
 }
 
-/// Whether the program was started for the fake driver.
-inline bool emulated() {
-  static const bool fake =
-      std::string_view(std::getenv("HOLOGRAM_CUDA_DRIVER")) == HOLOGRAM_FAKE_CUDA;
-  return fake;
+/// Whether the device has, or is said to have, the emulator's four multiprocessors: tests whose
+/// sizes are meant for these then say which kernels run.
+inline bool small_device() {
+  const char* said = std::getenv("HOLOGRAM_SPY_MULTIPROCESSORS");
+  return emulated() || (said && std::string_view(said) == "4");
 }
 
-// Of results alone: a GPU's too.
+/// What the driver counts from here on.
+class Counted {
+ public:
+  explicit Counted(const char* what) : what_(what), before_(counted(what)) {}
+  int64_t more() const { return counted(what_) - before_; }
+  /// Expects so many; on any other device than a small one nothing.
+  void expect(int64_t wanted) const {
+    if (small_device()) {
+      EXPECT_EQ(more(), wanted) << what_;
+    }
+  }
+
+ private:
+  const char* what_;
+  int64_t before_;
+};
+
+// Of results alone: a GPU's too, and its suites' names end in Device: tests/cuda/shot.py runs them.
 class CudaDevice : public testing::Test {
  protected:
   static Runtime& runtime() {
@@ -63,7 +97,9 @@ class CudaDevice90 : public CudaDevice {
     else if (runtime().backend().describe().find("capability 9.0") == std::string::npos)
       GTEST_SKIP() << "another capability than 9.0";
   }
-  void TearDown() override { inject("nothing", 0); }
+  void TearDown() override {
+    if (emulated()) inject("nothing", 0);
+  }
 };
 
 // Asks the emulator for failures or counts.
@@ -75,7 +111,7 @@ class CudaBackend : public CudaDevice {
   void TearDown() override {
     if (!emulated()) return;
     inject("nothing", 0);
-    setenv("HOLOGRAM_CUDA_DRIVER", HOLOGRAM_FAKE_CUDA, 1);
+    setenv("HOLOGRAM_CUDA_DRIVER", started_for().path.c_str(), 1);
   }
   // What making the backend throws.
   static std::string refusal(const char* name = "cuda") {
@@ -112,7 +148,7 @@ class CudaCubins : public CudaBackend {
         std::filesystem::path(testing::TempDir()) / ("hologram_cubins_" + std::to_string(getpid()));
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
-    set("HOLOGRAM_CUDA_ASSEMBLER", HOLOGRAM_FAKE_PTXAS);
+    set("HOLOGRAM_CUDA_ASSEMBLER", beside_program(HOLOGRAM_FAKE_PTXAS));
     set("HOLOGRAM_CACHE_DIR", (folder_ / "cache").string());
     set("FAKE_PTXAS_LOG", (folder_ / "log").string());
   }

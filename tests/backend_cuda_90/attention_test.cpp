@@ -10,6 +10,7 @@
 #include "backend/cuda/maps.h"
 #include "backend_cuda/cuda_test.h"
 #include "codegen/attentions.h"
+#include "support/wrong.h"
 
 namespace hologram::test {
 namespace {
@@ -109,22 +110,21 @@ void expect_attention(Runtime& runtime, const attentions::Case& c, const attenti
   const Data data = data_of(program, c, 7);
   static const auto interpreter = std::make_shared<Runtime>("interp");
   const Data wanted = run_on(*interpreter, program, c, data);
-  const int64_t before = counted("maps");
+  const Counted maps("maps");
   const Data got = run_on(runtime, program, c, data);
-  if (emulated()) {
-    EXPECT_EQ(counted("maps") - before, wide ? 3 : 0);
-  }
+  maps.expect(wide ? 3 : 0);
   for (size_t b = attentions::out_buffer; b < program.buffers.size(); ++b) {
     const DType type = program.buffers[b].dtype;
     const double unit = type == DType::bf16     ? 0x1p-7
                         : type == DType::f16    ? 0x1p-9
                         : c.dtype == DType::f32 ? 0x1p-18
                                                 : 0x1p-12;
+    const auto near = [&](double x, double y) {
+      return x == y || std::fabs(x - y) <= unit * (0.25 + 2 * std::fabs(y));
+    };
     const auto x = numbers(got[b], type), y = numbers(wanted[b], type);
-    for (size_t n = 0; n < x.size(); ++n)
-      if (x[n] != y[n]) {
-        ASSERT_NEAR(x[n], y[n], unit * (0.25 + 2 * std::fabs(y[n]))) << b << " " << n;
-      }
+    const int64_t columns = b == attentions::out_buffer ? c.values : 1;
+    EXPECT_EQ(wrong_places(x, y, std::ssize(x) / columns, columns, near), "") << "buffer " << b;
   }
 }
 
@@ -212,12 +212,10 @@ TEST_F(CudaWideAttentionDevice, MendsWhatIsNotFinite) {
     std::memcpy(data[static_cast<size_t>(buffer)].data() + 4 * 37, &x, 4);
     const auto wanted =
         numbers(run_on(*interpreter, program, c, data)[attentions::out_buffer], DType::f32);
-    const int64_t before = counted("maps");
+    const Counted maps("maps");
     const auto got =
         numbers(run_on(runtime(), program, c, data)[attentions::out_buffer], DType::f32);
-    if (emulated()) {
-      EXPECT_EQ(counted("maps") - before, 3);
-    }
+    maps.expect(3);
     for (size_t n = 0; n < got.size(); ++n) {
       SCOPED_TRACE(fmt::format("{} in buffer {}: {}", x, buffer, n));
       if (!std::isfinite(wanted[n])) {
@@ -229,6 +227,52 @@ TEST_F(CudaWideAttentionDevice, MendsWhatIsNotFinite) {
     }
   }
 }
+
+// From one block of queries and keys on, a test for each step (ladder_test.cpp).
+struct AttentionRung {
+  const char* name;
+  attentions::Case c;
+  DType type = DType::bf16;
+  attentions::More more = {};
+};
+
+std::ostream& operator<<(std::ostream& out, const AttentionRung& r) { return out << r.name; }
+
+const AttentionRung attention_rungs[] = {
+    {"block", {1, 1, 1, 128, 64, 64, 64}},
+    {"two_blocks", {1, 1, 1, 128, 128, 64, 64}},
+    {"blocks", {1, 1, 1, 128, 640, 64, 64}},
+    {"queries", {1, 1, 1, 400, 128, 64, 64}},
+    {"f16", {1, 1, 1, 128, 128, 64, 64}, DType::f16},
+    {"deep", {1, 1, 1, 128, 256, 128, 128}},
+    {"ragged", {1, 1, 1, 130, 70, 80, 96}},
+    {"heads", {2, 4, 2, 128, 128, 64, 64}},
+    {"causal", {1, 1, 1, 256, 256, 64, 64, true}},
+    {"bias", {1, 1, 1, 128, 128, 64, 64, false, attentions::Score::key_bias}},
+    {"deep_causal_bias", {1, 2, 1, 256, 256, 128, 128, true, attentions::Score::key_bias}},
+    {"log_sums", {1, 1, 1, 128, 256, 64, 64}, DType::bf16, {.log_sums = true}},
+    {"f32", {1, 1, 1, 256, 256, 16, 16}, DType::f32},
+    {"f32_deep", {1, 1, 1, 256, 320, 64, 64}, DType::f32},
+    {"f32_causal", {1, 2, 1, 300, 300, 32, 64, true}, DType::f32, {.log_sums = true}},
+    {"device", {4, 16, 16, 512, 512, 64, 64, true}}};
+
+class CudaAttentionLadderDevice : public CudaDevice90,
+                                  public testing::WithParamInterface<AttentionRung> {};
+
+TEST_P(CudaAttentionLadderDevice, IsTheInterpreters) {
+  attentions::Case c = GetParam().c;
+  c.dtype = GetParam().type;
+  expect_attention(runtime(), c, GetParam().more);
+}
+
+std::vector<AttentionRung> rungs_of_attention() {
+  if (emulated()) return {};
+  return {std::begin(attention_rungs), std::end(attention_rungs)};
+}
+
+INSTANTIATE_TEST_SUITE_P(Attention, CudaAttentionLadderDevice,
+                         testing::ValuesIn(rungs_of_attention()),
+                         [](const auto& i) { return std::string(i.param.name); });
 
 TEST_F(CudaWideAttention, AssemblesWithoutSpills) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";

@@ -8,11 +8,11 @@
 
 #include "backend/cuda/maps.h"
 #include "backend_cuda/cuda_test.h"
+#include "support/wrong.h"
 
 namespace hologram::test {
 namespace {
 
-// Of the emulator's four multiprocessors.
 class CudaWideParts : public CudaBackend {
  protected:
   void SetUp() override {
@@ -20,6 +20,9 @@ class CudaWideParts : public CudaBackend {
     inject("capability", 90);
   }
 };
+
+// On a GPU too; the sizes are those of four multiprocessors.
+using CudaWidePartsDevice = CudaDevice90;
 
 struct CutProduct {
   std::string type = "bf16";
@@ -60,10 +63,10 @@ struct CutProduct {
     std::vector<std::byte> x = bytes_of(false), y = bytes_of(true);
     std::vector<float> out(static_cast<size_t>(m * n), -1);
     const Bytes buffers[] = {x, y, std::as_writable_bytes(std::span(out))};
-    const int64_t maps = counted("maps"), launches = counted("launches");
+    const Counted maps("maps"), launches("launches");
     run_program(runtime, program, buffers, std::array{m, depth, n});
-    EXPECT_EQ(counted("maps") - maps, 2);
-    EXPECT_EQ(counted("launches") - launches, type == "f32" ? 3 : 2);
+    maps.expect(2);
+    launches.expect(type == "f32" ? 3 : 2);
     return out;
   }
 };
@@ -74,19 +77,17 @@ void expect_cut(Runtime& runtime, CutProduct c) {
   const int64_t range = c.type == "f32" ? 401 : 9;
   c.fill([&] { return static_cast<float>(611 * ++number % range - range / 2); });
   const std::vector<float> out = c.run(runtime);
-  for (int64_t i = 0; i < c.m; ++i) {
-    std::vector<double> sums(static_cast<size_t>(c.n));
+  std::vector<double> sums(out.size());
+  for (int64_t i = 0; i < c.m; ++i)
     for (int64_t k = 0; k < c.depth; ++k)
       for (int64_t j = 0; j < c.n; ++j)
-        sums[static_cast<size_t>(j)] += double{c.left[static_cast<size_t>(i * c.depth + k)]} *
-                                        double{c.right[static_cast<size_t>(k * c.n + j)]};
-    for (int64_t j = 0; j < c.n; ++j)
-      ASSERT_EQ(out[static_cast<size_t>(i * c.n + j)], sums[static_cast<size_t>(j)])
-          << i << " " << j;
-  }
+        sums[static_cast<size_t>(i * c.n + j)] +=
+            double{c.left[static_cast<size_t>(i * c.depth + k)]} *
+            double{c.right[static_cast<size_t>(k * c.n + j)]};
+  EXPECT_EQ(wrong_places(out, sums, c.m, c.n), "");
 }
 
-TEST_F(CudaWideParts, MultiplyIntegersExactly) {
+TEST_F(CudaWidePartsDevice, MultiplyIntegersExactly) {
   for (int layout = 0; layout < 4; ++layout) {
     const bool left = (layout & 1) != 0, right = (layout & 2) != 0;
     expect_cut(runtime(), {.by_columns = {left, right}, .n = 248});
@@ -97,17 +98,17 @@ TEST_F(CudaWideParts, MultiplyIntegersExactly) {
   expect_cut(runtime(), {.m = 100, .depth = 2096, .n = 131, .parts = 4});
 }
 
-TEST_F(CudaWideParts, MultiplyBytes) {
-  const int64_t maps = counted("maps"), launches = counted("launches");
+TEST_F(CudaWidePartsDevice, MultiplyBytes) {
+  const Counted maps("maps"), launches("launches");
   expect_byte_product(runtime(), "u8", "u8", {137, 2064, 255});
-  EXPECT_EQ(counted("maps") - maps, 2);
-  EXPECT_EQ(counted("launches") - launches, 2);
+  maps.expect(2);
+  launches.expect(2);
   expect_byte_product(runtime(), "u8", "u8", {137, 2032, 255});  // two parts would be shorter
-  EXPECT_EQ(counted("maps") - maps, 4);
+  maps.expect(4);
 }
 
 // The order of the CTAs is left to chance, the order of the parts is not.
-TEST_F(CudaWideParts, RepeatTheirBits) {
+TEST_F(CudaWidePartsDevice, RepeatTheirBits) {
   for (const char* type : {"bf16", "f32"}) {
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
@@ -139,7 +140,7 @@ TEST_F(CudaWideParts, RepeatTheirBits) {
 }
 
 // What is not finite in the end is the chain's, whatever the parts are.
-TEST_F(CudaWideParts, MendSumsOfAllParts) {
+TEST_F(CudaWidePartsDevice, MendSumsOfAllParts) {
   CutProduct c{.type = "f32", .m = 133, .n = 20};
   c.fill([] { return 0.5f; });
   auto left = [&](int64_t i, int64_t k) -> float& {
@@ -184,7 +185,7 @@ epilogue
   store.f32 b3[i2 + s2*i1 + s0*s2*i0], %3
 )";
 
-TEST_F(CudaWideParts, RunEpiloguesOfBatchesOnce) {
+TEST_F(CudaWidePartsDevice, RunEpiloguesOfBatchesOnce) {
   constexpr int64_t m = 125, depth = 1024, n = 251;
   std::vector<uint16_t> x(2 * m * depth), y(2 * n * depth);
   std::vector<float> bias(n), out(2 * m * n, -1);
@@ -195,9 +196,9 @@ TEST_F(CudaWideParts, RunEpiloguesOfBatchesOnce) {
   for (size_t e = 0; e < bias.size(); ++e) bias[e] = static_cast<float>(e) / 2;
   auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
   const Bytes buffers[] = {bytes(x), bytes(y), bytes(bias), bytes(out)};
-  const int64_t launches = counted("launches");
+  const Counted launches("launches");
   run_program(runtime(), atlas::assemble(cut_batches), buffers, std::array{m, depth, n});
-  EXPECT_EQ(counted("launches") - launches, 2);
+  launches.expect(2);
   for (int64_t row = 0; row < 2 * m; ++row)
     for (int64_t j = 0; j < n; ++j) {
       float sum = bias[static_cast<size_t>(j)];

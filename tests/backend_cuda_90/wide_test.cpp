@@ -6,6 +6,7 @@
 #include <random>
 
 #include "backend_cuda/cuda_test.h"
+#include "support/wrong.h"
 
 namespace hologram::test {
 namespace {
@@ -22,7 +23,7 @@ class CudaWide : public CudaBackend {
 using CudaWideDevice = CudaDevice90;
 
 // A GPU has many more multiprocessors than the emulator: so many times the rows and columns.
-int64_t scale(bool wide) { return wide && !emulated() ? 8 : 1; }
+int64_t scale(bool wide) { return wide && !small_device() ? 8 : 1; }
 
 float number(int64_t i, int64_t j) { return static_cast<float>((7 * i + 5 * j) % 9 - 4); }
 
@@ -66,13 +67,11 @@ void expect_exact(Runtime& runtime, Case c, bool wide) {
   const Bytes buffers[] = {std::as_writable_bytes(std::span(left)).subspan(2 * c.shift),
                            std::as_writable_bytes(std::span(right)).subspan(2 * c.shift),
                            std::as_writable_bytes(std::span(out))};
-  const int64_t before = counted("maps");
+  const Counted maps("maps");
   run_program(runtime, float_product(c.type.c_str(), c.by_columns[0], c.by_columns[1]), buffers,
               std::array{c.m, c.depth, c.n});
-  EXPECT_EQ(out, wanted);
-  if (emulated()) {
-    EXPECT_EQ(counted("maps") - before, wide ? 2 : 0);
-  }
+  EXPECT_EQ(wrong_places(out, wanted, c.m, c.n), "");
+  maps.expect(wide ? 2 : 0);
 }
 
 TEST_F(CudaWideDevice, MultipliesIntegersExactly) {
@@ -100,11 +99,9 @@ TEST_F(CudaWideDevice, SizesAndStridesDecideWhichKernelRuns) {
 void expect_bytes(Runtime& runtime, const char* left, const char* right,
                   std::array<int64_t, 3> sizes, bool wide) {
   sizes[0] *= scale(wide), sizes[2] *= scale(wide);
-  const int64_t before = counted("maps");
+  const Counted maps("maps");
   expect_byte_product(runtime, left, right, sizes);
-  if (emulated()) {
-    EXPECT_EQ(counted("maps") - before, wide ? 2 : 0);
-  }
+  maps.expect(wide ? 2 : 0);
 }
 
 TEST_F(CudaWideDevice, MultipliesBytes) {
@@ -151,7 +148,7 @@ epilogue
   store.bf16 b3[i2 + s2*i1 + s0*s2*i0], %4
 )";
 
-TEST_F(CudaWide, RunsEpiloguesOnBatches) {
+TEST_F(CudaWideDevice, RunsEpiloguesOnBatches) {
   constexpr int64_t m = 130, depth = 136, n = 264;
   std::vector<uint16_t> left(3 * m * depth), right(depth * n), out(3 * m * n);
   std::vector<float> bias(n);
@@ -167,9 +164,9 @@ TEST_F(CudaWide, RunsEpiloguesOnBatches) {
   const Bytes buffers[] = {
       std::as_writable_bytes(std::span(left)), std::as_writable_bytes(std::span(right)),
       std::as_writable_bytes(std::span(bias)), std::as_writable_bytes(std::span(out))};
-  const int64_t before = counted("maps");
+  const Counted maps("maps");
   run_program(runtime(), atlas::assemble(biased), buffers, std::array{m, depth, n});
-  EXPECT_EQ(counted("maps") - before, 2);
+  maps.expect(2);
   for (int64_t i = 0; i < 3 * m; ++i)
     for (int64_t j = 0; j < n; ++j) {
       double sum = static_cast<double>(bias[static_cast<size_t>(j)]);
@@ -204,7 +201,7 @@ epilogue
   store.f32 b2[i4 + s2*i3 + s0*s2*i2 + 2*s0*s2*i1 + 6*s0*s2*i0], %0
 )";
 
-TEST_F(CudaWide, TakesThreeBatchAxes) {
+TEST_F(CudaWideDevice, TakesThreeBatchAxes) {
   constexpr int64_t m = 40, depth = 136, n = 72;
   for (const char* type : {"bf16", "f32"}) {
     SCOPED_TRACE(type);
@@ -222,10 +219,10 @@ TEST_F(CudaWide, TakesThreeBatchAxes) {
         half ? std::as_writable_bytes(std::span(x)) : std::as_writable_bytes(std::span(left)),
         half ? std::as_writable_bytes(std::span(y)) : std::as_writable_bytes(std::span(right)),
         std::as_writable_bytes(std::span(out))};
-    const int64_t before = counted("maps");
+    const Counted maps("maps");
     run_program(runtime(), atlas::assemble(fmt::format(fmt::runtime(crossed), type)), buffers,
                 std::array{m, depth, n});
-    EXPECT_EQ(counted("maps") - before, 2);
+    maps.expect(2);
     for (int64_t b = 0; b < 12; ++b)
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j) {
@@ -300,7 +297,7 @@ void expect_graphs(Runtime& runtime, const char* type) {
       for (int64_t k = 0; k < depth; ++k)
         wanted[static_cast<size_t>(i * n + j)] += number(i, k) * number(k, 3 * j);
   const atlas::Context context{};
-  const int64_t graphs = counted("graphs"), maps = counted("maps");
+  const Counted graphs("graphs"), maps("maps");
   for (const size_t shift : {0, 0, half ? 2 : 4, 16}) {
     SCOPED_TRACE(shift);
     const size_t left_bytes = left.size(), right_bytes = right.size();
@@ -317,14 +314,14 @@ void expect_graphs(Runtime& runtime, const char* type) {
     ASSERT_EQ(launcher->run(frame, *prepared), 0);
     for (std::byte* from : {z.get(), second}) {
       device.copy(out.data(), from, out.size() * 4, nullptr);
-      EXPECT_EQ(out, wanted);
+      EXPECT_EQ(wrong_places(out, wanted, m, n), "");
     }
   }
-  EXPECT_EQ(counted("graphs") - graphs, 4);
-  EXPECT_EQ(counted("maps") - maps, 4);  // two of each step, once
+  graphs.expect(4);
+  maps.expect(4);  // two of each step, once
 }
 
-TEST_F(CudaWide, GraphsGetOtherAddresses) {
+TEST_F(CudaWideDevice, GraphsGetOtherAddresses) {
   expect_graphs(runtime(), "bf16");
   expect_graphs(runtime(), "f32");  // each after what splits its right factor
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hologram/hologram.hpp"
+#include "support/paths.h"
 
 namespace {
 
@@ -173,7 +174,8 @@ TEST_P(Cpp, ArchivesAreOpenedCalledAndReplaced) {
   const uint64_t before = live();
   {
     hologram::Executor executor(GetParam());
-    auto archive = hologram::Archive::open(HOLOGRAM_SOURCE_DIR "/examples/model.holo", true);
+    auto archive =
+        hologram::Archive::open(hologram::test::source_file("examples/model.holo").c_str(), true);
     EXPECT_NE(archive.info().find("\"forward\""), std::string::npos);
     const std::string fingerprint = archive.fingerprint();
     archive.verify();

@@ -7,6 +7,7 @@
 #include "backend/cpu/image.h"
 #include "backend/cpu/units.h"
 #include "codegen/differential.h"
+#include "support/paths.h"
 
 namespace hologram::test {
 namespace {
@@ -79,7 +80,7 @@ class Neon : public testing::Test {
 
   // What harness.cc computes with `kernel`, a file of dir_.
   void run_under_qemu(const std::string& kernel) {
-    fs::path source = HOLOGRAM_SOURCE_DIR;
+    fs::path source = source_file("");
     std::string build = "aarch64-linux-gnu-g++ -O1 -std=c++20 -static -I" +
                         (source / "src").string() + " " +
                         (source / "tests/codegen/neon/harness.cc").string() + " " +

@@ -8,12 +8,14 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <random>
 #include <sstream>
 
 #include "atlas/programs.h"
 #include "conformance/support.h"
 #include "support/differential.h"
+#include "support/paths.h"
 #include "support/tile_products.h"
 
 namespace hologram::test {
@@ -49,7 +51,7 @@ const std::vector<Case>& corpus() {
     auto* cases = new std::vector<Case>;
     std::vector<std::filesystem::path> files;
     for (const auto& f :
-         std::filesystem::directory_iterator(HOLOGRAM_SOURCE_DIR "/tests/conformance/corpus"))
+         std::filesystem::directory_iterator(source_file("tests/conformance/corpus")))
       files.push_back(f.path());
     std::sort(files.begin(), files.end());
     for (const auto& f : files) cases->push_back(read(f));
@@ -87,31 +89,50 @@ Buffers data_of(const Case& c, const std::vector<int64_t>& symbols, int specials
   return buffers;
 }
 
-class Conformance : public testing::TestWithParam<std::string> {};
+// A program of the corpus on a backend: a test of its own, for a run that a fault ends.
+using OnBackend = std::tuple<std::string, size_t>;
+class ConformanceCorpus : public testing::TestWithParam<OnBackend> {};
 
-TEST_P(Conformance, LeavesTheInterpretersBits) {
-  for (const Case& c : corpus()) {
-    if (excused(GetParam(), c.name)) continue;
-    atlas::verify(c.program);
-    const Promise promise = promise_on(GetParam(), c.program, 1);
-    std::vector<DType> types;
-    for (const atlas::Buffer& b : c.program.buffers)
-      if (b.access != Access::scratch) types.push_back(b.dtype);
-    for (const std::vector<int64_t>& symbols : c.symbols) {
-      SCOPED_TRACE(c.name + " " + testing::PrintToString(symbols));
-      const Buffers data = data_of(c, symbols, promise.specials);
-      std::string expected_error, error;
-      const Buffers expected =
-          run_on(*runtime_of("interp"), c.program, symbols, data, expected_error);
-      const Buffers got = run_on(*runtime_of(GetParam()), c.program, symbols, data, error);
-      EXPECT_EQ(error, expected_error);
-      for (size_t k = 0; k < got.size(); ++k)
-        expect_elements(types[k], reinterpret_cast<const char*>(got[k].data()),
-                        reinterpret_cast<const char*>(expected[k].data()), got[k].size(),
-                        promise.tolerance, k);
-    }
+TEST_P(ConformanceCorpus, LeavesTheInterpretersBits) {
+  const auto& [backend, number] = GetParam();
+  const Case& c = corpus()[number];
+  if (excused(backend, c.name)) GTEST_SKIP() << "left out on purpose";
+  atlas::verify(c.program);
+  const Promise promise = promise_on(backend, c.program, 1);
+  std::vector<DType> types;
+  for (const atlas::Buffer& b : c.program.buffers)
+    if (b.access != Access::scratch) types.push_back(b.dtype);
+  for (const std::vector<int64_t>& symbols : c.symbols) {
+    SCOPED_TRACE(c.name + " " + testing::PrintToString(symbols));
+    const Buffers data = data_of(c, symbols, promise.specials);
+    std::string expected_error, error;
+    const Buffers expected =
+        run_on(*runtime_of("interp"), c.program, symbols, data, expected_error);
+    const Buffers got = run_on(*runtime_of(backend), c.program, symbols, data, error);
+    EXPECT_EQ(error, expected_error);
+    for (size_t k = 0; k < got.size(); ++k)
+      expect_elements(types[k], reinterpret_cast<const char*>(got[k].data()),
+                      reinterpret_cast<const char*>(expected[k].data()), got[k].size(),
+                      promise.tolerance, k);
   }
 }
+
+std::vector<size_t> corpus_numbers() {
+  std::vector<size_t> all(corpus().size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
+}
+
+std::string test_name(const testing::TestParamInfo<OnBackend>& i) {
+  return std::get<0>(i.param) + "_" + corpus()[std::get<1>(i.param)].name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ConformanceCorpus,
+                         testing::Combine(testing::ValuesIn(tried_backends()),
+                                          testing::ValuesIn(corpus_numbers())),
+                         test_name);
+
+class Conformance : public testing::TestWithParam<std::string> {};
 
 // Products of terms, of bfloat16 and of bytes as a machine with tiles has them, with its bits.
 std::vector<tile_products::Case> tile_cases() {
@@ -173,7 +194,7 @@ TEST_P(Conformance, ProductsOfTilesLeaveTheInterpretersBits) {
   }
 }
 
-TEST(ConformanceCorpus, HasEveryKindOfBlockAndEmptySizes) {
+TEST(ConformancePrograms, HaveEveryKindOfBlockAndEmptySizes) {
   std::map<atlas::BlockKind, int> kinds;
   int empty = 0;
   for (const Case& c : corpus()) {

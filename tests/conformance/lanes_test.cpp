@@ -12,6 +12,7 @@
 #include "backend/registry.h"
 #include "conformance/support.h"
 #include "ir/scalar.h"
+#include "support/paths.h"
 
 namespace hologram::test {
 namespace {
@@ -323,8 +324,8 @@ TEST(Lanes, ClassesPhasesAndPools) {
 
 TEST(Lanes, RunTheExamplesOfTheFuzzers) {
   int count = 0;
-  for (const auto& file : std::filesystem::directory_iterator(HOLOGRAM_SOURCE_DIR
-                                                              "/tests/fuzz/corpus/lane_assemble")) {
+  for (const auto& file :
+       std::filesystem::directory_iterator(source_file("tests/fuzz/corpus/lane_assemble"))) {
     std::ifstream in(file.path());
     std::string text((std::istreambuf_iterator<char>(in)), {});
     LaneProgram p = assemble_lane(text);

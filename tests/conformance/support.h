@@ -15,7 +15,7 @@ using Buffers = std::vector<std::vector<std::byte>>;
 
 /// The backends of the build, and "cpu_tiles": cpu for a machine with AMX tiles, whose instructions
 /// are emulated where this one has none, and which takes float32 products by terms as its model
-/// says.
+/// says. HOLOGRAM_TEST_BACKENDS names some of them, with commas.
 const std::vector<std::string>& tried_backends();
 
 /// A runtime on this backend, shared by the tests of the process.

@@ -4,9 +4,12 @@
 // knows nothing of NVIDIA's machine code.
 #include <cstdlib>
 
+#include "support/paths.h"
+
 namespace {
 
-[[maybe_unused]] const int set = setenv("HOLOGRAM_CUDA_DRIVER", HOLOGRAM_FAKE_CUDA, 0) +
-                                 setenv("HOLOGRAM_CUDA_ASSEMBLER", "driver", 0);
+[[maybe_unused]] const int set =
+    setenv("HOLOGRAM_CUDA_DRIVER", hologram::test::beside_program(HOLOGRAM_FAKE_CUDA).c_str(), 0) +
+    setenv("HOLOGRAM_CUDA_ASSEMBLER", "driver", 0);
 
 }  // namespace
