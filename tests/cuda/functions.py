@@ -225,7 +225,7 @@ def main():
     parser.add_argument("--functions", default="*", help="names, or patterns of them, separated by commas")
     parser.add_argument("--count", type=int, default=1 << 24, help="inputs of a block, a power of two from 256 on")
     parser.add_argument("--blocks", type=int, help="at most so many of each function")
-    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--json", type=Path, help="write the results here, behind each function")
     given = parser.parse_args()
     if given.count < ROW or given.count & (given.count - 1):
         parser.error(f"--count must be a power of two from {ROW} on")
@@ -233,14 +233,17 @@ def main():
     if not chosen:
         parser.error(f"no function is called {given.functions!r}")
 
+    so_far = {}
+
     def progress(name, entry):
         differs = f": of {entry['input']} the CPU has {entry['cpu']}, the device {entry['device']}" if "differ" in entry else ""
+        so_far[name] = entry
+        if given.json:
+            given.json.write_text(json.dumps(so_far, indent=1))
         print(f"{name}: {entry['inputs']} of {entry['of']} inputs, {entry['seconds']:.1f} s{differs}", flush=True)
 
     sides = Side("cpu"), Side(given.device)
     found = sweep(chosen, *sides, count=given.count, seconds=given.seconds, blocks=given.blocks, progress=progress)
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1))
     bad = [name for name, entry in found.items() if "differ" in entry]
     for type in given.types.split(","):
         print(f"{type}: {coverage([found[f.full] for f in chosen if f.type == type])}")

@@ -1,6 +1,6 @@
 # tests/cuda/test_gpu.py: several streams, threads and processes on a device, memory that runs out, capture by torch.cuda.graph
 """Executors run on the driver that HOLOGRAM_CUDA_DRIVER names, the tests' emulator too; CUDA tensors need a GPU. What these can be shown
-to do without one is in tests/torch/test_cuda.py. Run by tests/cuda/run.py."""
+to do without one is in tests/torch/test_cuda.py. Run by tests/cuda/shot.py."""
 
 import concurrent.futures
 import os

@@ -1,96 +1,307 @@
-# tests/torch/test_cuda_proof.py: tests/cuda/run.py, which is for a GPU, runs every part over the emulator and finds planted faults
+# tests/torch/test_cuda_proof.py: tests/cuda/shot.py, for a GPU, packs a build, runs it elsewhere over the emulator, finds what is planted
 import importlib.util
 import json
 import os
+import shutil
+import signal
+import subprocess
 import sys
+import sysconfig
+import tarfile
+import time
 from pathlib import Path
 
 import fake_cuda
 import pytest
 from harness import BACKEND
 
-FOLDER = Path(__file__).resolve().parents[1] / "cuda"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "tests/cuda"
+BUILD = Path(fake_cuda.LIBRARY).resolve().parents[1]
 pytestmark = pytest.mark.skipif(BACKEND != "hologram" or not os.path.exists(fake_cuda.LIBRARY), reason="no emulator in this build")
 
 
 def script(name):
-    spec = importlib.util.spec_from_file_location(f"cuda_proof_{name}", FOLDER / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
 
-proof = script("run")
-BUILD = Path(fake_cuda.LIBRARY).resolve().parents[1]
-PASSES = "import sys; print('ran', *sys.argv[1:])"
+kept = {name: sys.modules.get(name) for name in ("kernels", "runner", "pack", "tasks", "facts", "shot")}
+kernels, runner, pack, tasks, facts, shot = map(script, kept)
+for name, module in kept.items():  # others may have such names
+    sys.modules.pop(name) if module is None else sys.modules.update({name: module})
+sys.path.remove(str(FOLDER))
 
 
-def results_of(names, out, **options):
-    """(status, what results.json has of the parts)"""
-    status = proof.run(names, **{"dry": True, "minutes": 30.0, "build": BUILD, "out": out, **options})
-    return status, json.loads((out / "results.json").read_text())["parts"]
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def part(*steps):
-    return {"part": (1, lambda setting: steps)}
+def ran(code, **options):
+    return runner.Task(options.pop("name", "a"), "stage", [sys.executable, "-c", code], **options)
 
 
-def step(name, code, **options):
-    return proof.Step(name, [sys.executable, "-c", code], **options)
+def run(todo, out, seconds=60.0, jobs=2):
+    done = runner.run(todo, dict(os.environ), runner.Results(out, lambda *words, **how: None), seconds=seconds, jobs=jobs)
+    return {task.name: outcome for task, outcome, _ in done}
 
 
-@pytest.mark.parametrize("name", [name for name in proof.PARTS if name != "sanitizer"])
-def test_every_part_runs_over_the_emulator(name, tmp_path):
-    status, parts = results_of([name], tmp_path)
-    assert status == 0 and parts[name]["state"] == "passed", parts[name]["words"]
-    assert all(os.path.getsize(step["log"]) and step["seconds"] < step["limit"] for step in parts[name]["steps"])
+# --- packed, and run where the tree is not --------------------------------------------------------
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """A file without compression, which takes minutes, and the folder that it is unpacked to."""
+    folder = tmp_path_factory.mktemp("packed")
+    assembler = folder / "ptxas"
+    assembler.write_text("#!/bin/sh\necho 'release 13.4, V13.4.59'\n")
+    programs, python = ("test_conformance", "test_backend_cuda_90"), sysconfig.get_python_version()
+    pack.pack(BUILD, folder / "shot.tar", assembler, preset=None, programs=programs, python=python)
+    yield folder / "shot.tar"
+    shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_the_sanitizer_part_takes_the_tool_of_the_path(tmp_path, monkeypatch):
-    tool = tmp_path / "compute-sanitizer"
-    tool.write_text('#!/bin/sh\n[ "$2" != "$PLANTED" ] || exit 99\nshift 4; "$@"; echo "========= ERROR SUMMARY: 0 errors"\n')
+def test_what_is_packed_names_no_place_of_this_machine(packed):
+    with tarfile.open(packed) as tar:
+        members = {member.name: member for member in tar}
+        assert all(member.isfile() for member in members.values())
+        wanted = ["bin/ptxas", "build/release/libhologram.so.0", "build/release/tests/libspycuda.so", "packages/expecttest/__init__.py"]
+        wanted += ["packages/nanobind_backend/__init__.py"]
+        wanted += ["tests/cuda/shot.py", "tests/torch/zoo.py", "bench/bars.py", "build/release/python/hologram_torch/__init__.py"]
+        assert not set(wanted) - set(members)
+        (module,) = (name for name in members if "/_core" in name and name.endswith(".so"))
+        code = tar.extractfile(module).read()
+    assert b"$ORIGIN/../..\0" in code and not pack.places_of(code)
+    assert pack.places_of(f"x\0{ROOT}/build/release\0y".encode()) and not pack.places_of(f"{ROOT}/src/a.cpp\0".encode())
+
+
+def hidden(command, packed):
+    """The command where this tree's sources and builds are not, if this machine lets us hide them."""
+    covered = [ROOT / name for name in ("src", "tests", "python", "bench", "docs", "build")]
+    words = "".join(f"mount -t tmpfs none '{path}' && " for path in covered)
+    unshare = ["unshare", "-m"] if os.getuid() == 0 else ["unshare", "-rm"]
+    if BUILD.is_relative_to(ROOT) and subprocess.run([*unshare, "true"], capture_output=True).returncode == 0:
+        return [*unshare, "sh", "-c", f'{words} exec "$@"', "sh", *map(str, command)]
+    return list(map(str, command))
+
+
+def shoot(packed, out, *options):
+    """A process of the packed script's."""
+    folder = packed.parent / "script"
+    if not folder.exists():
+        pack.unpack(packed, folder)
+    stands_in = packed.parent / "bin"
+    stands_in.mkdir(exist_ok=True)
+    tool = stands_in / "compute-sanitizer"
+    tool.write_text('#!/bin/sh\nshift 6; "$@"; status=$?; echo "========= ERROR SUMMARY: $(( status != 0 )) errors"; exit $status\n')
     tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("PLANTED", "racecheck")
-    status, parts = results_of(["sanitizer"], tmp_path)
-    steps = parts["sanitizer"]["steps"]
-    assert status == 1 and [s["state"] for s in steps] == ["passed", "failed", "passed"]
-    assert steps[0]["words"] == "1 tests passed, 0 skipped; ERROR SUMMARY: 0 errors"
+    command = [sys.executable, folder / "tests/cuda/shot.py", "go", "--dry", "--out", out, *options]
+    environment = {**os.environ, "PATH": f"{stands_in}:{os.environ['PATH']}"}
+    return subprocess.Popen(hidden(command, packed), env=environment, cwd=packed.parent, stdout=subprocess.PIPE, text=True)
 
 
-def test_without_its_tool_or_a_driver_a_part_is_not_run(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", "/nowhere")
-    for home in ("CUDA_HOME", "CUDA_PATH"):
-        monkeypatch.delenv(home, raising=False)
-    monkeypatch.setattr(proof, "probe", lambda environment, dry: {"device": "a device"})
-    monkeypatch.setattr(proof.Path, "exists", lambda path: path.name != "compute-sanitizer" and os.path.exists(path))
-    status, parts = results_of(["sanitizer"], tmp_path)
-    assert status == 1 and parts["sanitizer"]["state"] == "not run" and "no compute-sanitizer" in parts["sanitizer"]["words"]
-    monkeypatch.undo()
-    for driver, why in (("/nowhere/libcuda.so.1", "no NVIDIA driver"), (fake_cuda.LIBRARY, "is the emulator of the tests")):
-        monkeypatch.setenv("HOLOGRAM_CUDA_DRIVER", driver)
-        status, parts = results_of(["corpus", "bench"], tmp_path, dry=False)
-        assert status == 1 and [p["state"] for p in parts.values()] == ["not run"] * 2
-        assert why in parts["bench"]["words"] and not parts["corpus"]["steps"]
+STEPS = "*/cuda_add_f32*,*/cuda_sum_f32*,*/chain_f32*,*/wide_bf16_tile (*,*/wide_f32_tile (*,*/block (*"
 
 
-def test_a_step_that_fails_or_never_ends_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(proof, "probe", lambda environment, dry: {"device": "a device"})
-    status, parts = results_of(["part"], tmp_path, parts=part(step("a", PASSES), step("b", "raise SystemExit('wrong')")))
-    assert status == 1 and parts["part"]["state"] == "failed" and parts["part"]["words"] == "a: ran; b: wrong"
+def test_a_fault_and_a_hang_take_nothing_along(packed, tmp_path):
+    plants = ["--plant", "*sum_f32 (*:kernel=0", "--plant", "*wide_bf16_tile (*:hang=0"]
+    stages = ["--stages", "first,products,attention", "--only", STEPS, "--jobs", "2"]
+    process = shoot(packed, tmp_path, "--file", packed, *stages, *plants)
+    words = process.communicate()[0]
+    assert process.returncode == 1, words
+    found = {line["task"].split("/")[-1]: line for line in lines_of(tmp_path / "results.jsonl")}
+    states = {name: line["state"] for name, line in found.items()}
+    assert [name for name, state in states.items() if state == "failed"] and states["cuda_add_f32 (driver)"] == "passed", words
+    wide = {name: line for name, line in found.items() if name.startswith("wide_bf16_tile (")}
+    assert wide and all("stopped after" in line["words"] and "in Products/" in line["words"] for line in wide.values()), words
+    assert "error 719" in found["cuda_sum_f32 (driver)"]["words"]
+    assert states["cuda_sum_f32 (driver), memcheck"] == "failed", "it runs again under the sanitizer"
+    assert all(states[name] == "passed" for name in ("chain_f32 (driver)", "wide_f32_tile (driver, 1 SM)", "block (driver)"))
+    told = (tmp_path / "output.txt").read_text()
+    assert "where it stands" in told and "pause" in told
+    told = lines_of(tmp_path / "kernels.jsonl")
+    assert {line.get("error") for line in told} >= {719} and any(line.get("launched", "").endswith("hologram_wide") for line in told)
+    with tarfile.open(tmp_path / "kept.tar") as tar:
+        assert {name.split(".")[-2] for name in tar.getnames()} == {"ptx"}
+    files = list(tmp_path.rglob("*"))
+    assert len(files) <= 8 and all(file.stat().st_size < 16 << 20 for file in files)
+    count = [sum(line[key] for line in found.values()) for key in ("passed", "failed", "skipped")]
+    last = (tmp_path / "summary.md").read_text().splitlines()[-1]
+    assert last == words.strip().splitlines()[-1] == "{} passed, {} failed, {} skipped".format(*count)
+
+
+def test_a_cut_off_leaves_what_was_done(packed, tmp_path):
+    hang = ["--plant", "*/cuda_sum_f32*:hang=0"]
+    process = shoot(packed, tmp_path, "--stages", "first", "--only", "*/cuda_add_f32*,*/cuda_sum_f32*", "--jobs", "1", *hang)
+    begun, results = time.monotonic(), tmp_path / "results.jsonl"
+    mine = lambda: [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(packed.parent / "script/build").encode() in read(p)]
+    while not (results.exists() and results.read_text() and mine()) and time.monotonic() < begun + 120:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert [line["state"] for line in lines_of(results)] == ["passed"] and (tmp_path / "facts.json").exists()
+    while mine() and time.monotonic() < begun + 130:
+        time.sleep(0.02)
+    assert not mine(), "its tasks end with it"
+
+
+def read(path):
+    try:
+        return path.read_bytes()
+    except OSError:  # it ended
+        return b""
+
+
+# --- from the tree --------------------------------------------------------------------------------
+def test_every_stage_runs_over_the_emulator(tmp_path, monkeypatch):
+    command = [sys.executable, FOLDER / "shot.py", "go", "--dry", "--build", BUILD, "--out", tmp_path, "--jobs", "2", "--minutes", "30"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = lines_of(tmp_path / "results.jsonl")
+    stages = {"first", "tiles", "wide", "attention", "torch", "models", "corpus", "functions", "operators", "timings"}
+    assert {line["stage"] for line in found} - {"sanitizer"} == stages and all(line["state"] == "passed" for line in found)
+    assert next(line for line in found if line["stage"] == "timings")["data"]["cases"]["chain 1K"]["hologram"]["same"]
+
+
+NO_DEVICE = [("/nowhere/libcuda.so.1", "no NVIDIA driver"), (fake_cuda.LIBRARY, "is the emulator of the tests")]
+
+
+@pytest.mark.parametrize("driver, why", NO_DEVICE)
+def test_without_a_device_it_says_why(driver, why, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOLOGRAM_CUDA_DRIVER", driver)
+    monkeypatch.setattr(facts, "TENSORS", "print('{}')")
+    monkeypatch.setattr(sys, "argv", ["shot.py", "go", "--build", str(BUILD), "--out", str(tmp_path)])
+    assert shot.main() == 1
+    words = (tmp_path / "summary.md").read_text()
+    assert why in words and words.endswith("0 passed, 0 failed, 0 skipped\n")
+
+
+def test_all_tests_that_compare_results_are_chosen():
+    """Of each program those of a device, by the names of their suites; nothing that asks the emulator for failures or counts."""
+    setting = tasks.Setting(BUILD, fake_cuda.LIBRARY, dry=True, assemblers={"13.4.59": "a", "13.0.88": "b"}, sanitizer="tool", amx=True)
+    programs = tasks.Programs(setting, dict(os.environ))
+    found = {name: list(stage(setting, programs)) for name, stage in tasks.STAGES.items()}
+    for suite in ("CudaWideDevice", "CudaWideTermsDevice", "CudaWidePartsDevice", "CudaPlanesDevice", "CudaKeptDevice",
+                  "CudaPrecisionDevice", "Products/"):  # fmt: skip
+        by = {name.partition("(")[2][:4] for task in found["products"] if (name := task.name).startswith(suite)}
+        assert by == {"13.4", "13.0"}, suite
+    assert any(task.name.startswith("CudaWideAttentionDevice.") for task in found["attention"])
+    chosen_from_corpus = [task.name for task in found["corpus"]]
+    assert sum("LeavesTheInterpretersBits/cuda_" in name for name in chosen_from_corpus) > 100
+    assert not any("/interp" in name or "CudaBackend." in name or "CudaCubins." in name for name in chosen_from_corpus)
+    assert {task.environment.get("HOLOGRAM_SPY_MULTIPROCESSORS") for task in found["products"]} == {None, "1", "4"}
+    assert [task.name for task in found["bars"]] == ["bars of products", "bars of models", "bars of threads"]
+    assert len(tasks.zoo()) == 13 and {"chain 1K", "llama decode bf16"} <= set(tasks.bench_cases())
+    assert all(task.alone for stage in ("timings", "bars") for task in found[stage])
+
+
+# --- single tasks ---------------------------------------------------------------------------------
+def said(ended):
+    return runner.Outcome("passed", ended.output, 1)
+
+
+def test_tasks_that_fail_or_never_end_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "DEBUGGER_SECONDS", 1.0)
+    monkeypatch.setattr(runner, "debugger", lambda process: ["echo", f"process {process} stands there"])
     sleeper = "subprocess.Popen(['sleep', '60'], start_new_session=True, stdout=subprocess.DEVNULL).pid"
     slow = f"import subprocess, time; print({sleeper}, flush=True); time.sleep(60)"
-    for stops, state, wanted in ((False, "failed", 1), (True, "cut off", 0)):
-        steps = step("fine", PASSES), step("slow", slow, stops=stops)
-        status, parts = results_of(["part"], tmp_path, parts=part(*steps), minutes=1 / 30)
-        assert parts["part"]["state"] == state and parts["part"]["seconds"] < 20
-        assert [s["state"] for s in parts["part"]["steps"]] == ["passed", state]
-        left = Path("/proc", Path(parts["part"]["steps"][1]["log"]).read_text().strip(), "stat")
-        assert not left.exists() or left.read_text().split()[2] == "Z", "its processes end with it"
-        assert (status == 1) == (wanted == 1 or state != "passed")
+    todo = [
+        ran("print('ran')", name="fine"),
+        ran("raise SystemExit('wrong')", name="wrong"),
+        ran("import os; os.abort()", name="aborts"),
+        ran(slow, name="slow", limit=1.0),
+        ran("import time; print('so far', flush=True); time.sleep(60)", name="long", limit=1.0, stops=True, read=said),
+    ]
+    found = run(todo, tmp_path)
+    assert {name: outcome.state for name, outcome in found.items()} == {
+        "fine": "passed", "wrong": "failed", "aborts": "failed", "slow": "failed", "long": "cut off"}  # fmt: skip
+    assert found["wrong"].words == "ended with status 1: wrong" and "SIGABRT" in found["aborts"].words
+    assert "so far" in found["long"].words and "stands there" in (tmp_path / "output.txt").read_text()
+    slows = (tmp_path / "output.txt").read_text().partition("=== slow")[2].splitlines()
+    left = Path("/proc", next(line for line in slows if line.isdigit()), "stat")
+    assert not left.exists() or left.read_text().split()[2] == "Z", "its processes end with it"
 
 
+def test_at_the_end_of_the_time_nothing_is_left_running(tmp_path):
+    begun = time.monotonic()
+    found = run([ran("import time; time.sleep(60)", name=name) for name in "abc"], tmp_path, seconds=1.5, jobs=2)
+    assert time.monotonic() - begun < 20
+    assert [outcome.state for outcome in found.values()] == ["cut off", "cut off", "not run"]
+    assert [line["state"] for line in lines_of(tmp_path / "results.jsonl")] == ["cut off", "cut off", "not run"]
+
+
+def test_what_follows_from_a_task_comes_next_and_timings_are_alone(tmp_path):
+    stamp = "import time; print(time.monotonic()); time.sleep(0.3); print(time.monotonic())"
+    then = lambda task, ended, outcome: [ran(stamp, name="follows", read=said)]
+    todo = [ran("pass", name="first", then=then), *(ran(stamp, name=name, read=said, alone=True) for name in "xy")]
+    found = run(todo, tmp_path, jobs=3)
+    x, y, follows = ([float(word) for word in found[name].words.split()] for name in ("x", "y", "follows"))
+    assert x[1] <= y[0] and (follows[1] <= x[0] or follows[0] >= x[1])
+
+
+OK = "[ RUN      ] A.b\n[       OK ] A.b (3 ms)\n"
+
+
+@pytest.mark.parametrize("output, status, state, counts, words", [
+    (OK, 0, "passed", (1, 0, 0), ""),
+    (OK + "[ RUN      ] A.c\n", -11, "failed", (1, 1, 0), "ended by SIGSEGV in A.c"),
+    (OK + "[ RUN      ] A.c\n", None, "failed", (1, 1, 0), "stopped after 3 s in A.c"),
+    (OK + "[ RUN      ] A.c\nx.cpp:3: Failure\nit is\n  7\n" + "[  FAILED  ] A.c, where GetParam() = 4 (5 ms)\n" + "[  FAILED  ] A.c\n",
+     1, "failed", (1, 1, 0), "it is 7"),
+    ("[ RUN      ] A.b\nx.cpp:9: Skipped\nno such device\n[  SKIPPED ] A.b (0 ms)\n", 0, "skipped", (0, 0, 1), "no such device"),
+    ("no driver\n", 1, "failed", (0, 1, 0), "ended with status 1: no driver"),
+    ("[==========] 0 tests from 0 test suites ran.\n", 0, "failed", (0, 1, 0), "0 tests"),
+])  # fmt: skip
+def test_programs_of_tests_are_read(output, status, state, counts, words):
+    found = tasks.gtests(runner.Ended(status, output, 3.0, Path("/nowhere")))
+    assert (found.state, (found.passed, found.failed, found.skipped)) == (state, counts) and words in found.words
+
+
+def test_assemblers_are_found_by_their_versions_and_their_words_kept(tmp_path, monkeypatch):
+    for folder, version in (("bin", "13.4.59"), ("old/bin", "13.0.88"), ("older/bin", "12.4.1")):
+        (tmp_path / folder).mkdir(parents=True)
+        tool = tmp_path / folder / "ptxas"
+        tool.write_text(f"""#!/bin/sh
+[ "$1" = --version ] && {{ echo "release, V{version}"; exit; }}
+[ "$1" = -v ] || exit 9
+echo "ptxas info    : Compiling entry function 'hologram_wide' for 'sm_90a'"
+echo "    16 bytes stack frame, 28 bytes spill stores, 24 bytes spill loads"
+echo "ptxas info    : Used 168 registers, used 1 barriers"
+echo "ptxas warning : (C7510) Potential Performance Loss" >&2
+exit 3
+""")
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/old/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "older"))
+    monkeypatch.setattr(facts.sysconfig, "get_path", lambda name: str(tmp_path))
+    found = facts.assemblers(tmp_path)
+    assert list(found)[:2] == ["13.4.59", "13.0.88"] and "12.4.1" not in found
+    (tmp_path / "task/modules").mkdir(parents=True)
+    (tmp_path / "in.ptx").write_text("ptx")
+    own = {"HOLOGRAM_SPY_ASSEMBLED": str(tmp_path / "task/assembled"), "HOLOGRAM_SPY_KEEP": str(tmp_path / "task/modules")}
+    wrapper = facts.wrapped(found, tmp_path)["13.4.59"]
+    command = [wrapper, "-arch=sm_90a", tmp_path / "in.ptx", "-o", "out"]
+    done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True)
+    assert done.returncode == 3 and "C7510" in done.stdout and pack.release_of(Path(wrapper)) == (13, 4, 59)
+    assert [path.read_text() for path in (tmp_path / "task/modules").iterdir()] == ["ptx"]
+    kernel, warning = kernels.kernels_of(tmp_path / "task")
+    assert kernel == {"entry": "hologram_wide", "gpu": "sm_90a", "stack": 16, "spill_stores": 28, "spill_loads": 24, "registers": 168}
+    assert "C7510" in warning["words"]
+
+
+def test_the_table_says_where_assemblers_differ_and_what_spills(tmp_path):
+    done = [(ran("", name=f"A.b ({version}, 1 SM)"), runner.Outcome(state, "why", 1, int(state == "failed")), 1.0)
+            for version, state in (("13.4.59", "passed"), ("13.0.88", "failed"))]  # fmt: skip
+    path = tmp_path / "kernels.jsonl"
+    path.write_text(json.dumps({"task": "t", "kernel": "1.cubin: hologram_wide", "local": 28, "registers": 168}) + "\n")
+    text = kernels.summary(done, "a device", path)
+    assert "- A.b, 1 SM: passed by 13.4.59, failed by 13.0.88" in text and "hologram_wide of t: 28 bytes, 168 registers" in text
+    assert text.endswith("2 passed, 1 failed, 0 skipped\n")
+
+
+# --- functions ------------------------------------------------------------------------------------
 def test_a_function_that_differs_in_one_input_is_found(monkeypatch):
     functions = script("functions")
     compute = functions.Side.results
