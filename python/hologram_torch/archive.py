@@ -1,5 +1,4 @@
 # hologram_torch/archive.py: export(): a model as a file that runs without PyTorch
-import contextlib
 import dataclasses
 import errno
 import functools
@@ -7,9 +6,8 @@ import inspect
 import json
 import os
 
-import hologram
 import torch
-from hologram import _core
+from hologram import _core, _export
 
 from .capture import exported
 from .graph import dtypes
@@ -107,13 +105,7 @@ def _write(path, made, chosen, isas) -> Report:
     for method in made.values():
         method.write(writer, {name: number for name, (number, _) in tensors.items()}, chosen)
     left = sorted({"::".join(call["operator"][:2]) for method in made.values() for call in method.graph.left if call})
-    if not left and (isas is None or len(isas)):
-        writer.precompile(_core.shared_runtime("cpu"), list(isas or ()))
-    fingerprint = writer.finish()
-    written = hologram.load(path, trust=False).info()
-    if left or written["targets"]:
-        with contextlib.suppress(_core.HologramError, OSError):
-            _core.archive_trust(fingerprint, os.path.abspath(path))
+    fingerprint, written = _export.finish(writer, path, isas, compiled=not left)
     storages = {t.data_ptr(): t.numel() * t.element_size() for _, t in tensors.values()}
     return Report(
         path, fingerprint, os.path.getsize(path), {name: method.operations for name, method in made.items()},

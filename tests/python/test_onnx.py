@@ -9,20 +9,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("onnx")
-import onnx  # noqa: E402
 import onnx_nodes  # noqa: E402
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx import TensorProto, helper  # noqa: E402
+from onnx_models import model  # noqa: E402
 
 RNG = np.random.default_rng(7)
-
-
-def model(nodes, inputs, outputs, constants=(), opset=20, **options):
-    """A model of nodes written as in ONNX's text: inputs as {name: (dtype, shape)}."""
-    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(d)), s) for n, (d, s) in inputs.items()]
-    results = [helper.make_empty_tensor_value_info(n) for n in outputs]
-    weights = [numpy_helper.from_array(v, n) for n, v in dict(constants).items()]
-    graph = helper.make_graph(nodes, "graph", infos, results, weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], **options)
 
 
 def perceptron():

@@ -7,7 +7,7 @@ from hologram._operands import match
 from hologram._steps import Recorder
 from hologram.trace import Array, Dim, TraceError, name_of
 
-__all__ = ["Array", "Builder", "Call", "Dim", "Unsupported", "Value", "is_known", "is_sizes", "name_of", "numbers"]
+__all__ = ["Array", "Builder", "Call", "Dim", "Unsupported", "Value", "is_known", "is_sizes", "lift", "name_of", "numbers"]
 
 
 def is_known(x):
@@ -70,6 +70,28 @@ def plain(sizes):
     return [n.expr if isinstance(n, Dim) else n if not isinstance(n, np.integer) else int(n) for n in sizes]
 
 
+def lift(tracer, x):
+    """A value as a stand-in."""
+    if isinstance(x, Array):
+        return x
+    if isinstance(x, Value):
+        return Array(tracer, x)
+    b = Builder(tracer)
+    if is_sizes(x):
+        line = [tracer.size_value(n.expr if isinstance(n, Dim) else int(n)) for n in x.flat]
+        if not x.ndim:
+            return Array(tracer, line[0].value)
+        joined = b.concat([b.reshape(n.value, [1]) for n in line], 0)
+        return Array(tracer, b.reshape(joined, list(x.shape)))
+    x = np.asarray(x)
+    if x.size == 1 and x.dtype.name in _NUMBERS:
+        return Array(tracer, b.number(name_of(x.dtype), x.item(), list(x.shape)))
+    return tracer.constant(x)
+
+
+_NUMBERS = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "bool", "int8", "uint8")
+
+
 class Call:
     """A node: attributes, version, and the graph that it adds to."""
 
@@ -87,21 +109,7 @@ class Call:
 
     def lift(self, x):
         """The operand as a stand-in."""
-        if isinstance(x, Array):
-            return x
-        if isinstance(x, Value):
-            return Array(self.tracer, x)
-        if is_sizes(x):
-            line = [self.tracer.size_value(n.expr if isinstance(n, Dim) else int(n)) for n in x.flat]
-            if not x.ndim:
-                return Array(self.tracer, line[0].value)
-            b = self.b
-            joined = b.concat([b.reshape(n.value, [1]) for n in line], 0)
-            return Array(self.tracer, b.reshape(joined, list(x.shape)))
-        x = np.asarray(x)
-        if x.size == 1 and x.dtype.name in ("float32", "float64", "float16", "bfloat16", "int32", "int64", "bool", "int8", "uint8"):
-            return Array(self.tracer, self.b.number(name_of(x.dtype), x.item(), list(x.shape)))
-        return self.tracer.constant(x)
+        return lift(self.tracer, x)
 
     def value(self, x):
         """The operand as a node of the graph; None stays None."""

@@ -8,7 +8,7 @@ import onnx
 
 from hologram import onnx as families
 from hologram._jit import Jitted
-from hologram.onnx import tensors
+from hologram.onnx import archive, tensors
 from hologram.onnx.call import OnnxRecorder
 from hologram.onnx.graph import Graph, Scope
 from hologram.onnx.run import Runner
@@ -136,6 +136,7 @@ class Model:
         recorder = type("ModelRecorder", (OnnxRecorder,), {"declared": declared if flat else ()})
         runner = Runner(self.graph)
         runner.__name__ = self.name or "model"
+        self.options = options
         self._function = Jitted(runner, **options, recorder=recorder)
 
     def __call__(self, *args, **kwargs):
@@ -163,6 +164,17 @@ class Model:
         if missing:
             raise TypeError(f"the model needs the inputs {', '.join(map(repr, missing))}")
         return [given.get(name) for name in self.inputs]
+
+    def save(self, path, shapes=None, isas=None):
+        """Writes the model as an archive that `hologram.load`, the command line and `libhologram_rt` run (docs/archives.md).
+
+        shapes: by name of a size that the model leaves open a number, or (least, most); sizes without a name are called
+        INPUT_AXIS. isas: instruction sets that machine code is stored for; None: the usual ones, (): none. → (fingerprint, what
+        the file holds).
+
+        Raises NotImplementedError where one graph cannot hold the model for all of these sizes, ValueError, OSError.
+        """
+        return archive.write(self, path, shapes, isas)
 
     def stats(self):
         """`fallback_ops`: what NumPy computed between graphs; `steps`: graphs apart from the others, as their shapes depend on

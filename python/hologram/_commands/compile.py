@@ -1,0 +1,53 @@
+"""``hologram compile``: ONNX models as archives."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any, Union
+
+from hologram._commands.common import Failure, add, show
+
+FILE = ("file", {"metavar": "MODEL", "help": "an ONNX model"})
+
+
+def _compile(args: argparse.Namespace) -> int:
+    from hologram.onnx.model import from_onnx
+
+    try:
+        model: Any = from_onnx(args.file, reproducible=args.reproducible)
+        fingerprint, written = model.save(args.output, dict(map(_shape, args.shape)), args.isa)
+    except (ImportError, NotImplementedError) as error:
+        raise Failure(str(error)) from None
+    method = written["methods"]["forward"]
+    data = {
+        "output": args.output,
+        "fingerprint": fingerprint,
+        "bytes": written["bytes"],
+        "isas": sorted({target.split()[1] for target in written["targets"]}),
+        "inputs": method["inputs"],
+        "results": method["results"],
+        "sizes": {name: list(size) for name, size in method["sizes"].items()},
+    }
+    show(data, args.json)
+    return 0
+
+
+def _shape(word: str) -> tuple[str, Union[int, tuple[int, int]]]:
+    """NAME=N or NAME=A..B"""
+    found = re.fullmatch(r"(.+)=(\d+)(?:\.\.(\d+))?", word)
+    if not found:
+        raise Failure(f"--shape is NAME=N or NAME=LEAST..MOST, not {word!r}")
+    name, least, most = found.groups()
+    return name, int(least) if most is None else (int(least), int(most))
+
+
+def register(commands: Any) -> None:
+    """Adds the command to the command line."""
+    command = add(commands, "compile", _compile, "Compile an ONNX model into an archive.", FILE)
+    command.add_argument("-o", "--output", metavar="FILE", required=True, help="the .holo file to write")
+    text = "a size that the model leaves open: NAME=N or NAME=LEAST..MOST; default 1 to 2147483647"
+    command.add_argument("--shape", metavar="NAME=SIZE", action="append", default=[], help=text)
+    text = "machine code for these instruction sets (sse42, avx2, avx512, amx, neon); default: the usual ones"
+    command.add_argument("--isa", metavar="ISA", action="append", default=None, help=text)
+    command.add_argument("--reproducible", action="store_true", help="the same bits on every instruction set and thread count")
