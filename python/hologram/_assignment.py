@@ -58,22 +58,22 @@ def note_view(function: Any, lowering: Any, args: Any, kwargs: Any, result: Any)
             for part in result:
                 note_view(function, None, args, kwargs, part)
         return
-    if result is base or result.view is not None:
+    if result is base or result.alias is not None:
         return
     rest = args[1:]
     if function is operator.getitem:
         if result.ndim and _is_basic(rest[0]):
-            result.view = View(base, lambda b: lowering(b, rest[0]), lambda b, new: set_part(b, rest[0], new))
-            result.view.key = rest[0]
+            result.alias = View(base, lambda b: lowering(b, rest[0]), lambda b, new: set_part(b, rest[0], new))
+            result.alias.key = rest[0]
     elif function in _PERMUTED:
         order = [_PRIMES.index(n) for n in function(np.empty(_PRIMES[: base.ndim], np.bool_), *rest, **kwargs).shape]
         back = [order.index(i) for i in range(len(order))]
-        result.view = View(base, lambda b: lowering(b, *rest, **kwargs), lambda b, new: _permuted(new, back))
+        result.alias = View(base, lambda b: lowering(b, *rest, **kwargs), lambda b, new: _permuted(new, back))
     elif function in _UNIT or (function in _RESHAPED and base.dense):
-        result.view = View(base, lambda b: lowering(b, *rest, **kwargs), lambda b, new: _reshaped(new, b))
+        result.alias = View(base, lambda b: lowering(b, *rest, **kwargs), lambda b, new: _reshaped(new, b))
         result.dense = function in _RESHAPED
     elif function in _RESHAPED or function in _OTHER:
-        result.view = View(base, None, None)
+        result.alias = View(base, None, None)
 
 
 def _permuted(a: Array, order: list[int]) -> Array:
@@ -95,7 +95,7 @@ def _is_int(k: Any) -> bool:
 
 def assign(array: Array, new: Array) -> None:
     """Gives the array (and what it is a view of) the values of one of its shape and dtype."""
-    view = array.view
+    view = array.alias
     if view is not None:
         view.refresh(array)
         if view.write is None:
@@ -227,8 +227,8 @@ def _cast_by_numpy(like: Any, values: Any, casting: str) -> Any:
 
 def set_item(a: Array, key: Any, value: Any) -> None:
     """x[key] = value."""
-    if isinstance(value, Array) and value.view is not None and value.view.base is a and value.view.key is key:
-        if value.view.seen == a.version:
+    if isinstance(value, Array) and value.alias is not None and value.alias.base is a and value.alias.key is key:
+        if value.alias.seen == a.version:
             return  # the end of x[key] += …, which has written x
     new = HOOKS["function"](a.tracer, _set_by_numpy, _set, (a, key, value), {}, "ndarray.__setitem__")
     assign(a, new)
@@ -262,7 +262,7 @@ _WRITES: dict[Any, tuple[int, Any]] = {
 _WRITES |= {np.copyto: (0, _copyto), np.ndarray.fill: (0, _fill), np.ndarray.partition: (0, None)}
 _WRITES[np.ndarray.sort] = (0, lambda a, axis=-1, **options: FUNCTIONS[np.sort](a, axis=axis, **options))
 _WRITES |= {kind.shuffle: (1, None) for kind in (np.random.Generator, np.random.RandomState)}
-_REFUSED = {np.ndarray.resize, np.ndarray.setflags, np.ndarray.setfield, np.ndarray.view, np.ndarray.getfield, np.ndarray.byteswap}
+_REFUSED = {np.ndarray.resize, np.ndarray.setflags, np.ndarray.setfield, np.ndarray.getfield, np.ndarray.byteswap}
 
 
 def write_argument(tracer: Any, function: Any, args: Any, kwargs: Any, name: str) -> bool:
@@ -306,8 +306,8 @@ def part_by_numpy(base: Array, key: Any, part: Array) -> None:
         return HOOKS["function"](b.tracer, _set_by_numpy, None, (b, key, new), {}, "ndarray.__setitem__")
 
     if _is_basic(key) and isinstance(part, Array) and part.ndim:
-        part.view = View(base, read, write)
-        part.view.key = key
+        part.alias = View(base, read, write)
+        part.alias.key = key
 
 
 def write_out(result: Any, out: Any, casting: str, where: Any = True) -> Any:

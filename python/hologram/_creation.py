@@ -12,9 +12,10 @@ from typing import Any, Callable
 
 import numpy as np
 
+from hologram._indexed import INDEXED, Indexed
 from hologram._operands import lifted
 from hologram._registry import HOOKS
-from hologram.trace import Array, Dim
+from hologram.trace import Array, Dim, Unknown
 
 
 class Table(np.ndarray):
@@ -133,6 +134,17 @@ def _as_array(tracer: Any, value: Any, dtype: Any = None, *_: Any, **__: Any) ->
     return _array(tracer, value, dtype)
 
 
+def _grid(tracer: Any, shape: Any) -> list[Any]:
+    """By axis: the index of each element, of size 1 along the other axes."""
+    lines = [_line(tracer, n) for n in shape]
+    return [line[(*[None] * i, slice(None), *[None] * (len(lines) - 1 - i))] for i, line in enumerate(lines)]
+
+
+def _from_function(tracer: Any, function: Any, shape: Any, *, dtype: Any = float, **options: Any) -> Any:
+    indices = [np.broadcast_to(index.astype(dtype), tuple(shape)) for index in _grid(tracer, shape)]
+    return function(*indices, **options)
+
+
 # by name: what makes a traced array, and of what in its arguments that is wanted (None: always)
 _NATIVE: dict[str, tuple[Callable[..., Any], Any]] = {
     "zeros": (_zeros, None),
@@ -147,7 +159,9 @@ _NATIVE: dict[str, tuple[Callable[..., Any], Any]] = {
     "asarray": (_as_array, Array),
     "asanyarray": (_as_array, Array),
     "ascontiguousarray": (_as_array, Array),
+    "fromfunction": (_from_function, Dim),
 }
+_MODULES = (np, np.fft, np.linalg)
 _OF_INTS = ("hanning", "hamming", "blackman", "bartlett", "kaiser", "tri", "indices", "logspace", "geomspace", "fftfreq", "rfftfreq")
 
 
@@ -158,22 +172,73 @@ class Module:
         self._tracer, self._module = tracer, module
 
     def __getattr__(self, name: str) -> Any:
-        return substitute(self._tracer, getattr(self._module, name))
+        value = getattr(self._module, name)
+        if name in INDEXED and self._module is np:
+            return Indexed(self._tracer, value, INDEXED[name])
+        return substitute(self._tracer, value)
+
+
+def _of_lists(tracer: Any, function: Any) -> Any:
+    """The function, which makes arrays of lists of traced values where NumPy would."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return table(tracer, function(*args, **kwargs))
+        except Unknown:
+            lists = [isinstance(a, (list, tuple)) and _holds(a, Array) for a in args]
+            if not any(lists):
+                raise
+            return function(*(_array(tracer, a) if is_list else a for a, is_list in zip(args, lists)), **kwargs)
+
+    return call
+
+
+class Ufunc:
+    """A ufunc, whose methods take lists of traced values."""
+
+    def __init__(self, tracer: Any, ufunc: Any) -> None:
+        self._tracer, self._ufunc = tracer, ufunc
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _of_lists(self._tracer, self._ufunc)(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._ufunc, name)
+        return _of_lists(self._tracer, value) if callable(value) else value
+
+    def __repr__(self) -> str:
+        return repr(self._ufunc)
+
+
+class Vectorized:
+    """What np.vectorize makes, of traced arrays too: a step that NumPy runs."""
+
+    def __init__(self, tracer: Any, *args: Any, **kwargs: Any) -> None:
+        self._tracer, self._call = tracer, np.vectorize(*args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not _holds((*args, *kwargs.values()), Array):
+            return self._call(*args, **kwargs)
+        return HOOKS["function"](self._tracer, self._call, None, args, kwargs, "numpy.vectorize")
 
 
 def substitute(tracer: Any, value: Any) -> Any:
     """What stands for a global of a traced function."""
-    if value is np or value is np.fft:
+    if any(value is module for module in _MODULES):
         return Module(tracer, value)
     if type(value) is np.ndarray:
         return table(tracer, value)
     if isinstance(value, types.FunctionType) and (value.__module__ or "").split(".")[0] not in ("numpy", "hologram"):
         return seen(value, tracer)  # what the function calls
     name = getattr(value, "__name__", "")
-    if not callable(value) or isinstance(value, (type, np.ufunc)) or value not in (getattr(np, name, None), getattr(np.fft, name, None)):
+    if value is np.vectorize:
+        return functools.partial(Vectorized, tracer)
+    if isinstance(value, np.ufunc):
+        return Ufunc(tracer, value) if value is getattr(np, name, None) else value
+    if not callable(value) or isinstance(value, type) or value not in [getattr(m, name, None) for m in _MODULES]:
         return value
     if name not in _NATIVE and name not in _OF_INTS:
-        return lambda *args, **kwargs: table(tracer, value(*args, **kwargs))
+        return _of_lists(tracer, value)
     native, wanted = _NATIVE.get(name, (None, ()))
 
     def create(*args: Any, **kwargs: Any) -> Any:

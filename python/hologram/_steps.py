@@ -252,7 +252,7 @@ class Recorder(Tracer):
             made.append(self._result(slot, name))
             for operand in operands if isinstance(leaf, np.ndarray) else ():
                 if operand.slot is not None and np.may_share_memory(leaf, self.environment[operand.slot]):
-                    made[-1].view = HOOKS["view"](operand, None, None)
+                    made[-1].alias = HOOKS["view"](operand, None, None)
         return unflatten(step.structure, iter(made))
 
     def _result(self, slot: int, name: str) -> Any:
@@ -462,7 +462,7 @@ def ufunc_call(tracer: Any, ufunc: Any, method: str, inputs: Any, options: dict[
         if method in ("reduce", "accumulate") and isinstance(out[0], Array) and ufunc in (np.add, np.multiply):
             options.setdefault("dtype", out[0].dtype)
         result = function_call(tracer, getattr(ufunc, method), lowering, inputs, options, name)
-        if isinstance(out[0], Array) and not out[0].ndim and out[0].view is None:
+        if isinstance(out[0], Array) and not out[0].ndim and out[0].alias is None:
             return result  # NumPy's scalars do not change
         return HOOKS["out"](result, out, "same_kind", where if "where" in kept else True)
     return function_call(tracer, getattr(ufunc, method), lowering, inputs, options, name)

@@ -236,7 +236,13 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     return lifted(tracer, a).ravel()[:, None] * lifted(tracer, b).ravel()[None, :]
 
 
-@implements("inner", "vdot")
+@implements("vdot")
+def vdot(a: Any, b: Any) -> Any:
+    tracer = tracer_of(a, b)
+    return matmul(lifted(tracer, a).ravel(), lifted(tracer, b).ravel())
+
+
+@implements("inner")
 def inner(a: Any, b: Any) -> Any:
     tracer = tracer_of(a, b)
     a, b = lifted(tracer, a), lifted(tracer, b)

@@ -34,6 +34,10 @@ def name_of(dtype: Any) -> str:
     return _NAMES[dtype.name]
 
 
+class Unknown(TraceError):
+    """The value of an array was asked for."""
+
+
 class Dim:
     """A size that is open while tracing. Comparing it or using it as an int makes the graph hold for such sizes only."""
 
@@ -365,12 +369,12 @@ def _recorded(method: Callable[..., Any]) -> Callable[..., Any]:
 class Array(np.lib.mixins.NDArrayOperatorsMixin):
     """An array whose values are not known yet. Operators, ufuncs and NumPy functions on it record what they do."""
 
-    __slots__ = ("__weakref__", "_era", "_node", "dense", "python", "slot", "tracer", "version", "view", "weak")
+    __slots__ = ("__weakref__", "_era", "_node", "alias", "dense", "python", "slot", "tracer", "version", "weak")
 
     def __init__(self, tracer: Tracer, value: Any, weak: bool = False, python: Any = None, slot: Optional[int] = None) -> None:
         self.tracer, self._node, self.weak, self.python = tracer, value, weak, python
         self.slot, self._era = slot, tracer.era
-        self.view: Any = None  # how it follows from another array whose memory it has
+        self.alias: Any = None  # how it follows from another array whose memory it has
         self.version = 0  # how often it was written
         self.dense = False  # known to be row-major in NumPy
         key, live = id(self), tracer.live
@@ -391,8 +395,8 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
 
     def refresh(self) -> None:
         """Reads a view anew whose base was written."""
-        if self.view is not None:
-            self.view.refresh(self)
+        if self.alias is not None:
+            self.alias.refresh(self)
 
     def become(self, other: "Array") -> None:
         """Takes the values of another array of its shape."""
@@ -444,7 +448,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         return HOOKS["attribute"](self, name)
 
     def _unknown(self, *_: Any) -> Any:
-        raise TraceError(
+        raise Unknown(
             "hologram.jit: the function needs the value of an array, which is not known while it is traced; "
             "use numpy.where for choices"
         )

@@ -439,6 +439,7 @@ STEPPED = {
     "a size as an argument": (lambda x: np.roll(x, x.shape[0] // 2) * x.shape[0], X),
     "ufunc methods": (lambda x: (np.add.accumulate(x), np.multiply.outer(x, x), np.add.reduceat(x, [0, 2]), np.hypot.reduce(x)), X),
     "apart from the lowerings": (lambda x: (np.median(x, axis=(0, 1)), np.dot(x[None], x.T[None]), x.sum(dtype=complex)), X),
+    "functions of Python": (lambda x: np.vectorize(lambda t: 1.0 if t > 0 else t)(x) * x.view(np.int32), X),
     "words": (lambda i: np.array_split(i * 2, 3)[1] + np.bincount(np.abs(i).ravel())[0], I),
 }
 

@@ -195,6 +195,11 @@ MADE = {
     "squares": lambda x: (np.eye(x.shape[0]), np.identity(x.shape[0]), np.eye(x.shape[0], 3, k=-1, dtype=np.float32)),
     "rows": lambda x: (np.array([x.sum(), x.max(), 0.5]), np.array([[x[0], 2], [3, x[1]]]), np.array([x, x]), np.asarray(x)),
     "tables": lambda x: (TABLE[(x > 0) + 2 * (x > 1)], np.eye(2)[(x > 0).astype(int)], np.concatenate([[0.0], TABLE])[np.argsort(x) % 3]),
+    "grids": lambda x: (np.mgrid[: x.shape[0], 1:5:2], np.ogrid[:3, : x.shape[0]], np.mgrid[: x.shape[0]] * x, np.mgrid[0:1:5j] * x[0]),
+    "functions of places": lambda x: np.fromfunction(lambda i, j: i * 2 + j * x, (3, x.shape[0])),
+    "joined": lambda x: (np.r_[0, x[1:], 0:3], np.c_[x, x * 2], np.r_[0 : x.shape[0], x], np.c_[np.ones(x.size), x], np.r_[[1, x[0]], x]),
+    "lists": lambda x: (np.mean([x, -x], axis=0), np.maximum.reduce([x, x * 2]), np.sqrt([x * x, x**2]), np.linalg.norm([x, x], axis=0)),
+    "products of all elements": lambda x: (np.vdot(x, x), np.vdot(np.outer(x, x), x[:, None] - x)),
     "sizes as ints": lambda x: (x * np.hanning(x.shape[0]), np.fft.fftfreq(x.shape[0], 0.1) * x, np.indices((2, x.shape[0]))),
 }
 
