@@ -35,8 +35,9 @@ class Placeholder:
 class ArchiveRecorder(OnnxRecorder):
     """Traces a model without a call."""
 
-    def __init__(self):
+    def __init__(self, reproducible):
         super().__init__(lambda tracer: None, None)
+        self.reproducible = reproducible
         self.sizes = []  # by symbol
 
     def _describe(self, value, fixed):
@@ -64,7 +65,7 @@ class ArchiveRecorder(OnnxRecorder):
 def write(model, path, shapes=None, isas=None):
     """Writes a Model as an archive with the method "forward": see Model.save."""
     sizes = _sizes(model, shapes or {})
-    tracer = ArchiveRecorder()
+    tracer = ArchiveRecorder(model.options["reproducible"])
     leaves = [Placeholder(spec.dtype, [sizes.get(d, d) for d in dims]) for spec, dims in zip(model._inputs, _named(model))]
     arguments = [tracer.argument(leaf) for leaf in leaves]
     results = [_result(tracer, name, value) for name, value in zip(model.outputs, Runner(model.graph).run(tracer, arguments))]

@@ -39,6 +39,7 @@ class Builder(GraphBuilder):
         super().__init__(tracer.graph)
         self.tracer = tracer
         self.reshape = lambda x, shape: tracer.graph.reshape(x, plain(shape))
+        self.quantised, self.reproducible = tracer.quantised, tracer.reproducible
 
     def ew(self, op, *operands):
         """Element-wise; sizes that this call has equal are taken for equal, guarded."""
@@ -142,6 +143,15 @@ class OnnxRecorder(Recorder):
 
     owns = True
     declared = ()
+    reproducible = False
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.quantised = {}  # id of a dequantised node of the present graph -> _quantised.Quantised
+
+    def next_graph(self):
+        self.quantised = {}
+        super().next_graph()
 
     def argument(self, leaf):
         dims = type(self).declared

@@ -3,6 +3,7 @@
 import numpy as np
 
 from hologram import _convolution as windows
+from hologram import _quantised
 from hologram.onnx.call import Dim, plain
 from hologram.onnx.table import operator
 
@@ -43,7 +44,10 @@ def conv(call, x, w, bias=None):
     x, w, bias = call.values(x, w, bias)
     rank = len(w.shape) - 2
     g = Geometry(call, image, w.shape[2:])
-    y = windows.convolve(b, windows.channels_last(b, x), w, g.strides, g.low, g.high, g.dilation, call.attr("group", 1), wide=True)
+    groups = call.attr("group", 1)
+    y = _quantised.convolved(b, x, w, g.strides, g.low, g.high, g.dilation, groups)
+    if y is None:
+        y = windows.convolve(b, windows.channels_last(b, x), w, g.strides, g.low, g.high, g.dilation, groups, wide=True)
     return b.cast(with_bias(b, y, bias, rank), x.dtype)
 
 

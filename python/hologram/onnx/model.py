@@ -133,7 +133,7 @@ class Model:
         self.name = proto.graph.name
         declared = tuple(v.dims for v in self._inputs)
         flat = not any(v.sequence or v.optional for v in self._inputs)  # else leaves are not the inputs
-        recorder = type("ModelRecorder", (OnnxRecorder,), {"declared": declared if flat else ()})
+        recorder = type("ModelRecorder", (OnnxRecorder,), {"declared": declared if flat else (), "reproducible": options["reproducible"]})
         runner = Runner(self.graph)
         runner.__name__ = self.name or "model"
         self.options = options

@@ -1,5 +1,6 @@
 # hologram/onnx/products.py: matrix products
 # mypy: ignore-errors
+from hologram import _quantised
 from hologram._graph import FLOATS, numel
 from hologram.onnx.table import operator
 
@@ -59,7 +60,8 @@ def _dot(b, x, y, dtype=None):
     if dtype is None and x.dtype not in FLOATS:
         z = b.reduce("sum", b.ew("mul", b.unsqueeze(x, len(x.shape)), b.unsqueeze(y, len(y.shape) - 2)), [len(x.shape) - 1])
         return z
-    return b.make("dot_general", [x, y], ints=[0], dtype=dtype)
+    of_bytes = _quantised.product(b, x, y) if dtype is None else None
+    return of_bytes or b.make("dot_general", [x, y], ints=[0], dtype=dtype)
 
 
 @operator("Gemm")
@@ -73,7 +75,7 @@ def gemm(call, x, y, bias=None):
     x, y = paired(call, x, y)
     out = x.dtype
     if out in FLOATS:
-        z = b.dot(x, y, wide=True)
+        z = _quantised.product(b, x, y) or b.dot(x, y, wide=True)
     else:
         z = _dot(b, x, y)
     alpha, beta = call.attr("alpha", 1.0), call.attr("beta", 1.0)

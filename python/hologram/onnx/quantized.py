@@ -3,8 +3,9 @@
 import numpy as np
 
 from hologram import _convolution as windows
+from hologram._quantised import Quantised
 from hologram.onnx import casts, tensors
-from hologram.onnx.call import Array, is_known
+from hologram.onnx.call import Array, is_known, name_of
 from hologram.onnx.convolution import Geometry, with_bias
 from hologram.onnx.products import product
 from hologram.onnx.table import operator
@@ -116,6 +117,7 @@ def dequantize(call, q, scale, zero=None):
             return (wide * spread_array(scale, q.shape, axis, block).astype(np.float32)).astype(out)
 
         return _apart(call, "DequantizeLinear", apply, q, scale, zero)
+    known = int(zero.reshape(-1)[0]) if is_known(zero) and zero.size and np.all(zero == zero.reshape(-1)[0]) else None
     b = call.b
     q, scale, zero = call.values(q, scale, zero)
     shape, axis = q.shape, axis % max(len(q.shape), 1)
@@ -124,11 +126,13 @@ def dequantize(call, q, scale, zero=None):
     factor = b.cast(steps, kind)
     places = None
     if zero is not None:
-        places = _spread(call, zero, shape, axis, block)
-        wide = b.cast(b.ew("sub", b.cast(q, "i32"), b.cast(places, "i32")), kind)
+        places = b.cast(_spread(call, zero, shape, axis, block), "i32")
+        wide = b.cast(b.ew("sub", b.cast(q, "i32"), places), kind)
     else:
         wide = b.cast(q, kind)
-    y = b.cast(b.ew("mul", wide, factor), {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}[out.name])
+    y = b.cast(b.ew("mul", wide, factor), name_of(out))
+    if q.dtype in ("i8", "u8") and y.dtype == "f32" and not block:  # products of such nodes are of bytes
+        b.quantised[y.id] = Quantised(q, factor, known if known is not None else places)
     return y
 
 

@@ -1,57 +1,16 @@
 # hologram_torch/lowering/convolution.py: convolutions and their gradients
 import itertools
 
-from hologram._convolution import channels_last, columns, convolve, image_of, out_counts, pad_axes, per_axis, rows, transposed
+from hologram import _quantised
+from hologram._convolution import channels_last, convolve, pad_axes, per_axis, rows, transposed
 
 from ..graph import dtypes
-from ..graph.builder import Value, numel
-from . import Unsupported, lower, quantized
+from ..graph.builder import numel
+from . import Unsupported, lower
 
-LEAST_RESULTS, LEAST_DEPTH = 16, 32  # of a group whose products are of bytes
 MOST_SUMS = 25  # taps of a depthwise convolution whose gradient is a sum for each of them
 MOST_PIXELS = 384  # of a block whose sum is one chain
 MOST_IN_GROUP, MOST_DEPTH = 8, 128  # results of a group and elements of its windows that are summed in blocks
-
-
-def _of_bytes(c, x, w, strides, padding, dilation, groups):
-    """The convolution of an image [n, c, d…] and a weight that were bytes, by exact sums; None where it is not one, or of too
-    few numbers to be worth a product of bytes."""
-    found = quantized.factors(c, x, w)
-    if found is None or not all(type(n) is int for n in w.shape):
-        return None
-    (a, b), (out, channels, *sizes) = found, w.shape
-    depth, border, rank = numel(sizes) * channels, a.zero or 0, len(sizes)
-    if out // groups < LEAST_RESULTS or not LEAST_DEPTH <= depth <= quantized.DEEPEST:
-        return None
-    if type(border) is Value:
-        if any(padding):
-            return None
-        border = 0
-    image = channels_last(c, a.q)
-    counts = out_counts(image, sizes, strides, padding, padding, dilation)
-    pixels = numel([image.shape[0], *counts])
-    if type(pixels) is int and pixels <= quantized.FEW_ROWS:
-        return None
-
-    def windows_of(x, border):
-        return rows(c, x, groups, padding, padding, sizes, counts, strides, dilation, border)
-
-    def row_sums():
-        """Of the channels of each pixel, then of the pixels of each window."""
-        x = c.reshape(c.cast(image, "i32"), [*image.shape[:-1], groups, channels])
-        x = windows_of(c.reduce("sum", x, [rank + 2]), border * channels)
-        return c.reduce("sum", x, [len(x.shape) - 1], True)
-
-    def placed(v):
-        if type(v) is not Value:
-            return v
-        one = [1] * (2 if groups == 1 else 3)
-        return c.reshape(v, one if numel(v.shape) == 1 else [*([groups] if groups > 1 else []), 1, out // groups])
-
-    left = quantized.Quantised(windows_of(image, border), placed(a.scale), placed(a.zero))
-    right = quantized.Quantised(columns(c, b.q, groups), placed(b.scale), placed(b.zero))
-    y = quantized.scaled_sums(c, left, right, row_sums)
-    return image_of(c, y, groups, image.shape[0], counts, out)
 
 
 def _usable(x, w):
@@ -75,7 +34,7 @@ def convolution(c, x, w, bias, stride, padding, dilation, is_transposed, output_
         sizes_out = c.out_shape[-rank:]
         y = transposed(c, x, w, stride, padding, dilation, groups, sizes_out, wide)
     else:
-        y = _of_bytes(c, x, w, stride, padding, dilation, groups)
+        y = _quantised.convolved(c, x, w, stride, padding, padding, dilation, groups)
         if y is None:
             y = convolve(c, channels_last(c, x), w, stride, padding, padding, dilation, groups, wide)
     if bias is not None:

@@ -2,17 +2,18 @@
 import math
 
 import torch
+from hologram import _quantised
 
 from .. import precision
 from ..graph import dtypes
 from ..graph.builder import f64_bits
-from . import Unsupported, lower, quantized
+from . import Unsupported, lower
 
 
 def _product(c, x, y, wide=False):
     if x.dtype == "b8" or y.dtype != x.dtype:
         raise Unsupported("product of truth values or of two dtypes")
-    return quantized.product(c, x, y) or c.matmul(x, y, wide)
+    return _quantised.product(c, x, y) or c.matmul(x, y, wide)
 
 
 @lower("mm.default", "bmm.default")

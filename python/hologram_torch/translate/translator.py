@@ -36,7 +36,7 @@ class Translator(Builder):
         self.args, self.results, self.constants = [], [], []
         self.parameter_of = {}  # placeholder -> parameter number
         self.static = []
-        self.quantised = {}  # id of a dequantised value -> lowering.quantized.Quantised
+        self.quantised = {}  # id of a dequantised value -> hologram._quantised.Quantised
         self.last_random = None
         self.pending = collectives.Pending()
         self.outputs = 0
@@ -88,6 +88,10 @@ class Translator(Builder):
     def out_dtypes(self):
         val = self._val
         return [dtypes.NAME[v.dtype] for v in (val if type(val) in (list, tuple) else (val,))]
+
+    @property
+    def reproducible(self) -> bool:
+        return self.options.reproducible
 
     def uses(self, index):
         """Whether anything reads result `index` of the operator that is being lowered."""

@@ -1,0 +1,87 @@
+# tests/python/test_onnx_quantized.py: products of bytes in quantised ONNX models
+import hologram
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+from onnx import helper  # noqa: E402
+from onnx_models import model  # noqa: E402
+
+RNG = np.random.default_rng(11)
+
+
+def kernels(function):
+    """The text of the compiled kernels."""
+    return "\n".join(function._function.dump("atlas"))
+
+
+def quantised(x, scale, zero, dtype):
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return np.clip(np.rint(x / scale) + zero, low, high).astype(dtype)
+
+
+def pair(name, source, scale, zero):
+    """QuantizeLinear and DequantizeLinear behind one another."""
+    return [
+        helper.make_node("QuantizeLinear", [source, scale, zero], [name + "_q"]),
+        helper.make_node("DequantizeLinear", [name + "_q", scale, zero], [name]),
+    ]
+
+
+@pytest.mark.parametrize("zero, weight_zero", [(np.uint8(128), np.int8(0)), (np.uint8(117), np.int8(0)), (np.uint8(3), np.int8(9))])
+def test_linear_layers_between_quantisers_are_products_of_bytes(zero, weight_zero):
+    x, w = RNG.standard_normal((32, 64)).astype(np.float32), RNG.standard_normal((64, 48)).astype(np.float32)
+    scale, steps = np.float32(0.03), (np.abs(w).max(0) / 100).astype(np.float32)
+    zeros = np.full(48, weight_zero)
+    q = quantised(w, steps, weight_zero, np.int8)
+    constants = {"scale": scale, "zero": zero, "q": q, "steps": steps, "zeros": zeros, "bias": RNG.standard_normal(48).astype(np.float32)}
+    nodes = [
+        *pair("a", "x", "scale", "zero"),
+        helper.make_node("DequantizeLinear", ["q", "steps", "zeros"], ["w"], axis=1),
+        helper.make_node("Gemm", ["a", "w", "bias"], ["y"]),
+    ]
+    function = hologram.from_onnx(model(nodes, {"x": ("float32", ["n", 64])}, ["y"], constants))
+    rounded = (quantised(x, scale, zero, np.uint8).astype(np.float64) - zero) * scale
+    want = rounded @ ((q.astype(np.float64) - weight_zero) * steps) + constants["bias"]
+    np.testing.assert_allclose(function(x), want, rtol=1e-5, atol=1e-5)
+    assert "acc i32" in kernels(function)
+    exact = hologram.from_onnx(model(nodes, {"x": ("float32", ["n", 64])}, ["y"], constants), reproducible=True)
+    np.testing.assert_allclose(exact(x), want, rtol=1e-4, atol=1e-4)
+    assert "acc i32" not in kernels(exact)
+
+
+def test_convolutions_between_quantisers_are_products_of_bytes():
+    x, w = RNG.standard_normal((2, 8, 9, 9)).astype(np.float32), RNG.standard_normal((16, 8, 3, 3)).astype(np.float32)
+    constants = {
+        "scale": np.float32(0.02), "zero": np.uint8(120), "q": quantised(w, np.float32(0.03), 0, np.int8), "step": np.float32(0.03),
+        "none": np.int8(0),
+    }  # fmt: skip
+    nodes = [
+        *pair("a", "x", "scale", "zero"),
+        helper.make_node("DequantizeLinear", ["q", "step", "none"], ["w"]),
+        helper.make_node("Conv", ["a", "w"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    function = hologram.from_onnx(model(nodes, {"x": ("float32", [2, 8, 9, 9])}, ["y"], constants))
+    a = (quantised(x, np.float32(0.02), 120, np.uint8).astype(np.float64) - 120) * 0.02
+    a = np.pad(a, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(a, (3, 3), (2, 3))
+    want = np.einsum("nchwij,ocij->nohw", windows, constants["q"].astype(np.float64) * 0.03)
+    np.testing.assert_allclose(function(x), want, rtol=1e-5, atol=1e-4)
+    assert "acc i32" in kernels(function)
+
+
+def test_dynamic_quantisation_is_a_product_of_bytes():
+    x, w = RNG.standard_normal((3, 40)).astype(np.float32), RNG.integers(-100, 100, (40, 24)).astype(np.int8)
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
+        helper.make_node("MatMulInteger", ["q", "w", "zero"], ["sums"]),
+        helper.make_node("Cast", ["sums"], ["floats"], to=1),
+        helper.make_node("Mul", ["floats", "scale"], ["y"]),
+    ]
+    function = hologram.from_onnx(model(nodes, {"x": ("float32", ["n", 40])}, ["y"], {"w": w}))
+    high, low = max(x.max(), 0), min(x.min(), 0)
+    scale = np.float32(high - low) / 255
+    zero = np.clip(np.rint(-low / scale), 0, 255)
+    want = (np.clip(np.rint(x / scale) + zero, 0, 255) - zero) @ w.astype(np.float64) * scale
+    np.testing.assert_allclose(function(x), want, rtol=1e-5, atol=1e-4)
+    assert function.stats() == {"fallback_ops": {}, "steps": {}}
