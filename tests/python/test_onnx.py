@@ -69,6 +69,41 @@ def test_branches_and_loops_that_values_decide():
     assert function.stats() == {"fallback_ops": {}, "steps": {"onnx.If": 2}}
 
 
+def test_sizes_without_dimensions_are_numbers_too():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Mul", ["n", "two"], ["m"]),
+        helper.make_node("Sub", ["m", "two"], ["stop"]),
+        helper.make_node("Range", ["zero", "stop", "two"], ["y"]),
+    ]
+    constants = {"zero": np.array(0), "two": np.array(2)}
+    function = hologram.from_onnx(model(nodes, {"x": ("float32", ["n"])}, ["y"], constants))
+    for n in (5, 8):
+        np.testing.assert_array_equal(function(np.zeros(n, np.float32)), np.arange(0, 2 * n - 2, 2))
+    assert len(function.reports()) == 1
+
+
+def test_recurrent_layers_of_open_length_repeat_the_graph_of_a_step():
+    def layers(length):
+        own = np.random.default_rng(0)
+        weights = {f"{n}{i}": own.standard_normal(s).astype(np.float32) for i in (0, 1) for n, s in (("w", (1, 32, 8)), ("r", (1, 32, 8)))}
+        nodes = [
+            helper.make_node("LSTM", ["x", "w0", "r0"], ["a", "", "c"], hidden_size=8),
+            helper.make_node("Squeeze", ["a", "one"], ["b"]),
+            helper.make_node("LSTM", ["b", "w1", "r1", "", "", "", "c"], ["d", "h"], hidden_size=8, direction="reverse"),
+        ]
+        constants = {**weights, "one": np.array([1])}
+        return hologram.from_onnx(model(nodes, {"x": ("float32", [length, 3, 8])}, ["d", "h"], constants))
+
+    open_length = layers("length")
+    for n in (6, 9):
+        x = RNG.standard_normal((n, 3, 8)).astype(np.float32)
+        for got, want in zip(open_length(x), layers(n)(x), strict=True):  # whose steps are part of the graph
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    assert open_length.stats()["steps"] == {"onnx.LSTM": 4}
+
+
 def test_wrong_calls_name_the_input():
     function = hologram.from_onnx(perceptron()[0])
     x = np.zeros((3, 8), np.float32)

@@ -6,7 +6,7 @@ else Python repeats the graph of one."""
 import numpy as np
 
 from hologram._jit import Jitted
-from hologram.onnx.call import Array, Builder, OnnxRecorder
+from hologram.onnx.call import Array, Builder, OnnxRecorder, plain
 from hologram.onnx.pointwise import softplus_of
 from hologram.onnx.table import operator
 
@@ -192,6 +192,15 @@ def _layer(call, cell, x, w, r, bias, peephole, lengths, states, backward):
         return [np.stack(rows), *states]
 
     operands = [v if v is None else Array(call.tracer, v) for v in (gates, weight, inner, peephole, lengths, *states)]
+    sizes = [list(v.shape) for v in (*operands[:1], *operands[5:])]  # of the graph before, whose symbols the next one has
     y, *after = call.tracer.host(f"onnx.{cell.kind}", run, tuple(operands), {})
     call.b = Builder(call.tracer)
-    return y.value, [v.value for v in after]
+    made = [(y, [*sizes[0][:2], cell.hidden]), *zip(after, sizes[1:])]
+    return _sized(call, *made[0]), [_sized(call, v, shape) for v, shape in made[1:]]
+
+
+def _sized(call, x, sizes):
+    """What a step gave, with the sizes that it is known to have."""
+    if any(n != m for n, m in zip(x.shape, sizes)):  # guarded
+        raise ValueError(f"results of sizes {x.shape}, expected {sizes}")
+    return call.tracer.settle(x.value, plain(sizes))

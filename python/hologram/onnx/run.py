@@ -5,7 +5,7 @@ import onnx
 
 from hologram._jit import Jitted
 from hologram.onnx import tensors
-from hologram.onnx.call import Array, Call, OnnxRecorder, TraceError, Unsupported, Value, is_known, is_sizes, settled
+from hologram.onnx.call import Array, Call, Dim, OnnxRecorder, TraceError, Unsupported, Value, is_known, is_sizes, settled
 from hologram.onnx.graph import Graph, Scope
 
 MOST_FOLDED = 1 << 16  # elements of operands and results of what is computed while tracing
@@ -101,7 +101,11 @@ def wrapped(tracer, value):
         return Array(tracer, value)
     if isinstance(value, list):
         return [wrapped(tracer, part) for part in value]
-    return settled(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else value
+    if isinstance(value, Dim):  # what NumPy gives for an array of objects without dimensions
+        holder = np.empty((), object)
+        holder[()] = value
+        return holder
+    return settled(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic, bool, int, float)) else value
 
 
 def _results(tracer, node, operands, environment):
