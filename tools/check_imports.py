@@ -21,6 +21,7 @@ ORDER = [
     "hologram_torch.dlpack",
     "hologram_torch.memory",
     "hologram_torch.parameters",
+    "hologram_torch.holders",
     "hologram_torch.writes",
     "hologram_torch.profiling",
     "hologram_torch.graph",

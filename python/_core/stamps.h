@@ -4,12 +4,16 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
-#include <cstring>
-#include <string>
+#include <chrono>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "runtime/executable.h"
+#include "sharers.h"
+#include "tensor_words.h"
 #include "writes.h"
 
 namespace hologram::python {
@@ -39,8 +43,12 @@ class Watched {
 struct Stamp {
   nanobind::object weak;  // weak reference to the tensor
   Watched data;
-  int64_t version = -1;      // -1: what is computed from it is not kept
-  std::string content = {};  // of a small buffer: PyTorch's batch norm writes without a version
+  int64_t version = -1;  // -1: what is computed from it is not kept
+  bool native = false;   // a tensor of PyTorch's
+  bool buffer = false;   // a small one, which PyTorch's batch norm writes without a version
+  // Of its bytes, which are compared at each call: a buffer's, or others hold the storage, or did.
+  std::optional<uint64_t> content = std::nullopt;
+  int64_t quiet = 0;  // what Sharers said when the content was this
 };
 
 /// Whether other processes may write into the tensor.
@@ -55,12 +63,6 @@ inline bool is_shared(PyObject* tensor) {
   return is;
 }
 
-inline bool is_parameter(nanobind::handle tensor) {
-  static PyObject* const type =
-      nanobind::object(nanobind::module_::import_("torch.nn").attr("Parameter")).release().ptr();
-  return PyObject_IsInstance(tensor.ptr(), type) == 1;
-}
-
 /// Per parameter of a plan's cache entries the stamp of what is kept of it. Used under the GIL.
 class Stamps {
  public:
@@ -69,15 +71,14 @@ class Stamps {
       : plan_(plan),
         host_(host),
         stamps_(static_cast<size_t>(plan.num_parameters)),
-        small_(stamps_.size()) {
+        bytes_(stamps_.size(), -1) {
     for (const auto& entry : plan.cache)
       used_.insert(used_.end(), entry.parameters.begin(), entry.parameters.end());
     std::sort(used_.begin(), used_.end());
     used_.erase(std::unique(used_.begin(), used_.end()), used_.end());
     for (const schedule::Slot& slot : plan.slots)
       if (slot.kind == schedule::SlotKind::input && slot.bytes.is_const())
-        if (int64_t n = slot.bytes.constant_value(); host && n <= compared_bytes)
-          small_[static_cast<size_t>(slot.index)] = static_cast<size_t>(std::max<int64_t>(n, 0));
+        bytes_[static_cast<size_t>(slot.index)] = std::max<int64_t>(slot.bytes.constant_value(), 0);
     of_process().push_back(this);
   }
   ~Stamps() { std::erase(of_process(), this); }
@@ -117,12 +118,24 @@ class Stamps {
   /// Drops all references to a tensor, weak as they are: what was computed from it is computed
   /// anew.
   static void drop(PyObject* tensor) {
+    Sharers::of_process().drop(tensor);
     for (Stamps* stamps : of_process())
       for (Stamp& s : stamps->stamps_)
         if (s.weak.is_valid() && refers_to(s.weak.ptr(), tensor)) {
           s.weak = {};
           ++stamps->commits_;
         }
+  }
+
+  /// How many of the weights that the plan's kept values are computed from share their memory with
+  /// other tensors, and their bytes.
+  static std::pair<int64_t, int64_t> shared(const schedule::Plan& plan) {
+    std::pair<int64_t, int64_t> out{0, 0};
+    for (const Stamps* stamps : of_process())
+      for (size_t k = 0; &stamps->plan_ == &plan && k < stamps->stamps_.size(); ++k)
+        if (stamps->shared_[k])
+          out = {out.first + 1, out.second + std::max<int64_t>(stamps->bytes_[k], 0)};
+    return out;
   }
 
   /// What is kept of these parameters is valid from now on, whatever happens to their tensors,
@@ -134,50 +147,118 @@ class Stamps {
   }
 
  private:
-  static constexpr int64_t compared_bytes = 64 << 10;  // the statistics of 16,384 channels
+  static constexpr int64_t buffer_bytes = 64 << 10;  // the statistics of 16,384 channels
+  static constexpr int64_t chunk_bytes = 256 << 10;
 
   static std::vector<Stamps*>& of_process() {
     static std::vector<Stamps*> all;
     return all;
   }
 
+  // What a check compares of tensors that share their memory, and how long that takes.
+  struct Comparing {
+    host::ThreadPool& threads;
+    int64_t check = Sharers::of_process().begin(), bytes = 0;
+    std::vector<const void*> storages = {};
+    double seconds = 0;
+  };
+
   template <typename Object>
   bool check_once(const runtime::Executable& executable, Object object, void* const* data,
                   Checked& out) {
-    Writes::of_process().look();
     out.kept = executable.kept();
     out.epoch = Writes::of_process().epoch();
     out.commits = commits_;
     out.changed.clear();
     std::vector<char> changed(stamps_.size(), 0);
+    std::optional<Comparing> comparing;
+    const TensorWords& words = TensorWords::of_process();
     for (int p : used_) {
       auto k = static_cast<size_t>(p);
       PyObject* o = object(p);
       const Stamp& s = stamps_[k];
-      const int64_t version = version_of(o);
-      if (version >= 0 && epoch_ == out.epoch && s.data.get() == data[k] && s.version == version &&
-          s.weak.is_valid() && refers_to(s.weak.ptr(), o) &&
-          std::memcmp(data[k], s.content.data(), s.content.size()) == 0)
-        continue;
+      const bool same = epoch_ == out.epoch && s.data.get() == data[k] && s.weak.is_valid() &&
+                        refers_to(s.weak.ptr(), o);
+      const TensorState state = same && s.native ? words.look(o) : words.look_at_any(o);
+      const bool unwritten = same && s.version >= 0 && s.version == state.version;
+      shared_[k] = state.holders > 1;
+      if (unwritten && !shared_[k] && !s.content) continue;
+      if (!comparing) comparing.emplace(executable.runtime().threads());
+      if (unwritten && has_its_content(k, state, *comparing)) continue;
       changed[k] = 1;
       nanobind::object weak = nanobind::steal(PyWeakref_NewRef(o, nullptr));
       if (!weak.is_valid()) return false;
-      Stamp made{std::move(weak), Watched(data[k]), version};
-      if (host_ && version >= 0 && is_shared(o)) made.version = -1;
-      if (made.version >= 0 && small_[k] > 0 && data[k] && !is_parameter(o))
-        made.content.assign(static_cast<const char*>(data[k]), small_[k]);
-      out.changed.emplace_back(k, std::move(made));
+      out.changed.emplace_back(k, Stamp{std::move(weak), Watched(data[k]), state.version});
+      note(out.changed.back().second, k, o, state, *comparing);
     }
     for (size_t c = 0; c < plan_.cache.size() && !out.changed.empty(); ++c)
       for (int p : plan_.cache[c].parameters)
         if (changed[static_cast<size_t>(p)]) out.kept[c].reset();
+    if (comparing && !comparing->storages.empty())
+      Sharers::of_process().compared(comparing->storages, comparing->bytes, comparing->seconds);
     return true;
+  }
+
+  // Whether a tensor whose content is compared is as its stamp says.
+  bool has_its_content(size_t k, const TensorState& state, Comparing& comparing) {
+    Stamp& s = stamps_[k];
+    const int64_t quiet = ask_sharers(k, state, comparing);
+    if (quiet > 0 && quiet == s.quiet && !s.buffer) return true;
+    if (!s.content || *s.content != content_of(k, s.data.get(), comparing)) return false;
+    s.quiet = quiet;
+    if (!shared_[k] && !s.buffer) s.content.reset();
+    return true;
+  }
+
+  // Completes a stamp that is being made.
+  void note(Stamp& made, size_t k, PyObject* o, const TensorState& state, Comparing& comparing) {
+    made.native = TensorWords::of_process().is_tensor(o);
+    if (host_ && made.version >= 0 && is_shared(o)) made.version = -1;
+    if (made.version < 0) return;
+    made.quiet = ask_sharers(k, state, comparing);
+    const bool readable = host_ && bytes_[k] >= 0;
+    made.buffer = readable && bytes_[k] <= buffer_bytes && made.data.get() && !is_parameter(o);
+    if (readable && (shared_[k] || made.buffer))
+      made.content = content_of(k, made.data.get(), comparing);
+    else if (shared_[k] && made.quiet == 0)
+      made.version = -1;
+  }
+
+  // Sharers::quiet() of a tensor whose storage others hold too.
+  int64_t ask_sharers(size_t k, const TensorState& state, Comparing& comparing) {
+    if (!shared_[k]) return 0;
+    const int64_t quiet =
+        Sharers::of_process().quiet(state.storage, state.holders, comparing.check);
+    if (quiet > 0) return quiet;
+    comparing.storages.push_back(state.storage);
+    comparing.bytes += std::max<int64_t>(bytes_[k], 0);
+    if (!host_) comparing.seconds += 1e-3;  // a guess at what computing it anew takes
+    return 0;
+  }
+
+  uint64_t content_of(size_t k, const void* data, Comparing& comparing) const {
+    const std::span bytes(static_cast<const std::byte*>(data),
+                          static_cast<size_t>(data ? bytes_[k] : 0));
+    if (!shared_[k]) return checksum(bytes);
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<uint64_t> sums((bytes.size() + chunk_bytes - 1) / chunk_bytes);
+    comparing.threads.for_ranges(
+        static_cast<int64_t>(sums.size()), 1, [&](int64_t begin, int64_t end) {
+          for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+            sums[i] = checksum(bytes.subspan(
+                i * chunk_bytes, std::min<size_t>(chunk_bytes, bytes.size() - i * chunk_bytes)));
+          return 0;
+        });
+    comparing.seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return checksum(std::as_bytes(std::span(sums)));
   }
 
   const schedule::Plan& plan_;
   const bool host_;
   std::vector<Stamp> stamps_;
-  std::vector<size_t> small_;  // by parameter: bytes of those that may be compared, else 0
+  std::vector<int64_t> bytes_;                                    // by parameter; -1: not known
+  std::vector<char> shared_ = std::vector<char>(stamps_.size());  // by parameter, at the last check
   std::vector<int> used_;
   int64_t epoch_ = 0, commits_ = 0;
 };

@@ -1,5 +1,6 @@
 // python/_core/torch_call_type.cpp: Python's name for callables over PyTorch's tensors.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -208,13 +209,45 @@ void bind_torch_call(nb::module_& m) {
       "Tells of a write that no version counter shows: what compiled graphs keep of tensors that "
       "begin in these bytes is computed anew.");
   m.def(
-      "memory_aliased",
-      [](nb::handle tensor, uintptr_t address, size_t bytes) {
-        Writes::of_process().aliased(tensor, reinterpret_cast<const void*>(address), bytes);
+      "learn_tensor_words",
+      [](const nb::list& samples, nb::handle type, nb::object ask) {
+        return TensorWords::of_process().learn(samples, type, std::move(ask));
       },
-      nb::arg("tensor"), nb::arg("address"), nb::arg("bytes"),
-      "Tells of a tensor over these bytes with a version counter of its own: what is written "
-      "through it now, or is seen in its version later, counts as memory_written.");
+      nb::arg("samples"), nb::arg("type"), nb::arg("ask"),
+      "Learns where tensors keep what each call reads: samples are (tensor, address of its "
+      "implementation, of its storage, version or -1, number of its version counter, tensors that "
+      "hold the storage); ask(tensor) gives the tensors that hold its storage where that fails. "
+      "Whether it has been learned.");
+  m.def(
+      "learn_resizable",
+      [](nb::handle tensor, nb::handle change) {
+        return TensorWords::of_process().learn_resizable(tensor, change);
+      },
+      nb::arg("tensor"), nb::arg("change"),
+      "Learns where a storage keeps whether it can be resized, which change() ends for tensor's.");
+  m.def(
+      "forget_tensor_words", [] { TensorWords::of_process().forget(); },
+      "What was learned is no longer used.");
+  m.def(
+      "tensor_state",
+      [](nb::handle tensor) {
+        const TensorState state = TensorWords::of_process().look_at_any(tensor.ptr());
+        return nb::make_tuple(state.version, state.holders);
+      },
+      nb::arg("tensor"),
+      "(version or -1, how many tensors hold the storage) as calls of compiled graphs see them.");
+  m.def(
+      "shared_weights", [](const Executable& e) { return Stamps::shared(e.plan()); },
+      nb::arg("executable"),
+      "How many of the weights that a graph keeps values of share their memory with other tensors, "
+      "as its last call saw it, and their bytes.");
+  m.def(
+      "compared_weights", [] { return Sharers::of_process().comparisons(); },
+      "How many contents of weights calls have compared, as others than known tensors hold them.");
+  m.def(
+      "set_sharing_teller",
+      [](nb::object tell) { Sharers::of_process().set_teller(std::move(tell)); }, nb::arg("tell"),
+      "tell(weights, bytes) is called once, when weights are compared at each call.");
   m.def(
       "drop_references", [](nb::handle tensor) { Stamps::drop(tensor.ptr()); }, nb::arg("tensor"),
       "Drops the weak references that compiled graphs hold to a tensor, whose memory they take for "

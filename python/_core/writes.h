@@ -4,11 +4,8 @@
 
 #include <nanobind/nanobind.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
-#include <utility>
-#include <vector>
 
 namespace hologram::python {
 
@@ -24,17 +21,11 @@ inline bool refers_to(PyObject* weak, PyObject* object) {
 #endif
 }
 
-/// -1 for inference tensors, which keep none.
-inline int64_t version_of(PyObject* tensor) {
-  static PyObject* const name = PyUnicode_InternFromString("_version");
-  PyObject* v = PyObject_GetAttr(tensor, name);
-  if (!v) {
-    PyErr_Clear();
-    return -1;
-  }
-  const int64_t version = PyLong_AsLongLong(v);
-  Py_DECREF(v);
-  return version;
+/// The object that a weak reference names, or none.
+inline nanobind::object referent(PyObject* weak) {
+  nanobind::object found = nanobind::steal(PyObject_CallNoArgs(weak));
+  if (!found.is_valid()) PyErr_Clear();
+  return found.is_none() ? nanobind::object() : found;
 }
 
 /// The addresses that the stamps of this process remember, and the epoch: whatever is kept by
@@ -63,42 +54,9 @@ class Writes {
   void written(const void* address, size_t bytes) {
     if (watches(address, bytes)) next_epoch();
   }
-  /// A tensor over these bytes with a version counter of its own, which may be written at once, and
-  /// as long as it lives.
-  void aliased(nanobind::handle alias, const void* address, size_t bytes) {
-    if (!watches(address, bytes)) return;
-    next_epoch();
-    if (aliases_.size() >= sweep_at_) {
-      look();
-      sweep_at_ = std::max<size_t>(64, 2 * aliases_.size());
-    }
-    aliases_.push_back({nanobind::weakref(alias), version_of(alias.ptr()), address, bytes});
-  }
-  /// Begins another epoch if an alias has been written.
-  void look() {
-    if (aliases_.empty()) return;
-    std::vector<Alias> aliases = std::exchange(aliases_, {});  // asking may run Python
-    for (Alias& a : aliases) {
-      nanobind::object tensor = a.weak();
-      if (tensor.is_none()) continue;
-      const int64_t version = version_of(tensor.ptr());
-      if (version != a.version) written(a.address, a.bytes);
-      a.version = version;
-      aliases_.push_back(std::move(a));
-    }
-  }
 
  private:
-  struct Alias {
-    nanobind::object weak;
-    int64_t version;
-    const void* address;
-    size_t bytes;
-  };
-
   int64_t epoch_ = 0;
-  std::vector<Alias> aliases_;
-  size_t sweep_at_ = 64;
   std::map<uintptr_t, int> watched_;  // with how many stamps remember each
 };
 

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from . import counters, device, parameters, precision, profiling, writes
+from . import counters, device, holders, parameters, precision, profiling, writes
 from .options import Options, strict
 from .program import Program, Programs
 from .translate import layout
@@ -23,6 +23,7 @@ def check_pytorch():
 
 
 check_pytorch()
+holders.watch()
 writes.watch()
 profiling.watch()
 

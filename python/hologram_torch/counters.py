@@ -37,6 +37,8 @@ def stats() -> dict:
     fallback_ops: {operator: calls} of operators that ran in PyTorch inside compiled graphs
     host_runs: steps, since the process began, that a GPU's backend ran on the host's processor, as it has no kernel for them
     graph_launches: CUDA graphs, since the process began, that were launched in place of single kernels
+    compared_weights: contents of weights that calls, since the process began, compared with what is kept of them, as others than
+        known tensors hold their memory (docs/pytorch.md, "Weights that change")
     compile_ms: milliseconds by stage; "trace" is the translation in Python, "total" all of ours
     ops_before, ops_canonical: operations before and after canonicalisation
     memory: bytes that compiled graphs hold now: packed_weights of live graphs, on GPUs too, where they are PyTorch's memory;
@@ -47,7 +49,7 @@ def stats() -> dict:
     with _lock:
         c = _counters
         counts = {**vars(c), "compile_ms": dict(c.compile_ms), "fallback_ops": dict(c.fallback_ops)}
-        return {**counts, **_devices(), "memory": _memory()}
+        return {**counts, **_devices(), "compared_weights": _compared(), "memory": _memory()}
 
 
 def tell_memory(function) -> None:
@@ -69,6 +71,16 @@ def tell_devices(function) -> None:
 
 def _devices() -> dict:
     return {"host_runs": 0, "graph_launches": 0}
+
+
+def tell_compared(function) -> None:
+    """Sets what gives the count of weights whose contents were compared."""
+    global _compared
+    _compared = function
+
+
+def _compared() -> int:
+    return 0
 
 
 def reset_stats() -> None:

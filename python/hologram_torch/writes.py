@@ -26,7 +26,11 @@ def watch() -> None:
     for storage in (torch.UntypedStorage, torch.TypedStorage):
         for name in ("copy_", "fill_", "__setitem__"):
             _after(storage, name, lambda s, *_, **__: _written(getattr(s, "_untyped_storage", s)))
-    _watch_data(torch.nn.Parameter)
+    _watch_data()
+    _after(torch.UntypedStorage, "byteswap", lambda s, *_, **__: _written(s))
+    _after(torch.Tensor, "set_", lambda t, *_, **__: _written(t))  # another name of the memory
+    _before(torch.Tensor, "__dlpack__", lambda t, *_, **__: _written(t))
+    _before(torch.utils.dlpack, "to_dlpack", _written)
     _before(torch.utils, "swap_tensors", _swap)
     group = getattr(torch.distributed, "ProcessGroup", None)
     for name in _RECEIVING:  # collectives write without a version
@@ -72,21 +76,24 @@ def _replace(owner, name, around):
     setattr(owner, name, changed)
 
 
-def _watch_data(parameter):
-    """`p.data` has a version counter of its own: p's does not show what is written through it."""
+def _watch_data():
+    """`t.data` has a version counter of its own: t's does not show what is written through it, nor that t.data was replaced."""
     data = torch.Tensor.data
+    if isinstance(data, property):
+        return
 
     def get(self):
         alias = data.__get__(self)
         if not torch.compiler.is_compiling():
-            try:
-                _core.memory_aliased(alias, alias.data_ptr(), alias.nbytes)
-            except (RuntimeError, NotImplementedError):  # no address: nothing of it is kept
-                pass
+            _written(alias, None)
         return alias
 
-    if "data" not in vars(parameter):
-        parameter.data = property(get, data.__set__, data.__delete__, data.__doc__)
+    def put(self, value):
+        data.__set__(self, value)
+        if not torch.compiler.is_compiling():
+            _written(self, None)
+
+    torch.Tensor.data = property(get, put, data.__delete__, data.__doc__)
 
 
 def _stepped(optimizer, *_):
@@ -107,13 +114,15 @@ def _swap(*tensors):
         _core.drop_references(t)
 
 
-def _written(tree) -> None:
+def _written(tree, unknown=_core.forget_kept) -> None:
     if isinstance(tree, (torch.Tensor, torch.UntypedStorage)):
         try:
             storage = tree.untyped_storage() if isinstance(tree, torch.Tensor) else tree
-            _core.memory_written(storage.data_ptr(), storage.nbytes())
+            if storage.device.type != "meta":  # of a FakeTensor too
+                _core.memory_written(storage.data_ptr(), storage.nbytes())
         except (RuntimeError, NotImplementedError):  # a subclass or a device without an address
-            _core.forget_kept()
+            if unknown:
+                unknown()
     elif isinstance(tree, dict):
         for item in tree.values():
             _written(item)

@@ -1,145 +1,152 @@
 # tests/torch/test_stale_weights.py: whatever writes a parameter, the next call sees it
-import os
+import ctypes
+import functools
 import threading
 import time
+from pathlib import Path
 
+import hologram
 import hologram_torch
+import numpy as np
 import pytest
 import torch
 from harness import compile_fresh
+from hologram import _core
+from hologram_torch import holders
 from torch import nn
+from weight_ways import WAYS
 
 
-def preserved_version(layer):
-    with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(layer.weight):
-        layer.weight.mul_(-3)
-
-
-def old_address(layer):
-    layer._apply(lambda p: p.detach() * -3).half().float()  # often at the address where it was before
-
-
-def in_inference_mode(layer):
-    with torch.inference_mode():
-        layer.weight.mul_(-3)
-
-
-def new_data(layer):
-    layer.weight.data = layer.weight.data * -3
-
-
-def compiled_data(layer):
-    @torch.compile(backend="hologram")
-    def write(w):
-        w.data.mul_(-3)
-
-    write(layer.weight)
-
-
-def collective(layer):
-    dist = torch.distributed
-    if not dist.is_available():
-        pytest.skip("this PyTorch has no torch.distributed")
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        other = torch.randn(64, 64)
-        dist.all_gather_into_tensor(layer.weight.detach(), other)
-        dist.all_reduce(layer.weight.detach())
-    finally:
-        dist.destroy_process_group()
-    torch.testing.assert_close(layer.weight.detach(), other)
-
-
-def data_in_place(layer):
-    layer.weight.data.mul_(-3)
-    layer.bias.data[3:5].add_(1)
-
-
-def data_of_before(layer):
-    if not hasattr(layer, "aliases"):
-        layer.aliases = [p.data for p in layer.parameters()]
-        layer(torch.randn(32, 64))
-    for alias in layer.aliases:
-        alias.mul_(-3)
-
-
-def fused_optimizer(layer):
-    for p in layer.parameters():
-        p.grad = torch.randn_like(p)
-    with torch.enable_grad():
-        torch.optim.AdamW(layer.parameters(), lr=1, fused=True).step()
-
-
-class OldOptimizer(torch.optim.Optimizer):
-    """Writes as many optimizers outside of PyTorch do, and keeps what it writes into."""
-
-    def __init__(self, parameters):
-        super().__init__(parameters, {})
-        self.aliases = [p.data.view(-1) for group in self.param_groups for p in group["params"]]
-
-    def step(self):
-        for alias in self.aliases:
-            alias.mul_(-3)
-
-
-def optimizer_outside(layer):
-    if not hasattr(layer, "optimizer"):
-        layer.optimizer = OldOptimizer(layer.parameters())
-    layer.optimizer.step()
-
-
-def storage(layer):
-    layer.weight.untyped_storage().copy_(torch.randn(64, 64).untyped_storage())
-
-
-def storage_filled(layer):
-    layer.weight.untyped_storage().fill_(0x3D + layer.weight.untyped_storage()[0] % 2)  # 0.046 or 0.186
-
-
-def typed_storage(layer):
-    layer.weight.storage()[5] = layer.weight[0, 5].item() * -3 + 1
-
-
-def swapped(layer):
-    torch.utils.swap_tensors(layer.weight, nn.Parameter(torch.randn(64, 64)))
-
-
-def other_process(layer):
-    process = os.fork()
-    if process == 0:
-        layer.weight.mul_(-3)
-        os._exit(0)
-    os.waitpid(process, 0)
-
-
-WRITES = [preserved_version, old_address, in_inference_mode, new_data, compiled_data, collective, data_in_place, data_of_before,
-          fused_optimizer, optimizer_outside, storage, storage_filled, typed_storage, swapped, other_process]  # fmt: skip
-
-
-def of_torch_compile(layer, x):
-    return compile_fresh(layer)
-
-
-def of_freeze(layer, x):
-    return hologram_torch.freeze(layer, (x,))
-
-
-@pytest.mark.parametrize("compiler", [of_torch_compile, of_freeze])
-@pytest.mark.parametrize("write", WRITES)
-def test_a_written_weight_is_seen(write, compiler):
+@pytest.fixture(scope="module")
+def callables(tmp_path_factory):
+    """A layer, compiled, frozen and in an archive whose weights replace() gives it."""
     layer, x = nn.Linear(64, 64), torch.randn(32, 64)
-    if write is other_process:
-        layer.share_memory()
-    if write is swapped and compiler is of_freeze:
-        pytest.skip("PyTorch's capture holds a weak reference of its own")
-    compiled = compiler(layer, x)
+    path = tmp_path_factory.mktemp("written") / "layer.holo"
+    hologram_torch.export(layer, (x,), path, isas=())
+    archive = hologram.load(path)
+
+    def replace():
+        for name, p in layer.named_parameters():
+            archive.replace(name, p.detach().numpy())
+
+    calls = {
+        "compile": compile_fresh(layer),
+        "freeze": hologram_torch.freeze(layer, (x,)),
+        "archive": lambda x: torch.from_numpy(archive(x.numpy())),
+    }
+    return layer, x, calls, replace
+
+
+NEW = "swapped", "load_state_dict by assigning"  # of which freeze() is told by "a new parameter": it captures again
+
+
+def follow(way, before, callables):
+    """Writes, and compares with eager, whether the way's names of the memory are there before the first call or after it."""
+    layer, x, calls, replace = callables
+    close = functools.partial(torch.testing.assert_close, rtol=1e-4, atol=1e-4)
+
+    def agree():
+        replace()
+        for name, call in calls.items():
+            if name != "freeze" or way not in NEW:
+                close(call(x), layer(x), msg=lambda m, name=name: f"{name}: {m}")
+
     with torch.no_grad():
-        for _ in range(3):
-            before = layer(x)
-            torch.testing.assert_close(compiled(x), before)
-            write(layer)
-            assert not torch.equal(layer(x), before)
-            torch.testing.assert_close(compiled(x), layer(x))
+        layer.weight.data, layer.bias.data = torch.randn(64, 64), torch.randn(64)  # that no call has seen
+        write = WAYS[way](layer) if before else None
+        agree()
+        write = write or WAYS[way](layer)
+        for n in range(3):
+            old = calls["archive"](x)
+            write()
+            assert not torch.equal(layer(x), old)
+            close(calls["archive"](x), old)  # has copies
+            agree()
+        agree()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_written_weight_is_seen(way, when, callables):
+    follow(way, when == "before", callables)
+
+
+@pytest.mark.parametrize("way", ["in place", "data held", "a flat buffer", "a state_dict held", "DLPack held"])
+def test_a_written_weight_is_seen_where_python_must_be_asked(way, callables):
+    t = torch.zeros(3)
+    assert not _core.learn_tensor_words([(t, t._cdata, t.untyped_storage()._cdata, 7, 0, 1)], torch.Tensor, holders.holders)
+    try:
+        follow(way, True, callables)
+    finally:
+        holders.watch()
+    assert holders._agrees()
+
+
+def compared(call) -> int:
+    before = hologram_torch.stats()["compared_weights"]
+    call()
+    return hologram_torch.stats()["compared_weights"] - before
+
+
+def test_known_tensors_that_hold_a_weight_are_asked_in_place_of_its_content():
+    layer, x = nn.Linear(1024, 512), torch.randn(8, 1024)
+    compiled = compile_fresh(layer)
+    with torch.no_grad():
+        compiled(x)
+        assert compared(lambda: compiled(x)) == 0
+        held = [layer.state_dict()["weight"], layer.weight.data, layer.weight.detach().view(-1), layer.weight[3:]]
+        arrays = [lambda: held[0].numpy(), lambda: np.from_dlpack(held[1])]
+        assert compared(lambda: compiled(x)) == 1
+        assert any(compared(lambda: compiled(x)) == 0 for _ in range(5000))  # they are searched for once comparing has taken a while
+        for t in held:
+            t.mul_(-2)
+            torch.testing.assert_close(compiled(x), layer(x), rtol=1e-3, atol=1e-3)
+            assert compared(lambda: compiled(x)) == 0
+        for make in reversed(arrays):
+            array = make()
+            assert compared(lambda: compiled(x)) == 1
+            array *= 0.5
+            torch.testing.assert_close(compiled(x), layer(x), rtol=1e-3, atol=1e-3)
+            del array
+        del held, t
+        assert compared(lambda: compiled(x)) == 0
+
+
+def test_comparing_is_told(caplog):
+    layer, x = nn.Linear(1024, 512), torch.randn(8, 1024)
+    holders.watch()  # not told yet
+    compiled = compile_fresh(layer)
+    array = layer.weight.detach().numpy()
+    with torch.no_grad(), caplog.at_level("WARNING", "hologram"):
+        for n in range(5000):
+            compiled(x)
+            if caplog.records and n % 100 == 0:
+                break
+    assert [r.getMessage()[:54] for r in caplog.records] == ["what 1 packed weights (2.0 MiB) were made of is compared "[:54]]
+    told = "1 packed weights (2.1 MB) share memory with other tensors: contents are compared at each call"
+    assert told in str(hologram_torch.explain(layer, x))
+    del array
+    assert "share memory" not in str(hologram_torch.explain(layer, x))
+
+
+RAW = "raw pointer (`data_ptr()`, a NumPy array or DLPack of the parameter itself, or one that is gone before\nthe next call)"
+
+
+def test_raw_pointers_write_unseen_until_it_is_told():
+    assert RAW in (Path(__file__).parents[2] / "docs" / "pytorch.md").read_text()
+    layer, x = nn.Linear(64, 64).requires_grad_(False), torch.randn(32, 64)
+    compiled = compile_fresh(layer)
+    ways = [
+        lambda: ctypes.memset(layer.weight.data_ptr(), 0, 256),
+        lambda: layer.weight.numpy().__imul__(-2),
+        lambda: layer.weight.detach().numpy().__imul__(-2),
+    ]
+    for write in ways:
+        torch.testing.assert_close(compiled(x), layer(x))
+        write()
+        assert not torch.equal(compiled(x), layer(x))
+        torch.autograd.graph.increment_version(layer.weight)
+        torch.testing.assert_close(compiled(x), layer(x))
 
 
 NORMED = {
@@ -148,13 +155,13 @@ NORMED = {
 }
 
 
-@pytest.mark.parametrize("compiler", [of_torch_compile, of_freeze])
+@pytest.mark.parametrize("compiler", [compile_fresh, None], ids=["compile", "freeze"])
 @pytest.mark.parametrize("model", NORMED)
 def test_statistics_that_eager_batch_norm_moves_are_seen(model, compiler):
     make, shape = NORMED[model]
     net, x = make().eval(), torch.randn(shape)
     norm = next(m for m in net if hasattr(m, "running_mean"))
-    compiled = compiler(net, x)
+    compiled = compiler(net) if compiler else hologram_torch.freeze(net, (x,))
     with torch.no_grad():
         for by_mode in (True, False, False):
             before = net(x)
@@ -199,31 +206,16 @@ def test_converting_a_model_by_swapping_its_tensors():
         torch.__future__.set_swap_module_params_on_conversion(False)
 
 
-def test_reading_data_of_what_nothing_keeps_is_no_write():
-    from hologram import _core
-
-    layer, x = nn.Linear(64, 64), torch.randn(32, 64)
-    other = nn.Linear(64, 64)
-    compiled = compile_fresh(layer)
-    with torch.no_grad():
-        compiled(x)
-        layer.weight.detach().numpy()[:] = 1  # as documented, not seen by itself
-        assert other.eval().weight.data.shape == (64, 64) and not other.training
-        other.weight.data.zero_()
-        layer.train()  # as it is
-        assert not torch.equal(compiled(x), layer(x))
-        _core.memory_written(layer.weight.data_ptr(), 1)
-        torch.testing.assert_close(compiled(x), layer(x))
-
-
-def test_a_recurrent_layer_sees_a_preserved_version():
+def test_a_recurrent_layer_sees_a_preserved_version_and_held_data():
     layer, x = nn.LSTM(16, 16), torch.randn(5, 3, 16)
-    compiled = compile_fresh(layer)
+    compiled, held = compile_fresh(layer), layer.weight_ih_l0.data
     with torch.no_grad():
         for _ in range(2):
             torch.testing.assert_close(compiled(x)[0], layer(x)[0])
             with torch.autograd._unsafe_preserve_version_counter(layer.weight_hh_l0):
                 layer.weight_hh_l0.mul_(-2)
+            torch.testing.assert_close(compiled(x)[0], layer(x)[0])
+            held.mul_(-2)
         torch.testing.assert_close(compiled(x)[0], layer(x)[0])
 
 
@@ -263,8 +255,6 @@ def test_a_call_that_fails_leaves_nothing_stale(first):
 
 
 def test_a_write_in_the_middle_of_a_call_is_seen_by_the_next():
-    from hologram import _core
-
     layer, x = nn.Linear(64, 64), torch.randn(32, 64)
     compiled = compile_fresh(lambda x: may_fail(layer(x)))
 
@@ -338,19 +328,3 @@ def test_a_faulty_call_is_found_faulty_again():
                 compiled(x)
         layer.index.fill_(1)
         torch.testing.assert_close(compiled(x), x @ layer.weight[[1, 1]].t())
-
-
-def test_memory_that_nothing_keeps_is_no_reason_to_pack_again():
-    from hologram import _core
-
-    layer, x = nn.Linear(64, 64), torch.randn(32, 64)
-    compiled = compile_fresh(layer)
-    with torch.no_grad():
-        compiled(x)
-        layer.weight.detach().numpy()[:] = 1  # as documented, not seen by itself
-        other = torch.zeros(1000)
-        with torch.autograd._unsafe_preserve_version_counter(other):
-            other.add_(1)
-        assert not torch.equal(compiled(x), layer(x))
-        _core.memory_written(layer.weight.data_ptr(), 1)
-        torch.testing.assert_close(compiled(x), layer(x))

@@ -10,13 +10,15 @@ from .table import table
 @dataclasses.dataclass(frozen=True)
 class Graph:
     """One compiled graph: its name, the compiler's report and the plan's description; with explain(runs=…), also
-    the (calls, total seconds, least seconds) of each step; the GPU that it runs on, in words."""
+    the (calls, total seconds, least seconds) of each step; the GPU that it runs on, in words; how many of its packed weights share
+    memory with other tensors, and their bytes."""
 
     name: str
     report: dict
     plan: dict
     times: tuple = ()
     device: str = ""
+    shared: tuple = (0, 0)
 
     def kernels(self) -> list:
         """The steps of a steady-state call: what packs weights runs once and is left out. After explain(runs=…) each
@@ -90,6 +92,7 @@ def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
     torch.compile(options=...). Raises ValueError for negative runs.
     """
     import torch
+    from hologram import _core
 
     from ..backend import hologram
 
@@ -110,5 +113,6 @@ def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
     for name, executable in records:
         executable.set_profile(False)
         times = tuple(executable.step_times()) if runs else ()
-        graphs.append(Graph(name, executable.report, executable.describe(), times, executable.device))
+        graphs.append(Graph(name, executable.report, executable.describe(), times, executable.device,
+                            _core.shared_weights(executable)))  # fmt: skip
     return Explanation(graphs, fallback)

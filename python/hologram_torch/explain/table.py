@@ -30,6 +30,11 @@ def table(graph) -> list:
     if report["rules"]:
         fired = ", ".join(f"{name} ×{n}" for name, n in sorted(report["rules"].items(), key=lambda r: (-r[1], r[0])))
         lines.append(f"  rules: {fired}")
+    if graph.shared[0]:
+        lines.append(
+            f"  {graph.shared[0]} packed weights ({size_text(str(graph.shared[1]), 'B')}) share memory with other tensors: contents "
+            "are compared at each call, or versions once all of these tensors are known"
+        )
     times = f" {'time':>10} {'share':>6} {'FLOP/s':>9} {'B/s':>9}" if graph.times else ""
     lines.append(f"  {'kernel':<48} {'FLOP':>12} {'bytes':>12}{times}")
     whole = sum(s.get("seconds", 0) for s in kernels)

@@ -1,0 +1,128 @@
+// python/_core/tensor_words.cpp: places in PyTorch's tensors, learned from some of which all is
+// known.
+#include "tensor_words.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace hologram::python {
+namespace {
+
+// A word is looked for among the first of an object: of the smallest that PyTorch has, 48 bytes of
+// a Python object, 128 of a TensorImpl, 64 of a StorageImpl.
+constexpr size_t object_bytes = 48, implementation_bytes = 128, storage_bytes = 64;
+
+struct Sample {
+  PyObject* tensor;
+  const void *implementation, *storage;
+  int64_t version, counter;
+  uint32_t holders;
+};
+
+const void* word(const void* base, size_t place) {
+  return *reinterpret_cast<void* const*>(static_cast<const char*>(base) + place);
+}
+
+// The only place of a word that `holds(place)`; 0: none, or several.
+template <class Holds>
+size_t place_of(size_t bytes, const Holds& holds) {
+  size_t found = 0;
+  for (size_t p = sizeof(void*); p < bytes; p += sizeof(void*))
+    if (holds(p)) {
+      if (found) return 0;
+      found = p;
+    }
+  return found;
+}
+
+// Whether the words are the same where samples share a version counter, and only there, and null
+// where they have none: no other word is, so that it is an address.
+bool is_counter(const std::vector<Sample>& samples, size_t place) {
+  for (const Sample& a : samples) {
+    const void* mine = word(a.implementation, place);
+    if ((mine == nullptr) != (a.version < 0)) return false;
+    for (const Sample& b : samples)
+      if (mine && (mine == word(b.implementation, place)) != (a.counter == b.counter)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TensorWords& TensorWords::of_process() {
+  static TensorWords& words = *new TensorWords;  // holds Python's objects, which end before statics
+  return words;
+}
+
+bool TensorWords::learn(const nb::list& list, nb::handle type, nb::object ask) {
+  known_ = false;
+  resizable_ = 0;
+  type_ = nb::borrow(type);
+  ask_ = std::move(ask);
+  std::vector<Sample> samples;
+  for (nb::handle s : list)
+    samples.push_back({nb::handle(s[0]).ptr(),
+                       reinterpret_cast<const void*>(nb::cast<uintptr_t>(s[1])),
+                       reinterpret_cast<const void*>(nb::cast<uintptr_t>(s[2])),
+                       nb::cast<int64_t>(s[3]), nb::cast<int64_t>(s[4]), nb::cast<uint32_t>(s[5])});
+  auto all = [&](auto&& holds) { return std::ranges::all_of(samples, holds); };
+  implementation_ = place_of(object_bytes, [&](size_t p) {
+    return all([p](const Sample& s) { return word(s.tensor, p) == s.implementation; });
+  });
+  if (samples.empty() || !implementation_) return false;
+  storage_ = place_of(implementation_bytes, [&](size_t p) {
+    return all([p](const Sample& s) { return word(s.implementation, p) == s.storage; });
+  });
+  counter_ = place_of(implementation_bytes, [&](size_t p) { return is_counter(samples, p); });
+  known_ = storage_ && counter_ && all([this](const Sample& s) {
+             const TensorState state = read(s.tensor);
+             return state.version == s.version && state.holders == s.holders;
+           });
+  return known_;
+}
+
+bool TensorWords::learn_resizable(nb::handle tensor, nb::handle change) {
+  if (!known_) return false;
+  char before[storage_bytes], after[storage_bytes];
+  const void* storage = storage_of(tensor.ptr());
+  std::memcpy(before, storage, storage_bytes);
+  nb::object held = change();
+  std::memcpy(after, storage, storage_bytes);
+  size_t found = 0;
+  for (size_t i = version_at; i < storage_bytes; ++i)
+    if (before[i] != after[i]) {
+      if (found || before[i] != 1 || after[i] != 0) return false;
+      found = i;
+    }
+  resizable_ = found;
+  return found != 0;
+}
+
+bool TensorWords::is_tensor(PyObject* object) const {
+  return type_.is_valid() &&
+         PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type_.ptr()));
+}
+
+TensorState TensorWords::look_at_any(PyObject* object) const {
+  return is_tensor(object) ? look(object) : TensorState{version_of(object)};
+}
+
+TensorState TensorWords::ask(PyObject* tensor) const {
+  TensorState out{version_of(tensor)};
+  if (!ask_.is_valid()) return out;
+  PyObject* holders = PyObject_CallFunctionObjArgs(ask_.ptr(), tensor, nullptr);
+  if (holders) {
+    out.holders = static_cast<uint32_t>(PyLong_AsUnsignedLong(holders));
+    Py_DECREF(holders);
+  }
+  if (PyErr_Occurred()) {  // a tensor without a storage
+    PyErr_Clear();
+    out.holders = 2;
+  }
+  return out;
+}
+
+}  // namespace hologram::python

@@ -1,0 +1,105 @@
+// python/_core/tensor_words.h: what lies in the memory of PyTorch's tensors: versions, storages and
+// how many tensors hold one.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace hologram::python {
+
+/// What tells whether a tensor's memory may have been written.
+struct TensorState {
+  int64_t version = -1;           // -1: an inference tensor, which keeps none
+  const void* storage = nullptr;  // null: not known
+  uint32_t holders = 1;           // tensors that hold the storage, this one among them
+};
+
+/// Where a tensor's object, its implementation, storage and version counter keep what is read at
+/// each call. The places are learned from tensors of which all is known; where that fails Python is
+/// asked, which takes 0.5 µs a tensor. Used under the GIL.
+class TensorWords {
+ public:
+  static TensorWords& of_process();
+
+  /// samples: (tensor, address of its implementation, of its storage, version or -1, number of its
+  /// version counter, tensors that hold the storage); type: of PyTorch's tensors; ask: callable
+  /// that gives a tensor's holders. → whether every place has been found.
+  bool learn(const nanobind::list& samples, nanobind::handle type, nanobind::object ask);
+  /// Learns the place of what is 1 in the storage of `tensor`, and 0 once `change()` has run.
+  bool learn_resizable(nanobind::handle tensor, nanobind::handle change);
+  /// From here on Python is asked.
+  void forget() { known_ = false; }
+  bool known() const { return known_; }
+
+  bool is_tensor(PyObject* object) const;
+  /// Of an object that is_tensor().
+  TensorState look(PyObject* tensor) const { return known_ ? read(tensor) : ask(tensor); }
+  /// Of any object that has a version.
+  TensorState look_at_any(PyObject* object) const;
+
+  /// Null: none.
+  const void* storage_of(PyObject* tensor) const {
+    const void* implementation = implementation_of(tensor);
+    return implementation ? at(implementation, storage_) : nullptr;
+  }
+  /// Python's object for a storage, once made, is one of its holders as long as tensors are.
+  static uint32_t holders_of(const void* storage) {
+    return half(storage, count_at) - (half(storage, wrapped_at) >> 31);
+  }
+  /// How many hold the tensor's implementation: its object alone, or C++ too, DLPack's capsules and
+  /// views of it.
+  uint32_t uses_of(PyObject* tensor) const { return half(implementation_of(tensor), count_at); }
+  /// Whether no NumPy array has been made of the storage's memory.
+  bool is_resizable(const void* storage) const {
+    return resizable_ && static_cast<const char*>(storage)[resizable_] != 0;
+  }
+
+ private:
+  static constexpr size_t count_at = 8, wrapped_at = 12, version_at = 16;
+
+  static const void* at(const void* base, size_t place) {
+    return *reinterpret_cast<void* const*>(static_cast<const char*>(base) + place);
+  }
+  static uint32_t half(const void* base, size_t place) {
+    return __atomic_load_n(
+        reinterpret_cast<const uint32_t*>(static_cast<const char*>(base) + place),
+        __ATOMIC_RELAXED);
+  }
+  const void* implementation_of(PyObject* tensor) const { return at(tensor, implementation_); }
+  TensorState read(PyObject* tensor) const {
+    const void* implementation = implementation_of(tensor);
+    const void* counter = at(implementation, counter_);
+    TensorState out{counter ? int64_t{half(counter, version_at)} : -1, at(implementation, storage_),
+                    1};
+    if (out.storage) out.holders = holders_of(out.storage);
+    return out;
+  }
+  TensorState ask(PyObject* tensor) const;
+
+  bool known_ = false;
+  size_t implementation_ = 0, storage_ = 0, counter_ = 0, resizable_ = 0;
+  nanobind::object type_, ask_;
+};
+
+/// -1 for inference tensors, which keep none.
+inline int64_t version_of(PyObject* tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("_version");
+  PyObject* v = PyObject_GetAttr(tensor, name);
+  if (!v) {
+    PyErr_Clear();
+    return -1;
+  }
+  const int64_t version = PyLong_AsLongLong(v);
+  Py_DECREF(v);
+  return version;
+}
+
+inline bool is_parameter(nanobind::handle tensor) {
+  static PyObject* const type =
+      nanobind::object(nanobind::module_::import_("torch.nn").attr("Parameter")).release().ptr();
+  return PyObject_IsInstance(tensor.ptr(), type) == 1;
+}
+
+}  // namespace hologram::python
