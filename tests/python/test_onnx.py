@@ -104,6 +104,26 @@ def test_recurrent_layers_of_open_length_repeat_the_graph_of_a_step():
     assert open_length.stats()["steps"] == {"onnx.LSTM": 4}
 
 
+def test_attention_is_one_operation():
+    nodes = [
+        helper.make_node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]),
+        helper.make_node("MatMul", ["q", "t"], ["products"]),
+        helper.make_node("Div", ["products", "root"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "bias"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["shares"]),
+        helper.make_node("MatMul", ["shares", "v"], ["y"]),
+    ]
+    shape = ["n", 2, "length", 16]
+    inputs = {"q": ("float32", shape), "k": ("float32", shape), "v": ("float32", shape), "bias": ("float32", ["n", 1, 1, "length"])}
+    function = hologram.from_onnx(model(nodes, inputs, ["y"], {"root": np.float32(4)}))
+    for n, length in ((3, 9), (2, 40)):
+        q, k, v = (RNG.standard_normal((n, 2, length, 16)).astype(np.float32) for _ in range(3))
+        bias = np.where(np.arange(length) < length - n, 0, -1e4).astype(np.float32).reshape(1, 1, 1, -1).repeat(n, 0)
+        shares = np.exp(q @ k.transpose(0, 1, 3, 2) / 4 + bias)
+        np.testing.assert_allclose(function(q, k, v, bias), shares / shares.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-5)
+    assert any("attention" in text for text in function._function.dump("atlas"))
+
+
 def test_wrong_calls_name_the_input():
     function = hologram.from_onnx(perceptron()[0])
     x = np.zeros((3, 8), np.float32)

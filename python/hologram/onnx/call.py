@@ -147,10 +147,16 @@ class OnnxRecorder(Recorder):
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.quantised = {}  # id of a dequantised node of the present graph -> _quantised.Quantised
+        self._forget()
+
+    def _forget(self):
+        """What is known of nodes of the present graph, by their ids."""
+        self.quantised = {}  # dequantised nodes -> _quantised.Quantised
+        self.softmaxes = {}  # softmax along the last axis -> its operand
+        self.scaled = {}  # product with a number -> (the other factor, the number)
 
     def next_graph(self):
-        self.quantised = {}
+        self._forget()
         super().next_graph()
 
     def argument(self, leaf):

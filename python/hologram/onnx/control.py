@@ -45,7 +45,7 @@ def _any_traced(x):
     return _traced(x) or isinstance(x, (list, tuple)) and any(map(_any_traced, x))
 
 
-@operator("If", sizes=True)
+@operator("If", sizes=True, scope=True)
 def if_(call, environment, condition):
     bodies = [Body(call, call.attr(name), environment) for name in ("else_branch", "then_branch")]
     if is_known(condition):
@@ -58,7 +58,7 @@ def if_(call, environment, condition):
     return _step(call, branch, condition, [body.captured for body in bodies])
 
 
-@operator("Loop", sizes=True)
+@operator("Loop", sizes=True, scope=True)
 def loop(call, environment, most=None, condition=None, *carried):
     body = Body(call, call.attr("body"), environment)
     kept = len(carried)
@@ -119,12 +119,12 @@ def _unrolled(call, body, most, condition, carried, scans):
 # --- Scan
 
 
-@operator("Scan", since=9, sizes=True)
+@operator("Scan", since=9, sizes=True, scope=True)
 def scan(call, environment, *operands):
     return _scan(call, environment, operands, 0)
 
 
-@operator("Scan", since=8, until=8, sizes=True)
+@operator("Scan", since=8, until=8, sizes=True, scope=True)
 def scan_of_batches(call, environment, lengths, *operands):
     """Opset 8: a batch of sequences, each for itself."""
     if lengths is not None:

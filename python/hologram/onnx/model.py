@@ -127,7 +127,6 @@ class Model:
         functions = {(("" if f.domain == "ai.onnx" else f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions}
         self.graph = Graph(proto.graph, Scope(self._opsets, functions, folder))
         self._inputs = [Input(v) for v in proto.graph.input if v.name not in self.graph.constants]
-        self._defaults = [v.name for v in proto.graph.input if v.name in self.graph.constants]
         self.graph.inputs = [v.name for v in self._inputs]
         self.inputs, self.outputs = list(self.graph.inputs), list(self.graph.outputs)
         self.name = proto.graph.name

@@ -210,8 +210,18 @@ def binary(name, op, function, domain=""):
     def lower(call, x, y):
         if is_known(x) and is_known(y):
             return function(x, y)
-        b = call.b
-        return b.ew(op, *call.values(x, y))
+        out = call.b.ew(op, *call.values(x, y))
+        _note_scale(call, out, x, y)
+        return out
+
+
+def _note_scale(call, out, x, y):
+    """Of a product with a number, for attention."""
+    op = call.node_of_model.op
+    if op in ("Mul", "Div") and is_known(y) and y.size == 1 and y.dtype.kind == "f" and y.item():
+        call.tracer.scaled[out.id] = call.value(x), y.item() if op == "Mul" else 1 / y.item()
+    elif op == "Mul" and is_known(x) and x.size == 1 and x.dtype.kind == "f":
+        call.tracer.scaled[out.id] = call.value(y), x.item()
 
 
 def truncated(x, y):

@@ -1,7 +1,7 @@
 # hologram/onnx/products.py: matrix products
 # mypy: ignore-errors
-from hologram import _quantised
-from hologram._graph import FLOATS, numel
+from hologram import _core, _quantised
+from hologram._graph import FLOATS, f64_bits, numel
 from hologram.onnx.table import operator
 
 
@@ -19,11 +19,48 @@ def product(call, x, y, dtype=None):
     if column:
         y = b.reshape(y, [*y.shape, 1])
     x, y = paired(call, x, y)
-    z = _dot(b, x, y, dtype)
+    z = attended(call, x, y) if dtype is None else None
+    z = _dot(b, x, y, dtype) if z is None else z
     shape = list(z.shape)
     if line or column:
         z = b.reshape(z, shape[:-2] + ([] if line else shape[-2:-1]) + ([] if column else shape[-1:]))
     return z
+
+
+def attended(call, x, v):
+    """softmax(scale * q @ transposed k + bias) @ v as attention; None where x is not such a softmax."""
+    tracer, b = call.tracer, call.b
+    scores = tracer.softmaxes.get(x.id)
+    rank = len(x.shape)
+    if scores is None or rank < 3 or len(v.shape) != rank or len(scores.shape) != rank:
+        return None
+    found = _scores(tracer, scores, rank)
+    if found is None:
+        return None
+    q, k, scale, bias = found
+    lead = x.shape[:-2]
+    parts = (q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    if not all(_core.provably_equal(n, m) for part in parts for n, m in zip(lead, part)):
+        return None
+    operands = [q, b.permute(k, [*range(rank - 2), rank - 1, rank - 2]), v, *([] if bias is None else [bias])]
+    return b.make("attention", operands, ints=[0, 0], bits=f64_bits(scale))
+
+
+def _scores(tracer, x, rank):
+    """(q, transposed k, scale, bias or None)"""
+    if x.op == "dot_general" and x.inputs[0].dtype == x.dtype:
+        return (*x.inputs, 1.0, None)
+    if x.id in tracer.scaled:
+        inner, factor = tracer.scaled[x.id]
+        found = _scores(tracer, inner, rank)
+        return (*found[:2], found[2] * factor, None) if found and found[3] is None else None
+    if x.op == "add":
+        for product, bias in (x.inputs, x.inputs[::-1]):
+            found = _scores(tracer, product, rank) if product.op != "add" else None
+            if found:
+                bias = bias.inputs[0] if bias.op == "expand" else bias
+                return (*found[:3], bias) if len(bias.shape) == rank else None
+    return None
 
 
 def paired(call, x, y):

@@ -112,7 +112,7 @@ def _results(tracer, node, operands, environment):
     if node.row is None:
         return call_function(tracer, node, operands)
     row = node.row
-    if row.domain == "" and node.op in ("If", "Loop", "Scan", "SequenceMap"):
+    if row.scope:
         return row.lower(Call(node, tracer), environment, *operands)
     if not row.sizes:
         call = Call(node, tracer)

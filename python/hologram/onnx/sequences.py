@@ -78,7 +78,7 @@ def split(call, x, parts=None):
     return (made,)
 
 
-@operator("SequenceMap", sizes=True)
+@operator("SequenceMap", sizes=True, scope=True)
 def map_(call, environment, *operands):
     graph = call.attr("body")
     captured = {name: environment[name] for name in graph.captured}

@@ -13,7 +13,8 @@ class Row(NamedTuple):
     """One operator over a range of opsets.
 
     known: positions of operands whose values the lowering needs. sizes: whether it computes with open sizes as it does with
-    numbers. fold: whether it may be computed at once where all operands are known. host: NumPy computes it, between graphs."""
+    numbers. fold: whether it may be computed at once where all operands are known. host: NumPy computes it, between graphs.
+    scope: it has graphs among its attributes, and takes the values of the graph around before its operands."""
 
     name: str
     domain: str
@@ -24,14 +25,15 @@ class Row(NamedTuple):
     sizes: bool
     fold: bool
     host: bool
+    scope: bool
 
 
-def operator(*names, since=1, until=None, domain="", known=(), sizes=False, fold=True, host=False):
+def operator(*names, since=1, until=None, domain="", known=(), sizes=False, fold=True, host=False, scope=False):
     """Registers a lowering for operators of the opsets since … until."""
 
     def register(function):
         for name in names:
-            row = Row(name, domain, since, until, function, known, sizes, fold, host)
+            row = Row(name, domain, since, until, function, known, sizes, fold, host, scope)
             ROWS.setdefault((domain, name), []).append(row)
         return function
 
