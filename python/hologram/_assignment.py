@@ -35,6 +35,7 @@ class View:
 
     def __init__(self, base: Array, read: Optional[Callable[[Array], Array]], write: Optional[Callable[[Array, Array], Array]]) -> None:
         self.base, self.read, self.write, self.seen, self.key = base, read, write, base.version, None
+        self.how: Any = None  # (function, further arguments, keyword arguments) that NumPy makes it of the base by
 
     def refresh(self, array: Array) -> None:
         self.base.refresh()
@@ -61,6 +62,12 @@ def note_view(function: Any, lowering: Any, args: Any, kwargs: Any, result: Any)
     if result is base or result.alias is not None:
         return
     rest = args[1:]
+    _note_memory(function, lowering, base, rest, kwargs, result)
+    if result.alias is not None and lowering is not None:  # of a part of a list NumPy's function gives all
+        result.alias.how = function, rest, kwargs
+
+
+def _note_memory(function: Any, lowering: Any, base: Array, rest: Any, kwargs: Any, result: Array) -> None:
     if function is operator.getitem:
         if result.ndim and _is_basic(rest[0]):
             result.alias = View(base, lambda b: lowering(b, rest[0]), lambda b, new: set_part(b, rest[0], new))
@@ -74,6 +81,21 @@ def note_view(function: Any, lowering: Any, args: Any, kwargs: Any, result: Any)
         result.dense = function in _RESHAPED
     elif function in _RESHAPED or function in _OTHER:
         result.alias = View(base, None, None)
+
+
+def by_numpy(value: Any) -> Any:
+    """A result that is a view of an argument, or of what NumPy gave, as NumPy's own view of it; other values as they are."""
+    if not isinstance(value, Array) or value.alias is None or value.alias.how is None:
+        return value
+    base, tracer = value.alias.base, value.tracer
+    found = base if base.alias is None else by_numpy(base)
+    whole = found is base and base.alias is None  # else a view of a view
+    if whole and (base.slot is None or not isinstance(tracer.environment[base.slot], np.ndarray)):
+        return value
+    if base.version or (not whole and found is base):
+        return value
+    function, rest, kwargs = value.alias.how
+    return tracer.host("", function, (found, *rest), kwargs)  # without a name: not counted as what no graph can do
 
 
 def _permuted(a: Array, order: list[int]) -> Array:
@@ -219,6 +241,15 @@ def _set_by_numpy(a: Any, key: Any, value: Any) -> Any:
     return out
 
 
+def _put(a: Any, key: Any, value: Any) -> Any:
+    a[key] = value
+    return a
+
+
+# Of functions that write a copy of an argument: its position, and what writes it itself where nothing else has it.
+_set_by_numpy.in_place = 0, _put  # type: ignore[attr-defined]
+
+
 def _cast_by_numpy(like: Any, values: Any, casting: str) -> Any:
     out = np.empty_like(like)
     np.copyto(out, values, casting=casting)
@@ -243,7 +274,12 @@ def _copied(function: Callable[..., Any], position: int) -> Callable[..., Any]:
         function(*args[:position], out, *args[position + 1 :], **kwargs)
         return out
 
+    def write(*args: Any, **kwargs: Any) -> Any:
+        function(*args, **kwargs)
+        return args[position]
+
     call.writes = True  # type: ignore[attr-defined]
+    call.in_place = position, write  # type: ignore[attr-defined]
     return call
 
 

@@ -138,7 +138,7 @@ def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]
         value = int(value) if isinstance(value, Dim) else _selection.chosen(value)
         if isinstance(value, Array) and value.tracer is not tracer:
             raise TraceError("hologram.jit: a value of another trace was returned")
-        value = _creation.plain(value)
+        value = _creation.plain(_assignment.by_numpy(value) if type(tracer) is _steps.Recorder else value)
         values[i] = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
     return tracer, nesting, values
 
@@ -147,7 +147,9 @@ def _compile(function: Any, structure: Any, leaves: Any, options: Any, names: co
     tracer, nesting, values = _trace(function, structure, leaves, options, recorder)
     if tracer.steps or tracer.written or any(pattern[0] in ("object", "foreign") for pattern, _ in tracer.slots):
         trace = functools.partial(_trace, function, structure)
-        return _Stepped(trace, options, recorder, _steps.Plan(tracer, nesting, values), names, tracer.log)
+        plan = _steps.Plan(tracer, nesting, values)
+        short = plan.shorten(function if recorder is _steps.Recorder else None, structure)
+        return _Stepped(trace, options, recorder, plan, names, tracer.log, short)
     return _Compiled(tracer, nesting, values)
 
 
@@ -190,22 +192,33 @@ class _Compiled:
 class _Stepped:
     """Graphs and calls of NumPy in turn, for what a graph alone cannot do; used as _Compiled is."""
 
-    def __init__(self, trace: Any, options: Any, recorder: Any, plan: Any, names: collections.Counter[str], log: Any) -> None:
+    def __init__(
+        self, trace: Any, options: Any, recorder: Any, plan: Any, names: collections.Counter[str], log: Any, short: bool
+    ) -> None:
         self._trace, self._options, self._recorder, self._plan, self._names, self._log = trace, options, recorder, plan, names, log
+        self._short = short  # whether the plan's steps are one function
 
     @property
     def executables(self) -> list[Any]:
         return self._plan.executables
 
     def call(self, leaves: tuple[Any, ...], out: Any) -> Any:
+        log, self._log = self._log, None
+        if out is None and log is None and self._short:
+            found = self._plan.quickly(leaves, self._names)
+            if type(found) is not _steps.Log:
+                return found
+            log = found
+
         def trace(log: Any) -> Any:
             return _steps.Plan(*self._trace(leaves, self._options, self._recorder, log))
 
-        log, self._log = self._log, None
         return self._plan.call(leaves, trace, self._names, _MOST_GRAPHS, log)
 
     def finish(self, results: Any, out: Any) -> Any:
         values, structure = results
+        if structure is None:
+            return values
         if out is not None:
             values = _steps.write_results(values, out)
         return _unflatten(structure, iter(values))

@@ -2,6 +2,7 @@
 # mypy: disable-error-code="no-any-return,return-value"
 """A masked selection, whose size is not known while tracing, up to the reduction that ends it; sorting."""
 
+import math
 import operator
 from typing import Any
 
@@ -197,9 +198,20 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **_: An
     return back(a.make(a.tracer.graph.reshape(_positions(moved)[1], list(moved.value.shape))))
 
 
+# NumPy 2 sorts longer lines of these by instructions for it, 2 to 10 times as fast.
+_LINES = {"i16": 16, "u16": 16, "i32": 16, "u32": 16, "f32": 16, "i64": 4, "u64": 4, "f64": 4} if np.__version__ >= "2" else {}
+
+
 @implements("sort")
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, **_: Any) -> Any:
     _stable(kind, order)
+    moved, _back = _last(a, axis)
+    if kind not in ("stable", "mergesort") and moved.shape[-1] > _LINES.get(a.value.dtype, math.inf):
+        raise TraceError("hologram.jit: numpy.sort of lines this long is left to NumPy")
+    return sorted_(a, axis)
+
+
+def sorted_(a: Any, axis: Any = -1) -> Any:
     moved, back = _last(a, axis)
     graph = a.tracer.graph
     flat, position, start = _positions(moved)
@@ -218,7 +230,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = Fal
         raise TraceError("hologram.jit: numpy.median of one line is not supported")
     if isinstance(n, int) and n == 0:
         raise TraceError("hologram.jit: the median of nothing is not supported")
-    rows = sort(moved)
+    rows = sorted_(moved)
     upper, lower = rows[..., n // 2], rows[..., (n - 1) // 2]
     if a.value.dtype not in FLOATS:
         upper, lower = upper.astype(np.float64), lower.astype(np.float64)

@@ -7,7 +7,11 @@ graph. Traces run these steps at once, and so know the dtype and shape of what N
 steps; where a result's pattern is another one, the program is traced anew with what NumPy has given so far.
 """
 
+import collections
+import math
 import operator
+import re
+import sys
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -16,6 +20,7 @@ from hologram import _core
 from hologram._creation import plain, seen
 from hologram._registry import FUNCTIONS, HOOKS
 from hologram._selection import chosen
+from hologram._straight import Slow, straight
 from hologram.trace import Array, Dim, TraceError, Tracer
 
 __all__ = ["Recorder", "Ref", "decode", "flatten", "unflatten"]
@@ -122,6 +127,8 @@ class Check:
 class Graph:
     """A native graph of some arguments and slots that fills others."""
 
+    work = math.inf
+
     def __init__(self, call: Any, leaves: int, inputs: list[int], given: list[bool], outputs: list[tuple[int, bool, bool]]) -> None:
         self.call, self.leaves, self.inputs, self.given, self.outputs = call, leaves, inputs, given, outputs
 
@@ -132,6 +139,16 @@ class Graph:
             raise Mismatch
         for (slot, scalar, weak), result in zip(self.outputs, results):
             environment[slot] = result.item() if weak else result[()] if scalar else result
+
+
+_MOVES = frozenset("parameter constant broadcast reshape cast iota slice permute".split())
+_SIMPLE = frozenset("add sub mul neg abs lt le eq ne min max bit_and bit_or bit_not".split())
+
+
+def work_of(graph: Any) -> float:
+    """How many operations a graph has that NumPy does about as fast by themselves; infinity where it has others."""
+    ops = [op for op in re.findall(r"= (\w+)", str(graph)) if op not in _MOVES]
+    return len(ops) if _SIMPLE.issuperset(ops) else math.inf
 
 
 class Host:
@@ -203,6 +220,7 @@ class Recorder(Tracer):
         call = _core.ArrayCall(self.compile_graph(self), self.graph, self.patterns, results, list(self.guards.values()))
         outputs = [(len(self.slots) + i, not shape, array.weak) for i, (array, (_, shape)) in enumerate(zip(arrays, results))]
         step = Graph(call, self.leaves, list(self.inputs), given, outputs)
+        step.work = work_of(self.graph)
         self.environment += [None] * len(outputs)
         step.run(None, self.environment, self.hints, None)
         for (slot, _, _), array, (_, shape) in zip(outputs, arrays, results):
@@ -288,6 +306,38 @@ class Plan:
         self._same = [whole.get(id(value)) for value in values]  # per result: the written argument that it is
         self._traced: Any = recorder.environment  # of the call that was traced
         self._others: list[Plan] = []
+        self._hosts = [step.name for step in self._steps if isinstance(step, Host)]
+        self._counts = collections.Counter(filter(None, self._hosts)).items()
+        self._straight: Any = None  # the steps as one function
+
+    def shorten(self, function: Any, arguments: Any) -> bool:
+        """Writes the steps as one function, where it can be. The traced one itself is called where NumPy does the work: of graphs
+        there is one simple operation at most. `function`: None for one that takes no arrays of NumPy."""
+        if self._written:
+            return False
+        own = any(type(value) is Ref and value.slot < self._leaves for value in self._results)
+        graphs = sum(step.work for step in self._steps if isinstance(step, Graph)) > 1
+        self._straight = straight(self, sys.modules[__name__], None if own or graphs or function is None else (function, arguments))
+        return True
+
+    def quickly(self, leaves: tuple[Any, ...], names: Any) -> Any:
+        """(what the function returns, None) by its steps as one, None where the first steps are for other arguments, else the
+        log of what NumPy has given."""
+        given: list[Any] = []
+        try:
+            result = self._straight(leaves, given)
+        except Mismatch:
+            if not given:
+                return None
+        except Slow:
+            pass
+        else:
+            for name, count in self._counts:
+                names[name] += count
+            return result, None
+        log = Log()
+        log.results, log.names = given, self._hosts[: len(given)]
+        return log
 
     @property
     def executables(self) -> list[Any]:
@@ -337,7 +387,7 @@ class Plan:
             results = plan.follow(leaves, log)
             self._others.insert(0, plan)
             del self._others[most:]
-        names.update(log.names)
+        names.update(filter(None, log.names))
         return results, plan._structure
 
 

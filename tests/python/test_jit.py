@@ -163,11 +163,11 @@ def test_sizes_that_the_function_looks_at():
     def halves(x):
         if x.shape[0] > 10:
             return x * 2
-        return x[: x.shape[0] // 2]
+        return -x[: x.shape[0] // 2]
 
     for n in (4, 9, 11, 500, 10, 7):
         x = np.arange(n, dtype=np.float32)
-        np.testing.assert_array_equal(halves(x), x * 2 if n > 10 else x[: n // 2])
+        np.testing.assert_array_equal(halves(x), x * 2 if n > 10 else -x[: n // 2])
     assert len(halves.reports()) == 2
 
     @hologram.jit
@@ -450,6 +450,67 @@ def test_numpy_computes_what_has_no_lowering(name):
     jitted = hologram.jit(function)
     for sizes in (slice(None), slice(None), slice(0, 4)):  # as traced, once more, and other sizes
         check(function, *[a[sizes] for a in arguments], jitted=jitted)
+
+
+def test_results_that_are_views_are_numpys():
+    x = np.random.default_rng(0).standard_normal((6, 5))
+    views = hologram.jit(lambda x: (x[::-1, 1:], x.T, np.sort(x)[:, ::-1][:, :2], -x, x[1:] + 1, np.rot90(x)[None], x))
+    for _ in range(3):
+        got = views(x)
+        for g, w in zip(got, (x[::-1, 1:], x.T, np.sort(x)[:, ::-1][:, :2], -x, x[1:] + 1, np.rot90(x)[None], x), strict=True):
+            np.testing.assert_array_equal(g, w)
+        assert [np.may_share_memory(g, x) for g in got] == [True, True, False, False, False, True, False]
+    assert views.stats()["fallback_ops"] == {"numpy.sort": 3}
+    written = hologram.jit(lambda x: (x[1:], x.__setitem__(0, 1.0))[0])  # what is written is no view that NumPy may take
+    np.testing.assert_array_equal(written(x.copy()), x[1:])
+
+
+def test_what_numpy_does_alone_is_called_as_it_is():
+    calls = []
+
+    def most(x):
+        calls.append(type(x))
+        return np.unique(x[x > 0])
+
+    jitted, x = hologram.jit(most), np.array([1.0, -1, 2, 1])
+    for _ in range(4):
+        np.testing.assert_array_equal(jitted(x), [1, 2])
+    assert calls[1:] == [np.ndarray] * 3 and jitted.stats()["fallback_ops"] == {"ndarray.__getitem__": 4, "numpy.unique": 4}
+    assert jitted(np.array([[3, 2], [2, -1]])).tolist() == [2, 3]  # of another dtype: traced anew
+
+
+def test_arrays_that_a_step_alone_has_are_written_in_place():
+    def counted(x, at):
+        out = np.exp(x) * 0
+        np.add.at(out, at, 1.0)
+        np.add.at(out, at[:1], 1.0)
+        kept = np.exp(x) * 0
+        new = kept + 0
+        np.add.at(new, at, 2.0)
+        return out, kept, new
+
+    x, at = np.arange(5.0), np.array([1, 1, 3])
+    jitted = hologram.jit(counted)
+    for _ in range(3):
+        for g, w in zip(jitted(x, at), counted(x, at), strict=True):
+            np.testing.assert_array_equal(g, w)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_powers_by_roots(dtype):
+    x = np.array([0, -0.0, 1, 2, 3.7, np.inf, -np.inf, np.nan, -2, 1e-30, 1e30], dtype)
+    for exponent in (1.5, -1.5, -3):
+        with np.errstate(all="ignore"):
+            want = x**exponent
+        np.testing.assert_allclose(hologram.jit(lambda x, e=exponent: x**e)(x), want, rtol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.uint64])
+def test_places_of_extremes_along_short_rows(dtype):
+    x = np.random.default_rng(0).integers(0, 4, (50, 7)).astype(dtype)
+    if x.dtype.kind == "f":
+        x[3, 2:5], x[4, 0], x[5] = np.nan, -np.inf, np.inf
+    check(lambda x: (x.argmax(1), np.argmin(x, axis=-1, keepdims=True), x.argmax(0), np.argmax(x)), x)
 
 
 def test_results_whose_size_depends_on_values_go_on_as_another_trace():
