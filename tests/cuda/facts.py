@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pack import OLDEST_ASSEMBLER, release_of
+from runner import debugger
 
 WRAPPER = """#!/bin/sh
 # The assembler, with its words about registers and spills, and the PTX, where a run wants them.
@@ -53,8 +54,8 @@ def parsed(text: str):
         return {"failed": text.strip()[-800:]}
 
 
-def assemblers(root: Path) -> dict[str, Path]:
-    """version → path: what the file brought first, then the newest other one of this machine."""
+def every_assembler(root: Path) -> dict[tuple[int, ...], Path]:
+    """release → path: what the file brought first."""
     packages = Path(sysconfig.get_path("purelib"))
     homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
     places = [root / "bin/ptxas", *(Path(home) / "bin/ptxas" for home in homes if home)]
@@ -64,6 +65,12 @@ def assemblers(root: Path) -> dict[str, Path]:
     for path in places:
         if path.exists() and (release := release_of(path)):
             found.setdefault(release, path)
+    return found
+
+
+def assemblers(root: Path) -> dict[str, Path]:
+    """version → path: the newest from 13.3 on, and the newest of those before, whose code is known to be wrong at times."""
+    found = every_assembler(root)
     best = [r for r in sorted(found, reverse=True) if r >= OLDEST_ASSEMBLER][:1]
     older = [r for r in sorted(found, reverse=True) if (12, 7) <= r < OLDEST_ASSEMBLER][:1]
     return {".".join(map(str, release)): found[release] for release in best + older}
@@ -91,7 +98,7 @@ def sanitizer_works(tool: str | None, program: Path, environment: dict) -> str:
     if not tool:
         return "there is no compute-sanitizer"
     test = "--gtest_filter=*LeavesTheInterpretersBits/cuda_add_f32"
-    words = said([tool, "--tool", "memcheck", "--error-exitcode", "99", program, test], environment, 60)
+    words = said([tool, "--tool", "memcheck", "--error-exitcode", "99", program, test], environment, 40)
     return "" if "ERROR SUMMARY: 0 errors" in words else words[-600:]
 
 
@@ -110,7 +117,8 @@ def gather(root: Path, environment: dict, write: Callable[[dict], None], *, tens
     for name, ask in {
         "nvidia_smi": lambda: said(["nvidia-smi", "-q"], environment),
         "driver": lambda: said(["cat", "/proc/driver/nvidia/version"], environment),
-        "assemblers": lambda: {version: str(path) for version, path in assemblers(root).items()},
+        "assemblers": lambda: {".".join(map(str, release)): str(path) for release, path in every_assembler(root).items()},
+        "debugger": lambda: debugger(0)[0],
         "memory": lambda: said(["free", "-m"], environment),
         "libraries": lambda: said(["sh", "-c", "ls -l /usr/lib/x86_64-linux-gnu/libstdc++.so.6* /usr/lib*/libcuda.so*"], environment),
         "device": lambda: parsed(said([sys.executable, "-c", DEVICE], environment, 60)),

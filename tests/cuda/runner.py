@@ -22,6 +22,8 @@ STATES = ("failed", "cut off", "not run", "skipped", "passed")  # the worst firs
 MOST_BYTES = 15 << 20  # of each file that is left
 SHOWN = 24 << 10  # bytes of the output of a task that did not pass, from its start and its end
 DEBUGGER_SECONDS = 20.0
+SHOWN_HANGS = 3  # so many are shown to a debugger
+MANY_HANGS = 6  # behind so many, tasks get a third of their time
 
 
 @dataclass
@@ -186,15 +188,16 @@ class Running:
         self.debugger: subprocess.Popen | None = None
         self.debugger_end = 0.0
 
-    def over(self, last: bool) -> bool:
-        """Whether it has ended or is to be killed; `last`: there is no more time for any task."""
+    def over(self, last: bool, hangs: int) -> bool:
+        """Whether it has ended or is to be killed; `last`: there is no more time for any task; `hangs`: how many others never ended."""
         if self.process.poll() is not None:
             return True
         now = time.monotonic()
         if last:
             return True
-        if self.debugger is None and now - self.begun > self.task.limit:
-            if self.task.stops:
+        limit = self.task.limit / (3 if hangs >= MANY_HANGS else 1)
+        if self.debugger is None and now - self.begun > limit:
+            if self.task.stops or hangs >= SHOWN_HANGS:
                 return True
             self.output.write(b"\n--- it does not end; where it stands:\n")
             self.output.flush()
@@ -204,7 +207,7 @@ class Running:
 
     def end(self) -> Ended:
         seconds = time.monotonic() - self.begun
-        status = None if self.debugger else self.process.poll()
+        status = None if self.debugger else self.process.poll()  # a debugger may have ended it
         for process in filter(None, (self.debugger, self.process)):
             kill(process)
         self.output.flush()
@@ -232,7 +235,7 @@ def outcome_of(task: Task, ended: Ended, last: bool) -> Outcome:
 def run(tasks: list[Task], environment: dict, results: Results, *, seconds: float, jobs: int,
         kernels: Callable[[Path], list[dict]] = lambda folder: []) -> list[tuple[Task, Outcome, float]]:  # fmt: skip
     """Runs them in their order, `jobs` at a time; what there was no time for is "not run"."""
-    deadline, todo, running, done = time.monotonic() + seconds, list(tasks), [], []
+    deadline, todo, running, done, hangs = time.monotonic() + seconds, list(tasks), [], [], 0
 
     def note(task, outcome, ended=None, found=()):
         done.append((task, outcome, ended.seconds if ended else 0.0))
@@ -241,10 +244,11 @@ def run(tasks: list[Task], environment: dict, results: Results, *, seconds: floa
     with tempfile.TemporaryDirectory() as home:
         while todo or running:
             last = time.monotonic() > deadline
-            for entry in [entry for entry in running if entry.over(last)]:
+            for entry in [entry for entry in running if entry.over(last, hangs)]:
                 running.remove(entry)
                 ended = entry.end()
                 outcome = outcome_of(entry.task, ended, last)
+                hangs += ended.status is None and not last and not entry.task.stops
                 note(entry.task, outcome, ended, kernels(ended.folder))
                 if entry.task.then and not last:
                     todo[:0] = entry.task.then(entry.task, ended, outcome)

@@ -6,6 +6,7 @@
     python tests/cuda/shot.py go --minutes 9 --out results --file build/shot.tar.xz      # there: NumPy, pytest, PyTorch
     python tests/cuda/shot.py go                           # this build, on this machine
     python tests/cuda/shot.py go --stages torch,timings --only '*llama*'
+    python tests/cuda/shot.py go --without results.jsonl   # what did not pass there, and what there was no time for
     python tests/cuda/shot.py go --dry                     # some of each stage over the emulator of the tests
 
 Each test has a process of its own and a limit of time; what never ends is shown to a debugger and killed; a test with a fault runs again
@@ -37,8 +38,8 @@ LAST_SECONDS = 6.0  # for the summary
 def environment_of(build: Path) -> dict:
     """Of every task: modules of this build and what the file brought; nothing of the caller's settings."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("HOLOGRAM_", "GTEST_"))}
-    path = [build / "python", ROOT / "tests/torch", ROOT / "packages"]
-    return own | {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    path = [build / "python", ROOT / "tests/torch", ROOT / "packages", *filter(None, [os.environ.get("PYTHONPATH")])]
+    return own | {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONUNBUFFERED": "1"}
 
 
 def driver_of(given, build: Path) -> str:
@@ -55,24 +56,34 @@ def planted(todo: list[runner.Task], plants: list[str]) -> list[runner.Task]:
     return todo
 
 
-def chosen(setting: tasks.Setting, environment: dict, given) -> list[runner.Task]:
+def passed_in(results: Path | None) -> set[str]:
+    """Tasks that an earlier run has behind it."""
+    lines = results.read_text().splitlines() if results else []
+    return {line["task"] for line in map(json.loads, lines) if line["state"] in ("passed", "skipped")}
+
+
+def chosen(setting: tasks.Setting, environment: dict, given, done: set[str]) -> list[runner.Task]:
     programs, todo = tasks.Programs(setting, environment), []
+    wanted = lambda name: name not in done and any(fnmatch.fnmatch(name, pattern) for pattern in given.only.split(","))
     for stage in given.stages.split(","):
-        found = [t for t in tasks.STAGES[stage](setting, programs) if any(fnmatch.fnmatch(t.name, p) for p in given.only.split(","))]
+        found = [task for task in tasks.STAGES[stage](setting, programs) if wanted(task.name)]
         some = {kind: [t for t in found if t.stage == kind][: tasks.FEW] for kind in dict.fromkeys(t.stage for t in found)}
         todo += sum(some.values(), []) if given.dry and given.only == "*" else found
+    for task in todo:
+        task.limit *= 4 if given.dry else 1  # of a machine that may have other work
     return planted(todo, given.plant)
 
 
 def go(given) -> int:
     begun = time.monotonic()
-    build, out = given.build.resolve(), given.out.resolve()
+    build, out, earlier = given.build.resolve(), given.out.resolve(), passed_in(given.without)
     results = runner.Results(out)
     environment = environment_of(build)
     driver = driver_of(given, build)
-    asked = environment | {"HOLOGRAM_CUDA_DRIVER": driver, "HOLOGRAM_CUDA_ASSEMBLER": "driver"}
+    asked = environment | {"HOLOGRAM_CUDA_DRIVER": driver} | ({"HOLOGRAM_CUDA_ASSEMBLER": "driver"} if given.dry else {})
     write = lambda found: (out / "facts.json").write_text(json.dumps(found, indent=1))
-    found = facts.gather(ROOT, asked, write, tensors=not {"torch", "operators", "timings"}.isdisjoint(given.stages.split(",")))
+    tensors = not given.dry and not {"torch", "operators", "timings"}.isdisjoint(given.stages.split(","))
+    found = facts.gather(ROOT, asked, write, tensors=tensors)
     device = found["device"] if isinstance(found["device"], str) else ""
     if not device or device.startswith("Fake") != given.dry:
         why = f"{driver} is the emulator of the tests; --dry runs over it" if device else found["device"].get("failed", "")
@@ -88,7 +99,7 @@ def go(given) -> int:
         found["sanitizer"] = facts.sanitizer_works(tool, build / "tests/test_conformance", environment | setting.spied())
         setting.sanitizer = None if found["sanitizer"] else tool
         write(found)
-        todo = chosen(setting, environment, given)
+        todo = chosen(setting, environment, given, earlier)
         seconds = 60 * given.minutes - (time.monotonic() - begun) - LAST_SECONDS
         done = runner.run(todo, environment, results, seconds=seconds, jobs=given.jobs, kernels=kernels_of)
     text = summary(done, device, out / "kernels.jsonl")
@@ -105,6 +116,7 @@ def unpacked(given) -> int:
         minutes = given.minutes - (time.monotonic() - begun) / 60
         words = ["--minutes", str(minutes), "--out", str(given.out.resolve()), "--jobs", str(given.jobs), "--stages", given.stages]
         words += ["--only", given.only, *(["--dry"] if given.dry else []), *(w for plant in given.plant for w in ("--plant", plant))]
+        words += ["--without", str(given.without.resolve())] if given.without else []
         script = Path(folder) / "tests/cuda/shot.py"
         process = runner.start([sys.executable, script, "go", *words], dict(os.environ), None)
         return process.wait()
@@ -124,6 +136,7 @@ def main() -> int:
     goes.add_argument("--file", type=Path, help="what `pack` wrote; else the build of this tree is run")
     goes.add_argument("--stages", default=",".join(tasks.STAGES), help="names, separated by commas")
     goes.add_argument("--only", default="*", help="patterns of tasks' names, separated by commas")
+    goes.add_argument("--without", type=Path, help="results.jsonl of an earlier run: leave out what passed there")
     goes.add_argument("--jobs", type=int, default=max(1, min(8, len(os.sched_getaffinity(0)) // 2)), help="tasks at a time")
     goes.add_argument("--dry", action="store_true", help="some of each stage over the emulator; no GPU")
     goes.add_argument("--plant", action="append", default=[], help=argparse.SUPPRESS)

@@ -29,6 +29,7 @@ class Setting:
     sanitizer: str | None = None
     tensors: bool = True  # PyTorch has CUDA tensors, or takes the host's in a dry run
     amx: bool = False
+    reruns: int = 9  # under the sanitizer, of tests with a fault
     python: str = sys.executable
 
     @property
@@ -45,8 +46,12 @@ class Setting:
             found["HOLOGRAM_SPY_MULTIPROCESSORS"] = str(multiprocessors)
         return found | ({"HOLOGRAM_SPY_INJECT": "capability=90"} if self.dry else {})
 
-    def unwatched(self) -> dict:
+    def watched(self) -> dict:
         """That of programs with PyTorch; in a dry run the host's tensors take the place of CUDA tensors."""
+        return self.spied() | ({"HOLOGRAM_BACKEND": "cuda"} if self.dry else {})
+
+    def unwatched(self) -> dict:
+        """Likewise, with the driver itself: for sweeps and times."""
         found = {"HOLOGRAM_CUDA_DRIVER": self.driver, "HOLOGRAM_CUDA_ASSEMBLER": self.assemblers[self.assembler]}
         return found | ({"HOLOGRAM_BACKEND": "cuda"} if self.dry else {})
 
@@ -60,7 +65,7 @@ def gtests(ended: Ended) -> Outcome:
     passed, failed, skipped = of("OK"), of("FAILED"), of("SKIPPED")
     lost = [name for name in begun if name not in {*passed, *failed, *skipped}]
     bad = failed + lost
-    if bad or ended.status or not begun:
+    if bad or ended.status != 0 or not begun:
         why = f"{ended.how()} in {lost[0]}" if lost else "" if failed else f"{ended.how()}: {last_words(ended.output)}"
         first = next((n for n, line in enumerate(lines) if ": Failure" in line), None)
         told = " ".join(" ".join(lines[first + 1 : first + 9]).split()) if first is not None else ""
@@ -72,6 +77,8 @@ def gtests(ended: Ended) -> Outcome:
 
 def listed(program: Path, environment: dict) -> list[str]:
     """Names of its tests."""
+    if not program.exists():
+        raise SystemExit(f"{program} is not built")
     done = subprocess.run([program, "--gtest_list_tests"], env=environment, capture_output=True, text=True, timeout=60)
     names, suite = [], ""
     for line in done.stdout.splitlines():
@@ -90,7 +97,8 @@ def again_by_sanitizer(setting: Setting, checks: tuple):
         spied = ended.folder / "kernels"
         told = ended.output + (spied.read_text() if spied.exists() else "")
         fault = outcome.state == "failed" and (FAULTS.search(told) or (ended.status or 0) < 0)
-        for check in checks if fault and setting.sanitizer else ():
+        for check in checks if fault and setting.sanitizer and setting.reruns > 0 else ():
+            setting.reruns -= 1
             yield sanitized(setting, task, check)
 
     return then
@@ -108,8 +116,10 @@ def sanitized(setting: Setting, task: Task, check: str) -> Task:
     return Task(f"{task.name}, {check}", "sanitizer", [*tool, *task.command], environment, 60, read=read)
 
 
-def gtest(setting: Setting, stage: str, program: str, name: str, *, limit=45.0, assembler=None, multiprocessors=None) -> Task:
+def gtest(setting: Setting, stage: str, program: str, name: str, *, limit=30.0, assembler=None, multiprocessors=None) -> Task:
     environment = setting.spied(assembler, multiprocessors)
+    if not setting.dry:  # a race shows in other bits, some time
+        environment["HOLOGRAM_TEST_REPEATS"] = "20" if name.endswith("_device") else "100"
     about = [assembler or setting.assembler, *([f"{multiprocessors} SM"] if multiprocessors else [])]
     command = [setting.build / "tests" / program, f"--gtest_filter={name}"]
     checks = ("memcheck", "racecheck", "synccheck") if program == "test_backend_cuda_90" else ("memcheck",)
@@ -155,12 +165,13 @@ def products(setting: Setting, programs: Programs) -> Iterator[Task]:
         for assembler in setting.assemblers:
             for name in rungs(programs, "Products/*/wide*"):
                 if ("_device" in name) == (multiprocessors is None):
-                    yield gtest(setting, "wide", NINETY, name, assembler=assembler, multiprocessors=multiprocessors, limit=60)
+                    limit = 60 if multiprocessors is None else 30
+                    yield gtest(setting, "wide", NINETY, name, limit=limit, assembler=assembler, multiprocessors=multiprocessors)
         if multiprocessors == 1:
             for assembler in setting.assemblers:
                 for name in programs.matching(NINETY, "Cuda*Device.*"):
                     if "Attention" not in name:
-                        yield gtest(setting, "wide", NINETY, name, assembler=assembler, multiprocessors=4)
+                        yield gtest(setting, "wide", NINETY, name, limit=60, assembler=assembler, multiprocessors=4)
 
 
 def attention(setting: Setting, programs: Programs) -> Iterator[Task]:
@@ -169,7 +180,7 @@ def attention(setting: Setting, programs: Programs) -> Iterator[Task]:
             yield gtest(setting, "attention", NINETY, name, assembler=assembler)
     for assembler in setting.assemblers:
         for name in programs.matching(NINETY, "Cuda*AttentionDevice.*"):
-            yield gtest(setting, "attention", NINETY, name, assembler=assembler, multiprocessors=4)
+            yield gtest(setting, "attention", NINETY, name, limit=60, assembler=assembler, multiprocessors=4)
 
 
 def corpus(setting: Setting, programs: Programs) -> Iterator[Task]:
@@ -177,7 +188,7 @@ def corpus(setting: Setting, programs: Programs) -> Iterator[Task]:
     every = programs.matching("test_conformance", "*")
     for name in sorted(every, key=lambda name: "LeavesTheInterpretersBits" not in name):
         if not re.search(r"/interp(_|$)", name):
-            task = gtest(setting, "corpus", "test_conformance", name, limit=90)
+            task = gtest(setting, "corpus", "test_conformance", name, limit=120)
             task.environment["HOLOGRAM_TEST_BACKENDS"] = "interp,cuda"
             yield task
     for name in programs.matching("test_backend_cuda", "Cuda*Device.*"):
@@ -189,7 +200,7 @@ def pytests(ended: Ended) -> Outcome:
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)", last_words(ended.output))}
     passed, skipped = counts.get("passed", 0), counts.get("skipped", 0)
     failed = counts.get("failed", 0) + counts.get("error", 0)
-    if failed or ended.status or not counts:
+    if failed or ended.status != 0 or not counts:
         told = [line for line in ended.output.splitlines() if line.startswith("E  ")]
         return Outcome("failed", "; ".join([ended.how(), *(line[1:].strip() for line in told[:3])]), passed, failed or 1, skipped)
     reasons = re.findall(r"SKIPPED.*?: (.*)", ended.output)
@@ -207,7 +218,8 @@ def torch(setting: Setting, programs: Programs) -> Iterator[Task]:
     options = ["-q", "-rs", "-p", "no:cacheprovider", "--rootdir", ROOT / "tests/cuda"]
     for name in names_in(path):
         command = [setting.python, "-m", "pytest", *options, f"{path}::{name}"]
-        yield Task(name, "torch", command, setting.unwatched(), 120, read=pytests)
+        fills = "memory" in name  # of the device, which others need too
+        yield Task(name, "torch", command, setting.watched(), 120, read=pytests, alone=fills and not setting.dry)
     if not setting.tensors:
         return
     on = ["--device", "cpu"] if setting.dry else []
@@ -217,7 +229,7 @@ def torch(setting: Setting, programs: Programs) -> Iterator[Task]:
             for dtype in ("bfloat16", "float32"):
                 words = ["--models", model, "--types", dtype, "--products", products, *on]
                 command = [setting.python, ROOT / "tests/cuda/models.py", *words]
-                yield Task(f"{model} {dtype}, {products} products", "models", command, setting.unwatched(), 120)
+                yield Task(f"{model} {dtype}, {products} products", "models", command, setting.watched(), 120)
 
 
 def zoo() -> list[str]:
@@ -290,7 +302,7 @@ def timings(setting: Setting, programs: Programs) -> Iterator[Task]:
         found = json.loads(path.read_text()) if path.exists() else {}
         peers = next(iter(found.get("cases", {}).values()), {})
         times = ", ".join(f"{peer} {e['us']:.1f} µs" if "us" in e else f"{peer} {e.get('failed', '?')[:80]}" for peer, e in peers.items())
-        if ended.status or not peers:
+        if ended.status != 0 or not peers:
             return Outcome("failed", times or f"{ended.how()}: {last_words(ended.output)}", failed=1, data=found)
         return Outcome("passed", times, 1, data=found)
 

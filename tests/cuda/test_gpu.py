@@ -32,7 +32,7 @@ def executor():
 
 @pytest.fixture
 def torch():
-    if "fakecuda" in os.environ.get("HOLOGRAM_CUDA_DRIVER", ""):
+    if any("fakecuda" in os.environ.get(name, "") for name in ("HOLOGRAM_CUDA_DRIVER", "HOLOGRAM_SPY_DRIVER")):
         pytest.skip("PyTorch has no tensors on the emulator")
     found = pytest.importorskip("torch")
     if not found.cuda.is_available():

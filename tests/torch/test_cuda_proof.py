@@ -129,6 +129,12 @@ def test_a_fault_and_a_hang_take_nothing_along(packed, tmp_path):
     count = [sum(line[key] for line in found.values()) for key in ("passed", "failed", "skipped")]
     last = (tmp_path / "summary.md").read_text().splitlines()[-1]
     assert last == words.strip().splitlines()[-1] == "{} passed, {} failed, {} skipped".format(*count)
+    # Once more, with nothing planted: what did not pass.
+    process = shoot(packed, tmp_path, *stages, "--without", tmp_path / "results.jsonl")
+    words = process.communicate()[0]
+    again = {line["task"].split("/")[-1]: line["state"] for line in lines_of(tmp_path / "results.jsonl")}
+    assert set(again) == {name for name, state in states.items() if state == "failed" and "memcheck" not in name}, words
+    assert set(again.values()) == {"passed"} and process.returncode == 0, words
 
 
 def test_a_cut_off_leaves_what_was_done(packed, tmp_path):
@@ -224,6 +230,16 @@ def test_tasks_that_fail_or_never_end_are_told(tmp_path, monkeypatch):
     assert not left.exists() or left.read_text().split()[2] == "Z", "its processes end with it"
 
 
+def test_many_hangs_take_little_of_the_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "SHOWN_HANGS", 1)
+    monkeypatch.setattr(runner, "MANY_HANGS", 2)
+    monkeypatch.setattr(runner, "debugger", lambda process: ["echo", "shown"])
+    begun = time.monotonic()
+    found = run([ran("import time; time.sleep(60)", name=str(n), limit=3.0 if n > 1 else 0.3) for n in range(5)], tmp_path, jobs=1)
+    assert all(outcome.state == "failed" for outcome in found.values()) and time.monotonic() - begun < 15
+    assert (tmp_path / "output.txt").read_text().count("shown") == 1
+
+
 def test_at_the_end_of_the_time_nothing_is_left_running(tmp_path):
     begun = time.monotonic()
     found = run([ran("import time; time.sleep(60)", name=name) for name in "abc"], tmp_path, seconds=1.5, jobs=2)
@@ -247,6 +263,7 @@ OK = "[ RUN      ] A.b\n[       OK ] A.b (3 ms)\n"
 @pytest.mark.parametrize("output, status, state, counts, words", [
     (OK, 0, "passed", (1, 0, 0), ""),
     (OK + "[ RUN      ] A.c\n", -11, "failed", (1, 1, 0), "ended by SIGSEGV in A.c"),
+    (OK, None, "failed", (1, 1, 0), "stopped after 3 s"),
     (OK + "[ RUN      ] A.c\n", None, "failed", (1, 1, 0), "stopped after 3 s in A.c"),
     (OK + "[ RUN      ] A.c\nx.cpp:3: Failure\nit is\n  7\n" + "[  FAILED  ] A.c, where GetParam() = 4 (5 ms)\n" + "[  FAILED  ] A.c\n",
      1, "failed", (1, 1, 0), "it is 7"),

@@ -170,9 +170,11 @@ CuResult launch(CuFunction function, unsigned gx, unsigned gy, unsigned gz, unsi
                 void** extra) {
   first_launch(function, gx, bx, shared);
   ++spy().launches;
-  return told(real<decltype(&launch)>("cuLaunchKernel")(function, gx, gy, gz, bx, by, bz, shared,
-                                                        stream, parameters, extra),
-              "cuLaunchKernel", spy().kernels[function]);
+  const CuResult result = real<decltype(&launch)>("cuLaunchKernel")(
+      function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);
+  if (result == cu_success) return result;
+  std::lock_guard lock(spy().mutex);
+  return told(result, "cuLaunchKernel", spy().kernels[function]);
 }
 
 CuResult add_kernel(CuGraphNode* node, CuGraph graph, const CuGraphNode* after, size_t num_after,
