@@ -100,8 +100,8 @@ void Sharers::search(const std::vector<const void*>& storages) {
     add(it->second, o);
   }
   for (const void* s : storages) add_bases(groups_[s]);
-  search_seconds_ = std::max(
-      0.02, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  search_seconds_ = std::max(2 * search_seconds_, took.count());
 }
 
 void Sharers::drop(PyObject* tensor) {

@@ -16,6 +16,9 @@ namespace hologram::python {
 /// long. Used under the GIL.
 class Sharers {
  public:
+  /// Seconds of comparing before the first search; later ones wait longer, each twice as long.
+  static constexpr double first_search = 0.02;
+
   static Sharers& of_process();
 
   /// A number above 0 that stays the same while all of the storage's holders are known tensors,
@@ -27,8 +30,6 @@ class Sharers {
   void compared(const std::vector<const void*>& storages, int64_t bytes, double seconds);
   /// How many contents calls have compared.
   int64_t comparisons() const { return comparisons_; }
-  /// Searches for the holders of these storages now.
-  void search(const std::vector<const void*>& storages);
   /// Drops the weak reference to a tensor.
   void drop(PyObject* tensor);
   /// tell(weights, bytes): what stays to be compared at each call.
@@ -45,6 +46,7 @@ class Sharers {
     int64_t number = 0, check = -1, found = 0;
   };
 
+  void search(const std::vector<const void*>& storages);
   int64_t look(const void* storage, uint32_t holders, Group& group);
   static void add(Group& group, nanobind::handle tensor);
   static void add_bases(Group& group);
@@ -52,7 +54,7 @@ class Sharers {
   std::unordered_map<const void*, Group> groups_;
   nanobind::object tell_;
   int64_t checks_ = 0, numbers_ = 0, comparisons_ = 0;
-  double spent_ = 0, search_seconds_ = 0.02;
+  double spent_ = 0, search_seconds_ = first_search;
 };
 
 }  // namespace hologram::python

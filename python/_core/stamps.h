@@ -194,6 +194,9 @@ class Stamps {
     for (size_t c = 0; c < plan_.cache.size() && !out.changed.empty(); ++c)
       for (int p : plan_.cache[c].parameters)
         if (changed[static_cast<size_t>(p)]) out.kept[c].reset();
+    if (comparing && !comparing->storages.empty() && !host_)
+      comparing->seconds =
+          Sharers::first_search;  // nothing of them is kept: the first search is now
     if (comparing && !comparing->storages.empty())
       Sharers::of_process().compared(comparing->storages, comparing->bytes, comparing->seconds);
     return true;
@@ -232,7 +235,6 @@ class Stamps {
     if (quiet > 0) return quiet;
     comparing.storages.push_back(state.storage);
     comparing.bytes += std::max<int64_t>(bytes_[k], 0);
-    if (!host_) comparing.seconds += 1e-3;  // a guess at what computing it anew takes
     return 0;
   }
 

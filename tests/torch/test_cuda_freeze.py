@@ -86,6 +86,26 @@ def test_a_frozen_model_keeps_what_depends_on_its_weights_on_the_device(gpu, the
     assert launches == [kept + 1, kept, kept, kept + 1, kept] and call.captures == 1
 
 
+def test_a_weight_that_others_hold_is_kept_once_they_are_known(gpu, there):  # noqa: F811
+    w, x = torch.randn(8), torch.randn(4, 8)
+    model = on_gpu(there, w)
+    alias = model.weight.data
+    call = hologram_torch.freeze(model, (there(x),))
+    launches, array = [], None
+    with torch.no_grad():
+        for written in (False, False, True, False, None, None):
+            if written:  # by a version of its own
+                w = torch.randn(8)
+                alias.zero_()
+                model.weight.there.write(w)
+            array = alias.as_subclass(torch.Tensor).numpy() if written is None and array is None else array
+            before = gpu.count("launches")
+            right(call(there(x)), w, x)
+            launches.append(gpu.count("launches") - before)
+    kept = launches[3]
+    assert launches[1:] == [kept, kept + 1, kept, kept + 1, kept + 1]
+
+
 def test_a_frozen_model_sees_other_layouts_weights_and_devices(gpu, there):  # noqa: F811
     w, x = torch.randn(8), torch.randn(4, 8)
     model = on_gpu(there, w)
