@@ -29,6 +29,7 @@ ORDER = [
     "hologram_torch.translate",
     "hologram_torch.capture",
     "hologram_torch.program",
+    "hologram_torch.pieces",
     "hologram_torch.compiler",
     "hologram_torch.direct",
     "hologram_torch.saved",

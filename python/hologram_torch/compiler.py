@@ -1,4 +1,5 @@
 # hologram_torch/compiler.py: one AOT graph → one native callable
+import dataclasses
 import functools
 import itertools
 import time
@@ -6,9 +7,12 @@ import time
 import torch
 
 from . import counters, device, holders, parameters, precision, profiling, writes
+from .graph.symbols import Unsupported
 from .options import Options, strict
+from .pieces import CutGraph, Variants
 from .program import Program, Programs
-from .translate import layout
+from .translate import bodies, cut, layout
+from .translate.host import Traced, as_traced
 from .translate.translator import Translator
 
 _numbers = itertools.count()
@@ -33,21 +37,54 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
     with a warning; with HOLOGRAM_STRICT=1 the error is raised. `static`: positions of parameters, where PyTorch's tracing
     does not tell them; `examples`: tensors like those of the calls; `brief`: precision.allowed() when the graph was
     captured; `keep`: to leave the Programs that the callable was made of as its attribute `programs`."""
-    name = f"{kind}_{next(_numbers)}"
-    try:
+    task = _Task(f"{kind}_{next(_numbers)}", options, brief=precision.allowed() if brief is None else brief, keep=keep)
+
+    def compile():
         if kind == "backward":
             layout.adopt(module, examples)
-        hidden = layout.hidden(module.graph, kind)
-        layouts = layout.saved(module.graph, hidden) if kind == "forward" else {}
-        static = parameters.positions(module, kind) if static is None else static
-        make = functools.partial(_translate, module, name, options, static, layouts, hidden)
-        brief = precision.allowed() if brief is None else brief
-        programs = Programs(make, _varies(module, options, brief), options.fast, keep)
-        call = programs.compile()
-        layout.report(module.graph, layouts)
-        if keep:
-            call.programs = programs
+        task.hidden = layout.hidden(module.graph, kind)
+        task.layouts = layout.saved(module.graph, task.hidden) if kind == "forward" else {}
+        task.static = parameters.positions(module, kind) if static is None else static
+        call = _compile(module, task)
+        if not isinstance(call, CutGraph):
+            layout.report(module.graph, task.layouts)
         return call
+
+    return _or_pytorch(module, task.name, compile)
+
+
+@dataclasses.dataclass
+class _Task:
+    """How a graph is compiled. static: positions of parameters; layouts, hidden: as Translator takes them; body: it belongs to
+    another graph's operator; parts: how many graphs have been named after it."""
+
+    name: str
+    options: Options
+    brief: frozenset
+    static: list = ()
+    layouts: dict = dataclasses.field(default_factory=dict)
+    hidden: range = range(0)
+    keep: bool = False
+    body: bool = False
+    parts: int = 0
+
+    def part(self, static=(), body=False):
+        """Of a graph that this one is made of."""
+        self.parts += 1
+        return _Task(f"{self.name}.{self.parts}", self.options, self.brief, list(static), body=body)
+
+
+class _Left(Exception):
+    """An operator that cannot be a step of a graph."""
+
+    def __init__(self, node):
+        super().__init__(f"operator {node.target}")
+        self.node = node
+
+
+def _or_pytorch(module, name, compile):
+    try:
+        return compile()
     except counters.DumpError:  # the user's to mend; nothing to report
         raise
     except Exception as error:
@@ -59,6 +96,57 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
                           name, type(error).__name__, error, REPORT)  # fmt: skip
         counters.log.debug("%s", module.graph, exc_info=True)
         return _interpreted(module)
+
+
+def _compile(module, task, call=None):
+    """The graph whole, or in parts where operators cannot be steps of it. `call`: the graph.symbols.Call that it is for."""
+    at = cut.places(module.graph)
+    if not at and not cut.lacks_sizes(module.graph, task.body):
+        sizes = cut.unknown_sizes(module.graph) if call is None else None
+        if sizes:
+            return Variants(functools.partial(_compile, module, task), sizes)
+        try:
+            return _whole(module, task, call)
+        except _Left as left:
+            counters.log.debug("%s: %s", left.node.target, left.__cause__)
+            at = {left.node}
+    return CutGraph(module, at, functools.partial(_part, task), functools.partial(_body, task))
+
+
+def _whole(module, task, call):
+    make = functools.partial(_translate, module, task, call)
+    programs = Programs(make, _varies(module, task.options, task.brief), task.options.fast, task.keep and call is None)
+    compiled = programs.compile()
+    if task.keep and call is None:
+        compiled.programs = programs
+    return compiled
+
+
+def _part(task, inputs, part):
+    """`inputs`: of the graph that the part is cut from."""
+    kept = {inputs[i] for i in task.static}
+    task = task.part(i for i, node in enumerate(part.reads) if node in kept)
+    return _or_pytorch(part.module, task.name, lambda: _compile(part.module, task))
+
+
+def _body(task, module):
+    """A graph that an operator runs as a function of its arguments."""
+    task = task.part(body=True)
+
+    def compile():
+        bodies.spread(module)
+        return _compile(module, task)
+
+    call = _or_pytorch(module, task.name, compile)
+    alone = not isinstance(module.graph.find_nodes(op="output")[0].args[0], (list, tuple))
+
+    kinds = [Traced.of(node.meta.get("val")) for node in module.graph.find_nodes(op="placeholder")]
+
+    def run(*arguments):
+        results = call(as_traced(kinds, list(arguments), "an operator"))
+        return results[0] if alone else tuple(results)
+
+    return run
 
 
 def _interpreted(module):
@@ -90,11 +178,18 @@ def _has_products(module) -> bool:
     )
 
 
-def _translate(module, name, options, static, layouts, hidden, treatment) -> Program:
+def _translate(module, task, call, treatment) -> Program:
     start = time.perf_counter()
     if "fx" in counters.dump_stages():
-        counters.dump(name, "fx", module.print_readable(print_output=False))
-    where = device.of(module.graph)
+        counters.dump(task.name, "fx", module.print_readable(print_output=False))
+    where, options = device.of(module.graph), task.options
     with device.on(where), device.products(options.own_products()):
-        translated = Translator(module, static, options.pack_weights, options, layouts, treatment, hidden).run()
-    return Program.of(name, translated, options, 1e3 * (time.perf_counter() - start), where)
+        translated = Translator(module, task.static, options.pack_weights, options, task.layouts, treatment, task.hidden, call,
+                                functools.partial(_body, task))  # fmt: skip
+        try:
+            translated.run()
+        except Exception as error:
+            if translated.at is None or strict() and not isinstance(error, Unsupported):
+                raise
+            raise _Left(translated.at) from error
+    return Program.of(task.name, translated, options, 1e3 * (time.perf_counter() - start), where)

@@ -83,6 +83,25 @@ def test_trainers_of_compiled_models(losses, tmp_path):
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1 and backend_stats()["failed_graphs"] == 0
 
 
+def t5():
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    sizes = {"vocab_size": 64, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    config = T5Config(**sizes, decoder_start_token_id=0, pad_token_id=0, eos_token_id=None)
+    return T5ForConditionalGeneration(config).eval()
+
+
+def test_generate_with_a_growing_cache():
+    """Keys and values of T5's cache come with symbols of their own."""
+    model, prompt = t5(), torch.randint(1, 64, (2, 7))
+    expected = model.generate(prompt, max_new_tokens=5, do_sample=False)
+    model.forward = compile_fresh(model.forward)
+    assert torch.equal(model.generate(prompt, max_new_tokens=5, do_sample=False), expected)
+    stats = backend_stats()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 3
+    assert stats["failed_graphs"] == 0 and stats["fallback_ops"] == {}
+
+
 def test_fail_on_recompile_after_a_marked_range():
     """Serving in a fixed stance: every size of the range is compiled before, another dtype is an error, not a compilation."""
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()

@@ -37,9 +37,19 @@ def sdpa(query, key, value, mask, causal, scale, grouped, softcap=0.0):
 @torch.library.impl(_library, "sdpa", "Meta")
 def sdpa_meta(query, key, value, mask, causal, scale, grouped, softcap=0.0):
     """With eager's strides: those of the query where its flash kernel runs, else row-major."""
+    _agree(query, key, value, mask)
     if query.dim() == 4 and _is_flash(query, key, value, mask):
         return torch.empty_like(query)
     return query.new_empty((*_lead(query, key, value, grouped), query.shape[-2], value.shape[-1]))
+
+
+def _agree(query, key, value, mask):
+    """Sizes that the operator has equal become equal in the graph, where they had symbols of their own."""
+    keys, queries = key.shape[-2], query.shape[-2]
+    torch._check(keys == value.shape[-2], lambda: f"attention: {keys} keys and {value.shape[-2]} values")
+    sizes = () if mask is None else zip(mask.shape[::-1], (keys, queries))
+    for have, wanted in sizes:
+        torch._check(have == 1 or have == wanted, lambda: f"attention: a mask {tuple(mask.shape)} for {queries} queries and {keys} keys")
 
 
 def _is_flash(query, key, value, mask) -> bool:

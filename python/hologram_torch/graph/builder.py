@@ -24,9 +24,9 @@ def _writes_few(operands, ints) -> bool:
 class Builder(GraphBuilder):
     """A graph with the vocabulary that the lowerings share."""
 
-    def __init__(self):
+    def __init__(self, call=None):
         super().__init__(_core.Graph())
-        self.symbols = Symbols(self.graph)
+        self.symbols = Symbols(self.graph, call)
         if device.here() != "cpu":
             self.make = self._make_there
 

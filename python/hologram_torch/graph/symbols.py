@@ -9,11 +9,20 @@ from hologram._graph import Unsupported
 from .formula import Formula
 
 
+class Call:
+    """The call that a graph is compiled for whose sizes tracing did not know. values: of its symbols; conditions: [(Formula over
+    the call's arguments, whether it held)] that decide for which other calls the compiled graph is right."""
+
+    def __init__(self, values):
+        self.values, self.conditions = values, []
+
+
 class Symbols:
     """Maps SymPy expressions over Dynamo's symbols to expressions over a graph's symbols."""
 
-    def __init__(self, graph):
+    def __init__(self, graph, call=None):
         self.graph = graph
+        self.call = call  # a Call, or None: sizes are as traced, what is assumed of them is guarded
         self.known = {}  # SymPy expression -> int or Expr
         self.hints = []  # example value by symbol number
         self.environment = None  # PyTorch's record of what is known of the symbols
@@ -32,7 +41,16 @@ class Symbols:
         if e.is_Integer or e in self.known or not e.is_Symbol and self._derived(e):
             return "ignored", 0
         self.given[e] = position
-        return self._new_symbol(e, hint(value))
+        return self._new_symbol(e, self.example(e, value))
+
+    def example(self, e, value=None) -> int:
+        """The value of an expression (of a SymInt) in the example that the graph is compiled for."""
+        if self.call is None:
+            return hint_of(self.environment, e) if value is None else hint(value)
+        found = sympy.sympify(e.xreplace(_examples(self.environment) | self.call.values))
+        if found.free_symbols:
+            raise Unsupported(f"size {e} is known only at run time")
+        return int(found)
 
     def _new_symbol(self, e, example):
         if example == 0 and self._guard(sympy.Eq(e, 0)):
@@ -62,9 +80,19 @@ class Symbols:
         environment = self.environment
         if environment is None:
             raise Unsupported(f"condition {condition}")
+        if self.call is not None:
+            return self._noted(condition)
         if getattr(environment, "frozen", False):
             return bool(condition.xreplace(_examples(environment)))
         return bool(environment.evaluate_expr(condition))
+
+    def _noted(self, condition) -> bool:
+        held = bool(condition.xreplace(_examples(self.environment) | self.call.values))
+        formula = Formula.of(condition, self.given)
+        if formula is None:
+            raise Unsupported(f"condition {condition}")
+        self.call.conditions.append((formula, held))
+        return held
 
     def size(self, n):
         """An int, or the expression of a SymInt."""
@@ -105,16 +133,16 @@ class Symbols:
         formula = Formula.of(e, self.given)
         if formula is None or not self._holds(formula, e):
             raise refusal
-        how = self._new_symbol(e, hint_of(self.environment, e))
+        how = self._new_symbol(e, self.example(e))
         if how[0] != "ignored":
             self.formulas.append((formula, how))
         return self.known[e]
 
     def _holds(self, formula, e) -> bool:
         """Whether the formula gives the value that tracing had for e."""
-        arguments = {position: hint_of(self.environment, part) for part, position in self.given.items()}
+        arguments = {position: self.example(part) for part, position in self.given.items()}
         try:
-            return formula(arguments) == hint_of(self.environment, e)
+            return formula(arguments) == self.example(e)
         except (ArithmeticError, NameError, TypeError, ValueError):
             return False
 
@@ -162,7 +190,7 @@ class Symbols:
         """Divisors are positive in expressions of the graph; this tells, guarded, whether e is one."""
         if self.environment is None or self.environment.bound_sympy(e).lower >= 1:
             return True
-        if hint_of(self.environment, e) >= 1:
+        if self.example(e) >= 1:
             return self._guard(sympy.Ge(e, 1))
         if not self._guard(sympy.Le(e, -1)):
             raise Unsupported(f"division by {e}")
@@ -227,6 +255,6 @@ def hint(n) -> int:
     if node is None:
         return int(n)
     value = node.hint
-    if value is None:
+    if value is None or hasattr(value, "node"):  # that of a nested tensor is no number
         raise Unsupported(f"size {n} is known only at run time")
     return int(value)

@@ -13,7 +13,7 @@ from ..graph import dtypes
 from ..graph.builder import Value, contiguous_strides
 from ..graph.symbols import Symbols, Unsupported, hint_of
 from . import left
-from .translator import Translator
+from .translator import Translator, _Opaque
 
 _WRITES = (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION", None))
 
@@ -110,6 +110,21 @@ class ExportedGraph(Translator):
             "sizes": [] if type(batch) is int else [batch], "descending": loop.descending,
         })  # fmt: skip
         return values
+
+    def _held(self, node):
+        value = self.env[node]
+        if type(value) is _Opaque:
+            raise Unsupported(f"value of {node}")
+        return value
+
+    def _whole(self, node, val):
+        return self.symbols.size(val)
+
+    def _stated(self, fake):
+        return self.symbols.sizes(fake.shape), self.symbols.sizes(fake.stride())
+
+    def _fixed(self, value):
+        raise Unsupported(f"result {value!r}")
 
     def _call_host(self, node, target, val):
         if val is not None or node.users:

@@ -4,6 +4,7 @@ import pickle
 import torch
 
 from .. import counters
+from ..graph.formula import Formula
 
 
 class _Operand:
@@ -17,10 +18,16 @@ class _Size(_Operand):
     """Stands for an integer of the call."""
 
 
+class _Number(_Operand):
+    """Stands for a float that a tensor of the call holds."""
+
+
 def _fill(template, operands, sizes):
     kind = type(template)
     if kind is _Operand:
         return operands[template.index]
+    if kind is _Number:
+        return operands[template.index].item()
     if kind is _Size:
         return sizes[template.index]
     if kind is list:
@@ -47,6 +54,25 @@ class Stored:
         return with_strides(tensor, _fill(self.strides, (), sizes))
 
 
+_CONTROL = ("cond", "while_loop", "while_loop_stack_output")
+_BODIES = (*_CONTROL, "scan", "map_impl")
+
+
+def runs_bodies(target) -> bool:
+    """Whether an operator calls graphs among its arguments with tensors as these were traced for."""
+    return isinstance(target, torch._ops.HigherOrderOperator) and target._name in _BODIES
+
+
+def counts(target) -> bool:
+    """Whether PyTorch computes in a call of an operator: not where it only chooses which body runs."""
+    return not (isinstance(target, torch._ops.HigherOrderOperator) and target._name in _CONTROL)
+
+
+def constant(value):
+    """The value itself: a result that no graph computes."""
+    return value
+
+
 class HostCall:
     """One operator with its constant arguments; tensors and sizes are filled in at each call."""
 
@@ -60,14 +86,19 @@ class HostCall:
         self.results = []  # (index in the operator's result or None, dtype or None for values of the host, shape)
 
     def __getstate__(self):
-        """Operators by their names. Raises PicklingError for what is no operator: a function, a higher-order operator."""
-        if not isinstance(self.target, torch._ops.OpOverload):
+        """Operators by their names. Raises PicklingError for what another process could not find: a higher-order operator."""
+        if isinstance(self.target, torch._ops.OpOverload):
+            return vars(self) | {"target": (*self.target._schema.name.split("::"), self.target._overloadname)}
+        if isinstance(self.target, torch._ops.OperatorBase):
             raise pickle.PicklingError(f"{self.name} is no operator that another process could find")
-        return vars(self) | {"target": (*self.target._schema.name.split("::"), self.target._overloadname)}
+        return vars(self)
 
     def __setstate__(self, state):
-        space, name, overload = state["target"]
-        vars(self).update(state, target=getattr(getattr(getattr(torch.ops, space), name), overload))
+        target = state["target"]
+        if type(target) is tuple:
+            space, name, overload = target
+            target = getattr(getattr(getattr(torch.ops, space), name), overload)
+        vars(self).update(state, target=target)
 
     def ready(self):
         """Makes what calls need that is kept in no file: nothing."""
@@ -130,10 +161,46 @@ def with_strides(tensor, strides):
     return out
 
 
+class Traced:
+    """How tracing saw a tensor: makes others so. What PyTorch's kernels and loops give may lie otherwise in memory."""
+
+    def __init__(self, fake):
+        sizes = {n.node.expr: axis for axis, n in enumerate(fake.shape) if type(n) is not int}
+        self._shape = [n if type(n) is int else None for n in fake.shape]
+        self._strides = [n if type(n) is int else Formula.of(n.node.expr, sizes) for n in fake.stride()]
+
+    @classmethod
+    def of(cls, fake):
+        """None: any tensor will do."""
+        plain = isinstance(fake, torch.Tensor) and fake.layout is torch.strided and not fake.is_quantized and not fake.is_nested
+        return cls(fake) if plain else None
+
+    def __call__(self, tensor, name):
+        if len(tensor.shape) != len(self._shape) or any(n not in (m, None) for n, m in zip(self._shape, tensor.shape)):
+            raise RuntimeError(f"hologram: {name} gave {tuple(tensor.shape)} where tracing promised another size")
+        if None in self._strides:
+            return tensor
+        return with_strides(tensor, [n if type(n) is int else n(tensor.shape) for n in self._strides])
+
+
+def as_traced(kinds, values, name):
+    """A tree of values with tensors as the Traced in the tree `kinds` say."""
+    if isinstance(kinds, (list, tuple)):
+        return type(values)(as_traced(k, v, name) for k, v in zip(kinds, values, strict=True))
+    return values if kinds is None or values is None else kinds(values, name)
+
+
+def _copy(tensor):
+    """With the strides of the tensor, which may have gaps."""
+    if tensor.layout is not torch.strided or tensor.dtype.is_complex or 0 in tensor.stride():
+        return tensor.clone()
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
 def _conform(tensor, dtype, shape, strides, shared, name):
     """The result as it was promised: dtype, strides, memory of its own."""
     if dtype is None:
-        return tensor.clone() if _storage(tensor) in shared else tensor
+        return _copy(tensor) if _storage(tensor) in shared else tensor
     if tensor.dtype != dtype:
         tensor = tensor.to(dtype)
     if tensor.is_neg():

@@ -12,7 +12,7 @@ from ..graph.builder import Builder, Value, contiguous_strides
 from ..graph.symbols import Unsupported, hint
 from ..options import Options, strict
 from . import collectives, inplace, loose, sharing
-from .host import HostCall, HostTable, Stored, _Operand, _Size
+from .host import HostCall, HostTable, Stored, _Number, _Operand, _Size, constant, counts, runs_bodies
 
 _COPY = torch.ops.aten.copy_.default
 _SEQUENCES = (list, tuple, immutable_list)
@@ -21,10 +21,14 @@ _SEQUENCES = (list, tuple, immutable_list)
 class Translator(Builder):
     """Translates one graph. Afterwards: graph, args and results for the native callable, host, constants, static."""
 
-    def __init__(self, module, static_inputs=(), keep_static=True, options=None, layouts=None, treatment=precision.EXACT, hidden=()):
-        """layouts: strides of results, by position, that need not be as traced; hidden: positions of results that no user sees."""
-        super().__init__()
+    def __init__(self, module, static_inputs=(), keep_static=True, options=None, layouts=None, treatment=precision.EXACT, hidden=(),
+                 call=None, body=None):  # fmt: skip
+        """layouts: strides of results, by position, that need not be as traced; hidden: positions of results that no user sees;
+        call: graph.symbols.Call; body: what compiles graphs that operators run."""
+        super().__init__(call)
         self.module = module
+        self.at = None  # the operator that is being translated
+        self._body = body
         self.options = options or Options()
         self.treatment = treatment  # of float32 products
         self.layouts = layouts or {}
@@ -49,6 +53,7 @@ class Translator(Builder):
         self._mutated = {}
         self._sizes = {}  # placeholder of a size -> how it is read
         self._loose = loose.find(module.graph)
+        self._unsized = loose.unsized(module.graph)
         self._chains = inplace.find(module.graph) if device.here() == "cpu" else {}  # scatters of a GPU are PyTorch's
         self._flat = {}  # node of a chain -> the argument after it, its leading axes joined
 
@@ -56,16 +61,16 @@ class Translator(Builder):
         for position, node in enumerate(self.module.graph.find_nodes(op="placeholder")):
             val = node.meta.get("val")
             if isinstance(val, torch.SymInt) and val.node.expr.is_Symbol:  # expressions of them may come earlier
-                self._sizes[node] = self.symbols.bind(val, position)
-        position = 0
+                self._sizes[node] = self._bound(val, position)
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
-                self._placeholder(node, position)
-                position += 1
+                self._placeholder(node, len(self.args))
             elif node.op == "output":
                 self._output(node)
             else:
+                self.at = node
                 self._step(node, self.module)
+                self.at = None
         self.args += [how for _, how in self.symbols.formulas]
         return self
 
@@ -132,9 +137,12 @@ class Translator(Builder):
     def _tensor_parameter(self, example, chain=None):
         if not dtypes.is_native(example):
             return self._object_parameter()
+        try:
+            shape, strides = self.symbols.sizes(example.shape), self.symbols.sizes(example.stride())
+        except Unsupported:
+            return self._object_parameter()
         number = len(self.static)
         self.static.append(False)
-        shape, strides = self.symbols.sizes(example.shape), self.symbols.sizes(example.stride())
         if chain is not None:
             shape = inplace.flat_shape(shape, chain.last)
             strides = contiguous_strides(shape)
@@ -153,7 +161,7 @@ class Translator(Builder):
             return
         if isinstance(val, torch.Tensor):
             chain = self._chains.get(node) if dtypes.is_native(val) else None
-            number, value = self._object_parameter() if node in self._loose else self._tensor_parameter(val, chain)
+            number, value = self._object_parameter() if node in self._loose | self._unsized else self._tensor_parameter(val, chain)
             if chain is not None:
                 self._flat[node] = value
                 value = self.reshape(value, self.symbols.sizes(val.shape))
@@ -170,17 +178,25 @@ class Translator(Builder):
                     self._resolve_negative(node, value, val)
             return
         if isinstance(val, torch.SymInt):
-            self.args.append(self._sizes[node] if node in self._sizes else self.symbols.bind(val, position))
-            self.env[node] = self.symbols.size(val)
+            how = self._sizes[node] if node in self._sizes else self._bound(val, position)
+            self.args.append(how or ("ignored", 0))
+            self.env[node] = _Opaque(node, position) if how is None else self.symbols.size(val)
             return
         if val is None or isinstance(val, (bool, int, float, str, torch.SymFloat, torch.SymBool)):
             self.args.append(("ignored", 0))
-            self.env[node] = val if isinstance(val, (bool, int, float, str)) else _Opaque(node)
+            self.env[node] = val if isinstance(val, (bool, int, float, str)) else _Opaque(node, position)
             return
         number, self.env[node] = self._object_parameter()  # a process group, a device mesh
         self.args.append(("object", number))
         self.parameter_of[node] = number
         self.host_nodes.add(node)
+
+    def _bound(self, val, position):
+        """How a size is read; None: only the host can hold it."""
+        try:
+            return self.symbols.bind(val, position)
+        except Unsupported:
+            return None
 
     def _resolve_negative(self, node, value, val):
         call = HostCall(torch.ops.aten.resolve_neg.default, "aten.resolve_neg.default", (_Operand(0),), {})
@@ -209,7 +225,7 @@ class Translator(Builder):
         if node.op != "call_function":
             raise Unsupported(f"{node.op} {node.target}")
         target = node.target
-        val = node.meta.get("val")
+        val = value_of(node)
         if target is not operator.getitem and collectives.kind_of(target)[0] is not collectives.Wait:
             self.pending.refuse(self.env[n] for n in node.all_input_nodes)
         if target is operator.getitem:
@@ -224,7 +240,7 @@ class Translator(Builder):
         elif isinstance(val, (bool, int, float)):
             self.env[node] = val
         elif isinstance(val, torch.SymInt):
-            self.env[node] = self.symbols.size(val)
+            self.env[node] = self._whole(node, val)
         elif isinstance(val, torch.SymFloat):
             self.env[node] = self._real(node, val)
         elif isinstance(val, torch.SymBool):
@@ -235,6 +251,12 @@ class Translator(Builder):
             self.env[node] = None
         else:
             self._operator(node, target, val)
+
+    def _whole(self, node, val):
+        try:
+            return self.symbols.size(val)
+        except Unsupported:
+            return _Opaque(node)
 
     def _real(self, node, val):
         try:
@@ -267,7 +289,7 @@ class Translator(Builder):
                 self._saw_host = True
             value = self.env[a]
             if type(value) is _Opaque:
-                raise Unsupported(f"value of {value.node}")
+                self._saw_host = True
             return value
         if kind in _SEQUENCES:
             return [self._plain(x) for x in a]
@@ -336,7 +358,21 @@ class Translator(Builder):
         self.env[node] = value
 
     # --- the host
-    def _call_host(self, node, target, val):
+    def _held(self, node):
+        """The value of a node; what the graph cannot hold becomes a value of the host's."""
+        value = self.env[node]
+        if type(value) is not _Opaque:
+            return value
+        if value.position is None:
+            self._call_host(node, node.target, value_of(node), counted=False)
+        else:
+            number, self.env[node] = self._object_parameter()
+            self.args[value.position] = ("object", number)
+            self.parameter_of[node] = number
+        self.host_nodes.add(node)
+        return self.env[node]
+
+    def _call_host(self, node, target, val, counted=True):
         if isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable:
             raise Unsupported(f"operator {target}, which writes into its operand,")
         name = str(target)
@@ -345,9 +381,13 @@ class Translator(Builder):
         def template(a):
             kind = type(a)
             if kind is Node:
-                value = self.env[a]
+                value = self._held(a)
+                if self._body and isinstance(value, torch.fx.GraphModule) and runs_bodies(target):
+                    return self._body(value)
                 if a in self.real_nodes:
-                    raise Unsupported(f"number {a} made of sizes")
+                    operands.append(value)
+                    stored.append(Stored())
+                    return _Number(len(operands) - 1)
                 fake = a.meta.get("val")
                 if type(value) in (list, tuple):
                     return type(value)(wrap(v, f) for v, f in zip(value, fake, strict=True))
@@ -367,17 +407,16 @@ class Translator(Builder):
             if isinstance(value, self._expr_type):
                 sizes.append(value)
                 return _Size(len(sizes) - 1)
-            if type(value) is _Opaque:
-                raise Unsupported(f"value of {value.node}")
             return value
 
         make, timing = collectives.kind_of(target)
         args = [template(a) for a in node.args]
         kwargs = {k: template(a) for k, a in node.kwargs.items()}
         call = make(target, name, args, kwargs, stored)
+        call.counted = call.counted and counted and counts(target)
         if sharing.is_view(target):
             call.viewed = [index for index, v in enumerate(operands) if v.dtype == dtypes.HOST]
-        random = isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+        random = random_kind(target)
         if random and self.last_random is not None:
             operands.append(self.last_random)  # keeps the order in which the generator is used
         if call.counted:
@@ -385,11 +424,12 @@ class Translator(Builder):
         if make is collectives.Wait:
             operands += self.pending.wait(call, list(operands))
         hidden = [(user.args[1],) for user in node.users if user in self._loose]
+        hidden += [path[:1] for path in _paths(val)] if node in self._unsized else []
         value = self._host_values(call, operands, sizes, val, timing=timing, hidden=hidden)
         if timing != collectives.ANY:
             self._goes_on(node, call, operands, value)
         if random:
-            first = next(iter(v for v in (value if isinstance(value, tuple) else (value,)) if type(v) is Value), None)
+            first = next(_values(value), None)
             self.last_random = first if first is not None else self.last_random
         self.env[node] = value
         if type(value) is Value:
@@ -443,20 +483,28 @@ class Translator(Builder):
             if not isinstance(fake, torch.Tensor):
                 if isinstance(fake, (bool, int, float)):
                     return fake
-                raise Unsupported(f"result {type(fake).__name__} of {call.name}")
             index = len(call.results)
-            if path[:1] in hidden or not (native or dtypes.is_native(fake)):
+            stated = None
+            if isinstance(fake, torch.Tensor) and path[:1] not in hidden and (native or dtypes.is_native(fake)):
+                stated = self._stated(fake)
+            if stated is None:
                 call.results.append((path, None, None))
                 return self.make("host_result", [token], ints=[index], exprs=[], dtype=dtypes.HOST, shape=[])
-            shape = self.symbols.sizes(fake.shape)
+            shape, strides = stated
             static = torch.Size(shape) if all(type(n) is int for n in shape) else None
             call.results.append((path, fake.dtype, static))
             return self.make(
-                "host_result", [token], ints=[index], exprs=self.symbols.sizes(fake.stride()),
-                dtype=dtypes.NAME[fake.dtype], shape=shape,
+                "host_result", [token], ints=[index], exprs=strides, dtype=dtypes.NAME[fake.dtype], shape=shape
             )  # fmt: skip
 
         return result(val, ())
+
+    def _stated(self, fake):
+        """Sizes and strides of a tensor, or None where only run time tells them."""
+        try:
+            return self.symbols.sizes(fake.shape), self.symbols.sizes(fake.stride())
+        except Unsupported:
+            return None
 
     # --- results
     def _output(self, node):
@@ -473,15 +521,19 @@ class Translator(Builder):
     def _result(self, item, position=None):
         if item is None:
             return ("none", 0)
-        if isinstance(item, int):
-            return ("integer", int(item))
+        if type(item) is int:
+            return ("integer", item)
         if not isinstance(item, Node):
-            raise Unsupported(f"result {item!r}")
-        value = self.env[item]
+            return self._fixed(item)
+        value = self._held(item)
         if item.target is _COPY:
             return ("argument", self.parameter_of[item.args[0]])
         if item in self.parameter_of:
             return ("argument", self.parameter_of[item])
+        if type(value) is Value and value.dtype == dtypes.HOST and not isinstance(value_of(item), torch.Tensor):
+            self.graph.output(value, [])  # a number
+            self.outputs += 1
+            return ("output", self.outputs - 1)
         base = sharing.base_of(item)
         if base in self.parameter_of and base is not item and base not in self._mutated:
             return ("argument_view", self.parameter_of[base], *self._seen_from(item, base))
@@ -495,9 +547,14 @@ class Translator(Builder):
             return ("output", self._tensor(item, value, self.layouts.get(position)))
         if value is None:
             return ("none", 0)
-        if type(value) is bool or isinstance(value, (float, _Opaque)):
-            raise Unsupported(f"result {item} of type {type(value).__name__}")
-        return ("integer", value)
+        return self._fixed(value) if isinstance(value, (bool, float, str)) else ("integer", value)
+
+    def _fixed(self, value):
+        """A result that is the same in every call."""
+        made = self._host_values(_uncounted(HostCall(constant, "constant", (value,), {})), [], [], _Opaque(None))
+        self.graph.output(made, [])
+        self.outputs += 1
+        return ("output", self.outputs - 1)
 
     def _tensor(self, node, value, strides=None) -> int:
         """A tensor of its own for a node's value, stored as traced unless told otherwise → output of the graph."""
@@ -532,10 +589,53 @@ class Translator(Builder):
 
 
 class _Opaque:
-    """A value that the graph cannot hold; using it leaves the graph to PyTorch."""
+    """A value that the graph cannot hold: a number of the host's, which it makes where something asks for it. position: of the
+    argument that it is, or None."""
 
-    def __init__(self, node):
-        self.node = node
+    def __init__(self, node, position=None):
+        self.node, self.position = node, position
+
+
+def _uncounted(call):
+    call.counted = False
+    return call
+
+
+def value_of(node):
+    """What tracing saw of a node; of some operators only what is picked from their results."""
+    val = node.meta.get("val")
+    picks = [user for user in node.users if user.target is operator.getitem and user.args[0] is node]
+    if val is not None or not picks or len(picks) != len(node.users):
+        return val
+    known = {user.args[1]: value_of(user) for user in picks}
+    return tuple(known.get(i) for i in range(max(known) + 1))
+
+
+def _has_tensor(val) -> bool:
+    return isinstance(val, torch.Tensor) or isinstance(val, (list, tuple)) and any(map(_has_tensor, val))
+
+
+def _paths(tree, path=()):
+    """Where the leaves of nested tuples are."""
+    if not isinstance(tree, (list, tuple)):
+        return [path]
+    return [found for i, part in enumerate(tree) for found in _paths(part, (*path, i))]
+
+
+def _values(tree):
+    """The graph's values in nested tuples."""
+    if isinstance(tree, (list, tuple)):
+        for part in tree:
+            yield from _values(part)
+    elif type(tree) is Value:
+        yield tree
+
+
+def random_kind(target) -> bool:
+    """Whether an operator may use the random generator: its place among those that do is kept."""
+    if isinstance(target, torch._ops.OpOverload):
+        return torch.Tag.nondeterministic_seeded in target.tags
+    return isinstance(target, torch._ops.HigherOrderOperator)
 
 
 def _memory_order(fake):
