@@ -5,13 +5,15 @@
 //
 // Its cubins are PTX in an envelope that the fake driver opens (fake_cubin.h). FAKE_PTXAS_VERSION
 // is the version it says, 12.4.131 by default; with FAKE_PTXAS_FAILS it refuses all PTX, with
-// FAKE_PTXAS_BREAKS its cubins are not what the driver takes. Each PTX that it reads adds a line to
+// FAKE_PTXAS_BREAKS its cubins are not what the driver takes, with FAKE_PTXAS_SPOILS products from
+// registers read one of these twice. Each PTX that it reads adds a line to
 // the file FAKE_PTXAS_LOG.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <string>
 
 #include "support/ptx/fake_cubin.h"
@@ -33,7 +35,11 @@ int main(int argc, char** argv) {
     return 1;
   }
   std::ifstream in(argv[2], std::ios::binary);
-  const std::string ptx((std::istreambuf_iterator<char>(in)), {});
+  std::string ptx((std::istreambuf_iterator<char>(in)), {});
+  if (std::getenv("FAKE_PTXAS_SPOILS"))
+    ptx = std::regex_replace(
+        ptx, std::regex("\\}, \\{(%r[0-9]+), (%r[0-9]+), (%r[0-9]+), (%r[0-9]+)\\}, %rd"),
+        "}, {$2, $2, $3, $4}, %rd");
   std::string cubin = ptx::to_fake_cubin(argv[1] + 6, ptx);
   if (std::getenv("FAKE_PTXAS_BREAKS")) cubin.back() ^= 1;
   std::ofstream out(argv[4], std::ios::binary);

@@ -67,7 +67,7 @@ struct Kernel {
   int64_t shared_bytes = 0, local_bytes = 0;
   int64_t own_shared_bytes = 0;  ///< of those, what this kernel uses
   bool dynamic_shared = false;   ///< more of it comes with the launch, behind shared_bytes
-  int max_threads = 1024;
+  int max_threads = 256;         ///< of a CTA; without .maxntid each may have 255 registers
 };
 
 struct Module {
