@@ -48,8 +48,9 @@ const std::string product = R"(.version 8.0
   mov.u32 %r4, 1;
   mbarrier.init.shared.b64 [%r3], %r4;
   mbarrier.init.shared.b64 [%r3+8], %r4;
-  mbarrier.init.shared.b64 [%r3+16], %r4;
-  mbarrier.init.shared.b64 [%r3+24], %r4;
+  mov.u32 %r29, 4;
+  mbarrier.init.shared.b64 [%r3+16], %r29;
+  mbarrier.init.shared.b64 [%r3+24], %r29;
   fence.mbarrier_init.release.cluster;
 GO:
   bar.sync 0;
@@ -94,7 +95,8 @@ CONSUMER:
   mov.f32 %f3, 0f00000000;
   mov.f32 %f4, 0f00000000;
   setp.eq.u32 %p5, %r1, %r1;
-  setp.ne.u32 %p6, %r1, 128;
+  and.b32 %r31, %r1, 31;
+  setp.ne.u32 %p6, %r31, 0;
 CONSUME:
   and.b32 %r7, %r6, 1;
   shr.u32 %r8, %r6, 1;
@@ -250,6 +252,10 @@ TEST(PtxMachine, FindsSlotsThatAreTakenTooEarly) {
   const std::string arrive = "[%r9+16];\nNEXT:\n";
   text.replace(text.find(arrive), arrive.size(), arrive + "  wgmma.wait_group.sync.aligned 0;\n");
   expect_fault(text, {race, late});
+  // By one warp of the group, of which the others may not be that far.
+  text = changed("  setp.ne.u32 %p6, %r31, 0;\n", "  setp.ne.u32 %p6, %r1, 128;\n");
+  text.replace(text.find("%r29, 4;"), 8, "%r29, 1;");
+  expect_fault(text, {race + ": a product of warpgroup 1"});
   // Two steps behind, of two slots.
   expect_fault(changed("  xor.b32 %r8, %r8, 1;\n", ""), {late});
 }

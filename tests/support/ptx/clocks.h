@@ -1,8 +1,8 @@
 // tests/support/ptx/clocks.h: what happened before what, within a CTA.
 //
-// Agents are threads, the products under way of each warpgroup, and the copies that complete at
-// each mbarrier. An agent's clock says how far it is. Who waits for another knows its clock then:
-// what was done up to it is ordered before all that follows.
+// Agents are threads, the part that each warp has of its group's products under way, and the copies
+// that complete at each mbarrier. An agent's clock says how far it is. Who waits for another knows
+// its clock then: what was done up to it is ordered before all that follows.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +18,11 @@ class Clocks {
   void reset(size_t agents) { known_.assign(agents, 0); }
   void clear() { known_.clear(); }
   uint32_t operator[](size_t agent) const { return agent < known_.size() ? known_[agent] : 0; }
+  /// What others know as well.
+  void meet(const Clocks& other) {
+    known_.resize(std::min(known_.size(), other.known_.size()));
+    for (size_t n = 0; n < known_.size(); ++n) known_[n] = std::min(known_[n], other.known_[n]);
+  }
   void raise(size_t agent, uint32_t clock) {
     if (agent >= known_.size()) known_.resize(agent + 1, 0);
     known_[agent] = std::max(known_[agent], clock);

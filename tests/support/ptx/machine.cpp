@@ -85,7 +85,7 @@ void Machine::State::run_cta(uint32_t number) {
   first_group_agent = static_cast<uint32_t>(count) * warp_size;
   groups.assign(launch->block.count() % (group_warps * warp_size) == 0 ? count / group_warps : 0,
                 {});
-  first_barrier_agent = first_group_agent + static_cast<uint32_t>(groups.size());
+  first_barrier_agent = first_group_agent + static_cast<uint32_t>(groups.size()) * group_warps;
   published.assign(first_group_agent, 0);
   mbarriers.clear();
   named.clear();

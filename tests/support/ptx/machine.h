@@ -8,9 +8,9 @@
 //
 // Copies by tensor maps and products of warpgroups (wgmma) are done later, in an order left to
 // chance: those of a group one after the other. A kernel faults whose copies or products touch what
-// nobody knows to be free or ready: by an mbarrier's phase, by wgmma.wait_group, or by
-// fence.proxy.async for what threads wrote; that uses registers of a product under way or has not
-// fenced them; or that waits for what never comes.
+// nobody knows to be free or ready: by an mbarrier's phase, by wgmma.wait_group of each warp that
+// has a part in a product, or by fence.proxy.async for what threads wrote; that uses registers of a
+// product under way or has not fenced them; or that waits for what never comes.
 #pragma once
 
 #include <memory>

@@ -85,7 +85,8 @@ void Machine::State::note(Shadow& s, bool writes, const Actor& me, const char* w
     if (other.agent >= first_barrier_agent)
       who = "a copy";
     else if (other.agent >= first_group_agent)
-      who = "a product of warpgroup " + std::to_string(other.agent - first_group_agent);
+      who = "a product of warpgroup " +
+            std::to_string((other.agent - first_group_agent) / group_warps);
     else
       who = "thread " +
             std::to_string(other.agent + static_cast<uint32_t>(std::countr_zero(other.mask)));
@@ -95,7 +96,7 @@ void Machine::State::note(Shadow& s, bool writes, const Actor& me, const char* w
   };
   if (s.writer.mask && !ordered(s.writer, me)) race(s.writer, "writes");
   const uint32_t lane = me.thread ? me.agent % warp_size : 0;
-  const Stamp now{cta, me.agent - lane, 1u << lane, me.clock};
+  const Stamp now{cta, me.agent - lane, me.mask << lane, me.clock};
   if (writes) {
     for (const Stamp& r : s.readers)
       if (r.mask && !ordered(r, me)) race(r, "reads");

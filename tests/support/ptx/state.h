@@ -91,20 +91,22 @@ struct Product {
   uint32_t begun = 0;  // by which warps
   uint64_t left, right;
   bool adds;
-  Clocks known;
+  std::array<Clocks, group_warps> known;  // by warp
 };
 struct Warpgroup {
   std::deque<Product> products;
   uint32_t done = 0;
 };
 
-/// Who touches memory, and what it knows.
+/// Who touches memory, and what it knows. A product's accesses are those of several warps, which
+/// are done when each of them has waited for it.
 struct Actor {
-  uint32_t agent;
+  uint32_t agent;  ///< the first of them
   bool thread;
   uint32_t clock;
   const Clocks* known;
   const Clocks* more;
+  uint32_t mask = 1;  ///< agents from the first on
 };
 
 struct Machine::State {

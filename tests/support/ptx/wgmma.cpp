@@ -86,7 +86,7 @@ bool Machine::State::use_wgmma(Warp& w, const Instr& i, uint32_t on) {
     for (uint32_t& f : w.flight)
       if (f <= wanted) f = 0;
     w.waited = std::max(w.waited, wanted);
-    w.known.raise(first_group_agent + w.number / group_warps, wanted);
+    w.known.raise(first_group_agent + w.number, wanted);  // of its own part
   } else {
     fault("an instruction that this machine does not know", w, 0);
   }
@@ -127,7 +127,7 @@ void Machine::State::begin_product(Warp& w, const Instr& i) {
   if (p.instr != &i || p.left != left || p.right != right || p.adds != adds)
     fault("the warps of a group begin different products", w, 0);
   p.begun |= 1u << w.number % group_warps;
-  p.known.join(knowledge(w, all_lanes));
+  p.known[w.number % group_warps] = knowledge(w, all_lanes);
   ++w.clock;
   for (size_t n = 0; n < first; ++n) {
     const int reg = i.operands[n].reg;
@@ -174,8 +174,15 @@ void Machine::State::run_product(uint32_t group) {
   const int depth = depth_of(i);
   const bool loads = in_registers(i), bf16 = i.has("bf16"), bytes = of_bytes(i);
   const uint32_t thread = group * group_warps * warp_size;
-  const Actor me{first_group_agent + group, false, number, &p.known, nullptr};
-  auto load = [&](uint64_t where) {
+  // A warp's part reads its rows of the left factor, and all of the right one.
+  const uint32_t first_agent = first_group_agent + group * group_warps;
+  Clocks common = p.known[0];
+  for (const Clocks& known : p.known) common.meet(known);
+  const Actor all{first_agent, false, number, &common, nullptr, (1u << group_warps) - 1};
+  auto one = [&](uint32_t warp) {
+    return Actor{first_agent, false, number, &p.known[warp], nullptr, 1u << warp};
+  };
+  auto load = [&](uint64_t where, const Actor& me) {
     if (bytes) {
       const uint8_t b = reach(where, false, me, thread).value;
       return static_cast<double>(i.has("s8") ? static_cast<int8_t>(b) : int{b});
@@ -203,7 +210,7 @@ void Machine::State::run_product(uint32_t group) {
     for (int r = 0; r < rows; ++r) {
       double& to = a[static_cast<size_t>(r * depth + k)];
       if (!loads) {
-        take(to, load(left.place(r, k)));
+        take(to, load(left.place(r, k), one(static_cast<uint32_t>(r) / 16)));
         continue;
       }
       const Warp& w = four[r / 16];
@@ -212,7 +219,7 @@ void Machine::State::run_product(uint32_t group) {
       take(to, number_of(static_cast<uint16_t>(word >> (16 * (k % 2))), bf16));
     }
     for (int c = 0; c < columns; ++c)
-      take(b[static_cast<size_t>(c * depth + k)], load(right.place(c, k)));
+      take(b[static_cast<size_t>(c * depth + k)], load(right.place(c, k), all));
   }
   for (int r = 0; r < rows; ++r) {
     Warp& w = four[r / 16];

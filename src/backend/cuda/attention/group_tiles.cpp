@@ -36,8 +36,7 @@ void GroupTiles::run() {
   for (const AttentionKind kind : attention_kinds)
     for (int s = 0; s < (kind == queries_kind ? 1 : GroupsShape::slots); ++s) {
       async_.make_barrier(full(kind, number(s)), 1);
-      async_.make_barrier(empty(kind, number(s)),
-                          kind == queries_kind ? query_arrivals() : shape_.groups);
+      async_.make_barrier(empty(kind, number(s)), 4 * shape_.groups);  // of each warp
     }
   async_.fence_barriers();
   ir_.CreateBr(ready);
@@ -172,7 +171,7 @@ void GroupTiles::take_tiles(Scope& consumer) {
   Value* inside = ir_.CreateAnd(k_.thread(), number(GroupsShape::group - 1));
   lane_ = ir_.CreateAnd(inside, number(31));
   warp_ = ir_.CreateLShr(inside, 5);
-  leads_ = ir_.CreateICmpEQ(inside, number(0));
+  leads_ = ir_.CreateICmpEQ(lane_, number(0));
   warp_row_ = ir_.CreateAdd(ir_.CreateMul(group_, number(group_rows)), ir_.CreateShl(warp_, 4));
   softmax_.emplace(k_, plan_, group_, lane_, warp_row_, exact_);
   emit_loop(consumer, k_.cta(), tiles_, stride_, true, {number(0), number(0), number(0)},

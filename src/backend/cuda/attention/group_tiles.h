@@ -19,8 +19,6 @@ class GroupTiles {
   using Values = std::vector<Value*>;
   static constexpr size_t halves = GroupSoftmax::halves;
 
-  /// How many arrivals free the queries' place.
-  virtual int query_arrivals() const = 0;
   /// Computes a warpgroup's rows. `state`: slot and parity of the next keys and values, and the
   /// queries' parity; what follows is returned.
   virtual Values take_tile(AttentionRows& rows, Values state) = 0;
@@ -55,7 +53,7 @@ class GroupTiles {
   const GroupsShape& shape_;
   llvm::Type* real_;
   Value *base_ = nullptr, *group_ = nullptr, *lane_ = nullptr, *warp_ = nullptr;
-  Value* leads_ = nullptr;     ///< whether the thread is the warpgroup's first
+  Value* leads_ = nullptr;  ///< the warp's first lane: a wait for products is over for a warp alone
   Value* warp_row_ = nullptr;  ///< the warp's first, among the CTA's
   std::optional<GroupSoftmax> softmax_;
 

@@ -18,8 +18,6 @@ class HalfAttention final : public GroupTiles {
   HalfAttention(CudaFunction& k, const GroupsPlan& plan) : GroupTiles(k, plan, false) {}
 
  private:
-  int query_arrivals() const override { return shape_.groups; }
-
   Values multiply_keys(Value* slot) {
     Values scores(static_cast<size_t>(plan_.key_block / 2), llvm::PoisonValue::get(real_));
     Value* mine = ir_.CreateMul(group_, number(group_rows * Async::row_bytes));

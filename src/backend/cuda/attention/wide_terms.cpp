@@ -30,8 +30,6 @@ class TermAttention final : public GroupTiles {
  private:
   static constexpr int chunk = 2;  // sixteens that are summed from zero
 
-  int query_arrivals() const override { return 4 * shape_.groups; }
-
   // The thread's queries as the left factor: of 16 numbers of the depth four registers of each
   // term.
   Values load_queries() {
@@ -102,7 +100,7 @@ class TermAttention final : public GroupTiles {
     async_.wait(full(queries_kind, number(0)), state[2]);
     const Values queries = load_queries();
     sync_warp(ir_);  // all lanes have read theirs
-    async_.arrive(empty(queries_kind, number(0)), ir_.CreateICmpEQ(lane_, number(0)));
+    async_.arrive(empty(queries_kind, number(0)), leads_);
     Values now{state[0], state[1], rows.lowest(), rows.lowest(), zero(), zero()};
     now.insert(now.end(), static_cast<size_t>(plan_.columns / 2), zero());
     now = emit_loop(scope, begin, end, k_.i64(plan_.key_block), true, std::move(now),

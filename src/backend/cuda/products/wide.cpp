@@ -2,7 +2,7 @@
 // wgmma.m64n256k32.
 //
 // A tile has 256 columns, a slot 64 values of k (of bytes 128). A warpgroup leaves a step's
-// products under way while it begins the next one's, and frees a slot when they are done.
+// products under way while it begins the next one's, and each warp frees a slot when they are done.
 #include "backend/cuda/products/wide.h"
 
 #include "backend/cuda/products/skinny.h"
@@ -25,7 +25,7 @@ WideShape wide_shape(const atlas::ProductBlock& block) {
                   .left_bytes = WideShape::rows * Async::row_bytes,
                   .right_bytes = columns * Async::row_bytes,
                   .slice = 64,
-                  .arrivals = WideShape::consumers};
+                  .arrivals = 4 * WideShape::consumers};  // of each warp
   return shape;
 }
 
@@ -49,10 +49,8 @@ class WideProduct final : public WideTiles {
   using WideTiles::WideTiles;
 
  private:
-  void start_consumers() override {
-    Value* inside = ir_.CreateAnd(k_.thread(), number(WideShape::group - 1));
-    leads_ = ir_.CreateICmpEQ(inside, number(0));
-  }
+  // A wait for products is over for the warp alone.
+  void start_consumers() override { leads_ = ir_.CreateICmpEQ(lane(), number(0)); }
 
   // Slot and parity, and behind them the slot whose products are under way; the sums.
   Values multiply_tile(Scope& round, Value* begin, Value* end, Values state,
@@ -92,7 +90,7 @@ class WideProduct final : public WideTiles {
     return {state[0], state[1]};
   }
 
-  Value* leads_ = nullptr;  // its warpgroup
+  Value* leads_ = nullptr;  // its warp
 };
 
 }  // namespace
