@@ -146,6 +146,13 @@ TEST(Reduce, EveryOpOnEveryType) {
       check({{19}, {150}, lane_axis, false, t, DType::f32, {Op::reduce_sum, Op::reduce_max}}, 1);
 }
 
+// As many as would not fit into shared memory beside each other.
+TEST(Reduce, ManyDownColumns) {
+  std::vector<Op> ops;
+  for (int n = 0; n < 13; ++n) ops.insert(ops.end(), {Op::reduce_sum, Op::reduce_max});
+  check({{19}, {20}, 0, false, DType::f64, DType::f64, ops}, 0);
+}
+
 TEST(Reduce, ArgmaxAlone) {
   for (int64_t n : {1, 5, 64, 1000, 5000})
     for (int lane_axis : {0, 1})

@@ -58,13 +58,14 @@ State Team::tree(State own, const Merge& merge) {
 
 // Every member reads what all have put into shared memory.
 State Team::column_tree(const State& own, const Merge& merge) {
-  std::vector<Value*> arrays;
-  for (Value* v : own) {
-    const bool truth = v->getType()->isIntegerTy(1);
-    llvm::Type* type = truth ? ir_.getInt8Ty() : v->getType();
-    arrays.push_back(k_.shared(type, size() * columns, "exchange"));
+  while (exchange_.size() < own.size())
+    exchange_.push_back(k_.shared(ir_.getInt64Ty(), size() * columns, "exchange"));
+  for (size_t n = 0; n < own.size(); ++n) {
+    const bool truth = own[n]->getType()->isIntegerTy(1);
+    llvm::Type* type = truth ? ir_.getInt8Ty() : own[n]->getType();
     Value* place = ir_.CreateAdd(ir_.CreateMul(group_, ir_.getInt32(columns)), column_);
-    ir_.CreateStore(truth ? ir_.CreateZExt(v, type) : v, ir_.CreateGEP(type, arrays.back(), place));
+    ir_.CreateStore(truth ? ir_.CreateZExt(own[n], type) : own[n],
+                    ir_.CreateGEP(type, exchange_[n], place));
   }
   barrier();
   std::vector<State> members;
@@ -74,12 +75,12 @@ State Team::column_tree(const State& own, const Merge& merge) {
       const bool truth = own[n]->getType()->isIntegerTy(1);
       llvm::Type* type = truth ? ir_.getInt8Ty() : own[n]->getType();
       Value* place = ir_.CreateAdd(column_, ir_.getInt32(g * columns));
-      Value* x = ir_.CreateLoad(type, ir_.CreateGEP(type, arrays[n], place));
+      Value* x = ir_.CreateLoad(type, ir_.CreateGEP(type, exchange_[n], place));
       s.push_back(truth ? ir_.CreateTrunc(x, ir_.getInt1Ty()) : x);
     }
     members.push_back(std::move(s));
   }
-  barrier();  // before the arrays are written again
+  barrier();  // before the next reduction writes them
   for (size_t half = members.size() / 2; half > 0; half /= 2)
     for (size_t j = 0; j < half; ++j) members[j] = merge(members[j], members[j + half]);
   return members[0];

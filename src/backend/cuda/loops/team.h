@@ -59,6 +59,7 @@ class Team {
   Mapping mapping_;
   Value *number_, *rank_;
   Value *column_ = nullptr, *group_ = nullptr;  // columns: i32
+  std::vector<Value*> exchange_;  // columns: shared memory of all reductions, by value of a state
 };
 
 }  // namespace hologram::cuda
