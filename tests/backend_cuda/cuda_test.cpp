@@ -118,12 +118,14 @@ epilogue
                                      type, queries, depth, causal ? " causal" : ""));
 }
 
-std::string ptxas() {
+std::string ptxas(bool newest) {
   if (const char* named = std::getenv("HOLOGRAM_PTXAS")) return named;
   const std::filesystem::path venv = source_file(".venv/lib");
   if (!std::filesystem::exists(venv)) return "";
+  std::vector<std::string> paths{"nvidia/cu13/bin/ptxas", "triton/backends/nvidia/bin/ptxas"};
+  if (newest) paths.insert(paths.begin(), "triton/backends/nvidia/bin/ptxas-blackwell");
   for (const auto& python : std::filesystem::directory_iterator(venv))
-    for (const char* path : {"nvidia/cu13/bin/ptxas", "triton/backends/nvidia/bin/ptxas"})
+    for (const std::string& path : paths)
       if (const auto p = python.path() / "site-packages" / path; std::filesystem::exists(p))
         return p.string();
   return "";

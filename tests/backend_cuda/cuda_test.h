@@ -86,6 +86,13 @@ class CudaDevice : public testing::Test {
     static Runtime made("cuda");
     return made;
   }
+  // What the backend itself counts.
+  static int64_t counts(std::string_view name, Runtime& of = runtime()) {
+    for (const auto& [known, count] : of.backend().counts())
+      if (known == name) return static_cast<int64_t>(count);
+    ADD_FAILURE() << name;
+    return -1;
+  }
 };
 
 // On a device of capability 9.0.
@@ -223,8 +230,8 @@ void expect_byte_product(Runtime& runtime, const char* left, const char* right,
 atlas::Program attention(const char* type, const std::string& queries, int depth,
                          bool causal = false);
 
-/// A real assembler's path, or nothing.
-std::string ptxas();
+/// A real assembler's path, or nothing. `newest`: Triton's second one, if there is one.
+std::string ptxas(bool newest = false);
 
 /// What the assembler says of a program's kernels on a GPU.
 std::string assembled(const std::string& ptx, const char* gpu);

@@ -7,6 +7,7 @@
 #include <regex>
 #include <sstream>
 
+#include "backend/cuda/assembler.h"
 #include "backend/cuda/maps.h"
 #include "backend_cuda/cuda_test.h"
 #include "codegen/attentions.h"
@@ -305,6 +306,54 @@ TEST_F(CudaWideAttention, AssemblesWithoutSpills) {
     const size_t own = words.find("Compiling entry function 'hologram_wide'");
     ASSERT_NE(own, words.npos) << words;
     expect_registers(words.substr(own, words.find("Compiling entry", own + 1) - own), 168);
+  }
+}
+
+// Of the loops over keys in machine code, how many exponentials stand between the wait for scores
+// and the wait for the products that are under way beside them.
+std::vector<int> powers_beside_products(const std::string& code) {
+  std::vector<int> out;
+  const std::string wait = "WARPGROUP.DEPBAR.LE gsb0, 0x";
+  for (size_t at = code.find(".text.hologram_wide:");
+       (at = code.find(wait + "1", at)) < code.size();) {
+    const size_t end = code.find(wait + "0", at);
+    out.push_back(0);
+    for (; (at = code.find("MUFU.EX2", at)) < end; ++at) ++out.back();
+    at = end;
+  }
+  return out;
+}
+
+// Assemblers have moved the wait above them, to the beginning of their basic block.
+TEST_F(CudaWideAttention, TakesExponentialsWhileProductsAreUnderWay) {
+  const std::string path = ptxas(true);
+  const auto assembler = path.empty() ? std::nullopt : cuda::ask_assembler(path);
+  if (!assembler) GTEST_SKIP() << "no ptxas: PyPI's triton has one";
+  struct Made {
+    int64_t depth;
+    DType type;
+    bool causal;
+    attentions::Score score;
+    std::vector<int> powers;  ///< of a thread and block, two shrink what there is; by loop
+  };
+  using attentions::Score;
+  for (const Made& m : {Made{64, DType::bf16, true, Score::plain, {66}},
+                        {128, DType::f16, false, Score::plain, {66}},
+                        {128, DType::bf16, true, Score::key_bias, {34}}}) {
+    attentions::Case c{2, 4, 4, 1000, 1000, m.depth, m.depth, m.causal, m.score};
+    c.dtype = m.type;
+    c.symbolic = true;
+    SCOPED_TRACE(c);
+    const std::string ptx = *runtime().backend().dump(attentions::attention(c), "asm");
+    const cuda::Assembled made = assemble(*assembler, ptx, 90);
+    ASSERT_FALSE(made.cubin.empty()) << made.words;
+    std::string code;
+    try {
+      code = cuda::disassemble(*assembler, made.cubin);
+    } catch (const Error& e) {
+      GTEST_SKIP() << e.what();
+    }
+    EXPECT_EQ(powers_beside_products(code), m.powers);
   }
 }
 

@@ -123,6 +123,9 @@ class HalfAttention final : public GroupTiles {
     softmax_->finish_scores(rows, block, key, scores);
     block.seek();
     const auto shrink = softmax_->take_exponentials(rows, block, scores, p.rows);
+    // It is over. Assemblers move a wait for products up to the beginning of its basic block, above
+    // the exponentials; this one begins another.
+    async_.wait(full(values_kind, p.value_slot), p.value_parity);
     async_.wait_products(0, p.sums);
     async_.arrive(empty(values_kind, p.value_slot), leads_);
     for (size_t n = 0; n < p.sums.size(); ++n)
