@@ -186,8 +186,15 @@ void bind_executable(nb::module_& m) {
       .def_prop_ro("backend", [](Runtime& r) { return std::string(r.backend().name()); })
       .def_prop_ro("code_key", [](Runtime& r) { return r.backend().code_key(); })
       .def_prop_ro("target", [](Runtime& r) { return r.backend().target(); })
-      .def_prop_ro("host_runs", [](Runtime& r) { return r.backend().host_runs(); })
-      .def_prop_ro("graph_launches", [](Runtime& r) { return r.backend().graph_launches(); })
+      .def_prop_ro(
+          "counts",
+          [](Runtime& r) {
+            nb::dict out;
+            for (const auto& [name, count] : r.backend().counts())
+              out[nb::str(name.data(), name.size())] = count;
+            return out;
+          },
+          "How often things happened on the device so far, by name.")
       .def_prop_ro(
           "description", [](Runtime& r) { return r.backend().describe(); },
           "The device and what compiles for it, in words; empty: nothing beyond its name.")
@@ -199,7 +206,7 @@ void bind_executable(nb::module_& m) {
            "code "
            "in use and of kernels kept for later, and of plans.")
       .def(
-          "release_memory", [](Runtime& r) { return r.memory().release(); },
+          "release_memory", [](Runtime& r) { return r.release_memory(); },
           "Gives all cached memory back to the system; returns the bytes.")
       .def(
           "drop_code_pages", [](Runtime&) { host::drop_code_pages(); },

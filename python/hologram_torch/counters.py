@@ -37,6 +37,8 @@ def stats() -> dict:
     fallback_ops: {operator: calls} of operators that ran in PyTorch inside compiled graphs
     host_runs: steps, since the process began, that a GPU's backend ran on the host's processor, as it has no kernel for them
     graph_launches: CUDA graphs, since the process began, that were launched in place of single kernels
+    wide_launches: kernels, since the process began, that multiply by warpgroups (compute capability 9.0); refused_maps: launches
+        that another kernel took their place in, because the driver refused a tensor map
     compared_weights: contents of weights that calls, since the process began, compared with what is kept of them, as others than
         known tensors hold their memory (docs/pytorch.md, "Weights that change")
     compile_ms: milliseconds by stage; "trace" is the translation in Python, "total" all of ours
@@ -63,14 +65,22 @@ def _memory() -> dict:
     return dict.fromkeys(shares, 0)
 
 
-def tell_devices(function) -> None:
-    """Sets what gives the counts of backends of devices by name."""
-    global _devices
-    _devices = function
+_DEVICE_COUNTS = "host_runs", "graph_launches", "wide_launches", "refused_maps"
+
+
+def tell_devices(counts) -> None:
+    """Sets what gives the counts by name of each backend of a device."""
+    global _counts
+    _counts = counts
+
+
+def _counts() -> list:
+    return []
 
 
 def _devices() -> dict:
-    return {"host_runs": 0, "graph_launches": 0}
+    made = _counts()
+    return {name: sum(counts.get(name, 0) for counts in made) for name in _DEVICE_COUNTS}
 
 
 def tell_compared(function) -> None:

@@ -24,8 +24,7 @@ def _make(backend: str):
     return _made[-1]
 
 
-counters.tell_devices(
-    lambda: {name: sum(getattr(made, name) for made in _made) for name in ("host_runs", "graph_launches")})  # fmt: skip
+counters.tell_devices(lambda: [made.counts for made in _made])
 
 
 def _of_host() -> str:
@@ -189,5 +188,6 @@ def thread_count():
 
 
 def release_memory() -> int:
-    """Gives the memory that the pools keep for later back to the system; returns the bytes."""
-    return runtime().release_memory()
+    """Gives the memory that the pools keep for later, those of GPUs too, back to the system; returns the bytes."""
+    runtime()
+    return sum(made.release_memory() for made in tuple(_made))

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "atlas/lane_host.h"
@@ -68,12 +69,12 @@ class Backend {
   virtual std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
                                              std::span<const std::shared_ptr<const Kernel>> kernels,
                                              CodeStore& store) const = 0;
-  /// How many steps so far ran on the host's processor because this backend renders no kernel for
-  /// them.
-  virtual uint64_t host_runs() const { return 0; }
-  /// How many runs of launches so far were handed to the device as one.
-  virtual uint64_t graph_launches() const { return 0; }
-  /// The device and what compiles for it, in words for people; empty: nothing beyond its name.
+  /// How often things happened so far that statistics name, in a fixed order.
+  virtual std::vector<std::pair<std::string_view, uint64_t>> counts() const { return {}; }
+  /// What so far went another way than it should, and was no error: each in words, once.
+  virtual std::vector<std::string> notes() const { return {}; }
+  /// The device and what compiles for it, in words for people, and notes() as further lines; empty:
+  /// nothing beyond its name.
   virtual std::string describe() const { return {}; }
   /// The machine that its code is for, by instruction set and features: what one process compiled
   /// runs in another whose backend says the same, and computes the same bits. Empty: code does not

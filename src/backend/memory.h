@@ -38,6 +38,8 @@ class Memory {
   virtual void* allocate(size_t bytes, Stream stream) = 0;
   /// The block may serve others when what is on `stream` now is done; null is ignored.
   virtual void deallocate(void* block, Stream stream) noexcept = 0;
+  /// Gives what is kept of such blocks for later ones back to the system; how many bytes.
+  virtual size_t release() noexcept { return 0; }
   /// Copies behind what is on `stream`. Either side may be host memory, which the caller may use
   /// again, or read, when this returns.
   virtual void copy(void* to, const void* from, size_t bytes, Stream stream) = 0;

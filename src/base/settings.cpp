@@ -88,6 +88,11 @@ constexpr Setting all[] = {
      .kind = Kind::on_off,
      .fallback = "off",
      .meaning = "calls on GPUs end with their work, so that each tells of its own faults"},
+    {.name = "HOLOGRAM_CUDA_WITNESS",
+     .kind = Kind::on_off,
+     .fallback = "on",
+     .meaning =
+         "whether kernels of [doubtful assemblers](docs/cuda.md#assemblers) are tried first"},
     {.name = "HOLOGRAM_CUDA_BLOCK",
      .kind = Kind::count,
      .fallback = "256",

@@ -242,7 +242,7 @@ hologram_status hologram_executor_set_memory_limit(hologram_handle executor, uin
 
 hologram_status hologram_executor_trim(hologram_handle executor, uint64_t* bytes) {
   return guarded(__func__, [&] {
-    const size_t released = need_executor(executor)->state->memory->linear().release();
+    const size_t released = need_executor(executor)->state->memory->release();
     if (bytes) *bytes = released;
   });
 }

@@ -64,7 +64,8 @@ std::shared_ptr<const Kernel> KernelCache::make(const atlas::Program& program,
       source = KernelSource::disk;
       ++disk_hits_;
       return kernel;
-    } catch (const Error&) {  // not code that this backend loads: compile it anew
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt) throw;  // else it is compiled anew
     }
   std::string code = backend_.compile(program);
   auto kernel = std::make_shared<Kernel>(backend_.load(program, code));
@@ -89,7 +90,8 @@ std::shared_ptr<const LaneKernel> KernelCache::make_lanes(const atlas::LaneProgr
       source = KernelSource::disk;
       ++disk_hits_;
       return kernel;
-    } catch (const Error&) {  // not code that this backend loads: compile it anew
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt) throw;  // else it is compiled anew
     }
   source = KernelSource::compiled;
   ++misses_;

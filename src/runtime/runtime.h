@@ -42,6 +42,10 @@ class Runtime {
   /// Of the host.
   host::MemoryPool& memory() { return memory_; }
   host::BoundaryPool& boundary() { return boundary_; }
+  /// Gives what is kept of freed memory, the device's too, back to the system; how many bytes.
+  size_t release_memory() noexcept {
+    return memory_.release() + (device() ? device()->release() : 0);
+  }
   KernelCache& kernels() { return kernels_; }
   ExecutableBytes& executables() { return executables_; }
   CompiledBytes compiled_bytes() const;

@@ -105,6 +105,8 @@ class ExecutorMemory : public std::enable_shared_from_this<ExecutorMemory> {
 
   host::BoundaryPool& boundary() noexcept { return boundary_; }
   host::MemoryPool& linear() noexcept { return linear_; }
+  /// Gives what is kept of freed linear memory back to the system; how many bytes.
+  size_t release() noexcept { return linear_.release() + (device_ ? device_->release() : 0); }
 
  private:
   friend class Storage;

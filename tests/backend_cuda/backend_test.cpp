@@ -1,4 +1,5 @@
 // tests/backend_cuda/backend_test.cpp: the backend over the fake driver: errors, faults, streams
+#include "backend/cuda/faults.h"
 #include "cuda_test.h"
 
 namespace hologram::test {
@@ -6,12 +7,11 @@ namespace {
 
 TEST_F(CudaBackend, AnElementwiseProgramRunsOnTheDevice) {
   std::vector<float> out(1000);
-  const int64_t launches = counted("launches"),
-                host = static_cast<int64_t>(runtime().backend().host_runs());
+  const int64_t launches = counted("launches"), host = counts("host_runs");
   ASSERT_EQ(add(out), "");
   EXPECT_EQ(out, std::vector<float>(1000, 2.5f));
   EXPECT_EQ(counted("launches"), launches + 1);
-  EXPECT_EQ(static_cast<int64_t>(runtime().backend().host_runs()), host);
+  EXPECT_EQ(counts("host_runs"), host);
 }
 
 TEST_F(CudaBackend, SaysWhatIsMissing) {
@@ -27,6 +27,11 @@ TEST_F(CudaBackend, SaysWhatIsMissing) {
       refusal(),
       "backend \"cuda\" is not available: device 0 has compute capability 7.5; it must be 8.0 or "
       "higher");
+  inject("nothing", 0);
+  inject("pools", 0);
+  EXPECT_EQ(refusal(),
+            "backend \"cuda\" is not available: device 0 has no memory pools (cuMemAllocAsync), as "
+            "some virtual GPUs");
   inject("nothing", 0);
   inject("devices", 0);
   EXPECT_EQ(refusal(), "backend \"cuda\" is not available: the NVIDIA driver finds no device");
@@ -108,7 +113,8 @@ TEST_F(CudaBackend, FailuresAreErrorsAndPass) {
   const std::string refused = add(out);
   EXPECT_TRUE(refused.starts_with("cuda: launching kernel ")) << refused;
   EXPECT_TRUE(refused.ends_with(
-      " (1 CTAs of 256 threads): too many resources requested for launch (error 701)"))
+      ", hologram_kernel (1 CTAs of 256 threads, 0 bytes of shared memory): too many resources "
+      "requested for launch (error 701)"))
       << refused;
   inject("nothing", 0);
   inject("kernel", 0);
@@ -126,6 +132,55 @@ TEST_F(CudaBackend, BlocksAreGivenBack) {
   for (int n = 0; n < 5; ++n) ASSERT_EQ(add(out), "");
   runtime().device()->wait(nullptr);
   EXPECT_EQ(counted("blocks"), blocks);
+}
+
+// Each call allocates, and ends with a wait: what it frees is still there at the next one.
+TEST_F(CudaBackend, ThePoolKeepsItsMemory) {
+  std::vector<float> out(100000);
+  auto call = [&] {
+    ASSERT_EQ(add(out), "");
+    runtime().device()->wait_for_all();  // for what is freed behind it, too
+  };
+  call();
+  const int64_t grown = counted("grown"), reserved = counted("reserved");
+  EXPECT_GE(reserved, 1200000);
+  for (int n = 0; n < 3; ++n) call();
+  EXPECT_EQ(counted("grown"), grown);
+  const size_t released = runtime().release_memory();
+  EXPECT_GE(released, 1200000u);
+  EXPECT_EQ(counted("reserved"), reserved - static_cast<int64_t>(released));
+  call();
+  EXPECT_GT(counted("grown"), grown);
+}
+
+// Kernels of a replay store to the words that were captured with them, each time.
+TEST_F(CudaBackend, WordsOfFaultsStayWithTheCaptureThatHasThem) {
+  auto driver = [](const char* name) { return dlsym(started_for().library, name); };
+  const auto begin = reinterpret_cast<int (*)(void*, int)>(driver("cuStreamBeginCapture_v2"));
+  const auto end = reinterpret_cast<int (*)(void*, void**)>(driver("cuStreamEndCapture"));
+  const auto replay = reinterpret_cast<decltype(&fakecuda_replay)>(driver("fakecuda_replay"));
+  const cuda::DeviceContext& device = cuda::device_context();
+  cuda::Faults::stock(device);
+  const int64_t pinned = counted("pinned");
+  Stream stream = runtime().device()->make_stream();
+  std::atomic<int32_t> sticky{0};
+  void* graph = nullptr;
+  ASSERT_EQ(begin(stream, 0), 0);
+  cuda::Faults words(device);  // nothing may be pinned now
+  const uint64_t captured = words.address();
+  words.collect(static_cast<cuda::CuStream>(stream), &sticky, true);
+  ASSERT_EQ(end(stream, &graph), 0);
+  for (int n = 0; n < 2; ++n) {
+    reinterpret_cast<int32_t*>(captured)[n] = 1;
+    replay(graph, stream);
+    runtime().device()->wait(stream);
+    EXPECT_EQ(sticky.exchange(0), 1 << n);
+  }
+  const cuda::Faults others[] = {cuda::Faults(device), cuda::Faults(device)};
+  EXPECT_NE(others[0].address(), others[1].address());
+  for (const cuda::Faults& other : others) EXPECT_NE(other.address(), captured);
+  EXPECT_EQ(counted("pinned"), pinned);
+  runtime().device()->free_stream(stream);
 }
 
 TEST_F(CudaDevice, StreamsAreIndependentAndCopiesWait) {
@@ -173,7 +228,7 @@ TEST_F(CudaBackend, LargeCopiesPassThroughPinnedBlocks) {
 
 TEST_F(CudaBackend, IsDescribed) {
   EXPECT_EQ(runtime().backend().describe(),
-            "Fake GPU 0, compute capability 8.0, 4 multiprocessors; driver for CUDA 12.4; kernels "
+            "Fake GPU 0, compute capability 8.0, 4 multiprocessors; driver for CUDA 13.3; kernels "
             "assembled by the driver");
 }
 

@@ -2,6 +2,7 @@
 #include "cuda_test.h"
 
 #include "backend/cuda/assembler.h"
+#include "base/notices.h"
 #include "codegen/target.h"
 
 namespace hologram::test {
@@ -35,7 +36,13 @@ TEST_F(CudaCubins, EntriesThatTheDriverRefusesAreMadeAnew) {
     cuda::Stored entry = good;
     entry.cubin = bad;
     store(entry);
-    EXPECT_EQ(source(), runtime::KernelSource::compiled);
+    Runtime fresh("cuda");
+    runtime::KernelSource from;
+    fresh.kernels().get(bytes(), &from);
+    EXPECT_EQ(from, runtime::KernelSource::compiled);
+    ASSERT_EQ(fresh.backend().notes().size(), 1u);
+    EXPECT_EQ(fresh.backend().notes()[0],
+              "cuda: stored machine code: device kernel image is invalid (error 200)");
     EXPECT_EQ(stored().cubin, good.cubin);
   }
   EXPECT_EQ(source(), runtime::KernelSource::disk);
@@ -57,6 +64,87 @@ TEST_F(CudaCubins, AnAssemblerWhoseCodeTheDriverRefusesIsAskedOnce) {
   for (Op op : {Op::add, Op::mul, Op::sub}) fresh.kernels().get(bytes(op));
   EXPECT_EQ(assembled(), 1);
   EXPECT_EQ(source(Op::mul), runtime::KernelSource::disk);
+}
+
+// Only what says that an image is none for the device is a refusal.
+TEST_F(CudaCubins, WhatIsNoRefusalKeepsItsWords) {
+  for (const int error : {200, 209, 218, 222, 223}) {
+    SCOPED_TRACE(error);
+    inject("load", error);
+    Runtime fresh("cuda");
+    EXPECT_NO_THROW(fresh.kernels().get(bytes()));
+    ASSERT_EQ(fresh.backend().notes().size(), 1u);
+    EXPECT_TRUE(fresh.backend().notes()[0].starts_with(fmt::format(
+        "cuda: the driver refuses machine code of ptxas 12.4.131 ({}), which is asked no "
+        "more: ",
+        beside_program(HOLOGRAM_FAKE_PTXAS))))
+        << fresh.backend().notes()[0];
+    std::filesystem::remove_all(folder_ / "cache");
+  }
+  for (const int error : {1, 2, 201, 700, 719, 999}) {
+    SCOPED_TRACE(error);
+    Runtime fresh("cuda");
+    inject("load", error);
+    try {
+      fresh.kernels().get(bytes());
+      ADD_FAILURE();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), error == 2 ? ErrorCode::out_of_memory : ErrorCode::internal);
+      EXPECT_TRUE(std::string_view(e.what()).starts_with("cuda: loading a kernel: ")) << e.what();
+      EXPECT_TRUE(std::string_view(e.what()).ends_with(fmt::format("(error {})", error)))
+          << e.what();
+    }
+    inject("nothing", 0);
+    const int64_t before = assembled();
+    EXPECT_NO_THROW(fresh.kernels().get(bytes()));
+    EXPECT_EQ(assembled(), before + 1);
+    EXPECT_EQ(stored().cubin.empty(), false);
+    EXPECT_TRUE(fresh.backend().notes().empty());
+    inject("load", error);
+    EXPECT_THROW(Runtime("cuda").kernels().get(bytes()), Error);  // not made anew
+    EXPECT_EQ(assembled(), before + 1);
+    inject("nothing", 0);
+    std::filesystem::remove_all(folder_ / "cache");
+  }
+}
+
+// A kernel that failed breaks the context: nothing else is to blame.
+TEST_F(CudaCubins, ABrokenContextIsNoRefusal) {
+  Runtime fresh("cuda");
+  std::vector<float> out(100);
+  inject("kernel", 0);
+  EXPECT_EQ(add(out, fresh),
+            "cuda: waiting for the device: unspecified launch failure (error 719)");
+  try {
+    fresh.kernels().get(bytes());
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "cuda: loading a kernel: unspecified launch failure (error 719)");
+  }
+  EXPECT_NE(add(out, fresh).find("unspecified launch failure (error 719)"), std::string::npos);
+  inject("context", 0);
+  EXPECT_EQ(add(out, fresh), "");
+  fresh.kernels().get(bytes(Op::mul));
+  EXPECT_EQ(assembled(), 2);
+  EXPECT_TRUE(fresh.backend().notes().empty());
+}
+
+TEST_F(CudaCubins, TheAssemblersWordsAreKept) {
+  set("FAKE_PTXAS_FAILS", "1");
+  Runtime fresh("cuda");
+  const std::string before = fresh.backend().describe();
+  for (int n = 0; n < 2; ++n) {
+    fresh.kernels().get(bytes());
+    fresh.kernels().clear();
+    std::filesystem::remove_all(folder_ / "cache");
+  }
+  const std::string note = fmt::format(
+      "cuda: ptxas 12.4.131 ({}) refuses kernel {}, which the driver gets as PTX: fake_ptxas: "
+      "error: refused",
+      beside_program(HOLOGRAM_FAKE_PTXAS), atlas::fingerprint(bytes()).hex().substr(0, 12));
+  EXPECT_EQ(fresh.backend().notes(), std::vector{note});
+  EXPECT_EQ(std::ranges::count(take_notices(), note), 1);
+  EXPECT_EQ(fresh.backend().describe(), before + "\n" + note);
 }
 
 TEST_F(CudaCubins, AnAssemblerIsChosenByItsVersion) {
@@ -102,6 +190,29 @@ TEST_F(CudaCubins, TheNewestAssemblerThatServesIsTaken) {
   ASSERT_TRUE(found.has_value());
   EXPECT_GE(std::pair(found->major, found->minor), std::pair(12, 8));  // of this system, perhaps
   EXPECT_EQ(found->major, 12);
+}
+
+// Triton brings two, the newer one under another name.
+TEST_F(CudaCubins, TritonsAssemblersAreFoundBesideThePackagesOfTheProcess) {
+  set("HOLOGRAM_CUDA_ASSEMBLER", "");
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) set(name, "");
+  set("PATH", "/bin:/usr/bin");
+  const auto packages = folder_ / "site-packages", tools = packages / "triton/backends/nvidia/bin";
+  std::filesystem::create_directories(tools);
+  for (const auto& [name, version] :
+       {std::pair{"ptxas", "998.8.93"}, {"ptxas-blackwell", "999.3.59"}}) {
+    std::ofstream(tools / name) << "#!/bin/sh\necho ', V" << version << "'\n";
+    std::filesystem::permissions(tools / name, std::filesystem::perms::owner_all);
+  }
+  std::filesystem::copy(started_for().path, packages / "libpackage.so");
+  void* const library = dlopen((packages / "libpackage.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_TRUE(library) << dlerror();
+  const auto newest = cuda::find_assembler(90, 999030), older = cuda::find_assembler(90, 998080);
+  dlclose(library);
+  ASSERT_TRUE(newest && older);
+  EXPECT_EQ(newest->version, "999.3.59");
+  EXPECT_EQ(newest->path, (tools / "ptxas-blackwell").string());
+  EXPECT_EQ(older->version, "998.8.93");
 }
 
 TEST_F(CudaCubins, ARealAssemblersCodeCanBeShown) {

@@ -48,7 +48,7 @@ TEST_F(FakeDriver, HasSoMuchSharedMemoryAndSoManyRegisters) {
 
 // What waits, or might, spoils the capture on any thread.
 TEST_F(FakeDriver, ForbidsWaitsWhileAStreamIsCaptured) {
-  auto named = [](const char* name) { return dlsym(fake_library(), name); };
+  auto named = [](const char* name) { return dlsym(started_for().library, name); };
   const auto begin =
       reinterpret_cast<int (*)(cuda::CuStream, int)>(named("cuStreamBeginCapture_v2"));
   const auto end = reinterpret_cast<int (*)(cuda::CuStream, void**)>(named("cuStreamEndCapture"));

@@ -55,6 +55,14 @@ static_assert(sizeof(CuTensorMap) == sizeof(CUtensorMap) &&
               cu_map_swizzle_128 == CU_TENSOR_MAP_SWIZZLE_128B &&
               cu_map_promotion_256 == CU_TENSOR_MAP_L2_PROMOTION_L2_256B &&
               CU_TENSOR_MAP_INTERLEAVE_NONE == 0 && CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE == 0);
+static_assert(cu_has_pools == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED &&
+              cu_pool_threshold == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD &&
+              cu_pool_reserved == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+static_assert(cu_refusals[0] == CUDA_ERROR_INVALID_IMAGE &&
+              cu_refusals[1] == CUDA_ERROR_NO_BINARY_FOR_GPU &&
+              cu_refusals[2] == CUDA_ERROR_INVALID_PTX &&
+              cu_refusals[3] == CUDA_ERROR_UNSUPPORTED_PTX_VERSION &&
+              cu_refusals[4] == CUDA_ERROR_JIT_COMPILATION_DISABLED);
 static_assert(cu_pointer_memory_type == CU_POINTER_ATTRIBUTE_MEMORY_TYPE &&
               cu_pointer_device == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL &&
               cu_memory_device == CU_MEMORYTYPE_DEVICE);

@@ -28,6 +28,9 @@ TEST_F(CudaSettings, WithSyncAFailureIsToldByItsLaunch) {
                                                : "cuda: waiting for the device: "))
         << words;
     EXPECT_TRUE(words.ends_with("unspecified launch failure (error 719)")) << words;
+    EXPECT_EQ(words.find(", hologram_kernel (1 CTAs of 256 threads, 0 bytes of shared memory): ") !=
+                  words.npos,
+              *sync == '1');
     inject("nothing", 0);
     ASSERT_EQ(add(out, fresh), "");
   }
@@ -45,7 +48,7 @@ TEST_F(CudaSettings, ABlockIsHowManyThreadsACtaHas) {
     std::vector<float> out(5000);
     inject("launch", 0);
     const std::string refused = add(out, fresh);
-    EXPECT_NE(refused.find(std::string(" of ") + block + " threads)"), std::string::npos)
+    EXPECT_NE(refused.find(std::string(" of ") + block + " threads, 0 bytes"), std::string::npos)
         << refused;
     inject("nothing", 0);
     ASSERT_EQ(add(out, fresh), "");

@@ -113,6 +113,24 @@ TEST_F(CudaWideDevice, MultipliesBytes) {
   expect_bytes(runtime(), "i8", "i8", {136, 128, 264}, false);  // a single step
 }
 
+// On a GPU nobody would see that the slower kernel runs.
+TEST_F(CudaWide, ARefusedMapIsCountedAndTold) {
+  Runtime fresh("cuda");
+  auto multiply = [&](int64_t depth) {
+    expect_byte_product(fresh, "i8", "i8", {136, depth, 264});
+    return std::pair(counts("wide_launches", fresh), counts("refused_maps", fresh));
+  };
+  EXPECT_EQ(multiply(272), std::pair(int64_t{1}, int64_t{0}));
+  inject("map", 1);
+  EXPECT_TRUE(fresh.backend().notes().empty());
+  for (const int64_t refused : {1, 2}) EXPECT_EQ(multiply(288), std::pair(int64_t{1}, refused));
+  EXPECT_EQ(fresh.backend().notes(),
+            std::vector{fmt::format(
+                "cuda: the driver refuses a tensor map of kernel {}, whose hologram_kernel runs in "
+                "place of hologram_wide: invalid argument (error 1)",
+                atlas::fingerprint(byte_product("i8", "i8")).hex().substr(0, 12))});
+}
+
 // Products of warpgroups take bytes along k alone.
 TEST_F(CudaWide, BytesAcrossKHaveNoWideKernel) {
   EXPECT_TRUE(cuda::compile(byte_product("u8", "u8"), 90).facts.wide);

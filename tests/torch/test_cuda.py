@@ -372,7 +372,8 @@ def test_a_refused_launch_is_an_error_in_the_drivers_words(gpu):
     call = compiled(lambda x: x + 1, x)
     operand = gpu.tensor(x)
     gpu.inject("launch", 0)
-    with pytest.raises(RuntimeError, match=r"launching kernel [0-9a-f]{12} \(.*\): too many resources requested for launch"):
+    refused = r"launching kernel [0-9a-f]{12}, hologram_kernel \(.*\): too many resources requested for launch"
+    with pytest.raises(RuntimeError, match=refused):
         call([operand])
     gpu.inject("nothing", 0)
     assert torch.equal(call([operand])[0].cpu(), x + 1)

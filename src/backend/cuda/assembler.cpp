@@ -111,8 +111,9 @@ std::vector<std::string> folders_on_path() {
 std::vector<std::string> candidates() {
   std::vector<std::string> all;
   for (const std::string& folder : package_folders())
-    for (const char* place : {"nvidia/cu13/bin/ptxas", "nvidia/cuda_nvcc/bin/ptxas",
-                              "triton/backends/nvidia/bin/ptxas"})
+    for (const char* place :
+         {"nvidia/cu13/bin/ptxas", "nvidia/cuda_nvcc/bin/ptxas", "triton/backends/nvidia/bin/ptxas",
+          "triton/backends/nvidia/bin/ptxas-blackwell"})
       all.push_back(folder + place);
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
     if (const std::string folder = settings::foreign(name); !folder.empty())
@@ -151,7 +152,8 @@ std::string gpu_name(int capability) {
 }
 
 // Before 12.0 PTX 8.0 is unknown; up to 12.6.2 wrong code for Hopper is known
-// (https://github.com/openxla/xla/pull/19927). Machine code needs a driver of its major version.
+// (https://github.com/openxla/xla/pull/19927). Machine code needs a driver of its major version. Of
+// those before 13.3 kernels that multiply from registers need a witness (witness.h).
 bool serves(const Assembler& a, int capability, int driver_version) {
   if (a.major < 12 || a.major > driver_version / 1000) return false;
   return capability != 90 || a.major > 12 || a.minor > 6;

@@ -23,7 +23,7 @@ std::string gpu_name(int capability);
 bool serves(const Assembler& assembler, int capability, int driver_version);
 
 /// The ptxas that serves a GPU and its driver: the one that HOLOGRAM_CUDA_ASSEMBLER names, else the
-/// newest beside the Python packages of this process (NVIDIA's nvidia-cuda-nvcc, Triton's), of
+/// newest beside the Python packages of this process (NVIDIA's nvidia-cuda-nvcc, Triton's two), of
 /// $CUDA_HOME, $CUDA_PATH, PATH or /usr/local/cuda. Nothing where there is none, or where
 /// HOLOGRAM_CUDA_ASSEMBLER is "driver". Throws Error(unavailable) for a named one that does not
 /// run.

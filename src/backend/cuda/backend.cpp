@@ -8,6 +8,7 @@
 #include "backend/cuda/launch.h"
 #include "backend/cuda/machine.h"
 #include "backend/cuda/settings.h"
+#include "backend/cuda/witness.h"
 #include "backend/registry.h"
 #include "base/error.h"
 
@@ -22,11 +23,12 @@ class CudaBackend final : public Backend {
   std::string_view name() const override { return "cuda"; }
   std::string code_key() const override {
     const Assembler* a = assembler();
-    return fmt::format("cuda {} {} {} for {} by {}{} + {}", cuda::target().cpu,
-                       cuda::target().features, version(), gpu_name(device_.capability),
-                       a ? "ptxas " + a->version : "the driver",
-                       has_usual_block() ? "" : fmt::format(" in {}", settings_.block),
-                       host_ ? host_->code_key() : "");
+    return fmt::format(
+        "cuda {} {} {} for {} by {}{}{} + {}", cuda::target().cpu, cuda::target().features,
+        version(), gpu_name(device_.capability),
+        a ? "ptxas " + a->version : fmt::format("the driver for {}", driver_version_),
+        has_usual_block() ? "" : fmt::format(" in {}", settings_.block),
+        settings_.hears ? "" : " unheard", host_ ? host_->code_key() : "");
   }
   Memory* memory() const override { return &memory_; }
   const schedule::Machine& machine() const override { return machine_; }
@@ -34,17 +36,20 @@ class CudaBackend final : public Backend {
   std::string compile(const atlas::Program& program) const override {
     const std::optional<std::string> why = unrendered(program);
     if (!why)
-      return to_text(assembled(cuda::compile(program, device_.capability, settings_.block)));
+      return to_text(
+          judged(assembled(cuda::compile(program, device_.capability, settings_.block), program),
+                 program));
     if (!host_) fail(ErrorCode::unsupported, "cuda: {} are not rendered for GPUs yet", *why);
     return to_text({host_->compile(program), {}, true});
   }
 
   Kernel load(const atlas::Program& program, std::string_view code) const override {
     Stored stored = from_text(code, program.num_symbols);
-    std::shared_ptr<const LoadedKernel> kernel =
-        stored.on_host ? load_on_host(program, stored.code)
-                       : load_module(device_, program, std::move(stored));
-    return {kernel.get(), stored.facts.total, Expr(1), Expr(1), kernel};
+    const Expr total = stored.facts.total;
+    std::shared_ptr<const LoadedKernel> kernel = stored.on_host
+                                                     ? load_on_host(program, stored.code)
+                                                     : load_stored(program, std::move(stored));
+    return {kernel.get(), total, Expr(1), Expr(1), kernel};
   }
 
   std::optional<Kernel> builtin(const atlas::Program& program,
@@ -54,7 +59,14 @@ class CudaBackend final : public Backend {
     Stored stored = from_text(found->stored, program.num_symbols);
     for (size_t k = 0; k < std::size(builtin_capabilities); ++k)
       if (builtin_capabilities[k] == device_.capability) stored.cubin = found->cubins[k];
-    if (!stored.cubin.empty() && !loads(device_, stored.cubin)) stored.cubin.clear();
+    if (!stored.cubin.empty())
+      if (const auto why = refusal(device_, stored.cubin)) {
+        log_.note(
+            fmt::format("cuda: the driver refuses machine code that comes with the library, and "
+                        "makes its own of it: {}",
+                        *why));
+        stored.cubin.clear();
+      }
     auto kernel = load_module(device_, program, std::move(stored));
     return Kernel{kernel.get(), kernel->facts.total, Expr(1), Expr(1), kernel};
   }
@@ -62,20 +74,22 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
                                      std::span<const std::shared_ptr<const Kernel>> kernels,
                                      CodeStore&) const override {
-    return make_launcher(steps, kernels, memory_, counts_, settings_.waits);
+    return make_launcher(steps, kernels, memory_, log_, settings_.waits);
   }
-  uint64_t host_runs() const override { return counts_.host_runs.load(std::memory_order_relaxed); }
-  uint64_t graph_launches() const override {
-    return counts_.graph_launches.load(std::memory_order_relaxed);
+  std::vector<std::pair<std::string_view, uint64_t>> counts() const override {
+    return log_.counts();
   }
+  std::vector<std::string> notes() const override { return log_.notes(); }
   std::string describe() const override {
     const Assembler* a = assembler();
-    return fmt::format(
+    std::string out = fmt::format(
         "{}, compute capability {}.{}, {} multiprocessors; driver for CUDA {}.{}; kernels "
         "assembled by {}",
         device_.name, device_.capability / 10, device_.capability % 10, device_.multiprocessors,
-        device_.driver_version / 1000, device_.driver_version % 1000 / 10,
+        driver_version_ / 1000, driver_version_ % 1000 / 10,
         a ? fmt::format("ptxas {} ({})", a->version, a->path) : "the driver");
+    for (const std::string& note : notes()) out += "\n" + note;
+    return out;
   }
 
   std::optional<std::string> dump(const atlas::Program& program,
@@ -106,8 +120,8 @@ class CudaBackend final : public Backend {
 
   // Null: the driver turns PTX into machine code.
   const Assembler* assembler() const {
-    std::call_once(
-        looked_, [&] { assembler_ = find_assembler(device_.capability, device_.driver_version); });
+    std::call_once(looked_,
+                   [&] { assembler_ = find_assembler(device_.capability, driver_version_); });
     return assembler_ ? &*assembler_ : nullptr;
   }
 
@@ -123,16 +137,55 @@ class CudaBackend final : public Backend {
   }
 
   // With machine code, if there is an assembler that takes it and a driver that takes the result.
-  Stored assembled(Stored stored) const {
+  Stored assembled(Stored stored, const atlas::Program& program) const {
     const Assembler* a = assembler();
     if (!a || refused_) return stored;
     Assembled made = assemble(*a, stored.code, device_.capability);
-    if (made.cubin.empty()) return stored;
-    if (loads(device_, made.cubin))
-      stored.cubin = std::move(made.cubin);
-    else
+    if (made.cubin.empty()) {
+      log_.note(
+          fmt::format("cuda: ptxas {} ({}) refuses kernel {}, which the driver gets as PTX: {}",
+                      a->version, a->path, name_of(program), made.words));
+      return stored;
+    }
+    if (const auto why = refusal(device_, made.cubin)) {
+      log_.note(
+          fmt::format("cuda: the driver refuses machine code of ptxas {} ({}), which is asked "
+                      "no more: {}",
+                      a->version, a->path, *why));
       refused_ = true;  // and would refuse the next one
+      return stored;
+    }
+    stored.cubin = std::move(made.cubin);
     return stored;
+  }
+
+  // With a witness's verdict, where the code needs one.
+  Stored judged(Stored stored, const atlas::Program& program) const {
+    if (!settings_.hears || !stored.facts.wide || !stored.facts.wide->registers) return stored;
+    const Assembler* a = stored.cubin.empty() ? nullptr : assembler();
+    if (!reuses_registers(a, driver_version_)) return stored;
+    const auto kernel = load_module(device_, program, stored);
+    std::string words;
+    stored.verdict = hear_witness(program, *kernel, memory_, log_, words);
+    if (stored.verdict != Verdict::right)
+      log_.note(fmt::format("cuda: {} of kernel {}, assembled by {}, is not used: {}", wide_symbol,
+                            kernel->name, a ? "ptxas " + a->version : "the driver",
+                            stored.verdict == Verdict::wrong
+                                ? "it multiplies wrongly, as ptxas before 13.3 may do: " + words
+                                : "nothing is known of its products " + words));
+    return stored;
+  }
+
+  // What the driver refuses is assembled anew by whoever asked.
+  std::shared_ptr<const LoadedKernel> load_stored(const atlas::Program& program,
+                                                  Stored stored) const try {
+    if (stored.verdict == Verdict::open) stored = judged(std::move(stored), program);
+    if (stored.verdict == Verdict::open || stored.verdict == Verdict::wrong)
+      stored.facts.wide.reset();
+    return load_module(device_, program, std::move(stored));
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::corrupt) log_.note(error.what());
+    throw;
   }
 
   const Backend& host() const {
@@ -153,10 +206,11 @@ class CudaBackend final : public Backend {
 
   const Settings settings_ = read_settings();
   const DeviceContext& device_;
+  const int driver_version_ = version_of(device_.driver);
   mutable DeviceMemory memory_;
   const CudaMachine machine_{device_.capability, device_.multiprocessors};
   std::unique_ptr<Backend> host_;
-  mutable Counts counts_;
+  mutable Log log_;
   mutable std::once_flag looked_;
   mutable std::optional<Assembler> assembler_;
   mutable std::atomic<bool> refused_{false};

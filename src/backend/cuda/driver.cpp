@@ -49,12 +49,6 @@ void require_here(const Driver& d, CuResult result, const char* what) {
   if (result != cu_success) unavailable("{}: {}", what, d.words_of(result));
 }
 
-int version_of(const Driver& d) {
-  int version = 0;
-  require_here(d, d.version(&version), "asking for the driver's version");
-  return version;
-}
-
 void check_version(const Driver& d) {
   const int version = version_of(d);
   if (version < oldest_driver)
@@ -92,7 +86,19 @@ CuDevice checked_device(const Driver& d, int number) {
   if (capability < least_capability)
     unavailable("device {} has compute capability {}.{}; it must be {}.{} or higher", number,
                 capability / 10, capability % 10, least_capability / 10, least_capability % 10);
+  if (attribute(d, device, cu_has_pools) == 0)
+    unavailable("device {} has no memory pools (cuMemAllocAsync), as some virtual GPUs", number);
   return device;
+}
+
+// The pool of cuMemAllocAsync. By default it gives all that is free back to the system whenever
+// somebody waits for the device, which each call does.
+CuPool keeping_pool(const Driver& d, CuDevice device) {
+  CuPool pool = nullptr;
+  require_here(d, d.default_pool(&pool, device), "asking a device for its memory pool");
+  uint64_t kept = UINT64_MAX;
+  require_here(d, d.set_pool(pool, cu_pool_threshold, &kept), "having a memory pool keep memory");
+  return pool;
 }
 
 std::unique_ptr<DeviceContext> open_device(const Driver& d, CuDevice device, int number) {
@@ -102,12 +108,18 @@ std::unique_ptr<DeviceContext> open_device(const Driver& d, CuDevice device, int
   require_here(d, d.device_memory(&memory, device), "asking a device for its memory");
   CuContext context = nullptr;
   require_here(d, d.retain_context(&context, device), "making a context on a device");
-  return std::unique_ptr<DeviceContext>(
-      new DeviceContext{d, context, number, name, attribute(d, device, cu_multiprocessors),
-                        device_capability(d, device), version_of(d), memory});
+  return std::unique_ptr<DeviceContext>(new DeviceContext{
+      d, context, keeping_pool(d, device), number, name, attribute(d, device, cu_multiprocessors),
+      device_capability(d, device), memory});
 }
 
 }  // namespace
+
+int version_of(const Driver& d) {
+  int version = 0;
+  require_here(d, d.version(&version), "asking for the driver's version");
+  return version;
+}
 
 std::string Driver::words_of(CuResult result) const {
   const char* text = nullptr;

@@ -20,6 +20,7 @@ using CuEvent = struct CuEventObject*;
 using CuGraph = struct CuGraphObject*;
 using CuGraphNode = struct CuGraphNodeObject*;
 using CuGraphExec = struct CuGraphExecObject*;
+using CuPool = struct CuPoolObject*;
 using CuModule = struct CuModuleObject*;
 using CuFunction = struct CuFunctionObject*;
 using CuResult = int;
@@ -43,9 +44,15 @@ struct alignas(128) CuTensorMap {
 /// Numbers of cuda.h.
 inline constexpr CuResult cu_success = 0, cu_out_of_memory = 2, cu_no_device = 100;
 inline constexpr CuResult cu_not_ready = 600;
+/// Of an image: it is none, has none for the device, is no PTX, of a later version, or would have
+/// to be compiled, which is forbidden.
+inline constexpr CuResult cu_refusals[] = {200, 209, 218, 222, 223};
 inline constexpr unsigned cu_event_no_timing = 2;           // CUevent_flags
 inline constexpr int cu_major = 75, cu_minor = 76;          // CUdevice_attribute
 inline constexpr int cu_multiprocessors = 16;               // CUdevice_attribute
+inline constexpr int cu_has_pools = 115;                    // CUdevice_attribute
+inline constexpr int cu_pool_threshold = 4;                 // CUmemPool_attribute
+inline constexpr int cu_pool_reserved = 5;                  // CUmemPool_attribute
 inline constexpr int cu_pointer_memory_type = 2;            // CUpointer_attribute
 inline constexpr int cu_pointer_device = 9;                 // CUpointer_attribute
 inline constexpr unsigned cu_memory_device = 2;             // CUmemorytype
@@ -74,6 +81,10 @@ inline constexpr unsigned cu_host_portable_mapped = 1 | 2;  // CU_MEMHOSTALLOC_*
   f(cuCtxSetCurrent, set_context, (CuContext context))                                            \
   f(cuCtxGetCurrent, get_context, (CuContext* context))                                           \
   f(cuCtxSynchronize, synchronize_all, ())                                                        \
+  f(cuDeviceGetDefaultMemPool, default_pool, (CuPool* pool, CuDevice device))                     \
+  f(cuMemPoolSetAttribute, set_pool, (CuPool pool, int attribute, void* value))                   \
+  f(cuMemPoolGetAttribute, ask_pool, (CuPool pool, int attribute, void* value))                   \
+  f(cuMemPoolTrimTo, trim_pool, (CuPool pool, size_t kept))                                       \
   f(cuMemAllocAsync, allocate, (CuPointer* block, size_t bytes, CuStream stream))                 \
   f(cuMemFreeAsync, free, (CuPointer block, CuStream stream))                                     \
   f(cuMemHostAlloc, host_allocate, (void** block, size_t bytes, unsigned flags))                  \
@@ -139,6 +150,9 @@ struct Driver {
   std::string words_of(CuResult result) const;
 };
 
+/// For which CUDA a driver is: 12040 for 12.4. Throws Error(unavailable).
+int version_of(const Driver& driver);
+
 /// The driver HOLOGRAM_CUDA_DRIVER names, or this system's, opened at the first call that finds it
 /// and never closed. Throws Error(unavailable) saying what is missing: the library, a function of
 /// it, a version from 12.0 on, or its start.
@@ -148,11 +162,11 @@ const Driver& driver();
 struct DeviceContext {
   const Driver& driver;
   CuContext context;
-  int number;  ///< the driver's
+  CuPool pool;  ///< that cuMemAllocAsync takes memory from; keeps what is freed
+  int number;   ///< the driver's
   std::string name;
   int multiprocessors;
   int capability;      ///< 90 for 9.0
-  int driver_version;  ///< 12040 for CUDA 12.4
   size_t memory;       ///< bytes
 };
 

@@ -89,10 +89,10 @@ MappedMatrix read_matrix(Fields& from) {
 
 std::string to_text(const std::optional<WideFacts>& wide) {
   if (!wide) return "";
-  std::string out =
-      fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", static_cast<int>(wide->work), wide->marks ? 1 : 0,
-                  wide->threads, wide->shared_bytes, wide->merges, wide->part_bytes,
-                  wide->tiles.str(), wide->depth.str(), wide->matrices.size());
+  std::string out = fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", static_cast<int>(wide->work),
+                                wide->marks ? 1 : 0, wide->registers ? 1 : 0, wide->threads,
+                                wide->shared_bytes, wide->merges, wide->part_bytes,
+                                wide->tiles.str(), wide->depth.str(), wide->matrices.size());
   for (const MappedMatrix& m : wide->matrices) out += to_text(m);
   return out;
 }
@@ -103,6 +103,7 @@ std::optional<WideFacts> read_wide(std::string_view text, int num_symbols) {
   WideFacts wide;
   wide.work = static_cast<WideFacts::Work>(from.number(0, 2));
   wide.marks = from.number(0, 1) != 0;
+  wide.registers = from.number(0, 1) != 0;
   wide.threads = from.number(1, 1024);
   wide.shared_bytes = from.number(0, 227 << 10);
   wide.merges = from.number(0, 1024);
@@ -142,17 +143,17 @@ bool WideFacts::computed() const {
 
 std::string to_text(const Stored& s) {
   const Facts& f = s.facts;
-  return fmt::format("{};{};{};{};{};{};{};{};{};{};{}\n{}{}", s.on_host ? 1 : 0, f.threads,
-                     f.points, f.flags ? 1 : 0, f.merges, s.cubin.size(), f.total.str(),
-                     f.team_bytes.str(), f.parts.str(), to_text(f.wide), to_text(f.thin), s.code,
-                     s.cubin);
+  return fmt::format("{};{};{};{};{};{};{};{};{};{};{};{}\n{}{}", s.on_host ? 1 : 0,
+                     static_cast<int>(s.verdict), f.threads, f.points, f.flags ? 1 : 0, f.merges,
+                     s.cubin.size(), f.total.str(), f.team_bytes.str(), f.parts.str(),
+                     to_text(f.wide), to_text(f.thin), s.code, s.cubin);
 }
 
 Stored from_text(std::string_view text, int num_symbols) {
   const size_t line = text.find('\n');
   if (line == text.npos) corrupt("it has no launch");
   std::string_view head = text.substr(0, line);
-  std::array<std::string_view, 11> parts;
+  std::array<std::string_view, 12> parts;
   for (size_t k = 0; k < parts.size(); ++k) {
     const size_t end = head.find(';');
     if ((end == head.npos) != (k + 1 == parts.size())) corrupt("its launch has other parts");
@@ -161,18 +162,19 @@ Stored from_text(std::string_view text, int num_symbols) {
   }
   Stored s;
   s.on_host = read_number(parts[0], 0, 1) != 0;
-  s.facts.threads = read_number(parts[1], 1, 1024);
-  s.facts.points = read_number(parts[2], 1, 1024);
-  s.facts.flags = read_number(parts[3], 0, 1) != 0;
-  s.facts.merges = read_number(parts[4], 0, 1024);
+  s.verdict = static_cast<Verdict>(read_number(parts[1], 0, 3));
+  s.facts.threads = read_number(parts[2], 1, 1024);
+  s.facts.points = read_number(parts[3], 1, 1024);
+  s.facts.flags = read_number(parts[4], 0, 1) != 0;
+  s.facts.merges = read_number(parts[5], 0, 1024);
   const std::string_view code = text.substr(line + 1);
   const int most = static_cast<int>(std::min<size_t>(code.size(), INT_MAX));
-  const auto cubin_bytes = static_cast<size_t>(read_number(parts[5], 0, most));
-  s.facts.total = read_expr(parts[6], num_symbols);
-  s.facts.team_bytes = read_expr(parts[7], num_symbols);
-  s.facts.parts = read_expr(parts[8], num_symbols);
-  s.facts.wide = read_wide(parts[9], num_symbols);
-  s.facts.thin = read_thin(parts[10], num_symbols);
+  const auto cubin_bytes = static_cast<size_t>(read_number(parts[6], 0, most));
+  s.facts.total = read_expr(parts[7], num_symbols);
+  s.facts.team_bytes = read_expr(parts[8], num_symbols);
+  s.facts.parts = read_expr(parts[9], num_symbols);
+  s.facts.wide = read_wide(parts[10], num_symbols);
+  s.facts.thin = read_thin(parts[11], num_symbols);
   s.code = code.substr(0, code.size() - cubin_bytes);
   s.cubin = code.substr(code.size() - cubin_bytes);
   return s;

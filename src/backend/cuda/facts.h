@@ -60,6 +60,8 @@ struct WideFacts {
   /// behind this one: if the word is something else by then, it does all of the work again.
   bool marks = false;
   static constexpr int mark_bytes = 128;
+  /// A left factor comes from registers, which some assemblers use again too early (`witness.h`).
+  bool registers = false;
 
   /// @hologram_split runs first, a thread for eight numbers, and writes what is in the workspace:
   /// all numbers of a factor or, in planes that are the last dimension, of its terms.
@@ -90,6 +92,9 @@ struct Facts {
   std::optional<ThinFacts> thin;
 };
 
+/// What is known of a wide kernel's machine code.
+enum class Verdict : uint8_t { trusted, open, right, wrong };
+
 /// Code that is kept: PTX and, where an assembler made it, machine code, or the code of the host's
 /// backend for programs that this one does not render.
 struct Stored {
@@ -97,6 +102,7 @@ struct Stored {
   Facts facts;
   bool on_host = false;
   std::string cubin = {};  ///< empty: the driver assembles `code`
+  Verdict verdict = Verdict::trusted;
 };
 
 std::string to_text(const Stored& stored);

@@ -1,6 +1,8 @@
 // backend/cuda/graph.cpp: a run of launches as one of the driver's graphs.
 #include "backend/cuda/graph.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace hologram::cuda {
@@ -25,6 +27,11 @@ CuKernelNode node_of(const Launch& l, std::vector<void*>& parameters) {
 }
 
 }  // namespace
+
+std::string Launch::str() const {
+  return fmt::format("{} ({} CTAs of {} threads, {} bytes of shared memory)", symbol, ctas, threads,
+                     shared_bytes);
+}
 
 CuResult Launch::start(const Driver& driver, CuStream stream) {
   std::vector<void*> parameters = addresses(*this);

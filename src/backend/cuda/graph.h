@@ -2,6 +2,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/cuda/driver.h"
@@ -12,6 +14,7 @@ namespace hologram::cuda {
 /// A kernel's launch with the words of its parameters.
 struct Launch {
   CuFunction function = nullptr;
+  std::string_view symbol;  ///< its name in its module
   unsigned ctas = 0, threads = 0;
   std::vector<uint64_t> words;
   unsigned shared_bytes = 0;
@@ -23,6 +26,9 @@ struct Launch {
     return function == other.function && ctas == other.ctas && words.size() == other.words.size() &&
            maps.size() == other.maps.size();
   }
+
+  /// "hologram_kernel (1 CTAs of 256 threads, 0 bytes of shared memory)".
+  std::string str() const;
 
   /// Puts it on a stream.
   CuResult start(const Driver& driver, CuStream stream);

@@ -64,13 +64,13 @@ Facts facts_of(const ThinFacts& thin) {
 
 std::optional<std::vector<CuTensorMap>> WideLaunch::maps(const Driver& driver,
                                                          std::span<const uint64_t> buffers,
-                                                         uint64_t workspace) {
+                                                         uint64_t workspace, CuResult& result) {
   std::lock_guard lock(mutex_);
   if (!maps_) {
-    maps_ = make_maps(driver, grid_, buffers, workspace);
+    maps_ = make_maps(driver, grid_, buffers, workspace, result);
     return maps_;
   }
-  if (!move_maps(driver, grid_, buffers, workspace, *maps_)) return std::nullopt;
+  if (!move_maps(driver, grid_, buffers, workspace, *maps_, result)) return std::nullopt;
   return maps_;
 }
 

@@ -17,10 +17,10 @@ class WideLaunch {
 
   const WideGrid& grid() const { return grid_; }
   /// Encoded at the first call; later ones' addresses take the place of those in them. Nothing
-  /// where they do not suit.
+  /// where they do not suit or, as `result` says, the driver refuses.
   std::optional<std::vector<CuTensorMap>> maps(const Driver& driver,
                                                std::span<const uint64_t> buffers,
-                                               uint64_t workspace);
+                                               uint64_t workspace, CuResult& result);
 
  private:
   const WideGrid grid_;

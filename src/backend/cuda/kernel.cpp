@@ -1,6 +1,8 @@
 // backend/cuda/kernel.cpp: PTX and machine code into the driver.
 #include "backend/cuda/kernel.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "codegen/target.h"
 
@@ -12,19 +14,28 @@ LoadedKernel::~LoadedKernel() {
   if (here.ok()) device->driver.unload_module(module);
 }
 
-bool loads(const DeviceContext& device, const std::string& cubin) {
+std::string name_of(const atlas::Program& program) {
+  return atlas::fingerprint(program).hex().substr(0, 12);
+}
+
+bool refuses(CuResult result) {
+  return std::ranges::find(cu_refusals, result) != std::end(cu_refusals);
+}
+
+std::optional<std::string> refusal(const DeviceContext& device, const std::string& cubin) {
   const Current here(device);
   CuModule module = nullptr;
   const CuResult result = device.driver.load_module(&module, cubin.data());
-  if (result == cu_success) device.driver.unload_module(module);
-  if (result == cu_out_of_memory) device.driver.require(result, "loading a kernel");
-  return result == cu_success;
+  if (refuses(result)) return device.driver.words_of(result);
+  device.driver.require(result, "loading a kernel");
+  device.driver.unload_module(module);
+  return std::nullopt;
 }
 
 std::shared_ptr<const LoadedKernel> load_module(const DeviceContext& device,
                                                 const atlas::Program& program, Stored stored) {
   auto kernel = std::make_shared<LoadedKernel>();
-  kernel->name = atlas::fingerprint(program).hex().substr(0, 12);
+  kernel->name = name_of(program);
   kernel->facts = std::move(stored.facts);
   kernel->device = &device;
   for (const atlas::Buffer& b : program.buffers)
@@ -32,7 +43,7 @@ std::shared_ptr<const LoadedKernel> load_module(const DeviceContext& device,
   const Current here(device);
   const std::string& image = stored.cubin.empty() ? stored.code : stored.cubin;
   const CuResult result = device.driver.load_module(&kernel->module, image.c_str());
-  if (result != cu_success && result != cu_out_of_memory && !stored.cubin.empty())
+  if (refuses(result) && !stored.cubin.empty())
     fail(ErrorCode::corrupt, "cuda: stored machine code: {}", device.driver.words_of(result));
   device.driver.require(result, "loading a kernel");
   auto find = [&](CuFunction& function, const char* name) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "atlas/program.h"
 #include "backend/backend.h"
@@ -13,7 +15,7 @@ namespace hologram::cuda {
 /// What Kernel::code points to: a module of the driver or, for a program that is not rendered, a
 /// kernel of the host.
 struct LoadedKernel {
-  std::string name;  ///< in messages: the fingerprint of its program
+  std::string name;  ///< as name_of()
   Facts facts;
   const DeviceContext* device = nullptr;
   CuModule module = nullptr;
@@ -33,10 +35,17 @@ struct LoadedKernel {
   LoadedKernel& operator=(const LoadedKernel&) = delete;
 };
 
-/// Whether the device's driver takes this machine code. Throws Error(out_of_memory).
-bool loads(const DeviceContext& device, const std::string& cubin);
+/// In messages: the beginning of the program's fingerprint.
+std::string name_of(const atlas::Program& program);
+
+/// Whether the driver says that an image is none, or none for this device. All else is about
+/// something else: memory, or a kernel that failed before.
+bool refuses(CuResult result);
+/// Why the device's driver refuses this machine code; nothing where it takes it. Throws for what
+/// else goes wrong, in the driver's words.
+std::optional<std::string> refusal(const DeviceContext& device, const std::string& cubin);
 /// Loads machine code or, where there is none, PTX. Throws Error(corrupt) with the driver's words
-/// for machine code that it does not take, Error(internal) for such PTX.
+/// for machine code that it refuses, Error(internal) for all else.
 std::shared_ptr<const LoadedKernel> load_module(const DeviceContext& device,
                                                 const atlas::Program& program, Stored stored);
 

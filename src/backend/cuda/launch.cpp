@@ -10,6 +10,7 @@
 #include "backend/cuda/faults.h"
 #include "backend/cuda/graph.h"
 #include "backend/cuda/grids.h"
+#include "backend/cuda/launches.h"
 #include "base/error.h"
 
 namespace hologram::cuda {
@@ -50,17 +51,18 @@ class CudaLauncher final : public Launcher {
  public:
   CudaLauncher(std::span<const atlas::EntryStep> steps,
                std::span<const std::shared_ptr<const Kernel>> kernels, DeviceMemory& memory,
-               Counts& counts, bool waits)
+               Log& log, bool waits)
       : steps_(steps.begin(), steps.end()),
         kernels_(kernels.begin(), kernels.end()),
         memory_(memory),
-        counts_(counts),
+        log_(log),
         waits_(waits) {
     for (const atlas::EntryStep& s : steps_) {
       flags_ = flags_ || (s.kernel >= 0 && flags(s));
       if (s.kernel >= 0)
         arguments_ = std::max(arguments_, static_cast<size_t>(s.first_argument + s.num_arguments));
     }
+    if (flags_) Faults::stock(device());  // the first call may be captured
   }
 
   std::unique_ptr<Prepared> prepare(const int64_t* arguments, int threads) const override {
@@ -120,7 +122,8 @@ class CudaLauncher final : public Launcher {
   // one, or the launcher's, of calls that nobody waits for.
   class CallFaults {
    public:
-    CallFaults(const CudaLauncher& launcher, const CallFrame& frame, bool flags) : frame_(frame) {
+    CallFaults(const CudaLauncher& launcher, const CallFrame& frame, bool flags)
+        : launcher_(launcher), frame_(frame) {
       if (!flags) return;
       if (frame.sticky)
         address_ = own_.emplace(launcher.device()).address();
@@ -129,10 +132,13 @@ class CudaLauncher final : public Launcher {
     }
     CuPointer address() const { return address_; }
     void collect() {
-      if (own_) own_->collect(static_cast<CuStream>(frame_.stream), frame_.sticky);
+      if (own_)
+        own_->collect(static_cast<CuStream>(frame_.stream), frame_.sticky,
+                      launcher_.memory_.captured(frame_.stream));
     }
 
    private:
+    const CudaLauncher& launcher_;
     const CallFrame& frame_;
     std::optional<Faults> own_;
     CuPointer address_ = 0;
@@ -215,14 +221,24 @@ class CudaLauncher final : public Launcher {
       for (size_t l = before; l < launches.size(); ++l) launches[l].touches = &record.touches[s];
     }
     if (!segment.graph) segment.graph = std::make_unique<LaunchGraph>(device());
-    if (segment.graph->start(launches, static_cast<CuStream>(frame.stream)) != cu_success) {
+    const CuResult started = segment.graph->start(launches, static_cast<CuStream>(frame.stream));
+    if (started != cu_success) {
+      log_.note(
+          fmt::format("cuda: a graph of {} launches is refused, which are made one by one: {}",
+                      launches.size(), device().driver.words_of(started)));
       segment.graph = nullptr;
       segment.without = int64_t{1} << (4 * ++segment.refusals);
       return false;
     }
-    counts_.graph_launches.fetch_add(1, std::memory_order_relaxed);
+    log_.graph_launches.fetch_add(1, std::memory_order_relaxed);
+    for (const Launch& l : launches) count(l);
     return true;
   }
+
+  void count(const Launch& l) const {
+    if (l.symbol == wide_symbol) log_.wide_launches.fetch_add(1, std::memory_order_relaxed);
+  }
+
   const LoadedKernel& kernel_of(const atlas::EntryStep& step) const {
     return *static_cast<const LoadedKernel*>(kernels_[static_cast<size_t>(step.kernel)]->code);
   }
@@ -264,14 +280,18 @@ class CudaLauncher final : public Launcher {
     if (k.host_function) return run_on_host(frame, step, grid);
     std::vector<Launch> launches;
     add_launches(launches, frame, step, grid, faults);
+    const Driver& driver = device().driver;
+    const auto stream = static_cast<CuStream>(frame.stream);
+    auto require = [&](CuResult result, const char* what, const Launch& l) {
+      if (result != cu_success)
+        driver.require(result, fmt::format("{} kernel {}, {}", what, k.name, l.str()).c_str());
+    };
     for (Launch& l : launches) {
-      const CuResult result = l.start(device().driver, static_cast<CuStream>(frame.stream));
-      if (result != cu_success) refuse(k, grid, result);
+      require(l.start(driver, stream), "launching", l);
+      count(l);
+      if (waits_ && !memory_.captured(frame.stream))
+        require(driver.synchronize(stream), "running", l);
     }
-    if (waits_ && !memory_.captured(frame.stream))
-      device().driver.require(
-          device().driver.synchronize(static_cast<CuStream>(frame.stream)),
-          fmt::format("running kernel {} ({} CTAs)", k.name, grid.ctas).c_str());
     return 0;
   }
 
@@ -285,80 +305,9 @@ class CudaLauncher final : public Launcher {
           reinterpret_cast<uint64_t>(frame.buffers[step.first_buffer + static_cast<int64_t>(b)]));
     for (int64_t a = 0; a < step.num_arguments; ++a)
       words.push_back(static_cast<uint64_t>(frame.arguments[step.first_argument + a]));
-    const size_t numbers = words.size();
-    for (int64_t n : {grid.total, grid.teams, grid.team_bytes})
-      words.push_back(static_cast<uint64_t>(n));
-    words.push_back(
-        grid.workspace > 0 ? reinterpret_cast<uint64_t>(frame.workspace) + grid.workspace_at : 0);
-    words.push_back(faults);
-    if (grid.wide)
-      if (const auto maps = grid.wide->maps(
-              device().driver, std::span(words).first(k.buffers.size()), words[numbers + 3])) {
-        add_wide(launches, k, grid, *maps, std::move(words), numbers);
-        return;
-      }
-    launches.push_back({grid.thin ? k.thin : k.function,
-                        static_cast<unsigned>(grid.ctas),
-                        static_cast<unsigned>(grid.thin ? k.facts.thin->threads : k.facts.threads),
-                        words,
-                        0,
-                        {}});
-    if (!grid.parted) return;
-    const int merges = grid.thin ? k.facts.thin->merges : k.facts.merges;
-    add_merge(launches, grid.thin ? k.thin_merge : k.merge, grid.total * merges, std::move(words));
-  }
-
-  static void add_merge(std::vector<Launch>& launches, CuFunction merge, int64_t ctas,
-                        std::vector<uint64_t> words) {
-    launches.push_back({merge,
-                        static_cast<unsigned>(ctas),
-                        static_cast<unsigned>(merge_threads),
-                        std::move(words),
-                        0,
-                        {}});
-  }
-
-  // `numbers`: where words have the points' number, and behind it what follows that.
-  static void add_wide(std::vector<Launch>& launches, const LoadedKernel& k, const Grid& own,
-                       const std::vector<CuTensorMap>& maps, std::vector<uint64_t> words,
-                       size_t numbers) {
-    const WideFacts& facts = *k.facts.wide;
-    const WideGrid& grid = own.wide->grid();
-    if (grid.pieces > 0) {
-      words[numbers] = static_cast<uint64_t>(grid.pieces);
-      const int64_t ctas = (grid.pieces + split_threads - 1) / split_threads;
-      launches.push_back({k.split,
-                          static_cast<unsigned>(ctas),
-                          static_cast<unsigned>(split_threads),
-                          words,
-                          0,
-                          {}});
-    }
-    words[numbers] = static_cast<uint64_t>(grid.tiles * grid.parts);
-    words[numbers + 1] = static_cast<uint64_t>(grid.parts);
-    words[numbers + 2] = static_cast<uint64_t>(facts.part_bytes);
-    if (!facts.marks) words[numbers + 3] += static_cast<uint64_t>(grid.workspace);
-    launches.push_back({k.wide, static_cast<unsigned>(grid.ctas),
-                        static_cast<unsigned>(facts.threads), words,
-                        static_cast<unsigned>(facts.shared_bytes), maps});
-    if (grid.parts > 1) add_merge(launches, k.merge, own.total * facts.merges, std::move(words));
-    if (!facts.marks) return;
-    words[numbers] = static_cast<uint64_t>(own.total);
-    words[numbers + 1] = static_cast<uint64_t>(own.teams);
-    words[numbers + 2] = WideFacts::mark_bytes;
-    launches.push_back({k.function,
-                        static_cast<unsigned>(own.ctas),
-                        static_cast<unsigned>(k.facts.threads),
-                        std::move(words),
-                        0,
-                        {}});
-  }
-
-  [[noreturn]] void refuse(const LoadedKernel& k, const Grid& grid, CuResult result) const {
-    device().driver.require(result, fmt::format("launching kernel {} ({} CTAs of {} threads)",
-                                                k.name, grid.ctas, k.facts.threads)
-                                        .c_str());
-    fail(ErrorCode::internal, "cuda: a launch that did not fail");
+    const uint64_t workspace =
+        grid.workspace > 0 ? reinterpret_cast<uint64_t>(frame.workspace) + grid.workspace_at : 0;
+    cuda::add_launches(launches, k, grid, std::move(words), workspace, faults, log_);
   }
 
   // A program that is not rendered for the GPU, on copies of its buffers.
@@ -378,7 +327,7 @@ class CudaLauncher final : public Launcher {
       addresses.push_back(blocks[b].get());
       memory_.copy(addresses[b], buffer(frame, step, b), sizes[b], frame.stream);
     }
-    counts_.host_runs.fetch_add(1, std::memory_order_relaxed);
+    log_.host_runs.fetch_add(1, std::memory_order_relaxed);
     const int32_t status = frame.context->parallel_for(
         frame.context, k.host_function, addresses.data(), arguments, grid.total, grid.ctas);
     if (status != 0) return status;
@@ -395,7 +344,7 @@ class CudaLauncher final : public Launcher {
   std::vector<atlas::EntryStep> steps_;
   std::vector<std::shared_ptr<const Kernel>> kernels_;
   DeviceMemory& memory_;
-  Counts& counts_;
+  Log& log_;
   const bool waits_;
   bool flags_ = false;
   std::optional<bool> graphs_;
@@ -409,8 +358,8 @@ class CudaLauncher final : public Launcher {
 
 std::unique_ptr<Launcher> make_launcher(std::span<const atlas::EntryStep> steps,
                                         std::span<const std::shared_ptr<const Kernel>> kernels,
-                                        DeviceMemory& memory, Counts& counts, bool waits) {
-  return std::make_unique<CudaLauncher>(steps, kernels, memory, counts, waits);
+                                        DeviceMemory& memory, Log& log, bool waits) {
+  return std::make_unique<CudaLauncher>(steps, kernels, memory, log, waits);
 }
 
 }  // namespace hologram::cuda

@@ -61,7 +61,8 @@ std::optional<uint64_t> address_of(const WideGrid::Matrix& m, std::span<const ui
 
 void* as_pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-bool encode(const Driver& driver, const WideGrid::Matrix& m, uint64_t address, CuTensorMap& map) {
+CuResult encode(const Driver& driver, const WideGrid::Matrix& m, uint64_t address,
+                CuTensorMap& map) {
   const auto rank = static_cast<unsigned>(m.sizes.size());
   std::vector<unsigned> box, steps(rank, 1);
   for (const int n : m.facts->box) box.push_back(static_cast<unsigned>(n));
@@ -73,8 +74,7 @@ bool encode(const Driver& driver, const WideGrid::Matrix& m, uint64_t address, C
   const bool half = m.facts->box[0] * size_of(type) == 64;
   const int swizzle = half ? cu_map_swizzle_64 : cu_map_swizzle_128;
   return driver.encode_map(&map, kind, rank, as_pointer(address), m.sizes.data(), m.strides.data(),
-                           box.data(), steps.data(), 0, swizzle, cu_map_promotion_256,
-                           0) == cu_success;
+                           box.data(), steps.data(), 0, swizzle, cu_map_promotion_256, 0);
 }
 
 // Adds a factor's planes to what is computed first; false where they are not of such sizes.
@@ -102,14 +102,14 @@ int64_t wide_parts(int64_t tiles, int64_t depth, int bytes, bool may, int multip
 }
 
 std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_t> symbols,
-                                  int multiprocessors) {
+                                  int multiprocessors, bool anyway) {
   WideGrid grid;
   grid.tiles = facts.tiles.eval(symbols);
   if (facts.work != WideFacts::Work::product) {
     if (grid.tiles < 1 || grid.tiles > most_size) return std::nullopt;
     if (facts.marks) {
       for (const MappedMatrix& m : facts.matrices)  // queries, keys and values are rows here
-        if (m.sizes[1].eval(symbols) < least_split_rows) return std::nullopt;
+        if (!anyway && m.sizes[1].eval(symbols) < least_split_rows) return std::nullopt;
       grid.marks = true;
       grid.workspace = WideFacts::mark_bytes;
       for (const MappedMatrix& m : facts.matrices)
@@ -124,33 +124,40 @@ std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_
   const bool terms = left.type == DType::f32;
   const int64_t depth = facts.depth.eval(symbols);
   grid.parts = wide_parts(grid.tiles, depth, size_of(left.type), facts.merges > 0, multiprocessors);
-  if (grid.parts == 0) return std::nullopt;
+  if (grid.parts == 0 && (!anyway || grid.tiles < 1 || depth < 1)) return std::nullopt;
+  grid.parts = std::max<int64_t>(grid.parts, 1);
   grid.ctas = std::min<int64_t>(grid.tiles * grid.parts, multiprocessors);
   const bool six = terms && facts.matrices[1].sizes.back().is(3);
   const int64_t share = (terms ? term_tile_elements : tile_elements) /
                         (piece * (six ? least_six_products : least_products));
   for (const MappedMatrix& m : facts.matrices)
     if (!add_planes_of(m, symbols, grid)) return std::nullopt;
-  if (grid.tiles * share * depth < grid.pieces) return std::nullopt;
+  if (!anyway && grid.tiles * share * depth < grid.pieces) return std::nullopt;
   return with_matrices(std::move(grid), facts, symbols);
 }
 
 std::optional<std::vector<CuTensorMap>> make_maps(const Driver& driver, const WideGrid& grid,
                                                   std::span<const uint64_t> buffers,
-                                                  uint64_t workspace) {
+                                                  uint64_t workspace, CuResult& result) {
+  result = cu_success;
   std::vector<CuTensorMap> maps(grid.matrices.size());
   for (size_t n = 0; n < maps.size(); ++n) {
     const auto address = address_of(grid.matrices[n], buffers, workspace);
-    if (!address || !encode(driver, grid.matrices[n], *address, maps[n])) return std::nullopt;
+    if (!address) return std::nullopt;
+    result = encode(driver, grid.matrices[n], *address, maps[n]);
+    if (result != cu_success) return std::nullopt;
   }
   return maps;
 }
 
 bool move_maps(const Driver& driver, const WideGrid& grid, std::span<const uint64_t> buffers,
-               uint64_t workspace, std::vector<CuTensorMap>& maps) {
+               uint64_t workspace, std::vector<CuTensorMap>& maps, CuResult& result) {
+  result = cu_success;
   for (size_t n = 0; n < maps.size(); ++n) {
     const auto address = address_of(grid.matrices[n], buffers, workspace);
-    if (!address || driver.move_map(&maps[n], as_pointer(*address)) != cu_success) return false;
+    if (!address) return false;
+    result = driver.move_map(&maps[n], as_pointer(*address));
+    if (result != cu_success) return false;
   }
   return true;
 }

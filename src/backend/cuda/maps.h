@@ -31,17 +31,17 @@ struct WideGrid {
 int64_t wide_parts(int64_t tiles, int64_t depth, int bytes, bool may, int multiprocessors);
 
 /// What the kernel's launch for these sizes is, if it is expected to be faster than the other one
-/// on so many multiprocessors and tensor maps can describe its matrices.
+/// on so many multiprocessors (or `anyway`) and tensor maps can describe its matrices.
 std::optional<WideGrid> wide_grid(const WideFacts& facts, std::span<const int64_t> symbols,
-                                  int multiprocessors);
+                                  int multiprocessors, bool anyway = false);
 
 /// The maps of a launch's matrices in these buffers and this workspace. Nothing where an address is
-/// not a multiple of 16, or where the driver refuses.
+/// not a multiple of 16, or where the driver refuses, which `result` then says.
 std::optional<std::vector<CuTensorMap>> make_maps(const Driver& driver, const WideGrid& grid,
                                                   std::span<const uint64_t> buffers,
-                                                  uint64_t workspace);
+                                                  uint64_t workspace, CuResult& result);
 /// Makes maps of the same grid for other buffers; false as above.
 bool move_maps(const Driver& driver, const WideGrid& grid, std::span<const uint64_t> buffers,
-               uint64_t workspace, std::vector<CuTensorMap>& maps);
+               uint64_t workspace, std::vector<CuTensorMap>& maps, CuResult& result);
 
 }  // namespace hologram::cuda

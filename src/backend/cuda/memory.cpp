@@ -156,6 +156,17 @@ void DeviceMemory::deallocate(void* block, Stream stream) noexcept {
   context_.driver.free(pointer(block), cu(stream));
 }
 
+size_t DeviceMemory::release() noexcept {
+  const Current here(context_, std::nothrow);
+  if (!here.ok()) return 0;
+  uint64_t before = 0, after = 0;
+  const Driver& d = context_.driver;
+  const bool done = d.ask_pool(context_.pool, cu_pool_reserved, &before) == cu_success &&
+                    d.trim_pool(context_.pool, 0) == cu_success &&
+                    d.ask_pool(context_.pool, cu_pool_reserved, &after) == cu_success;
+  return done && after < before ? before - after : 0;
+}
+
 void DeviceMemory::copy(void* to, const void* from, size_t bytes, Stream stream) {
   const Current here(context_);
   if (bytes >= least_for_ring && is_pageable(to) != is_pageable(from))

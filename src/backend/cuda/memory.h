@@ -22,6 +22,7 @@ class DeviceMemory final : public Memory {
   void free_stream(Stream stream) noexcept override;
   void* allocate(size_t bytes, Stream stream) override;
   void deallocate(void* block, Stream stream) noexcept override;
+  size_t release() noexcept override;
   void copy(void* to, const void* from, size_t bytes, Stream stream) override;
   void wait(Stream stream) override;
   void wait_for_all() override;

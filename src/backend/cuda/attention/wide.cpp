@@ -166,7 +166,8 @@ void add_wide_attention(Facts& facts, llvm::Module& module, const atlas::Program
                 .depth = plan->plan.keys,
                 .threads = plan->shape.threads(),
                 .shared_bytes = plan->shape.shared_bytes(),
-                .marks = terms};
+                .marks = terms,
+                .registers = true};
   for (const MappedFactor& f : plan->matrices) facts.wide->matrices.push_back(f.matrix);
 }
 

@@ -36,7 +36,8 @@ constexpr WideShape terms_shape(int terms) {
           .slice = 32,
           .arrivals = 4 * WideShape::consumers,  // of each warp
           .turned_rows = true,
-          .mends = true};
+          .mends = true,
+          .left_registers = true};
 }
 constexpr int block_steps = atlas::product_block / terms_step;
 static_assert(atlas::product_block % terms_step == 0);

@@ -305,7 +305,8 @@ void add_wide_facts(Facts& facts, llvm::Module& module, const atlas::Program& pr
                          .threads = WideShape::threads,
                          .shared_bytes = shape.shared_bytes(),
                          .merges = merged ? merged->merges() : 0,
-                         .part_bytes = merged ? merged->part_bytes(block) : 0};
+                         .part_bytes = merged ? merged->part_bytes(block) : 0,
+                         .registers = shape.left_registers};
   if (merged && facts.parts.is(0)) add_merge(facts, module, program, *merged);
 }
 

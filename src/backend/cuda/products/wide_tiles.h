@@ -27,6 +27,7 @@ struct WideShape {
   int arrivals;                 ///< that free a slot
   bool turned_rows = false;     ///< as SumSlices has them
   bool mends = false;           ///< sums that are not finite
+  bool left_registers = false;  ///< the left factor comes from registers
 
   constexpr int slot_bytes() const { return left_bytes + right_bytes; }
   constexpr int warp_bytes() const { return SumSlices{columns, slice, 1}.bytes(); }
