@@ -49,7 +49,10 @@ int64_t Sharers::look(const void* storage, uint32_t holders, Group& group) {
 void Sharers::compared(const std::vector<const void*>& storages, int64_t bytes, double seconds) {
   comparisons_ += static_cast<int64_t>(storages.size());
   spent_ += seconds;
-  if (spent_ < search_seconds_) return;
+  const bool fresh =
+      std::ranges::any_of(storages, [&](const void* s) { return !groups_.contains(s); });
+  const double least = std::max(first_search, took_);
+  if (spent_ < (fresh ? least : wait_)) return;
   search(storages);
   spent_ = 0;
   const TensorWords& words = TensorWords::of_process();
@@ -58,6 +61,7 @@ void Sharers::compared(const std::vector<const void*>& storages, int64_t bytes, 
     return it != groups_.end() && !it->second.holders.empty() &&
            look(s, words.holders_of(s), it->second) > 0;
   });
+  wait_ = all ? std::max(first_search, took_) : 2 * std::max(wait_, took_);
   if (!all && tell_.is_valid()) std::exchange(tell_, {})(storages.size(), bytes);
 }
 
@@ -88,8 +92,9 @@ void Sharers::search(const std::vector<const void*>& storages) {
   if (!words.known()) return;
   const auto start = std::chrono::steady_clock::now();
   std::erase_if(groups_, [](const auto& g) {
-    return std::ranges::any_of(g.second.holders,
-                               [](const Holder& h) { return !referent(h.weak.ptr()).is_valid(); });
+    return g.second.holders.empty() || std::ranges::any_of(g.second.holders, [](const Holder& h) {
+             return !referent(h.weak.ptr()).is_valid();
+           });
   });
   for (const void* s : storages) groups_[s] = {{}, ++numbers_};
   nb::list objects = nb::borrow<nb::list>(nb::module_::import_("gc").attr("get_objects")());
@@ -101,7 +106,7 @@ void Sharers::search(const std::vector<const void*>& storages) {
   }
   for (const void* s : storages) add_bases(groups_[s]);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  search_seconds_ = std::max(2 * search_seconds_, took.count());
+  took_ = took.count();
 }
 
 void Sharers::drop(PyObject* tensor) {

@@ -16,7 +16,8 @@ namespace hologram::python {
 /// long. Used under the GIL.
 class Sharers {
  public:
-  /// Seconds of comparing before the first search; later ones wait longer, each twice as long.
+  /// Seconds of comparing before a search, or as many as the last one took; twice as many as before
+  /// where that has not found all.
   static constexpr double first_search = 0.02;
 
   static Sharers& of_process();
@@ -54,7 +55,7 @@ class Sharers {
   std::unordered_map<const void*, Group> groups_;
   nanobind::object tell_;
   int64_t checks_ = 0, numbers_ = 0, comparisons_ = 0;
-  double spent_ = 0, search_seconds_ = first_search;
+  double spent_ = 0, took_ = 0, wait_ = first_search;
 };
 
 }  // namespace hologram::python
