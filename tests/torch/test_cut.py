@@ -81,8 +81,7 @@ DATA = {
     "experts": (experts, [(normal(6, 3).requires_grad_(),), (normal(6, 3, seed=5).requires_grad_(),)], ["aten.nonzero.default"]),
     "repeats": (lambda x, n: torch.repeat_interleave(x.sin(), n, 0) * 2, [(normal(3, 2), torch.tensor(n)) for n in ([1, 2, 3], [0, 0, 0])],
                 ["aten.repeat_interleave.Tensor"]),
-    "number": (leading, [(normal(8, 3), torch.tensor(n)) for n in (3, 0, 1, 7)],
-               ["aten._local_scalar_dense.default", "aten.slice.Tensor", "aten.select.int"]),
+    "number": (leading, [(normal(8, 3), torch.tensor(n)) for n in (3, 0, 1, 7)], ["aten._local_scalar_dense.default"]),
     "written": (written, [(REPEATED,)], ["aten._unique2.default"]),
     "random": (chances, [(REPEATED,)],
                ["aten.rand_like.default", "aten._unique2.default", "aten.native_dropout.default", "aten.rand.default"]),
@@ -200,7 +199,7 @@ def branch(x):
 LOOPS = {
     # name: (function, in inference, in training) → what PyTorch runs itself
     "cond": (branch, [], []),
-    "while": (loop, [], ["aten._local_scalar_dense.default", "aten.select.int"]),
+    "while": (loop, [], ["aten._local_scalar_dense.default"]),
     "while-number": (counted, [], None),
     "scan": (scanned, ["scan"], ["scan"]),
     "map": (mapped, ["map_impl"], ["map_impl"]),

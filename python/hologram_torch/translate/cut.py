@@ -26,12 +26,14 @@ def symbols_of(val) -> set:
 
 def places(graph) -> set:
     """Operators whose results have sizes that nothing before them tells, where natively computed values depend on these."""
+    if not any("unbacked_bindings" in node.meta for node in graph.nodes):
+        return set()
     found, known = set(), set()
     computed = set().union(*(symbols_of(value_of(source)) for node in graph.nodes if _is_native(node) for source in node.all_input_nodes))
     for node in graph.nodes:
         fresh = symbols_of(value_of(node)) - known
         known |= fresh
-        if node.op == "call_function" and (fresh & computed or _begins_somewhere(node) and _seen(node)):
+        if node.op == "call_function" and (fresh & computed or _begins_somewhere(node, known) and _seen(node)):
             found.add(node)
     return found
 
@@ -45,13 +47,13 @@ def _is_native(node) -> bool:
     return lowering.find(node.target) is not None
 
 
-def _begins_somewhere(node) -> bool:
-    """Whether only run time tells where in its operand's memory a view begins."""
+def _begins_somewhere(node, known) -> bool:
+    """Whether no size before it tells where in its operand's memory a view begins."""
     val = node.meta.get("val")
     if not isinstance(val, torch.Tensor) or val.layout is not torch.strided or not sharing.is_view(node.target):
         return False
     offset = val.storage_offset()
-    return isinstance(offset, torch.SymInt) and offset.node.hint is None
+    return isinstance(offset, torch.SymInt) and not offset.node.expr.free_symbols <= known
 
 
 def _seen(node) -> bool:

@@ -37,6 +37,8 @@ def unsized(graph) -> set:
     """Nodes whose sizes follow from how many elements a sparse tensor stores."""
     found = set()
     sparse = any(isinstance(n.meta.get("val"), torch.Tensor) and n.meta["val"].layout is not torch.strided for n in graph.nodes)
+    if not sparse and not any(node.meta.get("unsized") for node in graph.find_nodes(op="placeholder")):
+        return found
     for node in graph.nodes:
         val = node.meta.get("val")
         if node.op == "placeholder":

@@ -604,9 +604,11 @@ def _uncounted(call):
 def value_of(node):
     """What tracing saw of a node; of some operators only what is picked from their results."""
     val = node.meta.get("val")
-    picks = [user for user in node.users if user.target is operator.getitem and user.args[0] is node]
-    if val is not None or not picks or len(picks) != len(node.users):
+    if val is not None:
         return val
+    picks = [user for user in node.users if user.target is operator.getitem and user.args[0] is node]
+    if not picks or len(picks) != len(node.users):
+        return None
     known = {user.args[1]: value_of(user) for user in picks}
     return tuple(known.get(i) for i in range(max(known) + 1))
 
