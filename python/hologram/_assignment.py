@@ -187,6 +187,10 @@ def set_part(a: Array, key: Any, value: Any) -> Array:
     node = graph.reshape(fitted(like, value).value, shape)
     chosen = None
     full = list(a.value.shape)
+    moved = [step == 1 and not turned and not whole and np.ndim(value) > 0 for _, _, step, turned, whole in parts]
+    if any(moved):  # read at an offset, without an index for each element
+        low = [start if m else 0 for m, (start, *_) in zip(moved, parts)]
+        node = graph.pad(node, low, [n if m else size for m, n, size in zip(moved, full, shape)], 0)
     for d, (start, size, step, turned, whole) in enumerate(parts):
         if whole:
             continue
@@ -195,14 +199,11 @@ def set_part(a: Array, key: Any, value: Any) -> Array:
         first, count = a.make(tracer.size_value(start).value), a.make(tracer.size_value(size).value)
         offset = place - first
         inside = (offset >= 0) & (offset < count * step)
-        index = offset if step == 1 else offset // step
         if step != 1:
             inside = inside & (offset % step == 0)
-        index = np.minimum(np.maximum(index, 0), count - 1)
-        if turned:
-            index = count - 1 - index
-        if not (isinstance(size, int) and size == 1):
-            node = graph.make("take", [node, index.value], ints=[d])
+        if not moved[d] and not (isinstance(size, int) and size == 1):
+            index = np.minimum(np.maximum(offset if step == 1 else offset // step, 0), count - 1)
+            node = graph.make("take", [node, (count - 1 - index if turned else index).value], ints=[d])
         line = [1] * len(full)
         line[d] = n
         mask = graph.reshape(inside.value, line)
