@@ -70,7 +70,7 @@ const Rung products[] = {{"chain_f32", "f32", 20, 40, 24, {false, false}, true},
                          {"wide_i8_device", "i8", 1664, 256, 2816}};
 
 // Factors by rows, in numbers that the type holds, and where they lie.
-struct Factors {
+struct RungFactors {
   std::vector<float> left, right;
 
   static std::vector<std::byte> laid(const std::vector<float>& from, int64_t rows, int64_t columns,
@@ -104,14 +104,14 @@ class CudaLadderDevice : public CudaDevice90, public testing::WithParamInterface
   const Rung& rung() const { return GetParam(); }
   bool bytes() const { return rung().type[0] == 'i' || rung().type[0] == 'u'; }
   bool single() const { return std::string_view(rung().type) == "f32"; }
-  float x(const Factors& f, int64_t i, int64_t k) const {
+  float x(const RungFactors& f, int64_t i, int64_t k) const {
     return f.left[static_cast<size_t>(i * rung().depth + k)];
   }
-  float y(const Factors& f, int64_t k, int64_t j) const {
+  float y(const RungFactors& f, int64_t k, int64_t j) const {
     return f.right[static_cast<size_t>(k * rung().n + j)];
   }
-  Factors filled(const std::function<float()>& number) const {
-    Factors f{std::vector<float>(static_cast<size_t>(rung().m * rung().depth)),
+  RungFactors filled(const std::function<float()>& number) const {
+    RungFactors f{std::vector<float>(static_cast<size_t>(rung().m * rung().depth)),
               std::vector<float>(static_cast<size_t>(rung().depth * rung().n))};
     for (auto* factor : {&f.left, &f.right})
       for (float& v : *factor) v = number();
@@ -125,13 +125,13 @@ class CudaLadderDevice : public CudaDevice90, public testing::WithParamInterface
     const float drawn = std::bit_cast<float>(std::bit_cast<uint32_t>(normal_(random_)) & kept);
     return std::fabs(drawn) < 0x1p-10f ? 0 : drawn;
   }
-  std::vector<double> product(const Factors& f) const {
+  std::vector<double> product(const RungFactors& f) const {
     const auto [m, depth, n] = std::tuple(rung().m, rung().depth, rung().n);
     const std::string left = fmt::format("{}", rung().type);
-    std::vector<std::byte> a = Factors::laid(f.left, m, depth, !bytes() && rung().by_columns[0],
-                                             left),
-                           b = Factors::laid(f.right, depth, n, bytes() || rung().by_columns[1],
-                                             left),
+    std::vector<std::byte> a = RungFactors::laid(f.left, m, depth, !bytes() && rung().by_columns[0],
+                                                 left),
+                           b = RungFactors::laid(f.right, depth, n, bytes() || rung().by_columns[1],
+                                                 left),
                            out(static_cast<size_t>(m * n * 4), std::byte{0xff});
     const Bytes buffers[] = {a, b, out};
     const atlas::Program program =
@@ -149,7 +149,7 @@ class CudaLadderDevice : public CudaDevice90, public testing::WithParamInterface
     return numbers;
   }
   // Every sum, and the sums of magnitudes.
-  std::pair<std::vector<double>, std::vector<double>> sums(const Factors& f) const {
+  std::pair<std::vector<double>, std::vector<double>> sums(const RungFactors& f) const {
     std::vector<double> sum(static_cast<size_t>(rung().m * rung().n)), size(sum.size());
     for (int64_t i = 0; i < rung().m; ++i)
       for (int64_t k = 0; k < rung().depth; ++k) {
@@ -174,7 +174,7 @@ TEST_P(CudaLadderDevice, Chooses) {
   const auto [m, depth, n] = std::tuple(rung().m, rung().depth, rung().n);
   auto place = [&](int64_t i) { return (37 * i + 5) % depth; };
   for (const bool left : {true, false}) {
-    Factors f = filled([&] { return bytes() ? integer() : normal(); });
+    RungFactors f = filled([&] { return bytes() ? integer() : normal(); });
     std::vector<double> wanted;
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j)
@@ -189,13 +189,13 @@ TEST_P(CudaLadderDevice, Chooses) {
 }
 
 TEST_P(CudaLadderDevice, AddsIntegers) {
-  const Factors f = filled([&] { return integer(); });
+  const RungFactors f = filled([&] { return integer(); });
   EXPECT_EQ(wrong_places(product(f), sums(f).first, rung().m, rung().n), "");
 }
 
 // docs/numerics.md; and the same bits again and again.
 TEST_P(CudaLadderDevice, StaysWithinItsBoundAndRepeats) {
-  const Factors f = filled([&] { return bytes() ? integer() : normal(); });
+  const RungFactors f = filled([&] { return bytes() ? integer() : normal(); });
   const std::vector<double> first = product(f);
   const auto [sum, size] = sums(f);
   const auto depth = static_cast<double>(rung().depth);
