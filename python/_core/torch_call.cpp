@@ -157,7 +157,9 @@ PyObject* TorchCall::State::run() {
   owner_.stamps_.commit(e, std::move(checked_));
   nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(owner_.results_.size())));
   for (size_t i = 0; i < owner_.results_.size(); ++i) {
-    PyObject* o = result_of(owner_.results_[i]);
+    const Result& r = owner_.results_[i];
+    PyObject* o =
+        r.kind == ResultKind::again ? Py_NewRef(PyList_GetItem(out.ptr(), r.index)) : result_of(r);
     if (!o) return nullptr;
     PyList_SetItem(out.ptr(), static_cast<Py_ssize_t>(i), o);
   }

@@ -27,15 +27,28 @@ class TorchCall {
   };
 
   /// What one result is.
-  enum class ResultKind : uint8_t { output, argument, argument_view, output_view, none, integer };
+  enum class ResultKind : uint8_t {
+    output,
+    argument,
+    argument_view,
+    output_view,
+    again,
+    none,
+    integer
+  };
+
+  /// How a view belongs to its base: for autograd too, not for autograd, with a version counter of
+  /// its own.
+  enum class Bond : uint8_t { view, detached, apart };
 
   struct Result {
     ResultKind kind;
-    int index =
-        -1;  // plan output that is returned itself or viewed, or parameter of such an argument
-    Expr value = Expr(0);            // integer, or how far behind its base a view begins
+    int index = -1;        // plan output that is returned itself or viewed, parameter of such an
+                           // argument, or the earlier result that this one is
+    Expr value = Expr(0);  // integer, or how far behind its base a view begins
     Shape sizes = {}, strides = {};  // of a view
     nanobind::object dtype = {};     // of a view; null: its base's
+    Bond bond = Bond::view;
   };
 
   /// C functions of PyTorch's stable interface (aoti_torch/c/shim.h), which return 0 or have

@@ -207,7 +207,7 @@ void TorchCall::State::end() {
   saved_ = PyEval_SaveThread();
 }
 
-// base.view(dtype).as_strided(sizes, strides, base.storage_offset() + value)
+// base.view(dtype).as_strided(sizes, strides, base.storage_offset() + value), then as its bond says
 PyObject* TorchCall::State::view_of(PyObject* base, const Result& r) {
   nb::object typed;
   if (r.dtype.is_valid()) {
@@ -225,14 +225,19 @@ PyObject* TorchCall::State::view_of(PyObject* base, const Result& r) {
   nb::object offset = nb::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
   if (!offset.is_valid()) return nullptr;
   int64_t start = PyLong_AsLongLong(offset.ptr()) + r.value.eval(symbols_);
-  return PyObject_CallMethod(base, "as_strided", "OOL", tuple(r.sizes).ptr(),
-                             tuple(r.strides).ptr(), static_cast<long long>(start));
+  nb::object view =
+      nb::steal(PyObject_CallMethod(base, "as_strided", "OOL", tuple(r.sizes).ptr(),
+                                    tuple(r.strides).ptr(), static_cast<long long>(start)));
+  if (!view.is_valid() || r.bond == Bond::view) return view.release().ptr();
+  return r.bond == Bond::detached ? PyObject_CallMethod(view.ptr(), "detach", nullptr)
+                                  : PyObject_GetAttrString(view.ptr(), "data");
 }
 
 // A new reference, or null with an exception.
 PyObject* TorchCall::State::result_of(const Result& r) {
   auto k = static_cast<size_t>(r.index);
   switch (r.kind) {
+    case ResultKind::again:  // call() has it
     case ResultKind::none:
       return Py_NewRef(Py_None);
     case ResultKind::integer:

@@ -184,6 +184,9 @@ std::vector<TorchCall::Result> parse_results(const nb::list& results) {
       out.push_back(
           {k, nb::cast<int>(h[1]), expression(h[4]), expressions(h[2]), expressions(h[3])});
       if (!h[5].is_none()) out.back().dtype = h[5];
+      out.back().bond = static_cast<TorchCall::Bond>(nb::cast<int>(h[6]));
+    } else if (kind == "again") {
+      out.push_back({TorchCall::ResultKind::again, nb::cast<int>(h[1])});
     } else if (kind == "integer") {
       out.push_back({TorchCall::ResultKind::integer, -1, expression(h[1])});
     } else {
@@ -286,8 +289,9 @@ void bind_torch_call(nb::module_& m) {
       "A callable over a list of tensors and integers. args: "
       "('tensor'|'symbol'|'negated'|'object'|'ignored', index) per position; "
       "results: ('output', index), ('argument', parameter), ('argument_view', "
-      "parameter, sizes, strides, distance, dtype or None), ('output_view', index, sizes, strides, "
-      "distance, dtype or None), ('integer', expression) or ('none', 0); constants: (parameter, "
+      "parameter, sizes, strides, distance, dtype or None, bond as in sharing.py), "
+      "('output_view', index, as before), ('again', earlier result), ('integer', expression) or "
+      "('none', 0); constants: (parameter, "
       "tensor) for parameters that no argument gives; threads(): the thread count to use, asked at "
       "each call; exchange: torch.Tensor.__dlpack_c_exchange_api__; "
       "host(callee, operands, sizes, strides) runs host operations; device: None for the host, "

@@ -1,7 +1,21 @@
-# tests/torch/conftest.py: what PyTorch measures and writes down at each capture costs the tests a sixth of their time
+# tests/torch/conftest.py: what PyTorch measures at each capture is left out; graphs are looked at by same_memory.py
 import logging
 
+import pytest
+import same_memory
 import torch
+from harness import BACKEND
 
+# What PyTorch measures and writes down at each capture costs the tests a sixth of their time.
 torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0  # a measurement, behind a flush of the caches
 logging.getLogger("torch.__trace").addHandler = lambda _: None  # pytest's, for which graphs would be written
+
+WATCHED = same_memory.watch(BACKEND)
+
+
+@pytest.fixture(autouse=True)
+def memory_is_shared_as_in_eager():
+    yield
+    if WATCHED is not None:
+        found, WATCHED.found = WATCHED.found, []
+        assert not found, "\n".join(found)

@@ -5,6 +5,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import same_memory
 import torch
 from torch.utils import _pytree as pytree
 
@@ -72,7 +73,7 @@ def rms(x) -> float:
 
 
 def check(actual, eager, truth=None, strides=True):
-    """Compares with eager by PyTorch's default tolerances of the dtype.
+    """Compares with eager by PyTorch's default tolerances of the dtype; the same results share memory.
 
     Below 32 bits, where two right implementations may round a value to neighbours and a deep model
     spreads that, an error against the truth (the same weights in float32) of at most twice eager's
@@ -86,3 +87,4 @@ def check(actual, eager, truth=None, strides=True):
         if t.dtype != e.dtype and rms(x.double() - t.double()) <= 2 * rms(e.double() - t.double()):
             continue
         torch.testing.assert_close(x, e)
+    assert same_memory.overlaps(actual) == same_memory.overlaps(eager)

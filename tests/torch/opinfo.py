@@ -278,6 +278,7 @@ def parse():
     add("--dynamic", action="store_true", help="sizes are symbols")
     add("--edges", action="store_true", help="samples with axes of 0 and of 1 in every place")
     add("--direct", action="store_true", help="without Dynamo: quicker")
+    add("--values-only", dest="memory", action="store_false", help="look at no memory (same_memory.py)")
     add("--together", type=int, default=1, help="with --direct: so many samples in one graph")
     add("--samples", type=int, default=1, help="samples per operator, 0: all")
     add("--seed", type=int, help="picks the samples at random")
@@ -341,7 +342,7 @@ def main():
 
     so_far = json.loads(options.json.read_text()) if options.resume and options.json.exists() else {}
     part, parts = map(int, options.shard.split("/"))
-    names = ("backend", "device", "dtype", "mode", "dynamic", "edges", "samples", "seed", "only", "direct", "together")
+    names = ("backend", "device", "dtype", "mode", "dynamic", "edges", "samples", "seed", "only", "direct", "together", "memory")
     results = run(
         options.ops,
         sampled=options.sampled,

@@ -27,6 +27,7 @@ DEFAULTS = {
     "only": None,  # number of the one sample to run
     "first": 0,  # number of the first sample to run
     "together": 1,  # so many samples in a graph, with "direct"; one by one where they do not pass
+    "memory": True,  # looked at by same_memory.py too
     "direct": False,  # captured by make_fx, without Dynamo; with "dynamic", graphs serve the samples that follow
 }
 # Uninitialised memory, or meaningless in a graph.
@@ -37,9 +38,10 @@ class Checker:
     """Runs one operator's samples under one request."""
 
     def __init__(self, op, request):
+        import same_memory
         import torch
 
-        self.torch, self.op, self.request = torch, op, request
+        self.torch, self.memory, self.op, self.request = torch, same_memory, op, request
         self.dtype = getattr(torch, request["dtype"])
         self.training = request["mode"] == "training"
         self.backend, self.fallbacks = load_backend(request["backend"])
@@ -127,6 +129,7 @@ class Checker:
         try:
             eager_inputs = self.clone(inputs)
             eager = self.call(function, *eager_inputs, process)
+            eager_facts = self.facts
             again = self.call(function, *self.clone(inputs), process, seed=43)
             nondeterministic = not self.equal(eager, again)
         except Exception as error:  # not the backend's concern
@@ -137,7 +140,8 @@ class Checker:
         before = self.fallbacks()
         compiled_inputs = self.clone(inputs)
         try:
-            actual = self.call(compiled(), *compiled_inputs, process)
+            compiled = compiled()
+            actual = self.call(compiled, *compiled_inputs, process)
         except Exception as error:
             return "error", f"{type(error).__name__}: {error}"[:600]
         values = not nondeterministic
@@ -151,6 +155,10 @@ class Checker:
             if values:
                 leaves = torch.utils._pytree.tree_leaves
                 self.compare(leaves(eager_inputs), leaves(compiled_inputs), "input after the call")
+            if self.request["memory"]:
+                self.compare_memory(function, inputs, process, eager_facts)
+                if values:
+                    self.call_again(compiled, inputs, process, actual)
         except AssertionError as error:
             return "fail", str(error)[:600]
         after = self.fallbacks()
@@ -183,6 +191,35 @@ class Checker:
             self.graphs = [found, *self.graphs[: KEPT - 1]]
         return found
 
+    def compare_memory(self, function, inputs, process, eager):
+        """Raises where the last call's results lie as neither eager's nor aot_eager's do."""
+        facts, bound = self.facts, None
+        if not self.memory.differences(facts, eager):
+            return
+        mine = self.backend, self.request
+        self.backend, self.request = "aot_eager", {**self.request, "dynamic": False}
+        try:
+            self.call(self.compiled(function, inputs), *self.clone(inputs), process)
+            bound = self.facts
+        except Exception:  # it has no answer
+            pass
+        finally:
+            self.backend, self.request = mine
+        found = self.memory.differences(facts, eager, bound)
+        assert not found, "memory: " + "; ".join(found)
+
+    def call_again(self, compiled, inputs, process, first):
+        """Another call gives what the first one did, whatever was written into its results meanwhile."""
+        kept = [[t.detach().clone() if isinstance(t, self.torch.Tensor) else t for t in part] for part in first]
+        for t in self.memory.tensors(first).values():
+            self.memory.overwrite(t)
+        second = self.call(compiled, *self.clone(inputs), process)
+        assert self.equal(kept, second), "a second call, after writing into the first one's results, gives other values"
+        mine, others = (self.memory.tensors(part) for part in (first, second))
+        both = self.memory.together({f"{call} {i}": t for call, part in (("first", mine), ("second", others)) for i, t in part.items()})
+        shared = [pair for pair in both if pair[0].split()[0] != pair[1].split()[0]]
+        assert not shared, f"results of two calls share memory: {shared}"
+
     def clone(self, tree):
         """A copy with the same strides and requires_grad in which shared tensors stay shared."""
         torch, seen = self.torch, {}
@@ -206,9 +243,11 @@ class Checker:
         """→ (flat outputs, gradients of the differentiable inputs)"""
         torch, leaves = self.torch, self.torch.utils._pytree.tree_leaves
         torch.manual_seed(seed)
+        run = self.memory.Run(args, kwargs) if self.request["memory"] else None
         with torch.set_grad_enabled(self.training):
             result = function(*args, **kwargs)
             outputs = leaves(process(result) if process is not None else result)
+        self.facts = run.returned(result) if run else {}
         if not self.training:
             return outputs, []
         roots = [t for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad]
@@ -222,6 +261,7 @@ class Checker:
             for t in roots
         ]
         gradients = torch.autograd.grad(roots, inputs, directions, allow_unused=True)
+        self.facts = run.returned(result, gradients) if run else {}
         return [t.detach() if isinstance(t, torch.Tensor) else t for t in outputs], list(gradients)
 
     def known_gradients(self, eager, actual):

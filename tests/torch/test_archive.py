@@ -8,6 +8,7 @@ import hologram
 import hologram_torch
 import numpy as np
 import pytest
+import same_memory
 import torch
 from hologram import _core
 from harness import compile_fresh, run_eager
@@ -34,12 +35,14 @@ def assert_same(actual, expected):
     assert len(flat) == len(wanted)
     for a, e in zip(flat, wanted):
         np.testing.assert_array_equal(bits(a), e)
+    assert same_memory.overlaps([bits(a) for a in flat]) == same_memory.overlaps(expected)
 
 
 def assert_near(actual, expected, tolerance=2e-5):
     flat, wanted = torch.utils._pytree.tree_leaves(actual), torch.utils._pytree.tree_leaves(arrays(expected))
     for a, e in zip(flat, wanted, strict=True):
         np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
+    assert same_memory.overlaps([bits(a) for a in flat]) == same_memory.overlaps(expected)
 
 
 # This machine's instruction set, as HOLOGRAM_CPU_ISA names it.

@@ -6,6 +6,7 @@ import os
 import random
 
 import pytest
+import same_memory
 import torch
 from harness import BACKEND, seed_of
 
@@ -22,8 +23,9 @@ class Program:
         self.written = self.draw.random() < 0.4
         for _ in range(self.draw.randint(3, 9)):
             getattr(self, self.draw.choice(STEPS))()
-        results = dict.fromkeys([self.tensors[-1][0], *(self.pick()[0] for _ in range(2))])
-        body = [*self.lines, "return " + ", ".join(f"{name} + 0.0" for name in results) + ","]
+        results = [self.tensors[-1][0], *(self.pick()[0] for _ in range(2))]
+        results += self.draw.choices(results, k=self.draw.randrange(3))  # some twice, or with views of them
+        body = [*self.lines, "return " + ", ".join(self.draw.choice(RETURNED).format(name) for name in results) + ","]
         names = ", ".join(name for name, _ in self.inputs)
         self.source = f"def program({names}):\n" + "".join(f"    {line}\n" for line in body)
 
@@ -112,6 +114,19 @@ class Program:
         if len(shape) == 2:
             self.lines.append(f"{target}.t().{self.draw.choice(('add_', 'mul_', 'copy_'))}(torch.tanh({y}).t())")
 
+    def copy(self):
+        name, shape = self.pick()
+        self.add(shape, self.draw.choice(COPIES).format(name))
+
+    def host(self):
+        """A value that PyTorch computes."""
+        name, shape = self.pick(lambda s: len(s) == 2)
+        if len(shape) == 2:
+            self.add((shape[1], shape[1]), f"torch.linalg.matrix_exp(torch.tanh({name}.t() @ {name}) * 0.01)")
+
+    def interrupt(self):
+        self.lines.append("torch._dynamo.graph_break()")
+
     def function(self):
         space = {"torch": torch}
         exec(self.source, space)  # noqa: S102
@@ -119,7 +134,10 @@ class Program:
 
 
 STEPS = ("unary", "unary", "binary", "binary", "view", "view", "reduce", "softmax", "product", "join", "order", "scan",
-         "mutate")  # fmt: skip
+         "mutate", "copy", "copy", "host", "interrupt")  # fmt: skip
+COPIES = ("{}.clone()", "{}.contiguous()", "torch.cat([{}])", "torch.empty_like({0}).copy_({0})", "{}.to(torch.float32, copy=True)",
+          "{} * 1", "{} - 0")  # fmt: skip
+RETURNED = ("{}", "{}", "{}.unsqueeze(0)", "{0}.expand(2, *{0}.shape)", "{}.detach()", "{}.clone()", "{} + 0.0")
 
 
 def calls(draw):
@@ -137,11 +155,13 @@ def check(seed: int):
         torch.manual_seed(seed)
         shapes = [[{"m": m, "n": n}.get(d, d) for d in shape] for _, shape in program.inputs]
         inputs = [torch.randn(shape) for shape in shapes]
-        results = []
+        results, facts = [], []
         for call in (function, compiled):
             leaves = [x.clone().requires_grad_(gradients) for x in inputs]
+            run = same_memory.Run(*leaves)
             try:
                 out = call(*leaves)
+                facts.append(run.returned(out))
             except RuntimeError:
                 if call is compiled:
                     raise
@@ -154,6 +174,13 @@ def check(seed: int):
         for wanted, got in zip(*results) if len(results) == 2 else ():
             torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4, equal_nan=True,
                                        msg=lambda text, at=(m, n): f"m, n = {at}: {text}")  # fmt: skip
+        found = same_memory.differences(facts[1], facts[0]) if len(facts) == 2 else []
+        if found:  # unless what differs is as aot_eager has it
+            leaves = [x.clone().requires_grad_(gradients) for x in inputs]
+            run = same_memory.Run(*leaves)
+            bound = run.returned(torch.compile(function, backend="aot_eager", dynamic=True)(*leaves))
+            found = same_memory.differences(facts[1], facts[0], bound)
+        assert not found, f"m, n = {(m, n)}: " + "\n".join(found)
 
 
 def test_random_programs():

@@ -1,5 +1,6 @@
 # tests/torch/test_sharing.py: results share memory exactly where eager's do
 import pytest
+import same_memory
 import torch
 
 from harness import BACKEND, backend_stats, compile_fresh
@@ -25,7 +26,9 @@ RESULTS = {
     ),
     "a copy alone": lambda a: a.mT.contiguous(),
     "image": lambda a: a.view(2, 2, 2, 2).contiguous(memory_format=torch.channels_last),
-    "itself": lambda a: (a, a, a.detach()),
+    "itself": lambda a: (a, a, a.detach(), a.view(a.shape), a.data),
+    "again": lambda a: ((b := a.mT), b, a.detach()[1:], a.expand(2, 4, 4), b[0]),
+    "unsafe": lambda a: (*a.unsafe_chunk(2), *torch.unsafe_split_with_sizes(a, [1, 3], 1), a),
     "parts": lambda a: (a[0], a[:2], a[1:][1:], a[:, 1:3].mT),
     "whole and parts": lambda a: (a, a[:2], a.mT, a.view(-1), a.unsqueeze(0), a.expand(2, 4, 4), a.diagonal(), a.unfold(0, 2, 1)),
     "several": lambda a: (*a.split(2), *(a + 1).chunk(2, dim=1), *(a + 2).unbind()),
@@ -39,34 +42,33 @@ CASES = [(made, how, gradients) for made in SOURCES for how in RESULTS for gradi
          if not (gradients and (how == "written" or made == "a user's"))]  # eager refuses to write into what it has saved
 
 
-def memory(tensors):
-    """By tensor: whose storage it lies in, where from that one's first tensor on, strides."""
-    first, found = {}, []
-    for number, t in enumerate(tensors):
-        owner, start = first.setdefault(t.untyped_storage().data_ptr(), (number, t.data_ptr()))
-        found.append((owner, t.data_ptr() - start, t.dtype, tuple(t.shape), t.stride()))
-    return found
-
-
-def outcome(function, gradients):
-    x = (torch.randn(4, 4, generator=torch.Generator().manual_seed(1)) + 4 * torch.eye(4)).requires_grad_(gradients)
-    with torch.set_grad_enabled(gradients):
-        x = x * 1
-        results = function(x)
-    return x, *(results if isinstance(results, tuple) else (results,))
+def argument(gradients):
+    x = torch.randn(4, 4, generator=torch.Generator().manual_seed(1)) + 4 * torch.eye(4)
+    return [x.requires_grad_(gradients) * 1]
 
 
 @pytest.mark.parametrize("made,how,gradients", CASES, ids=[f"{m} {h}{' gradients' * g}" for m, h, g in CASES])
 def test_memory_is_shared_as_in_eager(made, how, gradients):
     function = lambda x: RESULTS[how](SOURCES[made](x))
-    eager = outcome(function, gradients)
     for dynamic in (False, True):
-        actual = outcome(compile_fresh(function, dynamic=dynamic), gradients)
+        compiled = compile_fresh(function, dynamic=dynamic)
+        eager, actual, found = same_memory.compare(function, compiled, lambda: argument(gradients), dynamic=dynamic)
         assert backend_stats()["failed_graphs"] == 0
-        assert memory(actual) == memory(eager)
-        for a, e in zip(actual, eager, strict=True):
+        assert not found
+        for a, e in zip(*map(torch.utils._pytree.tree_leaves, (actual, eager)), strict=True):
             if e.dtype not in (torch.int16, torch.int32):  # the bits of floats, whose last ones may differ
                 torch.testing.assert_close(a, e)
+
+
+def test_detached_results_take_no_part_in_what_follows():
+    """They are no views for autograd of a result that wants gradients later."""
+    whole, part, apart = compile_fresh(lambda x: ((a := x.sin()), a.detach(), a.unsafe_chunk(2)[1]))(torch.randn(4))
+    whole.requires_grad_()
+    assert not part.requires_grad and not apart.requires_grad
+    part.zero_()
+    assert whole._version == 1 and not whole.any()
+    apart.zero_()
+    assert whole._version == 1
 
 
 def test_across_a_graph_break():
@@ -92,4 +94,4 @@ def test_frozen_models(how):
 
     x = torch.eye(4) * 3
     with torch.no_grad():
-        assert memory(hologram_torch.freeze(Model(), (x,))(x)) == memory(Model()(x))
+        assert not same_memory.compare(Model(), hologram_torch.freeze(Model(), (x,)), lambda: [x])[2]

@@ -38,22 +38,46 @@ def base_of(node):
     return node
 
 
+VIEW, DETACHED, APART = range(3)
+"""How a tensor belongs to one that it shares memory with: a view for autograd, none for autograd, with a version counter of its own."""
+
+
+def bond(node, base) -> int:
+    """How a view of `base` belongs to it."""
+    found = VIEW
+    while node is not base:
+        call = _call_of(node)
+        found = max(found, APART if call.target in _UNSAFE else DETACHED if call.target in _DETACHING else VIEW)
+        node = call.args[0]
+    return found
+
+
 def reinterpreted(val, base) -> bool:
     """Whether two tensors of one memory differ by sizes, strides, an offset and the dtype alone."""
     return _flags(val)[1:] == _flags(base)[1:]
 
 
 def _source_of(node):
-    call = node.args[0] if node.target is operator.getitem else node
+    call = _call_of(node)
     if not is_view(getattr(call, "target", None)) or not isinstance(call.args[0], Node):
         return None
     source = call.args[0]
     return source if _same_memory(node.meta.get("val"), source.meta.get("val")) else None
 
 
+_DETACHING = {torch.ops.aten.detach.default}
+# Views that autograd is not to know of: their schemas do not say that they are any.
+_UNSAFE = {torch.ops.aten.unsafe_split.Tensor, torch.ops.aten.unsafe_split_with_sizes.default, torch.ops.aten._unsafe_view.default}
+
+
+def _call_of(node):
+    """The call that gives the node, which may be one of its results."""
+    return node.args[0] if node.target is operator.getitem else node
+
+
 def is_view(target) -> bool:
     """Whether results of an operator may share its operand's memory."""
-    return isinstance(target, torch._ops.OpOverload) and target.is_view
+    return isinstance(target, torch._ops.OpOverload) and (target.is_view or target in _UNSAFE)
 
 
 def _same_memory(val, base) -> bool:

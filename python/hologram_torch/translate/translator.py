@@ -515,8 +515,12 @@ class Translator(Builder):
         returned = list(values) if isinstance(values, _SEQUENCES) else [values]
         self._shared = sharing.find(returned, self.hidden, bool(self.symbols.hints))
         self._places = {}  # node whose memory several results share → output of the graph
+        viewed = {}  # node that is a view → position of the result
         for position, item in enumerate(returned):
-            self.results.append(self._result(item, position))
+            again = viewed.get(item) if isinstance(item, Node) and position not in self.hidden else None
+            self.results.append(self._result(item, position) if again is None else ("again", again))
+            if self.results[-1][0].endswith("_view"):
+                viewed[item] = position
 
     def _result(self, item, position=None):
         if item is None:
@@ -580,12 +584,12 @@ class Translator(Builder):
         return ("output", number) if base is item else ("output_view", number, *self._seen_from(item, base))
 
     def _seen_from(self, item, base):
-        """A view's sizes, strides, distance from the beginning of `base`, and its dtype where that is another one."""
+        """A view's sizes, strides, distance from the beginning of `base`, its dtype where that is another one, and their bond."""
         val, whole = item.meta["val"], base.meta["val"]
         start = self.size(whole.storage_offset()) * whole.dtype.itemsize // val.dtype.itemsize
         distance = self.size(val.storage_offset()) - start
         dtype = None if val.dtype == whole.dtype else val.dtype
-        return self.symbols.sizes(val.shape), self.symbols.sizes(val.stride()), distance, dtype
+        return self.symbols.sizes(val.shape), self.symbols.sizes(val.stride()), distance, dtype, sharing.bond(item, base)
 
 
 class _Opaque:
