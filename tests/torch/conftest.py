@@ -13,6 +13,17 @@ logging.getLogger("torch.__trace").addHandler = lambda _: None  # pytest's, for 
 WATCHED = same_memory.watch(BACKEND)
 
 
+@pytest.fixture
+def unwatched():
+    """For tests that measure what compiled graphs take: none of them is looked at."""
+    if WATCHED is None:
+        yield
+        return
+    every, WATCHED.every = WATCHED.every, 0
+    yield
+    WATCHED.every = every
+
+
 @pytest.fixture(autouse=True)
 def memory_is_shared_as_in_eager():
     yield

@@ -142,6 +142,7 @@ class Checker:
         try:
             compiled = compiled()
             actual = self.call(compiled, *compiled_inputs, process)
+            facts = self.facts
         except Exception as error:
             return "error", f"{type(error).__name__}: {error}"[:600]
         values = not nondeterministic
@@ -156,7 +157,7 @@ class Checker:
                 leaves = torch.utils._pytree.tree_leaves
                 self.compare(leaves(eager_inputs), leaves(compiled_inputs), "input after the call")
             if self.request["memory"]:
-                self.compare_memory(function, inputs, process, eager_facts)
+                self.compare_memory(function, inputs, process, eager_facts, facts)
                 if values:
                     self.call_again(compiled, inputs, process, actual)
         except AssertionError as error:
@@ -191,9 +192,9 @@ class Checker:
             self.graphs = [found, *self.graphs[: KEPT - 1]]
         return found
 
-    def compare_memory(self, function, inputs, process, eager):
-        """Raises where the last call's results lie as neither eager's nor aot_eager's do."""
-        facts, bound = self.facts, None
+    def compare_memory(self, function, inputs, process, eager, facts):
+        """Raises where results lie as neither eager's nor aot_eager's do."""
+        bound = None
         if not self.memory.differences(facts, eager):
             return
         mine = self.backend, self.request
