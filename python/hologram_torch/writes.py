@@ -93,6 +93,8 @@ def _watch_data():
         if not torch.compiler.is_compiling():
             _written(self, None)
 
+    for accessor in (get, put):  # Dynamo would read `self.data` for `data.__get__(self)`: these again
+        torch._dynamo.eval_frame.skip_code(accessor.__code__)
     torch.Tensor.data = property(get, put, data.__delete__, data.__doc__)
 
 
