@@ -93,9 +93,19 @@ def _watch_data():
         if not torch.compiler.is_compiling():
             _written(self, None)
 
-    for accessor in (get, put):  # Dynamo would read `self.data` for `data.__get__(self)`: these again
-        torch._dynamo.eval_frame.skip_code(accessor.__code__)
+    for accessor in (get, put):  # compiled by Dynamo, they would read `self.data`: themselves
+        _run_as_it_is(accessor)
     torch.Tensor.data = property(get, put, data.__delete__, data.__doc__)
+
+
+def _run_as_it_is(function):
+    """Dynamo, which need not be loaded yet, compiles no frame of the function."""
+    frames = torch._C._dynamo.eval_frame
+    try:
+        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+        frames.set_code_exec_strategy(function.__code__, strategy)
+    except AttributeError:  # another version of PyTorch
+        pass
 
 
 def _stepped(optimizer, *_):
