@@ -16,6 +16,7 @@ ORDER = [
     "hologram_ffi",
     "hologram_torch.options",
     "hologram_torch.counters",
+    "hologram_torch.lines",
     "hologram_torch.device",
     "hologram_torch.precision",
     "hologram_torch.dlpack",

@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from . import counters, device, holders, parameters, precision, profiling, writes
+from . import counters, device, holders, lines, parameters, precision, profiling, writes
 from .graph.symbols import Unsupported
 from .options import Options, strict
 from .pieces import CutGraph, Variants
@@ -92,8 +92,8 @@ def _or_pytorch(module, name, compile):
             error.add_note(f"while hologram compiled graph {name}; {REPORT}") if hasattr(error, "add_note") else None
             raise
         counters.count_failure()
-        counters.log.warning("graph %s runs in PyTorch, as compiling it failed: %s: %s; %s",
-                          name, type(error).__name__, error, REPORT)  # fmt: skip
+        counters.log.warning("graph %s runs in PyTorch, as compiling it failed: %s: %s%s; %s",
+                          name, type(error).__name__, error, lines.at(getattr(error, "where", "")), REPORT)  # fmt: skip
         counters.log.debug("%s", module.graph, exc_info=True)
         return _interpreted(module)
 

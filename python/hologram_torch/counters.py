@@ -8,6 +8,8 @@ import threading
 from hologram import _core
 from hologram._log import log as log
 
+from . import lines
+
 _lock = threading.Lock()
 
 
@@ -105,11 +107,11 @@ def count_fallback(name: str) -> None:
     _counters.fallback_ops[name] += 1
 
 
-def name_fallback(name: str) -> None:
-    """Says once per process that an operator is left to PyTorch."""
-    if name not in _named:
-        _named.add(name)
-        log.warning("%s has no native kernel here; PyTorch runs it inside the compiled graph", name)
+def name_fallback(name: str, reason: str, where: str) -> None:
+    """Says once per process that an operator is left to PyTorch for this reason. where: lines.of() its node."""
+    if (name, reason) not in _named:
+        _named.add((name, reason))
+        log.warning("PyTorch runs %s inside the compiled graph: %s%s", name, reason, lines.at(where))
 
 
 def count_failure() -> None:

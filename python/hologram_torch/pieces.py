@@ -4,7 +4,7 @@ import operator
 import torch
 from torch.utils import _pytree as pytree
 
-from . import counters
+from . import counters, lines
 from .graph.symbols import Call
 from .translate import cut
 from .translate.host import Traced, as_traced, counts, runs_bodies
@@ -91,7 +91,7 @@ class _Operator:
         self._node, self._name = node, str(node.target) if counted else None
         self._kinds = pytree.tree_map(Traced.of, value_of(node))
         if counted:
-            counters.name_fallback(self._name)
+            counters.name_fallback(self._name, "a graph cannot hold it", lines.of(node))
 
     def __call__(self, values):
         if self._name:

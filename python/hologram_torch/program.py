@@ -32,7 +32,7 @@ copyreg.pickle(_core.Expr, lambda e: (_expression, (repr(e),)))
 class Program:
     """One graph of tensor operations with all that calls need. args, results, host, constants: as `_core.torch_call` takes
     them; static: by parameter of the graph, whether packed forms of it are kept; formulas: of sizes that each call
-    computes; fallbacks: names of operators that PyTorch runs; trace_ms: what translating took."""
+    computes; fallbacks: (name, reason, user's line) of operators that PyTorch runs; trace_ms: what translating took."""
 
     name: str
     graph: _core.Graph
@@ -87,8 +87,8 @@ class Program:
                 texts = [str(error)]
             for number, text in enumerate(texts):
                 counters.dump(f"{self.name}.{number}", stage, text)
-        for fallback in dict.fromkeys(self.fallbacks):
-            counters.name_fallback(fallback)
+        for fallback in self.fallbacks:
+            counters.name_fallback(*fallback)
         report = executable.report
         counters.count_graph(report, self.trace_ms, total_ms)
         counters.log.info("graph %s: %d operations, %d canonical, %d kernels, %.1f ms (%.1f in Python)",

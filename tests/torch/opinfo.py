@@ -223,9 +223,9 @@ def read_known(path: Path = KNOWN) -> list[tuple[str, str]]:
 
 
 def is_known(request: dict, known) -> bool:
-    """`request` as words: dtype, mode, and those of dynamic, edges and direct that it asks for."""
+    """`request` as words: dtype, mode, and those of dynamic, edges, errors and direct that it asks for."""
     full = {**DEFAULTS, **request}
-    words = {full["dtype"], full["mode"], *(w for w in ("dynamic", "edges", "direct") if full[w])}
+    words = {full["dtype"], full["mode"], *(w for w in ("dynamic", "edges", "errors", "direct") if full[w])}
     return any(fnmatch.fnmatchcase(full["op"], p) and set(w.split()) <= words for p, w in known)
 
 
@@ -277,6 +277,7 @@ def parse():
     add("--mode", choices=("inference", "training"), default="inference")
     add("--dynamic", action="store_true", help="sizes are symbols")
     add("--edges", action="store_true", help="samples with axes of 0 and of 1 in every place")
+    add("--errors", action="store_true", help="calls that eager refuses: the backend has to refuse them")
     add("--direct", action="store_true", help="without Dynamo: quicker")
     add("--values-only", dest="memory", action="store_false", help="look at no memory (same_memory.py)")
     add("--together", type=int, default=1, help="with --direct: so many samples in one graph")
@@ -342,7 +343,8 @@ def main():
 
     so_far = json.loads(options.json.read_text()) if options.resume and options.json.exists() else {}
     part, parts = map(int, options.shard.split("/"))
-    names = ("backend", "device", "dtype", "mode", "dynamic", "edges", "samples", "seed", "only", "direct", "together", "memory")
+    names = ("backend", "device", "dtype", "mode", "dynamic", "edges", "errors", "samples", "seed", "only", "direct", "together",
+             "memory")  # fmt: skip
     results = run(
         options.ops,
         sampled=options.sampled,

@@ -28,6 +28,7 @@ DEFAULTS = {
     "first": 0,  # number of the first sample to run
     "together": 1,  # so many samples in a graph, with "direct"; one by one where they do not pass
     "memory": True,  # looked at by same_memory.py too
+    "errors": False,  # calls that eager refuses in place of the samples: the backend has to refuse them
     "direct": False,  # captured by make_fx, without Dynamo; with "dynamic", graphs serve the samples that follow
 }
 # Uninitialised memory, or meaningless in a graph.
@@ -53,6 +54,10 @@ class Checker:
         from opinfo_edges import edges
 
         self.torch.manual_seed(0)
+        if self.request["errors"]:
+            import opinfo_errors
+
+            return [(*refused, None) for refused in opinfo_errors.inputs(self.op, self.request["device"], self.dtype)]
         samples = self.op.sample_inputs(self.request["device"], self.dtype, requires_grad=self.training)
         made = []
         for number, sample in enumerate(itertools.islice(samples, 2000)):
@@ -109,6 +114,10 @@ class Checker:
         return found if found[0] in ("fallback", "native") else None
 
     def sample(self, function, inputs, process) -> tuple[str, str]:
+        if self.request["errors"]:
+            import opinfo_errors
+
+            return opinfo_errors.examine(function, inputs, self.backend, self.clone)
         status, message = self.examine(
             function, inputs, process, lambda: self.compiled(function, inputs)
         )

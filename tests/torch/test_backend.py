@@ -62,10 +62,13 @@ def test_stats_count_graphs_kernels_and_fallbacks():
     assert hologram_torch.stats()["graphs"] == 0 and hologram_torch.stats()["fallback_ops"] == {}
 
 
-def test_a_fallback_is_named_once(caplog):
+def test_a_fallback_is_named_once_with_its_reason_and_line(caplog):
     for _ in range(2):
         native(lambda x: torch.special.airy_ai(x), normal(5), fallbacks=["aten.special_airy_ai.default"])
-    assert sum("aten.special_airy_ai.default" in r.message for r in caplog.records) == 1
+    (said,) = (r.message for r in caplog.records if "aten.special_airy_ai.default" in r.message)
+    assert "it has no native kernel" in said and f"{__file__}:" in said and "torch.special.airy_ai(x)" in said
+    native(lambda x: torch.mode(x).values, normal(2, 3000), fallbacks=["aten.mode.default"])
+    assert "its native kernel refuses rows too long to compare all pairs" in caplog.text
 
 
 def test_an_older_pytorch_is_refused(monkeypatch):

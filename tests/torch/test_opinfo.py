@@ -18,6 +18,9 @@ from harness import BACKEND, seed_of
 # What opinfo.py finds for a backend that only traces (aot_eager); the rest never reaches a backend.
 REACHABLE = 619
 NATIVE_SHARE = 0.60
+# Operators that eager refuses in a way of their own each: a dtype, a truth value, no elements, sizes.
+REFUSING = ["abs", "max.reduction_no_dim", "max.reduction_with_dim", "nn.functional.adaptive_avg_pool2d", "nn.functional.hardswish",
+            "cdist", "_softmax_backward_data", "diagonal_scatter"]  # fmt: skip
 
 
 def chosen() -> dict:
@@ -52,16 +55,20 @@ def drawn(names, seed: int, count: int) -> list[dict]:
     for _ in range(count):
         mode, dtype = draw.choice(("inference", "training")), draw.choice(("float32", "bfloat16"))
         edges, dynamic = draw.choice(((True, False), (True, True), (False, False), (False, True)))
-        requests.append({
+        request = {
             "op": draw.choice(names[f"{dtype} {mode}"]), "mode": mode, "dtype": dtype,
-            "edges": edges, "dynamic": dynamic, "direct": draw.random() < 0.7,
+            "edges": edges, "dynamic": dynamic, "direct": draw.random() < 0.7, "errors": False,
             "samples": 3, "seed": draw.randrange(1 << 30), "backend": BACKEND,
-        })  # fmt: skip
+        }  # fmt: skip
+        if draw.random() < 0.3:
+            request |= {"errors": True, "mode": "inference", "dtype": "float32", "samples": 9}
+            request["op"] = draw.choice(names["float32 inference"])
+        requests.append(request)
     return requests
 
 
 def repeat(request) -> str:
-    flags = [f"--{name}" for name in ("edges", "dynamic", "direct") if request[name]]
+    flags = [f"--{name}" for name in ("errors", "edges", "dynamic", "direct") if request[name]]
     values = [f"--{name} {request[name]}" for name in ("mode", "dtype", "samples", "seed")]
     return " ".join(["tests/torch/opinfo.py", f"'{request['op']}'", *flags, *values])
 
@@ -81,6 +88,19 @@ def test_samples_drawn_at_random():
            if not opinfo.is_known(request, known)]  # fmt: skip
     assert done
     assert not bad, f"HOLOGRAM_OPINFO_SEED={seed}\n" + "\n".join(bad)
+
+
+def test_calls_that_eager_refuses():
+    """Of other dtypes, without elements, of other sizes; HOLOGRAM_OPINFO=all searches the database."""
+    ways = {"samples": 0} if chosen() == {} else {"samples": 12, "seed": seed_of("HOLOGRAM_OPINFO_SEED")}
+    names = [] if chosen() == {} else chosen().get("patterns", REFUSING)
+    results = opinfo.run(names, backend=BACKEND, jobs=os.cpu_count(), errors=True, reference="aot_eager", **ways)
+    print(opinfo.summary(results))
+    known = opinfo.read_known()
+    bad = [f"{name}: {fault['label']}: {fault['message'][:300]}" for name, result in results.items() for fault in result["bad"]
+           if not opinfo.is_known({"op": name, "errors": True}, known)]  # fmt: skip
+    assert not bad, "\n".join(bad)
+    assert sum(result["samples"].get("native", 0) for result in results.values()) > 2 * len(names)
 
 
 def test_expected_native_share(expected):

@@ -3,6 +3,8 @@ import functools
 
 import torch
 
+from ..translate import refusals
+
 aten = torch.ops.aten
 
 
@@ -22,7 +24,20 @@ def table() -> dict:
         if op is not None and op in decomposition_table:
             out[op] = decomposition_table[op]
     out |= _own()
-    return out
+    return {op: _unless_refused(op, f) for op, f in out.items()}
+
+
+def _unless_refused(op, function):
+    """The decomposition of an operator for what eager's kernel of it takes; the rest stays whole."""
+
+    @functools.wraps(function)
+    def decompose(*args, **kwargs):
+        if refusals.of(op, args, kwargs) is not None:
+            return NotImplemented
+        with refusals.inside():
+            return function(*args, **kwargs)
+
+    return decompose
 
 
 def _core() -> dict:
@@ -60,6 +75,15 @@ def _grid_sampler(x, *rest):
     return decomposition_table[aten.grid_sampler_2d.default](x, *rest)
 
 
+def _soft_margin_loss(x, target, *rest):
+    """Eager broadcasts the target to the operand alone."""
+    if torch.broadcast_shapes(x.shape, target.shape) != x.shape:
+        return NotImplemented
+    from torch._decomp import decomposition_table
+
+    return decomposition_table[aten.soft_margin_loss.default](x, target, *rest)
+
+
 def _own() -> dict:
     from . import attention  # noqa: F401  (registers hologram::sdpa)
 
@@ -69,6 +93,7 @@ def _own() -> dict:
         aten.grid_sampler_2d.default: _grid_sampler,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _multi_head_attention,
+        aten.soft_margin_loss.default: _soft_margin_loss,
     }
 
 

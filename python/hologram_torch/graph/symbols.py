@@ -186,6 +186,13 @@ class Symbols:
             raise Unsupported(f"size {e} of a negative divisor")
         return convert(*map(self.expr, e.args))
 
+    def some(self, n) -> bool:
+        """Whether a size is at least 1: a symbolic one by a guard, where tracing has not settled it."""
+        if type(n) is int:
+            return n > 0
+        e = n.node.expr
+        return self.environment is not None and self.environment.bound_sympy(e).lower >= 1 or self._guard(sympy.Ge(e, 1))
+
     def _positive(self, e) -> bool:
         """Divisors are positive in expressions of the graph; this tells, guarded, whether e is one."""
         if self.environment is None or self.environment.bound_sympy(e).lower >= 1:

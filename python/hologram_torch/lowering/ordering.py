@@ -232,6 +232,8 @@ def searchsorted_scalar(c, line, x, *, out_int32=False, right=False, side=None, 
 
 @lower("bucketize.Tensor")
 def bucketize(c, x, line, *, out_int32=False, right=False):
+    if len(line.shape) != 1:
+        raise Unsupported("boundaries of several axes")
     return _search(c, line, x, right, None, None)
 
 

@@ -16,6 +16,13 @@ def axes_of(dim, x):
     return [axis_of(d, rank) for d in dim] if rank else []
 
 
+def _some(c, dim, x):
+    """The same of an operator that eager refuses without elements there."""
+    axes = axes_of(dim, x)
+    c.refuse_nothing(axes)
+    return axes
+
+
 @lower("sum.default", "sum.dim_IntList")
 def sum_(c, x, dim=None, keepdim=False, *, dtype=None):
     return c.reduce("sum", c.cast(x, c.out_dtype), axes_of(dim, x), keepdim)
@@ -43,17 +50,17 @@ def prod(c, x, dim=None, keepdim=False, *, dtype=None):
 
 @lower("amax.default", "max.default")
 def amax(c, x, dim=None, keepdim=False):
-    return c.reduce("max", x, axes_of(dim, x), keepdim)
+    return c.reduce("max", x, _some(c, dim, x), keepdim)
 
 
 @lower("amin.default", "min.default")
 def amin(c, x, dim=None, keepdim=False):
-    return c.reduce("min", x, axes_of(dim, x), keepdim)
+    return c.reduce("min", x, _some(c, dim, x), keepdim)
 
 
 @lower("aminmax.default")
 def aminmax(c, x, *, dim=None, keepdim=False):
-    axes = axes_of(dim, x)
+    axes = _some(c, dim, x)
     return c.reduce("min", x, axes, keepdim), c.reduce("max", x, axes, keepdim)
 
 
@@ -61,9 +68,10 @@ def _position(op):
     def lowering(c, x, dim=None, keepdim=False):
         if x.dtype == "b8":
             x = c.cast(x, "u8")
+        axes = _some(c, dim, x)
         if dim is None and keepdim:
-            return c.reshape(c.reduce(op, x, axes_of(None, x)), [1] * len(x.shape))
-        return c.reduce(op, x, axes_of(dim, x), keepdim)
+            return c.reshape(c.reduce(op, x, axes), [1] * len(x.shape))
+        return c.reduce(op, x, axes, keepdim)
 
     return lowering
 
@@ -76,7 +84,7 @@ def _with_position(op):
     def lowering(c, x, dim, keepdim=False):
         if not x.shape:
             return x, c.number("i64", 0)
-        axes = axes_of(dim, x)
+        axes = _some(c, dim, x)
         plain = c.cast(x, "u8") if x.dtype == "b8" else x
         return c.reduce(op, x, axes, keepdim), c.reduce("arg" + op, plain, axes, keepdim)
 
@@ -249,18 +257,21 @@ def safe_softmax(c, x, dim, dtype=None):
     return c.cast(c.where(hidden, c.number(x.dtype, 0), _normalised(c, grown, total)), out)
 
 
+def _with_gradient(c, gradient, output, dim):
+    if gradient.shape != output.shape:
+        raise Unsupported("a gradient of another size")
+    wide = dtypes.compute(output.dtype)
+    return c.cast(gradient, wide), c.cast(output, wide), [axis_of(dim, len(output.shape))] if output.shape else []
+
+
 @lower("_softmax_backward_data.default")
 def softmax_backward(c, gradient, output, dim, input_dtype):
-    wide = dtypes.compute(output.dtype)
-    g, y = c.cast(gradient, wide), c.cast(output, wide)
-    axes = [axis_of(dim, len(y.shape))] if y.shape else []
+    g, y, axes = _with_gradient(c, gradient, output, dim)
     weighted = c.mul(g, y)
     return c.cast(c.sub(weighted, c.mul(y, c.reduce("sum", weighted, axes, True))), c.out_dtype)
 
 
 @lower("_log_softmax_backward_data.default")
 def log_softmax_backward(c, gradient, output, dim, input_dtype):
-    wide = dtypes.compute(output.dtype)
-    g, y = c.cast(gradient, wide), c.cast(output, wide)
-    axes = [axis_of(dim, len(y.shape))] if y.shape else []
+    g, y, axes = _with_gradient(c, gradient, output, dim)
     return c.cast(c.sub(g, c.mul(c.ew("exp", y), c.reduce("sum", g, axes, True))), c.out_dtype)

@@ -218,12 +218,21 @@ def as_strided_scatter(c, x, source, size, stride, storage_offset=None):
 
 
 # --- writing into a part
+def _check_size(source, part):
+    """Tracing does not compare what is written with the part that it is written to."""
+    if all(type(n) is int for n in (*source.shape, *part)) and source.shape != part:
+        raise Unsupported("a source that is not of the part's size")
+
+
 @lower("select_scatter.default")
 def select_scatter(c, x, source, dim, index):
     shape = x.shape
     dim = axis_of(dim, len(shape))
+    _check_size(source, [*shape[:dim], *shape[dim + 1 :]])
     if c.hint(index) < 0:
         index = index + shape[dim]
+    if type(index) is int and type(shape[dim]) is int and not 0 <= index < shape[dim]:
+        raise Unsupported("an index out of range")
     here = c.eq(c.iota("i64", shape, dim), c.scalar(index, "i64"))
     return c.where(here, c.unsqueeze(source, dim), x)
 
@@ -234,6 +243,8 @@ def slice_scatter(c, x, source, dim=0, start=None, end=None, step=1):
     dim = axis_of(dim, len(shape))
     first = _bounds(c, start, end, shape[dim])
     count = source.shape[dim]
+    if all(type(n) is int or n is None for n in (start, end, shape[dim])):
+        _check_size(source, [*shape[:dim], len(range(*slice(start, end, step).indices(shape[dim]))), *shape[dim + 1 :]])
     source = c.cast(source, x.dtype)
     if step == 1:
         if type(first) is int and first == 0 and c.same_size(count, shape[dim]):
@@ -257,6 +268,8 @@ def diagonal_scatter(c, x, source, offset=0, dim1=0, dim2=1):
     moved = c.permute(x, order)
     *lead, rows, columns = moved.shape
     n = source.shape[-1]
+    if all(type(m) is int for m in (rows, columns)):
+        _check_size(source, [*lead, min(rows + min(offset, 0), columns - max(offset, 0))])
     first = max(-offset, 0) * columns + max(offset, 0)
     at = c.add(c.mul(c.iota("i64", [n], 0), c.scalar(columns + 1, "i64")), c.scalar(first, "i64"))
     flat = c.scatter(c.reshape(moved, [*lead, rows * columns]), at, source, len(lead))

@@ -6,12 +6,12 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
-from .. import counters, device, lowering, precision
+from .. import counters, device, lines, lowering, precision
 from ..graph import dtypes
 from ..graph.builder import Builder, Value, contiguous_strides
 from ..graph.symbols import Unsupported, hint
 from ..options import Options, strict
-from . import collectives, inplace, loose, sharing
+from . import collectives, inplace, loose, refusals, sharing
 from .host import HostCall, HostTable, Stored, _Number, _Operand, _Size, constant, counts, runs_bodies
 
 _COPY = torch.ops.aten.copy_.default
@@ -69,10 +69,18 @@ class Translator(Builder):
                 self._output(node)
             else:
                 self.at = node
-                self._step(node, self.module)
+                self._located(node)
                 self.at = None
         self.args += [how for _, how in self.symbols.formulas]
         return self
+
+    def _located(self, node):
+        """Translates a node; an error says which of the user's lines it is of."""
+        try:
+            self._step(node, self.module)
+        except Exception as error:
+            error.where = lines.of(node)
+            raise
 
     # --- what lowerings ask
     @property
@@ -111,6 +119,13 @@ class Translator(Builder):
     def fake(self, index):
         """The fake tensor of the node's positional argument."""
         return self._node.args[index].meta["val"]
+
+    def refuse_nothing(self, axes):
+        """Leaves an operator to PyTorch whose first operand has no elements along the axes: eager refuses it. Where sizes are
+        symbols, a guard says that there are some."""
+        sizes = self.fake(0).shape
+        if not all(self.symbols.some(sizes[axis]) for axis in axes):
+            raise Unsupported("an axis without elements")
 
     def size(self, n):
         return self.symbols.size(n)
@@ -302,8 +317,12 @@ class Translator(Builder):
     def _operator(self, node, target, val):
         self._node, self._val = node, val
         found = lowering.find(target) if isinstance(target, torch._ops.OpOverload) else None
+        reason = "it has no native kernel" if found is None else "only PyTorch holds its result"
         if found is not None and _all_native(val):
-            self._saw_host = False
+            self._saw_host, reason = False, "only PyTorch holds an operand of it"
+            if (refusal := self._refusal(node, target, val)) is not None:
+                self._call_host(node, target, val, refusal)
+                return self._run_anyway(self.env[node])
             args = [self._plain(a) for a in node.args]
             kwargs = {k: self._plain(a) for k, a in node.kwargs.items()}
             if not self._saw_host:
@@ -311,12 +330,20 @@ class Translator(Builder):
                     self.env[node] = self._checked(found(self, *args, **kwargs), val)
                     return
                 except Unsupported as refusal:
-                    counters.log.debug("%s: %s", target, refusal)
+                    reason = f"its native kernel refuses {refusal}"
                 except Exception as error:
                     if strict() and "Expr" not in str(error):
                         raise RuntimeError(f"lowering {target} of node {node.name}: {error}") from error
+                    reason = f"{type(error).__name__}: {error}"
                     counters.log.debug("%s: %s", target, error, exc_info=True)
-        self._call_host(node, target, val)
+        self._call_host(node, target, val, reason)
+
+    def _refusal(self, node, target, val):
+        """Why eager refuses the operator, or None: where it is a part of one that tracing took apart, eager ran none such."""
+        if str(node.meta.get("original_aten") or target) != str(target):
+            return None
+        fakes = torch.fx.map_arg((list(node.args), dict(node.kwargs)), lambda n: n.meta.get("val"))
+        return refusals.of(target, *fakes, val)
 
     def _checked(self, value, val):
         """Makes a lowering's result agree with what tracing promised."""
@@ -372,7 +399,7 @@ class Translator(Builder):
         self.host_nodes.add(node)
         return self.env[node]
 
-    def _call_host(self, node, target, val, counted=True):
+    def _call_host(self, node, target, val, reason="", counted=True):
         if isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable:
             raise Unsupported(f"operator {target}, which writes into its operand,")
         name = str(target)
@@ -420,7 +447,7 @@ class Translator(Builder):
         if random and self.last_random is not None:
             operands.append(self.last_random)  # keeps the order in which the generator is used
         if call.counted:
-            self.fallbacks.append(name)
+            self.fallbacks.append((name, reason, lines.of(node)))
         if make is collectives.Wait:
             operands += self.pending.wait(call, list(operands))
         hidden = [(user.args[1],) for user in node.users if user in self._loose]
@@ -448,11 +475,17 @@ class Translator(Builder):
             for earlier, known in self.env.items():
                 if type(known) is Value and known.id in complete:
                     self.env[earlier] = complete[known.id]
-        if isinstance(call, collectives.Wait) or not node.users:  # it runs whatever reads it, as it does on the other side
-            for v in values:
-                self._awaited[v.id] = self.outputs
-                self.graph.output(v, [] if v.dtype == dtypes.HOST else contiguous_strides(v.shape))
-                self.outputs += 1
+        if isinstance(call, collectives.Wait) or not node.users:  # as it does on the other side
+            self._run_anyway(value)
+
+    def _run_anyway(self, value):
+        """The host's call that gave a value runs whatever reads that."""
+        for v in value if isinstance(value, tuple) else (value,):
+            if type(v) is not Value:
+                continue
+            self._awaited[v.id] = self.outputs
+            self.graph.output(v, [] if v.dtype == dtypes.HOST else contiguous_strides(v.shape))
+            self.outputs += 1
 
     def _as_stored(self, value, fake, sizes):
         """An operand of a host call, and how the operator gets it; `sizes` takes the symbolic strides."""
