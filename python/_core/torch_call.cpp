@@ -152,7 +152,10 @@ PyObject* TorchCall::State::run() {
     const int64_t bytes = plan().slots[i].bytes.eval(frame_.symbols);
     Writes::of_process().written(frame_.slots[i], static_cast<size_t>(std::max<int64_t>(bytes, 1)));
   }
-  if (!succeeded(outcome)) return nullptr;
+  if (!succeeded(outcome)) {
+    if (outcome.faults != 0) describe(outcome.faults);
+    return nullptr;
+  }
   if (owner_.place_.on_device() && ends_with_its_work() && !owner_.raise_late()) return nullptr;
   owner_.stamps_.commit(e, std::move(checked_));
   nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(owner_.results_.size())));
@@ -164,6 +167,28 @@ PyObject* TorchCall::State::run() {
     PyList_SetItem(out.ptr(), static_cast<Py_ssize_t>(i), o);
   }
   return out.release().ptr();
+}
+
+void TorchCall::State::describe(int32_t faults) {
+  nb::python_error raised;  // takes the exception over
+  try {
+    nb::object fault = nb::getattr(nb::handle(owner_.host_), "fault", nb::none());
+    if (fault.is_none()) return raised.restore();
+    nb::dict tensors;
+    nb::list symbols;
+    for (int64_t n : symbols_) symbols.append(n);
+    for (size_t p = 0; p < owner_.parameter_slot_.size(); ++p)
+      if (int slot = owner_.parameter_slot_[p]; slot >= 0 && objects_[static_cast<size_t>(slot)])
+        tensors[nb::int_(p)] = nb::borrow(objects_[static_cast<size_t>(slot)]);
+    const bool divides = !(faults & atlas::index_out_of_range);
+    nb::object said = fault(divides, tensors, symbols);
+    if (nb::isinstance<nb::str>(said)) {
+      PyErr_SetObject(raised.type().ptr(), said.ptr());
+      return;
+    }
+  } catch (nb::python_error&) {  // what is known already will do
+  }
+  raised.restore();
 }
 
 bool TorchCall::raise_late() const {

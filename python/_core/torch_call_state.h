@@ -51,6 +51,9 @@ class TorchCall::State final : public runtime::Outputs,
   bool read_each(const Argument& argument);
   bool read_tensor(PyObject* o, size_t parameter);
   bool is_there(const dlpack::Tensor& t, const char* what);
+  /// Replaces the exception of a fault of data by what the host's table says of it: the operator,
+  /// the index.
+  void describe(int32_t faults);
   void* allocate_there(int index);
   PyObject* empty(int slot);
   void* address_of(PyObject* made, const char* what);

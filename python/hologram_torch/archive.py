@@ -13,6 +13,7 @@ from .capture import exported
 from .graph import dtypes
 from .graph.symbols import Unsupported
 from .options import Options
+from .translate import faults
 from .translate.exported import ExportedGraph
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -158,7 +159,10 @@ class _Method:
         parameters = [
             (s[0], s[1]) if s[0] == "input" else (s[0], numbers[s[1]]) for s in graph.sources
         ]  # fmt: skip
-        structure = {**(self.structure or {}), **({"torch": graph.left} if graph.left else {})}
+        inputs = {p: number for p, (kind, number, *_) in enumerate(graph.sources) if kind == "input"}
+        checks = faults.written(graph.host.fault, inputs.get)
+        more = {"torch": graph.left, "faults": checks}
+        structure = {**(self.structure or {}), **{name: value for name, value in more.items() if value}}
         results = [(f"result{i}", dtype, shape) for i, (dtype, shape) in enumerate(graph.result_types)]
         method = writer.add_method(
             self.name, graph.graph, symbols, graph.inputs, results, parameters, graph.guards,

@@ -4,7 +4,7 @@ import re
 
 import torch
 
-_FRAME = re.compile(r'^  File "(.*)", line (\d+), in .*\n(?:    (.*))?', re.MULTILINE)
+_FRAME = re.compile(r'^ *File "(.*)", line (\d+).*(?:\n(?! *File) *(.*))?', re.MULTILINE)
 _PYTORCH = os.path.dirname(torch.__file__) + os.sep
 
 

@@ -187,12 +187,25 @@ def test_wrong_arguments_are_named(call, error, words, path):
 
 
 def test_an_index_out_of_range_is_an_error_of_the_call(path):
-    model = torch.nn.Embedding(10, 4)
+    model = torch.nn.Sequential(torch.nn.Embedding(10, 4))
     hologram_torch.export(model, (torch.arange(3),), path, isas=())
     loaded = hologram.load(path)
-    with pytest.raises(ValueError, match="out of range"):
+    with pytest.raises(ValueError, match="forward: embedding of 0: index 10 is out of range for axis 0 of 10 elements"):
         loaded(np.array([0, 10, 1]))
     assert_same(loaded(np.array([0, 9, 1])), model(torch.tensor([0, 9, 1])))
+
+
+def test_where_an_archive_cannot_tell_the_index_it_names_the_operator(path):
+    class Model(torch.nn.Module):
+        def forward(self, x, i, n):
+            return x[i + 1], i // n
+
+    hologram_torch.export(Model(), (torch.arange(5.0), torch.arange(3), torch.ones(3, dtype=torch.int64)), path, isas=())
+    loaded = hologram.load(path)
+    with pytest.raises(ValueError, match="forward: index: an index was out of range"):
+        loaded(np.arange(5, dtype=np.float32), np.array([0, 4, 1]), np.ones(3, np.int64))
+    with pytest.raises(ZeroDivisionError, match="forward: floor_divide: an integer was divided by zero"):
+        loaded(np.arange(5, dtype=np.float32), np.array([0, 3, 1]), np.array([1, 0, 1]))
 
 
 # --- state

@@ -3,6 +3,7 @@ import errno
 import logging
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -281,7 +282,7 @@ def test_floats_become_integers_as_in_eager():
 def test_integer_division_by_zero_raises():
     compiled = compile_fresh(lambda x, y: x // y)
     check(compiled(torch.tensor([7, -7]), torch.tensor([2, 2])), torch.tensor([3, -4]))
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+    with pytest.raises(RuntimeError, match=r"floor_divide|div.*ZeroDivisionError.*x // y"):
         compiled(torch.tensor([7, 7]), torch.tensor([2, 0]))
     check(compiled(torch.tensor([7, -7]), torch.tensor([2, 2])), torch.tensor([3, -4]))
 
@@ -290,8 +291,28 @@ def test_index_out_of_range_raises():
     compiled = compile_fresh(lambda x, i: x[i])
     x = normal(5)
     check(compiled(x, torch.tensor([4, -5])), x[[4, -5]])
-    with pytest.raises(IndexError, match="out of range"):
+    with pytest.raises(IndexError, match=r"index: index 5 is out of bounds for dimension 0 with size 5 \(.*x\[i\]"):
         compiled(x, torch.tensor([5, 0]))
+
+
+NAMED = {  # what a call that fails says: the index where it can be had, the operator and the line always
+    "computed": (lambda x, i: torch.nn.functional.embedding(i - 2, x[:, None]), "embedding: index -2 .* dimension 0 with size 5 "),
+    "which": (lambda x, i: x[i.abs() % 5] + x[i + 1], "index: index 8 .* size 5 "),
+    "written": (lambda x, i: (i.add_(1), x[i])[1], "index: index out of range in a compiled graph"),
+    "random": (lambda x, i: x[torch.randint_like(i, 9, 10)] * 2, "index: index out of range in a compiled graph"),
+    "sizes": (lambda x, i: x.repeat(2)[i * x.shape[0]], "index: index 35 .* size 10 "),
+    "axis": (lambda x, i: x.reshape(1, 5).gather(1, i[None]), "gather: index 7 .* dimension 1 with size 5 "),
+    "parts": (lambda x, i: torch.nn.functional.nll_loss(x.expand(2, 5), i), "nll_loss.*: index 7 .* dimension 1 with size 5 "),
+    "writing": (lambda x, i: x.index_add(0, i, x[:2]), "index_add: index 7 .* dimension 0 with size 5 "),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_index_out_of_range_is_named(name):
+    function, words = NAMED[name]
+    i = torch.tensor([0, 7])
+    with pytest.raises((IndexError, RuntimeError), match=words + rf".*{Path(__file__).name}:\d+"):
+        compile_fresh(function)(normal(5), i)
 
 
 # --- sizes

@@ -9,6 +9,7 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from .. import lines
 from ..graph import dtypes
 from ..graph.builder import Value, contiguous_strides
 from ..graph.symbols import Symbols, Unsupported, hint_of
@@ -99,7 +100,7 @@ class ExportedGraph(Translator):
             reason = f"{refusal}"
             if free_unbacked_symbols(node.meta.get("val")):
                 reason += ", which values determine: an archive takes sizes from its arguments' shapes, with allow_torch too"
-            raise _Refused(f"{node.target}{_line(node)}: {reason}") from None
+            raise _Refused(f"{node.target}{lines.at(lines.of(node))}: {reason}") from None
 
     def loop(self, loop, operands, val):
         values = self._host_values(loop, operands, [], val)
@@ -126,9 +127,9 @@ class ExportedGraph(Translator):
     def _fixed(self, value):
         raise Unsupported(f"result {value!r}")
 
-    def _call_host(self, node, target, val):
+    def _call_host(self, node, target, val, reason="", counted=True):
         if val is not None or node.users:
-            super()._call_host(node, target, val)
+            super()._call_host(node, target, val, reason, counted)
             self._call_of[node] = self.host.calls[-1]
             return
         # An operator that only checks values: after the one call that made them.
@@ -238,13 +239,6 @@ class _Sizes(Symbols):
 
 class _Refused(Unsupported):
     """Names the operator and the model's line."""
-
-
-def _line(node) -> str:
-    """Where the model's code calls the operator, if tracing noted it."""
-    *_, place = (node.meta.get("stack_trace") or "").strip().rpartition("File ")
-    where, _, code = (part.strip() for part in place.partition("\n"))
-    return f" ({where}: {code})" if where else ""
 
 
 def _is_weight(spec) -> bool:

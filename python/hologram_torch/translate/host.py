@@ -219,6 +219,7 @@ class HostTable:
 
     def __init__(self):
         self.calls = []
+        self.fault = None  # what tells of an index out of range (translate/faults.py); the native side asks it
 
     def add(self, call: HostCall) -> int:
         self.calls.append(call)

@@ -21,10 +21,10 @@ class _Made:
 def check(node, producer):
     """An operator that only checks results of another one: `producer(node)` is that one's node and the result's place."""
     args, kwargs = torch.fx.map_arg((list(node.args), dict(node.kwargs)), lambda n: _Made(producer(n)[1]))
-    return {"operator": _name(node.target), "args": _written(args), "kwargs": _written(kwargs)}
+    return {"operator": name_of(node.target), "args": _written(args), "kwargs": _written(kwargs)}
 
 
-def _name(target):
+def name_of(target):
     return [*target._schema.name.split("::"), target._overloadname]
 
 
@@ -35,7 +35,7 @@ def written(call, checks) -> dict:
     if any(dtype is None for _, dtype, _ in call.results):
         raise Unsupported(f"{call.name}, whose results only PyTorch holds")
     return {
-        "operator": _name(call.target), "checks": list(checks),
+        "operator": name_of(call.target), "checks": list(checks),
         "args": _written(list(call.args)), "kwargs": _written(dict(call.kwargs)),
         "stored": [{"strides": _written(s.strides), "axes": _written(s.axes)} for s in call.stored],
         "results": [[list(path), dtypes.NAME[dtype], shape if shape is None else list(shape)] for path, dtype, shape in call.results],
@@ -74,7 +74,7 @@ def _read(value):
     return {"operand": host._Operand, "size": host._Size, "device": torch.device, "made": _Made}[kind](x)
 
 
-def _operator(path):
+def operator_of(path):
     space, name, overload = path
     try:
         return getattr(getattr(getattr(torch.ops, space), name), overload)
@@ -90,7 +90,7 @@ def _checked(target, checks):
             return functools.reduce(operator.getitem, value.path, out)
         return type(value)(filled(x, out) for x in value) if type(value) in (list, tuple) else value
 
-    checks = [(_operator(c["operator"]), _read(c["args"]), _read(c["kwargs"])) for c in checks]
+    checks = [(operator_of(c["operator"]), _read(c["args"]), _read(c["kwargs"])) for c in checks]
 
     def run(*args, **kwargs):
         out = target(*args, **kwargs)
@@ -102,7 +102,7 @@ def _checked(target, checks):
 
 
 def _call(plain):
-    target = _operator(plain["operator"])
+    target = operator_of(plain["operator"])
     stored = [host.Stored(_read(s["strides"]), _read(s["axes"])) for s in plain["stored"]]
     call = host.HostCall(_checked(target, plain["checks"]), str(target), _read(plain["args"]), _read(plain["kwargs"]), stored)
     for path, dtype, shape in plain["results"]:

@@ -18,7 +18,7 @@ _HALVES = frozenset((torch.float16, torch.bfloat16))
 _LACK_HALVES = frozenset((  # of PyTorch 2.10 or later; every other one takes them, and asking costs kernels of oneDNN's
     "_cdist_forward", "_cdist_backward", "_pdist_forward", "avg_pool3d", "avg_pool3d_backward", "multi_margin_loss",
     "multilabel_margin_loss_forward", "polar", "polygamma", "round", "rrelu_with_noise", "special_airy_ai", "special_erfcx",
-    "special_log_ndtr", "special_ndtri", "special_zeta", "_upsample_bilinear2d_aa",
+    "special_spherical_bessel_j0", "special_log_ndtr", "special_ndtri", "special_zeta", "_upsample_bilinear2d_aa",
 ))  # fmt: skip
 _EXACT = 1 << 16  # elements of operands that are made as they are
 _SHORT = 8  # axes of larger operands are cut to so many

@@ -11,7 +11,7 @@ from ..graph import dtypes
 from ..graph.builder import Builder, Value, contiguous_strides
 from ..graph.symbols import Unsupported, hint
 from ..options import Options, strict
-from . import collectives, inplace, loose, refusals, sharing
+from . import collectives, faults, inplace, loose, refusals, sharing
 from .host import HostCall, HostTable, Stored, _Number, _Operand, _Size, constant, counts, runs_bodies
 
 _COPY = torch.ops.aten.copy_.default
@@ -52,6 +52,7 @@ class Translator(Builder):
         self._kept = set()  # ids of parameters' values
         self._mutated = {}
         self._sizes = {}  # placeholder of a size -> how it is read
+        self._indexing = {}  # nodes whose kernels look at indices, in order
         self._loose = loose.find(module.graph)
         self._unsized = loose.unsized(module.graph)
         self._chains = inplace.find(module.graph) if device.here() == "cpu" else {}  # scatters of a GPU are PyTorch's
@@ -72,7 +73,16 @@ class Translator(Builder):
                 self._located(node)
                 self.at = None
         self.args += [how for _, how in self.symbols.formulas]
+        self._note_faults()
         return self
+
+    def _note_faults(self):
+        """Notes whose indices may be out of range, and who may divide by zero."""
+        recipes = faults.Recipes(self, set(self._mutated))
+        checks = [recipes.index(node) for node in self._indexing]
+        checks += [recipes.division(node) for node in self.env if faults.divides(node)]
+        if checks:
+            self.host.fault = faults.Faults(checks)
 
     def _located(self, node):
         """Translates a node; an error says which of the user's lines it is of."""
@@ -119,6 +129,18 @@ class Translator(Builder):
     def fake(self, index):
         """The fake tensor of the node's positional argument."""
         return self._node.args[index].meta["val"]
+
+    def take(self, x, indices, axis, batch=0):
+        self._note_index(indices)
+        return super().take(x, indices, axis, batch)
+
+    def scatter(self, x, indices, updates, axis, mode="set", batch=0):
+        self._note_index(indices)
+        return super().scatter(x, indices, updates, axis, mode, batch)
+
+    def _note_index(self, indices):
+        if not _is_constant(indices):
+            self._indexing[self._node] = None
 
     def refuse_nothing(self, axes):
         """Leaves an operator to PyTorch whose first operand has no elements along the axes: eager refuses it. Where sizes are
@@ -362,6 +384,7 @@ class Translator(Builder):
         for placeholder, chain in self._chains.items():
             if node in chain.steps and node.args[0] in self._flat:
                 axis, number, along, index, source, wraps = chain.steps[node]
+                self._node = node
                 shape = self.symbols.sizes(placeholder.meta["val"].shape)
                 flat = inplace.scatter_step(self, self._flat[node.args[0]], shape, chain.last, axis, number, along,
                                             self.env[index], self.env[source], wraps)  # fmt: skip
@@ -690,6 +713,19 @@ def _memory_order(fake):
             return None
         step *= shape[axis]
     return None if order == sorted(order) else order
+
+
+def _is_constant(value) -> bool:
+    """Whether a value depends on no argument of the call. Sizes of the call make places that are right."""
+    seen, todo = set(), [value]
+    while todo:
+        value = todo.pop()
+        if value.op in ("parameter", "host_result"):
+            return False
+        if value.id not in seen:
+            seen.add(value.id)
+            todo += value.inputs
+    return True
 
 
 def _is_effect(node) -> bool:
