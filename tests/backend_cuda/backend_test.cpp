@@ -227,7 +227,7 @@ TEST_F(CudaBackend, LargeCopiesPassThroughPinnedBlocks) {
 }
 
 TEST_F(CudaBackend, IsDescribed) {
-  EXPECT_EQ(runtime().backend().describe(),
+  EXPECT_EQ(Runtime("cuda").backend().describe(),
             "Fake GPU 0, compute capability 8.0, 4 multiprocessors; driver for CUDA 13.3; kernels "
             "assembled by the driver");
 }

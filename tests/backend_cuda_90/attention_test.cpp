@@ -271,6 +271,7 @@ std::vector<AttentionRung> rungs_of_attention() {
   return {std::begin(attention_rungs), std::end(attention_rungs)};
 }
 
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaAttentionLadderDevice);  // over the emulator
 INSTANTIATE_TEST_SUITE_P(Attention, CudaAttentionLadderDevice,
                          testing::ValuesIn(rungs_of_attention()),
                          [](const auto& i) { return std::string(i.param.name); });
