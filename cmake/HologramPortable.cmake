@@ -15,8 +15,9 @@ function(hologram_portable target)
   if(HOLOGRAM_PORTABLE)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:hologram_portable>)
     target_link_options(${target} PRIVATE "-L${HOLOGRAM_PORTABLE_DIR}")  # no link directory: those are searched at run time
-    # pthread and dl were libraries of their own.
-    target_link_libraries(${target} PRIVATE ${HOLOGRAM_PORTABLE_OBJECTS} pthread dl)
+    # pthread and dl were libraries of their own. Before our archives, the C++ library is what gives these objects what it
+    # shares with inline functions: an archive's member that holds such a one would come in with all that it needs.
+    target_link_libraries(${target} PRIVATE ${HOLOGRAM_PORTABLE_OBJECTS} stdc++ pthread dl)
   endif()
 endfunction()
 

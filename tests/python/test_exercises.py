@@ -144,7 +144,8 @@ def test_a_backend_is_a_folder_and_a_word():
 def test_the_registry_knows_the_backend(copy):
     (copy / "backend").mkdir(exist_ok=True)
     (copy / "backend" / "backends.inc").write_text("HOLOGRAM_BACKEND(empty)\n")  # as CMake writes it
-    sources = ("src/backend/registry.cpp", "src/backend/table.cpp", "src/backend/empty/backend.cpp")
+    names = ("backend/registry", "backend/table", "backend/empty/backend", "base/settings", "base/notices")
+    sources = [f"src/{name}.cpp" for name in names]
     printed = built(copy, BACKEND_PROGRAM, sources, ["-DFMT_HEADER_ONLY"])
     assert printed.startswith("empty 0 ") and "finds no device" in printed
 

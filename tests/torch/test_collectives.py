@@ -202,4 +202,5 @@ def test_nothing_reads_what_is_not_complete():
     compiled = compile_fresh(lambda x: gather(x * 2) + 1)
     with torch.no_grad():
         compiled(torch.randn(8, 8))
-    assert hologram_torch.stats()["failed_graphs"] == 1  # as in eager, and no native kernel beside it
+    stats = hologram_torch.stats()  # as in eager: PyTorch reads it
+    assert (stats["failed_graphs"], stats["fallback_ops"]) == (0, {"aten.add.Tensor": 1})

@@ -125,7 +125,8 @@ def test_a_fault_and_a_hang_take_nothing_along(packed, tmp_path):
     told = lines_of(tmp_path / "kernels.jsonl")
     assert {line.get("error") for line in told} >= {719} and any(line.get("launched", "").endswith("hologram_wide") for line in told)
     with tarfile.open(tmp_path / "kept.tar") as tar:
-        assert {name.split(".")[-2] for name in tar.getnames()} == {"ptx"}
+        kinds = {name.split(".")[-2] for name in tar.getnames()}
+        assert "ptx" in kinds and kinds <= {"ptx", "cubin"}  # machine code, too, where the library brings it
     files = list(tmp_path.rglob("*"))
     assert len(files) <= 8 and all(file.stat().st_size < 16 << 20 for file in files)
     count = [sum(line[key] for line in found.values()) for key in ("passed", "failed", "skipped")]

@@ -24,6 +24,7 @@ IDLE = {"minilm-8x128": 60 + 4, "resnet18-1": 87}
 # The same once both are trimmed; 6 more than was measured. PyTorch's tracing is 20 to 28 of it, packed weights are 41 and 73.
 BOUNDS = {"minilm-8x128": 68, "resnet18-1": 98}
 REST = 28  # of it, beside the shares that stats() tells
+LESS = 16  # by which what eager's own convolutions keep may exceed all else that ours do; 6 on a Zen 5
 RELEASED = 60  # with released weights, at rest and trimmed; measured are 33 and 47 of ResNet-18, -12 and 13 of MiniLM
 
 
@@ -45,7 +46,7 @@ def test_a_first_call_keeps_little_beside_packed_weights(case):
     assert ours["idle"] - eager["idle"] <= IDLE[case] * MIB, (eager, ours)
     assert ours["peak"] - eager["peak"] <= BOUNDS[case] * MIB, (eager, ours)
     shares = sum(ours["shares"][name] for name in ("packed_weights", "in_use", "pool_cached"))
-    assert -5 * MIB <= beyond - shares <= REST * MIB, (eager, ours)
+    assert -LESS * MIB <= beyond - shares <= REST * MIB, (eager, ours)
     assert released["shares"]["released_weights"] >= 40 * MIB
     for state in ("idle", "trimmed"):
         assert released[state] - eager[state] <= RELEASED * MIB, (eager, released)
