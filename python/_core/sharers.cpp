@@ -51,8 +51,7 @@ void Sharers::compared(const std::vector<const void*>& storages, int64_t bytes, 
   spent_ += seconds;
   const bool fresh =
       std::ranges::any_of(storages, [&](const void* s) { return !groups_.contains(s); });
-  const double least = std::max(first_search, took_);
-  if (spent_ < (fresh ? least : wait_)) return;
+  if (spent_ < (fresh ? patience() : wait_)) return;
   search(storages);
   spent_ = 0;
   const TensorWords& words = TensorWords::of_process();
@@ -61,7 +60,7 @@ void Sharers::compared(const std::vector<const void*>& storages, int64_t bytes, 
     return it != groups_.end() && !it->second.holders.empty() &&
            look(s, words.holders_of(s), it->second) > 0;
   });
-  wait_ = all ? std::max(first_search, took_) : 2 * std::max(wait_, took_);
+  wait_ = all ? patience() : 2 * std::max(wait_, took_);
   if (!all && tell_.is_valid()) std::exchange(tell_, {})(storages.size(), bytes);
 }
 

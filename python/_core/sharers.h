@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -16,11 +17,11 @@ namespace hologram::python {
 /// long. Used under the GIL.
 class Sharers {
  public:
-  /// Seconds of comparing before a search, or as many as the last one took; twice as many as before
-  /// where that has not found all.
-  static constexpr double first_search = 0.02;
-
   static Sharers& of_process();
+
+  /// Seconds of comparing before a search; twice as many as before where the last one has not found
+  /// all.
+  double patience() const { return std::max(first_search, took_); }
 
   /// A number above 0 that stays the same while all of the storage's holders are known tensors,
   /// none of which has been written; 0: compare. `check`: as begin() gave it.
@@ -37,6 +38,8 @@ class Sharers {
   void set_teller(nanobind::object tell) { tell_ = std::move(tell); }
 
  private:
+  static constexpr double first_search = 0.02;
+
   struct Holder {
     nanobind::object weak;
     int64_t version;

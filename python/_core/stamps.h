@@ -196,7 +196,7 @@ class Stamps {
         if (changed[static_cast<size_t>(p)]) out.kept[c].reset();
     if (comparing && !comparing->storages.empty() && !host_)
       comparing->seconds =
-          Sharers::first_search;  // nothing of them is kept: the first search is now
+          Sharers::of_process().patience();  // nothing of them is kept: the first search is now
     if (comparing && !comparing->storages.empty())
       Sharers::of_process().compared(comparing->storages, comparing->bytes, comparing->seconds);
     return true;
