@@ -21,7 +21,7 @@ from zoo import ZOO
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(_core.__file__).resolve().parents[2]
 LIBRARY, WHOLE = BUILD / "libhologram_rt.so.0", BUILD / "libhologram.so.0"
-MOST_BYTES = 5_000_000
+MOST_BYTES = 3_500_000
 LEVEL = "amx" if "+amx" in _core.Runtime("cpu").target else _core.Runtime("cpu").target.split()[1]
 
 pytestmark = pytest.mark.skipif("HOLOGRAM_SANITIZE:STRING=\n" not in (BUILD / "CMakeCache.txt").read_text(),
