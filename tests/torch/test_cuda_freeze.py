@@ -1,4 +1,6 @@
 # tests/torch/test_cuda_freeze.py: freeze() on tensors of a GPU over the fake driver: all but torch.export of a model that is there
+import gc
+import time
 import types
 
 import fake_cuda
@@ -86,8 +88,16 @@ def test_a_frozen_model_keeps_what_depends_on_its_weights_on_the_device(gpu, the
     assert launches == [kept + 1, kept, kept, kept + 1, kept] and call.captures == 1
 
 
-def test_a_weight_that_others_hold_is_kept_once_they_are_known(gpu, there):  # noqa: F811
+@pytest.mark.parametrize("searches", ["quick", "slow"])
+def test_a_weight_that_others_hold_is_kept_once_they_are_known(gpu, there, searches, monkeypatch):  # noqa: F811
     w, x = torch.randn(8), torch.randn(4, 8)
+    if searches == "slow":  # the first search for a weight's holders is at once, however long the one before took
+        objects = gc.get_objects
+        monkeypatch.setattr(gc, "get_objects", lambda: time.sleep(0.2) or objects())
+        other = on_gpu(there, w)
+        held = other.weight.data  # noqa: F841
+        with torch.no_grad():
+            hologram_torch.freeze(other, (there(x),))(there(x))
     model = on_gpu(there, w)
     alias = model.weight.data
     call = hologram_torch.freeze(model, (there(x),))
