@@ -7,8 +7,8 @@ from torch.utils import _pytree as pytree
 from . import counters, lines
 from .graph.symbols import Call
 from .translate import cut
+from .translate.calls import value_of
 from .translate.host import Traced, as_traced, counts, runs_bodies
-from .translate.translator import value_of
 
 
 class Variants:

@@ -10,7 +10,8 @@ import torch
 from torch.fx import Node
 
 from . import sharing
-from .translator import _only_checks, random_kind, value_of
+from .calls import random_kind, value_of
+from .translator import only_checks
 
 
 def symbols_of(val) -> set:
@@ -123,7 +124,7 @@ def _levels(graph, at):
             if node.args[0] in single:
                 single.add(node)
             continue
-        alone = node in at or value_of(node) is None and _only_checks(target)
+        alone = node in at or value_of(node) is None and only_checks(target)
         level = floor
         for source in node.all_input_nodes:
             if source in levels:

@@ -14,7 +14,8 @@ from ..graph import dtypes
 from ..graph.builder import Value, contiguous_strides
 from ..graph.symbols import Symbols, Unsupported, hint_of
 from . import left
-from .translator import Translator, _Opaque
+from .calls import Opaque
+from .translator import Translator
 
 _WRITES = (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION", None))
 
@@ -114,7 +115,7 @@ class ExportedGraph(Translator):
 
     def _held(self, node):
         value = self.env[node]
-        if type(value) is _Opaque:
+        if type(value) is Opaque:
             raise Unsupported(f"value of {node}")
         return value
 
