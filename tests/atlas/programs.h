@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <vector>
 
 #include "atlas/builder.h"
@@ -198,6 +199,36 @@ inline Program row_order(DType type, bool descending) {
   BodyBuilder(b.key).load(0, type, i * sym(1) + j);
   BodyBuilder e(b.epilogue);
   e.store(1, i * sym(2) + place, e.accumulator(0, DType::i64));
+  return p;
+}
+
+/// out[b, at[b, j], :] = combine(out[b, at[b, j], :], in[b, j, :]) in the order of j, for [s0, s1]
+/// indices into s2 places of `width`; what is stored if there is no `combine` is in[b, j, :].
+inline Program scattered(DType type, std::optional<Op> combine, const Expr& width) {
+  Program p;
+  p.num_symbols = 4;
+  p.buffers = {{DType::i64, atlas::Access::read, sym(0) * sym(1)},
+               {type, atlas::Access::read, sym(0) * sym(1) * width},
+               {type, atlas::Access::read_write, sym(0) * sym(2) * width}};
+  atlas::LoopBlock& loop = p.loop();
+  loop.axes = {{atlas::AxisKind::parallel, sym(0)},
+               {atlas::AxisKind::parallel, width},
+               {atlas::AxisKind::row, sym(1)}};
+  loop.parallel_rank = 2;
+  loop.stages.resize(1);
+  loop.stages[0].kind = atlas::StageKind::serial_row;
+  BodyBuilder b(loop.stages[0].body);
+  const Expr i = Expr::axis(0, sym(0)), c = Expr::axis(1, width), j = Expr::axis(2, sym(1));
+  const Val place = b.load(0, DType::i64, i * sym(1) + j);
+  const Expr at = Expr::value(static_cast<int>(b.clamp_index(place, sym(2)).id), sym(2));
+  const Expr to = (i * sym(2) + at) * width + c;
+  const Val inside = b.lt(b.cast(place, DType::u64), b.cast(b.index(sym(2)), DType::u64));
+  Val x = b.load(1, type, (i * sym(1) + j) * width + c);
+  if (combine) {
+    const DType wide = compute_type(type);
+    x = b.cast(b.op(*combine, b.cast(b.load(2, type, to, inside), wide), b.cast(x, wide)), type);
+  }
+  b.store(2, to, x, inside);
   return p;
 }
 

@@ -13,6 +13,8 @@ std::vector<std::pair<std::string, atlas::Program>> rendered() {
       all.emplace_back(std::string(name_of(t)) + "_" + std::string(ir::name_of(op)),
                        elementwise(op, t, 2, t));
   all.emplace_back("scan", row_scan(Op::reduce_sum, DType::f32));
+  all.emplace_back("scatter_columns", scattered(DType::f32, Op::add, sym(3)));
+  all.emplace_back("scatter_rows", scattered(DType::bf16, Op::max, 2));
   std::erase_if(all, [](const auto& p) { return cuda::unrendered(p.second).has_value(); });
   std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.first < b.first; });
   return all;
@@ -39,6 +41,25 @@ TEST_F(CudaBackend, PtxRoundsAsTheOthersDo) {
       EXPECT_EQ(ptx.find(banned), std::string::npos) << name << ": " << banned;
     EXPECT_EQ(ptx.find("fma"), ptx.find("fma.rn")) << name;
   }
+}
+
+// But for rows so short that a thread of each column takes them whole.
+TEST_F(CudaBackend, WarpsOwnThePlacesOfScatters) {
+  auto owned = [](const atlas::Program& p) {
+    return cuda::dump_ptx(p).find("vote.sync.ballot") != std::string::npos;
+  };
+  for (Expr width : {sym(3), Expr(1), Expr(300)}) {
+    atlas::Program p = scattered(DType::f32, Op::add, width);
+    EXPECT_TRUE(owned(p)) << width.str();
+    EXPECT_EQ(cuda::dump_ptx(p).find("match.any") != std::string::npos, width.is(1));
+    p.loop().axes[2].extent = Expr(32);
+    EXPECT_FALSE(owned(p)) << width.str();
+  }
+  // What is read beside the place that is written may be another element's.
+  atlas::Program next = scattered(DType::f32, Op::add, 1);
+  for (atlas::Instr& i : next.loop().stages[0].body.instrs)
+    if (i.code == atlas::Code::load && i.buffer == 2) i.expr = Expr(0);
+  EXPECT_FALSE(owned(next));
 }
 
 // As one module for each GPU: a process of the assembler takes longer than a kernel.

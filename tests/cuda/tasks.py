@@ -149,9 +149,10 @@ def rungs(programs: Programs, pattern: str) -> list[str]:
 
 
 def first(setting: Setting, programs: Programs) -> Iterator[Task]:
-    """One element-wise program, one reduction, one scan."""
-    for name in ("add_f32", "sum_f32", "scan", "f32_exp"):
-        for test in programs.matching("test_conformance", f"*LeavesTheInterpretersBits/cuda_{name}"):
+    """One element-wise program, one reduction, one scan, one scatter."""
+    ours = "*LeavesTheInterpretersBits/cuda_"
+    for name in (f"{ours}add_f32", f"{ours}sum_f32", f"{ours}scan", f"{ours}f32_exp", "*/Scatters.*/sums"):
+        for test in programs.matching("test_conformance", name):
             yield gtest(setting, "first", "test_conformance", test, limit=30)
 
 

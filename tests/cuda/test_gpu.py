@@ -198,3 +198,19 @@ def test_a_training_step_has_eagers_gradients(torch):
             torch.cuda.current_stream().synchronize()
         gradients.append(w.grad)
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-3, atol=1e-3)
+
+
+def test_scatters_have_the_cpus_bits_in_every_call(torch):
+    """Gradients of embeddings of many rows that few numbers name, and sums of single numbers."""
+    at, gradient, x = torch.randint(0, 50, (4096,)), torch.randn(4096, 300), torch.randn(1000)
+    index, source = torch.randint(0, 1000, (20000,)), torch.randn(20000)
+
+    def function(gradient, at, x, index, source):
+        return torch.ops.aten.embedding_dense_backward(gradient, at, 50, -1, False), x.index_add(0, index, source)
+
+    operands = (gradient, at, x, index, source)
+    call = torch.compile(function, backend="hologram", dynamic=False)
+    wanted = call(*operands)
+    for _ in range(3):
+        found = call(*(v.cuda() for v in operands))
+        assert all(torch.equal(ours.cpu(), cpus) for ours, cpus in zip(found, wanted, strict=True))

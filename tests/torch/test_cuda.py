@@ -180,14 +180,6 @@ def test_what_depends_on_parameters_alone_is_computed_once(gpu):
     torch.testing.assert_close(out.cpu(), x * torch.softmax(w + torch.arange(8), -1))
 
 
-def test_long_scatters_are_pytorchs(gpu):
-    x, index, source = torch.randn(100, 3), torch.randperm(100)[:40], torch.randn(40, 3)
-    hologram_torch.reset_stats()
-    (out,), _ = both(gpu, lambda x, i, s: x.index_copy(0, i, s), x, index, source)
-    assert torch.equal(out, x.index_copy(0, index, source))
-    assert hologram_torch.stats()["fallback_ops"] == {"aten.index_copy.default": 1}
-
-
 def test_an_index_out_of_range_is_raised_by_the_next_call_and_the_device_goes_on(gpu):
     table, good, bad = torch.randn(5, 3), torch.tensor([4, 0]), torch.tensor([1, 9])
     call = compiled(lambda t, i: t.index_select(0, i), table, good)

@@ -12,13 +12,6 @@ __all__ = ["Builder", "Value", "contiguous_strides", "f64_bits", "numel", "promo
 NUMBERS = (bool, int, float)
 _PRODUCTS = frozenset(("dot_general", "attention", "attention_lse"))  # a GPU's are PyTorch's unless asked for
 _LEFT_ON_GPUS = frozenset(("attention_grad", "argsort"))
-_FEW_PLACES = 32  # that one thread of a GPU writes one after the other
-
-
-def _writes_few(operands, ints) -> bool:
-    """Whether a scatter writes a few places of each column, as into a cache: their order is one thread's."""
-    places = numel(operands[1].shape[ints[2] :])
-    return type(places) is int and places <= _FEW_PLACES
 
 
 class Builder(GraphBuilder):
@@ -32,8 +25,7 @@ class Builder(GraphBuilder):
 
     def _make_there(self, op, *args, **kwargs):
         """On a GPU: what its backend renders no kernel for is PyTorch's."""
-        left = op in _LEFT_ON_GPUS or (op in _PRODUCTS and not device.own_products())
-        if left or op == "scatter" and not _writes_few(*args, **kwargs):
+        if op in _LEFT_ON_GPUS or (op in _PRODUCTS and not device.own_products()):
             raise Unsupported(f"{op} on a GPU")
         return self.graph.make(op, *args, **kwargs)
 

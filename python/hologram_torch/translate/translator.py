@@ -6,7 +6,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 from torch.fx.immutable_collections import immutable_dict
 
-from .. import counters, device, lines, lowering, precision
+from .. import counters, lines, lowering, precision
 from ..graph import dtypes
 from ..graph.builder import Value, contiguous_strides
 from ..graph.symbols import Unsupported, hint
@@ -36,7 +36,7 @@ class Translator(Results):
         self._kept = set()  # ids of parameters' values
         self._sizes = {}  # placeholder of a size -> how it is read
         self._indexing = {}  # nodes whose kernels look at indices, in order
-        self._chains = inplace.find(module.graph) if device.here() == "cpu" else {}  # scatters of a GPU are PyTorch's
+        self._chains = inplace.find(module.graph)
         self._flat = {}  # node of a chain -> the argument after it, its leading axes joined
 
     def run(self):

@@ -85,7 +85,7 @@ struct Facts {
   bool flags = false;  ///< may flag faults
   /// Parts that a point's work may be cut into, each a team: a CTA's point is then number of the
   /// CTA / teams, and what parts leave in their workspace is merged by `merges` CTAs for each
-  /// point, unless there is one part. 0: it is not cut.
+  /// point, unless there is one part or nothing to merge (0). 0 parts: it is not cut.
   Expr parts;
   int merges = 0;
   std::optional<WideFacts> wide;

@@ -44,7 +44,7 @@ Grid cut_points(const Facts& facts, std::span<const int64_t> symbols, int multip
     if (g.ctas > most_ctas) refuse_points(g.total);
     g.teams = g.ctas * facts.points;
   }
-  g.parted = cut && g.teams > 1;
+  g.parted = facts.merges > 0 && g.teams > 1;
   const int64_t pieces = cut ? (g.parted ? g.ctas : 0) : g.teams;
   g.workspace = static_cast<size_t>(pieces * g.team_bytes);
   return g;
@@ -56,6 +56,7 @@ Facts facts_of(const ThinFacts& thin) {
   f.total = thin.total;
   f.team_bytes = thin.team_bytes;
   f.parts = thin.parts;
+  f.merges = thin.merges;
   f.points = 1;
   return f;
 }

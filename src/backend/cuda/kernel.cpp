@@ -52,7 +52,7 @@ std::shared_ptr<const LoadedKernel> load_module(const DeviceContext& device,
   };
   find(kernel->function, codegen::kernel_symbol);
   const auto& wide = kernel->facts.wide;
-  if (!kernel->facts.parts.is(0) || (wide && wide->merges > 0)) find(kernel->merge, merge_symbol);
+  if (kernel->facts.merges > 0 || (wide && wide->merges > 0)) find(kernel->merge, merge_symbol);
   if (const auto& thin = kernel->facts.thin) {
     find(kernel->thin, thin_symbol);
     if (!thin->parts.is(0)) find(kernel->thin_merge, thin_merge_symbol);

@@ -261,7 +261,7 @@ uint64_t Machine::State::together(Warp& w, uint32_t mask, int pc, int next, uint
   }
 }
 
-// shfl.sync and bar.warp.sync: whether all of their lanes are here; if so they have run and stand
+// shfl.sync, vote.sync, match.sync and bar.warp.sync: whether all of their lanes are here; if so they have run and stand
 // behind it.
 bool Machine::State::meet(Warp& w, const Instr& i, uint32_t mask, int pc) {
   const Operand& members = i.operands.back();
@@ -283,6 +283,8 @@ bool Machine::State::meet(Warp& w, const Instr& i, uint32_t mask, int pc) {
   w.waiting &= ~wanted;
   if (i.op == "shfl")
     shuffle(w, i, wanted);
+  else if (i.op == "vote" || i.op == "match")
+    compare_lanes(w, i, wanted);
   else
     sync_lanes(w, wanted);
   each_lane(wanted, [&](int l) { w.pc[static_cast<size_t>(l)] = pc + 1; });
@@ -308,6 +310,25 @@ void Machine::State::shuffle(Warp& w, const Instr& i, uint32_t mask) {
       from = l - b < 0 ? l : l - b;
     if (!(mask >> from & 1)) fault("shfl from a lane that is no member", w, l);
     set(w, i.operands[0], l, source[static_cast<size_t>(from)]);
+  });
+  wrote(w, i.operands[0].reg, mask);
+}
+
+// vote.sync.ballot: lanes whose operand is true; match.any.sync: those that have this lane's.
+void Machine::State::compare_lanes(Warp& w, const Instr& i, uint32_t mask) {
+  const bool ballot = i.op == "vote";
+  if (!i.has(ballot ? "ballot" : "any") || !i.has("b32"))
+    fault("a comparison of lanes that this machine does not know", w, std::countr_zero(mask));
+  if (i.operands[1].reg >= 0) read_check(w, i.operands[1].reg, mask);
+  std::array<uint64_t, warp_size> source{};
+  each_lane(mask, [&](int l) { source[static_cast<size_t>(l)] = value(w, i.operands[1], l); });
+  each_lane(mask, [&](int l) {
+    uint64_t found = 0;
+    each_lane(mask, [&](int other) {
+      const uint64_t x = source[static_cast<size_t>(other)];
+      if (ballot ? x != 0 : x == source[static_cast<size_t>(l)]) found |= uint64_t{1} << other;
+    });
+    set(w, i.operands[0], l, found);
   });
   wrote(w, i.operands[0].reg, mask);
 }

@@ -149,6 +149,7 @@ struct Machine::State {
   uint64_t together(Warp& w, uint32_t mask, int pc, int next, uint64_t steps);
   bool meet(Warp& w, const Instr& i, uint32_t mask, int pc);
   void shuffle(Warp& w, const Instr& i, uint32_t mask);
+  void compare_lanes(Warp& w, const Instr& i, uint32_t mask);
   bool whole_barrier(const Instr& i) const;
   void pass_named(Warp& w, const Instr& i, uint32_t mask);
   bool set_registers(Warp& w, const Instr& i, uint32_t on);

@@ -394,6 +394,8 @@ Code code_of(const Instr& i) {
                                                     {"ex2", code_ex2},
                                                     {"copysign", code_copysign},
                                                     {"shfl", code_warp},
+                                                    {"vote", code_warp},
+                                                    {"match", code_warp},
                                                     {"mma", code_mma},
                                                     {"ldmatrix", code_ldmatrix},
                                                     {"wgmma", code_wgmma},

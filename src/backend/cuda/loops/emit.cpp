@@ -6,6 +6,7 @@
 #include "atlas/empty.h"
 #include "backend/cuda/loops/points.h"
 #include "backend/cuda/loops/rows.h"
+#include "backend/cuda/loops/scatter.h"
 
 namespace hologram::cuda {
 
@@ -27,6 +28,13 @@ Facts emit_loop_block(llvm::Module& module, const atlas::Program& program, int b
   if (atlas::is_empty(program)) {
     CudaFunction k(module, program, facts.threads);
     k.finish();
+    return facts;
+  }
+  if (const auto scatter = plan_scatter(program)) {
+    facts = scatter_facts(program, *scatter);
+    CudaFunction k(module, program, facts.threads);
+    emit_scatter(k, *scatter);
+    facts.flags = k.flags();
     return facts;
   }
   facts.team_bytes = CudaFunction::scratch_bytes(program);

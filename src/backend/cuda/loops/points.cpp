@@ -2,6 +2,7 @@
 #include "backend/cuda/loops/points.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "codegen/index.h"
 #include "codegen/nest.h"
@@ -13,21 +14,28 @@ constexpr size_t most_widened = 48;  // instructions of bodies that a thread run
 
 }  // namespace
 
-void fix_axes(Scope& scope, std::span<const atlas::Axis> axes, int first, int last, Value* number) {
+void fix_axes(Scope& scope, std::span<const atlas::Axis> axes, std::span<const int> which,
+              Value* number) {
   CudaFunction& k = static_cast<CudaFunction&>(scope.function());
   Expr rest(1);  // how many numbers there are
-  for (int a = first; a < last; ++a) rest *= axes[static_cast<size_t>(a)].extent;
-  for (int a = last - 1; a > first; --a) {
-    const Expr& extent = axes[static_cast<size_t>(a)].extent;
+  for (int a : which) rest *= axes[static_cast<size_t>(a)].extent;
+  for (size_t n = which.size(); n-- > 1;) {
+    const Expr& extent = axes[static_cast<size_t>(which[n])].extent;
     Value* size = emit_expr(scope, extent).v;
     scope.seek();
     const Expr number_known = rest.is_const() ? Expr::axis(0, rest) : Expr::symbol(0);
     Value* q = emit_floor_div(k, number, size, number_known, extent);
-    scope.set_axis(a, k.ir.CreateSub(number, k.ir.CreateMul(q, size)));
+    scope.set_axis(which[n], k.ir.CreateSub(number, k.ir.CreateMul(q, size)));
     number = q;
     if (rest.is_const()) rest = floor_div(rest, max(extent, Expr(1)));
   }
-  if (last > first) scope.set_axis(first, number);
+  if (!which.empty()) scope.set_axis(which[0], number);
+}
+
+void fix_axes(Scope& scope, std::span<const atlas::Axis> axes, int first, int last, Value* number) {
+  std::vector<int> which(static_cast<size_t>(std::max(last - first, 0)));
+  std::iota(which.begin(), which.end(), first);
+  fix_axes(scope, axes, which, number);
 }
 
 int neighbours_of(const atlas::Program& program) {

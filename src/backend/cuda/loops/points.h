@@ -9,6 +9,10 @@ namespace hologram::cuda {
 /// row-major space.
 void fix_axes(Scope& scope, std::span<const atlas::Axis> axes, int first, int last, Value* number);
 
+/// The same for the axes that `which` names, in this order.
+void fix_axes(Scope& scope, std::span<const atlas::Axis> axes, std::span<const int> which,
+              Value* number);
+
 /// How many neighbours along the last parallel axis a thread takes, as vectors of 16 bytes or
 /// fewer; 1 where vectors win nothing.
 int neighbours_of(const atlas::Program& program);

@@ -1,0 +1,30 @@
+// backend/cuda/loops/scatter.h: rows whose elements go to places that they name, in order.
+#pragma once
+
+#include <optional>
+
+#include "backend/cuda/function.h"
+
+namespace hologram::cuda {
+
+/// A serial stage whose only store goes to a place that an index says. Places are owned: whoever
+/// owns one handles all elements that go there, in their order, and elements of different owners do
+/// not meet.
+struct ScatterPlan {
+  atlas::ValueId place;  ///< the clamp_index that says where an element goes
+  atlas::Body probe;     ///< the stage's body as far as that needs it
+  /// Parallel axes: those that the place depends on, and the others, along which elements that go
+  /// to one place lie beside each other.
+  std::vector<int> points, columns;
+  Expr rows, width;      ///< elements of a row; of columns
+  bool by_rows = false;  ///< lanes are elements of the row; else columns
+};
+
+/// How a scatter's elements are dealt out; nothing for all other loops, and for rows so short that
+/// the thread of each column takes them one after the other.
+std::optional<ScatterPlan> plan_scatter(const atlas::Program& program);
+
+Facts scatter_facts(const atlas::Program& program, const ScatterPlan& plan);
+void emit_scatter(CudaFunction& k, const ScatterPlan& plan);
+
+}  // namespace hologram::cuda
