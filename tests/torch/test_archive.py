@@ -208,6 +208,20 @@ def test_where_an_archive_cannot_tell_the_index_it_names_the_operator(path):
         loaded(np.arange(5, dtype=np.float32), np.array([0, 3, 1]), np.array([1, 0, 1]))
 
 
+def test_a_sequence_beyond_a_table_of_positions_is_named(path):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.positions = torch.nn.Embedding(8, 4)
+
+        def forward(self, x):
+            return self.positions(torch.arange(x.shape[0])).sum(-1) + x
+
+    hologram_torch.export(Model(), (torch.ones(3),), path, dynamic_shapes=({0: Dim("length", min=2, max=64)},), isas=())
+    with pytest.raises(ValueError, match="forward: embedding of positions: an index was out of range"):
+        hologram.load(path)(np.ones(9, np.float32))
+
+
 # --- state
 class Counter(torch.nn.Module):
     def __init__(self):

@@ -303,6 +303,9 @@ NAMED = {  # what a call that fails says: the index where it can be had, the ope
     "sizes": (lambda x, i: x.repeat(2)[i * x.shape[0]], "index: index 35 .* size 10 "),
     "axis": (lambda x, i: x.reshape(1, 5).gather(1, i[None]), "gather: index 7 .* dimension 1 with size 5 "),
     "parts": (lambda x, i: torch.nn.functional.nll_loss(x.expand(2, 5), i), "nll_loss.*: index 7 .* dimension 1 with size 5 "),
+    "constant": (lambda x, i: x[torch.full((2,), 7)] + i, "index: index 7 .* size 5 "),
+    "list": (lambda x, i: x[[2, 6]] + i, "index: index 6 .* size 5 "),
+    "positions": (lambda x, i: x[torch.arange(6 + i.shape[0])].sum() + i, "index: index 5 .* size 5 "),
     "writing": (lambda x, i: x.index_add(0, i, x[:2]), "index_add: index 7 .* dimension 0 with size 5 "),
 }
 

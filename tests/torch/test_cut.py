@@ -163,6 +163,52 @@ def test_nested_tensors():
     agree(lambda x: layer(x).sin().values().sum(), (ragged(3, 2, 5, requires_grad=True),))
 
 
+# --- checks of values
+def bounded(x):
+    torch._check(x.max().item() < 5)
+    return x.add_(1) * 2
+
+
+def asserted(x):
+    torch._assert_async((x < 5).all(), "too much")
+    return x.add_(1) * 2
+
+
+def asserted_inside(x):
+    def double(x):
+        torch._assert_async((x < 5).all(), "too much")
+        return x * 2
+
+    return torch.cond(x.sum() > 0, double, torch.neg, (x,))
+
+
+CHECKS = {
+    "check": (bounded, "Runtime assertion failed"),
+    "assert": (asserted, "too much"),
+    "body": (asserted_inside, "too much"),
+    "chances": (lambda x: torch.bernoulli(x / 5) * 2, "p_in <= 1"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_checks_of_values(name):
+    """What fails one leaves arguments as they are."""
+    function, words = CHECKS[name]
+    compiled = compile_fresh(function)
+    with torch._dynamo.config.patch(SIZES):
+        for x in (normal(4).abs(), torch.full((4,), 9.0), normal(4).abs()):
+            given = x.clone()
+            torch.manual_seed(0)
+            if (x < 5).all():
+                expected = function(x.clone())
+                torch.manual_seed(0)
+                check(compiled(given), expected)
+            else:
+                with pytest.raises(RuntimeError, match=words):
+                    compiled(given)
+                check(given, x)
+
+
 # --- conditionals and loops
 def loop(x):
     from torch._higher_order_ops.while_loop import while_loop

@@ -49,8 +49,8 @@ def _core() -> dict:
     return dict((quick or _decomp.core_aten_decompositions)())
 
 
-# Whose decomposition gives other results than the operator.
-_WHOLE = ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward")
+# Whose decomposition gives other results than the operator, or takes chances that it refuses.
+_WHOLE = ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward", "bernoulli")
 
 # Not in the core set, but with a decomposition whose parts are native.
 _ALSO = (

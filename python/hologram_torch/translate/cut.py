@@ -7,7 +7,6 @@ import dataclasses
 import operator
 
 import torch
-from torch.fx import Node
 
 from . import sharing
 from .calls import random_kind, value_of

@@ -3,6 +3,8 @@
 are looked at once more, by the operators of PyTorch that compute them from the call's arguments, where nothing has changed
 these; other operators are named without a number."""
 
+import operator
+
 import torch
 
 from .. import lines
@@ -22,6 +24,8 @@ _DIVISIONS = frozenset(("div", "divide", "floor_divide", "remainder", "fmod"))
 class Check:
     """operator, where, part: its name, the user's line and the part of the model; looks: (recipe of an index, axis, recipe of
     the axis' size), or for a division (the recipe of its divisor, None, None); None: unknown."""
+
+    fixed = False  # whether no argument decides what it looks at, but for sizes
 
     def __init__(self, node, divides, looks, wraps=False):
         self.operator, self.where, self.part = _name(node), lines.of(node), _part(node)
@@ -95,8 +99,16 @@ def written(faults, input_of) -> list:
                 looks = []
                 break
             looks.append([number, axis, size])
+        if check.fixed and not looks and not _has_sizes(check.looks):
+            continue
         out.append({"operator": check.operator, "part": check.part, "divides": check.divides, "looks": looks, "wraps": check.wraps})
     return out
+
+
+def _has_sizes(recipe) -> bool:
+    if type(recipe) is _Call:
+        return _has_sizes([recipe.args, *recipe.kwargs.values()])
+    return any(map(_has_sizes, recipe)) if isinstance(recipe, (list, tuple)) else hasattr(recipe, "evaluate")
 
 
 class _Tensor:
@@ -119,12 +131,14 @@ class Recipes:
     def __init__(self, c, written):
         self.c, self.written = c, written  # placeholders
 
-    def index(self, node) -> Check:
+    def index(self, node, fixed) -> Check:
         try:
             looks = [(self.recipe(index), axis, size) for index, axis, size in self._indices(node)]
         except _Unknown:
             looks = None
-        return Check(node, False, looks or None, _packet(node) in _FROM_THE_END)
+        check = Check(node, False, looks or None, _packet(node) in _FROM_THE_END)
+        check.fixed = fixed
+        return check
 
     def division(self, node) -> Check:
         try:
@@ -171,9 +185,18 @@ class Recipes:
             if isinstance(value, (bool, int, float)) or hasattr(value, "evaluate"):
                 return value
             raise _Unknown
+        if x.op == "get_attr":
+            return self._constant(x)
         if x in self.c.parameter_of and type(value) is Value and value.dtype != dtypes.HOST:
             return _Tensor(self.c.parameter_of[x])
         return self._call(x, room)
+
+    def _constant(self, x):
+        tensor = operator.attrgetter(x.target)(self.c.module)
+        number = next((number for number, kept in self.c.constants if kept is tensor), None)
+        if number is None:
+            raise _Unknown
+        return _Tensor(number)
 
     def _call(self, x, room):
         part, target = None, x.target

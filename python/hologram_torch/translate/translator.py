@@ -4,6 +4,7 @@ import operator
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.immutable_collections import immutable_dict
 
 from .. import counters, lines, lowering, precision
@@ -35,7 +36,7 @@ class Translator(Results):
         self._static_inputs = frozenset(static_inputs) if keep_static else frozenset()
         self._kept = set()  # ids of parameters' values
         self._sizes = {}  # placeholder of a size -> how it is read
-        self._indexing = {}  # nodes whose kernels look at indices, in order
+        self._indexing = {}  # node whose kernels look at indices, in order → whether no argument decides these
         self._chains = inplace.find(module.graph)
         self._flat = {}  # node of a chain -> the argument after it, its leading axes joined
 
@@ -60,7 +61,8 @@ class Translator(Results):
     def _note_faults(self):
         """Notes whose indices may be out of range, and who may divide by zero."""
         recipes = faults.Recipes(self, set(self._mutated))
-        checks = [recipes.index(node) for node in self._indexing]
+        checks = [recipes.index(node, fixed) for node, fixed in self._indexing.items()]
+        checks = [check for check in checks if check.looks or not check.fixed]
         checks += [recipes.division(node) for node in self.env if faults.divides(node)]
         if checks:
             self.host.fault = faults.Faults(checks)
@@ -120,8 +122,7 @@ class Translator(Results):
         return super().scatter(x, indices, updates, axis, mode, batch)
 
     def _note_index(self, indices):
-        if not _is_constant(indices):
-            self._indexing[self._node] = None
+        self._indexing[self._node] = _is_constant(indices) and self._indexing.get(self._node, True)
 
     def refuse_nothing(self, axes):
         """Leaves an operator to PyTorch whose first operand has no elements along the axes: eager refuses it. Where sizes are
@@ -266,9 +267,16 @@ class Translator(Results):
         elif getattr(target, "_name", "") == "invoke_subgraph":
             self._inline(node)
         elif val is None and only_checks(target):
-            self.env[node] = None
+            self._check(node, target)
         else:
             self._operator(node, target, val)
+
+    def _check(self, node, target):
+        """What only checks values is a call of the host; what guards see to, as sizes and dtypes, is none."""
+        self.env[node] = None
+        if target is not torch.ops.aten._assert_tensor_metadata.default and any(map(_is_data, node.all_input_nodes)):
+            self._call_host(node, target, Opaque(node), counted=False)
+            self._run_anyway(self.env[node])
 
     def _whole(self, node, val):
         try:
@@ -389,8 +397,14 @@ class Translator(Results):
         self.env[node] = value
 
 
+def _is_data(node) -> bool:
+    """Whether contents of tensors decide a node's value."""
+    val = value_of(node)
+    return not isinstance(val, (bool, int, float, str)) and (isinstance(val, torch.Tensor) or bool(free_unbacked_symbols(val)))
+
+
 def _is_constant(value) -> bool:
-    """Whether a value depends on no argument of the call. Sizes of the call make places that are right."""
+    """Whether a value depends on no argument of the call, but on sizes at most."""
     seen, todo = set(), [value]
     while todo:
         value = todo.pop()
