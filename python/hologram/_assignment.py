@@ -257,6 +257,41 @@ def _cast_by_numpy(like: Any, values: Any, casting: str) -> Any:
     return out
 
 
+def _half_by_numpy(a: Any, name: str, value: Any) -> Any:
+    return _put_half(np.array(a), name, value)
+
+
+def _put_half(a: Any, name: str, value: Any) -> Any:
+    setattr(a, name, value)
+    return a
+
+
+_half_by_numpy.in_place = 0, _put_half  # type: ignore[attr-defined]
+
+
+def note_half(a: Array, name: str, half: Array) -> None:
+    """Notes that the real or the imaginary part lies in the memory of the complex array."""
+
+    def write(base: Array, new: Array) -> Any:
+        return HOOKS["function"](base.tracer, _half_by_numpy, None, (base, name, new), {}, f"ndarray.{name}")
+
+    def read(base: Array) -> Any:
+        return HOOKS["function"](base.tracer, operator.attrgetter(name), None, (base,), {}, f"ndarray.{name}")
+
+    half.alias = View(a, read, write)
+    half.alias.key = name
+
+
+def set_half(a: Array, name: str, value: Any) -> None:
+    """x.real = value, x.imag = value."""
+    if isinstance(value, Array) and value.alias is not None and value.alias.base is a and value.alias.key == name:
+        if value.alias.seen == a.version:
+            return  # the end of x.real += …, which has written x
+    if not a.foreign and name == "imag":
+        raise TypeError("array does not have imaginary part to set")
+    set_item(a if not a.foreign else getattr(a, name), Ellipsis, value)
+
+
 def set_item(a: Array, key: Any, value: Any) -> None:
     """x[key] = value."""
     if isinstance(value, Array) and value.alias is not None and value.alias.base is a and value.alias.key is key:
@@ -366,3 +401,4 @@ def write_out(result: Any, out: Any, casting: str, where: Any = True) -> Any:
 
 
 HOOKS.update(set=set_item, written=write_argument, out=write_out, viewed=note_view, view=View, fill=fill, part=part_by_numpy)
+HOOKS.update(half=note_half, set_part=set_half)

@@ -15,7 +15,7 @@ import numpy as np
 from hologram._indexed import INDEXED, Indexed
 from hologram._operands import lifted
 from hologram._registry import HOOKS
-from hologram.trace import Array, Dim, Unknown
+from hologram.trace import Array, Dim, TraceError, Unknown
 
 
 class Table(np.ndarray):
@@ -161,7 +161,7 @@ _NATIVE: dict[str, tuple[Callable[..., Any], Any]] = {
     "ascontiguousarray": (_as_array, Array),
     "fromfunction": (_from_function, Dim),
 }
-_MODULES = (np, np.fft, np.linalg)
+_MODULES = (np, np.fft, np.linalg, np.lib, np.lib.stride_tricks)
 _OF_INTS = ("hanning", "hamming", "blackman", "bartlett", "kaiser", "tri", "indices", "logspace", "geomspace", "fftfreq", "rfftfreq")
 
 
@@ -174,7 +174,7 @@ class Module:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._module, name)
         if name in INDEXED and self._module is np:
-            return Indexed(self._tracer, value, INDEXED[name])
+            return Indexed(self._tracer, value, name)
         return substitute(self._tracer, value)
 
 
@@ -222,6 +222,19 @@ class Vectorized:
         return HOOKS["function"](self._tracer, self._call, None, args, kwargs, "numpy.vectorize")
 
 
+def _strided(tracer: Any, x: Any, shape: Any = None, strides: Any = None, **options: Any) -> Any:
+    """np.lib.stride_tricks.as_strided: NumPy's view of the memory."""
+    if not isinstance(x, Array):
+        return np.lib.stride_tricks.as_strided(x, _settled(shape), _settled(strides), **options)
+    given = [s for s in strides or () if not isinstance(s, Array)]
+    if given and x.ndim > 1 and x.lies_as_computed:
+        raise TraceError(
+            "hologram.jit: as_strided of an array that was computed, which may lie in memory otherwise than NumPy's: "
+            "take the strides from it (x.strides)"
+        )
+    return HOOKS["function"](tracer, np.lib.stride_tricks.as_strided, None, (x, shape, strides), options, "numpy.as_strided")
+
+
 def substitute(tracer: Any, value: Any) -> Any:
     """What stands for a global of a traced function."""
     if any(value is module for module in _MODULES):
@@ -233,6 +246,8 @@ def substitute(tracer: Any, value: Any) -> Any:
     name = getattr(value, "__name__", "")
     if value is np.vectorize:
         return functools.partial(Vectorized, tracer)
+    if value is np.lib.stride_tricks.as_strided:
+        return functools.partial(_strided, tracer)
     if isinstance(value, np.ufunc):
         return Ufunc(tracer, value) if value is getattr(np, name, None) else value
     if not callable(value) or isinstance(value, type) or value not in [getattr(m, name, None) for m in _MODULES]:

@@ -2,26 +2,29 @@
 # mypy: disable-error-code="no-any-return,return-value"
 """Makers of arrays that are indexed. Each function below takes the parts of the key, None where only NumPy knows it."""
 
+import operator
 from typing import Any, Callable, Optional
 
 import numpy as np
 
 from hologram._operands import lifted
+from hologram._registry import HOOKS
 from hologram.trace import Array, Dim
 
 
 class Indexed:
     """One of them, as a traced function sees it."""
 
-    def __init__(self, tracer: Any, original: Any, make: Callable[..., Any]) -> None:
-        self._tracer, self._original, self._make = tracer, original, make
+    def __init__(self, tracer: Any, original: Any, name: str) -> None:
+        self._tracer, self._original, self._make, self._name = tracer, original, INDEXED[name], f"numpy.{name}"
 
     def __getitem__(self, key: Any) -> Any:
         parts = key if isinstance(key, tuple) else (key,)
         if any(_traced(part) for part in parts):
             made = self._make(self._tracer, parts, isinstance(key, tuple))
-            if made is not None:
-                return made
+            if made is None:
+                made = HOOKS["function"](self._tracer, operator.getitem, None, (self._original, key), {}, self._name)
+            return made
         return self._original[_settled(key)]
 
 

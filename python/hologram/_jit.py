@@ -10,6 +10,7 @@ import numpy as np
 
 from hologram import _assignment, _products, _series, _shapes, _tables, numpy_functions  # noqa: F401  (they fill the tables)
 from hologram import _core, _creation, _selection, _steps
+from hologram._straight import Parted
 from hologram.trace import Array, Dim, TraceError
 
 __all__ = ["Jitted", "TraceError", "jit"]
@@ -52,17 +53,27 @@ class Jitted:
         self._options = {"reproducible": reproducible, "fast": fast}
         self._graphs: dict[Any, list[_Compiled]] = {}  # by nesting; both in the order of their last use, lists from the latest
         self._flat: list[_Compiled] = []
+        self._first: Any = None  # of _flat, where its steps are one function
         self._names: collections.Counter[str] = collections.Counter()  # what NumPy was called for
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        first = self._first
+        if first is not None and out is None and not kwargs:
+            try:
+                return first.quick(args)
+            except Parted as parted:
+                given = parted.given
+            results = None if given is None else first.call(args, None, given)
+            if results is not None:
+                return first.finish(results, None)
         if out is not None and type(out) is not tuple:
             out = (out,)
         if not kwargs:
             for compiled in self._flat:
                 results = compiled.call(args, out)
                 if results is not None:
-                    _use(self._flat, compiled)
+                    self._use(self._flat, compiled)
                     return compiled.finish(results, out)
         leaves: list[Any] = []
         structure = (_flatten(args, leaves), _flatten(kwargs, leaves))
@@ -71,7 +82,7 @@ class Jitted:
         for compiled in graphs:
             results = compiled.call(flat, out)
             if results is not None:
-                _use(graphs, compiled)
+                self._use(graphs, compiled)
                 self._graphs[structure] = self._graphs.pop(structure, graphs)
                 return compiled.finish(results, out)
         traced = next((leaf for leaf in flat if isinstance(leaf, Array)), None)
@@ -86,6 +97,7 @@ class Jitted:
         self._forget(graphs)
         if not kwargs and all(part == "leaf" for part in structure[0][1:]):
             self._flat = graphs
+        self._first = _quick(self._flat)
         return compiled.finish(results, out)
 
     def _forget(self, latest: list["_Compiled"]) -> None:
@@ -97,6 +109,12 @@ class Jitted:
             if graphs is not latest and graphs is not self._flat:  # calls that _flat serves do not count as uses
                 total -= len(self._graphs.pop(structure, ()))
 
+    def _use(self, graphs: list["_Compiled"], compiled: "_Compiled") -> None:
+        """Puts the graph of this call first, where the next call looks first and what is forgotten is farthest."""
+        if graphs[0] is not compiled:
+            graphs[:] = [compiled, *(other for other in graphs if other is not compiled)]
+            self._first = _quick(self._flat)
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
@@ -106,6 +124,9 @@ class Jitted:
 
     def stats(self) -> dict[str, dict[str, int]]:
         """`fallback_ops`: what NumPy computed, as no graph can: name -> calls."""
+        for graphs in self._graphs.values():
+            for compiled in graphs:
+                compiled.count()
         return {"fallback_ops": dict(self._names)}
 
     def dump(self, stage: str = "atlas") -> list[str]:
@@ -118,10 +139,9 @@ class Jitted:
         return f"<hologram.jit of {getattr(self, '__qualname__', self._function)}, {count} graphs>"
 
 
-def _use(graphs: list["_Compiled"], compiled: "_Compiled") -> None:
-    """Puts the graph of this call first, where the next call looks first and what is forgotten is farthest."""
-    if graphs[0] is not compiled:
-        graphs[:] = [compiled, *(other for other in graphs if other is not compiled)]
+def _quick(graphs: list["_Compiled"]) -> Any:
+    """The first of the graphs, if it is to be called by `quick`."""
+    return graphs[0] if graphs and graphs[0].quick is not None else None
 
 
 def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...], options: Any, recorder: Any, log: Any = None) -> Any:
@@ -148,18 +168,20 @@ def _compile(function: Any, structure: Any, leaves: Any, options: Any, names: co
     if tracer.steps or tracer.written or any(pattern[0] in ("object", "foreign") for pattern, _ in tracer.slots):
         trace = functools.partial(_trace, function, structure)
         plan = _steps.Plan(tracer, nesting, values)
-        short = plan.shorten(function if recorder is _steps.Recorder else None, structure)
-        return _Stepped(trace, options, recorder, plan, names, tracer.log, short)
+        plan.shorten(function if recorder is _steps.Recorder else None, structure)
+        return _Stepped(trace, options, recorder, plan, names, tracer.log)
     return _Compiled(tracer, nesting, values)
 
 
 class _Compiled:
     """One graph with its arguments' pattern; `call` gives None for arguments that it is not for."""
 
+    quick: Any = None  # as in _Stepped
+
     def __init__(self, tracer: Any, structure: Any, values: list[Any]) -> None:
         self._structure = structure
         self._plan: list[Any] = []  # per returned leaf: its result's position, or (value,)
-        results = []
+        results: list[Any] = []
         for value in values:
             if isinstance(value, Array):
                 self._plan.append(len(results))
@@ -180,6 +202,9 @@ class _Compiled:
     def call(self, leaves: tuple[Any, ...], out: Any) -> Optional[list[Any]]:
         return self._call(leaves + self._constants if self._constants else leaves, out)
 
+    def count(self) -> None:
+        """Nothing is left to NumPy."""
+
     def finish(self, results: list[Any], out: Any) -> Any:
         if out is None and True in self._scalars:
             results = [r[()] if scalar else r for r, scalar in zip(results, self._scalars)]
@@ -192,27 +217,35 @@ class _Compiled:
 class _Stepped:
     """Graphs and calls of NumPy in turn, for what a graph alone cannot do; used as _Compiled is."""
 
-    def __init__(
-        self, trace: Any, options: Any, recorder: Any, plan: Any, names: collections.Counter[str], log: Any, short: bool
-    ) -> None:
+    def __init__(self, trace: Any, options: Any, recorder: Any, plan: Any, names: collections.Counter[str], log: Any) -> None:
         self._trace, self._options, self._recorder, self._plan, self._names, self._log = trace, options, recorder, plan, names, log
-        self._short = short  # whether the plan's steps are one function
+        self.quick = plan.quick  # function(arguments) → what the traced one returns, or Parted
 
     @property
     def executables(self) -> list[Any]:
         return self._plan.executables
 
-    def call(self, leaves: tuple[Any, ...], out: Any) -> Any:
+    def count(self) -> None:
+        """Brings what NumPy was called for up to date."""
+        self._plan.count(self._names)
+
+    __del__ = count
+
+    def call(self, leaves: tuple[Any, ...], out: Any, given: Optional[list[Any]] = None) -> Any:
+        """`given`: what NumPy gave to `quick`, which did not come to its end."""
         log, self._log = self._log, None
-        if out is None and log is None and self._short:
-            found = self._plan.quickly(leaves, self._names)
-            if type(found) is not _steps.Log:
-                return found
-            log = found
+        if out is None and log is None and given is None and self.quick is not None:
+            try:
+                return self.quick(leaves), None
+            except Parted as parted:
+                given = parted.given
+            if given is None:
+                return None
 
         def trace(log: Any) -> Any:
             return _steps.Plan(*self._trace(leaves, self._options, self._recorder, log))
 
+        log = self._plan.given(given) if given is not None else log
         return self._plan.call(leaves, trace, self._names, _MOST_GRAPHS, log)
 
     def finish(self, results: Any, out: Any) -> Any:

@@ -8,11 +8,12 @@ steps; where a result's pattern is another one, the program is traced anew with 
 """
 
 import collections
+import functools
 import math
 import operator
 import re
 import sys
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Sequence
 
 import numpy as np
 
@@ -20,8 +21,8 @@ from hologram import _core
 from hologram._creation import plain, seen
 from hologram._registry import FUNCTIONS, HOOKS
 from hologram._selection import chosen
-from hologram._straight import Slow, straight
-from hologram.trace import Array, Dim, TraceError, Tracer
+from hologram._straight import AGAIN, straight
+from hologram.trace import Array, Dim, TraceError, Tracer, Unknown
 
 __all__ = ["Recorder", "Ref", "decode", "flatten", "unflatten"]
 
@@ -156,6 +157,7 @@ class Host:
 
     def __init__(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         self.name, self.function, self.args, self.kwargs = name, function, args, kwargs
+        self.opaque = function in OPAQUE
         self.structure: Any = None
         self.results: list[int] = []
 
@@ -164,12 +166,22 @@ class Host:
             kwargs = decode(self.kwargs, environment, symbols)
             log.results.append(self.function(*decode(self.args, environment, symbols), **kwargs))
             log.names.append(self.name)
+        elif log.results[log.used] is AGAIN:
+            kwargs = decode(self.kwargs, environment, symbols)
+            log.results[log.used] = self.function(*decode(self.args, environment, symbols), **kwargs)
         log.used += 1
         return log.results[log.used - 1]
 
+    def parts(self, value: Any, leaves: list[Any]) -> Any:
+        """The nesting of a result, whose leaves are appended to `leaves`."""
+        if not self.opaque:
+            return flatten(value, leaves)
+        leaves.append(value)
+        return "leaf"
+
     def run(self, plan: Any, environment: list[Any], symbols: list[int], log: "Log") -> None:
         leaves: list[Any] = []
-        if flatten(self.compute(environment, symbols, log), leaves) != self.structure:
+        if self.parts(self.compute(environment, symbols, log), leaves) != self.structure:
             raise Mismatch
         for slot, value in zip(self.results, leaves):
             environment[slot] = value
@@ -178,9 +190,8 @@ class Host:
 class Log:
     """What NumPy has given in one call of the function, for traces of the same call that come later."""
 
-    def __init__(self) -> None:
-        self.results: list[Any] = []
-        self.names: list[str] = []
+    def __init__(self, results: Sequence[Any] = (), names: Sequence[str] = ()) -> None:
+        self.results, self.names = list(results), list(names)
         self.used = 0
 
 
@@ -194,6 +205,7 @@ class Recorder(Tracer):
         self.steps: list[Any] = []
         self._checked = 0
         self._guarded = 0
+        self._known: dict[Any, int] = {}  # what ufuncs gave, by the call: the same call again is that slot
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Calls the function with the stand-ins."""
@@ -259,18 +271,28 @@ class Recorder(Tracer):
             operand.refresh()
         self.settle_operands(operands)
         step = Host(name, function, _encode(args), _encode(kwargs))
+        if getattr(function, "__objclass__", None) is np.ndarray and isinstance(args[0], Array) and not args[0].ndim:
+            step.function = functools.partial(_of_number, function)
+        key = _key(step)
+        if key in self._known:
+            return self._result(self._known[key], name)
         self.check()
         leaves: list[Any] = []
-        step.structure = flatten(step.compute(self.environment, self.hints, self.log), leaves)
+        step.structure = step.parts(step.compute(self.environment, self.hints, self.log), leaves)
         self.steps.append(step)
         made = []
         for leaf in leaves:
             slot = self.add_slot(leaf, fixed=None)  # type: ignore[arg-type]
             step.results.append(slot)
+            if step.opaque:
+                self.slots[slot] = (("object", type(leaf)), [])
+                return Opaque(self, slot)
             made.append(self._result(slot, name))
             for operand in operands if isinstance(leaf, np.ndarray) else ():
                 if operand.slot is not None and np.may_share_memory(leaf, self.environment[operand.slot]):
                     made[-1].alias = HOOKS["view"](operand, None, None)
+        if key is not None and step.structure == "leaf":
+            self._known[key] = step.results[0]
         return unflatten(step.structure, iter(made))
 
     def _result(self, slot: int, name: str) -> Any:
@@ -282,6 +304,14 @@ class Recorder(Tracer):
         if pattern[0] == "object":
             return Stateful(self, slot)
         return Array(self, None, weak=type(value) in (int, float), slot=slot)
+
+
+def _key(step: Host) -> Any:
+    """What says that two calls of a ufunc give the same; None for other calls."""
+    if not isinstance(step.function, np.ufunc) or step.kwargs:
+        return None
+    parts = [("slot", a.slot) if type(a) is Ref else (type(a), repr(a)) for a in step.args]
+    return (step.function, *parts) if all(kind in ("slot", bool, int, float, complex) for kind, _ in parts) else None
 
 
 class Plan:
@@ -308,36 +338,28 @@ class Plan:
         self._others: list[Plan] = []
         self._hosts = [step.name for step in self._steps if isinstance(step, Host)]
         self._counts = collections.Counter(filter(None, self._hosts)).items()
-        self._straight: Any = None  # the steps as one function
+        self._patterns = [pattern for pattern, _ in recorder.slots]
+        self.quick: Any = None  # the steps as one function
+        self.quick_calls = [0]  # of it, since they were counted last
 
-    def shorten(self, function: Any, arguments: Any) -> bool:
+    def shorten(self, function: Any, arguments: Any) -> None:
         """Writes the steps as one function, where it can be. The traced one itself is called where NumPy does the work: of graphs
         there is one simple operation at most. `function`: None for one that takes no arrays of NumPy."""
         if self._written:
-            return False
+            return
         own = any(type(value) is Ref and value.slot < self._leaves for value in self._results)
         graphs = sum(step.work for step in self._steps if isinstance(step, Graph)) > 1
-        self._straight = straight(self, sys.modules[__name__], None if own or graphs or function is None else (function, arguments))
-        return True
+        self.quick = straight(self, sys.modules[__name__], None if own or graphs or function is None else (function, arguments))
 
-    def quickly(self, leaves: tuple[Any, ...], names: Any) -> Any:
-        """(what the function returns, None) by its steps as one, None where the first steps are for other arguments, else the
-        log of what NumPy has given."""
-        given: list[Any] = []
-        try:
-            result = self._straight(leaves, given)
-        except Mismatch:
-            if not given:
-                return None
-        except Slow:
-            pass
-        else:
-            for name, count in self._counts:
-                names[name] += count
-            return result, None
-        log = Log()
-        log.results, log.names = given, self._hosts[: len(given)]
-        return log
+    def given(self, results: list[Any]) -> Log:
+        """What NumPy gave to a call of `quick`, for one that goes on."""
+        return Log(results, self._hosts[: len(results)])
+
+    def count(self, names: Any) -> None:
+        """Adds to `names` what NumPy was called for in calls of `quick`."""
+        calls, self.quick_calls[0] = self.quick_calls[0], 0
+        for name, count in self._counts:
+            names[name] += count * calls
 
     @property
     def executables(self) -> list[Any]:
@@ -422,6 +444,36 @@ class Stateful:
         return call
 
 
+def _of_number(method: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) -> Any:
+    """A method of arrays, of what may be NumPy's scalar."""
+    result = method(np.asarray(a), *args, **kwargs)
+    return result[()] if isinstance(result, np.ndarray) else result
+
+
+class Opaque(Stateful):
+    """A list or bytes that NumPy makes of an array: the program may return it."""
+
+    def _unknown(self, *_: Any, **__: Any) -> Any:
+        kind = self._tracer.slots[self._slot][0][1].__name__
+        raise Unknown(
+            f"hologram.jit: the {kind} that is made of an array has values that are not known while the function is traced; "
+            "it can be returned, what is computed must be computed with the array"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._unknown()
+
+    __len__ = __iter__ = __getitem__ = __bool__ = __add__ = __radd__ = __mul__ = __rmul__ = __contains__ = _unknown
+    __eq__ = __array__ = _unknown
+    __hash__ = object.__hash__
+
+
+# What has parts that are no arrays.
+OPAQUE = {np.ndarray.tolist, np.ndarray.tobytes, np.ndarray.dumps, np.array2string, np.array_repr, np.array_str}
+
+
 def _find_arrays(value: Any, found: list[Array]) -> None:
     if isinstance(value, Array):
         found.append(value)
@@ -471,6 +523,8 @@ def function_call(tracer: Any, function: Any, lowering: Any, args: Any, kwargs: 
             raise TraceError(f"hologram.jit: {name or name_of_function(function)} is not supported")
         return result
     name = name or name_of_function(function)
+    if function in (np.real, np.imag) and isinstance(args[0], Array) and args[0].foreign:
+        return attribute(args[0], function.__name__)
     if HOOKS["written"](tracer, function, args, kwargs, name):
         return None
     out = kwargs.get("out")
@@ -505,17 +559,18 @@ def ufunc_call(tracer: Any, ufunc: Any, method: str, inputs: Any, options: dict[
         return FUNCTIONS[np.ufunc](tracer, ufunc, method, inputs, options)
 
     name = name_of_function(ufunc) + ("" if method == "__call__" else f".{method}")
+    function = ufunc if method == "__call__" else getattr(ufunc, method)
     out, where = options.get("out"), options.get("where", True)
     if out is not None and any(o is not None for o in out) and not tracer.depth:
         kept = ("out", "casting") if where is True or method != "__call__" else ("out", "casting", "where")
         options = {key: value for key, value in options.items() if key not in kept}
         if method in ("reduce", "accumulate") and isinstance(out[0], Array) and ufunc in (np.add, np.multiply):
             options.setdefault("dtype", out[0].dtype)
-        result = function_call(tracer, getattr(ufunc, method), lowering, inputs, options, name)
+        result = function_call(tracer, function, lowering, inputs, options, name)
         if isinstance(out[0], Array) and not out[0].ndim and out[0].alias is None:
             return result  # NumPy's scalars do not change
         return HOOKS["out"](result, out, "same_kind", where if "where" in kept else True)
-    return function_call(tracer, getattr(ufunc, method), lowering, inputs, options, name)
+    return function_call(tracer, function, lowering, inputs, options, name)
 
 
 def attribute(array: Array, name: str) -> Any:
@@ -523,6 +578,14 @@ def attribute(array: Array, name: str) -> Any:
     found = getattr(np.ndarray, name, None)
     if found is None:
         raise AttributeError(f"an array has no attribute {name}")
+    if name in ("real", "imag") and array.foreign:
+        part = function_call(array.tracer, operator.attrgetter(name), None, (array,), {}, f"ndarray.{name}")
+        HOOKS["half"](array, name, part)
+        return part
+    if name == "real" and not array.foreign:
+        return array[...] if array.ndim else array
+    if name == "tolist" and not array.ndim:
+        return array.item
     if callable(found):
         return lambda *args, **kwargs: function_call(array.tracer, found, None, (array, *args), kwargs)
     return function_call(array.tracer, operator.attrgetter(name), None, (array,), {}, f"ndarray.{name}")

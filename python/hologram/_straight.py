@@ -11,31 +11,112 @@ import numpy as np
 
 from hologram import _core
 
-__all__ = ["Slow", "straight"]
+__all__ = ["AGAIN", "Parted", "straight"]
+
+AGAIN = object()  # in what NumPy has given: computed anew where it is asked for
 
 
-class Slow(Exception):
-    """The arguments are of a kind that steps as objects serve."""
+class Parted(Exception):
+    """The arguments, or values that NumPy gave, are not those of the plan. `given`: what NumPy gave until then, for objects to
+    go on with; None where the first steps are for other arguments."""
+
+    def __init__(self, given: Optional[list[Any]] = None) -> None:
+        self.given = given
 
 
-def as_array(value: Any, mismatch: Any) -> Any:
-    """What is no plain array as one."""
-    if isinstance(value, _core.Buffer):
-        raise Slow
-    if isinstance(value, (np.ndarray, np.generic, int, float, complex)):
-        return np.asarray(value)
-    raise mismatch
+def as_array(value: Any) -> Any:
+    """What is no plain array as one; None where it is none at all."""
+    if isinstance(value, _core.Buffer):  # an argument
+        raise Parted([])
+    return np.asarray(value) if isinstance(value, (np.ndarray, np.generic, int, float, complex)) else None
+
+
+def refs(value: Any, kind: type) -> list[Any]:
+    """The references in arguments of a step."""
+    if type(value) is kind:
+        return [value]
+    if type(value) is dict:
+        value = list(value.values())
+    if type(value) is slice:
+        value = [value.start, value.stop, value.step]
+    return [found for part in value for found in refs(part, kind)] if type(value) in (tuple, list) else []
+
+
+# Beside ufuncs: their results are new arrays, and dtype and shape follow from those of the operands.
+_FFTS = (np.fft.fft, np.fft.ifft, np.fft.fft2, np.fft.ifft2, np.fft.fftn, np.fft.ifftn, np.fft.fftshift, np.fft.ifftshift)
+_ELEMENTWISE = {np.where: 3, np.zeros_like: 1, np.ones_like: 1, **dict.fromkeys(_FFTS, 1)}
+
+
+def elementwise(step: Any) -> bool:
+    if isinstance(step.function, np.ufunc):
+        return step.structure == "leaf" and len(step.args) == step.function.nin and not step.kwargs
+    return not step.kwargs and len(step.args) == _ELEMENTWISE.get(step.function)
+
+
+class Lives:
+    """Where the values of slots are read, which of them need no check, and whose memory nothing else has."""
+
+    def __init__(self, plan: Any, steps: Any) -> None:
+        self.patterns, self.ref = plan._patterns, steps.Ref
+        self.uses: collections.Counter[int] = collections.Counter()
+        self.last: dict[int, int] = {}  # by slot: the step that reads it last
+        self.seen_through: set[int] = set()  # slots that results of other steps may be views of
+        self.settled: set[int] = set()  # slots of a dtype and a shape that follow from what was checked
+        for number, step in enumerate(plan._steps):
+            if type(step) is steps.Check:
+                self.last.update((slot, number) for slot, _ in step.slots)
+                continue
+            read = step.inputs if type(step) is steps.Graph else [r.slot for r in refs([step.args, step.kwargs], steps.Ref)]
+            self.uses.update(read)
+            self.last.update(dict.fromkeys(read, number))
+            if type(step) is steps.Host and not elementwise(step):
+                self.seen_through.update(read)
+            elif type(step) is steps.Host and self._follows(step):
+                self.settled.add(step.results[0])
+        for value in refs(plan._results, steps.Ref):
+            self.uses[value.slot] += 1
+            self.last[value.slot] = len(plan._steps)
+
+    def _follows(self, step: Any) -> bool:
+        """Whether the result has the shape of an operand, and nothing depends on values."""
+        shapes = []
+        for a in step.args:
+            pattern: Any = self.patterns[a.slot] if type(a) is self.ref else ("number",)
+            if type(a) is not self.ref and type(a) not in (bool, int, float, complex):
+                return False
+            if pattern[0] in ("array", "foreign", "computed") and pattern[2]:
+                shapes.append(list(pattern[2]))
+            elif pattern[0] != "number":
+                return False
+        result = self.patterns[step.results[0]]
+        return result[0] in ("array", "foreign") and list(result[2]) in shapes
+
+    def target(self, number: int, step: Any, owned: set[int]) -> Optional[int]:
+        """The operand that the result of a ufunc may be written over: as it, and not read afterwards."""
+        if not isinstance(step.function, np.ufunc) or step.results[0] not in self.settled:
+            return None
+        read = [a.slot for a in step.args if type(a) is self.ref]
+        like = [(p[1], list(p[2])) if len(p) > 2 else None for p in map(self.patterns.__getitem__, [*read, step.results[0]])]
+        for slot, kind in zip(read, like):
+            if slot in owned and slot not in self.seen_through and self.last[slot] == number and read.count(slot) == 1:
+                if kind == like[-1]:
+                    return slot
+        return None
 
 
 class Writer:
     """Lines of the function. `e3` is the value of slot 3, `s1` that of symbol 1, `k7` an object that the function holds."""
 
-    def __init__(self, steps: Any, mismatch: type[Exception]) -> None:
-        self.steps, self.lines = steps, ["def follow(leaves, log):"]
-        self.held: dict[str, Any] = {"ndarray": np.ndarray, "array": np.array, "as_array": as_array, "Mismatch": mismatch}
+    def __init__(self, plan: Any, steps: Any) -> None:
+        self.plan, self.steps, self.lines = plan, steps, ["def follow(leaves):"]
+        self.held: dict[str, Any] = {"ndarray": np.ndarray, "array": np.array, "as_array": as_array, "Parted": Parted}
+        self.held.update(AGAIN=AGAIN, calls=plan.quick_calls, flatten=steps.flatten, native=steps.native, fits=steps.fits)
         self.known: set[int] = set()  # symbols with a value
         self.owned: set[int] = set()  # slots whose arrays nothing outside of the plan has
-        self.uses: collections.Counter[int] = collections.Counter()  # by slot
+        self.arrays: set[int] = set()  # slots that hold plain arrays
+        self.lives = Lives(plan, steps)
+        self.hosts = 0  # calls of NumPy so far
+        self.logs = False  # whether the function keeps what they give
 
     def hold(self, value: Any) -> str:
         name = f"k{len(self.held)}"
@@ -46,49 +127,36 @@ class Writer:
         self.lines.append("    " + text)
 
     def refuse(self, condition: str) -> None:
-        self.line(f"if {condition}: raise Mismatch")
+        given = "" if not self.hosts else "log" if self.logs else f"[AGAIN] * {self.hosts}"
+        self.line(f"if {condition}: raise Parted({given})")
 
-    def count(self, plan: Any, steps: Any) -> None:
-        """How often each slot is read."""
-
-        def visit(value: Any) -> None:
-            if type(value) is steps.Ref:
-                self.uses[value.slot] += 1
-            elif type(value) in (tuple, list):
-                for part in value:
-                    visit(part)
-            elif type(value) is dict:
-                visit(list(value.values()))
-            elif type(value) is slice:
-                visit([value.start, value.stop, value.step])
-
-        visit(plan._results)
-        for step in plan._steps:
-            if type(step) is steps.Graph:
-                self.uses.update(step.inputs)
-            elif type(step) is not steps.Check:
-                visit([step.args, step.kwargs])
+    def forget(self, number: int, step: Any) -> None:
+        """Frees what no later step reads."""
+        made = step.results if type(step) is self.steps.Host else [slot for slot, _, _ in step.outputs]
+        read = step.inputs if type(step) is self.steps.Graph else [r.slot for r in refs([step.args, step.kwargs], self.steps.Ref)]
+        done = [s for s in {*made, *read} if self.lives.last.get(s, number) <= number and s in self.made]
+        if done:
+            self.line("del " + ", ".join(f"e{slot}" for slot in sorted(done)))
 
     # --- checks
-    def check(self, step: Any, fits: Any) -> None:
-        for slot, pattern in step.slots:
+    def check(self, slots: Any, sizes: bool = True) -> None:
+        for slot, pattern in slots:
+            if slot in self.lives.settled:
+                continue
             if pattern[0] == "number":
                 self.refuse(f"type(e{slot}) is not float")
             elif pattern[0] == "object":
                 self.refuse(f"type(e{slot}) is not {self.hold(pattern[1])}")
             elif pattern[0] == "fixed":
-                self.held["fits"] = fits
                 self.refuse(f"e{slot} is not {self.hold(pattern[1])} and not fits({self.hold(pattern)}, e{slot}, ())")
             else:
-                self.check_array(slot, *pattern[1:3])
-        for guard in step.guards:
-            self.refuse(f"{self.size(guard)} < 0")
+                self.check_array(slot, pattern[1], pattern[2], sizes)
 
-    def check_array(self, slot: int, dtype: Any, dims: Any) -> None:
-        self.line(f"t = e{slot} if type(e{slot}) is ndarray else as_array(e{slot}, Mismatch)")
+    def check_array(self, slot: int, dtype: Any, dims: Any, sizes: bool) -> None:
+        self.line(f"t = e{slot} if type(e{slot}) is ndarray else as_array(e{slot})")
         held = self.hold(dtype)
-        self.refuse(f"t.dtype is not {held} and t.dtype != {held} or t.ndim != {len(dims)}")
-        for axis, want in enumerate(dims):
+        self.refuse(f"t is None or t.dtype is not {held} and t.dtype != {held} or t.ndim != {len(dims)}")
+        for axis, want in enumerate(dims if sizes else ()):
             if want >= 0:
                 self.refuse(f"t.shape[{axis}] != {want}")
             elif ~want in self.known:
@@ -97,6 +165,8 @@ class Writer:
                 self.line(f"s{~want} = t.shape[{axis}]")
                 self.refuse(f"s{~want} < 2")
                 self.known.add(~want)
+        if self.hosts:
+            self.line("t = None")
 
     def size(self, expr: Any) -> str:
         text = str(expr)
@@ -106,63 +176,102 @@ class Writer:
         return f"{self.hold(expr)}.evaluate([{', '.join(values)}])"
 
     # --- steps
-    def graph(self, step: Any, arrays: set[int], native: Any) -> None:
-        self.held["native"] = native
+    def all_steps(self) -> None:
+        steps = self.steps
+        last = max((n for n, step in enumerate(self.plan._steps) if self.may_part(step)), default=-1)
+        self.logs = any(type(s) is steps.Host and not elementwise(s) for s in self.plan._steps[: last + 1])
+        self.made = {slot for step in self.plan._steps for slot in steps._filled(step)}
+        if self.logs:
+            self.line("log = []")
+        for number, step in enumerate(self.plan._steps):
+            if type(step) is steps.Check:
+                self.check(step.slots)
+                for guard in step.guards:
+                    self.refuse(f"{self.size(guard)} < 0")
+                continue
+            if type(step) is steps.Graph:
+                self.graph(step)
+            else:
+                self.host(number, step, self.logs and number <= last)
+            self.forget(number, step)
+
+    def may_part(self, step: Any) -> bool:
+        if type(step) is self.steps.Check:
+            return bool(step.guards) or any(slot not in self.lives.settled for slot, _ in step.slots)
+        return type(step) is self.steps.Graph or not (step.results and step.results[0] in self.lives.settled)
+
+    def graph(self, step: Any) -> None:
         given = [f"e{i}" if step.given[i] else "None" for i in range(step.leaves)]
-        given += [f"e{s}" if s in arrays else f"e{s} if type(e{s}) is ndarray else native(e{s})" for s in step.inputs]
+        given += [f"e{s}" if s in self.arrays else f"e{s} if type(e{s}) is ndarray else native(e{s})" for s in step.inputs]
         self.line(f"r = {self.hold(step.call)}(({''.join(text + ', ' for text in given)}))")
         self.refuse("r is None")
         self.line("".join(f"e{slot}, " for slot, _, _ in step.outputs) + "= r")
+        self.line("r = None")
         for slot, scalar, weak in step.outputs:
             if weak or scalar:
                 self.line(f"e{slot} = e{slot}.item()" if weak else f"e{slot} = e{slot}[()]")
             else:
-                arrays.add(slot)
+                self.arrays.add(slot)
                 self.owned.add(slot)
 
-    def host(self, step: Any, encoded: Any, flatten: Any) -> None:
-        arguments = [self.template(a, encoded) for a in step.args]
-        named = [f"{name}={self.template(a, encoded)}" for name, a in step.kwargs.items()]
-        if step.function is operator.getitem:
-            self.line(f"r = {arguments[0]}[{arguments[1]}]")
-        else:
-            function = step.function
-            position, write = getattr(function, "in_place", (None, None))
-            if position is not None:
-                target = step.args[position]
-                function = write if type(target) is encoded[0] and target.slot in self.owned and self.uses[target.slot] == 1 else function
-                self.owned.add(step.results[0])
-            self.line(f"r = {self.hold(function)}({', '.join(arguments + named)})")
-        self.line("log.append(r)")
+    def host(self, number: int, step: Any, log: bool) -> None:
+        name = f"e{step.results[0]}" if step.structure == "leaf" else "r"
+        self.line(f"{name} = {self.call(number, step)}")
+        if log:
+            self.line(f"log.append({'AGAIN' if elementwise(step) else name})")
+        self.hosts += 1
         structure = step.structure
-        if structure == "leaf":
-            self.refuse("type(r) is not ndarray and isinstance(r, (tuple, list))")
-            self.line(f"e{step.results[0]} = r")
-        elif all(part == "leaf" for part in structure[1:]) and step.results:
+        if step.results and step.results[0] in self.lives.settled:
+            self.owned.add(step.results[0])
+            self.arrays.add(step.results[0])
+        elif structure == "leaf" and not step.opaque:
+            self.refuse(f"type({name}) is not ndarray and isinstance({name}, (tuple, list))")
+        elif structure != "leaf":
+            self.take_apart(step)
+
+    def take_apart(self, step: Any) -> None:
+        structure = step.structure
+        if all(part == "leaf" for part in structure[1:]) and step.results:
             self.refuse(f"type(r) is not {self.hold(structure[0])} or len(r) != {len(step.results)}")
             self.line("".join(f"e{slot}, " for slot in step.results) + "= r")
             for slot in step.results:
                 self.refuse(f"type(e{slot}) is not ndarray and isinstance(e{slot}, (tuple, list))")
         else:
-            self.held["flatten"] = flatten
             self.line("found = []")
             self.refuse(f"flatten(r, found) != {self.hold(structure)}")
             if step.results:
                 self.line("".join(f"e{slot}, " for slot in step.results) + "= found")
+            self.line("found = None")
+        self.line("r = None")
 
-    def template(self, value: Any, encoded: Any) -> str:
-        ref, size = encoded
-        if type(value) is ref:
+    def call(self, number: int, step: Any) -> str:
+        arguments = [self.template(a) for a in step.args]
+        named = [f"{name}={self.template(a)}" for name, a in step.kwargs.items()]
+        function = step.function
+        if function is operator.getitem:
+            return f"{arguments[0]}[{arguments[1]}]"
+        position, write = getattr(function, "in_place", (None, None))
+        if position is not None:
+            slot = step.args[position].slot if type(step.args[position]) is self.steps.Ref else -1
+            function = write if slot in self.owned and self.lives.uses[slot] == 1 else function
+            self.owned.add(step.results[0])
+        over = self.lives.target(number, step, self.owned)
+        if over is not None:
+            arguments.append(f"e{over}")
+        return f"{self.hold(function)}({', '.join(arguments + named)})"
+
+    def template(self, value: Any) -> str:
+        if type(value) is self.steps.Ref:
             return f"e{value.slot}"
-        if type(value) is size:
+        if type(value) is self.steps.Size:
             return self.size(value.expr)
         if type(value) in (tuple, list):
-            inner = "".join(self.template(part, encoded) + ", " for part in value)
+            inner = "".join(self.template(part) + ", " for part in value)
             return f"({inner})" if type(value) is tuple else f"[{inner}]"
         if type(value) is dict:
-            return "{" + ", ".join(f"{self.hold(key)}: {self.template(part, encoded)}" for key, part in value.items()) + "}"
+            return "{" + ", ".join(f"{self.hold(key)}: {self.template(part)}" for key, part in value.items()) + "}"
         if type(value) is slice:
-            return f"{self.hold(slice)}({', '.join(self.template(v, encoded) for v in (value.start, value.stop, value.step))})"
+            return f"{self.hold(slice)}({', '.join(self.template(v) for v in (value.start, value.stop, value.step))})"
         return repr(value) if value is None or type(value) in (bool, int) else self.hold(value)
 
     # --- nestings of arguments and results
@@ -176,45 +285,46 @@ class Writer:
             return f"[{inner}]"
         return f"{self.hold(structure[0])}({inner})" if structure[0] is not tuple else f"({inner})"
 
+    def whole(self, function: Any, arguments: Any) -> None:
+        """The function itself, which is right for any arguments: of those that it was traced for only the kind is looked at."""
+        self.check(list(enumerate(self.plan._patterns[: self.plan._leaves])), sizes=False)
+        positional, named = arguments
+        names = iter([f"e{i}" for i in range(self.plan._leaves)])
+        first = [self.nested(part, names) for part in positional[1:]]
+        second = [f"{key}={self.nested(part, names)}" for key, part in zip(named[1], named[2:])]
+        self.line("calls[0] += 1")
+        self.line(f"return {self.hold(function)}({', '.join(first + second)})")
+
+    def results(self) -> None:
+        texts = []
+        for value in self.plan._results:
+            if type(value) is not self.steps.Ref:
+                texts.append(self.hold(value))
+            elif value.slot < self.plan._leaves:
+                texts.append(f"(array(e{value.slot})[()] if isinstance(e{value.slot}, ndarray) else e{value.slot})")
+            else:
+                texts.append(f"e{value.slot}")
+        self.line("calls[0] += 1")
+        self.line(f"return {self.nested(self.plan._structure, iter(texts))}")
+
     def finish(self) -> Callable[..., Any]:
         exec(compile("\n".join(self.lines), "<steps of hologram.jit>", "exec"), self.held)
         return self.held["follow"]
 
 
 def straight(plan: Any, steps: Any, whole: Optional[tuple[Any, Any]]) -> Callable[..., Any]:
-    """function(leaves, log) → what the traced function returns, or Mismatch or Slow; `log` takes what NumPy's functions give.
-    `steps`: the module that made the plan; `whole`: (function, nesting of its arguments) where NumPy computes all of it."""
-    writer = Writer(plan._steps, steps.Mismatch)
+    """function(leaves) → what the traced function returns, or Parted. `steps`: the module that made the plan; `whole`:
+    (function, nesting of its arguments) where NumPy computes all of it."""
+    writer = Writer(plan, steps)
+    writer.refuse(f"len(leaves) != {plan._leaves}")
     if plan._leaves:
         writer.line("".join(f"e{i}, " for i in range(plan._leaves)) + "= leaves")
-    arrays: set[int] = set()
-    writer.count(plan, steps)
     for slot, value in enumerate(plan._blank):
         if slot >= plan._leaves and value is not None:
             writer.held[f"e{slot}"] = value
-    for step in plan._steps:
-        if type(step) is steps.Check:
-            writer.check(step, steps.fits)
-        elif whole is not None:
-            break
-        elif type(step) is steps.Graph:
-            writer.graph(step, arrays, steps.native)
-        else:
-            writer.host(step, (steps.Ref, steps.Size), steps.flatten)
     if whole is not None:
-        function, (positional, named) = whole
-        names = iter([f"e{i}" for i in range(plan._leaves)])
-        first = [writer.nested(part, names) for part in positional[1:]]
-        second = [f"{key}={writer.nested(part, names)}" for key, part in zip(named[1], named[2:])]
-        writer.line(f"return {writer.hold(function)}({', '.join(first + second)})")
-        return writer.finish()
-    texts = []
-    for value in plan._results:
-        if type(value) is not steps.Ref:
-            texts.append(writer.hold(value))
-        elif value.slot < plan._leaves:
-            texts.append(f"(array(e{value.slot})[()] if isinstance(e{value.slot}, ndarray) else e{value.slot})")
-        else:
-            texts.append(f"e{value.slot}")
-    writer.line(f"return {writer.nested(plan._structure, iter(texts))}")
+        writer.whole(*whole)
+    else:
+        writer.all_steps()
+        writer.results()
     return writer.finish()

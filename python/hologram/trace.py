@@ -245,7 +245,9 @@ class Tracer:
             value = np.asarray(value)
             if value.dtype.name in _NAMES and value.dtype.isnative:
                 return self._pattern(value.dtype, value.shape, bool(fixed))
-            return ("foreign", value.dtype, list(value.shape)), list(value.shape)
+            known = [self._symbols.get(n) if n > 1 and not fixed else None for n in value.shape]  # where a parameter tells the size
+            sizes = [n if symbol is None else symbol[1] for n, symbol in zip(value.shape, known)]
+            return ("foreign", value.dtype, [n if s is None else ~s[0] for n, s in zip(value.shape, known)]), sizes
         if isinstance(value, (np.random.Generator, np.random.RandomState)):
             return ("object", type(value)), []
         return ("fixed", value), []
@@ -413,6 +415,11 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         return self.slot is not None and self.tracer.slots[self.slot][0][0] == "foreign"
 
     @property
+    def lies_as_computed(self) -> bool:
+        """Whether its place in memory is a graph's choice."""
+        return self.slot is None or self.tracer.slots[self.slot][0][0] == "computed"
+
+    @property
     def dtype(self) -> Any:
         return self.tracer.slots[self.slot][0][1] if self.foreign else _core.numpy_dtype(self.value.dtype)
 
@@ -432,6 +439,22 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def T(self) -> "Array":
         return self.transpose()
+
+    @property
+    def real(self) -> Any:
+        return HOOKS["attribute"](self, "real")
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        HOOKS["set_part"](self, "real", value)
+
+    @property
+    def imag(self) -> Any:
+        return HOOKS["attribute"](self, "imag")
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        HOOKS["set_part"](self, "imag", value)
 
     def make(self, value: Any) -> "Array":
         return Array(self.tracer, value)
@@ -453,7 +476,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
             "use numpy.where for choices"
         )
 
-    __bool__ = __int__ = __float__ = __index__ = __complex__ = item = tolist = _unknown
+    __bool__ = __int__ = __float__ = __index__ = __complex__ = _unknown
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         return self._unknown()

@@ -1,4 +1,5 @@
 # tests/python/test_jit.py: hologram.jit gives NumPy's results, with few kernels and few compilations
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import hologram
@@ -14,6 +15,7 @@ Y = rng.standard_normal((7, 3)).astype(np.float32)
 V = rng.standard_normal(7).astype(np.float32)
 I = rng.integers(-9, 9, (5, 7)).astype(np.int32)
 B = X > 0
+strided = np.lib.stride_tricks.as_strided
 NUMPY_1 = int(np.__version__.split(".")[0]) < 2  # hologram.jit promotes as NumPy 2 with every NumPy
 
 
@@ -439,6 +441,9 @@ STEPPED = {
     "a size as an argument": (lambda x: np.roll(x, x.shape[0] // 2) * x.shape[0], X),
     "ufunc methods": (lambda x: (np.add.accumulate(x), np.multiply.outer(x, x), np.add.reduceat(x, [0, 2]), np.hypot.reduce(x)), X),
     "apart from the lowerings": (lambda x: (np.median(x, axis=(0, 1)), np.dot(x[None], x.T[None]), x.sum(dtype=complex)), X),
+    "strides": (lambda x: (strided(x[0] * 2, (len(x) - 1, 2), (x.itemsize, 8)), strided(x, (2, 3), x.strides[::-1])), X),
+    "joined by words": (lambda x: (np.r_["0", x, x], np.r_["0,3", x[0], x[1]], np.c_["1", x[0], x[0]], np.r_["-1", x, x]), X),
+    "lists": (lambda x: ((x + 1).tolist(), x.sum().tolist() + x[0].mean().item() * x.item(1)), X),
     "functions of Python": (lambda x: np.vectorize(lambda t: 1.0 if t > 0 else t)(x) * x.view(np.int32), X),
     "words": (lambda i: np.array_split(i * 2, 3)[1] + np.bincount(np.abs(i).ravel())[0], I),
 }
@@ -542,6 +547,45 @@ def test_generators_advance_as_numpy_advances_them():
     again = [jitted(np.random.default_rng(1), 4, np.ones(1))[0].tolist() for _ in range(2)]
     assert again[0] == again[1]
     assert jitted.stats()["fallback_ops"]["Generator.normal"] == 8
+
+
+def test_values_as_python_has_them_are_returned_alone():
+    jitted = hologram.jit(lambda x: ((x * 2).tobytes(), x[:1].tolist(), np.array2string(x.sum())))
+    for x in (np.arange(4.0), np.arange(3.0)):
+        assert jitted(x) == ((x * 2).tobytes(), [0.0], np.array2string(x.sum()))
+    for use in (sum, len, lambda values: values[0], lambda values: values == [1], lambda values: values.index(0), np.array):
+        with pytest.raises(TraceError, match="the list that is made of an array .* can be returned"):
+            hologram.jit(lambda x, use=use: use(x.tolist()))(np.arange(3.0))
+    with pytest.raises(TraceError, match="take the strides from it"):
+        hologram.jit(lambda x: np.lib.stride_tricks.as_strided(x + 1, (2,), (8,)))(np.ones((2, 3)))
+
+
+def test_values_between_steps_are_freed_when_nothing_reads_them():
+    def squared(x):
+        z = x + 1j
+        for _ in range(12):
+            z = np.fft.ifft(z * 0.5 + z)
+        return z
+
+    jitted, x = hologram.jit(squared), np.ones(50_000)
+    jitted(x)
+    tracemalloc.start()
+    jitted(x)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 4 * 16 * x.size
+    assert jitted(x, **{}).shape == x.shape
+    counted = hologram.jit(lambda x: np.abs(x + 1j) + np.exp(np.abs(x + 1j)))
+    counted(x)
+    assert counted.stats()["fallback_ops"] == {"numpy.add": 1, "numpy.absolute": 1}
+
+
+def test_another_number_of_arguments_is_another_program():
+    jitted = hologram.jit(lambda x, times=2: np.unique(x) * times)
+    x = np.array([1.0, 3, 1])
+    for _ in range(2):
+        assert jitted(x).tolist() == [2, 6] and jitted(x, 3).tolist() == [3, 9] and jitted(x, times=4).tolist() == [4, 12]
+    assert jitted.stats()["fallback_ops"] == {"numpy.unique": 6}
 
 
 def test_errors_of_numpy_are_raised_as_they_are():

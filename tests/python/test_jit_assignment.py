@@ -57,6 +57,10 @@ b = x > 0; b &= v > 0; b[0] = True; return b, ~b
 y = x * 1; s = y[y > 0]; m = y > 0; y[m] = 0; m[0] = False; y[m] = 5; return s.sum(), s.max(), y, m
 y = x.astype(x.dtype, copy=False); y += 1; w = np.asarray(y, dtype=float); w *= 2; return y + 0
 z = np.fft.fft(x); z[1:] *= 2; a = z[0]; z[0, 0] = 5j; a += 1; z += 1; return z, a, z[:, 0].real
+z = x + 1j * v; z.real = v; z.imag[1:] = 7; z.real += 1; z.imag *= 2; return z, z.imag
+z = x * 1j; r = z.real; z.imag[z.imag > 1] = -1; np.real(z)[0] = v; z += 1; return r, z
+x.real = 5; v.real[2:] *= 2; return x.real + 1
+z = x * 1j; a = z[1:]; y = z[:5] + a; w = y * y; t = w.T; w = w + y; u = w * w; return u * u, t, np.abs(u), np.abs(u) + 1
 z = np.zeros(6, np.float32); np.sum(x, axis=1, out=z); np.add.reduce(x, 1, out=z); return z
 m = np.linalg.inv(x @ x.T); m[0] = 0; m += np.eye(6); return m
 """.strip().split("\n")  # fmt: skip
