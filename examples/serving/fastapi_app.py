@@ -1,23 +1,13 @@
-# examples/serving/fastapi_app.py: an archive behind HTTP: {"argument": nested list} → {"result0": nested list}
+# examples/serving/fastapi_app.py: the application of `hologram serve`, with a route of one's own
 """MODEL=model.holo HOLOGRAM_NUM_THREADS=1 uvicorn --workers 4 fastapi_app:app"""
 
 import os
 
-import hologram
-import json_values
-from fastapi import Depends, FastAPI, HTTPException, Request
+from hologram.serving import application
 
-method = hologram.load(os.environ["MODEL"]).methods[os.environ.get("METHOD", "forward")]
-app = FastAPI()
+app = application(os.environ["MODEL"])  # a FastAPI: /predict, /health, /metrics and the others
 
 
-async def body(request: Request):
-    return await request.body()
-
-
-@app.post("/predict")
-def predict(text: bytes = Depends(body)):  # no coroutine: FastAPI calls it on one of its threads, and calls run beside each other
-    try:
-        return json_values.written(method, method.flat(json_values.read(method, text)))
-    except (TypeError, ValueError, IndexError) as error:
-        raise HTTPException(422, f"{type(error).__name__}: {error}") from error
+@app.get("/")
+async def about():
+    return {"model": os.path.basename(os.environ["MODEL"])}

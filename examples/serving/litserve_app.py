@@ -4,10 +4,10 @@
 import os
 
 import hologram
-import json_values
 import litserve
 import numpy as np
 from fastapi import HTTPException
+from hologram.serving import json_values
 
 
 class Api(litserve.LitAPI):

@@ -4,7 +4,7 @@
 import os
 
 import hologram
-import json_values
+from hologram.serving import json_values
 from ray import serve
 from starlette.responses import JSONResponse
 

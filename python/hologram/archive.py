@@ -218,6 +218,7 @@ class Method:
     inputs = property(lambda self: self._info["inputs"])
     results = property(lambda self: self._info["results"])
     sizes = property(lambda self: self._info["sizes"])
+    has_state = property(lambda self: self._made.function().has_state, doc="Whether it keeps state: it is called on a session.")
 
     def _on(self, session: Any) -> Method:
         return Method(self._archive, self._info, session, self._made)
@@ -331,6 +332,7 @@ class _Made:
             return results
 
         call.precompiled = native.precompiled  # type: ignore[attr-defined]
+        call.has_state = native.has_state  # type: ignore[attr-defined]
         return call
 
     def _host(self) -> Any:

@@ -9,7 +9,7 @@ import os
 import sys
 
 from hologram import _core
-from hologram._commands import archive, atlas, bench, compile, completion, graph, sigmatics
+from hologram._commands import archive, atlas, bench, compile, completion, graph, serve, sigmatics
 from hologram._commands.common import Failure, Parser, add, group, show
 
 
@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     graph.register(commands)
     archive.register(commands)
     compile.register(commands)
+    serve.register(commands)
     bench.register(commands)
     cache = group(commands, "cache", "Look at or empty the cache of kernels and packed weights on disk.")
     add(cache, "info", _cache_info, "Show the cache's folder, entries and bytes.")

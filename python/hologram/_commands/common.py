@@ -57,15 +57,15 @@ def plain(value: Any) -> str:
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def show(data: dict[str, Any], as_json: bool) -> None:
+def show(data: dict[str, Any], as_json: bool, flush: bool = False) -> None:
     """Prints one JSON object, or a line per entry."""
     if as_json:
-        print(json.dumps(data, ensure_ascii=False))
+        print(json.dumps(data, ensure_ascii=False), flush=flush)
         return
     width = max(map(len, data))
     for key, value in data.items():
         if value not in ("", None):
-            print(f"{key:<{width}}  {plain(value)}")
+            print(f"{key:<{width}}  {plain(value)}", flush=flush)
 
 
 def read_text(argument: str) -> str:

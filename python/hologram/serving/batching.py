@@ -1,0 +1,203 @@
+# hologram/serving/batching.py: requests that wait become one call
+"""Requests are joined along the first axis where that is one open size of every input and result, and where it gives the very
+answers that calls of their own give. That is looked at, not taken for granted (a sequence's first axis is open too): the first
+CHECKED joined calls of a method and every EVERY-th one are computed one by one as well, those answers are the ones that count, and
+where they are others nothing is joined from then on. Nothing is padded: requests of other sizes wait for another call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import dataclasses
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from hologram.serving.settings import Settings
+
+CHECKED, EVERY = 8, 1000
+Answer = Union[list[Any], Exception]
+_log = logging.getLogger(__name__)
+
+
+class Full(Exception):
+    """As many requests wait as may. seconds: when to try again."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__("too many requests wait")
+        self.seconds = seconds
+
+
+class Served:
+    """A method, and whether its requests may be joined."""
+
+    def __init__(self, method: Any, max_batch: int = 1) -> None:
+        self.method = method
+        self.axis = joined_size(method)
+        self.most = min(max_batch, method.sizes[self.axis][1]) if self.axis else 1
+        self.calls = 0  # that were joined
+
+    def kind(self, arrays: list[Any]) -> Optional[tuple[Any, ...]]:
+        """Requests with equal kinds may be joined; None: this one may not, or is wrong."""
+        if self.most < 2 or len({a.shape[:1] for a in arrays}) != 1 or not arrays[0].ndim or not 0 < len(arrays[0]) < self.most:
+            return None
+        return (self, *((a.dtype, a.shape[1:]) for a in arrays))
+
+    def run(self, requests: list[list[Any]]) -> list[Answer]:
+        """What a call of its own gives each."""
+        if len(requests) == 1:
+            return [self._alone(requests[0])]
+        try:
+            results = self.method.flat([np.concatenate(parts) for parts in zip(*requests)])
+        except Exception:  # of one of them: each gets its own
+            return [self._alone(arrays) for arrays in requests]
+        ends = np.cumsum([len(arrays[0]) for arrays in requests])[:-1]
+        answers: list[Answer] = [list(parts) for parts in zip(*(np.split(r, ends) for r in results))]
+        self.calls += 1
+        return self._checked(requests, answers) if self.calls <= CHECKED or self.calls % EVERY == 0 else answers
+
+    def _alone(self, arrays: list[Any]) -> Answer:
+        try:
+            return list(self.method.flat(arrays))
+        except Exception as error:
+            return error
+
+    def _checked(self, requests: list[list[Any]], joined: list[Answer]) -> list[Answer]:
+        alone = [self._alone(arrays) for arrays in requests]
+        if not all(_same(a, b) for a, b in zip(alone, joined)):
+            self.most = 1
+            _log.warning("%s: rows of one call depend on each other: requests are no longer joined", self.method.name)
+        return alone
+
+
+def joined_size(method: Any) -> Optional[str]:
+    """The open size that is the first axis of every input and result, and no part of another one."""
+    shapes = [array["shape"] for array in [*method.inputs, *method.results]]
+    first = {shape[0] if shape else None for shape in shapes}
+    if not method.inputs or len(first) != 1 or (name := first.pop()) not in method.sizes:
+        return None
+    rest = (str(n) for shape in shapes for n in shape[1:])
+    return name if not any(name in re.findall(r"\w+", text) for text in rest) else None
+
+
+def _same(alone: Answer, joined: Answer) -> bool:
+    if isinstance(alone, Exception) or isinstance(joined, Exception):
+        return False
+    return all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in zip(alone, joined))
+
+
+@dataclasses.dataclass(eq=False)
+class _Job:
+    served: Served
+    arrays: list[Any]
+    kind: Optional[tuple[Any, ...]]
+    rows: int
+    arrived: float
+    answer: asyncio.Future[list[Any]]
+
+
+class Batcher:
+    """The requests that wait, and the calls that answer them. told(served, jobs, rows, seconds) hears of each call."""
+
+    def __init__(self, settings: Settings, told: Callable[[Served, int, int, float], None]) -> None:
+        self._settings, self._told = settings, told
+        self._waiting: deque[_Job] = deque()
+        self._more = asyncio.Event()
+        self._gathering = asyncio.Lock()
+        self._pool = concurrent.futures.ThreadPoolExecutor(settings.calls, "hologram-call")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._second = 0.0  # seconds between answers, smoothed
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._settings.calls)]
+
+    async def stop(self) -> None:
+        """Ends once calls that run have ended."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._pool.shutdown()
+
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def submit(self, served: Served, arrays: list[Any]) -> asyncio.Future[list[Any]]:
+        """The results to come. Cancelling takes the request out of the queue, or drops its results. Raises Full."""
+        if len(self._waiting) >= self._settings.queue:
+            raise Full(max(1, round(self._second * len(self._waiting))))
+        answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        rows = len(arrays[0]) if served.axis and arrays[0].ndim else 1
+        job = _Job(served, arrays, served.kind(arrays), rows, time.monotonic(), answer)
+        self._waiting.append(job)
+        answer.add_done_callback(lambda _: self._forget(job))
+        self._more.set()
+        return answer
+
+    def _forget(self, job: _Job) -> None:
+        if job.answer.cancelled() and job in self._waiting:
+            self._waiting.remove(job)
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            async with self._gathering:
+                jobs = await self._next()
+            served, begin = jobs[0].served, time.monotonic()
+            try:
+                answers = await loop.run_in_executor(self._pool, served.run, [job.arrays for job in jobs])
+            except asyncio.CancelledError:
+                for job in jobs:
+                    job.answer.cancel()
+                raise
+            took = time.monotonic() - begin
+            self._second += 0.1 * (took / len(jobs) / self._settings.calls - self._second)
+            self._told(served, len(jobs), sum(job.rows for job in jobs), took)
+            for job, answer in zip(jobs, answers):
+                if job.answer.done():
+                    continue  # nobody waits for it any more
+                if isinstance(answer, Exception):
+                    job.answer.set_exception(answer)
+                else:
+                    job.answer.set_result(answer)
+
+    async def _next(self) -> list[_Job]:
+        """The request that has waited longest, and those that join it."""
+        while not self._waiting:
+            self._more.clear()
+            await self._more.wait()
+        while True:
+            first = self._waiting[0]
+            jobs, whole = self._mates(first)
+            left = first.arrived + self._settings.max_wait_ms / 1e3 - time.monotonic()
+            if whole or left <= 0:
+                break
+            self._more.clear()
+            try:
+                await asyncio.wait_for(self._more.wait(), left)
+            except asyncio.TimeoutError:
+                pass
+            if not self._waiting:
+                return await self._next()
+        for job in jobs:
+            self._waiting.remove(job)
+        return jobs
+
+    def _mates(self, first: _Job) -> tuple[list[_Job], bool]:
+        """Requests of one call, and whether no other could join them."""
+        if first.kind is None or first.served.most < 2:
+            return [first], True
+        jobs: list[_Job] = []
+        rows = 0
+        for job in self._waiting:
+            if job.kind == first.kind:
+                if rows + job.rows > first.served.most:
+                    return jobs, True
+                jobs.append(job)
+                rows += job.rows
+        return jobs, rows >= first.served.most
