@@ -7,6 +7,7 @@ import time
 import torch
 
 from . import counters, device, holders, lines, parameters, precision, profiling, writes
+from .capture import unfold
 from .graph.symbols import Unsupported
 from .options import Options, strict
 from .pieces import CutGraph, Variants
@@ -100,6 +101,7 @@ def _or_pytorch(module, name, compile):
 
 def _compile(module, task, call=None):
     """The graph whole, or in parts where operators cannot be steps of it. `call`: the graph.symbols.Call that it is for."""
+    unfold.unfold(module)
     at = cut.places(module.graph)
     if not at and not cut.lacks_sizes(module.graph, task.body):
         sizes = cut.unknown_sizes(module.graph) if call is None else None

@@ -7,7 +7,7 @@ from torch.utils import _pytree as pytree
 from . import counters, lines
 from .graph.symbols import Call
 from .translate import cut
-from .translate.calls import value_of
+from .translate.calls import called, value_of
 from .translate.host import Traced, as_traced, counts, runs_bodies
 
 
@@ -88,7 +88,7 @@ class _Operator:
     def __init__(self, node, counted):
         self.reads = set(node.all_input_nodes)
         counted = counted and counts(node.target)
-        self._node, self._name = node, str(node.target) if counted else None
+        self._node, self._name = node, called(node) if counted else None
         self._kinds = pytree.tree_map(Traced.of, value_of(node))
         if counted:
             counters.name_fallback(self._name, "a graph cannot hold it", lines.of(node))
@@ -98,4 +98,4 @@ class _Operator:
             counters.count_fallback(self._name)
         node = self._node
         arguments = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
-        values[node] = as_traced(self._kinds, node.target(*arguments[0], **arguments[1]), str(node.target))
+        values[node] = as_traced(self._kinds, node.target(*arguments[0], **arguments[1]), called(node))

@@ -145,7 +145,7 @@ def test_checkpoints_with_dropout(attends):
         y = checkpoint(block, checkpoint(block, x, use_reentrant=False), use_reentrant=False)
         return y + torch.rand_like(x)
 
-    left = ["run_and_save_rng_state", "run_with_rng_state", "aten.rand_like.default"]
+    left = ["aten.native_dropout.default", "aten.rand_like.default"]
     agree(function, (normal(2, 2, 4, 8).requires_grad_(),), left=left)
 
 
@@ -242,6 +242,40 @@ def branch(x):
     return torch.cond(x.sum() > 0, inner, lambda y: torch.cos(y), (x,)) + 1
 
 
+def hinted(x):
+    from torch._higher_order_ops.hints_wrap import hints_wrapper
+
+    def inner(y):
+        return torch.cond(y.sum() > 0, torch.sin, torch.cos, (y @ y,))
+
+    return hints_wrapper(inner, (x * 2,), {}, hints={"where": "here"}) + 1
+
+
+def strictly(x):
+    from torch._higher_order_ops.strict_mode import strict_mode
+
+    return strict_mode(lambda y: (y.sin(), y @ y), (x,))[1] * 2
+
+
+def widened(x):
+    from torch._higher_order_ops.out_dtype import out_dtype
+
+    y = (x * 9).to(torch.int8)
+    return out_dtype(torch.ops.aten.mm.default, torch.int32, y, y) * 2
+
+
+def associated(x):
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    return associative_scan(lambda a, b: a * b, x.tanh(), 1, combine_mode="pointwise") * 2
+
+
+def paired(x):
+    from torch._higher_order_ops.foreach_map import foreach_map
+
+    return foreach_map(torch.add, [x.sin(), x], [x, x @ x])[1] * 2
+
+
 LOOPS = {
     # name: (function, in inference, in training) → what PyTorch runs itself
     "cond": (branch, [], []),
@@ -262,6 +296,29 @@ def test_bodies_are_compiled(name, training):
     calls = [(x.requires_grad_(training),), ((-x).detach().requires_grad_(training),)]
     stats = agree(function, *calls[: 2 if name == "cond" else 1], left=left[training])
     assert stats["graphs"] > 1 + training and stats["kernels"] > 1
+
+
+@pytest.mark.parametrize("function", [hinted, strictly, widened, associated, paired])
+def test_operators_that_call_graphs_are_native(function):
+    agree(function, (normal(4, 4),))
+
+
+def test_operators_that_call_graphs_in_training_and_over_sizes():
+    agree(associated, (normal(4, 4).requires_grad_(),))
+    agree(strictly, (normal(4, 4),), (normal(6, 6),), dynamic=True)
+
+
+def test_an_operator_that_another_one_calls_is_named():
+    @torch.library.custom_op("cut_test::add_into", mutates_args=("y",))
+    def add_into(x: torch.Tensor, y: torch.Tensor) -> None:
+        y.add_(x)
+
+    def function(x):
+        y = x.sin()
+        add_into(x, y)
+        return y * 2
+
+    agree(function, (normal(4, 4),), left=["cut_test.add_into.default"])
 
 
 def test_bodies_of_other_sizes():

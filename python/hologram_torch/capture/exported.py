@@ -8,7 +8,7 @@ from torch.export.graph_signature import InputKind
 from torch.nn import functional
 
 from .. import lowering
-from . import decomp, recurrent, rewrite
+from . import decomp, recurrent, rewrite, unfold
 
 _WHOLE = {f"aten.{name}.default" for name in decomp._WHOLE}
 
@@ -29,7 +29,9 @@ def our_operators():
 def decomposed(program):
     """An exported program in operators that lowerings know."""
     with our_operators(), torch.no_grad():
-        return without_tokens(program.run_decompositions(_decompositions()))
+        program = without_tokens(program.run_decompositions(_decompositions()))
+    unfold.unfold(program.graph_module)
+    return program
 
 
 def without_tokens(program):

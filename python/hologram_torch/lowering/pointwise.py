@@ -243,7 +243,7 @@ def clamp_tensor(c, x, min=None, max=None):
 # --- conversions
 @lower("_to_copy.default", "to.dtype")
 def to_copy(c, x, **_):
-    return c.cast(x, c.out_dtype)
+    return c.number(c.out_dtype, x) if isinstance(x, (bool, int, float)) else c.cast(x, c.out_dtype)
 
 
 @lower("prims.convert_element_type.default", "prims.device_put.default")

@@ -54,7 +54,7 @@ class Calls(Builder):
     def _call_host(self, node, target, val, reason="", counted=True):
         if isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable:
             raise Unsupported(f"operator {target}, which writes into its operand,")
-        name = str(target)
+        name = called(node)
         operands, stored, sizes = [], [], []
 
         def template(a):
@@ -190,6 +190,13 @@ class Calls(Builder):
             return self.symbols.sizes(fake.shape), self.symbols.sizes(fake.stride())
         except Unsupported:
             return None
+
+
+def called(node) -> str:
+    """The name of the operator that a node calls; of one that another operator calls for it, that one's."""
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return str(next((a for a in node.args[:2] if isinstance(a, torch._ops.OpOverload)), node.target))
+    return str(node.target)
 
 
 class Opaque:
