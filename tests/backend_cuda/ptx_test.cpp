@@ -13,6 +13,7 @@ std::vector<std::pair<std::string, atlas::Program>> rendered() {
       all.emplace_back(std::string(name_of(t)) + "_" + std::string(ir::name_of(op)),
                        elementwise(op, t, 2, t));
   all.emplace_back("scan", row_scan(Op::reduce_sum, DType::f32));
+  all.emplace_back("order", row_order(DType::f64, true));
   all.emplace_back("scatter_columns", scattered(DType::f32, Op::add, sym(3)));
   all.emplace_back("scatter_rows", scattered(DType::bf16, Op::max, 2));
   std::erase_if(all, [](const auto& p) { return cuda::unrendered(p.second).has_value(); });
@@ -24,12 +25,13 @@ TEST_F(CudaBackend, TheCorpusRunsOnTheDevice) {
   std::map<atlas::BlockKind, int> rendered;
   for (const auto& [name, program] : corpus()) {
     const atlas::BlockKind kind = program.kind();
-    if (kind == atlas::BlockKind::attention_grad || kind == atlas::BlockKind::sort) continue;
+    if (kind == atlas::BlockKind::attention_grad) continue;
     ++rendered[kind];
     EXPECT_EQ(cuda::unrendered(program), std::nullopt) << name;
   }
   EXPECT_GT(rendered[atlas::BlockKind::product], 10);
   EXPECT_GT(rendered[atlas::BlockKind::attention], 0);
+  EXPECT_GT(rendered[atlas::BlockKind::sort], 0);
 }
 
 TEST_F(CudaBackend, PtxRoundsAsTheOthersDo) {
@@ -81,6 +83,8 @@ TEST_F(CudaBackend, PtxAssembles) {
     rename("hologram_merge");
     rename("scores");
     rename("rows");
+    rename("numbers");
+    rename("elements");
     rename("hologram_zeros");
     rename("$L__BB0");
     rename("exchange");

@@ -149,9 +149,9 @@ def rungs(programs: Programs, pattern: str) -> list[str]:
 
 
 def first(setting: Setting, programs: Programs) -> Iterator[Task]:
-    """One element-wise program, one reduction, one scan, one scatter."""
+    """One element-wise program, one reduction, one scan, one scatter, one sort."""
     ours = "*LeavesTheInterpretersBits/cuda_"
-    for name in (f"{ours}add_f32", f"{ours}sum_f32", f"{ours}scan", f"{ours}f32_exp", "*/Scatters.*/sums"):
+    for name in (f"{ours}add_f32", f"{ours}sum_f32", f"{ours}scan", f"{ours}f32_exp", "*/Scatters.*/sums", f"{ours}order"):
         for test in programs.matching("test_conformance", name):
             yield gtest(setting, "first", "test_conformance", test, limit=30)
 

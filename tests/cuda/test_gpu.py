@@ -214,3 +214,15 @@ def test_scatters_have_the_cpus_bits_in_every_call(torch):
     for _ in range(3):
         found = call(*(v.cuda() for v in operands))
         assert all(torch.equal(ours.cpu(), cpus) for ours, cpus in zip(found, wanted, strict=True))
+
+
+def test_sorts_have_the_cpus_values_and_order(torch):
+    """Of short rows, and of rows of many tiles, with equal elements."""
+
+    def function(x, y):
+        return *x.sort(dim=-1, stable=True), *y.topk(40), *y.sort(dim=-1, descending=True, stable=True), y.median(-1)[0]
+
+    x, y = torch.randint(0, 50, (300, 1000)).float(), torch.randint(0, 10000, (4, 100000))
+    call = torch.compile(function, backend="hologram", dynamic=False, options={"native_products": True})
+    wanted, found = call(x, y), call(x.cuda(), y.cuda())
+    assert all(torch.equal(ours.cpu(), cpus) for ours, cpus in zip(found, wanted, strict=True))

@@ -11,7 +11,8 @@ __all__ = ["Builder", "Value", "contiguous_strides", "f64_bits", "numel", "promo
 
 NUMBERS = (bool, int, float)
 _PRODUCTS = frozenset(("dot_general", "attention", "attention_lse"))  # a GPU's are PyTorch's unless asked for
-_LEFT_ON_GPUS = frozenset(("attention_grad", "argsort"))
+_LEFT_ON_GPUS = frozenset(("attention_grad",))
+_SHORT_ROW = 2048  # elements that a GPU sorts in one kernel; longer rows are PyTorch's like products
 
 
 class Builder(GraphBuilder):
@@ -23,11 +24,16 @@ class Builder(GraphBuilder):
         if device.here() != "cpu":
             self.make = self._make_there
 
-    def _make_there(self, op, *args, **kwargs):
-        """On a GPU: what its backend renders no kernel for is PyTorch's."""
-        if op in _LEFT_ON_GPUS or (op in _PRODUCTS and not device.own_products()):
+    def _make_there(self, op, operands, ints=(), **kwargs):
+        """On a GPU: what its backend renders no kernel for is PyTorch's, and what is not known to be faster."""
+        asked = op in _PRODUCTS or (op == "argsort" and not self._is_short(operands[0].shape[ints[0]]))
+        if op in _LEFT_ON_GPUS or (asked and not device.own_products()):
             raise Unsupported(f"{op} on a GPU")
-        return self.graph.make(op, *args, **kwargs)
+        return self.graph.make(op, operands, ints=ints, **kwargs)
+
+    @staticmethod
+    def _is_short(size) -> bool:
+        return type(size) is int and size <= _SHORT_ROW
 
     def matmul(self, x, y, wide=False):
         """A product to which PyTorch's float32 precision applies."""

@@ -15,6 +15,7 @@
 #include "backend/cuda/loops/emit.h"
 #include "backend/cuda/products/emit.h"
 #include "backend/cuda/products/wide.h"
+#include "backend/cuda/sort/sort.h"
 #include "backend/cuda/sources.h"
 #include "codegen/module.h"
 
@@ -59,6 +60,8 @@ Facts emit_block(llvm::Module& module, const atlas::Program& program, int block)
       return emit_product_block(module, program);
     case atlas::BlockKind::attention:
       return emit_attention_block(module, program);
+    case atlas::BlockKind::sort:
+      return emit_sort_block(module, program);
     default:
       return emit_loop_block(module, program, block);
   }
@@ -101,6 +104,8 @@ std::optional<std::string> unrendered(const atlas::Program& program) {
       return unrendered_product(program.product());
     case atlas::BlockKind::attention:
       return unrendered_attention(program.attention());
+    case atlas::BlockKind::sort:
+      return std::nullopt;
     default:
       return fmt::format("blocks of kind {}", static_cast<int>(program.kind()));
   }

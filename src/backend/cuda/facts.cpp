@@ -143,17 +143,17 @@ bool WideFacts::computed() const {
 
 std::string to_text(const Stored& s) {
   const Facts& f = s.facts;
-  return fmt::format("{};{};{};{};{};{};{};{};{};{};{};{}\n{}{}", s.on_host ? 1 : 0,
+  return fmt::format("{};{};{};{};{};{};{};{};{};{};{};{};{}\n{}{}", s.on_host ? 1 : 0,
                      static_cast<int>(s.verdict), f.threads, f.points, f.flags ? 1 : 0, f.merges,
-                     s.cubin.size(), f.total.str(), f.team_bytes.str(), f.parts.str(),
-                     to_text(f.wide), to_text(f.thin), s.code, s.cubin);
+                     f.all_parts ? 1 : 0, s.cubin.size(), f.total.str(), f.team_bytes.str(),
+                     f.parts.str(), to_text(f.wide), to_text(f.thin), s.code, s.cubin);
 }
 
 Stored from_text(std::string_view text, int num_symbols) {
   const size_t line = text.find('\n');
   if (line == text.npos) corrupt("it has no launch");
   std::string_view head = text.substr(0, line);
-  std::array<std::string_view, 12> parts;
+  std::array<std::string_view, 13> parts;
   for (size_t k = 0; k < parts.size(); ++k) {
     const size_t end = head.find(';');
     if ((end == head.npos) != (k + 1 == parts.size())) corrupt("its launch has other parts");
@@ -167,14 +167,15 @@ Stored from_text(std::string_view text, int num_symbols) {
   s.facts.points = read_number(parts[3], 1, 1024);
   s.facts.flags = read_number(parts[4], 0, 1) != 0;
   s.facts.merges = read_number(parts[5], 0, 1024);
+  s.facts.all_parts = read_number(parts[6], 0, 1) != 0;
   const std::string_view code = text.substr(line + 1);
   const int most = static_cast<int>(std::min<size_t>(code.size(), INT_MAX));
-  const auto cubin_bytes = static_cast<size_t>(read_number(parts[6], 0, most));
-  s.facts.total = read_expr(parts[7], num_symbols);
-  s.facts.team_bytes = read_expr(parts[8], num_symbols);
-  s.facts.parts = read_expr(parts[9], num_symbols);
-  s.facts.wide = read_wide(parts[10], num_symbols);
-  s.facts.thin = read_thin(parts[11], num_symbols);
+  const auto cubin_bytes = static_cast<size_t>(read_number(parts[7], 0, most));
+  s.facts.total = read_expr(parts[8], num_symbols);
+  s.facts.team_bytes = read_expr(parts[9], num_symbols);
+  s.facts.parts = read_expr(parts[10], num_symbols);
+  s.facts.wide = read_wide(parts[11], num_symbols);
+  s.facts.thin = read_thin(parts[12], num_symbols);
   s.code = code.substr(0, code.size() - cubin_bytes);
   s.cubin = code.substr(code.size() - cubin_bytes);
   return s;

@@ -88,6 +88,8 @@ struct Facts {
   /// point, unless there is one part or nothing to merge (0). 0 parts: it is not cut.
   Expr parts;
   int merges = 0;
+  /// There are all of the parts, however many, and each has `merges` CTAs that merge.
+  bool all_parts = false;
   std::optional<WideFacts> wide;
   std::optional<ThinFacts> thin;
 };

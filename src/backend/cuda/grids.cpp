@@ -18,12 +18,15 @@ int64_t ceil_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
   fail(ErrorCode::invalid_argument, "cuda: a kernel of {} points, more than a launch has", total);
 }
 
-// As many parts as give each multiprocessor two CTAs.
-Grid cut_parts(Grid g, int64_t parts, int multiprocessors) {
+// As many parts as give each multiprocessor two CTAs, unless there are to be all.
+Grid cut_parts(Grid g, int64_t parts, const Facts& facts, int multiprocessors) {
+  if (facts.all_parts && parts <= 0) return {};  // points of nothing
   const int64_t wanted = ceil_to(int64_t{2} * multiprocessors, g.total);
-  g.teams = std::clamp<int64_t>(std::min(parts, wanted), 1, most_parts);
+  g.teams = facts.all_parts ? parts : std::clamp<int64_t>(std::min(parts, wanted), 1, most_parts);
   g.ctas = g.total * g.teams;
-  if (g.ctas > most_ctas) refuse_points(g.total);
+  g.parted = facts.merges > 0 && g.teams > 1;
+  if (g.parted) g.merging = (facts.all_parts ? g.ctas : g.total) * facts.merges;
+  if (std::max(g.ctas, g.merging) > most_ctas) refuse_points(g.total);
   return g;
 }
 
@@ -35,7 +38,7 @@ Grid cut_points(const Facts& facts, std::span<const int64_t> symbols, int multip
   g.ctas = ceil_to(g.total, facts.points);
   const bool cut = !facts.parts.is(0);
   if (cut) {
-    g = cut_parts(g, facts.parts.eval(symbols), multiprocessors);
+    g = cut_parts(g, facts.parts.eval(symbols), facts, multiprocessors);
   } else {
     if (g.team_bytes > 0) {
       const int64_t room = std::max<int64_t>(most_workspace / g.team_bytes / facts.points, 1);
@@ -44,7 +47,6 @@ Grid cut_points(const Facts& facts, std::span<const int64_t> symbols, int multip
     if (g.ctas > most_ctas) refuse_points(g.total);
     g.teams = g.ctas * facts.points;
   }
-  g.parted = facts.merges > 0 && g.teams > 1;
   const int64_t pieces = cut ? (g.parted ? g.ctas : 0) : g.teams;
   g.workspace = static_cast<size_t>(pieces * g.team_bytes);
   return g;

@@ -33,6 +33,7 @@ struct Grid {
   int64_t total = 0, ctas = 0, teams = 0, team_bytes = 0;
   bool thin = false;                       ///< by the kernel for few rows
   bool parted = false;                     ///< its parts are merged by a second launch
+  int64_t merging = 0;                     ///< of so many CTAs
   size_t workspace = 0, workspace_at = 0;  ///< bytes, and where in the call's
   std::shared_ptr<WideLaunch> wide;        ///< instead, where addresses suit it
 

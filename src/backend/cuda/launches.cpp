@@ -75,11 +75,10 @@ void add_launches(std::vector<Launch>& launches, const LoadedKernel& k, const Gr
                          ? launch_of(k.thin, thin_symbol, grid.ctas, k.facts.thin->threads, words)
                          : launch_of(k.function, kernel_symbol, grid.ctas, k.facts.threads, words));
   if (!grid.parted) return;
-  launches.push_back(grid.thin ? launch_of(k.thin_merge, thin_merge_symbol,
-                                           grid.total * k.facts.thin->merges, merge_threads,
-                                           std::move(words))
-                               : launch_of(k.merge, merge_symbol, grid.total * k.facts.merges,
-                                           merge_threads, std::move(words)));
+  launches.push_back(
+      grid.thin ? launch_of(k.thin_merge, thin_merge_symbol, grid.merging, merge_threads,
+                            std::move(words))
+                : launch_of(k.merge, merge_symbol, grid.merging, merge_threads, std::move(words)));
 }
 
 }  // namespace hologram::cuda

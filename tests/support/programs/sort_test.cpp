@@ -23,9 +23,10 @@ TEST_P(Sort, RowsOfEveryLength) {
                                                                     {300, 75},
                                                                     {5000, 7}})
       for (int specials : {1, 16}) {
+        if (n > 1000 && descending == (specials == 1)) continue;
         SCOPED_TRACE(n);
         Inputs inputs;
-        inputs.symbols = {3, n, count};
+        inputs.symbols = {n > 1000 ? 1 : 3, n, count};
         inputs.seed = static_cast<uint64_t>(n + count);
         inputs.specials = specials;
         inputs.chunks = {0, 1};
@@ -40,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Sort,
 
 // Equal keys keep their order; keys come through a body, and down columns.
 TEST(SortBlocks, EqualKeysDownColumns) {
-  Expr n(2000), m(3);
+  Expr n(4500), m(2);
   atlas::Program p;
   p.buffers = {{DType::i32, Access::read, n * m}, {DType::i64, Access::write, n * m}};
   atlas::SortBlock& b = p.block.emplace<atlas::SortBlock>();

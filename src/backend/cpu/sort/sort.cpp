@@ -13,6 +13,7 @@
 
 #include "backend/cpu/operands/index_builder.h"
 #include "codegen/nest.h"
+#include "codegen/sort_key.h"
 
 namespace hologram::cpu {
 namespace {
@@ -183,27 +184,6 @@ class SortEmitter : IndexBuilder {
     swap();
   }
 
-  /// The key as an unsigned number in the order wanted.
-  Value* ordered(Value* x) {
-    llvm::Type* type = x->getType()->getWithNewBitWidth(static_cast<unsigned>(bits_));
-    auto constant = [&](uint64_t v) { return llvm::ConstantInt::get(type, v); };
-    uint64_t sign = uint64_t{1} << (bits_ - 1), ones = ~uint64_t{0} >> (64 - bits_);
-    Value* v;
-    if (is_float(b_.key_type)) {
-      Value* zero = llvm::Constant::getNullValue(x->getType());
-      Value *nan = ir_.CreateFCmpUNO(x, x), *is_zero = ir_.CreateFCmpOEQ(x, zero);
-      v = ir_.CreateSelect(is_zero, constant(0), ir_.CreateBitCast(x, type));
-      Value* negative = ir_.CreateAShr(v, constant(static_cast<uint64_t>(bits_ - 1)));
-      v = ir_.CreateXor(v, ir_.CreateOr(negative, constant(sign)));
-      v = ir_.CreateSelect(nan, constant(ones), v);
-    } else if (b_.key_type == DType::b8) {
-      v = ir_.CreateZExt(x, type);
-    } else {
-      v = is_signed_int(b_.key_type) ? ir_.CreateXor(x, constant(sign)) : x;
-    }
-    return b_.descending ? ir_.CreateNot(v) : v;
-  }
-
   Value* element_numbers(Value* offset, unsigned width) {
     llvm::Type* type = ir_.getIntNTy(width);
     Value* first = ir_.CreateTrunc(offset, type);
@@ -222,7 +202,7 @@ class SortEmitter : IndexBuilder {
       s.set_lanes(element_axis_, lanes_, mask);
       Value* x = splat(k_, emit_body(s, b_.key).back(), lanes_);
       s.seek();
-      Value* v = ordered(x);
+      Value* v = emit_sort_key(k_, b_.key_type, b_.descending, x);
       if (apart_) {
         store(v, at(first_.numbers, offset));
         store(element_numbers(offset, 32), element_at(first_.elements, offset));
