@@ -1,4 +1,6 @@
 # tests/torch/test_demo.py: the demo finds its answers and reports what it did
+import importlib.util
+
 import pytest
 import torch
 from harness import BACKEND, compile_fresh
@@ -20,6 +22,8 @@ def test_demo(capsys):
     starts = [line.split("  ")[0] for line in lines]
     for part in ("Model", "First call", "Collection", "Difference", "Questions", "Latency"):
         assert part in starts
+    if importlib.util.find_spec("sentence_transformers"):
+        assert "Sentences" in starts
     if BACKEND == "hologram":
         assert "Compiled" in starts and "Fallbacks     none" in lines
 

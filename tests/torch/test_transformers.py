@@ -79,13 +79,41 @@ def losses_by_accelerate(model, folder):
     return losses
 
 
-@pytest.mark.parametrize("losses, make", [
-    (losses_by_trainer, Words),
-    (losses_by_accelerate, lambda: torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 1))),
+def losses_by_lightning(model, folder):
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model, self.losses = model, []
+
+        def training_step(self, batch, number):
+            loss = self.model(batch).square().mean()
+            self.losses.append(loss.item())
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), 1e-2)
+
+    module, rows = Module(), torch.randn(8, 6, generator=torch.Generator().manual_seed(1))
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=folder, **quiet)
+    trainer.fit(module, torch.utils.data.DataLoader(rows, batch_size=4))
+    return module.losses
+
+
+def numbers():
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 1))
+
+
+@pytest.mark.parametrize("losses, make, package", [
+    (losses_by_trainer, Words, "accelerate"),
+    (losses_by_accelerate, numbers, "accelerate"),
+    (losses_by_lightning, numbers, "lightning"),
 ])  # fmt: skip
-def test_trainers_of_compiled_models(losses, make, tmp_path):
+def test_trainers_of_compiled_models(losses, make, package, tmp_path):
     """As docs/pytorch.md says: the model is told before the trainer gets it."""
-    pytest.importorskip("accelerate")
+    pytest.importorskip(package)
     model = make().train()
     state = {name: value.clone() for name, value in model.state_dict().items()}
     expected = losses(model, tmp_path)
@@ -94,6 +122,24 @@ def test_trainers_of_compiled_models(losses, make, tmp_path):
     model.compile(backend=BACKEND)
     assert losses(model, tmp_path) == pytest.approx(expected, rel=1e-5) and len(expected) == 2
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1 and backend_stats()["failed_graphs"] == 0
+
+
+def test_a_pipeline_of_a_compiled_model(tmp_path):
+    """As docs/pytorch.md says: its model is told."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "very"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(tmp_path)
+    config = transformers.BertConfig(vocab_size=8, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
+    classify = transformers.pipeline(
+        "text-classification", model=transformers.BertForSequenceClassification(config).eval(), tokenizer=tokenizer, device="cpu"
+    )
+    texts = ["good", "very very bad"]
+    expected = classify(texts)
+    compile_fresh(classify.model)  # counters from zero
+    classify.model.compile(backend=BACKEND)
+    for actual, wanted in zip(classify(texts), expected, strict=True):
+        assert actual["label"] == wanted["label"] and actual["score"] == pytest.approx(wanted["score"], rel=1e-5)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0 and backend_stats()["failed_graphs"] == 0
 
 
 def t5():

