@@ -334,6 +334,9 @@ void bind_archive(nb::module_& m) {
   nb::class_<Function>(m, "ArchiveFunction", "A method of an archive, compiled.")
       .def("__call__", &call, "arrays"_a, "session"_a.none() = nb::none(),
            "host"_a.none() = nb::none(), "bits"_a = false)
+      .def_prop_ro(
+          "executable", [](Function& f) { return f.executable().shared_from_this(); },
+          "What its calls run.")
       .def_prop_ro("has_state", &Function::has_state)
       .def_prop_ro("precompiled", &Function::precompiled,
                    "Whether it runs machine code of the archive.")

@@ -10,6 +10,7 @@
 #include "atlas/lane.h"
 #include "backend/cpu/choices.h"
 #include "backend/cpu/compile.h"
+#include "backend/cpu/limits.h"
 #include "bindings.h"
 #include "canon/canon.h"
 #include "runtime/run_program.h"
@@ -164,6 +165,34 @@ nb::dict host_cpu() {
   return out;
 }
 
+nb::dict measure_limits(std::shared_ptr<runtime::Runtime> runtime, int rounds) {
+  cpu::Limits limits;
+  {
+    nb::gil_scoped_release release;
+    limits = cpu::measure_limits(cpu::host_target(), runtime->threads(), rounds);
+  }
+  nb::dict operations;
+  operations["float32"] = limits.f32;
+  operations["float64"] = limits.f64;
+  if (limits.bf16 > 0) operations["bfloat16"] = limits.bf16;
+  if (limits.i8 > 0) operations["int8"] = limits.i8;
+  nb::list levels;
+  for (const cpu::LevelLimits& l : limits.levels) {
+    nb::dict level;
+    level["name"] = l.name;
+    level["bytes"] = l.bytes;
+    level["read"] = l.read;
+    level["write"] = l.write;
+    level["copy"] = l.copy;
+    levels.append(level);
+  }
+  nb::dict out;
+  out["threads"] = limits.threads;
+  out["operations"] = operations;
+  out["levels"] = levels;
+  return out;
+}
+
 }  // namespace
 
 void bind_atlas(nb::module_& parent) {
@@ -192,6 +221,10 @@ void bind_atlas(nb::module_& parent) {
              "Instruction set, features and design of this machine's processor, and by kind of "
              "product which "
              "instructions serve it (path) and why.");
+  parent.def(
+      "measure_limits", &measure_limits, nb::arg("runtime"), nb::arg("rounds"),
+      "Operations a second by type, and bytes a second by level of memory, of all threads of "
+      "a runtime at once; the fastest of so many rounds.");
 }
 
 }  // namespace hologram::python

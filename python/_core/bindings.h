@@ -9,6 +9,7 @@ namespace hologram::python {
 
 void bind_graph(nanobind::module_& m);
 void bind_executable(nanobind::module_& m);
+void bind_trace(nanobind::module_& m);
 void bind_torch_call(nanobind::module_& m);
 void bind_sigmatics(nanobind::module_& m);
 void bind_atlas(nanobind::module_& m);

@@ -71,14 +71,41 @@ nb::list shape_list(const Shape& shape) {
   return out;
 }
 
+// The slots that a step reads and those that it writes, of a plan with its programs.
+std::pair<std::vector<int>, std::vector<int>> accesses(const schedule::Plan& plan,
+                                                       const schedule::Step& step) {
+  if (step.kind != schedule::StepKind::kernel) return {step.arguments, step.results};
+  std::pair<std::vector<int>, std::vector<int>> out;
+  size_t k = 0;
+  for (const atlas::Buffer& b : plan.programs[static_cast<size_t>(step.program)].buffers) {
+    if (b.access == atlas::Access::scratch) continue;
+    const int slot = step.buffers[k++];
+    if (b.access != atlas::Access::write) out.first.push_back(slot);
+    if (b.access != atlas::Access::read) out.second.push_back(slot);
+  }
+  return out;
+}
+
+// By step: the operations that it computes, with the number of the graph's node each was made for.
+nb::list operations_of(const Executable& e, size_t step) {
+  nb::list out;
+  const auto& all = e.report().operations;
+  if (step < all.size())
+    for (const auto& [name, node] : all[step]) out.append(nb::make_tuple(std::string(name), node));
+  return out;
+}
+
 // Steps and slots as plain data, for explain().
 nb::dict describe_plan(const Executable& e) {
   const schedule::Plan& plan = e.plan();
+  const bool whole =
+      !plan.programs.empty();  // plans that were stored with machine code have no programs
   static constexpr const char* kinds[] = {"input", "output", "arena", "host", "cached"};
   nb::list slots, steps;
   for (const auto& s : plan.slots) {
     nb::dict d;
     d["kind"] = kinds[static_cast<int>(s.kind)];
+    d["index"] = s.index;
     d["dtype"] = std::string(name_of(s.dtype));
     d["shape"] = shape_list(s.shape);
     d["bytes"] = s.bytes.str();
@@ -95,7 +122,15 @@ nb::dict describe_plan(const Executable& e) {
     d["slots"] = kernel ? s.buffers : s.arguments;
     d["after"] = s.after;
     d["cached"] = s.cached >= 0;
-    if (kernel) {
+    d["operations"] = operations_of(e, steps.size());
+    if (whole || !kernel) {
+      auto [reads, writes] = accesses(plan, s);
+      d["reads"] = reads;
+      d["writes"] = writes;
+    }
+    if (kernel && !whole) {
+      d["flop"] = d["bytes"] = "0";
+    } else if (kernel) {
       schedule::Estimate cost = schedule::estimate(plan.programs[static_cast<size_t>(s.program)]);
       auto named = [&](const Expr& x) {
         return x.substitute([&](const Atom& a) -> std::optional<Expr> {
@@ -114,6 +149,26 @@ nb::dict describe_plan(const Executable& e) {
   out["arena_bytes"] = plan.arena_bytes.str();
   out["boundary_bytes"] = plan.boundary_bytes;
   out["eager_bytes"] = plan.eager_bytes.str();
+  return out;
+}
+
+// By step: FLOP and bytes at these values of the symbols.
+nb::list costs(const Executable& e, const std::vector<int64_t>& symbols) {
+  const schedule::Plan& plan = e.plan();
+  std::vector<schedule::Estimate> estimates;
+  for (const atlas::Program& p : plan.programs) estimates.push_back(schedule::estimate(p));
+  nb::list out;
+  for (const schedule::Step& s : plan.steps) {
+    int64_t flop = 0, bytes = 0;
+    if (s.kind == schedule::StepKind::kernel && !estimates.empty()) {
+      std::vector<int64_t> own;
+      for (const Expr& x : s.symbols) own.push_back(x.eval(symbols));
+      const schedule::Estimate& cost = estimates[static_cast<size_t>(s.program)];
+      flop = cost.flop.eval(own);
+      bytes = cost.bytes.eval(own);
+    }
+    out.append(nb::make_tuple(flop, bytes));
+  }
   return out;
 }
 
@@ -254,6 +309,8 @@ void bind_executable(nb::module_& m) {
       .def_prop_ro("arena_bytes", [](Executable& e) { return e.plan().arena_bytes.str(); })
       .def_prop_ro("eager_bytes", [](Executable& e) { return e.plan().eager_bytes.str(); })
       .def("describe", &describe_plan, "Steps and buffers of the plan as plain data.")
+      .def("costs", &costs, nb::arg("symbols"),
+           "By step of describe(): FLOP and bytes at these values of the symbols.")
       .def("set_profile", &Executable::set_profile, nb::arg("on"),
            "Switches the timing of each step on (from zero) or off.")
       .def("step_times", &step_times,

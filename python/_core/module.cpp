@@ -48,6 +48,7 @@ NB_MODULE(_core, m) {
   hologram::python::bind_settings(m);
   hologram::python::bind_graph(m);
   hologram::python::bind_executable(m);
+  hologram::python::bind_trace(m);
   hologram::python::bind_torch_call(m);
   hologram::python::bind_sigmatics(m);
   hologram::python::bind_atlas(m);

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hologram._jit import jit
     from hologram.archive import load
     from hologram.onnx.model import from_onnx
+    from hologram.profiling import profile
     from hologram.stream import Event, Stream
     from hologram.tensor import Tensor, default_executor, from_dlpack
 
@@ -49,6 +50,7 @@ _LAZY = {
     "jit": "_jit",
     "load": "archive",
     "from_onnx": "onnx.model",
+    "profile": "profiling",
     "Event": "stream",
     "Stream": "stream",
     "Tensor": "tensor",
@@ -76,6 +78,7 @@ __all__ = [
     "jit",
     "load",
     "ops",
+    "profile",
     "validate_backend",
     "version",
 ]

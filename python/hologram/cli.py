@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import io
 import json
 import os
 import sys
 
 from hologram import _core
-from hologram._commands import archive, atlas, bench, compile, completion, graph, serve, sigmatics
+from hologram._commands import archive, atlas, bench, compile, completion, graph, profile, serve, sigmatics
 from hologram._commands.common import Failure, Parser, add, group, show
 
 
@@ -45,7 +46,16 @@ def _info(args: argparse.Namespace) -> int:
         "devices": _devices(),
         "cache": _core.cache_info(),
     }
+    if args.limits:
+        from hologram import limits
+
+        found = limits.measured(again=True)
+        data["limits"] = dataclasses.asdict(found) if args.json else ""
     show(data, args.json)
+    if args.limits and not args.json:
+        print(f"limits of {found.processor} on {found.threads} threads:")
+        for what, rates in found.rows():
+            print(f"  {what:<22} {rates}")
     return 0
 
 
@@ -55,6 +65,9 @@ def _cache_info(args: argparse.Namespace) -> int:
 
 
 def _cache_clear(args: argparse.Namespace) -> int:
+    from hologram import limits
+
+    limits.forget()
     show({"removed": _core.cache_clear()}, args.json)
     return 0
 
@@ -63,13 +76,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="hologram", description=__doc__, epilog="hologram COMMAND --help says more.")
     parser.add_argument("--version", action="version", version=f"hologram {_core.version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    add(commands, "info", _info, "Show the version, the backends, the processor and the cache.")
+    info = add(commands, "info", _info, "Show the version, the backends, the processor and the cache.")
+    info.add_argument("--limits", action="store_true", help="measure the peaks of arithmetic and the bandwidth of each level of memory")
     sigmatics.register(commands)
     atlas.register(commands)
     graph.register(commands)
     archive.register(commands)
     compile.register(commands)
     serve.register(commands)
+    profile.register(commands)
     bench.register(commands)
     cache = group(commands, "cache", "Look at or empty the cache of kernels and packed weights on disk.")
     add(cache, "info", _cache_info, "Show the cache's folder, entries and bytes.")

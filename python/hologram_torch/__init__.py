@@ -13,6 +13,7 @@ _HOME = {
     "reset_stats": "counters",
     "explain": "explain",
     "export": "archive",
+    "profile": "profiling",
     "export_program": "archive",
     "freeze": "frozen",
     "release_memory": "device",

@@ -150,7 +150,8 @@ _captures = []
 
 @contextlib.contextmanager
 def capture():
-    """Collects (name, executable) of the graphs compiled inside the block."""
+    """Collects (name, executable, origins) of the graphs compiled inside the block; origins: by node of the graph (operator, line of
+    the user's program)."""
     records = []
     _captures.append(records)
     try:
@@ -159,10 +160,15 @@ def capture():
         _captures[:] = [r for r in _captures if r is not records]
 
 
-def compiled(name: str, executable) -> None:
+def captured() -> bool:
+    """Whether anyone captures."""
+    return bool(_captures)
+
+
+def compiled(name: str, executable, origins: dict) -> None:
     """Records a compiled graph for whoever captures."""
     for records in _captures:
-        records.append((name, executable))
+        records.append((name, executable, origins))
 
 
 def dump_stages() -> set:

@@ -50,6 +50,12 @@ def runtime(device: str = "cpu"):
         return _make(_of_host() if device == "cpu" else device)
 
 
+def made() -> tuple:
+    """The runtimes of this process."""
+    with _lock:
+        return tuple(_made)
+
+
 def holds(tensor) -> bool:
     """Whether the tensor, real or fake, is one of the host's, for which graphs are rewritten before they are traced."""
     return tensor.device.type == "cpu"

@@ -1,9 +1,19 @@
-# hologram_torch/profiling.py: the steps of compiled graphs in PyTorch's profiler
+# hologram_torch/profiling.py: the steps of compiled graphs, by profile() and in PyTorch's profiler
 import functools
 
 import torch
 from hologram import _core
 from torch.autograd import profiler
+
+import hologram
+
+from . import device
+
+
+def profile():
+    """A block in which each kernel of compiled models, frozen ones, archives and `hologram.jit` is timed: `with profile() as found`;
+    print(found) is then a table, found.save() writes a Chrome trace (.json) or a page (.html). See hologram.profile."""
+    return hologram.profile((device.runtime(), *device.made()))
 
 
 def watch() -> None:

@@ -32,7 +32,8 @@ copyreg.pickle(_core.Expr, lambda e: (_expression, (repr(e),)))
 class Program:
     """One graph of tensor operations with all that calls need. args, results, host, constants: as `_core.torch_call` takes
     them; static: by parameter of the graph, whether packed forms of it are kept; formulas: of sizes that each call
-    computes; fallbacks: (name, reason, user's line) of operators that PyTorch runs; trace_ms: what translating took."""
+    computes; fallbacks: (name, reason, user's line) of operators that PyTorch runs; trace_ms: what translating took; origins: by
+    node of the graph (operator, user's line), where anyone captures."""
 
     name: str
     graph: _core.Graph
@@ -48,6 +49,7 @@ class Program:
     trace_ms: float = 0.0
     device: str = "cpu"
     graphs: bool | None = None
+    origins: dict = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, name, translated, options, trace_ms, where="cpu"):
@@ -55,7 +57,7 @@ class Program:
         t = translated
         formulas = [formula for formula, _ in t.symbols.formulas]
         return cls(name, t.graph, t.args, t.results, t.host, t.constants, t.static, formulas, t.fallbacks,
-                   options.reproducible, options.fast, trace_ms, where, options.cudagraphs)  # fmt: skip
+                   options.reproducible, options.fast, trace_ms, where, options.cudagraphs, t.origins)  # fmt: skip
 
     def compile(self):
         """→ a callable over one list, which it clears; its `native` tells whether PyTorch runs no operator of it."""
@@ -93,7 +95,7 @@ class Program:
         counters.count_graph(report, self.trace_ms, total_ms)
         counters.log.info("graph %s: %d operations, %d canonical, %d kernels, %.1f ms (%.1f in Python)",
                           self.name, report["ops_before"], report["ops_canonical"], report["kernels"], total_ms, self.trace_ms)  # fmt: skip
-        counters.compiled(self.name, executable)
+        counters.compiled(self.name, executable, self.origins)
 
 
 class Programs:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 #include "canon/terms.h"
 
@@ -38,9 +39,11 @@ size_t count_operations(const ir::Graph& g) {
   return n;
 }
 
-// Copies the live nodes of `in` to `out`, each passed through `finish`.
+// Copies the live nodes of `in` to `out`, each passed through `finish`. `origins`: by node of `in`,
+// and afterwards of `out`, the node that it goes back to.
 template <class F>
-void transfer(const ir::Graph& in, ir::Graph& out, F finish) {
+void transfer(const ir::Graph& in, ir::Graph& out, std::vector<uint32_t>& origins, F finish) {
+  std::vector<uint32_t> after;
   Terms terms{out};
   std::vector<Value> made(in.nodes().size());
   for (Value v : ir::live_nodes(in)) {
@@ -49,7 +52,9 @@ void transfer(const ir::Graph& in, ir::Graph& out, F finish) {
     bool leaf = operands.empty() && ir::info(v->op).kind == ir::OpKind::leaf;
     made[v->id] = finish(leaf ? out.make(v->op, {}, v->attrs, v->dtype, v->shape)
                               : terms.rebuild(v, std::move(operands)));
+    after.resize(out.nodes().size(), origins[v->id]);
   }
+  origins = std::move(after);
   for (const ir::Output& o : in.outputs)
     out.outputs.push_back({made[o.value->id], o.strides, o.parameter});
   out.num_symbols = std::max(out.num_symbols, in.num_symbols);
@@ -60,14 +65,14 @@ void transfer(const ir::Graph& in, ir::Graph& out, F finish) {
 void rewrite_pass(const ir::Graph& in, ir::Graph& out, Report& report, const Options& options) {
   Terms terms{out};
   rewrite::Rewriter<Terms> rewriter(terms, rules_for(options));
-  transfer(in, out, [&](Value v) { return rewriter.normalize(v); });
+  transfer(in, out, report.origins, [&](Value v) { return rewriter.normalize(v); });
   for (const auto& [name, count] : rewriter.fired()) report.fired[name] += count;
   for (const auto& [name, count] : rewriter.refused()) report.refused[name] += count;
 }
 
 // Leaves out what no output needs.
-void sweep_pass(const ir::Graph& in, ir::Graph& out, Report&, const Options&) {
-  transfer(in, out, [](Value v) { return v; });
+void sweep_pass(const ir::Graph& in, ir::Graph& out, Report& report, const Options&) {
+  transfer(in, out, report.origins, [](Value v) { return v; });
 }
 
 struct Pass {
@@ -84,6 +89,8 @@ constexpr Pass passes[] = {
 
 void canonicalize(const ir::Graph& in, ir::Graph& out, Report& report, const Options& options) {
   report.nodes_before = count_operations(in);
+  report.origins.resize(in.nodes().size());
+  std::iota(report.origins.begin(), report.origins.end(), 0u);
   constexpr size_t n = std::size(passes);
   ir::Graph between[n - 1];
   for (size_t i = 0; i < n; ++i) {

@@ -1,6 +1,7 @@
 // canon/canon.h: brings a graph into canonical form.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,7 @@ struct Report {
   rewrite::Counts fired;    ///< rule name → times
   rewrite::Counts refused;  ///< rules that would not have lowered the cost: always empty
   std::vector<std::string_view> passes;
+  std::vector<uint32_t> origins;  ///< by node of `out`: the one of `in` that it was made for
 };
 
 /// Rebuilds `in` into the empty graph `out`, rewritten to a fixed point: canonicalize(out) gives

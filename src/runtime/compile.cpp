@@ -77,9 +77,9 @@ schedule::Plan plan_for(const ir::Graph& graph, const CompileOptions& options,
                         const Backend& backend, CompileReport& report) {
   report.ops_before = count_ops(graph);
   ir::Graph canonical;
+  canon::Report fired;
   {
     Stopwatch watch(report.milliseconds["canon"]);
-    canon::Report fired;
     canon::canonicalize(graph, canonical, fired, {options.reproducible, options.fast});
     for (const auto& [name, n] : fired.fired) report.rules[std::string(name)] = static_cast<int>(n);
   }
@@ -93,7 +93,14 @@ schedule::Plan plan_for(const ir::Graph& graph, const CompileOptions& options,
     return k < options.static_parameters.size() && options.static_parameters[k];
   };
   try {
-    return schedule::make_plan(canonical, o);
+    schedule::Plan plan = schedule::make_plan(canonical, o);
+    for (schedule::Step& step : plan.steps) {
+      auto& made = report.operations.emplace_back();
+      for (uint32_t id : step.nodes)
+        made.emplace_back(ir::name_of(canonical.nodes()[id].op), fired.origins[id]);
+      std::exchange(step.nodes, {});
+    }
+    return plan;
   } catch (const Error& e) {
     // Programs of a graph that leaves its arrays for every size are refused, too: its maker's
     // fault.

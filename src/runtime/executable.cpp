@@ -308,8 +308,9 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   entry.stale = stale.data();
   entry.stream = frame.stream;
   entry.sticky = arguments.queue ? arguments.faults : &faults;
-  int32_t status = arguments.observer || profiled_.load(std::memory_order_relaxed)
-                       ? run_steps(entry, *frame.prepared, arguments.observer)
+  const std::shared_ptr<Tracer> tracer = runtime_->tracer();
+  int32_t status = arguments.observer || tracer || profiled_.load(std::memory_order_relaxed)
+                       ? run_steps(entry, *frame.prepared, frame, arguments.observer, tracer.get())
                        : launcher_->run(entry, *frame.prepared);
   // What is kept from now on is read by calls on other queues.
   const bool waits = !arguments.queue || std::ranges::find(stale, 1) != stale.end();
@@ -318,8 +319,10 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   return {status, faults.load(std::memory_order_relaxed)};
 }
 
-int32_t Executable::run_steps(CallFrame& entry, const Prepared& prepared, Observer* observer) {
+int32_t Executable::run_steps(CallFrame& entry, const Prepared& prepared, Frame& frame,
+                              Observer* observer, Tracer* tracer) {
   std::vector<int64_t> took(entry_steps_.size(), -1);
+  std::vector<Tracer::Span> spans;
   for (size_t s = 0; s < entry_steps_.size(); ++s) {
     const atlas::EntryStep& step = entry_steps_[s];
     if (step.cached >= 0 && !entry.stale[step.cached]) continue;
@@ -329,10 +332,13 @@ int32_t Executable::run_steps(CallFrame& entry, const Prepared& prepared, Observ
                                ? entry.context->call_host(entry.context, static_cast<int64_t>(s))
                                : launcher_->run_step(entry, prepared, s);
     took[s] = std::chrono::nanoseconds(Clock::now() - start).count();
+    if (tracer)
+      spans.push_back({static_cast<int>(s),
+                       std::chrono::nanoseconds(start.time_since_epoch()).count(), took[s]});
     if (observer) observer->end();
     if (status != 0) return status;
   }
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   for (size_t s = 0; s < took.size() && s < times_.size(); ++s) {
     if (took[s] < 0) continue;
     StepTime& t = times_[s];
@@ -340,6 +346,8 @@ int32_t Executable::run_steps(CallFrame& entry, const Prepared& prepared, Observ
     t.total += took[s];
     ++t.calls;
   }
+  lock.unlock();
+  if (tracer) tracer->called(*this, frame, std::move(spans));
   return 0;
 }
 

@@ -31,6 +31,8 @@ struct CompileReport {
   int steps = 0;
   int memory_hits = 0, builtin = 0, disk_hits = 0, compiled = 0;
   std::map<std::string, int> rules;  ///< rewrite rules that fired
+  /// By step: the operations that it computes, with the node of the graph each was made for.
+  std::vector<std::vector<std::pair<std::string_view, uint32_t>>> operations;
 };
 
 /// The state of one call in progress: pointers of all slots. Leased from the executable, so that
@@ -96,7 +98,7 @@ bool in_pool(const std::shared_ptr<void>& value);
 
 /// Immutable once made (apart from its caches); run() may be called from any number of threads at
 /// once.
-class Executable {
+class Executable : public std::enable_shared_from_this<Executable> {
  public:
   /// Compiles a graph. Throws Error(unsupported), Error(invalid_argument) or Error(internal) naming
   /// the stage.
@@ -176,7 +178,8 @@ class Executable {
   void prepare();
   void set_launcher(std::unique_ptr<Launcher> launcher);
   void size(Frame& frame) const;
-  int32_t run_steps(CallFrame& entry, const Prepared& prepared, Observer* observer);
+  int32_t run_steps(CallFrame& entry, const Prepared& prepared, Frame& frame, Observer* observer,
+                    Tracer* tracer);
   void bind(Frame& frame, int slot, void* address) const;
 
   std::shared_ptr<Runtime> runtime_;

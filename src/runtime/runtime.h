@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "backend/backend.h"
 #include "host/boundary_pool.h"
@@ -25,6 +26,23 @@ struct CompiledBytes {
   size_t code = 0;         ///< machine code in use
   size_t code_cached = 0;  ///< of kernels that nothing uses now
   size_t plans = 0;        ///< plans of live executables
+};
+
+class Executable;
+struct Frame;
+
+/// Is told of every call that a runtime's executables make, when it has ended well; from any
+/// thread.
+class Tracer {
+ public:
+  /// Of a step by its number in the plan, in nanoseconds of the steady clock.
+  struct Span {
+    int step;
+    int64_t begin, took;
+  };
+  virtual ~Tracer() = default;
+  virtual void called(Executable& executable, const Frame& frame,
+                      std::vector<Span> spans) noexcept = 0;
 };
 
 /// Thread-safe. Executables keep their runtime alive.
@@ -49,6 +67,17 @@ class Runtime {
   KernelCache& kernels() { return kernels_; }
   ExecutableBytes& executables() { return executables_; }
   CompiledBytes compiled_bytes() const;
+  /// Whom calls tell from now on; null: nobody. They then run step by step.
+  void set_tracer(std::shared_ptr<Tracer> tracer) {
+    std::lock_guard lock(tracer_mutex_);
+    tracer_ = std::move(tracer);
+    traced_ = tracer_ != nullptr;
+  }
+  std::shared_ptr<Tracer> tracer() {
+    if (!traced_.load(std::memory_order_relaxed)) return nullptr;
+    std::lock_guard lock(tracer_mutex_);
+    return tracer_;
+  }
 
  private:
   std::unique_ptr<Backend> backend_;
@@ -57,6 +86,9 @@ class Runtime {
   host::BoundaryPool boundary_;
   KernelCache kernels_;
   ExecutableBytes executables_;
+  std::atomic<bool> traced_{false};
+  std::mutex tracer_mutex_;
+  std::shared_ptr<Tracer> tracer_;
 };
 
 }  // namespace hologram::runtime

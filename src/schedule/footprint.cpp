@@ -78,6 +78,7 @@ class Footprint {
   void add(const Step& step) {
     for (const auto* numbers : {&step.buffers, &step.arguments, &step.results, &step.after})
       add_elements(*numbers);
+    add_elements(step.nodes);
     add(step.symbols);
     add(step.sizes);
     add(step.name);

@@ -31,6 +31,29 @@ Expr span_bytes(DType dtype, const Shape& shape, const Shape& strides) {
   return n * Expr(size_of(dtype));
 }
 
+// What a cluster computes: its roots, and down to the next ones what is computed where it is read.
+std::vector<uint32_t> computed_by(const Cluster& c, const Clustering& clustering, Value inlined) {
+  std::vector<Value> open;
+  if (c.anchor) open.push_back(c.anchor);
+  if (inlined) open.push_back(inlined);
+  for (const auto* members : {&c.members, &c.tail})
+    for (const Member& m : *members) open.push_back(m.node);
+  std::set<Value> seen(open.begin(), open.end());
+  std::vector<uint32_t> out;
+  while (!open.empty()) {
+    Value v = open.back();
+    open.pop_back();
+    const bool view = ir::info(v->op).kind == ir::OpKind::movement;
+    if (!view || v->is(Op::concat) || v->is(Op::pad)) out.push_back(v->id);
+    for (Value x : v->inputs)
+      if (ir::info(x->op).kind != ir::OpKind::leaf && !clustering.is_root(x) &&
+          seen.insert(x).second)
+        open.push_back(x);
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
 class Planner {
  public:
   Planner(const ir::Graph& graph, const Options& options)
@@ -53,7 +76,7 @@ class Planner {
   int slot_for(Value v, SlotKind kind, int index, const Shape& strides);
   void emit(const Cluster& c);
   void emit_host(const Cluster& c);
-  void emit_kernel(Lowered k);
+  void emit_kernel(Lowered k, const std::vector<uint32_t>& nodes = {});
   void keep_if_static(const Cluster& c, std::vector<Lowered>& kernels, Storage& storage);
   void emit_copies(const Copies& copies);
   void link_steps();
@@ -193,13 +216,14 @@ void Planner::place_intermediates() {
   }
 }
 
-void Planner::emit_kernel(Lowered k) {
+void Planner::emit_kernel(Lowered k, const std::vector<uint32_t>& nodes) {
   if (atlas::is_empty(k.program)) return;
   Step step{StepKind::kernel};
   step.symbols = atlas::number_symbols(k.program);
   step.buffers = std::move(k.buffers);
   step.name = std::move(k.name);
   step.cached = k.cached;
+  step.nodes = nodes;
   Fingerprint f = atlas::fingerprint(k.program);
   auto [it, added] = program_number_.emplace(f, static_cast<int>(plan_.programs.size()));
   if (added) {
@@ -216,6 +240,7 @@ void Planner::emit_host(const Cluster& c) {
   Step step{StepKind::host_call};
   step.callee = static_cast<int>(call->attrs.ints[0]);
   step.name = call->attrs.text;
+  step.nodes = {call->id};
   step.sizes = call->attrs.exprs;
   for (Value in : call->inputs)
     step.arguments.push_back(in->is(Op::parameter)
@@ -264,7 +289,8 @@ void Planner::emit(const Cluster& c) {
   std::vector<Lowered> kernels =
       lower(c, clustering_, options_, storage, fused, layouts_.is_direct_convolution(c));
   keep_if_static(c, kernels, storage);
-  for (Lowered& k : kernels) emit_kernel(std::move(k));
+  const std::vector<uint32_t> nodes = computed_by(c, clustering_, fused ? fused->image : nullptr);
+  for (Lowered& k : kernels) emit_kernel(std::move(k), nodes);
 }
 
 // A loop over static parameters alone runs only when one of them has changed.

@@ -60,6 +60,8 @@ struct Step {
   // for pictures
   std::string name = {};
   std::vector<int> after = {};  ///< steps whose results this one reads
+  /// Nodes of the graph that it computes, but for views; several kernels may compute one together.
+  std::vector<uint32_t> nodes = {};
 };
 
 struct PlanOutput {

@@ -177,7 +177,7 @@ def test_training_stores_no_scores():
         with counters.capture() as records:
             compiled = compile_fresh(lambda *a: F.scaled_dot_product_attention(*a, is_causal=True))
             compiled(*inputs).sum().backward()
-        programs = [text for _, executable in records for text in executable.dump("atlas")]
+        programs = [text for _, executable, _ in records for text in executable.dump("atlas")]
         assert any("\nattention_grad" in text for text in programs)
         sizes = [
             int(line.split("[")[1].rstrip("]"))
@@ -283,7 +283,7 @@ def test_heads_lie_as_the_output_projection_reads_them():
     inputs = [normal(2, 3, 16, 32, seed=i) for i in range(3)] + [normal(96, 64)]
     with counters.capture() as records:
         torch.testing.assert_close(compile_fresh(model)(*inputs), model(*inputs))
-    ((_, executable),) = records
+    ((_, executable, _),) = records
     product = next(text for text in executable.dump("atlas") if "\nproduct" in text)
     assert "load.f32 b0[96*i0 + i2]" in product
 
@@ -385,7 +385,7 @@ def attention_kernels(function, *inputs):
 
     with counters.capture() as records:
         out = compile_fresh(function)(*inputs)
-    programs = [text for _, executable in records for text in executable.dump("atlas")]
+    programs = [text for _, executable, _ in records for text in executable.dump("atlas")]
     return out, sum("\nattention batch" in text for text in programs)
 
 

@@ -98,7 +98,7 @@ def compiled(function, inputs):
 
     with counters.capture() as records, torch.no_grad():
         results = compile_fresh(function, dynamic=False)(*inputs)
-    return [executable for _, executable in records], results
+    return [executable for _, executable, _ in records], results
 
 
 def longest(executables) -> int:

@@ -81,7 +81,7 @@ def test_gradients_lie_row_by_row_where_a_weight_reads_them_transposed():
         compiled = compile_fresh(model)
         compiled(x).square().mean().backward()
     checked = 0
-    for name, executable in records:
+    for name, executable, _ in records:
         for slot in executable.plan().splitlines():
             found = re.match(r"slot \d+ arena \w+ \[(\d+), (\d+), (\d+)\] strides \[(\d+), (\d+), (\d+)\]", slot)
             if found:

@@ -22,14 +22,8 @@ def _run(args: argparse.Namespace) -> int:
     from hologram.archive import load
 
     archive = load(args.file, backend=args.backend, verify="full" if args.verify else "index", bfloat16="float32")
-    methods = archive.session().methods
-    if args.method is None and len(methods) != 1 and "forward" not in methods:
-        raise Failure(f"choose one of the methods with --method: {', '.join(methods)}")
-    name = args.method or ("forward" if "forward" in methods else next(iter(methods)))
-    if name not in methods:
-        raise Failure(f"{args.file} has no method {name!r}, but {', '.join(methods)}")
-    method = methods[name]
-    flat = _by_name(args.arrays, [i["name"] for i in method.inputs])
+    method = method_named(archive.session().methods, args.method, args.file)
+    flat = arrays_by_name(args.arrays, [i["name"] for i in method.inputs])
     begin = time.perf_counter()
     results = method.flat(flat)
     first = time.perf_counter() - begin
@@ -42,7 +36,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.output is not None:
         _write(args.output, names, results)
     data: dict[str, Any] = {
-        "method": name,
+        "method": method.name,
         "results": {n: {"dtype": str(r.dtype), "shape": list(r.shape)} for n, r in zip(names, results)},
         "first_call_ms": round(1e3 * first, 3),
     }
@@ -57,7 +51,17 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _by_name(words: list[str], names: list[str]) -> list[Any]:
+def method_named(methods: Mapping[str, Any], name: str | None, file: str) -> Any:
+    """The method that --method names: without it forward, or the only one."""
+    if name is None and len(methods) != 1 and "forward" not in methods:
+        raise Failure(f"choose one of the methods with --method: {', '.join(methods)}")
+    name = name or ("forward" if "forward" in methods else next(iter(methods)))
+    if name not in methods:
+        raise Failure(f"{file} has no method {name!r}, but {', '.join(methods)}")
+    return methods[name]
+
+
+def arrays_by_name(words: list[str], names: list[str]) -> list[Any]:
     """Arrays from NAME=FILE.npy, FILE.npy (in order) and FILE.npz (by the names inside)."""
     import numpy as np
 

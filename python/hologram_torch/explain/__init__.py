@@ -1,6 +1,9 @@
 # hologram_torch/explain/__init__.py: how a model becomes kernels: text and a picture
 import dataclasses
-import html
+import os
+
+from hologram import limits as machine
+from hologram.page import Plan, render
 
 from .. import counters
 from .picture import draw
@@ -11,7 +14,7 @@ from .table import table
 class Graph:
     """One compiled graph: its name, the compiler's report and the plan's description; with explain(runs=…), also
     the (calls, total seconds, least seconds) of each step; the GPU that it runs on, in words; how many of its packed weights share
-    memory with other tensors, and their bytes."""
+    memory with other tensors, and their bytes; the Atlas text of each program; by node (operator, line of the user's program)."""
 
     name: str
     report: dict
@@ -19,19 +22,33 @@ class Graph:
     times: tuple = ()
     device: str = ""
     shared: tuple = (0, 0)
+    programs: tuple = ()
+    origins: dict = dataclasses.field(default_factory=dict)
 
     def kernels(self) -> list:
         """The steps of a steady-state call: what packs weights runs once and is left out. After explain(runs=…) each
-        has "seconds", the least time it took in one call."""
+        has "seconds", the least time it took in one call, and "limit", (the least time that its work takes on this machine over
+        that, what binds), or None where it is not known."""
         steps = self.plan["steps"]
         if self.times:
-            steps = [dict(s, seconds=least) for s, (_, _, least) in zip(steps, self.times)]
+            page, most = self.page(), self.limits()
+            seconds = [least for _, _, least in self.times]
+            steps = [dict(s, seconds=t, limit=page.share(i, t, most)) for i, (s, t) in enumerate(zip(steps, seconds))]
         return [s for s in steps if not s["cached"]]
+
+    def limits(self):
+        """hologram.limits of this machine, where the graph has times on it; else None."""
+        return machine.measured() if self.times and not self.device else None
+
+    def page(self) -> Plan:
+        """As the page shows it."""
+        return Plan(self.name, self.plan, self.times, (), self.programs, self.origins, self.device, table(self, False))
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What explain() found. str() gives the text; html() and svg() the pictures; save(path) writes one by its suffix."""
+    """What explain() found. str() gives the text, svg() a picture, html() a page to move in: the plan as a graph, the kernels as a
+    table, with runs= a roofline, and the source line of each operation. save(path) writes one of them by its suffix."""
 
     graphs: list
     fallback_ops: dict
@@ -64,16 +81,13 @@ class Explanation:
         return draw(self.graphs[index].plan)
 
     def html(self) -> str:
-        """A page with the text and a picture of every plan."""
-        pictures = "".join(f"<h2>{html.escape(g.name)}</h2>{self.svg(i)}" for i, g in enumerate(self.graphs))
-        return (
-            "<!doctype html><html><head><meta charset='utf-8'><title>Hologram plan</title>"
-            "<style>body{font-family:system-ui,sans-serif;margin:2em}pre{background:#f5f6f8;padding:1em}</style>"
-            f"</head><body><h1>Plan</h1><pre>{html.escape(str(self))}</pre>{pictures}</body></html>"
-        )
+        """One self-contained page about every plan."""
+        limits = next(filter(None, (graph.limits() for graph in self.graphs)), None)
+        return render("Hologram plan", [graph.page() for graph in self.graphs], limits, str(self), self.fallback_ops)
 
-    def save(self, path: str) -> None:
+    def save(self, path) -> None:
         """Writes the page (.html) or the picture of the first graph (.svg). Raises ValueError for another suffix."""
+        path = os.fspath(path)
         if path.endswith(".svg"):
             content = self.svg()
         elif path.endswith((".html", ".htm")):
@@ -104,15 +118,16 @@ def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
         compiled = torch.compile(model, backend=hologram, options=options or None)
         compiled(*inputs)
         after = counters.stats()["fallback_ops"]
-        for _, executable in records:
+        for _, executable, _ in records:
             executable.set_profile(runs > 0)
         for _ in range(runs):
             compiled(*inputs)
     fallback = {k: n - before.get(k, 0) for k, n in after.items() if n > before.get(k, 0)}
     graphs = []
-    for name, executable in records:
+    for name, executable, origins in records:
         executable.set_profile(False)
         times = tuple(executable.step_times()) if runs else ()
-        graphs.append(Graph(name, executable.report, executable.describe(), times, executable.device,
-                            _core.shared_weights(executable)))  # fmt: skip
+        shared, programs = _core.shared_weights(executable), tuple(executable.dump("atlas"))
+        plan = executable.describe()
+        graphs.append(Graph(name, executable.report, plan, times, executable.device, shared, programs, origins))
     return Explanation(graphs, fallback)

@@ -14,9 +14,15 @@ def size_text(expression: str, unit: str) -> str:
     return f"{n:.3g} P{unit}"
 
 
-def table(graph) -> list:
-    """Lines about an explain.Graph: what was compiled, and a row for each kernel."""
-    report, plan, kernels = graph.report, graph.plan, graph.kernels()
+def table(graph, rows: bool = True) -> list:
+    """Lines about an explain.Graph: what was compiled, and, with `rows`, a row for each kernel."""
+    lines = _summary(graph)
+    return lines + _kernels(graph) if rows else lines
+
+
+def _summary(graph) -> list:
+    report, plan = graph.report, graph.plan
+    kernels = [step for step in plan["steps"] if not step["cached"]]
     stages = ", ".join(f"{k} {v:.1f}" for k, v in sorted(report["milliseconds"].items()))
     lines = [
         f"{graph.name}: {report['ops_before']} operations → {report['ops_canonical']} canonical → "
@@ -35,8 +41,13 @@ def table(graph) -> list:
             f"  {graph.shared[0]} packed weights ({size_text(str(graph.shared[1]), 'B')}) share memory with other tensors: contents "
             "are compared at each call, or versions once all of these tensors are known"
         )
-    times = f" {'time':>10} {'share':>6} {'FLOP/s':>9} {'B/s':>9}" if graph.times else ""
-    lines.append(f"  {'kernel':<48} {'FLOP':>12} {'bytes':>12}{times}")
+    return lines
+
+
+def _kernels(graph) -> list:
+    kernels = graph.kernels()
+    times = f" {'time':>10} {'share':>6} {'FLOP/s':>9} {'B/s':>9} {'limit':>6}" if graph.times else ""
+    lines = [f"  {'kernel':<48} {'FLOP':>12} {'bytes':>12}{times}"]
     whole = sum(s.get("seconds", 0) for s in kernels)
     for step in kernels:
         if step["kind"] == "host":
@@ -45,7 +56,7 @@ def table(graph) -> list:
             line = f"  {step['name'][:48]:<48} {size_text(step['flop'], ''):>12} {size_text(step['bytes'], 'B'):>12}"
         if graph.times:
             line += f" {step['seconds'] * 1e6:>7.1f} µs {100 * step['seconds'] / max(whole, 1e-12):>5.1f}%"
-            line += _rate(step, "flop") + _rate(step, "bytes")
+            line += _rate(step, "flop") + _rate(step, "bytes") + _limit(step)
         lines.append(line.rstrip())
     if graph.times:
         lines.append(f"  {'all kernels':<48} {'':>12} {'':>12} {whole * 1e6:>7.1f} µs")
@@ -58,3 +69,8 @@ def _rate(step: dict, what: str) -> str:
     if not re.fullmatch(r"\d+", amount) or step["seconds"] <= 0 or amount == "0":
         return f" {'':>9}"
     return f" {size_text(str(round(int(amount) / step['seconds'])), ''):>9}"
+
+
+def _limit(step: dict) -> str:
+    """The share of what this machine can do at most, and what binds, as a column of the table."""
+    return f" {100 * step['limit'][0]:>5.0f}% ({step['limit'][1]})" if step["limit"] else ""

@@ -32,6 +32,7 @@ class Translator(Results):
         self.constants = []
         self.static = []
         self.quantised = {}  # id of a dequantised value -> hologram._quantised.Quantised
+        self.origins = {}  # number of a node of the graph → (operator, user's line), where anyone captures
         self._node = self._val = None
         self._static_inputs = frozenset(static_inputs) if keep_static else frozenset()
         self._kept = set()  # ids of parameters' values
@@ -69,11 +70,14 @@ class Translator(Results):
 
     def _located(self, node):
         """Translates a node; an error says which of the user's lines it is of."""
+        first = self.graph.num_nodes
         try:
             self._step(node, self.module)
         except Exception as error:
             error.where = lines.of(node)
             raise
+        if counters.captured() and first < self.graph.num_nodes:
+            self.origins |= dict.fromkeys(range(first, self.graph.num_nodes), (str(node.target), lines.of(node)))
 
     # --- what lowerings ask
     @property
