@@ -39,6 +39,7 @@ ORDER = [
     "hologram_torch.frozen",
     "hologram_torch.archive",
     "hologram_torch.huggingface",
+    "hologram_torch.quantized",
     "hologram_torch.explain",
     "hologram_torch.eager",
     "hologram_torch.functional",

@@ -16,6 +16,7 @@ _HOME = {
     "profile": "profiling",
     "export_program": "archive",
     "freeze": "frozen",
+    "quantize": "quantized",
     "release_memory": "device",
     "HologramTensor": "dlpack",
 }

@@ -255,6 +255,15 @@ TEST_F(PlanTest, WeightsOfFewBitsAreKeptAsTheyAre) {
   EXPECT_EQ(kept, (std::vector<std::pair<DType, int64_t>>{{DType::i8, 128 * 256}}));
 }
 
+TEST_F(PlanTest, SumsOfWeightsAreKeptWhereOneRowReadsThem) {
+  for (int64_t rows : {1, 4}) {
+    g.outputs.clear();
+    Value w = weight({64, 128}), y = dot(input({rows, 64}), w);
+    output(add(y, g.reshape(g.reduce(Op::reduce_sum, w, {0}), {1, 128})));
+    EXPECT_EQ(runs(plan()), 1) << rows;
+  }
+}
+
 TEST_F(PlanTest, HeadsAreSplitInTheProductsEpilogue) {
   Value q = add(dot(input({1024, 384}), g.permute(weight({384, 384}), {1, 0})), weight({384}));
   output(g.permute(g.reshape(q, {8, 128, 12, 32}), {0, 2, 1, 3}));

@@ -89,6 +89,7 @@ class Clustering {
   bool join_attention(ir::Value v);
   bool reduces_columns(ir::Value v, const Member& m) const;
   void fuse();
+  bool is_kept(int cluster) const;
   bool merge(int producer, int consumer);
   bool merge_loops(const Cluster& a, const Cluster& b, Cluster& out) const;
   bool merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out) const;

@@ -66,9 +66,24 @@ void Clustering::replace(int a, int b, Cluster merged) {
   std::erase(mine, b);
 }
 
+// A reduction of static parameters alone: it runs once, where its reader would run it in each call.
+bool Clustering::is_kept(int k) const {
+  const Cluster& c = clusters_[static_cast<size_t>(k)];
+  if (c.kind != ClusterKind::loop || c.members.size() != 1) return false;
+  ir::Value v = c.members[0].node;
+  if (ir::info(v->op).kind != ir::OpKind::reduce || !numel(v->shape).is_const()) return false;
+  bool fixed = true, reads = false;
+  for_each_access(c, [&](ir::Value leaf, const Index&) {
+    fixed = fixed && leaf->is(ir::Op::parameter) &&
+            options_.is_static(static_cast<int>(leaf->attrs.ints[0]));
+    reads = true;
+  });
+  return fixed && reads;
+}
+
 bool Clustering::merge(int a, int b) {
   const Cluster &x = clusters_[static_cast<size_t>(a)], &y = clusters_[static_cast<size_t>(b)];
-  if (y.kind != ClusterKind::loop) return false;
+  if (y.kind != ClusterKind::loop || is_kept(a)) return false;
   if (!fit_together(x, y)) return false;
   Cluster out;
   bool ok = x.kind == ClusterKind::loop ? merge_loops(x, y, out)

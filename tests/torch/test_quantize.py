@@ -1,0 +1,191 @@
+# tests/torch/test_quantize.py: models with weights and activations of 8 and 4 bits
+import copy
+import io
+
+import numpy as np
+import pytest
+import torch
+from harness import BACKEND
+from torch import nn
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
+hologram_torch = pytest.importorskip("hologram_torch")
+import hologram  # noqa: E402
+from hologram_torch import quantize  # noqa: E402
+
+MODES = ("dynamic-int8", "static-int8", "weight-int8", "weight-int4")
+
+
+@pytest.fixture(autouse=True)
+def strict(monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 64)
+        self.a, self.norm, self.b = nn.Linear(64, 96), nn.LayerNorm(96), nn.Linear(96, 64, bias=False)
+        self.out = nn.Linear(64, 50)
+        self.out.weight = self.words.weight
+
+    def forward(self, ids):
+        x = self.words(ids)
+        return self.out(x + self.b(nn.functional.gelu(self.norm(self.a(x)))))
+
+
+IDS = torch.arange(40).reshape(2, 20)
+
+
+def make(mode, model=None, **more):
+    model = model or Net().eval()
+    if mode == "static-int8":
+        more["calibrate"] = [IDS]
+    return model, quantize(model, mode, **more)
+
+
+def apart(got, want):
+    return float((got - want).norm() / want.norm())
+
+
+# How far results are from float32's, and an upper bound on the weights' bytes beside float32's.
+CLOSE = {"dynamic-int8": (0.02, 0.27), "static-int8": (0.02, 0.27), "weight-int8": (0.015, 0.27), "weight-int4": (0.2, 0.16)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@torch.no_grad()
+def test_a_model_computes_the_same_in_eager_compiled_and_frozen(mode):
+    model, narrow = make(mode)
+    hologram_torch.reset_stats()
+    torch._dynamo.reset()
+    for ids, run in ((IDS, torch.compile(narrow, backend="hologram", dynamic=False)),
+                     (IDS[:1, :1], hologram_torch.freeze(narrow, (IDS[:1, :1],)))):  # fmt: skip
+        want = narrow(ids)
+        assert 0 < apart(want, model(ids)) < CLOSE[mode][0]
+        torch.testing.assert_close(run(ids), want, rtol=1e-4, atol=1e-4)
+    assert not hologram_torch.stats()["fallback_ops"]
+
+
+def stored(model):
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    return file
+
+
+@pytest.mark.parametrize("mode", MODES)
+@torch.no_grad()
+def test_state_dicts_and_archives(mode, tmp_path):
+    def layers():
+        return nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
+
+    def ranges(calibrate):
+        return {"calibrate": calibrate} if mode == "static-int8" else {}
+
+    model, x = layers(), torch.randn(12, 256)
+    narrow = quantize(model, mode, **ranges(lambda model: model(torch.randn(9, 256))))
+    file = stored(narrow)
+    assert file.tell() < CLOSE[mode][1] * stored(model).tell() + 10_000
+    other = quantize(layers(), mode, **ranges(()))
+    file.seek(0)
+    other.load_state_dict(torch.load(file), strict=True)
+    assert torch.equal(other(x), narrow(x))
+    report = hologram_torch.export(narrow, (x,), tmp_path / "m.holo", isas=())
+    assert report.tensor_bytes < CLOSE[mode][1] * 2 * 4 * 256 * 257 + 10_000
+    got = hologram.load(tmp_path / "m.holo")(x.numpy())
+    np.testing.assert_allclose(got, narrow(x).numpy(), rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_the_model_given_stays_and_shares_what_is_not_quantised():
+    model, narrow = make("weight-int8")
+    assert type(model.a) is nn.Linear and narrow.norm.weight is model.norm.weight and narrow.a.bias is model.a.bias
+    assert narrow.out.values is narrow.words.values  # one weight, stored once
+    torch.testing.assert_close(narrow.a.weight, model.a.weight, rtol=0, atol=float(model.a.weight.abs().max()) / 250)
+
+
+def test_what_is_skipped():
+    def kinds(**options):
+        narrow = quantize(Net(), "dynamic-int8", **options)
+        return [type(getattr(narrow, n)).__name__ for n in ("words", "a", "b", "out")]
+
+    assert kinds() == ["WeightEmbedding", "DynamicLinear", "DynamicLinear", "DynamicLinear"]
+    assert kinds(skip=("a", "wor*")) == ["Embedding", "Linear", "DynamicLinear", "DynamicLinear"]
+    assert kinds(skip=lambda name, m: isinstance(m, nn.Linear)) == ["WeightEmbedding", "Linear", "Linear", "Linear"]
+    assert type(quantize(nn.Linear(8, 8), "weight-int4")).__name__ == "WeightLinear"
+    assert quantize(nn.Linear(9, 8), "weight-int4").bits == 8  # rows of odd length
+    attention = quantize(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), "dynamic-int8")
+    assert type(attention.self_attn.out_proj) is not nn.Linear and attention(torch.randn(1, 3, 16)).shape == (1, 3, 16)
+
+
+@pytest.mark.parametrize("arguments, error", [
+    (("int8",), "mode: expected one of dynamic-int8, static-int8, weight-int8, weight-int4, got 'int8'"),
+    (("static-int8",), "calibrate: expected inputs for 'static-int8', got None"),
+    (("dynamic-int8", 32), "group: expected None or, for weights alone, a number from 2 on, got 32"),
+])  # fmt: skip
+def test_wrong_arguments(arguments, error):
+    mode, *group = arguments
+    with pytest.raises(ValueError, match=error):
+        quantize(nn.Linear(8, 8), mode, group=group[0] if group else None)
+    with pytest.raises(TypeError, match="quantize: model: expected a torch.nn.Module, got str"):
+        quantize("model", mode)
+
+
+def test_a_layer_that_calibration_does_not_reach():
+    model = nn.ModuleDict({"a": nn.Linear(8, 8), "b": nn.Linear(8, 8)})
+    with pytest.raises(ValueError, match="reached 1 of 2 layers, not 'b'"):
+        quantize(model, "static-int8", calibrate=lambda m: m["a"](torch.randn(2, 8)))
+    assert not model["a"]._forward_pre_hooks
+
+
+@pytest.mark.parametrize("mode, dtype", [("dynamic-int8", torch.bfloat16), ("weight-int4", torch.float16)])
+@torch.no_grad()
+def test_narrow_floats(mode, dtype):
+    model = copy.deepcopy(Net()).to(dtype).eval()
+    narrow = quantize(model, mode)
+    want = narrow(IDS)
+    assert want.dtype == dtype and apart(want.float(), model(IDS).float()) < CLOSE[mode][0] + 0.02
+    torch._dynamo.reset()
+    got = torch.compile(narrow, backend="hologram")(IDS)
+    assert got.dtype == dtype and apart(got.float(), want.float()) < 0.03
+
+
+@torch.no_grad()
+def test_rows_of_anything():
+    layer = quantize(nn.Linear(16, 8, bias=False), "dynamic-int8")
+    x = torch.randn(6, 16)
+    x[0], x[1], x[2, 3], x[3] = 0, 5, float("nan"), x[4] * 1e-20
+    torch._dynamo.reset()
+    for got in (layer(x), torch.compile(layer, backend="hologram")(x)):
+        assert torch.equal(got[0], torch.zeros(8)) and got[2].isnan().all()
+        torch.testing.assert_close(got[3] * 1e20, got[4], rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(got[1], 5 * layer.weight.sum(1), rtol=1e-3, atol=1e-3)
+    assert layer(torch.randn(0, 16)).shape == (0, 8) and layer(torch.randn(16)).shape == (8,)
+
+
+def correlation(x, y):
+    """Spearman's."""
+    return float(torch.corrcoef(torch.stack([v.argsort().argsort().double() for v in (x, y)]))[0, 1])
+
+
+@torch.no_grad()
+def test_minilm_over_the_collection():
+    """Similarities of all pairs of texts, beside float32's."""
+    demo = pytest.importorskip("hologram_torch.demo.search")
+    try:
+        tokenizer, encoder = demo.load()
+    except ImportError as error:
+        pytest.skip(str(error))
+    texts = [f"{p.title}. {p.text}" for p in demo.read("passages.txt")][:16]
+    batch = demo.tokenize(tokenizer, texts)
+    upper = torch.triu_indices(len(texts), len(texts), 1)
+
+    def similarities(vectors):
+        return (vectors @ vectors.t())[upper[0], upper[1]]
+
+    exact, size = similarities(encoder(*batch)), stored(encoder).tell()
+    for mode, least, most, share in (("dynamic-int8", 0.99, 0.03, 0.26), ("weight-int4", 0.85, 0.15, 0.21)):
+        narrow = quantize(encoder, mode)
+        got = similarities((hologram_torch.freeze(narrow, batch) if mode == "dynamic-int8" else narrow)(*batch))
+        assert correlation(got, exact) > least and (got - exact).abs().max() < most, mode
+        assert stored(narrow).tell() < share * size
