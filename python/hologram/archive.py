@@ -201,14 +201,16 @@ class Method:
                 leaves = [leaf for name, tree in self._arguments for leaf in _checked(tree, "input")]
                 if sorted(leaves) != list(range(len(info["inputs"]))) or not all(name.isprintable() for name, _ in self._arguments):
                     raise ValueError("arguments that are not its inputs")
-            if self._outputs is not None and not set(_checked(self._outputs, "result")) <= set(range(len(info["results"]))):
+            steps = structure.get("steps")
+            self.results = info["results"] if steps is None else [_of_steps(i, r) for i, r in enumerate(steps["results"])]
+            if self._outputs is not None and not set(_checked(self._outputs, "result")) <= set(range(len(self.results))):
                 raise ValueError("a result that is not there")
-            calls = structure.get("torch", [])
+            calls = structure.get("torch", []) if steps is None else [step for step in steps["run"] if "operator" in step]
             self._faults = [_Fault(**fault) for fault in structure.get("faults", [])]
             self.left = sorted({"::".join(call["operator"][:2]) for call in calls if call is not None})
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise _core.HologramError(f'{archive.path}: method "{info["name"]}": nesting that cannot be read: {error}') from None
-        self._made = made if made is not None else _Made(archive, info, calls, ", ".join(self.left))
+        self._made = made if made is not None else _Made(archive, info, calls, ", ".join(self.left), steps)
         plain = self._arguments is not None and [tree for _, tree in self._arguments] == [
             {"input": i} for i in range(len(self.inputs))
         ]
@@ -216,7 +218,6 @@ class Method:
 
     name = property(lambda self: self._info["name"])
     inputs = property(lambda self: self._info["inputs"])
-    results = property(lambda self: self._info["results"])
     sizes = property(lambda self: self._info["sizes"])
     has_state = property(lambda self: self._made.function().has_state, doc="Whether it keeps state: it is called on a session.")
 
@@ -302,9 +303,12 @@ class _Fault:
 class _Made:
     """The compiled function, made once for a method and those of its sessions."""
 
-    def __init__(self, archive: Archive, info: dict[str, Any], calls: Sequence[dict[str, Any]], operators: str) -> None:
-        self._archive, self._name, self._calls, self._operators = archive, info["name"], calls, operators
-        self._bfloat16 = [i for i, result in enumerate(info["results"]) if result["dtype"] == "bfloat16"]
+    def __init__(
+        self, archive: Archive, info: dict[str, Any], calls: Sequence[dict[str, Any]], operators: str, steps: Optional[dict[str, Any]]
+    ) -> None:
+        self._archive, self._name, self._calls, self._operators, self._steps = archive, info["name"], calls, operators, steps
+        results = info["results"] if steps is None else steps["results"]
+        self._bfloat16 = [i for i, result in enumerate(results) if result.get("dtype") == "bfloat16"]
         self._lock = threading.Lock()
         self._function: Any = None
 
@@ -317,7 +321,7 @@ class _Made:
 
     def _make(self) -> Any:
         archive = self._archive
-        host = self._host() if self._calls else None
+        host = self._host() if self._calls or self._steps else None
         native = archive._native.function(self._name, archive._runtime, archive.trusted, archive._weights, host is not None)
         how = "ml_dtypes"
         if self._bfloat16:
@@ -326,7 +330,14 @@ class _Made:
             return native
 
         def call(arrays: list[Any], session: Any) -> Any:
-            results = native(arrays, session, host, how != "ml_dtypes")
+            if self._steps is None:
+                results = native(arrays, session, host, how != "ml_dtypes")
+            else:  # the graph is one call, which takes the arrays as the method wants them
+                run = host()
+                native(arrays, session, run, True)
+                results = run.results
+                for i in self._bfloat16 if how == "ml_dtypes" else ():
+                    results[i] = results[i].view(_core.numpy_dtype("bfloat16"))
             for i in self._bfloat16 if how == "float32" else ():
                 results[i] = np.asarray(np.left_shift(results[i], 16, dtype=np.uint32)).view(np.float32)
             return results
@@ -341,10 +352,10 @@ class _Made:
         if not self._archive.trusted:
             raise _core.HologramError(f"{where}, which run in trusted archives only: pass fingerprint= or trust=True")
         try:
-            left = importlib.import_module("hologram_torch.translate.left")
+            left = importlib.import_module("hologram_torch.translate." + ("left" if self._steps is None else "steps"))
         except ImportError as error:
             raise NotImplementedError(f"{where}: {error}") from None
-        return left.Calls(self._calls)
+        return left.Calls(self._calls) if self._steps is None else left.reader(self._steps)
 
 
 class _Tensors(Mapping[str, Any]):
@@ -366,6 +377,11 @@ class _Tensors(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+
+def _of_steps(number: int, result: dict[str, Any]) -> dict[str, Any]:
+    """A result as `results` shows it; sizes that only its values tell have names."""
+    return {"name": f"result{number}", "dtype": result.get("dtype", "int"), "shape": tuple(result.get("shape", ()))}
 
 
 def _checked(tree: Any, leaf: str) -> Iterator[int]:

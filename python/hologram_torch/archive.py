@@ -9,12 +9,14 @@ import os
 import torch
 from hologram import _core, _export
 
+from . import counters
 from .capture import exported
 from .graph import dtypes
 from .graph.symbols import Unsupported
 from .options import Options
 from .translate import faults
 from .translate.exported import ExportedGraph
+from .translate.steps import Steps
 
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -45,9 +47,9 @@ def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, met
     function="forward"): several entry points (methods of the module) that share weights. isas: instruction sets that machine code
     is stored for, of "sse42", "avx2", "avx512", "amx" and "neon"; None: the first three (on AArch64 "neon"); (): none, every
     machine compiles for itself.
-    allow_torch: operators that have no native kernel stay with PyTorch: such an archive is loaded where hologram_torch is
-    installed and the archive is trusted, and has no machine code. options: as in torch.compile(options=…). Buffers that a method
-    writes become the archive's state.
+    allow_torch: operators that have no native kernel stay with PyTorch, and all of a method whose sizes are data: such an
+    archive is loaded where hologram_torch is installed and the archive is trusted, and has no machine code. options: as in
+    torch.compile(options=…). Buffers that a method writes become the archive's state.
 
     → Report. The file appears when it is whole; a failed export leaves the old one. This user trusts what they export: the
     fingerprint goes on their list (`hologram.load`), where there is one.
@@ -140,11 +142,14 @@ class _Method:
 
     def __init__(self, name, program, find, options, allow_torch, prefix=""):
         self.name = name
+        copied = _Copy(program) if allow_torch else None
         try:
             self.graph = ExportedGraph(program, find, allow_torch, options=options)
             self.graph.run()
         except Unsupported as refusal:
-            raise NotImplementedError(f"export: {name}: {refusal}") from None
+            if not allow_torch:
+                raise NotImplementedError(f"export: {name}: {refusal}") from None
+            self.graph = _stepwise(name, copied, find, options, refusal)
         self.graph.rename(lambda path: path.removeprefix(prefix), lambda path: f"{name}/{path}")
         self.operations = str(self.graph.graph).count("\n%")
 
@@ -161,7 +166,10 @@ class _Method:
         ]  # fmt: skip
         inputs = {p: number for p, (kind, number, *_) in enumerate(graph.sources) if kind == "input"}
         checks = faults.written(graph.host.fault, inputs.get)
-        more = {"torch": graph.left, "faults": checks}
+        more = {"torch": graph.left, "faults": checks} if graph.plain is None else {"steps": graph.plain}
+        for result in graph.plain["results"] if graph.plain else ():
+            called = {str(symbol): symbols[i][0] for i, (symbol, *_) in enumerate(graph.sizes)}
+            result["shape"] = [called.get(n, n) for n in result.get("shape", ())]
         structure = {**(self.structure or {}), **{name: value for name, value in more.items() if value}}
         results = [(f"result{i}", dtype, shape) for i, (dtype, shape) in enumerate(graph.result_types)]
         method = writer.add_method(
@@ -171,6 +179,29 @@ class _Method:
         )  # fmt: skip
         for loop in graph.loops:
             writer.add_loop(method, **loop)
+
+
+class _Copy:
+    """A program before translating changes its graph."""
+
+    def __init__(self, program):
+        graph = torch.fx.Graph()
+        returned = graph.graph_copy(program.graph_module.graph, {})
+        graph.output(returned)
+        self.graph_module = torch.fx.GraphModule(program.graph_module, graph)
+        self.graph_signature, self.range_constraints = program.graph_signature, program.range_constraints
+        self.constants = program.constants
+
+
+def _stepwise(name, program, find, options, refusal):
+    """A method that no graph can hold: PyTorch runs all of it."""
+    try:
+        graph = Steps(program, find, f"{refusal}", options=options)
+        graph.run()
+    except Unsupported as second:
+        raise NotImplementedError(f"export: {name}: {refusal}" + (f"; {second}" if f"{second}" != f"{refusal}" else "")) from None
+    counters.log.warning("export: PyTorch runs every operator of %s, since a graph cannot hold %s", name, refusal)
+    return graph
 
 
 class _Entry(torch.nn.Module):

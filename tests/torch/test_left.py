@@ -64,15 +64,68 @@ def test_is_refused_without_being_allowed(tmp_path):
     assert not (tmp_path / "model.holo").exists()
 
 
+@torch.library.custom_op("left_test::keep", mutates_args=())
+def keep(x: torch.Tensor) -> torch.Tensor:
+    return x.nonzero().flatten()
+
+
+@keep.register_fake
+def _(x):
+    return x.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
+
+
 class Sized(torch.nn.Module):
-    def forward(self, x):
-        return x[torch.nonzero(x[:, 0] > 0)[:, 0]] * 2
+    """Sizes that values determine, weights, a body, and results of every kind."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x, same):
+        kept = torch.ops.left_test.keep(x[:, 0] > 0)
+        rows = self.linear(x)[kept] * torch.tensor([1.0, 2.0, 3.0])
+        branch = torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
+        return {"rows": rows, "count": rows.shape[0], "nested": (kept, rows.bfloat16(), branch, same, branch.T, self.linear.weight)}
 
 
-def test_sizes_that_values_determine_are_refused_by_operator_and_line(tmp_path):
-    for allowed in (False, True):
-        with pytest.raises(NotImplementedError, match=r"aten\.nonzero\.default \(.*test_left\.py.*torch\.nonzero\(x.*size u0, which val"):
-            hologram_torch.export(Sized(), (normal(5, 3),), tmp_path / "model.holo", allow_torch=allowed)
+def test_a_method_whose_sizes_are_data_runs_step_by_step(tmp_path):
+    model, path, same = Sized().eval(), tmp_path / "model.holo", torch.ones(2)
+    example, batch = (normal(5, 3), same), {0: Dim("batch", min=2, max=64)}
+    with pytest.raises(NotImplementedError, match=r"left_test\.keep\.default \(.*test_left\.py.*size u0, which val.*allow_torch=True"):
+        hologram_torch.export(model, example, path, dynamic_shapes=(batch, None))
+    report = hologram_torch.export(model, example, path, dynamic_shapes=(batch, None), allow_torch=True)
+    assert {"left_test::keep", "aten::addmm", "higher_order::cond"} <= set(report.left)
+    archive = hologram.load(path, bfloat16="float32")
+    assert [r["shape"] for r in archive.methods["forward"].results][:3] == [("u0", 3), (), ("u0",)]
+    for x in (normal(4, 3, seed=1), normal(7, 3, seed=2), -normal(3, 3).abs(), normal(2, 3).abs()):
+        with torch.no_grad():
+            expected = model(x, same)
+        found = archive(x.numpy(), same.numpy())
+        assert found["count"] == expected["count"] and found["rows"].shape == expected["rows"].shape
+        for got, wanted in zip((found["rows"], *found["nested"]), (expected["rows"], *expected["nested"]), strict=True):
+            np.testing.assert_array_equal(got, wanted.detach().float().numpy())
+    assert not any(np.shares_memory(a, b) for i, a in enumerate(found["nested"]) for b in found["nested"][:i])
+    with pytest.raises(ValueError, match=r'input "x": size batch is 1'):
+        archive(normal(1, 3).numpy(), same.numpy())
+    archive.replace("linear.bias", np.zeros(3, np.float32))
+    archive.replace("linear.weight", np.zeros((3, 3), np.float32))
+    assert not archive(x.numpy(), same.numpy())["rows"].any()
+    with pytest.raises(hologram.HologramError, match="calls operators of PyTorch .*left_test::keep"):
+        hologram.load(path, trust=False)(x.numpy(), same.numpy())
+
+
+def test_state_is_not_written_step_by_step(tmp_path):
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(()))
+
+        def forward(self, x):
+            self.total.add_(1)
+            return x[x > 0]
+
+    with pytest.raises(NotImplementedError, match="size u0.*do not write total"):
+        hologram_torch.export(Counting(), (normal(5),), tmp_path / "model.holo", allow_torch=True)
 
 
 def test_runs_where_it_is_trusted(exported):

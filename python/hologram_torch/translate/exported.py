@@ -26,7 +26,9 @@ class ExportedGraph(Translator):
     tensor, shape, strides); state: names of tensors that it writes; loops: host calls that are graphs run step after step, as
     arguments of ArchiveWriter.add_loop; left: calls of operators without a kernel, as plain data, None for loops; sizes:
     (SymPy symbol, least, most) by symbol; guards: expressions that are not negative; returned: by result of the program
-    ("result", number) or ("value", constant)."""
+    ("result", number) or ("value", constant); plain: None, or what its one call of the host does (steps.py)."""
+
+    plain = None
 
     def __init__(self, program, find, allow_torch=False, **keywords):
         self._allow_torch, self.left, self.loops = allow_torch, [], []
@@ -50,6 +52,12 @@ class ExportedGraph(Translator):
                 self._sizes_of.declare(val.shape)
             elif isinstance(val, torch.SymInt):
                 raise Unsupported(f"argument {node.name}: whole numbers that calls choose (pass an array)")
+        self._translate()
+        for number, tensor in self.constants:
+            self.sources[number] = ("constant", f"constant{number}", tensor, list(tensor.shape), list(tensor.stride()))
+        return self
+
+    def _translate(self):
         super().run()
         looped = {loop["callee"] for loop in self.loops}
         names = sorted({call.name for number, call in enumerate(self.host.calls) if number not in looped})
@@ -60,9 +68,6 @@ class ExportedGraph(Translator):
                 None if number in looped else left.written(call, self._checks.get(call, ()))
                 for number, call in enumerate(self.host.calls)
             ]  # fmt: skip
-        for number, tensor in self.constants:
-            self.sources[number] = ("constant", f"constant{number}", tensor, list(tensor.shape), list(tensor.stride()))
-        return self
 
     def rename(self, rule, rule_of_constants):
         """Gives the model's tensors other names, and those of the program alone, which other programs call the same."""
@@ -100,7 +105,8 @@ class ExportedGraph(Translator):
                 raise
             reason = f"{refusal}"
             if free_unbacked_symbols(node.meta.get("val")):
-                reason += ", which values determine: an archive takes sizes from its arguments' shapes, with allow_torch too"
+                reason += ", which values determine, not the arguments' shapes"
+                reason += "" if self._allow_torch else " (allow_torch=True leaves the method to PyTorch)"
             raise _Refused(f"{node.target}{lines.at(lines.of(node))}: {reason}") from None
 
     def loop(self, loop, operands, val):

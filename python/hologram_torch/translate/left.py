@@ -18,10 +18,24 @@ class _Made:
         self.path = path
 
 
+class Named:
+    """Stands for a value of steps (steps.py)."""
+
+    def __init__(self, name):
+        self.name = name
+
+
+class Body:
+    """Steps that an operator runs."""
+
+    def __init__(self, plain):
+        self.plain = plain
+
+
 def check(node, producer):
     """An operator that only checks results of another one: `producer(node)` is that one's node and the result's place."""
     args, kwargs = torch.fx.map_arg((list(node.args), dict(node.kwargs)), lambda n: _Made(producer(n)[1]))
-    return {"operator": name_of(node.target), "args": _written(args), "kwargs": _written(kwargs)}
+    return {"operator": name_of(node.target), "args": as_plain(args), "kwargs": as_plain(kwargs)}
 
 
 def name_of(target):
@@ -36,22 +50,26 @@ def written(call, checks) -> dict:
         raise Unsupported(f"{call.name}, whose results only PyTorch holds")
     return {
         "operator": name_of(call.target), "checks": list(checks),
-        "args": _written(list(call.args)), "kwargs": _written(dict(call.kwargs)),
-        "stored": [{"strides": _written(s.strides), "axes": _written(s.axes)} for s in call.stored],
+        "args": as_plain(list(call.args)), "kwargs": as_plain(dict(call.kwargs)),
+        "stored": [{"strides": as_plain(s.strides), "axes": as_plain(s.axes)} for s in call.stored],
         "results": [[list(path), dtypes.NAME[dtype], shape if shape is None else list(shape)] for path, dtype, shape in call.results],
     }  # fmt: skip
 
 
-def _written(value):
+def as_plain(value):
     kind = type(value)
     if kind in (host._Operand, host._Size):
         return {"operand" if kind is host._Operand else "size": value.index}
     if kind is _Made:
         return {"made": value.path}
+    if kind is Named:
+        return {"named": value.name}
+    if kind is Body:
+        return {"body": value.plain}
     if isinstance(value, (list, tuple)):  # FX's own kinds of them too
-        return {"tuple" if isinstance(value, tuple) else "list": [_written(x) for x in value]}
+        return {"tuple" if isinstance(value, tuple) else "list": [as_plain(x) for x in value]}
     if isinstance(value, dict):
-        return {"dict": {k: _written(x) for k, x in value.items()}}
+        return {"dict": {k: as_plain(x) for k, x in value.items()}}
     if kind in _NAMED:
         return {_NAMED[kind]: str(value).removeprefix("torch.")}
     if kind is torch.device:
@@ -61,17 +79,40 @@ def _written(value):
     raise Unsupported(f"an argument of type {kind.__name__}")
 
 
-def _read(value):
+def read(value):
     if not isinstance(value, dict):
         return value
     ((kind, x),) = value.items()
     if kind in ("list", "tuple"):
-        return {"list": list, "tuple": tuple}[kind](_read(y) for y in x)
+        return {"list": list, "tuple": tuple}[kind](read(y) for y in x)
     if kind == "dict":
-        return {k: _read(y) for k, y in x.items()}
+        return {k: read(y) for k, y in x.items()}
     if kind in _NAMED.values():
         return getattr(torch, x)
-    return {"operand": host._Operand, "size": host._Size, "device": torch.device, "made": _Made}[kind](x)
+    return {"operand": host._Operand, "size": host._Size, "device": torch.device, "made": _Made, "named": Named, "body": Body}[kind](x)
+
+
+def filled(value, values):
+    """What was read, with values in the places of their names."""
+    kind = type(value)
+    if kind is Named:
+        return values[value.name]
+    if kind in (list, tuple):
+        return kind(filled(x, values) for x in value)
+    return {k: filled(x, values) for k, x in value.items()} if kind is dict else value
+
+
+def names_in(value):
+    if type(value) is Named:
+        yield value.name
+    elif isinstance(value, (list, tuple, dict)):
+        for x in value.values() if isinstance(value, dict) else value:
+            yield from names_in(x)
+
+
+def tensor_of(memory, dtype, shape, strides):
+    """An operand as an ArchiveFunction gives it."""
+    return torch.from_numpy(memory).view(dtypes.TORCH[dtype]).as_strided(shape, strides)
 
 
 def operator_of(path):
@@ -90,7 +131,7 @@ def _checked(target, checks):
             return functools.reduce(operator.getitem, value.path, out)
         return type(value)(filled(x, out) for x in value) if type(value) in (list, tuple) else value
 
-    checks = [(operator_of(c["operator"]), _read(c["args"]), _read(c["kwargs"])) for c in checks]
+    checks = [(operator_of(c["operator"]), read(c["args"]), read(c["kwargs"])) for c in checks]
 
     def run(*args, **kwargs):
         out = target(*args, **kwargs)
@@ -103,8 +144,8 @@ def _checked(target, checks):
 
 def _call(plain):
     target = operator_of(plain["operator"])
-    stored = [host.Stored(_read(s["strides"]), _read(s["axes"])) for s in plain["stored"]]
-    call = host.HostCall(_checked(target, plain["checks"]), str(target), _read(plain["args"]), _read(plain["kwargs"]), stored)
+    stored = [host.Stored(read(s["strides"]), read(s["axes"])) for s in plain["stored"]]
+    call = host.HostCall(_checked(target, plain["checks"]), str(target), read(plain["args"]), read(plain["kwargs"]), stored)
     for path, dtype, shape in plain["results"]:
         call.results.append((tuple(path), dtypes.TORCH[dtype], shape if shape is None else torch.Size(shape)))
     return call
@@ -119,7 +160,5 @@ class Calls:
 
     @torch.no_grad()
     def __call__(self, callee, operands, sizes, strides):
-        tensors = [torch.from_numpy(memory).view(dtypes.TORCH[dtype]).as_strided(shape, steps)
-                   for memory, dtype, shape, steps in operands]  # fmt: skip
-        results = self.calls[callee](tensors, sizes, strides)
+        results = self.calls[callee]([tensor_of(*operand) for operand in operands], sizes, strides)
         return [(result.data_ptr(), result) for result in results]
