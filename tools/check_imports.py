@@ -38,6 +38,7 @@ ORDER = [
     "hologram_torch.released",
     "hologram_torch.frozen",
     "hologram_torch.archive",
+    "hologram_torch.generation",
     "hologram_torch.huggingface",
     "hologram_torch.quantized",
     "hologram_torch.explain",

@@ -41,6 +41,7 @@ from hologram.backend import (
 if TYPE_CHECKING:
     from hologram._jit import jit
     from hologram.archive import load
+    from hologram.generation import generate
     from hologram.onnx.model import from_onnx
     from hologram.profiling import profile
     from hologram.stream import Event, Stream
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "jit": "_jit",
+    "generate": "generation",
     "load": "archive",
     "from_onnx": "onnx.model",
     "profile": "profiling",
@@ -72,6 +74,7 @@ __all__ = [
     "device_count",
     "from_dlpack",
     "from_onnx",
+    "generate",
     "get_default_backend",
     "is_cuda_available",
     "is_metal_available",

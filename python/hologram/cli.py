@@ -10,7 +10,7 @@ import os
 import sys
 
 from hologram import _core
-from hologram._commands import archive, atlas, bench, compile, completion, graph, profile, serve, sigmatics
+from hologram._commands import archive, atlas, bench, compile, completion, generate, graph, profile, serve, sigmatics
 from hologram._commands.common import Failure, Parser, add, group, show
 
 
@@ -83,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     graph.register(commands)
     archive.register(commands)
     compile.register(commands)
+    generate.register(commands)
     serve.register(commands)
     profile.register(commands)
     bench.register(commands)

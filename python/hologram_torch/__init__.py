@@ -15,8 +15,10 @@ _HOME = {
     "export": "archive",
     "profile": "profiling",
     "export_program": "archive",
+    "export_generation": "generation",
     "freeze": "frozen",
     "quantize": "quantized",
+    "generate": "generation",
     "release_memory": "device",
     "HologramTensor": "dlpack",
 }

@@ -14,6 +14,7 @@ import weakref
 
 import torch
 from torch.export.graph_signature import ConstantArgument, OutputKind
+from transformers import CompileConfig
 from transformers.exporters import DynamoConfig, DynamoExporter, HfExporter, ModelRunner, register_backend
 from transformers.exporters.metadata import load_treespec
 
@@ -110,6 +111,14 @@ def _array(tensor):
 def _tensor(array, dtype):
     tensor = torch.from_numpy(array)
     return tensor.view(torch.bfloat16) if dtype == "bfloat16" else tensor
+
+
+def compile_config(**settings):
+    """What model.generate(…, cache_implementation="static", compile_config=…) takes to compile its steps on the CPU, where transformers
+    compiles for accelerators alone. settings: of transformers.CompileConfig."""
+    config = CompileConfig(**{"backend": FORMAT, "mode": None, "fullgraph": False, **settings})
+    config._compile_all_devices = True  # transformers has no public name for it
+    return config
 
 
 register_backend(HologramExporter, HologramRunner)

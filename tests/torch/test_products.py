@@ -86,6 +86,24 @@ def test_rows_taken_by_their_numbers(shape, dynamic, dtype, monkeypatch):
         assert not any("take" in kernel["name"] for kernel in graph.kernels())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("ends", [[0, 2, 2, 3], [3, 3], [0, 7, 40, 40, 71], [16, 32, 33]])
+def test_groups_of_rows(ends, dynamic, dtype, monkeypatch):
+    """As mixtures of experts multiply: few rows one by one, others in blocks; groups may be empty."""
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+    x, w = torch.randn(ends[-1], 64, dtype=dtype), torch.randn(len(ends), 48, 64, dtype=dtype)
+
+    def function(x, w, ends):
+        return torch._grouped_mm(x, w.transpose(1, 2), offs=ends)
+
+    hologram_torch.reset_stats()
+    got = compiled(function, dynamic)(x, w, torch.tensor(ends, dtype=torch.int32))
+    exact = torch.cat([x[a:b].double() @ w[i].double().t() for i, (a, b) in enumerate(zip([0, *ends], ends))])
+    torch.testing.assert_close(got, exact.to(dtype), rtol=2e-5 if dtype == torch.float32 else 2**-7, atol=1e-4)
+    assert hologram_torch.stats()["fallback_ops"] == {}
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("rows, columns", [(5, 7), (300, 400), (64, 1)])
 def test_a_matrix_times_a_vector(rows, columns, dynamic, monkeypatch):

@@ -25,19 +25,15 @@ def bert():
     return BertModel(config).eval()
 
 
-def test_generate_with_a_static_cache():
-    """The recipe of docs/pytorch.md. PyTorch's own compilation is for accelerators unless asked."""
+def test_generate_with_a_static_cache(exporters):
+    """The recipe of docs/pytorch.md."""
     model = llama()
     prompt = torch.randint(1, 64, (1, 5))
     settings = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": "static"}
     expected = model.generate(prompt, **settings, disable_compile=True)
     compile_fresh(model)  # counters from zero
-    from transformers import CompileConfig
-
-    compile_config = CompileConfig(backend=BACKEND, mode=None, fullgraph=False)
-    compile_config._compile_all_devices = True
     with torch.no_grad():
-        actual = model.generate(prompt, **settings, compile_config=compile_config)
+        actual = model.generate(prompt, **settings, compile_config=exporters.compile_config(backend=BACKEND))
     assert torch.equal(actual, expected)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0 and backend_stats()["failed_graphs"] == 0
 

@@ -14,12 +14,15 @@ _table = {}
 _by_target = {}
 
 
+_NAMESPACES = ("aten.", "prims.", "hologram.", "quantized_decomposed.", "transformers.")
+
+
 def lower(*names):
     """Registers a lowering for operators named like "aten.add.Tensor" ("aten." may be left out)."""
 
     def register(function):
         for name in names:
-            _table[name if name.startswith(("aten.", "prims.", "hologram.", "quantized_decomposed.")) else "aten." + name] = function
+            _table[name if name.startswith(_NAMESPACES) else "aten." + name] = function
         return function
 
     return register

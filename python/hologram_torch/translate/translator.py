@@ -36,6 +36,8 @@ class Translator(Results):
         self._node = self._val = None
         self._static_inputs = frozenset(static_inputs) if keep_static else frozenset()
         self._kept = set()  # ids of parameters' values
+        writes = module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+        self._written = {node.args[0] for node in writes}  # of placeholders nothing is kept: each call changes them
         self._sizes = {}  # placeholder of a size -> how it is read
         self._indexing = {}  # node whose kernels look at indices, in order → whether no argument decides these
         self._chains = inplace.find(module.graph)
@@ -189,7 +191,7 @@ class Translator(Results):
                 self._flat[node] = value
                 value = self.reshape(value, self.symbols.sizes(val.shape))
             native = value.dtype != dtypes.HOST
-            self.static[number] = native and position in self._static_inputs
+            self.static[number] = native and position in self._static_inputs and node not in self._written
             if self.static[number]:
                 self._kept.add(value.id)
             self.args.append(("tensor" if native else "object", number))

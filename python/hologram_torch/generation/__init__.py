@@ -1,0 +1,150 @@
+# hologram_torch/generation/__init__.py: generate(): token after token by compiled steps over a static cache
+import types
+
+import torch
+from hologram import generation
+
+from .. import archive
+from .steps import Steps
+
+_KEPT = "_hologram_generation"
+_MOST = 4  # compiled pairs of batch and length that a model keeps
+
+
+def generate(model, ids, *, max_new_tokens=20, length=None, streamer=None, progress=None, options=None, **choices):
+    """Continues prompts by `model`, compiled for this backend. → int64 [batch, prompt + new] on the CPU.
+
+    model: a causal language model of transformers, or a module whose forward(ids, positions) gives logits and which keeps its own
+    cache in buffers (then `length` says how many tokens that holds). ids: int64 [batch, prompt] or [prompt]. choices: do_sample,
+    temperature, top_k, top_p, seed, eos, pad, stop, attention_mask as in hologram.generation.tokens; eos and pad are by default those of
+    model.generation_config. streamer, progress: as in hologram.generate. options: as in torch.compile.
+
+    Keys and values lie in memory of their own, which each step writes one place of. Prompts of all lengths are one graph, steps
+    another; they are compiled for each batch and for lengths of 64, 128, 256, ... tokens. Weights that change are seen.
+
+    Raises TypeError and ValueError as hologram.generate, NotImplementedError for a model with state beside keys and values.
+    """
+    steps, choices = _prepared(model, ids, max_new_tokens, length, options, choices)
+    streamer = None if streamer is None else _Streamer(streamer)
+    made = generation.generate(steps, _array(ids), max_new_tokens=max_new_tokens, streamer=streamer, progress=progress, **choices)
+    return torch.from_numpy(made)
+
+
+def tokens(model, ids, *, max_new_tokens=20, length=None, options=None, **choices):
+    """Yields each step's tokens, int64 [batch], as they are made; arguments as in generate()."""
+    steps, choices = _prepared(model, ids, max_new_tokens, length, options, choices)
+    for step in generation.tokens(steps, _array(ids), max_new_tokens=max_new_tokens, **choices):
+        yield torch.from_numpy(step)
+
+
+def export_generation(model, path, *, batch=1, length=1024, isas=None, **options):
+    """Writes `model` as an archive that hologram.generate() runs without PyTorch: methods prefill, decode and sample, which share
+    weights, and a cache of `length` tokens for `batch` rows that belongs to sessions. model: as in generate(); isas, options, the
+    report and errors: as in export()."""
+    steps = Steps(model, batch, length)
+    ids, row = torch.ones(batch, min(8, length), dtype=torch.int64), torch.zeros(batch)
+    logits = torch.zeros(batch, _vocabulary(steps))
+    scalars = torch.tensor(1.0), torch.tensor(1), torch.tensor(1.0)
+    prompt = torch.export.Dim("prompt", min=2, max=length)
+    methods = {
+        "prefill": {"args": (ids, row.long()), "dynamic_shapes": ({1: prompt}, None), "function": "prefill"},
+        "decode": {"args": (ids[:, :1],), "function": "decode"},
+        "sample": {"args": (logits, *scalars, row), "function": "sample"},
+    }
+    return archive.export(steps, path=path, methods=methods, isas=isas, **options)
+
+
+def _vocabulary(steps):
+    with torch.no_grad(), torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        return steps.decode(torch.ones(steps.batch, 1, dtype=torch.int64))[0].shape[-1]
+
+
+def _prepared(model, ids, count, length, options, choices):
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"generate: expected a torch.nn.Module, got {type(model).__name__}")
+    ids = _array(ids)
+    choices = dict(choices)
+    if choices.get("attention_mask") is not None:
+        choices["attention_mask"] = _array(choices["attention_mask"])
+    config = getattr(model, "generation_config", None)
+    for name in ("eos", "pad"):
+        choices.setdefault(name, getattr(config, f"{name}_token_id", None))
+    batch = ids.shape[0] if ids.ndim == 2 else 1
+    if length is None:
+        length = 1 << max(5, ids.shape[-1] + count - 1).bit_length()
+    return _compiled(model, batch, length, options), choices
+
+
+class _Kept(dict):
+    """What a model keeps of its compiled steps: not in copies of the model, nor in files."""
+
+    def __reduce__(self):
+        return _Kept, ()
+
+
+def _compiled(model, batch, length, options):
+    kept = model.__dict__.setdefault(_KEPT, _Kept())
+    key = batch, length, model.training, tuple(sorted((options or {}).items()))
+    kept[key] = kept.pop(key, None) or _Compiled(model, batch, length, options)
+    for old in list(kept)[:-_MOST]:
+        del kept[old]
+    return kept[key]
+
+
+class _Compiled:
+    """Steps by torch.compile, with NumPy arrays in and out."""
+
+    def __init__(self, model, batch, length, options):
+        self.steps = Steps(model, batch, length)
+        self.batch, self.length = batch, length
+        self._prefill, self._decode, self._sample = (
+            torch.compile(_own_code(getattr(self.steps, name)), backend="hologram", fullgraph=True, dynamic=False, options=options)
+            for name in ("prefill", "decode", "sample")
+        )
+
+    @torch.no_grad()
+    def prefill(self, ids, starts):
+        ids, starts = torch.from_numpy(ids), torch.from_numpy(starts)
+        if ids.shape[1] == 1:
+            ids, starts = ids.repeat(1, 2), starts + 1
+        ids = ids.clone(memory_format=torch.contiguous_format)
+        torch._dynamo.mark_dynamic(ids, 1, min=2, max=self.length)
+        return self._arrays(self._prefill(ids, starts))
+
+    @torch.no_grad()
+    def decode(self, ids):
+        return self._arrays(self._decode(torch.from_numpy(ids)))
+
+    @torch.no_grad()
+    def sample(self, logits, temperature, top_k, top_p, uniform):
+        numbers = (torch.tensor(n) for n in (temperature, top_k, top_p))
+        return self._sample(torch.from_numpy(logits), *numbers, torch.from_numpy(uniform)).numpy()
+
+    @staticmethod
+    def _arrays(results):
+        return tuple(t.cpu().numpy() for t in results)
+
+
+def _own_code(method):
+    """The method with a code object of its own: Dynamo counts recompilations by code, and each model is one."""
+    function = method.__func__
+    own = types.FunctionType(function.__code__.replace(), function.__globals__, function.__name__, closure=function.__closure__)
+    return types.MethodType(own, method.__self__)
+
+
+class _Streamer:
+    """Gives tensors to one of transformers' streamers, or to a function."""
+
+    def __init__(self, inner):
+        self._put, self._end = getattr(inner, "put", inner), getattr(inner, "end", None)
+
+    def put(self, step):
+        self._put(torch.from_numpy(step))
+
+    def end(self):
+        if self._end is not None:
+            self._end()
+
+
+def _array(ids):
+    return ids.detach().cpu().numpy() if isinstance(ids, torch.Tensor) else ids

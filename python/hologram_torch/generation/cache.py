@@ -1,0 +1,51 @@
+# hologram_torch/generation/cache.py: a static cache of transformers over tensors that a module holds
+"""A layer of the cache is two tensors of fixed size, [batch, heads, length, width of a head]; all layers share one position."""
+
+import torch
+from transformers.cache_utils import Cache, StaticCache, StaticLayer
+
+_ATTENTION = ("StaticLayer", "StaticSlidingWindowLayer")
+
+
+class Layer(StaticLayer):
+    """Keys and values of the places before `position`, a tensor of no axes, which the caller moves."""
+
+    def __init__(self, keys, values, position):
+        super().__init__(keys.shape[2])
+        self.keys, self.values, self.cumulative_length = keys, values, position
+        self.is_initialized = True
+
+    def update(self, key_states, value_states, *args, **kwargs):
+        places = torch.arange(key_states.shape[-2], device=key_states.device) + self.cumulative_length
+        self.keys.index_copy_(2, places, key_states)
+        self.values.index_copy_(2, places, value_states)
+        return self.keys, self.values
+
+
+def tensors(model, batch, length, argument):
+    """Pairs of zeros for the layers' keys and values. argument: what model.forward calls its cache.
+
+    A layer that looks back over a window has a place for every token too: the model's mask leaves out those before the window.
+    Raises NotImplementedError for layers that keep anything else."""
+    layers = StaticCache(config=model.config, max_cache_len=length).layers
+    other = sorted({type(layer).__name__ for layer in layers if type(layer).__name__ not in _ATTENTION})
+    if other:
+        raise NotImplementedError(f"generate: {type(model).__name__} keeps more than keys and values ({', '.join(other)})")
+    return [
+        tuple(torch.zeros(batch, t.shape[1], length, t.shape[3], dtype=t.dtype, device=model.device) for t in (layer.keys, layer.values))
+        for layer in _seen(model, batch, argument)
+    ]
+
+
+def _seen(model, batch, argument):
+    """Layers as the model fills them, which its configuration does not always tell; nothing is computed."""
+    cache = StaticCache(config=model.config, max_cache_len=2)
+    with torch.no_grad(), torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        ids = torch.ones(batch, 2, dtype=torch.int64, device=model.device)
+        model(input_ids=ids, use_cache=True, **{argument: cache})
+    return cache.layers
+
+
+def over(pairs, position):
+    """The cache that a model is given."""
+    return Cache(layers=[Layer(keys, values, position) for keys, values in pairs])

@@ -1,0 +1,159 @@
+# tests/torch/test_generation.py: generate() beside eager, and archives for generation
+import copy
+import json
+import pickle
+
+import generation_families
+import hologram
+import hologram_torch
+import numpy as np
+import pytest
+import torch
+from harness import BACKEND
+from hologram_torch.generation import _KEPT, tokens
+from hologram_torch.generation.steps import Steps
+
+pytest.importorskip("transformers")
+if BACKEND != "hologram":
+    pytest.skip("tests our generate()", allow_module_level=True)
+
+PROMPT = torch.randint(1, 99, (2, 7), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gpt2", "mixtral", "opt"])
+def test_greedy_tokens_are_eagers(name):
+    """`generation_families.py` tries all."""
+    assert generation_families.compare(name, layers=1) == []
+
+
+@pytest.fixture(scope="module")
+def model():
+    return generation_families.made("llama", layers=1)
+
+
+@pytest.fixture(scope="module")
+def archive(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("generation") / "model.holo"
+    report = hologram_torch.export_generation(model, path, batch=1, length=64, isas=())
+    weights = sum(p.nbytes for p in model.parameters())
+    cache = 2 * 2 * 64 * 8 * 4  # keys and values, heads, places, width, float32
+    assert weights + cache <= report.tensor_bytes < weights + cache + 4096, "the methods share weights"
+    return hologram.load(path)
+
+
+def test_an_archive_generates_alone(model, archive):
+    prompt = PROMPT[:1]
+    expected = model.generate(prompt, max_new_tokens=9, do_sample=False).numpy()
+    np.testing.assert_array_equal(hologram.generate(archive, prompt.numpy(), max_new_tokens=9), expected)
+    session = archive.session()
+    for first in (7, 3, 1):  # the same session again, and a prompt of one token
+        expected = model.generate(prompt[:, :first], max_new_tokens=4, do_sample=False).numpy()
+        np.testing.assert_array_equal(hologram.generate(session, prompt[:, :first].numpy(), max_new_tokens=4), expected)
+    with pytest.raises(ValueError, match="it has 64"):
+        hologram.generate(archive, prompt.numpy(), max_new_tokens=59)
+
+
+def test_the_cache_stays_where_it_is(model):
+    """Steps write one place of it, by a kernel each for keys and values, and there is no other memory of its size."""
+    hologram_torch.generate(model, PROMPT, max_new_tokens=2, length=4096)
+    steps = next(reversed(getattr(model, _KEPT).values())).steps
+    before = {name: (t.data_ptr(), t.clone()) for name, t in steps.named_buffers() if name in ("keys0", "values0")}
+    position = int(steps.position)
+    hologram_torch.generate(model, PROMPT, max_new_tokens=8, length=4096)
+    for name, (address, old) in before.items():
+        now = steps.get_buffer(name)
+        assert now.data_ptr() == address
+        assert torch.equal(now[:, :, :position], old[:, :, :position]) and not now[:, :, position + 6 :].any()
+        assert now[:, :, position : position + 6].any(-1).all()
+    with torch.no_grad():
+        (graph,) = hologram_torch.explain(steps.decode, PROMPT[:, :1]).graphs
+    slots, size = graph.plan["slots"], str(steps.get_buffer("keys0").nbytes)
+    assert [slot["kind"] for slot in slots if slot["bytes"] == size] == ["input"] * 2
+    writers = [step["slots"] for step in graph.kernels() if "scatter" in step["name"]]
+    assert len(writers) == 2 and all(any(slots[number]["bytes"] == size for number in buffers) for buffers in writers)
+    assert int(graph.plan["arena_bytes"]) < int(size) // 8, "no copy of the cache"
+
+
+def test_draws_are_those_of_the_archive(model, archive):
+    """The same seed draws the same tokens; the graph's choice is eager's."""
+    choices = {"do_sample": True, "temperature": 1.5, "top_k": 20, "top_p": 0.9, "max_new_tokens": 6}
+    drawn = [hologram.generate(archive, PROMPT[0].numpy(), seed=seed, **choices) for seed in (1, 1, 2)]
+    assert np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[0], drawn[2])
+    logits, numbers = torch.randn(1, 99, generator=torch.Generator().manual_seed(2)), np.random.default_rng(3).random((40, 1), np.float32)
+    arrays = np.float32(1.5), np.int64(20), np.float32(0.9)
+    session = archive.session()
+    for uniform in numbers:
+        wanted = Steps.sample(None, logits, *map(torch.tensor, arrays), torch.from_numpy(uniform))
+        np.testing.assert_array_equal(session.methods["sample"](logits.numpy(), *arrays, uniform), wanted.numpy())
+
+
+@pytest.mark.parametrize(
+    "temperature, top_k, top_p", [(1.0, 0, 1.0), (0.7, 0, 1.0), (1.0, 3, 1.0), (1.0, 0, 0.6), (2.0, 5, 0.5), (1.0, 1, 1.0)]
+)
+def test_draws_are_distributed_as_transformers_says(temperature, top_k, top_p):
+    """All that may be drawn is, as often as its probability says: by numbers that lie evenly in [0, 1)."""
+    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    logits = torch.randn(1, 12, generator=torch.Generator().manual_seed(4)) * 2
+    kept = TemperatureLogitsWarper(temperature)(None, logits)
+    kept = TopKLogitsWarper(top_k)(None, kept) if top_k else kept
+    wanted = torch.softmax(TopPLogitsWarper(top_p)(None, kept) if top_p < 1 else kept, -1)[0]
+    count = 4000
+    uniform = (torch.arange(count) / count).float()
+    scalars = torch.tensor(temperature), torch.tensor(top_k), torch.tensor(top_p)
+    drawn = Steps.sample(None, logits.expand(count, 12), *scalars, uniform)[:, 0]
+    torch.testing.assert_close(torch.bincount(drawn, minlength=12) / count, wanted, atol=2 / count, rtol=0)
+    last = torch.tensor([1 - 2**-24])
+    assert wanted[Steps.sample(None, logits, *scalars, last)[0, 0]] > 0
+
+
+def test_the_command(archive, capsys):
+    from hologram import cli
+
+    assert cli.main(["generate", archive.path, "5", "6", "7", "--tokens", "4", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["ids"] == hologram.generate(archive, [5, 6, 7], max_new_tokens=4)[0].tolist()
+    assert shown["new"] == 4 and shown["tokens_per_second"] > 0 and shown["first_token_ms"] > 0
+    assert cli.main(["generate", archive.path, *map(str, range(64)), "--json"]) == 1
+    assert "it has 64" in capsys.readouterr().out
+
+
+def test_a_module_with_its_own_cache():
+    """As gpt-fast's: forward(ids, positions) writes into its buffers."""
+    from zoo import Gpt2Cached
+
+    torch.manual_seed(0)
+    model = Gpt2Cached(layers=1).eval()
+    ids = torch.randint(0, 199, (1, 5))
+    expected, own = ids, copy.deepcopy(model)
+    with torch.no_grad():
+        for _ in range(6):
+            fresh = own(expected, torch.arange(expected.shape[1]))
+            expected = torch.cat([expected, fresh[:, -1:].argmax(-1)], 1)
+    made = hologram_torch.generate(model, ids, max_new_tokens=6, length=64)
+    assert torch.equal(made, expected)
+    assert torch.equal(torch.stack(list(tokens(model, ids[0], max_new_tokens=6, length=64)), 1), expected[:, 5:])
+    assert getattr(model, _KEPT) and not getattr(copy.deepcopy(model), _KEPT) and not getattr(pickle.loads(pickle.dumps(model)), _KEPT)
+
+
+def test_weights_that_change_are_seen_and_stay_packed(model):
+    model = copy.deepcopy(model)
+    made = hologram_torch.generate(model, PROMPT, max_new_tokens=3, length=64)
+    with torch.no_grad():
+        model.lm_head.weight.neg_()
+    assert torch.equal(hologram_torch.generate(model, PROMPT, max_new_tokens=3, length=64),
+                       model.generate(PROMPT, max_new_tokens=3, do_sample=False))  # fmt: skip
+    with torch.profiler.profile() as profile:
+        assert not torch.equal(hologram_torch.generate(model, PROMPT, max_new_tokens=3, length=64), made)
+    names = {event.key for event in profile.key_averages()}
+    assert any("dot_general" in name for name in names) and not any("pack" in name for name in names)
+
+
+def test_a_model_with_other_state_is_refused():
+    from transformers import MambaConfig, MambaForCausalLM
+
+    config = MambaConfig(vocab_size=99, hidden_size=32, num_hidden_layers=1, state_size=4)
+    with pytest.raises(NotImplementedError, match="MambaForCausalLM keeps more than keys and values"):
+        hologram_torch.generate(MambaForCausalLM(config).eval(), PROMPT)
+    with pytest.raises(TypeError, match="expected a torch.nn.Module, got str"):
+        hologram_torch.generate("gpt2", PROMPT)
