@@ -198,7 +198,7 @@ class OnnxMethod:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = int(os.environ["HOLOGRAM_NUM_THREADS"])
+        options.intra_op_num_threads = int(os.environ.get("HOLOGRAM_NUM_THREADS", os.cpu_count()))
         self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         self.inputs, self.results = ([{"name": a.name, "dtype": a.type, "shape": a.shape} for a in arrays]
                                      for arrays in (self._session.get_inputs(), self._session.get_outputs()))  # fmt: skip
