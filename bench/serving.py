@@ -192,7 +192,7 @@ def soak(requests, clients=16, restarts=1):
 class OnnxMethod:
     """A session of ONNX Runtime with the interface of an archive's method."""
 
-    name, sizes, has_state = "forward", {}, False
+    name, sizes, padding, has_state = "forward", {}, {}, False
 
     def __init__(self, path):
         import onnxruntime

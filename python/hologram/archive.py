@@ -186,7 +186,8 @@ class Method:
     """A function of the archive, compiled at its first call.
 
     inputs, results: per array its name, dtype and shape; sizes: name of a size that calls choose → (least, most);
-    left: names of operators that PyTorch runs (export's allow_torch).
+    left: names of operators that PyTorch runs (export's allow_torch); padding: name of an input → with what it may be filled up
+    along open sizes (export's padding).
     Arguments are those of the model: arrays by position or by name, nested as the model's are. Numbers, strings and None
     are part of the program: they may be left out, and must otherwise be what they were when it was exported.
     """
@@ -197,6 +198,7 @@ class Method:
             structure = json.loads(info["structure"]) if info["structure"] else {}
             self._arguments = [(name, tree) for name, tree in structure["arguments"]] if "arguments" in structure else None
             self._outputs = structure.get("outputs")
+            self.padding = {str(name): float(value) for name, value in structure.get("padding", {}).items()}
             if self._arguments is not None:
                 leaves = [leaf for name, tree in self._arguments for leaf in _checked(tree, "input")]
                 if sorted(leaves) != list(range(len(info["inputs"]))) or not all(name.isprintable() for name, _ in self._arguments):

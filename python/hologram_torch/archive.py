@@ -4,6 +4,7 @@ import errno
 import functools
 import inspect
 import json
+import math
 import os
 
 import torch
@@ -38,15 +39,17 @@ class Report:
     left: tuple = ()
 
 
-def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, methods=None, isas=None, allow_torch=False, **options):
+def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, methods=None, isas=None, padding=None,
+           allow_torch=False, **options):  # fmt: skip
     """Writes `model` as an archive that `hologram.load` runs with NumPy alone.
 
     model: a torch.nn.Module on the CPU, in the mode (eval, train) that calls shall have. args, kwargs: example arguments of its
     forward(): tensors, plain values, and tuples, lists and dicts of them; plain values become part of the program.
     dynamic_shapes: as in torch.export.export. methods: in place of args, name → dict(args=…, kwargs=…, dynamic_shapes=…,
-    function="forward"): several entry points (methods of the module) that share weights. isas: instruction sets that machine code
-    is stored for, of "sse42", "avx2", "avx512", "amx" and "neon"; None: the first three (on AArch64 "neon"); (): none, every
-    machine compiles for itself.
+    padding=…, function="forward"): several entry points (methods of the module) that share weights. isas: instruction sets that
+    machine code is stored for, of "sse42", "avx2", "avx512", "amx" and "neon"; None: the first three (on AArch64 "neon"); (): none, every
+    machine compiles for itself. padding: name of an input → a number with which it may be filled up along the sizes that
+    dynamic_shapes leaves open, without a change to the rest of the results (tokens and their mask: 0); servers join requests by it.
     allow_torch: operators that have no native kernel stay with PyTorch, and all of a method whose sizes are data: such an
     archive is loaded where hologram_torch is installed and the archive is trusted, and has no machine code. options: as in
     torch.compile(options=…). Buffers that a method writes become the archive's state.
@@ -64,9 +67,9 @@ def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, met
     if (args is None) == (methods is None):
         raise TypeError("export: pass either args or methods")
     if methods is None:
-        methods = {"forward": {"args": args, "kwargs": kwargs, "dynamic_shapes": dynamic_shapes}}
-    elif kwargs is not None or dynamic_shapes is not None:
-        raise TypeError("export: with methods, kwargs and dynamic_shapes belong to each of them")
+        methods = {"forward": {"args": args, "kwargs": kwargs, "dynamic_shapes": dynamic_shapes, "padding": padding}}
+    elif kwargs is not None or dynamic_shapes is not None or padding is not None:
+        raise TypeError("export: with methods, kwargs, dynamic_shapes and padding belong to each of them")
     chosen = Options.make(None, options or None)
     _check_folder(path)
     made = {name: _captured(model, name, chosen, allow_torch, **asked) for name, asked in methods.items()}
@@ -117,7 +120,7 @@ def _write(path, made, chosen, isas) -> Report:
     )  # fmt: skip
 
 
-def _captured(model, name, options, allow_torch, args=(), kwargs=None, dynamic_shapes=None, function="forward"):
+def _captured(model, name, options, allow_torch, args=(), kwargs=None, dynamic_shapes=None, padding=None, function="forward"):
     if not isinstance(args, (tuple, list)):
         raise TypeError(f"export: args must be a tuple of the arguments of {function}(), got {type(args).__name__}")
     entry = model if function == "forward" else _Entry(model, function)
@@ -131,14 +134,25 @@ def _captured(model, name, options, allow_torch, args=(), kwargs=None, dynamic_s
     method = _Method(name, program, lambda path: exported.find(entry, path), options, allow_torch, prefix)
     names = list(inspect.signature(getattr(model, function)).parameters)
     method.structure = _structure(program.call_spec, names, (tuple(args), kwargs), method.graph)
+    method.padding = _padding(padding, method.graph.inputs)
     method.dim_names = _dim_names(dynamic_shapes, names, (tuple(args), kwargs), method.graph.inputs)
     return method
+
+
+def _padding(padding, inputs) -> dict:
+    names = [name for name, *_ in inputs]
+    for name, value in (padding or {}).items():
+        if name not in names:
+            raise ValueError(f"export: padding names {name!r}; the inputs are {', '.join(names)}")
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise TypeError(f"export: padding of {name}: expected a finite number, got {value!r}")
+    return dict(padding or {})
 
 
 class _Method:
     """One entry point. structure: how arguments and results nest, None: they are arrays by position; dim_names: names of sizes."""
 
-    structure, dim_names = None, {}
+    structure, dim_names, padding = None, {}, {}
 
     def __init__(self, name, program, find, options, allow_torch, prefix=""):
         self.name = name
@@ -170,6 +184,7 @@ class _Method:
         for result in graph.plain["results"] if graph.plain else ():
             called = {str(symbol): symbols[i][0] for i, (symbol, *_) in enumerate(graph.sizes)}
             result["shape"] = [called.get(n, n) for n in result.get("shape", ())]
+        more["padding"] = self.padding
         structure = {**(self.structure or {}), **{name: value for name, value in more.items() if value}}
         results = [(f"result{i}", dtype, shape) for i, (dtype, shape) in enumerate(graph.result_types)]
         method = writer.add_method(

@@ -29,12 +29,14 @@ needs_extra = pytest.mark.skipif(
 )
 
 
-def method(flat, inputs=(("rows", 2),), results=(("rows", 2),), sizes=None):
+def method(flat, inputs=(("rows", 2),), results=(("rows", 2),), sizes=None, padding=None):
     """Stands for an archive's method."""
     described = [[{"name": f"{kind}{i}", "dtype": "float32", "shape": s} for i, s in enumerate(shapes)]
                  for kind, shapes in (("x", inputs), ("result", results))]  # fmt: skip
     sizes = {"rows": (1, 64)} if sizes is None else sizes
-    return types.SimpleNamespace(name="forward", inputs=described[0], results=described[1], sizes=sizes, flat=flat, has_state=False)
+    return types.SimpleNamespace(
+        name="forward", inputs=described[0], results=described[1], sizes=sizes, flat=flat, has_state=False, padding=padding or {}
+    )
 
 
 @pytest.mark.parametrize("inputs, results, sizes, expected", [
@@ -52,14 +54,14 @@ def test_which_size_is_joined(inputs, results, sizes, expected):
     assert batching.joined_size(method(None, inputs, results, sizes)) == expected
 
 
-def batched(calls, flat, cancelled=(), **settings):
+def batched(calls, flat, cancelled=(), described=None, **settings):
     """The answers to `calls` (arrays of one input), all waiting when the first call begins, and how many requests each call had."""
     sizes = []
 
     async def run():
         batcher = batching.Batcher(Settings(**settings), lambda served, requests, rows, seconds: sizes.append(requests))
-        served = batching.Served(method(flat), settings.get("max_batch", 32))
-        answers = [batcher.submit(served, [x]) for x in calls]
+        served = batching.Served(method(flat, **described or {}), settings.get("max_batch", 32))
+        answers = [batcher.submit(served, x if isinstance(x, list) else [x]) for x in calls]
         for number in cancelled:
             answers[number].cancel()
         await asyncio.sleep(0)
@@ -108,6 +110,43 @@ def test_rows_that_depend_on_each_other_are_not_joined(caplog):
     assert served.most == 1 and "depend on each other" in caplog.text
     for result, x in zip(results, xs, strict=True):
         np.testing.assert_array_equal(result[0], x - x.mean(0))
+
+
+TOKENS = {"inputs": [("rows", "length"), ("rows", "length")], "results": [("rows", "length"), ("rows",)],
+          "sizes": {"rows": (1, 64), "length": (1, 64)}, "padding": {"x0": 0, "x1": 0}}  # fmt: skip
+
+
+@pytest.mark.parametrize("change, expected", [
+    ({}, {"length"}),
+    ({"padding": {"x0": 0}}, set()),
+    ({"padding": {}}, set()),
+    ({"results": [("rows", "2*length")]}, set()),
+    ({"inputs": [("rows", "length"), ("rows", "width")], "sizes": {"rows": (1, 9), "length": (1, 9), "width": (1, 9)},
+      "padding": {"x1": 1}}, {"width"}),
+])  # fmt: skip
+def test_which_sizes_are_padded(change, expected):
+    assert batching.padded_sizes(method(None, **TOKENS | change)) - {"rows"} == expected
+
+
+def test_other_sizes_join_where_the_archive_says_how_to_pad(caplog):
+    def means(given):  # of the tokens that the mask keeps
+        x, mask = given
+        seen.append(x.shape)
+        return [x + 1, (x * mask).sum(1) / mask.sum(1)]
+
+    seen, lengths = [], (5, 7, 4, 2, 9)
+    xs = [[np.full((1, n), n, np.float32), np.ones((1, n), np.float32)] for n in lengths]
+    results, sizes, served = batched(xs, means, described=TOKENS)
+    assert sizes == [3, 1, 1] and seen[0] == (3, 7)  # 4 to 7, 2 to 3, 8 to 15
+    for (x, _), (shifted, mean) in zip(xs, results, strict=True):
+        np.testing.assert_array_equal(shifted, x + 1)
+        np.testing.assert_allclose(mean, x[:, 0])
+    wrong = [np.ones((1, 6), np.float32), np.ones((1, 5), np.float32)]
+    assert served.kind(xs[0]) is not None and served.kind(wrong) is None, "padding would hide it"
+    results, _, served = batched(xs, lambda given: [given[0], given[0].mean(1)], described=TOKENS)
+    assert served.padded == set() and served.most > 1 and "depend on what inputs are padded with" in caplog.text
+    for (x, _), (_, mean) in zip(xs, results, strict=True):
+        np.testing.assert_array_equal(mean, x.mean(1))
 
 
 def test_cancelled_requests_leave_the_batch():
@@ -256,6 +295,12 @@ def test_faults_of_the_model_are_no_mistakes_of_the_client():
         answer = client.post("/predict", json={"input": [[0, 0]]})
         assert answer.status_code == 422 and "divided by zero" in answer.json()["detail"]
         assert client.get("/health").json() == {"live": True, "ready": True}
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as half:
+            half.sendall(b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        until(lambda: sample(client, 'hologram_requests_total{method="forward",status="499"}') == 1)
+        client.service._served["forward"].method.has_state = True
+        answer = client.post("/predict", json=ONE)
+        assert answer.status_code == 422 and "keeps state between calls" in answer.json()["detail"]
 
 
 class Command:
@@ -322,7 +367,7 @@ def test_the_command():
             np.testing.assert_array_equal(np.load(io.BytesIO(answer.content))["result0"], np.float32([[0, np.inf]]))
             assert client.post("/predict/backward", json=ONE).status_code == 404
             (model,) = client.get("/v1/models").json()["models"]
-            assert model["fingerprint"] == EXPECTED.fingerprint and model["methods"]["forward"]["batch"] == {"size": "rows", "rows": 16}
+            assert model["fingerprint"] == EXPECTED.fingerprint and model["methods"]["forward"]["batch"] == {"size": "rows", "rows": 16, "padded": []}
             assert model["methods"]["forward"]["inputs"] == [{"name": "input", "dtype": "float32", "shape": ["rows", 2]}]
             assert sample(client, 'hologram_requests_total{method="forward",status="200"}') == 153
             assert sample(client, 'hologram_batch_requests_count{method="forward"}') < 130  # some were joined

@@ -344,6 +344,8 @@ def test_operators_without_a_kernel_are_named(path):
         ({"path": None}, TypeError, "path"),
         ({"args": None}, TypeError, "either args or methods"),
         ({"fast": 3}, TypeError, "True or False"),
+        ({"padding": {"z": 0}}, ValueError, "padding names 'z'; the inputs are input"),
+        ({"padding": {"input": float("nan")}}, TypeError, "padding of input: expected a finite number, got nan"),
         ({"path": "/nowhere/at/all.holo"}, FileNotFoundError, "no such folder: '/nowhere/at'"),
         ({"path": "/"}, IsADirectoryError, "must name a file"),
     ],
@@ -352,6 +354,33 @@ def test_wrong_exports_are_refused(arguments, error, words, path):
     given = {"model": torch.nn.Linear(3, 2), "args": (torch.zeros(2, 3),), "path": path, **arguments}
     with pytest.raises(error, match=words):
         hologram_torch.export(given.pop("model"), given.pop("args"), given.pop("path"), **given)
+
+
+def test_servers_pad_as_the_export_says(path):
+    from hologram.serving.batching import Served
+
+    class Sentences(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(50, 8)
+
+        def forward(self, ids, mask):
+            states = torch.softmax(self.table(ids), -1)
+            return states, (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
+
+    rows, length = Dim("rows", min=1, max=16), Dim("length", min=2, max=64)
+    example = (torch.ones(2, 5, dtype=torch.int64), torch.ones(2, 5))
+    shapes = ({0: rows, 1: length}, {0: rows, 1: length})
+    hologram_torch.export(Sentences(), example, path, dynamic_shapes=shapes, padding={"ids": 0, "mask": 0.0}, isas=())
+    method = hologram.load(path).methods["forward"]
+    served, rng = Served(method, 16), np.random.default_rng(1)
+    assert method.padding == {"ids": 0, "mask": 0} and served.axis == "rows" and served.padded == {"length"}
+    given = [[rng.integers(1, 50, (n, size)), np.ones((n, size), np.float32)] for n, size in ((1, 5), (2, 7), (1, 4))]
+    assert len({served.kind(arrays) for arrays in given}) == 1
+    served._calls[True] = 100  # checked no more: these are the joined call's answers
+    for arrays, answer in zip(given, served.run(given), strict=True):
+        for got, wanted in zip(answer, method.flat(arrays), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_tied_weights_are_stored_once(path):

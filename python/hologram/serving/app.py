@@ -15,6 +15,7 @@ import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import ClientDisconnect
 
 from hologram.archive import Archive, load
 from hologram.serving import arrays as files
@@ -25,7 +26,7 @@ from hologram.serving.settings import Settings
 
 JSON = "application/json"
 ALOUD = 1 << 16  # bytes that take the event loop no longer than a thread would take to begin
-MISTAKES = (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError)  # what calls raise for wrong arrays
+MISTAKES = (ArithmeticError, LookupError, TypeError, ValueError)  # what calls raise for wrong arrays
 GONE = 499  # nobody reads it: for the metrics
 
 
@@ -112,7 +113,7 @@ class Service:
         methods = {}
         for name, served in self._served.items():
             m = served.method
-            batch = {"size": served.axis, "rows": served.most} if served.most > 1 else None
+            batch = {"size": served.axis, "rows": served.most, "padded": sorted(served.padded)} if served.most > 1 else None
             methods[name] = {"inputs": m.inputs, "results": m.results, "sizes": m.sizes, "batch": batch}
         return {"path": self.archive.path, "fingerprint": self.archive.fingerprint, "methods": methods}
 
@@ -163,11 +164,14 @@ class Service:
         size = int(request.headers.get("content-length", "0"))  # which uvicorn has looked at
         if size <= limit:
             size = 0
-            async for part in request.stream():
-                parts.append(part)
-                size += len(part)
-                if size > limit:
-                    break
+            try:
+                async for part in request.stream():
+                    parts.append(part)
+                    size += len(part)
+                    if size > limit:
+                        break
+            except ClientDisconnect:
+                raise HTTPException(GONE, "the client has gone") from None
         if size > limit:
             raise HTTPException(413, f"expected a body of at most {limit} bytes, got {size}")
         return b"".join(parts)

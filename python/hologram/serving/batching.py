@@ -2,7 +2,9 @@
 """Requests are joined along the first axis where that is one open size of every input and result, and where it gives the very
 answers that calls of their own give. That is looked at, not taken for granted (a sequence's first axis is open too): the first
 CHECKED joined calls of a method and every EVERY-th one are computed one by one as well, those answers are the ones that count, and
-where they are others nothing is joined from then on. Nothing is padded: requests of other sizes wait for another call.
+where they are others nothing is joined from then on. Requests of other sizes wait for another call, unless the archive says with
+what inputs may be padded along them (export's `padding`): then sizes between the same powers of two are joined, and results are cut
+to each request's own; such answers may differ by rounding, and where they differ by more nothing is padded from then on.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
+from hologram.serving.json_values import array
 from hologram.serving.settings import Settings
 
 CHECKED, EVERY = 8, 1000
+CLOSE = 1e-4  # of a result's largest element: what rounding may do
 Answer = Union[list[Any], Exception]
 _log = logging.getLogger(__name__)
 
@@ -41,26 +45,56 @@ class Served:
         self.method = method
         self.axis = joined_size(method)
         self.most = min(max_batch, method.sizes[self.axis][1]) if self.axis else 1
-        self.calls = 0  # that were joined
+        self.padded = padded_sizes(method) - {self.axis}
+        self._pads = {i["name"]: array(i["name"], method.padding.get(i["name"], 0), i["dtype"]) for i in method.inputs} if self.padded else {}
+        self._calls = {False: 0, True: 0}  # that were joined, without and with padding
 
     def kind(self, arrays: list[Any]) -> Optional[tuple[Any, ...]]:
         """Requests with equal kinds may be joined; None: this one may not, or is wrong."""
         if self.most < 2 or len({a.shape[:1] for a in arrays}) != 1 or not arrays[0].ndim or not 0 < len(arrays[0]) < self.most:
             return None
-        return (self, *((a.dtype, a.shape[1:]) for a in arrays))
+        shapes = [i["shape"] for i in self.method.inputs]
+        if any(len(shape) != a.ndim for shape, a in zip(shapes, arrays)):
+            return None
+        if len({(e, n) for shape, a in zip(shapes, arrays) for e, n in zip(shape, a.shape) if e in self.padded}) != len(self._sizes(arrays)):
+            return None  # inputs that do not agree: padding would hide it
+        sizes = ([n.bit_length() if e in self.padded else -n for e, n in zip(shape[1:], a.shape[1:])] for shape, a in zip(shapes, arrays))
+        return (self, *((a.dtype, *size) for a, size in zip(arrays, sizes)))
 
     def run(self, requests: list[list[Any]]) -> list[Answer]:
         """What a call of its own gives each."""
         if len(requests) == 1:
             return [self._alone(requests[0])]
+        own = [self._sizes(arrays) for arrays in requests]
+        whole = {name: max(sizes[name] for sizes in own) for name in own[0]}
+        pads = any(sizes != whole for sizes in own)
         try:
-            results = self.method.flat([np.concatenate(parts) for parts in zip(*requests)])
+            given = [self._filled(arrays, whole) for arrays in requests] if pads else requests
+            results = self.method.flat([np.concatenate(parts) for parts in zip(*given)])
         except Exception:  # of one of them: each gets its own
             return [self._alone(arrays) for arrays in requests]
         ends = np.cumsum([len(arrays[0]) for arrays in requests])[:-1]
-        answers: list[Answer] = [list(parts) for parts in zip(*(np.split(r, ends) for r in results))]
-        self.calls += 1
-        return self._checked(requests, answers) if self.calls <= CHECKED or self.calls % EVERY == 0 else answers
+        parted = zip(*(np.split(r, ends) for r in results))
+        answers: list[Answer] = [self._cut(parts, sizes) if pads else list(parts) for parts, sizes in zip(parted, own)]
+        self._calls[pads] += 1
+        checks = self._calls[pads] <= CHECKED or self._calls[pads] % EVERY == 0
+        return self._checked(requests, answers, pads) if checks else answers
+
+    def _sizes(self, arrays: list[Any]) -> dict[str, int]:
+        """What a request's padded sizes are."""
+        axes = zip(self.method.inputs, arrays)
+        return {e: n for i, a in axes for e, n in zip(i["shape"], a.shape) if e in self.padded}
+
+    def _filled(self, arrays: list[Any], whole: dict[str, int]) -> list[Any]:
+        filled = []
+        for i, a in zip(self.method.inputs, arrays):
+            widths = [(0, whole.get(e, n) - n) for e, n in zip(i["shape"], a.shape)]
+            filled.append(np.pad(a, widths, constant_values=self._pads[i["name"]]) if any(w for _, w in widths) else a)
+        return filled
+
+    def _cut(self, parts: Any, sizes: dict[str, int]) -> list[Any]:
+        shapes = (r["shape"] for r in self.method.results)
+        return [part[tuple(slice(sizes.get(e)) for e in shape)] for shape, part in zip(shapes, parts)]
 
     def _alone(self, arrays: list[Any]) -> Answer:
         try:
@@ -68,17 +102,21 @@ class Served:
         except Exception as error:
             return error
 
-    def _checked(self, requests: list[list[Any]], joined: list[Answer]) -> list[Answer]:
+    def _checked(self, requests: list[list[Any]], joined: list[Answer], pads: bool) -> list[Answer]:
         alone = [self._alone(arrays) for arrays in requests]
-        if not all(_same(a, b) for a, b in zip(alone, joined)):
-            self.most = 1
-            _log.warning("%s: rows of one call depend on each other: requests are no longer joined", self.method.name)
+        if not all(_same(a, b, CLOSE if pads else 0.0) for a, b in zip(alone, joined)):
+            if pads:
+                self.padded = set()
+                _log.warning("%s: results depend on what inputs are padded with: nothing is padded any more", self.method.name)
+            else:
+                self.most = 1
+                _log.warning("%s: rows of one call depend on each other: requests are no longer joined", self.method.name)
         return alone
 
 
 def joined_size(method: Any) -> Optional[str]:
     """The open size that is the first axis of every input and result, and no part of another one."""
-    shapes = [array["shape"] for array in [*method.inputs, *method.results]]
+    shapes = [described["shape"] for described in [*method.inputs, *method.results]]
     first = {shape[0] if shape else None for shape in shapes}
     if not method.inputs or len(first) != 1 or (name := first.pop()) not in method.sizes:
         return None
@@ -86,10 +124,28 @@ def joined_size(method: Any) -> Optional[str]:
     return name if not any(name in re.findall(r"\w+", text) for text in rest) else None
 
 
-def _same(alone: Answer, joined: Answer) -> bool:
+def padded_sizes(method: Any) -> set[str]:
+    """The open sizes along which each input that has them may be padded, and results be cut."""
+    found = set(method.sizes) if method.padding else set()
+    for described in [*method.inputs, *method.results]:
+        fixed = any(described is i for i in method.inputs) and described["name"] not in method.padding
+        for entry in map(str, described["shape"]):
+            found -= {name for name in re.findall(r"\w+", entry) if fixed or name != entry}
+    return found
+
+
+def _same(alone: Answer, joined: Answer, tolerance: float) -> bool:
     if isinstance(alone, Exception) or isinstance(joined, Exception):
         return False
-    return all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in zip(alone, joined))
+    return all(_close(a, b, tolerance) for a, b in zip(alone, joined))
+
+
+def _close(a: Any, b: Any, tolerance: float) -> bool:
+    if a.dtype.kind not in "fc":
+        return np.array_equal(a, b)
+    if not tolerance or a.shape != b.shape:
+        return np.array_equal(a, b, equal_nan=True)
+    return np.allclose(a, b, rtol=0, atol=tolerance * np.max(np.abs(a), initial=0, where=np.isfinite(a)), equal_nan=True)
 
 
 @dataclasses.dataclass(eq=False)
