@@ -236,7 +236,7 @@ def compare(asked):
     found = {name: [] for name in asked.servers.split(",")}
     with tempfile.TemporaryDirectory() as folder:
         export = [sys.executable, "-c", EXPORT, ROOT / "bench", asked.case, folder, "onnx" if "onnxruntime" in found else ""]
-        subprocess.run(list(map(str, export)), check=True, capture_output=True)
+        subprocess.run(list(map(str, export)), check=True, stdout=subprocess.DEVNULL)
         arrays = list(np.load(f"{folder}/inputs.npz").values())
         method = hologram.load(f"{folder}/model.holo").methods["forward"]
         expected = method.flat(arrays)
