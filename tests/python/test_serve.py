@@ -336,9 +336,9 @@ WRONG = {
     '{"input": [[1' + 400 * "0" + ", 2]]}": "huge numbers",
     '{"input": [[1' + 5000 * "0" + ", 2]]}": "Exceeds the limit",
     '{"input": [[1, 2], [3]]}': "different lengths",
-    '{"input": [["1", "2"]]}': "strings, null, objects",
-    '{"input": [[1, null]]}': "strings, null, objects",
-    '{"input": {"rows": [1, 2]}}': "strings, null, objects",
+    '{"input": [["1", "2"]]}': "input: expected numbers (float32) in nested lists, got '1': strings, null, objects",
+    '{"input": [[1, null]]}': "got None: strings, null, objects",
+    '{"input": {"rows": [1, 2]}}': "got {'rows': [1, 2]}: strings, null, objects",
     '{"input": ' + 70 * "[" + "1" + 70 * "]" + "}": "nested too deeply",
     "[" * 100000: "nests too deeply",
     '{"input": 1}': "expected",
@@ -367,7 +367,8 @@ def test_the_command():
             np.testing.assert_array_equal(np.load(io.BytesIO(answer.content))["result0"], np.float32([[0, np.inf]]))
             assert client.post("/predict/backward", json=ONE).status_code == 404
             (model,) = client.get("/v1/models").json()["models"]
-            assert model["fingerprint"] == EXPECTED.fingerprint and model["methods"]["forward"]["batch"] == {"size": "rows", "rows": 16, "padded": []}
+            assert model["fingerprint"] == EXPECTED.fingerprint
+            assert model["methods"]["forward"]["batch"] == {"size": "rows", "rows": 16, "padded": []}
             assert model["methods"]["forward"]["inputs"] == [{"name": "input", "dtype": "float32", "shape": ["rows", 2]}]
             assert sample(client, 'hologram_requests_total{method="forward",status="200"}') == 153
             assert sample(client, 'hologram_batch_requests_count{method="forward"}') < 130  # some were joined

@@ -46,7 +46,8 @@ class Served:
         self.axis = joined_size(method)
         self.most = min(max_batch, method.sizes[self.axis][1]) if self.axis else 1
         self.padded = padded_sizes(method) - {self.axis}
-        self._pads = {i["name"]: array(i["name"], method.padding.get(i["name"], 0), i["dtype"]) for i in method.inputs} if self.padded else {}
+        pads = method.padding if self.padded else {}
+        self._pads = {i["name"]: array(i["name"], pads[i["name"]], i["dtype"]) for i in method.inputs if i["name"] in pads}
         self._calls = {False: 0, True: 0}  # that were joined, without and with padding
 
     def kind(self, arrays: list[Any]) -> Optional[tuple[Any, ...]]:
@@ -56,7 +57,8 @@ class Served:
         shapes = [i["shape"] for i in self.method.inputs]
         if any(len(shape) != a.ndim for shape, a in zip(shapes, arrays)):
             return None
-        if len({(e, n) for shape, a in zip(shapes, arrays) for e, n in zip(shape, a.shape) if e in self.padded}) != len(self._sizes(arrays)):
+        found = {(e, n) for shape, a in zip(shapes, arrays) for e, n in zip(shape, a.shape) if e in self.padded}
+        if len(found) != len(dict(found)):
             return None  # inputs that do not agree: padding would hide it
         sizes = ([n.bit_length() if e in self.padded else -n for e, n in zip(shape[1:], a.shape[1:])] for shape, a in zip(shapes, arrays))
         return (self, *((a.dtype, *size) for a, size in zip(arrays, sizes)))

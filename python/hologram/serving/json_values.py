@@ -38,8 +38,9 @@ def array(name: str, values: Any, dtype: str) -> Any:
         text = "got lists of one level that have different lengths, or are nested too deeply"
         raise ValueError(f"{name}: expected nested lists of {dtype}, {text}") from None
     if found.dtype.kind not in "biuf" and found.size:
-        text = "strings, null, objects and huge numbers are none"
-        raise ValueError(f"{name}: expected numbers ({dtype}) in nested lists; {text}")
+        wrong = next((v for v in found.flat if not isinstance(v, (int, float))), found.flat[0])
+        got = repr(wrong.item() if isinstance(wrong, np.generic) else wrong)[:40]
+        raise ValueError(f"{name}: expected numbers ({dtype}) in nested lists, got {got}: strings, null, objects and huge numbers are none")
     with np.errstate(all="ignore"):
         result = found.astype(dtype)
     kept = np.isfinite(result) if result.dtype.kind == "f" else result == found
