@@ -178,7 +178,7 @@ NAMES = {
 def markdown(results: dict, titles: dict[str, str]) -> str:
     """The steady state as a Markdown table of the titled cases. Its last column: how many times as
     long as Hologram the best of the others takes, per round, then the median; below 100 µs of those
-    that are called through PyTorch."""
+    that are called through PyTorch. Where limits were measured, one more: the least time over that of the fastest blocks."""
     names = [n for n in measured_peers(results) if n != "hologram"]
     shown = [*names, "hologram"]
     best = speedups(results)
@@ -186,13 +186,16 @@ def markdown(results: dict, titles: dict[str, str]) -> str:
         "| case | " + " | ".join(NAMES.get(n, n) for n in shown) + " | against the best |",
         "| --- |" + " --- |" * (len(shown) + 1),
     ]
+    limited = any("limit" in result for result in results["cases"].values())
+    if limited:
+        lines = [lines[0] + " of the limit |", lines[1] + " --- |"]
     for case, result in results["cases"].items():
         title = titles.get(case)
         if not title:
             continue
         times = [seconds(steady(result["peers"].get(name, {}))) for name in shown]
         last = f"{best[case][1]:.2f}× ({NAMES.get(best[case][0], best[case][0])})" if case in best else "n/a"
-        lines.append(f"| {title} | " + " | ".join(times) + f" | {last} |")
+        lines.append(f"| {title} | " + " | ".join(times) + f" | {last} |" + (f" {share(result)} |" if limited else ""))
     barred = [best[c][1] for c, r in results["cases"].items() if r["barred"] and c in best]
     if barred:
         lines += ["", f"Geometric mean of {len(barred)} cases: {geometric_mean(barred):.2f}×."]
@@ -200,6 +203,12 @@ def markdown(results: dict, titles: dict[str, str]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     lines += ["", f"{machine['cpu']}, {machine['cores']} cores, {results['threads']} threads; {versions}."]
     return "\n".join(lines) + "\n"
+
+
+def share(result: dict) -> str:
+    """Of a case's limit, and what that is."""
+    limit, took = result.get("limit"), fastest(result["peers"].get("hologram", {}))
+    return f"{100 * limit['seconds'] / took:.0f} % ({limit['bound']})" if limit and took else "n/a"
 
 
 def slower(results: dict, allowed: float) -> list[tuple[str, str, float]]:

@@ -5,6 +5,7 @@
     python bench/run.py                   # everything (about 40 minutes on 2 cores)
     python bench/run.py --quick
     python bench/run.py --cases 'chain-*,minilm-1x16' --peers eager,inductor,hologram --out results
+    python bench/run.py --limits          # and how far each case is from what the machine can do
     python bench/run.py --before ../built-before --peers hologram --gate 2    # fails where we became slower
 
 Every worker starts with empty caches, checks its values against float64, and then answers "time
@@ -14,6 +15,7 @@ them all; ratios are taken within a round. The other workers are stopped meanwhi
 
 import argparse
 import contextlib
+import dataclasses
 import importlib.metadata
 import json
 import os
@@ -23,6 +25,7 @@ import time
 from pathlib import Path
 
 import cases
+import limits as bounds
 import peers
 import report
 from session import Failed, Session, home
@@ -103,6 +106,9 @@ def run_case(case, names: list[str], options) -> dict:
                         results[name]["rounds"].append(sessions[name].ask(options.seconds))
                 except Failed as error:
                     results[name] = {"failed": str(error)}
+        if getattr(options, "limits", False) and "rounds" in results.get("hologram", {}):
+            with contextlib.suppress(Failed):
+                results["hologram"]["work"] = sessions["hologram"].ask(0.0, work=True)
     return results
 
 
@@ -132,6 +138,7 @@ def arguments():
     )
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="a built checkout of Hologram, the peer 'before'")
     parser.add_argument("--gate", type=float, metavar="PERCENT", help="with --before: status 1 where a case takes that much longer")
+    parser.add_argument("--limits", action="store_true", help="measure this machine's peaks, and each case's share of its limit")
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 7)
@@ -162,11 +169,19 @@ def main() -> int:
         return 0
     names = options.peers.split(",")
     results = {"machine": machine(), "threads": options.threads, "peers": names, "cases": {}}
+    if options.limits:
+        from hologram import limits
+
+        measured = limits.measured(options.threads, again=True)
+        results["limits"] = dataclasses.asdict(measured)
     options.out.mkdir(parents=True, exist_ok=True)
     for index, case in enumerate(options.chosen):
         start, load = time.monotonic(), os.getloadavg()[0]
         found = run_case(case, names, options)
         results["cases"][case.name] = {"barred": case.barred, "load": load, "peers": found}
+        if options.limits and "work" in found.get("hologram", {}):
+            least = bounds.least_seconds(found["hologram"]["work"], measured)
+            results["cases"][case.name]["limit"] = dict(zip(("seconds", "bound"), least))
         (options.out / "results.json").write_text(json.dumps(results, indent=1))
         steady = "  ".join(
             f"{n} {report.seconds(report.steady(r))}" for n, r in found.items() if r.get("rounds")
@@ -181,6 +196,8 @@ def main() -> int:
     (options.out / "table.md").write_text(table)
     (options.out / "results.csv").write_text(report.csv_text(results))
     print(table)
+    if options.limits:
+        print(f"limits on {measured.threads} threads: " + "; ".join(f"{what} {rates}" for what, rates in measured.rows()))
     report.plot(results, options.out)
     print(f"written: {options.out}/results.json, results.csv, table.md, steady.svg, first_call.svg (and .png)")
     slower = report.slower(results, options.gate / 100) if options.gate is not None else []

@@ -2,8 +2,8 @@
 """usage: worker.py CASE PEER THREADS [FOLDER OF HOLOGRAM'S MODULES]
 
 Answers on standard output, one line of JSON each: first what the first call took, then an answer to
-every request line on standard input ({"seconds": s, "latencies": bool}). Whatever libraries print
-goes to standard error."""
+every request line on standard input ({"seconds": s, "latencies": bool}; {"work": true}, the last one, asks what the case computes).
+Whatever libraries print goes to standard error."""
 
 import contextlib
 import copy
@@ -124,6 +124,16 @@ def latencies(call, seconds: float) -> dict:
     }
 
 
+def work(case) -> dict:
+    """What the case computes and moves, by Hologram's plans of it: limits.work_of. Forgets what was compiled."""
+    import limits
+
+    import hologram_torch
+
+    module, inputs = case.build()
+    return limits.work_of(hologram_torch.explain(module, *inputs).graphs)
+
+
 def import_from(folder: str):
     """Puts the modules of a checkout before Hologram's installed ones, an editable installation's included."""
     sys.meta_path[:] = [f for f in sys.meta_path if not type(f).__module__.startswith("_editable_skbc_hologram")]
@@ -155,6 +165,9 @@ def main(case_name: str, peer_name: str, threads: str, modules: str = ""):
         gc.freeze()
         for line in sys.stdin:
             request = json.loads(line)
+            if request.get("work"):
+                answer(work(cases.find(case_name)))
+                continue
             how = latencies if request.get("latencies") else measure
             answer(how(call, request["seconds"]))
 

@@ -17,6 +17,9 @@ import architectures  # noqa: E402
 import bare_tiles  # noqa: E402
 import bars  # noqa: E402
 import cases  # noqa: E402
+import dashboard  # noqa: E402
+import dashboard_models  # noqa: E402
+import limits  # noqa: E402
 import peers  # noqa: E402
 import products  # noqa: E402
 import report  # noqa: E402
@@ -74,6 +77,21 @@ def test_the_table_for_people():
         "",
         "C, 2 cores, 2 threads; torch 2.15.",
     ]
+    results["cases"]["a"]["limit"] = {"seconds": 0.9 * 1.2e-5, "bound": "L2"}
+    assert report.markdown(results, {"a": "addition"}).splitlines()[2].endswith("| 2.00× (eager) | 80 % (L2) |")
+
+
+def test_the_limit_of_a_case_is_its_arithmetic_or_its_traffic():
+    import hologram_torch
+    from hologram.limits import Level, Limits
+
+    weights = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64, bias=False)).eval()
+    work = limits.work_of(hologram_torch.explain(weights, torch.randn(32, 64)).graphs)
+    assert work["bytes"] == 4 * (2 * 32 * 64 + 2 * 64 * 64 + 64) and set(work["flop"]) == {"f32"}
+    assert 2 * 2 * 32 * 64 * 64 <= work["flop"]["f32"] < 1.2 * 2 * 2 * 32 * 64 * 64
+    machine = Limits("p", 2, {"float32": 1e12}, (Level("L1", 1 << 20, 1e12, 1e12, 1e12),))
+    assert limits.least_seconds(work, machine) == (work["flop"]["f32"] / 1e12, "arithmetic")
+    assert limits.least_seconds({"flop": {"f32": 1}, "bytes": 1000}, machine) == (1e-9, "L1")
 
 
 def test_slower_than_before_means_by_medians_and_by_fastest_blocks():
@@ -423,3 +441,49 @@ def test_everybody_gets_as_many_turns():
     taken = turns.take_turns({name: lambda name=name: call(name) for name in calls}, 0.01)
     assert len(taken["ours"]) == len(taken["eager"]) >= 5 and min(calls.values()) > 5
     assert all(t > 0 for times in taken.values() for t in times)
+
+
+# --- PyTorch's dashboard
+def dashboard_row(**changed):
+    return {"passed": True, "speedup": 2.0, "first": 3.0, "memory": 1.5, "difference": 1e-6} | changed
+
+
+def test_the_dashboard_counts_what_passes_and_means_over_it():
+    rows = {"timm/a/hologram": dashboard_row(), "timm/b/hologram": dashboard_row(speedup=0.5, first=1.0),
+            "timm/c/hologram": dashboard_row(passed=False, speedup=99.0), "timm/d/hologram": {"passed": False, "failed": "why"},
+            "timm/a/inductor": dashboard_row(speedup=4.0)}  # fmt: skip
+    lines = dashboard.table(rows, ["hologram", "inductor"], ["huggingface", "timm"]).splitlines()
+    cells = {tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines[2:]}
+    assert ("passed", "hologram", "n/a", "2 of 4") in cells and ("passed", "inductor", "n/a", "1 of 1") in cells
+    assert ("geometric mean of speed-ups", "hologram", "n/a", "1.00×") in cells
+    assert ("mean seconds of the first call", "hologram", "n/a", "2.00") in cells
+    assert ("eager's peak memory over the compiler's", "hologram", "n/a", "1.50") in cells
+
+
+def test_the_dashboard_goes_on_where_it_stopped(monkeypatch, tmp_path, capsys):
+    asked = []
+
+    def alone(key, options):
+        asked.append(key)
+        return {"passed": False, "failed": "exit status -11: "} if "Albert" in key else dashboard_row()
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["dashboard.py", "--suites", "huggingface", "--out", str(tmp_path / "d.json"), *words])
+        return dashboard.main()
+
+    monkeypatch.setattr(dashboard, "alone", alone)
+    assert run("--only", "DistilBert") == 0 and len(asked) == 2
+    assert run("--only", "Albert,DistilBert") == 1 and len(asked) == 4
+    assert run("--only", "Albert,DistilBert") == 1 and len(asked) == 4 and "exit status -11" in capsys.readouterr().out
+    assert run("--only", "Albert", "--size", "small") == 1 and len(asked) == 6  # another question
+    assert len(json.loads((tmp_path / "d.json").read_text())["rows"]) == 2
+
+
+def test_the_dashboard_knows_its_lists_and_measures_a_model():
+    found = {suite: len(models) for suite, models in dashboard_models.SUITES.items()}
+    assert found == {"huggingface": 55, "timm": 18}
+    pytest.importorskip("transformers")
+    options = types.SimpleNamespace(size="small", batch=0, threads=2, seconds=0.02, training=False)
+    torch._dynamo.reset()
+    row = dashboard.measure("huggingface", "DistilBertForMaskedLM", "hologram", options)
+    assert row["passed"] and row["speedup"] > 0 and row["first"] > 0 and row["memory"] > 0 and row["fallback"] == []
