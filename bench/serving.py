@@ -15,12 +15,15 @@ client asks again when a connection fails. Every answer is compared."""
 
 import argparse
 import concurrent.futures
+import contextlib
 import http.client
 import io
 import itertools
 import json
 import os
+import random
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -47,6 +50,15 @@ if sys.argv[4] == "onnx":
     torch.onnx.export(module, inputs, dynamo=True, dynamic_shapes=shapes, verbose=False).save(sys.argv[3] + "/model.onnx")
 """
 HEADERS = {"content-type": "application/x-npz", "accept": "application/x-npz"}
+
+
+def low_port():
+    """A free port that no connection gets for itself while its server is away (a client would reach itself)."""
+    least = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(10000, least), 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise SystemExit("no free port")
 
 
 class Server:
@@ -153,7 +165,7 @@ def soak(requests, clients=16, restarts=1):
     words = ("-m", "hologram", "serve", model, "--json", "--threads", "1", "--port")
     expected, numbers, lock = hologram.load(model), itertools.count(), threading.Lock()
     found = {"requests": requests, "answered": 0, "wrong": 0, "asked again": 0, "restarts": 0}
-    server = Server(*words, 0)
+    server = Server(*words, low_port())
 
     def work(client):
         answered = wrong = 0
@@ -209,7 +221,6 @@ class OnnxMethod:
 
 def peer(path):
     """The application of hologram serve around an ONNX Runtime session."""
-    import socket
     import types
 
     import uvicorn
