@@ -2,11 +2,22 @@
 """What every writer of archives does once methods and tensors are in."""
 
 import contextlib
+import math
 import os
 from typing import Any, Optional, Sequence
 
 from hologram import _core
 from hologram.archive import load
+
+
+def padding_of(padding: Any, names: Sequence[str]) -> dict[str, float]:
+    """What an export says inputs may be filled up with, by name; None: nothing. Raises ValueError, TypeError."""
+    for name, value in (padding or {}).items():
+        if name not in names:
+            raise ValueError(f"padding names {name!r}; the inputs are {', '.join(names)}")
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise TypeError(f"padding of {name}: expected a finite number, got {value!r}")
+    return dict(padding or {})
 
 
 def finish(writer: Any, path: str, isas: Optional[Sequence[str]], compiled: bool = True) -> tuple[str, dict[str, Any]]:

@@ -4,7 +4,6 @@ import errno
 import functools
 import inspect
 import json
-import math
 import os
 
 import torch
@@ -134,19 +133,9 @@ def _captured(model, name, options, allow_torch, args=(), kwargs=None, dynamic_s
     method = _Method(name, program, lambda path: exported.find(entry, path), options, allow_torch, prefix)
     names = list(inspect.signature(getattr(model, function)).parameters)
     method.structure = _structure(program.call_spec, names, (tuple(args), kwargs), method.graph)
-    method.padding = _padding(padding, method.graph.inputs)
+    method.padding = _export.padding_of(padding, [name for name, *_ in method.graph.inputs])
     method.dim_names = _dim_names(dynamic_shapes, names, (tuple(args), kwargs), method.graph.inputs)
     return method
-
-
-def _padding(padding, inputs) -> dict:
-    names = [name for name, *_ in inputs]
-    for name, value in (padding or {}).items():
-        if name not in names:
-            raise ValueError(f"export: padding names {name!r}; the inputs are {', '.join(names)}")
-        if not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise TypeError(f"export: padding of {name}: expected a finite number, got {value!r}")
-    return dict(padding or {})
 
 
 class _Method:

@@ -38,7 +38,8 @@ def test_archives_give_the_models_bits(network):
 
 def test_the_command_line_compiles_and_runs(network, tmp_path, capsys):
     path = str(tmp_path / "m.holo")
-    assert main(["compile", str(network[0]), "-o", path, "--shape", "n=1..4", "--isa", "sse42", "--json"]) == 0
+    assert main(["compile", str(network[0]), "-o", path, "--shape", "n=1..4", "--isa", "sse42", "--pad", "image=0", "--json"]) == 0
+    assert hologram.load(path).methods["forward"].padding == {"image": 0}
     written = json.loads(capsys.readouterr().out)
     assert written["sizes"] == {"n": [1, 4]} and written["isas"] == ["sse42"]
     x = RNG.standard_normal((3, 3, 8, 8)).astype(np.float32)
@@ -53,6 +54,9 @@ def test_the_command_line_compiles_and_runs(network, tmp_path, capsys):
         (["--shape", "batch=1..4"], "the model has no size 'batch', but n"),
         (["--shape", "n=4..1"], "expected 1 <= least <= most, got 4..1"),
         (["--shape", "n"], "--shape is NAME=N or NAME=LEAST..MOST"),
+        (["--pad", "image"], "--pad is NAME=NUMBER, not 'image'"),
+        (["--pad", "mask=0"], "padding names 'mask'; the inputs are image"),
+        (["--pad", "image=nan"], "padding of image: expected a finite number, got nan"),
     ],
 )
 def test_wrong_sizes_are_named(network, tmp_path, capsys, words, message):

@@ -16,7 +16,7 @@ def _compile(args: argparse.Namespace) -> int:
 
     try:
         model: Any = from_onnx(args.file, reproducible=args.reproducible)
-        fingerprint, written = model.save(args.output, dict(map(_shape, args.shape)), args.isa)
+        fingerprint, written = model.save(args.output, dict(map(_shape, args.shape)), args.isa, dict(map(_pad, args.pad)))
     except (ImportError, NotImplementedError) as error:
         raise Failure(str(error)) from None
     method = written["methods"]["forward"]
@@ -42,12 +42,23 @@ def _shape(word: str) -> tuple[str, Union[int, tuple[int, int]]]:
     return name, int(least) if most is None else (int(least), int(most))
 
 
+def _pad(word: str) -> tuple[str, float]:
+    """NAME=NUMBER"""
+    name, _, number = word.rpartition("=")
+    try:
+        return name, float(number)
+    except ValueError:
+        raise Failure(f"--pad is NAME=NUMBER, not {word!r}") from None
+
+
 def register(commands: Any) -> None:
     """Adds the command to the command line."""
     command = add(commands, "compile", _compile, "Compile an ONNX model into an archive.", FILE)
     command.add_argument("-o", "--output", metavar="FILE", required=True, help="the .holo file to write")
     text = "a size that the model leaves open: NAME=N or NAME=LEAST..MOST; default 1 to 2147483647"
     command.add_argument("--shape", metavar="NAME=SIZE", action="append", default=[], help=text)
+    text = "what an input may be filled up with along open sizes, so that servers join requests of different lengths"
+    command.add_argument("--pad", metavar="NAME=NUMBER", action="append", default=[], help=text)
     text = "machine code for these instruction sets (sse42, avx2, avx512, amx, neon); default: the usual ones"
     command.add_argument("--isa", metavar="ISA", action="append", default=None, help=text)
     command.add_argument("--reproducible", action="store_true", help="the same bits on every instruction set and thread count")

@@ -62,9 +62,9 @@ class ArchiveRecorder(OnnxRecorder):
         raise NotImplementedError(f"an archive holds one graph, and {name} is computed between graphs")
 
 
-def write(model, path, shapes=None, isas=None):
+def write(model, path, shapes=None, isas=None, padding=None):
     """Writes a Model as an archive with the method "forward": see Model.save."""
-    sizes = _sizes(model, shapes or {})
+    sizes, padding = _sizes(model, shapes or {}), _export.padding_of(padding, [spec.name for spec in model._inputs])
     tracer = ArchiveRecorder(model.options["reproducible"])
     leaves = [Placeholder(spec.dtype, [sizes.get(d, d) for d in dims]) for spec, dims in zip(model._inputs, _named(model))]
     arguments = [tracer.argument(leaf) for leaf in leaves]
@@ -80,6 +80,7 @@ def write(model, path, shapes=None, isas=None):
     structure = {
         "arguments": [[spec.name, {"input": i}] for i, spec in enumerate(model._inputs)],
         "outputs": outputs[0] if len(outputs) == 1 else {"tuple": outputs},
+        **({"padding": padding} if padding else {}),
     }
     writer.add_method(
         "forward", tracer.graph, symbols, inputs, signatures, parameters, guards, json.dumps(structure),

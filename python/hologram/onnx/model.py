@@ -164,16 +164,17 @@ class Model:
             raise TypeError(f"the model needs the inputs {', '.join(map(repr, missing))}")
         return [given.get(name) for name in self.inputs]
 
-    def save(self, path, shapes=None, isas=None):
+    def save(self, path, shapes=None, isas=None, padding=None):
         """Writes the model as an archive that `hologram.load`, the command line and `libhologram_rt` run (docs/archives.md).
 
         shapes: by name of a size that the model leaves open a number, or (least, most); sizes without a name are called
-        INPUT_AXIS. isas: instruction sets that machine code is stored for; None: the usual ones, (): none. → (fingerprint, what
-        the file holds).
+        INPUT_AXIS. isas: instruction sets that machine code is stored for; None: the usual ones, (): none. padding: name of an
+        input → a number with which it may be filled up along open sizes, without a change to the rest of the results; servers join
+        requests by it. → (fingerprint, what the file holds).
 
         Raises NotImplementedError where one graph cannot hold the model for all of these sizes, ValueError, OSError.
         """
-        return archive.write(self, path, shapes, isas)
+        return archive.write(self, path, shapes, isas, padding)
 
     def stats(self):
         """`fallback_ops`: what NumPy computed between graphs; `steps`: graphs apart from the others, as their shapes depend on
