@@ -15,6 +15,7 @@ ORDER = [
     "hologram",
     "hologram_ffi",
     "hologram_torch.options",
+    "hologram_torch.owners",
     "hologram_torch.lines",
     "hologram_torch.counters",
     "hologram_torch.device",

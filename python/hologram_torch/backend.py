@@ -15,7 +15,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
 
     import torch
 
-    from . import device, parameters, precision
+    from . import device, owners, parameters, precision
     from .capture import decomp, rewrite
     from .compiler import compile_graph
     from .direct import direct
@@ -25,7 +25,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     chosen = Options.make(mode, options)
     brief = precision.allowed()
     static = None if parameters.may_be_kept(gm, example_inputs) else ()  # None: by PyTorch's tracing
-    with device.products(chosen.own_products()):
+    with device.owning(owners.own(chosen)):
         rewrite.dynamo_graph(gm)
     keep = chosen.cache or getattr(config, "force_autograd_cache", False)  # as aot_compile sets it
     if keep:
@@ -44,7 +44,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     backward = torch._dynamo.disable(compiler("backward"))
     loaded = []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(device.products(chosen.own_products()))  # for what tracing looks at
+        stack.enter_context(device.owning(owners.own(chosen)))  # for what tracing looks at
         if keep:
             loaded = stack.enter_context(saved.loading(f"{chosen.tag()}{'+'.join(sorted(brief))}{static is None:d}"))
         torch._dynamo.utils.counters["aot_autograd"]["total"] += 1  # DDPOptimizer looks here for who traces by AOTAutograd

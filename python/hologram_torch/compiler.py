@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from . import counters, device, holders, lines, parameters, precision, profiling, writes
+from . import counters, device, holders, lines, owners, parameters, precision, profiling, writes
 from .capture import unfold
 from .graph.symbols import Unsupported
 from .options import Options, strict
@@ -166,7 +166,7 @@ def _interpreted(module):
 def _varies(module, options: Options, brief) -> str | None:
     """The type of device that float32 products of ours are on, if permissions may let them have fewer bits."""
     kind = device.of(module.graph).partition(":")[0]
-    ours = kind == "cpu" or options.own_products()
+    ours = kind == "cpu" or owners.choose("products", options).own
     return kind if (kind in brief or options.fast) and ours and not options.reproducible and _has_products(module) else None
 
 
@@ -185,7 +185,7 @@ def _translate(module, task, call, treatment) -> Program:
     if "fx" in counters.dump_stages():
         counters.dump(task.name, "fx", module.print_readable(print_output=False))
     where, options = device.of(module.graph), task.options
-    with device.on(where), device.products(options.own_products()):
+    with device.on(where), device.owning(owners.own(options)):
         translated = Translator(module, task.static, options.pack_weights, options, task.layouts, treatment, task.hidden, call,
                                 functools.partial(_body, task))  # fmt: skip
         try:

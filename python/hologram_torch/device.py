@@ -62,23 +62,23 @@ def holds(tensor) -> bool:
 
 
 def attends(tensor) -> bool:
-    """Whether attention over the tensor is kept as one operator of ours: the host's, and a GPU's where products are ours."""
-    return holds(tensor) or (tensor.device.type == "cuda" and own_products() and _serves(f"cuda:{tensor.device.index or 0}"))
+    """Whether attention over the tensor is kept as one operator of ours: the host's, and a GPU's where it is ours."""
+    return holds(tensor) or (tensor.device.type == "cuda" and owns("attention") and _serves(f"cuda:{tensor.device.index or 0}"))
 
 
-def own_products() -> bool:
-    """Whether products and attention of CUDA tensors are ours in what is being captured or translated."""
-    return getattr(_now, "own_products", False)
+def owns(kind: str) -> bool:
+    """Whether one of owners.KINDS is ours for CUDA tensors in what is being captured or translated."""
+    return kind in getattr(_now, "own", ())
 
 
 @contextlib.contextmanager
-def products(own: bool):
-    """Inside, products and attention of CUDA tensors are ours or PyTorch's."""
-    before, _now.own_products = own_products(), own
+def owning(kinds: frozenset):
+    """Inside, these of owners.KINDS are ours for CUDA tensors, and the others PyTorch's."""
+    before, _now.own = getattr(_now, "own", ()), kinds
     try:
         yield
     finally:
-        _now.own_products = before
+        _now.own = before
 
 
 def is_here(tensor) -> bool:

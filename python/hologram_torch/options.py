@@ -26,8 +26,8 @@ class Options:
     pack_weights: keep what depends on parameters alone (packed weights) between calls.
     cudagraphs: on CUDA, launch the kernels between two operators of PyTorch as one graph, from two kernels and from the first
         call on; False: never. By default from eight kernels on, when sizes come for the third time.
-    native_products: on CUDA, products, convolutions and attention are kernels of ours (True) or PyTorch's (False). By default ours in
-        `reproducible` mode, whose bits PyTorch's do not have; else PyTorch's, until a GPU has measured both.
+    native_products: on CUDA, products, convolutions, attention and long sorts are kernels of ours (True) or PyTorch's (False); also set by
+        HOLOGRAM_CUDA_PRODUCTS. By default `owners` decides.
     cache: keep what AOTAutograd traces in PyTorch's cache on disk, and take it from there; also set by
         HOLOGRAM_AUTOGRAD_CACHE=1. Asking that cache loads Inductor, which takes a process more than tracing a small model.
     """
@@ -58,11 +58,9 @@ class Options:
             chosen.setdefault("reproducible", True)
         if _core.setting("HOLOGRAM_AUTOGRAD_CACHE"):
             chosen.setdefault("cache", True)
+        if whose := _core.setting("HOLOGRAM_CUDA_PRODUCTS"):
+            chosen.setdefault("native_products", whose == "own")
         return cls(**chosen)
-
-    def own_products(self) -> bool:
-        """Whether products and attention of CUDA tensors are ours."""
-        return self.reproducible if self.native_products is None else self.native_products
 
     def tag(self) -> str:
         """Distinguishes results of different options in PyTorch's caches."""

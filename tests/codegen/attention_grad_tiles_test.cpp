@@ -2,12 +2,11 @@
 // reference in double precision and against today's path.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 #include <random>
 #include <sstream>
 
-#include "codegen/attention_grads.h"
+#include "codegen/attention_grad_sums.h"
 #include "codegen/run_kernel.h"
 #include "ir/scalar.h"
 #include "support/tiles.h"
@@ -24,68 +23,6 @@ double value(DType t, const Memory& m, int64_t i) {
   uint64_t bits = 0;
   std::memcpy(&bits, const_cast<Memory&>(m).data() + static_cast<size_t>(i) * size, size);
   return ir::as_double(t, bits);
-}
-
-// A gradient and the sum of the sizes of its terms.
-struct Sum {
-  double value = 0, size = 0;
-  void add(double term, double other, double slack) {
-    value += term * other;
-    size += (std::abs(term) + 1e-3 * slack) * std::abs(other);
-  }
-};
-
-// dq, dk and dv as the buffers have them.
-std::vector<std::vector<Sum>> gradients(const Case& c, const std::vector<Memory>& m) {
-  const int64_t heads = kv_heads * c.members;
-  std::vector<Sum> dq(static_cast<size_t>(c.batch * heads * c.queries * c.depth));
-  std::vector<Sum> dk(static_cast<size_t>(c.batch * kv_heads * c.keys * c.depth));
-  std::vector<Sum> dv(static_cast<size_t>(c.batch * kv_heads * c.keys * c.width));
-  auto place = [&](int64_t b, int64_t h, int64_t s, int64_t all, int64_t length, int64_t size) {
-    return (c.heads_inside ? (b * length + s) * all + h : (b * all + h) * length + s) * size;
-  };
-  const double scale = 1 / std::sqrt(static_cast<double>(c.depth));
-  auto of = [&](int buffer, int64_t i) {
-    return value(DType::bf16, m[static_cast<size_t>(buffer)], i);
-  };
-  for (int64_t b = 0; b < c.batch; ++b)
-    for (int64_t h = 0; h < heads; ++h)
-      for (int64_t i = 0; i < c.queries; ++i)
-        for (int64_t j = 0; j < c.keys; ++j) {
-          const int64_t kv = h / c.members, row = (b * heads + h) * c.queries + i;
-          const int64_t q = place(b, h, i, heads, c.queries, c.depth),
-                        g = place(b, h, i, heads, c.queries, c.width),
-                        k = place(b, kv, j, kv_heads, c.keys, c.depth),
-                        v = place(b, kv, j, kv_heads, c.keys, c.width);
-          double x = 0, gv = 0, size = 0;
-          for (int64_t d = 0; d < c.depth; ++d) x += of(0, q + d) * of(1, k + d);
-          for (int64_t e = 0; e < c.width; ++e) {
-            gv += of(3, g + e) * of(2, v + e);
-            size += std::abs(of(3, g + e) * of(2, v + e));
-          }
-          double y = x *= scale, slope = 1;
-          const int64_t bias = (b * c.queries + i) * c.keys + j;
-          if (c.score == Score::bias) y += value(DType::f32, m[bias_buffer], bias);
-          if (c.score == Score::keep && value(DType::b8, m[bias_buffer], bias) == 0) y = -INFINITY;
-          if (c.score == Score::window && (j > i + 10 || j <= i - 40)) y = -INFINITY;
-          if (c.score == Score::cap) {
-            y = 2 * std::tanh(x / 2);
-            slope = 1 - std::tanh(x / 2) * std::tanh(x / 2);
-          }
-          if (c.causal && j > i) y = -INFINITY;
-          const double lse = value(DType::f32, m[lse_buffer], row),
-                       delta = value(DType::f32, m[lse_buffer + 1], row);
-          const double p = lse == -INFINITY ? 0 : std::exp(y - lse);
-          const double s = (gv - delta) * p * slope * scale;
-          const double slack = (size + std::abs(delta)) * p * std::abs(slope) * scale;
-          for (int64_t d = 0; d < c.depth; ++d) {
-            dq[static_cast<size_t>(q + d)].add(s, of(1, k + d), slack);
-            dk[static_cast<size_t>(k + d)].add(s, of(0, q + d), slack);
-          }
-          for (int64_t e = 0; e < c.width; ++e)
-            dv[static_cast<size_t>(v + e)].add(p, of(3, g + e), p);
-        }
-  return {dq, dk, dv};
 }
 
 cpu::Target gradients_on_tiles() {
@@ -134,7 +71,10 @@ class AttentionGradTiles : public testing::Test {
     without.tiles = false;
     run(p, without, today, syms, chunk);
     const bool wanted[] = {c.dq, c.dk, c.dv};
-    const std::vector<std::vector<Sum>> reference = gradients(c, memory);
+    const std::vector<std::vector<Sum>> reference =
+        gradients(c, [&](int buffer, DType t, int64_t i) {
+          return value(t, memory[static_cast<size_t>(buffer)], i);
+        });
     for (int r = 0; r < 3; ++r) {
       if (!wanted[r]) continue;
       const auto buffer = static_cast<size_t>(dq_buffer + r);

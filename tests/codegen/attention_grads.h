@@ -24,6 +24,7 @@ struct Case {
   bool symbolic = false;      // queries and keys
   bool heads_inside = false;  // [batch, sequence, heads, depth] in memory
   bool dq = true, dk = true, dv = true;
+  bool reproducible = false;
 
   std::vector<int64_t> symbols() const {
     return symbolic ? std::vector{queries, keys} : std::vector<int64_t>{};
@@ -67,6 +68,7 @@ inline atlas::Program make_program(const Case& c) {
   a.operand_type = c.dtype;
   a.scale = 1 / std::sqrt(static_cast<double>(c.depth));
   a.causal = c.causal;
+  a.reproducible = c.reproducible;
   Expr b = axis(0), kv = axis(1), h = kv * c.members + axis(2), i = axis(3), j = axis(4);
   Expr heads(kv_heads * c.members);
   auto place = [&](const Expr& head, const Expr& s, const Expr& d, const Expr& count,

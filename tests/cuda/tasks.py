@@ -176,12 +176,17 @@ def products(setting: Setting, programs: Programs) -> Iterator[Task]:
 
 
 def attention(setting: Setting, programs: Programs) -> Iterator[Task]:
+    """By warpgroups; wide heads; gradients by tensor cores and by chains."""
     for assembler in setting.assemblers:
         for name in rungs(programs, "Attention/*"):
             yield gtest(setting, "attention", NINETY, name, assembler=assembler)
     for assembler in setting.assemblers:
         for name in programs.matching(NINETY, "Cuda*AttentionDevice.*"):
             yield gtest(setting, "attention", NINETY, name, limit=60, assembler=assembler, multiprocessors=4)
+    for name in programs.matching("test_conformance", "Attention.WideHeads", "AttentionGradHalves.*", "AttentionGrad.*"):
+        task = gtest(setting, "attention", "test_conformance", name, limit=60)
+        task.environment["HOLOGRAM_TEST_BACKENDS"] = "interp,cuda"
+        yield task
 
 
 def corpus(setting: Setting, programs: Programs) -> Iterator[Task]:

@@ -226,3 +226,65 @@ def test_sorts_have_the_cpus_values_and_order(torch):
     call = torch.compile(function, backend="hologram", dynamic=False, options={"native_products": True})
     wanted, found = call(x, y), call(x.cuda(), y.cuda())
     assert all(torch.equal(ours.cpu(), cpus) for ours, cpus in zip(found, wanted, strict=True))
+
+
+OWN = {"native_products": True}
+
+
+@pytest.mark.parametrize("dtype, bound", [("float32", 1e-4), ("bfloat16", 2e-2), ("float16", 4e-3)])
+@pytest.mark.parametrize("heads, depth, causal", [(4, 64, True), (2, 128, False), (1, 256, True)])
+def test_gradients_of_attention_are_those_of_float64(torch, dtype, bound, heads, depth, causal):
+    """Heads of more than 128 numbers have gradients by chains."""
+    torch.manual_seed(0)
+    shape = 2, heads, 300, depth
+    values = [torch.randn(shape, device="cuda").to(getattr(torch, dtype)) for _ in range(4)]
+
+    def step(q, k, v, g):
+        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+        out = attend(q, k, v)
+        out.backward(g)
+        return [out.detach(), q.grad, k.grad, v.grad]
+
+    def attend(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    exact = step(*(x.double() for x in values))
+    attend = torch.compile(attend, backend="hologram", options=OWN, dynamic=False)
+    for found, wanted in zip(step(*values), exact):
+        assert (found.double() - wanted).abs().max() <= bound * max(wanted.abs().max().item(), 1)
+
+
+def test_random_numbers_are_eagers_for_the_same_seed(torch):
+    """Dropout, Bernoulli's and uniform numbers, and how far the generator has come."""
+
+    def draw(x):
+        dropped = torch.nn.functional.dropout(x * 2, 0.3)
+        return dropped, torch.bernoulli(x.sigmoid()), torch.rand_like(x) + 1, torch.nn.functional.dropout(dropped.exp(), 0.5)
+
+    for shape in ((7,), (1000, 1001), (3000, 4096)):  # fewer than a block of threads, and more than a grid takes at once
+        x = torch.randn(shape, device="cuda")
+        found = []
+        for function in (draw, torch.compile(draw, backend="hologram", dynamic=False)):
+            torch.cuda.manual_seed(7)
+            results = [function(x) for _ in range(2)]
+            found.append(([t for r in results for t in r], torch.cuda.default_generators[x.device.index or 0].get_offset()))
+        assert found[0][1] == found[1][1]
+        for ours, eager in zip(found[1][0], found[0][0]):
+            torch.testing.assert_close(ours, eager)
+
+
+def test_switches_of_tf32_decide_the_error_of_products(torch):
+    """Of ours in each call: six products of bfloat16 terms, three where TF32 is allowed."""
+    x, w = (torch.randn(512, 512, device="cuda") for _ in range(2))
+    exact, size = x.double() @ w.double(), x.double().abs() @ w.double().abs()
+    before = torch.backends.cuda.matmul.allow_tf32
+    try:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        call = torch.compile(torch.mm, backend="hologram", options=OWN, dynamic=False)
+        errors = {}
+        for allowed in (True, False):
+            torch.backends.cuda.matmul.allow_tf32 = allowed
+            errors[allowed] = ((call(x, w).double() - exact).abs() / size).max().item()
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    assert errors[False] < 2.0**-20 < errors[True] < 2.0**-14

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from harness import BACKEND
-from hologram_torch import compiler, device
+from hologram_torch import compiler, device, owners
 from hologram_torch.options import Options
 from test_cuda import gpu, traced  # noqa: F401  (a fixture)
+from torch._subclasses import FakeTensorMode
 
 pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
@@ -54,6 +55,48 @@ def test_products_of_an_archive_run_by_warpgroups(tmp_path, dtype, launches):
     torch.testing.assert_close(found.double(), wanted, rtol=tolerance, atol=tolerance)
 
 
+def test_whose_products_of_cuda_tensors_are_and_why(monkeypatch):
+    explain = sys.modules[hologram_torch.explain.__module__]  # the function's name is the package's
+
+    def chosen(**options):
+        return [str(owners.choose(kind, Options.make(None, options))) for kind in owners.KINDS]
+
+    assert chosen() == ["pytorch (no GPU has measured both)"] * 4
+    assert chosen(reproducible=True) == ["own (reproducible; PyTorch's have other bits)"] * 4
+    asked = "asked for by native_products or HOLOGRAM_CUDA_PRODUCTS"
+    assert chosen(native_products=True) == [f"own ({asked})"] * 4
+    assert chosen(native_products=False, reproducible=True) == [f"pytorch ({asked})"] * 4
+    monkeypatch.setenv("HOLOGRAM_CUDA_PRODUCTS", "own")
+    assert chosen() == [f"own ({asked})"] * 4 and chosen(native_products=False) == [f"pytorch ({asked})"] * 4
+    monkeypatch.delenv("HOLOGRAM_CUDA_PRODUCTS")
+    with FakeTensorMode():
+        on_gpu = [torch.nn.Linear(2, 2, device="cuda"), torch.nn.ReLU()]
+        given = [(), (torch.empty(2, device="cuda"),)]
+    assert explain._products(torch.nn.Linear(2, 2), (torch.ones(2),), Options()) == {}
+    for model, inputs in zip(on_gpu, given):
+        text = str(explain.Explanation([], {}, explain._products(model, inputs, Options(native_products=True))))
+        assert text.splitlines() == [f"  {kind} of CUDA tensors: own ({asked})" for kind in owners.KINDS]
+
+
+@pytest.mark.parametrize("kind", ["products", "convolutions"])
+def test_each_kind_of_product_is_chosen_for_itself(gpu, kind):  # noqa: F811
+    """What is not ours goes to PyTorch, counted."""
+    x, w, y = torch.randn(1, 4, 6, 6), torch.randn(8, 4, 3, 3), torch.randn(6, 5)
+
+    def function(x, w, y):
+        return torch.nn.functional.conv2d(x, w), x @ y
+
+    graph = traced(function, x, w, y)
+    theirs = {"products": "aten.convolution.default", "convolutions": "aten.mm.default"}[kind]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(owners._USUAL, kind, owners.Choice(True, "measured"))
+        call = compiler.compile_graph(graph, "inference", Options(), ())
+    hologram_torch.reset_stats()
+    for found, right in zip(call([gpu.tensor(v) for v in (x, w, y)]), function(x, w, y), strict=True):
+        torch.testing.assert_close(found.cpu(), right, rtol=1e-4, atol=1e-4)
+    assert hologram_torch.stats()["fallback_ops"] == {theirs: 1}
+
+
 def normed(x, w):
     return torch.softmax(x @ w, -1)
 
@@ -69,7 +112,7 @@ def test_what_follows_on_the_rows_of_a_product_is_a_kernel_of_its_own(gpu, funct
     """A processor's kernel of a product has such a tail, or reads two columns at a time; a GPU's plan has none that it would
     have to leave to the host."""
     x, w = torch.randn(40, 72).to(dtype), torch.randn(72, 48).to(dtype)
-    with device.products(True):
+    with device.owning(frozenset(owners.KINDS)):
         graph = traced(function, x, w)
     call = compiler.compile_graph(graph, "inference", Options(native_products=True), ())
     hologram_torch.reset_stats()

@@ -5,7 +5,8 @@ import os
 from hologram import limits as machine
 from hologram.page import Plan, render
 
-from .. import counters
+from .. import counters, owners
+from ..options import Options
 from .picture import draw
 from .table import table
 
@@ -52,12 +53,14 @@ class Explanation:
 
     graphs: list
     fallback_ops: dict
+    products: dict = dataclasses.field(default_factory=dict)  # owners.Choice by kind, where tensors are CUDA's
 
     def __str__(self) -> str:
         lines = []
         for graph in self.graphs:
             lines += table(graph)
         lines += [f"on {device}" for device in dict.fromkeys(graph.device for graph in self.graphs) if device]
+        lines += [f"  {kind} of CUDA tensors: {choice}" for kind, choice in self.products.items()]
         if any(not graph.device for graph in self.graphs):
             lines += self.processor()
         if self.fallback_ops:
@@ -130,4 +133,15 @@ def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
         shared, programs = _core.shared_weights(executable), tuple(executable.dump("atlas"))
         plan = executable.describe()
         graphs.append(Graph(name, executable.report, plan, times, executable.device, shared, programs, origins))
-    return Explanation(graphs, fallback)
+    return Explanation(graphs, fallback, _products(model, inputs, Options.make(None, options)))
+
+
+def _products(model, inputs, options) -> dict:
+    from torch.utils import _pytree
+
+    import torch
+
+    tensors = [*_pytree.tree_leaves(inputs), *(model.parameters() if isinstance(model, torch.nn.Module) else ())]
+    if not any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in tensors):
+        return {}
+    return {kind: owners.choose(kind, options) for kind in owners.KINDS}

@@ -10,13 +10,14 @@ from .symbols import Symbols, Unsupported
 __all__ = ["Builder", "Value", "contiguous_strides", "f64_bits", "numel", "promote"]
 
 NUMBERS = (bool, int, float)
-_PRODUCTS = frozenset(("dot_general", "attention", "attention_lse"))  # a GPU's are PyTorch's unless asked for
-_LEFT_ON_GPUS = frozenset(("attention_grad",))
-_SHORT_ROW = 2048  # elements that a GPU sorts in one kernel; longer rows are PyTorch's like products
+_ATTENTION = frozenset(("attention", "attention_lse", "attention_grad"))
+_SHORT_ROW = 2048  # elements that a GPU sorts in one kernel
 
 
 class Builder(GraphBuilder):
     """A graph with the vocabulary that the lowerings share."""
+
+    kind = "products"  # which of owners.KINDS the products are that are being written
 
     def __init__(self, call=None):
         super().__init__(_core.Graph())
@@ -25,9 +26,11 @@ class Builder(GraphBuilder):
             self.make = self._make_there
 
     def _make_there(self, op, operands, ints=(), **kwargs):
-        """On a GPU: what its backend renders no kernel for is PyTorch's, and what is not known to be faster."""
-        asked = op in _PRODUCTS or (op == "argsort" and not self._is_short(operands[0].shape[ints[0]]))
-        if op in _LEFT_ON_GPUS or (asked and not device.own_products()):
+        """On a GPU: what its table of owners says is PyTorch's is left to it."""
+        kind = "attention" if op in _ATTENTION else self.kind if op == "dot_general" else None
+        if op == "argsort" and not self._is_short(operands[0].shape[ints[0]]):
+            kind = "long sorts"
+        if kind and not device.owns(kind):
             raise Unsupported(f"{op} on a GPU")
         return self.graph.make(op, operands, ints=ints, **kwargs)
 

@@ -102,6 +102,10 @@ class Translator(Results):
         return [dtypes.NAME[v.dtype] for v in (val if type(val) in (list, tuple) else (val,))]
 
     @property
+    def kind(self) -> str:
+        return "convolutions" if str(self._node.target).startswith("aten.convolution") else "products"
+
+    @property
     def reproducible(self) -> bool:
         return self.options.reproducible
 

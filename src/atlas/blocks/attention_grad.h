@@ -12,12 +12,12 @@ namespace hologram::atlas {
 ///   s = ((g v^T - delta) * p) * slope(x) * scale  (slope empty: 1),
 ///   dv = sum of p g, dk = sum of s q over members, then queries; dq = sum of s k over keys.
 /// These sums are each one chain of multiply-adds in ascending order from 0; terms with y = -inf
-/// may be left out. Unless reproducible, bfloat16 operands may make p and s bfloat16 for these
-/// sums, and products' subnormals 0. q sees batch, member, query and depth; k batch, key and depth;
-/// v batch, key and value depth; g (the result's gradient) batch, member, query and value depth;
-/// lse and delta (of the compute type) batch, member and query; score and slope batch, member,
-/// query and key, with accumulator 0 = x. dq, dk and dv see the axes of q, k and v and store
-/// accumulator 0; an empty one is not computed.
+/// may be left out. Unless reproducible, 16-bit operands may make p and s their type for sums of
+/// any order, bfloat16 ones products' subnormals 0. q sees batch, member, query and depth; k batch,
+/// key and depth; v batch, key and value depth; g (the result's gradient) batch, member, query and
+/// value depth; lse and delta (of the compute type) batch, member and query; score and slope batch,
+/// member, query and key, with accumulator 0 = x. dq, dk and dv see the axes of q, k and v and
+/// store accumulator 0; an empty one is not computed.
 struct AttentionGradBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;

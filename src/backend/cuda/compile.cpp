@@ -10,6 +10,7 @@
 #include "atlas/walk.h"
 #include "backend/cuda/accesses.h"
 #include "backend/cuda/attention/emit.h"
+#include "backend/cuda/attention_grad/emit.h"
 #include "backend/cuda/attention/wide.h"
 #include "backend/cuda/function.h"
 #include "backend/cuda/loops/emit.h"
@@ -62,6 +63,8 @@ Facts emit_block(llvm::Module& module, const atlas::Program& program, int block)
       return emit_attention_block(module, program);
     case atlas::BlockKind::sort:
       return emit_sort_block(module, program);
+    case atlas::BlockKind::attention_grad:
+      return emit_attention_grad_block(module, program);
     default:
       return emit_loop_block(module, program, block);
   }
@@ -106,6 +109,8 @@ std::optional<std::string> unrendered(const atlas::Program& program) {
       return unrendered_attention(program.attention());
     case atlas::BlockKind::sort:
       return std::nullopt;
+    case atlas::BlockKind::attention_grad:
+      return unrendered_attention_grad(program.attention_grad());
     default:
       return fmt::format("blocks of kind {}", static_cast<int>(program.kind()));
   }

@@ -65,7 +65,7 @@ constexpr int most_buffers = 4096, most_rank = 5, most_box = 256;
 
 std::string to_text(const MappedMatrix& m) {
   std::string out =
-      fmt::format("|{}|{}|{}|{}", m.buffer, name_of(m.type), m.first.str(), m.sizes.size());
+      fmt::format("|{}|{}|{}|{}", m.buffer, hologram::name_of(m.type), m.first.str(), m.sizes.size());
   for (const Expr& e : m.sizes) out += "|" + e.str();
   for (const Expr& e : m.strides) out += "|" + e.str();
   for (const int n : m.box) out += fmt::format("|{}", n);
@@ -76,7 +76,7 @@ MappedMatrix read_matrix(Fields& from) {
   MappedMatrix m;
   m.buffer = from.number(in_workspace, most_buffers);
   const std::string_view type = from.word();
-  const auto known = std::ranges::find(mapped_types, type, name_of);
+  const auto known = std::ranges::find(mapped_types, type, hologram::name_of);
   if (known == mapped_types.end()) corrupt("the type of a matrix");
   m.type = *known;
   m.first = from.expr();

@@ -12,8 +12,6 @@ constexpr int64_t keys_of_part = 256;  // at least
 // shared memory. Of its values a CTA sums up to `wide`.
 constexpr int64_t widest_on_tensor = 256, wide = 128;
 
-bool at_most(const Expr& e, int64_t n) { return e.is_const() && e.constant_value() <= n; }
-
 // Both products by mma: 16-bit floats whose bits are not promised.
 bool takes_tensor_cores(const atlas::AttentionBlock& b, const AttentionPlan& p) {
   const bool half = b.operand_type == DType::bf16 || b.operand_type == DType::f16;

@@ -9,6 +9,9 @@
 
 namespace hologram::cuda {
 
+/// Whether the extent is known and not above that.
+inline bool at_most(const Expr& e, int64_t n) { return e.is_const() && e.constant_value() <= n; }
+
 struct AttentionPlan {
   DType type;         ///< of all arithmetic
   bool tensor_cores;  ///< both products are theirs

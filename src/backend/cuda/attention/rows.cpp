@@ -4,7 +4,6 @@
 #include "atlas/builder.h"
 #include "atlas/math.h"
 #include "backend/cuda/loops/points.h"
-#include "codegen/index.h"
 #include "codegen/nest.h"
 
 namespace hologram::cuda {
@@ -58,18 +57,10 @@ AttentionRows::AttentionRows(CudaFunction& k, const AttentionPlan& plan, int thr
     cta = ir_.CreateUDiv(cta, parts);
   }
   Value* rest = unit_ = wide(cta);
-  auto split = [&](const Expr& count) -> Value* {  // takes the last coordinate of the unit's number
-    if (count.is(1)) return k.i64(0);
-    Value* size = value(count);
-    Value* q = emit_floor_div(k, rest, size, Expr::symbol(0), count);
-    Value* last = ir_.CreateSub(rest, ir_.CreateMul(q, size));
-    rest = q;
-    return last;
-  };
-  panel_ = split(plan.panels);
+  panel_ = take_last(scope_, rest, plan.panels);
   Value* tile = k.i64(0);
   if (!plan.few()) {
-    tile = split(plan.row_tiles);
+    tile = take_last(scope_, rest, plan.row_tiles);
     // The last queries see most keys: they begin first.
     if (a_.causal) tile = ir_.CreateSub(ir_.CreateSub(value(plan.row_tiles), k.i64(1)), tile);
   }

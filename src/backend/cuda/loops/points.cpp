@@ -38,6 +38,17 @@ void fix_axes(Scope& scope, std::span<const atlas::Axis> axes, int first, int la
   fix_axes(scope, axes, which, number);
 }
 
+Value* take_last(Scope& scope, Value*& rest, const Expr& count) {
+  CudaFunction& k = static_cast<CudaFunction&>(scope.function());
+  if (count.is(1)) return k.i64(0);
+  Value* size = emit_expr(scope, count).v;
+  scope.seek();
+  Value* q = emit_floor_div(k, rest, size, Expr::symbol(0), count);
+  Value* last = k.ir.CreateSub(rest, k.ir.CreateMul(q, size));
+  rest = q;
+  return last;
+}
+
 int neighbours_of(const atlas::Program& program) {
   const atlas::LoopBlock& block = program.loop();
   const int last = block.parallel_rank - 1;

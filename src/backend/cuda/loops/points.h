@@ -13,6 +13,9 @@ void fix_axes(Scope& scope, std::span<const atlas::Axis> axes, int first, int la
 void fix_axes(Scope& scope, std::span<const atlas::Axis> axes, std::span<const int> which,
               Value* number);
 
+/// Takes the last coordinate, of `count`, off the number `rest` (i64) of a point.
+Value* take_last(Scope& scope, Value*& rest, const Expr& count);
+
 /// How many neighbours along the last parallel axis a thread takes, as vectors of 16 bytes or
 /// fewer; 1 where vectors win nothing.
 int neighbours_of(const atlas::Program& program);

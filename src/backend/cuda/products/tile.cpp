@@ -4,7 +4,6 @@
 #include "backend/cuda/loops/points.h"
 #include "backend/cuda/parts.h"
 #include "backend/cuda/products/mend.h"
-#include "codegen/index.h"
 #include "codegen/nest.h"
 
 namespace hologram::cuda {
@@ -60,15 +59,8 @@ ProductTile::ProductTile(CudaFunction& k, const Tiling& tiling, bool merging)
     cta = ir_.CreateUDiv(cta, parts);
   }
   Value* rest = tile_ = wide(cta);
-  auto split = [&](const Expr& count) {  // takes the last coordinate of the tile's number
-    Value* size = value(count);
-    Value* q = emit_floor_div(k, rest, size, Expr::symbol(0), count);
-    Value* last = ir_.CreateSub(rest, ir_.CreateMul(q, size));
-    rest = q;
-    return last;
-  };
-  Value* column = split(ceil_div(extent(block_, n), Expr(tiling.columns)));
-  Value* row = split(ceil_div(extent(block_, m), Expr(tiling.rows)));
+  Value* column = take_last(scope_, rest, ceil_div(extent(block_, n), Expr(tiling.columns)));
+  Value* row = take_last(scope_, rest, ceil_div(extent(block_, m), Expr(tiling.rows)));
   fix_axes(scope_, block_.axes, 0, block_.batch_rank, rest);
   scope_.seek();
   thread_ = k.thread();

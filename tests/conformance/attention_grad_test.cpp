@@ -1,0 +1,164 @@
+// tests/conformance/attention_grad_test.cpp: gradients of 16-bit attention by bounds, on every
+// backend
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <sstream>
+
+#include "codegen/attention_grad_sums.h"
+#include "conformance/support.h"
+#include "ir/scalar.h"
+
+namespace hologram::test {
+namespace {
+
+namespace grads = attention_grads;
+
+double value_at(DType t, const std::vector<std::byte>& from, int64_t i) {
+  const auto size = static_cast<size_t>(size_of(t));
+  uint64_t bits = 0;
+  std::memcpy(&bits, from.data() + static_cast<size_t>(i) * size, size);
+  return ir::as_double(t, bits);
+}
+
+Buffers ordinary_data(const grads::Case& c, const atlas::Program& p) {
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal;
+  Buffers out;
+  for (const atlas::Buffer& b : p.buffers) {
+    const int64_t count = b.extent.eval(c.symbols());
+    const auto size = static_cast<size_t>(size_of(b.dtype));
+    out.emplace_back(static_cast<size_t>(count) * size);
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t bits =
+          b.dtype == DType::b8 ? random() % 4 != 0 : ir::bits_of(b.dtype, normal(random));
+      std::memcpy(out.back().data() + static_cast<size_t>(i) * size, &bits, size);
+    }
+  }
+  const float lowest = -INFINITY;  // the second row sees no key
+  if (c.queries > 1)
+    std::memcpy(out[grads::lse_buffer].data() + sizeof lowest, &lowest, sizeof lowest);
+  return out;
+}
+
+// Weights are rounded once, and each result.
+void check_gradients(const grads::Case& c) {
+  atlas::Program p = make_program(c);
+  atlas::expand_math(p);
+  const Buffers data = ordinary_data(c, p);
+  const auto wanted = grads::gradients(c, [&](int buffer, DType t, int64_t i) {
+    return value_at(t, data[static_cast<size_t>(buffer)], i);
+  });
+  const double bound = c.dtype == DType::bf16 ? 1.01 / 128 : 1.02 / 1024;
+  const bool has[] = {c.dq, c.dk, c.dv};
+  for (const std::string& backend : tried_backends()) {
+    std::ostringstream name;
+    name << c << " on " << backend;
+    SCOPED_TRACE(name.str());
+    std::string error;
+    const Buffers got = run_on(*runtime_of(backend), p, c.symbols(), data, error);
+    EXPECT_EQ(error, "");
+    for (size_t r = 0; r < 3; ++r) {
+      if (!has[r]) continue;
+      double worst = 0;
+      for (size_t i = 0; i < wanted[r].size(); ++i) {
+        const grads::Sum& sum = wanted[r][i];
+        const double found = value_at(c.dtype, got[grads::dq_buffer + r], static_cast<int64_t>(i));
+        const double e = std::abs(found - sum.value) / std::max(sum.size, 1e-6);
+        worst = std::max(worst, std::isnan(e) ? INFINITY : e);
+      }
+      EXPECT_LE(worst, bound) << r;
+    }
+  }
+}
+
+TEST(AttentionGradHalves, Sizes) {
+  for (DType t : {DType::bf16, DType::f16}) {
+    check_gradients(
+        {.batch = 1, .members = 1, .queries = 1, .keys = 1, .depth = 1, .width = 1, .dtype = t});
+    check_gradients({.batch = 2,
+                     .members = 1,
+                     .queries = 70,
+                     .keys = 40,
+                     .depth = 64,
+                     .width = 64,
+                     .dtype = t});
+    check_gradients({.batch = 1,
+                     .members = 1,
+                     .queries = 20,
+                     .keys = 130,
+                     .depth = 128,
+                     .width = 128,
+                     .dtype = t});
+    check_gradients({.batch = 1,
+                     .members = 1,
+                     .queries = 30,
+                     .keys = 33,
+                     .depth = 40,
+                     .width = 20,
+                     .dtype = t});
+    check_gradients({.batch = 1,
+                     .members = 1,
+                     .queries = 20,
+                     .keys = 20,
+                     .depth = 136,
+                     .width = 16,
+                     .dtype = t});
+  }
+}
+
+TEST(AttentionGradHalves, MasksMembersAndLayouts) {
+  for (grads::Score score :
+       {grads::Score::bias, grads::Score::keep, grads::Score::window, grads::Score::cap})
+    check_gradients({.batch = 1,
+                     .members = 1,
+                     .queries = 100,
+                     .keys = 90,
+                     .depth = 16,
+                     .width = 16,
+                     .score = score,
+                     .dtype = DType::bf16});
+  check_gradients({.batch = 1,
+                   .members = 3,
+                   .queries = 70,
+                   .keys = 90,
+                   .depth = 32,
+                   .width = 16,
+                   .causal = true,
+                   .dtype = DType::bf16});
+  check_gradients({.batch = 2,
+                   .members = 2,
+                   .queries = 40,
+                   .keys = 50,
+                   .depth = 32,
+                   .width = 32,
+                   .dtype = DType::bf16,
+                   .heads_inside = true});
+  check_gradients({.batch = 1,
+                   .members = 2,
+                   .queries = 33,
+                   .keys = 65,
+                   .depth = 16,
+                   .width = 16,
+                   .dtype = DType::bf16,
+                   .symbolic = true});
+}
+
+TEST(AttentionGradHalves, SomeOfThem) {
+  for (bool queries : {false, true})
+    check_gradients({.batch = 1,
+                     .members = 2,
+                     .queries = 70,
+                     .keys = 40,
+                     .depth = 16,
+                     .width = 16,
+                     .dtype = DType::bf16,
+                     .dq = queries,
+                     .dk = !queries,
+                     .dv = false});
+}
+
+}  // namespace
+}  // namespace hologram::test
