@@ -12,7 +12,7 @@ namespace {
 
 namespace Intrinsic = llvm::Intrinsic;
 
-constexpr int most_rows = 4, threads = 128, warps = threads / 32;
+constexpr int most_rows = 4, skinny_threads = 128, skinny_warps = skinny_threads / 32;
 
 // Columns of a warp: more of them for fewer rows, so that there are about as many sums.
 int columns_for(int rows) { return rows <= 2 ? 4 : 2; }
@@ -24,7 +24,7 @@ int skinny_rows(const atlas::ProductBlock& block) {
 
 Tiling tiling_of(const atlas::ProductBlock& block) {
   const int rows = skinny_rows(block);
-  return {rows, warps * columns_for(rows),       threads, 32 * ProductTile::lanes,
+  return {rows, skinny_warps * columns_for(rows), skinny_threads, 32 * ProductTile::lanes,
           256,  block.operand_type == DType::f32};
 }
 
