@@ -70,6 +70,19 @@ def prepared(peer, module):
     return marked
 
 
+def step_of(call):
+    """A call's result and the gradients of all inputs but the last, which is the result's."""
+    import torch
+
+    def step(*inputs):
+        with torch.enable_grad():
+            leaves = [x.detach().requires_grad_() for x in inputs[:-1]]
+            result = call(*leaves)
+        return result.detach(), *torch.autograd.grad(result, leaves, inputs[-1])
+
+    return step
+
+
 def reference(case, module, inputs):
     """The results in float64."""
     import copy
@@ -77,7 +90,8 @@ def reference(case, module, inputs):
     import torch
 
     wide = [x.double() if x.is_floating_point() else x for x in inputs]
-    return flat((copy.deepcopy(module).double() if isinstance(module, torch.nn.Module) else module)(*wide))
+    exact = copy.deepcopy(module).double() if isinstance(module, torch.nn.Module) else module
+    return flat((step_of(exact) if case.training else exact)(*wide))
 
 
 def error_of(case, results, right, inputs):
@@ -139,7 +153,10 @@ def measure(case, peers, rounds, dry):
         for peer in peers:
             entry = found[peer] = {}
             try:
-                calls[peer] = call = prepared(peer, module)
+                calls[peer] = prepared(peer, module)
+                if case.training:
+                    calls[peer] = step_of(calls[peer])
+                call = calls[peer]
                 hologram_torch.reset_stats()
                 start = time.perf_counter()
                 one = [x.clone() for x in flat(call(*inputs))]

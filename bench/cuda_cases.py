@@ -29,6 +29,7 @@ class Case:
     error: float | None = None
     tolerance: float = 5e-5
     model: bool = False
+    training: bool = False  # the last input is the result's gradient: the call gives the result and the others' gradients
 
 
 def normal(device, *shape, dtype=F32, seed=0):
@@ -102,6 +103,14 @@ def attention(batch, heads, length, depth, dtype, causal):
         shape = (1, 2, 18, 16) if dry else (batch, heads, length, depth)
         operands = tuple(normal(device, *shape, dtype=dtype, seed=s) for s in range(3))
         return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), operands
+
+    return build
+
+
+def attention_step(batch, heads, length, depth, dtype, causal):
+    def build(device, dry):
+        function, operands = attention(batch, heads, length, depth, dtype, causal)(device, dry)
+        return function, (*operands, normal(device, *operands[0].shape, dtype=dtype, seed=3))
 
     return build
 
@@ -216,6 +225,10 @@ CASES = {
         Case("attention 4x32x2048x128 bf16 causal", attention(4, 32, 2048, 128, BF16, True), at_least=0.95,
              flops=2 * 4 * 32 * 2048**2 * 128, tolerance=2e-2),
         Case("attention 2x12x1024x64", attention(2, 12, 1024, 64, F32, False), at_least=1.5, flops=4 * 2 * 12 * 1024**2 * 64),
+        Case("attention step 4x32x2048x128 bf16 causal", attention_step(4, 32, 2048, 128, BF16, True), at_least=0.9,
+             flops=7 * 4 * 32 * 2048**2 * 128, tolerance=2e-2, training=True),
+        Case("attention step 2x12x1024x64", attention_step(2, 12, 1024, 64, F32, False), at_least=1.0, flops=14 * 2 * 12 * 1024**2 * 64,
+             training=True),
         Case("mlp 1", mlp(1), 40, model=True),
         Case("mlp 1024", mlp(1024), 45, model=True),
         Case("minilm 8x128", minilm(8, 128, F32), 600, model=True, tolerance=2e-4),

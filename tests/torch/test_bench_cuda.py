@@ -66,7 +66,7 @@ def test_a_fault_of_ours_leaves_what_others_took(monkeypatch):
     assert found["eager"]["us"] == 5e5 and "failed" not in found["eager"] and found["hologram"] == {"failed": "RuntimeError: a fault"}
 
 
-@pytest.mark.parametrize("case", ["sum of columns*", "product 1024", "llama decode*"])
+@pytest.mark.parametrize("case", ["sum of columns*", "product 1024", "attention step 4*", "llama decode*"])
 def test_cases_of_a_gpu_run_over_the_emulator(case, tmp_path):
     if BACKEND != "hologram" or not os.path.exists(fake_cuda.LIBRARY):
         pytest.skip("no emulator in this build")
