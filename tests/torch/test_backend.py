@@ -5,6 +5,7 @@ import os
 import re
 from pathlib import Path
 
+import forks
 import numpy as np
 import pytest
 import torch
@@ -446,3 +447,12 @@ def test_remainders_are_exact_for_near_and_far_quotients(dtype):
         got = compiled(x, y)
         assert torch.equal(got.nan_to_num(nan=7), exact.nan_to_num(nan=7))
         assert torch.equal(got.signbit() | got.isnan(), exact.signbit() | exact.isnan())
+
+
+def test_no_compiler_is_needed(tmp_path):
+    """Inductor stops where there is no C++ compiler."""
+    code = f"import torch; f = torch.compile(lambda x: torch.softmax(x @ x, -1) + 1, backend='{BACKEND}'); x = torch.randn(9, 9);"
+    code += "torch.testing.assert_close(f(x), torch.softmax(x @ x, -1) + 1)"
+    env = {"PATH": "", "CXX": "/nowhere", "HOLOGRAM_STRICT": "1", "HOLOGRAM_CACHE_DIR": "off"}
+    done = forks.run(code, cwd=tmp_path, env={**os.environ, **env})
+    assert done.returncode == 0, done.stderr[-2000:]
