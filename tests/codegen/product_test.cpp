@@ -258,6 +258,17 @@ TEST_P(Product, few_rows_and_a_large_matrix_in_place) {
   check({.m = 1, .n = 50, .k = 1152, .rhs_transposed = true});
   for (auto [n, k] : {std::pair{5, 3}, {1030, 390}, {17, 0}})
     check({.m = 2, .n = n, .k = k, .symbolic = true, .known_rows = true, .tail = Tail::bias});
+  for (auto [m, n, k] :
+       {std::array<int64_t, 3>{1, 5, 3}, {1, 70, 385}, {3, 33, 768}, {4, 20, 15}, {2, 17, 0}})
+    for (DType t : {DType::f32, DType::f64})
+      check({.m = m,
+             .n = n,
+             .k = k,
+             .operand = t,
+             .acc = t,
+             .rhs_transposed = true,
+             .symbolic = true,
+             .known_rows = true});
   for (DType t : {DType::f64, DType::i32})
     check({.m = 2, .n = 300, .k = 390, .operand = t, .acc = t});
 }

@@ -406,6 +406,26 @@ def test_integer_products_wrap_as_in_numpy(left, right):
     assert np.asarray(same).dtype == (a @ b).dtype
 
 
+def test_short_runs_beside_a_line_of_open_length():
+    def runs(x):
+        return np.repeat(x, 3), np.column_stack([x, x**2]), np.dstack([x, -x, x + 1]), np.stack([x] * 4, axis=-1)
+
+    jitted = hologram.jit(runs)
+    for n in (5, 64, 4096 + 21):
+        for g, w in zip(jitted(np.arange(n) * 0.5), runs(np.arange(n) * 0.5), strict=True):
+            np.testing.assert_array_equal(g, w)
+    assert len(jitted.reports()) == 1
+    assert all(f"axis i1 parallel [{n}]" in "".join(jitted.dump()) for n in (2, 3, 4))
+
+
+def test_matrices_times_vectors_of_open_sizes():
+    jitted = hologram.jit(lambda a, v, w: (a @ v, w @ a, a.T @ a))
+    for m, n in ((7, 5), (3, 385), (70, 900), (900, 3), (33, 16)):
+        a, v, w = rng.standard_normal((m, n)), rng.standard_normal(n), rng.standard_normal(m)
+        check(lambda a, v, w: (a @ v, w @ a, a.T @ a), a, v, w, rtol=1e-9, jitted=jitted)
+    assert len(jitted.reports()) == 1
+
+
 def test_results_whose_size_no_number_holds_are_refused():
     """The bytes of this one are 2^64 + 2^16: they must not be counted modulo 2^64."""
 

@@ -60,3 +60,20 @@ def test_membership_of_run_time_sizes(n):
     x, y = torch.arange(6), torch.arange(n) * 2
     assert torch.equal(compiled(x, y), torch.isin(x, y))
     assert torch.equal(compiled(y, x), torch.isin(y, x))
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian", "mode", "kthvalue", "amax", "argmin"])
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+def test_orders_of_as_many_values_as_a_call_finds(name):
+    torch._dynamo.reset()
+    options = (1, -1) if name == "kthvalue" else (-1,)
+
+    def find(x):
+        return getattr(x[x > 0] * 2, name)(*options)
+
+    compiled = torch.compile(find, backend=BACKEND, dynamic=True)
+    for x in (torch.randn(20), torch.ones(1), torch.tensor([1.0, -1])):
+        torch.testing.assert_close(compiled(x), find(x))
+    for function in (find, compiled):
+        with pytest.raises((IndexError, RuntimeError)):
+            function(-torch.ones(3))

@@ -5,6 +5,7 @@ import operator
 import sympy
 from hologram import _core
 from hologram._graph import Unsupported
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from .formula import Formula
 
@@ -186,12 +187,14 @@ class Symbols:
             raise Unsupported(f"size {e} of a negative divisor")
         return convert(*map(self.expr, e.args))
 
-    def some(self, n) -> bool:
-        """Whether a size is at least 1: a symbolic one by a guard, where tracing has not settled it."""
+    def some(self, n, least=1) -> bool:
+        """Whether a size is at least `least`: a symbolic one by a guard, where tracing has not settled it."""
         if type(n) is int:
-            return n > 0
+            return n >= least
         e = n.node.expr
-        return self.environment is not None and self.environment.bound_sympy(e).lower >= 1 or self._guard(sympy.Ge(e, 1))
+        if self.environment is not None and not free_unbacked_symbols(e) and self.environment.bound_sympy(e).lower >= least:
+            return True
+        return self._guard(sympy.Ge(e, least))  # of sizes that a call finds, bounds are what the program is yet to check
 
     def _positive(self, e) -> bool:
         """Divisors are positive in expressions of the graph; this tells, guarded, whether e is one."""

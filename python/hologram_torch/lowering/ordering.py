@@ -101,6 +101,8 @@ def _at(c, x, dim, keepdim, at):
 
 @lower("kthvalue.default")
 def kthvalue(c, x, k, dim=-1, keepdim=False):
+    if x.shape:
+        c.refuse_nothing([dim], k)
     return _at(c, x, dim, keepdim, k - 1)
 
 

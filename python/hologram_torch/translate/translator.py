@@ -134,11 +134,11 @@ class Translator(Results):
     def _note_index(self, indices):
         self._indexing[self._node] = _is_constant(indices) and self._indexing.get(self._node, True)
 
-    def refuse_nothing(self, axes):
-        """Leaves an operator to PyTorch whose first operand has no elements along the axes: eager refuses it. Where sizes are
-        symbols, a guard says that there are some."""
+    def refuse_nothing(self, axes, least=1):
+        """Leaves an operator to PyTorch whose first operand has no elements along the axes, or fewer than `least`: eager refuses
+        it. Where sizes are symbols, a guard says that there are so many."""
         sizes = self.fake(0).shape
-        if not all(self.symbols.some(sizes[axis]) for axis in axes):
+        if not all(self.symbols.some(sizes[axis], least) for axis in axes):
             raise Unsupported("an axis without elements")
 
     def size(self, n):

@@ -73,7 +73,7 @@ bool interleaves(const LoopBlock& loop, int64_t least_lanes) {
   if (loop.stages.size() != 1 || loop.stages[0].kind != atlas::StageKind::point || line < 0)
     return false;
   const Expr& length = loop.axes[static_cast<size_t>(line)].extent;
-  if (!length.is_const() || length.constant_value() < least_lanes) return false;
+  if (length.is_const() && length.constant_value() < least_lanes) return false;
   int stores = 0;
   for (const auto& i : loop.stages[0].body.instrs) {
     if (i.code == atlas::Code::clamp_index) return false;

@@ -134,28 +134,29 @@ TEST(Transpose, SquaresAreUsed) {
 }
 
 /// out[p, x, c] = y[c, p, x - border] where that exists, else 0: an image's planes as pixels.
-atlas::Program pixels(int64_t lines, int64_t length, int64_t run, int64_t border, DType type) {
+atlas::Program pixels(int64_t lines, const Expr& length, int64_t run, int64_t border, DType type) {
   atlas::Program p;
+  p.num_symbols = length.is_const() ? 0 : 1;
   auto& b = p.loop();
   std::vector<Expr> at;
-  for (int64_t n : {lines, length, run}) {
+  for (const Expr& n : {Expr(lines), length, Expr(run)}) {
     at.push_back(Expr::axis(static_cast<int>(b.axes.size()), n));
     b.axes.push_back({AxisKind::parallel, n});
   }
   b.parallel_rank = 3;
   b.lane_axis = 2;
-  int64_t width = length - 2 * border;
-  p.buffers = {{type, Access::read, run * lines * width},
-               {type, Access::write, lines * length * run}};
+  Expr width = length - Expr(2 * border);
+  p.buffers = {{type, Access::read, Expr(run * lines) * width},
+               {type, Access::write, Expr(lines * run) * length}};
   b.stages.push_back({atlas::StageKind::point, {}, {}, {}});
   BodyBuilder body(b.stages.back().body);
   Expr x = at[1] - Expr(border);
   Val guard;
   if (border > 0)
     guard = body.op(Op::bit_and, body.op(Op::le, body.integer(DType::i64, 0), body.index(x)),
-                    body.op(Op::lt, body.index(x), body.integer(DType::i64, width)));
-  Expr from = (at[2] * Expr(lines) + at[0]) * Expr(width) + x;
-  body.store(1, (at[0] * Expr(length) + at[1]) * Expr(run) + at[2],
+                    body.op(Op::lt, body.index(x), body.index(width)));
+  Expr from = (at[2] * Expr(lines) + at[0]) * width + x;
+  body.store(1, (at[0] * length + at[1]) * Expr(run) + at[2],
              body.load(0, type, from, guard));
   return p;
 }
@@ -171,9 +172,19 @@ TEST(Transpose, ShortRunsAreInterleaved) {
           inputs.chunks = {0, 1};
           expect_same(pixels(3, length, run, border, type), inputs);
         }
+  for (int64_t run : {2, 3, 4})
+    for (int64_t length : {7, 4100}) {
+      SCOPED_TRACE(testing::PrintToString(std::vector{length, run}));
+      Inputs inputs;
+      inputs.symbols = {length};
+      inputs.chunks = {0, 1};
+      expect_same(pixels(2, Expr::symbol(0), run, 1, DType::f64), inputs);
+    }
   auto target = cpu::generic_target(cpu::Isa::avx2);
-  auto launch = cpu::launch_of(pixels(5, 40, 3, 1, DType::f32), target);
-  EXPECT_EQ(launch.total.constant_value(), 5);  // a unit is a line
+  for (auto [length, pieces] : {std::pair{40, 1}, {10000, 3}}) {
+    auto launch = cpu::launch_of(pixels(5, length, 3, 1, DType::f32), target);
+    EXPECT_EQ(launch.total.constant_value(), 5 * pieces);
+  }
 }
 
 TEST(Transpose, SquaresWithABorder) {

@@ -214,12 +214,12 @@ class LoopEmitter {
     });
   }
 
-  // Units are lines of the axis before the last: vectors along it, one for each element of a run,
+  // Units are pieces of the axis before the last: vectors along it, one for each element of a run,
   // are stored interleaved; what is left of a line is taken one by one.
   void interleaved() {
     Scope& root = k_.root();
     int run = f_.rank - 1, line = f_.rank - 2, lanes = f_.plan.lanes;
-    int64_t n = f_.plan.interleaved, length = f_.extent(line).constant_value();
+    int64_t n = f_.plan.interleaved;
     const atlas::Body& body = f_.block.stages[0].body;
     atlas::Body values = body;
     auto store = std::ranges::find(values.instrs, atlas::Code::store, &atlas::Instr::code);
@@ -230,24 +230,30 @@ class LoopEmitter {
     store->type = store->from = stored.type;
     store->args[0] = stored.args[0];
     root.seek();
-    std::vector<Value*> first = coordinates(root, k_.begin, line);
+    Value* length = emit_expr(root, f_.extent(line)).v;
+    Value* pieces = emit_expr(root, ceil_div(f_.extent(line), Expr(interleaved_unit))).v;
     root.seek();
-    emit_loop(
-        root, k_.begin, k_.end, k_.i64(1), true, first,
-        [&](Scope& unit, Value*, std::vector<Value*> at) -> std::vector<Value*> {
-          for (int a = 0; a < line; ++a) unit.set_axis(a, at[static_cast<size_t>(a)]);
-          int64_t whole = length / lanes * lanes;
-          emit_loop(unit, k_.i64(0), k_.i64(whole), k_.i64(lanes), true,
-                    [&](Scope& s, Value* i) { vectors_of_run(s, i, values, stored); });
-          emit_loop(unit, k_.i64(whole), k_.i64(length), k_.i64(1), false, [&](Scope& s, Value* i) {
-            s.set_axis(line, i);
-            emit_loop(s, k_.i64(0), k_.i64(n), k_.i64(1), true, [&](Scope& one, Value* c) {
-              one.set_axis(run, c);
-              emit_body(one, body);
-            });
-          });
-          return advance(unit, at);
+    emit_loop(root, k_.begin, k_.end, k_.i64(1), true, [&](Scope& unit, Value* number) {
+      Value* outer = ir_.CreateUDiv(number, pieces);
+      Value* low = ir_.CreateMul(ir_.CreateSub(number, ir_.CreateMul(outer, pieces)),
+                                 k_.i64(interleaved_unit));
+      std::vector<Value*> at = coordinates(unit, outer, line);
+      for (int a = 0; a < line; ++a) unit.set_axis(a, at[static_cast<size_t>(a)]);
+      unit.seek();
+      Value* count = ir_.CreateBinaryIntrinsic(Intrinsic::smin, k_.i64(interleaved_unit),
+                                               ir_.CreateSub(length, low));
+      Value *whole = ir_.CreateAdd(low, ir_.CreateAnd(count, k_.i64(-lanes))),
+            *high = ir_.CreateAdd(low, count);
+      emit_loop(unit, low, whole, k_.i64(lanes), false,
+                [&](Scope& s, Value* i) { vectors_of_run(s, i, values, stored); });
+      emit_loop(unit, whole, high, k_.i64(1), false, [&](Scope& s, Value* i) {
+        s.set_axis(line, i);
+        emit_loop(s, k_.i64(0), k_.i64(n), k_.i64(1), true, [&](Scope& one, Value* c) {
+          one.set_axis(run, c);
+          emit_body(one, body);
         });
+      });
+    });
   }
 
   /// One vector along the line from coordinate i for each element of the run, stored interleaved.

@@ -394,7 +394,7 @@ int interleaved_lines(const atlas::LoopBlock& b, const std::vector<atlas::Buffer
   const Expr &n = b.axes[static_cast<size_t>(run)].extent,
              &length = b.axes[static_cast<size_t>(line)].extent;
   if (!n.is_const() || n.constant_value() < 2 || n.constant_value() > longest ||
-      !length.is_const() || length.constant_value() < least_lanes)
+      (length.is_const() && length.constant_value() < least_lanes))
     return 0;
   for (const atlas::Axis& a : b.axes)
     if (a.extent.has_axes()) return 0;
@@ -454,10 +454,11 @@ Launch launch_of(const LoopPlan& plan, const atlas::Program& program, const Targ
       row += std::max<int64_t>(1, cost / lanes);
   }
   if (plan.interleaved > 0) {
-    // A unit is a line.
-    launch.total = extent_of(b, 0, b.parallel_rank - 2);
+    const Expr &run = b.axes[static_cast<size_t>(b.parallel_rank) - 1].extent,
+               &length = b.axes[static_cast<size_t>(b.parallel_rank) - 2].extent;
+    launch.total = extent_of(b, 0, b.parallel_rank - 2) * ceil_div(length, Expr(interleaved_unit));
     launch.grain = Expr(1);
-    launch.unit_work = extent_of(b, b.parallel_rank - 2, b.parallel_rank) *
+    launch.unit_work = min(length, Expr(interleaved_unit)) * run *
                        Expr(std::max<int64_t>(1, (point + 500) / plan.lanes));
   } else if (plan.tiled) {
     // A unit is as many lines as there are lanes.

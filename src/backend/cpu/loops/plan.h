@@ -61,6 +61,8 @@ std::optional<atlas::Body> slice_of(const atlas::Body& body, atlas::ValueId id);
 /// and the vectors of a run are interleaved by shuffles before they are stored. Returns the length
 /// of a run, or 0.
 int interleaved_lines(const atlas::LoopBlock& block, const std::vector<atlas::Buffer>& buffers);
+/// Runs of a unit.
+constexpr int64_t interleaved_unit = 4096;
 
 /// About how many instructions a body's arithmetic takes.
 int arithmetic_count(const atlas::Body& body);

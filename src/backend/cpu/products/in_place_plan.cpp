@@ -83,7 +83,7 @@ std::optional<StreamProduct> plan_stream_product(const atlas::Program& program,
   auto lhs = strided_load(b.lhs, m_axis, k_axis), rhs = strided_load(b.rhs, n_axis, k_axis);
   if (!lhs || !rhs) return std::nullopt;
   bool turned = !rhs->x_stride.is(1);
-  if (turned && !(rhs->y_stride.is(1) && k.is_const())) return std::nullopt;
+  if (turned && !rhs->y_stride.is(1)) return std::nullopt;
   TileModel tile = tile_model(target, b.acc_type);
   // Broadcasts of the left operand fill half of the registers.
   int64_t rows = m.constant_value();

@@ -26,7 +26,10 @@ LhsBlock::LhsBlock(CpuFunction& kernel, const ProductPlan& plan, Value* depth)
     size_ = mul(stride_, plan_.block_rows);
   } else if (plan_.lhs == LhsPath::columns) {
     if (!first_stride(p_.lhs, m_axis_)) runs_ = split_axis(p_.lhs, m_axis_, plan_.m, k_axis_ + 1);
-    stride_ = k_.i64((plan_.block_rows + lanes - 1) / lanes * lanes + lanes);
+    // No wider than there are rows, or a few columns of them would lie a page apart.
+    stride_ = number(ceil_div(min(plan_.m, Expr(plan_.block_rows)), Expr(lanes)) * Expr(lanes) +
+                     Expr(lanes));
+    k_.root().seek();
     size_ = mul(stride_, add(depth_, k_.i64(1)));
   }
 }

@@ -111,8 +111,6 @@ class StreamEmitter : IndexBuilder {
 
   // The sums of all rows for the columns whose elements start at `rows`.
   std::vector<Value*> turned_sums(Scope& scope, const std::vector<Value*>& rows, int groups) {
-    int64_t depth = plan_.k.constant_value(),
-            whole = depth / atlas::product_block * atlas::product_block;
     std::vector<Value*> zero(static_cast<size_t>(groups * plan_.m),
                              llvm::Constant::getNullValue(vector_));
     auto joined = [&](std::vector<Value*> sums, const std::vector<Value*>& chains) {
@@ -121,6 +119,19 @@ class StreamEmitter : IndexBuilder {
                                   : k_.ir.CreateAdd(sums[i], chains[i]);
       return sums;
     };
+    if (!plan_.k.is_const()) {
+      auto end_of = [&](Value* begin) { return least(depth_, add(begin, atlas::product_block)); };
+      std::vector<Value*> first = open_chains(scope, rows, k_.i64(0), end_of(k_.i64(0)), zero);
+      return emit_loop(scope, k_.i64(atlas::product_block), depth_, k_.i64(atlas::product_block),
+                       false, first, [&](Scope& s, Value* begin, std::vector<Value*> so_far) {
+                         s.seek();
+                         auto chains = open_chains(s, rows, begin, end_of(begin), zero);
+                         s.seek();
+                         return joined(std::move(so_far), chains);
+                       });
+    }
+    int64_t depth = plan_.k.constant_value(),
+            whole = depth / atlas::product_block * atlas::product_block;
     if (depth < atlas::product_block) return turned_chains(scope, rows, k_.i64(0), depth, zero);
     std::vector<Value*> sums = turned_chains(scope, rows, k_.i64(0), atlas::product_block, zero);
     sums =
@@ -150,11 +161,33 @@ class StreamEmitter : IndexBuilder {
     return turned_steps(rows, add(begin, whole), depth - whole, std::move(chains));
   }
 
-  // Steps k … k + count, at most as many as there are lanes.
+  // The same for bounds that only a call knows.
+  std::vector<Value*> open_chains(Scope& scope, const std::vector<Value*>& rows, Value* begin,
+                                  Value* end, const std::vector<Value*>& zero) {
+    const int64_t lanes = plan_.lanes;
+    scope.seek();
+    Value* whole = add(begin, k_.ir.CreateAnd(sub(end, begin), k_.i64(-lanes)));
+    auto chains = emit_loop(scope, begin, whole, k_.i64(lanes), false, zero,
+                            [&](Scope& s, Value* k, std::vector<Value*> so_far) {
+                              s.seek();
+                              return turned_steps(rows, k, lanes, std::move(so_far));
+                            });
+    return emit_loop(scope, whole, end, k_.i64(lanes), false, chains,
+                     [&](Scope& s, Value* k, std::vector<Value*> so_far) {
+                       s.seek();
+                       return turned_steps(rows, k, lanes - 1, std::move(so_far), sub(end, k));
+                     });
+  }
+
+  // Steps k … k + count, at most as many as there are lanes. `open`: how many of them there are, if
+  // only a call knows.
   std::vector<Value*> turned_steps(const std::vector<Value*>& rows, Value* k, int64_t count,
-                                   std::vector<Value*> chains) {
+                                   std::vector<Value*> chains, Value* open = nullptr) {
     auto lanes = static_cast<size_t>(plan_.lanes);
-    Value* mask = count < plan_.lanes ? lane_mask(k_, k_.i64(count), plan_.lanes) : nullptr;
+    Value* mask = nullptr;
+    if (count < plan_.lanes) mask = lane_mask(k_, open ? open : k_.i64(count), plan_.lanes);
+    // Steps that there are not multiply by what the last one reads, for nothing.
+    auto step = [&](int64_t u) { return open ? least(k_.i64(u), sub(open, k_.i64(1))) : k_.i64(u); };
     for (size_t g = 0; g < rows.size() / lanes; ++g) {
       std::vector<Value*> square;
       for (size_t i = 0; i < lanes; ++i) {
@@ -165,8 +198,10 @@ class StreamEmitter : IndexBuilder {
       for (int64_t u = 0; u < count; ++u)
         for (int64_t r = 0; r < plan_.m; ++r) {
           Value*& chain = chains[g * static_cast<size_t>(plan_.m) + static_cast<size_t>(r)];
-          chain =
-              multiply_add(k_, type_, left(r, add(k, u)), square[static_cast<size_t>(u)], chain);
+          Value* next = multiply_add(k_, type_, left(r, add(k, step(u))),
+                                     square[static_cast<size_t>(u)], chain);
+          chain = open ? k_.ir.CreateSelect(k_.ir.CreateICmpSLT(k_.i64(u), open), next, chain)
+                       : next;
         }
     }
     return chains;
