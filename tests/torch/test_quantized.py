@@ -44,7 +44,7 @@ def test_operators_have_the_bits_of_eager(dtype):
         s = ops.quantize_per_channel(x, scales, zeros, 1, low, high, dtype)
         t = ops.quantize_per_token(x, tokens, offsets, low, high, dtype)
         return (
-            q, r, s, t,
+            q, r, s, t, *ops.choose_qparams.tensor(x[1:] * 0.01, low, high, 2**-12, dtype),
             ops.quantize_per_tensor(x, 0.1, 0, low, high, dtype),
             ops.dequantize_per_tensor(q, 0.1, 3, low, high, dtype),
             ops.dequantize_per_tensor.tensor(r, scale, zero, low, high, dtype),

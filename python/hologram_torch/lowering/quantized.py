@@ -16,6 +16,18 @@ def _moved_by(c, x, zero):
     return x if type(zero) is int and zero == 0 else c.add(x, zero)
 
 
+@lower("quantized_decomposed.choose_qparams.tensor")
+def choose_qparams(c, x, low, high, eps, dtype):
+    """Scale in f64 and zero point of the range of all numbers, 0 among them."""
+    axes = list(range(len(x.shape)))
+    least = c.ew("min", c.reduce("min", x, axes), c.number(x.dtype, 0))
+    most = c.ew("max", c.reduce("max", x, axes), c.number(x.dtype, 0))
+    scale = c.ew("max", c.cast(c.div(c.sub(most, least), c.number(x.dtype, high - low)), "f32"), c.number("f32", eps))
+    zero = c.ew("round", c.div(least, c.cast(scale, x.dtype)))
+    zero = c.ew("min", c.ew("max", c.sub(c.number("i64", low), c.cast(zero, "i64")), low), high)
+    return c.reshape(c.cast(scale, "f64"), [1]), c.reshape(zero, [1])
+
+
 def _along(c, parameter, axis, rank):
     """A vector for the positions of one axis, to be broadcast."""
     shape = [1] * rank

@@ -25,7 +25,7 @@ def to_bytes(weight, group):
     parts = weight.detach().float().reshape(rows, depth // group, group)
     scales = _steps(parts.abs().amax(2), 127, weight.dtype)
     whole = (parts / scales.float()[:, :, None]).round().clamp(-127, 127)
-    return whole.to(torch.int8).reshape(rows, depth), scales
+    return whole.reshape(rows, depth).to(torch.int8), scales  # no view, which would share its memory
 
 
 def to_halves(weight, group):

@@ -138,7 +138,7 @@ class NarrowEmitter : IndexBuilder {
       k_.ir.CreateStore(k_.i64(-1), have_);
     }
     emit_loop(k_.root(), k_.begin, k_.end, k_.i64(1), true,
-              [&](Scope& scope, Value* unit) { emit_unit(scope, unit); });
+              [&](Scope& scope, Value* unit) { emit_units(scope, unit); });
     k_.root().seek();
     k_.finish();
   }
@@ -220,6 +220,20 @@ class NarrowEmitter : IndexBuilder {
     return p_.operand_type == type_ ? w : emit_cast(k_, ir::Op::cast, w, p_.operand_type, type_);
   }
 
+  // The last unit of columns that end within a vector has code of its own, with masks.
+  void emit_units(Scope& scope, Value* unit) {
+    if (plan_.n % plan_.lanes == 0) return emit_unit(scope, unit);
+    scope.seek();
+    int64_t blocks = (plan_.n + columns() - 1) / columns();
+    Value* number = sub(unit, mul(div(unit, k_.i64(blocks)), blocks));
+    Value* last = k_.ir.CreateICmpEQ(number, k_.i64(blocks - 1));
+    Value* whole = k_.ir.CreateNot(last);
+    emit_if(scope, whole, [&](Scope& s) { emit_unit(s, unit); });
+    masked_ = true;
+    emit_if(scope, last, [&](Scope& s) { emit_unit(s, unit); });
+    masked_ = false;
+  }
+
   void emit_unit(Scope& scope, Value* unit) {
     scope.seek();
     int64_t blocks = (plan_.n + columns() - 1) / columns();
@@ -288,7 +302,14 @@ class NarrowEmitter : IndexBuilder {
 
   // Column of vector v; the last unit's vectors behind the matrix compute its last columns again.
   Value* column(int v) {
-    return least(add(n_begin_, int64_t{v} * plan_.lanes), k_.i64(plan_.n - plan_.lanes));
+    return least(add(n_begin_, int64_t{v} * plan_.lanes),
+                 k_.i64((plan_.n - 1) / plan_.lanes * plan_.lanes));
+  }
+
+  // Which lanes of the vector at `column` are columns; null where all are.
+  Value* lanes_from(Value* column) {
+    if (!masked_) return nullptr;
+    return lane_mask(k_, sub(k_.i64(plan_.n), column), plan_.lanes);
   }
 
   // The chains of one block of k.
@@ -339,7 +360,7 @@ class NarrowEmitter : IndexBuilder {
       } else {
         s.set_axis(n_axis_, column(v));
       }
-      s.set_lanes(lane_axis_, plan_.lanes);
+      s.set_lanes(lane_axis_, plan_.lanes, lanes_from(column(v)));
     }
     Value* first = at(left_, mul(mul(number, plan_.segment), step_));
     Values before, scales, zeros;
@@ -434,7 +455,7 @@ class NarrowEmitter : IndexBuilder {
     emit_loop(scope, k_.i64(0), count, k_.i64(plan_.lanes), true, [&](Scope& s, Value* offset) {
       s.seek();
       s.set_axis(n_axis_, add(n_begin_, offset));
-      s.set_lanes(n_axis_, plan_.lanes);
+      s.set_lanes(n_axis_, plan_.lanes, lanes_from(add(n_begin_, offset)));
       emit_loop(s, k_.i64(0), k_.i64(plan_.m), k_.i64(1), true, [&](Scope& row, Value* r) {
         row.seek();
         row.set_axis(m_axis_, r);
@@ -456,6 +477,7 @@ class NarrowEmitter : IndexBuilder {
   bool by_vector_ = false;
   Form whole_, values_;
   std::vector<Factors> factors_;  // one, or one for each vector; none: not taken apart
+  bool masked_ = false;           // whether the unit that is being emitted ends within a vector
   bool factored_ = false;         // which form is being emitted
   Value *row_ = nullptr, *step_ = nullptr, *sums_ = nullptr, *scratch_ = nullptr, *have_ = nullptr;
   // Of the current unit.
