@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("onnx")
+import onnx  # noqa: E402
+from hologram.cli import main  # noqa: E402
 from onnx import helper  # noqa: E402
 from onnx_models import model  # noqa: E402
 
@@ -85,3 +87,45 @@ def test_dynamic_quantisation_is_a_product_of_bytes():
     want = (np.clip(np.rint(x / scale) + zero, 0, 255) - zero) @ w.astype(np.float64) * scale
     np.testing.assert_allclose(function(x), want, rtol=1e-5, atol=1e-4)
     assert function.stats() == {"fallback_ops": {}, "steps": {}}
+
+
+WORDS, WIDTH, HIDDEN = 40, 64, 96
+
+
+def feed_forward():
+    """A table, a linear layer as PyTorch's exporter writes it, one with the matrix as it is, and a Gemm."""
+    rng = np.random.default_rng(5)
+    table, a = rng.standard_normal((WORDS, WIDTH)), rng.standard_normal((HIDDEN, WIDTH)) / 8
+    b, c = rng.standard_normal((HIDDEN, WIDTH)) / 10, rng.standard_normal((32, WIDTH)) / 8
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["x"]),
+        helper.make_node("Transpose", ["a"], ["at"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "at"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("MatMul", ["r", "b"], ["s"]),
+        helper.make_node("Gemm", ["s", "c", "bias"], ["y"], transB=1),
+    ]
+    constants = {"table": table, "a": a, "b": b, "c": c, "bias": rng.standard_normal(32)}
+    inputs = [helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["n"])]
+    outputs = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 32])]
+    arrays = [onnx.numpy_helper.from_array(v.astype(np.float32), name) for name, v in constants.items()]
+    graph = helper.make_graph(nodes, "net", inputs, outputs, arrays)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
+@pytest.mark.parametrize("mode, close, share", [("dynamic-int8", 0.02, 0.3), ("weight-int8", 0.015, 0.3), ("weight-int4", 0.2, 0.24)])
+def test_float_models_get_weights_of_few_bits(mode, close, share, tmp_path, capsys):
+    (tmp_path / "m.onnx").write_bytes(feed_forward().SerializeToString())
+    exact, path = hologram.from_onnx(tmp_path / "m.onnx"), str(tmp_path / "m.holo")
+    assert main(["compile", str(tmp_path / "m.onnx"), "-o", path, "--quantize", mode, "--isa", "sse42"]) == 0
+    archive = hologram.load(path)
+    model = hologram.from_onnx(tmp_path / "m.onnx", quantize=mode)
+    for n in (1, 20):
+        ids = np.arange(n)
+        want, found = exact(ids), model(ids)
+        assert 0 < np.linalg.norm(found - want) < close * np.linalg.norm(want)
+        np.testing.assert_allclose(archive(ids), found, rtol=1e-4, atol=1e-4)
+    floats = 4 * (WORDS * WIDTH + 2 * HIDDEN * WIDTH + 32 * WIDTH + 32)
+    assert sum(np.asarray(v).nbytes for v in archive.tensors.values()) < share * floats
+    with pytest.raises(ValueError, match="quantize: expected one of dynamic-int8, weight-int8, weight-int4, got 'int8'"):
+        hologram.from_onnx(tmp_path / "m.onnx", quantize="int8")

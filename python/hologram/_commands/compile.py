@@ -15,7 +15,7 @@ def _compile(args: argparse.Namespace) -> int:
     from hologram.onnx.model import from_onnx
 
     try:
-        model: Any = from_onnx(args.file, reproducible=args.reproducible)
+        model: Any = from_onnx(args.file, reproducible=args.reproducible, quantize=args.quantize)
         fingerprint, written = model.save(args.output, dict(map(_shape, args.shape)), args.isa, dict(map(_pad, args.pad)))
     except (ImportError, NotImplementedError) as error:
         raise Failure(str(error)) from None
@@ -61,4 +61,6 @@ def register(commands: Any) -> None:
     command.add_argument("--pad", metavar="NAME=NUMBER", action="append", default=[], help=text)
     text = "machine code for these instruction sets (sse42, avx2, avx512, amx, neon); default: the usual ones"
     command.add_argument("--isa", metavar="ISA", action="append", default=None, help=text)
+    text = "products by constant matrices with bytes, or with weights of 8 or 4 bits"
+    command.add_argument("--quantize", choices=("dynamic-int8", "weight-int8", "weight-int4"), help=text)
     command.add_argument("--reproducible", action="store_true", help="the same bits on every instruction set and thread count")

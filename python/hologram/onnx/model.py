@@ -1,7 +1,7 @@
 # hologram/onnx/model.py: from_onnx: a model file as a function of NumPy arrays
 # mypy: ignore-errors
 import os
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import onnx
@@ -9,12 +9,13 @@ import onnx
 from hologram import onnx as families
 from hologram._jit import Jitted
 from hologram.onnx import archive, tensors
+from hologram.onnx import quantize as narrow
 from hologram.onnx.call import OnnxRecorder
 from hologram.onnx.graph import Graph, Scope
 from hologram.onnx.run import Runner
 
 
-def from_onnx(model: Any, *, reproducible: bool = False, fast: bool = False) -> "Model":
+def from_onnx(model: Any, *, reproducible: bool = False, fast: bool = False, quantize: Optional[str] = None) -> "Model":
     """The ONNX model in a file, in bytes or in an onnx.ModelProto, as a function of NumPy arrays.
 
     Inputs are given by position or by name, of the dtypes that the model says; results are an array, or a tuple of them. Graphs are
@@ -24,16 +25,19 @@ def from_onnx(model: Any, *, reproducible: bool = False, fast: bool = False) -> 
     Args:
         reproducible: the same bits on every instruction set and thread count.
         fast: narrowing casts between operations may be dropped.
+        quantize: "dynamic-int8": MatMul and Gemm by a constant matrix multiply bytes, with a scale for each column and a range for each
+            row of the other factor; "weight-int8", "weight-int4": that matrix alone has 8 or 4 bits. Gather finds rows of bytes.
 
     Raises:
         ImportError: the package onnx is missing.
         NotImplementedError: an operator, element type or form that is not supported; it names the node.
-        ValueError: no ONNX model, or data outside of its folder.
+        ValueError: no ONNX model, or data outside of its folder, or another word for quantize.
         FileNotFoundError, OSError: the file, or one with its data, cannot be read.
     """
+    narrow.check(quantize)
     proto, folder = _read(model)
     families.load_table()
-    return Model(proto, folder, {"reproducible": reproducible, "fast": fast})
+    return Model(proto, folder, {"reproducible": reproducible, "fast": fast}, quantize)
 
 
 def _read(model):
@@ -122,10 +126,12 @@ class Model:
     inputs, outputs: names, in order. Sizes that the model leaves open may change from call to call without compiling, but for 0
     and 1, which have graphs of their own."""
 
-    def __init__(self, proto, folder, options):
+    def __init__(self, proto, folder, options, quantize=None):
         self._opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in proto.opset_import}
         functions = {(("" if f.domain == "ai.onnx" else f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions}
         self.graph = Graph(proto.graph, Scope(self._opsets, functions, folder))
+        if quantize is not None:
+            narrow.rewrite(self.graph, quantize)
         self._inputs = [Input(v) for v in proto.graph.input if v.name not in self.graph.constants]
         self.graph.inputs = [v.name for v in self._inputs]
         self.inputs, self.outputs = list(self.graph.inputs), list(self.graph.outputs)
