@@ -1,5 +1,6 @@
 // tests/backend_cuda/backend_test.cpp: the backend over the fake driver: errors, faults, streams
 #include "backend/cuda/faults.h"
+#include "codegen/product_tails.h"
 #include "cuda_test.h"
 
 namespace hologram::test {
@@ -12,6 +13,24 @@ TEST_F(CudaBackend, AnElementwiseProgramRunsOnTheDevice) {
   EXPECT_EQ(out, std::vector<float>(1000, 2.5f));
   EXPECT_EQ(counted("launches"), launches + 1);
   EXPECT_EQ(counts("host_runs"), host);
+}
+
+// A product with what follows on its rows: no plan for a GPU has one.
+TEST_F(CudaBackend, WhatHasNoKernelRunsOnTheHost) {
+  namespace tails = product_tails;
+  const atlas::Program p = tails::make_program(
+      {.m = 2, .n = 3, .k = 4, .packed = false, .follows = tails::Follows::running_sum}, 8, 1);
+  ASSERT_NE(cuda::unrendered(p), std::nullopt);
+  std::vector<std::vector<float>> data;
+  for (const atlas::Buffer& b : p.buffers)
+    data.emplace_back(static_cast<size_t>(b.extent.constant_value()), 1.0f);
+  std::vector<Bytes> buffers;
+  for (auto& numbers : data) buffers.push_back(std::as_writable_bytes(std::span(numbers)));
+  const int64_t launches = counted("launches"), host = counts("host_runs");
+  run_program(runtime(), p, buffers, {});
+  EXPECT_EQ(data[tails::out_buffer], (std::vector<float>{6, 12, 18, 6, 12, 18}));
+  EXPECT_EQ(counted("launches"), launches);
+  EXPECT_EQ(counts("host_runs"), host + 1);
 }
 
 TEST_F(CudaBackend, SaysWhatIsMissing) {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from harness import BACKEND
-from hologram_torch import compiler, device, owners
+from hologram_torch import compiler, counters, device, owners
 from hologram_torch.options import Options
 from test_cuda import gpu, traced  # noqa: F401  (a fixture)
 from torch._subclasses import FakeTensorMode
@@ -79,18 +79,19 @@ def test_whose_products_of_cuda_tensors_are_and_why(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["products", "convolutions"])
-def test_each_kind_of_product_is_chosen_for_itself(gpu, kind):  # noqa: F811
-    """What is not ours goes to PyTorch, counted."""
+def test_each_kind_of_product_is_chosen_for_itself(gpu, kind, monkeypatch, caplog):  # noqa: F811
+    """What is not ours goes to PyTorch, counted, and the log says why."""
+    monkeypatch.setattr(counters, "_named", set())
     x, w, y = torch.randn(1, 4, 6, 6), torch.randn(8, 4, 3, 3), torch.randn(6, 5)
 
     def function(x, w, y):
         return torch.nn.functional.conv2d(x, w), x @ y
 
     graph = traced(function, x, w, y)
-    theirs = {"products": "aten.convolution.default", "convolutions": "aten.mm.default"}[kind]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(owners._USUAL, kind, owners.Choice(True, "measured"))
-        call = compiler.compile_graph(graph, "inference", Options(), ())
+    left, theirs = {"products": ("convolutions", "aten.convolution.default"), "convolutions": ("products", "aten.mm.default")}[kind]
+    monkeypatch.setitem(owners._USUAL, kind, owners.Choice(True, "measured"))
+    call = compiler.compile_graph(graph, "inference", Options(), ())
+    assert f"PyTorch runs {theirs} inside the compiled graph: {left} of CUDA tensors: pytorch (no GPU has measured both)" in caplog.text
     hologram_torch.reset_stats()
     for found, right in zip(call([gpu.tensor(v) for v in (x, w, y)]), function(x, w, y), strict=True):
         torch.testing.assert_close(found.cpu(), right, rtol=1e-4, atol=1e-4)

@@ -7,11 +7,15 @@ from .. import device, precision
 from . import dtypes
 from .symbols import Symbols, Unsupported
 
-__all__ = ["Builder", "Value", "contiguous_strides", "f64_bits", "numel", "promote"]
+__all__ = ["Builder", "Left", "Value", "contiguous_strides", "f64_bits", "numel", "promote"]
 
 NUMBERS = (bool, int, float)
 _ATTENTION = frozenset(("attention", "attention_lse", "attention_grad"))
 _SHORT_ROW = 2048  # elements that a GPU sorts in one kernel
+
+
+class Left(Unsupported):
+    """One of owners.KINDS, which is PyTorch's here."""
 
 
 class Builder(GraphBuilder):
@@ -31,7 +35,7 @@ class Builder(GraphBuilder):
         if op == "argsort" and not self._is_short(operands[0].shape[ints[0]]):
             kind = "long sorts"
         if kind and not device.owns(kind):
-            raise Unsupported(f"{op} on a GPU")
+            raise Left(kind)
         return self.graph.make(op, operands, ints=ints, **kwargs)
 
     @staticmethod

@@ -7,9 +7,9 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.immutable_collections import immutable_dict
 
-from .. import counters, lines, lowering, precision
+from .. import counters, lines, lowering, owners, precision
 from ..graph import dtypes
-from ..graph.builder import Value, contiguous_strides
+from ..graph.builder import Left, Value, contiguous_strides
 from ..graph.symbols import Unsupported, hint
 from ..options import Options, strict
 from . import collectives, faults, inplace, refusals
@@ -350,6 +350,8 @@ class Translator(Results):
                 try:
                     self.env[node] = self._checked(found(self, *args, **kwargs), val)
                     return
+                except Left as kind:
+                    reason = f"{kind} of CUDA tensors: {owners.choose(str(kind), self.options)}"
                 except Unsupported as refusal:
                     reason = f"its native kernel refuses {refusal}"
                 except Exception as error:
