@@ -211,6 +211,7 @@ typedef struct hologram_statistics {
   uint64_t code_bytes;  /**< machine code in use, but for that in the library or an archive */
   uint64_t code_cached; /**< kernels that nothing uses now */
   uint64_t plan_bytes;  /**< how executables run: programs, steps, sizes */
+  uint64_t host_runs;   /**< steps that a device's backend ran on the host, having no kernel */
 } hologram_statistics;
 
 HOLOGRAM_API hologram_status hologram_stats(hologram_handle executor,

@@ -153,6 +153,21 @@ void build_flat(Graph& g, Flat what) {
   output(g, g.reduce(Op::reduce_sum, term, {0}));
 }
 
+namespace {
+
+// Bytes and a mask of each.
+Value masked_bytes(Graph& g, int mask) {
+  g.num_symbols = 1;
+  const Shape shape = symbols(0, 1);
+  Value bytes = input(g, 0, DType::u8, shape);
+  return g.binary(Op::bit_and, bytes, g.number(DType::u8, mask, shape));
+}
+
+}  // namespace
+
+void build_canonical(Graph& g) { output(g, masked_bytes(g, 0xfe)); }
+void build_any_odd(Graph& g) { output(g, g.reduce(Op::reduce_max, masked_bytes(g, 1), {0})); }
+
 void build_mean(Graph& g) {
   Value sum = g.cast(input(g, 0, DType::f32, {}), DType::f64);
   output(g, g.cast(g.binary(Op::div, sum, input(g, 1, DType::f64, {})), DType::f32));

@@ -45,6 +45,10 @@ enum class Flat : uint8_t { sum, min, max, mse, cross_entropy, binary_cross_entr
 /// by their number.
 void build_flat(ir::Graph& g, Flat what);
 
+/// Bytes with bit 0 cleared; whether it is set in any of them: a byte of 0 or 1.
+void build_canonical(ir::Graph& g);
+void build_any_odd(ir::Graph& g);
+
 /// Parameter 0, a number, divided by parameter 1, an f64.
 void build_mean(ir::Graph& g);
 

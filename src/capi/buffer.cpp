@@ -45,6 +45,19 @@ void to_json(hologram_handle executor, hologram_handle handle, char* json, size_
   if (json) buffer->executor->bytes_out.add(buffer->bytes());
 }
 
+/// An operation on the buffer's bytes, where they are.
+void run_over_bytes(const BufferObject& buffer, const char* key,
+                    const std::function<void(ir::Graph&)>& build, std::byte* out) {
+  if (buffer.bytes() == 0) return;
+  ExecutorState& state = *buffer.executor;
+  const auto e = state.operations->executable(key, build);
+  void* const inputs[] = {buffer.data};
+  void* const outputs[] = {out};
+  const auto n = static_cast<int64_t>(buffer.bytes());
+  state.operations->run(*e, inputs, &n, outputs);
+  state.kernel_calls.add(e->plan().steps.size());
+}
+
 /// Runs body(begin, end) over [0, bytes) in pieces of a multiple of 64 bytes, on several threads
 /// when there is enough to do.
 template <class Body>
@@ -91,9 +104,10 @@ void copy(hologram_handle executor, hologram_handle source, hologram_handle dest
   if (to->executor->device()) {
     if (apart) {
       to->executor->copy(to->data, from->data, bytes);
-    } else {  // by way of the host
-      const HostCopy aside(*from->executor, from->data, bytes);
-      to->executor->copy(to->data, aside.data(), bytes);
+    } else {
+      const runtime::StorageRef aside = to->executor->memory->allocate(bytes);
+      to->executor->copy(aside->data(), from->data, bytes);
+      to->executor->copy(to->data, aside->data(), bytes);
     }
     return;
   }
@@ -280,9 +294,9 @@ hologram_status hologram_buffer_copy_from_canonical_slice(hologram_handle execut
 hologram_status hologram_buffer_canonicalize_all(hologram_handle executor, hologram_handle buffer) {
   return guarded(__func__, [&] {
     auto b = need_buffer_of(executor, buffer);
-    HostCopy visible(*b->executor, b->data, b->bytes());
-    for (uint64_t i = 0; i < b->bytes(); ++i) visible.data()[i] &= std::byte{0xfe};
-    visible.write_back();
+    if (b->executor->device())
+      return run_over_bytes(*b, "canonical", builtin::build_canonical, b->data);
+    for (uint64_t i = 0; i < b->bytes(); ++i) b->data[i] &= std::byte{0xfe};
   });
 }
 hologram_status hologram_buffer_verify_canonical(hologram_handle executor, hologram_handle buffer,
@@ -290,9 +304,11 @@ hologram_status hologram_buffer_verify_canonical(hologram_handle executor, holog
   return guarded(__func__, [&] {
     require_out(canonical, "canonical");
     auto b = need_buffer_of(executor, buffer);
-    const HostCopy visible(*b->executor, b->data, b->bytes());
     std::byte any{0};
-    for (uint64_t i = 0; i < b->bytes(); ++i) any |= visible.data()[i];
+    if (b->executor->device())
+      run_over_bytes(*b, "any odd", builtin::build_any_odd, &any);
+    else
+      for (uint64_t i = 0; i < b->bytes(); ++i) any |= b->data[i];
     *canonical = (any & std::byte{1}) == std::byte{0};
   });
 }

@@ -126,6 +126,8 @@ hologram_statistics statistics_of(const ExecutorState& state) {
   s.code_bytes = compiled.code;
   s.code_cached = compiled.code_cached;
   s.plan_bytes = compiled.plans;
+  for (const auto& [name, count] : state.operations->runtime().backend().counts())
+    if (name == "host_runs") s.host_runs = count;
   return s;
 }
 
@@ -270,11 +272,12 @@ hologram_status hologram_stats_json(hologram_handle executor, char* text, size_t
                   "\"kernel_calls\": {}, \"builtin_kernels\": {}, \"compiled_kernels\": {}, "
                   "\"interpreted_calls\": {}, \"bytes_copied_in\": {}, \"bytes_copied_out\": {}, "
                   "\"fallbacks\": {}, \"code_bytes\": {}, \"code_cached\": {}, "
-                  "\"plan_bytes\": {}}}",
+                  "\"plan_bytes\": {}, \"host_runs\": {}}}",
                   s.buffers, s.tensors, s.boundary_classes_busy, s.linear_bytes, s.linear_peak,
                   s.linear_cached, s.linear_reused, s.linear_mapped, s.memory_limit, s.kernel_calls,
                   s.builtin_kernels, s.compiled_kernels, s.interpreted_calls, s.bytes_copied_in,
-                  s.bytes_copied_out, s.fallbacks, s.code_bytes, s.code_cached, s.plan_bytes),
+                  s.bytes_copied_out, s.fallbacks, s.code_bytes, s.code_cached, s.plan_bytes,
+                  s.host_runs),
               text, capacity, needed);
   });
 }

@@ -195,12 +195,7 @@ class HostCopy {
     copy_.resize(bytes);
     executor.copy(copy_.data(), data, bytes);
   }
-  std::byte* data() { return executor_.device() ? copy_.data() : there_; }
   const std::byte* data() const { return executor_.device() ? copy_.data() : there_; }
-  /// Puts a changed copy where it came from.
-  void write_back() const {
-    if (executor_.device()) executor_.copy(there_, copy_.data(), copy_.size());
-  }
 
  private:
   const ExecutorState& executor_;

@@ -36,7 +36,9 @@ class SkinnyProduct {
         block_(k.program.product()),
         rows_(skinny_rows(block_)),
         columns_(columns_for(rows_)),
-        tile_(k, tiling_of(block_)) {}
+        tile_(k, tiling_of(block_)) {
+    tile_.read_along_depth();
+  }
 
   void run() {
     Scope& scope = tile_.scope();

@@ -34,7 +34,9 @@ class ThinProduct {
       : k_(k),
         ir_(k.ir),
         single_(is_single(k.program.product())),
-        tile_(k, tiling_of(k.program.product())) {}
+        tile_(k, tiling_of(k.program.product())) {
+    tile_.read_along_depth();
+  }
 
   void run() {
     k_.fit(4);  // with up to 128 registers a thread

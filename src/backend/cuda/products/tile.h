@@ -35,6 +35,10 @@ class ProductTile : public Operands {
   /// parts.
   ProductTile(CudaFunction& k, const Tiling& tiling, bool merging = false);
 
+  /// eight() then goes along k, which both factors lie along, also where one of them lies along its
+  /// rows as well, as a single row or windows of a line do.
+  void read_along_depth() { left_.depth_run = right_.depth_run = true; }
+
   Scope& scope() { return scope_; }  ///< of all that the CTA does
   const Factor& left() const { return left_; }
   const Factor& right() const { return right_; }

@@ -1,0 +1,227 @@
+# tests/python/test_cuda_operations.py: every operation of executors on a GPU, over the fake driver: none of its steps is the host's
+import ctypes
+import os
+import re
+
+import hologram
+import hologram_ffi as hg
+import numpy as np
+import pytest
+from hologram import _core
+
+LIBRARY = os.path.join(os.path.dirname(os.path.realpath(_core.__file__)), "../../tests/libfakecuda.so")
+
+pytestmark = pytest.mark.skipif(not os.path.exists(LIBRARY), reason="this build has no fake driver")
+
+N = 300
+RANDOM = np.random.default_rng(5)
+X, Y = RANDOM.standard_normal((2, N)).astype(np.float32)
+P, Q = RANDOM.uniform(0.1, 0.9, (2, N)).astype(np.float32)
+
+# Arguments behind the executor by name: arrays are operands, a number of elements is a result, all else goes as it is.
+UNARY = "gelu gelu_tanh sigmoid softmax tanh vector_abs vector_neg vector_relu".split()
+BINARY = [f"vector_{name}" for name in "add sub mul div min max".split()]
+BUFFERS = {
+    **{name: (X, N) for name in UNARY},
+    **{name: (X, Y, N) for name in BINARY},
+    **{name: (X, N, 0.75) for name in ("scalar_add", "scalar_mul")},
+    "vector_clip": (X, N, -0.5, 0.5),
+    **{f"reduce_{name}": (X, 1) for name in ("sum", "min", "max")},
+    **{name: (P, Q, 1) for name in ("mse_loss", "cross_entropy_loss", "binary_cross_entropy_loss")},
+    "gemm": (X, Y, 15 * 10, 15, 10, 20),
+    "matvec": (X, Y[:20], 15, 15, 20),
+}
+
+I = np.array([2, 0, 2, 1, 2], np.int64)
+M = X[:60].reshape(5, 12)
+HEADS = X[:256].reshape(1, 2, 16, 8)
+# Rows of the op table that are not element-wise: operands, attributes, the result where these leave it open.
+GRAPHS = {
+    "reshape": ([M], None, "f32[12, 5]"),
+    "permute": ([M], "axes=[1, 0]", None),
+    "expand": ([M[:1]], None, "f32[7, 12]"),
+    "slice": ([M], "starts=[1, 2] steps=[1, 3]", "f32[3, 3]"),
+    "flip": ([M], "axes=[1]", None),
+    "pad": ([M], "low=[1, 2] value=0", "f32[7, 15]"),
+    "window": ([M], "axis=1 step=2 dilation=1", "f32[5, 4, 3]"),
+    "concat": ([M, M], "axis=1", None),
+    **{f"reduce_{name}": ([M], "axes=[1]", None) for name in ("sum", "prod", "max", "min", "argmax", "argmin")},
+    **{name: ([M], "axis=1", None) for name in ("cumsum", "cumprod", "cummax", "cummin")},
+    "argsort": ([M], "axis=1 descending=1 count=[5]", None),
+    "dot_general": ([M, M.T.copy()], "precision=0", None),
+    "attention": ([HEADS] * 3, "causal=1 softcap=0 scale=4600000000000000000", None),
+    "attention_lse": ([HEADS] * 3, "causal=1 softcap=0 scale=4600000000000000000", None),
+    "attention_grad": ([HEADS] * 4 + [HEADS[..., 0].copy()] * 2, "operand=0 causal=1 softcap=0 scale=4600000000000000000", None),
+    "take": ([M, I], "axis=0 batch=0", None),
+    "scatter": ([M, np.tile(I, 8) % 5, X[:40].reshape(40, 1) + M[0]], "axis=0 mode=1 batch=0", None),
+}
+MADE = {"constant", "iota", "parameter"}  # rows without operands: parts of other kernels
+CALLS = {"host_call", "host_result"}  # of the host's framework, which is what they are for
+REFUSED = re.compile("is not defined on|of one float dtype")  # other dtypes
+CLOSE = {"gemm", "matvec", "dot_general", "attention", "attention_lse", "attention_grad"}  # by tensor cores, with another order of sums
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOLOGRAM_CUDA_DRIVER", LIBRARY)
+        patch.setenv("HOLOGRAM_CUDA_ASSEMBLER", "driver")
+        library = ctypes.CDLL(LIBRARY)
+        library.fakecuda_count.restype = ctypes.c_int64
+        with hologram.Executor("cuda") as there, hologram.Executor("cpu") as here:
+            yield there, here, lambda: library.fakecuda_count(b"launches")
+
+
+def on_both(pair, run):
+    """Results on the device, of which the host ran no step, and on the CPU; the errors, where it refuses."""
+    there, here, launches = pair
+    try:
+        wanted = run(here)
+    except Exception as error:
+        assert REFUSED.search(str(error)), error
+        with pytest.raises(type(error), match=REFUSED.pattern):
+            run(there)
+        return None
+    before = there.stats()["host_runs"], launches()
+    found = run(there)
+    assert there.stats()["host_runs"] == before[0], "a step ran on the host"
+    assert launches() > before[1], "no kernel ran"
+    return found, wanted
+
+
+def same(name, found, wanted):
+    if name in CLOSE:
+        tolerance = 2e-3 if wanted.dtype == np.float16 else 1e-4
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+    else:
+        np.testing.assert_array_equal(found, wanted)
+
+
+def whole(x, dtype=np.int32):
+    """As integers, none of which is 0."""
+    rounded = (x * 20).astype(dtype)
+    return rounded + (rounded == 0)
+
+
+def call(name, dtype):
+    def run(executor):
+        made, results = [], []
+        for position, given in enumerate(BUFFERS[name]):
+            if isinstance(given, np.ndarray):
+                made.append(executor.from_numpy(given.astype(dtype) if np.dtype(dtype).kind == "f" else whole(given, dtype)))
+            elif isinstance(given, int) and not results:
+                made.append(executor.allocate(given, dtype))
+                results.append(made[-1])
+            else:
+                made.append(given)
+        getattr(hologram.ops, name)(executor, *made)
+        return results[0].to_numpy(copy=True)
+
+    return run
+
+
+def test_every_function_on_buffers_runs_on_the_device(pair):
+    assert set(BUFFERS) == set(hologram.ops.__all__)
+    ran = 0
+    for name in BUFFERS:
+        for dtype in (np.float32, np.float64, np.float16, np.int32, np.uint8):
+            if outcome := on_both(pair, call(name, dtype)):
+                same(name, *outcome)
+                ran += 1
+    assert ran > 60
+
+
+def test_every_element_wise_operation_runs_on_the_device(pair):
+    def run(name, operands, kind):
+        def go(executor):
+            out = executor.allocate(N, kind)
+            held = [executor.from_numpy(x) for x in operands]
+            hg.elementwise(executor.handle, name, [x.handle for x in held], out.handle, N)
+            return out.to_numpy(copy=True)
+
+        return go
+
+    ran = set()
+    rows = [row for row in _core.op_table() if row["elementwise"] and row["name"] not in ("cast", "cast_wrap", "bitcast")]
+    for row in rows:
+        name = row["name"]
+        for operands in ([X, Y, P], [whole(x) for x in (X, Y, P)]):
+            kind = np.bool_ if name in ("eq", "ne", "lt", "le") else operands[0].dtype
+            if name == "select":
+                operands[0] = Y > 0
+            if outcome := on_both(pair, run(name, operands[: row["arity"]], operands[1].dtype if name == "select" else kind)):
+                same(name, *outcome)
+                ran.add(name)
+    assert {row["name"] for row in rows} == ran
+
+
+def test_conversions_and_bytes_run_on_the_device(pair):
+    def convert(executor, x, kind):
+        held, out = executor.from_numpy(x), executor.allocate(N, kind)
+        hg.convert(executor.handle, held.handle, out.handle, N)
+        return out.to_numpy(copy=True)
+
+    for x in (X * 100, (X * 100).astype(np.int64), X.astype(np.float16), X > 0):
+        for kind in (np.float32, np.float16, np.int8, np.uint64, np.float64):
+            if x.dtype != kind:
+                same("", *on_both(pair, lambda executor, x=x, kind=kind: convert(executor, x, kind)))
+
+    def canonical(executor):
+        x = executor.from_numpy(np.arange(N, dtype=np.uint8))
+        before = x.is_canonical()
+        x.canonicalize()
+        return [before, x.is_canonical(), *x.to_numpy(copy=True)]
+
+    found, wanted = on_both(pair, canonical)
+    assert found == wanted == [False, True, *(np.arange(N, dtype=np.uint8) & 0xFE)]
+
+
+def test_tensors_and_axes_run_on_the_device(pair):
+    def along(executor, name, inner):
+        outer, length = 5, 60 // 5 // inner
+        held, out = executor.from_numpy(X[:60]), executor.allocate(60 if name == "softmax" else outer * inner)
+        hg.along_axis_f32(executor.handle, name, held.handle, out.handle, outer, length, inner)
+        return out.to_numpy(copy=True)
+
+    for name in ("softmax", "reduce_sum", "reduce_min", "reduce_max", "reduce_prod"):
+        for inner in (1, 3):
+            same("", *on_both(pair, lambda executor, name=name, inner=inner: along(executor, name, inner)))
+
+    def turned(executor, x):
+        return hologram.Tensor(executor.from_numpy(x), [5, 3, 4]).permute([2, 0, 1]).contiguous().numpy(copy=True)
+
+    for x in (X[:60], X[:60].astype(np.float64), np.arange(60, dtype=np.uint8), np.arange(60, dtype=np.int16)):
+        same("", *on_both(pair, lambda executor, x=x: turned(executor, x)))
+
+    def product(executor, kind, left):
+        a = hologram.Tensor(executor.from_numpy(M.reshape(-1).astype(kind)), [5, 12])
+        return (a.T @ a if left else a @ a.T).numpy(copy=True)
+
+    for kind in (np.float32, np.float64, np.float16):
+        for left in (False, True):
+            same("gemm", *on_both(pair, lambda executor, kind=kind, left=left: product(executor, kind, left)))
+
+
+def test_every_other_operation_of_graphs_runs_on_the_device(pair):
+    rows = {row["name"] for row in _core.op_table() if not row["elementwise"]}
+    assert rows - set(GRAPHS) - MADE == CALLS
+
+    def run(name):
+        operands, attributes, result = GRAPHS[name]
+
+        def go(executor):
+            graph = hg.graph_create(0)
+            types = [{"float32": "f32", "int64": "i64"}[str(x.dtype)] for x in operands]
+            nodes = [hg.graph_parameter(graph, kind, str(list(x.shape))) for kind, x in zip(types, operands)]
+            hg.graph_output(graph, hg.graph_apply(graph, name, nodes, attributes, result))
+            made = hg.graph_compile(executor.handle, graph, 0)
+            held = [executor.from_numpy(x.reshape(-1)) for x in operands]
+            (out,) = hg.executable_run(made, [x.handle for x in held])
+            return hologram.Tensor._of(executor, out).numpy(copy=True)
+
+        return go
+
+    for name in GRAPHS:
+        outcome = on_both(pair, run(name))
+        assert outcome, name
+        same(name, *outcome)
