@@ -2,6 +2,7 @@
 import copy
 import json
 import pickle
+from pathlib import Path
 
 import generation_families
 import hologram
@@ -116,6 +117,15 @@ def test_the_command(archive, capsys):
     assert shown["new"] == 4 and shown["tokens_per_second"] > 0 and shown["first_token_ms"] > 0
     assert cli.main(["generate", archive.path, *map(str, range(64)), "--json"]) == 1
     assert "it has 64" in capsys.readouterr().out
+
+
+def test_what_a_step_reads(model, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "bench")
+    import generation as bench
+
+    cache = 2 * 2 * 64 * 8 * 4  # keys and values, heads, places, width, float32
+    wanted = sum(p.nbytes for p in model.parameters()) - model.get_input_embeddings().weight.nbytes + cache
+    assert 0 <= bench.bytes_read(Steps(model, 1, 64)) - wanted < 256  # the rotary table, and where the step is
 
 
 def test_a_module_with_its_own_cache():

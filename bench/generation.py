@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# bench/generation.py: tokens a second of decoders of real sizes, beside eager and Inductor, and as a share of the memory's bandwidth
+"""    python bench/generation.py [CASE...] [--peers eager,inductor,hologram] [--threads N] [--seconds S] [--length N] [--layers N]
+
+One step of one row behind half of a cache of `--length` tokens, random weights; greedy. Peers take turns in one process; ratios are
+medians of the turns' quotients. The share is that of the bytes a step reads (all weights but tables of embeddings that no layer
+multiplies by, and the whole cache) a second in this machine's read bandwidth, measured in the same run. On one thread the clock is
+the thread's own, which other work on the machine does not stop. Tokens are compared with eager's first."""
+
+import argparse
+import gc
+import time
+
+import numpy as np
+import torch
+
+import hologram_torch
+from hologram import limits
+from hologram_torch import generation
+from hologram_torch.generation.steps import Steps
+
+CASES = {  # model, dtype, quantisation
+    "gpt2": ("gpt2", torch.float32, None),
+    "gpt2-bf16": ("gpt2", torch.bfloat16, None),
+    "gpt2-int8": ("gpt2", torch.float32, "weight-int8"),
+    "gpt2-int4": ("gpt2", torch.float32, "weight-int4"),
+    "llama-bf16": ("llama", torch.bfloat16, None),
+    "llama-int8": ("llama", torch.float32, "weight-int8"),
+    "llama-int4": ("llama", torch.float32, "weight-int4"),
+}
+WARM = 2  # steps without a clock before each that counts
+
+
+def built(name: str, layers):
+    """GPT-2 of 124 M parameters, or the shape of TinyLlama (1.1 B), with small random weights."""
+    import transformers
+
+    kind, dtype, how = CASES[name]
+    if kind == "gpt2":
+        config = transformers.GPT2Config(eos_token_id=None, **({"n_layer": layers} if layers else {}))
+    else:
+        config = transformers.LlamaConfig(hidden_size=2048, intermediate_size=5632, num_hidden_layers=layers or 22, num_attention_heads=32,
+                                          num_key_value_heads=4, max_position_embeddings=2048, eos_token_id=None)  # fmt: skip
+    make = transformers.GPT2LMHeadModel if kind == "gpt2" else transformers.LlamaForCausalLM
+    with torch.device("meta"):
+        model = make(config)
+    model = model.to(dtype).to_empty(device="cpu")
+    model.tie_weights()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.uniform_(-0.02, 0.02, generator=generator) if p.dim() > 1 else p.fill_(1)
+        for rotary in (m for m in model.modules() if hasattr(m, "inv_freq")):
+            rotary.inv_freq.copy_(type(rotary)(config=config).inv_freq)
+    return hologram_torch.quantize(model.eval(), how) if how else model.eval()
+
+
+def bytes_read(steps) -> int:
+    """Of a step: tensors that products and attention read."""
+    multiplied, tables = {}, {}
+    for module in steps.modules():
+        for t in (*module._parameters.values(), *module._buffers.values()):
+            if t is not None:
+                (tables if "Embedding" in type(module).__name__ else multiplied)[t.data_ptr()] = t.nbytes
+    return sum(multiplied.values())
+
+
+class Peer:
+    """Steps of one way to run the model, each at the same place of the cache."""
+
+    def __init__(self, name, model, length):
+        self.name, ids = name, np.array([[11]])
+        if name == "hologram":
+            made = generation.compiled(model, 1, length)
+            self.steps, self.call = made.steps, lambda: made.decode(ids)
+            return
+        self.steps = Steps(model, 1, length)
+        call = self.steps.decode if name == "eager" else torch.compile(self.steps.decode, backend=name, fullgraph=True, dynamic=False)
+        self.call = lambda: call(torch.from_numpy(ids))
+
+    @torch.no_grad()
+    def step(self):
+        self.steps.position.fill_(self.steps.length // 2)
+        return self.call()
+
+
+def measured(peers, seconds, clock) -> dict:
+    """Seconds of each peer's steps, one a turn."""
+    times = {peer.name: [] for peer in peers}
+    end = time.perf_counter() + seconds * len(peers)
+    while time.perf_counter() < end or len(times[peers[-1].name]) < 5:
+        for peer in peers:
+            for _ in range(WARM):
+                peer.step()
+            begin = clock()
+            peer.step()
+            times[peer.name].append(clock() - begin)
+    return times
+
+
+def run(name, args):
+    model = built(name, args.layers)
+    peers = [Peer(peer, model, args.length) for peer in args.peers.split(",")]
+    wanted, tops = None, []
+    for peer in peers:
+        begin = time.perf_counter()
+        logits = torch.as_tensor(peer.step()[0])
+        wanted = logits if wanted is None else wanted
+        tops.append((logits - wanted).abs().max().item() / wanted.abs().max().item())
+        print(f"  {peer.name}: first step {time.perf_counter() - begin:.1f} s, logits apart by {tops[-1]:.1e} of the largest", flush=True)
+    clock = time.thread_time if args.threads == 1 else time.perf_counter
+    before = limits.measured(args.threads, again=True)
+    times = measured(peers, args.seconds, clock)
+    read = max(before.levels[-1].read, limits.measured(args.threads, again=True).levels[-1].read)
+    size = bytes_read(peers[0].steps)
+    print(f"{name}: {sum(p.numel() for p in model.parameters()) / 1e6:.0f} M parameters, a step reads {size / 1e6:.0f} MB; "
+          f"memory reads {read / 1e9:.1f} GB/s")  # fmt: skip
+    base = np.array(times[peers[0].name])
+    for peer in peers:
+        t = np.array(times[peer.name])
+        ratio = np.median(base[: len(t)] / t[: len(base)])
+        print(f"  {peer.name:<10} {1 / np.median(t):8.1f} tokens/s (fastest {1 / t.min():.1f}), {ratio:5.2f} times {peers[0].name}, "
+              f"{size / t.min() / 1e9:6.1f} GB/s: {size / t.min() / read:.2f} of the bandwidth", flush=True)  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", default=["gpt2"], help=", ".join(CASES))
+    parser.add_argument("--peers", default="eager,hologram")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--layers", type=int)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    for name in args.cases:
+        run(name, args)
+        torch._dynamo.reset()
+        gc.collect()
+
+
+if __name__ == "__main__":
+    main()
