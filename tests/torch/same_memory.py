@@ -60,17 +60,22 @@ def version(t):
     return None if t.is_inference() else t._version
 
 
+def place(t) -> int:
+    """Where a tensor begins, one without elements too."""
+    return t.untyped_storage().data_ptr() + t.storage_offset() * t.element_size()
+
+
 def geometry(named) -> dict:
     """How tensors lie, and in whose memory: that of the first one in the same storage."""
     facts, owners, objects = {}, {}, {}
     for name, t in named.items():
         objects.setdefault(id(t), name)
     for name, t in named.items():
-        owner, start = owners.setdefault(t.untyped_storage()._cdata, (name, t.data_ptr()))
+        owner, start = owners.setdefault(t.untyped_storage()._cdata, (name, place(t)))
         facts[name, "is"] = objects[id(t)]
         facts[name, "memory of"] = owner
         facts[name, "view of"] = objects.get(id(t._base))
-        facts[name, "offset"] = t.data_ptr() - start if t.numel() else 0
+        facts[name, "offset"] = place(t) - start if t.numel() else 0
         facts[name, "size"] = tuple(t.shape)
         facts[name, "strides"] = tuple(s for n, s in zip(t.shape, t.stride()) if n != 1) if t.numel() else ()
         facts[name, "contiguous"] = [t.is_contiguous(memory_format=f) for f in _FORMATS.get(t.dim(), _FORMATS[0])]
