@@ -9,6 +9,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "archive/faults.h"
 #include "archive/function.h"
 #include "archive/precompile.h"
 #include "archive/trust.h"
@@ -191,8 +192,9 @@ nb::list call(Function& f, const nb::list& arrays, Session* session, nb::object 
   }
   PythonHost calls(f.executable().plan(), host);
   nb::gil_scoped_release others;
-  runtime::raise_faults(
-      f.run(addresses, symbols, places, session, host.is_none() ? nullptr : &calls));
+  archive::raise_faults(
+      f.run(addresses, symbols, places, session, host.is_none() ? nullptr : &calls), m, addresses,
+      symbols);
   return made;
 }
 

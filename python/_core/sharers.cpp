@@ -22,6 +22,10 @@ int64_t Sharers::quiet(const void* storage, uint32_t holders, int64_t check) {
   auto it = groups_.find(storage);
   if (it == groups_.end()) return 0;
   Group& group = it->second;
+  if (holders < std::exchange(group.seen, holders)) {  // who is left may be known, or soon found
+    forget_gone(group);
+    wait_ = patience();
+  }
   if (group.check != check) {
     group.found = look(storage, holders, group);
     group.check = check;
@@ -60,7 +64,7 @@ void Sharers::compared(const std::vector<const void*>& storages, int64_t bytes, 
     return it != groups_.end() && !it->second.holders.empty() &&
            look(s, words.holders_of(s), it->second) > 0;
   });
-  wait_ = all ? patience() : 2 * std::max(wait_, took_);
+  wait_ = all ? patience() : std::min(2 * std::max(wait_, took_), longest_wait * patience());
   if (!all && tell_.is_valid()) std::exchange(tell_, {})(storages.size(), bytes);
 }
 
@@ -84,6 +88,19 @@ void Sharers::add_bases(Group& group) {
     }
     if (it->uses) ++it->uses;
   }
+}
+
+// What these wrote is not known: the group's number moves, and contents are compared once.
+void Sharers::forget_gone(Group& group) {
+  std::vector<nb::object> left;
+  for (const Holder& h : group.holders)
+    if (nb::object tensor = referent(h.weak.ptr()); tensor.is_valid())
+      left.push_back(std::move(tensor));
+  if (left.size() == group.holders.size()) return;
+  group.holders.clear();
+  for (const nb::object& tensor : left) add(group, tensor);
+  add_bases(group);
+  group.number = ++numbers_;
 }
 
 void Sharers::search(const std::vector<const void*>& storages) {

@@ -19,8 +19,8 @@ class Sharers {
  public:
   static Sharers& of_process();
 
-  /// Seconds of comparing before a search; twice as many as before where the last one has not found
-  /// all.
+  /// Seconds of comparing before a search; twice as many as before, up to longest_wait, where the
+  /// last one has not found all.
   double patience() const { return std::max(first_search, took_); }
 
   /// A number above 0 that stays the same while all of the storage's holders are known tensors,
@@ -39,6 +39,7 @@ class Sharers {
 
  private:
   static constexpr double first_search = 0.02;
+  static constexpr double longest_wait = 32;  // times patience(): searches take 3 % of comparing
 
   struct Holder {
     nanobind::object weak;
@@ -48,12 +49,14 @@ class Sharers {
   struct Group {
     std::vector<Holder> holders;
     int64_t number = 0, check = -1, found = 0;
+    uint32_t seen = 0;  // holders, by the last call
   };
 
   void search(const std::vector<const void*>& storages);
   int64_t look(const void* storage, uint32_t holders, Group& group);
   static void add(Group& group, nanobind::handle tensor);
   static void add_bases(Group& group);
+  void forget_gone(Group& group);
 
   std::unordered_map<const void*, Group> groups_;
   nanobind::object tell_;

@@ -208,7 +208,6 @@ class Method:
             if self._outputs is not None and not set(_checked(self._outputs, "result")) <= set(range(len(self.results))):
                 raise ValueError("a result that is not there")
             calls = structure.get("torch", []) if steps is None else [step for step in steps["run"] if "operator" in step]
-            self._faults = [_Fault(**fault) for fault in structure.get("faults", [])]
             self.left = sorted({"::".join(call["operator"][:2]) for call in calls if call is not None})
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise _core.HologramError(f'{archive.path}: method "{info["name"]}": nesting that cannot be read: {error}') from None
@@ -231,28 +230,12 @@ class Method:
             arrays = [a if type(a) is np.ndarray else np.asarray(a) for a in args]
         else:
             arrays = self._arrays(args, kwargs)
-        results = self._run(arrays)
+        results = self._made.function()(arrays, self._session)
         return results if self._outputs is None else _build(self._outputs, results)
 
     def flat(self, arrays: list[Any]) -> list[Any]:
         """The results, by number, for the arrays of `inputs`, in order."""
-        return self._run([np.asarray(a) for a in arrays])
-
-    def _run(self, arrays: list[Any]) -> list[Any]:
-        try:
-            return self._made.function()(arrays, self._session)
-        except (ValueError, ZeroDivisionError) as error:
-            divides = isinstance(error, ZeroDivisionError)
-            if not divides and "an index was out of range" not in str(error):
-                raise
-            checks = [fault for fault in self._faults if fault.divides == divides]
-            said = next(filter(None, (fault.found(arrays) for fault in checks)), None)
-            unknown = dict.fromkeys(fault.name for fault in checks if not fault.looks)
-            if said is None and unknown:
-                said = f"{' or '.join(unknown)}: {'an integer was divided by zero' if divides else 'an index was out of range'}"
-            if said is None:
-                raise
-            raise type(error)(f"{self.name}: {said}") from None
+        return self._made.function()([np.asarray(a) for a in arrays], self._session)
 
     def _arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         if self._arguments is None:
@@ -279,27 +262,6 @@ class Method:
     def __repr__(self) -> str:
         arrays = ", ".join(f"{i['name']}: {i['dtype']}[{', '.join(map(str, i['shape']))}]" for i in self.inputs)
         return f"<hologram method {self.name}({arrays})>"
-
-
-class _Fault:
-    """An operator whose indices, or divisors, calls give. looks: (input, axis, the axis' size) of those that are inputs."""
-
-    def __init__(self, operator: str, part: str, divides: bool, looks: list[Any], wraps: bool) -> None:
-        self.name = f"{operator} of {part}" if part else str(operator)
-        self.divides, self.wraps = bool(divides), bool(wraps)
-        self.looks = [(int(number), axis, size if divides else int(size)) for number, axis, size in looks]
-
-    def found(self, arrays: list[Any]) -> str | None:
-        for number, axis, size in self.looks:
-            given = arrays[number]
-            if self.divides:
-                if not given.all():
-                    return f"{self.name}: an integer was divided by zero"
-                continue
-            wrong = given[(given < (-size if self.wraps else 0)) | (given >= size)]
-            if wrong.size:
-                return f"{self.name}: index {int(wrong[0])} is out of range for axis {axis} of {size} elements"
-        return None
 
 
 class _Made:

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "archive/faults.h"
 #include "capi/json.h"
 #include "capi/streams.h"
 
@@ -96,7 +97,7 @@ class Call : public runtime::Outputs {
     }
     const int32_t faults = e_.function ? run_method() : run_graph();
     e_.executor->kernel_calls.add(executable_of(e_).plan().steps.size());
-    runtime::raise_faults(faults);
+    raise(faults);
     publish_results(outputs);
   }
 
@@ -124,6 +125,13 @@ class Call : public runtime::Outputs {
     e_.executable->give_back(std::move(frame));
     runtime::raise_status(status);
     return faults;
+  }
+
+  void raise(int32_t faults) const {
+    if (!e_.function) return runtime::raise_faults(faults);
+    std::vector<const void*> inputs(addresses_.begin(), addresses_.end());
+    if (e_.executor->device()) inputs.clear();
+    archive::raise_faults(faults, e_.function->method(), inputs, symbols_);
   }
 
   // What the call's operands lie in.

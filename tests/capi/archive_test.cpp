@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -231,6 +232,51 @@ TEST_P(Archives, GraphsThatAreRightForNoSizesAreCorrupt) {
   EXPECT_EQ(hologram_archive_method(a, exec, "beyond", 0, &e), HOLOGRAM_CORRUPT);
   EXPECT_TRUE(message_has("method \"beyond\": the graph is right for no sizes: slice"))
       << hologram_last_error();
+}
+
+// What the file says of faults names the operator, and the index where the host can read the input.
+TEST_P(Archives, AnIndexOutOfRangeIsNamed) {
+  const std::array<std::string, 3> rows[] = {
+      // the file's text, what is said, where that is unreadable
+      {"embedding,model.table,i,1:0:3;",
+       "embedding of model.table: index 3 is out of range for axis 0 of 3 elements",
+       "embedding of model.table: an index was out of range"},
+      {"div,,d,0:0:0;take,,w,1:-1:3;", "take: index 3 is out of range for 3 elements",
+       "take: an index was out of range"},
+      {"index,a,i;gather,b,i;", "index of a or gather of b: an index was out of range", ""},
+      {"index,a,i,7:0:3;", "an index was out of range", ""},
+      {"index;,,i;x,y,z,1:", "an index was out of range", ""},
+  };
+  for (const auto& [faults, cpu, others] : rows) {
+    {
+      archive::Writer writer(path_, "test");
+      archive::Method pick;
+      pick.name = "pick";
+      pick.symbols = {{"n", 1, 100}};
+      pick.inputs = {{"x", DType::f32, {3}}, {"i", DType::i64, {Expr::symbol(0)}}};
+      pick.results = {{"y", DType::f32, {Expr::symbol(0)}}};
+      pick.parameters = {{archive::Source::Kind::input, 0}, {archive::Source::Kind::input, 1}};
+      pick.structure = "{\"faults\": \"" + faults + "\"}";
+      writer.add_method(pick,
+                        "graph(symbols=1, parameters=2)\n"
+                        "%0: f32[3] = parameter index=0 strides=[1]\n"
+                        "%1: i64[s0] = parameter index=1 strides=[1]\n"
+                        "%2: f32[s0] = take %0, %1 axis=0 batch=0\n"
+                        "return %2 strides=[1]\n");
+      writer.finish();
+    }
+    hologram_handle a = opened(), e = 0, out = 0;
+    ASSERT_OK(hologram_archive_method(a, exec, "pick", 0, &e));
+    const hologram_handle x = buffer({5, 6, 7});
+    const hologram_handle in[] = {x, buffer<int64_t>({2, 3, -9}, HOLOGRAM_I64)};
+    EXPECT_EQ(hologram_executable_run(e, in, 2, &out, 1), HOLOGRAM_INVALID_ARGUMENT);
+    const bool unreadable = std::string_view(backend()) == "null";
+    EXPECT_TRUE(message_has(unreadable && !others.empty() ? others : cpu)) << hologram_last_error();
+    const hologram_handle right[] = {x, buffer<int64_t>({2, 0}, HOLOGRAM_I64)};
+    ASSERT_OK(hologram_executable_run(e, right, 2, &out, 1));
+    EXPECT_EQ(elements(out), (std::vector<float>{7, 5}));
+    ASSERT_OK(hologram_archive_cleanup(a));
+  }
 }
 
 TEST_P(Archives, WrongNamesAndHandlesAreErrors) {

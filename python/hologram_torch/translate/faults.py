@@ -4,6 +4,7 @@ are looked at once more, by the operators of PyTorch that compute them from the 
 these; other operators are named without a number."""
 
 import operator
+import re
 
 import torch
 
@@ -85,8 +86,8 @@ _SAME_NUMBERS = frozenset(  # operators whose results hold their operand's numbe
     ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand", "permute", "transpose", "alias", "clone", "_to_copy"))
 
 
-def written(faults, input_of) -> list:
-    """As plain data, for archives, which name the operator and the model's part of it. input_of: parameter → number of an
+def written(faults, input_of) -> str:
+    """As an archive has them (src/archive/faults.h): with the model's part of each operator. input_of: parameter → number of an
     input, or None; an index that is no input as it came, or an axis that calls choose, is unknown there."""
     out = []
     for check in faults.checks if faults is not None else ():
@@ -98,11 +99,16 @@ def written(faults, input_of) -> list:
             if number is None or not isinstance(size, (int, type(None))):
                 looks = []
                 break
-            looks.append([number, axis, size])
+            looks.append(f",{number}:{-1 if axis is None else axis}:{size or 0}")
         if check.fixed and not looks and not _has_sizes(check.looks):
             continue
-        out.append({"operator": check.operator, "part": check.part, "divides": check.divides, "looks": looks, "wraps": check.wraps})
-    return out
+        kind = "d" if check.divides else "w" if check.wraps else "i"
+        out.append(",".join((_word(check.operator), _word(check.part), kind)) + "".join(looks) + ";")
+    return "".join(out)
+
+
+def _word(text) -> str:
+    return re.sub(r"[^A-Za-z0-9_.:]", "_", text)
 
 
 def _has_sizes(recipe) -> bool:
