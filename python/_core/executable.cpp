@@ -172,15 +172,6 @@ nb::list costs(const Executable& e, const std::vector<int64_t>& symbols) {
   return out;
 }
 
-// By step: calls, and total and least seconds, since profiling was switched on.
-nb::list step_times(const Executable& e) {
-  nb::list out;
-  for (const Executable::StepTime& t : e.step_times())
-    out.append(nb::make_tuple(t.calls, 1e-9 * static_cast<double>(t.total),
-                              1e-9 * static_cast<double>(t.least)));
-  return out;
-}
-
 // One stage of every program's translation: "atlas", "llvm", "asm", "ptx" or "sass"; nothing for a
 // stage that the backend lacks.
 std::vector<std::string> dump(const Executable& e, std::string_view stage) {
@@ -311,10 +302,6 @@ void bind_executable(nb::module_& m) {
       .def("describe", &describe_plan, "Steps and buffers of the plan as plain data.")
       .def("costs", &costs, nb::arg("symbols"),
            "By step of describe(): FLOP and bytes at these values of the symbols.")
-      .def("set_profile", &Executable::set_profile, nb::arg("on"),
-           "Switches the timing of each step on (from zero) or off.")
-      .def("step_times", &step_times,
-           "By step of describe(): (calls, total seconds, least seconds) while profiled.")
       .def("dump", &dump, nb::arg("stage"),
            "Text of every kernel: 'atlas', 'llvm' or 'asm'; of a GPU's, 'ptx' or 'sass'.")
       .def(

@@ -83,10 +83,12 @@ def measured(threads: Optional[int] = None, again: bool = False) -> Limits:
     kept = _kept.get(key) or _read().get(key)
     if kept is None or again:
         try:
-            runtime.num_threads = wanted
+            if wanted != before:
+                runtime.num_threads = wanted
             found = _core.measure_limits(runtime, _ROUNDS)
         finally:
-            runtime.num_threads = before
+            if wanted != before:
+                runtime.num_threads = before
         levels = tuple(Level(**level) for level in found["levels"])
         kept = _larger(Limits(_processor(), wanted, found["operations"], levels), kept)
         _write(key, kept)

@@ -58,10 +58,10 @@ class Kernel:
 
 
 class _Graph:
-    """The calls of one executable."""
+    """The calls of one executable, on so many threads."""
 
-    def __init__(self, executable: Any) -> None:
-        self.executable = executable
+    def __init__(self, executable: Any, threads: int) -> None:
+        self.executable, self.threads = executable, threads
         self.plan = executable.describe()
         self.calls: list[tuple[int, list[tuple[int, float, float]]]] = []  # thread, (step, begin, took)
         self.costs: dict[tuple[int, ...], list[tuple[int, int]]] = {}
@@ -89,14 +89,14 @@ class Profile:
         self._graphs: list[_Graph] = []
         self.dropped = 0
 
-    def _take(self, traces: Sequence[Any]) -> None:
+    def _take(self, runtimes: Sequence[Any], traces: Sequence[Any]) -> None:
         number: dict[int, int] = {}
-        for trace in traces:
+        for runtime, trace in zip(runtimes, traces):
             self.dropped += trace.dropped
             for executable, thread, symbols, spans in trace.calls():
                 if id(executable) not in number:
                     number[id(executable)] = len(self._graphs)
-                    self._graphs.append(_Graph(executable))
+                    self._graphs.append(_Graph(executable, runtime.num_threads))
                 graph = self._graphs[number[id(executable)]]
                 graph.calls.append((thread, spans))
                 graph.symbols.append(tuple(symbols))
@@ -105,6 +105,12 @@ class Profile:
     def calls(self) -> int:
         """Calls of compiled graphs."""
         return sum(len(graph.calls) for graph in self._graphs)
+
+    def of(self, executable: Any) -> tuple[list[tuple[int, float, float]], list[tuple[int, int]]]:
+        """By step of an executable's plan (calls, total seconds, least seconds), and (FLOP, bytes) of its last call; nothing of one that
+        was not called."""
+        graph = next((graph for graph in self._graphs if graph.executable is executable), None)
+        return ([], []) if graph is None else (graph.times(), graph.cost(graph.symbols[-1]))
 
     def kernels(self) -> list[Kernel]:
         """By total time, the largest first."""
@@ -121,7 +127,7 @@ class Profile:
                     row[:5] = row[0] + 1, row[1] + took, min(row[2], took), row[3] + flop, row[4] + bytes
                     row[5][step] = None
                     whole += took
-        most = limits.measured() if any(not graph.executable.device for graph in self._graphs) else None
+        most = self._limits()
         rows = [self._kernel(number, row, whole, most) for (number, _), row in found.items()]
         return sorted(rows, key=lambda k: -k.total)
 
@@ -175,14 +181,18 @@ class Profile:
 
     def page(self, title: str = "Hologram profile") -> str:
         """The graphs that were called, as a page (hologram.page)."""
-        host = any(not graph.executable.device for graph in self._graphs)
         plans = []
         for number, graph in enumerate(self._graphs):
             costs = graph.cost(graph.symbols[-1])
             name = f"graph {number}, {len(graph.calls)} calls"
             texts, device = graph.executable.dump("atlas"), graph.executable.device
             plans.append(Plan(name, graph.plan, graph.times(), costs, texts, device=device))
-        return render(title, plans, limits.measured() if host else None, str(self))
+        return render(title, plans, self._limits(), str(self))
+
+    def _limits(self) -> Optional[limits.Limits]:
+        """Of the host, where graphs ran on it."""
+        threads = [graph.threads for graph in self._graphs if not graph.executable.device]
+        return limits.measured(max(threads)) if threads else None
 
     def save(self, path: Union[str, os.PathLike[str]]) -> None:
         """Writes the trace (.json) or the page (.html). ValueError for another suffix."""
@@ -221,4 +231,4 @@ def profile(runtimes: Sequence[Any] = ()) -> Iterator[Profile]:
         for runtime in begun:
             _core.Trace.end(runtime)
         if len(begun) == len(followed):
-            found._take(traces)
+            found._take(followed, traces)

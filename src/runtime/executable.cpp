@@ -309,7 +309,7 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   entry.stream = frame.stream;
   entry.sticky = arguments.queue ? arguments.faults : &faults;
   const std::shared_ptr<Tracer> tracer = runtime_->tracer();
-  int32_t status = arguments.observer || tracer || profiled_.load(std::memory_order_relaxed)
+  int32_t status = arguments.observer || tracer
                        ? run_steps(entry, *frame.prepared, frame, arguments.observer, tracer.get())
                        : launcher_->run(entry, *frame.prepared);
   // What is kept from now on is read by calls on other queues.
@@ -321,7 +321,6 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
 
 int32_t Executable::run_steps(CallFrame& entry, const Prepared& prepared, Frame& frame,
                               Observer* observer, Tracer* tracer) {
-  std::vector<int64_t> took(entry_steps_.size(), -1);
   std::vector<Tracer::Span> spans;
   for (size_t s = 0; s < entry_steps_.size(); ++s) {
     const atlas::EntryStep& step = entry_steps_[s];
@@ -331,35 +330,16 @@ int32_t Executable::run_steps(CallFrame& entry, const Prepared& prepared, Frame&
     const int32_t status = step.kernel < 0
                                ? entry.context->call_host(entry.context, static_cast<int64_t>(s))
                                : launcher_->run_step(entry, prepared, s);
-    took[s] = std::chrono::nanoseconds(Clock::now() - start).count();
-    if (tracer)
-      spans.push_back({static_cast<int>(s),
-                       std::chrono::nanoseconds(start.time_since_epoch()).count(), took[s]});
+    if (tracer) {
+      const auto nanoseconds = [](auto t) { return std::chrono::nanoseconds(t).count(); };
+      spans.push_back({static_cast<int>(s), nanoseconds(start.time_since_epoch()),
+                       nanoseconds(Clock::now() - start)});
+    }
     if (observer) observer->end();
     if (status != 0) return status;
   }
-  std::unique_lock lock(mutex_);
-  for (size_t s = 0; s < took.size() && s < times_.size(); ++s) {
-    if (took[s] < 0) continue;
-    StepTime& t = times_[s];
-    t.least = t.calls ? std::min(t.least, took[s]) : took[s];
-    t.total += took[s];
-    ++t.calls;
-  }
-  lock.unlock();
   if (tracer) tracer->called(*this, frame, std::move(spans));
   return 0;
-}
-
-void Executable::set_profile(bool on) {
-  std::lock_guard lock(mutex_);
-  if (on) times_.assign(entry_steps_.size(), {});
-  profiled_ = on;
-}
-
-std::vector<Executable::StepTime> Executable::step_times() const {
-  std::lock_guard lock(mutex_);
-  return times_;
 }
 
 int32_t Executable::call_host(const atlas::Context* context, int64_t step_number) {

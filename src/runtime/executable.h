@@ -148,14 +148,6 @@ class Executable : public std::enable_shared_from_this<Executable> {
   /// The kernel of program number `program`.
   const Kernel& kernel(size_t program) const { return *kernels_[program]; }
   Runtime& runtime() const { return *runtime_; }
-  /// What the steps of calls took while set_profile(true) held, in nanoseconds. Such calls run step
-  /// by step instead of through the entry function.
-  struct StepTime {
-    int64_t calls = 0, total = 0, least = 0;
-  };
-  /// Switches timing on (forgetting earlier times) or off.
-  void set_profile(bool on);
-  std::vector<StepTime> step_times() const;
   /// What keep() was given last, for a call whose parameters have not changed since.
   Kept kept() const;
   void keep(Kept kept);
@@ -195,8 +187,6 @@ class Executable : public std::enable_shared_from_this<Executable> {
   Kept kept_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> idle_;
-  std::atomic<bool> profiled_{false};
-  std::vector<StepTime> times_;  // by step
 };
 
 }  // namespace hologram::runtime

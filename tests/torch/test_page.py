@@ -182,6 +182,17 @@ def test_a_size_that_varies_counts_as_called():
     assert kernel.bytes == 2 * 4 * (100 + 300) and kernel.calls == 2
 
 
+def test_explained_kernels_have_the_sizes_of_their_call():
+    x = torch.ones(100)
+    torch._dynamo.mark_dynamic(x, 0)
+    (graph,) = hologram_torch.explain(lambda a: torch.exp(a) * 2, x, runs=2).graphs
+    assert not graph.plan["steps"][0]["bytes"].isdigit()  # a symbol's
+    (kernel,) = graph.kernels()
+    assert kernel["bytes"] == str(2 * 4 * 100) and kernel["limit"] is not None
+    with hologram_torch.profile(), pytest.raises(RuntimeError, match="another block"):
+        hologram_torch.explain(torch.nn.Tanh(), torch.ones(4), runs=1)
+
+
 def test_a_block_without_calls_is_said():
     with hologram.profile() as found:
         pass

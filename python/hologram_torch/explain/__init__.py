@@ -1,4 +1,5 @@
 # hologram_torch/explain/__init__.py: how a model becomes kernels: text and a picture
+import contextlib
 import dataclasses
 import os
 
@@ -13,9 +14,10 @@ from .table import table
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """One compiled graph: its name, the compiler's report and the plan's description; with explain(runs=…), also
-    the (calls, total seconds, least seconds) of each step; the GPU that it runs on, in words; how many of its packed weights share
-    memory with other tensors, and their bytes; the Atlas text of each program; by node (operator, line of the user's program)."""
+    """One compiled graph: its name, the compiler's report and the plan's description; with explain(runs=…), also the (calls, total
+    seconds, least seconds) of each step, its (FLOP, bytes) in a call, and on how many threads; the GPU that it runs on, in words; how
+    many of its packed weights share memory with other tensors, and their bytes; the Atlas text of each program; by node (operator, line
+    of the user's program)."""
 
     name: str
     report: dict
@@ -24,6 +26,8 @@ class Graph:
     device: str = ""
     shared: tuple = (0, 0)
     programs: tuple = ()
+    costs: tuple = ()
+    threads: int | None = None
     origins: dict = dataclasses.field(default_factory=dict)
 
     def kernels(self) -> list:
@@ -35,15 +39,16 @@ class Graph:
             page, most = self.page(), self.limits()
             seconds = [least for _, _, least in self.times]
             steps = [dict(s, seconds=t, limit=page.share(i, t, most)) for i, (s, t) in enumerate(zip(steps, seconds))]
+            steps = [s | {"flop": str(flop), "bytes": str(bytes)} for s, (flop, bytes) in zip(steps, self.costs)]
         return [s for s in steps if not s["cached"]]
 
     def limits(self):
         """hologram.limits of this machine, where the graph has times on it; else None."""
-        return machine.measured() if self.times and not self.device else None
+        return machine.measured(self.threads) if self.times and not self.device else None
 
     def page(self) -> Plan:
         """As the page shows it."""
-        return Plan(self.name, self.plan, self.times, (), self.programs, self.origins, self.device, table(self, False))
+        return Plan(self.name, self.plan, self.times, self.costs, self.programs, self.origins, self.device, table(self, False))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,11 +111,12 @@ def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
 
     model: a module or function; inputs: its positional arguments; runs: further calls in which every kernel is timed
     (seconds, the least of these calls; each kernel waits for the one before it); options: as in
-    torch.compile(options=...). Raises ValueError for negative runs.
+    torch.compile(options=...). Raises ValueError for negative runs, RuntimeError for runs inside of profile().
     """
     import torch
     from hologram import _core
 
+    from .. import device, profiling
     from ..backend import hologram
 
     if runs < 0:
@@ -121,18 +127,17 @@ def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
         compiled = torch.compile(model, backend=hologram, options=options or None)
         compiled(*inputs)
         after = counters.stats()["fallback_ops"]
-        for _, executable, _ in records:
-            executable.set_profile(runs > 0)
-        for _ in range(runs):
-            compiled(*inputs)
+        with profiling.profile() if runs else contextlib.nullcontext() as profile:
+            for _ in range(runs):
+                compiled(*inputs)
     fallback = {k: n - before.get(k, 0) for k, n in after.items() if n > before.get(k, 0)}
     graphs = []
     for name, executable, origins in records:
-        executable.set_profile(False)
-        times = tuple(executable.step_times()) if runs else ()
+        times, costs = profile.of(executable) if runs else ((), ())
         shared, programs = _core.shared_weights(executable), tuple(executable.dump("atlas"))
         plan = executable.describe()
-        graphs.append(Graph(name, executable.report, plan, times, executable.device, shared, programs, origins))
+        graphs.append(Graph(name, executable.report, plan, tuple(times), executable.device, shared, programs, tuple(costs),
+                            device.runtime().num_threads, origins))  # fmt: skip
     return Explanation(graphs, fallback, _products(model, inputs, Options.make(None, options)))
 
 
