@@ -288,9 +288,15 @@ TEST_P(Product, symbolic_sizes) {
 }
 
 TEST_P(Product, symbolic_transposed) {
-  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 12}, {15, 31, 37}})
-    check(
-        {.m = m, .n = n, .k = k, .lhs_transposed = true, .rhs_transposed = true, .symbolic = true});
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 12}, {15, 31, 37}, {3, 5, 1160}, {2, 0, 5}})
+    for (bool rhs_t : {false, true})
+      check({.m = m,
+             .n = n,
+             .k = k,
+             .lhs_transposed = true,
+             .rhs_transposed = rhs_t,
+             .symbolic = true});
+  check({.m = 4, .n = 40, .k = 800, .operand = DType::f64, .acc = DType::f64, .symbolic = true});
 }
 
 TEST_P(Product, element_types) {

@@ -424,6 +424,11 @@ def test_matrices_times_vectors_of_open_sizes():
         a, v, w = rng.standard_normal((m, n)), rng.standard_normal(n), rng.standard_normal(m)
         check(lambda a, v, w: (a @ v, w @ a, a.T @ a), a, v, w, rtol=1e-9, jitted=jitted)
     assert len(jitted.reports()) == 1
+    for product in (lambda a, v: a @ (v / 3), lambda a, v: (v / 3) @ a):  # the vector is computed once, not by each unit
+        scaled, a = hologram.jit(product), rng.standard_normal((20, 20))
+        check(product, a, a[0], rtol=1e-9, jitted=scaled)
+        (program,) = [text for text in scaled.dump() if "product batch" in text]
+        assert "div" not in program and len(scaled.dump()) == 2
 
 
 def test_results_whose_size_no_number_holds_are_refused():

@@ -232,6 +232,13 @@ void Roots::operands_of_windows(Value v) {
       make_root(v->input(1));
 }
 
+// Whether the matrix of product v, which is its right operand or the left one, may be large.
+bool large_matrix(Value v, bool is_right) {
+  constexpr int64_t small = int64_t{1} << 14;
+  const Expr elements = numel(v->input(is_right ? 1 : 0)->shape);
+  return !elements.is_const() || elements.constant_value() > small;
+}
+
 void Roots::operands_of_matrices(Value v) {
   Value l = below_views(v->input(0)), r = below_views(v->input(1));
   const Inline &left = inline_[l->id], &right = inline_[r->id];
@@ -244,6 +251,13 @@ void Roots::operands_of_matrices(Value v) {
   // Words of two bfloat16 numbers along k are read from where they lie side by side.
   if (!right.fixed && r != v->input(1) && r->is(Op::cast) && r->dtype == DType::bf16)
     cheap_r = false;
+  // A vector beside a matrix that is read where it lies: keeping it costs nothing.
+  const size_t last = v->shape.size() - 1;
+  const bool row = v->shape[last - 1].is(1), column = v->shape[last].is(1);
+  if (large_matrix(v, row) && row != column && !(row ? right : left).fixed) {
+    cheap_l &= !row || left.cost == 0;
+    cheap_r &= !column || right.cost == 0;
+  }
   if (!cheap_l) make_root(l);
   if (!cheap_r) make_root(r);
 }

@@ -156,8 +156,7 @@ atlas::Program pixels(int64_t lines, const Expr& length, int64_t run, int64_t bo
     guard = body.op(Op::bit_and, body.op(Op::le, body.integer(DType::i64, 0), body.index(x)),
                     body.op(Op::lt, body.index(x), body.index(width)));
   Expr from = (at[2] * Expr(lines) + at[0]) * width + x;
-  body.store(1, (at[0] * length + at[1]) * Expr(run) + at[2],
-             body.load(0, type, from, guard));
+  body.store(1, (at[0] * length + at[1]) * Expr(run) + at[2], body.load(0, type, from, guard));
   return p;
 }
 

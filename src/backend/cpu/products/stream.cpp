@@ -187,7 +187,9 @@ class StreamEmitter : IndexBuilder {
     Value* mask = nullptr;
     if (count < plan_.lanes) mask = lane_mask(k_, open ? open : k_.i64(count), plan_.lanes);
     // Steps that there are not multiply by what the last one reads, for nothing.
-    auto step = [&](int64_t u) { return open ? least(k_.i64(u), sub(open, k_.i64(1))) : k_.i64(u); };
+    auto step = [&](int64_t u) {
+      return open ? least(k_.i64(u), sub(open, k_.i64(1))) : k_.i64(u);
+    };
     for (size_t g = 0; g < rows.size() / lanes; ++g) {
       std::vector<Value*> square;
       for (size_t i = 0; i < lanes; ++i) {
@@ -200,8 +202,8 @@ class StreamEmitter : IndexBuilder {
           Value*& chain = chains[g * static_cast<size_t>(plan_.m) + static_cast<size_t>(r)];
           Value* next = multiply_add(k_, type_, left(r, add(k, step(u))),
                                      square[static_cast<size_t>(u)], chain);
-          chain = open ? k_.ir.CreateSelect(k_.ir.CreateICmpSLT(k_.i64(u), open), next, chain)
-                       : next;
+          chain =
+              open ? k_.ir.CreateSelect(k_.ir.CreateICmpSLT(k_.i64(u), open), next, chain) : next;
         }
     }
     return chains;
@@ -296,8 +298,6 @@ class StreamEmitter : IndexBuilder {
 
 }  // namespace
 
-void emit(CpuFunction& k, const StreamProduct& plan) {
-  StreamEmitter(k, plan).run();
-}
+void emit(CpuFunction& k, const StreamProduct& plan) { StreamEmitter(k, plan).run(); }
 
 }  // namespace hologram::cpu
