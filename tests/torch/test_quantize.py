@@ -105,6 +105,24 @@ def test_the_model_given_stays_and_shares_what_is_not_quantised():
     torch.testing.assert_close(narrow.a.weight, model.a.weight, rtol=0, atol=float(model.a.weight.abs().max()) / 250)
 
 
+@pytest.mark.parametrize("mode, close", [("dynamic-int8", 0.03), ("static-int8", 0.03), ("weight-int4", 0.015)])
+@torch.no_grad()
+def test_convolutions(mode, close):
+    model = nn.Sequential(
+        nn.Conv2d(3, 32, 5, 2, 2), nn.ReLU(), nn.Conv2d(32, 32, 3, padding="same", padding_mode="reflect", bias=False), nn.GELU(),
+        nn.Conv2d(32, 32, 3, groups=32, padding=1), nn.Flatten(2), nn.Conv1d(32, 16, 3, dilation=2),
+    ).eval()  # fmt: skip
+    x = torch.randn(2, 3, 20, 24)
+    narrow = quantize(model, mode, **({"calibrate": [x]} if mode == "static-int8" else {}))
+    of_bytes = [type(m).__name__ != "WeightConv" for m in narrow if "Conv" in type(m).__name__]
+    assert of_bytes == [mode != "weight-int4", mode != "weight-int4", False, mode != "weight-int4"]
+    hologram_torch.reset_stats()
+    want, frozen = narrow(x), hologram_torch.freeze(narrow, (x,))
+    assert 0 < apart(want, model(x)) < close and apart(frozen(x), want) < 1e-3
+    assert not hologram_torch.stats()["fallback_ops"]
+    assert apart(narrow(0 * x), model(0 * x)) < close
+
+
 def test_what_is_skipped():
     def kinds(**options):
         narrow = quantize(Net(), "dynamic-int8", **options)

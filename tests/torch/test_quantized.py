@@ -272,3 +272,33 @@ def test_a_graph_of_torch_ao():
     assert not hologram_torch.stats()["fallback_ops"]
     torch.testing.assert_close(got, want, rtol=0, atol=0.05)
     assert (got - want).abs().mean() < 0.005
+
+
+@pytest.mark.parametrize("config", ["Int8DynamicActivationInt8WeightConfig", "Int8WeightOnlyConfig"])
+@torch.no_grad()
+def test_models_of_torchao(config):
+    quantization = pytest.importorskip("torchao.quantization")
+    net = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.GELU(), torch.nn.Linear(96, 32)).eval()
+    quantization.quantize_(net, getattr(quantization, config)())
+    close_to_eager(net, torch.randn(20, 64))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@torch.no_grad()
+def test_models_of_pt2e(dynamic):
+    pt2e = pytest.importorskip("torchao.quantization.pt2e.quantize_pt2e")
+    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+    layers = [torch.nn.Conv2d(3, 32, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(32 * 36, 32), torch.nn.Tanh()]
+    net, x = torch.nn.Sequential(*layers, torch.nn.Linear(32, 16)).eval(), torch.randn(12, 3, 8, 8)
+    quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config(is_dynamic=dynamic))
+    prepared = pt2e.prepare_pt2e(torch.export.export(net, (x,)).module(), quantizer)
+    prepared(x)
+    close_to_eager(pt2e.convert_pt2e(prepared), x)
+
+
+def close_to_eager(net, x):
+    hologram_torch.reset_stats()
+    got, want = compiled(net)(x), net(x)
+    assert not hologram_torch.stats()["fallback_ops"]
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)

@@ -1,8 +1,10 @@
 # hologram_torch/quantized/__init__.py: quantize(): a model with weights and activations of 8 and 4 bits
 import copy
 import fnmatch
+import math
 
 import torch
+from hologram._quantised import DEEPEST, LEAST_DEPTH, LEAST_RESULTS
 
 from . import layers, numbers
 from .calibration import observe
@@ -11,13 +13,14 @@ MODES = ("dynamic-int8", "static-int8", "weight-int8", "weight-int4")
 
 
 def quantize(model, mode, *, group=None, skip=(), calibrate=None):
-    """A copy of `model` whose linear layers and embeddings compute with 8 or 4 bits; what else it holds stays, and
+    """A copy of `model` whose linear layers, convolutions and embeddings compute with 8 or 4 bits; what else it holds stays, and
     parameters that stay are shared with the model given.
 
     mode: "dynamic-int8": weights of bytes with a scale for each result, activations with a range of each row, found in the call;
     "static-int8": one range for a layer's activations, found by `calibrate`; "weight-int8" and "weight-int4": weights alone, which
-    products read as they are. Embeddings have bytes with a scale for each row; in "weight-int4" one whose weight is a linear
-    layer's too shares that one's halves of bytes.
+    products read as they are. Convolutions have bytes in every mode, their images one range for a call or, static, for all calls;
+    those of few numbers for a result (in groups, as a rule) keep their images. Embeddings have bytes with a scale for each row; in
+    "weight-int4" one whose weight is a linear layer's too shares that one's halves of bytes.
     group: neighbours in a row of a weight that share a scale, in the modes for weights alone; None: the whole row, and 64 for
     halves of bytes. The largest divisor of the row's length up to that counts; a row of odd length has bytes.
     skip: names of modules as in named_modules(), with * and ? (what is below them is skipped too), or a function of name and module.
@@ -27,7 +30,8 @@ def quantize(model, mode, *, group=None, skip=(), calibrate=None):
     → the quantised model, for inference: eager, compiled, frozen or exported. Its state_dict has `values` and `scales` in place of
     a `weight`.
 
-    Layers of exactly the types Linear, Embedding and transformers' Conv1D count; one that norms its rows (max_norm) stays.
+    Layers of exactly the types Linear, Conv1d … Conv3d, Embedding and transformers' Conv1D count; one that norms its rows (max_norm)
+    stays.
     Raises TypeError and ValueError for wrong arguments, ValueError for a layer that calibration did not reach.
     """
     if not isinstance(model, torch.nn.Module):
@@ -100,6 +104,19 @@ class _Maker:
         halves = id(layer.weight) in self.multiplied and self._halves(layer.embedding_dim)
         return layers.WeightEmbedding(self.stored(layer.weight, halves, self._group(halves)), layer)
 
+    def convolution(self, layer, observed):
+        from . import convolutions
+
+        results, channels, *taps = layer.weight.shape
+        stored = self.stored(layer.weight.detach().flatten(1), False, None)
+        depth = channels * math.prod(taps)
+        few = results // layer.groups < LEAST_RESULTS or not LEAST_DEPTH <= depth <= DEEPEST
+        if self.mode.startswith("weight") or few:
+            return convolutions.WeightConv(stored, layer)
+        if self.mode == "static-int8":
+            return convolutions.StaticConv(stored, layer, observed)
+        return convolutions.DynamicConv(stored, layer)
+
     def _halves(self, depth):
         return self.mode == "weight-int4" and depth % 2 == 0
 
@@ -107,4 +124,5 @@ class _Maker:
         return self.group or (64 if halves else None)
 
 
-_KINDS = {"Linear": _Maker.linear, "Conv1D": _Maker.linear, "Embedding": _Maker.embedding}
+_KINDS = {"Linear": _Maker.linear, "Conv1D": _Maker.linear, "Embedding": _Maker.embedding,
+          "Conv1d": _Maker.convolution, "Conv2d": _Maker.convolution, "Conv3d": _Maker.convolution}  # fmt: skip
