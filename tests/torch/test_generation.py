@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from harness import BACKEND
+from hologram_torch import counters
 from hologram_torch.generation import _KEPT, tokens
 from hologram_torch.generation.steps import Steps
 
@@ -21,7 +22,7 @@ if BACKEND != "hologram":
 PROMPT = torch.randint(1, 99, (2, 7), generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("name", ["gemma2", "gpt2", "mixtral", "opt"])
+@pytest.mark.parametrize("name", ["gemma2", "gpt2", "mixtral"])
 def test_greedy_tokens_are_eagers(name):
     """`generation_families.py` tries all."""
     assert generation_families.compare(name, layers=1) == []
@@ -56,7 +57,8 @@ def test_an_archive_generates_alone(model, archive):
 
 def test_the_cache_stays_where_it_is(model):
     """Steps write one place of it, by a kernel each for keys and values, and there is no other memory of its size."""
-    hologram_torch.generate(model, PROMPT, max_new_tokens=2, length=4096)
+    with counters.capture() as compiled:
+        hologram_torch.generate(model, PROMPT, max_new_tokens=2, length=4096)
     steps = next(reversed(getattr(model, _KEPT).values())).steps
     before = {name: (t.data_ptr(), t.clone()) for name, t in steps.named_buffers() if name in ("keys0", "values0")}
     position = int(steps.position)
@@ -66,13 +68,12 @@ def test_the_cache_stays_where_it_is(model):
         assert now.data_ptr() == address
         assert torch.equal(now[:, :, :position], old[:, :, :position]) and not now[:, :, position + 6 :].any()
         assert now[:, :, position : position + 6].any(-1).all()
-    with torch.no_grad():
-        (graph,) = hologram_torch.explain(steps.decode, PROMPT[:, :1]).graphs
-    slots, size = graph.plan["slots"], str(steps.get_buffer("keys0").nbytes)
+    plan = compiled[-1][1].describe()  # of decode
+    slots, size = plan["slots"], str(steps.get_buffer("keys0").nbytes)
     assert [slot["kind"] for slot in slots if slot["bytes"] == size] == ["input"] * 2
-    writers = [step["slots"] for step in graph.kernels() if "scatter" in step["name"]]
+    writers = [step["slots"] for step in plan["steps"] if "scatter" in step["name"]]
     assert len(writers) == 2 and all(any(slots[number]["bytes"] == size for number in buffers) for buffers in writers)
-    assert int(graph.plan["arena_bytes"]) < int(size) // 8, "no copy of the cache"
+    assert int(plan["arena_bytes"]) < int(size) // 8, "no copy of the cache"
 
 
 def test_draws_are_those_of_the_archive(model, archive):
@@ -147,14 +148,16 @@ def test_a_module_with_its_own_cache():
 
 
 def test_weights_that_change_are_seen_and_stay_packed(model):
-    model = copy.deepcopy(model)
-    made = hologram_torch.generate(model, PROMPT, max_new_tokens=3, length=64)
+    settings = {"max_new_tokens": 3, "length": 4096}
+    made = hologram_torch.generate(model, PROMPT, **settings)
     with torch.no_grad():
         model.lm_head.weight.neg_()
-    assert torch.equal(hologram_torch.generate(model, PROMPT, max_new_tokens=3, length=64),
-                       model.generate(PROMPT, max_new_tokens=3, do_sample=False))  # fmt: skip
+    changed = hologram_torch.generate(model, PROMPT, **settings)
+    assert torch.equal(changed, model.generate(PROMPT, max_new_tokens=3, do_sample=False)) and not torch.equal(changed, made)
     with torch.profiler.profile() as profile:
-        assert not torch.equal(hologram_torch.generate(model, PROMPT, max_new_tokens=3, length=64), made)
+        hologram_torch.generate(model, PROMPT, **settings)
+    with torch.no_grad():
+        model.lm_head.weight.neg_()
     names = {event.key for event in profile.key_averages()}
     assert any("dot_general" in name for name in names) and not any("pack" in name for name in names)
 
