@@ -59,8 +59,10 @@ def test_a_model_computes_the_same_in_eager_compiled_and_frozen(mode):
     model, narrow = make(mode)
     hologram_torch.reset_stats()
     torch._dynamo.reset()
-    for ids, run in ((IDS, torch.compile(narrow, backend="hologram", dynamic=False)),
-                     (IDS[:1, :1], hologram_torch.freeze(narrow, (IDS[:1, :1],)))):  # fmt: skip
+    cases = [(IDS[:1, :1], hologram_torch.freeze(narrow, (IDS[:1, :1],)))]
+    if mode in ("dynamic-int8", "weight-int4"):
+        cases.append((IDS, torch.compile(narrow, backend="hologram", dynamic=False)))
+    for ids, run in cases:
         want = narrow(ids)
         assert 0 < apart(want, model(ids)) < CLOSE[mode][0]
         torch.testing.assert_close(run(ids), want, rtol=1e-4, atol=1e-4)
@@ -195,8 +197,8 @@ def test_minilm_over_the_collection():
         tokenizer, encoder = demo.load()
     except ImportError as error:
         pytest.skip(str(error))
-    texts = [f"{p.title}. {p.text}" for p in demo.read("passages.txt")][:16]
-    batch = demo.tokenize(tokenizer, texts)
+    texts = [f"{p.title}. {p.text}" for p in demo.read("passages.txt")][:12]
+    batch = tuple(x[:, :32] for x in demo.tokenize(tokenizer, texts))
     upper = torch.triu_indices(len(texts), len(texts), 1)
 
     def similarities(vectors):
