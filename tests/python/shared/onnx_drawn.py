@@ -45,9 +45,10 @@ TYPES = {
 
 def draw(folder, count, nnsmith):
     """Models number 0 to count - 1, those that are there left as they are."""
-    first = max((int(d.name) + 1 for d in folder.iterdir() if d.name.isdigit()), default=0) if folder.exists() else 0
-    command = [sys.executable, "-c", DRAW, str(folder), str(first), str(count)]
-    subprocess.run(command, env=os.environ | {"PYTHONPATH": nnsmith}, check=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    first = max((int(d.name) + 1 for d in folder.iterdir() if d.name.isdigit()), default=0)
+    command = [sys.executable, "-c", DRAW, str(folder.resolve()), str(first), str(count)]
+    subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": nnsmith}, check=True)  # where it leaves its own logs too
 
 
 def operands(session, seed):
