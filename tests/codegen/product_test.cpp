@@ -321,13 +321,14 @@ TEST_P(Product, element_types) {
         check({.m = 14, .n = 45, .k = 50, .operand = from, .acc = to, .packed = packed});
     for (DType from : {DType::i8, DType::u8})
       for (int64_t m : {1, 3, 14})
-        check({.m = m,
-               .n = 45,
-               .k = 50,
-               .operand = from,
-               .acc = DType::i32,
-               .packed = packed,
-               .mixed = true});
+        for (int64_t n : {45, 48})
+          check({.m = m,
+                 .n = n,
+                 .k = 50,
+                 .operand = from,
+                 .acc = DType::i32,
+                 .packed = packed,
+                 .mixed = true});
   }
 }
 

@@ -217,7 +217,7 @@ class NarrowEmitter : IndexBuilder {
     LaneValue value = emit_body(scope, body).back();
     scope.seek();
     Value* w = splat(k_, value, plan_.lanes);
-    return p_.operand_type == type_ ? w : emit_cast(k_, ir::Op::cast, w, p_.operand_type, type_);
+    return p_.rhs_type() == type_ ? w : emit_cast(k_, ir::Op::cast, w, p_.rhs_type(), type_);
   }
 
   // The last unit of columns that end within a vector has code of its own, with masks.
