@@ -770,7 +770,7 @@ def executor_wrap(executor: int, dtype: object, data: int, length: int, owner: o
     """
 
 def stats(executor: int) -> object:
-    """< how executables run: programs, steps, sizes"""
+    """< steps that a device's backend ran on the host, having no kernel"""
 
 def class_neighbors(class_index: int) -> list[int]:
     """Classes next to this one in the Atlas graph, ascending: 5 or 6 bytes."""

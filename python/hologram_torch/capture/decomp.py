@@ -49,7 +49,7 @@ def _core() -> dict:
     return dict((quick or _decomp.core_aten_decompositions)())
 
 
-# Whose decomposition gives other results than the operator, or takes chances that it refuses.
+# Whose decomposition gives other results than the operator, takes chances that it refuses, or draws other numbers on a GPU.
 _WHOLE = ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward", "bernoulli")
 
 # Not in the core set, but with a decomposition whose parts are native.
@@ -84,22 +84,12 @@ def _soft_margin_loss(x, target, *rest):
     return decomposition_table[aten.soft_margin_loss.default](x, target, *rest)
 
 
-def _bernoulli(p, *, generator=None):
-    """On a GPU the operator and torch.rand share Philox's numbers out among threads in ways of their own."""
-    if p.device.type == "cuda":
-        return NotImplemented
-    from torch._decomp import decomposition_table
-
-    return decomposition_table[aten.bernoulli.default](p, generator=generator)
-
-
 def _own() -> dict:
     from . import attention  # noqa: F401  (registers hologram::sdpa)
 
     from . import parts
 
     return parts.table() | {
-        aten.bernoulli.default: _bernoulli,
         aten.grid_sampler_2d.default: _grid_sampler,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _multi_head_attention,
