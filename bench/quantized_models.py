@@ -89,7 +89,6 @@ def openvino(model, inputs, folder, threads):
 def torchao(model, inputs, folder, threads):
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
 
-    model = copy.deepcopy(model)
     quantize_(model, Int8WeightOnlyConfig() if isinstance(model, models.Gpt2Cached) else Int8DynamicActivationInt8WeightConfig())
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="inductor", options={"freezing": True})
@@ -138,7 +137,8 @@ def measure(name, options) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         for peer in filter(None, options.peers.split(",")):
             try:
-                calls[peer] = PEERS[peer](model, inputs, folder, options.threads)
+                # A copy: exporters keep tensors of the weights, whose content we would compare in each call.
+                calls[peer] = PEERS[peer](copy.deepcopy(model), inputs, folder, options.threads)
             except Exception as error:  # a peer that is not installed, or that does not take the model
                 print(f"{name}: no {peer}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", file=sys.stderr)
         want = calls["float"]()
