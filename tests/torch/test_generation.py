@@ -2,6 +2,7 @@
 import copy
 import json
 import pickle
+import threading
 from pathlib import Path
 
 import generation_families
@@ -160,6 +161,21 @@ def test_weights_that_change_are_seen_and_stay_packed(model):
         model.lm_head.weight.neg_()
     names = {event.key for event in profile.key_averages()}
     assert any("dot_general" in name for name in names) and not any("pack" in name for name in names)
+
+
+def test_other_threads_keep_their_guards(model, monkeypatch):
+    """A stance of Dynamo's is the whole process's."""
+    stances, end = [], threading.Event()
+    real = torch.compiler.set_stance
+    monkeypatch.setattr(torch.compiler, "set_stance", lambda *given, **named: stances.append(named) or real(*given, **named))
+    other = threading.Thread(target=end.wait)
+    other.start()
+    try:
+        hologram_torch.generate(model, PROMPT, max_new_tokens=3, length=4096)
+    finally:
+        end.set()
+        other.join()
+    assert not stances
 
 
 def test_a_model_with_other_state_is_refused():

@@ -1,5 +1,6 @@
 # hologram_torch/generation/__init__.py: generate(): token after token by compiled steps over a static cache
 import contextlib
+import sys
 import types
 
 import torch
@@ -134,9 +135,10 @@ class _Compiled:
 
 
 def _without_guards():
-    """Dynamo's guards of a model read all of its modules, which the weights have driven out of the caches: 0.5 ms a step of GPT-2."""
+    """Dynamo's guards of a model read all of its modules, which the weights have driven out of the caches: 0.5 ms a step of GPT-2.
+    A stance is the whole process's: with other threads at work, whose graphs need their guards, it stays as it is."""
     stance = getattr(torch._dynamo.eval_frame, "_stance", None)
-    if getattr(stance, "stance", None) != "default":  # the user's own
+    if getattr(stance, "stance", None) != "default" or len(sys._current_frames()) > 1:
         return contextlib.nullcontext()
     return torch.compiler.set_stance(skip_guard_eval_unsafe=True)
 
