@@ -303,7 +303,8 @@ HOLOGRAM_API hologram_status hologram_buffer_fill(hologram_handle executor, holo
 HOLOGRAM_API hologram_status hologram_buffer_fill_element(hologram_handle executor,
                                                           hologram_handle buffer, const void* value,
                                                           uint64_t length);
-/** Copies the first `length` elements between buffers of one dtype. */
+/** Copies the first `length` elements between buffers of one dtype. The source may belong to
+ * another executor; only what goes from one device to another passes through the host's memory. */
 HOLOGRAM_API hologram_status hologram_buffer_copy(hologram_handle executor, hologram_handle source,
                                                   hologram_handle destination, uint32_t length);
 HOLOGRAM_API hologram_status hologram_buffer_copy_u64(hologram_handle executor,
@@ -571,7 +572,8 @@ HOLOGRAM_API hologram_status hologram_tensor_dtype(hologram_handle tensor, holog
 /** The first element's address, valid while the tensor lives; HOLOGRAM_UNSUPPORTED where the memory
  * is not the host's. */
 HOLOGRAM_API hologram_status hologram_tensor_data(hologram_handle tensor, void** pointer);
-/** The elements in row-major order, wherever the memory is; `bytes` must be apart from it. */
+/** The elements in row-major order, wherever the memory is, into the host's memory or that of the
+ * executor's device; `bytes` must be apart from it. */
 HOLOGRAM_API hologram_status hologram_tensor_to_bytes(hologram_handle executor,
                                                       hologram_handle tensor, void* bytes,
                                                       size_t capacity, size_t* needed);

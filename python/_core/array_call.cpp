@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -46,6 +47,7 @@ struct Result {
 /// Memory during one call: of a kept Python object on the host, or of a buffer where that is.
 struct Operand {
   void* data = nullptr;
+  size_t bytes = 0;
   nb::object kept;
   runtime::StorageRef storage;
 
@@ -54,8 +56,47 @@ struct Operand {
     auto b = capi::need_buffer(buffer.alive());
     storage = b->storage;
     data = b->data;
+    bytes = b->bytes();
     return &b->executor->operations->runtime();
   }
+  bool meets(const void* other, size_t length) const {
+    const auto a = reinterpret_cast<uintptr_t>(data), b = reinterpret_cast<uintptr_t>(other);
+    return a < b + length && b < a + bytes;
+  }
+};
+
+/// Memory for a result whose own place an operand lies in, where the graph reads it; `take_over`
+/// brings the result there, on a device without the host.
+class Aside {
+ public:
+  Aside(runtime::Runtime& runtime, void* place, size_t bytes)
+      : device_(runtime.device()), place_(place), bytes_(bytes) {
+    block_ = device_ ? device_->allocate(bytes, nullptr) : runtime.memory().allocate(bytes);
+    if (device_) device_->wait(nullptr);  // the call's own stream may use it from now on
+  }
+  Aside(Aside&& other) noexcept
+      : device_(other.device_),
+        place_(other.place_),
+        bytes_(other.bytes_),
+        block_(std::exchange(other.block_, nullptr)) {}
+  Aside& operator=(Aside&&) = delete;
+  ~Aside() {
+    device_ ? device_->deallocate(block_, nullptr) : host::MemoryPool::deallocate(block_);
+  }
+
+  void* block() const { return block_; }
+  void take_over() const {
+    if (device_)
+      device_->copy(place_, block_, bytes_, nullptr);
+    else
+      std::memcpy(place_, block_, bytes_);
+  }
+
+ private:
+  Memory* device_;
+  void* place_;
+  size_t bytes_;
+  void* block_;
 };
 
 /// An Executable together with the arguments it is right for.
@@ -176,6 +217,8 @@ class ArrayCall {
       return false;
     operand.kept = row_major(object);
     operand.data = numpy::as_array(operand.kept.ptr())->data;
+    operand.bytes = static_cast<size_t>(item_size(dtype));
+    for (int i = 0; i < array->ndim; ++i) operand.bytes *= static_cast<size_t>(array->shape[i]);
     return true;
   }
 
@@ -196,6 +239,7 @@ class ArrayCall {
     for (const Operand& o : operands) inputs.push_back(o.data);
     nb::list made;
     std::vector<Operand> held(results_.size());
+    std::vector<Aside> aside;
     nb::tuple given;
     if (!out.is_none()) {
       given = nb::cast<nb::tuple>(out);
@@ -214,7 +258,11 @@ class ArrayCall {
       total += bytes;
       if (given.is_valid() && given.size() > 0) {
         nb::object array = nb::borrow(given[i]);
-        places.push_back(check_out(r, shape, array, held[i], operands));
+        void* place = check_out(r, shape, array, held[i]);
+        const auto meets = [&](const Operand& o) { return o.meets(place, bytes); };
+        if (std::ranges::any_of(operands, meets))
+          place = aside.emplace_back(executable_->runtime(), place, bytes).block();
+        places.push_back(place);
         made.append(array);
       } else {
         const ResultArray result = new_result(executable_->runtime(), r.dtype, shape);
@@ -235,6 +283,8 @@ class ArrayCall {
       executable_->give_back(std::move(frame));
       if (!complete && outcome.status == 0 && outcome.faults == 0)
         executable_->keep(std::move(kept));
+      if (outcome.status == 0)
+        for (const Aside& a : aside) a.take_over();
     }
     if (outcome.status != 0) throw Failure{HOLOGRAM_INTERNAL, "hologram.jit: a kernel failed"};
     if (outcome.faults & atlas::index_out_of_range)
@@ -251,7 +301,7 @@ class ArrayCall {
   }
 
   void* check_out(const Result& r, const std::vector<int64_t>& shape, nb::handle object,
-                  Operand& held, const std::vector<Operand>& operands) const {
+                  Operand& held) const {
     hologram_dtype dtype;
     void* data = nullptr;
     if (PyBuffer* b = as_buffer(object.ptr())) {
@@ -275,9 +325,6 @@ class ArrayCall {
             "hologram.jit: out must be writable, row-major, and of the result's dtype and shape");
       data = a.data;
     }
-    for (const Operand& o : operands)
-      if (o.data == data)
-        throw nb::value_error("hologram.jit: out must not share memory with an argument");
     return data;
   }
 

@@ -196,6 +196,11 @@ nb::object stats(PyExecutor& e) {
 }
 
 /// An object with the buffer protocol over memory that another one keeps alive.
+void copy_tensor(hologram_handle tensor, const PyBuffer& to) {
+  auto b = capi::need_buffer(to.alive());
+  raise(hologram_tensor_to_bytes(to.executor_handle, tensor, b->data, b->bytes(), nullptr));
+}
+
 nb::object memory_at(uintptr_t address, size_t bytes, nb::handle owner) {
   nb::object ctypes = nb::module_::import_("ctypes");
   nb::object block =
@@ -420,6 +425,8 @@ Arrays that are read-only, misaligned or not row-major are copied; `Buffer.copie
   m.def("memory_at", &memory_at, "address"_a, "bytes"_a, "owner"_a,
         nb::sig("def memory_at(address: int, bytes: int, owner: object) -> memoryview"),
         "A writable view of memory that `owner` keeps alive.");
+  m.def("copy_tensor", &copy_tensor, "tensor"_a, "buffer"_a,
+        "Copies a tensor's elements in row-major order into a buffer of its executor.");
   bind_sdk_buffer(m);
   bind_sdk_ops(m);
   bind_sdk_ffi(m);

@@ -157,7 +157,7 @@ void release_view(PyObject* capsule) {
   hologram_view_release(PyCapsule_GetPointer(capsule, nullptr));
 }
 
-nb::object to_numpy(PyBuffer& b, bool copy) {
+nb::object to_numpy(const PyBuffer& b, bool copy) {
   if (copy) {
     const auto n = static_cast<Py_ssize_t>(b.size());
     nb::object array = numpy::make_array(b.dtype, 1, &n);
@@ -246,41 +246,68 @@ void copy_from(PyBuffer& b, const PyBuffer& source) {
     throw nb::value_error(
         fmt::format("Buffer.copy_from: the source has {} elements, this one {}", n, b.size())
             .c_str());
-  if (source.executor_handle == b.executor_handle) {
-    raise(hologram_buffer_copy_u64(b.executor_handle, source.alive(), b.alive(), n));
-    return;
-  }
-  View view(source);  // another executor's memory
-  raise(hologram_buffer_copy_from_bytes(b.executor_handle, b.alive(), view.data, view.bytes));
+  raise(hologram_buffer_copy_u64(b.executor_handle, source.alive(), b.alive(), n));
 }
 
-nb::object slice(nb::handle self, uint64_t offset, uint64_t length) {
-  PyBuffer& b = nb::cast<PyBuffer&>(self);
+nb::object slice(const PyBuffer& b, uint64_t offset, uint64_t length) {
   hologram_handle handle = 0;
   raise(hologram_buffer_slice(b.executor_handle, b.alive(), offset, length, &handle));
   return make_buffer(b.executor, handle, b.dtype);
 }
 
-nb::object get_item(nb::handle self, nb::handle key) {
-  PyBuffer& b = nb::cast<PyBuffer&>(self);
+/// The elements that a key names, if it is a number or a slice with step 1; nothing for others.
+std::optional<std::pair<uint64_t, uint64_t>> range_of(const PyBuffer& b, nb::handle key) {
   const auto n = static_cast<Py_ssize_t>(b.size());
   if (PySlice_Check(key.ptr())) {
     Py_ssize_t start, stop, step;
     if (PySlice_Unpack(key.ptr(), &start, &stop, &step) != 0) nb::raise_python_error();
     const Py_ssize_t length = PySlice_AdjustIndices(n, &start, &stop, step);
-    if (step != 1) throw nb::value_error("Buffer: slices must have step 1");
-    return slice(self, static_cast<uint64_t>(start), static_cast<uint64_t>(length));
+    if (step != 1) return std::nullopt;
+    return std::pair(static_cast<uint64_t>(start), static_cast<uint64_t>(length));
   }
-  nb::object array = to_numpy(b, !on_host(b));
-  return array[key].attr("item")();
+  if (!PyLong_Check(key.ptr()) || PyBool_Check(key.ptr())) return std::nullopt;
+  const Py_ssize_t at = PyNumber_AsSsize_t(key.ptr(), nullptr);
+  if (at < -n || at >= n) return std::nullopt;
+  return std::pair(static_cast<uint64_t>(at < 0 ? at + n : at), uint64_t{1});
 }
 
-void set_item(nb::handle self, nb::handle key, nb::handle value) {
-  PyBuffer& b = nb::cast<PyBuffer&>(self);
-  const bool aside = !on_host(b);
-  nb::object array = to_numpy(b, aside);
-  array[key] = value;
-  if (aside) from_bytes(b, array);
+nb::object get_item(const PyBuffer& b, nb::handle key) {
+  const auto range = range_of(b, key);
+  if (PySlice_Check(key.ptr())) {
+    if (!range) throw nb::value_error("Buffer: slices must have step 1");
+    return slice(b, range->first, range->second);
+  }
+  if (on_host(b)) return to_numpy(b, false)[key].attr("item")();
+  if (!range) return to_numpy(b, true)[key].attr("item")();
+  nb::object element = slice(b, range->first, 1);
+  return to_numpy(nb::cast<PyBuffer&>(element), true)[nb::int_(0)].attr("item")();
+}
+
+/// As NumPy sets elements; on a device, only those that change are brought there.
+void set_item(PyBuffer& b, nb::handle key, nb::handle value) {
+  const auto range = range_of(b, key);
+  const PyBuffer* source = as_buffer(value.ptr());
+  if (range && source && source->dtype == b.dtype && source->size() == range->second) {
+    nb::object part = slice(b, range->first, range->second);
+    return copy_from(nb::cast<PyBuffer&>(part), *source);
+  }
+  if (on_host(b)) {
+    to_numpy(b, false)[key] = value;
+    return;
+  }
+  if (!range) {
+    nb::object array = to_numpy(b, true);
+    array[key] = value;
+    return from_bytes(b, array);
+  }
+  const bool number = nb::cast<int>(nb::module_::import_("numpy").attr("ndim")(value)) == 0;
+  const auto n = number ? Py_ssize_t{1} : static_cast<Py_ssize_t>(range->second);
+  nb::object array = numpy::make_array(b.dtype, 1, &n);
+  array[nb::ellipsis()] = value;
+  nb::object part = slice(b, range->first, range->second);
+  if (!number) return from_bytes(nb::cast<PyBuffer&>(part), array);
+  raise(hologram_buffer_fill_element(b.executor_handle, nb::cast<PyBuffer&>(part).alive(),
+                                     numpy::as_array(array.ptr())->data, range->second));
 }
 
 void resize(PyBuffer& b, int64_t size) {
@@ -347,8 +374,9 @@ std::string text_of_buffer(const PyBuffer& b) {
   if (auto cls = class_of(b)) where = fmt::format("boundary class {}", *cls);
   std::string values;
   if (format_of(b.dtype)) {
-    View view(b);
     const auto shown = static_cast<Py_ssize_t>(std::min<uint64_t>(n, 4));
+    nb::object first = slice(b, 0, static_cast<uint64_t>(shown));
+    View view(nb::cast<PyBuffer&>(first));
     nb::object list = nb::module_::import_("struct").attr("unpack")(
         (fmt::format("={}{}", shown, format_of(b.dtype))).c_str(),
         nb::bytes(view.data, static_cast<size_t>(shown) * static_cast<size_t>(item_size(b.dtype))));

@@ -13,6 +13,10 @@ def _softmax(x: Any) -> Any:
     return e / e.sum()
 
 
+def _squares(p: Any, t: Any) -> Any:
+    return np.mean((p - t) ** 2)
+
+
 def _cross_entropy(p: Any, t: Any) -> Any:
     return -np.mean(np.where(t == 0, 0, t * np.log(p)))
 
@@ -21,19 +25,34 @@ def _binary_cross_entropy(p: Any, t: Any) -> Any:
     return -np.mean(t * np.maximum(np.log(p), -100) + (1 - t) * np.maximum(np.log1p(-p), -100))
 
 
+def _same(function: Any) -> Any:
+    """The function with results of its first operand's dtype, as their buffer has."""
+    return jit(lambda x, *rest: function(x, *rest).astype(x.dtype))
+
+
+def _loss(function: Any) -> Any:
+    """(the number as NumPy has it, as the buffer has it): a mean of integers is none."""
+
+    def both(p: Any, t: Any) -> Any:
+        mean = function(p, t)
+        return mean.astype(np.float64), mean.astype(p.dtype)
+
+    return jit(both)
+
+
 _FUNCTIONS = {
-    "vector_clip": jit(lambda x, low, high: np.minimum(np.maximum(x, low), high)),
-    "scalar_add": jit(lambda x, s: x + s),
-    "scalar_mul": jit(lambda x, s: x * s),
-    "softmax": jit(_softmax),
-    "reduce_sum": jit(lambda x: x.sum(dtype=x.dtype)),
-    "reduce_min": jit(lambda x: x.min()),
-    "reduce_max": jit(lambda x: x.max()),
-    "mse_loss": jit(lambda p, t: np.mean((p - t) ** 2)),
-    "cross_entropy_loss": jit(_cross_entropy),
-    "binary_cross_entropy_loss": jit(_binary_cross_entropy),
-    "gemm": jit(lambda a, b, m, n, k: (a[: m * k].reshape(m, k) @ b[: k * n].reshape(k, n)).reshape(m * n)),
-    "matvec": jit(lambda a, x, m, n: a[: m * n].reshape(m, n) @ x[:n]),
+    "vector_clip": _same(lambda x, low, high: np.minimum(np.maximum(x, low), high)),
+    "scalar_add": _same(lambda x, s: x + s),
+    "scalar_mul": _same(lambda x, s: x * s),
+    "softmax": _same(_softmax),
+    "reduce_sum": _same(lambda x: x.sum(dtype=x.dtype)),
+    "reduce_min": _same(lambda x: x.min()),
+    "reduce_max": _same(lambda x: x.max()),
+    "mse_loss": _loss(_squares),
+    "cross_entropy_loss": _loss(_cross_entropy),
+    "binary_cross_entropy_loss": _loss(_binary_cross_entropy),
+    "gemm": _same(lambda a, b, m, n, k: (a[: m * k].reshape(m, k) @ b[: k * n].reshape(k, n)).reshape(m * n)),
+    "matvec": _same(lambda a, x, m, n: a[: m * n].reshape(m, n) @ x[:n]),
 }
 _READS = {"mse_loss": 2, "cross_entropy_loss": 2, "binary_cross_entropy_loss": 2, "gemm": 2, "matvec": 2}
 
@@ -54,8 +73,7 @@ def run(name: str, executor: Any, *arguments: Any) -> Any:
         for position, (buffer, count) in enumerate(zip([*operands, out], needed)):
             if buffer.size < count:
                 raise ValueError(f"{name}: buffer {position} has {buffer.size} elements, {count} are needed")
-        result = _FUNCTIONS[name](*operands, *rest)
-        out[: result.size].from_numpy(result)
+        _FUNCTIONS[name](*operands, *rest, out=_first(out, needed[-1]))
         return None
     scalar = name.startswith("reduce") or name.endswith("loss")
     count = rest.pop() if rest else None
@@ -65,9 +83,17 @@ def run(name: str, executor: Any, *arguments: Any) -> Any:
             raise ValueError(f"{name}: buffer {position} has {buffer.size} elements, {count} are needed")
     if name == "vector_clip" and not rest[0] <= rest[1]:
         raise ValueError(f"vector_clip: low must not exceed high, got {rest[0]} and {rest[1]}")
-    views = [buffer if buffer.size == count else buffer[:count] for buffer in operands]
+    views = [_first(buffer, count) for buffer in operands]
     if count == 0 and not scalar:
         return None
-    result = _FUNCTIONS[name](*views, *rest)
-    out[: 1 if scalar else count].from_numpy(np.asarray(result, out.dtype).reshape(-1))
-    return result.item() if scalar else None
+    place = _first(out, 1 if scalar else count)
+    if name.endswith("loss"):
+        number = np.empty((), np.float64)
+        _FUNCTIONS[name](*views, *rest, out=(number, place))
+        return number.item()
+    _FUNCTIONS[name](*views, *rest, out=place)
+    return place[0] if scalar else None
+
+
+def _first(buffer: Any, count: int) -> Any:
+    return buffer if buffer.size == count else buffer[:count]

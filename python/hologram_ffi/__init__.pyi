@@ -221,10 +221,14 @@ def buffer_fill(executor: int, buffer: int, value: float, length: int) -> None:
     """
 
 def buffer_copy(executor: int, source: int, destination: int, length: int) -> None:
-    """Copies the first `length` elements between buffers of one dtype."""
+    """
+    Copies the first `length` elements between buffers of one dtype. The source may belong to another executor; only what goes from one device to another passes through the host's memory.
+    """
 
 def buffer_copy_u64(executor: int, source: int, destination: int, length: int) -> None:
-    """Copies the first `length` elements between buffers of one dtype."""
+    """
+    Copies the first `length` elements between buffers of one dtype. The source may belong to another executor; only what goes from one device to another passes through the host's memory.
+    """
 
 def buffer_copy_from_canonical_slice(executor: int, buffer: int, json: str) -> None:
     """
@@ -783,7 +787,7 @@ def buffer_to_bytes(executor: int, buffer: int) -> bytes:
 
 def tensor_to_bytes(executor: int, tensor: int) -> bytes:
     """
-    The elements in row-major order, wherever the memory is; `bytes` must be apart from it.
+    The elements in row-major order, wherever the memory is, into the host's memory or that of the executor's device; `bytes` must be apart from it.
     """
 
 def buffer_fill_element(executor: int, buffer: int, element: object, length: int) -> None:

@@ -211,7 +211,7 @@ void build_matvec(Graph& g, DType dtype, bool long_rows) {
   output(g, g.reduce(Op::reduce_sum, g.binary(Op::mul, a, x), {1}));
 }
 
-void build_copy(Graph& g, int bytes, int rank, bool last_contiguous) {
+void build_copy(Graph& g, int bytes, int rank, bool last_contiguous, uint64_t flips) {
   const DType dtype = bytes == 1   ? DType::u8
                       : bytes == 2 ? DType::u16
                       : bytes == 4 ? DType::u32
@@ -222,7 +222,11 @@ void build_copy(Graph& g, int bytes, int rank, bool last_contiguous) {
     strides.back() = Expr(1);
     --g.num_symbols;
   }
-  output(g, g.parameter(0, dtype, symbols(0, rank), strides));
+  std::vector<int64_t> axes;
+  for (int i = 0; i < rank; ++i)
+    if (flips >> i & 1) axes.push_back(i);
+  const Value x = g.parameter(0, dtype, symbols(0, rank), strides);
+  output(g, axes.empty() ? x : g.flip(x, axes));
 }
 
 std::vector<Definition> precompiled() {

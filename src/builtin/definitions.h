@@ -70,8 +70,8 @@ void build_gemm(ir::Graph& g, DType dtype);
 void build_matvec(ir::Graph& g, DType dtype, bool long_rows);
 
 /// Row-major copy of a tensor with dimensions s0 … and strides after them. With `last_contiguous`
-/// the last stride is 1.
-void build_copy(ir::Graph& g, int bytes, int rank, bool last_contiguous);
+/// the last stride is 1. Bit i of `flips`: dimension i runs backwards.
+void build_copy(ir::Graph& g, int bytes, int rank, bool last_contiguous, uint64_t flips = 0);
 
 struct Definition {
   std::string name;

@@ -93,7 +93,7 @@ void fill(const BufferObject& buffer, const void* element, uint64_t length) {
 
 void copy(hologram_handle executor, hologram_handle source, hologram_handle destination,
           uint64_t length) {
-  auto from = need_buffer_of(executor, source, "source");
+  auto from = need_buffer(source);  // of any executor
   auto to = need_buffer_of(executor, destination, "destination");
   require(from->dtype == to->dtype, "the dtypes differ: {} and {}", name_of(from->dtype),
           name_of(to->dtype));
@@ -101,7 +101,13 @@ void copy(hologram_handle executor, hologram_handle source, hologram_handle dest
   require_length(*to, length);
   const uint64_t bytes = length * static_cast<uint64_t>(size_of(to->dtype));
   const bool apart = from->data + bytes <= to->data || to->data + bytes <= from->data;
-  if (to->executor->device()) {
+  Memory *there = from->executor->device(), *here = to->executor->device();
+  if (there && here && there != here) {  // between devices by way of the host
+    const HostCopy visible(*from->executor, from->data, bytes);
+    return to->executor->copy(to->data, visible.data(), bytes);
+  }
+  if (there && !here) return from->executor->copy(to->data, from->data, bytes);
+  if (here) {
     if (apart) {
       to->executor->copy(to->data, from->data, bytes);
     } else {

@@ -97,17 +97,16 @@ void gather(const std::byte* data, const std::vector<int64_t>& shape,
   }
 }
 
-/// The same from memory of the executor's device: what the elements span is copied to the host.
-void gather_from_device(const ExecutorState& state, const std::byte* data,
-                        const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
-                        int size, std::byte* out) {
-  if (checked_numel(shape) == 0) return;
-  int64_t first = 0, last = 0;  // in elements from data
-  for (size_t i = 0; i < shape.size(); ++i)
-    (strides[i] < 0 ? first : last) += (shape[i] - 1) * strides[i];
-  std::vector<std::byte> span(static_cast<size_t>((last - first + 1) * size));
-  state.copy(span.data(), data + first * size, span.size());
-  gather(span.data() - first * size, shape, strides, size, out);
+/// The same from memory of the executor's device to its memory, by a kernel.
+void gather_on_device(ExecutorState& state, const std::byte* data, std::vector<int64_t> shape,
+                      std::vector<int64_t> strides, int size, std::byte* out) {
+  if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size) != 0) {  // byte by byte
+    for (int64_t& s : strides) s *= size;
+    shape.push_back(size);
+    strides.push_back(1);
+    size = 1;
+  }
+  copy_row_major(state, shape, strides, size, data, out);
 }
 
 /// Whether the memory is the host's, for tensors that this executor takes.
@@ -161,12 +160,13 @@ Imported import_tensor(hologram_handle executor, const dlpack::Tensor& t, bool m
   runtime::StorageRef storage =
       copies ? state->memory->allocate(bytes) : state->memory->wrap(data, bytes, release, managed);
   if (copies) {
-    std::vector<std::byte> elements(bytes);
-    if (host)
+    if (!host && n != 0) {
+      gather_on_device(*state, data, shape, strides, size, storage->data());
+    } else {
+      std::vector<std::byte> elements(bytes);
       gather(data, shape, strides, size, elements.data());
-    else
-      gather_from_device(*state, data, shape, strides, size, elements.data());
-    state->copy(storage->data(), elements.data(), bytes);
+      state->copy(storage->data(), elements.data(), bytes);
+    }
     strides = row_major(shape);
     state->bytes_in.add(bytes);
   }

@@ -33,7 +33,8 @@ std::shared_ptr<runtime::Executable> flat_executable(ExecutorState& state, Flat 
                                       [&](ir::Graph& g) { builtin::build_flat(g, what); });
 }
 
-/// The same put on a stream, into `out`; `count`: what a mean divides by, with its sign.
+/// A number of one or two whole vectors in `out`, on a stream or a device; `count`: what a mean
+/// divides by, with its sign. The last step alone stores it, when all was read: it may lie in them.
 void put_flat(const Place& place, Flat what, const BufferObject& a, const BufferObject* b,
               const BufferObject& out, uint64_t length, const double* count) {
   constexpr float nothing = 0;
@@ -60,6 +61,16 @@ void require_no_result(const float* result) {
           "result must be NULL on a stream: the number is in out once the stream was waited for");
 }
 
+/// Whether a number is made where it belongs; if so and nothing waits, the host gets its copy.
+bool put(const Place& place, Flat what, const BufferObject& a, const BufferObject* b,
+         const BufferObject& out, uint64_t length, const double* count, float* result) {
+  if (place.stream()) require_no_result(result);
+  if (!place.stream() && !place.executor().device()) return false;
+  put_flat(place, what, a, b, out, length, count);
+  if (result) place.executor().copy(result, out.data, sizeof *result);
+  return true;
+}
+
 /// A number from one or two whole vectors.
 float flat(ExecutorState& state, Flat what, const BufferObject& a, const BufferObject* b,
            uint64_t length) {
@@ -81,10 +92,7 @@ void reduce(Flat what, hologram_handle executor, hologram_handle in, hologram_ha
   auto input = need_f32(place, in, "in", length);
   auto output = need_f32(place, out, "out", 1);
   require(length != 0 || what == Flat::sum, "nothing has no smallest or largest element");
-  if (place.stream()) {
-    require_no_result(result);
-    return put_flat(place, what, *input, nullptr, *output, length, nullptr);
-  }
+  if (put(place, what, *input, nullptr, *output, length, nullptr, result)) return;
   const float value = flat(*output->executor, what, *input, nullptr, length);
   output->executor->copy(output->data, &value, sizeof value);
   if (result) *result = value;
@@ -98,14 +106,10 @@ void loss(Flat what, hologram_handle executor, hologram_handle prediction, holog
   auto output = need_f32(place, out, "out", 1);
   require(length != 0, "the mean of nothing is not defined; length is 0");
   const double sign = what == Flat::mse ? 1 : -1;
-  if (place.stream()) {
-    require_no_result(result);
-    const double count = sign * static_cast<double>(length);
-    return put_flat(place, what, *p, &*t, *output, length, &count);
-  }
+  const double count = sign * static_cast<double>(length);
+  if (put(place, what, *p, &*t, *output, length, &count, result)) return;
   const float sum = flat(*output->executor, what, *p, &*t, length);
-  const auto value =
-      static_cast<float>(sign * static_cast<double>(sum) / static_cast<double>(length));
+  const auto value = static_cast<float>(static_cast<double>(sum) / count);
   output->executor->copy(output->data, &value, sizeof value);
   if (result) *result = value;
 }

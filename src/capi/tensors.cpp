@@ -81,14 +81,19 @@ void copy_row_major(const TensorObject& tensor, void* out) {
   const auto n = static_cast<size_t>(tensor.numel());
   const int bytes = size_of(tensor.dtype);
   if (n == 0) return;
-  if (tensor.contiguous()) {
+  if (tensor.contiguous())
     tensor.executor->copy(out, tensor.data(), n * static_cast<size_t>(bytes));
-    return;
-  }
+  else
+    copy_row_major(*tensor.executor, tensor.shape, tensor.strides, bytes, tensor.data(), out);
+}
+
+void copy_row_major(ExecutorState& executor, const std::vector<int64_t>& dims,
+                    const std::vector<int64_t>& steps, int bytes, const std::byte* from,
+                    void* out) {
   // Fewest dimensions: those of size 1 go, neighbours that step alike become one.
   std::vector<int64_t> shape, strides;
-  for (size_t i = 0; i < tensor.shape.size(); ++i) {
-    const int64_t d = tensor.shape[i], s = tensor.strides[i];
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t d = dims[i], s = steps[i];
     if (d == 1) continue;
     if (!shape.empty() && strides.back() == d * s) {
       shape.back() *= d;
@@ -98,26 +103,32 @@ void copy_row_major(const TensorObject& tensor, void* out) {
       strides.push_back(s);
     }
   }
-  if (!runtime::can_compile())
-    return runtime::copy_strided(shape, strides, bytes, tensor.data(), out);
-  runtime::Operations& operations = *tensor.executor->operations;
-  if (!tensor.executor->device() && runtime::is_transposed(shape, strides)) {
-    runtime::copy_transposed(shape, strides, bytes, tensor.data(), out,
-                             operations.runtime().threads());
+  if (shape.empty()) return executor.copy(out, from, static_cast<size_t>(bytes));
+  if (!runtime::can_compile()) return runtime::copy_strided(shape, strides, bytes, from, out);
+  runtime::Operations& operations = *executor.operations;
+  if (!executor.device() && runtime::is_transposed(shape, strides)) {
+    runtime::copy_transposed(shape, strides, bytes, from, out, operations.runtime().threads());
     return;
+  }
+  uint64_t flips = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (strides[i] >= 0) continue;
+    flips |= uint64_t{1} << i;
+    from += (shape[i] - 1) * strides[i] * bytes;
+    strides[i] = -strides[i];
   }
   const int rank = static_cast<int>(shape.size());
   const bool last = strides.back() == 1;
   std::vector<int64_t> symbols = shape;
   symbols.insert(symbols.end(), strides.begin(), strides.end());
   if (last) symbols.pop_back();
-  const auto e =
-      operations.executable(fmt::format("copy {} {} {}", bytes, rank, last),
-                            [&](ir::Graph& g) { builtin::build_copy(g, bytes, rank, last); });
-  void* const inputs[] = {tensor.data()};
+  const auto e = operations.executable(
+      fmt::format("copy {} {} {} {}", bytes, rank, last, flips),
+      [&](ir::Graph& g) { builtin::build_copy(g, bytes, rank, last, flips); });
+  void* const inputs[] = {const_cast<std::byte*>(from)};
   void* const outputs[] = {out};
   operations.run(*e, inputs, symbols.data(), outputs);
-  tensor.executor->kernel_calls.add(e->plan().steps.size());
+  executor.kernel_calls.add(e->plan().steps.size());
 }
 
 std::unique_ptr<TensorObject> contiguous(const TensorObject& tensor) {

@@ -16,8 +16,11 @@ std::unique_ptr<TensorObject> view_of_buffer(const BufferObject& buffer, hologra
 /// Product of the dimensions; throws Error(invalid_argument) for negative ones and overflow.
 int64_t checked_numel(const std::vector<int64_t>& shape);
 std::vector<int64_t> row_major(const std::vector<int64_t>& shape);
-/// Writes the elements in row-major order to `out`.
+/// Writes the elements in row-major order to `out`, on the host or the executor's device.
 void copy_row_major(const TensorObject& tensor, void* out);
+/// The same of elements of 1, 2, 4 or 8 bytes anywhere in the executor's memory; there are some.
+void copy_row_major(ExecutorState& executor, const std::vector<int64_t>& dims,
+                    const std::vector<int64_t>& steps, int bytes, const std::byte* from, void* out);
 /// A row-major tensor of the same elements, on the same memory if it is row-major already.
 std::unique_ptr<TensorObject> contiguous(const TensorObject& tensor);
 /// NumPy's rule; false when the shapes do not go together.

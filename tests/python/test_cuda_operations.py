@@ -72,6 +72,13 @@ def pair():
             yield there, here, lambda: library.fakecuda_count(b"launches")
 
 
+@pytest.fixture(scope="module")
+def copied(pair):
+    """(bytes that copies took from a device to the host, from the host to a device), ever."""
+    library = ctypes.CDLL(LIBRARY)
+    return lambda: np.array([library.fakecuda_count(b"bytes to hosts"), library.fakecuda_count(b"bytes to devices")])
+
+
 def on_both(pair, run):
     """Results on the device, of which the host ran no step, and on the CPU; the errors, where it refuses."""
     there, here, launches = pair
@@ -103,7 +110,7 @@ def whole(x, dtype=np.int32):
     return rounded + (rounded == 0)
 
 
-def call(name, dtype):
+def call(name, dtype, copied):
     def run(executor):
         made, results = [], []
         for position, given in enumerate(BUFFERS[name]):
@@ -114,21 +121,110 @@ def call(name, dtype):
                 results.append(made[-1])
             else:
                 made.append(given)
+        before = copied()
         getattr(hologram.ops, name)(executor, *made)
+        assert (copied() - before <= 16).all(), f"{name}: more than numbers went by way of the host"
         return results[0].to_numpy(copy=True)
 
     return run
 
 
-def test_every_function_on_buffers_runs_on_the_device(pair):
+def test_every_function_on_buffers_runs_on_the_device(pair, copied):
     assert set(BUFFERS) == set(hologram.ops.__all__)
     ran = 0
     for name in BUFFERS:
         for dtype in (np.float32, np.float64, np.float16, np.int32, np.uint8):
-            if outcome := on_both(pair, call(name, dtype)):
+            if outcome := on_both(pair, call(name, dtype, copied)):
                 same(name, *outcome)
                 ran += 1
     assert ran > 60
+
+
+OVERLAPPING = [("softmax", ()), ("scalar_add", (0.5,)), ("scalar_mul", (3,)), ("vector_clip", (-0.5, 0.5))]
+
+
+def test_results_lie_in_place_and_in_parts_of_buffers(pair, copied):
+    """Other dtypes than float32: over the operand, over a part of it, behind it in one buffer; what is around stays."""
+
+    def run(executor, name, numbers, source, target):
+        held = executor.from_numpy(X.astype(np.float16))
+        before = copied()
+        returned = getattr(hologram.ops, name)(executor, *[held[a:b] for a, b in source], held[slice(*target)], *numbers)
+        assert (copied() - before <= 16).all()
+        return np.append(held.to_numpy(copy=True), 0 if returned is None else returned)
+
+    for name, numbers in OVERLAPPING:
+        for target in ((0, 100), (40, 140), (100, 200)):
+            same(name, *on_both(pair, lambda e, n=name, x=numbers, t=target: run(e, n, x, [(0, 100)], t)))
+    for name, sources in [("reduce_sum", 1), ("reduce_max", 1), ("mse_loss", 2)]:
+        for target in ((0, 1), (200, 250)):
+            same(name, *on_both(pair, lambda e, n=name, k=sources, t=target: run(e, n, (), [(0, 100), (100, 200)][:k], t)))
+    sizes = (5, 4, 6)
+    for target in ((0, 20), (15, 35), (60, 80)):
+        same("gemm", *on_both(pair, lambda e, t=target: run(e, "gemm", sizes, [(0, 30), (30, 54)], t)))
+
+
+def test_elements_and_copies_bring_no_more_than_they_need(pair, copied):
+    there, here, _ = pair
+    with hologram.Executor("cuda") as beside:
+        x, y, z = there.from_numpy(X), beside.allocate(N), here.allocate(N)
+
+        def moved(action, down, up):
+            before = copied()
+            action()
+            assert (copied() - before).tolist() == [down, up]
+
+        moved(lambda: y.copy_from(x), 0, 0)  # two executors on one device
+        moved(lambda: z.copy_from(y), 4 * N, 0)
+        moved(lambda: y.copy_from(z), 0, 4 * N)
+        moved(lambda: x[7], 4, 0)
+        moved(lambda: repr(x), 16, 0)
+        moved(lambda: x.__setitem__(3, 5.0), 0, 0)  # a fill
+        moved(lambda: x.__setitem__(slice(10, 90), 2.5), 0, 0)
+        moved(lambda: x.__setitem__(slice(100, 102), [1, 2]), 0, 8)
+        moved(lambda: x.__setitem__(slice(200, 210), x[0:10]), 0, 0)
+        tensor = hologram.Tensor(x, [5, 60]).T
+        kept = []
+        for given in (tensor, hologram.Tensor(y, [N])):
+            moved(lambda given=given: kept.append(given.__dlpack__(copy=True)), 0, 0)
+        want = X.copy()
+        want[3], want[10:90], want[100:102], want[200:210] = 5, 2.5, [1, 2], want[:10]
+        want[203] = 5
+        np.testing.assert_array_equal(x.to_numpy(copy=True), want)
+        np.testing.assert_array_equal(z.to_numpy(), X)
+        with pytest.raises(IndexError):
+            x[N]
+
+
+class Moved:
+    """An exporter whose tensor of 3 x 4 lies elsewhere and steps otherwise in the same memory."""
+
+    def __init__(self, tensor, step, offset):
+        self.tensor, self.step, self.offset = tensor, step, offset
+
+    def __dlpack__(self):
+        capsule = self.tensor.__dlpack__()
+        point = ctypes.pythonapi.PyCapsule_GetPointer
+        point.restype, point.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        fields = (ctypes.c_int64 * 6).from_address(point(capsule, b"dltensor"))
+        (ctypes.c_int64 * 2).from_address(fields[4])[0] = self.step
+        fields[5] = self.offset
+        return capsule
+
+
+def test_memory_that_must_be_copied_is_on_the_device(pair, copied):
+    there = pair[0]
+    for kind in (np.float32, np.float64, np.uint16):
+        raw = np.frombuffer(RANDOM.bytes(400 * np.dtype(kind).itemsize), np.uint8)
+        for step, offset in ((-4, 8 * np.dtype(kind).itemsize), (4, 1), (-8, 16 * np.dtype(kind).itemsize + 1)):
+            buffer = there.allocate(400, kind)
+            buffer.from_bytes(raw)
+            before = copied()
+            made = hologram.from_dlpack(Moved(hologram.Tensor(buffer, [3, 4]), step, offset), there)
+            assert made.copied and (copied() == before).all()
+            size = np.dtype(kind).itemsize
+            want = np.stack([raw[offset + step * size * i :][: 4 * size].view(kind) for i in range(3)])
+            assert made.numpy(copy=True).tobytes() == want.tobytes()
 
 
 def test_every_element_wise_operation_runs_on_the_device(pair):

@@ -116,7 +116,7 @@ class Common {
   }
 
   std::atomic<int64_t> waits{0}, cubins{0}, graphs{0}, patches{0}, edges{0}, roots{0}, pinned{0},
-      maps{0}, fills{0}, allocations{0};
+      maps{0}, fills{0}, allocations{0}, to_host{0}, to_device{0}, within{0};
 
  private:
   std::mutex mutex_;

@@ -40,6 +40,9 @@ extern "C" __attribute__((visibility("default"))) int64_t fakecuda_count(const c
   if (word == "edges") return common().edges;
   if (word == "roots") return common().roots;
   if (word == "fills") return common().fills;
+  if (word == "bytes to hosts") return common().to_host;
+  if (word == "bytes to devices") return common().to_device;
+  if (word == "bytes within devices") return common().within;
   if (word == "injected") return common().pending();
   if (word == "pinned") return common().pinned;
   if (word == "maps") return common().maps;

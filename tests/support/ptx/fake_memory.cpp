@@ -61,6 +61,9 @@ EXPORT cuMemHostGetDevicePointer_v2(uint64_t* to, void* host, unsigned) {
 EXPORT cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, Stream* stream) {
   for (uint64_t p : {to, from})
     if (Device* d = Device::of(p); d && !d->find(p, bytes)) return invalid_value;
+  auto& copied =
+      Device::of(to) ? Device::of(from) ? common().within : common().to_device : common().to_host;
+  copied += static_cast<int64_t>(bytes);
   return push(stream, [=] {
     Device::copy(to, from, bytes);
     return success;
