@@ -48,6 +48,7 @@ ORDER = [
     "hologram_torch.nn",
     "hologram_torch.autograd",
     "hologram_torch.library",
+    "hologram_torch.optim",
     "hologram_torch.utils",
     "hologram_torch",  # its __init__.py: the public names
     "hologram_torch.demo",

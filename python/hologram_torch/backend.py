@@ -1,5 +1,6 @@
 # hologram_torch/backend.py: the entry point of torch.compile(backend="hologram")
 import contextlib
+import functools
 
 
 def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
@@ -21,7 +22,11 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     from .direct import direct
     from .options import Options
 
+    if any(isinstance(value, (list, tuple, dict)) for value in example_inputs):  # compiled autograd's, a list of tensors
+        whole = functools.partial(hologram, mode=mode, options=options)
+        return torch._dynamo.utils.flatten_graph_inputs(gm, example_inputs, whole)
     device.check_settings()
+    of_lists = not isinstance(gm, torch.fx.GraphModule)  # flatten_graph_inputs calls with one list
     chosen = Options.make(mode, options)
     brief = precision.allowed()
     static = None if parameters.may_be_kept(gm, example_inputs) else ()  # None: by PyTorch's tracing
@@ -35,7 +40,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     def compiler(kind):
         def compile(graph, inputs):
             call = compile_graph(graph, kind, chosen, static, inputs, brief, keep)
-            plain = direct(call, graph, example_inputs) if kind == "inference" else None
+            plain = direct(call, graph, example_inputs) if kind == "inference" and not of_lists else None
             ready.append(plain) if plain is not None else None
             return saved.attach(call, plain is not None) if keep else call
 

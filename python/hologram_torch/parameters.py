@@ -17,7 +17,9 @@ def positions(module, kind: str) -> list:
 
 def may_be_kept(module, examples) -> bool:
     """Whether anything may be kept of the inputs of Dynamo's graph. Not under FSDP, which fills its parameters anew for each
-    call and frees them behind it, and not for subclasses where this PyTorch does not name the tensors inside."""
+    call and frees them behind it, not for subclasses where this PyTorch does not name the tensors inside, and not of lists."""
+    if not isinstance(module, torch.fx.GraphModule):
+        return False
     inputs = module.graph.find_nodes(op="placeholder")
     if any(_fsdp(getattr(node, "_dynamo_source", None)) for node in inputs):
         return False

@@ -39,6 +39,7 @@ def watch() -> None:
 
 def _after(owner, name, then):
     """Calls then(*args) after each call of a method."""
+    _run_as_it_is(then, whole=True)
 
     def around(original):
         def method(*args, **kwargs):
@@ -55,6 +56,7 @@ def _after(owner, name, then):
 
 def _before(owner, name, first):
     """Calls first(*args) before each call of a function."""
+    _run_as_it_is(first, whole=True)
 
     def around(original):
         def function(*args, **kwargs):
@@ -71,7 +73,9 @@ def _replace(owner, name, around):
     original = getattr(owner, name, None)
     if original is None or hasattr(original, "_hologram"):
         return
-    changed = functools.wraps(original)(around(original))
+    changed = around(original)
+    _run_as_it_is(changed)  # PyTorch calls it inside of its tracing too
+    changed = functools.wraps(original)(changed)
     changed._hologram = True
     setattr(owner, name, changed)
 
@@ -98,11 +102,12 @@ def _watch_data():
     torch.Tensor.data = property(get, put, data.__delete__, data.__doc__)
 
 
-def _run_as_it_is(function):
-    """Dynamo, which need not be loaded yet, compiles no frame of the function."""
+def _run_as_it_is(function, whole=False):
+    """Dynamo, which need not be loaded yet, compiles no frame of the function; `whole`: nor of what it calls."""
     frames = torch._C._dynamo.eval_frame
     try:
-        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+        skip = frames._FrameAction.SKIP
+        strategy = frames._FrameExecStrategy(skip, skip if whole else frames._FrameAction.DEFAULT)
         frames.set_code_exec_strategy(function.__code__, strategy)
     except AttributeError:  # another version of PyTorch
         pass
