@@ -36,6 +36,7 @@ ORDER = [
     "hologram_torch.direct",
     "hologram_torch.saved",
     "hologram_torch.backend",
+    "hologram_torch.accelerator",
     "hologram_torch.released",
     "hologram_torch.frozen",
     "hologram_torch.archive",

@@ -70,7 +70,7 @@ class TorchCall {
     dlpack::Device device{dlpack::cpu, 0};
     nanobind::object empty;              // callable: (sizes, strides, dtype) -> tensor there
     std::optional<Allocator> allocator;  // none: the device's pool has what calls need
-    bool on_device() const { return device.type != dlpack::cpu; }
+    bool on_device() const { return !dlpack::in_host_memory(device.type); }
   };
 
   /// `host`: callable (callee, operands, sizes, strides) -> list of tensors; `constants`: pairs

@@ -60,13 +60,18 @@ Exported* new_exported(size_t rank, void* block) {
 
 PyObject* export_tensor(const dlpack::Exchange& exchange, Exported* exported, DType dtype,
                         size_t rank, void* data, dlpack::Device device) {
+  return export_tensor(exchange, exported, dlpack_type(dtype), rank, data, device);
+}
+
+PyObject* export_tensor(const dlpack::Exchange& exchange, Exported* exported,
+                        dlpack::DataType dtype, size_t rank, void* data, dlpack::Device device) {
   int64_t* sizes = exported->shape_and_strides;
   exported->managed = {
       {1, 1},
       exported,
       delete_exported,
       0,
-      {data, device, static_cast<int32_t>(rank), dlpack_type(dtype), sizes, sizes + rank, 0}};
+      {data, device, static_cast<int32_t>(rank), dtype, sizes, sizes + rank, 0}};
   void* out = nullptr;
   if (exchange.object_from_managed(&exported->managed, &out) != 0) {
     delete_exported(&exported->managed);

@@ -55,5 +55,7 @@ Exported* new_exported(size_t rank, void* block);
 /// Python exception.
 PyObject* export_tensor(const dlpack::Exchange& exchange, Exported* exported, DType dtype,
                         size_t rank, void* data, dlpack::Device device = {dlpack::cpu, 0});
+PyObject* export_tensor(const dlpack::Exchange& exchange, Exported* exported,
+                        dlpack::DataType dtype, size_t rank, void* data, dlpack::Device device);
 
 }  // namespace hologram::python

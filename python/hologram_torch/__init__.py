@@ -23,7 +23,7 @@ _HOME = {
     "HologramTensor": "dlpack",
 }
 _SDK = ("BackendType", "Buffer", "Executor")  # of hologram
-_MODULES = ("autograd", "functional", "library", "nn", "optim", "utils")
+_MODULES = ("autograd", "device", "functional", "library", "nn", "optim", "utils")
 
 __all__ = sorted([*_HOME, *_SDK, *_MODULES])
 

@@ -165,7 +165,8 @@ def _interpreted(module):
 
 def _varies(module, options: Options, brief) -> str | None:
     """The type of device that float32 products of ours are on, if permissions may let them have fewer bits."""
-    kind = device.of(module.graph).partition(":")[0]
+    where = device.of(module.graph)
+    kind = "cpu" if device.in_host_memory(where) else where.partition(":")[0]
     ours = kind == "cpu" or owners.choose("products", options).own
     return kind if (kind in brief or options.fast) and ours and not options.reproducible and _has_products(module) else None
 
@@ -194,4 +195,4 @@ def _translate(module, task, call, treatment) -> Program:
             if translated.at is None or strict() and not isinstance(error, Unsupported):
                 raise
             raise _Left(translated.at) from error
-    return Program.of(task.name, translated, options, 1e3 * (time.perf_counter() - start), where)
+    return Program.of(task.name, translated, options, 1e3 * (time.perf_counter() - start), device.given(where))

@@ -13,7 +13,9 @@ from . import counters
 _lock = threading.Lock()
 _now = threading.local()
 _made = []  # runtimes
-_CUDA = 2  # DLPack's number
+_CUDA, _EXTERNAL = 2, 12  # DLPack's numbers
+EXTENSION = "hologram"  # the type of device that is ours (accelerator/), PyTorch's PrivateUse1
+_chosen = {}  # backends by type of device, where a user said one
 _ALLOCATOR = ("aoti_torch_create_cuda_guard", "aoti_torch_delete_cuda_guard", "aoti_torch_cuda_caching_allocator_raw_alloc",
               "aoti_torch_cuda_caching_allocator_raw_delete")  # fmt: skip
 
@@ -47,7 +49,17 @@ def runtime(device: str = "cpu"):
     """Backend, threads, pools and kernel cache that all compiled graphs on tensors of a device share. HOLOGRAM_BACKEND chooses
     another backend than the native one for tensors of the host: "interp" executes kernels by their definition."""
     with _lock:
-        return _make(_of_host() if device == "cpu" else device)
+        return _make(_chosen.get(device.partition(":")[0]) or _of_host() if in_host_memory(device) else device)
+
+
+def choose(kind: str, backend: str):
+    """The backend that serves a type of device from now on."""
+    _chosen[kind] = backend
+
+
+def in_host_memory(device: str) -> bool:
+    """Whether the device, "cpu" or "cuda:0", has the host's memory, as ours has."""
+    return device == "cpu" or device.startswith(EXTENSION)
 
 
 def made() -> tuple:
@@ -58,7 +70,7 @@ def made() -> tuple:
 
 def holds(tensor) -> bool:
     """Whether the tensor, real or fake, is one of the host's, for which graphs are rewritten before they are traced."""
-    return tensor.device.type == "cpu"
+    return in_host_memory(tensor.device.type)
 
 
 def attends(tensor) -> bool:
@@ -101,18 +113,33 @@ def on(device: str):
         _now.device = before
 
 
+@contextlib.contextmanager
+def giving(device: str):
+    """Inside, graphs of the host's tensors give results on a device that has its memory."""
+    before, _now.gives = getattr(_now, "gives", None), device
+    try:
+        yield
+    finally:
+        _now.gives = before
+
+
+def given(device: str) -> str:
+    """Where a graph gives its results that is translated for tensors on this device."""
+    return getattr(_now, "gives", None) or device
+
+
 def of(graph) -> str:
-    """The device whose kernels an FX graph gets: the GPU that most of its tensors are on, if one of ours serves it."""
+    """The device whose kernels an FX graph gets: the GPU that most of its tensors are on, if one of ours serves it, or ours."""
     import torch
 
     found = collections.Counter()
     for node in graph.nodes:
         val = node.meta.get("val")
         for tensor in val if isinstance(val, (list, tuple)) else (val,):
-            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
-                found[f"cuda:{tensor.device.index or 0}"] += 1
+            if isinstance(tensor, torch.Tensor) and tensor.device.type in ("cuda", EXTENSION):
+                found[f"{tensor.device.type}:{tensor.device.index or 0}"] += 1
     for name, _ in found.most_common(1):
-        return name if _serves(name) else "cpu"
+        return name if in_host_memory(name) or _serves(name) else "cpu"
     return "cpu"
 
 
@@ -141,8 +168,8 @@ def exchange(device: str):
 def place(device: str, dtypes: dict):
     """What `_core.torch_call` takes for tensors on the device: None for the host, else DLPack's type and number, what makes
     tensors for results, and allocator(). `dtypes`: PyTorch's by our names."""
-    if device == "cpu":
-        return None
+    if in_host_memory(device):
+        return None if device == "cpu" else (_EXTERNAL, 0, None, None)
     number = int(device.partition(":")[2])
     return _CUDA, number, lambda sizes, strides, name: empty(device, sizes, strides, dtypes[name]), allocator()
 
@@ -197,3 +224,12 @@ def release_memory() -> int:
     """Gives the memory that the pools keep for later, those of GPUs too, back to the system; returns the bytes."""
     runtime()
     return sum(made.release_memory() for made in tuple(_made))
+
+
+def __getattr__(name):
+    """use() and stats() of device="hologram", which need PyTorch and the compiler."""
+    import importlib
+
+    if name in ("use", "stats"):
+        return getattr(importlib.import_module("hologram_torch.accelerator"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

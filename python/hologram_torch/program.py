@@ -73,7 +73,7 @@ class Program:
             device.place(self.device, dtypes.TORCH),
         )  # fmt: skip
         call.native = not self.host.calls
-        memory.watch(call, executable, self.device == "cpu")
+        memory.watch(call, executable, device.in_host_memory(self.device))
         self._report(executable, stages, self.trace_ms + 1e3 * (time.perf_counter() - start))
         device.runtime().drop_code_pages()  # a compilation has touched 20 MB of them
         _forget_sources()

@@ -11,7 +11,11 @@ struct Version {
   uint32_t major, minor;
 };
 
-enum DeviceType : int32_t { cpu = 1, cuda = 2, cuda_host = 3 };
+/// `external`: of a framework's extension; PyTorch's PrivateUse1.
+enum DeviceType : int32_t { cpu = 1, cuda = 2, cuda_host = 3, external = 12 };
+
+/// Whether tensors of the type lie in the host's memory; `external` ones are ours.
+inline bool in_host_memory(int32_t type) { return type == cpu || type == external; }
 
 struct Device {
   int32_t type;

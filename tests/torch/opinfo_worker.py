@@ -17,7 +17,7 @@ TOGETHER = "several samples"
 FAILED = "a graph that failed to compile"
 DEFAULTS = {
     "backend": "hologram",
-    "device": "cpu",  # of the samples
+    "device": "cpu",  # of the samples; "hologram": operators run there, one by one, beside those on "cpu"
     "dtype": "float32",
     "mode": "inference",
     "dynamic": False,
@@ -45,7 +45,8 @@ class Checker:
         self.torch, self.memory, self.op, self.request = torch, same_memory, op, request
         self.dtype = getattr(torch, request["dtype"])
         self.training = request["mode"] == "training"
-        self.backend, self.fallbacks = load_backend(request["backend"])
+        self.eagerly = kind_of(request["device"]) == "hologram"
+        self.backend, self.fallbacks = load_device() if self.eagerly else load_backend(request["backend"])
         self.graphs = []  # the newest of symbolic sizes, for the samples that follow
         self.captured = 0
 
@@ -98,7 +99,7 @@ class Checker:
                 answer({"at": number, "label": label})
                 status, message = found or self.sample(self.op.op, arguments, process)
                 answer({"sample": number, "status": status, "message": message})
-                if self.request["device"] != "cpu":
+                if kind_of(self.request["device"]) == "cuda":
                     self.torch.cuda.synchronize()  # a device that failed stays so: the process ends, and another goes on
         answer({"end": len(chosen)})
 
@@ -136,10 +137,10 @@ class Checker:
         """`compiled()` gives what is compared with `function`."""
         torch = self.torch
         try:
-            eager_inputs = self.clone(inputs)
+            eager_inputs = self.clone(self.for_eager(inputs))
             eager = self.call(function, *eager_inputs, process)
             eager_facts = self.facts
-            again = self.call(function, *self.clone(inputs), process, seed=43)
+            again = self.call(function, *self.clone(self.for_eager(inputs)), process, seed=43)
             nondeterministic = not self.equal(eager, again)
         except Exception as error:  # not the backend's concern
             return "skip", f"eager: {type(error).__name__}: {error}"[:300]
@@ -150,8 +151,9 @@ class Checker:
         compiled_inputs = self.clone(inputs)
         try:
             compiled = compiled()
-            actual = self.call(compiled, *compiled_inputs, process)
+            actual = self.brought(self.call(compiled, *compiled_inputs, process))
             facts = self.facts
+            compiled_inputs = self.brought(compiled_inputs)
         except Exception as error:
             return "error", f"{type(error).__name__}: {error}"[:600]
         values = not nondeterministic
@@ -165,7 +167,7 @@ class Checker:
             if values:
                 leaves = torch.utils._pytree.tree_leaves
                 self.compare(leaves(eager_inputs), leaves(compiled_inputs), "input after the call")
-            if self.request["memory"]:
+            if self.request["memory"] and not self.eagerly:
                 self.compare_memory(function, inputs, process, eager_facts, facts)
                 if values:
                     self.call_again(compiled, inputs, process, actual)
@@ -175,14 +177,38 @@ class Checker:
         left = sorted(name for name, calls in after.items() if calls > before.get(name, 0))
         if FAILED in left:
             return "error", FAILED
-        if not counters["stats"].get("unique_graphs", 0) and not self.request["direct"]:
+        if not counters["stats"].get("unique_graphs", 0) and not (self.request["direct"] or self.eagerly):
             return "nograph", "; ".join(list(counters["graph_break"])[:1])[:200]
         if nondeterministic:
             return "nondet", ""
         return ("fallback", " ".join(left)) if left else ("native", "")
 
+    def for_eager(self, inputs):
+        """The inputs where eager is right."""
+        return self.brought(inputs) if self.eagerly else inputs
+
+    def brought(self, tree):
+        """The tree with tensors of our device, and its name, in the host's place. AssertionError where there is none of the device's,
+        but of the host's."""
+        if not self.eagerly:
+            return tree
+        torch, kind = self.torch, self.request["device"]
+        found = torch.utils._pytree.tree_leaves(tree)
+        strange = [t for t in found if isinstance(t, torch.Tensor) and t.device.type != kind and t.dim()]
+        assert not strange, f"{len(strange)} of the tensors are on {strange[0].device}"
+
+        def bring(x):
+            if isinstance(x, torch.Tensor):
+                there = x.detach().cpu()
+                return there.requires_grad_() if x.requires_grad and x.is_leaf else there
+            return "cpu" if x == kind else torch.device("cpu") if isinstance(x, torch.device) else x
+
+        return torch.utils._pytree.tree_map(bring, tree)
+
     def compiled(self, function, inputs):
         torch = self.torch
+        if self.eagerly:
+            return function
         if not self.request["direct"]:
             dynamic = self.request["dynamic"]
             return torch.compile(
@@ -315,7 +341,7 @@ class Checker:
         """Whether both differ by rounding alone: each result's error against the same computation in float64 is
         at most three times eager's, in the root of the mean square."""
         torch, leaves = self.torch, self.torch.utils._pytree.tree_leaves
-        if not self.op.supports_dtype(torch.float64, kind_of(self.request["device"])):
+        if not self.op.supports_dtype(torch.float64, home_of(self.request["device"])):
             return False
 
         def widen(t):
@@ -324,7 +350,7 @@ class Checker:
             return t.detach().double().requires_grad_(t.requires_grad)
 
         try:
-            args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, widen, self.clone(inputs))
+            args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, widen, self.clone(self.for_eager(inputs)))
             truth = self.call(function, args, kwargs, process)
         except Exception:  # it has no such computation
             return False
@@ -382,6 +408,13 @@ def load_backend(name: str):
     return name, dict
 
 
+def load_device():
+    """The same of operators on device="hologram", one by one."""
+    import hologram_torch
+
+    return None, lambda: hologram_torch.device.stats()["fallback_ops"]
+
+
 def operators() -> dict:
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -394,8 +427,13 @@ def kind_of(device: str) -> str:
     return device.partition(":")[0]
 
 
+def home_of(device: str) -> str:
+    """The device whose samples and types are those of a device."""
+    return "cpu" if kind_of(device) == "hologram" else kind_of(device)
+
+
 def supports(op, dtype, training: bool, device="cpu") -> bool:
-    if not op.supports_dtype(dtype, kind_of(device)):
+    if not op.supports_dtype(dtype, home_of(device)):
         return False
     return not training or (op.supports_autograd and dtype.is_floating_point)
 
@@ -412,6 +450,10 @@ def serve(connection, device="cpu"):
     import torch
 
     torch.set_num_threads(1)
+    if kind_of(device) == "hologram":
+        import hologram_torch
+
+        hologram_torch.device.use()
     torch._dynamo.config.suppress_errors = False
     torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0  # a measurement, at each capture
     table = operators()

@@ -261,6 +261,31 @@ def _gru_cell(input_gates, hidden_gates, hidden, input_bias=None, hidden_bias=No
     return (n + z * (old - n)).to(hidden.dtype), torch.cat((r, z, n, old, nh), 1).to(hidden.dtype)
 
 
+def _sum_of(gates, has_bias):
+    return gates.sum(0) if has_bias else None
+
+
+def _lstm_cell_backward(grad_out, grad_new, cell, new, gates, has_bias):
+    """Gradients of the gates before their functions, of the cell and of a bias."""
+    i, f, g, o = _wide(gates).chunk(4, 1)
+    grown = torch.tanh(_wide(new))
+    of_out = torch.zeros_like(grown) if grad_out is None else _wide(grad_out)
+    of_cell = of_out * o * (1 - grown * grown) + (0 if grad_new is None else _wide(grad_new))
+    parts = of_cell * g * i * (1 - i), of_cell * _wide(cell) * f * (1 - f), of_cell * i * (1 - g * g), of_out * grown * o * (1 - o)
+    whole = torch.cat(parts, 1).to(gates.dtype)
+    return whole, (of_cell * f).to(cell.dtype), _sum_of(whole, has_bias)
+
+
+def _gru_cell_backward(gradient, saved, has_bias):
+    """Gradients of the input's and the hidden gates, of the old output, and of both biases."""
+    r, z, n, old, nh = _wide(saved).chunk(5, 1)
+    wide = _wide(gradient)
+    of_n = wide * (1 - z) * (1 - n * n)
+    of_r, of_z = of_n * nh * r * (1 - r), wide * (old - n) * z * (1 - z)
+    given, hidden = (torch.cat((of_r, of_z, last), 1).to(saved.dtype) for last in (of_n, of_n * r))
+    return given, hidden, (wide * z).to(gradient.dtype), _sum_of(given, has_bias), _sum_of(hidden, has_bias)
+
+
 def table() -> dict:
     """The functions by operator overload."""
     named = {
@@ -268,6 +293,7 @@ def table() -> dict:
         "polygamma": _polygamma, "_upsample_bilinear2d_aa": _antialiased(2, _triangle),
         "_upsample_bicubic2d_aa": _antialiased(4, _cubic),
         "_thnn_fused_lstm_cell": _lstm_cell, "_thnn_fused_gru_cell": _gru_cell,
+        "_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward, "_thnn_fused_gru_cell_backward": _gru_cell_backward,
     }  # fmt: skip
     for rank in (1, 2, 3):
         named[f"replication_pad{rank}d_backward"] = _replication_backward(rank)

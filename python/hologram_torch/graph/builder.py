@@ -26,7 +26,7 @@ class Builder(GraphBuilder):
     def __init__(self, call=None):
         super().__init__(_core.Graph())
         self.symbols = Symbols(self.graph, call)
-        if device.here() != "cpu":
+        if not device.in_host_memory(device.here()):
             self.make = self._make_there
 
     def _make_there(self, op, operands, ints=(), **kwargs):
@@ -45,7 +45,7 @@ class Builder(GraphBuilder):
     def matmul(self, x, y, wide=False):
         """A product to which PyTorch's float32 precision applies."""
         how = self.treatment if x.dtype == "f32" else precision.EXACT
-        if how != precision.EXACT and device.here() == "cpu":
+        if how != precision.EXACT and device.in_host_memory(device.here()):
             rows, depth, columns = (self.hint(n) for n in (*x.shape[-2:], y.shape[-1]))
             kept = self.kept(y)
             if rows * depth * columns < precision.LEAST_WORK or (rows < precision.LEAST_ROWS and not kept):

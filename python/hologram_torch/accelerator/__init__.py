@@ -1,0 +1,44 @@
+# hologram_torch/accelerator/__init__.py: device="hologram" of PyTorch
+"""`hologram_torch.device.use()` makes "hologram" a device of PyTorch's in this process: its PrivateUse1, without a line of C++."""
+
+import threading
+
+from hologram import _core
+
+from .. import device
+
+_lock = threading.Lock()
+_libraries = []  # what PyTorch was told lives as long as these do
+_BACKENDS = ("cpu", "interp")  # whose memory is the host's
+
+
+def use(backend: str = "cpu") -> None:
+    """Makes "hologram" a device, whose tensors lie in the memory of a backend and whose operators are its kernels. Call it before
+    the process's first backward(): PyTorch makes its threads for gradients then, for the devices that it knows.
+
+    backend: "cpu", or "interp", which executes kernels by their definition; another one than before serves from now on.
+
+    Raises:
+        ValueError: a backend whose memory is not the host's, or none of this build.
+        RuntimeError: PyTorch's device for extensions is another package's already.
+    """
+    if backend not in _BACKENDS or backend not in _core.Runtime.backends():
+        raise ValueError(f"hologram_torch.device.use: backend: one of {', '.join(_BACKENDS)} is expected, got {backend!r}")
+    with _lock:
+        device.choose(device.EXTENSION, backend)
+        if not _libraries:
+            from . import registration
+
+            _libraries.extend(registration.register())
+
+
+def stats() -> dict:
+    """What operators on device="hologram" have done since the process began.
+
+    kernel_ops: {operator: calls} that our kernels ran
+    fallback_ops: {operator: calls} that PyTorch's kernels for the host ran, on the device's memory
+    compiled: kernels made for single operators
+    """
+    from . import fallback, kernels
+
+    return {"kernel_ops": dict(kernels.calls), "fallback_ops": dict(fallback.calls), "compiled": kernels.compiled}

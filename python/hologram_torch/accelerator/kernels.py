@@ -1,0 +1,163 @@
+# hologram_torch/accelerator/kernels.py: operators of device="hologram" by our kernels, one at a time
+"""One rule for all operators: a call is captured as a graph of this operator alone, which the compiler of torch.compile's backend
+makes a callable of. What is kept of it serves calls with arguments of the same types, sizes and strides; the second size brings a
+graph of symbolic sizes. What is not wholly ours is left to fallback.py."""
+
+import collections
+import functools
+import threading
+
+import torch
+
+from . import capture, fallback, tensors
+
+calls = collections.Counter()
+compiled = 0
+LEFT = None  # in place of a callable: the operator is PyTorch's for such arguments
+_NUMBERS = 4  # so many floats that differ alone are compiled before an operator whose floats change is left to PyTorch
+_KEPT = 4096  # keys of an operator
+_lock = threading.RLock()
+
+
+class Operator:
+    """An operator of the device: a kernel for its dispatch key."""
+
+    def __init__(self, op):
+        self.op = op
+        self.name = str(op)
+        self.effects = fallback.effects(op)
+        self.writes = bool(self.effects.written)
+        self.made = {}  # key of arguments -> callable or LEFT
+        self.graphs = collections.defaultdict(list)  # key without sizes -> graphs
+        self.numbers = collections.defaultdict(set)  # key without floats -> those seen
+
+    def __call__(self, *args, **kwargs):
+        flat = (*args, *kwargs.values()) if kwargs else args
+        try:
+            key = tuple(map(_key, flat)) + tuple(kwargs)
+            call = self.made.get(key, self)
+        except TypeError:  # an argument of a kind that no graph has
+            return fallback.run(self.op, *args, **kwargs)
+        if call is self:
+            call = self.make(key, flat, args, kwargs)
+        if call is LEFT or self.writes and not _apart(flat):
+            return fallback.run(self.op, *args, **kwargs)
+        calls[self.name] += 1
+        return call(flat)
+
+    def make(self, key, flat, args, kwargs):
+        with _lock:
+            if key not in self.made:
+                if len(self.made) >= _KEPT:
+                    self.made.clear()
+                self.made[key] = self.found(flat, args, kwargs)
+            return self.made[key]
+
+    def found(self, flat, args, kwargs):
+        """What serves calls with such arguments."""
+        global compiled
+        if not _fits(flat):
+            return LEFT
+        coarse = tuple(map(_coarse, flat))
+        known = self.graphs[coarse]
+        for graph in known:
+            if graph is LEFT or graph.holds(flat):
+                return graph
+        floats = self.numbers[tuple(float if type(x) is float else k for x, k in zip(flat, coarse))]
+        if len(floats) >= _NUMBERS:
+            return LEFT
+        floats.add(tuple(x for x in flat if type(x) is float))
+        graph = capture.make(self.op, args, kwargs, symbolic=bool(known))
+        if graph is not LEFT:
+            compiled += 1
+        known.append(graph)
+        return graph
+
+
+def _key(x):
+    kind = type(x)
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        return x.dtype, x.shape, x.stride(), x.device.type
+    if kind in (list, tuple):
+        return tuple(map(_key, x))
+    return kind, x
+
+
+def _coarse(x):
+    """The same without sizes."""
+    if isinstance(x, torch.Tensor):
+        return x.dtype, x.dim(), x.device.type, x.numel() == 0
+    if isinstance(x, (list, tuple)):
+        return tuple(map(_coarse, x))
+    return type(x), x
+
+
+def _fits(flat) -> bool:
+    """Whether our kernels may take the arguments: tensors of the device without conjugate or negative bits, and single numbers of
+    the host's."""
+    some = False
+    for t in tensors.among(flat):
+        ours = tensors.is_ours(t)
+        some |= ours
+        if t.layout is not torch.strided or not ours and t.dim() or t.is_complex() or t.is_neg() or type(t) not in _PLAIN:
+            return False
+    return some
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _apart(flat) -> bool:
+    """Whether what an operator writes, its first argument, shares memory with none of the others, nor with itself."""
+    first = flat[0]
+    mine = first.untyped_storage().data_ptr()
+    if any(n == 0 and size > 1 for n, size in zip(first.stride(), first.shape)):
+        return False
+    return all(t is first or t.untyped_storage().data_ptr() != mine for t in tensors.among(flat[1:]))
+
+
+@functools.cache
+def operators() -> list:
+    """The overloads of ATen for which there may be kernels: those that have a lowering or a decomposition, are no views, draw no
+    random numbers, and that PyTorch does not take apart above the device's dispatch key."""
+    from .. import lowering
+    from ..capture import decomp
+
+    table = decomp.table()
+    found = []
+    for name in torch._C._dispatch_get_all_op_names():
+        if not name.startswith("aten::"):
+            continue
+        packet, _, overload = name[6:].partition(".")
+        op = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
+        if op is None or not _is_plain(op):
+            continue
+        functional = op
+        if packet.endswith("_"):
+            functional = getattr(getattr(torch.ops.aten, packet[:-1], None), overload or "default", None)
+        if functional is not None and (functional in table or lowering.has_lowering(str(functional))):
+            found.append(op)
+    return found
+
+
+_OWN = frozenset("clone _to_copy copy_ copy lift lift_fresh lift_fresh_copy detach empty_like new_empty new_empty_strided".split())
+
+
+def _is_plain(op) -> bool:
+    name = op._schema.name.partition("::")[2]
+    if name in _OWN or name.startswith("_foreach") or name in {n.partition(".")[0] for n in tensors.METADATA}:
+        return False
+    taken_apart = torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+    if taken_apart or torch.Tag.nondeterministic_seeded in op.tags:
+        return False
+    e = fallback.effects(op)
+    if not any("Tensor" in str(a.type) for a in op._schema.arguments) or not op._schema.returns:
+        return False
+    in_place = name.endswith("_") and e.written == {"self"} and e.returns == (("self", True),) and not e.out
+    views = any(a.alias_info is not None for a in op._schema.arguments)
+    return in_place or not views
+
+
+def register(library):
+    for op in operators():
+        library.impl(op.name().partition("::")[2], Operator(op), "PrivateUse1")

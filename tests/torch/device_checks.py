@@ -1,0 +1,217 @@
+# tests/torch/device_checks.py: what test_hologram_device.py runs in a process whose device for extensions is ours
+"""Each function check_* says what holds for device="hologram"; run() calls them all."""
+
+import copy
+import io
+import traceback
+
+import torch
+import torch.nn.functional as F
+
+DEVICE = "hologram"
+
+
+def there(*shape, **how):
+    return torch.randn(*shape, **how).to(DEVICE)
+
+
+def used(kind, work):
+    """Calls of `kind` ("kernel_ops", "fallback_ops") by operator that work() made."""
+    import hologram_torch
+
+    before = hologram_torch.device.stats()[kind]
+    work()
+    return {op: n - before.get(op, 0) for op, n in hologram_torch.device.stats()[kind].items() if n > before.get(op, 0)}
+
+
+def refused(kind, work) -> str:
+    try:
+        work()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"{kind.__name__} was expected")
+
+
+def check_tensors_go_there_and_back():
+    x = torch.arange(6.0).reshape(2, 3)
+    y = x.to(DEVICE)
+    assert (y.device, y.is_hologram, y.shape, y.stride()) == (torch.device("hologram:0"), True, x.shape, x.stride())
+    assert torch.equal(y.cpu(), x) and torch.equal((y * 2 + y).cpu(), x * 3)
+    assert y.T.cpu().stride() == x.T.stride() and y.hologram() is y
+    assert "device='hologram:0'" in repr(y) and "[3., 4., 5.]" in repr(y)
+    for dtype in (torch.bool, torch.int8, torch.bfloat16, torch.float64, torch.complex64, torch.uint16, torch.float8_e4m3fn):
+        one = torch.ones(3).to(dtype)
+        assert torch.equal(one.to(DEVICE).cpu().float(), one.float()), dtype
+
+
+def check_factories():
+    makers = torch.ones, torch.zeros, torch.eye, torch.arange, lambda n, device: torch.full((n,), 7, device=device)
+    for make in makers:
+        assert torch.equal(make(5, device=DEVICE).cpu(), make(5, device="cpu"))
+    assert torch.empty(3, 0, device=DEVICE).shape == (3, 0)
+    assert torch.empty(2, 3, 4, 5, device=DEVICE, memory_format=torch.channels_last).stride() == (60, 1, 15, 3)
+    with torch.device(DEVICE):
+        assert torch.tensor([1, 2]).device.type == DEVICE
+
+
+def check_views_share_memory():
+    x = torch.zeros(4, 5, device=DEVICE)
+    x[1:3, ::2] = 1
+    x.view(2, 10)[0, 0] = 5
+    x.T[4, 3] = 9
+    assert x.cpu().tolist() == [[5, 0, 0, 0, 0], [1, 0, 1, 0, 1], [1, 0, 1, 0, 1], [0, 0, 0, 0, 9]]
+    assert x[2].data_ptr() == x.data_ptr() + 2 * 5 * 4 and x[2]._base is x
+    c = there(3, 2)
+    z = torch.view_as_complex(c)
+    assert torch.equal(z.conj().cpu(), z.cpu().conj()) and torch.equal(z.conj().imag.cpu(), -c.cpu()[:, 1])
+    z.conj().copy_(torch.ones(3, dtype=torch.complex64) * 1j)
+    assert torch.equal(c.cpu()[:, 1], -torch.ones(3))
+
+
+def check_resizing():
+    x = torch.arange(4.0).to(DEVICE)
+    x.resize_(2, 3)
+    assert x.shape == (2, 3) and x.cpu().flatten()[:4].tolist() == [0, 1, 2, 3]
+    x.resize_(2)
+    assert x.cpu().tolist() == [0, 1]
+    out = torch.empty(0, device=DEVICE)
+    torch.add(torch.ones(3, device=DEVICE), 1, out=out)
+    assert out.cpu().tolist() == [2, 2, 2]
+    torch.sort(torch.tensor([2.0, 1.0], device=DEVICE), out=(out, torch.empty(5, dtype=torch.int64, device=DEVICE)))
+    assert out.cpu().tolist() == [1, 2]
+
+
+def check_operators_are_our_kernels_and_others_are_counted():
+    x, y = there(8, 8), there(8, 8)
+    ours = used("kernel_ops", lambda: (x @ y, torch.softmax(x, 1), x.add_(1), F.gelu(y)))
+    assert {"aten.mm.default", "aten._softmax.default", "aten.add_.Tensor", "aten.gelu.default"} <= set(ours), ours
+    left = used("fallback_ops", lambda: torch.linalg.qr(x))
+    assert sum(left.values()) == 1 and "linalg_qr" in next(iter(left)), left
+
+
+def check_other_sizes_compile_nothing_new():
+    import hologram_torch
+
+    sizes = [(n, n + 3) for n in range(5, 25)]
+    before = hologram_torch.device.stats()["compiled"]
+    for shape in sizes:
+        x = torch.randn(shape)
+        assert torch.allclose(torch.erfinv(x.to(DEVICE).tanh()).cpu(), torch.erfinv(x.tanh()), rtol=1e-4, atol=1e-5)
+    assert hologram_torch.device.stats()["compiled"] - before <= 4
+
+
+def check_devices_do_not_mix():
+    x = there(3)
+    assert (x + torch.tensor(2.0)).device.type == DEVICE
+    for work in (lambda: x + torch.ones(3), lambda: torch.mm(there(2, 2), torch.ones(2, 2)), lambda: torch.cat([x, torch.ones(3)])):
+        assert "same device" in refused(RuntimeError, work)
+    assert x[torch.tensor([0, 2])].shape == (2,)
+    assert "dense tensors alone" in refused(NotImplementedError, lambda: there(3, 3).to_sparse())
+
+
+def check_memory_that_overlaps():
+    x = torch.arange(6.0).to(DEVICE)
+    x.add_(x)
+    assert x.cpu().tolist() == [0, 2, 4, 6, 8, 10]
+    assert "memory location" in refused(RuntimeError, lambda: x[1:].add_(x[:-1]))
+    assert "memory location" in refused(RuntimeError, lambda: x[:1].expand(3).add_(1))
+
+
+def check_a_model_trains_as_on_the_host():
+    torch.manual_seed(0)
+    head = torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(64, 5)
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, bias=False), torch.nn.BatchNorm2d(4), *head)
+    images, labels = torch.randn(2, 3, 6, 6), torch.tensor([1, 4])
+
+    def losses(model, device):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        found = []
+        for _ in range(7):
+            loss = F.cross_entropy(model(images.to(device)), labels.to(device))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            found.append(loss.item())
+        return found, model, optimizer
+
+    expected, host, _ = losses(copy.deepcopy(net), "cpu")
+    actual, model, optimizer = losses(copy.deepcopy(net).to(DEVICE), DEVICE)
+    assert torch.allclose(torch.tensor(actual), torch.tensor(expected), rtol=1e-4), (actual, expected)
+    for p, q in zip(model.parameters(), host.parameters()):
+        assert p.grad is None and p.device.type == DEVICE and torch.allclose(p.cpu(), q, atol=1e-4)
+    check_saved(model, optimizer, images.to(DEVICE))
+
+
+def check_saved(model=None, optimizer=None, x=None):
+    model = torch.nn.Linear(2, 2).to(DEVICE) if model is None else model
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict() if optimizer else {}}, file)
+    for where, device in ((None, DEVICE), ("cpu", "cpu"), (DEVICE, DEVICE)):
+        file.seek(0)
+        state = torch.load(file, map_location=where)["model"]
+        for name, value in model.state_dict().items():
+            assert state[name].device.type == device and torch.equal(state[name].cpu(), value.cpu())
+    model.to("cpu")
+    assert all(p.device.type == "cpu" for p in model.parameters())
+
+
+def check_random_numbers_are_the_hosts():
+    torch.manual_seed(3)
+    expected = torch.randn(4), torch.rand(2), F.dropout(torch.ones(6))
+    torch.manual_seed(3)
+    actual = torch.randn(4, device=DEVICE), torch.rand(2, device=DEVICE), F.dropout(torch.ones(6, device=DEVICE))
+    assert all(torch.equal(a.cpu(), e) for a, e in zip(actual, expected))
+    before = torch.hologram.get_rng_state()
+    with torch.random.fork_rng(device_type=DEVICE):
+        torch.rand(1, device=DEVICE)
+    assert torch.equal(torch.hologram.get_rng_state(), before)
+    g = torch.Generator().manual_seed(1)
+    assert torch.equal(torch.rand(2, generator=g, device=DEVICE).cpu(), torch.rand(2, generator=torch.Generator().manual_seed(1)))
+
+
+def check_a_loader_with_pinned_memory():
+    data = torch.utils.data.TensorDataset(torch.arange(4.0))
+    batches = [x.to(DEVICE, non_blocking=True) for (x,) in torch.utils.data.DataLoader(data, batch_size=2, pin_memory=True)]
+    assert [b.cpu().tolist() for b in batches] == [[0, 1], [2, 3]]
+
+
+def check_layers():
+    torch.manual_seed(0)
+    for layer, x in (
+        (torch.nn.LSTM(3, 5, 2), torch.randn(4, 2, 3)),
+        (torch.nn.GRU(3, 5), torch.randn(4, 2, 3)),
+        (torch.nn.TransformerEncoderLayer(8, 2, dropout=0.0, batch_first=True), torch.randn(2, 4, 8)),
+        (torch.nn.Embedding(5, 3), torch.tensor([[0, 4], [2, 2]])),
+    ):
+        first = lambda y: y[0] if isinstance(y, tuple) else y
+        mine = copy.deepcopy(layer).to(DEVICE)
+        y, z = first(layer(x)), first(mine(x.to(DEVICE)))
+        y.square().sum().backward()
+        z.square().sum().backward()
+        assert torch.allclose(z.cpu(), y, atol=1e-5), type(layer)
+        for p, q in zip(mine.parameters(), layer.parameters()):
+            assert torch.allclose(p.grad.cpu(), q.grad, atol=1e-4), type(layer)
+
+
+def check_transforms_of_functions():
+    x = torch.linspace(0, 1, 3)
+    for transform in (torch.func.vmap, torch.func.grad, torch.func.hessian):
+        f = transform(lambda v: (v.sin() * v).sum())
+        arguments = torch.stack([x, 2 * x]) if transform is torch.func.vmap else x
+        assert torch.allclose(f(arguments.to(DEVICE)).cpu(), f(arguments), atol=1e-6), transform
+
+
+def run() -> dict:
+    """Name of each check -> what went wrong, or None."""
+    import hologram_torch
+
+    hologram_torch.device.use()
+    hologram_torch.device.use("cpu")  # again changes nothing
+    found = {}
+    for name, check in list(globals().items()):
+        if name.startswith("check_"):
+            try:
+                found[name] = check()
+            except Exception:
+                found[name] = traceback.format_exc()
+    return found
