@@ -277,6 +277,11 @@ void precompile(Writer& writer, runtime::Runtime& runtime, const std::vector<std
   archive::precompile(writer, runtime.backend(), isas, &runtime.kernels().disk());
 }
 
+void precompile_here(Writer& writer, runtime::Runtime& runtime) {
+  nb::gil_scoped_release others;
+  archive::precompile_here(writer, runtime.backend(), &runtime.kernels().disk());
+}
+
 nb::list precompiled_list(const Archive& a) {
   nb::list out;
   for (const archive::Precompiled& p : a.index().precompiled) {
@@ -452,6 +457,8 @@ void bind_archive(nb::module_& m) {
       .def("precompile", &precompile, "runtime"_a, "isas"_a,
            "Adds machine code of all methods for these instruction sets; none named: the usual "
            "ones.")
+      .def("precompile_here", &precompile_here, "runtime"_a,
+           "Adds machine code of all methods for this runtime alone, threads included.")
       .def("add_method", &add_method, "name"_a, "graph"_a, "symbols"_a, "inputs"_a, "results"_a,
            "parameters"_a, "guards"_a, "structure"_a, "reproducible"_a = false, "fast"_a = false,
            "Returns the method's number.")

@@ -208,6 +208,12 @@ uint64_t cache_clear() {
       .clear();
 }
 
+/// Of this runtime's cache: see DiskCache::place_of_archive.
+nb::object cache_place(Runtime& runtime, std::string_view name, bool make) {
+  const auto path = runtime.kernels().disk().place_of_archive(fingerprint(name), make);
+  return path ? nb::cast(path->string()) : nb::none();
+}
+
 }  // namespace
 
 void bind_executable(nb::module_& m) {
@@ -267,6 +273,15 @@ void bind_executable(nb::module_& m) {
           },
           nb::arg("address"), nb::arg("bytes"),
           "Asks the system to take pages back; content stays. For memory that lies in a file.")
+      .def("cache_place", &cache_place, nb::arg("name"), nb::arg("make") = false,
+           "Where the cache on disk has, or may have, the archive of this name; None: nowhere.")
+      .def(
+          "cache_placed", [](Runtime& r, uint64_t bytes) { r.kernels().disk().placed(bytes); },
+          nb::arg("bytes"), "So many bytes were written there: others may go.")
+      .def_prop_ro(
+          "code_key", [](Runtime& r) { return r.backend().code_key(); },
+          "The target and the code generator: what names machine code apart from its program.")
+      .def_prop_ro("cache_limit", [](Runtime& r) { return r.kernels().disk().limit(); })
       .def(
           "start_recording", [](Runtime& r) { r.kernels().disk().start_recording(); },
           "Notes which entries of the kernel cache are used, until stop_recording().")

@@ -20,11 +20,17 @@ def padding_of(padding: Any, names: Sequence[str]) -> dict[str, float]:
     return dict(padding or {})
 
 
+HERE = ("here",)  # in place of instruction sets: this process' own kernels, for a file that is trusted by where it is
+
+
 def finish(writer: Any, path: str, isas: Optional[Sequence[str]], compiled: bool = True) -> tuple[str, dict[str, Any]]:
     """Adds machine code for the instruction sets (None: the usual ones; none named: no code) and lets the file appear.
 
     This user trusts what they write: it goes on their list. compiled: whether there is machine code at all. → the fingerprint, and
     what the file holds."""
+    if isas == HERE:
+        writer.precompile_here(_core.shared_runtime(None))
+        return writer.finish(), {}
     if compiled and (isas is None or len(isas)):
         writer.precompile(_core.shared_runtime("cpu"), list(isas or ()))
     fingerprint = writer.finish()

@@ -52,14 +52,14 @@ void refuse_other_calls(const ir::Graph& graph, const Index& index, uint32_t met
       fail(ErrorCode::unsupported, "operation {} needs a host framework", v->attrs.text);
 }
 
-using Targets = std::vector<std::unique_ptr<Backend>>;
+using Targets = std::vector<const Backend*>;
 
 // Adds to `list` by `add` what graph number `number` lacks.
 template <class Add>
 void compile_for_each(const Targets& targets, const ir::Graph& graph, uint32_t number,
                       const runtime::CompileOptions& options, CodeStore* cache,
                       const std::vector<Precompiled>& list, const Add& add) {
-  for (const auto& target : targets) {
+  for (const Backend* target : targets) {
     const std::string name = target->target();
     if (std::ranges::any_of(
             list, [&](const Precompiled& p) { return p.method == number && p.target == name; }))
@@ -91,11 +91,7 @@ void verify(const Archive& archive, const Backend& backend, const Precompiled& p
     fail(ErrorCode::corrupt, "{}: its code is not what its graph compiles to", where);
 }
 
-}  // namespace
-
-void precompile(Writer& writer, const Backend& backend, std::span<const std::string> isas,
-                CodeStore* cache) {
-  const Targets targets = backend.family(isas);
+void compile_all(Writer& writer, const Targets& targets, CodeStore* cache) {
   const Index& index = writer.index();
   for (uint32_t m = 0; m < index.methods.size(); ++m) {
     const auto graph = parsed(writer.graph(m));
@@ -111,6 +107,20 @@ void precompile(Writer& writer, const Backend& backend, std::span<const std::str
                      [&](Precompiled p, const runtime::StoredPlan& made) {
                        writer.add_precompiled_loop(std::move(p), made.plan, made.code);
                      });
+}
+
+}  // namespace
+
+void precompile(Writer& writer, const Backend& backend, std::span<const std::string> isas,
+                CodeStore* cache) {
+  const auto family = backend.family(isas);
+  Targets targets;
+  for (const auto& target : family) targets.push_back(target.get());
+  compile_all(writer, targets, cache);
+}
+
+void precompile_here(Writer& writer, const Backend& backend, CodeStore* cache) {
+  if (!backend.target().empty()) compile_all(writer, {&backend}, cache);
 }
 
 Fingerprint with_targets(const Archive& archive, const std::filesystem::path& path,

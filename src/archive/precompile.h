@@ -18,6 +18,10 @@ namespace hologram::archive {
 void precompile(Writer& writer, const Backend& backend, std::span<const std::string> isas,
                 CodeStore* cache);
 
+/// Likewise for this backend alone, by the number of threads that it has: what it would compile
+/// itself. Nothing where its code does not leave the process.
+void precompile_here(Writer& writer, const Backend& backend, CodeStore* cache);
+
 /// Writes the archive with code for more instruction sets to `path`, which may be its own; returns
 /// the fingerprint of that file.
 Fingerprint with_targets(const Archive& archive, const std::filesystem::path& path,

@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr char magic[8] = {'H', 'O', 'L', 'O', 'K', 'R', 'N', '1'};
-constexpr std::string_view kernel_suffix = ".kernel", mapped_suffix = ".packed";
+constexpr std::string_view kernel_suffix = ".kernel", mapped_suffix = ".packed",
+                           archive_suffix = ".holo";
 constexpr uint64_t max_entry = uint64_t{64} << 20;
 
 struct Header {
@@ -107,7 +108,8 @@ std::vector<Entry> entries_of(const fs::path& folder) {
   for (fs::recursive_directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
     std::error_code e;
     const std::string name = it->path().filename().string();
-    const bool mapped = name.find(mapped_suffix) != name.npos;
+    const bool mapped =
+        name.find(mapped_suffix) != name.npos || name.find(archive_suffix) != name.npos;
     if (!it->is_regular_file(e) || (!mapped && name.find(kernel_suffix) == name.npos)) continue;
     uint64_t bytes = it->file_size(e);
     auto time = it->last_write_time(e);
@@ -280,14 +282,40 @@ void DiskCache::put_mapped(const Fingerprint& key, std::span<const std::byte> co
   }
 }
 
-void DiskCache::write(const fs::path& path, std::string_view head,
-                      std::span<const std::byte> content) {
+std::optional<fs::path> DiskCache::place_of_archive(const Fingerprint& key, bool make) noexcept {
+  if (!usable()) return std::nullopt;
+  try {
+    fs::path path = path_of(key, archive_suffix);
+    if (make && !make_room(path)) return std::nullopt;
+    return path;
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
+void DiskCache::placed(uint64_t bytes) noexcept {
+  // Looking at the whole folder costs; do it once for every sixteenth of the limit written.
+  if ((written_ += bytes) <= limit_ / 16) return;
+  written_ = 0;
+  prune();
+}
+
+bool DiskCache::make_room(const fs::path& path) {
   std::error_code ec;
   fs::create_directories(folder_.parent_path(), ec);
   const bool there = ::mkdir(folder_.c_str(), 0700) == 0 || errno == EEXIST;
   const std::string problem = there ? distrust(folder_) : std::strerror(errno);
-  if (!problem.empty()) return do_without(problem);
+  if (!problem.empty()) {
+    do_without(problem);
+    return false;
+  }
   ::mkdir(path.parent_path().c_str(), 0700);
+  return true;
+}
+
+void DiskCache::write(const fs::path& path, std::string_view head,
+                      std::span<const std::byte> content) {
+  if (!make_room(path)) return;
   static std::atomic<uint64_t> serial{0};
   fs::path temporary = path;
   temporary += fmt::format(".{}.{}", ::getpid(), serial++);
@@ -304,11 +332,7 @@ void DiskCache::write(const fs::path& path, std::string_view head,
     ::unlink(temporary.c_str());
     return;
   }
-  // Looking at the whole folder costs; do it once for every sixteenth of the limit written.
-  if ((written_ += head.size() + content.size()) > limit_ / 16) {
-    written_ = 0;
-    prune();
-  }
+  placed(head.size() + content.size());
 }
 
 void DiskCache::do_without(std::string_view problem) {

@@ -60,6 +60,12 @@ class DiskCache final : public CodeStore {
   void put_mapped(const Fingerprint& key, std::span<const std::byte> content) noexcept;
   uint64_t limit() const { return limit_; }
 
+  /// Where the archive of this key is, or where a writer of archives may put it (`make`: the folder
+  /// is there then); nothing where the cache is not used. Such files go as those of put_mapped() do.
+  std::optional<std::filesystem::path> place_of_archive(const Fingerprint& key, bool make) noexcept;
+  /// So many bytes were written there.
+  void placed(uint64_t bytes) noexcept;
+
   struct Info {
     std::filesystem::path folder;
     uint64_t entries = 0, bytes = 0, limit = 0;
@@ -77,6 +83,8 @@ class DiskCache final : public CodeStore {
   void prune() noexcept;
   /// The folder is not used any more, which is said once.
   void do_without(std::string_view problem);
+  /// The folders above `path`, or false.
+  bool make_room(const std::filesystem::path& path);
   std::filesystem::path path_of(const Fingerprint& key, std::string_view suffix) const;
   /// `head` and `content` as a file of this name, or none.
   void write(const std::filesystem::path& path, std::string_view head,

@@ -1,11 +1,16 @@
 # tests/python/test_onnx_archive.py: ONNX models compiled into archives
 import json
+import os
+import subprocess
+import sys
+import time
 
 import hologram
 import numpy as np
 import pytest
 
 pytest.importorskip("onnx")
+import onnx  # noqa: E402
 import onnx_models  # noqa: E402
 from hologram.cli import main  # noqa: E402
 from onnx import helper  # noqa: E402
@@ -77,3 +82,73 @@ def test_what_one_graph_cannot_hold_is_refused(tmp_path):
     model.save(tmp_path / "m.holo", {"n": (5, 9)}, isas=())
     x = RNG.standard_normal(7).astype(np.float32)
     np.testing.assert_array_equal(hologram.load(tmp_path / "m.holo")(x), x[:5])
+
+
+# --- what calls of files leave in the cache folder
+
+
+@pytest.fixture
+def old_file(network, tmp_path):
+    """The network in a file that nobody changed lately."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(network[0].read_bytes())
+    os.utime(path, (time.time() - 60,) * 2)
+    return path
+
+
+def test_files_that_were_called_are_neither_read_nor_traced_again(old_file):
+    images = {n: RNG.standard_normal((n, 3, 8, 8)).astype(np.float32) for n in (1, 2, 5)}
+    first = hologram.from_onnx(old_file)
+    assert not first._kept.graphs
+    want = {n: first(images[n]) for n in (2, 1)}
+    second = hologram.from_onnx(old_file)
+    assert (second.inputs, second.outputs, repr(second)) == (first.inputs, first.outputs, repr(first))
+    for n in (1, 2, 2):
+        for a, b in zip(second(images[n]), want[n], strict=True):
+            np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(second(images[5])[0], first(images[5])[0])
+    assert second._reading is None and len(second.reports()) == 2 and second.stats() == {"fallback_ops": {}, "steps": {}}
+    assert second(images[5][:0])[0].shape == (0, 5) and second._reading is not None  # no elements: what no archive holds
+    with pytest.raises(ValueError, match="input 'image': expected the shape of image"):
+        hologram.from_onnx(old_file)(images[5][0])
+    assert not hologram.from_onnx(old_file, reproducible=True)._kept.graphs
+    code = "import sys, numpy as np, hologram; sys.modules['onnx'] = None; hologram.from_onnx(sys.argv[1])(np.ones((2, 3, 8, 8), 'f4'))"
+    done = subprocess.run([sys.executable, "-c", code, str(old_file)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_files_that_changed_are_read_again(old_file):
+    x = RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
+    hologram.from_onnx(old_file)(x)
+    assert hologram.from_onnx(old_file)._kept.graphs
+    proto = onnx_models.network()
+    proto.graph.initializer[-1].raw_data = bytes(len(proto.graph.initializer[-1].raw_data))
+    old_file.write_bytes(proto.SerializeToString())
+    os.utime(old_file, (time.time() - 60,) * 2)  # the same size and time
+    assert not hologram.from_onnx(old_file)(x)[0].any()
+    old_file.write_bytes(old_file.read_bytes())
+    hologram.from_onnx(old_file)(x)  # too new: it may change again without a sign
+    assert not hologram.from_onnx(old_file)._kept.graphs
+
+
+def test_models_with_data_beside_them_or_with_steps(tmp_path):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    proto = onnx_models.model(nodes, {"x": ("float32", ["n", 4])}, ["y"], {"w": np.eye(4, 300, dtype=np.float32)})
+    onnx.save_model(proto, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    x = RNG.standard_normal((3, 4)).astype(np.float32)
+
+    def again(*written):
+        for name in written:
+            os.utime(tmp_path / name, (time.time() - 60,) * 2)
+        model = hologram.from_onnx(tmp_path / "m.onnx")
+        return bool(model._kept.graphs), model(x)
+
+    assert not again("m.onnx", "w.bin")[0]
+    kept, y = again()
+    assert kept and np.array_equal(y[:, :4], x)
+    (tmp_path / "w.bin").write_bytes(bytes(len((tmp_path / "w.bin").read_bytes())))
+    kept, y = again("w.bin")
+    assert not kept and not y.any()
+    nodes = [helper.make_node("NonZero", ["x"], ["y"])]
+    (tmp_path / "m.onnx").write_bytes(onnx_models.model(nodes, {"x": ("float32", ["n", 4])}, ["y"]).SerializeToString())
+    assert not again("m.onnx")[0] and not again()[0]

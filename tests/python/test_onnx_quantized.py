@@ -113,13 +113,19 @@ def feed_forward():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
 
 
-@pytest.mark.parametrize("mode, close, share", [("dynamic-int8", 0.02, 0.3), ("weight-int8", 0.015, 0.3), ("weight-int4", 0.2, 0.24)])
+MODES = [("dynamic-int8", 0.02, 0.3), ("static-int8", 0.04, 0.3), ("weight-int8", 0.015, 0.3), ("weight-int4", 0.2, 0.24)]
+
+
+@pytest.mark.parametrize("mode, close, share", MODES)
 def test_float_models_get_weights_of_few_bits(mode, close, share, tmp_path, capsys):
     (tmp_path / "m.onnx").write_bytes(feed_forward().SerializeToString())
     exact, path = hologram.from_onnx(tmp_path / "m.onnx"), str(tmp_path / "m.holo")
-    assert main(["compile", str(tmp_path / "m.onnx"), "-o", path, "--quantize", mode, "--isa", "sse42"]) == 0
+    static = mode == "static-int8"
+    np.savez(tmp_path / "calls.npz", ids=np.arange(WORDS))
+    words = ["--calibrate", str(tmp_path / "calls.npz")] if static else []
+    assert main(["compile", str(tmp_path / "m.onnx"), "-o", path, "--quantize", mode, "--isa", "sse42", *words]) == 0
     archive = hologram.load(path)
-    model = hologram.from_onnx(tmp_path / "m.onnx", quantize=mode)
+    model = hologram.from_onnx(tmp_path / "m.onnx", quantize=mode, calibrate=[np.arange(WORDS)] if static else None)
     for n in (1, 20):
         ids = np.arange(n)
         want, found = exact(ids), model(ids)
@@ -127,5 +133,41 @@ def test_float_models_get_weights_of_few_bits(mode, close, share, tmp_path, caps
         np.testing.assert_allclose(archive(ids), found, rtol=1e-4, atol=1e-4)
     floats = 4 * (WORDS * WIDTH + 2 * HIDDEN * WIDTH + 32 * WIDTH + 32)
     assert sum(np.asarray(v).nbytes for v in archive.tensors.values()) < share * floats
-    with pytest.raises(ValueError, match="quantize: expected one of dynamic-int8, weight-int8, weight-int4, got 'int8'"):
-        hologram.from_onnx(tmp_path / "m.onnx", quantize="int8")
+
+
+@pytest.mark.parametrize("mode, close", [("dynamic-int8", 0.02), ("static-int8", 0.02), ("weight-int8", 0.02), ("weight-int4", 0.02)])
+def test_convolutions_of_float_models_get_bytes(mode, close):
+    """A dense one with a border, one in groups of few numbers, one of other strides."""
+    shapes = {"a": (32, 8, 3, 3), "b": (32, 1, 3, 3), "c": (32, 32, 3, 3)}
+    rng = np.random.default_rng(7)
+    constants = {name: (rng.standard_normal(shape) / np.prod(shape[1:]) ** 0.5).astype(np.float32) for name, shape in shapes.items()}
+    constants["bias"] = rng.standard_normal(32).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "a", "bias"], ["h"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Conv", ["r", "b"], ["s"], group=32, auto_pad="SAME_UPPER"),
+        helper.make_node("Conv", ["s", "c"], ["y"], strides=[2, 2]),
+    ]
+    proto = model(nodes, {"x": ("float32", ["n", 8, 11, 11])}, ["y"], constants)
+    calls = [rng.standard_normal((4, 8, 11, 11)).astype(np.float32) for _ in range(3)]
+    function = hologram.from_onnx(proto, quantize=mode, calibrate=[{"x": x} for x in calls] if mode == "static-int8" else None)
+    want, found = hologram.from_onnx(proto)(calls[0]), function(calls[0])
+    assert 0 < np.linalg.norm(found - want) < close * np.linalg.norm(want)
+    assert ("acc i32" in kernels(function)) == (not mode.startswith("weight")) and not function.stats()["fallback_ops"]
+    assert all(v.dtype == np.int8 for name, v in function.graph.constants.items() if name.endswith(":bytes"))
+    assert sum(name.endswith(":bytes") for name in function.graph.constants) == 3 and not set(shapes) & set(function.graph.constants)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ({"quantize": "int8"}, "quantize: expected one of dynamic-int8, static-int8, weight-int8, weight-int4, got 'int8'"),
+        ({"quantize": "static-int8"}, "calibrate: expected calls of the model for quantize='static-int8', got 0 calls"),
+        ({"calibrate": [np.arange(3)]}, "calibrate: expected None for quantize=None, got 1 calls"),
+        ({"quantize": "static-int8", "calibrate": [{"x": 1}]}, "calibrate: expected all inputs, got none for 'ids'"),
+        ({"quantize": "static-int8", "calibrate": [np.arange(0)]}, "calibrate: no call gave values to"),
+    ],
+)
+def test_wrong_words_for_quantisation_are_named(words, message):
+    with pytest.raises(ValueError, match=message):
+        hologram.from_onnx(feed_forward(), **words)

@@ -163,6 +163,23 @@ TEST_F(DiskCacheTest, DropsDamagedMappedEntries) {
   EXPECT_FALSE(refused([](const fs::path&) {}));
 }
 
+TEST_F(DiskCacheTest, ArchivesLieThereUntilTheFolderOutgrowsItsLimit) {
+  DiskCache cache(root_ / "c", 100'000);
+  cache.put(key_, std::string(2000, 'k'));
+  for (int i = 0; i < 9; ++i) {
+    const auto place = cache.place_of_archive(fingerprint("a" + std::to_string(i)), true);
+    ASSERT_TRUE(place);
+    std::ofstream(*place) << std::string(20'000, 'a');
+    cache.placed(20'000);
+  }
+  EXPECT_LE(cache.info().bytes, 125'000u);
+  EXPECT_TRUE(fs::exists(*cache.place_of_archive(fingerprint("a8"), false)));
+  EXPECT_TRUE(cache.get(key_));
+  EXPECT_FALSE(DiskCache("", 100'000).place_of_archive(key_, true));
+  fs::permissions(root_ / "c", fs::perms::others_write, fs::perm_options::add);
+  EXPECT_FALSE(DiskCache(root_ / "c", 100'000).place_of_archive(key_, true));
+}
+
 TEST_F(DiskCacheTest, MappedEntriesGoBeforeMachineCode) {
   DiskCache cache(root_ / "c", 100'000);
   cache.put(key_, std::string(2000, 'k'));

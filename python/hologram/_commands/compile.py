@@ -15,7 +15,8 @@ def _compile(args: argparse.Namespace) -> int:
     from hologram.onnx.model import from_onnx
 
     try:
-        model: Any = from_onnx(args.file, reproducible=args.reproducible, quantize=args.quantize)
+        calls = list(map(_call, args.calibrate)) or None
+        model: Any = from_onnx(args.file, reproducible=args.reproducible, quantize=args.quantize, calibrate=calls)
         fingerprint, written = model.save(args.output, dict(map(_shape, args.shape)), args.isa, dict(map(_pad, args.pad)))
     except (ImportError, NotImplementedError) as error:
         raise Failure(str(error)) from None
@@ -31,6 +32,16 @@ def _compile(args: argparse.Namespace) -> int:
     }
     show(data, args.json)
     return 0
+
+
+def _call(path: str) -> dict[str, Any]:
+    import numpy as np
+
+    file = np.load(path)
+    if not isinstance(file, np.lib.npyio.NpzFile):
+        raise Failure(f"--calibrate is an .npz file with the model's inputs by name, not {path}")
+    with file:
+        return {name: file[name] for name in file.files}
 
 
 def _shape(word: str) -> tuple[str, Union[int, tuple[int, int]]]:
@@ -61,6 +72,8 @@ def register(commands: Any) -> None:
     command.add_argument("--pad", metavar="NAME=NUMBER", action="append", default=[], help=text)
     text = "machine code for these instruction sets (sse42, avx2, avx512, amx, neon); default: the usual ones"
     command.add_argument("--isa", metavar="ISA", action="append", default=None, help=text)
-    text = "products by constant matrices with bytes, or with weights of 8 or 4 bits"
-    command.add_argument("--quantize", choices=("dynamic-int8", "weight-int8", "weight-int4"), help=text)
+    text = "products and convolutions by constants with bytes, or with weights of 8 or 4 bits"
+    command.add_argument("--quantize", choices=("dynamic-int8", "static-int8", "weight-int8", "weight-int4"), help=text)
+    text = "for static-int8: an .npz file with inputs of a typical call, by name; may be given several times"
+    command.add_argument("--calibrate", metavar="FILE", action="append", default=[], help=text)
     command.add_argument("--reproducible", action="store_true", help="the same bits on every instruction set and thread count")

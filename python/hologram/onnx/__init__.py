@@ -1,18 +1,14 @@
 # hologram/onnx/__init__.py: ONNX models as graphs of Hologram
 # mypy: ignore-errors
-"""A model is read by the package `onnx` (`model`), its nodes run on stand-ins for arrays (`run`), and a row of `table` says for
-each operator how it becomes operations of the graph. Rows are in the modules named in `FAMILIES`."""
+"""A model (`model`) is read by the package `onnx` (`read`), its nodes run on stand-ins for arrays (`run`), and a row of `table` says
+for each operator how it becomes operations of the graph. Rows are in the modules named in `FAMILIES`. What a process found out about
+a file is kept for others (`kept`), which then import nothing of this."""
 
 import importlib
 
-try:
-    import onnx  # noqa: F401
-except ImportError as error:
-    raise ImportError("hologram.from_onnx needs the package onnx: pip install 'hologram-compute[onnx]'") from error
-
 FAMILIES = (
     "pointwise", "casts", "shapes", "reductions", "products", "convolution", "pooling", "norms", "resize", "images", "indexing",
-    "ordering", "quantized", "recurrent", "signal", "sequences", "control", "training",
+    "ordering", "quantized", "recurrent", "signal", "sequences", "control", "training", "narrow",
 )  # fmt: skip
 
 

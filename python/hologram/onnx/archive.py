@@ -62,8 +62,8 @@ class ArchiveRecorder(OnnxRecorder):
         raise NotImplementedError(f"an archive holds one graph, and {name} is computed between graphs")
 
 
-def write(model, path, shapes=None, isas=None, padding=None):
-    """Writes a Model as an archive with the method "forward": see Model.save."""
+def write(model, path, shapes=None, isas=None, padding=None, more=None):
+    """Writes a Model as an archive with the method "forward": see Model.save. more: of what is said about its structure."""
     sizes, padding = _sizes(model, shapes or {}), _export.padding_of(padding, [spec.name for spec in model._inputs])
     tracer = ArchiveRecorder(model.options["reproducible"])
     leaves = [Placeholder(spec.dtype, [sizes.get(d, d) for d in dims]) for spec, dims in zip(model._inputs, _named(model))]
@@ -81,6 +81,7 @@ def write(model, path, shapes=None, isas=None, padding=None):
         "arguments": [[spec.name, {"input": i}] for i, spec in enumerate(model._inputs)],
         "outputs": outputs[0] if len(outputs) == 1 else {"tuple": outputs},
         **({"padding": padding} if padding else {}),
+        **(more or {}),
     }
     writer.add_method(
         "forward", tracer.graph, symbols, inputs, signatures, parameters, guards, json.dumps(structure),
@@ -90,11 +91,11 @@ def write(model, path, shapes=None, isas=None, padding=None):
 
 
 def _named(model):
-    """The sizes of each input: numbers and names, also for those that the model leaves unknown."""
+    """The sizes of each input: numbers and names."""
     for spec in model._inputs:
         if spec.dims is None or spec.sequence or spec.optional:
             raise NotImplementedError(f"save: input {spec.name!r} is no array of a known number of dimensions")
-        yield [f"{spec.name}_{axis}" if d is None else d for axis, d in enumerate(spec.dims)]
+        yield spec.named()
 
 
 def _sizes(model, shapes):

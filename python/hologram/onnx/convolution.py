@@ -45,10 +45,15 @@ def conv(call, x, w, bias=None):
     rank = len(w.shape) - 2
     g = Geometry(call, image, w.shape[2:])
     groups = call.attr("group", 1)
+    return b.cast(with_bias(b, convolved(b, x, w, g, groups), bias, rank), x.dtype)
+
+
+def convolved(b, x, w, g, groups):
+    """The convolution of an image and a weight, of bytes where both were."""
     y = _quantised.convolved(b, x, w, g.strides, g.low, g.high, g.dilation, groups)
     if y is None:
         y = windows.convolve(b, windows.channels_last(b, x), w, g.strides, g.low, g.high, g.dilation, groups, wide=True)
-    return b.cast(with_bias(b, y, bias, rank), x.dtype)
+    return y
 
 
 def with_bias(b, y, bias, rank):

@@ -24,6 +24,13 @@ for _name, _own in _NARROW.items():
         _NUMPY[getattr(TensorProto, _name)] = getattr(ml_dtypes, _own)
 
 
+class Folder(str):
+    """The folder of a model. used: files in it that were read."""
+
+    def __init__(self, path):
+        self.used = set()
+
+
 def dtype_of(number):
     """NumPy's dtype of a TensorProto.DataType; NotImplementedError for strings and what NumPy has nothing for."""
     if number not in _NUMPY:
@@ -93,4 +100,5 @@ def _confined(location, folder, where):
             raise ValueError(f"from_onnx: {where}: external data in {location!r}, which is a link")
     if not stat.S_ISREG(mode):
         raise ValueError(f"from_onnx: {where}: external data in {location!r}, which is no file")
+    folder.used.add(path)
     return path

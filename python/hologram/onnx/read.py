@@ -1,0 +1,105 @@
+# hologram/onnx/read.py: a model file as a function that is traced
+# mypy: ignore-errors
+import os
+
+try:
+    import onnx
+except ImportError as error:
+    raise ImportError("hologram.from_onnx needs the package onnx: pip install 'hologram-compute[onnx]'") from error
+
+from hologram import onnx as families
+from hologram._jit import Jitted
+from hologram.onnx import kept, tensors
+from hologram.onnx import quantize as narrow
+from hologram.onnx.call import OnnxRecorder
+from hologram.onnx.graph import Graph, Scope
+from hologram.onnx.inputs import Input
+from hologram.onnx.run import Runner
+
+
+class Reading:
+    """A model that was read. inputs: Inputs; outputs: names; files: those with its data, beside its own, and what names their content;
+    function: of arrays."""
+
+    def __init__(self, source, options, quantize=None, calibrate=None):
+        families.load_table()
+        proto, folder = _read(source)
+        opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in proto.opset_import}
+        functions = {(("" if f.domain == "ai.onnx" else f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions}
+        self.graph = Graph(proto.graph, Scope(opsets, functions, folder))
+        self.inputs = [input_of(v) for v in proto.graph.input if v.name not in self.graph.constants]
+        self.graph.inputs = [v.name for v in self.inputs]
+        self.outputs, self.name = list(self.graph.outputs), proto.graph.name
+        self.files = [(path, kept.identity(path)) for path in sorted(folder.used)] if folder is not None else []
+        if quantize is not None:
+            ranges = narrow.observe(self.graph, quantize, lambda names: self._observed(names, calibrate, options)) if calibrate else None
+            narrow.rewrite(self.graph, quantize, ranges)
+        self.function = self._traced(options)
+
+    def _traced(self, options):
+        declared = tuple(v.dims for v in self.inputs)
+        flat = not any(v.sequence or v.optional for v in self.inputs)  # else leaves are not the inputs
+        recorder = type("ModelRecorder", (OnnxRecorder,), {"declared": declared if flat else (), "reproducible": options["reproducible"]})
+        runner = Runner(self.graph)
+        runner.__name__ = self.name or "model"
+        return Jitted(runner, **options, recorder=recorder)
+
+    def _observed(self, names, calibrate, options):
+        """For each call the values that the graph has under these names."""
+        graph = self.graph
+        graph.outputs = names
+        graph.last = graph._last_uses()
+        function = self._traced(options)
+        for given in calibrate:
+            sizes = {}
+            if isinstance(given, dict):
+                missing = [spec.name for spec in self.inputs if spec.name not in given]
+                if missing:
+                    raise ValueError(f"from_onnx: calibrate: expected all inputs, got none for {missing[0]!r}")
+                given = [given[spec.name] for spec in self.inputs]
+            given = given if isinstance(given, (tuple, list)) else [given]
+            yield function(*[spec.take(value, sizes) for spec, value in zip(self.inputs, given, strict=True)])
+        graph.outputs = list(self.outputs)
+        graph.last = graph._last_uses()
+
+
+def _read(model):
+    """(ModelProto, the folder that its external data is in or None)"""
+    if isinstance(model, onnx.ModelProto):
+        return model, None
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        data, folder, where = bytes(model), None, "the bytes"
+    elif isinstance(model, (str, os.PathLike)):
+        folder, where = tensors.Folder(os.path.dirname(os.path.abspath(model))), os.fspath(model)
+        with open(model, "rb") as file:
+            data = file.read()
+    else:
+        raise TypeError(f"from_onnx: expected a path, bytes or a ModelProto, got {type(model).__name__}")
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except Exception as error:  # the parser's own class
+        raise ValueError(f"from_onnx: {where}: no ONNX model: {error}") from None
+    if not proto.HasField("graph") or not proto.opset_import:
+        raise ValueError(f"from_onnx: {where}: no ONNX model: it has no graph or names no opset")
+    return proto, folder
+
+
+def input_of(proto):
+    kind = proto.type
+    optional = kind.HasField("optional_type")
+    if optional:
+        kind = kind.optional_type.elem_type
+    sequence = kind.HasField("sequence_type")
+    if sequence:
+        kind = kind.sequence_type.elem_type
+    if not kind.HasField("tensor_type"):
+        raise NotImplementedError(f"from_onnx: input {proto.name!r} is no tensor or sequence of tensors")
+    try:
+        dtype = tensors.dtype_of(kind.tensor_type.elem_type)
+    except NotImplementedError as error:
+        raise NotImplementedError(f"from_onnx: input {proto.name!r}: {error}") from None
+    dims = None
+    if kind.tensor_type.HasField("shape") and not sequence:
+        dims = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in kind.tensor_type.shape.dim]
+    return Input(proto.name, dtype, dims, sequence, optional)
