@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 # bench/generation.py: tokens a second of decoders of real sizes, beside eager and Inductor, and as a share of the memory's bandwidth
-"""    python bench/generation.py [CASE...] [--peers eager,inductor,hologram] [--threads N] [--seconds S] [--length N] [--layers N]
+"""    python bench/generation.py [CASE...] [--peers eager,inductor,onnxruntime,openvino,hologram] [--threads N] [--length N] [--layers N]
 
 One step of one row behind half of a cache of `--length` tokens, random weights; greedy. Peers take turns in one process; ratios are
 medians of the turns' quotients. The share is that of the bytes a step reads (all weights but tables of embeddings that no layer
 multiplies by, and the whole cache) a second in this machine's read bandwidth, measured in the same run. On one thread the clock is
-the thread's own, which other work on the machine does not stop. Tokens are compared with eager's first."""
+the thread's own, which other work on the machine does not stop. Logits are compared with eager's first; a peer that is farther off than
+its weights' bits explain is not timed. ONNX Runtime and OpenVINO run an ONNX file of the step (generation_peers.py), whose cache holds
+the tokens before alone; ONNX Runtime has no bfloat16 products on CPUs."""
 
 import argparse
 import gc
+import tempfile
 import time
+from pathlib import Path
 
+import generation_peers
 import numpy as np
 import torch
 
@@ -28,6 +33,7 @@ CASES = {  # model, dtype, quantisation
     "llama-int8": ("llama", torch.float32, "weight-int8"),
     "llama-int4": ("llama", torch.float32, "weight-int4"),
 }
+FARTHEST = {"bf16": 0.05, "int8": 0.1, "int4": 0.7}  # logits from eager's, of the largest; else 1e-3. 4 bits: two quantisers differ
 WARM = 2  # steps without a clock before each that counts
 
 
@@ -52,7 +58,7 @@ def built(name: str, layers):
             p.uniform_(-0.02, 0.02, generator=generator) if p.dim() > 1 else p.fill_(1)
         for rotary in (m for m in model.modules() if hasattr(m, "inv_freq")):
             rotary.inv_freq.copy_(type(rotary)(config=config).inv_freq)
-    return hologram_torch.quantize(model.eval(), how) if how else model.eval()
+    return model.eval(), hologram_torch.quantize(model, how) if how else model
 
 
 def bytes_read(steps) -> int:
@@ -68,8 +74,12 @@ def bytes_read(steps) -> int:
 class Peer:
     """Steps of one way to run the model, each at the same place of the cache."""
 
-    def __init__(self, name, model, length):
+    def __init__(self, name, model, length, others):
         self.name, ids = name, np.array([[11]])
+        self.steps = None
+        if name in Others.NAMES:
+            self.call = others.call(name)
+            return
         if name == "hologram":
             made = generation.compiled(model, 1, length)
             self.steps, self.call = made.steps, lambda: made.decode(ids)
@@ -80,8 +90,31 @@ class Peer:
 
     @torch.no_grad()
     def step(self):
-        self.steps.position.fill_(self.steps.length // 2)
+        if self.steps is not None:
+            self.steps.position.fill_(self.steps.length // 2)
         return self.call()
+
+
+class Others:
+    """The step as one file for those that do not run PyTorch's modules."""
+
+    NAMES = ("onnxruntime", "openvino")
+
+    def __init__(self, model, length, threads, how, dtype, folder):
+        self.model, self.before, self.threads, self.how, self.dtype, self.folder = model, length // 2, threads, how, dtype, folder
+        self.path = self.pairs = None
+
+    def call(self, name):
+        if self.path is None:
+            steps = Steps(self.model, 1, 2 * self.before)
+            self.pairs = [(getattr(steps, f"keys{n}"), getattr(steps, f"values{n}")) for n in range(steps.layers)]
+            self.path = generation_peers.export(self.model, self.pairs, self.before, self.folder)
+            if self.how:
+                self.path = generation_peers.quantised(self.path, int(self.how[-1]))
+        arguments = self.path, self.threads, self.pairs, self.before
+        if name == "onnxruntime":
+            return generation_peers.onnxruntime(*arguments)
+        return generation_peers.openvino(*arguments, self.dtype == torch.bfloat16)
 
 
 def measured(peers, seconds, clock) -> dict:
@@ -98,22 +131,32 @@ def measured(peers, seconds, clock) -> dict:
     return times
 
 
-def run(name, args):
-    model = built(name, args.layers)
-    peers = [Peer(peer, model, args.length) for peer in args.peers.split(",")]
-    wanted, tops = None, []
-    for peer in peers:
+def run(name, args, folder):
+    plain, model = built(name, args.layers)
+    others = Others(plain, args.length, args.threads, CASES[name][2], CASES[name][1], folder)
+    peers, wanted = [], None
+    farthest = FARTHEST.get(name.split("-")[-1], 1e-3)
+    for kind in args.peers.split(","):
         begin = time.perf_counter()
-        logits = torch.as_tensor(peer.step()[0])
+        try:
+            peer = Peer(kind, model, args.length, others)
+            logits = torch.as_tensor(peer.step()[0])
+        except Exception as error:  # what a peer lacks is a line of the result
+            print(f"  {kind}: n/a: {type(error).__name__}: {' '.join(str(error).split())[:160]}", flush=True)
+            continue
         wanted = logits if wanted is None else wanted
-        tops.append((logits - wanted).abs().max().item() / wanted.abs().max().item())
-        print(f"  {peer.name}: first step {time.perf_counter() - begin:.1f} s, logits apart by {tops[-1]:.1e} of the largest", flush=True)
+        apart = (logits - wanted).abs().max().item() / wanted.abs().max().item()
+        print(f"  {kind}: first step {time.perf_counter() - begin:.1f} s, logits apart by {apart:.1e} of the largest", flush=True)
+        if apart <= farthest:
+            peers.append(peer)
+        else:
+            print(f"  {kind}: n/a: wrong", flush=True)
     clock = time.thread_time if args.threads == 1 else time.perf_counter
     before = limits.measured(args.threads, again=True)
     times = measured(peers, args.seconds, clock)
     read = max(before.levels[-1].read, limits.measured(args.threads, again=True).levels[-1].read)
     size = bytes_read(peers[0].steps)
-    print(f"{name}: {sum(p.numel() for p in model.parameters()) / 1e6:.0f} M parameters, a step reads {size / 1e6:.0f} MB; "
+    print(f"{name}: {sum(p.numel() for p in plain.parameters()) / 1e6:.0f} M parameters, a step reads {size / 1e6:.0f} MB; "
           f"memory reads {read / 1e9:.1f} GB/s")  # fmt: skip
     base = np.array(times[peers[0].name])
     for peer in peers:
@@ -131,10 +174,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--layers", type=int)
+    parser.add_argument("--folder", help="where the ONNX file is written for a while; a model of 1 B in float32 takes 9 GB")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     for name in args.cases:
-        run(name, args)
+        with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+            run(name, args, Path(folder))
         torch._dynamo.reset()
         gc.collect()
 
