@@ -174,7 +174,7 @@ endfunction()
 # tests/<folder>/libs.cmake may set LIBS (default: the folders of src/ that most of them need), and
 # tests/<folder>/<name>.cmake SOURCES, further files of the one target.
 function(hologram_fuzz_group folder)
-  set(LIBS backend/interp canon sigmatics)
+  set(LIBS interp canon sigmatics)
   include("${CMAKE_CURRENT_SOURCE_DIR}/${folder}/libs.cmake" OPTIONAL)
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
   add_custom_target(fuzzers)

@@ -3,7 +3,8 @@
 """Imports under python/ point one way.
 
 A module may import from its own part and from the parts above it in ORDER, and no chain of imports leads back to where
-it began. Imports inside functions count; those under `if TYPE_CHECKING:` do not.
+it began. Imports inside functions count, and so do names given to `import_module` and its like, as far as they are
+written out; those under `if TYPE_CHECKING:` do not.
 """
 
 import ast
@@ -84,6 +85,43 @@ def _statements(tree):
         yield from _statements(node)
 
 
+LATE = {"import_module", "__import__", "find_spec", "run_module", "resolve_name"}  # functions of importlib, runpy and pkgutil
+
+
+def _written(node, name):
+    """What of a string is written out: (the text, whether that is all of it)."""
+    if isinstance(node, ast.Constant):
+        return str(node.value), True
+    if isinstance(node, ast.Name) and node.id == "__name__":
+        return name, True
+    parts = [node.left, node.right] if isinstance(node, ast.BinOp) else getattr(node, "values", None)
+    if isinstance(node, ast.FormattedValue):
+        return _written(node.value, name)
+    text = ""
+    for part in parts or ():
+        more, whole = _written(part, name)
+        text += more
+        if not whole:
+            return text, False
+    return text, parts is not None
+
+
+def late(node, name, known):
+    """The known module that a call imports by its name, or the nearest package that is certain; None where it is no such call."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return None
+    function = getattr(node.func, "attr", getattr(node.func, "id", None))
+    if function not in LATE:
+        return None
+    text, whole = _written(node.args[0], name)
+    text = text.split(":")[0]
+    if text.startswith("."):
+        text = name.rpartition(".")[0] + text
+    while text not in known and "." in text:
+        text, whole = text.rpartition(".")[0], False
+    return text if text in known else None
+
+
 def imports(name, path, known):
     """{dotted name of a known module: line} that the module imports."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
@@ -91,6 +129,9 @@ def imports(name, path, known):
     if path.suffix == ".pyi":
         return found
     for node in _statements(ast.parse(path.read_text(encoding="utf-8"))):
+        target = late(node, name, known)
+        if target and target != name:  # of its own modules a package may import any
+            found.setdefault(target, node.lineno)
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -130,6 +171,16 @@ def circles(edges):
     return found
 
 
+def arrows(root):
+    """{part: the other parts that its modules import from}, in ORDER."""
+    known = modules(root)
+    found = {}
+    for name, path in known.items():
+        targets = {part(t) for t in imports(name, path, known)} - {None, part(name)}
+        found.setdefault(part(name), set()).update(targets)
+    return {p: sorted(found[p], key=ORDER.index) for p in ORDER if p in found}
+
+
 def check_tree(root):
     """All faults below the folder `root`, and the number of modules read."""
     known = modules(root)
@@ -158,6 +209,12 @@ SELF_TEST = [
     ({"hologram_torch/lowering/views.py": "from . import lower", "hologram_torch/lowering/__init__.py": "from .views import x"}, False),
     ({"hologram/__init__.py": "from hologram import a", "hologram/a.py": "from hologram import _n", "hologram/_n.pyi": ""}, True),
     ({"hologram_torch/strange.py": ""}, False),
+    ({"hologram/a.py": "import_module('hologram_torch.options')", "hologram_torch/options.py": ""}, False),
+    ({"hologram/a.py": "def f(n):\n    return i.import_module(f'hologram_torch.{n}')", "hologram_torch/__init__.py": ""}, False),
+    ({"hologram/a.py": "i.import_module('hologram_torch.' + x)", "hologram_torch/__init__.py": ""}, False),
+    ({"hologram/a.py": "i.import_module('hologram.b')", "hologram/b.py": "def f():\n    from hologram import a"}, False),
+    ({"hologram/__init__.py": "i.import_module(f'{__name__}.{n}')", "hologram/a.py": "import hologram"}, True),
+    ({"hologram_torch/nn.py": "i.import_module('hologram.a')", "hologram/a.py": ""}, True),
 ]
 
 

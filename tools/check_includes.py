@@ -2,9 +2,9 @@
 # tools/check_includes.py: fails when a folder of src/ includes from a folder below it
 """Includes under src/ point one way.
 
-A folder may include from itself and from the folders above it in ORDER; a backend never includes from
-another backend (but null, which interprets), and LLVM's headers are included by src/codegen and below
-src/backend/<name>/ alone. src/codegen, which several backends share, names no instruction set.
+A folder may include from itself and from the folders above it in ORDER. Nobody but itself includes from a backend
+(src/rt, which stands in place of them, may from the CPU's), so what two share is in neither; LLVM's headers are included by
+src/codegen and below src/backend/<name>/ alone. src/codegen, which several backends share, names no instruction set.
 """
 
 import re
@@ -20,6 +20,7 @@ ORDER = [
     "canon",
     "atlas",
     "schedule",
+    "interp",
     "codegen",
     "host",
     "builtin",
@@ -30,7 +31,7 @@ ORDER = [
     "rt",
 ]
 INSTRUCTION_SETS = re.compile(r"avx|\bsse|neon|amx|x86", re.IGNORECASE)
-BORROWS = {("null", "interp")}  # the device that is not there interprets its programs
+BORROWS = {("rt", "backend/cpu")}  # archives hold objects by the keys of the CPU's backend
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".h", ".cpp", ".def", ".inc", ".c", ".hpp"}
 
@@ -50,11 +51,26 @@ def check_include(file, line, target, quoted):
         return None
     if ORDER.index(head) > ORDER.index(folder):
         return f"{where}: {folder} includes {target}, but {head} comes after {folder}"
-    if folder == head == "backend" and len(file.parts) > 2:
-        other = target.split("/")
-        if len(other) > 2 and other[1] != file.parts[1] and (file.parts[1], other[1]) not in BORROWS:
-            return f"{where}: backend/{file.parts[1]} includes {target} of another backend"
+    owner, borrower = folder_of(target.split("/")), folder_of(file.parts)
+    if "/" in owner and owner != borrower and (borrower, owner) not in BORROWS:
+        return f"{where}: {borrower} includes {target} of {owner}"
     return None
+
+
+def folder_of(parts):
+    """The folder of src/ that a file's path from there lies in; backends are folders of their own."""
+    return "/".join(parts[: 2 if parts[0] == "backend" and len(parts) > 2 else 1])
+
+
+def arrows(src):
+    """{folder of src/: the other folders that its files include from}, in the order of processing."""
+    found = {}
+    for path in sorted(p for p in src.rglob("*") if p.suffix in SUFFIXES):
+        folder = folder_of(path.relative_to(src).parts)
+        targets = (m.group(2).split("/") for m in INCLUDE.finditer(path.read_text(encoding="utf-8")) if m.group(1) == '"')
+        found.setdefault(folder, set()).update(folder_of(t) for t in targets if t[0] in ORDER and len(t) > 1)
+    position = {name: (ORDER.index(name.split("/")[0]), name) for name in {*found, *set().union(*found.values())}}
+    return {f: sorted(found[f] - {f}, key=position.get) for f in sorted(found, key=position.get)}
 
 
 def check_tree(src):
@@ -97,8 +113,12 @@ SELF_TEST = [
     ("backend/cpu/a.cpp", '#include "backend/cpu/b.h"', True),
     ("backend/cpu/a.cpp", '#include "backend/backend.h"', True),
     ("backend/cpu/a.cpp", '#include "backend/interp/b.h"', False),
-    ("backend/null/a.cpp", '#include "backend/interp/b.h"', True),
-    ("runtime/a.cpp", '#include "backend/interp/b.h"', True),
+    ("backend/null/a.cpp", '#include "backend/interp/b.h"', False),
+    ("backend/null/a.cpp", '#include "interp/b.h"', True),
+    ("interp/a.cpp", '#include "backend/backend.h"', False),
+    ("runtime/a.cpp", '#include "backend/interp/b.h"', False),
+    ("runtime/a.cpp", '#include "backend/backend.h"', True),
+    ("rt/a.cpp", '#include "backend/cpu/b.h"', True),
     ("canon/a.cpp", '#include "../ir/graph.h"', False),
     ("canon/a.cpp", "#include <vector>", True),
     ("strange/a.cpp", "#include <vector>", False),

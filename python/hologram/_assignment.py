@@ -83,11 +83,16 @@ def _note_memory(function: Any, lowering: Any, base: Array, rest: Any, kwargs: A
         result.alias = View(base, None, None)
 
 
+def _recorder(value: Array) -> Any:
+    """Its tracer, which records calls of NumPy (_steps.Recorder)."""
+    return value.tracer
+
+
 def by_numpy(value: Any) -> Any:
     """A result that is a view of an argument, or of what NumPy gave, as NumPy's own view of it; other values as they are."""
     if not isinstance(value, Array) or value.alias is None or value.alias.how is None:
         return value
-    base, tracer = value.alias.base, value.tracer
+    base, tracer = value.alias.base, _recorder(value)
     found = base if base.alias is None else by_numpy(base)
     whole = found is base and base.alias is None  # else a view of a view
     if whole and (base.slot is None or not isinstance(tracer.environment[base.slot], np.ndarray)):
@@ -251,7 +256,7 @@ def _put(a: Any, key: Any, value: Any) -> Any:
 _set_by_numpy.in_place = 0, _put  # type: ignore[attr-defined]
 
 
-def _cast_by_numpy(like: Any, values: Any, casting: str) -> Any:
+def _cast_by_numpy(like: Any, values: Any, casting: Any) -> Any:
     out = np.empty_like(like)
     np.copyto(out, values, casting=casting)
     return out
@@ -319,9 +324,14 @@ def _copied(function: Callable[..., Any], position: int) -> Callable[..., Any]:
     return call
 
 
+def _where(condition: Any, new: Any, old: Array) -> Array:
+    chosen: Any = np.where(condition, new, old)
+    return old.make(chosen.value)
+
+
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> Array:
     new = fitted(dst, src, casting)
-    return new if where is True else dst.make(np.where(where, new, dst).value)
+    return new if where is True else _where(where, new, dst)
 
 
 def _fill(a: Any, value: Any) -> Array:
@@ -396,7 +406,7 @@ def write_out(result: Any, out: Any, casting: str, where: Any = True) -> Any:
     new = fitted(out, result, casting)
     if len(new.shape) < np.ndim(result):
         raise ValueError("out= has fewer dimensions than the result")
-    assign(out, new if where is True else out.make(np.where(where, new, out).value))
+    assign(out, new if where is True else _where(where, new, out))
     return out
 
 

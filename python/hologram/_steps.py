@@ -488,7 +488,7 @@ def _find_arrays(value: Any, found: list[Array]) -> None:
 
 def _encode(value: Any) -> Any:
     if isinstance(value, Array):
-        return value.python if value.python is not None else Ref(value.slot)  # type: ignore[arg-type]
+        return value.python if value.python is not None else Ref(value.slot)
     if isinstance(value, Dim):
         return Size(value.expr)
     if isinstance(value, Stateful):

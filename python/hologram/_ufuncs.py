@@ -177,10 +177,10 @@ def call_ufunc(tracer: Tracer, ufunc: Any, method: str, inputs: Any, options: di
         raise TraceError(f"hologram.jit: numpy.{name}.{method} with {sorted(options)} is not supported")
     arrays = []
     for x in inputs:
-        a = tracer.lift(x)
-        if a is None:
+        operand = tracer.lift(x)
+        if operand is None:
             return NotImplemented
-        arrays.append(a)
+        arrays.append(operand)
     if name == "matmul":
         return FUNCTIONS[np.matmul](*arrays)
     c = Loop(tracer)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import threading
@@ -285,7 +284,7 @@ class _Made:
 
     def _make(self) -> Any:
         archive = self._archive
-        host = self._host() if self._calls or self._steps else None
+        host: Any = self._host() if self._calls or self._steps else None
         native = archive._native.function(self._name, archive._runtime, archive.trusted, archive._weights, host is not None)
         how = "ml_dtypes"
         if self._bfloat16:
@@ -311,15 +310,22 @@ class _Made:
         return call
 
     def _host(self) -> Any:
-        """Operators that export(allow_torch=True) left to PyTorch: they do whatever their arguments, which the file names, say."""
+        """Operators that export(allow_torch=True) left to PyTorch: they do whatever their arguments, which the file names, say.
+        What runs them is an entry point of the package that writes such archives: this one knows no PyTorch."""
         where = f'{self._archive.path}: method "{self._name}" calls operators of PyTorch ({self._operators})'
         if not self._archive.trusted:
             raise _core.HologramError(f"{where}, which run in trusted archives only: pass fingerprint= or trust=True")
+        from importlib import metadata  # takes longer to import than this module
+
+        kind = "calls" if self._steps is None else "steps"
+        found = list(metadata.entry_points(group="hologram.operators", name=kind))
+        if not found:
+            raise NotImplementedError(f'{where}: no installed package offers to run them (entry point "{kind}" of hologram.operators)')
         try:
-            left = importlib.import_module("hologram_torch.translate." + ("left" if self._steps is None else "steps"))
+            runs = found[0].load()
         except ImportError as error:
             raise NotImplementedError(f"{where}: {error}") from None
-        return left.Calls(self._calls) if self._steps is None else left.reader(self._steps)
+        return runs(self._calls if self._steps is None else self._steps)
 
 
 class _Tensors(Mapping[str, Any]):

@@ -111,7 +111,8 @@ def _place(name: str, a: Array, axis: Any, keepdims: Any, out: Any) -> Array:
     best = _reduce(a, name, -1, True)
     found = np.equal(a, best) if a.value.dtype not in FLOATS else np.equal(a, best) | np.not_equal(a, a)  # the first NaN, if any
     places = Array(a.tracer, a.tracer.graph.iota("i32", [a.value.shape[-1]], 0))
-    return _reduce(np.where(found, places, np.int32(_SHORT)), "min", -1, keepdims).astype(np.int64)
+    candidates: Any = np.where(found, places, np.int32(_SHORT))
+    return _reduce(candidates, "min", -1, keepdims).astype(np.int64)
 
 
 _SHORT = 1 << 10

@@ -375,7 +375,8 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __init__(self, tracer: Tracer, value: Any, weak: bool = False, python: Any = None, slot: Optional[int] = None) -> None:
         self.tracer, self._node, self.weak, self.python = tracer, value, weak, python
-        self.slot, self._era = slot, tracer.era
+        self.slot: Any = slot
+        self._era = tracer.era
         self.alias: Any = None  # how it follows from another array whose memory it has
         self.version = 0  # how often it was written
         self.dense = False  # known to be row-major in NumPy

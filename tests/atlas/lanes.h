@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "atlas/container.h"
-#include "backend/interp/lane.h"
+#include "interp/lane.h"
 
 namespace hologram::test {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "atlas/builder.h"
-#include "backend/interp/interp.h"
+#include "interp/interp.h"
 
 namespace hologram::test {
 

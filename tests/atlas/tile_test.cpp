@@ -9,7 +9,7 @@
 
 #include "atlas/programs.h"
 #include "atlas/tile_math.h"
-#include "backend/interp/interp.h"
+#include "interp/interp.h"
 
 namespace hologram::test {
 namespace {

@@ -1,5 +1,5 @@
 # tests/codegen/libs.cmake: compiled programs are compared with the interpreter
-set(LIBS backend/cpu backend/interp schedule atlas ir base)
+set(LIBS backend/cpu interp schedule atlas ir base)
 set(LINK hologram_test_programs)
 set(SHARDS 4)
 set(TIMEOUT 1200)

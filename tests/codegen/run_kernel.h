@@ -15,7 +15,7 @@
 #include "backend/cpu/keys.h"
 #include "backend/cpu/load.h"
 #include "backend/cpu/products/panels.h"
-#include "backend/interp/interp.h"
+#include "interp/interp.h"
 
 namespace hologram::test {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "atlas/walk.h"
-#include "backend/interp/interp.h"
 #include "base/error.h"
+#include "interp/interp.h"
 
 namespace hologram::test {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "backend/interp/lane.h"
+#include "interp/lane.h"
 
 namespace hologram::test {
 

@@ -1,3 +1,3 @@
 # tests/schedule/libs.cmake: plans are run on the interpreter
-set(LIBS schedule backend/interp)
+set(LIBS schedule interp)
 set(TOGETHER ON)

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "atlas/walk.h"
-#include "backend/interp/interp.h"
+#include "interp/interp.h"
 #include "ir/scalar.h"
 #include "schedule/plan.h"
 

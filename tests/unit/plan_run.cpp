@@ -7,7 +7,7 @@
 #include <cstring>
 #include <set>
 
-#include "backend/interp/interp.h"
+#include "interp/interp.h"
 
 namespace hologram::test {
 namespace {

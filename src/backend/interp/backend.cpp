@@ -1,10 +1,10 @@
 // backend/interp/backend.cpp: the interpreter behind the common backend interface.
 #include "backend/interp/backend.h"
 
-#include "backend/interp/interp.h"
-#include "backend/interp/lane.h"
 #include "backend/programs.h"
 #include "base/error.h"
+#include "interp/interp.h"
+#include "interp/lane.h"
 
 namespace hologram::interp {
 namespace {

@@ -1,2 +1,3 @@
-# src/backend/interp/libs.cmake: nothing beside what every backend has
+# src/backend/interp/libs.cmake: the interpreter
+set(DEPENDS interp)
 set(TOGETHER TOGETHER)

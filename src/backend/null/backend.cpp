@@ -1,11 +1,11 @@
 // backend/null/backend.cpp: programs as work for the device.
 #include "backend/null/backend.h"
 
-#include "backend/interp/interp.h"
-#include "backend/interp/lane.h"
 #include "backend/null/device.h"
 #include "backend/programs.h"
 #include "base/error.h"
+#include "interp/interp.h"
+#include "interp/lane.h"
 
 namespace hologram::null {
 namespace {

@@ -1,3 +1,3 @@
 # src/backend/null/libs.cmake: its programs are interpreted
-set(DEPENDS backend/interp)
+set(DEPENDS interp)
 set(TOGETHER TOGETHER)

@@ -1,5 +1,5 @@
-// backend/interp/lane.cpp: the register machine.
-#include "backend/interp/lane.h"
+// interp/lane.cpp: the register machine.
+#include "interp/lane.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +9,7 @@
 
 #include "atlas/lane_ops.h"
 #include "atlas/math.h"
-#include "backend/interp/lanes.h"
+#include "interp/lanes.h"
 #include "ir/scalar.h"
 
 namespace hologram::interp {

@@ -1,4 +1,4 @@
-// backend/interp/lanes.h: the interpreter works on batches of elements ("lanes") to spread the cost
+// interp/lanes.h: the interpreter works on batches of elements ("lanes") to spread the cost
 // of dispatch.
 #pragma once
 

@@ -1,12 +1,12 @@
-// backend/interp/reduce.cpp: reductions in the order that every backend keeps.
+// interp/reduce.cpp: reductions in the order that every backend keeps.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "atlas/order.h"
-#include "backend/interp/lanes.h"
 #include "base/error.h"
+#include "interp/lanes.h"
 #include "ir/scalar.h"
 
 namespace hologram::interp {

@@ -1,4 +1,4 @@
-// backend/interp/tiles.h: products of sums of bfloat16 terms (atlas/tile_math.h).
+// interp/tiles.h: products of sums of bfloat16 terms (atlas/tile_math.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// backend/interp/tiles.cpp: products of sums of bfloat16 terms (atlas/tile_math.h).
-#include "backend/interp/tiles.h"
+// interp/tiles.cpp: products of sums of bfloat16 terms (atlas/tile_math.h).
+#include "interp/tiles.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// backend/interp/product.cpp: product and attention blocks.
+// interp/product.cpp: product and attention blocks.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -8,10 +8,10 @@
 #include "atlas/math.h"
 #include "atlas/order.h"
 #include "atlas/tile_math.h"
-#include "backend/interp/lanes.h"
-#include "backend/interp/operands.h"
-#include "backend/interp/tiles.h"
 #include "base/error.h"
+#include "interp/lanes.h"
+#include "interp/operands.h"
+#include "interp/tiles.h"
 #include "ir/scalar.h"
 
 namespace hologram::interp {

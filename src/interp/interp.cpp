@@ -1,10 +1,10 @@
-// backend/interp/interp.cpp: entry of the interpreter for block programs.
-#include "backend/interp/interp.h"
+// interp/interp.cpp: entry of the interpreter for block programs.
+#include "interp/interp.h"
 
 #include <memory>
 
-#include "backend/interp/lanes.h"
 #include "base/error.h"
+#include "interp/lanes.h"
 
 namespace hologram::interp {
 

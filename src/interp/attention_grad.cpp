@@ -1,11 +1,11 @@
-// backend/interp/attention_grad.cpp: gradients of attention.
+// interp/attention_grad.cpp: gradients of attention.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "atlas/math.h"
-#include "backend/interp/lanes.h"
-#include "backend/interp/operands.h"
+#include "interp/lanes.h"
+#include "interp/operands.h"
 #include "ir/scalar.h"
 
 namespace hologram::interp {

@@ -1,10 +1,10 @@
-// backend/interp/arithmetic.cpp: body arithmetic on batches: ir::eval_scalar, with loops for the
+// interp/arithmetic.cpp: body arithmetic on batches: ir::eval_scalar, with loops for the
 // commonest cases.
 #include <bit>
 #include <cmath>
 
-#include "backend/interp/lanes.h"
 #include "base/error.h"
+#include "interp/lanes.h"
 #include "ir/scalar.h"
 
 namespace hologram::interp {

@@ -1,9 +1,9 @@
-// backend/interp/sort.cpp: sort blocks.
+// interp/sort.cpp: sort blocks.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "backend/interp/lanes.h"
+#include "interp/lanes.h"
 #include "ir/scalar.h"
 
 namespace hologram::interp {

@@ -1,4 +1,4 @@
-// backend/interp/lane.h: executes lane programs over a launch grid.
+// interp/lane.h: executes lane programs over a launch grid.
 #pragma once
 
 #include "atlas/lane_host.h"

@@ -1,5 +1,5 @@
-// backend/interp/lanes.cpp: index expressions, memory access and control of bodies on batches.
-#include "backend/interp/lanes.h"
+// interp/lanes.cpp: index expressions, memory access and control of bodies on batches.
+#include "interp/lanes.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,8 +1,8 @@
-// backend/interp/loop.cpp: loop blocks.
+// interp/loop.cpp: loop blocks.
 #include <algorithm>
 
-#include "backend/interp/lanes.h"
 #include "base/error.h"
+#include "interp/lanes.h"
 
 namespace hologram::interp {
 namespace {

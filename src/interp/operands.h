@@ -1,10 +1,10 @@
-// backend/interp/operands.h: what product and attention blocks share: operands, chains, results.
+// interp/operands.h: what product and attention blocks share: operands, chains, results.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "backend/interp/lanes.h"
+#include "interp/lanes.h"
 
 namespace hologram::interp {
 

@@ -1,4 +1,4 @@
-// backend/interp/interp.h: executes Atlas block programs; what a program means is what this does.
+// interp/interp.h: executes Atlas block programs; what a program means is what this does.
 #pragma once
 
 #include <atomic>
