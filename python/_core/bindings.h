@@ -16,6 +16,7 @@ void bind_sigmatics(nanobind::module_& m);
 void bind_atlas(nanobind::module_& m);
 void bind_step_loop(nanobind::module_& m);
 void bind_freeze_guard(nanobind::module_& m);
+void bind_draws(nanobind::module_& m);
 void bind_sdk(nanobind::module_& m);
 void bind_array_call(nanobind::module_& m);
 void bind_archive(nanobind::module_& m);

@@ -55,6 +55,7 @@ NB_MODULE(_core, m) {
   hologram::python::bind_atlas(m);
   hologram::python::bind_step_loop(m);
   hologram::python::bind_freeze_guard(m);
+  hologram::python::bind_draws(m);
   hologram::python::bind_sdk(m);
   hologram::python::bind_array_call(m);
   hologram::python::bind_archive(m);

@@ -87,7 +87,7 @@ class _PartStep:
 class _Operator:
     def __init__(self, node, counted):
         self.reads = set(node.all_input_nodes)
-        counted = counted and counts(node.target)
+        counted = counted and counts(node.target, called(node))
         self._node, self._name = node, called(node) if counted else None
         self._kinds = pytree.tree_map(Traced.of, value_of(node))
         if counted:

@@ -87,9 +87,9 @@ def _soft_margin_loss(x, target, *rest):
 def _own() -> dict:
     from . import attention  # noqa: F401  (registers hologram::sdpa)
 
-    from . import foreach, parts
+    from . import draws, foreach, parts
 
-    return parts.table() | foreach.table() | {
+    return parts.table() | foreach.table() | draws.table() | {
         aten.grid_sampler_2d.default: _grid_sampler,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _multi_head_attention,

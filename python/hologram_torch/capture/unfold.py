@@ -2,6 +2,7 @@
 """hints_wrapper and its like say something of a graph; out_dtype and associative_scan are made of other operators. Compilers may
 know better ways to run them; here their operators take their place in the graph, and none of them is PyTorch's to run."""
 
+import contextlib
 import operator
 
 import torch
@@ -22,11 +23,23 @@ _MADE_OF_OTHERS = ("out_dtype", "associative_scan")
 
 def unfold(module) -> None:
     """Changes a captured graph in place."""
+    for node in module.graph.nodes:
+        if isinstance(node.target, HigherOrderOperator) and node.target._name == "run_with_rng_state" and "val" not in node.meta:
+            node.meta["val"] = _seen(node)
     kinds = (*_CALLS, *_MADE_OF_OTHERS)
     while found := [n for n in module.graph.nodes if isinstance(n.target, HigherOrderOperator) and n.target._name in kinds]:
         if not any([_unfolded(module, node) for node in found]):  # all of them, what is inside in the next turn
             break
         module.recompile()
+
+
+def _seen(node):
+    """What an operator gives that PyTorch runs once more, with the numbers of the first time: no tracing has seen it."""
+    _, operator, *args = torch.fx.map_arg(node.args, lambda n: n.meta.get("val"))
+    kwargs = torch.fx.map_arg(dict(node.kwargs), lambda n: n.meta.get("val"))
+    mode = torch._guards.detect_fake_mode([n.meta.get("val") for n in node.graph.find_nodes(op="placeholder")])
+    with mode or contextlib.nullcontext():
+        return operator(*args, **kwargs)
 
 
 def _unfolded(module, node) -> bool:

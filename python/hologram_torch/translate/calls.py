@@ -92,7 +92,7 @@ class Calls(Builder):
         args = [template(a) for a in node.args]
         kwargs = {k: template(a) for k, a in node.kwargs.items()}
         call = make(target, name, args, kwargs, stored)
-        call.counted = call.counted and counted and counts(target)
+        call.counted = call.counted and counted and counts(target, name)
         if sharing.is_view(target):
             call.viewed = [index for index, v in enumerate(operands) if v.dtype == dtypes.HOST]
         random = random_kind(target)

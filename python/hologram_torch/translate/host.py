@@ -63,9 +63,13 @@ def runs_bodies(target) -> bool:
     return isinstance(target, torch._ops.HigherOrderOperator) and target._name in _BODIES
 
 
-def counts(target) -> bool:
-    """Whether PyTorch computes in a call of an operator: not where it only chooses which body runs."""
-    return not (isinstance(target, torch._ops.HigherOrderOperator) and target._name in _CONTROL)
+_DRAWS = ("hologram.bernoulli.default", "hologram.uniform.default")
+
+
+def counts(target, name) -> bool:
+    """Whether PyTorch computes in a call of an operator: not where it only chooses which body runs, or keeps the generator of
+    what draws natively. name: of the operator that `target` calls."""
+    return name not in _DRAWS and not (isinstance(target, torch._ops.HigherOrderOperator) and target._name in _CONTROL)
 
 
 def constant(value):
