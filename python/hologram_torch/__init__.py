@@ -20,6 +20,7 @@ _HOME = {
     "quantize": "quantized",
     "generate": "generation",
     "release_memory": "device",
+    "custom_op": "eager.custom",
     "HologramTensor": "dlpack",
 }
 _SDK = ("BackendType", "Buffer", "Executor")  # of hologram

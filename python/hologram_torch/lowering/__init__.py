@@ -28,8 +28,14 @@ def lower(*names):
     return register
 
 
+def add(name, function):
+    """Registers the lowering of an operator that is not ours: "namespace.name.overload"."""
+    _table[name] = function
+    _by_target.clear()
+
+
 def _load():
-    if not _by_target:
+    if None not in _by_target:
         for module in pkgutil.iter_modules(__path__):
             importlib.import_module(f"{__name__}.{module.name}")
         _by_target[None] = None
