@@ -196,7 +196,7 @@ void Function::bind_packed(Bound& made, const std::vector<std::optional<Fingerpr
     const auto k = static_cast<size_t>(p);
     return bound_->addresses[k] == made.addresses[k];
   };
-  made.packed.emplace(*executable_, contents);
+  made.packed.emplace(*executable_, contents, weights_->packed());
   const std::vector<schedule::CacheEntry>& cache = executable_->plan().cache;
   made.kept.method.resize(cache.size());
   if (bound_)
@@ -209,7 +209,7 @@ void Function::bind_packed(Bound& made, const std::vector<std::optional<Fingerpr
     std::vector<std::optional<Fingerprint>> fixed;
     for (const int p : loops_.parameters(n))
       fixed.push_back(p < 0 ? std::nullopt : contents[static_cast<size_t>(p)]);
-    made.packed_of_loops.emplace_back(loops_.step(n), fixed);
+    made.packed_of_loops.emplace_back(loops_.step(n), fixed, weights_->packed());
     runtime::Kept& kept = made.kept.loops.emplace_back();
     if (!loops_.keeps(n)) continue;
     if (bound_ && std::ranges::all_of(loops_.sources(n), same)) kept = bound_->kept.loops[n];
@@ -238,6 +238,13 @@ void Function::share_packed_weights(const Bound& bound, Kept& kept) const {
     if (loops_.keeps(n))
       share(bound.packed_of_loops[n], loops_.step(n), kept.loops[n],
             [&](int p) { return loops_.parameters(n)[static_cast<size_t>(p)]; });
+}
+
+// What another method computed since this one was bound.
+void Function::take_packed_weights(const Bound& bound, Kept& kept) const {
+  bound.packed->take(kept.method);
+  for (size_t n = 0; n < loops_.size(); ++n)
+    if (loops_.keeps(n)) bound.packed_of_loops[n].take(kept.loops[n]);
 }
 
 bool Function::is_complete(const Kept& kept) const {
@@ -433,6 +440,7 @@ int32_t Function::run(std::span<const void* const> inputs, std::span<const int64
     kept = bound->kept;
   }
   const bool complete = is_complete(kept);
+  if (!complete) take_packed_weights(*bound, kept);
   Loops::Calls loops(loops_, *executable_, symbols, kept.loops, host);
   runtime::Host* calls = loops_.empty() ? host : &loops;
   auto frame = executable_->lease();
@@ -445,7 +453,12 @@ int32_t Function::run(std::span<const void* const> inputs, std::span<const int64
   executable_->give_back(std::move(frame));
   runtime::raise_status(status);
   if (!complete) {
-    if (faults == 0) share_packed_weights(*bound, kept);
+    if (faults == 0) {
+      share_packed_weights(*bound, kept);
+      bound->packed->unite(kept.method);
+      for (size_t n = 0; n < loops_.size(); ++n)
+        if (loops_.keeps(n)) bound->packed_of_loops[n].unite(kept.loops[n]);
+    }
     std::lock_guard own(mutex_);
     bound->kept = kept;
     if (bound == bound_) {

@@ -109,6 +109,7 @@ class Function {
   };
   std::shared_ptr<Bound> bind();
   void bind_packed(Bound& bound, const std::vector<std::optional<Fingerprint>>& contents);
+  void take_packed_weights(const Bound& bound, Kept& kept) const;
   void share_packed_weights(const Bound& bound, Kept& kept) const;
   bool is_complete(const Kept& kept) const;
   bool keeps(int parameter) const;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "archive/archive.h"
+#include "runtime/packed_files.h"
 #include "runtime/runtime.h"
 
 namespace hologram::archive {
@@ -36,6 +37,8 @@ class Weights {
   /// Grows with every replacement.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   const Archive& archive() const { return *archive_; }
+  /// What methods computed from the file's tensors alone.
+  runtime::PackedTable& packed() const { return packed_; }
 
  private:
   std::shared_ptr<const Archive> archive_;
@@ -43,6 +46,7 @@ class Weights {
   std::vector<std::shared_ptr<const std::byte[]>> replaced_;  // by tensor
   std::atomic<uint64_t> version_{0};
   mutable std::map<std::pair<Memory*, const std::byte*>, std::weak_ptr<void>> on_devices_;
+  mutable runtime::PackedTable packed_;
 };
 
 }  // namespace hologram::archive

@@ -67,9 +67,27 @@ class Namer {
 
 }  // namespace
 
+std::shared_ptr<void> PackedTable::find(const Runtime& runtime, const Fingerprint& name) {
+  std::lock_guard lock(mutex_);
+  const auto found = values_.find({&runtime, name});
+  return found == values_.end() ? nullptr : found->second.lock();
+}
+
+std::shared_ptr<void> PackedTable::unite(const Runtime& runtime, const Fingerprint& name,
+                                         std::shared_ptr<void> value) {
+  std::lock_guard lock(mutex_);
+  std::weak_ptr<void>& place = values_[{&runtime, name}];
+  if (auto there = place.lock()) return there;
+  place = value;
+  return value;
+}
+
 PackedFiles::PackedFiles(const Executable& executable,
-                         std::span<const std::optional<Fingerprint>> contents)
-    : cache_(executable.runtime().kernels().disk()), values_(executable.plan().cache.size()) {
+                         std::span<const std::optional<Fingerprint>> contents, PackedTable& table)
+    : runtime_(executable.runtime()),
+      cache_(executable.runtime().kernels().disk()),
+      table_(table),
+      values_(executable.plan().cache.size()) {
   if (executable.runtime().device()) return;
   const Plan& plan = executable.plan();
   const std::string target = executable.runtime().backend().code_key();
@@ -85,8 +103,18 @@ PackedFiles::PackedFiles(const Executable& executable,
 
 void PackedFiles::take(Kept& kept) const {
   kept.resize(values_.size());
+  for (size_t c = 0; c < values_.size(); ++c) {
+    if (kept[c] || values_[c].bytes == 0) continue;
+    kept[c] = table_.find(runtime_, values_[c].key);
+    if (!kept[c]) kept[c] = cache_.map(values_[c].key, values_[c].bytes);
+  }
+  unite(kept);
+}
+
+void PackedFiles::unite(Kept& kept) const {
   for (size_t c = 0; c < values_.size(); ++c)
-    if (!kept[c] && values_[c].bytes > 0) kept[c] = cache_.map(values_[c].key, values_[c].bytes);
+    if (kept[c] && values_[c].bytes > 0)
+      kept[c] = table_.unite(runtime_, values_[c].key, std::move(kept[c]));
 }
 
 std::vector<size_t> PackedFiles::unshared(const Kept& kept) const {

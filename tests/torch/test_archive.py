@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import hologram
+import hologram.archive
 import hologram_torch
 import numpy as np
 import pytest
@@ -269,6 +270,37 @@ def test_prefill_and_decode_share_weights_and_cache(path):
     session = hologram.load(path).session()
     assert_near(session.methods["prefill"](*arrays((prompt, torch.arange(9)))), expected[0], 1e-4)
     assert_near(session.methods["decode"](*arrays((step, torch.tensor([9])))), expected[1], 1e-4)
+
+
+class Twice(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(256, 512)
+
+    def forward(self, x):
+        return self.linear(x)
+
+    def scaled(self, x):
+        return torch.relu(self.linear(x)) * 2
+
+
+def test_methods_keep_one_packed_weight_without_a_cache(path, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_CACHE_DIR", "off")
+    model, (x, y) = Twice().eval(), (torch.randn(64, 256), torch.randn(32, 256))
+    hologram_torch.export(model, path=path, methods={"forward": {"args": (x,)}, "scaled": {"args": (y,), "function": "scaled"}}, isas=())
+    runtime = _core.Runtime("cpu")
+    loaded = hologram.archive.Archive(_core.Archive.open(str(path)), runtime)
+    methods = [loaded.methods[name] for name in ("forward", "scaled")]
+    assert all(method._made.function().cached_bytes == 0 for method in methods)  # both are there before either runs
+    loaded(x.numpy())
+    before = runtime.memory_stats()["in_use"]
+    assert before >= 256 * 512 * 4
+    assert_near(methods[1](y.numpy()), model.scaled(y).detach(), 1e-5)
+    assert runtime.memory_stats()["in_use"] - before < 256 * 512 * 4
+    assert methods[1]._made.function().cached_bytes >= 256 * 512 * 4
+    loaded.replace("linear.weight", np.zeros((512, 256), np.float32))
+    assert_near(methods[1](y.numpy()), torch.relu(model.linear.bias.detach()).expand(32, -1) * 2, 1e-5)
+    assert_near(loaded(x.numpy()), model.linear.bias.detach().expand(64, -1), 1e-5)
 
 
 class Halved(torch.nn.Module):
