@@ -15,6 +15,7 @@
 #include "backend/cpu/loops/emit.h"
 #include "backend/cpu/loops/place_scratch.h"
 #include "backend/cpu/plan.h"
+#include "backend/cpu/products/digits.h"
 #include "backend/cpu/products/emit.h"
 #include "backend/cpu/products/narrow.h"
 #include "backend/cpu/products/small.h"

@@ -12,6 +12,7 @@ Plan plan_of_product(const atlas::Program& program, const Target& target) {
   if (auto tiles = plan_tile_product(program, target)) return *tiles;
   if (auto small = plan_small_product(program, target)) return *small;
   if (auto stream = plan_stream_product(program, target)) return *stream;
+  if (auto digits = plan_digit_product(program, target)) return *digits;
   if (auto narrow = plan_narrow_product(program, target)) return *narrow;
   return plan_product(program, target);
 }

@@ -20,8 +20,8 @@ inline Launch launch_of(const EmptyPlan&, const atlas::Program&, const Target&) 
 
 /// Each has launch_of(plan, program, target) and emit(function, plan).
 using Plan =
-    std::variant<EmptyPlan, LoopPlan, ProductPlan, SmallProduct, StreamProduct, NarrowProduct,
-                 TileProduct, WinogradPlan, AttentionPlan, AttentionGradPlan, SortPlan>;
+    std::variant<EmptyPlan, LoopPlan, ProductPlan, SmallProduct, StreamProduct, DigitProduct,
+                 NarrowProduct, TileProduct, WinogradPlan, AttentionPlan, AttentionGradPlan, SortPlan>;
 
 /// The plan of a program on which expand_math has run. Throws Error(unsupported).
 Plan plan_of(const atlas::Program& program, const Target& target);

@@ -4,6 +4,9 @@
 
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <bit>
+#include <cmath>
+
 #include "ir/scalar.h"
 
 namespace hologram::cpu {
@@ -26,9 +29,23 @@ class Finder {
   Finder(const atlas::Program& program, const atlas::Body& body)
       : program_(program), body_(body), known_(body.instrs.size()) {}
 
+  std::optional<WholeNumber> last_number() {
+    evaluate();
+    const Known& k = known_.back();
+    if (k.kind != Known::table || result_type(body_.instrs.back()) != DType::f32)
+      return std::nullopt;
+    for (auto part : {WholeNumber::low, WholeNumber::high, WholeNumber::all})
+      for (bool flipped : {false, true}) {
+        auto offset = offset_of(k, part, flipped);
+        if (offset && (part == WholeNumber::all || !flipped))
+          return WholeNumber{part, k.byte, flipped, *offset};
+      }
+    return std::nullopt;
+  }
+
   std::vector<NibbleTable> run() {
     size_t count = body_.instrs.size();
-    for (size_t n = 0; n < count; ++n) known_[n] = of(static_cast<atlas::ValueId>(n));
+    evaluate();
     std::vector<char> needed(count, 0);
     if (count > 0) needed.back() = 1;
     for (size_t n = 0; n < count; ++n) {
@@ -49,6 +66,26 @@ class Finder {
   }
 
  private:
+  void evaluate() {
+    for (size_t n = 0; n < known_.size(); ++n) known_[n] = of(static_cast<atlas::ValueId>(n));
+  }
+
+  // What is to be taken from the part of a byte to have the table's value, if that is the same for
+  // all bytes and small.
+  static std::optional<int> offset_of(const Known& k, WholeNumber::Part part, bool flipped) {
+    std::optional<int> offset;
+    for (int i = 0; i < 256; ++i) {
+      int byte = flipped ? i ^ 0x80 : i;
+      if (part != WholeNumber::all) byte = part == WholeNumber::low ? byte % 16 : byte / 16;
+      auto value = std::bit_cast<float>(static_cast<uint32_t>(k.bits[static_cast<size_t>(i)]));
+      auto apart = static_cast<float>(byte) - value;
+      if (!(std::fabs(apart) <= 256) || apart != std::nearbyint(apart)) return std::nullopt;
+      if (!offset) offset = static_cast<int>(apart);
+      if (*offset != static_cast<int>(apart)) return std::nullopt;
+    }
+    return offset;
+  }
+
   static std::optional<std::array<uint32_t, 16>> half(const Known& k, bool high) {
     std::array<uint32_t, 16> entries{};
     for (size_t i = 0; i < 256; ++i) {
@@ -123,6 +160,12 @@ class Finder {
 };
 
 }  // namespace
+
+std::optional<WholeNumber> find_whole_number(const atlas::Program& program,
+                                             const atlas::Body& body) {
+  if (body.instrs.empty()) return std::nullopt;
+  return Finder(program, body).last_number();
+}
 
 std::vector<NibbleTable> find_nibbles(const atlas::Program& program, const atlas::Body& body) {
   return Finder(program, body).run();

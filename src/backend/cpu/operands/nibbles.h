@@ -18,6 +18,17 @@ struct NibbleTable {
   std::array<uint32_t, 16> entries;
 };
 
+/// A float32 value that is a whole number: a byte from memory, or a half of it, minus `offset`.
+struct WholeNumber {
+  enum Part : uint8_t { all, low, high } part;
+  atlas::ValueId byte;  ///< the load
+  bool flipped;         ///< its uppermost bit is taken the other way round, as that of signed bytes
+  int offset;
+};
+/// The last value of `body` as such a number.
+std::optional<WholeNumber> find_whole_number(const atlas::Program& program,
+                                             const atlas::Body& body);
+
 /// The values of `body` that other instructions need and that are such functions; none where
 /// something of the body other than constants decides.
 std::vector<NibbleTable> find_nibbles(const atlas::Program& program, const atlas::Body& body);

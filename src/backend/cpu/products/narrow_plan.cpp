@@ -1,29 +1,15 @@
 // backend/cpu/products/narrow_plan.cpp: which products widen their right operand in registers.
 #include <algorithm>
-#include <numeric>
 
 #include "backend/cpu/cost.h"
 #include "backend/cpu/operands/runs.h"
+#include "backend/cpu/products/factors.h"
 #include "backend/cpu/products/plan.h"
 
 namespace hologram::cpu {
 namespace {
 
 constexpr int64_t most_rows = 8;
-
-// Constants by which something of the body divides the axis.
-std::vector<int64_t> divisors(const atlas::Body& body, int axis) {
-  std::vector<int64_t> found;
-  for (const atlas::Instr& i : body.instrs)
-    i.expr.any_atom([&](const Atom& a) {
-      if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return false;
-      const Atom* x = a.a->as_atom();
-      if (x && x->kind == Atom::Kind::axis && x->id == axis && a.b->is_const())
-        found.push_back(a.b->constant_value());
-      return false;
-    });
-  return found;
-}
 
 // Whether every load that differs between columns has `lanes` of them side by side, and one of them
 // is narrower than `wide`.
@@ -64,16 +50,9 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
   if (!reads_narrow_columns(program, columns ? *columns : b.rhs, lane_axis, b.acc_type))
     return std::nullopt;
 
-  p.segment = atlas::product_block;
-  for (int64_t d : divisors(b.rhs, k_axis)) {
-    if (d <= 8 && (d & (d - 1)) == 0) {
-      p.steps = std::max(p.steps, static_cast<int>(d));
-      continue;
-    }
-    int64_t common = std::gcd(p.segment, d);
-    if (common >= 16) p.segment = common;
-  }
-  if (p.segment % p.steps) p.steps = 1;
+  const Steps steps = steps_of(b.rhs, k_axis);
+  p.segment = steps.segment;
+  p.steps = steps.together;
   // As many chains as registers hold beside a scale and a zero point of each vector.
   int room = tile.max_rows * tile.vectors >= 24 ? 24 : 12;
   p.vectors = 8;

@@ -128,6 +128,31 @@ struct NarrowProduct {
 std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
                                                  const Target& target);
 
+/// A product of float32 whose right operand is whole numbers of 8 or 4 bits with scales, for dot
+/// instructions of bytes: a row's values are whole numbers of three digits of 8 bits in units of a
+/// segment's own, by its largest one, and sums over a segment are exact.
+struct DigitProduct {
+  Expr m;
+  int64_t n, k;
+  int lanes = 1;         ///< sums of a vector
+  int columns = 4;       ///< of a unit: the bytes of a vector
+  int64_t segment = 1;   ///< of k, in which scales are the same
+  bool halves = false;   ///< two values share a byte
+  int64_t rows = 1;      ///< most rows of a unit
+  Expr row_blocks = {};  ///< per batch point
+  Expr units = {};
+
+  static constexpr int digits = 3;
+  /// Of k that a column's word of bytes holds.
+  int values() const { return halves ? 8 : 4; }
+  /// A row in memory: its digits, a plane for each place, and what is known of its segments.
+  int64_t plane_bytes() const { return (k + 63) / 64 * 64 + 64; }
+  int64_t row_bytes() const {
+    return digits * plane_bytes() + ((k + segment - 1) / segment + 1) / 2 * 64;
+  }
+};
+std::optional<DigitProduct> plan_digit_product(const atlas::Program& program, const Target& target);
+
 /// Steps of a block of k; bytes that one term of 32 rows, or of 32 columns, has in a step.
 inline constexpr int64_t block_steps = atlas::tile_k_block / atlas::tile_step, plane_bytes = 2048;
 
@@ -173,6 +198,7 @@ Launch launch_of(const ProductPlan& plan, const atlas::Program& program, const T
 Launch launch_of(const SmallProduct& plan, const atlas::Program& program, const Target& target);
 Launch launch_of(const StreamProduct& plan, const atlas::Program& program, const Target& target);
 Launch launch_of(const NarrowProduct& plan, const atlas::Program& program, const Target& target);
+Launch launch_of(const DigitProduct& plan, const atlas::Program& program, const Target& target);
 Launch launch_of(const TileProduct& plan, const atlas::Program& program, const Target& target);
 
 }  // namespace hologram::cpu

@@ -1,0 +1,112 @@
+// backend/cpu/products/digits_plan.cpp: which products take their left operand as digits.
+#include <algorithm>
+#include <numeric>
+
+#include "backend/cpu/cost.h"
+#include "backend/cpu/operands/runs.h"
+#include "backend/cpu/products/digits.h"
+
+namespace hologram::cpu {
+namespace {
+
+// The last value of `body`, up to the byte that it is made of.
+atlas::Body until_byte(const atlas::Body& body, atlas::ValueId byte) {
+  return {{body.instrs.begin(), body.instrs.begin() + static_cast<ptrdiff_t>(byte) + 1}};
+}
+
+bool same_byte(const atlas::Body& a, const WholeNumber& x, const atlas::Body& b,
+               const WholeNumber& y) {
+  const atlas::Instr &i = a.instrs[x.byte], &j = b.instrs[y.byte];
+  return i.buffer == j.buffer && i.expr == j.expr;
+}
+
+}  // namespace
+
+std::optional<DigitForm> digit_form(const atlas::Program& program, const DigitProduct& plan) {
+  const atlas::ProductBlock& b = program.product();
+  const int n_axis = b.batch_rank + 1, k_axis = n_axis + 1, inside_axis = k_axis + 5;
+  DigitForm form;
+  auto blocks = block_axis(b.rhs, n_axis, Expr(plan.n), plan.columns, k_axis + 1);
+  form.in_blocks = blocks.has_value();
+  form.whole = blocks ? std::move(*blocks) : b.rhs;
+  const int values = plan.values();
+  Expr number = Expr::axis(k_axis + 3, Expr((plan.k + plan.segment - 1) / plan.segment)),
+       word = Expr::axis(k_axis + 4, Expr(plan.segment / values)),
+       inside = Expr::axis(inside_axis, Expr(plan.segment));
+  auto factors =
+      take_factors(nested_axis(form.whole, k_axis, number, inside, plan.segment), inside_axis);
+  // Numbers without a scale are no weights that were rounded: a selection, say, which is exact.
+  if (!factors || factors->scale.instrs.empty()) return std::nullopt;
+  form.factors = std::move(*factors);
+
+  std::vector<atlas::Body> bodies;
+  std::vector<WholeNumber> numbers;
+  for (int i = 0; i < values; ++i) {
+    bodies.push_back(nested_axis(form.factors.value, inside_axis, word, Expr(i), values));
+    auto found = find_whole_number(program, bodies.back());
+    if (!found) return std::nullopt;
+    numbers.push_back(*found);
+    bool alike = found->offset == numbers[0].offset && found->flipped == numbers[0].flipped;
+    if (!alike || plan.halves != (found->part != WholeNumber::all)) return std::nullopt;
+  }
+  form.number = numbers[0];
+  const int lane_axis = blocks ? k_axis + 2 : n_axis;
+  for (int j = 0; j < 4; ++j) {
+    const int first = plan.halves ? 2 * j : j;
+    const auto at = static_cast<size_t>(first);
+    form.until[j] = until_byte(bodies[at], numbers[at].byte);
+    auto along = form.until[j].instrs.back().expr.linear_in_axis(lane_axis);
+    if (!along || !along->first.is(1)) return std::nullopt;
+    if (!plan.halves) {
+      form.places.push_back(first);
+      continue;
+    }
+    if (numbers[at].part == numbers[at + 1].part ||
+        !same_byte(bodies[at], numbers[at], bodies[at + 1], numbers[at + 1]))
+      return std::nullopt;
+    const bool low_first = numbers[at].part == WholeNumber::low;
+    form.places.insert(form.places.begin() + j, low_first ? first : first + 1);
+    form.places.push_back(low_first ? first + 1 : first);
+  }
+  return form;
+}
+
+std::optional<DigitProduct> plan_digit_product(const atlas::Program& program,
+                                               const Target& target) {
+  const atlas::ProductBlock& b = program.product();
+  auto rank = static_cast<size_t>(b.batch_rank);
+  const Expr &m = b.axes[rank].extent, &n = b.axes[rank + 1].extent, &k = b.axes[rank + 2].extent;
+  if (!target.i8_dots || (target.isa != Isa::avx512 && target.isa != Isa::avx2) || b.reproducible ||
+      b.packed_rhs >= 0 || b.parts > 1 || program.has_tail() || !n.is_const() || !k.is_const() ||
+      b.operand_type != DType::f32 || b.rhs_type() != DType::f32 || b.acc_type != DType::f32)
+    return std::nullopt;
+  DigitProduct p{m, n.constant_value(), k.constant_value()};
+  p.lanes = target.vector_bytes / 4;
+  p.columns = target.vector_bytes;
+  if (m.is(0) || p.n < 1 || p.k < 1 || (p.n % p.columns && !target.masks)) return std::nullopt;
+  const Steps steps = steps_of(b.rhs, b.batch_rank + 2);
+  p.segment = steps.segment;
+  p.halves = steps.together == 2;
+  if (steps.together > 2 || p.segment % p.values() || p.k % p.values()) return std::nullopt;
+  if (!digit_form(program, p)) return std::nullopt;
+
+  // Digits of a block of rows stay in the second-level cache.
+  int64_t most = std::clamp<int64_t>(256 * 1024 / p.row_bytes(), 2, 64) / 2 * 2;
+  p.rows = m.is_const() ? std::min(most, m.constant_value()) : most;
+  p.row_blocks = ceil_div(m, Expr(p.rows));
+  p.units = p.row_blocks * Expr((p.n + p.columns - 1) / p.columns);
+  for (size_t a = 0; a < rank; ++a) p.units = p.units * b.axes[a].extent;
+  return p;
+}
+
+Launch launch_of(const DigitProduct& p, const atlas::Program&, const Target&) {
+  // Memory gives a core some 32 bytes of weights in a nanosecond; a vector of sums is three dots
+  // for each word of a row.
+  const int64_t bytes = p.k * p.columns / (p.halves ? 2 : 1);
+  const int64_t dots = p.k / 4 * p.columns / p.lanes * 3 * cost::multiply_add;
+  Expr rows = min(p.m, Expr(p.rows));
+  Expr work = max(rows * Expr(dots), Expr(bytes * 31)) + Expr(cost::unit);
+  return {p.units, cost::units_of_chunk(work), work};
+}
+
+}  // namespace hologram::cpu

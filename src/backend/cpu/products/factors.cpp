@@ -1,0 +1,125 @@
+// backend/cpu/products/factors.cpp: what of an operand's body depends on k, and what does not.
+#include "backend/cpu/products/factors.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "atlas/order.h"
+
+namespace hologram::cpu {
+namespace {
+
+// What value `id` of the body is made of, as a body of its own; nullopt where coordinates are
+// values.
+std::optional<atlas::Body> part_of(const atlas::Body& body, atlas::ValueId id) {
+  std::vector<char> needed(body.instrs.size(), 0);
+  needed[id] = 1;
+  for (size_t n = id + 1; n-- > 0;)
+    for (atlas::ValueId a : body.instrs[n].args)
+      if (needed[n] && a != atlas::no_value) needed[a] = 1;
+  atlas::Body part;
+  std::vector<atlas::ValueId> place(body.instrs.size(), atlas::no_value);
+  for (size_t n = 0; n <= id; ++n) {
+    if (!needed[n]) continue;
+    atlas::Instr i = body.instrs[n];
+    if (i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
+      return std::nullopt;
+    for (atlas::ValueId& a : i.args)
+      if (a != atlas::no_value) a = place[a];
+    place[n] = part.add(std::move(i));
+  }
+  return part;
+}
+
+// Constants by which something of the body divides the axis.
+std::vector<int64_t> divisors(const atlas::Body& body, int axis) {
+  std::vector<int64_t> found;
+  for (const atlas::Instr& i : body.instrs)
+    i.expr.any_atom([&](const Atom& a) {
+      if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return false;
+      const Atom* x = a.a->as_atom();
+      if (x && x->kind == Atom::Kind::axis && x->id == axis && a.b->is_const())
+        found.push_back(a.b->constant_value());
+      return false;
+    });
+  return found;
+}
+
+}  // namespace
+
+atlas::Body nested_axis(const atlas::Body& body, int axis, const Expr& outer, const Expr& inner,
+                        int64_t size) {
+  atlas::Body out = body;
+  auto is_axis = [&](const Expr& e) {
+    const Atom* a = e.as_atom();
+    return a && a->kind == Atom::Kind::axis && a->id == axis;
+  };
+  for (atlas::Instr& i : out.instrs)
+    i.expr = i.expr.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind == Atom::Kind::axis && a.id == axis) return outer * Expr(size) + inner;
+      bool quotient = a.kind == Atom::Kind::floor_div;
+      if ((!quotient && a.kind != Atom::Kind::mod) || !is_axis(*a.a) || !a.b->is_const())
+        return std::nullopt;
+      int64_t d = a.b->constant_value();
+      if (d % size == 0)
+        return quotient ? floor_div(outer, d / size) : mod(outer, d / size) * Expr(size) + inner;
+      if (size % d == 0)
+        return quotient ? outer * Expr(size / d) + floor_div(inner, d) : mod(inner, d);
+      return std::nullopt;
+    });
+  return out;
+}
+
+Steps steps_of(const atlas::Body& body, int axis) {
+  Steps s{atlas::product_block, 1};
+  for (int64_t d : divisors(body, axis)) {
+    if (d <= 8 && (d & (d - 1)) == 0) {
+      s.together = std::max(s.together, static_cast<int>(d));
+      continue;
+    }
+    int64_t common = std::gcd(s.segment, d);
+    if (common >= 16) s.segment = common;
+  }
+  if (s.segment % s.together) s.together = 1;
+  return s;
+}
+
+std::optional<Factors> take_factors(const atlas::Body& body, int axis) {
+  auto arithmetic = [&](atlas::ValueId id, ir::Op op) {
+    const atlas::Instr& i = body.instrs[id];
+    return i.code == atlas::Code::arithmetic && i.op == op && i.type == DType::f32;
+  };
+  // The operands of instruction `id`, the one that is the same along the axis last.
+  using Pair = std::pair<atlas::Body, atlas::Body>;
+  auto operands = [&](const atlas::Body& of, atlas::ValueId a,
+                      atlas::ValueId b) -> std::optional<Pair> {
+    auto x = part_of(of, a), y = part_of(of, b);
+    if (!x || !y) return std::nullopt;
+    auto varies = [&](const atlas::Body& part) {
+      return std::ranges::any_of(part.instrs,
+                                 [&](const atlas::Instr& i) { return i.expr.has_axis(axis); });
+    };
+    if (varies(*y)) std::swap(x, y);
+    if (varies(*y) || !varies(*x)) return std::nullopt;
+    return Pair(std::move(*x), std::move(*y));
+  };
+  auto last = static_cast<atlas::ValueId>(body.instrs.size() - 1);
+  if (arithmetic(last, ir::Op::add)) {
+    auto sum = operands(body, body.instrs[last].args[0], body.instrs[last].args[1]);
+    if (!sum) return std::nullopt;
+    auto rest = take_factors(sum->first, axis);
+    if (!rest || !rest->zero.instrs.empty()) return std::nullopt;
+    rest->zero = std::move(sum->second);
+    return rest;
+  }
+  if (arithmetic(last, ir::Op::mul))
+    if (auto product = operands(body, body.instrs[last].args[0], body.instrs[last].args[1]))
+      return Factors{std::move(product->first), std::move(product->second), {}};
+  auto whole = part_of(body, last);
+  if (!whole || whole->instrs.back().type != DType::f32) return std::nullopt;
+  return Factors{std::move(*whole), {}, {}};
+}
+
+}  // namespace hologram::cpu

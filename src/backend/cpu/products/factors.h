@@ -1,0 +1,31 @@
+// backend/cpu/products/factors.h: what of an operand's body depends on k, and what does not.
+#pragma once
+
+#include <optional>
+
+#include "atlas/program.h"
+
+namespace hologram::cpu {
+
+/// The body with `axis` = outer * size + inner; quotients and remainders by multiples or divisors
+/// of `size` are taken apart.
+atlas::Body nested_axis(const atlas::Body& body, int axis, const Expr& outer, const Expr& inner,
+                        int64_t size);
+
+/// How k is taken apart by what a body divides it by: segments, a divisor of atlas::product_block,
+/// and steps that share what they are taken from (two halves of a byte).
+struct Steps {
+  int64_t segment;
+  int together;
+};
+Steps steps_of(const atlas::Body& body, int axis);
+
+/// A body as value * scale + zero, of which only the value depends on an axis; without a scale or
+/// a zero where that is empty.
+struct Factors {
+  atlas::Body value, scale, zero;
+};
+/// nullopt where coordinates are values, and where the body is not of float32.
+std::optional<Factors> take_factors(const atlas::Body& body, int axis);
+
+}  // namespace hologram::cpu

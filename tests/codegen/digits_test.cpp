@@ -1,0 +1,197 @@
+// tests/codegen/digits_test.cpp: rows of float32 times scaled bytes and halves of bytes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+
+#include "atlas/builder.h"
+#include "backend/cpu/products/plan.h"
+#include "codegen/run_kernel.h"
+
+namespace hologram::test::digits {
+namespace {
+
+using atlas::Access;
+using atlas::AxisKind;
+using atlas::BodyBuilder;
+using atlas::Val;
+
+// Weights [k, n], or bytes of two neighbours along k; a scale, and as a rule a zero point, for each
+// column and `group` of k.
+struct Case {
+  int64_t m, n, k, group;
+  int bits = 8;
+  bool zeros = false, symbolic = false, prologue = false, unsigned_bytes = false,
+       high_first = false;
+};
+
+atlas::Program make_program(const Case& c) {
+  const Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m), n(c.n), k(c.k), groups(c.k / c.group);
+  const DType stored = c.bits == 4 || c.unsigned_bytes ? DType::u8 : DType::i8;
+  atlas::Program p;
+  p.num_symbols = c.symbolic ? 1 : 0;
+  p.buffers = {{DType::f32, Access::read, m * k},
+               {stored, Access::read, n * Expr(c.k * c.bits / 8)},
+               {DType::f32, Access::read, groups * n},
+               {DType::f32, Access::read, groups * n},
+               {DType::f32, Access::write, m * n}};
+  atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
+  b.axes = {{AxisKind::parallel, m}, {AxisKind::parallel, n}, {AxisKind::row, k}};
+  b.operand_type = b.acc_type = DType::f32;
+  const Expr im = Expr::axis(0, m), in = Expr::axis(1, n), ik = Expr::axis(2, k);
+  BodyBuilder lhs(b.lhs);
+  Val x = lhs.load(0, DType::f32, im * k + ik);
+  lhs.finish(c.prologue ? lhs.add(x, x) : x);
+  BodyBuilder rhs(b.rhs);
+  Val w;
+  if (c.bits == 4) {
+    Val byte = rhs.load(1, stored, floor_div(ik, Expr(2)) * n + in);
+    Val low = rhs.op(ir::Op::bit_and, byte, rhs.integer(stored, 15));
+    Val high = rhs.op(ir::Op::shr, byte, rhs.integer(stored, 4));
+    if (c.high_first) std::swap(low, high);
+    Val first = rhs.lt(rhs.index(mod(ik, Expr(2))), rhs.integer(DType::i64, 1));
+    w = rhs.cast(rhs.select(first, low, high), DType::f32);
+    w = rhs.sub(w, rhs.number(DType::f32, 8));
+  } else {
+    w = rhs.cast(rhs.load(1, stored, ik * n + in), DType::f32);
+  }
+  const Expr at = floor_div(ik, Expr(c.group)) * n + in;
+  w = rhs.mul(w, rhs.load(2, DType::f32, at));
+  if (c.zeros) w = rhs.add(w, rhs.load(3, DType::f32, at));
+  rhs.finish(w);
+  BodyBuilder e(b.epilogue);
+  e.store(4, im * n + in, e.accumulator(0, DType::f32));
+  return p;
+}
+
+class Digits : public testing::TestWithParam<cpu::Isa> {
+ protected:
+  void SetUp() override {
+    target_ = cpu::with_dots_of_host(cpu::generic_target(GetParam()));
+    if (!target_.i8_dots) GTEST_SKIP() << "no dot instructions";
+  }
+
+  // The rows as `edit` leaves whole ones from -99 to 99, and what compiled code and the interpreter
+  // make of them. Scales are whole too.
+  void run(const Case& c, const std::function<void(float*)>& edit = nullptr) {
+    const atlas::Program p = make_program(c);
+    ASSERT_TRUE(cpu::plan_digit_product(p, target_));
+    std::vector<int64_t> syms;
+    if (c.symbolic) syms = {c.m};
+    std::mt19937_64 random(5);
+    std::vector<void*> bufs;
+    memory_.clear();
+    for (const atlas::Buffer& b : p.buffers)
+      memory_.emplace_back(static_cast<size_t>(b.extent.eval(syms) * size_of(b.dtype)));
+    auto draw = [&](float* to, size_t count, int low, int high) {
+      for (size_t i = 0; i < count; ++i)
+        to[i] = static_cast<float>(std::uniform_int_distribution<int>(low, high)(random));
+    };
+    for (size_t i : {0, 2, 3})
+      draw(memory_[i].as<float>(), memory_[i].size() / 4, i == 0 ? -99 : 1, i == 0 ? 99 : 3);
+    for (size_t i = 0; i < memory_[1].size(); ++i)
+      memory_[1].data()[i] = static_cast<char>(random());
+    if (edit) edit(memory_[0].as<float>());
+    for (Memory& m : memory_) bufs.push_back(m.data());
+    expected_.assign(memory_[4].size() / 4, 0);
+    std::vector<void*> reference = bufs;
+    reference[4] = expected_.data();
+    interp::run(p, reference.data(), syms.data(), nullptr);
+    ASSERT_EQ(Compiled(p, target_).run(bufs, syms, 1), 0);
+    for (Memory& m : memory_) EXPECT_TRUE(m.intact());
+    got_ = memory_[4].as<float>();
+  }
+
+  // The largest difference of a row's results, in sums of |x w|.
+  double apart(const Case& c, int64_t row) {
+    double largest = 0, scale = 0;
+    for (int64_t n = 0; n < c.n; ++n) {
+      const auto at = static_cast<size_t>(row * c.n + n);
+      largest = std::max(largest, std::abs(double{got_[at]} - expected_[at]));
+      scale = std::max(scale, std::abs(double{expected_[at]}));
+    }
+    return largest / scale;
+  }
+
+  cpu::Target target_;
+  std::vector<Memory> memory_;
+  std::vector<float> expected_;
+  float* got_ = nullptr;
+};
+
+const std::vector<Case> cases{
+    {1, 64, 64, 64},
+    {2, 192, 400, 400, 8, true},
+    {3, 64, 96, 32, 8, false, false, true},
+    {5, 128, 36, 36, 8, false, false, false, true},
+    {1, 64, 392, 392, 4},
+    {2, 64, 128, 32, 4, true},
+    {7, 64, 128, 64, 4, false, false, false, false, true},
+    {16, 64, 72, 24, 4, true, false, true},
+    {70, 64, 64, 64, 4, false, true},
+    {67, 128, 768, 256, 8, true, true},
+};
+
+// Whole numbers have the interpreter's bits: nothing of them is rounded.
+TEST_P(Digits, whole_numbers_are_exact) {
+  std::vector<Case> all = cases;
+  if (target_.masks) all.insert(all.end(), {{1, 139, 64, 64, 4}, {9, 30, 48, 16, 8, true}});
+  for (const Case& c : all) {
+    SCOPED_TRACE(testing::Message() << c.m << 'x' << c.n << 'x' << c.k << " bits " << c.bits);
+    run(c);
+    for (size_t i = 0; i < expected_.size(); ++i) ASSERT_EQ(got_[i], expected_[i]) << i;
+  }
+}
+
+TEST_P(Digits, a_row_keeps_22_bits_below_its_largest_value) {
+  const Case c{6, 128, 128, 64, 4, true};
+  run(c, [&](float* x) {
+    std::mt19937_64 random(3);
+    std::normal_distribution<float> normal;
+    const float sizes[] = {1, 1e30F, 1e-30F, 1e-38F, 1, 1};
+    for (int64_t i = 0; i < c.m * c.k; ++i) x[i] = normal(random) * sizes[i / c.k];
+    x[4 * c.k + 3] = 1000;  // beside others of about 1
+    for (int64_t i = 0; i < c.k; ++i) x[5 * c.k + i] = 0;
+    x[5 * c.k] = 0x1p-149F;
+  });
+  for (int64_t r = 0; r < c.m; ++r) EXPECT_LT(apart(c, r), 1e-6) << r;
+}
+
+// Such a row is computed as the expression says, and no other.
+TEST_P(Digits, infinities_and_overflow) {
+  const Case c{5, 64, 128, 32, 8};
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  run(c, [&](float* x) {
+    x[3] = infinity;
+    x[c.k + 100] = std::numeric_limits<float>::quiet_NaN();
+    x[3 * c.k + 5] = -infinity;
+    x[3 * c.k + 70] = infinity;
+    for (int64_t i = 0; i < c.k; ++i) x[4 * c.k + i] = 3e38F;
+  });
+  for (size_t i = 0; i < expected_.size(); ++i) {
+    const bool both = std::isnan(got_[i]) && std::isnan(expected_[i]);
+    ASSERT_TRUE(both || got_[i] == expected_[i]) << i << ": " << got_[i] << ", " << expected_[i];
+  }
+}
+
+TEST_P(Digits, other_products_keep_their_order) {
+  auto digits = [&](const Case& c, bool reproducible, bool dots) {
+    atlas::Program p = make_program(c);
+    p.product().reproducible = reproducible;
+    cpu::Target target = target_;
+    target.i8_dots = dots;
+    return cpu::plan_digit_product(p, target).has_value();
+  };
+  EXPECT_TRUE(digits({1, 64, 64, 64}, false, true));
+  EXPECT_FALSE(digits({1, 64, 64, 64}, true, true));
+  EXPECT_FALSE(digits({1, 64, 64, 64}, false, false));
+  EXPECT_FALSE(digits({1, 64, 70, 70}, false, true));  // no whole words
+}
+
+INSTANTIATE_TEST_SUITE_P(isa, Digits, testing::ValuesIn(runnable_isas()),
+                         [](const auto& info) { return std::string(cpu::name_of(info.param)); });
+
+}  // namespace
+}  // namespace hologram::test::digits
