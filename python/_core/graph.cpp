@@ -24,7 +24,7 @@ struct Node {
   Value value;
 };
 
-DType dtype_of(std::string_view name) {
+DType named_dtype(std::string_view name) {
   auto t = dtype_from_name(name);
   require(t.has_value(), "dtype \"{}\" is unknown", name);
   return *t;
@@ -204,7 +204,7 @@ void bind_graph(nb::module_& m) {
             ir::Attrs attrs{std::move(ints), exprs.is_none() ? Shape() : to_shape(exprs), bits,
                             std::move(text)};
             return Node{g.make(op_of(op), to_values(inputs), std::move(attrs),
-                               dtype ? std::optional(dtype_of(*dtype)) : std::nullopt,
+                               dtype ? std::optional(named_dtype(*dtype)) : std::nullopt,
                                shape ? std::optional(to_shape(*shape)) : std::nullopt)};
           },
           nb::arg("op"), nb::arg("inputs"), nb::arg("ints") = std::vector<int64_t>(),
@@ -222,14 +222,14 @@ void bind_graph(nb::module_& m) {
           "parameter",
           [](Graph& g, int index, std::string_view dtype, const nb::object& shape,
              nb::object strides) {
-            return Node{g.parameter(index, dtype_of(dtype), to_shape(shape), to_shape(strides))};
+            return Node{g.parameter(index, named_dtype(dtype), to_shape(shape), to_shape(strides))};
           },
           nb::arg("index"), nb::arg("dtype"), nb::arg("shape"), nb::arg("strides"),
           nb::keep_alive<0, 1>())
       .def(
           "number",
           [](Graph& g, std::string_view dtype, const nb::object& value, const nb::object& shape) {
-            DType t = dtype_of(dtype);
+            DType t = named_dtype(dtype);
             Shape s = to_shape(shape);
             if (PyLong_Check(value.ptr()) && !is_float(t)) {
               int overflow = 0;
@@ -243,13 +243,13 @@ void bind_graph(nb::module_& m) {
       .def(
           "iota",
           [](Graph& g, std::string_view dtype, const nb::object& shape, int axis) {
-            return Node{g.iota(dtype_of(dtype), to_shape(shape), axis)};
+            return Node{g.iota(named_dtype(dtype), to_shape(shape), axis)};
           },
           nb::arg("dtype"), nb::arg("shape"), nb::arg("axis"), nb::keep_alive<0, 1>())
       .def(
           "cast",
           [](Graph& g, Node x, std::string_view dtype, std::string_view how) {
-            return Node{g.cast(x.value, dtype_of(dtype), op_of(how))};
+            return Node{g.cast(x.value, named_dtype(dtype), op_of(how))};
           },
           nb::arg("x"), nb::arg("dtype"), nb::arg("how") = "cast", nb::keep_alive<0, 1>())
       .def(
