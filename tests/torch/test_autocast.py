@@ -1,0 +1,86 @@
+# tests/torch/test_autocast.py: mixed precision: forward and backward graphs under torch.autocast
+import copy
+
+import pytest
+import torch
+from harness import BACKEND, backend_stats, compile_fresh
+from test_training import Tiny
+from torch import nn
+
+pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
+BF16, F16 = torch.bfloat16, torch.float16
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.second, self.last = nn.Conv2d(8, 16, 3, stride=2), nn.Linear(16, 17)
+
+    def forward(self, x):
+        y = torch.relu(self.second(torch.relu(self.norm(self.first(x)))))
+        return self.last(nn.functional.max_pool2d(y, 2).mean((2, 3)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.last = nn.LSTM(12, 16, batch_first=True), nn.Linear(16, 17)
+
+    def forward(self, x):
+        return self.last(self.layer(x)[0][:, -1])
+
+
+def tokens():
+    return torch.randint(0, 17, (4, 11))
+
+
+MODELS = {
+    "transformer": (Tiny, tokens, BF16),
+    "convolutions": (Convolutions, lambda: torch.randn(4, 3, 10, 10), F16),
+    "recurrent": (Recurrent, lambda: torch.randn(4, 7, 12), BF16),  # of float16 eager has none on the CPU
+}
+
+
+def gradients(function, model, x):
+    function(model, x).backward()
+    return [p.grad.double() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_as_near_as_eagers(name):
+    """Beside float64; parameters and gradients stay float32."""
+    torch.manual_seed(0)
+    make, data, dtype = MODELS[name]
+    model, x = make(), data()
+
+    def loss(model, x, enabled=True):
+        with torch.autocast("cpu", dtype, enabled=enabled):
+            y = model(x).flatten(0, -2)
+        return 8 * nn.functional.cross_entropy(y, torch.arange(len(y)) % 17)
+
+    exact = gradients(lambda m, x: loss(m, x, False), copy.deepcopy(model).double(), x.double() if x.is_floating_point() else x)
+    eager = gradients(loss, copy.deepcopy(model), x)
+    found = gradients(compile_fresh(loss), model, x)
+    for a, b, c in zip(found, eager, exact):
+        assert (a - c).norm() <= 1.5 * (b - c).norm() + 0.02 * c.norm() + 1e-3
+    assert all(p.grad.dtype is torch.float32 for p in model.parameters())
+    assert backend_stats()["failed_graphs"] == 0 and backend_stats()["fallback_ops"] == {}
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_sums_are_of_float32(dtype):
+    """4,095 ones: a sum of 16-bit floats stays at 256 or 2,048."""
+    layer = nn.Linear(4095, 3, bias=False)
+    layer.weight.data.fill_(1)
+    x = torch.ones(4095, 4095)
+
+    @compile_fresh
+    def function(x):
+        with torch.autocast("cpu", dtype):
+            return layer(x)
+
+    out = function(x)
+    out.backward(torch.ones_like(out))
+    nearest = torch.tensor(4095.0).to(dtype)
+    assert out.dtype is dtype and (out == nearest).all() and (layer.weight.grad == nearest.float()).all()
