@@ -14,6 +14,7 @@ import numpy as np
 
 from hologram._movement import _slice
 from hologram._operands import aligned, lifted
+from hologram._prepared import view_of
 from hologram._registry import FUNCTIONS, HOOKS
 from hologram._selection import Selection
 from hologram.trace import Array, Dim, TraceError, _expr
@@ -100,7 +101,14 @@ def by_numpy(value: Any) -> Any:
     if base.version or (not whole and found is base):
         return value
     function, rest, kwargs = value.alias.how
-    return tracer.host("", function, (found, *rest), kwargs)  # without a name: not counted as what no graph can do
+    shorter = view_of(function, base.ndim, rest, kwargs, _PRIMES)
+    if shorter is None:
+        return tracer.host("", function, (found, *rest), kwargs)  # without a name: not counted as what no graph can do
+    key, order = shorter
+    tracer.views = True
+    if key is not None or order is None:
+        found = tracer.host("", operator.getitem, (found, (...,) if key is None else key), {})
+    return found if order is None else tracer.host("", np.ndarray.transpose, (found, order), {})
 
 
 def _permuted(a: Array, order: list[int]) -> Array:

@@ -53,17 +53,18 @@ class Jitted:
         self._options = {"reproducible": reproducible, "fast": fast}
         self._graphs: dict[Any, list[_Compiled]] = {}  # by nesting; both in the order of their last use, lists from the latest
         self._flat: list[_Compiled] = []
-        self._first: Any = None  # of _flat, where its steps are one function
+        self._quick: Any = None  # the steps of the first of _flat as one function
         self._names: collections.Counter[str] = collections.Counter()  # what NumPy was called for
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        first = self._first
-        if first is not None and out is None and not kwargs:
+        quick = self._quick
+        if quick is not None and out is None and not kwargs:
             try:
-                return first.quick(args)
+                return quick(args)
             except Parted as parted:
                 given = parted.given
+            first: Any = self._flat[0]
             results = None if given is None else first.call(args, None, given)
             if results is not None:
                 return first.finish(results, None)
@@ -97,7 +98,7 @@ class Jitted:
         self._forget(graphs)
         if not kwargs and all(part == "leaf" for part in structure[0][1:]):
             self._flat = graphs
-        self._first = _quick(self._flat)
+        self._quick = _quick(self._flat)
         return compiled.finish(results, out)
 
     def _forget(self, latest: list["_Compiled"]) -> None:
@@ -113,7 +114,7 @@ class Jitted:
         """Puts the graph of this call first, where the next call looks first and what is forgotten is farthest."""
         if graphs[0] is not compiled:
             graphs[:] = [compiled, *(other for other in graphs if other is not compiled)]
-            self._first = _quick(self._flat)
+            self._quick = _quick(self._flat)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -140,8 +141,7 @@ class Jitted:
 
 
 def _quick(graphs: list["_Compiled"]) -> Any:
-    """The first of the graphs, if it is to be called by `quick`."""
-    return graphs[0] if graphs and graphs[0].quick is not None else None
+    return graphs[0].quick if graphs else None
 
 
 def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...], options: Any, recorder: Any, log: Any = None) -> Any:

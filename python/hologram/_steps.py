@@ -19,6 +19,7 @@ import numpy as np
 
 from hologram import _core
 from hologram._creation import plain, seen
+from hologram._prepared import lists, numbers, ufunc_of
 from hologram._registry import FUNCTIONS, HOOKS
 from hologram._selection import chosen
 from hologram._straight import AGAIN, straight
@@ -129,6 +130,7 @@ class Graph:
     """A native graph of some arguments and slots that fills others."""
 
     work = math.inf
+    ufunc: Any = None  # (function, operands) of NumPy that gives the same
 
     def __init__(self, call: Any, leaves: int, inputs: list[int], given: list[bool], outputs: list[tuple[int, bool, bool]]) -> None:
         self.call, self.leaves, self.inputs, self.given, self.outputs = call, leaves, inputs, given, outputs
@@ -205,6 +207,7 @@ class Recorder(Tracer):
         self.steps: list[Any] = []
         self._checked = 0
         self._guarded = 0
+        self.views = False  # whether NumPy's views are made another way than by its functions
         self._known: dict[Any, int] = {}  # what ufuncs gave, by the call: the same call again is that slot
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -233,6 +236,9 @@ class Recorder(Tracer):
         outputs = [(len(self.slots) + i, not shape, array.weak) for i, (array, (_, shape)) in enumerate(zip(arrays, results))]
         step = Graph(call, self.leaves, list(self.inputs), given, outputs)
         step.work = work_of(self.graph)
+        if step.work == 1 and len(outputs) == 1 and not self.guards:
+            places = [*range(self.leaves), *self.inputs]
+            step.ufunc = ufunc_of(str(self.graph), [s for s, pattern in zip(places, self.patterns) if pattern[0] != "fixed"])
         self.environment += [None] * len(outputs)
         step.run(None, self.environment, self.hints, None)
         for (slot, _, _), array, (_, shape) in zip(outputs, arrays, results):
@@ -338,18 +344,25 @@ class Plan:
         self._others: list[Plan] = []
         self._hosts = [step.name for step in self._steps if isinstance(step, Host)]
         self._counts = collections.Counter(filter(None, self._hosts)).items()
+        self._views = recorder.views
         self._patterns = [pattern for pattern, _ in recorder.slots]
         self.quick: Any = None  # the steps as one function
         self.quick_calls = [0]  # of it, since they were counted last
 
     def shorten(self, function: Any, arguments: Any) -> None:
-        """Writes the steps as one function, where it can be. The traced one itself is called where NumPy does the work: of graphs
-        there is one simple operation at most. `function`: None for one that takes no arrays of NumPy."""
+        """Writes the steps as one function, where it can be. The traced one itself is called where NumPy does the work, of graphs
+        there is one simple operation at most, and nothing can be made ahead. `function`: None for one that takes no arrays of
+        NumPy."""
         if self._written:
             return
         own = any(type(value) is Ref and value.slot < self._leaves for value in self._results)
-        graphs = sum(step.work for step in self._steps if isinstance(step, Graph)) > 1
-        self.quick = straight(self, sys.modules[__name__], None if own or graphs or function is None else (function, arguments))
+        graphs = [step for step in self._steps if isinstance(step, Graph)]
+        light = sum(step.work for step in graphs) <= 1
+        hosts = [step for step in self._steps if isinstance(step, Host)]
+        prepared = [numbers(step, self._patterns, Ref) | lists(step) for step in hosts]
+        better = self._views or any(prepared) or any(step.ufunc and len(step.ufunc[1]) > 1 for step in graphs)
+        whole = light and not own and not (better and all(step.ufunc for step in graphs)) and function is not None
+        self.quick = straight(self, sys.modules[__name__], (function, arguments) if whole else None, light)
 
     def given(self, results: list[Any]) -> Log:
         """What NumPy gave to a call of `quick`, for one that goes on."""

@@ -10,6 +10,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 
 from hologram import _core
+from hologram._prepared import SMALL
 
 __all__ = ["AGAIN", "Parted", "straight"]
 
@@ -53,6 +54,10 @@ def elementwise(step: Any) -> bool:
     return not step.kwargs and len(step.args) == _ELEMENTWISE.get(step.function)
 
 
+def _arguments(step: Any) -> list[Any]:
+    return [getattr(step, "args", ()), getattr(step, "kwargs", {})]
+
+
 class Lives:
     """Where the values of slots are read, which of them need no check, and whose memory nothing else has."""
 
@@ -62,6 +67,7 @@ class Lives:
         self.last: dict[int, int] = {}  # by slot: the step that reads it last
         self.seen_through: set[int] = set()  # slots that results of other steps may be views of
         self.settled: set[int] = set()  # slots of a dtype and a shape that follow from what was checked
+        self.unread: set[int] = set()  # slots that are results and nothing else: right as they are
         for number, step in enumerate(plan._steps):
             if type(step) is steps.Check:
                 self.last.update((slot, number) for slot, _ in step.slots)
@@ -73,6 +79,10 @@ class Lives:
                 self.seen_through.update(read)
             elif type(step) is steps.Host and self._follows(step):
                 self.settled.add(step.results[0])
+        sized = any(type(s) is steps.Check and s.guards or refs(_arguments(s), steps.Size) for s in plan._steps)
+        for value in refs(plan._results, steps.Ref):
+            if not self.uses[value.slot] and value.slot >= plan._leaves and not sized and self.patterns[value.slot][0] == "array":
+                self.unread.add(value.slot)
         for value in refs(plan._results, steps.Ref):
             self.uses[value.slot] += 1
             self.last[value.slot] = len(plan._steps)
@@ -107,8 +117,9 @@ class Lives:
 class Writer:
     """Lines of the function. `e3` is the value of slot 3, `s1` that of symbol 1, `k7` an object that the function holds."""
 
-    def __init__(self, plan: Any, steps: Any) -> None:
-        self.plan, self.steps, self.lines = plan, steps, ["def follow(leaves):"]
+    def __init__(self, plan: Any, steps: Any, light: bool) -> None:
+        self.plan, self.steps, self.light, self.lines = plan, steps, light, ["def follow(leaves):"]
+        self.checked: set[int] = set()  # slots whose dtype and sizes were looked at
         self.held: dict[str, Any] = {"ndarray": np.ndarray, "array": np.array, "as_array": as_array, "Parted": Parted}
         self.held.update(AGAIN=AGAIN, calls=plan.quick_calls, flatten=steps.flatten, native=steps.native, fits=steps.fits)
         self.known: set[int] = set()  # symbols with a value
@@ -141,8 +152,10 @@ class Writer:
     # --- checks
     def check(self, slots: Any, sizes: bool = True) -> None:
         for slot, pattern in slots:
-            if slot in self.lives.settled:
+            if slot in self.lives.settled or slot in self.lives.unread or slot in self.checked:
                 continue
+            if sizes:
+                self.checked.add(slot)
             if pattern[0] == "number":
                 self.refuse(f"type(e{slot}) is not float")
             elif pattern[0] == "object":
@@ -156,15 +169,16 @@ class Writer:
         self.line(f"t = e{slot} if type(e{slot}) is ndarray else as_array(e{slot})")
         held = self.hold(dtype)
         self.refuse(f"t is None or t.dtype is not {held} and t.dtype != {held} or t.ndim != {len(dims)}")
+        wrong = []
+        names = []
         for axis, want in enumerate(dims if sizes else ()):
-            if want >= 0:
-                self.refuse(f"t.shape[{axis}] != {want}")
-            elif ~want in self.known:
-                self.refuse(f"t.shape[{axis}] != s{~want}")
-            else:
-                self.line(f"s{~want} = t.shape[{axis}]")
-                self.refuse(f"s{~want} < 2")
-                self.known.add(~want)
+            new = want < 0 and ~want not in self.known
+            names.append(f"s{~want}" if new else f"d{axis}")
+            wrong.append(f"s{~want} < 2" if new else f"d{axis} != {want if want >= 0 else f's{~want}'}")
+            self.known.update([~want] * new)
+        if names:
+            self.line(f"{', '.join(names)}, = t.shape")
+            self.refuse(" or ".join(wrong))
         if self.hosts:
             self.line("t = None")
 
@@ -197,10 +211,45 @@ class Writer:
 
     def may_part(self, step: Any) -> bool:
         if type(step) is self.steps.Check:
-            return bool(step.guards) or any(slot not in self.lives.settled for slot, _ in step.slots)
-        return type(step) is self.steps.Graph or not (step.results and step.results[0] in self.lives.settled)
+            return bool(step.guards) or any(slot not in self.lives.settled | self.lives.unread for slot, _ in step.slots)
+        if type(step) is self.steps.Graph:
+            return not (self.light and self.by_ufunc(step))
+        return not (step.results and step.results[0] in self.lives.settled or self.is_array(step))
+
+    def by_ufunc(self, step: Any) -> bool:
+        """Whether NumPy's function may stand for a graph: of arrays that are checked, it gives an array."""
+        (slot, scalar, weak), *_ = step.outputs
+        return step.ufunc is not None and not scalar and not weak
+
+    def is_array(self, step: Any) -> bool:
+        """Whether NumPy gives an array for certain: a part of an array that has its dimensions, or their order."""
+        if step.structure != "leaf" or not step.args or type(step.args[0]) is not self.steps.Ref:
+            return False
+        of, result = (self.lives.patterns[slot] for slot in (step.args[0].slot, step.results[0]))
+        array = len(of) > 2 and len(result) > 2 and len(result[2]) == len(of[2]) > 0
+        return array and step.function in (operator.getitem, np.ndarray.transpose) and not refs(step.args[1:], self.steps.Ref)
 
     def graph(self, step: Any) -> None:
+        if not self.by_ufunc(step):
+            return self.native(step)
+        function, operands = step.ufunc
+        slot = step.outputs[0][0]
+        read = [o[1] for o in operands if type(o) is tuple]
+        self.check([(s, self.plan._patterns[s]) for s in read if s < self.plan._leaves])
+        call = f"e{slot} = {self.hold(function)}({', '.join(f'e{o[1]}' if type(o) is tuple else self.hold(o) for o in operands)})"
+        if not self.light:
+            self.line(f"if getattr(e{read[0]}, 'size', {SMALL}) < {SMALL}: {call}")
+            self.line("else:")
+        before = len(self.lines)
+        if self.light:
+            self.line(call)
+        else:
+            self.native(step)
+            self.lines[before:] = ["    " + line for line in self.lines[before:]]
+        self.arrays.add(slot)
+        self.owned.add(slot)
+
+    def native(self, step: Any) -> None:
         given = [f"e{i}" if step.given[i] else "None" for i in range(step.leaves)]
         given += [f"e{s}" if s in self.arrays else f"e{s} if type(e{s}) is ndarray else native(e{s})" for s in step.inputs]
         self.line(f"r = {self.hold(step.call)}(({''.join(text + ', ' for text in given)}))")
@@ -224,7 +273,7 @@ class Writer:
         if step.results and step.results[0] in self.lives.settled:
             self.owned.add(step.results[0])
             self.arrays.add(step.results[0])
-        elif structure == "leaf" and not step.opaque:
+        elif structure == "leaf" and not step.opaque and not self.is_array(step):
             self.refuse(f"type({name}) is not ndarray and isinstance({name}, (tuple, list))")
         elif structure != "leaf":
             self.take_apart(step)
@@ -265,6 +314,8 @@ class Writer:
             return f"e{value.slot}"
         if type(value) is self.steps.Size:
             return self.size(value.expr)
+        if type(value) in (tuple, slice) and not refs(value, self.steps.Ref) and not refs(value, self.steps.Size):
+            return self.hold(value)
         if type(value) in (tuple, list):
             inner = "".join(self.template(part) + ", " for part in value)
             return f"({inner})" if type(value) is tuple else f"[{inner}]"
@@ -312,10 +363,10 @@ class Writer:
         return self.held["follow"]
 
 
-def straight(plan: Any, steps: Any, whole: Optional[tuple[Any, Any]]) -> Callable[..., Any]:
+def straight(plan: Any, steps: Any, whole: Optional[tuple[Any, Any]], light: bool) -> Callable[..., Any]:
     """function(leaves) → what the traced function returns, or Parted. `steps`: the module that made the plan; `whole`:
-    (function, nesting of its arguments) where NumPy computes all of it."""
-    writer = Writer(plan, steps)
+    (function, nesting of its arguments) where NumPy computes all of it; `light`: graphs that are a ufunc are NumPy's, of any size."""
+    writer = Writer(plan, steps, light)
     writer.refuse(f"len(leaves) != {plan._leaves}")
     if plan._leaves:
         writer.line("".join(f"e{i}, " for i in range(plan._leaves)) + "= leaves")

@@ -195,6 +195,9 @@ def call_ufunc(tracer: Tracer, ufunc: Any, method: str, inputs: Any, options: di
     if name not in _DIRECT and name not in _COMPOSED:
         raise TraceError(f"hologram.jit: numpy.{name} is not supported")
     types = loop_dtypes(ufunc, arrays, dtype)
+    beyond = [_beyond(a, t) for a, t in zip(arrays, types)]
+    if any(beyond):
+        return _compared_beyond(tracer, c, name, arrays, types, beyond)
     nodes = [tracer.cast(a, t) for a, t in zip(arrays, types)]
     if name in ("absolute", "fabs", "floor", "ceil", "trunc", "rint") and nodes[0].dtype not in FLOATS:
         if name != "absolute" or nodes[0].dtype == "b8":
@@ -249,6 +252,25 @@ def _compare_exactly(tracer: Tracer, c: Loop, name: str, nodes: list[Any]) -> An
     if name == "not_equal" or (name.startswith("less") and signed == 0):
         return c("bit_or", negative, same)
     return c("bit_and", c("bit_not", negative), same)
+
+
+def _beyond(a: Array, dtype: Any) -> int:
+    """1 for a number of Python's above all of an integer dtype, -1 for one below, else 0."""
+    if type(a.python) is not int or np.dtype(dtype).kind not in "iu":
+        return 0
+    limits = np.iinfo(dtype)
+    return (a.python > limits.max) - (a.python < limits.min)
+
+
+def _compared_beyond(tracer: Tracer, c: Loop, name: str, arrays: list[Array], types: Any, beyond: list[int]) -> Array:
+    """A comparison whose outcome is known; other operations are NumPy's error."""
+    number = next(i for i, way in enumerate(beyond) if way)
+    if name not in _COMPARISONS or all(beyond):
+        raise OverflowError(f"Python integer {arrays[number].python} out of bounds for {np.dtype(types[number])}")
+    less = beyond[number] > 0 if number == 1 else beyond[number] < 0
+    true = name == "not_equal" or (less if name.startswith("less") else not less and name.startswith("greater"))
+    node = tracer.cast(arrays[1 - number], types[1 - number])
+    return Array(tracer, c("eq" if true else "ne", node, node))
 
 
 _ROOTED = (1.5, -1.5, -3)

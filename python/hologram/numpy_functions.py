@@ -102,9 +102,26 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Array:
     return _reduce(a.astype(np.bool_), "sum", axis, keepdims, np.int64)
 
 
+def _first(a: Any, axis: Any, keepdims: Any) -> Array:
+    """The first place of what is true, of all places; 0 where nothing is. A least place, unlike a reduction that keeps two values,
+    is found in one loop with other reductions of the same array."""
+    ndim = a.ndim
+    flat = a.reshape(-1)
+    if isinstance(flat.shape[0], int) and flat.shape[0] == 0:
+        return _reduce(flat, "argmax", axis, keepdims)
+    places = Array(a.tracer, a.tracer.graph.iota("i64", [flat.value.shape[0]], 0))
+    none = np.int64(np.iinfo(np.int64).max)
+    candidates: Any = np.where(flat, places, none)
+    least: Any = _reduce(candidates, "min", None, False)
+    found: Any = np.where(least == none, np.int64(0), least)
+    return found.reshape((1,) * ndim) if keepdims else found
+
+
 def _place(name: str, a: Array, axis: Any, keepdims: Any, out: Any) -> Array:
     """The first place of the extremum. Along short lines that is the least place that has it: 2 to 5 times as fast as a
     reduction that keeps both."""
+    if a.value.dtype == "b8" and out is None and a.ndim and (axis is None or a.ndim == 1):
+        return _first(a if name == "max" else np.logical_not(a), axis, keepdims)
     last = axis is not None and a.ndim > 1 and axis in (-1, a.ndim - 1) and a.value.dtype != "b8"
     if not last or out is not None or not 0 < a.shape[-1] <= _SHORT:
         return _reduce(a, "arg" + name, axis, keepdims, None, out)

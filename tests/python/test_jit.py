@@ -637,3 +637,65 @@ def test_jitted_functions_within_others_are_part_of_them():
     x = np.eye(3) + 1
     np.testing.assert_allclose(both(x), (np.linalg.inv(x * 2) + 1) @ x)
     assert not inverse.reports() and both.stats()["fallback_ops"] == {"numpy.linalg.inv": 1}
+
+
+def views_of(x):
+    return np.rot90(x), np.rot90(x, 3), np.flipud(x), np.flip(x, 1), np.moveaxis(x, 0, 1), np.rot90(x, 2)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32", "float64"])
+def test_what_numpy_makes_anew_in_each_call_is_made_once(dtype):
+    """Views by indexing, numbers and lists as arrays: then the traced function is not called again."""
+    calls = []
+
+    def program(x, use):
+        calls.append(use)
+        return {
+            "views": lambda: views_of(x),
+            "minus": lambda: (200 - x, x[..., ::-1]),
+            "half": lambda: (x * 0.5, x.T),
+            "above": lambda: (np.nonzero(x > 1)[0], np.argwhere(x > 3)),
+            "large": lambda: (x == 2**40, x[::-1]),
+            "sums": lambda: (np.add.reduceat(x, [0, 1]), np.maximum.reduceat(x, [0, 1, 0])),
+        }[use]()
+
+    random = np.random.default_rng(3)
+    for use in ("views", "minus", "half", "above", "large", "sums"):
+        jitted = hologram.jit(program)
+        for shape in ((9, 7), (9, 7), (5, 5), (7, 300), (2, 3), (1, 4), (0, 3), (200, 300)):
+            if use == "sums" and shape[0] < 2:
+                continue
+            x = (random.standard_normal(shape) * 5).astype(dtype)
+            for given in (x, np.asfortranarray(x), x[::-1]):
+                for got, want in zip(jitted(given, use), program(given, use)):
+                    np.testing.assert_array_equal(got, want)
+                    assert got.dtype == want.dtype
+        x = np.ones((9, 7), dtype)
+        jitted(x, use)
+        if use in ("views", "sums") or (use, dtype) in (("minus", "int32"), ("half", "float32")):
+            before = len(calls)
+            assert [v.tolist() for v in jitted(x, use)] and len(calls) == before, f"{use}: the function was called"
+
+
+def test_where_booleans_are_first_true_and_others_are_one_loop():
+    def first(x):
+        above = x > 1.5
+        return np.argmax(above), np.argmin(above), np.any(above), np.all(above)
+
+    jitted = hologram.jit(first)
+    for x in (np.arange(300.0) / 100, np.zeros(40), np.ones(5) * 2, np.full((3, 4), 2.0), np.arange(12.0).reshape(3, 4)):
+        got, want = jitted(x), first(x)
+        assert got == want and [type(g) for g in got] == [type(w) for w in want]
+        check(lambda x: (np.argmax(x > 1, axis=-1), np.argmin(x > 1, keepdims=True)), x)
+    jitted = hologram.jit(lambda x: (np.argmax(x > 1.5), np.any(x > 1.5), np.all(x > 1.5)))
+    assert jitted(np.arange(300.0)) == (2, True, False)
+    assert sum("f64 read [s0]" in kernel for kernel in jitted.dump()) == 1
+
+
+def test_numbers_beyond_integers_compare_and_do_nothing_else():
+    x = np.arange(-3, 90, dtype=np.int8)
+    for number in (200, -200, 127, -128):
+        for f in (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal):
+            check(lambda x: (f(x, number), f(number, x)), x)
+    with pytest.raises(OverflowError, match="Python integer 200 out of bounds for int8"):
+        hologram.jit(lambda x: x + 200)(x)

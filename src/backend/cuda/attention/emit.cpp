@@ -25,6 +25,7 @@ Facts emit_attention_block(llvm::Module& module, const atlas::Program& program) 
   const AttentionPlan plan = plan_attention(program);
   const int threads = plan.tensor_cores ? tensor_attention_threads(plan) : chain_attention_threads;
   CudaFunction k(module, program, threads);
+  if (!plan.tensor_cores) k.fit(1);  // else ptxas may hold it to 128 registers, and sums spill
   const bool wide = capability_of(module) == 90 && has_wide_attention(program);
   plan.tensor_cores ? emit_tensor_attention(k, plan) : emit_chain_attention(k, plan, wide);
   facts = facts_of(plan, threads);
