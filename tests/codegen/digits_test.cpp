@@ -121,7 +121,7 @@ class Digits : public testing::TestWithParam<cpu::Isa> {
   float* got_ = nullptr;
 };
 
-const std::vector<Case> cases{
+const std::vector<Case> digit_cases{
     {1, 64, 64, 64},
     {2, 192, 400, 400, 8, true},
     {3, 64, 96, 32, 8, false, false, true},
@@ -136,7 +136,7 @@ const std::vector<Case> cases{
 
 // Whole numbers have the interpreter's bits: nothing of them is rounded.
 TEST_P(Digits, whole_numbers_are_exact) {
-  std::vector<Case> all = cases;
+  std::vector<Case> all = digit_cases;
   if (target_.masks) all.insert(all.end(), {{1, 139, 64, 64, 4}, {9, 30, 48, 16, 8, true}});
   for (const Case& c : all) {
     SCOPED_TRACE(testing::Message() << c.m << 'x' << c.n << 'x' << c.k << " bits " << c.bits);
