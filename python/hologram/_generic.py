@@ -70,6 +70,8 @@ def run(name: str, executor: Any, *arguments: Any) -> Any:
         m, n = rest[0], rest[1]
         k = rest[2] if name == "gemm" else None
         needed = [m * k, k * n, m * n] if k is not None else [m * n, n, m]
+        if 0 in rest:
+            raise ValueError(f"{name}: no dimension may be 0, got {', '.join(f'{d} = {v}' for d, v in zip('mnk', rest))}")
         for position, (buffer, count) in enumerate(zip([*operands, out], needed)):
             if buffer.size < count:
                 raise ValueError(f"{name}: buffer {position} has {buffer.size} elements, {count} are needed")
@@ -83,6 +85,8 @@ def run(name: str, executor: Any, *arguments: Any) -> Any:
             raise ValueError(f"{name}: buffer {position} has {buffer.size} elements, {count} are needed")
     if name == "vector_clip" and not rest[0] <= rest[1]:
         raise ValueError(f"vector_clip: low must not exceed high, got {rest[0]} and {rest[1]}")
+    if count == 0 and name.endswith("loss"):
+        raise ValueError(f"{name}: the mean of nothing is not defined; n is 0")
     views = [_first(buffer, count) for buffer in operands]
     if count == 0 and not scalar:
         return None

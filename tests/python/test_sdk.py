@@ -370,16 +370,22 @@ def test_reprs(executor):
 BINARY = dict(add=np.add, sub=np.subtract, mul=np.multiply, div=np.divide, min=np.minimum, max=np.maximum)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 31, 1023, 1024, 1025, 3072, 3073, 1_000_003])
+SIZES = [1, 2, 7, 31, 64, 1023, 1024, 1025, 3072, 3073]
+
+
+@pytest.mark.parametrize("n", [*SIZES, 1_000_003])
 @pytest.mark.parametrize("name", BINARY)
 def test_binary(executor, name, n):
     x, y = random(n, 1), random(n, 2)
+    x[:7:2], y[1:4] = (np.nan, np.inf, 0, 1)[: len(x[:7:2])], (np.nan, 0, np.inf)[: len(y[1:4])]
     a, b, c = executor.from_numpy(x), executor.from_numpy(y), executor.allocate(n)
     function = getattr(ops, f"vector_{name}")
+    with np.errstate(all="ignore"):
+        want = BINARY[name](x, y)
     function(executor, a, b, c)
-    np.testing.assert_array_equal(c.to_numpy(), BINARY[name](x, y))
+    np.testing.assert_array_equal(c.to_numpy(), want)
     function(executor, a, b, c=a, n=n)  # in place, by name
-    np.testing.assert_array_equal(a.to_numpy(), BINARY[name](x, y))
+    np.testing.assert_array_equal(a.to_numpy(), want)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int8", "int64", "uint16"])
@@ -405,24 +411,38 @@ def erf(x):
     return np.vectorize(math.erf)(x)
 
 
+# The function in double precision, and how many units in the last place a result may be off, or by how much.
 UNARY = dict(
-    vector_abs=np.abs,
-    vector_neg=np.negative,
-    vector_relu=lambda x: np.maximum(x, 0),
-    sigmoid=lambda x: 1 / (1 + np.exp(-x)),
-    tanh=np.tanh,
-    gelu=lambda x: x * (1 + erf(x / math.sqrt(2))) / 2,
-    gelu_tanh=lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
-    softmax=lambda x: np.exp(x - x.max()) / np.exp(x - x.max()).sum(),
+    vector_abs=(np.abs, 0, 0),
+    vector_neg=(np.negative, 0, 0),
+    vector_relu=(lambda x: np.maximum(x, 0), 0, 0),
+    sigmoid=(lambda x: 1 / (1 + np.exp(-x)), 1, 0),
+    tanh=(np.tanh, 1, 0),
+    gelu=(lambda x: x * (1 + erf(x / math.sqrt(2))) / 2, 4, 2e-7),
+    gelu_tanh=(lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))), 1, 5e-7),
+    softmax=(lambda x: np.exp(x - x.max()) / np.exp(x - x.max()).sum(), 16, 0),
 )
 
 
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(executor, name):
-    x = 3 * random(1000)
-    a, c = executor.from_numpy(x), executor.allocate(1000)
-    getattr(ops, name)(executor, a, c)
-    np.testing.assert_allclose(c.to_numpy(), UNARY[name](x.astype(np.float64)), rtol=1e-5, atol=2e-7)
+    function, units, apart = UNARY[name]
+    for n in (*SIZES, 20_003):
+        x = 2 * random(n, 3)
+        if n >= 7 and name != "softmax":
+            x[:3] = np.nan, 1e4, -1e4
+        a, c = executor.from_numpy(x), executor.allocate(n)
+        getattr(ops, name)(executor, a, c)
+        getattr(ops, name)(executor, a, a)
+        got, in_place = c.to_numpy(), a.to_numpy()
+        np.testing.assert_array_equal(got, in_place)
+        with np.errstate(all="ignore"):
+            want = function(x.astype(np.float64))
+        rounded = np.abs(want.astype(np.float32))
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        far = np.maximum(apart, (units + 0.51) * (np.nextafter(rounded, np.float32(np.inf)) - rounded).astype(np.float64))
+        assert (np.isnan(want) | (np.abs(got - want) <= far)).all(), n
+        assert name != "softmax" or got.sum(dtype=np.float64) == pytest.approx(1, abs=1e-6)
 
 
 def test_extremes(executor):
@@ -445,8 +465,9 @@ def test_scalars_and_clip(executor, dtype):
     assert c.to_numpy().tolist() == [*(x * 2)[:2].tolist(), *(x + 3)[2:].tolist()]
     ops.vector_clip(executor, a, c, -1, 2)
     assert c.to_numpy().tolist() == [-1, -1, 0, 2, 2]
-    with pytest.raises(ValueError, match="low"):
-        ops.vector_clip(executor, a, c, 2, 1)
+    for low, high in ((2, 1), (math.nan, 1)):
+        with pytest.raises(ValueError, match="low"):
+            ops.vector_clip(executor, a, c, low, high)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -467,18 +488,26 @@ def test_reductions_and_losses(executor, dtype):
         operands = (a,) if name.startswith("reduce") else (a, b)
         got = getattr(ops, name)(executor, *operands, out)
         assert isinstance(got, float) and got == pytest.approx(value, rel=1e-6) and out[0] == np.dtype(dtype).type(got)
-    ops.reduce_sum(executor, a, executor.allocate(1, dtype), 10)  # one element is enough
-    with pytest.raises(ValueError):
-        ops.reduce_max(executor, a, out, 0)
+    assert ops.reduce_sum(executor, a, executor.allocate(1, dtype), 0) == 0  # one element is enough
+    for name, operands in (("reduce_max", (a,)), ("reduce_min", (a,)), ("mse_loss", (a, b))):
+        with pytest.raises(ValueError):
+            getattr(ops, name)(executor, *operands, out, 0)
+    # Certain predictions: logarithms stop at -100, and 0 log 0 counts as 0.
+    q, u = executor.from_numpy(np.array([0, 1], dtype)), executor.from_numpy(np.ones(2, dtype))
+    assert ops.binary_cross_entropy_loss(executor, q, u, out) == 50 and ops.cross_entropy_loss(executor, q, q, out) == 0
 
 
-def test_sum_of_a_million(executor):
-    x = random(1_000_000) + 1
-    got = ops.reduce_sum(executor, executor.from_numpy(x), executor.allocate(1))
-    assert got == pytest.approx(x.astype(np.float64).sum(), rel=1e-6)
+def test_reductions_of_every_size(executor):
+    out = executor.allocate(1)
+    for n in (*SIZES, 1_000_000):
+        x = random(n, 6)
+        a, exact = executor.from_numpy(x), x.astype(np.float64)
+        assert abs(ops.reduce_sum(executor, a, out) - exact.sum()) <= 1e-7 * np.abs(exact).sum() + 1e-7
+        assert (ops.reduce_min(executor, a, out), ops.reduce_max(executor, a, out)) == (x.min(), x.max())
+    assert math.isnan(ops.reduce_max(executor, executor.from_numpy(np.float32([1, np.nan, 3])), out))
 
 
-@pytest.mark.parametrize("sizes", [(2, 3, 5), (7, 1, 9), (1, 8, 3), (33, 17, 65)])
+@pytest.mark.parametrize("sizes", [(2, 3, 5), (7, 1, 9), (1, 8, 3), (1, 1, 1), (33, 17, 65), (128, 96, 400)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_products(executor, sizes, dtype):
     m, n, k = sizes
@@ -490,8 +519,12 @@ def test_products(executor, sizes, dtype):
     v, w = executor.from_numpy(y[:, 0].copy()), executor.allocate(m, dtype)
     ops.matvec(executor, a, v, w, m, k)
     np.testing.assert_array_equal(w.to_numpy(), x @ y[:, 0])
-    with pytest.raises(ValueError):
-        ops.gemm(executor, a, b, c, m + 1, n, k)
+    for wrong in ((m + 1, n, k), (0, n, k), (65536, 65536, 65536)):
+        with pytest.raises(ValueError):
+            ops.gemm(executor, a, b, c, *wrong)
+    if dtype == "float32":  # others are computed apart
+        with pytest.raises(ValueError, match="overlaps"):
+            ops.gemm(executor, c, c, c, 1, 1, 1)
 
 
 def test_operation_errors(executor):
