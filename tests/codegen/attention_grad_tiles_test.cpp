@@ -121,55 +121,27 @@ TEST_F(AttentionGradTiles, heads_that_share_keys) {
 }
 
 TEST_F(AttentionGradTiles, heads_between_sequence_and_depth) {
-  check({.batch = 2,
-         .members = 1,
-         .queries = 40,
-         .keys = 50,
-         .depth = 32,
-         .width = 32,
-         .heads_inside = true});
+  check({2, 1, 40, 50, 32, 32, false, Score::plain, DType::f32, false, true});
 }
 
 TEST_F(AttentionGradTiles, scores) {
   for (Score s : {Score::bias, Score::keep, Score::window, Score::cap, Score::plain})
-    check({.batch = 1,
-           .members = 1,
-           .queries = 150,
-           .keys = 140,
-           .depth = 16,
-           .width = 16,
-           .causal = s == Score::plain,
-           .score = s});
+    check({1, 1, 150, 140, 16, 16, s == Score::plain, s});
 }
 
 // One kernel shares out the keys, the other the queries.
 TEST_F(AttentionGradTiles, keys_and_queries_apart) {
   for (int64_t members : {1, 2})
     for (bool queries : {false, true})
-      check({.batch = 1,
-             .members = members,
-             .queries = 300,
-             .keys = 140,
-             .depth = 16,
-             .width = 40,
-             .causal = true,
-             .dq = queries,
-             .dk = !queries,
-             .dv = !queries},
+      check({1, members, 300, 140, 16, 40, true, Score::plain, DType::f32, false, false, queries,
+             !queries, !queries},
             queries ? 1 : 0);
 }
 
 TEST_F(AttentionGradTiles, symbolic_sizes) {
   for (auto [m, n] : {std::pair<int64_t, int64_t>{0, 3}, {3, 0}, {1, 1}, {49, 150}, {64, 17}})
     for (int64_t members : {1, 2})
-      check({.batch = 1,
-             .members = members,
-             .queries = m,
-             .keys = n,
-             .depth = 16,
-             .width = 16,
-             .score = Score::bias,
-             .symbolic = true});
+      check({1, members, m, n, 16, 16, false, Score::bias, DType::f32, true});
 }
 
 // 64 queries, 128 keys and 64 numbers: 4 x 8 sums by two steps, twice, then 8 x 4 by two steps,

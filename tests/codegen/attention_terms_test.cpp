@@ -210,13 +210,7 @@ class AttentionTerms : public testing::Test {
 
 // Of two heads; units have three panels of queries or more where there are as many.
 Case sized(int64_t queries, int64_t keys, int64_t depth, int64_t values) {
-  return {.batch = 1,
-          .heads = 2,
-          .kv_heads = 1,
-          .queries = queries,
-          .keys = keys,
-          .depth = depth,
-          .values = values};
+  return {1, 2, 1, queries, keys, depth, values};
 }
 
 TEST_F(AttentionTerms, sizes_masks_and_layouts) {

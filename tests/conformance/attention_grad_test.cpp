@@ -76,88 +76,27 @@ void check_gradients(const grads::Case& c) {
 
 TEST(AttentionGradHalves, Sizes) {
   for (DType t : {DType::bf16, DType::f16}) {
-    check_gradients(
-        {.batch = 1, .members = 1, .queries = 1, .keys = 1, .depth = 1, .width = 1, .dtype = t});
-    check_gradients({.batch = 2,
-                     .members = 1,
-                     .queries = 70,
-                     .keys = 40,
-                     .depth = 64,
-                     .width = 64,
-                     .dtype = t});
-    check_gradients({.batch = 1,
-                     .members = 1,
-                     .queries = 20,
-                     .keys = 130,
-                     .depth = 128,
-                     .width = 128,
-                     .dtype = t});
-    check_gradients({.batch = 1,
-                     .members = 1,
-                     .queries = 30,
-                     .keys = 33,
-                     .depth = 40,
-                     .width = 20,
-                     .dtype = t});
-    check_gradients({.batch = 1,
-                     .members = 1,
-                     .queries = 20,
-                     .keys = 20,
-                     .depth = 136,
-                     .width = 16,
-                     .dtype = t});
+    check_gradients({1, 1, 1, 1, 1, 1, false, grads::Score::plain, t});
+    check_gradients({2, 1, 70, 40, 64, 64, false, grads::Score::plain, t});
+    check_gradients({1, 1, 20, 130, 128, 128, false, grads::Score::plain, t});
+    check_gradients({1, 1, 30, 33, 40, 20, false, grads::Score::plain, t});
+    check_gradients({1, 1, 20, 20, 136, 16, false, grads::Score::plain, t});
   }
 }
 
 TEST(AttentionGradHalves, MasksMembersAndLayouts) {
   for (grads::Score score :
        {grads::Score::bias, grads::Score::keep, grads::Score::window, grads::Score::cap})
-    check_gradients({.batch = 1,
-                     .members = 1,
-                     .queries = 100,
-                     .keys = 90,
-                     .depth = 16,
-                     .width = 16,
-                     .score = score,
-                     .dtype = DType::bf16});
-  check_gradients({.batch = 1,
-                   .members = 3,
-                   .queries = 70,
-                   .keys = 90,
-                   .depth = 32,
-                   .width = 16,
-                   .causal = true,
-                   .dtype = DType::bf16});
-  check_gradients({.batch = 2,
-                   .members = 2,
-                   .queries = 40,
-                   .keys = 50,
-                   .depth = 32,
-                   .width = 32,
-                   .dtype = DType::bf16,
-                   .heads_inside = true});
-  check_gradients({.batch = 1,
-                   .members = 2,
-                   .queries = 33,
-                   .keys = 65,
-                   .depth = 16,
-                   .width = 16,
-                   .dtype = DType::bf16,
-                   .symbolic = true});
+    check_gradients({1, 1, 100, 90, 16, 16, false, score, DType::bf16});
+  check_gradients({1, 3, 70, 90, 32, 16, true, grads::Score::plain, DType::bf16});
+  check_gradients({2, 2, 40, 50, 32, 32, false, grads::Score::plain, DType::bf16, false, true});
+  check_gradients({1, 2, 33, 65, 16, 16, false, grads::Score::plain, DType::bf16, true});
 }
 
 TEST(AttentionGradHalves, SomeOfThem) {
   for (bool queries : {false, true})
-    check_gradients({.batch = 1,
-                     .members = 2,
-                     .queries = 70,
-                     .keys = 40,
-                     .depth = 16,
-                     .width = 16,
-                     .dtype = DType::bf16,
-                     .dq = queries,
-                     .dk = !queries,
-                     .dv = false});
+    check_gradients({1, 2, 70, 40, 16, 16, false, grads::Score::plain, DType::bf16, false, false,
+                     queries, !queries, false});
 }
 
 }  // namespace

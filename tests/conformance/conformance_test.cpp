@@ -13,6 +13,8 @@
 #include <sstream>
 
 #include "atlas/programs.h"
+#include "backend/registry.h"
+#include "codegen/attentions.h"
 #include "conformance/support.h"
 #include "support/differential.h"
 #include "support/paths.h"
@@ -208,6 +210,32 @@ TEST(ConformancePrograms, HaveEveryKindOfBlockAndEmptySizes) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(tried_backends()),
                          [](const auto& i) { return i.param; });
+
+// Chains over keys, 128 at a time: so are the CPU's where lanes run along queries.
+TEST(Conformance, BitsOfAttentionAreTheSameOnTheDevice) {
+  const auto all = registered_backends();
+  auto has = [&](std::string_view name) {
+    return std::ranges::any_of(all, [&](const auto& b) { return b.name == name; });
+  };
+  if (!has("cpu") || !has("cuda")) GTEST_SKIP() << "one of the backends is not built";
+  using attentions::Score;
+  for (const attentions::Case& c :
+       {attentions::Case{1, 2, 2, 20, 300, 24, 40, true},
+        attentions::Case{1, 2, 1, 70, 140, 64, 64, false, Score::full_bias}}) {
+    const atlas::Program p = attentions::attention(c, {.log_sums = true, .reproducible = true});
+    std::mt19937_64 random(11);
+    Buffers data;
+    for (const atlas::Buffer& b : p.buffers) {
+      const int64_t count = b.extent.eval({});
+      data.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
+      fill(reinterpret_cast<char*>(data.back().data()), b.dtype, count, random, 0);
+    }
+    std::string error;
+    EXPECT_EQ(run_on(*runtime_of("cuda"), p, {}, data, error),
+              run_on(*runtime_of("cpu"), p, {}, data, error));
+    EXPECT_EQ(error, "");
+  }
+}
 
 }  // namespace
 }  // namespace hologram::test

@@ -1,4 +1,5 @@
-// tests/support/programs/attention_grad_test.cpp: compiled gradients of attention against the interpreter.
+// tests/support/programs/attention_grad_test.cpp: compiled gradients of attention against the
+// interpreter.
 #include <limits>
 #include <sstream>
 
@@ -53,83 +54,35 @@ TEST(AttentionGrad, heads_that_share_keys) {
 }
 
 TEST(AttentionGrad, heads_between_sequence_and_depth) {
-  check({.batch = 2,
-         .members = 1,
-         .queries = 40,
-         .keys = 50,
-         .depth = 32,
-         .width = 32,
-         .heads_inside = true});
+  check({2, 1, 40, 50, 32, 32, false, Score::plain, DType::f32, false, true});
 }
 
 TEST(AttentionGrad, scores) {
   for (Score s : {Score::bias, Score::keep, Score::window, Score::cap})
-    check({.batch = 1,
-           .members = 1,
-           .queries = 150,
-           .keys = 140,
-           .depth = 16,
-           .width = 16,
-           .score = s});
-  for (int64_t queries : {30, 150})
-    check({.batch = 1,
-           .members = 1,
-           .queries = queries,
-           .keys = 140,
-           .depth = 16,
-           .width = 16,
-           .causal = true});
+    check({1, 1, 150, 140, 16, 16, false, s});
+  for (int64_t queries : {30, 150}) check({1, 1, queries, 140, 16, 16, true});
 }
 
 // One kernel shares out the keys, the other the queries; the bits are those of the joint one.
 TEST(AttentionGrad, keys_and_queries_apart) {
   for (int64_t members : {1, 2})
     for (bool queries : {false, true})
-      check({.batch = 1,
-             .members = members,
-             .queries = 250,
-             .keys = 140,
-             .depth = 16,
-             .width = 16,
-             .causal = true,
-             .dq = queries,
-             .dk = !queries,
-             .dv = !queries},
+      check({1, members, 250, 140, 16, 16, true, Score::plain, DType::f32, false, false, queries,
+             !queries, !queries},
             {0, 1});
 }
 
 TEST(AttentionGrad, types) {
   for (DType t : {DType::bf16, DType::f16, DType::f64})
-    check({.batch = 1,
-           .members = 2,
-           .queries = 50,
-           .keys = 130,
-           .depth = 24,
-           .width = 24,
-           .dtype = t,
-           .reproducible = size_of(t) == 2});  // else by bounds (conformance)
+    check({1, 2, 50, 130, 24, 24, false, Score::plain, t, false, false, true, true, true,
+           size_of(t) == 2});  // else by bounds (conformance)
 }
 
 TEST(AttentionGrad, symbolic_sizes) {
   for (auto [m, n] : {std::pair<int64_t, int64_t>{1, 1}, {49, 150}})
     for (int64_t members : {1, 2})
-      check({.batch = 1,
-             .members = members,
-             .queries = m,
-             .keys = n,
-             .depth = 16,
-             .width = 16,
-             .score = Score::bias,
-             .symbolic = true});
-  check({.batch = 1,
-         .members = 2,
-         .queries = 200,
-         .keys = 20,
-         .depth = 16,
-         .width = 16,
-         .symbolic = true,
-         .dk = false,
-         .dv = false});
+      check({1, members, m, n, 16, 16, false, Score::bias, DType::f32, true});
+  check({1, 2, 200, 20, 16, 16, false, Score::plain, DType::f32, true, false, true, false, false});
 }
 
 TEST(AttentionGrad, no_keys_or_queries) {
