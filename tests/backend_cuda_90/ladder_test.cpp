@@ -10,9 +10,7 @@
 #include <cmath>
 #include <random>
 
-#include "backend_cuda/cuda_test.h"
-#include "codegen/attentions.h"
-#include "support/wrong.h"
+#include "backend_cuda/factors.h"
 
 namespace hologram::test {
 namespace {
@@ -69,32 +67,6 @@ const Rung products[] = {{"chain_f32", "f32", 20, 40, 24, {false, false}, true},
                          {"wide_u8_parts", "u8", 128, 4096, 256},
                          {"wide_i8_device", "i8", 1664, 256, 2816}};
 
-// Factors by rows, in numbers that the type holds, and where they lie.
-struct RungFactors {
-  std::vector<float> left, right;
-
-  static std::vector<std::byte> laid(const std::vector<float>& from, int64_t rows, int64_t columns,
-                                     bool turned, std::string_view type) {
-    const size_t size = type == "f32" ? 4 : type.ends_with("16") ? 2 : 1;
-    std::vector<std::byte> out(from.size() * size);
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j) {
-        const uint32_t bits = bits_of(from[static_cast<size_t>(i * columns + j)], type);
-        const auto at = static_cast<size_t>(turned ? j * rows + i : i * columns + j);
-        std::memcpy(&out[at * size], &bits, size);
-      }
-    return out;
-  }
-  static uint32_t bits_of(float x, std::string_view type) {
-    const auto bits = std::bit_cast<uint32_t>(x);
-    if (type == "f32") return bits;
-    if (type == "bf16") return bits >> 16;
-    if (type != "f16") return static_cast<uint32_t>(static_cast<int32_t>(x));
-    const uint32_t exponent = bits >> 23 & 255;  // of numbers that are not too small
-    return exponent == 0 ? 0 : (bits >> 16 & 0x8000) | (exponent - 112) << 10 | (bits >> 13 & 1023);
-  }
-};
-
 class CudaLadderDevice : public CudaDevice90, public testing::WithParamInterface<Rung> {
  protected:
   void SetUp() override {
@@ -104,17 +76,11 @@ class CudaLadderDevice : public CudaDevice90, public testing::WithParamInterface
   const Rung& rung() const { return GetParam(); }
   bool bytes() const { return rung().type[0] == 'i' || rung().type[0] == 'u'; }
   bool single() const { return std::string_view(rung().type) == "f32"; }
-  float x(const RungFactors& f, int64_t i, int64_t k) const {
-    return f.left[static_cast<size_t>(i * rung().depth + k)];
-  }
-  float y(const RungFactors& f, int64_t k, int64_t j) const {
-    return f.right[static_cast<size_t>(k * rung().n + j)];
-  }
-  RungFactors filled(const std::function<float()>& number) const {
-    RungFactors f{std::vector<float>(static_cast<size_t>(rung().m * rung().depth)),
-              std::vector<float>(static_cast<size_t>(rung().depth * rung().n))};
-    for (auto* factor : {&f.left, &f.right})
-      for (float& v : *factor) v = number();
+  Factors filled(const std::function<float()>& number) const {
+    const bool turned[2] = {!bytes() && rung().by_columns[0], bytes() || rung().by_columns[1]};
+    Factors f{rung().type, {turned[0], turned[1]}, rung().m, rung().depth, rung().n, 0, rung().rows,
+              0,           rung().reproducible};
+    f.fill(number);
     return f;
   }
   float integer() {  // of at most 8
@@ -125,20 +91,12 @@ class CudaLadderDevice : public CudaDevice90, public testing::WithParamInterface
     const float drawn = std::bit_cast<float>(std::bit_cast<uint32_t>(normal_(random_)) & kept);
     return std::fabs(drawn) < 0x1p-10f ? 0 : drawn;
   }
-  std::vector<double> product(const RungFactors& f) const {
-    const auto [m, depth, n] = std::tuple(rung().m, rung().depth, rung().n);
-    const std::string left = fmt::format("{}", rung().type);
-    std::vector<std::byte> a = RungFactors::laid(f.left, m, depth, !bytes() && rung().by_columns[0],
-                                                 left),
-                           b = RungFactors::laid(f.right, depth, n, bytes() || rung().by_columns[1],
-                                                 left),
-                           out(static_cast<size_t>(m * n * 4), std::byte{0xff});
+  std::vector<double> product(const Factors& f) const {
+    std::vector<std::byte> a = f.laid(false), b = f.laid(true),
+                           out(static_cast<size_t>(f.m * f.n * 4), std::byte{0xff});
     const Bytes buffers[] = {a, b, out};
-    const atlas::Program program =
-        bytes() ? byte_product(rung().type, rung().type)
-                : float_product(rung().type, rung().by_columns[0], rung().by_columns[1],
-                                rung().rows, rung().reproducible);
-    run_program(runtime(), program, buffers, std::array{m, depth, n});
+    run_program(runtime(), bytes() ? byte_product(rung().type, rung().type) : f.program(), buffers,
+                std::array{f.m, f.depth, f.n});
     std::vector<double> numbers;
     for (size_t at = 0; at < out.size(); at += 4) {
       std::array<std::byte, 4> bits;
@@ -147,22 +105,6 @@ class CudaLadderDevice : public CudaDevice90, public testing::WithParamInterface
                                 : static_cast<double>(std::bit_cast<float>(bits)));
     }
     return numbers;
-  }
-  // Every sum, and the sums of magnitudes.
-  std::pair<std::vector<double>, std::vector<double>> sums(const RungFactors& f) const {
-    std::vector<double> sum(static_cast<size_t>(rung().m * rung().n)), size(sum.size());
-    for (int64_t i = 0; i < rung().m; ++i)
-      for (int64_t k = 0; k < rung().depth; ++k) {
-        const double a = double{x(f, i, k)};
-        if (a == 0) continue;
-        double* const to = &sum[static_cast<size_t>(i * rung().n)];
-        double* const magnitude = &size[static_cast<size_t>(i * rung().n)];
-        for (int64_t j = 0; j < rung().n; ++j) {
-          const double term = a * double{y(f, k, j)};
-          to[j] += term, magnitude[j] += std::fabs(term);
-        }
-      }
-    return {sum, size};
   }
 
   std::mt19937 random_;
@@ -174,38 +116,38 @@ TEST_P(CudaLadderDevice, Chooses) {
   const auto [m, depth, n] = std::tuple(rung().m, rung().depth, rung().n);
   auto place = [&](int64_t i) { return (37 * i + 5) % depth; };
   for (const bool left : {true, false}) {
-    RungFactors f = filled([&] { return bytes() ? integer() : normal(); });
+    Factors f = filled([&] { return bytes() ? integer() : normal(); });
     std::vector<double> wanted;
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j)
-        wanted.push_back(double{left ? y(f, place(i), j) : x(f, i, place(j))});
+        wanted.push_back(double{left ? f.y(place(i), j) : f.x(i, place(j))});
     std::ranges::fill(left ? f.left : f.right, 0.0f);
-    for (int64_t i = 0; i < (left ? m : n); ++i)
-      (left ? f.left[static_cast<size_t>(i * depth + place(i))]
-            : f.right[static_cast<size_t>(place(i) * n + i)]) = 1;
+    for (int64_t i = 0; i < (left ? m : n); ++i) (left ? f.x(i, place(i)) : f.y(place(i), i)) = 1;
     EXPECT_EQ(wrong_places(product(f), wanted, m, n), "")
         << "chosen by the " << (left ? "left" : "right") << " factor";
   }
 }
 
 TEST_P(CudaLadderDevice, AddsIntegers) {
-  const RungFactors f = filled([&] { return integer(); });
-  EXPECT_EQ(wrong_places(product(f), sums(f).first, rung().m, rung().n), "");
+  Factors f = filled([&] { return integer(); });
+  EXPECT_EQ(wrong_places(product(f), f.sums().value, rung().m, rung().n), "");
 }
 
 // docs/numerics.md; and the same bits again and again.
 TEST_P(CudaLadderDevice, StaysWithinItsBoundAndRepeats) {
-  const RungFactors f = filled([&] { return bytes() ? integer() : normal(); });
+  Factors f = filled([&] { return bytes() ? integer() : normal(); });
   const std::vector<double> first = product(f);
-  const auto [sum, size] = sums(f);
+  const Factors::Sums sums = f.sums();
   const auto depth = static_cast<double>(rung().depth);
   const double rounds = bytes()    ? 0
                         : single() ? 35 + std::ceil(depth / 384) + depth * rung().reproducible
                                    : 11 * std::ceil(depth / 16) + 64;
   std::vector<double> error(first.size());
   for (size_t e = 0; e < first.size(); ++e)
-    error[e] = std::fabs(first[e] - sum[e]) <= rounds * 0x1p-24 * size[e] ? sum[e] : first[e];
-  EXPECT_EQ(wrong_places(error, sum, rung().m, rung().n), "") << "beyond the bound";
+    error[e] = std::fabs(first[e] - sums.value[e]) <= rounds * 0x1p-24 * sums.size[e]
+                   ? sums.value[e]
+                   : first[e];
+  EXPECT_EQ(wrong_places(error, sums.value, rung().m, rung().n), "") << "beyond the bound";
   for (int again = 1; again < repeats(); ++again)
     ASSERT_EQ(wrong_places(product(f), first, rung().m, rung().n), "") << "call " << again;
 }

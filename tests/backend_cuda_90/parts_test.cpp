@@ -1,14 +1,10 @@
 // tests/backend_cuda_90/parts_test.cpp: products by warpgroups whose few tiles are cut along k
-#include <fmt/format.h>
-
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <random>
 
 #include "backend/cuda/maps.h"
-#include "backend_cuda/cuda_test.h"
-#include "support/wrong.h"
+#include "backend_cuda/factors.h"
 
 namespace hologram::test {
 namespace {
@@ -24,78 +20,31 @@ class CudaWideParts : public CudaBackend {
 // On a GPU too; the sizes are those of four multiprocessors.
 using CudaWidePartsDevice = CudaDevice90;
 
-struct CutProduct {
-  std::string type = "bf16";
-  bool by_columns[2] = {false, true};
-  int64_t m = 136, depth = 1096, n = 250;
-  int64_t parts = 2;
-  std::vector<float> left = {}, right = {};  ///< by rows; the types hold them
+// By the wide kernel, and by one that adds up parts.
+std::vector<float> run_cut(Runtime& runtime, const Factors& f, int64_t parts = 2) {
+  SCOPED_TRACE(f.text());
+  const auto grid =
+      cuda::wide_grid(*cuda::compile(f.program(), 90).facts.wide, std::array{f.m, f.depth, f.n}, 4);
+  EXPECT_TRUE(grid && grid->parts == parts) << (grid ? grid->parts : 0);
+  const Counted launches("launches");
+  std::vector<float> out = f.run(runtime);
+  launches.expect(f.type == "f32" ? 3 : 2);
+  return out;
+}
 
-  template <class F>
-  void fill(F&& number) {
-    left.resize(static_cast<size_t>(m * depth));
-    right.resize(static_cast<size_t>(depth * n));
-    for (auto* factor : {&left, &right})
-      for (float& x : *factor) x = number();
-  }
-  std::vector<std::byte> bytes_of(bool of_right) const {
-    const std::vector<float>& from = of_right ? right : left;
-    const int64_t rows = of_right ? depth : m, columns = of_right ? n : depth;
-    const int64_t size = type == "f32" ? 4 : 2;
-    std::vector<std::byte> out(static_cast<size_t>(rows * columns * size));
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j) {
-        const float x = from[static_cast<size_t>(i * columns + j)];
-        const auto bits = std::bit_cast<std::array<std::byte, 4>>(x);
-        const int64_t at = by_columns[of_right] ? i + rows * j : i * columns + j;
-        std::copy(bits.end() - size, bits.end(), out.begin() + at * size);
-      }
-    return out;
-  }
-  /// By the wide kernel, and by one that adds up parts.
-  std::vector<float> run(Runtime& runtime) const {
-    SCOPED_TRACE(
-        fmt::format("{} {} x {} x {}, {} {}", type, m, depth, n, by_columns[0], by_columns[1]));
-    const atlas::Program program = float_product(type.c_str(), by_columns[0], by_columns[1]);
-    const auto grid =
-        cuda::wide_grid(*cuda::compile(program, 90).facts.wide, std::array{m, depth, n}, 4);
-    EXPECT_TRUE(grid && grid->parts == parts) << (grid ? grid->parts : 0);
-    std::vector<std::byte> x = bytes_of(false), y = bytes_of(true);
-    std::vector<float> out(static_cast<size_t>(m * n), -1);
-    const Bytes buffers[] = {x, y, std::as_writable_bytes(std::span(out))};
-    const Counted maps("maps"), launches("launches");
-    run_program(runtime, program, buffers, std::array{m, depth, n});
-    maps.expect(2);
-    launches.expect(type == "f32" ? 3 : 2);
-    return out;
-  }
-};
-
-// Small integers, of which every order of adding gives the same.
-void expect_cut(Runtime& runtime, CutProduct c) {
-  int64_t number = 0;
-  const int64_t range = c.type == "f32" ? 401 : 9;
-  c.fill([&] { return static_cast<float>(611 * ++number % range - range / 2); });
-  const std::vector<float> out = c.run(runtime);
-  std::vector<double> sums(out.size());
-  for (int64_t i = 0; i < c.m; ++i)
-    for (int64_t k = 0; k < c.depth; ++k)
-      for (int64_t j = 0; j < c.n; ++j)
-        sums[static_cast<size_t>(i * c.n + j)] +=
-            double{c.left[static_cast<size_t>(i * c.depth + k)]} *
-            double{c.right[static_cast<size_t>(k * c.n + j)]};
-  EXPECT_EQ(wrong_places(out, sums, c.m, c.n), "");
+void expect_cut(Runtime& runtime, Factors f, int64_t parts = 2) {
+  f.fill_with_integers();
+  EXPECT_EQ(wrong_places(run_cut(runtime, f, parts), f.sums().value, f.m, f.n), "");
 }
 
 TEST_F(CudaWidePartsDevice, MultiplyIntegersExactly) {
-  for (int layout = 0; layout < 4; ++layout) {
-    const bool left = (layout & 1) != 0, right = (layout & 2) != 0;
-    expect_cut(runtime(), {.by_columns = {left, right}, .n = 248});
-    if (left == right)
-      expect_cut(runtime(), {.type = "f32", .by_columns = {left, right}, .m = 200, .n = 100});
-  }
+  for (const bool left : {false, true})
+    for (const bool right : {false, true}) {
+      expect_cut(runtime(), {"bf16", {left, right}, 136, 1096, 248, 2});
+      if (left == right) expect_cut(runtime(), {"f32", {left, right}, 200, 1096, 100, 2});
+    }
   // Steps of which parts have eight and nine; a tile whose parts are four.
-  expect_cut(runtime(), {.m = 100, .depth = 2096, .n = 131, .parts = 4});
+  expect_cut(runtime(), {"bf16", {false, true}, 100, 2096, 131, 2}, 4);
 }
 
 TEST_F(CudaWidePartsDevice, MultiplyBytes) {
@@ -112,45 +61,34 @@ TEST_F(CudaWidePartsDevice, RepeatTheirBits) {
   for (const char* type : {"bf16", "f32"}) {
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
-    CutProduct c{.type = type, .m = 133, .n = 60};
+    Factors c{type, {false, true}, 133, 1096, 60, 2};
     const bool half = type[0] == 'b';
     c.fill([&] {
       auto bits = std::bit_cast<uint32_t>(normal(random));
       if (half) bits &= 0xffff0000u;
       return std::bit_cast<float>(bits);
     });
-    const std::vector<float> first = c.run(runtime());
-    EXPECT_EQ(c.run(runtime()), first);
+    const std::vector<float> first = run_cut(runtime(), c);
+    EXPECT_EQ(run_cut(runtime(), c), first);
     // docs/numerics.md
     const auto depth = static_cast<double>(c.depth);
-    const double rounds = half ? 11 * std::ceil(depth / 16) + static_cast<double>(c.parts)
-                               : 35 + std::ceil(depth / 384);
-    for (int64_t i = 0; i < c.m; ++i)
-      for (int64_t j = 0; j < c.n; ++j) {
-        double sum = 0, size = 0;
-        for (int64_t k = 0; k < c.depth; ++k) {
-          const double x = double{c.left[static_cast<size_t>(i * c.depth + k)]} *
-                           double{c.right[static_cast<size_t>(k * c.n + j)]};
-          sum += x, size += std::fabs(x);
-        }
-        ASSERT_LE(std::fabs(first[static_cast<size_t>(i * c.n + j)] - sum), rounds * 0x1p-24 * size)
-            << type << " " << i << " " << j << " " << sum;
-      }
+    const double rounds = half ? 11 * std::ceil(depth / 16) + 2 : 35 + std::ceil(depth / 384);
+    const Factors::Sums sums = c.sums();
+    for (size_t e = 0; e < first.size(); ++e)
+      ASSERT_LE(std::fabs(first[e] - sums.value[e]), rounds * 0x1p-24 * sums.size[e])
+          << type << " " << e;
   }
 }
 
 // What is not finite in the end is the chain's, whatever the parts are.
 TEST_F(CudaWidePartsDevice, MendSumsOfAllParts) {
-  CutProduct c{.type = "f32", .m = 133, .n = 20};
+  Factors c{"f32", {false, true}, 133, 1096, 20, 2};
   c.fill([] { return 0.5f; });
-  auto left = [&](int64_t i, int64_t k) -> float& {
-    return c.left[static_cast<size_t>(i * c.depth + k)];
-  };
-  left(0, 3) = std::numeric_limits<float>::infinity();
-  left(1, 1000) = -std::numeric_limits<float>::infinity();
-  left(2, 3) = std::numeric_limits<float>::infinity(), left(2, 1000) = -left(2, 3);
-  left(132, 700) = std::numeric_limits<float>::max();  // its first term is infinite
-  const std::vector<float> out = c.run(runtime());
+  c.x(0, 3) = std::numeric_limits<float>::infinity();
+  c.x(1, 1000) = -std::numeric_limits<float>::infinity();
+  c.x(2, 3) = std::numeric_limits<float>::infinity(), c.x(2, 1000) = -c.x(2, 3);
+  c.x(132, 700) = std::numeric_limits<float>::max();  // its first term is infinite
+  const std::vector<float> out = run_cut(runtime(), c);
   for (int64_t j = 0; j < c.n; ++j) {
     auto at = [&](int64_t i) { return out[static_cast<size_t>(i * c.n + j)]; };
     EXPECT_EQ(at(0), std::numeric_limits<float>::infinity());

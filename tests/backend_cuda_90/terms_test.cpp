@@ -1,14 +1,10 @@
 // tests/backend_cuda_90/terms_test.cpp: float32 products by warpgroups
-#include <fmt/format.h>
-
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <random>
 
 #include "backend/cuda/maps.h"
-#include "backend_cuda/cuda_test.h"
-#include "support/wrong.h"
+#include "backend_cuda/factors.h"
 
 namespace hologram::test {
 namespace {
@@ -24,130 +20,31 @@ class CudaWideTerms : public CudaBackend {
 // On a GPU too.
 using CudaWideTermsDevice = CudaDevice90;
 
-struct Factors {
-  int64_t m = 136, depth = 136, n = 136;
-  bool by_columns[2] = {false, false};
-  std::vector<float> left = {}, right = {};  ///< by rows
-
-  size_t at_left(int64_t i, int64_t k) const { return static_cast<size_t>(i * depth + k); }
-  size_t at_right(int64_t k, int64_t j) const { return static_cast<size_t>(k * n + j); }
-  template <class F>
-  void fill(F&& number) {
-    left.resize(static_cast<size_t>(m * depth));
-    right.resize(static_cast<size_t>(depth * n));
-    for (auto* factor : {&left, &right})
-      for (float& x : *factor) x = number();
-  }
-};
-
 Bytes bytes_of(std::vector<float>& v) { return std::as_writable_bytes(std::span(v)); }
 
-// The product, and how many launches it took: two of the wide kernel, whose maps are counted.
-std::vector<float> multiply_wide(Runtime& runtime, const Factors& f, bool wide = true) {
-  auto turned = [](const std::vector<float>& from, int64_t rows, int64_t columns) {
-    std::vector<float> to(from.size());
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        to[static_cast<size_t>(j * rows + i)] = from[static_cast<size_t>(i * columns + j)];
-    return to;
-  };
-  std::vector<float> left = f.by_columns[0] ? turned(f.left, f.m, f.depth) : f.left;
-  std::vector<float> right = f.by_columns[1] ? turned(f.right, f.depth, f.n) : f.right;
-  std::vector<float> out(static_cast<size_t>(f.m * f.n), -1);
-  const Bytes buffers[] = {bytes_of(left), bytes_of(right), bytes_of(out)};
-  const Counted maps("maps");
-  run_program(runtime, float_product("f32", f.by_columns[0], f.by_columns[1]), buffers,
-              std::array{f.m, f.depth, f.n});
-  maps.expect(wide ? 2 : 0);
-  return out;
-}
-
-// Integers of ten bits need two terms; every order of adding gives their sums exactly.
-void expect_exact_terms(Runtime& runtime, Factors f, bool wide = true) {
-  if (wide && !small_device()) f.m *= 8, f.n *= 8;  // a GPU has many more multiprocessors
-  SCOPED_TRACE(
-      fmt::format("{} x {} x {}, {} {}", f.m, f.depth, f.n, f.by_columns[0], f.by_columns[1]));
-  int64_t number = 0;
-  f.fill([&] { return static_cast<float>((611 * ++number) % 1021 - 510); });
-  const std::vector<float> out = multiply_wide(runtime, f, wide);
-  std::vector<double> wanted;
-  for (int64_t i = 0; i < f.m; ++i)
-    for (int64_t j = 0; j < f.n; ++j) {
-      double sum = 0;
-      for (int64_t k = 0; k < f.depth; ++k)
-        sum += double{f.left[f.at_left(i, k)]} * double{f.right[f.at_right(k, j)]};
-      ASSERT_LT(std::fabs(sum), 0x1p24);
-      wanted.push_back(sum);
-    }
-  EXPECT_EQ(wrong_places(out, wanted, f.m, f.n), "");
-}
-
 TEST_F(CudaWideTermsDevice, MultiplyIntegersExactly) {
-  for (int layout = 0; layout < 4; ++layout) {
-    const bool left = (layout & 1) != 0, right = (layout & 2) != 0;
-    expect_exact_terms(runtime(), {.by_columns = {left, right}});
-  }
+  for (const bool left : {false, true})
+    for (const bool right : {false, true})
+      expect_exact(runtime(), {"f32", {left, right}, 136, 136, 136, 2});
   // More steps than a block of sums and the slots have; ends that are no multiples of eight.
-  expect_exact_terms(runtime(), {.m = 133, .depth = 436, .n = 131});
+  expect_exact(runtime(), {"f32", {false, false}, 133, 436, 131, 2});
 }
 
 TEST_F(CudaWideTermsDevice, SizesAndStridesDecideWhichKernelRuns) {
-  expect_exact_terms(runtime(), {.depth = 70}, false);  // rows of 280 bytes
-  expect_exact_terms(runtime(), {.m = 70, .depth = 70, .n = 136, .by_columns = {true, false}},
-                     false);
-  expect_exact_terms(runtime(), {.m = 72, .depth = 64, .n = 136, .by_columns = {true, false}},
-                     false);  // too few rows to split the right factor for
-  expect_exact_terms(runtime(), {.m = 130, .depth = 32, .n = 136}, false);  // few steps
-  expect_exact_terms(runtime(), {.m = 130, .depth = 64, .n = 130, .by_columns = {false, true}});
+  expect_exact(runtime(), {"f32", {false, false}, 136, 70, 136});  // rows of 280 bytes
+  expect_exact(runtime(), {"f32", {true, false}, 70, 70, 136});
+  expect_exact(runtime(),
+               {"f32", {true, false}, 72, 64, 136});  // too few rows to split the right factor for
+  expect_exact(runtime(), {"f32", {false, false}, 130, 32, 136});  // few steps
+  expect_exact(runtime(), {"f32", {false, true}, 130, 64, 130, 2});
 }
 
-// docs/numerics.md: what products by terms lose, in units of 2^-24 times the sum of |x||y|.
 TEST_F(CudaWideTermsDevice, StayWithinTheirBound) {
-  struct Case {
-    const char* name;
-    float (*of)(std::mt19937&, float);  // of a normal number
-    double most, mean;                  // units
-    int left_exponent = 0;
-  };
-  const double any = std::numeric_limits<double>::infinity();
-  const Case cases[] = {
-      {"normal", [](std::mt19937&, float x) { return x; }, 1.5, 0.2},
-      {"of one sign", [](std::mt19937&, float x) { return std::fabs(x); }, 8, 1.5},
-      {"graded",
-       [](std::mt19937& random, float x) {
-         return std::ldexp(x, static_cast<int>(random() % 40) - 20);
-       },
-       7, 1.5},
-      {"near the smallest", [](std::mt19937&, float x) { return x; }, any, any, -122}};
-  for (const Case& c : cases) {
-    SCOPED_TRACE(c.name);
-    std::mt19937 random(3);
-    std::normal_distribution<float> normal;
-    Factors f{.m = 132, .depth = 420, .n = 100};
-    f.fill([&] { return c.of(random, normal(random)); });
-    for (float& x : f.left) x = std::ldexp(x, c.left_exponent);
-    const std::vector<float> out = multiply_wide(runtime(), f);
-    double most = 0, all = 0;
-    for (int64_t i = 0; i < f.m; ++i)
-      for (int64_t j = 0; j < f.n; ++j) {
-        double sum = 0, size = 0, operands = 0;
-        for (int64_t k = 0; k < f.depth; ++k) {
-          const double x = double{f.left[f.at_left(i, k)]}, y = double{f.right[f.at_right(k, j)]};
-          sum += x * y;
-          size += std::fabs(x * y);
-          operands += std::fabs(x) + std::fabs(y);
-        }
-        const double error = std::fabs(out[static_cast<size_t>(i * f.n + j)] - sum);
-        const auto depth = static_cast<double>(f.depth);
-        EXPECT_LE(error, (35 + std::ceil(depth / 384)) * 0x1p-24 * size + 0x1p-134 * operands +
-                             (depth + 12) * 0x1p-149);
-        most = std::max(most, error / (0x1p-24 * size));
-        all += error / (0x1p-24 * size);
-      }
-    EXPECT_LE(most, c.most);
-    EXPECT_LE(all / static_cast<double>(f.m * f.n), c.mean);
-    EXPECT_GT(most, 0);
-  }
+  for (const TermErrors& c :
+       {TermErrors{"normal", as_drawn, 1.5, 0.2}, TermErrors{"of one sign", of_one_sign, 8, 1.5},
+        TermErrors{"graded", graded, 7, 1.5},
+        TermErrors{"near the smallest", as_drawn, any_error, any_error, 0, -122}})
+    expect_term_errors(runtime(), {"f32", {false, false}, 132, 420, 100, 2}, c);
 }
 
 // Where terms or sums of them are not finite, the chain of multiply-adds says what the result is.
@@ -155,25 +52,19 @@ TEST_F(CudaWideTermsDevice, LeaveToChainsWhatTheyCannotHold) {
   const float infinity = std::numeric_limits<float>::infinity();
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
-  Factors f{.m = 129, .depth = 400, .n = 72};
+  Factors f{"f32", {false, false}, 129, 400, 72, 2};
   f.fill([&] { return normal(random) / 2; });
-  f.left[f.at_left(0, 3)] = infinity;
-  f.left[f.at_left(1, 399)] = std::numeric_limits<float>::max();  // its first term is infinite
-  f.left[f.at_left(70, 17)] = -std::numeric_limits<float>::max();
-  f.left[f.at_left(128, 5)] = infinity, f.left[f.at_left(128, 390)] = -infinity;
-  f.right[f.at_right(8, 71)] = std::nanf("");
-  f.right[f.at_right(9, 3)] = -infinity;
-  const std::vector<float> out = multiply_wide(runtime(), f);
+  f.x(0, 3) = infinity;
+  f.x(1, 399) = std::numeric_limits<float>::max();  // its first term is infinite
+  f.x(70, 17) = -std::numeric_limits<float>::max();
+  f.x(128, 5) = infinity, f.x(128, 390) = -infinity;
+  f.y(8, 71) = std::nanf("");
+  f.y(9, 3) = -infinity;
+  const std::vector<float> out = f.run(runtime());
   int64_t special = 0;
   for (int64_t i = 0; i < f.m; ++i)
     for (int64_t j = 0; j < f.n; ++j) {
-      float sum = 0;
-      for (int64_t begin = 0; begin < f.depth; begin += 384) {
-        float chain = 0;
-        for (int64_t k = begin; k < std::min(begin + 384, f.depth); ++k)
-          chain = std::fma(f.left[f.at_left(i, k)], f.right[f.at_right(k, j)], chain);
-        sum = begin == 0 ? chain : sum + chain;
-      }
+      const float sum = f.chain(i, j);
       const float got = out[static_cast<size_t>(i * f.n + j)];
       const bool chained = i < 2 || i == 70 || i == 128 || j == 71 || j == 3;
       special += chained;

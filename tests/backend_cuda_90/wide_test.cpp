@@ -5,8 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "backend_cuda/cuda_test.h"
-#include "support/wrong.h"
+#include "backend_cuda/factors.h"
 
 namespace hologram::test {
 namespace {
@@ -27,73 +26,26 @@ int64_t scale(bool wide) { return wide && !small_device() ? 8 : 1; }
 
 float number(int64_t i, int64_t j) { return static_cast<float>((7 * i + 5 * j) % 9 - 4); }
 
-uint16_t half_bits(float x, const std::string& type) {  // of a small integer
-  if (type == "bf16") return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
-  if (x == 0) return 0;
-  const int e = std::ilogb(x);
-  const auto mantissa = static_cast<int>(std::fabs(std::ldexp(x, 10 - e))) - 1024;
-  return static_cast<uint16_t>((x < 0 ? 0x8000 : 0) | (e + 15) << 10 | mantissa);
-}
-
-struct Case {
-  std::string type = "bf16";
-  bool by_columns[2] = {false, true};
-  int64_t m = 136, depth = 200, n = 264;
-  size_t shift = 0;  ///< elements that the factors are moved by
-};
-
-// Whether the product of small integers, which every order of adding gives exactly, is right.
-void expect_exact(Runtime& runtime, Case c, bool wide) {
-  c.m *= scale(wide), c.n *= scale(wide);
-  SCOPED_TRACE(fmt::format("{} {} {}, {} x {} x {}", c.type, c.by_columns[0], c.by_columns[1], c.m,
-                           c.depth, c.n));
-  std::vector<uint16_t> left(static_cast<size_t>(c.m * c.depth) + c.shift),
-      right(static_cast<size_t>(c.depth * c.n) + c.shift);
-  std::vector<float> out(static_cast<size_t>(c.m * c.n), -1), wanted(out.size());
-  for (int64_t k = 0; k < c.depth; ++k) {
-    for (int64_t i = 0; i < c.m; ++i)
-      left[static_cast<size_t>(c.by_columns[0] ? i + c.m * k : k + c.depth * i) + c.shift] =
-          half_bits(number(i, k), c.type);
-    for (int64_t j = 0; j < c.n; ++j)
-      right[static_cast<size_t>(c.by_columns[1] ? k + c.depth * j : j + c.n * k) + c.shift] =
-          half_bits(number(k, 3 * j), c.type);
-  }
-  for (int64_t i = 0; i < c.m; ++i)
-    for (int64_t j = 0; j < c.n; ++j) {
-      float sum = 0;
-      for (int64_t k = 0; k < c.depth; ++k) sum += number(i, k) * number(k, 3 * j);
-      wanted[static_cast<size_t>(i * c.n + j)] = sum;
-    }
-  const Bytes buffers[] = {std::as_writable_bytes(std::span(left)).subspan(2 * c.shift),
-                           std::as_writable_bytes(std::span(right)).subspan(2 * c.shift),
-                           std::as_writable_bytes(std::span(out))};
-  const Counted maps("maps");
-  run_program(runtime, float_product(c.type.c_str(), c.by_columns[0], c.by_columns[1]), buffers,
-              std::array{c.m, c.depth, c.n});
-  EXPECT_EQ(wrong_places(out, wanted, c.m, c.n), "");
-  maps.expect(wide ? 2 : 0);
-}
+uint16_t bf16_bits(float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); }
 
 TEST_F(CudaWideDevice, MultipliesIntegersExactly) {
-  for (int layout = 0; layout < 4; ++layout) {
-    const bool left = (layout & 1) != 0, right = (layout & 2) != 0;
-    expect_exact(runtime(), {.type = "bf16", .by_columns = {left, right}}, true);
-    expect_exact(runtime(),
-                 {.type = "f16", .by_columns = {left, right}, .m = 384, .depth = 128, .n = 256},
-                 true);
-  }
+  for (const bool left : {false, true})
+    for (const bool right : {false, true}) {
+      expect_exact(runtime(), {"bf16", {left, right}, 136, 200, 264, 2});
+      expect_exact(runtime(), {"f16", {left, right}, 384, 128, 256, 2});
+    }
 }
 
 TEST_F(CudaWideDevice, SizesAndStridesDecideWhichKernelRuns) {
   // Rows of 130 numbers are no multiple of 16 bytes.
-  expect_exact(runtime(), {.depth = 130}, false);
-  expect_exact(runtime(), {.by_columns = {true, true}, .m = 137}, false);
-  expect_exact(runtime(), {.by_columns = {false, false}, .n = 265}, false);
+  expect_exact(runtime(), {"bf16", {false, true}, 136, 130, 264});
+  expect_exact(runtime(), {"bf16", {true, true}, 137, 200, 264});
+  expect_exact(runtime(), {"bf16", {false, false}, 136, 200, 265});
   // Few steps; a single tile on four multiprocessors.
-  expect_exact(runtime(), {.depth = 64}, false);
-  expect_exact(runtime(), {.m = 100, .depth = 128, .n = 256}, false);
+  expect_exact(runtime(), {"bf16", {false, true}, 136, 64, 264});
+  expect_exact(runtime(), {"bf16", {false, true}, 100, 128, 256});
   // Of neither factor do these sizes matter.
-  expect_exact(runtime(), {.m = 137, .depth = 128, .n = 265}, true);
+  expect_exact(runtime(), {"bf16", {false, true}, 137, 128, 265, 2});
 }
 
 void expect_bytes(Runtime& runtime, const char* left, const char* right,
@@ -174,9 +126,8 @@ TEST_F(CudaWideDevice, RunsEpiloguesOnBatches) {
   auto y = [](int64_t k, int64_t j) { return number(k, 3 * j) / 4; };
   for (int64_t k = 0; k < depth; ++k) {
     for (int64_t i = 0; i < 3 * m; ++i)
-      left[static_cast<size_t>(i * depth + k)] = half_bits(x(i / m, i % m, k), "bf16");
-    for (int64_t j = 0; j < n; ++j)
-      right[static_cast<size_t>(j * depth + k)] = half_bits(y(k, j), "bf16");
+      left[static_cast<size_t>(i * depth + k)] = bf16_bits(x(i / m, i % m, k));
+    for (int64_t j = 0; j < n; ++j) right[static_cast<size_t>(j * depth + k)] = bf16_bits(y(k, j));
   }
   for (int64_t j = 0; j < n; ++j) bias[static_cast<size_t>(j)] = static_cast<float>(j % 5) / 2;
   const Bytes buffers[] = {
@@ -229,7 +180,7 @@ TEST_F(CudaWideDevice, TakesThreeBatchAxes) {
     for (size_t e = 0; e < right.size(); ++e) right[e] = static_cast<float>(5 * e % 9) - 4;
     auto narrowed = [](const std::vector<float>& from) {
       std::vector<uint16_t> to;
-      for (const float x : from) to.push_back(half_bits(x, "bf16"));
+      for (const float x : from) to.push_back(bf16_bits(x));
       return to;
     };
     std::vector<uint16_t> x = narrowed(left), y = narrowed(right);
