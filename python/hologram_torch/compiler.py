@@ -54,6 +54,25 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
     return _or_pytorch(module, task.name, compile)
 
 
+def compile_native(module, options: Options, name: str):
+    """A callable like compile_graph's of a graph that is ours alone and whose results are memory of their own. Unsupported where
+    PyTorch would run a part of it, or a result is an argument."""
+    task = _Task(f"{name}_{next(_numbers)}", options, precision.allowed())
+    unfold.unfold(module)
+    if cut.places(module.graph) or cut.lacks_sizes(module.graph, False) or cut.unknown_sizes(module.graph):
+        raise Unsupported("sizes that are data")
+
+    def make(treatment):
+        program = _translate(module, task, None, treatment)
+        if program.host.calls:
+            raise Unsupported("an operator of PyTorch's")
+        if any(kind in ("argument", "argument_view", "again") for kind, *_ in program.results):
+            raise Unsupported("a result that is an argument, or another result")
+        return program
+
+    return Programs(make, _varies(module, options, task.brief), options.fast).compile()
+
+
 @dataclasses.dataclass
 class _Task:
     """How a graph is compiled. static: positions of parameters; layouts, hidden: as Translator takes them; body: it belongs to

@@ -3,7 +3,10 @@
 
 import copy
 import io
+import os
+import random
 import traceback
+import types
 
 import torch
 import torch.nn.functional as F
@@ -191,6 +194,143 @@ def check_layers():
         assert torch.allclose(z.cpu(), y, atol=1e-5), type(layer)
         for p, q in zip(mine.parameters(), layer.parameters()):
             assert torch.allclose(p.grad.cpu(), q.grad, atol=1e-4), type(layer)
+
+
+def check_numbers_that_change_compile_once():
+    import hologram_torch
+
+    def steps(x):
+        for n in range(2, 30):
+            for part in (x, x[1:], x.view(1, -1)):
+                part.mul_(1 - 1 / (2 * n)).addcdiv_(part, 1 + part * part, value=-0.1 / n).lerp_(part.sin(), 0.5 / n)
+        return x
+
+    x = torch.randn(7)
+    before = hologram_torch.device.stats()["compiled"]
+    mine = x.to(DEVICE)
+    left = used("fallback_ops", lambda: steps(mine))
+    assert torch.allclose(mine.cpu(), steps(x), rtol=1e-4) and not left, left
+    assert hologram_torch.device.stats()["compiled"] - before <= 2 * 3 * (2 * 5 + 3)
+
+
+def on_both(work, *given):
+    """(what `work` makes of copies on the host, of copies on the device, brought back), each from one seed."""
+    results = []
+    for device in ("cpu", DEVICE):
+        move = lambda t, device=device: t.detach().clone().to(device).requires_grad_(t.requires_grad)
+        torch.manual_seed(1)
+        made = work(device, *torch.utils._pytree.tree_map_only(torch.Tensor, move, given))
+        results.append(torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: t.detach().cpu(), made))
+    return results
+
+
+def share(found):
+    """Some of PyTorch's database, others in each commit; HOLOGRAM_OPINFO=all: all."""
+    from harness import seed_of
+
+    return found if os.environ.get("HOLOGRAM_OPINFO") == "all" else random.Random(seed_of("HOLOGRAM_OPINFO_SEED")).sample(list(found), 12)
+
+
+def check_modules_of_pytorchs_database():
+    from torch.testing._internal.common_modules import module_db
+
+    def step(device, info, sample, training, arguments):
+        torch.manual_seed(0)
+        module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs).to(device).train(training)
+        torch.manual_seed(2)
+        out = module(*arguments.args, **arguments.kwargs)
+        roots = [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, torch.Tensor) and t.requires_grad]
+        torch.autograd.backward(roots, [torch.ones_like(t) for t in roots])
+        gradients = [p.grad.to_dense() if p.grad is not None and p.grad.is_sparse else p.grad for p in module.parameters()]
+        return out, gradients
+
+    ran = 0
+    for info in share(module_db):
+        for training in (True, False) if info.train_and_eval_differ else (True,):
+            samples = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True, training=training)
+            for sample in samples[:2]:
+                if info.module_cls is torch.nn.Embedding and sample.constructor_input.kwargs.get("sparse"):
+                    continue
+                given = types.SimpleNamespace(args=sample.forward_input.args, kwargs=sample.forward_input.kwargs)
+                work = lambda device, a, k: step(device, info, sample, training, types.SimpleNamespace(args=a, kwargs=k))
+                try:
+                    work("cpu", given.args, given.kwargs)
+                except Exception:  # of another type of device
+                    continue
+                expected, actual = on_both(work, given.args, given.kwargs)
+                torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4, equal_nan=True, msg=lambda m: f"{info.name}: {m}")
+                ran += 1
+    assert ran >= 8, ran
+
+
+def check_optimizers_of_pytorchs_database():
+    from torch.testing._internal.common_optimizers import optim_db
+
+    def steps(device, info, kwargs, weight, bias, x):
+        searches = info.optim_cls is torch.optim.LBFGS  # whose later steps make much of roundings
+        optimizer = info.optim_cls([weight, bias], **({**kwargs, "max_iter": 4} if searches else kwargs))
+        for n in range(1 if searches else 6):
+
+            def loss(n=n):
+                optimizer.zero_grad()
+                value = (torch.tanh(x @ weight) + bias - n / 3).square().mean()
+                value.backward()
+                return value
+
+            optimizer.step(loss)
+        return weight, bias
+
+    weight, bias, x = torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True), torch.randn(5, 4)
+    ran = 0
+    for info in share(optim_db):
+        for sample in info.optim_inputs_func(device="cpu")[:3]:
+            kwargs = {name: value for name, value in sample.kwargs.items() if not isinstance(value, torch.Tensor)}
+            work = lambda device, *given: steps(device, info, kwargs, *given)
+            try:
+                work("cpu", *(t.detach().clone().requires_grad_(t.requires_grad) for t in (weight, bias, x)))
+            except Exception:  # of sparse gradients alone, or matrices
+                continue
+            expected, actual = on_both(work, weight, bias, x)
+            torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4, msg=lambda m: f"{info.optim_cls.__name__} {kwargs}: {m}")
+            ran += 1
+    assert ran >= 8, ran
+
+
+def check_autocast():
+    model, x = torch.nn.Linear(3, 2).to(DEVICE), there(4, 3)
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast(DEVICE, dtype=dtype):
+            y = model(x)
+            assert (y.dtype, F.softmax(y, -1).dtype, F.mse_loss(y, y).dtype) == (dtype, torch.float32, torch.float32)
+            assert torch.addcmul(y, y, x[:, :2]).dtype == torch.float32
+            assert "unsafe to autocast" in refused(RuntimeError, lambda: F.binary_cross_entropy(x.sigmoid(), x.sigmoid()))
+        assert model(x).dtype == torch.float32
+        y.sum().backward()
+        assert model.weight.grad.dtype == torch.float32
+        model.zero_grad()
+
+
+def check_compiled_models():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2))
+    mine, x = copy.deepcopy(net).to(DEVICE), torch.randn(5, 6)
+    compiled = torch.compile(mine, backend="hologram")
+    y, z = net(x), compiled(x.to(DEVICE))
+    assert z.device.type == DEVICE and torch.allclose(z.cpu(), y, atol=1e-5)
+    y.square().sum().backward()
+    z.square().sum().backward()
+    for p, q in zip(mine.parameters(), net.parameters()):
+        assert torch.allclose(p.grad.cpu(), q.grad, atol=1e-4)
+
+    def step(a, b):
+        b.add_(1)
+        return torch.linalg.inv(a @ a.T + torch.eye(5, device=a.device)) @ b, b[1:]
+
+    b = torch.randn(5, 2)
+    theirs = b.to(DEVICE)
+    expected, actual = step(x, b), torch.compile(step, backend="hologram")(x.to(DEVICE), theirs)
+    assert all(torch.allclose(a.cpu(), e, atol=1e-4) for a, e in zip(actual, expected)) and torch.equal(theirs.cpu(), b)
+    assert actual[1].data_ptr() == theirs[1:].data_ptr()
 
 
 def check_transforms_of_functions():

@@ -1,7 +1,10 @@
 # hologram_torch/accelerator/capture.py: one operator as a graph, compiled
+import contextlib
+import logging
 import threading
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import LocalSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -10,43 +13,54 @@ from torch.utils import _pytree as pytree
 
 from .. import counters, device
 from ..capture import decomp
-from ..compiler import compile_graph
+from ..compiler import compile_native
 from ..options import Options
-from . import tensors
+from . import numbers, tensors
 
 
-def make(op, args, kwargs, symbolic):
-    """A callable over the flat arguments, or None where an operator of PyTorch's would run in it. symbolic: for other sizes too."""
+def make(op, args, kwargs, symbolic, numeric):
+    """A callable over the flat arguments, or None where an operator of PyTorch's would run in it. symbolic: for other sizes too;
+    numeric: for other floats too."""
     made = []
 
     def work():  # in a thread of its own: the state of this one says below which of PyTorch's layers the operator was called
         try:
-            with torch.no_grad(), device.giving("hologram:0"):
-                made.append((Symbolic if symbolic else Graph)(op, args, kwargs))
+            with torch.no_grad(), _quiet(), device.giving("hologram:0"):
+                made.append((Symbolic if symbolic else Graph)(op, args, kwargs, numeric))
         except Exception as error:
             counters.log.debug("device hologram: %s is left to PyTorch: %s: %s", op, type(error).__name__, error)
 
     thread = threading.Thread(target=work, name="hologram-device")
     thread.start()
     thread.join()
-    return made[0] if made and made[0].native else None
+    return made[0] if made else None
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Inside, tracing does not log what it raises: such an operator is PyTorch's."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 class Graph:
-    """A call of `op` with arguments such as these, as a graph whose inputs are the tensors."""
+    """A call of `op` with arguments such as these, as a graph whose inputs are the tensors, and the floats where `numeric`."""
 
-    def __init__(self, op, args, kwargs):
-        self.op = op
-        self.first = args[0] if op._schema.name.endswith("_") else None  # written and returned
-        self.in_place = self.first is not None
+    def __init__(self, op, args, kwargs, numeric=False):
+        self.name = f"operator_{op.name().partition('::')[2]}"
+        self.op = numbers.formula(op) if numeric else op
+        self.in_place = op._schema.name.endswith("_")  # the first argument is written and returned
+        self.numeric = numeric
         leaves, self.spec = pytree.tree_flatten((args, dict(kwargs)))
         self.nested = any(isinstance(x, (list, tuple)) for x in (*args, *kwargs.values()))
-        self.where = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        self.where = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) or numeric and type(leaf) is float]
         self.leaves = [torch.device("cpu") if isinstance(leaf, torch.device) else leaf for leaf in leaves]
         self.call = self.compile([_example(leaves[i]) for i in self.where])
-        self.native = bool(getattr(self.call, "native", False)) or bool(getattr(getattr(self.call, "call", None), "native", False))
         self.leaves = [None if i in self.where else leaf for i, leaf in enumerate(self.leaves)]
-        self.first = None
 
     def compile(self, examples):
         module = make_fx(self.functional(), tracing_mode="fake", decomposition_table=decomp.table(), _allow_non_fake_inputs=True)(*examples)
@@ -58,7 +72,7 @@ class Graph:
     def compiled(self, module):
         module.graph.eliminate_dead_code()
         module.recompile()
-        return compile_graph(module, "inference", Options.make(None, None), static=())
+        return compile_native(module, Options.make(None, None), self.name)
 
     def flat(self, *values):
         full = list(self.leaves)
@@ -76,6 +90,8 @@ class Graph:
         """The tensors among flat arguments."""
         if self.nested:
             flat = pytree.tree_leaves(flat)
+        if self.numeric:
+            return [_number(x) if type(x) is float else x for x in (flat[i] for i in self.where)]
         return [flat[i] for i in self.where]
 
     def arguments(self, values) -> list:
@@ -105,7 +121,7 @@ class Symbolic(Graph):
         self.readers, symbols = _symbols(fakes)
         count = len(symbols)
         function = self.functional()
-        with mode:
+        with mode, enable_python_dispatcher():
             module = make_fx(lambda *a: function(*a[count:]), decomposition_table=decomp.table())(*symbols, *fakes)
         call = self.compiled(module)
         guards = self.environment.produce_guards(fakes, [LocalSource(n) for n in names], ignore_static=False)
@@ -120,7 +136,13 @@ class Symbolic(Graph):
         return all(eval(guard, SYMPY_INTERP, given) for guard in self.guards)
 
 
+def _number(x):
+    return torch.scalar_tensor(x, dtype=torch.float64)
+
+
 def _example(tensor):
+    if type(tensor) is float:
+        return _number(tensor)
     return tensors.on_host(tensor) if tensors.is_ours(tensor) else tensor.detach()
 
 

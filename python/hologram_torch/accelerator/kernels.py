@@ -9,12 +9,12 @@ import threading
 
 import torch
 
-from . import capture, fallback, tensors
+from . import capture, fallback, numbers, tensors
 
 calls = collections.Counter()
 compiled = 0
 LEFT = None  # in place of a callable: the operator is PyTorch's for such arguments
-_NUMBERS = 4  # so many floats that differ alone are compiled before an operator whose floats change is left to PyTorch
+_NUMBERS = 4  # so many calls that differ in floats alone are compiled; then floats become tensors, or the operator PyTorch's
 _KEPT = 4096  # keys of an operator
 _lock = threading.RLock()
 
@@ -30,11 +30,12 @@ class Operator:
         self.made = {}  # key of arguments -> callable or LEFT
         self.graphs = collections.defaultdict(list)  # key without sizes -> graphs
         self.numbers = collections.defaultdict(set)  # key without floats -> those seen
+        self.key = _key  # of an argument
 
     def __call__(self, *args, **kwargs):
         flat = (*args, *kwargs.values()) if kwargs else args
         try:
-            key = tuple(map(_key, flat)) + tuple(kwargs)
+            key = tuple(map(self.key, flat)) + tuple(kwargs)
             call = self.made.get(key, self)
         except TypeError:  # an argument of a kind that no graph has
             return fallback.run(self.op, *args, **kwargs)
@@ -50,7 +51,9 @@ class Operator:
             if key not in self.made:
                 if len(self.made) >= _KEPT:
                     self.made.clear()
-                self.made[key] = self.found(flat, args, kwargs)
+                found = self.found(flat, args, kwargs)
+                key = tuple(map(self.key, flat)) + tuple(kwargs)  # which may be another one by now
+                self.made[key] = found
             return self.made[key]
 
     def found(self, flat, args, kwargs):
@@ -59,15 +62,20 @@ class Operator:
         if not _fits(flat):
             return LEFT
         coarse = tuple(map(_coarse, flat))
-        known = self.graphs[coarse]
+        without = tuple(float if type(x) is float else k for x, k in zip(flat, coarse))
+        floats = self.numbers[without]
+        numeric = len(floats) >= _NUMBERS or self.key is not _key
+        if numeric and not (numbers.has_formula(self.op) and flat[0].dtype in (torch.float32, torch.float64)):
+            return LEFT
+        if numeric and self.key is _key:
+            self.key = _key_without_floats
+            self.made.clear()
+        known = self.graphs[without if numeric else coarse]
         for graph in known:
             if graph is LEFT or graph.holds(flat):
                 return graph
-        floats = self.numbers[tuple(float if type(x) is float else k for x, k in zip(flat, coarse))]
-        if len(floats) >= _NUMBERS:
-            return LEFT
         floats.add(tuple(x for x in flat if type(x) is float))
-        graph = capture.make(self.op, args, kwargs, symbolic=bool(known))
+        graph = capture.make(self.op, args, kwargs, bool(known), numeric)
         if graph is not LEFT:
             compiled += 1
         known.append(graph)
@@ -80,7 +88,13 @@ def _key(x):
         return x.dtype, x.shape, x.stride(), x.device.type
     if kind in (list, tuple):
         return tuple(map(_key, x))
+    if issubclass(kind, torch.Tensor):
+        raise TypeError(kind)
     return kind, x
+
+
+def _key_without_floats(x):
+    return float if type(x) is float else _key(x)
 
 
 def _coarse(x):

@@ -3,7 +3,7 @@ import torch
 from torch.utils import backend_registration
 
 from .. import counters, device
-from . import fallback, kernels, module, tensors
+from . import autocast, fallback, kernels, module, tensors
 
 
 class _Hooks(torch._C._acc.PrivateUse1Hooks):
@@ -44,6 +44,7 @@ def register() -> list:
     everything = torch.library.Library("_", "IMPL")
     everything.fallback(fallback.run, "PrivateUse1")
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    autocast.register(library)
     _try_gradients()
     return [library, everything]
 
