@@ -1,4 +1,5 @@
 # tests/torch/test_generation.py: generate() beside eager, and archives for generation
+import asyncio
 import copy
 import json
 import pickle
@@ -186,3 +187,97 @@ def test_a_model_with_other_state_is_refused():
         hologram_torch.generate(MambaForCausalLM(config).eval(), PROMPT)
     with pytest.raises(TypeError, match="expected a torch.nn.Module, got str"):
         hologram_torch.generate("gpt2", PROMPT)
+
+
+# --- hologram serve
+@pytest.fixture(scope="module")
+def served(model, tmp_path_factory):
+    """An archive for two rows."""
+    path = tmp_path_factory.mktemp("served") / "model.holo"
+    hologram_torch.export_generation(model, path, batch=2, length=64, isas=())
+    return path
+
+
+async def _asked(path, talk, **settings):
+    """What talk(client, service) does with an application that runs."""
+    from hologram.serving import application
+
+    httpx = pytest.importorskip("httpx")
+    app = application(path, **settings)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://server", timeout=60) as client:
+            return await talk(client, app.state.service)
+
+
+def test_a_server_joins_requests_for_tokens(model, served):
+    """Of other lengths and counts, wrong ones among them; each gets what it gets alone."""
+    prompts = [PROMPT[0, :5].tolist(), PROMPT[1].tolist(), [7], PROMPT[0].tolist()]
+    asked = [{"ids": ids, "max_new_tokens": 3 + 2 * n} for n, ids in enumerate(prompts)]
+    made = [model.generate(torch.tensor([a["ids"]]), max_new_tokens=a["max_new_tokens"], do_sample=False)[0] for a in asked]
+    alone = [tokens[len(a["ids"]) :] for tokens, a in zip(made, asked)]
+    wrong = [{"ids": [10**6]}, {"ids": []}, {"ids": [1], "max_new_tokens": 99}, {"ids": [1], "temperatur": 1}, {"ids": [1], "top_p": 0}]
+
+    async def talk(client, service):
+        answers = await asyncio.gather(*[client.post("/generate", json=a) for a in [*asked, wrong[0]]])
+        assert answers.pop().status_code == 422
+        assert [a.json()["tokens"] for a in answers] == [a.tolist() for a in alone]
+        for request in wrong[1:]:
+            assert (await client.post("/generate", json=request)).status_code == 422, request
+        lines = (await client.post("/generate", json={**asked[1], "eos": int(alone[1][2]), "stream": True})).text.splitlines()
+        assert [json.loads(line)["token"] for line in lines] == alone[1][: alone[1].tolist().index(alone[1][2]) + 1].tolist()
+        how = {"do_sample": True, "top_k": 9, "max_new_tokens": 6}
+        drawn = [{"ids": prompts[seed], "seed": seed, **how} for seed in (0, 1)]
+        together = await asyncio.gather(*[client.post("/generate", json=a) for a in drawn])
+        one_by_one = [await client.post("/generate", json=a) for a in drawn]
+        assert [a.json() for a in together] == [a.json() for a in one_by_one] and together[0].json() != together[1].json()
+        text = service.metrics.text().decode()
+        assert 'hologram_batch_requests_bucket{le="1.0",method="generate"}' in text and "hologram_tokens_total" in text
+        assert 'hologram_requests_total{method="generate",status="422"}' in text
+        return (await client.get("/v1/models")).json()
+
+    assert asyncio.run(_asked(served, talk))["models"][0]["generate"]["rows"] == 2
+
+
+def test_who_leaves_ends_the_row_and_full_queues_refuse(served):
+    """Steps are counted: a batch ends when nobody waits for its rows any more."""
+
+    async def talk(client, service):
+        while not service.ready:
+            await asyncio.sleep(0.01)
+        generator, begun, go_on = service._generator, threading.Event(), threading.Event()
+        steps = []
+
+        class Slow:
+            def __init__(self, inner):
+                self.batch, self.length, self.prefill, self.sample = inner.batch, inner.length, inner.prefill, inner.sample
+                self.inner = inner
+
+            def decode(self, ids):
+                steps.append(1)
+                begun.set()
+                assert go_on.wait(30)
+                return self.inner.decode(ids)
+
+        generator._steps = Slow(generator._steps)
+        first = asyncio.create_task(client.post("/generate", json={"ids": [5], "max_new_tokens": 50}))
+        await asyncio.to_thread(begun.wait, 30)
+        waits = asyncio.create_task(client.post("/generate", json={"ids": [6], "max_new_tokens": 1}))
+        while not generator.waiting():
+            await asyncio.sleep(0.01)
+        refused = await client.post("/generate", json={"ids": [7]})
+        assert refused.status_code == 503 and "retry-after" in refused.headers
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        go_on.set()
+        assert (await waits).status_code == 200
+        return len(steps)
+
+    assert asyncio.run(_asked(served, talk, queue=1)) < 4
+
+
+def test_other_archives_do_not_generate():
+    async def talk(client, service):
+        return (await client.post("/generate", json={"ids": [1]})).status_code
+
+    assert asyncio.run(_asked(Path(__file__).resolve().parents[2] / "examples/model.holo", talk)) == 404

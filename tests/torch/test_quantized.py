@@ -274,12 +274,19 @@ def test_a_graph_of_torch_ao():
     assert (got - want).abs().mean() < 0.005
 
 
-@pytest.mark.parametrize("config", ["Int8DynamicActivationInt8WeightConfig", "Int8WeightOnlyConfig"])
+@pytest.mark.parametrize(
+    "config, four",
+    [
+        ("Int8DynamicActivationInt8WeightConfig", None), ("Int8WeightOnlyConfig", None), ("IntxWeightOnlyConfig", "granularity"),
+        ("Int8DynamicActivationIntxWeightConfig", "weight_granularity"),
+    ],
+)  # fmt: skip
 @torch.no_grad()
-def test_models_of_torchao(config):
+def test_models_of_torchao(config, four):
     quantization = pytest.importorskip("torchao.quantization")
     net = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.GELU(), torch.nn.Linear(96, 32)).eval()
-    quantization.quantize_(net, getattr(quantization, config)())
+    words = {"weight_dtype": torch.int4, four: quantization.PerGroup(32)} if four else {}
+    quantization.quantize_(net, getattr(quantization, config)(**words))
     close_to_eager(net, torch.randn(20, 64))
 
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from hologram._graph import FLOATS
+from hologram.onnx import random
 from hologram.onnx.call import is_known, is_sizes
 from hologram.onnx.table import operator
 
@@ -314,7 +315,9 @@ def where(call, condition, x, y):
 
 @operator("Dropout", known=(1, 2))
 def dropout(call, x, ratio=None, training=None):
-    x = call.value(x)
-    if training is not None and training.item() and (ratio is None or ratio.item()):
-        raise NotImplementedError(f"from_onnx: {call.node_of_model}: dropout while training is not supported")
-    return x, call.b.number("b8", 1, x.shape)
+    ratio = 0.5 if ratio is None else float(ratio.item())
+    if training is None or not training.item() or not ratio:
+        x = call.value(x)
+        return x, call.b.number("b8", 1, x.shape)
+    kept, x = random.mask(call, x, ratio), call.lift(x)
+    return np.where(kept, x * (1 / (1 - ratio)) if ratio < 1 else x, np.zeros((), x.dtype)), kept

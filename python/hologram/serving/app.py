@@ -1,5 +1,5 @@
 # hologram/serving/app.py: the ASGI application
-"""POST /predict and /predict/METHOD; GET /v1/models, /health, /health/live, /metrics."""
+"""POST /predict, /predict/METHOD and /generate; GET /v1/models, /health, /health/live, /metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import ClientDisconnect
 
@@ -21,6 +21,7 @@ from hologram.archive import Archive, load
 from hologram.serving import arrays as files
 from hologram.serving import json_values
 from hologram.serving.batching import Batcher, Full, Served
+from hologram.serving.generating import FIELDS, METHODS, Generator, Wanted
 from hologram.serving.metrics import Metrics
 from hologram.serving.settings import Settings
 
@@ -51,6 +52,10 @@ def make(model: Any, settings: Settings) -> FastAPI:
     async def predict_method(request: Request, method: str) -> Response:
         return await service.predict(request, method)
 
+    @app.post("/generate")
+    async def generate(request: Request) -> Response:
+        return await service.generate(request)
+
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
         return {"models": [service.info()]}
@@ -80,13 +85,17 @@ class Service:
         self._served = {name: Served(method, settings.max_batch) for name, method in archive.methods.items()}
         self._main = "forward" if "forward" in self._served else next(iter(self._served)) if len(self._served) == 1 else None
         self._batcher = Batcher(settings, self._called)
-        self.metrics = Metrics(self._batcher.waiting)
+        generates = all(name in archive.methods for name in METHODS)
+        self._generator = Generator(archive, settings, self._generated) if generates else None
+        self.metrics = Metrics(lambda: self._batcher.waiting() + (self._generator.waiting() if self._generator else 0))
         self.ready = False
         self._warm = asyncio.Event()
         self._warming: Optional[asyncio.Task[None]] = None
 
     def start(self) -> None:
         self._batcher.start()
+        if self._generator is not None:
+            self._generator.start()
         self._warming = asyncio.create_task(self._first_calls())
 
     async def stop(self) -> None:
@@ -94,11 +103,15 @@ class Service:
         if self._warming is not None:
             self._warming.cancel()
         await self._batcher.stop()
+        if self._generator is not None:
+            await self._generator.stop()
 
     async def _first_calls(self) -> None:
         """Kernels and packed weights are there when the first request comes."""
         for served in self._served.values():
             await asyncio.to_thread(_first_call, served.method)
+        if self._generator is not None:
+            await asyncio.to_thread(self._generator.warm)
         self._warm.set()
         self.ready = True
 
@@ -108,6 +121,11 @@ class Service:
         self.metrics.rows.labels(name).observe(rows)
         self.metrics.call_seconds.labels(name).observe(seconds)
 
+    def _generated(self, requests: int, tokens: int, seconds: float) -> None:
+        self.metrics.joined.labels("generate").observe(requests)
+        self.metrics.tokens.inc(tokens)
+        self.metrics.call_seconds.labels("generate").observe(seconds)
+
     def info(self) -> dict[str, Any]:
         """What is served, as plain data. batch: the size along which requests are joined, and how many rows a call may have."""
         methods = {}
@@ -115,14 +133,20 @@ class Service:
             m = served.method
             batch = {"size": served.axis, "rows": served.most, "padded": sorted(served.padded)} if served.most > 1 else None
             methods[name] = {"inputs": m.inputs, "results": m.results, "sizes": m.sizes, "batch": batch}
-        return {"path": self.archive.path, "fingerprint": self.archive.fingerprint, "methods": methods}
+        told = {"path": self.archive.path, "fingerprint": self.archive.fingerprint, "methods": methods}
+        return told if self._generator is None else {**told, "generate": {"rows": self._generator.batch, "fields": list(FIELDS)}}
 
     async def predict(self, request: Request, name: Optional[str]) -> Response:
-        begin, status, method = time.perf_counter(), 500, name or self._main or ""
-        if method not in self._served:
-            method = ""  # no label of a client's making
+        method = name or self._main or ""
+        return await self._counted(method if method in self._served else "", self._predict(request, name))  # no label of a client's making
+
+    async def generate(self, request: Request) -> Response:
+        return await self._counted("generate", self._generate(request))
+
+    async def _counted(self, method: str, answer: Any) -> Response:
+        begin, status = time.perf_counter(), 500
         try:
-            response = await self._predict(request, name)
+            response: Response = await answer
             status = response.status_code
             return response
         except HTTPException as error:
@@ -146,6 +170,38 @@ class Service:
         with _mistakes():
             text = await _aside(sum(r.nbytes for r in results), _written, served.method, results, wanted)
         return Response(text, media_type=wanted)
+
+    async def _generate(self, request: Request) -> Response:
+        end = time.monotonic() + self.settings.timeout
+        if self._generator is None:
+            text = f"expected an archive with the methods {', '.join(METHODS)}, as hologram_torch.export_generation writes it"
+            raise HTTPException(404, text)
+        body = await self._timed(self._body(request), end, 408, "the request's body did not come")
+        if not self._warm.is_set():
+            await self._timed(self._warm.wait(), end, 504, "the model is not ready")
+        with _mistakes():
+            given = json.loads(body)
+            if not isinstance(given, dict) or not set(given) <= set(FIELDS) or "ids" not in given:
+                raise ValueError(f"expected an object with ids, and of {', '.join(FIELDS[1:])}")
+            wanted = Wanted(**given)
+        tokens = self._generator.tokens(wanted)
+        first = await self._answered(request, anext(tokens), end)  # what is wrong is said before an answer begins
+        if wanted.stream:
+            return StreamingResponse(self._lines(tokens, first, end), media_type="application/x-ndjson")
+
+        async def rest() -> list[int]:
+            return [first, *[token async for token in tokens]]
+
+        return JSONResponse({"tokens": await self._answered(request, rest(), end)})
+
+    async def _lines(self, tokens: Any, first: int, end: float) -> AsyncIterator[str]:
+        """A line for each token; no more once the time is over."""
+        async with contextlib.aclosing(tokens):
+            yield f'{{"token":{first}}}\n'
+            async for token in tokens:
+                if time.monotonic() > end:
+                    return
+                yield f'{{"token":{token}}}\n'
 
     def _chosen(self, name: Optional[str]) -> Served:
         if name is None:
@@ -187,9 +243,12 @@ class Service:
         try:
             answer = self._batcher.submit(served, arrays)
         except Full as error:
-            text = f"{error}: expected at most {self.settings.queue}"
-            raise HTTPException(503, text, headers={"Retry-After": str(error.seconds)}) from None
-        gone = asyncio.create_task(_gone(request))
+            raise self._full(error) from None
+        return await self._answered(request, answer, end)
+
+    async def _answered(self, request: Request, work: Any, end: float) -> Any:
+        """What the work gives, unless the client goes or the time is over: it is cancelled then."""
+        answer, gone = asyncio.ensure_future(work), asyncio.create_task(_gone(request))
         try:
             first: set[asyncio.Future[Any]] = {answer, gone}
             await asyncio.wait(first, timeout=max(0.0, end - time.monotonic()), return_when=asyncio.FIRST_COMPLETED)
@@ -199,9 +258,15 @@ class Service:
             if gone.done():
                 raise HTTPException(GONE, "the client has gone")
             raise HTTPException(504, f"no answer within {self.settings.timeout:g} seconds")
+        except Full as error:
+            raise self._full(error) from None
         finally:
             gone.cancel()
             answer.cancel()
+
+    def _full(self, error: Full) -> HTTPException:
+        text = f"{error}: expected at most {self.settings.queue}"
+        return HTTPException(503, text, headers={"Retry-After": str(error.seconds)})
 
 
 async def _gone(request: Request) -> None:

@@ -23,6 +23,7 @@ class Metrics:
         self.call_seconds = Histogram("hologram_call_seconds", "Calls of the model", ["method"], buckets=SECONDS, registry=registry)
         self.joined = Histogram("hologram_batch_requests", "Requests of a call", ["method"], buckets=SIZES, registry=registry)
         self.rows = Histogram("hologram_batch_rows", "Rows of a call", ["method"], buckets=SIZES, registry=registry)
+        self.tokens = Counter("hologram_tokens", "Tokens that were generated", registry=registry)
         Gauge("hologram_queue_length", "Requests that wait for a call", registry=registry).set_function(waiting)
 
     def text(self) -> bytes:
