@@ -20,14 +20,14 @@ using atlas::Val;
 
 // Weights [k, n], or bytes of two neighbours along k; a scale, and as a rule a zero point, for each
 // column and `group` of k.
-struct Case {
+struct DigitCase {
   int64_t m, n, k, group;
   int bits = 8;
   bool zeros = false, symbolic = false, prologue = false, unsigned_bytes = false,
        high_first = false;
 };
 
-atlas::Program make_program(const Case& c) {
+atlas::Program make_program(const DigitCase& c) {
   const Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m), n(c.n), k(c.k), groups(c.k / c.group);
   const DType stored = c.bits == 4 || c.unsigned_bytes ? DType::u8 : DType::i8;
   atlas::Program p;
@@ -75,7 +75,7 @@ class Digits : public testing::TestWithParam<cpu::Isa> {
 
   // The rows as `edit` leaves whole ones from -99 to 99, and what compiled code and the interpreter
   // make of them. Scales are whole too.
-  void run(const Case& c, const std::function<void(float*)>& edit = nullptr) {
+  void run(const DigitCase& c, const std::function<void(float*)>& edit = nullptr) {
     const atlas::Program p = make_program(c);
     ASSERT_TRUE(cpu::plan_digit_product(p, target_));
     std::vector<int64_t> syms;
@@ -105,7 +105,7 @@ class Digits : public testing::TestWithParam<cpu::Isa> {
   }
 
   // The largest difference of a row's results, in sums of |x w|.
-  double apart(const Case& c, int64_t row) {
+  double apart(const DigitCase& c, int64_t row) {
     double largest = 0, scale = 0;
     for (int64_t n = 0; n < c.n; ++n) {
       const auto at = static_cast<size_t>(row * c.n + n);
@@ -121,7 +121,7 @@ class Digits : public testing::TestWithParam<cpu::Isa> {
   float* got_ = nullptr;
 };
 
-const std::vector<Case> digit_cases{
+const std::vector<DigitCase> digit_cases{
     {1, 64, 64, 64},
     {2, 192, 400, 400, 8, true},
     {3, 64, 96, 32, 8, false, false, true},
@@ -136,9 +136,9 @@ const std::vector<Case> digit_cases{
 
 // Whole numbers have the interpreter's bits: nothing of them is rounded.
 TEST_P(Digits, whole_numbers_are_exact) {
-  std::vector<Case> all = digit_cases;
+  std::vector<DigitCase> all = digit_cases;
   if (target_.masks) all.insert(all.end(), {{1, 139, 64, 64, 4}, {9, 30, 48, 16, 8, true}});
-  for (const Case& c : all) {
+  for (const DigitCase& c : all) {
     SCOPED_TRACE(testing::Message() << c.m << 'x' << c.n << 'x' << c.k << " bits " << c.bits);
     run(c);
     for (size_t i = 0; i < expected_.size(); ++i) ASSERT_EQ(got_[i], expected_[i]) << i;
@@ -146,7 +146,7 @@ TEST_P(Digits, whole_numbers_are_exact) {
 }
 
 TEST_P(Digits, a_row_keeps_22_bits_below_its_largest_value) {
-  const Case c{6, 128, 128, 64, 4, true};
+  const DigitCase c{6, 128, 128, 64, 4, true};
   run(c, [&](float* x) {
     std::mt19937_64 random(3);
     std::normal_distribution<float> normal;
@@ -161,7 +161,7 @@ TEST_P(Digits, a_row_keeps_22_bits_below_its_largest_value) {
 
 // Such a row is computed as the expression says, and no other.
 TEST_P(Digits, infinities_and_overflow) {
-  const Case c{5, 64, 128, 32, 8};
+  const DigitCase c{5, 64, 128, 32, 8};
   constexpr float infinity = std::numeric_limits<float>::infinity();
   run(c, [&](float* x) {
     x[3] = infinity;
@@ -177,7 +177,7 @@ TEST_P(Digits, infinities_and_overflow) {
 }
 
 TEST_P(Digits, other_products_keep_their_order) {
-  auto digits = [&](const Case& c, bool reproducible, bool dots) {
+  auto digits = [&](const DigitCase& c, bool reproducible, bool dots) {
     atlas::Program p = make_program(c);
     p.product().reproducible = reproducible;
     cpu::Target target = target_;
