@@ -138,7 +138,8 @@ class ArrayCall {
     }
   }
 
-  /// The results as a list, or None when the arguments ask for another graph.
+  /// The results as a list, or None when the arguments ask for another graph. `out`: None, or where
+  /// they go, by result, None for new memory.
   nb::object call(const nb::tuple& arguments, nb::object out) {
     if (arguments.size() + num_bound_ != arguments_.size()) return nb::none();
     std::vector<Operand> operands(num_parameters_);
@@ -256,7 +257,7 @@ class ArrayCall {
         bytes *= static_cast<size_t>(shape.back());
       }
       total += bytes;
-      if (given.is_valid() && given.size() > 0) {
+      if (given.is_valid() && given.size() > 0 && !given[i].is_none()) {
         nb::object array = nb::borrow(given[i]);
         void* place = check_out(r, shape, array, held[i]);
         const auto meets = [&](const Operand& o) { return o.meets(place, bytes); };

@@ -135,9 +135,9 @@ class Graph:
     def __init__(self, call: Any, leaves: int, inputs: list[int], given: list[bool], outputs: list[tuple[int, bool, bool]]) -> None:
         self.call, self.leaves, self.inputs, self.given, self.outputs = call, leaves, inputs, given, outputs
 
-    def run(self, plan: Any, environment: list[Any], symbols: list[int], log: Any) -> None:
+    def run(self, plan: Any, environment: list[Any], symbols: list[int], log: Any, out: Any = None) -> None:
         leaves = [value if given else None for value, given in zip(environment, self.given)]
-        results = self.call((*leaves, *[native(environment[slot]) for slot in self.inputs]))
+        results = self.call((*leaves, *[native(environment[slot]) for slot in self.inputs]), out)
         if results is None:
             raise Mismatch
         for (slot, scalar, weak), result in zip(self.outputs, results):
@@ -246,6 +246,7 @@ class Recorder(Tracer):
             self.slots.append((("computed", array.dtype, dims), list(shape)))
             array.slot = slot
         self.steps.append(step)
+        self._guarded = len(self.guards)  # the call holds them
         self.next_graph()
         return [slot for slot, _, _ in outputs]
 
@@ -388,8 +389,8 @@ class Plan:
             environment = [*leaves, *self._blank[self._leaves :]]
             symbols = [-1] * self._symbols
             log.used = 0
-            for step in self._steps:
-                step.run(self, environment, symbols, log)
+            for number, step in enumerate(self._steps):
+                step.run(self, environment, symbols, log, *self._places(number, step, leaves))
         results = []
         for value in self._results:
             if type(value) is not Ref:
@@ -400,11 +401,25 @@ class Plan:
                 results.append(np.array(given)[()] if argument else given)
         for leaf, value in self._written:
             new = decode(value, environment, [])
+            if new is leaves[leaf]:
+                continue
             if isinstance(leaves[leaf], _core.Buffer):
                 leaves[leaf].from_numpy(np.asarray(new))
             else:
                 np.copyto(leaves[leaf], new)
         return [value if leaf is None else leaves[leaf] for value, leaf in zip(results, self._same)]
+
+    def _places(self, number: int, step: Any, leaves: tuple[Any, ...]) -> list[Any]:
+        """Where the last graph, behind which nothing can part, puts what it computes for Buffers that the program writes: themselves."""
+        if type(step) is not Graph or not self._written:
+            return []
+        behind = self._steps[number + 1 :]  # checks of arguments that the graph has looked at
+        if any(type(s) is not Check or s.guards or any(k >= self._leaves or not step.given[k] for k, _ in s.slots) for s in behind):
+            return []
+        kept = {v.slot for v, same in zip(self._results, self._same) if type(v) is Ref and same is None}
+        into = {v.slot: leaves[leaf] for leaf, v in self._written if type(v) is Ref and isinstance(leaves[leaf], _core.Buffer)}
+        places = tuple(None if slot in kept or scalar else into.get(slot) for slot, scalar, _ in step.outputs)
+        return [places] if any(place is not None for place in places) else []
 
     def call(self, leaves: tuple[Any, ...], trace: Callable[[Log], "Plan"], names: Any, most: int, log: Any) -> Any:
         """(results, structure), or None where the first steps are for other arguments. `log`: of the trace, at its own call."""

@@ -196,6 +196,28 @@ def test_elements_and_copies_bring_no_more_than_they_need(pair, copied):
             x[N]
 
 
+def test_written_arguments_stay_on_the_device(pair, copied):
+    there = pair[0]
+
+    @hologram.jit
+    def step(x, y):
+        x += y
+        x[2:5] = 0
+        return x.sum()
+
+    x, y = there.from_numpy(X.astype(np.float64)), there.from_numpy(Y.astype(np.float64))
+    want = X.astype(np.float64)
+    for call in range(3):
+        before = copied()
+        total = step(x, y)
+        moved = (copied() - before).tolist()
+        want += Y
+        want[2:5] = 0
+        np.testing.assert_array_equal(x.to_numpy(copy=True), want)
+        np.testing.assert_allclose(total, want.sum())
+        assert call == 0 or moved == [8, 0], "but in the call that is traced, more than the sum went by way of the host"
+
+
 class Moved:
     """An exporter whose tensor of 3 x 4 lies elsewhere and steps otherwise in the same memory."""
 

@@ -48,3 +48,22 @@ def test_who_draws_random_numbers_is_pytorch_as_in_eager(gpu):  # noqa: F811
     graph = traced(lambda x: list(draw(x)), torch.rand(3, 5))
     drawn = [str(n.target) for n in graph.graph.nodes if torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())]
     assert drawn == [f"aten.{name}.default" for name in ("native_dropout", "bernoulli", "native_dropout", "rand_like")]
+
+
+def test_random_numbers_are_eagers_for_the_same_seed(gpu):  # noqa: F811
+    """Between kernels of ours, in the order of the program, call after call; PyTorch's generator stands where eager's would. Over
+    the fake driver its operators draw on copies, by the host's generator; tests/cuda/test_gpu.py does the same on a GPU."""
+
+    def draw(x):
+        dropped = torch.nn.functional.dropout(x * 2, 0.3)
+        return [dropped, torch.bernoulli(x.sigmoid()), torch.rand_like(x) + 1, torch.nn.functional.dropout(dropped.exp(), 0.5)]
+
+    x = torch.rand(40, 50)
+    call = compiler.compile_graph(traced(draw, x), "inference", Options(), ())
+    launches, found = gpu.count("launches"), []
+    for run in (lambda: draw(x), lambda: [y.cpu() for y in call([gpu.tensor(x)])]):
+        torch.manual_seed(7)
+        found.append(([y for _ in range(2) for y in run()], torch.get_rng_state()))
+    (eager, stood), (ours, stands) = found
+    torch.testing.assert_close(ours, eager)
+    assert torch.equal(stood, stands) and gpu.count("launches") >= launches + 4
