@@ -39,7 +39,7 @@ class StepLoop {
  private:
   void* read(PyObject* object, bool sequence, int64_t steps) const;
   nb::object make_result(const schedule::Slot& slot, std::span<const int64_t> symbols,
-                         int64_t steps, std::vector<void*>& places) const;
+                         int64_t steps, dlpack::Device device, std::vector<void*>& places) const;
 
   std::shared_ptr<Executable> executable_;
   const dlpack::Exchange* exchange_;
@@ -56,9 +56,10 @@ void* StepLoop::read(PyObject* object, bool sequence, int64_t steps) const {
   return static_cast<char*>(t.data) + t.byte_offset;
 }
 
-// A tensor [steps, …] whose places have the slot's sizes.
+// A tensor [steps, …] whose places have the slot's sizes, on a device of the host's memory.
 nb::object StepLoop::make_result(const schedule::Slot& slot, std::span<const int64_t> symbols,
-                                 int64_t steps, std::vector<void*>& places) const {
+                                 int64_t steps, dlpack::Device device,
+                                 std::vector<void*>& places) const {
   size_t rank = slot.shape.size() + 1;
   int64_t stride = 1, size = 1;
   std::vector<int64_t> sizes{steps};
@@ -74,7 +75,7 @@ nb::object StepLoop::make_result(const schedule::Slot& slot, std::span<const int
     e->shape_and_strides[rank + i] = size;
     size *= std::max<int64_t>(1, sizes[i]);
   }
-  PyObject* tensor = export_tensor(*exchange_, e, slot.dtype, rank, block);
+  PyObject* tensor = export_tensor(*exchange_, e, slot.dtype, rank, block, device);
   if (!tensor) nb::raise_python_error();
   return nb::steal(tensor);
 }
@@ -94,7 +95,8 @@ nb::list StepLoop::run(nb::list operands, int64_t steps, bool descending) {
   if (!symbols.empty()) symbols[0] = first.shape[1];  // the batch is the only size not known
   nb::list outputs;
   for (const auto& o : plan.outputs)
-    outputs.append(make_result(plan.slots[static_cast<size_t>(o.slot)], symbols, steps, results));
+    outputs.append(make_result(plan.slots[static_cast<size_t>(o.slot)], symbols, steps,
+                               first.device, results));
   Stamps::Checked checked;
   auto object = [&](int p) { return nb::handle(operands[static_cast<size_t>(p)]).ptr(); };
   if (!stamps_.check(*executable_, object, parameters.data(), checked)) nb::raise_python_error();

@@ -52,7 +52,9 @@ void TorchCall::State::keep(PyObject* o, size_t parameter) {
 
 bool TorchCall::State::read_tensor(PyObject* o, size_t parameter) {
   dlpack::Tensor t;
-  if (owner_.exchange_->view_of_object(o, &t) != 0 || !is_there(t, "an argument")) return false;
+  if (owner_.exchange_->view_of_object(o, &t) != 0) return false;
+  const bool readable = dlpack::in_host_memory(t.device.type) && !owner_.place_.on_device();
+  if (!readable && !is_there(t, "an argument")) return false;
   parameters_[parameter] = static_cast<char*>(t.data) + t.byte_offset;
   keep(o, parameter);
   return true;

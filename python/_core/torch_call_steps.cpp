@@ -32,7 +32,6 @@ void set_recorder(nb::object maker) {
 bool TorchCall::State::is_there(const dlpack::Tensor& t, const char* what) {
   const dlpack::Device wanted = owner_.place_.device;
   if (t.device.type == wanted.type && t.device.id == wanted.id) return true;
-  if (dlpack::in_host_memory(t.device.type) && !owner_.place_.on_device()) return true;
   PyErr_Format(PyExc_RuntimeError,
                "hologram: %s of a compiled graph is on device %d:%d, its kernels on %d:%d (by "
                "DLPack's numbers)",

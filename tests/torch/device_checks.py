@@ -322,6 +322,10 @@ def check_compiled_models():
     for p, q in zip(mine.parameters(), net.parameters()):
         assert torch.allclose(p.grad.cpu(), q.grad, atol=1e-4)
 
+    lstm, sequence = torch.nn.LSTM(3, 5), torch.randn(4, 2, 3)
+    z = torch.compile(copy.deepcopy(lstm).to(DEVICE), backend="hologram")(sequence.to(DEVICE))[0]
+    assert z.device.type == DEVICE and torch.allclose(z.cpu(), lstm(sequence)[0], atol=1e-5)
+
     def step(a, b):
         b.add_(1)
         return torch.linalg.inv(a @ a.T + torch.eye(5, device=a.device)) @ b, b[1:]

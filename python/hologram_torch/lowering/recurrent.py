@@ -33,7 +33,7 @@ class StepLoop:
     def __call__(self, operands, sizes, strides):
         operands = [x.contiguous() for x in operands]
         outputs = self._call.run(operands, operands[0].shape[0], self.descending)
-        outputs += [torch.empty(0, dtype=self.dtype)] * (len(self.results) - len(outputs))
+        outputs += [operands[0].new_empty(0, dtype=self.dtype)] * (len(self.results) - len(outputs))
         return [outputs[path[0]] for path, _, _ in self.results]
 
 
