@@ -84,6 +84,27 @@ def test_what_one_graph_cannot_hold_is_refused(tmp_path):
     np.testing.assert_array_equal(hologram.load(tmp_path / "m.holo")(x), x[:5])
 
 
+@pytest.mark.parametrize("kind, gates", [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+def test_recurrent_layers_of_open_length_are_loops(kind, gates, tmp_path):
+    rng = np.random.default_rng(0)
+    weights = {n: rng.standard_normal(s).astype(np.float32) / 3 for n, s in (("w", (2, 8 * gates, 6)), ("r", (2, 8 * gates, 8)))}
+    weights["b"] = rng.standard_normal((2, 16 * gates)).astype(np.float32)
+    results = ["y", "h", "c"] if kind == "LSTM" else ["y", "h"]
+    inputs = {"x": ("float32", ["length", "batch", 6])}
+    nodes = [helper.make_node(kind, ["x", "w", "r", "b"], results, hidden_size=8, direction="bidirectional")]
+    model = hologram.from_onnx(onnx_models.model(nodes, inputs, results, weights))
+    model.save(tmp_path / "m.holo", {"length": (1, 100)}, isas=() if kind == "GRU" else ["sse42"])
+    archive = hologram.load(tmp_path / "m.holo")
+    for length, batch in ((5, 3), (40, 2), (1, 1)):
+        x = RNG.standard_normal((length, batch, 6)).astype(np.float32)
+        for want, found in zip(model(x), archive(x), strict=True):
+            np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+    nodes[0].input.append("lengths")
+    inputs["lengths"] = ("int32", ["batch"])
+    with pytest.raises(NotImplementedError, match=f"an archive holds one graph, and onnx.{kind} is computed between graphs"):
+        hologram.from_onnx(onnx_models.model(nodes, inputs, results, weights)).save(tmp_path / "m.holo")
+
+
 # --- what calls of files leave in the cache folder
 
 

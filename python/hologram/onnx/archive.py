@@ -11,7 +11,7 @@ import numpy as np
 
 from hologram import _core, _export
 from hologram._graph import contiguous_strides
-from hologram.onnx.call import Array, OnnxRecorder, lift, name_of
+from hologram.onnx.call import Array, Builder, OnnxRecorder, lift, name_of
 from hologram.onnx.run import Runner
 
 LARGEST = (1 << 31) - 1
@@ -39,6 +39,7 @@ class ArchiveRecorder(OnnxRecorder):
         super().__init__(lambda tracer: None, None)
         self.reproducible = reproducible
         self.sizes = []  # by symbol
+        self.loops = []  # arguments of ArchiveWriter.add_loop, but for the method
 
     def _describe(self, value, fixed):
         if not isinstance(value, Placeholder):
@@ -60,6 +61,35 @@ class ArchiveRecorder(OnnxRecorder):
 
     def host(self, name, function, args, kwargs):
         raise NotImplementedError(f"an archive holds one graph, and {name} is computed between graphs")
+
+    def repeat(self, cell, gates, fixed, states, descending):
+        """The states behind each step, sequences like `gates`, of a recurrent layer's cell: the graph of a step as a loop of the file.
+        fixed: weights, None where there is none."""
+        step, named = ArchiveRecorder(self.reproducible), {}
+
+        def operand(value, shape):
+            dims = [n if isinstance(n, int) else named.setdefault(str(n), (n, Size(str(n), 1, LARGEST, len(named))))[1] for n in shape]
+            return step.argument(Placeholder(_core.numpy_dtype(value.dtype), dims)).value
+
+        inner = [operand(gates, gates.shape[1:])]
+        inner += [None if v is None else operand(v, v.shape) for v in fixed]
+        before = [operand(v, v.shape) for v in states]
+        _, *after = cell.step(Builder(step), *inner, None, None, before)
+        if step.guards or any(pattern[0] == "bound" for pattern in step.patterns):
+            raise NotImplementedError(f"an archive holds no loop of this {cell.kind}")
+        for value in after:
+            step.graph.output(value, contiguous_strides(value.shape))
+        operands = [gates, *[v for v in fixed if v is not None], *states]
+        roles = [("each", -1), *[("fixed", -1)] * (len(operands) - 1 - len(states)), *[("carry", i) for i in range(len(states))]]
+        token = self.graph.make("host_call", operands, ints=[len(self.loops), 0], exprs=[], text=cell.kind)
+        exprs = {size.name: expr for expr, size in named.values()}
+        sizes = [exprs[size.name] for size in step.sizes]
+        self.loops.append((len(self.loops), step.graph, roles, list(range(len(states))), gates.shape[0], sizes, descending))
+        shapes = [[gates.shape[0], *v.shape] for v in states]
+        return [
+            self.graph.make("host_result", [token], ints=[i], exprs=contiguous_strides(shape), dtype=v.dtype, shape=shape)
+            for i, (v, shape) in enumerate(zip(states, shapes))
+        ]
 
 
 def write(model, path, shapes=None, isas=None, padding=None, more=None):
@@ -83,10 +113,12 @@ def write(model, path, shapes=None, isas=None, padding=None, more=None):
         **({"padding": padding} if padding else {}),
         **(more or {}),
     }
-    writer.add_method(
+    method = writer.add_method(
         "forward", tracer.graph, symbols, inputs, signatures, parameters, guards, json.dumps(structure),
         model.options["reproducible"], model.options["fast"],
     )  # fmt: skip
+    for loop in tracer.loops:
+        writer.add_loop(method, *loop)
     return _export.finish(writer, os.fspath(path), isas)
 
 

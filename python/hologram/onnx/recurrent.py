@@ -1,7 +1,7 @@
 # hologram/onnx/recurrent.py: RNN, GRU and LSTM
 # mypy: ignore-errors
 """The product with the inputs is one for all steps. The steps are part of the graph where they are few and their number is known;
-else Python repeats the graph of one."""
+else Python repeats the graph of one, and in an archive native code does."""
 
 import numpy as np
 
@@ -182,7 +182,12 @@ def _layer(call, cell, x, w, r, bias, peephole, lengths, states, backward):
             at = None if lengths is None else b.number("i64", t)
             rows[t], *states = cell.step(b, b.select_axis(gates, 0, t), weight, inner, peephole, lengths, at, states)
         return b.concat([b.unsqueeze(v, 0) for v in rows], 0), states
-    function = Jitted(cell, False, False, recorder=OnnxRecorder)
+    if lengths is None and hasattr(call.tracer, "repeat"):
+        return _repeated(b, call.tracer.repeat(cell, gates, (weight, inner, peephole), states, backward), backward)
+    fixed = [None if v is None else v.shape for v in (weight, inner, peephole, lengths)]
+    shapes = [gates.shape[1:], *fixed, [], *(v.shape for v in states)]
+    declared = tuple(s and [n if isinstance(n, int) else None for n in s] for s in shapes)
+    function = Jitted(cell, False, False, recorder=type("StepRecorder", (OnnxRecorder,), {"declared": declared}))
 
     def run(gates, weight, inner, peephole, lengths, *states):
         rows = [None] * len(gates)
@@ -197,6 +202,13 @@ def _layer(call, cell, x, w, r, bias, peephole, lengths, states, backward):
     call.b = Builder(call.tracer)
     made = [(y, [*sizes[0][:2], cell.hidden]), *zip(after, sizes[1:])]
     return _sized(call, *made[0]), [_sized(call, v, shape) for v, shape in made[1:]]
+
+
+def _repeated(b, sequences, backward):
+    """As _layer, from the states behind each step."""
+    first = 0 if backward else sequences[0].shape[0] - 1
+    final = [b.reshape(b.slice(v, [first, 0, 0], [1, *v.shape[1:]]), list(v.shape[1:])) for v in sequences]
+    return sequences[0], final
 
 
 def _sized(call, x, sizes):
