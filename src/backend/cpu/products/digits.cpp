@@ -280,7 +280,7 @@ class DigitEmitter : IndexBuilder {
       if (body.instrs.empty()) return {};
       LaneValue x = emit_body(columns, body).back();
       scope.seek();
-      return parts(splat(k_, x, plan_.columns));
+      return as_words(parts(splat(k_, x, plan_.columns)));
     };
     Segment g{number, depth, &columns, of_columns(form_.factors.scale),
               of_columns(form_.factors.zero)};
@@ -376,7 +376,8 @@ class DigitEmitter : IndexBuilder {
   }
 
   // A word of each column: four of its bytes, or their halves that come first and those that come
-  // last. Word i of group g of four is column 16 g + 4 v + i in vector v.
+  // last. Word i of group g of four is column 16 g + 4 v + i in vector v; so are sums, until a row
+  // is finished.
   Values widened(const Segment& g, Value* word) {
     auto& ir = k_.ir;
     Scope inner(*g.columns, false);
@@ -432,22 +433,32 @@ class DigitEmitter : IndexBuilder {
                           {p, k_.ir.getInt32(0), k_.ir.getInt32(3), k_.ir.getInt32(1)});
   }
 
-  // Vectors of neighbouring columns from those of widened().
-  Values in_order(const Values& t) {
+  // Vectors whose lane l of vector v is element from(v, l) of all of them.
+  Values shuffled(const Values& t, const std::function<int(int, int)>& from) {
     Values out;
     for (int v = 0; v < words; ++v) {
       std::vector<int> low, high, both;
       for (int l = 0; l < plan_.lanes; ++l) {
-        const int column = v * plan_.lanes + l, vector = column % 16 / 4,
-                  lane = column / 16 * 4 + column % 4, from = vector % 2 * plan_.lanes + lane;
-        low.push_back(vector < 2 ? from : -1);
-        high.push_back(vector < 2 ? -1 : from);
-        both.push_back(vector < 2 ? l : plan_.lanes + l);
+        const int place = from(v, l), half = 2 * plan_.lanes;
+        low.push_back(place < half ? place : -1);
+        high.push_back(place < half ? -1 : place - half);
+        both.push_back(place < half ? l : plan_.lanes + l);
       }
       out.push_back(k_.ir.CreateShuffleVector(k_.ir.CreateShuffleVector(t[0], t[1], low),
                                               k_.ir.CreateShuffleVector(t[2], t[3], high), both));
     }
     return out;
+  }
+
+  // From columns in their order to that of widened(), and back.
+  Values as_words(const Values& t) {
+    return shuffled(t, [](int v, int l) { return 16 * (l / 4) + 4 * v + l % 4; });
+  }
+  Values in_order(const Values& t) {
+    return shuffled(t, [&](int v, int l) {
+      const int column = v * plan_.lanes + l;
+      return column % 16 / 4 * plan_.lanes + column / 16 * 4 + column % 4;
+    });
   }
 
   void add_sums(Value* row, Value* r, const Segment& g, Value* const* chains) {
@@ -461,7 +472,6 @@ class DigitEmitter : IndexBuilder {
       }
       t.push_back(x);
     }
-    t = in_order(t);
     Value* unit = splat_of(load(ir.getFloatTy(), note_of(row, g.number, step)));
     Value* sum =
         g.zeros.empty() ? nullptr : splat_of(load(ir.getFloatTy(), note_of(row, g.number, total)));
@@ -480,9 +490,15 @@ class DigitEmitter : IndexBuilder {
   void finish_row(Scope& scope, Value* r) {
     Value* zero = llvm::Constant::getNullValue(vector_);
     Value *all = zero, *sums = sums_of(r);
+    auto part = [&](int v) {
+      return element(k_, DType::f32, sums, k_.i64(int64_t{v} * plan_.lanes));
+    };
+    Values columns;
+    for (int v = 0; v < words; ++v) columns.push_back(load(vector_, part(v)));
+    columns = in_order(columns);
     for (int v = 0; v < words; ++v) {
-      Value* p = element(k_, DType::f32, sums, k_.i64(int64_t{v} * plan_.lanes));
-      all = multiply_add(k_, DType::f32, load(vector_, p), zero, all);
+      store(columns[static_cast<size_t>(v)], part(v));
+      all = multiply_add(k_, DType::f32, columns[static_cast<size_t>(v)], zero, all);
     }
     Value* not_finite = k_.ir.CreateOrReduce(k_.ir.CreateFCmpUNO(all, all));
     emit_if(scope, not_finite, [&](Scope& s) { as_written(s, row_at(s, r), sums); });
