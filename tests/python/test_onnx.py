@@ -166,6 +166,10 @@ def test_what_is_not_supported_is_named_with_its_node():
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("StringNormalizer", ["r"], ["y"], name="strings")]
     with pytest.raises(NotImplementedError, match=r"node 1 'strings' \(StringNormalizer, opset 20 of ai.onnx\)"):
         hologram.from_onnx(model(nodes, {"x": ("float32", [3])}, ["y"]))
+    trace = 'File "/home/me/net.py", line 12, in forward\n  x = f(x)\n  File "/x/site-packages/torch/nn/a.py", line 3, in f'
+    nodes[1].metadata_props.add(key="pkg.torch.onnx.stack_trace", value=trace)
+    with pytest.raises(NotImplementedError, match=r"\(StringNormalizer, opset 20 of ai.onnx\) at /home/me/net.py:12: "):
+        hologram.from_onnx(model(nodes, {"x": ("float32", [3])}, ["y"]))
     with pytest.raises(NotImplementedError, match=r"node 0 \(Add, opset 6 of ai.onnx\): .*before opset 7"):
         hologram.from_onnx(model([helper.make_node("Add", ["x", "x"], ["y"])], {"x": ("float32", [3])}, ["y"], opset=6))
     with pytest.raises(ValueError, match="no ONNX model"):

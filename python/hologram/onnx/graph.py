@@ -1,5 +1,7 @@
 # hologram/onnx/graph.py: the nodes of an ONNX graph, checked and bound to their rows
 # mypy: ignore-errors
+import re
+
 import onnx
 from onnx import AttributeProto, TensorProto
 
@@ -67,7 +69,14 @@ class Node:
 
     def __str__(self):
         name = f" {self.name!r}" if self.name else ""
-        return f"node {self.index}{name} ({self.op}, opset {self.version} of {self.domain or 'ai.onnx'})"
+        return f"node {self.index}{name} ({self.op}, opset {self.version} of {self.domain or 'ai.onnx'}){self._line()}"
+
+    def _line(self):
+        """Where the model's program has it, as PyTorch's exporter tells; of the frames the innermost that is not PyTorch's own."""
+        text = next((p.value for p in self.proto.metadata_props if p.key == "pkg.torch.onnx.stack_trace"), "")
+        frames = re.findall(r'File "([^"]+)", line (\d+)', text)
+        own = [frame for frame in frames if "/site-packages/torch/" not in frame[0]] or frames
+        return f" at {own[-1][0]}:{own[-1][1]}" if own else ""
 
     def refused(self, why):
         return NotImplementedError(f"from_onnx: {self}: {why}")
