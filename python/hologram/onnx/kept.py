@@ -117,8 +117,8 @@ class Kept:
             return
         try:
             self._write(model, sizes)
-        except (OSError, ValueError, KeyError, TypeError, _core.HologramError, NotImplementedError):
-            pass  # what no archive can hold is traced in each process
+        except Exception:  # the call has its results: what no archive can hold, or no disk, is traced in each process
+            self.names = []
 
     def _write(self, model, sizes):
         from hologram.onnx import archive
