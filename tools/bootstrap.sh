@@ -27,7 +27,8 @@ case $level in
     ;;
   test)
     extras=dev,torch,test,demo
-    system_packages+=(g++-aarch64-linux-gnu qemu-user clang-19 libclang-rt-19-dev chromium-headless-shell)
+    system_packages+=(g++-aarch64-linux-gnu qemu-user clang-19 libclang-rt-19-dev chromium-headless-shell
+                      mesa-vulkan-drivers)
     ;;
   demo) extras=dev,torch,demo ;;
   bench)
@@ -92,8 +93,8 @@ explain_packages() {
     "Hologram is built with: a C++20 compiler (GCC 12 or newer), CMake >= 3.25, Ninja," \
     "LLVM 19.1 (headers and static libraries), fmt >= 9.1, libb2, libxxhash, zlib and zstd (static libraries)," \
     "GoogleTest, Python >= 3.10 with its headers and the venv module; for wheels for AArch64 also" \
-    "g++-aarch64-linux-gnu; for the tests that, qemu-user, Chromium and clang 19 with its run-time libraries (for" \
-    "libFuzzer); for the benchmarks Google Benchmark." \
+    "g++-aarch64-linux-gnu; for the tests that, qemu-user, Chromium, Mesa's software Vulkan and clang 19 with" \
+    "its run-time libraries (for libFuzzer); for the benchmarks Google Benchmark." \
     "ccache and mold are used when present." \
     "When they are installed, run the same command with HOLOGRAM_SKIP_SYSTEM=1."
 }

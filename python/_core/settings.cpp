@@ -52,6 +52,8 @@ void bind_settings(nb::module_& m) {
         "The value of an environment variable of the table: True or False, a number, a list, or a "
         "text; None where it is not set, \"\" for a path that is off. ValueError for a value that "
         "it may not have.");
+  m.def("offer_setting", &settings::offer, nb::arg("name"), nb::arg("path"),
+        "What a variable that names a path stands for where the environment does not set it.");
   m.def("settings", &settings_table,
         "The table of environment variables: name, values, default and meaning of each.");
   m.def(

@@ -16,17 +16,16 @@ from hologram._commands.common import Failure, Parser, add, group, show
 
 def _devices() -> dict[str, str]:
     """What there is beside the host, in words, or why there is nothing."""
-    if "cuda" not in _core.Runtime.backends():
-        return {}
     from hologram.backend import device_count
 
     found = {}
-    for number in range(max(device_count("cuda"), 1)):
-        name = f"cuda:{number}"
-        try:
-            found[name] = _core.Runtime(name).description
-        except RuntimeError as error:
-            found[name] = str(error)
+    for backend in ("cuda", "webgpu"):
+        for number in range(max(device_count(backend), 1) if backend in _core.Runtime.backends() else 0):
+            name = f"{backend}:{number}"
+            try:
+                found[name] = _core.Runtime(name).description
+            except RuntimeError as error:
+                found[name] = str(error)
     return found
 
 

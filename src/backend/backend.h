@@ -52,6 +52,8 @@ class Backend {
   virtual Memory* memory() const { return nullptr; }
   /// Whether kernels walk the program each time instead of running machine code.
   virtual bool interprets() const { return false; }
+  /// Why results are not the same bits on every machine; empty: where that is asked for, they are.
+  virtual std::string_view irreproducible() const { return {}; }
   /// What plans for this backend may rely on.
   virtual const schedule::Machine& machine() const = 0;
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <utility>
 
@@ -50,7 +52,7 @@ constexpr Setting all[] = {
      .kind = Kind::list,
      .fallback = "cpu",
      .meaning = "backends that `auto` takes, the first one with a device",
-     .words = "cpu cuda metal interp null"},
+     .words = "cpu cuda webgpu metal interp null"},
     {.name = "HOLOGRAM_CPU_ISA",
      .kind = Kind::choice,
      .fallback = "the best one here",
@@ -106,6 +108,10 @@ constexpr Setting all[] = {
      .meaning = "[who computes](docs/cuda.md#pytorch) products of CUDA tensors",
      .words = "own pytorch",
      .off = "pytorch"},
+    {.name = "HOLOGRAM_WEBGPU_LIBRARY",
+     .kind = Kind::path,
+     .fallback = "of PyPI's `wgpu` or the system's",
+     .meaning = "[wgpu-native](docs/webgpu.md); off: there is no adapter"},
     {.name = "HOLOGRAM_REPRODUCIBLE",
      .kind = Kind::on_off,
      .fallback = "off",
@@ -122,7 +128,7 @@ constexpr Setting all[] = {
      .kind = Kind::list,
      .fallback = "none",
      .meaning = "stages of compiled graphs to show",
-     .words = "fx graph plan atlas llvm asm ptx sass"},
+     .words = "fx graph plan atlas llvm asm ptx sass wgsl"},
     {.name = "HOLOGRAM_DUMP_DIR",
      .kind = Kind::path,
      .fallback = "standard error",
@@ -167,9 +173,24 @@ const Setting& find(std::string_view name) {
   return *at;
 }
 
+// Paths that bindings have found, by name.
+struct Offers {
+  std::mutex mutex;
+  std::map<std::string, std::string, std::less<>> paths;
+  static Offers& all() {
+    static auto* const offers = new Offers;
+    return *offers;
+  }
+};
+
 std::optional<std::string> value_of(const Setting& s) {
   const char* text = std::getenv(s.name.data());
-  return text && *text ? std::optional<std::string>(text) : std::nullopt;
+  if (text && *text) return text;
+  if (s.kind != Kind::path) return std::nullopt;
+  Offers& offers = Offers::all();
+  std::lock_guard lock(offers.mutex);
+  const auto at = offers.paths.find(s.name);
+  return at == offers.paths.end() ? std::nullopt : std::optional(at->second);
 }
 
 std::optional<uint64_t> parsed(std::string_view text) {
@@ -311,6 +332,13 @@ std::optional<std::string> text(std::string_view name) {
     if (!one_of(s.words, *value)) refuse(name, expected(s));
   }
   return value;
+}
+
+void offer(std::string_view name, std::string path) {
+  hologram::check(find(name).kind == Kind::path, "settings: an offer that is no path");
+  Offers& offers = Offers::all();
+  std::lock_guard lock(offers.mutex);
+  offers.paths[std::string(name)] = std::move(path);
 }
 
 std::optional<uint64_t> number(std::string_view name) {

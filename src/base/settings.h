@@ -47,6 +47,10 @@ std::optional<uint64_t> number(std::string_view name);   ///< size, count
 std::optional<double> seconds(std::string_view name);
 std::vector<std::string> list(std::string_view name);
 
+/// What text() gives from now on where the environment does not set a path: for bindings, which know
+/// where a language keeps its libraries.
+void offer(std::string_view name, std::string path);
+
 /// Throws what the readers do: "NAME=value: expected …".
 [[noreturn]] void refuse(std::string_view name, std::string_view expected);
 

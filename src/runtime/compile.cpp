@@ -75,6 +75,9 @@ void Executable::load_kernels() {
 
 schedule::Plan plan_for(const ir::Graph& graph, const CompileOptions& options,
                         const Backend& backend, CompileReport& report) {
+  if (options.reproducible && !backend.irreproducible().empty())
+    fail(ErrorCode::unsupported, "compile: reproducible results on \"{}\": {}", backend.name(),
+         backend.irreproducible());
   report.ops_before = count_ops(graph);
   ir::Graph canonical;
   canon::Report fired;

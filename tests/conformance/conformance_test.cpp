@@ -130,7 +130,7 @@ std::string test_name(const testing::TestParamInfo<OnBackend>& i) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ConformanceCorpus,
-                         testing::Combine(testing::ValuesIn(tried_backends()),
+                         testing::Combine(testing::ValuesIn(corpus_backends()),
                                           testing::ValuesIn(corpus_numbers())),
                          test_name);
 

@@ -31,7 +31,7 @@ const std::vector<const Backend*>& others() {
   static const auto* const all = [] {
     auto* out = new std::vector<const Backend*>;
     for (const RegisteredBackend& b : registered_backends())
-      if (b.name != "interp") out->push_back(&runtime_of(b.name)->backend());
+      if (b.name != "interp" && b.device_count() > 0) out->push_back(&runtime_of(b.name)->backend());
     return out;
   }();
   return *all;

@@ -13,10 +13,12 @@ namespace hologram::test {
 
 using Buffers = std::vector<std::vector<std::byte>>;
 
-/// The backends of the build, and "cpu_tiles": cpu for a machine with AMX tiles, whose instructions
-/// are emulated where this one has none, and which takes float32 products by terms as its model
-/// says. HOLOGRAM_TEST_BACKENDS names some of them, with commas.
+/// The backends of the build but webgpu, and "cpu_tiles": cpu for a machine with AMX tiles, whose
+/// instructions are emulated where this one has none, and which takes float32 products by terms as
+/// its model says. HOLOGRAM_TEST_BACKENDS names some of them, and webgpu, with commas.
 const std::vector<std::string>& tried_backends();
+/// These, and webgpu where there is an adapter: its drivers take a tenth of a second for a kernel.
+const std::vector<std::string>& corpus_backends();
 
 /// A runtime on this backend, shared by the tests of the process.
 const std::shared_ptr<runtime::Runtime>& runtime_of(std::string_view backend);

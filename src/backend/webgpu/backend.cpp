@@ -1,0 +1,147 @@
+// backend/webgpu/backend.cpp: the backend of WebGPU.
+#include "backend/webgpu/backend.h"
+
+#include "backend/registry.h"
+#include "backend/webgpu/kernel.h"
+#include "backend/webgpu/launch.h"
+#include "backend/webgpu/machine.h"
+#include "backend/webgpu/probe.h"
+#include "base/error.h"
+
+namespace hologram::webgpu {
+namespace {
+
+// What compile() returns begins with one of these.
+constexpr std::string_view rendered = "wgsl\n", on_host = "host\n";
+
+class WebBackend final : public Backend {
+ public:
+  explicit WebBackend(const DeviceContext& device)
+      : device_(device),
+        memory_(device),
+        host_(find_backend("cpu") ? hologram::make_backend("cpu") : nullptr) {}
+
+  std::string_view name() const override { return "webgpu"; }
+  std::string code_key() const override {
+    return fmt::format("webgpu {} + {}", device_.limits.storage_buffers,
+                       host_ ? host_->code_key() : "");
+  }
+  Memory* memory() const override { return &memory_; }
+  const schedule::Machine& machine() const override { return machine_; }
+  std::string_view irreproducible() const override {
+    return "WGSL lets a driver reassociate sums, flush what is below 2^-126 and take NaN for "
+           "absent";
+  }
+
+  std::string compile(const atlas::Program& program) const override {
+    if (const auto module = render(program)) return std::string(rendered) + module->text;
+    if (!host_)
+      fail(ErrorCode::unsupported, "webgpu: {}",
+           wgsl::why_unrendered(program).value_or("more buffers than a kernel takes"));
+    return std::string(on_host) + host_->compile(program);
+  }
+
+  Kernel load(const atlas::Program& program, std::string_view code) const override {
+    auto kernel = std::make_shared<LoadedKernel>();
+    kernel->buffers = program.buffers;
+    kernel->num_symbols = static_cast<size_t>(program.num_symbols);
+    if (code.starts_with(on_host) && host_) {
+      kernel->host = host_->load(program, std::string(code.substr(on_host.size())));
+      kernel->host_function = host_->host_function(kernel->host);
+    } else {
+      auto module = render(program);
+      if (!module || !code.starts_with(rendered) || code.substr(rendered.size()) != module->text)
+        fail(ErrorCode::corrupt, "webgpu: stored code that is not this program's");
+      kernel->module = std::move(*module);
+      kernel->pipelines = pipelines_of(device_, kernel->module, facts().fused);
+    }
+    return {kernel.get(), Expr(1), Expr(1), Expr(1), kernel};
+  }
+
+  std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
+                                     std::span<const std::shared_ptr<const Kernel>> kernels,
+                                     CodeStore&) const override {
+    return make_launcher(steps, kernels, memory_, counts_);
+  }
+  std::vector<std::pair<std::string_view, uint64_t>> counts() const override {
+    return {{"dispatches", counts_.dispatches.load()},
+            {"submissions", counts_.submissions.load()},
+            {"host_runs", counts_.host_runs.load()}};
+  }
+  std::string describe() const override {
+    const Limits& l = device_.limits;
+    return fmt::format(
+        "{}, by {} ({}); wgpu-native from {}\n{}\nstorage buffers a kernel: {}; bytes a binding: "
+        "{}; "
+        "bytes of a workgroup: {}; f16: {}; subgroups: {}",
+        device_.name, device_.interface, device_.driver, device_.library.path, words_of(facts()),
+        l.storage_buffers, l.storage_binding, l.workgroup_memory, device_.f16 ? "yes" : "no",
+        device_.subgroups ? fmt::format("{} to {}", device_.least_subgroup, device_.most_subgroup)
+                          : "no");
+  }
+  std::optional<std::string> dump(const atlas::Program& program,
+                                  std::string_view stage) const override {
+    if (const auto module = render(program))
+      return stage == "wgsl" || stage == "asm" ? std::optional(module->text) : std::nullopt;
+    return host_ ? host_->dump(program, stage) : std::nullopt;
+  }
+
+  // Lane programs run on the host, in copies that the runtime makes.
+  std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {
+    return host().compile_lanes(program);
+  }
+  std::optional<std::string> lane_code(const atlas::LaneProgram& program) const override {
+    return host().lane_code(program);
+  }
+  std::unique_ptr<LaneKernel> load_lanes(const atlas::LaneProgram& program,
+                                         std::string_view code) const override {
+    return host().load_lanes(program, code);
+  }
+
+ private:
+  // Nothing: the program is left to the host.
+  std::optional<wgsl::Module> render(const atlas::Program& program) const {
+    try {
+      wgsl::Module module = wgsl::render(program);
+      for (const wgsl::Dispatch& d : module.dispatches)
+        if (d.buffers.size() + 1 > device_.limits.storage_buffers) return std::nullopt;
+      return module;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported) throw;
+      return std::nullopt;
+    }
+  }
+  const Facts& facts() const {
+    std::call_once(probed_, [&] { facts_ = probe(memory_); });
+    return facts_;
+  }
+  const Backend& host() const {
+    if (!host_)
+      fail(ErrorCode::unsupported, "webgpu: lane programs need the backend \"cpu\" as well");
+    return *host_;
+  }
+
+  const DeviceContext& device_;
+  mutable DeviceMemory memory_;
+  const WebMachine machine_;
+  std::unique_ptr<Backend> host_;
+  mutable Counts counts_;
+  mutable std::once_flag probed_;
+  mutable Facts facts_;
+};
+
+}  // namespace
+
+int device_count() {
+  try {
+    return count_adapters();
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+std::unique_ptr<Backend> make_backend(int device) {
+  return std::make_unique<WebBackend>(device_context(device));
+}
+
+}  // namespace hologram::webgpu

@@ -1,0 +1,15 @@
+// backend/webgpu/backend.h: the backend of WebGPU, over wgpu-native.
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+
+namespace hologram::webgpu {
+
+/// Adapters of Vulkan, Metal and Direct3D 12; 0 where there is no library.
+int device_count();
+/// Throws Error(unavailable), saying why, where the library or the adapter is missing.
+std::unique_ptr<Backend> make_backend(int device = 0);
+
+}  // namespace hologram::webgpu

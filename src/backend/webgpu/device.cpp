@@ -1,0 +1,179 @@
+// backend/webgpu/device.cpp: adapters, and the device that is opened on one.
+#include "backend/webgpu/device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace hologram::webgpu {
+namespace {
+
+template <class... Args>
+[[noreturn]] void no_device(fmt::format_string<Args...> format, Args&&... args) {
+  fail(ErrorCode::unavailable, "backend \"webgpu\" is not available: {}",
+       fmt::format(format, std::forward<Args>(args)...));
+}
+
+AdapterInfo info_of(const Library& l, Adapter adapter) {
+  AdapterInfo info;
+  l.api.AdapterGetInfo(adapter, &info);
+  return info;
+}
+
+std::string_view interface_name(uint32_t backend) {
+  return backend == backend_vulkan  ? "Vulkan"
+         : backend == backend_metal ? "Metal"
+         : backend == backend_d3d12 ? "Direct3D 12"
+                                    : "another interface";
+}
+
+// Those of full interfaces (OpenGL's show the same processors again), GPUs before processors.
+std::vector<Adapter> adapters_of(const Library& l) {
+  const AdapterChoice all;
+  std::vector<Adapter> found(l.api.InstanceEnumerateAdapters(l.instance, &all, nullptr));
+  found.resize(l.api.InstanceEnumerateAdapters(l.instance, &all, found.data()));
+  std::erase_if(found, [&](Adapter a) {
+    const uint32_t backend = info_of(l, a).backend;
+    const bool full =
+        backend == backend_vulkan || backend == backend_metal || backend == backend_d3d12;
+    if (!full) l.api.AdapterRelease(a);
+    return !full;
+  });
+  std::ranges::stable_sort(found, {}, [&](Adapter a) { return info_of(l, a).type; });
+  return found;
+}
+
+void got_device(uint32_t status, Gpu gpu, StringView words, void* out, void* said) {
+  if (status == success) *static_cast<Gpu*>(out) = gpu;
+  *static_cast<std::string*>(said) = words.view();
+}
+
+}  // namespace
+
+// What calls of this thread are told while checked() runs them.
+struct DeviceContext::Heard {
+  uint32_t type = 0;
+  std::string words;
+  static Heard*& here() {
+    thread_local Heard* heard = nullptr;
+    return heard;
+  }
+};
+
+DeviceContext::DeviceContext(const Library& opened, Adapter adapter, int which)
+    : library(opened), api(opened.api), number(which) {
+  const AdapterInfo info = info_of(library, adapter);
+  name = info.device.view();
+  driver = info.description.view();
+  interface = interface_name(info.backend);
+  least_subgroup = info.least_subgroup;
+  most_subgroup = info.most_subgroup;
+  open(adapter);
+}
+
+void DeviceContext::open(Adapter adapter) {
+  api.AdapterGetLimits(adapter, &limits);
+  f16 = api.AdapterHasFeature(adapter, feature_f16) != 0;
+  subgroups = api.AdapterHasFeature(adapter, feature_subgroups) != 0;
+  limits.next = nullptr;
+  DeviceDescriptor wanted;
+  wanted.limits = &limits;
+  wanted.lost = {nullptr, allow_spontaneous, lose, this, nullptr};
+  wanted.error = {nullptr, hear, this, nullptr};
+  std::string words;
+  api.AdapterRequestDevice(adapter, &wanted,
+                           {nullptr, allow_spontaneous, got_device, &gpu, &words});
+  if (!gpu) no_device("adapter {} ({}) opens no device: {}", number, name, words);
+  queue = api.DeviceGetQueue(gpu);
+}
+
+void DeviceContext::hear(const Gpu*, uint32_t type, StringView words, void* device, void*) {
+  if (Heard* heard = Heard::here()) {
+    if (heard->type == 0) *heard = {type, std::string(words.view())};
+    return;
+  }
+  auto& self = *static_cast<DeviceContext*>(device);
+  std::lock_guard lock(self.mutex_);
+  if (self.unheard_.empty()) self.unheard_ = words.view();
+}
+
+void DeviceContext::lose(const Gpu*, uint32_t, StringView words, void* device, void*) {
+  auto& self = *static_cast<DeviceContext*>(device);
+  std::lock_guard lock(self.mutex_);
+  self.unheard_ = fmt::format("the device is lost: {}", words.view());
+}
+
+void DeviceContext::checked(std::string_view what, const std::function<void()>& calls) const {
+  Heard heard;
+  Heard* const before = std::exchange(Heard::here(), &heard);
+  calls();
+  Heard::here() = before;
+  if (heard.type != 0)
+    fail(heard.type == error_out_of_memory ? ErrorCode::out_of_memory : ErrorCode::internal,
+         "webgpu: {}: {}", what, heard.words);
+}
+
+void DeviceContext::tell_faults() const {
+  std::string words;
+  {
+    std::lock_guard lock(mutex_);
+    words = std::exchange(unheard_, {});
+  }
+  if (!words.empty()) fail(ErrorCode::internal, "webgpu: {}", words);
+}
+
+Buffer DeviceContext::make_buffer(uint64_t bytes, uint64_t usage) const {
+  if (bytes > limits.buffer_bytes)
+    fail(ErrorCode::out_of_memory,
+         "webgpu: a block of {} bytes; {} allows {} in a buffer (maxBufferSize)", bytes, name,
+         limits.buffer_bytes);
+  BufferDescriptor wanted;
+  wanted.usage = usage;
+  wanted.bytes = bytes;
+  Buffer made = nullptr;
+  checked("making a buffer", [&] { made = api.DeviceCreateBuffer(gpu, &wanted); });
+  if (!made) fail(ErrorCode::out_of_memory, "webgpu: no room for {} bytes", bytes);
+  return made;
+}
+
+void DeviceContext::wait() const { api.DevicePoll(gpu, 1, nullptr); }
+
+void DeviceContext::submit(const std::function<void(Encoder)>& record) const {
+  checked("submitting work", [&] {
+    const Encoder encoder = api.DeviceCreateCommandEncoder(gpu, nullptr);
+    record(encoder);
+    const Commands commands = api.CommandEncoderFinish(encoder, nullptr);
+    api.CommandEncoderRelease(encoder);
+    if (!commands) return;  // the reason has been heard
+    api.QueueSubmitForIndex(queue, 1, &commands);
+    api.CommandBufferRelease(commands);
+  });
+}
+
+int count_adapters() {
+  const Library& l = library();
+  const std::vector<Adapter> found = adapters_of(l);
+  for (Adapter a : found) l.api.AdapterRelease(a);
+  return static_cast<int>(found.size());
+}
+
+const DeviceContext& device_context(int number) {
+  static std::mutex mutex;
+  static auto* const opened =
+      new std::map<std::pair<const Library*, int>, std::unique_ptr<DeviceContext>>;
+  const Library& l = webgpu::library();
+  std::lock_guard lock(mutex);
+  auto& kept = (*opened)[{&l, number}];
+  if (kept) return *kept;
+  const std::vector<Adapter> found = adapters_of(l);
+  if (found.empty())
+    no_device("{} finds no adapter: no driver for Vulkan, Metal or Direct3D 12", l.path);
+  if (number >= static_cast<int>(found.size()))
+    no_device("{} finds {} adapters and no number {}", l.path, found.size(), number);
+  kept = std::make_unique<DeviceContext>(l, found[static_cast<size_t>(number)], number);
+  for (Adapter a : found) l.api.AdapterRelease(a);
+  return *kept;
+}
+
+}  // namespace hologram::webgpu

@@ -1,0 +1,60 @@
+// backend/webgpu/device.h: adapters, and the device that is opened on one.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/webgpu/library.h"
+
+namespace hologram::webgpu {
+
+/// An open device with its queue. Thread-safe; lives as long as the process.
+class DeviceContext {
+ public:
+  DeviceContext(const Library& opened, Adapter adapter, int number);
+  DeviceContext(const DeviceContext&) = delete;
+  DeviceContext& operator=(const DeviceContext&) = delete;
+
+  const Library& library;
+  const Api& api;
+  int number;
+  std::string name, driver, interface;  ///< "llvmpipe (LLVM 15)", the driver's words, "Vulkan"
+  Limits limits{};
+  bool f16 = false, subgroups = false;
+  uint32_t least_subgroup = 0, most_subgroup = 0;
+  Gpu gpu = nullptr;
+  Queue queue = nullptr;
+
+  /// Runs calls of the library; throws Error with `what` and the library's words where one of them
+  /// found a fault.
+  void checked(std::string_view what, const std::function<void()>& calls) const;
+  /// Throws what has gone wrong since the last call and no checked() heard of: a lost device.
+  void tell_faults() const;
+  /// A buffer of so many bytes. Throws Error(out_of_memory), naming the limit it exceeds.
+  Buffer make_buffer(uint64_t bytes, uint64_t usage) const;
+  /// Returns when all that was submitted is done.
+  void wait() const;
+  /// Puts what `record` writes into an encoder on the queue.
+  void submit(const std::function<void(Encoder)>& record) const;
+
+ private:
+  struct Heard;
+  static void hear(const Gpu*, uint32_t type, StringView words, void* device, void*);
+  static void lose(const Gpu*, uint32_t reason, StringView words, void* device, void*);
+  void open(Adapter adapter);
+
+  mutable std::mutex mutex_;
+  mutable std::string unheard_;
+};
+
+/// How many adapters there are. Throws Error(unavailable) without a library.
+int count_adapters();
+/// The device of adapter `number`, opened once: GPUs before processors. Throws Error(unavailable).
+const DeviceContext& device_context(int number);
+
+}  // namespace hologram::webgpu

@@ -1,0 +1,52 @@
+// backend/webgpu/kernel.h: kernels ready to be launched.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/webgpu/device.h"
+#include "backend/webgpu/wgsl/module.h"
+
+namespace hologram::webgpu {
+
+/// The pipelines of one module, by dispatch.
+class Pipelines {
+ public:
+  /// Throws Error(internal) with the library's words where it refuses the text.
+  /// `fused`: whether the device's fma() is (probe.h).
+  Pipelines(const DeviceContext& device, const wgsl::Module& module, bool fused);
+  ~Pipelines();
+  Pipelines(const Pipelines&) = delete;
+  Pipelines& operator=(const Pipelines&) = delete;
+
+  struct Each {
+    Pipeline pipeline = nullptr;
+    Layout layout = nullptr;
+  };
+  std::vector<Each> each;
+
+ private:
+  const DeviceContext& device_;
+  Shader shader_ = nullptr;
+};
+
+/// Those of a module on a device, which kernels of the same text share.
+std::shared_ptr<const Pipelines> pipelines_of(const DeviceContext& device,
+                                              const wgsl::Module& module, bool fused);
+
+/// What Kernel::code points to: pipelines or, for a program that is not rendered, a kernel of the
+/// host.
+struct LoadedKernel {
+  std::vector<atlas::Buffer> buffers;  ///< all of the program's
+  size_t num_symbols = 0;
+  wgsl::Module module;
+  std::shared_ptr<const Pipelines> pipelines;
+  Kernel host;  ///< of host_function
+  atlas::KernelFn host_function = nullptr;
+
+  bool faults() const { return !host_function && module.faults; }
+};
+
+}  // namespace hologram::webgpu

@@ -1,0 +1,3 @@
+# src/backend/webgpu/libs.cmake: wgpu-native is opened at run time, nothing of it is linked
+set(LINK ${CMAKE_DL_LIBS})
+set(TOGETHER TOGETHER)

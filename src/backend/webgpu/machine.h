@@ -1,0 +1,23 @@
+// backend/webgpu/machine.h: what plans for WebGPU may rely on.
+#pragma once
+
+#include "schedule/machine.h"
+
+namespace hologram::webgpu {
+
+/// Plain loops and products: what follows on a product's rows and windows are kernels of their own.
+class WebMachine final : public schedule::Machine {
+ public:
+  WebMachine() {
+    vector = 32;
+    units = 16;
+    near_bytes = 32 * 1024;  // a workgroup's memory
+    far_bytes = int64_t{4} << 20;
+    small_total = 0;
+    unrolls_windows = false;
+    tails = false;
+    parts = false;
+  }
+};
+
+}  // namespace hologram::webgpu

@@ -1,0 +1,248 @@
+// backend/webgpu/memory.cpp: blocks, and copies into and out of them.
+#include "backend/webgpu/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/error.h"
+
+namespace hologram::webgpu {
+namespace {
+
+constexpr size_t space = size_t{1} << 40;  // of addresses
+constexpr size_t grain = 256;              // buffers may be bound at multiples of it everywhere
+constexpr uint64_t block_use = storage_use | copy_source | copy_target;
+
+// Sizes that blocks come in, so that a freed one serves others: eight between powers of two.
+size_t class_of(size_t bytes) {
+  size_t step = grain;
+  while (step * 16 <= bytes) step *= 2;
+  return (std::max<size_t>(bytes, 1) + step - 1) / step * step;
+}
+
+char* reserve() {
+  void* p = mmap(nullptr, space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED)
+    fail(ErrorCode::unavailable, "webgpu: the system refuses {} bytes of addresses", space);
+  return static_cast<char*>(p);
+}
+
+struct Mapped {
+  bool done = false, right = false;
+  std::string words;
+};
+
+void got_bytes(uint32_t status, StringView words, void* out, void*) {
+  *static_cast<Mapped*>(out) = {true, status == success, std::string(words.view())};
+}
+
+// A buffer for the time of a copy.
+class Passing {
+ public:
+  Passing(const DeviceContext& context, uint64_t bytes, uint64_t usage)
+      : context_(context), buffer_(context.make_buffer(bytes, usage)) {}
+  ~Passing() { context_.api.BufferRelease(buffer_); }
+  Passing(const Passing&) = delete;
+  Passing& operator=(const Passing&) = delete;
+  Buffer get() const { return buffer_; }
+
+ private:
+  const DeviceContext& context_;
+  Buffer buffer_;
+};
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(const DeviceContext& context)
+    : context_(context), addresses_(reserve()) {
+  free_[grain] = space - grain;  // the first address belongs to no block
+}
+
+DeviceMemory::~DeviceMemory() {
+  for (const auto& [offset, block] : used_) context_.api.BufferRelease(block.buffer);
+  for (const auto& [bytes, kept] : kept_) context_.api.BufferRelease(kept.second.buffer);
+  munmap(addresses_, space);
+}
+
+uint64_t DeviceMemory::capacity() const { return context_.limits.buffer_bytes; }
+
+bool DeviceMemory::contains(const void* address) const {
+  const auto* p = static_cast<const char*>(address);
+  return p >= addresses_ && p < addresses_ + space;
+}
+
+Place DeviceMemory::place_of(const void* address) const {
+  const auto offset = static_cast<size_t>(static_cast<const char*>(address) - addresses_);
+  std::lock_guard lock(mutex_);
+  auto at = used_.upper_bound(offset);
+  if (!contains(address) || at == used_.begin()) check(false, "webgpu: an address of no block");
+  --at;
+  check(offset - at->first <= at->second.bytes, "webgpu: an address behind its block");
+  return {at->second.buffer, offset - at->first, at->second.bytes};
+}
+
+Stream DeviceMemory::make_stream() { return new char; }
+void DeviceMemory::free_stream(Stream stream) noexcept { delete static_cast<char*>(stream); }
+
+void* DeviceMemory::allocate(size_t bytes, Stream) {
+  const size_t size = class_of(bytes);
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto kept = kept_.find(size); kept != kept_.end()) {
+      const auto [offset, block] = kept->second;
+      kept_.erase(kept);
+      used_[offset] = block;
+      return addresses_ + offset;
+    }
+  }
+  const Block block{context_.make_buffer(size, block_use), size};
+  std::lock_guard lock(mutex_);
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    if (it->second < size) continue;
+    const auto [offset, room] = *it;
+    free_.erase(it);
+    if (room > size) free_[offset + size] = room - size;
+    used_[offset] = block;
+    return addresses_ + offset;
+  }
+  context_.api.BufferRelease(block.buffer);
+  fail(ErrorCode::out_of_memory, "webgpu: no addresses for {} bytes", bytes);
+}
+
+// The queue does its work in order, so the block may serve others at once.
+void DeviceMemory::deallocate(void* block, Stream) noexcept {
+  if (!block) return;
+  const auto offset = static_cast<size_t>(static_cast<char*>(block) - addresses_);
+  std::lock_guard lock(mutex_);
+  const auto at = used_.find(offset);
+  if (at == used_.end()) return;
+  kept_.emplace(at->second.bytes, std::pair(offset, at->second));
+  used_.erase(at);
+}
+
+size_t DeviceMemory::release() noexcept {
+  std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& [size, kept] : kept_) {
+    context_.api.BufferRelease(kept.second.buffer);
+    free_[kept.first] = size;
+    bytes += size;
+  }
+  kept_.clear();
+  for (auto it = free_.begin(); it != free_.end();) {
+    const auto next = std::next(it);
+    if (next != free_.end() && it->first + it->second == next->first) {
+      it->second += next->second;
+      free_.erase(next);
+    } else {
+      it = next;
+    }
+  }
+  return bytes;
+}
+
+// Copies are of whole words: what a block's first and last ones hold beside the bytes is read
+// before.
+void DeviceMemory::write(void* to, const void* from, size_t bytes) {
+  const Place place = place_of(to);
+  const uint64_t begin = place.offset / 4 * 4, end = (place.offset + bytes + 3) / 4 * 4;
+  if (begin == place.offset && end == place.offset + bytes) {
+    context_.checked("writing a buffer", [&] {
+      context_.api.QueueWriteBuffer(context_.queue, place.buffer, begin, from, bytes);
+    });
+    return;
+  }
+  std::vector<std::byte> words(end - begin);
+  auto* first = static_cast<char*>(to) - (place.offset - begin);
+  read(words.data(), first, words.size());
+  std::memcpy(words.data() + (place.offset - begin), from, bytes);
+  write(first, words.data(), words.size());
+}
+
+void DeviceMemory::read(void* to, const void* from, size_t bytes) {
+  const Place place = place_of(from);
+  const uint64_t begin = place.offset / 4 * 4, end = (place.offset + bytes + 3) / 4 * 4;
+  const Passing staging(context_, end - begin, map_read | copy_target);
+  context_.submit([&](Encoder e) {
+    context_.api.CommandEncoderCopyBufferToBuffer(e, place.buffer, begin, staging.get(), 0,
+                                                  end - begin);
+  });
+  Mapped mapped;
+  context_.checked("reading a buffer", [&] {
+    context_.api.BufferMapAsync(staging.get(), map_read, 0, end - begin,
+                                {nullptr, allow_spontaneous, got_bytes, &mapped, nullptr});
+    while (!mapped.done) context_.api.DevicePoll(context_.gpu, 1, nullptr);
+  });
+  if (!mapped.right) fail(ErrorCode::internal, "webgpu: reading a buffer: {}", mapped.words);
+  const void* bytes_there = context_.api.BufferGetConstMappedRange(staging.get(), 0, end - begin);
+  std::memcpy(to, static_cast<const char*>(bytes_there) + (place.offset - begin), bytes);
+  context_.api.BufferUnmap(staging.get());
+}
+
+// Through a buffer between them, as one may not be copied to itself.
+void DeviceMemory::move(void* to, const void* from, size_t bytes) {
+  const Place source = place_of(from), target = place_of(to);
+  if (source.offset % 4 != 0 || target.offset % 4 != 0 || bytes % 4 != 0) {
+    std::vector<std::byte> words(bytes);
+    read(words.data(), from, bytes);
+    write(to, words.data(), bytes);
+    return;
+  }
+  const bool apart = source.buffer != target.buffer;
+  const Passing between(context_, apart ? 4 : bytes, copy_source | copy_target);
+  context_.submit([&](Encoder e) {
+    const Api& api = context_.api;
+    if (apart) {
+      api.CommandEncoderCopyBufferToBuffer(e, source.buffer, source.offset, target.buffer,
+                                           target.offset, bytes);
+      return;
+    }
+    api.CommandEncoderCopyBufferToBuffer(e, source.buffer, source.offset, between.get(), 0, bytes);
+    api.CommandEncoderCopyBufferToBuffer(e, between.get(), 0, target.buffer, target.offset, bytes);
+  });
+}
+
+void DeviceMemory::copy(void* to, const void* from, size_t bytes, Stream) {
+  context_.tell_faults();
+  if (bytes == 0) return;
+  const bool there = contains(to), here = contains(from);
+  if (there && here)
+    move(to, from, bytes);
+  else if (there)
+    write(to, from, bytes);
+  else if (here)
+    read(to, from, bytes);
+  else
+    std::memmove(to, from, bytes);
+}
+
+void DeviceMemory::copy_later(void* to, const void* from, size_t bytes, Stream stream) {
+  copy(to, from, bytes, stream);
+}
+
+void DeviceMemory::wait(Stream) {
+  context_.wait();
+  context_.tell_faults();
+}
+
+void* DeviceMemory::allocate_host(size_t bytes) {
+  return ::operator new (std::max<size_t>(bytes, 1), std::align_val_t{64});
+}
+void DeviceMemory::deallocate_host(void* block) noexcept {
+  ::operator delete (block, std::align_val_t{64});
+}
+
+// One queue: whatever waits for a mark is behind it already.
+Event DeviceMemory::make_event() { return new char; }
+void DeviceMemory::free_event(Event event) noexcept { delete static_cast<char*>(event); }
+void DeviceMemory::record(Event, Stream) {}
+void DeviceMemory::wait_for(Event, Stream) {}
+bool DeviceMemory::reached(Event) {
+  context_.wait();
+  return true;
+}
+
+}  // namespace hologram::webgpu

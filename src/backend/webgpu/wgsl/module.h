@@ -1,0 +1,49 @@
+// backend/webgpu/wgsl/module.h: a program as WGSL, and how it is launched.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atlas/program.h"
+
+namespace hologram::webgpu::wgsl {
+
+/// Threads of a workgroup.
+inline constexpr int workgroup = 64;
+/// A row of workgroups: number g of a dispatch is (g % row, g / row), the row cut to what there is.
+inline constexpr int64_t grid_row = 65535;
+
+/// One dispatch of a module, in order.
+struct Dispatch {
+  std::string entry;
+  Expr units;                 ///< over the program's symbols
+  int threads = workgroup;    ///< of a workgroup
+  bool teams = false;         ///< a workgroup for each unit; otherwise a thread for each
+  std::vector<int> buffers;   ///< that it binds
+  bool faults = false;        ///< whether it binds the word of faults
+  bool asks_for_fma = false;  ///< whether the constant `has_fma` says that fma() rounds once
+};
+
+/// The WGSL of a program and its launch. How it is stored is said in docs/webgpu.md: the text
+/// begins with a line "//!" of JSON that says the same as this structure.
+///
+/// Bindings, all in group 0: 0 is a uniform buffer of words, 1 + k the program's buffer k, one
+/// behind them the word of faults (atlas::StickyError), which kernels or bits into. Buffers of
+/// access `scratch` are memory of the launch, `scratch[k]` elements.
+/// The words, 32 bits each, padded with zeros to a multiple of 16 bytes: the symbols; for each
+/// buffer the number of its first element in the binding (bindings begin at multiples of 256
+/// bytes); for each dispatch its units.
+struct Module {
+  std::string text;
+  std::vector<Dispatch> dispatches;
+  std::vector<Expr> scratch;  ///< by buffer: elements, 0 for those that are not scratch
+  bool faults = false;
+};
+
+/// Throws Error(unsupported), saying why, for a program that is left to the host.
+Module render(const atlas::Program& program);
+/// Why it would throw; nothing where it does not.
+std::optional<std::string> why_unrendered(const atlas::Program& program);
+
+}  // namespace hologram::webgpu::wgsl

@@ -1,0 +1,68 @@
+# tests/python/test_webgpu.py: executors over wgpu-native; skipped where it finds no adapter
+import json
+import os
+import subprocess
+import sys
+
+import hologram
+import numpy as np
+import pytest
+
+adapter = pytest.mark.skipif(hologram.device_count("webgpu") == 0, reason="no adapter: install mesa-vulkan-drivers")
+rng = np.random.default_rng(0)
+X = rng.standard_normal(600).astype(np.float32)
+
+
+@adapter
+def test_bytes_go_in_and_out():
+    with hologram.Executor("webgpu") as device:
+        buffer = device.from_numpy(X)
+        assert buffer.__dlpack_device__() == (15, 0)
+        np.testing.assert_array_equal(buffer.to_numpy(copy=True), X)
+        buffer[3] = 7.5
+        buffer[595:].fill(2)
+        assert buffer[3] == 7.5 and buffer[599] == 2 and buffer[594] == X[594]
+        bytes_ = device.from_numpy(np.arange(200, dtype=np.uint8))
+        bytes_[7:10].copy_from(bytes_[101:104])  # no whole words
+        assert bytes_.to_bytes() == bytes([*range(7), 101, 102, 103, *range(10, 200)])
+        other = device.allocate(600)
+        other.copy_from(buffer)
+        np.testing.assert_array_equal(other.to_numpy(copy=True), buffer.to_numpy(copy=True))
+        with pytest.raises(BufferError, match="copy=True"):
+            buffer.to_numpy(copy=False)
+
+
+@adapter
+def test_operations_leave_the_hosts_values():
+    with hologram.Executor("webgpu") as device, hologram.Executor("cpu") as host:
+
+        def both(name, *arrays):
+            out = []
+            for executor in (device, host):
+                buffers = [executor.from_numpy(a) for a in arrays]
+                result = executor.allocate(len(arrays[0]))
+                getattr(hologram.ops, name)(executor, *buffers, result)
+                out.append(result.to_numpy(copy=True))
+            return out
+
+        for name in ("sigmoid", "gelu", "tanh", "vector_relu"):
+            got, wanted = both(name, X)
+            np.testing.assert_array_equal(got, wanted, name)
+        got, wanted = both("vector_add", X, X[::-1].copy())
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_without_a_library_everything_else_works():
+    code = """
+import hologram, json
+try:
+    hologram.Executor("webgpu")
+except (RuntimeError, hologram.HologramError) as error:
+    print(json.dumps([str(error), hologram.device_count("webgpu"), hologram.Executor("cpu").from_numpy is not None]))
+"""
+    cases = {"off": "HOLOGRAM_WEBGPU_LIBRARY is off", "/nowhere/libwgpu.so": "pip install wgpu", "libm.so.6": "no function wgpuGetVersion"}
+    for path, wanted in cases.items():
+        env = {**os.environ, "HOLOGRAM_WEBGPU_LIBRARY": path}
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+        words, count, works = json.loads(ran.stdout)
+        assert wanted in words and 'backend "webgpu" is not available' in words and count == 0 and works
