@@ -7,7 +7,8 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     """Compiles a graph that Dynamo captured.
 
     mode: None, "default" or another of PyTorch's ("reduce-overhead" sets cudagraphs), "reproducible", "fast".
-    options: {"reproducible": bool, "fast": bool, "pack_weights": bool, "cache": bool, "cudagraphs": bool, "native_products": bool},
+    options: {"device": str, "reproducible": bool, "fast": bool, "pack_weights": bool, "cache": bool, "cudagraphs": bool,
+        "native_products": bool},
         see options.Options.
     """
     from functorch.compile import min_cut_rematerialization_partition

@@ -45,11 +45,12 @@ def check_settings():
         counters.dump_folder()
 
 
-def runtime(device: str = "cpu"):
-    """Backend, threads, pools and kernel cache that all compiled graphs on tensors of a device share. HOLOGRAM_BACKEND chooses
-    another backend than the native one for tensors of the host: "interp" executes kernels by their definition."""
+def runtime(device: str = "cpu", backend: str | None = None):
+    """Backend, threads, pools and kernel cache that all compiled graphs on tensors of a device share. For tensors in the host's
+    memory `backend` or HOLOGRAM_BACKEND chooses another backend than the native one: "interp" executes kernels by their
+    definition."""
     with _lock:
-        return _make(_chosen.get(device.partition(":")[0]) or _of_host() if in_host_memory(device) else device)
+        return _make(backend or _chosen.get(device.partition(":")[0]) or _of_host() if in_host_memory(device) else device)
 
 
 def choose(kind: str, backend: str):

@@ -19,6 +19,7 @@ _MODES = {
 class Options:
     """Choices of one torch.compile call.
 
+    device: the backend that runs graphs of the host's tensors, "webgpu" say, as HOLOGRAM_BACKEND.
     reproducible: the same bits on every machine and thread count; also set by HOLOGRAM_REPRODUCIBLE=1 and
         torch.use_deterministic_algorithms(True).
     fast: float32 products may use two bfloat16 terms, as under torch.set_float32_matmul_precision("high"), and narrowing casts
@@ -32,6 +33,7 @@ class Options:
         HOLOGRAM_AUTOGRAD_CACHE=1. Asking that cache loads Inductor, which takes a process more than tracing a small model.
     """
 
+    device: str | None = None
     reproducible: bool = False
     fast: bool = False
     pack_weights: bool = True
@@ -51,7 +53,9 @@ class Options:
         for key, value in (options or {}).items():
             if key not in names:
                 raise ValueError(f"hologram: option {key!r} is none of {', '.join(map(repr, sorted(names)))}")
-            if not isinstance(value, bool):
+            if key == "device":
+                value = _backend(value)
+            elif not isinstance(value, bool):
                 raise TypeError(f"hologram: option {key!r} takes True or False, got {value!r}")
             chosen[key] = value
         if _core.setting("HOLOGRAM_REPRODUCIBLE") or torch.are_deterministic_algorithms_enabled():
@@ -64,7 +68,14 @@ class Options:
 
     def tag(self) -> str:
         """Distinguishes results of different options in PyTorch's caches."""
-        return "".join({False: "0", True: "1", None: "-"}[getattr(self, field.name)] for field in dataclasses.fields(self))
+        return "".join({False: "0", True: "1", None: "-"}.get(value, value) for value in dataclasses.astuple(self))
+
+
+def _backend(name) -> str:
+    known = _core.Runtime.backends()
+    if not isinstance(name, str) or name.partition(":")[0] not in known:
+        raise ValueError(f"hologram: option 'device': {name!r} is none of {', '.join(map(repr, known))}")
+    return name
 
 
 def strict() -> bool:

@@ -33,7 +33,7 @@ class Program:
     """One graph of tensor operations with all that calls need. args, results, host, constants: as `_core.torch_call` takes
     them; static: by parameter of the graph, whether packed forms of it are kept; formulas: of sizes that each call
     computes; fallbacks: (name, reason, user's line) of operators that PyTorch runs; trace_ms: what translating took; origins: by
-    node of the graph (operator, user's line), where anyone captures."""
+    node of the graph (operator, user's line), where anyone captures; backend: as Options.device."""
 
     name: str
     graph: _core.Graph
@@ -50,6 +50,7 @@ class Program:
     device: str = "cpu"
     graphs: bool | None = None
     origins: dict = dataclasses.field(default_factory=dict)
+    backend: str | None = None
 
     @classmethod
     def of(cls, name, translated, options, trace_ms, where="cpu"):
@@ -57,7 +58,7 @@ class Program:
         t = translated
         formulas = [formula for formula, _ in t.symbols.formulas]
         return cls(name, t.graph, t.args, t.results, t.host, t.constants, t.static, formulas, t.fallbacks,
-                   options.reproducible, options.fast, trace_ms, where, options.cudagraphs, t.origins)  # fmt: skip
+                   options.reproducible, options.fast, trace_ms, where, options.cudagraphs, t.origins, options.device)  # fmt: skip
 
     def compile(self):
         """→ a callable over one list, which it clears; its `native` tells whether PyTorch runs no operator of it."""
@@ -67,7 +68,7 @@ class Program:
         if "graph" in stages:
             counters.dump(self.name, "graph", str(self.graph))
         executable = _core.compile(
-            self.graph, device.runtime(self.device), self.static, self.reproducible, self.fast, self.graphs)  # fmt: skip
+            self.graph, device.runtime(self.device, self.backend), self.static, self.reproducible, self.fast, self.graphs)  # fmt: skip
         call = _core.torch_call(
             executable, device.exchange(self.device), self.args, self.results, self.host, self.constants, device.thread_count(),
             device.place(self.device, dtypes.TORCH),
@@ -82,7 +83,7 @@ class Program:
     def _report(self, executable, stages, total_ms):
         if "plan" in stages:
             counters.dump(self.name, "plan", executable.plan())
-        for stage in sorted(stages & {"atlas", "llvm", "asm", "ptx", "sass"}):
+        for stage in sorted(stages & {"atlas", "llvm", "asm", "ptx", "sass", "wgsl"}):
             try:
                 texts = executable.dump(stage)
             except RuntimeError as error:  # machine code is shown by tools that may be missing

@@ -31,14 +31,14 @@ class Block(nn.Module):
 
 model, ids = Block().eval(), torch.randint(0, 50, (2, 11))
 with torch.no_grad():
-    wanted, got = model(ids), torch.compile(model, backend="hologram")(ids)
+    wanted, got = model(ids), torch.compile(model, backend="hologram", options={"device": "webgpu"})(ids)
     error = (got - wanted).abs().max().item()
     try:
-        torch.compile(lambda x: x + 1, backend="hologram", options={"reproducible": True})(torch.ones(3))
+        torch.compile(lambda x: x + 1, backend="hologram", options={"reproducible": True, "device": "webgpu"})(torch.ones(3))
         refused = ""
     except Exception as e:
         refused = str(e)
-    far = torch.compile(lambda x, i: x[i] + 1, backend="hologram")
+    far = torch.compile(lambda x, i: x[i] + 1, backend="hologram", options={"device": "webgpu"})
     try:
         far(torch.ones(3), torch.tensor([5]))
         raised = ""
@@ -46,12 +46,12 @@ with torch.no_grad():
         raised = str(e)
 stats = hologram_torch.stats()
 from hologram_torch import device
-print(json.dumps([error, device.runtime().counts["dispatches"], refused, raised, stats.get("host_runs", 0)]))
+print(json.dumps([error, device.runtime("cpu", "webgpu").counts["dispatches"], refused, raised, stats.get("host_runs", 0)]))
 """
 
 
 def test_an_encoder_runs_on_the_device():
-    env = {**os.environ, "HOLOGRAM_BACKEND": "webgpu", "HOLOGRAM_STRICT": "1"}
+    env = {**os.environ, "HOLOGRAM_STRICT": "1"}
     ran = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=env)
     assert ran.returncode == 0, ran.stderr[-2000:]
     error, dispatches, refused, raised, host_runs = json.loads(ran.stdout.splitlines()[-1])
