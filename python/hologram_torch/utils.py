@@ -1,6 +1,9 @@
 # hologram_torch/utils.py: tensors, buffers and executors of the SDK
 """Helpers between PyTorch's tensors and Hologram's buffers."""
 
+import os
+
+import torch
 from hologram import Buffer, Executor
 
 from .eager import functional
@@ -34,5 +37,26 @@ def train_step(model, batch, optimizer, loss=None):
     return value.item()
 
 
-__all__ = ["Buffer", "Executor", "buffer_to_tensor", "create_executor_for_tensor", "match_device", "tensor_to_buffer",
+def save(value, path):
+    """torch.save whole or not at all: whenever the process or the machine ends, `path` holds this value or the one before."""
+    path = os.fspath(path)
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with open(part, "wb") as file:
+            torch.save(value, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the name too
+    finally:
+        os.close(folder)
+
+
+__all__ = ["Buffer", "Executor", "buffer_to_tensor", "create_executor_for_tensor", "match_device", "save", "tensor_to_buffer",
            "train_step", "validate_tensor_compatible"]  # fmt: skip

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+# bench/training.py: whole training steps (forward, backward, AdamW) beside eager and Inductor, and optimizers beside a copy
+"""Each model's gradients are checked against float64, then the steps are taken in turns in one process; prints the median ratio to
+the best of the others and its quartiles (turns.py), and what a step takes in memory beyond what is held between steps (Linux: the
+peak of resident memory, in processes of their own, with --memory). Eager's optimizer is PyTorch's fused one, its fastest.
+
+    python bench/training.py [--threads 2] [--seconds 2] [--only mlp,gpt] [--inductor] [--memory]
+    python bench/training.py --optimizers  # steps of 20 M parameters, as a share of a copy's bandwidth
+"""
+
+import argparse
+import copy
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import torch
+import torch._dynamo
+import torch.nn.functional as F
+from torch import nn
+
+import hologram_torch
+import models
+from turns import take_turns
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.last = nn.LSTM(64, 256, batch_first=True), nn.Linear(256, 10)
+
+    def forward(self, x):
+        return self.last(self.layer(x)[0][:, -1])
+
+
+class Encoder(nn.Module):
+    """Two layers of width 256, with dropout as PyTorch has it by default."""
+
+    def __init__(self, dropout=0.1):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(256, 4, 1024, dropout=dropout, batch_first=True, activation="gelu")
+        self.layers, self.last = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(256, 10)
+
+    def forward(self, x):
+        return self.last(self.layers(x).mean(1))
+
+
+class Sentences(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model, self.last = models.minilm(), nn.Linear(384, 10)
+
+    def forward(self, ids):
+        return self.last(self.model(ids, torch.ones_like(ids)).mean(1))
+
+
+def tokens(*shape, vocabulary):
+    return models.tokens(*shape, vocabulary=vocabulary)
+
+
+# name → (module, its input, number of classes of each row of results)
+CASES = {
+    "mlp": lambda: (models.MLP(784, 512, 256, 10), torch.randn(64, 784), 10),
+    "encoder": lambda: (Encoder(0.0), torch.randn(8, 64, 256), 10),
+    "encoder-dropout": lambda: (Encoder(), torch.randn(8, 64, 256), 10),
+    "gpt": lambda: (models.Gpt2(vocabulary=96, width=128, heads=4, layers=4, length=64), tokens(16, 64, vocabulary=96), 96),
+    "resnet18": lambda: (models.ResNet(), torch.randn(8, 3, 224, 224), None),
+    "mobilenet": lambda: (models.MobileNet(), torch.randn(8, 3, 224, 224), None),
+    "lstm": lambda: (Lstm(), torch.randn(16, 64, 64), 10),
+    "vit": lambda: (models.ViT(size=64, patch=8, width=192, heads=3, layers=4), torch.randn(16, 3, 64, 64), 10),
+    "minilm": lambda: (Sentences(), tokens(8, 32, vocabulary=30000), 10),
+}
+
+
+def loss_of(model, classes):
+    def loss(x):
+        y = model(x)
+        y = y.flatten(0, -2)
+        return F.cross_entropy(y, torch.arange(len(y)) % y.shape[-1])
+
+    return loss
+
+
+def stepper(model, loss, step, optimizer):
+    def call(x):
+        optimizer.zero_grad()
+        value = loss(x)
+        value.backward()
+        step()
+        return value
+
+    return call
+
+
+def made(peer, model, classes):
+    """One training step of a copy of the model as `peer` runs it."""
+    model = copy.deepcopy(model)
+    loss = loss_of(model, classes)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=peer == "eager")
+    if peer == "eager":
+        return model, stepper(model, loss, optimizer.step, optimizer)
+    compiled = (torch.compile(f, backend=peer, dynamic=False) for f in (loss, optimizer.step))
+    return model, stepper(model, next(compiled), next(compiled), optimizer)
+
+
+def wrong(name, model, x, classes) -> float:
+    """The largest error of a gradient of the first step, relative to the largest element of it."""
+    exact = copy.deepcopy(model).double()
+    loss_of(exact, classes)(x.double() if x.is_floating_point() else x).backward()
+    found = copy.deepcopy(model)
+    torch.compile(loss_of(found, classes), backend="hologram", dynamic=False)(x).backward()
+    pairs = [(p.grad, q.grad) for p, q in zip(found.parameters(), exact.parameters()) if q.grad is not None]
+    most = max(q.abs().max() for _, q in pairs)
+    return max(((p - q).abs().max() / most).item() for p, q in pairs)
+
+
+def run(name, options) -> float:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, x, classes = CASES[name]()
+    model.train()
+    if "dropout" not in name and name != "minilm":
+        error = wrong(name, model, x, classes)
+        assert error < 1e-3, f"{name}: error {error:.1e} of a gradient"
+    peers = ["eager", *(["inductor"] if options.inductor else [])]
+    steps = {peer: made(peer, model, classes)[1] for peer in [*peers, "hologram"]}
+    turns = take_turns({peer: (lambda step=step: step(x)) for peer, step in steps.items()}, options.seconds)
+    times = "".join(f"{1e3 * t:10.2f}" for t in turns.fastest().values())
+    print(f"{name:16}{times}   {turns.ratio(peers, 'hologram')}", flush=True)
+    return turns.median(peers, "hologram")
+
+
+def peak(name, peer) -> None:
+    """Prints how many MiB a step takes beyond what is held between steps."""
+    torch.manual_seed(0)
+    model, x, classes = CASES[name]()
+    step = made(peer, model.train(), classes)[1]
+    for _ in range(3):
+        step(x)
+    if peer == "hologram":
+        hologram_torch.release_memory()
+    held = _status("VmRSS")
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak begins anew
+    step(x)
+    print((_status("VmHWM") - held) / 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def _status(word) -> int:
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(word))
+
+
+def memory(names) -> None:
+    print(f"{'MiB of a step':16}{'eager':>10}{'hologram':>10}")
+    for name in names:
+        shares = []
+        for peer in ("eager", "hologram"):
+            command = [sys.executable, __file__, "--peak", name, peer]
+            shares.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0]))
+        print(f"{name:16}{shares[0]:10.1f}{shares[1]:10.1f}   {shares[1] / shares[0]:.2f}", flush=True)
+
+
+# --- optimizers
+TRAFFIC = {  # how often a step reads or writes a tensor at the least, and what makes it
+    "SGD, momentum": (5, lambda p, **o: torch.optim.SGD(p, lr=1e-3, momentum=0.9, **o)),
+    "AdamW": (7, lambda p, **o: torch.optim.AdamW(p, lr=1e-3, **o)),
+    "Adagrad": (5, lambda p, **o: torch.optim.Adagrad(p, lr=1e-3, **o)),
+    "RMSprop": (5, lambda p, **o: torch.optim.RMSprop(p, lr=1e-3, **o)),
+    "Adafactor": (7, lambda p, **o: (hologram_torch.optim.Adafactor if not o else torch.optim.Adafactor)(p, lr=1e-3)),
+    "Lion": (5, lambda p, **o: hologram_torch.optim.Lion(p, lr=1e-4)),
+}
+SHAPES = [(1024, 1024)] * 16 + [(2048, 1024)] * 2 + [(1024,)] * 20
+
+
+def optimizers(options) -> None:
+    def parameters():
+        found = [nn.Parameter(torch.randn(shape)) for shape in SHAPES]
+        for p in found:
+            p.grad = torch.randn_like(p)
+        return found
+
+    count = sum(int(np.prod(shape)) for shape in SHAPES)
+    source, target = torch.randn(count), torch.empty(count)
+    print(f"{'optimizer':16}{'copy':>8}{'foreach':>9}{'hologram':>9}   share of the copy's bandwidth; ms")
+    for name, (traffic, make) in TRAFFIC.items():
+        torch._dynamo.reset()
+        eager, ours = make(parameters(), foreach=True), make(parameters())
+        calls = {"copy": lambda: target.copy_(source), "foreach": eager.step,
+                 "hologram": torch.compile(ours.step, backend="hologram")}  # fmt: skip
+        turns = take_turns(calls, options.seconds)
+        share = np.array(turns["copy"]) / 2 * traffic / np.array(turns["hologram"])
+        print(f"{name:16}" + "".join(f"{1e3 * t:8.2f} " for t in turns.fastest().values()) + f"  {np.median(share):.2f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each peer of a case")
+    parser.add_argument("--only", default=",".join(CASES))
+    parser.add_argument("--inductor", action="store_true")
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--optimizers", action="store_true")
+    parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.peak:
+        return peak(*options.peak)
+    if options.optimizers:
+        return optimizers(options)
+    names = options.only.split(",")
+    if options.memory:
+        return memory(names)
+    print(f"{'ms of a step':16}{'eager':>10}" + (f"{'inductor':>10}" if options.inductor else "") + f"{'hologram':>10}   ratio")
+    ratios = [run(name, options) for name in names]
+    print(f"geometric mean {np.exp(np.mean(np.log(ratios))):.2f}")
+
+
+if __name__ == "__main__":
+    main()
