@@ -19,4 +19,4 @@ def test_example_runs(name, tmp_path):
 
 
 def test_there_are_examples():
-    assert {"buffers.py", "compile_model.py", "export_model.py", "freeze_model.py", "jit.py", "train.py"} <= set(PROGRAMS)
+    assert {"buffers.py", "compile_model.py", "export_model.py", "freeze_model.py", "jit.py", "train.py", "character_gpt.py"} <= set(PROGRAMS)
