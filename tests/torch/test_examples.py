@@ -19,4 +19,5 @@ def test_example_runs(name, tmp_path):
 
 
 def test_there_are_examples():
-    assert {"buffers.py", "compile_model.py", "export_model.py", "freeze_model.py", "jit.py", "train.py", "character_gpt.py"} <= set(PROGRAMS)
+    known = "buffers character_gpt compile_model custom_operator export_model freeze_model jit train train_numpy"
+    assert {f"{name}.py" for name in known.split()} <= set(PROGRAMS)
