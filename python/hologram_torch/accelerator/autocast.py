@@ -7,8 +7,8 @@ import torch
 from . import tensors
 
 LOWER = """_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input conv_transpose3d.input convolution prelu
-addmm addmv addr matmul mm mv linear addbmm baddbmm bmm chain_matmul linalg_multi_dot linalg_vecdot _thnn_fused_lstm_cell _thnn_fused_gru_cell
-lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell scaled_dot_product_attention""".split()
+addmm addmv addr matmul mm mv linear addbmm baddbmm bmm chain_matmul linalg_multi_dot linalg_vecdot _thnn_fused_lstm_cell
+_thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell scaled_dot_product_attention""".split()
 FLOAT32 = """acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar
 softplus layer_norm native_layer_norm group_norm norm.Scalar norm.ScalarOpt_dim nuclear_norm nuclear_norm.dim cosine_similarity
 poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss
