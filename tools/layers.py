@@ -9,6 +9,7 @@ fails on an arrow that runs up, by the orders of check_includes.py and check_imp
 a picture: what includes from `schedule` may do so from `atlas`, which that includes from.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -36,9 +37,9 @@ def reduced(arrows):
 def picture(arrows):
     """A Mermaid diagram, the first parts on top."""
     lines = ["```mermaid", "flowchart BT"]
-    number = {name: f"n{i}" for i, name in enumerate(arrows)}
-    lines += [f'  {number[name]}["{name}"]' for name in arrows]
-    lines += [f"  {number[name]} --> {number[target]}" for name, targets in reduced(arrows).items() for target in targets]
+    node = {name: "of_" + re.sub(r"\W", "_", name) for name in arrows}  # no word of Mermaid's own
+    lines += [f'  {node[name]}["{name}"]' for name in arrows]
+    lines += [f"  {node[name]} --> {node[target]}" for name, targets in reduced(arrows).items() for target in targets]
     return "\n".join([*lines, "```"])
 
 
@@ -63,7 +64,7 @@ def self_test():
     """The number of wrong answers."""
     given = {"c": ["a", "b"], "b": ["a"], "a": []}
     wrong = int(reduced(given) != {"c": ["b"], "b": ["a"], "a": []})
-    wrong += int("n0 --> n1" not in picture({"x": ["y"], "y": []}))
+    wrong += int("of_x --> of_y" not in picture({"x": ["y"], "y": []}))
     page = "1\n<!-- p: by tools/layers.py -->\nold\n<!-- end of p -->\n2\n"
     wrong += int("old" in drawn(page, {"p": "new"}) or drawn(drawn(page, {"p": "new"}), {"p": "new"}) != drawn(page, {"p": "new"}))
     print(f"layers: {3 - wrong} of 3 cases as expected")
