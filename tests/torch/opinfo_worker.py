@@ -167,7 +167,7 @@ class Checker:
             if values:
                 leaves = torch.utils._pytree.tree_leaves
                 self.compare(leaves(eager_inputs), leaves(compiled_inputs), "input after the call")
-            if self.request["memory"] and not self.eagerly:
+            if self.request["memory"]:
                 self.compare_memory(function, inputs, process, eager_facts, facts)
                 if values:
                     self.call_again(compiled, inputs, process, actual)
@@ -230,7 +230,10 @@ class Checker:
     def compare_memory(self, function, inputs, process, eager, facts):
         """Raises where results lie as neither eager's nor aot_eager's do."""
         bound = None
-        if not self.memory.differences(facts, eager):
+        differs = self.memory.differences(facts, eager)
+        if self.eagerly:
+            assert not differs, "memory: " + "; ".join(differs)
+        if not differs:
             return
         mine = self.backend, self.request
         self.backend, self.request = "aot_eager", {**self.request, "dynamic": False}
@@ -250,7 +253,7 @@ class Checker:
         for t in self.memory.tensors(first).values():
             self.memory.overwrite(t)
         second = self.call(compiled, *self.clone(inputs), process)
-        assert self.equal(kept, second), "a second call, after writing into the first one's results, gives other values"
+        assert self.equal(kept, self.brought(second)), "a second call, after writing into the first one's results, gives other values"
         mine, others = (self.memory.tensors(part) for part in (first, second))
         both = self.memory.together({f"{call} {i}": t for call, part in (("first", mine), ("second", others)) for i, t in part.items()})
         shared = [pair for pair in both if pair[0].split()[0] != pair[1].split()[0]]

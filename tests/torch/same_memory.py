@@ -20,10 +20,10 @@ MOST_WRITTEN = 12  # tensors of one memory that are written in turn
 
 
 def examined(t) -> bool:
-    """Whether it is an ordinary tensor of the host."""
+    """Whether it is an ordinary tensor in the memory of the host."""
     if type(t) not in (torch.Tensor, torch.nn.Parameter):
         return False
-    return t.layout is torch.strided and t.device.type == "cpu" and not t.is_nested
+    return t.layout is torch.strided and t.device.type in ("cpu", "hologram") and not t.is_nested
 
 
 class Run:
@@ -177,7 +177,7 @@ def _moved(name, members):
 
 def whole(t):
     """The storage of a tensor as bytes, with a version counter of its own."""
-    return torch.empty(0, dtype=torch.uint8).set_(t.untyped_storage())
+    return torch.empty(0, dtype=torch.uint8, device=t.device).set_(t.untyped_storage())
 
 
 def bits(t):
@@ -188,7 +188,7 @@ def bits(t):
     strides, first = [s * times for s in t.stride()], t.storage_offset() * times
     if times > 1:
         shape, strides = [*shape, times], [*strides, 1]
-    return torch.empty(0, dtype=word).set_(t.untyped_storage(), first, shape, strides)
+    return torch.empty(0, dtype=word, device=t.device).set_(t.untyped_storage(), first, shape, strides)
 
 
 def overwrite(t):
