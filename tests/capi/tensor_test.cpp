@@ -148,11 +148,9 @@ TEST_P(Tensors, CopiesOfEveryRankAndSize) {
 }
 
 TEST_P(Tensors, TransposedCopiesOfEverySize) {
-  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1, 40},
-                                      {15, 17},
-                                      {16, 16},
-                                      {33, 64},
-                                      {slow() ? 100 : 1000, 101}}) {
+  const std::pair<int64_t, int64_t> sizes[] = {
+      {1, 40}, {15, 17}, {16, 16}, {33, 64}, {slow() ? 100 : 1000, 101}};
+  for (const auto& [rows, columns] : sizes) {
     hologram_handle b = ramp(static_cast<size_t>(3 * rows * columns)), t = 0, v = 0;
     const int64_t shape[] = {3, rows, columns};
     ASSERT_OK(hologram_tensor_create(b, 3, shape, nullptr, 0, &t));

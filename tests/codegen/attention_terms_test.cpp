@@ -215,12 +215,9 @@ Case sized(int64_t queries, int64_t keys, int64_t depth, int64_t values) {
 
 TEST_F(AttentionTerms, sizes_masks_and_layouts) {
   int number = 0;
-  for (auto [queries, keys, depth, values] : {std::array<int64_t, 4>{96, 128, 32, 32},
-                                              {97, 31, 33, 16},
-                                              {70, 144, 64, 64},
-                                              {129, 299, 40, 24},
-                                              {80, 1, 96, 33},
-                                              {280, 33, 48, 48}})
+  const std::array<int64_t, 4> sizes[] = {{96, 128, 32, 32},  {97, 31, 33, 16}, {70, 144, 64, 64},
+                                          {129, 299, 40, 24}, {80, 1, 96, 33},  {280, 33, 48, 48}};
+  for (auto [queries, keys, depth, values] : sizes)
     for (bool inside : {false, true}) {
       Case c = sized(queries, keys, depth, values);
       c.score = static_cast<Score>(number++ % 4);
@@ -263,13 +260,9 @@ TEST_F(AttentionTerms, numbers_that_terms_cannot_hold) {
 TEST_F(AttentionTerms, operands_of_any_magnitude) {
   const Case c = sized(40, 140, 40, 33);
   const Both compiled(c);
-  for (auto [q, k, v] : {std::array<int, 3>{-120, 118, 0},
-                         {110, -112, 0},
-                         {-20, 18, -100},
-                         {0, 0, -130},
-                         {0, 0, 120},
-                         {-60, 60, 60},
-                         {-70, -70, 0}}) {
+  const std::array<int, 3> sizes[] = {{-120, 118, 0}, {110, -112, 0}, {-20, 18, -100}, {0, 0, -130},
+                                      {0, 0, 120},    {-60, 60, 60},  {-70, -70, 0}};
+  for (auto [q, k, v] : sizes) {
     SCOPED_TRACE(q);
     std::vector<Memory> memory = random_operands(c);
     auto scale = [&](int buffer, int by) {

@@ -182,14 +182,11 @@ class AttentionDots : public BriefAttention {
 };
 
 TEST_P(AttentionDots, sizes_masks_and_layouts) {
+  const std::array<int64_t, 4> sizes[] = {{32, 128, 32, 32}, {7, 9, 16, 16},    {33, 130, 64, 64},
+                                          {70, 299, 24, 40}, {17, 129, 80, 33}, {5, 1, 2, 1}};
   for (bool inside : {false, true})
     for (Score score : {Score::plain, Score::key_bias, Score::full_bias, Score::keep_mask})
-      for (auto [queries, keys, depth, values] : {std::array<int64_t, 4>{32, 128, 32, 32},
-                                                  {7, 9, 16, 16},
-                                                  {33, 130, 64, 64},
-                                                  {70, 299, 24, 40},
-                                                  {17, 129, 80, 33},
-                                                  {5, 1, 2, 1}})
+      for (auto [queries, keys, depth, values] : sizes)
         check({2, 2, 1, queries, keys, depth, values, false, score, DType::bf16, false, inside});
 }
 
@@ -237,12 +234,9 @@ class AttentionTiles : public BriefAttention {
 
 TEST_P(AttentionTiles, sizes_masks_and_layouts) {
   int number = 0;
-  for (auto [queries, keys, depth, values] : {std::array<int64_t, 4>{32, 128, 32, 32},
-                                              {7, 9, 16, 16},
-                                              {33, 144, 64, 64},
-                                              {70, 299, 24, 40},
-                                              {17, 129, 81, 33},
-                                              {5, 1, 1, 1}})
+  const std::array<int64_t, 4> sizes[] = {{32, 128, 32, 32}, {7, 9, 16, 16},    {33, 144, 64, 64},
+                                          {70, 299, 24, 40}, {17, 129, 81, 33}, {5, 1, 1, 1}};
+  for (auto [queries, keys, depth, values] : sizes)
     for (bool inside : {false, true})
       check({2, 2, 1, queries, keys, depth, values, false, static_cast<Score>(number++ % 4),
              DType::bf16, false, inside});

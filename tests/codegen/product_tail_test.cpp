@@ -79,14 +79,9 @@ class ProductTail : public testing::TestWithParam<cpu::Isa> {
 };
 
 TEST_P(ProductTail, shapes_with_tails) {
-  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 2, 1},
-                         {1, 100, 20},
-                         {2, 130, 9},
-                         {5, 64, 16},
-                         {12, 32, 8},
-                         {13, 33, 9},
-                         {100, 40, 11},
-                         {61, 200, 400}})
+  const std::array<int64_t, 3> sizes[] = {{1, 2, 1},   {1, 100, 20}, {2, 130, 9},   {5, 64, 16},
+                                          {12, 32, 8}, {13, 33, 9},  {100, 40, 11}, {61, 200, 400}};
+  for (auto [m, n, k] : sizes)
     for (bool in_place : {false, true}) check({.m = m, .n = n, .k = k, .in_place = in_place});
 }
 

@@ -97,17 +97,10 @@ class Product : public testing::TestWithParam<cpu::Isa> {
 };
 
 TEST_P(Product, packed_shapes_with_tails) {
-  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
-                         {1, 100, 20},
-                         {1, 300, 7},
-                         {2, 130, 9},
-                         {3, 70, 33},
-                         {5, 64, 16},
-                         {12, 32, 8},
-                         {13, 33, 9},
-                         {25, 96, 40},
-                         {31, 61, 17},
-                         {100, 40, 11}})
+  const std::array<int64_t, 3> sizes[] = {{1, 1, 1},    {1, 100, 20}, {1, 300, 7},  {2, 130, 9},
+                                          {3, 70, 33},  {5, 64, 16},  {12, 32, 8},  {13, 33, 9},
+                                          {25, 96, 40}, {31, 61, 17}, {100, 40, 11}};
+  for (auto [m, n, k] : sizes)
     for (int64_t more : {0, 384})  // the second is too deep to run without panels in scratch
       check({.m = m, .n = n, .k = k + more, .packed = true});
 }
@@ -153,13 +146,9 @@ TEST_P(Product, small_ones_of_every_width) {
 }
 
 TEST_P(Product, small_ones_of_every_kind) {
-  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
-                         {64, 64, 64},
-                         {25, 24, 9},
-                         {7, 100, 16},
-                         {48, 17, 384},
-                         {1, 33, 200},
-                         {200, 5, 7}})
+  const std::array<int64_t, 3> sizes[] = {{1, 1, 1},     {64, 64, 64}, {25, 24, 9}, {7, 100, 16},
+                                          {48, 17, 384}, {1, 33, 200}, {200, 5, 7}};
+  for (auto [m, n, k] : sizes)
     for (bool lhs_t : {false, true})
       for (Tail tail : {Tail::bias, Tail::gelu_residual, Tail::narrow})
         check({.m = m, .n = n, .k = k, .batch = 2, .lhs_transposed = lhs_t, .tail = tail}, 1);
@@ -216,13 +205,11 @@ TEST_P(Product, depth_beyond_a_block_adds_blocks_in_order) {
 }
 
 TEST_P(Product, unpacked_operands) {
+  const std::array<int64_t, 3> sizes[] = {
+      {1, 50, 19}, {40, 50, 19}, {64, 64, 64}, {30, 17, 400}, {100, 130, 33}};
   for (bool lhs_t : {false, true})
     for (bool rhs_t : {false, true})
-      for (auto [m, n, k] : {std::array<int64_t, 3>{1, 50, 19},
-                             {40, 50, 19},
-                             {64, 64, 64},
-                             {30, 17, 400},
-                             {100, 130, 33}})
+      for (auto [m, n, k] : sizes)
         for (int64_t more : {0, 384})
           check({.m = m, .n = n, .k = k + more, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t});
 }
@@ -239,11 +226,9 @@ TEST_P(Product, batches) {
 }
 
 TEST_P(Product, few_rows_and_a_large_matrix_in_place) {
-  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1030, 40},
-                         {2, 90, 800},
-                         {3, 200, 391},
-                         {4, 2100, 33},
-                         {1, 70, 1200}})
+  const std::array<int64_t, 3> sizes[] = {
+      {1, 1030, 40}, {2, 90, 800}, {3, 200, 391}, {4, 2100, 33}, {1, 70, 1200}};
+  for (auto [m, n, k] : sizes)
     for (bool lhs_t : {false, true})
       for (Tail tail : {Tail::store, Tail::gelu_residual})
         for (bool rhs_t : {false, true})
@@ -418,14 +403,11 @@ atlas::Program narrow_program(int64_t m, int64_t n, int64_t k, int64_t group, bo
 }
 
 TEST_P(Product, weights_of_few_bits) {
+  const std::array<int64_t, 4> sizes[] = {{1, 256, 64, 32},  {1, 144, 801, 128}, {2, 80, 1152, 256},
+                                          {3, 48, 385, 385}, {5, 100, 50, 25},   {8, 16, 96, 16},
+                                          {9, 64, 70, 10}};
   for (bool halves : {false, true})
-    for (auto [m, n, k, group] : {std::array<int64_t, 4>{1, 256, 64, 32},
-                                  {1, 144, 801, 128},
-                                  {2, 80, 1152, 256},
-                                  {3, 48, 385, 385},
-                                  {5, 100, 50, 25},
-                                  {8, 16, 96, 16},
-                                  {9, 64, 70, 10}})
+    for (auto [m, n, k, group] : sizes)
       for (int64_t block : {int64_t{64}, n}) {
         SCOPED_TRACE(testing::Message() << m << 'x' << n << 'x' << k << " groups of " << group
                                         << (halves ? " halves" : "") << " blocks of " << block);
@@ -505,13 +487,10 @@ constexpr DotTypes dot_types[] = {{DType::bf16, DType::f32, false},
                                   {DType::u8, DType::i32, true}};
 
 TEST_F(Dots, give_the_bits_of_multiply_adds) {
+  const std::array<int64_t, 3> sizes[] = {{1, 70, 33},   {3, 200, 64},    {13, 33, 7},
+                                          {40, 96, 385}, {100, 75, 1000}, {30, 64, 8}};
   for (auto [operand, acc, mixed] : dot_types)
-    for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 33},
-                           {3, 200, 64},
-                           {13, 33, 7},
-                           {40, 96, 385},
-                           {100, 75, 1000},
-                           {30, 64, 8}})
+    for (auto [m, n, k] : sizes)
       for (bool packed : {false, true})
         for (bool rhs_t : {false, true})
           check({.m = m,

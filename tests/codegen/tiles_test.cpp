@@ -268,15 +268,10 @@ TEST_F(Tiles, bytes) {
 
 TEST_F(Tiles, rows_are_tiles_of_one_height) {
   if (!machine_.emulates()) GTEST_SKIP() << "tiles of its own";
-  for (auto [m, tiles, rows] : {std::array<int64_t, 3>{5, 1, 5},
-                                {16, 1, 16},
-                                {17, 2, 9},
-                                {20, 2, 10},
-                                {31, 2, 16},
-                                {33, 3, 11},
-                                {40, 3, 14},
-                                {64, 4, 16},
-                                {100, 7, 15}})
+  const std::array<int64_t, 3> sizes[] = {{5, 1, 5},   {16, 1, 16}, {17, 2, 9},
+                                          {20, 2, 10}, {31, 2, 16}, {33, 3, 11},
+                                          {40, 3, 14}, {64, 4, 16}, {100, 7, 15}};
+  for (auto [m, tiles, rows] : sizes)
     for (int terms : {0, 2}) {
       SCOPED_TRACE(m);
       amx::state().products = amx::state().product_rows = 0;

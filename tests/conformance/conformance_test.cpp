@@ -139,11 +139,9 @@ class Conformance : public testing::TestWithParam<std::string> {};
 // Products of terms, of bfloat16 and of bytes as a machine with tiles has them, with its bits.
 std::vector<tile_products::Case> tile_cases() {
   std::vector<tile_products::Case> all;
-  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 40, 33},
-                         {17, 31, 65},
-                         {28, 70, 130},
-                         {40, 33, 600},
-                         {65, 100, 96}}) {
+  const std::array<int64_t, 3> sizes[] = {
+      {1, 40, 33}, {17, 31, 65}, {28, 70, 130}, {40, 33, 600}, {65, 100, 96}};
+  for (auto [m, n, k] : sizes) {
     for (int terms : {1, 2, 3})
       all.push_back({.m = m, .n = n, .k = k, .operand = DType::f32, .terms = terms});
     all.push_back({.m = m, .n = n, .k = k});

@@ -1,6 +1,4 @@
 # tests/python/test_devices.py: executors whose memory the host does not see
-import threading
-
 import hologram
 import numpy as np
 import pytest
@@ -122,63 +120,3 @@ class Copied:
 
     def __dlpack__(self, **options):
         return self.source.__dlpack__(**options, copy=True)
-
-
-def test_threads_share_a_device(device):
-    failures = []
-
-    def work(seed):
-        try:
-            x = np.random.default_rng(seed).standard_normal(500).astype(np.float32)
-            for _ in range(30):
-                a, b = device.from_numpy(x), device.allocate(500)
-                hologram.ops.vector_add(device, a, a, b)
-                t = hologram.Tensor(b, (20, 25))
-                np.testing.assert_array_equal(t.T.numpy(copy=True), (x + x).reshape(20, 25).T)
-        except BaseException as error:  # noqa: BLE001
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures
-    assert device.stats()["tensors"] == 0
-
-
-def test_memory_comes_back(device):
-    device.set_memory_limit(1 << 20)
-    for _ in range(100):
-        device.from_numpy(np.ones(200_000, np.float32)).free()
-    with pytest.raises(MemoryError, match="limit"):
-        device.allocate(1 << 19, "float64")
-    stats = device.stats()
-    assert stats["linear_bytes"] == 0 and stats["linear_peak"] == 800_000
-
-
-@pytest.mark.parametrize("backend", ["interp", "null"])
-def test_operations_leave_the_cpus_bits(backend):
-    results = []
-    for name in ("cpu", backend):
-        with hologram.Executor(name) as executor:
-            a, b, c = executor.from_numpy(X), executor.from_numpy(Y), executor.allocate(600)
-            found = []
-            for function in (hologram.ops.vector_add, hologram.ops.vector_mul, hologram.ops.vector_max):
-                function(executor, a, b, c)
-                found.append(c.to_bytes())
-            hologram.ops.vector_clip(executor, a, c, -0.5, 0.5)
-            hologram.ops.gelu(executor, c, c)
-            hologram.ops.softmax(executor, c, c)
-            found.append(c.to_bytes())
-            hologram.ops.reduce_sum(executor, a, c)
-            hologram.ops.mse_loss(executor, a, b, executor.allocate(1))
-            found.append(c[0])
-            hologram.ops.gemm(executor, a, b, c, 20, 30, 20)
-            hologram.ops.matvec(executor, a, b, c, 20, 30)
-            found.append(c.to_bytes())
-            t = hologram.Tensor(a, (20, 30))
-            found.append((t @ hologram.Tensor(b, (30, 20))).numpy(copy=True).tobytes())
-            found.append(t.transpose().contiguous().numpy(copy=True).tobytes())
-            results.append(found)
-    assert results[0] == results[1]

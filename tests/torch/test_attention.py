@@ -227,13 +227,6 @@ def test_eager_flash_operators_are_native():
     assert hologram_torch.stats()["fallback_ops"] == {}
 
 
-def test_a_fully_hidden_row():
-    q, k, v = (normal(1, 2, 4, 8, seed=i) for i in range(3))
-    mask = torch.ones(4, 4, dtype=torch.bool)
-    mask[2] = False
-    check(compile_fresh(F.scaled_dot_product_attention)(q, k, v, mask), F.scaled_dot_product_attention(q, k, v, mask))
-
-
 def test_dropout_is_left_to_pytorch():
     q, k, v = (normal(1, 2, 4, 8, seed=i) for i in range(3))
     results = []

@@ -168,22 +168,6 @@ def test_explain_times_each_kernel():
 
 
 # --- results and arguments
-def test_an_equal_result_is_a_tensor_of_its_own():
-    for function in (lambda x: x.clone(), lambda x: x * 1, lambda x: x + 0, lambda x: (x.clone(), x.clone())):
-        x = torch.arange(5)
-        y = native(function, x)
-        for t in y if isinstance(y, tuple) else (y,):
-            assert t.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
-
-
-def test_views_of_arguments_stay_views():
-    x = normal(4, 6)
-    compiled = compile_fresh(lambda x: (x.t(), x[1:], x * 2))
-    t, part, _ = compiled(x)
-    x.zero_()
-    assert t.abs().max() == 0 and part.abs().max() == 0
-
-
 def test_arguments_are_written_in_place():
     def function(x, y):
         x.add_(y)
@@ -194,19 +178,6 @@ def test_arguments_are_written_in_place():
     native(function, normal(5, 3), normal(5, 3, seed=1))
     native(lambda x: x.transpose(0, 1).mul_(3), normal(3, 4))
     native(lambda x, y: (x.copy_(y), y.copy_(x * 2)), normal(4), normal(4, seed=1))
-
-
-def test_overlapping_arguments_are_written_through_their_base():
-    def run(function):
-        base = torch.arange(12.0)
-        function(base[:8], base[4:])
-        return base
-
-    def function(x, y):
-        x.mul_(2)
-        y.add_(1)
-
-    check(run(compile_fresh(function)), run(function))
 
 
 def test_strides_are_as_eager_gives_them():
@@ -288,15 +259,8 @@ def test_integer_division_by_zero_raises():
     check(compiled(torch.tensor([7, -7]), torch.tensor([2, 2])), torch.tensor([3, -4]))
 
 
-def test_index_out_of_range_raises():
-    compiled = compile_fresh(lambda x, i: x[i])
-    x = normal(5)
-    check(compiled(x, torch.tensor([4, -5])), x[[4, -5]])
-    with pytest.raises(IndexError, match=r"index: index 5 is out of bounds for dimension 0 with size 5 \(.*x\[i\]"):
-        compiled(x, torch.tensor([5, 0]))
-
-
 NAMED = {  # what a call that fails says: the index where it can be had, the operator and the line always
+    "plain": (lambda x, i: x[i], r"index: index 7 is out of bounds for dimension 0 with size 5 (?=.*x\[i\])"),
     "computed": (lambda x, i: torch.nn.functional.embedding(i - 2, x[:, None]), "embedding: index -2 .* dimension 0 with size 5 "),
     "which": (lambda x, i: x[i.abs() % 5] + x[i + 1], "index: index 8 .* size 5 "),
     "written": (lambda x, i: (i.add_(1), x[i])[1], "index: index out of range in a compiled graph"),
@@ -341,11 +305,6 @@ def test_a_host_call_with_sizes():
         check(compiled(normal(n)), torch.topk(normal(n) * 2, n // 2).values)
 
 
-def test_empty_tensors():
-    native(lambda x: (x + 1, x.sum(), x.sum(1), torch.cat([x, x]), x @ x.t()), torch.empty(0, 3))
-    native(lambda x: (x * 2).reshape(0, 6), torch.empty(3, 0, 2))
-
-
 # --- regions and branches
 def test_branches_and_regions():
     def branchy(x):
@@ -372,15 +331,6 @@ def test_a_mutable_custom_operator():
         return y * x
 
     check(compile_fresh(function)(normal(4)), function(normal(4)))
-
-
-def test_a_graph_break_between_two_graphs():
-    def function(x):
-        y = x.sin()
-        torch._dynamo.graph_break()
-        return y.cos() if y.sum() > 0 else y
-
-    check(compile_fresh(function)(torch.ones(3)), function(torch.ones(3)))
 
 
 def test_threads_may_call_one_graph():
@@ -423,15 +373,6 @@ def test_a_cache_is_not_copied(monkeypatch, tmp_path):
     native(cache_update, normal(2, 3, 8, 4), normal(3, 2, 4, seed=1), normal(3, 2, 4, seed=2), torch.tensor([5, 2]))
     (plan,) = (path.read_text() for path in tmp_path.iterdir())
     assert plan.count("# scatter") == 2 and "# copy" not in plan
-
-
-@pytest.mark.parametrize("n", [1, 3, 15, 16, 17, 33, 63, 65, 1000])
-def test_in_place_updates_touch_every_element_once(n):
-    def update(x, y):
-        x.mul_(3).add_(y)
-        return x.sum()
-
-    native(update, normal(n, 5), normal(n, 5, seed=1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

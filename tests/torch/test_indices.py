@@ -1,6 +1,5 @@
 # tests/torch/test_indices.py: indices out of range, negative indices and empty operands, as in eager
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import hologram_torch
 import pytest
@@ -53,27 +52,6 @@ def test_an_index_is_right_or_refused_where_eager_refuses_it(name):
             assert isinstance(found, type(expected)), (number, found, expected)
         else:
             check(found, expected)
-
-
-def test_errors_belong_to_the_call_that_has_them():
-    compiled = compile_fresh(lambda x, i: x.index_select(0, i), dynamic=False)
-    table = torch.arange(65536.0).reshape(4096, 16)
-    good = torch.arange(4096) % 4096
-    bad = good.clone()
-    bad[-1] = 4096
-    compiled(table, good)
-
-    def raised(index):
-        errors = 0
-        for _ in range(400):
-            try:
-                compiled(table, index)
-            except IndexError:
-                errors += 1
-        return errors
-
-    with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(raised, (good, bad))) == [0, 400]
 
 
 def test_a_cache_refuses_negative_positions():

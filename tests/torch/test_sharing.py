@@ -24,6 +24,7 @@ RESULTS = {
         a, a.clone(), a.contiguous(), a.mT.contiguous(), a.to(torch.float32, copy=True), torch.empty_like(a).copy_(a), torch.cat([a]),
         torch.nn.functional.pad(a, (0, 0)), a * 1, a / 1, a - 0, a + 0,
     ),
+    "whole numbers": lambda a: ((i := a.to(torch.int64)), i.clone(), i * 1, i + 0, i - 0, i // 1, i | 0, i.contiguous()),
     "a copy alone": lambda a: a.mT.contiguous(),
     "image": lambda a: a.view(2, 2, 2, 2).contiguous(memory_format=torch.channels_last),
     "itself": lambda a: (a, a, a.detach(), a.view(a.shape), a.data),

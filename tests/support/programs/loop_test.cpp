@@ -12,19 +12,10 @@ atlas::Body& stage(atlas::Program& p, atlas::StageKind kind) {
 }
 
 TEST(Loop, PointsOfEveryRankAndChunk) {
-  for (auto shape : std::vector<std::vector<int64_t>>{{1},
-                                                      {5},
-                                                      {16},
-                                                      {1000},
-                                                      {3, 17},
-                                                      {4, 64},
-                                                      {2, 3, 50},
-                                                      {7, 1},
-                                                      {2, 2, 2, 9},
-                                                      {9, 16},
-                                                      {3, 5, 32},
-                                                      {2, 3, 7, 64},
-                                                      {2, 70, 32}})
+  const std::vector<int64_t> sizes[] = {
+      {1},    {5},          {16},    {1000},     {3, 17},       {4, 64},    {2, 3, 50},
+      {7, 1}, {2, 2, 2, 9}, {9, 16}, {3, 5, 32}, {2, 3, 7, 64}, {2, 70, 32}};
+  for (auto shape : sizes)
     for (bool symbolic : {false, true})
       for (bool lanes : {true, false}) {
         atlas::Program p;

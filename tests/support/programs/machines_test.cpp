@@ -1,5 +1,5 @@
-// tests/support/programs/machines_test.cpp: products, what follows them, attention, convolutions and large
-// buffers as the planner of each machine has them, against the interpreter.
+// tests/support/programs/machines_test.cpp: products, what follows them, attention, convolutions
+// and large buffers as the planner of each machine has them, against the interpreter.
 #include <sstream>
 
 #include "codegen/attentions.h"
@@ -38,12 +38,10 @@ void check(const products::Case& c) {
 
 TEST(Machines, Products) {
   using products::Tail;
+  const std::array<int64_t, 3> sizes[] = {
+      {1, 300, 7}, {5, 64, 16}, {13, 33, 0}, {31, 61, 17}, {40, 70, 400}};
   for (bool packed : {false, true})
-    for (auto [m, n, k] : {std::array<int64_t, 3>{1, 300, 7},
-                           {5, 64, 16},
-                           {13, 33, 0},
-                           {31, 61, 17},
-                           {40, 70, 400}}) {
+    for (auto [m, n, k] : sizes) {
       check({.m = m, .n = n, .k = k, .packed = packed, .tail = Tail::gelu_residual});
       check({.m = m, .n = n, .k = k, .batch = 2, .packed = packed, .symbolic = true});
     }
@@ -116,8 +114,7 @@ TEST(Machines, SpecialOperandsOfBfloat16Products) {
 
 TEST(Machines, WhatFollowsAProductsRows) {
   using product_tails::Follows;
-  for (Follows f :
-       {Follows::layer_norm, Follows::softmax, Follows::running_sum, Follows::largest})
+  for (Follows f : {Follows::layer_norm, Follows::softmax, Follows::running_sum, Follows::largest})
     for (auto [m, n, k] : {std::array<int64_t, 3>{1, 2, 1}, {29, 75, 50}, {61, 200, 9}}) {
       const product_tails::Case c{.m = m, .n = n, .k = k, .batch = m == 29 ? 3 : 0, .follows = f};
       SCOPED_TRACE(text(c));
@@ -144,10 +141,9 @@ TEST(Machines, Attention) {
 }
 
 TEST(Machines, Convolutions) {
-  for (const winograds::Convolution& c :
-       {winograds::Convolution{2, 33, 9, 8, 35, 1},
-        {3, 20, 7, 11, 70, 0, true},
-        {2, 24, 12, 13, 24, 2, false, true}}) {
+  for (const winograds::Convolution& c : {winograds::Convolution{2, 33, 9, 8, 35, 1},
+                                          {3, 20, 7, 11, 70, 0, true},
+                                          {2, 24, 12, 13, 24, 2, false, true}}) {
     SCOPED_TRACE(text(c));
     ir::Graph g;
     build(g, c);

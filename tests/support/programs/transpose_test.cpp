@@ -84,13 +84,10 @@ atlas::Program neighbours(const std::vector<int64_t>& n, DType type, int count) 
 
 TEST(Transpose, NeighboursShareSquares) {
   const std::vector<std::vector<int64_t>> shapes{{2, 16, 32}, {1, 17, 33}, {1, 7, 100}};
+  const std::pair<DType, int> more_sizes[] = {{DType::i8, 4},   {DType::i8, 3},  {DType::i8, 2},
+                                              {DType::bf16, 2}, {DType::f32, 2}, {DType::f32, 4}};
   for (const auto& shape : shapes)
-    for (auto [type, count] : {std::pair<DType, int>{DType::i8, 4},
-                               {DType::i8, 3},
-                               {DType::i8, 2},
-                               {DType::bf16, 2},
-                               {DType::f32, 2},
-                               {DType::f32, 4}}) {
+    for (auto [type, count] : more_sizes) {
       SCOPED_TRACE(testing::PrintToString(shape) + " " + std::string(name_of(type)) + " " +
                    std::to_string(count));
       Inputs inputs;
