@@ -18,13 +18,15 @@ using atlas::AxisKind;
 using atlas::BodyBuilder;
 using atlas::Val;
 
-// Weights [k, n], or bytes of two neighbours along k; a scale, and as a rule a zero point, for each
-// column and `group` of k.
+enum class Point { none, of_floats, of_integers };
+// Weights [k, n], or bytes of two neighbours along k; for each column and `group` of k a scale, and
+// a number that is added behind it or taken from the bytes.
 struct DigitCase {
   int64_t m, n, k, group;
   int bits = 8;
   bool zeros = false, symbolic = false, prologue = false, unsigned_bytes = false,
        high_first = false;
+  Point point = Point::none;
 };
 
 atlas::Program make_program(const DigitCase& c) {
@@ -52,12 +54,17 @@ atlas::Program make_program(const DigitCase& c) {
     Val high = rhs.op(ir::Op::shr, byte, rhs.integer(stored, 4));
     if (c.high_first) std::swap(low, high);
     Val first = rhs.lt(rhs.index(mod(ik, Expr(2))), rhs.integer(DType::i64, 1));
-    w = rhs.cast(rhs.select(first, low, high), DType::f32);
-    w = rhs.sub(w, rhs.number(DType::f32, 8));
+    w = rhs.select(first, low, high);
   } else {
-    w = rhs.cast(rhs.load(1, stored, ik * n + in), DType::f32);
+    w = rhs.load(1, stored, ik * n + in);
   }
   const Expr at = floor_div(ik, Expr(c.group)) * n + in;
+  const DType type = c.point == Point::of_integers ? DType::i32 : DType::f32;
+  w = rhs.cast(w, type);
+  if (c.point == Point::of_floats) w = rhs.sub(w, rhs.load(3, DType::f32, at));
+  if (c.point == Point::of_integers)
+    w = rhs.cast(rhs.sub(w, rhs.cast(rhs.load(3, DType::f32, at), type)), DType::f32);
+  if (c.point == Point::none && c.bits == 4) w = rhs.sub(w, rhs.number(DType::f32, 8));
   w = rhs.mul(w, rhs.load(2, DType::f32, at));
   if (c.zeros) w = rhs.add(w, rhs.load(3, DType::f32, at));
   rhs.finish(w);
@@ -132,6 +139,8 @@ const std::vector<DigitCase> digit_cases{
     {16, 64, 72, 24, 4, true, false, true},
     {70, 64, 64, 64, 4, false, true},
     {67, 128, 768, 256, 8, true, true},
+    {2, 64, 128, 32, 4, false, false, false, false, false, Point::of_floats},
+    {1, 64, 96, 96, 8, true, false, false, true, false, Point::of_integers},
 };
 
 // Whole numbers have the interpreter's bits: nothing of them is rounded.

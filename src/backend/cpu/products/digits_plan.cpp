@@ -20,6 +20,28 @@ bool same_byte(const atlas::Body& a, const WholeNumber& x, const atlas::Body& b,
   return i.buffer == j.buffer && i.expr == j.expr;
 }
 
+// The values that a word has, and what they are of their bytes.
+struct Word {
+  std::vector<atlas::Body> bodies;
+  std::vector<WholeNumber> numbers;
+};
+
+// nullopt where they are no whole numbers, or not all of them alike.
+std::optional<Word> word_of(const atlas::Program& program, const DigitProduct& plan,
+                            const atlas::Body& value, int axis, const Expr& number) {
+  Word word;
+  for (int i = 0; i < plan.values(); ++i) {
+    word.bodies.push_back(nested_axis(value, axis, number, Expr(i), plan.values()));
+    auto found = find_whole_number(program, word.bodies.back());
+    if (!found) return std::nullopt;
+    word.numbers.push_back(*found);
+    const WholeNumber& first = word.numbers[0];
+    bool alike = found->offset == first.offset && found->flipped == first.flipped;
+    if (!alike || plan.halves != (found->part != WholeNumber::all)) return std::nullopt;
+  }
+  return word;
+}
+
 }  // namespace
 
 std::optional<DigitForm> digit_form(const atlas::Program& program, const DigitProduct& plan) {
@@ -29,9 +51,7 @@ std::optional<DigitForm> digit_form(const atlas::Program& program, const DigitPr
   auto blocks = block_axis(b.rhs, n_axis, Expr(plan.n), plan.columns, k_axis + 1);
   form.in_blocks = blocks.has_value();
   form.whole = blocks ? std::move(*blocks) : b.rhs;
-  const int values = plan.values();
   Expr number = Expr::axis(k_axis + 3, Expr((plan.k + plan.segment - 1) / plan.segment)),
-       word = Expr::axis(k_axis + 4, Expr(plan.segment / values)),
        inside = Expr::axis(inside_axis, Expr(plan.segment));
   auto factors =
       take_factors(nested_axis(form.whole, k_axis, number, inside, plan.segment), inside_axis);
@@ -39,16 +59,14 @@ std::optional<DigitForm> digit_form(const atlas::Program& program, const DigitPr
   if (!factors || factors->scale.instrs.empty()) return std::nullopt;
   form.factors = std::move(*factors);
 
-  std::vector<atlas::Body> bodies;
-  std::vector<WholeNumber> numbers;
-  for (int i = 0; i < values; ++i) {
-    bodies.push_back(nested_axis(form.factors.value, inside_axis, word, Expr(i), values));
-    auto found = find_whole_number(program, bodies.back());
-    if (!found) return std::nullopt;
-    numbers.push_back(*found);
-    bool alike = found->offset == numbers[0].offset && found->flipped == numbers[0].flipped;
-    if (!alike || plan.halves != (found->part != WholeNumber::all)) return std::nullopt;
+  const Expr word = Expr::axis(k_axis + 4, Expr(plan.segment / plan.values()));
+  auto parts = word_of(program, plan, form.factors.value, inside_axis, word);
+  if (auto moved = parts ? std::nullopt : take_point(form.factors, inside_axis)) {
+    form.factors = std::move(*moved);
+    parts = word_of(program, plan, form.factors.value, inside_axis, word);
   }
+  if (!parts) return std::nullopt;
+  const auto& [bodies, numbers] = *parts;
   form.number = numbers[0];
   const int lane_axis = blocks ? k_axis + 2 : n_axis;
   for (int j = 0; j < 4; ++j) {

@@ -33,6 +33,29 @@ std::optional<atlas::Body> part_of(const atlas::Body& body, atlas::ValueId id) {
   return part;
 }
 
+bool varies(const atlas::Body& body, int axis) {
+  return std::ranges::any_of(body.instrs,
+                             [&](const atlas::Instr& i) { return i.expr.has_axis(axis); });
+}
+
+// The body of `op` on what two bodies give; only on the first one's where the other is empty.
+atlas::Body joined(ir::Op op, atlas::Body x, const atlas::Body& y) {
+  const auto before = static_cast<atlas::ValueId>(x.instrs.size());
+  for (atlas::Instr i : y.instrs) {
+    for (atlas::ValueId& a : i.args)
+      if (a != atlas::no_value) a += before;
+    x.add(std::move(i));
+  }
+  atlas::Instr last;
+  last.code = atlas::Code::arithmetic;
+  last.op = op;
+  last.type = DType::f32;
+  last.args[0] = (y.instrs.empty() ? static_cast<atlas::ValueId>(x.instrs.size()) : before) - 1;
+  if (!y.instrs.empty()) last.args[1] = static_cast<atlas::ValueId>(x.instrs.size() - 1);
+  x.add(std::move(last));
+  return x;
+}
+
 // Constants by which something of the body divides the axis.
 std::vector<int64_t> divisors(const atlas::Body& body, int axis) {
   std::vector<int64_t> found;
@@ -97,12 +120,8 @@ std::optional<Factors> take_factors(const atlas::Body& body, int axis) {
                       atlas::ValueId b) -> std::optional<Pair> {
     auto x = part_of(of, a), y = part_of(of, b);
     if (!x || !y) return std::nullopt;
-    auto varies = [&](const atlas::Body& part) {
-      return std::ranges::any_of(part.instrs,
-                                 [&](const atlas::Instr& i) { return i.expr.has_axis(axis); });
-    };
-    if (varies(*y)) std::swap(x, y);
-    if (varies(*y) || !varies(*x)) return std::nullopt;
+    if (varies(*y, axis)) std::swap(x, y);
+    if (varies(*y, axis) || !varies(*x, axis)) return std::nullopt;
     return Pair(std::move(*x), std::move(*y));
   };
   auto last = static_cast<atlas::ValueId>(body.instrs.size() - 1);
@@ -120,6 +139,29 @@ std::optional<Factors> take_factors(const atlas::Body& body, int axis) {
   auto whole = part_of(body, last);
   if (!whole || whole->instrs.back().type != DType::f32) return std::nullopt;
   return Factors{std::move(*whole), {}, {}};
+}
+
+std::optional<Factors> take_point(const Factors& f, int axis) {
+  const auto& instrs = f.value.instrs;
+  const atlas::Instr& last = instrs.back();
+  const bool whole =
+      last.code == atlas::Code::arithmetic && last.op == ir::Op::cast && last.from == DType::i32;
+  const atlas::Instr& sum = whole ? instrs[last.args[0]] : last;
+  if (sum.code != atlas::Code::arithmetic || sum.type != (whole ? DType::i32 : DType::f32) ||
+      (sum.op != ir::Op::sub && sum.op != ir::Op::add))
+    return std::nullopt;
+  auto v = part_of(f.value, sum.args[0]), p = part_of(f.value, sum.args[1]);
+  if (!v || !p || !varies(*v, axis) || varies(*p, axis)) return std::nullopt;
+  for (atlas::Body* part : {&*v, &*p}) {
+    if (!whole) break;
+    atlas::Instr cast = last;
+    cast.args[0] = static_cast<atlas::ValueId>(part->instrs.size() - 1);
+    part->add(std::move(cast));
+  }
+  atlas::Body zero = f.scale.instrs.empty() ? *p : joined(ir::Op::mul, *p, f.scale);
+  if (sum.op == ir::Op::sub) zero = joined(ir::Op::neg, std::move(zero), {});
+  if (!f.zero.instrs.empty()) zero = joined(ir::Op::add, std::move(zero), f.zero);
+  return Factors{std::move(*v), f.scale, std::move(zero)};
 }
 
 }  // namespace hologram::cpu

@@ -28,4 +28,8 @@ struct Factors {
 /// nullopt where coordinates are values, and where the body is not of float32.
 std::optional<Factors> take_factors(const atlas::Body& body, int axis);
 
+/// The same with a value v in place of v - p or v + p, of float32 or of numbers of 32 bits: what
+/// p, the same along `axis`, times the scale gives goes to the zero. nullopt for other values.
+std::optional<Factors> take_point(const Factors& f, int axis);
+
 }  // namespace hologram::cpu
