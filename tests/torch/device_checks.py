@@ -203,14 +203,19 @@ def check_numbers_that_change_compile_once():
         for n in range(2, 30):
             for part in (x, x[1:], x.view(1, -1)):
                 part.mul_(1 - 1 / (2 * n)).addcdiv_(part, 1 + part * part, value=-0.1 / n).lerp_(part.sin(), 0.5 / n)
+                part.div_(n).add_(n - 2, alpha=n / 2)
         return x
 
     x = torch.randn(7)
     before = hologram_torch.device.stats()["compiled"]
     mine = x.to(DEVICE)
     left = used("fallback_ops", lambda: steps(mine))
+    assert hologram_torch.device.stats()["compiled"] - before <= 2 * 5 * (2 * 5 + 3)
     assert torch.allclose(mine.cpu(), steps(x), rtol=1e-4) and not left, left
-    assert hologram_torch.device.stats()["compiled"] - before <= 2 * 3 * (2 * 5 + 3)
+    ones = torch.ones(3, device=DEVICE)
+    for n in (0.0, -0.0, 1.0, -1.0, 2.0, -0.0, 0.0):
+        assert ((ones * n).signbit().cpu() == (torch.ones(3) * n).signbit()).all(), n
+        assert (ones.clone().fill_(n).signbit().cpu() == (torch.ones(3) * n).signbit()).all(), n
 
 
 def on_both(work, *given):

@@ -20,7 +20,7 @@ from . import numbers, tensors
 
 def make(op, args, kwargs, symbolic, numeric):
     """A callable over the flat arguments, or None where an operator of PyTorch's would run in it. symbolic: for other sizes too;
-    numeric: for other floats too."""
+    numeric: positions of numbers, for others of which it is too."""
     made = []
 
     def work():  # in a thread of its own: the state of this one says below which of PyTorch's layers the operator was called
@@ -48,16 +48,16 @@ def _quiet():
 
 
 class Graph:
-    """A call of `op` with arguments such as these, as a graph whose inputs are the tensors, and the floats where `numeric`."""
+    """A call of `op` with arguments such as these, as a graph whose inputs are the tensors, and the numbers at `numeric`."""
 
-    def __init__(self, op, args, kwargs, numeric=False):
+    def __init__(self, op, args, kwargs, numeric=()):
         self.name = f"operator_{op.name().partition('::')[2]}"
         self.op = numbers.formula(op) if numeric else op
         self.in_place = op._schema.name.endswith("_")  # the first argument is written and returned
         self.numeric = numeric
         leaves, self.spec = pytree.tree_flatten((args, dict(kwargs)))
         self.nested = any(isinstance(x, (list, tuple)) for x in (*args, *kwargs.values()))
-        self.where = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) or numeric and type(leaf) is float]
+        self.where = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) or i in numeric]
         self.leaves = [torch.device("cpu") if isinstance(leaf, torch.device) else leaf for leaf in leaves]
         self.call = self.compile([_example(leaves[i]) for i in self.where])
         self.leaves = [None if i in self.where else leaf for i, leaf in enumerate(self.leaves)]
@@ -91,7 +91,7 @@ class Graph:
         if self.nested:
             flat = pytree.tree_leaves(flat)
         if self.numeric:
-            return [_number(x) if type(x) is float else x for x in (flat[i] for i in self.where)]
+            return [flat[i] if isinstance(flat[i], torch.Tensor) else _number(flat[i]) for i in self.where]
         return [flat[i] for i in self.where]
 
     def arguments(self, values) -> list:
@@ -141,7 +141,7 @@ def _number(x):
 
 
 def _example(tensor):
-    if type(tensor) is float:
+    if not isinstance(tensor, torch.Tensor):
         return _number(tensor)
     return tensors.on_host(tensor) if tensors.is_ours(tensor) else tensor.detach()
 

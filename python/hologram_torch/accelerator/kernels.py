@@ -14,7 +14,7 @@ from . import capture, fallback, numbers, tensors
 calls = collections.Counter()
 compiled = 0
 LEFT = None  # in place of a callable: the operator is PyTorch's for such arguments
-_NUMBERS = 4  # so many calls that differ in floats alone are compiled; then floats become tensors, or the operator PyTorch's
+_NUMBERS = 4  # so many calls that differ in numbers alone are compiled; then these become tensors, or the operator PyTorch's
 _KEPT = 4096  # keys of an operator
 _lock = threading.RLock()
 
@@ -29,13 +29,14 @@ class Operator:
         self.writes = bool(self.effects.written)
         self.made = {}  # key of arguments -> callable or LEFT
         self.graphs = collections.defaultdict(list)  # key without sizes -> graphs
-        self.numbers = collections.defaultdict(set)  # key without floats -> those seen
-        self.key = _key  # of an argument
+        self.numbers = collections.defaultdict(set)  # key without numbers -> those seen
+        self.operands = frozenset(a.name for a in op._schema.arguments if "Tensor" in str(a.type) or "number" in str(a.type))
+        self.numeric = False  # whether numbers are tensors
 
     def __call__(self, *args, **kwargs):
         flat = (*args, *kwargs.values()) if kwargs else args
         try:
-            key = tuple(map(self.key, flat)) + tuple(kwargs)
+            key = self.key(flat, kwargs)
             call = self.made.get(key, self)
         except TypeError:  # an argument of a kind that no graph has
             return fallback.run(self.op, *args, **kwargs)
@@ -46,13 +47,24 @@ class Operator:
         calls[self.name] += 1
         return call(flat)
 
+    def key(self, flat, kwargs):
+        if not self.numeric:
+            return tuple(map(_key, flat)) + tuple(kwargs)
+        where = self.numbers_among(flat, kwargs)
+        return tuple(type(x) if i in where else _key(x) for i, x in enumerate(flat)) + tuple(kwargs)
+
+    def numbers_among(self, flat, kwargs) -> tuple:
+        """Positions of numbers that are operands: not of axes and the like."""
+        names = (*self.effects.names[: len(flat) - len(kwargs)], *kwargs)
+        return tuple(i for i, x in enumerate(flat) if type(x) in (int, float) and names[i] in self.operands)
+
     def make(self, key, flat, args, kwargs):
         with _lock:
             if key not in self.made:
                 if len(self.made) >= _KEPT:
                     self.made.clear()
                 found = self.found(flat, args, kwargs)
-                key = tuple(map(self.key, flat)) + tuple(kwargs)  # which may be another one by now
+                key = self.key(flat, kwargs)  # which may be another one by now
                 self.made[key] = found
             return self.made[key]
 
@@ -62,20 +74,21 @@ class Operator:
         if not _fits(flat):
             return LEFT
         coarse = tuple(map(_coarse, flat))
-        without = tuple(float if type(x) is float else k for x, k in zip(flat, coarse))
-        floats = self.numbers[without]
-        numeric = len(floats) >= _NUMBERS or self.key is not _key
-        if numeric and not (numbers.has_formula(self.op) and flat[0].dtype in (torch.float32, torch.float64)):
+        where = self.numbers_among(flat, kwargs)
+        without = tuple(type(x) if i in where else k for i, (x, k) in enumerate(zip(flat, coarse)))
+        seen = self.numbers[without]
+        numeric = where and (len(seen) >= _NUMBERS or self.numeric)
+        if numeric and not (numbers.has_formula(self.op) and _is_wide(flat[0])):
             return LEFT
-        if numeric and self.key is _key:
-            self.key = _key_without_floats
+        if numeric and not self.numeric:
+            self.numeric = True
             self.made.clear()
         known = self.graphs[without if numeric else coarse]
         for graph in known:
             if graph is LEFT or graph.holds(flat):
                 return graph
-        floats.add(tuple(x for x in flat if type(x) is float))
-        graph = capture.make(self.op, args, kwargs, bool(known), numeric)
+        seen.add(tuple(flat[i] for i in where))
+        graph = capture.make(self.op, args, kwargs, bool(known), where if numeric else ())
         if graph is not LEFT:
             compiled += 1
         known.append(graph)
@@ -90,11 +103,11 @@ def _key(x):
         return tuple(map(_key, x))
     if issubclass(kind, torch.Tensor):
         raise TypeError(kind)
-    return kind, x
+    return (kind, x) if x else (kind, repr(x))  # 0.0 equals -0.0
 
 
-def _key_without_floats(x):
-    return float if type(x) is float else _key(x)
+def _is_wide(x) -> bool:
+    return isinstance(x, torch.Tensor) and x.dtype in (torch.float32, torch.float64)
 
 
 def _coarse(x):
@@ -103,7 +116,7 @@ def _coarse(x):
         return x.dtype, x.dim(), x.device.type, x.numel() == 0
     if isinstance(x, (list, tuple)):
         return tuple(map(_coarse, x))
-    return type(x), x
+    return _key(x)
 
 
 def _fits(flat) -> bool:

@@ -19,7 +19,7 @@ FORMULAS = {
     "sub": lambda self, other, alpha=1: self - _scaled(other, alpha),
     "mul": lambda self, other: self * other,
     "div": lambda self, other: self / other,
-    "fill": lambda self, value: torch.zeros_like(self) + value,
+    "fill": lambda self, value: torch.empty_like(self).copy_(value),
     "lerp": _lerp,
     "addcmul": lambda self, x, y, value=1: self + _scaled(x * y, value),
     "addcdiv": lambda self, x, y, value=1: self + _scaled(x / y, value),
