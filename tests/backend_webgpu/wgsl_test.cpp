@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -50,6 +51,14 @@ TEST(Module, BeginsWithItsLaunch) {
   std::string got = module.text.substr(0, module.text.find('\n'));
   std::ranges::replace(got, '"', '\'');
   EXPECT_EQ(got, line);
+}
+
+// Drivers that end loops after so many rounds are not asked for more.
+TEST(Module, KnowsTheRoundsOfItsLoops) {
+  const std::array<int64_t, 2> symbols{7, 40000};
+  EXPECT_EQ(render(corpus().at("softmax")).dispatches[0].rounds.eval(symbols), 3 * (625 + 8));
+  EXPECT_EQ(render(corpus().at("cumsum")).dispatches[0].rounds.eval(symbols), 40000);
+  EXPECT_EQ(render(corpus().at("sort")).dispatches[0].rounds.eval(symbols), 40000);
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ const std::map<std::string, std::map<std::string, std::string>, std::less<>> uns
     {"webgpu",
      {{"TileProducts", "their panels are those of AMX tiles"},
       {"Machines.SpecialOperandsOfBfloat16Products", "infinities of products come and go"},
+      {"Reduce.ColumnsByPartial", "sums of thousands of numbers that cancel"},
+      {"Reduce.SumsOfManyLengthsDownColumns", "llvmpipe ends a thread's loops after 65,535 rounds"},
       {"Ops.FmodAndFmaOnRandomBits", "what is left below 2^-126 of a product is another"}}},
 };
 

@@ -67,6 +67,7 @@ DeviceContext::DeviceContext(const Library& opened, Adapter adapter, int which)
   name = info.device.view();
   driver = info.description.view();
   interface = interface_name(info.backend);
+  if (name.starts_with("llvmpipe")) most_rounds = 65535;  // gallivm's LP_MAX_TGSI_LOOP_ITERATIONS
   least_subgroup = info.least_subgroup;
   most_subgroup = info.most_subgroup;
   open(adapter);

@@ -26,6 +26,8 @@ class DeviceContext {
   std::string name, driver, interface;  ///< "llvmpipe (LLVM 15)", the driver's words, "Vulkan"
   Limits limits{};
   bool f16 = false, subgroups = false;
+  /// Rounds of loops after which the driver ends a thread's loops without a word.
+  int64_t most_rounds = INT64_MAX;
   uint32_t least_subgroup = 0, most_subgroup = 0;
   Gpu gpu = nullptr;
   Queue queue = nullptr;

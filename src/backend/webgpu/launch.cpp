@@ -116,6 +116,10 @@ class WebLauncher final : public Launcher {
     for (const wgsl::Dispatch& d : k.module.dispatches) {
       out.units.push_back(d.units.eval(symbols));
       require_small(out.units.back(), "points of a kernel");
+      if (const int64_t rounds = d.rounds.eval(symbols); rounds > device().most_rounds)
+        fail(ErrorCode::unsupported,
+             "webgpu: a kernel of {} rounds of loops; {} ends them all after {}", rounds,
+             device().name, device().most_rounds);
     }
     const bool runs = std::ranges::any_of(out.units, [](int64_t u) { return u > 0; });
     for (size_t b = 0; b < k.buffers.size(); ++b) {

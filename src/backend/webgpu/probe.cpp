@@ -39,7 +39,7 @@ Facts probe(DeviceMemory& memory) {
   std::array<float, 9> y{};
   wgsl::Module module;
   module.text = question;
-  module.dispatches.push_back({.entry = "main", .units = Expr(1), .buffers = {}});
+  module.dispatches.push_back({.entry = "main", .units = Expr(1), .rounds = {}, .buffers = {}});
   const Pipelines pipelines(device, module, false);
   void* const given = memory.allocate(sizeof x, nullptr);
   void* const got = memory.allocate(sizeof y, nullptr);

@@ -18,6 +18,8 @@ class AttentionWriter {
 
   void write() {
     unit_.entry("main", points_of(b_.axes, 0, query_ + 1), workgroup, true, [&] { write_main(); });
+    const Expr blocks = ceil_div(b_.axes[query_ + 1].extent, Expr(workgroup));
+    unit_.set_rounds(blocks * Expr(depth_ + workgroup + 16) + Expr(depth_));
   }
 
  private:

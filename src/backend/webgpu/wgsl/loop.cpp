@@ -234,6 +234,18 @@ bool wants_teams(const atlas::LoopBlock& b) {
   return !extent.is_const() || extent.constant_value() >= 32;
 }
 
+// The larger one of its values at the first and at the last point.
+Expr largest(const std::vector<atlas::Axis>& axes, const Expr& e) {
+  if (!e.has_axes()) return e;
+  auto at = [&](bool last) {
+    return e.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind != Atom::Kind::axis) return std::nullopt;
+      return last ? max(axes[static_cast<size_t>(a.id)].extent - Expr(1), Expr(0)) : Expr(0);
+    });
+  };
+  return largest(axes, max(at(false), at(true)));
+}
+
 }  // namespace
 
 void write_coordinates(Unit& unit, Scope& scope, const std::vector<atlas::Axis>& axes, size_t first,
@@ -264,6 +276,14 @@ void write_block(Unit& unit, const atlas::LoopBlock& b) {
   const bool teams = wants_teams(b);
   unit.entry("main", points_of(b.axes, 0, static_cast<size_t>(b.parallel_rank)), workgroup, teams,
              [&] { LoopWriter(unit, b, teams).write(); });
+  const auto rank = static_cast<size_t>(b.parallel_rank);
+  const Expr rows = largest(b.axes, points_of(b.axes, rank, b.axes.size()));
+  Expr rounds(0);
+  for (const Stage& stage : b.stages)
+    if (stage.kind != StageKind::point)
+      rounds +=
+          teams && stage.kind == StageKind::row ? ceil_div(rows, Expr(workgroup)) + Expr(8) : rows;
+  unit.set_rounds(rounds);
 }
 
 }  // namespace hologram::webgpu::wgsl

@@ -20,6 +20,7 @@ struct Dispatch {
   Expr units;                 ///< over the program's symbols
   int threads = workgroup;    ///< of a workgroup
   bool teams = false;         ///< a workgroup for each unit; otherwise a thread for each
+  Expr rounds;                ///< at least as many rounds of loops as a thread may run
   std::vector<int> buffers;   ///< that it binds
   bool faults = false;        ///< whether it binds the word of faults
   bool asks_for_fma = false;  ///< whether the constant `has_fma` says that fma() rounds once

@@ -47,6 +47,8 @@ class ProductWriter {
     const auto tiles = [&](size_t axis) { return ceil_div(b_.axes[axis].extent, Expr(tile)); };
     const Expr units = points_of(b_.axes, 0, rank_) * tiles(m_) * tiles(n_);
     unit_.entry("main", units, workgroup, true, [&] { write_main(); });
+    constexpr int each = 1 + depth + 2 * tile * depth / workgroup;
+    unit_.set_rounds(ceil_div(b_.axes[k_].extent, Expr(depth)) * Expr(each));
   }
 
  private:

@@ -40,6 +40,7 @@ void write_block(Unit& unit, const atlas::SortBlock& b) {
     unit.block([&] { BodyWriter(unit, scope).write(b.epilogue); }, "if (place < {})",
                index_text(unit, b.axes[place].extent, scope));
   });
+  unit.set_rounds(b.axes[element].extent);
 }
 
 }  // namespace hologram::webgpu::wgsl

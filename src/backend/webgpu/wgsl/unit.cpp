@@ -140,10 +140,15 @@ void Unit::entry(std::string_view name, const Expr& units_of, int threads, bool 
       "fn {}(@builtin(workgroup_id) group_at: vec3<u32>, @builtin(num_workgroups) groups: "
       "vec3<u32>, @builtin(local_invocation_index) lane: u32)",
       name);
-  module_.dispatches.push_back({std::string(name), units_of, threads, teams,
+  module_.dispatches.push_back({std::string(name), units_of, threads, teams, Expr(0),
                                 std::vector<int>(used_.begin(), used_.end()), entry_faults_});
   used_.clear();
   entry_faults_ = false;
+}
+
+void Unit::set_rounds(const Expr& rounds) {
+  const bool divides = helpers_.contains("quotient64") || helpers_.contains("rest_of");
+  module_.dispatches.back().rounds = divides ? rounds * Expr(320) : rounds;
 }
 
 void Unit::declare(std::string& out) const {

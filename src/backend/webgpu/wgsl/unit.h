@@ -70,6 +70,9 @@ class Unit {
   void entry(std::string_view name, const Expr& units, int threads, bool teams,
              const std::function<void()>& inside);
 
+  /// So many rounds of loops may a thread of the dispatch that is written last run.
+  void set_rounds(const Expr& rounds);
+
   Module finish();
 
  private:
