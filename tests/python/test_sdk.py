@@ -46,7 +46,7 @@ def test_executor_backends():
     assert hologram.Executor().backend == "cpu"
     for name in ("cpu", "CPU", "auto", hologram.BackendType.CPU, hologram.BackendType.AUTO):
         assert hologram.Executor(name).backend == "cpu"
-    with pytest.raises(ValueError, match=r"tpu.*this build has cpu,( cuda,)? interp, null"):
+    with pytest.raises(ValueError, match=r"tpu.*this build has cpu,( cuda,)?( webgpu,)? interp, null"):
         hologram.Executor("tpu")
     with pytest.raises(TypeError, match="backend"):
         hologram.Executor(3)

