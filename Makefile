@@ -22,6 +22,7 @@ build: ## Install what the build needs, build the library and the Python module
 test: export CMAKE_OPTIONS := -DHOLOGRAM_CUBINS=ON
 test: ## Build everything and run every test
 	@tools/bootstrap.sh test tools/build.sh $(PRESET)
+	@tools/build.sh wasm
 	@tools/test.sh $(PRESET)
 
 test-cpp: build ## Run the C++ tests only
@@ -41,6 +42,7 @@ bench: ## Measure against other runtimes, each in its own process
 
 wheel: export CMAKE_OPTIONS := -DHOLOGRAM_CUBINS=ON
 wheel: ## Make a wheel in dist/, for every Python from 3.11 on and for glibc from 2.28 on; ARCH=aarch64: by a cross compiler
+	@tools/bootstrap.sh web tools/build.sh wasm
 ifeq ($(ARCH),$(HOST))
 	@tools/bootstrap.sh build tools/build.sh release _core hologram hologram_rt
 	@. tools/steps.sh && step "wheel" build/logs/wheel.log tools/wheel.sh build/release dist

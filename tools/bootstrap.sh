@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/bootstrap.sh: installs what a make target needs: Debian packages, virtual environment, PyPI packages
 #
-# usage: tools/bootstrap.sh build|cross|test|demo|bench [COMMAND...]
+# usage: tools/bootstrap.sh build|cross|web|test|demo|bench [COMMAND...]
 #
 # The command (a build) runs beside the download of the packages that only the level's programs need.
 #
@@ -19,23 +19,32 @@ mkdir -p "$logs"
 
 system_packages=(build-essential cmake ninja-build ccache mold llvm-19-dev libfmt-dev libb2-dev libxxhash-dev
                  zlib1g-dev libzstd-dev libgtest-dev)
+web_packages=(clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32 libc++-19-dev-wasm32 libc++abi-19-dev-wasm32)
 case $level in
   build) extras=dev ;;
+  web)
+    extras=dev
+    system_packages+=("${web_packages[@]}")
+    ;;
   cross)
     extras=dev
     system_packages+=(g++-aarch64-linux-gnu)
     ;;
   test)
     extras=dev,torch,test,demo
+<<<<<<< HEAD
     system_packages+=(g++-aarch64-linux-gnu qemu-user clang-19 libclang-rt-19-dev chromium-headless-shell
                       mesa-vulkan-drivers)
+=======
+    system_packages+=(g++-aarch64-linux-gnu qemu-user libclang-rt-19-dev "${web_packages[@]}" nodejs chromium-headless-shell)
+>>>>>>> d598194 (Run archives in browsers and in Node by WebAssembly)
     ;;
   demo) extras=dev,torch,demo ;;
   bench)
     extras=dev,torch,demo,bench,architectures
     system_packages+=(libbenchmark-dev)
     ;;
-  *) die "unknown level '$level'; expected build, cross, test, demo or bench" ;;
+  *) die "unknown level '$level'; expected build, cross, web, test, demo or bench" ;;
 esac
 
 # --- Python interpreter -----------------------------------------------------------------------------
@@ -93,8 +102,14 @@ explain_packages() {
     "Hologram is built with: a C++20 compiler (GCC 12 or newer), CMake >= 3.25, Ninja," \
     "LLVM 19.1 (headers and static libraries), fmt >= 9.1, libb2, libxxhash, zlib and zstd (static libraries)," \
     "GoogleTest, Python >= 3.10 with its headers and the venv module; for wheels for AArch64 also" \
+<<<<<<< HEAD
     "g++-aarch64-linux-gnu; for the tests that, qemu-user, Chromium, Mesa's software Vulkan and clang 19 with" \
     "its run-time libraries (for libFuzzer); for the benchmarks Google Benchmark." \
+=======
+    "g++-aarch64-linux-gnu; for archives in browsers clang 19, lld 19, wasi-libc and libc++ 19 for wasm32; for the" \
+    "tests these, qemu-user, clang 19's run-time libraries (for libFuzzer), Node and Chromium; for the benchmarks" \
+    "Google Benchmark." \
+>>>>>>> d598194 (Run archives in browsers and in Node by WebAssembly)
     "ccache and mold are used when present." \
     "When they are installed, run the same command with HOLOGRAM_SKIP_SYSTEM=1."
 }

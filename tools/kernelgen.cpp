@@ -34,7 +34,8 @@ struct Job {
 };
 
 cpu::Target target_from_name(std::string_view name) {
-  for (cpu::Isa isa : {cpu::Isa::sse42, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::neon})
+  for (cpu::Isa isa :
+       {cpu::Isa::sse42, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::neon, cpu::Isa::wasm})
     if (cpu::name_of(isa) == name) return cpu::generic_target(isa);
   if (name == "amx") return cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
   fail(ErrorCode::invalid_argument, "{}: no instruction set of that name", name);

@@ -146,8 +146,8 @@ class Archive:
         self._native.verify_code(self._runtime)
 
     def write_with_targets(self, path: Union[str, os.PathLike[str]], isas: Sequence[str]) -> str:
-        """Writes the archive with machine code for more instruction sets (sse42, avx2, avx512, amx, neon) to `path`, which may be
-        its own. → the fingerprint of that file, which is not on the list of trusted ones."""
+        """Writes the archive with machine code for more instruction sets (sse42, avx2, avx512, amx, neon, wasm32-simd128) to
+        `path`, which may be its own. → the fingerprint of that file, which is not on the list of trusted ones."""
         return self._native.with_targets(os.fspath(path), self._runtime, list(isas))
 
     def session(self) -> Session:

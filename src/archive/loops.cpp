@@ -194,7 +194,7 @@ void Loops::check_sizes(std::span<const int64_t> symbols) const {
 void* Loops::Calls::memory(__int128 bytes) {
   if (bytes > most_bytes)
     fail(ErrorCode::out_of_memory, "a loop's result would have more than 2^52 bytes");
-  const auto n = static_cast<size_t>(std::max<__int128>(bytes, 1));
+  const size_t n = host::addressable(std::max<__int128>(bytes, 1));
   blocks_.push_back({method_.runtime().memory().allocate(n), &host::MemoryPool::deallocate});
   return blocks_.back().get();
 }

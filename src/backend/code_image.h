@@ -10,7 +10,8 @@
 namespace hologram {
 
 /// The kernels of a plan and the function that runs all of its steps, laid out in one run of bytes
-/// without references to anything outside. Loaded at a multiple of 4096.
+/// without references to anything outside. Loaded at a multiple of 4096. For WebAssembly it is a
+/// module (backend/cpu/wasm_image.h), whose functions have numbers in place of offsets.
 struct CodeImage {
   struct Entry {
     uint64_t offset = 0;           ///< of its function (atlas::KernelFn)

@@ -1,10 +1,8 @@
 // capi/archive.cpp: models in files.
-#include <set>
-
+#include "archive/describe.h"
 #include "archive/trust.h"
 #include "capi/archives.h"
 #include "capi/graphs.h"
-#include "capi/json.h"
 
 namespace hologram::capi {
 
@@ -45,48 +43,6 @@ hologram_handle opened(std::shared_ptr<const archive::Archive> archive) {
   return insert(archives, std::move(object));
 }
 
-std::string array_text(const archive::Signature& s, const archive::Method& m) {
-  std::string shape, comma;
-  for (const Expr& e : s.shape) {
-    shape += comma + (e.is_const() ? fmt::format("{}", e.constant_value())
-                                   : write_string(archive::named(e, m)));
-    comma = ", ";
-  }
-  return fmt::format(R"({{"name": {}, "dtype": "{}", "shape": [{}]}})", write_string(s.name),
-                     name_of(s.dtype), shape);
-}
-
-template <class List, class F>
-std::string list_of(const List& items, const F& text) {
-  std::string out;
-  for (const auto& item : items) out += (out.empty() ? "" : ", ") + text(item);
-  return out;
-}
-
-std::string info_of(const archive::Archive& a) {
-  const archive::Index& index = a.index();
-  const auto method = [](const archive::Method& m) {
-    const auto array = [&](const archive::Signature& s) { return array_text(s, m); };
-    const auto size = [](const archive::Symbol& s) {
-      return fmt::format("{}: [{}, {}]", write_string(s.name), s.least, s.most);
-    };
-    return fmt::format(R"({}: {{"inputs": [{}], "results": [{}], "sizes": {{{}}}}})",
-                       write_string(m.name), list_of(m.inputs, array), list_of(m.results, array),
-                       list_of(m.symbols, size));
-  };
-  const auto tensor = [](const archive::Tensor& t) {
-    return fmt::format(R"({}: {{"dtype": "{}", "shape": [{}], "bytes": {}, "state": {}}})",
-                       write_string(t.name), name_of(t.dtype), fmt::join(t.shape, ", "), t.bytes,
-                       t.state);
-  };
-  std::set<std::string> targets;
-  for (const archive::Precompiled& p : index.precompiled) targets.insert(write_string(p.target));
-  return fmt::format(
-      R"({{"producer": {}, "fingerprint": "{}", "bytes": {}, "targets": [{}], "methods": {{{}}}, "tensors": {{{}}}}})",
-      write_string(index.producer), a.fingerprint().hex(), a.size(), fmt::join(targets, ", "),
-      list_of(index.methods, method), list_of(index.tensors, tensor));
-}
-
 }  // namespace
 
 extern "C" {
@@ -110,7 +66,7 @@ hologram_status hologram_archive_open_memory(const void* bytes, size_t size, uin
 hologram_status hologram_archive_info(hologram_handle archive, char* json, size_t capacity,
                                       size_t* needed) {
   return guarded(__func__, [&] {
-    give_text(info_of(*need_archive(archive)->archive), json, capacity, needed);
+    give_text(archive::describe(*need_archive(archive)->archive), json, capacity, needed);
   });
 }
 hologram_status hologram_archive_fingerprint(hologram_handle archive, char* digits, size_t capacity,

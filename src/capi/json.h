@@ -1,4 +1,4 @@
-// capi/json.h: JSON strings and arrays of numbers.
+// capi/json.h: JSON arrays of numbers.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,5 @@ std::string write_elements(DType dtype, uint64_t length, const std::byte* data);
 /// An array of integers of at most `limit` entries.
 std::vector<int64_t> parse_integers(std::string_view json, size_t limit);
 std::string write_integers(const std::vector<int64_t>& values);
-
-/// UTF-8 text in quotes.
-std::string write_string(std::string_view text);
 
 }  // namespace hologram::capi

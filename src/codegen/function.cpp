@@ -1,7 +1,6 @@
 // codegen/function.cpp: the generated function: arguments, scratch memory, error flag, exits.
 #include <llvm/IR/Intrinsics.h>
 
-#include <cstddef>
 #include <limits>
 
 #include "base/error.h"
@@ -11,10 +10,6 @@
 namespace hologram::codegen {
 
 namespace {
-
-static_assert(offsetof(atlas::Context, scratch) == 8);
-static_assert(offsetof(atlas::Context, sticky_error) == 24);
-static_assert(offsetof(atlas::Context, launch) == 40);
 
 constexpr int64_t stack_limit = 64 * 1024;
 
@@ -150,6 +145,15 @@ Value* Function::sink() {
   return sink_;
 }
 
+// By LLVM's layout of the same struct, since pointers have four bytes on some targets.
+Value* Function::context_field(ContextField field) {
+  llvm::Type *pointer = ir.getPtrTy(), *word = ir.getInt64Ty();
+  auto* type = llvm::StructType::get(context, {pointer, pointer, pointer, pointer, pointer, word});
+  const auto number = static_cast<unsigned>(field);
+  return ir.CreateLoad(type->getElementType(number),
+                       ir.CreateStructGEP(type, function->getArg(0), number));
+}
+
 void Function::flag_error(Value* condition, int bit) {
   if (!errors_) {
     auto* a = slot(ir.getInt32Ty(), "errors");
@@ -162,9 +166,7 @@ void Function::flag_error(Value* condition, int bit) {
 }
 
 Value* Function::runs_backwards() {
-  Value* where =
-      ir.CreateConstInBoundsGEP1_64(ir.getInt8Ty(), context_arg_, offsetof(atlas::Context, launch));
-  return ir.CreateTrunc(ir.CreateLoad(ir.getInt64Ty(), where), ir.getInt1Ty());
+  return ir.CreateTrunc(context_field(ContextField::launch), ir.getInt1Ty());
 }
 
 void Function::leave(int status) {
@@ -177,9 +179,7 @@ void Function::finish() {
     llvm::BasicBlock *report = block("report"), *done = block("done");
     ir.CreateCondBr(ir.CreateICmpNE(bits, ir.getInt32(0)), report, done);
     ir.SetInsertPoint(report);
-    Value* where = ir.CreateConstInBoundsGEP1_64(ir.getInt8Ty(), context_arg_,
-                                                 offsetof(atlas::Context, sticky_error));
-    ir.CreateAtomicRMW(llvm::AtomicRMWInst::Or, ir.CreateLoad(ir.getPtrTy(), where), bits,
+    ir.CreateAtomicRMW(llvm::AtomicRMWInst::Or, context_field(ContextField::sticky_error), bits,
                        llvm::Align(4), llvm::AtomicOrdering::Monotonic);
     ir.CreateBr(done);
     ir.SetInsertPoint(done);
@@ -213,9 +213,7 @@ void Function::make_scratch(int lanes) {
   }
   if (heap.empty()) return;
   llvm::Type* pointer = ir.getPtrTy();
-  Value* service =
-      ir.CreateLoad(pointer, ir.CreateConstInBoundsGEP1_64(ir.getInt8Ty(), context_arg_,
-                                                           offsetof(atlas::Context, scratch)));
+  Value* service = context_field(ContextField::scratch);
   auto* type = llvm::FunctionType::get(pointer, {pointer, ir.getInt64Ty()}, false);
   Value* base = ir.CreateCall(type, service, {context_arg_, heap_bytes});
   llvm::BasicBlock *none = block("no_scratch"), *work = block("work");

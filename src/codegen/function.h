@@ -128,6 +128,16 @@ class Scope {
   std::unordered_map<Address, Value*, AddressHash> addresses_;
 };
 
+/// The members of atlas::Context, in order.
+enum class ContextField : uint8_t {
+  parallel_for,
+  scratch,
+  call_host,
+  sticky_error,
+  runtime,
+  launch
+};
+
 /// The function under construction: a kernel by the interface of atlas/abi.h, or one that a backend
 /// opens itself. Backends derive from it to render what their instructions do best.
 class Function {
@@ -172,6 +182,8 @@ class Function {
   /// touched.
   virtual Value* zeros();
   virtual Value* sink();
+  /// What the kernel's atlas::Context has there.
+  Value* context_field(ContextField field);
   /// Ors `bit` (StickyError) into the error flag where `condition` (i1) holds.
   void flag_error(Value* condition, int bit);
   /// Whether this pass over the units goes from the last to the first (i1): every other

@@ -4,7 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/error.h"
+
 namespace hologram::host {
+
+/// A number of bytes as this process addresses memory. Throws Error(out_of_memory) beyond that,
+/// which is 4 GiB in WebAssembly.
+template <class Integer>
+size_t addressable(Integer bytes) {
+  if (bytes > static_cast<Integer>(SIZE_MAX / 2))
+    fail(ErrorCode::out_of_memory, "no memory for {} bytes", static_cast<uint64_t>(bytes));
+  return static_cast<size_t>(bytes);
+}
 
 /// Caching allocator. Freed blocks stay mapped, so that the next result of the same size costs no
 /// page faults. Lock-free: any thread may allocate and free at any time, a forked child included.

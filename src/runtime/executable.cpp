@@ -35,7 +35,7 @@ class Executable::Lease {
     }
     int64_t skip = boundary ? boundary_bytes : 0;
     if (arena_bytes > skip) {
-      const auto bytes = static_cast<size_t>(arena_bytes - skip);
+      const size_t bytes = host::addressable(arena_bytes - skip);
       arena = (device ? on_device(*device, bytes + alignment + workspace_bytes, outputs, frame)
                       : block_ = static_cast<std::byte*>(runtime.memory().allocate(bytes))) -
               skip;
@@ -287,8 +287,8 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
     int slot = plan_.cache[c].slot;
     if (!kept[c]) {
       stale[c] = 1;
-      auto bytes =
-          static_cast<size_t>(plan_.slots[static_cast<size_t>(slot)].bytes.eval(frame.symbols));
+      const size_t bytes =
+          host::addressable(plan_.slots[static_cast<size_t>(slot)].bytes.eval(frame.symbols));
       if (Memory* device = runtime_->device(); device && device->captured(frame.stream))
         fail(ErrorCode::unsupported,
              "what is kept of parameters cannot be computed while the stream is captured: call the "

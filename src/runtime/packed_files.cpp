@@ -131,7 +131,8 @@ std::vector<size_t> PackedFiles::unshared(const Kept& kept) const {
 void PackedFiles::share(Kept& kept, std::span<const size_t> which) const {
   for (const size_t c : which) {
     const auto& [key, bytes] = values_[c];
-    cache_.put_mapped(key, {static_cast<const std::byte*>(kept[c].get()), bytes});
+    cache_.put_mapped(key,
+                      {static_cast<const std::byte*>(kept[c].get()), static_cast<size_t>(bytes)});
     if (auto mapped = cache_.map(key, bytes)) kept[c] = std::move(mapped);
   }
 }

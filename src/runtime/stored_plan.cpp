@@ -1,47 +1,14 @@
 // runtime/stored_plan.cpp: plans with their machine code, which another process made.
 #include "runtime/stored_plan.h"
 
-#include <sys/mman.h>
-
-#include <cstring>
-
 #include "backend/native_launcher.h"
+#include "runtime/loaded_image.h"
 #include "runtime/planning.h"
 #include "schedule/binary.h"
 
 namespace hologram::runtime {
-namespace {
 
 using schedule::decode_expr;
-
-/// A private copy of code: what was compared with its hash is what runs, whoever writes to the
-/// file meanwhile.
-class LoadedImage {
- public:
-  explicit LoadedImage(std::string_view code) : bytes_(code.size()) {
-    memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory_ == MAP_FAILED)
-      fail(ErrorCode::out_of_memory, "no memory for {} bytes of code", bytes_);
-    auto* to = static_cast<char*>(memory_);
-    std::memcpy(to, code.data(), bytes_);
-    __builtin___clear_cache(to, to + bytes_);  // AArch64 caches instructions apart
-    if (::mprotect(memory_, bytes_, PROT_READ | PROT_EXEC) != 0) {
-      ::munmap(memory_, bytes_);
-      fail(ErrorCode::unavailable, "this process may not make memory executable");
-    }
-  }
-  ~LoadedImage() { ::munmap(memory_, bytes_); }
-  LoadedImage(const LoadedImage&) = delete;
-  LoadedImage& operator=(const LoadedImage&) = delete;
-
-  const void* at(uint64_t offset) const { return static_cast<const std::byte*>(memory_) + offset; }
-
- private:
-  void* memory_;
-  size_t bytes_;
-};
-
-}  // namespace
 
 std::shared_ptr<Executable> load_stored(const StoredPlan& stored,
                                         std::shared_ptr<Runtime> runtime) {

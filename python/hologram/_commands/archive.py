@@ -196,7 +196,7 @@ def register(commands: Any) -> None:
     verify = add(actions, "verify", _verify, "Compare everything in an archive with its checksums.", FILE)
     verify.add_argument("--rebuild", action="store_true", help="compile its machine code again and compare the bytes")
     add(actions, "trust", _trust, "Let the machine code of an archive run: put it on the user's list.", FILE)
-    isas = {"metavar": "ISA", "nargs": "+", "help": "sse42, avx2, avx512, amx or neon"}
+    isas = {"metavar": "ISA", "nargs": "+", "help": "sse42, avx2, avx512, amx, neon or wasm32-simd128"}
     target = add(actions, "add-target", _add_target, "Add machine code for more instruction sets.", FILE, ("isas", isas))
     target.add_argument("-o", "--output", metavar="FILE", help="the archive to write; default: in place")
     names = {"metavar": "NAME", "nargs": "*", "help": "tensors; default: all"}

@@ -15,7 +15,7 @@ using llvm::Value;
 
 static_assert(offsetof(atlas::EntryFrame, stale) == 6 * sizeof(void*));
 static_assert(offsetof(atlas::Context, parallel_for) == 0 &&
-              offsetof(atlas::Context, call_host) == 16);
+              offsetof(atlas::Context, call_host) == 2 * sizeof(void*));
 
 enum Field {
   field_context,

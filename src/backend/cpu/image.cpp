@@ -14,6 +14,7 @@
 
 #include "backend/cpu/entry.h"
 #include "backend/cpu/units.h"
+#include "backend/cpu/wasm_image.h"
 #include "base/error.h"
 
 namespace hologram::cpu {
@@ -142,6 +143,7 @@ class Linker {
 
 CodeImage lay_out(std::span<const atlas::Program> programs, std::span<const std::string> stored,
                   std::span<const atlas::EntryStep> steps, const Target& target) {
+  if (target.isa == Isa::wasm) return lay_out_module(programs, stored, steps, target);
   CodeImage image;
   for (size_t i = 0; i < programs.size(); ++i) {
     StoredObject object = from_stored(stored[i], programs[i].num_symbols);

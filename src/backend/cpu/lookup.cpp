@@ -1,12 +1,14 @@
 // backend/cpu/lookup.cpp: elements of small constant tables, by the permutations of a register's
 // lanes.
 //
-// A permutation serves tables of up to 16 entries on AVX-512 and NEON, 8 on AVX2 and 4 on SSE4.2;
-// longer ones are two halves and a selection. A single lane reads the table from memory.
+// A permutation serves tables of up to 16 entries on AVX-512 and NEON, 8 on AVX2, 4 on SSE4.2 and
+// WebAssembly; longer ones are two halves and a selection. A single lane reads the table from
+// memory.
 #include "backend/cpu/lookup.h"
 
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsAArch64.h>
+#include <llvm/IR/IntrinsicsWebAssembly.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
 namespace hologram::cpu {
@@ -47,7 +49,9 @@ class Permuter {
     return ir_.CreateShuffleVector(v, order(first, count, length));
   }
 
-  size_t entries_of_register() const { return isa_ == Isa::sse42 ? 4 : isa_ == Isa::avx2 ? 8 : 16; }
+  size_t entries_of_register() const {
+    return isa_ == Isa::sse42 || isa_ == Isa::wasm ? 4 : isa_ == Isa::avx2 ? 8 : 16;
+  }
 
   Value* registers(Table table, Value* index) {
     if (table.size() > entries_of_register()) {
@@ -69,6 +73,11 @@ class Permuter {
       case Isa::sse42:
         return by_bytes(index, 4, [&](Value* bytes) {
           return ir_.CreateIntrinsic(Intrinsic::x86_ssse3_pshuf_b_128, {},
+                                     {as_bytes(constant(table, 4)), bytes});
+        });
+      case Isa::wasm:
+        return by_bytes(index, 4, [&](Value* bytes) {
+          return ir_.CreateIntrinsic(Intrinsic::wasm_swizzle, {},
                                      {as_bytes(constant(table, 4)), bytes});
         });
       case Isa::neon:

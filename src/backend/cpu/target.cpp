@@ -32,6 +32,13 @@ constexpr const char* avx512_features =
     "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+xsave,"
     "+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,+evex512,-prefer-256-bit";
 
+// What browsers have had since 2021. The relaxed operations, a fused multiply-add among them, are
+// not here: each processor may answer differently.
+constexpr const char* wasm_features =
+    "+simd128,+bulk-memory,+mutable-globals,+nontrapping-fptoint,+sign-ext";
+
+bool is_x86(Isa isa) { return isa != Isa::neon && isa != Isa::wasm; }
+
 bool runs_here(Isa isa) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -46,11 +53,14 @@ bool runs_here(Isa isa) {
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     case Isa::neon:
+    case Isa::wasm:
       return false;
   }
   return false;
 #elif defined(__aarch64__)
   return isa == Isa::neon;
+#elif defined(__wasm__)
+  return isa == Isa::wasm;
 #else
   (void)isa;
   return false;
@@ -100,7 +110,7 @@ bool wants_tile_attention() { return settings::text("HOLOGRAM_CPU_ATTENTION") ==
 }  // namespace
 
 std::string_view name_of(Isa isa) {
-  constexpr std::string_view names[] = {"sse42", "avx2", "avx512", "neon"};
+  constexpr std::string_view names[] = {"sse42", "avx2", "avx512", "neon", "wasm32-simd128"};
   return names[static_cast<size_t>(isa)];
 }
 
@@ -116,12 +126,17 @@ Target generic_target(Isa isa) {
   if (isa == Isa::avx2) is("x86-64-v3", avx2_features, 32);
   if (isa == Isa::avx512) is("x86-64-v4", avx512_features, 64);
   if (isa == Isa::neon) is("generic", "+neon,+fp-armv8", 16);
-  t.triple = isa == Isa::neon ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu";
-  t.fma = t.half = isa != Isa::sse42;
+  if (isa == Isa::wasm) is("generic", wasm_features, 16);
+  t.triple = isa == Isa::neon   ? "aarch64-unknown-linux-gnu"
+             : isa == Isa::wasm ? "wasm32-unknown-unknown"
+                                : "x86_64-unknown-linux-gnu";
+  t.fma = t.half = isa != Isa::sse42 && isa != Isa::wasm;
   t.masks = isa == Isa::avx512;
-  t.max_gives_second = isa != Isa::neon;
+  t.max_gives_second = is_x86(isa);
   return t;
 }
+
+bool writes_around_caches(const Target& target) { return is_x86(target.isa); }
 
 Target with_dots_of_host(Target target) {
 #if defined(__x86_64__)
@@ -160,7 +175,7 @@ bool tiles_here() {
 }
 
 [[gnu::visibility("default")]] Target host_target() {
-  constexpr Isa best_first[] = {Isa::avx512, Isa::avx2, Isa::sse42, Isa::neon};
+  constexpr Isa best_first[] = {Isa::avx512, Isa::avx2, Isa::sse42, Isa::neon, Isa::wasm};
   std::string name = settings::text("HOLOGRAM_CPU_ISA").value_or("");
   auto best_of = [](Isa isa) {
     Target target = generic_target(isa);

@@ -12,7 +12,7 @@ namespace hologram::cpu {
 using namespace codegen;  // the kit's names are this backend's
 
 /// Instruction-set levels that the CPU code generator renders.
-enum class Isa : uint8_t { sse42, avx2, avx512, neon };
+enum class Isa : uint8_t { sse42, avx2, avx512, neon, wasm };
 
 std::string_view name_of(Isa isa);
 
@@ -55,6 +55,8 @@ Target with_tiles(Target target);
 bool tiles_here();
 /// A fixed target for an instruction set, the same on every machine.
 Target generic_target(Isa isa);
+/// Whether stores may go to memory without a place in the caches, until a fence.
+bool writes_around_caches(const Target& target);
 /// The target with the dot products of narrow types that this machine has and that pay on its
 /// processor.
 Target with_dots_of_host(Target target);

@@ -22,8 +22,11 @@ std::vector<Target> variants_of(std::string_view name) {
   if (name == "amx")  // where dots of bfloat16 do not pay (dots_pay), and where they do
     return {with_tiles(with_dots(avx512, false, true)), with_tiles(with_dots(avx512, true, true))};
   if (name == "neon") return {generic_target(Isa::neon)};
+  if (name == name_of(Isa::wasm)) return {generic_target(Isa::wasm)};
   fail(ErrorCode::invalid_argument,
-       "\"{}\" is no instruction set: expected sse42, avx2, avx512, amx or neon", name);
+       "\"{}\" is no instruction set: expected sse42, avx2, avx512, amx, neon or "
+       "wasm32-simd128",
+       name);
 }
 
 }  // namespace hologram::cpu

@@ -79,7 +79,7 @@ void LoopLanes::pairs(Scope& outer, int axis, Value* low, Value* high, Value* st
 }
 
 void LoopLanes::finish(Scope& root) {
-  if (streams_ && k_.target.isa != Isa::neon)
+  if (streams_ && writes_around_caches(k_.target))
     emit_if(root, large_, [&](Scope&) { ir_.CreateIntrinsic(Intrinsic::x86_sse_sfence, {}, {}); });
   root.seek();
 }

@@ -235,7 +235,7 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   plan.paired = plan.mode == LaneMode::parallel && points && plan.unroll == 1 && plan.lanes <= 16 &&
                 target.isa == Isa::avx512 && load_count(b) <= most_paired_loads;
   int64_t least_bytes = plan.paired ? cost::stream : cost::turn;
-  plan.may_stream = target.isa != Isa::neon &&
+  plan.may_stream = writes_around_caches(target) &&
                     work <= (plan.paired ? max_streamed_pair_work : max_streamed_work) &&
                     (!bytes.is_const() || bytes.constant_value() > least_bytes);
   if (int run = interleaved_lines(b, program.buffers); run > 0 && plan.mode == LaneMode::parallel) {

@@ -79,7 +79,7 @@ Value* RowDots::emit(Scope& scope, Value* x, const std::vector<Value*>& rows) co
     };
     std::vector<Value*> t = zero;
     // Without FMA instructions a step is long.
-    if (depth <= 8 * partials && k.target.isa != Isa::sse42)
+    if (depth <= 8 * partials && k.target.fma)
       for (int64_t at = 0; at < depth; at += partials) t = step(scope, k.i64(at), t);
     else
       t = emit_loop(scope, k.i64(0), k.i64(depth), k.i64(partials), true, zero, step);

@@ -4,8 +4,6 @@
 
 #include <llvm/IR/Intrinsics.h>
 
-#include <cstddef>
-
 #include "backend/cpu/products/plan.h"
 #include "base/error.h"
 #include "codegen/nest.h"
@@ -22,9 +20,7 @@ Value* emit_scratch(Scope& scope, Value* bytes) {
   scope.seek();
   Value* context = k.function->getArg(0);
   llvm::Type* pointer = k.ir.getPtrTy();
-  Value* service =
-      k.ir.CreateLoad(pointer, k.ir.CreateConstInBoundsGEP1_64(k.ir.getInt8Ty(), context,
-                                                               offsetof(atlas::Context, scratch)));
+  Value* service = k.context_field(ContextField::scratch);
   auto* type = llvm::FunctionType::get(pointer, {pointer, k.ir.getInt64Ty()}, false);
   Value* memory = k.ir.CreateCall(type, service, {context, bytes});
   llvm::BasicBlock *none = k.block("no_scratch"), *some = k.block("scratch");
@@ -41,9 +37,7 @@ Value* emit_block_note(Scope& scope, Value* memory) {
   scope.seek();
   Value* own = k.slot(k.ir.getInt64Ty(), "block_note");
   k.ir.CreateStore(k.i64(0), own);
-  Value* launch = k.ir.CreateLoad(
-      k.ir.getInt64Ty(), k.ir.CreateConstInBoundsGEP1_64(k.ir.getInt8Ty(), k.function->getArg(0),
-                                                         offsetof(atlas::Context, launch)));
+  Value* launch = k.context_field(ContextField::launch);
   Value* kept = k.ir.CreateGEP(k.ir.getInt8Ty(), memory, k.i64(-8));
   return k.ir.CreateSelect(k.ir.CreateICmpNE(launch, k.i64(0)), kept, own);
 }

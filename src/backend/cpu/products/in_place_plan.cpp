@@ -33,8 +33,7 @@ std::optional<SmallProduct> plan_small_product(const atlas::Program& program,
       p.m > most_work / (p.n * p.k))
     return std::nullopt;
   // Without fused multiply-adds they are long sequences, which belong into loops.
-  if (target.isa == Isa::sse42 || b.operand_type != b.acc_type || size_of(b.acc_type) < 4)
-    return std::nullopt;
+  if (!target.fma || b.operand_type != b.acc_type || size_of(b.acc_type) < 4) return std::nullopt;
 
   int m_axis = b.batch_rank, n_axis = m_axis + 1, k_axis = m_axis + 2;
   auto lhs = strided_load(b.lhs, m_axis, k_axis);
@@ -74,7 +73,7 @@ std::optional<StreamProduct> plan_stream_product(const atlas::Program& program,
   const Expr &m = b.axes[rank].extent, &n = b.axes[rank + 1].extent, &k = b.axes[rank + 2].extent;
   if (!m.is_const() || m.constant_value() < 1 || m.constant_value() > 4 || b.packed_rhs >= 0 ||
       b.parts > 1 || program.has_tail() || b.operand_type != b.acc_type ||
-      size_of(b.acc_type) < 4 || target.isa == Isa::sse42 || target.isa == Isa::neon)
+      size_of(b.acc_type) < 4 || !target.fma || target.isa == Isa::neon)
     return std::nullopt;
   if (n.is_const() && k.is_const() &&
       n.constant_value() * k.constant_value() * size_of(b.acc_type) <= least_streamed_bytes)

@@ -42,7 +42,7 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
   p.lanes = tile.lanes;
   // Without FMA instructions multiply-adds are long sequences, which belong into loops.
   if (p.m < 1 || p.m > most_rows || p.n < 1 || (p.n % p.lanes && !target.masks) || p.k < 1 ||
-      target.isa == Isa::sse42 || size_of(b.acc_type) < 4)
+      !target.fma || size_of(b.acc_type) < 4)
     return std::nullopt;
   int n_axis = b.batch_rank + 1, k_axis = n_axis + 1;
   auto columns = block_axis(b.rhs, n_axis, n, p.lanes, k_axis + 1);

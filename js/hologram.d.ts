@@ -1,0 +1,80 @@
+// js/hologram.d.ts: the types of js/hologram.js
+
+export type DType =
+  | "bool" | "int8" | "uint8" | "int16" | "uint16" | "int32" | "uint32" | "int64" | "uint64"
+  | "float16" | "bfloat16" | "float32" | "float64";
+
+/** float16 and bfloat16: their bits. */
+export type Elements =
+  | Uint8Array | Int8Array | Int16Array | Uint16Array | Int32Array | Uint32Array | BigInt64Array | BigUint64Array
+  | Float32Array | Float64Array;
+
+export type Code =
+  | "invalid_argument" | "out_of_memory" | "not_found" | "unsupported" | "unavailable" | "corrupt" | "io"
+  | "division_by_zero" | "internal";
+
+export class HologramError extends Error {
+  constructor(code: Code, message: string);
+  readonly code: Code;
+}
+
+/** An array in row-major order. Throws HologramError where dtype, shape and data do not agree. */
+export class Tensor {
+  constructor(dtype: DType, shape: readonly number[], data: Elements);
+  readonly dtype: DType;
+  readonly shape: number[];
+  readonly data: Elements;
+}
+
+export type Numbers = number | bigint | boolean | Elements | readonly Numbers[];
+
+/** A tensor of nested arrays of numbers, or of a flat one with a shape. */
+export function tensor(values: Numbers, dtype?: DType, shape?: readonly number[]): Tensor;
+
+export interface Signature {
+  name: string;
+  dtype: DType;
+  /** A size that calls choose is an expression, as in "2*batch". */
+  shape: (number | string)[];
+}
+
+export interface Method {
+  inputs: Signature[];
+  results: Signature[];
+  /** By name of a size that calls choose: the least and the most that it may be. */
+  sizes: Record<string, [number, number]>;
+}
+
+export interface OpenOptions {
+  /** Called while the archive is read. */
+  onProgress?: (progress: { loaded: number; total: number }) => void;
+  /** "full" (the default): everything is compared with its checksums; "index": what is parsed. */
+  verify?: "full" | "index";
+  /** Where hologram_rt.wasm is; default: beside the module. */
+  runtime?: string | URL | ArrayBuffer | Uint8Array | Response;
+}
+
+export type Source = string | URL | Request | Response | Blob | ArrayBuffer | Uint8Array;
+
+/** Opens an archive. Rejects with HologramError, of the code "corrupt" for damaged files. */
+export function open(source: Source, options?: OpenOptions): Promise<Archive>;
+
+export class Archive {
+  private constructor();
+  readonly device: "wasm";
+  readonly producer: string;
+  /** Names the whole content, as in Python. */
+  readonly fingerprint: string;
+  readonly bytes: number;
+  /** What it has code for. */
+  readonly targets: string[];
+  readonly methods: Record<string, Method>;
+  readonly tensors: Record<string, { dtype: DType; shape: number[]; bytes: number; state: boolean }>;
+
+  /** Calls a method ("forward", or the only one) with inputs by name; results by name. */
+  run(inputs: Record<string, Tensor | Numbers>, method?: string): Promise<Record<string, Tensor>>;
+  /** State as it is in the file. */
+  reset(): void;
+  /** Gives its memory back. */
+  close(): void;
+}

@@ -1,0 +1,110 @@
+// js/tests/archive.test.mjs: archives in Node give the bits that Python gave, and damage is refused
+//
+// HOLOGRAM_CASES: a folder with cases.json, made by tests/torch/test_web.py.
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+
+import { HologramError, Tensor, open, tensor } from "../hologram.js";
+
+const folder = process.env.HOLOGRAM_CASES;
+const cases = JSON.parse(await readFile(`${folder}/cases.json`, "utf8"));
+const model = `${folder}/${cases[0].file}`;
+
+const arrays = {
+  bool: Uint8Array, int32: Int32Array, int64: BigInt64Array, float16: Uint16Array, float32: Float32Array,
+  float64: Float64Array, uint8: Uint8Array, bfloat16: Uint16Array,
+};
+function decoded({ dtype, shape, data }) {
+  const bytes = Uint8Array.from(Buffer.from(data, "base64"));
+  return new Tensor(dtype, shape, new arrays[dtype](bytes.buffer));
+}
+const bytesOf = (t) => Buffer.from(t.data.buffer, t.data.byteOffset, t.data.byteLength).toString("base64");
+
+for (const { file, calls } of cases)
+  test(file, async () => {
+    const archive = await open(`${folder}/${file}`);
+    for (const { method, inputs, results } of calls) {
+      const given = Object.fromEntries(Object.entries(inputs).map(([name, t]) => [name, decoded(t)]));
+      const got = await archive.run(given, method);
+      assert.deepEqual(Object.keys(got), Object.keys(results));
+      for (const [name, expected] of Object.entries(results)) {
+        assert.deepEqual(got[name].shape, expected.shape, name);
+        assert.equal(got[name].dtype, expected.dtype, name);
+        assert.equal(bytesOf(got[name]), expected.data, `${file}: ${name}`);
+      }
+    }
+    archive.close();
+  });
+
+test("state goes back to what it is in the file", async () => {
+  const { file, calls } = cases.find((c) => c.file === "state.holo");
+  const archive = await open(`${folder}/${file}`);
+  const call = () => archive.run(Object.fromEntries(Object.entries(calls[0].inputs).map(([n, t]) => [n, decoded(t)])));
+  const first = Object.values(await call()).map(bytesOf);
+  assert.notDeepEqual(Object.values(await call()).map(bytesOf), first);
+  archive.reset();
+  assert.deepEqual(Object.values(await call()).map(bytesOf), first);
+});
+
+const refused = (code, pattern) => (error) => {
+  assert.ok(error instanceof HologramError, String(error?.stack));
+  assert.equal(error.code, code, error.message);
+  assert.match(error.message, pattern);
+  return true;
+};
+
+test("what callers get wrong is told", async () => {
+  const archive = await open(model);
+  const [{ name, dtype, shape }] = archive.methods.forward.inputs;
+  const sizes = shape.map((n) => (typeof n === "number" ? n : 2));
+  const right = tensor(new Array(sizes.reduce((a, b) => a * b, 1)).fill(0), dtype, sizes);
+  await archive.run({ [name]: right });
+  await assert.rejects(archive.run({}), refused("invalid_argument", /is missing/));
+  await assert.rejects(archive.run({ [name]: right, other: right }), refused("invalid_argument", /no input "other"/));
+  await assert.rejects(archive.run({ [name]: tensor([1], "int16") }), refused("invalid_argument", /dtype int16/));
+  await assert.rejects(archive.run({ [name]: tensor([1], dtype) }), refused("invalid_argument", /shape \[1\]/));
+  await assert.rejects(archive.run({ [name]: right }, "nothing"), refused("not_found", /no method "nothing"/));
+  assert.throws(() => tensor([[1, 2], [3]]), refused("invalid_argument", /different lengths/));
+  assert.throws(() => tensor([1, 2], "int128"), refused("invalid_argument", /dtype "int128"/));
+  archive.close();
+  await assert.rejects(archive.run({ [name]: right }), refused("invalid_argument", /closed/));
+  await assert.rejects(open(`${folder}/missing.holo`), refused("not_found", /missing.holo/));
+});
+
+test("an index out of range names the operator", async () => {
+  const archive = await open(`${folder}/embedding.holo`);
+  const wrong = tensor([[99, 1, 2]], "int64");
+  await assert.rejects(archive.run({ ids: wrong }), refused("invalid_argument", /index 99 is out of range/));
+  await archive.run({ ids: tensor([[9, 1, 2]], "int64") }); // the archive is as good as before
+});
+
+test("damage anywhere is refused", async () => {
+  const bytes = new Uint8Array(await readFile(model));
+  const step = Math.max(1, Math.floor(bytes.length / 150));
+  const places = [...Array(72).keys()].filter((at) => at !== 6 && at !== 7); // the minor version, which may be a later one
+  for (let at = 72; at < bytes.length; at += step) places.push(at);
+  for (let at = bytes.length - 40; at < bytes.length; ++at) places.push(at);
+  const padding = paddingOf(bytes);
+  for (const at of places) {
+    const damaged = bytes.slice();
+    damaged[at] ^= 1 << at % 8;
+    if (padding(at)) continue;
+    await assert.rejects(open(damaged), (error) => {
+      assert.ok(error instanceof HologramError && ["corrupt", "unsupported"].includes(error.code), `${at}: ${error}`);
+      return true;
+    });
+  }
+  for (const length of [0, 1, 63, 64, 65, bytes.length >> 1, bytes.length - 1])
+    await assert.rejects(open(bytes.slice(0, length)), refused("corrupt", /archive/));
+});
+
+// Zeros between parts, which no checksum covers: whether a place is one of at least four zeros.
+function paddingOf(bytes) {
+  return (at) => {
+    let from = at, to = at;
+    while (from > 0 && bytes[from - 1] === 0) --from;
+    while (to < bytes.length && bytes[to] === 0) ++to;
+    return bytes[at] === 0 && to - from >= 4 && to % 64 === 0 && at >= 64;
+  };
+}
