@@ -24,9 +24,9 @@ hologram_wheel_library(hologram_rt "Runs Hologram's archives")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/hologram" DESTINATION hologram/include ${wheel_component})
 
 # What `hologram export-web` writes beside an archive; the runtime for WebAssembly where `tools/build.sh wasm` made it.
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/js/" DESTINATION hologram/web ${wheel_component}
-        FILES_MATCHING PATTERN "*.js" PATTERN "*.d.ts" PATTERN "*.html" PATTERN "tests" EXCLUDE)
-install(FILES "${PROJECT_SOURCE_DIR}/build/wasm/hologram_rt.wasm" DESTINATION hologram/web OPTIONAL ${wheel_component})
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/js/" DESTINATION hologram/js ${wheel_component}
+        FILES_MATCHING PATTERN "*.js" PATTERN "*.d.ts" PATTERN "*.html" PATTERN "*.css" PATTERN "tests" EXCLUDE)
+install(FILES "${PROJECT_SOURCE_DIR}/build/wasm/hologram_rt.wasm" DESTINATION hologram/js OPTIONAL ${wheel_component})
 
 configure_file("${CMAKE_CURRENT_LIST_DIR}/wheel-config.cmake.in" "${folder}/hologram-config.cmake.in" @ONLY)
 file(GENERATE OUTPUT "${folder}/hologram-config.cmake" INPUT "${folder}/hologram-config.cmake.in")

@@ -32,12 +32,8 @@ case $level in
     ;;
   test)
     extras=dev,torch,test,demo
-<<<<<<< HEAD
-    system_packages+=(g++-aarch64-linux-gnu qemu-user clang-19 libclang-rt-19-dev chromium-headless-shell
-                      mesa-vulkan-drivers)
-=======
-    system_packages+=(g++-aarch64-linux-gnu qemu-user libclang-rt-19-dev "${web_packages[@]}" nodejs chromium-headless-shell)
->>>>>>> d598194 (Run archives in browsers and in Node by WebAssembly)
+    system_packages+=(g++-aarch64-linux-gnu qemu-user libclang-rt-19-dev "${web_packages[@]}" nodejs
+                      chromium-headless-shell mesa-vulkan-drivers)
     ;;
   demo) extras=dev,torch,demo ;;
   bench)
@@ -102,14 +98,9 @@ explain_packages() {
     "Hologram is built with: a C++20 compiler (GCC 12 or newer), CMake >= 3.25, Ninja," \
     "LLVM 19.1 (headers and static libraries), fmt >= 9.1, libb2, libxxhash, zlib and zstd (static libraries)," \
     "GoogleTest, Python >= 3.10 with its headers and the venv module; for wheels for AArch64 also" \
-<<<<<<< HEAD
-    "g++-aarch64-linux-gnu; for the tests that, qemu-user, Chromium, Mesa's software Vulkan and clang 19 with" \
-    "its run-time libraries (for libFuzzer); for the benchmarks Google Benchmark." \
-=======
     "g++-aarch64-linux-gnu; for archives in browsers clang 19, lld 19, wasi-libc and libc++ 19 for wasm32; for the" \
-    "tests these, qemu-user, clang 19's run-time libraries (for libFuzzer), Node and Chromium; for the benchmarks" \
-    "Google Benchmark." \
->>>>>>> d598194 (Run archives in browsers and in Node by WebAssembly)
+    "tests these, qemu-user, clang 19's run-time libraries (for libFuzzer), Node, Chromium and Mesa's software" \
+    "Vulkan; for the benchmarks Google Benchmark." \
     "ccache and mold are used when present." \
     "When they are installed, run the same command with HOLOGRAM_SKIP_SYSTEM=1."
 }

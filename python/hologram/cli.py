@@ -10,7 +10,7 @@ import os
 import sys
 
 from hologram import _core
-from hologram._commands import archive, atlas, bench, compile, completion, generate, graph, profile, serve, sigmatics
+from hologram._commands import archive, atlas, bench, compile, completion, generate, graph, profile, serve, sigmatics, web
 from hologram._commands.common import Failure, Parser, add, group, show
 
 
@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     compile.register(commands)
     generate.register(commands)
     serve.register(commands)
+    web.register(commands)
     profile.register(commands)
     bench.register(commands)
     cache = group(commands, "cache", "Look at or empty the cache of kernels and packed weights on disk.")

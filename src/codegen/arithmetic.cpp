@@ -266,6 +266,8 @@ Value* emit_arithmetic(Function& k, Op op, DType type, std::span<Value* const> a
 
 Value* multiply_add(Function& k, DType type, Value* x, Value* y, Value* z) {
   if (!is_float(type)) return k.ir.CreateAdd(k.ir.CreateMul(x, y), z);
+  if (type == DType::f32 && k.rounds_twice && !k.traits.fma)
+    return k.ir.CreateFAdd(k.ir.CreateFMul(x, y), z);
   return emit_arithmetic(k, Op::fma, type, std::array{x, y, z});
 }
 

@@ -126,7 +126,7 @@ def check_contents(wheel, machine):
     sources = {f"{p.relative_to(ROOT / 'python')}" for p in (ROOT / "python").rglob("*.py*")
                if "__pycache__" not in p.parts and p.suffix in (".py", ".pyi")}
     assert sources <= set(names)
-    assert {f"hologram/web/hologram.{suffix}" for suffix in ("js", "d.ts")} <= set(names)
+    assert {f"hologram/js/hologram.{suffix}" for suffix in ("js", "d.ts")} <= set(names)
     assert {"hologram/include/hologram/hologram.h", "hologram/include/hologram/hologram.hpp", "hologram/py.typed"} <= set(names)
 
 
@@ -229,7 +229,7 @@ def test_source_distribution(tmp_path, wheel):
     tree = tmp_path / archive.name.removesuffix(".tar.gz")
     run(tree / "tools/wheel.sh", BUILD, tmp_path, env=os.environ | {"VENV": sys.prefix})
     (made,) = tmp_path.glob("*.whl")
-    module = "hologram/web/hologram_rt.wasm"  # which `make wheel` builds
+    module = "hologram/js/hologram_rt.wasm"  # which `make wheel` builds
     assert set(zipfile.ZipFile(made).namelist()) - {module} == set(zipfile.ZipFile(wheel).namelist()) - {module}
     run("cmake", "-S", tree, "-B", tmp_path / "build", "-G", "Ninja", "-DSKBUILD=2", f"-DPython_EXECUTABLE={sys.executable}",
         "-DCMAKE_BUILD_TYPE=Release")

