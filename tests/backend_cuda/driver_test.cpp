@@ -1,6 +1,8 @@
 // tests/backend_cuda/driver_test.cpp: the fake driver at what a real one refuses
 #include "backend/cuda/driver.h"
 
+#include "backend/cuda/kernel.h"
+#include "codegen/target.h"
 #include "cuda_test.h"
 
 namespace hologram::test {
@@ -44,6 +46,26 @@ TEST_F(FakeDriver, HasSoMuchSharedMemoryAndSoManyRegisters) {
   EXPECT_EQ(launched(kernel("", 16), 288), 701);  // of 255 registers each
   EXPECT_EQ(launched(kernel(".maxntid 1024, 1, 1", 16), 1056), 1);
   EXPECT_EQ(driver_.synchronize_all(), 0);
+}
+
+// A kernel may go while a call of it is under way: its module does when the next one is loaded.
+TEST_F(FakeDriver, UnloadsModulesWhoseKernelsAreThrough) {
+  std::string ptx = kernel("", 16);
+  ptx.replace(ptx.find(" k()"), 4, std::string(" ") + codegen::kernel_symbol + "()");
+  const auto load = [&] { return cuda::load_module(device_, {}, {.code = ptx, .facts = {}}); };
+  cuda::CuStream stream = nullptr;
+  ASSERT_EQ(driver_.make_stream(&stream, cuda::cu_stream_non_blocking), 0);
+  const auto leave = [&] {
+    auto loaded = load();
+    EXPECT_EQ(
+        driver_.launch(loaded->function, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), 0);
+  };
+  leave();
+  const int64_t loaded = counted("modules");  // that one waits for the next
+  for (int k = 0; k < 3; ++k) leave();
+  EXPECT_EQ(counted("modules"), loaded);
+  EXPECT_EQ(driver_.synchronize(stream), 0);
+  driver_.free_stream(stream);
 }
 
 // What waits, or might, spoils the capture on any thread.

@@ -2,16 +2,46 @@
 #include "backend/cuda/kernel.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 #include "base/error.h"
 #include "codegen/target.h"
 
 namespace hologram::cuda {
 
+namespace {
+
+// Modules that go while calls of their kernels may be under way. Where one is loaded, which no
+// capture allows either, the device is waited for and they are unloaded.
+class Leaving {
+ public:
+  void add(const DeviceContext& device, CuModule module) {
+    std::lock_guard lock(mutex_);
+    modules_.emplace(&device, module);
+  }
+  // The device is the current one.
+  void unload(const DeviceContext& device) {
+    std::lock_guard lock(mutex_);
+    const auto [first, last] = modules_.equal_range(&device);
+    if (first == last || device.driver.synchronize_all() != cu_success) return;
+    for (auto it = first; it != last; ++it) device.driver.unload_module(it->second);
+    modules_.erase(first, last);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::multimap<const DeviceContext*, CuModule> modules_;
+};
+Leaving& leaving() {
+  static auto* const all = new Leaving;
+  return *all;
+}
+
+}  // namespace
+
 LoadedKernel::~LoadedKernel() {
-  if (!module) return;
-  const Current here(*device, std::nothrow);
-  if (here.ok()) device->driver.unload_module(module);
+  if (module) leaving().add(*device, module);
 }
 
 std::string name_of(const atlas::Program& program) {
@@ -41,6 +71,7 @@ std::shared_ptr<const LoadedKernel> load_module(const DeviceContext& device,
   for (const atlas::Buffer& b : program.buffers)
     if (b.access != atlas::Access::scratch) kernel->buffers.push_back(b);
   const Current here(device);
+  leaving().unload(device);
   const std::string& image = stored.cubin.empty() ? stored.code : stored.cubin;
   const CuResult result = device.driver.load_module(&kernel->module, image.c_str());
   if (refuses(result) && !stored.cubin.empty())

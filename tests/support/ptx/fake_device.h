@@ -54,6 +54,7 @@ struct LoadedModule {
   std::string text;
   ptx::Module module;
   uint64_t globals = 0;
+  std::atomic<bool> unloaded = false;
 };
 
 struct Function {
@@ -116,7 +117,7 @@ class Common {
   }
 
   std::atomic<int64_t> waits{0}, cubins{0}, graphs{0}, patches{0}, edges{0}, roots{0}, pinned{0},
-      maps{0}, fills{0}, allocations{0}, to_host{0}, to_device{0}, within{0};
+      maps{0}, fills{0}, allocations{0}, to_host{0}, to_device{0}, within{0}, modules{0};
 
  private:
   std::mutex mutex_;

@@ -46,6 +46,7 @@ extern "C" __attribute__((visibility("default"))) int64_t fakecuda_count(const c
   if (word == "injected") return common().pending();
   if (word == "pinned") return common().pinned;
   if (word == "maps") return common().maps;
+  if (word == "modules") return common().modules;
   if (word == "allocations") return common().allocations;
   if (word.back() == '0' || word.back() == '1')
     return Device::number(word.back() - '0').count(word.substr(0, word.size() - 1));

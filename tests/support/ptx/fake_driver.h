@@ -27,11 +27,11 @@ void fakecuda_inject(const char* what, int64_t value);
 
 /// "waits" (for a stream), "cubins" (that were loaded), "graphs" (that were started), "patches" (of
 /// their nodes), "edges" (between them, ever), "roots" (nodes without one that they wait for,
-/// ever), "maps" (tensor maps that were encoded), "pinned" (blocks, ever), "allocations" (of device
-/// memory, ever) or "bytes to hosts", "bytes to devices", "bytes within devices" (that copies
-/// took); "reserved" (bytes that the pools hold), "grown" (how often they took some), "launches",
-/// "instructions" (of warps) or "blocks" (of memory that live), of a device with its number behind,
-/// else of both.
+/// ever), "maps" (tensor maps that were encoded), "modules" (loaded now), "pinned" (blocks, ever),
+/// "allocations" (of device memory, ever) or "bytes to hosts", "bytes to devices", "bytes within
+/// devices" (that copies took); "reserved" (bytes that the pools hold), "grown" (how often they
+/// took some), "launches", "instructions" (of warps) or "blocks" (of memory that live), of a device
+/// with its number behind, else of both.
 int64_t fakecuda_count(const char* what);
 
 /// Puts the work that cuStreamEndCapture gave on a stream, as often as it is called.

@@ -14,6 +14,7 @@ Queues::Work work_of(Device* d, KernelWork work) {
   const bool fails = common().strikes("kernel");
   return [=, work = std::move(work)] {
     if (fails) return d->breaks(launch_failed, "unspecified launch failure");
+    if (work.kernel.owner->unloaded) return d->breaks(launch_failed, "an unloaded module's kernel");
     return d->run(work.kernel, work.grid, work.block, work.parameters, work.shared_bytes);
   };
 }
@@ -85,11 +86,15 @@ EXPORT cuModuleLoadData(std::shared_ptr<LoadedModule>** module, const void* imag
     common().set_report(std::string("a PTX JIT compilation failed: ") + fault.what());
     return invalid_ptx;
   }
+  ++common().modules;
   *module = new std::shared_ptr<LoadedModule>(std::move(m));
   return success;
 }
 EXPORT cuModuleUnload(std::shared_ptr<LoadedModule>* module) {
   if (current() != (*module)->device) return invalid_context;
+  if (const int no = forbidden_in_captures()) return no;
+  (*module)->unloaded = true;
+  --common().modules;
   if ((*module)->globals) current()->release((*module)->globals);
   delete module;
   return success;
