@@ -53,8 +53,10 @@ enum : uint32_t {
   feature_f16 = 0x0b,
   feature_subgroups = 0x12,
   shader_source_wgsl = 2,
+  instance_extras = 0x00030004,
 };
 enum : uint64_t {
+  full_interfaces = 0x1 | 0x4 | 0x8,  // Vulkan, Metal, Direct3D 12
   map_read = 0x1,
   copy_source = 0x4,
   copy_target = 0x8,
@@ -107,6 +109,25 @@ struct Limits {
   uint32_t workgroup_memory, invocations, size_x, size_y, size_z, workgroups, immediate_bytes;
 };
 
+struct InstanceExtras {  // of wgpu.h; zeros stand for what is usual
+  Chained chain{nullptr, instance_extras};
+  uint64_t backends = 0, flags = 0;
+  uint32_t d3d12_compiler = 0, gles_minor = 0, gl_fences = 0;
+  StringView dxc_path;
+  uint32_t dxc_model = 0, d3d12_swapchain = 0;
+  const uint8_t* budget_for_devices = nullptr;
+  const uint8_t* budget_for_loss = nullptr;
+  struct {
+    uint32_t type = 0;
+    uint64_t handles[2] = {};
+  } display;
+};
+struct InstanceDescriptor {
+  const Chained* next = nullptr;
+  size_t num_features = 0;
+  const uint32_t* features = nullptr;
+  const void* limits = nullptr;
+};
 struct QueueDescriptor {
   const Chained* next = nullptr;
   StringView label;
@@ -184,7 +205,7 @@ struct Future {
 #define HOLOGRAM_WEBGPU_FUNCTIONS(X)                                                            \
   X(GetVersion, uint32_t, (void))                                                               \
   X(SetLogLevel, void, (uint32_t))                                                              \
-  X(CreateInstance, Instance, (const void*))                                                    \
+  X(CreateInstance, Instance, (const InstanceDescriptor*))                                      \
   X(InstanceEnumerateAdapters, size_t, (Instance, const AdapterChoice*, Adapter*))              \
   X(AdapterGetInfo, uint32_t, (Adapter, AdapterInfo*))                                          \
   X(AdapterGetLimits, uint32_t, (Adapter, Limits*))                                             \

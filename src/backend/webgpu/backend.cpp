@@ -71,7 +71,7 @@ class WebBackend final : public Backend {
   std::string describe() const override {
     const Limits& l = device_.limits;
     return fmt::format(
-        "{}, by {} ({}); wgpu-native from {}\n{}\nstorage buffers a kernel: {}; bytes a binding: "
+        "{}, by {} ({}); wgpu-native from {}; {}; storage buffers a kernel: {}; bytes a binding: "
         "{}; "
         "bytes of a workgroup: {}; f16: {}; subgroups: {}",
         device_.name, device_.interface, device_.driver, device_.library.path, words_of(facts()),

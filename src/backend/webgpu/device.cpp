@@ -28,18 +28,11 @@ std::string_view interface_name(uint32_t backend) {
                                     : "another interface";
 }
 
-// Those of full interfaces (OpenGL's show the same processors again), GPUs before processors.
+// GPUs before processors.
 std::vector<Adapter> adapters_of(const Library& l) {
   const AdapterChoice all;
   std::vector<Adapter> found(l.api.InstanceEnumerateAdapters(l.instance, &all, nullptr));
   found.resize(l.api.InstanceEnumerateAdapters(l.instance, &all, found.data()));
-  std::erase_if(found, [&](Adapter a) {
-    const uint32_t backend = info_of(l, a).backend;
-    const bool full =
-        backend == backend_vulkan || backend == backend_metal || backend == backend_d3d12;
-    if (!full) l.api.AdapterRelease(a);
-    return !full;
-  });
   std::ranges::stable_sort(found, {}, [&](Adapter a) { return info_of(l, a).type; });
   return found;
 }

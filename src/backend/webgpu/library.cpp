@@ -44,7 +44,11 @@ std::unique_ptr<Library> open(const std::string& path) {
   HOLOGRAM_WEBGPU_FUNCTIONS(HOLOGRAM_WEBGPU_FIND)
 #undef HOLOGRAM_WEBGPU_FIND
   out->api.SetLogLevel(0);  // what it has to say comes as errors
-  out->instance = out->api.CreateInstance(nullptr);
+  InstanceExtras extras;
+  extras.backends = full_interfaces;  // OpenGL would show the same devices again
+  InstanceDescriptor wanted;
+  wanted.next = &extras.chain;
+  out->instance = out->api.CreateInstance(&wanted);
   if (!out->instance) no_library("{} makes no instance", path);
   return out;
 }

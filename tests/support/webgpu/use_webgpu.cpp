@@ -1,4 +1,4 @@
-// tests/support/use_webgpu.cpp: who links this finds wgpu-native where the build's Python has it
+// tests/support/webgpu/use_webgpu.cpp: who links this finds wgpu-native where the build's Python has it
 #include <cstdlib>
 
 namespace {
