@@ -25,10 +25,23 @@ def _reduce(a: Array, op: str, axis: Any, keepdims: Any, dtype: Any = None, out:
     empty = a.tracer.dim(product(node.shape[i] for i in axes))
     if op in ("max", "min", "argmax", "argmin") and isinstance(empty, int) and empty == 0:
         raise ValueError(f"zero-size array to reduction operation {op} which has no identity")
-    reduced = a.tracer.graph.reduce("reduce_" + op, node, axes) if axes else node
+    reduced, left = node, axes
+    if op in ("sum", "max", "min") and axes[:-1] and axes[-1] == len(node.shape) - 1 and _parts_of_rows(node):
+        reduced, left = a.tracer.graph.reduce("reduce_" + op, node, axes[-1:]), axes[:-1]
+    reduced = a.tracer.graph.reduce("reduce_" + op, reduced, left) if axes else node
     if keepdims is True:
         reduced = a.tracer.graph.reshape(reduced, [1 if i in axes else n for i, n in enumerate(node.shape)])
     return a.make(reduced)
+
+
+def _parts_of_rows(node: Any, depth: int = 4) -> bool:
+    """Whether elements stand in rows with gaps between them: one loop over all would divide for each one's place."""
+    shape = node.shape
+    if not isinstance(shape[-1], int) or shape[-1] < 32:
+        return False
+    if node.op == "slice":
+        return bool(shape[-1] != node.inputs[0].shape[-1])
+    return depth > 0 and any(_parts_of_rows(x, depth - 1) for x in node.inputs if x.shape == shape)
 
 
 def _wide(a: Array, dtype: Any) -> Any:

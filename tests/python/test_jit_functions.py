@@ -46,6 +46,10 @@ CASES = {
         lambda a: (np.split(a, 2), np.split(a, [1, 3], -1), np.array_split(a, 3, 1), np.vsplit(a, 4), np.hsplit(a, 5)),
         ANY, (4, 5),
     ),
+    "sums of parts of rows": (
+        lambda a: (a[:, 1:39].sum(), (a[..., 2:] * 2).max(axis=(0, 2), keepdims=True), a[::2, :, 4:38].mean(), a[..., :5].min()),
+        TYPES, (3, 40, 40),
+    ),
     "dsplit": (lambda a: (np.dsplit(a, 2), np.array_split(a, 7)), ANY, (3, 2, 4)),
     "stacks": (lambda a: (np.vstack([a, a]), np.hstack([a, a]), np.dstack([a, a]), np.column_stack([a, a])), ANY, (6,)),
     "stacks of matrices": (lambda a: (np.vstack([a, a]), np.hstack([a, a]), np.dstack([a, a]), np.column_stack([a, a])), ANY, (4, 5)),
