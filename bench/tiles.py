@@ -45,9 +45,9 @@ VARIANTS = {
 @contextlib.contextmanager
 def variant(settings: dict):
     """The native runtime, and what Python asks of the processor, as the environment now says."""
-    from hologram_torch import device, precision
+    from hologram_torch import precision, runtimes
 
-    caches = (device._make, precision._treatments, precision._brief_attention_is_pytorchs)
+    caches = (runtimes._make, precision._treatments, precision._brief_attention_is_pytorchs)
     saved = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     for cache in caches:

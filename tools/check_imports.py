@@ -19,7 +19,7 @@ ORDER = [
     "hologram_torch.owners",
     "hologram_torch.lines",
     "hologram_torch.counters",
-    "hologram_torch.device",
+    "hologram_torch.runtimes",
     "hologram_torch.precision",
     "hologram_torch.dlpack",
     "hologram_torch.memory",
@@ -38,6 +38,7 @@ ORDER = [
     "hologram_torch.saved",
     "hologram_torch.backend",
     "hologram_torch.accelerator",
+    "hologram_torch.device",
     "hologram_torch.released",
     "hologram_torch.frozen",
     "hologram_torch.archive",
@@ -85,8 +86,6 @@ def _statements(tree):
         yield from _statements(node)
 
 
-# Public names of a later part that a module offers: its own __getattr__ loads them when they are asked for.
-OFFERS = {("hologram_torch.device", "hologram_torch.accelerator")}
 LATE = {"import_module", "__import__", "find_spec", "run_module", "resolve_name"}  # functions of importlib, runpy and pkgutil
 
 
@@ -132,7 +131,7 @@ def imports(name, path, known):
         return found
     for node in _statements(ast.parse(path.read_text(encoding="utf-8"))):
         target = late(node, name, known)
-        if target and target != name and (name, target) not in OFFERS:  # of its own modules a package may import any
+        if target and target != name:  # of its own modules a package may import any
             found.setdefault(target, node.lineno)
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
@@ -216,8 +215,8 @@ SELF_TEST = [
     ({"hologram/a.py": "i.import_module('hologram_torch.' + x)", "hologram_torch/__init__.py": ""}, False),
     ({"hologram/a.py": "i.import_module('hologram.b')", "hologram/b.py": "def f():\n    from hologram import a"}, False),
     ({"hologram/__init__.py": "i.import_module(f'{__name__}.{n}')", "hologram/a.py": "import hologram"}, True),
-    ({"hologram_torch/device.py": "i.import_module('hologram_torch.accelerator')", "hologram_torch/accelerator.py": ""}, True),
-    ({"hologram_torch/device.py": "from . import accelerator", "hologram_torch/accelerator.py": ""}, False),
+    ({"hologram_torch/runtimes.py": "i.import_module('hologram_torch.accelerator')", "hologram_torch/accelerator.py": ""}, False),
+    ({"hologram_torch/device.py": "from .accelerator import use", "hologram_torch/accelerator.py": "def use(): ..."}, True),
     ({"hologram_torch/nn.py": "i.import_module('hologram.a')", "hologram/a.py": ""}, True),
 ]
 

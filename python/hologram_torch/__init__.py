@@ -19,7 +19,7 @@ _HOME = {
     "freeze": "frozen",
     "quantize": "quantized",
     "generate": "generation",
-    "release_memory": "device",
+    "release_memory": "runtimes",
     "custom_op": "eager.custom",
     "HologramTensor": "dlpack",
 }

@@ -17,7 +17,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
 
     import torch
 
-    from . import device, owners, parameters, precision
+    from . import owners, parameters, precision, runtimes
     from .capture import decomp, rewrite
     from .compiler import compile_graph
     from .direct import direct
@@ -26,12 +26,12 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     if any(isinstance(value, (list, tuple, dict)) for value in example_inputs):  # compiled autograd's, a list of tensors
         whole = functools.partial(hologram, mode=mode, options=options)
         return torch._dynamo.utils.flatten_graph_inputs(gm, example_inputs, whole)
-    device.check_settings()
+    runtimes.check_settings()
     of_lists = not isinstance(gm, torch.fx.GraphModule)  # flatten_graph_inputs calls with one list
     chosen = Options.make(mode, options)
     brief = precision.allowed()
     static = None if parameters.may_be_kept(gm, example_inputs) else ()  # None: by PyTorch's tracing
-    with device.owning(owners.own(chosen)):
+    with runtimes.owning(owners.own(chosen)):
         rewrite.dynamo_graph(gm)
     keep = chosen.cache or getattr(config, "force_autograd_cache", False)  # as aot_compile sets it
     if keep:
@@ -50,7 +50,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     backward = torch._dynamo.disable(compiler("backward"))
     loaded = []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(device.owning(owners.own(chosen)))  # for what tracing looks at
+        stack.enter_context(runtimes.owning(owners.own(chosen)))  # for what tracing looks at
         if keep:
             loaded = stack.enter_context(saved.loading(f"{chosen.tag()}{'+'.join(sorted(brief))}{static is None:d}"))
         torch._dynamo.utils.counters["aot_autograd"]["total"] += 1  # DDPOptimizer looks here for who traces by AOTAutograd

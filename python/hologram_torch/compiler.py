@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from . import counters, device, holders, lines, owners, parameters, precision, profiling, writes
+from . import counters, holders, lines, owners, parameters, precision, profiling, runtimes, writes
 from .capture import unfold
 from .graph.symbols import Unsupported
 from .options import Options, strict
@@ -184,8 +184,8 @@ def _interpreted(module):
 
 def _varies(module, options: Options, brief) -> str | None:
     """The type of device that float32 products of ours are on, if permissions may let them have fewer bits."""
-    where = device.of(module.graph)
-    kind = "cpu" if device.in_host_memory(where) else where.partition(":")[0]
+    where = runtimes.of(module.graph)
+    kind = "cpu" if runtimes.in_host_memory(where) else where.partition(":")[0]
     ours = kind == "cpu" or owners.choose("products", options).own
     return kind if (kind in brief or options.fast) and ours and not options.reproducible and _has_products(module) else None
 
@@ -204,8 +204,8 @@ def _translate(module, task, call, treatment) -> Program:
     start = time.perf_counter()
     if "fx" in counters.dump_stages():
         counters.dump(task.name, "fx", module.print_readable(print_output=False))
-    where, options = device.of(module.graph), task.options
-    with device.on(where), device.owning(owners.own(options)):
+    where, options = runtimes.of(module.graph), task.options
+    with runtimes.on(where), runtimes.owning(owners.own(options)):
         translated = Translator(module, task.static, options.pack_weights, options, task.layouts, treatment, task.hidden, call,
                                 functools.partial(_body, task))  # fmt: skip
         try:
@@ -214,4 +214,4 @@ def _translate(module, task, call, treatment) -> Program:
             if translated.at is None or strict() and not isinstance(error, Unsupported):
                 raise
             raise _Left(translated.at) from error
-    return Program.of(task.name, translated, options, 1e3 * (time.perf_counter() - start), device.given(where))
+    return Program.of(task.name, translated, options, 1e3 * (time.perf_counter() - start), runtimes.given(where))

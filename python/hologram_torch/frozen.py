@@ -7,7 +7,7 @@ import torch
 from hologram import _core
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from . import counters, device, memory, parameters, precision, released
+from . import counters, memory, parameters, precision, released
 from .capture import exported
 from .compiler import compile_graph
 from .options import Options

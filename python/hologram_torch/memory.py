@@ -1,7 +1,7 @@
 # hologram_torch/memory.py: what compiled graphs hold
 import weakref
 
-from . import counters, device
+from . import counters, runtimes
 
 _live = weakref.WeakSet()  # callables of compiled graphs
 _released = weakref.WeakKeyDictionary()  # bytes by frozen model
@@ -21,7 +21,7 @@ def tell_released(frozen, bytes: int) -> None:
 def shares() -> dict:
     """Bytes: weights packed for live graphs; other blocks in use (results, calls in progress); what the pool keeps for later;
     weights that live frozen models have given back; machine code in use, and of kernels kept for later; plans of live graphs."""
-    pool = device.runtime().memory_stats()
+    pool = runtimes.runtime().memory_stats()
     released = sum(_released.values())
     packed = {True: 0, False: 0}
     for call in list(_live):
@@ -34,7 +34,7 @@ def shares() -> dict:
 def give_back(ranges) -> None:
     """Gives freed memory back to the system: what the C library keeps of it, and those of the ranges (address, bytes) that lie in
     a mapped file, which other tensors may hold."""
-    runtime, files = device.runtime(), _mapped_files()
+    runtime, files = runtimes.runtime(), _mapped_files()
     for address, size in ranges:
         if any(begin <= address and address + size <= end for begin, end in files):
             runtime.page_out(address, size)

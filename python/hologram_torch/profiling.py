@@ -7,13 +7,13 @@ from torch.autograd import profiler
 
 import hologram
 
-from . import device
+from . import runtimes
 
 
 def profile():
     """A block in which each kernel of compiled models, frozen ones, archives and `hologram.jit` is timed: `with profile() as found`;
     print(found) is then a table, found.save() writes a Chrome trace (.json) or a page (.html). See hologram.profile."""
-    return hologram.profile((device.runtime(), *device.made()))
+    return hologram.profile((runtimes.runtime(), *runtimes.made()))
 
 
 def watch() -> None:

@@ -10,7 +10,7 @@ import time
 import torch
 from hologram import _core
 
-from . import counters, device, memory, precision
+from . import counters, memory, precision, runtimes
 from .graph import dtypes
 from .graph.formula import WithFormulas
 from .translate.host import HostTable
@@ -68,15 +68,15 @@ class Program:
         if "graph" in stages:
             counters.dump(self.name, "graph", str(self.graph))
         executable = _core.compile(
-            self.graph, device.runtime(self.device, self.backend), self.static, self.reproducible, self.fast, self.graphs)  # fmt: skip
+            self.graph, runtimes.runtime(self.device, self.backend), self.static, self.reproducible, self.fast, self.graphs)  # fmt: skip
         call = _core.torch_call(
-            executable, device.exchange(self.device), self.args, self.results, self.host, self.constants, device.thread_count(),
-            device.place(self.device, dtypes.TORCH),
+            executable, runtimes.exchange(self.device), self.args, self.results, self.host, self.constants, runtimes.thread_count(),
+            runtimes.place(self.device, dtypes.TORCH),
         )  # fmt: skip
         call.native = not self.host.calls
-        memory.watch(call, executable, device.in_host_memory(self.device))
+        memory.watch(call, executable, runtimes.in_host_memory(self.device))
         self._report(executable, stages, self.trace_ms + 1e3 * (time.perf_counter() - start))
-        device.runtime().drop_code_pages()  # a compilation has touched 20 MB of them
+        runtimes.runtime().drop_code_pages()  # a compilation has touched 20 MB of them
         _forget_sources()
         return WithFormulas(call, self.formulas) if self.formulas else call
 
@@ -111,7 +111,7 @@ class Programs:
     def compile(self):
         """→ a callable over one list, which it clears."""
         if self._make is None:
-            device.give(self._kernels)
+            runtimes.give(self._kernels)
         if self._varies:
             return precision.ByPrecision(self._compiled, self._fast, self._varies)
         return self._compiled(precision.EXACT)
@@ -119,7 +119,7 @@ class Programs:
     def _compiled(self, treatment):
         if self._make is None or not self._keep:
             return self._of(treatment).compile()
-        with device.recording(self._kernels):
+        with runtimes.recording(self._kernels):
             return self._of(treatment).compile()
 
     def __getstate__(self):

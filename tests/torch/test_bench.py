@@ -173,16 +173,16 @@ def test_every_case_of_scaling_exists():
 
 def test_variants_are_compiled_for_what_they_say_and_wrong_ones_refused(capsys, monkeypatch):
     from hologram import _core
-    from hologram_torch import device
+    from hologram_torch import runtimes
 
     if _core.host_cpu()["isa"] in ("sse42", "neon"):
         pytest.skip("no AVX2")
     monkeypatch.setenv("HOLOGRAM_STRICT", "1")
     monkeypatch.delenv("HOLOGRAM_CPU_MODEL", raising=False)
-    before = device.runtime()
+    before = runtimes.runtime()
     with tiles.variant({"HOLOGRAM_CPU_ISA": "avx2", "HOLOGRAM_CPU_MODEL": "granite-rapids"}):
-        assert device.runtime() is not before and _core.host_cpu()["processor"] == "granite-rapids"
-    assert "HOLOGRAM_CPU_MODEL" not in os.environ and device.runtime() is not before
+        assert runtimes.runtime() is not before and _core.host_cpu()["processor"] == "granite-rapids"
+    assert "HOLOGRAM_CPU_MODEL" not in os.environ and runtimes.runtime() is not before
     variants = {"first": {"HOLOGRAM_CPU_ISA": "avx2"}, "second": {"HOLOGRAM_CPU_ISA": "sse42"}}
     assert tiles.measure("float32", lambda: products.linear(33, 40, 48), variants, 0.01)
     assert "second/first" in capsys.readouterr().out

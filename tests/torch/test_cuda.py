@@ -7,7 +7,7 @@ import hologram_torch
 import pytest
 import torch
 from harness import BACKEND
-from hologram_torch import compiler, device
+from hologram_torch import compiler, runtimes
 from hologram_torch.options import Options
 from hologram_torch.translate import host
 from torch._subclasses import FakeTensorMode
@@ -22,10 +22,10 @@ def gpu():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOLOGRAM_CUDA_DRIVER", fake_cuda.LIBRARY)
         driver = fake_cuda.FakeCuda()
-        pytorchs = device.exchange
-        patch.setattr(device, "exchange", lambda where: pytorchs(where) if where == "cpu" else driver.exchange)
-        patch.setattr(device, "empty", lambda where, *memory: driver.empty(*memory, device_id=int(where.partition(":")[2])))
-        patch.setattr(device, "allocator", lambda: driver.allocator.addresses)
+        pytorchs = runtimes.exchange
+        patch.setattr(runtimes, "exchange", lambda where: pytorchs(where) if where == "cpu" else driver.exchange)
+        patch.setattr(runtimes, "empty", lambda where, *memory: driver.empty(*memory, device_id=int(where.partition(":")[2])))
+        patch.setattr(runtimes, "allocator", lambda: driver.allocator.addresses)
         patch.setattr(host.HostTable, "__call__", _on_copies(driver, host.HostTable.__call__))
         yield driver
         driver.inject("nothing", 0)
@@ -241,7 +241,7 @@ def test_graphs_run_on_the_device_that_most_of_their_tensors_are_on(gpu):
     with pytest.raises(RuntimeError, match=r"an argument of a compiled graph is on device 2:0, its kernels on 2:1"):
         call([gpu.tensor(x), operands[1]])
     graph = traced(lambda x, y: x.to("cuda:0") + 1, x, y, where="cuda:1").graph
-    assert device.of(graph) == "cuda:1"
+    assert runtimes.of(graph) == "cuda:1"
     gpu.inject("nothing", 0)
 
 
@@ -301,7 +301,7 @@ def test_a_graph_that_is_refused_again_and_again_is_given_up(gpu):
 
 def test_with_sync_a_call_tells_of_its_own_faults(gpu, monkeypatch):
     monkeypatch.setenv("HOLOGRAM_CUDA_SYNC", "1")
-    device._make.cache_clear()
+    runtimes._make.cache_clear()
     x, i = torch.randn(5), torch.tensor([1, 5])
     call = compiled(lambda x, i: in_turns(torch.take(x, i).reshape(1, 2)), x, i, cudagraphs=True)
     graphs = gpu.count("graphs")
@@ -310,7 +310,7 @@ def test_with_sync_a_call_tells_of_its_own_faults(gpu, monkeypatch):
     (out,) = call([gpu.tensor(x), gpu.tensor(i - 1)])
     assert torch.equal(out.cpu(), compiled(in_turns, x[:2].reshape(1, 2), where="cpu")([torch.take(x, i - 1).reshape(1, 2)])[0])
     assert gpu.count("graphs") == graphs
-    device._make.cache_clear()
+    runtimes._make.cache_clear()
 
 
 def test_sizes_have_graphs_of_their_own(gpu):
@@ -383,10 +383,10 @@ def test_kernels_are_shown_as_ptx_and_what_machine_code_needs_is_said(gpu, monke
 
 def test_without_a_driver_graphs_of_cuda_tensors_are_pytorchs(monkeypatch, caplog):
     monkeypatch.setenv("HOLOGRAM_CUDA_DRIVER", "/nowhere/libcuda.so.1")
-    device._make.cache_clear()
-    device._serves.cache_clear()
+    runtimes._make.cache_clear()
+    runtimes._serves.cache_clear()
     graph = traced(lambda x: torch.softmax(x, -1) + 1, torch.randn(3, 4))
     with caplog.at_level("WARNING", logger="hologram"):
-        assert device.of(graph.graph) == "cpu"
+        assert runtimes.of(graph.graph) == "cpu"
     assert "tensors on cuda:0 are left to PyTorch" in caplog.text and "/nowhere/libcuda.so.1" in caplog.text
-    device._serves.cache_clear()
+    runtimes._serves.cache_clear()

@@ -3,7 +3,7 @@ import hologram_torch
 import pytest
 import torch
 from harness import BACKEND
-from hologram_torch import compiler, device, owners
+from hologram_torch import compiler, owners, runtimes
 from hologram_torch.capture import attention  # noqa: F401  (registers hologram::sdpa)
 from hologram_torch.options import Options
 from test_cuda import gpu  # noqa: F401  (a fixture)
@@ -25,7 +25,7 @@ def test_gradients_of_attention_are_one_kernel_on_the_gpu(gpu, dtype, tolerance,
         out, lse = torch.ops.hologram.sdpa_lse(q, k, v, None, *choices)
         return torch.ops.hologram.sdpa_backward(g, q, k, v, None, out, lse, *choices)
 
-    with device.owning(frozenset(owners.KINDS)):
+    with runtimes.owning(frozenset(owners.KINDS)):
         graph = traced(step, q, k, v, g)
     call = compiler.compile_graph(graph, "inference", Options(native_products=True), ())
     hologram_torch.reset_stats()

@@ -5,11 +5,11 @@ import hologram_torch
 import pytest
 import torch
 from harness import BACKEND
-from hologram_torch import compiler, device
+from hologram_torch import compiler, runtimes
 from hologram_torch.options import Options
 from test_cuda import compiled, gpu, in_turns, traced  # noqa: F401  (gpu: a fixture)
 
-PYTORCHS = device.allocator
+PYTORCHS = runtimes.allocator
 
 pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
@@ -44,7 +44,7 @@ def full(gpu, monkeypatch):  # noqa: F811
             return gpu.empty(*memory)
 
         gpu.allocator.refused = blocks
-        monkeypatch.setattr(device, "empty", empty)
+        monkeypatch.setattr(runtimes, "empty", empty)
 
     yield refuse
 
@@ -178,7 +178,7 @@ def test_without_memory_for_what_is_kept_the_next_call_computes_it(gpu, calls, f
 @pytest.mark.parametrize("there", [True, False], ids=["allocator", "none"])
 def test_a_capture_takes_memory_of_its_own(gpu, calls, monkeypatch, there):  # noqa: F811
     if not there:
-        monkeypatch.setattr(device, "allocator", lambda: None)
+        monkeypatch.setattr(runtimes, "allocator", lambda: None)
     x = torch.randn(6, 33)
     call, operand = compiled(in_turns, x), gpu.tensor(x)
     call([operand])
@@ -192,7 +192,7 @@ def test_a_capture_takes_memory_of_its_own(gpu, calls, monkeypatch, there):  # n
 
 
 def test_without_pytorchs_functions_memory_is_the_drivers(gpu, calls, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(device, "allocator", lambda: None)
+    monkeypatch.setattr(runtimes, "allocator", lambda: None)
     x, w = torch.randn(6, 33), torch.randn(33)
     call, blocks, pooled = compiled(in_turns, x), gpu.count("blocks"), gpu.pooled()
     torch.testing.assert_close(call([gpu.tensor(x)])[0].cpu(), in_turns(x))
@@ -210,7 +210,7 @@ def test_pytorchs_own_functions_are_found():
 
 @pytest.mark.skipif(torch.version.cuda is None or torch.cuda.is_available(), reason="PyTorch for a GPU, without one")
 def test_where_pytorchs_own_functions_fail_tensors_have_the_memory(gpu, calls, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(device, "allocator", PYTORCHS)
+    monkeypatch.setattr(runtimes, "allocator", PYTORCHS)
     x = torch.randn(6, 33)
     call, pooled = compiled(in_turns, x), gpu.pooled()
     torch.testing.assert_close(call([gpu.tensor(x)])[0].cpu(), in_turns(x))

@@ -4,7 +4,7 @@ import pytest
 import torch
 import zoo
 from harness import BACKEND
-from hologram_torch import compiler, device, owners
+from hologram_torch import compiler, owners, runtimes
 from hologram_torch.capture import decomp
 from hologram_torch.options import Options
 from test_cuda import gpu  # noqa: F401  (a fixture)
@@ -47,7 +47,7 @@ def test_models_of_the_zoo_run_nothing_on_the_host(gpu, name):  # noqa: F811
     operands = [*state, *inputs]
     with torch.no_grad():
         wanted = run(*[x.clone() for x in operands])
-        with device.owning(frozenset(owners.KINDS)):
+        with runtimes.owning(frozenset(owners.KINDS)):
             graph = traced(run, *operands)
         call = compiler.compile_graph(graph, "inference", Options(native_products=True), ())
         hologram_torch.reset_stats()

@@ -4,7 +4,7 @@ import pickle
 import pytest
 import torch
 from harness import BACKEND
-from hologram_torch import compiler, device, owners, precision
+from hologram_torch import compiler, owners, precision, runtimes
 from hologram_torch.options import Options
 from test_cuda import gpu, traced  # noqa: F401  (a fixture)
 
@@ -25,7 +25,7 @@ X, Y = torch.randn(40, 400, generator=torch.Generator().manual_seed(0)), torch.r
 
 def compiled(options=None, keep=False):
     options = options or Options(native_products=True)
-    with device.owning(owners.own(options)):
+    with runtimes.owning(owners.own(options)):
         return compiler.compile_graph(traced(torch.mm, X, Y), "inference", options, (), keep=keep)
 
 
@@ -104,7 +104,7 @@ def test_saved_programs_have_every_precision(gpu, setting):  # noqa: F811
 def test_convolutions_stay_exact(gpu, setting):  # noqa: F811
     setting("medium")
     x, w = torch.randn(1, 8, 9, 9), torch.randn(16, 8, 3, 3)
-    with device.owning(frozenset(owners.KINDS)):
+    with runtimes.owning(frozenset(owners.KINDS)):
         graph = traced(torch.nn.functional.conv2d, x, w)
     (got,) = compiler.compile_graph(graph, "inference", Options(native_products=True), ())([gpu.tensor(x), gpu.tensor(w)])
     wanted = torch.nn.functional.conv2d(x.double(), w.double())

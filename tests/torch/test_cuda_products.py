@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from harness import BACKEND
-from hologram_torch import compiler, counters, device, owners
+from hologram_torch import compiler, counters, owners, runtimes
 from hologram_torch.options import Options
 from test_cuda import gpu, traced  # noqa: F401  (a fixture)
 from torch._subclasses import FakeTensorMode
@@ -113,7 +113,7 @@ def test_what_follows_on_the_rows_of_a_product_is_a_kernel_of_its_own(gpu, funct
     """A processor's kernel of a product has such a tail, or reads two columns at a time; a GPU's plan has none that it would
     have to leave to the host."""
     x, w = torch.randn(40, 72).to(dtype), torch.randn(72, 48).to(dtype)
-    with device.owning(frozenset(owners.KINDS)):
+    with runtimes.owning(frozenset(owners.KINDS)):
         graph = traced(function, x, w)
     call = compiler.compile_graph(graph, "inference", Options(native_products=True), ())
     hologram_torch.reset_stats()

@@ -83,7 +83,7 @@ def test_code_and_plans_are_counted_while_their_graphs_live():
     after = memory()
     assert (after["code"], after["plans"]) == (before["code"], before["plans"])
     assert after["code_cached"] >= 4096  # older ones may have gone meanwhile
-    hologram_torch.device.runtime().clear_kernels()
+    hologram_torch.runtimes.runtime().clear_kernels()
     assert memory()["code_cached"] == 0
 
 

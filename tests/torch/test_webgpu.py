@@ -45,8 +45,8 @@ with torch.no_grad():
     except IndexError as e:
         raised = str(e)
 stats = hologram_torch.stats()
-from hologram_torch import device
-print(json.dumps([error, device.runtime("cpu", "webgpu").counts["dispatches"], refused, raised, stats.get("host_runs", 0)]))
+from hologram_torch import runtimes
+print(json.dumps([error, runtimes.runtime("cpu", "webgpu").counts["dispatches"], refused, raised, stats.get("host_runs", 0)]))
 """
 
 

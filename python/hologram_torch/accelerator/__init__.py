@@ -5,7 +5,7 @@ import threading
 
 from hologram import _core
 
-from .. import device
+from .. import runtimes
 
 _lock = threading.Lock()
 _libraries = []  # what PyTorch was told lives as long as these do
@@ -25,7 +25,7 @@ def use(backend: str = "cpu") -> None:
     if backend not in _BACKENDS or backend not in _core.Runtime.backends():
         raise ValueError(f"hologram_torch.device.use: backend: one of {', '.join(_BACKENDS)} is expected, got {backend!r}")
     with _lock:
-        device.choose(device.EXTENSION, backend)
+        runtimes.choose(runtimes.EXTENSION, backend)
         if not _libraries:
             from . import registration
 

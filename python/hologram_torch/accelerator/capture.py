@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils import _pytree as pytree
 
-from .. import counters, device
+from .. import counters, runtimes
 from ..capture import decomp
 from ..compiler import compile_native
 from ..options import Options
@@ -25,7 +25,7 @@ def make(op, args, kwargs, symbolic, numeric):
 
     def work():  # in a thread of its own: the state of this one says below which of PyTorch's layers the operator was called
         try:
-            with torch.no_grad(), _quiet(), device.giving("hologram:0"):
+            with torch.no_grad(), _quiet(), runtimes.giving("hologram:0"):
                 made.append((Symbolic if symbolic else Graph)(op, args, kwargs, numeric))
         except Exception as error:
             counters.log.debug("device hologram: %s is left to PyTorch: %s: %s", op, type(error).__name__, error)

@@ -61,7 +61,7 @@ def synchronize(device=None) -> None:
 
 def empty_cache() -> None:
     """Gives memory that the pool keeps for later back to the system."""
-    from .. import device as runtimes
+    from .. import runtimes
 
     runtimes.release_memory()
 

@@ -2,7 +2,7 @@
 import torch
 from torch.utils import backend_registration
 
-from .. import counters, device
+from .. import counters, runtimes
 from . import autocast, fallback, kernels, module, tensors
 
 
@@ -28,10 +28,10 @@ _kept = _Hooks(), _Guard()  # PyTorch holds no reference to them
 def register() -> list:
     """Registers the device; returns what has to live on."""
     name = torch._C._get_privateuse1_backend_name()
-    if name not in ("privateuseone", device.EXTENSION) or hasattr(torch, device.EXTENSION):
+    if name not in ("privateuseone", runtimes.EXTENSION) or hasattr(torch, runtimes.EXTENSION):
         raise RuntimeError(f"hologram_torch.device.use: PyTorch's device for extensions is {name!r} already")
-    torch.utils.rename_privateuse1_backend(device.EXTENSION)
-    torch._register_device_module(device.EXTENSION, module)
+    torch.utils.rename_privateuse1_backend(runtimes.EXTENSION)
+    torch._register_device_module(runtimes.EXTENSION, module)
     backend_registration.generate_methods_for_privateuse1_backend()
     torch.storage._StorageBase.hologram = tensors.storage_to_device
     torch._C._acc.register_python_privateuseone_hook(_kept[0])
@@ -50,11 +50,11 @@ def register() -> list:
 
 
 def _tag(storage):
-    return "hologram:0" if storage.device.type == device.EXTENSION else None
+    return "hologram:0" if storage.device.type == runtimes.EXTENSION else None
 
 
 def _restore(storage, location):
-    return tensors.storage_to_device(storage) if location.startswith(device.EXTENSION) else None
+    return tensors.storage_to_device(storage) if location.startswith(runtimes.EXTENSION) else None
 
 
 def _try_gradients():

@@ -5,7 +5,7 @@ host sees. Through DLPack it comes into being, and the host's operators get tens
 import torch
 from hologram import _core
 
-from .. import device
+from .. import runtimes
 
 aten = torch.ops.aten
 EXTERNAL, HOST = 12, 1  # DLPack's types: an extension's device, the host
@@ -21,7 +21,7 @@ _CODES = {  # DLPack's code and bits
 
 
 def is_ours(x) -> bool:
-    return isinstance(x, torch.Tensor) and x.device.type == device.EXTENSION
+    return isinstance(x, torch.Tensor) and x.device.type == runtimes.EXTENSION
 
 
 def among(arguments):
@@ -88,7 +88,7 @@ def empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory
 
 
 def runtime():
-    return device.runtime(device.EXTENSION)
+    return runtimes.runtime(runtimes.EXTENSION)
 
 
 def adopt(tensor, other):

@@ -4,7 +4,7 @@ import operator
 import torch
 from torch.nn.attention.flex_attention import _vmap_for_bhqkv
 
-from .. import device
+from .. import runtimes
 from . import attention  # noqa: F401  (registers hologram::sdpa)
 
 flex_attention = torch.ops.higher_order.flex_attention
@@ -25,7 +25,7 @@ def rewrite(node) -> bool:
     score_graph, mask_graph = (module.get_submodule(m.target) for m in (score_mod, block_mask[-1]))
     score_buffers, mask_buffers = (*buffers, (), ())[:2]
     tensors = [t.meta.get("example_value") for t in (q, k, v)]
-    if any(t is None or not device.attends(t) for t in tensors):
+    if any(t is None or not runtimes.attends(t) for t in tensors):
         return False
     captured = [b.meta.get("example_value") for b in (*score_buffers, *mask_buffers) if isinstance(b, torch.fx.Node)]
     if any(t is None or isinstance(t, torch.Tensor) and t.requires_grad for t in captured):

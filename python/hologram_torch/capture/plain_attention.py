@@ -7,7 +7,7 @@ import operator
 import torch
 from torch.nn import functional
 
-from .. import device
+from .. import runtimes
 
 MATMUL = (torch.matmul, operator.matmul, torch.bmm, torch.Tensor.matmul, "matmul", "bmm")
 _MUL = (operator.mul, torch.mul, torch.multiply, "mul")
@@ -160,7 +160,7 @@ def _example(node):
 
 def _plain(node) -> bool:
     value = _example(node)
-    return value is not None and device.attends(value) and value.layout is torch.strided
+    return value is not None and runtimes.attends(value) and value.layout is torch.strided
 
 
 def _sole(node):

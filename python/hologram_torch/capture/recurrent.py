@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from .. import device
+from .. import runtimes
 
 KINDS = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 """Gates per unit of each kind of layer."""
@@ -81,7 +81,7 @@ def _trace_functions(backend) -> None:
 
 def same_kind(tensors) -> bool:
     """Whether these are an input [steps, batch, width] and weights of one float type on the runtime's device."""
-    if not all(isinstance(t, torch.Tensor) and device.holds(t) and t.is_floating_point() for t in tensors):
+    if not all(isinstance(t, torch.Tensor) and runtimes.holds(t) and t.is_floating_point() for t in tensors):
         return False
     return len({t.dtype for t in tensors}) == 1 and tensors[0].dim() == 3
 

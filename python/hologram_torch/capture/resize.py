@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch._prims_common import suggest_memory_format
 
-from .. import device
+from .. import runtimes
 
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
@@ -24,7 +24,7 @@ def rewrite(node) -> bool:
         return False
     source = given.get("input")
     x = source.meta.get("example_value") if isinstance(source, torch.fx.Node) else None
-    if not isinstance(x, torch.Tensor) or not device.holds(x) or not 3 <= x.dim() <= 5:
+    if not isinstance(x, torch.Tensor) or not runtimes.holds(x) or not 3 <= x.dim() <= 5:
         return False
     size, factors = (_each(given.get(name), x.dim() - 2) for name in ("size", "scale_factor"))
     known = all(isinstance(n, (int, float)) for n in (*x.shape, *size, *factors))

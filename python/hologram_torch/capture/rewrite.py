@@ -4,7 +4,7 @@ from unittest import mock
 import torch
 from torch.nn import functional
 
-from .. import device
+from .. import runtimes
 from . import attention, plain_attention, recurrent, resize  # noqa: F401  (registers hologram::sdpa)
 
 _SDPA = torch._C._nn.scaled_dot_product_attention
@@ -27,7 +27,7 @@ def _example(node):
 
 def _choice(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """(causal, scale, grouped) of hologram::sdpa where that has the same meaning, else None."""
-    if not all(isinstance(t, torch.Tensor) and device.attends(t) and t.dtype in _DTYPES for t in (q, k, v)):
+    if not all(isinstance(t, torch.Tensor) and runtimes.attends(t) and t.dtype in _DTYPES for t in (q, k, v)):
         return None
     if any(t.is_nested or t.dim() < 3 or t.dim() != q.dim() or t.dtype != q.dtype for t in (q, k, v)):
         return None

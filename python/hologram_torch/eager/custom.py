@@ -11,7 +11,7 @@ from hologram import _core, jit
 from hologram._jit import Jitted
 from hologram.trace import Array, Tracer
 
-from .. import device, lowering
+from .. import lowering, runtimes
 from ..graph import dtypes
 from ..graph.builder import contiguous_strides
 from ..graph.symbols import Unsupported
@@ -246,5 +246,5 @@ class _Program:
         operands, results = iter(arrays), iter(made)
         buffers = [next(operands) if read else next(results) for read in self._read]
         symbols = list(self._symbols(*arrays)) if self._symbols else []
-        _core.atlas.run_block(self._code, [b.reshape(-1).view(np.uint8) for b in buffers], symbols, device.runtime())
+        _core.atlas.run_block(self._code, [b.reshape(-1).view(np.uint8) for b in buffers], symbols, runtimes.runtime())
         return made[0] if len(made) == 1 else tuple(made)

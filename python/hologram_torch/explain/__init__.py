@@ -116,7 +116,7 @@ def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
     import torch
     from hologram import _core
 
-    from .. import device, profiling
+    from .. import profiling, runtimes
     from ..backend import hologram
 
     if runs < 0:
@@ -137,7 +137,7 @@ def explain(model, *inputs, runs: int = 0, **options) -> Explanation:
         shared, programs = _core.shared_weights(executable), tuple(executable.dump("atlas"))
         plan = executable.describe()
         graphs.append(Graph(name, executable.report, plan, tuple(times), executable.device, shared, programs, tuple(costs),
-                            device.runtime().num_threads, origins))  # fmt: skip
+                            runtimes.runtime().num_threads, origins))  # fmt: skip
     return Explanation(graphs, fallback, _products(model, inputs, Options.make(None, options)))
 
 

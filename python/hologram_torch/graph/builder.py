@@ -3,7 +3,7 @@ import torch
 from hologram import _core
 from hologram._graph import GraphBuilder, Value, contiguous_strides, f64_bits, numel
 
-from .. import device, precision
+from .. import precision, runtimes
 from . import dtypes
 from .symbols import Symbols, Unsupported
 
@@ -26,7 +26,7 @@ class Builder(GraphBuilder):
     def __init__(self, call=None):
         super().__init__(_core.Graph())
         self.symbols = Symbols(self.graph, call)
-        if not device.in_host_memory(device.here()):
+        if not runtimes.in_host_memory(runtimes.here()):
             self.make = self._make_there
 
     def _make_there(self, op, operands, ints=(), **kwargs):
@@ -34,7 +34,7 @@ class Builder(GraphBuilder):
         kind = "attention" if op in _ATTENTION else self.kind if op == "dot_general" else None
         if op == "argsort" and not self._is_short(operands[0].shape[ints[0]]):
             kind = "long sorts"
-        if kind and not device.owns(kind):
+        if kind and not runtimes.owns(kind):
             raise Left(kind)
         return self.graph.make(op, operands, ints=ints, **kwargs)
 
@@ -45,7 +45,7 @@ class Builder(GraphBuilder):
     def matmul(self, x, y, wide=False):
         """A product to which PyTorch's float32 precision applies."""
         how = self.treatment if x.dtype == "f32" else precision.EXACT
-        if how != precision.EXACT and device.in_host_memory(device.here()):
+        if how != precision.EXACT and runtimes.in_host_memory(runtimes.here()):
             rows, depth, columns = (self.hint(n) for n in (*x.shape[-2:], y.shape[-1]))
             kept = self.kept(y)
             if rows * depth * columns < precision.LEAST_WORK or (rows < precision.LEAST_ROWS and not kept):

@@ -2,7 +2,7 @@
 import torch
 from hologram._graph import FLOATS, HALVES, compute
 
-from .. import device
+from .. import runtimes
 
 __all__ = ["CATEGORY", "FLOATS", "HALVES", "HOST", "INT_RANGE", "NAME", "TORCH", "compute", "is_native"]
 
@@ -42,7 +42,7 @@ def is_native(value) -> bool:
     return (
         value.dtype in NAME
         and value.layout is torch.strided
-        and device.is_here(value)
+        and runtimes.is_here(value)
         and not value.is_neg()
         and not value.is_quantized
     )

@@ -2,7 +2,7 @@
 import torch
 from hologram import _core
 
-from .. import counters, device
+from .. import counters, runtimes
 from ..graph import dtypes
 from ..graph.builder import Builder, contiguous_strides
 from . import Unsupported, lower
@@ -25,10 +25,10 @@ class StepLoop:
     def ready(self):
         """Compiles the step, once."""
         if self._call is None:
-            executable = _core.compile(self.graph, device.runtime(), self.static, *self.options)
+            executable = _core.compile(self.graph, runtimes.runtime(), self.static, *self.options)
             counters.count_kernels(executable.report)
             exchange = torch.Tensor.__dlpack_c_exchange_api__
-            self._call = _core.step_loop(executable, exchange, self.roles, device.thread_count())
+            self._call = _core.step_loop(executable, exchange, self.roles, runtimes.thread_count())
 
     def __call__(self, operands, sizes, strides):
         operands = [x.contiguous() for x in operands]
