@@ -89,16 +89,16 @@ def saves(path):
 
 
 def test_a_kill_loses_nothing_that_was_saved(tmp_path):
-    path, last, chance = tmp_path / "state.pt", -1, random.Random(0)
-    for _ in range(4):
+    chance = random.Random(0)
+    for number in range(4):
+        path = tmp_path / f"state{number}.pt"
         process = forks.FORKING.Process(target=saves, args=(path,))
         process.start()
-        while not path.exists():
+        while not path.exists() or torch.load(path)["step"] < 2:  # however busy the machine is
+            assert process.exitcode is None
             time.sleep(0.01)
-        time.sleep(0.05 + 0.1 * chance.random())
+        time.sleep(0.1 * chance.random())
         process.kill()
         process.join()
         state = torch.load(path)
         assert (state["values"] == state["step"]).all()
-        last = max(last, state["step"])
-    assert last > 0
