@@ -33,7 +33,7 @@ def jit(function: Optional[Callable[..., Any]] = None, *, reproducible: bool = F
 
     Args:
         reproducible: the same bits on every instruction set and thread count.
-        fast: narrowing casts between operations may be dropped.
+        fast: narrowing casts between operations may be dropped; products round twice where no instruction fuses (WebAssembly).
 
     Raises:
         TraceError: the function asks for what is not known while tracing.

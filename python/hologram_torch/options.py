@@ -22,8 +22,8 @@ class Options:
     device: the backend that runs graphs of the host's tensors, "webgpu" say, as HOLOGRAM_BACKEND.
     reproducible: the same bits on every machine and thread count; also set by HOLOGRAM_REPRODUCIBLE=1 and
         torch.use_deterministic_algorithms(True).
-    fast: float32 products may use two bfloat16 terms, as under torch.set_float32_matmul_precision("high"), and narrowing casts
-        that are widened again may go.
+    fast: float32 products may use two bfloat16 terms, as under torch.set_float32_matmul_precision("high"), and round twice where
+        no instruction fuses multiplication and addition (in WebAssembly), and narrowing casts that are widened again may go.
     pack_weights: keep what depends on parameters alone (packed weights) between calls.
     cudagraphs: on CUDA, launch the kernels between two operators of PyTorch as one graph, from two kernels and from the first
         call on; False: never. By default from eight kernels on, when sizes come for the third time.

@@ -62,6 +62,7 @@ class Machine {
 
   bool unrolls_windows = true;  ///< convolutions of short sums, their gradients and Winograd's
                                 ///< method are kernels of their own; else they are products
+  bool fuses = true;            ///< a float32 multiply-add rounded once is an instruction
   bool tails = true;            ///< a product's kernel also runs what follows on its rows
   bool parts = true;            ///< an epilogue may read several columns of a row
   bool symbolic_products =

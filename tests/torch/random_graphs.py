@@ -287,9 +287,9 @@ def contiguous(shape):
     return strides[::-1]
 
 
-def run(runtime, graph, inputs, count):
-    """The graph's outputs as tensors, computed by a runtime."""
-    executable = _core.compile(graph, runtime)
+def run(runtime, graph, inputs, count, **options):
+    """The graph's outputs as tensors, computed by a runtime; options: reproducible, fast."""
+    executable = _core.compile(graph, runtime, **options)
     call = _core.torch_call(executable, torch.Tensor.__dlpack_c_exchange_api__, [("tensor", i) for i in range(len(inputs))],
                             [("output", i) for i in range(count)], no_host)
     return call(list(inputs))

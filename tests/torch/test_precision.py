@@ -1,4 +1,6 @@
 # tests/torch/test_precision.py: what torch.set_float32_matmul_precision lets float32 products do
+import platform
+
 import pytest
 import torch
 from harness import BACKEND, compile_fresh, graph_count
@@ -149,3 +151,40 @@ def test_fast_permits_what_high_does(setting):
     assert torch.equal(fast, high)
     assert torch.equal(fast, exact) == (precision.treatment(fast=True) == precision.EXACT)
     assert torch.equal(compile_fresh(function, options={"fast": True, "reproducible": True})(*inputs), exact)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="SSE4.2 runs on x86-64 alone")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_fast_products_round_twice_where_no_instruction_fuses(dtype):
+    from hologram import _core
+    from random_graphs import run, runtime
+
+    torch.manual_seed(0)
+    x, y = torch.randn(20, 300).to(dtype), torch.randn(300, 24).to(dtype)
+    graph = _core.Graph()
+    kind = "f32" if dtype == torch.float32 else "f16"
+    operands = [graph.parameter(i, kind, list(t.shape), list(t.stride())) for i, t in enumerate((x, y))]
+    graph.output(graph.make("dot_general", operands, ints=[0]), [24, 1])
+
+    def product(isa=None, **options):
+        return run(runtime("cpu", isa), graph, [x, y], 1, **options)[0]
+
+    twice = torch.zeros(20, 24)
+    for i in range(300):
+        twice += x[:, i : i + 1].float() * y[i].float()
+    chain, fast = product(reproducible=True), product("sse42", fast=True)
+    assert torch.equal(fast, twice.to(dtype))
+    assert torch.equal(fast, chain) == (dtype == torch.float16)  # whose products are floats
+    assert torch.equal(product("sse42"), chain) and torch.equal(product("sse42", fast=True, reproducible=True), chain)
+    if dtype == torch.float32:
+        assert error(fast, x, y) < chain_bound(300) + 1.01 * 2.0**-24
+
+
+def test_fast_code_for_webassembly_is_smaller(tmp_path):
+    layer, x = torch.nn.Linear(48, 32).eval(), torch.randn(8, 48)
+
+    def size(**options):
+        return hologram_torch.export(layer, (x,), tmp_path / "x.holo", isas=["wasm32-simd128"], **options).bytes
+
+    exact = size()
+    assert size(fast=True) < exact - 1000 and size(fast=True, reproducible=True) == size(reproducible=True)

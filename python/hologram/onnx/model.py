@@ -22,7 +22,7 @@ def from_onnx(
 
     Args:
         reproducible: the same bits on every instruction set and thread count.
-        fast: narrowing casts between operations may be dropped.
+        fast: narrowing casts between operations may be dropped; products round twice where no instruction fuses (WebAssembly).
         quantize: "dynamic-int8": MatMul and Gemm by a constant matrix multiply bytes, with a scale for each column and a range for each
             row of the other factor, found in the call; "static-int8": with one range for all calls, which `calibrate` found;
             "weight-int8", "weight-int4": that matrix alone has 8 or 4 bits. Conv by a constant weight has bytes in every mode, and its

@@ -10,11 +10,12 @@ namespace hologram::atlas {
 /// `operand_type` and `rhs_type()`) and see the batch axes and m, k (n, k); the epilogue sees batch
 /// axes, m and n, reads the sum as accumulator 0 in `acc_type` and stores. reproducible: one FMA
 /// chain from +0 per k-block of 384; the first block's sum, to which the others are added in
-/// ascending order (0 when K is 0). Otherwise subnormal bfloat16 operands, and products and sums of
-/// bfloat16 operands below 2^-126, may count as 0, and factors and terms of rhs that are the same
-/// for a group of k may be applied to the group's sums; and sums of 16-bit operands, and of
-/// products of bfloat16 terms of f32 operands, may be those of a GPU's tensor cores, within the
-/// bounds that docs/numerics.md states for the precision.
+/// ascending order (0 when K is 0). Otherwise, with precision above 0, multiply-adds of float32 may
+/// round the product too where no instruction fuses them; subnormal bfloat16 operands, and products
+/// and sums of bfloat16 operands below 2^-126, may count as 0, and factors and terms of rhs that
+/// are the same for a group of k may be applied to the group's sums; and sums of 16-bit operands,
+/// and of products of bfloat16 terms of f32 operands, may be those of a GPU's tensor cores, within
+/// the bounds that docs/numerics.md states for the precision.
 struct ProductBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;

@@ -13,6 +13,7 @@ class CpuMachine final : public schedule::Machine {
   explicit CpuMachine(Target target) : target_(std::move(target)) {
     units = target_.threads;
     multiply_adds = cost::multiply_adds;
+    fuses = target_.fma;
   }
 
   schedule::Panel panel(DType operand, DType acc) const override {
