@@ -295,6 +295,9 @@ nb::list precompiled_list(const Archive& a) {
     d["plan_bytes"] = a.index().sections[p.plan].bytes;
     d["code_offset"] = a.index().sections[p.code].offset;
     d["code_bytes"] = a.index().sections[p.code].bytes;
+    const std::string_view code = a.section(p.code);
+    if (p.target == "webgpu wgsl")  // its first line says what there is (docs/webgpu.md)
+      d["about"] = nb::bytes(code.data(), std::min(code.find('\n'), code.size()));
     out.append(d);
   }
   return out;

@@ -118,7 +118,7 @@ class Archive:
     def info(self) -> dict[str, Any]:
         """What the file holds, as plain data."""
         tensors = self._native.tensors
-        return {
+        info = {
             "path": self.path,
             "producer": self._native.producer,
             "fingerprint": self.fingerprint,
@@ -133,6 +133,8 @@ class Archive:
                 name: {"inputs": m.inputs, "results": m.results, "sizes": m.sizes, "left": m.left} for name, m in self.methods.items()
             },
         }
+        texts = {code["method"]: _kernels_of(code["about"], self.path) for code in self._native.precompiled if "about" in code}
+        return info | ({"wgsl": texts} if texts else {})
 
     def verify(self) -> None:
         """Compares everything with its checksums; HologramError names what differs."""
@@ -146,7 +148,7 @@ class Archive:
         self._native.verify_code(self._runtime)
 
     def write_with_targets(self, path: Union[str, os.PathLike[str]], isas: Sequence[str]) -> str:
-        """Writes the archive with machine code for more instruction sets (sse42, avx2, avx512, amx, neon, wasm32-simd128) to
+        """Writes the archive with machine code for more instruction sets (sse42, avx2, avx512, amx, neon, wasm32-simd128; wgsl) to
         `path`, which may be its own. → the fingerprint of that file, which is not on the list of trusted ones."""
         return self._native.with_targets(os.fspath(path), self._runtime, list(isas))
 
@@ -347,6 +349,15 @@ class _Tensors(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+
+def _kernels_of(about: bytes, path: str) -> dict[str, Any]:
+    """Of a method's WGSL: how many kernels there are, and by number why some are left to the host."""
+    try:
+        said = json.loads(about.removeprefix(b"wgsl "))
+        return {"kernels": int(said["kernels"]), "host": {int(number): str(why) for number, why in said["host"].items()}}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise _core.HologramError(f"{path}: WGSL that cannot be read: {error}") from None
 
 
 def _of_steps(number: int, result: dict[str, Any]) -> dict[str, Any]:

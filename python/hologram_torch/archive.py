@@ -46,10 +46,10 @@ def export(model, args=None, path=None, *, kwargs=None, dynamic_shapes=None, met
     forward(): tensors, plain values, and tuples, lists and dicts of them; plain values become part of the program.
     dynamic_shapes: as in torch.export.export. methods: in place of args, name → dict(args=…, kwargs=…, dynamic_shapes=…,
     padding=…, function="forward"): several entry points (methods of the module) that share weights. isas: instruction sets that
-    machine code is stored for, of "sse42", "avx2", "avx512", "amx", "neon" and "wasm32-simd128" (for browsers, docs/web.md); None:
-    the first three (on AArch64 "neon"); (): none, every machine compiles for itself. padding: name of an
-    input → a number with which it may be filled up along the sizes that dynamic_shapes leaves open, without a change
-    to the rest of the results (tokens and their mask: 0); servers join requests by it.
+    machine code is stored for, of "sse42", "avx2", "avx512", "amx", "neon", "wasm32-simd128" (for browsers, docs/web.md) and "wgsl"
+    (kernels as text, docs/webgpu.md); None: the first three (on AArch64 "neon"); (): none, every machine compiles for itself.
+    padding: name of an input → a number with which it may be filled up along the sizes that dynamic_shapes leaves open, without a
+    change to the rest of the results (tokens and their mask: 0); servers join requests by it.
     allow_torch: operators that have no native kernel stay with PyTorch, and all of a method whose sizes are data: such an
     archive is loaded where hologram_torch is installed and the archive is trusted, and has no machine code. options: as in
     torch.compile(options=…). Buffers that a method writes become the archive's state.

@@ -5,6 +5,7 @@
 
 #include "archive/method_graph.h"
 #include "archive/planner_sources.h"
+#include "backend/registry.h"
 #include "base/error.h"
 #include "runtime/stored_plan.h"
 
@@ -28,6 +29,23 @@ std::pair<std::string, std::string> split_generator(const std::string& generator
   const size_t at = generator.rfind(between);
   if (at == generator.npos) return {{}, generator};
   return {generator.substr(at + between.size()), generator.substr(0, at)};
+}
+
+using Family = std::vector<std::unique_ptr<Backend>>;
+
+// Backends for these instruction sets. WGSL, which is none of `backend`'s, needs no device.
+Family family_of(const Backend& backend, std::span<const std::string> isas) {
+  const std::string_view text = "wgsl";
+  std::vector<std::string> own;
+  std::ranges::copy_if(isas, std::back_inserter(own), [&](const auto& i) { return i != text; });
+  Family family;
+  if (!own.empty() || isas.empty()) family = backend.family(own);
+  if (own.size() == isas.size()) return family;
+  const RegisteredBackend* found = find_backend("webgpu");
+  if (!found)
+    fail(ErrorCode::unsupported, "{}: this build lacks the backend \"webgpu\"", text);
+  family.push_back(found->make(without_device));
+  return family;
 }
 
 // Why no backend of the family makes the code of `p` again.
@@ -73,7 +91,7 @@ void verify(const Archive& archive, const Backend& backend, const Precompiled& p
             const runtime::CompileOptions& options, const std::string& what) {
   const std::string where = fmt::format("{}: {} for {}", archive.name(), what, p.target);
   const std::string isas[] = {isa_of(p.target)};
-  const auto family = backend.family(isas);
+  const Family family = family_of(backend, isas);
   const auto found =
       std::ranges::find_if(family, [&](const auto& b) { return b->target() == p.target; });
   if (found == family.end())
@@ -113,7 +131,7 @@ void compile_all(Writer& writer, const Targets& targets, CodeStore* cache) {
 
 void precompile(Writer& writer, const Backend& backend, std::span<const std::string> isas,
                 CodeStore* cache) {
-  const auto family = backend.family(isas);
+  const Family family = family_of(backend, isas);
   Targets targets;
   for (const auto& target : family) targets.push_back(target.get());
   compile_all(writer, targets, cache);

@@ -12,8 +12,8 @@
 
 namespace hologram::archive {
 
-/// Compiles every method that is in the writer for these instruction sets (Backend::family) and
-/// adds what is not there yet. Kernels come from `cache` and go there. Throws what compiling
+/// Compiles every method that is in the writer for these instruction sets (Backend::family, and
+/// "wgsl" of the backend webgpu) and adds what is not there yet. Kernels come from `cache` and go there. Throws what compiling
 /// throws.
 void precompile(Writer& writer, const Backend& backend, std::span<const std::string> isas,
                 CodeStore* cache);

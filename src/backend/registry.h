@@ -10,6 +10,9 @@
 
 namespace hologram {
 
+/// In place of a device's number, of backends that compile for devices that are not here: webgpu.
+inline constexpr int without_device = -1;
+
 /// One backend of the build: a folder below src/backend that HOLOGRAM_BACKENDS names.
 struct RegisteredBackend {
   std::string_view name;

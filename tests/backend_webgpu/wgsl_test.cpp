@@ -47,10 +47,55 @@ TEST(Module, BeginsWithItsLaunch) {
       "//!{'wgsl':1,'symbols':2,'faults':false,'buffers':["
       "{'type':'f32','access':'read','elements':'s0*s1'},"
       "{'type':'f32','access':'write','elements':'s0*s1'}],'has_fma':true,'dispatches':["
-      "{'entry':'main','units':'s0','threads':64,'teams':true,'buffers':[0,1],'faults':false}]}";
+      "{'entry':'main','units':'s0','threads':64,'teams':true,'buffers':[0,1],'faults':false,"
+      "'rounds':'3*(s1 + 63 // 64) + 24'}]}";
   std::string got = module.text.substr(0, module.text.find('\n'));
   std::ranges::replace(got, '"', '\'');
   EXPECT_EQ(got, line);
+}
+
+// What is stored is read back without the program.
+TEST(Stored, SaysWhatWasRendered) {
+  for (const auto& [name, program] : corpus()) {
+    if (why_unrendered(program)) continue;
+    const Module made = render(program);
+    const Stored read_back = read(made.text);
+    EXPECT_EQ(read_back.num_symbols, program.num_symbols) << name;
+    EXPECT_EQ(read_back.module.text, made.text) << name;
+    EXPECT_EQ(read_back.module.faults, made.faults) << name;
+    EXPECT_TRUE(read_back.module.scratch == made.scratch) << name;
+    EXPECT_TRUE(read_back.module.dispatches == made.dispatches) << name;
+    ASSERT_EQ(read_back.buffers.size(), program.buffers.size()) << name;
+    for (size_t k = 0; k < program.buffers.size(); ++k) {
+      EXPECT_EQ(read_back.buffers[k].dtype, program.buffers[k].dtype) << name;
+      EXPECT_EQ(read_back.buffers[k].access, program.buffers[k].access) << name;
+      const bool scratch = program.buffers[k].access == atlas::Access::scratch;
+      EXPECT_TRUE(scratch || read_back.buffers[k].extent == program.buffers[k].extent) << name;
+    }
+  }
+}
+
+TEST(Stored, IsRefusedWhereItsLineDoesNotHoldTogether) {
+  const std::string text = render(corpus().at("softmax")).text;
+  const std::pair<std::string, std::string> wrong[] = {
+      {"\"wgsl\":1", "\"wgsl\":2"},        {"\"symbols\":2", "\"symbols\":1"},
+      {"s0*s1", "s0*i1"},                  {"s0*s1", "s0*("},
+      {"\"read\"", "\"rent\""},            {"\"f32\"", "\"f31\""},
+      {"\"entry\":\"main", "\"entry\":\"men"}, {"[0,1]", "[0,2]"},
+      {"\"threads\":64", "\"threads\":0"}, {"]}\n", "]} \n"},
+  };
+  for (const auto& [from, to] : wrong) {
+    std::string damaged = text;
+    ASSERT_NE(damaged.find(from), damaged.npos) << from;
+    damaged.replace(damaged.find(from), from.size(), to);
+    try {
+      read(damaged);
+      ADD_FAILURE() << to;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::corrupt) << to;
+    }
+  }
+  for (size_t n = 0; n < text.find('\n'); ++n) EXPECT_THROW(read(text.substr(0, n)), Error) << n;
 }
 
 // Drivers that end loops after so many rounds are not asked for more.

@@ -5,13 +5,21 @@ import subprocess
 import sys
 
 import hologram
+import hologram_torch
+import numpy as np
 import pytest
+import torch
+from torch import nn
+
+from hologram.cli import main
 
 pytestmark = pytest.mark.skipif(hologram.device_count("webgpu") == 0, reason="no adapter: install mesa-vulkan-drivers")
 
 CODE = """
 import json, torch, hologram_torch, warnings
 from torch import nn
+
+from hologram.cli import main
 
 torch.manual_seed(0)
 
@@ -58,3 +66,47 @@ def test_an_encoder_runs_on_the_device():
     assert error < 1e-5 and dispatches > 5 and host_runs == 0
     assert "reassociate sums" in refused
     assert "out of bounds" in raised
+
+
+class Mixed(nn.Module):
+    """Products, rows and, in float64, something that WGSL has no type for."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 24), nn.Linear(24, 8)
+
+    def forward(self, x):
+        scores = self.second(nn.functional.gelu(self.first(x))).softmax(-1)
+        return scores, scores.double().cumsum(-1) * 0.1
+
+
+def test_archives_hold_kernels_as_text(tmp_path, capsys):
+    torch.manual_seed(0)
+    model, x, path = Mixed().eval(), torch.randn(5, 16), tmp_path / "m.holo"
+    report = hologram_torch.export(model, (x,), path, dynamic_shapes=({0: torch.export.Dim("n", min=2, max=64)},), isas=["wgsl"])
+    assert report.targets == ("webgpu wgsl",)
+    texts = hologram.load(path).info()["wgsl"]["forward"]
+    assert texts["kernels"] > len(texts["host"]) > 0
+    assert set(texts["host"].values()) == {"f64 is no type of WGSL"}
+    stored, planned = (hologram.load(path, backend="webgpu", trust=trust) for trust in (True, False))
+    for rows in (5, 3):
+        for got, same, wanted in zip(stored(x[:rows].numpy()), planned(x[:rows].numpy()), model(x[:rows])):
+            np.testing.assert_array_equal(got, same)
+            np.testing.assert_allclose(got, wanted.detach(), atol=1e-6)
+    assert [a.methods["forward"]._made.function().precompiled for a in (stored, planned)] == [True, False]
+    hologram.load(path).verify_code()
+    assert main(["archive", "info", str(path)]) == 0
+    assert f"WGSL: {texts['kernels']} kernels, {len(texts['host'])} of them left to the host: f64" in capsys.readouterr().out
+
+
+def test_texts_are_added_and_damage_is_refused(tmp_path):
+    path, x = tmp_path / "m.holo", np.arange(6, dtype=np.float32)
+    hologram_torch.export(nn.Softmax(-1), (torch.from_numpy(x),), path, isas=())
+    hologram.load(path).write_with_targets(path, ["wgsl"])
+    content = path.read_bytes()
+    np.testing.assert_allclose(hologram.load(path, backend="webgpu", trust=True)(x), torch.from_numpy(x).softmax(-1), atol=1e-6)
+    path.write_bytes(content.replace(b"@compute", b"@Compute"))
+    with pytest.raises(hologram.HologramError, match="m.holo"):
+        hologram.load(path, backend="webgpu", trust=True)(x)
+    with pytest.raises(NotImplementedError, match="reassociate"):
+        hologram_torch.export(nn.Softmax(-1), (torch.from_numpy(x),), path, isas=["wgsl"], reproducible=True)

@@ -122,7 +122,7 @@ def _info(args: argparse.Namespace) -> int:
     if args.json:
         show(info, True)
         return 0
-    methods = info.pop("methods")
+    methods, texts = info.pop("methods"), info.pop("wgsl", {})
     show(info, False)
     array = lambda a: f"{a['name']}: {a['dtype']}[{', '.join(map(str, a['shape']))}]"
     for name, m in methods.items():
@@ -130,6 +130,10 @@ def _info(args: argparse.Namespace) -> int:
         print(f"{name}({', '.join(map(array, m['inputs']))}){sizes}")
         for result in m["results"]:
             print(f"  -> {array(result)}")
+        if name in texts:
+            left = texts[name]["host"]
+            reasons = f": {'; '.join(sorted(set(left.values())))}" if left else ""
+            print(f"  WGSL: {texts[name]['kernels']} kernels, {len(left)} of them left to the host{reasons}")
     return 0
 
 
@@ -196,7 +200,7 @@ def register(commands: Any) -> None:
     verify = add(actions, "verify", _verify, "Compare everything in an archive with its checksums.", FILE)
     verify.add_argument("--rebuild", action="store_true", help="compile its machine code again and compare the bytes")
     add(actions, "trust", _trust, "Let the machine code of an archive run: put it on the user's list.", FILE)
-    isas = {"metavar": "ISA", "nargs": "+", "help": "sse42, avx2, avx512, amx, neon or wasm32-simd128"}
+    isas = {"metavar": "ISA", "nargs": "+", "help": "sse42, avx2, avx512, amx, neon, wasm32-simd128, or wgsl for WebGPU"}
     target = add(actions, "add-target", _add_target, "Add machine code for more instruction sets.", FILE, ("isas", isas))
     target.add_argument("-o", "--output", metavar="FILE", help="the archive to write; default: in place")
     names = {"metavar": "NAME", "nargs": "*", "help": "tensors; default: all"}

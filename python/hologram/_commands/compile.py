@@ -70,7 +70,7 @@ def register(commands: Any) -> None:
     command.add_argument("--shape", metavar="NAME=SIZE", action="append", default=[], help=text)
     text = "what an input may be filled up with along open sizes, so that servers join requests of different lengths"
     command.add_argument("--pad", metavar="NAME=NUMBER", action="append", default=[], help=text)
-    text = "machine code for these instruction sets (sse42, avx2, avx512, amx, neon, wasm32-simd128); default: the usual ones"
+    text = "machine code for these instruction sets (sse42, avx2, avx512, amx, neon, wasm32-simd128, wgsl); default: the usual ones"
     command.add_argument("--isa", metavar="ISA", action="append", default=None, help=text)
     text = "products and convolutions by constants with bytes, or with weights of 8 or 4 bits"
     command.add_argument("--quantize", choices=("dynamic-int8", "static-int8", "weight-int8", "weight-int4"), help=text)

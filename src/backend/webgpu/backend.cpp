@@ -6,13 +6,11 @@
 #include "backend/webgpu/launch.h"
 #include "backend/webgpu/machine.h"
 #include "backend/webgpu/probe.h"
+#include "backend/webgpu/stored.h"
 #include "base/error.h"
 
 namespace hologram::webgpu {
 namespace {
-
-// What compile() returns begins with one of these.
-constexpr std::string_view rendered = "wgsl\n", on_host = "host\n";
 
 class WebBackend final : public Backend {
  public:
@@ -23,14 +21,16 @@ class WebBackend final : public Backend {
 
   std::string_view name() const override { return "webgpu"; }
   std::string code_key() const override {
-    return fmt::format("webgpu {} + {}", device_.limits.storage_buffers,
+    return fmt::format("webgpu {} {} + {}", version(), device_.limits.storage_buffers,
                        host_ ? host_->code_key() : "");
   }
   Memory* memory() const override { return &memory_; }
   const schedule::Machine& machine() const override { return machine_; }
-  std::string_view irreproducible() const override {
-    return "WGSL lets a driver reassociate sums, flush what is below 2^-126 and take NaN for "
-           "absent";
+  std::string_view irreproducible() const override { return webgpu::irreproducible; }
+  std::string target() const override { return std::string(stored_target); }
+  CodeImage image(std::span<const atlas::Program> programs, std::span<const std::string> codes,
+                  std::span<const atlas::EntryStep>) const override {
+    return lay_out(programs, codes);
   }
 
   std::string compile(const atlas::Program& program) const override {
@@ -42,6 +42,7 @@ class WebBackend final : public Backend {
   }
 
   Kernel load(const atlas::Program& program, std::string_view code) const override {
+    if (program.buffers.empty()) return load_stored(code);
     auto kernel = std::make_shared<LoadedKernel>();
     kernel->buffers = program.buffers;
     kernel->num_symbols = static_cast<size_t>(program.num_symbols);
@@ -101,15 +102,27 @@ class WebBackend final : public Backend {
  private:
   // Nothing: the program is left to the host.
   std::optional<wgsl::Module> render(const atlas::Program& program) const {
-    try {
-      wgsl::Module module = wgsl::render(program);
-      for (const wgsl::Dispatch& d : module.dispatches)
-        if (d.buffers.size() + 1 > device_.limits.storage_buffers) return std::nullopt;
-      return module;
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::unsupported) throw;
-      return std::nullopt;
+    return render_within(program, device_.limits.storage_buffers);
+  }
+  // One of an archive's (lay_out). What its writer left to the host may be rendered here.
+  Kernel load_stored(std::string_view code) const {
+    if (!code.starts_with(text_mark)) {
+      const atlas::Program program = atlas::decode(code);
+      atlas::verify(program);
+      require(!program.buffers.empty(), "a kernel without buffers");
+      return load(program, compile(program));
     }
+    wgsl::Stored stored = wgsl::read(code);
+    for (const wgsl::Dispatch& d : stored.module.dispatches)
+      if (d.buffers.size() + 1 > device_.limits.storage_buffers)
+        fail(ErrorCode::unsupported, "webgpu: a stored kernel of {} buffers; {} binds {}",
+             d.buffers.size() + 1, device_.name, device_.limits.storage_buffers);
+    auto kernel = std::make_shared<LoadedKernel>();
+    kernel->buffers = std::move(stored.buffers);
+    kernel->num_symbols = static_cast<size_t>(stored.num_symbols);
+    kernel->module = std::move(stored.module);
+    kernel->pipelines = pipelines_of(device_, kernel->module, facts().fused);
+    return {kernel.get(), Expr(1), Expr(1), Expr(1), kernel};
   }
   const Facts& facts() const {
     std::call_once(probed_, [&] { facts_ = probe(memory_); });
@@ -141,6 +154,7 @@ int device_count() {
 }
 
 std::unique_ptr<Backend> make_backend(int device) {
+  if (device == without_device) return make_writer();
   return std::make_unique<WebBackend>(device_context(device));
 }
 

@@ -9,7 +9,8 @@ namespace hologram::webgpu {
 
 /// Adapters of Vulkan, Metal and Direct3D 12; 0 where there is no library.
 int device_count();
-/// Throws Error(unavailable), saying why, where the library or the adapter is missing.
+/// Throws Error(unavailable), saying why, where the library or the adapter is missing. For
+/// `without_device` (backend/registry.h) one that only writes kernels.
 std::unique_ptr<Backend> make_backend(int device = 0);
 
 }  // namespace hologram::webgpu

@@ -1,9 +1,15 @@
 // backend/webgpu/machine.h: what plans for WebGPU may rely on.
 #pragma once
 
+#include <string_view>
+
 #include "schedule/machine.h"
 
 namespace hologram::webgpu {
+
+/// As Backend::irreproducible().
+inline constexpr std::string_view irreproducible =
+    "WGSL lets a driver reassociate sums, flush what is below 2^-126 and take NaN for absent";
 
 /// Plain loops and products: what follows on a product's rows and windows are kernels of their own.
 class WebMachine final : public schedule::Machine {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "atlas/program.h"
@@ -24,6 +25,8 @@ struct Dispatch {
   std::vector<int> buffers;   ///< that it binds
   bool faults = false;        ///< whether it binds the word of faults
   bool asks_for_fma = false;  ///< whether the constant `has_fma` says that fma() rounds once
+
+  bool operator==(const Dispatch&) const = default;
 };
 
 /// The WGSL of a program and its launch. How it is stored is said in docs/webgpu.md: the text
@@ -46,5 +49,15 @@ struct Module {
 Module render(const atlas::Program& program);
 /// Why it would throw; nothing where it does not.
 std::optional<std::string> why_unrendered(const atlas::Program& program);
+
+/// What the first line of a text says: the module as render() gave it, and of its program the
+/// buffers and the number of symbols.
+struct Stored {
+  Module module;
+  std::vector<atlas::Buffer> buffers;
+  int num_symbols = 0;
+};
+/// Reads it. Throws Error(corrupt) for a line that contradicts itself or is of another form.
+Stored read(std::string_view text);
 
 }  // namespace hologram::webgpu::wgsl

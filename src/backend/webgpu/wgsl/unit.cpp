@@ -187,9 +187,9 @@ Module Unit::finish() {
   for (const Dispatch& d : module_.dispatches)
     head += fmt::format(
         "{}{{\"entry\":\"{}\",\"units\":\"{}\",\"threads\":{},\"teams\":{},\"buffers\":[{}],"
-        "\"faults\":{}}}",
+        "\"faults\":{},\"rounds\":\"{}\"}}",
         &d == module_.dispatches.data() ? "" : ",", d.entry, d.units.str(), d.threads, d.teams,
-        numbers(d.buffers), d.faults);
+        numbers(d.buffers), d.faults, d.rounds.str());
   head += "]}\n";
   declare(head);
   head += shared_;
