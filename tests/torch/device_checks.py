@@ -71,6 +71,15 @@ def check_views_share_memory():
     assert torch.equal(c.cpu()[:, 1], -torch.ones(3))
 
 
+def check_storages():
+    plain = torch.arange(4.0).untyped_storage()
+    there_ = plain.to(device=DEVICE)
+    for storage in (there_, there_.clone(), copy.deepcopy(there_), torch.UntypedStorage(plain.tolist(), device=DEVICE)):
+        assert storage.device.type == DEVICE and storage.cpu().tolist() == plain.tolist()
+    assert len(torch.UntypedStorage(16, device=DEVICE)) == 16 and torch.UntypedStorage(3, device="meta").device.type == "meta"
+    assert "resize" in refused(NotImplementedError, lambda: there_.resize_(64))
+
+
 def check_resizing():
     x = torch.arange(4.0).to(DEVICE)
     x.resize_(2, 3)

@@ -34,6 +34,7 @@ def register() -> list:
     torch._register_device_module(runtimes.EXTENSION, module)
     backend_registration.generate_methods_for_privateuse1_backend()
     torch.storage._StorageBase.hologram = tensors.storage_to_device
+    tensors.make_storages()
     torch._C._acc.register_python_privateuseone_hook(_kept[0])
     torch._C._acc.register_python_privateuseone_device_guard(_kept[1])
     torch.serialization.register_package(19, _tag, _restore)  # before PyTorch's, which asks for an allocator

@@ -144,6 +144,22 @@ def storage_to_device(storage, device=None, non_blocking=False):
     return target.untyped_storage()
 
 
+def make_storages():
+    """Has storages of the device be made here: PyTorch would ask an allocator in C++, which there is not, and end the process."""
+    plain = torch.UntypedStorage.__new__
+
+    def make(cls, *args, device=None, **kwargs):
+        if device is None:
+            return plain(cls, *args, **kwargs)
+        if torch.device(device).type != "hologram":
+            return plain(cls, *args, device=device, **kwargs)
+        if args and not isinstance(args[0], int):
+            return storage_to_device(plain(cls, *args, **kwargs))
+        return empty([args[0] if args else 0], dtype=torch.uint8).untyped_storage()
+
+    torch.UntypedStorage.__new__ = make
+
+
 # Kernels that look at nothing but sizes, strides and storages: the host's serve as they are.
 METADATA = (
     "as_strided", "view", "_reshape_alias", "unfold", "view.dtype", "view_as_real", "view_as_complex", "set_.source_Storage_storage_offset",
