@@ -51,7 +51,10 @@ class Pool:
             s * (n - 1) + d * (k - 1) + 1
             for s, n, d, k in zip(self.strides, self.counts, self.dilation, self.sizes, strict=True)
         ]
-        high = [max(m - n - p, 0) for m, n, p in zip(need, self.image, self.padding, strict=True)]
+        high = [m - n - p for m, n, p in zip(need, self.image, self.padding, strict=True)]
+        # Of open sizes the most that may be needed: the last window begins in the image or its border.
+        most = [p + d * (k - 1) for p, d, k in zip(self.padding, self.dilation, self.sizes, strict=True)]
+        high = [max(h, 0) if isinstance(h, int) else m for h, m in zip(high, most, strict=True)]
         x = pad_axes(self.c, self.x, self.axes, self.padding, high, value)
         return Pool(self.c, x, self.sizes, self.strides, [0] * self.rank, self.dilation, self.counts)
 

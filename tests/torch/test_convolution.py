@@ -489,17 +489,20 @@ def test_interpolation_of_half_types_rounds_once():
     assert y.dtype == torch.bfloat16 and ((y - exact).abs() <= exact.abs() * 2**-8 + 1e-6).all()
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(
-    "kernel, options", [(3, {"stride": 2, "padding": 1}), ((2, 3), {"dilation": (3, 2)}), (8, {})]
+    "kernel, options", [(3, {"stride": 2, "padding": 1, "ceil_mode": True}), ((2, 3), {"dilation": (3, 2)}), (8, {})]
 )
-def test_positions_of_maxima(kernel, options):
+def test_positions_of_maxima(kernel, options, dynamic):
     def f(x):
         return F.max_pool2d(x, kernel, return_indices=True, **options)
 
-    x = normal(2, 3, 17, 18).round()  # with equal elements
+    compiled = compile_fresh(f, dynamic=dynamic)
     with torch.no_grad():
-        for got, expected in zip(compile_fresh(f)(x), f(x), strict=True):
-            assert torch.equal(got, expected)
+        for size in (17, 20) if dynamic else (17,):
+            x = normal(2, 3, size, 18).round()  # with equal elements
+            for got, expected in zip(compiled(x), f(x), strict=True):
+                assert torch.equal(got, expected)
     assert backend_stats()["fallback_ops"] == {}
 
 
