@@ -21,7 +21,7 @@ import torch.ao.quantization.fx._decomposed  # noqa: F401: defines the operators
 import torch.nn.functional as F
 
 import hologram_torch
-from hologram_torch.lowering import convolution
+from hologram import _quantised
 from turns import take_turns
 
 ops = torch.ops.quantized_decomposed
@@ -82,19 +82,19 @@ def onednn(layer, x):
 
 def compiled(layer, bytes_):
     """The layer through torch.compile; without `bytes_`, as if no convolution were one of bytes."""
-    least = convolution.LEAST_RESULTS
-    convolution.LEAST_RESULTS = least if bytes_ else 1 << 40
+    least = _quantised.LEAST_RESULTS
+    _quantised.LEAST_RESULTS = least if bytes_ else 1 << 40
     try:
         torch._dynamo.reset()
         return hologram_torch.freeze(layer, (layer.example,))
     finally:
-        convolution.LEAST_RESULTS = least
+        _quantised.LEAST_RESULTS = least
 
 
 def is_of_bytes(case) -> bool:
     """Whether it is long and wide enough for a product of bytes, whose sums are exact."""
     _, channels, out, _, taps, _, _, groups = case
-    return out // groups >= convolution.LEAST_RESULTS and channels // groups * taps**2 >= convolution.LEAST_DEPTH
+    return out // groups >= _quantised.LEAST_RESULTS and channels // groups * taps**2 >= _quantised.LEAST_DEPTH
 
 
 def measure(name, case, zero, seconds) -> bool:

@@ -36,12 +36,9 @@ def _reduce(a: Array, op: str, axis: Any, keepdims: Any, dtype: Any = None, out:
 
 def _parts_of_rows(node: Any, depth: int = 4) -> bool:
     """Whether elements stand in rows with gaps between them: one loop over all would divide for each one's place."""
-    shape = node.shape
-    if not isinstance(shape[-1], int) or shape[-1] < 32:
-        return False
     if node.op == "slice":
-        return bool(shape[-1] != node.inputs[0].shape[-1])
-    return depth > 0 and any(_parts_of_rows(x, depth - 1) for x in node.inputs if x.shape == shape)
+        return bool(node.shape[-1] != node.inputs[0].shape[-1])
+    return depth > 0 and any(_parts_of_rows(x, depth - 1) for x in node.inputs if x.shape == node.shape)
 
 
 def _wide(a: Array, dtype: Any) -> Any:
