@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "backend/cuda/graph.h"
 #include "backend/cuda/grids.h"
 #include "backend/cuda/launches.h"
+#include "backend/on_host.h"
 #include "base/error.h"
 
 namespace hologram::cuda {
@@ -41,11 +41,6 @@ struct SizeRecord {
 struct Sizes final : Prepared {
   std::shared_ptr<SizeRecord> record;
 };
-
-struct FreeBlock {
-  void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{64}); }
-};
-using Block = std::unique_ptr<std::byte, FreeBlock>;
 
 class CudaLauncher final : public Launcher {
  public:
@@ -316,25 +311,12 @@ class CudaLauncher final : public Launcher {
     const LoadedKernel& k = kernel_of(step);
     const int64_t* arguments = frame.arguments + step.first_argument;
     const std::span symbols(arguments, static_cast<size_t>(step.num_arguments));
-    std::vector<Block> blocks;
-    std::vector<void*> addresses;
-    std::vector<size_t> sizes;
-    for (size_t b = 0; b < k.buffers.size(); ++b) {
-      sizes.push_back(
-          static_cast<size_t>(k.buffers[b].extent.eval(symbols) * size_of(k.buffers[b].dtype)));
-      blocks.emplace_back(static_cast<std::byte*>(
-          ::operator new (std::max<size_t>(sizes[b], 1), std::align_val_t{64})));
-      addresses.push_back(blocks[b].get());
-      memory_.copy(addresses[b], buffer(frame, step, b), sizes[b], frame.stream);
-    }
+    std::vector<uint64_t> bytes;
+    for (const atlas::Buffer& b : k.buffers)
+      bytes.push_back(static_cast<uint64_t>(b.extent.eval(symbols) * size_of(b.dtype)));
     log_.host_runs.fetch_add(1, std::memory_order_relaxed);
-    const int32_t status = frame.context->parallel_for(
-        frame.context, k.host_function, addresses.data(), arguments, grid.total, grid.ctas);
-    if (status != 0) return status;
-    for (size_t b = 0; b < k.buffers.size(); ++b)
-      if (k.buffers[b].access != atlas::Access::read)
-        memory_.copy(buffer(frame, step, b), addresses[b], sizes[b], frame.stream);
-    return 0;
+    return run_on_copies(memory_, frame, step, k.buffers, bytes, k.host_function, grid.total,
+                         grid.ctas);
   }
 
   static void* buffer(const CallFrame& frame, const atlas::EntryStep& step, size_t b) {

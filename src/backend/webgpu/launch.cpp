@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <new>
 #include <vector>
 
+#include "backend/on_host.h"
 #include "backend/webgpu/kernel.h"
 #include "base/error.h"
 
@@ -29,10 +29,6 @@ struct StepSizes {
 struct Sizes final : Prepared {
   std::vector<StepSizes> steps;
   uint64_t workspace = 0;
-};
-
-struct FreeBlock {
-  void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{64}); }
 };
 
 class WebLauncher final : public Launcher {
@@ -292,26 +288,9 @@ class WebLauncher final : public Launcher {
                       const StepSizes& sizes) const {
     const LoadedKernel& k = kernel_of(step);
     if (sizes.host_total <= 0) return 0;
-    std::vector<std::unique_ptr<std::byte, FreeBlock>> blocks;
-    std::vector<void*> copies;
-    std::vector<std::tuple<void*, void*, uint64_t>> back;
-    for (size_t b = 0; b < k.buffers.size(); ++b) {
-      if (k.buffers[b].access == atlas::Access::scratch) continue;
-      blocks.emplace_back(static_cast<std::byte*>(
-          ::operator new (std::max<size_t>(sizes.bytes[b], 1), std::align_val_t{64})));
-      void* address = frame.buffers[step.first_buffer + static_cast<int64_t>(copies.size())];
-      copies.push_back(blocks.back().get());
-      memory_.copy(copies.back(), address, sizes.bytes[b], frame.stream);
-      if (k.buffers[b].access != atlas::Access::read)
-        back.emplace_back(address, copies.back(), sizes.bytes[b]);
-    }
     counts_.host_runs.fetch_add(1, std::memory_order_relaxed);
-    const int32_t status = frame.context->parallel_for(
-        frame.context, k.host_function, copies.data(), frame.arguments + step.first_argument,
-        sizes.host_total, sizes.host_grain);
-    if (status != 0) return status;
-    for (const auto& [to, from, bytes] : back) memory_.copy(to, from, bytes, frame.stream);
-    return 0;
+    return run_on_copies(memory_, frame, step, k.buffers, sizes.bytes, k.host_function,
+                         sizes.host_total, sizes.host_grain);
   }
 
   std::vector<atlas::EntryStep> steps_;

@@ -17,7 +17,8 @@ Inputs inputs_of(const Case& c) {
   in.symbols = c.symbols();
   in.specials = 0;
   if (c.symbolic) in.chunks = {1};
-  in.tolerance = c.dtype == DType::bf16 ? 0x1p-5 : c.dtype == DType::f16 ? 0x1p-8 : 1e-5;
+  // float32: of two results that are each within 4e-6 of the exact one.
+  in.tolerance = c.dtype == DType::bf16 ? 0x1p-5 : c.dtype == DType::f16 ? 0x1p-8 : 8e-6;
   if (c.score == Score::keep_mask)  // the first row keeps nothing
     in.prepare = [keys = c.keys](int buffer, char* data, int64_t) {
       if (buffer == bias_buffer) std::fill_n(data, keys, char{0});
