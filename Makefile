@@ -10,7 +10,7 @@ ARCH ?= $(HOST)
 export VENV PYTHON JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-cpp test-python demo bench wheel format tidy clean distclean
+.PHONY: help build test test-cpp test-python demo bench docs wheel format tidy clean distclean
 
 help: ## Show this list
 	@echo "make TARGET [PRESET=release|dev|asan|tsan|ubsan] [VENV=.venv] [PYTHON=python3] [JOBS=n]"
@@ -39,6 +39,12 @@ demo: ## Compile a real sentence encoder and search a text collection with it
 bench: ## Measure against other runtimes, each in its own process
 	@tools/bootstrap.sh bench tools/build.sh release _core benchmarks
 	@$(VENV)/bin/python bench/run.py $(ARGS)
+
+docs: ## Build the site of the documentation in build/docs
+	@tools/bootstrap.sh docs tools/build.sh release _core
+	@. tools/steps.sh && step "site" build/logs/docs.log env NO_MKDOCS_2_WARNING=1 PATH="$$PWD/$(VENV)/bin:$$PATH" PYTHONPATH=. \
+	  $(VENV)/bin/python -m mkdocs build --strict -q
+	@echo "build/docs/index.html (hologram docs opens it)"
 
 wheel: export CMAKE_OPTIONS := -DHOLOGRAM_CUBINS=ON
 wheel: ## Make a wheel in dist/, for every Python from 3.11 on and for glibc from 2.28 on; ARCH=aarch64: by a cross compiler

@@ -28,6 +28,9 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/js/" DESTINATION hologram/js ${wheel_co
         FILES_MATCHING PATTERN "*.js" PATTERN "*.d.ts" PATTERN "*.html" PATTERN "*.css" PATTERN "tests" EXCLUDE)
 install(FILES "${PROJECT_SOURCE_DIR}/build/wasm/hologram_rt.wasm" DESTINATION hologram/js OPTIONAL ${wheel_component})
 
+# The site, where `make docs` built it; `hologram docs` opens it.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/build/docs" DESTINATION hologram OPTIONAL ${wheel_component})
+
 configure_file("${CMAKE_CURRENT_LIST_DIR}/wheel-config.cmake.in" "${folder}/hologram-config.cmake.in" @ONLY)
 file(GENERATE OUTPUT "${folder}/hologram-config.cmake" INPUT "${folder}/hologram-config.cmake.in")
 include(CMakePackageConfigHelpers)

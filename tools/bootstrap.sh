@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/bootstrap.sh: installs what a make target needs: Debian packages, virtual environment, PyPI packages
 #
-# usage: tools/bootstrap.sh build|cross|web|test|demo|bench [COMMAND...]
+# usage: tools/bootstrap.sh build|cross|web|docs|test|demo|bench [COMMAND...]
 #
 # The command (a build) runs beside the download of the packages that only the level's programs need.
 #
@@ -31,16 +31,20 @@ case $level in
     system_packages+=(g++-aarch64-linux-gnu)
     ;;
   test)
-    extras=dev,torch,test,demo
+    extras=dev,torch,test,docs,demo
     system_packages+=(g++-aarch64-linux-gnu qemu-user libclang-rt-19-dev "${web_packages[@]}" nodejs
-                      chromium-headless-shell mesa-vulkan-drivers)
+                      chromium-headless-shell mesa-vulkan-drivers graphviz)
+    ;;
+  docs)
+    extras=dev,torch,docs
+    system_packages+=(graphviz)
     ;;
   demo) extras=dev,torch,demo ;;
   bench)
     extras=dev,torch,demo,bench,architectures
     system_packages+=(libbenchmark-dev)
     ;;
-  *) die "unknown level '$level'; expected build, cross, web, test, demo or bench" ;;
+  *) die "unknown level '$level'; expected build, cross, web, docs, test, demo or bench" ;;
 esac
 
 # --- Python interpreter -----------------------------------------------------------------------------
@@ -100,7 +104,7 @@ explain_packages() {
     "GoogleTest, Python >= 3.10 with its headers and the venv module; for wheels for AArch64 also" \
     "g++-aarch64-linux-gnu; for archives in browsers clang 19, lld 19, wasi-libc and libc++ 19 for wasm32; for the" \
     "tests these, qemu-user, clang 19's run-time libraries (for libFuzzer), Node, Chromium and Mesa's software" \
-    "Vulkan; for the benchmarks Google Benchmark." \
+    "Vulkan; for the site and the tests Graphviz; for the benchmarks Google Benchmark." \
     "ccache and mold are used when present." \
     "When they are installed, run the same command with HOLOGRAM_SKIP_SYSTEM=1."
 }

@@ -10,7 +10,7 @@ import os
 import sys
 
 from hologram import _core
-from hologram._commands import archive, atlas, bench, compile, completion, generate, graph, profile, serve, sigmatics, web
+from hologram._commands import archive, atlas, bench, compile, completion, docs, generate, graph, profile, serve, sigmatics, web
 from hologram._commands.common import Failure, Parser, add, group, show
 
 
@@ -90,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     cache = group(commands, "cache", "Look at or empty the cache of kernels and packed weights on disk.")
     add(cache, "info", _cache_info, "Show the cache's folder, entries and bytes.")
     add(cache, "clear", _cache_clear, "Remove everything from the cache.")
+    docs.register(commands)
     completion.register(commands)
     return parser
 

@@ -1,0 +1,1 @@
+# tools/site/__init__.py: what `make docs` makes of the sources beside the pages of docs/
